@@ -1,0 +1,14 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, embedsignature=True
+"""The data plane of queend: from socket to socket without the interpreter.
+
+This file is the map. Each room is included in the order data flows through it; a room uses only what stands above it.
+"""
+include "core/base/base.pxi"              # C names every room uses
+include "core/base/slice.pyx"             # borrowed bytes
+include "core/base/buffer.pyx"            # owned, growable bytes
+include "core/base/arena.pyx"             # one request's memory
+include "core/base/clock.pyx"             # wall and monotonic time
+include "core/base/uuid.pyx"              # ids: made, parsed, spelled, computed
+include "core/base/table.pyx"             # hash table of pointers
+include "core/base/error.pyx"             # a refusal
+include "core/base/counter.pyx"           # what is counted

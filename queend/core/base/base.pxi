@@ -1,0 +1,22 @@
+# C names every room uses.
+from libc.stdint cimport int8_t, uint8_t, int16_t, uint16_t, int32_t, uint32_t, int64_t, uint64_t, uintptr_t
+from libc.stdlib cimport malloc, calloc, realloc, free, abort
+from libc.string cimport memcpy, memcmp, memset, memmove, memchr, strlen, strncpy, strcmp
+from libc.stdio cimport snprintf, fprintf, stderr
+from posix.time cimport timespec, clock_gettime, CLOCK_REALTIME, CLOCK_MONOTONIC
+
+from queend.core.includes.uv cimport *
+
+cdef extern from "<endian.h>" nogil:
+    uint16_t htobe16(uint16_t)
+    uint32_t htobe32(uint32_t)
+    uint64_t htobe64(uint64_t)
+    uint16_t be16toh(uint16_t)
+    uint32_t be32toh(uint32_t)
+    uint64_t be64toh(uint64_t)
+
+cdef extern from "<sys/random.h>" nogil:
+    ssize_t getrandom(void*, size_t, unsigned int)
+
+cdef extern from "<openssl/sha.h>" nogil:
+    unsigned char* SHA256(const unsigned char*, size_t, unsigned char*)

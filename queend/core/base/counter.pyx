@@ -1,0 +1,46 @@
+# Counters: one block per worker, written only by its thread, summed by readers (a torn read of one counter is a
+# slightly old value, nothing worse). Live counts must be zero after a clean stop: the tests assert it.
+
+cdef enum:
+    OP_PUSH = 0
+    OP_POP = 1
+    OP_ACK = 2
+    OP_TRANSACTION = 3
+    OP_LEASE = 4
+    OP_OTHER = 5
+    OP_COUNT = 6
+    LATENCY_BUCKETS = 32      # bucket i counts latencies below 2**i microseconds
+
+cdef struct OpCounter:
+    uint64_t requests         # answered
+    uint64_t items            # messages or acknowledgments in them
+    uint64_t errors           # answered with 4xx or 5xx
+    uint64_t calls            # statements sent
+    uint64_t latency_sum_us
+    uint64_t[LATENCY_BUCKETS] latency
+
+cdef struct Counters:
+    OpCounter[OP_COUNT] op
+    uint64_t accepted         # connections
+    uint64_t bytes_in
+    uint64_t bytes_out
+    uint64_t db_errors
+    uint64_t duplicates
+    uint64_t dead_lettered
+    uint64_t empty_pops
+    uint64_t refused          # 503 because a bound was reached
+    int64_t live_connections
+    int64_t live_requests
+    int64_t live_jobs
+    int64_t live_slots
+    int64_t live_handles
+    int64_t parked
+
+cdef inline void counter_latency(OpCounter* c, int64_t us) noexcept nogil:
+    cdef int b = 0
+    cdef uint64_t v = <uint64_t>us if us > 0 else 0
+    c.latency_sum_us += v
+    while v and b < LATENCY_BUCKETS - 1:
+        v >>= 1
+        b += 1
+    c.latency[b] += 1

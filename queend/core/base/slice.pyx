@@ -1,0 +1,45 @@
+# A slice is a borrowed view of bytes: it never owns them and never outlives the request arena they stand in.
+
+cdef struct Slice:
+    const char* p
+    size_t n
+
+cdef inline Slice slice_of(const char* p, size_t n) noexcept nogil:
+    cdef Slice s
+    s.p = p
+    s.n = n
+    return s
+
+cdef inline Slice slice_lit(const char* text) noexcept nogil:
+    return slice_of(text, strlen(text))
+
+cdef inline bint slice_eq(Slice a, Slice b) noexcept nogil:
+    return a.n == b.n and memcmp(a.p, b.p, a.n) == 0
+
+cdef inline bint slice_is(Slice a, const char* text) noexcept nogil:
+    cdef size_t n = strlen(text)
+    return a.n == n and memcmp(a.p, text, n) == 0
+
+cdef inline uint64_t hash_mix(uint64_t h) noexcept nogil:
+    # The finaliser of splitmix64: every input bit reaches every output bit.
+    h ^= h >> 30
+    h *= <uint64_t>0xbf58476d1ce4e5b9
+    h ^= h >> 27
+    h *= <uint64_t>0x94d049bb133111eb
+    h ^= h >> 31
+    return h
+
+cdef inline uint64_t slice_hash(Slice s, uint64_t seed) noexcept nogil:
+    # Keyed per process (seed), so that clients cannot choose names that collide.
+    cdef uint64_t h = seed ^ (s.n * <uint64_t>0x9e3779b97f4a7c15)
+    cdef uint64_t w
+    cdef size_t i = 0
+    while i + 8 <= s.n:
+        memcpy(&w, s.p + i, 8)
+        h = hash_mix(h ^ w)
+        i += 8
+    if i < s.n:
+        w = 0
+        memcpy(&w, s.p + i, s.n - i)
+        h = hash_mix(h ^ w)
+    return hash_mix(h)

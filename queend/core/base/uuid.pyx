@@ -1,0 +1,140 @@
+# UUIDs: version 7 made here (strictly increasing inside one generator), parsing, spelling, and the two ids that are
+# computed instead of stored: message ids and partition ids (formats in docs/storage.md).
+
+cdef struct UuidGen:
+    int64_t last_ms
+    uint32_t seq              # 12-bit counter inside one millisecond
+    uint64_t state            # xorshift64*: uniqueness only, secrets never come from here
+
+cdef void uuidgen_open(UuidGen* g) noexcept nogil:
+    g.last_ms = 0
+    g.seq = 0
+    g.state = 0
+    getrandom(&g.state, sizeof(g.state), 0)
+    g.state |= 1
+
+cdef inline uint64_t uuidgen_random(UuidGen* g) noexcept nogil:
+    g.state ^= g.state >> 12
+    g.state ^= g.state << 25
+    g.state ^= g.state >> 27
+    return g.state * <uint64_t>0x2545F4914F6CDD1D
+
+cdef void uuid7_make(UuidGen* g, unsigned char* out) noexcept nogil:
+    # 48 bits ms, 12 bits sequence, 62 random bits. When the clock stands still or goes back the sequence goes on, and
+    # runs over into the next millisecond after 4096 ids.
+    cdef int64_t ms = clock_wall_us() // 1000
+    if ms > g.last_ms:
+        g.last_ms = ms
+        g.seq = 0
+    else:
+        g.seq += 1
+        if g.seq > 0xfff:
+            g.last_ms += 1
+            g.seq = 0
+    cdef uint64_t hi = (<uint64_t>g.last_ms << 16) | 0x7000 | g.seq
+    cdef uint64_t lo = (uuidgen_random(g) >> 2) | (<uint64_t>1 << 63)
+    hi = htobe64(hi)
+    lo = htobe64(lo)
+    memcpy(out, &hi, 8)
+    memcpy(out + 8, &lo, 8)
+
+cdef inline int hex_value(unsigned char c) noexcept nogil:
+    if 48 <= c <= 57:
+        return c - 48
+    if 97 <= c <= 102:
+        return c - 87
+    if 65 <= c <= 70:
+        return c - 55
+    return -1
+
+cdef bint uuid_parse(Slice s, unsigned char* out, bint* canonical) noexcept nogil:
+    # The 36-character form, either case. `canonical` (may be NULL) tells whether it was all lower case.
+    cdef size_t i = 0
+    cdef int k = 0
+    cdef int a, b
+    cdef bint lower = True
+    if s.n != 36:
+        return False
+    while i < 36:
+        if i == 8 or i == 13 or i == 18 or i == 23:
+            if s.p[i] != 45:
+                return False
+            i += 1
+            continue
+        a = hex_value(<unsigned char>s.p[i])
+        b = hex_value(<unsigned char>s.p[i + 1])
+        if a < 0 or b < 0:
+            return False
+        if (65 <= <unsigned char>s.p[i] <= 70) or (65 <= <unsigned char>s.p[i + 1] <= 70):
+            lower = False
+        out[k] = <unsigned char>(a * 16 + b)
+        k += 1
+        i += 2
+    if canonical != NULL:
+        canonical[0] = lower
+    return True
+
+cdef void uuid_format(const unsigned char* id, char* out) noexcept nogil:
+    # Writes 36 bytes, no NUL.
+    cdef const char* hexes = b"0123456789abcdef"
+    cdef int i
+    for i in range(16):
+        if i == 4 or i == 6 or i == 8 or i == 10:
+            out[0] = 45
+            out += 1
+        out[0] = hexes[id[i] >> 4]
+        out[1] = hexes[id[i] & 15]
+        out += 2
+
+cdef void message_id_make(int64_t created_us, int32_t partition, int64_t offset, unsigned char* out) noexcept nogil:
+    # 48 bits ms, then 42 bits offset and 32 bits partition id in the 74 free bits: sorts like the offset.
+    cdef uint64_t ms = <uint64_t>(created_us // 1000)
+    cdef uint64_t hi = (ms << 16) | 0x7000 | ((<uint64_t>offset >> 30) & 0xfff)
+    cdef uint64_t lo = (<uint64_t>1 << 63) | ((<uint64_t>offset & 0x3fffffff) << 32) | <uint32_t>partition
+    hi = htobe64(hi)
+    lo = htobe64(lo)
+    memcpy(out, &hi, 8)
+    memcpy(out + 8, &lo, 8)
+
+cdef void code_id_make(const unsigned char* seed, char letter, int32_t number, unsigned char* out) noexcept nogil:
+    # A serial number spelled as a UUID that is no counter to guess: 12 tag bytes from the seed and the number, then the
+    # number under a mask derived from the tag. letter: 'p' partitions, 'q' queues.
+    cdef unsigned char[21] msg
+    cdef unsigned char[32] digest
+    cdef uint32_t n = htobe32(<uint32_t>number)
+    cdef int i
+    memcpy(msg, seed, 16)
+    msg[16] = <unsigned char>letter
+    memcpy(&msg[17], &n, 4)
+    SHA256(msg, 21, digest)
+    memcpy(out, digest, 12)
+    out[6] = (out[6] & 0x0f) | 0x80
+    out[8] = (out[8] & 0x3f) | 0x80
+    code_id_mask(seed, letter, out, digest)
+    memcpy(out + 12, &n, 4)
+    for i in range(4):
+        out[12 + i] ^= digest[i]
+
+cdef void code_id_mask(const unsigned char* seed, char letter, const unsigned char* tag, unsigned char* digest) noexcept nogil:
+    cdef unsigned char[29] msg
+    memcpy(msg, seed, 16)
+    msg[16] = 109 if letter == 112 else 114        # 'm' for 'p', 'r' for 'q'
+    memcpy(&msg[17], tag, 12)
+    SHA256(msg, 29, digest)
+
+cdef bint code_id_read(const unsigned char* seed, char letter, const unsigned char* id, int32_t* number) noexcept nogil:
+    # The number back, or False when this id was not spelled by this database.
+    cdef unsigned char[32] digest
+    cdef unsigned char[16] again
+    cdef unsigned char[4] plain
+    cdef uint32_t n
+    cdef int i
+    code_id_mask(seed, letter, id, digest)
+    for i in range(4):
+        plain[i] = id[12 + i] ^ digest[i]
+    memcpy(&n, plain, 4)
+    number[0] = <int32_t>be32toh(n)
+    if number[0] <= 0:
+        return False
+    code_id_make(seed, letter, number[0], again)
+    return memcmp(again, id, 16) == 0
