@@ -1,0 +1,51 @@
+# What people type. `make` alone prints the targets.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
+
+.DEFAULT_GOAL := help
+.PHONY: help system venv build run test test-asan bench bench-quick clean
+
+help: ## print this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+system: ## install the system packages that are missing (apt; root or sudo)
+	@SUDO="$(SUDO)" PYTHON="$(PYTHON)" sh tools/system.sh
+
+$(VENV)/.ready: pyproject.toml tools/system.sh
+	@$(MAKE) --no-print-directory system
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --disable-pip-version-check 'setuptools>=77' wheel 'Cython>=3.1,<4'
+	@$(BIN)/python tools/requirements.py | $(BIN)/pip install --quiet --disable-pip-version-check -r /dev/stdin
+	@touch $@
+
+venv: $(VENV)/.ready ## make the virtual environment with everything the build, the daemon and the tests need
+
+build: $(VENV)/.ready ## compile the core in place
+	@$(BIN)/python setup.py --quiet build_ext --inplace
+
+run: build ## start PostgreSQL (its own, local) and the daemon; Ctrl-C stops both
+	@exec $(BIN)/python -m queend serve --embedded
+
+test: build ## run the whole test suite
+	@$(BIN)/python -m pytest $(ARGS)
+
+ASAN := $(CURDIR)/.asan
+test-asan: $(VENV)/.ready ## run the tests of the data plane under AddressSanitizer and UndefinedBehaviorSanitizer
+	@QUEEND_SANITIZE=address,undefined QUEEND_BUILD_DIR=$(ASAN)/c $(BIN)/python setup.py --quiet build_ext --build-lib $(ASAN)/lib --build-temp $(ASAN)/temp
+	@for part in queend/*.py queend/cli queend/control queend/service sql; do test -e $$part || continue; \
+	  d=$(ASAN)/lib/queend; case $$part in sql) d=$(ASAN)/lib;; esac; ln -sfn $(CURDIR)/$$part $$d/$$(basename $$part); done
+	@LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
+	 ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+	 PYTHONMALLOC=malloc PYTHONSAFEPATH=1 PYTHONPATH=$(ASAN)/lib QUEEND_PYTHONPATH=$(ASAN)/lib \
+	 $(BIN)/python -m pytest -p no:cacheprovider tests/core $(ARGS)
+
+bench: build ## run the benchmark: one JSON line per scenario, a table on standard error
+	@$(BIN)/python bench/run.py $(ARGS)
+
+bench-quick: build ## the same in less than a minute
+	@$(BIN)/python bench/run.py --quick $(ARGS)
+
+clean: ## remove what was built (not the data)
+	@rm -rf build .asan *.egg-info queend/_core*.so $(VENV)

@@ -1,0 +1,80 @@
+"""Build of queend: one extension module, and the SQL files shipped as package data.
+
+QUEEND_SANITIZE=address,undefined builds an instrumented module instead (make test-asan).
+"""
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+ROOT = Path(__file__).resolve().parent
+LIBRARIES = ["libuv", "libpq", "libcrypto"]
+
+
+def flags_of(libraries: list[str]) -> dict[str, list[str]]:
+    """Compiler and linker flags of C libraries, as pkg-config tells them."""
+    try:
+        words = subprocess.run(["pkg-config", "--cflags", "--libs", *libraries],
+                               check=True, capture_output=True, text=True).stdout.split()
+    except FileNotFoundError:
+        sys.exit("queend needs pkg-config to build: apt-get install pkg-config libuv1-dev libpq-dev libssl-dev")
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"queend needs the development files of {', '.join(libraries)}:\n{error.stderr}"
+                 "apt-get install libuv1-dev libpq-dev libssl-dev")
+    return {
+        "include_dirs": [w[2:] for w in words if w.startswith("-I")],
+        "library_dirs": [w[2:] for w in words if w.startswith("-L")],
+        "libraries": [w[2:] for w in words if w.startswith("-l")],
+    }
+
+
+def core_extension() -> Extension:
+    # One translation unit on purpose: the compiler sees every room at once and inlines across them.
+    compile_args = ["-O2", "-g", "-fno-strict-aliasing", "-fvisibility=hidden", "-Wall", "-Wno-unused-function"]
+    link_args = ["-pthread"]
+    sanitize = os.environ.get("QUEEND_SANITIZE")
+    if sanitize:
+        compile_args += [f"-fsanitize={sanitize}", "-fno-omit-frame-pointer", "-O1"]
+        link_args += [f"-fsanitize={sanitize}"]
+    rooms = sorted(str(p.relative_to(ROOT)) for p in (ROOT / "queend" / "core").rglob("*")
+                   if p.suffix in {".pyx", ".pxd", ".pxi", ".h", ".c"})
+    return Extension(
+        "queend._core", ["queend/_core.pyx"], depends=rooms, include_dirs=["queend/core/includes"],
+        extra_compile_args=compile_args, extra_link_args=link_args,
+    )
+
+
+def extensions() -> list[Extension]:
+    if not (ROOT / "queend" / "_core.pyx").exists():
+        return []
+    core = core_extension()
+    for key, values in flags_of(LIBRARIES).items():
+        setattr(core, key, getattr(core, key) + values)
+    return cythonize([core], include_path=["queend"], annotate=bool(os.environ.get("QUEEND_ANNOTATE")),
+                     build_dir=os.environ.get("QUEEND_BUILD_DIR", "build"),
+                     compiler_directives={"language_level": "3"})
+
+
+def sql_packages() -> tuple[dict[str, str], list[str]]:
+    """sql/ is shipped as queend/sql: the daemon finds it there in a wheel, and beside the package in a checkout."""
+    folders = [p for p in [ROOT / "sql", *sorted((ROOT / "sql").rglob("*"))] if p.is_dir()]
+    names = ["queend." + str(p.relative_to(ROOT)).replace(os.sep, ".") for p in folders]
+    return {"queend.sql": "sql"} if folders else {}, names
+
+
+sql_dirs, sql_names = sql_packages()
+python_packages = ["queend"] + ["queend." + ".".join(p.parent.relative_to(ROOT / "queend").parts)
+                                for p in sorted((ROOT / "queend").rglob("__init__.py"))
+                                if p.parent != ROOT / "queend"]
+
+setup(
+    packages=python_packages + sql_names,
+    package_dir=sql_dirs,
+    package_data={name: ["*.sql"] for name in sql_names},
+    include_package_data=False,
+    ext_modules=extensions(),
+    zip_safe=False,
+)
