@@ -1,0 +1,234 @@
+/* load HOST PORT WARM_SECONDS SECONDS ROLE... : a closed- and open-loop client of the queue protocol.
+ *
+ * ROLE is `push` or `pop` followed by comma-separated settings, all at their defaults unless given:
+ *   push,name=push,queue=bench,conns=16,items=100,partitions=1000,ids=7,rate=0
+ *   pop,name=pop,queue=bench,conns=16,batch=50,claim=1,group=,lease=0,wait=0,timeout=30000,delivery=0
+ *   both: count=0 (stop after so many messages)
+ * rate > 0 sends on a fixed schedule whatever the server does, and latency counts from the scheduled start.
+ * Prints `start` and `stop` when the measured window begins and ends, then one line of JSON. Exit 1: no such server. */
+#define _GNU_SOURCE
+#include "load.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <time.h>
+
+enum { CONNECTING_AT_ONCE = 128, FINISH_SECONDS = 15 };
+struct Load load;
+static Role *roles;
+static Conn *conns;
+static int n_conns;
+
+static int64_t clock_of(clockid_t which) {
+    struct timespec t;
+    clock_gettime(which, &t);
+    return t.tv_sec * 1000000LL + t.tv_nsec / 1000;
+}
+
+int64_t clock_now(void) { return clock_of(CLOCK_MONOTONIC); }
+
+void role_error(Conn *c, const char *why) {
+    Role *r = c->role;
+    r->errors++;
+    if (!r->last_error[0]) snprintf(r->last_error, sizeof r->last_error, "%s", why);
+}
+
+void role_count(Conn *c, uint64_t messages) {
+    Role *r = c->role;
+    if (load.measuring) {
+        r->messages += messages;
+        int64_t second = (load.now - load.window_began) / 1000000;
+        if (second >= 0 && second < SERIES_MAX) r->series[second] += (uint32_t)messages;
+    }
+    if (r->count && (int64_t)(r->kind == ROLE_PUSH ? r->stored_all : r->lease ? r->acked_all : r->taken_all) >= r->count) r->finished = true;
+}
+
+static void schedule_run(Role *r) {
+    while (r->idle && r->next_due <= load.now && !load.stopping && !r->finished) {
+        Conn *c = r->idle;
+        r->idle = c->idle_next;
+        c->began = r->next_due;
+        r->due_exact += 1e6 / r->rate;
+        r->next_due = (int64_t)r->due_exact;
+        push_request(c);
+    }
+}
+
+void role_next(Conn *c) {
+    Role *r = c->role;
+    c->began = load.now;
+    if (c->acking) { /* what was leased is acknowledged even when the run is over */
+        Text t = c->out;
+        c->out = c->ack;
+        c->ack = t;
+        conn_send(c);
+    } else if (load.stopping || r->finished) {
+        return;
+    } else if (r->kind == ROLE_POP) {
+        pop_request(c);
+    } else if (r->rate > 0) {
+        c->idle_next = r->idle;
+        r->idle = c;
+        schedule_run(r);
+    } else {
+        push_request(c);
+    }
+}
+
+void role_answer(Conn *c, const char *body, size_t len) {
+    Role *r = c->role;
+    bool ack = c->acking;
+    load.now = clock_now();
+    if (load.measuring) { r->requests++; hist_add(&r->latency, load.now - c->began); }
+    if (c->status < 200 || c->status > 299) {
+        char why[160];
+        snprintf(why, sizeof why, "status %d: %.*s", c->status, (int)(len < 120 ? len : 120), body);
+        c->acking = false;
+        role_error(c, why);
+        if (r->kind == ROLE_POP && c->status == 404) r->dry++;
+    } else if (r->kind == ROLE_PUSH) {
+        push_answer(c, body, len);
+    } else if (ack) {
+        ack_answer(c, body, len);
+    } else {
+        pop_answer(c, body, len);
+    }
+    role_next(c);
+}
+
+static Role *role_parse(char *text) {
+    Role *r = calloc(1, sizeof *r);
+    char *save = NULL, *word = strtok_r(text, ",", &save);
+    r->kind = !strcmp(word, "push") ? ROLE_PUSH : !strcmp(word, "pop") ? ROLE_POP : -1;
+    if (r->kind < 0) { fprintf(stderr, "load: unknown role %s\n", word); exit(2); }
+    snprintf(r->name, sizeof r->name, "%s", word);
+    strcpy(r->queue, "bench");
+    r->conns = 16; r->items = 100; r->partitions = 1000; r->ids = 7; r->batch = 50; r->claim = 1; r->timeout_ms = 30000;
+    while ((word = strtok_r(NULL, ",", &save))) {
+        char *v = strchr(word, '=');
+        if (!v) { fprintf(stderr, "load: %s has no value\n", word); exit(2); }
+        *v++ = 0;
+        struct { const char *key; int *to; } ints[] = {{"conns", &r->conns}, {"items", &r->items}, {"partitions", &r->partitions},
+            {"ids", &r->ids}, {"batch", &r->batch}, {"claim", &r->claim}, {"timeout", &r->timeout_ms}, {NULL, NULL}};
+        int i = 0;
+        while (ints[i].key && strcmp(ints[i].key, word)) i++;
+        if (ints[i].key) *ints[i].to = atoi(v);
+        else if (!strcmp(word, "name")) snprintf(r->name, sizeof r->name, "%s", v);
+        else if (!strcmp(word, "queue")) snprintf(r->queue, sizeof r->queue, "%s", v);
+        else if (!strcmp(word, "group")) snprintf(r->group, sizeof r->group, "%s", v);
+        else if (!strcmp(word, "rate")) r->rate = atof(v);
+        else if (!strcmp(word, "count")) r->count = atoll(v);
+        else if (!strcmp(word, "lease")) r->lease = atoi(v);
+        else if (!strcmp(word, "wait")) r->wait = atoi(v);
+        else if (!strcmp(word, "delivery")) r->measure_delivery = atoi(v);
+        else { fprintf(stderr, "load: unknown setting %s\n", word); exit(2); }
+    }
+    if (r->items < 1 || r->conns < 1 || r->partitions < 1 || r->partitions > 99999) { fprintf(stderr, "load: impossible role\n"); exit(2); }
+    r->kind == ROLE_PUSH ? push_prepare(r) : pop_prepare(r);
+    return r;
+}
+
+static void number(const char *key, double v) {
+    if (isnan(v)) printf(",\"%s\":null", key);
+    else printf(",\"%s\":%.3f", key, v);
+}
+
+static void report(double seconds, double cpu) {
+    printf("{\"seconds\":%.6f,\"cpu_seconds\":%.6f,\"roles\":[", seconds, cpu);
+    for (Role *r = roles; r; r = r->next) {
+        printf("{\"name\":\"%s\",\"requests\":%lu,\"messages\":%lu,\"duplicates\":%lu,\"empty\":%lu,\"errors\":%lu,\"stored\":%lu,\"taken\":%lu,\"acked\":%lu",
+               r->name, r->requests, r->messages, r->duplicates, r->empty, r->errors, r->stored_all, r->taken_all, r->acked_all);
+        number("p50_ms", hist_at(&r->latency, 0.5));
+        number("p99_ms", hist_at(&r->latency, 0.99));
+        number("p999_ms", hist_at(&r->latency, 0.999));
+        number("max_ms", r->latency.total ? (double)r->latency.max / 1000 : NAN);
+        if (r->measure_delivery) {
+            number("delivery_p50_ms", hist_at(&r->delivery, 0.5));
+            number("delivery_p99_ms", hist_at(&r->delivery, 0.99));
+            number("delivery_max_ms", r->delivery.total ? (double)r->delivery.max / 1000 : NAN);
+        }
+        printf(",\"series\":[");
+        for (int i = 0; i < (int)seconds && i < SERIES_MAX; i++) printf("%s%u", i ? "," : "", r->series[i]);
+        printf("],\"error\":\"");
+        for (const char *p = r->last_error; *p; p++) if (*p == '"' || *p == '\\') printf("\\%c", *p); else if (*p >= ' ') putchar(*p);
+        printf("\"}%s", r->next ? "," : "");
+    }
+    printf("]}\n");
+}
+
+static bool unfinished(void) {
+    for (int i = 0; i < n_conns; i++)
+        if (conns[i].state == CONN_BUSY && (conns[i].acking || !conns[i].role->wait)) return true;
+    return false;
+}
+
+static bool all_finished(void) {
+    for (Role *r = roles; r; r = r->next) if (!r->finished) return false;
+    return true;
+}
+
+static double cpu_seconds(void) {
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
+}
+
+int main(int argc, char **argv) {
+    if (argc < 6) { fprintf(stderr, "usage: load HOST PORT WARM_SECONDS SECONDS ROLE...\n"); return 2; }
+    snprintf(load.host, sizeof load.host, "%s", argv[1]);
+    load.port = atoi(argv[2]);
+    int64_t warm = (int64_t)(atof(argv[3]) * 1e6), length = (int64_t)(atof(argv[4]) * 1e6);
+    if (getrandom(random_fresh, sizeof random_fresh, 0) != sizeof random_fresh) { perror("load: getrandom"); return 1; }
+    struct rlimit files;
+    getrlimit(RLIMIT_NOFILE, &files);
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+    Role **tail = &roles;
+    for (int i = 5; i < argc; i++) { *tail = role_parse(argv[i]); n_conns += (*tail)->conns; tail = &(*tail)->next; }
+    conns = calloc((size_t)n_conns, sizeof *conns);
+    int at = 0, opened = 0;
+    for (Role *r = roles; r; r = r->next) for (int i = 0; i < r->conns; i++) conns[at++].role = r;
+    load.epoll = epoll_create1(EPOLL_CLOEXEC);
+    load.now = clock_now();
+    load.wall_offset = clock_of(CLOCK_REALTIME) - load.now;
+    for (Role *r = roles; r; r = r->next) { r->due_exact = (double)(load.now + 200000); r->next_due = (int64_t)r->due_exact; }
+
+    int64_t warm_ends = 0, finish_by = 0;
+    double cpu = 0, seconds = 0;
+    for (;;) {
+        while (opened < n_conns && load.connecting < CONNECTING_AT_ONCE) conn_open(&conns[opened++]);
+        load.now = clock_now();
+        if (!warm_ends && opened == n_conns && !load.connecting) warm_ends = load.now + warm;
+        if (warm_ends && !load.measuring && !load.stopping && load.now >= warm_ends) {
+            load.measuring = true;
+            load.window_began = load.now;
+            load.window_ends = load.now + length;
+            cpu = cpu_seconds();
+            puts("start"); fflush(stdout);
+        }
+        if (load.measuring && (load.now >= load.window_ends || all_finished())) {
+            load.measuring = false;
+            load.stopping = true;
+            seconds = (double)(load.now - load.window_began) / 1e6;
+            cpu = cpu_seconds() - cpu;
+            finish_by = load.now + FINISH_SECONDS * 1000000LL;
+            puts("stop"); fflush(stdout);
+        }
+        if (load.stopping && (!unfinished() || load.now > finish_by)) break;
+        int64_t until = load.stopping ? finish_by : load.measuring ? load.window_ends : warm_ends ? warm_ends : load.now + 100000;
+        for (Role *r = roles; r; r = r->next) if (r->rate > 0 && r->idle && !load.stopping && r->next_due < until) until = r->next_due;
+        int64_t us = until > load.now ? until - load.now : 0;
+        struct timespec pause = {us / 1000000, us % 1000000 * 1000};
+        struct epoll_event events[64];
+        int n = epoll_pwait2(load.epoll, events, 64, &pause, NULL);
+        load.now = clock_now();
+        for (int i = 0; i < n; i++) conn_event(events[i].data.ptr, events[i].events);
+        for (Role *r = roles; r; r = r->next) if (r->rate > 0) { load.now = clock_now(); schedule_run(r); }
+    }
+    report(seconds, cpu);
+    return 0;
+}

@@ -1,0 +1,105 @@
+/* Pop requests and the acknowledgements built from their answers by a byte scan. */
+#define _GNU_SOURCE
+#include "load.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void pop_prepare(Role *r) {
+    Text *q = &r->pop_request;
+    text_print(q, "GET /api/v1/pop/queue/%s?batch=%d&partitions=%d&autoAck=%s", r->queue, r->batch, r->claim, r->lease ? "false" : "true");
+    if (r->group[0]) text_print(q, "&consumerGroup=%s", r->group);
+    if (r->wait) text_print(q, "&wait=true&timeout=%d", r->timeout_ms);
+    text_print(q, " HTTP/1.1\r\nHost: %s:%d\r\n\r\n", load.host, load.port);
+}
+
+void pop_request(Conn *c) {
+    c->out.len = 0;
+    text_add(&c->out, c->role->pop_request.p, c->role->pop_request.len);
+    conn_send(c);
+}
+
+static void delivery_measure(Role *r, const char *p, const char *end) {
+    while ((p = memmem(p, (size_t)(end - p), "\"at\":", 5))) {
+        p += 5;
+        int64_t at = 0;
+        while (p < end && *p == ' ') p++;
+        while (p < end && *p >= '0' && *p <= '9') at = at * 10 + (*p++ - '0');
+        hist_add(&r->delivery, load.now + load.wall_offset - at);
+    }
+}
+
+/* Servers order the keys of a message differently: a message is complete when both ids were seen, in either order.
+ * Keys outside "messages" make no pair there. Returns the number of acknowledgements written. */
+static uint32_t ack_build(Conn *c, const char *body, size_t len) {
+    Role *r = c->role;
+    const char *end = body + len, *p = memmem(body, len, "\"leaseId\":\"", 11), *lease, *part = NULL, *id = NULL;
+    size_t part_len = 0, id_len = 0;
+    uint32_t n = 0;
+    if (!p || p + 11 + 36 > end) return 0;
+    lease = p + 11;
+    p = memmem(body, len, "\"messages\":[", 12);
+    if (!p) return 0;
+    static Text list;
+    list.len = 0;
+    text_print(&list, "{");
+    if (r->group[0]) text_print(&list, "\"consumerGroup\":\"%s\",", r->group);
+    text_print(&list, "\"acknowledgments\":[");
+    while ((p = memmem(p, (size_t)(end - p), "Id\":\"", 5))) {
+        const char *value = p + 5, *close = memchr(value, '"', (size_t)(end - value));
+        if (!close) break;
+        if (!memcmp(p - 9, "partition", 9)) { part = value; part_len = (size_t)(close - value); }
+        else if (!memcmp(p - 11, "transaction", 11)) { id = value; id_len = (size_t)(close - value); }
+        if (part && id) {
+            text_room(&list, 160 + id_len + part_len);
+            char *w = list.p + list.len;
+#define PUT(s) (memcpy(w, s, sizeof(s) - 1), w += sizeof(s) - 1)
+            if (n++) *w++ = ',';
+            PUT("{\"transactionId\":\"");
+            memcpy(w, id, id_len); w += id_len;
+            PUT("\",\"partitionId\":\"");
+            memcpy(w, part, part_len); w += part_len;
+            PUT("\",\"leaseId\":\"");
+            memcpy(w, lease, 36); w += 36;
+            PUT("\",\"status\":\"completed\"}");
+#undef PUT
+            list.len = (size_t)(w - list.p);
+            part = id = NULL;
+        }
+        p = close;
+    }
+    text_add(&list, "]}", 2);
+    c->ack.len = 0;
+    text_print(&c->ack, "POST /api/v1/ack/batch HTTP/1.1\r\nHost: %s:%d\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
+               load.host, load.port, list.len);
+    text_add(&c->ack, list.p, list.len);
+    return n;
+}
+
+void pop_answer(Conn *c, const char *body, size_t len) {
+    Role *r = c->role;
+    uint64_t n = len ? find_count(body, len, "\"transactionId\":") : 0;
+    r->taken_all += n;
+    r->dry = n ? 0 : r->dry + 1;
+    if (!n) {
+        if (load.measuring) r->empty++;
+        if (!r->wait && r->dry > 4u * (uint64_t)r->conns) r->finished = true; /* drained */
+        return;
+    }
+    if (load.measuring && r->measure_delivery) delivery_measure(r, body, body + len);
+    if (!r->lease) {
+        role_count(c, n);
+        return;
+    }
+    c->items = ack_build(c, body, len);
+    if (c->items != n) role_error(c, "a popped message lacks transactionId, partitionId or leaseId");
+    c->acking = c->items > 0;
+}
+
+void ack_answer(Conn *c, const char *body, size_t len) {
+    uint64_t good = find_count(body, len, "\"success\":true");
+    c->acking = false;
+    c->role->acked_all += good;
+    if (good != c->items) role_error(c, "an acknowledgement was refused");
+    role_count(c, good);
+}

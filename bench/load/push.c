@@ -1,0 +1,71 @@
+/* Push requests: whole requests are built once; per request the ids, partitions, order numbers and time are patched in a copy. */
+#define _GNU_SOURCE
+#include "load.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PAYLOADS = 4096 };
+
+static void template_build(Role *r, Template *t) {
+    Text body = {0};
+    size_t n = (size_t)r->items;
+    t->id = malloc(4 * n * sizeof *t->id);
+    t->order = t->id + n; t->part = t->order + n; t->at = t->part + n;
+    text_print(&body, "{\"items\":[");
+    for (size_t i = 0; i < n; i++) {
+        text_print(&body, "%s{\"queue\":\"%s\",\"partition\":\"p", i ? "," : "", r->queue);
+        t->part[i] = body.len;
+        text_print(&body, "00000\",\"transactionId\":\"");
+        t->id[i] = body.len;
+        text_print(&body, "00000000-0000-0000-0000-000000000000\",\"payload\":");
+        payload_build(&body, &t->order[i], &t->at[i]);
+        text_print(&body, "}");
+    }
+    text_print(&body, "]}");
+    Text whole = {0};
+    text_print(&whole, "POST /api/v1/push HTTP/1.1\r\nHost: %s:%d\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
+               load.host, load.port, body.len);
+    size_t head = whole.len;
+    text_add(&whole, body.p, body.len);
+    for (size_t i = 0; i < 4 * n; i++) t->id[i] += head;
+    free(body.p);
+    t->bytes = whole.p;
+    t->len = whole.len;
+}
+
+void push_prepare(Role *r) {
+    r->n_templates = PAYLOADS / r->items;
+    if (r->n_templates < 16) r->n_templates = 16;
+    r->templates = calloc((size_t)r->n_templates, sizeof *r->templates);
+    for (int i = 0; i < r->n_templates; i++) template_build(r, &r->templates[i]);
+}
+
+void push_request(Conn *c) {
+    Role *r = c->role;
+    uint64_t x = random_next(random_seeded);
+    Template *t = &r->templates[x % (uint64_t)r->n_templates];
+    int64_t wall = load.now + load.wall_offset;
+    char at[16];
+    digits_write(at, 16, (uint64_t)(c->began + load.wall_offset)); /* meant to start then: delivery is measured from it */
+    c->out.len = 0;
+    text_add(&c->out, t->bytes, t->len);
+    for (int i = 0; i < r->items; i++) {
+        char *p = c->out.p;
+        x = random_next(random_seeded);
+        digits_write(p + t->part[i], 5, (x >> 16) % (uint64_t)r->partitions);
+        id_write(p + t->id[i], r->ids, wall);
+        memcpy(p + t->order[i], p + t->id[i] + 28, 8);
+        memcpy(p + t->at[i], at, 16);
+    }
+    c->items = (uint32_t)r->items;
+    conn_send(c);
+}
+
+void push_answer(Conn *c, const char *body, size_t len) {
+    Role *r = c->role;
+    uint64_t queued = find_count(body, len, "\"queued\"");
+    r->stored_all += queued;
+    if (queued != c->items && load.measuring) r->duplicates += c->items - queued;
+    role_count(c, queued);
+}
