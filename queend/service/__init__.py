@@ -1,0 +1,1 @@
+"""What the daemon does besides answering requests."""

