@@ -12,3 +12,11 @@ include "core/base/uuid.pyx"              # ids: made, parsed, spelled, computed
 include "core/base/table.pyx"             # hash table of pointers
 include "core/base/error.pyx"             # a refusal
 include "core/base/counter.pyx"           # what is counted
+include "core/base/log.pyx"               # one line for operators
+include "core/pg/encode.pyx"              # binary parameters
+include "core/pg/decode.pyx"              # binary results
+include "core/pg/statement.pyx"           # the statements of the hot path
+include "core/pg/slot.pyx"                # PostgreSQL connections on the loop
+include "core/engine/limit.pyx"           # how many statements at a time
+include "core/engine/policy.pyx"          # when a queue becomes a statement
+include "core/probe/slot.pyx"             # seams for the tests of the pg room

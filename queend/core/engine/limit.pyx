@@ -1,0 +1,147 @@
+# How many statements of one type may be in flight: a fixed number, or Vegas, which reads the queue in the database from
+# how much slower a statement is than the fastest one of the last 30 s. Pure: time and durations come in.
+#
+# Once per interval, with queue = limit x (1 - fastest / recent): below alpha the limit grows by one, above beta it shrinks
+# by one. Both bounds give way for small limits (limit/2 and 3 limit/4), without which a limit below beta could never
+# shrink. It grows only when it was reached since the last look. A start is quick: the limit doubles with every round of
+# completions until the first sign of a queue. Failed calls (no answer, no connection) halve it, at most once per interval.
+
+cdef enum:
+    LIMIT_STATIC = 0
+    LIMIT_VEGAS = 1
+    LIMIT_START = 4
+    LIMIT_SPANS = 16          # the window of the fastest call moves in so many steps
+
+cdef struct LimitConfig:
+    int mode
+    int max_concurrent        # of the type; the whole of a static limit
+    int min_limit
+    int max_limit
+    int alpha
+    int beta
+    int window_samples        # of the moving mean of recent calls
+    int64_t fastest_window_us
+    int64_t interval_us
+
+cdef struct Limit:
+    LimitConfig config
+    int limit
+    int in_flight
+    int peak                  # most in flight since the last look
+    int round                 # completions since the last look
+    bint starting
+    double recent             # moving mean, us; 0: no sample yet
+    int64_t[LIMIT_SPANS] span_at        # start of each step's time, us
+    double[LIMIT_SPANS] span_min        # fastest call in it
+    int64_t looked_us
+    int64_t halved_us
+
+cdef inline int limit_clamp(int v, int low, int high) noexcept nogil:
+    return low if v < low else high if v > high else v
+
+cdef void limit_open(Limit* l, const LimitConfig* config) noexcept nogil:
+    # Settings out of range are brought into it.
+    cdef LimitConfig* c = &l.config
+    memset(l, 0, sizeof(Limit))
+    c[0] = config[0]
+    if c.max_concurrent < 1:
+        c.max_concurrent = 1
+    if c.mode == LIMIT_STATIC:
+        l.limit = c.max_concurrent
+        return
+    if c.max_limit > c.max_concurrent:
+        c.max_limit = c.max_concurrent
+    if c.min_limit < 1:
+        c.min_limit = 1
+    if c.max_limit < c.min_limit:
+        c.max_limit = c.min_limit
+    if c.alpha < 1:
+        c.alpha = 1
+    if c.beta < c.alpha + 1:
+        c.beta = c.alpha + 1
+    if c.window_samples < 1:
+        c.window_samples = 1
+    if c.fastest_window_us < LIMIT_SPANS:
+        c.fastest_window_us = LIMIT_SPANS
+    if c.interval_us < 1:
+        c.interval_us = 1
+    l.limit = limit_clamp(LIMIT_START, c.min_limit, c.max_limit)
+    l.starting = True
+
+cdef inline bint limit_take(Limit* l) noexcept nogil:
+    # A permit, or False. Give it back with limit_give (nothing was sent) or limit_done.
+    if l.in_flight >= l.limit:
+        return False
+    l.in_flight += 1
+    if l.in_flight > l.peak:
+        l.peak = l.in_flight
+    return True
+
+cdef inline void limit_give(Limit* l) noexcept nogil:
+    if l.in_flight > 0:
+        l.in_flight -= 1
+
+cdef void limit_done(Limit* l, int64_t now_us, int64_t took_us, bint ok) noexcept nogil:
+    # A call ended after took_us. ok False: the database did not answer it (deadline, lost connection); an SQL error is an
+    # answer. now_us is monotonic.
+    limit_give(l)
+    if l.config.mode == LIMIT_STATIC or took_us < 0:
+        return
+    if l.looked_us == 0:
+        l.looked_us = now_us
+    if not ok:
+        l.starting = False
+        if l.halved_us == 0 or now_us - l.halved_us >= l.config.interval_us:
+            l.halved_us = now_us
+            l.limit = limit_clamp(l.limit // 2, l.config.min_limit, l.config.max_limit)
+        return
+    limit_sample(l, now_us, <double>(took_us if took_us > 0 else 1))
+    l.round += 1
+    if now_us - l.looked_us >= l.config.interval_us or (l.starting and l.round >= l.limit):
+        limit_look(l, now_us)
+
+cdef void limit_sample(Limit* l, int64_t now_us, double took) noexcept nogil:
+    cdef int64_t span = l.config.fastest_window_us // LIMIT_SPANS
+    cdef int64_t at = now_us // span * span
+    cdef int i = <int>(now_us // span % LIMIT_SPANS)
+    if l.recent == 0:
+        l.recent = took
+    else:
+        l.recent += 2.0 / (l.config.window_samples + 1) * (took - l.recent)
+    if l.span_min[i] == 0 or l.span_at[i] != at:
+        l.span_at[i] = at
+        l.span_min[i] = took
+    elif took < l.span_min[i]:
+        l.span_min[i] = took
+
+cdef double limit_fastest(Limit* l, int64_t now_us) noexcept nogil:
+    # Of the window that ends now; 0 without a sample in it.
+    cdef double best = 0
+    cdef int i
+    for i in range(LIMIT_SPANS):
+        if l.span_min[i] > 0 and now_us - l.span_at[i] < l.config.fastest_window_us:
+            if best == 0 or l.span_min[i] < best:
+                best = l.span_min[i]
+    return best
+
+cdef void limit_look(Limit* l, int64_t now_us) noexcept nogil:
+    cdef double fastest = limit_fastest(l, now_us)
+    cdef double queue = 0
+    cdef double low = l.limit * 0.5
+    cdef double high = l.limit * 0.75
+    cdef bint used = l.peak >= l.limit
+    if fastest > 0 and l.recent > fastest:
+        queue = l.limit * (1 - fastest / l.recent)
+    if low > l.config.alpha:
+        low = l.config.alpha
+    if high > l.config.beta:
+        high = l.config.beta
+    if queue >= low:
+        l.starting = False
+    if queue > high:
+        l.limit = limit_clamp(l.limit - 1, l.config.min_limit, l.config.max_limit)
+    elif queue < low and used:
+        l.limit = limit_clamp(l.limit * 2 if l.starting else l.limit + 1, l.config.min_limit, l.config.max_limit)
+    l.looked_us = now_us
+    l.round = 0
+    l.peak = l.in_flight

@@ -1,0 +1,42 @@
+# When does a queue of jobs become a statement, and of how many jobs? Pure: sizes and ages come in, a number goes out.
+
+cdef struct Policy:
+    int preferred             # this many jobs need not wait any longer
+    int max_jobs              # of one statement
+    int max_items             # messages or acknowledgments of one statement
+    int64_t max_bytes         # of their bodies
+    int64_t hold_us           # the oldest job waits at most this long for company; -1: as long as a statement is in flight
+    bint patient              # hold even when no statement of the type is in flight (the operator asked for the hold)
+
+cdef void policy_open(Policy* p, int preferred, int max_jobs, int max_items, int64_t max_bytes,
+                      int64_t hold_us, bint patient) noexcept nogil:
+    # Values out of range are brought into it, as operators' settings are.
+    p.preferred = preferred if preferred > 1 else 1
+    p.max_jobs = max_jobs if max_jobs > 1 else 1
+    p.max_items = max_items if max_items > 1 else 1
+    p.max_bytes = max_bytes if max_bytes > 1 else 1
+    p.hold_us = hold_us if hold_us >= 0 else -1
+    p.patient = patient and hold_us >= 0
+
+cdef int policy_take(const Policy* p, int jobs, int64_t age_us, int in_flight) noexcept nogil:
+    # How many of `jobs` waiting jobs, the oldest age_us old, to send now while in_flight statements of the type run;
+    # 0: hold. Unless the policy is patient, a job never waits for company when nothing is in flight.
+    if jobs <= 0:
+        return 0
+    if jobs < p.preferred and (p.hold_us < 0 or age_us < p.hold_us) and (p.patient or in_flight > 0):
+        return 0
+    return jobs if jobs < p.max_jobs else p.max_jobs
+
+cdef int64_t policy_wait(const Policy* p, int jobs, int64_t age_us) noexcept nogil:
+    # After a hold: microseconds until time alone changes the answer; -1: only an event can.
+    if jobs <= 0 or p.hold_us < 0:
+        return -1
+    return p.hold_us - age_us if p.hold_us > age_us else 0
+
+cdef inline bint policy_room(const Policy* p, int jobs, int items, int64_t size, int more_items,
+                             int64_t more_bytes) noexcept nogil:
+    # May one more job of more_items and more_bytes join a statement of so many jobs, items and bytes? The first always
+    # may, however large: it has to go some time.
+    if jobs == 0:
+        return True
+    return jobs < p.max_jobs and items + more_items <= p.max_items and size + more_bytes <= p.max_bytes

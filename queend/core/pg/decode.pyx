@@ -1,0 +1,106 @@
+# Binary results. The getters trust the column type: the statement table and the functions in sql/ are one contract,
+# checked by tests. NULL is the caller's business (pg_null), except where said.
+
+cdef inline bint pg_null(PGresult* r, int row, int col) noexcept nogil:
+    return PQgetisnull(r, row, col) != 0
+
+cdef inline int pg_int2(PGresult* r, int row, int col) noexcept nogil:
+    cdef uint16_t w
+    memcpy(&w, PQgetvalue(r, row, col), 2)
+    return <int16_t>be16toh(w)
+
+cdef inline int32_t pg_int4(PGresult* r, int row, int col) noexcept nogil:
+    cdef uint32_t w
+    memcpy(&w, PQgetvalue(r, row, col), 4)
+    return <int32_t>be32toh(w)
+
+cdef inline int64_t pg_int8(PGresult* r, int row, int col) noexcept nogil:
+    cdef uint64_t w
+    memcpy(&w, PQgetvalue(r, row, col), 8)
+    return <int64_t>be64toh(w)
+
+cdef inline int32_t pg_int4_or(PGresult* r, int row, int col, int32_t missing) noexcept nogil:
+    return missing if pg_null(r, row, col) else pg_int4(r, row, col)
+
+cdef inline int64_t pg_int8_or(PGresult* r, int row, int col, int64_t missing) noexcept nogil:
+    return missing if pg_null(r, row, col) else pg_int8(r, row, col)
+
+cdef inline bint pg_bool(PGresult* r, int row, int col) noexcept nogil:
+    # NULL is false.
+    return not pg_null(r, row, col) and PQgetvalue(r, row, col)[0] != 0
+
+cdef inline Slice pg_bytes(PGresult* r, int row, int col) noexcept nogil:
+    # bytea, text or uuid, valid until the result is cleared; NULL is the empty slice with p NULL.
+    if pg_null(r, row, col):
+        return slice_of(NULL, 0)
+    return slice_of(PQgetvalue(r, row, col), <size_t>PQgetlength(r, row, col))
+
+cdef struct PgIter:
+    const char* p
+    const char* end
+    int left                  # elements not yet taken
+
+cdef bint pg_array(PGresult* r, int row, int col, uint32_t elem_oid, PgIter* out) noexcept nogil:
+    # Opens a one-dimensional array; NULL and '{}' have no elements. False when the value is something else.
+    cdef Slice s = pg_bytes(r, row, col)
+    cdef uint32_t[5] head
+    out.p = s.p
+    out.end = s.p + s.n
+    out.left = 0
+    if s.p == NULL:
+        return True
+    if s.n < 12:
+        return False
+    memcpy(head, s.p, 12)
+    if be32toh(head[0]) == 0:
+        return True
+    if be32toh(head[0]) != 1 or be32toh(head[2]) != elem_oid or s.n < 20:
+        return False
+    memcpy(&head[3], s.p + 12, 4)
+    out.left = <int32_t>be32toh(head[3])
+    out.p = s.p + 20
+    return True
+
+cdef bint pg_next(PgIter* i, Slice* out) noexcept nogil:
+    # The next element's bytes (p NULL: SQL NULL). False at the end.
+    cdef uint32_t w
+    cdef int32_t n
+    if i.left <= 0 or i.end - i.p < 4:
+        return False
+    memcpy(&w, i.p, 4)
+    n = <int32_t>be32toh(w)
+    i.p += 4
+    i.left -= 1
+    if n < 0:
+        out[0] = slice_of(NULL, 0)
+        return True
+    if i.end - i.p < n:
+        i.left = 0
+        return False
+    out[0] = slice_of(i.p, n)
+    i.p += n
+    return True
+
+cdef inline bint pg_next8(PgIter* i, int64_t* out) noexcept nogil:
+    # The next bigint; NULL is 0. False at the end.
+    cdef Slice s
+    cdef uint64_t w
+    if not pg_next(i, &s):
+        return False
+    out[0] = 0
+    if s.n == 8:
+        memcpy(&w, s.p, 8)
+        out[0] = <int64_t>be64toh(w)
+    return True
+
+cdef inline bint pg_sqlstate(PGresult* r, const char* code) noexcept nogil:
+    # Does the error of r have this SQLSTATE, or this class when `code` has two characters?
+    cdef const char* state = PQresultErrorField(r, PG_DIAG_SQLSTATE) if r != NULL else NULL
+    return state != NULL and memcmp(state, code, 2 if strlen(code) == 2 else 5) == 0
+
+cdef inline const char* pg_error(PGresult* r) noexcept nogil:
+    # What the server said, without its severity; never NULL.
+    cdef const char* text = b"the database did not answer"
+    if r != NULL and PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY) != NULL:
+        text = PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY)
+    return text

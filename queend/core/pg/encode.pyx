@@ -1,0 +1,151 @@
+# Binary parameters. An array is built element by element in a buffer that is used again for every call, so a call in
+# steady state allocates nothing. Layout: dimensions, has-null flag, element type, length, lower bound, then for each
+# element its length (-1: NULL) and its bytes.
+
+cdef enum:
+    PGARRAY_HEADER = 20
+    PARAMS_MAX = 32
+
+cdef int[PARAMS_MAX] PARAMS_BINARY          # the format of every parameter
+for _column in range(PARAMS_MAX):
+    PARAMS_BINARY[_column] = 1
+
+cdef struct PgArray:
+    Buf buf
+    int n                     # elements so far
+    uint32_t elem_oid
+    bint has_null
+
+cdef struct Params:
+    int n
+    bint failed               # an array ran out of memory: do not send
+    const char* values[PARAMS_MAX]       # borrowed: arrays and slices must live until slot_send returned
+    int[PARAMS_MAX] lengths
+    uint64_t[PARAMS_MAX] scalar         # storage for the fixed-size ones: a Params is never copied
+
+cdef inline void pgarray_init(PgArray* a) noexcept nogil:
+    buf_init(&a.buf)
+    a.n = 0
+    a.has_null = False
+
+cdef inline void pgarray_free(PgArray* a) noexcept nogil:
+    buf_free(&a.buf)
+
+cdef inline void pgarray_begin(PgArray* a, uint32_t oid) noexcept nogil:
+    # Starts an array of elements of type `oid`; keeps the memory of the one before.
+    buf_clear(&a.buf)
+    buf_reserve(&a.buf, PGARRAY_HEADER)
+    a.n = 0
+    a.elem_oid = oid
+    a.has_null = False
+
+cdef inline char* pgarray_reserve(PgArray* a, size_t n) noexcept nogil:
+    # An element of n bytes that the caller fills; NULL when memory ran out.
+    cdef char* at = buf_reserve(&a.buf, 4 + n)
+    cdef uint32_t size = htobe32(<uint32_t>n)
+    if at == NULL:
+        return NULL
+    memcpy(at, &size, 4)
+    a.n += 1
+    return at + 4
+
+cdef inline void pgarray_int2(PgArray* a, int16_t v) noexcept nogil:
+    cdef uint16_t w = htobe16(<uint16_t>v)
+    cdef char* at = pgarray_reserve(a, 2)
+    if at != NULL:
+        memcpy(at, &w, 2)
+
+cdef inline void pgarray_int4(PgArray* a, int32_t v) noexcept nogil:
+    cdef uint32_t w = htobe32(<uint32_t>v)
+    cdef char* at = pgarray_reserve(a, 4)
+    if at != NULL:
+        memcpy(at, &w, 4)
+
+cdef inline void pgarray_int8(PgArray* a, int64_t v) noexcept nogil:
+    cdef uint64_t w = htobe64(<uint64_t>v)
+    cdef char* at = pgarray_reserve(a, 8)
+    if at != NULL:
+        memcpy(at, &w, 8)
+
+cdef inline void pgarray_bool(PgArray* a, bint v) noexcept nogil:
+    cdef char* at = pgarray_reserve(a, 1)
+    if at != NULL:
+        at[0] = 1 if v else 0
+
+cdef inline void pgarray_bytes(PgArray* a, const void* p, size_t n) noexcept nogil:
+    # bytea, or text when the bytes are UTF-8 without NUL.
+    cdef char* at = pgarray_reserve(a, n)
+    if at != NULL and n:
+        memcpy(at, p, n)
+
+cdef inline void pgarray_uuid(PgArray* a, const unsigned char* id) noexcept nogil:
+    pgarray_bytes(a, id, 16)
+
+cdef inline void pgarray_null(PgArray* a) noexcept nogil:
+    buf_be32(&a.buf, 0xffffffff)
+    a.n += 1
+    a.has_null = True
+
+cdef inline size_t pgarray_open(PgArray* a) noexcept nogil:
+    # Begins an element whose length is known only afterwards: append its bytes to a.buf, then pgarray_close.
+    cdef size_t mark = a.buf.len
+    buf_be32(&a.buf, 0)
+    a.n += 1
+    return mark
+
+cdef inline void pgarray_close(PgArray* a, size_t mark) noexcept nogil:
+    cdef uint32_t size
+    if a.buf.failed:
+        return                # the mark may lie beyond what was written
+    size = htobe32(<uint32_t>(a.buf.len - mark - 4))
+    memcpy(a.buf.data + mark, &size, 4)
+
+cdef void pgarray_end(PgArray* a) noexcept nogil:
+    # Fills in the header. The buffer is then the parameter.
+    cdef uint32_t[5] head
+    if a.buf.failed:
+        return
+    head[0] = htobe32(1 if a.n else 0)
+    head[1] = htobe32(1 if a.has_null else 0)
+    head[2] = htobe32(a.elem_oid)
+    head[3] = htobe32(<uint32_t>a.n)
+    head[4] = htobe32(1)
+    memcpy(a.buf.data, head, PGARRAY_HEADER)
+    if a.n == 0:
+        a.buf.len = 12        # an array without dimensions ends after the element type
+
+cdef inline void params_begin(Params* p) noexcept nogil:
+    p.n = 0
+    p.failed = False
+
+cdef inline void params_bytes(Params* p, const void* data, size_t n) noexcept nogil:
+    # text, bytea or uuid. An empty value needs a pointer too: NULL would mean SQL NULL.
+    p.values[p.n] = <const char*>data
+    if data == NULL:
+        p.values[p.n] = b""
+    p.lengths[p.n] = <int>n
+    p.n += 1
+
+cdef inline void params_null(Params* p) noexcept nogil:
+    p.values[p.n] = NULL
+    p.lengths[p.n] = 0
+    p.n += 1
+
+cdef inline void params_slice(Params* p, Slice s) noexcept nogil:
+    params_bytes(p, s.p, s.n)
+
+cdef inline void params_array(Params* p, PgArray* a) noexcept nogil:
+    # Ends the array and passes it.
+    pgarray_end(a)
+    if a.buf.failed or a.buf.len > 0x3fffffff:      # PostgreSQL takes no message of 1 GiB or more
+        p.failed = True
+    params_bytes(p, a.buf.data, a.buf.len)
+
+cdef inline void params_int8(Params* p, int64_t v) noexcept nogil:
+    p.scalar[p.n] = htobe64(<uint64_t>v)
+    params_bytes(p, &p.scalar[p.n], 8)
+
+cdef inline void params_int4(Params* p, int32_t v) noexcept nogil:
+    cdef uint32_t w = htobe32(<uint32_t>v)
+    memcpy(&p.scalar[p.n], &w, 4)
+    params_bytes(p, &p.scalar[p.n], 4)

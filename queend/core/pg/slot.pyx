@@ -1,0 +1,483 @@
+# A slot is one PostgreSQL connection on the worker's loop; a pool is a worker's slots. In: prepared statements with
+# binary parameters. Out: one callback per statement, with the rows or with what is known about the failure. A slot
+# carries one statement at a time, in pipeline mode: statement and sync leave together, and the answer counts only when
+# the sync's answer has come too, because that is when the transaction has committed.
+#
+# A slot opens (slot_connect), connects, prepares, serves, breaks (slot_break) and connects again after a jittered
+# pause; slotpool_close closes. Everything happens on the loop's thread. Memory of a pool lives until `closed`.
+
+cdef enum SlotState:
+    SLOT_CLOSED
+    SLOT_CONNECTING
+    SLOT_PREPARING
+    SLOT_IDLE
+    SLOT_BUSY
+    SLOT_BROKEN               # no connection; the timer runs until the next attempt
+
+cdef enum:
+    SLOT_OK = 0               # rows; the transaction has committed
+    SLOT_ERROR = 1            # the server refused; the transaction was rolled back; the connection goes on
+    SLOT_LOST = 2             # the connection is gone. res NULL: whether it committed is unknown; res not NULL: the
+                              # server said why, and that nothing was committed (shutdown, terminated)
+    SLOT_DEADLINE = 3         # no answer in time; whether it committed, or will, is unknown
+
+cdef enum:
+    SLOT_BACKOFF_MIN_MS = 50
+    SLOT_BACKOFF_MAX_MS = 5000
+    SLOT_CONNECT_MS = 10000   # from the first packet to the last PREPARE
+    SLOT_REASON = 400
+
+cdef struct Slot
+cdef struct SlotPool
+ctypedef void (*slot_done)(Slot*, void*, PGresult*, int) noexcept nogil
+
+cdef struct Slot:
+    SlotPool* pool
+    Slot* next_idle
+    int state
+    int statement             # what is in flight, -1 for a one-off text
+    PGconn* conn
+    uv_poll_t* poll           # belongs to the socket: a new socket gets a new one
+    int fd
+    int events                # what the poll waits for now
+    uv_timer_t timer
+    uint64_t timer_at         # loop ms when the timer fires, 0: it does not run
+    uint64_t due_at           # loop ms when the present state has lasted too long
+    int backoff_ms
+    PGresult* result          # of the statement in flight, until its sync
+    int nulls                 # NULL results in a row
+    bint rows                 # its rows came: from here on a lost connection leaves the outcome unknown
+    slot_done done
+    void* ctx
+    int64_t sent_us           # monotonic, when the last statement was sent
+    bint refresh              # the prepared statements are stale: connect anew when the call is over
+    char[SLOT_REASON] reason  # why the connection is about to go, when known early
+
+cdef struct SlotPool:
+    uv_loop_t* loop
+    char* conninfo
+    const StatementDef* statements
+    int n_statements
+    void* owner
+    void (*on_idle)(void*) noexcept nogil
+    Counters* counters
+    Slot* slots
+    int n
+    Slot* idle                # last in, first out: few warm connections carry a light load
+    int ready                 # slots idle or busy
+    int handles               # libuv handles not yet closed
+    bint closing
+    void (*closed)(void*) noexcept nogil
+    void* closed_ctx
+    UuidGen random
+    bint trouble              # a failure was logged and not all slots are back
+    uint64_t trouble_hash     # of the reason logged last
+    uint64_t trouble_at
+
+# -- state ------------------------------------------------------------------------------------------------------------
+
+cdef void slot_move(Slot* s, int to) noexcept nogil:
+    # The only place where a state changes, with the lists and counts that follow from it.
+    cdef SlotPool* p = s.pool
+    cdef Slot** at
+    if s.state == SLOT_IDLE:
+        at = &p.idle
+        while at[0] != NULL and at[0] != s:
+            at = &at[0].next_idle
+        if at[0] == s:
+            at[0] = s.next_idle
+    if s.state == SLOT_IDLE or s.state == SLOT_BUSY:
+        p.ready -= 1
+    s.state = to
+    if to == SLOT_IDLE:
+        s.next_idle = p.idle
+        p.idle = s
+    if to == SLOT_IDLE or to == SLOT_BUSY:
+        p.ready += 1
+
+cdef void slot_due(Slot* s, uint64_t in_ms) noexcept nogil:
+    # The present state must end within in_ms. A running timer that fires earlier is left alone: it re-arms itself, so
+    # that ordinary statements do not touch the timer at all.
+    s.due_at = uv_now(s.pool.loop) + in_ms
+    if s.timer_at == 0 or s.due_at < s.timer_at:
+        s.timer_at = s.due_at
+        uv_timer_start(&s.timer, slot_on_timer, in_ms, 0)
+
+cdef void slot_on_timer(uv_timer_t* handle) noexcept nogil:
+    cdef Slot* s = <Slot*>handle.data
+    cdef uint64_t now = uv_now(s.pool.loop)
+    s.timer_at = 0
+    if s.state == SLOT_IDLE or s.state == SLOT_CLOSED:
+        return
+    if now < s.due_at:
+        slot_due(s, s.due_at - now)
+    elif s.state == SLOT_BROKEN:
+        slot_connect(s)
+    elif s.state == SLOT_BUSY:
+        slot_break(s, b"no answer before the deadline", SLOT_DEADLINE)
+    else:
+        slot_break(s, b"connecting takes too long", SLOT_LOST)
+
+# -- connection -------------------------------------------------------------------------------------------------------
+
+cdef void slot_on_notice(void* arg, const char* message) noexcept nogil:
+    # Notices are not for standard error. A FATAL one says why the connection is about to go.
+    cdef Slot* s = <Slot*>arg
+    if strlen(message) > 5 and memcmp(message, b"FATAL", 5) == 0:
+        strncpy(s.reason, message, SLOT_REASON - 1)
+
+cdef void slot_connect(Slot* s) noexcept nogil:
+    s.reason[0] = 0
+    s.refresh = False
+    s.fd = -1
+    s.conn = PQconnectStart(s.pool.conninfo)
+    if s.conn == NULL:
+        slot_break(s, b"out of memory", SLOT_LOST)
+        return
+    s.pool.counters.live_slots += 1
+    PQsetNoticeProcessor(s.conn, slot_on_notice, s)
+    slot_move(s, SLOT_CONNECTING)
+    slot_due(s, SLOT_CONNECT_MS)
+    if PQstatus(s.conn) == CONNECTION_BAD:
+        slot_break(s, PQerrorMessage(s.conn), SLOT_LOST)
+    else:
+        slot_watch(s, UV_WRITABLE)        # as after PGRES_POLLING_WRITING
+
+cdef void slot_on_poll_closed(uv_handle_t* handle) noexcept nogil:
+    cdef SlotPool* p = <SlotPool*>handle.data
+    free(handle)
+    slotpool_handle_closed(p)
+
+cdef void slot_unwatch(Slot* s) noexcept nogil:
+    if s.poll != NULL:
+        uv_poll_stop(s.poll)
+        s.poll.data = s.pool
+        uv_close(<uv_handle_t*>s.poll, slot_on_poll_closed)
+        s.poll = NULL
+    s.events = 0
+
+cdef void slot_watch(Slot* s, int events) noexcept nogil:
+    # Waits for events on the connection's socket, which libpq may have replaced since the last time.
+    cdef int fd = PQsocket(s.conn)
+    cdef uv_poll_t* poll
+    if s.poll != NULL and fd != s.fd:
+        slot_unwatch(s)
+    if s.poll == NULL:
+        poll = <uv_poll_t*>malloc(sizeof(uv_poll_t))
+        if poll == NULL or uv_poll_init(s.pool.loop, poll, fd) != 0:
+            free(poll)
+            slot_break(s, b"the socket cannot be watched", SLOT_LOST)
+            return
+        poll.data = s
+        s.poll = poll
+        s.fd = fd
+        s.events = 0
+        slotpool_handle_opened(s.pool)
+    if events != s.events:
+        s.events = events
+        uv_poll_start(s.poll, events, slot_on_poll)
+
+cdef void slot_on_poll(uv_poll_t* handle, int status, int events) noexcept nogil:
+    cdef Slot* s = <Slot*>handle.data
+    if status < 0:
+        s.events = 0          # libuv stopped the poll; libpq finds out why by trying
+    if s.state == SLOT_CONNECTING:
+        slot_handshake(s)
+    else:
+        slot_serve(s, status < 0 or events & UV_READABLE != 0)
+
+cdef void slot_handshake(Slot* s) noexcept nogil:
+    # One step of connecting (TCP, TLS, authentication).
+    cdef PostgresPollingStatusType step
+    if s.events:
+        uv_poll_stop(s.poll)  # before libpq may close this socket and open another with the same number
+        s.events = 0
+    step = PQconnectPoll(s.conn)
+    if step == PGRES_POLLING_READING:
+        slot_watch(s, UV_READABLE)
+    elif step == PGRES_POLLING_WRITING:
+        slot_watch(s, UV_WRITABLE)
+    elif step == PGRES_POLLING_OK:
+        slot_prepare(s)
+    else:
+        slot_break(s, PQerrorMessage(s.conn), SLOT_LOST)
+
+cdef void slot_prepare(Slot* s) noexcept nogil:
+    # All statements in one flight.
+    cdef SlotPool* p = s.pool
+    cdef int i
+    cdef bint ok = PQsetnonblocking(s.conn, 1) == 0 and PQenterPipelineMode(s.conn) == 1
+    slot_move(s, SLOT_PREPARING)
+    for i in range(p.n_statements):
+        ok = ok and PQsendPrepare(s.conn, p.statements[i].name, p.statements[i].text, p.statements[i].n_params,
+                                  p.statements[i].types) == 1
+    if ok and PQpipelineSync(s.conn) == 1:
+        slot_flush(s)
+    else:
+        slot_break(s, PQerrorMessage(s.conn), SLOT_LOST)
+
+cdef void slot_flush(Slot* s) noexcept nogil:
+    # Always readable: a connection that dies while idle is replaced before somebody needs it.
+    cdef int left = PQflush(s.conn)
+    if left < 0:
+        slot_break(s, PQerrorMessage(s.conn), SLOT_LOST)
+    else:
+        slot_watch(s, UV_READABLE | UV_WRITABLE if left else UV_READABLE)
+
+cdef void slot_break(Slot* s, const char* reason, int outcome) noexcept nogil:
+    # Drops the connection, tells the statement in flight, and tries again after a pause (at most backoff_ms, at least
+    # half of it, so that slots spread out).
+    cdef PGresult* res = NULL
+    cdef slot_done done = NULL
+    if s.state == SLOT_BUSY:
+        done = s.done
+        s.done = NULL
+        if outcome == SLOT_LOST and not s.rows and slot_explained(s.result):
+            res = s.result
+            s.result = NULL
+            reason = pg_error(res)
+            s.reason[0] = 0
+    if s.reason[0]:
+        reason = s.reason
+    if not s.pool.closing:
+        slotpool_complain(s.pool, reason)
+    slot_drop(s)
+    slot_move(s, SLOT_BROKEN)
+    if not s.pool.closing:
+        slot_due(s, s.backoff_ms // 2 + uuidgen_random(&s.pool.random) % (s.backoff_ms // 2 + 1))
+        s.backoff_ms = s.backoff_ms * 2 if s.backoff_ms * 2 < SLOT_BACKOFF_MAX_MS else SLOT_BACKOFF_MAX_MS
+    if done != NULL:
+        s.pool.counters.db_errors += 1
+        done(s, s.ctx, res, outcome)
+    PQclear(res)
+
+cdef inline bint slot_explained(PGresult* res) noexcept nogil:
+    # An error that the server sent; libpq makes up others, which have no SQLSTATE.
+    return slot_failed(res) and res != NULL and PQresultErrorField(res, PG_DIAG_SQLSTATE) != NULL
+
+cdef void slot_drop(Slot* s) noexcept nogil:
+    # Gives back the connection and what belongs to it.
+    slot_unwatch(s)
+    PQclear(s.result)
+    s.result = NULL
+    if s.conn != NULL:
+        PQfinish(s.conn)
+        s.conn = NULL
+        s.pool.counters.live_slots -= 1
+
+# -- statements -------------------------------------------------------------------------------------------------------
+
+cdef bint slot_begin(Slot* s, int statement, slot_done done, void* ctx, int deadline_ms) noexcept nogil:
+    # The statement was handed to libpq: send it.
+    if PQpipelineSync(s.conn) != 1:
+        slot_break(s, PQerrorMessage(s.conn), SLOT_LOST)
+        return False
+    s.statement = statement
+    s.done = done
+    s.ctx = ctx
+    s.rows = False
+    s.sent_us = clock_mono_us()
+    slot_move(s, SLOT_BUSY)
+    slot_due(s, <uint64_t>deadline_ms)
+    slot_flush(s)
+    return True
+
+cdef bint slot_send(Slot* s, int statement, Params* params, slot_done done, void* ctx, int deadline_ms) noexcept nogil:
+    # Starts a statement on an idle slot. True: `done` will be called exactly once, later or (connection already dead)
+    # before this returns. False: nothing was sent and `done` is never called; the slot has broken, or memory ran out
+    # (params.failed). The parameters are copied: their memory is free again at once.
+    if params.failed or s.state != SLOT_IDLE:
+        return False
+    if PQsendQueryPrepared(s.conn, s.pool.statements[statement].name, params.n, params.values, params.lengths,
+                           PARAMS_BINARY, 1) != 1:
+        slot_break(s, PQerrorMessage(s.conn), SLOT_LOST)
+        return False
+    return slot_begin(s, statement, done, ctx, deadline_ms)
+
+cdef bint slot_query_simple(Slot* s, const char* sql, slot_done done, void* ctx, int deadline_ms) noexcept nogil:
+    # The same for a one-off text without parameters (one command; binary result).
+    if s.state != SLOT_IDLE:
+        return False
+    if PQsendQueryParams(s.conn, sql, 0, NULL, NULL, NULL, NULL, 1) != 1:
+        slot_break(s, PQerrorMessage(s.conn), SLOT_LOST)
+        return False
+    return slot_begin(s, -1, done, ctx, deadline_ms)
+
+cdef void slot_serve(Slot* s, bint readable) noexcept nogil:
+    # The socket of an established connection is ready.
+    cdef bint alive = True
+    cdef bint more = True
+    cdef PGconn* conn = s.conn
+    s.nulls = 0
+    if readable:
+        alive = PQconsumeInput(conn) == 1 and PQstatus(conn) != CONNECTION_BAD
+        if not alive and s.reason[0] == 0:
+            strncpy(s.reason, PQerrorMessage(conn), SLOT_REASON - 1)    # reading on adds to it
+    while more and s.conn == conn and PQisBusy(conn) == 0:
+        more = slot_take_result(s, PQgetResult(conn))
+    if s.conn != conn:
+        return                # a callback, or a failed PREPARE, has dropped it
+    if not alive or PQstatus(conn) == CONNECTION_BAD:
+        slot_break(s, PQerrorMessage(conn), SLOT_LOST)
+    else:
+        slot_flush(s)
+
+cdef bint slot_take_result(Slot* s, PGresult* res) noexcept nogil:
+    # One step of reading answers; False when there is nothing more to read. In pipeline mode a NULL ends each
+    # statement and only a second NULL in a row means that nothing is left; but nothing is left as well once the sync
+    # was answered, because a slot never has two in flight.
+    cdef ExecStatusType status
+    if res == NULL:
+        if s.state == SLOT_IDLE:
+            return False
+        s.nulls += 1
+        return s.nulls < 2
+    s.nulls = 0
+    status = PQresultStatus(res)
+    if status == PGRES_PIPELINE_SYNC:
+        PQclear(res)
+        slot_synced(s)
+        return True
+    if status == PGRES_TUPLES_OK or status == PGRES_COMMAND_OK:
+        s.rows = True
+    if s.result != NULL and slot_failed(res) and not slot_explained(res):
+        PQclear(res)          # follows an error that is already kept, or libpq's own word for a lost connection
+        return True
+    PQclear(s.result)         # an error after the rows is the commit's: it replaces them
+    s.result = res
+    return True
+
+cdef inline bint slot_failed(PGresult* res) noexcept nogil:
+    cdef ExecStatusType status
+    if res == NULL:
+        return True
+    status = PQresultStatus(res)
+    return status != PGRES_TUPLES_OK and status != PGRES_COMMAND_OK
+
+cdef void slot_synced(Slot* s) noexcept nogil:
+    # The transaction is over: hand out what came of it.
+    cdef PGresult* res = s.result
+    cdef slot_done done = s.done
+    cdef SlotPool* p = s.pool
+    cdef bint failed = slot_failed(res)
+    if s.state == SLOT_PREPARING:
+        if failed:
+            slot_break(s, pg_error(res), SLOT_LOST)
+            return
+        PQclear(res)
+        s.result = NULL
+        s.backoff_ms = SLOT_BACKOFF_MIN_MS
+        slot_move(s, SLOT_IDLE)
+        slotpool_relieve(p)
+        p.on_idle(p.owner)
+        return
+    s.result = NULL
+    s.done = NULL
+    slot_move(s, SLOT_IDLE)   # so that `done` can send the next statement before it does anything else
+    if failed:
+        p.counters.db_errors += 1
+        if pg_sqlstate(res, b"26000") or pg_sqlstate(res, b"0A000"):
+            s.refresh = True  # the statement is gone, or a function now returns other columns
+    done(s, s.ctx, res, SLOT_ERROR if failed else SLOT_OK)
+    PQclear(res)
+    if s.state == SLOT_IDLE:
+        if s.refresh:
+            slot_break(s, b"prepared statements are out of date", SLOT_LOST)
+        else:
+            p.on_idle(p.owner)
+
+# -- pool -------------------------------------------------------------------------------------------------------------
+
+cdef SlotPool* slotpool_open(uv_loop_t* loop, const char* conninfo, int n, const StatementDef* statements,
+                             int n_statements, void* owner, void (*on_idle)(void*) noexcept nogil,
+                             Counters* counters) noexcept nogil:
+    # n slots, all connecting at once. on_idle(owner) is called on the loop each time a slot becomes able to take a
+    # statement. NULL when memory ran out. The statements must outlive the pool; conninfo is copied.
+    cdef SlotPool* p = <SlotPool*>calloc(1, sizeof(SlotPool))
+    cdef Slot* s
+    cdef int i
+    if p == NULL:
+        return NULL
+    p.slots = <Slot*>calloc(<size_t>n, sizeof(Slot))
+    p.conninfo = <char*>malloc(strlen(conninfo) + 1)
+    if p.slots == NULL or p.conninfo == NULL:
+        free(p.slots)
+        free(p.conninfo)
+        free(p)
+        return NULL
+    memcpy(p.conninfo, conninfo, strlen(conninfo) + 1)
+    p.loop = loop
+    p.n = n
+    p.statements = statements
+    p.n_statements = n_statements
+    p.owner = owner
+    p.on_idle = on_idle
+    p.counters = counters
+    uuidgen_open(&p.random)
+    for i in range(n):
+        s = &p.slots[i]
+        s.pool = p
+        s.state = SLOT_CLOSED
+        s.backoff_ms = SLOT_BACKOFF_MIN_MS
+        uv_timer_init(loop, &s.timer)
+        s.timer.data = s
+        slotpool_handle_opened(p)
+    for i in range(n):
+        slot_connect(&p.slots[i])
+    return p
+
+cdef inline Slot* slotpool_take(SlotPool* p) noexcept nogil:
+    # An idle slot or NULL. It stays in the pool until slot_send: send on it before taking another.
+    return p.idle
+
+cdef inline bint slotpool_ready(SlotPool* p) noexcept nogil:
+    # Does the database answer? At least one slot is idle or busy.
+    return p.ready > 0
+
+cdef void slotpool_complain(SlotPool* p, const char* reason) noexcept nogil:
+    # One line when trouble begins and one when its reason changes, at most one a second: never one per slot.
+    cdef uint64_t h = slice_hash(slice_lit(reason), 1)
+    cdef uint64_t now = uv_now(p.loop)
+    if p.trouble and (h == p.trouble_hash or now - p.trouble_at < 1000):
+        return
+    p.trouble = True
+    p.trouble_hash = h
+    p.trouble_at = now
+    log_line(b"warn", b"postgres_lost", reason)
+
+cdef void slotpool_relieve(SlotPool* p) noexcept nogil:
+    if p.trouble and p.ready == p.n:
+        p.trouble = False
+        log_line(b"info", b"postgres_back", NULL)
+
+cdef inline void slotpool_handle_opened(SlotPool* p) noexcept nogil:
+    p.handles += 1
+    p.counters.live_handles += 1
+
+cdef void slotpool_handle_closed(SlotPool* p) noexcept nogil:
+    p.counters.live_handles -= 1
+    p.handles -= 1
+    if p.handles or not p.closing:
+        return
+    if p.closed != NULL:
+        p.closed(p.closed_ctx)
+    free(p.slots)
+    free(p.conninfo)
+    free(p)
+
+cdef void slot_on_timer_closed(uv_handle_t* handle) noexcept nogil:
+    slotpool_handle_closed((<Slot*>(<uv_timer_t*>handle).data).pool)
+
+cdef void slotpool_close(SlotPool* p, void (*closed)(void*) noexcept nogil, void* ctx) noexcept nogil:
+    # Closes every connection; a statement in flight is told SLOT_LOST. closed(ctx) comes from the loop when the last
+    # handle is gone; the pool must not be used after this call.
+    cdef int i
+    cdef Slot* s
+    p.closing = True
+    p.closed = closed
+    p.closed_ctx = ctx
+    for i in range(p.n):
+        s = &p.slots[i]
+        slot_break(s, b"closing", SLOT_LOST)
+        slot_move(s, SLOT_CLOSED)
+        uv_close(<uv_handle_t*>&s.timer, slot_on_timer_closed)

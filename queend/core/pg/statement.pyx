@@ -1,0 +1,155 @@
+# The statements of the hot path: one per function of sql/function, prepared on every connection, called by number.
+# A signature has one letter per parameter: q bigint, i integer, t text, y bytea, u uuid, j jsonb; a capital is the
+# array of it, S smallint[], B boolean[].
+
+cdef enum:
+    OID_BOOL = 16
+    OID_BYTEA = 17
+    OID_INT8 = 20
+    OID_INT2 = 21
+    OID_INT4 = 23
+    OID_TEXT = 25
+    OID_UUID = 2950
+    OID_JSONB = 3802
+    OID_BOOL_ARRAY = 1000
+    OID_BYTEA_ARRAY = 1001
+    OID_INT2_ARRAY = 1005
+    OID_INT4_ARRAY = 1007
+    OID_TEXT_ARRAY = 1009
+    OID_INT8_ARRAY = 1016
+    OID_UUID_ARRAY = 2951
+
+cdef enum:
+    STMT_PUSH = 0
+    STMT_POP
+    STMT_ACK
+    STMT_TRANSACTION
+    STMT_RENEW
+    STMT_RELEASE
+    STMT_RESOLVE
+    STMT_CATALOG_LOAD
+    STMT_GROUP_RESOLVE
+    STMT_GROUPS_FIND
+    STMT_PARTITIONS_FIND
+    STMT_PARTITION_FIND
+    STMT_POP_SCAN
+    STMT_RECENT
+    STMT_FIND
+    STMT_COUNT
+
+# Result columns, in the order of each function's RETURNS TABLE.
+cdef enum:
+    PUSH_ORD = 0
+    PUSH_STATUS
+    PUSH_BASE
+    PUSH_CREATED_AT
+    PUSH_DUP_OFFSET
+    PUSH_DUP_AT
+cdef enum:
+    POP_ORD = 0
+    POP_STATUS
+    POP_ATTEMPT
+    POP_FIRST
+    POP_TAKE
+    POP_BASE
+    POP_N
+    POP_CREATED_AT
+    POP_IDS
+    POP_BODY
+    POP_META
+    POP_HEAD
+    POP_UNTIL
+cdef enum:
+    ACK_ORD = 0
+    ACK_STATUS
+    ACK_CODES
+    ACK_RELEASED
+    ACK_COMMITTED
+    ACK_HEAD
+    ACK_RETRY_UNTIL
+cdef enum:
+    TX_ORD = 0
+    TX_KIND
+    TX_STATUS
+    TX_BASE
+    TX_CREATED_AT
+    TX_CODES
+    TX_RELEASED
+    TX_COMMITTED
+    TX_HEAD
+    TX_DUP_INDEX
+cdef enum:
+    RENEW_ORD = 0
+    RENEW_STATUS
+    RENEW_EXPIRES_AT
+    RENEW_RENEWED
+
+cdef struct StatementDef:
+    const char* name
+    char[240] text
+    int n_params
+    Oid[PARAMS_MAX] types
+
+cdef StatementDef[STMT_COUNT] STATEMENTS
+
+cdef Oid statement_type(char letter) noexcept nogil:
+    if letter == b'q': return OID_INT8
+    if letter == b'i': return OID_INT4
+    if letter == b't': return OID_TEXT
+    if letter == b'y': return OID_BYTEA
+    if letter == b'u': return OID_UUID
+    if letter == b'j': return OID_JSONB
+    if letter == b'Q': return OID_INT8_ARRAY
+    if letter == b'I': return OID_INT4_ARRAY
+    if letter == b'S': return OID_INT2_ARRAY
+    if letter == b'B': return OID_BOOL_ARRAY
+    if letter == b'T': return OID_TEXT_ARRAY
+    if letter == b'Y': return OID_BYTEA_ARRAY
+    return OID_UUID_ARRAY
+
+cdef void statement_define(StatementDef* d, const char* name, const char* signature) noexcept nogil:
+    cdef int i
+    cdef size_t at
+    d.name = name
+    d.n_params = <int>strlen(signature)
+    at = <size_t>snprintf(d.text, sizeof(d.text), b"SELECT * FROM queend.%s(", name)
+    for i in range(d.n_params):
+        d.types[i] = statement_type(signature[i])
+        at += <size_t>snprintf(d.text + at, sizeof(d.text) - at, b"$%d,", i + 1)
+    if d.n_params:
+        at -= 1               # the last comma
+    snprintf(d.text + at, sizeof(d.text) - at, b")")
+
+cdef const StatementDef* statements_open() noexcept nogil:
+    # The table of STMT_COUNT definitions. Filled once, before the first worker starts.
+    cdef StatementDef* s = STATEMENTS
+    # push: version, lanes, then per group row part, skip, n, kind, lo, hi, ids, body, meta
+    statement_define(&s[STMT_PUSH], b"push", b"qIIIISUUYYY")
+    # pop: version; per candidate req, part, group, fresh; per request budget, parts, auto, lease, lease_us, delay_us, window_us
+    statement_define(&s[STMT_POP], b"pop", b"qIIIBIIBUQQQ")
+    # ack: version; per group part, group, lease, n, ids, status, retry_limit, retry_delay_us; per failure row, idx, error
+    statement_define(&s[STMT_ACK], b"ack", b"qIIUIYYIQIIT")
+    # transaction: version, the push arrays, the ack arrays without retry settings, required leases and where they may be
+    statement_define(&s[STMT_TRANSACTION], b"transaction", b"qIIIISUUYYYIIUIYYIITUII")
+    # renew: lease, seconds; hints req, part, group
+    statement_define(&s[STMT_RENEW], b"renew", b"UIIII")
+    # release: part, group, lease
+    statement_define(&s[STMT_RELEASE], b"release", b"IIU")
+    # resolve: queue, partition
+    statement_define(&s[STMT_RESOLVE], b"resolve", b"TT")
+    statement_define(&s[STMT_CATALOG_LOAD], b"catalog_load", b"")
+    # group_resolve: queue, name, mode, from_us
+    statement_define(&s[STMT_GROUP_RESOLVE], b"group_resolve", b"ittq")
+    # groups_find: queue, name
+    statement_define(&s[STMT_GROUPS_FIND], b"groups_find", b"IT")
+    # partitions_find: id
+    statement_define(&s[STMT_PARTITIONS_FIND], b"partitions_find", b"I")
+    # partition_find: queue, name
+    statement_define(&s[STMT_PARTITION_FIND], b"partition_find", b"IT")
+    # pop_scan: queue, group, after, limit
+    statement_define(&s[STMT_POP_SCAN], b"pop_scan", b"iiii")
+    # recent: since_us
+    statement_define(&s[STMT_RECENT], b"recent", b"q")
+    # find: partition, id
+    statement_define(&s[STMT_FIND], b"find", b"iy")
+    return s

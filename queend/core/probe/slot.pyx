@@ -1,0 +1,250 @@
+# What the tests of the pg room drive: a pool on a loop in a thread of its own, statements handed over from Python.
+
+cdef struct ProbeCall:
+    ProbeCall* next
+    int ticket
+    int statement             # -1: text
+    char* text
+    Params params
+    Buf bytes                 # the parameters' memory
+    int deadline_ms
+    int chain                 # send so many more of the same from the callback
+    int callbacks
+
+cdef struct ProbePool:
+    uv_loop_t loop
+    uv_async_t wake
+    uv_mutex_t lock
+    uv_cond_t turn            # something was answered
+    ProbeCall* inbox
+    ProbeCall* inbox_last
+    ProbeCall* waiting        # for an idle slot, in order
+    ProbeCall* waiting_last
+    int answered
+    bint stopping
+    bint stopped
+    SlotPool* pool
+    Counters counters
+    StatementDef* statements
+    void* self
+
+cdef void probe_append(ProbeCall** first, ProbeCall** last, ProbeCall* c) noexcept nogil:
+    c.next = NULL
+    if first[0] == NULL:
+        first[0] = c
+    else:
+        last[0].next = c
+    last[0] = c
+
+cdef ProbeCall* probe_shift(ProbeCall** first) noexcept nogil:
+    cdef ProbeCall* c = first[0]
+    if c != NULL:
+        first[0] = c.next
+    return c
+
+cdef void probe_on_wake(uv_async_t* handle) noexcept nogil:
+    cdef ProbePool* p = <ProbePool*>handle.data
+    cdef ProbeCall* c
+    cdef bint stop
+    uv_mutex_lock(&p.lock)
+    c = probe_shift(&p.inbox)
+    while c != NULL:
+        probe_append(&p.waiting, &p.waiting_last, c)
+        c = probe_shift(&p.inbox)
+    stop = p.stopping
+    uv_mutex_unlock(&p.lock)
+    if stop and p.pool != NULL:
+        slotpool_close(p.pool, probe_on_closed, p)
+        p.pool = NULL
+    elif p.pool != NULL:
+        probe_on_idle(p)
+
+cdef void probe_on_closed(void* ctx) noexcept nogil:
+    uv_close(<uv_handle_t*>&(<ProbePool*>ctx).wake, NULL)
+
+cdef void probe_on_idle(void* owner) noexcept nogil:
+    cdef ProbePool* p = <ProbePool*>owner
+    cdef Slot* s
+    cdef ProbeCall* c
+    if p.pool == NULL:
+        return                # a slot became idle while the pool opened; or it closes
+    while p.waiting != NULL:
+        s = slotpool_take(p.pool)
+        if s == NULL:
+            return
+        c = probe_shift(&p.waiting)
+        if not probe_send(s, c):
+            c.next = p.waiting            # the slot has broken: the call stays first
+            if p.waiting == NULL:
+                p.waiting_last = c
+            p.waiting = c
+
+cdef bint probe_send(Slot* s, ProbeCall* c) noexcept nogil:
+    if c.statement < 0:
+        return slot_query_simple(s, c.text, probe_on_done, c, c.deadline_ms)
+    return slot_send(s, c.statement, &c.params, probe_on_done, c, c.deadline_ms)
+
+cdef void probe_on_done(Slot* s, void* ctx, PGresult* res, int outcome) noexcept nogil:
+    cdef ProbeCall* c = <ProbeCall*>ctx
+    cdef ProbePool* p = <ProbePool*>s.pool.owner
+    c.callbacks += 1
+    if outcome == SLOT_OK and c.chain > 0:
+        c.chain -= 1
+        if probe_send(s, c):
+            return
+    with gil:
+        (<SlotProbe>p.self).record(c.ticket, c.callbacks, probe_rows(res), probe_state(res), outcome, s.statement)
+    free(c.text)
+    buf_free(&c.bytes)
+    free(c)
+    uv_mutex_lock(&p.lock)
+    p.answered += 1
+    uv_cond_broadcast(&p.turn)
+    uv_mutex_unlock(&p.lock)
+
+cdef object probe_rows(PGresult* res):
+    cdef int row, col
+    if slot_failed(res):
+        return None
+    return [[None if PQgetisnull(res, row, col) else PQgetvalue(res, row, col)[:PQgetlength(res, row, col)]
+             for col in range(PQnfields(res))] for row in range(PQntuples(res))]
+
+cdef object probe_state(PGresult* res):
+    if not slot_failed(res) or res == NULL:
+        return None
+    cdef const char* state = PQresultErrorField(res, PG_DIAG_SQLSTATE)
+    return ((<bytes>state).decode() if state != NULL else "", (<bytes>pg_error(res)).decode())
+
+cdef class SlotProbe:
+    """A pool of n slots. `statements`: list of (name, signature) of functions in schema queend, or None for the real ones."""
+    cdef ProbePool p
+    cdef bytes conninfo
+    cdef int n
+    cdef list names
+    cdef dict answers
+
+    def __cinit__(self, bytes conninfo, int n, statements=None):
+        cdef int i
+        self.conninfo = conninfo
+        self.n = n
+        self.answers = {}
+        self.names = [(name.encode(), signature.encode()) for name, signature in statements or ()]
+        memset(&self.p, 0, sizeof(ProbePool))
+        self.p.self = <void*>self
+        if statements is None:
+            statements_open()
+            self.p.statements = NULL
+        else:
+            self.p.statements = <StatementDef*>calloc(len(self.names) + 1, sizeof(StatementDef))
+            for i, (name, signature) in enumerate(self.names):
+                statement_define(&self.p.statements[i], name, signature)
+        uv_mutex_init(&self.p.lock)
+        uv_cond_init(&self.p.turn)
+        uv_loop_init(&self.p.loop)
+        uv_async_init(&self.p.loop, &self.p.wake, probe_on_wake)
+        self.p.wake.data = &self.p
+
+    def run(self):
+        """The loop; returns when `stop` was called and everything is closed. Call it in a thread."""
+        cdef const StatementDef* defs = self.p.statements
+        cdef int n_defs = <int>len(self.names)
+        cdef const char* conninfo = self.conninfo
+        if defs == NULL:
+            defs = STATEMENTS
+            n_defs = STMT_COUNT
+        with nogil:
+            self.p.pool = slotpool_open(&self.p.loop, conninfo, self.n, defs, n_defs, &self.p, probe_on_idle,
+                                        &self.p.counters)
+            uv_run(&self.p.loop, UV_RUN_DEFAULT)
+        leaked = uv_loop_close(&self.p.loop)
+        uv_mutex_lock(&self.p.lock)
+        self.p.stopped = True
+        uv_cond_broadcast(&self.p.turn)
+        uv_mutex_unlock(&self.p.lock)
+        if leaked:
+            raise RuntimeError("the loop still has handles")
+
+    def submit(self, int ticket, statement, list values, int deadline_ms, int chain=0):
+        """Queue a call: statement number with binary parameters (None: NULL), or a text. Sent when a slot is idle."""
+        cdef ProbeCall* c = <ProbeCall*>calloc(1, sizeof(ProbeCall))
+        cdef size_t at = 0
+        c.ticket = ticket
+        c.deadline_ms = deadline_ms
+        c.chain = chain
+        buf_init(&c.bytes)
+        params_begin(&c.params)
+        if isinstance(statement, str):
+            c.statement = -1
+            text = statement.encode()
+            c.text = <char*>malloc(<size_t>len(text) + 1)
+            memcpy(c.text, <const char*>text, <size_t>len(text) + 1)
+        else:
+            c.statement = statement
+        for value in values:
+            if value is not None:
+                buf_put(&c.bytes, <const char*>(<bytes>value), <size_t>len(value))
+        for value in values:
+            if value is None:
+                params_null(&c.params)
+            else:
+                params_bytes(&c.params, c.bytes.data + at, <size_t>len(value))
+                at += <size_t>len(value)
+        uv_mutex_lock(&self.p.lock)
+        probe_append(&self.p.inbox, &self.p.inbox_last, c)
+        uv_mutex_unlock(&self.p.lock)
+        uv_async_send(&self.p.wake)
+
+    cdef record(self, int ticket, int callbacks, rows, error, int outcome, int statement):
+        self.answers[ticket] = (outcome, rows, error, callbacks, statement)
+
+    def answer(self, int ticket, double timeout_s):
+        """(outcome, rows, (sqlstate, message), callbacks, statement) of a call; TimeoutError after timeout_s."""
+        cdef int64_t until = clock_mono_us() + <int64_t>(timeout_s * 1e6)
+        cdef int64_t left
+        while ticket not in self.answers:
+            left = until - clock_mono_us()
+            if left <= 0:
+                raise TimeoutError(f"no answer to call {ticket}")
+            with nogil:
+                uv_mutex_lock(&self.p.lock)
+                uv_cond_timedwait(&self.p.turn, &self.p.lock, 20000000)
+                uv_mutex_unlock(&self.p.lock)
+        return self.answers.pop(ticket)
+
+    def states(self):
+        """State of each slot (closed, connecting, preparing, idle, busy, broken), read from another thread: a snapshot."""
+        names = ["closed", "connecting", "preparing", "idle", "busy", "broken"]
+        cdef int i
+        if self.p.pool == NULL:
+            return []
+        return [names[self.p.pool.slots[i].state] for i in range(self.n)]
+
+    def ready(self):
+        """Slots idle or busy."""
+        return self.p.pool.ready if self.p.pool != NULL else 0
+
+    def counters(self):
+        """(live connections, live handles, failed statements)"""
+        return self.p.counters.live_slots, self.p.counters.live_handles, self.p.counters.db_errors
+
+    def stop(self):
+        """Close the pool; `run` returns soon after."""
+        uv_mutex_lock(&self.p.lock)
+        self.p.stopping = True
+        uv_mutex_unlock(&self.p.lock)
+        uv_async_send(&self.p.wake)
+
+    def __dealloc__(self):
+        cdef ProbeCall* c
+        for _ in range(2):
+            c = probe_shift(&self.p.waiting)
+            while c != NULL:
+                free(c.text)
+                buf_free(&c.bytes)
+                free(c)
+                c = probe_shift(&self.p.waiting)
+            self.p.waiting = self.p.inbox
+            self.p.inbox = NULL
+        free(self.p.statements)
+        uv_cond_destroy(&self.p.turn)
+        uv_mutex_destroy(&self.p.lock)
