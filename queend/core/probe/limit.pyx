@@ -1,0 +1,61 @@
+# What the tests of limits and policies drive. Both are pure, so the test decides what time it is.
+
+cdef class LimitProbe:
+    """One limit. mode: 'static' or 'vegas'; windows and intervals in microseconds."""
+    cdef Limit l
+
+    def __cinit__(self, str mode, int max_concurrent=16, int min_limit=1, int max_limit=32, int alpha=3, int beta=12,
+                  int window_samples=50, int64_t fastest_window_us=30000000, int64_t interval_us=1000000):
+        cdef LimitConfig c
+        c.mode = LIMIT_STATIC if mode == "static" else LIMIT_VEGAS
+        c.max_concurrent = max_concurrent
+        c.min_limit = min_limit
+        c.max_limit = max_limit
+        c.alpha = alpha
+        c.beta = beta
+        c.window_samples = window_samples
+        c.fastest_window_us = fastest_window_us
+        c.interval_us = interval_us
+        limit_open(&self.l, &c)
+
+    def take(self):
+        return bool(limit_take(&self.l))
+
+    def give(self):
+        limit_give(&self.l)
+
+    def done(self, int64_t now_us, int64_t took_us, bint ok=True):
+        limit_done(&self.l, now_us, took_us, ok)
+
+    @property
+    def limit(self):
+        return self.l.limit
+
+    @property
+    def in_flight(self):
+        return self.l.in_flight
+
+    @property
+    def starting(self):
+        return bool(self.l.starting)
+
+    def fastest(self, int64_t now_us):
+        return limit_fastest(&self.l, now_us)
+
+
+cdef class PolicyProbe:
+    """One batch policy."""
+    cdef Policy p
+
+    def __cinit__(self, int preferred=50, int max_jobs=500, int max_items=10000, int64_t max_bytes=1 << 23,
+                  int64_t hold_us=5000, bint patient=False):
+        policy_open(&self.p, preferred, max_jobs, max_items, max_bytes, hold_us, patient)
+
+    def take(self, int jobs, int64_t age_us=0, int in_flight=0):
+        return policy_take(&self.p, jobs, age_us, in_flight)
+
+    def wait(self, int jobs, int64_t age_us):
+        return policy_wait(&self.p, jobs, age_us)
+
+    def room(self, int jobs, int items, int64_t size, int more_items, int64_t more_bytes):
+        return bool(policy_room(&self.p, jobs, items, size, more_items, more_bytes))
