@@ -1,0 +1,40 @@
+"""What a process and everything it started has cost so far, read from /proc."""
+
+import os
+from pathlib import Path
+
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+def _stat(pid: str) -> tuple[int, list[float]]:
+    """(parent, [user, system, reaped children's user, system]) of one process, in seconds."""
+    fields = Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()
+    return int(fields[1]), [int(value) / TICK for value in fields[11:15]]
+
+
+def cpu_seconds(root: int) -> float:
+    """CPU of `root` and all its descendants, living or reaped: an exited child is in its parent's cutime/cstime."""
+    times, children = {}, {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                parent, spent = _stat(name)
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            times[int(name)] = spent
+            children.setdefault(parent, []).append(int(name))
+    if root not in times:
+        raise RuntimeError(f"process {root} is gone")
+    total, todo = 0.0, [root]
+    while todo:
+        pid = todo.pop()
+        total += sum(times[pid])
+        todo += children.get(pid, [])
+    return total
+
+
+def rss_mb(pid: int) -> float:
+    for line in Path("/proc", str(pid), "status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    raise RuntimeError(f"process {pid} has no memory")

@@ -1,0 +1,206 @@
+"""The scenarios: what each one sends, and what it counts. METHODOLOGY.md explains them in words."""
+
+import psycopg
+
+from generator import run_floor, run_load
+
+PUSHES = {
+    "push1": dict(conns=64, items=1, partitions=1000, ids=7),
+    "push100": dict(conns=16, items=100, partitions=1000, ids=7),
+    "push100v4": dict(conns=16, items=100, partitions=1000, ids=4),
+    "push100few": dict(conns=16, items=100, partitions=10, ids=7),
+    "push1000few": dict(conns=8, items=1000, partitions=10, ids=7),
+}
+POPS = {"pop50": "push100", "pop50few": "push100few", "cycle": "push100"}  # and what fills the queue for it
+NAMES = ("push1", "push100", "push100v4", "push100few", "push1000few", "pop50", "pop50few", "cycle", "pipeline", "latency", "idle", "xmin")
+MOST_MESSAGES = 12_000_000  # one scenario stores no more than that, however fast the server is
+
+
+class Window:
+    """Counters of the owner's processes between the start and the stop of a measured window; nothing when the server is not ours."""
+
+    def __init__(self, server, cluster):
+        self.server, self.cluster = server, cluster
+
+    def _read(self):
+        if self.cluster is None:
+            return None
+        return (self.server.cpu_seconds(), self.cluster.cpu_seconds(), self.cluster.wal_bytes(), self.cluster.transactions())
+
+    def start(self):
+        self.before = self._read()
+
+    def stop(self):
+        self.after = self._read()
+        self.rss = self.server.rss_mb()
+
+    def per(self, messages: int) -> dict:
+        if self.before is None:
+            return {}
+        daemon, postgres, wal, transactions = (after - before for before, after in zip(self.before, self.after))
+        spent = dict(rss_mb=self.rss, daemon_cpu_s=daemon, postgres_cpu_s=postgres)
+        if messages:
+            spent |= dict(daemon_cpu_us_per_message=daemon / messages * 1e6, postgres_cpu_us_per_message=postgres / messages * 1e6,
+                          wal_bytes_per_message=wal / messages, messages_per_commit=messages / max(transactions, 1))
+        return spent
+
+
+class Scenarios:
+    def __init__(self, server, cluster, report, quick: bool, seconds: float | None):
+        self.server, self.cluster, self.report, self.quick = server, cluster, report, quick
+        self.seconds = seconds or (2.0 if quick else 12.0)
+        self.warm = 0.5 if quick else 2.0
+        self.stored = {}   # queue: messages every answer so far called stored
+        self.floors = {}   # push scenario: the queue its floor filled
+        self.faults = []
+
+    def run(self, name: str) -> None:
+        if name in PUSHES:
+            self.push(name)
+        elif name in POPS:
+            self.pop(name, POPS[name])
+        else:
+            getattr(self, name)()
+
+    # helpers
+
+    def prepare(self, queue: str, partitions: int) -> None:
+        if queue not in self.stored:
+            self.stored[queue] = self.server.prepare(queue, partitions)
+
+    def load(self, warm: float, seconds: float, *roles: dict):
+        """Runs a load; returns (report, what the window cost, disk grown)."""
+        window = Window(self.server, self.cluster)
+        before = self.cluster.disk_bytes() if self.cluster else 0
+        report = run_load(self.server.host, self.server.port, warm, seconds, list(roles), window.start, window.stop)
+        for role in roles:
+            got = report["roles"][role["name"]]
+            if role["kind"] == "push":
+                self.stored[role["queue"]] += got["stored"]
+            if got["errors"]:
+                self.faults.append(f"{role['name']}: {got['errors']} errors, first: {got['error']}")
+        return report, window, self.cluster.disk_bytes() - before if self.cluster else None
+
+    def check(self, name: str, queue: str) -> None:
+        """What the answers called stored must be in the log, no more and no less."""
+        if self.cluster and self.cluster.stored(queue) != self.stored[queue]:
+            self.faults.append(f"{name}: answers said {self.stored[queue]} stored in {queue}, the log holds {self.cluster.stored(queue)}")
+
+    def base(self, name: str, report: dict, role: str, window: Window, disk) -> dict:
+        got, seconds = report["roles"][role], report["seconds"] or 1e-9
+        messages = got["messages"]
+        total = max(got["stored"], got["taken"], 1)
+        return dict(scenario=name, messages_per_s=messages / seconds, requests_per_s=got["requests"] / seconds, p50_ms=got["p50_ms"],
+                    p99_ms=got["p99_ms"], max_ms=got["max_ms"], disk_bytes_per_message=None if disk is None else disk / total,
+                    errors=got["errors"], duplicates=got["duplicates"],
+                    load_cpu_us_per_message=report["cpu_seconds"] / messages * 1e6 if messages else None) | window.per(messages)
+
+    # the scenarios
+
+    def push(self, name: str) -> None:
+        queue, shape = "bench-" + name, PUSHES[name]
+        self.prepare(queue, shape["partitions"])
+        role = dict(kind="push", name=name, queue=queue, count=MOST_MESSAGES, **shape)
+        report, window, disk = self.load(self.warm, self.seconds, role)
+        self.check(name, queue)
+        line = self.base(name, report, name, window, disk)
+        self.report.add(**line, **self.push_floor(name, line))
+
+    def push_floor(self, name: str, line: dict) -> dict:
+        """The same statement with batches as large as those the daemon formed, by one connection and by two; the better one counts."""
+        if self.cluster is None:
+            return {}
+        shape, queue = PUSHES[name], "floor-" + name
+        batch = max(1, round(line["messages_per_commit"]))
+        seconds = 0.8 if self.quick else 4.0
+        rates = {n: run_floor(self.cluster.dsn, "push", seconds, n, batch, shape["partitions"], shape["ids"], queue)["messages_per_s"]
+                 for n in ((1,) if self.quick else (1, 2))}
+        self.floors[name] = queue
+        best = max(rates.values())
+        copy = run_floor(self.cluster.dsn, "copy", seconds / 2, 1, batch, shape["partitions"], shape["ids"], queue)["messages_per_s"]
+        return dict(floor_ratio=line["messages_per_s"] / best, floor_messages_per_s=best, copy_messages_per_s=copy,
+                    floor_connections=max(rates, key=rates.get))
+
+    def fill(self, name: str) -> str:
+        """The queue a push scenario filled, filling it now when that one did not run."""
+        queue, shape = "bench-" + name, PUSHES[name]
+        if queue not in self.stored:
+            self.prepare(queue, shape["partitions"])
+            self.load(0, self.seconds, dict(kind="push", name=name, queue=queue, count=MOST_MESSAGES // 2, **shape))
+        return queue
+
+    def pop(self, name: str, source: str) -> None:
+        queue, lease = self.fill(source), int(name == "cycle")
+        role = dict(kind="pop", name=name, queue=queue, conns=16, batch=50, lease=lease, count=self.stored[queue] * 95 // 100)
+        if lease:
+            role["group"] = "cycle"
+        report, window, disk = self.load(0.3 if self.quick else 0.5, self.seconds, role)
+        line = self.base(name, report, name, window, disk)
+        self.report.add(**line, **self.pop_floor(name, source, line, report["roles"][name]))
+
+    def pop_floor(self, name: str, source: str, line: dict, got: dict) -> dict:
+        """The same statements with as many requests per call as the daemon fused, on a queue that the floor of the push filled."""
+        if self.cluster is None or not got["messages"]:
+            return {}
+        if source not in self.floors:
+            run_floor(self.cluster.dsn, "push", 1.0 if self.quick else 5.0, 1, 1000, PUSHES[source]["partitions"], 7, "floor-" + source)
+            self.floors[source] = "floor-" + source
+        lease = int(name == "cycle")
+        requests = max(1, round(line["messages_per_commit"] * (1 + lease) / 50))
+        floor = run_floor(self.cluster.dsn, "pop", 0.8 if self.quick else 4.0, requests, 50, lease, self.floors[source])["messages_per_s"]
+        return dict(floor_ratio=line["messages_per_s"] / floor if floor else None, floor_messages_per_s=floor)
+
+    def pipeline(self) -> None:
+        queue = "bench-pipeline"
+        self.prepare(queue, 1000)
+        report, window, disk = self.load(
+            self.warm, self.seconds,
+            dict(kind="push", name="push", queue=queue, conns=64, items=1, partitions=1000, ids=7),
+            dict(kind="pop", name="pop", queue=queue, conns=16, batch=50, claim=50, lease=1, wait=1, timeout=5000, delivery=1))
+        self.check("pipeline", queue)
+        pushed, popped = report["roles"]["push"], report["roles"]["pop"]
+        line = self.base("pipeline", report, "pop", window, disk)
+        line |= dict(requests_per_s=(pushed["requests"] + popped["requests"]) / report["seconds"], p50_ms=popped["delivery_p50_ms"],
+                     p99_ms=popped["delivery_p99_ms"], pushed_per_s=pushed["messages"] / report["seconds"], push_p50_ms=pushed["p50_ms"],
+                     push_p99_ms=pushed["p99_ms"], errors=pushed["errors"] + popped["errors"], duplicates=pushed["duplicates"])
+        self.report.add(**line)
+
+    def latency(self) -> None:
+        queue = "bench-latency"
+        self.prepare(queue, 1000)
+        report, window, disk = self.load(
+            self.warm, 2.5 if self.quick else 20.0,
+            dict(kind="push", name="push", queue=queue, conns=32, items=1, partitions=1000, ids=7, rate=200),
+            dict(kind="pop", name="pop", queue=queue, conns=16, batch=50, claim=50, wait=1, timeout=5000, delivery=1))
+        self.check("latency", queue)
+        pushed, popped = report["roles"]["push"], report["roles"]["pop"]
+        line = self.base("latency", report, "pop", window, disk)
+        line |= dict(p50_ms=popped["delivery_p50_ms"], p99_ms=popped["delivery_p99_ms"], max_ms=popped["delivery_max_ms"],
+                     push_p50_ms=pushed["p50_ms"], push_p99_ms=pushed["p99_ms"])
+        self.report.add(**line)
+
+    def idle(self) -> None:
+        queue = "bench-idle"
+        self.server.call("POST", "/api/v1/configure", {"queue": queue, "options": {}})
+        self.stored[queue] = 0
+        report, window, _ = self.load(1.0, 3.0 if self.quick else 20.0,
+                                      dict(kind="pop", name="pop", queue=queue, conns=5000, wait=1, timeout=100000))
+        line = self.base("idle", report, "pop", window, None)
+        self.report.add(**line | dict(p50_ms=None, p99_ms=None, parked=5000))
+
+    def xmin(self) -> None:
+        """push100 while another session keeps a transaction with a snapshot open; `retained` = last part of the run / first part."""
+        if self.cluster is None:
+            self.report.say("  xmin: left out, it needs a transaction of its own in the server's database")
+            return
+        queue, seconds = "bench-xmin", 5.0 if self.quick else 65.0
+        self.prepare(queue, 1000)
+        with psycopg.connect(self.cluster.dsn) as other:
+            other.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            other.execute("SELECT pg_current_xact_id(), (SELECT count(*) FROM queend.queues)")
+            report, window, disk = self.load(self.warm, seconds, dict(kind="push", name="xmin", queue=queue, **PUSHES["push100"]))
+            other.rollback()
+        self.check("xmin", queue)
+        series = report["roles"]["xmin"]["series"]
+        part = max(1, min(5, len(series) // 2))
+        self.report.add(**self.base("xmin", report, "xmin", window, disk), retained=sum(series[-part:]) / max(1, sum(series[:part])))

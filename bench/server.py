@@ -1,0 +1,102 @@
+"""The server under load: our own daemon, started for the run, or whatever answers at a URL."""
+
+import http.client
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.parse
+from pathlib import Path
+
+from cluster import Cluster
+from process import cpu_seconds, rss_mb
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Server:
+    """Any server that speaks the protocol. What only its owner can know is None."""
+
+    def __init__(self, url: str):
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme != "http" or not parts.hostname:
+            raise SystemExit(f"bench: URL must look like http://HOST:PORT, not {url!r}")
+        self.host = socket.gethostbyname(parts.hostname)
+        self.port = parts.port or 80
+
+    def call(self, method: str, path: str, body=None) -> object:
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=60)
+        try:
+            connection.request(method, path, json.dumps(body) if body is not None else None, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            text = answer.read()
+            if answer.status >= 300:
+                raise SystemExit(f"bench: {method} {path} answered {answer.status}: {text[:200]!r}")
+            return json.loads(text) if text else None
+        finally:
+            connection.close()
+
+    def prepare(self, queue: str, partitions: int) -> int:
+        """Creates the queue and its partitions p00000... by one message in each; returns how many messages that stored."""
+        self.call("POST", "/api/v1/configure", {"queue": queue, "options": {"leaseTime": 300}})
+        names = [f"p{i:05}" for i in range(partitions)]
+        for at in range(0, partitions, 500):
+            items = [{"queue": queue, "partition": name, "payload": {"prepared": True}} for name in names[at:at + 500]]
+            answer = self.call("POST", "/api/v1/push", {"items": items})
+            if [item["status"] for item in answer] != ["queued"] * len(items):
+                raise SystemExit(f"bench: could not create the partitions of {queue}: {str(answer)[:200]}")
+        return partitions
+
+    def cpu_seconds(self):
+        return None
+
+    def rss_mb(self):
+        return None
+
+    def stop(self) -> None:
+        pass
+
+
+class Daemon(Server):
+    """`queend serve` on a free port of the loopback, against the cluster of this run."""
+
+    def __init__(self, cluster: Cluster):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        super().__init__(f"http://127.0.0.1:{port}")
+        environment = {**os.environ, **cluster.environment, "PORT": str(port), "HOST": "127.0.0.1", "PYTHONPATH": str(ROOT)}
+        self.log = cluster.home / "daemon.log"
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen([sys.executable, "-m", "queend", "serve"], env=environment, cwd=ROOT,
+                                            stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        deadline = time.monotonic() + 30
+        while not self._ready():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                raise SystemExit("bench: the daemon did not get ready:\n" + self.log.read_text()[-4000:])
+            time.sleep(0.02)
+
+    def _ready(self) -> bool:
+        try:
+            self.call("GET", "/readyz")
+            return True
+        except (OSError, SystemExit, http.client.HTTPException):
+            return False
+
+    def cpu_seconds(self) -> float:
+        return cpu_seconds(self.process.pid)
+
+    def rss_mb(self) -> float:
+        return rss_mb(self.process.pid)
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(30)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
