@@ -26,7 +26,7 @@ build: $(VENV)/.ready ## compile the core in place
 	@$(BIN)/python setup.py --quiet build_ext --inplace
 
 run: build ## start PostgreSQL (its own, local) and the daemon; Ctrl-C stops both
-	@exec $(BIN)/python -m queend serve --embedded
+	@exec $(BIN)/python -m queend serve
 
 test: build ## run the whole test suite
 	@$(BIN)/python -m pytest $(ARGS)

@@ -1,0 +1,27 @@
+"""queend config"""
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from ..config import Settings, origins
+from .common import settings_or_exit
+
+
+def config(show_origin: Annotated[bool, typer.Option("--show-origin", help="Say where each value comes from.")] = False) -> None:
+    """Check the settings and print them; secrets are masked."""
+    settings, _ = settings_or_exit()
+    origin = origins(settings)
+    table = Table("setting", "value", *(["origin"] if show_origin else []), box=None, pad_edge=False)
+    for name, field in Settings.model_fields.items():
+        value = getattr(settings, name)
+        if (field.json_schema_extra or {})["secret"] and value:  # type: ignore[index]
+            value = "********"
+        table.add_row(name.upper(), "" if value is None else str(value), *([origin[name]] if show_origin else []))
+    console = Console(soft_wrap=True, highlight=False, markup=False)
+    if not console.is_terminal:
+        console.width = 200
+    console.print(table)

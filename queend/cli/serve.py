@@ -1,0 +1,43 @@
+"""queend serve"""
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Optional
+
+import typer
+
+from ..config import ConfigError
+from .common import fail, settings_or_exit
+
+SESSION = """
+queend listens on {address} - try:
+
+  curl -X POST {address}/api/v1/push -d '{{"items":[{{"queue":"demo","payload":{{"hello":"world"}}}}]}}'
+  M=$(curl -s '{address}/api/v1/pop/queue/demo'); echo "$M"
+  curl -X POST {address}/api/v1/ack -d "{{$(echo "$M" | grep -oE '"(transactionId|partitionId|leaseId)":"[^"]*"' | sort -u | paste -sd,)}}"
+
+Ctrl-C stops it; the messages stay in {where}.
+"""
+
+
+def serve(
+    host: Annotated[Optional[str], typer.Option(help="Address to listen on (HOST).")] = None,
+    port: Annotated[Optional[int], typer.Option(help="HTTP port (PORT); 0 takes a free one.")] = None,
+    log_level: Annotated[Optional[str], typer.Option(help="trace, debug, info, warn or error (LOG_LEVEL).")] = None,
+) -> None:
+    """Run the daemon: with the PostgreSQL that is configured, or with one of its own."""
+    from ..supervisor import StartError, Supervisor  # here: the other commands need none of it
+
+    settings, given = settings_or_exit(host=host, port=port, log_level=log_level)
+    supervisor = Supervisor(settings, given)
+
+    def greet(address: str) -> None:
+        where = str(supervisor.embedded.folder) if supervisor.embedded else "the database"
+        sys.stdout.write(SESSION.format(address=address, where=where))
+        sys.stdout.flush()
+
+    try:
+        status = supervisor.run(greet if sys.stdout.isatty() or supervisor.embedded else None)
+    except (StartError, ConfigError) as error:
+        fail(str(error))
+    raise typer.Exit(status)

@@ -1,0 +1,247 @@
+"""Every setting of the daemon: its name, type, default and meaning, in one place.
+
+A setting is an environment variable, or a key of the TOML file named by QUEEND_CONFIG (the same name in lower case); the
+environment wins. The names without QUEEND_ are those of Queen MQ, so that a deployment can be switched over as it is; the
+ones queend has no use for are accepted and told at start. A wrong value or an unknown key stops the daemon.
+"""
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+LOG_LEVELS = ("trace", "debug", "info", "warn", "error")
+# type: preferred batch size, compiled hold (ms), largest batch (jobs), calls at once per worker
+JOB_TYPES = {
+    "push": (50, 20, 500, 24), "pop": (20, 5, 500, 16), "ack": (50, 20, 500, 16), "transaction": (1, 0, 1, 1),
+    "renew_lease": (10, 100, 100, 2), "custom": (1, 0, 1, 1), "streams_register": (1, 0, 1, 2),
+    "streams_cycle": (1, 0, 1, 16), "streams_state_get": (20, 5, 500, 16),
+}
+# Read while building or testing, not by the daemon.
+NOT_SETTINGS = {"QUEEND_CONFIG", "QUEEND_SANITIZE", "QUEEND_BUILD_DIR", "QUEEND_ANNOTATE"}
+
+
+class ConfigError(ValueError):
+    """The settings cannot be used; the message has one line per problem, each naming the setting."""
+
+
+def setting(default: Any, text: str, unit: str = "", unused: bool = False, secret: bool = False, **limits: Any) -> Any:
+    return Field(default, description=text, json_schema_extra={"unit": unit, "unused": unused, "secret": secret}, **limits)
+
+
+def count(default: int | None, text: str, unit: str = "", ge: int = 0, le: int = 2**31 - 1, **more: Any) -> Any:
+    return setting(default, text, unit, ge=ge, le=le, **more)
+
+
+class Server(BaseSettings):
+    host: str = setting("0.0.0.0", "address to listen on")
+    port: int = count(6632, "HTTP port; 0 takes a free one", le=65535)
+    num_workers: int = count(max(1, (os.cpu_count() or 2) // 2), "worker threads, each with its own loop and connections", ge=1, le=256)
+    worker_id: str = setting("queend", "label of this instance in metrics")
+    log_level: Literal[LOG_LEVELS] = setting("info", "trace, debug, info, warn or error")  # type: ignore[valid-type]
+    webapp_root: str = setting("", "folder of the dashboard", unused=True)
+    queend_data_dir: Path = setting(Path(".queend"), "folder of the embedded PostgreSQL and its lock")
+    queend_listen_mode: Literal["acceptor", "reuseport"] = setting("acceptor", "who accepts: one thread that hands sockets out in turn, or every worker")
+    queend_max_body_bytes: int = count(64 << 20, "largest request body; beyond: 413", "bytes", ge=1024)
+    queend_max_queued_jobs: int = count(100_000, "requests waiting for PostgreSQL; beyond: 503", "jobs", ge=1)
+    queend_max_queued_bytes: int = setting(256 << 20, "bodies waiting for PostgreSQL; beyond: 503", "bytes", ge=1 << 20)
+    queend_shutdown_grace_ms: int = count(10_000, "time for requests in flight at shutdown", "ms")
+
+
+class Database(BaseSettings):
+    queend_dsn: str = setting("", "libpq connection string or URI; replaces PG_HOST to PG_DB and PG_USE_SSL", secret=True)
+    database_url: str = setting("", "the same, where QUEEND_DSN is not set", secret=True)
+    pg_host: str = setting("localhost", "server name, address or socket folder")
+    pg_port: int = count(5432, "server port", ge=1, le=65535)
+    pg_db: str = setting("postgres", "database")
+    pg_user: str = setting("postgres", "user")
+    pg_password: str = setting("postgres", "password", secret=True)
+    pg_use_ssl: bool = setting(False, "true: TLS or no connection; false: no TLS")
+    pg_ssl_reject_unauthorized: bool = setting(True, "with TLS: check the server's certificate (see docs/decisions/0002-tls.md)")
+    db_pool_size: int = count(150, "upper bound of the control plane's pool is a twentieth of it, at least 2", "connections", ge=1, le=10_000)
+    db_idle_timeout: int = count(30_000, "idle_in_transaction_session_timeout", "ms")
+    db_connection_timeout: int = count(2_000, "time to connect", "ms", ge=1)
+    db_statement_timeout: int = count(30_000, "statement_timeout", "ms")
+    db_lock_timeout: int = count(10_000, "lock_timeout", "ms")
+    db_tcp_user_timeout_ms: int = count(30_000, "unacknowledged TCP data", "ms")
+    db_keepalives_idle: int = count(60, "TCP keepalive: idle time", "s")
+    db_keepalives_interval: int = count(10, "TCP keepalive: interval", "s")
+    db_keepalives_count: int = count(3, "TCP keepalive: probes")
+    db_thread_pool_service_threads: int = count(5, "threads of services", unused=True)
+    libqueen_inflight_deadline_ms: int | None = count(None, "a connection that has not answered for so long is replaced; default: DB_STATEMENT_TIMEOUT + 5000", "ms", ge=2000)
+
+
+class Engine(BaseSettings):
+    queend_slots: int | None = count(None, "PostgreSQL connections per worker; default: 8, or SIDECAR_POOL_SIZE / NUM_WORKERS if that is set", "connections", ge=2, le=1000)
+    queend_push_streams: int = count(8, "most push streams a worker may use", ge=1, le=64)
+    sidecar_pool_size: int = count(50, "PostgreSQL connections of all workers together", "connections", ge=1, le=10_000)
+    sidecar_micro_batch_wait_ms: int | None = count(None, "longest hold of every job type that has no setting of its own; default: 0", "ms")
+    sidecar_max_items_per_tx: int = count(1000, "items of a transaction", unused=True)
+    sidecar_max_batch_size: int = count(1000, "jobs of a batch", unused=True)
+    sidecar_max_pending_count: int = count(50, "jobs pending", unused=True)
+    queen_concurrency_mode: Literal["vegas", "static"] = setting("vegas", "how many calls are in flight at once: adapted or fixed")
+    queen_vegas_min_limit: int = count(1, "least calls in flight", ge=1)
+    queen_vegas_max_limit: int = count(32, "most calls in flight", ge=1)
+    queen_vegas_alpha: int = count(3, "queueing below which the limit grows")
+    queen_vegas_beta: int = count(12, "queueing above which it shrinks")
+    queen_vegas_rtt_window_samples: int = count(50, "samples of the round-trip average", ge=1)
+    queen_vegas_rtt_min_window_sec: int = count(30, "how long a smallest round trip is believed", "s", ge=1)
+    queen_vegas_update_interval_ms: int = count(1000, "time between two changes of the limit", "ms", ge=1)
+
+
+class Policies(BaseSettings):
+    """QUEEN_<TYPE>_… of every job type; built from JOB_TYPES."""
+
+    __annotations__ = {}
+    for _type, (_preferred, _hold, _max, _concurrent) in JOB_TYPES.items():
+        _later = _type.startswith("streams_")
+        for _name, _default, _text, _unit, _least in (
+                ("preferred_batch_size", _preferred, "fire at this size", "jobs", 1), ("max_hold_ms", None, "fire at this age; default: 0", "ms", 0),
+                ("max_batch_size", _max, "most jobs of one call", "jobs", 1), ("max_concurrent", _concurrent, "calls at once per worker", "", 1)):
+            __annotations__[f"queen_{_type}_{_name}"] = "int | None" if _default is None else "int"
+            locals()[f"queen_{_type}_{_name}"] = count(_default, f"{_type}: {_text}", _unit, ge=_least, unused=_later)
+    del _type, _preferred, _hold, _max, _concurrent, _later, _name, _default, _text, _unit, _least
+
+
+class Queues(BaseSettings):
+    default_timeout: int = count(30_000, "long poll without timeout", "ms")
+    default_batch_size: int = count(1, "pop without batch", "messages", ge=1)
+    default_subscription_mode: Literal["", "all", "new", "new-only"] = setting("", "mode of groups that ask for none")
+    pop_wait_initial_interval_ms: int = count(100, "parked pop: first re-check", "ms", ge=1)
+    pop_wait_backoff_threshold: int = count(3, "parked pop: empty checks before the interval grows")
+    pop_wait_backoff_multiplier: float = setting(2.0, "parked pop: growth of the interval", ge=1, le=1000, allow_inf_nan=False)
+    pop_wait_max_interval_ms: int = count(1_000, "parked pop: longest interval", "ms", ge=1)
+    queue_backoff_cleanup_threshold: int = count(3600, "", "s", unused=True)
+    response_timer_interval_ms: int = count(25, "", "ms", unused=True)
+    response_batch_size: int = count(100, "", unused=True)
+    response_batch_max: int = count(500, "", unused=True)
+
+
+class Later(BaseSettings):
+    """Settings of parts this version does not have: checked, told at start if set, without effect."""
+
+    retention_interval: int = count(300_000, "retention: interval", "ms", unused=True)
+    retention_batch_size: int = count(1000, "retention: rows at a time", unused=True)
+    partition_cleanup_days: int = count(30, "idle partitions are dropped after", "days", unused=True)
+    metrics_retention_days: int = count(90, "metrics kept", "days", unused=True)
+    metrics_sample_interval_ms: int = count(1000, "metrics: sampling", "ms", unused=True)
+    metrics_aggregate_interval_s: int = count(60, "metrics: aggregation", "s", unused=True)
+    eviction_interval: int = count(60_000, "eviction: interval", "ms", unused=True)
+    eviction_batch_size: int = count(1000, "eviction: rows at a time", unused=True)
+    stats_interval_ms: int = count(10_000, "statistics", "ms", unused=True)
+    stats_reconcile_interval_ms: int = count(120_000, "statistics in full", "ms", unused=True)
+    stats_history_retention_days: int = count(7, "statistics kept", "days", unused=True)
+    partition_lookup_reconcile_interval_ms: int = count(5000, "", "ms", unused=True)
+    partition_lookup_reconcile_lookback_seconds: int = count(60, "", "s", unused=True)
+    file_buffer_dir: str = setting("/var/lib/queen/buffers", "failover buffer: folder", unused=True)
+    file_buffer_flush_ms: int = count(100, "failover buffer: period", "ms", unused=True)
+    file_buffer_max_batch: int = count(100, "failover buffer: replay batch", "messages", unused=True)
+    file_buffer_events_per_file: int = count(10_000, "failover buffer: rotation", "messages", unused=True)
+    queen_udp_peers: str = setting("", "peers, host[:port] with commas", unused=True)
+    queen_udp_notify_port: int = count(6633, "peers: port", le=65535, unused=True)
+    queen_sync_enabled: bool = setting(True, "peers: on", unused=True)
+    queen_sync_secret: str = setting("", "peers: HMAC key", unused=True, secret=True)
+    queen_sync_heartbeat_ms: int = count(1000, "peers: heartbeat", "ms", unused=True)
+    queen_sync_dead_threshold_ms: int = count(5000, "peers: dead after", "ms", unused=True)
+    queen_sync_recv_buffer_mb: int = count(8, "peers: receive buffer", "MB", unused=True)
+    queen_cache_refresh_interval_ms: int = count(60_000, "peers: cache refresh", "ms", unused=True)
+    queen_cache_partition_max: int = count(10_000, "", unused=True)
+    queen_cache_partition_ttl_ms: int = count(300_000, "", "ms", unused=True)
+
+
+class Refused(BaseSettings):
+    """Settings whose silent neglect would leave a deployment unprotected: setting one stops the daemon."""
+
+    queen_encryption_key: str = setting("", "AES-256-GCM key; not supported yet, refused when set", secret=True)
+    jwt_enabled: bool = setting(False, "tokens; not supported yet, refused when true")
+    jwt_algorithm: str = setting("HS256", "HS256, RS256, EdDSA or auto", unused=True)
+    jwt_secret: str = setting("", "HS256 secret", unused=True, secret=True)
+    jwt_public_key: str = setting("", "PEM of RS256 or EdDSA", unused=True)
+    jwt_jwks_url: str = setting("", "key set", unused=True)
+    jwt_jwks_refresh_interval: int = count(3600, "key set: refresh", "s", unused=True)
+    jwt_jwks_timeout_ms: int = count(5000, "key set: time limit", "ms", unused=True)
+    jwt_issuer: str = setting("", "checked if set", unused=True)
+    jwt_audience: str = setting("", "checked if set", unused=True)
+    jwt_clock_skew: int = count(30, "", "s", unused=True)
+    jwt_skip_paths: str = setting("/health,/metrics/prometheus,/metrics,/", "paths without token", unused=True)
+    jwt_roles_claim: str = setting("role", "", unused=True)
+    jwt_roles_array_claim: str = setting("roles", "", unused=True)
+    jwt_role_admin: str = setting("admin", "", unused=True)
+    jwt_role_read_write: str = setting("read-write", "", unused=True)
+    jwt_role_read_only: str = setting("read-only", "", unused=True)
+
+
+class File(PydanticBaseSettingsSource):
+    """The TOML file; a key that is no setting reaches the model, which forbids it."""
+
+    def __init__(self, settings_cls: type[BaseSettings], values: dict[str, Any]):
+        super().__init__(settings_cls)
+        self.values = values
+
+    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
+        return self.values.get(field_name), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        return self.values
+
+
+class Settings(Refused, Later, Queues, Policies, Engine, Database, Server):
+    model_config = SettingsConfigDict(env_ignore_empty=True, extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    @classmethod
+    def settings_customise_sources(cls, settings_cls, init_settings, env_settings, dotenv_settings, file_secret_settings):
+        return init_settings, env_settings, File(settings_cls, _file())  # the first that has a value wins
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Settings:
+        if self.queen_vegas_min_limit > self.queen_vegas_max_limit:
+            raise ValueError("QUEEN_VEGAS_MIN_LIMIT is above QUEEN_VEGAS_MAX_LIMIT")
+        if self.jwt_enabled:
+            raise ValueError("JWT_ENABLED: tokens are not supported yet; queend does not start unprotected")
+        if self.queen_encryption_key:
+            raise ValueError("QUEEN_ENCRYPTION_KEY: encryption is not supported yet; queend does not start without it")
+        return self
+
+
+def load(**arguments: Any) -> Settings:
+    """The settings of this process; `arguments` (command line) win over the environment. Raises ConfigError."""
+    known = {name.upper() for name in Settings.model_fields} | NOT_SETTINGS
+    problems = [f"{name}: no such setting" for name in sorted(os.environ) if name.startswith("QUEEND_") and name not in known]
+    try:
+        settings = Settings(**arguments)
+    except ValidationError as error:
+        for one in error.errors():
+            name = str(one["loc"][0]).upper() if one["loc"] else ""
+            text = "no such setting" if one["type"] == "extra_forbidden" else one["msg"].removeprefix("Value error, ")
+            problems.append(f"{name}: {text}" if name else text)
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return settings
+
+
+def origins(settings: Settings, arguments: dict[str, Any] | None = None) -> dict[str, str]:
+    """Setting → `argument`, `environment`, `file` or `default`."""
+    environment = {name.lower() for name, value in os.environ.items() if value}
+    file, arguments = _file(), arguments or {}
+    return {name: "argument" if name in arguments else "environment" if name in environment else "file" if name in file else "default"
+            for name in type(settings).model_fields}
+
+
+def without_effect(settings: Settings) -> list[str]:
+    """Names that were set and that this version does nothing with."""
+    return [name.upper() for name, origin in origins(settings).items()
+            if origin != "default" and (Settings.model_fields[name].json_schema_extra or {})["unused"]]
+
+
+def _file() -> dict[str, Any]:
+    path = os.environ.get("QUEEND_CONFIG")
+    if not path:
+        return {}
+    try:
+        return tomllib.loads(Path(path).read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"QUEEND_CONFIG: {path}: {error}") from None

@@ -1,0 +1,113 @@
+"""Settings turned into what others take: a libpq connection string, and the flat dictionary of the core."""
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from .config import JOB_TYPES, ConfigError, Settings
+
+SYSTEM_ROOTS = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
+# The hot functions are written for one plan each: nested loops over primary keys, whatever the statistics say.
+HOT_PLANS = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off -c enable_sort=off -c jit=off"
+
+
+def conninfo(settings: Settings, local: str | None = None, **more: str) -> str:
+    """The connection string of the database in use. `local`: the embedded cluster's, which replaces the configured one.
+
+    Raises ConfigError for a DSN libpq cannot read.
+    """
+    if local is not None:
+        base = conninfo_to_dict(local)
+    elif dsn := settings.queend_dsn or settings.database_url:
+        try:
+            base = conninfo_to_dict(dsn)
+        except psycopg.ProgrammingError as error:
+            raise ConfigError(f"{'QUEEND_DSN' if settings.queend_dsn else 'DATABASE_URL'}: {error}") from None
+    else:
+        base = {"host": settings.pg_host, "port": settings.pg_port, "dbname": settings.pg_db, "user": settings.pg_user,
+                "password": settings.pg_password, **tls(settings)}
+    defaults = {
+        "connect_timeout": max(2, -(-settings.db_connection_timeout // 1000)),  # libpq knows whole seconds, at least 2
+        "tcp_user_timeout": settings.db_tcp_user_timeout_ms,
+        "keepalives": 1,
+        "keepalives_idle": settings.db_keepalives_idle,
+        "keepalives_interval": settings.db_keepalives_interval,
+        "keepalives_count": settings.db_keepalives_count,
+        "application_name": "queend",
+    }
+    limits = (f"-c statement_timeout={settings.db_statement_timeout} -c lock_timeout={settings.db_lock_timeout}"
+              f" -c idle_in_transaction_session_timeout={settings.db_idle_timeout}")
+    options = " ".join(part for part in (limits, more.pop("options", ""), base.pop("options", "")) if part)
+    return make_conninfo(**{**defaults, **base, **more, "options": options})
+
+
+def tls(settings: Settings) -> dict[str, str]:
+    """libpq's TLS words for PG_USE_SSL and PG_SSL_REJECT_UNAUTHORIZED (docs/decisions/0002-tls.md)."""
+    if not settings.pg_use_ssl:
+        return {"sslmode": "disable"}
+    own_root = os.environ.get("PGSSLROOTCERT")
+    if not settings.pg_ssl_reject_unauthorized:
+        return {"sslmode": "require"}
+    if own_root:
+        return {"sslmode": "verify-full", "sslrootcert": own_root}
+    if "pg_ssl_reject_unauthorized" not in settings.model_fields_set:
+        return {"sslmode": "require"}  # as Queen MQ does: encrypted, the server not verified
+    for path in SYSTEM_ROOTS:
+        if Path(path).exists():
+            return {"sslmode": "verify-full", "sslrootcert": path}
+    raise ConfigError("PG_SSL_REJECT_UNAUTHORIZED: no certificate authorities found on this system; set PGSSLROOTCERT")
+
+
+def verifies_server(settings: Settings) -> bool:
+    """False if TLS is asked for and the server's certificate is not checked."""
+    return not settings.pg_use_ssl or tls(settings)["sslmode"] == "verify-full"
+
+
+def core_settings(settings: Settings, local: str | None = None) -> dict[str, Any]:
+    """What the core takes: flat, numbers and strings only."""
+    slots = settings.queend_slots
+    if slots is None:
+        slots = 8 if "sidecar_pool_size" not in settings.model_fields_set else -(-settings.sidecar_pool_size // settings.num_workers)
+    flat: dict[str, Any] = {
+        "host": settings.host,
+        "port": settings.port,
+        "workers": settings.num_workers,
+        "listen_mode": settings.queend_listen_mode,
+        "log_level": settings.log_level,
+        "conninfo": conninfo(settings, local, options=HOT_PLANS),
+        "slots_per_worker": max(2, slots),
+        "push_streams": settings.queend_push_streams,
+        "max_body": settings.queend_max_body_bytes,
+        "max_queued_jobs": settings.queend_max_queued_jobs,
+        "max_queued_bytes": settings.queend_max_queued_bytes,
+        "inflight_deadline_ms": settings.libqueen_inflight_deadline_ms or max(2000, settings.db_statement_timeout + 5000),
+        "default_timeout_ms": settings.default_timeout,
+        "default_batch": settings.default_batch_size,
+        "default_sub_mode": "new" if settings.default_subscription_mode == "new-only" else settings.default_subscription_mode or "all",
+        "pop_wait_initial_ms": settings.pop_wait_initial_interval_ms,
+        "pop_wait_threshold": settings.pop_wait_backoff_threshold,
+        "pop_wait_multiplier_x100": round(settings.pop_wait_backoff_multiplier * 100),
+        "pop_wait_max_ms": settings.pop_wait_max_interval_ms,
+        "concurrency_mode": settings.queen_concurrency_mode,
+        "vegas_min_limit": settings.queen_vegas_min_limit,
+        "vegas_max_limit": settings.queen_vegas_max_limit,
+        "vegas_alpha": settings.queen_vegas_alpha,
+        "vegas_beta": settings.queen_vegas_beta,
+        "vegas_rtt_window_samples": settings.queen_vegas_rtt_window_samples,
+        "vegas_rtt_min_window_sec": settings.queen_vegas_rtt_min_window_sec,
+        "vegas_update_interval_ms": settings.queen_vegas_update_interval_ms,
+    }
+    shared_hold = settings.sidecar_micro_batch_wait_ms or 0
+    for job in JOB_TYPES:
+        if job.startswith("streams_"):
+            continue
+        hold = getattr(settings, f"queen_{job}_max_hold_ms")
+        flat[f"{job}_preferred_batch_size"] = getattr(settings, f"queen_{job}_preferred_batch_size")
+        flat[f"{job}_max_hold_ms"] = shared_hold if hold is None else hold
+        flat[f"{job}_max_batch_size"] = getattr(settings, f"queen_{job}_max_batch_size")
+        flat[f"{job}_max_concurrent"] = getattr(settings, f"queen_{job}_max_concurrent")
+    return flat

@@ -1,0 +1,62 @@
+"""How the control plane speaks: JSON by orjson, errors as {"error", "code"}, CORS on every JSON answer."""
+from __future__ import annotations
+
+from typing import Annotated, Any
+from urllib.parse import unquote_to_bytes
+
+import orjson
+from fastapi import Request
+from fastapi.responses import Response
+from pydantic import AfterValidator
+
+CORS = {
+    "access-control-allow-origin": "*",
+    "access-control-allow-methods": "GET, POST, PUT, DELETE, OPTIONS",
+    "access-control-allow-headers": "Content-Type, Authorization",
+}
+
+
+class Json(Response):
+    media_type = "application/json"
+
+    def __init__(self, content: Any = None, status_code: int = 200, headers: dict[str, str] | None = None, **more: Any):
+        super().__init__(content, status_code, {**CORS, **(headers or {})}, **more)
+
+    def render(self, content: Any) -> bytes:
+        return orjson.dumps(content)
+
+
+class Refusal(Exception):
+    """An answer that is an error; `extra` are further keys of its body."""
+
+    def __init__(self, status: int, error: str, code: str, headers: dict[str, str] | None = None, **extra: Any):
+        self.status, self.error, self.code, self.headers, self.extra = status, error, code, headers, extra
+
+    def answer(self) -> Json:
+        return Json({**self.extra, "error": self.error, "code": self.code}, self.status, self.headers)
+
+
+async def body_object(request: Request) -> dict[str, Any]:
+    """The request body as a JSON object; any other JSON counts as an object without keys. Refuses what is no JSON."""
+    body = await request.body()
+    if not body:
+        raise Refusal(400, "Empty request body", "empty_body")
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise Refusal(400, f"Invalid JSON: {error}", "invalid_json") from None
+    return value if isinstance(value, dict) else {}
+
+
+def _decoded(raw: str) -> str:
+    # The application sees the path as it was sent, so that a name may contain an encoded slash.
+    try:
+        text = unquote_to_bytes(raw).decode()
+    except UnicodeDecodeError:
+        raise Refusal(400, "path is not valid UTF-8 once decoded", "invalid_path") from None
+    if "\0" in text:
+        raise Refusal(400, "path contains a NUL character", "invalid_path")
+    return text
+
+
+PathName = Annotated[str, AfterValidator(_decoded)]

@@ -1,0 +1,94 @@
+"""The application: its resources, its errors, its pool of connections."""
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import psycopg
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from .. import __version__, log
+from ..config import Settings
+from . import configure, health, metrics, openapi, queues
+from .answer import CORS, Json, Refusal
+from .bridge import Bridge
+
+
+class Control:
+    """The control plane of one daemon. `open` and `close` on the same running loop."""
+
+    def __init__(self, settings: Settings, core: Any, conninfo: str):
+        self.settings = settings
+        self.core = core
+        self.started = time.time()
+        self.pool = AsyncConnectionPool(conninfo, min_size=1, max_size=max(2, settings.db_pool_size // 20), open=False,
+                                        timeout=settings.db_connection_timeout / 1000, kwargs={"autocommit": True},
+                                        reconnect_timeout=0, name="queend-control")
+        self.app = application(self)
+        self.bridge = Bridge(core, self.app, (settings.host, settings.port))
+
+    async def open(self) -> None:
+        await self.pool.open()
+        self.bridge.open()
+
+    async def close(self) -> None:
+        await self.bridge.close()
+        await self.pool.close()
+
+
+class RawPath:
+    """Routes are matched on the path as it was sent; resources decode their parameters themselves, once."""
+
+    def __init__(self, app: Any):
+        self.app = app
+
+    async def __call__(self, scope: dict, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            scope = {**scope, "path": scope["raw_path"].partition(b"?")[0].decode("latin-1")}
+        await self.app(scope, receive, send)
+
+
+def application(control: Control) -> FastAPI:
+    app = FastAPI(title="queend", version=__version__, description="A message queue on PostgreSQL.", docs_url=None,
+                  redoc_url=None, openapi_url=None, redirect_slashes=False, default_response_class=Json)
+    app.state.control = control
+    for resource in (configure, queues, health, metrics, openapi):
+        app.include_router(resource.router)
+    app.add_middleware(RawPath)
+    app.add_exception_handler(Refusal, lambda request, error: error.answer())
+    app.add_exception_handler(HTTPException, _no_such_route)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(psycopg.Error, _database)
+    app.add_exception_handler(PoolTimeout, _database)
+    app.add_api_route("/{path:path}", _preflight, methods=["OPTIONS"], include_in_schema=False)
+    return app
+
+
+async def _preflight() -> Response:
+    return Response(status_code=204, headers={**CORS, "access-control-max-age": "86400"})
+
+
+async def _no_such_route(request: Request, error: Exception) -> Json:
+    # A path that exists with another method is told the same: clients of this protocol know no 405.
+    assert isinstance(error, HTTPException)
+    if error.status_code in (404, 405):
+        return Refusal(404, "Not found", "no_such_route").answer()
+    return Refusal(error.status_code, str(error.detail), "refused").answer()
+
+
+async def _invalid(request: Request, error: Exception) -> Json:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    return Refusal(400, f"{'.'.join(map(str, first['loc'][1:]))}: {first['msg']}", "invalid_request").answer()
+
+
+async def _database(request: Request, error: Exception) -> Json:
+    unreachable = isinstance(error, (psycopg.OperationalError, PoolTimeout))
+    log.line("warn" if unreachable else "error", "control_query_failed", str(error).strip(), path=request.url.path)
+    if unreachable:
+        return Refusal(503, "Database unavailable", "database_unavailable", {"retry-after": "1"}).answer()
+    return Refusal(500, "Database error", "database_error").answer()

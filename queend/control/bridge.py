@@ -1,0 +1,77 @@
+"""From the core to an ASGI application and back.
+
+The core signals an eventfd when requests wait; each becomes a task that runs the application once and hands the answer
+over whole. Requests arrive complete, so `receive` never waits.
+"""
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+from .. import log
+
+FAILED = (500, [(b"content-type", b"application/json")], b'{"error":"Internal server error","code":"internal"}')
+
+
+class Bridge:
+    """Serves `app` with the requests of `core` on the running loop between `open` and `close`."""
+
+    def __init__(self, core: Any, app: Any, server: tuple[str, int]):
+        self.core = core
+        self.app = app
+        self.server = server
+        self.tasks: set[asyncio.Task] = set()
+
+    def open(self) -> None:
+        self.fd = self.core.bridge_fileno()
+        asyncio.get_running_loop().add_reader(self.fd, self._take)
+
+    async def close(self) -> None:
+        """Takes no more requests and waits for those in hand."""
+        asyncio.get_running_loop().remove_reader(self.fd)
+        if self.tasks:
+            await asyncio.wait(self.tasks)
+
+    def _take(self) -> None:
+        try:
+            os.eventfd_read(self.fd)
+        except BlockingIOError:
+            pass  # the core has drained it itself
+        for request in self.core.bridge_take():
+            task = asyncio.create_task(self._answer(*request))
+            self.tasks.add(task)
+            task.add_done_callback(self.tasks.discard)
+
+    async def _answer(self, token: int, method: str, path: bytes, query: bytes, headers: list[tuple[bytes, bytes]],
+                      body: bytes, client: str) -> None:
+        scope = {
+            "type": "http", "asgi": {"version": "3.0", "spec_version": "2.4"}, "http_version": "1.1", "scheme": "http",
+            "method": method, "path": path.decode("latin-1"), "raw_path": path, "query_string": query, "root_path": "",
+            "headers": [(name.lower(), value) for name, value in headers], "client": (client, 0), "server": self.server,
+            "state": {},
+        }
+        inbox = [{"type": "http.request", "body": body, "more_body": False}]
+        answer: dict[str, Any] = {"status": 0, "headers": [], "body": b""}
+
+        async def receive() -> dict:
+            return inbox.pop() if inbox else {"type": "http.disconnect"}
+
+        async def send(event: dict) -> None:
+            if event["type"] == "http.response.start":
+                answer["status"], answer["headers"] = event["status"], list(event.get("headers", ()))
+            else:
+                answer["body"] += event.get("body", b"")
+
+        try:
+            await self.app(scope, receive, send)
+            reply = (answer["status"], answer["headers"], answer["body"])
+            if not answer["status"]:
+                raise RuntimeError("the application sent no answer")
+        except Exception as error:  # the client must hear something, whatever happened
+            log.line("error", "request_failed", repr(error), method=method, path=scope["path"])
+            reply = FAILED
+        # The core measures the body itself and speaks for the connection.
+        status, fields, content = reply
+        fields = [(bytes(n), bytes(v)) for n, v in fields if n.lower() not in (b"content-length", b"connection", b"transfer-encoding")]
+        self.core.bridge_reply(token, status, fields, content)

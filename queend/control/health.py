@@ -1,0 +1,35 @@
+"""GET /health: is the store there?"""
+from __future__ import annotations
+
+import psycopg
+from fastapi import APIRouter, Request
+from psycopg_pool import PoolTimeout
+
+from .. import __version__
+from .answer import Json
+
+router = APIRouter()
+
+# A daemon without peers, in the words of those that have some.
+ALONE = {
+    "enabled": False, "running": False, "server_id": "", "maintenance_mode": False, "pop_maintenance_mode": False,
+    "queue_config_cache": {"size": 0, "hits": 0, "misses": 0, "hit_rate": 0.0},
+    "server_health": {"servers_tracked": 0, "servers_alive": 0, "servers_dead": 0, "heartbeats_received": 0, "restarts_detected": 0},
+}
+
+
+@router.get("/health", tags=["health"])
+async def health(request: Request) -> Json:
+    """200 when PostgreSQL answers, 503 when it does not; the same body."""
+    control = request.app.state.control
+    try:
+        async with control.pool.connection() as connection:
+            await connection.execute("SELECT 1")
+        alive = True
+    except (psycopg.Error, PoolTimeout):
+        alive = False
+    return Json({
+        "status": "healthy" if alive else "unhealthy", "database": "connected" if alive else "disconnected",
+        "server": "queend", "worker_id": 0, "version": __version__,
+        "shared_state": ALONE, "queen": {"worker_id": 0, "status": "active"},
+    }, 200 if alive else 503)

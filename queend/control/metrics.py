@@ -1,0 +1,142 @@
+"""GET /metrics (JSON) and GET /metrics/prometheus.
+
+The families named queen_… are those dashboards of Queen MQ know; queend_… are ours and come straight from the core's counters.
+"""
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+from fastapi import APIRouter, Request
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from psycopg_pool import PoolTimeout
+from starlette.responses import Response
+
+from .answer import Json
+
+router = APIRouter()
+
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+@router.get("/metrics", tags=["health"])
+async def metrics(request: Request) -> Json:
+    """A few figures of this process as JSON."""
+    control = request.app.state.control
+    stats, usage, pool = control.core.stats(), resource.getrusage(resource.RUSAGE_SELF), control.pool.get_stats()
+    uptime = time.time() - control.started
+    requests = sum(job["requests"] for job in stats["jobs"].values())
+    messages = sum(job["items"] for name, job in stats["jobs"].items() if name in ("push", "pop"))
+    return Json({
+        "uptime": int(uptime),
+        "requests": {"total": requests, "rate": round(requests / max(uptime, 1), 2)},
+        "messages": {"total": messages, "rate": round(messages / max(uptime, 1), 2)},
+        "database": {"poolSize": pool["pool_size"], "idleConnections": pool["pool_available"],
+                     "waitingRequests": pool["requests_waiting"]},
+        "memory": {"rss": memory()[1], "heapTotal": 0, "heapUsed": 0, "external": 0, "arrayBuffers": 0},
+        "cpu": {"user": int(usage.ru_utime * 1e6), "system": int(usage.ru_stime * 1e6)},
+    })
+
+
+@router.get("/metrics/prometheus", tags=["health"], response_class=Response)
+async def prometheus(request: Request) -> Response:
+    """Prometheus exposition; what needs the database is left out while it does not answer."""
+    control = request.app.state.control
+    registry = CollectorRegistry(auto_describe=False)
+    families = [*process(control), *engine(control.core.stats()), *await store(control)]
+    registry.register(type("Collected", (), {"collect": lambda self: iter(families)})())
+    return Response(generate_latest(registry), headers={"content-type": TEXT, "cache-control": "no-cache"})
+
+
+def memory() -> tuple[int, int]:
+    """Virtual and resident size of this process in bytes."""
+    with open("/proc/self/statm") as file:
+        virtual, resident = file.read().split()[:2]
+    return int(virtual) * PAGE, int(resident) * PAGE
+
+
+def gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, text, value=value)
+
+
+def process(control: Any) -> Iterator[Metric]:
+    usage, pool = resource.getrusage(resource.RUSAGE_SELF), control.pool.get_stats()
+    virtual, resident = memory()
+    yield gauge("queen_uptime_seconds", "Seconds since the daemon started.", int(time.time() - control.started))
+    yield CounterMetricFamily("queen_cpu_user_microseconds", "User CPU time of the process.", value=int(usage.ru_utime * 1e6))
+    yield CounterMetricFamily("queen_cpu_system_microseconds", "System CPU time of the process.", value=int(usage.ru_stime * 1e6))
+    yield gauge("queen_process_resident_memory_bytes", "Resident memory.", resident)
+    yield gauge("queen_process_virtual_memory_bytes", "Virtual memory.", virtual)
+    yield gauge("queen_db_pool_size", "Connections of the control plane's pool.", pool["pool_size"])
+    yield gauge("queen_db_pool_idle", "Idle ones among them.", pool["pool_available"])
+    yield gauge("queen_db_pool_active", "Busy ones among them.", pool["pool_size"] - pool["pool_available"])
+    yield gauge("queen_maintenance_mode_enabled", "1 while pushes are buffered.", 0)
+    yield gauge("queen_shared_state_enabled", "1 with peers.", 0)
+
+
+def engine(stats: dict[str, Any]) -> Iterator[Metric]:
+    """The core's counters: per job type with latency histograms, per worker, and the cluster families of this instance."""
+    jobs, workers = stats["jobs"], stats["workers"]
+    for key in sorted({key for job in jobs.values() for key, value in job.items() if isinstance(value, int) and key != "latency_us_sum"}):
+        family = CounterMetricFamily(f"queend_{key}", f"Per job type: {key.replace('_', ' ')}.", labels=["type"])
+        for name, job in jobs.items():
+            family.add_metric([name], job.get(key, 0))
+        yield family
+    latency = HistogramMetricFamily("queend_request_latency_seconds", "From a complete request to its answer.", labels=["type"])
+    for name, job in jobs.items():
+        latency.add_metric([name], buckets(job["latency_us_buckets"]), job.get("latency_us_sum", 0) / 1e6)
+    yield latency
+    for key in sorted({key for worker in workers for key, value in worker.items() if isinstance(value, (int, float))}):
+        live = key.startswith("live_") or key in ("parked", "free_slots", "queued_jobs", "queued_bytes")
+        kind = GaugeMetricFamily if live else CounterMetricFamily
+        family = kind(f"queend_worker_{key}", f"Per worker: {key.replace('_', ' ')}.", labels=["worker"])
+        for number, worker in enumerate(workers):
+            family.add_metric([str(number)], worker.get(key, 0))
+        yield family
+    registry = GaugeMetricFamily("queen_response_registry_size", "Requests in flight.", labels=["worker_id"])
+    for number, worker in enumerate(workers):
+        registry.add_metric([str(number)], worker.get("live_requests", 0))
+    yield registry
+    for name in ("push", "pop", "ack"):
+        for unit, key in (("requests", "requests"), ("messages", "items")):
+            yield cluster(f"queen_cluster_{name}_{unit}", f"{name}: {unit} of this instance since its start.", jobs[name][key])
+    yield cluster("queen_cluster_transactions", "Transactions of this instance since its start.", jobs["transaction"]["requests"])
+    for family, key in (("db_errors", "db_errors"), ("dlq", "dead_lettered")):
+        yield cluster(f"queen_cluster_{family}", f"{key.replace('_', ' ')} of this instance since its start.",
+                      sum(worker.get(key, 0) for worker in workers))
+
+
+def buckets(counts: list[int]) -> list[tuple[str, int]]:
+    """Cumulative (upper bound in seconds, count); bucket i of the core counts latencies below 2**i microseconds."""
+    total, result = 0, []
+    for i, count in enumerate(counts[:-1]):
+        total += count
+        result.append((repr(2**i / 1e6), total))
+    return [*result, ("+Inf", total + counts[-1])]
+
+
+def cluster(name: str, text: str, value: int) -> Metric:
+    family = CounterMetricFamily(name, text, labels=["scope"])
+    family.add_metric(["cluster"], value)
+    return family
+
+
+async def store(control: Any) -> list[Metric]:
+    try:
+        async with control.pool.connection() as connection:
+            rows = await (await connection.execute(
+                "SELECT q.name, count(*) FROM queend.dead_letters d JOIN queend.queues q ON q.id = d.queue_id GROUP BY q.name")).fetchall()
+    except (psycopg.Error, PoolTimeout):
+        return []
+    depth = GaugeMetricFamily("queen_dlq_depth", "Dead letters.", labels=["scope"])
+    depth.add_metric(["cluster"], sum(count for _, count in rows))
+    by_queue = GaugeMetricFamily("queen_dlq_depth_by_queue", "Dead letters per queue.", labels=["queue"])
+    for name, count in rows:
+        by_queue.add_metric([name], count)
+    return [depth, by_queue]

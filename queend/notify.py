@@ -1,0 +1,27 @@
+"""systemd's readiness protocol: datagrams to $NOTIFY_SOCKET. Without systemd every call does nothing."""
+from __future__ import annotations
+
+import os
+import socket
+
+
+def notify(*states: str) -> None:
+    """Sends states such as `READY=1`, `STOPPING=1`, `WATCHDOG=1`, `STATUS=…`."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+        try:
+            sender.sendto("\n".join(states).encode(), address)
+        except OSError:
+            pass  # a manager that is gone is no reason to stop serving
+
+
+def watchdog_seconds() -> float | None:
+    """How often systemd wants to hear `WATCHDOG=1` at the latest; None if it does not."""
+    text = os.environ.get("WATCHDOG_USEC", "")
+    if not text.isdigit() or os.environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
+        return None
+    return int(text) / 1e6

@@ -1,0 +1,170 @@
+"""The life of the daemon: database up, schema in place, core and control plane serving, and all of it ended in order."""
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+
+from . import __version__, connect, log
+from .config import Settings, origins, without_effect
+from .control.app import Control
+from .notify import notify, watchdog_seconds
+from .service.embedded import Embedded, EmbeddedError
+from .service.migrate import MigrationError, migrate
+
+# Any of these says where PostgreSQL is; without one the daemon brings its own and touches no other.
+EXTERNAL = ("queend_dsn", "database_url", "pg_host", "pg_port", "pg_user", "pg_password", "pg_db")
+DATABASE_WAIT_S = 60.0
+
+
+class StartError(RuntimeError):
+    """The daemon cannot start; the message is for the operator."""
+
+
+def uses_embedded(settings: Settings, arguments: dict[str, Any] | None = None) -> bool:
+    """True if nothing names a server."""
+    origin = origins(settings, arguments)
+    return all(origin[name] == "default" or not getattr(settings, name) for name in EXTERNAL)
+
+
+class Supervisor:
+    """One daemon. `run` returns the exit status: 0 after an orderly end in which nothing leaked."""
+
+    def __init__(self, settings: Settings, arguments: dict[str, Any] | None = None):
+        self.settings = settings
+        self.embedded = Embedded(settings.queend_data_dir) if uses_embedded(settings, arguments) else None
+        self.core: Any = None
+
+    def run(self, greet: Callable[[str], None] | None = None) -> int:
+        """Serves until SIGTERM or SIGINT. greet: called with the address once requests are answered. Raises StartError."""
+        self.greet = greet
+        log.level_set(self.settings.log_level)
+        log.line("info", "starting", version=__version__)
+        for name in without_effect(self.settings):
+            log.line("warn", "setting_without_effect", f"{name} is accepted, this version does nothing with it")
+        return asyncio.run(self._run())
+
+    async def _run(self) -> int:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        try:
+            local = await self._database(stop)
+            if stop.is_set():
+                return 0
+            return await self._serve(local, stop)
+        finally:
+            if self.embedded:
+                self.embedded.stop()
+                log.line("debug", "database_stopped")
+
+    async def _database(self, stop: asyncio.Event) -> str | None:
+        """Starts the embedded server, or waits for the configured one, and migrates. Returns the embedded conninfo."""
+        local = None
+        if self.embedded:
+            begin = time.monotonic()
+            try:
+                local = self.embedded.start()
+            except EmbeddedError as error:
+                raise StartError(str(error)) from error
+            log.line("info", "database_started", f"embedded PostgreSQL in {self.embedded.data}",
+                     pid=self.embedded.pid, ms=round((time.monotonic() - begin) * 1000))
+        elif not connect.verifies_server(self.settings):
+            log.line("warn", "server_not_verified", "TLS without a check of the server's certificate; "
+                     "set PG_SSL_REJECT_UNAUTHORIZED=true or PGSSLROOTCERT")
+        # Migrations may take longer than a request may.
+        target = connect.conninfo(self.settings, local, options="-c statement_timeout=0 -c lock_timeout=0")
+        deadline = time.monotonic() + DATABASE_WAIT_S
+        while not stop.is_set():
+            try:
+                applied = await asyncio.to_thread(migrate, target)
+                if applied:
+                    log.line("info", "migrated", applied=applied)
+                break
+            except psycopg.OperationalError as error:
+                reason = str(error).strip()
+                if time.monotonic() > deadline:
+                    raise StartError(f"PostgreSQL cannot be reached: {reason}") from None
+                log.line("warn", "database_unreachable", reason)
+                try:
+                    await asyncio.wait_for(stop.wait(), 1.0)
+                except TimeoutError:
+                    continue
+            except MigrationError as error:
+                raise StartError(str(error)) from None
+        return local
+
+    async def _serve(self, local: str | None, stop: asyncio.Event) -> int:
+        from ._core import Core  # here, so that the command line works without the compiled part
+
+        core = self.core = Core(connect.core_settings(self.settings, local))
+        control = Control(self.settings, core, connect.conninfo(self.settings, local, application_name="queend control"))
+        await control.open()
+        tasks: list[asyncio.Task] = []
+        try:
+            port = core.start()
+            if not await self._await_ready(stop):
+                log.line("warn", "not_ready", "serving, but PostgreSQL has not answered the core yet")
+            notify("READY=1", f"STATUS=serving on port {port}")
+            address = f"http://{self._address()}:{port}"
+            log.line("info", "ready", address, port=port, workers=self.settings.num_workers)
+            if self.greet:
+                self.greet(address)
+            tasks = [asyncio.create_task(self._feed_watchdog()), asyncio.create_task(self._watch_database())]
+            await stop.wait()
+            notify("STOPPING=1")
+            log.line("info", "stopping")
+            begin = time.monotonic()
+            # In a thread: the control plane answers what it has in hand meanwhile.
+            drained = await asyncio.to_thread(core.stop, self.settings.queend_shutdown_grace_ms)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await control.close()
+        leaks = core.leaks()
+        clean = drained and not any(leaks.values())
+        log.line("info" if clean else "error", "stopped", drained=drained, leaks=leaks,
+                 ms=round((time.monotonic() - begin) * 1000))
+        return 0 if clean else 1
+
+    def _address(self) -> str:
+        host = self.settings.host
+        return "127.0.0.1" if host in ("0.0.0.0", "::", "") else f"[{host}]" if ":" in host else host
+
+    async def _await_ready(self, stop: asyncio.Event) -> bool:
+        deadline = time.monotonic() + 10
+        while not stop.is_set() and time.monotonic() < deadline:
+            if self.core.ready():
+                return True
+            await asyncio.sleep(0.005)
+        return stop.is_set()
+
+    async def _feed_watchdog(self) -> None:
+        """Tells systemd that we live, only while every worker's loop turns."""
+        period = watchdog_seconds()
+        if period is None:
+            return
+        seen: list[int] = []
+        while True:
+            turns = [worker["turns"] for worker in self.core.stats()["workers"]]
+            if not seen or all(now != before for now, before in zip(turns, seen, strict=True)):
+                notify("WATCHDOG=1")
+            seen = turns
+            await asyncio.sleep(period / 3)
+
+    async def _watch_database(self) -> None:
+        """Starts the embedded server again if it went away (the core reconnects by itself)."""
+        while self.embedded:
+            await asyncio.sleep(1)
+            if self.embedded.exited():
+                log.line("error", "database_died", f"see {self.embedded.log}")
+                try:
+                    self.embedded.restart()
+                    log.line("info", "database_started", pid=self.embedded.pid)
+                except EmbeddedError as error:
+                    log.line("error", "database_not_started", str(error))

@@ -1,0 +1,169 @@
+"""Settings: where they come from, what is refused, how they become connection strings."""
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from queend import connect
+from queend.config import ConfigError, Settings, load, origins, without_effect
+from queend.supervisor import uses_embedded
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch):
+    for name in os.environ:
+        if name.lower() in Settings.model_fields or name.startswith("QUEEND_") or name == "PGSSLROOTCERT":
+            monkeypatch.delenv(name)
+
+
+def problems() -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load()
+    return str(caught.value).splitlines()
+
+
+@pytest.mark.parametrize("name, value, words", [
+    ("PORT", "abc", "valid integer"), ("PORT", "66a", "valid integer"), ("PORT", "65536", "less than or equal to 65535"),
+    ("DB_STATEMENT_TIMEOUT", "-1", "greater than or equal to 0"), ("DB_STATEMENT_TIMEOUT", "1.5", "valid integer"),
+    ("PG_USE_SSL", "maybe", "valid boolean"), ("LOG_LEVEL", "loud", "'trace', 'debug', 'info', 'warn' or 'error'"),
+    ("POP_WAIT_BACKOFF_MULTIPLIER", "nan", "finite number"), ("QUEEN_PUSH_MAX_BATCH_SIZE", "0", "greater than or equal to 1"),
+])
+def test_a_wrong_value_is_named(monkeypatch, name, value, words):
+    monkeypatch.setenv(name, value)
+    (problem,) = problems()
+    assert problem.startswith(f"{name}: ") and words in problem
+
+
+def test_every_problem_is_told_at_once(monkeypatch):
+    monkeypatch.setenv("PORT", "x")
+    monkeypatch.setenv("QUEEND_NO_SUCH", "1")
+    assert [line.split(":")[0] for line in problems()] == ["QUEEND_NO_SUCH", "PORT"]
+
+
+def test_unprotected_instead_of_protected_is_refused(monkeypatch):
+    monkeypatch.setenv("JWT_ENABLED", "true")
+    assert "JWT_ENABLED" in problems()[0]
+
+
+def test_an_empty_variable_is_no_variable(monkeypatch):
+    monkeypatch.setenv("PORT", "")
+    assert load().port == 6632
+
+
+def test_the_environment_wins_over_the_file_and_the_argument_over_both(monkeypatch, tmp_path):
+    file = tmp_path / "queend.toml"
+    file.write_text("port = 1\nhost = '::1'\nqueend_slots = 5\n")
+    monkeypatch.setenv("QUEEND_CONFIG", str(file))
+    monkeypatch.setenv("HOST", "127.0.0.1")
+    monkeypatch.setenv("PORT", "2")
+    settings = load(port=3)
+    assert (settings.port, settings.host, settings.queend_slots, settings.default_batch_size) == (3, "127.0.0.1", 5, 1)
+    told = origins(settings, {"port": 3})
+    assert [told[name] for name in ("port", "host", "queend_slots", "default_batch_size")] == ["argument", "environment", "file", "default"]
+
+
+@pytest.mark.parametrize("text, problem", [("prot = 1", "PROT: no such setting"), ("port = ", "QUEEND_CONFIG: "), ("port = 'x'", "PORT: ")])
+def test_a_wrong_file_is_refused(monkeypatch, tmp_path, text, problem):
+    (tmp_path / "queend.toml").write_text(text)
+    monkeypatch.setenv("QUEEND_CONFIG", str(tmp_path / "queend.toml"))
+    assert problems()[0].startswith(problem)
+
+
+def test_what_has_no_effect_is_known(monkeypatch):
+    monkeypatch.setenv("RETENTION_INTERVAL", "1000")
+    monkeypatch.setenv("PORT", "1")
+    assert without_effect(load()) == ["RETENTION_INTERVAL"]
+
+
+@pytest.mark.parametrize("name", ["QUEEND_DSN", "DATABASE_URL", "PG_HOST", "PG_PORT", "PG_USER", "PG_PASSWORD", "PG_DB"])
+def test_naming_a_server_turns_the_embedded_one_off(monkeypatch, name):
+    assert uses_embedded(load())
+    monkeypatch.setenv(name, "5433")
+    assert not uses_embedded(load())
+
+
+def test_connection_string_from_parts(monkeypatch):
+    for name, value in {"PG_HOST": "db.example", "PG_PORT": "5433", "PG_DB": "a b", "PG_USER": "u'", "PG_PASSWORD": "p\\ w",
+                        "DB_STATEMENT_TIMEOUT": "1234"}.items():
+        monkeypatch.setenv(name, value)
+    words = conninfo_to_dict(connect.conninfo(load()))
+    assert {name: words[name] for name in ("host", "port", "dbname", "user", "password", "sslmode")} == {
+        "host": "db.example", "port": "5433", "dbname": "a b", "user": "u'", "password": "p\\ w", "sslmode": "disable"}
+    assert "statement_timeout=1234" in words["options"]
+
+
+def test_a_dsn_wins_and_keeps_its_own_words(monkeypatch):
+    monkeypatch.setenv("QUEEND_DSN", "postgresql://u:p@h:1/d?sslmode=verify-full&connect_timeout=9&options=-c%20geqo%3Doff")
+    monkeypatch.setenv("PG_HOST", "elsewhere")
+    words = conninfo_to_dict(connect.conninfo(load(), options="-c jit=off"))
+    assert (words["host"], words["sslmode"], words["connect_timeout"]) == ("h", "verify-full", "9")
+    assert words["options"].endswith("-c jit=off -c geqo=off")
+
+
+def test_a_dsn_libpq_cannot_read_is_refused(monkeypatch):
+    monkeypatch.setenv("QUEEND_DSN", "host=h nonsense")
+    with pytest.raises(ConfigError, match="QUEEND_DSN: "):
+        connect.conninfo(load())
+
+
+@pytest.mark.parametrize("variables, mode, verified", [
+    ({}, "disable", True),
+    ({"PG_USE_SSL": "true"}, "require", False),
+    ({"PG_USE_SSL": "true", "PG_SSL_REJECT_UNAUTHORIZED": "false"}, "require", False),
+    ({"PG_USE_SSL": "true", "PGSSLROOTCERT": "/r.crt"}, "verify-full", True),
+    ({"PG_USE_SSL": "true", "PG_SSL_REJECT_UNAUTHORIZED": "true", "PGSSLROOTCERT": "/r.crt"}, "verify-full", True),
+    ({"PG_USE_SSL": "true", "PG_SSL_REJECT_UNAUTHORIZED": "false", "PGSSLROOTCERT": "/r.crt"}, "require", False),
+])
+def test_tls_words(monkeypatch, variables, mode, verified):
+    monkeypatch.setenv("PG_HOST", "h")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    settings = load()
+    assert conninfo_to_dict(connect.conninfo(settings))["sslmode"] == mode
+    assert connect.verifies_server(settings) is verified
+
+
+def test_the_core_gets_flat_numbers_and_texts(monkeypatch):
+    monkeypatch.setenv("SIDECAR_MICRO_BATCH_WAIT_MS", "7")
+    monkeypatch.setenv("QUEEN_ACK_MAX_HOLD_MS", "3")
+    monkeypatch.setenv("NUM_WORKERS", "4")
+    monkeypatch.setenv("SIDECAR_POOL_SIZE", "10")
+    flat = connect.core_settings(load())
+    assert all(isinstance(value, (int, str)) for value in flat.values())
+    assert (flat["push_max_hold_ms"], flat["ack_max_hold_ms"], flat["slots_per_worker"]) == (7, 3, 3)
+
+
+def test_the_document_is_what_the_code_says():
+    document = runpy.run_path(str(ROOT / "tools" / "configuration.py"))["document"]()
+    assert (ROOT / "docs" / "configuration.md").read_text() == document, "run: python tools/configuration.py > docs/configuration.md"
+
+
+def command(*words: str, **environment: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "queend", *words], cwd=ROOT, capture_output=True, text=True,
+                          env={"PATH": os.environ["PATH"], **environment})
+
+
+def test_command_config_tells_origins_and_hides_secrets():
+    done = command("config", "--show-origin", PORT="7777", PG_PASSWORD="hunter2")
+    assert done.returncode == 0, done.stderr
+    lines = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines()}
+    assert lines["PORT"] == ["7777", "environment"]
+    assert lines["PG_PASSWORD"] == ["********", "environment"]
+    assert "hunter2" not in done.stdout
+
+
+def test_command_serve_ends_with_a_clear_message():
+    done = command("serve", PORT="abc")
+    assert done.returncode == 2
+    assert done.stderr.startswith("queend: PORT: ")
+
+
+def test_command_version():
+    done = command("--version")
+    assert done.returncode == 0 and done.stdout.startswith("queend ")

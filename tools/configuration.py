@@ -1,0 +1,40 @@
+"""Prints docs/configuration.md: what queend/config.py says, as tables. A test compares the two."""
+from queend.config import Database, Engine, Later, Policies, Queues, Refused, Server, Settings
+
+HEAD = """# Settings
+
+Environment variables; or keys of a TOML file named by `QUEEND_CONFIG`, in lower case (`port = 6632`). The environment wins
+over the file, the command line (`--host`, `--port`, `--log-level`) over both. A wrong value, an unknown `QUEEND_…` variable or
+an unknown key stops the daemon with a message that names it. `queend config --show-origin` prints what is in effect and
+where it comes from. Booleans are `true` or `false`.
+
+Without `QUEEND_DSN`, `DATABASE_URL` and any of `PG_HOST`, `PG_PORT`, `PG_USER`, `PG_PASSWORD`, `PG_DB` the daemon runs a PostgreSQL of
+its own in `QUEEND_DATA_DIR` and touches no other.
+
+Names without `QUEEND_` are those of Queen MQ, so that a deployment can be switched over as it is. *No effect* marks those
+this version accepts and does nothing with; setting one is told at start.
+"""
+GROUPS = {"Server": Server, "PostgreSQL": Database, "Engine": Engine, "Batching by job type": Policies,
+          "Queues and long poll": Queues, "Tokens and encryption": Refused, "Parts to come": Later}
+
+
+def shown(value) -> str:
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def document() -> str:
+    parts = [HEAD]
+    for title, group in GROUPS.items():
+        parts.append(f"## {title}\n\n| setting | default | unit | meaning |\n|---|---|---|---|")
+        for name in group.__annotations__:
+            field = Settings.model_fields[name]
+            extra = field.json_schema_extra
+            default = "half the processors" if name == "num_workers" else shown(field.default)
+            text = " ".join(filter(None, [field.description, "*No effect.*" if extra["unused"] else ""]))
+            parts.append(f"| {name.upper()} | {default} | {extra['unit']} | {text} |")
+        parts.append("")
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    print(document(), end="")
