@@ -12,8 +12,8 @@ def _stat(pid: str) -> tuple[int, list[float]]:
     return int(fields[1]), [int(value) / TICK for value in fields[11:15]]
 
 
-def cpu_seconds(root: int) -> float:
-    """CPU of `root` and all its descendants, living or reaped: an exited child is in its parent's cutime/cstime."""
+def _tree(root: int) -> dict[int, list[float]]:
+    """CPU times of `root` and all its living descendants, by process id."""
     times, children = {}, {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -25,12 +25,22 @@ def cpu_seconds(root: int) -> float:
             children.setdefault(parent, []).append(int(name))
     if root not in times:
         raise RuntimeError(f"process {root} is gone")
-    total, todo = 0.0, [root]
+    found, todo = {}, [root]
     while todo:
         pid = todo.pop()
-        total += sum(times[pid])
+        found[pid] = times[pid]
         todo += children.get(pid, [])
-    return total
+    return found
+
+
+def descendants(root: int) -> list[int]:
+    """`root` and all its living descendants."""
+    return list(_tree(root))
+
+
+def cpu_seconds(root: int) -> float:
+    """CPU of `root` and all its descendants, living or reaped: an exited child is in its parent's cutime/cstime."""
+    return sum(sum(times) for times in _tree(root).values())
 
 
 def rss_mb(pid: int) -> float:

@@ -1,6 +1,6 @@
 """The benchmark of queend. See METHODOLOGY.md.
 
-    python bench/run.py [--quick] [--only push1,cycle] [--seconds N] [--postgres MAJOR]
+    python bench/run.py [--quick] [--only push1,cycle] [--seconds N] [--postgres MAJOR] [--profile]
     URL=http://HOST:PORT python bench/run.py      any server that speaks the protocol
 
 One JSON line per scenario on standard output, a table on standard error; exit 1 when any answer was wrong."""
@@ -25,6 +25,7 @@ def main() -> int:
     parser.add_argument("--only", default="", metavar="NAMES", help="comma-separated scenarios: " + " ".join(NAMES))
     parser.add_argument("--seconds", type=float, help="length of the measured window of the throughput scenarios")
     parser.add_argument("--postgres", type=int, metavar="MAJOR", help="PostgreSQL major version; default: what queend itself takes")
+    parser.add_argument("--profile", action="store_true", help="perf profiles of daemon and PostgreSQL into bench/out/; costs some speed")
     words = parser.parse_args()
     names = [name for name in words.only.split(",") if name] or list(NAMES)
     unknown = set(names) - set(NAMES)
@@ -40,7 +41,7 @@ def main() -> int:
             server = Daemon(cluster)
         report = Report(environment(cluster, words.quick))
         report.say("\n".join(f"{key}: {value}" for key, value in report.environment.items() if value is not None))
-        scenarios = Scenarios(server, cluster, report, words.quick, words.seconds)
+        scenarios = Scenarios(server, cluster, report, words.quick, words.seconds, words.profile)
         for name in names:
             scenarios.run(name)
         report.table()

@@ -3,6 +3,7 @@
 import psycopg
 
 from generator import run_floor, run_load
+from profiler import Profile
 
 PUSHES = {
     "push1": dict(conns=64, items=1, partitions=1000, ids=7),
@@ -19,8 +20,8 @@ MOST_MESSAGES = 12_000_000  # one scenario stores no more than that, however fas
 class Window:
     """Counters of the owner's processes between the start and the stop of a measured window; nothing when the server is not ours."""
 
-    def __init__(self, server, cluster):
-        self.server, self.cluster = server, cluster
+    def __init__(self, server, cluster, profiled: str = ""):
+        self.server, self.cluster, self.profiled, self.profile = server, cluster, profiled, None
 
     def _read(self):
         if self.cluster is None:
@@ -29,10 +30,14 @@ class Window:
 
     def start(self):
         self.before = self._read()
+        if self.profiled:
+            self.profile = Profile(self.profiled, self.server.process.pid, self.cluster.embedded.pid)
 
     def stop(self):
         self.after = self._read()
         self.rss = self.server.rss_mb()
+        if self.profile:
+            self.profile.stop()
 
     def per(self, messages: int) -> dict:
         if self.before is None:
@@ -46,8 +51,8 @@ class Window:
 
 
 class Scenarios:
-    def __init__(self, server, cluster, report, quick: bool, seconds: float | None):
-        self.server, self.cluster, self.report, self.quick = server, cluster, report, quick
+    def __init__(self, server, cluster, report, quick: bool, seconds: float | None, profile: bool):
+        self.server, self.cluster, self.report, self.quick, self.profile = server, cluster, report, quick, profile
         self.seconds = seconds or (2.0 if quick else 12.0)
         self.warm = 0.5 if quick else 2.0
         self.stored = {}   # queue: messages every answer so far called stored
@@ -70,7 +75,7 @@ class Scenarios:
 
     def load(self, warm: float, seconds: float, *roles: dict):
         """Runs a load; returns (report, what the window cost, disk grown)."""
-        window = Window(self.server, self.cluster)
+        window = Window(self.server, self.cluster, roles[-1]["queue"] + "-" + roles[-1]["name"] if self.profile and self.cluster else "")
         before = self.cluster.disk_bytes() if self.cluster else 0
         report = run_load(self.server.host, self.server.port, warm, seconds, list(roles), window.start, window.stop)
         for role in roles:
