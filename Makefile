@@ -16,7 +16,7 @@ system: ## install the system packages that are missing (apt; root or sudo)
 $(VENV)/.ready: pyproject.toml tools/system.sh
 	@$(MAKE) --no-print-directory system
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install --quiet --disable-pip-version-check 'setuptools>=77' wheel 'Cython>=3.1,<4'
+	@$(BIN)/pip install --quiet --disable-pip-version-check 'setuptools>=77' 'Cython>=3.1,<4'
 	@$(BIN)/python tools/requirements.py | $(BIN)/pip install --quiet --disable-pip-version-check -r /dev/stdin
 	@touch $@
 
