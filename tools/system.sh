@@ -10,6 +10,7 @@ have() { command -v "$1" >/dev/null 2>&1; }
 have gcc || need gcc
 have pkg-config || need pkg-config
 have wrk || need wrk
+have systemd-analyze || need systemd
 for pair in libuv:libuv1-dev libpq:libpq-dev libcrypto:libssl-dev; do
     pkg-config --exists "${pair%%:*}" 2>/dev/null || need "${pair#*:}"
 done
