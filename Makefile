@@ -38,7 +38,8 @@ test-asan: $(VENV)/.ready ## run the tests of the data plane under AddressSaniti
 	  d=$(ASAN)/lib/queend; case $$part in sql) d=$(ASAN)/lib;; esac; ln -sfn $(CURDIR)/$$part $$d/$$(basename $$part); done
 	@LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	 ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-	 PYTHONMALLOC=malloc PYTHONSAFEPATH=1 PYTHONPATH=$(ASAN)/lib QUEEND_PYTHONPATH=$(ASAN)/lib \
+	 PYTHONMALLOC=malloc PYTHONSAFEPATH=1 PYTHONPATH=$(ASAN)/lib; export LD_PRELOAD ASAN_OPTIONS UBSAN_OPTIONS PYTHONMALLOC PYTHONSAFEPATH PYTHONPATH; \
+	 $(BIN)/python -c 'import queend._core as core; assert core.__file__.startswith("$(ASAN)"), core.__file__' && \
 	 $(BIN)/python -m pytest -p no:cacheprovider tests/core $(ARGS)
 
 bench: build ## run the benchmark: one JSON line per scenario, a table on standard error

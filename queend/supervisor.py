@@ -107,7 +107,10 @@ class Supervisor:
         await control.open()
         tasks: list[asyncio.Task] = []
         try:
-            port = core.start()
+            try:
+                port = core.start()
+            except OSError as error:
+                raise StartError(f"cannot serve on {self.settings.host} port {self.settings.port}: {error.strerror or error}") from None
             if not await self._await_ready(stop):
                 log.line("warn", "not_ready", "serving, but PostgreSQL has not answered the core yet")
             notify("READY=1", f"STATUS=serving on port {port}")

@@ -11,6 +11,8 @@ from .answer import Json, PathName, Refusal
 
 router = APIRouter()
 
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
 # One row per partition. Where several groups consume it, each figure is the largest over the groups.
 PARTITIONS = """
 SELECT p.id, p.name, p.created_at, head.next - f.floor AS total, head.created_at AS newest,
@@ -24,7 +26,7 @@ SELECT p.id, p.name, p.created_at, head.next - f.floor AS total, head.created_at
            SELECT max(head.next - o.next - o.leased) AS pending, max(o.leased) AS processing, max(o.next - f.floor) AS completed,
                   min(o.next) AS consumed
              FROM (SELECT greatest(k.committed + 1, f.floor) AS next,
-                          CASE WHEN k.lease_until > clock_timestamp() THEN greatest(k.lease_end - greatest(k.committed, f.floor - 1), 0) ELSE 0 END AS leased
+                          CASE WHEN k.lease_until > queend.now_us() THEN greatest(k.lease_end - greatest(k.committed, f.floor - 1), 0) ELSE 0 END AS leased
                      FROM queend.cursors k WHERE k.partition_id = p.id) o) c
  WHERE p.queue_id = {queue}"""
 
@@ -87,8 +89,10 @@ def _head(row: dict[str, Any]) -> dict[str, Any]:
     return {"id": row["id"], "name": row["name"], "namespace": row["namespace"], "task": row["task"], "createdAt": ts3(row["created_at"])}
 
 
-def ts3(moment: datetime.datetime | None) -> str | None:
-    """UTC with milliseconds, as 2026-01-02T03:04:05.678Z."""
+def ts3(moment: datetime.datetime | int | None) -> str | None:
+    """UTC with milliseconds, as 2026-01-02T03:04:05.678Z; an int is microseconds since the Unix epoch."""
     if moment is None:
         return None
+    if isinstance(moment, int):
+        moment = EPOCH + datetime.timedelta(microseconds=moment)
     return moment.astimezone(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
