@@ -1,0 +1,63 @@
+"""Fixtures of every test that needs a database or a daemon. All parts are real; all are gone after the session."""
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.client import Client
+from support.daemon import Daemon
+from support.postgres import Postgres
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--postgres", type=int, default=None, metavar="MAJOR",
+                     help="PostgreSQL major version to test on; default: the one the daemon takes by itself")
+    parser.addoption("--print-differences", action="store_true", help="tests/golden: print how the answers differ from the recorded ones")
+
+
+@pytest.fixture(scope="session")
+def postgres(request: pytest.FixtureRequest) -> Iterator[Postgres]:
+    """The cluster of the session."""
+    # Not below pytest's own folder, which nobody else may enter: initdb 15 walks the path as its unprivileged account.
+    with tempfile.TemporaryDirectory(prefix="queend-test-") as folder:
+        os.chmod(folder, 0o755)
+        server = Postgres(Path(folder), request.config.getoption("--postgres"))
+        yield server
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def start_daemon(postgres: Postgres) -> Iterator[Callable[..., Daemon]]:
+    """Starts daemons, each with a new database unless told a conninfo. Those still running at the end are stopped and checked."""
+    running: list[Daemon] = []
+
+    def start(conninfo: str | None = None, **settings: object) -> Daemon:
+        daemon = Daemon(conninfo or postgres.database(), **settings)
+        running.append(daemon)
+        return daemon
+
+    yield start
+    for daemon in running:
+        if daemon.process.poll() is None:
+            daemon.stop()
+
+
+@pytest.fixture(scope="module")
+def daemon(start_daemon: Callable[..., Daemon]) -> Daemon:
+    """A daemon with default settings, shared by the module's tests: each uses queues of its own."""
+    return start_daemon()
+
+
+@pytest.fixture
+def client(daemon: Daemon) -> Iterator[Client]:
+    with daemon.client() as one:
+        yield one
+
+
+@pytest.fixture
+def queue(request: pytest.FixtureRequest) -> str:
+    """A queue name no other test uses."""
+    return request.node.name.replace("/", "-")[:200]

@@ -1,0 +1,128 @@
+"""A client for tests: one connection, the routes as methods, answers as they came."""
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from .http import Answer, Wire, request
+
+QUEUE_MODE = "__QUEUE_MODE__"
+
+
+class Client:
+    """Talks over one connection at a time and opens another where that one was closed between two requests."""
+
+    def __init__(self, address: tuple[str, int], timeout: float = 60.0):
+        self.address, self.timeout = address, timeout
+        self.wire: Wire | None = None
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self.wire:
+            self.wire.close()
+            self.wire = None
+
+    def request(self, method: str, target: str, body: Any = None, headers: dict[str, str] | None = None) -> Answer:
+        """body: bytes as they are, anything else as JSON, None for none."""
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+        self.send(method, target, body, headers)
+        return self.receive(head_only=method == "HEAD")
+
+    def send(self, method: str, target: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> None:
+        if self.wire is None:
+            self.wire = Wire(self.address, self.timeout)
+        self.wire.send(request(method, target, body, headers))
+
+    def receive(self, head_only: bool = False) -> Answer:
+        assert self.wire is not None
+        answer = self.wire.receive(head_only)
+        if answer.headers.get("connection", "").lower() == "close":
+            self.close()
+        return answer
+
+    def get(self, target: str) -> Answer:
+        return self.request("GET", target)
+
+    def post(self, target: str, body: Any = None) -> Answer:
+        return self.request("POST", target, body)
+
+    # -- the routes, checked -----------------------------------------------------------------------------------------
+
+    def push(self, queue: str, *payloads: Any, partition: str | None = None, **more: Any) -> list[dict]:
+        """One item per payload; `more` goes into every item. Asserts 201."""
+        where = {} if partition is None else {"partition": partition}
+        return self.push_items([{"queue": queue, **where, "payload": one, **more} for one in payloads])
+
+    def push_items(self, items: list[dict]) -> list[dict]:
+        answer = self.post("/api/v1/push", {"items": items})
+        assert answer.status == 201, (answer.status, answer.body)
+        return answer.json
+
+    def pop_answer(self, queue: str | None, partition: str | None = None, **query: Any) -> Answer:
+        return self.get(pop_target(queue, partition, **query))
+
+    def pop(self, queue: str | None, partition: str | None = None, **query: Any) -> list[dict]:
+        """The messages of a pop; [] where there are none, however that was said."""
+        answer = self.pop_answer(queue, partition, **query)
+        assert answer.status in (200, 204), (answer.status, answer.body)
+        return answer.json["messages"] if answer.status == 200 else []
+
+    def ack(self, message: dict, status: str = "completed", group: str | None = None, lease: bool = True, **more: Any) -> dict:
+        answer = self.post("/api/v1/ack", {**ack_of(message, status, lease), **({"consumerGroup": group} if group else {}), **more})
+        assert answer.status == 200, (answer.status, answer.body)
+        (element,) = answer.json
+        return element
+
+    def ack_batch(self, items: list[dict], group: str | None = None) -> list[dict]:
+        answer = self.post("/api/v1/ack/batch", {"acknowledgments": items, **({"consumerGroup": group} if group else {})})
+        assert answer.status == 200, (answer.status, answer.body)
+        assert len(answer.json) == len(items)
+        return answer.json
+
+    def transaction(self, *operations: dict, **more: Any) -> dict:
+        answer = self.post("/api/v1/transaction", {"operations": list(operations), **more})
+        assert answer.status == 200, (answer.status, answer.body)
+        return answer.json
+
+    def configure(self, queue: str, namespace: str = "", task: str = "", **options: Any) -> dict:
+        answer = self.post("/api/v1/configure", {"queue": queue, "namespace": namespace, "task": task, "options": options})
+        assert answer.status == 200, (answer.status, answer.body)
+        return answer.json
+
+    def extend(self, lease: str, body: Any = None) -> dict:
+        answer = self.post(f"/api/v1/lease/{lease}/extend", body)
+        assert answer.status == 200, (answer.status, answer.body)
+        return answer.json
+
+    def metric(self, name: str) -> float:
+        """Sum of a metric over its labels."""
+        lines = [line for line in self.get("/metrics/prometheus").body.decode().splitlines() if line.startswith((name + " ", name + "{"))]
+        assert lines, f"no metric {name}"
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
+
+
+def pop_target(queue: str | None, partition: str | None = None, **query: Any) -> str:
+    path = "/api/v1/pop"
+    if queue is not None:
+        path += f"/queue/{quote(queue, safe='')}"
+    if partition is not None:
+        path += f"/partition/{quote(partition, safe='')}"
+    text = urlencode({k: str(v).lower() if isinstance(v, bool) else v for k, v in query.items()})
+    return f"{path}?{text}" if text else path
+
+
+def ack_of(message: dict, status: str = "completed", lease: bool = True, **more: Any) -> dict:
+    """The acknowledgment of a popped message."""
+    return {"transactionId": message["transactionId"], "partitionId": message["partitionId"], "status": status,
+            **({"leaseId": message["leaseId"]} if lease and message["leaseId"] else {}), **more}
+
+
+def data(messages: list[dict]) -> list[Any]:
+    return [message["data"] for message in messages]

@@ -1,0 +1,100 @@
+"""HTTP/1.1 over a plain socket: what was sent and what came back, to the byte."""
+from __future__ import annotations
+
+import json
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+
+class Gone(ConnectionError):
+    """The other side closed the connection."""
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict[str, str]  # names in lower case
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Wire:
+    """One connection. `send` and `receive` may be mixed freely, for pipelining and half requests."""
+
+    def __init__(self, address: tuple[str, int], timeout: float = 30.0):
+        self.socket = socket.create_connection(address, timeout)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.rest = b""
+
+    def __enter__(self) -> Wire:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def abort(self) -> None:
+        """Closes with a reset instead of a farewell."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        self.socket.close()
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def receive(self, head_only: bool = False) -> Answer:
+        """The next answer; informational ones (1xx) count as answers without a body. Raises Gone at end of stream."""
+        head = self._until(b"\r\n\r\n").decode("latin-1")
+        line, *lines = head.rstrip("\r\n").split("\r\n")
+        version, status = line.split(" ", 2)[:2]
+        assert version == "HTTP/1.1", line
+        headers = {}
+        for one in lines:
+            name, _, value = one.partition(":")
+            assert name.lower() not in headers, f"header twice: {name}"
+            headers[name.lower()] = value.strip()
+        length = int(headers.get("content-length", 0))
+        if head_only or int(status) < 200 or int(status) == 204:
+            length = 0
+        while len(self.rest) < length:
+            self._more()
+        body, self.rest = self.rest[:length], self.rest[length:]
+        return Answer(int(status), headers, body)
+
+    def ended(self) -> bool:
+        """True if the other side has closed the connection and nothing is left unread; waits for one or the other."""
+        if self.rest:
+            return False
+        try:
+            self._more()
+        except Gone:
+            return True
+        return False
+
+    def _until(self, mark: bytes) -> bytes:
+        while (end := self.rest.find(mark)) < 0:
+            self._more()
+        end += len(mark)
+        found, self.rest = self.rest[:end], self.rest[end:]
+        return found
+
+    def _more(self) -> None:
+        try:
+            data = self.socket.recv(1 << 18)
+        except ConnectionResetError as error:
+            raise Gone(f"reset after {self.rest!r}") from error
+        if not data:
+            raise Gone(f"closed after {self.rest!r}")
+        self.rest += data
+
+
+def request(method: str, target: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> bytes:
+    """The bytes of a request."""
+    lines = {"Host": "queend", **({} if body is None else {"Content-Type": "application/json", "Content-Length": str(len(body))}),
+             **(headers or {})}
+    return (f"{method} {target} HTTP/1.1\r\n" + "".join(f"{k}: {v}\r\n" for k, v in lines.items()) + "\r\n").encode() + (body or b"")

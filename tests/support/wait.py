@@ -1,0 +1,18 @@
+"""Waiting for something that can be observed, never for time to pass."""
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+Seen = TypeVar("Seen")
+
+
+def until(look: Callable[[], Seen], what: str, seconds: float = 15.0) -> Seen:
+    """Looks again and again until something true is seen, and returns it. Fails after `seconds`, naming `what`."""
+    deadline = time.monotonic() + seconds
+    while True:
+        if seen := look():
+            return seen
+        assert time.monotonic() < deadline, f"waited {seconds} s in vain: {what}"
+        time.sleep(0.005)
