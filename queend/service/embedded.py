@@ -3,8 +3,8 @@
 Layout of the data folder: `lock` (held while a daemon uses it), `pg/` (the cluster, mode 0700, owned by the account it
 runs as; its socket lies there too), `postgres.log`.
 
-Every program gets `/proc/self/cwd` as its data folder and is started inside it. The kernel resolves that link without
-walking the path, so the account needs no access to the folders above (a checkout below /root stays closed), and a path
+Every program inherits the opened data folder and gets `/proc/self/fd/N` as its path. The kernel resolves that link without
+walking the real path, so the account needs no access to the folders above (a checkout below /root stays closed), and a path
 longer than a socket address allows does no harm.
 """
 from __future__ import annotations
@@ -25,7 +25,6 @@ from .binaries import Account, Binaries, BinariesError
 
 ROLE = "postgres"  # not "queend": the schema of that name would silently enter its search path
 DATABASE = "postgres"
-HERE = "/proc/self/cwd"
 # sun_path holds 108 bytes; libpq appends "/.s.PGSQL.5432" and a zero.
 LONGEST_SOCKET_FOLDER = 108 - len("/.s.PGSQL.5432") - 1
 LOG_KEPT_BYTES = 16 << 20
@@ -51,7 +50,7 @@ class Embedded:
         self.settings = settings or {}
         self.major = major
         self._lock: int | None = None
-        self._socket: int | None = None
+        self._opened: int | None = None
         self._server: subprocess.Popen | None = None
 
     def start(self, timeout: float = 60.0) -> str:
@@ -97,10 +96,10 @@ class Embedded:
                     self._server.send_signal(signal.SIGQUIT)
                     self._server.wait()
             self._server = None
-        for fd in (self._socket, self._lock):
+        for fd in (self._opened, self._lock):
             if fd is not None:
                 os.close(fd)
-        self._socket = self._lock = None
+        self._opened = self._lock = None
 
     # -- steps ------------------------------------------------------------------------------------------------------
 
@@ -122,6 +121,7 @@ class Embedded:
     def _prepare(self, timeout: float) -> None:
         self.account: Account = binaries.account_for(self.data)
         if (self.folder / "created").exists():
+            self._open()
             self._stop_leftovers(timeout)
             major = int((self.data / "PG_VERSION").read_text())
             self.programs: Binaries = binaries.find(self.account, major)
@@ -138,25 +138,32 @@ class Embedded:
         self.data.mkdir(mode=0o700, exist_ok=True)
         if not self.account.is_self:
             os.chown(self.data, self.account.uid, self.account.gid)
+        here = self._open()
         done = subprocess.run(
-            [self.programs.folder / "initdb", "-D", HERE, "-U", ROLE, "-A", "peer", "--encoding=UTF8", "--locale=C"],
-            cwd=self.data, stdin=subprocess.DEVNULL, capture_output=True, text=True, **self.account.become())
+            [self.programs.folder / "initdb", "-D", here, "-U", ROLE, "-A", "peer", "--encoding=UTF8", "--locale=C"],
+            cwd="/", pass_fds=[self._opened], stdin=subprocess.DEVNULL, capture_output=True, text=True, **self.account.become())
         if done.returncode != 0:
             raise EmbeddedError(f"initdb failed in {self.data}:\n{done.stderr.strip()}")
         (self.folder / "creating").rename(self.folder / "created")
+
+    def _open(self) -> str:
+        """Opens the data folder and returns the path by which every program that inherits it finds it."""
+        if self._opened is None:
+            self._opened = os.open(self.data, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        return f"/proc/self/fd/{self._opened}"
 
     def _launch(self, timeout: float) -> None:
         self._write_access()
         if self.log.exists() and self.log.stat().st_size > LOG_KEPT_BYTES:
             self.log.replace(self.log.with_suffix(".log.1"))
-        command: list[str | Path] = [self.programs.folder / "postgres", "-D", HERE]
+        command: list[str | Path] = [self.programs.folder / "postgres", "-D", self._open()]
         for name, value in {**server_settings(), **self.settings}.items():
             command += ["-c", f"{name}={value}"]
         with open(self.log, "ab") as log:
             begin = log.tell()
             # A session of its own: Ctrl-C in the terminal must reach the daemon first, which drains and then stops us.
-            self._server = subprocess.Popen(command, cwd=self.data, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                            start_new_session=True, preexec_fn=_die_with_parent, **self.account.become())
+            self._server = subprocess.Popen(command, cwd="/", pass_fds=[self._opened], stdin=subprocess.DEVNULL,
+                                            stdout=log, stderr=log, start_new_session=True, preexec_fn=_die_with_parent, **self.account.become())
         self._await_ready(begin, timeout)
 
     def _await_ready(self, log_begin: int, timeout: float) -> None:
@@ -206,9 +213,8 @@ class Embedded:
         path = str(self.data)
         if len(os.fsencode(path)) <= LONGEST_SOCKET_FOLDER and "," not in path:
             return "'" + path.replace("\\", "\\\\").replace("'", "\\'") + "'"
-        if self._socket is None:
-            self._socket = os.open(self.data, os.O_PATH | os.O_CLOEXEC)
-        return f"/proc/{os.getpid()}/fd/{self._socket}"
+        self._open()
+        return f"/proc/{os.getpid()}/fd/{self._opened}"
 
 
 def server_settings() -> dict[str, str]:
