@@ -40,7 +40,10 @@ def descendants(root: int) -> list[int]:
 
 def cpu_seconds(root: int) -> float:
     """CPU of `root` and all its descendants, living or reaped: an exited child is in its parent's cutime/cstime."""
-    return sum(sum(times) for times in _tree(root).values())
+    while True:
+        tree = _tree(root)
+        if _stat(str(root))[1][2:] == tree[root][2:]:  # else a child was reaped while we read, and may be missing
+            return sum(sum(times) for times in tree.values())
 
 
 def rss_mb(pid: int) -> float:

@@ -129,7 +129,7 @@ static void row_build(Batch *b, int partition, int skip, int take, int version, 
         copy_int(&b->copy, 0, 1);
         copy_field(&b->copy, ids, 16 * (size_t)take);
         copy_field(&b->copy, whole.p, whole.len);
-        text_add(&b->copy, "\xff\xff\xff\xff", 4);
+        copy_field(&b->copy, "", 0);
         return;
     }
     array_int(&b->part, partition);
