@@ -1,0 +1,77 @@
+-- Acknowledges some records of one partition for one group; the rules in full. Parameters and result as ack.
+--
+-- 1. A given lease must be live, else every record answers 16. A record the partition does not hold answers 8 first.
+-- 2. A record at or below the cursor is consumed already: success, nothing happens.
+-- 3. One decision per call about all failed records: with retries left they all go back, else they are all dead-lettered.
+-- 4. `stop` is the lowest record that goes back (failed with retries left, or `retry`). Nothing from there on takes
+--    effect in this call: those records are delivered again, so the cursor never passes a failed one.
+-- 5. The cursor moves to the highest record that was completed or dead-lettered below stop; it never moves back.
+-- 6. The lease is released when something goes back (the failed ones count a retry and wait for retryDelay) or when the
+--    cursor has reached the end of the window; a whole window or a dead letter resets the retry count.
+CREATE OR REPLACE FUNCTION queend.ack_group(p_part int, p_group int, p_lease uuid, p_n int, p_ids bytea, p_status bytea,
+    p_retry_limit int, p_retry_delay_us bigint, f_idx int[], f_error text[],
+    OUT status smallint, OUT codes bytea, OUT released boolean, OUT committed bigint, OUT head bigint, OUT retry_until bigint)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    none    CONSTANT uuid := '00000000-0000-0000-0000-000000000000';
+    v_now   bigint := queend.now_us();
+    v_found bigint[];      -- offset of record i, -1 = not here
+    v_stop  bigint;
+    v_end   bigint;
+    v_back  boolean;       -- failed ones go back
+    v_dead  int[];         -- places of the records to dead-letter
+    k       queend.cursors;
+BEGIN
+    SELECT c.* INTO k FROM queend.cursors c WHERE c.partition_id = p_part AND c.group_id = p_group FOR NO KEY UPDATE;
+    status := CASE WHEN k.partition_id IS NULL THEN 2 ELSE 0 END;
+    released := false;
+    committed := COALESCE(k.committed, -1);
+    retry_until := 0;
+    head := queend.head(p_part);
+    v_found := queend.ack_offsets(p_part, k.row_base, k.committed, k.lease_end, p_ids);
+
+    IF p_lease IS NOT NULL AND (status = 2 OR k.lease_id <> p_lease OR k.lease_until <= v_now) OR status = 2 THEN
+        SELECT string_agg(CASE WHEN f.at < 0 THEN '\x08'::bytea WHEN p_lease IS NOT NULL THEN '\x10' ELSE '\x01' END, '' ORDER BY f.ord)
+          INTO codes FROM unnest(v_found) WITH ORDINALITY AS f (at, ord);
+        RETURN;
+    END IF;
+
+    v_back := k.retries < p_retry_limit;
+    SELECT min(f.at) INTO v_stop FROM unnest(v_found) WITH ORDINALITY AS f (at, ord)
+     WHERE f.at > k.committed AND (get_byte(p_status, f.ord::int - 1) = 3 OR v_back AND get_byte(p_status, f.ord::int - 1) = 1);
+    SELECT max(f.at), array_agg(f.ord::int - 1 ORDER BY f.at) FILTER (WHERE get_byte(p_status, f.ord::int - 1) IN (1, 2))
+      INTO v_end, v_dead
+      FROM unnest(v_found) WITH ORDINALITY AS f (at, ord)
+     WHERE f.at > k.committed AND (v_stop IS NULL OR f.at < v_stop);
+    committed := COALESCE(v_end, k.committed);
+    v_back := v_back AND EXISTS (SELECT 1 FROM unnest(v_found) WITH ORDINALITY AS f (at, ord)
+                                  WHERE f.at >= v_stop AND get_byte(p_status, f.ord::int - 1) = 1);
+    IF v_dead IS NOT NULL THEN
+        PERFORM queend.dead_letter(p_part, p_group, v_found[d.i + 1], COALESCE(e.error, 'Retries exhausted'), k.retries)
+           FROM unnest(v_dead) AS d (i) LEFT JOIN unnest(f_idx, f_error) AS e (i, error) ON e.i = d.i;
+    END IF;
+    -- Passing the end of the window completes it; without a window there is nothing to release.
+    released := k.lease_until > 0 AND (v_stop IS NOT NULL OR committed >= k.lease_end AND committed > k.committed);
+    retry_until := CASE WHEN v_back AND p_retry_delay_us > 0 THEN v_now + p_retry_delay_us WHEN k.retry_until > v_now THEN k.retry_until ELSE 0 END;
+    UPDATE queend.cursors c
+       SET committed   = ack_group.committed,
+           row_base    = CASE WHEN ack_group.committed = k.committed THEN k.row_base
+                              ELSE COALESCE((SELECT l.base FROM queend.log l WHERE l.partition_id = p_part AND l.base <= ack_group.committed + 1
+                                              ORDER BY l.base DESC LIMIT 1), 0) END,
+           lease_id    = CASE WHEN released THEN none ELSE k.lease_id END,
+           lease_until = CASE WHEN released THEN 0 ELSE k.lease_until END,
+           retry_until = ack_group.retry_until,
+           retries     = CASE WHEN v_back THEN k.retries + 1
+                              WHEN v_dead IS NOT NULL OR v_stop IS NULL AND ack_group.committed >= k.lease_end THEN 0
+                              ELSE k.retries END,
+           consumed_at = v_now
+     WHERE c.partition_id = p_part AND c.group_id = p_group;
+
+    -- Released is said of the ones that went back or were left alone because of them, else of the one that completed the window.
+    SELECT string_agg(CASE WHEN f.at < 0 THEN '\x08'::bytea
+                           WHEN f.ord - 1 = ANY (v_dead) THEN '\x03'
+                           WHEN released AND (f.at >= v_stop OR v_stop IS NULL AND f.at = committed) THEN '\x05'
+                           ELSE '\x01' END, '' ORDER BY f.ord)
+      INTO codes FROM unnest(v_found) WITH ORDINALITY AS f (at, ord);
+END $$;

@@ -1,0 +1,20 @@
+-- The offset of each id, -1 where the partition does not hold it. First in the window that was delivered last, one or two
+-- rows; only what is not there is looked up in the whole partition.
+CREATE OR REPLACE FUNCTION queend.ack_offsets(p_part int, p_row bigint, p_committed bigint, p_end bigint, p_ids bytea) RETURNS bigint[]
+LANGUAGE plpgsql STABLE SET enable_nestloop = off SET enable_seqscan = off AS $$
+DECLARE
+    v_found bigint[];
+    v_rest  bytea;
+BEGIN
+    SELECT array_agg(COALESCE(w.at, -1) ORDER BY i.ord), string_agg(i.id, '' ORDER BY i.ord) FILTER (WHERE w.at IS NULL)
+      INTO v_found, v_rest
+      FROM queend.id_spread(p_ids) AS i
+      LEFT JOIN (SELECT l.base + s.ord AS at, s.id FROM queend.log l CROSS JOIN LATERAL queend.id_spread(l.ids) AS s
+                  WHERE l.partition_id = p_part AND l.base >= p_row AND l.base <= p_end AND l.base + s.ord > p_committed) AS w ON w.id = i.id;
+    IF v_rest IS NULL THEN
+        RETURN v_found;
+    END IF;
+    RETURN (SELECT array_agg(CASE WHEN v_found[i.ord + 1] >= 0 THEN v_found[i.ord + 1] ELSE COALESCE(f.found, -1) END ORDER BY i.ord)
+              FROM queend.id_spread(p_ids) AS i
+              LEFT JOIN (SELECT substr(v_rest, 16 * r.ord + 1, 16) AS id, r.found FROM queend.ids_find(p_part, v_rest) AS r) AS f ON f.id = i.id);
+END $$;

@@ -1,0 +1,16 @@
+-- Makes the cursors that are missing among the marked (partition, group) pairs, at the start of the group's subscription.
+-- In ascending order: two callers cannot wait for each other. A group that does not exist gets none.
+CREATE OR REPLACE FUNCTION queend.cursors_open(p_part int[], p_group int[], p_wanted boolean[]) RETURNS void
+LANGUAGE sql AS $$
+    INSERT INTO queend.cursors (committed, row_base, partition_id, group_id, lease_end)
+    SELECT s.start - 1, COALESCE((SELECT l.base FROM queend.log l WHERE l.partition_id = i.part AND l.base <= s.start ORDER BY l.base DESC LIMIT 1), 0),
+           i.part, i.grp, s.start - 1
+      FROM (SELECT DISTINCT u.part, u.grp FROM unnest(p_part, p_group, p_wanted) AS u (part, grp, wanted) WHERE u.wanted) AS i
+      JOIN queend.consumer_groups g ON g.id = i.grp
+      CROSS JOIN LATERAL (SELECT CASE WHEN g.start_at IS NULL
+                                      THEN COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = i.part), 0)
+                                      ELSE queend.offset_since(i.part, g.start_at) END AS start) AS s
+     WHERE NOT EXISTS (SELECT 1 FROM queend.cursors k WHERE k.partition_id = i.part AND k.group_id = i.grp)
+     ORDER BY i.part, i.grp
+    ON CONFLICT DO NOTHING
+$$;

@@ -1,0 +1,105 @@
+-- Claims and fetches for many waiting requests at once.
+--   p_req, p_part, p_group, p_fresh   one per candidate, those of a request together and in order of preference; p_fresh:
+--                                     the group may have no cursor there yet
+--   r_budget, r_parts, …              one per request: most records, most partitions, acknowledge at once, lease id, its
+--                                     length, delayedProcessing and windowBuffer, all in µs
+-- One row per candidate, or one per log row of a claimed candidate in offset order (ord: 0-based candidate):
+--   status 1  claimed: deliver `take` records from offset `first`; base, n, ids, body, meta are the row as stored
+--          0  nothing to deliver      2  leased (until) or locked (until = 0)      3  not before `until`
+--          4  not needed any more: untouched
+--   9 with ord -1: stale catalogue version (in base), nothing was done.
+--
+-- Offsets are gapless, so heads and cursors alone say how many records each candidate has; running sums over them pick
+-- the candidates a request needs and only those are locked, SKIP LOCKED: a pop waits for nobody. What a cursor says is
+-- read again after its lock. Records are then read once, narrow and wide columns together; a request stops after 8 MB
+-- but never before its first row.
+CREATE OR REPLACE FUNCTION queend.pop(p_version bigint, p_req int[], p_part int[], p_group int[], p_fresh boolean[],
+    r_budget int[], r_parts int[], r_auto boolean[], r_lease uuid[], r_lease_us bigint[], r_delay_us bigint[], r_window_us bigint[])
+RETURNS TABLE (ord int, status smallint, attempt int, first bigint, take int, base bigint, n int, created_at bigint,
+               ids bytea, body bytea, meta bytea, head bigint, until bigint)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    v_version bigint;
+    v_now     bigint;
+BEGIN
+    IF p_version <> 0 THEN
+        SELECT c.version INTO v_version FROM queend.catalog c;
+        IF v_version <> p_version THEN
+            RETURN QUERY SELECT -1, 9::smallint, 0, 0::bigint, 0, v_version, 0, 0::bigint, NULL::bytea, NULL::bytea, NULL::bytea, 0::bigint, 0::bigint;
+            RETURN;
+        END IF;
+    END IF;
+    IF true = ANY (p_fresh) THEN
+        PERFORM queend.cursors_open(p_part, p_group, p_fresh);
+    END IF;
+    v_now := queend.now_us();
+
+    RETURN QUERY
+    WITH seen AS MATERIALIZED (
+        SELECT c.ord, c.req, c.part, c.grp, c.head, c.first, c.until, c.stop,
+               CASE WHEN c.until > 0 THEN c.status WHEN c.stop <= c.first THEN 0 ELSE 1 END AS status
+          FROM (SELECT i.ord::int - 1 AS ord, i.req, i.part, i.grp, k.committed + 1 AS first, h.next,
+                       COALESCE(h.next, GREATEST(k.committed + 1, queend.head(i.part))) AS head,
+                       CASE WHEN k.lease_until > v_now THEN 2 ELSE 3 END AS status,
+                       CASE WHEN k.lease_until > v_now THEN k.lease_until
+                            WHEN h.next IS NULL OR h.next <= k.committed + 1 THEN 0
+                            WHEN k.retry_until > v_now THEN k.retry_until
+                            WHEN h.created_at > v_now - r_window_us[i.req] THEN h.created_at + r_window_us[i.req]
+                            WHEN r_delay_us[i.req] > 0 THEN queend.delayed_until(i.part, k.committed + 1, v_now - r_delay_us[i.req])
+                            ELSE 0 END AS until,
+                       CASE WHEN r_delay_us[i.req] > 0 AND h.created_at > v_now - r_delay_us[i.req]
+                            THEN queend.offset_since(i.part, v_now - r_delay_us[i.req] + 1) ELSE COALESCE(h.next, 0) END AS stop
+                  FROM unnest(p_req, p_part, p_group) WITH ORDINALITY AS i (req, part, grp, ord)
+                  LEFT JOIN queend.cursors k ON k.partition_id = i.part AND k.group_id = i.grp
+                  LEFT JOIN LATERAL (SELECT l.base + l.n AS next, l.created_at FROM queend.log l
+                                      WHERE l.partition_id = i.part AND l.base >= k.row_base
+                                      ORDER BY l.base DESC LIMIT 1) AS h ON true) AS c),
+    picked AS (
+        SELECT s.*, sum(LEAST(s.stop - s.first, r_budget[s.req])::int) OVER w - LEAST(s.stop - s.first, r_budget[s.req]) AS before,
+               row_number() OVER w AS place
+          FROM seen s WHERE s.status = 1
+        WINDOW w AS (PARTITION BY s.req ORDER BY s.ord ROWS UNBOUNDED PRECEDING)),
+    locked AS MATERIALIZED (
+        SELECT p.ord, p.req, p.part, p.grp, p.head, k.committed + 1 AS first, k.row_base,
+               k.committed + 1 + LEAST(p.stop - k.committed - 1, r_budget[p.req] - p.before) AS stop,
+               CASE WHEN r_auto[p.req] THEN 1 WHEN k.lease_end > k.committed THEN k.attempt + 1 ELSE 1 END AS attempt
+          FROM picked p JOIN queend.cursors k ON k.partition_id = p.part AND k.group_id = p.grp
+         WHERE p.before < r_budget[p.req] AND p.place <= r_parts[p.req] AND k.lease_until <= v_now AND k.retry_until <= v_now
+           FOR NO KEY UPDATE OF k SKIP LOCKED),
+    kept AS MATERIALIZED (
+        SELECT r.* FROM (
+            SELECT c.ord, c.req, c.part, c.grp, c.head, c.attempt, l.base, l.n, l.created_at, l.ids, l.body, l.meta,
+                   GREATEST(c.first, l.base) AS first, LEAST(c.stop, l.base + l.n) AS stop,
+                   sum(octet_length(l.body)) OVER (PARTITION BY c.req ORDER BY c.ord, l.base ROWS UNBOUNDED PRECEDING) - octet_length(l.body) AS bytes
+              FROM locked c
+              JOIN LATERAL (SELECT x.* FROM queend.log x WHERE x.partition_id = c.part AND x.base >= c.row_base
+                               AND x.base < c.stop AND x.base + x.n > c.first ORDER BY x.base) AS l ON true) AS r
+         WHERE r.bytes < 8388608 OR r.bytes IS NULL),
+    claim AS (
+        UPDATE queend.cursors k
+           SET committed   = CASE WHEN r_auto[d.req] THEN d.stop - 1 ELSE k.committed END,
+               row_base    = CASE WHEN NOT r_auto[d.req] THEN d.row_base WHEN d.row_end = d.stop THEN d.stop ELSE d.last_base END,
+               lease_id    = CASE WHEN r_auto[d.req] THEN '00000000-0000-0000-0000-000000000000' ELSE r_lease[d.req] END,
+               lease_until = CASE WHEN r_auto[d.req] THEN 0 ELSE v_now + r_lease_us[d.req] END,
+               lease_end   = d.stop - 1,
+               retries     = CASE WHEN r_auto[d.req] THEN 0 ELSE k.retries END,
+               attempt     = d.attempt,
+               consumed_at = v_now
+          FROM (SELECT e.req, e.part, e.grp, max(e.stop) AS stop, min(e.base) AS row_base, max(e.base) AS last_base,
+                       max(e.base + e.n) AS row_end, max(e.attempt) AS attempt
+                  FROM kept e GROUP BY e.req, e.part, e.grp) AS d
+         WHERE k.partition_id = d.part AND k.group_id = d.grp)
+    SELECT e.ord, 1::smallint, e.attempt, e.first, (e.stop - e.first)::int, e.base, e.n, e.created_at,
+           e.ids, e.body, NULLIF(e.meta, ''), e.head, 0::bigint
+      FROM kept e
+    UNION ALL
+    SELECT s.ord, CASE WHEN s.status <> 1 THEN s.status
+                       -- Chosen but not locked: somebody else has it. Locked but without rows: consumed meanwhile.
+                       WHEN s.ord IN (SELECT c.ord FROM locked c WHERE c.stop <= c.first) THEN 0
+                       WHEN s.ord IN (SELECT c.ord FROM locked c) OR s.ord NOT IN (
+                            SELECT p.ord FROM picked p WHERE p.before < r_budget[p.req] AND p.place <= r_parts[p.req]) THEN 4
+                       ELSE 2 END::smallint,
+           0, 0::bigint, 0, 0::bigint, 0, 0::bigint, NULL, NULL, NULL, COALESCE(s.head, 0), CASE WHEN s.status <> 1 THEN COALESCE(s.until, 0) ELSE 0 END
+      FROM seen s WHERE s.ord NOT IN (SELECT e.ord FROM kept e);
+END $$;
