@@ -29,7 +29,7 @@ BEGIN
 
     FOR part IN
         -- The ids stored about now go together; an older one by itself; one from the far future was never timely here.
-        SELECT min(encode(i.id, 'hex') COLLATE "C")::uuid AS first, max(queend.id_us(i.id)) + w + 1000 AS until, array_agg(i.ord) AS ords, string_agg(i.id, '' ORDER BY i.ord) AS ids
+        SELECT min(encode(i.id, 'hex') COLLATE "C")::uuid AS first, max(queend.id_us(i.id)) + w + 1000 AS until, array_agg(i.ord ORDER BY i.ord) AS ords, string_agg(i.id, '' ORDER BY i.ord) AS ids
           FROM queend.id_spread(p_ids) AS i
          WHERE get_byte(i.id, 6) >> 4 = 7 AND queend.id_us(i.id) - w <= newest
          GROUP BY queend.id_us(i.id) / 120000000

@@ -1,0 +1,57 @@
+"""A migrated database per module, sessions on it, and names nobody else uses."""
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import pytest
+from sql.records import Session
+
+from queend.service.migrate import migrate
+
+_names = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def conninfo(postgres) -> str:
+    database = postgres.database()
+    migrate(database)
+    return database
+
+
+@pytest.fixture
+def session(conninfo: str) -> Iterator[Callable[[], Session]]:
+    """Opens sessions; all are closed at the end of the test."""
+    opened: list[Session] = []
+
+    def open_session() -> Session:
+        opened.append(Session(conninfo))
+        return opened[-1]
+
+    yield open_session
+    for one in opened:
+        one.close()
+
+
+@pytest.fixture
+def db(session) -> Session:
+    return session()
+
+
+@pytest.fixture
+def partitions(db: Session) -> Callable[[int], list[int]]:
+    """Makes partitions of a new queue and returns their ids."""
+    def make(count: int = 1) -> list[int]:
+        queue = f"q{next(_names)}"
+        rows = db.rows("SELECT * FROM queend.resolve(%s, %s)", [queue] * count, [f"p{i}" for i in range(count)])
+        return [row.partition_id for row in sorted(rows)]
+    return make
+
+
+@pytest.fixture
+def group(db: Session) -> Callable[..., int]:
+    """Makes a consumer group on the queue of a partition and returns its id."""
+    def make(part: int, name: str | None = None, mode: str = "all", start: int | None = None) -> int:
+        queue = db.value("SELECT queue_id FROM queend.partitions WHERE id = %s", part)
+        return db.rows("SELECT * FROM queend.group_resolve(%s, %s, %s, %s)", queue, name or f"g{next(_names)}", mode, start)[0].group_id
+    return make
