@@ -20,4 +20,5 @@ include "core/pg/slot.pyx"                # PostgreSQL connections on the loop
 include "core/engine/limit.pyx"           # how many statements at a time
 include "core/engine/policy.pyx"          # when a queue becomes a statement
 include "core/probe/limit.pyx"            # seams for the tests of limits and policies
+include "core/probe/encode.pyx"           # seams for the tests of binary parameters
 include "core/probe/slot.pyx"             # seams for the tests of the pg room

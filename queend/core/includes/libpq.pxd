@@ -47,6 +47,8 @@ cdef extern from "<libpq-fe.h>" nogil:
     char* PQresultErrorMessage(const PGresult*)
     int PQntuples(const PGresult*)
     int PQnfields(const PGresult*)
+    Oid PQftype(const PGresult*, int)
+    char* PQfname(const PGresult*, int)
     char* PQgetvalue(const PGresult*, int, int)
     int PQgetlength(const PGresult*, int, int)
     int PQgetisnull(const PGresult*, int, int)

@@ -24,7 +24,7 @@ cdef enum:
 cdef enum:
     SLOT_BACKOFF_MIN_MS = 50
     SLOT_BACKOFF_MAX_MS = 5000
-    SLOT_CONNECT_MS = 10000   # from the first packet to the last PREPARE
+    SLOT_CONNECT_MS = 10000
     SLOT_REASON = 400
 
 cdef struct Slot
@@ -63,6 +63,7 @@ cdef struct SlotPool:
     Counters* counters
     Slot* slots
     int n
+    int connect_ms            # from the first packet to the last PREPARE
     Slot* idle                # last in, first out: few warm connections carry a light load
     int ready                 # slots idle or busy
     int handles               # libuv handles not yet closed
@@ -137,7 +138,7 @@ cdef void slot_connect(Slot* s) noexcept nogil:
     s.pool.counters.live_slots += 1
     PQsetNoticeProcessor(s.conn, slot_on_notice, s)
     slot_move(s, SLOT_CONNECTING)
-    slot_due(s, SLOT_CONNECT_MS)
+    slot_due(s, <uint64_t>s.pool.connect_ms)
     if PQstatus(s.conn) == CONNECTION_BAD:
         slot_break(s, PQerrorMessage(s.conn), SLOT_LOST)
     else:
@@ -361,7 +362,7 @@ cdef void slot_synced(Slot* s) noexcept nogil:
     cdef SlotPool* p = s.pool
     cdef bint failed = slot_failed(res)
     if s.state == SLOT_PREPARING:
-        if failed:
+        if failed and res != NULL:        # NULL: there was nothing to prepare
             slot_break(s, pg_error(res), SLOT_LOST)
             return
         PQclear(res)
@@ -408,6 +409,7 @@ cdef SlotPool* slotpool_open(uv_loop_t* loop, const char* conninfo, int n, const
     memcpy(p.conninfo, conninfo, strlen(conninfo) + 1)
     p.loop = loop
     p.n = n
+    p.connect_ms = SLOT_CONNECT_MS
     p.statements = statements
     p.n_statements = n_statements
     p.owner = owner

@@ -10,6 +10,7 @@ cdef struct ProbeCall:
     int deadline_ms
     int chain                 # send so many more of the same from the callback
     int callbacks
+    bint decode               # rows by the getters instead of as bytes
 
 cdef struct ProbePool:
     uv_loop_t loop
@@ -93,7 +94,7 @@ cdef void probe_on_done(Slot* s, void* ctx, PGresult* res, int outcome) noexcept
         if probe_send(s, c):
             return
     with gil:
-        (<SlotProbe>p.self).record(c.ticket, c.callbacks, probe_rows(res), probe_state(res), outcome, s.statement)
+        (<SlotProbe>p.self).record(c.ticket, c.callbacks, probe_rows(res, c.decode), probe_state(res), outcome, s.statement)
     free(c.text)
     buf_free(&c.bytes)
     free(c)
@@ -102,12 +103,40 @@ cdef void probe_on_done(Slot* s, void* ctx, PGresult* res, int outcome) noexcept
     uv_cond_broadcast(&p.turn)
     uv_mutex_unlock(&p.lock)
 
-cdef object probe_rows(PGresult* res):
+cdef object probe_rows(PGresult* res, bint decode):
     cdef int row, col
     if slot_failed(res):
         return None
-    return [[None if PQgetisnull(res, row, col) else PQgetvalue(res, row, col)[:PQgetlength(res, row, col)]
+    return [[probe_value(res, row, col) if decode else probe_slice(pg_bytes(res, row, col))
              for col in range(PQnfields(res))] for row in range(PQntuples(res))]
+
+cdef object probe_slice(Slice s):
+    return None if s.p == NULL else s.p[:s.n]
+
+cdef object probe_value(PGresult* res, int row, int col):
+    # By the getter of the column's type; bytes for what has none.
+    cdef Oid kind = PQftype(res, col)
+    cdef PgIter i
+    cdef Slice s
+    cdef int64_t v
+    if kind == OID_INT2: return pg_int2(res, row, col)
+    if kind == OID_INT4: return pg_int4_or(res, row, col, -1)
+    if kind == OID_INT8: return pg_int8_or(res, row, col, -1)
+    if kind == OID_BOOL: return bool(pg_bool(res, row, col))
+    values = []
+    if kind == OID_INT8_ARRAY:
+        if not pg_array(res, row, col, OID_INT8, &i):
+            return "not a list"
+        while pg_next8(&i, &v):
+            values.append(v)
+        return values
+    if kind == OID_BYTEA_ARRAY:
+        if not pg_array(res, row, col, OID_BYTEA, &i):
+            return "not a list"
+        while pg_next(&i, &s):
+            values.append(probe_slice(s))
+        return values
+    return probe_slice(pg_bytes(res, row, col))
 
 cdef object probe_state(PGresult* res):
     if not slot_failed(res) or res == NULL:
@@ -164,13 +193,14 @@ cdef class SlotProbe:
         if leaked:
             raise RuntimeError("the loop still has handles")
 
-    def submit(self, int ticket, statement, list values, int deadline_ms, int chain=0):
+    def submit(self, int ticket, statement, list values, int deadline_ms, int chain=0, bint decode=False):
         """Queue a call: statement number with binary parameters (None: NULL), or a text. Sent when a slot is idle."""
         cdef ProbeCall* c = <ProbeCall*>calloc(1, sizeof(ProbeCall))
         cdef size_t at = 0
         c.ticket = ticket
         c.deadline_ms = deadline_ms
         c.chain = chain
+        c.decode = decode
         buf_init(&c.bytes)
         params_begin(&c.params)
         if isinstance(statement, str):
@@ -218,6 +248,10 @@ cdef class SlotProbe:
         if self.p.pool == NULL:
             return []
         return [names[self.p.pool.slots[i].state] for i in range(self.n)]
+
+    def connect_within(self, int ms):
+        """How long a later attempt to connect may take."""
+        self.p.pool.connect_ms = ms
 
     def ready(self):
         """Slots idle or busy."""

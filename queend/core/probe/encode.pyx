@@ -1,0 +1,59 @@
+# What the tests of binary parameters drive.
+
+def probe_array(str kind, list values, bint late=False):
+    """An array parameter. kind: int2 int4 int8 bool uuid bytea text; values: int, bool or bytes, None for NULL.
+
+    late: variable elements are written as those whose length is known only afterwards. The same memory is used for a
+    longer array first, so that what was there before would show.
+    """
+    cdef PgArray a
+    cdef Params p
+    cdef size_t mark
+    cdef bytes raw
+    oids = {"int2": OID_INT2, "int4": OID_INT4, "int8": OID_INT8, "bool": OID_BOOL, "uuid": OID_UUID, "bytea": OID_BYTEA,
+            "text": OID_TEXT}
+    pgarray_init(&a)
+    pgarray_begin(&a, OID_BYTEA)
+    pgarray_null(&a)
+    raw = b"\xff" * 999
+    pgarray_bytes(&a, <const char*>raw, 999)
+    pgarray_end(&a)
+    pgarray_begin(&a, oids[kind])
+    for value in values:
+        if value is None: pgarray_null(&a)
+        elif kind == "int2": pgarray_int2(&a, value)
+        elif kind == "int4": pgarray_int4(&a, value)
+        elif kind == "int8": pgarray_int8(&a, value)
+        elif kind == "bool": pgarray_bool(&a, value)
+        elif kind == "uuid": pgarray_uuid(&a, <const unsigned char*><bytes>value)
+        elif late:
+            raw = value
+            mark = pgarray_open(&a)
+            buf_put(&a.buf, <const char*>raw, <size_t>len(raw))
+            pgarray_close(&a, mark)
+        else:
+            raw = value
+            pgarray_bytes(&a, <const char*>raw, <size_t>len(raw))
+    params_begin(&p)
+    params_array(&p, &a)
+    out = p.values[0][:p.lengths[0]]
+    pgarray_free(&a)
+    return out
+
+def probe_scalars(int64_t big, int32_t small, bytes text):
+    """Parameters that are no arrays: (bigint, integer, text or bytea, the empty one, NULL)."""
+    cdef Params p
+    params_begin(&p)
+    params_int8(&p, big)
+    params_int4(&p, small)
+    params_slice(&p, slice_of(<const char*>text, <size_t>len(text)))
+    params_slice(&p, slice_of(NULL, 0))
+    params_null(&p)
+    return [None if p.values[i] == NULL else p.values[i][:p.lengths[i]] for i in range(p.n)]
+
+def probe_statements():
+    """The statement table: (name, text, parameter types as OIDs)."""
+    cdef const StatementDef* s = statements_open()
+    cdef int i
+    return [(s[i].name.decode(), (<const char*>s[i].text).decode(), [s[i].types[k] for k in range(s[i].n_params)])
+            for i in range(STMT_COUNT)]

@@ -1,0 +1,105 @@
+"""What the tests of the data plane share: a real server, and pools of slots that must leave nothing behind."""
+import os
+import threading
+import time
+
+import pytest
+
+# Under a sanitizer the runtime is preloaded into the interpreter; the programs it starts must not have it too.
+os.environ.pop("LD_PRELOAD", None)
+
+from queend._core import SlotProbe  # noqa: E402
+
+from .cluster import Cluster  # noqa: E402
+from .proxy import Proxy  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    cluster = Cluster()
+    yield cluster
+    cluster.remove()
+
+
+@pytest.fixture
+def proxy(cluster):
+    proxy = Proxy(cluster.port)
+    yield proxy
+    proxy.close()
+
+
+class Pool:
+    """A SlotProbe on its thread. `call` waits for the answer and returns it as an Answer."""
+
+    def __init__(self, dsn, slots, statements):
+        self.slots = slots
+        self.probe = SlotProbe(dsn.encode(), slots, statements)
+        self.failure = None
+        self.tickets = 0
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+
+    def _run(self):
+        try:
+            self.probe.run()
+        except BaseException as error:
+            self.failure = error
+
+    def begin(self, statement, *values, deadline_ms=20_000, chain=0, decode=False):
+        self.tickets += 1
+        self.probe.submit(self.tickets, statement, list(values), deadline_ms, chain, decode)
+        return self.tickets
+
+    def end(self, ticket, timeout=30):
+        return Answer(*self.probe.answer(ticket, timeout))
+
+    def call(self, statement, *values, **more):
+        return self.end(self.begin(statement, *values, **more))
+
+    def until(self, what, timeout=30):
+        """Waits until what() is true; it looks at the pool or at the server."""
+        deadline = time.monotonic() + timeout
+        while not what():
+            assert self.failure is None and time.monotonic() < deadline, (self.failure, self.probe.states())
+            time.sleep(0.002)
+
+    def until_ready(self, n=None):
+        self.until(lambda: self.probe.ready() == (self.slots if n is None else n))
+
+    def stop(self):
+        self.probe.stop()
+        self.thread.join(30)
+        assert not self.thread.is_alive() and self.failure is None, self.failure
+        live, handles, _ = self.probe.counters()
+        assert (live, handles) == (0, 0)
+
+
+class Answer:
+    """outcome: ok, error, lost or deadline; rows; state and message of the error, None when the server sent none."""
+
+    def __init__(self, outcome, rows, error, callbacks, statement):
+        self.outcome = ["ok", "error", "lost", "deadline"][outcome]
+        self.rows = rows
+        self.state, self.message = error or (None, None)
+        self.callbacks = callbacks
+        self.statement = statement
+
+    def __repr__(self):
+        return f"{self.outcome} {self.rows} {self.state} {self.message}"
+
+
+@pytest.fixture
+def open_pool(cluster):
+    """open_pool(dsn=…, slots=…, statements=[(name, signature)]): stopped at the end, and nothing may be left of it."""
+    pools = []
+
+    def open_one(dsn=None, slots=1, statements=(), ready=True):
+        pool = Pool(dsn or cluster.dsn(), slots, list(statements))
+        pools.append(pool)
+        if ready:
+            pool.until_ready()
+        return pool
+
+    yield open_one
+    for pool in pools:
+        pool.stop()
