@@ -67,7 +67,8 @@ class Pool:
         self.until(lambda: self.probe.ready() == (self.slots if n is None else n))
 
     def stop(self):
-        self.probe.stop()
+        if self.thread.is_alive():
+            self.probe.stop()
         self.thread.join(30)
         assert not self.thread.is_alive() and self.failure is None, self.failure
         live, handles, _ = self.probe.counters()

@@ -24,8 +24,9 @@ class Proxy:
 
     def close(self):
         """No more connections, and an end to those there are."""
-        self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
+        if self.listener.fileno() >= 0:
+            self.listener.shutdown(socket.SHUT_RDWR)
+            self.listener.close()
         self.cut()
 
     def cut(self):
@@ -73,8 +74,8 @@ class Proxy:
             try:
                 if self.reset:
                     s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                else:
-                    s.shutdown(socket.SHUT_RDWR)
+                # Also ends the other thread's recv, which would keep the socket open.
+                s.shutdown(socket.SHUT_RD if self.reset else socket.SHUT_RDWR)
             except OSError:
                 pass
             s.close()
