@@ -13,12 +13,29 @@ include "core/base/table.pyx"             # hash table of pointers
 include "core/base/error.pyx"             # a refusal
 include "core/base/counter.pyx"           # what is counted
 include "core/base/log.pyx"               # one line for operators
+include "core/json/scan.pyx"              # JSON validated in place
+include "core/json/text.pyx"              # string literals read and written
+include "core/http/parse.pyx"             # a request's head
+include "core/http/chunked.pyx"           # a body in chunks
+include "core/http/head.pyx"              # an answer's head
 include "core/pg/encode.pyx"              # binary parameters
 include "core/pg/decode.pyx"              # binary results
 include "core/pg/statement.pyx"           # the statements of the hot path
 include "core/pg/slot.pyx"                # PostgreSQL connections on the loop
 include "core/engine/limit.pyx"           # how many statements at a time
 include "core/engine/policy.pyx"          # when a queue becomes a statement
+include "core/net/settings.pyx"           # what the operator set
+include "core/net/inbox.pyx"              # messages between threads
+include "core/net/request.pyx"            # one request, from complete to answered
+include "core/net/reply.pyx"              # its answer
+include "core/net/connection.pyx"         # bytes in: requests
+include "core/net/writing.pyx"            # answers: bytes out
+include "core/net/worker.pyx"             # a thread and its loop
+include "core/net/listener.pyx"           # where connections come from
+include "core/net/process.pyx"            # all workers together
+include "core/bridge/bridge.pyx"          # to the control plane and back
+include "core/engine/engine.pyx"          # what a worker calls
+include "core/core.pyx"                   # the data plane as Python sees it
 include "core/probe/limit.pyx"            # seams for the tests of limits and policies
 include "core/probe/encode.pyx"           # seams for the tests of binary parameters
 include "core/probe/slot.pyx"             # seams for the tests of the pg room

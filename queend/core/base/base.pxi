@@ -6,6 +6,7 @@ from libc.stdio cimport snprintf, fprintf, stderr
 from posix.time cimport timespec, clock_gettime, CLOCK_REALTIME, CLOCK_MONOTONIC
 
 from queend.core.includes.uv cimport *
+from queend.core.includes.posix cimport *
 from queend.core.includes.libpq cimport *
 
 cdef extern from "<endian.h>" nogil:

@@ -3,8 +3,6 @@
 cdef enum:
     LOG_LINE = 2048           # longer details are cut
 
-from posix.unistd cimport write
-
 cdef char log_threshold = b'i'     # first letter of the lowest level written
 
 cdef inline int log_rank(char level) noexcept nogil:

@@ -142,3 +142,8 @@ cdef extern from "<uv.h>" nogil:
     int uv_ip6_addr(const char*, int, void*)
     const char* uv_strerror(int)
     const char* uv_err_name(int)
+    int uv_sem_init(uv_sem_t*, unsigned int)
+    void uv_sem_destroy(uv_sem_t*)
+    void uv_sem_post(uv_sem_t*)
+    void uv_sem_wait(uv_sem_t*)
+    int uv_ip_name(const sockaddr*, char*, size_t)

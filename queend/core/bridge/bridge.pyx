@@ -1,0 +1,188 @@
+# The way to the control plane and back. Workers park requests here; the interpreter's thread, woken by an eventfd, takes
+# them and answers by token. No worker ever waits for the interpreter.
+
+cdef struct BridgeCall:
+    BridgeCall* next          # waiting to be taken
+    Request* r
+    uint64_t token
+    bint taken
+    char[64] client           # address:port
+
+cdef struct Bridge:
+    uv_mutex_t lock
+    int fd                    # readable when something waits
+    BridgeCall* first
+    BridgeCall* last
+    int waiting
+    int most
+    uint64_t tokens
+    Table calls               # by token: waiting or taken
+
+cdef struct BridgeAnswer:
+    InboxMsg msg
+    uint64_t token
+    int status
+    size_t headers
+    size_t body
+    # the bytes of both follow
+
+cdef Bridge bridge
+
+cdef bint bridge_open(int most) noexcept nogil:
+    memset(&bridge, 0, sizeof(Bridge))
+    bridge.most = most
+    bridge.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
+    if bridge.fd < 0:
+        return False
+    uv_mutex_init(&bridge.lock)
+    table_init(&bridge.calls)
+    return True
+
+cdef void bridge_close() noexcept nogil:
+    # After the workers have ended: every call was answered or forsaken.
+    close(bridge.fd)
+    table_free(&bridge.calls)
+    uv_mutex_destroy(&bridge.lock)
+
+cdef void bridge_submit(Request* r) noexcept nogil:
+    # On the request's worker: hands it over to the control plane.
+    cdef BridgeCall* c = <BridgeCall*>malloc(sizeof(BridgeCall))
+    cdef uint64_t one = 1
+    cdef bint room = False
+    if c == NULL:
+        reply_error(r, 503, b"Out of memory")
+        return
+    c.next = NULL
+    c.r = r
+    c.taken = False
+    conn_name(r.conn, c.client, sizeof(c.client))
+    uv_mutex_lock(&bridge.lock)
+    if bridge.waiting < bridge.most:
+        bridge.tokens += 1
+        c.token = bridge.tokens
+        room = table_put(&bridge.calls, c.token, c)
+    if room:
+        if bridge.last != NULL:
+            bridge.last.next = c
+        else:
+            bridge.first = c
+        bridge.last = c
+        bridge.waiting += 1
+        r.job = c
+        r.on_gone = bridge_gone
+    uv_mutex_unlock(&bridge.lock)
+    if not room:
+        free(c)
+        reply_error(r, 503, b"The control plane is busy")
+    elif write(bridge.fd, &one, sizeof(one)) < 0:
+        pass                  # its counter is full: readable already
+
+cdef BridgeCall* bridge_shift() noexcept nogil:
+    # The control plane's thread: the next request, which it may read until it answers; NULL when none waits.
+    cdef BridgeCall* c
+    cdef uint64_t count
+    uv_mutex_lock(&bridge.lock)
+    c = bridge.first
+    if c != NULL:
+        bridge.first = c.next
+        if bridge.first == NULL:
+            bridge.last = NULL
+        bridge.waiting -= 1
+        c.taken = True
+    elif read(bridge.fd, &count, sizeof(count)) < 0:
+        pass
+    uv_mutex_unlock(&bridge.lock)
+    return c
+
+cdef void bridge_unlink(BridgeCall* c) noexcept nogil:
+    # Takes a waiting call out of the middle of the queue; the lock is held.
+    cdef BridgeCall* before = NULL
+    cdef BridgeCall* at = bridge.first
+    while at != c:
+        before = at
+        at = at.next
+    if before != NULL:
+        before.next = c.next
+    else:
+        bridge.first = c.next
+    if bridge.last == c:
+        bridge.last = before
+    bridge.waiting -= 1
+
+cdef void bridge_gone(Request* r) noexcept nogil:
+    # The client left: what nobody has taken yet need not be done.
+    cdef BridgeCall* c = <BridgeCall*>r.job
+    cdef bint mine
+    uv_mutex_lock(&bridge.lock)
+    mine = not c.taken
+    if mine:
+        bridge_unlink(c)
+        table_del(&bridge.calls, c.token)
+    uv_mutex_unlock(&bridge.lock)
+    if mine:
+        free(c)
+        reply_empty(r, 204)
+
+cdef BridgeAnswer* bridge_answer(uint64_t token, int status, Slice headers, Slice body) noexcept nogil:
+    # Any thread: sends the answer on its way. A token that was answered or forsaken before is ignored. NULL when memory ran
+    # out.
+    cdef BridgeCall* c
+    cdef BridgeAnswer* a = <BridgeAnswer*>malloc(sizeof(BridgeAnswer) + headers.n + body.n)
+    cdef char* bytes = <char*>a + sizeof(BridgeAnswer)
+    cdef bint sent = False
+    if a == NULL:
+        return NULL
+    a.msg.run = bridge_answered
+    a.token = token
+    a.status = status
+    a.headers = headers.n
+    a.body = body.n
+    memcpy(bytes, headers.p, headers.n)
+    memcpy(bytes + headers.n, body.p, body.n)
+    uv_mutex_lock(&bridge.lock)
+    c = <BridgeCall*>table_get(&bridge.calls, token)
+    if c != NULL and c.taken:
+        sent = worker_post(c.r.worker, &a.msg)     # under the lock: the call cannot be forsaken meanwhile
+    uv_mutex_unlock(&bridge.lock)
+    if not sent:
+        free(a)
+    return a
+
+cdef void bridge_answered(Worker* w, InboxMsg* m) noexcept nogil:
+    cdef BridgeAnswer* a = <BridgeAnswer*>m
+    cdef BridgeCall* c
+    cdef const char* bytes = <const char*>a + sizeof(BridgeAnswer)
+    uv_mutex_lock(&bridge.lock)
+    c = <BridgeCall*>table_get(&bridge.calls, a.token)
+    if c != NULL:
+        table_del(&bridge.calls, a.token)
+    uv_mutex_unlock(&bridge.lock)
+    if c != NULL:
+        reply_raw(c.r, a.status, slice_of(bytes, a.headers), slice_of(bytes + a.headers, a.body))
+        free(c)
+    free(a)
+
+cdef void bridge_forsake(Worker* w) noexcept nogil:
+    # The worker ends: its requests that the control plane still has will not be answered by it.
+    cdef BridgeCall* c
+    cdef size_t i
+    cdef bint found = True
+    while found:
+        found = False
+        c = NULL
+        uv_mutex_lock(&bridge.lock)
+        if bridge.calls.used:
+            for i in range(bridge.calls.mask + 1):
+                if bridge.calls.cells[i].key != 0:
+                    c = <BridgeCall*>bridge.calls.cells[i].value
+                    if c.r.worker == w:
+                        found = True
+                        break
+        if found:
+            table_del(&bridge.calls, c.token)
+            if not c.taken:
+                bridge_unlink(c)
+        uv_mutex_unlock(&bridge.lock)
+        if found:
+            reply_error(c.r, 503, b"The server is stopping")
+            free(c)

@@ -1,0 +1,163 @@
+# The data plane as Python sees it.
+
+cdef bint core_exists = False      # the rooms below have one state per process
+
+cdef tuple METHODS = ("", "GET", "POST", "PUT", "DELETE", "OPTIONS", "GET", "PATCH")     # by METHOD_*; HEAD asks as GET
+
+cdef tuple OP_NAMES = ("push", "pop", "ack", "transaction", "lease", "other")
+
+cdef bytes slice_bytes(Slice s):
+    return s.p[:s.n]
+
+cdef list header_pairs(Slice raw):
+    # Lines checked by head_fields, as (lower-case name, value).
+    out = []
+    for line in slice_bytes(raw).splitlines():
+        name, value = line.split(b":", 1)
+        out.append((name.lower(), value.strip(b" \t")))
+    return out
+
+cdef class Core:
+    """The HTTP server and the engine behind it. One per process.
+
+    settings: flat; TypeError or ValueError for a wrong value or an unknown name.
+    """
+    cdef Process p
+    cdef bint opened
+
+    def __cinit__(self, dict settings):
+        global core_exists
+        memset(&self.p, 0, sizeof(Process))
+        if core_exists:
+            raise RuntimeError("there is a Core in this process already")
+        settings_load(&self.p.settings, settings)
+        if not bridge_open(self.p.settings.max_bridged):
+            raise OSError("eventfd: no descriptor left")
+        http_open()
+        core_exists = True
+        self.opened = True
+
+    def __dealloc__(self):
+        global core_exists
+        if self.p.running:
+            process_stop(&self.p, 0)
+        if self.p.workers != NULL:
+            process_free(&self.p)
+        settings_free(&self.p.settings)
+        if self.opened:
+            bridge_close()
+            core_exists = False
+
+    def start(self):
+        """Binds and starts the threads; the port really bound. OSError with the reason when that is impossible."""
+        cdef char[256] reason
+        cdef bint ok
+        if self.p.workers != NULL:
+            raise RuntimeError("started before")
+        reason[0] = 0
+        with nogil:
+            ok = process_start(&self.p, reason, sizeof(reason))
+        if not ok:
+            host = (<bytes>self.p.settings.host).decode()
+            raise OSError(f"cannot serve on {host or '*'} port {self.p.settings.port}: {(<bytes>reason).decode()}")
+        return self.p.port
+
+    def stop(self, int grace_ms):
+        """Stops accepting, answers what is in flight, closes. True when everything was answered within grace_ms."""
+        cdef bint drained
+        if not self.p.running:
+            return True
+        with nogil:
+            drained = process_stop(&self.p, grace_ms)
+        return drained
+
+    def ready(self):
+        """Does the database answer?"""
+        return self.p.running and engine_ready()
+
+    def bridge_fileno(self):
+        """Readable when requests wait for bridge_take."""
+        return bridge.fd
+
+    def bridge_take(self):
+        """Requests for the control plane: (token, method, raw path, raw query, headers, body, client address)."""
+        cdef BridgeCall* c = bridge_shift()
+        cdef Request* r
+        out = []
+        while c != NULL:
+            r = c.r
+            out.append((c.token, METHODS[r.method], slice_bytes(r.path), slice_bytes(r.query),
+                        header_pairs(r.headers_raw), slice_bytes(r.body), (<bytes>c.client).decode()))
+            c = bridge_shift()
+        return out
+
+    def bridge_reply(self, uint64_t token, int status, headers, bytes body):
+        """Answers a taken request; a token whose client has left is ignored. headers: (name, value) pairs of bytes.
+
+        The core adds Date, Connection and Content-Length. ValueError for what cannot be sent.
+        """
+        cdef bytes lines = b""
+        if not 200 <= status <= 599:
+            raise ValueError(f"status {status}")
+        for name, value in headers:
+            if name.lower() in (b"content-length", b"connection", b"date", b"transfer-encoding", b"keep-alive"):
+                continue
+            if not name or any(c < 33 or c > 126 or c == 58 for c in name) or any(c in b"\r\n\0" for c in value):
+                raise ValueError(f"malformed header {name!r}: {value!r}")
+            lines += name + b": " + value + b"\r\n"
+        if bridge_answer(token, status, slice_of(lines, len(lines)), slice_of(body, len(body))) == NULL:
+            raise MemoryError()
+
+    def notify(self, str queue):
+        """Wakes the parked pops of a queue."""
+        cdef bytes name = queue.encode()
+        engine_notify(slice_of(name, len(name)))
+
+    def stats(self):
+        """Counters since start: {"workers": [per worker], "jobs": {kind: summed}}; latencies by bucket, bucket i counts
+        those below 2**i microseconds."""
+        cdef int i
+        workers = [worker_stats(self.p.workers[i]) for i in range(self.p.n)]
+        jobs = {}
+        for i, name in enumerate(OP_NAMES):
+            jobs[name] = op_stats(&self.p, i)
+        return {"workers": workers, "jobs": jobs}
+
+    def leaks(self):
+        """What is alive: all zero after stop."""
+        cdef int i
+        cdef Counters* c
+        out = dict.fromkeys(("connections", "requests", "jobs", "slots", "handles", "parked"), 0)
+        for i in range(self.p.n):
+            c = &self.p.workers[i].counters
+            out["connections"] += c.live_connections
+            out["requests"] += c.live_requests
+            out["jobs"] += c.live_jobs
+            out["slots"] += c.live_slots
+            out["handles"] += c.live_handles
+            out["parked"] += c.parked
+        return out
+
+cdef dict worker_stats(Worker* w):
+    cdef Counters* c = &w.counters
+    return {"turns": w.turns, "connections": c.live_connections, "requests": c.live_requests, "jobs": c.live_jobs,
+            "slots": c.live_slots, "handles": c.live_handles, "parked": c.parked, "accepted": c.accepted,
+            "bytes_in": c.bytes_in, "bytes_out": c.bytes_out, "db_errors": c.db_errors, "duplicates": c.duplicates,
+            "dead_lettered": c.dead_lettered, "empty_pops": c.empty_pops, "refused": c.refused}
+
+cdef dict op_stats(Process* p, int op):
+    cdef OpCounter* c
+    cdef int i, k
+    out = {"requests": 0, "items": 0, "errors": 0, "calls": 0, "latency_sum_us": 0}
+    buckets = [0] * LATENCY_BUCKETS
+    for i in range(p.n):
+        c = &p.workers[i].counters.op[op]
+        out["requests"] += c.requests
+        out["items"] += c.items
+        out["errors"] += c.errors
+        out["calls"] += c.calls
+        out["latency_sum_us"] += c.latency_sum_us
+        for k in range(LATENCY_BUCKETS):
+            buckets[k] += c.latency[k]
+    out["latency_us_buckets"] = buckets
+    return out

@@ -1,0 +1,129 @@
+# A chunked body, decoded as its bytes come in, whatever their grouping. Extensions and trailers are checked, bounded and
+# forgotten. No I/O.
+
+cdef enum ChunkState:
+    CHUNK_SIZE = 0            # digits of a size
+    CHUNK_EXTENSION = 1
+    CHUNK_SIZE_LF = 2
+    CHUNK_DATA = 3
+    CHUNK_DATA_CR = 4
+    CHUNK_DATA_LF = 5
+    CHUNK_TRAILER = 6         # at the begin of a trailer line
+    CHUNK_TRAILER_NAME = 7
+    CHUNK_TRAILER_VALUE = 8
+    CHUNK_TRAILER_LF = 9
+    CHUNK_LAST_LF = 10
+    CHUNK_DONE = 11
+
+cdef enum:
+    CHUNK_EXTRA_MAX = 16384   # bytes of extensions and trailers together
+
+cdef struct Chunked:
+    uint8_t state
+    uint8_t digits
+    int extra
+    int64_t left              # of this chunk
+    int status                # of the refusal
+    const char* reason
+
+cdef inline void chunked_open(Chunked* c) noexcept nogil:
+    memset(c, 0, sizeof(Chunked))
+
+cdef int chunked_refuse(Chunked* c, int status, const char* reason) noexcept nogil:
+    c.status = status
+    c.reason = reason
+    return -1
+
+cdef int chunked_feed(Chunked* c, const char* data, size_t n, size_t* used, int64_t max_body, Buf* out) noexcept nogil:
+    # 1: the body is complete, `used` bytes of data belonged to it. 0: all were used, more are needed. -1: refused.
+    cdef size_t i = 0
+    cdef size_t k
+    cdef int v
+    cdef unsigned char b
+    while i < n:
+        if c.state == CHUNK_DATA:
+            k = n - i
+            if <int64_t>k > c.left:
+                k = <size_t>c.left
+            buf_put(out, data + i, k)
+            i += k
+            c.left -= k
+            if c.left == 0:
+                c.state = CHUNK_DATA_CR
+            continue
+        b = <unsigned char>data[i]
+        i += 1
+        if c.state == CHUNK_SIZE:
+            v = hex_value(b)
+            if v >= 0:
+                c.digits += 1
+                c.left = c.left * 16 + v
+                if c.left + <int64_t>out.len > max_body or c.digits > 15:
+                    return chunked_refuse(c, 413, b"The request body is too large")
+            elif c.digits == 0:
+                return chunked_refuse(c, 400, b"Malformed chunk size")
+            elif b == b'\r':
+                c.state = CHUNK_SIZE_LF
+            elif b == b';':
+                c.state = CHUNK_EXTENSION
+            else:
+                return chunked_refuse(c, 400, b"Malformed chunk size")
+        elif c.state == CHUNK_EXTENSION:
+            c.extra += 1
+            if c.extra > CHUNK_EXTRA_MAX:
+                return chunked_refuse(c, 431, b"Chunk extensions and trailers are too large")
+            if b == b'\r':
+                c.state = CHUNK_SIZE_LF
+            elif not http_class[b] & HTTP_VALUE:
+                return chunked_refuse(c, 400, b"Malformed chunk extension")
+        elif c.state == CHUNK_SIZE_LF:
+            if b != b'\n':
+                return chunked_refuse(c, 400, b"Malformed chunk size")
+            c.digits = 0
+            c.state = CHUNK_DATA if c.left else CHUNK_TRAILER
+        elif c.state == CHUNK_DATA_CR:
+            if b != b'\r':
+                return chunked_refuse(c, 400, b"Malformed chunk end")
+            c.state = CHUNK_DATA_LF
+        elif c.state == CHUNK_DATA_LF:
+            if b != b'\n':
+                return chunked_refuse(c, 400, b"Malformed chunk end")
+            c.state = CHUNK_SIZE
+        elif c.state == CHUNK_LAST_LF:
+            if b != b'\n':
+                return chunked_refuse(c, 400, b"Malformed trailer")
+            c.state = CHUNK_DONE
+            used[0] = i
+            return 1
+        else:
+            c.extra += 1
+            if c.extra > CHUNK_EXTRA_MAX:
+                return chunked_refuse(c, 431, b"Chunk extensions and trailers are too large")
+            if not chunked_trailer(c, b):
+                return chunked_refuse(c, 400, b"Malformed trailer")
+    used[0] = i
+    return 0
+
+cdef inline bint chunked_trailer(Chunked* c, unsigned char b) noexcept nogil:
+    if c.state == CHUNK_TRAILER:
+        if b == b'\r':
+            c.state = CHUNK_LAST_LF
+        elif http_class[b] & HTTP_TOKEN:
+            c.state = CHUNK_TRAILER_NAME
+        else:
+            return False
+    elif c.state == CHUNK_TRAILER_NAME:
+        if b == b':':
+            c.state = CHUNK_TRAILER_VALUE
+        elif not http_class[b] & HTTP_TOKEN:
+            return False
+    elif c.state == CHUNK_TRAILER_VALUE:
+        if b == b'\r':
+            c.state = CHUNK_TRAILER_LF
+        elif not http_class[b] & HTTP_VALUE:
+            return False
+    elif b == b'\n':
+        c.state = CHUNK_TRAILER
+    else:
+        return False
+    return True

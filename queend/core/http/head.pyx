@@ -1,0 +1,117 @@
+# The head of an answer: status line, date, connection, length.
+
+cdef enum:
+    LENGTH_WIDTH = 11         # room for the digits of a body's length; blanks before a field's value mean nothing
+
+cdef const char* JSON_TYPE = b"application/json"
+cdef const char* CORS = (b"Access-Control-Allow-Origin: *\r\n"
+                         b"Access-Control-Allow-Methods: GET, POST, PUT, DELETE, OPTIONS\r\n"
+                         b"Access-Control-Allow-Headers: Content-Type, Authorization\r\n")
+
+cdef struct HttpDate:
+    int64_t second            # since the epoch; of text
+    char[40] text             # `Sun, 06 Nov 1994 08:49:37 GMT`, NUL-terminated
+
+cdef void httpdate_set(HttpDate* d, int64_t second) noexcept nogil:
+    # Spells the second unless it already stands there.
+    cdef char[27] iso
+    cdef const char* days = b"ThuFriSatSunMonTueWed"          # 1 January 1970 was a Thursday
+    cdef const char* months = b"JanFebMarAprMayJunJulAugSepOctNovDec"
+    cdef char* t = d.text
+    cdef int month
+    if d.second == second and t[0] != 0:
+        return
+    d.second = second
+    clock_format(second * 1000000, 3, iso)
+    month = (iso[5] - 48) * 10 + iso[6] - 49
+    memcpy(t, days + (second // 86400 % 7) * 3, 3)
+    memcpy(t + 3, b", ", 2)
+    memcpy(t + 5, iso + 8, 2)
+    t[7] = b' '
+    memcpy(t + 8, months + month * 3, 3)
+    t[11] = b' '
+    memcpy(t + 12, iso, 4)
+    t[16] = b' '
+    memcpy(t + 17, iso + 11, 8)
+    memcpy(t + 25, b" GMT", 5)
+
+cdef const char* status_phrase(int status) noexcept nogil:
+    if status == 200:
+        return b"OK"
+    if status == 201:
+        return b"Created"
+    if status == 202:
+        return b"Accepted"
+    if status == 204:
+        return b"No Content"
+    if status == 304:
+        return b"Not Modified"
+    if status == 307:
+        return b"Temporary Redirect"
+    if status == 400:
+        return b"Bad Request"
+    if status == 401:
+        return b"Unauthorized"
+    if status == 403:
+        return b"Forbidden"
+    if status == 404:
+        return b"Not Found"
+    if status == 405:
+        return b"Method Not Allowed"
+    if status == 408:
+        return b"Request Timeout"
+    if status == 409:
+        return b"Conflict"
+    if status == 413:
+        return b"Content Too Large"
+    if status == 414:
+        return b"URI Too Long"
+    if status == 417:
+        return b"Expectation Failed"
+    if status == 422:
+        return b"Unprocessable Content"
+    if status == 429:
+        return b"Too Many Requests"
+    if status == 431:
+        return b"Request Header Fields Too Large"
+    if status == 500:
+        return b"Internal Server Error"
+    if status == 501:
+        return b"Not Implemented"
+    if status == 503:
+        return b"Service Unavailable"
+    if status == 505:
+        return b"HTTP Version Not Supported"
+    return b"Status"
+
+cdef void head_begin(Buf* b, int status, const char* date) noexcept nogil:
+    # Status line and date; further header lines may follow.
+    buf_put(b, b"HTTP/1.1 ", 9)
+    buf_int(b, status)
+    buf_byte(b, b' ')
+    buf_text(b, status_phrase(status))
+    buf_put(b, b"\r\nDate: ", 8)
+    buf_text(b, date)
+    buf_put(b, b"\r\n", 2)
+
+cdef void head_end(Buf* b, int status, bint keep_alive, bint http10) noexcept nogil:
+    # Connection where the version's default does not say it, a hole for the length (none where no body may be), the end.
+    if not keep_alive:
+        buf_text(b, b"Connection: close\r\n")
+    elif http10:
+        buf_text(b, b"Connection: keep-alive\r\n")
+    if status == 204 or status == 304:
+        buf_put(b, b"\r\n", 2)
+    else:
+        buf_text(b, b"Content-Length:            \r\n\r\n")      # LENGTH_WIDTH and one blanks
+
+cdef void head_length(Buf* b, size_t head_size, size_t length) noexcept nogil:
+    # Fills the hole of a head of head_size bytes at the buffer's begin.
+    cdef char* at = b.data + head_size - 4
+    cdef int i
+    for i in range(LENGTH_WIDTH):
+        at -= 1
+        at[0] = <char>(48 + length % 10)
+        length //= 10
+        if length == 0:
+            return

@@ -1,0 +1,326 @@
+# HTTP/1.1 requests, read in one pass over their head: bytes come in, a Head that points into them goes out. No I/O.
+# Strict where lenience lets two readers disagree about where a request ends (RFC 9112): bare LF, folded headers, blanks
+# before a colon, repeated or contradicting lengths are refused.
+
+cdef enum:
+    METHOD_NONE = 0
+    METHOD_GET = 1
+    METHOD_POST = 2
+    METHOD_PUT = 3
+    METHOD_DELETE = 4
+    METHOD_OPTIONS = 5
+    METHOD_HEAD = 6
+    METHOD_PATCH = 7
+
+cdef enum:
+    HEADERS_MAX = 100
+
+cdef struct HeadLimits:
+    size_t max_head           # bytes of request line and headers
+    size_t max_target
+    int64_t max_body
+
+cdef struct Head:
+    int method
+    Slice target
+    Slice path                # of the target, raw
+    Slice query               # raw, without the question mark
+    Slice headers             # lines with their CRLF, without the blank one
+    size_t size               # of request line, headers and blank line
+    int64_t length            # Content-Length, 0 when there is none
+    uint8_t has_length
+    uint8_t chunked
+    uint8_t http10
+    uint8_t keep_alive
+    uint8_t expects           # 100-continue
+    uint8_t host              # Host fields seen
+    int status                # of the refusal
+    const char* reason        # static text
+
+cdef uint8_t[256] http_class                  # bits of HTTP_*, filled by http_open
+
+cdef enum:
+    HTTP_TOKEN = 1            # may stand in a method or a field name
+    HTTP_TARGET = 2           # may stand in a request target
+    HTTP_VALUE = 4            # may stand in a field value
+
+cdef void http_open() noexcept nogil:
+    # Once, before anything is parsed.
+    cdef int c
+    cdef const char* marks = b"!#$%&'*+-.^_`|~"
+    for c in range(256):
+        http_class[c] = 0
+        if 48 <= c <= 57 or 65 <= c <= 90 or 97 <= c <= 122 or (0 < c < 128 and memchr(marks, c, 15) != NULL):
+            http_class[c] |= HTTP_TOKEN
+        # raw bytes of other scripts are common in paths typed by people (curl sends them as they are)
+        if c > 32 and c != 127 and c != 35:
+            http_class[c] |= HTTP_TARGET
+        if c == 9 or (c >= 32 and c != 127):
+            http_class[c] |= HTTP_VALUE
+
+cdef int head_refuse(Head* h, int status, const char* reason) noexcept nogil:
+    h.status = status
+    h.reason = reason
+    return -1
+
+cdef inline bint text_is(const char* p, size_t n, const char* lower) noexcept nogil:
+    # Equal to the lower-case text of n letters and marks, in any case?
+    cdef size_t i
+    for i in range(n):
+        if (p[i] | 32 if b'A' <= p[i] <= b'Z' else p[i]) != lower[i]:
+            return False
+    return True
+
+cdef inline int method_of(const char* p, size_t n) noexcept nogil:
+    if n == 3:
+        if memcmp(p, b"GET", 3) == 0:
+            return METHOD_GET
+        if memcmp(p, b"PUT", 3) == 0:
+            return METHOD_PUT
+    elif n == 4:
+        if memcmp(p, b"POST", 4) == 0:
+            return METHOD_POST
+        if memcmp(p, b"HEAD", 4) == 0:
+            return METHOD_HEAD
+    elif n == 5:
+        if memcmp(p, b"PATCH", 5) == 0:
+            return METHOD_PATCH
+    elif n == 6:
+        if memcmp(p, b"DELETE", 6) == 0:
+            return METHOD_DELETE
+    elif n == 7:
+        if memcmp(p, b"OPTIONS", 7) == 0:
+            return METHOD_OPTIONS
+    return METHOD_NONE
+
+cdef int head_parse(const char* data, size_t n, const HeadLimits* limits, Head* h) noexcept nogil:
+    # 1: a complete head, of h.size bytes. 0: more bytes are needed. -1: refused with h.status and h.reason.
+    cdef const char* p = data
+    cdef const char* end = data + n
+    cdef int outcome
+    memset(h, 0, sizeof(Head))
+    # An empty line before a request is an old habit of clients after a body: skipped.
+    while end - p >= 2 and p[0] == b'\r' and p[1] == b'\n':
+        p += 2
+    outcome = head_line(&p, end, limits, h)
+    if outcome > 0:
+        outcome = head_fields(&p, end, h)
+    if outcome > 0:
+        h.size = p - data
+        if h.size > limits.max_head:
+            return head_refuse(h, 431, b"The request's headers are too large")
+        return head_settle(limits, h)
+    if outcome == 0 and n > limits.max_head:
+        return head_refuse(h, 431, b"The request's headers are too large")
+    return outcome
+
+cdef int head_line(const char** at, const char* end, const HeadLimits* limits, Head* h) noexcept nogil:
+    # `METHOD target HTTP/1.x CRLF`, single blanks.
+    cdef const char* p = at[0]
+    cdef const char* start = p
+    while p < end and http_class[<unsigned char>p[0]] & HTTP_TOKEN:
+        p += 1
+        if p - start > 32:
+            return head_refuse(h, 501, b"Unknown method")
+    if p == end:
+        return 0
+    if p[0] != b' ' or p == start:
+        return head_refuse(h, 400, b"Malformed request line")
+    h.method = method_of(start, p - start)
+    p += 1
+    h.target.p = p
+    while p < end and http_class[<unsigned char>p[0]] & HTTP_TARGET:
+        p += 1
+    h.target.n = p - h.target.p
+    if h.target.n > limits.max_target:
+        return head_refuse(h, 414, b"The request target is too long")
+    if p == end:
+        return 0
+    if p[0] != b' ' or h.target.n == 0:
+        return head_refuse(h, 400, b"Malformed request line")
+    p += 1
+    if end - p < 10:
+        # refuse early what can no longer become a version
+        if memcmp(p, b"HTTP/", <size_t>(end - p) if end - p < 5 else 5) != 0:
+            return head_refuse(h, 400, b"Malformed request line")
+        return 0
+    if (memcmp(p, b"HTTP/", 5) != 0 or not b'0' <= p[5] <= b'9' or p[6] != b'.' or not b'0' <= p[7] <= b'9'
+            or p[8] != b'\r' or p[9] != b'\n'):
+        return head_refuse(h, 400, b"Malformed request line")
+    if p[5] != b'1' or p[7] > b'1':
+        return head_refuse(h, 505, b"HTTP version not supported")
+    h.http10 = p[7] == b'0'
+    h.keep_alive = not h.http10
+    if h.method == METHOD_NONE:
+        return head_refuse(h, 501, b"Unknown method")
+    at[0] = p + 10
+    return 1
+
+cdef int head_fields(const char** at, const char* end, Head* h) noexcept nogil:
+    # `name: value CRLF` lines up to the blank one.
+    cdef const char* p = at[0]
+    cdef const char* name
+    cdef const char* value
+    cdef const char* last
+    cdef size_t size
+    cdef int count = 0
+    h.headers.p = p
+    while True:
+        if p == end:
+            return 0
+        if p[0] == b'\r':
+            if end - p < 2:
+                return 0
+            if p[1] != b'\n':
+                return head_refuse(h, 400, b"Malformed header line")
+            h.headers.n = p - h.headers.p
+            at[0] = p + 2
+            return 1
+        name = p
+        while p < end and http_class[<unsigned char>p[0]] & HTTP_TOKEN:
+            p += 1
+        if p == end:
+            return 0
+        if p[0] != b':' or p == name:
+            return head_refuse(h, 400, b"Malformed header line")
+        size = p - name
+        p += 1
+        while p < end and (p[0] == b' ' or p[0] == b'\t'):
+            p += 1
+        value = p
+        p = value_end(p, end)
+        if p == end or end - p < 2 and p[0] == b'\r':
+            return 0
+        if p[0] != b'\r' or p[1] != b'\n':
+            return head_refuse(h, 400, b"Malformed header line")
+        last = p
+        while last > value and ((last - 1)[0] == b" " or (last - 1)[0] == b"\t"):
+            last -= 1
+        p += 2
+        count += 1
+        if count > HEADERS_MAX:
+            return head_refuse(h, 431, b"Too many headers")
+        if size == 4 or size == 6 or size == 10 or size == 14 or size == 17:
+            if not head_field(h, name, size, value, last - value):
+                return -1
+
+cdef inline const char* value_end(const char* p, const char* end) noexcept nogil:
+    # The first byte that no field value may hold (CR is one).
+    cdef uint64_t w
+    while end - p >= 8:
+        memcpy(&w, p, 8)
+        w = le64toh(w)
+        # high bit: below 0x20 (tab too: looked at below) or 0x7f; bytes above 0x7f are masked out
+        w = ((w - <uint64_t>0x2020202020202020) | ((w ^ <uint64_t>0x7f7f7f7f7f7f7f7f) - <uint64_t>0x0101010101010101)) \
+            & ~w & <uint64_t>0x8080808080808080
+        if w:
+            p += json_ctz(w) >> 3
+            if p[0] != b'\t':
+                return p
+            p += 1
+        else:
+            p += 8
+    while p < end and http_class[<unsigned char>p[0]] & HTTP_VALUE:
+        p += 1
+    return p
+
+cdef bint head_field(Head* h, const char* name, size_t size, const char* v, size_t n) noexcept nogil:
+    # The few fields that matter here; False when refused.
+    cdef size_t i
+    cdef int64_t length = 0
+    if size == 4 and text_is(name, 4, b"host"):
+        h.host += 1
+        if h.host > 1:
+            head_refuse(h, 400, b"Repeated Host header")
+            return False
+        for i in range(n):
+            if v[i] == b' ' or v[i] == b'\t' or v[i] == b',' or v[i] == b'/' or v[i] == b'@':
+                head_refuse(h, 400, b"Malformed Host header")
+                return False
+    elif size == 6 and text_is(name, 6, b"expect"):
+        if n != 12 or not text_is(v, 12, b"100-continue"):
+            head_refuse(h, 417, b"Only the expectation 100-continue is known")
+            return False
+        h.expects = True
+    elif size == 10 and text_is(name, 10, b"connection"):
+        head_connection(h, v, n)
+    elif size == 14 and text_is(name, 14, b"content-length"):
+        if h.has_length:
+            head_refuse(h, 400, b"Repeated Content-Length header")
+            return False
+        if n == 0:
+            head_refuse(h, 400, b"Malformed Content-Length header")
+            return False
+        for i in range(n):
+            if not b'0' <= v[i] <= b'9':
+                head_refuse(h, 400, b"Malformed Content-Length header")
+                return False
+            if length < <int64_t>1 << 58:         # beyond: larger than any limit, and no overflow
+                length = length * 10 + v[i] - 48
+        h.has_length = True
+        h.length = length
+    elif size == 17 and text_is(name, 17, b"transfer-encoding"):
+        if h.chunked:
+            head_refuse(h, 400, b"Repeated Transfer-Encoding header")
+            return False
+        if n != 7 or not text_is(v, 7, b"chunked"):
+            head_refuse(h, 501, b"Only the transfer coding chunked is known")
+            return False
+        h.chunked = True
+    return True
+
+cdef void head_connection(Head* h, const char* v, size_t n) noexcept nogil:
+    # A list of words; close wins.
+    cdef size_t i = 0
+    cdef size_t start, stop
+    while i < n:
+        start = i
+        while i < n and v[i] != b',':
+            i += 1
+        stop = i
+        i += 1
+        while start < stop and (v[start] == b' ' or v[start] == b'\t'):
+            start += 1
+        while stop > start and (v[stop - 1] == b' ' or v[stop - 1] == b'\t'):
+            stop -= 1
+        if stop - start == 5 and text_is(v + start, 5, b"close"):
+            h.keep_alive = False
+            return
+        if h.http10 and stop - start == 10 and text_is(v + start, 10, b"keep-alive"):
+            h.keep_alive = True
+
+cdef int head_settle(const HeadLimits* limits, Head* h) noexcept nogil:
+    # What only the whole head can tell.
+    cdef const char* mark
+    cdef Slice t = h.target
+    if h.host == 0 and not h.http10:
+        return head_refuse(h, 400, b"Missing Host header")
+    if h.chunked and h.http10:
+        return head_refuse(h, 400, b"Transfer-Encoding is unknown to HTTP/1.0")
+    if h.chunked and h.has_length:
+        return head_refuse(h, 400, b"Content-Length beside Transfer-Encoding")
+    if h.length > limits.max_body:
+        return head_refuse(h, 413, b"The request body is too large")
+    if t.p[0] != b'/':
+        if t.n == 1 and t.p[0] == b'*' and h.method == METHOD_OPTIONS:
+            h.path = t
+            return 1
+        # the absolute form, as sent to proxies: from the first slash after the authority
+        if t.n > 7 and text_is(t.p, 7, b"http://"):
+            t = slice_of(t.p + 7, t.n - 7)
+        elif t.n > 8 and text_is(t.p, 8, b"https://"):
+            t = slice_of(t.p + 8, t.n - 8)
+        else:
+            return head_refuse(h, 400, b"Malformed request target")
+        mark = <const char*>memchr(t.p, b'/', t.n)
+        if mark == NULL or mark == t.p:
+            return head_refuse(h, 400, b"Malformed request target")
+        t = slice_of(mark, t.p + t.n - mark)
+    mark = <const char*>memchr(t.p, b'?', t.n)
+    if mark == NULL:
+        h.path = t
+        h.query = slice_of(t.p + t.n, 0)
+    else:
+        h.path = slice_of(t.p, mark - t.p)
+        h.query = slice_of(mark + 1, t.n - h.path.n - 1)
+    return 1

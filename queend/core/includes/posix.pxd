@@ -1,0 +1,67 @@
+# Sockets, threads and eventfd of POSIX and Linux: only what the core uses.
+from libc.stdint cimport uint16_t, uint32_t, uint64_t
+
+cdef extern from "<sys/types.h>" nogil:
+    ctypedef unsigned int socklen_t
+
+cdef extern from "<sys/socket.h>" nogil:
+    int AF_INET, AF_INET6, AF_UNSPEC, SOCK_STREAM, SOCK_NONBLOCK, SOCK_CLOEXEC, SOL_SOCKET, SO_REUSEADDR, SO_REUSEPORT
+    int SHUT_WR
+    struct sockaddr:
+        pass
+    struct sockaddr_storage:
+        uint16_t ss_family
+    int socket(int, int, int)
+    int setsockopt(int, int, int, const void*, socklen_t)
+    int bind(int, const sockaddr*, socklen_t)
+    int listen(int, int)
+    int accept4(int, sockaddr*, socklen_t*, int)
+    int shutdown(int, int)
+    int getsockname(int, sockaddr*, socklen_t*)
+
+cdef extern from "<netinet/in.h>" nogil:
+    int IPPROTO_IPV6, IPV6_V6ONLY
+    struct sockaddr_in:
+        uint16_t sin_port
+    struct sockaddr_in6:
+        uint16_t sin6_port
+    uint16_t ntohs(uint16_t)
+
+cdef extern from "<netdb.h>" nogil:
+    int AI_PASSIVE, AI_NUMERICSERV
+    struct addrinfo:
+        int ai_flags, ai_family, ai_socktype, ai_protocol
+        socklen_t ai_addrlen
+        sockaddr* ai_addr
+        addrinfo* ai_next
+    int getaddrinfo(const char*, const char*, const addrinfo*, addrinfo**)
+    void freeaddrinfo(addrinfo*)
+    const char* gai_strerror(int)
+
+cdef extern from "<unistd.h>" nogil:
+    int close(int)
+    ssize_t read(int, void*, size_t)
+    ssize_t write(int, const void*, size_t)
+
+cdef extern from "<sys/eventfd.h>" nogil:
+    int EFD_NONBLOCK, EFD_CLOEXEC
+    int eventfd(unsigned int, int)
+
+cdef extern from "<signal.h>" nogil:
+    ctypedef struct sigset_t:
+        pass
+    int SIG_SETMASK
+    int sigfillset(sigset_t*)
+    int pthread_sigmask(int, const sigset_t*, sigset_t*)
+
+cdef extern from "<errno.h>" nogil:
+    int errno, EAGAIN, EINTR, EMFILE, ENFILE, ENOBUFS, ENOMEM, ECONNABORTED
+
+cdef extern from "<string.h>" nogil:
+    char* strerror(int)
+
+cdef extern from "<stdlib.h>" nogil:
+    void* aligned_alloc(size_t, size_t)
+
+cdef extern from "<stddef.h>" nogil:
+    ctypedef long ptrdiff_t

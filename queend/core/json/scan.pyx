@@ -1,0 +1,383 @@
+# JSON, read in place: strict RFC 8259 with strict UTF-8, nothing allocated, numbers and strings left as they were written.
+# A cursor walks over the text once; whoever drives it picks what it needs and skips (and thereby validates) the rest.
+# Never reads at or past `end`, so it works on any slice.
+
+cdef enum:
+    JSON_DEPTH = 512          # default of json_open callers
+    JSON_DEPTH_MAX = 1024     # what the stack of json_skip can hold: 64 in each of
+    JSON_DEPTH_WORDS = 16
+
+cdef struct Json:
+    const char* p             # the next byte
+    const char* end
+    const char* begin
+    int depth_left
+    const char* error         # why it stopped, static text; p then stands at the byte at fault
+
+cdef extern from * nogil:
+    """
+    #define json_ctz(x) __builtin_ctzll(x)
+    """
+    int json_ctz(unsigned long long x)
+    uint64_t le64toh(uint64_t)
+
+cdef inline void json_open(Json* j, Slice text, int max_depth) noexcept nogil:
+    j.p = text.p
+    j.begin = text.p
+    j.end = text.p + text.n
+    j.depth_left = max_depth if max_depth < JSON_DEPTH_MAX else JSON_DEPTH_MAX
+    j.error = NULL
+
+cdef bint json_fail(Json* j, const char* p, const char* error) noexcept nogil:
+    # Keeps the first error. Always False, so that callers can return it.
+    if j.error == NULL:
+        j.p = p
+        j.error = error
+    return False
+
+cdef void json_explain(Json* j, char* out, size_t size) noexcept nogil:
+    # `unexpected byte at byte 17`: one line for the client, NUL-terminated, at most size bytes with the NUL.
+    snprintf(out, size, b"%s at byte %lld", j.error, <long long>(j.p - j.begin))
+
+cdef inline const char* json_blank(const char* p, const char* end) noexcept nogil:
+    # The first byte that is not white space, or end.
+    while p < end and (p[0] == b' ' or p[0] == b'\n' or p[0] == b'\r' or p[0] == b'\t'):
+        p += 1
+    return p
+
+cdef inline int json_peek(Json* j) noexcept nogil:
+    # Skips white space; the next byte (1 to 255), 0 at the end of the text, after an error, or at a NUL byte.
+    if j.error != NULL:
+        return 0
+    j.p = json_blank(j.p, j.end)
+    return <unsigned char>j.p[0] if j.p < j.end else 0
+
+cdef inline size_t json_plain(const char* p, size_t n) noexcept nogil:
+    # How many bytes from p on are printable ASCII other than quote and backslash (all that needs no look inside strings).
+    cdef size_t i = 0
+    cdef uint64_t w, m
+    cdef unsigned char c
+    while i + 8 <= n:
+        memcpy(&w, p + i, 8)
+        w = le64toh(w)
+        # high bit of a byte: it is >= 0x80, < 0x20, a quote or a backslash. Borrows only spoil bytes above the first hit.
+        m = (w | (w - <uint64_t>0x2020202020202020)
+             | ((w ^ <uint64_t>0x2222222222222222) - <uint64_t>0x0101010101010101)
+             | ((w ^ <uint64_t>0x5c5c5c5c5c5c5c5c) - <uint64_t>0x0101010101010101)) & <uint64_t>0x8080808080808080
+        if m:
+            return i + <size_t>(json_ctz(m) >> 3)
+        i += 8
+    while i < n:
+        c = <unsigned char>p[i]
+        if c < 0x20 or c >= 0x80 or c == b'"' or c == b'\\':
+            return i
+        i += 1
+    return n
+
+cdef inline int utf8_length(const char* text, size_t n) noexcept nogil:
+    # Bytes of the well-formed UTF-8 character that starts at text, 0 when there is none (overlong forms, surrogates and
+    # numbers past U+10FFFF are not well-formed).
+    cdef const unsigned char* p = <const unsigned char*>text
+    cdef unsigned char c
+    if n == 0:
+        return 0
+    c = p[0]
+    if c < 0x80:
+        return 1
+    if c < 0xc2 or n < 2 or (p[1] & 0xc0) != 0x80:
+        return 0
+    if c < 0xe0:
+        return 2
+    if n < 3 or (p[2] & 0xc0) != 0x80:
+        return 0
+    if c < 0xf0:
+        if (c == 0xe0 and p[1] < 0xa0) or (c == 0xed and p[1] > 0x9f):
+            return 0
+        return 3
+    if n < 4 or (p[3] & 0xc0) != 0x80 or c > 0xf4 or (c == 0xf0 and p[1] < 0x90) or (c == 0xf4 and p[1] > 0x8f):
+        return 0
+    return 4
+
+cdef bint utf8_valid(Slice s) noexcept nogil:
+    # Well-formed throughout? (NUL and other controls are.)
+    cdef size_t i = 0
+    cdef uint64_t w
+    cdef int k
+    while i < s.n:
+        if i + 8 <= s.n:
+            memcpy(&w, s.p + i, 8)
+            if w & <uint64_t>0x8080808080808080 == 0:
+                i += 8
+                continue
+        k = utf8_length(s.p + i, s.n - i)
+        if k == 0:
+            return False
+        i += k
+    return True
+
+cdef const char* json_string_end(Json* j, const char* p) noexcept nogil:
+    # p stands at the opening quote; the byte after the closing one, or NULL with j.error set.
+    cdef const char* end = j.end
+    cdef unsigned char c
+    cdef int k
+    p += 1
+    while True:
+        p += json_plain(p, end - p)
+        if p >= end:
+            json_fail(j, p, b"unterminated string")
+            return NULL
+        c = <unsigned char>p[0]
+        if c == b'"':
+            return p + 1
+        if c == b'\\':
+            if end - p < 2:
+                json_fail(j, p, b"unterminated string")
+                return NULL
+            c = <unsigned char>p[1]
+            if c == b'u':
+                if end - p < 6 or not json_hex4(p + 2, NULL):
+                    json_fail(j, p, b"invalid \\u escape")
+                    return NULL
+                p += 6
+            elif (c == b'"' or c == b'\\' or c == b'/' or c == b'n' or c == b't' or c == b'r' or c == b'b'
+                  or c == b'f'):
+                p += 2
+            else:
+                json_fail(j, p, b"invalid escape")
+                return NULL
+        elif c < 0x20:
+            json_fail(j, p, b"control character in string")
+            return NULL
+        else:
+            # text in other scripts comes in runs
+            while True:
+                k = utf8_length(p, end - p)
+                if k == 0:
+                    json_fail(j, p, b"invalid UTF-8")
+                    return NULL
+                p += k
+                if p >= end or <unsigned char>p[0] < 0x80:
+                    break
+
+cdef inline bint json_hex4(const char* p, uint32_t* value) noexcept nogil:
+    cdef int a = hex_value(<unsigned char>p[0])
+    cdef int b = hex_value(<unsigned char>p[1])
+    cdef int c = hex_value(<unsigned char>p[2])
+    cdef int d = hex_value(<unsigned char>p[3])
+    if (a | b | c | d) < 0:
+        return False
+    if value != NULL:
+        value[0] = <uint32_t>(a << 12 | b << 8 | c << 4 | d)
+    return True
+
+cdef inline bint json_digit(const char* p, const char* end) noexcept nogil:
+    return p < end and b'0' <= p[0] <= b'9'
+
+cdef const char* json_number_end(Json* j, const char* p) noexcept nogil:
+    # p stands at a minus sign or a digit; the byte after the number, or NULL with j.error set.
+    cdef const char* end = j.end
+    if p[0] == b'-':
+        p += 1
+    if not json_digit(p, end):
+        json_fail(j, p, b"invalid number")
+        return NULL
+    if p[0] == b'0':
+        p += 1
+    else:
+        while json_digit(p, end):
+            p += 1
+    if p < end and p[0] == b'.':
+        p += 1
+        if not json_digit(p, end):
+            json_fail(j, p, b"invalid number")
+            return NULL
+        while json_digit(p, end):
+            p += 1
+    if p < end and (p[0] == b'e' or p[0] == b'E'):
+        p += 1
+        if p < end and (p[0] == b'+' or p[0] == b'-'):
+            p += 1
+        if not json_digit(p, end):
+            json_fail(j, p, b"invalid number")
+            return NULL
+        while json_digit(p, end):
+            p += 1
+    return p
+
+cdef const char* json_scalar_end(Json* j, const char* p) noexcept nogil:
+    # A string, number or literal that starts at p < end; the byte after it, or NULL with j.error set.
+    cdef char c = p[0]
+    cdef size_t n = <size_t>(j.end - p)
+    if c == b'"':
+        return json_string_end(j, p)
+    if c == b'-' or b'0' <= c <= b'9':
+        return json_number_end(j, p)
+    if c == b't' and n >= 4 and memcmp(p, b"true", 4) == 0:
+        return p + 4
+    if c == b'f' and n >= 5 and memcmp(p, b"false", 5) == 0:
+        return p + 5
+    if c == b'n' and n >= 4 and memcmp(p, b"null", 4) == 0:
+        return p + 4
+    json_fail(j, p, b"unexpected byte")
+    return NULL
+
+cdef const char* json_key_end(Json* j, const char* p) noexcept nogil:
+    # A key, its colon and the white space around them; stands then at the value. NULL with j.error set.
+    if p >= j.end or p[0] != b'"':
+        json_fail(j, p, b"expected a key" if p < j.end else b"unexpected end")
+        return NULL
+    p = json_string_end(j, p)
+    if p == NULL:
+        return NULL
+    p = json_blank(p, j.end)
+    if p >= j.end or p[0] != b':':
+        json_fail(j, p, b"expected a colon" if p < j.end else b"unexpected end")
+        return NULL
+    return json_blank(p + 1, j.end)
+
+cdef bint json_skip(Json* j, Slice* raw) noexcept nogil:
+    # One complete value: True, its exact bytes in raw (may be NULL) and the cursor after it. Does not recurse.
+    cdef uint64_t[JSON_DEPTH_WORDS] objects     # one bit per open container: is it an object?
+    cdef const char* end = j.end
+    cdef const char* p
+    cdef const char* start
+    cdef int depth = 0
+    cdef char c
+    if j.error != NULL:
+        return False
+    p = json_blank(j.p, end)
+    start = p
+    while True:
+        # at the first byte of a value
+        if p >= end:
+            return json_fail(j, p, b"unexpected end")
+        c = p[0]
+        if c == b'{' or c == b'[':
+            if depth >= j.depth_left:
+                return json_fail(j, p, b"nested too deep")
+            p = json_blank(p + 1, end)
+            if p < end and p[0] == c + 2:           # '}' is '{' + 2, ']' is '[' + 2
+                p += 1
+            elif c == b'{':
+                objects[depth >> 6] |= <uint64_t>1 << (depth & 63)
+                depth += 1
+                p = json_key_end(j, p)
+                if p == NULL:
+                    return False
+                continue
+            else:
+                objects[depth >> 6] &= ~(<uint64_t>1 << (depth & 63))
+                depth += 1
+                continue
+        else:
+            p = json_scalar_end(j, p)
+            if p == NULL:
+                return False
+        # after a value
+        while True:
+            if depth == 0:
+                j.p = p
+                if raw != NULL:
+                    raw[0] = slice_of(start, p - start)
+                return True
+            p = json_blank(p, end)
+            if p >= end:
+                return json_fail(j, p, b"unexpected end")
+            c = p[0]
+            if objects[(depth - 1) >> 6] >> ((depth - 1) & 63) & 1:
+                if c == b',':
+                    p = json_key_end(j, json_blank(p + 1, end))
+                    if p == NULL:
+                        return False
+                    break
+                if c != b'}':
+                    return json_fail(j, p, b"expected a comma or a closing brace")
+            elif c == b',':
+                p = json_blank(p + 1, end)
+                break
+            elif c != b']':
+                return json_fail(j, p, b"expected a comma or a closing bracket")
+            p += 1
+            depth -= 1
+
+cdef bint json_string(Json* j, Slice* raw) noexcept nogil:
+    # A string: its bytes with the quotes, validated.
+    cdef const char* start
+    cdef const char* p
+    if json_peek(j) != b'"':
+        return json_fail(j, j.p, b"expected a string")
+    start = j.p
+    p = json_string_end(j, start)
+    if p == NULL:
+        return False
+    raw[0] = slice_of(start, p - start)
+    j.p = p
+    return True
+
+cdef bint json_enter(Json* j, char opening) noexcept nogil:
+    # Steps over '{' or '['; then iterate with json_member or json_element.
+    if json_peek(j) != opening:
+        return json_fail(j, j.p, b"expected an object" if opening == b'{' else b"expected an array")
+    if j.depth_left <= 0:
+        return json_fail(j, j.p, b"nested too deep")
+    j.depth_left -= 1
+    j.p += 1
+    return True
+
+cdef bint json_member(Json* j, bint* first, Slice* key_raw) noexcept nogil:
+    # After json_enter(j, '{'), with first set to True by the caller: True with the key's literal (quotes included) and the
+    # cursor at its value, which the caller must consume; False after the closing brace or with j.error set.
+    cdef int c = json_peek(j)
+    cdef const char* start
+    cdef const char* p
+    if j.error != NULL:
+        return False
+    if c == b'}':
+        j.p += 1
+        j.depth_left += 1
+        return False
+    if not first[0]:
+        if c != b',':
+            return json_fail(j, j.p, b"expected a comma or a closing brace" if j.p < j.end else b"unexpected end")
+        j.p += 1
+    first[0] = False
+    start = json_blank(j.p, j.end)
+    p = json_key_end(j, start)
+    if p == NULL:
+        return False
+    j.p = p
+    # the key ends at the last quote before the value
+    p -= 1
+    while p[0] != b'"':
+        p -= 1
+    key_raw[0] = slice_of(start, p + 1 - start)
+    return True
+
+cdef bint json_element(Json* j, bint* first) noexcept nogil:
+    # After json_enter(j, '['), with first set to True by the caller: True with the cursor at an element, which the caller
+    # must consume; False after the closing bracket or with j.error set.
+    cdef int c = json_peek(j)
+    if j.error != NULL:
+        return False
+    if c == b']' :
+        j.p += 1
+        j.depth_left += 1
+        return False
+    if not first[0]:
+        if c != b',':
+            return json_fail(j, j.p, b"expected a comma or a closing bracket" if j.p < j.end else b"unexpected end")
+        j.p += 1
+        c = json_peek(j)
+    if j.p >= j.end or c == b']':
+        return json_fail(j, j.p, b"expected a value" if j.p < j.end else b"unexpected end")
+    first[0] = False
+    return True
+
+cdef bint json_end(Json* j) noexcept nogil:
+    # Nothing but white space left?
+    json_peek(j)
+    if j.error != NULL:
+        return False
+    if j.p < j.end:
+        return json_fail(j, j.p, b"unexpected byte after the value")
+    return True

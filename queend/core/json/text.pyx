@@ -1,0 +1,125 @@
+# JSON string literals and the text they stand for.
+
+cdef inline char* utf8_put(char* out, uint32_t c) noexcept nogil:
+    if c < 0x80:
+        out[0] = <char>c
+        return out + 1
+    if c < 0x800:
+        out[0] = <char>(0xc0 | c >> 6)
+        out[1] = <char>(0x80 | (c & 0x3f))
+        return out + 2
+    if c < 0x10000:
+        out[0] = <char>(0xe0 | c >> 12)
+        out[1] = <char>(0x80 | (c >> 6 & 0x3f))
+        out[2] = <char>(0x80 | (c & 0x3f))
+        return out + 3
+    out[0] = <char>(0xf0 | c >> 18)
+    out[1] = <char>(0x80 | (c >> 12 & 0x3f))
+    out[2] = <char>(0x80 | (c >> 6 & 0x3f))
+    out[3] = <char>(0x80 | (c & 0x3f))
+    return out + 4
+
+cdef bint json_unescape(Slice raw, Arena* a, Slice* out, bint* had_surrogate) noexcept nogil:
+    # raw: a literal json_string or json_member gave, quotes included. out: its UTF-8 text, inside raw when nothing was
+    # escaped, else in the arena. A half of a surrogate pair alone becomes U+FFFD and sets had_surrogate (may be NULL).
+    # False only when memory ran out.
+    cdef const char* p = raw.p + 1
+    cdef const char* end = raw.p + raw.n - 1
+    cdef const char* slash = <const char*>memchr(p, b'\\', end - p)
+    cdef char* at
+    cdef char* text
+    cdef size_t n
+    cdef uint32_t c, low
+    cdef char e
+    if had_surrogate != NULL:
+        had_surrogate[0] = False
+    if slash == NULL:
+        out[0] = slice_of(p, end - p)
+        return True
+    text = <char*>arena_alloc(a, end - p)
+    if text == NULL:
+        return False
+    at = text
+    while slash != NULL:
+        n = slash - p
+        memcpy(at, p, n)
+        at += n
+        e = slash[1]
+        p = slash + 2
+        if e == b'u':
+            json_hex4(p, &c)
+            p += 4
+            if 0xd800 <= c < 0xe000:
+                if (c < 0xdc00 and end - p >= 6 and p[0] == b'\\' and p[1] == b'u' and json_hex4(p + 2, &low)
+                        and 0xdc00 <= low < 0xe000):
+                    c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00)
+                    p += 6
+                else:
+                    c = 0xfffd
+                    if had_surrogate != NULL:
+                        had_surrogate[0] = True
+            at = utf8_put(at, c)
+        else:
+            if e == b'n':
+                e = b'\n'
+            elif e == b't':
+                e = b'\t'
+            elif e == b'r':
+                e = b'\r'
+            elif e == b'b':
+                e = 8
+            elif e == b'f':
+                e = 12
+            at[0] = e
+            at += 1
+        slash = <const char*>memchr(p, b'\\', end - p)
+    n = end - p
+    memcpy(at, p, n)
+    out[0] = slice_of(text, at + n - text)
+    return True
+
+cdef void json_escape(Buf* b, Slice text) noexcept nogil:
+    # Appends the literal of valid UTF-8 text, quotes included; other scripts stay as they are.
+    cdef const char* hexes = b"0123456789abcdef"
+    cdef size_t i = 0
+    cdef size_t k
+    cdef unsigned char c
+    cdef char[6] e
+    if not buf_room(b, text.n + 2):
+        return
+    buf_byte(b, b'"')
+    while i < text.n:
+        k = json_plain(text.p + i, text.n - i)
+        while i + k < text.n and <unsigned char>text.p[i + k] >= 0x80:
+            k += 1
+        buf_put(b, text.p + i, k)
+        i += k
+        if i >= text.n:
+            break
+        c = <unsigned char>text.p[i]
+        if c == b'"' or c == b'\\' or c < 0x20:
+            e[0] = b'\\'
+            if c >= 0x20:
+                e[1] = <char>c
+            elif c == b'\n':
+                e[1] = b'n'
+            elif c == b'\t':
+                e[1] = b't'
+            elif c == b'\r':
+                e[1] = b'r'
+            elif c == 8:
+                e[1] = b'b'
+            elif c == 12:
+                e[1] = b'f'
+            else:
+                e[1] = b'u'
+                e[2] = b'0'
+                e[3] = b'0'
+                e[4] = hexes[c >> 4]
+                e[5] = hexes[c & 15]
+                buf_put(b, e, 6)
+                i += 1
+                continue
+            buf_put(b, e, 2)
+            i += 1
+    buf_byte(b, b'"')

@@ -1,0 +1,450 @@
+# A client's connection: its bytes become requests, handed to the engine as they complete; their answers leave in order.
+# An idle connection holds no buffer: reads go through the worker's, only the head of an incomplete request is kept here,
+# and a body is read straight into its request's memory.
+
+cdef enum:                    # which timeout runs; one list per state, oldest first
+    CONN_IDLE = 0             # between requests
+    CONN_HEAD = 1             # a head has begun
+    CONN_BODY = 2             # a body has begun
+    CONN_BUSY = 3             # answers are owed: no timeout
+    CONN_STALLED = 4          # the client does not take its answers
+    CONN_LINGER = 5           # everything is said: waits for the client to close
+    CONN_CLOSING = 6          # the handle is closing
+    CONN_STATES = 7
+
+cdef enum ConnReading:
+    READ_HEAD = 0
+    READ_FIXED = 1            # a body of known length
+    READ_CHUNKED = 2
+    READ_NOTHING = 3          # nothing that may come is a request: after an error or `Connection: close`
+
+cdef enum:
+    OUT_MAX = 1 << 20         # bytes of answers a client may leave untaken before it is no longer read
+    LINGER_MS = 2000
+    LINGER_BYTES = 4 << 20    # swallowed at most after the last answer
+
+cdef struct Conn:
+    uv_tcp_t tcp              # first: a handle is its connection
+    Conn* prev                # in the list of its state
+    Conn* next
+    Conn* next_dirty
+    Worker* worker
+    Request* first            # answers owed, in order
+    Request* last
+    Request* reading          # head complete, body not
+    Buf head                  # bytes that are not a complete request yet; answers owed may hold some back, too
+    size_t body_got           # READ_FIXED
+    Chunked* chunked          # READ_CHUNKED
+    size_t out_pending        # bytes handed to the loop and not yet taken by the kernel
+    size_t out_mark           # write queue when the stall was last looked at
+    uint64_t since            # loop time (ms) of the last change of state, or of the last progress of a body
+    int owed                  # requests in first..last
+    uint8_t state             # ConnState; only conn_move writes it
+    uint8_t mode              # ConnReading
+    bint dirty                # stands in the worker's list of connections to look at
+    bint paused               # not read: too many requests or answers in hand
+    bint owes_continue        # 100, once all earlier answers are out
+    bint ended                # after the last answer owed: no more requests, close
+    bint shut                 # our side is shut down
+
+cdef struct ConnList:
+    Conn* first
+    Conn* last
+    int n
+
+cdef void conn_move(Conn* c, int state) noexcept nogil:
+    # The one place where a connection changes state. Moving to the same state restarts its clock.
+    cdef Worker* w = c.worker
+    cdef ConnList* l = &w.conns[c.state]
+    if c.prev != NULL:
+        c.prev.next = c.next
+    else:
+        l.first = c.next
+    if c.next != NULL:
+        c.next.prev = c.prev
+    else:
+        l.last = c.prev
+    l.n -= 1
+    conn_enter(c, state)
+
+cdef void conn_enter(Conn* c, int state) noexcept nogil:
+    cdef ConnList* l = &c.worker.conns[state]
+    c.state = <uint8_t>state
+    c.since = uv_now(&c.worker.loop)
+    c.prev = l.last
+    c.next = NULL
+    if l.last != NULL:
+        l.last.next = c
+    else:
+        l.first = c
+    l.last = c
+    l.n += 1
+
+cdef void conn_settle(Conn* c) noexcept nogil:
+    # The state that follows from what the connection waits for.
+    cdef int state = CONN_IDLE
+    if c.state >= CONN_LINGER:
+        return
+    if c.out_pending:
+        state = CONN_STALLED
+    elif c.reading != NULL:
+        state = CONN_BODY
+    elif c.owed:
+        state = CONN_BUSY
+    elif c.head.len:
+        state = CONN_HEAD
+    if state != c.state:
+        if state == CONN_STALLED:
+            c.out_mark = <size_t>-1
+        conn_move(c, state)
+
+# -- open and close ---------------------------------------------------------------------------------------------------
+
+cdef void conn_open(Worker* w, int fd) noexcept nogil:
+    # Takes the accepted socket over.
+    cdef Conn* c = NULL
+    if not w.stopping:
+        c = <Conn*>calloc(1, sizeof(Conn))
+    if c == NULL or uv_tcp_init(&w.loop, &c.tcp) != 0:
+        free(c)
+        close(fd)
+        return
+    c.worker = w
+    c.tcp.data = c
+    w.counters.accepted += 1
+    w.counters.live_connections += 1
+    w.counters.live_handles += 1
+    conn_enter(c, CONN_IDLE)
+    if uv_tcp_open(&c.tcp, fd) != 0:
+        close(fd)
+        conn_close(c)
+        return
+    uv_tcp_nodelay(&c.tcp, 1)
+    conn_read_start(c)
+
+cdef void conn_close(Conn* c) noexcept nogil:
+    # From any state, once. Requests without an answer live on without a client; the engine is told.
+    cdef Request* r = c.first
+    cdef Request* following
+    if c.state == CONN_CLOSING:
+        return
+    conn_move(c, CONN_CLOSING)
+    c.first = NULL
+    c.last = NULL
+    c.owed = 0
+    if c.reading != NULL:
+        request_close(c.reading)
+        c.reading = NULL
+    buf_free(&c.head)
+    free(c.chunked)
+    c.chunked = NULL
+    uv_close(<uv_handle_t*>&c.tcp, conn_closed)
+    while r != NULL:
+        following = r.next
+        r.conn = NULL
+        if r.replied:
+            request_close(r)
+        elif r.on_gone != NULL:
+            r.on_gone(r)      # may answer, and thereby free, it
+        r = following
+
+cdef void conn_closed(uv_handle_t* handle) noexcept nogil:
+    cdef Conn* c = <Conn*>handle.data
+    cdef Worker* w = c.worker
+    cdef Conn** at
+    cdef ConnList* l = &w.conns[CONN_CLOSING]
+    if c.dirty:
+        at = &w.dirty
+        while at[0] != c:
+            at = &at[0].next_dirty
+        at[0] = c.next_dirty
+    if c.prev != NULL:
+        c.prev.next = c.next
+    else:
+        l.first = c.next
+    if c.next != NULL:
+        c.next.prev = c.prev
+    else:
+        l.last = c.prev
+    l.n -= 1
+    w.counters.live_connections -= 1
+    w.counters.live_handles -= 1
+    free(c)
+
+cdef void conn_linger(Conn* c) noexcept nogil:
+    # Everything is said. Closing at once would let unread bytes of the client reset the connection and destroy the answer
+    # on its way: our side is shut down and the client's bytes are swallowed until it closes too, within bounds.
+    conn_move(c, CONN_LINGER)
+    buf_free(&c.head)
+    c.out_mark = 0
+    if shutdown(conn_fd(c), SHUT_WR) != 0:
+        conn_close(c)
+        return
+    conn_read_start(c)
+
+cdef inline int conn_fd(Conn* c) noexcept nogil:
+    cdef int fd = -1
+    uv_fileno(<uv_handle_t*>&c.tcp, &fd)
+    return fd
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+cdef void conn_read_start(Conn* c) noexcept nogil:
+    c.paused = False
+    if uv_read_start(<uv_stream_t*>&c.tcp, conn_on_alloc, conn_on_read) != 0:
+        conn_close(c)
+
+cdef void conn_pause(Conn* c) noexcept nogil:
+    if not c.paused:
+        c.paused = True
+        uv_read_stop(<uv_stream_t*>&c.tcp)
+
+cdef void conn_on_alloc(uv_handle_t* handle, size_t suggested, uv_buf_t* buf) noexcept nogil:
+    cdef Conn* c = <Conn*>handle.data
+    if c.mode == READ_FIXED and c.state != CONN_LINGER:
+        buf.base = <char*>c.reading.body.p + c.body_got
+        buf.len = c.reading.body.n - c.body_got
+    else:
+        buf.base = c.worker.input
+        buf.len = INPUT_SIZE
+
+cdef void conn_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) noexcept nogil:
+    cdef Conn* c = <Conn*>stream.data
+    cdef const char* data = buf.base
+    cdef size_t n
+    cdef Buf held
+    if got == 0:
+        return                # nothing came after all (EAGAIN)
+    if got < 0:
+        conn_close(c)
+        return
+    n = <size_t>got
+    c.worker.counters.bytes_in += n
+    if c.state == CONN_LINGER:
+        c.out_mark += n
+        if c.out_mark > LINGER_BYTES:
+            conn_close(c)
+        return
+    if c.mode == READ_FIXED:
+        c.body_got += n
+        if c.state == CONN_BODY:
+            conn_move(c, CONN_BODY)
+        if c.body_got == c.reading.body.n:
+            conn_complete(c)
+            conn_consume(c, data, 0)
+        else:
+            conn_settle(c)
+        return
+    if c.head.len:
+        # the rest of a head whose beginning is kept: parsed again only when a line has ended or the limit is passed
+        held = c.head
+        buf_put(&held, data, n)
+        if held.failed:
+            c.head = held
+            conn_close(c)
+            return
+        if memchr(data, b'\n', n) == NULL and held.len <= c.worker.limits.max_head:
+            c.head = held
+            return
+        buf_init(&c.head)
+        conn_consume(c, held.data, held.len)
+        buf_free(&held)
+    else:
+        conn_consume(c, data, n)
+
+cdef void conn_consume(Conn* c, const char* data, size_t n) noexcept nogil:
+    # Takes requests from the bytes as far as they go and keeps what is left of an incomplete one.
+    cdef size_t used
+    while n and c.mode != READ_NOTHING:
+        if c.owed >= c.worker.settings.max_pipeline or c.out_pending > OUT_MAX:
+            break
+        if c.mode == READ_HEAD:
+            used = conn_take_head(c, data, n)
+            if used == 0:
+                break
+        elif c.mode == READ_CHUNKED:
+            used = conn_take_chunks(c, data, n)
+        else:
+            used = conn_take_body(c, data, n)
+        if c.state == CONN_CLOSING:
+            return
+        data += used
+        n -= used
+    if c.state == CONN_CLOSING:
+        return
+    if n and c.mode != READ_NOTHING:
+        buf_put(&c.head, data, n)
+        if c.head.failed:
+            conn_close(c)
+            return
+    if c.owed >= c.worker.settings.max_pipeline or c.out_pending > OUT_MAX:
+        conn_pause(c)
+    conn_settle(c)
+
+cdef size_t conn_take_head(Conn* c, const char* data, size_t n) noexcept nogil:
+    # Bytes used; 0 when the head is not complete.
+    cdef Worker* w = c.worker
+    cdef Head h
+    cdef Request* r
+    cdef int outcome = head_parse(data, n, &w.limits, &h)
+    cdef char* body
+    if outcome == 0:
+        return 0
+    if outcome < 0:
+        conn_refuse(c, h.status, h.reason)
+        return n
+    r = request_open(w, c)
+    if r == NULL or not request_take(r, &h):
+        if r != NULL:
+            request_close(r)
+        conn_refuse(c, 503, b"Out of memory")
+        return n
+    if not h.chunked and h.length == 0:
+        c.reading = r
+        conn_complete(c)
+        return h.size
+    if not h.chunked:
+        body = <char*>arena_alloc(&r.arena, <size_t>h.length + BODY_PADDING)
+        if body == NULL:
+            request_close(r)
+            conn_refuse(c, 503, b"Out of memory")
+            return n
+        memset(body + h.length, 0, BODY_PADDING)
+        r.body = slice_of(body, <size_t>h.length)
+        c.body_got = 0
+        c.mode = READ_FIXED
+    else:
+        c.chunked = <Chunked*>malloc(sizeof(Chunked))
+        if c.chunked == NULL:
+            request_close(r)
+            conn_refuse(c, 503, b"Out of memory")
+            return n
+        chunked_open(c.chunked)
+        c.mode = READ_CHUNKED
+    c.reading = r
+    if h.expects and not h.http10 and n == h.size:
+        c.owes_continue = True
+        conn_dirty(c)
+    return h.size
+
+cdef size_t conn_take_body(Conn* c, const char* data, size_t n) noexcept nogil:
+    cdef Request* r = c.reading
+    cdef size_t k = r.body.n - c.body_got
+    if k > n:
+        k = n
+    memcpy(<char*>r.body.p + c.body_got, data, k)
+    c.body_got += k
+    if c.body_got == r.body.n:
+        conn_complete(c)
+    return k
+
+cdef size_t conn_take_chunks(Conn* c, const char* data, size_t n) noexcept nogil:
+    # The decoded bytes gather in the answer's buffer, which is not needed yet, and move to the arena when complete.
+    cdef Request* r = c.reading
+    cdef size_t used = 0
+    cdef char* body
+    cdef int outcome = chunked_feed(c.chunked, data, n, &used, c.worker.limits.max_body, &r.out)
+    if c.state == CONN_BODY:
+        conn_move(c, CONN_BODY)
+    if outcome < 0 or r.out.failed:
+        c.reading = NULL
+        request_close(r)
+        if outcome < 0:
+            conn_refuse(c, c.chunked.status, c.chunked.reason)
+        else:
+            conn_refuse(c, 503, b"Out of memory")
+        return n
+    if outcome == 0:
+        return n
+    body = <char*>arena_alloc(&r.arena, r.out.len + BODY_PADDING)
+    if body == NULL:
+        c.reading = NULL
+        request_close(r)
+        conn_refuse(c, 503, b"Out of memory")
+        return n
+    memcpy(body, r.out.data, r.out.len)
+    memset(body + r.out.len, 0, BODY_PADDING)
+    r.body = slice_of(body, r.out.len)
+    buf_clear(&r.out)
+    conn_complete(c)
+    return used
+
+cdef void conn_complete(Conn* c) noexcept nogil:
+    # The request that was being read is whole: it joins those that are owed an answer and goes to the engine.
+    cdef Request* r = c.reading
+    cdef Worker* w = c.worker
+    c.reading = NULL
+    c.owes_continue = False
+    free(c.chunked)
+    c.chunked = NULL
+    c.mode = READ_HEAD
+    conn_owe(c, r)
+    if not r.keep_alive:
+        c.mode = READ_NOTHING
+        c.ended = True
+    r.started_us = clock_mono_us()
+    if r.method == METHOD_OPTIONS:
+        reply_options(r)
+    else:
+        engine_request(w, r)
+
+cdef inline void conn_owe(Conn* c, Request* r) noexcept nogil:
+    r.next = NULL
+    if c.last != NULL:
+        c.last.next = r
+    else:
+        c.first = r
+    c.last = r
+    c.owed += 1
+
+cdef void conn_refuse(Conn* c, int status, const char* reason) noexcept nogil:
+    # What came is no request: one answer in its turn, then the end.
+    cdef Request* r = request_open(c.worker, c)
+    free(c.chunked)
+    c.chunked = NULL
+    c.mode = READ_NOTHING
+    c.ended = True
+    c.owes_continue = False
+    if r == NULL:
+        conn_close(c)
+        return
+    r.started_us = clock_mono_us()
+    conn_owe(c, r)
+    reply_error(r, status, reason)
+
+cdef bint request_take(Request* r, const Head* h) noexcept nogil:
+    # Copies what outlives the read buffer: target and header lines, which lie side by side.
+    cdef Slice whole
+    cdef ptrdiff_t move
+    whole = slice_of(h.target.p, h.headers.p + h.headers.n - h.target.p)
+    whole = arena_copy(&r.arena, whole)
+    if whole.p == NULL:
+        return False
+    move = whole.p - h.target.p
+    r.method = h.method
+    r.target = h.target
+    r.path = h.path
+    r.query = h.query
+    r.headers_raw = h.headers
+    r.target.p += move
+    r.path.p += move
+    r.query.p += move
+    r.headers_raw.p += move
+    r.http10 = h.http10
+    r.keep_alive = h.keep_alive
+    r.body = slice_of(whole.p + whole.n, 0)
+    return True
+
+cdef void conn_name(Conn* c, char* out, size_t size) noexcept nogil:
+    # `address:port` of the client, NUL-terminated; empty when it has left.
+    cdef sockaddr_storage address
+    cdef char[48] text
+    cdef int n = sizeof(address)
+    out[0] = 0
+    if (c == NULL or uv_tcp_getpeername(&c.tcp, <sockaddr*>&address, &n) != 0
+            or uv_ip_name(<sockaddr*>&address, text, sizeof(text)) != 0):
+        return
+    if address.ss_family == AF_INET6:
+        snprintf(out, size, b"[%s]:%d", text, <int>ntohs((<sockaddr_in6*>&address).sin6_port))
+    else:
+        snprintf(out, size, b"%s:%d", text, <int>ntohs((<sockaddr_in*>&address).sin_port))

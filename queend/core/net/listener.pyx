@@ -1,0 +1,151 @@
+# A listening socket on a loop. What it accepts goes to the workers in turn (the acceptor's), or to its own (reuseport).
+
+cdef enum:
+    ACCEPT_RUN = 64           # connections taken in one turn
+    ACCEPT_PAUSE_MS = 100     # when the process has no descriptor left
+
+cdef struct Listener:
+    uv_poll_t poll
+    uv_timer_t timer
+    uv_loop_t* loop
+    int fd
+    Process* process
+    Worker* worker            # reuseport: the owner; NULL: round robin
+    unsigned int turn
+    bint running
+
+cdef struct FdMsg:
+    InboxMsg msg
+    int fd
+
+cdef int listener_bind(const char* host, int port, bint reuseport, int backlog, char* reason, size_t size) noexcept nogil:
+    # A listening descriptor, or -1 and the reason. Host "" is every address of both families where the system has them.
+    cdef addrinfo hints
+    cdef addrinfo* found = NULL
+    cdef addrinfo* a
+    cdef char[16] service
+    cdef int one = 1
+    cdef int zero = 0
+    cdef int fd = -1
+    cdef int code
+    memset(&hints, 0, sizeof(hints))
+    hints.ai_family = AF_UNSPEC
+    hints.ai_socktype = SOCK_STREAM
+    hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV
+    snprintf(service, sizeof(service), b"%d", port)
+    code = getaddrinfo(host if host[0] else NULL, service, &hints, &found)
+    if code != 0:
+        snprintf(reason, size, b"%s", gai_strerror(code))
+        return -1
+    a = found
+    if not host[0]:
+        while a != NULL and a.ai_family != AF_INET6:
+            a = a.ai_next
+        if a == NULL:
+            a = found
+    while a != NULL and fd < 0:
+        fd = socket(a.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)
+        if fd >= 0:
+            setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one))
+            if reuseport:
+                setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one))
+            if a.ai_family == AF_INET6 and not host[0]:
+                setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof(zero))
+            if bind(fd, a.ai_addr, a.ai_addrlen) != 0 or listen(fd, backlog) != 0:
+                snprintf(reason, size, b"%s", strerror(errno))
+                close(fd)
+                fd = -1
+        else:
+            snprintf(reason, size, b"%s", strerror(errno))
+        a = a.ai_next
+    freeaddrinfo(found)
+    return fd
+
+cdef int listener_port(int fd) noexcept nogil:
+    cdef sockaddr_storage address
+    cdef socklen_t size = sizeof(address)
+    if getsockname(fd, <sockaddr*>&address, &size) != 0:
+        return 0
+    if address.ss_family == AF_INET6:
+        return ntohs((<sockaddr_in6*>&address).sin6_port)
+    return ntohs((<sockaddr_in*>&address).sin_port)
+
+cdef Listener* listener_new(Process* process, Worker* worker, int fd) noexcept nogil:
+    # Owns fd from here on; freed with listener_free.
+    cdef Listener* l = <Listener*>calloc(1, sizeof(Listener))
+    if l == NULL:
+        close(fd)
+        return NULL
+    l.process = process
+    l.worker = worker
+    l.fd = fd
+    return l
+
+cdef void listener_free(Listener* l) noexcept nogil:
+    # After its loop has ended.
+    if l != NULL:
+        if l.fd >= 0:
+            close(l.fd)
+        free(l)
+
+cdef void listener_start(Listener* l, uv_loop_t* loop) noexcept nogil:
+    l.loop = loop
+    uv_timer_init(loop, &l.timer)
+    l.timer.data = l
+    uv_poll_init(loop, &l.poll, l.fd)
+    l.poll.data = l
+    uv_poll_start(&l.poll, UV_READABLE, listener_on_ready)
+    l.running = True
+
+cdef void listener_stop(Listener* l) noexcept nogil:
+    # On its loop; once more does nothing. The port is free when the handles are closed.
+    if not l.running:
+        return
+    l.running = False
+    uv_poll_stop(&l.poll)
+    uv_close(<uv_handle_t*>&l.poll, NULL)
+    uv_close(<uv_handle_t*>&l.timer, NULL)
+    close(l.fd)
+    l.fd = -1
+
+cdef void listener_on_ready(uv_poll_t* handle, int status, int events) noexcept nogil:
+    cdef Listener* l = <Listener*>handle.data
+    cdef int i
+    cdef int fd
+    for i in range(ACCEPT_RUN):
+        fd = accept4(l.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)
+        if fd >= 0:
+            listener_give(l, fd)
+        elif errno == EAGAIN:
+            return
+        elif errno == EMFILE or errno == ENFILE or errno == ENOBUFS or errno == ENOMEM:
+            # the waiting connection stays readable: without a pause this would spin
+            log_line(b"error", b"accept_paused", strerror(errno))
+            uv_poll_stop(&l.poll)
+            uv_timer_start(&l.timer, listener_on_timer, ACCEPT_PAUSE_MS, 0)
+            return
+
+cdef void listener_on_timer(uv_timer_t* handle) noexcept nogil:
+    cdef Listener* l = <Listener*>handle.data
+    uv_poll_start(&l.poll, UV_READABLE, listener_on_ready)
+
+cdef void listener_give(Listener* l, int fd) noexcept nogil:
+    cdef FdMsg* m
+    if l.worker != NULL:
+        conn_open(l.worker, fd)
+        return
+    m = <FdMsg*>malloc(sizeof(FdMsg))
+    if m == NULL:
+        close(fd)
+        return
+    m.fd = fd
+    m.msg.run = listener_given
+    if not worker_post(l.process.workers[l.turn % <unsigned int>l.process.n], &m.msg):
+        close(fd)
+        free(m)
+    l.turn += 1
+
+cdef void listener_given(Worker* w, InboxMsg* msg) noexcept nogil:
+    cdef FdMsg* m = <FdMsg*>msg
+    conn_open(w, m.fd)
+    free(m)

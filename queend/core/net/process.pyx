@@ -1,0 +1,176 @@
+# All workers together: how they start, and how they stop without losing an answer.
+
+cdef struct Process:
+    Settings settings
+    Worker** workers
+    int n
+    int port                  # really bound
+    Listener* listener        # of the acceptor
+    uv_loop_t loop            # the acceptor's
+    uv_async_t stop
+    uv_thread_t thread
+    bint accepting
+    uv_mutex_t lock
+    uv_cond_t told
+    int drained               # workers that have nothing left to say
+    bint running
+
+cdef void process_tell(Process* p) noexcept nogil:
+    # A worker is drained.
+    uv_mutex_lock(&p.lock)
+    p.drained += 1
+    uv_cond_broadcast(&p.told)
+    uv_mutex_unlock(&p.lock)
+
+# -- acceptor ---------------------------------------------------------------------------------------------------------
+
+cdef void acceptor_run(void* arg) noexcept nogil:
+    cdef Process* p = <Process*>arg
+    uv_run(&p.loop, UV_RUN_DEFAULT)
+
+cdef void acceptor_on_stop(uv_async_t* handle) noexcept nogil:
+    cdef Process* p = <Process*>handle.data
+    listener_stop(p.listener)
+    uv_close(<uv_handle_t*>&p.stop, NULL)
+
+cdef bint acceptor_start(Process* p, int fd) noexcept nogil:
+    p.listener = listener_new(p, NULL, fd)
+    if p.listener == NULL:
+        return False
+    uv_loop_init(&p.loop)
+    uv_async_init(&p.loop, &p.stop, acceptor_on_stop)
+    p.stop.data = p
+    listener_start(p.listener, &p.loop)
+    p.accepting = uv_thread_create(&p.thread, acceptor_run, p) == 0
+    return p.accepting
+
+cdef void acceptor_stop(Process* p) noexcept nogil:
+    # Returns when no connection can come any more.
+    if not p.accepting:
+        return
+    p.accepting = False
+    uv_async_send(&p.stop)
+    uv_thread_join(&p.thread)
+    uv_loop_close(&p.loop)
+
+# -- start and stop ---------------------------------------------------------------------------------------------------
+
+cdef bint process_start(Process* p, char* reason, size_t size) noexcept nogil:
+    # Binds, starts the threads. False with the reason when something is missing; nothing is left running then.
+    cdef Settings* s = &p.settings
+    cdef int fd, i
+    cdef int started = 0
+    cdef bint ok = True
+    cdef sigset_t all_signals, before
+    uv_mutex_init(&p.lock)
+    uv_cond_init(&p.told)
+    p.drained = 0
+    p.n = s.workers
+    p.workers = <Worker**>calloc(p.n, sizeof(Worker*))
+    fd = listener_bind(s.host, s.port, s.reuseport, s.backlog, reason, size)
+    if fd < 0:
+        process_free(p)
+        return False
+    p.port = listener_port(fd)
+    for i in range(p.n):
+        p.workers[i] = worker_new(p, i, s)
+        if p.workers[i] == NULL:
+            ok = False
+            break
+        if s.reuseport:
+            if i > 0:
+                fd = listener_bind(s.host, p.port, True, s.backlog, reason, size)
+                if fd < 0:
+                    ok = False
+                    break
+            p.workers[i].listener = listener_new(p, p.workers[i], fd)
+    if not ok or not engine_boot(p):
+        snprintf(reason, size, b"not enough memory")
+        process_abort(p, 0)
+        return False
+    # signals are the main thread's business
+    sigfillset(&all_signals)
+    pthread_sigmask(SIG_SETMASK, &all_signals, &before)
+    for i in range(p.n):
+        if uv_thread_create(&p.workers[i].thread, worker_run, p.workers[i]) != 0:
+            ok = False
+            break
+        started += 1
+    for i in range(started):
+        uv_sem_wait(&p.workers[i].opened)
+        ok = ok and p.workers[i].phase == WORKER_RUNNING
+    if ok and not s.reuseport:
+        ok = acceptor_start(p, fd)
+    pthread_sigmask(SIG_SETMASK, &before, NULL)
+    if not ok:
+        snprintf(reason, size, b"a thread could not start")
+        process_abort(p, started)
+        engine_halt(p)
+        return False
+    p.running = True
+    return True
+
+cdef bint process_stop(Process* p, int grace_ms) noexcept nogil:
+    # Stops accepting, drains, closes, joins. True when everything was answered in time.
+    cdef int64_t until = clock_mono_us() + <int64_t>grace_ms * 1000
+    cdef int64_t left
+    cdef InboxMsg* m = <InboxMsg*>calloc(2 * p.n, sizeof(InboxMsg))     # two for each worker
+    cdef bint drained
+    cdef int i
+    if m == NULL:
+        abort()
+    acceptor_stop(p)
+    for i in range(p.n):
+        m[i].run = worker_stop
+        worker_post(p.workers[i], &m[i])
+    uv_mutex_lock(&p.lock)
+    while p.drained < p.n:
+        left = until - clock_mono_us()
+        if left <= 0:
+            break
+        uv_cond_timedwait(&p.told, &p.lock, <uint64_t>left * 1000)
+    drained = p.drained == p.n
+    uv_mutex_unlock(&p.lock)
+    for i in range(p.n):
+        m[p.n + i].run = worker_end
+        worker_post(p.workers[i], &m[p.n + i])
+    for i in range(p.n):
+        uv_thread_join(&p.workers[i].thread)
+    engine_halt(p)
+    p.running = False
+    free(m)
+    return drained
+
+cdef void process_abort(Process* p, int started) noexcept nogil:
+    # After a start that failed half-way: `started` workers have threads.
+    cdef int i
+    cdef InboxMsg* m = <InboxMsg*>calloc(p.n, sizeof(InboxMsg))
+    acceptor_stop(p)
+    for i in range(p.n):
+        if p.workers[i] == NULL:
+            continue
+        if i < started:
+            m[i].run = worker_end
+            worker_post(p.workers[i], &m[i])
+            uv_thread_join(&p.workers[i].thread)
+        else:
+            p.workers[i].phase = WORKER_FAILED
+            worker_end(p.workers[i], NULL)
+            uv_run(&p.workers[i].loop, UV_RUN_DEFAULT)
+    free(m)
+    process_free(p)
+
+cdef void process_free(Process* p) noexcept nogil:
+    # After the threads have ended.
+    cdef int i
+    listener_free(p.listener)
+    p.listener = NULL
+    for i in range(p.n):
+        if p.workers[i] != NULL:
+            listener_free(p.workers[i].listener)
+            worker_free(p.workers[i])
+    free(p.workers)
+    p.workers = NULL
+    p.n = 0
+    uv_cond_destroy(&p.told)
+    uv_mutex_destroy(&p.lock)

@@ -1,0 +1,95 @@
+# Answers: built into the request's own buffer, sent in the order of the requests when the loop's turn ends.
+
+cdef Buf* reply_begin(Request* r, int status, const char* content_type) noexcept nogil:
+    # Status line and headers; the caller appends the body and calls reply_end. content_type NULL: no body will follow.
+    # JSON answers carry the CORS headers.
+    cdef Buf* b = &r.out
+    buf_clear(b)
+    r.status = status
+    head_begin(b, status, r.worker.date.text)
+    if content_type != NULL:
+        buf_text(b, b"Content-Type: ")
+        buf_text(b, content_type)
+        buf_put(b, b"\r\n", 2)
+    if content_type == NULL or content_type == JSON_TYPE:
+        buf_text(b, CORS)
+    reply_headers_end(r)
+    return b
+
+cdef void reply_headers_end(Request* r) noexcept nogil:
+    # Connection and length lines and the blank line; what is appended from here on is the body.
+    if r.worker.stopping:
+        r.keep_alive = False
+    head_end(&r.out, r.status, r.keep_alive, r.http10)
+    r.head_size = r.out.len
+
+cdef void reply_end(Request* r) noexcept nogil:
+    # The body is complete: the answer goes out with the others of this turn of the loop. r may be gone afterwards.
+    cdef Worker* w = r.worker
+    cdef OpCounter* counter = &w.counters.op[r.op]
+    if r.out.failed:
+        r.keep_alive = False          # no memory for the answer: the connection ends instead of lying
+    elif r.status != 204 and r.status != 304:
+        head_length(&r.out, r.head_size, r.out.len - r.head_size)
+    if r.method == METHOD_HEAD or r.status == 204:
+        r.out.len = r.head_size
+    r.replied = True
+    r.job = NULL
+    r.on_gone = NULL
+    counter.requests += 1
+    if r.status >= 400:
+        counter.errors += 1
+    counter_latency(counter, clock_mono_us() - r.started_us)
+    if r.conn == NULL:
+        request_close(r)
+    else:
+        conn_dirty(r.conn)
+
+cdef void reply_simple(Request* r, int status, const char* json_text) noexcept nogil:
+    # A small constant body.
+    buf_text(reply_begin(r, status, JSON_TYPE), json_text)
+    reply_end(r)
+
+cdef void reply_error(Request* r, int status, const char* text) noexcept nogil:
+    # {"error": text}; 503 tells when to come back.
+    cdef Buf* b = &r.out
+    buf_clear(b)
+    r.status = status
+    head_begin(b, status, r.worker.date.text)
+    buf_text(b, b"Content-Type: application/json\r\n")
+    buf_text(b, CORS)
+    if status == 503:
+        buf_text(b, b"Retry-After: 1\r\n")
+        r.worker.counters.refused += 1
+    reply_headers_end(r)
+    buf_text(b, b'{"error":')
+    json_escape(b, slice_lit(text))
+    buf_byte(b, b'}')
+    reply_end(r)
+
+cdef void reply_empty(Request* r, int status) noexcept nogil:
+    # No body.
+    reply_begin(r, status, NULL)
+    reply_end(r)
+
+cdef void reply_options(Request* r) noexcept nogil:
+    # The answer to a browser's question, the same for every path.
+    cdef Buf* b = &r.out
+    buf_clear(b)
+    r.status = 204
+    head_begin(b, 204, r.worker.date.text)
+    buf_text(b, CORS)
+    buf_text(b, b"Access-Control-Max-Age: 86400\r\n")
+    reply_headers_end(r)
+    reply_end(r)
+
+cdef void reply_raw(Request* r, int status, Slice headers, Slice body) noexcept nogil:
+    # headers: complete lines, without Date, Connection and Content-Length.
+    cdef Buf* b = &r.out
+    buf_clear(b)
+    r.status = status
+    head_begin(b, status, r.worker.date.text)
+    buf_slice(b, headers)
+    reply_headers_end(r)
+    buf_slice(b, body)
+    reply_end(r)

@@ -1,0 +1,82 @@
+# A request: parsed, complete, and alive until it is answered, even when its client has left meanwhile (conn is NULL
+# then). Everything on it happens on its worker's thread.
+
+cdef struct Conn
+
+cdef struct Request:
+    Request* next             # in its connection's order; in the worker's freelist
+    Conn* conn
+    Worker* worker
+    Arena arena
+    int method                # METHOD_*
+    Slice target              # as sent
+    Slice path                # raw, of the target
+    Slice query               # raw, without the question mark
+    Slice headers_raw         # lines with their CRLF
+    Slice body                # NUL-terminated, BODY_PADDING readable bytes after it
+    uint8_t http10
+    uint8_t keep_alive
+    uint8_t replied
+    int64_t started_us        # monotonic
+    int op                    # OP_* it is counted under
+    int status                # of the answer
+    Buf out                   # the whole answer
+    size_t head_size          # of it: status line and headers
+    void* job                 # the engine's
+    void (*on_gone)(Request* r) noexcept nogil     # the client left before the answer; may be NULL
+
+cdef enum:
+    BODY_PADDING = 16
+    REQUESTS_KEEP = 256       # free requests a worker keeps
+    OUT_KEEP = 16384          # answer memory a free request keeps
+
+cdef struct RequestPool:
+    Request* free_list
+    int kept
+
+cdef Request* request_open(Worker* w, Conn* c) noexcept nogil:
+    # NULL when memory ran out.
+    cdef RequestPool* pool = &w.requests
+    cdef Request* r = pool.free_list
+    cdef Buf out
+    if r != NULL:
+        pool.free_list = r.next
+        pool.kept -= 1
+        out = r.out
+    else:
+        r = <Request*>malloc(sizeof(Request))
+        if r == NULL:
+            return NULL
+        buf_init(&out)
+    memset(r, 0, sizeof(Request))
+    r.out = out
+    r.conn = c
+    r.worker = w
+    r.op = OP_OTHER
+    arena_open(&r.arena, &w.chunks)
+    w.counters.live_requests += 1
+    return r
+
+cdef void request_close(Request* r) noexcept nogil:
+    cdef Worker* w = r.worker
+    arena_close(&r.arena)
+    w.counters.live_requests -= 1
+    if r.out.cap > OUT_KEEP:
+        buf_free(&r.out)
+    buf_clear(&r.out)
+    if w.requests.kept < REQUESTS_KEEP:
+        r.next = w.requests.free_list
+        w.requests.free_list = r
+        w.requests.kept += 1
+    else:
+        buf_free(&r.out)
+        free(r)
+
+cdef void requestpool_close(RequestPool* pool) noexcept nogil:
+    cdef Request* r
+    while pool.free_list != NULL:
+        r = pool.free_list
+        pool.free_list = r.next
+        buf_free(&r.out)
+        free(r)
+    pool.kept = 0

@@ -1,0 +1,143 @@
+# What the operator set, as the threads read it: written once before they start, constant afterwards.
+
+cdef enum JobType:
+    TYPE_PUSH = 0
+    TYPE_POP = 1
+    TYPE_ACK = 2
+    TYPE_TRANSACTION = 3
+    TYPE_LEASE = 4
+    TYPE_CUSTOM = 5
+    TYPE_COUNT = 6
+
+cdef struct TypeSettings:
+    int preferred             # jobs: fire at this size
+    int hold_ms               # fire at this age
+    int max_jobs              # of one statement
+    int max_concurrent        # statements at once per worker
+
+cdef struct Settings:
+    char* host                # name or address; "" is every address
+    int port                  # 0: a free one
+    int workers
+    bint reuseport            # every worker accepts for itself
+    int backlog
+    char* conninfo            # libpq connection string
+    int slots                 # PostgreSQL connections per worker
+    int push_streams          # per worker
+    int64_t max_body          # bytes of one request's body; beyond: 413
+    int max_head              # bytes of request line and headers; beyond: 431
+    int max_target            # bytes of the request target; beyond: 414
+    int max_pipeline          # requests of one connection in hand; beyond: no more reading
+    int max_items             # of one request
+    int max_queued_jobs
+    int64_t max_queued_bytes
+    int max_bridged           # requests that wait for the control plane; beyond: 503
+    int head_timeout_ms       # from a request's first byte to the end of its headers
+    int body_timeout_ms       # without a byte of an announced body
+    int write_timeout_ms      # without a byte taken by the client
+    int idle_timeout_ms       # between requests; 0: no limit
+    int deadline_ms           # a statement in flight for so long is lost
+    int default_timeout_ms    # long poll
+    int default_batch         # pop
+    bint default_new          # new groups begin with new messages only
+    int pop_wait_initial_ms
+    int pop_wait_threshold
+    int pop_wait_multiplier_x100
+    int pop_wait_max_ms
+    bint vegas                # else static limits
+    int vegas_min_limit
+    int vegas_max_limit
+    int vegas_alpha
+    int vegas_beta
+    int vegas_window_samples
+    int vegas_fastest_window_sec
+    int vegas_interval_ms
+    TypeSettings[TYPE_COUNT] types
+
+cdef object setting_int(dict given, str name, object default, object low, object high):
+    value = given.pop(name, default)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be an integer, not {type(value).__name__}")
+    if not low <= value <= high:
+        raise ValueError(f"{name} must be between {low} and {high}, not {value}")
+    return value
+
+cdef object setting_word(dict given, str name, tuple words):
+    # The first word is the default.
+    value = given.pop(name, words[0])
+    if value not in words:
+        raise ValueError(f"{name} must be one of {', '.join(words)}, not {value!r}")
+    return value
+
+cdef char* setting_text(dict given, str name, str default) except NULL:
+    value = given.pop(name, default)
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a string, not {type(value).__name__}")
+    cdef bytes text = value.encode()
+    if b"\0" in text:
+        raise ValueError(f"{name} contains a NUL byte")
+    cdef char* copy = <char*>malloc(len(text) + 1)
+    if copy == NULL:
+        raise MemoryError()
+    memcpy(copy, <const char*>text, len(text) + 1)
+    return copy
+
+cdef void settings_free(Settings* s) noexcept nogil:
+    free(s.host)
+    free(s.conninfo)
+    s.host = NULL
+    s.conninfo = NULL
+
+cdef int settings_load(Settings* s, dict settings) except -1:
+    # s is zeroed. TypeError and ValueError name the setting; unknown names are refused.
+    cdef dict d = dict(settings)
+    cdef int top = 2147483647
+    cdef int i
+    s.host = setting_text(d, "host", "127.0.0.1")
+    s.conninfo = setting_text(d, "conninfo", "")
+    s.port = setting_int(d, "port", 6632, 0, 65535)
+    s.workers = setting_int(d, "workers", 1, 1, 256)
+    s.reuseport = setting_word(d, "listen_mode", ("acceptor", "reuseport")) == "reuseport"
+    s.backlog = setting_int(d, "backlog", 4096, 1, 65535)
+    s.slots = setting_int(d, "slots_per_worker", 8, 1, 1000)
+    s.push_streams = setting_int(d, "push_streams", 8, 1, 64)
+    s.max_body = setting_int(d, "max_body", 64 << 20, 1, 4 << 30)
+    s.max_head = setting_int(d, "max_head", 32 << 10, 1024, 1 << 20)
+    s.max_target = setting_int(d, "max_target", 8 << 10, 256, 1 << 20)
+    s.max_pipeline = setting_int(d, "max_pipeline", 64, 1, 100000)
+    s.max_items = setting_int(d, "max_items", 10000, 1, 1000000)
+    s.max_queued_jobs = setting_int(d, "max_queued_jobs", 100000, 1, top)
+    s.max_queued_bytes = setting_int(d, "max_queued_bytes", 256 << 20, 1, 1 << 50)
+    s.max_bridged = setting_int(d, "max_bridged", 1024, 1, 1000000)
+    s.head_timeout_ms = setting_int(d, "head_timeout_ms", 10000, 1, top)
+    s.body_timeout_ms = setting_int(d, "body_timeout_ms", 30000, 1, top)
+    s.write_timeout_ms = setting_int(d, "write_timeout_ms", 60000, 1, top)
+    s.idle_timeout_ms = setting_int(d, "idle_timeout_ms", 300000, 0, top)
+    s.deadline_ms = setting_int(d, "inflight_deadline_ms", 35000, 1, top)
+    s.default_timeout_ms = setting_int(d, "default_timeout_ms", 30000, 0, top)
+    s.default_batch = setting_int(d, "default_batch", 1, 1, 100000)
+    s.default_new = setting_word(d, "default_sub_mode", ("all", "new")) == "new"
+    s.pop_wait_initial_ms = setting_int(d, "pop_wait_initial_ms", 100, 1, top)
+    s.pop_wait_threshold = setting_int(d, "pop_wait_threshold", 3, 0, top)
+    s.pop_wait_multiplier_x100 = setting_int(d, "pop_wait_multiplier_x100", 200, 100, 100000)
+    s.pop_wait_max_ms = setting_int(d, "pop_wait_max_ms", 1000, 1, top)
+    s.vegas = setting_word(d, "concurrency_mode", ("vegas", "static")) == "vegas"
+    s.vegas_min_limit = setting_int(d, "vegas_min_limit", 1, 1, top)
+    s.vegas_max_limit = setting_int(d, "vegas_max_limit", 32, 1, top)
+    s.vegas_alpha = setting_int(d, "vegas_alpha", 3, 0, top)
+    s.vegas_beta = setting_int(d, "vegas_beta", 12, 0, top)
+    s.vegas_window_samples = setting_int(d, "vegas_rtt_window_samples", 50, 1, top)
+    s.vegas_fastest_window_sec = setting_int(d, "vegas_rtt_min_window_sec", 30, 1, top)
+    s.vegas_interval_ms = setting_int(d, "vegas_update_interval_ms", 1000, 1, top)
+    for i, (name, preferred, most, concurrent) in enumerate((
+            ("push", 50, 500, 24), ("pop", 20, 500, 16), ("ack", 50, 500, 16), ("transaction", 1, 1, 1),
+            ("renew_lease", 10, 100, 2), ("custom", 1, 1, 1))):
+        s.types[i].preferred = setting_int(d, name + "_preferred_batch_size", preferred, 1, top)
+        s.types[i].hold_ms = setting_int(d, name + "_max_hold_ms", 0, 0, top)
+        s.types[i].max_jobs = setting_int(d, name + "_max_batch_size", most, 1, top)
+        s.types[i].max_concurrent = setting_int(d, name + "_max_concurrent", concurrent, 1, top)
+    level = setting_word(d, "log_level", ("info", "trace", "debug", "warn", "error"))
+    if d:
+        raise ValueError(f"unknown settings: {', '.join(sorted(d))}")
+    log_level_set({"trace": b"debug"}.get(level, level.encode()))
+    return 0

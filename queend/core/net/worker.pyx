@@ -1,0 +1,226 @@
+# A worker: one thread, one loop, its connections and their requests, its share of the engine. Other threads reach it
+# through its inbox only.
+
+cdef enum:
+    INPUT_SIZE = 256 << 10    # bytes read at once
+    TICK_MS = 500             # timeouts are looked at
+
+cdef enum WorkerPhase:
+    WORKER_NEW = 0
+    WORKER_RUNNING = 1
+    WORKER_FAILED = 2         # the engine did not open
+    WORKER_STOPPED = 3
+
+cdef struct Worker:
+    Counters counters         # first: the structure is aligned to a cache line
+    uv_loop_t loop
+    Inbox inbox
+    uv_check_t after          # after I/O
+    uv_prepare_t before       # before the loop may sleep
+    uv_timer_t tick
+    int index
+    Settings* settings
+    HeadLimits limits
+    ConnList[CONN_STATES] conns
+    Conn* dirty               # connections to look at when this turn ends
+    RequestPool requests
+    ChunkPool chunks
+    UuidGen uuids
+    HttpDate date
+    char* input               # what was read last
+    void* engine
+    Listener* listener        # reuseport
+    Process* process
+    bint stopping             # no new work: drains
+    bint drained              # has told so
+    bint ending               # everything closes
+    uint64_t turns            # of the loop; a worker that hangs turns no more
+    uv_thread_t thread
+    uv_sem_t opened
+    uint8_t phase
+
+cdef inline bint worker_post(Worker* to, InboxMsg* m) noexcept nogil:
+    # Any thread; m belongs to the receiver then. False when that worker has ended: m still belongs to the sender.
+    return inbox_put(&to.inbox, m)
+
+cdef void worker_on_wake(uv_async_t* handle) noexcept nogil:
+    cdef Worker* w = <Worker*>handle.data
+    cdef InboxMsg* m = inbox_take(&w.inbox)
+    cdef InboxMsg* following
+    while m != NULL:
+        following = m.next
+        m.run(w, m)
+        m = following
+
+cdef inline void worker_turn(Worker* w) noexcept nogil:
+    # The end of a turn: batches fire, answers leave. Flushing may complete requests that were held back, hence again.
+    engine_drain(w)
+    while w.dirty != NULL:
+        worker_flush(w)
+        engine_drain(w)
+
+cdef void worker_after(uv_check_t* handle) noexcept nogil:
+    worker_turn(<Worker*>handle.data)
+
+cdef void worker_before(uv_prepare_t* handle) noexcept nogil:
+    # What timers and closing handles left behind must not wait for the next event.
+    cdef Worker* w = <Worker*>handle.data
+    w.turns += 1
+    worker_turn(w)
+    if w.stopping and not w.drained and worker_is_drained(w):
+        w.drained = True
+        process_tell(w.process)
+
+cdef void worker_on_tick(uv_timer_t* handle) noexcept nogil:
+    cdef Worker* w = <Worker*>handle.data
+    httpdate_set(&w.date, clock_wall_us() // 1000000)
+    worker_expire(w, CONN_IDLE, w.settings.idle_timeout_ms)
+    worker_expire(w, CONN_HEAD, w.settings.head_timeout_ms)
+    worker_expire(w, CONN_BODY, w.settings.body_timeout_ms)
+    worker_expire(w, CONN_STALLED, w.settings.write_timeout_ms)
+    worker_expire(w, CONN_LINGER, LINGER_MS)
+
+cdef void worker_expire(Worker* w, int state, int timeout_ms) noexcept nogil:
+    # Each list is ordered by time: the first one in time ends the search.
+    cdef ConnList* l = &w.conns[state]
+    cdef uint64_t now = uv_now(&w.loop)
+    cdef Conn* c
+    cdef int n = l.n
+    if timeout_ms == 0:
+        return
+    while n and l.first != NULL and now - l.first.since >= <uint64_t>timeout_ms:
+        n -= 1
+        c = l.first
+        if state == CONN_STALLED and c.tcp.write_queue_size < c.out_mark:
+            c.out_mark = c.tcp.write_queue_size
+            conn_move(c, CONN_STALLED)        # slow, but it moves
+        elif (state == CONN_HEAD or state == CONN_BODY) and c.paused:
+            conn_move(c, state)               # it waits for us
+        elif state == CONN_HEAD or state == CONN_BODY:
+            if c.reading != NULL:
+                request_close(c.reading)
+                c.reading = NULL
+            buf_free(&c.head)
+            conn_refuse(c, 408, b"The request did not arrive in time")
+            conn_settle(c)
+        else:
+            conn_close(c)
+
+# -- life -------------------------------------------------------------------------------------------------------------
+
+cdef Worker* worker_new(Process* process, int index, Settings* s) noexcept nogil:
+    # NULL when memory ran out.
+    cdef Worker* w = <Worker*>aligned_alloc(64, (sizeof(Worker) + 63) // 64 * 64)
+    if w == NULL:
+        return NULL
+    memset(w, 0, sizeof(Worker))
+    w.process = process
+    w.index = index
+    w.settings = s
+    w.limits.max_head = <size_t>s.max_head
+    w.limits.max_target = <size_t>s.max_target
+    w.limits.max_body = s.max_body
+    w.input = <char*>malloc(INPUT_SIZE)
+    if w.input == NULL:
+        free(w)
+        return NULL
+    uuidgen_open(&w.uuids)
+    uv_mutex_init(&w.inbox.lock)
+    uv_sem_init(&w.opened, 0)
+    uv_loop_init(&w.loop)
+    w.loop.data = w
+    # Here and not on the thread: posts may come before it runs.
+    uv_async_init(&w.loop, &w.inbox.wake, worker_on_wake)
+    w.inbox.wake.data = w
+    uv_check_init(&w.loop, &w.after)
+    w.after.data = w
+    uv_prepare_init(&w.loop, &w.before)
+    w.before.data = w
+    uv_timer_init(&w.loop, &w.tick)
+    w.tick.data = w
+    w.counters.live_handles += 4
+    return w
+
+cdef void worker_run(void* arg) noexcept nogil:
+    # The thread.
+    cdef Worker* w = <Worker*>arg
+    httpdate_set(&w.date, clock_wall_us() // 1000000)
+    uv_update_time(&w.loop)
+    if engine_open(w):
+        uv_check_start(&w.after, worker_after)
+        uv_prepare_start(&w.before, worker_before)
+        uv_timer_start(&w.tick, worker_on_tick, TICK_MS, TICK_MS)
+        if w.listener != NULL:
+            listener_start(w.listener, &w.loop)
+        w.phase = WORKER_RUNNING
+    else:
+        w.phase = WORKER_FAILED
+        worker_end(w, NULL)
+    uv_sem_post(&w.opened)
+    uv_run(&w.loop, UV_RUN_DEFAULT)
+    requestpool_close(&w.requests)
+    chunkpool_close(&w.chunks)
+    if w.phase == WORKER_RUNNING:
+        w.phase = WORKER_STOPPED
+
+cdef void worker_free(Worker* w) noexcept nogil:
+    # After the thread has ended. Counters are read before.
+    if uv_loop_close(&w.loop) != 0:
+        log_line(b"error", b"loop_not_empty", NULL)
+    uv_mutex_destroy(&w.inbox.lock)
+    uv_sem_destroy(&w.opened)
+    free(w.input)
+    free(w)
+
+# -- stop -------------------------------------------------------------------------------------------------------------
+
+cdef void worker_stop(Worker* w, InboxMsg* m) noexcept nogil:
+    # The drain begins: no new connections, no new pops; answers owed are still given.
+    cdef Conn* c
+    if w.stopping:
+        return
+    w.stopping = True
+    if w.listener != NULL:
+        listener_stop(w.listener)
+    engine_stop(w)
+    c = w.conns[CONN_IDLE].first
+    while c != NULL:
+        conn_dirty(c)         # looked at when the turn ends: nothing is owed, so it closes
+        c = c.next
+
+cdef bint worker_is_drained(Worker* w) noexcept nogil:
+    # Is everything said? Connections that only linger are done. The worker then goes on until all workers are drained:
+    # another's request may still need this one's part of the engine.
+    cdef int state
+    for state in range(CONN_LINGER):
+        if w.conns[state].n:
+            return False
+    return w.counters.live_requests == 0 and engine_idle(w)
+
+cdef void worker_end(Worker* w, InboxMsg* m) noexcept nogil:
+    # All are drained, or the grace is over. Closes everything; the loop runs out when the last handle is gone.
+    cdef int state
+    cdef Conn* c
+    cdef Conn* following
+    w.stopping = True
+    w.ending = True
+    if w.listener != NULL:
+        listener_stop(w.listener)
+    if w.phase != WORKER_FAILED:
+        engine_close(w)
+        bridge_forsake(w)
+        worker_flush(w)
+    for state in range(CONN_CLOSING):
+        c = w.conns[state].first
+        while c != NULL:
+            following = c.next
+            conn_close(c)
+            c = following
+    inbox_close(&w.inbox)
+    uv_close(<uv_handle_t*>&w.inbox.wake, worker_handle_closed)
+    uv_close(<uv_handle_t*>&w.after, worker_handle_closed)
+    uv_close(<uv_handle_t*>&w.before, worker_handle_closed)
+    uv_close(<uv_handle_t*>&w.tick, worker_handle_closed)
+
+cdef void worker_handle_closed(uv_handle_t* handle) noexcept nogil:
+    (<Worker*>handle.loop.data).counters.live_handles -= 1

@@ -1,0 +1,152 @@
+# Answers on their way out: all that are ready leave in one write per connection and turn of the loop. What the kernel
+# does not take at once is handed to the loop, buffers and all.
+
+cdef enum:
+    WRITE_BUFS = 32           # answers in one write
+
+cdef struct Writing:          # what the loop still has to write
+    uv_write_t req
+    Conn* conn
+    size_t size
+    int n
+    Buf[WRITE_BUFS] bufs
+
+cdef inline void conn_dirty(Conn* c) noexcept nogil:
+    # To be looked at when this turn of the loop ends.
+    if not c.dirty:
+        c.dirty = True
+        c.next_dirty = c.worker.dirty
+        c.worker.dirty = c
+
+cdef void worker_flush(Worker* w) noexcept nogil:
+    # Looking at a connection may make requests of it complete, and these may be answered at once: until nothing is left.
+    cdef Conn* c
+    while w.dirty != NULL:
+        c = w.dirty
+        w.dirty = c.next_dirty
+        c.dirty = False
+        if c.state != CONN_CLOSING:
+            conn_flush(c)
+
+cdef void conn_flush(Conn* c) noexcept nogil:
+    cdef bint held
+    while c.first != NULL and c.first.replied:
+        if not conn_write(c):
+            conn_close(c)
+            return
+    if c.owes_continue and c.first == NULL and not c.out_pending:
+        c.owes_continue = False
+        if not conn_write_text(c, b"HTTP/1.1 100 Continue\r\n\r\n", 25):
+            conn_close(c)
+            return
+    if c.first == NULL and not c.out_pending and c.state < CONN_LINGER:
+        if c.ended or (c.worker.stopping and c.reading == NULL and c.head.len == 0):
+            conn_linger(c)
+            return
+    if c.paused and c.owed < c.worker.settings.max_pipeline and c.out_pending <= OUT_MAX:
+        conn_resume(c)
+        if c.state == CONN_CLOSING:
+            return
+    conn_settle(c)
+
+cdef void conn_resume(Conn* c) noexcept nogil:
+    # Room again: first what was kept, then what comes.
+    cdef Buf held = c.head
+    buf_init(&c.head)
+    conn_read_start(c)
+    if c.state == CONN_CLOSING:
+        buf_free(&held)
+        return
+    conn_consume(c, held.data, held.len)
+    buf_free(&held)
+
+cdef bint conn_write(Conn* c) noexcept nogil:
+    # The first run of ready answers. False: the connection is broken.
+    cdef uv_buf_t[WRITE_BUFS] out
+    cdef Request* r = c.first
+    cdef unsigned int n = 0
+    cdef size_t size = 0
+    cdef int sent = 0
+    while r != NULL and r.replied and n < WRITE_BUFS:
+        if r.out.failed:
+            return False
+        out[n].base = r.out.data
+        out[n].len = r.out.len
+        size += r.out.len
+        n += 1
+        r = r.next
+    if not c.out_pending:
+        sent = uv_try_write(<uv_stream_t*>&c.tcp, out, n)
+        if sent == UV_EAGAIN:
+            sent = 0
+        if sent < 0:
+            return False
+    c.worker.counters.bytes_out += size
+    if <size_t>sent < size and not conn_write_later(c, n, <size_t>sent, size):
+        return False
+    while n:
+        n -= 1
+        r = c.first
+        c.first = r.next
+        c.owed -= 1
+        request_close(r)
+    if c.first == NULL:
+        c.last = NULL
+    return True
+
+cdef bint conn_write_later(Conn* c, unsigned int n, size_t sent, size_t size) noexcept nogil:
+    # The first n answers less their first `sent` bytes: their buffers change hands.
+    cdef uv_buf_t[WRITE_BUFS] out
+    cdef Writing* x = <Writing*>malloc(sizeof(Writing))
+    cdef Request* r = c.first
+    cdef unsigned int i
+    if x == NULL:
+        return False
+    x.conn = c
+    x.req.data = x
+    x.size = size - sent
+    x.n = <int>n
+    for i in range(n):
+        x.bufs[i] = r.out
+        out[i].base = r.out.data
+        out[i].len = r.out.len
+        if sent:
+            if sent >= out[i].len:
+                sent -= out[i].len
+                out[i].len = 0
+            else:
+                out[i].base += sent
+                out[i].len -= sent
+                sent = 0
+        buf_init(&r.out)
+        r = r.next
+    c.out_pending += x.size
+    if uv_write(&x.req, <uv_stream_t*>&c.tcp, out, n, conn_on_written) != 0:
+        conn_on_written_free(x)
+        return False
+    return True
+
+cdef bint conn_write_text(Conn* c, const char* text, size_t n) noexcept nogil:
+    # A few bytes between answers; a client whose window is closed to them is broken.
+    cdef uv_buf_t out
+    out.base = <char*>text
+    out.len = n
+    return uv_try_write(<uv_stream_t*>&c.tcp, &out, 1) == <int>n
+
+cdef void conn_on_written_free(Writing* x) noexcept nogil:
+    cdef int i
+    x.conn.out_pending -= x.size
+    for i in range(x.n):
+        buf_free(&x.bufs[i])
+    free(x)
+
+cdef void conn_on_written(uv_write_t* req, int status) noexcept nogil:
+    cdef Writing* x = <Writing*>req.data
+    cdef Conn* c = x.conn
+    conn_on_written_free(x)
+    if c.state == CONN_CLOSING:
+        return
+    if status < 0:
+        conn_close(c)
+        return
+    conn_dirty(c)
