@@ -28,7 +28,8 @@ build: $(VENV)/.ready ## compile the core in place
 run: build ## start PostgreSQL (its own, local) and the daemon; Ctrl-C stops both
 	@exec $(BIN)/python -m queend serve
 
-test: build ## run the whole test suite
+test: build ## install what the tests need besides, then run them all
+	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@$(BIN)/python -m pytest $(ARGS)
 
 ASAN := $(CURDIR)/.asan
@@ -43,9 +44,11 @@ test-asan: $(VENV)/.ready ## run the tests of the data plane under AddressSaniti
 	 $(BIN)/python -m pytest -p no:cacheprovider tests/core $(ARGS)
 
 bench: build ## run the benchmark: one JSON line per scenario, a table on standard error
+	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@$(BIN)/python bench/run.py $(ARGS)
 
 bench-quick: build ## the same in less than a minute
+	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@$(BIN)/python bench/run.py --quick $(ARGS)
 
 clean: ## remove what was built (not the data)

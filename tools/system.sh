@@ -1,28 +1,43 @@
 #!/bin/sh
-# Installs the Debian packages the build, the tests and the benchmark need, and only those that are missing.
-# SUDO: how to become root ("" when we are). PYTHON: the interpreter the virtual environment is made from.
+# Installs the Debian packages that are missing. `system.sh` alone: what the build and the daemon need; `system.sh tests`: what
+# the tests and the benchmark need besides. SUDO: how to become root ("" when we are). PYTHON: the interpreter of the
+# virtual environment.
 set -eu
 
 missing=""
 need() { missing="$missing $1"; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
-have gcc || need gcc
-have pkg-config || need pkg-config
-have wrk || need wrk
-have systemd-analyze || need systemd
-for pair in libuv:libuv1-dev libpq:libpq-dev libcrypto:libssl-dev; do
-    pkg-config --exists "${pair%%:*}" 2>/dev/null || need "${pair#*:}"
-done
-# The C library's headers come with the compiler's recommendations, which a minimal system leaves out.
-test -e /usr/include/stdio.h || need libc6-dev
-"$PYTHON" -c 'import ensurepip, venv' 2>/dev/null || need python3-venv
-"$PYTHON" -c 'import os, sysconfig, sys; sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' \
-    || need python3-dev
+if test "${1:-}" = tests; then
+    have wrk || need wrk
+    have curl || need curl
+    have openssl || need openssl
+    have systemd-analyze || need systemd
+    # A second server version, with TLS, which the embedded one lacks.
+    ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || need postgresql
+else
+    have gcc || need gcc
+    have pkg-config || need pkg-config
+    for pair in libuv:libuv1-dev libpq:libpq-dev libcrypto:libssl-dev; do
+        pkg-config --exists "${pair%%:*}" 2>/dev/null || need "${pair#*:}"
+    done
+    # The C library's headers come with the compiler's recommendations, which a minimal system leaves out.
+    test -e /usr/include/stdio.h || need libc6-dev
+    "$PYTHON" -c 'import ensurepip, venv' 2>/dev/null || need python3-venv
+    "$PYTHON" -c 'import os, sysconfig, sys; sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' \
+        || need python3-dev
+fi
 
 test -n "$missing" || exit 0
 echo "installing:$missing"
 have apt-get || { echo "this system has no apt-get; install the equivalents of:$missing" >&2; exit 1; }
+case "$missing" in *postgresql*)
+    # The tests start servers of their own: Debian's package must not start one.
+    if test ! -e /etc/postgresql-common/createcluster.conf; then
+        $SUDO mkdir -p /etc/postgresql-common
+        echo "create_main_cluster = false" | $SUDO tee /etc/postgresql-common/createcluster.conf >/dev/null
+    fi
+esac
 $SUDO apt-get update -qq
 # shellcheck disable=SC2086
 $SUDO env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null

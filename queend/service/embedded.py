@@ -25,6 +25,7 @@ from .binaries import Account, Binaries, BinariesError
 
 ROLE = "postgres"  # not "queend": the schema of that name would silently enter its search path
 DATABASE = "postgres"
+PORT = "5432"  # only names the socket: nothing listens on a network
 # sun_path holds 108 bytes; libpq appends "/.s.PGSQL.5432" and a zero.
 LONGEST_SOCKET_FOLDER = 108 - len("/.s.PGSQL.5432") - 1
 LOG_KEPT_BYTES = 16 << 20
@@ -69,7 +70,7 @@ class Embedded:
 
     def conninfo(self) -> str:
         """How to connect, valid in this process."""
-        return f"host={self._socket_folder()} port=5432 user={ROLE} dbname={DATABASE}"
+        return f"host={self._socket_folder()} port={self.settings.get('port', PORT)} user={ROLE} dbname={DATABASE}"
 
     @property
     def pid(self) -> int | None:
@@ -224,7 +225,7 @@ def server_settings() -> dict[str, str]:
     return {
         "listen_addresses": "",
         "unix_socket_directories": ".",
-        "port": "5432",  # names the socket, nothing listens
+        "port": PORT,
         "max_connections": "200",
         "shared_buffers": f"{buffers}MB",
         "synchronous_commit": "on",

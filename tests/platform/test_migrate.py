@@ -5,7 +5,7 @@ import psycopg
 import pytest
 
 from queend.service.embedded import Embedded
-from queend.service.migrate import MigrationError, migrate
+from queend.service.migrate import MigrationError, migrate, sql_folder
 
 
 @pytest.fixture(scope="module")
@@ -97,3 +97,8 @@ def test_a_failing_step_leaves_nothing_and_names_the_file(conninfo, folder):
     with pytest.raises(MigrationError, match="migrate/0002_broken.sql: .*nonsense"):
         migrate(conninfo, folder)
     assert rows(conninfo, "SELECT to_regclass('queend.half'), to_regclass('queend.first')::text") == [(None, "queend.first")]
+
+
+def test_the_schema_of_this_version_installs(conninfo):
+    assert migrate(conninfo, sql_folder())[0].startswith("0001_")
+    assert migrate(conninfo, sql_folder()) == []
