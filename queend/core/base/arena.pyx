@@ -68,7 +68,8 @@ cdef Slice arena_copy(Arena* a, Slice s) noexcept nogil:
     cdef char* p = <char*>arena_alloc(a, s.n + 1)
     if p == NULL:
         return slice_of(NULL, 0)
-    memcpy(p, s.p, s.n)
+    if s.n:
+        memcpy(p, s.p, s.n)
     p[s.n] = 0
     return slice_of(p, s.n)
 

@@ -40,7 +40,7 @@ cdef inline bint buf_room(Buf* b, size_t more) noexcept nogil:
     return buf_grow(b, more)
 
 cdef inline void buf_put(Buf* b, const void* p, size_t n) noexcept nogil:
-    if buf_room(b, n):
+    if n and buf_room(b, n):          # memcpy must not see NULL, not even for nothing
         memcpy(b.data + b.len, p, n)
         b.len += n
 

@@ -14,11 +14,11 @@ cdef inline Slice slice_lit(const char* text) noexcept nogil:
     return slice_of(text, strlen(text))
 
 cdef inline bint slice_eq(Slice a, Slice b) noexcept nogil:
-    return a.n == b.n and memcmp(a.p, b.p, a.n) == 0
+    return a.n == b.n and (a.n == 0 or memcmp(a.p, b.p, a.n) == 0)
 
 cdef inline bint slice_is(Slice a, const char* text) noexcept nogil:
     cdef size_t n = strlen(text)
-    return a.n == n and memcmp(a.p, text, n) == 0
+    return a.n == n and (n == 0 or memcmp(a.p, text, n) == 0)
 
 cdef inline uint64_t hash_mix(uint64_t h) noexcept nogil:
     # The finaliser of splitmix64: every input bit reaches every output bit.
