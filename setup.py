@@ -53,7 +53,7 @@ def extensions() -> list[Extension]:
     core = core_extension()
     for key, values in flags_of(LIBRARIES).items():
         setattr(core, key, getattr(core, key) + values)
-    return cythonize([core], include_path=["queend"], annotate=bool(os.environ.get("QUEEND_ANNOTATE")),
+    return cythonize([core], include_path=[str(ROOT)], annotate=bool(os.environ.get("QUEEND_ANNOTATE")),
                      build_dir=os.environ.get("QUEEND_BUILD_DIR", "build"),
                      compiler_directives={"language_level": "3"})
 
