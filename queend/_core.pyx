@@ -25,7 +25,6 @@ include "core/pg/slot.pyx"                # PostgreSQL connections on the loop
 include "core/engine/limit.pyx"           # how many statements at a time
 include "core/engine/policy.pyx"          # when a queue becomes a statement
 include "core/net/settings.pyx"           # what the operator set
-include "core/route/types.pyx"            # requests of the hot routes, as structs
 include "core/net/inbox.pyx"              # messages between threads
 include "core/net/request.pyx"            # one request, from complete to answered
 include "core/net/reply.pyx"              # its answer
