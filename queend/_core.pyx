@@ -10,6 +10,7 @@ include "core/base/arena.pyx"             # one request's memory
 include "core/base/clock.pyx"             # wall and monotonic time
 include "core/base/uuid.pyx"              # ids: made, parsed, spelled, computed
 include "core/base/table.pyx"             # hash table of pointers
+include "core/base/heap.pyx"              # due times
 include "core/base/error.pyx"             # a refusal
 include "core/base/counter.pyx"           # what is counted
 include "core/base/log.pyx"               # one line for operators
@@ -22,6 +23,7 @@ include "core/pg/encode.pyx"              # binary parameters
 include "core/pg/decode.pyx"              # binary results
 include "core/pg/statement.pyx"           # the statements of the hot path
 include "core/pg/slot.pyx"                # PostgreSQL connections on the loop
+include "core/pg/batchrow.pyx"            # a row of the log, sliced
 include "core/engine/limit.pyx"           # how many statements at a time
 include "core/engine/policy.pyx"          # when a queue becomes a statement
 include "core/net/settings.pyx"           # what the operator set
@@ -34,7 +36,28 @@ include "core/net/worker.pyx"             # a thread and its loop
 include "core/net/listener.pyx"           # where connections come from
 include "core/net/process.pyx"            # all workers together
 include "core/bridge/bridge.pyx"          # to the control plane and back
-include "core/engine/engine.pyx"          # what a worker calls
+include "core/route/types.pyx"            # what a route hands to the engine
+include "core/route/common.pyx"           # paths, queries, names, refusals
+include "core/route/push.pyx"             # items in, results out
+include "core/route/pop.pyx"              # a query in, messages out
+include "core/route/ack.pyx"              # acknowledgments in, results out
+include "core/route/transaction.pyx"      # operations in, results out
+include "core/route/lease.pyx"            # an extension
+include "core/engine/catalog.pyx"         # queues, partitions, groups by name and id
+include "core/engine/job.pyx"             # a request on its way through the engine
+include "core/engine/batch.pyx"           # items become record batches
+include "core/engine/book.pyx"            # what is ready, and who waits
+include "core/engine/popmachine.pyx"      # one pop, state by state
+include "core/engine/popcall.pyx"         # many pops in one statement
+include "core/engine/ack.pyx"             # acknowledgments
+include "core/engine/transaction.pyx"     # acknowledgments and pushes, all or nothing
+include "core/engine/lease.pyx"           # extended, given back
+include "core/engine/lookup.pyx"          # names to ids
+include "core/engine/discover.pyx"        # work nobody told of
+include "core/engine/stream.pyx"          # push streams by lane
+include "core/engine/push.pyx"            # a push request
+include "core/engine/homeless.pyx"        # items whose partition is gone
+include "core/engine/engine.pyx"          # the drain
 include "core/core.pyx"                   # the data plane as Python sees it
 include "core/probe/limit.pyx"            # seams for the tests of limits and policies
 include "core/probe/encode.pyx"           # seams for the tests of binary parameters

@@ -77,7 +77,8 @@ class Database(BaseSettings):
 
 class Engine(BaseSettings):
     queend_slots: int | None = count(None, "PostgreSQL connections per worker; default: 8, or SIDECAR_POOL_SIZE / NUM_WORKERS if that is set", "connections", ge=2, le=1000)
-    queend_push_streams: int = count(8, "most push streams a worker may use", ge=1, le=64)
+    queend_push_streams: int = count(1, "push streams of the process", ge=1, le=64)
+    queend_patience_ms: int = count(10000, "how long a request waits for a database that is away", "ms", ge=1)
     sidecar_pool_size: int = count(50, "PostgreSQL connections of all workers together", "connections", ge=1, le=10_000)
     sidecar_micro_batch_wait_ms: int | None = count(None, "longest hold of every job type that has no setting of its own; default: 0", "ms")
     sidecar_max_items_per_tx: int = count(1000, "items of a transaction", unused=True)

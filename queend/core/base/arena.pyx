@@ -2,7 +2,7 @@
 # freelist (arenas are opened and closed on the same thread), so an ordinary request costs no malloc.
 
 cdef enum:
-    ARENA_CHUNK = 4096
+    ARENA_CHUNK = 2048
     ARENA_KEEP = 512          # chunks a pool keeps
 
 cdef struct Chunk:

@@ -23,7 +23,7 @@ cdef struct Settings:
     int backlog
     char* conninfo            # libpq connection string
     int slots                 # PostgreSQL connections per worker
-    int push_streams          # per worker
+    int push_streams          # in the process
     int64_t max_body          # bytes of one request's body; beyond: 413
     int max_head              # bytes of request line and headers; beyond: 431
     int max_target            # bytes of the request target; beyond: 414
@@ -36,6 +36,7 @@ cdef struct Settings:
     int body_timeout_ms       # without a byte of an announced body
     int write_timeout_ms      # without a byte taken by the client
     int idle_timeout_ms       # between requests; 0: no limit
+    int patience_ms           # how long a request waits for a database that is away
     int deadline_ms           # a statement in flight for so long is lost
     int default_timeout_ms    # long poll
     int default_batch         # pop
@@ -100,7 +101,7 @@ cdef int settings_load(Settings* s, dict settings) except -1:
     s.reuseport = setting_word(d, "listen_mode", ("acceptor", "reuseport")) == "reuseport"
     s.backlog = setting_int(d, "backlog", 4096, 1, 65535)
     s.slots = setting_int(d, "slots_per_worker", 8, 1, 1000)
-    s.push_streams = setting_int(d, "push_streams", 8, 1, 64)
+    s.push_streams = setting_int(d, "push_streams", 1, 1, 64)
     s.max_body = setting_int(d, "max_body", 64 << 20, 1, 4 << 30)
     s.max_head = setting_int(d, "max_head", 32 << 10, 1024, 1 << 20)
     s.max_target = setting_int(d, "max_target", 8 << 10, 256, 1 << 20)
@@ -113,6 +114,7 @@ cdef int settings_load(Settings* s, dict settings) except -1:
     s.body_timeout_ms = setting_int(d, "body_timeout_ms", 30000, 1, top)
     s.write_timeout_ms = setting_int(d, "write_timeout_ms", 60000, 1, top)
     s.idle_timeout_ms = setting_int(d, "idle_timeout_ms", 300000, 0, top)
+    s.patience_ms = setting_int(d, "patience_ms", 10000, 1, top)
     s.deadline_ms = setting_int(d, "inflight_deadline_ms", 35000, 1, top)
     s.default_timeout_ms = setting_int(d, "default_timeout_ms", 30000, 0, top)
     s.default_batch = setting_int(d, "default_batch", 1, 1, 100000)

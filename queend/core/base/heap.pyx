@@ -1,0 +1,82 @@
+# An indexed binary min-heap of due times. A node is embedded in what waits and knows its place, so it can be taken out
+# at any time: the heap never holds more than what really waits.
+
+cdef struct HeapNode:
+    int64_t at                # monotonic microseconds
+    int pos                   # 1-based place; 0 = in no heap
+    void* owner
+
+cdef struct Heap:
+    HeapNode** nodes          # 1-based
+    int n
+    int cap
+
+cdef inline void heap_init(Heap* h) noexcept nogil:
+    h.nodes = NULL
+    h.n = 0
+    h.cap = 0
+
+cdef inline void heap_free(Heap* h) noexcept nogil:
+    free(h.nodes)
+    heap_init(h)
+
+cdef void heap_up(Heap* h, int i) noexcept nogil:
+    cdef HeapNode* node = h.nodes[i]
+    while i > 1 and h.nodes[i >> 1].at > node.at:
+        h.nodes[i] = h.nodes[i >> 1]
+        h.nodes[i].pos = i
+        i >>= 1
+    h.nodes[i] = node
+    node.pos = i
+
+cdef void heap_down(Heap* h, int i) noexcept nogil:
+    cdef HeapNode* node = h.nodes[i]
+    cdef int child
+    while 2 * i <= h.n:
+        child = 2 * i
+        if child < h.n and h.nodes[child + 1].at < h.nodes[child].at:
+            child += 1
+        if h.nodes[child].at >= node.at:
+            break
+        h.nodes[i] = h.nodes[child]
+        h.nodes[i].pos = i
+        i = child
+    h.nodes[i] = node
+    node.pos = i
+
+cdef void heap_del(Heap* h, HeapNode* node) noexcept nogil:
+    cdef int i = node.pos
+    cdef HeapNode* last
+    if i == 0:
+        return
+    node.pos = 0
+    last = h.nodes[h.n]
+    h.n -= 1
+    if last is node:
+        return
+    h.nodes[i] = last
+    last.pos = i
+    heap_up(h, i)
+    heap_down(h, last.pos)
+
+cdef bint heap_add(Heap* h, HeapNode* node, int64_t at) noexcept nogil:
+    # Adds, or moves when it is already there. False when memory ran out.
+    cdef HeapNode** nodes
+    cdef int cap
+    if node.pos != 0:
+        heap_del(h, node)
+    if h.n + 2 > h.cap:
+        cap = h.cap * 2 if h.cap else 64
+        nodes = <HeapNode**>realloc(h.nodes, cap * sizeof(HeapNode*))
+        if nodes == NULL:
+            return False
+        h.nodes = nodes
+        h.cap = cap
+    h.n += 1
+    node.at = at
+    h.nodes[h.n] = node
+    heap_up(h, h.n)
+    return True
+
+cdef inline HeapNode* heap_top(Heap* h) noexcept nogil:
+    return h.nodes[1] if h.n else NULL

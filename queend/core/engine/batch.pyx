@@ -1,0 +1,417 @@
+# A batch: the items of one push call, grouped by partition, cut into rows of the log, written as binary arrays.
+# In: items whose partitions are known. Out: the parameters of queend.push. No I/O and no clock in here.
+
+cdef enum:
+    LANES = 64
+    ROW_RECORDS = 1000        # records in one row of the log
+    ROW_BYTES = 65536         # payload bytes in one row, unless one payload alone is larger
+    BATCH_ITEMS = 20000
+    BATCH_BYTES = 16777216
+    BATCH_GROUPS = 4000
+    HASH_FROM = 8             # from this many records on, ids out of order are looked up in a hash
+
+cdef struct PushStream
+
+cdef struct PushPart:
+    # The items of one push request that belong to one stream; travels there and back.
+    InboxMsg msg
+    PushJob* job
+    PushStream* stream
+    PushItem* items           # chained by next while it travels
+    int left
+
+cdef struct PushJob:
+    Job job
+    PushReq req
+    int parts_left
+    PushPart one              # the only part when there is one stream
+    bint held                 # items came home and are not on their way again: counts as one part
+    PushItem* unresolved      # items whose partition is not known yet
+    int failed                # HTTP status when an item could not be stored, 0 otherwise
+
+cdef struct PushGroup:
+    PushGroup* next
+    Partition* partition
+    PushItem* first
+    PushItem* last
+    int n
+    size_t bytes
+    unsigned char[16] lo
+    unsigned char[16] hi
+    bint has_v7
+    bint has_other
+    bint has_client
+    bint answered
+    int64_t head              # the partition's head after the commit, 0 = nothing new
+    PushItem* dups            # records of the same call with an id seen before: answered from their first occurrence
+    PushItem** slots          # hash of ids, made when they come out of order
+    uint32_t slots_mask
+
+cdef struct PushChunk:
+    PushGroup* group
+    PushItem* first
+    int n
+    int skip
+
+cdef struct PushBatch:
+    PushBatch* next
+    Arena arena
+    PushGroup* first
+    PushGroup* last
+    int n_groups
+    int n_items
+    size_t bytes
+    PushChunk* chunks
+    int n_chunks
+    bint unsure               # its outcome was lost once: every id is checked
+    int tries
+    int64_t since_us          # when it was first sent
+
+cdef struct PushArrays:
+    PgArray lanes, part, skip, n, kind, lo, hi, ids, body, meta
+
+cdef void pusharrays_free(PushArrays* a) noexcept nogil:
+    pgarray_free(&a.lanes)
+    pgarray_free(&a.part)
+    pgarray_free(&a.skip)
+    pgarray_free(&a.n)
+    pgarray_free(&a.kind)
+    pgarray_free(&a.lo)
+    pgarray_free(&a.hi)
+    pgarray_free(&a.ids)
+    pgarray_free(&a.body)
+    pgarray_free(&a.meta)
+
+cdef PushBatch* batch_new(PushStream* s) noexcept nogil:
+    cdef PushBatch* b = <PushBatch*>calloc(1, sizeof(PushBatch))
+    if b != NULL:
+        arena_open(&b.arena, &s.worker.chunks)
+    return b
+
+cdef void batch_free(PushBatch* b) noexcept nogil:
+    if b != NULL:
+        arena_close(&b.arena)
+        free(b)
+
+# ---- gathering -----------------------------------------------------------------------------------------------------
+
+cdef inline uint64_t id_hash(const unsigned char* id) noexcept nogil:
+    cdef uint64_t a, b
+    memcpy(&a, id, 8)
+    memcpy(&b, id + 8, 8)
+    return hash_mix(a ^ hash_mix(b))
+
+cdef PushItem* group_seen(PushBatch* b, PushGroup* g, PushItem* it) noexcept nogil:
+    # The earlier record of this group with the same id, or NULL. Called only for ids not proved new by order.
+    cdef PushItem* at
+    cdef uint32_t i
+    cdef uint32_t size
+    if g.slots == NULL:
+        if g.n < HASH_FROM:
+            at = g.first
+            while at != NULL:
+                if memcmp(at.id, it.id, 16) == 0:
+                    return at
+                at = at.next
+            return NULL
+        size = 64
+        while size < <uint32_t>g.n * 4:
+            size *= 2
+        group_hash(b, g, size)
+    if g.slots == NULL:
+        return NULL           # no memory for the hash: the database still decides
+    i = <uint32_t>id_hash(it.id) & g.slots_mask
+    while g.slots[i] != NULL:
+        if memcmp(g.slots[i].id, it.id, 16) == 0:
+            return g.slots[i]
+        i = (i + 1) & g.slots_mask
+    return NULL
+
+cdef void group_hash(PushBatch* b, PushGroup* g, uint32_t size) noexcept nogil:
+    cdef PushItem* at
+    g.slots = <PushItem**>arena_zero(&b.arena, size * sizeof(PushItem*))
+    g.slots_mask = size - 1
+    if g.slots == NULL:
+        return
+    at = g.first
+    while at != NULL:
+        group_slot(g, at)
+        at = at.next
+
+cdef inline void group_slot(PushGroup* g, PushItem* it) noexcept nogil:
+    cdef uint32_t i = <uint32_t>id_hash(it.id) & g.slots_mask
+    while g.slots[i] != NULL:
+        i = (i + 1) & g.slots_mask
+    g.slots[i] = it
+
+cdef PushGroup* batch_group(PushBatch* b, Partition* p) noexcept nogil:
+    # A new group for a partition that has none in this batch yet; NULL when memory ran out.
+    cdef PushGroup* g = <PushGroup*>arena_zero(&b.arena, sizeof(PushGroup))
+    if g == NULL:
+        return NULL
+    g.partition = p
+    if b.last != NULL:
+        b.last.next = g
+    else:
+        b.first = g
+    b.last = g
+    b.n_groups += 1
+    return g
+
+cdef void batch_place(PushBatch* b, PushGroup* g, PushItem* it) noexcept nogil:
+    # Puts one item into its partition's group, or among the group's duplicates.
+    cdef PushItem* same
+    if it.id_kind != 0 and g.n and not (it.id_kind == 1 and g.has_v7 and memcmp(it.id, g.hi, 16) > 0):
+        same = group_seen(b, g, it)
+        if same != NULL:
+            it.status = 1
+            it.original = same
+            it.next = g.dups
+            g.dups = it
+            return
+    if it.id_kind != 2:
+        if not g.has_v7:
+            memcpy(g.lo, it.id, 16)
+            memcpy(g.hi, it.id, 16)
+            g.has_v7 = True
+        elif memcmp(it.id, g.hi, 16) > 0:
+            memcpy(g.hi, it.id, 16)
+        elif memcmp(it.id, g.lo, 16) < 0:
+            memcpy(g.lo, it.id, 16)
+    else:
+        g.has_other = True
+    if it.id_kind != 0:
+        g.has_client = True
+    it.next = NULL
+    if g.last != NULL:
+        g.last.next = it
+    else:
+        g.first = it
+    g.last = it
+    g.n += 1
+    g.bytes += it.payload.n
+    b.n_items += 1
+    b.bytes += it.payload.n + 64
+    if g.slots != NULL:
+        if <uint32_t>g.n * 2 > g.slots_mask:
+            group_hash(b, g, (g.slots_mask + 1) * 4)
+        else:
+            group_slot(g, it)
+
+cdef inline bint batch_full(PushBatch* b) noexcept nogil:
+    return b.n_items >= BATCH_ITEMS or b.bytes >= BATCH_BYTES or b.n_groups >= BATCH_GROUPS
+
+cdef bint batch_chunks(PushBatch* b) noexcept nogil:
+    # Cuts groups into rows of at most ROW_RECORDS and about ROW_BYTES.
+    cdef PushGroup* g = b.first
+    cdef PushItem* it
+    cdef PushChunk* c = NULL
+    cdef int room = 0
+    cdef size_t bytes
+    while g != NULL:
+        room += 1 + g.n // ROW_RECORDS + <int>(2 * g.bytes // ROW_BYTES)
+        g = g.next
+    b.chunks = <PushChunk*>arena_alloc(&b.arena, room * sizeof(PushChunk))
+    if b.chunks == NULL:
+        return False
+    b.n_chunks = 0
+    g = b.first
+    while g != NULL:
+        it = g.first
+        bytes = 0
+        c = NULL
+        while it != NULL:
+            if c == NULL or c.n >= ROW_RECORDS or (c.n and bytes + it.payload.n > ROW_BYTES):
+                b.chunks[b.n_chunks].group = g
+                b.chunks[b.n_chunks].first = it
+                b.chunks[b.n_chunks].n = 0
+                b.chunks[b.n_chunks].skip = c.skip + c.n if c != NULL else 0
+                c = &b.chunks[b.n_chunks]
+                b.n_chunks += 1
+                bytes = 0
+            c.n += 1
+            bytes += it.payload.n
+            it = it.next
+        g = g.next
+    return True
+
+cdef void batch_params(Params* params, PushArrays* a) noexcept nogil:
+    params_array(params, &a.lanes)
+    params_array(params, &a.part)
+    params_array(params, &a.skip)
+    params_array(params, &a.n)
+    params_array(params, &a.kind)
+    params_array(params, &a.lo)
+    params_array(params, &a.hi)
+    params_array(params, &a.ids)
+    params_array(params, &a.body)
+    params_array(params, &a.meta)
+
+cdef void batch_encode(PushBatch* b, PushArrays* s) noexcept nogil:
+    cdef uint64_t lanes = 0
+    cdef int i, k, kind
+    cdef PushChunk* c
+    cdef PushGroup* g
+    cdef PushItem* it
+    cdef char* ids
+    cdef size_t mark
+    cdef bint extras
+    pgarray_begin(&s.lanes, OID_INT4)
+    pgarray_begin(&s.part, OID_INT4)
+    pgarray_begin(&s.skip, OID_INT4)
+    pgarray_begin(&s.n, OID_INT4)
+    pgarray_begin(&s.kind, OID_INT2)
+    pgarray_begin(&s.lo, OID_UUID)
+    pgarray_begin(&s.hi, OID_UUID)
+    pgarray_begin(&s.ids, OID_BYTEA)
+    pgarray_begin(&s.body, OID_BYTEA)
+    pgarray_begin(&s.meta, OID_BYTEA)
+    for i in range(b.n_chunks):
+        c = &b.chunks[i]
+        g = c.group
+        lanes |= <uint64_t>1 << (g.partition.id & (LANES - 1))
+        pgarray_int4(&s.part, g.partition.id)
+        pgarray_int4(&s.skip, c.skip)
+        pgarray_int4(&s.n, c.n)
+        if not g.has_client and not b.unsure:
+            kind = 0
+        elif not g.has_other:
+            kind = 1
+        elif not g.has_v7:
+            kind = 2
+        else:
+            kind = 3
+        pgarray_int2(&s.kind, kind)
+        if g.has_v7:
+            pgarray_uuid(&s.lo, g.lo)
+            pgarray_uuid(&s.hi, g.hi)
+        else:
+            pgarray_null(&s.lo)
+            pgarray_null(&s.hi)
+        ids = pgarray_reserve(&s.ids, 16 * <size_t>c.n)
+        extras = False
+        mark = pgarray_open(&s.body)
+        buf_byte(&s.body.buf, BODY_V1)
+        it = c.first
+        for k in range(c.n):
+            if ids != NULL:
+                memcpy(ids + 16 * k, it.id, 16)
+            if it.keep_text or it.has_trace or it.sub.n:
+                extras = True
+            buf_varint(&s.body.buf, it.payload.n)
+            it = it.next
+        it = c.first
+        for k in range(c.n):
+            buf_slice(&s.body.buf, it.payload)
+            it = it.next
+        pgarray_close(&s.body, mark)
+        if extras:
+            chunk_encode_meta(s, c)
+        else:
+            pgarray_null(&s.meta)
+    for i in range(LANES):
+        if lanes >> i & 1:
+            pgarray_int4(&s.lanes, i)
+
+cdef void chunk_encode_meta(PushArrays* s, PushChunk* c) noexcept nogil:
+    cdef size_t mark = pgarray_open(&s.meta)
+    cdef PushItem* it = c.first
+    cdef int k
+    cdef uint8_t flags
+    buf_byte(&s.meta.buf, META_V1)
+    for k in range(c.n):
+        flags = (1 if it.has_trace else 0) | (2 if it.sub.n else 0) | (4 if it.keep_text else 0)
+        if flags:
+            buf_varint(&s.meta.buf, k)
+            buf_byte(&s.meta.buf, flags)
+            if flags & 1:
+                buf_put(&s.meta.buf, it.trace, 16)
+            if flags & 2:
+                buf_varint(&s.meta.buf, it.sub.n)
+                buf_slice(&s.meta.buf, it.sub)
+            if flags & 4:
+                buf_varint(&s.meta.buf, it.txid.n)
+                buf_slice(&s.meta.buf, it.txid)
+        it = it.next
+    pgarray_close(&s.meta, mark)
+
+cdef void batch_split(PushStream* s, PushBatch* b) noexcept nogil:
+    # An error that belongs to some item: each half on its own, until that item stands alone.
+    cdef PushBatch* half = batch_new(s)
+    cdef PushGroup* g
+    cdef PushGroup* other
+    cdef PushItem* it
+    cdef PushItem* following
+    cdef int i, n
+    if half == NULL:
+        batch_fail(s, b, 503)
+        return
+    half.since_us = b.since_us
+    half.unsure = b.unsure
+    g = b.first
+    if b.n_groups > 1:
+        for i in range(b.n_groups // 2 - 1):
+            g = g.next
+        half.n_groups = b.n_groups - b.n_groups // 2
+        b.n_groups -= half.n_groups
+        half.first = g.next
+        half.last = b.last
+        g.next = NULL
+        b.last = g
+        g = half.first
+        while g != NULL:
+            half.n_items += g.n
+            g = g.next
+        b.n_items -= half.n_items
+        half.arena = b.arena          # the groups stand there; freed with the half, which is sent last
+        arena_open(&b.arena, half.arena.pool)
+    else:
+        other = <PushGroup*>arena_zero(&half.arena, sizeof(PushGroup))
+        if other == NULL:
+            batch_free(half)
+            batch_fail(s, b, 503)
+            return
+        other[0] = g[0]
+        other.slots = NULL
+        n = g.n // 2
+        it = g.first
+        for i in range(n - 1):
+            it = it.next
+        following = it.next
+        it.next = NULL
+        g.last = it
+        other.first = following
+        other.n = g.n - n
+        g.n = n
+        g.slots = NULL
+        group_split_dups(g, other)
+        half.first = other
+        half.last = other
+        half.n_groups = 1
+        half.n_items = other.n
+        b.n_items = n
+        # lo and hi stay those of both halves: a wider range only costs a look-up
+    half.next = s.again
+    b.next = half
+    s.again = b
+
+cdef void group_split_dups(PushGroup* g, PushGroup* other) noexcept nogil:
+    # A duplicate goes with its first occurrence.
+    cdef PushItem* it = g.dups
+    cdef PushItem* following
+    cdef PushItem* at
+    g.dups = NULL
+    other.dups = NULL
+    while it != NULL:
+        following = it.next
+        at = g.first
+        while at != NULL and at is not <PushItem*>it.original:
+            at = at.next
+        if at != NULL:
+            it.next = g.dups
+            g.dups = it
+        else:
+            it.next = other.dups
+            other.dups = it
+        it = following
+

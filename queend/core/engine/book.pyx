@@ -1,0 +1,232 @@
+# The book of the pop side: which partitions are worth asking for, per consumer group, and who waits for them.
+# In: commits, claims, acks, expiries, scans. Out: candidates for pops, and waiters to try again.
+# One process-wide mutex guards all of it; it is held for a batch of changes, never across I/O. Everything in here is a
+# hint: PostgreSQL decides. Every move of a cursor goes through cursor_move.
+
+cdef enum CursorState:
+    CURSOR_IDLE = 0           # nothing known to deliver
+    CURSOR_READY = 1          # in its group's ready ring
+    CURSOR_BUSY = 2           # a claim is on its way
+    CURSOR_LEASED = 3         # in the due heap until the lease ends
+    CURSOR_DELAYED = 4        # in the due heap until a delay, window or retry pause ends
+
+cdef struct Cursor:
+    HeapNode due
+    Partition* partition
+    Group* group
+    Cursor* next              # ready ring
+    Cursor* prev
+    Cursor* all_next
+    PopJob* wait_first        # parked pops of exactly this partition
+    PopJob* wait_last
+    int64_t next_offset       # next to deliver, as far as known
+    uint8_t state
+    uint8_t fresh             # its row may not exist yet
+    uint8_t again             # something happened while it was busy: look again
+    uint32_t ack_call         # the ack call it takes part in (0 none)
+
+cdef struct Book:
+    uv_mutex_t lock
+    Heap due
+    PopJob* stranger_first    # parked pops of queues, partitions or namespaces not (all) known
+    PopJob* stranger_last
+    int n_strangers
+    int64_t parked
+    Group* scan_first         # groups that want a scan
+
+cdef Book book
+
+cdef void book_open() noexcept nogil:
+    memset(&book, 0, sizeof(book))
+    uv_mutex_init(&book.lock)
+
+cdef void book_close() noexcept nogil:
+    heap_free(&book.due)
+    uv_mutex_destroy(&book.lock)
+
+cdef Cursor* book_cursor(Group* g, Partition* p) noexcept nogil:
+    # Finds or makes; lock held.
+    cdef Cursor* c = <Cursor*>table_get(&g.cursors, <uint32_t>p.id)
+    if c != NULL:
+        return c
+    c = <Cursor*>calloc(1, sizeof(Cursor))
+    if c == NULL:
+        abort()
+    c.due.owner = c
+    c.partition = p
+    c.group = g
+    c.fresh = 1
+    c.all_next = g.all_cursors
+    g.all_cursors = c
+    table_put(&g.cursors, <uint32_t>p.id, c)
+    return c
+
+cdef void cursor_move(Cursor* c, int state, int64_t due_us) noexcept nogil:
+    # The one place where a cursor changes state; lock held. due_us: monotonic, for LEASED and DELAYED.
+    cdef Group* g = c.group
+    if c.state == CURSOR_READY:
+        if c.prev != NULL:
+            c.prev.next = c.next
+        else:
+            g.ready_first = c.next
+        if c.next != NULL:
+            c.next.prev = c.prev
+        else:
+            g.ready_last = c.prev
+        c.next = NULL
+        c.prev = NULL
+        g.n_ready -= 1
+    elif c.state == CURSOR_LEASED or c.state == CURSOR_DELAYED:
+        heap_del(&book.due, &c.due)
+    c.state = state
+    if state == CURSOR_READY:
+        # to the tail: every other ready partition gets its turn first
+        c.prev = g.ready_last
+        c.next = NULL
+        if g.ready_last != NULL:
+            g.ready_last.next = c
+        else:
+            g.ready_first = c
+        g.ready_last = c
+        g.n_ready += 1
+    elif state == CURSOR_LEASED or state == CURSOR_DELAYED:
+        if not heap_add(&book.due, &c.due, due_us):
+            abort()
+    elif state == CURSOR_BUSY:
+        c.again = 0
+
+cdef inline void cursor_rest(Cursor* c) noexcept nogil:
+    # After a claim or an ack, when nothing holds it: ready if there is more, else idle.
+    if c.again or c.partition.head > c.next_offset:
+        cursor_move(c, CURSOR_READY, 0)
+    else:
+        cursor_move(c, CURSOR_IDLE, 0)
+
+cdef void book_head(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
+    # Messages up to `head` exclusive are committed: every known group of the queue may have work. Waiters that can now
+    # be tried are appended to `wake`. Lock held.
+    cdef Group* g = p.queue.group_list
+    cdef Cursor* c
+    if head > p.head:
+        p.head = head
+    while g != NULL:
+        if not g.dead:
+            c = book_cursor(g, p)
+            if c.state == CURSOR_IDLE:
+                cursor_move(c, CURSOR_READY, 0)
+                book_wake_cursor(c, wake)
+            elif c.state == CURSOR_BUSY:
+                c.again = 1
+        g = g.next
+
+# ---- waiters -------------------------------------------------------------------------------------------------------
+
+cdef void waiters_add(PopJob** first, PopJob** last, PopJob* j) noexcept nogil:
+    j.wait_prev = last[0]
+    j.wait_next = NULL
+    if last[0] != NULL:
+        last[0].wait_next = j
+    else:
+        first[0] = j
+    last[0] = j
+
+cdef void waiters_del(PopJob** first, PopJob** last, PopJob* j) noexcept nogil:
+    if j.wait_prev != NULL:
+        j.wait_prev.wait_next = j.wait_next
+    else:
+        first[0] = j.wait_next
+    if j.wait_next != NULL:
+        j.wait_next.wait_prev = j.wait_prev
+    else:
+        last[0] = j.wait_prev
+    j.wait_next = NULL
+    j.wait_prev = NULL
+
+cdef void book_park(PopJob* j) noexcept nogil:
+    # Lock held. The job belongs to the book until book_unpark or a wake.
+    if j.only != NULL:
+        waiters_add(&j.only.wait_first, &j.only.wait_last, j)
+        j.parked_at = PARKED_CURSOR
+    elif j.group != NULL and not j.any_queue and j.want_partition.p == NULL:
+        waiters_add(&j.group.wait_first, &j.group.wait_last, j)
+        j.group.n_wait += 1
+        j.parked_at = PARKED_GROUP
+    else:
+        waiters_add(&book.stranger_first, &book.stranger_last, j)
+        book.n_strangers += 1
+        j.parked_at = PARKED_STRANGER
+    book.parked += 1
+
+cdef void book_unpark(PopJob* j) noexcept nogil:
+    # Lock held; nothing when it is not parked.
+    if j.parked_at == PARKED_NOT:
+        return
+    if j.parked_at == PARKED_CURSOR:
+        waiters_del(&j.only.wait_first, &j.only.wait_last, j)
+    elif j.parked_at == PARKED_GROUP:
+        waiters_del(&j.group.wait_first, &j.group.wait_last, j)
+        j.group.n_wait -= 1
+    else:
+        waiters_del(&book.stranger_first, &book.stranger_last, j)
+        book.n_strangers -= 1
+    j.parked_at = PARKED_NOT
+    book.parked -= 1
+
+cdef inline void wake_push(PopJob* j, PopJob** wake) noexcept nogil:
+    book_unpark(j)
+    j.wait_next = wake[0]
+    wake[0] = j
+
+cdef void book_wake_cursor(Cursor* c, PopJob** wake) noexcept nogil:
+    # One ready partition is worth one waiter: one that named it first, else the oldest of its group.
+    cdef Group* g = c.group
+    if c.wait_first != NULL:
+        wake_push(c.wait_first, wake)
+    elif g.wait_first != NULL:
+        wake_push(g.wait_first, wake)
+    if book.n_strangers:
+        book_wake_strangers(c.partition.queue, wake)
+
+cdef void book_wake_strangers(Queue* q, PopJob** wake) noexcept nogil:
+    # Namespace pops that match, and pops of names this queue (NULL: any queue) may now have.
+    cdef PopJob* j = book.stranger_first
+    cdef PopJob* following
+    while j != NULL:
+        following = j.wait_next
+        if q == NULL or (j.any_queue and popjob_matches(j, q)) or (not j.any_queue and slice_eq(j.req.queue, q.name)):
+            wake_push(j, wake)
+        j = following
+
+cdef void book_wake_queue(Queue* q, PopJob** wake) noexcept nogil:
+    # Everyone parked on the queue tries again (it was changed or deleted). Lock held.
+    cdef Group* g = q.group_list
+    cdef Cursor* c
+    while g != NULL:
+        while g.wait_first != NULL:
+            wake_push(g.wait_first, wake)
+        c = g.all_cursors
+        while c != NULL:
+            while c.wait_first != NULL:
+                wake_push(c.wait_first, wake)
+            if c.state == CURSOR_DELAYED:
+                cursor_move(c, CURSOR_READY, 0)
+            c = c.all_next
+        g = g.next
+    if book.n_strangers:
+        book_wake_strangers(q, wake)
+
+cdef int64_t book_due(int64_t now, PopJob** wake) noexcept nogil:
+    # Leases and delays that ended: their cursors are ready again. Returns when the next one ends, 0 for never.
+    cdef HeapNode* n
+    cdef Cursor* c
+    uv_mutex_lock(&book.lock)
+    while True:
+        n = heap_top(&book.due)
+        if n == NULL or n.at > now:
+            break
+        c = <Cursor*>n.owner
+        cursor_move(c, CURSOR_READY, 0)
+        book_wake_cursor(c, wake)
+    now = n.at if n != NULL else 0
+    uv_mutex_unlock(&book.lock)
+    return now

@@ -1,0 +1,335 @@
+# The catalog: what this process knows of queues, partitions and groups, by name and by id. In: rows of catalog_load,
+# resolve, group_resolve and the finders. Out: pointers that stay valid for the life of the process (what is deleted is
+# unlinked and marked dead, never freed while a job may still hold it).
+# Owner: the process. The tables are guarded by `lock`; what the pop side keeps in them (cursors, waiters, heads) by the
+# book's mutex. Lock order: catalog.lock, then book.lock, then an inbox.
+
+cdef struct Queue:
+    int32_t id
+    int32_t epoch
+    bint dead
+    Slice name
+    Slice ns
+    Slice task
+    int64_t lease_us
+    int64_t delay_us
+    int64_t window_us
+    int64_t retry_delay_us
+    int32_t retry_limit
+    int32_t max_size
+    Queue* next
+    Queue* same_hash
+    Table partitions          # hash of the name → Partition chain
+    Table groups              # hash of the name → Group chain
+    Group* group_list         # guarded by the book as well: only ever grows at its head
+    uint32_t mark             # seen by the running reload
+    uint64_t pushed           # messages stored through this process
+    uint64_t popped
+
+cdef struct Partition:
+    int32_t id
+    bint dead
+    Queue* queue
+    Partition* same_hash
+    Partition* all_next
+    Slice name
+    char[36] uuid
+    int64_t head              # next offset to be assigned, as far as known (book)
+    PushGroup* open           # what the stream of its lane gathers for it (that stream's thread)
+
+cdef struct Group:
+    int32_t id
+    bint dead
+    Queue* queue
+    Group* next
+    Group* same_hash
+    Slice name
+    # all below: guarded by the book
+    Table cursors             # partition id → Cursor
+    Cursor* ready_first
+    Cursor* ready_last
+    int n_ready
+    PopJob* wait_first
+    PopJob* wait_last
+    int n_wait
+    uint8_t scan              # SCAN_*
+    int32_t scan_after
+    Group* scan_next
+    bint scan_listed
+    Cursor* all_cursors
+
+cdef enum:
+    SCAN_WANTED = 0
+    SCAN_RUNNING = 1
+    SCAN_DONE = 2
+
+cdef struct Catalog:
+    uv_rwlock_t lock
+    int64_t version
+    bint loaded
+    unsigned char[16] seed
+    uint64_t hash_seed
+    Table by_name
+    Table by_id
+    Table partitions
+    Queue* list
+    Partition* all_partitions
+    Queue* grave
+    uint32_t mark
+
+cdef Catalog catalog
+
+cdef void catalog_open() noexcept nogil:
+    memset(&catalog, 0, sizeof(catalog))
+    uv_rwlock_init(&catalog.lock)
+    getrandom(&catalog.hash_seed, 8, 0)
+
+cdef Slice slice_keep(Slice s) noexcept nogil:
+    cdef char* p = <char*>malloc(s.n + 1)
+    if p == NULL:
+        abort()               # a process that cannot keep a name cannot keep its promises
+    memcpy(p, s.p, s.n)
+    p[s.n] = 0
+    return slice_of(p, s.n)
+
+cdef inline uint64_t catalog_hash(Slice name) noexcept nogil:
+    return slice_hash(name, catalog.hash_seed) | 1
+
+cdef void catalog_free_queue(Queue* q) noexcept nogil:
+    cdef Group* g = q.group_list
+    cdef Group* g2
+    cdef Cursor* c
+    cdef Cursor* c2
+    while g != NULL:
+        g2 = g.next
+        c = g.all_cursors
+        while c != NULL:
+            c2 = c.all_next
+            free(c)
+            c = c2
+        table_free(&g.cursors)
+        free(<void*>g.name.p)
+        free(g)
+        g = g2
+    table_free(&q.partitions)
+    table_free(&q.groups)
+    free(<void*>q.name.p)
+    free(<void*>q.ns.p)
+    free(<void*>q.task.p)
+    free(q)
+
+cdef void catalog_close() noexcept nogil:
+    cdef Queue* q
+    cdef Queue* q2
+    cdef Partition* p
+    cdef int side
+    for side in range(2):
+        q = catalog.list if side == 0 else catalog.grave
+        while q != NULL:
+            q2 = q.next
+            catalog_free_queue(q)
+            q = q2
+    while catalog.all_partitions != NULL:
+        p = catalog.all_partitions
+        catalog.all_partitions = p.all_next
+        free(<void*>p.name.p)
+        free(p)
+    table_free(&catalog.by_name)
+    table_free(&catalog.by_id)
+    table_free(&catalog.partitions)
+    uv_rwlock_destroy(&catalog.lock)
+
+# ---- look-ups: the caller holds the lock (either way) -------------------------------------------------------------
+
+cdef Queue* catalog_queue(Slice name) noexcept nogil:
+    cdef Queue* q = <Queue*>table_get(&catalog.by_name, catalog_hash(name))
+    while q != NULL and not slice_eq(q.name, name):
+        q = q.same_hash
+    return q
+
+cdef inline Queue* catalog_queue_id(int32_t id) noexcept nogil:
+    return <Queue*>table_get(&catalog.by_id, <uint32_t>id)
+
+cdef Partition* catalog_partition(Queue* q, Slice name) noexcept nogil:
+    cdef Partition* p = <Partition*>table_get(&q.partitions, catalog_hash(name))
+    while p != NULL and not slice_eq(p.name, name):
+        p = p.same_hash
+    return p
+
+cdef inline Partition* catalog_partition_id(int32_t id) noexcept nogil:
+    return <Partition*>table_get(&catalog.partitions, <uint32_t>id)
+
+cdef Group* catalog_group(Queue* q, Slice name) noexcept nogil:
+    cdef Group* g = <Group*>table_get(&q.groups, catalog_hash(name))
+    while g != NULL and not slice_eq(g.name, name):
+        g = g.same_hash
+    return g
+
+# ---- additions: the caller holds the lock for writing --------------------------------------------------------------
+
+cdef Queue* catalog_add_queue(int32_t id, Slice name) noexcept nogil:
+    # Finds or adds by name. A queue of that name with another id was deleted elsewhere: it is buried first.
+    cdef Queue* q = catalog_queue(name)
+    cdef uint64_t h = catalog_hash(name)
+    if q != NULL:
+        if q.id == id:
+            return q
+        catalog_bury(q)
+    q = <Queue*>calloc(1, sizeof(Queue))
+    if q == NULL:
+        abort()
+    q.id = id
+    q.name = slice_keep(name)
+    q.ns = slice_keep(slice_of("", 0))
+    q.task = slice_keep(slice_of("", 0))
+    q.lease_us = 300000000
+    q.retry_limit = 3
+    q.epoch = -1              # not known before the next reload
+    q.retry_delay_us = 1000000
+    q.same_hash = <Queue*>table_get(&catalog.by_name, h)
+    table_put(&catalog.by_name, h, q)
+    table_put(&catalog.by_id, <uint32_t>id, q)
+    q.next = catalog.list
+    catalog.list = q
+    return q
+
+cdef Partition* catalog_add_partition(Queue* q, int32_t id, Slice name) noexcept nogil:
+    cdef Partition* p = catalog_partition_id(id)
+    cdef uint64_t h = catalog_hash(name)
+    cdef unsigned char[16] uuid
+    if p != NULL:
+        return p
+    p = <Partition*>calloc(1, sizeof(Partition))
+    if p == NULL:
+        abort()
+    p.id = id
+    p.queue = q
+    p.name = slice_keep(name)
+    code_id_make(catalog.seed, 112, id, uuid)
+    uuid_format(uuid, p.uuid)
+    p.same_hash = <Partition*>table_get(&q.partitions, h)
+    table_put(&q.partitions, h, p)
+    table_put(&catalog.partitions, <uint32_t>id, p)
+    p.all_next = catalog.all_partitions
+    catalog.all_partitions = p
+    return p
+
+cdef Group* catalog_add_group(Queue* q, int32_t id, Slice name) noexcept nogil:
+    cdef Group* g = catalog_group(q, name)
+    cdef uint64_t h = catalog_hash(name)
+    if g != NULL:
+        return g
+    g = <Group*>calloc(1, sizeof(Group))
+    if g == NULL:
+        abort()
+    g.id = id
+    g.queue = q
+    g.name = slice_keep(name)
+    g.same_hash = <Group*>table_get(&q.groups, h)
+    table_put(&q.groups, h, g)
+    g.next = q.group_list
+    q.group_list = g
+    return g
+
+cdef void catalog_bury(Queue* q) noexcept nogil:
+    # Out of every table, but not freed: jobs may hold it. Nobody finds it again.
+    cdef Queue* at
+    cdef Queue** link
+    cdef uint64_t h = catalog_hash(q.name)
+    q.dead = True
+    at = <Queue*>table_get(&catalog.by_name, h)
+    if at is q:
+        if q.same_hash != NULL:
+            table_put(&catalog.by_name, h, q.same_hash)
+        else:
+            table_del(&catalog.by_name, h)
+    else:
+        while at != NULL and at.same_hash is not q:
+            at = at.same_hash
+        if at != NULL:
+            at.same_hash = q.same_hash
+    table_del(&catalog.by_id, <uint32_t>q.id)
+    catalog_forget_partitions(q)
+    link = &catalog.list
+    while link[0] != NULL and link[0] is not q:
+        link = &link[0].next
+    if link[0] != NULL:
+        link[0] = q.next
+    q.next = catalog.grave
+    catalog.grave = q
+
+cdef void catalog_forget_partitions(Queue* q) noexcept nogil:
+    # The queue's partitions changed elsewhere: they are found again by resolve.
+    cdef size_t i
+    cdef Partition* p
+    if q.partitions.cells == NULL:
+        return
+    for i in range(q.partitions.mask + 1):
+        if q.partitions.cells[i].key == 0:
+            continue
+        p = <Partition*>q.partitions.cells[i].value
+        while p != NULL:
+            p.dead = True
+            table_del(&catalog.partitions, <uint32_t>p.id)
+            p = p.same_hash
+    table_clear(&q.partitions)
+
+cdef void catalog_forget_groups(Queue* q) noexcept nogil:
+    # Groups may have been deleted or moved elsewhere: pops resolve them again and get new cursors.
+    cdef Group* g = q.group_list
+    while g != NULL:
+        g.dead = True
+        g = g.next
+    table_clear(&q.groups)
+
+cdef void slice_replace(Slice* at, Slice s) noexcept nogil:
+    if slice_eq(at[0], s):
+        return
+    free(<void*>at.p)
+    at[0] = slice_keep(s)
+
+# ---- reload --------------------------------------------------------------------------------------------------------
+
+cdef void catalog_take(PGresult* res) noexcept nogil:
+    # All rows of catalog_load: options replaced, queues that are gone buried, partitions of a new epoch forgotten.
+    cdef int i, n = PQntuples(res)
+    cdef Queue* q
+    cdef Queue* following
+    cdef int64_t version
+    cdef Slice s
+    uv_rwlock_wrlock(&catalog.lock)
+    catalog.mark += 1
+    version = pg_int8(res, 0, 0) if n else catalog.version
+    if n:
+        s = pg_bytes(res, 0, 1)
+        if s.n == 16:
+            memcpy(catalog.seed, s.p, 16)
+    for i in range(n):
+        if PQgetisnull(res, i, 2):
+            continue
+        q = catalog_add_queue(pg_int4(res, i, 2), pg_bytes(res, i, 4))
+        q.mark = catalog.mark
+        if q.epoch != pg_int4(res, i, 3):
+            if q.epoch >= 0:
+                catalog_forget_partitions(q)
+                catalog_forget_groups(q)
+            q.epoch = pg_int4(res, i, 3)
+        slice_replace(&q.ns, pg_bytes(res, i, 5))
+        slice_replace(&q.task, pg_bytes(res, i, 6))
+        q.lease_us = <int64_t>pg_int4(res, i, 7) * 1000000
+        if q.lease_us <= 0:
+            q.lease_us = 60000000
+        q.retry_limit = pg_int4(res, i, 8)
+        q.retry_delay_us = <int64_t>pg_int4(res, i, 9) * 1000
+        q.delay_us = <int64_t>pg_int4(res, i, 10) * 1000000
+        q.window_us = <int64_t>pg_int4(res, i, 11) * 1000000
+        q.max_size = pg_int4(res, i, 12)
+    q = catalog.list
+    while q != NULL:
+        following = q.next
+        if q.mark != catalog.mark:
+            catalog_bury(q)
+        q = following
+    catalog.version = version
+    catalog.loaded = True
+    uv_rwlock_wrunlock(&catalog.lock)

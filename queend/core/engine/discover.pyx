@@ -1,0 +1,254 @@
+# Finding work this process was not told of: the cold scan of a group (start-up, a group never seen, a reload), and once
+# a second, while somebody waits, what other programs have committed. Always in the background, never in front of a
+# client that a hint can serve.
+
+cdef enum:
+    SCAN_PAGE = 1000
+    RECENT_MARGIN_US = 3000000       # how far back a commit may be that was not visible a second ago
+
+cdef struct Found:
+    int32_t partition
+    int64_t next_offset       # -1 unknown
+    int64_t head
+    int64_t leased_until      # database wall clock, 0 = free
+
+cdef struct Discover:
+    Group* scanning
+    Found* found              # rows whose partitions are not all known by name yet
+    int n_found
+    bint naming
+    int64_t xmax              # of the last look
+    bint looking
+    int64_t look_at           # monotonic
+    bint recent_wanted
+    bint last_page
+
+cdef void scan_want(Group* g) noexcept nogil:
+    # Book locked.
+    if g.scan == SCAN_WANTED and not g.scan_listed:
+        g.scan_listed = True
+        g.scan_after = 0
+        g.scan_next = book.scan_first
+        book.scan_first = g
+
+cdef void discover_drain(Engine* e) noexcept nogil:
+    cdef Slot* slot
+    cdef Params params
+    cdef Group* g
+    cdef Discover* d = &e.discover
+    if d.looking or d.naming:
+        return
+    if d.scanning == NULL and book.scan_first != NULL:
+        uv_mutex_lock(&book.lock)
+        d.scanning = book.scan_first
+        if d.scanning != NULL:
+            book.scan_first = d.scanning.scan_next
+            d.scanning.scan = SCAN_RUNNING
+        uv_mutex_unlock(&book.lock)
+    if d.scanning == NULL and not d.recent_wanted:
+        return
+    slot = slotpool_take(e.slots)
+    if slot == NULL:
+        return
+    params_begin(&params)
+    d.looking = True
+    if d.scanning != NULL:
+        g = d.scanning
+        params_int4(&params, g.queue.id)
+        params_int4(&params, g.id)
+        params_int4(&params, g.scan_after)
+        params_int4(&params, SCAN_PAGE)
+        if not slot_send(slot, STMT_POP_SCAN, &params, scan_done, e, e.deadline_ms):
+            d.looking = False
+    else:
+        d.recent_wanted = False
+        params_int8(&params, clock_wall_us() - RECENT_MARGIN_US)
+        if not slot_send(slot, STMT_RECENT, &params, recent_done, e, e.deadline_ms):
+            d.looking = False
+
+cdef void discover_tick(Engine* e, int64_t now) noexcept nogil:
+    # Once a second, by one worker: has anything been committed at all? An idle database answers that for microseconds.
+    cdef Discover* d = &e.discover
+    cdef Slot* slot
+    cdef bint waiting
+    if now < d.look_at:
+        return
+    d.look_at = now + 1000000
+    if d.looking or d.naming or d.recent_wanted:
+        return
+    uv_mutex_lock(&book.lock)
+    waiting = book.parked > 0
+    uv_mutex_unlock(&book.lock)
+    if not waiting:
+        return
+    slot = slotpool_take(e.slots)
+    if slot == NULL:
+        return
+    d.looking = True
+    if not slot_query_simple(slot, b"SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint", look_done, e, e.deadline_ms):
+        d.looking = False
+
+cdef void look_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
+    cdef Engine* e = <Engine*>ctx
+    cdef int64_t xmax
+    e.discover.looking = False
+    if outcome != SLOT_OK or PQntuples(res) == 0:
+        return
+    xmax = pg_int8(res, 0, 0)
+    if xmax != e.discover.xmax:
+        e.discover.xmax = xmax
+        e.discover.recent_wanted = True
+
+cdef bint found_keep(Discover* d, int n) noexcept nogil:
+    cdef Found* f = <Found*>realloc(d.found, (n if n else 1) * sizeof(Found))
+    if f == NULL:
+        return False
+    d.found = f
+    d.n_found = 0
+    return True
+
+cdef void scan_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
+    cdef Engine* e = <Engine*>ctx
+    cdef Discover* d = &e.discover
+    cdef int row
+    cdef int32_t last = -1
+    d.looking = False
+    if outcome != SLOT_OK:
+        if outcome == SLOT_ERROR and not sql_transient(res):
+            log_line(b"error", b"scan_refused", pg_error(res))
+            scan_end(e)
+        return                # else the same page again, when a slot is free
+    if not found_keep(d, PQntuples(res)):
+        return
+    for row in range(PQntuples(res)):
+        last = pg_int4(res, row, 0)
+        if pg_int8(res, row, 2) >= 0:
+            d.found[d.n_found].partition = last
+            d.found[d.n_found].next_offset = pg_int8_or(res, row, 1, -1)
+            d.found[d.n_found].head = pg_int8(res, row, 2)
+            d.found[d.n_found].leased_until = pg_int8_or(res, row, 3, 0)
+            d.n_found += 1
+    if last > d.scanning.scan_after:
+        d.scanning.scan_after = last
+    else:
+        last = -1
+    d.last_page = last < 0
+    found_name(e)
+
+cdef void recent_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
+    cdef Engine* e = <Engine*>ctx
+    cdef Discover* d = &e.discover
+    cdef int row
+    cdef bint unknown = False
+    d.looking = False
+    if outcome != SLOT_OK or not found_keep(d, PQntuples(res)):
+        return
+    uv_rwlock_rdlock(&catalog.lock)
+    for row in range(PQntuples(res)):
+        if catalog_queue_id(pg_int4(res, row, 1)) == NULL:
+            unknown = True
+            continue
+        d.found[d.n_found].partition = pg_int4(res, row, 0)
+        d.found[d.n_found].next_offset = -1
+        d.found[d.n_found].head = pg_int8(res, row, 2)
+        d.found[d.n_found].leased_until = 0
+        d.n_found += 1
+    uv_rwlock_rdunlock(&catalog.lock)
+    if unknown:
+        engine_reload(e.worker)
+    found_name(e)
+
+cdef void found_name(Engine* e) noexcept nogil:
+    # Partitions of other processes' making are asked for by id before they are used.
+    cdef Discover* d = &e.discover
+    cdef Slot* slot
+    cdef Params params
+    cdef int i
+    pgarray_begin(&e.ask_a, OID_INT4)
+    uv_rwlock_rdlock(&catalog.lock)
+    for i in range(d.n_found):
+        if catalog_partition_id(d.found[i].partition) == NULL:
+            pgarray_int4(&e.ask_a, d.found[i].partition)
+    uv_rwlock_rdunlock(&catalog.lock)
+    if e.ask_a.n == 0:
+        found_take(e)
+        return
+    slot = slotpool_take(e.slots)
+    params_begin(&params)
+    params_array(&params, &e.ask_a)
+    d.naming = True
+    if slot == NULL or not slot_send(slot, STMT_PARTITIONS_FIND, &params, found_named, e, e.deadline_ms):
+        d.naming = False
+        found_take(e)         # the rest is found by the next look
+
+cdef void found_named(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
+    cdef Engine* e = <Engine*>ctx
+    e.discover.naming = False
+    if outcome == SLOT_OK:
+        names_take(e, res)
+    found_take(e)
+
+cdef void found_take(Engine* e) noexcept nogil:
+    cdef Discover* d = &e.discover
+    cdef int i
+    cdef Partition* p
+    cdef Cursor* c
+    cdef Found* f
+    cdef PopJob* wake = NULL
+    cdef int64_t now = clock_mono_us()
+    cdef int64_t wall = clock_wall_us()
+    uv_rwlock_rdlock(&catalog.lock)
+    uv_mutex_lock(&book.lock)
+    for i in range(d.n_found):
+        f = &d.found[i]
+        p = catalog_partition_id(f.partition)
+        if p == NULL:
+            continue
+        if d.scanning == NULL:
+            if f.head > p.head:
+                book_head(p, f.head, &wake)
+            continue
+        if f.head > p.head:
+            p.head = f.head
+        c = book_cursor(d.scanning, p)
+        if f.next_offset >= 0 and c.state != CURSOR_BUSY:
+            c.next_offset = f.next_offset
+        if c.state == CURSOR_IDLE:
+            if f.leased_until > wall:
+                cursor_move(c, CURSOR_LEASED, now + f.leased_until - wall)
+            else:
+                cursor_move(c, CURSOR_READY, 0)
+                book_wake_cursor(c, &wake)
+    uv_mutex_unlock(&book.lock)
+    uv_rwlock_rdunlock(&catalog.lock)
+    d.n_found = 0
+    popjobs_wake(e.worker, wake)
+    if d.scanning != NULL and d.last_page:
+        scan_end(e)
+
+cdef void scan_end(Engine* e) noexcept nogil:
+    # Whoever waited only to learn whether there is anything is answered now; long polls stay.
+    cdef Group* g = e.discover.scanning
+    cdef PopJob* j
+    cdef PopJob* following
+    cdef PopJob* wake = NULL
+    e.discover.scanning = NULL
+    uv_mutex_lock(&book.lock)
+    g.scan = SCAN_DONE
+    g.scan_listed = False
+    j = g.wait_first
+    while j != NULL:
+        following = j.wait_next
+        if j.until_us == 0:
+            wake_push(j, &wake)
+        j = following
+    if book.n_strangers:
+        book_wake_strangers(g.queue, &wake)
+    uv_mutex_unlock(&book.lock)
+    popjobs_wake(e.worker, wake)
+
+cdef void scan_again(Group* g) noexcept nogil:
+    # Everything known may be wrong (seek, configure): look once more. Book locked.
+    if g.scan == SCAN_DONE:
+        g.scan = SCAN_WANTED
+        scan_want(g)

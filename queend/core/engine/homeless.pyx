@@ -1,0 +1,94 @@
+# After the catalog was reloaded: items gathered for partitions that are gone go home and find their names again.
+
+cdef struct HomelessMsg:
+    InboxMsg msg
+    PushJob* job
+    PushItem* items
+
+cdef void stream_reloaded(PushStream* s) noexcept nogil:
+    # On the stream's thread. Groups of living partitions stay where they are.
+    cdef PushBatch* b = s.again
+    s.stale = False
+    while b != NULL:
+        batch_evict(s, b)
+        b = b.next
+    if s.gather != NULL:
+        batch_evict(s, s.gather)
+    # batches that became empty are dropped
+    while s.again != NULL and s.again.first == NULL:
+        b = s.again
+        s.again = b.next
+        batch_free(b)
+    if s.gather != NULL and s.gather.first == NULL:
+        b = s.gather
+        s.gather = NULL
+        batch_free(b)
+    if s.overflow_first != NULL and s.gather == NULL:
+        stream_refill(s)
+
+cdef void batch_evict(PushStream* s, PushBatch* b) noexcept nogil:
+    cdef PushGroup* g = b.first
+    cdef PushGroup* last = NULL
+    cdef PushGroup* following
+    while g != NULL:
+        following = g.next
+        if g.partition.dead:
+            if last != NULL:
+                last.next = following
+            else:
+                b.first = following
+            b.n_groups -= 1
+            b.n_items -= g.n
+            g.partition.open = NULL
+            items_home(s, g.dups)
+            items_home(s, g.first)
+        else:
+            last = g
+        g = following
+    b.last = last
+
+cdef void items_home(PushStream* s, PushItem* it) noexcept nogil:
+    # Runs of one part travel together; the part shrinks by what left it, after they were sent off.
+    cdef HomelessMsg* m
+    cdef PushItem* last
+    cdef PushPart* part
+    while it != NULL:
+        m = <HomelessMsg*>calloc(1, sizeof(HomelessMsg))
+        if m == NULL:
+            abort()
+        part = <PushPart*>it.job
+        m.job = part.job
+        m.items = it
+        last = it
+        while True:
+            last.status = 0
+            last.original = NULL
+            part.left -= 1
+            it = last.next
+            if it == NULL or <PushPart*>it.job is not part:
+                break
+            last = it
+        last.next = NULL
+        m.msg.run = push_homeless
+        worker_post(part.job.job.r.worker, &m.msg)
+        if part.left == 0:
+            part.msg.run = push_part_home
+            worker_post(part.job.job.r.worker, &part.msg)
+
+cdef void push_homeless(Worker* w, InboxMsg* msg) noexcept nogil:
+    cdef HomelessMsg* m = <HomelessMsg*>msg
+    cdef PushJob* j = m.job
+    cdef PushItem* items = m.items
+    cdef PushItem* last = items
+    free(m)
+    if not j.held:
+        j.held = True
+        j.parts_left += 1
+        j.unresolved = items
+        push_go(w, j)
+        return
+    # its other items are being asked for already: these join them
+    while last.next != NULL:
+        last = last.next
+    last.next = j.unresolved
+    j.unresolved = items

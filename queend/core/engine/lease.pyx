@@ -1,0 +1,178 @@
+# Leases outside of pop and ack: extension by a client, and giving back what was claimed for one that left.
+
+cdef struct LeaseJob:
+    Job job
+    LeaseReq req
+
+cdef struct LeaseCall:
+    Engine* engine
+    Job* jobs
+
+cdef struct Release:
+    Release* next
+    Cursor* cursor
+    unsigned char[16] lease
+
+cdef struct ReleaseCall:
+    Engine* engine
+    Release* list
+
+cdef void lease_submit(Worker* w, Request* r) noexcept nogil:
+    cdef LeaseJob* j = <LeaseJob*>arena_zero(&r.arena, sizeof(LeaseJob))
+    cdef ApiError err
+    r.op = OP_LEASE
+    if j == NULL:
+        reply_error(r, 503, "Out of memory")
+        return
+    if not lease_parse(r.path, r.body, &r.arena, &j.req, &err):
+        reply_error(r, err.status, err.text)
+        return
+    job_open(&j.job, r, OP_LEASE)
+    job_move(&j.job, JOB_QUEUED)
+    joblist_add(&engine_of(w).leases, &j.job)
+
+cdef void leases_drain(Engine* e) noexcept nogil:
+    cdef Slot* slot
+    cdef Params params
+    cdef LeaseCall* call
+    cdef Job* job
+    if e.leases.n == 0 or e.lease_flying >= 2:
+        return
+    slot = slotpool_take(e.slots)
+    if slot == NULL:
+        jobs_expire(e, &e.leases)
+        return
+    call = <LeaseCall*>calloc(1, sizeof(LeaseCall))
+    if call == NULL:
+        return
+    call.engine = e
+    call.jobs = e.leases.first
+    memset(&e.leases, 0, sizeof(JobList))
+    pgarray_begin(&e.ask_a, OID_UUID)
+    pgarray_begin(&e.ask_b, OID_INT4)
+    pgarray_begin(&e.ask_c, OID_INT4)
+    job = call.jobs
+    while job != NULL:
+        job_move(job, JOB_FLYING)
+        pgarray_uuid(&e.ask_a, (<LeaseJob*>job).req.lease)
+        pgarray_int4(&e.ask_b, (<LeaseJob*>job).req.seconds)
+        job = job.next
+    params_begin(&params)
+    params_array(&params, &e.ask_a)
+    params_array(&params, &e.ask_b)
+    params_array(&params, &e.ask_c)
+    params_array(&params, &e.ask_c)
+    params_array(&params, &e.ask_c)
+    e.worker.counters.op[OP_LEASE].calls += 1
+    e.lease_flying += 1
+    if not slot_send(slot, STMT_RENEW, &params, leases_done, call, e.deadline_ms):
+        e.lease_flying -= 1
+        job = call.jobs
+        free(call)
+        while job != NULL:
+            e.leases.first = job if e.leases.first == NULL else e.leases.first
+            e.leases.last = job
+            e.leases.n += 1
+            job_move(job, JOB_QUEUED)
+            job = job.next
+
+cdef void leases_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
+    cdef LeaseCall* call = <LeaseCall*>ctx
+    cdef Engine* e = call.engine
+    cdef Job* job = call.jobs
+    cdef Job* following
+    cdef LeaseJob* j
+    cdef Request* r
+    cdef Buf* out
+    cdef int row, i = 0
+    cdef int n = PQntuples(res) if outcome == SLOT_OK else 0
+    free(call)
+    e.lease_flying -= 1
+    while job != NULL:
+        following = job.next
+        j = <LeaseJob*>job
+        if outcome != SLOT_OK:
+            job_refuse(job, 503, "The database did not answer; whether the lease was extended is not known")
+        else:
+            j.req.status = 1
+            for row in range(n):
+                if pg_int4(res, row, RENEW_ORD) == i:
+                    j.req.status = pg_int2(res, row, RENEW_STATUS)
+                    j.req.expires_us = pg_int8_or(res, row, RENEW_EXPIRES_AT, 0)
+                    j.req.renewed = pg_int4_or(res, row, RENEW_RENEWED, 0)
+                    break
+            r = job.r
+            job_move(job, JOB_DONE)
+            r.job = NULL
+            r.worker.counters.op[OP_LEASE].items += 1
+            out = reply_begin(r, 200, JSON_TYPE)
+            lease_reply(out, &j.req)
+            reply_end(r)
+        i += 1
+        job = following
+
+# ---- giving back ---------------------------------------------------------------------------------------------------
+
+cdef void release_want(Engine* e, Cursor* c, const unsigned char* lease) noexcept nogil:
+    cdef Release* x = <Release*>malloc(sizeof(Release))
+    if x == NULL:
+        return                # the lease then ends by itself
+    x.cursor = c
+    memcpy(x.lease, lease, 16)
+    x.next = e.releases
+    e.releases = x
+
+cdef void releases_drain(Engine* e) noexcept nogil:
+    cdef Slot* slot
+    cdef Params params
+    cdef ReleaseCall* call
+    cdef Release* x
+    if e.releases == NULL or e.release_flying:
+        return
+    slot = slotpool_take(e.slots)
+    if slot == NULL:
+        return
+    call = <ReleaseCall*>calloc(1, sizeof(ReleaseCall))
+    if call == NULL:
+        return
+    call.engine = e
+    call.list = e.releases
+    e.releases = NULL
+    pgarray_begin(&e.ask_a, OID_INT4)
+    pgarray_begin(&e.ask_b, OID_INT4)
+    pgarray_begin(&e.ask_c, OID_UUID)
+    x = call.list
+    while x != NULL:
+        pgarray_int4(&e.ask_a, x.cursor.partition.id)
+        pgarray_int4(&e.ask_b, x.cursor.group.id)
+        pgarray_uuid(&e.ask_c, x.lease)
+        x = x.next
+    params_begin(&params)
+    params_array(&params, &e.ask_a)
+    params_array(&params, &e.ask_b)
+    params_array(&params, &e.ask_c)
+    e.release_flying = True
+    if not slot_send(slot, STMT_RELEASE, &params, releases_done, call, e.deadline_ms):
+        e.release_flying = False
+        e.releases = call.list
+        free(call)
+
+cdef void releases_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
+    cdef ReleaseCall* call = <ReleaseCall*>ctx
+    cdef Engine* e = call.engine
+    cdef Release* x = call.list
+    cdef Release* following
+    cdef PopJob* wake = NULL
+    e.release_flying = False
+    uv_mutex_lock(&book.lock)
+    while x != NULL:
+        following = x.next
+        # whether the lease was still ours or not: asking again tells
+        if x.cursor.state == CURSOR_LEASED:
+            cursor_move(x.cursor, CURSOR_READY, 0)
+            book_wake_cursor(x.cursor, &wake)
+        free(x)
+        x = following
+    uv_mutex_unlock(&book.lock)
+    free(call)
+    popjobs_wake(e.worker, wake)

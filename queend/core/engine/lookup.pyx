@@ -1,0 +1,340 @@
+# Names to ids. Jobs that miss a name wait in `resolving`; a round asks for everything they miss, a statement per kind,
+# adds the answers to the catalog and tries the jobs again. One round at a time per worker: what misses something
+# meanwhile joins the next one.
+
+cdef enum AskKind:
+    ASK_RESOLVE = 0           # queues and partitions of pushes: created when missing
+    ASK_PARTITION = 1         # a partition by name, never created
+    ASK_NAMES = 2             # partitions by id
+    ASK_GROUPS = 3            # groups of acks, never created
+    ASK_GROUP = 4             # a group of pops (or of a transaction's acks): created, with its subscription
+
+cdef struct Ask:
+    Ask* next
+    Engine* engine
+    int kind
+    int n
+    int room
+    Slice* first              # names by ordinal
+    Slice* second
+    int32_t* ids
+    Queue* queue              # ASK_GROUP
+    Slice mode
+    int64_t since_us
+    bint has_since
+    int tries
+
+cdef struct Round:
+    bint running
+    Arena arena
+    Job* jobs
+    Ask* waiting              # not sent yet
+    int flying
+    int failures
+
+cdef Ask* ask_of(Engine* e, int kind) noexcept nogil:
+    # The round's ask of this kind that still has room, or a new one.
+    cdef Ask* a = e.round.waiting
+    while a != NULL:
+        if a.kind == kind and a.n < a.room:
+            return a
+        a = a.next
+    a = <Ask*>arena_zero(&e.round.arena, sizeof(Ask))
+    if a == NULL:
+        return NULL
+    a.engine = e
+    a.kind = kind
+    a.room = 1000
+    a.first = <Slice*>arena_alloc(&e.round.arena, a.room * sizeof(Slice))
+    a.second = <Slice*>arena_alloc(&e.round.arena, a.room * sizeof(Slice))
+    a.ids = <int32_t*>arena_alloc(&e.round.arena, a.room * sizeof(int32_t))
+    if a.first == NULL or a.second == NULL or a.ids == NULL:
+        return NULL
+    a.next = e.round.waiting
+    e.round.waiting = a
+    return a
+
+cdef void ask_names(Engine* e, int kind, Slice first, Slice second, int32_t id) noexcept nogil:
+    cdef Ask* a = ask_of(e, kind)
+    if a == NULL:
+        return                # the job tries again, and gives up after some rounds
+    if a.n and a.ids[a.n - 1] == id and slice_eq(a.first[a.n - 1], first) and slice_eq(a.second[a.n - 1], second):
+        return
+    a.first[a.n] = first
+    a.second[a.n] = second
+    a.ids[a.n] = id
+    a.n += 1
+
+cdef void ask_group(Engine* e, Queue* q, Slice name, Slice mode, bint has_since, int64_t since_us) noexcept nogil:
+    cdef Ask* a = e.round.waiting
+    while a != NULL:
+        if a.kind == ASK_GROUP and a.queue is q and slice_eq(a.first[0], name):
+            return
+        a = a.next
+    a = <Ask*>arena_zero(&e.round.arena, sizeof(Ask))
+    if a == NULL:
+        return
+    a.first = <Slice*>arena_alloc(&e.round.arena, sizeof(Slice))
+    if a.first == NULL:
+        return
+    a.engine = e
+    a.kind = ASK_GROUP
+    a.queue = q
+    a.first[0] = name
+    a.n = 1
+    a.mode = mode
+    a.has_since = has_since
+    a.since_us = since_us
+    a.next = e.round.waiting
+    e.round.waiting = a
+
+cdef void lookup_drain(Engine* e) noexcept nogil:
+    # Starts a round when there is something to ask, sends what was not sent yet.
+    cdef Job* job
+    if not e.round.running:
+        if e.resolving.first == NULL:
+            return
+        e.round.running = True
+        e.round.failures = 0
+        arena_open(&e.round.arena, &e.worker.chunks)
+        e.round.waiting = NULL
+        e.round.jobs = e.resolving.first
+        memset(&e.resolving, 0, sizeof(JobList))
+        uv_rwlock_rdlock(&catalog.lock)
+        job = e.round.jobs
+        while job != NULL:
+            if job.op == OP_PUSH:
+                push_ask(e, <PushJob*>job)
+            elif job.op == OP_POP:
+                pop_ask(e, <PopJob*>job)
+            elif job.op == OP_ACK:
+                ack_ask(e, <AckJob*>job)
+            else:
+                tx_ask(e, <TxJob*>job)
+            job = job.next
+        uv_rwlock_rdunlock(&catalog.lock)
+    while e.round.waiting != NULL:
+        if not ask_send(e, e.round.waiting):
+            break
+    if not e.round.running:
+        return                # a call ended inside slot_send and ended the round
+    if e.round.waiting == NULL and e.round.flying == 0:
+        round_end(e)
+    elif e.round.flying == 0 and not slotpool_ready(e.slots):
+        round_expire(e)
+
+cdef void push_ask(Engine* e, PushJob* j) noexcept nogil:
+    cdef PushItem* it = j.unresolved
+    while it != NULL:
+        if it.partition == NULL:
+            ask_names(e, ASK_RESOLVE, it.queue, it.part, 0)
+        it = it.next
+
+cdef void pop_ask(Engine* e, PopJob* j) noexcept nogil:
+    if j.queue == NULL or j.queue.dead:
+        return
+    if catalog_group(j.queue, j.req.group) == NULL:
+        ask_group(e, j.queue, j.req.group, slice_lit(b"new") if j.req.sub_new else slice_lit(b"all"),
+                  j.req.sub_from_valid, j.req.sub_from_us)
+    if j.want_partition.p != NULL and catalog_partition(j.queue, j.want_partition) == NULL:
+        ask_names(e, ASK_PARTITION, j.queue.name, j.want_partition, j.queue.id)
+
+cdef void ack_ask(Engine* e, AckJob* j) noexcept nogil:
+    cdef int i
+    for i in range(j.req.n):
+        ackitem_ask(e, &j.req.items[i], j.req.group, False)
+
+cdef void ackitem_ask(Engine* e, AckItem* it, Slice group, bint create) noexcept nogil:
+    cdef Partition* p
+    if it.partition_id <= 0:
+        return
+    p = catalog_partition_id(it.partition_id)
+    if p == NULL:
+        ask_names(e, ASK_NAMES, group, group, it.partition_id)
+    elif catalog_group(p.queue, group) == NULL:
+        if create:
+            ask_group(e, p.queue, group, slice_lit(b"all"), False, 0)
+        else:
+            ask_names(e, ASK_GROUPS, p.queue.name, group, p.queue.id)
+
+cdef bint ask_send(Engine* e, Ask* a) noexcept nogil:
+    cdef Slot* slot = slotpool_take(e.slots)
+    cdef Params params
+    cdef int i
+    cdef int statement
+    if slot == NULL:
+        return False
+    pgarray_begin(&e.ask_a, OID_TEXT if a.kind == ASK_RESOLVE else OID_INT4)
+    pgarray_begin(&e.ask_b, OID_TEXT)
+    params_begin(&params)
+    if a.kind == ASK_GROUP:
+        statement = STMT_GROUP_RESOLVE
+        params_int4(&params, a.queue.id)
+        params_slice(&params, a.first[0])
+        params_slice(&params, a.mode)
+        if a.has_since:
+            params_int8(&params, a.since_us)
+        else:
+            params_null(&params)
+    else:
+        for i in range(a.n):
+            if a.kind == ASK_RESOLVE:
+                pgarray_bytes(&e.ask_a, a.first[i].p, a.first[i].n)
+            else:
+                pgarray_int4(&e.ask_a, a.ids[i])
+            pgarray_bytes(&e.ask_b, a.second[i].p, a.second[i].n)
+        params_array(&params, &e.ask_a)
+        if a.kind == ASK_RESOLVE:
+            statement = STMT_RESOLVE
+        elif a.kind == ASK_PARTITION:
+            statement = STMT_PARTITION_FIND
+        elif a.kind == ASK_GROUPS:
+            statement = STMT_GROUPS_FIND
+        else:
+            statement = STMT_PARTITIONS_FIND
+        if a.kind != ASK_NAMES:
+            params_array(&params, &e.ask_b)
+    e.round.waiting = a.next
+    e.round.flying += 1
+    if not slot_send(slot, statement, &params, ask_done, a, e.deadline_ms):
+        e.round.flying -= 1
+        a.next = e.round.waiting
+        e.round.waiting = a
+        return False
+    return True
+
+cdef void ask_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
+    cdef Ask* a = <Ask*>ctx
+    cdef Engine* e = a.engine
+    e.round.flying -= 1
+    if outcome == SLOT_OK:
+        ask_take(a, res)
+    elif a.tries < 5 and (outcome != SLOT_ERROR or sql_transient(res)):
+        a.tries += 1
+        a.next = e.round.waiting
+        e.round.waiting = a
+    else:
+        e.round.failures += 1
+        log_line(b"error", b"lookup_refused", pg_error(res))
+    lookup_drain(e)
+
+cdef void ask_take(Ask* a, PGresult* res) noexcept nogil:
+    # The rows become catalog entries.
+    cdef int row, i
+    cdef int n = PQntuples(res)
+    cdef Queue* q
+    cdef Group* g
+    cdef Partition* p
+    cdef PopJob* wake = NULL
+    uv_rwlock_wrlock(&catalog.lock)
+    if a.kind == ASK_GROUP:
+        if n and not a.queue.dead:
+            uv_mutex_lock(&book.lock)
+            g = catalog_add_group(a.queue, pg_int4(res, 0, 0), a.first[0])
+            scan_want(g)
+            uv_mutex_unlock(&book.lock)
+    elif a.kind == ASK_NAMES:
+        uv_rwlock_wrunlock(&catalog.lock)
+        names_take(a.engine, res)
+        return
+    else:
+        q = NULL
+        for row in range(n):
+            i = pg_int4(res, row, 0)
+            if i < 0 or i >= a.n:
+                continue
+            if a.kind == ASK_RESOLVE:
+                q = catalog_add_queue(pg_int4(res, row, 1), a.first[i])
+                catalog_add_partition(q, pg_int4(res, row, 2), a.second[i])
+                uv_mutex_lock(&book.lock)
+                if book.n_strangers:
+                    book_wake_strangers(q, &wake)
+                uv_mutex_unlock(&book.lock)
+                continue
+            q = catalog_queue_id(a.ids[i])
+            if q == NULL:
+                continue
+            if a.kind == ASK_PARTITION:
+                catalog_add_partition(q, pg_int4(res, row, 1), a.second[i])
+            else:
+                uv_mutex_lock(&book.lock)
+                g = catalog_add_group(q, pg_int4(res, row, 1), a.second[i])
+                uv_mutex_unlock(&book.lock)
+    uv_rwlock_wrunlock(&catalog.lock)
+    popjobs_wake(a.engine.worker, wake)
+
+cdef void names_take(Engine* e, PGresult* res) noexcept nogil:
+    # Rows (id, queue_id, name) of partitions_find. A queue this process has not heard of asks for a reload.
+    cdef int row
+    cdef Queue* q
+    cdef bint unknown = False
+    uv_rwlock_wrlock(&catalog.lock)
+    for row in range(PQntuples(res)):
+        q = catalog_queue_id(pg_int4(res, row, 1))
+        if q != NULL:
+            catalog_add_partition(q, pg_int4(res, row, 0), pg_bytes(res, row, 2))
+        else:
+            unknown = True
+    uv_rwlock_wrunlock(&catalog.lock)
+    if unknown:
+        engine_reload(e.worker)
+
+cdef void round_end(Engine* e) noexcept nogil:
+    # Everyone who waited tries again; who misses the same name too often gives up by itself.
+    cdef Job* job = e.round.jobs
+    cdef Job* following
+    cdef bint failed = e.round.failures > 0
+    e.round.running = False
+    e.round.jobs = NULL
+    arena_close(&e.round.arena)
+    while job != NULL:
+        following = job.next
+        job.next = NULL
+        if failed and job.tries >= 3:
+            lookup_refuse(job, 500, b"The names could not be looked up")
+        else:
+            if failed:
+                job.tries += 1
+            job_retry(e, job)
+        job = following
+
+cdef void round_expire(Engine* e) noexcept nogil:
+    # No connection for too long: the oldest of the round decides for all of it.
+    cdef Job* job = e.round.jobs
+    cdef Job* following
+    if job == NULL or clock_mono_us() - e.unready_since < e.patience_us or e.unready_since == 0:
+        return
+    e.round.running = False
+    e.round.jobs = NULL
+    e.round.waiting = NULL
+    arena_close(&e.round.arena)
+    while job != NULL:
+        following = job.next
+        job.next = NULL
+        lookup_refuse(job, 503, b"The database is not reachable")
+        job = following
+
+cdef void lookup_refuse(Job* job, int status, const char* text) noexcept nogil:
+    cdef PushJob* p
+    if job.op == OP_PUSH and (<PushJob*>job).held:
+        p = <PushJob*>job
+        job.tries = 100
+        push_give_up(job.r.worker, p)
+    elif job.op == OP_POP:
+        if (<PopJob*>job).gone:
+            pop_forget(<PopJob*>job)
+        else:
+            pop_fail(<PopJob*>job, status, text)
+    else:
+        job_refuse(job, status, text)
+
+cdef void job_retry(Engine* e, Job* job) noexcept nogil:
+    if job.op == OP_PUSH:
+        push_go(e.worker, <PushJob*>job)
+    elif job.op == OP_POP:
+        pop_move(<PopJob*>job, POP_LEASING)
+        joblist_add(&e.woken, job)
+    elif job.op == OP_ACK:
+        ack_go(e.worker, <AckJob*>job)
+    else:
+        tx_go(e.worker, <TxJob*>job)

@@ -1,0 +1,404 @@
+# The fused call of the pop machine: claim and fetch for many pops in one statement, rows back to their requests.
+
+cdef void pops_drain(Engine* e) noexcept nogil:
+    # Woken waiters choose candidates first; then calls go out while permits and slots last.
+    cdef Job* j
+    cdef int n = e.woken.n
+    while n > 0:
+        n -= 1
+        j = joblist_take(&e.woken)
+        pop_try(e.worker, <PopJob*>j)
+    while e.pops.n and limit_take(&e.pop_limit):
+        if not popcall_send(e):
+            limit_give(&e.pop_limit)
+            break
+
+cdef bint popcall_send(Engine* e) noexcept nogil:
+    cdef Slot* slot = slotpool_take(e.slots)
+    cdef PopCall* call
+    cdef PopJob* j
+    cdef Job* last = NULL
+    cdef Params params
+    cdef int i, n, room
+    if slot == NULL:
+        pops_expire(e)
+        return False
+    call = <PopCall*>calloc(1, sizeof(PopCall))
+    if call == NULL:
+        return False
+    call.engine = e
+    arena_open(&call.arena, &e.worker.chunks)
+    room = CALL_CURSORS + POP_MAX_PARTITIONS
+    call.cursors = <Cursor**>arena_alloc(&call.arena, room * sizeof(Cursor*))
+    popcall_begin(e)
+    while e.pops.first != NULL and call.n_jobs < CALL_JOBS and call.n_cursors < CALL_CURSORS:
+        j = <PopJob*>joblist_take(&e.pops)
+        if j.gone:
+            pop_drop_candidates(j)
+            pop_forget(j)
+            continue
+        if j.group.dead:
+            pop_drop_candidates(j)
+            pop_try(e.worker, j)
+            continue
+        uuid7_make(&e.worker.uuids, j.lease)
+        call.n_jobs += 1
+        j.first_cursor = call.n_cursors
+        for i in range(j.n_cursors):
+            call.cursors[call.n_cursors] = j.cursors[i]
+            call.n_cursors += 1
+            pgarray_int4(&e.a_req, call.n_jobs)
+            pgarray_int4(&e.a_part, j.cursors[i].partition.id)
+            pgarray_int4(&e.a_group, j.cursors[i].group.id)
+            pgarray_bool(&e.a_fresh, j.cursors[i].fresh)
+        pgarray_int4(&e.r_budget, j.req.batch)
+        pgarray_int4(&e.r_parts, j.req.partitions)
+        pgarray_bool(&e.r_auto, j.req.auto_ack)
+        pgarray_uuid(&e.r_lease, j.lease)
+        pgarray_int8(&e.r_lease_us, j.queue.lease_us)
+        pgarray_int8(&e.r_delay_us, j.queue.delay_us)
+        pgarray_int8(&e.r_window_us, j.queue.window_us)
+        pop_move(j, POP_FETCHING)
+        j.job.next = NULL
+        if last != NULL:
+            last.next = &j.job
+        else:
+            call.jobs = &j.job
+        last = &j.job
+    if call.n_jobs == 0:
+        popcall_free(call)
+        return False
+    popcall_end(e, &params)
+    call.sent_us = clock_mono_us()
+    e.worker.counters.op[OP_POP].calls += 1
+    if slot_send(slot, STMT_POP, &params, popcall_done, call, e.deadline_ms):
+        return True
+    popcall_again(call, 0)
+    return False
+
+cdef void popcall_begin(Engine* e) noexcept nogil:
+    pgarray_begin(&e.a_req, OID_INT4)
+    pgarray_begin(&e.a_part, OID_INT4)
+    pgarray_begin(&e.a_group, OID_INT4)
+    pgarray_begin(&e.a_fresh, OID_BOOL)
+    pgarray_begin(&e.r_budget, OID_INT4)
+    pgarray_begin(&e.r_parts, OID_INT4)
+    pgarray_begin(&e.r_auto, OID_BOOL)
+    pgarray_begin(&e.r_lease, OID_UUID)
+    pgarray_begin(&e.r_lease_us, OID_INT8)
+    pgarray_begin(&e.r_delay_us, OID_INT8)
+    pgarray_begin(&e.r_window_us, OID_INT8)
+
+cdef void popcall_end(Engine* e, Params* params) noexcept nogil:
+    params_begin(params)
+    params_int8(params, catalog.version)
+    params_array(params, &e.a_req)
+    params_array(params, &e.a_part)
+    params_array(params, &e.a_group)
+    params_array(params, &e.a_fresh)
+    params_array(params, &e.r_budget)
+    params_array(params, &e.r_parts)
+    params_array(params, &e.r_auto)
+    params_array(params, &e.r_lease)
+    params_array(params, &e.r_lease_us)
+    params_array(params, &e.r_delay_us)
+    params_array(params, &e.r_window_us)
+
+cdef void popcall_free(PopCall* call) noexcept nogil:
+    arena_close(&call.arena)
+    free(call)
+
+cdef void pop_drop_candidates(PopJob* j) noexcept nogil:
+    # Nothing was asked of the database: the candidates are as ready as before.
+    cdef int i
+    cdef PopJob* wake = NULL
+    uv_mutex_lock(&book.lock)
+    for i in range(j.n_cursors):
+        cursor_move(j.cursors[i], CURSOR_READY, 0)
+        book_wake_cursor(j.cursors[i], &wake)
+    uv_mutex_unlock(&book.lock)
+    j.n_cursors = 0
+    popjobs_wake(j.job.r.worker, wake)
+
+cdef void pops_expire(Engine* e) noexcept nogil:
+    # No connection for too long: pops are told (a long poll goes on until its own deadline).
+    cdef int n
+    cdef PopJob* j
+    cdef int64_t now
+    if slotpool_ready(e.slots):
+        return
+    now = clock_mono_us()
+    n = e.pops.n
+    while n > 0:
+        n -= 1
+        j = <PopJob*>joblist_take(&e.pops)
+        if j.gone:
+            pop_drop_candidates(j)
+            pop_forget(j)
+        elif j.until_us and now >= j.until_us:
+            pop_drop_candidates(j)
+            pop_empty(j, WHY_EXPIRED)
+        elif not j.until_us and now - j.job.born_us > e.patience_us:
+            pop_drop_candidates(j)
+            pop_fail(j, 503, "The database is not reachable")
+        else:
+            joblist_add(&e.pops, &j.job)
+
+cdef void popcall_again(PopCall* call, int status) noexcept nogil:
+    # The call did not happen (or its outcome is lost: leases it took run out by themselves). Everyone tries again, or is
+    # refused with `status`.
+    cdef Job* job = call.jobs
+    cdef Job* following
+    cdef PopJob* j
+    cdef int i
+    cdef Worker* w = call.engine.worker
+    uv_mutex_lock(&book.lock)
+    for i in range(call.n_cursors):
+        cursor_move(call.cursors[i], CURSOR_READY, 0)
+    uv_mutex_unlock(&book.lock)
+    popcall_free(call)
+    while job != NULL:
+        following = job.next
+        j = <PopJob*>job
+        j.n_cursors = 0
+        if j.gone:
+            pop_forget(j)
+        elif status:
+            pop_fail(j, status, "The database refused the pop")
+        else:
+            pop_move(j, POP_LEASING)
+            joblist_add(&engine_of(w).woken, job)
+        job = following
+
+cdef void popcall_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
+    cdef PopCall* call = <PopCall*>ctx
+    cdef Engine* e = call.engine
+    cdef Job* job
+    cdef Job* following
+    cdef int row = 0
+    cdef int64_t now = clock_mono_us()
+    limit_done(&e.pop_limit, now, now - call.sent_us, outcome == SLOT_OK)
+    if outcome != SLOT_OK:
+        if outcome == SLOT_ERROR and not sql_transient(res):
+            log_line(b"error", b"pop_refused", pg_error(res))
+            popcall_again(call, 500)
+        else:
+            e.pause_until = now + 20000
+            popcall_again(call, 0)
+        return
+    if PQntuples(res) and pg_int4(res, 0, 0) < 0:
+        job = call.jobs
+        engine_reload(e.worker)
+        uv_mutex_lock(&book.lock)
+        for row in range(call.n_cursors):
+            cursor_move(call.cursors[row], CURSOR_READY, 0)
+        uv_mutex_unlock(&book.lock)
+        popcall_free(call)
+        while job != NULL:
+            following = job.next
+            (<PopJob*>job).n_cursors = 0
+            pop_move(<PopJob*>job, POP_RESOLVING)
+            joblist_add(&e.wait_reload, job)
+            job = following
+        return
+    popcall_book(call, res, now)
+    job = call.jobs
+    while job != NULL:
+        following = job.next
+        popcall_answer(e, <PopJob*>job, res, &row)
+        job = following
+    popcall_free(call)
+
+cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil:
+    # What the rows say about the candidates, under one lock.
+    cdef int row, i
+    cdef int n = PQntuples(res)
+    cdef int status, take
+    cdef int64_t head, until, first, wall = clock_wall_us()
+    cdef Cursor* c
+    cdef PopJob* wake = NULL
+    cdef Job* job
+    cdef PopJob* j
+    uv_mutex_lock(&book.lock)
+    for row in range(n):
+        i = pg_int4(res, row, POP_ORD)
+        if i < 0 or i >= call.n_cursors:
+            continue
+        c = call.cursors[i]
+        c.fresh = 0
+        status = pg_int2(res, row, POP_STATUS)
+        head = pg_int8(res, row, POP_HEAD)
+        if head > c.partition.head:
+            c.partition.head = head
+        if status == 1:
+            first = pg_int8(res, row, POP_FIRST)
+            take = pg_int4(res, row, POP_TAKE)
+            c.next_offset = first + take
+    job = call.jobs
+    row = 0
+    while job != NULL:
+        j = <PopJob*>job
+        for i in range(j.first_cursor, j.first_cursor + j.n_cursors):
+            c = call.cursors[i]
+            while row < n and pg_int4(res, row, POP_ORD) < i:
+                row += 1
+            status = 0
+            until = 0
+            if row < n and pg_int4(res, row, POP_ORD) == i:
+                status = pg_int2(res, row, POP_STATUS)
+                until = pg_int8_or(res, row, POP_UNTIL, 0)
+            if status == 1 and not j.req.auto_ack:
+                cursor_move(c, CURSOR_LEASED, now + j.queue.lease_us + 2000)
+            elif status == 1:
+                cursor_rest(c)
+            elif status == 2 or status == 3:
+                until = until - wall
+                if until < 20000:
+                    until = 20000
+                cursor_move(c, CURSOR_LEASED if status == 2 else CURSOR_DELAYED, now + until)
+            elif status == 4:
+                cursor_move(c, CURSOR_READY, 0)
+            else:
+                if row < n and pg_int4(res, row, POP_ORD) == i:
+                    c.next_offset = pg_int8(res, row, POP_HEAD)
+                cursor_rest(c)
+            if c.state == CURSOR_READY:
+                book_wake_cursor(c, &wake)
+        job = job.next
+    uv_mutex_unlock(&book.lock)
+    popjobs_wake(call.engine.worker, wake)
+
+cdef void popcall_answer(Engine* e, PopJob* j, PGresult* res, int* at) noexcept nogil:
+    # The rows of one request become its answer.
+    cdef int n = PQntuples(res)
+    cdef int row = at[0]
+    cdef int ord, status
+    cdef int first_row = -1
+    cdef int claimed = 0
+    cdef int before = -1
+    cdef int stop = j.first_cursor + j.n_cursors
+    cdef int64_t until
+    cdef int seen = 0
+    while row < n:
+        ord = pg_int4(res, row, POP_ORD)
+        if ord >= stop:
+            break
+        if ord >= j.first_cursor:
+            status = pg_int2(res, row, POP_STATUS)
+            if status == 1:
+                if first_row < 0:
+                    first_row = row
+                if ord != before:
+                    claimed += 1
+                    before = ord
+            elif status > seen and status < 4:
+                seen = status
+        row += 1
+    at[0] = row
+    if first_row >= 0:
+        if j.gone:
+            pop_give_back(e, j)
+            pop_forget(j)
+            return
+        popcall_reply(e, j, res, first_row, row, claimed)
+        return
+    if j.only != NULL:
+        j.why = WHY_LEASE_HELD if seen == 2 else (WHY_WINDOW if seen == 3 and j.queue.window_us else WHY_NOTHING)
+        if seen == 0:
+            j.why = WHY_NOTHING
+    if j.gone:
+        pop_forget(j)
+    elif j.only != NULL:
+        pop_after_empty(e, j)
+    else:
+        # the hint was stale: the next candidates, until there are none
+        pop_move(j, POP_LEASING)
+        joblist_add(&e.woken, &j.job)
+
+cdef void pop_after_empty(Engine* e, PopJob* j) noexcept nogil:
+    # A specific pop asked and got nothing: it waits for its cursor to become ready, or is answered.
+    cdef bint parked = False
+    cdef bint again = False
+    if j.until_us > clock_mono_us():
+        uv_mutex_lock(&book.lock)
+        if j.only.state == CURSOR_READY:
+            again = True
+        else:
+            pop_move(j, POP_PARKED)
+            book_park(j)
+            parked = True
+        uv_mutex_unlock(&book.lock)
+    if again:
+        pop_move(j, POP_LEASING)
+        joblist_add(&e.woken, &j.job)
+    elif parked:
+        heap_add(&e.deadlines, &j.deadline, j.until_us)
+    else:
+        pop_empty(j, WHY_EXPIRED if j.until_us else j.why)
+
+cdef void pop_give_back(Engine* e, PopJob* j) noexcept nogil:
+    # Claimed for a client that left meanwhile: the lease is returned at once (auto-ack has consumed it).
+    cdef int i
+    if j.req.auto_ack:
+        return
+    for i in range(j.n_cursors):
+        if j.cursors[i].state == CURSOR_LEASED:
+            release_want(e, j.cursors[i], j.lease)
+
+cdef void popcall_reply(Engine* e, PopJob* j, PGresult* res, int first_row, int stop_row, int claimed) noexcept nogil:
+    cdef Request* r = j.job.r
+    cdef Buf* out
+    cdef PopMessage m
+    cdef BatchRow b
+    cdef char[36] lease
+    cdef int row, i, ord
+    cdef int n = 0
+    cdef Cursor* c
+    cdef int before = -1
+    cdef int first_ord = pg_int4(res, first_row, 0)
+    uuid_format(j.lease, lease)
+    c = j.cursors[first_ord - j.first_cursor]
+    out = reply_begin(r, 200, JSON_TYPE)
+    memset(&m, 0, sizeof(m))
+    m.lease = slice_of(lease, 36 if not j.req.auto_ack else 0)
+    m.queue = j.queue.name
+    m.group = j.group.name
+    pop_reply_open(out, &j.req, j.queue.name, c.partition.name, slice_of(c.partition.uuid, 36), m.lease, claimed)
+    for row in range(first_row, stop_row):
+        ord = pg_int4(res, row, POP_ORD)
+        if ord < j.first_cursor or pg_int2(res, row, POP_STATUS) != 1:
+            continue
+        if ord != before:
+            c = j.cursors[ord - j.first_cursor]
+            before = ord
+            m.partition = c.partition.name
+            m.partition_uuid = slice_of(c.partition.uuid, 36)
+        m.attempt = pg_int4(res, row, POP_ATTEMPT)
+        m.created_us = pg_int8(res, row, POP_CREATED_AT)
+        if not batchrow_open(&b, pg_bytes(res, row, POP_IDS), pg_bytes(res, row, POP_BODY), pg_bytes(res, row, POP_META), pg_int4(res, row, POP_N)):
+            log_line(b"error", b"row_unreadable", b"a row of the log is not in a known format")
+            continue
+        batchrow_seek(&b, <int>(pg_int8(res, row, POP_FIRST) - pg_int8(res, row, POP_BASE)))
+        m.offset = pg_int8(res, row, POP_FIRST)
+        for i in range(pg_int4(res, row, POP_TAKE)):
+            if not batchrow_message(&b, &m):
+                break
+            message_id_make(m.created_us, c.partition.id, m.offset, m.id)
+            pop_reply_message(out, &m, n == 0)
+            m.offset += 1
+            n += 1
+    pop_reply_close(out, &j.req, n, j.req.partitions, j.req.batch)
+    pop_move(j, POP_COMPLETED)
+    r.job = NULL
+    r.on_gone = NULL
+    r.worker.counters.op[OP_POP].items += n
+    j.queue.popped += n
+    reply_end(r)
+
+cdef inline bint batchrow_message(BatchRow* b, PopMessage* m) noexcept nogil:
+    # The next record as a message: ids, payload and extras are views into the result.
+    cdef const unsigned char* id
+    if not batchrow_record(b, &id, &m.payload, &m.trace, &m.sub, &m.txid):
+        return False
+    memcpy(m.record_id, id, 16)
+    return True

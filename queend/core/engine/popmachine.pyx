@@ -1,0 +1,384 @@
+# The pop state machine. One request: PENDING → RESOLVING (names, group, candidates from the book) → LEASING and FETCHING
+# (fused: one statement claims and reads for many requests) → COMPLETED, EMPTY or FAILED; a long poll goes from EMPTY to
+# PARKED in the book and back. All moves go through pop_move.
+
+cdef enum PopState:
+    POP_PENDING = 0
+    POP_RESOLVING = 1
+    POP_LEASING = 2           # candidates chosen, waits for a call
+    POP_FETCHING = 3          # in the fused claim-and-fetch statement
+    POP_COMPLETED = 4
+    POP_EMPTY = 5
+    POP_FAILED = 6
+    POP_PARKED = 7
+
+cdef enum ParkedAt:
+    PARKED_NOT = 0
+    PARKED_GROUP = 1
+    PARKED_CURSOR = 2
+    PARKED_STRANGER = 3
+
+cdef enum PopWhy:
+    WHY_NO_PARTITION = 0      # wildcard, nothing claimable
+    WHY_NOT_FOUND = 1         # specific, queue or partition unknown
+    WHY_LEASE_HELD = 2
+    WHY_WINDOW = 3
+    WHY_NOTHING = 4           # claimed but nothing eligible
+    WHY_EXPIRED = 5           # long poll ran out
+
+cdef enum:
+    CALL_JOBS = 200           # pops in one call
+    CALL_CURSORS = 1000       # candidates in one call
+    POP_MAX_PARTITIONS = 64   # candidates of one pop at a time
+    AUTOPILOT_PARTITIONS = 16
+
+cdef struct PopJob:
+    Job job
+    PopReq req
+    HeapNode deadline         # in the worker's heap while parked
+    PopJob* wait_next
+    PopJob* wait_prev
+    Queue* queue
+    Group* group
+    Cursor* only              # specific pop
+    Slice want_partition      # specific pop of a partition not known yet
+    bint any_queue            # namespace or task pop
+    bint gone                 # the client left
+    bint asked                # names were asked for since it was last tried
+    uint8_t state
+    uint8_t parked_at
+    uint8_t why
+    int turn                  # namespace pop: which matching queue comes next
+    int n_cursors
+    int first_cursor          # index into the call's candidates
+    Cursor** cursors
+    unsigned char[16] lease
+    int64_t until_us          # long-poll deadline (monotonic), 0 = no waiting
+
+cdef struct PopCall:
+    Engine* engine
+    Arena arena
+    Job* jobs                 # chained by next
+    Cursor** cursors
+    int n_cursors
+    int n_jobs
+    int64_t sent_us
+
+cdef void pop_move(PopJob* j, int state) noexcept nogil:
+    j.state = state
+    if state == POP_RESOLVING:
+        job_move(&j.job, JOB_RESOLVING)
+    elif state == POP_LEASING:
+        job_move(&j.job, JOB_QUEUED)
+    elif state == POP_FETCHING:
+        job_move(&j.job, JOB_FLYING)
+    elif state == POP_PARKED:
+        job_move(&j.job, JOB_PARKED)
+    elif state == POP_COMPLETED or state == POP_EMPTY or state == POP_FAILED:
+        job_move(&j.job, JOB_DONE)
+
+cdef bint popjob_matches(PopJob* j, Queue* q) noexcept nogil:
+    if q.dead:
+        return False
+    if j.req.ns.n and not slice_eq(j.req.ns, q.ns):
+        return False
+    if j.req.task.n and not slice_eq(j.req.task, q.task):
+        return False
+    return True
+
+# ---- in ------------------------------------------------------------------------------------------------------------
+
+cdef void pop_submit(Worker* w, Request* r, int route) noexcept nogil:
+    cdef Engine* e = engine_of(w)
+    cdef PopJob* j = <PopJob*>arena_zero(&r.arena, sizeof(PopJob))
+    cdef ApiError err
+    r.op = OP_POP
+    if j == NULL:
+        reply_error(r, 503, "Out of memory")
+        return
+    if not pop_parse(route, r.path, r.query, &r.arena, e.settings, &j.req, &err):
+        reply_error(r, err.status, err.text)
+        return
+    job_open(&j.job, r, OP_POP)
+    j.deadline.owner = j
+    j.any_queue = route == ROUTE_POP_ANY
+    if route == ROUTE_POP_PARTITION:
+        j.want_partition = j.req.partition
+    if j.req.wait and j.req.timeout_ms > 0:
+        # a little early, so that the answer reaches clients that count to the same number
+        j.until_us = clock_mono_us() + j.req.timeout_ms * <int64_t>1000 - (50000 if j.req.timeout_ms >= 1000 else 0)
+    if j.req.autopilot and not j.req.partitions_given:
+        j.req.partitions = AUTOPILOT_PARTITIONS
+    j.cursors = <Cursor**>arena_alloc(&r.arena, pop_width(j) * sizeof(Cursor*))
+    if j.cursors == NULL:
+        r.job = NULL
+        reply_error(r, 503, "Out of memory")
+        return
+    r.on_gone = pop_gone
+    pop_try(w, j)
+
+cdef inline int pop_width(PopJob* j) noexcept nogil:
+    if j.want_partition.p != NULL:
+        return 1
+    return j.req.partitions if j.req.partitions < POP_MAX_PARTITIONS else POP_MAX_PARTITIONS
+
+cdef void pop_try(Worker* w, PopJob* j) noexcept nogil:
+    # One attempt: names, then candidates; ends in a call, in resolving, parked, or answered.
+    cdef Engine* e = engine_of(w)
+    if j.gone:
+        pop_pass(w, j)
+        pop_forget(j)
+        return
+    if e.stopping:
+        pop_empty(j, WHY_EXPIRED if j.until_us else WHY_NO_PARTITION)
+        return
+    if not pop_names(w, j):
+        return
+    if j.group == NULL:
+        pop_wait_or_answer(w, j, WHY_NOT_FOUND if j.want_partition.p != NULL else WHY_NO_PARTITION)
+        return
+    pop_claim(w, j)
+
+cdef void pop_pass(Worker* w, PopJob* j) noexcept nogil:
+    # It may have been woken for work that it will not take: the next waiter is told.
+    cdef PopJob* wake = NULL
+    if j.group == NULL:
+        return
+    uv_mutex_lock(&book.lock)
+    if j.group.n_ready and j.group.wait_first != NULL:
+        wake_push(j.group.wait_first, &wake)
+    uv_mutex_unlock(&book.lock)
+    popjobs_wake(w, wake)
+
+cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
+    # Queue, group and (specific) partition. False: it waits for the database to tell. True with group NULL: unknown.
+    cdef Queue* q
+    cdef Partition* p
+    cdef bint ask = False
+    j.only = NULL
+    j.group = NULL
+    uv_rwlock_rdlock(&catalog.lock)
+    if j.any_queue:
+        ask = not pop_pick_queue(j)
+    else:
+        q = catalog_queue(j.req.queue)
+        j.queue = q
+        if q == NULL:
+            # at most one reload in a while answers for every unknown name
+            ask = not j.asked and catalog_reload_allowed()
+        else:
+            j.group = catalog_group(q, j.req.group)
+            if j.group == NULL:
+                ask = True
+            elif j.want_partition.p != NULL:
+                p = catalog_partition(q, j.want_partition)
+                if p != NULL:
+                    uv_mutex_lock(&book.lock)
+                    j.only = book_cursor(j.group, p)
+                    uv_mutex_unlock(&book.lock)
+                elif not j.asked:
+                    ask = True
+                else:
+                    j.group = NULL
+    uv_rwlock_rdunlock(&catalog.lock)
+    if not ask:
+        return True
+    if j.job.tries >= 20:
+        return True
+    j.job.tries += 1
+    j.asked = True
+    pop_move(j, POP_RESOLVING)
+    if j.queue == NULL:
+        joblist_add(&engine_of(w).wait_reload, &j.job)
+        engine_reload(w)
+    else:
+        joblist_add(&engine_of(w).resolving, &j.job)
+    return False
+
+cdef bint pop_pick_queue(PopJob* j) noexcept nogil:
+    # A namespace pop takes the matching queues in turn, skipping those with nothing ready. False: a matching queue does
+    # not know the group yet (j.queue is that one). Catalog lock held.
+    cdef Queue* q = catalog.list
+    cdef Queue* after = NULL
+    cdef Queue* before = NULL
+    cdef Group* g
+    cdef int i = 0
+    cdef int n = 0
+    while q != NULL:
+        if popjob_matches(j, q):
+            n += 1
+            if catalog_group(q, j.req.group) == NULL:
+                j.queue = q
+                return False
+        q = q.next
+    j.queue = NULL
+    if n == 0:
+        return True
+    j.turn += 1
+    uv_mutex_lock(&book.lock)
+    q = catalog.list
+    while q != NULL:
+        if popjob_matches(j, q):
+            g = catalog_group(q, j.req.group)
+            if g.n_ready or g.scan != SCAN_DONE:
+                if i >= j.turn % n and after == NULL:
+                    after = q
+                elif before == NULL:
+                    before = q
+            i += 1
+        q = q.next
+    uv_mutex_unlock(&book.lock)
+    j.queue = after if after != NULL else before
+    if j.queue != NULL:
+        j.group = catalog_group(j.queue, j.req.group)
+    return True
+
+cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
+    # Candidates from the book; none: park or answer, decided under the same lock so that no wake is missed.
+    cdef Engine* e = engine_of(w)
+    cdef Cursor* c
+    cdef int width
+    cdef bint parked = False
+    j.n_cursors = 0
+    uv_mutex_lock(&book.lock)
+    if j.only != NULL:
+        if j.only.state != CURSOR_BUSY:
+            cursor_move(j.only, CURSOR_BUSY, 0)
+            j.cursors[0] = j.only
+            j.n_cursors = 1
+        else:
+            j.why = WHY_LEASE_HELD
+    else:
+        width = pop_width(j)
+        if j.req.autopilot and not j.req.partitions_given:
+            width = j.group.n_ready // (j.group.n_wait + 1)
+            width = 1 if width < 1 else (AUTOPILOT_PARTITIONS if width > AUTOPILOT_PARTITIONS else width)
+            j.req.partitions = width
+        if width > j.req.batch:
+            width = j.req.batch
+        while j.n_cursors < width and j.group.ready_first != NULL:
+            c = j.group.ready_first
+            cursor_move(c, CURSOR_BUSY, 0)
+            j.cursors[j.n_cursors] = c
+            j.n_cursors += 1
+        j.why = WHY_NO_PARTITION
+    if j.n_cursors == 0:
+        if j.only == NULL and j.group.scan != SCAN_DONE:
+            # what is there is not known yet: the scan wakes it, also when it finds nothing
+            scan_want(j.group)
+            parked = True
+        elif j.until_us > clock_mono_us():
+            parked = True
+        if parked:
+            pop_move(j, POP_PARKED)
+            book_park(j)
+    uv_mutex_unlock(&book.lock)
+    if j.n_cursors:
+        pop_move(j, POP_LEASING)
+        joblist_add(&e.pops, &j.job)
+    elif parked:
+        if j.until_us:
+            heap_add(&e.deadlines, &j.deadline, j.until_us)
+    else:
+        pop_empty(j, WHY_EXPIRED if j.until_us else j.why)
+
+cdef void pop_wait_or_answer(Worker* w, PopJob* j, int why) noexcept nogil:
+    # For pops that have no group to wait in: unknown names, namespaces without work.
+    if j.until_us > clock_mono_us():
+        uv_mutex_lock(&book.lock)
+        pop_move(j, POP_PARKED)
+        book_park(j)
+        uv_mutex_unlock(&book.lock)
+        heap_add(&engine_of(w).deadlines, &j.deadline, j.until_us)
+    else:
+        pop_empty(j, WHY_EXPIRED if j.until_us else why)
+
+# ---- waking, leaving ------------------------------------------------------------------------------------------------
+
+cdef void popjobs_wake(Worker* w, PopJob* wake) noexcept nogil:
+    # Jobs taken out of the book by whoever found work: each goes to its own worker. Book not locked.
+    cdef PopJob* following
+    cdef PopJob* j = NULL
+    # the list was built by pushing: turn it, so that the oldest waiter is tried first
+    while wake != NULL:
+        following = wake.wait_next
+        wake.wait_next = j
+        j = wake
+        wake = following
+    while j != NULL:
+        following = j.wait_next
+        j.wait_next = NULL
+        if j.job.r.worker is w:
+            pop_woken(w, &j.job.msg)
+        else:
+            j.job.msg.run = pop_woken
+            worker_post(j.job.r.worker, &j.job.msg)
+        j = following
+
+cdef void popjobs_post(PopJob* wake) noexcept nogil:
+    # The same for a thread that is no worker.
+    cdef PopJob* following
+    while wake != NULL:
+        following = wake.wait_next
+        wake.wait_next = NULL
+        wake.job.msg.run = pop_woken
+        worker_post(wake.job.r.worker, &wake.job.msg)
+        wake = following
+
+cdef void pop_woken(Worker* w, InboxMsg* m) noexcept nogil:
+    cdef PopJob* j = <PopJob*>m
+    heap_del(&engine_of(w).deadlines, &j.deadline)
+    j.asked = False
+    j.job.tries = 0
+    pop_move(j, POP_LEASING)
+    joblist_add(&engine_of(w).woken, &j.job)
+
+cdef void pop_deadline(Worker* w, PopJob* j) noexcept nogil:
+    # The long poll ran out. When somebody woke it at the same moment, that attempt is its last.
+    cdef bint mine
+    uv_mutex_lock(&book.lock)
+    mine = j.parked_at != PARKED_NOT
+    book_unpark(j)
+    uv_mutex_unlock(&book.lock)
+    if mine:
+        pop_empty(j, WHY_EXPIRED)
+
+cdef void pop_gone(Request* r) noexcept nogil:
+    # The client left. Parked: forget it. On its way: whatever it claims is given back.
+    cdef PopJob* j = <PopJob*>r.job
+    cdef bint mine
+    if j == NULL:
+        return
+    j.gone = True
+    uv_mutex_lock(&book.lock)
+    mine = j.parked_at != PARKED_NOT
+    book_unpark(j)
+    uv_mutex_unlock(&book.lock)
+    if mine:
+        heap_del(&engine_of(r.worker).deadlines, &j.deadline)
+        pop_forget(j)
+
+cdef void pop_forget(PopJob* j) noexcept nogil:
+    cdef Request* r = j.job.r
+    pop_move(j, POP_EMPTY)
+    r.job = NULL
+    r.on_gone = NULL
+    reply_empty(r, 204)
+
+cdef void pop_empty(PopJob* j, int why) noexcept nogil:
+    cdef Request* r = j.job.r
+    cdef Buf* out
+    pop_move(j, POP_EMPTY)
+    r.job = NULL
+    r.on_gone = NULL
+    r.worker.counters.empty_pops += 1
+    out = reply_begin(r, 200, JSON_TYPE)
+    pop_reply_empty(out, &j.req, why, j.only.partition.uuid if j.only != NULL else NULL)
+    reply_end(r)
+
+cdef void pop_fail(PopJob* j, int status, const char* text) noexcept nogil:
+    cdef Request* r = j.job.r
+    pop_move(j, POP_FAILED)
+    r.job = NULL
+    r.on_gone = NULL
+    reply_error(r, status, text)

@@ -1,0 +1,157 @@
+# A push request: names to partitions, parts to their streams, the answer when the last part is home.
+
+cdef void push_submit(Worker* w, Request* r) noexcept nogil:
+    cdef PushJob* j = <PushJob*>arena_zero(&r.arena, sizeof(PushJob))
+    cdef ApiError err
+    cdef Buf* out
+    cdef int i
+    if j == NULL:
+        reply_error(r, 503, "Out of memory")
+        return
+    if not push_parse(r.body, &r.arena, &w.uuids, engine_of(w).settings.max_items, &j.req, &err):
+        r.op = OP_PUSH
+        reply_error(r, err.status, err.text)
+        return
+    job_open(&j.job, r, OP_PUSH)
+    if j.req.n == 0:
+        r.job = NULL
+        out = reply_begin(r, 201, JSON_TYPE)
+        buf_text(out, b"[]")
+        reply_end(r)
+        return
+    for i in range(j.req.n - 1):
+        j.req.items[i].next = &j.req.items[i + 1]
+    j.req.items[j.req.n - 1].next = NULL
+    j.unresolved = j.req.items
+    push_go(w, j)
+
+cdef void push_go(Worker* w, PushJob* j) noexcept nogil:
+    # Looks up what is not resolved; sends the items on their way once all are, else asks the database for the names.
+    cdef PushItem* it = j.unresolved
+    cdef Queue* q = NULL
+    cdef Partition* p = NULL
+    cdef PushItem* before = NULL
+    cdef bint missing = False
+    uv_rwlock_rdlock(&catalog.lock)
+    while it != NULL:
+        # runs of one queue or partition cost one look-up
+        if before == NULL or not slice_eq(before.queue, it.queue):
+            q = catalog_queue(it.queue)
+            p = NULL
+        if q != NULL and (p == NULL or not slice_eq(p.name, it.part)):
+            p = catalog_partition(q, it.part)
+        it.partition = p if q != NULL else NULL
+        if it.partition == NULL:
+            missing = True
+        before = it
+        it = it.next
+    uv_rwlock_rdunlock(&catalog.lock)
+    if not missing:
+        push_dispatch(w, j)
+    elif j.job.tries >= 10:
+        push_give_up(w, j)
+    else:
+        j.job.tries += 1
+        job_move(&j.job, JOB_RESOLVING)
+        joblist_add(&engine_of(w).resolving, &j.job)
+
+cdef void push_give_up(Worker* w, PushJob* j) noexcept nogil:
+    # Names that do not become partitions, again and again: someone deletes the queue as fast as it is made.
+    cdef PushItem* it = j.unresolved
+    if not j.held:
+        job_refuse(&j.job, 503, "The queue is being deleted; try again")
+        return
+    j.failed = 503
+    j.unresolved = NULL
+    while it != NULL:
+        it.status = 2
+        it = it.next
+    push_release(j)
+
+cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
+    # Cuts the resolved items into parts, one per stream, and sends them there.
+    cdef PushItem* it = j.unresolved
+    cdef PushItem* following
+    cdef PushPart* parts = &j.one
+    cdef PushPart* part
+    cdef PushItem** tails
+    cdef int i
+    j.unresolved = NULL
+    job_move(&j.job, JOB_FLYING)
+    if n_streams > 1 or j.held:
+        parts = <PushPart*>arena_zero(&j.job.r.arena, n_streams * sizeof(PushPart))
+    tails = <PushItem**>arena_zero(&j.job.r.arena, n_streams * sizeof(PushItem*))
+    if parts == NULL or tails == NULL:
+        j.unresolved = it
+        push_give_up(w, j)
+        return
+    while it != NULL:
+        following = it.next
+        i = (((<Partition*>it.partition).id) & (LANES - 1)) % n_streams
+        part = &parts[i]
+        if part.left == 0:
+            part.job = j
+            part.stream = &streams[i]
+            part.items = it
+            j.parts_left += 1
+        else:
+            tails[i].next = it
+        it.job = part
+        it.next = NULL
+        part.left += 1
+        tails[i] = it
+        it = following
+    for i in range(n_streams):
+        if tails[i] == NULL:
+            continue
+        if streams[i].worker is w:
+            stream_add(&streams[i], &parts[i])
+        else:
+            parts[i].msg.run = push_part_arrive
+            worker_post(streams[i].worker, &parts[i].msg)
+    if j.held:
+        push_release(j)
+
+cdef void push_release(PushJob* j) noexcept nogil:
+    j.held = False
+    j.parts_left -= 1
+    if j.parts_left == 0:
+        push_answer(j)
+
+cdef void push_part_arrive(Worker* w, InboxMsg* m) noexcept nogil:
+    cdef PushPart* part = <PushPart*>m
+    stream_add(part.stream, part)
+
+cdef void push_part_home(Worker* w, InboxMsg* m) noexcept nogil:
+    push_part_done(<PushPart*>m)
+
+cdef void push_part_done(PushPart* part) noexcept nogil:
+    cdef PushJob* j = part.job
+    j.parts_left -= 1
+    if j.parts_left == 0:
+        push_answer(j)
+
+cdef void push_answer(PushJob* j) noexcept nogil:
+    cdef Request* r = j.job.r
+    cdef Counters* counters = &r.worker.counters
+    cdef Buf* out
+    cdef PushItem* it
+    cdef int i
+    cdef bint stored = False
+    for i in range(j.req.n):
+        it = &j.req.items[i]
+        it.partition_uuid = (<Partition*>it.partition).uuid if it.partition != NULL else NULL
+        if it.status < 2:
+            stored = True
+            message_id_make(it.created_us, (<Partition*>it.partition).id, it.offset, it.message_id)
+        if it.status == 1:
+            counters.duplicates += 1
+    job_move(&j.job, JOB_DONE)
+    r.job = NULL
+    counters.op[OP_PUSH].items += j.req.n
+    if not stored and j.failed == 503:
+        reply_error(r, 503, "The database did not answer in time; nothing is known to be stored, try again")
+        return
+    out = reply_begin(r, 201, JSON_TYPE)
+    push_reply(out, &j.req)
+    reply_end(r)

@@ -1,0 +1,343 @@
+# Push streams. A stream owns 64/k lanes (lane = partition id & 63), belongs to one worker's thread, has at most one
+# batch in flight and gathers the next one meanwhile: no timer, the batch grows with the database's latency. Gathering
+# groups items by partition, so record batches grow by themselves as load does.
+# In: items whose partitions are known. Out: items with offset, time and status, back to their requests after the commit.
+
+cdef struct PushStream:
+    int index
+    Worker* worker
+    PushBatch* gather
+    PushBatch* flying
+    PushBatch* again          # to be sent before anything gathered: retries and halves of a split
+    PushPart* overflow_first  # parts that found the gathering batch full
+    PushPart* overflow_last
+    int64_t sent_us
+    int64_t retry_at          # not before (monotonic), after a failure
+    bint stale                # waits for the catalog to be reloaded
+    PushArrays arrays
+
+cdef PushStream* streams      # process-wide, n_streams of them
+cdef int n_streams
+
+cdef bint streams_open(int n) noexcept nogil:
+    global streams, n_streams
+    cdef int i
+    streams = <PushStream*>calloc(n, sizeof(PushStream))
+    n_streams = n
+    for i in range(n):
+        streams[i].index = i
+    return streams != NULL
+
+cdef void streams_close() noexcept nogil:
+    global streams
+    cdef int i
+    cdef PushStream* s
+    for i in range(n_streams):
+        s = &streams[i]
+        batch_free(s.gather)
+        batch_free(s.flying)
+        pusharrays_free(&s.arrays)
+    free(streams)
+    streams = NULL
+
+cdef inline PushStream* stream_of(Partition* p) noexcept nogil:
+    return &streams[(p.id & (LANES - 1)) % n_streams]
+
+cdef void stream_add(PushStream* s, PushPart* part) noexcept nogil:
+    # Takes over a part; on the stream's thread. What does not fit waits, in order, for the next batch.
+    cdef PushItem* it
+    cdef PushItem* following
+    cdef Partition* p
+    if s.overflow_first != NULL:
+        stream_overflow(s, part)
+        return
+    it = part.items
+    while it != NULL:
+        if s.gather == NULL:
+            s.gather = batch_new(s)
+        if s.gather == NULL or batch_full(s.gather):
+            break
+        following = it.next
+        p = <Partition*>it.partition
+        if p.open == NULL:
+            p.open = batch_group(s.gather, p)
+            if p.open == NULL:
+                break
+        batch_place(s.gather, p.open, it)
+        it = following
+    part.items = it
+    if it != NULL:
+        stream_overflow(s, part)
+
+cdef void stream_overflow(PushStream* s, PushPart* part) noexcept nogil:
+    part.msg.next = NULL
+    if s.overflow_last != NULL:
+        s.overflow_last.msg.next = &part.msg
+    else:
+        s.overflow_first = part
+    s.overflow_last = part
+
+cdef void stream_refill(PushStream* s) noexcept nogil:
+    # The gathering batch is new: parts that waited go in first.
+    cdef PushPart* part = s.overflow_first
+    cdef PushPart* following
+    s.overflow_first = NULL
+    s.overflow_last = NULL
+    while part != NULL:
+        following = <PushPart*>part.msg.next
+        part.msg.next = NULL
+        stream_add(s, part)
+        part = following
+
+# ---- sending -------------------------------------------------------------------------------------------------------
+
+cdef void stream_drain(PushStream* s) noexcept nogil:
+    # Sends what there is, if nothing is in flight and a slot is free.
+    cdef Slot* slot
+    if s.flying != NULL or s.stale:
+        return
+    if s.again == NULL and s.gather == NULL:
+        return
+    if s.retry_at and clock_mono_us() < s.retry_at:
+        return
+    slot = slotpool_take(engine_of(s.worker).slots)
+    if slot == NULL:
+        stream_expire(s)
+        return
+    stream_send(s, slot, stream_next(s))
+
+cdef PushBatch* stream_next(PushStream* s) noexcept nogil:
+    cdef PushBatch* b = s.again
+    cdef PushGroup* g
+    s.retry_at = 0
+    if b != NULL:
+        s.again = b.next
+        b.next = NULL
+        return b
+    b = s.gather
+    s.gather = NULL
+    g = b.first
+    while g != NULL:
+        g.partition.open = NULL
+        g = g.next
+    if s.overflow_first != NULL:
+        stream_refill(s)
+    return b
+
+cdef void stream_expire(PushStream* s) noexcept nogil:
+    # No connection for too long: whoever waits is told, instead of waiting without end.
+    cdef PushBatch* b
+    cdef int64_t limit = engine_of(s.worker).patience_us
+    cdef int64_t now
+    if slotpool_ready(engine_of(s.worker).slots):
+        return
+    now = clock_mono_us()
+    while s.again != NULL and s.again.since_us and now - s.again.since_us > limit:
+        b = s.again
+        s.again = b.next
+        batch_fail(s, b, 503)
+    if s.gather != NULL:
+        if s.gather.since_us == 0:
+            s.gather.since_us = now
+        elif now - s.gather.since_us > limit:
+            b = stream_next(s)
+            batch_fail(s, b, 503)
+
+cdef void stream_send(PushStream* s, Slot* slot, PushBatch* b) noexcept nogil:
+    # Encodes and sends; what could not be sent is kept for later.
+    cdef Params params
+    cdef Engine* e = engine_of(s.worker)
+    s.flying = b
+    if b.since_us == 0:
+        b.since_us = clock_mono_us()
+    if not batch_chunks(b):
+        s.flying = NULL
+        batch_fail(s, b, 503)
+        return
+    batch_encode(b, &s.arrays)
+    params_begin(&params)
+    params_int8(&params, catalog.version)
+    batch_params(&params, &s.arrays)
+    s.sent_us = clock_mono_us()
+    s.worker.counters.op[OP_PUSH].calls += 1
+    if slot_send(slot, STMT_PUSH, &params, stream_done, s, e.deadline_ms):
+        return
+    s.flying = NULL
+    if params.failed:
+        batch_fail(s, b, 503)
+        return
+    b.next = s.again
+    s.again = b
+    s.retry_at = clock_mono_us() + 20000
+
+# ---- the answer ----------------------------------------------------------------------------------------------------
+
+cdef void stream_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
+    # Sends the next batch first, then scatters this one's results: the database never waits for our replies.
+    cdef PushStream* s = <PushStream*>ctx
+    cdef PushBatch* b = s.flying
+    cdef bint stale = False
+    s.flying = NULL
+    if outcome != SLOT_OK:
+        s.worker.counters.db_errors += 1
+        stream_trouble(s, b, res, outcome)
+        return
+    if PQntuples(res) and pg_int4(res, 0, 0) < 0:
+        # The catalog changed elsewhere: reload, find the names again, send again.
+        s.stale = True
+        b.next = s.again
+        s.again = b
+        engine_reload(s.worker)
+        return
+    if s.again != NULL or s.gather != NULL:
+        stream_send(s, slot, stream_next(s))
+    batch_scatter(s, b, res)
+
+cdef void stream_trouble(PushStream* s, PushBatch* b, PGresult* res, int outcome) noexcept nogil:
+    cdef int64_t now = clock_mono_us()
+    b.tries += 1
+    if outcome != SLOT_ERROR:
+        # The connection went away with the batch in flight. Without the server's word that nothing was stored, it may be
+        # stored: sent again with every id checked, it is stored exactly once.
+        if res == NULL:
+            b.unsure = True
+        if now - b.since_us > engine_of(s.worker).patience_us:
+            batch_fail(s, b, 503)
+            return
+        b.next = s.again
+        s.again = b
+        s.retry_at = now + 20000
+    elif sql_transient(res) and b.tries < 20:
+        b.next = s.again
+        s.again = b
+        s.retry_at = now + 1000 * b.tries * b.tries
+    elif b.n_items > 1:
+        batch_split(s, b)
+    else:
+        log_line(b"error", b"push_refused", pg_error(res))
+        batch_fail(s, b, 500)
+
+cdef bint sql_transient(PGresult* res) noexcept nogil:
+    # serialization or deadlock, lock timeout, cancelled or shutting down, out of resources: the same again may succeed
+    return pg_sqlstate(res, b"40") or pg_sqlstate(res, b"55P03") or pg_sqlstate(res, b"57") or pg_sqlstate(res, b"53")
+
+cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nogil:
+    cdef int i, k, row, n = PQntuples(res)
+    cdef int64_t base, created, fresh, head
+    cdef PushChunk* c
+    cdef PushItem* it
+    cdef PopJob* wake = NULL
+    cdef PgIter offs
+    cdef PgIter ats
+    cdef int64_t off, stored_at
+    cdef PushGroup* g
+    cdef PushGroup* following
+    for row in range(n):
+        i = pg_int4(res, row, PUSH_ORD)
+        if i < 0 or i >= b.n_chunks:
+            continue
+        c = &b.chunks[i]
+        base = pg_int8(res, row, PUSH_BASE)
+        created = pg_int8(res, row, PUSH_CREATED_AT)
+        it = c.first
+        head = -1
+        if pg_int2(res, row, PUSH_STATUS) == 0:
+            for k in range(c.n):
+                it.offset = base + k
+                it.created_us = created
+                it = it.next
+            head = base + c.n
+        else:
+            pg_array(res, row, PUSH_DUP_OFFSET, OID_INT8, &offs)
+            pg_array(res, row, PUSH_DUP_AT, OID_INT8, &ats)
+            fresh = base
+            for k in range(c.n):
+                off = -1
+                stored_at = created
+                pg_next8(&offs, &off)
+                pg_next8(&ats, &stored_at)
+                if off >= 0:
+                    it.offset = off
+                    it.created_us = stored_at
+                    # an id made here that is "already stored" is our own batch, sent twice
+                    it.status = 1 if it.id_kind != 0 else 0
+                else:
+                    it.offset = fresh
+                    it.created_us = created
+                    fresh += 1
+                it = it.next
+            if fresh > base and base >= 0:
+                head = fresh
+        if head >= 0 and head > c.group.partition.head:
+            c.group.head = head
+        c.group.answered = True
+    # After the commit, never before: waiters hear of it now.
+    uv_mutex_lock(&book.lock)
+    g = b.first
+    while g != NULL:
+        if g.head:
+            book_head(g.partition, g.head, &wake)
+            g.partition.queue.pushed += g.n
+        g = g.next
+    uv_mutex_unlock(&book.lock)
+    popjobs_wake(s.worker, wake)
+    g = b.first
+    while g != NULL:
+        following = g.next
+        if not g.answered:
+            group_fail(s, g, 500)
+        else:
+            group_done(s, g)
+        g = following
+    batch_free(b)
+
+cdef void group_dups(PushStream* s, PushGroup* g) noexcept nogil:
+    # Before their first occurrences are answered: an answered request takes its memory with it.
+    cdef PushItem* it = g.dups
+    cdef PushItem* following
+    cdef PushItem* first
+    while it != NULL:
+        following = it.next
+        first = <PushItem*>it.original
+        it.offset = first.offset
+        it.created_us = first.created_us
+        it.status = 1 if first.status < 2 else first.status
+        item_done(s, it)
+        it = following
+
+cdef void group_done(PushStream* s, PushGroup* g) noexcept nogil:
+    cdef PushItem* it
+    cdef PushItem* following
+    group_dups(s, g)
+    it = g.first
+    while it != NULL:
+        following = it.next
+        item_done(s, it)
+        it = following
+
+cdef void group_fail(PushStream* s, PushGroup* g, int status) noexcept nogil:
+    cdef PushItem* it = g.first
+    while it != NULL:
+        it.status = 2
+        (<PushPart*>it.job).job.failed = status
+        it = it.next
+    group_done(s, g)
+
+cdef void batch_fail(PushStream* s, PushBatch* b, int status) noexcept nogil:
+    cdef PushGroup* g = b.first
+    cdef PushGroup* following
+    while g != NULL:
+        following = g.next
+        group_fail(s, g, status)
+        g = following
+    batch_free(b)
+
+cdef inline void item_done(PushStream* s, PushItem* it) noexcept nogil:
+    cdef PushPart* part = <PushPart*>it.job
+    part.left -= 1
+    if part.left == 0:
+        if part.job.job.r.worker is s.worker:
+            push_part_done(part)
+        else:
+            part.msg.run = push_part_home
+            worker_post(part.job.job.r.worker, &part.msg)

@@ -1,0 +1,357 @@
+# Transactions: acknowledgments and pushes that take effect together or not at all. One statement per transaction; the
+# function validates everything under its locks before it changes anything, so a refusal leaves no trace.
+
+cdef struct TxJob:
+    Job job
+    TxReq req
+    bint asked
+
+cdef struct TxCall:
+    Engine* engine
+    TxJob* job
+    PushBatch* batch
+    AckRow* rows
+    int n_rows
+    int64_t sent_us
+
+cdef void tx_submit(Worker* w, Request* r) noexcept nogil:
+    cdef TxJob* j = <TxJob*>arena_zero(&r.arena, sizeof(TxJob))
+    cdef ApiError err
+    cdef int i
+    r.op = OP_TRANSACTION
+    if j == NULL:
+        reply_error(r, 503, "Out of memory")
+        return
+    if not tx_parse(r.body, &r.arena, &w.uuids, engine_of(w).settings.max_items, &j.req, &err):
+        reply_error(r, err.status, err.text)
+        return
+    job_open(&j.job, r, OP_TRANSACTION)
+    i = tx_static_fault(j)
+    if i >= 0:
+        tx_answer(j, i)
+        return
+    if j.req.n == 0 and j.req.n_required == 0:
+        tx_answer(j, -1)
+        return
+    tx_go(w, j)
+
+cdef int tx_static_fault(TxJob* j) noexcept nogil:
+    # The first operation that no database has to judge: unknown type, a status that a transaction does not have.
+    cdef int i
+    cdef TxOp* op
+    for i in range(j.req.n):
+        op = &j.req.ops[i]
+        if op.kind == TX_UNKNOWN:
+            op.fault = TX_FAULT_TYPE
+            return i
+        if op.kind == TX_ACK and op.ack.status > 2:
+            op.fault = TX_FAULT_STATUS
+            return i
+        if op.kind == TX_ACK and op.ack.lease_bad:
+            op.fault = TX_FAULT_LEASE
+            return i
+    return -1
+
+cdef void tx_go(Worker* w, TxJob* j) noexcept nogil:
+    # Names to ids, as for pushes and acks; then it waits for a slot.
+    cdef Engine* e = engine_of(w)
+    cdef int i
+    cdef TxOp* op
+    cdef Queue* q
+    cdef bint ask = False
+    uv_rwlock_rdlock(&catalog.lock)
+    for i in range(j.req.n):
+        op = &j.req.ops[i]
+        if op.kind == TX_PUSH:
+            q = catalog_queue(op.push.queue)
+            op.push.partition = catalog_partition(q, op.push.part) if q != NULL else NULL
+            if op.push.partition == NULL:
+                ask = True
+        else:
+            op.ack.partition_id = 0
+            ackitem_find(op.ack, op.ack.group_name, j.asked, &ask)
+    uv_rwlock_rdunlock(&catalog.lock)
+    if ask and j.job.tries >= 10:
+        job_refuse(&j.job, 503, "The queue is being deleted; try again")
+        return
+    if ask:
+        j.job.tries += 1
+        j.asked = j.job.tries >= 3       # a partition, then its group: two rounds
+        job_move(&j.job, JOB_RESOLVING)
+        joblist_add(&e.resolving, &j.job)
+        return
+    for i in range(j.req.n):
+        op = &j.req.ops[i]
+        if op.kind == TX_ACK and (op.ack.partition == NULL or op.ack.group == NULL):
+            op.fault = TX_FAULT_NOT_FOUND
+            tx_answer(j, i)
+            return
+    job_move(&j.job, JOB_QUEUED)
+    joblist_add(&e.txs, &j.job)
+
+cdef void tx_ask(Engine* e, TxJob* j) noexcept nogil:
+    cdef int i
+    cdef TxOp* op
+    for i in range(j.req.n):
+        op = &j.req.ops[i]
+        if op.kind == TX_PUSH and op.push.partition == NULL:
+            ask_names(e, ASK_RESOLVE, op.push.queue, op.push.part, 0)
+        elif op.kind == TX_ACK:
+            ackitem_ask(e, op.ack, op.ack.group_name, True)
+
+cdef void txs_drain(Engine* e) noexcept nogil:
+    cdef TxJob* j
+    while e.txs.n and limit_take(&e.tx_limit):
+        j = <TxJob*>joblist_take(&e.txs)
+        if not txcall_send(e, j):
+            limit_give(&e.tx_limit)
+            jobs_expire(e, &e.txs)
+            break
+
+cdef bint txcall_send(Engine* e, TxJob* j) noexcept nogil:
+    # False: nothing was sent and the job is back in its queue.
+    cdef Slot* slot = slotpool_take(e.slots)
+    cdef TxCall* call
+    cdef Params params
+    cdef int i
+    if slot == NULL:
+        joblist_front(&e.txs, &j.job)
+        return False
+    call = <TxCall*>calloc(1, sizeof(TxCall))
+    if call != NULL:
+        call.batch = <PushBatch*>calloc(1, sizeof(PushBatch))
+    if call == NULL or call.batch == NULL:
+        free(call)
+        job_refuse(&j.job, 503, "Out of memory")
+        return False
+    call.engine = e
+    call.job = j
+    arena_open(&call.batch.arena, &e.worker.chunks)
+    job_move(&j.job, JOB_FLYING)
+    if not tx_gather(e, call, j):
+        txcall_free(call)
+        limit_give(&e.tx_limit)
+        return True               # answered: it contradicts itself
+    batch_encode(call.batch, &e.tx_pushes)
+    ack_encode(call.rows, call.n_rows, &e.tx_acks)
+    pgarray_begin(&e.tx_required, OID_UUID)
+    for i in range(j.req.n_required):
+        pgarray_uuid(&e.tx_required, j.req.required + 16 * i)
+    pgarray_begin(&e.ask_a, OID_INT4)
+    pgarray_begin(&e.ask_b, OID_INT4)
+    for i in range(call.n_rows if j.req.n_required else 0):
+        pgarray_int4(&e.ask_a, call.rows[i].partition.id)
+        pgarray_int4(&e.ask_b, call.rows[i].group.id)
+    params_begin(&params)
+    params_int8(&params, catalog.version)
+    batch_params(&params, &e.tx_pushes)
+    params_array(&params, &e.tx_acks.part)
+    params_array(&params, &e.tx_acks.grp)
+    params_array(&params, &e.tx_acks.lease)
+    params_array(&params, &e.tx_acks.n)
+    params_array(&params, &e.tx_acks.ids)
+    params_array(&params, &e.tx_acks.status)
+    params_array(&params, &e.tx_acks.f_row)
+    params_array(&params, &e.tx_acks.f_idx)
+    params_array(&params, &e.tx_acks.f_error)
+    params_array(&params, &e.tx_required)
+    params_array(&params, &e.ask_a)
+    params_array(&params, &e.ask_b)
+    call.sent_us = clock_mono_us()
+    e.worker.counters.op[OP_TRANSACTION].calls += 1
+    if slot_send(slot, STMT_TRANSACTION, &params, txcall_done, call, e.deadline_ms):
+        return True
+    txcall_free(call)
+    if params.failed:
+        job_refuse(&j.job, 413, "The transaction is too large")
+        limit_give(&e.tx_limit)
+        return True
+    job_move(&j.job, JOB_QUEUED)
+    joblist_front(&e.txs, &j.job)
+    return False
+
+cdef bint tx_gather(Engine* e, TxCall* call, TxJob* j) noexcept nogil:
+    # Operations become record batches and ack rows. False: the job was answered.
+    cdef int i
+    cdef TxOp* op
+    cdef Table groups
+    cdef PushGroup* g
+    cdef Partition* p
+    cdef AckRow* row
+    cdef AckItem* it
+    cdef uint64_t key
+    table_init(&groups)
+    call.rows = <AckRow*>arena_alloc(&call.batch.arena, (j.req.n + 1) * sizeof(AckRow))
+    if call.rows == NULL:
+        job_refuse(&j.job, 503, "Out of memory")
+        return False
+    for i in range(j.req.n):
+        op = &j.req.ops[i]
+        if op.kind == TX_PUSH:
+            p = <Partition*>op.push.partition
+            g = <PushGroup*>table_get(&groups, <uint32_t>p.id)
+            if g == NULL:
+                g = batch_group(call.batch, p)
+                if g == NULL or not table_put(&groups, <uint32_t>p.id, g):
+                    table_free(&groups)
+                    job_refuse(&j.job, 503, "Out of memory")
+                    return False
+            op.push.status = 0
+            batch_place(call.batch, g, op.push)
+            if op.push.status:
+                op.fault = TX_FAULT_DUPLICATE
+                table_free(&groups)
+                tx_answer(j, i)
+                return False
+            continue
+        it = op.ack
+        key = (<uint64_t>1 << 63) | (<uint64_t><uint32_t>(<Partition*>it.partition).id << 31) ^ <uint32_t>(<Group*>it.group).id
+        row = <AckRow*>table_get(&groups, key)
+        if row != NULL and it.has_lease and row.first.has_lease and memcmp(row.first.lease, it.lease, 16) != 0:
+            # two leases of one (partition, group): at most one can be live
+            op.fault = TX_FAULT_LEASE
+            table_free(&groups)
+            tx_answer(j, i)
+            return False
+        if row == NULL:
+            row = &call.rows[call.n_rows]
+            call.n_rows += 1
+            memset(row, 0, sizeof(AckRow))
+            row.partition = <Partition*>it.partition
+            row.group = <Group*>it.group
+            table_put(&groups, key, row)
+        it.next = NULL
+        if it.has_lease and row.first != NULL and not row.first.has_lease:
+            # the row is checked against the one lease that was named
+            it.next = row.first
+            row.first = it
+        elif row.last != NULL:
+            row.last.next = it
+            row.last = it
+        if row.first == NULL:
+            row.first = it
+            row.last = it
+        row.n += 1
+    table_free(&groups)
+    if not batch_chunks(call.batch):
+        job_refuse(&j.job, 503, "Out of memory")
+        return False
+    return True
+
+cdef void txcall_free(TxCall* call) noexcept nogil:
+    batch_free(call.batch)
+    free(call)
+
+cdef void txcall_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
+    cdef TxCall* call = <TxCall*>ctx
+    cdef Engine* e = call.engine
+    cdef TxJob* j = call.job
+    cdef int64_t now = clock_mono_us()
+    cdef int fault
+    limit_done(&e.tx_limit, now, now - call.sent_us, outcome == SLOT_OK)
+    if outcome != SLOT_OK:
+        j.job.tries += 1
+        if res == NULL:
+            job_refuse(&j.job, 503, "The database did not answer; whether the transaction took effect is not known")
+        elif (outcome != SLOT_ERROR or sql_transient(res)) and j.job.tries < 20:
+            e.pause_until = now + 10000
+            job_move(&j.job, JOB_QUEUED)
+            joblist_add(&e.txs, &j.job)
+        else:
+            log_line(b"error", b"transaction_refused", pg_error(res))
+            job_refuse(&j.job, 500, "The database refused the transaction")
+        txcall_free(call)
+        return
+    if PQntuples(res) and pg_int4(res, 0, TX_ORD) < 0:
+        j.asked = False
+        job_move(&j.job, JOB_RESOLVING)
+        joblist_add(&e.wait_reload, &j.job)
+        engine_reload(e.worker)
+        txcall_free(call)
+        return
+    fault = tx_take(call, res, now)
+    txcall_free(call)
+    tx_answer(j, fault)
+
+cdef int tx_take(TxCall* call, PGresult* res, int64_t now) noexcept nogil:
+    # Results to the operations. Returns the first operation at fault, or -1 when everything was done. -2: a required
+    # lease is not live.
+    cdef TxJob* j = call.job
+    cdef int row, i, k
+    cdef PushChunk* c
+    cdef PushItem* it
+    cdef AckItem* a
+    cdef Slice codes
+    cdef bint refused = False
+    cdef bint lease = False
+    cdef PopJob* wake = NULL
+    for row in range(PQntuples(res)):
+        i = pg_int4(res, row, TX_ORD)
+        if pg_int2(res, row, TX_KIND) == 0 and 0 <= i < call.batch.n_chunks:
+            c = &call.batch.chunks[i]
+            it = c.first
+            for k in range(c.n):
+                it.offset = pg_int8_or(res, row, TX_BASE, 0) + k
+                it.created_us = pg_int8_or(res, row, TX_CREATED_AT, 0)
+                if pg_int2(res, row, TX_STATUS) == 1 and k == pg_int4_or(res, row, TX_DUP_INDEX, 0):
+                    it.status = 1
+                    refused = True
+                it = it.next
+        elif pg_int2(res, row, TX_KIND) == 1 and 0 <= i < call.n_rows:
+            codes = pg_bytes(res, row, TX_CODES)
+            a = call.rows[i].first
+            k = 0
+            while a != NULL:
+                a.code = <uint8_t>codes.p[k] if <size_t>k < codes.n else ACKED_OK
+                if a.code & (ACKED_NOT_FOUND | ACKED_BAD_LEASE):
+                    refused = True
+                k += 1
+                a = a.next
+        elif pg_int2(res, row, TX_KIND) == 2:
+            lease = True
+    if refused or lease:
+        for i in range(j.req.n):
+            if j.req.ops[i].kind == TX_PUSH and j.req.ops[i].push.status == 1:
+                j.req.ops[i].fault = TX_FAULT_DUPLICATE
+                return i
+            if j.req.ops[i].kind == TX_ACK and j.req.ops[i].ack.code & ACKED_BAD_LEASE:
+                j.req.ops[i].fault = TX_FAULT_LEASE
+                return i
+            if j.req.ops[i].kind == TX_ACK and j.req.ops[i].ack.code & ACKED_NOT_FOUND:
+                j.req.ops[i].fault = TX_FAULT_NOT_FOUND
+                return i
+        return -2
+    uv_mutex_lock(&book.lock)
+    for row in range(PQntuples(res)):
+        i = pg_int4(res, row, TX_ORD)
+        if pg_int2(res, row, TX_KIND) == 0 and 0 <= i < call.batch.n_chunks:
+            c = &call.batch.chunks[i]
+            book_head(c.group.partition, pg_int8(res, row, TX_BASE) + c.n, &wake)
+            c.group.partition.queue.pushed += c.n
+        elif pg_int2(res, row, TX_KIND) == 1 and 0 <= i < call.n_rows:
+            book_acked(call.rows[i].group, call.rows[i].partition, pg_bool(res, row, TX_RELEASED),
+                       pg_int8_or(res, row, TX_COMMITTED, -1), pg_int8_or(res, row, TX_HEAD, 0), 0, now, &wake)
+    uv_mutex_unlock(&book.lock)
+    popjobs_wake(call.engine.worker, wake)
+    return -1
+
+cdef void tx_answer(TxJob* j, int fault) noexcept nogil:
+    # fault: index of the operation that failed, -1 done, -2 a required lease is not live.
+    cdef Request* r = j.job.r
+    cdef TxOp* op
+    cdef Buf* out
+    cdef int i
+    for i in range(j.req.n):
+        op = &j.req.ops[i]
+        if op.kind == TX_PUSH and op.push.partition != NULL:
+            op.push.partition_uuid = (<Partition*>op.push.partition).uuid
+            message_id_make(op.push.created_us, (<Partition*>op.push.partition).id, op.push.offset, op.push.message_id)
+        if op.kind == TX_ACK and op.ack.code & ACKED_DLQ:
+            r.worker.counters.dead_lettered += 1
+    job_move(&j.job, JOB_NEW + 1 if j.job.state == JOB_NEW else j.job.state)
+    job_move(&j.job, JOB_DONE)
+    r.job = NULL
+    r.worker.counters.op[OP_TRANSACTION].items += j.req.n
+    out = reply_begin(r, 200, JSON_TYPE)
+    tx_reply(out, &j.req, fault)
+    reply_end(r)

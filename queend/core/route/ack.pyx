@@ -1,0 +1,242 @@
+# POST /api/v1/ack and /api/v1/ack/batch.
+
+cdef struct AckRaw:
+    # Literals as found; p NULL: absent or null. bad: present, but no string.
+    Slice txid, partition, status, group, lease, error
+    bint txid_bad, partition_bad
+
+cdef void ackraw_member(AckRaw* raw, Slice key, int c, Slice value) noexcept nogil:
+    if c != b'"':
+        if key_is(key, b"transactionId"):
+            raw.txid_bad = True
+        elif key_is(key, b"partitionId"):
+            raw.partition_bad = True
+        return                # null and every other type: as if absent
+    if key_is(key, b"transactionId"):
+        raw.txid = value
+        raw.txid_bad = False
+    elif key_is(key, b"partitionId"):
+        raw.partition = value
+        raw.partition_bad = False
+    elif key_is(key, b"status"):
+        raw.status = value
+    elif key_is(key, b"consumerGroup"):
+        raw.group = value
+    elif key_is(key, b"leaseId"):
+        raw.lease = value
+    elif key_is(key, b"error"):
+        raw.error = value
+
+cdef uint8_t ack_status(Slice raw) noexcept nogil:
+    if raw.p == NULL or key_is(raw, b"completed") or key_is(raw, b"success"):
+        return 0
+    if key_is(raw, b"failed"):
+        return 1
+    if key_is(raw, b"dlq"):
+        return 2
+    if key_is(raw, b"retry"):
+        return 3
+    return 255
+
+cdef bint partition_ref(Slice text, AckItem* it) noexcept nogil:
+    # A UUID, or the decimal number framed pops carry.
+    cdef size_t i
+    if uuid_parse(text, it.partition_uuid, NULL):
+        return True
+    if text.n == 0 or text.n > 18:
+        return False
+    for i in range(text.n):
+        if not 48 <= text.p[i] <= 57:
+            return False
+        it.partition_number = it.partition_number * 10 + text.p[i] - 48
+    return True
+
+cdef bint ackitem_take(AckItem* it, AckRaw* raw, Arena* a, const char* what, int index, ApiError* e) noexcept nogil:
+    # From literals to an item; the two required ones are known to be there.
+    cdef Slice text
+    cdef uint8_t kind, keep
+    memset(it, 0, sizeof(AckItem))
+    if not name_take(raw.txid, a, &text):
+        return refuse_item(e, b"transactionId must be valid text of at most 255 bytes", what, index, b"transactionId")
+    record_id(text, it.id, &kind, &keep)
+    it.txid_json = raw.txid
+    if not json_unescape(raw.partition, a, &text, NULL) or not partition_ref(text, it):
+        return refuse_item(e, b"partitionId must be a UUID", what, index, b"partitionId")
+    it.status = ack_status(raw.status)
+    if raw.lease.p != NULL and raw.lease.n > 2:
+        if json_unescape(raw.lease, a, &text, NULL) and uuid_parse(text, it.lease, NULL):
+            it.has_lease = True
+        else:
+            it.lease_bad = True
+    if raw.error.p != NULL and raw.error.n > 2:
+        if not json_unescape(raw.error, a, &it.error, NULL) or memchr(it.error.p, 0, it.error.n) != NULL:
+            return refuse_item(e, b"error must be text without NUL", what, index, b"error")
+    it.group_name = slice_lit(b"__QUEUE_MODE__")
+    if raw.group.p != NULL and raw.group.n > 2 and not name_take(raw.group, a, &it.group_name):
+        return refuse_item(e, b"consumerGroup must be valid text of at most 255 bytes", what, index, b"consumerGroup")
+    return True
+
+cdef bint ack_object(Json* j, AckRaw* raw, ApiError* e) noexcept nogil:
+    cdef bint first = True
+    cdef Slice key, value
+    cdef int c
+    memset(raw, 0, sizeof(AckRaw))
+    json_enter(j, b'{')
+    while json_member(j, &first, &key):
+        c = json_peek(j)
+        if not json_skip(j, &value):
+            break
+        ackraw_member(raw, key, c, value)
+    if j.error != NULL:
+        return refuse_json(e, j)
+    return True
+
+cdef bint ack_parse(Slice body, Arena* a, bint single, int max_items, AckReq* q, ApiError* e) noexcept nogil:
+    cdef Json j
+    q.n = 0
+    q.items = NULL
+    q.group = slice_lit(b"__QUEUE_MODE__")
+    if not body_open(&j, body, e):
+        return False
+    if json_peek(&j) != b'{':
+        if not json_skip(&j, NULL) or not json_end(&j):
+            return refuse_json(e, &j)
+        if single:
+            return refuse(e, b"transactionId is required")
+        return refuse(e, b"acknowledgments array is required")
+    if single:
+        return ack_parse_single(&j, a, q, e)
+    return ack_parse_batch(&j, a, max_items, q, e)
+
+cdef bint ack_parse_single(Json* j, Arena* a, AckReq* q, ApiError* e) noexcept nogil:
+    cdef AckRaw raw
+    if not ack_object(j, &raw, e):
+        return False
+    if not json_end(j):
+        return refuse_json(e, j)
+    if raw.txid.p == NULL:
+        return refuse(e, b"transactionId is required")
+    if raw.partition.p == NULL:
+        return refuse(e, b"partitionId is required to ensure message uniqueness")
+    q.items = <AckItem*>arena_alloc(a, sizeof(AckItem))
+    if q.items == NULL:
+        error_set(e, 503, b"Out of memory")
+        return False
+    if not ackitem_take(q.items, &raw, a, b"item", 0, e):
+        return False
+    q.group = q.items.group_name
+    q.n = 1
+    return True
+
+cdef bint ack_parse_batch(Json* j, Arena* a, int max_items, AckReq* q, ApiError* e) noexcept nogil:
+    cdef bint first = True
+    cdef bint seen = False
+    cdef Slice key
+    cdef Slice group
+    cdef int c
+    json_enter(j, b'{')
+    while json_member(j, &first, &key):
+        c = json_peek(j)
+        if key_is(key, b"acknowledgments") and c == b'[':
+            if seen:
+                return refuse(e, b"acknowledgments is given twice")
+            seen = True
+            if not ack_items(j, a, max_items, q, e):
+                return False
+        elif key_is(key, b"consumerGroup") and c == b'"':
+            if not json_skip(j, &group):
+                break
+            if group.n > 2 and not name_take(group, a, &q.group):
+                return refuse(e, b"consumerGroup must be valid text of at most 255 bytes")
+        elif not json_skip(j, NULL):
+            break
+    if j.error != NULL or not json_end(j):
+        return refuse_json(e, j)
+    if not seen:
+        return refuse(e, b"acknowledgments array is required")
+    return True
+
+cdef bint ack_items(Json* j, Arena* a, int max_items, AckReq* q, ApiError* e) noexcept nogil:
+    cdef bint first = True
+    cdef AckRaw raw
+    cdef AckItem* more
+    cdef int room = 0
+    json_enter(j, b'[')
+    while json_element(j, &first):
+        if q.n >= max_items:
+            e.status = 400
+            snprintf(e.text, 239, b"acknowledgments has more than %d elements", max_items)
+            return False
+        if q.n == room:
+            room = room * 4 if room else 32
+            more = <AckItem*>arena_alloc(a, room * sizeof(AckItem))
+            if more == NULL:
+                error_set(e, 503, b"Out of memory")
+                return False
+            if q.n:
+                memcpy(more, q.items, q.n * sizeof(AckItem))
+            q.items = more
+        if json_peek(j) != b'{':
+            if not json_skip(j, NULL):
+                break
+            memset(&raw, 0, sizeof(AckRaw))
+        elif not ack_object(j, &raw, e):
+            return False
+        if raw.txid.p == NULL or raw.txid.n <= 2:
+            return refuse_item(e, b"Each acknowledgment must have a valid transactionId string", b"item", q.n, b"transactionId")
+        if raw.partition.p == NULL or raw.partition.n <= 2:
+            return refuse_item(e, b"Each acknowledgment must have a valid partitionId string to ensure message uniqueness",
+                               b"item", q.n, b"partitionId")
+        if not ackitem_take(&q.items[q.n], &raw, a, b"item", q.n, e):
+            return False
+        q.n += 1
+    if j.error != NULL:
+        return refuse_json(e, j)
+    return True
+
+cdef void ack_error(Buf* b, uint8_t code) noexcept nogil:
+    if code & 16:
+        buf_text(b, b"\"Invalid or expired lease\"")
+    elif code & 8:
+        buf_text(b, b"\"Message not found\"")
+    else:
+        buf_text(b, b"null")
+
+cdef void put_bool(Buf* b, bint v) noexcept nogil:
+    if v:
+        buf_text(b, b"true")
+    else:
+        buf_text(b, b"false")
+
+cdef void ack_reply(Buf* b, AckReq* q) noexcept nogil:
+    cdef int i
+    cdef AckItem* it
+    buf_byte(b, b'[')
+    for i in range(q.n):
+        it = &q.items[i]
+        if i:
+            buf_byte(b, b',')
+        buf_text(b, b"{\"index\":")
+        buf_int(b, i)
+        buf_text(b, b",\"transactionId\":")
+        buf_slice(b, it.txid_json)
+        buf_text(b, b",\"success\":")
+        put_bool(b, it.code & 1)
+        buf_text(b, b",\"error\":")
+        ack_error(b, it.code)
+        buf_text(b, b",\"queueName\":")
+        if it.queue_name.p != NULL:
+            json_escape(b, it.queue_name)
+            buf_text(b, b",\"partitionName\":")
+            json_escape(b, it.partition_name)
+        else:
+            buf_text(b, b"null,\"partitionName\":null")
+        buf_text(b, b",\"leaseReleased\":")
+        if it.group_missing and it.code & 1:
+            buf_text(b, b"null")
+        else:
+            put_bool(b, it.code & 4)
+        buf_text(b, b",\"dlq\":")
+        put_bool(b, it.code & 2)
+        buf_byte(b, b'}')
+    buf_byte(b, b']')

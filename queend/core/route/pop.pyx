@@ -1,0 +1,250 @@
+# GET /api/v1/pop…: the query, and the pieces of the answer.
+
+cdef bint pop_name(Slice query, const char* key, Arena* a, Slice* out, ApiError* e) noexcept nogil:
+    # A name from the query; absent and empty are the same.
+    if query_find(query, key, a, out) < 0 or out.n > NAME_MAX:
+        e.status = 400
+        snprintf(e.text, 239, b"%s must be valid text of at most 255 bytes", key)
+        return False
+    return True
+
+cdef bint pop_path(int route, Slice path, Arena* a, PopReq* q, ApiError* e) noexcept nogil:
+    cdef const char* p = path.p + 18          # after /api/v1/pop/queue/
+    cdef const char* end = path.p + path.n
+    cdef const char* slash
+    if route == ROUTE_POP_ANY:
+        return True
+    slash = <const char*>memchr(p, b'/', end - p)
+    if slash == NULL:
+        slash = end
+    if not percent_decode(slice_of(p, slash - p), a, False, &q.queue) or q.queue.n > NAME_MAX or q.queue.n == 0:
+        return refuse(e, b"The queue name in the path must be valid text of 1 to 255 bytes")
+    if route == ROUTE_POP_PARTITION:
+        p = slash + 11
+        if not percent_decode(slice_of(p, end - p), a, False, &q.partition) or q.partition.n > NAME_MAX:
+            return refuse(e, b"The partition name in the path must be valid text of at most 255 bytes")
+    return True
+
+cdef bint pop_parse(int route, Slice path, Slice query, Arena* a, const Settings* s, PopReq* q, ApiError* e) noexcept nogil:
+    cdef Slice text
+    memset(q, 0, sizeof(PopReq))
+    q.route = route
+    if not pop_path(route, path, a, q, e):
+        return False
+    if not pop_name(query, b"consumerGroup", a, &q.group, e):
+        return False
+    if q.group.n == 0:
+        q.group = slice_lit(b"__QUEUE_MODE__")
+    if route == ROUTE_POP_ANY:
+        if not pop_name(query, b"namespace", a, &q.ns, e) or not pop_name(query, b"task", a, &q.task, e):
+            return False
+        if q.ns.n == 0 and q.task.n == 0:
+            return refuse(e, b"namespace or task is required")
+    if query_bool(query, b"conflation", a):
+        # permanent, and told before anything is claimed: a client that needs it must not be served without it
+        return refuse(e, b"conflation is not supported")
+    q.wait = query_bool(query, b"wait", a)
+    q.auto_ack = query_bool(query, b"autoAck", a) or query_bool(query, b"commitOnDelivery", a)
+    q.autopilot = query_bool(query, b"autopilot", a)
+    q.batch_given = query_int(query, b"batch", a, AUTOPILOT_BATCH if q.autopilot else s.default_batch, &q.batch)
+    q.partitions_given = query_int(query, b"partitions", a, 1, &q.partitions)
+    query_int(query, b"timeout", a, s.default_timeout_ms, &q.timeout_ms)
+    if q.batch < 1:
+        q.batch = 1
+    if q.batch > BATCH_MAX:
+        q.batch = BATCH_MAX
+    if q.partitions < 1 or route == ROUTE_POP_PARTITION:
+        q.partitions = 1
+    if q.timeout_ms > MAX_TIMEOUT_MS:
+        q.timeout_ms = MAX_TIMEOUT_MS
+    return pop_subscription(query, a, s, q, e)
+
+cdef bint pop_subscription(Slice query, Arena* a, const Settings* s, PopReq* q, ApiError* e) noexcept nogil:
+    # Where a group that is new here begins (section 6.5). Queue mode always begins at the oldest message.
+    cdef Slice mode, since
+    query_find(query, b"subscriptionMode", a, &mode)
+    query_find(query, b"subscriptionFrom", a, &since)
+    if slice_is(q.group, b"__QUEUE_MODE__"):
+        return True
+    if since.n and not slice_is(since, b"now"):
+        # an unreadable time is "from the beginning", as ever
+        q.sub_from_valid = time_parse(since, &q.sub_from_us)
+        return True
+    if mode.n:
+        q.sub_new = slice_is(mode, b"new") or slice_is(mode, b"new-only")
+    else:
+        q.sub_new = s.default_new
+    if since.n:
+        q.sub_new = True
+    return True
+
+cdef inline int time_digits(Slice s, size_t at, int n) noexcept nogil:
+    # n digits as a number, -1 when they are not there.
+    cdef int v = 0
+    cdef int i
+    if at + n > s.n:
+        return -1
+    for i in range(n):
+        if not 48 <= s.p[at + i] <= 57:
+            return -1
+        v = v * 10 + s.p[at + i] - 48
+    return v
+
+cdef bint time_parse(Slice s, int64_t* us) noexcept nogil:
+    # ISO 8601 as people write it: a date, then optionally 'T' or a blank, hh:mm[:ss[.fraction]], and Z, ±hh[:mm] or
+    # nothing (UTC). Microseconds since the epoch.
+    cdef int y = time_digits(s, 0, 4)
+    cdef int mo = time_digits(s, 5, 2)
+    cdef int d = time_digits(s, 8, 2)
+    cdef int h = 0, mi = 0, sec = 0
+    cdef int64_t frac = 0
+    cdef int64_t scale = 100000
+    cdef int64_t offset = 0
+    cdef size_t at = 10
+    cdef int64_t era, yoe, doy, days, yy
+    cdef int sign, oh, om
+    if s.n < 10 or y < 1 or mo < 1 or mo > 12 or d < 1 or d > 31 or s.p[4] != b'-' or s.p[7] != b'-':
+        return False
+    if at < s.n and (s.p[at] == b'T' or s.p[at] == b' ' or s.p[at] == b't'):
+        h = time_digits(s, at + 1, 2)
+        mi = time_digits(s, at + 4, 2)
+        if h < 0 or h > 24 or mi < 0 or mi > 59 or s.p[at + 3] != b':':
+            return False
+        at += 6
+        if at < s.n and s.p[at] == b':':
+            sec = time_digits(s, at + 1, 2)
+            if sec < 0 or sec > 60:
+                return False
+            at += 3
+            if at < s.n and s.p[at] == b'.':
+                at += 1
+                while at < s.n and 48 <= s.p[at] <= 57:
+                    frac += (s.p[at] - 48) * scale
+                    scale //= 10
+                    at += 1
+    if at < s.n and s.p[at] == b' ':
+        at += 1
+    if at < s.n and (s.p[at] == b'Z' or s.p[at] == b'z'):
+        at += 1
+    elif at < s.n and (s.p[at] == b'+' or s.p[at] == b'-'):
+        sign = 1 if s.p[at] == b'+' else -1
+        oh = time_digits(s, at + 1, 2)
+        om = 0
+        at += 3
+        if at < s.n and s.p[at] == b':':
+            at += 1
+        if at < s.n:
+            om = time_digits(s, at, 2)
+            at += 2
+        if oh < 0 or oh > 15 or om < 0 or om > 59:
+            return False
+        offset = sign * (oh * 3600 + om * 60)
+    if at != s.n:
+        return False
+    yy = y - (1 if mo <= 2 else 0)
+    era = yy // 400
+    yoe = yy - era * 400
+    doy = (153 * (mo + (-3 if mo > 2 else 9)) + 2) // 5 + d - 1
+    days = era * 146097 + yoe * 365 + yoe // 4 - yoe // 100 + doy - 719468
+    us[0] = ((days * 86400 + h * 3600 + mi * 60 + sec) - offset) * 1000000 + frac
+    return True
+
+# ---- the answer ----------------------------------------------------------------------------------------------------
+
+cdef void pop_reply_open(Buf* b, PopReq* q, Slice queue, Slice partition, Slice uuid, Slice lease, int claimed) noexcept nogil:
+    buf_text(b, b"{\"success\":true,\"queue\":")
+    json_escape(b, queue)
+    buf_text(b, b",\"partition\":")
+    json_escape(b, partition)
+    buf_text(b, b",\"partitionId\":\"")
+    buf_slice(b, uuid)
+    buf_text(b, b"\",\"leaseId\":\"")
+    buf_slice(b, lease)
+    buf_text(b, b"\",\"consumerGroup\":")
+    json_escape(b, q.group)
+    buf_text(b, b",\"partitionsClaimed\":")
+    buf_int(b, claimed)
+    buf_text(b, b",\"messages\":[")
+
+cdef void pop_reply_message(Buf* b, PopMessage* m, bint first) noexcept nogil:
+    if not buf_room(b, m.payload.n + m.txid.n + m.sub.n + m.queue.n + m.group.n + m.partition.n + 512):
+        return
+    if not first:
+        buf_byte(b, b',')
+    buf_text(b, b"{\"id\":")
+    put_uuid(b, m.id)
+    buf_text(b, b",\"transactionId\":")
+    if m.txid.n:
+        json_escape(b, m.txid)
+    else:
+        put_uuid(b, m.record_id)
+    buf_text(b, b",\"traceId\":")
+    if m.trace.n:
+        put_uuid(b, <const unsigned char*>m.trace.p)
+    else:
+        buf_text(b, b"null")
+    buf_text(b, b",\"data\":")
+    buf_slice(b, m.payload)
+    buf_text(b, b",\"producerSub\":")
+    if m.sub.n:
+        json_escape(b, m.sub)
+    else:
+        buf_text(b, b"null")
+    buf_text(b, b",\"createdAt\":")
+    put_time(b, m.created_us, 6)
+    buf_text(b, b",\"partitionId\":\"")
+    buf_slice(b, m.partition_uuid)
+    buf_text(b, b"\",\"partition\":")
+    json_escape(b, m.partition)
+    buf_text(b, b",\"leaseId\":\"")
+    buf_slice(b, m.lease)
+    buf_text(b, b"\",\"consumerGroup\":")
+    json_escape(b, m.group)
+    buf_text(b, b",\"queue\":")
+    json_escape(b, m.queue)
+    buf_text(b, b",\"offset\":")
+    buf_int(b, m.offset)
+    buf_text(b, b",\"deliveryAttempt\":")
+    buf_int(b, m.attempt)
+    buf_byte(b, b'}')
+
+cdef void pop_reply_autopilot(Buf* b, PopReq* q, int partitions, int batch) noexcept nogil:
+    if q.autopilot:
+        buf_text(b, b",\"autopilot\":{\"partitions\":")
+        buf_int(b, partitions)
+        buf_text(b, b",\"batch\":")
+        buf_int(b, batch)
+        buf_byte(b, b'}')
+
+cdef void pop_reply_close(Buf* b, PopReq* q, int n, int partitions, int batch) noexcept nogil:
+    buf_byte(b, b']')
+    pop_reply_autopilot(b, q, partitions, batch)
+    buf_byte(b, b'}')
+
+cdef void pop_reply_empty(Buf* b, PopReq* q, int why, const char* uuid) noexcept nogil:
+    # Section 6.3, one form per reason.
+    if why == WHY_EXPIRED or why == WHY_WINDOW or why == WHY_NOTHING:
+        buf_text(b, b"{\"success\":true,\"queue\":")
+        json_escape(b, q.queue)
+        buf_text(b, b",\"partition\":")
+        json_escape(b, q.partition)
+        buf_text(b, b",\"partitionId\":")
+        if uuid != NULL and why != WHY_EXPIRED:
+            buf_byte(b, b'"')
+            buf_put(b, uuid, 36)
+            buf_text(b, b"\",\"leaseId\":\"\"")
+        else:
+            buf_text(b, b"null,\"leaseId\":null")
+        buf_text(b, b",\"consumerGroup\":")
+        json_escape(b, q.group)
+        if why == WHY_WINDOW:
+            buf_text(b, b",\"windowBufferActive\":true")
+        buf_text(b, b",\"messages\":[]")
+    elif why == WHY_LEASE_HELD:
+        buf_text(b, b"{\"success\":false,\"error\":\"lease_held\",\"messages\":[]")
+    elif why == WHY_NOT_FOUND:
+        buf_text(b, b"{\"success\":false,\"error\":\"partition_not_found\",\"messages\":[]")
+    else:
+        buf_text(b, b"{\"success\":false,\"error\":\"no_available_partition\",\"messages\":[]")
+    pop_reply_autopilot(b, q, q.partitions, q.batch)
+    buf_byte(b, b'}')

@@ -1,0 +1,189 @@
+# POST /api/v1/push: items sliced out of the body, every one validated before any is used; and the answer.
+
+cdef bint pushitem_new(Arena* a, UuidGen* g, PushItem* it, Slice txid_raw, Slice queue_raw, Slice part_raw, Slice trace_raw,
+                       Slice payload, const char* empty_payload, const char* what, int index, ApiError* e) noexcept nogil:
+    # From literals (p NULL: absent) to an item.
+    cdef Slice text
+    cdef char* spelled
+    memset(it, 0, sizeof(PushItem))
+    it.index = index
+    if part_raw.p == NULL:
+        it.part = slice_lit(b"Default")
+    elif not name_take(part_raw, a, &it.part):
+        return refuse_item(e, b"Partition must be valid text of at most 255 bytes", what, index, b"partition")
+    if not name_take(queue_raw, a, &it.queue) or it.queue.n == 0:
+        return refuse_item(e, b"Queue must be a non-empty text of at most 255 bytes", what, index, b"queue")
+    it.queue_json = queue_raw
+    if txid_raw.p != NULL and txid_raw.n > 2:
+        if not name_take(txid_raw, a, &it.txid):
+            return refuse_item(e, b"TransactionId must be valid text of at most 255 bytes", what, index, b"transactionId")
+        record_id(it.txid, it.id, &it.id_kind, &it.keep_text)
+        it.txid_json = txid_raw
+    else:
+        uuid7_make(g, it.id)
+        spelled = <char*>arena_alloc(a, 38)
+        if spelled == NULL:
+            error_set(e, 503, b"Out of memory")
+            return False
+        spelled[0] = b'"'
+        uuid_format(it.id, spelled + 1)
+        spelled[37] = b'"'
+        it.txid_json = slice_of(spelled, 38)
+        it.txid = slice_of(spelled + 1, 36)
+    if trace_raw.p != NULL and trace_raw.n > 2:
+        if not json_unescape(trace_raw, a, &text, NULL) or not uuid_parse(text, it.trace, NULL):
+            return refuse_item(e, b"TraceId must be a UUID", what, index, b"traceId")
+        it.has_trace = 1
+    it.payload = payload if payload.p != NULL else slice_lit(empty_payload)
+    return True
+
+cdef bint push_item(Json* j, Arena* a, UuidGen* g, PushItem* it, int index, ApiError* e) noexcept nogil:
+    cdef bint first = True
+    cdef Slice key
+    cdef Slice queue = slice_of(NULL, 0)
+    cdef Slice part = slice_of(NULL, 0)
+    cdef Slice txid = slice_of(NULL, 0)
+    cdef Slice trace = slice_of(NULL, 0)
+    cdef Slice payload = slice_of(NULL, 0)
+    cdef Slice value
+    cdef int wrong = 0
+    cdef int c
+    if json_peek(j) != b'{':
+        if j.error != NULL or not json_skip(j, NULL):
+            return refuse_json(e, j)
+        e.status = 400
+        snprintf(e.text, 239, b"Each item must be an object (item %d)", index)
+        return False
+    json_enter(j, b'{')
+    while json_member(j, &first, &key):
+        c = json_peek(j)
+        if key_is(key, b"payload"):
+            if not json_skip(j, &payload):
+                break
+            continue
+        if not json_skip(j, &value):
+            break
+        # of members named twice the last one counts, as JSON readers have it
+        if key_is(key, b"queue"):
+            queue = value
+            wrong = (wrong | 2) if c != b'"' else (wrong & ~2)
+        elif key_is(key, b"partition"):
+            part = value
+            wrong = (wrong | 1) if c != b'"' else (wrong & ~1)
+        elif key_is(key, b"transactionId"):
+            txid = value
+            wrong = (wrong | 4) if c != b'"' else (wrong & ~4)
+        elif key_is(key, b"traceId"):
+            trace = value
+            wrong = (wrong | 8) if c != b'"' else (wrong & ~8)
+    if j.error != NULL:
+        return refuse_json(e, j)
+    if wrong & 1:
+        return refuse_item(e, b"Partition must be a string", b"item", index, b"partition")
+    if wrong & 2 or queue.p == NULL:
+        return refuse_item(e, b"Queue must be a string", b"item", index, b"queue")
+    if wrong & 4:
+        return refuse_item(e, b"TransactionId must be a string", b"item", index, b"transactionId")
+    if wrong & 8:
+        return refuse_item(e, b"TraceId must be a string", b"item", index, b"traceId")
+    return pushitem_new(a, g, it, txid, queue, part, trace, payload, b"null", b"item", index, e)
+
+cdef PushItem* pushitems_grow(Arena* a, PushItem* items, int n, int* room) noexcept nogil:
+    cdef PushItem* more
+    if n < room[0]:
+        return items
+    room[0] = room[0] * 4 if room[0] else 1
+    if n == 1:
+        room[0] = 128
+    more = <PushItem*>arena_alloc(a, room[0] * sizeof(PushItem))
+    if more != NULL and n:
+        memcpy(more, items, n * sizeof(PushItem))
+    return more
+
+cdef bint push_items(Json* j, Arena* a, UuidGen* g, int max_items, PushReq* out, ApiError* e) noexcept nogil:
+    # The cursor stands at the array.
+    cdef bint first = True
+    cdef int room = 0
+    out.n = 0
+    out.items = NULL
+    json_enter(j, b'[')
+    while json_element(j, &first):
+        if out.n >= max_items:
+            e.status = 400
+            snprintf(e.text, 239, b"items has more than %d elements", max_items)
+            return False
+        out.items = pushitems_grow(a, out.items, out.n, &room)
+        if out.items == NULL:
+            error_set(e, 503, b"Out of memory")
+            return False
+        if not push_item(j, a, g, &out.items[out.n], out.n, e):
+            return False
+        out.n += 1
+    if j.error != NULL:
+        return refuse_json(e, j)
+    return True
+
+cdef bint push_parse(Slice body, Arena* a, UuidGen* g, int max_items, PushReq* out, ApiError* e) noexcept nogil:
+    # A bad item refuses the whole request; nothing was used yet. A bad item is told before bad JSON behind it.
+    cdef Json j
+    cdef bint first = True
+    cdef bint seen = False
+    cdef Slice key
+    out.n = 0
+    out.items = NULL
+    if not body_open(&j, body, e):
+        return False
+    if json_peek(&j) != b'{':
+        if not json_skip(&j, NULL) or not json_end(&j):
+            return refuse_json(e, &j)
+        return refuse(e, b"items array is required")
+    json_enter(&j, b'{')
+    while json_member(&j, &first, &key):
+        if key_is(key, b"items") and not seen:
+            if json_peek(&j) == b'[':
+                if not push_items(&j, a, g, max_items, out, e):
+                    return False
+                seen = True
+                continue
+        elif key_is(key, b"items"):
+            return refuse(e, b"items is given twice")
+        if not json_skip(&j, NULL):
+            break
+    if j.error != NULL or not json_end(&j):
+        return refuse_json(e, &j)
+    if not seen:
+        return refuse(e, b"items array is required")
+    return True
+
+cdef void push_reply(Buf* b, PushReq* q) noexcept nogil:
+    cdef int i
+    cdef PushItem* it
+    buf_byte(b, b'[')
+    for i in range(q.n):
+        it = &q.items[i]
+        if i:
+            buf_byte(b, b',')
+        buf_text(b, b"{\"index\":")
+        buf_int(b, i)
+        buf_text(b, b",\"transaction_id\":")
+        buf_slice(b, it.txid_json)
+        if it.status < 2:
+            if it.status == 0:
+                buf_text(b, b",\"status\":\"queued\",\"message_id\":")
+            else:
+                buf_text(b, b",\"status\":\"duplicate\",\"message_id\":")
+            put_uuid(b, it.message_id)
+        else:
+            buf_text(b, b",\"status\":\"failed\",\"error\":\"The database refused this message\"")
+        if it.status == 0:
+            buf_text(b, b",\"partition_id\":\"")
+            buf_put(b, it.partition_uuid, 36)
+            buf_text(b, b"\",\"trace_id\":")
+            if it.has_trace:
+                put_uuid(b, it.trace)
+            else:
+                buf_text(b, b"null")
+        buf_text(b, b",\"queueName\":")
+        buf_slice(b, it.queue_json)
+        buf_byte(b, b'}')
+    buf_byte(b, b']')

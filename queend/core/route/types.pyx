@@ -1,0 +1,145 @@
+# What a route hands to the engine, and gets back for its answer: plain structs in the request's arena.
+
+cdef enum:
+    NAME_MAX = 255            # bytes of a queue, partition or group name, and of a transactionId
+    MAX_TIMEOUT_MS = 115000   # longest long poll
+    AUTOPILOT_BATCH = 200
+    BATCH_MAX = 10000
+
+cdef enum Route:
+    ROUTE_NONE = 0
+    ROUTE_PUSH
+    ROUTE_POP_QUEUE
+    ROUTE_POP_PARTITION
+    ROUTE_POP_ANY
+    ROUTE_ACK
+    ROUTE_ACK_BATCH
+    ROUTE_TRANSACTION
+    ROUTE_LEASE
+    ROUTE_LIVEZ
+    ROUTE_READYZ
+
+cdef struct PushItem:
+    PushItem* next
+    PushItem* original        # the first record of the same call with this id
+    void* partition
+    void* job
+    const char* partition_uuid        # 36 bytes
+    Slice queue
+    Slice part
+    Slice queue_json          # literals with quotes, for the answer
+    Slice txid_json
+    Slice txid
+    Slice payload             # exact bytes
+    Slice sub                 # producer subject
+    unsigned char[16] id
+    unsigned char[16] trace
+    unsigned char[16] message_id
+    uint8_t id_kind           # 0 made here (version 7), 1 the client's version 7, 2 anything else
+    uint8_t keep_text
+    uint8_t has_trace
+    uint8_t status            # 0 queued, 1 duplicate, 2 failed
+    int32_t index
+    int64_t offset
+    int64_t created_us
+
+cdef struct PushReq:
+    int n
+    PushItem* items
+
+cdef struct PopReq:
+    int route
+    Slice queue
+    Slice partition
+    Slice group
+    Slice ns
+    Slice task
+    int batch
+    int partitions
+    int timeout_ms
+    bint wait
+    bint auto_ack
+    bint autopilot
+    bint batch_given
+    bint partitions_given
+    bint sub_new
+    bint sub_from_valid
+    int64_t sub_from_us
+
+cdef struct PopMessage:
+    unsigned char[16] id
+    unsigned char[16] record_id
+    Slice txid                # original text, empty: the record id's spelling
+    Slice trace               # 16 bytes or empty
+    Slice payload
+    Slice sub
+    Slice lease               # 36 bytes, empty with autoAck
+    Slice queue
+    Slice group
+    Slice partition
+    Slice partition_uuid
+    int attempt
+    int64_t created_us
+    int64_t offset
+
+cdef struct AckItem:
+    AckItem* next
+    void* partition
+    void* group
+    Slice txid_json
+    Slice error
+    Slice group_name          # of a transaction's ack
+    Slice queue_name
+    Slice partition_name
+    unsigned char[16] id
+    unsigned char[16] lease
+    unsigned char[16] partition_uuid
+    int64_t partition_number
+    int32_t partition_id
+    uint8_t status            # 0 completed, 1 failed, 2 dlq, 3 retry, 255 any other word
+    uint8_t code
+    bint has_lease
+    bint lease_bad            # given, but no UUID: no lease has that name
+    bint done
+    bint group_missing
+
+cdef struct AckReq:
+    Slice group
+    int n
+    AckItem* items
+
+cdef enum TxKind:
+    TX_UNKNOWN = 0
+    TX_ACK
+    TX_PUSH
+
+cdef enum TxFault:
+    TX_FAULT_NONE = 0
+    TX_FAULT_TYPE
+    TX_FAULT_STATUS
+    TX_FAULT_LEASE
+    TX_FAULT_NOT_FOUND
+    TX_FAULT_DUPLICATE
+
+cdef struct TxOp:
+    int kind
+    int fault
+    Slice type_json
+    AckItem* ack
+    PushItem* push
+
+cdef struct TxReq:
+    int n
+    TxOp* ops
+    int n_required
+    unsigned char* required
+    unsigned char[16] id
+
+cdef struct LeaseReq:
+    unsigned char[16] lease
+    bint lease_bad
+    Slice lease_text
+    int seconds
+    int status                # 0 extended, 1 not found, 2 expired
+    int renewed
+    int64_t expires_us
