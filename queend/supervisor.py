@@ -110,7 +110,7 @@ class Supervisor:
             try:
                 port = core.start()
             except OSError as error:
-                raise StartError(f"cannot serve on {self.settings.host} port {self.settings.port}: {error.strerror or error}") from None
+                raise StartError(str(error)) from None
             if not await self._await_ready(stop):
                 log.line("warn", "not_ready", "serving, but PostgreSQL has not answered the core yet")
             notify("READY=1", f"STATUS=serving on port {port}")

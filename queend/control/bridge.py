@@ -6,7 +6,6 @@ over whole. Requests arrive complete, so `receive` never waits.
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import Any
 
 from .. import log
@@ -34,11 +33,7 @@ class Bridge:
             await asyncio.wait(self.tasks)
 
     def _take(self) -> None:
-        try:
-            os.eventfd_read(self.fd)
-        except BlockingIOError:
-            pass  # the core has drained it itself
-        for request in self.core.bridge_take():
+        for request in self.core.bridge_take():  # empties the eventfd too
             task = asyncio.create_task(self._answer(*request))
             self.tasks.add(task)
             task.add_done_callback(self.tasks.discard)
@@ -71,7 +66,4 @@ class Bridge:
         except Exception as error:  # the client must hear something, whatever happened
             log.line("error", "request_failed", repr(error), method=method, path=scope["path"])
             reply = FAILED
-        # The core measures the body itself and speaks for the connection.
-        status, fields, content = reply
-        fields = [(bytes(n), bytes(v)) for n, v in fields if n.lower() not in (b"content-length", b"connection", b"transfer-encoding")]
-        self.core.bridge_reply(token, status, fields, content)
+        self.core.bridge_reply(token, *reply)

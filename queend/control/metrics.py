@@ -22,6 +22,7 @@ from .answer import Json
 router = APIRouter()
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
+LIVE = ("connections", "requests", "jobs", "slots", "handles", "parked")  # what the core's workers have now; the rest only grows
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -83,25 +84,24 @@ def process(control: Any) -> Iterator[Metric]:
 def engine(stats: dict[str, Any]) -> Iterator[Metric]:
     """The core's counters: per job type with latency histograms, per worker, and the cluster families of this instance."""
     jobs, workers = stats["jobs"], stats["workers"]
-    for key in sorted({key for job in jobs.values() for key, value in job.items() if isinstance(value, int) and key != "latency_us_sum"}):
+    for key in ("requests", "items", "errors", "calls"):
         family = CounterMetricFamily(f"queend_{key}", f"Per job type: {key.replace('_', ' ')}.", labels=["type"])
         for name, job in jobs.items():
-            family.add_metric([name], job.get(key, 0))
+            family.add_metric([name], job[key])
         yield family
     latency = HistogramMetricFamily("queend_request_latency_seconds", "From a complete request to its answer.", labels=["type"])
     for name, job in jobs.items():
-        latency.add_metric([name], buckets(job["latency_us_buckets"]), job.get("latency_us_sum", 0) / 1e6)
+        latency.add_metric([name], buckets(job["latency_us_buckets"]), job["latency_sum_us"] / 1e6)
     yield latency
-    for key in sorted({key for worker in workers for key, value in worker.items() if isinstance(value, (int, float))}):
-        live = key.startswith("live_") or key in ("parked", "free_slots", "queued_jobs", "queued_bytes")
-        kind = GaugeMetricFamily if live else CounterMetricFamily
+    for key in workers[0]:
+        kind = GaugeMetricFamily if key in LIVE else CounterMetricFamily
         family = kind(f"queend_worker_{key}", f"Per worker: {key.replace('_', ' ')}.", labels=["worker"])
         for number, worker in enumerate(workers):
-            family.add_metric([str(number)], worker.get(key, 0))
+            family.add_metric([str(number)], worker[key])
         yield family
     registry = GaugeMetricFamily("queen_response_registry_size", "Requests in flight.", labels=["worker_id"])
     for number, worker in enumerate(workers):
-        registry.add_metric([str(number)], worker.get("live_requests", 0))
+        registry.add_metric([str(number)], worker["requests"])
     yield registry
     for name in ("push", "pop", "ack"):
         for unit, key in (("requests", "requests"), ("messages", "items")):
@@ -109,7 +109,7 @@ def engine(stats: dict[str, Any]) -> Iterator[Metric]:
     yield cluster("queen_cluster_transactions", "Transactions of this instance since its start.", jobs["transaction"]["requests"])
     for family, key in (("db_errors", "db_errors"), ("dlq", "dead_lettered")):
         yield cluster(f"queen_cluster_{family}", f"{key.replace('_', ' ')} of this instance since its start.",
-                      sum(worker.get(key, 0) for worker in workers))
+                      sum(worker[key] for worker in workers))
 
 
 def buckets(counts: list[int]) -> list[tuple[str, int]]:
