@@ -4,29 +4,29 @@
 CREATE OR REPLACE FUNCTION queend.high_since(p_part int, p_id uuid) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-    low      bigint;
-    high     bigint;
-    seen     int;
-    row_base bigint;
-    row_n    int;
-    row_high uuid;
+    v_low bigint;
+    v_high bigint;
+    v_seen int;
+    v_base bigint;
+    v_n int;
+    v_row uuid;
 BEGIN
-    SELECT min(r.base) FILTER (WHERE r.high >= p_id), min(r.base), count(*) INTO high, low, seen
+    SELECT min(r.base) FILTER (WHERE r.high >= p_id), min(r.base), count(*) INTO v_high, v_low, v_seen
       FROM (SELECT l.base, l.high FROM queend.log l WHERE l.partition_id = p_part ORDER BY l.base DESC LIMIT 8) r;
-    IF high IS NULL THEN
+    IF v_high IS NULL THEN
         RETURN queend.head(p_part);
-    ELSIF high > low OR seen < 8 THEN
-        RETURN high;
+    ELSIF v_high > v_low OR v_seen < 8 THEN
+        RETURN v_high;
     END IF;
-    SELECT l.base INTO low FROM queend.log l WHERE l.partition_id = p_part ORDER BY l.base LIMIT 1;
-    WHILE low < high LOOP
-        SELECT l.base, l.n, l.high INTO row_base, row_n, row_high FROM queend.log l
-         WHERE l.partition_id = p_part AND l.base <= (low + high) / 2 ORDER BY l.base DESC LIMIT 1;
-        IF row_high < p_id THEN
-            low := row_base + row_n;
+    SELECT l.base INTO v_low FROM queend.log l WHERE l.partition_id = p_part ORDER BY l.base LIMIT 1;
+    WHILE v_low < v_high LOOP
+        SELECT l.base, l.n, l.high INTO v_base, v_n, v_row FROM queend.log l
+         WHERE l.partition_id = p_part AND l.base <= (v_low + v_high) / 2 ORDER BY l.base DESC LIMIT 1;
+        IF v_row < p_id THEN
+            v_low := v_base + v_n;
         ELSE
-            high := row_base;
+            v_high := v_base;
         END IF;
     END LOOP;
-    RETURN low;
+    RETURN v_low;
 END $$;

@@ -3,24 +3,24 @@
 CREATE OR REPLACE FUNCTION queend.offset_since(p_part int, p_at bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-    low    bigint;
-    high   bigint := queend.head(p_part);
-    row_at bigint;
-    row_base bigint;
-    row_n  int;
+    v_low bigint;
+    v_high bigint := queend.head(p_part);
+    v_at bigint;
+    v_base bigint;
+    v_n int;
 BEGIN
-    SELECT l.base INTO low FROM queend.log l WHERE l.partition_id = p_part ORDER BY l.base LIMIT 1;
-    IF low IS NULL THEN
-        RETURN high;
+    SELECT l.base INTO v_low FROM queend.log l WHERE l.partition_id = p_part ORDER BY l.base LIMIT 1;
+    IF v_low IS NULL THEN
+        RETURN v_high;
     END IF;
-    WHILE low < high LOOP
-        SELECT l.base, l.n, l.created_at INTO row_base, row_n, row_at FROM queend.log l
-         WHERE l.partition_id = p_part AND l.base <= (low + high) / 2 ORDER BY l.base DESC LIMIT 1;
-        IF row_at < p_at THEN
-            low := row_base + row_n;
+    WHILE v_low < v_high LOOP
+        SELECT l.base, l.n, l.created_at INTO v_base, v_n, v_at FROM queend.log l
+         WHERE l.partition_id = p_part AND l.base <= (v_low + v_high) / 2 ORDER BY l.base DESC LIMIT 1;
+        IF v_at < p_at THEN
+            v_low := v_base + v_n;
         ELSE
-            high := row_base;
+            v_high := v_base;
         END IF;
     END LOOP;
-    RETURN low;
+    RETURN v_low;
 END $$;

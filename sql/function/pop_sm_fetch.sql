@@ -1,0 +1,12 @@
+-- Pop, step FETCHING: p_take records of a partition from offset p_first, one row per record in order.
+CREATE OR REPLACE FUNCTION queend.pop_sm_fetch(p_part int, p_first bigint, p_take int)
+RETURNS TABLE (record_offset bigint, message_id uuid, transaction_id text, trace_id uuid, producer_sub text, payload text, created_at bigint)
+LANGUAGE sql STABLE AS $$
+    SELECT l.base + i.ord, queend.message_id(l.created_at, p_part, l.base + i.ord),
+           COALESCE(m.transaction_id, encode(i.id, 'hex')::uuid::text), m.trace_id, m.producer_sub, queend.record_payload(l.body, i.ord), l.created_at
+      FROM queend.log l CROSS JOIN LATERAL queend.id_spread(l.ids) AS i CROSS JOIN LATERAL queend.record_meta(l.meta, i.ord) AS m
+     WHERE l.partition_id = p_part AND l.base < p_first + p_take AND l.base + l.n > p_first
+       AND l.base >= COALESCE((SELECT b.base FROM queend.log b WHERE b.partition_id = p_part AND b.base <= p_first ORDER BY b.base DESC LIMIT 1), 0)
+       AND l.base + i.ord >= p_first AND l.base + i.ord < p_first + p_take
+     ORDER BY 1
+$$;

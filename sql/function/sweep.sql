@@ -1,0 +1,30 @@
+-- Removes rows of deleted partitions, at most about p_limit log rows per call; returns how many partitions are left.
+-- A partition's last rows go under its lane: a push that had passed the catalogue check before the deletion has either
+-- committed by then, and is swept, or will find the version raised.
+CREATE OR REPLACE FUNCTION queend.sweep(p_limit int) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_part int;
+    v_rows int;
+    v_left int := p_limit;
+BEGIN
+    WHILE v_left > 0 LOOP
+        SELECT g.partition_id INTO v_part FROM queend.graves g ORDER BY g.partition_id LIMIT 1 FOR UPDATE SKIP LOCKED;
+        EXIT WHEN NOT FOUND;
+        IF NOT pg_try_advisory_xact_lock(1903519076, v_part & 63) THEN
+            EXIT;      -- the lane is busy, and waiting here for one lane after another could close a circle
+        END IF;
+        DELETE FROM queend.log l WHERE l.partition_id = v_part
+           AND l.base <= (SELECT max(r.base) FROM (SELECT x.base FROM queend.log x WHERE x.partition_id = v_part ORDER BY x.base LIMIT v_left) AS r);
+        GET DIAGNOSTICS v_rows = ROW_COUNT;
+        v_left := v_left - GREATEST(v_rows, 1);
+        IF NOT EXISTS (SELECT 1 FROM queend.log l WHERE l.partition_id = v_part) THEN
+            DELETE FROM queend.late_ids t WHERE t.partition_id = v_part;
+            DELETE FROM queend.cursors k WHERE k.partition_id = v_part;
+            DELETE FROM queend.floors f WHERE f.partition_id = v_part;
+            DELETE FROM queend.dead_letters d WHERE d.partition_id = v_part;
+            DELETE FROM queend.graves g WHERE g.partition_id = v_part;
+        END IF;
+    END LOOP;
+    RETURN (SELECT count(*) FROM queend.graves);
+END $$;

@@ -1,0 +1,79 @@
+-- Pushes and acknowledgements that happen together or not at all. The push arrays are those of push, the a_ and f_ arrays
+-- those of ack (statuses 0 completed, 1 failed and 2 dlq: both go to the dead letters at once).
+--   p_required                 leases that must be live for anything to happen
+--   p_req_part, p_req_group    cursors where they may be; found anywhere else too, only slower
+-- Everything is checked under its locks before anything is changed: lanes ascending, then cursors ascending.
+-- Rows: kind 0 one per push row: status 0 stored (base, created_at), 1 a record is there already (dup_index: which);
+--       kind 1 one per ack row: codes, released, committed, head as in ack; kind 2 one per required lease that is not live.
+-- A kind 0 row of status 1, a code with 8 or 16, or a kind 2 row says that nothing was changed. ord -1, status 9: stale
+-- catalogue version (in base), nothing was changed either.
+CREATE OR REPLACE FUNCTION queend.transaction(p_version bigint, p_lanes int[], p_part int[], p_skip int[], p_n int[], p_kind smallint[],
+    p_lo uuid[], p_hi uuid[], p_ids bytea[], p_body bytea[], p_meta bytea[],
+    a_part int[], a_group int[], a_lease uuid[], a_n int[], a_ids bytea[], a_status bytea[], f_row int[], f_idx int[], f_error text[],
+    p_required uuid[], p_req_part int[], p_req_group int[])
+RETURNS TABLE (ord int, kind smallint, status smallint, base bigint, created_at bigint, codes bytea, released boolean,
+               committed bigint, head bigint, dup_index int)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    v_version bigint;
+    v_now     bigint;
+    v_dup     int[];
+    v_dead    uuid[];
+    v_codes   bytea[];
+    i         int;
+BEGIN
+    PERFORM pg_advisory_xact_lock(1903519076, lane) FROM unnest(p_lanes) AS lane;
+    IF p_version <> 0 THEN
+        SELECT c.version INTO v_version FROM queend.catalog c;
+        IF v_version <> p_version THEN
+            RETURN QUERY SELECT -1, 0::smallint, 9::smallint, v_version, 0::bigint, NULL::bytea, false, 0::bigint, 0::bigint, -1;
+            RETURN;
+        END IF;
+    END IF;
+    PERFORM 1 FROM queend.cursors k
+      JOIN (SELECT DISTINCT * FROM unnest(a_part || p_req_part, a_group || p_req_group)) AS w (part, grp)
+        ON k.partition_id = w.part AND k.group_id = w.grp
+     ORDER BY k.partition_id, k.group_id FOR NO KEY UPDATE OF k;
+    v_now := queend.now_us();
+
+    SELECT array_agg(queend.push_duplicate(g.part, g.kind, g.lo, g.hi, g.ids) ORDER BY g.ord) INTO v_dup
+      FROM unnest(p_part, p_kind, p_lo, p_hi, p_ids) WITH ORDINALITY AS g (part, kind, lo, hi, ids, ord);
+    v_dead := ARRAY(SELECT r.lease FROM unnest(p_required) AS r (lease)
+                     WHERE NOT EXISTS (SELECT 1 FROM unnest(a_part || p_req_part, a_group || p_req_group) AS w (part, grp)
+                                         JOIN queend.cursors k ON k.partition_id = w.part AND k.group_id = w.grp
+                                        WHERE k.lease_id = r.lease AND k.lease_until > v_now)
+                       AND NOT EXISTS (SELECT 1 FROM queend.cursors k WHERE k.lease_id = r.lease AND k.lease_until > v_now));
+    SELECT array_agg(queend.transaction_check(g.part, g.grp, g.lease, g.ids, v_now) ORDER BY g.ord) INTO v_codes
+      FROM unnest(a_part, a_group, a_lease, a_ids) WITH ORDINALITY AS g (part, grp, lease, ids, ord);
+
+    IF v_dead <> '{}' OR EXISTS (SELECT 1 FROM unnest(v_dup) AS d WHERE d IS NOT NULL)
+       OR EXISTS (SELECT 1 FROM unnest(v_codes) AS c WHERE rtrim(c, '\x01') <> '') THEN
+        RETURN QUERY
+        SELECT g.ord::int - 1, 0::smallint, CASE WHEN g.dup IS NULL THEN 0 ELSE 1 END::smallint, -1::bigint, 0::bigint, NULL::bytea, false, 0::bigint, 0::bigint, COALESCE(g.dup, -1)
+          FROM unnest(v_dup) WITH ORDINALITY AS g (dup, ord)
+        UNION ALL
+        SELECT g.ord::int - 1, 1::smallint, 0::smallint, -1::bigint, 0::bigint, g.codes, false, 0::bigint, 0::bigint, -1
+          FROM unnest(v_codes) WITH ORDINALITY AS g (codes, ord)
+        UNION ALL
+        SELECT r.ord::int - 1, 2::smallint, 1::smallint, -1::bigint, 0::bigint, NULL::bytea, false, 0::bigint, 0::bigint, -1
+          FROM unnest(p_required) WITH ORDINALITY AS r (lease, ord) WHERE r.lease = ANY (v_dead);
+        RETURN;
+    END IF;
+
+    IF cardinality(p_part) > 0 THEN
+        RETURN QUERY
+        SELECT s.ord, 0::smallint, 0::smallint, s.base, s.created_at, NULL::bytea, false, 0::bigint, 0::bigint, -1
+          FROM queend.push(0, '{}', p_part, p_skip, p_n, p_kind, p_lo, p_hi, p_ids, p_body, p_meta) AS s;
+    END IF;
+    IF cardinality(a_part) > 0 THEN
+        PERFORM queend.cursors_open(a_part, a_group, ARRAY(SELECT true FROM unnest(a_part)));
+    END IF;
+    FOR i IN SELECT g.ord FROM unnest(a_part, a_group) WITH ORDINALITY AS g (part, grp, ord) ORDER BY g.part, g.grp, g.ord LOOP
+        RETURN QUERY
+        SELECT i - 1, 1::smallint, 0::smallint, -1::bigint, 0::bigint, t.codes, t.released, t.committed, t.head, -1
+          FROM queend.transaction_ack(a_part[i], a_group[i], a_ids[i], a_status[i],
+                                      ARRAY(SELECT f.idx FROM unnest(f_row, f_idx) WITH ORDINALITY AS f (r, idx, o) WHERE f.r = i - 1 ORDER BY f.o),
+                                      ARRAY(SELECT f.error FROM unnest(f_row, f_error) WITH ORDINALITY AS f (r, error, o) WHERE f.r = i - 1 ORDER BY f.o)) AS t;
+    END LOOP;
+END $$;

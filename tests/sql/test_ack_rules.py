@@ -1,0 +1,166 @@
+"""Retry, dead letters, leases and the cursor: one decision per call, nothing skipped, never back."""
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from sql.records import batch, id7, id_text
+
+COMPLETED, FAILED, DLQ, RETRY = 0, 1, 2, 3
+
+
+@pytest.fixture
+def popped(db, partitions, group):
+    """A partition with ten records in rows of 4, 3 and 3, all under one lease: (partition, group, lease, ids)."""
+    part, = partitions()
+    readers = group(part)
+    ids = [id7() for _ in range(10)]
+    for first, end in ((0, 4), (4, 7), (7, 10)):
+        db.push(batch(part, ids[first:end], metas={0: (None, None, f"t{first}")}))
+    lease = str(uuid.uuid4())
+    assert len(db.messages(db.pop([part], readers, lease=lease))) == 10
+    return part, readers, lease, ids
+
+
+def again(db, part, readers, lease=None, **options):
+    rows = db.pop([part], readers, lease=lease or str(uuid.uuid4()), **options)
+    return [offset for offset, _ in db.messages(rows)], max((r.attempt for r in rows), default=0)
+
+
+def dead(db, part):
+    return [tuple(r) for r in db.rows("SELECT record_offset, error, retry_count FROM queend.dead_letters WHERE partition_id = %s ORDER BY id", part)]
+
+
+def test_failed_go_back_together_until_the_limit_then_all_die(db, popped):
+    part, readers, lease, ids = popped
+    for attempt in range(1, 4):
+        row = db.ack(part, readers, lease, ids, bytes([FAILED] * 10), retry_limit=3)
+        assert (row.codes, row.released, row.committed) == (b"\5" * 10, True, -1)
+        lease = str(uuid.uuid4())
+        assert again(db, part, readers, lease) == (list(range(10)), attempt + 1)
+    row = db.ack(part, readers, lease, ids, bytes([FAILED] * 10), retry_limit=3, errors={2: "boom"})
+    assert (row.codes, row.released, row.committed) == (b"\3" * 10, True, 9)
+    assert dead(db, part) == [(i, "boom" if i == 2 else "Retries exhausted", 3) for i in range(10)]
+    assert db.value("SELECT retries FROM queend.cursors WHERE partition_id = %s", part) == 0
+
+
+def test_nothing_passes_a_failed_record(db, popped):
+    part, readers, lease, ids = popped
+    row = db.ack(part, readers, lease, ids[:5], bytes([COMPLETED, COMPLETED, FAILED, COMPLETED, DLQ]))
+    assert (row.codes, row.released, row.committed) == (b"\1\1\5\5\5", True, 1)
+    assert dead(db, part) == []
+    assert again(db, part, readers) == (list(range(2, 10)), 2)
+
+
+def test_dead_letter_below_a_failed_one_is_passed(db, popped):
+    part, readers, lease, ids = popped
+    row = db.ack(part, readers, lease, [ids[5], ids[1], ids[0]], bytes([FAILED, DLQ, COMPLETED]), errors={1: "no use"})
+    assert (row.codes, row.committed) == (b"\5\3\1", 1)
+    assert dead(db, part) == [(1, "no use", 0)]
+    assert again(db, part, readers)[0] == list(range(2, 10))
+
+
+def test_retry_is_not_counted(db, popped):
+    part, readers, lease, ids = popped
+    row = db.ack(part, readers, lease, [ids[0], ids[1]], bytes([COMPLETED, RETRY]), retry_limit=0)
+    assert (row.codes, row.released, row.committed, row.retry_until) == (b"\1\5", True, 0, 0)
+    assert db.value("SELECT retries FROM queend.cursors WHERE partition_id = %s", part) == 0
+    assert again(db, part, readers) == (list(range(1, 10)), 2)
+
+
+def test_limit_zero_kills_at_once_and_a_dead_letter_resets_the_count(db, popped):
+    part, readers, lease, ids = popped
+    db.ack(part, readers, lease, [ids[0]], bytes([FAILED]), retry_limit=1)
+    lease = str(uuid.uuid4())
+    again(db, part, readers, lease)
+    row = db.ack(part, readers, lease, [ids[0]], bytes([FAILED]), retry_limit=1)
+    assert (row.codes, row.released, row.committed) == (b"\3", False, 0)
+    row = db.ack(part, readers, lease, [ids[1]], bytes([FAILED]), retry_limit=1)
+    assert (row.codes, row.released) == (b"\5", True)
+    assert dead(db, part) == [(0, "Retries exhausted", 1)]
+
+
+def test_a_dead_letter_is_a_full_copy(db, popped):
+    part, readers, lease, ids = popped
+    db.ack(part, readers, lease, [ids[4]], bytes([DLQ]))
+    row, = db.rows("SELECT * FROM queend.dead_letters WHERE partition_id = %s", part)
+    assert (row.transaction_id, row.payload, row.record_offset) == ("t4", '{"id":"%s"}' % ids[4].hex(), 4)
+    assert again(db, part, readers, lease_us=1)[0] == []     # still leased: the rest of the window is open
+    assert db.ack(part, readers, lease, ids[9:]).released
+
+
+def test_retry_delay_holds_the_partition_back(db, popped):
+    part, readers, lease, ids = popped
+    row = db.ack(part, readers, lease, ids[:1], bytes([FAILED]), retry_delay_us=3_600_000_000)
+    assert row.retry_until > 0
+    row, = db.pop([part], readers)
+    assert (row.status, row.until) == (3, db.value("SELECT retry_until FROM queend.cursors WHERE partition_id = %s", part))
+
+
+def test_the_cursor_never_goes_back(db, popped):
+    part, readers, lease, ids = popped
+    assert db.ack(part, readers, lease, [ids[6]]).committed == 6
+    row = db.ack(part, readers, lease, [ids[2]], bytes([FAILED]))
+    assert (row.codes, row.released, row.committed) == (b"\1", False, 6)
+    assert db.ack(part, readers, None, [ids[3], ids[8]]).committed == 8
+    assert db.ack(part, readers, lease, [ids[9]]).codes == b"\5"
+
+
+def test_only_the_live_lease_counts(db, popped):
+    part, readers, lease, ids = popped
+    assert db.ack(part, readers, str(uuid.uuid4()), ids).codes == b"\x10" * 10
+    db.rows("UPDATE queend.cursors SET lease_until = queend.now_us() - 1 WHERE partition_id = %s", part)
+    assert db.ack(part, readers, lease, ids).codes == b"\x10" * 10
+    assert again(db, part, readers) == (list(range(10)), 2)
+    assert db.ack(part, readers, lease, ids).codes == b"\x10" * 10
+
+
+def test_beyond_the_window_and_without_a_lease(db, partitions, group):
+    part, = partitions()
+    readers = group(part)
+    ids = [id7() for _ in range(3)] + [id_text("late")]
+    for i in ids:
+        db.push(batch(part, [i]))
+    lease = str(uuid.uuid4())
+    db.pop([part], readers, budget=1, lease=lease)
+    row = db.ack(part, readers, None, [ids[3]])
+    assert (row.codes, row.released, row.committed) == (b"\5", True, 3)
+    assert again(db, part, readers)[0] == []
+
+
+def test_many_elements_in_one_call(db, partitions, group):
+    parts = partitions(3)
+    readers = group(parts[0])
+    ids = {p: [id7() for _ in range(3)] for p in parts}
+    db.push(*[batch(p, ids[p]) for p in parts])
+    lease = str(uuid.uuid4())
+    db.pop(parts, readers, lease=lease)
+    from sql.records import ACK
+    order = [parts[2], parts[0], parts[1], parts[0]]
+    rows = {r.ord: r for r in db.rows(ACK, 0, order, [readers] * 4, [lease, lease, str(uuid.uuid4()), None], [3, 2, 3, 1],
+                                      [b"".join(ids[order[0]]), b"".join(ids[order[1]][:2]), b"".join(ids[order[2]]), ids[order[3]][2]],
+                                      [bytes(3), bytes(2), bytes(3), bytes([FAILED])], [3] * 4, [0] * 4, [3], [0], ["late"])}
+    assert [rows[i].codes for i in range(4)] == [b"\1\1\5", b"\1\1", b"\x10" * 3, b"\5"]
+    assert [rows[i].committed for i in range(4)] == [2, 1, -1, 1]
+
+
+def test_lease_expiry_and_release(db, popped):
+    part, readers, lease, ids = popped
+    assert db.rows("SELECT * FROM queend.release(%s, %s, %s::uuid[])", [part], [readers], [str(uuid.uuid4())]) == [(0, False)]
+    assert db.rows("SELECT * FROM queend.release(%s, %s, %s::uuid[])", [part], [readers], [lease]) == [(0, True)]
+    assert again(db, part, readers) == (list(range(10)), 1)
+
+
+def test_renew(db, popped):
+    part, readers, lease, _ = popped
+    unknown = str(uuid.uuid4())
+    was = db.value("SELECT lease_until FROM queend.cursors WHERE partition_id = %s", part)
+    call = "SELECT * FROM queend.renew(%s::uuid[], %s, %s::int[], %s::int[], %s::int[])"
+    for hints in (([], [], []), ([1], [part], [readers]), ([1], [part], [readers + 1])):
+        rows = sorted(db.rows(call, [lease, unknown], [600, 600], *hints))
+        assert [(r.ord, r.status, r.renewed) for r in rows] == [(0, 0, 1), (1, 1, 0)]
+        assert rows[0].expires_at > was
+    longest = rows[0].expires_at
+    assert db.rows(call, [lease], [1], [], [], [])[0].expires_at == longest
+    db.rows("UPDATE queend.cursors SET lease_until = queend.now_us() - 1 WHERE partition_id = %s", part)
+    assert db.rows(call, [lease], [600], [], [], [])[0][1:] == (2, 0, 0)

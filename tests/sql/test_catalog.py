@@ -1,0 +1,168 @@
+"""Names, ids, options, groups, scans and the steps of a pop."""
+from __future__ import annotations
+
+import hashlib
+import uuid
+
+from sql.records import batch, id7
+
+
+def test_resolve_is_idempotent_and_derives_names(db):
+    names = ["billing.invoice.v2", "orders-r", "billing.invoice.v2"]
+    rows = sorted(db.rows("SELECT * FROM queend.resolve(%s, %s)", names, ["a", "a", "b"]))
+    assert rows == sorted(db.rows("SELECT * FROM queend.resolve(%s, %s)", names, ["a", "a", "b"]))
+    assert rows[0].queue_id == rows[2].queue_id != rows[1].queue_id and len({r.partition_id for r in rows}) == 3
+    loaded = {r.name: r for r in db.rows("SELECT * FROM queend.catalog_load()")}
+    assert (loaded[names[0]].namespace, loaded[names[0]].task, loaded[names[0]].lease_time) == ("billing", "invoice", 300)
+    assert (loaded["orders-r"].namespace, loaded["orders-r"].task) == ("orders-r", "")
+    assert db.rows("SELECT * FROM queend.partition_find(%s, %s)", [rows[0].queue_id] * 2, ["nope", "b"]) == [(1, rows[2].partition_id)]
+    assert sorted(db.rows("SELECT * FROM queend.partitions_find(%s)", [rows[2].partition_id, 10**9])) == [(rows[2].partition_id, rows[0].queue_id, "b")]
+
+
+def spelled(seed: bytes, number: int, tag: bytes, mask: bytes) -> uuid.UUID:
+    raw = bytearray(hashlib.sha256(seed + tag + number.to_bytes(4, "big")).digest()[:12])
+    raw[6] = raw[6] & 15 | 128
+    raw[8] = raw[8] & 63 | 128
+    cover = hashlib.sha256(seed + mask + bytes(raw)).digest()
+    return uuid.UUID(bytes=bytes(raw) + bytes(a ^ b for a, b in zip(number.to_bytes(4, "big"), cover)))
+
+
+def test_ids_on_the_wire(db):
+    seed = db.value("SELECT seed FROM queend.catalog")
+    for number in (1, 7, 65536, 2**31 - 1):
+        assert db.value("SELECT queend.partition_uuid(%s)", number) == spelled(seed, number, b"p", b"m")
+        assert db.value("SELECT queend.queue_uuid(%s)", number) == spelled(seed, number, b"q", b"r")
+        assert db.value("SELECT queend.partition_id(queend.partition_uuid(%s))", number) == number
+        assert db.value("SELECT queend.queue_id(queend.queue_uuid(%s))", number) == number
+        assert db.value("SELECT queend.partition_id(queend.queue_uuid(%s))", number) is None
+    assert db.value("SELECT queend.partition_id(%s::uuid)", str(uuid.uuid4())) is None
+
+
+def test_message_ids(db):
+    us, part, offset = 1_790_000_000_123_456, 77, (1 << 41) + (5 << 30) + 12345
+    value = db.value("SELECT queend.message_id(%s, %s, %s)", us, part, offset).int
+    assert (value >> 80, value >> 76 & 15, value >> 62 & 3) == (us // 1000, 7, 2)
+    assert ((value >> 64 & 0xFFF) << 30 | value >> 32 & (1 << 30) - 1, value & 0xFFFFFFFF) == (offset, part)
+
+
+def test_configure_resets_and_raises_the_version_only_on_change(db):
+    def version():
+        return db.value("SELECT version FROM queend.catalog")
+
+    def configure(options):
+        return db.value("SELECT queend.configure('conf', 'ns', 'task', %s::jsonb)", options)
+    answer = configure('{"leaseTime": "60", "retentionEnabled": true, "unknown": 1}')
+    assert (answer["configured"], answer["queue"], answer["namespace"], answer["task"]) == (True, "conf", "ns", "task")
+    assert len(answer["options"]) == 15 and (answer["options"]["leaseTime"], answer["options"]["retentionEnabled"]) == (60, True)
+    queue, part = db.rows("SELECT queend.queue_id(%s::uuid), queend.partition_id(%s::uuid)", answer["queueId"], answer["partitionId"])[0]
+    assert db.rows("SELECT queue_id, name FROM queend.partitions_find(%s)", [part]) == [(queue, "Default")]
+    was = version()
+    configure('{"leaseTime": 60, "retentionEnabled": true}')
+    assert version() == was
+    assert configure("{}")["options"]["leaseTime"] == 300
+    assert version() == was + 1
+
+
+def test_groups_start_where_they_subscribed_first(db, partitions):
+    part, = partitions()
+    queue = db.value("SELECT queue_id FROM queend.partitions WHERE id = %s", part)
+    db.push(batch(part, [id7(), id7()]))
+    stored = db.value("SELECT max(created_at) FROM queend.log WHERE partition_id = %s", part)
+
+    def resolve(name, mode="all", start=None):
+        return tuple(db.rows("SELECT * FROM queend.group_resolve(%s, %s, %s, %s)", queue, name, mode, start)[0])
+    new = resolve("new", "new")
+    assert new[1] > stored and new[2] and resolve("new") == (new[0], new[1], False)
+    exact, after = resolve("exact", "all", stored), resolve("after", "all", stored + 1)
+    everything, mode = resolve("all"), resolve("__QUEUE_MODE__", "new")
+    assert mode[1] is None and everything[1] is None
+    late = id7()
+    db.push(batch(part, [late]))
+
+    def scanned(group):
+        return [(r.next, r.head) for r in db.rows("SELECT * FROM queend.pop_scan(%s, %s, 0, 10)", queue, group)]
+    for group, offsets in ((new, [2]), (after, [2]), (exact, [0, 1, 2]), (everything, [0, 1, 2]), (mode, [0, 1, 2])):
+        assert scanned(group[0]) == [(offsets[0], 3), (0, -1)]
+        assert [o for o, _ in db.messages(db.pop([part], group[0], auto=True))] == offsets
+        assert scanned(group[0]) == [(0, -1)]
+    assert db.rows("SELECT * FROM queend.group_resolve(%s, 'x', 'all', NULL)", 10**9) == []
+    assert sorted(db.rows("SELECT * FROM queend.groups_find(%s, %s)", [queue] * 2, ["nobody", "new"])) == [(1, new[0])]
+
+
+def test_scan_pages(db, partitions, group):
+    parts = sorted(partitions(10))
+    readers = group(parts[0])
+    queue = db.value("SELECT queue_id FROM queend.partitions WHERE id = %s", parts[0])
+    db.push(*[batch(p, [id7()]) for p in parts[::2]])
+    found, after = [], 0
+    while rows := db.rows("SELECT * FROM queend.pop_scan(%s, %s, %s, 3)", queue, readers, after):
+        assert rows[-1].head == -1 and rows[-1].partition_id > after
+        found += [r.partition_id for r in rows[:-1]]
+        after = rows[-1].partition_id
+    assert found == parts[::2]
+
+
+def test_recent(db, partitions):
+    first, second = partitions(2)
+    db.push(batch(first, [id7()]))
+    since = db.value("SELECT queend.now_us()")
+    assert db.rows("SELECT * FROM queend.recent(%s)", since) == []
+    db.push(batch(second, [id7(), id7()]))
+    queue = db.value("SELECT queue_id FROM queend.partitions WHERE id = %s", second)
+    assert db.rows("SELECT * FROM queend.recent(%s)", since) == [(second, queue, 2)]
+
+
+def test_delay_and_window(db, partitions, group):
+    part, = partitions()
+    readers = group(part)
+    db.push(batch(part, [id7()]))
+    db.push(batch(part, [id7()]))
+    ages = [db.value("SELECT queend.now_us()") - r.created_at for r in db.rows("SELECT created_at FROM queend.log WHERE partition_id = %s ORDER BY 1", part)]
+    row, = db.pop([part], readers, delay_us=3_600_000_000)
+    assert row.status == 3 and 3_500_000_000 < row.until - db.value("SELECT queend.now_us()") <= 3_600_000_000
+    row, = db.pop([part], readers, window_us=3_600_000_000)
+    assert row.status == 3
+    db.rows("UPDATE queend.log SET created_at = created_at - 7200000000 WHERE partition_id = %s AND base = 0", part)
+    assert ages[0] >= ages[1]
+    assert [o for o, _ in db.messages(db.pop([part], readers, delay_us=3_600_000_000, auto=True))] == [0]
+    assert [o for o, _ in db.messages(db.pop([part], readers, window_us=1, auto=True))] == [1]
+
+
+def test_delete_and_sweep(db, partitions, group):
+    part, kept = partitions()[0], partitions()[0]
+    readers = group(part)
+    for _ in range(5):
+        db.push(batch(part, [id7(), uuid.uuid4().bytes]))
+    db.push(batch(kept, [id7()]))
+    db.pop([part], readers, budget=1)
+    name = db.value("SELECT q.name FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id WHERE p.id = %s", part)
+    version = db.value("SELECT version FROM queend.catalog")
+    assert db.value("SELECT queend.queue_delete(%s)", name) and not db.value("SELECT queend.queue_delete(%s)", name)
+    assert db.value("SELECT version FROM queend.catalog") == version + 1
+    assert db.value("SELECT queend.sweep(2)") == 1
+    assert db.value("SELECT queend.sweep(100)") == 0
+    for table in ("log", "late_ids", "cursors", "floors", "dead_letters", "graves"):
+        assert db.value(f"SELECT count(*) FROM queend.{table} WHERE partition_id = %s", part) == 0
+    assert db.value("SELECT queend.head(%s)", kept) == 1
+
+
+def test_steps_of_a_pop(db, partitions):
+    first, second = partitions(2)
+    queue = db.value("SELECT q.name FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id WHERE p.id = %s", first)
+    assert db.rows("SELECT * FROM queend.pop_sm_resolve(%s, 'steps')", queue) == []
+    ids = [id7() for _ in range(5)]
+    db.push(batch(second, ids[:3], metas={1: (None, "me", "two")}))
+    db.push(batch(second, ids[3:]))
+    step, = db.rows("SELECT * FROM queend.pop_sm_resolve(%s, 'steps')", queue)
+    assert (step.partition_id, step.partition_name, step.lease_time) == (second, "p1", 300)
+    lease = str(uuid.uuid4())
+    take = "SELECT * FROM queend.pop_sm_lease(%s, %s, 60, %s::uuid, 4)"
+    assert db.rows(take, second, step.group_id, lease) == [(0, 4, 1)]
+    assert db.rows(take, second, step.group_id, str(uuid.uuid4())) == []
+    assert db.rows("SELECT * FROM queend.pop_sm_resolve(%s, 'steps')", queue) == []
+    rows = db.rows("SELECT * FROM queend.pop_sm_fetch(%s, 0, 4)", second)
+    assert [r.record_offset for r in rows] == [0, 1, 2, 3]
+    assert (rows[1].transaction_id, rows[1].producer_sub, rows[3].transaction_id) == ("two", "me", str(uuid.UUID(bytes=ids[3])))
+    release = "SELECT queend.pop_sm_release(%s, %s, %s::uuid)"
+    assert not db.value(release, second, step.group_id, str(uuid.uuid4())) and db.value(release, second, step.group_id, lease)
+    assert db.rows(take, second, step.group_id, lease) == [(0, 4, 1)]

@@ -1,0 +1,95 @@
+"""Pushes and acks in one transaction: all of it or nothing of it."""
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from sql.records import PUSH, batch, id4, id7, push_arrays
+
+CALL = (f"SELECT * FROM queend.transaction(%s, %s::int[], {PUSH}, %s::int[], %s::int[], %s::uuid[], %s::int[], %s::bytea[], %s::bytea[],"
+        " %s::int[], %s::int[], %s::text[], %s::uuid[], %s::int[], %s::int[])")
+FAILED = 1
+
+
+def transaction(db, batches=(), acks=(), required=(), hints=(), errors=(), version=0):
+    """acks: (part, group, lease, ids, status bytes or None); hints: (part, group)."""
+    pushed = push_arrays(list(batches))
+    lanes = sorted({b.part & 63 for b in batches})
+    columns = [[a[0] for a in acks], [a[1] for a in acks], [a[2] for a in acks], [len(a[3]) for a in acks], [b"".join(a[3]) for a in acks],
+               [a[4] or bytes(len(a[3])) for a in acks]]
+    rows = db.rows(CALL, version, lanes, *pushed, *columns, [e[0] for e in errors], [e[1] for e in errors], [e[2] for e in errors],
+                   list(required), [h[0] for h in hints], [h[1] for h in hints])
+    return {(r.kind, r.ord): r for r in rows}
+
+
+@pytest.fixture
+def moved(db, partitions, group):
+    source, target = partitions(2)
+    readers = group(source)
+    ids = [id7() for _ in range(4)]
+    db.push(batch(source, ids))
+    lease = str(uuid.uuid4())
+    db.pop([source], readers, lease=lease)
+    return source, target, readers, lease, ids
+
+
+def state(db, *parts):
+    return db.rows("SELECT partition_id, base, ids FROM queend.log WHERE partition_id = ANY(%s) ORDER BY 1, 2", list(parts)) + db.rows(
+        "SELECT * FROM queend.cursors WHERE partition_id = ANY(%s) ORDER BY partition_id", list(parts)) + db.rows(
+        "SELECT * FROM queend.late_ids WHERE partition_id = ANY(%s)", list(parts)) + db.rows(
+        "SELECT * FROM queend.dead_letters WHERE partition_id = ANY(%s)", list(parts))
+
+
+def test_moves_records(db, moved):
+    source, target, readers, lease, ids = moved
+    new = [id7(), id4()]
+    rows = transaction(db, [batch(target, new)], [(source, readers, lease, ids[:2], None)], [lease])
+    assert (rows[0, 0].status, rows[0, 0].base) == (0, 0)
+    assert (rows[1, 0].codes, rows[1, 0].committed, rows[1, 0].head, rows[1, 0].released) == (b"\1\1", 1, 4, False)
+    rows = transaction(db, [batch(target, [id7()])], [(source, readers, None, ids[2:], bytes([0, FAILED]))], errors=[(0, 1, "bad")])
+    assert rows[0, 0].base == 2
+    assert (rows[1, 0].codes, rows[1, 0].committed, rows[1, 0].released) == (b"\1\3", 3, True)
+    assert db.rows("SELECT record_offset, error, retry_count FROM queend.dead_letters WHERE partition_id = %s", source) == [(3, "bad", 0)]
+
+
+@pytest.mark.parametrize("case", ["duplicate", "late duplicate", "not found", "lease", "required", "stale"])
+def test_a_refusal_changes_nothing(db, moved, case):
+    source, target, readers, lease, ids = moved
+    late = id4()
+    db.push(batch(target, [late]))
+    before = state(db, source, target)
+    stranger = str(uuid.uuid4())
+    good_push, good_ack = batch(target, [id7()]), (source, readers, lease, ids[:1], None)
+    if case == "duplicate":
+        rows = transaction(db, [good_push, batch(source, [id7(), ids[2]])], [good_ack])
+        assert (rows[0, 0].status, rows[0, 1].status, rows[0, 1].dup_index, rows[1, 0].codes) == (0, 1, 1, b"\1")
+    elif case == "late duplicate":
+        rows = transaction(db, [batch(target, [id4(), id4(), late])], [good_ack])
+        assert (rows[0, 0].status, rows[0, 0].dup_index) == (1, 2)
+    elif case == "not found":
+        rows = transaction(db, [good_push], [good_ack, (source, readers, None, [ids[1], id7()], None)])
+        assert rows[1, 1].codes == b"\1\x08"
+    elif case == "lease":
+        assert transaction(db, [good_push], [(source, readers, stranger, ids[:2], None)])[1, 0].codes == b"\x10\x10"
+    elif case == "required":
+        rows = transaction(db, [good_push], [good_ack], [lease, stranger], [(source, readers)])
+        assert [k for k in rows if k[0] == 2] == [(2, 1)]
+    else:
+        rows = transaction(db, [good_push], [good_ack], version=10**9)
+        assert rows[0, -1].status == 9
+    assert state(db, source, target) == before
+
+
+def test_ack_makes_the_cursor_that_is_missing(db, moved, group):
+    source, target, _, _, ids = moved
+    other = group(source)
+    rows = transaction(db, [], [(source, other, None, [ids[1]], None)])
+    assert (rows[1, 0].codes, rows[1, 0].committed) == (b"\1", 1)
+    assert [o for o, _ in db.messages(db.pop([source], other))] == [2, 3]
+
+
+def test_required_lease_is_found_anywhere(db, moved):
+    source, target, readers, lease, ids = moved
+    assert (0, 0) in transaction(db, [batch(target, [id7()])], [], [lease])
+    db.rows("UPDATE queend.cursors SET lease_until = queend.now_us() - 1 WHERE partition_id = %s", source)
+    assert (2, 0) in transaction(db, [batch(target, [id7()])], [], [lease])
