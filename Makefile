@@ -22,8 +22,11 @@ $(VENV)/.ready: pyproject.toml tools/system.sh
 
 venv: $(VENV)/.ready ## make the virtual environment with everything the build, the daemon and the tests need
 
-build: $(VENV)/.ready ## compile the core in place
+build: build/.done ## compile the core in place
+
+build/.done: $(VENV)/.ready setup.py queend/_core.pyx $(shell find queend/core -type f)
 	@$(BIN)/python setup.py --quiet build_ext --inplace
+	@touch $@
 
 run: build ## start PostgreSQL (its own, local) and the daemon; Ctrl-C stops both
 	@exec $(BIN)/python -m queend serve
