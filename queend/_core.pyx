@@ -22,6 +22,7 @@ include "core/http/head.pyx"              # an answer's head
 include "core/pg/encode.pyx"              # binary parameters
 include "core/pg/decode.pyx"              # binary results
 include "core/pg/statement.pyx"           # the statements of the hot path
+include "core/pg/address.pyx"             # where the server is
 include "core/pg/slot.pyx"                # PostgreSQL connections on the loop
 include "core/pg/batchrow.pyx"            # a row of the log, sliced
 include "core/engine/limit.pyx"           # how many statements at a time

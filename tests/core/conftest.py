@@ -91,11 +91,11 @@ class Answer:
 
 @pytest.fixture
 def open_pool(cluster):
-    """open_pool(dsn=…, slots=…, statements=[(name, signature)]): stopped at the end, and nothing may be left of it."""
+    """open_pool(dsn=…, slots=…, statements=[(name, signature)] or None for the real table): stopped at the end, and nothing may be left of it."""
     pools = []
 
     def open_one(dsn=None, slots=1, statements=(), ready=True):
-        pool = Pool(dsn or cluster.dsn(), slots, list(statements))
+        pool = Pool(dsn or cluster.dsn(), slots, None if statements is None else list(statements))
         pools.append(pool)
         if ready:
             pool.until_ready()

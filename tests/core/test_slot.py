@@ -339,6 +339,48 @@ def test_too_many_connections_is_waited_out(cluster, open_pool, capfd):
     pool.until_ready(2)
 
 
+# -- names ------------------------------------------------------------------------------------------------------------
+
+def test_a_host_name_is_looked_up_and_each_of_its_addresses_tried(cluster, open_pool):
+    pool = open_pool(cluster.dsn(host="localhost"), slots=3, statements=[ECHO])
+    assert pool.call(0, q(1), b"").outcome == "ok"
+    assert pool.call("SELECT host(inet_server_addr())").rows == [[b"127.0.0.1"]]
+    pool.call("SELECT pg_terminate_backend(pg_backend_pid())")
+    pool.until_ready()                    # looked up anew
+    assert pool.call(0, q(2), b"").outcome == "ok"
+
+
+def test_hosts_are_tried_in_order_with_their_own_ports(cluster, open_pool, proxy):
+    proxy.close()
+    for host, port in [("localhost,localhost", f"{proxy.port},{cluster.port}"),
+                       ("no-such-host.invalid,127.0.0.1", f"1,{cluster.port}"),
+                       ("127.0.0.1,no-such-host.invalid,localhost", cluster.port),
+                       (f"{cluster.data},localhost", cluster.port)]:
+        pool = open_pool(cluster.dsn(host=host, port=port), slots=2, statements=[ECHO])
+        assert pool.call(0, q(1), b"").outcome == "ok"
+
+
+def test_a_name_nobody_knows_is_told(cluster, open_pool, capfd):
+    pool = open_pool(cluster.dsn(host="no-such-host.invalid"), slots=2, ready=False)
+    seen = []
+    pool.until(lambda: seen.extend(lines(capfd, "postgres_lost")) or seen)
+    assert "the name no-such-host.invalid cannot be looked up" in seen[0]
+
+
+def test_tls_checks_the_name_not_the_address(cluster, authority, open_pool, capfd):
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("localhost").configure_cert(context)
+    front = TlsFront(cluster.port, context)
+    try:
+        demand = {"port": front.port, "sslmode": "verify-full", "sslrootcert": authority.file}
+        assert open_pool(cluster.dsn(host="localhost", **demand), statements=[ECHO]).call(0, q(1), b"").outcome == "ok"
+        open_pool(cluster.dsn(**demand), ready=False)
+        seen = []
+        open_pool().until(lambda: seen.extend(lines(capfd, "postgres_lost")) or any("does not match host name" in s for s in seen))
+    finally:
+        front.close()
+
+
 # -- TLS --------------------------------------------------------------------------------------------------------------
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,15 @@ cdef extern from "<libpq-fe.h>" nogil:
     ctypedef void (*PQnoticeProcessor)(void*, const char*) noexcept nogil
     int PG_DIAG_SQLSTATE, PG_DIAG_MESSAGE_PRIMARY, PG_DIAG_SEVERITY_NONLOCALIZED, PG_DIAG_CONSTRAINT_NAME
 
+    ctypedef struct PQconninfoOption:
+        char* keyword
+        char* val
+    PQconninfoOption* PQconninfoParse(const char*, char**)
+    void PQconninfoFree(PQconninfoOption*)
+    void PQfreemem(void*)
+
     PGconn* PQconnectStart(const char*)
+    PGconn* PQconnectStartParams(const char* const*, const char* const*, int)
     PostgresPollingStatusType PQconnectPoll(PGconn*)
     void PQfinish(PGconn*)
     ConnStatusType PQstatus(const PGconn*)

@@ -5,6 +5,13 @@ from posix.types cimport uid_t
 cdef extern from "<sys/socket.h>" nogil:
     struct sockaddr:
         pass
+    int SOCK_STREAM
+
+cdef extern from "<netdb.h>" nogil:
+    struct addrinfo:
+        int ai_socktype
+        sockaddr* ai_addr
+        addrinfo* ai_next
 
 cdef extern from "<uv.h>" nogil:
     ctypedef struct uv_loop_t:
@@ -48,6 +55,11 @@ cdef extern from "<uv.h>" nogil:
         pass
     ctypedef struct uv_sem_t:
         pass
+    ctypedef struct uv_getaddrinfo_t:
+        void* data
+        uv_loop_t* loop
+    ctypedef struct uv_req_t:
+        void* data
     ctypedef unsigned long uv_thread_t
     ctypedef int uv_file
     ctypedef int uv_os_sock_t
@@ -66,6 +78,8 @@ cdef extern from "<uv.h>" nogil:
     ctypedef void (*uv_idle_cb)(uv_idle_t*) noexcept nogil
     ctypedef void (*uv_thread_cb)(void*) noexcept nogil
     ctypedef void (*uv_walk_cb)(uv_handle_t*, void*) noexcept nogil
+
+    ctypedef void (*uv_getaddrinfo_cb)(uv_getaddrinfo_t*, int, addrinfo*) noexcept nogil
 
     ctypedef enum uv_run_mode:
         UV_RUN_DEFAULT
@@ -140,6 +154,10 @@ cdef extern from "<uv.h>" nogil:
     int uv_thread_join(uv_thread_t*)
     int uv_ip4_addr(const char*, int, void*)
     int uv_ip6_addr(const char*, int, void*)
+    int uv_ip_name(const sockaddr*, char*, size_t)
+    int uv_getaddrinfo(uv_loop_t*, uv_getaddrinfo_t*, uv_getaddrinfo_cb, const char*, const char*, const addrinfo*)
+    void uv_freeaddrinfo(addrinfo*)
+    int uv_cancel(uv_req_t*)
     const char* uv_strerror(int)
     const char* uv_err_name(int)
     int uv_sem_init(uv_sem_t*, unsigned int)

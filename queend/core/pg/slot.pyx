@@ -3,7 +3,7 @@
 # carries one statement at a time, in pipeline mode: statement and sync leave together, and the answer counts only when
 # the sync's answer has come too, because that is when the transaction has committed.
 #
-# A slot opens (slot_connect), connects, prepares, serves, breaks (slot_break) and connects again after a jittered
+# A slot looks the server up (slot_connect), connects (slot_dial), prepares, serves, breaks (slot_break) and connects again after a jittered
 # pause; slotpool_close closes. Everything happens on the loop's thread. Memory of a pool lives until `closed`.
 
 cdef enum SlotState:
@@ -56,6 +56,7 @@ cdef struct Slot:
 cdef struct SlotPool:
     uv_loop_t* loop
     char* conninfo
+    Address address
     const StatementDef* statements
     int n_statements
     void* owner
@@ -66,7 +67,7 @@ cdef struct SlotPool:
     int connect_ms            # from the first packet to the last PREPARE
     Slot* idle                # last in, first out: few warm connections carry a light load
     int ready                 # slots idle or busy
-    int handles               # libuv handles not yet closed
+    int handles               # libuv handles not yet closed, and the look-up under way
     bint closing
     void (*closed)(void*) noexcept nogil
     void* closed_ctx
@@ -131,14 +132,32 @@ cdef void slot_connect(Slot* s) noexcept nogil:
     s.reason[0] = 0
     s.refresh = False
     s.fd = -1
-    s.conn = PQconnectStart(s.pool.conninfo)
+    slot_move(s, SLOT_CONNECTING)
+    slot_due(s, <uint64_t>s.pool.connect_ms)
+    if s.pool.address.n == 0:
+        slot_dial(s)
+    elif not s.pool.address.busy:         # else the answer to somebody else's look-up is ours too
+        slotpool_handle_opened(s.pool)
+        address_look(&s.pool.address, s.pool.loop, slotpool_on_address, s.pool)
+
+cdef void slotpool_on_address(void* ctx, const char* error) noexcept nogil:
+    cdef SlotPool* p = <SlotPool*>ctx
+    cdef int i
+    for i in range(p.n):
+        if p.slots[i].state == SLOT_CONNECTING and p.slots[i].conn == NULL:
+            if error != NULL:
+                slot_break(&p.slots[i], error, SLOT_LOST)
+            else:
+                slot_dial(&p.slots[i])
+    slotpool_handle_closed(p)
+
+cdef void slot_dial(Slot* s) noexcept nogil:
+    s.conn = address_connect(&s.pool.address)
     if s.conn == NULL:
         slot_break(s, b"out of memory", SLOT_LOST)
         return
     s.pool.counters.live_slots += 1
     PQsetNoticeProcessor(s.conn, slot_on_notice, s)
-    slot_move(s, SLOT_CONNECTING)
-    slot_due(s, <uint64_t>s.pool.connect_ms)
     if PQstatus(s.conn) == CONNECTION_BAD:
         slot_break(s, PQerrorMessage(s.conn), SLOT_LOST)
     else:
@@ -407,6 +426,7 @@ cdef SlotPool* slotpool_open(uv_loop_t* loop, const char* conninfo, int n, const
         free(p)
         return NULL
     memcpy(p.conninfo, conninfo, strlen(conninfo) + 1)
+    address_open(&p.address, p.conninfo)
     p.loop = loop
     p.n = n
     p.connect_ms = SLOT_CONNECT_MS
@@ -463,6 +483,7 @@ cdef void slotpool_handle_closed(SlotPool* p) noexcept nogil:
         return
     if p.closed != NULL:
         p.closed(p.closed_ctx)
+    address_close(&p.address)
     free(p.slots)
     free(p.conninfo)
     free(p)
@@ -478,6 +499,7 @@ cdef void slotpool_close(SlotPool* p, void (*closed)(void*) noexcept nogil, void
     p.closing = True
     p.closed = closed
     p.closed_ctx = ctx
+    address_cancel(&p.address)
     for i in range(p.n):
         s = &p.slots[i]
         slot_break(s, b"closing", SLOT_LOST)

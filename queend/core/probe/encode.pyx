@@ -57,3 +57,19 @@ def probe_statements():
     cdef int i
     return [(s[i].name.decode(), (<const char*>s[i].text).decode(), [s[i].types[k] for k in range(s[i].n_params)])
             for i in range(STMT_COUNT)]
+
+def probe_columns():
+    """Where the core looks for the result columns of the statements it reads by constant: {statement: {column: position}}."""
+    return {
+        "push": {"ord": PUSH_ORD, "status": PUSH_STATUS, "base": PUSH_BASE, "created_at": PUSH_CREATED_AT,
+                 "dup_offset": PUSH_DUP_OFFSET, "dup_at": PUSH_DUP_AT},
+        "pop": {"ord": POP_ORD, "status": POP_STATUS, "attempt": POP_ATTEMPT, "first": POP_FIRST, "take": POP_TAKE,
+                "base": POP_BASE, "n": POP_N, "created_at": POP_CREATED_AT, "ids": POP_IDS, "body": POP_BODY,
+                "meta": POP_META, "head": POP_HEAD, "until": POP_UNTIL},
+        "ack": {"ord": ACK_ORD, "status": ACK_STATUS, "codes": ACK_CODES, "released": ACK_RELEASED,
+                "committed": ACK_COMMITTED, "head": ACK_HEAD, "retry_until": ACK_RETRY_UNTIL},
+        "transaction": {"ord": TX_ORD, "kind": TX_KIND, "status": TX_STATUS, "base": TX_BASE, "created_at": TX_CREATED_AT,
+                        "codes": TX_CODES, "released": TX_RELEASED, "committed": TX_COMMITTED, "head": TX_HEAD,
+                        "dup_index": TX_DUP_INDEX},
+        "renew": {"ord": RENEW_ORD, "status": RENEW_STATUS, "expires_at": RENEW_EXPIRES_AT, "renewed": RENEW_RENEWED},
+    }

@@ -1,0 +1,198 @@
+# Where the server is. libpq looks names up with a blocking call, which would stop every client of the worker while a
+# name server is slow: exactly when the network is in trouble. So names are looked up here, on libuv's threads, and
+# libpq gets addresses (it keeps the names too, for TLS).
+
+cdef enum:
+    ADDRESS_HOSTS = 16        # of a connection string; further ones are ignored
+
+cdef struct Address
+ctypedef void (*address_done)(void*, const char*) noexcept nogil
+
+cdef struct Address:
+    const char* conninfo
+    PQconninfoOption* options
+    char* hosts[ADDRESS_HOSTS]
+    char* ports[ADDRESS_HOSTS]
+    char* names               # memory behind hosts
+    char* numbers             # and ports
+    int n                     # hosts; 0: nothing to look up, libpq takes conninfo as it is
+    Buf host                  # what libpq gets: three lists of equal length
+    Buf hostaddr
+    Buf port
+    uv_getaddrinfo_t request
+    int at                    # host looked up now
+    int found
+    bint busy
+    char[200] error
+    address_done done
+    void* ctx
+
+cdef int address_split(char* text, char** out) noexcept nogil:
+    # Cuts a comma-separated list in place.
+    cdef int n = 1
+    cdef char* p = text
+    out[0] = text
+    while p[0] != 0:
+        if p[0] == b',':
+            p[0] = 0
+            if n == ADDRESS_HOSTS:
+                break
+            out[n] = p + 1
+            n += 1
+        p += 1
+    return n
+
+cdef inline bint address_literal(const char* host) noexcept nogil:
+    # A socket folder, an IP address or nothing: no name.
+    cdef char[64] room        # a sockaddr_in6 fits
+    if host[0] == 0 or host[0] == b'/' or host[0] == b'@':
+        return True
+    return uv_ip4_addr(host, 0, <void*>room) == 0 or uv_ip6_addr(host, 0, <void*>room) == 0
+
+cdef char* address_copy(const char* text) noexcept nogil:
+    cdef char* copy = <char*>malloc(strlen(text) + 1)
+    if copy != NULL:
+        memcpy(copy, text, strlen(text) + 1)
+    return copy
+
+cdef void address_open(Address* a, const char* conninfo) noexcept nogil:
+    # conninfo is borrowed. What cannot be parsed is left to libpq, which says what is wrong with it.
+    cdef PQconninfoOption* o
+    cdef const char* host = NULL
+    cdef const char* port = b""
+    cdef bint names = False
+    cdef int i, n, n_ports
+    memset(a, 0, sizeof(Address))
+    a.conninfo = conninfo
+    a.options = PQconninfoParse(conninfo, NULL)
+    o = a.options
+    while o != NULL and o.keyword != NULL:
+        if o.val != NULL and strcmp(o.keyword, b"host") == 0:
+            host = o.val
+        elif o.val != NULL and strcmp(o.keyword, b"port") == 0:
+            port = o.val
+        elif o.val != NULL and strcmp(o.keyword, b"hostaddr") == 0:
+            return
+        o += 1
+    if host == NULL:
+        return
+    a.names = address_copy(host)
+    a.numbers = address_copy(port)
+    if a.names == NULL or a.numbers == NULL:
+        return
+    n = address_split(a.names, a.hosts)
+    n_ports = address_split(a.numbers, a.ports)
+    for i in range(n):
+        if n_ports == 1:
+            a.ports[i] = a.ports[0]       # one port is every host's
+        names = names or not address_literal(a.hosts[i])
+    if names and (n_ports == 1 or n_ports == n):
+        a.n = n
+
+cdef void address_close(Address* a) noexcept nogil:
+    # No look-up may be under way (address_cancel, then wait for done).
+    if a.options != NULL:
+        PQconninfoFree(a.options)
+    free(a.names)
+    free(a.numbers)
+    buf_free(&a.host)
+    buf_free(&a.hostaddr)
+    buf_free(&a.port)
+
+cdef void address_look(Address* a, uv_loop_t* loop, address_done done, void* ctx) noexcept nogil:
+    # Looks every name up anew; done(ctx, NULL) when at least one host has an address, done(ctx, reason) when none has.
+    # Always later, from the loop, except when libuv refuses.
+    a.request.data = a
+    a.done = done
+    a.ctx = ctx
+    a.busy = True
+    a.at = -1
+    a.found = 0
+    a.error[0] = 0
+    buf_clear(&a.host)
+    buf_clear(&a.hostaddr)
+    buf_clear(&a.port)
+    address_next(a, loop)
+
+cdef void address_cancel(Address* a) noexcept nogil:
+    if a.busy:
+        a.n = a.at                        # no further host
+        uv_cancel(<uv_req_t*>&a.request)  # one that runs already is waited for
+
+cdef void address_next(Address* a, uv_loop_t* loop) noexcept nogil:
+    # From one host to the next that needs a look-up, or to the end.
+    cdef int status
+    cdef addrinfo hints
+    memset(&hints, 0, sizeof(hints))
+    hints.ai_socktype = SOCK_STREAM
+    while True:
+        a.at += 1
+        if a.at >= a.n:
+            break
+        if address_literal(a.hosts[a.at]):
+            address_add(a, b"")
+            continue
+        status = uv_getaddrinfo(loop, &a.request, address_on_answer, a.hosts[a.at], NULL, &hints)
+        if status == 0:
+            return
+        address_fail(a, status)
+    a.busy = False
+    a.done(a.ctx, NULL if a.found else a.error)
+
+cdef void address_add(Address* a, const char* address) noexcept nogil:
+    if a.found:
+        buf_byte(&a.host, b',')
+        buf_byte(&a.hostaddr, b',')
+        buf_byte(&a.port, b',')
+    buf_text(&a.host, a.hosts[a.at])
+    buf_text(&a.hostaddr, address)
+    buf_text(&a.port, a.ports[a.at])
+    a.found += 1
+
+cdef void address_fail(Address* a, int status) noexcept nogil:
+    snprintf(a.error, sizeof(a.error), b"the name %.100s cannot be looked up: %s", a.hosts[a.at], uv_strerror(status))
+
+cdef void address_on_answer(uv_getaddrinfo_t* request, int status, addrinfo* answer) noexcept nogil:
+    cdef Address* a = <Address*>request.data
+    cdef addrinfo* one = answer
+    cdef char[64] text
+    if status != 0:
+        address_fail(a, status)
+    while one != NULL:
+        if uv_ip_name(one.ai_addr, text, sizeof(text)) == 0:
+            address_add(a, text)
+        one = one.ai_next
+    uv_freeaddrinfo(answer)
+    address_next(a, request.loop)
+
+cdef PGconn* address_connect(Address* a) noexcept nogil:
+    # Starts a connection, by the addresses found last where there are names.
+    cdef const char* keywords[64]
+    cdef const char* values[64]
+    cdef PQconninfoOption* o = a.options
+    cdef int k = 0
+    if a.n == 0:
+        return PQconnectStart(a.conninfo)
+    buf_byte(&a.host, 0)
+    buf_byte(&a.hostaddr, 0)
+    buf_byte(&a.port, 0)
+    if a.host.failed or a.hostaddr.failed or a.port.failed:
+        return NULL
+    a.host.len -= 1                       # the next connection ends the texts again
+    a.hostaddr.len -= 1
+    a.port.len -= 1
+    while o.keyword != NULL and k < 60:
+        if o.val != NULL and strcmp(o.keyword, b"host") != 0 and strcmp(o.keyword, b"port") != 0:
+            keywords[k] = o.keyword
+            values[k] = o.val
+            k += 1
+        o += 1
+    keywords[k] = b"host"
+    values[k] = a.host.data
+    keywords[k + 1] = b"hostaddr"
+    values[k + 1] = a.hostaddr.data
+    keywords[k + 2] = b"port"
+    values[k + 2] = a.port.data
+    keywords[k + 3] = NULL
+    values[k + 3] = NULL
+    return PQconnectStartParams(keywords, values, 0)

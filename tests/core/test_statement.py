@@ -1,0 +1,62 @@
+"""The statement table and the functions in sql/ are one contract: every statement prepares, with the columns the core reads."""
+import psycopg
+import pytest
+
+from queend._core import probe_columns, probe_statements
+from queend.service.migrate import migrate
+
+RESULTS = {
+    "push": "ord int4, status int2, base int8, created_at int8, dup_offset _int8, dup_at _int8",
+    "pop": "ord int4, status int2, attempt int4, first int8, take int4, base int8, n int4, created_at int8, ids bytea, "
+           "body bytea, meta bytea, head int8, until int8",
+    "ack": "ord int4, status int2, codes bytea, released bool, committed int8, head int8, retry_until int8",
+    "transaction": "ord int4, kind int2, status int2, base int8, created_at int8, codes bytea, released bool, "
+                   "committed int8, head int8, dup_index int4",
+    "renew": "ord int4, status int2, expires_at int8, renewed int4",
+    "release": "ord int4, released bool",
+    "resolve": "ord int4, queue_id int4, partition_id int4",
+    "catalog_load": "version int8, seed bytea, queue_id int4, epoch int4, name text, namespace text, task text, "
+                    "lease_time int4, retry_limit int4, retry_delay int4, delayed int4, window_buffer int4, max_size int4, "
+                    "encryption bool, priority int4, ttl int4",
+    "group_resolve": "group_id int4, start_at int8, fresh bool",
+    "groups_find": "ord int4, group_id int4",
+    "partitions_find": "id int4, queue_id int4, name text",
+    "partition_find": "ord int4, partition_id int4",
+    "pop_scan": "partition_id int4, next int8, head int8, lease_until int8",
+    "recent": "partition_id int4, queue_id int4, head int8",
+    "find": "found_offset int8, created_at int8",
+}
+
+
+@pytest.fixture(scope="module")
+def migrated(cluster):
+    cluster.execute("CREATE DATABASE migrated")
+    dsn = cluster.dsn(dbname="migrated")
+    migrate(dsn)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        yield connection
+    cluster.execute("DROP DATABASE migrated")
+
+
+def test_no_statement_is_without_a_contract():
+    assert {name for name, _, _ in probe_statements()} == RESULTS.keys()
+
+
+@pytest.mark.parametrize("name,text,types", probe_statements(), ids=[name for name, _, _ in probe_statements()])
+def test_it_prepares_and_returns_the_columns_the_core_reads(migrated, name, text, types):
+    prepared = migrated.pgconn.prepare(name.encode(), text.encode(), types)
+    assert not prepared.error_message, prepared.error_message.decode()
+    told = migrated.pgconn.describe_prepared(name.encode())
+    assert [told.param_type(i) for i in range(told.nparams)] == types
+    type_name = dict(migrated.execute("SELECT oid, typname FROM pg_type").fetchall())
+    columns = [(told.fname(i).decode(), type_name[told.ftype(i)]) for i in range(told.nfields)]
+    assert ", ".join(f"{column} {kind}" for column, kind in columns) == RESULTS[name]
+    if name in probe_columns():
+        assert {column: i for i, (column, _) in enumerate(columns)} == probe_columns()[name]
+
+
+def test_a_pool_with_the_real_table_comes_into_service(cluster, migrated, open_pool):
+    pool = open_pool(cluster.dsn(dbname="migrated"), slots=2, statements=None)
+    catalog = [name for name, _, _ in probe_statements()].index("catalog_load")
+    rows = pool.call(catalog, decode=True).rows
+    assert len(rows) == 1 and len(rows[0][1]) == 16
