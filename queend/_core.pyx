@@ -63,3 +63,5 @@ include "core/core.pyx"                   # the data plane as Python sees it
 include "core/probe/limit.pyx"            # seams for the tests of limits and policies
 include "core/probe/encode.pyx"           # seams for the tests of binary parameters
 include "core/probe/slot.pyx"             # seams for the tests of the pg room
+include "core/probe/json.pyx"             # seams for the tests of the json room
+include "core/probe/http.pyx"             # seams for the tests of the http room

@@ -14,6 +14,7 @@ cdef enum ChunkState:
     CHUNK_TRAILER_LF = 9
     CHUNK_LAST_LF = 10
     CHUNK_DONE = 11
+    CHUNK_EXTENSION_NAME = 12 # its first byte
 
 cdef enum:
     CHUNK_EXTRA_MAX = 16384   # bytes of extensions and trailers together
@@ -65,9 +66,13 @@ cdef int chunked_feed(Chunked* c, const char* data, size_t n, size_t* used, int6
             elif b == b'\r':
                 c.state = CHUNK_SIZE_LF
             elif b == b';':
-                c.state = CHUNK_EXTENSION
+                c.state = CHUNK_EXTENSION_NAME
             else:
                 return chunked_refuse(c, 400, b"Malformed chunk size")
+        elif c.state == CHUNK_EXTENSION_NAME:
+            if not http_class[b] & HTTP_TOKEN:
+                return chunked_refuse(c, 400, b"Malformed chunk extension")
+            c.state = CHUNK_EXTENSION
         elif c.state == CHUNK_EXTENSION:
             c.extra += 1
             if c.extra > CHUNK_EXTRA_MAX:

@@ -102,6 +102,8 @@ cdef int head_parse(const char* data, size_t n, const HeadLimits* limits, Head* 
     # An empty line before a request is an old habit of clients after a body: skipped.
     while end - p >= 2 and p[0] == b'\r' and p[1] == b'\n':
         p += 2
+    if end - p == 1 and p[0] == b"\r":
+        return 0
     outcome = head_line(&p, end, limits, h)
     if outcome > 0:
         outcome = head_fields(&p, end, h)
@@ -194,7 +196,7 @@ cdef int head_fields(const char** at, const char* end, Head* h) noexcept nogil:
         if p[0] != b'\r' or p[1] != b'\n':
             return head_refuse(h, 400, b"Malformed header line")
         last = p
-        while last > value and ((last - 1)[0] == b" " or (last - 1)[0] == b"\t"):
+        while last > value and (last - 1)[0] == b' ':     # a tab stays and spoils lengths and codings: readers differ there
             last -= 1
         p += 2
         count += 1

@@ -1,0 +1,93 @@
+# What the tests of the json room drive.
+
+def probe_json_skip(bytes text, int max_depth=JSON_DEPTH):
+    """One document: (None, its exact bytes) or (error text, None). Copied to memory that ends where the text ends."""
+    cdef Json j
+    cdef Slice raw
+    cdef char[128] why
+    cdef size_t n = len(text)
+    cdef char* copy = <char*>malloc(n if n else 1)
+    memcpy(copy, <const char*>text, n)
+    try:
+        json_open(&j, slice_of(copy, n), max_depth)
+        if json_skip(&j, &raw) and json_end(&j):
+            return None, raw.p[:raw.n]
+        json_explain(&j, why, sizeof(why))
+        return (<bytes>why).decode(), None
+    finally:
+        free(copy)
+
+def probe_json_walk(bytes text, int max_depth=JSON_DEPTH):
+    """The document read member by member: objects as lists of (key, value) pairs, arrays as lists, strings as str, numbers and
+    literals as bytes. ValueError with the error text."""
+    cdef Json j
+    cdef Arena a
+    cdef char[128] why
+    json_open(&j, slice_of(text, len(text)), max_depth)
+    arena_open(&a, NULL)
+    try:
+        value = probe_json_value(&j, &a)
+        if j.error == NULL:
+            json_end(&j)
+        if j.error != NULL:
+            json_explain(&j, why, sizeof(why))
+            raise ValueError((<bytes>why).decode())
+        return value
+    finally:
+        arena_close(&a)
+
+cdef object probe_json_value(Json* j, Arena* a):
+    cdef Slice raw
+    cdef bint first = True
+    cdef int c = json_peek(j)
+    if c == b'{':
+        pairs = []
+        json_enter(j, b'{')
+        while j.error == NULL and json_member(j, &first, &raw):
+            pairs.append((probe_json_str(raw, a), probe_json_value(j, a)))
+        return ("object", pairs)
+    if c == b'[':
+        items = []
+        json_enter(j, b'[')
+        while j.error == NULL and json_element(j, &first):
+            items.append(probe_json_value(j, a))
+        return items
+    if c == b'"':
+        return probe_json_str(raw, a) if json_string(j, &raw) else None
+    return raw.p[:raw.n] if json_skip(j, &raw) else None
+
+cdef object probe_json_str(Slice raw, Arena* a):
+    cdef Slice out
+    cdef bint surrogate
+    json_unescape(raw, a, &out, &surrogate)
+    return out.p[:out.n].decode()
+
+def probe_json_unescape(bytes raw):
+    """(text, had a lone surrogate) of a valid literal."""
+    cdef Arena a
+    cdef Slice out
+    cdef bint surrogate
+    arena_open(&a, NULL)
+    json_unescape(slice_of(raw, len(raw)), &a, &out, &surrogate)
+    text = out.p[:out.n].decode()
+    arena_close(&a)
+    return text, bool(surrogate)
+
+def probe_json_escape(str text):
+    cdef Buf b
+    cdef bytes data = text.encode()
+    buf_init(&b)
+    json_escape(&b, slice_of(data, len(data)))
+    out = b.data[:b.len]
+    buf_free(&b)
+    return out
+
+def probe_json_speed(bytes text, int times):
+    """Nanoseconds to skip the document `times` times."""
+    cdef Json j
+    cdef int64_t begin = clock_mono_us()
+    cdef int i
+    for i in range(times):
+        json_open(&j, slice_of(text, len(text)), JSON_DEPTH)
+        json_skip(&j, NULL)
+    return (clock_mono_us() - begin) * 1000
