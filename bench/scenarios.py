@@ -139,7 +139,7 @@ class Scenarios:
         role = dict(kind="pop", name=name, queue=queue, conns=16, batch=50, lease=lease, count=self.stored[queue] * 95 // 100)
         if lease:
             role["group"] = "cycle"
-        report, window, disk = self.load(0.3 if self.quick else 0.5, self.seconds, role)
+        report, window, disk = self.load(0.1, self.seconds, role)
         line = self.base(name, report, name, window, disk)
         self.report.add(**line, **self.pop_floor(name, source, line, report["roles"][name]))
 

@@ -37,7 +37,7 @@ static PGresult *checked(PGconn *c, PGresult *res, ExecStatusType want) {
 
 static PGconn *open_one(void) {
     char whole[1024];
-    snprintf(whole, sizeof whole, "%s options='-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off -c enable_sort=off -c jit=off'", dsn);
+    snprintf(whole, sizeof whole, "%s options='-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off -c enable_sort=off -c jit=off -c client_min_messages=warning'", dsn);
     PGconn *c = PQconnectdb(whole);
     if (PQstatus(c) != CONNECTION_OK) fatal("%s", PQerrorMessage(c));
     return c;
