@@ -1,0 +1,202 @@
+"""The control plane over HTTP, through the core's bridge, on a real database."""
+import re
+import socket
+
+import pytest
+from daemon import Daemon
+from prometheus_client.parser import text_string_to_metric_families
+
+CORS = {"Access-Control-Allow-Origin": "*", "Access-Control-Allow-Methods": "GET, POST, PUT, DELETE, OPTIONS",
+        "Access-Control-Allow-Headers": "Content-Type, Authorization"}
+UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+TS3 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+DEFAULTS = {"priority": 0, "leaseTime": 300, "retryLimit": 3, "retryDelay": 1000, "maxSize": 0, "ttl": 3600, "deadLetterQueue": False,
+            "dlqAfterMaxRetries": False, "delayedProcessing": 0, "windowBuffer": 0, "retentionSeconds": 0, "completedRetentionSeconds": 0,
+            "retentionEnabled": False, "encryptionEnabled": False, "maxWaitTimeSeconds": 0}
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory):
+    with Daemon(tmp_path_factory.mktemp("data")) as daemon:
+        yield daemon.await_ready()
+        assert daemon.end() == 0
+
+
+@pytest.fixture
+def queue(request) -> str:
+    return f"q-{request.node.name}"
+
+
+def configure(daemon, **body):
+    return daemon.request("POST", "/api/v1/configure", body)
+
+
+def push(daemon, queue, *partitions):
+    status, _, results = daemon.request("POST", "/api/v1/push", {"items": [{"queue": queue, "partition": p, "payload": p} for p in partitions]})
+    assert status == 201, results
+    return results
+
+
+def test_configure_creates_with_defaults(daemon, queue):
+    status, headers, answer = configure(daemon, queue=queue)
+    assert status == 200 and {name: headers[name] for name in CORS} == CORS
+    assert UUID.fullmatch(answer.pop("queueId")) and UUID.fullmatch(answer.pop("partitionId"))
+    assert answer == {"configured": True, "queue": queue, "namespace": "", "task": "", "options": DEFAULTS}
+
+
+def test_configure_again_resets_what_is_not_sent(daemon, queue):
+    sent = {name: 7 if isinstance(value, int) and not isinstance(value, bool) else True for name, value in DEFAULTS.items()}
+    _, _, first = configure(daemon, queue=queue, namespace="n", task="t", options=sent)
+    assert first["options"] == sent and (first["namespace"], first["task"]) == ("n", "t")
+    _, _, second = configure(daemon, queue=queue, options={"leaseTime": "60", "deadLetterQueue": "true", "ttl": None, "unknown": 1})
+    assert second["options"] == {**DEFAULTS, "leaseTime": 60, "deadLetterQueue": True}
+    assert second["queueId"] == first["queueId"] and second["partitionId"] == first["partitionId"] and second["namespace"] == ""
+
+
+@pytest.mark.parametrize("name, value", [
+    ("leaseTime", -5), ("leaseTime", "abc"), ("leaseTime", 1.5), ("leaseTime", True), ("leaseTime", 2**31), ("leaseTime", "9" * 30),
+    ("leaseTime", "٣"), ("leaseTime", []), ("deadLetterQueue", 1), ("deadLetterQueue", "yes"), ("deadLetterQueue", {}),
+])
+def test_configure_names_the_bad_option(daemon, queue, name, value):
+    status, _, answer = configure(daemon, queue=queue, options={name: value})
+    assert status == 400 and answer["success"] is False and answer["error"].startswith(f"options.{name} must be ")
+    assert daemon.request("GET", f"/api/v1/resources/queues/{queue}")[0] == 404
+
+
+@pytest.mark.parametrize("body, error", [
+    (b"", "Empty request body"), (b'{"queue":', "Invalid JSON: "), (b'{"queue":"\xff"}', "Invalid JSON: "), (b"[]", "queue is required"),
+    (b"null", "queue is required"), (b'{"queue":5}', "queue is required"), (b'{"queue":""}', "queue is required"),
+    (b'{"queue":"a\\u0000"}', "queue must have at most 255 characters and no NUL"), (b'{"queue":"' + b"a" * 256 + b'"}', "queue must have"),
+    (b'{"queue":"a","options":[]}', "options must be an object"), (b'{"queue":"a","task":"' + b"a" * 256 + b'"}', "task must have"),
+])
+def test_configure_refuses(daemon, body, error):
+    status, _, answer = daemon.request("POST", "/api/v1/configure", body)
+    assert status == 400 and answer["error"].startswith(error)
+
+
+def test_queue_resources_tell_live_figures(daemon, queue):
+    push(daemon, queue, "a", "a", "b")
+    status, _, leased = daemon.request("GET", f"/api/v1/pop/queue/{queue}/partition/a")
+    assert status == 200 and len(leased["messages"]) == 1
+    status, _, one = daemon.request("GET", f"/api/v1/resources/queues/{queue}")
+    assert status == 200 and (one["name"], one["namespace"], one["task"]) == (queue, queue, "")
+    assert [(p["name"], p["stats"]) for p in one["partitions"]] == [
+        ("a", {"total": 2, "pending": 1, "processing": 1, "completed": 0, "failed": 0, "deadLetter": 0}),
+        ("b", {"total": 1, "pending": 1, "processing": 0, "completed": 0, "failed": 0, "deadLetter": 0})]
+    assert one["partitions"][0]["id"] == leased["partitionId"]
+    assert all(TS3.fullmatch(p[key]) for p in one["partitions"] for key in ("createdAt", "oldestMessage", "newestMessage"))
+    assert one["totals"] == {"total": 3, "pending": 2, "processing": 1, "completed": 0, "failed": 0, "deadLetter": 0}
+    message = leased["messages"][0]
+    daemon.request("POST", "/api/v1/ack", {key: message[key] for key in ("transactionId", "partitionId", "leaseId")})
+    _, _, listed = daemon.request("GET", "/api/v1/resources/queues")
+    entry = next(entry for entry in listed["queues"] if entry["name"] == queue)
+    assert (entry["id"], entry["partitions"]) == (one["id"], 2)
+    assert entry["messages"] == {"total": 3, "pending": 2, "processing": 0}
+
+
+def test_queues_are_listed_newest_first(daemon, queue):
+    configure(daemon, queue=queue + "-1")
+    configure(daemon, queue=queue + "-2")
+    names = [entry["name"] for entry in daemon.request("GET", "/api/v1/resources/queues")[2]["queues"]]
+    assert names.index(queue + "-2") < names.index(queue + "-1")
+
+
+@pytest.mark.parametrize("encoded, name", [("a%2Fb%20c%3F%C3%BC", "a/b c?ü"), ("a+b%2525", "a+b%25")])
+def test_names_are_decoded_once(daemon, encoded, name):
+    push(daemon, name, "p")
+    assert daemon.request("GET", f"/api/v1/resources/queues/{encoded}")[2]["name"] == name
+    assert daemon.request("DELETE", f"/api/v1/resources/queues/{encoded}")[2] == {"deleted": True, "queue": name, "existed": True}
+
+
+@pytest.mark.parametrize("encoded", ["%ff", "a%00b"])
+def test_a_name_that_is_no_text_is_refused(daemon, encoded):
+    assert daemon.request("GET", f"/api/v1/resources/queues/{encoded}")[0] == 400
+
+
+def test_delete_is_idempotent_and_a_new_queue_starts_empty(daemon, queue):
+    push(daemon, queue, "a")
+    path = f"/api/v1/resources/queues/{queue}"
+    assert daemon.request("DELETE", path)[2] == {"deleted": True, "queue": queue, "existed": True}
+    assert daemon.request("DELETE", path)[2] == {"deleted": True, "queue": queue, "existed": False}
+    status, _, answer = daemon.request("GET", path)
+    assert (status, answer["error"]) == (404, "Queue not found")
+    push(daemon, queue, "a")
+    assert len(daemon.request("GET", f"/api/v1/pop/queue/{queue}?batch=10")[2]["messages"]) == 1
+
+
+@pytest.mark.parametrize("method, path", [("GET", "/nope"), ("GET", "/api/v1/nope"), ("POST", "/health"), ("PUT", "/api/v1/configure"),
+                                          ("GET", "/health/"), ("GET", "/docs")])
+def test_unknown_routes_are_told(daemon, method, path):
+    status, headers, answer = daemon.request(method, path)
+    assert (status, answer) == (404, {"error": "Not found", "code": "no_such_route"})
+    assert headers["Access-Control-Allow-Origin"] == "*"
+
+
+def test_preflight(daemon):
+    for path in ("/api/v1/push", "/api/v1/configure", "/anything"):
+        status, headers, answer = daemon.request("OPTIONS", path)
+        assert status == 204 and answer == "" and {name: headers[name] for name in CORS} == CORS
+        assert headers["Access-Control-Max-Age"] == "86400"
+
+
+def test_health(daemon):
+    status, _, answer = daemon.request("GET", "/health")
+    assert status == 200 and (answer["status"], answer["database"], answer["server"]) == ("healthy", "connected", "queend")
+
+
+def test_probes(daemon):
+    assert daemon.request("GET", "/livez")[0] == 200
+    assert daemon.request("GET", "/readyz")[0] == 200
+
+
+def test_metrics_json(daemon):
+    status, _, answer = daemon.request("GET", "/metrics")
+    assert status == 200 and set(answer) == {"uptime", "requests", "messages", "database", "memory", "cpu"}
+    assert answer["memory"]["rss"] > 1 << 20
+
+
+def scrape(daemon) -> dict:
+    status, headers, text = daemon.request("GET", "/metrics/prometheus")
+    assert status == 200 and headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert headers["Cache-Control"] == "no-cache" and "Access-Control-Allow-Origin" not in headers
+    return {(sample.name, *sorted(sample.labels.items())): sample.value
+            for family in text_string_to_metric_families(text) for sample in family.samples}
+
+
+def test_prometheus_counts_what_happened(daemon, queue):
+    before = scrape(daemon)
+    push(daemon, queue, "a", "b", "c")
+    after = scrape(daemon)
+
+    def grown(*key):
+        return after[key] - before[key]
+
+    assert grown("queen_cluster_push_requests_total", ("scope", "cluster")) == 1
+    assert grown("queen_cluster_push_messages_total", ("scope", "cluster")) == 3
+    assert grown("queend_request_latency_seconds_count", ("type", "push")) == 1
+    assert grown("queend_request_latency_seconds_bucket", ("le", "+Inf"), ("type", "push")) == 1
+    assert after[("queen_dlq_depth", ("scope", "cluster"))] == 0
+
+
+def test_openapi_names_every_route(daemon):
+    status, _, document = daemon.request("GET", "/openapi.json")
+    assert status == 200 and document["openapi"].startswith("3.1")
+    assert set(document["paths"]) == {
+        "/api/v1/push", "/api/v1/pop/queue/{queue}", "/api/v1/pop/queue/{queue}/partition/{partition}", "/api/v1/pop", "/api/v1/ack",
+        "/api/v1/ack/batch", "/api/v1/transaction", "/api/v1/lease/{leaseId}/extend", "/api/v1/configure", "/api/v1/resources/queues",
+        "/api/v1/resources/queues/{queue}", "/health", "/livez", "/readyz", "/metrics", "/metrics/prometheus"}
+    text = str(document)
+    for name in re.findall(r"#/components/schemas/(\w+)", text):
+        assert name in document["components"]["schemas"]
+
+
+def test_many_requests_on_one_connection_are_answered_in_order(daemon):
+    one = b"GET /api/v1/nope HTTP/1.1\r\nhost: x\r\n\r\nGET /health HTTP/1.1\r\nhost: x\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", daemon.port), timeout=30) as connection:
+        connection.sendall(one * 20)
+        received = b""
+        while received.count(b"HTTP/1.1 ") < 40 or not received.endswith(b"}"):
+            part = connection.recv(65536)
+            assert part, received[-500:]
+            received += part
+    assert re.findall(rb"HTTP/1\.1 (\d+)", received) == [b"404", b"200"] * 20

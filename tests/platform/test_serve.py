@@ -1,0 +1,165 @@
+"""The daemon as people start it: with its own PostgreSQL, alone and side by side, ended in every way."""
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import psycopg
+import pytest
+from daemon import ROOT, Daemon
+
+from queend.service.embedded import Embedded
+
+ITEM = {"items": [{"queue": "kept", "payload": {"n": 1}, "transactionId": "one"}]}
+
+
+def push(daemon: Daemon) -> dict:
+    status, _, results = daemon.request("POST", "/api/v1/push", ITEM)
+    assert status == 201, results
+    return results[0]
+
+
+def pop(daemon: Daemon) -> list[dict]:
+    status, _, answer = daemon.request("GET", "/api/v1/pop/queue/kept?autoAck=true")
+    return answer["messages"] if status == 200 else []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_serves_stops_cleanly_and_keeps_the_messages(tmp_path, number):
+    with Daemon(tmp_path) as daemon:
+        daemon.await_ready()
+        assert push(daemon)["status"] == "queued"
+        database = next(line["pid"] for line in daemon.lines if line["event"] == "database_started")
+        assert daemon.end(number) == 0
+        stopped = daemon.lines[-1]
+        assert stopped["event"] == "stopped" and stopped["drained"] is True and not any(stopped["leaks"].values())
+        assert not os.path.exists(f"/proc/{database}") and daemon.other == []
+    with Daemon(tmp_path) as again:
+        again.await_ready()
+        assert [message["transactionId"] for message in pop(again)] == ["one"]
+        assert again.end() == 0
+
+
+def test_greets_with_lines_that_work(tmp_path):
+    with Daemon(tmp_path) as daemon:
+        daemon.await_ready()
+        text = ""
+        while "Ctrl-C" not in text:
+            text += daemon.process.stdout.readline()
+        commands = "\n".join(line for line in text.splitlines() if line.startswith("  "))
+        assert f"http://127.0.0.1:{daemon.port}" in text
+        done = subprocess.run(["bash", "-c", commands], capture_output=True, text=True)
+        pushed, popped, acked = [line for line in done.stdout.replace("][", "]\n[").replace("]{", "]\n{").splitlines() if line]
+        assert '"status":"queued"' in pushed and '"hello":"world"' in popped and '"success":true' in acked
+
+
+def test_two_side_by_side(tmp_path):
+    with Daemon(tmp_path / "a") as a, Daemon(tmp_path / "b") as b:
+        a.await_ready()
+        b.await_ready()
+        assert push(a)["status"] == push(b)["status"] == "queued"
+        assert a.end() == 0
+        assert len(pop(b)) == 1
+
+
+def test_a_killed_daemon_loses_nothing_and_leaves_nothing(tmp_path):
+    with Daemon(tmp_path) as daemon:
+        daemon.await_ready()
+        push(daemon)
+        daemon.process.kill()
+        daemon.process.wait()
+    with Daemon(tmp_path) as again:
+        again.await_ready()
+        assert push(again)["status"] == "duplicate"
+        assert len(pop(again)) == 1
+
+
+def test_a_taken_port_is_told(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with Daemon(tmp_path, PORT=str(taken.getsockname()[1])) as daemon:
+            assert daemon.process.wait(60) == 1
+            daemon.reader.join()
+            assert "address already in use" in daemon.other[-1].lower()
+
+
+def test_a_taken_folder_is_told(tmp_path):
+    cluster = Embedded(tmp_path)
+    cluster.start()
+    try:
+        with Daemon(tmp_path) as daemon:
+            assert daemon.process.wait(60) == 1
+            daemon.reader.join()
+            assert "in use by another queend" in daemon.other[-1]
+    finally:
+        cluster.stop()
+
+
+def test_a_configured_server_is_used_and_waited_for(tmp_path):
+    cluster = Embedded(tmp_path / "elsewhere")
+    conninfo = cluster.start()
+    cluster.stop()
+    with Daemon(tmp_path / "own", PG_HOST=str(cluster.data), PG_USER="postgres") as daemon:
+        daemon.await_event("database_unreachable")
+        cluster.start()
+        try:
+            daemon.await_ready()
+            push(daemon)
+            with psycopg.connect(conninfo) as connection:
+                assert connection.execute("SELECT name FROM queend.queues").fetchall() == [("kept",)]
+            assert daemon.end() == 0
+            assert not (tmp_path / "own").exists()
+        finally:
+            cluster.stop()
+
+
+def test_sigterm_while_waiting_for_the_server_ends_it(tmp_path):
+    with Daemon(tmp_path, PG_HOST=str(tmp_path), PG_USER="postgres") as daemon:
+        daemon.await_event("database_unreachable")
+        assert daemon.end() == 0
+
+
+def test_the_embedded_server_is_started_again_when_it_dies(tmp_path):
+    with Daemon(tmp_path) as daemon:
+        daemon.await_ready()
+        push(daemon)
+        os.kill(next(line["pid"] for line in daemon.lines if line["event"] == "database_started"), signal.SIGKILL)
+        daemon.await_event("database_died")
+        daemon.await_event("database_started")
+        deadline = time.monotonic() + 30
+        while daemon.request("POST", "/api/v1/push", ITEM)[0] != 201:  # the core reconnects with backoff
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert len(pop(daemon)) == 1
+        assert daemon.end() == 0
+
+
+def test_systemd_hears_ready_watchdog_and_stopping(tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(60)
+        with Daemon(tmp_path / "data", NOTIFY_SOCKET=str(tmp_path / "notify"), WATCHDOG_USEC="300000") as daemon:
+            assert manager.recv(1000).startswith(b"READY=1\n")
+            assert [manager.recv(100) for _ in range(3)] == [b"WATCHDOG=1"] * 3
+            assert daemon.end() == 0
+            heard = b""
+            while heard != b"STOPPING=1":
+                heard = manager.recv(100)
+
+
+def test_migrate_prepares_the_database_the_daemon_would_use(tmp_path):
+    def migrate() -> str:
+        done = subprocess.run([sys.executable, "-m", "queend", "migrate"], cwd=ROOT, capture_output=True, text=True,
+                              env={"PATH": os.environ["PATH"], "QUEEND_DATA_DIR": str(tmp_path)})
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert migrate().startswith("applied 0001_schema\n")
+    assert migrate() == "up to date\n"
+    with Daemon(tmp_path) as daemon:
+        daemon.await_ready()
+        assert "migrated" not in [line["event"] for line in daemon.lines]
+        assert daemon.end() == 0
