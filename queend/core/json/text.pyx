@@ -29,7 +29,8 @@ cdef bint json_unescape(Slice raw, Arena* a, Slice* out, bint* had_surrogate) no
     cdef char* at
     cdef char* text
     cdef size_t n
-    cdef uint32_t c, low
+    cdef uint32_t c = 0
+    cdef uint32_t low = 0
     cdef char e
     if had_surrogate != NULL:
         had_surrogate[0] = False

@@ -179,8 +179,8 @@ cdef void conn_linger(Conn* c) noexcept nogil:
     c.out_mark = 0
     if shutdown(conn_fd(c), SHUT_WR) != 0:
         conn_close(c)
-        return
-    conn_read_start(c)
+    elif c.paused:
+        conn_read_start(c)
 
 cdef inline int conn_fd(Conn* c) noexcept nogil:
     cdef int fd = -1

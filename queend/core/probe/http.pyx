@@ -90,3 +90,7 @@ def probe_http_speed(bytes head, int times):
     for i in range(times):
         head_parse(head, len(head), &limits, &h)
     return (clock_mono_us() - begin) * 1000
+
+def probe_sizes():
+    """Bytes of what stands for an idle connection and for a parked request (whose arena holds one chunk more)."""
+    return {"connection": sizeof(Conn), "handle": sizeof(uv_tcp_t), "request": sizeof(Request), "chunk": ARENA_CHUNK}
