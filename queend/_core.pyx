@@ -39,6 +39,7 @@ include "core/net/process.pyx"            # all workers together
 include "core/bridge/bridge.pyx"          # to the control plane and back
 include "core/route/types.pyx"            # what a route hands to the engine
 include "core/route/common.pyx"           # paths, queries, names, refusals
+include "core/route/moment.pyx"           # a time as people write it
 include "core/route/push.pyx"             # items in, results out
 include "core/route/pop.pyx"              # a query in, messages out
 include "core/route/ack.pyx"              # acknowledgments in, results out
@@ -65,3 +66,4 @@ include "core/probe/encode.pyx"           # seams for the tests of binary parame
 include "core/probe/slot.pyx"             # seams for the tests of the pg room
 include "core/probe/json.pyx"             # seams for the tests of the json room
 include "core/probe/http.pyx"             # seams for the tests of the http room
+include "core/probe/route.pyx"            # seams for the tests of the hot routes

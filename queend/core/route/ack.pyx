@@ -1,23 +1,24 @@
 # POST /api/v1/ack and /api/v1/ack/batch.
 
 cdef struct AckRaw:
-    # Literals as found; p NULL: absent or null. bad: present, but no string.
+    # Literals as found; p NULL: absent, or no string. bad: present, neither a string nor null.
     Slice txid, partition, status, group, lease, error
-    bint txid_bad, partition_bad
+    bint txid_bad, lease_bad
 
 cdef void ackraw_member(AckRaw* raw, Slice key, int c, Slice value) noexcept nogil:
     if c != b'"':
+        # null and every other type: as if absent, but a fence is never dropped silently
+        if c == b'n':
+            return
         if key_is(key, b"transactionId"):
             raw.txid_bad = True
-        elif key_is(key, b"partitionId"):
-            raw.partition_bad = True
-        return                # null and every other type: as if absent
+        elif key_is(key, b"leaseId"):
+            raw.lease_bad = True
+        return
     if key_is(key, b"transactionId"):
         raw.txid = value
-        raw.txid_bad = False
     elif key_is(key, b"partitionId"):
         raw.partition = value
-        raw.partition_bad = False
     elif key_is(key, b"status"):
         raw.status = value
     elif key_is(key, b"consumerGroup"):
@@ -51,38 +52,50 @@ cdef bint partition_ref(Slice text, AckItem* it) noexcept nogil:
         it.partition_number = it.partition_number * 10 + text.p[i] - 48
     return True
 
+cdef void ack_error_take(Slice raw, Arena* a, Slice* out) noexcept nogil:
+    # What went wrong, for people: an odd character in it is no reason to refuse the acknowledgment. PostgreSQL's text has
+    # no NUL, so a blank takes its place.
+    cdef char* p
+    if not json_unescape(raw, a, out, NULL):
+        out[0] = slice_of(NULL, 0)
+        return
+    p = <char*>memchr(out.p, 0, out.n)
+    while p != NULL:
+        p[0] = b' '           # only an escape spells NUL, so the text is a copy in the arena
+        p = <char*>memchr(p, 0, out.p + out.n - p)
+
 cdef bint ackitem_take(AckItem* it, AckRaw* raw, Arena* a, const char* what, int index, ApiError* e) noexcept nogil:
     # From literals to an item; the two required ones are known to be there.
     cdef Slice text
     cdef uint8_t kind, keep
     memset(it, 0, sizeof(AckItem))
-    if not name_take(raw.txid, a, &text):
-        return refuse_item(e, b"transactionId must be valid text of at most 255 bytes", what, index, b"transactionId")
+    if not txid_take(raw.txid, a, &text):
+        return refuse_item(e, b"transactionId must be valid text of at most 255 characters", what, index, b"transactionId")
     record_id(text, it.id, &kind, &keep)
     it.txid_json = raw.txid
     if not json_unescape(raw.partition, a, &text, NULL) or not partition_ref(text, it):
         return refuse_item(e, b"partitionId must be a UUID", what, index, b"partitionId")
     it.status = ack_status(raw.status)
+    it.lease_bad = raw.lease_bad
     if raw.lease.p != NULL and raw.lease.n > 2:
         if json_unescape(raw.lease, a, &text, NULL) and uuid_parse(text, it.lease, NULL):
             it.has_lease = True
         else:
             it.lease_bad = True
     if raw.error.p != NULL and raw.error.n > 2:
-        if not json_unescape(raw.error, a, &it.error, NULL) or memchr(it.error.p, 0, it.error.n) != NULL:
-            return refuse_item(e, b"error must be text without NUL", what, index, b"error")
+        ack_error_take(raw.error, a, &it.error)
     it.group_name = slice_lit(b"__QUEUE_MODE__")
     if raw.group.p != NULL and raw.group.n > 2 and not name_take(raw.group, a, &it.group_name):
         return refuse_item(e, b"consumerGroup must be valid text of at most 255 bytes", what, index, b"consumerGroup")
     return True
 
-cdef bint ack_object(Json* j, AckRaw* raw, ApiError* e) noexcept nogil:
+cdef bint ack_object(Json* j, Arena* a, AckRaw* raw, ApiError* e) noexcept nogil:
     cdef bint first = True
     cdef Slice key, value
     cdef int c
     memset(raw, 0, sizeof(AckRaw))
     json_enter(j, b'{')
-    while json_member(j, &first, &key):
+    while member_next(j, &first, a, &key):
         c = json_peek(j)
         if not json_skip(j, &value):
             break
@@ -110,7 +123,7 @@ cdef bint ack_parse(Slice body, Arena* a, bint single, int max_items, AckReq* q,
 
 cdef bint ack_parse_single(Json* j, Arena* a, AckReq* q, ApiError* e) noexcept nogil:
     cdef AckRaw raw
-    if not ack_object(j, &raw, e):
+    if not ack_object(j, a, &raw, e):
         return False
     if not json_end(j):
         return refuse_json(e, j)
@@ -135,7 +148,7 @@ cdef bint ack_parse_batch(Json* j, Arena* a, int max_items, AckReq* q, ApiError*
     cdef Slice group
     cdef int c
     json_enter(j, b'{')
-    while json_member(j, &first, &key):
+    while member_next(j, &first, a, &key):
         c = json_peek(j)
         if key_is(key, b"acknowledgments") and c == b'[':
             if seen:
@@ -180,7 +193,7 @@ cdef bint ack_items(Json* j, Arena* a, int max_items, AckReq* q, ApiError* e) no
             if not json_skip(j, NULL):
                 break
             memset(&raw, 0, sizeof(AckRaw))
-        elif not ack_object(j, &raw, e):
+        elif not ack_object(j, a, &raw, e):
             return False
         if raw.txid.p == NULL or raw.txid.n <= 2:
             return refuse_item(e, b"Each acknowledgment must have a valid transactionId string", b"item", q.n, b"transactionId")

@@ -33,7 +33,7 @@ cdef int route_match(int method, Slice path) noexcept nogil:
         if slash == NULL:
             return ROUTE_POP_QUEUE
         rest = slice_of(slash, rest.n - (slash - rest.p))
-        if slash != path.p + 18 and rest.n > 11 and memcmp(rest.p, b"/partition/", 11) == 0 and memchr(rest.p + 11, b'/', rest.n - 11) == NULL:
+        if slash != path.p + 18 and rest.n >= 11 and memcmp(rest.p, b"/partition/", 11) == 0 and memchr(rest.p + 11, b'/', rest.n - 11) == NULL:
             return ROUTE_POP_PARTITION
     return ROUTE_NONE
 
@@ -144,6 +144,20 @@ cdef bint name_take(Slice raw, Arena* a, Slice* out) noexcept nogil:
         return False
     return out.n <= NAME_MAX and memchr(out.p, 0, out.n) == NULL
 
+cdef bint txid_take(Slice raw, Arena* a, Slice* out) noexcept nogil:
+    # The same for a transactionId: at most 255 characters.
+    cdef bint half = False
+    cdef size_t i, n
+    if not json_unescape(raw, a, out, &half) or half or memchr(out.p, 0, out.n) != NULL:
+        return False
+    if out.n <= TXID_MAX:
+        return True
+    n = 0
+    for i in range(out.n):
+        if (<unsigned char>out.p[i] & 0xc0) != 0x80:
+            n += 1
+    return n <= TXID_MAX
+
 cdef bint body_open(Json* j, Slice body, ApiError* e) noexcept nogil:
     if body.n == 0:
         return refuse(e, b"Empty request body")
@@ -152,8 +166,23 @@ cdef bint body_open(Json* j, Slice body, ApiError* e) noexcept nogil:
         return refuse(e, b"Empty request body")
     return True
 
+cdef inline bint member_next(Json* j, bint* first, Arena* a, Slice* key) noexcept nogil:
+    # json_member with the key as if it had been written without escapes.
+    cdef char* text
+    cdef Slice plain
+    if not json_member(j, first, key):
+        return False
+    if memchr(key.p, b'\\', key.n) != NULL and json_unescape(key[0], a, &plain, NULL):
+        text = <char*>arena_alloc(a, plain.n + 2)
+        if text != NULL:
+            text[0] = b'"'
+            memcpy(text + 1, plain.p, plain.n)
+            text[plain.n + 1] = b'"'
+            key[0] = slice_of(text, plain.n + 2)
+    return True
+
 cdef inline bint key_is(Slice key_raw, const char* name) noexcept nogil:
-    # key_raw: the literal with its quotes. Keys with escapes are nobody's.
+    # key_raw: the literal with its quotes.
     cdef size_t n = strlen(name)
     return key_raw.n == n + 2 and memcmp(key_raw.p + 1, name, n) == 0
 
@@ -163,7 +192,8 @@ cdef bint record_id(Slice text, unsigned char* id, uint8_t* kind, uint8_t* keep_
     cdef bint canonical = False
     keep_text[0] = 0
     if uuid_parse(text, id, &canonical) and canonical:
-        kind[0] = 1 if (id[6] >> 4) == 7 and (id[8] >> 6) == 2 else 2
+        # by the version nibble alone, as the database tells them apart
+        kind[0] = 1 if (id[6] >> 4) == 7 else 2
         return True
     SHA256(<const unsigned char*>text.p, text.n, digest)
     memcpy(id, digest, 16)

@@ -4,52 +4,47 @@ cdef bint lease_parse(Slice path, Slice body, Arena* a, LeaseReq* q, ApiError* e
     # An empty body, {}, [] and null all mean 60 seconds.
     cdef Json j
     cdef bint first = True
-    cdef Slice key, value
+    cdef Slice key
+    cdef Slice value = slice_of(NULL, 0)
     memset(q, 0, sizeof(LeaseReq))
     q.seconds = 60
     q.lease_text = slice_of(path.p + 14, path.n - 21)
-    if not percent_decode(q.lease_text, a, False, &q.lease_text) or not uuid_parse(q.lease_text, q.lease, NULL):
-        return refuse(e, b"leaseId must be a UUID")
+    if not percent_decode(q.lease_text, a, False, &q.lease_text):
+        return refuse(e, b"The lease id in the path must be valid text")
+    if not uuid_parse(q.lease_text, q.lease, NULL):
+        memset(q.lease, 0, 16)
     if body.n == 0:
         return True
     json_open(&j, body, JSON_DEPTH)
     if json_peek(&j) == b'{':
         json_enter(&j, b'{')
-        while json_member(&j, &first, &key):
+        while member_next(&j, &first, a, &key):
             if not json_skip(&j, &value):
                 break
             if key_is(key, b"seconds") and not slice_is(value, b"null") and not lease_seconds(value, &q.seconds):
-                return refuse(e, b"seconds must be a whole number between 1 and 31536000")
-    elif j.p < j.end:
-        json_skip(&j, &value)
+                return refuse(e, b"seconds must be a whole number between 1 and 31536000 (field seconds)")
+    elif j.p < j.end and json_skip(&j, &value) and not tx_blank(value):
+        return refuse(e, b"The body must be an object")
     if j.error != NULL or not json_end(&j):
         return refuse_json(e, &j)
     return True
 
 cdef bint lease_seconds(Slice value, int* out) noexcept nogil:
-    # Digits, as a number or as text.
-    cdef size_t i = 0
-    cdef size_t n = value.n
+    cdef size_t i
     cdef int64_t v = 0
-    if n >= 2 and value.p[0] == b'"':
-        i = 1
-        n -= 1
-    if i == n:
-        return False
-    while i < n:
+    for i in range(value.n):
         if not 48 <= value.p[i] <= 57:
             return False
         v = v * 10 + value.p[i] - 48
         if v > 31536000:
             return False
-        i += 1
     out[0] = <int>v
     return v >= 1
 
 cdef void lease_reply(Buf* b, LeaseReq* q) noexcept nogil:
     cdef int i
     buf_text(b, b"{\"leaseId\":")
-    put_uuid(b, q.lease)
+    json_escape(b, q.lease_text)
     buf_text(b, b",\"success\":")
     put_bool(b, q.status == 0)
     buf_text(b, b",\"error\":")

@@ -53,8 +53,11 @@ cdef bint pop_parse(int route, Slice path, Slice query, Arena* a, const Settings
         q.batch = 1
     if q.batch > BATCH_MAX:
         q.batch = BATCH_MAX
-    if q.partitions < 1 or route == ROUTE_POP_PARTITION:
+    if q.partitions < 1:
         q.partitions = 1
+    if route == ROUTE_POP_PARTITION:
+        q.partitions = 1
+        q.partitions_given = True       # by the path: nothing is left to choose
     if q.timeout_ms > MAX_TIMEOUT_MS:
         q.timeout_ms = MAX_TIMEOUT_MS
     return pop_subscription(query, a, s, q, e)
@@ -78,77 +81,6 @@ cdef bint pop_subscription(Slice query, Arena* a, const Settings* s, PopReq* q, 
         q.sub_new = True
     return True
 
-cdef inline int time_digits(Slice s, size_t at, int n) noexcept nogil:
-    # n digits as a number, -1 when they are not there.
-    cdef int v = 0
-    cdef int i
-    if at + n > s.n:
-        return -1
-    for i in range(n):
-        if not 48 <= s.p[at + i] <= 57:
-            return -1
-        v = v * 10 + s.p[at + i] - 48
-    return v
-
-cdef bint time_parse(Slice s, int64_t* us) noexcept nogil:
-    # ISO 8601 as people write it: a date, then optionally 'T' or a blank, hh:mm[:ss[.fraction]], and Z, ±hh[:mm] or
-    # nothing (UTC). Microseconds since the epoch.
-    cdef int y = time_digits(s, 0, 4)
-    cdef int mo = time_digits(s, 5, 2)
-    cdef int d = time_digits(s, 8, 2)
-    cdef int h = 0, mi = 0, sec = 0
-    cdef int64_t frac = 0
-    cdef int64_t scale = 100000
-    cdef int64_t offset = 0
-    cdef size_t at = 10
-    cdef int64_t era, yoe, doy, days, yy
-    cdef int sign, oh, om
-    if s.n < 10 or y < 1 or mo < 1 or mo > 12 or d < 1 or d > 31 or s.p[4] != b'-' or s.p[7] != b'-':
-        return False
-    if at < s.n and (s.p[at] == b'T' or s.p[at] == b' ' or s.p[at] == b't'):
-        h = time_digits(s, at + 1, 2)
-        mi = time_digits(s, at + 4, 2)
-        if h < 0 or h > 24 or mi < 0 or mi > 59 or s.p[at + 3] != b':':
-            return False
-        at += 6
-        if at < s.n and s.p[at] == b':':
-            sec = time_digits(s, at + 1, 2)
-            if sec < 0 or sec > 60:
-                return False
-            at += 3
-            if at < s.n and s.p[at] == b'.':
-                at += 1
-                while at < s.n and 48 <= s.p[at] <= 57:
-                    frac += (s.p[at] - 48) * scale
-                    scale //= 10
-                    at += 1
-    if at < s.n and s.p[at] == b' ':
-        at += 1
-    if at < s.n and (s.p[at] == b'Z' or s.p[at] == b'z'):
-        at += 1
-    elif at < s.n and (s.p[at] == b'+' or s.p[at] == b'-'):
-        sign = 1 if s.p[at] == b'+' else -1
-        oh = time_digits(s, at + 1, 2)
-        om = 0
-        at += 3
-        if at < s.n and s.p[at] == b':':
-            at += 1
-        if at < s.n:
-            om = time_digits(s, at, 2)
-            at += 2
-        if oh < 0 or oh > 15 or om < 0 or om > 59:
-            return False
-        offset = sign * (oh * 3600 + om * 60)
-    if at != s.n:
-        return False
-    yy = y - (1 if mo <= 2 else 0)
-    era = yy // 400
-    yoe = yy - era * 400
-    doy = (153 * (mo + (-3 if mo > 2 else 9)) + 2) // 5 + d - 1
-    days = era * 146097 + yoe * 365 + yoe // 4 - yoe // 100 + doy - 719468
-    us[0] = ((days * 86400 + h * 3600 + mi * 60 + sec) - offset) * 1000000 + frac
-    return True
-
 # ---- the answer ----------------------------------------------------------------------------------------------------
 
 cdef void pop_reply_open(Buf* b, PopReq* q, Slice queue, Slice partition, Slice uuid, Slice lease, int claimed) noexcept nogil:
@@ -167,8 +99,6 @@ cdef void pop_reply_open(Buf* b, PopReq* q, Slice queue, Slice partition, Slice 
     buf_text(b, b",\"messages\":[")
 
 cdef void pop_reply_message(Buf* b, PopMessage* m, bint first) noexcept nogil:
-    if not buf_room(b, m.payload.n + m.txid.n + m.sub.n + m.queue.n + m.group.n + m.partition.n + 512):
-        return
     if not first:
         buf_byte(b, b',')
     buf_text(b, b"{\"id\":")
@@ -190,9 +120,25 @@ cdef void pop_reply_message(Buf* b, PopMessage* m, bint first) noexcept nogil:
         json_escape(b, m.sub)
     else:
         buf_text(b, b"null")
-    buf_text(b, b",\"createdAt\":")
-    put_time(b, m.created_us, 6)
-    buf_text(b, b",\"partitionId\":\"")
+    if m.time_us != m.created_us or m.time[0] == 0:
+        clock_format(m.created_us, 6, m.time)
+        m.time_us = m.created_us
+    buf_text(b, b",\"createdAt\":\"")
+    buf_put(b, m.time, 27)
+    if m.tail_uuid != m.partition_uuid.p or m.tail_attempt != m.attempt or m.tail_n == 0:
+        pop_reply_tail(b, m)
+    elif buf_room(b, m.tail_n):
+        memcpy(b.data + b.len, b.data + m.tail_at, m.tail_n)
+        b.len += m.tail_n
+    buf_int(b, m.offset)
+    buf_byte(b, b'}')
+
+cdef void pop_reply_tail(Buf* b, PopMessage* m) noexcept nogil:
+    # What all messages of one claim have in common, up to the offset: written once, then copied from the answer itself.
+    m.tail_uuid = m.partition_uuid.p
+    m.tail_attempt = m.attempt
+    m.tail_at = b.len
+    buf_text(b, b"\",\"partitionId\":\"")
     buf_slice(b, m.partition_uuid)
     buf_text(b, b"\",\"partition\":")
     json_escape(b, m.partition)
@@ -202,11 +148,10 @@ cdef void pop_reply_message(Buf* b, PopMessage* m, bint first) noexcept nogil:
     json_escape(b, m.group)
     buf_text(b, b",\"queue\":")
     json_escape(b, m.queue)
-    buf_text(b, b",\"offset\":")
-    buf_int(b, m.offset)
     buf_text(b, b",\"deliveryAttempt\":")
     buf_int(b, m.attempt)
-    buf_byte(b, b'}')
+    buf_text(b, b",\"offset\":")
+    m.tail_n = b.len - m.tail_at
 
 cdef void pop_reply_autopilot(Buf* b, PopReq* q, int partitions, int batch) noexcept nogil:
     if q.autopilot:
@@ -222,7 +167,9 @@ cdef void pop_reply_close(Buf* b, PopReq* q, int n, int partitions, int batch) n
     buf_byte(b, b'}')
 
 cdef void pop_reply_empty(Buf* b, PopReq* q, int why, const char* uuid) noexcept nogil:
-    # Section 6.3, one form per reason.
+    # One form per reason; a pop that was willing to wait, however short, is told that its time is over.
+    if q.wait:
+        why = WHY_EXPIRED
     if why == WHY_EXPIRED or why == WHY_WINDOW or why == WHY_NOTHING:
         buf_text(b, b"{\"success\":true,\"queue\":")
         json_escape(b, q.queue)
@@ -237,6 +184,8 @@ cdef void pop_reply_empty(Buf* b, PopReq* q, int why, const char* uuid) noexcept
             buf_text(b, b"null,\"leaseId\":null")
         buf_text(b, b",\"consumerGroup\":")
         json_escape(b, q.group)
+        if why == WHY_NOTHING:
+            buf_text(b, b",\"partitionsClaimed\":0")
         if why == WHY_WINDOW:
             buf_text(b, b",\"windowBufferActive\":true")
         buf_text(b, b",\"messages\":[]")

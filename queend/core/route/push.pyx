@@ -15,8 +15,8 @@ cdef bint pushitem_new(Arena* a, UuidGen* g, PushItem* it, Slice txid_raw, Slice
         return refuse_item(e, b"Queue must be a non-empty text of at most 255 bytes", what, index, b"queue")
     it.queue_json = queue_raw
     if txid_raw.p != NULL and txid_raw.n > 2:
-        if not name_take(txid_raw, a, &it.txid):
-            return refuse_item(e, b"TransactionId must be valid text of at most 255 bytes", what, index, b"transactionId")
+        if not txid_take(txid_raw, a, &it.txid):
+            return refuse_item(e, b"TransactionId must be valid text of at most 255 characters", what, index, b"transactionId")
         record_id(it.txid, it.id, &it.id_kind, &it.keep_text)
         it.txid_json = txid_raw
     else:
@@ -55,7 +55,7 @@ cdef bint push_item(Json* j, Arena* a, UuidGen* g, PushItem* it, int index, ApiE
         snprintf(e.text, 239, b"Each item must be an object (item %d)", index)
         return False
     json_enter(j, b'{')
-    while json_member(j, &first, &key):
+    while member_next(j, &first, a, &key):
         c = json_peek(j)
         if key_is(key, b"payload"):
             if not json_skip(j, &payload):
@@ -138,7 +138,7 @@ cdef bint push_parse(Slice body, Arena* a, UuidGen* g, int max_items, PushReq* o
             return refuse_json(e, &j)
         return refuse(e, b"items array is required")
     json_enter(&j, b'{')
-    while json_member(&j, &first, &key):
+    while member_next(&j, &first, a, &key):
         if key_is(key, b"items") and not seen:
             if json_peek(&j) == b'[':
                 if not push_items(&j, a, g, max_items, out, e):

@@ -42,7 +42,7 @@ cdef bint tx_parse(Slice body, Arena* a, UuidGen* g, int max_items, TxReq* q, Ap
             return refuse_json(e, &j)
         return refuse(e, b"operations array required")
     json_enter(&j, b'{')
-    while json_member(&j, &first, &key):
+    while member_next(&j, &first, a, &key):
         c = json_peek(&j)
         if key_is(key, b"operations") and c == b'[':
             if seen:
@@ -62,6 +62,9 @@ cdef bint tx_parse(Slice body, Arena* a, UuidGen* g, int max_items, TxReq* q, Ap
             e.status = 400
             snprintf(e.text, 239, b"%.*s is not supported in a transaction", <int>(key.n - 2), key.p + 1)
             return False
+        if key_is(key, b"requiredLeases") and c != b'n':
+            # a fence is never dropped silently
+            return refuse(e, b"requiredLeases must be an array (field requiredLeases)")
     if j.error != NULL or not json_end(&j):
         return refuse_json(e, &j)
     if not seen:
@@ -85,16 +88,20 @@ cdef bint tx_blank(Slice value) noexcept nogil:
 cdef bint tx_required(Json* j, Arena* a, TxReq* q, ApiError* e) noexcept nogil:
     cdef bint first = True
     cdef Slice raw, text
+    cdef int c
+    cdef int index = 0
     cdef int room = 0
     cdef unsigned char* more
     json_enter(j, b'[')
     while json_element(j, &first):
-        if json_peek(j) != b'"':
-            if not json_skip(j, NULL):
-                break
-            return refuse_item(e, b"requiredLeases must hold lease ids", b"element", q.n_required, b"requiredLeases")
-        if not json_string(j, &raw):
+        c = json_peek(j)
+        if not json_skip(j, &raw):
             break
+        index += 1
+        if c == b'n' or (c == b'"' and raw.n == 2):
+            continue          # of messages that were popped without a lease
+        if c != b'"':
+            return refuse_item(e, b"A required lease must be a string", b"element", index - 1, b"requiredLeases")
         if q.n_required == room:
             room = room * 4 if room else 8
             more = <unsigned char*>arena_alloc(a, room * 16)
@@ -137,12 +144,15 @@ cdef bint tx_operation(Json* j, Arena* a, UuidGen* g, int max_items, int* room, 
     cdef bint first = True
     cdef Slice key, value
     cdef int c
+    cdef bint items_bad = False
     cdef TxOp* op
     memset(&raw, 0, sizeof(TxRaw))
     json_enter(j, b'{')
-    while json_member(j, &first, &key):
+    while member_next(j, &first, a, &key):
         c = json_peek(j)
-        if key_is(key, b"items") and c == b'[':
+        if key_is(key, b"items"):
+            if c != b'[':
+                items_bad = True
             raw.items = j.p
         if not json_skip(j, &value):
             break
@@ -173,6 +183,8 @@ cdef bint tx_operation(Json* j, Arena* a, UuidGen* g, int max_items, int* room, 
     if q.n >= max_items:
         return refuse(e, b"The transaction has too many operations")
     if raw.kind_string and key_is(raw.kind, b"push"):
+        if items_bad:
+            return refuse_item(e, b"items must be an array", b"operation", index, b"items")
         return tx_push(j, a, g, max_items, room, q, &raw, index, e)
     if not tx_grow(q, a, room, e):
         return False
@@ -242,7 +254,7 @@ cdef bint tx_push(Json* outer, Arena* a, UuidGen* g, int max_items, int* room, T
         memset(&item, 0, sizeof(TxRaw))
         inner = True
         json_enter(&j, b'{')
-        while json_member(&j, &inner, &key):
+        while member_next(&j, &inner, a, &key):
             c = json_peek(&j)
             json_skip(&j, &value)
             if key_is(key, b"payload"):
@@ -287,6 +299,15 @@ cdef void tx_fault_text(Buf* b, TxOp* op) noexcept nogil:
         buf_text(b, b"\"ACK operation failed: Message not found\"")
     else:
         buf_text(b, b"\"duplicate key: a message with this transactionId is already stored in the partition\"")
+
+cdef void tx_fault_word(Buf* b, int fault) noexcept nogil:
+    # For programs: the words of the second SDK generation.
+    if fault == TX_FAULT_DUPLICATE:
+        buf_text(b, b"\"duplicate\"")
+    elif fault == TX_FAULT_LEASE or fault == TX_FAULT_NOT_FOUND:
+        buf_text(b, b"\"rejected_ack\"")
+    else:
+        buf_text(b, b"\"bad_request\"")
 
 cdef void tx_result(Buf* b, TxOp* op, int index) noexcept nogil:
     buf_text(b, b"{\"index\":")
@@ -337,10 +358,14 @@ cdef void tx_reply(Buf* b, TxReq* q, int fault) noexcept nogil:
             tx_result(b, &q.ops[i], i)
         buf_text(b, b"]}")
         return
-    buf_text(b, b",\"success\":false,\"error\":")
+    buf_text(b, b",\"success\":false,\"reason\":")
     if fault < 0:
-        buf_text(b, b"\"Invalid or expired lease\",\"results\":[]}")
+        buf_text(b, b"\"rejected_ack\",\"error\":\"Invalid or expired lease\",\"results\":[]}")
         return
+    tx_fault_word(b, q.ops[fault].fault)
+    buf_text(b, b",\"failedIndex\":")
+    buf_int(b, fault)
+    buf_text(b, b",\"error\":")
     tx_fault_text(b, &q.ops[fault])
     buf_text(b, b",\"results\":[")
     if q.ops[fault].kind != TX_PUSH:

@@ -1,7 +1,8 @@
 # What a route hands to the engine, and gets back for its answer: plain structs in the request's arena.
 
 cdef enum:
-    NAME_MAX = 255            # bytes of a queue, partition or group name, and of a transactionId
+    NAME_MAX = 255            # bytes of a queue, partition or group name
+    TXID_MAX = 255            # characters of a transactionId
     MAX_TIMEOUT_MS = 115000   # longest long poll
     AUTOPILOT_BATCH = 200
     BATCH_MAX = 10000
@@ -81,6 +82,13 @@ cdef struct PopMessage:
     int attempt
     int64_t created_us
     int64_t offset
+    # what pop_reply_message keeps from one message to the next; all zero before the first
+    int64_t time_us           # that `time` spells
+    char[28] time
+    const char* tail_uuid     # partition_uuid.p and attempt that the tail was written for
+    int tail_attempt
+    size_t tail_at            # where it stands in the answer
+    size_t tail_n
 
 cdef struct AckItem:
     AckItem* next
@@ -99,7 +107,7 @@ cdef struct AckItem:
     uint8_t status            # 0 completed, 1 failed, 2 dlq, 3 retry, 255 any other word
     uint8_t code
     bint has_lease
-    bint lease_bad            # given, but no UUID: no lease has that name
+    bint lease_bad            # given, but not the text of a UUID: no lease has that name
     bint done
     bint group_missing
 
@@ -136,8 +144,7 @@ cdef struct TxReq:
     unsigned char[16] id
 
 cdef struct LeaseReq:
-    unsigned char[16] lease
-    bint lease_bad
+    unsigned char[16] lease   # all zero, which is nobody's, when the text is no UUID
     Slice lease_text
     int seconds
     int status                # 0 extended, 1 not found, 2 expired

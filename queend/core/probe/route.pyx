@@ -1,0 +1,279 @@
+# What the tests of the hot routes drive: bytes in, what was understood or refused; then results in, the answer out.
+
+class ProbeRefused(Exception):
+    """A request was refused. `status`: HTTP status; `text`: what the client is told."""
+
+    def __init__(self, int status, str text):
+        super().__init__(f"{status} {text}")
+        self.status = status
+        self.text = text
+
+cdef object probe_refusal(ApiError* e):
+    return ProbeRefused(e.status, (<bytes>e.text).decode())
+
+cdef object probe_text(Slice s):
+    return None if s.p == NULL else s.p[:s.n].decode()
+
+cdef object probe_bytes(Slice s):
+    return None if s.p == NULL else <bytes>s.p[:s.n]
+
+cdef class ProbeRoom:
+    # An arena, a generator and an exact copy of the input: a read past its end is one past an allocation.
+    cdef Arena arena
+    cdef UuidGen ids
+    cdef Buf out
+    cdef char* copy
+    cdef Slice body
+    cdef Slice path
+    cdef Slice query
+
+    def __cinit__(self, bytes body=b"", bytes path=b"", bytes query=b""):
+        cdef size_t n = len(body) + len(path) + len(query)
+        arena_open(&self.arena, NULL)
+        uuidgen_open(&self.ids)
+        buf_init(&self.out)
+        self.copy = <char*>malloc(n if n else 1)
+        self.path = slice_of(self.copy, len(path))
+        self.query = slice_of(self.path.p + len(path), len(query))
+        self.body = slice_of(self.query.p + len(query), len(body))
+        memcpy(<char*>self.path.p, <const char*>path, len(path))
+        memcpy(<char*>self.query.p, <const char*>query, len(query))
+        memcpy(<char*>self.body.p, <const char*>body, len(body))
+
+    def __dealloc__(self):
+        arena_close(&self.arena)
+        buf_free(&self.out)
+        free(self.copy)
+
+    cdef bytes answer(self):
+        return b"" if self.out.len == 0 else <bytes>self.out.data[:self.out.len]
+
+def probe_route(str method, bytes path):
+    """The hot route of a request: its name in lower case, or None."""
+    methods = {"GET": METHOD_GET, "POST": METHOD_POST, "PUT": METHOD_PUT, "DELETE": METHOD_DELETE, "HEAD": METHOD_HEAD,
+               "OPTIONS": METHOD_OPTIONS, "PATCH": METHOD_PATCH}
+    names = {ROUTE_NONE: None, ROUTE_PUSH: "push", ROUTE_POP_QUEUE: "pop_queue", ROUTE_POP_PARTITION: "pop_partition",
+             ROUTE_POP_ANY: "pop_any", ROUTE_ACK: "ack", ROUTE_ACK_BATCH: "ack_batch", ROUTE_TRANSACTION: "transaction",
+             ROUTE_LEASE: "lease", ROUTE_LIVEZ: "livez", ROUTE_READYZ: "readyz"}
+    cdef ProbeRoom room = ProbeRoom(path=path)
+    return names[route_match(methods[method], room.path)]
+
+def probe_query(bytes query, bytes key):
+    """The decoded value of a query parameter, None when absent; ValueError when it cannot be decoded."""
+    cdef ProbeRoom room = ProbeRoom(query=query)
+    cdef Slice value
+    cdef int found = query_find(room.query, key, &room.arena, &value)
+    if found < 0:
+        raise ValueError("not decodable")
+    return probe_text(value) if found else None
+
+def probe_time(bytes text):
+    """Microseconds since the epoch, None when it is no time."""
+    cdef ProbeRoom room = ProbeRoom(body=text)
+    cdef int64_t us
+    return us if time_parse(room.body, &us) else None
+
+# ---- push ----------------------------------------------------------------------------------------------------------
+
+cdef dict probe_pushitem(PushItem* it):
+    return {"index": it.index, "queue": probe_text(it.queue), "partition": probe_text(it.part),
+            "txid": probe_text(it.txid), "txid_json": probe_bytes(it.txid_json), "queue_json": probe_bytes(it.queue_json),
+            "payload": probe_bytes(it.payload), "id": <bytes>it.id[:16], "kind": it.id_kind,
+            "keep_text": bool(it.keep_text), "trace": <bytes>it.trace[:16] if it.has_trace else None}
+
+def probe_push(bytes body, int max_items=10000):
+    """The items of a push, as dictionaries; ProbeRefused."""
+    cdef ProbeRoom room = ProbeRoom(body)
+    cdef PushReq q
+    cdef ApiError e
+    if not push_parse(room.body, &room.arena, &room.ids, max_items, &q, &e):
+        raise probe_refusal(&e)
+    return [probe_pushitem(&q.items[i]) for i in range(q.n)]
+
+def probe_push_reply(bytes body, list results):
+    """The answer to a push. results: per item (status, message id, partition uuid)."""
+    cdef ProbeRoom room = ProbeRoom(body)
+    cdef PushReq q
+    cdef ApiError e
+    cdef bytes uuid, message
+    if not push_parse(room.body, &room.arena, &room.ids, 10000, &q, &e):
+        raise probe_refusal(&e)
+    for i, (status, message, uuid) in enumerate(results):
+        q.items[i].status = status
+        memcpy(q.items[i].message_id, <const char*>message, 16)
+        q.items[i].partition_uuid = <const char*>uuid
+    push_reply(&room.out, &q)
+    return room.answer()
+
+# ---- pop -----------------------------------------------------------------------------------------------------------
+
+cdef int probe_popreq(ProbeRoom room, PopReq* q, dict defaults) except -1:
+    cdef Settings s
+    cdef ApiError e
+    memset(&s, 0, sizeof(s))
+    s.default_timeout_ms = defaults.get("timeout", 30000)
+    s.default_batch = defaults.get("batch", 1)
+    s.default_new = defaults.get("new", False)
+    if not pop_parse(route_match(METHOD_GET, room.path), room.path, room.query, &room.arena, &s, q, &e):
+        raise probe_refusal(&e)
+    return 0
+
+def probe_pop(bytes path, bytes query=b"", dict defaults={}):
+    """What a pop asks for; ProbeRefused."""
+    cdef ProbeRoom room = ProbeRoom(path=path, query=query)
+    cdef PopReq q
+    probe_popreq(room, &q, defaults)
+    return {"queue": probe_text(q.queue), "partition": probe_text(q.partition), "group": probe_text(q.group),
+            "namespace": probe_text(q.ns), "task": probe_text(q.task), "batch": q.batch, "partitions": q.partitions,
+            "timeout": q.timeout_ms, "wait": bool(q.wait), "auto_ack": bool(q.auto_ack), "autopilot": bool(q.autopilot),
+            "batch_given": bool(q.batch_given), "partitions_given": bool(q.partitions_given), "new": bool(q.sub_new),
+            "from": q.sub_from_us if q.sub_from_valid else None}
+
+def probe_pop_reply(bytes path, bytes query, bytes queue, list messages):
+    """The answer that delivers messages: dictionaries with the fields of PopMessage."""
+    cdef ProbeRoom room = ProbeRoom(path=path, query=query)
+    cdef PopReq q
+    cdef PopMessage m
+    cdef Slice lease
+    cdef bytes uuid, partition, group
+    probe_popreq(room, &q, {})
+    memset(&m, 0, sizeof(m))
+    keep = []
+    before = None
+    for n, given in enumerate(messages):
+        if before is None or given["partition_uuid"] != before["partition_uuid"]:
+            # one place per partition, as in the engine
+            uuid = b"" + given["partition_uuid"]
+            partition = given["partition"]
+            group = q.group.p[:q.group.n]
+            keep += [uuid, partition, group]
+            m.partition_uuid = slice_of(<const char*>uuid, len(uuid))
+            m.partition = slice_of(<const char*>partition, len(partition))
+            m.group = slice_of(<const char*>group, len(group))
+            m.queue = slice_of(<const char*>queue, len(queue))
+        before = given
+        for name in ("txid", "trace", "sub", "payload", "lease"):
+            text = given.get(name) or b""
+            keep.append(text)
+            lease = slice_of(<const char*><bytes>text, len(text))
+            if name == "txid": m.txid = lease
+            elif name == "trace": m.trace = lease
+            elif name == "sub": m.sub = lease
+            elif name == "payload": m.payload = lease
+            else: m.lease = lease
+        memcpy(m.id, <const char*><bytes>given["id"], 16)
+        memcpy(m.record_id, <const char*><bytes>given["record_id"], 16)
+        m.attempt = given["attempt"]
+        m.offset = given["offset"]
+        m.created_us = given["created_us"]
+        if n == 0:
+            pop_reply_open(&room.out, &q, m.queue, m.partition, m.partition_uuid, m.lease, 1)
+        pop_reply_message(&room.out, &m, n == 0)
+    pop_reply_close(&room.out, &q, len(messages), q.partitions, q.batch)
+    return room.answer()
+
+def probe_pop_empty(bytes path, bytes query, str why, bytes uuid=None):
+    """The answer that delivers nothing."""
+    cdef ProbeRoom room = ProbeRoom(path=path, query=query)
+    cdef PopReq q
+    reasons = {"no_partition": WHY_NO_PARTITION, "not_found": WHY_NOT_FOUND, "lease_held": WHY_LEASE_HELD,
+               "window": WHY_WINDOW, "nothing": WHY_NOTHING, "expired": WHY_EXPIRED}
+    cdef const char* text = NULL
+    if uuid is not None:
+        text = uuid
+    probe_popreq(room, &q, {})
+    pop_reply_empty(&room.out, &q, reasons[why], text)
+    return room.answer()
+
+# ---- ack -----------------------------------------------------------------------------------------------------------
+
+cdef dict probe_ackitem(AckItem* it):
+    return {"txid_json": probe_bytes(it.txid_json), "id": <bytes>it.id[:16], "status": it.status,
+            "partition": <bytes>it.partition_uuid[:16], "number": it.partition_number, "error": probe_text(it.error),
+            "lease": <bytes>it.lease[:16] if it.has_lease else None, "lease_bad": bool(it.lease_bad),
+            "group": probe_text(it.group_name)}
+
+def probe_ack(bytes body, bint single=False, int max_items=10000):
+    """The group and the items of an acknowledgment; ProbeRefused."""
+    cdef ProbeRoom room = ProbeRoom(body)
+    cdef AckReq q
+    cdef ApiError e
+    if not ack_parse(room.body, &room.arena, single, max_items, &q, &e):
+        raise probe_refusal(&e)
+    return probe_text(q.group), [probe_ackitem(&q.items[i]) for i in range(q.n)]
+
+def probe_ack_reply(bytes body, bint single, list results):
+    """The answer. results: per item (code, queue name or None, partition name or None, the group is missing)."""
+    cdef ProbeRoom room = ProbeRoom(body)
+    cdef AckReq q
+    cdef ApiError e
+    cdef bytes queue, partition
+    if not ack_parse(room.body, &room.arena, single, 10000, &q, &e):
+        raise probe_refusal(&e)
+    for i, (code, queue, partition, missing) in enumerate(results):
+        q.items[i].code = code
+        q.items[i].group_missing = missing
+        if queue is not None:
+            q.items[i].queue_name = slice_of(<const char*>queue, len(queue))
+            q.items[i].partition_name = slice_of(<const char*>partition, len(partition))
+    ack_reply(&room.out, &q)
+    return room.answer()
+
+# ---- transaction ---------------------------------------------------------------------------------------------------
+
+def probe_tx(bytes body, int max_items=10000):
+    """Operations and required leases of a transaction; ProbeRefused."""
+    cdef ProbeRoom room = ProbeRoom(body)
+    cdef TxReq q
+    cdef ApiError e
+    if not tx_parse(room.body, &room.arena, &room.ids, max_items, &q, &e):
+        raise probe_refusal(&e)
+    ops = []
+    for i in range(q.n):
+        if q.ops[i].kind == TX_PUSH: ops.append(("push", probe_pushitem(q.ops[i].push)))
+        elif q.ops[i].kind == TX_ACK: ops.append(("ack", probe_ackitem(q.ops[i].ack)))
+        else: ops.append(("unknown", probe_bytes(q.ops[i].type_json)))
+    return ops, [<bytes>q.required[16 * i:16 * i + 16] for i in range(q.n_required)]
+
+def probe_tx_reply(bytes body, str fault=None, int at=-1, bytes uuid=b"0" * 36):
+    """The answer: done, or refused because operation `at` failed with `fault` (at -2: a required lease)."""
+    cdef ProbeRoom room = ProbeRoom(body)
+    cdef TxReq q
+    cdef ApiError e
+    faults = {"type": TX_FAULT_TYPE, "status": TX_FAULT_STATUS, "lease": TX_FAULT_LEASE,
+              "not_found": TX_FAULT_NOT_FOUND, "duplicate": TX_FAULT_DUPLICATE}
+    if not tx_parse(room.body, &room.arena, &room.ids, 10000, &q, &e):
+        raise probe_refusal(&e)
+    for i in range(q.n):
+        if q.ops[i].kind == TX_PUSH:
+            q.ops[i].push.partition_uuid = <const char*>uuid
+        elif q.ops[i].kind == TX_ACK and q.ops[i].ack.status in (1, 2):
+            q.ops[i].ack.code = 3
+    if at >= 0:
+        q.ops[at].fault = faults[fault]
+    tx_reply(&room.out, &q, at)
+    return room.answer()
+
+# ---- lease ---------------------------------------------------------------------------------------------------------
+
+def probe_lease(bytes path, bytes body):
+    """(lease, seconds) of an extension; ProbeRefused."""
+    cdef ProbeRoom room = ProbeRoom(body, path)
+    cdef LeaseReq q
+    cdef ApiError e
+    if not lease_parse(room.path, room.body, &room.arena, &q, &e):
+        raise probe_refusal(&e)
+    return <bytes>q.lease[:16], q.seconds
+
+def probe_lease_reply(bytes path, int status, int64_t expires_us=0, int renewed=0):
+    """The answer. status: 0 extended, 1 not found, 2 expired."""
+    cdef ProbeRoom room = ProbeRoom(b"", path)
+    cdef LeaseReq q
+    cdef ApiError e
+    if not lease_parse(room.path, room.body, &room.arena, &q, &e):
+        raise probe_refusal(&e)
+    q.status = status
+    q.expires_us = expires_us
+    q.renewed = renewed
+    lease_reply(&room.out, &q)
+    return room.answer()

@@ -1,0 +1,90 @@
+# A moment as people write it.
+
+cdef inline int time_digits(Slice s, size_t at, int n) noexcept nogil:
+    # n digits as a number, -1 when they are not there.
+    cdef int v = 0
+    cdef int i
+    if at + n > s.n:
+        return -1
+    for i in range(n):
+        if not 48 <= s.p[at + i] <= 57:
+            return -1
+        v = v * 10 + s.p[at + i] - 48
+    return v
+
+cdef inline int time_month_days(int y, int m) noexcept nogil:
+    if m == 2:
+        return 29 if y % 4 == 0 and (y % 100 != 0 or y % 400 == 0) else 28
+    return 30 if m == 4 or m == 6 or m == 9 or m == 11 else 31
+
+cdef bint time_zone(Slice s, size_t at, int* seconds) noexcept nogil:
+    # What follows date and time: nothing or Z (UTC), or an offset as +hh, +hhmm or +hh:mm; `seconds` east of Greenwich.
+    cdef int sign = 1
+    cdef int h
+    cdef int m = 0
+    seconds[0] = 0
+    if at == s.n or (at + 1 == s.n and (s.p[at] == b'Z' or s.p[at] == b'z')):
+        return True
+    if s.p[at] == b'-':
+        sign = -1
+    elif s.p[at] != b'+' and (s.p[at] != b' ' or at == 10):
+        return False          # a blank is a plus that nobody escaped in a query
+    h = time_digits(s, at + 1, 2)
+    at += 3
+    if at < s.n:
+        if s.p[at] == b':':
+            at += 1
+        m = time_digits(s, at, 2)
+        at += 2
+    if h < 0 or h > 15 or m < 0 or m > 59 or at != s.n:
+        return False
+    seconds[0] = sign * (h * 3600 + m * 60)
+    return True
+
+cdef bint time_parse(Slice s, int64_t* us) noexcept nogil:
+    # ISO 8601: a date; then optionally T or a blank, hh:mm[:ss[.fraction]]; then a zone (UTC when there is none).
+    # Microseconds since the epoch, finer digits cut off. False: no such moment.
+    cdef int y = time_digits(s, 0, 4)
+    cdef int mo = time_digits(s, 5, 2)
+    cdef int d = time_digits(s, 8, 2)
+    cdef int h = 0
+    cdef int mi = 0
+    cdef int sec = 0
+    cdef int zone
+    cdef int64_t frac = 0
+    cdef int64_t scale = 100000
+    cdef size_t at = 10
+    cdef int64_t era, yoe, doy, days, yy
+    if y < 1 or mo < 1 or mo > 12 or d < 1 or s.p[4] != b'-' or s.p[7] != b'-' or d > time_month_days(y, mo):
+        return False
+    if s.n >= 16 and (s.p[10] == b'T' or s.p[10] == b't' or s.p[10] == b' ') and time_digits(s, 11, 2) >= 0:
+        h = time_digits(s, 11, 2)
+        mi = time_digits(s, 14, 2)
+        if s.p[13] != b':' or mi < 0:
+            return False
+        at = 16
+        if at < s.n and s.p[at] == b':':
+            sec = time_digits(s, 17, 2)
+            at = 19
+            if at < s.n and s.p[at] == b'.':
+                at += 1
+                if time_digits(s, at, 1) < 0:
+                    return False
+                while at < s.n and 48 <= s.p[at] <= 57:
+                    frac += (s.p[at] - 48) * scale
+                    scale //= 10
+                    at += 1
+        if mi > 59 or sec < 0 or sec > 59 or h > 23:
+            return False
+        if at < s.n and s.p[at] == b' ' and at + 1 < s.n and not 48 <= s.p[at + 1] <= 57:
+            at += 1           # "03:04:05 +02"
+    if not time_zone(s, at, &zone):
+        return False
+    # days from the civil date by eras of 400 years (proleptic Gregorian)
+    yy = y - (1 if mo <= 2 else 0)
+    era = yy // 400
+    yoe = yy - era * 400
+    doy = (153 * (mo + (-3 if mo > 2 else 9)) + 2) // 5 + d - 1
+    days = era * 146097 + yoe * 365 + yoe // 4 - yoe // 100 + doy - 719468
+    us[0] = (days * 86400 + h * 3600 + mi * 60 + sec - zone) * 1000000 + frac
+    return True
