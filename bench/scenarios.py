@@ -136,7 +136,7 @@ class Scenarios:
 
     def pop(self, name: str, source: str) -> None:
         queue, lease = self.fill(source), int(name == "cycle")
-        role = dict(kind="pop", name=name, queue=queue, conns=16, batch=50, lease=lease, count=self.stored[queue] * 95 // 100)
+        role = dict(kind="pop", name=name, queue=queue, conns=16, batch=50, lease=lease, wait=1, timeout=2000, count=self.stored[queue] * 95 // 100)
         if lease:
             role["group"] = "cycle"
         report, window, disk = self.load(0.1, self.seconds, role)
