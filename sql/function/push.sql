@@ -11,11 +11,12 @@
 -- base, base + 1, … in order (base -1: none).
 --
 -- The lanes are held to the end of the transaction: offsets are given in the order of commit, and nobody else can write
--- the ids that are checked here. Then, for each partition, from its newest row alone:
---   class 0  every id is timely and above everything timely the partition holds (or ours): nothing to look up
---   class 2  no id can be in the log: late_ids decides, by one insert for all of them
---   class 9  anything else, and a class 2 partition of which an id was already there: push_slow
---   +1       the partition is `odd` (see migrate/0001_schema.sql)
+-- the ids that are checked here.
+--   1. Every id is timely and above everything timely the partition holds (or was made by the caller): its newest row
+--      proves it, the batch is inserted at once. Each row is looked up and inserted before the next is looked at, while
+--      the leaf page both need is still in the processor's cache.
+--   2. The others: where no id can be in the log (none is version 7, or all are of the far future) late_ids decides, by
+--      one insert for all partitions; what is left, and the partitions of which an id was there, goes to push_slow.
 CREATE OR REPLACE FUNCTION queend.push(p_version bigint, p_lanes int[], p_part int[], p_skip int[], p_n int[], p_kind smallint[],
     p_lo uuid[], p_hi uuid[], p_ids bytea[], p_body bytea[], p_meta bytea[])
 RETURNS TABLE (ord int, status smallint, base bigint, created_at bigint, dup_offset bigint[], dup_at bigint[])
@@ -26,14 +27,8 @@ DECLARE
     v_now     bigint;
     v_min     uuid;
     v_max     uuid;
+    v_done    int[];
     v_base    bigint[];
-    v_high    uuid[];
-    v_class   int[];
-    v_worst   int;
-    v_late    int;
-    v_count   int;
-    v_taken   int[];
-    i         int;
 BEGIN
     PERFORM pg_advisory_xact_lock(1903519076, lane) FROM unnest(p_lanes) AS lane;
     IF p_version <> 0 THEN
@@ -47,62 +42,57 @@ BEGIN
     v_min := queend.id_bound(v_now - 60000000);
     v_max := queend.id_bound(v_now + 60000000);
 
-    SELECT array_agg(h.next + g.skip),
-           array_agg(CASE WHEN g.hi > h.high AND g.hi < v_max THEN g.hi ELSE h.high END),
-           array_agg(h.class), max(h.class), sum(CASE WHEN h.class BETWEEN 2 AND 3 THEN g.n ELSE 0 END)
-      INTO v_base, v_high, v_class, v_worst, v_late
-      FROM (SELECT * FROM unnest(p_part, p_skip, p_n, p_kind, p_lo, p_hi) AS u (part, skip, n, kind, lo, hi)) AS g
-      CROSS JOIN LATERAL (
-        SELECT COALESCE(t.next, (SELECT f.floor FROM queend.floors f WHERE f.partition_id = g.part), 0) AS next,
-               COALESCE(t.high, '00000000-0000-0000-0000-000000000000') AS high,
-               CASE WHEN t.created_at > v_now THEN 9
-                    WHEN g.kind = 0 AND g.lo >= v_min AND g.hi < v_max THEN CASE WHEN t.odd THEN 1 ELSE 0 END
-                    WHEN g.kind = 1 AND g.lo >= v_min AND g.hi < v_max AND (t.odd IS NULL OR NOT t.odd AND g.lo > t.high) THEN 0
-                    WHEN g.kind = 2 THEN CASE WHEN t.odd THEN 3 ELSE 2 END
-                    WHEN g.kind < 2 AND g.lo >= v_max THEN 3
-                    ELSE 9 END AS class
-          FROM (SELECT 1) AS always
-          LEFT JOIN LATERAL (SELECT l.base + l.n AS next, l.high, l.odd, l.created_at FROM queend.log l
-                              WHERE l.partition_id = g.part ORDER BY l.base DESC LIMIT 1) AS t ON true) AS h;
-
-    IF v_late > 0 THEN
-        INSERT INTO queend.late_ids (position, partition_id, id)
-        SELECT g.base + k, g.part, substr(g.ids, 16 * k + 1, 16)
-          FROM unnest(p_part, p_n, p_ids, v_base, v_class) AS g (part, n, ids, base, class), generate_series(0, g.n - 1) AS k
-         WHERE g.class BETWEEN 2 AND 3
-        ON CONFLICT DO NOTHING;
-        GET DIAGNOSTICS v_count = ROW_COUNT;
-        IF v_count < v_late THEN
-            -- Offsets of this call are above all that exist, so what stands at another place was there before.
-            SELECT array_agg(DISTINCT g.part) INTO v_taken
-              FROM unnest(p_part, p_n, p_ids, v_base, v_class) AS g (part, n, ids, base, class)
-              CROSS JOIN generate_series(0, g.n - 1) AS k
-              JOIN queend.late_ids t ON t.partition_id = g.part AND t.id = substr(g.ids, 16 * k + 1, 16)
-             WHERE g.class BETWEEN 2 AND 3 AND t.position <> g.base + k;
-            DELETE FROM queend.late_ids t USING unnest(p_part, p_n, p_ids, v_base, v_class) AS g (part, n, ids, base, class),
-                   generate_series(0, g.n - 1) AS k
-             WHERE g.part = ANY (v_taken) AND g.class BETWEEN 2 AND 3
-               AND t.partition_id = g.part AND t.id = substr(g.ids, 16 * k + 1, 16) AND t.position = g.base + k;
-            SELECT array_agg(CASE WHEN g.part = ANY (v_taken) THEN 9 ELSE g.class END), 9 INTO v_class, v_worst
-              FROM unnest(p_part, v_class) AS g (part, class);
-        END IF;
+    IF 0 = ANY (p_kind) OR 1 = ANY (p_kind) THEN
+        WITH stored AS (
+            INSERT INTO queend.log (base, created_at, partition_id, n, high, odd, ids, body, meta)
+            SELECT COALESCE(t.next, (SELECT f.floor FROM queend.floors f WHERE f.partition_id = u.part), 0) + u.skip, v_now, u.part, u.n,
+                   GREATEST(u.hi, t.high), COALESCE(t.odd, false), u.ids, u.body, COALESCE(u.meta, '')
+              FROM unnest(p_part, p_skip, p_n, p_kind, p_lo, p_hi, p_ids, p_body, p_meta) AS u (part, skip, n, kind, lo, hi, ids, body, meta)
+              LEFT JOIN LATERAL (SELECT l.base + l.n AS next, l.high, l.odd, l.created_at FROM queend.log l
+                                  WHERE l.partition_id = u.part ORDER BY l.base DESC LIMIT 1) AS t ON true
+             WHERE u.kind < 2 AND u.lo >= v_min AND u.hi < v_max
+               AND (t.next IS NULL OR t.created_at <= v_now AND (u.kind = 0 OR NOT t.odd AND u.lo > t.high))
+            RETURNING partition_id, base)
+        SELECT array_agg(partition_id), array_agg(base) INTO v_done, v_base FROM stored;
     END IF;
-
-    INSERT INTO queend.log (base, created_at, partition_id, n, high, odd, ids, body, meta)
-    SELECT g.base, v_now, g.part, g.n, g.high, g.class & 1 = 1, g.ids, g.body, COALESCE(g.meta, '')
-      FROM unnest(p_part, p_n, p_ids, p_body, p_meta, v_base, v_high, v_class) AS g (part, n, ids, body, meta, base, high, class)
-     WHERE g.class < 9;
+    IF cardinality(v_done) = cardinality(p_part) THEN      -- rows come back in the order they went in
+        RETURN QUERY
+        SELECT r.ord::int - 1, 0::smallint, r.base, v_now, NULL::bigint[], NULL::bigint[] FROM unnest(v_base) WITH ORDINALITY AS r (base, ord);
+        RETURN;
+    END IF;
 
     RETURN QUERY
+    WITH done AS MATERIALIZED (
+        SELECT d.part, d.base, row_number() OVER (PARTITION BY d.part ORDER BY d.base) AS chunk FROM unnest(v_done, v_base) AS d (part, base)),
+    asked AS MATERIALIZED (
+        SELECT u.*, row_number() OVER (PARTITION BY u.part ORDER BY u.skip) AS chunk
+          FROM unnest(p_part, p_skip, p_n, p_kind, p_lo, p_ids, p_body, p_meta) WITH ORDINALITY AS u (part, skip, n, kind, lo, ids, body, meta, ord)),
+    g AS MATERIALIZED (
+        SELECT u.ord, u.part, u.n, u.ids, u.body, u.meta, COALESCE(t.high, '00000000-0000-0000-0000-000000000000') AS high,
+               COALESCE(t.next, (SELECT f.floor FROM queend.floors f WHERE f.partition_id = u.part), 0) + u.skip AS base,
+               u.kind < 2 OR COALESCE(t.odd, false) AS odd,
+               COALESCE(t.created_at <= v_now, true) AND (u.kind = 2 OR u.kind < 2 AND u.lo >= v_max) AS late
+          FROM asked u
+          LEFT JOIN LATERAL (SELECT l.base + l.n AS next, l.high, l.odd, l.created_at FROM queend.log l
+                              WHERE l.partition_id = u.part ORDER BY l.base DESC LIMIT 1) AS t ON true
+         WHERE u.part NOT IN (SELECT d.part FROM done d)),
+    late AS (
+        INSERT INTO queend.late_ids (position, partition_id, id)
+        SELECT g.base + i.ord, g.part, i.id FROM g, queend.id_spread(g.ids) AS i WHERE g.late
+        ON CONFLICT DO NOTHING RETURNING partition_id),
+    taken AS MATERIALIZED (
+        SELECT c.part FROM (SELECT g.part, g.n AS missing FROM g WHERE g.late UNION ALL SELECT late.partition_id, -1 FROM late) AS c
+         GROUP BY c.part HAVING sum(c.missing) > 0),
+    stored AS (
+        INSERT INTO queend.log (base, created_at, partition_id, n, high, odd, ids, body, meta)
+        SELECT g.base, v_now, g.part, g.n, g.high, g.odd, g.ids, g.body, COALESCE(g.meta, '')
+          FROM g WHERE g.late AND g.part NOT IN (SELECT t.part FROM taken t))
+    SELECT a.ord::int - 1, 0::smallint, d.base, v_now, NULL::bigint[], NULL::bigint[] FROM done d JOIN asked a ON a.part = d.part AND a.chunk = d.chunk
+    UNION ALL
     SELECT g.ord::int - 1, 0::smallint, g.base, v_now, NULL::bigint[], NULL::bigint[]
-      FROM unnest(v_base, v_class) WITH ORDINALITY AS g (base, class, ord) WHERE g.class < 9;
-
-    IF v_worst = 9 THEN
-        FOR i IN 1 .. cardinality(p_part) LOOP
-            IF v_class[i] = 9 THEN
-                RETURN QUERY SELECT i - 1, 1::smallint, s.base, s.created_at, s.dup_offset, s.dup_at
-                               FROM queend.push_slow(p_part[i], p_n[i], p_ids[i], p_body[i], p_meta[i]) AS s;
-            END IF;
-        END LOOP;
-    END IF;
+      FROM g WHERE g.late AND g.part NOT IN (SELECT t.part FROM taken t)
+    UNION ALL
+    SELECT g.ord::int - 1, 1::smallint, s.base, s.created_at, s.dup_offset, s.dup_at
+      FROM g CROSS JOIN LATERAL queend.push_slow(g.part, g.n, g.ids, g.body, g.meta) AS s
+     WHERE NOT g.late OR g.part IN (SELECT t.part FROM taken t);
 END $$;

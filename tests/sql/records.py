@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import os
+import random
 import struct
 import time
 import uuid
@@ -13,14 +13,17 @@ import psycopg
 from psycopg.rows import namedtuple_row
 
 NOTHING = "00000000-0000-0000-0000-000000000000"
-_counter = itertools.count()
+_last = 0
 
 
 def id7(at_us: int | None = None) -> bytes:
-    """A version-7 id of a moment (now); ids made in one millisecond grow."""
-    ms = (time.time_ns() // 1000 if at_us is None else at_us) // 1000
-    head = (ms << 16) | 0x7000 | (next(_counter) & 0xFFF)
-    return struct.pack(">Q", head) + bytes([0x80 | os.urandom(1)[0] & 0x3F]) + os.urandom(7)
+    """A version-7 id of a moment. Those of now grow strictly, as the ids of one producer do."""
+    global _last
+    if at_us is None:
+        _last = tick = max(_last + 1, time.time_ns() // 1000000 << 12)
+    else:
+        tick = at_us // 1000 << 12 | random.getrandbits(12)
+    return struct.pack(">Q", tick >> 12 << 16 | 0x7000 | tick & 0xFFF) + bytes([0x80 | os.urandom(1)[0] & 0x3F]) + os.urandom(7)
 
 
 def id4() -> bytes:
