@@ -23,7 +23,8 @@ include "core/pg/encode.pyx"              # binary parameters
 include "core/pg/decode.pyx"              # binary results
 include "core/pg/statement.pyx"           # the statements of the hot path
 include "core/pg/address.pyx"             # where the server is
-include "core/pg/slot.pyx"                # PostgreSQL connections on the loop
+include "core/pg/slot.pyx"                # one PostgreSQL connection on the loop
+include "core/pg/pool.pyx"                # a worker's connections
 include "core/pg/batchrow.pyx"            # a row of the log, sliced
 include "core/engine/limit.pyx"           # how many statements at a time
 include "core/engine/policy.pyx"          # when a queue becomes a statement

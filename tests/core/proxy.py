@@ -6,11 +6,13 @@ import struct
 import threading
 
 CUT = object()
+MUTE = object()
 
 
 class Proxy:
-    """Listens on `port`, forwards to `target`. `rule(to_server: bool, data: bytes)` returns the pieces to deliver, as a list of
-    bytes; CUT in the list resets the connection at that place. It is called for one piece at a time."""
+    """Listens on `port`, forwards to `target`. `rule(to_server: bool, data: bytes)` is called for one piece at a time and
+    returns what to deliver, as a list of bytes; CUT in it ends the connection at that place, MUTE lets nothing more
+    through in this direction."""
 
     def __init__(self, target):
         self.target = target
@@ -53,13 +55,17 @@ class Proxy:
             threading.Thread(target=self._pump, args=(server, client, False), daemon=True).start()
 
     def _pump(self, source, sink, to_server):
+        mute = False
         try:
             while data := source.recv(65536):
                 with self.lock:
-                    pieces = self.rule(to_server, data)
+                    pieces = [] if mute else self.rule(to_server, data)
                 for piece in pieces:
                     if piece is CUT:
                         return
+                    if piece is MUTE:
+                        mute = True
+                        break
                     sink.sendall(piece)
         except OSError:
             pass

@@ -1,13 +1,15 @@
 """Slots against a real server: what a caller is told when connections are cut, killed, stalled, refused or encrypted."""
 import os
+import random
 import re
 import ssl
 import struct
+import threading
 
 import pytest
 import trustme
 
-from .proxy import CUT, TlsFront, one_by_one, pass_on, swallow
+from .proxy import CUT, MUTE, TlsFront, one_by_one, pass_on, swallow
 
 ECHO = ("echo", "qy")
 
@@ -25,6 +27,8 @@ def functions(cluster):
                        'INSERT INTO queend.noted VALUES (v) RETURNING noted.n'""")
     cluster.execute("""CREATE FUNCTION queend.wait_and_note(v bigint) RETURNS TABLE(n bigint) LANGUAGE sql AS
                        'SELECT pg_advisory_xact_lock(77); INSERT INTO queend.noted VALUES (v) RETURNING noted.n'""")
+    cluster.execute("""CREATE FUNCTION queend.note_late(v bigint) RETURNS TABLE(n bigint) LANGUAGE sql AS
+                       'INSERT INTO queend.noted SELECT v FROM pg_sleep(0.002) RETURNING noted.n'""")
 
 
 @pytest.fixture(autouse=True)
@@ -460,3 +464,48 @@ def test_connections_are_closed_at_the_server_too(cluster, open_pool):
     assert len(cluster.execute(mine)) == 3
     pool.stop()
     pool.until(lambda: not cluster.execute(mine))
+
+
+# -- everything at once -----------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_storm_of_cuts_kills_and_deadlines(cluster, open_pool, proxy, seed):
+    """Each call is answered exactly once; a success is stored, a failure with a reason is not, the rest is unknown."""
+    dice = random.Random(seed)
+    pool = open_pool(cluster.dsn(port=proxy.port), slots=8, statements=[("note", "q"), ("note_late", "q")])
+    pool.probe.connect_within(300)
+    calls = 400
+    lock = threading.Lock()
+    pieces = [0]
+
+    def rule(to_server, data):
+        with lock:
+            pieces[0] += 1
+            fate = dice.random()
+            at = dice.randrange(len(data) + 1)
+        if fate < 0.02:
+            return [data[:at], CUT]
+        if fate < 0.03:
+            return [MUTE]                 # only the deadline can tell
+        return [data] if fate < 0.9 else one_by_one(to_server, data)
+
+    proxy.rule = rule
+    tickets = {n: pool.begin(dice.randrange(2), q(n), deadline_ms=dice.choice([200, 600]))
+               for n in range(calls)}
+    with cluster.connect() as killer:
+        for _ in range(6):
+            killer.execute("""SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                              WHERE query LIKE '%%queend.note%%' AND pid <> pg_backend_pid() ORDER BY random() LIMIT 1""")
+            before = pieces[0]
+            pool.until(lambda: pieces[0] > before + 40 or pool.probe.waiting() == 0)
+    pool.until(lambda: pool.probe.waiting() == 0)
+    answers = {n: pool.end(ticket) for n, ticket in tickets.items()}
+    proxy.rule = pass_on
+    pool.until_ready()
+    assert {a.callbacks for a in answers.values()} == {1}
+    stored = set(noted(cluster))
+    outcomes = {n: a.outcome for n, a in answers.items()}
+    assert {n for n, o in outcomes.items() if o == "ok"} <= stored
+    assert not {n: a for n, a in answers.items() if a.state and n in stored}
+    assert "lost" in outcomes.values()
+    assert list(outcomes.values()).count("ok") > calls // 2

@@ -151,6 +151,7 @@ cdef class SlotProbe:
     cdef int n
     cdef list names
     cdef dict answers
+    cdef int submitted
 
     def __cinit__(self, bytes conninfo, int n, statements=None):
         cdef int i
@@ -198,6 +199,7 @@ cdef class SlotProbe:
         cdef ProbeCall* c = <ProbeCall*>calloc(1, sizeof(ProbeCall))
         cdef size_t at = 0
         c.ticket = ticket
+        self.submitted += 1
         c.deadline_ms = deadline_ms
         c.chain = chain
         c.decode = decode
@@ -252,6 +254,10 @@ cdef class SlotProbe:
     def connect_within(self, int ms):
         """How long a later attempt to connect may take."""
         self.p.pool.connect_ms = ms
+
+    def waiting(self):
+        """Calls not yet answered."""
+        return self.submitted - self.p.answered
 
     def ready(self):
         """Slots idle or busy."""

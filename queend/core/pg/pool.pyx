@@ -1,0 +1,99 @@
+# A worker's slots together: opened and closed as one, the idle ones handed out, trouble told once and not once per slot.
+
+cdef SlotPool* slotpool_open(uv_loop_t* loop, const char* conninfo, int n, const StatementDef* statements,
+                             int n_statements, void* owner, void (*on_idle)(void*) noexcept nogil,
+                             Counters* counters) noexcept nogil:
+    # n slots, all connecting at once. on_idle(owner) is called on the loop each time a slot becomes able to take a
+    # statement. NULL when memory ran out. The statements must outlive the pool; conninfo is copied.
+    cdef SlotPool* p = <SlotPool*>calloc(1, sizeof(SlotPool))
+    cdef Slot* s
+    cdef int i
+    if p == NULL:
+        return NULL
+    p.slots = <Slot*>calloc(<size_t>n, sizeof(Slot))
+    p.conninfo = <char*>malloc(strlen(conninfo) + 1)
+    if p.slots == NULL or p.conninfo == NULL:
+        free(p.slots)
+        free(p.conninfo)
+        free(p)
+        return NULL
+    memcpy(p.conninfo, conninfo, strlen(conninfo) + 1)
+    address_open(&p.address, p.conninfo)
+    p.loop = loop
+    p.n = n
+    p.connect_ms = SLOT_CONNECT_MS
+    p.statements = statements
+    p.n_statements = n_statements
+    p.owner = owner
+    p.on_idle = on_idle
+    p.counters = counters
+    uuidgen_open(&p.random)
+    for i in range(n):
+        s = &p.slots[i]
+        s.pool = p
+        s.state = SLOT_CLOSED
+        s.backoff_ms = SLOT_BACKOFF_MIN_MS
+        uv_timer_init(loop, &s.timer)
+        s.timer.data = s
+        slotpool_handle_opened(p)
+    for i in range(n):
+        slot_connect(&p.slots[i])
+    return p
+
+cdef inline Slot* slotpool_take(SlotPool* p) noexcept nogil:
+    # An idle slot or NULL. It stays in the pool until slot_send: send on it before taking another.
+    return p.idle
+
+cdef inline bint slotpool_ready(SlotPool* p) noexcept nogil:
+    # Does the database answer? At least one slot is idle or busy.
+    return p.ready > 0
+
+cdef void slotpool_complain(SlotPool* p, const char* reason) noexcept nogil:
+    # One line when trouble begins and one when its reason changes, at most one a second: never one per slot.
+    cdef uint64_t h = slice_hash(slice_lit(reason), 1)
+    cdef uint64_t now = uv_now(p.loop)
+    if p.trouble and (h == p.trouble_hash or now - p.trouble_at < 1000):
+        return
+    p.trouble = True
+    p.trouble_hash = h
+    p.trouble_at = now
+    log_line(b"warn", b"postgres_lost", reason)
+
+cdef void slotpool_relieve(SlotPool* p) noexcept nogil:
+    if p.trouble and p.ready == p.n:
+        p.trouble = False
+        log_line(b"info", b"postgres_back", NULL)
+
+cdef inline void slotpool_handle_opened(SlotPool* p) noexcept nogil:
+    p.handles += 1
+    p.counters.live_handles += 1
+
+cdef void slotpool_handle_closed(SlotPool* p) noexcept nogil:
+    p.counters.live_handles -= 1
+    p.handles -= 1
+    if p.handles or not p.closing:
+        return
+    if p.closed != NULL:
+        p.closed(p.closed_ctx)
+    address_close(&p.address)
+    free(p.slots)
+    free(p.conninfo)
+    free(p)
+
+cdef void slot_on_timer_closed(uv_handle_t* handle) noexcept nogil:
+    slotpool_handle_closed((<Slot*>(<uv_timer_t*>handle).data).pool)
+
+cdef void slotpool_close(SlotPool* p, void (*closed)(void*) noexcept nogil, void* ctx) noexcept nogil:
+    # Closes every connection; a statement in flight is told SLOT_LOST. closed(ctx) comes from the loop when the last
+    # handle is gone; the pool must not be used after this call.
+    cdef int i
+    cdef Slot* s
+    p.closing = True
+    p.closed = closed
+    p.closed_ctx = ctx
+    address_cancel(&p.address)
+    for i in range(p.n):
+        s = &p.slots[i]
+        slot_break(s, b"closing", SLOT_LOST)
+        slot_move(s, SLOT_CLOSED)
+        uv_close(<uv_handle_t*>&s.timer, slot_on_timer_closed)
