@@ -4,7 +4,6 @@ import random
 import re
 import ssl
 import struct
-import threading
 
 import pytest
 import trustme
@@ -475,14 +474,12 @@ def test_a_storm_of_cuts_kills_and_deadlines(cluster, open_pool, proxy, seed):
     pool = open_pool(cluster.dsn(port=proxy.port), slots=8, statements=[("note", "q"), ("note_late", "q")])
     pool.probe.connect_within(300)
     calls = 400
-    lock = threading.Lock()
     pieces = [0]
 
     def rule(to_server, data):
-        with lock:
-            pieces[0] += 1
-            fate = dice.random()
-            at = dice.randrange(len(data) + 1)
+        pieces[0] += 1
+        fate = dice.random()
+        at = dice.randrange(len(data) + 1)
         if fate < 0.02:
             return [data[:at], CUT]
         if fate < 0.03:
