@@ -161,7 +161,7 @@ class Scenarios:
         report, window, disk = self.load(
             self.warm, self.seconds,
             dict(kind="push", name="push", queue=queue, conns=64, items=1, partitions=1000, ids=7),
-            dict(kind="pop", name="pop", queue=queue, conns=16, batch=50, claim=50, lease=1, wait=1, timeout=5000, delivery=1))
+            dict(kind="pop", name="pop", queue=queue, conns=16, batch=50, lease=1, wait=1, timeout=5000, delivery=1))
         self.check("pipeline", queue)
         pushed, popped = report["roles"]["push"], report["roles"]["pop"]
         line = self.base("pipeline", report, "pop", window, disk)
@@ -173,10 +173,11 @@ class Scenarios:
     def latency(self) -> None:
         queue = "bench-latency"
         self.prepare(queue, 1000)
+        self.load(0, 10, dict(kind="pop", name="drain", queue=queue, conns=1, batch=1000, claim=1000, count=self.stored[queue]))
         report, window, disk = self.load(
             self.warm, 2.5 if self.quick else 20.0,
             dict(kind="push", name="push", queue=queue, conns=32, items=1, partitions=1000, ids=7, rate=200),
-            dict(kind="pop", name="pop", queue=queue, conns=16, batch=50, claim=50, wait=1, timeout=5000, delivery=1))
+            dict(kind="pop", name="pop", queue=queue, conns=16, batch=50, wait=1, timeout=5000, delivery=1))
         self.check("latency", queue)
         pushed, popped = report["roles"]["push"], report["roles"]["pop"]
         line = self.base("latency", report, "pop", window, disk)
