@@ -132,7 +132,7 @@ cdef bint process_stop(Process* p, int grace_ms) noexcept nogil:
     drained = p.drained == p.n
     uv_mutex_unlock(&p.lock)
     for i in range(p.n):
-        m[p.n + i].run = worker_end
+        m[p.n + i].run = worker_halt
         worker_post(p.workers[i], &m[p.n + i])
     for i in range(p.n):
         uv_thread_join(&p.workers[i].thread)
@@ -150,12 +150,12 @@ cdef void process_abort(Process* p, int started) noexcept nogil:
         if p.workers[i] == NULL:
             continue
         if i < started:
-            m[i].run = worker_end
+            m[i].run = worker_halt
             worker_post(p.workers[i], &m[i])
             uv_thread_join(&p.workers[i].thread)
         else:
             p.workers[i].phase = WORKER_FAILED
-            worker_end(p.workers[i], NULL)
+            worker_end(p.workers[i])
             uv_run(&p.workers[i].loop, UV_RUN_DEFAULT)
     free(m)
     process_free(p)

@@ -1,12 +1,16 @@
 # Answers: built into the request's own buffer, sent in the order of the requests when the loop's turn ends.
 
+cdef inline Buf* reply_head(Request* r, int status) noexcept nogil:
+    # Status line and date.
+    request_out(r)
+    r.status = status
+    head_begin(&r.out, status, r.worker.date.text)
+    return &r.out
+
 cdef Buf* reply_begin(Request* r, int status, const char* content_type) noexcept nogil:
     # Status line and headers; the caller appends the body and calls reply_end. content_type NULL: no body will follow.
     # JSON answers carry the CORS headers.
-    cdef Buf* b = &r.out
-    buf_clear(b)
-    r.status = status
-    head_begin(b, status, r.worker.date.text)
+    cdef Buf* b = reply_head(r, status)
     if content_type != NULL:
         buf_text(b, b"Content-Type: ")
         buf_text(b, content_type)
@@ -52,10 +56,7 @@ cdef void reply_simple(Request* r, int status, const char* json_text) noexcept n
 
 cdef void reply_error(Request* r, int status, const char* text) noexcept nogil:
     # {"error": text}; 503 tells when to come back.
-    cdef Buf* b = &r.out
-    buf_clear(b)
-    r.status = status
-    head_begin(b, status, r.worker.date.text)
+    cdef Buf* b = reply_head(r, status)
     buf_text(b, b"Content-Type: application/json\r\n")
     buf_text(b, CORS)
     if status == 503:
@@ -74,10 +75,7 @@ cdef void reply_empty(Request* r, int status) noexcept nogil:
 
 cdef void reply_options(Request* r) noexcept nogil:
     # The answer to a browser's question, the same for every path.
-    cdef Buf* b = &r.out
-    buf_clear(b)
-    r.status = 204
-    head_begin(b, 204, r.worker.date.text)
+    cdef Buf* b = reply_head(r, 204)
     buf_text(b, CORS)
     buf_text(b, b"Access-Control-Max-Age: 86400\r\n")
     reply_headers_end(r)
@@ -85,10 +83,7 @@ cdef void reply_options(Request* r) noexcept nogil:
 
 cdef void reply_raw(Request* r, int status, Slice headers, Slice body) noexcept nogil:
     # headers: complete lines, without Date, Connection and Content-Length.
-    cdef Buf* b = &r.out
-    buf_clear(b)
-    r.status = status
-    head_begin(b, status, r.worker.date.text)
+    cdef Buf* b = reply_head(r, status)
     buf_slice(b, headers)
     reply_headers_end(r)
     buf_slice(b, body)

@@ -28,28 +28,27 @@ cdef struct Request:
 cdef enum:
     BODY_PADDING = 16
     REQUESTS_KEEP = 256       # free requests a worker keeps
-    OUT_KEEP = 16384          # answer memory a free request keeps
+    OUTS_KEEP = 64            # answers' memory a worker keeps: requests that wait for an answer hold none
+    OUT_KEEP = 65536          # bytes of one of them at most
 
 cdef struct RequestPool:
     Request* free_list
     int kept
+    Buf[OUTS_KEEP] outs
+    int outs_kept
 
 cdef Request* request_open(Worker* w, Conn* c) noexcept nogil:
     # NULL when memory ran out.
     cdef RequestPool* pool = &w.requests
     cdef Request* r = pool.free_list
-    cdef Buf out
     if r != NULL:
         pool.free_list = r.next
         pool.kept -= 1
-        out = r.out
     else:
         r = <Request*>malloc(sizeof(Request))
         if r == NULL:
             return NULL
-        buf_init(&out)
     memset(r, 0, sizeof(Request))
-    r.out = out
     r.conn = c
     r.worker = w
     r.op = OP_OTHER
@@ -61,22 +60,34 @@ cdef void request_close(Request* r) noexcept nogil:
     cdef Worker* w = r.worker
     arena_close(&r.arena)
     w.counters.live_requests -= 1
-    if r.out.cap > OUT_KEEP:
+    if r.out.cap > OUT_KEEP or w.requests.outs_kept == OUTS_KEEP:
         buf_free(&r.out)
-    buf_clear(&r.out)
+    elif r.out.data != NULL:
+        buf_clear(&r.out)
+        w.requests.outs[w.requests.outs_kept] = r.out
+        w.requests.outs_kept += 1
     if w.requests.kept < REQUESTS_KEEP:
         r.next = w.requests.free_list
         w.requests.free_list = r
         w.requests.kept += 1
     else:
-        buf_free(&r.out)
         free(r)
+
+cdef inline void request_out(Request* r) noexcept nogil:
+    # An empty answer, in memory another answer had before where there is some.
+    cdef RequestPool* pool = &r.worker.requests
+    if r.out.data == NULL and pool.outs_kept:
+        pool.outs_kept -= 1
+        r.out = pool.outs[pool.outs_kept]
+    buf_clear(&r.out)
 
 cdef void requestpool_close(RequestPool* pool) noexcept nogil:
     cdef Request* r
     while pool.free_list != NULL:
         r = pool.free_list
         pool.free_list = r.next
-        buf_free(&r.out)
         free(r)
     pool.kept = 0
+    while pool.outs_kept:
+        pool.outs_kept -= 1
+        buf_free(&pool.outs[pool.outs_kept])

@@ -33,6 +33,7 @@ cdef struct Worker:
     Process* process
     bint stopping             # no new work: drains
     bint drained              # has told so
+    bint halted               # told to close everything
     bint ending               # everything closes
     uint64_t turns            # of the loop; a worker that hangs turns no more
     uv_thread_t thread
@@ -58,6 +59,8 @@ cdef inline void worker_turn(Worker* w) noexcept nogil:
     while w.dirty != NULL:
         worker_flush(w)
         engine_drain(w)
+    if w.halted and not w.ending:
+        worker_end(w)
 
 cdef void worker_after(uv_check_t* handle) noexcept nogil:
     worker_turn(<Worker*>handle.data)
@@ -67,7 +70,7 @@ cdef void worker_before(uv_prepare_t* handle) noexcept nogil:
     cdef Worker* w = <Worker*>handle.data
     w.turns += 1
     worker_turn(w)
-    if w.stopping and not w.drained and worker_is_drained(w):
+    if w.stopping and not w.drained and not w.ending and worker_is_drained(w):
         w.drained = True
         process_tell(w.process)
 
@@ -155,7 +158,7 @@ cdef void worker_run(void* arg) noexcept nogil:
         w.phase = WORKER_RUNNING
     else:
         w.phase = WORKER_FAILED
-        worker_end(w, NULL)
+        worker_end(w)
     uv_sem_post(&w.opened)
     uv_run(&w.loop, UV_RUN_DEFAULT)
     requestpool_close(&w.requests)
@@ -197,8 +200,12 @@ cdef bint worker_is_drained(Worker* w) noexcept nogil:
             return False
     return w.counters.live_requests == 0 and engine_idle(w)
 
-cdef void worker_end(Worker* w, InboxMsg* m) noexcept nogil:
-    # All are drained, or the grace is over. Closes everything; the loop runs out when the last handle is gone.
+cdef void worker_halt(Worker* w, InboxMsg* m) noexcept nogil:
+    # All are drained, or the grace is over. What has arrived with this message is run first.
+    w.halted = True
+
+cdef void worker_end(Worker* w) noexcept nogil:
+    # Closes everything; the loop runs out when the last handle is gone.
     cdef int state
     cdef Conn* c
     cdef Conn* following
