@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -162,12 +163,22 @@ class Supervisor:
 
     async def _watch_database(self) -> None:
         """Starts the embedded server again if it went away (the core reconnects by itself)."""
+        loop = asyncio.get_running_loop()
         while self.embedded:
-            await asyncio.sleep(1)
-            if self.embedded.exited():
-                log.line("error", "database_died", f"see {self.embedded.log}")
+            if pid := self.embedded.pid:
+                gone = asyncio.Event()
+                handle = os.pidfd_open(pid)  # a child that ended is still ours to open until it was waited for
+                loop.add_reader(handle, gone.set)
+                try:
+                    await gone.wait()
+                finally:
+                    loop.remove_reader(handle)
+                    os.close(handle)
+            log.line("error", "database_died", f"see {self.embedded.log}")
+            while not self.embedded.pid:
                 try:
                     self.embedded.restart()
                     log.line("info", "database_started", pid=self.embedded.pid)
                 except EmbeddedError as error:
                     log.line("error", "database_not_started", str(error))
+                    await asyncio.sleep(1)

@@ -1,5 +1,6 @@
 """The daemon as people start it: with its own PostgreSQL, alone and side by side, ended in every way."""
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -53,6 +54,21 @@ def test_greets_with_lines_that_work(tmp_path):
         done = subprocess.run(["bash", "-c", commands], capture_output=True, text=True)
         pushed, popped, acked = [line for line in done.stdout.replace("][", "]\n[").replace("]{", "]\n{").splitlines() if line]
         assert '"status":"queued"' in pushed and '"hello":"world"' in popped and '"success":true' in acked
+
+
+def test_the_session_of_the_readme_is_what_happens(tmp_path):
+    lines = (ROOT / "README.md").read_text().splitlines()
+    begin = lines.index(next(line for line in lines if line.startswith("$ curl")))
+    session = lines[begin:lines.index("```", begin)]
+    with Daemon(tmp_path) as daemon:
+        daemon.await_ready()
+        script = "; echo; ".join(line[2:] for line in session if line.startswith("$ ")).replace("localhost:6632", f"127.0.0.1:{daemon.port}")
+        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+        told = [line for line in done.stdout.splitlines() if line]
+        promised = [line for line in session if not line.startswith("$ ")]
+        assert len(told) == len(promised) == 3
+        for got, pattern in zip(told, promised, strict=True):
+            assert re.fullmatch(".*".join(map(re.escape, pattern.split("…"))), got), (got, pattern)
 
 
 def test_two_side_by_side(tmp_path):
