@@ -1,6 +1,7 @@
 """How the control plane speaks: JSON by orjson, errors as {"error", "code"}, CORS on every JSON answer."""
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 from urllib.parse import unquote_to_bytes
 
@@ -39,7 +40,7 @@ class Refusal(Exception):
 async def body_object(request: Request) -> dict[str, Any]:
     """The request body as a JSON object; any other JSON counts as an object without keys. Refuses what is no JSON."""
     body = await request.body()
-    if not body:
+    if not body.strip():
         raise Refusal(400, "Empty request body", "empty_body")
     try:
         value = orjson.loads(body)
@@ -50,6 +51,8 @@ async def body_object(request: Request) -> dict[str, Any]:
 
 def _decoded(raw: str) -> str:
     # The application sees the path as it was sent, so that a name may contain an encoded slash.
+    if re.search(r"%(?![0-9A-Fa-f]{2})", raw):
+        raise Refusal(400, "path has a % that is not followed by two hexadecimal digits", "invalid_path")
     try:
         text = unquote_to_bytes(raw).decode()
     except UnicodeDecodeError:

@@ -101,6 +101,18 @@ class Client:
         assert answer.status == 200, (answer.status, answer.body)
         return answer.json
 
+    def show(self, queue: str) -> Answer:
+        return self.get(f"/api/v1/resources/queues/{quote(queue, safe='')}")
+
+    def dead(self, queue: str) -> int:
+        """Number of the queue's dead letters."""
+        return self.show(queue).json["totals"]["deadLetter"]
+
+    def delete(self, queue: str) -> dict:
+        answer = self.request("DELETE", f"/api/v1/resources/queues/{quote(queue, safe='')}")
+        assert answer.status == 200, (answer.status, answer.body)
+        return answer.json
+
     def metric(self, name: str) -> float:
         """Sum of a metric over its labels."""
         lines = [line for line in self.get("/metrics/prometheus").body.decode().splitlines() if line.startswith((name + " ", name + "{"))]

@@ -25,6 +25,7 @@ class Daemon:
         environment = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
         environment |= {"QUEEND_DSN": conninfo, "HOST": "127.0.0.1", "PORT": "0", "NUM_WORKERS": "2", "PYTHONPATH": str(ROOT)}
         environment |= {k: str(v) for k, v in settings.items()}
+        self.conninfo = conninfo
         self.log: list[dict] = []
         self.other: list[str] = []  # lines that are no log lines: nothing may write them
         self.process = subprocess.Popen([sys.executable, "-m", "queend", "serve"], env=environment, cwd="/",

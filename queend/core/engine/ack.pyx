@@ -291,7 +291,7 @@ cdef void ack_encode(AckRow* rows, int n, AckArrays* a) noexcept nogil:
             pgarray_null(&a.lease)
         pgarray_int4(&a.n, row.n)
         pgarray_int4(&a.limit, row.partition.queue.retry_limit)
-        pgarray_int8(&a.delay, row.partition.queue.retry_delay_us)
+        pgarray_int8(&a.delay, 0)   # the option retryDelay is stored and shown, the wire contract has retries come back at once
         ids = pgarray_reserve(&a.ids, 16 * <size_t>row.n)
         status = pgarray_reserve(&a.status, row.n)
         if ids == NULL or status == NULL:

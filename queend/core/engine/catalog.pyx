@@ -167,6 +167,20 @@ cdef Group* catalog_group(Queue* q, Slice name) noexcept nogil:
 
 # ---- additions: the caller holds the lock for writing --------------------------------------------------------------
 
+cdef void catalog_derive(Slice name, Slice* ns, Slice* task) noexcept nogil:
+    # What creation by push stores: the first and the second part of the name, parted by dots.
+    cdef size_t i = 0
+    cdef size_t k
+    while i < name.n and name.p[i] != b'.':
+        i += 1
+    ns[0] = slice_keep(slice_of(name.p, i))
+    if i < name.n:
+        i += 1
+    k = i
+    while k < name.n and name.p[k] != b'.':
+        k += 1
+    task[0] = slice_keep(slice_of(name.p + i, k - i))
+
 cdef Queue* catalog_add_queue(int32_t id, Slice name) noexcept nogil:
     # Finds or adds by name. A queue of that name with another id was deleted elsewhere: it is buried first.
     cdef Queue* q = catalog_queue(name)
@@ -180,8 +194,7 @@ cdef Queue* catalog_add_queue(int32_t id, Slice name) noexcept nogil:
         abort()
     q.id = id
     q.name = slice_keep(name)
-    q.ns = slice_keep(slice_of("", 0))
-    q.task = slice_keep(slice_of("", 0))
+    catalog_derive(name, &q.ns, &q.task)
     q.lease_us = 300000000
     q.retry_limit = 3
     q.epoch = -1              # not known before the next reload

@@ -1,0 +1,247 @@
+"""Acknowledgments: what moves the cursor, what is delivered again, what ends as a dead letter."""
+from __future__ import annotations
+
+import uuid
+
+import psycopg
+import pytest
+from support.client import Client, ack_of, data
+from support.daemon import Daemon
+
+NOWHERE = "00000000-0000-0000-0000-000000000000"
+
+
+def test_result_of_an_ack(client: Client, queue: str) -> None:
+    client.push(queue, 1, 2, partition="p")
+    first, second = client.pop(queue, batch=2)
+    assert client.ack(first) == {"index": 0, "transactionId": first["transactionId"], "success": True, "error": None, "queueName": queue,
+                                 "partitionName": "p", "leaseReleased": False, "dlq": False}
+    assert client.ack(second)["leaseReleased"] is True
+
+
+@pytest.mark.parametrize("word", ["completed", "success", None, 5])
+def test_words_for_done(client: Client, queue: str, word: object) -> None:
+    client.push(queue, 1)
+    (message,) = client.pop(queue)
+    assert client.ack(message, **({"status": word}))["success"] is True
+    assert client.pop(queue) == []
+
+
+def test_an_unknown_word_changes_nothing(client: Client, queue: str) -> None:
+    client.push(queue, 1)
+    (message,) = client.pop(queue)
+    result = client.ack(message, "banana")
+    assert (result["success"], result["error"], result["leaseReleased"]) == (False, None, False)
+    assert client.ack(message)["leaseReleased"] is True
+
+
+def test_acking_the_last_consumes_all_before_it(client: Client, queue: str) -> None:
+    client.push(queue, *range(5))
+    messages = client.pop(queue, batch=4)
+    assert client.ack(messages[3])["leaseReleased"] is True
+    assert data(client.pop(queue, batch=5)) == [4]
+
+
+def test_the_cursor_never_moves_back(client: Client, queue: str) -> None:
+    client.push(queue, *range(4))
+    messages = client.pop(queue, batch=3)
+    assert client.ack(messages[1])["success"]
+    assert client.ack(messages[0])["success"], "already consumed: done again without effect"
+    assert client.ack(messages[2])["leaseReleased"] is True
+    assert client.ack(messages[0], lease=False)["success"]
+    assert data(client.pop(queue, batch=5)) == [3]
+
+
+def test_a_lease_that_is_not_live_has_no_say(client: Client, queue: str) -> None:
+    client.push(queue, 1)
+    (message,) = client.pop(queue)
+    for lease in (NOWHERE, "zzz", str(uuid.uuid4())):
+        result = client.ack({**message, "leaseId": lease})
+        assert (result["success"], result["error"], result["queueName"]) == (False, "Invalid or expired lease", queue)
+    assert client.ack(message)["success"]
+    again = client.ack(message)
+    assert (again["success"], again["error"]) == (False, "Invalid or expired lease"), "the batch is complete, its lease gone"
+
+
+def test_without_a_lease_id_it_is_acked_for_whoever_holds_it(client: Client, queue: str) -> None:
+    client.push(queue, 1, 2)
+    (message,) = client.pop(queue)
+    assert client.ack(message, lease=False)["leaseReleased"] is True
+    assert client.ack(message, leaseId="", status="completed", lease=False)["success"]
+    assert data(client.pop(queue)) == [2]
+
+
+def test_what_does_not_exist(client: Client, queue: str) -> None:
+    client.push(queue, 1)
+    (message,) = client.pop(queue)
+    unknown = client.ack({**message, "transactionId": "nope"})
+    assert (unknown["success"], unknown["error"], unknown["queueName"]) == (False, "Message not found", queue)
+    for partition in (NOWHERE, str(uuid.uuid4())):
+        result = client.ack({**message, "partitionId": partition}, lease=False)
+        assert (result["success"], result["error"], result["queueName"], result["partitionName"]) == (False, "Message not found", None, None)
+    never = client.ack(message, group="never-popped", lease=False)
+    assert (never["success"], never["error"], never["leaseReleased"]) == (True, None, None)
+    assert data(client.pop(queue, consumerGroup="never-popped")) == [1]
+
+
+def test_failed_is_delivered_again_with_the_rest(client: Client, queue: str) -> None:
+    client.push(queue, *range(4))
+    messages = client.pop(queue, batch=3)
+    result = client.ack(messages[0], "failed", error="boom")
+    assert (result["success"], result["leaseReleased"], result["dlq"]) == (True, True, False)
+    again = client.pop(queue, batch=3)
+    assert data(again) == [0, 1, 2] and {m["deliveryAttempt"] for m in again} == {2}
+
+
+def test_retry_is_not_counted(client: Client, queue: str) -> None:
+    client.configure(queue, retryLimit=0)
+    client.push(queue, 1)
+    for _ in range(4):
+        (message,) = client.pop(queue)
+        result = client.ack(message, "retry")
+        assert (result["success"], result["leaseReleased"], result["dlq"]) == (True, True, False)
+    assert client.dead(queue) == 0 and data(client.pop(queue)) == [1]
+
+
+@pytest.mark.parametrize("limit", [0, 1, 3])
+def test_dead_letter_after_the_retry_limit(client: Client, queue: str, limit: int) -> None:
+    client.configure(queue, retryLimit=limit)
+    client.push(queue, "bad", "good")
+    for attempt in range(limit):
+        (message,) = client.pop(queue)
+        assert (message["data"], message["deliveryAttempt"]) == ("bad", attempt + 1)
+        assert client.ack(message, "failed")["dlq"] is False
+    (message,) = client.pop(queue)
+    result = client.ack(message, "failed", error="at last")
+    assert (message["data"], result["success"], result["dlq"]) == ("bad", True, True)
+    assert client.dead(queue) == 1
+    assert data(client.pop(queue)) == ["good"], "the dead letter does not block"
+
+
+def test_the_count_starts_anew_after_a_dead_letter(client: Client, queue: str) -> None:
+    client.configure(queue, retryLimit=1)
+    client.push(queue, "a", "b")
+    for expected in ("a", "a", "b"):
+        (message,) = client.pop(queue)
+        assert message["data"] == expected
+        client.ack(message, "failed")
+    (message,) = client.pop(queue)
+    assert message["data"] == "b" and client.ack(message, "failed")["dlq"] is True
+    assert client.dead(queue) == 2
+
+
+def test_dlq_sends_a_held_message_there_at_once(client: Client, queue: str) -> None:
+    client.push(queue, {"x": 1}, 2)
+    first, second = client.pop(queue, batch=2)
+    assert client.ack(first, "dlq", error="direct")["dlq"] is True
+    assert client.ack(second)["leaseReleased"] is True
+    assert client.dead(queue) == 1 and client.pop(queue) == []
+
+
+# -- several at once ---------------------------------------------------------------------------------------------------------
+
+
+def test_results_in_the_order_of_the_request(client: Client, queue: str) -> None:
+    client.push_items([{"queue": queue, "partition": p, "payload": n} for p in "abc" for n in range(3)])
+    messages = client.pop(queue, batch=9, partitions=3)
+    items = [ack_of(m) for m in reversed(messages)]
+    items.insert(4, {**items[0], "transactionId": "nope"})
+    results = client.ack_batch(items)
+    assert [one["index"] for one in results] == list(range(10))
+    assert [one["transactionId"] for one in results] == [one["transactionId"] for one in items]
+    assert [one["success"] for one in results] == [True] * 4 + [False] + [True] * 5
+    assert {one["partitionName"] for one in results} == {"a", "b", "c"} and {one["queueName"] for one in results} == {queue}
+    assert client.pop(queue, batch=9, partitions=3) == []
+
+
+def test_an_empty_batch(client: Client) -> None:
+    assert client.ack_batch([]) == []
+
+
+def test_a_failed_batch_counts_as_one_retry(client: Client, queue: str) -> None:
+    client.configure(queue, retryLimit=3)
+    client.push(queue, *range(100))
+    for attempt in (1, 2, 3):
+        messages = client.pop(queue, batch=100)
+        assert data(messages) == list(range(100)) and messages[0]["deliveryAttempt"] == attempt
+        results = client.ack_batch([ack_of(m, "failed") for m in messages])
+        assert all(one["success"] and not one["dlq"] for one in results)
+    messages = client.pop(queue, batch=100)
+    assert data(messages) == list(range(100)), "nothing of it is skipped"
+    assert all(one["success"] for one in client.ack_batch([ack_of(m) for m in messages]))
+    assert client.pop(queue) == [] and client.dead(queue) == 0
+
+
+def test_a_failed_batch_at_the_limit_is_dead_lettered_whole(client: Client, queue: str) -> None:
+    client.configure(queue, retryLimit=0)
+    client.push(queue, *range(10))
+    results = client.ack_batch([ack_of(m, "failed") for m in client.pop(queue, batch=10)])
+    assert all(one["success"] and one["dlq"] for one in results)
+    assert client.dead(queue) == 10 and client.pop(queue) == []
+
+
+def test_a_failed_message_is_never_skipped(client: Client, queue: str) -> None:
+    client.push(queue, *range(5))
+    messages = client.pop(queue, batch=5)
+    words = ["completed", "failed", "completed", "completed", "failed"]
+    results = client.ack_batch([ack_of(m, word) for m, word in zip(messages, words, strict=True)])
+    assert all(one["success"] and not one["dlq"] for one in results)
+    assert data(client.pop(queue, batch=5)) == [1, 2, 3, 4]
+
+
+def test_a_failed_message_is_never_skipped_in_any_order_of_items(client: Client, queue: str) -> None:
+    client.push(queue, *range(3))
+    messages = client.pop(queue, batch=3)
+    client.ack_batch([ack_of(messages[2]), ack_of(messages[0]), ack_of(messages[1], "failed")])
+    assert data(client.pop(queue, batch=3)) == [1, 2]
+
+
+def test_mixed_at_the_limit(client: Client, queue: str) -> None:
+    client.configure(queue, retryLimit=0)
+    client.push(queue, *range(4))
+    messages = client.pop(queue, batch=4)
+    results = client.ack_batch([ack_of(messages[0]), ack_of(messages[1], "failed"), ack_of(messages[2]), ack_of(messages[3], "failed")])
+    assert [one["dlq"] for one in results] == [False, True, False, True]
+    assert client.dead(queue) == 2 and client.pop(queue) == []
+
+
+def test_partitions_of_a_batch_are_decided_apart(client: Client, queue: str) -> None:
+    client.push_items([{"queue": queue, "partition": p, "payload": f"{p}{n}"} for p in "ab" for n in range(2)])
+    messages = client.pop(queue, batch=4, partitions=2)
+    client.ack_batch([ack_of(m, "failed" if m["partition"] == "a" else "completed") for m in messages])
+    assert data(client.pop(queue, batch=4, partitions=2)) == ["a0", "a1"]
+
+
+def test_the_group_of_the_batch_holds_for_its_items(client: Client, queue: str) -> None:
+    client.push(queue, 1)
+    (message,) = client.pop(queue, consumerGroup="g")
+    (result,) = client.ack_batch([ack_of(message, consumerGroup="ignored")], group="g")
+    assert result["success"] and result["leaseReleased"] is True
+    assert client.pop(queue, consumerGroup="g") == []
+
+
+def test_null_means_absent(client: Client, queue: str) -> None:
+    client.push(queue, 1)
+    (message,) = client.pop(queue)
+    answer = client.post("/api/v1/ack/batch", {"consumerGroup": None, "acknowledgments": [
+        {"transactionId": message["transactionId"], "partitionId": message["partitionId"], "leaseId": None, "status": None, "error": None}]})
+    assert answer.status == 200 and answer.json[0]["success"] is True
+
+
+def test_validation_looks_at_the_state_before_the_request(client: Client, queue: str) -> None:
+    """The batch is complete with its second item, which frees the lease; the third is still valid."""
+    client.push(queue, *range(3))
+    messages = client.pop(queue, batch=3)
+    results = client.ack_batch([ack_of(messages[0]), ack_of(messages[2]), ack_of(messages[1])])
+    assert all(one["success"] for one in results)
+
+
+def test_dead_letters_keep_what_is_needed_to_see_why(daemon: Daemon, client: Client, queue: str) -> None:
+    client.configure(queue, retryLimit=0)
+    client.push(queue, {"why": "this"})
+    (message,) = client.pop(queue, consumerGroup="g")
+    client.ack(message, "failed", group="g", error="because")
+    with psycopg.connect(daemon.conninfo) as connection:
+        row = connection.execute("SELECT d.error, d.retry_count FROM queend.dead_letters d JOIN queend.queues q ON q.id = d.queue_id"
+                                 " WHERE q.name = %s", (queue,)).fetchall()
+    assert row == [("because", 0)]

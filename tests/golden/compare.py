@@ -1,0 +1,132 @@
+"""What differs between a recorded answer and ours, in words that stay the same from run to run.
+
+Ids are compared by identity: the first time two stand at the same place they become a pair, and from then on one must
+appear exactly where the other does. Times are compared by their form, everything else by value.
+"""
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from support.http import Answer
+
+UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+HEADERS = ("content-type", "connection", "access-control-allow-origin", "access-control-allow-methods", "access-control-allow-headers")
+
+
+class Pairs:
+    """Recorded id ↔ our id."""
+
+    def __init__(self) -> None:
+        self.ours: dict[str, str] = {}
+        self.recorded: dict[str, str] = {}
+
+    def translate(self, text: bytes) -> bytes:
+        return UUID.sub(lambda found: self.ours.get(found[0], found[0]), text.decode()).encode()
+
+    def same(self, recorded: str, our: str) -> bool:
+        return self.ours.setdefault(recorded, our) == our and self.recorded.setdefault(our, recorded) == recorded
+
+
+def answers(recorded: list[Answer], ours: list[Answer], pairs: Pairs, by_form: bool = False) -> Iterator[str]:
+    """Differences of the answers to one request. by_form: values are measurements, only keys and types count."""
+    if len(recorded) != len(ours):
+        yield f"answers: {len(recorded)} -> {len(ours)}"
+    for one, other in zip(recorded, ours, strict=False):
+        yield from answer(one, other, pairs, by_form)
+
+
+def answer(recorded: Answer, our: Answer, pairs: Pairs, by_form: bool) -> Iterator[str]:
+    if recorded.status != our.status:
+        yield f"status: {recorded.status} -> {our.status}"
+    for name in HEADERS:
+        old, new = recorded.headers.get(name), our.headers.get(name)
+        if old != new:
+            yield f"header {name}: {old} -> {new}"
+    old, new = _parsed(recorded), _parsed(our)
+    if old != new or isinstance(old, (dict, list)):
+        yield from values("body", old, new, pairs, by_form)
+
+
+def values(where: str, old: Any, new: Any, pairs: Pairs, by_form: bool) -> Iterator[str]:
+    if isinstance(old, dict) and isinstance(new, dict) and not where.endswith(".data"):
+        for key in sorted(old.keys() | new.keys()):
+            if key not in new:
+                yield f"{where}.{key}: removed"
+            elif key not in old:
+                yield f"{where}.{key}: added"
+            else:
+                yield from values(f"{where}.{key}", old[key], new[key], pairs, by_form)
+    elif isinstance(old, list) and isinstance(new, dict):
+        yield f"{where}: array -> object"
+        if len(old) == 1:
+            yield from values(where, old[0], new, pairs, by_form)
+    elif isinstance(old, str) and isinstance(new, dict):
+        yield f"{where}: page -> object of {', '.join(sorted(new))}"
+    elif isinstance(old, dict) and isinstance(new, list):
+        yield f"{where}: object -> array"
+    elif isinstance(old, list) and isinstance(new, list) and not where.endswith(".data"):
+        if key := next((key for key in ("name", "index") if _keyed(old, key) and _keyed(new, key)), None):
+            ours = {one[key]: one for one in new}
+            common = [one for one in old if one[key] in ours]
+            yield from (f"{where}[{one[key]}]: removed" for one in old if one[key] not in ours)
+            yield from (f"{where}[{one}]: added" for one in ours.keys() - {one[key] for one in old})
+            if [one[key] for one in common] != [one[key] for one in new if one in [ours[other[key]] for other in common]]:
+                yield f"{where}: another order"
+            for one in common:
+                yield from values(f"{where}[{one[key] if key == 'name' else ''}]", one, ours[one[key]], pairs, by_form)
+            return
+        if len(old) != len(new):
+            yield f"{where}: {len(old)} elements -> {len(new)}"
+        for one, other in zip(old, new, strict=False):
+            yield from values(f"{where}[]", one, other, pairs, by_form)
+    elif isinstance(old, str) and isinstance(new, str) and UUID.fullmatch(old) and UUID.fullmatch(new):
+        if not pairs.same(old, new):
+            yield f"{where}: another id"
+    elif _kind(old) != _kind(new) or not by_form and not _kind(old).startswith("time") and old != new:
+        yield f"{where}: {_short(old)} -> {_short(new)}"
+
+
+def _keyed(elements: list, key: str) -> bool:
+    """True if `key` tells the elements apart."""
+    return bool(elements) and all(isinstance(one, dict) and key in one for one in elements) and len({one[key] for one in elements}) == len(elements)
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, str):
+        if UUID.fullmatch(value):
+            return "id"
+        if found := TIME.fullmatch(value):
+            return f"time{len(found[1] or '')}"
+        return "text"
+    if isinstance(value, bool) or value is None:
+        return str(type(value))
+    return "number" if isinstance(value, (int, float)) else type(value).__name__
+
+
+def _short(value: Any) -> str:
+    if _kind(value).startswith(("id", "time")):
+        return _kind(value)
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 100 else text[:97] + "..."
+
+
+def _parsed(one: Answer) -> Any:
+    if not one.body:
+        return None
+    try:
+        return json.loads(one.body)
+    except ValueError:
+        return one.body.decode()
+
+
+def by_partition(one: Answer) -> None:
+    """Several claimed partitions come in no defined order: sorts them, each with its own messages in place."""
+    value = _parsed(one)
+    if isinstance(value, dict) and value.get("partitionsClaimed", 1) > 1 and value["messages"]:
+        value["messages"].sort(key=lambda message: message["partition"])
+        value["partition"], value["partitionId"] = (value["messages"][0][key] for key in ("partition", "partitionId"))
+        one.body = json.dumps(value).encode()
