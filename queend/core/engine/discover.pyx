@@ -122,10 +122,10 @@ cdef void scan_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept 
         return
     for row in range(PQntuples(res)):
         last = pg_int4(res, row, 0)
-        if pg_int8(res, row, 2) >= 0:
+        if pg_int8_or(res, row, 2, -1) >= 0:
             d.found[d.n_found].partition = last
             d.found[d.n_found].next_offset = pg_int8_or(res, row, 1, -1)
-            d.found[d.n_found].head = pg_int8(res, row, 2)
+            d.found[d.n_found].head = pg_int8_or(res, row, 2, 0)
             d.found[d.n_found].leased_until = pg_int8_or(res, row, 3, 0)
             d.n_found += 1
     if last > d.scanning.scan_after:
@@ -150,7 +150,7 @@ cdef void recent_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
             continue
         d.found[d.n_found].partition = pg_int4(res, row, 0)
         d.found[d.n_found].next_offset = -1
-        d.found[d.n_found].head = pg_int8(res, row, 2)
+        d.found[d.n_found].head = pg_int8_or(res, row, 2, 0)
         d.found[d.n_found].leased_until = 0
         d.n_found += 1
     uv_rwlock_rdunlock(&catalog.lock)
