@@ -274,6 +274,11 @@ def test_a_server_that_falls_silent(cluster, open_pool, proxy, capfd):
     assert pool.call(0, q(3), b"").outcome == "ok"
 
 
+def test_the_time_to_connect_is_the_connection_string_s(cluster, open_pool):
+    assert open_pool(cluster.dsn(connect_timeout=7)).probe.connect_within() == 7000
+    assert open_pool(cluster.dsn()).probe.connect_within() == 10_000
+
+
 # -- connections that are refused -------------------------------------------------------------------------------------
 
 def test_nobody_listens(cluster, open_pool, proxy, capfd):

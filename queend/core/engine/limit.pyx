@@ -4,7 +4,7 @@
 # Once per interval, with queue = limit x (1 - fastest / recent): below alpha the limit grows by one, above beta it shrinks
 # by one. Both bounds give way for small limits (limit/2 and 3 limit/4), without which a limit below beta could never
 # shrink. It grows only when it was reached since the last look. A start is quick: the limit doubles with every round of
-# completions until the first sign of a queue. Failed calls (no answer, no connection) halve it, at most once per interval.
+# completions until the first sign of a queue. Failed calls halve it, at most once per interval.
 
 cdef enum:
     LIMIT_STATIC = 0
@@ -82,8 +82,8 @@ cdef inline void limit_give(Limit* l) noexcept nogil:
         l.in_flight -= 1
 
 cdef void limit_done(Limit* l, int64_t now_us, int64_t took_us, bint ok) noexcept nogil:
-    # A call ended after took_us. ok False: the database did not answer it (deadline, lost connection); an SQL error is an
-    # answer. now_us is monotonic.
+    # A call ended after took_us. ok False: no answer (deadline, lost connection), or one that speaks of overload (timeouts,
+    # deadlocks). now_us is monotonic.
     limit_give(l)
     if l.config.mode == LIMIT_STATIC or took_us < 0:
         return

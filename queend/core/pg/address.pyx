@@ -16,6 +16,7 @@ cdef struct Address:
     char* names               # memory behind hosts
     char* numbers             # and ports
     int n                     # hosts; 0: nothing to look up, libpq takes conninfo as it is
+    int timeout_s             # connect_timeout; 0: none given
     Buf host                  # what libpq gets: three lists of equal length
     Buf hostaddr
     Buf port
@@ -61,6 +62,7 @@ cdef void address_open(Address* a, const char* conninfo) noexcept nogil:
     cdef const char* host = NULL
     cdef const char* port = b""
     cdef bint names = False
+    cdef bint numeric = False
     cdef int i, n, n_ports
     memset(a, 0, sizeof(Address))
     a.conninfo = conninfo
@@ -71,10 +73,12 @@ cdef void address_open(Address* a, const char* conninfo) noexcept nogil:
             host = o.val
         elif o.val != NULL and strcmp(o.keyword, b"port") == 0:
             port = o.val
+        elif o.val != NULL and strcmp(o.keyword, b"connect_timeout") == 0:
+            a.timeout_s = min(max(atoi(o.val), 0), 3600)
         elif o.val != NULL and strcmp(o.keyword, b"hostaddr") == 0:
-            return
+            numeric = True
         o += 1
-    if host == NULL:
+    if host == NULL or numeric:
         return
     a.names = address_copy(host)
     a.numbers = address_copy(port)

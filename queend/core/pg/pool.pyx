@@ -21,7 +21,7 @@ cdef SlotPool* slotpool_open(uv_loop_t* loop, const char* conninfo, int n, const
     address_open(&p.address, p.conninfo)
     p.loop = loop
     p.n = n
-    p.connect_ms = SLOT_CONNECT_MS
+    p.connect_ms = SLOT_CONNECT_MS if p.address.timeout_s <= 0 else p.address.timeout_s * 1000
     p.statements = statements
     p.n_statements = n_statements
     p.owner = owner

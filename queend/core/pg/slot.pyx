@@ -25,7 +25,7 @@ cdef enum:
 cdef enum:
     SLOT_BACKOFF_MIN_MS = 50
     SLOT_BACKOFF_MAX_MS = 5000
-    SLOT_CONNECT_MS = 10000
+    SLOT_CONNECT_MS = 10000   # without connect_timeout in the connection string, which libpq leaves to us
     SLOT_REASON = 400
 
 cdef struct Slot

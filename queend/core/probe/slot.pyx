@@ -251,9 +251,12 @@ cdef class SlotProbe:
             return []
         return [names[self.p.pool.slots[i].state] for i in range(self.n)]
 
-    def connect_within(self, int ms):
-        """How long a later attempt to connect may take."""
-        self.p.pool.connect_ms = ms
+    def connect_within(self, ms=None):
+        """Sets how long a later attempt to connect may take, in milliseconds; returns what it was."""
+        before = self.p.pool.connect_ms
+        if ms is not None:
+            self.p.pool.connect_ms = ms
+        return before
 
     def waiting(self):
         """Calls not yet answered."""
