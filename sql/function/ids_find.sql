@@ -12,6 +12,8 @@ DECLARE
     newest bigint;
     floor_ bigint;
     stop   bigint;
+    late   int[];
+    late_at bigint[];
     part   record;
 BEGIN
     SELECT l.created_at INTO newest FROM queend.log l WHERE l.partition_id = p_part ORDER BY l.base DESC LIMIT 1;
@@ -20,18 +22,20 @@ BEGIN
     END IF;
     floor_ := COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = p_part), 0);
 
-    RETURN QUERY
-    SELECT i.ord, t.position, (SELECT l.created_at FROM queend.log l
-                                WHERE l.partition_id = p_part AND l.base <= t.position ORDER BY l.base DESC LIMIT 1)
+    SELECT array_agg(i.ord), array_agg(t.position) INTO late, late_at
       FROM queend.id_spread(p_ids) AS i
       CROSS JOIN LATERAL (SELECT e.position FROM queend.late_ids e
                            WHERE e.partition_id = p_part AND e.id = i.id AND e.position >= floor_) AS t;
+    RETURN QUERY
+    SELECT t.ord, t.position, (SELECT l.created_at FROM queend.log l
+                                WHERE l.partition_id = p_part AND l.base <= t.position ORDER BY l.base DESC LIMIT 1)
+      FROM unnest(late, late_at) AS t (ord, position);
 
     FOR part IN
         -- The ids stored about now go together; an older one by itself; one from the far future was never timely here.
         SELECT min(encode(i.id, 'hex') COLLATE "C")::uuid AS first, max(queend.id_us(i.id)) + w + 1000 AS until, array_agg(i.ord ORDER BY i.ord) AS ords, string_agg(i.id, '' ORDER BY i.ord) AS ids
           FROM queend.id_spread(p_ids) AS i
-         WHERE get_byte(i.id, 6) >> 4 = 7 AND queend.id_us(i.id) - w <= newest
+         WHERE get_byte(i.id, 6) >> 4 = 7 AND queend.id_us(i.id) - w <= newest AND (late IS NULL OR i.ord <> ALL (late))
          GROUP BY queend.id_us(i.id) / 120000000
     LOOP
         stop := CASE WHEN newest < part.until THEN 9223372036854775807 ELSE queend.offset_since(p_part, part.until) END;
