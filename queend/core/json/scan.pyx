@@ -17,8 +17,27 @@ cdef struct Json:
 cdef extern from * nogil:
     """
     #define json_ctz(x) __builtin_ctzll(x)
+    #ifdef __SSE2__
+    #include <emmintrin.h>
+    static inline unsigned json_mask16(const char* p) {
+        __m128i v = _mm_loadu_si128((const __m128i*)p);
+        __m128i control = _mm_cmpeq_epi8(_mm_min_epu8(v, _mm_set1_epi8(0x1f)), v);
+        __m128i marks = _mm_or_si128(_mm_cmpeq_epi8(v, _mm_set1_epi8('"')), _mm_cmpeq_epi8(v, _mm_set1_epi8('\\\\')));
+        return (unsigned)_mm_movemask_epi8(_mm_or_si128(_mm_or_si128(control, marks), v));
+    }
+    #else
+    static inline unsigned json_mask16(const char* p) {
+        unsigned m = 0;
+        for (int i = 0; i < 16; i++) {
+            unsigned char c = (unsigned char)p[i];
+            m |= (unsigned)(c < 0x20 || c >= 0x80 || c == '"' || c == '\\\\') << i;
+        }
+        return m;
+    }
+    #endif
     """
     int json_ctz(unsigned long long x)
+    unsigned int json_mask16(const char* p)    # one bit for each of 16 bytes: not plain (json_plain tells what that is)
     uint64_t le64toh(uint64_t)
 
 cdef inline void json_open(Json* j, Slice text, int max_depth) noexcept nogil:
@@ -55,18 +74,13 @@ cdef inline int json_peek(Json* j) noexcept nogil:
 cdef inline size_t json_plain(const char* p, size_t n) noexcept nogil:
     # How many bytes from p on are printable ASCII other than quote and backslash (all that needs no look inside strings).
     cdef size_t i = 0
-    cdef uint64_t w, m
+    cdef unsigned int m
     cdef unsigned char c
-    while i + 8 <= n:
-        memcpy(&w, p + i, 8)
-        w = le64toh(w)
-        # high bit of a byte: it is >= 0x80, < 0x20, a quote or a backslash. Borrows only spoil bytes above the first hit.
-        m = (w | (w - <uint64_t>0x2020202020202020)
-             | ((w ^ <uint64_t>0x2222222222222222) - <uint64_t>0x0101010101010101)
-             | ((w ^ <uint64_t>0x5c5c5c5c5c5c5c5c) - <uint64_t>0x0101010101010101)) & <uint64_t>0x8080808080808080
+    while i + 16 <= n:
+        m = json_mask16(p + i)
         if m:
-            return i + <size_t>(json_ctz(m) >> 3)
-        i += 8
+            return i + <size_t>json_ctz(m)
+        i += 16
     while i < n:
         c = <unsigned char>p[i]
         if c < 0x20 or c >= 0x80 or c == b'"' or c == b'\\':
