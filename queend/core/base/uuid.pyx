@@ -38,40 +38,37 @@ cdef void uuid7_make(UuidGen* g, unsigned char* out) noexcept nogil:
     memcpy(out, &hi, 8)
     memcpy(out + 8, &lo, 8)
 
+cdef extern from * nogil:
+    """
+    /* 0 to 15: a digit; 16 more: a letter in upper case; 255: neither. */
+    static const unsigned char hex_digits[256] = {
+        [0 ... '0' - 1] = 255, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ['9' + 1 ... 'A' - 1] = 255, 26, 27, 28, 29, 30, 31,
+        ['F' + 1 ... 'a' - 1] = 255, 10, 11, 12, 13, 14, 15, ['f' + 1 ... 255] = 255};
+    """
+    const unsigned char[256] hex_digits
+
 cdef inline int hex_value(unsigned char c) noexcept nogil:
-    if 48 <= c <= 57:
-        return c - 48
-    if 97 <= c <= 102:
-        return c - 87
-    if 65 <= c <= 70:
-        return c - 55
-    return -1
+    cdef int v = hex_digits[c]
+    return v & 15 if v != 255 else -1
 
 cdef bint uuid_parse(Slice s, unsigned char* out, bint* canonical) noexcept nogil:
     # The 36-character form, either case. `canonical` (may be NULL) tells whether it was all lower case.
-    cdef size_t i = 0
-    cdef int k = 0
-    cdef int a, b
-    cdef bint lower = True
-    if s.n != 36:
+    cdef const unsigned char* p = <const unsigned char*>s.p
+    cdef unsigned int seen = 0
+    cdef unsigned char a, b
+    cdef int i
+    if s.n != 36 or p[8] != 45 or p[13] != 45 or p[18] != 45 or p[23] != 45:
         return False
-    while i < 36:
-        if i == 8 or i == 13 or i == 18 or i == 23:
-            if s.p[i] != 45:
-                return False
-            i += 1
-            continue
-        a = hex_value(<unsigned char>s.p[i])
-        b = hex_value(<unsigned char>s.p[i + 1])
-        if a < 0 or b < 0:
-            return False
-        if (65 <= <unsigned char>s.p[i] <= 70) or (65 <= <unsigned char>s.p[i + 1] <= 70):
-            lower = False
-        out[k] = <unsigned char>(a * 16 + b)
-        k += 1
-        i += 2
+    for i in range(16):
+        a = hex_digits[p[0]]
+        b = hex_digits[p[1]]
+        seen |= a | b
+        out[i] = <unsigned char>(a << 4 | (b & 15))
+        p += 3 if i == 3 or i == 5 or i == 7 or i == 9 else 2
+    if seen & 0xe0:
+        return False
     if canonical != NULL:
-        canonical[0] = lower
+        canonical[0] = seen & 16 == 0
     return True
 
 cdef void uuid_format(const unsigned char* id, char* out) noexcept nogil:

@@ -64,8 +64,9 @@ cdef void ack_error_take(Slice raw, Arena* a, Slice* out) noexcept nogil:
         p[0] = b' '           # only an escape spells NUL, so the text is a copy in the arena
         p = <char*>memchr(p, 0, out.p + out.n - p)
 
-cdef bint ackitem_take(AckItem* it, AckRaw* raw, Arena* a, const char* what, int index, ApiError* e) noexcept nogil:
-    # From literals to an item; the two required ones are known to be there.
+cdef bint ackitem_take(AckItem* it, AckRaw* raw, AckRaw* before, Arena* a, const char* what, int index, ApiError* e) noexcept nogil:
+    # From literals to an item; the two required ones are known to be there. before: the literals of the item that stands
+    # before it in the array, NULL when there is none: most have its partition and its lease.
     cdef Slice text
     cdef uint8_t kind, keep
     memset(it, 0, sizeof(AckItem))
@@ -73,11 +74,17 @@ cdef bint ackitem_take(AckItem* it, AckRaw* raw, Arena* a, const char* what, int
         return refuse_item(e, b"transactionId must be valid text of at most 255 characters", what, index, b"transactionId")
     record_id(text, it.id, &kind, &keep)
     it.txid_json = raw.txid
-    if not json_unescape(raw.partition, a, &text, NULL) or not partition_ref(text, it):
+    if before != NULL and slice_eq(before.partition, raw.partition):
+        memcpy(it.partition_uuid, (it - 1).partition_uuid, 16)
+        it.partition_number = (it - 1).partition_number
+    elif not json_unescape(raw.partition, a, &text, NULL) or not partition_ref(text, it):
         return refuse_item(e, b"partitionId must be a UUID", what, index, b"partitionId")
     it.status = ack_status(raw.status)
     it.lease_bad = raw.lease_bad
-    if raw.lease.p != NULL and raw.lease.n > 2:
+    if before != NULL and (it - 1).has_lease and raw.lease.p != NULL and slice_eq(before.lease, raw.lease):
+        memcpy(it.lease, (it - 1).lease, 16)
+        it.has_lease = True
+    elif raw.lease.p != NULL and raw.lease.n > 2:
         if json_unescape(raw.lease, a, &text, NULL) and uuid_parse(text, it.lease, NULL):
             it.has_lease = True
         else:
@@ -135,7 +142,7 @@ cdef bint ack_parse_single(Json* j, Arena* a, AckReq* q, ApiError* e) noexcept n
     if q.items == NULL:
         error_set(e, 503, b"Out of memory")
         return False
-    if not ackitem_take(q.items, &raw, a, b"item", 0, e):
+    if not ackitem_take(q.items, &raw, NULL, a, b"item", 0, e):
         return False
     q.group = q.items.group_name
     q.n = 1
@@ -171,7 +178,7 @@ cdef bint ack_parse_batch(Json* j, Arena* a, int max_items, AckReq* q, ApiError*
 
 cdef bint ack_items(Json* j, Arena* a, int max_items, AckReq* q, ApiError* e) noexcept nogil:
     cdef bint first = True
-    cdef AckRaw raw
+    cdef AckRaw raw, before
     cdef AckItem* more
     cdef int room = 0
     json_enter(j, b'[')
@@ -200,8 +207,9 @@ cdef bint ack_items(Json* j, Arena* a, int max_items, AckReq* q, ApiError* e) no
         if raw.partition.p == NULL or raw.partition.n <= 2:
             return refuse_item(e, b"Each acknowledgment must have a valid partitionId string to ensure message uniqueness",
                                b"item", q.n, b"partitionId")
-        if not ackitem_take(&q.items[q.n], &raw, a, b"item", q.n, e):
+        if not ackitem_take(&q.items[q.n], &raw, &before if q.n else NULL, a, b"item", q.n, e):
             return False
+        before = raw
         q.n += 1
     if j.error != NULL:
         return refuse_json(e, j)

@@ -201,7 +201,7 @@ cdef bint tx_operation(Json* j, Arena* a, UuidGen* g, int max_items, int* room, 
             return refuse_item(e, b"transactionId is required", b"operation", index, b"transactionId")
         if raw.ack.partition.p == NULL:
             return refuse_item(e, b"partitionId is required to ensure message uniqueness", b"operation", index, b"partitionId")
-        if not ackitem_take(op.ack, &raw.ack, a, b"operation", index, e):
+        if not ackitem_take(op.ack, &raw.ack, NULL, a, b"operation", index, e):
             return False
     q.n += 1
     return True
