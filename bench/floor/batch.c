@@ -98,8 +98,9 @@ int partition_order(const void *a, const void *b) {
 }
 
 /* One row: `take` records of one partition. */
-static void row_build(Batch *b, int partition, int skip, int take, int version, const unsigned char *ids, int64_t head) {
+static void row_build(Batch *b, const Partitions *p, int place, int skip, int take, int version, const unsigned char *ids, int64_t head) {
     static Text body;
+    int partition = p->ids[place];
     static char sizes[2 * ROW_RECORDS + 1];
     size_t n_sizes = 0;
     char order[9];
@@ -139,6 +140,9 @@ static void row_build(Batch *b, int partition, int skip, int take, int version, 
     array_put(&b->ids, ids, 16 * (size_t)take);
     array_put(&b->body, whole.p, whole.len);
     array_null(&b->meta);
+    if (b->rows == b->room) b->row_of = realloc(b->row_of, (size_t)(b->room = 2 * b->room + 64) * sizeof *b->row_of);
+    b->row_of[b->rows++] = place;
+    array_int(&b->hint, p->row_base[place]);
 }
 
 void batch_build(Batch *b, const Partitions *p, int messages, int version, int64_t *heads) {
@@ -154,7 +158,8 @@ void batch_build(Batch *b, const Partitions *p, int messages, int version, int64
     for (int i = 0; i < messages; i++) counts[(random_next(random_seeded) >> 16) % (uint64_t)p->n]++;
     array_begin(&b->lanes, INT4); array_begin(&b->part, INT4); array_begin(&b->skip, INT4); array_begin(&b->n, INT4);
     array_begin(&b->kind, INT2); array_begin(&b->lo, UUID); array_begin(&b->hi, UUID); array_begin(&b->ids, BYTEA);
-    array_begin(&b->body, BYTEA); array_begin(&b->meta, BYTEA);
+    array_begin(&b->body, BYTEA); array_begin(&b->meta, BYTEA); array_begin(&b->hint, INT8);
+    b->rows = 0;
     b->messages = messages;
     b->copy.len = 0;
     if (heads) text_add(&b->copy, "PGCOPY\n\377\r\n\0\0\0\0\0\0\0\0\0", 19);
@@ -166,7 +171,7 @@ void batch_build(Batch *b, const Partitions *p, int messages, int version, int64
         for (int skip = 0; skip < counts[i];) {
             int take = counts[i] - skip, most = ROW_BYTES / 137;
             if (take > most) take = most;
-            row_build(b, p->ids[i], skip, take, version, ids + 16 * skip, heads ? heads[i] : -1);
+            row_build(b, p, i, skip, take, version, ids + 16 * skip, heads ? heads[i] : -1);
             if (heads) heads[i] += take;
             else if (version == 7) { array_put(&b->lo, ids, 16); array_put(&b->hi, ids + 16 * (counts[i] - 1), 16); }
             else { array_null(&b->lo); array_null(&b->hi); }
@@ -175,5 +180,5 @@ void batch_build(Batch *b, const Partitions *p, int messages, int version, int64
     }
     if (heads) text_add(&b->copy, "\xff\xff", 2);
     array_end(&b->lanes); array_end(&b->part); array_end(&b->skip); array_end(&b->n); array_end(&b->kind);
-    array_end(&b->lo); array_end(&b->hi); array_end(&b->ids); array_end(&b->body); array_end(&b->meta);
+    array_end(&b->lo); array_end(&b->hi); array_end(&b->ids); array_end(&b->body); array_end(&b->meta); array_end(&b->hint);
 }

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char PUSH[] = "SELECT * FROM queend.push($1::bigint,$2::int[],$3::int[],$4::int[],$5::int[],$6::smallint[],$7::uuid[],$8::uuid[],$9::bytea[],$10::bytea[],$11::bytea[])";
+const char PUSH[] = "SELECT * FROM queend.push($1::bigint,$2::int[],$3::int[],$4::int[],$5::int[],$6::smallint[],$7::uuid[],$8::uuid[],$9::bytea[],$10::bytea[],$11::bytea[],$12::bigint[])";
 const char POP[] = "SELECT * FROM queend.pop($1::bigint,$2::int[],$3::int[],$4::int[],$5::boolean[],$6::int[],$7::int[],$8::boolean[],$9::uuid[],$10::bigint[],$11::bigint[],$12::bigint[])";
 const char ACK[] = "SELECT * FROM queend.ack($1::bigint,$2::int[],$3::int[],$4::uuid[],$5::int[],$6::bytea[],$7::bytea[],$8::int[],$9::bigint[],$10::int[],$11::int[],$12::text[])";
 
@@ -24,9 +24,17 @@ void params_array(Params *p, Array *a) {
 }
 
 void push_params(Params *p, Batch *b) {
-    Array *all[] = {&b->lanes, &b->part, &b->skip, &b->n, &b->kind, &b->lo, &b->hi, &b->ids, &b->body, &b->meta};
+    Array *all[] = {&b->lanes, &b->part, &b->skip, &b->n, &b->kind, &b->lo, &b->hi, &b->ids, &b->body, &b->meta, &b->hint};
     params_begin(p, true);
-    for (int i = 0; i < 10; i++) params_array(p, all[i]);
+    for (int i = 0; i < 11; i++) params_array(p, all[i]);
+}
+
+/* Columns: 0 ord, 1 status, 2 base, ... */
+void push_result(Partitions *p, const int *row_of, PGresult *res) {
+    for (int i = 0; i < PQntuples(res); i++) {
+        if (from_big_endian(PQgetvalue(res, i, 1), 2)) continue;
+        p->row_base[row_of[from_big_endian(PQgetvalue(res, i, 0), 4)]] = (int64_t)from_big_endian(PQgetvalue(res, i, 2), 8);
+    }
 }
 
 void pop_params(Params *p, Pops *c) {

@@ -17,8 +17,8 @@ void array_end(Array *a);
 void big_endian(void *to, uint64_t value, int bytes);
 uint64_t from_big_endian(const void *from, int bytes);
 
-typedef struct { Array lanes, part, skip, n, kind, lo, hi, ids, body, meta; Text copy; int messages; } Batch;
-typedef struct { int *ids, n; } Partitions;
+typedef struct { Array lanes, part, skip, n, kind, lo, hi, ids, body, meta, hint; Text copy; int messages, *row_of, rows, room; } Batch; /* row_of: place of a row's partition */
+typedef struct { int *ids, n; int64_t *row_base; } Partitions; /* row_base: where its newest row begins, as far as known */
 int partition_order(const void *a, const void *b); /* for qsort: by lane, as batch_build needs them */
 /* `messages` new messages at random over the partitions, as rows of the log; `heads` (next offset per partition) only for COPY. */
 void batch_build(Batch *b, const Partitions *p, int messages, int id_version, int64_t *heads);
@@ -29,6 +29,7 @@ void params_array(Params *p, Array *a);
 
 extern const char PUSH[], POP[], ACK[];
 void push_params(Params *p, Batch *b);
+void push_result(Partitions *p, const int *row_of, PGresult *res);
 
 typedef struct { int requests, budget, at, group; bool lease, first_round; Partitions parts;
     Array req, part, group_of, fresh, r_budget, r_parts, r_auto, r_lease, r_lease_us, r_delay, r_window;

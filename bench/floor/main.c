@@ -71,8 +71,14 @@ static PGresult *finish_call(PGconn *c) {
     return res;
 }
 
+static void batch_swap(Batch *a, Batch *b) {
+    Batch t = *a;
+    *a = *b;
+    *b = t;
+}
+
 static void floor_push(int64_t us, int n_conns, int batch, const char *partitions, int version, const char *queue) {
-    struct { PGconn *c; Partitions own; Batch next; } all[16];
+    struct { PGconn *c; Partitions own; Batch next, sent; } all[16];
     int queue_id;
     int64_t messages = 0, calls = 0, began, now;
     if (n_conns < 1 || n_conns > 16) fatal("1 to 16 connections");
@@ -83,7 +89,9 @@ static void floor_push(int64_t us, int n_conns, int batch, const char *partition
         own->ids = p.ids;
         own->n = 0;
         for (int k = 0; k < p.n; k++) if ((p.ids[k] & 63) % n_conns == i) own->ids[own->n++] = p.ids[k];
+        own->row_base = calloc((size_t)p.n, sizeof *own->row_base);
         memset(&all[i].next, 0, sizeof all[i].next);
+        memset(&all[i].sent, 0, sizeof all[i].sent);
         if (!own->n) fatal("a connection has no partition");
         batch_build(&all[i].next, own, batch, version, NULL);
     }
@@ -91,7 +99,8 @@ static void floor_push(int64_t us, int n_conns, int batch, const char *partition
     struct pollfd polled[16];
     Params params;
     for (int i = 0; i < n_conns; i++) {
-        push_params(&params, &all[i].next);
+        batch_swap(&all[i].next, &all[i].sent);
+        push_params(&params, &all[i].sent);
         send_call(all[i].c, "push", &params);
         batch_build(&all[i].next, &all[i].own, batch, version, NULL);
         polled[i] = (struct pollfd){.fd = PQsocket(all[i].c), .events = POLLIN};
@@ -102,12 +111,15 @@ static void floor_push(int64_t us, int n_conns, int batch, const char *partition
             if (polled[i].fd < 0 || !polled[i].revents) continue;
             if (!PQconsumeInput(all[i].c)) fatal("%s", PQerrorMessage(all[i].c));
             if (PQisBusy(all[i].c)) continue;
-            PQclear(finish_call(all[i].c));
+            PGresult *res = finish_call(all[i].c);
+            push_result(&all[i].own, all[i].sent.row_of, res);
+            PQclear(res);
             messages += batch;
             calls++;
             now = clock_us(CLOCK_MONOTONIC);
             if (now - began >= us) { polled[i].fd = -1; running--; continue; }
-            push_params(&params, &all[i].next);
+            batch_swap(&all[i].next, &all[i].sent);
+            push_params(&params, &all[i].sent);
             send_call(all[i].c, "push", &params);
             load.now = now;
             batch_build(&all[i].next, &all[i].own, batch, version, NULL); /* while the server works */

@@ -6,6 +6,8 @@
 --   p_skip     records of the same partition in earlier rows of this call
 --   p_kind     of the whole partition: 0 ids made by the caller, 1 only version-7 ids, 2 no version-7 id, 3 mixed
 --   p_lo, p_hi smallest and largest version-7 id of the whole partition
+--   p_hint     an offset at which a row of the partition begins or began, the newest one the caller knows of, 0 = none:
+--              the newest row is looked for from there on, instead of among all that share its leaf page
 -- One result row per batch row: status 0 stored as a whole, record i has the offset base + i; status 1 some may have
 -- been duplicates: dup_offset[i] is the offset of the older record or -1, dup_at its moment; the others got
 -- base, base + 1, … in order (base -1: none).
@@ -14,11 +16,11 @@
 -- the ids that are checked here.
 --   1. Every id is timely and above everything timely the partition holds (or was made by the caller): its newest row
 --      proves it, the batch is inserted at once. Each row is looked up and inserted before the next is looked at, while
---      the leaf page both need is still in the processor's cache.
+--      the leaf page both need is still in the processor's cache. A hint that points above every row proves nothing.
 --   2. The others: where no id can be in the log (none is version 7, or all are of the far future) late_ids decides, by
 --      one insert for all partitions; what is left, and the partitions of which an id was there, goes to push_slow.
 CREATE OR REPLACE FUNCTION queend.push(p_version bigint, p_lanes int[], p_part int[], p_skip int[], p_n int[], p_kind smallint[],
-    p_lo uuid[], p_hi uuid[], p_ids bytea[], p_body bytea[], p_meta bytea[])
+    p_lo uuid[], p_hi uuid[], p_ids bytea[], p_body bytea[], p_meta bytea[], p_hint bigint[] DEFAULT NULL)
 RETURNS TABLE (ord int, status smallint, base bigint, created_at bigint, dup_offset bigint[], dup_at bigint[])
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -47,11 +49,11 @@ BEGIN
             INSERT INTO queend.log (base, created_at, partition_id, n, high, odd, ids, body, meta)
             SELECT COALESCE(t.next, (SELECT f.floor FROM queend.floors f WHERE f.partition_id = u.part), 0) + u.skip, v_now, u.part, u.n,
                    GREATEST(u.hi, t.high), COALESCE(t.odd, false), u.ids, u.body, COALESCE(u.meta, '')
-              FROM unnest(p_part, p_skip, p_n, p_kind, p_lo, p_hi, p_ids, p_body, p_meta) AS u (part, skip, n, kind, lo, hi, ids, body, meta)
+              FROM unnest(p_part, p_skip, p_n, p_kind, p_lo, p_hi, p_ids, p_body, p_meta, p_hint) AS u (part, skip, n, kind, lo, hi, ids, body, meta, hint)
               LEFT JOIN LATERAL (SELECT l.base + l.n AS next, l.high, l.odd, l.created_at FROM queend.log l
-                                  WHERE l.partition_id = u.part ORDER BY l.base DESC LIMIT 1) AS t ON true
+                                  WHERE l.partition_id = u.part AND l.base >= COALESCE(u.hint, 0) ORDER BY l.base DESC LIMIT 1) AS t ON true
              WHERE u.kind < 2 AND u.lo >= v_min AND u.hi < v_max
-               AND (t.next IS NULL OR t.created_at <= v_now AND (u.kind = 0 OR NOT t.odd AND u.lo > t.high))
+               AND (t.next IS NULL AND COALESCE(u.hint, 0) = 0 OR t.created_at <= v_now AND (u.kind = 0 OR NOT t.odd AND u.lo > t.high))
             RETURNING partition_id, base)
         SELECT array_agg(partition_id), array_agg(base) INTO v_done, v_base FROM stored;
     END IF;

@@ -68,7 +68,7 @@ cdef struct PushBatch:
     int64_t since_us          # when it was first sent
 
 cdef struct PushArrays:
-    PgArray lanes, part, skip, n, kind, lo, hi, ids, body, meta
+    PgArray lanes, part, skip, n, kind, lo, hi, ids, body, meta, hint
 
 cdef void pusharrays_free(PushArrays* a) noexcept nogil:
     pgarray_free(&a.lanes)
@@ -81,6 +81,7 @@ cdef void pusharrays_free(PushArrays* a) noexcept nogil:
     pgarray_free(&a.ids)
     pgarray_free(&a.body)
     pgarray_free(&a.meta)
+    pgarray_free(&a.hint)
 
 cdef PushBatch* batch_new(PushStream* s) noexcept nogil:
     cdef PushBatch* b = <PushBatch*>calloc(1, sizeof(PushBatch))
@@ -266,12 +267,14 @@ cdef void batch_encode(PushBatch* b, PushArrays* s) noexcept nogil:
     pgarray_begin(&s.ids, OID_BYTEA)
     pgarray_begin(&s.body, OID_BYTEA)
     pgarray_begin(&s.meta, OID_BYTEA)
+    pgarray_begin(&s.hint, OID_INT8)
     for i in range(b.n_chunks):
         c = &b.chunks[i]
         g = c.group
         lanes |= <uint64_t>1 << (g.partition.id & (LANES - 1))
         pgarray_int4(&s.part, g.partition.id)
         pgarray_int4(&s.skip, c.skip)
+        pgarray_int8(&s.hint, g.partition.row_base)
         pgarray_int4(&s.n, c.n)
         if not g.has_client and not b.unsure:
             kind = 0

@@ -35,6 +35,7 @@ cdef struct Partition:
     Slice name
     char[36] uuid
     int64_t head              # next offset to be assigned, as far as known (book)
+    int64_t row_base          # offset at which its newest row begins, as far as known (thread of its lane's stream)
     PushGroup* open           # what the stream of its lane gathers for it (that stream's thread)
 
 cdef struct Group:

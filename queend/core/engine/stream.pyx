@@ -158,6 +158,7 @@ cdef void stream_send(PushStream* s, Slot* slot, PushBatch* b) noexcept nogil:
     params_begin(&params)
     params_int8(&params, catalog.version)
     batch_params(&params, &s.arrays)
+    params_array(&params, &s.arrays.hint)
     s.sent_us = clock_mono_us()
     s.worker.counters.op[OP_PUSH].calls += 1
     if slot_send(slot, STMT_PUSH, &params, stream_done, s, e.deadline_ms):
@@ -270,6 +271,8 @@ cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nog
                 head = fresh
         if head >= 0 and head > c.group.partition.head:
             c.group.head = head
+        if head >= 0:
+            c.group.partition.row_base = base
         c.group.answered = True
     # After the commit, never before: waiters hear of it now.
     uv_mutex_lock(&book.lock)
