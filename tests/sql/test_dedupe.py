@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from sql.records import Session, batch, id4, id7, id_text, kind_of
 
 SECOND = 1_000_000
-AGES = [0, 0, 0, 1, 5, 59, 60, 61, 90, 119, 121, 3600, -1, -30, -59, -61, -90, -3600, 10**8]
-POOL = 40
+AGES = [0, 0, 1, 5, 59, 60, 61, 90, 121, 3600, -1, -30, -59, -61, -75, -90, -100, -3600, 10**8]
+POOL = 16
 # The clock goes on, so all that is stored becomes older; or it stepped back, and what is stored lies in the future.
 SHIFTS = {"older": -45 * SECOND, "step back": 30 * SECOND}
 
@@ -49,8 +49,8 @@ class Model:
         assert row.base == (len(self.held) - fresh if fresh else -1)
 
 
-SENDS = st.lists(st.tuples(st.integers(0, 2), st.lists(st.integers(0, POOL - 1), min_size=1, max_size=8, unique=True),
-                           st.sampled_from(["push", "push", "push", "fresh", "chunks", "older", "step back", "again"])), min_size=1, max_size=20)
+SENDS = st.lists(st.tuples(st.integers(0, 2), st.lists(st.integers(0, POOL - 1), min_size=1, max_size=3, unique=True),
+                           st.sampled_from(["push", "push", "fresh", "chunks", "older", "step back", "again", "again"])), min_size=1, max_size=20)
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
@@ -68,16 +68,16 @@ def test_equals_a_set(conninfo, seed, sends):
             part, model = parts[which], models[which]
             ids = [known[i] for i in places]
             if how == "again" and last:
-                which, ids = last
-                part, model = parts[which], models[which]
+                which, places = last
+                part, model, ids = parts[which], models[which], [known[i] for i in places]
             elif how == "fresh":                      # a producer in step, as nearly all are
                 ids = [id7() for _ in ids]
                 known[places[0]] = ids[0]
+                places = places[:1]
             elif how in SHIFTS:
                 shift(db, parts, models, known, SHIFTS[how])
-                last = None
                 continue
-            last = which, ids
+            last = which, places
             if how == "chunks" and len(ids) > 1:
                 rows = db.push(batch(part, ids[:1], of=ids), batch(part, ids[1:], skip=1, of=ids))
                 model.check(rows[0], ids[:1])
@@ -112,6 +112,17 @@ def shift(db: Session, parts: list[int], models: list[Model], known: list[bytes]
     for model in models:
         model.held = {moved(i): offset for i, offset in model.held.items()}
     known[:] = [moved(i) for i in known]
+
+
+def test_an_id_of_the_future_is_known_when_its_time_comes(db, partitions):
+    part, = partitions()
+    model, known = Model(), [id7(time.time_ns() // 1000 + 75 * SECOND)]
+    model.check(db.push(batch(part, known))[0], known)
+    for _ in range(4):       # 75 s ahead, 30 ahead: timely, 15 ago, 60 ago, 105 ago
+        shift(db, [part], [model], known, SHIFTS["older"])
+        model.check(db.push(batch(part, known))[0], known)
+    new = [id7()]
+    model.check(db.push(batch(part, new))[0], new)
 
 
 def test_one_winner_among_connections(session, partitions):
