@@ -1,5 +1,6 @@
 """Acknowledgments: what is understood, what is refused, and the answers."""
 import json
+import re
 import uuid
 
 import pytest
@@ -71,6 +72,23 @@ def test_a_lease_that_is_none_is_a_bad_one_and_never_no_lease(lease):
 @pytest.mark.parametrize("error, text", [("a\0b\0", "a b "), ("\ud800", "\ufffd"), ("Zoë\n\"", "Zoë\n\""), (["x"], None), ({}, None)])
 def test_no_error_text_makes_an_acknowledgment_fail(error, text):
     assert single(error=error)[1][0]["error"] == text
+
+
+@given(st.integers(0, 35), st.sampled_from("0123456789abcdefABCDEFgG-/:@`zé\0 ") | st.characters(exclude_categories=["Cs"]))
+def test_a_partition_is_a_uuid_character_by_character(at, character):
+    text = PART[:at] + character + PART[at + 1:]
+    if re.fullmatch("-".join(f"[0-9a-fA-F]{{{n}}}" for n in (8, 4, 4, 4, 12)), text):
+        assert single(partitionId=text)[1][0]["partition"] == uuid.UUID(text).bytes
+    else:
+        assert refused(ONE | {"partitionId": text}, True) == "partitionId must be a UUID (item 0, field partitionId)"
+
+
+def test_neighbours_share_partitions_and_leases_only_when_they_are_the_same():
+    leases = [None, SEVEN, SEVEN, "bad", SEVEN, PART, PART, None, PART]
+    parts = [PART, PART, "7", "7", SEVEN, SEVEN, PART, "8", "7"]
+    _, items = batch(*({"transactionId": "t", "partitionId": p, "leaseId": lease} for p, lease in zip(parts, leases)))
+    assert [i["number"] or str(uuid.UUID(bytes=i["partition"])) for i in items] == [int(p) if len(p) == 1 else p for p in parts]
+    assert [("bad" if i["lease_bad"] else i["lease"] and str(uuid.UUID(bytes=i["lease"]))) for i in items] == leases
 
 
 def test_partitions_have_two_spellings():

@@ -123,6 +123,8 @@ def test_too_many():
     body = json.dumps({"operations": [ACK, PUSH]}).encode()
     assert len(probe_tx(body, max_items=3)[0]) == 3
     assert refused_body(body, max_items=2) == "The transaction has too many operations"
+    body = json.dumps({"operations": [ACK], "requiredLeases": [SEVEN] * 3}).encode()
+    assert refused_body(body, max_items=2) == "The transaction has too many required leases"
 
 
 # ---- answers ---------------------------------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ cdef bint tx_parse(Slice body, Arena* a, UuidGen* g, int max_items, TxReq* q, Ap
                 return False
             continue
         if key_is(key, b"requiredLeases") and c == b'[':
-            if not tx_required(&j, a, q, e):
+            if not tx_required(&j, a, max_items, q, e):
                 return False
             continue
         if not json_skip(&j, &value):
@@ -85,7 +85,7 @@ cdef bint tx_blank(Slice value) noexcept nogil:
             return False
     return True
 
-cdef bint tx_required(Json* j, Arena* a, TxReq* q, ApiError* e) noexcept nogil:
+cdef bint tx_required(Json* j, Arena* a, int max_items, TxReq* q, ApiError* e) noexcept nogil:
     cdef bint first = True
     cdef Slice raw, text
     cdef int c
@@ -102,10 +102,12 @@ cdef bint tx_required(Json* j, Arena* a, TxReq* q, ApiError* e) noexcept nogil:
             continue          # of messages that were popped without a lease
         if c != b'"':
             return refuse_item(e, b"A required lease must be a string", b"element", index - 1, b"requiredLeases")
+        if q.n_required >= max_items:
+            return refuse(e, b"The transaction has too many required leases")
         if q.n_required == room:
             room = room * 4 if room else 8
             more = <unsigned char*>arena_alloc(a, room * 16)
-            if more == NULL or q.n_required > 10000:
+            if more == NULL:
                 error_set(e, 503, b"Out of memory")
                 return False
             if q.n_required:
