@@ -63,6 +63,7 @@ include "core/engine/homeless.pyx"        # items whose partition is gone
 include "core/engine/engine.pyx"          # the drain
 include "core/core.pyx"                   # the data plane as Python sees it
 include "core/probe/limit.pyx"            # seams for the tests of limits and policies
+include "core/probe/log.pyx"              # seams for the test of log lines
 include "core/probe/encode.pyx"           # seams for the tests of binary parameters
 include "core/probe/slot.pyx"             # seams for the tests of the pg room
 include "core/probe/json.pyx"             # seams for the tests of the json room

@@ -6,7 +6,7 @@ cdef enum:
 cdef char log_threshold = b'i'     # first letter of the lowest level written
 
 cdef inline int log_rank(char level) noexcept nogil:
-    if level == b'd':
+    if level == b'd' or level == b't':
         return 0
     if level == b'i':
         return 1
@@ -15,7 +15,7 @@ cdef inline int log_rank(char level) noexcept nogil:
     return 3
 
 cdef void log_level_set(const char* level) noexcept nogil:
-    # debug, info, warn or error; before the threads start.
+    # trace, debug, info, warn or error; before the threads start.
     global log_threshold
     log_threshold = level[0]
 

@@ -1,0 +1,43 @@
+"""Log lines are for machines too: one JSON object per line whatever the detail says, never longer than promised."""
+import json
+import re
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings, strategies as st
+
+from queend._core import probe_log
+
+TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=60)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(TEXT, st.integers(1, 400))
+@example("é", 2000)
+@example("x€", 1000)
+@example('"', 3000)
+@example("\\", 3000)
+@example("a\U0001f600", 1000)
+@example(" \n", 1)
+def test_every_detail_makes_one_valid_line(capfd, text, times):
+    detail = text * times
+    probe_log(b"warn", b"something_happened", detail.encode())
+    line = capfd.readouterr().err
+    assert line.endswith("}\n") and line.count("\n") == 1 and len(line.encode()) <= 2048
+    told = json.loads(line)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", told["time"])
+    assert (told["level"], told["event"]) == ("warn", "something_happened")
+    smooth = re.sub(r"[\x01-\x20\x7f]+", " ", re.sub(r"\n+\Z", "", detail))
+    assert smooth.startswith(told["detail"])
+    if len(json.dumps(smooth, ensure_ascii=False).encode()) < 1900:
+        assert told["detail"] == smooth
+
+
+def test_a_line_without_detail(capfd):
+    probe_log(b"info", b"began", None)
+    assert json.loads(capfd.readouterr().err).keys() == {"time", "level", "event"}
+
+
+@pytest.mark.parametrize("level,written", [("trace", False), ("debug", False), ("info", True), ("warn", True), ("error", True)])
+def test_levels_from_info_on_are_written(capfd, level, written):
+    probe_log(level.encode(), b"noise", None)
+    assert (capfd.readouterr().err != "") == written
