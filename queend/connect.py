@@ -38,6 +38,7 @@ def conninfo(settings: Settings, local: str | None = None, **more: str) -> str:
         "keepalives_interval": settings.db_keepalives_interval,
         "keepalives_count": settings.db_keepalives_count,
         "application_name": "queend",
+        "client_encoding": "UTF8",  # names cross the wire as UTF-8 whatever the database is encoded in
     }
     limits = (f"-c statement_timeout={settings.db_statement_timeout} -c lock_timeout={settings.db_lock_timeout}"
               f" -c idle_in_transaction_session_timeout={settings.db_idle_timeout}")

@@ -62,13 +62,17 @@ def steps(folder: Path) -> list[Step]:
 def migrate(conninfo: str, folder: Path | None = None) -> list[str]:
     """Applies what is missing and returns the names of the steps applied (empty: nothing to do).
 
-    Raises MigrationError if an applied migration was changed since, if the database is newer than this version or too
-    old a PostgreSQL, or if a step fails; psycopg.OperationalError if the server cannot be reached.
+    Raises MigrationError if an applied migration was changed since, if the database is newer than this version, of too
+    old a PostgreSQL or not in UTF-8, or if a step fails; psycopg.OperationalError if the server cannot be reached.
     """
     wanted = steps(folder or sql_folder())
     with psycopg.connect(conninfo, autocommit=True) as connection:
         if connection.info.server_version < OLDEST_SERVER:
             raise MigrationError(f"PostgreSQL 15 or later is needed, this is {connection.info.server_version // 10000}")
+        encoding = connection.info.parameter_status("server_encoding")
+        if encoding != "UTF8":
+            raise MigrationError(f"the database {connection.info.dbname} is encoded in {encoding}, which cannot hold every name; "
+                                 "queend needs one made with ENCODING 'UTF8'")
         if not _missing(connection, wanted):
             return []
         # The lock may be waited for as long as another daemon migrates.

@@ -102,3 +102,10 @@ def test_a_failing_step_leaves_nothing_and_names_the_file(conninfo, folder):
 def test_the_schema_of_this_version_installs(conninfo):
     assert migrate(conninfo, sql_folder())[0].startswith("0001_")
     assert migrate(conninfo, sql_folder()) == []
+
+
+def test_a_database_that_is_not_in_utf8_is_refused(server, folder):
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+    with pytest.raises(MigrationError, match="the database latin is encoded in LATIN1"):
+        migrate(server.replace("dbname=postgres", "dbname=latin"), folder)
