@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import time
 from collections.abc import Callable
@@ -45,6 +46,9 @@ class Supervisor:
         self.greet = greet
         log.level_set(self.settings.log_level)
         log.line("info", "starting", version=__version__)
+        # Every parked pop is an open connection: take what we are allowed to take.
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         for name in without_effect(self.settings):
             log.line("warn", "setting_without_effect", f"{name} is accepted, this version does nothing with it")
         return asyncio.run(self._run())

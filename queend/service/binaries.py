@@ -116,7 +116,7 @@ def _system() -> list[Path]:
 def _version(folder: Path, account: Account) -> int | None:
     """Major version told by `postgres --version` run as `account`; None if it cannot be run."""
     try:
-        done = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True, cwd="/",
+        done = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True, cwd="/", env={},
                               timeout=20, **account.become())
     except OSError:
         return None

@@ -30,6 +30,8 @@ PORT = "5432"  # only names the socket: nothing listens on a network
 LONGEST_SOCKET_FOLDER = 108 - len("/.s.PGSQL.5432") - 1
 LOG_KEPT_BYTES = 16 << 20
 PR_SET_PDEATHSIG = 1
+# Nothing of ours: PG… variables, a preloaded library or a locale would change what the server does.
+ENVIRONMENT = {"PATH": os.defpath, "LANG": "C", "TZ": "UTC"}
 _libc = ctypes.CDLL(None)  # loaded before any fork
 
 
@@ -142,7 +144,8 @@ class Embedded:
         here = self._open()
         done = subprocess.run(
             [self.programs.folder / "initdb", "-D", here, "-U", ROLE, "-A", "peer", "--encoding=UTF8", "--locale=C"],
-            cwd="/", pass_fds=[self._opened], stdin=subprocess.DEVNULL, capture_output=True, text=True, **self.account.become())
+            cwd="/", pass_fds=[self._opened], env=ENVIRONMENT, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            **self.account.become())
         if done.returncode != 0:
             raise EmbeddedError(f"initdb failed in {self.data}:\n{done.stderr.strip()}")
         (self.folder / "creating").rename(self.folder / "created")
@@ -163,7 +166,7 @@ class Embedded:
         with open(self.log, "ab") as log:
             begin = log.tell()
             # A session of its own: Ctrl-C in the terminal must reach the daemon first, which drains and then stops us.
-            self._server = subprocess.Popen(command, cwd="/", pass_fds=[self._opened], stdin=subprocess.DEVNULL,
+            self._server = subprocess.Popen(command, cwd="/", pass_fds=[self._opened], env=ENVIRONMENT, stdin=subprocess.DEVNULL,
                                             stdout=log, stderr=log, start_new_session=True, preexec_fn=_die_with_parent, **self.account.become())
         self._await_ready(begin, timeout)
 

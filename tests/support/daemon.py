@@ -10,10 +10,12 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import queend
+
 from .client import Client
 from .wait import until
 
-ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = Path(queend.__file__).parent.parent  # the build under test: in the checkout, or the sanitizers' one
 # Settings of whoever runs the tests must not reach the daemon under test.
 FOREIGN = ("PG_", "QUEEN_", "QUEEND_", "SIDECAR_", "DB_", "POP_", "DEFAULT_", "DATABASE_URL", "PORT", "HOST", "NUM_WORKERS", "LOG_LEVEL")
 
@@ -23,7 +25,7 @@ class Daemon:
 
     def __init__(self, conninfo: str, **settings: Any):
         environment = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
-        environment |= {"QUEEND_DSN": conninfo, "HOST": "127.0.0.1", "PORT": "0", "NUM_WORKERS": "2", "PYTHONPATH": str(ROOT)}
+        environment |= {"QUEEND_DSN": conninfo, "HOST": "127.0.0.1", "PORT": "0", "NUM_WORKERS": "2", "PYTHONPATH": str(PACKAGE)}
         environment |= {k: str(v) for k, v in settings.items()}
         self.conninfo = conninfo
         self.log: list[dict] = []
