@@ -36,6 +36,7 @@ test: build ## install what the tests need besides, then run them all
 	@$(BIN)/python -m pytest $(ARGS)
 
 ASAN := $(CURDIR)/.asan
+ASAN_TESTS = tests/core tests/platform/test_control.py $(wildcard tests/e2e/test_semantics*.py tests/e2e/test_bad_input.py)
 test-asan: $(VENV)/.ready ## run the tests of the data plane under AddressSanitizer and UndefinedBehaviorSanitizer
 	@QUEEND_SANITIZE=address,undefined QUEEND_BUILD_DIR=$(ASAN)/c $(BIN)/python setup.py --quiet build_ext --build-lib $(ASAN)/lib --build-temp $(ASAN)/temp
 	@for part in queend/*.py queend/cli queend/control queend/service sql; do test -e $$part || continue; \
@@ -44,7 +45,7 @@ test-asan: $(VENV)/.ready ## run the tests of the data plane under AddressSaniti
 	 ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
 	 PYTHONMALLOC=malloc PYTHONSAFEPATH=1 PYTHONPATH=$(ASAN)/lib; export LD_PRELOAD ASAN_OPTIONS UBSAN_OPTIONS PYTHONMALLOC PYTHONSAFEPATH PYTHONPATH; \
 	 $(BIN)/python -c 'import queend._core as core; assert core.__file__.startswith("$(ASAN)"), core.__file__' && \
-	 $(BIN)/python -m pytest -p no:cacheprovider tests/core $(ARGS)
+	 $(BIN)/python -m pytest -p no:cacheprovider $(ASAN_TESTS) $(ARGS)
 
 bench: build ## run the benchmark: one JSON line per scenario, a table on standard error
 	@SUDO="$(SUDO)" sh tools/system.sh tests
