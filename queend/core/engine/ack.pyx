@@ -138,7 +138,9 @@ cdef void ack_go(Worker* w, AckJob* j) noexcept nogil:
         ack_answer(j)
 
 cdef void acks_drain(Engine* e) noexcept nogil:
-    while e.acks.n and limit_take(&e.ack_limit):
+    if e.acks.n and not slotpool_ready(e.slots):
+        jobs_expire(e, &e.acks)
+    while policy_fires(e, &e.ack_policy, &e.acks, e.ack_limit.in_flight) and limit_take(&e.ack_limit):
         if not ackcall_send(e):
             limit_give(&e.ack_limit)
             break
@@ -154,7 +156,6 @@ cdef bint ackcall_send(Engine* e) noexcept nogil:
     cdef int before
     cdef bint alone = False
     if slot == NULL:
-        jobs_expire(e, &e.acks)
         return False
     call = <AckCall*>calloc(1, sizeof(AckCall))
     if call == NULL:

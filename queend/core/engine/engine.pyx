@@ -37,6 +37,9 @@ cdef struct Engine:
     Limit pop_limit
     Limit ack_limit
     Limit tx_limit
+    Policy pop_policy
+    Policy ack_policy
+    int64_t hold_us           # until time alone ends a hold, -1: nothing is held
     Round round
     Discover discover
     Table ack_rows
@@ -105,6 +108,25 @@ cdef void limits_open(Engine* e) noexcept nogil:
     limit_of_type(e, &e.pop_limit, TYPE_POP)
     limit_of_type(e, &e.ack_limit, TYPE_ACK)
     limit_of_type(e, &e.tx_limit, TYPE_TRANSACTION)
+    policy_of_type(e, &e.pop_policy, TYPE_POP, CALL_CURSORS)
+    policy_of_type(e, &e.ack_policy, TYPE_ACK, CALL_ACKS)
+
+cdef void policy_of_type(Engine* e, Policy* p, int job_type, int max_items) noexcept nogil:
+    # A hold that the operator did not ask for lasts as long as a statement is in flight: the batch clocks itself.
+    cdef TypeSettings* t = &e.settings.types[job_type]
+    policy_open(p, t.preferred, t.max_jobs, max_items, 1 << 40, <int64_t>t.hold_ms * 1000 if t.hold_ms else -1, t.hold_ms > 0)
+
+cdef bint policy_fires(Engine* e, const Policy* p, JobList* jobs, int in_flight) noexcept nogil:
+    cdef int64_t age, wait
+    if jobs.n == 0:
+        return False
+    age = clock_mono_us() - jobs.first.queued_us
+    if policy_take(p, jobs.n, age, in_flight):
+        return True
+    wait = policy_wait(p, jobs.n, age)
+    if wait >= 0 and (e.hold_us < 0 or wait < e.hold_us):
+        e.hold_us = wait
+    return False
 
 cdef void limit_of_type(Engine* e, Limit* l, int job_type) noexcept nogil:
     cdef Settings* s = e.settings
@@ -179,6 +201,7 @@ cdef void engine_drain(Worker* w) noexcept nogil:
     if e.want_reload and clock_mono_us() >= e.reload_pause:
         reload_send(e)
     lookup_drain(e)
+    e.hold_us = -1
     e.rotate += 1
     for i in range(4):
         engine_drain_kind(e, (e.rotate + i) & 3)
@@ -230,6 +253,7 @@ cdef void engine_arm(Engine* e) noexcept nogil:
     cdef int64_t next_us = 0
     cdef HeapNode* top = heap_top(&e.deadlines)
     cdef int64_t wait
+    cdef int i
     if not e.closing:
         now = clock_mono_us()
         if top != NULL:
@@ -242,6 +266,11 @@ cdef void engine_arm(Engine* e) noexcept nogil:
             if book.parked > 0 and (next_us == 0 or e.discover.look_at < next_us):
                 next_us = e.discover.look_at
             uv_mutex_unlock(&book.lock)
+        if e.hold_us >= 0 and (next_us == 0 or now + e.hold_us < next_us):
+            next_us = now + e.hold_us
+        for i in range(n_streams):
+            if streams[i].worker is e.worker and streams[i].hold_until and streams[i].gather != NULL and (next_us == 0 or streams[i].hold_until < next_us):
+                next_us = streams[i].hold_until
         if engine_waits(e) and (next_us == 0 or next_us > now + 50000):
             next_us = now + 50000
         if e.settings.workers > 1 and e.worker.index == 0 and (next_us == 0 or next_us > now + 100000):

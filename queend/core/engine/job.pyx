@@ -17,6 +17,7 @@ cdef struct Job:
     uint8_t state
     uint8_t tries             # how often it went back to resolve or was sent again
     int64_t born_us
+    int64_t queued_us         # since when it waits for a batch
     size_t bytes
 
 cdef struct JobList:
@@ -63,6 +64,8 @@ cdef void job_move(Job* j, int state) noexcept nogil:
     elif j.state == JOB_NEW:
         engine_of(j.r.worker).queued_jobs += 1
     j.state = state
+    if state == JOB_QUEUED:
+        j.queued_us = clock_mono_us()
     if state == JOB_PARKED:
         j.r.worker.counters.parked += 1
         engine_of(j.r.worker).queued_jobs -= 1

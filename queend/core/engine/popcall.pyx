@@ -8,7 +8,9 @@ cdef void pops_drain(Engine* e) noexcept nogil:
         n -= 1
         j = joblist_take(&e.woken)
         pop_try(e.worker, <PopJob*>j)
-    while e.pops.n and limit_take(&e.pop_limit):
+    if e.pops.n and not slotpool_ready(e.slots):
+        pops_expire(e)
+    while policy_fires(e, &e.pop_policy, &e.pops, e.pop_limit.in_flight) and limit_take(&e.pop_limit):
         if not popcall_send(e):
             limit_give(&e.pop_limit)
             break
@@ -21,7 +23,6 @@ cdef bint popcall_send(Engine* e) noexcept nogil:
     cdef Params params
     cdef int i, n, room
     if slot == NULL:
-        pops_expire(e)
         return False
     call = <PopCall*>calloc(1, sizeof(PopCall))
     if call == NULL:
@@ -31,7 +32,7 @@ cdef bint popcall_send(Engine* e) noexcept nogil:
     room = CALL_CURSORS + POP_MAX_PARTITIONS
     call.cursors = <Cursor**>arena_alloc(&call.arena, room * sizeof(Cursor*))
     popcall_begin(e)
-    while e.pops.first != NULL and call.n_jobs < CALL_JOBS and call.n_cursors < CALL_CURSORS:
+    while e.pops.first != NULL and call.n_jobs < e.pop_policy.max_jobs and call.n_cursors < CALL_CURSORS:
         j = <PopJob*>joblist_take(&e.pops)
         if j.gone:
             pop_drop_candidates(j)

@@ -13,6 +13,10 @@ cdef struct PushStream:
     PushPart* overflow_last
     int64_t sent_us
     int64_t retry_at          # not before (monotonic), after a failure
+    int64_t hold_until        # company is expected until then (monotonic), 0 = send at once
+    int expect                # items that end the hold
+    int alone                 # holds in a row that brought too little company
+    int no_hold               # batches to send without one, after that
     bint stale                # waits for the catalog to be reloaded
     PushArrays arrays
 
@@ -100,11 +104,51 @@ cdef void stream_drain(PushStream* s) noexcept nogil:
         return
     if s.retry_at and clock_mono_us() < s.retry_at:
         return
+    if s.again == NULL and stream_holds(s):
+        return
     slot = slotpool_take(engine_of(s.worker).slots)
     if slot == NULL:
         stream_expire(s)
         return
     stream_send(s, slot, stream_next(s))
+
+# Clients that wait for their answers send again when they have them. Without a hold they fall into two halves that take
+# turns: half as many records per commit, and twice the fixed cost. So where a commit is slow and batches are small, the
+# answers leave first and the next batch waits for those clients: at most a quarter of a commit, and not at all for a
+# while once nobody came (clients that do not wait for answers).
+
+cdef enum:
+    HOLD_ITEMS = 512          # larger batches have spread the fixed cost
+    HOLD_COMMIT_US = 1000     # faster commits are not worth waiting for
+    HOLD_MOST_US = 1500
+
+cdef bint stream_hold(PushStream* s, PushBatch* b, int64_t now) noexcept nogil:
+    # A batch came back: expect its clients to come again?
+    cdef int64_t took = now - s.sent_us
+    cdef int waiting = s.gather.n_items if s.gather != NULL else 0
+    s.hold_until = 0
+    if s.no_hold:
+        s.no_hold -= 1
+        return False
+    if took < HOLD_COMMIT_US or b.n_items + waiting > HOLD_ITEMS or b.n_items + waiting < 2:
+        return False
+    s.expect = (b.n_items + waiting) * 7 // 8
+    s.hold_until = now + (took // 4 if took < 4 * HOLD_MOST_US else HOLD_MOST_US)
+    return True
+
+cdef bint stream_holds(PushStream* s) noexcept nogil:
+    # Still waiting for company? Asked when something is there to send.
+    if s.hold_until == 0:
+        return False
+    if s.gather.n_items >= s.expect:
+        s.alone = 0
+    elif clock_mono_us() < s.hold_until:
+        return True
+    elif s.gather.n_items * 2 < s.expect:
+        s.alone += 1 if s.alone < 8 else 0
+        s.no_hold = 1 << s.alone
+    s.hold_until = 0
+    return False
 
 cdef PushBatch* stream_next(PushStream* s) noexcept nogil:
     cdef PushBatch* b = s.again
@@ -174,7 +218,8 @@ cdef void stream_send(PushStream* s, Slot* slot, PushBatch* b) noexcept nogil:
 # ---- the answer ----------------------------------------------------------------------------------------------------
 
 cdef void stream_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
-    # Sends the next batch first, then scatters this one's results: the database never waits for our replies.
+    # Sends the next batch first, then scatters this one's results: the database never waits for our replies, unless
+    # their receivers are worth waiting for (stream_hold).
     cdef PushStream* s = <PushStream*>ctx
     cdef PushBatch* b = s.flying
     cdef bint stale = False
@@ -190,7 +235,7 @@ cdef void stream_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
         s.again = b
         engine_reload(s.worker)
         return
-    if s.again != NULL or s.gather != NULL:
+    if not stream_hold(s, b, clock_mono_us()) and (s.again != NULL or s.gather != NULL):
         stream_send(s, slot, stream_next(s))
     batch_scatter(s, b, res)
 
