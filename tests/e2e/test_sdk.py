@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.daemon import ROOT, Daemon
+from support.daemon import Daemon
 
+ROOT = Path(__file__).resolve().parents[2]
 SCENARIO = Path(__file__).with_name("sdk_scenario.py")
 MESSAGES = 100_000
 # generation: what pip is asked for, batch of the consumers (0: the SDK's own choice)
