@@ -1,6 +1,8 @@
 """A PostgreSQL server for the tests of the wire: TCP with trust or password, stopped and started at will."""
+import ctypes
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -15,16 +17,23 @@ local   all all                    trust
 host    all keeper   127.0.0.1/32  scram-sha-256
 host    all all      127.0.0.1/32  trust
 """
+LIBC = ctypes.CDLL(None)
+PR_SET_PDEATHSIG = 1
+
+
+def end_with_tests():
+    """A test run that is killed leaves no server behind."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGQUIT, 0, 0, 0)
 
 
 class Cluster:
     """Roles: postgres (trust) and keeper (password `right`)."""
 
-    def __init__(self):
+    def __init__(self, major=None):
         self.folder = Path(tempfile.mkdtemp(prefix="queend-core-"))
         self.data = self.folder / "data"
         self.account = binaries.account_for(self.data)
-        self.programs = binaries.find(self.account).folder
+        self.programs = binaries.find(self.account, major).folder
         with socket.create_server(("127.0.0.1", 0)) as probe:
             self.port = probe.getsockname()[1]
         self.server = None
@@ -58,7 +67,9 @@ class Cluster:
         self.server = subprocess.Popen(
             [self.programs / "postgres", "-D", ".", "-p", str(self.port), "-k", ".", "-c", "listen_addresses=127.0.0.1",
              "-c", "fsync=off", "-c", "max_connections=40"],
-            cwd=self.data, stdout=log, stderr=log, stdin=subprocess.DEVNULL, **self.account.become())
+            cwd=self.data, stdout=log, stderr=log, stdin=subprocess.DEVNULL, preexec_fn=end_with_tests,
+            **self.account.become())
+        log.close()
         while True:
             try:
                 return self.connect().close()
@@ -66,9 +77,9 @@ class Cluster:
                 if self.server.poll() is not None:
                     raise RuntimeError((self.folder / "log").read_text()[-3000:]) from None
 
-    def stop(self, signal="QUIT"):
+    def stop(self, how="QUIT"):
         """QUIT: as after a crash; INT: sessions are told, then a clean end."""
-        self.server.send_signal({"QUIT": 3, "INT": 2}[signal])
+        self.server.send_signal(signal.SIGQUIT if how == "QUIT" else signal.SIGINT)
         self.server.wait()
 
     def remove(self):

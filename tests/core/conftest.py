@@ -15,8 +15,8 @@ from .proxy import Proxy  # noqa: E402
 
 
 @pytest.fixture(scope="session")
-def cluster():
-    cluster = Cluster()
+def cluster(request):
+    cluster = Cluster(request.config.getoption("--postgres", None))
     yield cluster
     cluster.remove()
 
