@@ -5,6 +5,11 @@ cdef enum:
     INPUT_SIZE = 256 << 10    # bytes read at once
     TICK_MS = 500             # timeouts are looked at
 
+cdef const char* FAREWELL = (       # for a request that is cut off when the grace is over
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n"
+    b"Content-Length: 74\r\n\r\n"
+    b'{"error":"The server stopped before it knew the outcome of this request."}')
+
 cdef enum WorkerPhase:
     WORKER_NEW = 0
     WORKER_RUNNING = 1
@@ -221,6 +226,8 @@ cdef void worker_end(Worker* w) noexcept nogil:
         c = w.conns[state].first
         while c != NULL:
             following = c.next
+            if c.first != NULL and not c.out_pending:
+                conn_write_text(c, FAREWELL, strlen(FAREWELL))
             conn_close(c)
             c = following
     inbox_close(&w.inbox)

@@ -1,0 +1,71 @@
+"""Stopping with requests in the hands of a database that does not answer."""
+import threading
+
+import psycopg
+import pytest
+from support.wait import until
+
+
+@pytest.fixture
+def stuck(start_daemon):
+    """A function: starts a daemon with these settings and a push that waits for a lock; (daemon, client, what frees the lock)."""
+    locks = []
+
+    def start(**settings):
+        daemon = start_daemon(**settings)
+        client = daemon.client()
+        client.push("q", 1)
+        lock = psycopg.connect(daemon.conninfo)
+        locks.append((lock, client))
+        lock.execute("LOCK TABLE queend.log IN ACCESS EXCLUSIVE MODE")
+        client.send("POST", "/api/v1/push", b'{"items":[{"queue":"q","payload":2}]}')
+        with psycopg.connect(daemon.conninfo, autocommit=True) as look:
+            until(lambda: look.execute("SELECT count(*) FROM pg_locks WHERE NOT granted AND database ="
+                                       " (SELECT oid FROM pg_database WHERE datname = current_database())").fetchone()[0], "the push waits")
+        return daemon, client, lock
+
+    yield start
+    for lock, client in locks:
+        lock.close()
+        client.close()
+
+
+def test_a_request_in_flight_is_answered_before_the_end(stuck):
+    daemon, client, lock = stuck()
+    daemon.terminate()
+    until(lambda: daemon.line("stopping"), "the stop has begun")
+    lock.rollback()
+    answer = client.receive()
+    assert answer.status == 201 and answer.headers["connection"] == "close"
+    daemon.ended()
+
+
+def test_when_the_grace_is_over_the_client_is_told(stuck):
+    daemon, client, lock = stuck(QUEEND_SHUTDOWN_GRACE_MS=0)
+    daemon.terminate()
+    answer = client.receive()
+    assert answer.status == 503 and answer.headers["connection"] == "close" and "outcome" in answer.json["error"]
+    assert daemon.process.wait(60) == 1       # not clean, and it says so
+    until(lambda: daemon.line("stopped"), "the last line")
+    assert not daemon.line("stopped")["drained"]
+
+
+def test_a_parked_pop_is_answered_at_once(start_daemon):
+    daemon = start_daemon()
+    with daemon.client() as other, daemon.client() as client:
+        other.push("empty", 1)
+        other.request("GET", "/api/v1/pop/queue/empty?autoAck=true")
+        client.send("GET", "/api/v1/pop/queue/empty?wait=true&timeout=60000")
+        until(lambda: daemon_parked(other) == 1, "the pop is parked")
+        answers = []
+        waiting = threading.Thread(target=lambda: answers.append(client.receive()))
+        waiting.start()
+        daemon.terminate()
+        waiting.join(30)
+        assert [answer.status // 100 for answer in answers] == [2] and answers[0].headers["connection"] == "close"
+    daemon.ended()
+
+
+def daemon_parked(client):
+    text = client.get("/metrics/prometheus").body.decode()
+    return sum(float(line.split()[-1]) for line in text.splitlines() if "parked" in line and not line.startswith("#"))
