@@ -1,0 +1,51 @@
+"""The commands of the README as make runs them."""
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+# What these tests run in has been built: make is not to look at it again.
+MADE = ["-o", f"{sys.prefix}/.ready", "-o", "build/.done", f"VENV={sys.prefix}"]
+
+# The tests may run below a make of their own, whose flags must not reach these.
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+
+
+def test_make_alone_prints_the_targets():
+    done = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, env=CLEAN)
+    phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.M)[1].split()
+    assert done.returncode == 0 and done.stderr == ""
+    assert [line.split()[1] for line in done.stdout.splitlines()] == phony
+    assert all(len(line.split()) > 3 for line in done.stdout.splitlines())
+
+
+def test_ci_runs_the_command_of_the_readme():
+    assert re.search(r"^make test +#", (ROOT / "README.md").read_text(), re.M)
+    done = subprocess.run([ROOT / ".ci" / "run"], cwd="/", capture_output=True, text=True, env={**CLEAN, "MAKEFLAGS": "n"})
+    wanted = subprocess.run(["make", "-n", "test"], cwd=ROOT, capture_output=True, text=True, env=CLEAN)
+    assert done.stdout == wanted.stdout and "-m pytest" in done.stdout.splitlines()[-1]
+
+
+def test_make_run_serves_until_ctrl_c(tmp_path):
+    process = subprocess.Popen(["make", *MADE, "run"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+                               env={"PATH": os.environ["PATH"], "HOST": "127.0.0.1", "PORT": "0", "QUEEND_DATA_DIR": str(tmp_path)})
+    try:
+        while not process.stdout.readline().startswith("Ctrl-C"):
+            assert process.poll() is None, process.stderr.read()
+        os.killpg(process.pid, signal.SIGINT)  # what a terminal does: everyone in the foreground hears it
+        rest, log = process.communicate(timeout=60)
+    finally:
+        if process.poll() is None:
+            process.kill()
+    assert '"event":"stopped","drained":true' in log
+    assert not (tmp_path / "pg" / "postmaster.pid").exists()
+
+
+def test_nothing_is_installed_where_nothing_is_missing():
+    for what in ([], ["tests"]):
+        done = subprocess.run(["sh", "tools/system.sh", *what], cwd=ROOT, capture_output=True, text=True,
+                              env={"PATH": os.environ["PATH"], "SUDO": "false", "PYTHON": sys.executable})
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
