@@ -18,13 +18,25 @@ from report import Report
 from scenarios import NAMES, Scenarios
 from server import Daemon, Server
 
+from queend.service.embedded import EmbeddedError
+
+
+def open_cluster(major: int | None) -> Cluster:
+    """PostgreSQL 15 unless told otherwise: figures compare with each other, and the embedded one lacks lz4."""
+    if major is not None:
+        return Cluster(major)
+    try:
+        return Cluster(15)
+    except EmbeddedError:
+        return Cluster(None)
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Benchmark of queend.")
     parser.add_argument("--quick", action="store_true", help="all scenarios in less than a minute: figures are rough")
     parser.add_argument("--only", default="", metavar="NAMES", help="comma-separated scenarios: " + " ".join(NAMES))
     parser.add_argument("--seconds", type=float, help="length of the measured window of the throughput scenarios")
-    parser.add_argument("--postgres", type=int, metavar="MAJOR", help="PostgreSQL major version; default: what queend itself takes")
+    parser.add_argument("--postgres", type=int, metavar="MAJOR", help="PostgreSQL major version; default: 15, or what queend itself takes where that is missing")
     parser.add_argument("--profile", action="store_true", help="perf profiles of daemon and PostgreSQL into bench/out/; costs some speed")
     words = parser.parse_args()
     names = [name for name in words.only.split(",") if name] or list(NAMES)
@@ -37,7 +49,7 @@ def main() -> int:
         if url:
             server = Server(url)
         else:
-            cluster = Cluster(words.postgres)
+            cluster = open_cluster(words.postgres)
             server = Daemon(cluster)
         report = Report(environment(cluster, words.quick))
         report.say("\n".join(f"{key}: {value}" for key, value in report.environment.items() if value is not None))

@@ -53,7 +53,7 @@ class Window:
 class Scenarios:
     def __init__(self, server, cluster, report, quick: bool, seconds: float | None, profile: bool):
         self.server, self.cluster, self.report, self.quick, self.profile = server, cluster, report, quick, profile
-        self.seconds = seconds or (2.0 if quick else 12.0)
+        self.seconds = seconds or (1.8 if quick else 12.0)
         self.warm = 0.5 if quick else 2.0
         self.stored = {}   # queue: messages every answer so far called stored
         self.floors = {}   # push scenario: the queue its floor filled
@@ -117,7 +117,7 @@ class Scenarios:
             return {}
         shape, queue = PUSHES[name], "floor-" + name
         batch = max(1, round(line["messages_per_commit"]))
-        seconds = 0.8 if self.quick else 4.0
+        seconds = 0.6 if self.quick else 4.0
         rates = {n: run_floor(self.cluster.dsn, "push", seconds, n, batch, shape["partitions"], shape["ids"], queue)["messages_per_s"]
                  for n in ((1,) if self.quick else (1, 2))}
         self.floors[name] = queue
@@ -152,7 +152,7 @@ class Scenarios:
             self.floors[source] = "floor-" + source
         lease = int(name == "cycle")
         requests = max(1, round(line["messages_per_commit"] * (1 + lease) / 50))
-        floor = run_floor(self.cluster.dsn, "pop", 0.8 if self.quick else 4.0, requests, 50, lease, self.floors[source])["messages_per_s"]
+        floor = run_floor(self.cluster.dsn, "pop", 0.6 if self.quick else 4.0, requests, 50, lease, self.floors[source])["messages_per_s"]
         return dict(floor_ratio=line["messages_per_s"] / floor if floor else None, floor_messages_per_s=floor)
 
     def pipeline(self) -> None:
@@ -175,7 +175,7 @@ class Scenarios:
         self.prepare(queue, 1000)
         self.load(0, 10, dict(kind="pop", name="drain", queue=queue, conns=1, batch=1000, claim=1000, count=self.stored[queue]))
         report, window, disk = self.load(
-            self.warm, 2.5 if self.quick else 20.0,
+            self.warm, 2.0 if self.quick else 20.0,
             dict(kind="push", name="push", queue=queue, conns=32, items=1, partitions=1000, ids=7, rate=200),
             dict(kind="pop", name="pop", queue=queue, conns=16, batch=50, wait=1, timeout=5000, delivery=1))
         self.check("latency", queue)
@@ -189,7 +189,7 @@ class Scenarios:
         queue = "bench-idle"
         self.server.call("POST", "/api/v1/configure", {"queue": queue, "options": {}})
         self.stored[queue] = 0
-        report, window, _ = self.load(1.0, 3.0 if self.quick else 20.0,
+        report, window, _ = self.load(1.0, 2.0 if self.quick else 20.0,
                                       dict(kind="pop", name="pop", queue=queue, conns=5000, wait=1, timeout=100000))
         line = self.base("idle", report, "pop", window, None)
         self.report.add(**line | dict(p50_ms=None, p99_ms=None, parked=5000))
@@ -199,7 +199,7 @@ class Scenarios:
         if self.cluster is None:
             self.report.say("  xmin: left out, it needs a transaction of its own in the server's database")
             return
-        queue, seconds = "bench-xmin", 5.0 if self.quick else 65.0
+        queue, seconds = "bench-xmin", 4.0 if self.quick else 65.0
         self.prepare(queue, 1000)
         with psycopg.connect(self.cluster.dsn) as other:
             other.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
