@@ -4,6 +4,7 @@
 cdef enum:
     INPUT_SIZE = 256 << 10    # bytes read at once
     TICK_MS = 500             # timeouts are looked at
+    STOP_PATIENCE_MS = 1000   # for the rest of a request, while the worker drains
 
 cdef const char* FAREWELL = (       # for a request that is cut off when the grace is over
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n"
@@ -83,10 +84,14 @@ cdef void worker_on_tick(uv_timer_t* handle) noexcept nogil:
     cdef Worker* w = <Worker*>handle.data
     httpdate_set(&w.date, clock_wall_us() // 1000000)
     worker_expire(w, CONN_IDLE, w.settings.idle_timeout_ms)
-    worker_expire(w, CONN_HEAD, w.settings.head_timeout_ms)
-    worker_expire(w, CONN_BODY, w.settings.body_timeout_ms)
+    worker_expire(w, CONN_HEAD, worker_patience(w, w.settings.head_timeout_ms))
+    worker_expire(w, CONN_BODY, worker_patience(w, w.settings.body_timeout_ms))
     worker_expire(w, CONN_STALLED, w.settings.write_timeout_ms)
     worker_expire(w, CONN_LINGER, LINGER_MS)
+
+cdef inline int worker_patience(Worker* w, int timeout_ms) noexcept nogil:
+    # A drain is not held up by half a request whose sender has gone quiet.
+    return STOP_PATIENCE_MS if w.stopping and timeout_ms > STOP_PATIENCE_MS else timeout_ms
 
 cdef void worker_expire(Worker* w, int state, int timeout_ms) noexcept nogil:
     # Each list is ordered by time: the first one in time ends the search.
