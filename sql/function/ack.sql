@@ -9,7 +9,7 @@
 --
 -- Nearly all acks complete what was delivered, in its order: the ids are then exactly the first ones of the window under
 -- lease. Those are found out and applied together; ack_group decides the others one by one. Cursors are locked in
--- ascending order.
+-- ascending order: the sort is below the join, or the planner would walk the whole index of cursors for its order.
 CREATE OR REPLACE FUNCTION queend.ack(p_version bigint, p_part int[], p_group int[], p_lease uuid[], p_n int[], p_ids bytea[],
     p_status bytea[], p_retry_limit int[], p_retry_delay_us bigint[], f_row int[], f_idx int[], f_error text[])
 RETURNS TABLE (ord int, status smallint, codes bytea, released boolean, committed bigint, head bigint, retry_until bigint)
@@ -35,11 +35,11 @@ BEGIN
 
     WITH held AS MATERIALIZED (
         SELECT a.ord, a.part, a.n, a.ids, k.committed, k.row_base, k.lease_end
-          FROM unnest(p_part, p_group, p_lease, p_n, p_ids, p_status) WITH ORDINALITY AS a (part, grp, lease, n, ids, status, ord)
-          JOIN queend.cursors k ON k.partition_id = a.part AND k.group_id = a.grp
-         WHERE k.lease_id = a.lease AND k.lease_until > v_now AND k.committed + a.n <= k.lease_end AND rtrim(a.status, '\x00') = ''
-         ORDER BY a.part, a.grp
-           FOR NO KEY UPDATE OF k)
+          FROM (SELECT * FROM unnest(p_part, p_group, p_lease, p_n, p_ids, p_status) WITH ORDINALITY AS u (part, grp, lease, n, ids, status, ord)
+                 WHERE rtrim(u.status, '\x00') = '' ORDER BY u.part, u.grp) AS a
+          CROSS JOIN LATERAL (SELECT c.* FROM queend.cursors c WHERE c.partition_id = a.part AND c.group_id = a.grp
+                                 AND c.lease_id = a.lease AND c.lease_until > v_now AND c.committed + a.n <= c.lease_end
+                                 FOR NO KEY UPDATE) AS k)
     SELECT array_agg(c.ord), array_agg(c.committed + c.n), array_agg(w.row_base),
            array_agg(COALESCE((SELECT l.base + l.n FROM queend.log l WHERE l.partition_id = c.part AND l.base >= w.last_base
                                 ORDER BY l.base DESC LIMIT 1), 0)),
@@ -56,13 +56,14 @@ BEGIN
     IF v_ord IS NOT NULL THEN
         RETURN QUERY
         WITH moved AS (
-            UPDATE queend.cursors k
-               SET committed   = c.committed, row_base = c.row_base, consumed_at = v_now,
-                   lease_until = CASE WHEN c.whole THEN 0 ELSE k.lease_until END,
-                   lease_id    = CASE WHEN c.whole THEN '00000000-0000-0000-0000-000000000000' ELSE k.lease_id END,
-                   retries     = CASE WHEN c.whole THEN 0 ELSE k.retries END
+            INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_until)      -- by the primary key, see pop
+            SELECT p_part[c.ord], p_group[c.ord], c.committed, c.row_base, CASE WHEN c.whole THEN 0 ELSE 1 END
               FROM unnest(v_ord, v_end, v_row, v_full) AS c (ord, committed, row_base, whole)
-             WHERE k.partition_id = p_part[c.ord] AND k.group_id = p_group[c.ord])
+            ON CONFLICT (partition_id, group_id) DO UPDATE
+               SET committed   = excluded.committed, row_base = excluded.row_base, consumed_at = v_now,
+                   lease_until = CASE WHEN excluded.lease_until = 0 THEN 0 ELSE k.lease_until END,
+                   lease_id    = CASE WHEN excluded.lease_until = 0 THEN '00000000-0000-0000-0000-000000000000' ELSE k.lease_id END,
+                   retries     = CASE WHEN excluded.lease_until = 0 THEN 0 ELSE k.retries END)
         SELECT c.ord - 1, 0::smallint,
                CASE WHEN c.whole THEN set_byte(decode(repeat('01', p_n[c.ord]), 'hex'), p_n[c.ord] - 1, 5) ELSE decode(repeat('01', p_n[c.ord]), 'hex') END,
                c.whole, c.committed, c.head, 0::bigint

@@ -1,7 +1,7 @@
 -- The offset of each id, -1 where the partition does not hold it. First in the window that was delivered last, one or two
 -- rows; only what is not there is looked up in the whole partition.
 CREATE OR REPLACE FUNCTION queend.ack_offsets(p_part int, p_row bigint, p_committed bigint, p_end bigint, p_ids bytea) RETURNS bigint[]
-LANGUAGE plpgsql STABLE SET enable_nestloop = off SET enable_seqscan = off AS $$
+LANGUAGE plpgsql STABLE AS $$
 DECLARE
     v_found bigint[];
     v_rest  bytea;
@@ -9,8 +9,8 @@ BEGIN
     SELECT array_agg(COALESCE(w.at, -1) ORDER BY i.ord), string_agg(i.id, '' ORDER BY i.ord) FILTER (WHERE w.at IS NULL)
       INTO v_found, v_rest
       FROM queend.id_spread(p_ids) AS i
-      LEFT JOIN (SELECT l.base + s.ord AS at, s.id FROM queend.log l CROSS JOIN LATERAL queend.id_spread(l.ids) AS s
-                  WHERE l.partition_id = p_part AND l.base >= p_row AND l.base <= p_end AND l.base + s.ord > p_committed) AS w ON w.id = i.id;
+      LEFT JOIN (SELECT m.ord, m.at FROM queend.ids_match(p_part, p_row, p_end + 1, p_ids) AS m
+                  WHERE m.at > p_committed) AS w ON w.ord = i.ord;
     IF v_rest IS NULL THEN
         RETURN v_found;
     END IF;

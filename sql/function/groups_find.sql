@@ -2,5 +2,5 @@
 CREATE OR REPLACE FUNCTION queend.groups_find(p_queue int[], p_name text[]) RETURNS TABLE (ord int, group_id int)
 LANGUAGE sql STABLE AS $$
     SELECT u.ord::int - 1, g.id FROM unnest(p_queue, p_name) WITH ORDINALITY AS u (queue, name, ord)
-      JOIN queend.consumer_groups g ON g.queue_id = u.queue AND g.name = u.name
+      CROSS JOIN LATERAL (SELECT x.id FROM queend.consumer_groups x WHERE x.queue_id = u.queue AND x.name = u.name OFFSET 0) AS g
 $$;

@@ -6,46 +6,43 @@
 -- Ids of about the same moment are searched together; ids of moments far apart each by itself, so that one old id among
 -- new ones does not drag the whole log into the search.
 CREATE OR REPLACE FUNCTION queend.ids_find(p_part int, p_ids bytea) RETURNS TABLE (ord int, found bigint, stored_at bigint)
-LANGUAGE plpgsql STABLE SET enable_nestloop = off SET enable_hashjoin = on SET enable_seqscan = off AS $$
+LANGUAGE plpgsql STABLE AS $$
 DECLARE
-    w      CONSTANT bigint := 60000000;
-    newest bigint;
-    floor_ bigint;
-    stop   bigint;
-    late   int[];
-    late_at bigint[];
-    part   record;
+    w        CONSTANT bigint := 60000000;
+    v_newest bigint;
+    v_floor  bigint;
+    v_stop   bigint;
+    v_late   int[];
+    v_at     bigint[];
+    part     record;
 BEGIN
-    SELECT l.created_at INTO newest FROM queend.log l WHERE l.partition_id = p_part ORDER BY l.base DESC LIMIT 1;
-    IF newest IS NULL THEN
+    SELECT l.created_at INTO v_newest FROM queend.log l WHERE l.partition_id = p_part ORDER BY l.base DESC LIMIT 1;
+    IF v_newest IS NULL THEN
         RETURN;
     END IF;
-    floor_ := COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = p_part), 0);
+    v_floor := COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = p_part), 0);
 
-    SELECT array_agg(i.ord), array_agg(t.position) INTO late, late_at
-      FROM queend.id_spread(p_ids) AS i
-      CROSS JOIN LATERAL (SELECT e.position FROM queend.late_ids e
-                           WHERE e.partition_id = p_part AND e.id = i.id AND e.position >= floor_) AS t;
+    -- One probe per id: as a subquery of the row it can never become a join that reads all late ids of the partition.
+    SELECT array_agg(t.ord), array_agg(t.at) INTO v_late, v_at
+      FROM (SELECT i.ord, (SELECT e.position FROM queend.late_ids e WHERE e.partition_id = p_part AND e.id = i.id) AS at
+              FROM queend.id_spread(p_ids) AS i) AS t
+     WHERE t.at >= v_floor;
     RETURN QUERY
-    SELECT t.ord, t.position, (SELECT l.created_at FROM queend.log l
-                                WHERE l.partition_id = p_part AND l.base <= t.position ORDER BY l.base DESC LIMIT 1)
-      FROM unnest(late, late_at) AS t (ord, position);
+    SELECT t.ord, t.at, (SELECT l.created_at FROM queend.log l WHERE l.partition_id = p_part AND l.base <= t.at ORDER BY l.base DESC LIMIT 1)
+      FROM unnest(v_late, v_at) AS t (ord, at);
 
     FOR part IN
         -- The ids stored about now go together; an older one by itself; one from the far future was never timely here.
-        SELECT min(encode(i.id, 'hex') COLLATE "C")::uuid AS first, max(queend.id_us(i.id)) + w + 1000 AS until, array_agg(i.ord ORDER BY i.ord) AS ords, string_agg(i.id, '' ORDER BY i.ord) AS ids
+        SELECT min(encode(i.id, 'hex') COLLATE "C")::uuid AS first, max(queend.id_us(i.id)) + w + 1000 AS until,
+               array_agg(i.ord ORDER BY i.ord) AS ords, string_agg(i.id, '' ORDER BY i.ord) AS ids
           FROM queend.id_spread(p_ids) AS i
-         WHERE get_byte(i.id, 6) >> 4 = 7 AND queend.id_us(i.id) - w <= newest AND (late IS NULL OR i.ord <> ALL (late))
+         WHERE get_byte(i.id, 6) >> 4 = 7 AND queend.id_us(i.id) - w <= v_newest AND (v_late IS NULL OR i.ord <> ALL (v_late))
          GROUP BY queend.id_us(i.id) / 120000000
     LOOP
-        stop := CASE WHEN newest < part.until THEN 9223372036854775807 ELSE queend.offset_since(p_part, part.until) END;
+        v_stop := CASE WHEN v_newest < part.until THEN 9223372036854775807 ELSE queend.offset_since(p_part, part.until) END;
         RETURN QUERY
-        SELECT part.ords[i.ord + 1], r.base + s.ord, r.created_at
-          FROM (SELECT l.base, l.created_at, l.ids FROM queend.log l
-                 WHERE l.partition_id = p_part AND l.base < stop AND l.base + l.n > floor_
-                   AND l.base >= queend.high_since(p_part, part.first)) AS r
-          CROSS JOIN LATERAL queend.id_spread(r.ids) AS s
-          JOIN queend.id_spread(part.ids) AS i ON i.id = s.id
-         WHERE r.base + s.ord >= floor_;
+        SELECT part.ords[m.ord + 1], m.at, m.stored_at
+          FROM queend.ids_match(p_part, queend.high_since(p_part, part.first), v_stop, part.ids) AS m
+         WHERE m.at >= v_floor;
     END LOOP;
 END $$;

@@ -11,7 +11,8 @@
 --
 -- Offsets are gapless, so heads and cursors alone say how many records each candidate has; running sums over them pick
 -- the candidates a request needs and only those are locked, SKIP LOCKED: a pop waits for nobody. What a cursor says is
--- read again after its lock. Records are then read once, narrow and wide columns together; a request stops after 8 MB
+-- read again after its lock. Cursors are written by INSERT … ON CONFLICT: it always goes by the primary key, where an
+-- UPDATE joined to its rows may be planned as a scan of all cursors while the table is small. Records are then read once, narrow and wide columns together; a request stops after 8 MB
 -- but never before its first row.
 CREATE OR REPLACE FUNCTION queend.pop(p_version bigint, p_req int[], p_part int[], p_group int[], p_fresh boolean[],
     r_budget int[], r_parts int[], r_auto boolean[], r_lease uuid[], r_lease_us bigint[], r_delay_us bigint[], r_window_us bigint[])
@@ -51,7 +52,7 @@ BEGIN
                        CASE WHEN r_delay_us[i.req] > 0 AND h.created_at > v_now - r_delay_us[i.req]
                             THEN queend.offset_since(i.part, v_now - r_delay_us[i.req] + 1) ELSE COALESCE(h.next, 0) END AS stop
                   FROM unnest(p_req, p_part, p_group) WITH ORDINALITY AS i (req, part, grp, ord)
-                  LEFT JOIN queend.cursors k ON k.partition_id = i.part AND k.group_id = i.grp
+                  LEFT JOIN LATERAL (SELECT x.* FROM queend.cursors x WHERE x.partition_id = i.part AND x.group_id = i.grp OFFSET 0) AS k ON true
                   LEFT JOIN LATERAL (SELECT l.base + l.n AS next, l.created_at FROM queend.log l
                                       WHERE l.partition_id = i.part AND l.base >= k.row_base
                                       ORDER BY l.base DESC LIMIT 1) AS h ON true) AS c),
@@ -64,9 +65,10 @@ BEGIN
         SELECT p.ord, p.req, p.part, p.grp, p.head, k.committed + 1 AS first, k.row_base,
                k.committed + 1 + LEAST(p.stop - k.committed - 1, r_budget[p.req] - p.before) AS stop,
                CASE WHEN r_auto[p.req] THEN 1 WHEN k.lease_end > k.committed THEN k.attempt + 1 ELSE 1 END AS attempt
-          FROM picked p JOIN queend.cursors k ON k.partition_id = p.part AND k.group_id = p.grp
-         WHERE p.before < r_budget[p.req] AND p.place <= r_parts[p.req] AND k.lease_until <= v_now AND k.retry_until <= v_now
-           FOR NO KEY UPDATE OF k SKIP LOCKED),
+          FROM picked p
+          CROSS JOIN LATERAL (SELECT x.* FROM queend.cursors x WHERE x.partition_id = p.part AND x.group_id = p.grp
+                                 AND x.lease_until <= v_now AND x.retry_until <= v_now FOR NO KEY UPDATE SKIP LOCKED) AS k
+         WHERE p.before < r_budget[p.req] AND p.place <= r_parts[p.req]),
     kept AS MATERIALIZED (
         SELECT r.* FROM (
             SELECT c.ord, c.req, c.part, c.grp, c.head, c.attempt, l.base, l.n, l.created_at, l.ids, l.body, l.meta,
@@ -77,19 +79,18 @@ BEGIN
                                AND x.base < c.stop AND x.base + x.n > c.first ORDER BY x.base) AS l ON true) AS r
          WHERE r.bytes < 8388608 OR r.bytes IS NULL),
     claim AS (
-        UPDATE queend.cursors k
-           SET committed   = CASE WHEN r_auto[d.req] THEN d.stop - 1 ELSE k.committed END,
-               row_base    = CASE WHEN NOT r_auto[d.req] THEN d.row_base WHEN d.row_end = d.stop THEN d.stop ELSE d.last_base END,
-               lease_id    = CASE WHEN r_auto[d.req] THEN '00000000-0000-0000-0000-000000000000' ELSE r_lease[d.req] END,
-               lease_until = CASE WHEN r_auto[d.req] THEN 0 ELSE v_now + r_lease_us[d.req] END,
-               lease_end   = d.stop - 1,
-               retries     = CASE WHEN r_auto[d.req] THEN 0 ELSE k.retries END,
-               attempt     = d.attempt,
-               consumed_at = v_now
-          FROM (SELECT e.req, e.part, e.grp, max(e.stop) AS stop, min(e.base) AS row_base, max(e.base) AS last_base,
-                       max(e.base + e.n) AS row_end, max(e.attempt) AS attempt
+        INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_id, lease_until, lease_end, attempt, consumed_at)
+        SELECT d.part, d.grp, CASE WHEN d.auto THEN d.stop - 1 ELSE d.committed END,
+               CASE WHEN NOT d.auto THEN d.row_base WHEN d.row_end = d.stop THEN d.stop ELSE d.last_base END,
+               CASE WHEN d.auto THEN '00000000-0000-0000-0000-000000000000' ELSE r_lease[d.req] END,
+               CASE WHEN d.auto THEN 0 ELSE v_now + r_lease_us[d.req] END, d.stop - 1, d.attempt, v_now
+          FROM (SELECT e.req, e.part, e.grp, r_auto[e.req] AS auto, max(e.stop) AS stop, min(e.first) - 1 AS committed, min(e.base) AS row_base,
+                       max(e.base) AS last_base, max(e.base + e.n) AS row_end, max(e.attempt) AS attempt
                   FROM kept e GROUP BY e.req, e.part, e.grp) AS d
-         WHERE k.partition_id = d.part AND k.group_id = d.grp)
+        ON CONFLICT (partition_id, group_id) DO UPDATE
+           SET committed = excluded.committed, row_base = excluded.row_base, lease_id = excluded.lease_id, lease_until = excluded.lease_until,
+               lease_end = excluded.lease_end, attempt = excluded.attempt, consumed_at = v_now,
+               retries = CASE WHEN excluded.lease_until = 0 THEN 0 ELSE k.retries END)
     SELECT e.ord, 1::smallint, e.attempt, e.first, (e.stop - e.first)::int, e.base, e.n, e.created_at,
            e.ids, e.body, NULLIF(e.meta, ''), e.head, 0::bigint
       FROM kept e

@@ -4,16 +4,17 @@ CREATE OR REPLACE FUNCTION queend.release(p_part int[], p_group int[], p_lease u
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
-    PERFORM 1 FROM queend.cursors k
-      JOIN unnest(p_part, p_group, p_lease) AS r (part, grp, lease) ON k.partition_id = r.part AND k.group_id = r.grp
-     ORDER BY k.partition_id, k.group_id FOR NO KEY UPDATE OF k;
+    PERFORM queend.cursors_lock(p_part, p_group);
     RETURN QUERY
-    WITH u AS (
-        UPDATE queend.cursors k
-           SET lease_until = 0, lease_id = '00000000-0000-0000-0000-000000000000', attempt = GREATEST(k.attempt - 1, 0)
-          FROM unnest(p_part, p_group, p_lease) AS r (part, grp, lease)
-         WHERE k.partition_id = r.part AND k.group_id = r.grp AND k.lease_id = r.lease AND k.lease_until > 0
-        RETURNING k.partition_id, k.group_id, r.lease)
-    SELECT r.ord::int - 1, EXISTS (SELECT 1 FROM u WHERE u.partition_id = r.part AND u.group_id = r.grp AND u.lease = r.lease)
-      FROM unnest(p_part, p_group, p_lease) WITH ORDINALITY AS r (part, grp, lease, ord);
+    WITH held AS MATERIALIZED (
+        SELECT r.ord::int - 1 AS ord, k.partition_id, k.group_id, k.committed
+          FROM unnest(p_part, p_group, p_lease) WITH ORDINALITY AS r (part, grp, lease, ord)
+          LEFT JOIN LATERAL (SELECT c.* FROM queend.cursors c WHERE c.partition_id = r.part AND c.group_id = r.grp
+                                AND c.lease_id = r.lease AND c.lease_until > 0 OFFSET 0) AS k ON true),
+    freed AS (
+        INSERT INTO queend.cursors AS k (partition_id, group_id, committed)      -- by the primary key, see pop
+        SELECT DISTINCT h.partition_id, h.group_id, h.committed FROM held h WHERE h.partition_id IS NOT NULL
+        ON CONFLICT (partition_id, group_id) DO UPDATE
+           SET lease_until = 0, lease_id = '00000000-0000-0000-0000-000000000000', attempt = GREATEST(k.attempt - 1, 0))
+    SELECT h.ord, h.partition_id IS NOT NULL FROM held h;
 END $$;

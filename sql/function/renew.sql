@@ -11,31 +11,25 @@ DECLARE
     v_part int[];
     v_grp  int[];
 BEGIN
-    SELECT array_agg(k.partition_id), array_agg(k.group_id) INTO v_part, v_grp
-      FROM (SELECT DISTINCT * FROM unnest(h_part, h_group)) AS h (part, grp)
-      JOIN queend.cursors k ON k.partition_id = h.part AND k.group_id = h.grp
-     WHERE k.lease_id = ANY (p_lease);
-    IF EXISTS (SELECT 1 FROM unnest(p_lease) AS l (lease)
-                WHERE NOT EXISTS (SELECT 1 FROM unnest(v_part, v_grp) AS h (part, grp)
-                                    JOIN queend.cursors k ON k.partition_id = h.part AND k.group_id = h.grp WHERE k.lease_id = l.lease)) THEN
-        SELECT array_agg(k.partition_id), array_agg(k.group_id) INTO v_part, v_grp
-          FROM queend.cursors k WHERE k.lease_id = ANY (p_lease) AND k.lease_id <> '00000000-0000-0000-0000-000000000000';
-    END IF;
-    PERFORM 1 FROM unnest(v_part, v_grp) AS h (part, grp) JOIN queend.cursors k ON k.partition_id = h.part AND k.group_id = h.grp
-      ORDER BY k.partition_id, k.group_id FOR NO KEY UPDATE OF k;
+    SELECT array_agg(l.partition_id), array_agg(l.group_id) INTO v_part, v_grp FROM queend.leases_find(p_lease, h_part, h_group) AS l;
+    PERFORM queend.cursors_lock(v_part, v_grp);
     v_now := queend.now_us();
 
     RETURN QUERY
-    WITH u AS (
-        UPDATE queend.cursors k SET lease_until = GREATEST(k.lease_until, v_now + l.seconds * 1000000::bigint)
-          FROM unnest(v_part, v_grp) AS h (part, grp),
-               (SELECT r.lease, max(r.seconds) AS seconds FROM unnest(p_lease, p_seconds) AS r (lease, seconds) GROUP BY r.lease) AS l
-         WHERE k.partition_id = h.part AND k.group_id = h.grp AND k.lease_id = l.lease AND k.lease_until > v_now
+    WITH held AS MATERIALIZED (
+        SELECT k.* FROM unnest(v_part, v_grp) AS h (part, grp)
+         CROSS JOIN LATERAL (SELECT c.* FROM queend.cursors c WHERE c.partition_id = h.part AND c.group_id = h.grp OFFSET 0) AS k),
+    u AS (
+        INSERT INTO queend.cursors AS k (partition_id, group_id, committed, lease_until)      -- by the primary key, see pop
+        SELECT h.partition_id, h.group_id, h.committed, v_now + l.seconds * 1000000::bigint
+          FROM held h JOIN (SELECT r.lease, max(r.seconds) AS seconds FROM unnest(p_lease, p_seconds) AS r (lease, seconds) GROUP BY r.lease) AS l
+               ON h.lease_id = l.lease
+         WHERE h.lease_until > v_now
+        ON CONFLICT (partition_id, group_id) DO UPDATE SET lease_until = GREATEST(k.lease_until, excluded.lease_until)
         RETURNING k.lease_id, k.lease_until)
     SELECT l.ord::int - 1,
            CASE WHEN n.renewed > 0 THEN 0
-                WHEN EXISTS (SELECT 1 FROM unnest(v_part, v_grp) AS h (part, grp)
-                               JOIN queend.cursors k ON k.partition_id = h.part AND k.group_id = h.grp WHERE k.lease_id = l.lease) THEN 2
+                WHEN EXISTS (SELECT 1 FROM held h WHERE h.lease_id = l.lease) THEN 2
                 ELSE 1 END::smallint,
            COALESCE(n.expires_at, 0), n.renewed::int
       FROM unnest(p_lease) WITH ORDINALITY AS l (lease, ord)

@@ -1,32 +1,36 @@
 -- Ids of (queue, partition) names, making what is missing; ord is the 0-based place in the arrays.
 -- A queue made here takes the defaults and derives namespace and task from its name: billing.invoice.v2 → billing,
 -- invoice. Missing names are inserted in ascending order, so concurrent callers never wait for each other in a circle;
--- queues are held against deletion until the partitions are in.
+-- queues are held against deletion until the partitions are in. Each name is one probe of a key (OFFSET 0 keeps it one).
 CREATE OR REPLACE FUNCTION queend.resolve(p_queue text[], p_partition text[]) RETURNS TABLE (ord int, queue_id int, partition_id int)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     v_queue int[];
+    v_part  int[];
+    v_round int;
 BEGIN
-    INSERT INTO queend.queues (name, namespace, task)
-    SELECT u.name, split_part(u.name, '.', 1), split_part(u.name, '.', 2)
-      FROM (SELECT DISTINCT name FROM unnest(p_queue) AS name) AS u
-     WHERE NOT EXISTS (SELECT 1 FROM queend.queues q WHERE q.name = u.name)
-     ORDER BY u.name
-    ON CONFLICT DO NOTHING;
+    FOR v_round IN 1 .. 2 LOOP
+        SELECT array_agg(q.id ORDER BY u.ord) INTO v_queue
+          FROM unnest(p_queue) WITH ORDINALITY AS u (queue, ord)
+          LEFT JOIN LATERAL (SELECT x.id FROM queend.queues x WHERE x.name = u.queue OFFSET 0) AS q ON true;
+        SELECT array_agg(p.partition_id ORDER BY u.ord) INTO v_part
+          FROM unnest(p_partition) WITH ORDINALITY AS u (partition, ord)
+          LEFT JOIN queend.partition_find(v_queue, p_partition) AS p ON p.ord = u.ord - 1;
+        EXIT WHEN v_round = 2 OR array_position(v_part, NULL) IS NULL;
 
-    PERFORM 1 FROM queend.queues q WHERE q.name = ANY (p_queue) ORDER BY q.id FOR KEY SHARE;
-
-    INSERT INTO queend.partitions (queue_id, name)
-    SELECT DISTINCT q.id, u.partition
-      FROM unnest(p_queue, p_partition) AS u (queue, partition) JOIN queend.queues q ON q.name = u.queue
-     WHERE NOT EXISTS (SELECT 1 FROM queend.partitions p WHERE p.queue_id = q.id AND p.name = u.partition)
-     ORDER BY 1, 2
-    ON CONFLICT DO NOTHING;
-
+        INSERT INTO queend.queues (name, namespace, task)
+        SELECT DISTINCT u.name, split_part(u.name, '.', 1), split_part(u.name, '.', 2)
+          FROM unnest(p_queue, v_queue) AS u (name, id) WHERE u.id IS NULL ORDER BY u.name
+        ON CONFLICT DO NOTHING;
+        INSERT INTO queend.partitions (queue_id, name)
+        SELECT q.id, u.partition
+          FROM (SELECT DISTINCT x.queue, x.partition FROM unnest(p_queue, p_partition, v_part) AS x (queue, partition, id)
+                 WHERE x.id IS NULL ORDER BY x.queue, x.partition) AS u
+          CROSS JOIN LATERAL (SELECT x.id FROM queend.queues x WHERE x.name = u.queue FOR KEY SHARE) AS q
+        ON CONFLICT DO NOTHING;
+    END LOOP;
     RETURN QUERY
-    SELECT u.ord::int - 1, q.id, p.id
-      FROM unnest(p_queue, p_partition) WITH ORDINALITY AS u (queue, partition, ord)
-      JOIN queend.queues q ON q.name = u.queue
-      JOIN queend.partitions p ON p.queue_id = q.id AND p.name = u.partition;
+    SELECT r.ord::int - 1, r.queue_id, r.partition_id
+      FROM unnest(v_queue, v_part) WITH ORDINALITY AS r (queue_id, partition_id, ord) WHERE r.partition_id IS NOT NULL;
 END $$;

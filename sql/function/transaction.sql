@@ -31,19 +31,14 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    PERFORM 1 FROM queend.cursors k
-      JOIN (SELECT DISTINCT * FROM unnest(a_part || p_req_part, a_group || p_req_group)) AS w (part, grp)
-        ON k.partition_id = w.part AND k.group_id = w.grp
-     ORDER BY k.partition_id, k.group_id FOR NO KEY UPDATE OF k;
+    PERFORM queend.cursors_lock(a_part || p_req_part, a_group || p_req_group);
     v_now := queend.now_us();
 
     SELECT array_agg(queend.push_duplicate(g.part, g.kind, g.lo, g.hi, g.ids) ORDER BY g.ord) INTO v_dup
       FROM unnest(p_part, p_kind, p_lo, p_hi, p_ids) WITH ORDINALITY AS g (part, kind, lo, hi, ids, ord);
     v_dead := ARRAY(SELECT r.lease FROM unnest(p_required) AS r (lease)
-                     WHERE NOT EXISTS (SELECT 1 FROM unnest(a_part || p_req_part, a_group || p_req_group) AS w (part, grp)
-                                         JOIN queend.cursors k ON k.partition_id = w.part AND k.group_id = w.grp
-                                        WHERE k.lease_id = r.lease AND k.lease_until > v_now)
-                       AND NOT EXISTS (SELECT 1 FROM queend.cursors k WHERE k.lease_id = r.lease AND k.lease_until > v_now));
+                     WHERE NOT EXISTS (SELECT 1 FROM queend.leases_find(ARRAY[r.lease], a_part || p_req_part, a_group || p_req_group) AS l
+                                        WHERE l.lease_until > v_now));
     SELECT array_agg(queend.transaction_check(g.part, g.grp, g.lease, g.ids, v_now) ORDER BY g.ord) INTO v_codes
       FROM unnest(a_part, a_group, a_lease, a_ids) WITH ORDINALITY AS g (part, grp, lease, ids, ord);
 

@@ -1,0 +1,139 @@
+"""Plan guards: on a million messages in a hundred thousand partitions no hot call scans a table, and each touches a few
+pages per partition it names. With plans made while the tables were empty, and with plans made afterwards."""
+from __future__ import annotations
+
+import uuid
+
+import psycopg
+import pytest
+from psycopg.rows import namedtuple_row
+from sql.records import ACK, PUSH, Session, batch, id4, id7, push_arrays
+from sql.test_transaction import CALL as TRANSACTION
+
+from queend.service.migrate import migrate
+
+PARTITIONS, ROWS = 100_000, 10
+HOT = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off -c enable_sort=off -c jit=off"
+HOUR = 3_600_000_000
+PUSH_CALL = f"SELECT * FROM queend.push(%s, %s::int[], {PUSH})"
+POP_CALL = ("SELECT * FROM queend.pop(0, %s::int[], %s::int[], %s::int[], %s::boolean[], %s::int[], %s::int[], %s::boolean[], %s::uuid[],"
+            " %s::bigint[], %s::bigint[], %s::bigint[])")
+
+
+# catalog has one row and no key to ask for.
+SCANS = "SELECT relname, seq_scan FROM pg_stat_xact_user_tables WHERE schemaname = 'queend' AND relname <> 'catalog' AND seq_scan > 0 ORDER BY 1"
+
+
+class Hot(Session):
+    """A session as the daemon opens them."""
+
+    def __init__(self, conninfo: str):
+        self.connection = psycopg.connect(conninfo, autocommit=True, row_factory=namedtuple_row, options=HOT)
+
+    def pages(self, query: str, *values) -> int:
+        """Pages the call touched; it must not have scanned a table."""
+        with self.connection.transaction():
+            before = self.rows(SCANS)
+            plan = self.value("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + query, *values)[0]["Plan"]
+            assert self.rows(SCANS) == before, query
+        return plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+
+
+@pytest.fixture(scope="module")
+def loaded(postgres):
+    """(conninfo, a session whose plans are older than the rows, queue, group, partitions)."""
+    conninfo = postgres.database()
+    migrate(conninfo)
+    early = Hot(conninfo)
+    queue = early.rows("SELECT * FROM queend.resolve(ARRAY['plans'], ARRAY['first'])")[0].queue_id
+    group = early.rows("SELECT * FROM queend.group_resolve(%s, 'readers', 'all', NULL)", queue)[0].group_id
+    early.rows("TRUNCATE queend.log, queend.late_ids, queend.cursors, queend.partitions")
+    early.rows("ANALYZE")
+    for _, call, values in calls(queue, group, [1]):
+        early.rows(call, *values)
+    for table in ("log", "late_ids", "cursors", "partitions"):      # TRUNCATE would throw the plans away
+        early.rows(f"DELETE FROM queend.{table}")
+    early.rows("INSERT INTO queend.partitions (id, queue_id, name) SELECT 1000 + i, %s, 'p' || i FROM generate_series(1, %s) AS i", queue, PARTITIONS)
+    early.rows("""INSERT INTO queend.log
+                  SELECT b, queend.now_us() - %s + (b * %s + i) * 3000::bigint, 1000 + i, 1, '00000000-0000-0000-0000-000000000000', false,
+                         uuid_send(gen_random_uuid()), '\\x10027b7d', '' FROM generate_series(0, %s) AS b, generate_series(1, %s) AS i""",
+               HOUR, PARTITIONS, ROWS - 1, PARTITIONS)
+    early.rows("INSERT INTO queend.cursors (committed, partition_id, group_id) SELECT -1, 1000 + i, %s FROM generate_series(1, %s) AS i", group, PARTITIONS)
+    early.rows("SELECT brin_summarize_new_values('queend.log_by_time')")
+    yield conninfo, early, queue, group, list(range(1001, 1001 + PARTITIONS))
+    early.close()
+
+
+def calls(queue: int, group: int, parts: list[int]):
+    """(most pages per partition named, call, values) of every hot function on these partitions."""
+    def push(batches):
+        return 0, sorted({b.part & 63 for b in batches}), *push_arrays(batches)
+
+    def pop(auto):
+        n = len(parts)
+        return [1] * n, parts, [group] * n, [False] * n, [20 * n], [n], [auto], [lease], [60_000_000], [0], [0]
+
+    def acks(ids):
+        n = len(parts)
+        return parts, [group] * n, [lease] * n, [1] * n, ids, [bytes(1)] * n
+    lease = str(uuid.uuid4())
+    new = [id7() for _ in parts]
+    late = [id4() for _ in parts]
+    n = len(parts)
+    yield 25, PUSH_CALL, push([batch(p, [i]) for p, i in zip(parts, new)])
+    yield 35, PUSH_CALL, push([batch(p, [i]) for p, i in zip(parts, late)])
+    yield 120, PUSH_CALL, push([batch(p, [i]) for p, i in zip(parts, new)])      # duplicates
+    yield 120, PUSH_CALL, push([batch(p, [i]) for p, i in zip(parts, late)])
+    yield 60, POP_CALL, pop(False)
+    yield 20, "SELECT * FROM queend.renew(%s::uuid[], %s, %s::int[], %s::int[], %s::int[])", ([lease], [60], [1] * n, parts, [group] * n)
+    yield 40, ACK, (0, *acks(late), [3] * n, [0] * n, [], [], [])                # not the window: one by one
+    yield 60, POP_CALL, pop(True)
+    yield 160, TRANSACTION, (*push([batch(p, [id7()]) for p in parts]), *acks(new)[:2], [None] * n, *acks(new)[3:], [], [], [], [], [], [])
+    yield 12, "SELECT * FROM queend.release(%s, %s, %s::uuid[])", (parts, [group] * n, [lease] * n)
+    yield 25, "SELECT * FROM queend.resolve(%s, %s)", (["plans"] * n, [f"p{p}" for p in parts])
+    yield 8, "SELECT * FROM queend.partitions_find(%s)", (parts,)
+    yield 8, "SELECT * FROM queend.partition_find(%s, %s)", ([queue] * n, [f"p{p}" for p in parts])
+    yield 20, "SELECT * FROM queend.pop_scan(%s, %s, %s, %s)", (queue, group, parts[0], n)
+
+
+@pytest.mark.parametrize("moment", ["plans older than the rows", "statistics", "new plans"])
+def test_no_call_scans_and_each_touches_few_pages(loaded, moment):
+    conninfo, session, queue, group, all_parts = loaded
+    if moment == "statistics":
+        session.rows("ANALYZE")
+    elif moment == "new plans":
+        session = Hot(conninfo)
+    for _, call, values in calls(queue, group, all_parts[-7:]):
+        session.rows(call, *values)               # reads the system catalogues
+    offset = ["plans older than the rows", "statistics", "new plans"].index(moment)
+    for count in (1, 100):
+        parts = all_parts[offset * 31 + count::971][:count]
+        for most, call, values in calls(queue, group, parts):
+            touched = session.pages(call, *values)
+            assert touched <= 120 + most * count, (count, call, touched)
+
+
+@pytest.mark.parametrize("count", [1, 100])
+def test_acknowledging_what_was_delivered(loaded, count):
+    _, session, _, group, all_parts = loaded
+    parts = all_parts[50_000 + count::7][:count]
+    lease = str(uuid.uuid4())
+    rows = session.pop(parts, group, budget=10 * count, lease=lease, fresh=False)
+    ids = {}
+    for row in rows:
+        ids[row.ord] = ids.get(row.ord, b"") + row.ids
+    assert len(ids) == count and sum(row.take for row in rows) == 10 * count
+    touched = session.pages(ACK, 0, [parts[i] for i in ids], [group] * count, [lease] * count, [10] * count, list(ids.values()),
+                            [bytes(10)] * count, [3] * count, [0] * count, [], [], [])
+    assert touched <= 120 + 40 * count
+    assert session.value("SELECT min(committed) FROM queend.cursors WHERE partition_id = ANY(%s)", parts) == 9
+
+
+def test_recent_reads_only_the_newest_pages(loaded):
+    _, session, queue, _, parts = loaded
+    total = session.value("SELECT pg_relation_size('queend.log') / 8192")
+    since = session.value("SELECT queend.now_us()")
+    session.push(batch(parts[5], [id7()]))
+    assert session.rows("SELECT partition_id FROM queend.recent(%s)", since) == [(parts[5],)]
+    touched = session.pages("SELECT * FROM queend.recent(%s)", since)
+    assert touched < total / 10
