@@ -161,7 +161,7 @@ class Scenarios:
         report, window, disk = self.load(
             self.warm, self.seconds,
             dict(kind="push", name="push", queue=queue, conns=64, items=1, partitions=1000, ids=7),
-            dict(kind="pop", name="pop", queue=queue, conns=16, batch=50, claim=50, lease=1, wait=1, timeout=5000, delivery=1))
+            dict(kind="pop", name="pop", queue=queue, conns=16, batch=50, lease=1, wait=1, timeout=5000, delivery=1))
         self.check("pipeline", queue)
         pushed, popped = report["roles"]["push"], report["roles"]["pop"]
         line = self.base("pipeline", report, "pop", window, disk)
