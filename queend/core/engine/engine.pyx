@@ -215,6 +215,10 @@ cdef void engine_drain(Worker* w) noexcept nogil:
 
 cdef void engine_drain_kind(Engine* e, int kind) noexcept nogil:
     cdef int i
+    if kind != 0 and e.pause_until:
+        if clock_mono_us() < e.pause_until:
+            return            # a call failed just now: the timer looks again
+        e.pause_until = 0
     if kind == 0:
         for i in range(n_streams):
             if streams[i].worker is e.worker:
@@ -270,6 +274,8 @@ cdef void engine_arm(Engine* e) noexcept nogil:
         for i in range(n_streams):
             if streams[i].worker is e.worker and streams[i].hold_until and streams[i].gather != NULL and (next_us == 0 or streams[i].hold_until < next_us):
                 next_us = streams[i].hold_until
+        if e.pause_until and (next_us == 0 or e.pause_until < next_us):
+            next_us = e.pause_until
         if engine_waits(e) and (next_us == 0 or next_us > now + 50000):
             next_us = now + 50000
         if e.settings.workers > 1 and e.worker.index == 0 and (next_us == 0 or next_us > now + 100000):

@@ -171,6 +171,18 @@ cdef void popcall_again(PopCall* call, int status) noexcept nogil:
             joblist_add(&engine_of(w).woken, job)
         job = following
 
+cdef void popcall_disown(PopCall* call) noexcept nogil:
+    # The outcome is lost: what the call may have leased is given back by the lease ids chosen for it.
+    cdef Job* job = call.jobs
+    cdef PopJob* j
+    cdef int i
+    while job != NULL:
+        j = <PopJob*>job
+        if not j.req.auto_ack:
+            for i in range(j.n_cursors):
+                release_want(call.engine, j.cursors[i], j.lease)
+        job = job.next
+
 cdef void popcall_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
     cdef PopCall* call = <PopCall*>ctx
     cdef Engine* e = call.engine
@@ -185,6 +197,8 @@ cdef void popcall_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexce
             popcall_again(call, 500)
         else:
             e.pause_until = now + 20000
+            if res == NULL:
+                popcall_disown(call)
             popcall_again(call, 0)
         return
     if PQntuples(res) and pg_int4(res, 0, 0) < 0:
