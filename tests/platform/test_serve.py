@@ -5,11 +5,11 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 
 import psycopg
 import pytest
 from daemon import ROOT, Daemon
+from support.wait import until
 
 from queend.service.embedded import Embedded
 
@@ -145,10 +145,7 @@ def test_the_embedded_server_is_started_again_when_it_dies(tmp_path):
         os.kill(next(line["pid"] for line in daemon.lines if line["event"] == "database_started"), signal.SIGKILL)
         daemon.await_event("database_died")
         daemon.await_event("database_started")
-        deadline = time.monotonic() + 30
-        while daemon.request("POST", "/api/v1/push", ITEM)[0] != 201:  # the core reconnects with backoff
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until(lambda: daemon.request("POST", "/api/v1/push", ITEM)[0] == 201, "the core has connections again", 30)
         assert len(pop(daemon)) == 1
         assert daemon.end() == 0
 
@@ -179,3 +176,25 @@ def test_migrate_prepares_the_database_the_daemon_would_use(tmp_path):
         daemon.await_ready()
         assert "migrated" not in [line["event"] for line in daemon.lines]
         assert daemon.end() == 0
+
+
+def test_health_tells_when_the_database_is_gone_and_back(tmp_path):
+    cluster = Embedded(tmp_path / "elsewhere")
+    cluster.start()
+    try:
+        with Daemon(tmp_path, PG_HOST=str(cluster.data), PG_USER="postgres", DB_CONNECTION_TIMEOUT="500") as daemon:
+            daemon.await_ready()
+            assert daemon.request("GET", "/health")[0] == 200
+            cluster.stop()
+            status, _, answer = daemon.request("GET", "/health")
+            assert (status, answer["status"], answer["database"]) == (503, "unhealthy", "disconnected")
+            status, headers, answer = daemon.request("GET", "/api/v1/resources/queues")
+            assert (status, headers["Retry-After"], answer["code"]) == (503, "1", "database_unavailable")
+            assert daemon.request("GET", "/metrics/prometheus")[0] == 200
+            cluster.start()
+            until(lambda: daemon.request("GET", "/health")[0] == 200, "the control plane has a connection again", 30)
+            until(lambda: daemon.request("GET", "/readyz")[0] == 200, "the core has connections again", 30)
+            assert push(daemon)["status"] == "queued"
+            assert daemon.end() == 0
+    finally:
+        cluster.stop()
