@@ -18,7 +18,8 @@
 --      proves it, the batch is inserted at once. Each row is looked up and inserted before the next is looked at, while
 --      the leaf page both need is still in the processor's cache. A hint that points above every row proves nothing.
 --   2. The others: where no id can be in the log (none is version 7, or all are of the far future) late_ids decides, by
---      one insert for all partitions; what is left, and the partitions of which an id was there, goes to push_slow.
+--      one insert for all partitions (looked up first: under the lane nobody else inserts, and ON CONFLICT costs more);
+--      what is left, and the partitions of which an id was there, goes to push_slow.
 CREATE OR REPLACE FUNCTION queend.push(p_version bigint, p_lanes int[], p_part int[], p_skip int[], p_n int[], p_kind smallint[],
     p_lo uuid[], p_hi uuid[], p_ids bytea[], p_body bytea[], p_meta bytea[], p_hint bigint[] DEFAULT NULL)
 RETURNS TABLE (ord int, status smallint, base bigint, created_at bigint, dup_offset bigint[], dup_at bigint[])
@@ -63,25 +64,29 @@ BEGIN
         RETURN;
     END IF;
 
+    IF v_done IS NOT NULL THEN
+        RETURN QUERY
+        SELECT a.ord::int - 1, 0::smallint, d.base, v_now, NULL::bigint[], NULL::bigint[]
+          FROM (SELECT u.*, row_number() OVER (PARTITION BY u.part ORDER BY u.skip) AS chunk
+                  FROM unnest(p_part, p_skip) WITH ORDINALITY AS u (part, skip, ord)) AS a
+          JOIN (SELECT u.*, row_number() OVER (PARTITION BY u.part ORDER BY u.base) AS chunk FROM unnest(v_done, v_base) AS u (part, base)) AS d
+            ON d.part = a.part AND d.chunk = a.chunk;
+    END IF;
     RETURN QUERY
-    WITH done AS MATERIALIZED (
-        SELECT d.part, d.base, row_number() OVER (PARTITION BY d.part ORDER BY d.base) AS chunk FROM unnest(v_done, v_base) AS d (part, base)),
-    asked AS MATERIALIZED (
-        SELECT u.*, row_number() OVER (PARTITION BY u.part ORDER BY u.skip) AS chunk
-          FROM unnest(p_part, p_skip, p_n, p_kind, p_lo, p_ids, p_body, p_meta) WITH ORDINALITY AS u (part, skip, n, kind, lo, ids, body, meta, ord)),
-    g AS MATERIALIZED (
+    WITH g AS MATERIALIZED (
         SELECT u.ord, u.part, u.n, u.ids, u.body, u.meta, COALESCE(t.high, '00000000-0000-0000-0000-000000000000') AS high,
                COALESCE(t.next, (SELECT f.floor FROM queend.floors f WHERE f.partition_id = u.part), 0) + u.skip AS base,
                u.kind < 2 OR COALESCE(t.odd, false) AS odd,
-               COALESCE(t.created_at <= v_now, true) AND (u.kind = 2 OR u.kind < 2 AND u.lo >= v_max) AS late
-          FROM asked u
+               COALESCE(t.created_at <= v_now, COALESCE(u.hint, 0) = 0) AND (u.kind = 2 OR u.kind < 2 AND u.lo >= v_max) AS late
+          FROM unnest(p_part, p_skip, p_n, p_kind, p_lo, p_ids, p_body, p_meta, p_hint) WITH ORDINALITY AS u (part, skip, n, kind, lo, ids, body, meta, hint, ord)
           LEFT JOIN LATERAL (SELECT l.base + l.n AS next, l.high, l.odd, l.created_at FROM queend.log l
-                              WHERE l.partition_id = u.part ORDER BY l.base DESC LIMIT 1) AS t ON true
-         WHERE u.part NOT IN (SELECT d.part FROM done d)),
+                              WHERE l.partition_id = u.part AND l.base >= COALESCE(u.hint, 0) ORDER BY l.base DESC LIMIT 1) AS t ON true
+         WHERE v_done IS NULL OR u.part NOT IN (SELECT unnest(v_done))),
     late AS (
         INSERT INTO queend.late_ids (position, partition_id, id)
-        SELECT g.base + i.ord, g.part, i.id FROM g, queend.id_spread(g.ids) AS i WHERE g.late
-        ON CONFLICT DO NOTHING RETURNING partition_id),
+        SELECT g.base + k, g.part, substr(g.ids, 16 * k + 1, 16) FROM g, generate_series(0, g.n - 1) AS k
+         WHERE g.late AND (SELECT e.position FROM queend.late_ids e WHERE e.partition_id = g.part AND e.id = substr(g.ids, 16 * k + 1, 16)) IS NULL
+        RETURNING partition_id),
     taken AS MATERIALIZED (
         SELECT c.part FROM (SELECT g.part, g.n AS missing FROM g WHERE g.late UNION ALL SELECT late.partition_id, -1 FROM late) AS c
          GROUP BY c.part HAVING sum(c.missing) > 0),
@@ -89,8 +94,6 @@ BEGIN
         INSERT INTO queend.log (base, created_at, partition_id, n, high, odd, ids, body, meta)
         SELECT g.base, v_now, g.part, g.n, g.high, g.odd, g.ids, g.body, COALESCE(g.meta, '')
           FROM g WHERE g.late AND g.part NOT IN (SELECT t.part FROM taken t))
-    SELECT a.ord::int - 1, 0::smallint, d.base, v_now, NULL::bigint[], NULL::bigint[] FROM done d JOIN asked a ON a.part = d.part AND a.chunk = d.chunk
-    UNION ALL
     SELECT g.ord::int - 1, 0::smallint, g.base, v_now, NULL::bigint[], NULL::bigint[]
       FROM g WHERE g.late AND g.part NOT IN (SELECT t.part FROM taken t)
     UNION ALL
