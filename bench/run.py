@@ -7,6 +7,7 @@ One JSON line per scenario on standard output, a table on standard error; exit 1
 
 import argparse
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -45,6 +46,7 @@ def main() -> int:
         parser.error(f"unknown scenario: {', '.join(sorted(unknown))}")
     url = os.environ.get("URL", "")
     cluster, server = None, None
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started is stopped
     try:
         if url:
             server = Server(url)

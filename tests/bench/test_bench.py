@@ -1,0 +1,77 @@
+"""The benchmark measures what it says: its load is as described, its report complete, and a wrong answer fails the run."""
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FIELDS = ["scenario", "messages_per_s", "requests_per_s", "p50_ms", "p99_ms", "daemon_cpu_us_per_message", "postgres_cpu_us_per_message",
+          "wal_bytes_per_message", "disk_bytes_per_message", "rss_mb", "floor_ratio"]
+OWNED = FIELDS[5:]
+
+
+def bench(*words: str, **environment: str) -> tuple[int, list[dict], str]:
+    done = subprocess.run([sys.executable, ROOT / "bench" / "run.py", "--quick", "--seconds", "0.4", *words],
+                          env={**os.environ, **environment}, capture_output=True, text=True)
+    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+
+
+def load(port: int, *roles: str, seconds: str = "0.3") -> dict:
+    sys.path.insert(0, str(ROOT / "bench"))
+    from generator import LOAD, build
+    done = subprocess.run([build("load", LOAD), "127.0.0.1", str(port), "0", seconds, *roles], capture_output=True, text=True, check=True)
+    first, second, report = done.stdout.splitlines()
+    assert (first, second) == ("start", "stop")
+    return json.loads(report)
+
+
+def test_one_line_per_scenario_with_all_fields_and_a_table():
+    status, lines, told = bench("--only", "push100,pop50,latency")
+    assert status == 0, told
+    assert [line["scenario"] for line in lines] == ["push100", "pop50", "latency"]
+    for line in lines:
+        assert list(line)[:len(FIELDS)] == FIELDS
+        assert line["messages_per_s"] > 0 and line["errors"] == 0 and line["duplicates"] == 0
+        assert line["daemon_cpu_us_per_message"] is not None and line["rss_mb"] > 0 and line["wal_bytes_per_message"] > 0
+        assert line["environment"]["postgres"] and line["environment"]["fsync_ms"] > 0 and line["environment"]["cpus"] >= 1
+        assert line["scenario"] in told.rpartition("\nscenario")[2]
+    assert lines[0]["floor_ratio"] > 0 and lines[1]["floor_ratio"] > 0 and lines[2]["floor_ratio"] is None
+
+
+def test_any_server_can_be_measured_and_its_secrets_stay_null(daemon):
+    status, lines, told = bench("--only", "push1,cycle,xmin", URL=f"http://127.0.0.1:{daemon.port}")
+    assert status == 0, told
+    assert [line["scenario"] for line in lines] == ["push1", "cycle"]   # xmin needs the database
+    for line in lines:
+        assert list(line)[:len(FIELDS)] == FIELDS and line["messages_per_s"] > 0 and line["p99_ms"] >= line["p50_ms"] > 0
+        assert [line[field] for field in OWNED] == [None] * len(OWNED)
+
+
+@pytest.mark.parametrize("version", [7, 4])
+def test_the_load_is_what_the_methodology_says(daemon, client, queue, version):
+    told = load(daemon.port, f"push,queue=load{version},conns=1,items=100,partitions=3,ids={version},count=300")["roles"][0]
+    assert told["stored"] >= 300 and told["errors"] == told["duplicates"] == 0
+    messages = []
+    while len(messages) < told["stored"]:
+        messages += client.pop(f"load{version}", batch=1000, partitions=3, autoAck="true")
+    ids = [uuid.UUID(message["transactionId"]) for message in messages]
+    assert len(set(ids)) == len(ids) == told["stored"] and {i.version for i in ids} == {version}
+    assert {message["partition"] for message in messages} == {"p00000", "p00001", "p00002"}
+    orders = {message["data"]["order"] for message in messages}
+    sizes = [len(json.dumps(message["data"], separators=(",", ":"))) for message in messages]
+    assert len(orders) > 0.99 * len(ids) and 128 <= min(sizes) and max(sizes) <= 137
+    if version == 7:
+        for partition in ("p00000", "p00001", "p00002"):
+            own = [i.int for i, message in zip(ids, messages) if message["partition"] == partition]
+            assert own == sorted(own)
+
+
+def test_refused_requests_are_errors_not_messages(daemon):
+    told = load(daemon.port, "pop,queue=%FFbad,conns=1", seconds="0.1")["roles"][0]
+    assert told["messages"] == 0 and told["errors"] > 0 and told["error"].startswith("status 400")
