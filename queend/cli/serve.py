@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -21,9 +21,9 @@ Ctrl-C stops it; the messages stay in {where}.
 
 
 def serve(
-    host: Annotated[Optional[str], typer.Option(help="Address to listen on (HOST).")] = None,
-    port: Annotated[Optional[int], typer.Option(help="HTTP port (PORT); 0 takes a free one.")] = None,
-    log_level: Annotated[Optional[str], typer.Option(help="trace, debug, info, warn or error (LOG_LEVEL).")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on (HOST).")] = None,
+    port: Annotated[int | None, typer.Option(help="HTTP port (PORT); 0 takes a free one.")] = None,
+    log_level: Annotated[str | None, typer.Option(help="trace, debug, info, warn or error (LOG_LEVEL).")] = None,
 ) -> None:
     """Run the daemon: with the PostgreSQL that is configured, or with one of its own."""
     from ..supervisor import StartError, Supervisor  # here: the other commands need none of it
