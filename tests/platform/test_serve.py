@@ -198,3 +198,24 @@ def test_health_tells_when_the_database_is_gone_and_back(tmp_path):
             assert daemon.end() == 0
     finally:
         cluster.stop()
+
+
+def test_a_plain_role_that_owns_its_database_is_enough(tmp_path):
+    cluster = Embedded(tmp_path / "elsewhere")
+    try:
+        with psycopg.connect(cluster.start(), autocommit=True) as connection:
+            connection.execute("CREATE ROLE plain LOGIN")
+            connection.execute("CREATE DATABASE owned OWNER plain")
+        cluster.stop()
+        hba = cluster.data / "plain_hba.conf"
+        hba.write_text("local all all trust\n")
+        hba.chmod(0o644)
+        cluster.settings = {"hba_file": "/proc/self/cwd/plain_hba.conf"}
+        cluster.start()
+        with Daemon(tmp_path, PG_HOST=str(cluster.data), PG_USER="plain", PG_DB="owned") as daemon:
+            daemon.await_ready()
+            assert push(daemon)["status"] == "queued"
+            assert len(pop(daemon)) == 1
+            assert daemon.end() == 0
+    finally:
+        cluster.stop()
