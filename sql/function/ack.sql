@@ -8,8 +8,8 @@
 -- retry_until. status 9 with ord -1: stale catalogue version (in committed), nothing was done.
 --
 -- Nearly all acks complete what was delivered, in its order: the ids are then exactly the first ones of the window under
--- lease. Those are found out and applied together; ack_group decides the others one by one. Cursors are locked in
--- ascending order: the sort is below the join, or the planner would walk the whole index of cursors for its order.
+-- lease. Those are found out and applied together; ack_group decides the others one by one. All
+-- cursors are locked at the start, in ascending order: the sort is below the join, or the planner would walk the whole index of cursors for its order.
 CREATE OR REPLACE FUNCTION queend.ack(p_version bigint, p_part int[], p_group int[], p_lease uuid[], p_n int[], p_ids bytea[],
     p_status bytea[], p_retry_limit int[], p_retry_delay_us bigint[], f_row int[], f_idx int[], f_error text[])
 RETURNS TABLE (ord int, status smallint, codes bytea, released boolean, committed bigint, head bigint, retry_until bigint)
@@ -34,12 +34,10 @@ BEGIN
     END IF;
 
     WITH held AS MATERIALIZED (
-        SELECT a.ord, a.part, a.n, a.ids, k.committed, k.row_base, k.lease_end
+        SELECT a.*, k.committed, k.row_base, k.lease_end, k.lease_id, k.lease_until
           FROM (SELECT * FROM unnest(p_part, p_group, p_lease, p_n, p_ids, p_status) WITH ORDINALITY AS u (part, grp, lease, n, ids, status, ord)
-                 WHERE rtrim(u.status, '\x00') = '' ORDER BY u.part, u.grp) AS a
-          CROSS JOIN LATERAL (SELECT c.* FROM queend.cursors c WHERE c.partition_id = a.part AND c.group_id = a.grp
-                                 AND c.lease_id = a.lease AND c.lease_until > v_now AND c.committed + a.n <= c.lease_end
-                                 FOR NO KEY UPDATE) AS k)
+                 ORDER BY u.part, u.grp) AS a
+          CROSS JOIN LATERAL (SELECT c.* FROM queend.cursors c WHERE c.partition_id = a.part AND c.group_id = a.grp FOR NO KEY UPDATE) AS k)
     SELECT array_agg(c.ord), array_agg(c.committed + c.n), array_agg(w.row_base),
            array_agg(COALESCE((SELECT l.base + l.n FROM queend.log l WHERE l.partition_id = c.part AND l.base >= w.last_base
                                 ORDER BY l.base DESC LIMIT 1), 0)),
@@ -51,7 +49,7 @@ BEGIN
                substr(string_agg(CASE WHEN r.base > c.committed THEN r.ids ELSE substr(r.ids, (16 * (c.committed + 1 - r.base))::int + 1) END, ''), 1, 16 * c.n) AS ids
           FROM (SELECT l.base, l.n, l.ids FROM queend.log l WHERE l.partition_id = c.part AND l.base >= c.row_base
                    AND l.base <= c.committed + c.n AND l.base + l.n > c.committed + 1 ORDER BY l.base) AS r) AS w
-     WHERE w.ids = c.ids;
+     WHERE c.lease_id = c.lease AND c.lease_until > v_now AND c.committed + c.n <= c.lease_end AND rtrim(c.status, '\x00') = '' AND w.ids = c.ids;
 
     IF v_ord IS NOT NULL THEN
         RETURN QUERY

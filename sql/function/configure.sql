@@ -29,10 +29,10 @@ BEGIN
         max_wait_time_seconds = COALESCE((o->>'maxWaitTimeSeconds')::int, 0),
         encryption_enabled = COALESCE((o->>'encryptionEnabled')::boolean, false)
      WHERE id = was.id RETURNING * INTO q;
-    IF q IS DISTINCT FROM was THEN
+    SELECT r.partition_id INTO part FROM queend.resolve(ARRAY[p_queue], ARRAY['Default']) AS r;
+    IF q IS DISTINCT FROM was THEN      -- last: nobody may wait for anything while holding the catalogue
         PERFORM queend.catalog_raise();
     END IF;
-    SELECT r.partition_id INTO part FROM queend.resolve(ARRAY[p_queue], ARRAY['Default']) AS r;
     RETURN jsonb_build_object(
         'configured', true, 'queueId', queend.queue_uuid(q.id), 'partitionId', queend.partition_uuid(part),
         'queue', q.name, 'namespace', q.namespace, 'task', q.task,

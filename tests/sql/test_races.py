@@ -187,6 +187,25 @@ def test_crossed_acks_do_not_deadlock(two, partitions, group):
     assert {r.ord: r.codes for r in waiting.result()} == {0: b"\5", 1: b"\x10"}
 
 
+def test_an_ack_locks_in_order_whatever_it_does(two, partitions, group):
+    """One window is completed, the quick way; of the other, whose cursor comes first, a record fails. While the call waits
+    for the first cursor it must not hold the second."""
+    a, b, watcher = two
+    parts = sorted(partitions(2))
+    readers = group(parts[0])
+    ids = {p: id7() for p in parts}
+    for p in parts:
+        b.push(batch(p, [ids[p]]))
+    lease = str(uuid.uuid4())
+    b.pop(parts, readers, lease=lease)
+    a.rows("SELECT 1 FROM queend.cursors WHERE partition_id = %s FOR UPDATE", parts[0])
+    waiting = Waiting(watcher, b, lambda: b.rows(ACK, 0, parts, [readers] * 2, [lease] * 2, [1, 1], [ids[p] for p in parts],
+                                                 [bytes([1]), bytes([0])], [3] * 2, [0] * 2, [], [], []))
+    assert watcher.rows("SELECT 1 FROM queend.cursors WHERE partition_id = %s FOR UPDATE NOWAIT", parts[1])
+    a.rows("COMMIT")
+    assert {r.ord: r.codes for r in waiting.result()} == {0: b"\5", 1: b"\5"}
+
+
 def test_renewal_and_ack(two, partitions, group):
     a, b, watcher = two
     part, = partitions()
