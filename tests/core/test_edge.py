@@ -1,6 +1,7 @@
 """The edge over real sockets: connections, order of answers, the bridge, timeouts by bounds, stopping, and nothing left over."""
 import http.client
 import json
+import random
 import resource
 import select
 import socket
@@ -9,7 +10,7 @@ import time
 
 import pytest
 
-from queend._core import Core, probe_sizes
+from queend._core import Core, probe_http, probe_sizes
 
 
 class Edge:
@@ -207,6 +208,38 @@ def test_bytes_in_any_grouping(edge, piece):
     sock.close()
 
 
+def test_damaged_streams_are_answered_as_the_parser_reads_them(edge):
+    """Good and broken requests, pipelined, in random pieces: one echo for each request the parser sees, then its refusal."""
+    chance = random.Random(20261121)
+    good = [b"GET /a?b=c HTTP/1.1\r\nHost: h\r\nX: y\r\n\r\n", b"POST /p HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello",
+            b"PUT /c HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n5;e=f\r\ndefgh\r\n0\r\nT: v\r\n\r\n",
+            b"POST /l HTTP/1.1\r\nHost: h\r\nContent-Length: 3000\r\n\r\n" + b"z" * 3000]
+    refused = 0
+    for _ in range(300):
+        data = bytearray(b"".join(chance.choice(good) for _ in range(chance.randint(1, 6))))
+        if chance.random() < 0.7:
+            at = chance.randrange(len(data))
+            data[at:at + chance.randint(0, 2)] = chance.choice([b"", b"\r", b"\n", b"\x00", b" ", b":", b"1", b"\xff"])
+        data = bytes(data) + b"GET /end HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+        requests, refusal, _ = probe_http([data])
+        if not refusal and (not requests or requests[-1]["keep_alive"]):
+            continue                          # the damage made a body longer: the server rightly waits for the rest of it
+        sock = edge.connect()
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        at = 0
+        while at < len(data):
+            step = chance.choice([1, 2, 7, 50, 5000])
+            sock.sendall(data[at:at + step])
+            at += step
+        got = answers(sock)
+        sock.close()
+        assert [(body(answer)["path"].encode("latin-1"), body(answer)["body"].encode("latin-1")) for answer in got[:len(requests)]] == [
+            (request["path"], request["body"]) for request in requests], data
+        assert [answer[0] for answer in got[len(requests):]] == ([refusal[0]] if refusal else []), data
+        refused += bool(refusal)
+    assert 50 < refused < 250
+
+
 def test_large_bodies_both_ways(edge):
     size = 3_000_000
     text = b"0123456789" * (size // 10)
@@ -365,6 +398,7 @@ def test_the_bridge_is_bounded(start):
     for sock in refused:
         [(status, headers, text)] = answers(sock, 1)
         assert (status, headers["retry-after"], json.loads(text)) == (503, "1", {"error": "The control plane is busy"})
+    assert edge.core.stats()["workers"][0]["refused"] == 2
     # a client that leaves before its request was taken frees its place
     waiting = [sock for sock in socks if sock not in refused]
     waiting[0].close()
