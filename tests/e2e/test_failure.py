@@ -158,7 +158,7 @@ def client_push(client: Client, queue: str) -> None:
     until(stored, "the push is stored")
 
 
-def test_start_before_postgres_answers_and_end_without_it(postgres: Postgres, start_daemon) -> None:
+def test_an_end_while_connections_are_broken(postgres: Postgres, start_daemon) -> None:
     """The daemon ends in order also while its connections are broken."""
     daemon = start_daemon()
     with daemon.client() as client:
