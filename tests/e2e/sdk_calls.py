@@ -1,0 +1,187 @@
+"""What programs do with the SDK besides bulk load, run by test_sdk.py inside the SDK's own environment.
+
+Usage: sdk_calls.py URL GENERATION. Prints the names of what was checked; an assertion ends the program.
+"""
+from __future__ import annotations
+
+import asyncio
+import sys
+import uuid
+
+from queen import Queen
+
+SECOND_GENERATION = sys.argv[2] == "2"
+
+
+async def messages_of(queue) -> list:
+    return await queue.batch(100).wait(False).pop()
+
+
+async def create_and_delete(queen: Queen) -> None:
+    made = await queen.queue("made").namespace("n").task("t").config({"lease_time": 7, "retry_limit": 1}).create()
+    assert made["configured"] is True and made["options"]["leaseTime"] == 7 and made["options"]["retryLimit"] == 1, made
+    assert made["namespace"] == "n" and made["task"] == "t"
+    assert (await queen.queue("made").delete())["deleted"] is True
+
+
+async def duplicates_are_told(queen: Queen) -> None:
+    told: dict[str, int] = {}
+
+    def count(word: str):
+        async def callback(items, *_) -> None:
+            told[word] = told.get(word, 0) + len(items)
+
+        return callback
+
+    for payloads in ([1, 2], [2, 3]):
+        items = [{"data": {"n": n}, "transactionId": f"id-{n}"} for n in payloads]
+        await queen.queue("dup").push(items).on_success(count("stored")).on_duplicate(count("duplicate")).on_error(count("error"))
+    assert told == {"stored": 3, "duplicate": 1}, told
+    assert [m["data"]["n"] for m in await messages_of(queen.queue("dup"))] == [1, 2, 3]
+
+
+async def traces_and_any_payload(queen: Queen) -> None:
+    trace = str(uuid.uuid4())
+    values = [None, 0, "text", [1, {"deep": None}], {"a": 1.5}, True]
+    await queen.queue("values").push([{"data": value, "traceId": trace} for value in values])
+    messages = await messages_of(queen.queue("values"))
+    assert [m["data"] for m in messages] == values and {m["traceId"] for m in messages} == {trace}
+
+
+async def a_failing_handler_ends_in_the_dead_letters(queen: Queen) -> None:
+    await queen.queue("failing").config({"retry_limit": 2}).create()
+    await queen.queue("failing").push([{"data": "bad"}, {"data": "good"}])
+    calls: list[str] = []
+    stop = asyncio.Event()
+
+    async def handle(message) -> None:
+        calls.append(message["data"])
+        if message["data"] == "good":
+            stop.set()
+        else:
+            raise RuntimeError("no")
+
+    await queen.queue("failing").group("g").batch(1).timeout_millis(500).each().consume(handle, signal=stop)
+    assert calls == ["bad"] * 3 + ["good"], calls
+
+
+async def acks_and_nacks(queen: Queen) -> None:
+    await queen.queue("acks").push([{"data": n} for n in range(3)])
+    first = await queen.queue("acks").batch(3).pop()
+    assert (await queen.ack(first[0]))["success"] is True
+    assert (await queen.ack(first[1:], False))["success"] is True
+    again = await queen.queue("acks").batch(3).pop()
+    assert [m["data"] for m in again] == [1, 2]
+    assert (await queen.ack(again, True))["success"] is True
+    assert (await queen.ack(again[1], True))["success"] is False, "the lease is gone"
+
+
+async def leases_are_renewed(queen: Queen) -> None:
+    await queen.queue("renew").push([{"data": 1}])
+    (message,) = await queen.queue("renew").pop()
+    result = await queen.renew(message)
+    assert result["success"] is True and result["newExpiresAt"], result
+    assert (await queen.renew([message]))[0]["success"] is True
+    if SECOND_GENERATION:
+        assert result["renewed"] == 1
+        assert (await queen.renew(str(uuid.uuid4())))["success"] is False
+
+
+async def transactions_fail_as_a_whole(queen: Queen) -> None:
+    await queen.queue("tx").push([{"data": 1}, {"data": 2}])
+    first, second = await queen.queue("tx").batch(2).pop()
+    await queen.transaction().ack(first).queue("tx-out").push([{"data": "moved"}]).commit()
+    try:
+        await queen.transaction().queue("tx-out").push([{"data": "never"}]).ack({**second, "transactionId": "unknown"}).commit()
+    except Exception as error:
+        assert "Message not found" in str(error), error
+    else:
+        raise AssertionError("a transaction with an unknown message was committed")
+    assert [m["data"] for m in await messages_of(queen.queue("tx-out"))] == ["moved"]
+
+
+async def a_dead_lease_stops_a_transaction(queen: Queen) -> None:
+    await queen.queue("fence").push([{"data": 1}])
+    (message,) = await queen.queue("fence").pop()
+    await queen.ack(message, False)  # gives the lease back
+    try:
+        await queen.transaction().ack(message).queue("fence-out").push([{"data": "never"}]).commit()
+    except Exception as error:
+        assert "Invalid or expired lease" in str(error), error
+    else:
+        raise AssertionError("a transaction with a dead lease was committed")
+    assert await messages_of(queen.queue("fence-out")) == []
+
+
+async def namespaces(queen: Queen) -> None:
+    await queen.queue("ns-one").namespace("space").task("a").create()
+    await queen.queue("ns-two").namespace("space").task("b").create()
+    await queen.queue("ns-two").push([{"data": "b"}])
+    assert [m["data"] for m in await messages_of(queen.queue().namespace("space").task("b"))] == ["b"]
+    assert await messages_of(queen.queue().namespace("space").task("a")) == []
+
+
+async def new_groups(queen: Queen) -> None:
+    await queen.queue("news").push([{"data": "old"}])
+    assert await messages_of(queen.queue("news").group("g").subscription_mode("new")) == []
+    await queen.queue("news").push([{"data": "new"}])
+    assert [m["data"] for m in await messages_of(queen.queue("news").group("g").subscription_mode("new"))] == ["new"]
+
+
+async def buffered_pushes(queen: Queen) -> None:
+    for n in range(250):
+        await queen.queue("buffered").buffer({"message_count": 100, "time_millis": 50}).push([{"data": n}])
+    await queen.flush_all_buffers()
+    seen: list[int] = []
+    while messages := await messages_of(queen.queue("buffered").group("g")):
+        seen += [m["data"] for m in messages]
+        await queen.ack(messages, True, {"group": "g"})
+    assert seen == list(range(250)), len(seen)
+
+
+async def a_waiting_pop_is_woken(queen: Queen) -> None:
+    waiting = asyncio.create_task(queen.queue("wake").wait(True).timeout_millis(20000).pop())
+    async with Queen(sys.argv[1]) as other:
+        await other.queue("wake").push([{"data": "hello"}])
+    assert [m["data"] for m in await waiting] == ["hello"]
+
+
+async def several_partitions(queen: Queen) -> None:
+    for partition in "abc":
+        await queen.queue("parts").partition(partition).push([{"data": partition}, {"data": partition}])
+    assert sorted(m["data"] for m in await queen.queue("parts").group("g").batch(100).partitions(3).pop()) == list("aabbcc")
+    assert [m["data"] for m in await queen.queue("parts").partition("b").batch(5).pop()] == ["b", "b"]
+
+
+async def default_consumer(queen: Queen) -> None:
+    """No batch, no partitions: the second generation lets the daemon choose, the first takes one message at a time."""
+    await queen.queue("defaults").push([{"data": n} for n in range(300)])
+    sizes: list[int] = []
+    seen: list[int] = []
+    stop = asyncio.Event()
+
+    async def handle(messages) -> None:
+        messages = messages if isinstance(messages, list) else [messages]
+        sizes.append(len(messages))
+        seen.extend(m["data"] for m in messages)
+        if len(seen) >= 300:
+            stop.set()
+
+    await queen.queue("defaults").group("g").timeout_millis(500).consume(handle, signal=stop)
+    assert seen == list(range(300))
+    assert max(sizes) >= 200 if SECOND_GENERATION else set(sizes) == {1}, sizes
+
+
+CHECKS = [create_and_delete, duplicates_are_told, traces_and_any_payload, a_failing_handler_ends_in_the_dead_letters, acks_and_nacks,
+          leases_are_renewed, transactions_fail_as_a_whole, a_dead_lease_stops_a_transaction, namespaces, new_groups, buffered_pushes,
+          a_waiting_pop_is_woken, several_partitions, default_consumer]
+
+
+async def main() -> None:
+    for check in CHECKS:
+        async with Queen(sys.argv[1]) as queen:
+            await check(queen)
+        print(check.__name__, flush=True)
+
+
+asyncio.run(main())
