@@ -28,7 +28,7 @@ cdef struct Counters:
     uint64_t duplicates
     uint64_t dead_lettered
     uint64_t empty_pops
-    uint64_t refused          # 503 because a bound was reached
+    uint64_t refused          # answered 503: a bound was reached, or the database is away
     int64_t live_connections
     int64_t live_requests
     int64_t live_jobs

@@ -73,7 +73,6 @@ cdef void bridge_submit(Request* r) noexcept nogil:
     uv_mutex_unlock(&bridge.lock)
     if not room:
         free(c)
-        r.worker.counters.refused += 1
         reply_error(r, 503, b"The control plane is busy")
     elif write(bridge.fd, &one, sizeof(one)) < 0:
         pass                  # its counter is full: readable already

@@ -61,6 +61,7 @@ cdef void reply_error(Request* r, int status, const char* text) noexcept nogil:
     buf_text(b, CORS)
     if status == 503:
         buf_text(b, b"Retry-After: 1\r\n")
+        r.worker.counters.refused += 1
     reply_headers_end(r)
     buf_text(b, b'{"error":')
     json_escape(b, slice_lit(text))
