@@ -61,6 +61,9 @@ include "core/engine/stream.pyx"          # push streams by lane
 include "core/engine/push.pyx"            # a push request
 include "core/engine/homeless.pyx"        # items whose partition is gone
 include "core/engine/engine.pyx"          # the drain
+include "core/engine/pace.pyx"            # how much at a time, and when
+include "core/engine/reload.pyx"          # a catalog out of date
+include "core/engine/ending.pyx"          # stop and close
 include "core/core.pyx"                   # the data plane as Python sees it
 include "core/probe/limit.pyx"            # seams for the tests of limits and policies
 include "core/probe/log.pyx"              # seams for the test of log lines

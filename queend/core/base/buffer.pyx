@@ -64,17 +64,9 @@ cdef inline char* buf_reserve(Buf* b, size_t n) noexcept nogil:
     b.len += n
     return at
 
-cdef inline void buf_be16(Buf* b, uint16_t v) noexcept nogil:
-    cdef uint16_t w = htobe16(v)
-    buf_put(b, &w, 2)
-
 cdef inline void buf_be32(Buf* b, uint32_t v) noexcept nogil:
     cdef uint32_t w = htobe32(v)
     buf_put(b, &w, 4)
-
-cdef inline void buf_be64(Buf* b, uint64_t v) noexcept nogil:
-    cdef uint64_t w = htobe64(v)
-    buf_put(b, &w, 8)
 
 cdef void buf_int(Buf* b, int64_t v) noexcept nogil:
     cdef char[24] text

@@ -23,7 +23,6 @@ cdef struct Cursor:
     uint8_t state
     uint8_t fresh             # its row may not exist yet
     uint8_t again             # something happened while it was busy: look again
-    uint32_t ack_call         # the ack call it takes part in (0 none)
 
 cdef struct Book:
     uv_mutex_t lock

@@ -9,6 +9,9 @@ cdef enum AskKind:
     ASK_GROUPS = 3            # groups of acks, never created
     ASK_GROUP = 4             # a group of pops (or of a transaction's acks): created, with its subscription
 
+cdef enum:
+    ASK_TRIES = 200           # of a statement whose connection was lost or that the server put off
+
 cdef struct Ask:
     Ask* next
     Engine* engine
@@ -31,6 +34,7 @@ cdef struct Round:
     Ask* waiting              # not sent yet
     int flying
     int failures
+    int64_t pause_until
 
 cdef Ask* ask_of(Engine* e, int kind) noexcept nogil:
     # The round's ask of this kind that still has room, or a new one.
@@ -113,7 +117,7 @@ cdef void lookup_drain(Engine* e) noexcept nogil:
                 tx_ask(e, <TxJob*>job)
             job = job.next
         uv_rwlock_rdunlock(&catalog.lock)
-    while e.round.waiting != NULL:
+    while e.round.waiting != NULL and clock_mono_us() >= e.round.pause_until:
         if not ask_send(e, e.round.waiting):
             break
     if not e.round.running:
@@ -209,10 +213,13 @@ cdef void ask_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept n
     e.round.flying -= 1
     if outcome == SLOT_OK:
         ask_take(a, res)
-    elif a.tries < 5 and (outcome != SLOT_ERROR or sql_transient(res)):
+    elif a.tries < ASK_TRIES and (outcome != SLOT_ERROR or sql_transient(res)):
+        # Every slot may have lost its connection at once: more tries than slots, and a pause once it looks like that.
         a.tries += 1
         a.next = e.round.waiting
         e.round.waiting = a
+        if a.tries > 2:
+            e.round.pause_until = clock_mono_us() + 20000
     else:
         e.round.failures += 1
         log_line(b"error", b"lookup_refused", pg_error(res))

@@ -44,9 +44,6 @@ cdef void streams_close() noexcept nogil:
     free(streams)
     streams = NULL
 
-cdef inline PushStream* stream_of(Partition* p) noexcept nogil:
-    return &streams[(p.id & (LANES - 1)) % n_streams]
-
 cdef void stream_add(PushStream* s, PushPart* part) noexcept nogil:
     # Takes over a part; on the stream's thread. What does not fit waits, in order, for the next batch.
     cdef PushItem* it

@@ -1,0 +1,82 @@
+# The end of an engine: a graceful stop answers who waits and lets finish what is in flight; closing gives back the slots
+# and all memory.
+
+cdef void engine_stop(Worker* w) noexcept nogil:
+    # Graceful stop: parked pops are answered, nothing new is taken, what is in flight goes on.
+    cdef Engine* e = engine_of(w)
+    cdef HeapNode* top
+    cdef PopJob* wake = NULL
+    e.stopping = True
+    uv_rwlock_rdlock(&catalog.lock)
+    uv_mutex_lock(&book.lock)
+    book_wake_all(&wake)
+    uv_mutex_unlock(&book.lock)
+    uv_rwlock_rdunlock(&catalog.lock)
+    popjobs_wake(w, wake)
+    engine_drain(w)
+
+cdef void book_wake_all(PopJob** wake) noexcept nogil:
+    cdef Queue* q
+    cdef int side
+    for side in range(2):
+        q = catalog.list if side == 0 else catalog.grave
+        while q != NULL:
+            book_wake_queue(q, wake)
+            q = q.next
+    book_wake_strangers(NULL, wake)
+
+cdef bint engine_idle(Worker* w) noexcept nogil:
+    cdef Engine* e = engine_of(w)
+    cdef int i
+    if e.queued_jobs or e.releases != NULL or e.release_flying:
+        return False
+    for i in range(n_streams):
+        if streams[i].worker is w and (streams[i].flying != NULL or streams[i].again != NULL or streams[i].gather != NULL):
+            return False
+    return True
+
+cdef void engine_close(Worker* w) noexcept nogil:
+    # Asynchronous: the loop runs out when slots and timer are gone.
+    cdef Engine* e = engine_of(w)
+    if e == NULL or e.closing:
+        return
+    e.closing = 2
+    uv_timer_stop(&e.timer)
+    uv_close(<uv_handle_t*>&e.timer, engine_on_timer_closed)
+    slotpool_close(e.slots, engine_on_slots_closed, e)
+
+cdef void engine_on_timer_closed(uv_handle_t* h) noexcept nogil:
+    cdef Engine* e = <Engine*>h.data
+    e.worker.counters.live_handles -= 1
+    engine_closing(e)
+
+cdef void engine_on_slots_closed(void* ctx) noexcept nogil:
+    engine_closing(<Engine*>ctx)
+
+cdef void engine_closing(Engine* e) noexcept nogil:
+    e.closing -= 1
+    if e.closing:
+        return
+    e.worker.engine = NULL
+    heap_free(&e.deadlines)
+    table_free(&e.ack_rows)
+    ackarrays_free(&e.ack_arrays)
+    ackarrays_free(&e.tx_acks)
+    pusharrays_free(&e.tx_pushes)
+    pgarray_free(&e.tx_required)
+    pgarray_free(&e.a_req)
+    pgarray_free(&e.a_part)
+    pgarray_free(&e.a_group)
+    pgarray_free(&e.a_fresh)
+    pgarray_free(&e.r_budget)
+    pgarray_free(&e.r_parts)
+    pgarray_free(&e.r_auto)
+    pgarray_free(&e.r_lease)
+    pgarray_free(&e.r_lease_us)
+    pgarray_free(&e.r_delay_us)
+    pgarray_free(&e.r_window_us)
+    pgarray_free(&e.ask_a)
+    pgarray_free(&e.ask_b)
+    pgarray_free(&e.ask_c)
+    free(e.discover.found)
+    free(e)

@@ -1,0 +1,109 @@
+# Pace: how many calls of a kind, of how many jobs, and when to look again without being woken.
+
+cdef void limits_open(Engine* e) noexcept nogil:
+    # The slots a stream needs stay out of their reach.
+    limit_of_type(e, &e.pop_limit, TYPE_POP)
+    limit_of_type(e, &e.ack_limit, TYPE_ACK)
+    limit_of_type(e, &e.tx_limit, TYPE_TRANSACTION)
+    policy_of_type(e, &e.pop_policy, TYPE_POP, CALL_CURSORS)
+    policy_of_type(e, &e.ack_policy, TYPE_ACK, CALL_ACKS)
+
+cdef void policy_of_type(Engine* e, Policy* p, int job_type, int max_items) noexcept nogil:
+    # A hold that the operator did not ask for lasts as long as a statement is in flight: the batch clocks itself.
+    cdef TypeSettings* t = &e.settings.types[job_type]
+    policy_open(p, t.preferred, t.max_jobs, max_items, 1 << 40, <int64_t>t.hold_ms * 1000 if t.hold_ms else -1, t.hold_ms > 0)
+
+cdef bint policy_fires(Engine* e, const Policy* p, JobList* jobs, int in_flight) noexcept nogil:
+    cdef int64_t age, wait
+    if jobs.n == 0:
+        return False
+    age = clock_mono_us() - jobs.first.queued_us
+    if policy_take(p, jobs.n, age, in_flight):
+        return True
+    wait = policy_wait(p, jobs.n, age)
+    if wait >= 0 and (e.hold_us < 0 or wait < e.hold_us):
+        e.hold_us = wait
+    return False
+
+cdef void limit_of_type(Engine* e, Limit* l, int job_type) noexcept nogil:
+    cdef Settings* s = e.settings
+    cdef LimitConfig c
+    cdef int most = s.slots - 2 if s.slots > 3 else 1
+    memset(&c, 0, sizeof(c))
+    c.mode = LIMIT_VEGAS if s.vegas else LIMIT_STATIC
+    c.max_concurrent = limit_clamp(s.types[job_type].max_concurrent, 1, most)
+    c.min_limit = s.vegas_min_limit
+    c.max_limit = s.vegas_max_limit
+    c.alpha = s.vegas_alpha
+    c.beta = s.vegas_beta
+    c.window_samples = s.vegas_window_samples
+    c.fastest_window_us = <int64_t>s.vegas_fastest_window_sec * 1000000
+    c.interval_us = <int64_t>s.vegas_interval_ms * 1000
+    limit_open(l, &c)
+
+cdef void engine_arm(Engine* e) noexcept nogil:
+    # The timer is only ever moved forward here; firing early costs one look.
+    cdef int64_t now
+    cdef int64_t next_us = 0
+    cdef HeapNode* top = heap_top(&e.deadlines)
+    cdef int64_t wait
+    cdef int i
+    if not e.closing:
+        now = clock_mono_us()
+        if top != NULL:
+            next_us = top.at
+        if e.worker.index == 0:
+            uv_mutex_lock(&book.lock)
+            top = heap_top(&book.due)
+            if top != NULL and (next_us == 0 or top.at < next_us):
+                next_us = top.at
+            if book.parked > 0 and (next_us == 0 or e.discover.look_at < next_us):
+                next_us = e.discover.look_at
+            uv_mutex_unlock(&book.lock)
+        if e.hold_us >= 0 and (next_us == 0 or now + e.hold_us < next_us):
+            next_us = now + e.hold_us
+        for i in range(n_streams):
+            if streams[i].worker is e.worker and streams[i].hold_until and streams[i].gather != NULL and (next_us == 0 or streams[i].hold_until < next_us):
+                next_us = streams[i].hold_until
+        if e.pause_until and (next_us == 0 or e.pause_until < next_us):
+            next_us = e.pause_until
+        if engine_waits(e) and (next_us == 0 or next_us > now + 50000):
+            next_us = now + 50000
+        if e.settings.workers > 1 and e.worker.index == 0 and (next_us == 0 or next_us > now + 100000):
+            next_us = now + 100000        # other workers add due times without telling
+        if next_us == 0 or (e.armed_us and e.armed_us <= next_us):
+            return
+        wait = (next_us - now + 999) // 1000
+        if wait < 1:
+            wait = 1
+        e.armed_us = next_us
+        uv_update_time(&e.worker.loop)
+        uv_timer_start(&e.timer, engine_on_timer, <uint64_t>wait, 0)
+
+cdef bint engine_waits(Engine* e) noexcept nogil:
+    # Work that nobody else will wake: retries, and requests that wait for a database that is away.
+    cdef int i
+    if e.want_reload or e.pops.n or e.acks.n or e.txs.n or e.leases.n or e.releases != NULL or e.round.running or e.resolving.n:
+        return True
+    for i in range(n_streams):
+        if streams[i].worker is e.worker and streams[i].flying == NULL and (streams[i].again != NULL or streams[i].gather != NULL):
+            return True
+    return False
+
+cdef void engine_on_timer(uv_timer_t* t) noexcept nogil:
+    cdef Engine* e = <Engine*>t.data
+    cdef int64_t now = clock_mono_us()
+    cdef HeapNode* top
+    cdef PopJob* wake = NULL
+    e.armed_us = 0
+    while True:
+        top = heap_top(&e.deadlines)
+        if top == NULL or top.at > now:
+            break
+        heap_del(&e.deadlines, top)
+        pop_deadline(e.worker, <PopJob*>top.owner)
+    if e.worker.index == 0:
+        book_due(now, &wake)
+        popjobs_wake(e.worker, wake)
+        discover_tick(e, now)
+    engine_drain(e.worker)

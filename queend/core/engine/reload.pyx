@@ -1,0 +1,121 @@
+# When the catalog changed elsewhere: it is loaded anew, once for the whole process, and everyone hears of the end of it.
+
+cdef void engine_reload(Worker* w) noexcept nogil:
+    # The catalog is out of date. One reload at a time in the process; everyone hears of its end.
+    engine_of(w).want_reload = True
+
+cdef bint catalog_reload_allowed() noexcept nogil:
+    # For names nobody knows: not more often than every 200 ms.
+    return clock_mono_us() - reload_at > 200000
+
+cdef void reload_send(Engine* e) noexcept nogil:
+    global reload_running
+    cdef Slot* slot = slotpool_take(e.slots)
+    cdef Params params
+    cdef bint mine
+    if slot == NULL:
+        return
+    uv_mutex_lock(&reload_lock)
+    mine = not reload_running
+    if mine:
+        reload_running = True
+    uv_mutex_unlock(&reload_lock)
+    e.want_reload = False     # when another worker's is running, its end reaches this worker too
+    if not mine:
+        return
+    params_begin(&params)
+    if not slot_send(slot, STMT_CATALOG_LOAD, &params, reload_done, e, e.deadline_ms):
+        reload_running = False
+        e.want_reload = True
+
+cdef void reload_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
+    global reload_running, reload_at
+    cdef Engine* e = <Engine*>ctx
+    cdef int i
+    cdef InboxMsg* m
+    if outcome == SLOT_OK:
+        catalog_take(res)
+    elif outcome == SLOT_ERROR:
+        log_line(b"error", b"reload_refused", pg_error(res))
+    uv_mutex_lock(&reload_lock)
+    reload_running = False
+    reload_at = clock_mono_us()
+    uv_mutex_unlock(&reload_lock)
+    if outcome != SLOT_OK:
+        e.want_reload = True
+        e.reload_pause = clock_mono_us() + 200000
+        return
+    book_reloaded(e.worker)
+    for i in range(e.settings.workers):
+        if i == e.worker.index:
+            engine_reloaded(e.worker, NULL)
+        else:
+            m = <InboxMsg*>calloc(1, sizeof(InboxMsg))
+            if m == NULL:
+                abort()
+            m.run = engine_reloaded
+            if not worker_post(e.worker.process.workers[i], m):
+                free(m)
+
+cdef void book_reloaded(Worker* w) noexcept nogil:
+    # Everyone parked looks again at names and options.
+    cdef PopJob* wake = NULL
+    cdef Queue* q
+    cdef int side
+    uv_rwlock_rdlock(&catalog.lock)
+    uv_mutex_lock(&book.lock)
+    for side in range(2):
+        q = catalog.list if side == 0 else catalog.grave
+        while q != NULL:
+            book_wake_queue(q, &wake)
+            q = q.next
+    book_wake_strangers(NULL, &wake)
+    uv_mutex_unlock(&book.lock)
+    uv_rwlock_rdunlock(&catalog.lock)
+    popjobs_wake(w, wake)
+
+cdef void engine_reloaded(Worker* w, InboxMsg* m) noexcept nogil:
+    cdef Engine* e = engine_of(w)
+    cdef Job* job = e.wait_reload.first
+    cdef Job* following
+    cdef int i
+    free(m)
+    e.want_reload = False
+    memset(&e.wait_reload, 0, sizeof(JobList))
+    while job != NULL:
+        following = job.next
+        job.next = NULL
+        job_retry(e, job)
+        job = following
+    for i in range(n_streams):
+        if streams[i].worker is w:
+            stream_reloaded(&streams[i])
+
+cdef void engine_notify(Slice name) noexcept nogil:
+    # Any thread: the queue has news (an administrator's seek, a peer). Its groups are looked at afresh.
+    cdef InboxMsg* m
+    cdef PopJob* wake = NULL
+    cdef Queue* q
+    cdef Group* g
+    uv_rwlock_rdlock(&catalog.lock)
+    uv_mutex_lock(&book.lock)
+    q = catalog_queue(name)
+    if q != NULL:
+        g = q.group_list
+        while g != NULL:
+            scan_again(g)
+            g = g.next
+        book_wake_queue(q, &wake)
+    uv_mutex_unlock(&book.lock)
+    uv_rwlock_rdunlock(&catalog.lock)
+    popjobs_post(wake)
+    m = <InboxMsg*>calloc(1, sizeof(InboxMsg))
+    if m == NULL or boss == NULL:
+        free(m)
+        return
+    m.run = engine_nudge      # the scans are its business
+    if not worker_post(boss, m):
+        free(m)
+
+cdef void engine_nudge(Worker* w, InboxMsg* m) noexcept nogil:
+    free(m)
