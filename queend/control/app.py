@@ -16,6 +16,7 @@ from ..config import Settings
 from . import configure, health, metrics, openapi, queues
 from .answer import CORS, Json, Refusal
 from .bridge import Bridge
+from .sweeper import Sweeper
 
 
 class Control:
@@ -28,15 +29,18 @@ class Control:
         self.pool = AsyncConnectionPool(conninfo, min_size=1, max_size=max(2, settings.db_pool_size // 20), open=False,
                                         timeout=settings.db_connection_timeout / 1000, kwargs={"autocommit": True},
                                         reconnect_timeout=0, name="queend-control")
+        self.sweeper = Sweeper(self.pool)
         self.app = application(self)
         self.bridge = Bridge(core, self.app, (settings.host, settings.port))
 
     async def open(self) -> None:
         await self.pool.open()
+        self.sweeper.open()
         self.bridge.open()
 
     async def close(self) -> None:
         await self.bridge.close()
+        await self.sweeper.close()
         await self.pool.close()
 
 

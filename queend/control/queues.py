@@ -82,6 +82,7 @@ async def queue_delete(request: Request, queue: PathName) -> Json:
     async with control.pool.connection() as connection:
         row = await (await connection.execute("SELECT queend.queue_delete(%s)", (queue,))).fetchone()
     control.core.notify(queue)
+    control.sweeper.wake()
     return Json({"deleted": True, "queue": queue, "existed": row[0]})
 
 

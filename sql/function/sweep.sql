@@ -1,7 +1,8 @@
--- Removes rows of deleted partitions, at most about p_limit log rows per call; returns how many partitions are left.
+-- Removes rows of deleted partitions, at most about p_limit log rows per call. removed: rows and empty partitions that
+-- are gone (0: whatever is left has a busy lane); partitions: how many are left.
 -- A partition's last rows go under its lane: a push that had passed the catalogue check before the deletion has either
 -- committed by then, and is swept, or will find the version raised.
-CREATE OR REPLACE FUNCTION queend.sweep(p_limit int) RETURNS bigint
+CREATE OR REPLACE FUNCTION queend.sweep(p_limit int) RETURNS TABLE (removed bigint, partitions bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
     v_part int;
@@ -26,5 +27,5 @@ BEGIN
             DELETE FROM queend.graves g WHERE g.partition_id = v_part;
         END IF;
     END LOOP;
-    RETURN (SELECT count(*) FROM queend.graves);
+    RETURN QUERY SELECT (p_limit - v_left)::bigint, count(*) FROM queend.graves;
 END $$;

@@ -282,10 +282,10 @@ def test_push_to_a_queue_that_is_being_deleted(two, partitions):
     waiting = Waiting(watcher, b, lambda: b.push(batch(part, [id7()]), version=version))
     queue = watcher.value("SELECT q.name FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id WHERE p.id = %s", part)
     assert watcher.value("SELECT queend.queue_delete(%s)", queue)
-    assert watcher.value("SELECT queend.sweep(100)") == 1        # the lane is busy: not yet
+    assert watcher.rows("SELECT * FROM queend.sweep(100)") == [(0, 1)]        # the lane is busy: not yet
     a.rows("COMMIT")
     assert waiting.result()[0].status == 9
-    assert watcher.value("SELECT queend.sweep(100)") == 0
+    assert watcher.rows("SELECT * FROM queend.sweep(100)") == [(1, 0)]
     assert watcher.rows("SELECT 1 FROM queend.log WHERE partition_id = %s", part) == []
 
 

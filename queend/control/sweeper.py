@@ -1,0 +1,58 @@
+"""Removes the rows of deleted queues, a little at a time, while nobody waits for it.
+
+Wakes when this daemon deleted a queue, and once a minute for what a daemon that is gone may have left. Any number of
+daemons may sweep one database at once.
+"""
+from __future__ import annotations
+
+import asyncio
+
+import psycopg
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from .. import log
+
+ROWS = 1000      # per transaction: the partition's lane is held so long
+IDLE_S = 60.0
+BUSY_S = 1.0     # after a lane was busy or the database was away
+
+
+class Sweeper:
+    """`open` and `close` on the same running loop; `wake` from that loop too."""
+
+    def __init__(self, pool: AsyncConnectionPool):
+        self.pool = pool
+        self._woken = asyncio.Event()
+        self._task: asyncio.Task | None = None
+
+    def open(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="sweeper")
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            self._woken.clear()
+            try:
+                pause = IDLE_S if await self._sweep() else BUSY_S
+            except (psycopg.Error, PoolTimeout) as error:
+                log.line("warn", "sweep_failed", str(error).strip())
+                pause = BUSY_S
+            try:
+                await asyncio.wait_for(self._woken.wait(), pause)
+            except TimeoutError:
+                pass
+
+    async def _sweep(self) -> bool:
+        """Sweeps until nothing is left or nothing moves; whether nothing is left."""
+        async with self.pool.connection() as connection:
+            while True:
+                removed, partitions = await (await connection.execute("SELECT * FROM queend.sweep(%s)", (ROWS,))).fetchone()
+                if partitions == 0 or removed == 0:
+                    return partitions == 0

@@ -1,0 +1,45 @@
+"""Rows of deleted queues are removed in the background, also when the lane was busy at first."""
+from __future__ import annotations
+
+import asyncio
+
+import psycopg
+from psycopg_pool import AsyncConnectionPool
+
+from queend.control.sweeper import Sweeper
+from queend.service.migrate import migrate
+
+PUSH = """SELECT queend.push(0, '{}', ARRAY[%s], ARRAY[0], ARRAY[1], ARRAY[2::smallint], ARRAY[NULL::uuid], ARRAY[NULL::uuid],
+                             ARRAY[uuid_send(gen_random_uuid())], ARRAY['\\x10027b7d'::bytea], ARRAY[NULL::bytea])"""
+
+
+def test_sweeps_what_was_deleted(postgres):
+    conninfo = postgres.database()
+    migrate(conninfo)
+    with psycopg.connect(conninfo, autocommit=True) as db, psycopg.connect(conninfo) as holder:
+        part = db.execute("SELECT partition_id FROM queend.resolve(ARRAY['gone'], ARRAY['p'])").fetchone()[0]
+        for _ in range(3):
+            db.execute(PUSH, (part,))
+        holder.execute("SELECT pg_advisory_xact_lock(1903519076, %s)", (part & 63,))
+
+        async def left(nothing: bool) -> None:
+            async with asyncio.timeout(30):
+                while bool(db.execute("SELECT count(*) FROM queend.log WHERE partition_id = %s", (part,)).fetchone()[0]) is nothing:
+                    await asyncio.sleep(0.01)
+
+        async def run() -> None:
+            pool = AsyncConnectionPool(conninfo, min_size=1, max_size=1, open=False, kwargs={"autocommit": True})
+            await pool.open()
+            sweeper = Sweeper(pool)
+            sweeper.open()
+            db.execute("SELECT queend.queue_delete('gone')")
+            sweeper.wake()
+            await left(nothing=False)
+            holder.rollback()
+            await left(nothing=True)
+            await sweeper.close()
+            await pool.close()
+
+        asyncio.run(run())
+        for table in ("graves", "late_ids", "cursors"):
+            assert db.execute(f"SELECT count(*) FROM queend.{table}").fetchone() == (0,)
