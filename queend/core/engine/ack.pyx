@@ -205,7 +205,7 @@ cdef bint ackcall_send(Engine* e) noexcept nogil:
         return False
     ack_encode(call.rows, call.n_rows, &e.ack_arrays)
     params_begin(&params)
-    params_int8(&params, catalog.version)
+    params_int8(&params, e.version)
     params_array(&params, &e.ack_arrays.part)
     params_array(&params, &e.ack_arrays.grp)
     params_array(&params, &e.ack_arrays.lease)

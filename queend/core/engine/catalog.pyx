@@ -23,8 +23,6 @@ cdef struct Queue:
     Table groups              # hash of the name → Group chain
     Group* group_list         # guarded by the book as well: only ever grows at its head
     uint32_t mark             # seen by the running reload
-    uint64_t pushed           # messages stored through this process
-    uint64_t popped
 
 cdef struct Partition:
     int32_t id

@@ -15,6 +15,7 @@ cdef struct Engine:
     int64_t patience_us       # how long a request waits for a database that is away
     int64_t unready_since
     int64_t pause_until       # after a failed pop or ack call
+    int64_t version           # of the catalog that what it gathered was resolved by
     bint stopping
     int closing               # steps of closing still to come
     bint want_reload
@@ -100,6 +101,7 @@ cdef bint engine_open(Worker* w) noexcept nogil:
     e.slots = slotpool_open(&w.loop, w.settings.conninfo, w.settings.slots, STATEMENTS, STMT_COUNT, e,
                             engine_slot_idle, &w.counters)
     e.want_reload = w.index == 0
+    e.version = -1            # 0 would mean: do not check
     e.discover.look_at = clock_mono_us()
     return e.slots != NULL
 

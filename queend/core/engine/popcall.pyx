@@ -92,7 +92,7 @@ cdef void popcall_begin(Engine* e) noexcept nogil:
 
 cdef void popcall_end(Engine* e, Params* params) noexcept nogil:
     params_begin(params)
-    params_int8(params, catalog.version)
+    params_int8(params, e.version)
     params_array(params, &e.a_req)
     params_array(params, &e.a_part)
     params_array(params, &e.a_group)
@@ -407,7 +407,6 @@ cdef void popcall_reply(Engine* e, PopJob* j, PGresult* res, int first_row, int 
     r.job = NULL
     r.on_gone = NULL
     r.worker.counters.op[OP_POP].items += n
-    j.queue.popped += n
     reply_end(r)
 
 cdef inline bint batchrow_message(BatchRow* b, PopMessage* m) noexcept nogil:

@@ -81,6 +81,10 @@ cdef void engine_reloaded(Worker* w, InboxMsg* m) noexcept nogil:
     cdef int i
     free(m)
     e.want_reload = False
+    # From here on calls go out under this version; streams are cleaned of what an older one resolved before they send.
+    uv_rwlock_rdlock(&catalog.lock)
+    e.version = catalog.version
+    uv_rwlock_rdunlock(&catalog.lock)
     memset(&e.wait_reload, 0, sizeof(JobList))
     while job != NULL:
         following = job.next

@@ -197,7 +197,7 @@ cdef void stream_send(PushStream* s, Slot* slot, PushBatch* b) noexcept nogil:
         return
     batch_encode(b, &s.arrays)
     params_begin(&params)
-    params_int8(&params, catalog.version)
+    params_int8(&params, e.version)
     batch_params(&params, &s.arrays)
     params_array(&params, &s.arrays.hint)
     s.sent_us = clock_mono_us()
@@ -322,7 +322,6 @@ cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nog
     while g != NULL:
         if g.head:
             book_head(g.partition, g.head, &wake)
-            g.partition.queue.pushed += g.n
         g = g.next
     uv_mutex_unlock(&book.lock)
     popjobs_wake(s.worker, wake)

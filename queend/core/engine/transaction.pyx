@@ -117,6 +117,12 @@ cdef bint txcall_send(Engine* e, TxJob* j) noexcept nogil:
     if slot == NULL:
         joblist_front(&e.txs, &j.job)
         return False
+    for i in range(j.req.n):
+        if j.req.ops[i].kind == TX_PUSH and (<Partition*>j.req.ops[i].push.partition).dead:
+            # the queue was deleted since its names were looked up: they are looked up again
+            limit_give(&e.tx_limit)
+            tx_go(e.worker, j)
+            return True
     call = <TxCall*>calloc(1, sizeof(TxCall))
     if call != NULL:
         call.batch = <PushBatch*>calloc(1, sizeof(PushBatch))
@@ -143,7 +149,7 @@ cdef bint txcall_send(Engine* e, TxJob* j) noexcept nogil:
         pgarray_int4(&e.ask_a, call.rows[i].partition.id)
         pgarray_int4(&e.ask_b, call.rows[i].group.id)
     params_begin(&params)
-    params_int8(&params, catalog.version)
+    params_int8(&params, e.version)
     batch_params(&params, &e.tx_pushes)
     params_array(&params, &e.tx_acks.part)
     params_array(&params, &e.tx_acks.grp)
@@ -327,7 +333,6 @@ cdef int tx_take(TxCall* call, PGresult* res, int64_t now) noexcept nogil:
         if pg_int2(res, row, TX_KIND) == 0 and 0 <= i < call.batch.n_chunks:
             c = &call.batch.chunks[i]
             book_head(c.group.partition, pg_int8(res, row, TX_BASE) + c.n, &wake)
-            c.group.partition.queue.pushed += c.n
         elif pg_int2(res, row, TX_KIND) == 1 and 0 <= i < call.n_rows:
             book_acked(call.rows[i].group, call.rows[i].partition, pg_bool(res, row, TX_RELEASED),
                        pg_int8_or(res, row, TX_COMMITTED, -1), pg_int8_or(res, row, TX_HEAD, 0), 0, now, &wake)
