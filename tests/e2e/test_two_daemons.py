@@ -1,0 +1,93 @@
+"""Two daemons on one database: neither hears of the other but through what stands in it."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support.client import Client, ack_of, data, pop_target
+from support.crowd import Crowd
+from support.daemon import Daemon
+
+
+@pytest.fixture(scope="module")
+def peer(daemon: Daemon, start_daemon) -> Daemon:
+    return start_daemon(daemon.conninfo)
+
+
+@pytest.fixture
+def other(peer: Daemon) -> Iterator[Client]:
+    with peer.client() as one:
+        yield one
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])
+def test_a_waiting_pop_hears_of_a_push_elsewhere(client: Client, other: Client, peer: Daemon, queue: str, known: bool) -> None:
+    if known:
+        other.push(queue, "first", partition="p")
+        assert data(other.pop(queue, autoAck=True)) == ["first"]
+    for target in (pop_target(queue, wait=True, timeout=20000, autoAck=True), pop_target(queue, "p", wait=True, timeout=20000, autoAck=True)):
+        with peer.client() as waiting:
+            waiting.send("GET", target)
+            client.push(queue, "hello", partition="p")
+            assert data(waiting.receive().json["messages"]) == ["hello"]
+
+
+def test_leases_hold_everywhere(client: Client, other: Client, queue: str) -> None:
+    client.push(queue, 1, 2)
+    (message,) = client.pop(queue)
+    assert other.pop(queue, "Default") == []
+    assert other.extend(message["leaseId"])["renewed"] == 1
+    assert other.ack(message)["leaseReleased"] is True
+    assert data(other.pop(queue, "Default", batch=5)) == [2]
+
+
+def test_a_transaction_elsewhere_is_fenced(client: Client, other: Client, queue: str) -> None:
+    client.push(queue, 1)
+    (message,) = client.pop(queue)
+    out = {"type": "push", "items": [{"queue": f"{queue}-out", "payload": "x"}]}
+    assert client.ack(message, "retry")["success"]
+    dead = other.transaction(out, {"type": "ack", **ack_of(message, lease=False)}, requiredLeases=[message["leaseId"]])
+    assert (dead["success"], dead["error"]) == (False, "Invalid or expired lease")
+    (again,) = other.pop(queue, "Default")
+    assert client.transaction(out, {"type": "ack", **ack_of(again)}, requiredLeases=[again["leaseId"]])["success"] is True
+    assert data(client.pop(f"{queue}-out")) == ["x"]
+
+
+def test_options_hold_everywhere_at_once(client: Client, other: Client, queue: str) -> None:
+    other.push(queue, "a", "b")
+    (message,) = other.pop(queue)
+    client.configure(queue, retryLimit=0)
+    assert other.ack(message, "failed")["dlq"] is True
+    client.configure(queue, delayedProcessing=1000)
+    other.push(queue, "late")
+    assert data(other.pop(queue, batch=5)) == []
+
+
+def test_a_queue_deleted_elsewhere_is_gone(client: Client, other: Client, queue: str) -> None:
+    for round_ in range(3):
+        (one,) = other.push(queue, round_, transactionId="same")
+        assert one["status"] == "queued"
+        (message,) = other.pop(queue, "Default")
+        assert message["data"] == round_ and message["offset"] == 0
+        assert client.delete(queue)["existed"] is True
+        assert other.ack(message)["success"] is False
+        assert other.pop(queue, "Default") == []
+
+
+def test_pushes_through_both_are_one_order_without_twins(client: Client, daemon: Daemon, peer: Daemon, queue: str) -> None:
+    told: list[tuple[str, str, str]] = []
+
+    def push(number: int) -> None:
+        with (daemon, peer)[number % 2].client() as own:
+            for n in range(100):
+                (one,) = own.push(queue, n, transactionId=f"{number // 2}.{n}", partition=str(number // 2))
+                told.append((one["transaction_id"], one["status"], one["message_id"]))
+
+    with Crowd() as crowd:
+        crowd.all(push, range(4))
+    assert len(told) == 400 and sum(status == "queued" for _, status, _ in told) == 200
+    assert len({(transaction, message) for transaction, _, message in told}) == 200, "a duplicate names the message that is stored"
+    for partition in "01":
+        messages = client.pop(queue, partition, batch=1000)
+        assert [m["offset"] for m in messages] == list(range(100)) and data(messages) == list(range(100))
+        assert [m["id"] for m in messages] == sorted(m["id"] for m in messages)
