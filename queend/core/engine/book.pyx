@@ -118,6 +118,22 @@ cdef void book_head(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
                 c.again = 1
         g = g.next
 
+cdef void book_head_elsewhere(Partition* dead, int64_t head, PopJob** wake) noexcept nogil:
+    # The process forgot the partition while a push to it was in flight. It may live on under another name entry; where it
+    # does not, the groups of its queue look again. Catalog and book locked.
+    cdef Partition* p = catalog_partition_id(dead.id)
+    cdef Queue* q
+    cdef Group* g
+    if p != NULL:
+        book_head(p, head, wake)
+        return
+    q = catalog_queue_id(dead.queue.id)
+    if q != NULL:
+        g = q.group_list
+        while g != NULL:
+            scan_again(g)
+            g = g.next
+
 # ---- waiters -------------------------------------------------------------------------------------------------------
 
 cdef void waiters_add(PopJob** first, PopJob** last, PopJob* j) noexcept nogil:

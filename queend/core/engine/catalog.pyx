@@ -23,6 +23,7 @@ cdef struct Queue:
     Table groups              # hash of the name → Group chain
     Group* group_list         # guarded by the book as well: only ever grows at its head
     uint32_t mark             # seen by the running reload
+    uint64_t born             # the catalog's count of additions when it was added
 
 cdef struct Partition:
     int32_t id
@@ -55,6 +56,7 @@ cdef struct Group:
     int32_t scan_after
     Group* scan_next
     bint scan_listed
+    bint scan_twice           # asked for again while it ran
     Cursor* all_cursors
 
 cdef enum:
@@ -75,6 +77,8 @@ cdef struct Catalog:
     Partition* all_partitions
     Queue* grave
     uint32_t mark
+    uint64_t additions
+    uint64_t reload_from      # additions when the running reload was sent: what came later it may not have seen
 
 cdef Catalog catalog
 
@@ -192,6 +196,8 @@ cdef Queue* catalog_add_queue(int32_t id, Slice name) noexcept nogil:
     if q == NULL:
         abort()
     q.id = id
+    catalog.additions += 1
+    q.born = catalog.additions
     q.name = slice_keep(name)
     catalog_derive(name, &q.ns, &q.task)
     q.lease_us = 300000000
@@ -339,7 +345,7 @@ cdef void catalog_take(PGresult* res) noexcept nogil:
     q = catalog.list
     while q != NULL:
         following = q.next
-        if q.mark != catalog.mark:
+        if q.mark != catalog.mark and q.born <= catalog.reload_from:
             catalog_bury(q)
         q = following
     catalog.version = version

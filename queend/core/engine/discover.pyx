@@ -236,6 +236,9 @@ cdef void scan_end(Engine* e) noexcept nogil:
     uv_mutex_lock(&book.lock)
     g.scan = SCAN_DONE
     g.scan_listed = False
+    if g.scan_twice:
+        g.scan_twice = False
+        scan_again(g)
     j = g.wait_first
     while j != NULL:
         following = j.wait_next
@@ -252,3 +255,5 @@ cdef void scan_again(Group* g) noexcept nogil:
     if g.scan == SCAN_DONE:
         g.scan = SCAN_WANTED
         scan_want(g)
+    elif g.scan == SCAN_RUNNING:
+        g.scan_twice = True

@@ -23,6 +23,9 @@ cdef void reload_send(Engine* e) noexcept nogil:
     e.want_reload = False     # when another worker's is running, its end reaches this worker too
     if not mine:
         return
+    uv_rwlock_wrlock(&catalog.lock)
+    catalog.reload_from = catalog.additions
+    uv_rwlock_wrunlock(&catalog.lock)
     params_begin(&params)
     if not slot_send(slot, STMT_CATALOG_LOAD, &params, reload_done, e, e.deadline_ms):
         reload_running = False

@@ -317,13 +317,17 @@ cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nog
             c.group.partition.row_base = base
         c.group.answered = True
     # After the commit, never before: waiters hear of it now.
+    uv_rwlock_rdlock(&catalog.lock)
     uv_mutex_lock(&book.lock)
     g = b.first
     while g != NULL:
-        if g.head:
+        if g.head and g.partition.dead:
+            book_head_elsewhere(g.partition, g.head, &wake)
+        elif g.head:
             book_head(g.partition, g.head, &wake)
         g = g.next
     uv_mutex_unlock(&book.lock)
+    uv_rwlock_rdunlock(&catalog.lock)
     popjobs_wake(s.worker, wake)
     g = b.first
     while g != NULL:

@@ -1,0 +1,129 @@
+"""Several workers and several push streams: jobs, parts and wake-ups cross threads, and nobody can tell."""
+from __future__ import annotations
+
+import random
+import threading
+import uuid
+from collections import defaultdict
+
+import pytest
+from support.client import ack_of
+from support.crowd import Crowd
+from support.daemon import Daemon
+
+
+@pytest.fixture(scope="module", params=["acceptor", "reuseport"])
+def workers(request: pytest.FixtureRequest, start_daemon) -> Daemon:
+    return start_daemon(NUM_WORKERS=3, QUEEND_PUSH_STREAMS=4, QUEEND_LISTEN_MODE=request.param)
+
+
+def test_what_crosses_threads_keeps_its_order(workers: Daemon, queue: str) -> None:
+    """Batches over many partitions of two queues, two groups that consume with long polls: each sees all of it, in order."""
+    queues = [f"{queue}-a", f"{queue}-b"]
+    pushed: dict[tuple[str, str], int] = defaultdict(int)
+    seen: dict[str, dict[tuple[str, str], list[dict]]] = {"left": defaultdict(list), "right": defaultdict(list)}
+    complete = threading.Event()
+    turn = threading.Lock()
+
+    def produce(number: int) -> None:
+        chance = random.Random(number)
+        with workers.client() as own:
+            for n in range(60):
+                items = [{"queue": chance.choice(queues), "partition": f"p{chance.randrange(40)}", "payload": [number, n, i],
+                          **({"transactionId": str(uuid.UUID(int=chance.getrandbits(128), version=4))} if chance.random() < 0.3 else {})}
+                         for i in range(chance.choice((1, 1, 7, 60)))]
+                assert {one["status"] for one in own.push_items(items)} == {"queued"}
+                with turn:
+                    for one in items:
+                        pushed[one["queue"], one["partition"]] += 1
+
+    def done(group: str) -> bool:
+        return complete.is_set() and sum(map(len, seen[group].values())) >= sum(pushed.values())
+
+    def consume(work: tuple[str, str, int]) -> None:
+        name, group, number = work
+        chance = random.Random(number)
+        with workers.client() as own:
+            while not done(group):
+                messages = own.pop(name, batch=chance.randint(1, 80), partitions=chance.randint(1, 9), wait=True, timeout=300, consumerGroup=group)
+                with turn:
+                    for one in messages:
+                        seen[group][name, one["partition"]].append(one)
+                assert all(one["success"] for one in own.ack_batch([ack_of(m) for m in messages], group=group))
+
+    with Crowd() as consumers:
+        consumers.all(consume, [(name, group, i) for i in range(2) for name in queues for group in seen])
+        with Crowd() as producers:
+            producers.all(produce, range(6))
+        complete.set()
+    for parts in seen.values():
+        assert {where: [m["offset"] for m in messages] for where, messages in parts.items()} == {where: list(range(n)) for where, n in pushed.items()}
+        for messages in parts.values():
+            for number in range(6):
+                mine = [m["data"] for m in messages if m["data"][0] == number]
+                assert mine == sorted(mine), "the order of each producer is kept"
+
+
+def test_a_queue_deleted_again_and_again_loses_nothing_pushed_after(workers: Daemon, queue: str) -> None:
+    """Names go stale in every worker; what was acknowledged after a deletion is there, and nothing of before it."""
+    with workers.client() as admin:
+        for life in range(6):
+            stop = threading.Event()
+
+            def produce(number: int, life: int = life, stop: threading.Event = stop) -> None:
+                with workers.client() as own:
+                    n = 0
+                    while not stop.is_set():
+                        own.push(queue, f"before {life} {number} {n}", partition=f"p{number}")
+                        n += 1
+
+            with Crowd() as crowd:
+                crowd.all(produce, range(4))
+                admin.push(queue, "before", partition="admin")
+                stop.set()
+            assert admin.request("DELETE", f"/api/v1/resources/queues/{queue}").json["existed"]
+
+            def after(number: int, life: int = life) -> None:
+                with workers.client() as own:
+                    own.push(queue, *(f"after {life} {number} {i}" for i in range(20)), partition=f"p{number}")
+
+            with Crowd() as crowd:
+                crowd.all(after, range(4))
+            with workers.client() as own:
+                got = []
+                while messages := own.pop(queue, batch=100, partitions=10, autoAck=True):
+                    got += [m["data"] for m in messages]
+            assert sorted(got) == sorted(f"after {life} {number} {i}" for number in range(4) for i in range(20))
+
+
+def test_a_queue_deleted_while_it_is_pushed_to(workers: Daemon, queue: str) -> None:
+    """Every push is answered; those acknowledged after the last deletion was answered are delivered."""
+    deleted = threading.Event()
+    kept: list[str] = []
+    turn = threading.Lock()
+
+    def produce(number: int) -> None:
+        with workers.client() as own:
+            n = 0
+            left = 30
+            while left:
+                late = deleted.is_set()      # asked before the push begins
+                text = f"{number} {n}"
+                assert own.push(queue, text, partition=f"p{n % 3}")[0]["status"] == "queued"
+                n += 1
+                if late:
+                    left -= 1
+                    with turn:
+                        kept.append(text)
+
+    with Crowd() as crowd:
+        crowd.all(produce, range(4))
+        with workers.client() as admin:
+            for _ in range(15):
+                assert admin.request("DELETE", f"/api/v1/resources/queues/{queue}").status == 200
+        deleted.set()
+    with workers.client() as own:
+        got = []
+        while messages := own.pop(queue, batch=200, partitions=10, autoAck=True):
+            got += [m["data"] for m in messages]
+    assert len(got) == len(set(got)) and set(kept) <= set(got)
