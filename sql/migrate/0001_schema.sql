@@ -63,11 +63,10 @@ CREATE TABLE queend.log (
     PRIMARY KEY (partition_id, base)
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 1);
 CREATE INDEX log_by_time ON queend.log USING brin (created_at) WITH (pages_per_range = 128, autosummarize = on);
-ALTER TABLE queend.log ALTER COLUMN ids SET STORAGE EXTERNAL;   -- random bytes do not compress
 DO $$
 BEGIN
     IF (SELECT 'lz4' = ANY (enumvals) FROM pg_settings WHERE name = 'default_toast_compression') THEN
-        ALTER TABLE queend.log ALTER COLUMN body SET COMPRESSION lz4;
+        ALTER TABLE queend.log ALTER COLUMN body SET COMPRESSION lz4, ALTER COLUMN ids SET COMPRESSION lz4;   -- ids of one moment begin alike
     END IF;
 END $$;
 
