@@ -48,8 +48,9 @@ BEGIN
     v_back := v_back AND EXISTS (SELECT 1 FROM unnest(v_found) WITH ORDINALITY AS f (at, ord)
                                   WHERE f.at >= v_stop AND get_byte(p_status, f.ord::int - 1) = 1);
     IF v_dead IS NOT NULL THEN
-        PERFORM queend.dead_letter(p_part, p_group, v_found[d.i + 1], COALESCE(e.error, 'Retries exhausted'), k.retries)
-           FROM unnest(v_dead) AS d (i) LEFT JOIN unnest(f_idx, f_error) AS e (i, error) ON e.i = d.i;
+        PERFORM queend.dead_letter(p_part, p_group, array_agg(v_found[d.i + 1] ORDER BY d.ord),
+                                   array_agg(COALESCE(e.error, 'Retries exhausted') ORDER BY d.ord), k.retries)
+           FROM unnest(v_dead) WITH ORDINALITY AS d (i, ord) LEFT JOIN unnest(f_idx, f_error) AS e (i, error) ON e.i = d.i;
     END IF;
     -- Passing the end of the window completes it; without a window there is nothing to release.
     released := k.lease_until > 0 AND (v_stop IS NOT NULL OR committed >= k.lease_end AND committed > k.committed);

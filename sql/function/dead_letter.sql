@@ -1,13 +1,21 @@
--- Copies one stored record into dead_letters.
-CREATE OR REPLACE FUNCTION queend.dead_letter(p_part int, p_group int, p_offset bigint, p_error text, p_retries int) RETURNS void
+-- Copies stored records of one partition into dead_letters; p_offset and p_error by place. Each row is opened once,
+-- however many of its records die.
+CREATE OR REPLACE FUNCTION queend.dead_letter(p_part int, p_group int, p_offset bigint[], p_error text[], p_retries int) RETURNS void
 LANGUAGE sql AS $$
+    WITH d AS MATERIALIZED (SELECT * FROM unnest(p_offset, p_error) WITH ORDINALITY AS u (at, error, ord)),
+    r AS MATERIALIZED (
+        SELECT l.base, l.n, l.created_at, l.ids, l.body, l.meta, b.sizes, b.starts
+          FROM queend.log l CROSS JOIN LATERAL queend.body_open(l.body, l.n) AS b
+         WHERE l.partition_id = p_part AND l.base <= (SELECT max(d.at) FROM d)
+           AND l.base >= (SELECT x.base FROM queend.log x WHERE x.partition_id = p_part AND x.base <= (SELECT min(d.at) FROM d) ORDER BY x.base DESC LIMIT 1)),
+    m AS MATERIALIZED (SELECT r.base + e.ord AS at, p.* FROM r CROSS JOIN LATERAL queend.meta_records(r.meta) AS e CROSS JOIN LATERAL queend.meta_piece(e.piece) AS p)
     INSERT INTO queend.dead_letters (queue_id, partition_id, group_id, record_offset, record_id, transaction_id, trace_id,
                                      producer_sub, payload, error, retry_count, created_at, failed_at)
-    SELECT p.queue_id, p_part, p_group, p_offset, r.id, COALESCE(m.transaction_id, encode(r.id, 'hex')::uuid::text),
-           m.trace_id, m.producer_sub, queend.record_payload(r.body, r.i), p_error, p_retries, r.created_at, queend.now_us()
-      FROM (SELECT l.*, (p_offset - l.base)::int AS i, substr(l.ids, (16 * (p_offset - l.base))::int + 1, 16) AS id FROM queend.log l
-             WHERE l.partition_id = p_part AND l.base <= p_offset ORDER BY l.base DESC LIMIT 1) AS r
-      CROSS JOIN LATERAL queend.record_meta(r.meta, r.i) AS m
-      LEFT JOIN queend.partitions p ON p.id = p_part
-     WHERE r.i < r.n
+    SELECT p.queue_id, p_part, p_group, d.at, i.id, COALESCE(m.transaction_id, encode(i.id, 'hex')::uuid::text), m.trace_id, m.producer_sub,
+           convert_from(substr(r.body, r.starts[i.ord + 1] + 1, r.sizes[i.ord + 1]), 'UTF8'), d.error, p_retries, r.created_at, queend.now_us()
+      FROM r CROSS JOIN LATERAL queend.id_spread(r.ids) AS i
+      JOIN d ON d.at = r.base + i.ord
+      JOIN queend.partitions p ON p.id = p_part
+      LEFT JOIN m ON m.at = d.at
+     ORDER BY d.ord
 $$;

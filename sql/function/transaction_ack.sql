@@ -14,8 +14,11 @@ BEGIN
     v_found := queend.ack_offsets(p_part, k.row_base, k.committed, k.lease_end, p_ids);
     SELECT max(f.at), array_agg(f.ord::int - 1 ORDER BY f.at) FILTER (WHERE get_byte(p_status, f.ord::int - 1) IN (1, 2))
       INTO v_end, v_dead FROM unnest(v_found) WITH ORDINALITY AS f (at, ord) WHERE f.at > k.committed;
-    PERFORM queend.dead_letter(p_part, p_group, v_found[d.i + 1], COALESCE(e.error, 'Unknown error'), 0)
-       FROM unnest(v_dead) AS d (i) LEFT JOIN unnest(f_idx, f_error) AS e (i, error) ON e.i = d.i;
+    IF v_dead IS NOT NULL THEN
+        PERFORM queend.dead_letter(p_part, p_group, array_agg(v_found[d.i + 1] ORDER BY d.ord),
+                                   array_agg(COALESCE(e.error, 'Unknown error') ORDER BY d.ord), 0)
+           FROM unnest(v_dead) WITH ORDINALITY AS d (i, ord) LEFT JOIN unnest(f_idx, f_error) AS e (i, error) ON e.i = d.i;
+    END IF;
     committed := COALESCE(v_end, k.committed, -1);
     released := COALESCE(k.lease_until > 0 AND (v_dead IS NOT NULL OR committed >= k.lease_end AND committed > k.committed), false);
     UPDATE queend.cursors c

@@ -164,3 +164,17 @@ def test_renew(db, popped):
     assert db.rows(call, [lease], [1], [], [], [])[0].expires_at == longest
     db.rows("UPDATE queend.cursors SET lease_until = queend.now_us() - 1 WHERE partition_id = %s", part)
     assert db.rows(call, [lease], [600], [], [], [])[0][1:] == (2, 0, 0)
+
+
+def test_a_thousand_dead_letters_of_one_call(db, partitions, group):
+    part, = partitions()
+    readers = group(part)
+    ids = [id_text(f"dead-{i}") for i in range(1000)]
+    db.push(batch(part, ids, [b"%d" % i for i in range(1000)], {i: (None, None, f"dead-{i}") for i in range(1000)}))
+    lease = str(uuid.uuid4())
+    db.pop([part], readers, budget=1000, lease=lease)
+    row = db.ack(part, readers, lease, ids[::-1], bytes([DLQ] * 1000), errors={5: "five"})
+    assert (row.codes, row.released, row.committed) == (b"\3" * 1000, True, 999)
+    rows = db.rows("SELECT * FROM queend.dead_letters WHERE partition_id = %s ORDER BY id", part)
+    assert [(r.record_offset, r.transaction_id, r.payload) for r in rows] == [(i, f"dead-{i}", str(i)) for i in range(1000)]
+    assert [r.record_offset for r in rows if r.error != "Retries exhausted"] == [994] and rows[994].error == "five"
