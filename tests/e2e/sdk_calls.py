@@ -130,7 +130,7 @@ async def new_groups(queen: Queen) -> None:
 
 async def buffered_pushes(queen: Queen) -> None:
     for n in range(250):
-        await queen.queue("buffered").buffer({"message_count": 100, "time_millis": 50}).push([{"data": n}])
+        await queen.queue("buffered").buffer({"message_count": 1000, "time_millis": 60000}).push([{"data": n}])
     await queen.flush_all_buffers()
     seen: list[int] = []
     while messages := await messages_of(queen.queue("buffered").group("g")):

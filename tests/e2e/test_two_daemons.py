@@ -41,6 +41,19 @@ def test_leases_hold_everywhere(client: Client, other: Client, queue: str) -> No
     assert data(other.pop(queue, "Default", batch=5)) == [2]
 
 
+def test_acks_of_what_only_the_other_daemon_has_seen(client: Client, other: Client, queue: str) -> None:
+    """Queue, partition and group are new; the acknowledging daemon must find them in the database."""
+    for round_ in range(5):
+        name, group = f"{queue}-{round_}", f"group-{round_}"
+        client.push_items([{"queue": name, "partition": p, "payload": p} for p in "ab"])
+        messages = client.pop(name, consumerGroup=group, batch=2, partitions=2)
+        assert all(one["success"] and one["queueName"] == name for one in other.ack_batch([ack_of(m) for m in messages], group))
+        client.push(name, "c", partition="c")
+        (message,) = client.pop(name, consumerGroup=group)
+        assert other.transaction({"type": "ack", **ack_of(message), "consumerGroup": group})["success"] is True
+        assert client.pop(name, "c", consumerGroup=group) == [] and other.pop(name, consumerGroup=group) == []
+
+
 def test_a_transaction_elsewhere_is_fenced(client: Client, other: Client, queue: str) -> None:
     client.push(queue, 1)
     (message,) = client.pop(queue)

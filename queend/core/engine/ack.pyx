@@ -9,12 +9,13 @@ cdef enum:
     ACKED_NOT_FOUND = 8
     ACKED_BAD_LEASE = 16
     CALL_ACKS = 20000         # records in one call
+    ACK_ROUNDS = 4            # of look-ups: a partition of a queue unknown here, the catalog, the partition again, its group
 
 cdef struct AckJob:
     Job job
     AckReq req
     int pending               # items without a result
-    bint asked
+    int asked                 # rounds of look-ups so far
     bint alone                # its last call failed: it goes alone, so that only its own error hits it
 
 cdef struct AckRow:
@@ -108,10 +109,10 @@ cdef void ack_go(Worker* w, AckJob* j) noexcept nogil:
         it = &j.req.items[i]
         if i and it.partition_id == 0 and memcmp(it.partition_uuid, (it - 1).partition_uuid, 16) == 0 and it.partition_number == (it - 1).partition_number:
             it.partition_id = (it - 1).partition_id
-        ackitem_find(it, j.req.group, j.asked, &ask)
+        ackitem_find(it, j.req.group, j.asked >= ACK_ROUNDS, &ask)
     uv_rwlock_rdunlock(&catalog.lock)
     if ask:
-        j.asked = True
+        j.asked += 1
         job_move(&j.job, JOB_RESOLVING)
         joblist_add(&engine_of(w).resolving, &j.job)
         return
@@ -364,7 +365,7 @@ cdef void ackcall_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexce
         ackcall_free(call)
         while job != NULL:
             following = job.next
-            (<AckJob*>job).asked = False
+            (<AckJob*>job).asked = 0
             job_move(job, JOB_RESOLVING)
             joblist_add(&e.wait_reload, job)
             job = following

@@ -34,6 +34,7 @@ cdef struct Round:
     Ask* waiting              # not sent yet
     int flying
     int failures
+    bint reload               # a partition of a queue this process has not heard of: its jobs wait for the catalog
     int64_t pause_until
 
 cdef Ask* ask_of(Engine* e, int kind) noexcept nogil:
@@ -100,6 +101,7 @@ cdef void lookup_drain(Engine* e) noexcept nogil:
             return
         e.round.running = True
         e.round.failures = 0
+        e.round.reload = False
         arena_open(&e.round.arena, &e.worker.chunks)
         e.round.waiting = NULL
         e.round.jobs = e.resolving.first
@@ -284,6 +286,7 @@ cdef void names_take(Engine* e, PGresult* res) noexcept nogil:
             unknown = True
     uv_rwlock_wrunlock(&catalog.lock)
     if unknown:
+        e.round.reload = True
         engine_reload(e.worker)
 
 cdef void round_end(Engine* e) noexcept nogil:
@@ -302,7 +305,10 @@ cdef void round_end(Engine* e) noexcept nogil:
         else:
             if failed:
                 job.tries += 1
-            job_retry(e, job)
+            if e.round.reload and e.want_reload and (job.op == OP_ACK or job.op == OP_TRANSACTION):
+                joblist_add(&e.wait_reload, job)
+            else:
+                job_retry(e, job)
         job = following
 
 cdef void round_expire(Engine* e) noexcept nogil:

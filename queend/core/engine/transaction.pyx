@@ -76,7 +76,7 @@ cdef void tx_go(Worker* w, TxJob* j) noexcept nogil:
         return
     if ask:
         j.job.tries += 1
-        j.asked = j.job.tries >= 3       # a partition, then its group: two rounds
+        j.asked = j.job.tries >= ACK_ROUNDS
         job_move(&j.job, JOB_RESOLVING)
         joblist_add(&e.resolving, &j.job)
         return
