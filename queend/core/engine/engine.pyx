@@ -135,7 +135,6 @@ cdef void engine_request(Worker* w, Request* r) noexcept nogil:
         reply_error(r, 503, "The database is not reachable yet")
         return
     if e.queued_jobs >= e.settings.max_queued_jobs or e.queued_bytes >= e.settings.max_queued_bytes:
-        w.counters.refused += 1
         reply_error(r, 503, "Too many requests are waiting; try again")
         return
     if route == ROUTE_PUSH:
