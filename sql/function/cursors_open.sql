@@ -8,11 +8,12 @@ BEGIN
     SELECT s.start - 1, COALESCE((SELECT l.base FROM queend.log l WHERE l.partition_id = i.part AND l.base <= s.start ORDER BY l.base DESC LIMIT 1), 0),
            i.part, i.grp, s.start - 1
       FROM (SELECT DISTINCT u.part, u.grp FROM unnest(p_part, p_group, p_wanted) AS u (part, grp, wanted) WHERE u.wanted) AS i
-      JOIN queend.consumer_groups g ON g.id = i.grp
+      CROSS JOIN LATERAL (SELECT x.start_at FROM queend.consumer_groups x WHERE x.id = i.grp OFFSET 0) AS g
+      LEFT JOIN LATERAL (SELECT true AS there FROM queend.cursors x WHERE x.partition_id = i.part AND x.group_id = i.grp OFFSET 0) AS k ON true
       CROSS JOIN LATERAL (SELECT CASE WHEN g.start_at IS NULL
                                       THEN COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = i.part), 0)
                                       ELSE queend.offset_since(i.part, g.start_at) END AS start) AS s
-     WHERE NOT EXISTS (SELECT 1 FROM queend.cursors k WHERE k.partition_id = i.part AND k.group_id = i.grp)
+     WHERE k.there IS NULL
      ORDER BY i.part, i.grp
     ON CONFLICT DO NOTHING;
 END $$;

@@ -1,7 +1,8 @@
 -- Copies stored records of one partition into dead_letters; p_offset and p_error by place. Each row is opened once,
 -- however many of its records die.
 CREATE OR REPLACE FUNCTION queend.dead_letter(p_part int, p_group int, p_offset bigint[], p_error text[], p_retries int) RETURNS void
-LANGUAGE sql AS $$
+LANGUAGE plpgsql AS $$
+BEGIN
     WITH d AS MATERIALIZED (SELECT * FROM unnest(p_offset, p_error) WITH ORDINALITY AS u (at, error, ord)),
     r AS MATERIALIZED (
         SELECT l.base, l.n, l.created_at, l.ids, l.body, l.meta, b.sizes, b.starts
@@ -17,5 +18,5 @@ LANGUAGE sql AS $$
       JOIN d ON d.at = r.base + i.ord
       JOIN queend.partitions p ON p.id = p_part
       LEFT JOIN m ON m.at = d.at
-     ORDER BY d.ord
-$$;
+     ORDER BY d.ord;
+END $$;

@@ -17,7 +17,7 @@ DECLARE
 BEGIN
     -- What push put into late_ids before it met a conflict: places at or above the head that no row will ever have.
     DELETE FROM queend.late_ids t USING queend.id_spread(p_ids) AS i
-     WHERE t.partition_id = p_part AND t.id = i.id AND t.position >= queend.head(p_part);
+     WHERE t.partition_id = p_part AND t.id = i.id AND t.position >= (SELECT queend.head(p_part));
     SELECT array_agg(COALESCE(f.found, -1) ORDER BY i.ord), array_agg(COALESCE(f.stored_at, 0) ORDER BY i.ord),
            array_agg(i.ord ORDER BY i.ord) FILTER (WHERE f.found IS NULL)
       INTO dup_offset, dup_at, v_keep

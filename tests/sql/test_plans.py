@@ -47,6 +47,7 @@ def loaded(postgres):
     early = Hot(conninfo)
     queue = early.rows("SELECT * FROM queend.resolve(ARRAY['plans'], ARRAY['first'])")[0].queue_id
     group = early.rows("SELECT * FROM queend.group_resolve(%s, 'readers', 'all', NULL)", queue)[0].group_id
+    assert early.rows("SELECT * FROM queend.group_resolve(%s, 'later', 'all', NULL)", queue)[0].group_id == group + 1
     early.rows("TRUNCATE queend.log, queend.late_ids, queend.cursors, queend.partitions")
     early.rows("ANALYZE")
     for _, call, values in calls(queue, group, [1]):
@@ -69,9 +70,9 @@ def calls(queue: int, group: int, parts: list[int]):
     def push(batches):
         return 0, sorted({b.part & 63 for b in batches}), *push_arrays(batches)
 
-    def pop(auto):
+    def pop(auto, who=group, fresh=False):
         n = len(parts)
-        return [1] * n, parts, [group] * n, [False] * n, [20 * n], [n], [auto], [lease], [60_000_000], [0], [0]
+        return [1] * n, parts, [who] * n, [fresh] * n, [20 * n], [n], [auto], [lease], [60_000_000], [0], [0]
 
     def acks(ids):
         n = len(parts)
@@ -88,6 +89,7 @@ def calls(queue: int, group: int, parts: list[int]):
     yield 20, "SELECT * FROM queend.renew(%s::uuid[], %s, %s::int[], %s::int[], %s::int[])", ([lease], [60], [1] * n, parts, [group] * n)
     yield 40, ACK, (0, *acks(late), [3] * n, [0] * n, [], [], [])                # not the window: one by one
     yield 60, POP_CALL, pop(True)
+    yield 70, POP_CALL, pop(True, group + 1, True)                               # a group that meets these partitions first
     yield 160, TRANSACTION, (*push([batch(p, [id7()]) for p in parts]), *acks(new)[:2], [None] * n, *acks(new)[3:], [], [], [], [], [], [])
     yield 12, "SELECT * FROM queend.release(%s, %s, %s::uuid[])", (parts, [group] * n, [lease] * n)
     yield 25, "SELECT * FROM queend.resolve(%s, %s)", (["plans"] * n, [f"p{p}" for p in parts])
