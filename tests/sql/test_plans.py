@@ -139,3 +139,24 @@ def test_recent_reads_only_the_newest_pages(loaded):
     assert session.rows("SELECT partition_id FROM queend.recent(%s)", since) == [(parts[5],)]
     touched = session.pages("SELECT * FROM queend.recent(%s)", since)
     assert touched < total / 10
+
+
+def test_cursors_change_in_place(loaded):
+    """Moves of cursors stay on their page (HOT): no index entry is written for them."""
+    _, session, _, group, all_parts = loaded
+    parts = all_parts[70_000:70_050]
+
+    def updates():
+        session.rows("SELECT pg_stat_force_next_flush()")
+        return session.rows("SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE schemaname = 'queend' AND relname = 'cursors'")[0]
+    before = updates()
+    for _ in range(10):
+        lease = str(uuid.uuid4())
+        rows = session.pop(parts, group, budget=50, lease=lease, fresh=False)
+        session.rows("SELECT * FROM queend.renew(%s::uuid[], %s, %s::int[], %s::int[], %s::int[])", [lease], [600], [1] * 50, parts, [group] * 50)
+        for row in rows:
+            if row.status == 1:
+                session.ack(parts[row.ord], group, lease, [row.ids])
+    after = updates()
+    assert after.n_tup_upd - before.n_tup_upd > 200
+    assert after.n_tup_hot_upd - before.n_tup_hot_upd >= 0.9 * (after.n_tup_upd - before.n_tup_upd)
