@@ -39,8 +39,8 @@ BEGIN
     RETURN QUERY
     WITH seen AS MATERIALIZED (
         SELECT c.ord, c.req, c.part, c.grp, c.head, c.first, c.until, c.stop,
-               CASE WHEN c.until > 0 THEN c.status WHEN c.stop <= c.first THEN 0 ELSE 1 END AS status
-          FROM (SELECT i.ord::int - 1 AS ord, i.req, i.part, i.grp, k.committed + 1 AS first, h.next,
+               CASE WHEN c.until > 0 THEN c.status WHEN c.stop > c.first THEN 1 ELSE 0 END AS status
+          FROM (SELECT i.ord::int - 1 AS ord, i.req, i.part, i.grp, GREATEST(k.committed + 1, f.floor) AS first, h.next,
                        COALESCE(h.next, GREATEST(k.committed + 1, queend.head(i.part))) AS head,
                        CASE WHEN k.lease_until > v_now THEN 2 ELSE 3 END AS status,
                        CASE WHEN k.lease_until > v_now THEN k.lease_until
@@ -53,6 +53,7 @@ BEGIN
                             THEN queend.offset_since(i.part, v_now - r_delay_us[i.req] + 1) ELSE COALESCE(h.next, 0) END AS stop
                   FROM unnest(p_req, p_part, p_group) WITH ORDINALITY AS i (req, part, grp, ord)
                   LEFT JOIN LATERAL (SELECT x.* FROM queend.cursors x WHERE x.partition_id = i.part AND x.group_id = i.grp OFFSET 0) AS k ON true
+                  LEFT JOIN LATERAL (SELECT x.floor FROM queend.floors x WHERE x.partition_id = i.part OFFSET 0) AS f ON true
                   LEFT JOIN LATERAL (SELECT l.base + l.n AS next, l.created_at FROM queend.log l
                                       WHERE l.partition_id = i.part AND l.base >= k.row_base
                                       ORDER BY l.base DESC LIMIT 1) AS h ON true) AS c),
@@ -62,11 +63,10 @@ BEGIN
           FROM seen s WHERE s.status = 1
         WINDOW w AS (PARTITION BY s.req ORDER BY s.ord ROWS UNBOUNDED PRECEDING)),
     locked AS MATERIALIZED (
-        SELECT p.ord, p.req, p.part, p.grp, p.head, k.committed + 1 AS first, k.row_base,
-               k.committed + 1 + LEAST(p.stop - k.committed - 1, r_budget[p.req] - p.before) AS stop,
+        SELECT p.ord, p.req, p.part, p.grp, p.head, k.first, k.row_base, LEAST(p.stop, k.first + r_budget[p.req] - p.before) AS stop,
                CASE WHEN r_auto[p.req] THEN 1 WHEN k.lease_end > k.committed THEN k.attempt + 1 ELSE 1 END AS attempt
           FROM picked p
-          CROSS JOIN LATERAL (SELECT x.* FROM queend.cursors x WHERE x.partition_id = p.part AND x.group_id = p.grp
+          CROSS JOIN LATERAL (SELECT x.*, GREATEST(x.committed + 1, p.first) AS first FROM queend.cursors x WHERE x.partition_id = p.part AND x.group_id = p.grp
                                  AND x.lease_until <= v_now AND x.retry_until <= v_now FOR NO KEY UPDATE SKIP LOCKED) AS k
          WHERE p.before < r_budget[p.req] AND p.place <= r_parts[p.req]),
     kept AS MATERIALIZED (
@@ -95,12 +95,11 @@ BEGIN
            e.ids, e.body, NULLIF(e.meta, ''), e.head, 0::bigint
       FROM kept e
     UNION ALL
-    SELECT s.ord, CASE WHEN s.status <> 1 THEN s.status
-                       -- Chosen but not locked: somebody else has it. Locked but without rows: consumed meanwhile.
-                       WHEN s.ord IN (SELECT c.ord FROM locked c WHERE c.stop <= c.first) THEN 0
-                       WHEN s.ord IN (SELECT c.ord FROM locked c) OR s.ord NOT IN (
-                            SELECT p.ord FROM picked p WHERE p.before < r_budget[p.req] AND p.place <= r_parts[p.req]) THEN 4
-                       ELSE 2 END::smallint,
+    -- Not chosen, or cut off by bytes: untouched. Chosen but not locked: somebody else has it. Locked but nothing left: consumed meanwhile.
+    SELECT s.ord, CASE WHEN s.status <> 1 THEN s.status WHEN o.ord IS NULL THEN 4 WHEN o.stop IS NULL THEN 2 WHEN o.stop <= o.first THEN 0 ELSE 4 END::smallint,
            0, 0::bigint, 0, 0::bigint, 0, 0::bigint, NULL, NULL, NULL, COALESCE(s.head, 0), CASE WHEN s.status <> 1 THEN COALESCE(s.until, 0) ELSE 0 END
-      FROM seen s WHERE s.ord NOT IN (SELECT e.ord FROM kept e);
+      FROM seen s
+      LEFT JOIN (SELECT p.ord, c.first, c.stop FROM picked p LEFT JOIN locked c ON c.ord = p.ord
+                  WHERE p.before < r_budget[p.req] AND p.place <= r_parts[p.req]) AS o ON o.ord = s.ord
+     WHERE s.ord NOT IN (SELECT e.ord FROM kept e);
 END $$;

@@ -30,8 +30,9 @@ def test_goes_on_behind_rows_that_are_gone(db, partitions, group):
     db.rows("INSERT INTO queend.floors VALUES (%s, 4)", part)
     db.rows("DELETE FROM queend.log WHERE partition_id = %s AND base < 4", part)
     db.rows("SELECT * FROM queend.release(%s, %s, %s::uuid[])", [part], [readers], [lease])
-    for who in (readers, late):
-        assert [offset for offset, _ in db.messages(db.pop([part], who, auto=True))] == [4, 5, 6, 7]
+    for who in (readers, late):      # also where more is gone than was asked for
+        assert [offset for offset, _ in db.messages(db.pop([part], who, budget=3, auto=True))] == [4, 5, 6]
+        assert [offset for offset, _ in db.messages(db.pop([part], who, auto=True))] == [7]
 
 
 def test_windows_that_end_inside_a_row(db, partitions, group):
@@ -75,6 +76,15 @@ def test_attempts_count_deliveries_of_the_same_batch(db, partitions, group):
     assert db.pop([part], readers)[0].status == 0
     db.push(batch(part, [id7()]))
     assert pop()[:2] == (1, 4)
+
+
+def test_a_group_without_a_cursor_gets_nothing_unless_it_says_so(db, partitions, group):
+    part, = partitions()
+    readers = group(part)
+    db.push(batch(part, [id7()]))
+    assert [r.status for r in db.pop([part], readers, fresh=False)] == [0]
+    assert [r.status for r in db.pop([part], 10**9)] == [0]
+    assert [r.status for r in db.pop([part], readers)] == [1]
 
 
 def test_many_requests_share_one_call(db, partitions, group):
