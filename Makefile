@@ -36,7 +36,7 @@ test: build ## install what the tests need besides, then run them all
 	@$(BIN)/python -m pytest $(ARGS)
 
 ASAN := $(CURDIR)/.asan
-ASAN_TESTS = tests/core tests/platform/test_control.py $(wildcard tests/e2e/test_semantics*.py tests/e2e/test_bad_input.py)
+ASAN_TESTS = tests/core tests/platform/test_control.py $(filter-out tests/e2e/test_sdk.py,$(wildcard tests/e2e/test_*.py)) tests/golden
 test-asan: $(VENV)/.ready ## run the tests of the data plane under AddressSanitizer and UndefinedBehaviorSanitizer
 	@QUEEND_SANITIZE=address,undefined QUEEND_BUILD_DIR=$(ASAN)/c $(BIN)/python setup.py --quiet build_ext --build-lib $(ASAN)/lib --build-temp $(ASAN)/temp
 	@for part in queend/*.py queend/cli queend/control queend/service sql; do test -e $$part || continue; \
