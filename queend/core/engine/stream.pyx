@@ -311,7 +311,8 @@ cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nog
                 it = it.next
             if fresh > base and base >= 0:
                 head = fresh
-        if head >= 0 and head > c.group.partition.head:
+        # Told to the groups even when a pop has seen this head before us: only we tell all of them.
+        if head > c.group.head:
             c.group.head = head
         if head >= 0:
             c.group.partition.row_base = base
