@@ -191,6 +191,8 @@ cdef Queue* catalog_add_queue(int32_t id, Slice name) noexcept nogil:
     if q != NULL:
         if q.id == id:
             return q
+        if q.id > id:
+            return NULL       # ids only grow: this answer is older than the queue that has the name now
         catalog_bury(q)
     q = <Queue*>calloc(1, sizeof(Queue))
     if q == NULL:
@@ -326,6 +328,8 @@ cdef void catalog_take(PGresult* res) noexcept nogil:
         if PQgetisnull(res, i, 2):
             continue
         q = catalog_add_queue(pg_int4(res, i, 2), pg_bytes(res, i, 4))
+        if q == NULL:
+            continue
         q.mark = catalog.mark
         if q.epoch != pg_int4(res, i, 3):
             if q.epoch >= 0:

@@ -254,6 +254,8 @@ cdef void ask_take(Ask* a, PGresult* res) noexcept nogil:
                 continue
             if a.kind == ASK_RESOLVE:
                 q = catalog_add_queue(pg_int4(res, row, 1), a.first[i])
+                if q == NULL:
+                    continue      # asked again
                 catalog_add_partition(q, pg_int4(res, row, 2), a.second[i])
                 uv_mutex_lock(&book.lock)
                 if book.n_strangers:
