@@ -11,7 +11,7 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 ROOT = Path(__file__).resolve().parent
-LIBRARIES = ["libuv", "libpq", "libcrypto"]
+LIBRARIES = ["libuv", "libpq", "libcrypto", "libzstd"]
 
 
 def flags_of(libraries: list[str]) -> dict[str, list[str]]:
@@ -20,10 +20,10 @@ def flags_of(libraries: list[str]) -> dict[str, list[str]]:
         words = subprocess.run(["pkg-config", "--cflags", "--libs", *libraries],
                                check=True, capture_output=True, text=True).stdout.split()
     except FileNotFoundError:
-        sys.exit("queend needs pkg-config to build: apt-get install pkg-config libuv1-dev libpq-dev libssl-dev")
+        sys.exit("queend needs pkg-config to build: apt-get install pkg-config libuv1-dev libpq-dev libssl-dev libzstd-dev")
     except subprocess.CalledProcessError as error:
         sys.exit(f"queend needs the development files of {', '.join(libraries)}:\n{error.stderr}"
-                 "apt-get install libuv1-dev libpq-dev libssl-dev")
+                 "apt-get install libuv1-dev libpq-dev libssl-dev libzstd-dev")
     return {
         "include_dirs": [w[2:] for w in words if w.startswith("-I")],
         "library_dirs": [w[2:] for w in words if w.startswith("-L")],

@@ -18,7 +18,7 @@ if test "${1:-}" = tests; then
 else
     have gcc || need gcc
     have pkg-config || need pkg-config
-    for pair in libuv:libuv1-dev libpq:libpq-dev libcrypto:libssl-dev; do
+    for pair in libuv:libuv1-dev libpq:libpq-dev libcrypto:libssl-dev libzstd:libzstd-dev; do
         pkg-config --exists "${pair%%:*}" 2>/dev/null || need "${pair#*:}"
     done
     # The C library's headers come with the compiler's recommendations, which a minimal system leaves out.

@@ -1,0 +1,20 @@
+# What the core uses of libzstd. Contexts are not shared between threads; each worker owns its own.
+
+cdef extern from "zstd.h" nogil:
+    ctypedef struct ZSTD_CCtx:
+        pass
+    ctypedef struct ZSTD_DCtx:
+        pass
+    unsigned long long ZSTD_CONTENTSIZE_UNKNOWN
+    unsigned long long ZSTD_CONTENTSIZE_ERROR
+    ZSTD_CCtx* ZSTD_createCCtx()
+    size_t ZSTD_freeCCtx(ZSTD_CCtx* c)
+    ZSTD_DCtx* ZSTD_createDCtx()
+    size_t ZSTD_freeDCtx(ZSTD_DCtx* d)
+    size_t ZSTD_compressBound(size_t n)
+    size_t ZSTD_compressCCtx(ZSTD_CCtx* c, void* dst, size_t room, const void* src, size_t n, int level)
+    size_t ZSTD_decompressDCtx(ZSTD_DCtx* d, void* dst, size_t room, const void* src, size_t n)
+    unsigned long long ZSTD_getFrameContentSize(const void* src, size_t n)
+    size_t ZSTD_findFrameCompressedSize(const void* src, size_t n)
+    unsigned int ZSTD_isError(size_t code)
+    const char* ZSTD_getErrorName(size_t code)
