@@ -7,6 +7,7 @@ include "core/base/base.pxi"              # C names every room uses
 include "core/base/slice.pyx"             # borrowed bytes
 include "core/base/buffer.pyx"            # owned, growable bytes
 include "core/base/arena.pyx"             # one request's memory
+include "core/base/unzip.pyx"             # a zstd frame unpacked
 include "core/base/clock.pyx"             # wall and monotonic time
 include "core/base/uuid.pyx"              # ids: made, parsed, spelled, computed
 include "core/base/table.pyx"             # hash table of pointers
@@ -64,6 +65,7 @@ include "core/engine/engine.pyx"          # the drain
 include "core/engine/pace.pyx"            # how much at a time, and when
 include "core/engine/reload.pyx"          # a catalog out of date
 include "core/engine/ending.pyx"          # stop and close
+include "core/record.pyx"                 # one stored record, for the control plane
 include "core/core.pyx"                   # the data plane as Python sees it
 include "core/probe/limit.pyx"            # seams for the tests of limits and policies
 include "core/probe/log.pyx"              # seams for the test of log lines
@@ -72,3 +74,4 @@ include "core/probe/slot.pyx"             # seams for the tests of the pg room
 include "core/probe/json.pyx"             # seams for the tests of the json room
 include "core/probe/http.pyx"             # seams for the tests of the http room
 include "core/probe/route.pyx"            # seams for the tests of the hot routes
+include "core/probe/batchrow.pyx"         # seams for the tests of rows of the log

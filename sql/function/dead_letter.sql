@@ -1,8 +1,15 @@
 -- Copies stored records of one partition into dead_letters; p_offset and p_error by place. Each row is opened once,
--- however many of its records die.
+-- however many of its records die. Of a compressed row the body is kept as it is, once, in dead_bodies; its dead letters
+-- have no payload, and a transaction id that is no UUID is known from the body alone.
 CREATE OR REPLACE FUNCTION queend.dead_letter(p_part int, p_group int, p_offset bigint[], p_error text[], p_retries int) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
+    INSERT INTO queend.dead_bodies (partition_id, base, n, body)
+    SELECT p_part, l.base, l.n, l.body FROM queend.log l
+     WHERE l.partition_id = p_part AND l.base <= (SELECT max(d) FROM unnest(p_offset) AS d)
+       AND l.base >= (SELECT x.base FROM queend.log x WHERE x.partition_id = p_part AND x.base <= (SELECT min(d) FROM unnest(p_offset) AS d) ORDER BY x.base DESC LIMIT 1)
+       AND get_byte(l.body, 0) <> 16 AND EXISTS (SELECT 1 FROM unnest(p_offset) AS d WHERE d >= l.base AND d < l.base + l.n)
+    ON CONFLICT (partition_id, base) DO NOTHING;
     WITH d AS MATERIALIZED (SELECT * FROM unnest(p_offset, p_error) WITH ORDINALITY AS u (at, error, ord)),
     r AS MATERIALIZED (
         SELECT l.base, l.n, l.created_at, l.ids, l.body, l.meta, b.sizes, b.starts

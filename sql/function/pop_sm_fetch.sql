@@ -1,4 +1,5 @@
--- Pop, step FETCHING: p_take records of a partition from offset p_first, one row per record in order.
+-- Pop, step FETCHING: p_take records of a partition from offset p_first, one row per record in order. Of compressed rows the
+-- payload is NULL.
 CREATE OR REPLACE FUNCTION queend.pop_sm_fetch(p_part int, p_first bigint, p_take int)
 RETURNS TABLE (record_offset bigint, message_id uuid, transaction_id text, trace_id uuid, producer_sub text, payload text, created_at bigint)
 LANGUAGE sql STABLE AS $$

@@ -1,6 +1,7 @@
 -- The payload of one record of a batch row, as the producer wrote it: i is the 0-based place in the row.
 -- Format 1: one byte version << 4 | codec (codec 0: plain), the payload sizes as varints, the payloads back to back.
--- The number of sizes is not written down: payloads fill the body exactly, which says where the sizes end.
+-- The number of sizes is not written down: payloads fill the body exactly, which says where the sizes end. Codecs 1
+-- (the same, as one zstd frame) and 2 (a client's message frames in one) are readable by queend only: NULL.
 CREATE OR REPLACE FUNCTION queend.record_payload(p_body bytea, p_i int) RETURNS text
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -12,7 +13,9 @@ DECLARE
     one   record;
     count_ int := 0;
 BEGIN
-    IF get_byte(p_body, 0) <> 16 THEN
+    IF get_byte(p_body, 0) IN (17, 18) THEN
+        RETURN NULL;
+    ELSIF get_byte(p_body, 0) <> 16 THEN
         RAISE EXCEPTION 'unknown body format %', get_byte(p_body, 0);
     END IF;
     WHILE at + sum_ < total LOOP

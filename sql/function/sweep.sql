@@ -24,6 +24,7 @@ BEGIN
             DELETE FROM queend.cursors k WHERE k.partition_id = v_part;
             DELETE FROM queend.floors f WHERE f.partition_id = v_part;
             DELETE FROM queend.dead_letters d WHERE d.partition_id = v_part;
+            DELETE FROM queend.dead_bodies d WHERE d.partition_id = v_part;
             DELETE FROM queend.graves g WHERE g.partition_id = v_part;
         END IF;
     END LOOP;

@@ -12,6 +12,8 @@ from collections import namedtuple
 import psycopg
 from psycopg.rows import namedtuple_row
 
+from queend._core import probe_zip
+
 NOTHING = "00000000-0000-0000-0000-000000000000"
 _last = 0
 
@@ -47,7 +49,28 @@ def varint(number: int) -> bytes:
 
 
 def body(payloads: list[bytes]) -> bytes:
-    return b"\x10" + b"".join(varint(len(p)) for p in payloads) + b"".join(payloads)
+    return b"\x10" + inner(payloads)
+
+
+def inner(payloads: list[bytes]) -> bytes:
+    """What codecs 0 and 1 hold after their heads."""
+    return b"".join(varint(len(p)) for p in payloads) + b"".join(payloads)
+
+
+def packed(data: bytes, level: int = 1) -> bytes:
+    """A body of codec 1."""
+    return b"\x11" + varint(len(data)) + probe_zip(data, level)
+
+
+def frames(payloads: list[bytes], texts: list[str], ids: list[bytes]) -> bytes:
+    """Message frames as the 2.x client makes them."""
+    return b"".join(struct.pack("<IB16sH", 19 + len(t.encode()) + len(p), 0, i, len(t.encode())) + t.encode() + p
+                    for p, t, i in zip(payloads, texts, ids))
+
+
+def framed(data: bytes) -> bytes:
+    """A body of codec 2."""
+    return b"\x12" + probe_zip(data)
 
 
 def meta(records: dict[int, tuple]) -> bytes | None:

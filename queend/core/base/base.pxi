@@ -8,6 +8,7 @@ from posix.time cimport timespec, clock_gettime, CLOCK_REALTIME, CLOCK_MONOTONIC
 from queend.core.includes.uv cimport *
 from queend.core.includes.posix cimport *
 from queend.core.includes.libpq cimport *
+from queend.core.includes.zstd cimport *
 
 cdef extern from "<endian.h>" nogil:
     uint16_t htobe16(uint16_t)
@@ -16,6 +17,11 @@ cdef extern from "<endian.h>" nogil:
     uint16_t be16toh(uint16_t)
     uint32_t be32toh(uint32_t)
     uint64_t be64toh(uint64_t)
+    uint16_t le16toh(uint16_t)
+    uint32_t le32toh(uint32_t)
+    uint16_t htole16(uint16_t)
+    uint32_t htole32(uint32_t)
+    uint64_t htole64(uint64_t)
 
 cdef extern from "<sys/random.h>" nogil:
     ssize_t getrandom(void*, size_t, unsigned int)

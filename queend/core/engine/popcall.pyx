@@ -390,7 +390,8 @@ cdef void popcall_reply(Engine* e, PopJob* j, PGresult* res, int first_row, int 
             m.partition_uuid = slice_of(c.partition.uuid, 36)
         m.attempt = pg_int4(res, row, POP_ATTEMPT)
         m.created_us = pg_int8(res, row, POP_CREATED_AT)
-        if not batchrow_open(&b, pg_bytes(res, row, POP_IDS), pg_bytes(res, row, POP_BODY), pg_bytes(res, row, POP_META), pg_int4(res, row, POP_N)):
+        if not batchrow_open(&b, pg_bytes(res, row, POP_IDS), pg_bytes(res, row, POP_BODY), pg_bytes(res, row, POP_META), pg_int4(res, row, POP_N),
+                             &e.worker.unzip):
             log_line(b"error", b"row_unreadable", b"a row of the log is not in a known format")
             continue
         batchrow_seek(&b, <int>(pg_int8(res, row, POP_FIRST) - pg_int8(res, row, POP_BASE)))
@@ -398,7 +399,10 @@ cdef void popcall_reply(Engine* e, PopJob* j, PGresult* res, int first_row, int 
         for i in range(pg_int4(res, row, POP_TAKE)):
             if not batchrow_message(&b, &m):
                 break
-            message_id_make(m.created_us, c.partition.id, m.offset, m.id)
+            if b.message != NULL:
+                memcpy(m.id, b.message, 16)
+            else:
+                message_id_make(m.created_us, c.partition.id, m.offset, m.id)
             pop_reply_message(out, &m, n == 0)
             m.offset += 1
             n += 1

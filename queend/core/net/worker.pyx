@@ -32,6 +32,7 @@ cdef struct Worker:
     RequestPool requests
     ChunkPool chunks
     UuidGen uuids
+    Unzip unzip               # for bodies that came or lie compressed
     HttpDate date
     char* input               # what was read last
     void* engine
@@ -173,6 +174,7 @@ cdef void worker_run(void* arg) noexcept nogil:
     uv_run(&w.loop, UV_RUN_DEFAULT)
     requestpool_close(&w.requests)
     chunkpool_close(&w.chunks)
+    unzip_close(&w.unzip)
     if w.phase == WORKER_RUNNING:
         w.phase = WORKER_STOPPED
 

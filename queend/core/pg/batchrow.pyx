@@ -1,16 +1,21 @@
 # Reading one row of the log: `n` records whose ids, payloads and extras are sliced without copying. Formats in
-# docs/storage.md: body = codec byte, n sizes as varints, payloads; meta = version byte, then per record with extras its
-# index, flags and values.
+# docs/storage.md: body = version and codec, then n sizes as varints and the payloads, plain or as one zstd frame, or one
+# zstd frame of message frames as a client sent it; meta = version byte, then per record with extras its index, flags and
+# values. What is compressed is unpacked into the scratch of an Unzip: valid until the next row is opened with it.
 
 cdef enum:
-    BODY_V1 = 0x10
+    BODY_V1 = 0x10            # plain
+    BODY_ZSTD = 0x11
+    BODY_FRAMES = 0x12        # the client's message frames
     META_V1 = 0x10
+    FRAME_HEAD = 23           # bytes of a message frame without transactionId and payload
 
 cdef struct BatchRow:
     int n
     int i                     # record that comes next
     const unsigned char* ids
-    const unsigned char* sizes
+    const unsigned char* sizes        # NULL: message frames
+    const unsigned char* message      # of frames: the id the client gave the record read last, else NULL
     const unsigned char* body
     const unsigned char* body_end
     const unsigned char* meta
@@ -29,28 +34,61 @@ cdef inline const unsigned char* varint_read(const unsigned char* p, const unsig
         shift += 7
     return NULL
 
-cdef bint batchrow_open(BatchRow* b, Slice ids, Slice body, Slice meta, int n) noexcept nogil:
+cdef bint batchrow_open(BatchRow* b, Slice ids, Slice body, Slice meta, int n, Unzip* z) noexcept nogil:
     # False when the row is not in a format of this version or contradicts itself.
     cdef const unsigned char* p
+    cdef Slice inner
+    cdef uint64_t size
+    cdef uint8_t codec
+    if n <= 0 or ids.n != <size_t>n * 16 or body.n < 1:
+        return False
+    codec = <uint8_t>body.p[0]
+    inner = slice_of(body.p + 1, body.n - 1)
+    if codec == BODY_ZSTD:
+        p = varint_read(<const unsigned char*>inner.p, <const unsigned char*>inner.p + inner.n, &size)
+        if p == NULL:
+            return False
+        inner = slice_of(<const char*>p, <const unsigned char*>inner.p + inner.n - p)
+        if unzip_scratch(z, inner, UNZIP_MOST, &inner) != UNZIP_OK or inner.n != size:
+            return False
+    elif codec == BODY_FRAMES:
+        if unzip_scratch(z, inner, UNZIP_MOST, &inner) != UNZIP_OK:
+            return False
+    elif codec != BODY_V1:
+        return False
+    return batchrow_inner(b, ids, inner, codec == BODY_FRAMES, meta, n)
+
+cdef bint batchrow_inner(BatchRow* b, Slice ids, Slice inner, bint frames, Slice meta, int n) noexcept nogil:
+    # The same for a body that is unpacked: sizes and payloads, or message frames.
+    cdef const unsigned char* p = <const unsigned char*>inner.p
     cdef uint64_t size
     cdef uint64_t total = 0
     cdef int i
-    if n <= 0 or ids.n != <size_t>n * 16 or body.n < 1 or <unsigned char>body.p[0] != BODY_V1:
-        return False
     b.n = n
     b.i = 0
     b.ids = <const unsigned char*>ids.p
-    p = <const unsigned char*>body.p + 1
-    b.body_end = <const unsigned char*>body.p + body.n
+    b.body_end = p + inner.n
+    b.message = NULL
     b.sizes = p
-    for i in range(n):
-        p = varint_read(p, b.body_end, &size)
-        if p == NULL or size > body.n:
-            return False
-        total += size
+    if frames:
+        b.sizes = NULL
     b.body = p
-    if total != <uint64_t>(b.body_end - p):
-        return False
+    if frames:
+        for i in range(n):
+            p = frame_next(p, b.body_end)
+            if p == NULL:
+                return False
+        if p != b.body_end:
+            return False
+    else:
+        for i in range(n):
+            p = varint_read(p, b.body_end, &size)
+            if p == NULL or size > inner.n:
+                return False
+            total += size
+        b.body = p
+        if total != <uint64_t>(b.body_end - p):
+            return False
     b.meta_index = -1
     if meta.n:
         if <unsigned char>meta.p[0] != META_V1:
@@ -59,6 +97,27 @@ cdef bint batchrow_open(BatchRow* b, Slice ids, Slice body, Slice meta, int n) n
         b.meta_end = <const unsigned char*>meta.p + meta.n
         batchrow_meta_index(b)
     return True
+
+cdef inline uint32_t le32_read(const unsigned char* p) noexcept nogil:
+    cdef uint32_t v
+    memcpy(&v, p, 4)
+    return le32toh(v)
+
+cdef inline uint16_t le16_read(const unsigned char* p) noexcept nogil:
+    cdef uint16_t v
+    memcpy(&v, p, 2)
+    return le16toh(v)
+
+cdef inline const unsigned char* frame_next(const unsigned char* p, const unsigned char* end) noexcept nogil:
+    # A message frame as clients send it: u32 length of the rest, u8 0, id (16 bytes), u16 length of the transactionId and
+    # its text, payload; integers little-endian. The position after it, NULL when it is cut off or something else.
+    cdef uint32_t n
+    if end - p < FRAME_HEAD:
+        return NULL
+    n = le32_read(p)
+    if <uint64_t>(end - p) - 4 < n or n < FRAME_HEAD - 4 or p[4] != 0 or <uint32_t>le16_read(p + 21) + FRAME_HEAD - 4 > n:
+        return NULL
+    return p + 4 + n
 
 cdef inline void batchrow_meta_index(BatchRow* b) noexcept nogil:
     cdef uint64_t v
@@ -94,17 +153,25 @@ cdef bint batchrow_meta(BatchRow* b, Slice* trace, Slice* sub, Slice* text) noex
     return True
 
 cdef bint batchrow_record(BatchRow* b, const unsigned char** id, Slice* payload, Slice* trace, Slice* sub, Slice* text) noexcept nogil:
-    # The next record. trace: 16 bytes or empty; text: the original transactionId when the id is not its UUID.
+    # The next record. trace: 16 bytes or empty; text: the original transactionId, empty: it is the id as a UUID.
     cdef uint64_t size
+    cdef const unsigned char* next_frame
     trace.n = 0
     sub.n = 0
     text.n = 0
     if b.i >= b.n:
         return False
     id[0] = b.ids + 16 * <size_t>b.i
-    b.sizes = varint_read(b.sizes, b.body_end, &size)
-    payload[0] = slice_of(<const char*>b.body, size)
-    b.body += size
+    if b.sizes != NULL:
+        b.sizes = varint_read(b.sizes, b.body_end, &size)
+        payload[0] = slice_of(<const char*>b.body, size)
+        b.body += size
+    else:
+        next_frame = b.body + 4 + le32_read(b.body)
+        b.message = b.body + 5
+        text[0] = slice_of(<const char*>b.body + FRAME_HEAD, le16_read(b.body + 21))
+        payload[0] = slice_of(text.p + text.n, <const char*>next_frame - text.p - text.n)
+        b.body = next_frame
     if b.meta_index == b.i:
         if not batchrow_meta(b, trace, sub, text):
             return False

@@ -1,0 +1,84 @@
+# One zstd frame, unpacked. Its header must tell the size, which is bounded before a byte of memory is taken for it: what a
+# few bytes may unpack to is the reader's decision, never the sender's.
+# Owns: a context and a scratch room that is used again, both made when the first frame comes. One per thread.
+
+cdef enum:
+    UNZIP_MOST = 67108864     # bytes that one frame may unpack to
+    UNZIP_KEEP = 1048576      # scratch kept from one frame to the next
+    ZSTD_MAGIC = 0xfd2fb528
+
+cdef enum UnzipResult:
+    UNZIP_OK = 0
+    UNZIP_BAD = 1             # no frame, or not exactly one, or damaged, or without its size
+    UNZIP_LARGE = 2
+    UNZIP_MEMORY = 3
+
+cdef struct Unzip:
+    ZSTD_DCtx* context
+    char* room
+    size_t size               # of the room
+
+cdef void unzip_close(Unzip* z) noexcept nogil:
+    ZSTD_freeDCtx(z.context)
+    free(z.room)
+    memset(z, 0, sizeof(Unzip))
+
+cdef int unzip_size(Slice frame, size_t most, size_t* size) noexcept nogil:
+    # What a frame says it unpacks to. The slice must be that frame and nothing else.
+    cdef uint32_t magic
+    cdef unsigned long long n
+    if frame.n < 5:
+        return UNZIP_BAD
+    memcpy(&magic, frame.p, 4)
+    if le32toh(magic) != ZSTD_MAGIC:
+        return UNZIP_BAD
+    n = ZSTD_getFrameContentSize(frame.p, frame.n)
+    if n == ZSTD_CONTENTSIZE_UNKNOWN or n == ZSTD_CONTENTSIZE_ERROR:
+        return UNZIP_BAD
+    if n > most:
+        return UNZIP_LARGE
+    if ZSTD_findFrameCompressedSize(frame.p, frame.n) != frame.n:
+        return UNZIP_BAD
+    size[0] = <size_t>n
+    return UNZIP_OK
+
+cdef bint unzip_into(Unzip* z, Slice frame, char* room, size_t size) noexcept nogil:
+    # Unpacks to exactly `size` bytes.
+    if z.context == NULL:
+        z.context = ZSTD_createDCtx()
+        if z.context == NULL:
+            return False
+    return ZSTD_decompressDCtx(z.context, room, size, frame.p, frame.n) == size
+
+cdef int unzip_arena(Unzip* z, Slice frame, size_t most, Arena* a, Slice* out) noexcept nogil:
+    # Into an arena, to be kept.
+    cdef size_t size = 0
+    cdef char* room
+    cdef int result = unzip_size(frame, most, &size)
+    if result != UNZIP_OK:
+        return result
+    room = <char*>arena_alloc(a, size + 1)
+    if room == NULL:
+        return UNZIP_MEMORY
+    if not unzip_into(z, frame, room, size):
+        return UNZIP_BAD
+    out[0] = slice_of(room, size)
+    return UNZIP_OK
+
+cdef int unzip_scratch(Unzip* z, Slice frame, size_t most, Slice* out) noexcept nogil:
+    # Into the scratch: valid until the next frame.
+    cdef size_t size = 0
+    cdef int result = unzip_size(frame, most, &size)
+    if result != UNZIP_OK:
+        return result
+    if size > z.size or z.size > UNZIP_KEEP:
+        free(z.room)
+        z.size = size if size > 65536 else 65536
+        z.room = <char*>malloc(z.size)
+        if z.room == NULL:
+            z.size = 0
+            return UNZIP_MEMORY
+    if not unzip_into(z, frame, z.room, size):
+        return UNZIP_BAD
+    out[0] = slice_of(z.room, size)
+    return UNZIP_OK

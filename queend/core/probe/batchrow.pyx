@@ -1,0 +1,41 @@
+# What the tests of rows of the log drive.
+
+def probe_zip(bytes data, int level=1):
+    """One zstd frame with its content size."""
+    cdef ZSTD_CCtx* context = ZSTD_createCCtx()
+    cdef size_t room = ZSTD_compressBound(len(data))
+    cdef char* out = <char*>malloc(room)
+    cdef size_t n = ZSTD_compressCCtx(context, out, room, <const char*>data, len(data), level)
+    try:
+        if ZSTD_isError(n):
+            raise MemoryError
+        return out[:n]
+    finally:
+        free(out)
+        ZSTD_freeCCtx(context)
+
+def probe_batchrow(bytes ids, bytes body, bytes meta, int n, int seek=0):
+    """The records from `seek` on: (id, payload, trace id, producer, text, message id), None where there is none.
+
+    ValueError when the row is not readable.
+    """
+    cdef ProbeRoom room = ProbeRoom(body, ids, meta)      # three slices side by side
+    cdef BatchRow b
+    cdef Unzip z
+    cdef const unsigned char* id
+    cdef Slice payload, trace, sub, text
+    memset(&z, 0, sizeof(z))
+    try:
+        if not batchrow_open(&b, room.path, room.body, room.query, n, &z):
+            raise ValueError("not a row of the log")
+        batchrow_seek(&b, seek)
+        out = []
+        while batchrow_record(&b, &id, &payload, &trace, &sub, &text):
+            out.append((<bytes>id[:16], probe_bytes(payload), probe_bytes(trace) if trace.n else None,
+                        probe_text(sub) if sub.n else None, probe_text(text) if text.n else None,
+                        <bytes>b.message[:16] if b.message != NULL else None))
+        if len(out) != n - seek:
+            raise ValueError("cut off")
+        return out
+    finally:
+        unzip_close(&z)
