@@ -42,7 +42,10 @@ include "core/bridge/bridge.pyx"          # to the control plane and back
 include "core/route/types.pyx"            # what a route hands to the engine
 include "core/route/common.pyx"           # paths, queries, names, refusals
 include "core/route/moment.pyx"           # a time as people write it
-include "core/route/push.pyx"             # items in, results out
+include "core/route/pushform.pyx"          # what a push's body is, and how it is answered
+include "core/route/push.pyx"              # items as JSON
+include "core/route/pushlines.pyx"         # items as lines
+include "core/route/pushreply.pyx"         # their results
 include "core/route/pop.pyx"              # a query in, messages out
 include "core/route/ack.pyx"              # acknowledgments in, results out
 include "core/route/transaction.pyx"      # operations in, results out

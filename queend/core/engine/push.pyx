@@ -8,7 +8,7 @@ cdef void push_submit(Worker* w, Request* r) noexcept nogil:
     if j == NULL:
         reply_error(r, 503, "Out of memory")
         return
-    if not push_parse(r.body, &r.arena, &w.uuids, engine_of(w).settings.max_items, &j.req, &err):
+    if not push_read(r.headers_raw, r.query, r.body, &r.arena, &w.uuids, engine_of(w).settings.max_items, &j.req, &err):
         r.op = OP_PUSH
         reply_error(r, err.status, err.text)
         return
@@ -16,7 +16,7 @@ cdef void push_submit(Worker* w, Request* r) noexcept nogil:
     if j.req.n == 0:
         r.job = NULL
         out = reply_begin(r, 201, JSON_TYPE)
-        buf_text(out, b"[]")
+        push_reply(out, &j.req)
         reply_end(r)
         return
     for i in range(j.req.n - 1):

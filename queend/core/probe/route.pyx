@@ -76,27 +76,37 @@ def probe_time(bytes text):
 # ---- push ----------------------------------------------------------------------------------------------------------
 
 cdef dict probe_pushitem(PushItem* it):
-    return {"index": it.index, "queue": probe_text(it.queue), "partition": probe_text(it.part),
-            "txid": probe_text(it.txid), "txid_json": probe_bytes(it.txid_json), "queue_json": probe_bytes(it.queue_json),
+    cdef Buf literal
+    buf_init(&literal)
+    put_txid(&literal, it)
+    spelled = literal.data[:literal.len]
+    buf_free(&literal)
+    return {"queue": probe_text(it.queue), "partition": probe_text(it.part),
+            "txid": probe_text(it.txid), "txid_json": spelled, "queue_json": probe_bytes(it.queue_json),
             "payload": probe_bytes(it.payload), "id": <bytes>it.id[:16], "kind": it.id_kind,
             "keep_text": bool(it.keep_text), "trace": <bytes>it.trace[:16] if it.has_trace else None}
 
-def probe_push(bytes body, int max_items=10000):
-    """The items of a push, as dictionaries; ProbeRefused."""
-    cdef ProbeRoom room = ProbeRoom(body)
+cdef bytes probe_type(bytes kind):
+    return b"" if kind is None else b"Host: x\r\nContent-type:  " + kind + b" \r\nX: y\r\n"
+
+def probe_push(bytes body, int max_items=10000, bytes kind=None, bytes query=b""):
+    """The items of a push, as dictionaries; ProbeRefused. kind: the Content-Type."""
+    cdef bytes headers = probe_type(kind)
+    cdef ProbeRoom room = ProbeRoom(body, query=query)
     cdef PushReq q
     cdef ApiError e
-    if not push_parse(room.body, &room.arena, &room.ids, max_items, &q, &e):
+    if not push_read(slice_of(headers, len(headers)), room.query, room.body, &room.arena, &room.ids, max_items, &q, &e):
         raise probe_refusal(&e)
     return [probe_pushitem(&q.items[i]) for i in range(q.n)]
 
-def probe_push_reply(bytes body, list results):
+def probe_push_reply(bytes body, list results, bytes kind=None, bytes query=b""):
     """The answer to a push. results: per item (status, message id, partition uuid)."""
-    cdef ProbeRoom room = ProbeRoom(body)
+    cdef bytes headers = probe_type(kind)
+    cdef ProbeRoom room = ProbeRoom(body, query=query)
     cdef PushReq q
     cdef ApiError e
     cdef bytes uuid, message
-    if not push_parse(room.body, &room.arena, &room.ids, 10000, &q, &e):
+    if not push_read(slice_of(headers, len(headers)), room.query, room.body, &room.arena, &room.ids, 10000, &q, &e):
         raise probe_refusal(&e)
     for i, (status, message, uuid) in enumerate(results):
         q.items[i].status = status

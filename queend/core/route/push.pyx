@@ -1,17 +1,19 @@
 # POST /api/v1/push: items sliced out of the body, every one validated before any is used; and the answer.
 
 cdef bint pushitem_new(Arena* a, UuidGen* g, PushItem* it, Slice txid_raw, Slice queue_raw, Slice part_raw, Slice trace_raw,
-                       Slice payload, const char* empty_payload, const char* what, int index, ApiError* e) noexcept nogil:
-    # From literals (p NULL: absent) to an item.
+                       Slice payload, const char* empty_payload, PushOptions* options, const char* what, int index,
+                       ApiError* e) noexcept nogil:
+    # From literals (p NULL: absent) to an item. options: names where it has none, may be NULL when it has a queue. `what`
+    # and `index` name it where it is refused.
     cdef Slice text
-    cdef char* spelled
     memset(it, 0, sizeof(PushItem))
-    it.index = index
     if part_raw.p == NULL:
-        it.part = slice_lit(b"Default")
+        it.part = options.part if options != NULL and options.part.p != NULL else slice_lit(b"Default")
     elif not name_take(part_raw, a, &it.part):
         return refuse_item(e, b"Partition must be valid text of at most 255 bytes", what, index, b"partition")
-    if not name_take(queue_raw, a, &it.queue) or it.queue.n == 0:
+    if queue_raw.p == NULL:
+        it.queue = options.queue
+    elif not name_take(queue_raw, a, &it.queue) or it.queue.n == 0:
         return refuse_item(e, b"Queue must be a non-empty text of at most 255 bytes", what, index, b"queue")
     it.queue_json = queue_raw
     if txid_raw.p != NULL and txid_raw.n > 2:
@@ -21,15 +23,6 @@ cdef bint pushitem_new(Arena* a, UuidGen* g, PushItem* it, Slice txid_raw, Slice
         it.txid_json = txid_raw
     else:
         uuid7_make(g, it.id)
-        spelled = <char*>arena_alloc(a, 38)
-        if spelled == NULL:
-            error_set(e, 503, b"Out of memory")
-            return False
-        spelled[0] = b'"'
-        uuid_format(it.id, spelled + 1)
-        spelled[37] = b'"'
-        it.txid_json = slice_of(spelled, 38)
-        it.txid = slice_of(spelled + 1, 36)
     if trace_raw.p != NULL and trace_raw.n > 2:
         if not json_unescape(trace_raw, a, &text, NULL) or not uuid_parse(text, it.trace, NULL):
             return refuse_item(e, b"TraceId must be a UUID", what, index, b"traceId")
@@ -37,7 +30,8 @@ cdef bint pushitem_new(Arena* a, UuidGen* g, PushItem* it, Slice txid_raw, Slice
     it.payload = payload if payload.p != NULL else slice_lit(empty_payload)
     return True
 
-cdef bint push_item(Json* j, Arena* a, UuidGen* g, PushItem* it, int index, ApiError* e) noexcept nogil:
+cdef bint push_item(Json* j, Arena* a, UuidGen* g, PushOptions* options, PushItem* it, const char* what, int index, ApiError* e) noexcept nogil:
+    # The cursor stands at the item. options: names for an item that has none, NULL where it must have them.
     cdef bint first = True
     cdef Slice key
     cdef Slice queue = slice_of(NULL, 0)
@@ -52,7 +46,7 @@ cdef bint push_item(Json* j, Arena* a, UuidGen* g, PushItem* it, int index, ApiE
         if j.error != NULL or not json_skip(j, NULL):
             return refuse_json(e, j)
         e.status = 400
-        snprintf(e.text, 239, b"Each item must be an object (item %d)", index)
+        snprintf(e.text, 239, b"Each item must be an object (%s %d)", what, index)
         return False
     json_enter(j, b'{')
     while member_next(j, &first, a, &key):
@@ -79,14 +73,14 @@ cdef bint push_item(Json* j, Arena* a, UuidGen* g, PushItem* it, int index, ApiE
     if j.error != NULL:
         return refuse_json(e, j)
     if wrong & 1:
-        return refuse_item(e, b"Partition must be a string", b"item", index, b"partition")
-    if wrong & 2 or queue.p == NULL:
-        return refuse_item(e, b"Queue must be a string", b"item", index, b"queue")
+        return refuse_item(e, b"Partition must be a string", what, index, b"partition")
+    if wrong & 2 or (queue.p == NULL and (options == NULL or options.queue.p == NULL)):
+        return refuse_item(e, b"Queue must be a string", what, index, b"queue")
     if wrong & 4:
-        return refuse_item(e, b"TransactionId must be a string", b"item", index, b"transactionId")
+        return refuse_item(e, b"TransactionId must be a string", what, index, b"transactionId")
     if wrong & 8:
-        return refuse_item(e, b"TraceId must be a string", b"item", index, b"traceId")
-    return pushitem_new(a, g, it, txid, queue, part, trace, payload, b"null", b"item", index, e)
+        return refuse_item(e, b"TraceId must be a string", what, index, b"traceId")
+    return pushitem_new(a, g, it, txid, queue, part, trace, payload, b"null", options, what, index, e)
 
 cdef PushItem* pushitems_grow(Arena* a, PushItem* items, int n, int* room) noexcept nogil:
     cdef PushItem* more
@@ -116,7 +110,7 @@ cdef bint push_items(Json* j, Arena* a, UuidGen* g, int max_items, PushReq* out,
         if out.items == NULL:
             error_set(e, 503, b"Out of memory")
             return False
-        if not push_item(j, a, g, &out.items[out.n], out.n, e):
+        if not push_item(j, a, g, NULL, &out.items[out.n], b"item", out.n, e):
             return False
         out.n += 1
     if j.error != NULL:
@@ -155,35 +149,3 @@ cdef bint push_parse(Slice body, Arena* a, UuidGen* g, int max_items, PushReq* o
         return refuse(e, b"items array is required")
     return True
 
-cdef void push_reply(Buf* b, PushReq* q) noexcept nogil:
-    cdef int i
-    cdef PushItem* it
-    buf_byte(b, b'[')
-    for i in range(q.n):
-        it = &q.items[i]
-        if i:
-            buf_byte(b, b',')
-        buf_text(b, b"{\"index\":")
-        buf_int(b, i)
-        buf_text(b, b",\"transaction_id\":")
-        buf_slice(b, it.txid_json)
-        if it.status < 2:
-            if it.status == 0:
-                buf_text(b, b",\"status\":\"queued\",\"message_id\":")
-            else:
-                buf_text(b, b",\"status\":\"duplicate\",\"message_id\":")
-            put_uuid(b, it.message_id)
-        else:
-            buf_text(b, b",\"status\":\"failed\",\"error\":\"The database refused this message\"")
-        if it.status == 0:
-            buf_text(b, b",\"partition_id\":\"")
-            buf_put(b, it.partition_uuid, 36)
-            buf_text(b, b"\",\"trace_id\":")
-            if it.has_trace:
-                put_uuid(b, it.trace)
-            else:
-                buf_text(b, b"null")
-        buf_text(b, b",\"queueName\":")
-        buf_slice(b, it.queue_json)
-        buf_byte(b, b'}')
-    buf_byte(b, b']')

@@ -225,7 +225,7 @@ cdef bint tx_push_one(Arena* a, UuidGen* g, int* room, TxReq* q, TxRaw* raw, int
     if it == NULL:
         error_set(e, 503, b"Out of memory")
         return False
-    if not pushitem_new(a, g, it, raw.ack.txid, raw.queue, raw.part, raw.trace, payload, b"{}", b"operation", index, e):
+    if not pushitem_new(a, g, it, raw.ack.txid, raw.queue, raw.part, raw.trace, payload, b"{}", NULL, b"operation", index, e):
         return False
     if not tx_grow(q, a, room, e):
         return False
@@ -316,7 +316,7 @@ cdef void tx_result(Buf* b, TxOp* op, int index) noexcept nogil:
     buf_int(b, index)
     if op.kind == TX_PUSH:
         buf_text(b, b",\"type\":\"push\",\"success\":true,\"transactionId\":")
-        buf_slice(b, op.push.txid_json)
+        put_txid(b, op.push)
         buf_text(b, b",\"messageId\":")
         put_uuid(b, op.push.message_id)
         buf_text(b, b",\"partitionId\":\"")

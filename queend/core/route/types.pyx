@@ -28,9 +28,9 @@ cdef struct PushItem:
     const char* partition_uuid        # 36 bytes
     Slice queue
     Slice part
-    Slice queue_json          # literals with quotes, for the answer
+    Slice queue_json          # literals with quotes as the client wrote them, for the answer; p NULL where there are none
     Slice txid_json
-    Slice txid
+    Slice txid                # p NULL: made here
     Slice payload             # exact bytes
     Slice sub                 # producer subject
     unsigned char[16] id
@@ -40,12 +40,12 @@ cdef struct PushItem:
     uint8_t keep_text
     uint8_t has_trace
     uint8_t status            # 0 queued, 1 duplicate, 2 failed
-    int32_t index
     int64_t offset
     int64_t created_us
 
 cdef struct PushReq:
     int n
+    bint counts               # answered in numbers
     PushItem* items
 
 cdef struct PopReq:

@@ -1,0 +1,106 @@
+# How the body of a push is written, and how its answer is wanted: told by Content-Type and the query.
+
+cdef enum PushForm:
+    PUSH_JSON = 0             # and every type nobody claims: clients send JSON under many names
+    PUSH_LINES                # application/x-ndjson
+    PUSH_ARROW                # application/vnd.apache.arrow.stream
+
+cdef struct PushOptions:
+    Slice queue               # of items that name none; p NULL: not given
+    Slice part
+    bint bare                 # a line is a payload, not an item
+    bint counts               # the answer is wanted in numbers
+
+cdef Slice header_value(Slice raw, const char* name) noexcept nogil:
+    # The value of the first header of this name (lower case), without blanks around it; p NULL: absent.
+    cdef const char* p = raw.p
+    cdef const char* end = raw.p + raw.n
+    cdef const char* stop
+    cdef size_t n = strlen(name)
+    while p < end:
+        stop = <const char*>memchr(p, b'\n', end - p)
+        if stop == NULL:
+            stop = end
+        if <size_t>(stop - p) > n and p[n] == b':' and text_folds(p, name, n):
+            p += n + 1
+            while p < stop and (p[0] == b' ' or p[0] == b'\t'):
+                p += 1
+            while stop > p and ((stop - 1)[0] == b' ' or (stop - 1)[0] == b'\t' or (stop - 1)[0] == b'\r' or (stop - 1)[0] == b'\n'):
+                stop -= 1
+            return slice_of(p, stop - p)
+        p = stop + 1
+    return slice_of(NULL, 0)
+
+cdef inline bint text_folds(const char* p, const char* lower, size_t n) noexcept nogil:
+    # p is `lower` but for the case of its letters?
+    cdef size_t i
+    cdef char c
+    for i in range(n):
+        c = p[i]
+        if c >= b'A' and c <= b'Z':
+            c += 32
+        if c != lower[i]:
+            return False
+    return True
+
+cdef inline bint type_is(Slice value, const char* name) noexcept nogil:
+    # A Content-Type, whatever its parameters?
+    cdef size_t n = strlen(name)
+    if value.n < n or not text_folds(value.p, name, n):
+        return False
+    return value.n == n or value.p[n] == b';' or value.p[n] == b' ' or value.p[n] == b'\t'
+
+cdef int push_form(Slice headers) noexcept nogil:
+    cdef Slice value = header_value(headers, b"content-type")
+    if type_is(value, b"application/x-ndjson"):
+        return PUSH_LINES
+    if type_is(value, b"application/vnd.apache.arrow.stream"):
+        return PUSH_ARROW
+    return PUSH_JSON
+
+cdef bint push_options(int form, Slice query, Arena* a, PushOptions* out, ApiError* e) noexcept nogil:
+    # Defaults are for forms that can leave names out; JSON items name their own.
+    cdef Slice value
+    cdef int found
+    memset(out, 0, sizeof(PushOptions))
+    if query.n == 0:
+        return True
+    found = query_find(query, b"format", a, &value)
+    if found and slice_is(value, b"counts"):
+        out.counts = True
+    elif found and not slice_is(value, b"array"):
+        return refuse(e, b"format must be array or counts")
+    if form == PUSH_JSON:
+        return True
+    found = query_find(query, b"queue", a, &out.queue)
+    if found and (found < 0 or out.queue.n == 0 or not name_fits(out.queue)):
+        return refuse(e, b"Queue must be a non-empty text of at most 255 bytes (query, field queue)")
+    found = query_find(query, b"partition", a, &out.part)
+    if found and (found < 0 or not name_fits(out.part)):
+        return refuse(e, b"Partition must be valid text of at most 255 bytes (query, field partition)")
+    found = query_find(query, b"payload", a, &value)
+    if found and form == PUSH_LINES and slice_is(value, b"line"):
+        out.bare = True
+    elif found and (form != PUSH_LINES or not slice_is(value, b"item")):
+        return refuse(e, b"payload must be item or line, and is for application/x-ndjson")
+    if out.bare and out.queue.p == NULL:
+        return refuse(e, b"payload=line needs a queue in the query")
+    return True
+
+cdef inline bint name_fits(Slice text) noexcept nogil:
+    # Text that is UTF-8 already.
+    return text.n <= NAME_MAX and memchr(text.p, 0, text.n) == NULL
+
+cdef bint push_read(Slice headers, Slice query, Slice body, Arena* a, UuidGen* g, int max_items, PushReq* out, ApiError* e) noexcept nogil:
+    # A push in whatever form it came. A bad item refuses the whole request; nothing was used yet.
+    cdef PushOptions options
+    cdef int form = push_form(headers)
+    if not push_options(form, query, a, &options, e):
+        return False
+    if form == PUSH_LINES:
+        if not pushlines_parse(body, &options, a, g, max_items, out, e):
+            return False
+    elif not push_parse(body, a, g, max_items, out, e):
+        return False
+    out.counts = options.counts
+    return True

@@ -1,0 +1,53 @@
+"""Pushes in other forms than JSON: what is stored and answered is the same."""
+from __future__ import annotations
+
+import json
+
+import pytest
+from support.client import Client, data
+from support.http import Answer
+
+NDJSON = {"Content-Type": "application/x-ndjson"}
+
+
+def lines(client: Client, query: str, *body: bytes) -> Answer:
+    return client.request("POST", f"/api/v1/push?{query}", b"\n".join(body), NDJSON)
+
+
+def test_lines_that_are_items(client: Client, queue: str) -> None:
+    answer = lines(client, f"queue={queue}&partition=a", b'{"payload":{"n":1},"transactionId":"t"}', b"", b'{"payload":2,"partition":"b"}',
+                   b'{"payload":3,"transactionId":"t"}\r')
+    assert answer.status == 201
+    assert [(one["index"], one["status"], one["queueName"]) for one in answer.json] == [
+        (0, "queued", queue), (1, "queued", queue), (2, "duplicate", queue)]
+    assert answer.json[2]["message_id"] == answer.json[0]["message_id"]
+    (first,), (second,) = client.pop(queue, "a", batch=9), client.pop(queue, "b", batch=9)
+    assert (first["data"], first["transactionId"], first["id"]) == ({"n": 1}, "t", answer.json[0]["message_id"])
+    assert (second["data"], second["transactionId"]) == (2, answer.json[1]["transaction_id"])
+
+
+def test_lines_that_are_payloads(client: Client, queue: str) -> None:
+    payloads = [json.dumps({"n": n, "text": "é" * (n % 40)}, ensure_ascii=bool(n % 2)).encode() for n in range(2500)]
+    answer = lines(client, f"queue={queue}&payload=line&format=counts", *payloads)
+    assert (answer.status, answer.json) == (201, {"count": 2500, "queued": 2500, "duplicate": 0, "error": 0})
+    assert data(client.pop(queue, batch=5000)) == [json.loads(one) for one in payloads]
+
+
+def test_a_bad_line_stores_nothing(client: Client, queue: str) -> None:
+    answer = lines(client, f"queue={queue}", b'{"payload":1}', b'{"payload":1,}')
+    assert (answer.status, answer.json) == (400, {"error": "Invalid JSON: expected a key at byte 13 (line 2)"})
+    assert lines(client, f"queue={queue}", b'{"payload":2}').status == 201
+    assert data(client.pop(queue, batch=9)) == [2]
+
+
+@pytest.mark.parametrize("body", [b"\n", b" \r\n\n"], ids=["one", "two"])
+def test_no_lines_at_all(client: Client, queue: str, body: bytes) -> None:
+    assert lines(client, f"queue={queue}", body).json == []
+    assert lines(client, f"queue={queue}&format=counts", body).json == {"count": 0, "queued": 0, "duplicate": 0, "error": 0}
+
+
+def test_numbers_for_json(client: Client, queue: str) -> None:
+    items = {"items": [{"queue": queue, "payload": 1, "transactionId": "t"}] * 2}
+    answer = client.post("/api/v1/push?format=counts", items)
+    assert (answer.status, answer.json) == (201, {"count": 2, "queued": 1, "duplicate": 1, "error": 0})
+    assert client.post("/api/v1/push?format=xml", items).status == 400
