@@ -122,17 +122,20 @@ class Queues(BaseSettings):
     response_batch_max: int = count(500, "", unused=True)
 
 
+class Keeping(BaseSettings):
+    retention_interval: int = count(300_000, "time between two looks for what retentionSeconds and completedRetentionSeconds let go", "ms", ge=100)
+    retention_batch_size: int = count(1000, "removed per transaction", "log rows", ge=1, le=100_000)
+    eviction_interval: int = count(60_000, "time between two looks for what waited longer than maxWaitTimeSeconds", "ms", ge=100)
+    eviction_batch_size: int = count(1000, "removed per transaction", "log rows", ge=1, le=100_000)
+
+
 class Later(BaseSettings):
     """Settings of parts this version does not have: checked, told at start if set, without effect."""
 
-    retention_interval: int = count(300_000, "retention: interval", "ms", unused=True)
-    retention_batch_size: int = count(1000, "retention: rows at a time", unused=True)
     partition_cleanup_days: int = count(30, "idle partitions are dropped after", "days", unused=True)
     metrics_retention_days: int = count(90, "metrics kept", "days", unused=True)
     metrics_sample_interval_ms: int = count(1000, "metrics: sampling", "ms", unused=True)
     metrics_aggregate_interval_s: int = count(60, "metrics: aggregation", "s", unused=True)
-    eviction_interval: int = count(60_000, "eviction: interval", "ms", unused=True)
-    eviction_batch_size: int = count(1000, "eviction: rows at a time", unused=True)
     stats_interval_ms: int = count(10_000, "statistics", "ms", unused=True)
     stats_reconcile_interval_ms: int = count(120_000, "statistics in full", "ms", unused=True)
     stats_history_retention_days: int = count(7, "statistics kept", "days", unused=True)
@@ -190,7 +193,7 @@ class File(PydanticBaseSettingsSource):
         return self.values
 
 
-class Settings(Refused, Later, Queues, Policies, Engine, Database, Server):
+class Settings(Refused, Later, Keeping, Queues, Policies, Engine, Database, Server):
     model_config = SettingsConfigDict(env_ignore_empty=True, extra="forbid", frozen=True, hide_input_in_errors=True)
 
     @classmethod

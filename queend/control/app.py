@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from .. import __version__, log
 from ..config import Settings
+from ..service.retention import Retention
 from . import configure, health, metrics, openapi, queues
 from .answer import CORS, Json, Refusal
 from .bridge import Bridge
@@ -30,16 +31,19 @@ class Control:
                                         timeout=settings.db_connection_timeout / 1000, kwargs={"autocommit": True},
                                         reconnect_timeout=0, name="queend-control")
         self.sweeper = Sweeper(self.pool)
+        self.retention = Retention(settings, conninfo)
         self.app = application(self)
         self.bridge = Bridge(core, self.app, (settings.host, settings.port))
 
     async def open(self) -> None:
         await self.pool.open()
         self.sweeper.open()
+        self.retention.open()
         self.bridge.open()
 
     async def close(self) -> None:
         await self.bridge.close()
+        await self.retention.close()
         await self.sweeper.close()
         await self.pool.close()
 

@@ -17,6 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from psycopg_pool import PoolTimeout
 from starlette.responses import Response
 
+from ..service.retention import REASONS, Figures
 from .answer import Json
 
 router = APIRouter()
@@ -50,7 +51,7 @@ async def prometheus(request: Request) -> Response:
     """Prometheus exposition; what needs the database is left out while it does not answer."""
     control = request.app.state.control
     registry = CollectorRegistry(auto_describe=False)
-    families = [*process(control), *engine(control.core.stats()), *await store(control)]
+    families = [*process(control), *engine(control.core.stats()), *retention(control.retention.figures), *await store(control)]
     registry.register(type("Collected", (), {"collect": lambda self: iter(families)})())
     return Response(generate_latest(registry), headers={"content-type": TEXT, "cache-control": "no-cache"})
 
@@ -110,6 +111,22 @@ def engine(stats: dict[str, Any]) -> Iterator[Metric]:
     for family, key in (("db_errors", "db_errors"), ("dlq", "dead_lettered")):
         yield cluster(f"queen_cluster_{family}", f"{key.replace('_', ' ')} of this instance since its start.",
                       sum(worker[key] for worker in workers))
+
+
+def retention(figures: Figures) -> Iterator[Metric]:
+    """What the retention service removed, and which idle groups hold back the rest."""
+    removed = CounterMetricFamily("queend_retention_removed_messages", "Messages removed, by rule.", labels=["reason"])
+    for reason in REASONS.values():
+        removed.add_metric([reason], figures.removed[reason])
+    yield removed
+    yield CounterMetricFamily("queend_retention_removed_rows", "Rows of the log removed.", value=figures.rows)
+    yield CounterMetricFamily("queend_retention_runs", "Runs of the service in this daemon.", value=figures.runs)
+    yield gauge("queend_retention_working", "1 in the daemon that does the work for all.", int(figures.working))
+    yield gauge("queend_retention_run_seconds", "Length of the last run.", figures.seconds)
+    pinned = GaugeMetricFamily("queend_retention_pinned_messages", "Messages that stay only because a group has not consumed them.", labels=["queue", "group"])
+    for (queue, group), count in (figures.pinned or {}).items():
+        pinned.add_metric([queue, group], count)
+    yield pinned
 
 
 def buckets(counts: list[int]) -> list[tuple[str, int]]:

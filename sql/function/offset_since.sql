@@ -9,7 +9,10 @@ DECLARE
     v_base bigint;
     v_n int;
 BEGIN
-    SELECT l.base INTO v_low FROM queend.log l WHERE l.partition_id = p_part ORDER BY l.base LIMIT 1;
+    -- From the floor on: below it lie the index entries of rows that are gone but not vacuumed yet.
+    SELECT l.base INTO v_low FROM queend.log l
+     WHERE l.partition_id = p_part AND l.base >= COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = p_part), 0)
+     ORDER BY l.base LIMIT 1;
     IF v_low IS NULL THEN
         RETURN v_high;
     END IF;

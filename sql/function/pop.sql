@@ -38,16 +38,16 @@ BEGIN
 
     RETURN QUERY
     WITH seen AS MATERIALIZED (
-        SELECT c.ord, c.req, c.part, c.grp, c.head, c.first, c.until, c.stop,
+        SELECT c.ord, c.req, c.part, c.grp, c.head, c.floor, c.first, c.until, c.stop,
                CASE WHEN c.until > 0 THEN c.status WHEN c.stop > c.first THEN 1 ELSE 0 END AS status
-          FROM (SELECT i.ord::int - 1 AS ord, i.req, i.part, i.grp, GREATEST(k.committed + 1, f.floor) AS first, h.next,
+          FROM (SELECT i.ord::int - 1 AS ord, i.req, i.part, i.grp, f.floor, GREATEST(k.committed + 1, f.floor) AS first, h.next,
                        COALESCE(h.next, GREATEST(k.committed + 1, queend.head(i.part))) AS head,
                        CASE WHEN k.lease_until > v_now THEN 2 ELSE 3 END AS status,
                        CASE WHEN k.lease_until > v_now THEN k.lease_until
                             WHEN h.next IS NULL OR h.next <= k.committed + 1 THEN 0
                             WHEN k.retry_until > v_now THEN k.retry_until
                             WHEN h.created_at > v_now - r_window_us[i.req] THEN h.created_at + r_window_us[i.req]
-                            WHEN r_delay_us[i.req] > 0 THEN queend.delayed_until(i.part, k.committed + 1, v_now - r_delay_us[i.req])
+                            WHEN r_delay_us[i.req] > 0 THEN queend.delayed_until(i.part, GREATEST(k.committed + 1, f.floor), v_now - r_delay_us[i.req])
                             ELSE 0 END AS until,
                        CASE WHEN r_delay_us[i.req] > 0 AND h.created_at > v_now - r_delay_us[i.req]
                             THEN queend.offset_since(i.part, v_now - r_delay_us[i.req] + 1) ELSE COALESCE(h.next, 0) END AS stop
@@ -63,7 +63,7 @@ BEGIN
           FROM seen s WHERE s.status = 1
         WINDOW w AS (PARTITION BY s.req ORDER BY s.ord ROWS UNBOUNDED PRECEDING)),
     locked AS MATERIALIZED (
-        SELECT p.ord, p.req, p.part, p.grp, p.head, k.first, k.row_base, LEAST(p.stop, k.first + r_budget[p.req] - p.before) AS stop,
+        SELECT p.ord, p.req, p.part, p.grp, p.head, k.first, GREATEST(k.row_base, p.floor) AS row_base, LEAST(p.stop, k.first + r_budget[p.req] - p.before) AS stop,
                CASE WHEN r_auto[p.req] THEN 1 WHEN k.lease_end > k.committed THEN k.attempt + 1 ELSE 1 END AS attempt
           FROM picked p
           CROSS JOIN LATERAL (SELECT x.*, GREATEST(x.committed + 1, p.first) AS first FROM queend.cursors x WHERE x.partition_id = p.part AND x.group_id = p.grp

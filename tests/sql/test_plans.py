@@ -87,7 +87,7 @@ def calls(queue: int, group: int, parts: list[int]):
     yield 120, PUSH_CALL, push([batch(p, [i]) for p, i in zip(parts, late)])
     yield 60, POP_CALL, pop(False)
     yield 20, "SELECT * FROM queend.renew(%s::uuid[], %s, %s::int[], %s::int[], %s::int[])", ([lease], [60], [1] * n, parts, [group] * n)
-    yield 40, ACK, (0, *acks(late), [3] * n, [0] * n, [], [], [])                # not the window: one by one
+    yield 45, ACK, (0, *acks(late), [3] * n, [0] * n, [], [], [])                # not the window: one by one
     yield 60, POP_CALL, pop(True)
     yield 70, POP_CALL, pop(True, group + 1, True)                               # a group that meets these partitions first
     yield 160, TRANSACTION, (*push([batch(p, [id7()]) for p in parts]), *acks(new)[:2], [None] * n, *acks(new)[3:], [], [], [], [], [], [])

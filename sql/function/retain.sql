@@ -1,0 +1,114 @@
+-- Removes what the options of a queue say is over, for at most p_parts of its partitions after p_after (by id) and about
+-- p_rows log rows. Moments in µs, 0 = that rule is off:
+--   p_expired    records stored before it go, consumed or not
+--   p_completed  records stored before it go if every group with a cursor in the partition has consumed them
+--   p_waited     records stored before it go if some group has not consumed them, or no group has a cursor; what lies
+--                before them goes along: the log loses its oldest records only
+-- One row per partition with something to tell: reason 1 expired, 2 completed, 3 waited, 0 nothing removed; log rows and
+-- records removed; pinned: records that p_completed would remove if group_id (NULL: no group at all) had consumed them.
+-- The last row has reason -1: go on after partition_id; NULL there: the queue is through.
+--
+-- A floor is always where a row begins, and a partition holds no row below it: both change in one transaction, a piece
+-- of at most p_rows at a time. So the oldest row is looked for from the floor on, never among index entries of rows that
+-- are gone but not vacuumed yet. The floor's row is locked to the end: whoever removes or replaces rows of a partition
+-- holds it. Pushes and pops lock nothing this needs, and it takes no lane.
+CREATE OR REPLACE FUNCTION queend.retain(p_queue int, p_after int, p_parts int, p_rows int, p_expired bigint, p_completed bigint, p_waited bigint)
+RETURNS TABLE (partition_id int, reason smallint, rows int, records bigint, pinned bigint, group_id int)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+#variable_conflict use_column
+DECLARE
+    v_left int := p_rows;
+    v_last int;
+    v_seen int := 0;
+    part   record;
+    v_from bigint;
+    v_to   bigint;
+    v_time bigint;
+    k      record;
+BEGIN
+    FOR part IN
+        SELECT p.id, f.floor, l.created_at
+          FROM (SELECT x.id FROM queend.partitions x WHERE x.queue_id = p_queue AND x.id > p_after ORDER BY x.id LIMIT p_parts) AS p
+          LEFT JOIN LATERAL (SELECT x.floor FROM queend.floors x WHERE x.partition_id = p.id OFFSET 0) AS f ON true
+          LEFT JOIN LATERAL (SELECT x.created_at FROM queend.log x WHERE x.partition_id = p.id AND x.base >= COALESCE(f.floor, 0)
+                              ORDER BY x.base LIMIT 1) AS l ON true
+         ORDER BY p.id
+    LOOP
+        IF v_left <= 0 THEN
+            RETURN QUERY SELECT v_last, -1::smallint, 0, 0::bigint, 0::bigint, NULL::int;
+            RETURN;
+        END IF;
+        v_last := part.id;
+        v_seen := v_seen + 1;
+        CONTINUE WHEN part.created_at IS NULL OR part.created_at >= GREATEST(p_expired, p_completed, p_waited);
+
+        PERFORM 1 FROM queend.partitions x WHERE x.id = part.id FOR NO KEY UPDATE SKIP LOCKED;
+        CONTINUE WHEN NOT FOUND;
+        partition_id := part.id;
+        reason := 0;
+        rows := 0;
+        records := 0;
+        pinned := 0;
+        group_id := NULL;
+        v_from := COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = part.id), 0);
+        v_to := v_from;
+        IF p_completed > 0 OR p_waited > 0 THEN
+            SELECT c.committed + 1 AS next, c.group_id INTO k FROM queend.cursors c WHERE c.partition_id = part.id ORDER BY c.committed LIMIT 1;
+        END IF;
+        IF p_expired > 0 THEN
+            v_time := queend.offset_since(part.id, p_expired);
+            IF v_time > v_to THEN
+                v_to := v_time;
+                reason := 1;
+            END IF;
+        END IF;
+        IF p_completed > 0 THEN
+            v_time := queend.offset_since(part.id, p_completed);
+            IF v_time > v_to THEN
+                pinned := v_time - GREATEST(v_to, LEAST(v_time, COALESCE(k.next, 0)));
+                group_id := CASE WHEN pinned > 0 THEN k.group_id END;
+                IF pinned > 0 THEN      -- where the row begins that holds the first record not consumed
+                    v_time := (SELECT CASE WHEN l.base + l.n <= k.next THEN l.base + l.n ELSE l.base END FROM queend.log l
+                                WHERE l.partition_id = part.id AND l.base >= v_from AND l.base <= k.next ORDER BY l.base DESC LIMIT 1);
+                END IF;
+                IF v_time > v_to THEN
+                    v_to := v_time;
+                    reason := 2;
+                END IF;
+            END IF;
+        END IF;
+        IF p_waited > 0 THEN
+            v_time := queend.offset_since(part.id, p_waited);
+            IF v_time > v_to AND (k.next IS NULL OR k.next < v_time) THEN
+                v_to := v_time;
+                reason := 3;
+            END IF;
+        END IF;
+
+        IF v_to > v_from THEN
+            v_to := (SELECT max(r.next) FROM (SELECT l.base + l.n AS next FROM queend.log l
+                      WHERE l.partition_id = part.id AND l.base >= v_from AND l.base < v_to ORDER BY l.base LIMIT v_left) AS r);
+            IF v_to > v_from THEN
+                INSERT INTO queend.floors (partition_id, floor) VALUES (part.id, v_to) ON CONFLICT (partition_id) DO UPDATE SET floor = excluded.floor;
+                WITH gone AS (
+                    DELETE FROM queend.log l WHERE l.partition_id = part.id AND l.base >= v_from AND l.base < v_to RETURNING l.n, l.odd, l.ids),
+                freed AS (
+                    DELETE FROM queend.late_ids t
+                     WHERE t.ctid = ANY (ARRAY(
+                        SELECT (SELECT e.ctid FROM queend.late_ids e WHERE e.partition_id = part.id AND e.id = substr(g.ids, 16 * i + 1, 16)
+                                   AND e.position >= v_from AND e.position < v_to)
+                          FROM gone g CROSS JOIN generate_series(0, g.n - 1) AS i WHERE g.odd OR get_byte(g.ids, 16 * i + 6) >> 4 <> 7)))
+                SELECT count(*), COALESCE(sum(g.n), 0) INTO rows, records FROM gone g;
+                v_left := v_left - rows;
+            END IF;
+        END IF;
+        IF rows > 0 OR pinned > 0 THEN
+            RETURN NEXT;
+        END IF;
+        IF v_left <= 0 THEN      -- there may be more of this one
+            RETURN QUERY SELECT part.id - 1, -1::smallint, 0, 0::bigint, 0::bigint, NULL::int;
+            RETURN;
+        END IF;
+    END LOOP;
+    RETURN QUERY SELECT CASE WHEN v_seen = p_parts THEN v_last END, -1::smallint, 0, 0::bigint, 0::bigint, NULL::int;
+END $$;

@@ -1,0 +1,97 @@
+"""The retention service of running daemons: what queues let go is gone, what holds it back is told, one daemon works for all."""
+from __future__ import annotations
+
+import psycopg
+import pytest
+from support.client import Client
+from support.daemon import Daemon
+from support.wait import until
+
+OFTEN = {"RETENTION_INTERVAL": 100, "EVICTION_INTERVAL": 100}
+
+
+@pytest.fixture(scope="module")
+def daemon(start_daemon) -> Daemon:
+    return start_daemon(**OFTEN)
+
+
+def total(client: Client, queue: str) -> int:
+    return client.get(f"/api/v1/resources/queues/{queue}").json["totals"]["total"]
+
+
+def metric(client: Client, name: str) -> float:
+    """A sample of the exposition, 0 where there is none yet."""
+    lines = client.get("/metrics/prometheus").body.decode().splitlines()
+    return next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(name + " ")), 0.0)
+
+
+def test_expired(client, queue):
+    client.configure(queue, retentionEnabled=True, retentionSeconds=1)
+    client.push(queue, *range(5))
+    assert total(client, queue) == 5
+    until(lambda: total(client, queue) == 0, "all has expired")
+    assert client.pop(queue) == []
+    until(lambda: metric(client, 'queend_retention_removed_messages_total{reason="expired"}') >= 5, "it is counted")
+    (again,) = client.push(queue, "after")
+    assert again["status"] == "queued"
+    assert [m["data"] for m in client.pop(queue, consumerGroup="new", autoAck=True)] == ["after"]
+
+
+def test_disabled_keeps_everything(client, queue):
+    client.configure(queue, retentionSeconds=1, completedRetentionSeconds=1)
+    other = queue + "-on"
+    client.configure(other, retentionEnabled=True, retentionSeconds=1)
+    client.push(queue, "kept")
+    client.push(other, "gone")
+    until(lambda: total(client, other) == 0, "the other queue's message has expired")
+    assert total(client, queue) == 1
+
+
+def test_completed_and_what_pins_it(daemon, client, queue):
+    client.configure(queue, retentionEnabled=True, completedRetentionSeconds=1)
+    client.push(queue, 1, 2, 3)
+    client.pop(queue, consumerGroup="quick", batch=3, autoAck=True)
+    client.pop(queue, consumerGroup="slow", batch=1, autoAck=True)
+    name = f'queend_retention_pinned_messages{{group="slow",queue="{queue}"}}'
+    until(lambda: metric(client, name) == 2, "the slow group pins what it has not consumed")
+    assert any(line.get("event") == "retention_pinned" and line["queue"] == queue and line["group"] == "slow" for line in daemon.log)
+    assert total(client, queue) == 3
+    client.pop(queue, consumerGroup="slow", batch=9, autoAck=True)
+    until(lambda: total(client, queue) == 0 and metric(client, name) == 0, "all has been consumed by everybody")
+
+
+def test_waited_too_long(client, queue):
+    client.configure(queue, maxWaitTimeSeconds=1)
+    client.push(queue, *range(3))
+    until(lambda: total(client, queue) == 0, "nobody came for them")
+    until(lambda: metric(client, 'queend_retention_removed_messages_total{reason="waited"}') >= 3, "it is counted")
+
+
+def test_a_parked_pop_hears_of_what_comes_after(client, daemon, queue):
+    client.configure(queue, retentionEnabled=True, retentionSeconds=1)
+    client.push(queue, *range(300))
+    until(lambda: total(client, queue) == 0, "all has expired")
+    with daemon.client() as waiter:
+        waiter.send("GET", f"/api/v1/pop/queue/{queue}?wait=true&timeout=30000")
+        client.push(queue, "fresh")
+        assert [m["data"] for m in waiter.receive().json["messages"]] == ["fresh"]
+
+
+def test_one_works_for_all_and_the_next_takes_over(start_daemon):
+    first = start_daemon(**OFTEN)
+    with first.client() as client:
+        until(lambda: metric(client, "queend_retention_working") == 1, "the first one works")
+    second = start_daemon(first.conninfo, **OFTEN)
+    with second.client() as client, psycopg.connect(first.conninfo, autocommit=True) as db:
+        client.configure("q", retentionEnabled=True, retentionSeconds=1)
+        client.push("q", "one")
+        until(lambda: total(client, "q") == 0, "the first one removed it")
+        assert metric(client, "queend_retention_removed_rows_total") == 0
+        first.stop()
+        client.push("q", "two")
+        until(lambda: total(client, "q") == 0, "the second one removed it")
+        until(lambda: metric(client, "queend_retention_removed_rows_total") == 1, "it is counted")
+        pid = db.execute("SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objid = %s AND classid = 0", (0x71756575_01 & 0xFFFFFFFF,)).fetchone()
+        assert pid is None or db.execute("SELECT pg_terminate_backend(%s)", pid).fetchone() == (True,)
+        client.push("q", "three")
+        until(lambda: total(client, "q") == 0, "it works on after its session was ended")

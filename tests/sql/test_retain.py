@@ -1,0 +1,300 @@
+"""Retention: what goes, what stays, and that what went is gone for pop, ack and dedupe; against a model, and in races."""
+from __future__ import annotations
+
+import random
+import uuid
+from dataclasses import dataclass, field
+
+import pytest
+from sql.records import Session, batch, id4, id7, id_text
+from sql.test_races import Waiting, two  # noqa: F401
+
+SECOND = 1_000_000
+
+
+def retain(db: Session, part: int, rows: int = 1000, expired: int = 0, completed: int = 0, waited: int = 0, parts: int = 100, after: int | None = None) -> list:
+    """One call on the queue of a partition, from that partition on; without the last row, which says where to go on."""
+    queue = db.value("SELECT queue_id FROM queend.partitions WHERE id = %s", part)
+    got = db.rows("SELECT * FROM queend.retain(%s, %s, %s, %s, %s, %s, %s)", queue, part - 1 if after is None else after, parts, rows, expired, completed, waited)
+    assert got[-1].reason == -1 and all(row.reason >= 0 for row in got[:-1])
+    return got[:-1]
+
+
+def now(db: Session) -> int:
+    return db.value("SELECT queend.now_us()")
+
+
+def floor(db: Session, part: int) -> int:
+    return db.value("SELECT COALESCE((SELECT floor FROM queend.floors WHERE partition_id = %s), 0)", part)
+
+
+def head(db: Session, part: int) -> int:
+    return db.value("SELECT queend.head(%s)", part)
+
+
+def live(db: Session, part: int) -> list[tuple[int, int]]:
+    """(base, n) of what is left, which begins at the floor and has no gap."""
+    rows = [(r.base, r.n) for r in db.rows("SELECT base, n FROM queend.log WHERE partition_id = %s ORDER BY base", part)]
+    at = floor(db, part)
+    for base, n in rows:
+        assert base == at
+        at += n
+    assert head(db, part) == at
+    return rows
+
+
+def test_expired_goes_consumed_or_not(db, partitions):
+    part, other = partitions(2)
+    for p in (other, part):
+        for _ in range(3):
+            db.push(batch(p, [id7(), id7()]))
+    cut = db.value("SELECT created_at FROM queend.log WHERE partition_id = %s AND base = 4", part)
+    assert [(r.partition_id, r.reason, r.rows, r.records) for r in retain(db, part, expired=cut)] == [(part, 1, 2, 4), (other, 1, 3, 6)]
+    assert live(db, part) == [(4, 2)] and live(db, other) == []
+    assert db.push(batch(other, [id7()]))[0].base == 6      # an offset is never given twice
+    assert retain(db, part, expired=cut) == []
+
+
+def test_bounded_and_resumed(db, partitions):
+    parts = partitions(4)
+    for p in parts:
+        for _ in range(5):
+            db.push(batch(p, [id7()]))
+    queue = db.value("SELECT queue_id FROM queend.partitions WHERE id = %s", parts[0])
+    cut, after, steps = now(db) + SECOND, 0, []
+    while after is not None:
+        *told, last = db.rows("SELECT * FROM queend.retain(%s, %s, 3, 3, %s, 0, 0)", queue, after, cut)
+        steps.append(sum(row.rows for row in told))
+        assert steps[-1] <= 3
+        after = last.partition_id
+        for p in parts:
+            live(db, p)
+    assert sum(steps) == 20 and [floor(db, p) for p in parts] == [5] * 4
+
+
+def test_completed_waits_for_the_slowest_group(db, partitions, group):
+    part, = partitions()
+    for _ in range(3):
+        db.push(batch(part, [id7(), id7(), id7()]))
+    later = now(db) + SECOND
+    pinned, = retain(db, part, completed=later)
+    assert (pinned.reason, pinned.rows, pinned.pinned, pinned.group_id) == (0, 0, 9, None)      # no group has a cursor
+    fast, slow = group(part), group(part)
+    db.pop([part], fast, auto=True)
+    db.pop([part], slow, budget=4, auto=True)
+    told, = retain(db, part, completed=later)
+    assert (told.reason, told.records, told.pinned, told.group_id) == (2, 3, 5, slow)
+    assert live(db, part) == [(3, 3), (6, 3)]      # whole rows: record 3 is consumed but shares a row with 4
+    assert db.messages(db.pop([part], slow, auto=True))[0][0] == 4
+    told, = retain(db, part, completed=later)
+    assert (told.records, told.pinned) == (6, 0) and live(db, part) == []
+    db.push(batch(part, [id7()]))
+    for one in (fast, slow):
+        assert [o for o, _ in db.messages(db.pop([part], one, auto=True))] == [9]
+
+
+def test_completed_spares_what_is_young(db, partitions, group):
+    part, = partitions()
+    for _ in range(2):
+        db.push(batch(part, [id7()]))
+    db.pop([part], group(part), auto=True)
+    cut = db.value("SELECT created_at FROM queend.log WHERE partition_id = %s AND base = 1", part)
+    assert retain(db, part, completed=cut)[0].records == 1 and live(db, part) == [(1, 1)]
+
+
+def test_waited_too_long(db, partitions, group):
+    part, done, never = partitions(3)
+    for p in (part, done, never):
+        for _ in range(3):
+            db.push(batch(p, [id7()]))
+    readers = group(part)
+    db.pop([part], readers, budget=1, auto=True)
+    db.pop([done], readers, auto=True)
+    cut = {p: db.value("SELECT created_at FROM queend.log WHERE partition_id = %s AND base = 2", p) for p in (part, done, never)}
+    assert [(r.reason, r.records) for r in retain(db, part, waited=cut[part], parts=1)] == [(3, 2)]
+    assert retain(db, done, waited=cut[done], parts=1) == []      # all is consumed: not a matter of waiting
+    assert [(r.reason, r.records) for r in retain(db, never, waited=cut[never], parts=1)] == [(3, 2)]
+    assert [o for o, _ in db.messages(db.pop([part], readers, auto=True))] == [2]
+
+
+@pytest.mark.parametrize("make", [id7, id4, lambda: id_text(uuid.uuid4().hex), lambda: id7(1_600_000_000_000_000)])
+def test_the_id_of_what_is_gone_is_free_again(db, partitions, make):
+    part, = partitions()
+    old, young = [make() for _ in range(3)], make()
+    db.push(batch(part, old))
+    db.push(batch(part, [young]))
+    cut = db.value("SELECT created_at FROM queend.log WHERE partition_id = %s AND base = 3", part)
+    retain(db, part, expired=cut)
+    row, = db.push(batch(part, [*old, young]))
+    assert row.base == 4 and list(row.dup_offset) == [-1, -1, -1, 3]
+    assert retain(db, part, expired=now(db) + SECOND)[0].records == 4
+    assert db.rows("SELECT 1 FROM queend.late_ids WHERE partition_id = %s", part) == []
+    assert db.push(batch(part, [young]))[0].base == 7
+
+
+def test_an_ack_of_what_is_gone(db, partitions, group):
+    part, = partitions()
+    ids = [id7(), id7()]
+    db.push(batch(part, [ids[0]]))
+    db.push(batch(part, [ids[1]]))
+    readers, lease = group(part), str(uuid.uuid4())
+    db.pop([part], readers, lease=lease)
+    cut = db.value("SELECT created_at FROM queend.log WHERE partition_id = %s AND base = 1", part)
+    retain(db, part, expired=cut)
+    row = db.ack(part, readers, lease, ids)
+    assert list(row.codes) == [8, 5] and row.released and row.committed == 1      # not found; done, and the lease with it
+    assert db.pop([part], readers)[0].status == 0
+
+
+def test_a_pop_begins_at_the_floor(db, partitions, group):
+    part, = partitions()
+    readers = group(part)
+    db.push(batch(part, [id7()]))
+    db.pop([part], readers, delay_us=10**12)      # makes the cursor, takes nothing
+    for _ in range(300):
+        db.push(batch(part, [id7()]))
+    retain(db, part, expired=db.value("SELECT created_at FROM queend.log WHERE partition_id = %s AND base = 299", part))
+    assert [o for o, _ in db.messages(db.pop([part], readers, budget=1))] == [299]
+
+
+def test_everything_gone_under_a_lease(db, partitions, group):
+    part, = partitions()
+    i = id7()
+    db.push(batch(part, [i]))
+    readers, lease = group(part), str(uuid.uuid4())
+    db.pop([part], readers, lease=lease)
+    retain(db, part, expired=now(db) + SECOND)
+    assert list(db.ack(part, readers, lease, [i]).codes) == [8]
+    assert db.rows("SELECT * FROM queend.release(%s, %s, %s::uuid[])", [part], [readers], [lease])[0].released
+    j = id7()
+    db.push(batch(part, [j]))
+    assert db.messages(db.pop([part], readers, auto=True)) == [(1, j)]
+
+
+def test_a_partition_deleted_meanwhile_gets_no_floor(two, partitions):  # noqa: F811
+    first, second, watcher = two
+    part, = partitions()
+    second.push(batch(part, [id7()]))
+    queue = second.value("SELECT q.name FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id WHERE p.id = %s", part)
+    retain(first, part, expired=now(first) + SECOND)
+    waiting = Waiting(watcher, second, lambda: second.value("SELECT queend.queue_delete(%s)", queue))
+    first.rows("COMMIT")
+    assert waiting.result() is True
+    while second.rows("SELECT * FROM queend.sweep(1000)")[0].partitions:
+        pass
+    assert second.rows("SELECT 1 FROM queend.floors WHERE partition_id = %s", part) == []
+
+
+def test_a_deletion_under_way_is_not_waited_for(two, partitions):  # noqa: F811
+    first, second, _ = two
+    part, = partitions()
+    second.push(batch(part, [id7()]))
+    first.value("SELECT queend.queue_delete(q.name) FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id WHERE p.id = %s", part)
+    assert retain(second, part, expired=now(second) + SECOND) == []
+    first.rows("ROLLBACK")
+
+
+def test_push_pop_and_ack_go_on_meanwhile(two, partitions, group):  # noqa: F811
+    """Nothing the hot functions lock is locked by an open retention, nor the other way round."""
+    first, second, third = two
+    part, = partitions()
+    readers, lease = group(part), str(uuid.uuid4())
+    ids = [id7() for _ in range(3)]
+    for i in ids[:2]:
+        second.push(batch(part, [i]))
+    retain(first, part, expired=now(first) + SECOND)      # both, not committed
+    assert second.push(batch(part, [ids[2]]))[0].base == 2
+    assert second.messages(second.pop([part], readers, budget=2, lease=lease)) == [(0, ids[0]), (1, ids[1])]
+    assert list(second.ack(part, readers, lease, ids[:2]).codes) == [1, 5]
+    first.rows("COMMIT")
+    assert third.messages(third.pop([part], readers, auto=True)) == [(2, ids[2])]
+    first.rows("BEGIN")
+    first.push(batch(part, [id7()]))
+    first.pop([part], readers)
+    assert retain(second, part, expired=now(second) + SECOND)[0].records == 1
+    first.rows("COMMIT")
+    assert live(second, part) == [(3, 1)]
+
+
+def test_tidy(db, partitions, group):
+    part, gone = partitions(2)
+    stay, leave = group(part), group(part)
+    for p, g in ((part, stay), (part, leave), (gone, stay)):
+        db.push(batch(p, [id7()]))
+        db.pop([p], g, auto=True)
+    db.rows("DELETE FROM queend.consumer_groups WHERE id = %s", leave)
+    db.rows("DELETE FROM queend.partitions WHERE id = %s", gone)
+    at, removed = (0, 0), 0
+    while at[0] is not None:
+        row, = db.rows("SELECT * FROM queend.tidy(%s, %s, 2)", *at)
+        removed, at = removed + row.removed, (row.next_part, row.next_group)
+    assert removed >= 2
+    assert db.rows("SELECT partition_id, group_id FROM queend.cursors WHERE partition_id IN (%s, %s)", part, gone) == [(part, stay)]
+
+
+@dataclass
+class Log:
+    """What one partition must be: ids by offset, the moments of its rows, cursors of the groups that came by."""
+
+    ids: list[bytes] = field(default_factory=list)
+    rows: list[tuple[int, int, int]] = field(default_factory=list)      # base, n, created_at
+    floor: int = 0
+    cursors: dict[int, int] = field(default_factory=dict)               # group → first not consumed
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_any_history_is_that_of_a_log_that_forgets(db, partitions, group, seed):
+    chance = random.Random(seed)
+    parts = partitions(3)
+    groups = [group(parts[0]) for _ in range(2)]
+    logs = {p: Log() for p in parts}
+    kinds = [id7, id4, lambda: id7(chance.randrange(1, 10**15))]
+
+    def push():
+        part = chance.choice(parts)
+        log = logs[part]
+        ids = [chance.choice(log.ids) if log.ids and chance.random() < 0.3 else chance.choice(kinds)() for _ in range(chance.randint(1, 6))]
+        ids = list(dict.fromkeys(ids))
+        row, = db.push(batch(part, ids))
+        stored = {i: log.floor + n for n, i in enumerate(log.ids[log.floor:])}
+        fresh = [i for i in ids if i not in stored]
+        assert list(row.dup_offset or [-1] * len(ids)) == [stored.get(i, -1) for i in ids]
+        if fresh:
+            assert row.base == len(log.ids)
+            log.rows.append((row.base, len(fresh), row.created_at))
+            log.ids += fresh
+
+    def pop():
+        part, who = chance.choice(parts), chance.choice(groups)
+        log = logs[part]
+        budget = chance.randint(1, 8)
+        start = max(log.cursors.get(who, 0), log.floor)
+        due = list(enumerate(log.ids))[start:start + budget]
+        assert db.messages(db.pop([part], who, budget=budget, auto=True)) == due
+        log.cursors[who] = due[-1][0] + 1 if due else log.cursors.get(who, log.floor)
+
+    def forget():
+        part = chance.choice(parts)
+        log = logs[part]
+        rule = chance.choice(["expired", "completed", "waited"])
+        cut = chance.choice([r[2] for r in log.rows] or [1]) + chance.randint(0, 1)
+        limit = chance.choice([1, 2, 1000])
+        told = retain(db, part, rows=limit, parts=1, **{rule: cut})
+        to = next((base for base, _, at in log.rows if at >= cut), len(log.ids))
+        least = min(log.cursors.values(), default=0 if rule == "completed" else -1)
+        if rule == "completed":
+            to = min(to, next((base for base, n, _ in log.rows if base + n > least), len(log.ids)))
+        elif rule == "waited" and log.cursors and least >= to:
+            to = 0
+        ends = [base + n for base, n, _ in log.rows if log.floor <= base < to][:limit]
+        if ends:
+            assert sum(r.records for r in told) == ends[-1] - log.floor
+            log.floor = ends[-1]
+        else:
+            assert sum(r.records for r in told) == 0
+        assert live(db, part) == [(base, n) for base, n, _ in log.rows if base >= log.floor]
+
+    for _ in range(250):
+        chance.choices([push, pop, forget], [4, 3, 3])[0]()
+    for part in parts:
+        assert head(db, part) == len(logs[part].ids)
