@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help system venv build run test test-asan bench bench-quick clean
+.PHONY: help system venv build run test test-asan bench bench-quick bench-scale clean
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,10 @@ bench: build ## run the benchmark: one JSON line per scenario, a table on standa
 bench-quick: build ## the same in less than a minute
 	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@$(BIN)/python bench/run.py --quick $(ARGS)
+
+bench-scale: build ## sweeps over batch size, connections, groups, partitions, backlog and parked pops: docs/plots and the tables of docs/performance.md
+	@SUDO="$(SUDO)" sh tools/system.sh tests
+	@$(BIN)/python bench/scale.py --write $(ARGS)
 
 clean: ## remove what was built (not the data)
 	@rm -rf build .asan *.egg-info queend/_core*.so $(VENV)

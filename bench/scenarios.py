@@ -2,8 +2,8 @@
 
 import psycopg
 
-from generator import run_floor, run_load
-from profiler import Profile
+from generator import run_floor
+from lab import Lab, Window
 
 PUSHES = {
     "push1": dict(conns=64, items=1, partitions=1000, ids=7),
@@ -17,47 +17,13 @@ NAMES = ("push1", "push100", "push100v4", "push100few", "push1000few", "pop50", 
 MOST_MESSAGES = 12_000_000  # one scenario stores no more than that, however fast the server is
 
 
-class Window:
-    """Counters of the owner's processes between the start and the stop of a measured window; nothing when the server is not ours."""
-
-    def __init__(self, server, cluster, profiled: str = ""):
-        self.server, self.cluster, self.profiled, self.profile = server, cluster, profiled, None
-
-    def _read(self):
-        if self.cluster is None:
-            return None
-        return (self.server.cpu_seconds(), self.cluster.cpu_seconds(), self.cluster.wal_bytes(), self.cluster.transactions())
-
-    def start(self):
-        self.before = self._read()
-        if self.profiled:
-            self.profile = Profile(self.profiled, self.server.process.pid, self.cluster.embedded.pid)
-
-    def stop(self):
-        self.after = self._read()
-        self.rss = self.server.rss_mb()
-        if self.profile:
-            self.profile.stop()
-
-    def per(self, messages: int) -> dict:
-        if self.before is None:
-            return {}
-        daemon, postgres, wal, transactions = (after - before for before, after in zip(self.before, self.after))
-        spent = dict(rss_mb=self.rss, daemon_cpu_s=daemon, postgres_cpu_s=postgres)
-        if messages:
-            spent |= dict(daemon_cpu_us_per_message=daemon / messages * 1e6, postgres_cpu_us_per_message=postgres / messages * 1e6,
-                          wal_bytes_per_message=wal / messages, messages_per_commit=messages / max(transactions, 1))
-        return spent
-
-
-class Scenarios:
+class Scenarios(Lab):
     def __init__(self, server, cluster, report, quick: bool, seconds: float | None, profile: bool):
-        self.server, self.cluster, self.report, self.quick, self.profile = server, cluster, report, quick, profile
+        super().__init__(server, cluster, profile)
+        self.report, self.quick = report, quick
         self.seconds = seconds or (1.8 if quick else 12.0)
         self.warm = 0.5 if quick else 2.0
-        self.stored = {}   # queue: messages every answer so far called stored
         self.floors = {}   # push scenario: the queue its floor filled
-        self.faults = []
 
     def run(self, name: str) -> None:
         if name in PUSHES:
@@ -66,30 +32,6 @@ class Scenarios:
             self.pop(name, POPS[name])
         else:
             getattr(self, name)()
-
-    # helpers
-
-    def prepare(self, queue: str, partitions: int) -> None:
-        if queue not in self.stored:
-            self.stored[queue] = self.server.prepare(queue, partitions)
-
-    def load(self, warm: float, seconds: float, *roles: dict):
-        """Runs a load; returns (report, what the window cost, disk grown)."""
-        window = Window(self.server, self.cluster, roles[-1]["queue"] + "-" + roles[-1]["name"] if self.profile and self.cluster else "")
-        before = self.cluster.disk_bytes() if self.cluster else 0
-        report = run_load(self.server.host, self.server.port, warm, seconds, list(roles), window.start, window.stop)
-        for role in roles:
-            got = report["roles"][role["name"]]
-            if role["kind"] == "push":
-                self.stored[role["queue"]] += got["stored"]
-            if got["errors"]:
-                self.faults.append(f"{role['name']}: {got['errors']} errors, first: {got['error']}")
-        return report, window, self.cluster.disk_bytes() - before if self.cluster else None
-
-    def check(self, name: str, queue: str) -> None:
-        """What the answers called stored must be in the log, no more and no less."""
-        if self.cluster and self.cluster.stored(queue) != self.stored[queue]:
-            self.faults.append(f"{name}: answers said {self.stored[queue]} stored in {queue}, the log holds {self.cluster.stored(queue)}")
 
     def base(self, name: str, report: dict, role: str, window: Window, disk) -> dict:
         got, seconds = report["roles"][role], report["seconds"] or 1e-9

@@ -19,6 +19,17 @@ static void conn_watch(Conn *c, int how, bool write) {
     c->want_write = write;
 }
 
+/* One source address has 28 000 ports: beyond, connections to the loopback come from 127.0.0.2, .3, … in turn. */
+enum { CONNS_PER_SOURCE = 20000 };
+
+static void source_bind(int fd) {
+    int one = 1, sources = 1 + (load.conns - 1) / CONNS_PER_SOURCE;
+    if (sources == 1 || strncmp(load.host, "127.", 4)) return;
+    struct sockaddr_in from = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000002u + load.next_source++ % (uint32_t)sources)};
+    setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof one);
+    if (bind(fd, (struct sockaddr *)&from, sizeof from)) { perror("load: bind"); exit(1); }
+}
+
 void conn_open(Conn *c) {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)load.port)};
     int one = 1;
@@ -26,6 +37,7 @@ void conn_open(Conn *c) {
     c->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (c->fd < 0) { perror("load: socket"); exit(1); }
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    source_bind(c->fd);
     c->state = CONN_CONNECTING;
     c->in.len = c->body_at = 0;
     if (connect(c->fd, (struct sockaddr *)&to, sizeof to) && errno != EINPROGRESS) { perror("load: connect"); exit(1); }
@@ -37,7 +49,9 @@ static void conn_close(Conn *c, const char *why) {
     close(c->fd);
     bool was_busy = c->state == CONN_BUSY;
     c->state = CONN_CLOSED;
-    if (was_busy) { load.busy--; c->acking = false; role_error(c, why); }
+    c->flying = 0;
+    c->out.len = c->sent = 0;
+    if (was_busy) { c->acking = false; role_error(c, why); }
     if (!load.stopping) conn_open(c);
 }
 
@@ -58,7 +72,6 @@ static void conn_flush(Conn *c) {
 void conn_send(Conn *c) {
     c->state = CONN_BUSY;
     c->sent = 0;
-    load.busy++;
     conn_flush(c);
 }
 
@@ -112,12 +125,12 @@ static void conn_answer(Conn *c) {
             c->body_at = 0;
             continue;
         }
-        size_t at = c->body_at;
-        c->in.len = c->body_at = 0; /* one request in flight: nothing can follow its answer */
+        size_t at = c->body_at, ends = c->chunked ? c->in.len : at + c->body_len; /* only pipelined answers, which have a length, are followed by another */
+        c->body_at = 0;
         c->state = CONN_READY;
-        load.busy--;
         role_answer(c, c->in.p + at, c->body_len);
-        return;
+        memmove(c->in.p, c->in.p + ends, c->in.len - ends);
+        c->in.len -= ends;
     }
 }
 

@@ -29,13 +29,18 @@ void id_write(char *at, int version, int64_t wall_us); /* 36 characters, version
 void digits_write(char *at, int n, uint64_t value);
 void payload_build(Text *t, size_t *order, size_t *at); /* and where its order number (8) and time (16 digits) stand */
 
-typedef struct { char *bytes; size_t len; size_t *id, *order, *part, *at; } Template; /* offsets of what changes */
+typedef struct { char *bytes; size_t len; size_t *id, *order, *part, *at, *queue; } Template; /* offsets of what changes */
 
 enum { ROLE_PUSH, ROLE_POP };
+enum { SPREAD_RANDOM, SPREAD_CYCLE, SPREAD_BLOCK }; /* partitions (and queues) of a request's items */
+enum { QUEUE_DIGITS = 5, QUEUES_MAX = 99999, PARTITIONS_MAX = 9999999 };
 struct Role {
     Role *next;
     char name[32];
     int kind, conns, partitions, items, ids, batch, claim, timeout_ms;
+    int spread, part_digits, queues;
+    int depth;                     /* pop without lease: requests in flight per connection (HTTP pipelining) */
+    char mark;                     /* push: first letter of the partitions; pop: only messages of such partitions count for delivery */
     bool wait, lease;              /* pop: long poll; lease and ack/batch instead of autoAck */
     bool measure_delivery;         /* pop: latency = now - the payload's "at" */
     double rate;                   /* push: requests per second on a fixed schedule; 0 = closed loop */
@@ -45,6 +50,8 @@ struct Role {
     Template *templates;
     int n_templates;
     Text pop_request;
+    size_t pop_queue;              /* where the queue's digits stand in it */
+    uint64_t turn;                 /* cycle: next item; block: next request */
     /* open loop */
     int64_t next_due;
     double due_exact;
@@ -62,7 +69,7 @@ enum { CONN_CONNECTING, CONN_READY, CONN_BUSY, CONN_CLOSED };
 struct Conn {
     Role *role;
     Conn *idle_next;
-    int fd, state;
+    int fd, state, number;           /* among the connections of its role */
     bool want_write, acking;
     Text out, in;
     size_t sent, body_at, body_len;  /* body_at = 0: the head has not arrived yet */
@@ -70,16 +77,19 @@ struct Conn {
     int status;
     int64_t began;                   /* when the request was meant to start, monotonic us */
     uint32_t items;                  /* of the request in flight */
+    int flying;                      /* pops in flight */
     Text ack;                        /* pop with lease: the ack request, built from the answer */
 };
 
 extern struct Load {
-    int epoll, connecting, busy;
+    int epoll, connecting;
     int64_t now, wall_offset;        /* monotonic us; + wall_offset = Unix us */
     int64_t window_began, window_ends;
     bool measuring, stopping;
     char host[64];
     int port;
+    int conns;                       /* of all roles */
+    uint32_t next_source;            /* which loopback address a new connection comes from */
 } load;
 int64_t clock_now(void);
 

@@ -1,9 +1,13 @@
 /* load HOST PORT WARM_SECONDS SECONDS ROLE... : a closed- and open-loop client of the queue protocol.
  *
  * ROLE is `push` or `pop` followed by comma-separated settings, all at their defaults unless given:
- *   push,name=push,queue=bench,conns=16,items=100,partitions=1000,ids=7,rate=0
- *   pop,name=pop,queue=bench,conns=16,batch=50,claim=1,group=,lease=0,wait=0,timeout=30000,delivery=0
+ *   push,name=push,queue=bench,queues=1,conns=16,items=100,partitions=1000,spread=random,mark=p,ids=7,rate=0
+ *   pop,name=pop,queue=bench,queues=1,conns=16,batch=50,claim=1,group=,lease=0,wait=0,timeout=30000,delivery=0,mark=,depth=1
  *   both: count=0 (stop after so many messages)
+ * spread: partitions of a request's items at random; `cycle`: each next item the next one of a fixed shuffle of all; `block`: all in one, in turn.
+ * queues > 1: the queues are named bench00000, bench00001, …; items take them in turn, connection i of a pop role asks number i modulo queues.
+ * depth: pops in flight per connection, one behind the other.
+ * mark: the first letter of the partitions' names; a pop role with one measures delivery of such partitions only.
  * rate > 0 sends on a fixed schedule whatever the server does, and latency counts from the scheduled start.
  * Prints `start` and `stop` when the measured window begins and ends, then one line of JSON. Exit 1: no such server. */
 #define _GNU_SOURCE
@@ -82,6 +86,7 @@ void role_next(Conn *c) {
 void role_answer(Conn *c, const char *body, size_t len) {
     Role *r = c->role;
     bool ack = c->acking;
+    if (r->kind == ROLE_POP && !ack) c->flying--;
     load.now = clock_now();
     if (load.measuring) { r->requests++; hist_add(&r->latency, load.now - c->began); }
     if (c->status < 200 || c->status > 299) {
@@ -107,19 +112,21 @@ static Role *role_parse(char *text) {
     if (r->kind < 0) { fprintf(stderr, "load: unknown role %s\n", word); exit(2); }
     snprintf(r->name, sizeof r->name, "%s", word);
     strcpy(r->queue, "bench");
-    r->conns = 16; r->items = 100; r->partitions = 1000; r->ids = 7; r->batch = 50; r->claim = 1; r->timeout_ms = 30000;
+    r->conns = 16; r->items = 100; r->partitions = 1000; r->ids = 7; r->batch = 50; r->claim = 1; r->timeout_ms = 30000; r->queues = r->depth = 1;
     while ((word = strtok_r(NULL, ",", &save))) {
         char *v = strchr(word, '=');
         if (!v) { fprintf(stderr, "load: %s has no value\n", word); exit(2); }
         *v++ = 0;
         struct { const char *key; int *to; } ints[] = {{"conns", &r->conns}, {"items", &r->items}, {"partitions", &r->partitions},
-            {"ids", &r->ids}, {"batch", &r->batch}, {"claim", &r->claim}, {"timeout", &r->timeout_ms}, {NULL, NULL}};
+            {"ids", &r->ids}, {"queues", &r->queues}, {"depth", &r->depth}, {"batch", &r->batch}, {"claim", &r->claim}, {"timeout", &r->timeout_ms}, {NULL, NULL}};
         int i = 0;
         while (ints[i].key && strcmp(ints[i].key, word)) i++;
         if (ints[i].key) *ints[i].to = atoi(v);
         else if (!strcmp(word, "name")) snprintf(r->name, sizeof r->name, "%s", v);
         else if (!strcmp(word, "queue")) snprintf(r->queue, sizeof r->queue, "%s", v);
         else if (!strcmp(word, "group")) snprintf(r->group, sizeof r->group, "%s", v);
+        else if (!strcmp(word, "mark")) r->mark = *v;
+        else if (!strcmp(word, "spread")) r->spread = !strcmp(v, "cycle") ? SPREAD_CYCLE : !strcmp(v, "block") ? SPREAD_BLOCK : SPREAD_RANDOM;
         else if (!strcmp(word, "rate")) r->rate = atof(v);
         else if (!strcmp(word, "count")) r->count = atoll(v);
         else if (!strcmp(word, "lease")) r->lease = atoi(v);
@@ -127,7 +134,7 @@ static Role *role_parse(char *text) {
         else if (!strcmp(word, "delivery")) r->measure_delivery = atoi(v);
         else { fprintf(stderr, "load: unknown setting %s\n", word); exit(2); }
     }
-    if (r->items < 1 || r->conns < 1 || r->partitions < 1 || r->partitions > 99999) { fprintf(stderr, "load: impossible role\n"); exit(2); }
+    if (r->items < 1 || r->conns < 1 || r->partitions < 1 || r->partitions > PARTITIONS_MAX || r->queues < 1 || r->queues > QUEUES_MAX || r->depth < 1 || (r->depth > 1 && r->lease)) { fprintf(stderr, "load: impossible role\n"); exit(2); }
     r->kind == ROLE_PUSH ? push_prepare(r) : pop_prepare(r);
     return r;
 }
@@ -191,7 +198,8 @@ int main(int argc, char **argv) {
     for (int i = 5; i < argc; i++) { *tail = role_parse(argv[i]); n_conns += (*tail)->conns; tail = &(*tail)->next; }
     conns = calloc((size_t)n_conns, sizeof *conns);
     int at = 0, opened = 0;
-    for (Role *r = roles; r; r = r->next) for (int i = 0; i < r->conns; i++) conns[at++].role = r;
+    load.conns = n_conns;
+    for (Role *r = roles; r; r = r->next) for (int i = 0; i < r->conns; i++) { conns[at].number = i; conns[at++].role = r; }
     load.epoll = epoll_create1(EPOLL_CLOEXEC);
     load.now = clock_now();
     load.wall_offset = clock_of(CLOCK_REALTIME) - load.now;

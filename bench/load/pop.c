@@ -7,19 +7,36 @@
 
 void pop_prepare(Role *r) {
     Text *q = &r->pop_request;
-    text_print(q, "GET /api/v1/pop/queue/%s?batch=%d&partitions=%d&autoAck=%s", r->queue, r->batch, r->claim, r->lease ? "false" : "true");
+    text_print(q, "GET /api/v1/pop/queue/%s", r->queue);
+    r->pop_queue = q->len;
+    if (r->queues > 1) text_print(q, "%0*d", QUEUE_DIGITS, 0);
+    text_print(q, "?batch=%d&partitions=%d&autoAck=%s", r->batch, r->claim, r->lease ? "false" : "true");
     if (r->group[0]) text_print(q, "&consumerGroup=%s", r->group);
     if (r->wait) text_print(q, "&wait=true&timeout=%d", r->timeout_ms);
     text_print(q, " HTTP/1.1\r\nHost: %s:%d\r\n\r\n", load.host, load.port);
 }
 
 void pop_request(Conn *c) {
-    c->out.len = 0;
-    text_add(&c->out, c->role->pop_request.p, c->role->pop_request.len);
+    Role *r = c->role;
+    c->out.len -= c->sent;     /* what is still to be sent of the requests before */
+    memmove(c->out.p, c->out.p + c->sent, c->out.len);
+    for (; c->flying < r->depth; c->flying++) {
+        size_t at = c->out.len;
+        text_add(&c->out, r->pop_request.p, r->pop_request.len);
+        if (r->queues > 1) digits_write(c->out.p + at + r->pop_queue, QUEUE_DIGITS, (uint64_t)(c->number % r->queues));
+    }
     conn_send(c);
 }
 
+/* Delivered from partitions that the role does not look at? (Such roles pop one partition at a time.) */
+static bool unmarked(const Role *r, const char *body, size_t len) {
+    char word[] = "\"partition\":\"p";
+    word[sizeof word - 2] = r->mark;
+    return r->mark && !memmem(body, len, word, sizeof word - 1);
+}
+
 static void delivery_measure(Role *r, const char *p, const char *end) {
+    if (unmarked(r, p, (size_t)(end - p))) return;
     while ((p = memmem(p, (size_t)(end - p), "\"at\":", 5))) {
         p += 5;
         int64_t at = 0;

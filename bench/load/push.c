@@ -10,13 +10,16 @@ enum { PAYLOADS = 4096 };
 static void template_build(Role *r, Template *t) {
     Text body = {0};
     size_t n = (size_t)r->items;
-    t->id = malloc(4 * n * sizeof *t->id);
-    t->order = t->id + n; t->part = t->order + n; t->at = t->part + n;
+    t->id = malloc(5 * n * sizeof *t->id);
+    t->order = t->id + n; t->part = t->order + n; t->at = t->part + n; t->queue = t->at + n;
     text_print(&body, "{\"items\":[");
     for (size_t i = 0; i < n; i++) {
-        text_print(&body, "%s{\"queue\":\"%s\",\"partition\":\"p", i ? "," : "", r->queue);
+        text_print(&body, "%s{\"queue\":\"%s", i ? "," : "", r->queue);
+        t->queue[i] = body.len;
+        if (r->queues > 1) text_print(&body, "%0*d", QUEUE_DIGITS, 0);
+        text_print(&body, "\",\"partition\":\"%c", r->mark ? r->mark : 'p');
         t->part[i] = body.len;
-        text_print(&body, "00000\",\"transactionId\":\"");
+        text_print(&body, "%0*d\",\"transactionId\":\"", r->part_digits, 0);
         t->id[i] = body.len;
         text_print(&body, "00000000-0000-0000-0000-000000000000\",\"payload\":");
         payload_build(&body, &t->order[i], &t->at[i]);
@@ -28,17 +31,26 @@ static void template_build(Role *r, Template *t) {
                load.host, load.port, body.len);
     size_t head = whole.len;
     text_add(&whole, body.p, body.len);
-    for (size_t i = 0; i < 4 * n; i++) t->id[i] += head;
+    for (size_t i = 0; i < 5 * n; i++) t->id[i] += head;
     free(body.p);
     t->bytes = whole.p;
     t->len = whole.len;
 }
 
 void push_prepare(Role *r) {
+    r->part_digits = r->partitions > 100000 ? 7 : 5;
     r->n_templates = PAYLOADS / r->items;
     if (r->n_templates < 16) r->n_templates = 16;
     r->templates = calloc((size_t)r->n_templates, sizeof *r->templates);
     for (int i = 0; i < r->n_templates; i++) template_build(r, &r->templates[i]);
+}
+
+/* The partition of the next item: a large odd step that is no multiple of 5 visits every one of 10^k before it comes back. */
+static uint64_t next_partition(Role *r, uint64_t x) {
+    uint64_t n = (uint64_t)r->partitions;
+    if (r->spread == SPREAD_RANDOM) return (x >> 16) % n;
+    if (r->spread == SPREAD_BLOCK) return r->turn / (uint64_t)r->items % n;
+    return r->turn * 6180339887u % n;
 }
 
 void push_request(Conn *c) {
@@ -53,7 +65,9 @@ void push_request(Conn *c) {
     for (int i = 0; i < r->items; i++) {
         char *p = c->out.p;
         x = random_next(random_seeded);
-        digits_write(p + t->part[i], 5, (x >> 16) % (uint64_t)r->partitions);
+        digits_write(p + t->part[i], r->part_digits, next_partition(r, x));
+        if (r->queues > 1) digits_write(p + t->queue[i], QUEUE_DIGITS, r->turn % (uint64_t)r->queues);
+        r->turn++;
         id_write(p + t->id[i], r->ids, wall);
         memcpy(p + t->order[i], p + t->id[i] + 28, 8);
         memcpy(p + t->at[i], at, 16);
