@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help system venv build run test test-asan bench bench-quick bench-scale clean
+.PHONY: help system venv build run test test-asan bench bench-quick bench-scale bench-soak clean
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,10 @@ bench-quick: build ## the same in less than a minute
 bench-scale: build ## sweeps over batch size, connections, groups, partitions, backlog and parked pops: docs/plots and the tables of docs/performance.md
 	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@$(BIN)/python bench/scale.py --write $(ARGS)
+
+bench-soak: build ## 30 minutes at full speed with retention on and a snapshot held open for ten of them (ARGS='--minutes 3' for less): bench/out/soak*
+	@SUDO="$(SUDO)" sh tools/system.sh tests
+	@$(BIN)/python bench/soak.py $(ARGS)
 
 clean: ## remove what was built (not the data)
 	@rm -rf build .asan *.egg-info queend/_core*.so $(VENV)

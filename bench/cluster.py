@@ -17,11 +17,11 @@ SETTINGS = sorted({**server_settings(), **OWN_SETTINGS}.keys() - {"unix_socket_d
 
 
 class Cluster:
-    def __init__(self, major: int | None = None):
-        """`major`: which PostgreSQL; None takes what queend itself would take."""
+    def __init__(self, major: int | None = None, settings: dict[str, str] | None = None):
+        """`major`: which PostgreSQL; None takes what queend itself would take. `settings`: instead of those that keep checkpoints away."""
         self.home = Path(tempfile.mkdtemp(prefix="queend-bench-", dir=os.environ.get("QUEEND_BENCH_DIR")))
         self.home.chmod(0o755)
-        self.embedded = Embedded(self.home, OWN_SETTINGS, major)
+        self.embedded = Embedded(self.home, OWN_SETTINGS if settings is None else settings, major)
         try:
             self.dsn = self.embedded.start()
             self.connection = psycopg.connect(self.dsn, autocommit=True)

@@ -33,17 +33,22 @@ def build(name: str, sources: list[Path]) -> Path:
     return program
 
 
-def run_load(host: str, port: int, warm: float, seconds: float, roles: list[dict], start: Callable, stop: Callable) -> dict:
-    """One load. `start` and `stop` are called when its measured window begins and ends. Returns its report."""
+def run_load(host: str, port: int, warm: float, seconds: float, roles: list[dict], start: Callable, stop: Callable,
+             part: Callable[[dict], None] | None = None, every: float = 0) -> dict:
+    """One load. `start` and `stop` are called when its measured window begins and ends, `part` with the figures of each
+    piece of `every` seconds. Returns its report."""
     words = [",".join([role["kind"], *(f"{key}={value}" for key, value in role.items() if key != "kind")]) for role in roles]
     command = [build("load", LOAD), host, str(port), str(warm), str(seconds), *words]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    environment = {**os.environ, "LOAD_EVERY": str(every)} if part else None
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         report = None
         for line in process.stdout:
             if line == "start\n":
                 start()
             elif line == "stop\n":
                 stop()
+            elif part and line.startswith("part "):
+                part(json.loads(line[5:]))
             else:
                 report = json.loads(line)
     if process.returncode or report is None:

@@ -62,12 +62,12 @@ class Server:
 class Daemon(Server):
     """`queend serve` on a free port of the loopback, against the cluster of this run."""
 
-    def __init__(self, cluster: Cluster):
+    def __init__(self, cluster: Cluster, **settings: str):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         super().__init__(f"http://127.0.0.1:{port}")
-        environment = {**os.environ, "QUEEND_DSN": cluster.dsn, "PORT": str(port), "HOST": "127.0.0.1"}
+        environment = {**os.environ, "QUEEND_DSN": cluster.dsn, "PORT": str(port), "HOST": "127.0.0.1", **settings}
         self.log = cluster.home / "daemon.log"
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen([sys.executable, "-m", "queend", "serve"], env=environment, cwd=ROOT,

@@ -62,6 +62,8 @@ struct Role {
     bool finished;
     char last_error[160];
     Hist latency, delivery;
+    Hist part_latency, part_delivery; /* since the last part was told */
+    uint64_t part_messages, part_errors;
     uint32_t series[SERIES_MAX];   /* messages per second of the window */
 };
 

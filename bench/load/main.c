@@ -9,6 +9,7 @@
  * depth: pops in flight per connection, one behind the other.
  * mark: the first letter of the partitions' names; a pop role with one measures delivery of such partitions only.
  * rate > 0 sends on a fixed schedule whatever the server does, and latency counts from the scheduled start.
+ * LOAD_EVERY=SECONDS in the environment: a line `part {...}` with the figures of each such piece of the window.
  * Prints `start` and `stop` when the measured window begins and ends, then one line of JSON. Exit 1: no such server. */
 #define _GNU_SOURCE
 #include "load.h"
@@ -88,7 +89,7 @@ void role_answer(Conn *c, const char *body, size_t len) {
     bool ack = c->acking;
     if (r->kind == ROLE_POP && !ack) c->flying--;
     load.now = clock_now();
-    if (load.measuring) { r->requests++; hist_add(&r->latency, load.now - c->began); }
+    if (load.measuring) { r->requests++; hist_add(&r->latency, load.now - c->began); hist_add(&r->part_latency, load.now - c->began); }
     if (c->status < 200 || c->status > 299) {
         char why[160];
         snprintf(why, sizeof why, "status %d: %.*s", c->status, (int)(len < 120 ? len : 120), body);
@@ -144,20 +145,41 @@ static void number(const char *key, double v) {
     else printf(",\"%s\":%.3f", key, v);
 }
 
+static void hist_print(const char *what, const Hist *h) {
+    static const struct { const char *name; double share; } shares[] = {{"p50", 0.5}, {"p99", 0.99}, {"p999", 0.999}};
+    char key[40];
+    for (int i = 0; i < 3; i++) {
+        snprintf(key, sizeof key, "%s%s_ms", what, shares[i].name);
+        number(key, hist_at(h, shares[i].share));
+    }
+    snprintf(key, sizeof key, "%smax_ms", what);
+    number(key, h->total ? (double)h->max / 1000 : NAN);
+}
+
+/* What happened since the last part, which began `at` us into the window. */
+static void part_report(int64_t at, int64_t until) {
+    printf("part {\"at\":%.3f,\"seconds\":%.6f,\"roles\":{", (double)at / 1e6, (double)(until - at) / 1e6);
+    for (Role *r = roles; r; r = r->next) {
+        printf("\"%s\":{\"messages\":%lu,\"errors\":%lu", r->name, r->messages - r->part_messages, r->errors - r->part_errors);
+        hist_print("", &r->part_latency);
+        if (r->measure_delivery) hist_print("delivery_", &r->part_delivery);
+        printf("}%s", r->next ? "," : "");
+        r->part_messages = r->messages;
+        r->part_errors = r->errors;
+        memset(&r->part_latency, 0, sizeof(Hist));
+        memset(&r->part_delivery, 0, sizeof(Hist));
+    }
+    puts("}}");
+    fflush(stdout);
+}
+
 static void report(double seconds, double cpu) {
     printf("{\"seconds\":%.6f,\"cpu_seconds\":%.6f,\"roles\":[", seconds, cpu);
     for (Role *r = roles; r; r = r->next) {
         printf("{\"name\":\"%s\",\"requests\":%lu,\"messages\":%lu,\"duplicates\":%lu,\"empty\":%lu,\"errors\":%lu,\"stored\":%lu,\"taken\":%lu,\"acked\":%lu",
                r->name, r->requests, r->messages, r->duplicates, r->empty, r->errors, r->stored_all, r->taken_all, r->acked_all);
-        number("p50_ms", hist_at(&r->latency, 0.5));
-        number("p99_ms", hist_at(&r->latency, 0.99));
-        number("p999_ms", hist_at(&r->latency, 0.999));
-        number("max_ms", r->latency.total ? (double)r->latency.max / 1000 : NAN);
-        if (r->measure_delivery) {
-            number("delivery_p50_ms", hist_at(&r->delivery, 0.5));
-            number("delivery_p99_ms", hist_at(&r->delivery, 0.99));
-            number("delivery_max_ms", r->delivery.total ? (double)r->delivery.max / 1000 : NAN);
-        }
+        hist_print("", &r->latency);
+        if (r->measure_delivery) hist_print("delivery_", &r->delivery);
         printf(",\"series\":[");
         for (int i = 0; i < (int)seconds && i < SERIES_MAX; i++) printf("%s%u", i ? "," : "", r->series[i]);
         printf("],\"error\":\"");
@@ -205,6 +227,8 @@ int main(int argc, char **argv) {
     load.wall_offset = clock_of(CLOCK_REALTIME) - load.now;
     for (Role *r = roles; r; r = r->next) { r->due_exact = (double)(load.now + 200000); r->next_due = (int64_t)r->due_exact; }
 
+    const char *every_text = getenv("LOAD_EVERY");
+    int64_t every = every_text ? (int64_t)(atof(every_text) * 1e6) : 0, part = 0; /* part: where the present one began */
     int64_t warm_ends = 0, finish_by = 0;
     double cpu = 0, seconds = 0;
     for (;;) {
@@ -218,6 +242,10 @@ int main(int argc, char **argv) {
             cpu = cpu_seconds();
             puts("start"); fflush(stdout);
         }
+        if (load.measuring && every > 0 && load.now - load.window_began >= part + every) {
+            part_report(part, load.now - load.window_began);
+            part = load.now - load.window_began;
+        }
         if (load.measuring && (load.now >= load.window_ends || all_finished())) {
             load.measuring = false;
             load.stopping = true;
@@ -229,6 +257,7 @@ int main(int argc, char **argv) {
         if (load.stopping && (!unfinished() || load.now > finish_by)) break;
         int64_t until = load.stopping ? finish_by : load.measuring ? load.window_ends : warm_ends ? warm_ends : load.now + 100000;
         for (Role *r = roles; r; r = r->next) if (r->rate > 0 && r->idle && !load.stopping && r->next_due < until) until = r->next_due;
+        if (load.measuring && every > 0 && load.window_began + part + every < until) until = load.window_began + part + every;
         int64_t us = until > load.now ? until - load.now : 0;
         struct timespec pause = {us / 1000000, us % 1000000 * 1000};
         struct epoll_event events[64];

@@ -43,6 +43,7 @@ static void delivery_measure(Role *r, const char *p, const char *end) {
         while (p < end && *p == ' ') p++;
         while (p < end && *p >= '0' && *p <= '9') at = at * 10 + (*p++ - '0');
         hist_add(&r->delivery, load.now + load.wall_offset - at);
+        hist_add(&r->part_delivery, load.now + load.wall_offset - at);
     }
 }
 
