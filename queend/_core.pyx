@@ -17,6 +17,10 @@ include "core/base/counter.pyx"           # what is counted
 include "core/base/log.pyx"               # one line for operators
 include "core/json/scan.pyx"              # JSON validated in place
 include "core/json/text.pyx"              # string literals read and written
+include "core/arrow/flat.pyx"              # FlatBuffers read in place
+include "core/arrow/column.pyx"            # a column of a record batch
+include "core/arrow/schema.pyx"            # which columns there are
+include "core/arrow/reader.pyx"            # an Arrow stream, batch by batch
 include "core/http/parse.pyx"             # a request's head
 include "core/http/chunked.pyx"           # a body in chunks
 include "core/http/head.pyx"              # an answer's head
@@ -45,6 +49,7 @@ include "core/route/moment.pyx"           # a time as people write it
 include "core/route/pushform.pyx"          # what a push's body is, and how it is answered
 include "core/route/push.pyx"              # items as JSON
 include "core/route/pushlines.pyx"         # items as lines
+include "core/route/pusharrow.pyx"         # items as rows
 include "core/route/pushreply.pyx"         # their results
 include "core/route/pop.pyx"              # a query in, messages out
 include "core/route/ack.pyx"              # acknowledgments in, results out

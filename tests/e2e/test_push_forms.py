@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
 import pytest
 from support.client import Client, data
 from support.http import Answer
@@ -51,3 +52,40 @@ def test_numbers_for_json(client: Client, queue: str) -> None:
     answer = client.post("/api/v1/push?format=counts", items)
     assert (answer.status, answer.json) == (201, {"count": 2, "queued": 1, "duplicate": 1, "error": 0})
     assert client.post("/api/v1/push?format=xml", items).status == 400
+
+
+def arrow(client: Client, query: str, *batches: pa.RecordBatch) -> Answer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write(batch)
+    return client.request("POST", f"/api/v1/push?{query}", sink.getvalue().to_pybytes(), {"Content-Type": "application/vnd.apache.arrow.stream"})
+
+
+def test_rows_of_arrow_batches(client: Client, queue: str) -> None:
+    batches = [pa.record_batch({"queue": pa.array([queue] * 3).dictionary_encode(), "partition": pa.array(["a", None, "a"]),
+                                "transactionId": pa.array([f"t{k}", None, "same"]), "payload": pa.array([f'{{"k": {k}}}', "2", None])}) for k in range(2)]
+    answer = arrow(client, "", *batches)
+    assert answer.status == 201
+    assert [(one["index"], one["status"], one["queueName"]) for one in answer.json] == [
+        (n, "duplicate" if n == 5 else "queued", queue) for n in range(6)]
+    assert [one["transaction_id"] for one in answer.json][::3] == ["t0", "t1"]
+    popped = client.pop(queue, "a", batch=9)
+    assert [(one["data"], one["transactionId"]) for one in popped] == [({"k": 0}, "t0"), (None, "same"), ({"k": 1}, "t1")]
+    assert [one["id"] for one in popped] == [answer.json[n]["message_id"] for n in (0, 2, 3)]
+    assert data(client.pop(queue, "Default", batch=9)) == [2, 2]
+    assert arrow(client, "format=counts", *batches).json == {"count": 6, "queued": 2, "duplicate": 4, "error": 0}
+
+
+def test_many_rows_of_many_partitions(client: Client, queue: str) -> None:
+    rows = [(f"p{n % 17}", n) for n in range(5000)]
+    batch = pa.record_batch({"partition": pa.array([part for part, _ in rows]), "payload": pa.array([str(n) for _, n in rows], pa.large_utf8())})
+    assert arrow(client, f"queue={queue}&format=counts", batch).json == {"count": 5000, "queued": 5000, "duplicate": 0, "error": 0}
+    for part in range(17):
+        assert data(client.pop(queue, f"p{part}", batch=1000)) == list(range(part, 5000, 17))
+
+
+def test_a_bad_row_stores_nothing(client: Client, queue: str) -> None:
+    answer = arrow(client, f"queue={queue}", pa.record_batch({"payload": pa.array(["1", "{"])}))
+    assert (answer.status, answer.json) == (400, {"error": "Invalid JSON: unexpected end at byte 1 (row 1, field payload)"})
+    assert client.pop(queue) == []

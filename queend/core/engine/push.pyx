@@ -8,7 +8,7 @@ cdef void push_submit(Worker* w, Request* r) noexcept nogil:
     if j == NULL:
         reply_error(r, 503, "Out of memory")
         return
-    if not push_read(r.headers_raw, r.query, r.body, &r.arena, &w.uuids, engine_of(w).settings.max_items, &j.req, &err):
+    if not push_read(r.headers_raw, r.query, r.body, &r.arena, &w.uuids, engine_of(w).settings, &j.req, &err):
         r.op = OP_PUSH
         reply_error(r, err.status, err.text)
         return

@@ -38,7 +38,6 @@ cdef extern from * nogil:
     """
     int json_ctz(unsigned long long x)
     unsigned int json_mask16(const char* p)    # one bit for each of 16 bytes: not plain (json_plain tells what that is)
-    uint64_t le64toh(uint64_t)
 
 cdef inline void json_open(Json* j, Slice text, int max_depth) noexcept nogil:
     j.p = text.p

@@ -89,13 +89,21 @@ cdef dict probe_pushitem(PushItem* it):
 cdef bytes probe_type(bytes kind):
     return b"" if kind is None else b"Host: x\r\nContent-type:  " + kind + b" \r\nX: y\r\n"
 
+cdef Settings probe_limits(int max_items):
+    cdef Settings s
+    memset(&s, 0, sizeof(s))
+    s.max_items = max_items
+    s.max_body = 1 << 20
+    return s
+
 def probe_push(bytes body, int max_items=10000, bytes kind=None, bytes query=b""):
     """The items of a push, as dictionaries; ProbeRefused. kind: the Content-Type."""
     cdef bytes headers = probe_type(kind)
     cdef ProbeRoom room = ProbeRoom(body, query=query)
     cdef PushReq q
     cdef ApiError e
-    if not push_read(slice_of(headers, len(headers)), room.query, room.body, &room.arena, &room.ids, max_items, &q, &e):
+    cdef Settings limits = probe_limits(max_items)
+    if not push_read(slice_of(headers, len(headers)), room.query, room.body, &room.arena, &room.ids, &limits, &q, &e):
         raise probe_refusal(&e)
     return [probe_pushitem(&q.items[i]) for i in range(q.n)]
 
@@ -106,7 +114,8 @@ def probe_push_reply(bytes body, list results, bytes kind=None, bytes query=b"")
     cdef PushReq q
     cdef ApiError e
     cdef bytes uuid, message
-    if not push_read(slice_of(headers, len(headers)), room.query, room.body, &room.arena, &room.ids, 10000, &q, &e):
+    cdef Settings limits = probe_limits(10000)
+    if not push_read(slice_of(headers, len(headers)), room.query, room.body, &room.arena, &room.ids, &limits, &q, &e):
         raise probe_refusal(&e)
     for i, (status, message, uuid) in enumerate(results):
         q.items[i].status = status

@@ -142,19 +142,27 @@ cdef bint name_take(Slice raw, Arena* a, Slice* out) noexcept nogil:
     cdef bint half = False
     if not json_unescape(raw, a, out, &half) or half:
         return False
-    return out.n <= NAME_MAX and memchr(out.p, 0, out.n) == NULL
+    return name_fits(out[0])
+
+cdef inline bint name_fits(Slice text) noexcept nogil:
+    # Text that is UTF-8.
+    return text.n <= NAME_MAX and memchr(text.p, 0, text.n) == NULL
 
 cdef bint txid_take(Slice raw, Arena* a, Slice* out) noexcept nogil:
     # The same for a transactionId: at most 255 characters.
     cdef bint half = False
-    cdef size_t i, n
-    if not json_unescape(raw, a, out, &half) or half or memchr(out.p, 0, out.n) != NULL:
+    return json_unescape(raw, a, out, &half) and not half and txid_fits(out[0])
+
+cdef bint txid_fits(Slice text) noexcept nogil:
+    # Text that is UTF-8.
+    cdef size_t i
+    cdef size_t n = 0
+    if memchr(text.p, 0, text.n) != NULL:
         return False
-    if out.n <= TXID_MAX:
+    if text.n <= TXID_MAX:
         return True
-    n = 0
-    for i in range(out.n):
-        if (<unsigned char>out.p[i] & 0xc0) != 0x80:
+    for i in range(text.n):
+        if (<unsigned char>text.p[i] & 0xc0) != 0x80:
             n += 1
     return n <= TXID_MAX
 

@@ -87,20 +87,20 @@ cdef bint push_options(int form, Slice query, Arena* a, PushOptions* out, ApiErr
         return refuse(e, b"payload=line needs a queue in the query")
     return True
 
-cdef inline bint name_fits(Slice text) noexcept nogil:
-    # Text that is UTF-8 already.
-    return text.n <= NAME_MAX and memchr(text.p, 0, text.n) == NULL
-
-cdef bint push_read(Slice headers, Slice query, Slice body, Arena* a, UuidGen* g, int max_items, PushReq* out, ApiError* e) noexcept nogil:
+cdef bint push_read(Slice headers, Slice query, Slice body, Arena* a, UuidGen* g, const Settings* settings, PushReq* out,
+                    ApiError* e) noexcept nogil:
     # A push in whatever form it came. A bad item refuses the whole request; nothing was used yet.
     cdef PushOptions options
     cdef int form = push_form(headers)
     if not push_options(form, query, a, &options, e):
         return False
     if form == PUSH_LINES:
-        if not pushlines_parse(body, &options, a, g, max_items, out, e):
+        if not pushlines_parse(body, &options, a, g, settings.max_items, out, e):
             return False
-    elif not push_parse(body, a, g, max_items, out, e):
+    elif form == PUSH_ARROW:
+        if not pusharrow_parse(body, <size_t>settings.max_body, &options, a, g, settings.max_items, out, e):
+            return False
+    elif not push_parse(body, a, g, settings.max_items, out, e):
         return False
     out.counts = options.counts
     return True

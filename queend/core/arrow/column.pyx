@@ -1,0 +1,95 @@
+# A column of one record batch: where its values stand. Checked completely when it is opened, so that reading cannot fail.
+
+cdef enum ArrowKind:
+    ARROW_NULL = 0            # every value is missing
+    ARROW_SMALL               # utf8, binary: offsets of 32 bits
+    ARROW_LARGE               # large_utf8, large_binary: of 64 bits
+    ARROW_INDEX               # places in a dictionary
+
+cdef struct ArrowColumn:
+    int kind
+    int64_t n
+    const unsigned char* valid        # one bit per value, NULL: all are there
+    const char* offsets               # n + 1 of them; of ARROW_INDEX: the places
+    const char* data
+    int width                         # of a place: 1, 2, 4, 8
+    bint is_signed
+    ArrowDictionary* dictionary
+
+cdef struct ArrowChunk:
+    # What one message added to a dictionary.
+    ArrowChunk* next
+    ArrowColumn values
+    int64_t begin
+
+cdef struct ArrowDictionary:
+    ArrowDictionary* next
+    int64_t id
+    int kind                  # of its values
+    ArrowChunk* first
+    ArrowChunk* last
+    int64_t n
+    int chunks
+
+cdef inline int64_t arrow_offset(const ArrowColumn* c, int64_t i) noexcept nogil:
+    if c.kind == ARROW_SMALL:
+        return <int32_t>le32(c.offsets + 4 * i)
+    return <int64_t>le64(c.offsets + 8 * i)
+
+cdef inline int64_t arrow_place(const ArrowColumn* c, int64_t i) noexcept nogil:
+    # Negative: none.
+    cdef const char* p = c.offsets + i * c.width
+    if c.width == 1:
+        return <int8_t>p[0] if c.is_signed else <uint8_t>p[0]
+    if c.width == 2:
+        return <int16_t>le16(p) if c.is_signed else le16(p)
+    if c.width == 4:
+        return <int32_t>le32(p) if c.is_signed else le32(p)
+    return <int64_t>le64(p)
+
+cdef inline bint arrow_missing(const ArrowColumn* c, int64_t i) noexcept nogil:
+    return c.kind == ARROW_NULL or (c.valid != NULL and (c.valid[i >> 3] >> (i & 7) & 1) == 0)
+
+cdef const char* arrow_check(ArrowColumn* c, Slice offsets, Slice data) noexcept nogil:
+    # Takes the buffers of a column whose kind, n, width and validity are known: NULL, or what is wrong with them.
+    cdef int64_t i, at, before
+    cdef size_t width = c.width if c.kind == ARROW_INDEX else 4 if c.kind == ARROW_SMALL else 8
+    c.offsets = offsets.p
+    c.data = data.p
+    if c.n == 0 or c.kind == ARROW_NULL:
+        return NULL
+    if offsets.n // width < <uint64_t>c.n + (c.kind != ARROW_INDEX):
+        return b"is shorter than its rows"
+    if c.kind == ARROW_INDEX:
+        for i in range(c.n):
+            if not arrow_missing(c, i):
+                at = arrow_place(c, i)
+                if at < 0 or at >= c.dictionary.n:
+                    return b"points outside of its dictionary"
+        return NULL
+    before = arrow_offset(c, 0)
+    if before < 0:
+        return b"has offsets outside of its data"
+    for i in range(1, c.n + 1):
+        at = arrow_offset(c, i)
+        if at < before:
+            return b"has offsets that do not rise"
+        before = at
+    if <uint64_t>before > data.n:
+        return b"has offsets outside of its data"
+    return NULL
+
+cdef Slice arrow_value(const ArrowColumn* c, int64_t i) noexcept nogil:
+    # p NULL: missing.
+    cdef ArrowChunk* chunk
+    cdef int64_t at
+    if arrow_missing(c, i):
+        return slice_of(NULL, 0)
+    if c.kind != ARROW_INDEX:
+        at = arrow_offset(c, i)
+        return slice_of(c.data + at, <size_t>(arrow_offset(c, i + 1) - at))
+    at = arrow_place(c, i)
+    chunk = c.dictionary.first
+    while at >= chunk.begin + chunk.values.n:
+        chunk = chunk.next
+    return arrow_value(&chunk.values, at - chunk.begin)

@@ -1,0 +1,110 @@
+# FlatBuffers, read in place: tables, strings and vectors of metadata nobody has checked yet. Every position is checked
+# before it is read; nothing needs to be aligned.
+
+cdef struct Flat:
+    const char* p
+    size_t n
+
+cdef struct FlatTable:
+    Flat* in_
+    size_t at                 # of the table; 0 is no table: the buffer begins with an offset
+    size_t vtable
+    size_t slots              # bytes of the vtable
+    size_t size               # bytes of the table
+
+cdef inline uint16_t le16(const void* p) noexcept nogil:
+    cdef uint16_t v
+    memcpy(&v, p, 2)
+    return le16toh(v)
+
+cdef inline uint32_t le32(const void* p) noexcept nogil:
+    cdef uint32_t v
+    memcpy(&v, p, 4)
+    return le32toh(v)
+
+cdef inline uint64_t le64(const void* p) noexcept nogil:
+    cdef uint64_t v
+    memcpy(&v, p, 8)
+    return le64toh(v)
+
+cdef bint flat_table(Flat* f, size_t at, FlatTable* t) noexcept nogil:
+    # The table at this position: its vtable lies where the table says, both inside the buffer.
+    cdef int64_t vtable
+    t.in_ = f
+    t.at = 0
+    if f.n < 4 or at > f.n - 4:
+        return False
+    vtable = <int64_t>at - <int32_t>le32(f.p + at)
+    if vtable < 0 or <uint64_t>vtable > f.n - 4:
+        return False
+    t.vtable = <size_t>vtable
+    t.slots = le16(f.p + vtable)
+    t.size = le16(f.p + vtable + 2)
+    if t.slots < 4 or t.slots > f.n - t.vtable or t.size < 4 or t.size > f.n - at:
+        return False
+    t.at = at
+    return True
+
+cdef bint flat_root(Flat* f, FlatTable* t) noexcept nogil:
+    t.at = 0
+    return f.n >= 4 and flat_table(f, le32(f.p), t)
+
+cdef const char* flat_field(FlatTable* t, int slot, size_t size) noexcept nogil:
+    # Where `size` bytes of a field stand inside the table; NULL when it is absent or does not fit.
+    cdef size_t entry = 4 + 2 * <size_t>slot
+    cdef size_t at
+    if t.at == 0 or entry + 2 > t.slots:
+        return NULL
+    at = le16(t.in_.p + t.vtable + entry)
+    if at < 4 or at + size > t.size:
+        return NULL
+    return t.in_.p + t.at + at
+
+cdef int64_t flat_int(FlatTable* t, int slot, int size, int64_t missing) noexcept nogil:
+    # A signed number of 1, 2, 4 or 8 bytes.
+    cdef const char* p = flat_field(t, slot, size)
+    if p == NULL:
+        return missing
+    if size == 1:
+        return <int8_t>p[0]
+    if size == 2:
+        return <int16_t>le16(p)
+    if size == 4:
+        return <int32_t>le32(p)
+    return <int64_t>le64(p)
+
+cdef size_t flat_follow(FlatTable* t, int slot) noexcept nogil:
+    # Where an offset leads; 0 when it is absent or leads outside.
+    cdef const char* p = flat_field(t, slot, 4)
+    cdef size_t at
+    if p == NULL:
+        return 0
+    at = <size_t>(p - t.in_.p)
+    if le32(p) > t.in_.n - at - 4:
+        return 0
+    return at + le32(p)
+
+cdef bint flat_child(FlatTable* t, int slot, FlatTable* out) noexcept nogil:
+    cdef size_t at = flat_follow(t, slot)
+    out.at = 0
+    return at != 0 and flat_table(t.in_, at, out)
+
+cdef bint flat_vector(FlatTable* t, int slot, size_t element, const char** first, size_t* n) noexcept nogil:
+    # A vector of structs, numbers or offsets. Absent: empty. False: it leads outside.
+    cdef size_t at
+    first[0] = NULL
+    n[0] = 0
+    if flat_field(t, slot, 4) == NULL:
+        return True
+    at = flat_follow(t, slot)
+    if at == 0 or le32(t.in_.p + at) > (t.in_.n - at - 4) // element:
+        return False
+    n[0] = le32(t.in_.p + at)
+    first[0] = t.in_.p + at + 4
+    return True
+
+cdef bint flat_element(FlatTable* t, const char* element, FlatTable* out) noexcept nogil:
+    # The table an element of a vector of offsets leads to.
+    cdef size_t at = <size_t>(element - t.in_.p)
+    out.at = 0
+    return le32(element) <= t.in_.n - at - 4 and flat_table(t.in_, at + le32(element), out)

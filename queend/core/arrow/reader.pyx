@@ -1,0 +1,270 @@
+# An Arrow IPC stream, message by message: a schema, then dictionaries and record batches in any number. In: bytes that
+# stay where they are; columns point into them, or into the arena where a buffer was compressed. No I/O, no copy.
+
+cdef enum:                    # of the format's MessageHeader
+    ARROW_SCHEMA = 1
+    ARROW_DICTIONARY_BATCH = 2
+    ARROW_RECORD_BATCH = 3
+    ARROW_CHUNKS_MAX = 1000   # of one dictionary: looking up walks over them
+
+cdef struct ArrowReader:
+    const char* p             # the next message
+    const char* end
+    Arena* arena
+    size_t room               # bytes that may still be unpacked
+    ZSTD_DCtx* zstd           # made for the first compressed buffer
+    ArrowField[4] fields      # ARROW_ROLES; in the order of the stream
+    int n_fields
+    bint has_schema
+    ArrowDictionary* dictionaries
+    # the record batch that arrow_next found
+    int64_t rows
+    ArrowColumn[4] columns    # by role
+    bint[4] present
+
+cdef struct ArrowBatch:
+    # What a record batch's table says.
+    FlatTable table
+    int64_t n
+    const char* nodes         # two numbers of 64 bits each: length, count of missing values
+    size_t n_nodes
+    const char* buffers       # the same: offset, length
+    size_t n_buffers
+    int codec                 # -1: none
+    Slice body
+    size_t node               # the next
+    size_t buffer
+
+cdef void arrow_open(ArrowReader* r, Slice text, Arena* a, size_t room) noexcept nogil:
+    # room: bytes that compressed buffers may unpack to, all together.
+    memset(r, 0, sizeof(ArrowReader))
+    r.p = text.p
+    r.end = text.p + text.n
+    r.arena = a
+    r.room = room
+
+cdef void arrow_close(ArrowReader* r) noexcept nogil:
+    if r.zstd != NULL:
+        ZSTD_freeDCtx(r.zstd)
+    r.zstd = NULL
+
+cdef int arrow_next(ArrowReader* r, ApiError* e) noexcept nogil:
+    # 1: the next record batch stands in rows and columns; 0: the stream is over; -1: refused.
+    cdef FlatTable header
+    cdef Slice body
+    cdef int kind
+    while True:
+        kind = arrow_message(r, &header, &body, e)
+        if kind == 0 or kind == -1:
+            if kind == 0 and not r.has_schema:
+                arrow_refuse(e, b"there is no schema")
+                return -1
+            return kind
+        if kind == ARROW_SCHEMA:
+            if r.has_schema:
+                arrow_refuse(e, b"a second schema")
+                return -1
+            if not arrow_schema(r, &header, e):
+                return -1
+            r.has_schema = True
+        elif not r.has_schema:
+            arrow_refuse(e, b"there is no schema")
+            return -1
+        elif kind == ARROW_DICTIONARY_BATCH:
+            if not arrow_take_dictionary(r, &header, body, e):
+                return -1
+        elif kind == ARROW_RECORD_BATCH:
+            return 1 if arrow_take_batch(r, &header, body, e) else -1
+        else:
+            arrow_refuse(e, b"a message that is neither schema, dictionary nor record batch")
+            return -1
+
+cdef int arrow_message(ArrowReader* r, FlatTable* header, Slice* body, ApiError* e) noexcept nogil:
+    # Frames one message: its kind, 0 at the end, -1 refused. The Flat it lies in stands in the arena.
+    cdef Flat* flat
+    cdef FlatTable message
+    cdef size_t left = <size_t>(r.end - r.p)
+    cdef uint32_t size
+    cdef int64_t length
+    cdef int64_t version
+    if left == 0:
+        return 0
+    if left < 8 or le32(r.p) != <uint32_t>0xffffffff:
+        arrow_refuse(e, b"unexpected end" if left < 4 or le32(r.p) == <uint32_t>0xffffffff else b"no message where one should begin")
+        return -1
+    size = le32(r.p + 4)
+    if size == 0:
+        if left > 8:
+            arrow_refuse(e, b"bytes after its end")
+            return -1
+        r.p = r.end
+        return 0
+    if size > left - 8:
+        arrow_refuse(e, b"unexpected end")
+        return -1
+    flat = <Flat*>arena_alloc(r.arena, sizeof(Flat))
+    if flat == NULL:
+        error_set(e, 503, b"Out of memory")
+        return -1
+    flat.p = r.p + 8
+    flat.n = size
+    if not flat_root(flat, &message) or not flat_child(&message, 2, header):
+        arrow_refuse(e, b"malformed metadata")
+        return -1
+    version = flat_int(&message, 0, 2, 0)
+    if version != 3 and version != 4:
+        arrow_refuse(e, b"only format versions 4 and 5 are read")
+        return -1
+    length = flat_int(&message, 3, 8, 0)
+    if length < 0 or <uint64_t>length > left - 8 - size:
+        arrow_refuse(e, b"unexpected end")
+        return -1
+    body[0] = slice_of(r.p + 8 + size, <size_t>length)
+    r.p += 8 + size + length
+    return <int>flat_int(&message, 1, 1, 0) or -2
+
+cdef bint arrow_batch_open(ArrowReader* r, ArrowBatch* b, Slice body, ApiError* e) noexcept nogil:
+    # b.table is set.
+    cdef FlatTable compression
+    b.n = flat_int(&b.table, 0, 8, 0)
+    b.body = body
+    b.node = 0
+    b.buffer = 0
+    b.codec = -1
+    if b.n < 0 or not flat_vector(&b.table, 1, 16, &b.nodes, &b.n_nodes) or not flat_vector(&b.table, 2, 16, &b.buffers, &b.n_buffers):
+        return arrow_refuse(e, b"malformed metadata")
+    if flat_field(&b.table, 3, 4) != NULL:
+        if not flat_child(&b.table, 3, &compression):
+            return arrow_refuse(e, b"malformed metadata")
+        b.codec = <int>flat_int(&compression, 0, 1, 0)
+        if b.codec != 1 or flat_int(&compression, 1, 1, 0) != 0:
+            return arrow_refuse(e, b"buffers may be compressed with zstd, nothing else")
+    return True
+
+cdef const char* arrow_buffer(ArrowReader* r, ArrowBatch* b, Slice* out) noexcept nogil:
+    # The next buffer, unpacked; NULL, or what is wrong.
+    cdef uint64_t at, n
+    cdef int64_t raw
+    cdef size_t got
+    cdef char* text
+    if b.buffer >= b.n_buffers:
+        return b"has no buffer"
+    at = le64(b.buffers + 16 * b.buffer)
+    n = le64(b.buffers + 16 * b.buffer + 8)
+    b.buffer += 1
+    if at > b.body.n or n > b.body.n - at:
+        return b"lies outside of the message"
+    out[0] = slice_of(b.body.p + at, n)
+    if b.codec < 0 or n == 0:
+        return NULL
+    if n < 8:
+        return b"is badly compressed"
+    raw = <int64_t>le64(out.p)
+    out[0] = slice_of(out.p + 8, n - 8)
+    if raw == -1:
+        return NULL
+    if raw < 0 or <uint64_t>raw > r.room:
+        return b"unpacks to too much"
+    r.room -= <size_t>raw
+    if r.zstd == NULL:
+        r.zstd = ZSTD_createDCtx()
+    text = <char*>arena_alloc(r.arena, <size_t>raw + 1)
+    if r.zstd == NULL or text == NULL:
+        return b"finds no memory"
+    got = ZSTD_decompressDCtx(r.zstd, text, <size_t>raw, out.p, out.n)
+    if ZSTD_isError(got) or got != <size_t>raw:
+        return b"is badly compressed"
+    out[0] = slice_of(text, got)
+    return NULL
+
+cdef const char* arrow_column(ArrowReader* r, ArrowBatch* b, ArrowColumn* c) noexcept nogil:
+    # Takes the next column's node and buffers. Its kind, width, sign and dictionary are set. NULL, or what is wrong.
+    cdef const char* why
+    cdef int64_t missing
+    cdef Slice valid
+    cdef Slice offsets
+    cdef Slice data = slice_of(NULL, 0)
+    c.valid = NULL
+    c.n = b.n
+    if b.node >= b.n_nodes:
+        return b"has no node"
+    if <int64_t>le64(b.nodes + 16 * b.node) != b.n:
+        return b"is not as long as the batch"
+    missing = <int64_t>le64(b.nodes + 16 * b.node + 8)
+    b.node += 1
+    if c.kind == ARROW_NULL:
+        return NULL
+    why = arrow_buffer(r, b, &valid)
+    if why != NULL:
+        return why
+    if missing != 0 and b.n:
+        if valid.n < <uint64_t>(b.n // 8 + (b.n % 8 != 0)):
+            return b"does not tell which values are missing"
+        c.valid = <const unsigned char*>valid.p
+    why = arrow_buffer(r, b, &offsets)
+    if why == NULL and c.kind != ARROW_INDEX:
+        why = arrow_buffer(r, b, &data)
+    if why != NULL:
+        return why
+    return arrow_check(c, offsets, data)
+
+cdef bint arrow_take_batch(ArrowReader* r, FlatTable* header, Slice body, ApiError* e) noexcept nogil:
+    cdef ArrowBatch b
+    cdef ArrowField* f
+    cdef ArrowColumn* c
+    cdef const char* why
+    cdef int i
+    b.table = header[0]
+    if not arrow_batch_open(r, &b, body, e):
+        return False
+    r.rows = b.n
+    memset(r.present, 0, sizeof(r.present))
+    for i in range(r.n_fields):
+        f = &r.fields[i]
+        c = &r.columns[f.role]
+        c.kind = f.kind if f.dictionary == NULL else ARROW_INDEX
+        c.width = f.width
+        c.is_signed = f.is_signed
+        c.dictionary = f.dictionary
+        why = arrow_column(r, &b, c)
+        if why != NULL:
+            return arrow_refuse_column(e, f.role, why)
+        r.present[f.role] = True
+    return True
+
+cdef bint arrow_take_dictionary(ArrowReader* r, FlatTable* header, Slice body, ApiError* e) noexcept nogil:
+    # Values of a dictionary: instead of those it had, or more of them.
+    cdef ArrowDictionary* d = arrow_dictionary(r, flat_int(header, 0, 8, 0), False)
+    cdef ArrowChunk* chunk
+    cdef ArrowBatch b
+    cdef const char* why
+    if d == NULL:
+        return arrow_refuse(e, b"a dictionary that no column has")
+    if not flat_child(header, 1, &b.table) or not arrow_batch_open(r, &b, body, e):
+        return arrow_refuse(e, b"malformed metadata") if b.table.at == 0 else False
+    chunk = <ArrowChunk*>arena_zero(r.arena, sizeof(ArrowChunk))
+    if chunk == NULL:
+        error_set(e, 503, b"Out of memory")
+        return False
+    chunk.values.kind = d.kind
+    why = arrow_column(r, &b, &chunk.values)
+    if why != NULL:
+        e.status = 400
+        snprintf(e.text, 239, b"Invalid Arrow stream: a dictionary %s", why)
+        return False
+    if flat_int(header, 2, 1, 0) == 0:
+        d.first = NULL
+        d.last = NULL
+        d.n = 0
+        d.chunks = 0
+    if d.chunks >= ARROW_CHUNKS_MAX:
+        return arrow_refuse(e, b"a dictionary in too many pieces")
+    chunk.begin = d.n
+    if d.last == NULL:
+        d.first = chunk
+    else:
+        d.last.next = chunk
+    d.last = chunk
+    d.chunks += 1
+    d.n += chunk.values.n
+    return True
