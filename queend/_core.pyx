@@ -66,6 +66,7 @@ include "core/engine/transaction.pyx"     # acknowledgments and pushes, all or n
 include "core/engine/lease.pyx"           # extended, given back
 include "core/engine/lookup.pyx"          # names to ids
 include "core/engine/discover.pyx"        # work nobody told of
+include "core/engine/handover.pyx"        # parked pops served by the push itself
 include "core/engine/stream.pyx"          # push streams by lane
 include "core/engine/push.pyx"            # a push request
 include "core/engine/homeless.pyx"        # items whose partition is gone

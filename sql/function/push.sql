@@ -8,6 +8,11 @@
 --   p_lo, p_hi smallest and largest version-7 id of the whole partition
 --   p_hint     an offset at which a row of the partition begins or began, the newest one the caller knows of, 0 = none:
 --              the newest row is looked for from there on, instead of among all that share its leaf page
+--   p_claim_*  deliveries in the same transaction, for pops that wait: row of p_part (from 1) where a partition begins, consumer
+--              group, records to take, whether these are all of the partition's in this call, lease id, its length in µs (0:
+--              acknowledged at once). Claimed only where the cursor stands right before that row, free of a lease and a pause and
+--              not locked by anybody: just what a pop after the commit would find. One more result row for each claim made:
+--              status 2, ord = partition, base = group. Only when every row of the call could be stored at once (1 below).
 -- One result row per batch row: status 0 stored as a whole, record i has the offset base + i; status 1 some may have
 -- been duplicates: dup_offset[i] is the offset of the older record or -1, dup_at its moment; the others got
 -- base, base + 1, … in order (base -1: none).
@@ -21,7 +26,9 @@
 --      one insert for all partitions (looked up first: under the lane nobody else inserts, and ON CONFLICT costs more);
 --      what is left, and the partitions of which an id was there, goes to push_slow.
 CREATE OR REPLACE FUNCTION queend.push(p_version bigint, p_lanes int[], p_part int[], p_skip int[], p_n int[], p_kind smallint[],
-    p_lo uuid[], p_hi uuid[], p_ids bytea[], p_body bytea[], p_meta bytea[], p_hint bigint[] DEFAULT NULL)
+    p_lo uuid[], p_hi uuid[], p_ids bytea[], p_body bytea[], p_meta bytea[], p_hint bigint[] DEFAULT NULL,
+    p_claim_row int[] DEFAULT NULL, p_claim_group int[] DEFAULT NULL, p_claim_take int[] DEFAULT NULL, p_claim_whole boolean[] DEFAULT NULL,
+    p_claim_lease uuid[] DEFAULT NULL, p_claim_us bigint[] DEFAULT NULL)
 RETURNS TABLE (ord int, status smallint, base bigint, created_at bigint, dup_offset bigint[], dup_at bigint[])
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -61,6 +68,23 @@ BEGIN
     IF cardinality(v_done) = cardinality(p_part) THEN      -- rows come back in the order they went in
         RETURN QUERY
         SELECT r.ord::int - 1, 0::smallint, r.base, v_now, NULL::bigint[], NULL::bigint[] FROM unnest(v_base) WITH ORDINALITY AS r (base, ord);
+        IF p_claim_row IS NOT NULL THEN
+            RETURN QUERY
+            INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_id, lease_until, lease_end, attempt, consumed_at)
+            SELECT p_part[c.row], c.grp, v_base[c.row] - 1 + CASE WHEN c.us = 0 THEN c.take ELSE 0 END,
+                   v_base[c.row] + CASE WHEN c.us = 0 AND c.whole THEN c.take ELSE 0 END,
+                   CASE WHEN c.us = 0 THEN '00000000-0000-0000-0000-000000000000' ELSE c.lease END,
+                   CASE WHEN c.us = 0 THEN 0 ELSE v_now + c.us END, v_base[c.row] - 1 + c.take, 1, v_now
+              FROM unnest(p_claim_row, p_claim_group, p_claim_take, p_claim_whole, p_claim_lease, p_claim_us) AS c (row, grp, take, whole, lease, us)
+              CROSS JOIN LATERAL (SELECT 1 FROM queend.cursors x WHERE x.partition_id = p_part[c.row] AND x.group_id = c.grp
+                                     AND x.committed + 1 = v_base[c.row] AND x.lease_until <= v_now AND x.retry_until <= v_now
+                                     FOR NO KEY UPDATE SKIP LOCKED) AS free
+            ON CONFLICT (partition_id, group_id) DO UPDATE
+               SET committed = excluded.committed, row_base = excluded.row_base, lease_id = excluded.lease_id, lease_until = excluded.lease_until,
+                   lease_end = excluded.lease_end, attempt = excluded.attempt, consumed_at = excluded.consumed_at,
+                   retries = CASE WHEN excluded.lease_until = 0 THEN 0 ELSE k.retries END
+            RETURNING k.partition_id, 2::smallint, k.group_id::bigint, v_now, NULL::bigint[], NULL::bigint[];
+        END IF;
         RETURN;
     END IF;
 

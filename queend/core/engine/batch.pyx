@@ -11,6 +11,7 @@ cdef enum:
     HASH_FROM = 8             # from this many records on, ids out of order are looked up in a hash
 
 cdef struct PushStream
+cdef struct Claim
 
 cdef struct PushPart:
     # The items of one push request that belong to one stream; travels there and back.
@@ -63,6 +64,8 @@ cdef struct PushBatch:
     size_t bytes
     PushChunk* chunks
     int n_chunks
+    Claim* claims            # for waiters that are answered from this batch
+    int n_claims
     bint unsure               # its outcome was lost once: every id is checked
     int tries
     int64_t since_us          # when it was first sent

@@ -112,8 +112,9 @@ cdef void book_head(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
         if not g.dead:
             c = book_cursor(g, p)
             if c.state == CURSOR_IDLE:
-                cursor_move(c, CURSOR_READY, 0)
-                book_wake_cursor(c, wake)
+                if c.next_offset < head or c.fresh:     # else a push has delivered it with its own commit
+                    cursor_move(c, CURSOR_READY, 0)
+                    book_wake_cursor(c, wake)
             elif c.state == CURSOR_BUSY:
                 c.again = 1
         g = g.next
@@ -161,6 +162,7 @@ cdef void book_park(PopJob* j) noexcept nogil:
     # Lock held. The job belongs to the book until book_unpark or a wake.
     if j.only != NULL:
         waiters_add(&j.only.wait_first, &j.only.wait_last, j)
+        j.only.group.n_wait_only += 1
         j.parked_at = PARKED_CURSOR
     elif j.group != NULL and not j.any_queue and j.want_partition.p == NULL:
         waiters_add(&j.group.wait_first, &j.group.wait_last, j)
@@ -178,6 +180,7 @@ cdef void book_unpark(PopJob* j) noexcept nogil:
         return
     if j.parked_at == PARKED_CURSOR:
         waiters_del(&j.only.wait_first, &j.only.wait_last, j)
+        j.only.group.n_wait_only -= 1
     elif j.parked_at == PARKED_GROUP:
         waiters_del(&j.group.wait_first, &j.group.wait_last, j)
         j.group.n_wait -= 1

@@ -52,6 +52,8 @@ cdef struct Group:
     PopJob* wait_first
     PopJob* wait_last
     int n_wait
+    int n_wait_only           # waiters that named one partition
+    PopJob* handing           # the waiter that a leaving push is filling
     uint8_t scan              # SCAN_*
     int32_t scan_after
     Group* scan_next

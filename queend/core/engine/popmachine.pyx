@@ -54,6 +54,12 @@ cdef struct PopJob:
     Cursor** cursors
     unsigned char[16] lease
     int64_t until_us          # long-poll deadline (monotonic), 0 = no waiting
+    Claim* claims             # while a push carries it: what is claimed for it
+    Claim* last_claim
+    int hand_left             # records it still takes
+    int hand_width            # partitions it takes at most
+    int n_handed
+    Buf handed                # its answer, when it comes from another thread
 
 cdef struct PopCall:
     Engine* engine

@@ -19,6 +19,7 @@ cdef struct PushStream:
     int no_hold               # batches to send without one, after that
     bint stale                # waits for the catalog to be reloaded
     PushArrays arrays
+    ClaimArrays claims
 
 cdef PushStream* streams      # process-wide, n_streams of them
 cdef int n_streams
@@ -41,6 +42,7 @@ cdef void streams_close() noexcept nogil:
         batch_free(s.gather)
         batch_free(s.flying)
         pusharrays_free(&s.arrays)
+        claimarrays_free(&s.claims)
     free(streams)
     streams = NULL
 
@@ -195,16 +197,19 @@ cdef void stream_send(PushStream* s, Slot* slot, PushBatch* b) noexcept nogil:
         s.flying = NULL
         batch_fail(s, b, 503)
         return
+    handover_choose(s, b)
     batch_encode(b, &s.arrays)
     params_begin(&params)
     params_int8(&params, e.version)
     batch_params(&params, &s.arrays)
     params_array(&params, &s.arrays.hint)
+    handover_params(s, b, &params)
     s.sent_us = clock_mono_us()
     s.worker.counters.op[OP_PUSH].calls += 1
     if slot_send(slot, STMT_PUSH, &params, stream_done, s, e.deadline_ms):
         return
     s.flying = NULL
+    handover_undo(s, b, False)
     if params.failed:
         batch_fail(s, b, 503)
         return
@@ -227,6 +232,7 @@ cdef void stream_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
         return
     if PQntuples(res) and pg_int4(res, 0, 0) < 0:
         # The catalog changed elsewhere: reload, find the names again, send again.
+        handover_undo(s, b, False)
         s.stale = True
         b.next = s.again
         s.again = b
@@ -238,6 +244,7 @@ cdef void stream_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
 
 cdef void stream_trouble(PushStream* s, PushBatch* b, PGresult* res, int outcome) noexcept nogil:
     cdef int64_t now = clock_mono_us()
+    handover_undo(s, b, res == NULL)
     b.tries += 1
     if outcome != SLOT_ERROR:
         # The connection went away with the batch in flight. Without the server's word that nothing was stored, it may be
@@ -266,6 +273,7 @@ cdef bint sql_transient(PGresult* res) noexcept nogil:
 
 cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nogil:
     cdef int i, k, row, n = PQntuples(res)
+    cdef int claim = 0
     cdef int64_t base, created, fresh, head
     cdef PushChunk* c
     cdef PushItem* it
@@ -277,6 +285,9 @@ cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nog
     cdef PushGroup* following
     for row in range(n):
         i = pg_int4(res, row, PUSH_ORD)
+        if pg_int2(res, row, PUSH_STATUS) == 2:
+            handover_made(b, &claim, i, pg_int8(res, row, PUSH_BASE))
+            continue
         if i < 0 or i >= b.n_chunks:
             continue
         c = &b.chunks[i]
@@ -320,6 +331,7 @@ cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nog
     # After the commit, never before: waiters hear of it now.
     uv_rwlock_rdlock(&catalog.lock)
     uv_mutex_lock(&book.lock)
+    handover_book(b, clock_mono_us(), &wake)
     g = b.first
     while g != NULL:
         if g.head and g.partition.dead:
@@ -330,6 +342,7 @@ cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nog
     uv_mutex_unlock(&book.lock)
     uv_rwlock_rdunlock(&catalog.lock)
     popjobs_wake(s.worker, wake)
+    handover_answer(s, b)
     g = b.first
     while g != NULL:
         following = g.next

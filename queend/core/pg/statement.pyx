@@ -123,8 +123,9 @@ cdef void statement_define(StatementDef* d, const char* name, const char* signat
 cdef const StatementDef* statements_open() noexcept nogil:
     # The table of STMT_COUNT definitions. Filled once, before the first worker starts.
     cdef StatementDef* s = STATEMENTS
-    # push: version, lanes, then per group row part, skip, n, kind, lo, hi, ids, body, meta, hint
-    statement_define(&s[STMT_PUSH], b"push", b"qIIIISUUYYYQ")
+    # push: version, lanes, then per group row part, skip, n, kind, lo, hi, ids, body, meta, hint; per claim row, group, take,
+    # whole, lease, lease_us
+    statement_define(&s[STMT_PUSH], b"push", b"qIIIISUUYYYQIIIBUQ")
     # pop: version; per candidate req, part, group, fresh; per request budget, parts, auto, lease, lease_us, delay_us, window_us
     statement_define(&s[STMT_POP], b"pop", b"qIIIBIIBUQQQ")
     # ack: version; per group part, group, lease, n, ids, status, retry_limit, retry_delay_us; per failure row, idx, error

@@ -1,0 +1,322 @@
+# Delivery in the push's own round trip. When a batch leaves, pops that are parked for its partitions travel with it: the
+# push claims for them in its own transaction, and on commit they are answered from the batch itself. No second statement,
+# no second commit, nothing read back.
+#
+# Why order and leases hold: the push holds the partition's lane and claims only where the cursor stands exactly before
+# its first new record (committed + 1 = base), free of a lease and of a pause, under the cursor's row lock (SKIP LOCKED: a
+# push waits for no pop or ack). So what is claimed is what a pop right after the commit would have claimed. Where anything
+# differs nothing is claimed, and the waiter is woken as ever.
+#
+# A waiter on its way is in no list of the book; it belongs to the batch until handover_book gives it back. What concerns
+# its request happens on its own worker (pop_handed).
+
+cdef enum:
+    HANDOVER_CLAIMS = 256     # in one push
+    HANDOVER_BYTES = 4194304  # of one partition's records; more goes the usual way
+
+cdef struct Claim:
+    Claim* following          # of the same waiter
+    PushGroup* group
+    Cursor* cursor
+    PopJob* job
+    int row                   # its partition's first row in the call
+    int take                  # records
+    bint made
+
+cdef struct ClaimArrays:
+    PgArray row, group, take, whole, lease, lease_us
+
+cdef void claimarrays_free(ClaimArrays* a) noexcept nogil:
+    pgarray_free(&a.row)
+    pgarray_free(&a.group)
+    pgarray_free(&a.take)
+    pgarray_free(&a.whole)
+    pgarray_free(&a.lease)
+    pgarray_free(&a.lease_us)
+
+# ---- with the batch ------------------------------------------------------------------------------------------------
+
+cdef void handover_choose(PushStream* s, PushBatch* b) noexcept nogil:
+    # The batch is cut into rows and about to leave: whom can it serve?
+    cdef PushChunk* c
+    cdef PushGroup* g = b.first
+    cdef Group* group
+    cdef int i
+    b.n_claims = 0
+    if b.tries or b.unsure:
+        return
+    while g != NULL:
+        if g.has_other:
+            return            # ids that need more than the newest row: stored in a second step, without claims
+        g = g.next
+    uv_mutex_lock(&book.lock)
+    if book.parked:
+        for i in range(b.n_chunks):
+            c = &b.chunks[i]
+            if c.skip or c.group.partition.dead or c.group.bytes > HANDOVER_BYTES:
+                continue
+            group = c.group.partition.queue.group_list
+            while group != NULL:
+                if group.n_wait or group.n_wait_only or group.handing != NULL:
+                    handover_claim(s, b, i, group)
+                group = group.next
+        for i in range(b.n_claims):
+            b.claims[i].job.group.handing = NULL
+    uv_mutex_unlock(&book.lock)
+
+cdef void handover_claim(PushStream* s, PushBatch* b, int row, Group* group) noexcept nogil:
+    # A claim for one partition and group, if its cursor rests and somebody waits. Book locked.
+    cdef PushGroup* g = b.chunks[row].group
+    cdef Cursor* c = <Cursor*>table_get(&group.cursors, <uint32_t>g.partition.id)
+    cdef PopJob* j
+    cdef Claim* claim
+    if c == NULL or c.fresh or c.state != CURSOR_IDLE or group.dead or b.n_claims >= HANDOVER_CLAIMS:
+        return
+    if group.queue.delay_us or group.queue.window_us:
+        return
+    if b.claims == NULL:
+        b.claims = <Claim*>arena_alloc(&b.arena, HANDOVER_CLAIMS * sizeof(Claim))
+        if b.claims == NULL:
+            return
+    j = c.wait_first
+    if j != NULL:
+        handover_take(s, b, j, 1)
+    else:
+        j = group.handing
+        if j == NULL or j.n_cursors >= j.hand_width or j.hand_left == 0:
+            j = group.wait_first
+            if j == NULL:
+                group.handing = NULL
+                return
+            handover_take(s, b, j, b.n_groups // group.n_wait + 1)
+            group.handing = j
+    claim = &b.claims[b.n_claims]
+    b.n_claims += 1
+    claim.group = g
+    claim.cursor = c
+    claim.job = j
+    claim.row = row
+    claim.made = False
+    claim.take = g.n if g.n < j.hand_left else j.hand_left
+    claim.following = NULL
+    if j.n_cursors:
+        (<Claim*>j.last_claim).following = claim
+    else:
+        j.claims = claim
+    j.last_claim = claim
+    j.n_cursors += 1
+    j.hand_left -= claim.take
+    cursor_move(c, CURSOR_BUSY, 0)
+
+cdef void handover_take(PushStream* s, PushBatch* b, PopJob* j, int share) noexcept nogil:
+    # The waiter leaves the book. share: partitions of the batch per waiter.
+    cdef int width = pop_width(j)
+    book_unpark(j)
+    j.n_cursors = 0
+    j.claims = NULL
+    j.hand_left = j.req.batch
+    j.hand_width = share if share < width else width
+    uuid7_make(&s.worker.uuids, j.lease)
+
+cdef void handover_params(PushStream* s, PushBatch* b, Params* params) noexcept nogil:
+    cdef ClaimArrays* a = &s.claims
+    cdef Claim* c
+    cdef int i
+    if b.n_claims == 0:
+        for i in range(6):
+            params_null(params)
+        return
+    pgarray_begin(&a.row, OID_INT4)
+    pgarray_begin(&a.group, OID_INT4)
+    pgarray_begin(&a.take, OID_INT4)
+    pgarray_begin(&a.whole, OID_BOOL)
+    pgarray_begin(&a.lease, OID_UUID)
+    pgarray_begin(&a.lease_us, OID_INT8)
+    for i in range(b.n_claims):
+        c = &b.claims[i]
+        pgarray_int4(&a.row, c.row + 1)
+        pgarray_int4(&a.group, c.cursor.group.id)
+        pgarray_int4(&a.take, c.take)
+        pgarray_bool(&a.whole, c.take == c.group.n)
+        pgarray_uuid(&a.lease, c.job.lease)
+        pgarray_int8(&a.lease_us, 0 if c.job.req.auto_ack else c.job.queue.lease_us)
+    params_array(params, &a.row)
+    params_array(params, &a.group)
+    params_array(params, &a.take)
+    params_array(params, &a.whole)
+    params_array(params, &a.lease)
+    params_array(params, &a.lease_us)
+
+# ---- back ----------------------------------------------------------------------------------------------------------
+
+cdef void handover_made(PushBatch* b, int* at, int partition, int64_t group) noexcept nogil:
+    # The database claimed for this one. Claims come back in the order they went; at: where to look on from.
+    cdef Claim* c
+    while at[0] < b.n_claims:
+        c = &b.claims[at[0]]
+        at[0] += 1
+        if c.cursor.partition.id == partition and c.cursor.group.id == group:
+            c.made = True
+            return
+
+cdef void handover_undo(PushStream* s, PushBatch* b, bint lost) noexcept nogil:
+    # The call did not happen, or its outcome is lost: every waiter tries again the usual way, and what may have been leased
+    # is given back.
+    cdef PopJob* wake = NULL
+    cdef Claim* c
+    cdef int i
+    if b.n_claims == 0:
+        return
+    uv_mutex_lock(&book.lock)
+    for i in range(b.n_claims):
+        c = &b.claims[i]
+        cursor_move(c.cursor, CURSOR_READY, 0)
+        if lost and not c.job.req.auto_ack:
+            release_want(engine_of(s.worker), c.cursor, c.job.lease)
+        if c is c.job.claims:
+            wake_push(c.job, &wake)
+    uv_mutex_unlock(&book.lock)
+    b.n_claims = 0
+    popjobs_wake(s.worker, wake)
+
+cdef void handover_book(PushBatch* b, int64_t now, PopJob** wake) noexcept nogil:
+    # After the commit, before the heads are told: where each cursor stands now. Book locked.
+    cdef Claim* c
+    cdef int i
+    for i in range(b.n_claims):
+        c = &b.claims[i]
+        if c.group.head > c.cursor.partition.head:
+            c.cursor.partition.head = c.group.head
+        if not c.made:
+            cursor_move(c.cursor, CURSOR_IDLE, 0)
+            continue
+        c.cursor.next_offset = c.group.first.offset + c.take
+        if not c.job.req.auto_ack:
+            cursor_move(c.cursor, CURSOR_LEASED, now + c.job.queue.lease_us + 2000)
+        else:
+            cursor_rest(c.cursor)
+            if c.cursor.state == CURSOR_READY:
+                book_wake_cursor(c.cursor, wake)
+    for i in range(b.n_claims):
+        c = &b.claims[i]
+        if c is c.job.claims and not handover_any(c.job):
+            wake_push(c.job, wake)
+
+cdef bint handover_any(PopJob* j) noexcept nogil:
+    cdef Claim* c = j.claims
+    while c != NULL:
+        if c.made:
+            return True
+        c = c.following
+    return False
+
+cdef void handover_answer(PushStream* s, PushBatch* b) noexcept nogil:
+    # Answers are written from the items of the batch, while their requests still stand.
+    cdef Claim* c
+    cdef PopJob* j
+    cdef Buf* out
+    cdef int i
+    for i in range(b.n_claims):
+        c = &b.claims[i]
+        j = c.job
+        if c is not j.claims or not handover_any(j):
+            continue
+        if j.job.r.worker is s.worker and not j.gone:
+            out = reply_begin(j.job.r, 200, JSON_TYPE)
+        else:
+            buf_init(&j.handed)
+            out = &j.handed
+        j.n_handed = handover_write(out, j)
+        handover_keep(j)
+        s.worker.counters.handed += j.n_handed
+        if out is &j.handed:
+            j.job.msg.run = pop_handed
+            worker_post(j.job.r.worker, &j.job.msg)
+        else:
+            handover_end(j)
+
+cdef void handover_keep(PopJob* j) noexcept nogil:
+    # The cursors it holds: the claims go with the batch's memory.
+    cdef Claim* c = j.claims
+    j.n_cursors = 0
+    while c != NULL:
+        if c.made:
+            j.cursors[j.n_cursors] = c.cursor
+            j.n_cursors += 1
+        c = c.following
+    j.claims = NULL
+
+cdef int handover_write(Buf* out, PopJob* j) noexcept nogil:
+    # The messages of a waiter's claims; returns how many.
+    cdef PopMessage m
+    cdef char[36] lease
+    cdef Claim* c = j.claims
+    cdef PushItem* it
+    cdef Partition* p
+    cdef int i
+    cdef int n = 0
+    cdef int claimed = 0
+    cdef bint begun = False
+    while c != NULL:
+        claimed += 1 if c.made else 0
+        c = c.following
+    uuid_format(j.lease, lease)
+    memset(&m, 0, sizeof(m))
+    m.lease = slice_of(lease, 36 if not j.req.auto_ack else 0)
+    m.queue = j.queue.name
+    m.group = j.group.name
+    m.attempt = 1
+    c = j.claims
+    while c != NULL:
+        if c.made:
+            p = c.cursor.partition
+            m.partition = p.name
+            m.partition_uuid = slice_of(p.uuid, 36)
+            if not begun:
+                pop_reply_open(out, &j.req, j.queue.name, p.name, m.partition_uuid, m.lease, claimed)
+                begun = True
+            it = c.group.first
+            for i in range(c.take):
+                m.offset = it.offset
+                m.created_us = it.created_us
+                memcpy(m.record_id, it.id, 16)
+                m.txid = it.txid if it.keep_text else slice_of(NULL, 0)
+                m.trace = slice_of(<const char*>it.trace, 16 if it.has_trace else 0)
+                m.payload = it.payload
+                m.sub = it.sub
+                message_id_make(m.created_us, p.id, m.offset, m.id)
+                pop_reply_message(out, &m, n == 0)
+                n += 1
+                it = it.next
+        c = c.following
+    pop_reply_close(out, &j.req, n, j.req.partitions, j.req.batch)
+    return n
+
+# ---- on the waiter's own worker --------------------------------------------------------------------------------------
+
+cdef void handover_end(PopJob* j) noexcept nogil:
+    cdef Request* r = j.job.r
+    heap_del(&engine_of(r.worker).deadlines, &j.deadline)
+    pop_move(j, POP_COMPLETED)
+    r.job = NULL
+    r.on_gone = NULL
+    r.worker.counters.op[OP_POP].items += j.n_handed
+    reply_end(r)
+
+cdef void pop_handed(Worker* w, InboxMsg* m) noexcept nogil:
+    # Its answer arrives from the stream's thread; if the client left meanwhile, the leases go back.
+    cdef PopJob* j = <PopJob*>m
+    cdef Buf* out
+    cdef Claim* c
+    if not j.gone:
+        out = reply_begin(j.job.r, 200, JSON_TYPE)
+        buf_put(out, j.handed.data, j.handed.len)
+        if j.handed.failed:
+            out.failed = True
+        buf_free(&j.handed)
+        handover_end(j)
+        return
+    buf_free(&j.handed)
+    heap_del(&engine_of(w).deadlines, &j.deadline)
+    pop_give_back(engine_of(w), j)
+    pop_forget(j)

@@ -1,0 +1,247 @@
+"""A pop that waits is answered by the push itself: claimed in the push's transaction, written from memory. Order, leases and every other rule
+hold as if it had popped right after the commit."""
+from __future__ import annotations
+
+import select
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import psycopg
+import pytest
+from support.client import Client, data, pop_target
+from support.daemon import Daemon
+from support.wait import until
+
+
+@contextmanager
+def waiting(daemon: Daemon, client: Client, queue: str, number: int = 1, **query: object) -> Iterator[list[Client]]:
+    """So many long polls, parked."""
+    with ExitStack() as stack:
+        before = client.metric("queend_worker_parked")
+        clients = [stack.enter_context(daemon.client()) for _ in range(number)]
+        for one in clients:
+            one.send("GET", pop_target(queue, wait=True, timeout=20000, **query))
+        until(lambda: client.metric("queend_worker_parked") == before + number, "the pops wait")
+        yield clients
+
+
+def handed(client: Client) -> float:
+    return client.metric("queend_worker_handed_over_total")
+
+
+def settle(client: Client, queue: str, *partitions: str, group: str | None = None) -> None:
+    """Cursors that were used once: only they are known well enough to be served by a push."""
+    query = {"consumerGroup": group} if group else {}
+    for partition in partitions:
+        if group is None:
+            client.push(queue, "first", partition=partition)
+        for message in client.pop(queue, partition, batch=1000, **query):
+            client.ack(message, group=group)
+
+
+def answer_of(client: Client) -> list[dict]:
+    answer = client.receive()
+    assert answer.status == 200, (answer.status, answer.body)
+    return answer.json["messages"]
+
+
+def test_the_push_answers_a_waiting_pop(daemon: Daemon, client: Client, queue: str) -> None:
+    settle(client, queue, "p")
+    before = handed(client)
+    with waiting(daemon, client, queue, batch=10) as (waiter,):
+        results = client.push(queue, {"n": 1}, {"n": 2}, partition="p", traceId="018f0000-0000-7000-8000-000000000001")
+        messages = answer_of(waiter)
+        assert handed(client) == before + 2
+        # the same as a pop would have told
+        assert data(messages) == [{"n": 1}, {"n": 2}] and [m["offset"] for m in messages] == [1, 2]
+        assert [m["id"] for m in messages] == [r["message_id"] for r in results]
+        assert [m["transactionId"] for m in messages] == [r["transaction_id"] for r in results]
+        assert {m["traceId"] for m in messages} == {"018f0000-0000-7000-8000-000000000001"}
+        assert {(m["partition"], m["queue"], m["deliveryAttempt"]) for m in messages} == {("p", queue, 1)}
+        # leased: nobody else gets them, an older batch goes first, and the lease is a true one
+        assert client.pop(queue, batch=10) == []
+        client.push(queue, {"n": 3}, partition="p")
+        assert client.pop(queue, batch=10) == []
+        assert client.extend(messages[0]["leaseId"])["renewed"] == 1
+        client.ack(messages[0])
+        client.ack(messages[1], "failed")
+        again = client.pop(queue, batch=10)
+        assert data(again) == [{"n": 2}, {"n": 3}] and again[0]["deliveryAttempt"] == 2
+
+
+def test_the_answer_is_the_same_either_way(daemon: Daemon, client: Client, queue: str) -> None:
+    """Group g is served by the push, group h reads the log."""
+    settle(client, queue, "p")
+    settle(client, queue, "p", group="g")
+    with waiting(daemon, client, queue, consumerGroup="g", batch=3) as (waiter,):
+        client.push_items([{"queue": queue, "partition": "p", "payload": {"a": [1, "\u00e9\n"]}, "transactionId": "not a uuid \u2603"},
+                           {"queue": queue, "partition": "p", "payload": None}, {"queue": queue, "partition": "p", "payload": 7}])
+        first = answer_of(waiter)
+    second = client.pop(queue, "p", consumerGroup="h", batch=10)[1:]
+    for message in (*first, *second):
+        message["leaseId"] = message["consumerGroup"] = ""
+    assert first == second
+
+
+def test_part_of_a_push(daemon: Daemon, client: Client, queue: str) -> None:
+    settle(client, queue, "p")
+    with waiting(daemon, client, queue, batch=2, autoAck=True) as (waiter,):
+        client.push(queue, *range(5), partition="p")
+        assert data(answer_of(waiter)) == [0, 1]
+    assert data(client.pop(queue, batch=10, autoAck=True)) == [2, 3, 4]
+    with waiting(daemon, client, queue, number=2, batch=2) as waiters:
+        client.push(queue, *range(5), partition="p")
+        # one of them is served; the partition is leased to it until it is acknowledged
+        (socket,), _, _ = select.select([w.wire.socket for w in waiters], [], [], 20)
+        first = next(w for w in waiters if w.wire.socket is socket)
+        messages = answer_of(first)
+        assert data(messages) == [0, 1]
+        for message in messages:
+            client.ack(message)
+        (other,) = (w for w in waiters if w is not first)
+        assert data(answer_of(other)) == [2, 3]
+
+
+def test_one_waiter_takes_several_partitions(daemon: Daemon, client: Client, queue: str) -> None:
+    settle(client, queue, *"abc")
+    before = handed(client)
+    with waiting(daemon, client, queue, batch=10, partitions=3) as (waiter,):
+        client.push_items([{"queue": queue, "partition": p, "payload": p} for p in "cab"])
+        messages = answer_of(waiter)
+        assert sorted(data(messages)) == ["a", "b", "c"] and len({m["leaseId"] for m in messages}) == 1
+        assert handed(client) == before + 3
+        assert client.extend(messages[0]["leaseId"])["renewed"] == 3
+
+
+def test_every_group_is_served(daemon: Daemon, client: Client, queue: str) -> None:
+    settle(client, queue, "p")
+    groups = [f"g{i}" for i in range(5)]
+    with ExitStack() as stack:
+        waiters = []
+        for group in groups:
+            settle(client, queue, "p", group=group)
+            waiters += stack.enter_context(waiting(daemon, client, queue, consumerGroup=group))
+        before = handed(client)
+        client.push(queue, "x", partition="p")
+        for waiter, group in zip(waiters, groups):
+            (message,) = answer_of(waiter)
+            assert (message["data"], message["consumerGroup"]) == ("x", group)
+        assert handed(client) == before + 5
+
+
+def test_a_waiter_of_one_partition_comes_first(daemon: Daemon, client: Client, queue: str) -> None:
+    settle(client, queue, "a", "b")
+    with waiting(daemon, client, queue) as (anyone,), daemon.client() as waiter:
+        waiter.send("GET", pop_target(queue, "a", wait=True, timeout=20000))
+        until(lambda: client.metric("queend_worker_parked") == 2, "both wait")
+        client.push(queue, "for a", partition="a")
+        assert data(answer_of(waiter)) == ["for a"]
+        client.push(queue, "for b", partition="b")
+        assert data(answer_of(anyone)) == ["for b"]
+
+
+def test_a_cursor_in_use_elsewhere_is_left_alone(daemon: Daemon, client: Client, queue: str) -> None:
+    """A session that holds the cursor's row makes neither the push wait nor the message vanish."""
+    settle(client, queue, "p")
+    before = handed(client)
+    with psycopg.connect(daemon.conninfo) as other:
+        other.execute("SELECT 1 FROM queend.cursors k JOIN queend.partitions p ON p.id = k.partition_id JOIN queend.queues q ON q.id = p.queue_id"
+                      " WHERE q.name = %s FOR UPDATE OF k", (queue,))
+        with waiting(daemon, client, queue) as (waiter,):
+            assert client.push(queue, "x", partition="p")[0]["status"] == "queued"
+            assert handed(client) == before
+            other.rollback()
+            assert data(answer_of(waiter)) == ["x"]
+
+
+def test_a_cursor_that_another_program_moved_back(daemon: Daemon, client: Client, queue: str) -> None:
+    settle(client, queue, "p")
+    with psycopg.connect(daemon.conninfo, autocommit=True) as other, waiting(daemon, client, queue, batch=10) as (waiter,):
+        other.execute("UPDATE queend.cursors SET committed = -1, row_base = 0, lease_end = -1 WHERE partition_id ="
+                      " (SELECT p.id FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s)", (queue,))
+        client.push(queue, "second", partition="p")
+        assert data(answer_of(waiter)) == ["first", "second"]
+
+
+def test_delay_and_window_are_not_passed_over(daemon: Daemon, client: Client, queue: str) -> None:
+    client.configure(queue, delayedProcessing=1)
+    before = handed(client)
+    client.push(queue, 1, partition="p")
+    (message,) = client.pop(queue, "p", wait=True, timeout=20000)
+    client.ack(message)
+    with waiting(daemon, client, queue) as (waiter,):
+        (stored,) = client.push(queue, 2, partition="p")
+        (message,) = answer_of(waiter)
+        assert message["data"] == 2 and handed(client) == before
+
+
+def test_duplicates_are_not_delivered_again(daemon: Daemon, client: Client, queue: str) -> None:
+    client.push(queue, 1, partition="p", transactionId="t-1")
+    client.ack(client.pop(queue)[0])
+    with waiting(daemon, client, queue, batch=10) as (waiter,):
+        assert client.push(queue, 1, partition="p", transactionId="t-1")[0]["status"] == "duplicate"
+        assert [r["status"] for r in client.push_items([{"queue": queue, "partition": "p", "payload": n, "transactionId": t}
+                                                       for n, t in ((1, "t-1"), (2, "t-2"), (2, "t-2"))])] == ["duplicate", "queued", "duplicate"]
+        assert data(answer_of(waiter)) == [2]
+
+
+def test_a_client_that_left_keeps_nothing(daemon: Daemon, client: Client, queue: str) -> None:
+    settle(client, queue, "p")
+    with waiting(daemon, client, queue) as (waiter,):
+        waiter.close()
+        client.push(queue, "x", partition="p")
+        assert data(client.pop(queue, wait=True, timeout=20000)) == ["x"]
+
+
+@pytest.mark.parametrize("settings", [{"NUM_WORKERS": 1}, {"NUM_WORKERS": 3, "QUEEND_PUSH_STREAMS": 4}], ids=["one worker", "three"])
+def test_storm(start_daemon: Callable[..., Daemon], settings: dict) -> None:
+    """Producers that find consumers waiting, consumers that acknowledge, fail, leave: each group sees every message of a partition, in order."""
+    daemon = start_daemon(**settings)
+    partitions, each, groups, queue = 8, 150, ("g", "h"), "storm"
+    seen: dict[tuple[str, str], list[int]] = defaultdict(list)
+    lock, faults = threading.Lock(), []
+
+    def produce(number: int) -> None:
+        with daemon.client() as client:
+            for n in range(each):
+                client.push_items([{"queue": queue, "partition": str(p), "payload": n} for p in range(partitions) if p % 4 == number])
+
+    def consume(group: str, number: int) -> None:
+        turn = 0
+        with daemon.client() as client:
+            while True:
+                with lock:
+                    if sum(len(v) for (g, _), v in seen.items() if g == group) == partitions * each:
+                        return
+                turn += 1
+                messages = client.pop(queue, consumerGroup=group, batch=5, partitions=2, wait=True, timeout=300)
+                good = [m for m in messages if (turn + m["offset"]) % 7]
+                bad = {m["partitionId"]: m["offset"] for m in reversed(messages) if m not in good}
+                take = [m for m in messages if m["offset"] < bad.get(m["partitionId"], 1 << 60)]
+                with lock:
+                    for m in take:
+                        seen[group, m["partition"]].append(m["data"])
+                for m in take:
+                    if not client.ack(m, group=group)["success"]:
+                        faults.append(m)
+                for m in messages:
+                    if m["offset"] == bad.get(m["partitionId"]):
+                        client.ack(m, "retry", group=group)
+
+    with daemon.client() as client:
+        for p in range(partitions):
+            client.push(queue, -1, partition=str(p))
+        for group in groups:
+            for p in range(partitions):
+                client.ack(client.pop(queue, str(p), consumerGroup=group)[0], group=group)
+        threads = [threading.Thread(target=produce, args=(i,)) for i in range(4)] + \
+                  [threading.Thread(target=consume, args=(group, i)) for group in groups for i in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not faults
+        assert {key: value for key, value in seen.items()} == {(g, str(p)): list(range(each)) for g in groups for p in range(partitions)}
+        assert handed(client) > 0
