@@ -11,7 +11,7 @@
 --   p_claim_*  deliveries in the same transaction, for pops that wait: row of p_part (from 1) where a partition begins, consumer
 --              group, records to take, whether these are all of the partition's in this call, lease id, its length in µs (0:
 --              acknowledged at once). Claimed only where the cursor stands right before that row, free of a lease and a pause and
---              not locked by anybody: just what a pop after the commit would find. One more result row for each claim made:
+--              not locked by anybody, or where group and partition are new to each other: just what a pop after the commit would find. One more result row for each claim made:
 --              status 2, ord = partition, base = group. Only when every row of the call could be stored at once (1 below).
 -- One result row per batch row: status 0 stored as a whole, record i has the offset base + i; status 1 some may have
 -- been duplicates: dup_offset[i] is the offset of the older record or -1, dup_at its moment; the others got
@@ -76,13 +76,18 @@ BEGIN
                    CASE WHEN c.us = 0 THEN '00000000-0000-0000-0000-000000000000' ELSE c.lease END,
                    CASE WHEN c.us = 0 THEN 0 ELSE v_now + c.us END, v_base[c.row] - 1 + c.take, 1, v_now
               FROM unnest(p_claim_row, p_claim_group, p_claim_take, p_claim_whole, p_claim_lease, p_claim_us) AS c (row, grp, take, whole, lease, us)
-              CROSS JOIN LATERAL (SELECT 1 FROM queend.cursors x WHERE x.partition_id = p_part[c.row] AND x.group_id = c.grp
-                                     AND x.committed + 1 = v_base[c.row] AND x.lease_until <= v_now AND x.retry_until <= v_now
-                                     FOR NO KEY UPDATE SKIP LOCKED) AS free
+              CROSS JOIN LATERAL (
+                    SELECT FROM (SELECT FROM queend.cursors x WHERE x.partition_id = p_part[c.row] AND x.group_id = c.grp
+                                    AND x.committed + 1 = v_base[c.row] AND x.lease_until <= v_now AND x.retry_until <= v_now
+                                    FOR NO KEY UPDATE SKIP LOCKED) AS k
+                    UNION ALL
+                    SELECT WHERE v_base[c.row] = 0 AND NOT EXISTS (SELECT FROM queend.cursors x WHERE x.partition_id = p_part[c.row] AND x.group_id = c.grp)
+                             AND (SELECT COALESCE(g.start_at, 0) <= v_now FROM queend.consumer_groups g WHERE g.id = c.grp)) AS free
             ON CONFLICT (partition_id, group_id) DO UPDATE
                SET committed = excluded.committed, row_base = excluded.row_base, lease_id = excluded.lease_id, lease_until = excluded.lease_until,
                    lease_end = excluded.lease_end, attempt = excluded.attempt, consumed_at = excluded.consumed_at,
                    retries = CASE WHEN excluded.lease_until = 0 THEN 0 ELSE k.retries END
+             WHERE k.lease_until <= v_now           -- a cursor that a pop has made and claimed in between
             RETURNING k.partition_id, 2::smallint, k.group_id::bigint, v_now, NULL::bigint[], NULL::bigint[];
         END IF;
         RETURN;

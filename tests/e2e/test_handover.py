@@ -115,6 +115,21 @@ def test_one_waiter_takes_several_partitions(daemon: Daemon, client: Client, que
         assert client.extend(messages[0]["leaseId"])["renewed"] == 3
 
 
+def test_partitions_that_are_new(daemon: Daemon, client: Client, queue: str) -> None:
+    """A chat's first message meets consumers that never saw the chat."""
+    settle(client, queue, "old")
+    client.pop(queue, "old", consumerGroup="late", subscriptionMode="new")
+    before = handed(client)
+    with waiting(daemon, client, queue) as (waiter,), waiting(daemon, client, queue, consumerGroup="late") as (late,):
+        client.push(queue, "hello", partition="new")
+        assert data(answer_of(waiter)) == data(answer_of(late)) == ["hello"]
+        assert handed(client) == before + 2
+    with waiting(daemon, client, queue, autoAck=True) as (waiter,):
+        client.push(queue, 1, 2, partition="newer")
+        assert data(answer_of(waiter)) == [1]
+    assert data(client.pop(queue, "newer")) == [2]
+
+
 def test_every_group_is_served(daemon: Daemon, client: Client, queue: str) -> None:
     settle(client, queue, "p")
     groups = [f"g{i}" for i in range(5)]

@@ -4,7 +4,7 @@
 #
 # Why order and leases hold: the push holds the partition's lane and claims only where the cursor stands exactly before
 # its first new record (committed + 1 = base), free of a lease and of a pause, under the cursor's row lock (SKIP LOCKED: a
-# push waits for no pop or ack). So what is claimed is what a pop right after the commit would have claimed. Where anything
+# push waits for no pop or ack); a group without a cursor there gets one if the partition is new too. So what is claimed is what a pop right after the commit would have claimed. Where anything
 # differs nothing is claimed, and the waiter is woken as ever.
 #
 # A waiter on its way is in no list of the book; it belongs to the batch until handover_book gives it back. What concerns
@@ -67,12 +67,13 @@ cdef void handover_choose(PushStream* s, PushBatch* b) noexcept nogil:
 cdef void handover_claim(PushStream* s, PushBatch* b, int row, Group* group) noexcept nogil:
     # A claim for one partition and group, if its cursor rests and somebody waits. Book locked.
     cdef PushGroup* g = b.chunks[row].group
-    cdef Cursor* c = <Cursor*>table_get(&group.cursors, <uint32_t>g.partition.id)
+    cdef Cursor* c
     cdef PopJob* j
     cdef Claim* claim
-    if c == NULL or c.fresh or c.state != CURSOR_IDLE or group.dead or b.n_claims >= HANDOVER_CLAIMS:
+    if group.dead or group.queue.delay_us or group.queue.window_us or b.n_claims >= HANDOVER_CLAIMS:
         return
-    if group.queue.delay_us or group.queue.window_us:
+    c = book_cursor(group, g.partition)
+    if c.state != CURSOR_IDLE:
         return
     if b.claims == NULL:
         b.claims = <Claim*>arena_alloc(&b.arena, HANDOVER_CLAIMS * sizeof(Claim))
@@ -190,6 +191,7 @@ cdef void handover_book(PushBatch* b, int64_t now, PopJob** wake) noexcept nogil
         if not c.made:
             cursor_move(c.cursor, CURSOR_IDLE, 0)
             continue
+        c.cursor.fresh = 0
         c.cursor.next_offset = c.group.first.offset + c.take
         if not c.job.req.auto_ack:
             cursor_move(c.cursor, CURSOR_LEASED, now + c.job.queue.lease_us + 2000)
