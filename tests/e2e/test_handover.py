@@ -251,11 +251,14 @@ def test_storm(start_daemon: Callable[..., Daemon], settings: dict) -> None:
         for group in groups:
             for p in range(partitions):
                 client.ack(client.pop(queue, str(p), consumerGroup=group)[0], group=group)
-        threads = [threading.Thread(target=produce, args=(i,)) for i in range(4)] + \
-                  [threading.Thread(target=consume, args=(group, i)) for group in groups for i in range(6)]
-        for thread in threads:
+        consumers = [threading.Thread(target=consume, args=(group, i)) for group in groups for i in range(6)]
+        producers = [threading.Thread(target=produce, args=(i,)) for i in range(4)]
+        for thread in consumers:
             thread.start()
-        for thread in threads:
+        until(lambda: client.metric("queend_worker_parked") > 6, "consumers of both groups wait")
+        for thread in producers:
+            thread.start()
+        for thread in consumers + producers:
             thread.join()
         assert not faults
         assert {key: value for key, value in seen.items()} == {(g, str(p)): list(range(each)) for g in groups for p in range(partitions)}
