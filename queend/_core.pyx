@@ -31,6 +31,7 @@ include "core/pg/address.pyx"             # where the server is
 include "core/pg/slot.pyx"                # one PostgreSQL connection on the loop
 include "core/pg/pool.pyx"                # a worker's connections
 include "core/pg/batchrow.pyx"            # a row of the log, sliced
+include "core/pg/bodypack.pyx"            # its payloads, made smaller
 include "core/engine/limit.pyx"           # how many statements at a time
 include "core/engine/policy.pyx"          # when a queue becomes a statement
 include "core/net/settings.pyx"           # what the operator set
@@ -84,3 +85,4 @@ include "core/probe/json.pyx"             # seams for the tests of the json room
 include "core/probe/http.pyx"             # seams for the tests of the http room
 include "core/probe/route.pyx"            # seams for the tests of the hot routes
 include "core/probe/batchrow.pyx"         # seams for the tests of rows of the log
+include "core/probe/bodypack.pyx"         # seams for the tests of compressed rows

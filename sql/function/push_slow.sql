@@ -28,6 +28,10 @@ BEGIN
         RETURN;
     END IF;
 
+    IF cardinality(v_keep) < p_n AND get_byte(p_body, 0) <> 16 THEN
+        RAISE EXCEPTION 'a compressed row cannot be cut' USING ERRCODE = 'QB001';      -- the caller sends it again, plain
+    END IF;
+
     SELECT l.high, l.odd, l.created_at INTO head FROM queend.log l WHERE l.partition_id = p_part ORDER BY l.base DESC LIMIT 1;
     IF FOUND THEN
         v_high := head.high;

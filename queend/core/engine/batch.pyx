@@ -53,6 +53,7 @@ cdef struct PushChunk:
     PushItem* first
     int n
     int skip
+    size_t bytes              # of payload
 
 cdef struct PushBatch:
     PushBatch* next
@@ -67,11 +68,13 @@ cdef struct PushBatch:
     Claim* claims            # for waiters that are answered from this batch
     int n_claims
     bint unsure               # its outcome was lost once: every id is checked
+    bint plain                # some of its rows must be cut by the database: not compressed
     int tries
     int64_t since_us          # when it was first sent
 
 cdef struct PushArrays:
     PgArray lanes, part, skip, n, kind, lo, hi, ids, body, meta, hint
+    BodyPack pack
 
 cdef void pusharrays_free(PushArrays* a) noexcept nogil:
     pgarray_free(&a.lanes)
@@ -85,6 +88,7 @@ cdef void pusharrays_free(PushArrays* a) noexcept nogil:
     pgarray_free(&a.body)
     pgarray_free(&a.meta)
     pgarray_free(&a.hint)
+    bodypack_free(&a.pack)
 
 cdef PushBatch* batch_new(PushStream* s) noexcept nogil:
     cdef PushBatch* b = <PushBatch*>calloc(1, sizeof(PushBatch))
@@ -235,6 +239,7 @@ cdef bint batch_chunks(PushBatch* b) noexcept nogil:
                 bytes = 0
             c.n += 1
             bytes += it.payload.n
+            c.bytes = bytes
             it = it.next
         g = g.next
     return True
@@ -258,7 +263,6 @@ cdef void batch_encode(PushBatch* b, PushArrays* s) noexcept nogil:
     cdef PushGroup* g
     cdef PushItem* it
     cdef char* ids
-    cdef size_t mark
     cdef bint extras
     pgarray_begin(&s.lanes, OID_INT4)
     pgarray_begin(&s.part, OID_INT4)
@@ -296,21 +300,14 @@ cdef void batch_encode(PushBatch* b, PushArrays* s) noexcept nogil:
             pgarray_null(&s.hi)
         ids = pgarray_reserve(&s.ids, 16 * <size_t>c.n)
         extras = False
-        mark = pgarray_open(&s.body)
-        buf_byte(&s.body.buf, BODY_V1)
         it = c.first
         for k in range(c.n):
             if ids != NULL:
                 memcpy(ids + 16 * k, it.id, 16)
             if it.keep_text or it.has_trace or it.sub.n:
                 extras = True
-            buf_varint(&s.body.buf, it.payload.n)
             it = it.next
-        it = c.first
-        for k in range(c.n):
-            buf_slice(&s.body.buf, it.payload)
-            it = it.next
-        pgarray_close(&s.body, mark)
+        chunk_encode_body(s, c, b.plain)
         if extras:
             chunk_encode_meta(s, c)
         else:
@@ -318,6 +315,28 @@ cdef void batch_encode(PushBatch* b, PushArrays* s) noexcept nogil:
     for i in range(LANES):
         if lanes >> i & 1:
             pgarray_int4(&s.lanes, i)
+
+cdef void chunk_encode_body(PushArrays* s, PushChunk* c, bint plain) noexcept nogil:
+    cdef size_t mark = pgarray_open(&s.body)
+    cdef Buf* out = &s.body.buf
+    cdef PushItem* it = c.first
+    cdef int k
+    cdef bint pack = s.pack.least > 0 and c.bytes >= s.pack.least and not plain
+    if pack:
+        out = &s.pack.plain
+        buf_clear(out)
+    else:
+        buf_byte(out, BODY_V1)
+    for k in range(c.n):
+        buf_varint(out, it.payload.n)
+        it = it.next
+    it = c.first
+    for k in range(c.n):
+        buf_slice(out, it.payload)
+        it = it.next
+    if pack:
+        bodypack_write(&s.pack, &s.body.buf)
+    pgarray_close(&s.body, mark)
 
 cdef void chunk_encode_meta(PushArrays* s, PushChunk* c) noexcept nogil:
     cdef size_t mark = pgarray_open(&s.meta)
@@ -354,6 +373,7 @@ cdef void batch_split(PushStream* s, PushBatch* b) noexcept nogil:
         return
     half.since_us = b.since_us
     half.unsure = b.unsure
+    half.plain = b.plain
     g = b.first
     if b.n_groups > 1:
         for i in range(b.n_groups // 2 - 1):

@@ -72,6 +72,7 @@ cdef bint engine_boot(Process* p) noexcept nogil:
         return False
     for i in range(n_streams):
         streams[i].worker = p.workers[i % p.n]
+        streams[i].arrays.pack.least = p.settings.compress_from
     statements_open()
     boss = p.workers[0]
     return True
@@ -94,6 +95,7 @@ cdef bint engine_open(Worker* w) noexcept nogil:
     e.settings = w.settings
     e.deadline_ms = w.settings.deadline_ms
     e.patience_us = <int64_t>w.settings.patience_ms * 1000
+    e.tx_pushes.pack.least = w.settings.compress_from
     limits_open(e)
     uv_timer_init(&w.loop, &e.timer)
     e.timer.data = e

@@ -261,6 +261,10 @@ cdef void stream_trouble(PushStream* s, PushBatch* b, PGresult* res, int outcome
         b.next = s.again
         s.again = b
         s.retry_at = now + 1000 * b.tries * b.tries
+    elif pg_sqlstate(res, b"QB001") and not b.plain:
+        b.plain = True        # some records of a compressed row are there already: the database must cut it
+        b.next = s.again
+        s.again = b
     elif b.n_items > 1:
         batch_split(s, b)
     else:

@@ -1,0 +1,42 @@
+# The payload bytes of a row, made smaller where that pays: one zstd frame (codec 1) for rows large enough that shrank
+# enough, else plain. Formats in docs/storage.md, the choice in docs/decisions.
+# Owns: a compression context and the row's plain bytes, both used again. One per thread.
+
+cdef enum:
+    PACK_LEVEL = 1
+
+cdef struct BodyPack:
+    size_t least              # bytes of payload from which a row is compressed, 0 = never
+    Buf plain
+    ZSTD_CCtx* context
+
+cdef void bodypack_free(BodyPack* p) noexcept nogil:
+    buf_free(&p.plain)
+    ZSTD_freeCCtx(p.context)
+    p.context = NULL
+
+cdef void bodypack_write(BodyPack* p, Buf* out) noexcept nogil:
+    # Appends the body whose sizes and payloads stand in p.plain: compressed if that saves an eighth or more.
+    cdef size_t mark = out.len
+    cdef size_t room, n
+    cdef char* at
+    if p.plain.failed:
+        out.failed = True
+        return
+    if p.context == NULL:
+        p.context = ZSTD_createCCtx()
+    if p.context != NULL:
+        buf_byte(out, BODY_ZSTD)
+        buf_varint(out, p.plain.len)
+        room = ZSTD_compressBound(p.plain.len)
+        if buf_room(out, room) and not out.failed:
+            at = out.data + out.len
+            n = ZSTD_compressCCtx(p.context, at, room, p.plain.data, p.plain.len, PACK_LEVEL)
+            if not ZSTD_isError(n) and n < p.plain.len - p.plain.len // 8:
+                out.len += n
+                return
+        if out.failed:
+            return
+        out.len = mark
+    buf_byte(out, BODY_V1)
+    buf_put(out, p.plain.data, p.plain.len)
