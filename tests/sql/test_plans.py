@@ -95,6 +95,7 @@ def calls(queue: int, group: int, parts: list[int]):
     yield 160, TRANSACTION, (*push([batch(p, [id7()]) for p in parts]), *acks(new)[:2], [None] * n, *acks(new)[3:], [], [], [], [], [], [])
     yield 12, "SELECT * FROM queend.release(%s, %s, %s::uuid[])", (parts, [group] * n, [lease] * n)
     yield 25, "SELECT * FROM queend.resolve(%s, %s)", (["plans"] * n, [f"p{p}" for p in parts])
+    yield 45, "SELECT * FROM queend.resolve(%s, %s)", (["plans"] * n, [f"new {lease} {p}" for p in parts])   # made
     yield 8, "SELECT * FROM queend.partitions_find(%s)", (parts,)
     yield 8, "SELECT * FROM queend.partition_find(%s, %s)", ([queue] * n, [f"p{p}" for p in parts])
     yield 20, "SELECT * FROM queend.pop_scan(%s, %s, %s, %s)", (queue, group, parts[0], n)
