@@ -76,6 +76,11 @@ include "core/engine/pace.pyx"            # how much at a time, and when
 include "core/engine/reload.pyx"          # a catalog out of date
 include "core/engine/ending.pyx"          # stop and close
 include "core/record.pyx"                 # one stored record, for the control plane
+include "core/read/records.pyx"           # log rows become records, within a budget
+include "core/read/lines.pyx"             # records as JSON
+include "core/read/flat.pyx"              # flatbuffers, as far as Arrow needs them
+include "core/read/arrow.pyx"             # records as an Arrow stream
+include "core/read/read.pyx"              # the log read as Python sees it
 include "core/core.pyx"                   # the data plane as Python sees it
 include "core/probe/limit.pyx"            # seams for the tests of limits and policies
 include "core/probe/log.pyx"              # seams for the test of log lines

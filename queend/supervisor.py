@@ -128,6 +128,7 @@ class Supervisor:
             notify("STOPPING=1")
             log.line("info", "stopping")
             begin = time.monotonic()
+            control.release()
             # In a thread: the control plane answers what it has in hand meanwhile.
             drained = await asyncio.to_thread(core.stop, self.settings.queend_shutdown_grace_ms)
         finally:

@@ -17,6 +17,7 @@ from ..service.retention import Retention
 from . import configure, health, metrics, openapi, queues
 from .answer import CORS, Json, Refusal
 from .bridge import Bridge
+from .holds import Holds
 from .sweeper import Sweeper
 
 
@@ -24,6 +25,8 @@ class Control:
     """The control plane of one daemon. `open` and `close` on the same running loop."""
 
     def __init__(self, settings: Settings, core: Any, conninfo: str):
+        from . import log_read  # here, as below: it needs the compiled part, which the command line does not
+
         self.settings = settings
         self.core = core
         self.started = time.time()
@@ -32,6 +35,8 @@ class Control:
                                         reconnect_timeout=0, name="queend-control")
         self.sweeper = Sweeper(self.pool)
         self.retention = Retention(settings, conninfo)
+        self.holds = Holds(self.pool)
+        self.reader = log_read.Reader(self)
         self.app = application(self)
         self.bridge = Bridge(core, self.app, (settings.host, settings.port))
 
@@ -41,7 +46,12 @@ class Control:
         self.retention.open()
         self.bridge.open()
 
+    def release(self) -> None:
+        """Answers what only waits: the daemon is about to stop."""
+        self.holds.release()
+
     async def close(self) -> None:
+        self.release()
         await self.bridge.close()
         await self.retention.close()
         await self.sweeper.close()
@@ -61,10 +71,12 @@ class RawPath:
 
 
 def application(control: Control) -> FastAPI:
+    from . import log_read
+
     app = FastAPI(title="queend", version=__version__, description="A message queue on PostgreSQL.", docs_url=None,
                   redoc_url=None, openapi_url=None, redirect_slashes=False, default_response_class=Json)
     app.state.control = control
-    for resource in (configure, queues, health, metrics, openapi):
+    for resource in (configure, queues, log_read, health, metrics, openapi):
         app.include_router(resource.router)
     app.add_middleware(RawPath)
     app.add_exception_handler(Refusal, lambda request, error: error.answer())

@@ -40,9 +40,8 @@ cdef struct PgIter:
     const char* end
     int left                  # elements not yet taken
 
-cdef bint pg_array(PGresult* r, int row, int col, uint32_t elem_oid, PgIter* out) noexcept nogil:
+cdef bint pg_array_of(Slice s, uint32_t elem_oid, PgIter* out) noexcept nogil:
     # Opens a one-dimensional array; NULL and '{}' have no elements. False when the value is something else.
-    cdef Slice s = pg_bytes(r, row, col)
     cdef uint32_t[5] head
     out.p = s.p
     out.end = s.p + s.n
@@ -60,6 +59,9 @@ cdef bint pg_array(PGresult* r, int row, int col, uint32_t elem_oid, PgIter* out
     out.left = <int32_t>be32toh(head[3])
     out.p = s.p + 20
     return True
+
+cdef inline bint pg_array(PGresult* r, int row, int col, uint32_t elem_oid, PgIter* out) noexcept nogil:
+    return pg_array_of(pg_bytes(r, row, col), elem_oid, out)
 
 cdef bint pg_next(PgIter* i, Slice* out) noexcept nogil:
     # The next element's bytes (p NULL: SQL NULL). False at the end.

@@ -1,0 +1,84 @@
+"""Reads that wait for records: one statement looks at the heads of all of them, and runs only while any waits.
+
+It finds what any program committed, whoever wrote it, and sleeps at least nine times as long as it took.
+"""
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+import psycopg
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+TICK_S = 0.03
+READS_MOST = 1000          # that wait at once
+PARTITIONS_MOST = 4000     # that they wait for, all together
+HEADS = "SELECT queend.heads(%s::text[], %s::text[])"
+
+Heads = dict[tuple[str, str], int]
+
+
+@dataclass(eq=False)
+class _Hold:
+    heads: Heads
+    not_before: float
+    changed: asyncio.Future = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+class Holds:
+    """`wait` and `release` on the running loop."""
+
+    def __init__(self, pool: AsyncConnectionPool):
+        self.pool = pool
+        self._held: set[_Hold] = set()
+        self._watcher: asyncio.Task | None = None
+        self._released = False
+
+    async def wait(self, heads: Heads, deadline: float, pause: float = 0.0) -> bool:
+        """True once a head (by queue and partition) is another, but not before `pause` seconds are over; False when the
+        loop's clock reaches `deadline`, at once when too many wait already or after `release`."""
+        loop = asyncio.get_running_loop()
+        if self._released or len(self._held) >= READS_MOST or sum(len(h.heads) for h in self._held) + len(heads) > PARTITIONS_MOST:
+            return False
+        hold = _Hold(heads, loop.time() + pause)
+        self._held.add(hold)
+        if self._watcher is None:
+            self._watcher = asyncio.create_task(self._watch(), name="holds")
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await hold.changed
+        except TimeoutError:
+            return False
+        finally:
+            self._held.discard(hold)
+
+    def release(self) -> None:
+        """The daemon is stopping: everyone who waits is answered now, and nobody waits any more."""
+        self._released = True
+        self._wake(self._held, False)
+
+    def _wake(self, holds: set[_Hold] | list[_Hold], changed: bool) -> None:
+        for hold in holds:
+            if not hold.changed.done():
+                hold.changed.set_result(changed)
+
+    async def _watch(self) -> None:
+        loop = asyncio.get_running_loop()
+        took = 0.0
+        while self._held:
+            await asyncio.sleep(max(TICK_S, 9 * took))
+            begin = loop.time()
+            looked = [hold for hold in self._held if hold.not_before <= begin]
+            wanted = sorted({key for hold in looked for key in hold.heads})
+            if not wanted:
+                continue
+            try:
+                async with self.pool.connection() as connection:
+                    row = await (await connection.execute(HEADS, ([q for q, _ in wanted], [p for _, p in wanted]))).fetchone()
+            except (psycopg.Error, PoolTimeout):
+                self._wake(looked, True)        # their next read tells what is wrong
+                continue
+            took = loop.time() - begin
+            now = dict(zip(wanted, row[0], strict=True))
+            self._wake([hold for hold in looked if any(now[key] != head for key, head in hold.heads.items())], True)
+        self._watcher = None

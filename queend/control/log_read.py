@@ -1,0 +1,212 @@
+"""Reads of the log by offset, without a group: nothing is claimed, committed or acknowledged (docs/log-read.md)."""
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from psycopg.rows import namedtuple_row
+
+from .. import log
+from .._core import read_answer, read_moment_text, read_partition_id, read_partition_number
+from .answer import CORS, Json, Refusal
+from .holds import Heads
+from .read_request import entries_of, fields_of
+
+if TYPE_CHECKING:
+    from .app import Control
+
+router = APIRouter()
+
+MIB = 1 << 20
+ENTRY_BYTES, ENTRY_MOST = 1 * MIB, 8 * MIB
+CALL_BYTES, CALL_MOST = 8 * MIB, 32 * MIB
+WAIT_MOST_MS = 30_000
+PAUSE_MOST_S = 1.0
+PAGE, PAGES_MOST, OFFSETS_PAGE = 1000, 20_000, 10_000
+AT_ONCE = 4                    # reads whose rows are in memory at a time; the others wait for their turn
+OWN_THREAD_FROM = 128 << 10    # bytes of rows whose answer is not made on the loop's thread
+TYPES = {"ndjson": "application/x-ndjson", "arrow": "application/vnd.apache.arrow.stream", "json": "application/json"}
+ERRORS = {0: None, 1: "UNKNOWN_TOPIC_OR_PARTITION", 2: "OFFSET_OUT_OF_RANGE"}
+
+READ = "SELECT * FROM queend.read_rows(%s::text[], %s::text[], %s::bigint[], %s::bigint[], %s)"
+CHANGED = "SELECT * FROM queend.partitions_changed(%s::text[], %s::bigint[], %s::int[], %s::int[])"
+AT = "SELECT * FROM queend.offsets_at(%s::text[], %s::text[], %s::bigint[])"
+OFFSETS = "SELECT * FROM queend.offsets((SELECT q.id FROM queend.queues q WHERE q.name = %s), %s, %s, %s)"
+SEED = "SELECT seed FROM queend.catalog"
+
+
+@dataclass
+class Wanted:
+    """An entry of a fetch."""
+
+    queue: str
+    partition: str
+    offset: int
+    most: int
+
+
+@dataclass
+class Found:
+    """What a read found: the answer's bytes, and what decides whether to wait for more."""
+
+    answer: bytes
+    records: int
+    size: int                  # bytes of payload
+    behind: bool               # there is more than was given
+    unreadable: bool
+    failed: bool               # an entry has an error
+    heads: Heads
+
+
+class Reader:
+    """What the reads of one daemon share."""
+
+    def __init__(self, control: Control):
+        self.pool = control.pool
+        self.turns = asyncio.Semaphore(AT_ONCE)
+        self._seed: bytes | None = None
+
+    async def seed(self) -> bytes:
+        """What ids of partitions are spelled with; the database keeps one for life."""
+        if self._seed is None:
+            async with self.pool.connection() as connection:
+                (self._seed,) = await (await connection.execute(SEED)).fetchone()
+        return self._seed
+
+    async def rows(self, query: str, values: tuple) -> list[Any]:
+        async with self.pool.connection() as connection, connection.cursor(row_factory=namedtuple_row) as cursor:
+            return await (await cursor.execute(query, values)).fetchall()
+
+    async def read(self, form: str, wanted: list[Wanted], most: int) -> Found:
+        async with self.turns:
+            async with self.pool.connection() as connection, connection.cursor(binary=True) as cursor:
+                values = ([w.queue for w in wanted], [w.partition for w in wanted], [w.offset for w in wanted], [w.most for w in wanted], most)
+                await cursor.execute(READ, values, binary=True)
+                result = cursor.pgresult
+            # The columns stay as PostgreSQL sent them: an object per thousand rows, none per record.
+            entries: list[tuple] = []
+            size, failed, heads = 0, False, {}
+            for row in range(result.ntuples):
+                ord_, status, head, floor, *columns = (result.get_value(row, column) for column in range(10))
+                at = int.from_bytes(ord_, "big")
+                if at == len(entries):
+                    one, status, head = wanted[at], int.from_bytes(status, "big"), int.from_bytes(head, "big")
+                    error = ERRORS[status]
+                    entries.append((one.queue.encode(), one.partition.encode(), error and error.encode(), -1 if status == 1 else head,
+                                    int.from_bytes(floor, "big"), one.offset, one.most, []))
+                    failed = failed or error is not None
+                    heads[one.queue, one.partition] = head
+                if columns[0] is not None:
+                    entries[at][7].append(tuple(columns))
+                    size += len(columns[4])
+            del result, cursor
+            if size < OWN_THREAD_FROM:
+                made = read_answer(form, entries, most)
+            else:
+                made = await asyncio.to_thread(read_answer, form, entries, most)
+            return Found(*made, failed, heads)
+
+
+def _form(request: Request) -> str:
+    """The first format of the Accept header that is known; JSON where none is."""
+    for word in request.headers.get("accept", "").split(","):
+        for form, name in TYPES.items():
+            if word.partition(";")[0].strip().lower() == name:
+                return form
+    return "json"
+
+
+def _moment(us: int | None) -> str | None:
+    return None if us is None else read_moment_text(us)
+
+
+@router.post("/api/v1/fetch", tags=["log"])
+async def fetch(request: Request) -> Response:
+    """Records from given offsets on, of 1 to 1024 partitions; as JSON, NDJSON or an Arrow stream (Accept)."""
+    control = request.app.state.control
+    body, items = await entries_of(request)
+    wanted = [Wanted(one.queue(), one.partition(), one.whole("offset", None), one.whole("maxBytes", ENTRY_BYTES, 1, ENTRY_MOST)) for one in items]
+    most = body.whole("maxBytes", CALL_BYTES, 1, CALL_MOST)
+    wait_ms = body.whole("maxWaitMs", 0, 0, WAIT_MOST_MS)
+    least = body.whole("minBytes", 1, 0, CALL_MOST)
+    form = _form(request)
+    deadline = asyncio.get_running_loop().time() + wait_ms / 1000
+    pause = 0.0
+    while True:
+        found = await control.reader.read(form, wanted, most)
+        if not wait_ms or found.records and found.size >= least or least == 0 or found.behind or found.failed or found.unreadable:
+            break
+        if not await control.holds.wait(found.heads, deadline, pause):
+            break
+        pause = min(2 * pause + 0.03, PAUSE_MOST_S)
+    if found.unreadable:
+        log.line("error", "row_unreadable", "a row of the log is not in a known format", path=request.url.path)
+    return Response(found.answer, media_type=TYPES[form], headers=CORS)
+
+
+@router.post("/api/v1/fetch/offsets", tags=["log"])
+async def fetch_offsets(request: Request) -> Json:
+    """The first offset stored at or after a time, and the marks, of 1 to 1024 partitions."""
+    _, items = await entries_of(request)
+    wanted = [(one.queue(), one.partition(), one.moment("timestamp", True)) for one in items]
+    rows = await request.app.state.control.reader.rows(AT, tuple(map(list, zip(*wanted, strict=True))))
+    return Json({"entries": [
+        {"queue": queue, "partition": partition, "offset": row.found, "ts": _moment(row.stored_at),
+         **({"highWatermark": None, "logStartOffset": None, "error": ERRORS[1]} if row.queue_id is None else
+            {"highWatermark": row.head, "logStartOffset": row.floor})}
+        for (queue, partition, _), row in zip(wanted, rows, strict=True)]})
+
+
+@router.post("/api/v1/partitions/changed", tags=["log"])
+async def partitions_changed(request: Request) -> Json:
+    """The partitions written at or after a time, in order of creation, a page at a time."""
+    reader = request.app.state.control.reader
+    _, items = await entries_of(request)
+    page = max(1, min(PAGE, PAGES_MOST // len(items)))
+    wanted = [(one.queue(), one.moment("since"), one.cursor("after"), one.whole("limit", page, 1, page)) for one in items]
+    seed = await reader.seed()
+    entries: list[dict[str, Any]] = []
+    asked: list[tuple] = []
+    places: list[dict[str, Any]] = []
+    for queue, since, after, limit in wanted:
+        entry: dict[str, Any] = {"partitions": [], "next": None}
+        entries.append(entry)
+        behind = 0 if after is None else read_partition_number(seed, after.encode())
+        if behind is None:
+            entry["error"] = "BAD_CURSOR"
+        else:
+            asked.append((queue, since, behind, limit))
+            places.append(entry)
+    safe, *rows = await reader.rows(CHANGED, tuple(map(list, zip(*asked, strict=True))) if asked else ([], [], [], []))
+    for row in rows:
+        entry = places[row.ord]
+        if row.status == 0:
+            entry["partitions"].append({
+                "name": row.name, "id": read_partition_id(seed, row.partition_id), "lastOffset": -1 if row.written_at is None else row.head - 1,
+                "logStart": row.floor, "lastWriteAt": _moment(row.written_at)})
+        elif row.status == 1:
+            entry["error"] = ERRORS[1]
+        elif row.status == 3:
+            entry["next"] = read_partition_id(seed, row.partition_id)
+    return Json({"safeTime": _moment(safe.written_at), "entries": entries})
+
+
+@router.post("/api/v1/offsets", tags=["log"])
+async def offsets(request: Request) -> Json:
+    """Heads and floors of all partitions of a queue, and the offsets at a time, a page at a time; 404 if there is no such queue."""
+    reader = request.app.state.control.reader
+    body = await fields_of(request)
+    queue, at, after, limit = body.queue(), body.moment("at"), body.cursor("after"), body.whole("limit", OFFSETS_PAGE, 1, OFFSETS_PAGE)
+    seed = await reader.seed()
+    behind = 0 if after is None else read_partition_number(seed, after.encode())
+    if behind is None:
+        raise body.refuse("after", "must be a text that an earlier answer gave as next")
+    rows = await reader.rows(OFFSETS, (queue, behind, limit + 1, at))
+    if not rows and not await reader.rows("SELECT 1 FROM queend.queues q WHERE q.name = %s", (queue,)):
+        raise Refusal(404, "Queue not found", "queue_not_found")
+    partitions = [{"name": row.name, "id": read_partition_id(seed, row.partition_id), "highWatermark": row.head, "logStartOffset": row.floor,
+                   "lastWriteAt": _moment(row.written_at), **({} if at is None else {"offset": row.at})} for row in rows[:limit]]
+    return Json({"queue": queue, "partitions": partitions, "next": partitions[-1]["id"] if len(rows) > limit else None})

@@ -1,0 +1,89 @@
+# Flatbuffers, written forwards: a table before what it points to, its references filled in when their target begins.
+# All positions are within the buffer `b`; `base` is where this flatbuffer starts, a multiple of 8 from which it counts.
+# Little-endian throughout, as the machines this runs on.
+
+cdef enum:
+    FLAT_FIELDS = 7           # most fields of a table
+
+cdef struct FlatTable:
+    size_t at                 # position of the table
+    size_t[FLAT_FIELDS] field # positions of its fields, 0: absent
+
+cdef inline void flat_pad(Buf* b, size_t base, size_t n) noexcept nogil:
+    # Zeros up to a multiple of n.
+    while (b.len - base) % n and not b.failed:
+        buf_byte(b, 0)
+
+cdef inline void flat_set(Buf* b, size_t at, const void* value, size_t n) noexcept nogil:
+    if not b.failed:
+        memcpy(b.data + at, value, n)
+
+cdef inline void flat_int(Buf* b, size_t at, int32_t v) noexcept nogil:
+    flat_set(b, at, &v, 4)
+
+cdef inline void flat_long(Buf* b, size_t at, int64_t v) noexcept nogil:
+    flat_set(b, at, &v, 8)
+
+cdef inline void flat_short(Buf* b, size_t at, int16_t v) noexcept nogil:
+    flat_set(b, at, &v, 2)
+
+cdef inline void flat_byte(Buf* b, size_t at, uint8_t v) noexcept nogil:
+    flat_set(b, at, &v, 1)
+
+cdef inline void flat_refer(Buf* b, size_t slot) noexcept nogil:
+    # The reference at `slot` means what begins here.
+    flat_int(b, slot, <int32_t>(b.len - slot))
+
+cdef void flat_table(Buf* b, size_t base, size_t slot, const char* sizes, FlatTable* t) noexcept nogil:
+    # A table of zeros that the reference at `slot` means. sizes: a digit per field: 0 absent, else its bytes (a reference: 4).
+    cdef int n = <int>strlen(sizes)
+    cdef uint16_t[FLAT_FIELDS + 2] vtable
+    cdef size_t end = 4
+    cdef size_t size
+    cdef size_t vtable_at
+    cdef int i
+    memset(t, 0, sizeof(FlatTable))
+    for i in range(n):
+        size = sizes[i] - 48
+        vtable[2 + i] = 0
+        if size:
+            end = (end + size - 1) // size * size
+            vtable[2 + i] = <uint16_t>end
+            end += size
+    vtable[0] = <uint16_t>(4 + 2 * n)
+    vtable[1] = <uint16_t>end
+    flat_pad(b, base, 2)
+    vtable_at = b.len
+    buf_put(b, vtable, 4 + 2 * n)
+    flat_pad(b, base, 8)
+    flat_refer(b, slot)
+    t.at = b.len
+    for i in range(<int>end):
+        buf_byte(b, 0)
+    flat_int(b, t.at, <int32_t>(t.at - vtable_at))
+    for i in range(n):
+        if vtable[2 + i]:
+            t.field[i] = t.at + vtable[2 + i]
+
+cdef void flat_string(Buf* b, size_t base, size_t slot, Slice text) noexcept nogil:
+    flat_pad(b, base, 4)
+    flat_refer(b, slot)
+    buf_le32(b, <uint32_t>text.n)
+    buf_slice(b, text)
+    buf_byte(b, 0)
+
+cdef size_t flat_vector(Buf* b, size_t base, size_t slot, uint32_t n, size_t size) noexcept nogil:
+    # n zeroed elements of 4 bytes or a multiple of 8; the position of the first.
+    cdef size_t at
+    cdef size_t i
+    while (b.len + 4 - base) % (4 if size == 4 else 8) and not b.failed:
+        buf_byte(b, 0)
+    flat_refer(b, slot)
+    buf_le32(b, n)
+    at = b.len
+    for i in range(n * size):
+        buf_byte(b, 0)
+    return at
+
+cdef inline void buf_le32(Buf* b, uint32_t v) noexcept nogil:
+    buf_put(b, &v, 4)

@@ -1,0 +1,103 @@
+# The log read as Python sees it: the bytes of rows in, the bytes of an answer out; the GIL is held only to look at the
+# arguments.
+
+cdef dict READ_FORMATS = {"json": 0, "ndjson": 1, "arrow": 2}
+
+cdef inline Slice read_slice(bytes b) noexcept:
+    return slice_of(b, len(b)) if b is not None else slice_of(NULL, 0)
+
+def read_answer(str form, list entries, int64_t most):
+    """The answer of a log read: (its bytes, number of records, bytes of their payloads, whether there is more than
+    was given, whether a row was unreadable).
+
+    form: json, ndjson or arrow. entries: (queue, partition, error or None, head or -1, floor, first offset, most payload
+    bytes, rows), texts as UTF-8 bytes; rows: a list of (base, n, created_at, ids, body, meta), the columns of
+    queend.read_rows as PostgreSQL's binary format has them. most: payload bytes of all entries. ValueError for a form that
+    is none or rows that do not belong together, MemoryError.
+    """
+    cdef int kind = READ_FORMATS.get(form, -1)
+    cdef ReadCall c
+    cdef ReadRows* rows = NULL
+    cdef ReadEntry* e
+    cdef Buf out
+    cdef int i = 0
+    cdef size_t n_rows = 0
+    if kind < 0:
+        raise ValueError(f"no such format: {form}")
+    for entry in entries:
+        n_rows += len(entry[7])
+    memset(&c, 0, sizeof(c))
+    buf_init(&out)
+    c.left = most
+    try:
+        c.entries = <ReadEntry*>calloc(len(entries) + 1, sizeof(ReadEntry))
+        rows = <ReadRows*>malloc((n_rows + 1) * sizeof(ReadRows))
+        if c.entries == NULL or rows == NULL:
+            raise MemoryError()
+        n_rows = 0
+        for queue, partition, error, head, floor, offset, entry_most, columns in entries:
+            e = &c.entries[c.n]
+            e.queue = read_slice(queue)
+            e.partition = read_slice(partition)
+            e.error = read_slice(error)
+            e.head = head
+            e.floor = floor
+            e.next = offset
+            e.most = entry_most
+            e.rows = &rows[n_rows]
+            for base, n, created, ids, body, meta in columns:
+                if not readrows_open(&rows[n_rows], read_slice(base), read_slice(n), read_slice(created),
+                                     read_slice(ids), read_slice(body), read_slice(meta)):
+                    raise ValueError("columns that do not belong together")
+                n_rows += 1
+                e.n_rows += 1
+            c.n += 1
+        with nogil:
+            read_render(&c, kind, &out)
+        if out.failed:
+            raise MemoryError()
+        return <bytes>out.data[:out.len], c.records, c.bytes, bool(readcall_behind(&c)), bool(c.unreadable)
+    finally:
+        unzip_close(&c.unzip)
+        buf_free(&out)
+        free(rows)
+        free(c.entries)
+
+cdef void read_render(ReadCall* c, int kind, Buf* out) noexcept nogil:
+    if kind == 0:
+        read_json(c, out)
+    elif kind == 1:
+        read_ndjson(c, out)
+    else:
+        read_arrow(c, out)
+
+def read_moment(bytes text):
+    """Microseconds since the Unix epoch of a time in ISO 8601 (without a zone: UTC); None for anything else."""
+    cdef int64_t us = 0
+    return us if time_parse(slice_of(text, len(text)), &us) else None
+
+def read_moment_text(int64_t us):
+    """The moment as 2026-01-02T03:04:05.678901Z: always 27 characters."""
+    cdef char[28] text
+    clock_format(us, 6, text)
+    return (<bytes>text[:27]).decode()
+
+def read_partition_id(bytes seed, int number):
+    """How a partition's id is spelled on the wire."""
+    cdef unsigned char[16] id
+    cdef char[36] text
+    if len(seed) != 16:
+        raise ValueError("the seed has 16 bytes")
+    code_id_make(<const unsigned char*><const char*>seed, 112, number, id)
+    uuid_format(id, text)
+    return (<bytes>text[:36]).decode()
+
+def read_partition_number(bytes seed, bytes text):
+    """The number in a partition id as it is spelled on the wire; None when it is not one of this database."""
+    cdef unsigned char[16] id
+    cdef int32_t number = 0
+    if len(seed) != 16:
+        raise ValueError("the seed has 16 bytes")
+    if not uuid_parse(slice_of(text, len(text)), id, NULL):
+        return None
+    return number if code_id_read(<const unsigned char*><const char*>seed, 112, id, &number) else None

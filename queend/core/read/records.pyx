@@ -1,0 +1,137 @@
+# The log read by offset: the rows queend.read_rows found, turned into records one after the other, within the budgets of
+# the call. No I/O. What is borrowed from the rows lives as long as the caller's bytes.
+
+cdef enum:
+    READ_ANSWER_MOST = 67108864       # bytes of an answer after which no record is begun
+    OID_INT8_ELEMENT = 20
+    OID_INT4_ELEMENT = 23
+    OID_BYTEA_ELEMENT = 17
+
+cdef struct ReadRows:
+    # One result row of queend.read_rows: arrays of the same length.
+    PgIter base
+    PgIter n
+    PgIter created
+    PgIter ids
+    PgIter body
+    PgIter meta
+
+cdef struct ReadEntry:
+    Slice queue
+    Slice partition
+    Slice error               # empty: none
+    int64_t head              # marks, -1: not known
+    int64_t floor
+    int64_t next              # first offset wanted, then the one behind the last record given
+    int64_t most              # payload bytes still allowed
+    int64_t records           # given
+    ReadRows* rows            # those not yet opened
+    int n_rows
+    bint open                 # `row` has records left
+    bint spent                # a budget ended it
+    BatchRow row
+    int64_t offset            # of the record that comes next in `row`
+    int64_t created_us        # of `row`
+
+cdef struct ReadCall:
+    ReadEntry* entries
+    int n
+    int64_t left              # payload bytes still allowed in all
+    int64_t records
+    int64_t bytes             # of payload given
+    bint unreadable           # a row was in no format of this version
+    Unzip unzip               # one row is open at a time
+
+cdef struct ReadRecord:
+    int64_t offset
+    int64_t created_us
+    const unsigned char* id
+    Slice text                # the transactionId, empty: it is the id as a UUID
+    Slice payload
+
+cdef bint readrows_open(ReadRows* r, Slice base, Slice n, Slice created, Slice ids, Slice body, Slice meta) noexcept nogil:
+    # Binary arrays as PostgreSQL sent them; False when they do not belong together.
+    if not pg_array_of(base, OID_INT8_ELEMENT, &r.base) or not pg_array_of(n, OID_INT4_ELEMENT, &r.n):
+        return False
+    if not pg_array_of(created, OID_INT8_ELEMENT, &r.created) or not pg_array_of(ids, OID_BYTEA_ELEMENT, &r.ids):
+        return False
+    if not pg_array_of(body, OID_BYTEA_ELEMENT, &r.body) or not pg_array_of(meta, OID_BYTEA_ELEMENT, &r.meta):
+        return False
+    return (r.base.left == r.n.left and r.base.left == r.created.left and r.base.left == r.ids.left
+            and r.base.left == r.body.left and r.base.left == r.meta.left)
+
+cdef void readentry_unreadable(ReadCall* c, ReadEntry* e) noexcept nogil:
+    # What was given before the row stands; who asks for the row itself is told.
+    c.unreadable = True
+    e.spent = True
+    if e.records == 0:
+        e.error = slice_lit(b"UNREADABLE")
+
+cdef bint readentry_row(ReadCall* c, ReadEntry* e) noexcept nogil:
+    # Opens the next row that has a record at or behind `next`; False when there is none.
+    cdef Slice n, ids, body, meta
+    cdef uint32_t w
+    cdef int count
+    while e.n_rows > 0:
+        if not pg_next8(&e.rows.base, &e.offset):
+            e.rows += 1
+            e.n_rows -= 1
+            continue
+        pg_next(&e.rows.n, &n)
+        pg_next8(&e.rows.created, &e.created_us)
+        pg_next(&e.rows.ids, &ids)
+        pg_next(&e.rows.body, &body)
+        pg_next(&e.rows.meta, &meta)
+        if n.n != 4:
+            readentry_unreadable(c, e)
+            return False
+        memcpy(&w, n.p, 4)
+        count = <int32_t>be32toh(w)
+        if e.offset + count <= e.next:
+            continue
+        if not batchrow_open(&e.row, ids, body, meta, count, &c.unzip):
+            readentry_unreadable(c, e)
+            return False
+        if e.offset < e.next:
+            batchrow_seek(&e.row, <int>(e.next - e.offset))
+            e.offset = e.next
+        e.open = True
+        return True
+    return False
+
+cdef bint readcall_behind(ReadCall* c) noexcept nogil:
+    # Is there more than was given?
+    cdef int i
+    for i in range(c.n):
+        if c.entries[i].error.n == 0 and c.entries[i].next < c.entries[i].head:
+            return True
+    return False
+
+cdef bint readentry_next(ReadCall* c, ReadEntry* e, size_t written, ReadRecord* out) noexcept nogil:
+    # The next record of an entry; False at its end or when a budget is spent. The first record of the call is given
+    # whatever its size, so that every call gets on; the first of an entry only if the call's own budget has room for it.
+    cdef Slice trace, sub
+    if e.spent or e.error.n or c.left <= 0:
+        return False
+    if not e.open and not readentry_row(c, e):
+        return False
+    if not batchrow_record(&e.row, &out.id, &out.payload, &trace, &sub, &out.text):
+        readentry_unreadable(c, e)
+        return False
+    if c.records and (<int64_t>out.payload.n > c.left or written > READ_ANSWER_MOST):
+        c.left = 0            # the entries that follow come back empty, and are asked for again
+        return False
+    if e.records and <int64_t>out.payload.n > e.most:
+        e.spent = True
+        return False
+    out.offset = e.offset
+    out.created_us = e.created_us
+    e.offset += 1
+    e.next = e.offset
+    e.open = e.row.i < e.row.n
+    e.records += 1
+    e.most -= out.payload.n
+    c.records += 1
+    c.bytes += out.payload.n
+    c.left -= out.payload.n
+    return True
