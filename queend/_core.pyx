@@ -78,8 +78,8 @@ include "core/engine/ending.pyx"          # stop and close
 include "core/record.pyx"                 # one stored record, for the control plane
 include "core/read/records.pyx"           # log rows become records, within a budget
 include "core/read/lines.pyx"             # records as JSON
-include "core/read/flat.pyx"              # flatbuffers, as far as Arrow needs them
-include "core/read/arrow.pyx"             # records as an Arrow stream
+include "core/read/flatout.pyx"           # flatbuffers, as far as an Arrow stream needs them
+include "core/read/arrowout.pyx"          # records as an Arrow stream
 include "core/read/read.pyx"              # the log read as Python sees it
 include "core/core.pyx"                   # the data plane as Python sees it
 include "core/probe/limit.pyx"            # seams for the tests of limits and policies

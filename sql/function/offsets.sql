@@ -12,7 +12,8 @@ BEGIN
                 WHEN COALESCE(t.created_at < p_at, true) THEN COALESCE(t.head, f.floor, 0)
                 ELSE GREATEST(queend.offset_since(p.id, p_at), COALESCE(f.floor, 0)) END
       FROM (SELECT x.id, x.name FROM queend.partitions x WHERE x.queue_id = p_queue AND x.id > p_after ORDER BY x.id LIMIT p_limit) AS p
-      LEFT JOIN LATERAL (SELECT l.base + l.n AS head, l.created_at FROM queend.log l WHERE l.partition_id = p.id ORDER BY l.base DESC LIMIT 1) AS t ON true
       LEFT JOIN LATERAL (SELECT x.floor FROM queend.floors x WHERE x.partition_id = p.id OFFSET 0) AS f ON true
+      LEFT JOIN LATERAL (SELECT l.base + l.n AS head, l.created_at FROM queend.log l
+                              WHERE l.partition_id = p.id AND l.base >= COALESCE(f.floor, 0) ORDER BY l.base DESC LIMIT 1) AS t ON true
      ORDER BY p.id;
 END $$;

@@ -49,7 +49,9 @@ BEGIN
                 SELECT array_agg(r.id ORDER BY r.id) FILTER (WHERE r.written), CASE WHEN count(*) = walk THEN max(r.id) END INTO v_page, v_last
                   FROM (SELECT p.id, COALESCE(t.created_at >= e.since, false) AS written
                           FROM (SELECT x.id FROM queend.partitions x WHERE x.queue_id = e.queue AND x.id > e.after ORDER BY x.id LIMIT walk) AS p
-                          LEFT JOIN LATERAL (SELECT l.created_at FROM queend.log l WHERE l.partition_id = p.id ORDER BY l.base DESC LIMIT 1) AS t ON true) AS r;
+                          LEFT JOIN LATERAL (SELECT x.floor FROM queend.floors x WHERE x.partition_id = p.id OFFSET 0) AS f ON true
+                          LEFT JOIN LATERAL (SELECT l.created_at FROM queend.log l
+                                              WHERE l.partition_id = p.id AND l.base >= COALESCE(f.floor, 0) ORDER BY l.base DESC LIMIT 1) AS t ON true) AS r;
             END IF;
         END IF;
         IF cardinality(v_page) > e.most THEN
@@ -59,8 +61,9 @@ BEGIN
         SELECT e.ord, 0, p.id, p.name, COALESCE(t.head, f.floor, 0), COALESCE(f.floor, 0), t.created_at
           FROM unnest(v_page[1:e.most]) WITH ORDINALITY AS u (id, ord)
          CROSS JOIN LATERAL (SELECT x.id, x.name FROM queend.partitions x WHERE x.id = u.id OFFSET 0) AS p
-          LEFT JOIN LATERAL (SELECT l.base + l.n AS head, l.created_at FROM queend.log l WHERE l.partition_id = p.id ORDER BY l.base DESC LIMIT 1) AS t ON true
           LEFT JOIN LATERAL (SELECT x.floor FROM queend.floors x WHERE x.partition_id = p.id OFFSET 0) AS f ON true
+          LEFT JOIN LATERAL (SELECT l.base + l.n AS head, l.created_at FROM queend.log l
+                              WHERE l.partition_id = p.id AND l.base >= COALESCE(f.floor, 0) ORDER BY l.base DESC LIMIT 1) AS t ON true
          ORDER BY u.ord;
         RETURN QUERY SELECT e.ord, CASE WHEN v_last IS NULL THEN 2 ELSE 3 END, COALESCE(v_last, 0), ''::text, 0::bigint, 0::bigint, NULL::bigint;
     END LOOP;

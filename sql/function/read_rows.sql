@@ -37,7 +37,7 @@ BEGIN
             CONTINUE;
         END IF;
         v_at := COALESCE((SELECT CASE WHEN l.base + l.n > e.start THEN l.base END FROM queend.log l
-                           WHERE l.partition_id = e.part AND l.base <= e.start ORDER BY l.base DESC LIMIT 1), e.start);
+                           WHERE l.partition_id = e.part AND l.base <= e.start AND l.base >= e.floor ORDER BY l.base DESC LIMIT 1), e.start);
         LOOP
             SELECT array_agg(c.base), array_agg(c.n), array_agg(c.created_at), array_agg(c.ids), array_agg(c.body), array_agg(c.meta),
                    count(*), sum(c.size), max(c.base + c.n)

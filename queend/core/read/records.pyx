@@ -118,11 +118,11 @@ cdef bint readentry_next(ReadCall* c, ReadEntry* e, size_t written, ReadRecord* 
     if not batchrow_record(&e.row, &out.id, &out.payload, &trace, &sub, &out.text):
         readentry_unreadable(c, e)
         return False
-    if c.records and (<int64_t>out.payload.n > c.left or written > READ_ANSWER_MOST):
-        c.left = 0            # the entries that follow come back empty, and are asked for again
-        return False
     if e.records and <int64_t>out.payload.n > e.most:
         e.spent = True
+        return False
+    if c.records and (<int64_t>out.payload.n > c.left or written > READ_ANSWER_MOST):
+        c.left = 0            # the entries that follow come back empty, and are asked for again
         return False
     out.offset = e.offset
     out.created_us = e.created_us

@@ -3,46 +3,46 @@
 # Little-endian throughout, as the machines this runs on.
 
 cdef enum:
-    FLAT_FIELDS = 7           # most fields of a table
+    FBS_FIELDS = 7           # most fields of a table
 
-cdef struct FlatTable:
+cdef struct FbsTable:
     size_t at                 # position of the table
-    size_t[FLAT_FIELDS] field # positions of its fields, 0: absent
+    size_t[FBS_FIELDS] field # positions of its fields, 0: absent
 
-cdef inline void flat_pad(Buf* b, size_t base, size_t n) noexcept nogil:
+cdef inline void fbs_pad(Buf* b, size_t base, size_t n) noexcept nogil:
     # Zeros up to a multiple of n.
     while (b.len - base) % n and not b.failed:
         buf_byte(b, 0)
 
-cdef inline void flat_set(Buf* b, size_t at, const void* value, size_t n) noexcept nogil:
+cdef inline void fbs_set(Buf* b, size_t at, const void* value, size_t n) noexcept nogil:
     if not b.failed:
         memcpy(b.data + at, value, n)
 
-cdef inline void flat_int(Buf* b, size_t at, int32_t v) noexcept nogil:
-    flat_set(b, at, &v, 4)
+cdef inline void fbs_int(Buf* b, size_t at, int32_t v) noexcept nogil:
+    fbs_set(b, at, &v, 4)
 
-cdef inline void flat_long(Buf* b, size_t at, int64_t v) noexcept nogil:
-    flat_set(b, at, &v, 8)
+cdef inline void fbs_long(Buf* b, size_t at, int64_t v) noexcept nogil:
+    fbs_set(b, at, &v, 8)
 
-cdef inline void flat_short(Buf* b, size_t at, int16_t v) noexcept nogil:
-    flat_set(b, at, &v, 2)
+cdef inline void fbs_short(Buf* b, size_t at, int16_t v) noexcept nogil:
+    fbs_set(b, at, &v, 2)
 
-cdef inline void flat_byte(Buf* b, size_t at, uint8_t v) noexcept nogil:
-    flat_set(b, at, &v, 1)
+cdef inline void fbs_byte(Buf* b, size_t at, uint8_t v) noexcept nogil:
+    fbs_set(b, at, &v, 1)
 
-cdef inline void flat_refer(Buf* b, size_t slot) noexcept nogil:
+cdef inline void fbs_refer(Buf* b, size_t slot) noexcept nogil:
     # The reference at `slot` means what begins here.
-    flat_int(b, slot, <int32_t>(b.len - slot))
+    fbs_int(b, slot, <int32_t>(b.len - slot))
 
-cdef void flat_table(Buf* b, size_t base, size_t slot, const char* sizes, FlatTable* t) noexcept nogil:
+cdef void fbs_table(Buf* b, size_t base, size_t slot, const char* sizes, FbsTable* t) noexcept nogil:
     # A table of zeros that the reference at `slot` means. sizes: a digit per field: 0 absent, else its bytes (a reference: 4).
     cdef int n = <int>strlen(sizes)
-    cdef uint16_t[FLAT_FIELDS + 2] vtable
+    cdef uint16_t[FBS_FIELDS + 2] vtable
     cdef size_t end = 4
     cdef size_t size
     cdef size_t vtable_at
     cdef int i
-    memset(t, 0, sizeof(FlatTable))
+    memset(t, 0, sizeof(FbsTable))
     for i in range(n):
         size = sizes[i] - 48
         vtable[2 + i] = 0
@@ -52,33 +52,33 @@ cdef void flat_table(Buf* b, size_t base, size_t slot, const char* sizes, FlatTa
             end += size
     vtable[0] = <uint16_t>(4 + 2 * n)
     vtable[1] = <uint16_t>end
-    flat_pad(b, base, 2)
+    fbs_pad(b, base, 2)
     vtable_at = b.len
     buf_put(b, vtable, 4 + 2 * n)
-    flat_pad(b, base, 8)
-    flat_refer(b, slot)
+    fbs_pad(b, base, 8)
+    fbs_refer(b, slot)
     t.at = b.len
     for i in range(<int>end):
         buf_byte(b, 0)
-    flat_int(b, t.at, <int32_t>(t.at - vtable_at))
+    fbs_int(b, t.at, <int32_t>(t.at - vtable_at))
     for i in range(n):
         if vtable[2 + i]:
             t.field[i] = t.at + vtable[2 + i]
 
-cdef void flat_string(Buf* b, size_t base, size_t slot, Slice text) noexcept nogil:
-    flat_pad(b, base, 4)
-    flat_refer(b, slot)
+cdef void fbs_string(Buf* b, size_t base, size_t slot, Slice text) noexcept nogil:
+    fbs_pad(b, base, 4)
+    fbs_refer(b, slot)
     buf_le32(b, <uint32_t>text.n)
     buf_slice(b, text)
     buf_byte(b, 0)
 
-cdef size_t flat_vector(Buf* b, size_t base, size_t slot, uint32_t n, size_t size) noexcept nogil:
+cdef size_t fbs_vector(Buf* b, size_t base, size_t slot, uint32_t n, size_t size) noexcept nogil:
     # n zeroed elements of 4 bytes or a multiple of 8; the position of the first.
     cdef size_t at
     cdef size_t i
     while (b.len + 4 - base) % (4 if size == 4 else 8) and not b.failed:
         buf_byte(b, 0)
-    flat_refer(b, slot)
+    fbs_refer(b, slot)
     buf_le32(b, n)
     at = b.len
     for i in range(n * size):
