@@ -47,10 +47,12 @@ include "core/bridge/bridge.pyx"          # to the control plane and back
 include "core/route/types.pyx"            # what a route hands to the engine
 include "core/route/common.pyx"           # paths, queries, names, refusals
 include "core/route/moment.pyx"           # a time as people write it
+include "core/route/pushrun.pyx"           # records that go through the engine as one
 include "core/route/pushform.pyx"          # what a push's body is, and how it is answered
 include "core/route/push.pyx"              # items as JSON
 include "core/route/pushlines.pyx"         # items as lines
 include "core/route/pusharrow.pyx"         # items as rows
+include "core/route/pushframes.pyx"        # items as the 2.x client frames them
 include "core/route/pushreply.pyx"         # their results
 include "core/route/pop.pyx"              # a query in, messages out
 include "core/route/ack.pyx"              # acknowledgments in, results out
@@ -59,6 +61,7 @@ include "core/route/lease.pyx"            # an extension
 include "core/engine/catalog.pyx"         # queues, partitions, groups by name and id
 include "core/engine/job.pyx"             # a request on its way through the engine
 include "core/engine/batch.pyx"           # items become record batches
+include "core/engine/runs.pyx"            # runs in a batch, and out of it
 include "core/engine/book.pyx"            # what is ready, and who waits
 include "core/engine/popmachine.pyx"      # one pop, state by state
 include "core/engine/popcall.pyx"         # many pops in one statement

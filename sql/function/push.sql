@@ -13,6 +13,8 @@
 --              acknowledged at once). Claimed only where the cursor stands right before that row, free of a lease and a pause and
 --              not locked by anybody, or where group and partition are new to each other: just what a pop after the commit would find. One more result row for each claim made:
 --              status 2, ord = partition, base = group. Only when every row of the call could be stored at once (1 below).
+-- A compressed row cannot be cut here, so a partition with one that holds a duplicate is refused as a whole (status 3,
+-- nothing stored): the caller sends it again, plain.
 -- One result row per batch row: status 0 stored as a whole, record i has the offset base + i; status 1 some may have
 -- been duplicates: dup_offset[i] is the offset of the older record or -1, dup_at its moment; the others got
 -- base, base + 1, … in order (base -1: none).
@@ -126,7 +128,9 @@ BEGIN
     SELECT g.ord::int - 1, 0::smallint, g.base, v_now, NULL::bigint[], NULL::bigint[]
       FROM g WHERE g.late AND g.part NOT IN (SELECT t.part FROM taken t)
     UNION ALL
-    SELECT g.ord::int - 1, 1::smallint, s.base, s.created_at, s.dup_offset, s.dup_at
-      FROM g CROSS JOIN LATERAL queend.push_slow(g.part, g.n, g.ids, g.body, g.meta) AS s
-     WHERE NOT g.late OR g.part IN (SELECT t.part FROM taken t);
+    SELECT r.ord::int - 1, CASE WHEN r.refused THEN 3 ELSE 1 END::smallint, s.base, s.created_at, s.dup_offset, s.dup_at
+      FROM (SELECT g.*, bool_or(CASE WHEN get_byte(g.body, 0) <> 16 THEN EXISTS (SELECT 1 FROM queend.ids_find(g.part, g.ids)) END)
+                            OVER (PARTITION BY g.part ORDER BY g.ord ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) IS TRUE AS refused
+              FROM g WHERE NOT g.late OR g.part IN (SELECT t.part FROM taken t)) AS r
+      CROSS JOIN LATERAL queend.push_slow(r.part, r.n, r.ids, r.body, r.meta, r.refused) AS s;
 END $$;

@@ -1,6 +1,6 @@
 -- Appends one batch row after looking up every id; what is already stored is left out. The caller holds the lane.
--- Result: as push, status 1. base is -1 when every record was a duplicate.
-CREATE OR REPLACE FUNCTION queend.push_slow(p_part int, p_n int, p_ids bytea, p_body bytea, p_meta bytea,
+-- Result: as push, status 1. base is -1 when every record was a duplicate. p_refuse: nothing is to be stored of the row.
+CREATE OR REPLACE FUNCTION queend.push_slow(p_part int, p_n int, p_ids bytea, p_body bytea, p_meta bytea, p_refuse boolean,
     OUT base bigint, OUT created_at bigint, OUT dup_offset bigint[], OUT dup_at bigint[])
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -18,18 +18,17 @@ BEGIN
     -- What push put into late_ids before it met a conflict: places at or above the head that no row will ever have.
     DELETE FROM queend.late_ids t USING queend.id_spread(p_ids) AS i
      WHERE t.partition_id = p_part AND t.id = i.id AND t.position >= (SELECT queend.head(p_part));
+    base := -1;
+    created_at := v_now;
+    IF p_refuse THEN
+        RETURN;
+    END IF;
     SELECT array_agg(COALESCE(f.found, -1) ORDER BY i.ord), array_agg(COALESCE(f.stored_at, 0) ORDER BY i.ord),
            array_agg(i.ord ORDER BY i.ord) FILTER (WHERE f.found IS NULL)
       INTO dup_offset, dup_at, v_keep
       FROM queend.id_spread(p_ids) AS i LEFT JOIN queend.ids_find(p_part, p_ids) AS f ON f.ord = i.ord;
-    base := -1;
-    created_at := v_now;
     IF v_keep IS NULL THEN
         RETURN;
-    END IF;
-
-    IF cardinality(v_keep) < p_n AND get_byte(p_body, 0) <> 16 THEN
-        RAISE EXCEPTION 'a compressed row cannot be cut' USING ERRCODE = 'QB001';      -- the caller sends it again, plain
     END IF;
 
     SELECT l.high, l.odd, l.created_at INTO head FROM queend.log l WHERE l.partition_id = p_part ORDER BY l.base DESC LIMIT 1;

@@ -30,6 +30,11 @@ cdef struct PushJob:
     PushItem* unresolved      # items whose partition is not known yet
     int failed                # HTTP status when an item could not be stored, 0 otherwise
 
+cdef struct PushSlot:
+    # A record of a group, by its id.
+    PushItem* it
+    int at                    # which of its run
+
 cdef struct PushGroup:
     PushGroup* next
     Partition* partition
@@ -45,8 +50,10 @@ cdef struct PushGroup:
     bint answered
     int64_t head              # the partition's head after the commit, 0 = nothing new
     PushItem* dups            # records of the same call with an id seen before: answered from their first occurrence
-    PushItem** slots          # hash of ids, made when they come out of order
+    PushSlot* slots           # hash of ids, made when they come out of order
     uint32_t slots_mask
+    int runs                  # items of the chain that are runs
+    bint refused              # nothing of it was stored: to be sent again, plain
 
 cdef struct PushChunk:
     PushGroup* group
@@ -68,7 +75,7 @@ cdef struct PushBatch:
     Claim* claims            # for waiters that are answered from this batch
     int n_claims
     bint unsure               # its outcome was lost once: every id is checked
-    bint plain                # some of its rows must be cut by the database: not compressed
+    bint plain                # no row of it may be compressed: duplicates are taken out of it in SQL
     int tries
     int64_t since_us          # when it was first sent
 
@@ -103,41 +110,41 @@ cdef void batch_free(PushBatch* b) noexcept nogil:
 
 # ---- gathering -----------------------------------------------------------------------------------------------------
 
-cdef inline uint64_t id_hash(const unsigned char* id) noexcept nogil:
-    cdef uint64_t a, b
-    memcpy(&a, id, 8)
-    memcpy(&b, id + 8, 8)
-    return hash_mix(a ^ hash_mix(b))
+cdef inline const unsigned char* slot_id(PushSlot* slot) noexcept nogil:
+    if slot.it.run != NULL:
+        return slot.it.run.ids + 16 * slot.at
+    return slot.it.id
 
-cdef PushItem* group_seen(PushBatch* b, PushGroup* g, PushItem* it) noexcept nogil:
-    # The earlier record of this group with the same id, or NULL. Called only for ids not proved new by order.
-    cdef PushItem* at
+cdef PushSlot group_seen(PushBatch* b, PushGroup* g, const unsigned char* id) noexcept nogil:
+    # The earlier record of this group with this id: its item and its place in the item's run; item NULL: there is none.
+    # Called only for ids not proved new by order.
+    cdef PushSlot none
     cdef uint32_t i
     cdef uint32_t size
+    none.it = NULL
+    none.at = 0
     if g.slots == NULL:
-        if g.n < HASH_FROM:
-            at = g.first
-            while at != NULL:
-                if memcmp(at.id, it.id, 16) == 0:
-                    return at
-                at = at.next
-            return NULL
+        if g.n < HASH_FROM and g.runs == 0:
+            none.it = g.first
+            while none.it != NULL and memcmp(none.it.id, id, 16) != 0:
+                none.it = none.it.next
+            return none
         size = 64
         while size < <uint32_t>g.n * 4:
             size *= 2
         group_hash(b, g, size)
     if g.slots == NULL:
-        return NULL           # no memory for the hash: the database still decides
-    i = <uint32_t>id_hash(it.id) & g.slots_mask
-    while g.slots[i] != NULL:
-        if memcmp(g.slots[i].id, it.id, 16) == 0:
+        return none           # no memory for the hash: the database still decides
+    i = <uint32_t>id_hash(id) & g.slots_mask
+    while g.slots[i].it != NULL:
+        if memcmp(slot_id(&g.slots[i]), id, 16) == 0:
             return g.slots[i]
         i = (i + 1) & g.slots_mask
-    return NULL
+    return none
 
 cdef void group_hash(PushBatch* b, PushGroup* g, uint32_t size) noexcept nogil:
     cdef PushItem* at
-    g.slots = <PushItem**>arena_zero(&b.arena, size * sizeof(PushItem*))
+    g.slots = <PushSlot*>arena_zero(&b.arena, size * sizeof(PushSlot))
     g.slots_mask = size - 1
     if g.slots == NULL:
         return
@@ -147,10 +154,27 @@ cdef void group_hash(PushBatch* b, PushGroup* g, uint32_t size) noexcept nogil:
         at = at.next
 
 cdef inline void group_slot(PushGroup* g, PushItem* it) noexcept nogil:
-    cdef uint32_t i = <uint32_t>id_hash(it.id) & g.slots_mask
-    while g.slots[i] != NULL:
-        i = (i + 1) & g.slots_mask
-    g.slots[i] = it
+    # All records of an item. There is room.
+    cdef PushSlot slot
+    cdef uint32_t i
+    cdef int k
+    slot.it = it
+    for k in range(pushitem_count(it)):
+        slot.at = k
+        i = <uint32_t>id_hash(slot_id(&slot)) & g.slots_mask
+        while g.slots[i].it != NULL:
+            i = (i + 1) & g.slots_mask
+        g.slots[i] = slot
+
+cdef void group_slots_add(PushBatch* b, PushGroup* g, PushItem* it) noexcept nogil:
+    # An item that stands in the chain already.
+    cdef uint32_t size = g.slots_mask + 1
+    if <uint32_t>g.n * 2 <= g.slots_mask:
+        group_slot(g, it)
+        return
+    while size < <uint32_t>g.n * 4:
+        size *= 2
+    group_hash(b, g, size)
 
 cdef PushGroup* batch_group(PushBatch* b, Partition* p) noexcept nogil:
     # A new group for a partition that has none in this batch yet; NULL when memory ran out.
@@ -166,45 +190,53 @@ cdef PushGroup* batch_group(PushBatch* b, Partition* p) noexcept nogil:
     b.n_groups += 1
     return g
 
-cdef void batch_place(PushBatch* b, PushGroup* g, PushItem* it) noexcept nogil:
-    # Puts one item into its partition's group, or among the group's duplicates.
-    cdef PushItem* same
-    if it.id_kind != 0 and g.n and not (it.id_kind == 1 and g.has_v7 and memcmp(it.id, g.hi, 16) > 0):
-        same = group_seen(b, g, it)
-        if same != NULL:
-            it.status = 1
-            it.original = same
-            it.next = g.dups
-            g.dups = it
-            return
-    if it.id_kind != 2:
-        if not g.has_v7:
-            memcpy(g.lo, it.id, 16)
-            memcpy(g.hi, it.id, 16)
-            g.has_v7 = True
-        elif memcmp(it.id, g.hi, 16) > 0:
-            memcpy(g.hi, it.id, 16)
-        elif memcmp(it.id, g.lo, 16) < 0:
-            memcpy(g.lo, it.id, 16)
-    else:
-        g.has_other = True
-    if it.id_kind != 0:
-        g.has_client = True
+cdef inline void group_range(PushGroup* g, const unsigned char* id) noexcept nogil:
+    # A version-7 id widens the range of the group.
+    if not g.has_v7:
+        memcpy(g.lo, id, 16)
+        memcpy(g.hi, id, 16)
+        g.has_v7 = True
+    elif memcmp(id, g.hi, 16) > 0:
+        memcpy(g.hi, id, 16)
+    elif memcmp(id, g.lo, 16) < 0:
+        memcpy(g.lo, id, 16)
+
+cdef inline void group_chain(PushGroup* g, PushItem* it) noexcept nogil:
     it.next = NULL
     if g.last != NULL:
         g.last.next = it
     else:
         g.first = it
     g.last = it
+
+cdef void batch_place(PushBatch* b, PushGroup* g, PushItem* it) noexcept nogil:
+    # Puts one item into its partition's group, or among the group's duplicates.
+    cdef PushSlot same
+    if it.run != NULL:
+        run_place(b, g, it)
+        return
+    if it.id_kind != 0 and g.n and not (it.id_kind == 1 and g.has_v7 and memcmp(it.id, g.hi, 16) > 0):
+        same = group_seen(b, g, it.id)
+        if same.it != NULL:
+            it.status = 1
+            it.original = same.it
+            it.original_at = same.at
+            it.next = g.dups
+            g.dups = it
+            return
+    if it.id_kind != 2:
+        group_range(g, it.id)
+    else:
+        g.has_other = True
+    if it.id_kind != 0:
+        g.has_client = True
+    group_chain(g, it)
     g.n += 1
     g.bytes += it.payload.n
     b.n_items += 1
     b.bytes += it.payload.n + 64
     if g.slots != NULL:
-        if <uint32_t>g.n * 2 > g.slots_mask:
-            group_hash(b, g, (g.slots_mask + 1) * 4)
-        else:
-            group_slot(g, it)
+        group_slots_add(b, g, it)
 
 cdef inline bint batch_full(PushBatch* b) noexcept nogil:
     return b.n_items >= BATCH_ITEMS or b.bytes >= BATCH_BYTES or b.n_groups >= BATCH_GROUPS
@@ -217,7 +249,7 @@ cdef bint batch_chunks(PushBatch* b) noexcept nogil:
     cdef int room = 0
     cdef size_t bytes
     while g != NULL:
-        room += 1 + g.n // ROW_RECORDS + <int>(2 * g.bytes // ROW_BYTES)
+        room += 1 + g.n // ROW_RECORDS + <int>(2 * g.bytes // ROW_BYTES) + 2 * g.runs
         g = g.next
     b.chunks = <PushChunk*>arena_alloc(&b.arena, room * sizeof(PushChunk))
     if b.chunks == NULL:
@@ -229,7 +261,7 @@ cdef bint batch_chunks(PushBatch* b) noexcept nogil:
         bytes = 0
         c = NULL
         while it != NULL:
-            if c == NULL or c.n >= ROW_RECORDS or (c.n and bytes + it.payload.n > ROW_BYTES):
+            if c == NULL or it.run != NULL or c.first.run != NULL or c.n >= ROW_RECORDS or (c.n and bytes + it.payload.n > ROW_BYTES):
                 b.chunks[b.n_chunks].group = g
                 b.chunks[b.n_chunks].first = it
                 b.chunks[b.n_chunks].n = 0
@@ -237,7 +269,7 @@ cdef bint batch_chunks(PushBatch* b) noexcept nogil:
                 c = &b.chunks[b.n_chunks]
                 b.n_chunks += 1
                 bytes = 0
-            c.n += 1
+            c.n += pushitem_count(it)
             bytes += it.payload.n
             c.bytes = bytes
             it = it.next
@@ -258,12 +290,9 @@ cdef void batch_params(Params* params, PushArrays* a) noexcept nogil:
 
 cdef void batch_encode(PushBatch* b, PushArrays* s) noexcept nogil:
     cdef uint64_t lanes = 0
-    cdef int i, k, kind
+    cdef int i, kind
     cdef PushChunk* c
     cdef PushGroup* g
-    cdef PushItem* it
-    cdef char* ids
-    cdef bint extras
     pgarray_begin(&s.lanes, OID_INT4)
     pgarray_begin(&s.part, OID_INT4)
     pgarray_begin(&s.skip, OID_INT4)
@@ -298,45 +327,75 @@ cdef void batch_encode(PushBatch* b, PushArrays* s) noexcept nogil:
         else:
             pgarray_null(&s.lo)
             pgarray_null(&s.hi)
-        ids = pgarray_reserve(&s.ids, 16 * <size_t>c.n)
-        extras = False
-        it = c.first
-        for k in range(c.n):
-            if ids != NULL:
-                memcpy(ids + 16 * k, it.id, 16)
-            if it.keep_text or it.has_trace or it.sub.n:
-                extras = True
-            it = it.next
-        chunk_encode_body(s, c, b.plain)
-        if extras:
-            chunk_encode_meta(s, c)
+        if c.first.run != NULL:
+            run_encode(s, c.first.run, b.plain)
         else:
-            pgarray_null(&s.meta)
+            chunk_encode(s, c, b.plain)
     for i in range(LANES):
         if lanes >> i & 1:
             pgarray_int4(&s.lanes, i)
 
-cdef void chunk_encode_body(PushArrays* s, PushChunk* c, bint plain) noexcept nogil:
-    cdef size_t mark = pgarray_open(&s.body)
-    cdef Buf* out = &s.body.buf
+cdef bint body_begin(PushArrays* s, size_t bytes, bint plain, size_t* mark, Buf** out) noexcept nogil:
+    # Where sizes and payloads of a row go: into its body, or (True) beside it, to be compressed from there by body_end.
+    cdef bint pack = s.pack.least > 0 and bytes >= s.pack.least and not plain
+    mark[0] = pgarray_open(&s.body)
+    if pack:
+        out[0] = &s.pack.plain
+        buf_clear(out[0])
+    else:
+        out[0] = &s.body.buf
+        buf_byte(out[0], BODY_V1)
+    return pack
+
+cdef void body_end(PushArrays* s, bint pack, size_t mark) noexcept nogil:
+    if pack:
+        bodypack_write(&s.pack, &s.body.buf)
+    pgarray_close(&s.body, mark)
+
+cdef void chunk_encode(PushArrays* s, PushChunk* c, bint plain) noexcept nogil:
+    cdef char* ids = pgarray_reserve(&s.ids, 16 * <size_t>c.n)
+    cdef bint extras = False
+    cdef size_t mark
+    cdef Buf* out
+    cdef bint pack = body_begin(s, c.bytes, plain, &mark, &out)
     cdef PushItem* it = c.first
     cdef int k
-    cdef bint pack = s.pack.least > 0 and c.bytes >= s.pack.least and not plain
-    if pack:
-        out = &s.pack.plain
-        buf_clear(out)
-    else:
-        buf_byte(out, BODY_V1)
     for k in range(c.n):
+        if ids != NULL:
+            memcpy(ids + 16 * k, it.id, 16)
+        if it.keep_text or it.has_trace or it.sub.n:
+            extras = True
         buf_varint(out, it.payload.n)
         it = it.next
     it = c.first
     for k in range(c.n):
         buf_slice(out, it.payload)
         it = it.next
-    if pack:
-        bodypack_write(&s.pack, &s.body.buf)
-    pgarray_close(&s.body, mark)
+    body_end(s, pack, mark)
+    if extras:
+        chunk_encode_meta(s, c)
+    else:
+        pgarray_null(&s.meta)
+
+cdef void run_encode(PushArrays* s, PushRun* run, bint plain) noexcept nogil:
+    cdef size_t mark
+    cdef Buf* out
+    cdef bint pack
+    cdef int k
+    pgarray_bytes(&s.ids, run.ids, 16 * <size_t>run.n)
+    pgarray_null(&s.meta)
+    if run.codec == BODY_FRAMES:
+        mark = pgarray_open(&s.body)
+        buf_byte(&s.body.buf, BODY_FRAMES)
+        buf_slice(&s.body.buf, run.stored)
+        pgarray_close(&s.body, mark)
+        return
+    pack = body_begin(s, run.bytes, plain, &mark, &out)
+    for k in range(run.n):
+        buf_varint(out, run.payloads[k].n)
+    for k in range(run.n):
+        buf_slice(out, run.payloads[k])
+    body_end(s, pack, mark)
 
 cdef void chunk_encode_meta(PushArrays* s, PushChunk* c) noexcept nogil:
     cdef size_t mark = pgarray_open(&s.meta)
@@ -392,6 +451,7 @@ cdef void batch_split(PushStream* s, PushBatch* b) noexcept nogil:
         half.arena = b.arena          # the groups stand there; freed with the half, which is sent last
         arena_open(&b.arena, half.arena.pool)
     else:
+        group_open_runs(g)
         other = <PushGroup*>arena_zero(&half.arena, sizeof(PushGroup))
         if other == NULL:
             batch_free(half)

@@ -8,11 +8,12 @@ cdef void push_submit(Worker* w, Request* r) noexcept nogil:
     if j == NULL:
         reply_error(r, 503, "Out of memory")
         return
-    if not push_read(r.headers_raw, r.query, r.body, &r.arena, &w.uuids, engine_of(w).settings, &j.req, &err):
+    if not push_read(r.headers_raw, r.query, r.body, &w.unzip, &r.arena, &w.uuids, engine_of(w).settings, &j.req, &err):
         r.op = OP_PUSH
         reply_error(r, err.status, err.text)
         return
     job_open(&j.job, r, OP_PUSH)
+    j.job.bytes += j.req.unpacked
     if j.req.n == 0:
         r.job = NULL
         out = reply_begin(r, 201, JSON_TYPE)
@@ -131,24 +132,47 @@ cdef void push_part_done(PushPart* part) noexcept nogil:
     if j.parts_left == 0:
         push_answer(j)
 
+cdef inline bint item_answer(PushItem* it, Counters* counters) noexcept nogil:
+    # Results to what the answer tells. True when the record is stored.
+    it.partition_uuid = (<Partition*>it.partition).uuid if it.partition != NULL else NULL
+    if it.status == 1:
+        counters.duplicates += 1
+    if it.status < 2:
+        message_id_make(it.created_us, (<Partition*>it.partition).id, it.offset, it.message_id)
+    return it.status < 2
+
+cdef bint run_answer(PushItem* it, Counters* counters) noexcept nogil:
+    cdef PushRun* run = it.run
+    cdef bint stored = False
+    cdef int k
+    if run.open:
+        for k in range(run.n):
+            stored = item_answer(&run.items[k], counters) or stored
+        return stored
+    if it.partition != NULL:
+        it.partition_uuid = (<Partition*>it.partition).uuid
+        run.partition_id = (<Partition*>it.partition).id
+    return it.status < 2
+
 cdef void push_answer(PushJob* j) noexcept nogil:
     cdef Request* r = j.job.r
     cdef Counters* counters = &r.worker.counters
     cdef Buf* out
     cdef PushItem* it
     cdef int i
+    cdef int n = 0
     cdef bint stored = False
     for i in range(j.req.n):
         it = &j.req.items[i]
-        it.partition_uuid = (<Partition*>it.partition).uuid if it.partition != NULL else NULL
-        if it.status < 2:
-            stored = True
-            message_id_make(it.created_us, (<Partition*>it.partition).id, it.offset, it.message_id)
-        if it.status == 1:
-            counters.duplicates += 1
+        if it.run != NULL:
+            n += it.run.n
+            stored = run_answer(it, counters) or stored
+        else:
+            n += 1
+            stored = item_answer(it, counters) or stored
     job_move(&j.job, JOB_DONE)
     r.job = NULL
-    counters.op[OP_PUSH].items += j.req.n
+    counters.op[OP_PUSH].items += n
     if not stored and j.failed == 503:
         reply_error(r, 503, "The database did not answer in time; nothing is known to be stored, try again")
         return

@@ -224,7 +224,7 @@ cdef void stream_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
     # their receivers are worth waiting for (stream_hold).
     cdef PushStream* s = <PushStream*>ctx
     cdef PushBatch* b = s.flying
-    cdef bint stale = False
+    cdef PushBatch* again
     s.flying = NULL
     if outcome != SLOT_OK:
         s.worker.counters.db_errors += 1
@@ -238,6 +238,10 @@ cdef void stream_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
         s.again = b
         engine_reload(s.worker)
         return
+    again = batch_refused(s, b, res)
+    if again != NULL:
+        again.next = s.again
+        s.again = again
     if not stream_hold(s, b, clock_mono_us()) and (s.again != NULL or s.gather != NULL):
         stream_send(s, slot, stream_next(s))
     batch_scatter(s, b, res)
@@ -261,10 +265,6 @@ cdef void stream_trouble(PushStream* s, PushBatch* b, PGresult* res, int outcome
         b.next = s.again
         s.again = b
         s.retry_at = now + 1000 * b.tries * b.tries
-    elif pg_sqlstate(res, b"QB001") and not b.plain:
-        b.plain = True        # some records of a compressed row are there already: the database must cut it
-        b.next = s.again
-        s.again = b
     elif b.n_items > 1:
         batch_split(s, b)
     else:
@@ -292,14 +292,22 @@ cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nog
         if pg_int2(res, row, PUSH_STATUS) == 2:
             handover_made(b, &claim, i, pg_int8(res, row, PUSH_BASE))
             continue
-        if i < 0 or i >= b.n_chunks:
+        if i < 0 or i >= b.n_chunks or pg_int2(res, row, PUSH_STATUS) == 3:
             continue
         c = &b.chunks[i]
         base = pg_int8(res, row, PUSH_BASE)
         created = pg_int8(res, row, PUSH_CREATED_AT)
         it = c.first
         head = -1
-        if pg_int2(res, row, PUSH_STATUS) == 0:
+        if it.run != NULL and pg_int2(res, row, PUSH_STATUS) == 1:
+            fresh = run_results(it, res, row, base, created)
+            if fresh > base and base >= 0:
+                head = fresh
+        elif it.run != NULL:
+            it.offset = base
+            it.created_us = created
+            head = base + c.n
+        elif pg_int2(res, row, PUSH_STATUS) == 0:
             for k in range(c.n):
                 it.offset = base + k
                 it.created_us = created
@@ -365,7 +373,9 @@ cdef void group_dups(PushStream* s, PushGroup* g) noexcept nogil:
     while it != NULL:
         following = it.next
         first = <PushItem*>it.original
-        it.offset = first.offset
+        if first.run != NULL and first.run.open:
+            first = &first.run.items[it.original_at]
+        it.offset = first.offset + (it.original_at if first.run != NULL else 0)
         it.created_us = first.created_us
         it.status = 1 if first.status < 2 else first.status
         item_done(s, it)

@@ -21,6 +21,7 @@ cdef class ProbeRoom:
     # An arena, a generator and an exact copy of the input: a read past its end is one past an allocation.
     cdef Arena arena
     cdef UuidGen ids
+    cdef Unzip unzip
     cdef Buf out
     cdef char* copy
     cdef Slice body
@@ -32,6 +33,7 @@ cdef class ProbeRoom:
         arena_open(&self.arena, NULL)
         uuidgen_open(&self.ids)
         buf_init(&self.out)
+        memset(&self.unzip, 0, sizeof(Unzip))
         self.copy = <char*>malloc(n if n else 1)
         self.path = slice_of(self.copy, len(path))
         self.query = slice_of(self.path.p + len(path), len(query))
@@ -43,6 +45,7 @@ cdef class ProbeRoom:
     def __dealloc__(self):
         arena_close(&self.arena)
         buf_free(&self.out)
+        unzip_close(&self.unzip)
         free(self.copy)
 
     cdef bytes answer(self):
@@ -103,24 +106,46 @@ def probe_push(bytes body, int max_items=10000, bytes kind=None, bytes query=b""
     cdef PushReq q
     cdef ApiError e
     cdef Settings limits = probe_limits(max_items)
-    if not push_read(slice_of(headers, len(headers)), room.query, room.body, &room.arena, &room.ids, &limits, &q, &e):
+    if not push_read(slice_of(headers, len(headers)), room.query, room.body, &room.unzip, &room.arena, &room.ids, &limits, &q, &e):
         raise probe_refusal(&e)
-    return [probe_pushitem(&q.items[i]) for i in range(q.n)]
+    out = []
+    for i in range(q.n):
+        if q.items[i].run == NULL:
+            out.append(probe_pushitem(&q.items[i]))
+        else:
+            run_open(q.items[i].run, &q.items[i], q.items[i].run.items)
+            out += [probe_pushitem(&q.items[i].run.items[k]) for k in range(q.items[i].run.n)]
+    return out
+
+def probe_push_runs(bytes body, int max_items=10000):
+    """How a push goes through the engine: per item its number of records and, of runs, the codec they are stored in."""
+    cdef ProbeRoom room = ProbeRoom(body)
+    cdef PushReq q
+    cdef ApiError e
+    cdef Settings limits = probe_limits(max_items)
+    if not push_read(slice_of(NULL, 0), room.query, room.body, &room.unzip, &room.arena, &room.ids, &limits, &q, &e):
+        raise probe_refusal(&e)
+    return [(pushitem_count(&q.items[i]), q.items[i].run.codec if q.items[i].run != NULL else None) for i in range(q.n)]
 
 def probe_push_reply(bytes body, list results, bytes kind=None, bytes query=b""):
-    """The answer to a push. results: per item (status, message id, partition uuid)."""
+    """The answer to a push. results: per item (status, message id, partition uuid); of a run, the id is not used: its records
+    are stored from offset 7 of partition 3 at 0 us."""
     cdef bytes headers = probe_type(kind)
     cdef ProbeRoom room = ProbeRoom(body, query=query)
     cdef PushReq q
     cdef ApiError e
     cdef bytes uuid, message
     cdef Settings limits = probe_limits(10000)
-    if not push_read(slice_of(headers, len(headers)), room.query, room.body, &room.arena, &room.ids, &limits, &q, &e):
+    if not push_read(slice_of(headers, len(headers)), room.query, room.body, &room.unzip, &room.arena, &room.ids, &limits, &q, &e):
         raise probe_refusal(&e)
     for i, (status, message, uuid) in enumerate(results):
         q.items[i].status = status
         memcpy(q.items[i].message_id, <const char*>message, 16)
         q.items[i].partition_uuid = <const char*>uuid
+        if q.items[i].run != NULL:
+            q.items[i].run.partition_id = 3
+            q.items[i].offset = 7
+            q.items[i].created_us = 0
     push_reply(&room.out, &q)
     return room.answer()
 

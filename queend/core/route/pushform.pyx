@@ -4,6 +4,7 @@ cdef enum PushForm:
     PUSH_JSON = 0             # and every type nobody claims: clients send JSON under many names
     PUSH_LINES                # application/x-ndjson
     PUSH_ARROW                # application/vnd.apache.arrow.stream
+    PUSH_FRAMES               # application/x-queen-push
 
 cdef struct PushOptions:
     Slice queue               # of items that name none; p NULL: not given
@@ -50,12 +51,17 @@ cdef inline bint type_is(Slice value, const char* name) noexcept nogil:
         return False
     return value.n == n or value.p[n] == b';' or value.p[n] == b' ' or value.p[n] == b'\t'
 
-cdef int push_form(Slice headers) noexcept nogil:
+cdef inline bint frames_magic(Slice body, const char* magic) noexcept nogil:
+    return body.n >= 4 and memcmp(body.p, magic, 4) == 0
+
+cdef int push_form(Slice headers, Slice body) noexcept nogil:
     cdef Slice value = header_value(headers, b"content-type")
     if type_is(value, b"application/x-ndjson"):
         return PUSH_LINES
     if type_is(value, b"application/vnd.apache.arrow.stream"):
         return PUSH_ARROW
+    if type_is(value, b"application/x-queen-push") or frames_magic(body, b"QPB1") or frames_magic(body, b"QTB1"):
+        return PUSH_FRAMES
     return PUSH_JSON
 
 cdef bint push_options(int form, Slice query, Arena* a, PushOptions* out, ApiError* e) noexcept nogil:
@@ -70,7 +76,7 @@ cdef bint push_options(int form, Slice query, Arena* a, PushOptions* out, ApiErr
         out.counts = True
     elif found and not slice_is(value, b"array"):
         return refuse(e, b"format must be array or counts")
-    if form == PUSH_JSON:
+    if form == PUSH_JSON or form == PUSH_FRAMES:
         return True
     found = query_find(query, b"queue", a, &out.queue)
     if found and (found < 0 or out.queue.n == 0 or not name_fits(out.queue)):
@@ -87,11 +93,13 @@ cdef bint push_options(int form, Slice query, Arena* a, PushOptions* out, ApiErr
         return refuse(e, b"payload=line needs a queue in the query")
     return True
 
-cdef bint push_read(Slice headers, Slice query, Slice body, Arena* a, UuidGen* g, const Settings* settings, PushReq* out,
-                    ApiError* e) noexcept nogil:
+cdef bint push_read(Slice headers, Slice query, Slice body, Unzip* z, Arena* a, UuidGen* g, const Settings* settings,
+                    PushReq* out, ApiError* e) noexcept nogil:
     # A push in whatever form it came. A bad item refuses the whole request; nothing was used yet.
     cdef PushOptions options
-    cdef int form = push_form(headers)
+    cdef int form = push_form(headers, body)
+    out.unpacked = 0
+    out.counts = False
     if not push_options(form, query, a, &options, e):
         return False
     if form == PUSH_LINES:
@@ -100,7 +108,10 @@ cdef bint push_read(Slice headers, Slice query, Slice body, Arena* a, UuidGen* g
     elif form == PUSH_ARROW:
         if not pusharrow_parse(body, <size_t>settings.max_body, &options, a, g, settings.max_items, out, e):
             return False
+    elif form == PUSH_FRAMES:
+        if not pushframes_parse(body, z, a, g, settings.max_items, out, e):
+            return False
     elif not push_parse(body, a, g, settings.max_items, out, e):
         return False
-    out.counts = options.counts
+    out.counts = out.counts or options.counts
     return True

@@ -1,4 +1,4 @@
-# The answer to a push: one object per item in their order, or how many of each kind.
+# The answer to a push: one object per record in their order, or how many of each kind.
 
 cdef void push_reply(Buf* b, PushReq* q) noexcept nogil:
     if q.counts:
@@ -8,12 +8,20 @@ cdef void push_reply(Buf* b, PushReq* q) noexcept nogil:
 
 cdef void push_reply_counts(Buf* b, PushReq* q) noexcept nogil:
     cdef int[3] kinds
-    cdef int i
+    cdef PushItem* it
+    cdef int i, k
     memset(kinds, 0, sizeof(kinds))
     for i in range(q.n):
-        kinds[q.items[i].status] += 1
+        it = &q.items[i]
+        if it.run == NULL:
+            kinds[it.status] += 1
+        elif not it.run.open:
+            kinds[it.status] += it.run.n
+        else:
+            for k in range(it.run.n):
+                kinds[it.run.items[k].status] += 1
     buf_text(b, b"{\"count\":")
-    buf_int(b, q.n)
+    buf_int(b, kinds[0] + kinds[1] + kinds[2])
     buf_text(b, b",\"queued\":")
     buf_int(b, kinds[0])
     buf_text(b, b",\"duplicate\":")
@@ -23,40 +31,100 @@ cdef void push_reply_counts(Buf* b, PushReq* q) noexcept nogil:
     buf_byte(b, b'}')
 
 cdef void push_reply_items(Buf* b, PushReq* q) noexcept nogil:
-    cdef int i
     cdef PushItem* it
+    cdef int i, k
+    cdef int n = 0            # of the record
     buf_byte(b, b'[')
     for i in range(q.n):
         it = &q.items[i]
-        if i:
+        if it.run == NULL:
+            push_reply_item(b, it, n)
+            n += 1
+        elif it.run.open:
+            for k in range(it.run.n):
+                push_reply_item(b, &it.run.items[k], n + k)
+            n += it.run.n
+        else:
+            push_reply_run(b, it, n)
+            n += it.run.n
+    buf_byte(b, b']')
+
+cdef void push_reply_item(Buf* b, PushItem* it, int index) noexcept nogil:
+    if index:
+        buf_byte(b, b',')
+    buf_text(b, b"{\"index\":")
+    buf_int(b, index)
+    buf_text(b, b",\"transaction_id\":")
+    put_txid(b, it)
+    if it.status < 2:
+        if it.status == 0:
+            buf_text(b, b",\"status\":\"queued\",\"message_id\":")
+        else:
+            buf_text(b, b",\"status\":\"duplicate\",\"message_id\":")
+        put_uuid(b, it.message_id)
+    push_reply_tail(b, it)
+
+cdef void push_reply_tail(Buf* b, PushItem* it) noexcept nogil:
+    # What the records of one partition have in common.
+    if it.status == 2:
+        buf_text(b, b",\"status\":\"failed\",\"error\":\"The database refused this message\"")
+    if it.status == 0:
+        buf_text(b, b",\"partition_id\":\"")
+        buf_put(b, it.partition_uuid, 36)
+        buf_text(b, b"\",\"trace_id\":")
+        if it.has_trace:
+            put_uuid(b, it.trace)
+        else:
+            buf_text(b, b"null")
+    buf_text(b, b",\"queueName\":")
+    if it.queue_json.p != NULL:
+        buf_slice(b, it.queue_json)
+    else:
+        json_escape(b, it.queue)
+    buf_byte(b, b'}')
+
+cdef void push_reply_run(Buf* b, PushItem* head, int index) noexcept nogil:
+    # A run that is stored as one row, or failed as one: the tail is written once, then copied from the answer itself.
+    cdef PushRun* run = head.run
+    cdef unsigned char[16] id
+    cdef size_t tail_at = 0
+    cdef size_t tail_n = 0
+    cdef const unsigned char* frame = <const unsigned char*>run.inner.p
+    cdef int k
+    for k in range(run.n):
+        if index:
             buf_byte(b, b',')
         buf_text(b, b"{\"index\":")
-        buf_int(b, i)
+        buf_int(b, index)
+        index += 1
         buf_text(b, b",\"transaction_id\":")
-        put_txid(b, it)
-        if it.status < 2:
-            if it.status == 0:
-                buf_text(b, b",\"status\":\"queued\",\"message_id\":")
-            else:
-                buf_text(b, b",\"status\":\"duplicate\",\"message_id\":")
-            put_uuid(b, it.message_id)
+        if run.codec == BODY_FRAMES and not frame_names(frame, run.ids + 16 * k):
+            json_escape(b, slice_of(<const char*>frame + FRAME_HEAD, le16_read(frame + 21)))
         else:
-            buf_text(b, b",\"status\":\"failed\",\"error\":\"The database refused this message\"")
-        if it.status == 0:
-            buf_text(b, b",\"partition_id\":\"")
-            buf_put(b, it.partition_uuid, 36)
-            buf_text(b, b"\",\"trace_id\":")
-            if it.has_trace:
-                put_uuid(b, it.trace)
+            put_uuid(b, run.ids + 16 * k)
+        if head.status == 0:
+            buf_text(b, b",\"status\":\"queued\",\"message_id\":")
+            if run.codec == BODY_FRAMES:
+                put_uuid(b, frame + 5)
             else:
-                buf_text(b, b"null")
-        buf_text(b, b",\"queueName\":")
-        if it.queue_json.p != NULL:
-            buf_slice(b, it.queue_json)
-        else:
-            json_escape(b, it.queue)
-        buf_byte(b, b'}')
-    buf_byte(b, b']')
+                message_id_make(head.created_us, run.partition_id, head.offset + k, id)
+                put_uuid(b, id)
+        if run.codec == BODY_FRAMES:
+            frame += 4 + le32_read(frame)
+        if tail_n == 0:
+            tail_at = b.len
+            push_reply_tail(b, head)
+            tail_n = b.len - tail_at
+        elif buf_room(b, tail_n):
+            memcpy(b.data + b.len, b.data + tail_at, tail_n)
+            b.len += tail_n
+
+cdef inline bint frame_names(const unsigned char* frame, const unsigned char* id) noexcept nogil:
+    # Is the transactionId of a message frame the canonical spelling of its record id?
+    if le16_read(frame + 21) == 0:
+        return True
+    # the id of a text that was hashed has version 8, and so may a UUID: then the text is copied as it came
+    return le16_read(frame + 21) == 36 and id[6] >> 4 != 8
 
 cdef inline void put_txid(Buf* b, PushItem* it) noexcept nogil:
     # As the client wrote it, else its text, else the id that was made here.

@@ -20,9 +20,13 @@ cdef enum Route:
     ROUTE_LIVEZ
     ROUTE_READYZ
 
+cdef struct PushRun
+
 cdef struct PushItem:
     PushItem* next
     PushItem* original        # the first record of the same call with this id
+    int original_at           # which of its run
+    PushRun* run              # many records in one item: ids, texts and payloads are in there (payload.n: their bytes)
     void* partition
     void* job
     const char* partition_uuid        # 36 bytes
@@ -46,6 +50,7 @@ cdef struct PushItem:
 cdef struct PushReq:
     int n
     bint counts               # answered in numbers
+    size_t unpacked           # bytes the request takes beside its body
     PushItem* items
 
 cdef struct PopReq:

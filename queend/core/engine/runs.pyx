@@ -1,0 +1,163 @@
+# Runs in a batch. A run is one item of its group's chain and one row of the log. It is spread into items of their own when
+# one of its records may not be stored: an id seen before in the batch, or the database's word that it holds one already.
+
+cdef void run_place(PushBatch* b, PushGroup* g, PushItem* it) noexcept nogil:
+    # Puts a run into its partition's group, whole, or record by record when an id of it is there already.
+    cdef PushRun* run = it.run
+    cdef int k
+    if g.n and not run.made and not (run.has_v7 and not run.has_other and g.has_v7 and memcmp(run.lo, g.hi, 16) > 0):
+        for k in range(run.n):
+            if group_seen(b, g, run.ids + 16 * k).it != NULL:
+                run_spread(b, g, it)
+                return
+    if run.has_v7:
+        group_range(g, run.lo)
+        group_range(g, run.hi)
+    if run.has_other:
+        g.has_other = True
+    if not run.made:
+        g.has_client = True
+    group_chain(g, it)
+    g.n += run.n
+    g.runs += 1
+    g.bytes += run.bytes
+    b.n_items += run.n
+    b.bytes += run.bytes + 64 + 16 * <size_t>run.n
+    if g.slots != NULL:
+        group_slots_add(b, g, it)
+
+cdef void run_spread(PushBatch* b, PushGroup* g, PushItem* it) noexcept nogil:
+    # The records of a run that stands in no chain, one by one.
+    cdef PushItem* at
+    cdef PushItem* following
+    run_open_here(it)
+    at = it.run.items
+    while at != NULL:
+        following = at.next
+        batch_place(b, g, at)
+        at = following
+
+cdef void run_open_here(PushItem* it) noexcept nogil:
+    # Its records become items, which its part waits for instead of it.
+    run_open(it.run, it, it.run.items)
+    it.run.open = True
+    (<PushPart*>it.job).left += it.run.n - 1
+
+cdef void group_open_runs(PushGroup* g) noexcept nogil:
+    # All runs of a chain; duplicates of their records are duplicates of items then.
+    cdef PushItem* it = g.first
+    cdef PushItem* before = NULL
+    cdef PushItem* following
+    if g.runs == 0:
+        return
+    while it != NULL:
+        following = it.next
+        if it.run != NULL:
+            run_open_here(it)
+            if before != NULL:
+                before.next = it.run.items
+            else:
+                g.first = it.run.items
+            before = &it.run.items[it.run.n - 1]
+            before.next = following
+        else:
+            before = it
+        it = following
+    g.last = before
+    g.runs = 0
+    it = g.dups
+    while it != NULL:
+        if it.original.run != NULL:
+            it.original = &it.original.run.items[it.original_at]
+        it = it.next
+
+cdef int64_t run_results(PushItem* it, PGresult* res, int row, int64_t base, int64_t created) noexcept nogil:
+    # One row of results for a run whose ids were looked up. Only a plain one can have been stored in part. The offset after
+    # the last record that was stored now.
+    cdef PgIter offs
+    cdef PgIter ats
+    cdef int64_t off, stored_at
+    cdef PushItem* one
+    cdef bint whole = True
+    cdef int k
+    pg_array(res, row, PUSH_DUP_OFFSET, OID_INT8, &offs)
+    for k in range(it.run.n):
+        off = -1
+        pg_next8(&offs, &off)
+        if off >= 0:
+            whole = False
+    it.offset = base
+    it.created_us = created
+    if whole:
+        return base + it.run.n
+    run_open(it.run, it, it.run.items)      # its part still waits for the run itself
+    it.run.open = True
+    pg_array(res, row, PUSH_DUP_OFFSET, OID_INT8, &offs)
+    pg_array(res, row, PUSH_DUP_AT, OID_INT8, &ats)
+    for k in range(it.run.n):
+        one = &it.run.items[k]
+        off = -1
+        stored_at = created
+        pg_next8(&offs, &off)
+        pg_next8(&ats, &stored_at)
+        one.created_us = created
+        if off >= 0:
+            one.offset = off
+            one.created_us = stored_at
+            one.status = 1 if one.id_kind != 0 else 0
+        else:
+            one.offset = base
+            base += 1
+    return base
+
+cdef PushBatch* batch_refused(PushStream* s, PushBatch* b, PGresult* res) noexcept nogil:
+    # Partitions of which nothing was stored, because a compressed row of them holds a record that is a duplicate: their
+    # items leave the batch and are sent once more, plain. NULL: none.
+    cdef PushBatch* again = NULL
+    cdef PushGroup* g
+    cdef PushGroup* other
+    cdef PushGroup* last = NULL
+    cdef PushGroup* following
+    cdef PushItem* it
+    cdef PushItem* next_item
+    cdef int row, i
+    for row in range(PQntuples(res)):
+        i = pg_int4(res, row, PUSH_ORD)
+        if pg_int2(res, row, PUSH_STATUS) == 3 and 0 <= i < b.n_chunks:
+            b.chunks[i].group.refused = True
+            if again == NULL:
+                again = batch_new(s)
+                if again == NULL:
+                    return NULL       # no memory: those groups stay unanswered and are failed
+    if again == NULL:
+        return NULL
+    again.since_us = b.since_us
+    again.unsure = b.unsure
+    again.plain = True
+    g = b.first
+    while g != NULL:
+        following = g.next
+        other = batch_group(again, g.partition) if g.refused else NULL
+        if other == NULL:
+            last = g
+            g = following
+            continue
+        if last != NULL:
+            last.next = following
+        else:
+            b.first = following
+        group_open_runs(g)
+        if g.last != NULL:
+            g.last.next = g.dups      # each after what it is a duplicate of
+        it = g.first
+        while it != NULL:
+            next_item = it.next
+            it.status = 0
+            it.original = NULL
+            batch_place(again, other, it)
+            it = next_item
+        g = following
+    if again.n_groups == 0:
+        batch_free(again)
+        return NULL
+    return again

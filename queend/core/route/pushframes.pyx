@@ -1,0 +1,351 @@
+# POST /api/v1/push with application/x-queen-push: the binary bodies of the 2.x client, byte for byte as in docs/formats.md.
+# Form A has payloads one by one, form B a zstd frame of message frames per group. Everything is checked before anything is
+# used; groups that can be rows of the log as they are become runs, all others items.
+
+cdef enum:
+    FRAMES_ZSTD = 1           # form A: what follows the length is one zstd frame
+    FRAMES_COUNTS = 2         # answer in numbers
+    FRAMES_TXN = 4            # form A: each item has a transactionId
+    FRAMES_FRAMES = 8         # form B
+
+cdef struct Frames:
+    # What reading one body needs.
+    const unsigned char* p
+    const unsigned char* end
+    Arena* arena
+    UuidGen* uuids
+    Unzip* unzip
+    size_t unpacked           # bytes that were unpacked so far, all groups together
+    int max_items
+    int n                     # records so far
+    int room                  # of items
+    int group                 # number of the group being read
+    PushReq* out
+    ApiError* error
+
+cdef bint frames_refuse(Frames* f, const char* text) noexcept nogil:
+    f.error.status = 400
+    snprintf(f.error.text, 239, b"Invalid binary push: %s (group %d)", text, f.group)
+    return False
+
+cdef bint frames_refuse_item(Frames* f, const char* text, int i) noexcept nogil:
+    f.error.status = 400
+    snprintf(f.error.text, 239, b"Invalid binary push: %s (group %d, message %d)", text, f.group, i)
+    return False
+
+cdef bint frames_memory(Frames* f) noexcept nogil:
+    error_set(f.error, 503, b"Out of memory")
+    return False
+
+cdef inline bint frames_u32(Frames* f, uint32_t* v) noexcept nogil:
+    if f.end - f.p < 4:
+        return False
+    v[0] = le32_read(f.p)
+    f.p += 4
+    return True
+
+cdef inline bint frames_slice(Frames* f, size_t n, Slice* out) noexcept nogil:
+    if <size_t>(f.end - f.p) < n:
+        return False
+    out[0] = slice_of(<const char*>f.p, n)
+    f.p += n
+    return True
+
+cdef inline bint frames_text(Frames* f, Slice* out) noexcept nogil:
+    # u16 length, bytes.
+    cdef uint16_t n
+    if f.end - f.p < 2:
+        return False
+    n = le16_read(f.p)
+    f.p += 2
+    return frames_slice(f, n, out)
+
+cdef bint pushframes_parse(Slice body, Unzip* z, Arena* a, UuidGen* g, int max_items, PushReq* out, ApiError* e) noexcept nogil:
+    cdef Frames f
+    cdef uint8_t flags
+    cdef Slice raw
+    cdef uint32_t raw_len
+    frames_begin(&f, body, z, a, g, max_items, out, e)
+    if not frames_magic(body, b"QPB1"):
+        return refuse(e, b"Invalid binary push: it does not begin with QPB1")
+    if body.n < 5:
+        return refuse(e, b"Invalid binary push: cut off")
+    flags = f.p[4]
+    f.p += 5
+    if flags & ~(FRAMES_ZSTD | FRAMES_COUNTS | FRAMES_TXN | FRAMES_FRAMES) or (flags & FRAMES_FRAMES and flags & (FRAMES_ZSTD | FRAMES_TXN)):
+        return refuse(e, b"Invalid binary push: unknown flags")
+    out.counts = flags & FRAMES_COUNTS != 0
+    if flags & FRAMES_ZSTD:
+        if not frames_u32(&f, &raw_len):
+            return refuse(e, b"Invalid binary push: cut off")
+        if not frames_unzip(&f, slice_of(<const char*>f.p, f.end - f.p), raw_len, &raw):
+            return False
+        f.p = <const unsigned char*>raw.p
+        f.end = f.p + raw.n
+    if not frames_groups(&f, flags):
+        return False
+    out.unpacked = f.unpacked
+    return True
+
+cdef void frames_begin(Frames* f, Slice body, Unzip* z, Arena* a, UuidGen* g, int max_items, PushReq* out, ApiError* e) noexcept nogil:
+    memset(f, 0, sizeof(Frames))
+    f.p = <const unsigned char*>body.p
+    f.end = f.p + body.n
+    f.arena = a
+    f.uuids = g
+    f.unzip = z
+    f.max_items = max_items
+    f.out = out
+    f.error = e
+    out.n = 0
+    out.items = NULL
+
+cdef bint frames_unzip(Frames* f, Slice frame, int64_t expected, Slice* out) noexcept nogil:
+    # Bounded for the whole request: what many small frames unpack to adds up. expected: -1 any size.
+    cdef int result = unzip_arena(f.unzip, frame, UNZIP_MOST - f.unpacked, f.arena, out)
+    if result == UNZIP_MEMORY:
+        return frames_memory(f)
+    if result == UNZIP_LARGE:
+        f.error.status = 413
+        snprintf(f.error.text, 239, b"The request unpacks to more than %d bytes (group %d)", <int>UNZIP_MOST, f.group)
+        return False
+    if result == UNZIP_BAD:
+        return frames_refuse(f, b"not exactly one zstd frame that tells its size")
+    f.unpacked += out.n
+    if expected >= 0 and <size_t>expected != out.n:
+        return frames_refuse(f, b"the zstd frame has another size than announced")
+    return True
+
+cdef bint frames_groups(Frames* f, uint8_t flags) noexcept nogil:
+    # u32 groups and the groups: all of what is left.
+    cdef uint32_t groups, n
+    cdef uint32_t i
+    cdef PushItem like
+    memset(&like, 0, sizeof(like))
+    if not frames_u32(f, &groups):
+        return frames_refuse(f, b"cut off")
+    for i in range(groups):
+        f.group = <int>i
+        if not frames_text(f, &like.queue) or not frames_text(f, &like.part) or not frames_u32(f, &n):
+            return frames_refuse(f, b"cut off")
+        if like.queue.n == 0 or not frames_name(like.queue):
+            return frames_refuse(f, b"Queue must be a non-empty text of at most 255 bytes")
+        if not frames_name(like.part):
+            return frames_refuse(f, b"Partition must be valid text of at most 255 bytes")
+        if n > <uint32_t>(f.max_items - f.n):
+            f.error.status = 400
+            snprintf(f.error.text, 239, b"The push has more than %d messages", f.max_items)
+            return False
+        if not (frames_packed(f, &like, <int>n) if flags & FRAMES_FRAMES else frames_plain(f, &like, <int>n, flags & FRAMES_TXN != 0)):
+            return False
+        f.n += <int>n
+    if f.p != f.end:
+        return frames_refuse(f, b"bytes after the last group")
+    return True
+
+cdef inline bint frames_name(Slice s) noexcept nogil:
+    return s.n <= NAME_MAX and utf8_valid(s) and memchr(s.p, 0, s.n) == NULL
+
+cdef inline bint frames_txid(Slice s) noexcept nogil:
+    # At most 255 characters.
+    cdef size_t i
+    cdef size_t n = 0
+    if s.n > 4 * TXID_MAX or not utf8_valid(s) or memchr(s.p, 0, s.n) != NULL:
+        return False
+    if s.n > TXID_MAX:
+        for i in range(s.n):
+            if (<unsigned char>s.p[i] & 0xc0) != 0x80:
+                n += 1
+    return n <= TXID_MAX
+
+cdef inline bint frames_payload(Frames* f, Slice payload, int i) noexcept nogil:
+    cdef Json j
+    json_open(&j, payload, JSON_DEPTH)
+    if json_skip(&j, NULL) and json_end(&j):
+        return True
+    f.error.status = 400
+    snprintf(f.error.text, 239, b"Invalid JSON: %s at byte %lld (group %d, message %d)", j.error, <long long>(j.p - j.begin), f.group, i)
+    return False
+
+cdef PushItem* frames_items(Frames* f, int n) noexcept nogil:
+    # Room for n more items, as yet empty; NULL when memory ran out.
+    cdef PushItem* more
+    if f.out.n + n > f.room:
+        f.room = (f.out.n + n) * 2
+        more = <PushItem*>arena_alloc(f.arena, f.room * sizeof(PushItem))
+        if more == NULL:
+            return NULL
+        if f.out.n:
+            memcpy(more, f.out.items, f.out.n * sizeof(PushItem))
+        f.out.items = more
+    f.out.n += n
+    return &f.out.items[f.out.n - n]
+
+cdef PushRun* frames_run(Frames* f, int n) noexcept nogil:
+    cdef PushRun* run = <PushRun*>arena_zero(f.arena, sizeof(PushRun))
+    if run == NULL:
+        return NULL
+    run.ids = <unsigned char*>arena_alloc(f.arena, 16 * <size_t>n)
+    return run if run.ids != NULL else NULL
+
+cdef bint frames_keep(Frames* f, PushRun* run, PushItem* like, bint whole) noexcept nogil:
+    # A run as one item when it may be a row by itself (whole), else its records as items.
+    cdef PushItem* at
+    cdef PushItem head = like[0]
+    if run.n == 0:
+        return True
+    if whole:
+        run.items = <PushItem*>arena_alloc(f.arena, run.n * sizeof(PushItem))
+        at = frames_items(f, 1)
+        if at == NULL or run.items == NULL:
+            return frames_memory(f)
+        head.run = run
+        head.payload.n = run.bytes
+        at[0] = head
+        return True
+    at = frames_items(f, run.n)
+    if at == NULL:
+        return frames_memory(f)
+    run_open(run, &head, at)
+    return True
+
+# ---- form B --------------------------------------------------------------------------------------------------------
+
+cdef bint frames_packed(Frames* f, PushItem* like, int n) noexcept nogil:
+    # u32 length and one zstd frame of n message frames.
+    cdef uint32_t size
+    cdef Slice z, inner, text
+    cdef PushRun* run
+    cdef const unsigned char* p
+    cdef const unsigned char* end
+    cdef const unsigned char* stop
+    cdef uint8_t kind, keep
+    cdef int i
+    if not frames_u32(f, &size) or not frames_slice(f, size, &z):
+        return frames_refuse(f, b"cut off")
+    if not frames_unzip(f, z, -1, &inner):
+        return False
+    if <size_t>n > inner.n // FRAME_HEAD:
+        return frames_refuse(f, b"fewer messages than announced")
+    run = frames_run(f, n)
+    if run == NULL:
+        return frames_memory(f)
+    run.n = n
+    run.codec = BODY_FRAMES
+    run.stored = z
+    run.inner = inner
+    run.bytes = z.n
+    p = <const unsigned char*>inner.p
+    end = p + inner.n
+    for i in range(n):
+        stop = frame_next(p, end)
+        if stop == NULL:
+            return frames_refuse_item(f, b"no message frame", i)
+        text = slice_of(<const char*>p + FRAME_HEAD, le16_read(p + 21))
+        if text.n == 0:
+            memcpy(run.ids + 16 * i, p + 5, 16)
+        elif not uuid_plain(text, run.ids + 16 * i):
+            if not frames_txid(text):
+                return frames_refuse_item(f, b"TransactionId must be valid text of at most 255 characters", i)
+            record_id(text, run.ids + 16 * i, &kind, &keep)
+        if not frames_payload(f, slice_of(text.p + text.n, <const char*>stop - text.p - text.n), i):
+            return False
+        p = stop
+    if p != end:
+        return frames_refuse(f, b"bytes after the last message")
+    run_ids(run)
+    return frames_keep(f, run, like, n >= RUN_LEAST and n <= RUN_MOST and z.n <= RUN_BYTES and inner.n <= RUN_RATIO * z.n and run_distinct(run))
+
+cdef inline bint uuid_plain(Slice text, unsigned char* id) noexcept nogil:
+    # A UUID in canonical spelling: its own record id.
+    cdef bint canonical = False
+    return uuid_parse(text, id, &canonical) and canonical
+
+# ---- form A --------------------------------------------------------------------------------------------------------
+
+cdef bint frames_plain(Frames* f, PushItem* like, int n, bint with_ids) noexcept nogil:
+    # n messages: [u16 length, transactionId,] u32 length, payload. Cut into runs as rows are cut; what cannot be a run is
+    # read once more as items.
+    cdef const unsigned char* at
+    cdef int left = n
+    cdef int taken
+    if <size_t>n > <size_t>(f.end - f.p) // (6 if with_ids else 4):
+        return frames_refuse(f, b"cut off")
+    while left:
+        taken = 0
+        if left >= RUN_LEAST:
+            at = f.p
+            if not frames_plain_run(f, like, n - left, left, with_ids, &taken):
+                return False
+            if taken == 0:
+                f.p = at
+        if taken == 0:
+            taken = left if left < RUN_MOST else RUN_MOST
+            if not frames_plain_items(f, like, n - left, taken, with_ids):
+                return False
+        left -= taken
+    return True
+
+cdef inline bint frames_plain_one(Frames* f, bint with_ids, Slice* text, Slice* payload) noexcept nogil:
+    cdef uint32_t size
+    text[0] = slice_of(NULL, 0)
+    return (not with_ids or frames_text(f, text)) and frames_u32(f, &size) and frames_slice(f, size, payload)
+
+cdef bint frames_plain_run(Frames* f, PushItem* like, int first, int left, bint with_ids, int* taken) noexcept nogil:
+    # taken 0: these messages are no run (ids that are no UUIDs, some missing and some not, one twice, too few).
+    cdef PushRun* run = frames_run(f, left if left < RUN_MOST else RUN_MOST)
+    cdef Slice text, payload
+    cdef const unsigned char* before
+    if run == NULL:
+        return frames_memory(f)
+    run.payloads = <Slice*>arena_alloc(f.arena, (left if left < RUN_MOST else RUN_MOST) * sizeof(Slice))
+    if run.payloads == NULL:
+        return frames_memory(f)
+    run.codec = BODY_V1
+    while run.n < left and run.n < RUN_MOST:
+        before = f.p
+        if not frames_plain_one(f, with_ids, &text, &payload):
+            return frames_refuse_item(f, b"cut off", first + run.n)
+        if run.n and run.bytes + payload.n > RUN_BYTES:
+            f.p = before
+            break
+        if run.n == 0:
+            run.made = text.n == 0
+        if text.n == 0:
+            if not run.made:
+                return True
+            uuid7_make(f.uuids, run.ids + 16 * run.n)
+        elif run.made or not uuid_plain(text, run.ids + 16 * run.n):
+            return True
+        if not frames_payload(f, payload, first + run.n):
+            return False
+        run.payloads[run.n] = payload
+        run.bytes += payload.n
+        run.n += 1
+    run_ids(run)
+    if run.n < RUN_LEAST or not (run.made or run_distinct(run)):
+        return True
+    taken[0] = run.n
+    return frames_keep(f, run, like, True)
+
+cdef bint frames_plain_items(Frames* f, PushItem* like, int first, int n, bint with_ids) noexcept nogil:
+    cdef PushItem* it = frames_items(f, n)
+    cdef Slice text
+    cdef int i
+    if it == NULL:
+        return frames_memory(f)
+    for i in range(n):
+        it[0] = like[0]
+        if not frames_plain_one(f, with_ids, &text, &it.payload):
+            return frames_refuse_item(f, b"cut off", first + i)
+        if text.n == 0:
+            uuid7_make(f.uuids, it.id)
+        elif not frames_txid(text):
+            return frames_refuse_item(f, b"TransactionId must be valid text of at most 255 characters", first + i)
+        else:
+            it.txid = text
+            record_id(text, it.id, &it.id_kind, &it.keep_text)
+        if not frames_payload(f, it.payload, first + i):
+            return False
+        it += 1
+    return True
