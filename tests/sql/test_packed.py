@@ -1,9 +1,11 @@
 """Rows whose bodies are compressed: what PostgreSQL cannot unpack it passes on, and nothing that reads bodies breaks."""
 import json
 
+import pytest
+
 from queend._core import record_read
 
-from sql.records import batch, frames, framed, id7, inner, packed, varint
+from sql.records import batch, frames, framed, id4, id7, inner, packed, varint
 
 
 def store(db, part, ids, body):
@@ -43,3 +45,40 @@ def test_dead_letters_of_compressed_rows(db, partitions, group):
         assert json.loads(payload) == {"n": one.record_offset}
     assert db.value("SELECT count(*) FROM queend.dead_bodies WHERE partition_id = %s", part) == 1
     assert record_read(dead[0].body, 3, 1)[1] == "b"
+
+
+def packed_batch(part: int, ids: list[bytes], **options):
+    one = batch(part, ids, **options)
+    return one._replace(body=framed(frames([b"%d" % n for n in range(len(ids))], [""] * len(ids), ids)))
+
+
+def total(db, part) -> tuple[int, int]:
+    return db.value("SELECT queend.head(%s)", part), db.value("SELECT count(*) FROM queend.late_ids WHERE partition_id = %s", part)
+
+
+@pytest.mark.parametrize("make", [id7, id4])
+def test_a_compressed_row_with_a_duplicate_is_refused_with_its_whole_partition(db, partitions, make):
+    """Nothing of that partition is stored and nothing stays behind; the others are; plain it goes."""
+    part, other = partitions(2)
+    old, new, more = ([make() for _ in range(3)] for _ in range(3))
+    assert [r.status for r in db.push(packed_batch(part, old))] == [0]
+    before = total(db, part)
+    mixed = [new[0], old[1], new[2]]
+    everything = mixed + more
+    rows = db.push(packed_batch(part, mixed, of=everything), batch(part, more, skip=3, of=everything), packed_batch(other, new))
+    assert [r.status for r in rows] == [2, 2, 0]
+    assert total(db, part) == before
+    rows = db.push(batch(part, mixed, of=everything), batch(part, more, skip=3, of=everything))
+    assert [r.status for r in rows] == [1, 1] and rows[0].dup_offset == [-1, 1, -1]
+    assert total(db, part)[0] == 8 and total(db, other)[0] == 3
+    assert bytes(db.value("SELECT string_agg(ids, '' ORDER BY base) FROM queend.log WHERE partition_id = %s", part)) == b"".join(old + [new[0], new[2]] + more)
+
+
+@pytest.mark.parametrize("make", [id7, id4])
+def test_a_compressed_row_that_is_out_of_order_but_new_is_stored_as_it_is(db, partitions, make):
+    part, = partitions(1)
+    first, second = [make() for _ in range(3)], [make() for _ in range(3)]
+    db.push(packed_batch(part, second))
+    row, = db.push(packed_batch(part, first))
+    assert row.status == (1 if make is id7 else 0) and row.base == 3 and not any(found >= 0 for found in row.dup_offset or [])
+    assert db.value("SELECT get_byte(body, 0) FROM queend.log WHERE partition_id = %s AND base = 3", part) == 18
