@@ -7,7 +7,8 @@ import pytest
 
 from queend._core import probe_batchrow, probe_zip, record_read
 
-from sql.records import frames, framed, id7, id_text, inner, meta, packed, varint
+from sql.records import framed, id7, id_text, inner, meta, packed, varint
+from support.frames import frames
 
 PAYLOADS = [b'{"n":1}', b"null", b'"' + b"x" * 300 + b'"', b"[]"]
 IDS = [id7() for _ in PAYLOADS]

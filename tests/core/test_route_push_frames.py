@@ -6,7 +6,8 @@ import struct
 import uuid
 
 import pytest
-from sql.records import frames, id4, id7, id_text
+from sql.records import id4, id7, id_text
+from support.frames import form_a, form_b, frames, group_a, group_b, text16
 
 from queend._core import ProbeRefused, probe_push, probe_push_reply, probe_push_runs, probe_zip
 
@@ -23,30 +24,6 @@ FORM_B = bytes.fromhex("""
 3e 00 00 00 00 01 9b 7c a9 8f 2e 7a ab ac ad ae af b0 b1 b2 b3 24 00 30 31 39 62 37 63 61 39 2d
 38 66 32 65 2d 37 61 61 62 2d 61 63 61 64 2d 61 65 61 66 62 30 62 31 62 32 62 33 7b 22 6e 22 3a
 32 7d""")
-
-
-def text16(text):
-    raw = text if isinstance(text, bytes) else text.encode()
-    return struct.pack("<H", len(raw)) + raw
-
-
-def group_a(payloads, ids=None, queue="q", partition="p"):
-    out = text16(queue) + text16(partition) + struct.pack("<I", len(payloads))
-    for place, payload in enumerate(payloads):
-        out += (text16(ids[place]) if ids is not None else b"") + struct.pack("<I", len(payload)) + payload
-    return out
-
-
-def group_b(n, z, queue="q", partition="p"):
-    return text16(queue) + text16(partition) + struct.pack("<II", n, len(z)) + z
-
-
-def form_a(*groups, flags=4):
-    return b"QPB1" + bytes([flags]) + struct.pack("<I", len(groups)) + b"".join(groups)
-
-
-def form_b(*groups, flags=8):
-    return form_a(*groups, flags=flags)
 
 
 def push(body, **options):

@@ -62,12 +62,6 @@ def packed(data: bytes, level: int = 1) -> bytes:
     return b"\x11" + varint(len(data)) + probe_zip(data, level)
 
 
-def frames(payloads: list[bytes], texts: list[str], ids: list[bytes]) -> bytes:
-    """Message frames as the 2.x client makes them."""
-    return b"".join(struct.pack("<IB16sH", 19 + len(t.encode()) + len(p), 0, i, len(t.encode())) + t.encode() + p
-                    for p, t, i in zip(payloads, texts, ids))
-
-
 def framed(data: bytes) -> bytes:
     """A body of codec 2."""
     return b"\x12" + probe_zip(data)

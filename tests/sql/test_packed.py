@@ -5,7 +5,8 @@ import pytest
 
 from queend._core import record_read
 
-from sql.records import batch, frames, framed, id4, id7, inner, packed, varint
+from sql.records import batch, framed, id4, id7, inner, packed, varint
+from support.frames import frames
 
 
 def store(db, part, ids, body):
