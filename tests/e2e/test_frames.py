@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from support.client import Client, data
 from support.daemon import Daemon
+from support.wait import until
 from support.frames import KIND, form_a, form_b, framed_group, group_a, message_ids
 
 from queend._core import record_read
@@ -185,3 +186,19 @@ def test_refusals_store_nothing(client: Client, queue: str) -> None:
             answer = client.request("POST", "/api/v1/push", body, headers)
             assert answer.status == 400 and answer.json["error"], body
     assert client.pop(queue) == []
+
+
+@pytest.mark.parametrize("version", [4, 7])
+def test_a_waiting_pop_is_answered_with_a_group(daemon: Daemon, client: Client, queue: str, version: int) -> None:
+    """By the push itself or after it: the same messages with the same ids."""
+    client.configure(queue)
+    with daemon.client() as waiter:
+        for round_, n in enumerate([5, 20, 40]):
+            waiter.send("GET", f"/api/v1/pop/queue/{queue}?wait=true&timeout=20000&batch=30&autoAck=true")
+            until(lambda: client.metric("queend_worker_parked") == 1, "the pop is parked")
+            texts = uuids(n, version)
+            told = push(client, form_b(framed_group(queue, "p", list(range(n)), texts)[0]))
+            messages = waiter.receive().json["messages"]
+            messages += drain(client, queue, "__QUEUE_MODE__")
+            assert data(messages) == list(range(n)), round_
+            assert [m["id"] for m in messages] == [one["message_id"] for one in told] and [m["transactionId"] for m in messages] == texts

@@ -67,7 +67,7 @@ def test_a_compressed_row_with_a_duplicate_is_refused_with_its_whole_partition(d
     mixed = [new[0], old[1], new[2]]
     everything = mixed + more
     rows = db.push(packed_batch(part, mixed, of=everything), batch(part, more, skip=3, of=everything), packed_batch(other, new))
-    assert [r.status for r in rows] == [2, 2, 0]
+    assert [r.status for r in rows] == [3, 3, 0]
     assert total(db, part) == before
     rows = db.push(batch(part, mixed, of=everything), batch(part, more, skip=3, of=everything))
     assert [r.status for r in rows] == [1, 1] and rows[0].dup_offset == [-1, 1, -1]

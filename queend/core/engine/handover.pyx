@@ -253,7 +253,7 @@ cdef int handover_write(Buf* out, PopJob* j) noexcept nogil:
     cdef PopMessage m
     cdef char[36] lease
     cdef Claim* c = j.claims
-    cdef PushItem* it
+    cdef Records records
     cdef Partition* p
     cdef int i
     cdef int n = 0
@@ -277,19 +277,11 @@ cdef int handover_write(Buf* out, PopJob* j) noexcept nogil:
             if not begun:
                 pop_reply_open(out, &j.req, j.queue.name, p.name, m.partition_uuid, m.lease, claimed)
                 begun = True
-            it = c.group.first
+            records_begin(&records, c.group.first)
             for i in range(c.take):
-                m.offset = it.offset
-                m.created_us = it.created_us
-                memcpy(m.record_id, it.id, 16)
-                m.txid = it.txid if it.keep_text else slice_of(NULL, 0)
-                m.trace = slice_of(<const char*>it.trace, 16 if it.has_trace else 0)
-                m.payload = it.payload
-                m.sub = it.sub
-                message_id_make(m.created_us, p.id, m.offset, m.id)
+                records_next(&records, &m)
                 pop_reply_message(out, &m, n == 0)
                 n += 1
-                it = it.next
         c = c.following
     pop_reply_close(out, &j.req, n, j.req.partitions, j.req.batch)
     return n
