@@ -1,4 +1,4 @@
-"""The 2.x client's binary bodies, written and read by hand: docs/formats.md."""
+"""The 2.x client's binary bodies, written and read by hand: docs/binary-formats.md."""
 from __future__ import annotations
 
 import json

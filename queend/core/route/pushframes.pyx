@@ -1,4 +1,4 @@
-# POST /api/v1/push with application/x-queen-push: the binary bodies of the 2.x client, byte for byte as in docs/formats.md.
+# POST /api/v1/push with application/x-queen-push: the binary bodies of the 2.x client, byte for byte as in docs/binary-formats.md.
 # Form A has payloads one by one, form B a zstd frame of message frames per group. Everything is checked before anything is
 # used; groups that can be rows of the log as they are become runs, all others items.
 
