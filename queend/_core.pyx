@@ -63,6 +63,7 @@ include "core/engine/job.pyx"             # a request on its way through the eng
 include "core/engine/batch.pyx"           # items become record batches
 include "core/engine/runs.pyx"            # runs in a batch, and out of it
 include "core/engine/book.pyx"            # what is ready, and who waits
+include "core/engine/stranger.pyx"        # who waits for what is not known yet
 include "core/engine/popmachine.pyx"      # one pop, state by state
 include "core/engine/popcall.pyx"         # many pops in one statement
 include "core/engine/ack.pyx"             # acknowledgments

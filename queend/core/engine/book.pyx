@@ -27,8 +27,7 @@ cdef struct Cursor:
 cdef struct Book:
     uv_mutex_t lock
     Heap due
-    PopJob* stranger_first    # parked pops of queues, partitions or namespaces not (all) known
-    PopJob* stranger_last
+    Table strangers           # parked pops of queues, partitions or namespaces not (all) known: stranger.pyx
     int n_strangers
     int64_t parked
     Group* scan_first         # groups that want a scan
@@ -41,6 +40,7 @@ cdef void book_open() noexcept nogil:
 
 cdef void book_close() noexcept nogil:
     heap_free(&book.due)
+    table_free(&book.strangers)
     uv_mutex_destroy(&book.lock)
 
 cdef Cursor* book_cursor(Group* g, Partition* p) noexcept nogil:
@@ -77,6 +77,7 @@ cdef void cursor_move(Cursor* c, int state, int64_t due_us) noexcept nogil:
         g.n_ready -= 1
     elif c.state == CURSOR_LEASED or c.state == CURSOR_DELAYED:
         heap_del(&book.due, &c.due)
+        g.n_delayed -= c.state == CURSOR_DELAYED
     c.state = state
     if state == CURSOR_READY:
         # to the tail: every other ready partition gets its turn first
@@ -91,6 +92,7 @@ cdef void cursor_move(Cursor* c, int state, int64_t due_us) noexcept nogil:
     elif state == CURSOR_LEASED or state == CURSOR_DELAYED:
         if not heap_add(&book.due, &c.due, due_us):
             abort()
+        g.n_delayed += state == CURSOR_DELAYED
     elif state == CURSOR_BUSY:
         c.again = 0
 
@@ -169,8 +171,7 @@ cdef void book_park(PopJob* j) noexcept nogil:
         j.group.n_wait += 1
         j.parked_at = PARKED_GROUP
     else:
-        waiters_add(&book.stranger_first, &book.stranger_last, j)
-        book.n_strangers += 1
+        strangers_park(j)
         j.parked_at = PARKED_STRANGER
     book.parked += 1
 
@@ -185,8 +186,7 @@ cdef void book_unpark(PopJob* j) noexcept nogil:
         waiters_del(&j.group.wait_first, &j.group.wait_last, j)
         j.group.n_wait -= 1
     else:
-        waiters_del(&book.stranger_first, &book.stranger_last, j)
-        book.n_strangers -= 1
+        strangers_unpark(j)
     j.parked_at = PARKED_NOT
     book.parked -= 1
 
@@ -203,17 +203,7 @@ cdef void book_wake_cursor(Cursor* c, PopJob** wake) noexcept nogil:
     elif g.wait_first != NULL:
         wake_push(g.wait_first, wake)
     if book.n_strangers:
-        book_wake_strangers(c.partition.queue, wake)
-
-cdef void book_wake_strangers(Queue* q, PopJob** wake) noexcept nogil:
-    # Namespace pops that match, and pops of names this queue (NULL: any queue) may now have.
-    cdef PopJob* j = book.stranger_first
-    cdef PopJob* following
-    while j != NULL:
-        following = j.wait_next
-        if q == NULL or (j.any_queue and popjob_matches(j, q)) or (not j.any_queue and slice_eq(j.req.queue, q.name)):
-            wake_push(j, wake)
-        j = following
+        book_wake_strangers(c.partition.queue, c.partition.name, wake)
 
 cdef void book_wake_queue(Queue* q, PopJob** wake) noexcept nogil:
     # Everyone parked on the queue tries again (it was changed or deleted). Lock held.
@@ -222,7 +212,7 @@ cdef void book_wake_queue(Queue* q, PopJob** wake) noexcept nogil:
     while g != NULL:
         while g.wait_first != NULL:
             wake_push(g.wait_first, wake)
-        c = g.all_cursors
+        c = g.all_cursors if g.n_wait_only or g.n_delayed else NULL     # a queue may have a million
         while c != NULL:
             while c.wait_first != NULL:
                 wake_push(c.wait_first, wake)
@@ -231,7 +221,7 @@ cdef void book_wake_queue(Queue* q, PopJob** wake) noexcept nogil:
             c = c.all_next
         g = g.next
     if book.n_strangers:
-        book_wake_strangers(q, wake)
+        book_wake_strangers(q, slice_of(NULL, 0), wake)
 
 cdef int64_t book_due(int64_t now, PopJob** wake) noexcept nogil:
     # Leases and delays that ended: their cursors are ready again. Returns when the next one ends, 0 for never.

@@ -23,6 +23,7 @@ cdef struct Queue:
     Table groups              # hash of the name → Group chain
     Group* group_list         # guarded by the book as well: only ever grows at its head
     uint32_t mark             # seen by the running reload
+    bint changed              # by a reload: who is parked on it has not been told yet
     uint64_t born             # the catalog's count of additions when it was added
 
 cdef struct Partition:
@@ -53,6 +54,7 @@ cdef struct Group:
     PopJob* wait_last
     int n_wait
     int n_wait_only           # waiters that named one partition
+    int n_delayed             # cursors in that state
     PopJob* handing           # the waiter that a leaving push is filling
     uint8_t scan              # SCAN_*
     int32_t scan_after
@@ -202,6 +204,7 @@ cdef Queue* catalog_add_queue(int32_t id, Slice name) noexcept nogil:
     q.id = id
     catalog.additions += 1
     q.born = catalog.additions
+    q.changed = True
     q.name = slice_keep(name)
     catalog_derive(name, &q.ns, &q.task)
     q.lease_us = 300000000
@@ -259,6 +262,7 @@ cdef void catalog_bury(Queue* q) noexcept nogil:
     cdef Queue** link
     cdef uint64_t h = catalog_hash(q.name)
     q.dead = True
+    q.changed = True
     at = <Queue*>table_get(&catalog.by_name, h)
     if at is q:
         if q.same_hash != NULL:
@@ -304,11 +308,12 @@ cdef void catalog_forget_groups(Queue* q) noexcept nogil:
         g = g.next
     table_clear(&q.groups)
 
-cdef void slice_replace(Slice* at, Slice s) noexcept nogil:
+cdef bint slice_replace(Slice* at, Slice s) noexcept nogil:
     if slice_eq(at[0], s):
-        return
+        return False
     free(<void*>at.p)
     at[0] = slice_keep(s)
+    return True
 
 # ---- reload --------------------------------------------------------------------------------------------------------
 
@@ -317,7 +322,7 @@ cdef void catalog_take(PGresult* res) noexcept nogil:
     cdef int i, n = PQntuples(res)
     cdef Queue* q
     cdef Queue* following
-    cdef int64_t version
+    cdef int64_t version, delay_us, window_us
     cdef Slice s
     uv_rwlock_wrlock(&catalog.lock)
     catalog.mark += 1
@@ -338,15 +343,20 @@ cdef void catalog_take(PGresult* res) noexcept nogil:
                 catalog_forget_partitions(q)
                 catalog_forget_groups(q)
             q.epoch = pg_int4(res, i, 3)
-        slice_replace(&q.ns, pg_bytes(res, i, 5))
-        slice_replace(&q.task, pg_bytes(res, i, 6))
+            q.changed = True
+        if slice_replace(&q.ns, pg_bytes(res, i, 5)) | slice_replace(&q.task, pg_bytes(res, i, 6)):
+            q.changed = True
         q.lease_us = <int64_t>pg_int4(res, i, 7) * 1000000
         if q.lease_us <= 0:
             q.lease_us = 60000000
         q.retry_limit = pg_int4(res, i, 8)
         q.retry_delay_us = <int64_t>pg_int4(res, i, 9) * 1000
-        q.delay_us = <int64_t>pg_int4(res, i, 10) * 1000000
-        q.window_us = <int64_t>pg_int4(res, i, 11) * 1000000
+        delay_us = <int64_t>pg_int4(res, i, 10) * 1000000
+        window_us = <int64_t>pg_int4(res, i, 11) * 1000000
+        if delay_us != q.delay_us or window_us != q.window_us:
+            q.changed = True      # other options count when a pop is tried; these decide when to try
+        q.delay_us = delay_us
+        q.window_us = window_us
         q.max_size = pg_int4(res, i, 12)
     q = catalog.list
     while q != NULL:

@@ -246,7 +246,7 @@ cdef void scan_end(Engine* e) noexcept nogil:
             wake_push(j, &wake)
         j = following
     if book.n_strangers:
-        book_wake_strangers(g.queue, &wake)
+        book_wake_strangers(g.queue, slice_of(NULL, 0), &wake)
     uv_mutex_unlock(&book.lock)
     popjobs_wake(e.worker, wake)
 

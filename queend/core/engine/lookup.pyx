@@ -259,7 +259,7 @@ cdef void ask_take(Ask* a, PGresult* res) noexcept nogil:
                 catalog_add_partition(q, pg_int4(res, row, 2), a.second[i])
                 uv_mutex_lock(&book.lock)
                 if book.n_strangers:
-                    book_wake_strangers(q, &wake)
+                    book_wake_strangers(q, a.second[i], &wake)
                 uv_mutex_unlock(&book.lock)
                 continue
             q = catalog_queue_id(a.ids[i])

@@ -61,7 +61,7 @@ cdef void reload_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
                 free(m)
 
 cdef void book_reloaded(Worker* w) noexcept nogil:
-    # Everyone parked looks again at names and options.
+    # Everyone parked on a queue that changed looks again at names and options.
     cdef PopJob* wake = NULL
     cdef Queue* q
     cdef int side
@@ -70,9 +70,10 @@ cdef void book_reloaded(Worker* w) noexcept nogil:
     for side in range(2):
         q = catalog.list if side == 0 else catalog.grave
         while q != NULL:
-            book_wake_queue(q, &wake)
+            if q.changed:
+                q.changed = False
+                book_wake_queue(q, &wake)
             q = q.next
-    book_wake_strangers(NULL, &wake)
     uv_mutex_unlock(&book.lock)
     uv_rwlock_rdunlock(&catalog.lock)
     popjobs_wake(w, wake)
