@@ -95,3 +95,4 @@ include "core/probe/http.pyx"             # seams for the tests of the http room
 include "core/probe/route.pyx"            # seams for the tests of the hot routes
 include "core/probe/batchrow.pyx"         # seams for the tests of rows of the log
 include "core/probe/bodypack.pyx"         # seams for the tests of compressed rows
+include "core/probe/count.pyx"            # seams for the test of instruction counts

@@ -10,6 +10,7 @@ have() { command -v "$1" >/dev/null 2>&1; }
 
 if test "${1:-}" = tests; then
     have wrk || need wrk
+    have valgrind || need valgrind
     have curl || need curl
     have openssl || need openssl
     have systemd-analyze || need systemd

@@ -29,3 +29,13 @@ cdef extern from "<sys/random.h>" nogil:
 
 cdef extern from "<openssl/sha.h>" nogil:
     unsigned char* SHA256(const unsigned char*, size_t, unsigned char*)
+
+cdef extern from "wide.h" nogil:
+    int wide_first(unsigned int mask)
+    int wide_first64(uint64_t mask)
+    unsigned int wide_special(const char* p)          # bits of 16 bytes: quote, backslash, control, not ASCII
+    unsigned int wide_no_digit(const char* p)
+    unsigned int wide_high(const char* p)             # not ASCII
+    int wide_uuid_parse(const char* p, unsigned char* out)      # 36 in, 16 out: 0 none, 1 lower case, 2 not only
+    void wide_uuid_format(const unsigned char* id, char* out)
+    const unsigned char[256] hex_digits

@@ -38,50 +38,24 @@ cdef void uuid7_make(UuidGen* g, unsigned char* out) noexcept nogil:
     memcpy(out, &hi, 8)
     memcpy(out + 8, &lo, 8)
 
-cdef extern from * nogil:
-    """
-    /* 0 to 15: a digit; 16 more: a letter in upper case; 255: neither. */
-    static const unsigned char hex_digits[256] = {
-        [0 ... '0' - 1] = 255, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ['9' + 1 ... 'A' - 1] = 255, 26, 27, 28, 29, 30, 31,
-        ['F' + 1 ... 'a' - 1] = 255, 10, 11, 12, 13, 14, 15, ['f' + 1 ... 255] = 255};
-    """
-    const unsigned char[256] hex_digits
-
 cdef inline int hex_value(unsigned char c) noexcept nogil:
     cdef int v = hex_digits[c]
     return v & 15 if v != 255 else -1
 
 cdef bint uuid_parse(Slice s, unsigned char* out, bint* canonical) noexcept nogil:
-    # The 36-character form, either case. `canonical` (may be NULL) tells whether it was all lower case.
-    cdef const unsigned char* p = <const unsigned char*>s.p
-    cdef unsigned int seen = 0
-    cdef unsigned char a, b
-    cdef int i
-    if s.n != 36 or p[8] != 45 or p[13] != 45 or p[18] != 45 or p[23] != 45:
+    # The 36-character form, either case. `canonical` (may be NULL) tells whether it was all lower case. False leaves out as
+    # it may be.
+    cdef int spelled
+    if s.n != 36:
         return False
-    for i in range(16):
-        a = hex_digits[p[0]]
-        b = hex_digits[p[1]]
-        seen |= a | b
-        out[i] = <unsigned char>(a << 4 | (b & 15))
-        p += 3 if i == 3 or i == 5 or i == 7 or i == 9 else 2
-    if seen & 0xe0:
-        return False
+    spelled = wide_uuid_parse(s.p, out)
     if canonical != NULL:
-        canonical[0] = seen & 16 == 0
-    return True
+        canonical[0] = spelled == 1
+    return spelled != 0
 
-cdef void uuid_format(const unsigned char* id, char* out) noexcept nogil:
+cdef inline void uuid_format(const unsigned char* id, char* out) noexcept nogil:
     # Writes 36 bytes, no NUL.
-    cdef const char* hexes = b"0123456789abcdef"
-    cdef int i
-    for i in range(16):
-        if i == 4 or i == 6 or i == 8 or i == 10:
-            out[0] = 45
-            out += 1
-        out[0] = hexes[id[i] >> 4]
-        out[1] = hexes[id[i] & 15]
-        out += 2
+    wide_uuid_format(id, out)
 
 cdef void message_id_make(int64_t created_us, int32_t partition, int64_t offset, unsigned char* out) noexcept nogil:
     # 48 bits ms, then 42 bits offset and 32 bits partition id in the 74 free bits: sorts like the offset.

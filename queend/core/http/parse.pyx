@@ -216,7 +216,7 @@ cdef inline const char* value_end(const char* p, const char* end) noexcept nogil
         w = ((w - <uint64_t>0x2020202020202020) | ((w ^ <uint64_t>0x7f7f7f7f7f7f7f7f) - <uint64_t>0x0101010101010101)) \
             & ~w & <uint64_t>0x8080808080808080
         if w:
-            p += json_ctz(w) >> 3
+            p += wide_first64(w) >> 3
             if p[0] != b'\t':
                 return p
             p += 1

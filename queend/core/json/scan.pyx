@@ -12,38 +12,15 @@ cdef struct Json:
     const char* end
     const char* begin
     int depth_left
+    bint escaped              # the key json_member gave has escapes
     const char* error         # why it stopped, static text; p then stands at the byte at fault
-
-cdef extern from * nogil:
-    """
-    #define json_ctz(x) __builtin_ctzll(x)
-    #ifdef __SSE2__
-    #include <emmintrin.h>
-    static inline unsigned json_mask16(const char* p) {
-        __m128i v = _mm_loadu_si128((const __m128i*)p);
-        __m128i control = _mm_cmpeq_epi8(_mm_min_epu8(v, _mm_set1_epi8(0x1f)), v);
-        __m128i marks = _mm_or_si128(_mm_cmpeq_epi8(v, _mm_set1_epi8('"')), _mm_cmpeq_epi8(v, _mm_set1_epi8('\\\\')));
-        return (unsigned)_mm_movemask_epi8(_mm_or_si128(_mm_or_si128(control, marks), v));
-    }
-    #else
-    static inline unsigned json_mask16(const char* p) {
-        unsigned m = 0;
-        for (int i = 0; i < 16; i++) {
-            unsigned char c = (unsigned char)p[i];
-            m |= (unsigned)(c < 0x20 || c >= 0x80 || c == '"' || c == '\\\\') << i;
-        }
-        return m;
-    }
-    #endif
-    """
-    int json_ctz(unsigned long long x)
-    unsigned int json_mask16(const char* p)    # one bit for each of 16 bytes: not plain (json_plain tells what that is)
 
 cdef inline void json_open(Json* j, Slice text, int max_depth) noexcept nogil:
     j.p = text.p
     j.begin = text.p
     j.end = text.p + text.n
     j.depth_left = max_depth if max_depth < JSON_DEPTH_MAX else JSON_DEPTH_MAX
+    j.escaped = False
     j.error = NULL
 
 cdef bint json_fail(Json* j, const char* p, const char* error) noexcept nogil:
@@ -59,6 +36,8 @@ cdef void json_explain(Json* j, char* out, size_t size) noexcept nogil:
 
 cdef inline const char* json_blank(const char* p, const char* end) noexcept nogil:
     # The first byte that is not white space, or end.
+    if p < end and <unsigned char>p[0] > b' ':
+        return p
     while p < end and (p[0] == b' ' or p[0] == b'\n' or p[0] == b'\r' or p[0] == b'\t'):
         p += 1
     return p
@@ -76,9 +55,9 @@ cdef inline size_t json_plain(const char* p, size_t n) noexcept nogil:
     cdef unsigned int m
     cdef unsigned char c
     while i + 16 <= n:
-        m = json_mask16(p + i)
+        m = wide_special(p + i)
         if m:
-            return i + <size_t>json_ctz(m)
+            return i + <size_t>wide_first(m)
         i += 16
     while i < n:
         c = <unsigned char>p[i]
@@ -114,22 +93,34 @@ cdef inline int utf8_length(const char* text, size_t n) noexcept nogil:
 cdef bint utf8_valid(Slice s) noexcept nogil:
     # Well-formed throughout? (NUL and other controls are.)
     cdef size_t i = 0
-    cdef uint64_t w
     cdef int k
     while i < s.n:
-        if i + 8 <= s.n:
-            memcpy(&w, s.p + i, 8)
-            if w & <uint64_t>0x8080808080808080 == 0:
-                i += 8
-                continue
+        if i + 16 <= s.n and wide_high(s.p + i) == 0:
+            i += 16
+            continue
         k = utf8_length(s.p + i, s.n - i)
         if k == 0:
             return False
         i += k
     return True
 
-cdef const char* json_string_end(Json* j, const char* p) noexcept nogil:
+cdef inline const char* json_string_end(Json* j, const char* p) noexcept nogil:
     # p stands at the opening quote; the byte after the closing one, or NULL with j.error set.
+    cdef unsigned int m
+    if j.end - p > 16:
+        # most strings are short and plain: one look finds the closing quote
+        m = wide_special(p + 1)
+        if m and p[1 + wide_first(m)] == b'"':
+            return p + 2 + wide_first(m)
+    elif j.end - j.begin >= 16:
+        # the same near the end, where the look begins before p
+        m = wide_special(j.end - 16) >> (17 - (j.end - p))
+        if m and p[1 + wide_first(m)] == b'"':
+            return p + 2 + wide_first(m)
+    return json_string_rest(j, p)
+
+cdef const char* json_string_rest(Json* j, const char* p) noexcept nogil:
+    # json_string_end for every string.
     cdef const char* end = j.end
     cdef unsigned char c
     cdef int k
@@ -143,6 +134,7 @@ cdef const char* json_string_end(Json* j, const char* p) noexcept nogil:
         if c == b'"':
             return p + 1
         if c == b'\\':
+            j.escaped = True
             if end - p < 2:
                 json_fail(j, p, b"unterminated string")
                 return NULL
@@ -186,6 +178,18 @@ cdef inline bint json_hex4(const char* p, uint32_t* value) noexcept nogil:
 cdef inline bint json_digit(const char* p, const char* end) noexcept nogil:
     return p < end and b'0' <= p[0] <= b'9'
 
+cdef inline const char* json_digits(const char* p, const char* end) noexcept nogil:
+    # The first byte that is no digit, or end.
+    cdef unsigned int m
+    while end - p >= 16:
+        m = wide_no_digit(p)
+        if m:
+            return p + wide_first(m)
+        p += 16
+    while p < end and b'0' <= p[0] <= b'9':
+        p += 1
+    return p
+
 cdef const char* json_number_end(Json* j, const char* p) noexcept nogil:
     # p stands at a minus sign or a digit; the byte after the number, or NULL with j.error set.
     cdef const char* end = j.end
@@ -197,15 +201,13 @@ cdef const char* json_number_end(Json* j, const char* p) noexcept nogil:
     if p[0] == b'0':
         p += 1
     else:
-        while json_digit(p, end):
-            p += 1
+        p = json_digits(p, end)
     if p < end and p[0] == b'.':
         p += 1
         if not json_digit(p, end):
             json_fail(j, p, b"invalid number")
             return NULL
-        while json_digit(p, end):
-            p += 1
+        p = json_digits(p, end)
     if p < end and (p[0] == b'e' or p[0] == b'E'):
         p += 1
         if p < end and (p[0] == b'+' or p[0] == b'-'):
@@ -213,11 +215,10 @@ cdef const char* json_number_end(Json* j, const char* p) noexcept nogil:
         if not json_digit(p, end):
             json_fail(j, p, b"invalid number")
             return NULL
-        while json_digit(p, end):
-            p += 1
+        p = json_digits(p, end)
     return p
 
-cdef const char* json_scalar_end(Json* j, const char* p) noexcept nogil:
+cdef inline const char* json_scalar_end(Json* j, const char* p) noexcept nogil:
     # A string, number or literal that starts at p < end; the byte after it, or NULL with j.error set.
     cdef char c = p[0]
     cdef size_t n = <size_t>(j.end - p)
@@ -234,19 +235,21 @@ cdef const char* json_scalar_end(Json* j, const char* p) noexcept nogil:
     json_fail(j, p, b"unexpected byte")
     return NULL
 
-cdef const char* json_key_end(Json* j, const char* p) noexcept nogil:
-    # A key, its colon and the white space around them; stands then at the value. NULL with j.error set.
-    if p >= j.end or p[0] != b'"':
-        json_fail(j, p, b"expected a key" if p < j.end else b"unexpected end")
-        return NULL
-    p = json_string_end(j, p)
-    if p == NULL:
-        return NULL
+cdef inline const char* json_colon(Json* j, const char* p) noexcept nogil:
+    # After a key: its colon and the white space around it; stands then at the value. NULL with j.error set.
     p = json_blank(p, j.end)
     if p >= j.end or p[0] != b':':
         json_fail(j, p, b"expected a colon" if p < j.end else b"unexpected end")
         return NULL
     return json_blank(p + 1, j.end)
+
+cdef inline const char* json_key_end(Json* j, const char* p) noexcept nogil:
+    # A key, its colon and the white space around them; stands then at the value. NULL with j.error set.
+    if p >= j.end or p[0] != b'"':
+        json_fail(j, p, b"expected a key" if p < j.end else b"unexpected end")
+        return NULL
+    p = json_string_end(j, p)
+    return json_colon(j, p) if p != NULL else NULL
 
 cdef bint json_skip(Json* j, Slice* raw) noexcept nogil:
     # One complete value: True, its exact bytes in raw (may be NULL) and the cursor after it. Does not recurse.
@@ -313,7 +316,7 @@ cdef bint json_skip(Json* j, Slice* raw) noexcept nogil:
             p += 1
             depth -= 1
 
-cdef bint json_string(Json* j, Slice* raw) noexcept nogil:
+cdef inline bint json_string(Json* j, Slice* raw) noexcept nogil:
     # A string: its bytes with the quotes, validated.
     cdef const char* start
     cdef const char* p
@@ -337,7 +340,7 @@ cdef bint json_enter(Json* j, char opening) noexcept nogil:
     j.p += 1
     return True
 
-cdef bint json_member(Json* j, bint* first, Slice* key_raw) noexcept nogil:
+cdef inline bint json_member(Json* j, bint* first, Slice* key_raw) noexcept nogil:
     # After json_enter(j, '{'), with first set to True by the caller: True with the key's literal (quotes included) and the
     # cursor at its value, which the caller must consume; False after the closing brace or with j.error set.
     cdef int c = json_peek(j)
@@ -355,15 +358,17 @@ cdef bint json_member(Json* j, bint* first, Slice* key_raw) noexcept nogil:
         j.p += 1
     first[0] = False
     start = json_blank(j.p, j.end)
-    p = json_key_end(j, start)
+    if start >= j.end or start[0] != b'"':
+        return json_fail(j, start, b"expected a key" if start < j.end else b"unexpected end")
+    j.escaped = False
+    p = json_string_end(j, start)
+    if p == NULL:
+        return False
+    key_raw[0] = slice_of(start, p - start)
+    p = json_colon(j, p)
     if p == NULL:
         return False
     j.p = p
-    # the key ends at the last quote before the value
-    p -= 1
-    while p[0] != b'"':
-        p -= 1
-    key_raw[0] = slice_of(start, p + 1 - start)
     return True
 
 cdef bint json_element(Json* j, bint* first) noexcept nogil:

@@ -180,7 +180,7 @@ cdef inline bint member_next(Json* j, bint* first, Arena* a, Slice* key) noexcep
     cdef Slice plain
     if not json_member(j, first, key):
         return False
-    if memchr(key.p, b'\\', key.n) != NULL and json_unescape(key[0], a, &plain, NULL):
+    if j.escaped and json_unescape(key[0], a, &plain, NULL):
         text = <char*>arena_alloc(a, plain.n + 2)
         if text != NULL:
             text[0] = b'"'
@@ -194,14 +194,19 @@ cdef inline bint key_is(Slice key_raw, const char* name) noexcept nogil:
     cdef size_t n = strlen(name)
     return key_raw.n == n + 2 and memcmp(key_raw.p + 1, name, n) == 0
 
+cdef inline bint record_uuid(Slice text, unsigned char* id, uint8_t* kind) noexcept nogil:
+    # A UUID in canonical form is its own id.
+    if text.n != 36 or wide_uuid_parse(text.p, id) != 1:
+        return False
+    # by the version nibble alone, as the database tells them apart
+    kind[0] = 1 if (id[6] >> 4) == 7 else 2
+    return True
+
 cdef bint record_id(Slice text, unsigned char* id, uint8_t* kind, uint8_t* keep_text) noexcept nogil:
     # The 16 bytes a transactionId is stored and searched by (docs/storage.md).
     cdef unsigned char[32] digest
-    cdef bint canonical = False
     keep_text[0] = 0
-    if uuid_parse(text, id, &canonical) and canonical:
-        # by the version nibble alone, as the database tells them apart
-        kind[0] = 1 if (id[6] >> 4) == 7 else 2
+    if record_uuid(text, id, kind):
         return True
     SHA256(<const unsigned char*>text.p, text.n, digest)
     memcpy(id, digest, 16)

@@ -1,10 +1,10 @@
 # POST /api/v1/push: items sliced out of the body, every one validated before any is used; and the answer.
 
 cdef bint pushitem_new(Arena* a, UuidGen* g, PushItem* it, Slice txid_raw, Slice queue_raw, Slice part_raw, Slice trace_raw,
-                       Slice payload, const char* empty_payload, PushOptions* options, const char* what, int index,
-                       ApiError* e) noexcept nogil:
-    # From literals (p NULL: absent) to an item. options: names where it has none, may be NULL when it has a queue. `what`
-    # and `index` name it where it is refused.
+                       Slice payload, const char* empty_payload, PushOptions* options, const PushItem* before, const char* what,
+                       int index, ApiError* e) noexcept nogil:
+    # From literals (p NULL: absent) to an item. options: names where it has none, may be NULL when it has a queue. before:
+    # an item whose queue it may share, or NULL. `what` and `index` name it where it is refused.
     cdef Slice text
     memset(it, 0, sizeof(PushItem))
     if part_raw.p == NULL:
@@ -13,13 +13,18 @@ cdef bint pushitem_new(Arena* a, UuidGen* g, PushItem* it, Slice txid_raw, Slice
         return refuse_item(e, b"Partition must be valid text of at most 255 bytes", what, index, b"partition")
     if queue_raw.p == NULL:
         it.queue = options.queue
+    elif before != NULL and slice_eq(queue_raw, before.queue_json):
+        it.queue = before.queue
     elif not name_take(queue_raw, a, &it.queue) or it.queue.n == 0:
         return refuse_item(e, b"Queue must be a non-empty text of at most 255 bytes", what, index, b"queue")
     it.queue_json = queue_raw
     if txid_raw.p != NULL and txid_raw.n > 2:
-        if not txid_take(txid_raw, a, &it.txid):
-            return refuse_item(e, b"TransactionId must be valid text of at most 255 characters", what, index, b"transactionId")
-        record_id(it.txid, it.id, &it.id_kind, &it.keep_text)
+        # a UUID in canonical form needs no other look
+        it.txid = slice_of(txid_raw.p + 1, txid_raw.n - 2)
+        if not record_uuid(it.txid, it.id, &it.id_kind):
+            if not txid_take(txid_raw, a, &it.txid):
+                return refuse_item(e, b"TransactionId must be valid text of at most 255 characters", what, index, b"transactionId")
+            record_id(it.txid, it.id, &it.id_kind, &it.keep_text)
         it.txid_json = txid_raw
     else:
         uuid7_make(g, it.id)
@@ -30,8 +35,10 @@ cdef bint pushitem_new(Arena* a, UuidGen* g, PushItem* it, Slice txid_raw, Slice
     it.payload = payload if payload.p != NULL else slice_lit(empty_payload)
     return True
 
-cdef bint push_item(Json* j, Arena* a, UuidGen* g, PushOptions* options, PushItem* it, const char* what, int index, ApiError* e) noexcept nogil:
-    # The cursor stands at the item. options: names for an item that has none, NULL where it must have them.
+cdef bint push_item(Json* j, Arena* a, UuidGen* g, PushOptions* options, PushItem* it, const PushItem* before, const char* what,
+                    int index, ApiError* e) noexcept nogil:
+    # The cursor stands at the item. options: names for an item that has none, NULL where it must have them. before: the
+    # item before it, or NULL.
     cdef bint first = True
     cdef Slice key
     cdef Slice queue = slice_of(NULL, 0)
@@ -55,7 +62,7 @@ cdef bint push_item(Json* j, Arena* a, UuidGen* g, PushOptions* options, PushIte
             if not json_skip(j, &payload):
                 break
             continue
-        if not json_skip(j, &value):
+        if not (json_string(j, &value) if c == b'"' else json_skip(j, &value)):
             break
         # of members named twice the last one counts, as JSON readers have it
         if key_is(key, b"queue"):
@@ -80,15 +87,21 @@ cdef bint push_item(Json* j, Arena* a, UuidGen* g, PushOptions* options, PushIte
         return refuse_item(e, b"TransactionId must be a string", what, index, b"transactionId")
     if wrong & 8:
         return refuse_item(e, b"TraceId must be a string", what, index, b"traceId")
-    return pushitem_new(a, g, it, txid, queue, part, trace, payload, b"null", options, what, index, e)
+    return pushitem_new(a, g, it, txid, queue, part, trace, payload, b"null", options, before, what, index, e)
 
-cdef PushItem* pushitems_grow(Arena* a, PushItem* items, int n, int* room) noexcept nogil:
+cdef PushItem* pushitems_grow(Arena* a, PushItem* items, int n, int* room, Json* j, Slice body, int max_items) noexcept nogil:
+    # Room for one more: from the second growth on for as many as the body will hold if it goes on as it began.
     cdef PushItem* more
+    cdef size_t done
     if n < room[0]:
         return items
-    room[0] = room[0] * 4 if room[0] else 1
-    if n == 1:
-        room[0] = 128
+    if n < 16:
+        room[0] = 16 if n else 1
+    else:
+        done = <size_t>(j.p - body.p)
+        room[0] = <int>min(<uint64_t>max_items, <uint64_t>n * body.n // (done if done else 1) * 9 // 8 + 16)
+        if room[0] < 2 * n:
+            room[0] = 2 * n
     more = <PushItem*>arena_alloc(a, room[0] * sizeof(PushItem))
     if more != NULL and n:
         memcpy(more, items, n * sizeof(PushItem))
@@ -106,11 +119,11 @@ cdef bint push_items(Json* j, Arena* a, UuidGen* g, int max_items, PushReq* out,
             e.status = 400
             snprintf(e.text, 239, b"items has more than %d elements", max_items)
             return False
-        out.items = pushitems_grow(a, out.items, out.n, &room)
+        out.items = pushitems_grow(a, out.items, out.n, &room, j, slice_of(j.begin, j.end - j.begin), max_items)
         if out.items == NULL:
             error_set(e, 503, b"Out of memory")
             return False
-        if not push_item(j, a, g, NULL, &out.items[out.n], b"item", out.n, e):
+        if not push_item(j, a, g, NULL, &out.items[out.n], &out.items[out.n - 1] if out.n else NULL, b"item", out.n, e):
             return False
         out.n += 1
     if j.error != NULL:

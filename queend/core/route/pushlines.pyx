@@ -25,14 +25,14 @@ cdef bint pushlines_parse(Slice body, PushOptions* options, Arena* a, UuidGen* g
             e.status = 400
             snprintf(e.text, 239, b"The body has more than %d items (line %d)", max_items, line)
             return False
-        out.items = pushitems_grow(a, out.items, out.n, &room)
+        out.items = pushitems_grow(a, out.items, out.n, &room, &j, body, max_items)
         if out.items == NULL:
             error_set(e, 503, b"Out of memory")
             return False
         if options.bare:
             if not pushline_bare(&j, options, g, &out.items[out.n]):
                 return refuse_line(e, &j, line)
-        elif not push_item(&j, a, g, options, &out.items[out.n], b"line", line, e):
+        elif not push_item(&j, a, g, options, &out.items[out.n], &out.items[out.n - 1] if out.n else NULL, b"line", line, e):
             return refuse_line(e, &j, line) if j.error != NULL else False
         elif not json_end(&j):
             return refuse_line(e, &j, line)

@@ -225,7 +225,7 @@ cdef bint tx_push_one(Arena* a, UuidGen* g, int* room, TxReq* q, TxRaw* raw, int
     if it == NULL:
         error_set(e, 503, b"Out of memory")
         return False
-    if not pushitem_new(a, g, it, raw.ack.txid, raw.queue, raw.part, raw.trace, payload, b"{}", NULL, b"operation", index, e):
+    if not pushitem_new(a, g, it, raw.ack.txid, raw.queue, raw.part, raw.trace, payload, b"{}", NULL, NULL, b"operation", index, e):
         return False
     if not tx_grow(q, a, room, e):
         return False

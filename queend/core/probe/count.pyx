@@ -1,0 +1,118 @@
+# What the test of instruction counts drives: each `count_` method is one thing done to one request's worth of messages, with
+# everything it needs made before, so that what callgrind counts inside is nothing else.
+
+cdef class ProbeCount:
+    """A request: head (bytes up to the blank line), Content-Type lines, query, body. Methods return how many messages."""
+    cdef ProbeRoom room
+    cdef bytes head
+    cdef bytes headers
+    cdef Settings limits
+    cdef PushReq request
+    cdef Buf out
+    cdef PushBatch batch
+    cdef PushArrays arrays
+    cdef Partition* partitions
+    cdef int n_partitions
+    cdef PopMessage* messages
+
+    def __cinit__(self, bytes head, bytes kind, bytes query, bytes body):
+        http_open()
+        self.head = head
+        self.headers = probe_type(kind)
+        self.room = ProbeRoom(body, query=query)
+        self.limits = probe_limits(100000)
+        buf_init(&self.out)
+        arena_open(&self.batch.arena, NULL)
+        memset(&self.arrays, 0, sizeof(PushArrays))
+
+    def __dealloc__(self):
+        arena_close(&self.batch.arena)
+        pusharrays_free(&self.arrays)
+        buf_free(&self.out)
+        free(self.partitions)
+        free(self.messages)
+
+    def count_head(self):
+        cdef HeadLimits limits
+        cdef Head h
+        limits.max_head = 32768
+        limits.max_target = 8192
+        limits.max_body = 1 << 30
+        return head_parse(<const char*>self.head, <size_t>len(self.head), &limits, &h)
+
+    def count_json(self):
+        cdef Json j
+        json_open(&j, self.room.body, JSON_DEPTH)
+        return json_skip(&j, NULL) and json_end(&j)
+
+    def count_push(self):
+        cdef ApiError e
+        if not push_read(slice_of(self.headers, len(self.headers)), self.room.query, self.room.body, &self.room.arena, &self.room.ids, &self.limits, &self.request, &e):
+            raise probe_refusal(&e)
+        return self.request.n
+
+    def stored(self):
+        """As if the items had been stored, and popped again: partitions by name, ids and offsets set."""
+        cdef int i
+        cdef PushItem* it
+        cdef PopMessage* m
+        known = {}
+        self.partitions = <Partition*>calloc(self.request.n, sizeof(Partition))
+        self.messages = <PopMessage*>calloc(self.request.n, sizeof(PopMessage))
+        for i in range(self.request.n):
+            it = &self.request.items[i]
+            k = known.setdefault(probe_bytes(it.part), len(known))
+            it.partition = &self.partitions[k]
+            self.partitions[k].id = k + 1
+            memset(self.partitions[k].uuid, 97, 36)
+            it.partition_uuid = self.partitions[k].uuid
+            it.offset = i
+            m = &self.messages[i]
+            memcpy(m.id, it.id, 16)
+            memcpy(m.record_id, it.id, 16)
+            m.payload = it.payload
+            m.lease = slice_of(self.partitions[k].uuid, 36)
+            m.queue = it.queue
+            m.partition = it.part
+            m.partition_uuid = slice_of(self.partitions[0].uuid, 36)
+            m.group = m.lease
+            m.offset = i
+
+    def count_batch(self):
+        cdef int i
+        cdef PushItem* it
+        cdef Partition* p
+        for i in range(self.request.n):
+            it = &self.request.items[i]
+            p = <Partition*>it.partition
+            if p.open == NULL:
+                p.open = batch_group(&self.batch, p)
+            batch_place(&self.batch, p.open, it)
+        if not batch_chunks(&self.batch):
+            raise MemoryError()
+        batch_encode(&self.batch, &self.arrays)
+        return self.batch.n_items
+
+    def count_reply(self):
+        buf_clear(&self.out)
+        push_reply(&self.out, &self.request)
+        return self.request.n
+
+    def count_pop(self):
+        cdef int i
+        cdef PopMessage m
+        memset(&m, 0, sizeof(m))
+        buf_clear(&self.out)
+        for i in range(self.request.n):
+            # as the engine does: one message after the other in the same place, which keeps what they have in common
+            m.payload = self.messages[i].payload
+            memcpy(m.id, self.messages[i].id, 16)
+            memcpy(m.record_id, self.messages[i].record_id, 16)
+            m.lease = self.messages[i].lease
+            m.queue = self.messages[i].queue
+            m.partition = self.messages[i].partition
+            m.partition_uuid = self.messages[i].partition_uuid
+            m.group = self.messages[i].group
+            m.offset = i
+            pop_reply_message(&self.out, &m, i == 0)
+        return self.request.n
