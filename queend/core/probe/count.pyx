@@ -57,6 +57,11 @@ cdef class ProbeCount:
         cdef PushItem* it
         cdef PopMessage* m
         known = {}
+        free(self.partitions)
+        free(self.messages)
+        arena_close(&self.batch.arena)
+        memset(&self.batch, 0, sizeof(PushBatch))
+        arena_open(&self.batch.arena, NULL)
         self.partitions = <Partition*>calloc(self.request.n, sizeof(Partition))
         self.messages = <PopMessage*>calloc(self.request.n, sizeof(PopMessage))
         for i in range(self.request.n):
