@@ -47,7 +47,7 @@ cdef class ProbeCount:
 
     def count_push(self):
         cdef ApiError e
-        if not push_read(slice_of(self.headers, len(self.headers)), self.room.query, self.room.body, &self.room.arena, &self.room.ids, &self.limits, &self.request, &e):
+        if not push_read(slice_of(self.headers, len(self.headers)), self.room.query, self.room.body, &self.room.unzip, &self.room.arena, &self.room.ids, &self.limits, &self.request, &e):
             raise probe_refusal(&e)
         return self.request.n
 
