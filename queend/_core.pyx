@@ -33,6 +33,7 @@ include "core/pg/pool.pyx"                # a worker's connections
 include "core/pg/batchrow.pyx"            # a row of the log, sliced
 include "core/pg/bodypack.pyx"            # its payloads, made smaller
 include "core/engine/limit.pyx"           # how many statements at a time
+include "core/engine/spread.pyx"          # over how many push streams
 include "core/engine/policy.pyx"          # when a queue becomes a statement
 include "core/net/settings.pyx"           # what the operator set
 include "core/net/inbox.pyx"              # messages between threads
@@ -73,6 +74,7 @@ include "core/engine/lookup.pyx"          # names to ids
 include "core/engine/discover.pyx"        # work nobody told of
 include "core/engine/handover.pyx"        # parked pops served by the push itself
 include "core/engine/stream.pyx"          # push streams by lane
+include "core/engine/lanes.pyx"           # which stream stores which lane
 include "core/engine/push.pyx"            # a push request
 include "core/engine/homeless.pyx"        # items whose partition is gone
 include "core/engine/engine.pyx"          # the drain
@@ -87,6 +89,7 @@ include "core/read/arrowout.pyx"          # records as an Arrow stream
 include "core/read/read.pyx"              # the log read as Python sees it
 include "core/core.pyx"                   # the data plane as Python sees it
 include "core/probe/limit.pyx"            # seams for the tests of limits and policies
+include "core/probe/spread.pyx"           # seams for the tests of the number of push streams
 include "core/probe/log.pyx"              # seams for the test of log lines
 include "core/probe/encode.pyx"           # seams for the tests of binary parameters
 include "core/probe/slot.pyx"             # seams for the tests of the pg room

@@ -82,6 +82,7 @@ def core_settings(settings: Settings, local: str | None = None) -> dict[str, Any
         "conninfo": conninfo(settings, local, options=HOT_PLANS),
         "slots_per_worker": max(2, slots),
         "push_streams": settings.queend_push_streams,
+        "push_trial_ms": settings.queend_push_trial_ms,
         "compress_from": settings.queend_compress_from,
         "patience_ms": settings.queend_patience_ms,
         "max_body": settings.queend_max_body_bytes,

@@ -23,7 +23,7 @@ from .answer import Json
 router = APIRouter()
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
-LIVE = ("connections", "requests", "jobs", "slots", "handles", "parked")  # what the core's workers have now; the rest only grows
+LIVE = ("connections", "requests", "jobs", "slots", "handles", "parked", "push_streams", "pop_limit", "ack_limit", "transaction_limit")  # as it is now; the rest only grows
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 

@@ -12,9 +12,11 @@ from support.crowd import Crowd
 from support.daemon import Daemon
 
 
-@pytest.fixture(scope="module", params=["acceptor", "reuseport"])
+@pytest.fixture(scope="module", params=[("acceptor", 4), ("reuseport", 4), ("acceptor", 0)], ids="{0[0]}-{0[1]}".format)
 def workers(request: pytest.FixtureRequest, start_daemon) -> Daemon:
-    return start_daemon(NUM_WORKERS=3, QUEEND_PUSH_STREAMS=4, QUEEND_LISTEN_MODE=request.param)
+    """Streams divided among the workers, and as many as the first one finds good: another number after every batch."""
+    mode, streams = request.param
+    return start_daemon(NUM_WORKERS=3, QUEEND_PUSH_STREAMS=streams, QUEEND_LISTEN_MODE=mode)
 
 
 def test_what_crosses_threads_keeps_its_order(workers: Daemon, queue: str) -> None:

@@ -36,6 +36,10 @@ cdef struct Counters:
     int64_t live_slots
     int64_t live_handles
     int64_t parked
+    int push_streams          # calls of a kind that may be in flight, as of now
+    int pop_limit
+    int ack_limit
+    int transaction_limit
 
 cdef inline void counter_latency(OpCounter* c, int64_t us) noexcept nogil:
     cdef int b = 0

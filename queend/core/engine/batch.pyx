@@ -25,7 +25,7 @@ cdef struct PushJob:
     Job job
     PushReq req
     int parts_left
-    PushPart one              # the only part when there is one stream
+    PushPart one              # the only part when there is one stream to send parts to
     bint held                 # items came home and are not on their way again: counts as one part
     PushItem* unresolved      # items whose partition is not known yet
     int failed                # HTTP status when an item could not be stored, 0 otherwise

@@ -68,11 +68,11 @@ cdef bint engine_boot(Process* p) noexcept nogil:
     uv_mutex_init(&reload_lock)
     reload_running = False
     reload_at = 0
-    if not streams_open(p.settings.push_streams):
+    if not streams_open(lanes_streams(&p.settings)):
         return False
     for i in range(n_streams):
-        streams[i].worker = p.workers[i % p.n]
         streams[i].arrays.pack.least = p.settings.compress_from
+    lanes_open(p)
     statements_open()
     boss = p.workers[0]
     return True
@@ -174,6 +174,7 @@ cdef void engine_drain(Worker* w) noexcept nogil:
         e.unready_since = 0
     elif e.unready_since == 0:
         e.unready_since = clock_mono_us()
+    limits_tell(e)
     engine_arm(e)
 
 cdef void engine_drain_kind(Engine* e, int kind) noexcept nogil:

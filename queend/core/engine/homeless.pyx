@@ -23,8 +23,8 @@ cdef void stream_reloaded(PushStream* s) noexcept nogil:
         b = s.gather
         s.gather = NULL
         batch_free(b)
-    if s.overflow_first != NULL and s.gather == NULL:
-        stream_refill(s)
+    if lanes_overflow(s).overflow_first != NULL and s.gather == NULL:
+        stream_refill(lanes_overflow(s))
 
 cdef void batch_evict(PushStream* s, PushBatch* b) noexcept nogil:
     cdef PushGroup* g = b.first

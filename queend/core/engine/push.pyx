@@ -70,7 +70,7 @@ cdef void push_give_up(Worker* w, PushJob* j) noexcept nogil:
     push_release(j)
 
 cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
-    # Cuts the resolved items into parts, one per stream, and sends them there.
+    # Cuts the resolved items into parts, one per stream that takes parts, and sends them there.
     cdef PushItem* it = j.unresolved
     cdef PushItem* following
     cdef PushPart* parts = &j.one
@@ -79,16 +79,16 @@ cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
     cdef int i
     j.unresolved = NULL
     job_move(&j.job, JOB_FLYING)
-    if n_streams > 1 or j.held:
-        parts = <PushPart*>arena_zero(&j.job.r.arena, n_streams * sizeof(PushPart))
-    tails = <PushItem**>arena_zero(&j.job.r.arena, n_streams * sizeof(PushItem*))
+    if lanes.homes > 1 or j.held:
+        parts = <PushPart*>arena_zero(&j.job.r.arena, lanes.homes * sizeof(PushPart))
+    tails = <PushItem**>arena_zero(&j.job.r.arena, lanes.homes * sizeof(PushItem*))
     if parts == NULL or tails == NULL:
         j.unresolved = it
         push_give_up(w, j)
         return
     while it != NULL:
         following = it.next
-        i = (((<Partition*>it.partition).id) & (LANES - 1)) % n_streams
+        i = (((<Partition*>it.partition).id) & (LANES - 1)) % lanes.homes
         part = &parts[i]
         if part.left == 0:
             part.job = j
@@ -102,7 +102,7 @@ cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
         part.left += 1
         tails[i] = it
         it = following
-    for i in range(n_streams):
+    for i in range(lanes.homes):
         if tails[i] == NULL:
             continue
         if streams[i].worker is w:

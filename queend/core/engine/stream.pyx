@@ -1,6 +1,6 @@
-# Push streams. A stream owns 64/k lanes (lane = partition id & 63), belongs to one worker's thread, has at most one
-# batch in flight and gathers the next one meanwhile: no timer, the batch grows with the database's latency. Gathering
-# groups items by partition, so record batches grow by themselves as load does.
+# Push streams. A stream stores some of the 64 lanes (lane = partition id & 63; engine/lanes says which), belongs to one
+# worker's thread, has at most one batch in flight and gathers the next one meanwhile: no timer, the batch grows with the
+# database's latency. Gathering groups items by partition, so record batches grow by themselves as load does.
 # In: items whose partitions are known. Out: items with offset, time and status, back to their requests after the commit.
 
 cdef struct PushStream:
@@ -47,7 +47,8 @@ cdef void streams_close() noexcept nogil:
     streams = NULL
 
 cdef void stream_add(PushStream* s, PushPart* part) noexcept nogil:
-    # Takes over a part; on the stream's thread. What does not fit waits, in order, for the next batch.
+    # Takes over a part sent to s; on its thread. What does not fit waits, in order, for the next batch.
+    cdef PushStream* to
     cdef PushItem* it
     cdef PushItem* following
     cdef Partition* p
@@ -56,17 +57,25 @@ cdef void stream_add(PushStream* s, PushPart* part) noexcept nogil:
         return
     it = part.items
     while it != NULL:
-        if s.gather == NULL:
-            s.gather = batch_new(s)
-        if s.gather == NULL or batch_full(s.gather):
+        p = <Partition*>it.partition
+        if p.dead:
+            # Its name was looked up before the catalog was reloaded, and it got here after that: s was cleaned already.
+            following = it.next
+            it.next = NULL
+            items_home(s, it)
+            it = following
+            continue
+        to = lanes_deal(s, p)
+        if to.gather == NULL:
+            to.gather = batch_new(to)
+        if to.gather == NULL or batch_full(to.gather):
             break
         following = it.next
-        p = <Partition*>it.partition
         if p.open == NULL:
-            p.open = batch_group(s.gather, p)
+            p.open = batch_group(to.gather, p)
             if p.open == NULL:
                 break
-        batch_place(s.gather, p.open, it)
+        batch_place(to.gather, p.open, it)
         it = following
     part.items = it
     if it != NULL:
@@ -100,6 +109,9 @@ cdef void stream_drain(PushStream* s) noexcept nogil:
     if s.flying != NULL or s.stale:
         return
     if s.again == NULL and s.gather == NULL:
+        return
+    if lanes_wait(s):
+        stream_expire(s)
         return
     if s.retry_at and clock_mono_us() < s.retry_at:
         return
@@ -151,20 +163,25 @@ cdef bint stream_holds(PushStream* s) noexcept nogil:
 
 cdef PushBatch* stream_next(PushStream* s) noexcept nogil:
     cdef PushBatch* b = s.again
-    cdef PushGroup* g
     s.retry_at = 0
     if b != NULL:
         s.again = b.next
         b.next = NULL
         return b
-    b = s.gather
+    b = stream_take(s)
+    if lanes_overflow(s).overflow_first != NULL:
+        stream_refill(lanes_overflow(s))
+    return b
+
+cdef PushBatch* stream_take(PushStream* s) noexcept nogil:
+    # What was gathered: from now on its partitions gather elsewhere.
+    cdef PushBatch* b = s.gather
+    cdef PushGroup* g = b.first
     s.gather = NULL
-    g = b.first
+    s.hold_until = 0
     while g != NULL:
         g.partition.open = NULL
         g = g.next
-    if s.overflow_first != NULL:
-        stream_refill(s)
     return b
 
 cdef void stream_expire(PushStream* s) noexcept nogil:
@@ -225,6 +242,7 @@ cdef void stream_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
     cdef PushStream* s = <PushStream*>ctx
     cdef PushBatch* b = s.flying
     cdef PushBatch* again
+    cdef int64_t now = clock_mono_us()
     s.flying = NULL
     if outcome != SLOT_OK:
         s.worker.counters.db_errors += 1
@@ -242,7 +260,8 @@ cdef void stream_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
     if again != NULL:
         again.next = s.again
         s.again = again
-    if not stream_hold(s, b, clock_mono_us()) and (s.again != NULL or s.gather != NULL):
+    lanes_done(s, b.n_items, now)
+    if not stream_hold(s, b, now) and (s.again != NULL or s.gather != NULL) and not lanes_wait(s):
         stream_send(s, slot, stream_next(s))
     batch_scatter(s, b, res)
 

@@ -23,7 +23,8 @@ cdef struct Settings:
     int backlog
     char* conninfo            # libpq connection string
     int slots                 # PostgreSQL connections per worker
-    int push_streams          # in the process
+    int push_streams          # in the process; 0: as many as store most
+    int push_trial_ms         # how long a number of streams is watched; 0: another after every batch
     int compress_from         # bytes of payload from which a row of the log is compressed, 0 = never
     int64_t max_body          # bytes of one request's body; beyond: 413
     int max_head              # bytes of request line and headers; beyond: 431
@@ -102,7 +103,8 @@ cdef int settings_load(Settings* s, dict settings) except -1:
     s.reuseport = setting_word(d, "listen_mode", ("acceptor", "reuseport")) == "reuseport"
     s.backlog = setting_int(d, "backlog", 4096, 1, 65535)
     s.slots = setting_int(d, "slots_per_worker", 8, 1, 1000)
-    s.push_streams = setting_int(d, "push_streams", 1, 1, 64)
+    s.push_streams = setting_int(d, "push_streams", 0, 0, 64)
+    s.push_trial_ms = setting_int(d, "push_trial_ms", 250, 0, 60000)
     s.compress_from = setting_int(d, "compress_from", 1024, 0, top)
     s.max_body = setting_int(d, "max_body", 64 << 20, 1, 4 << 30)
     s.max_head = setting_int(d, "max_head", 32 << 10, 1024, 1 << 20)

@@ -1,0 +1,142 @@
+# Over how many push streams lanes are spread. Pure: time and batches come in, a number goes out.
+#
+# How much slower a call became does not tell whether another stream would help: a batch takes long when the commit is far
+# away (more streams wait side by side: good), when one backend computes all the time (good while cores are free) and when
+# the machine is full (bad); and a stream more makes every batch smaller, which costs in itself. What more streams bring
+# is what counts, so it is tried: five windows by turns with the present number and with twice (or half) of it. The middle
+# windows weigh double, which cancels a load that grows or fades meanwhile. More streams have to store a tenth more, in
+# each of their windows more than without; fewer may store a little less, for they cost less.
+#
+# A trial needs demand: most batches found others waiting when they came back. A trial in vain doubles the pause to the next,
+# up to a minute; another load (twice or half the rate) or a change that paid starts over. Without demand it falls back.
+
+cdef enum:
+    SPREAD_TURNS = 5
+    SPREAD_BATCHES = 4            # of each stream in a window, at least
+    SPREAD_QUIET = 4              # windows without demand until one half is let go
+    SPREAD_PAUSE_US = 2000000
+    SPREAD_MOST_PAUSE_US = 60000000
+
+cdef struct Spread:
+    int most
+    int64_t window_us             # 0: another number after every batch, for tests of what depends on it
+    int active                    # the answer
+    int64_t since_us              # when the window began; 0: with the next batch
+    int64_t items                 # stored in it
+    int batches
+    int crowded                   # batches that found others waiting
+    int skip                      # batches still to come that belong to the number before
+    int base                      # number of streams outside of the trial
+    int other                     # the one it is compared with, 0: no trial
+    int turn                      # windows of the trial that are over
+    double[SPREAD_TURNS] rate     # what they stored, items per us
+    bint fewer                    # the next trial is of half as many
+    int quiet                     # windows without demand in a row
+    double known                  # rate at the end of the last trial
+    int64_t pause_us
+    int64_t trial_at              # not before
+
+cdef void spread_open(Spread* s, int most, int64_t window_us) noexcept nogil:
+    memset(s, 0, sizeof(Spread))
+    s.most = most if most > 1 else 1
+    s.window_us = window_us
+    s.active = 1
+    s.base = 1
+    s.pause_us = SPREAD_PAUSE_US
+
+cdef void spread_set(Spread* s, int n) noexcept nogil:
+    # What is in flight was spread otherwise: it says nothing about the new number.
+    s.skip = s.active if n != s.active else 0
+    s.active = n
+    s.since_us = 0
+
+cdef int spread_done(Spread* s, int64_t now_us, int items, bint crowded) noexcept nogil:
+    # A batch of so many items was stored; crowded: more were waiting for its stream. Over how many streams from now on?
+    cdef double rate
+    cdef bint demand
+    if s.most == 1:
+        return 1
+    if s.window_us == 0:
+        s.active = s.active % s.most + 1
+        return s.active
+    if s.skip:
+        s.skip -= 1
+        return s.active
+    if s.since_us == 0:
+        spread_begin(s, now_us)
+        return s.active
+    s.items += items
+    s.batches += 1
+    s.crowded += crowded
+    if now_us - s.since_us < s.window_us or s.batches < SPREAD_BATCHES * s.active:
+        return s.active
+    rate = <double>s.items / (now_us - s.since_us)
+    demand = 2 * s.crowded > s.batches
+    spread_begin(s, now_us)
+    if s.other:
+        spread_turn(s, now_us, rate, demand)
+    else:
+        spread_rest(s, now_us, rate, demand)
+    return s.active
+
+cdef void spread_begin(Spread* s, int64_t now_us) noexcept nogil:
+    s.since_us = now_us
+    s.items = 0
+    s.batches = 0
+    s.crowded = 0
+
+cdef void spread_rest(Spread* s, int64_t now_us, double rate, bint demand) noexcept nogil:
+    # A window outside of a trial.
+    if s.known and (rate > 2 * s.known or rate < s.known / 2):
+        s.known = 0               # another load: what was found does not hold for it
+        s.pause_us = SPREAD_PAUSE_US
+        if s.trial_at > now_us + s.pause_us:
+            s.trial_at = now_us + s.pause_us
+    s.quiet = 0 if demand else s.quiet + 1
+    if s.quiet >= SPREAD_QUIET and s.base > 1:
+        s.quiet = 0
+        s.base //= 2
+        spread_set(s, s.base)
+    if not demand or now_us < s.trial_at:
+        return
+    if s.base == 1:
+        s.fewer = False
+    elif s.base * 2 > s.most:
+        s.fewer = True
+    s.other = s.base // 2 if s.fewer else s.base * 2
+    s.rate[0] = rate
+    s.turn = 1
+    spread_set(s, s.other)
+
+cdef void spread_turn(Spread* s, int64_t now_us, double rate, bint demand) noexcept nogil:
+    # A window of a trial is over.
+    if not demand and s.active < s.other:
+        spread_judge(s, now_us, False, rate)
+        return                    # the load went away
+    s.rate[s.turn] = rate
+    s.turn += 1
+    if s.turn < SPREAD_TURNS:
+        spread_set(s, s.other if s.turn & 1 else s.base)
+        return
+    spread_judge(s, now_us, spread_pays(s), (s.rate[0] + 2 * s.rate[2] + s.rate[4]) / 4)
+
+cdef bint spread_pays(const Spread* s) noexcept nogil:
+    cdef double without = (s.rate[0] + 2 * s.rate[2] + s.rate[4]) / 4
+    cdef double with_it = (s.rate[1] + s.rate[3]) / 2
+    if s.other < s.base:
+        return with_it > 0.95 * without
+    return with_it > 1.1 * without and s.rate[1] > without and s.rate[3] > without
+
+cdef void spread_judge(Spread* s, int64_t now_us, bint pays, double rate) noexcept nogil:
+    if pays:
+        s.base = s.other
+        s.pause_us = SPREAD_PAUSE_US
+        s.trial_at = now_us if not s.fewer else now_us + s.pause_us
+        s.known = 0
+    else:
+        s.known = rate
+        s.trial_at = now_us + s.pause_us
+        s.pause_us = s.pause_us * 2 if s.pause_us * 2 < SPREAD_MOST_PAUSE_US else SPREAD_MOST_PAUSE_US
+        s.fewer = not s.fewer
+    s.other = 0
+    spread_set(s, s.base)
