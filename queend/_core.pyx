@@ -56,8 +56,10 @@ include "core/route/pusharrow.pyx"         # items as rows
 include "core/route/pushframes.pyx"        # items as the 2.x client frames them
 include "core/route/pushreply.pyx"         # their results
 include "core/route/pop.pyx"              # a query in, messages out
+include "core/route/popframes.pyx"        # the same as the 2.x client frames them
 include "core/route/ack.pyx"              # acknowledgments in, results out
 include "core/route/transaction.pyx"      # operations in, results out
+include "core/route/txframes.pyx"         # the same as the 2.x client frames them
 include "core/route/lease.pyx"            # an extension
 include "core/engine/catalog.pyx"         # queues, partitions, groups by name and id
 include "core/engine/job.pyx"             # a request on its way through the engine
@@ -66,6 +68,7 @@ include "core/engine/runs.pyx"            # runs in a batch, and out of it
 include "core/engine/book.pyx"            # what is ready, and who waits
 include "core/engine/stranger.pyx"        # who waits for what is not known yet
 include "core/engine/popmachine.pyx"      # one pop, state by state
+include "core/engine/popframed.pyx"       # framed answers
 include "core/engine/popcall.pyx"         # many pops in one statement
 include "core/engine/ack.pyx"             # acknowledgments
 include "core/engine/transaction.pyx"     # acknowledgments and pushes, all or nothing

@@ -8,7 +8,7 @@ import time
 import uuid
 from typing import Any
 
-from queend._core import probe_zip
+from queend._core import probe_unzip, probe_zip
 
 KIND = {"Content-Type": "application/x-queen-push"}
 
@@ -66,3 +66,49 @@ def framed_group(queue: str, partition: str, values: list[Any], texts: list[str]
     texts = texts or [str(uuid.UUID(bytes=i)) for i in ids]
     z = probe_zip(frames([json.dumps(v).encode() for v in values], texts, ids))
     return group_b(len(values), z, queue, partition), ids, z
+
+
+class Reader:
+    def __init__(self, data: bytes):
+        self.data, self.at = data, 0
+
+    def take(self, n: int) -> bytes:
+        assert self.at + n <= len(self.data), "cut off"
+        self.at += n
+        return self.data[self.at - n:self.at]
+
+    def number(self, form: str) -> int:
+        return struct.unpack("<" + form, self.take(struct.calcsize(form)))[0]
+
+    def text(self) -> str:
+        return self.take(self.number("H")).decode()
+
+
+def read_pop(body: bytes) -> dict:
+    """A framed answer as the JSON one would be; `codecs`: those of its records, in order. Strict: nothing may be left over."""
+    r = Reader(body)
+    assert r.take(5) == b"QPF1\x01"
+    own = r.take(r.number("I"))
+    queue, lease, group = r.text(), r.text(), r.text()
+    messages, codecs = [], []
+    for _ in range(r.number("I")):
+        partition_id, partition, start, end = r.number("Q"), r.text(), r.number("Q"), r.number("Q")
+        attempt = r.number("I")
+        for _ in range(r.number("I")):
+            base, created, count, codec = r.number("Q"), r.number("q"), r.number("I"), r.number("B")
+            raw = r.take(r.number("I"))
+            codecs.append(codec)
+            inner = Reader(probe_unzip(raw) if codec == 1 else raw)
+            for offset in range(base, base + count):
+                frame = Reader(inner.take(inner.number("I")))
+                flags, message_id = frame.number("B"), uuid.UUID(bytes=frame.take(16))
+                trace = str(uuid.UUID(bytes=frame.take(16))) if flags & 1 else None
+                text = frame.text()
+                producer = frame.text() if flags & 2 else None
+                if start <= offset <= end:
+                    messages.append({"id": str(message_id), "transactionId": text, "traceId": trace, "data": json.loads(frame.data[frame.at:]),
+                                     "producerSub": producer, "created_us": created, "partitionId": str(partition_id), "partition": partition,
+                                     "leaseId": lease, "consumerGroup": group, "deliveryAttempt": attempt, "offset": offset})
+            assert inner.at == len(inner.data)
+    assert r.at == len(r.data)
+    return {**(json.loads(own) if own else {}), "queue": queue, "leaseId": lease, "consumerGroup": group, "messages": messages, "codecs": codecs}

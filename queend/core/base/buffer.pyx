@@ -68,6 +68,18 @@ cdef inline void buf_be32(Buf* b, uint32_t v) noexcept nogil:
     cdef uint32_t w = htobe32(v)
     buf_put(b, &w, 4)
 
+cdef inline void buf_le16(Buf* b, uint16_t v) noexcept nogil:
+    cdef uint16_t w = htole16(v)
+    buf_put(b, &w, 2)
+
+cdef inline void buf_le32(Buf* b, uint32_t v) noexcept nogil:
+    cdef uint32_t w = htole32(v)
+    buf_put(b, &w, 4)
+
+cdef inline void buf_le64(Buf* b, uint64_t v) noexcept nogil:
+    cdef uint64_t w = htole64(v)
+    buf_put(b, &w, 8)
+
 cdef void buf_int(Buf* b, int64_t v) noexcept nogil:
     cdef char[24] text
     cdef int i = 24

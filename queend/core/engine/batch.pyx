@@ -327,10 +327,7 @@ cdef void batch_encode(PushBatch* b, PushArrays* s) noexcept nogil:
         else:
             pgarray_null(&s.lo)
             pgarray_null(&s.hi)
-        if c.first.run != NULL:
-            run_encode(s, c.first.run, b.plain)
-        else:
-            chunk_encode(s, c, b.plain)
+        chunk_encode(s, c, b.plain)
     for i in range(LANES):
         if lanes >> i & 1:
             pgarray_int4(&s.lanes, i)
@@ -353,6 +350,13 @@ cdef void body_end(PushArrays* s, bint pack, size_t mark) noexcept nogil:
     pgarray_close(&s.body, mark)
 
 cdef void chunk_encode(PushArrays* s, PushChunk* c, bint plain) noexcept nogil:
+    # Ids, body and meta of one row. A chunk is one run or a chain of items without any.
+    if c.first.run != NULL:
+        run_encode(s, c.first.run, plain)
+    else:
+        items_encode(s, c, plain)
+
+cdef void items_encode(PushArrays* s, PushChunk* c, bint plain) noexcept nogil:
     cdef char* ids = pgarray_reserve(&s.ids, 16 * <size_t>c.n)
     cdef bint extras = False
     cdef size_t mark

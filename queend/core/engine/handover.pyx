@@ -224,7 +224,7 @@ cdef void handover_answer(PushStream* s, PushBatch* b) noexcept nogil:
         if c is not j.claims or not handover_any(j):
             continue
         if j.job.r.worker is s.worker and not j.gone:
-            out = reply_begin(j.job.r, 200, JSON_TYPE)
+            out = reply_begin(j.job.r, 200, pop_type(j))
         else:
             buf_init(&j.handed)
             out = &j.handed
@@ -262,6 +262,8 @@ cdef int handover_write(Buf* out, PopJob* j) noexcept nogil:
     while c != NULL:
         claimed += 1 if c.made else 0
         c = c.following
+    if pop_type(j) is FRAMES_TYPE:
+        return popframed_claims(out, j, claimed)
     uuid_format(j.lease, lease)
     memset(&m, 0, sizeof(m))
     m.lease = slice_of(lease, 36 if not j.req.auto_ack else 0)
@@ -291,11 +293,7 @@ cdef int handover_write(Buf* out, PopJob* j) noexcept nogil:
 cdef void handover_end(PopJob* j) noexcept nogil:
     cdef Request* r = j.job.r
     heap_del(&engine_of(r.worker).deadlines, &j.deadline)
-    pop_move(j, POP_COMPLETED)
-    r.job = NULL
-    r.on_gone = NULL
-    r.worker.counters.op[OP_POP].items += j.n_handed
-    reply_end(r)
+    pop_answered(j, j.n_handed)
 
 cdef void pop_handed(Worker* w, InboxMsg* m) noexcept nogil:
     # Its answer arrives from the stream's thread; if the client left meanwhile, the leases go back.
@@ -303,7 +301,7 @@ cdef void pop_handed(Worker* w, InboxMsg* m) noexcept nogil:
     cdef Buf* out
     cdef Claim* c
     if not j.gone:
-        out = reply_begin(j.job.r, 200, JSON_TYPE)
+        out = reply_begin(j.job.r, 200, pop_type(j))
         buf_put(out, j.handed.data, j.handed.len)
         if j.handed.failed:
             out.failed = True

@@ -371,9 +371,12 @@ cdef void popcall_reply(Engine* e, PopJob* j, PGresult* res, int first_row, int 
     cdef Cursor* c
     cdef int before = -1
     cdef int first_ord = pg_int4(res, first_row, 0)
+    out = reply_begin(r, 200, pop_type(j))
+    if pop_type(j) is FRAMES_TYPE:
+        pop_answered(j, popframed_rows(e, out, j, res, first_row, stop_row, claimed))
+        return
     uuid_format(j.lease, lease)
     c = j.cursors[first_ord - j.first_cursor]
-    out = reply_begin(r, 200, JSON_TYPE)
     memset(&m, 0, sizeof(m))
     m.lease = slice_of(lease, 36 if not j.req.auto_ack else 0)
     m.queue = j.queue.name
@@ -407,6 +410,11 @@ cdef void popcall_reply(Engine* e, PopJob* j, PGresult* res, int first_row, int 
             m.offset += 1
             n += 1
     pop_reply_close(out, &j.req, n, j.req.partitions, j.req.batch)
+    pop_answered(j, n)
+
+cdef void pop_answered(PopJob* j, int n) noexcept nogil:
+    # Its answer with n messages is written.
+    cdef Request* r = j.job.r
     pop_move(j, POP_COMPLETED)
     r.job = NULL
     r.on_gone = NULL

@@ -22,10 +22,11 @@ cdef void tx_submit(Worker* w, Request* r) noexcept nogil:
     if j == NULL:
         reply_error(r, 503, "Out of memory")
         return
-    if not tx_parse(r.body, &r.arena, &w.uuids, engine_of(w).settings.max_items, &j.req, &err):
+    if not tx_read(r.headers_raw, r.body, &w.unzip, &r.arena, &w.uuids, engine_of(w).settings.max_items, &j.req, &err):
         reply_error(r, err.status, err.text)
         return
     job_open(&j.job, r, OP_TRANSACTION)
+    j.job.bytes += j.req.unpacked
     i = tx_static_fault(j)
     if i >= 0:
         tx_answer(j, i)

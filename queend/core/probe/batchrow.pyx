@@ -39,3 +39,15 @@ def probe_batchrow(bytes ids, bytes body, bytes meta, int n, int seek=0):
         return out
     finally:
         unzip_close(&z)
+
+def probe_unzip(bytes frame):
+    """What one zstd frame with its content size unpacks to; ValueError."""
+    cdef Unzip z
+    cdef Slice out
+    memset(&z, 0, sizeof(z))
+    try:
+        if unzip_scratch(&z, slice_of(frame, len(frame)), UNZIP_MOST, &out) != UNZIP_OK:
+            raise ValueError("not a zstd frame")
+        return out.p[:out.n]
+    finally:
+        unzip_close(&z)

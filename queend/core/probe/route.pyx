@@ -270,7 +270,7 @@ def probe_tx(bytes body, int max_items=10000):
     cdef ProbeRoom room = ProbeRoom(body)
     cdef TxReq q
     cdef ApiError e
-    if not tx_parse(room.body, &room.arena, &room.ids, max_items, &q, &e):
+    if not tx_read(slice_of(NULL, 0), room.body, &room.unzip, &room.arena, &room.ids, max_items, &q, &e):
         raise probe_refusal(&e)
     ops = []
     for i in range(q.n):
@@ -286,7 +286,7 @@ def probe_tx_reply(bytes body, str fault=None, int at=-1, bytes uuid=b"0" * 36):
     cdef ApiError e
     faults = {"type": TX_FAULT_TYPE, "status": TX_FAULT_STATUS, "lease": TX_FAULT_LEASE,
               "not_found": TX_FAULT_NOT_FOUND, "duplicate": TX_FAULT_DUPLICATE}
-    if not tx_parse(room.body, &room.arena, &room.ids, 10000, &q, &e):
+    if not tx_read(slice_of(NULL, 0), room.body, &room.unzip, &room.arena, &room.ids, 10000, &q, &e):
         raise probe_refusal(&e)
     for i in range(q.n):
         if q.ops[i].kind == TX_PUSH:

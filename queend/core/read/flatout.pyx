@@ -85,5 +85,3 @@ cdef size_t fbs_vector(Buf* b, size_t base, size_t slot, uint32_t n, size_t size
         buf_byte(b, 0)
     return at
 
-cdef inline void buf_le32(Buf* b, uint32_t v) noexcept nogil:
-    buf_put(b, &v, 4)

@@ -46,6 +46,7 @@ cdef bint pop_parse(int route, Slice path, Slice query, Arena* a, const Settings
     q.wait = query_bool(query, b"wait", a)
     q.auto_ack = query_bool(query, b"autoAck", a) or query_bool(query, b"commitOnDelivery", a)
     q.autopilot = query_bool(query, b"autopilot", a)
+    q.frames = query_bool(query, b"frames", a)
     q.batch_given = query_int(query, b"batch", a, AUTOPILOT_BATCH if q.autopilot else s.default_batch, &q.batch)
     q.partitions_given = query_int(query, b"partitions", a, 1, &q.partitions)
     query_int(query, b"timeout", a, s.default_timeout_ms, &q.timeout_ms)

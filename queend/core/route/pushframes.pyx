@@ -20,6 +20,7 @@ cdef struct Frames:
     int n                     # records so far
     int room                  # of items
     int group                 # number of the group being read
+    bint single               # no runs
     PushReq* out
     ApiError* error
 
@@ -254,7 +255,7 @@ cdef bint frames_packed(Frames* f, PushItem* like, int n) noexcept nogil:
     if p != end:
         return frames_refuse(f, b"bytes after the last message")
     run_ids(run)
-    return frames_keep(f, run, like, n >= RUN_LEAST and n <= RUN_MOST and z.n <= RUN_BYTES and inner.n <= RUN_RATIO * z.n and run_distinct(run))
+    return frames_keep(f, run, like, not f.single and n >= RUN_LEAST and n <= RUN_MOST and z.n <= RUN_BYTES and inner.n <= RUN_RATIO * z.n and run_distinct(run))
 
 cdef inline bint uuid_plain(Slice text, unsigned char* id) noexcept nogil:
     # A UUID in canonical spelling: its own record id.

@@ -77,10 +77,7 @@ cdef void push_reply_tail(Buf* b, PushItem* it) noexcept nogil:
         else:
             buf_text(b, b"null")
     buf_text(b, b",\"queueName\":")
-    if it.queue_json.p != NULL:
-        buf_slice(b, it.queue_json)
-    else:
-        json_escape(b, it.queue)
+    put_queue(b, it)
     buf_byte(b, b'}')
 
 cdef void push_reply_run(Buf* b, PushItem* head, int index) noexcept nogil:
@@ -125,6 +122,12 @@ cdef inline bint frame_names(const unsigned char* frame, const unsigned char* id
         return True
     # the id of a text that was hashed has version 8, and so may a UUID: then the text is copied as it came
     return le16_read(frame + 21) == 36 and id[6] >> 4 != 8
+
+cdef inline void put_queue(Buf* b, PushItem* it) noexcept nogil:
+    if it.queue_json.p != NULL:
+        buf_slice(b, it.queue_json)
+    else:
+        json_escape(b, it.queue)
 
 cdef inline void put_txid(Buf* b, PushItem* it) noexcept nogil:
     # As the client wrote it, else its text, else the id that was made here.

@@ -26,15 +26,24 @@ cdef bint tx_grow(TxReq* q, Arena* a, int* room, ApiError* e) noexcept nogil:
     return True
 
 cdef bint tx_parse(Slice body, Arena* a, UuidGen* g, int max_items, TxReq* q, ApiError* e) noexcept nogil:
+    cdef bint empty = False
+    memset(q, 0, sizeof(TxReq))
+    uuid7_make(g, q.id)
+    if not tx_body(body, a, g, max_items, q, &empty, e):
+        return False
+    if empty:
+        return refuse(e, b"operations array cannot be empty")
+    return True
+
+cdef bint tx_body(Slice body, Arena* a, UuidGen* g, int max_items, TxReq* q, bint* empty, ApiError* e) noexcept nogil:
+    # empty: is the operations array? NULL: it may be, and even be missing.
     cdef Json j
     cdef bint first = True
     cdef bint seen = False
-    cdef bint empty = False
+    cdef bint none = False
     cdef Slice key, value
     cdef int c
     cdef int room = 0
-    memset(q, 0, sizeof(TxReq))
-    uuid7_make(g, q.id)
     if not body_open(&j, body, e):
         return False
     if json_peek(&j) != b'{':
@@ -48,7 +57,7 @@ cdef bint tx_parse(Slice body, Arena* a, UuidGen* g, int max_items, TxReq* q, Ap
             if seen:
                 return refuse(e, b"operations is given twice")
             seen = True
-            if not tx_operations(&j, a, g, max_items, &room, q, &empty, e):
+            if not tx_operations(&j, a, g, max_items, &room, q, &none, e):
                 return False
             continue
         if key_is(key, b"requiredLeases") and c == b'[':
@@ -67,10 +76,10 @@ cdef bint tx_parse(Slice body, Arena* a, UuidGen* g, int max_items, TxReq* q, Ap
             return refuse(e, b"requiredLeases must be an array (field requiredLeases)")
     if j.error != NULL or not json_end(&j):
         return refuse_json(e, &j)
-    if not seen:
-        return refuse(e, b"operations array required")
-    if empty:
-        return refuse(e, b"operations array cannot be empty")
+    if empty != NULL:
+        if not seen:
+            return refuse(e, b"operations array required")
+        empty[0] = none
     return True
 
 cdef bint tx_blank(Slice value) noexcept nogil:
@@ -322,7 +331,7 @@ cdef void tx_result(Buf* b, TxOp* op, int index) noexcept nogil:
         buf_text(b, b",\"partitionId\":\"")
         buf_put(b, op.push.partition_uuid, 36)
         buf_text(b, b"\",\"queueName\":")
-        buf_slice(b, op.push.queue_json)
+        put_queue(b, op.push)
     elif op.kind == TX_ACK:
         buf_text(b, b",\"type\":\"ack\",\"success\":")
         put_bool(b, op.fault == TX_FAULT_NONE)
@@ -350,15 +359,24 @@ cdef void tx_reply(Buf* b, TxReq* q, int fault) noexcept nogil:
     # fault: the operation that failed, -1 none, -2 a required lease is not live. Of a transaction that was not done only
     # the failing operation is listed: nothing else happened.
     cdef int i
+    cdef int pushed = 0
     buf_text(b, b"{\"transactionId\":")
     put_uuid(b, q.id)
     if fault == -1:
         buf_text(b, b",\"success\":true,\"results\":[")
-        for i in range(q.n):
+        for i in range(0 if q.counts else q.n):
             if i:
                 buf_byte(b, b',')
             tx_result(b, &q.ops[i], i)
-        buf_text(b, b"]}")
+        buf_byte(b, b']')
+        if q.counts:
+            for i in range(q.n):
+                pushed += 1 if q.ops[i].kind == TX_PUSH else 0
+            buf_text(b, b",\"pushed\":")
+            buf_int(b, pushed)
+            buf_text(b, b",\"duplicate\":0,\"acked\":")
+            buf_int(b, q.n - pushed)
+        buf_byte(b, b'}')
         return
     buf_text(b, b",\"success\":false,\"reason\":")
     if fault < 0:

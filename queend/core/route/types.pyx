@@ -66,6 +66,7 @@ cdef struct PopReq:
     bint wait
     bint auto_ack
     bint autopilot
+    bint frames               # the answer is wanted framed
     bint batch_given
     bint partitions_given
     bint sub_new
@@ -147,6 +148,8 @@ cdef struct TxReq:
     int n_required
     unsigned char* required
     unsigned char[16] id
+    bint counts               # done is answered in numbers
+    size_t unpacked           # bytes the request takes beside its body
 
 cdef struct LeaseReq:
     unsigned char[16] lease   # all zero, which is nobody's, when the text is no UUID

@@ -1,0 +1,91 @@
+# Framed answers of the pop machine: from the rows of a claim, and from the batch of a push that delivers by itself.
+
+cdef enum:
+    FRAMED_WASTE = 4          # a stored frame is sent whole when at least one in so many of its messages is wanted
+
+cdef int popframed_rows(Engine* e, Buf* out, PopJob* j, PGresult* res, int first_row, int stop_row, int claimed) noexcept nogil:
+    # The rows of one request; returns how many messages.
+    cdef FrameWriter w
+    cdef PopMessage m
+    cdef BatchRow b
+    cdef Slice body
+    cdef char[36] lease
+    cdef Cursor* c
+    cdef int row, i, ord, take, stored
+    cdef int n = 0
+    cdef int before = -1
+    cdef int64_t base
+    uuid_format(j.lease, lease)
+    memset(&m, 0, sizeof(m))
+    popframes_open(&w, out, &j.req, j.queue.name, j.group.name, slice_of(lease, 36 if not j.req.auto_ack else 0), claimed)
+    for row in range(first_row, stop_row):
+        ord = pg_int4(res, row, POP_ORD)
+        if ord < j.first_cursor or pg_int2(res, row, POP_STATUS) != 1:
+            continue
+        c = j.cursors[ord - j.first_cursor]
+        m.offset = pg_int8(res, row, POP_FIRST)
+        if ord != before:
+            popframes_claim(&w, c.partition.id, c.partition.name, m.offset, pg_int4(res, row, POP_ATTEMPT))
+            before = ord
+        m.created_us = pg_int8(res, row, POP_CREATED_AT)
+        body = pg_bytes(res, row, POP_BODY)
+        base = pg_int8(res, row, POP_BASE)
+        stored = pg_int4(res, row, POP_N)
+        take = pg_int4(res, row, POP_TAKE)
+        if body.n and <uint8_t>body.p[0] == BODY_FRAMES and take >= stored // FRAMED_WASTE:
+            popframes_stored(&w, base, m.created_us, stored, slice_of(body.p + 1, body.n - 1), m.offset + take - 1)
+            n += take
+            continue
+        if not batchrow_open(&b, pg_bytes(res, row, POP_IDS), body, pg_bytes(res, row, POP_META), stored, &e.worker.unzip):
+            log_line(b"error", b"row_unreadable", b"a row of the log is not in a known format")
+            continue
+        batchrow_seek(&b, <int>(m.offset - base))
+        for i in range(take):
+            if not batchrow_message(&b, &m):
+                break
+            if b.message != NULL:
+                memcpy(m.id, b.message, 16)
+            else:
+                message_id_make(m.created_us, c.partition.id, m.offset, m.id)
+            popframes_message(&w, &m)
+            m.offset += 1
+            n += 1
+    popframes_close(&w)
+    return n
+
+cdef int popframed_claims(Buf* out, PopJob* j, int claimed) noexcept nogil:
+    # The claims a push made for a waiter, from the items of its batch; returns how many messages.
+    cdef FrameWriter w
+    cdef PopMessage m
+    cdef Records records
+    cdef PushItem* it
+    cdef Claim* c = j.claims
+    cdef char[36] lease
+    cdef int left
+    cdef int n = 0
+    uuid_format(j.lease, lease)
+    memset(&m, 0, sizeof(m))
+    popframes_open(&w, out, &j.req, j.queue.name, j.group.name, slice_of(lease, 36 if not j.req.auto_ack else 0), claimed)
+    while c != NULL:
+        if c.made:
+            popframes_claim(&w, c.cursor.partition.id, c.cursor.partition.name, c.group.first.offset, 1)
+            records_begin(&records, c.group.first)
+            left = c.take
+            n += left
+            while left:
+                it = records.it
+                if records.at == 0 and it.run != NULL and it.run.codec == BODY_FRAMES and left >= it.run.n // FRAMED_WASTE:
+                    left -= it.run.n if it.run.n < left else left
+                    popframes_stored(&w, it.offset, it.created_us, it.run.n, it.run.stored, c.group.first.offset + c.take - left - 1)
+                    records_begin(&records, it.next)
+                else:
+                    records_next(&records, &m)
+                    popframes_message(&w, &m)
+                    left -= 1
+        c = c.following
+    popframes_close(&w)
+    return n
+
+cdef inline const char* pop_type(PopJob* j) noexcept nogil:
+    # Of the answer with messages. A pop over several queues is answered in JSON: a framed one names one queue.
+    return FRAMES_TYPE if j.req.frames and not j.any_queue else JSON_TYPE

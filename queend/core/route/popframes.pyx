@@ -1,0 +1,129 @@
+# The answer to a pop with frames=true: application/x-queen-pop, as the 2.x client reads it (docs/binary-formats.md). Records
+# go out as they are stored where a client framed them, else as message frames written here; nothing is spelled as JSON.
+# In: names and records. Out: bytes. Counts and lengths that are known only afterwards are filled in when their part ends.
+
+cdef const char* FRAMES_TYPE = b"application/x-queen-pop"
+
+cdef enum:
+    FRAME_TRACE = 1
+    FRAME_SUB = 2
+    RAW_RECORD = 0
+    ZSTD_RECORD = 1
+
+cdef struct FrameWriter:
+    Buf* out
+    size_t claim_at           # of the claim being written: its `end`, followed by attempt and number of records
+    uint32_t records
+    int64_t end               # offset of the last record written in this claim
+    size_t record_at          # of the raw record being written: its number of messages; 0 = none
+    uint32_t count
+    int64_t created_us
+
+cdef inline void buf_text16(Buf* b, Slice s) noexcept nogil:
+    buf_le16(b, <uint16_t>s.n)
+    buf_slice(b, s)
+
+cdef inline void buf_le32_at(Buf* b, size_t at, uint32_t v) noexcept nogil:
+    cdef uint32_t w = htole32(v)
+    if not b.failed:
+        memcpy(b.data + at, &w, 4)
+
+cdef void popframes_open(FrameWriter* w, Buf* out, PopReq* q, Slice queue, Slice group, Slice lease, int claims) noexcept nogil:
+    cdef size_t at
+    memset(w, 0, sizeof(FrameWriter))
+    w.out = out
+    buf_put(out, b"QPF1\x01", 5)
+    at = out.len
+    buf_le32(out, 0)
+    if q.autopilot:
+        buf_text(out, b"{\"autopilot\":{\"partitions\":")
+        buf_int(out, q.partitions)
+        buf_text(out, b",\"batch\":")
+        buf_int(out, q.batch)
+        buf_text(out, b"}}")
+        buf_le32_at(out, at, <uint32_t>(out.len - at - 4))
+    buf_text16(out, queue)
+    buf_text16(out, lease)
+    buf_text16(out, group)
+    buf_le32(out, <uint32_t>claims)
+
+cdef void popframes_claim(FrameWriter* w, int32_t partition, Slice name, int64_t first, int attempt) noexcept nogil:
+    # A partition's messages from offset `first` on follow.
+    popframes_close(w)
+    buf_le64(w.out, <uint64_t>partition)
+    buf_text16(w.out, name)
+    buf_le64(w.out, <uint64_t>first)
+    w.claim_at = w.out.len
+    buf_le64(w.out, 0)
+    buf_le32(w.out, <uint32_t>attempt)
+    buf_le32(w.out, 0)
+    w.records = 0
+    w.end = first - 1
+
+cdef void popframes_close(FrameWriter* w) noexcept nogil:
+    # Ends the claim, if there is one.
+    cdef uint64_t end = htole64(<uint64_t>w.end)
+    popframes_raw_end(w)
+    if w.claim_at and not w.out.failed:
+        memcpy(w.out.data + w.claim_at, &end, 8)
+        buf_le32_at(w.out, w.claim_at + 12, w.records)
+
+cdef void popframes_head(FrameWriter* w, int64_t base, int64_t created_us, int n, int codec, size_t size) noexcept nogil:
+    popframes_raw_end(w)
+    w.records += 1
+    buf_le64(w.out, <uint64_t>base)
+    buf_le64(w.out, <uint64_t>created_us)
+    buf_le32(w.out, <uint32_t>n)
+    buf_byte(w.out, <char>codec)
+    buf_le32(w.out, <uint32_t>size)
+
+cdef void popframes_stored(FrameWriter* w, int64_t base, int64_t created_us, int n, Slice z, int64_t last) noexcept nogil:
+    # A row as the client framed it; `last`: the offset up to which it is delivered.
+    popframes_head(w, base, created_us, n, ZSTD_RECORD, z.n)
+    buf_slice(w.out, z)
+    w.end = last
+
+cdef void popframes_message(FrameWriter* w, PopMessage* m) noexcept nogil:
+    # The next message, framed here. Messages of one moment share a record.
+    cdef size_t text_n = m.txid.n if m.txid.n else 36
+    cdef size_t size = FRAME_HEAD + text_n + m.payload.n + (16 if m.trace.n else 0) + (2 + m.sub.n if m.sub.n else 0)
+    cdef char* at
+    cdef uint32_t n32 = htole32(<uint32_t>(size - 4))
+    cdef uint16_t n16 = htole16(<uint16_t>text_n)
+    if w.record_at == 0 or w.created_us != m.created_us or m.offset != w.end + 1:
+        popframes_head(w, m.offset, m.created_us, 0, RAW_RECORD, 0)
+        w.record_at = w.out.len - 9
+        w.created_us = m.created_us
+        w.count = 0
+    w.count += 1
+    w.end = m.offset
+    at = buf_reserve(w.out, size)
+    if at == NULL:
+        return
+    memcpy(at, &n32, 4)
+    at[4] = (FRAME_TRACE if m.trace.n else 0) | (FRAME_SUB if m.sub.n else 0)
+    memcpy(at + 5, m.id, 16)
+    at += 21
+    if m.trace.n:
+        memcpy(at, m.trace.p, 16)
+        at += 16
+    memcpy(at, &n16, 2)
+    at += 2
+    if m.txid.n:
+        memcpy(at, m.txid.p, text_n)
+    else:
+        uuid_format(m.record_id, at)
+    at += text_n
+    if m.sub.n:
+        n16 = htole16(<uint16_t>m.sub.n)
+        memcpy(at, &n16, 2)
+        memcpy(at + 2, m.sub.p, m.sub.n)
+        at += 2 + m.sub.n
+    if m.payload.n:
+        memcpy(at, m.payload.p, m.payload.n)
+
+cdef void popframes_raw_end(FrameWriter* w) noexcept nogil:
+    if w.record_at:
+        buf_le32_at(w.out, w.record_at, w.count)
+        buf_le32_at(w.out, w.record_at + 5, <uint32_t>(w.out.len - w.record_at - 9))
+        w.record_at = 0
