@@ -58,15 +58,15 @@ class Soak:
         self.daemon = None
 
     def run(self) -> int:
-        self.daemon = Daemon(self.cluster, RETENTION_INTERVAL="1000", EVICTION_INTERVAL="1000")
         words = self.words
+        self.daemon = Daemon(self.cluster, RETENTION_INTERVAL=str(max(1000, words.keep * 1000 // 6)))
         prepared = self.daemon.prepare(QUEUE, PARTITIONS)
         self.daemon.call("POST", "/api/v1/configure", {"queue": QUEUE, "options": {"retentionEnabled": True, "retentionSeconds": words.keep}})
         self.add(kind="environment", minutes=words.minutes, keep=words.keep, **environment(self.cluster, False))
         threads = [threading.Thread(target=one) for one in (self.sampler, self.reader)]
         self.stopped = 0.0
         report = run_load(self.daemon.host, self.daemon.port, 2.0, self.seconds, [
-            dict(kind="push", name="push", queue=QUEUE, conns=words.pushers, items=words.items, partitions=PARTITIONS, ids=7),
+            dict(kind="push", name="push", queue=QUEUE, conns=words.pushers, items=words.items, partitions=PARTITIONS, ids=7, rate=words.rate),
             dict(kind="pop", name="pop", queue=QUEUE, conns=16, batch=500, claim=50, wait=1, timeout=5000, delivery=1)],
             lambda: self.start(threads), self.ended.set, lambda part: self.add(kind="second", **part), every=1)
         for thread in threads:
@@ -112,7 +112,7 @@ class Soak:
 
     def sampler(self) -> None:
         step = max(1.0, self.seconds / 360)
-        with psycopg.connect(self.cluster.dsn, autocommit=True) as db:
+        with psycopg.connect(self.cluster.dsn, autocommit=True, options="-c enable_seqscan=off") as db:
             while True:
                 self.add(kind="sample", **self.sample(db))
                 print(f"\r{time.time() - self.began:6.0f} s of {self.seconds:.0f}", end="", file=sys.stderr, flush=True)
@@ -125,7 +125,10 @@ class Soak:
         wal = int(db.execute("SELECT pg_current_wal_insert_lsn() - '0/0'").fetchone()[0])
         files = [one.name for one in (self.cluster.embedded.data / "pg_wal").iterdir() if len(one.name) == 24]
         busy = sum(int(x) for x in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]) - int(Path("/proc/stat").read_text().split()[4])
-        own = dict(at=time.time() - self.began, stored=stored, live=live, wal=wal, wal_files=len(files), rss_mb=self.daemon.rss_mb(),
+        # What the daemon's look at everything new, once a second, has to read.
+        plan = db.execute("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT partition_id, max(base + n) FROM queend.log WHERE created_at >= (SELECT queend.now_us() - 2000000) GROUP BY 1").fetchone()[0][0]
+        recent = plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"]
+        own = dict(at=time.time() - self.began, stored=stored, live=live, wal=wal, recent_pages=recent, recent_ms=plan["Execution Time"], wal_files=len(files), rss_mb=self.daemon.rss_mb(),
                    daemon_cpu=self.daemon.cpu_seconds(), postgres_cpu=self.cluster.cpu_seconds(), machine_cpu=busy / 100)
         for name, heap, index, toast, dead, dead_toast in db.execute(SIZES).fetchall():
             own |= {f"{name}_heap": heap, f"{name}_index": index, f"{name}_toast": toast, f"{name}_dead": dead, f"{name}_toast_dead": dead_toast}
@@ -144,11 +147,16 @@ class Soak:
             worst = part["roles"]["push"]["max_ms"]
             if worst and worst > 5 * usual:
                 outliers.append({"at": part["at"], "max_ms": worst, "p99_ms": part["roles"]["push"]["p99_ms"], "causes": self.causes(part["at"], part["at"] + part["seconds"])})
+        spans = {what: [part for part in parts if any(e["what"] == what and e["at"] < part["at"] + part["seconds"] and e["until"] > part["at"]
+                                                      for e in self.of("event"))] for what in sorted({e["what"] for e in self.of("event")})}
+        spans["none of these"] = [part for part in parts if not any(part in found for what, found in spans.items() if what != "snapshot held")]
+        during = {what: {"seconds": len(found), **{f"push_{key}": shorten(statistics.median(p["roles"]["push"][key] or 0 for p in found)) for key in ("p50_ms", "p99_ms", "max_ms")}}
+                  for what, found in spans.items() if found}
         thirds = {name: self.third(i) for i, name in enumerate(("before", "snapshot", "after"))}
         push, pop = report["roles"]["push"], report["roles"]["pop"]
         keys = ("p50_ms", "p99_ms", "p999_ms", "max_ms")
         return dict(seconds=report["seconds"], pushed=push["messages"], popped=pop["messages"], push={key: push[key] for key in keys},
-                    delivery={key: pop[f"delivery_{key}"] for key in keys}, usual_p50_ms=usual, thirds=thirds, outliers=outliers)
+                    delivery={key: pop[f"delivery_{key}"] for key in keys}, usual_p50_ms=usual, thirds=thirds, during=during, outliers=outliers)
 
     def third(self, number: int) -> dict:
         low, high = (self.seconds * (number + k) / 3 for k in (0, 1))
@@ -210,6 +218,7 @@ def main() -> int:
     parser.add_argument("--keep", type=int, default=30, metavar="S", help="retentionSeconds")
     parser.add_argument("--items", type=int, default=100, help="messages per push request")
     parser.add_argument("--pushers", type=int, default=16, help="connections that push")
+    parser.add_argument("--rate", type=float, default=0, metavar="N", help="push requests per second on a fixed schedule; 0: as fast as they are answered")
     parser.add_argument("--postgres", type=int, metavar="MAJOR", help="default: 15, or what queend takes where that is missing")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a server setting besides those of the embedded server")
     parser.add_argument("--out", type=Path, default=Path(__file__).resolve().parent / "out" / "soak")

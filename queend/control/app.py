@@ -14,6 +14,7 @@ from starlette.responses import Response
 from .. import __version__, log
 from ..config import Settings
 from ..service.retention import Retention
+from ..service.summary import Summary
 from . import configure, health, metrics, openapi, queues
 from .answer import CORS, Json, Refusal
 from .bridge import Bridge
@@ -35,6 +36,7 @@ class Control:
                                         reconnect_timeout=0, name="queend-control")
         self.sweeper = Sweeper(self.pool)
         self.retention = Retention(settings, conninfo)
+        self.summary = Summary(self.pool)
         self.holds = Holds(self.pool)
         self.reader = log_read.Reader(self)
         self.app = application(self)
@@ -44,6 +46,7 @@ class Control:
         await self.pool.open()
         self.sweeper.open()
         self.retention.open()
+        self.summary.open()
         self.bridge.open()
 
     def release(self) -> None:
@@ -53,6 +56,7 @@ class Control:
     async def close(self) -> None:
         self.release()
         await self.bridge.close()
+        await self.summary.close()
         await self.retention.close()
         await self.sweeper.close()
         await self.pool.close()

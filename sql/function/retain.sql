@@ -1,9 +1,10 @@
 -- Removes what the options of a queue say is over, for at most p_parts of its partitions after p_after (by id) and about
 -- p_rows log rows. Moments in µs, 0 = that rule is off:
 --   p_expired    records stored before it go, consumed or not
---   p_completed  records stored before it go if every group with a cursor in the partition has consumed them
+--   p_completed  records stored before it go if every group of the queue has consumed them; none where no group has a cursor
 --   p_waited     records stored before it go if some group has not consumed them, or no group has a cursor; what lies
 --                before them goes along: the log loses its oldest records only
+-- A group that has not come to a partition yet stands where its subscription would let it begin.
 -- One row per partition with something to tell: reason 1 expired, 2 completed, 3 waited, 0 nothing removed; log rows and
 -- records removed; pinned: records that p_completed would remove if group_id (NULL: no group at all) had consumed them.
 -- The last row has reason -1: go on after partition_id; NULL there: the queue is through.
@@ -53,7 +54,12 @@ BEGIN
         v_from := COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = part.id), 0);
         v_to := v_from;
         IF p_completed > 0 OR p_waited > 0 THEN
-            SELECT c.committed + 1 AS next, c.group_id INTO k FROM queend.cursors c WHERE c.partition_id = part.id ORDER BY c.committed LIMIT 1;
+            SELECT CASE WHEN bool_or(c.here) THEN min(c.next) END AS next, (array_agg(c.id ORDER BY c.next))[1] AS group_id INTO k
+              FROM (SELECT g.id, x.committed IS NOT NULL AS here,
+                           COALESCE(x.committed + 1, CASE WHEN g.start_at IS NULL THEN v_from ELSE queend.offset_since(part.id, g.start_at) END) AS next
+                      FROM queend.consumer_groups g
+                      LEFT JOIN LATERAL (SELECT y.committed FROM queend.cursors y WHERE y.partition_id = part.id AND y.group_id = g.id OFFSET 0) AS x ON true
+                     WHERE g.queue_id = p_queue) AS c;
         END IF;
         IF p_expired > 0 THEN
             v_time := queend.offset_since(part.id, p_expired);
@@ -66,7 +72,7 @@ BEGIN
             v_time := queend.offset_since(part.id, p_completed);
             IF v_time > v_to THEN
                 pinned := v_time - GREATEST(v_to, LEAST(v_time, COALESCE(k.next, 0)));
-                group_id := CASE WHEN pinned > 0 THEN k.group_id END;
+                group_id := CASE WHEN pinned > 0 AND k.next IS NOT NULL THEN k.group_id END;
                 IF pinned > 0 THEN      -- where the row begins that holds the first record not consumed
                     v_time := (SELECT CASE WHEN l.base + l.n <= k.next THEN l.base + l.n ELSE l.base END FROM queend.log l
                                 WHERE l.partition_id = part.id AND l.base >= v_from AND l.base <= k.next ORDER BY l.base DESC LIMIT 1);

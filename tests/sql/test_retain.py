@@ -102,6 +102,25 @@ def test_completed_spares_what_is_young(db, partitions, group):
     assert retain(db, part, completed=cut)[0].records == 1 and live(db, part) == [(1, 1)]
 
 
+def test_a_group_that_has_not_come_yet_is_waited_for(db, partitions, group):
+    part, = partitions()
+    quick, slow = group(part), group(part)
+    ids = [id7() for _ in range(3)]
+    for i in ids[:2]:
+        db.push(batch(part, [i]))
+    late = group(part, mode="timestamp", start=db.value("SELECT created_at FROM queend.log WHERE partition_id = %s AND base = 1", part))
+    db.push(batch(part, [ids[2]]))
+    db.pop([part], quick, auto=True)
+    later = now(db) + SECOND
+    told, = retain(db, part, completed=later)
+    assert (told.rows, told.pinned, told.group_id) == (0, 3, slow)
+    db.pop([part], slow, auto=True)
+    told, = retain(db, part, completed=later)
+    assert (told.records, told.pinned, told.group_id) == (1, 2, late)      # it begins at the second
+    assert [o for o, _ in db.messages(db.pop([part], late, auto=True))] == [1, 2]
+    assert retain(db, part, completed=later)[0].records == 2
+
+
 def test_waited_too_long(db, partitions, group):
     part, done, never = partitions(3)
     for p in (part, done, never):
@@ -281,7 +300,7 @@ def test_any_history_is_that_of_a_log_that_forgets(db, partitions, group, seed):
         limit = chance.choice([1, 2, 1000])
         told = retain(db, part, rows=limit, parts=1, **{rule: cut})
         to = next((base for base, _, at in log.rows if at >= cut), len(log.ids))
-        least = min(log.cursors.values(), default=0 if rule == "completed" else -1)
+        least = min(log.cursors.get(one, log.floor) for one in groups) if log.cursors else 0 if rule == "completed" else -1
         if rule == "completed":
             to = min(to, next((base for base, n, _ in log.rows if base + n > least), len(log.ids)))
         elif rule == "waited" and log.cursors and least >= to:
@@ -298,3 +317,51 @@ def test_any_history_is_that_of_a_log_that_forgets(db, partitions, group, seed):
         chance.choices([push, pop, forget], [4, 3, 3])[0]()
     for part in parts:
         assert head(db, part) == len(logs[part].ids)
+
+
+def test_what_is_gone_but_not_vacuumed_is_not_walked_through(session, partitions, group):
+    """Generation after generation is deleted while an old snapshot keeps vacuum from removing any of it: a retention, a push,
+    a duplicate and a pop touch as many pages at the end as at the beginning."""
+    hot, reader = session(), session()
+    for setting in ("enable_seqscan = off", "enable_bitmapscan = off", "enable_sort = off", "plan_cache_mode = force_generic_plan"):
+        hot.rows(f"SET {setting}")
+    part, = partitions()
+    readers = group(part)
+    hot.push(batch(part, [id7()]))
+    hot.pop([part], readers, auto=True)
+    reader.rows("BEGIN ISOLATION LEVEL REPEATABLE READ")
+    reader.value("SELECT count(*) FROM queend.log")
+
+    def pages(call) -> int:
+        """Of the one call of `queend.…` that call makes."""
+        seen = []
+        rows = hot.rows
+
+        def explained(query, *values):
+            if "queend." not in query or query.startswith("EXPLAIN"):
+                return rows(query, *values)
+            plan = rows("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + query, *values)[0][0][0]["Plan"]
+            seen.append(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+            return []
+        hot.rows = explained
+        try:
+            call()
+        finally:
+            hot.rows = rows
+        return sum(seen)
+    queue = hot.value("SELECT queue_id FROM queend.partitions WHERE id = %s", part)
+    costs = []
+    for _ in range(25):
+        at = head(hot, part)
+        hot.rows("INSERT INTO queend.log SELECT %s + i, queend.now_us(), %s, 1, '00000000-0000-0000-0000-000000000000', false, uuid_send(gen_random_uuid()), '\\x10027b7d', ''"
+                 " FROM generate_series(0, 199) AS i", at, part)
+        old = id7()
+        hot.push(batch(part, [old]))
+        cut = hot.value("SELECT created_at FROM queend.log WHERE partition_id = %s ORDER BY base DESC LIMIT 1", part)
+        costs.append((pages(lambda cut=cut: hot.rows("SELECT * FROM queend.retain(%s, %s, 1, 1000, %s, 0, 0)", queue, part - 1, cut)),
+                      pages(lambda: hot.push(batch(part, [id7()]))),
+                      pages(lambda old=old: hot.push(batch(part, [old]))),
+                      pages(lambda: hot.pop([part], readers, budget=1, auto=True))))
+    reader.rows("ROLLBACK")
+    early, late = costs[2], costs[-1]
+    assert all(then <= now_ + 15 for then, now_ in zip(late, early, strict=True)), costs

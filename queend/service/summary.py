@@ -1,0 +1,67 @@
+"""Keeps the index of the log by time summarized.
+
+What other programs committed is found once a second through the BRIN index on created_at, and a block range without a summary
+has to be read as a whole. PostgreSQL summarizes when an automatic vacuum comes by: with its usual minute between two looks
+that is a minute of pushes to read again every second. So each block range gets its summary here as soon as it is full.
+"""
+from __future__ import annotations
+
+import asyncio
+
+import psycopg
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from .. import log
+
+EVERY_S = 1.0
+PAUSE_S = 60.0       # after the server refused
+RANGES = 1000        # at most per statement
+PAGES = 128          # of a block range, as the migration made the index
+FULL = f"SELECT pg_relation_size('queend.log') / current_setting('block_size')::int / {PAGES}"
+
+
+class Summary:
+    """`open` and `close` on the same running loop. Any number of daemons may do it; a range is summarized once."""
+
+    def __init__(self, pool: AsyncConnectionPool):
+        self.pool = pool
+        self._done: int | None = None      # ranges known to be summarized; None: not looked yet
+        self._task: asyncio.Task | None = None
+
+    def open(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="summary")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            pause = EVERY_S
+            try:
+                await self.look()
+            except (psycopg.OperationalError, PoolTimeout):
+                pass      # a vacuum is at work and will do it; or the database is away
+            except psycopg.Error as error:
+                log.line("warn", "summary_failed", str(error).strip())
+                pause = PAUSE_S
+            await asyncio.sleep(pause)
+
+    async def look(self) -> None:
+        """Summarizes the ranges that were filled since the last look; the first time, all that have no summary."""
+        async with self.pool.connection() as connection:
+            (full,) = await (await connection.execute(FULL)).fetchone()
+            if self._done is not None and full <= self._done:
+                self._done = full      # fewer: the table was rewritten
+                return
+            async with connection.transaction():
+                # The lock is that of a vacuum, which must neither be waited for nor be cancelled for waiting too long.
+                await connection.execute("SET LOCAL lock_timeout = '100ms'")
+                if self._done is None:
+                    await connection.execute("SELECT brin_summarize_new_values('queend.log_by_time')")
+                else:
+                    full = min(full, self._done + RANGES)
+                    await connection.execute("SELECT brin_summarize_range('queend.log_by_time', r * %s) FROM generate_series(%s::bigint, %s) AS r",
+                                             (PAGES, self._done, full - 1))
+            self._done = full
