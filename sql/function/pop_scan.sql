@@ -1,6 +1,7 @@
 -- The partitions of a queue that have something a group has not consumed, by ascending id, a page of p_limit partitions
 -- after p_after at a time. next: first offset to deliver; lease_until: 0 = no lease was left.
--- A last row with head = -1 names the last partition looked at, to go on from; no row at all: there are no more.
+-- A last row with head = -1 names the last partition looked at, to go on from; with head = -2, or without it, there are
+-- no more: a queue of less than a page is done in one call.
 CREATE OR REPLACE FUNCTION queend.pop_scan(p_queue int, p_group int, p_after int, p_limit int)
 RETURNS TABLE (partition_id int, next bigint, head bigint, lease_until bigint)
 LANGUAGE plpgsql STABLE AS $$
@@ -25,5 +26,6 @@ BEGIN
                                   ORDER BY l.base DESC LIMIT 1) AS h ON true) AS e
      WHERE e.head > e.next
     UNION ALL
-    SELECT m.id, 0::bigint, -1::bigint, 0::bigint FROM (SELECT max(page.id) AS id FROM page) AS m WHERE m.id IS NOT NULL;
+    SELECT m.id, 0::bigint, CASE WHEN m.looked < p_limit THEN -2 ELSE -1 END::bigint, 0::bigint
+      FROM (SELECT max(page.id) AS id, count(*) AS looked FROM page) AS m WHERE m.id IS NOT NULL;
 END $$;

@@ -112,6 +112,7 @@ cdef void scan_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept 
     cdef Discover* d = &e.discover
     cdef int row
     cdef int32_t last = -1
+    cdef bint more = False
     d.looking = False
     if outcome != SLOT_OK:
         if outcome == SLOT_ERROR and not sql_transient(res):
@@ -128,11 +129,11 @@ cdef void scan_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept 
             d.found[d.n_found].head = pg_int8_or(res, row, 2, 0)
             d.found[d.n_found].leased_until = pg_int8_or(res, row, 3, 0)
             d.n_found += 1
+        else:
+            more = pg_int8_or(res, row, 2, 0) == -1
     if last > d.scanning.scan_after:
         d.scanning.scan_after = last
-    else:
-        last = -1
-    d.last_page = last < 0
+    d.last_page = not more
     found_name(e)
 
 cdef void recent_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
