@@ -15,6 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # the checkout's own queend
 
+import published
 import render
 from environment import environment
 from lab import Lab
@@ -67,6 +68,7 @@ def write(runs: dict) -> None:
     """docs/plots and the tables of docs/performance.md from the figures."""
     PLOTS.mkdir(exist_ok=True)
     document = render.place(DOCUMENT.read_text(), "aims", aims_table(runs))
+    document = render.place(document, "published", published.table(runs))
     for name, run in runs.items():
         sweep, pictures = SWEEPS[name], ""
         for plot, svg in sweep.plots(run["points"]).items():
