@@ -25,6 +25,7 @@ from sql.records import ACK, PUSH, Batch, batch, id4, id7, push_arrays  # noqa: 
 
 PARTITIONS = 1000
 PUSH_CALL = f"SELECT * FROM queend.push(%s::bigint, %s::int[], {PUSH})".replace("%s", "%b")
+PUSH_KNOWN = PUSH_CALL.replace(")", ", p_known => %b::bigint[], p_known_at => %b::bigint[])")
 POP_CALL = ("SELECT * FROM queend.pop(%s::bigint, %s::int[], %s::int[], %s::int[], %s::boolean[], %s::int[], %s::int[], %s::boolean[],"
             " %s::uuid[], %s::bigint[], %s::bigint[], %s::bigint[])").replace("%s", "%b")
 ACK_CALL = ACK.replace("queend.ack(%s,", "queend.ack(%s::bigint,").replace("%s", "%b")
@@ -57,7 +58,7 @@ class Measure:
                 cost.append((self.cpu_us() - before) / count)
                 messages.append(count)
         mean = sum(c * m for c, m in zip(cost, messages)) / sum(messages)
-        print(f"{label:34} {min(cost):8.2f} {mean:8.2f} {(self.wal() - wal) / sum(messages):8.0f}", flush=True)
+        print(f"{label:38} {min(cost):8.2f} {mean:8.2f} {(self.wal() - wal) / sum(messages):8.0f}", flush=True)
 
     def push(self, groups: int, size: int, make: Callable[[], bytes]) -> Callable[[int], int]:
         def call(_: int) -> int:
@@ -65,6 +66,24 @@ class Measure:
             answer = self.db.execute(PUSH_CALL, (1, sorted({r.part & 63 for r in rows}), *push_arrays(rows)), prepare=True, binary=True).fetchall()
             assert all(row[1] == 0 for row in answer)
             return groups * size
+        return call
+
+    def push_known(self, groups: int, size: int) -> Callable[[int], int]:
+        """Version-4 ids of partitions whose ids the caller remembers: it knows each head and its moment."""
+        known: dict[int, tuple[int, int]] = {}
+
+        def call(_: int) -> int:
+            rows = [batch(p, [id4() for _ in range(size)], [payload() for _ in range(size)]) for p in random.sample(self.parts, groups)]
+            heads = [known.get(r.part, (-2, 0)) for r in rows]
+            answer = self.db.execute(PUSH_KNOWN, (1, sorted({r.part & 63 for r in rows}), *push_arrays(rows), *map(list, zip(*heads))),
+                                     prepare=True, binary=True).fetchall()
+            for row in answer:
+                assert row[1] == (0 if rows[row[0]].part in known else 1)
+                known[rows[row[0]].part] = row[2] + size, row[3]
+            return groups * size
+
+        while len(known) < PARTITIONS:
+            call(0)
         return call
 
     def pop(self, requests: int, auto: bool, claimed: list | None = None) -> Callable[[int], int]:
@@ -102,13 +121,15 @@ def main() -> None:
     cluster = Cluster(arguments.parse_args().postgres)
     try:
         m = Measure(cluster.dsn)
-        print(f"PostgreSQL {m.db.info.server_version // 10000}, {os.cpu_count()} processors\n{'us per message':34} {'cheapest':>8} {'mean':>8} {'WAL B':>8}")
+        print(f"PostgreSQL {m.db.info.server_version // 10000}, {os.cpu_count()} processors\n{'us per message':38} {'cheapest':>8} {'mean':>8} {'WAL B':>8}")
         m.push(1000, 1, id7)(0)
         m.case("push 1000 partitions x 1", 60, m.push(1000, 1, id7))
         m.case("push 100 x 1", 100, m.push(100, 1, id7))
         m.case("push 10 x 100", 100, m.push(10, 100, id7))
         m.case("push 1000 x 1, version 4 ids", 40, m.push(1000, 1, id4))
         m.case("push 10 x 100, version 4 ids", 40, m.push(10, 100, id4))
+        m.case("push 1000 x 1, version 4, remembered", 40, m.push_known(1000, 1))
+        m.case("push 10 x 100, version 4, remembered", 40, m.push_known(10, 100))
         m.case("pop 10 requests x 50 single rows", 100, m.pop(10, auto=True))
         for _ in range(60):
             m.push(1000, 1, id7)(0)

@@ -75,6 +75,7 @@ include "core/engine/transaction.pyx"     # acknowledgments and pushes, all or n
 include "core/engine/lease.pyx"           # extended, given back
 include "core/engine/lookup.pyx"          # names to ids
 include "core/engine/discover.pyx"        # work nobody told of
+include "core/engine/recall.pyx"          # ids the database need not look for
 include "core/engine/handover.pyx"        # parked pops served by the push itself
 include "core/engine/stream.pyx"          # push streams by lane
 include "core/engine/lanes.pyx"           # which stream stores which lane

@@ -84,6 +84,7 @@ def core_settings(settings: Settings, local: str | None = None) -> dict[str, Any
         "push_streams": settings.queend_push_streams,
         "push_trial_ms": settings.queend_push_trial_ms,
         "compress_from": settings.queend_compress_from,
+        "dedupe_bytes": settings.queend_dedupe_bytes,
         "patience_ms": settings.queend_patience_ms,
         "max_body": settings.queend_max_body_bytes,
         "max_queued_jobs": settings.queend_max_queued_jobs,

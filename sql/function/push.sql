@@ -13,25 +13,33 @@
 --              acknowledged at once). Claimed only where the cursor stands right before that row, free of a lease and a pause and
 --              not locked by anybody, or where group and partition are new to each other: just what a pop after the commit would find. One more result row for each claim made:
 --              status 2, ord = partition, base = group. Only when every row of the call could be stored at once (1 below).
--- A compressed row cannot be cut here, so a partition with one that holds a duplicate is refused as a whole (status 3,
--- nothing stored): the caller sends it again, plain.
+--   p_known, p_known_at  for a partition whose ids that are not version 7 the caller remembers: it is complete up to this offset,
+--              the end of a row stored at that moment, and none of the ids of this call is among them. -2 - offset: some may be, in
+--              the places p_look_from <= offset < p_look_to given for the row p_look_row of p_part (from 1); so -2 begins to
+--              remember. 0: it knows nothing, and will remember if some daemon does already (late_ids lacks ids then). -1: it
+--              has no room to remember, late_ids must hold all ids. NULL: it never will.
 -- One result row per batch row: status 0 stored as a whole, record i has the offset base + i; status 1 some may have
 -- been duplicates: dup_offset[i] is the offset of the older record or -1, dup_at its moment; the others got
--- base, base + 1, … in order (base -1: none).
+-- base, base + 1, … in order (base -1: none); status 3 nothing of the partition was stored. Either a compressed row, which
+-- cannot be cut here, holds a duplicate or may; or there is more to learn, or to list. The caller learns `seen` and sends the
+-- partition's records again, plain. seen: what a caller that remembers did not know yet (function/ids_seen.sql).
 --
 -- The lanes are held to the end of the transaction: offsets are given in the order of commit, and nobody else can write
 -- the ids that are checked here.
 --   1. Every id is timely and above everything timely the partition holds (or was made by the caller): its newest row
 --      proves it, the batch is inserted at once. Each row is looked up and inserted before the next is looked at, while
 --      the leaf page both need is still in the processor's cache. A hint that points above every row proves nothing.
+--      So it does where the caller remembers the other ids and the partition's head is still the one it knows.
 --   2. The others: where no id can be in the log (none is version 7, or all are of the far future) late_ids decides, by
 --      one insert for all partitions (looked up first: under the lane nobody else inserts, and ON CONFLICT costs more);
 --      what is left, and the partitions of which an id was there, goes to push_slow.
 CREATE OR REPLACE FUNCTION queend.push(p_version bigint, p_lanes int[], p_part int[], p_skip int[], p_n int[], p_kind smallint[],
     p_lo uuid[], p_hi uuid[], p_ids bytea[], p_body bytea[], p_meta bytea[], p_hint bigint[] DEFAULT NULL,
     p_claim_row int[] DEFAULT NULL, p_claim_group int[] DEFAULT NULL, p_claim_take int[] DEFAULT NULL, p_claim_whole boolean[] DEFAULT NULL,
-    p_claim_lease uuid[] DEFAULT NULL, p_claim_us bigint[] DEFAULT NULL)
-RETURNS TABLE (ord int, status smallint, base bigint, created_at bigint, dup_offset bigint[], dup_at bigint[])
+    p_claim_lease uuid[] DEFAULT NULL, p_claim_us bigint[] DEFAULT NULL,
+    p_known bigint[] DEFAULT NULL, p_known_at bigint[] DEFAULT NULL, p_look_row int[] DEFAULT '{}', p_look_from bigint[] DEFAULT '{}',
+    p_look_to bigint[] DEFAULT '{}')
+RETURNS TABLE (ord int, status smallint, base bigint, created_at bigint, dup_offset bigint[], dup_at bigint[], seen bytea)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -46,7 +54,7 @@ BEGIN
     IF p_version <> 0 THEN
         SELECT c.version INTO v_version FROM queend.catalog c;
         IF v_version <> p_version THEN
-            RETURN QUERY SELECT -1, 9::smallint, v_version, 0::bigint, NULL::bigint[], NULL::bigint[];
+            RETURN QUERY SELECT -1, 9::smallint, v_version, 0::bigint, NULL::bigint[], NULL::bigint[], NULL::bytea;
             RETURN;
         END IF;
     END IF;
@@ -54,22 +62,25 @@ BEGIN
     v_min := queend.id_bound(v_now - 60000000);
     v_max := queend.id_bound(v_now + 60000000);
 
-    IF 0 = ANY (p_kind) OR 1 = ANY (p_kind) THEN
+    IF 0 = ANY (p_kind) OR 1 = ANY (p_kind) OR 0 < ANY (p_known) THEN
         WITH stored AS (
             INSERT INTO queend.log (base, created_at, partition_id, n, high, odd, ids, body, meta)
             SELECT COALESCE(t.next, (SELECT f.floor FROM queend.floors f WHERE f.partition_id = u.part), 0) + u.skip, v_now, u.part, u.n,
                    GREATEST(u.hi, t.high), COALESCE(t.odd, false), u.ids, u.body, COALESCE(u.meta, '')
-              FROM unnest(p_part, p_skip, p_n, p_kind, p_lo, p_hi, p_ids, p_body, p_meta, p_hint) AS u (part, skip, n, kind, lo, hi, ids, body, meta, hint)
+              FROM unnest(p_part, p_skip, p_n, p_kind, p_lo, p_hi, p_ids, p_body, p_meta, p_hint, p_known, p_known_at)
+                   AS u (part, skip, n, kind, lo, hi, ids, body, meta, hint, known, known_at)
               LEFT JOIN LATERAL (SELECT l.base + l.n AS next, l.high, l.odd, l.created_at FROM queend.log l
                                   WHERE l.partition_id = u.part AND l.base >= COALESCE(u.hint, 0) ORDER BY l.base DESC LIMIT 1) AS t ON true
-             WHERE u.kind < 2 AND u.lo >= v_min AND u.hi < v_max
-               AND (t.next IS NULL AND COALESCE(u.hint, 0) = 0 OR t.created_at <= v_now AND (u.kind = 0 OR NOT t.odd AND u.lo > t.high))
+             WHERE (u.kind = 2 OR u.lo >= v_min AND u.hi < v_max)
+               AND (u.kind < 2 OR t.next = u.known AND t.created_at = u.known_at)
+               AND (t.next IS NULL AND COALESCE(u.hint, 0) = 0
+                    OR t.created_at <= v_now AND (u.kind = 0 OR u.kind = 2 OR NOT t.odd AND u.lo > t.high))
             RETURNING partition_id, base)
         SELECT array_agg(partition_id), array_agg(base) INTO v_done, v_base FROM stored;
     END IF;
     IF cardinality(v_done) = cardinality(p_part) THEN      -- rows come back in the order they went in
         RETURN QUERY
-        SELECT r.ord::int - 1, 0::smallint, r.base, v_now, NULL::bigint[], NULL::bigint[] FROM unnest(v_base) WITH ORDINALITY AS r (base, ord);
+        SELECT r.ord::int - 1, 0::smallint, r.base, v_now, NULL::bigint[], NULL::bigint[], NULL::bytea FROM unnest(v_base) WITH ORDINALITY AS r (base, ord);
         IF p_claim_row IS NOT NULL THEN
             RETURN QUERY
             INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_id, lease_until, lease_end, attempt, consumed_at)
@@ -90,14 +101,14 @@ BEGIN
                    lease_end = excluded.lease_end, attempt = excluded.attempt, consumed_at = excluded.consumed_at,
                    retries = CASE WHEN excluded.lease_until = 0 THEN 0 ELSE k.retries END
              WHERE k.lease_until <= v_now           -- a cursor that a pop has made and claimed in between
-            RETURNING k.partition_id, 2::smallint, k.group_id::bigint, v_now, NULL::bigint[], NULL::bigint[];
+            RETURNING k.partition_id, 2::smallint, k.group_id::bigint, v_now, NULL::bigint[], NULL::bigint[], NULL::bytea;
         END IF;
         RETURN;
     END IF;
 
     IF v_done IS NOT NULL THEN
         RETURN QUERY
-        SELECT a.ord::int - 1, 0::smallint, d.base, v_now, NULL::bigint[], NULL::bigint[]
+        SELECT a.ord::int - 1, 0::smallint, d.base, v_now, NULL::bigint[], NULL::bigint[], NULL::bytea
           FROM (SELECT u.*, row_number() OVER (PARTITION BY u.part ORDER BY u.skip) AS chunk
                   FROM unnest(p_part, p_skip) WITH ORDINALITY AS u (part, skip, ord)) AS a
           JOIN (SELECT u.*, row_number() OVER (PARTITION BY u.part ORDER BY u.base) AS chunk FROM unnest(v_done, v_base) AS u (part, base)) AS d
@@ -105,11 +116,14 @@ BEGIN
     END IF;
     RETURN QUERY
     WITH g AS MATERIALIZED (
-        SELECT u.ord, u.part, u.n, u.ids, u.body, u.meta, COALESCE(t.high, '00000000-0000-0000-0000-000000000000') AS high,
+        SELECT u.ord, u.part, u.skip, u.n, u.ids, u.body, u.meta, COALESCE(t.high, '00000000-0000-0000-0000-000000000000') AS high,
                COALESCE(t.next, (SELECT f.floor FROM queend.floors f WHERE f.partition_id = u.part), 0) + u.skip AS base,
                u.kind < 2 OR COALESCE(t.odd, false) AS odd,
-               COALESCE(t.created_at <= v_now, COALESCE(u.hint, 0) = 0) AND (u.kind = 2 OR u.kind < 2 AND u.lo >= v_max) AS late
-          FROM unnest(p_part, p_skip, p_n, p_kind, p_lo, p_ids, p_body, p_meta, p_hint) WITH ORDINALITY AS u (part, skip, n, kind, lo, ids, body, meta, hint, ord)
+               u.known, u.known_at, COALESCE(t.created_at <= v_now, COALESCE(u.hint, 0) = 0)
+               AND (u.kind < 2 AND u.lo >= v_max OR u.kind = 2 AND COALESCE(u.known, 0) BETWEEN -1 AND 0
+                    AND (SELECT x.since FROM queend.unlisted x WHERE x.partition_id = u.part) IS NULL) AS late
+          FROM unnest(p_part, p_skip, p_n, p_kind, p_lo, p_ids, p_body, p_meta, p_hint, p_known, p_known_at) WITH ORDINALITY
+               AS u (part, skip, n, kind, lo, ids, body, meta, hint, known, known_at, ord)
           LEFT JOIN LATERAL (SELECT l.base + l.n AS next, l.high, l.odd, l.created_at FROM queend.log l
                               WHERE l.partition_id = u.part AND l.base >= COALESCE(u.hint, 0) ORDER BY l.base DESC LIMIT 1) AS t ON true
          WHERE v_done IS NULL OR u.part NOT IN (SELECT unnest(v_done))),
@@ -125,12 +139,22 @@ BEGIN
         INSERT INTO queend.log (base, created_at, partition_id, n, high, odd, ids, body, meta)
         SELECT g.base, v_now, g.part, g.n, g.high, g.odd, g.ids, g.body, COALESCE(g.meta, '')
           FROM g WHERE g.late AND g.part NOT IN (SELECT t.part FROM taken t))
-    SELECT g.ord::int - 1, 0::smallint, g.base, v_now, NULL::bigint[], NULL::bigint[]
+    SELECT g.ord::int - 1, 0::smallint, g.base, v_now, NULL::bigint[], NULL::bigint[], NULL::bytea
       FROM g WHERE g.late AND g.part NOT IN (SELECT t.part FROM taken t)
     UNION ALL
-    SELECT r.ord::int - 1, CASE WHEN r.refused THEN 3 ELSE 1 END::smallint, s.base, s.created_at, s.dup_offset, s.dup_at
-      FROM (SELECT g.*, bool_or(CASE WHEN get_byte(g.body, 0) <> 16 THEN EXISTS (SELECT 1 FROM queend.ids_find(g.part, g.ids)) END)
-                            OVER (PARTITION BY g.part ORDER BY g.ord ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) IS TRUE AS refused
-              FROM g WHERE NOT g.late OR g.part IN (SELECT t.part FROM taken t)) AS r
-      CROSS JOIN LATERAL queend.push_slow(r.part, r.n, r.ids, r.body, r.meta, r.refused) AS s;
+    SELECT r.ord::int - 1, s.status, s.base, s.created_at, s.dup_offset, s.dup_at, r.seen
+      FROM (SELECT k.*, max(k.before) OVER part AS known_before,
+                   bool_or(NOT k.ready
+                           OR CASE WHEN get_byte(k.body, 0) = 16 THEN false
+                                   WHEN queend.ids_known(k.part, k.known, k.known_at) = 0
+                                        AND EXISTS (SELECT FROM queend.unlisted x WHERE x.partition_id = k.part) THEN true
+                                   ELSE EXISTS (SELECT FROM queend.ids_find(k.part, k.ids, queend.ids_known(k.part, k.known, k.known_at),
+                                                                            k.look_from, k.look_to)) END) OVER part AS refused
+              FROM (SELECT g.*, a.before, a.seen, COALESCE(a.ready, true) AS ready,
+                           ARRAY(SELECT l.a FROM unnest(p_look_row, p_look_from) AS l (r, a) WHERE l.r = g.ord) AS look_from,
+                           ARRAY(SELECT l.b FROM unnest(p_look_row, p_look_to) AS l (r, b) WHERE l.r = g.ord) AS look_to
+                      FROM g LEFT JOIN LATERAL (SELECT * FROM queend.ids_prepare(g.part, g.known, g.known_at) WHERE g.skip = 0) AS a ON true
+                     WHERE NOT g.late OR g.part IN (SELECT t.part FROM taken t)) AS k
+            WINDOW part AS (PARTITION BY k.part ORDER BY k.ord ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)) AS r
+      CROSS JOIN LATERAL queend.push_slow(r.part, r.n, r.ids, r.body, r.meta, r.refused, r.known, r.known_before, r.look_from, r.look_to) AS s;
 END $$;

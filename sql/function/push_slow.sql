@@ -1,32 +1,36 @@
 -- Appends one batch row after looking up every id; what is already stored is left out. The caller holds the lane.
--- Result: as push, status 1. base is -1 when every record was a duplicate. p_refuse: nothing is to be stored of the row.
+-- p_refuse: nothing is to be stored of the row (status 3). p_known as in push, p_before, p_from, p_to as p_known, p_from and
+-- p_to of ids_find. Result: as push, status 1; base is -1 when every record was a duplicate.
 CREATE OR REPLACE FUNCTION queend.push_slow(p_part int, p_n int, p_ids bytea, p_body bytea, p_meta bytea, p_refuse boolean,
-    OUT base bigint, OUT created_at bigint, OUT dup_offset bigint[], OUT dup_at bigint[])
+    p_known bigint, p_before bigint, p_from bigint[], p_to bigint[],
+    OUT status smallint, OUT base bigint, OUT created_at bigint, OUT dup_offset bigint[], OUT dup_at bigint[])
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    zero   CONSTANT uuid := '00000000-0000-0000-0000-000000000000';
-    v_now  bigint := queend.now_us();
-    v_high uuid := zero;
-    v_odd  boolean := false;
-    v_keep int[];
-    v_ids  bytea;
-    v_top  uuid;
-    v_late boolean;
-    head   record;
+    zero    CONSTANT uuid := '00000000-0000-0000-0000-000000000000';
+    v_now   bigint := queend.now_us();
+    v_loose boolean := EXISTS (SELECT FROM queend.unlisted u WHERE u.partition_id = p_part);
+    v_high  uuid := zero;
+    v_odd   boolean := false;
+    v_keep  int[];
+    v_ids   bytea;
+    v_top   uuid;
+    v_late  boolean;
+    head    record;
 BEGIN
     -- What push put into late_ids before it met a conflict: places at or above the head that no row will ever have.
     DELETE FROM queend.late_ids t USING queend.id_spread(p_ids) AS i
      WHERE t.partition_id = p_part AND t.id = i.id AND t.position >= (SELECT queend.head(p_part));
     base := -1;
     created_at := v_now;
+    status := CASE WHEN p_refuse THEN 3 ELSE 1 END;
     IF p_refuse THEN
         RETURN;
     END IF;
     SELECT array_agg(COALESCE(f.found, -1) ORDER BY i.ord), array_agg(COALESCE(f.stored_at, 0) ORDER BY i.ord),
            array_agg(i.ord ORDER BY i.ord) FILTER (WHERE f.found IS NULL)
       INTO dup_offset, dup_at, v_keep
-      FROM queend.id_spread(p_ids) AS i LEFT JOIN queend.ids_find(p_part, p_ids) AS f ON f.ord = i.ord;
+      FROM queend.id_spread(p_ids) AS i LEFT JOIN queend.ids_find(p_part, p_ids, p_before, p_from, p_to) AS f ON f.ord = i.ord;
     IF v_keep IS NULL THEN
         RETURN;
     END IF;
@@ -40,7 +44,7 @@ BEGIN
     created_at := v_now;
     base := queend.head(p_part);
 
-    -- The kept ids in their new places; `late` are those the log will not be able to prove by itself.
+    -- The kept ids in their new places; `late` are those the log will not be able to prove by itself and nobody remembers.
     WITH k AS MATERIALIZED (
         SELECT u.ord::int - 1 AS ord, substr(p_ids, 16 * u.i + 1, 16) AS id, get_byte(p_ids, 16 * u.i + 6) >> 4 = 7 AS seven
           FROM unnest(v_keep) WITH ORDINALITY AS u (i, ord)),
@@ -50,7 +54,8 @@ BEGIN
     late AS (
         -- A row below the floor is of a message that is gone: the id is free again and the row is ours.
         INSERT INTO queend.late_ids AS e (position, partition_id, id)
-        SELECT base + t.ord, p_part, t.id FROM t WHERE NOT t.timely
+        SELECT base + t.ord, p_part, t.id FROM t
+         WHERE NOT t.timely AND (t.seven OR NOT v_loose OR p_known = -1)
         ON CONFLICT (partition_id, id) DO UPDATE SET position = excluded.position)
     SELECT string_agg(t.id, '' ORDER BY t.ord), (max(encode(t.id, 'hex') COLLATE "C") FILTER (WHERE t.timely))::uuid,
            bool_or(t.seven AND NOT t.timely)
@@ -60,4 +65,7 @@ BEGIN
     VALUES (base, v_now, p_part, cardinality(v_keep), GREATEST(v_high, v_top), v_odd OR v_late, v_ids,
             CASE WHEN cardinality(v_keep) = p_n THEN p_body ELSE queend.body_pick(p_body, p_n, v_keep) END,
             CASE WHEN cardinality(v_keep) = p_n THEN COALESCE(p_meta, '') ELSE queend.meta_pick(p_meta, v_keep) END);
+    IF p_known = -1 AND v_loose THEN
+        DELETE FROM queend.unlisted u WHERE u.partition_id = p_part;
+    END IF;
 END $$;

@@ -21,6 +21,7 @@ BEGIN
         v_left := v_left - GREATEST(v_rows, 1);
         IF NOT EXISTS (SELECT 1 FROM queend.log l WHERE l.partition_id = v_part) THEN
             DELETE FROM queend.late_ids t WHERE t.partition_id = v_part;
+            DELETE FROM queend.unlisted u WHERE u.partition_id = v_part;
             DELETE FROM queend.cursors k WHERE k.partition_id = v_part;
             DELETE FROM queend.floors f WHERE f.partition_id = v_part;
             DELETE FROM queend.dead_letters d WHERE d.partition_id = v_part;

@@ -21,6 +21,8 @@ DECLARE
     v_dup     int[];
     v_dead    uuid[];
     v_codes   bytea[];
+    v_head    bigint[];
+    v_at      bigint[];
     i         int;
 BEGIN
     PERFORM pg_advisory_xact_lock(1903519076, lane) FROM unnest(p_lanes) AS lane;
@@ -57,9 +59,15 @@ BEGIN
     END IF;
 
     IF cardinality(p_part) > 0 THEN
+        -- Nothing was found above: where a daemon remembers ids (queend.unlisted), push need not search the log once more.
+        SELECT array_agg(t.next ORDER BY g.ord), array_agg(t.created_at ORDER BY g.ord) INTO v_head, v_at
+          FROM unnest(p_part, p_kind) WITH ORDINALITY AS g (part, kind, ord)
+          LEFT JOIN LATERAL (SELECT l.base + l.n AS next, l.created_at FROM queend.log l
+                              WHERE l.partition_id = g.part AND g.kind > 1 AND EXISTS (SELECT 1 FROM queend.unlisted u WHERE u.partition_id = g.part)
+                              ORDER BY l.base DESC LIMIT 1) AS t ON true;
         RETURN QUERY
         SELECT s.ord, 0::smallint, 0::smallint, s.base, s.created_at, NULL::bytea, false, 0::bigint, 0::bigint, -1
-          FROM queend.push(0, '{}', p_part, p_skip, p_n, p_kind, p_lo, p_hi, p_ids, p_body, p_meta) AS s;
+          FROM queend.push(0, '{}', p_part, p_skip, p_n, p_kind, p_lo, p_hi, p_ids, p_body, p_meta, p_known => v_head, p_known_at => v_at) AS s;
     END IF;
     IF cardinality(a_part) > 0 THEN
         PERFORM queend.cursors_open(a_part, a_group, ARRAY(SELECT true FROM unnest(a_part)));

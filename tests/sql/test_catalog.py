@@ -141,7 +141,7 @@ def test_delete_and_sweep(db, partitions, group):
     assert db.value("SELECT version FROM queend.catalog") == version + 1
     assert db.rows("SELECT * FROM queend.sweep(2)") == [(2, 1)]
     assert db.rows("SELECT * FROM queend.sweep(100)") == [(3, 0)]
-    for table in ("log", "late_ids", "cursors", "floors", "dead_letters", "graves"):
+    for table in ("log", "late_ids", "unlisted", "cursors", "floors", "dead_letters", "graves"):
         assert db.value(f"SELECT count(*) FROM queend.{table} WHERE partition_id = %s", part) == 0
     assert db.value("SELECT queend.head(%s)", kept) == 1
 

@@ -6,13 +6,14 @@ ids of matching moments is the same to the functions. Ids are crafted at, inside
 from __future__ import annotations
 
 import random
+import struct
 import threading
 import time
 import uuid
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sql.records import Session, batch, id4, id7, id_text, kind_of
+from sql.records import PUSH, Session, batch, id4, id7, id_text, kind_of, push_arrays
 
 SECOND = 1_000_000
 AGES = [0, 0, 1, 5, 59, 60, 61, 90, 121, 3600, -1, -30, -59, -61, -75, -90, -100, -3600, 10**8]
@@ -47,6 +48,98 @@ class Model:
                 self.held[i] = row.base + fresh
                 fresh += 1
         assert row.base == (len(self.held) - fresh if fresh else -1)
+
+
+class Memory:
+    """What a daemon remembers of one partition, as push.sql asks it to: the ids that are not version 7, and up to where it knows them."""
+
+    def __init__(self, wants: int = -2):
+        self.ids: dict[bytes, set[int]] = {}
+        self.known, self.known_at, self.wants = wants, 0, wants
+
+    def push(self, db: Session, part: int, ids: list[bytes]):
+        """Sends until it was taken; returns the result row."""
+        one = batch(part, ids)
+        if one.kind == 1:
+            return db.push(one)[0]
+        for _ in range(1000):
+            look = sorted({at for i in ids for at in self.ids.get(i, ())})
+            known = self.known if not look or self.known < 0 else -2 - self.known
+            row, = db.rows(f"SELECT * FROM queend.push(0, %s::int[], {PUSH}, p_known => %s::bigint[], p_known_at => %s::bigint[],"
+                           " p_look_row => %s::int[], p_look_from => %s::bigint[], p_look_to => %s::bigint[])",
+                           [part & 63], *push_arrays([one]), [known], [self.known_at], [1] * len(look), look, [at + 1 for at in look])
+            if row.seen is not None:
+                assert self.wants != -1
+                at, self.known_at = struct.unpack(">qq", row.seen[:16])
+                self.add(at, [row.seen[i:i + 16] for i in range(16, len(row.seen), 16)])
+                self.known = at + len(row.seen) // 16 - 1
+            if row.status != 3:
+                break
+        fresh = [i for i, at in zip(ids, row.dup_offset or [-1] * len(ids), strict=True) if at < 0]
+        if self.known == row.base:
+            self.add(row.base, fresh)
+            self.known, self.known_at = row.base + len(fresh), row.created_at
+        return row
+
+    def add(self, base: int, ids: list[bytes]) -> None:
+        for at, i in enumerate(ids, base):
+            if i[6] >> 4 != 7:
+                self.ids.setdefault(i, set()).add(at)
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 2**32), data=st.data())
+def test_equals_a_set_whoever_remembers(conninfo, seed, data):
+    """Two daemons that remember, one that may, one without room, one that does not care; restarts, retention, a lost end of the log."""
+    db = Session(conninfo)
+    try:
+        part = db.rows("SELECT * FROM queend.resolve(%s, %s)", [f"mem{seed}"], ["a"])[0].partition_id
+        for table in ("log", "late_ids", "unlisted", "floors"):
+            db.rows(f"DELETE FROM queend.{table} WHERE partition_id = %s", part)
+        ids = pool(seed) + [id4() for _ in range(POOL)]
+        wants = {"one": -2, "two": -2, "may": 0, "full": -1}
+        daemons = {name: Memory(want) for name, want in wants.items()}
+        model = Model()
+        floor = 0
+        for _ in range(data.draw(st.integers(1, 25))):
+            who = data.draw(st.sampled_from([*wants, *wants, "nobody", "restart", "floor", "lost"]))
+            some = [ids[i] for i in data.draw(st.lists(st.integers(0, len(ids) - 1), min_size=1, max_size=4, unique=True))]
+            head = db.value("SELECT queend.head(%s)", part)
+            if who == "restart":
+                name = data.draw(st.sampled_from([*wants]))
+                daemons[name] = Memory(wants[name])
+            elif who == "floor":
+                floor = data.draw(st.integers(floor, head))
+                db.rows("INSERT INTO queend.floors VALUES (%s, %s) ON CONFLICT (partition_id) DO UPDATE SET floor = excluded.floor", part, floor)
+                db.rows("DELETE FROM queend.log WHERE partition_id = %s AND base + n <= %s", part, floor)
+                model.held = {i: at for i, at in model.held.items() if at >= floor}
+            elif who == "lost":
+                # A database that came back without its last commits: whatever was stored with the newest row is gone, late ids too.
+                row = db.rows("SELECT base FROM queend.log WHERE partition_id = %s AND base >= %s ORDER BY base DESC LIMIT 1", part, floor)
+                if row:
+                    db.rows("DELETE FROM queend.log WHERE partition_id = %s AND base >= %s", part, row[0].base)
+                    db.rows("DELETE FROM queend.late_ids WHERE partition_id = %s AND position >= %s", part, row[0].base)
+                    db.rows("UPDATE queend.unlisted SET since = least(since, %s) WHERE partition_id = %s", row[0].base, part)
+                    model.held = {i: at for i, at in model.held.items() if at < row[0].base}
+            else:
+                row = db.push(batch(part, some))[0] if who == "nobody" else daemons[who].push(db, part, some)
+                check(model, row, some, head)
+        rows = db.rows("SELECT base, ids FROM queend.log WHERE partition_id = %s ORDER BY base", part)
+        stored = [(r.ids[16 * i:16 * i + 16], r.base + i) for r in rows for i in range(len(r.ids) // 16) if r.base + i >= floor]
+        assert stored == sorted(model.held.items(), key=lambda held: held[1])
+    finally:
+        db.close()
+
+
+def check(model: Model, row, ids: list[bytes], head: int) -> None:
+    fresh = 0
+    for i, known in zip(ids, row.dup_offset or [-1] * len(ids), strict=True):
+        expected = model.held.get(i, -1)
+        assert known == expected, f"{i.hex()}: the database says {known}, the set {expected}"
+        if expected < 0:
+            model.held[i] = head + fresh
+            fresh += 1
+    assert row.base == (head if fresh else -1)
 
 
 SENDS = st.lists(st.tuples(st.integers(0, 2), st.lists(st.integers(0, POOL - 1), min_size=1, max_size=3, unique=True),

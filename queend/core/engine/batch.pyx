@@ -50,6 +50,8 @@ cdef struct PushGroup:
     bint answered
     int64_t head              # the partition's head after the commit, 0 = nothing new
     PushItem* dups            # records of the same call with an id seen before: answered from their first occurrence
+    int64_t known             # what push is told of it (engine/recall)
+    int64_t known_at
     PushSlot* slots           # hash of ids, made when they come out of order
     uint32_t slots_mask
     int runs                  # items of the chain that are runs
@@ -80,7 +82,7 @@ cdef struct PushBatch:
     int64_t since_us          # when it was first sent
 
 cdef struct PushArrays:
-    PgArray lanes, part, skip, n, kind, lo, hi, ids, body, meta, hint
+    PgArray lanes, part, skip, n, kind, lo, hi, ids, body, meta, hint, known, known_at, look_row, look_from, look_to
     BodyPack pack
 
 cdef void pusharrays_free(PushArrays* a) noexcept nogil:
@@ -96,6 +98,11 @@ cdef void pusharrays_free(PushArrays* a) noexcept nogil:
     pgarray_free(&a.meta)
     pgarray_free(&a.hint)
     bodypack_free(&a.pack)
+    pgarray_free(&a.known)
+    pgarray_free(&a.known_at)
+    pgarray_free(&a.look_row)
+    pgarray_free(&a.look_from)
+    pgarray_free(&a.look_to)
 
 cdef PushBatch* batch_new(PushStream* s) noexcept nogil:
     cdef PushBatch* b = <PushBatch*>calloc(1, sizeof(PushBatch))

@@ -26,6 +26,8 @@ cdef struct Queue:
     bint changed              # by a reload: who is parked on it has not been told yet
     uint64_t born             # the catalog's count of additions when it was added
 
+cdef struct Recall
+
 cdef struct Partition:
     int32_t id
     bint dead
@@ -37,6 +39,11 @@ cdef struct Partition:
     int64_t head              # next offset to be assigned, as far as known (book)
     int64_t row_base          # offset at which its newest row begins, as far as known (thread of its lane's stream)
     PushGroup* open           # what the stream of its lane gathers for it (that stream's thread)
+    # guarded by recalls.lock:
+    Recall* recall            # its ids that are not version 7, NULL: not remembered
+    uint32_t no_recall_until  # monotonic, s: there was no room, 0 = may be remembered
+    uint32_t crowded          # ids that were remembered when room ran out, and one
+    uint8_t strange           # such ids pushed while they were not remembered, up to RECALL_FROM
 
 cdef struct Group:
     int32_t id

@@ -65,6 +65,7 @@ cdef bint engine_boot(Process* p) noexcept nogil:
     cdef int i
     catalog_open()
     book_open()
+    recalls_open(p.settings.dedupe_bytes)
     uv_mutex_init(&reload_lock)
     reload_running = False
     reload_at = 0
@@ -82,6 +83,7 @@ cdef void engine_halt(Process* p) noexcept nogil:
     global boss
     boss = NULL
     streams_close()
+    recalls_close()
     book_close()
     catalog_close()
     uv_mutex_destroy(&reload_lock)

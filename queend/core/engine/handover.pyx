@@ -46,7 +46,7 @@ cdef void handover_choose(PushStream* s, PushBatch* b) noexcept nogil:
     if b.tries or b.unsure:
         return
     while g != NULL:
-        if g.has_other:
+        if g.has_other and g.known <= 0:
             return            # ids that need more than the newest row: stored in a second step, without claims
         g = g.next
     uv_mutex_lock(&book.lock)

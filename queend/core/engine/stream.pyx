@@ -214,6 +214,7 @@ cdef void stream_send(PushStream* s, Slot* slot, PushBatch* b) noexcept nogil:
         s.flying = NULL
         batch_fail(s, b, 503)
         return
+    batch_recall(b, &s.arrays)
     handover_choose(s, b)
     batch_encode(b, &s.arrays)
     params_begin(&params)
@@ -221,6 +222,11 @@ cdef void stream_send(PushStream* s, Slot* slot, PushBatch* b) noexcept nogil:
     batch_params(&params, &s.arrays)
     params_array(&params, &s.arrays.hint)
     handover_params(s, b, &params)
+    params_array(&params, &s.arrays.known)
+    params_array(&params, &s.arrays.known_at)
+    params_array(&params, &s.arrays.look_row)
+    params_array(&params, &s.arrays.look_from)
+    params_array(&params, &s.arrays.look_to)
     s.sent_us = clock_mono_us()
     s.worker.counters.op[OP_PUSH].calls += 1
     if slot_send(slot, STMT_PUSH, &params, stream_done, s, e.deadline_ms):
@@ -256,6 +262,7 @@ cdef void stream_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
         s.again = b
         engine_reload(s.worker)
         return
+    batch_learn(b, res)
     again = batch_refused(s, b, res)
     if again != NULL:
         again.next = s.again

@@ -45,6 +45,7 @@ cdef enum:
     PUSH_CREATED_AT
     PUSH_DUP_OFFSET
     PUSH_DUP_AT
+    PUSH_SEEN
 cdef enum:
     POP_ORD = 0
     POP_STATUS
@@ -124,8 +125,8 @@ cdef const StatementDef* statements_open() noexcept nogil:
     # The table of STMT_COUNT definitions. Filled once, before the first worker starts.
     cdef StatementDef* s = STATEMENTS
     # push: version, lanes, then per group row part, skip, n, kind, lo, hi, ids, body, meta, hint; per claim row, group, take,
-    # whole, lease, lease_us
-    statement_define(&s[STMT_PUSH], b"push", b"qIIIISUUYYYQIIIBUQ")
+    # whole, lease, lease_us; per group row known, known_at; per place to look row, from, to
+    statement_define(&s[STMT_PUSH], b"push", b"qIIIISUUYYYQIIIBUQQQIQQ")
     # pop: version; per candidate req, part, group, fresh; per request budget, parts, auto, lease, lease_us, delay_us, window_us
     statement_define(&s[STMT_POP], b"pop", b"qIIIBIIBUQQQ")
     # ack: version; per group part, group, lease, n, ids, status, retry_limit, retry_delay_us; per failure row, idx, error

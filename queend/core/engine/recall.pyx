@@ -1,0 +1,344 @@
+# What this process remembers of a partition's ids that are not version 7 (those prove themselves new by their order), so that
+# the database need not look for them: the rules are in sql/function/push.sql.
+# In: ids that are stored, with their offsets; ids to be pushed. Out: "none of these is stored", or where some may be.
+# Owner: the process; all of it under recalls.lock, which is held for no I/O and taken before no other lock.
+#
+# A cell is 48 bits of a keyed hash and 16 bits of place: offsets counted from `origin` in steps of 1 << shift. Among 10^7 ids a
+# new one meets the hash of another by one chance in 28 million, and a place is then 256 records to look through. Linear
+# probing, at most 4/5 of the cells used: 10 to 15 bytes per id.
+
+cdef enum:
+    RECALL_FROM = 64          # ids a partition must have got before remembering them pays
+    RECALL_FIRST = 128        # cells
+    RECALL_IDLE_US = 60000000     # without a push for so long: may be forgotten for another
+    RECALL_FULL_S = 600           # no room for this partition: not tried again before
+
+cdef struct Recall:
+    Partition* partition
+    Recall* newer
+    Recall* older
+    uint64_t* cells
+    uint64_t size
+    uint64_t used
+    int64_t origin
+    int shift
+    int64_t known             # every id below this offset is remembered
+    int64_t known_at          # moment of the row that ends there
+    bint sure                 # a row was stored on this knowledge: late_ids is known not to be needed
+    int64_t used_us
+
+cdef struct Recalls:
+    uv_mutex_t lock
+    Recall* newest
+    Recall* oldest
+    uint64_t bytes
+    uint64_t room             # bytes
+    uint64_t[2] seed
+
+cdef Recalls recalls
+
+cdef void recalls_open(uint64_t room) noexcept nogil:
+    memset(&recalls, 0, sizeof(recalls))
+    uv_mutex_init(&recalls.lock)
+    getrandom(recalls.seed, sizeof(recalls.seed), 0)
+    recalls.room = room
+
+cdef void recalls_close() noexcept nogil:
+    while recalls.oldest != NULL:
+        recall_drop(recalls.oldest)
+    uv_mutex_destroy(&recalls.lock)
+
+# ---- one partition's memory: the caller holds the lock ---------------------------------------------------------------
+
+cdef inline void recall_unlink(Recall* r) noexcept nogil:
+    if r.newer != NULL:
+        r.newer.older = r.older
+    else:
+        recalls.newest = r.older
+    if r.older != NULL:
+        r.older.newer = r.newer
+    else:
+        recalls.oldest = r.newer
+
+cdef inline void recall_link(Recall* r) noexcept nogil:
+    r.newer = NULL
+    r.older = recalls.newest
+    if r.older != NULL:
+        r.older.newer = r
+    else:
+        recalls.oldest = r
+    recalls.newest = r
+
+cdef void recall_drop(Recall* r) noexcept nogil:
+    recall_unlink(r)
+    recalls.bytes -= sizeof(Recall) + 8 * r.size
+    r.partition.recall = NULL
+    free(r.cells)
+    free(r)
+
+cdef uint64_t* recall_cells(Recall* mine, uint64_t size) noexcept nogil:
+    # Room for so many cells, made where the oldest have not been used for a while; NULL if there is none.
+    cdef int64_t now = clock_mono_us()
+    while recalls.bytes + 8 * size > recalls.room:
+        if recalls.oldest == NULL or recalls.oldest is mine or now - recalls.oldest.used_us < RECALL_IDLE_US:
+            return NULL
+        recall_drop(recalls.oldest)
+    return <uint64_t*>calloc(size, 8)
+
+cdef Recall* recall_new(Partition* p, int64_t origin) noexcept nogil:
+    cdef uint64_t* cells = recall_cells(NULL, RECALL_FIRST)
+    cdef Recall* r = <Recall*>calloc(1, sizeof(Recall)) if cells != NULL else NULL
+    if r == NULL:
+        free(cells)
+        return NULL
+    r.partition = p
+    r.cells = cells
+    r.size = RECALL_FIRST
+    r.origin = origin
+    r.known = origin
+    r.used_us = clock_mono_us()
+    recalls.bytes += sizeof(Recall) + 8 * r.size
+    recall_link(r)
+    p.recall = r
+    return r
+
+cdef inline uint64_t recall_hash(const unsigned char* id) noexcept nogil:
+    # 48 bits, never 0. Keyed: nobody can choose ids that meet.
+    cdef uint64_t a, b
+    memcpy(&a, id, 8)
+    memcpy(&b, id + 8, 8)
+    a = hash_mix(hash_mix(a ^ recalls.seed[0]) + b ^ recalls.seed[1]) >> 16
+    return a if a else 1
+
+cdef inline uint64_t recall_at(Recall* r, uint64_t hash) noexcept nogil:
+    return ((hash >> 16) * r.size) >> 32
+
+cdef bint recall_grow(Recall* r) noexcept nogil:
+    # Half as large again. False: there is no room.
+    cdef uint64_t size = r.size + r.size // 2
+    cdef uint64_t* old = r.cells
+    cdef uint64_t old_size = r.size
+    cdef uint64_t i, k
+    cdef uint64_t* cells
+    cells = recall_cells(r, size)
+    if cells == NULL:
+        return False
+    r.cells = cells
+    r.size = size
+    recalls.bytes += 8 * (size - old_size)
+    for i in range(old_size):
+        if old[i]:
+            k = recall_at(r, old[i] >> 16)
+            while cells[k]:
+                k = k + 1 if k + 1 < size else 0
+            cells[k] = old[i]
+    free(old)
+    return True
+
+cdef bint recall_add(Recall* r, const unsigned char* id, int64_t offset) noexcept nogil:
+    # False: there is no room, and the memory is of no use any more.
+    cdef uint64_t hash = recall_hash(id)
+    cdef uint64_t i, cell
+    cdef int64_t place = offset - r.origin
+    if place < 0:
+        return False
+    while place >> r.shift > 0xffff:
+        r.shift += 1
+        for i in range(r.size):
+            r.cells[i] = (r.cells[i] & ~<uint64_t>0xffff) | ((r.cells[i] & 0xffff) >> 1)
+    if (r.used + 1) * 5 > r.size * 4 and not recall_grow(r):
+        return False
+    cell = hash << 16 | <uint64_t>(place >> r.shift)
+    i = recall_at(r, hash)
+    while r.cells[i]:
+        if r.cells[i] == cell:
+            return True
+        i = i + 1 if i + 1 < r.size else 0
+    r.cells[i] = cell
+    r.used += 1
+    return True
+
+cdef bint recall_look(Recall* r, const unsigned char* id, uint64_t* i) noexcept nogil:
+    # The next cell of an id, from cell i[0] on; begin with recall_at of its hash. False: there is none.
+    cdef uint64_t hash = recall_hash(id)
+    while r.cells[i[0]]:
+        if r.cells[i[0]] >> 16 == hash:
+            return True
+        i[0] = i[0] + 1 if i[0] + 1 < r.size else 0
+    return False
+
+cdef void recall_crowded(Partition* p) noexcept nogil:
+    # No room. The first time what is gone from the log meanwhile is left behind, by learning anew; then it is given up for a while.
+    cdef uint64_t used = 0
+    if p.recall != NULL:
+        used = p.recall.used
+        recall_drop(p.recall)
+    if p.crowded and used >= p.crowded // 2:
+        p.crowded = 0
+        p.no_recall_until = <uint32_t>(clock_mono_us() // 1000000) + RECALL_FULL_S
+    else:
+        p.crowded = <uint32_t>(used + 1)          # 2^32 cells would be 32 GiB of one partition
+
+cdef inline const unsigned char* chunk_id(PushItem** it, int k) noexcept nogil:
+    # The id of a row's record k; asked for in order, beginning with the row's first item.
+    cdef const unsigned char* id = it[0].id
+    if it[0].run != NULL:
+        return it[0].run.ids + 16 * k
+    it[0] = it[0].next
+    return id
+
+# ---- a batch before it is sent ---------------------------------------------------------------------------------------
+
+cdef void batch_recall(PushBatch* b, PushArrays* s) noexcept nogil:
+    # What push is told of each row: how far its partition is known, and where its ids may stand.
+    cdef int i
+    cdef bint any = False
+    cdef PushGroup* g = NULL
+    pgarray_begin(&s.known, OID_INT8)
+    pgarray_begin(&s.known_at, OID_INT8)
+    pgarray_begin(&s.look_row, OID_INT4)
+    pgarray_begin(&s.look_from, OID_INT8)
+    pgarray_begin(&s.look_to, OID_INT8)
+    uv_mutex_lock(&recalls.lock)
+    for i in range(b.n_chunks):
+        if b.chunks[i].group is not g:
+            g = b.chunks[i].group
+            if g.has_other:
+                any = True
+                group_recall(b, i, s)
+        if g.has_other:
+            pgarray_int8(&s.known, g.known)
+            pgarray_int8(&s.known_at, g.known_at)
+        else:
+            pgarray_null(&s.known)
+            pgarray_null(&s.known_at)
+    uv_mutex_unlock(&recalls.lock)
+    if not any:
+        pgarray_begin(&s.known, OID_INT8)
+        pgarray_begin(&s.known_at, OID_INT8)
+
+cdef void group_recall(PushBatch* b, int first, PushArrays* s) noexcept nogil:
+    cdef PushGroup* g = b.chunks[first].group
+    cdef Recall* r = g.partition.recall
+    cdef PushItem* it
+    cdef const unsigned char* id
+    cdef int i = first
+    cdef int k
+    cdef uint64_t at
+    cdef int64_t place, last
+    cdef bint look = False
+    g.known_at = 0
+    if r == NULL:
+        if g.partition.no_recall_until and g.partition.no_recall_until > clock_mono_us() // 1000000:
+            g.known = -1
+        else:
+            g.known = -2 if g.partition.strange >= RECALL_FROM else 0
+        return
+    r.used_us = clock_mono_us()
+    if recalls.newest is not r:
+        recall_unlink(r)
+        recall_link(r)
+    while i < b.n_chunks and b.chunks[i].group is g:
+        it = b.chunks[i].first
+        last = -1
+        for k in range(b.chunks[i].n):
+            id = chunk_id(&it, k)
+            if id[6] >> 4 == 7:
+                continue
+            at = recall_at(r, recall_hash(id))
+            while recall_look(r, id, &at):
+                look = True
+                place = r.cells[at] & 0xffff
+                if place != last:
+                    pgarray_int4(&s.look_row, i + 1)
+                    pgarray_int8(&s.look_from, r.origin + (place << r.shift))
+                    pgarray_int8(&s.look_to, r.origin + (place + 1 << r.shift))
+                last = place
+                at = at + 1 if at + 1 < r.size else 0
+        i += 1
+    g.known = r.known if r.sure and not look else -2 - r.known
+    g.known_at = r.known_at
+
+# ---- and after its commit --------------------------------------------------------------------------------------------
+
+cdef void batch_learn(PushBatch* b, PGresult* res) noexcept nogil:
+    # Remembers what was stored. Before the next batch is sent, which is to know it.
+    cdef int row, i
+    cdef PushChunk* c
+    cdef Partition* p
+    uv_mutex_lock(&recalls.lock)
+    for row in range(PQntuples(res)):
+        i = pg_int4(res, row, PUSH_ORD)
+        if pg_int2(res, row, PUSH_STATUS) == 2 or i < 0 or i >= b.n_chunks:
+            continue
+        c = &b.chunks[i]
+        p = c.group.partition
+        if p.recall == NULL and not c.group.has_other:
+            continue
+        if pg_int2(res, row, PUSH_STATUS):
+            partition_learn(p, pg_bytes(res, row, PUSH_SEEN))
+        if pg_int2(res, row, PUSH_STATUS) != 3:
+            chunk_learn(c, p, res, row)
+    uv_mutex_unlock(&recalls.lock)
+
+cdef void partition_learn(Partition* p, Slice seen) noexcept nogil:
+    # seen: 8 bytes offset, 8 bytes moment, ids (function/ids_seen.sql).
+    cdef uint64_t word
+    cdef int64_t at, moment
+    cdef const unsigned char* ids = <const unsigned char*>seen.p + 16
+    cdef size_t k, n
+    cdef Recall* r
+    if seen.p == NULL or seen.n < 16:
+        return
+    memcpy(&word, seen.p, 8)
+    at = <int64_t>be64toh(word)
+    memcpy(&word, seen.p + 8, 8)
+    moment = <int64_t>be64toh(word)
+    n = seen.n // 16 - 1
+    if p.recall != NULL and p.recall.known != at:
+        recall_drop(p.recall)         # not what follows: it begins anew
+    r = p.recall if p.recall != NULL else recall_new(p, at)
+    if r == NULL:
+        recall_crowded(p)
+        return
+    for k in range(n):
+        if ids[16 * k + 6] >> 4 != 7 and not recall_add(r, ids + 16 * k, at + <int64_t>k):
+            recall_crowded(p)
+            return
+    r.known = at + <int64_t>n
+    r.known_at = moment
+
+cdef void chunk_learn(PushChunk* c, Partition* p, PGresult* res, int row) noexcept nogil:
+    # One row's records. What does not follow what is known is left to the next push, which is told what lies between.
+    cdef Recall* r = p.recall
+    cdef int64_t base = pg_int8(res, row, PUSH_BASE)
+    cdef int64_t at = base
+    cdef int64_t off
+    cdef bint whole = pg_int2(res, row, PUSH_STATUS) == 0
+    cdef PgIter offs
+    cdef const unsigned char* id
+    cdef PushItem* it = c.first
+    cdef int k
+    if r == NULL:
+        p.strange = <uint8_t>(p.strange + c.n if p.strange + c.n < RECALL_FROM else RECALL_FROM)
+        return
+    if base < 0 or base != r.known:
+        return
+    if not whole:
+        pg_array(res, row, PUSH_DUP_OFFSET, OID_INT8, &offs)
+    for k in range(c.n):
+        off = -1
+        if not whole:
+            pg_next8(&offs, &off)
+        id = chunk_id(&it, k)
+        if off < 0:
+            if id[6] >> 4 != 7 and not recall_add(r, id, at):
+                recall_crowded(p)
+                return
+            at += 1
+    r.known = at
+    r.known_at = pg_int8(res, row, PUSH_CREATED_AT)
+    if c.group.has_other and whole or pg_bytes(res, row, PUSH_SEEN).p != NULL:
+        r.sure = True
+        if r.used < p.crowded // 2:
+            p.crowded = 0
