@@ -3,7 +3,7 @@
 -- At least one result row per entry, in order. status 0: read; 1: no such queue; 2: the offset lies below floor or above
 -- head. A partition that was never written has head and floor 0. The arrays hold the log rows from the one with the first
 -- offset on, at most 1000 of them per result row, so a long answer has several result rows per entry; NULL: none.
--- One snapshot: what is told of the marks is true of the rows. Bytes are of bodies as they are stored and 32 per record
+-- One snapshot: what is told of the marks is true of the rows. Bytes are of unpacked bodies (body_size.sql) and 32 per record
 -- (ids and what an answer has around a payload); the first row of an entry comes however large it is, while any are left.
 CREATE OR REPLACE FUNCTION queend.read_rows(p_queue text[], p_partition text[], p_offset bigint[], p_max bigint[], p_total bigint)
 RETURNS TABLE (ord int, status int, head bigint, floor bigint, base bigint[], n int[], created_at bigint[], ids bytea[], body bytea[], meta bytea[])
@@ -43,7 +43,7 @@ BEGIN
                    count(*), sum(c.size), max(c.base + c.n)
               INTO base, n, created_at, ids, body, meta, v_rows, v_size, v_at
               FROM (SELECT r.*, sum(r.size) OVER (ORDER BY r.base ROWS UNBOUNDED PRECEDING) AS run
-                      FROM (SELECT l.base, l.n, l.created_at, l.ids, l.body, l.meta, octet_length(l.body) + 32 * l.n AS size FROM queend.log l
+                      FROM (SELECT l.base, l.n, l.created_at, l.ids, l.body, l.meta, queend.body_size(l.body) + 32 * l.n AS size FROM queend.log l
                              WHERE l.partition_id = e.part AND l.base >= v_at AND l.base < e.head ORDER BY l.base LIMIT 1000) AS r) AS c
              WHERE c.run - c.size < v_left;
             RETURN NEXT;

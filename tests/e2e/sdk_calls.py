@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import uuid
+from datetime import datetime, timedelta, timezone
 
 from queen import Queen
 
@@ -172,9 +173,70 @@ async def default_consumer(queen: Queen) -> None:
     assert max(sizes) >= 200 if SECOND_GENERATION else set(sizes) == {1}, sizes
 
 
+async def reads_by_offset(queen: Queen) -> None:
+    """fetch and changed_since, which only the second generation has."""
+    if not SECOND_GENERATION:
+        return
+    queue = queen.queue("reads")
+    await queue.partition("a").push([{"data": {"n": n}, "transactionId": f"a-{n}"} for n in range(5)])
+    await queen.queue("reads").partition("b").push([{"data": None}])
+    read = await queen.queue("reads").fetch(["a", "b", "never"], offsets={"a": 2})
+    assert list(read) == ["a", "b", "never"]
+    assert [(r["offset"], r["transactionId"], r["payload"]) for r in read["a"]["records"]] == [(n, f"a-{n}", {"n": n}) for n in (2, 3, 4)]
+    assert [(read[name]["highWatermark"], read[name]["logStartOffset"], read[name]["nextOffset"]) for name in read] == [(5, 0, 5), (1, 0, 1), (0, 0, 0)]
+    assert read["b"]["records"][0]["payload"] is None and read["never"]["records"] == []
+    beyond = await queen.queue("reads").fetch("a", offsets={"a": 9})
+    assert beyond["a"]["nextOffset"] == 9 > beyond["a"]["highWatermark"] == 5
+    assert (await queen.queue("reads-none").fetch("a"))["a"]["records"] == []
+    one_by_one = await queen.queue("reads").fetch(["a", "b"], max_bytes=1)
+    assert [len(one_by_one[name]["records"]) for name in "ab"] == [5, 1]
+    assert [m["data"]["n"] for m in await queen.queue("reads").partition("a").batch(9).wait(False).pop()] == list(range(5)), "nothing was claimed"
+
+    changed = await queen.queue("reads").changed_since()
+    while changed["safeTime"] <= max(p["lastWriteAt"] for p in changed["partitions"]):      # somebody else's write was in flight
+        changed = await queen.queue("reads").changed_since()
+    assert [(p["name"], p["lastOffset"], p["logStart"]) for p in changed["partitions"]] == [("a", 4, 0), ("b", 0, 0)]
+    assert (await queen.queue("reads").changed_since(changed["safeTime"]))["partitions"] == []
+    await queen.queue("reads").partition("b").push([{"data": 1}])
+    again = await queen.queue("reads").changed_since(changed["safeTime"])
+    assert [(p["name"], p["lastOffset"]) for p in again["partitions"]] == [("b", 1)]
+    assert (await queen.queue("reads").changed_since(datetime.now(timezone.utc) + timedelta(days=1)))["partitions"] == []
+    assert (await queen.queue("reads-none").changed_since())["partitions"] == []
+
+
+async def a_replay_beside_producers(queen: Queen) -> None:
+    if not SECOND_GENERATION:
+        return
+    pushed: dict[str, set] = {}
+
+    async def produce(number: int) -> None:
+        async with Queen(sys.argv[1]) as own:
+            for call in range(60):
+                partition, value = f"p{(number * 7 + call * 5) % 12}", f"{number}-{call}"
+                await own.queue("replay").partition(partition).push([{"data": value}])
+                pushed.setdefault(partition, set()).add(value)
+
+    producers = asyncio.gather(*(produce(number) for number in range(4)))
+    read: dict[str, list] = {}
+    since, last = None, False
+    while True:
+        last = producers.done()
+        changed = await queen.queue("replay").changed_since(since)
+        names = [p["name"] for p in changed["partitions"]]
+        if names:
+            for name, found in (await queen.queue("replay").fetch(names, offsets={name: len(read.get(name, [])) for name in names})).items():
+                read.setdefault(name, []).extend(r["payload"] for r in found["records"])
+                assert len(read[name]) == found["nextOffset"]
+        since = changed["safeTime"]
+        if last:
+            break
+    await producers
+    assert {name: (len(values), set(values)) for name, values in read.items()} == {name: (len(values), values) for name, values in pushed.items()}
+
+
 CHECKS = [create_and_delete, duplicates_are_told, traces_and_any_payload, a_failing_handler_ends_in_the_dead_letters, acks_and_nacks,
           leases_are_renewed, transactions_fail_as_a_whole, a_dead_lease_stops_a_transaction, namespaces, new_groups, buffered_pushes,
-          a_waiting_pop_is_woken, several_partitions, default_consumer]
+          a_waiting_pop_is_woken, several_partitions, default_consumer, reads_by_offset, a_replay_beside_producers]
 
 
 async def main() -> None:

@@ -163,3 +163,64 @@ def test_cursors_change_in_place(loaded):
     after = updates()
     assert after.n_tup_upd - before.n_tup_upd > 200
     assert after.n_tup_hot_upd - before.n_tup_hot_upd >= 0.9 * (after.n_tup_upd - before.n_tup_upd)
+
+
+class Control(Hot):
+    """A session as the control plane opens them: the functions it calls bring their own settings."""
+
+    def __init__(self, conninfo: str):
+        self.connection = psycopg.connect(conninfo, autocommit=True, row_factory=namedtuple_row)
+
+
+def log_reads(session: Hot, queue: int, parts: list[int]):
+    """(most pages per partition, call, values) of what the log reads ask."""
+    n = len(parts)
+    names = [["plans"] * n, [f"p{part - 1000}" for part in parts]]
+    after = parts[0]
+    moment = session.value("SELECT created_at FROM queend.log WHERE partition_id = %s AND base = 5", parts[0])
+    late = session.value("SELECT queend.now_us()") + 1
+    yield 60, "SELECT * FROM queend.read_rows(%s, %s, %s::bigint[], %s::bigint[], 1000000000)", (*names, [4] * n, [1000] * n)
+    yield 25, "SELECT queend.heads(%s, %s)", names
+    yield 90, "SELECT * FROM queend.offsets_at(%s, %s, %s::bigint[])", (*names, [moment] * n)
+    yield 60, "SELECT * FROM queend.offsets(%s, %s, %s, %s)", (queue, after, n, moment)
+    yield 25, "SELECT * FROM queend.partitions_changed(ARRAY['plans'], ARRAY[NULL::bigint], %s, %s)", ([after], [n])
+    yield 20, "SELECT * FROM queend.partitions_changed(%s, %s::bigint[], %s, %s)", (["plans"] * n, [late] * n, [0] * n, [1000] * n)
+
+
+@pytest.mark.parametrize("count", [1, 100])
+@pytest.mark.parametrize("moment", ["plans older than the rows", "statistics", "new plans"])
+def test_log_reads_probe(loaded, moment, count):
+    conninfo, early, queue, _, all_parts = loaded
+    session = Control(conninfo)
+    if moment == "plans older than the rows":
+        session.rows("SET plan_cache_mode = force_generic_plan")
+    elif moment == "statistics":
+        early.rows("ANALYZE")
+    parts = all_parts[:count]
+    for _ in range(7 if moment != "new plans" else 1):      # beyond the five calls after which a plan is kept
+        for _, call, values in log_reads(session, queue, all_parts[-3:]):
+            session.rows(call, *values)
+    for most, call, values in log_reads(session, queue, parts):
+        touched = session.pages(call, *values)
+        assert touched <= 200 + most * count, (count, call, touched)
+    session.close()
+
+
+def test_what_changed_lately_is_found_without_a_walk(loaded):
+    """A page of the partitions written since a moment costs what was written since, not what is stored or how many there are."""
+    conninfo, early, queue, _, all_parts = loaded
+    session = Control(conninfo)
+    call = "SELECT * FROM queend.partitions_changed(ARRAY['plans'], ARRAY[%s::bigint], ARRAY[0], ARRAY[1000])"
+    early.rows("SELECT brin_summarize_new_values('queend.log_by_time')")
+    since = session.value("SELECT queend.now_us()")
+    written = sorted(all_parts[90_000:90_500:50])
+    early.push(*(batch(part, [id7()]) for part in written))
+    for _ in range(7):
+        assert [row.partition_id for row in session.rows(call, since) if row.ord == 0 and row.status == 0] == written
+    total = session.value("SELECT pg_relation_size('queend.log') / 8192")
+    assert session.pages(call, since) < total / 10
+    # everything: walked, and no further than a call may
+    rows = session.rows(call, 0)
+    assert len(rows) == 1002 and rows[-1].status == 3
+    session.pages(call, 0)
+    session.close()

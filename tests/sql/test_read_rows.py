@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import psycopg
 import pytest
-from sql.records import Session, batch, id7, varint
+from sql.records import Session, batch, id7, inner, packed, varint
 from support.wait import until
 
 READ = "SELECT * FROM queend.read_rows(%s::text[], %s::text[], %s::bigint[], %s::bigint[], %s)"
@@ -242,3 +242,17 @@ def test_heads_by_name(db, named):
     queue, (part, _) = named(2)
     push(db, part, 2, records=3)
     assert db.value("SELECT queend.heads(%s, %s)", [queue, "none", queue, queue], ["p0", "p0", "never", "p1"]) == [6, -1, 0, 0]
+
+
+def test_a_compressed_body_counts_unpacked(db, named):
+    for payload in (b"[]", b'"%s"' % (b"x" * 100), b'"%s"' % (b"x" * 20_000), b'"%s"' % (b"x" * 3_000_000)):
+        raw = inner([payload] * 3)
+        assert db.value("SELECT queend.body_size(%s)", packed(raw)) == len(raw)
+        assert db.value("SELECT queend.body_size(%s)", b"\x10" + raw) == len(raw) + 1
+    assert db.value("SELECT queend.body_size('\\x11')") == 1
+    queue, (part,) = named()
+    for _ in range(5):
+        ids = [id7()]
+        db.push(batch(part, ids)._replace(body=packed(inner([b'"%s"' % (b"x" * 9998)]))))
+    cost = 2 + 10_000 + 32
+    assert bases(read(db, queue, ("p0", 0, 3 * cost))) == [[0, 1, 2]] and bases(read(db, queue, ("p0", 0, 3 * cost + 1))) == [[0, 1, 2, 3]]
