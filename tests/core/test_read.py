@@ -7,7 +7,8 @@ import uuid
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
-from sql.records import body, frames, framed, id7, id_text, inner, meta, packed
+from sql.records import body, framed, id7, id_text, inner, meta, packed
+from support.frames import frames
 
 from queend._core import read_answer, read_moment, read_moment_text, read_partition_id, read_partition_number
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 import io
 import json
 import threading
+import uuid
 from datetime import UTC, datetime
 
 import psycopg
@@ -12,6 +13,7 @@ import pytest
 from support.client import Client
 from support.crowd import Crowd
 from support.daemon import Daemon
+from support.frames import KIND, form_b, framed_group
 from support.wait import until
 
 FETCH, CHANGED, OFFSETS, AT = "/api/v1/fetch", "/api/v1/partitions/changed", "/api/v1/offsets", "/api/v1/fetch/offsets"
@@ -132,6 +134,27 @@ def test_one_large_answer(client: Client, queue: str) -> None:
         assert mark["nextOffset"] > at
         at = mark["nextOffset"]
     assert read == list(range(4000))
+
+
+def test_rows_as_a_client_framed_them_and_rows_compressed_here(client: Client, queue: str, daemon: Daemon) -> None:
+    values = [{"n": n, "text": "ü" * 50} for n in range(300)]
+    texts = [str(uuid.uuid4()) for _ in values]
+    group, _, _ = framed_group(queue, "p", values, texts)
+    assert client.request("POST", "/api/v1/push", form_b(group), KIND).status == 201
+    client.push(queue, *values, partition="p")
+    client.push_items([{"queue": queue, "partition": "p", "payload": "z" * 5000}])
+    with psycopg.connect(daemon.conninfo) as db:
+        codecs = db.execute("SELECT array_agg(get_byte(l.body, 0) ORDER BY l.base) FROM queend.log l JOIN queend.partitions p ON p.id = l.partition_id"
+                            " JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s", (queue,)).fetchone()[0]
+    assert codecs[0] == 0x12 and codecs[-1] == 0x11
+    body = {"entries": [{"queue": queue, "partition": "p", "offset": 10, "maxBytes": 8 << 20}]}
+    (entry,) = client.post(FETCH, body).json["entries"]
+    expected = [*values[10:], *values, "z" * 5000]
+    assert payloads(entry) == expected and [r["transactionId"] for r in entry["records"][:290]] == texts[10:]
+    lines = client.request("POST", FETCH, body, {"Accept": LINES}).body.decode().splitlines()[:-1]
+    assert [json.loads(line)["payload"] for line in lines] == expected
+    rows = pa.ipc.open_stream(io.BytesIO(client.request("POST", FETCH, body, {"Accept": ARROW}).body)).read_all()
+    assert [json.loads(p) for p in rows["payload"].to_pylist()] == expected
 
 
 @pytest.mark.parametrize("accept, kind", [
