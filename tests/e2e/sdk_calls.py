@@ -1,10 +1,11 @@
 """What programs do with the SDK besides bulk load, run by test_sdk.py inside the SDK's own environment.
 
-Usage: sdk_calls.py URL GENERATION. Prints the names of what was checked; an assertion ends the program.
+Usage: sdk_calls.py URL GENERATION OPTIONS (of the client, as JSON). Prints the names of what was checked; an assertion ends the program.
 """
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 import uuid
 from datetime import datetime, timedelta, timezone
@@ -12,6 +13,7 @@ from datetime import datetime, timedelta, timezone
 from queen import Queen
 
 SECOND_GENERATION = sys.argv[2] == "2"
+OPTIONS = json.loads(sys.argv[3])
 
 
 async def messages_of(queue) -> list:
@@ -142,7 +144,7 @@ async def buffered_pushes(queen: Queen) -> None:
 
 async def a_waiting_pop_is_woken(queen: Queen) -> None:
     waiting = asyncio.create_task(queen.queue("wake").wait(True).timeout_millis(20000).pop())
-    async with Queen(sys.argv[1]) as other:
+    async with Queen(sys.argv[1], **OPTIONS) as other:
         await other.queue("wake").push([{"data": "hello"}])
     assert [m["data"] for m in await waiting] == ["hello"]
 
@@ -241,7 +243,7 @@ CHECKS = [create_and_delete, duplicates_are_told, traces_and_any_payload, a_fail
 
 async def main() -> None:
     for check in CHECKS:
-        async with Queen(sys.argv[1]) as queen:
+        async with Queen(sys.argv[1], **OPTIONS) as queen:
             await check(queen)
         print(check.__name__, flush=True)
 

@@ -1,7 +1,8 @@
 """The load of test_sdk.py, run inside an environment that has nothing but the published SDK.
 
-Usage: sdk_scenario.py URL BATCH. BATCH 0 leaves batch and partitions to the SDK's defaults. The last line on standard
-output is a JSON object of what was seen; a wrong order or a message seen twice ends the program at once.
+Usage: sdk_scenario.py URL BATCH EACH OPTIONS. BATCH 0 leaves batch and partitions to the SDK's defaults; EACH: messages per
+partition; OPTIONS: of the client, as JSON. The last line on standard output is a JSON object of what was seen; a wrong order
+or a message seen twice ends the program at once.
 """
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ import time
 from queen import Queen
 
 PARTITIONS = 1000
-EACH = 100
+EACH = int(sys.argv[3])
+OPTIONS = json.loads(sys.argv[4])
 PER_PUSH = 20
 PRODUCERS = 4
 CONSUMERS = 3
@@ -42,7 +44,7 @@ def as_list(messages: object) -> list:
 
 async def produce(url: str, share: range) -> int:
     queued = 0
-    async with Queen(url) as queen:
+    async with Queen(url, **OPTIONS) as queen:
         for first in range(0, EACH, PER_PUSH):
             for partition in share:
                 items = [{"data": {"p": partition, "n": number}} for number in range(first, first + PER_PUSH)]
@@ -53,7 +55,7 @@ async def produce(url: str, share: range) -> int:
 
 async def crash(url: str) -> list:
     """Takes messages of the workers' group and is never heard of again."""
-    async with Queen(url) as queen:
+    async with Queen(url, **OPTIONS) as queen:
         while True:
             messages = await queen.queue("source").group("workers").batch(50).pop()
             if messages:
@@ -61,7 +63,7 @@ async def crash(url: str) -> list:
 
 
 async def consume(url: str, queue: str, group: str, batch: int, handler, stop: asyncio.Event, auto_ack: bool = True) -> None:
-    async with Queen(url) as queen:
+    async with Queen(url, **OPTIONS) as queen:
         builder = queen.queue(queue).group(group).timeout_millis(500)
         if batch:
             builder = builder.batch(batch).partitions(20)
@@ -95,7 +97,7 @@ def mover(record: Record):
 async def main(url: str, batch: int) -> None:
     begin = time.monotonic()
     workers, movers, moved, replay = (Record(name) for name in ("workers", "movers", "moved", "replay"))
-    async with Queen(url) as queen:
+    async with Queen(url, **OPTIONS) as queen:
         for name in ("source", "moved"):
             created = await queen.queue(name).config({"lease_time": LEASE_SECONDS}).create()
             assert created["configured"] is True, created
@@ -111,7 +113,7 @@ async def main(url: str, batch: int) -> None:
     queued = sum(await asyncio.gather(*producing))
     await asyncio.gather(*tasks)
     await asyncio.gather(*(consume(url, "source", "replay", batch, recorder(replay), replay.done) for _ in range(CONSUMERS)))
-    async with Queen(url) as queen:
+    async with Queen(url, **OPTIONS) as queen:
         left = [len(await queen.queue(name).group(group).batch(10).wait(False).pop())
                 for name, group in (("source", "workers"), ("source", "movers"), ("moved", "readers"), ("source", "replay"))]
     print(json.dumps({"queued": queued, "crashed": len(lost), "left": sum(left), "seconds": round(time.monotonic() - begin, 1),

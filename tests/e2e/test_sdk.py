@@ -8,14 +8,18 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import psycopg
 import pytest
 from support.daemon import Daemon
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-MESSAGES = 100_000
+PARTITIONS = 1000  # of the load
 # generation: what pip is asked for, batch of bulk consumers (0: the SDK's own choice)
-GENERATIONS = {"0.15": ("queen-mq==0.15.0", 200), "2": ("queen-mq>=2,<3", 0)}
+GENERATIONS = {"0.15": ("queen-mq==0.15.0", 200), "2": ("queen-mq[zstd]>=2,<3", 0)}
+# how the second generation may be told to talk
+WIRES = {"json": {}, "binary": {"binary_push": True}, "framed": {"framed_pop": True}, "compressed": {"binary_push": True, "push_compression": True},
+         "all": {"binary_push": True, "push_compression": True, "framed_pop": True}}
 
 
 @dataclass
@@ -34,11 +38,10 @@ class Sdk:
         return done.stdout.splitlines()
 
 
-@pytest.fixture(scope="module", params=GENERATIONS)
-def sdk(request: pytest.FixtureRequest) -> Sdk:
-    """Made once, kept in the checkout."""
-    requirement, batch = GENERATIONS[request.param]
-    folder = ROOT / f".venv-sdk-{request.param}"
+def prepare(generation: str) -> Sdk:
+    """The environment of a generation, made once and kept in the checkout."""
+    requirement, batch = GENERATIONS[generation]
+    folder = ROOT / f".venv-sdk-{generation}"
     ready = folder / "ready"
     if not ready.exists() or ready.read_text() != requirement:
         subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
@@ -46,7 +49,7 @@ def sdk(request: pytest.FixtureRequest) -> Sdk:
                               capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         ready.write_text(requirement)
-    return Sdk(request.param, batch, folder / "bin" / "python")
+    return Sdk(generation, batch, folder / "bin" / "python")
 
 
 @pytest.fixture
@@ -56,13 +59,28 @@ def daemon_of_its_own(start_daemon) -> Daemon:
     daemon.stop()
 
 
-def test_calls(daemon_of_its_own: Daemon, sdk: Sdk) -> None:
-    assert len(sdk.run("sdk_calls.py", daemon_of_its_own, sdk.generation)) >= 14
+ALL = [("0.15", "json"), *(("2", wire) for wire in WIRES)]
 
 
-def test_hundred_thousand_messages(daemon_of_its_own: Daemon, sdk: Sdk) -> None:
-    """Nothing lost, nothing twice, nothing out of order inside a partition: the script sees to the last two."""
-    seen = json.loads(sdk.run("sdk_scenario.py", daemon_of_its_own, str(sdk.batch))[-1])
+@pytest.mark.parametrize("generation, wire", ALL)
+def test_calls(daemon_of_its_own: Daemon, generation: str, wire: str) -> None:
+    sdk = prepare(generation)
+    assert len(sdk.run("sdk_calls.py", daemon_of_its_own, generation, json.dumps(WIRES[wire]))) >= 14
+
+
+@pytest.mark.parametrize("generation, wire", ALL)
+def test_load(daemon_of_its_own: Daemon, generation: str, wire: str) -> None:
+    """100 000 messages, fewer for the other wires. Nothing lost, nothing twice, nothing out of order inside a partition: the
+    script sees to the last two."""
+    sdk = prepare(generation)
+    each = {"json": 100, "all": 40}.get(wire, 20)
+    seen = json.loads(sdk.run("sdk_scenario.py", daemon_of_its_own, str(sdk.batch), str(each), json.dumps(WIRES[wire]))[-1])
     print(seen)
     assert seen["crashed"] > 0 and seen["left"] == 0
-    assert [seen[key] for key in ("queued", "workers", "movers", "moved", "replay")] == [MESSAGES] * 5
+    assert [seen[key] for key in ("queued", "workers", "movers", "moved", "replay")] == [PARTITIONS * each] * 5
+    assert framed_rows(daemon_of_its_own) == ("push_compression" in WIRES[wire]), "rows are stored as the client framed them"
+
+
+def framed_rows(daemon: Daemon) -> bool:
+    with psycopg.connect(daemon.conninfo) as connection:
+        return connection.execute("SELECT EXISTS (SELECT 1 FROM queend.log WHERE get_byte(body, 0) = 18)").fetchone() == (True,)
