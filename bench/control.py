@@ -8,6 +8,7 @@ One JSON line per run on standard output, a table on standard error."""
 import argparse
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -38,7 +39,6 @@ SCENARIOS = {
 
 
 def build_shim() -> Path:
-    import subprocess
     OUT.mkdir(exist_ok=True)
     target = OUT / "slow.so"
     subprocess.run([os.environ.get("CC", "cc"), "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-o", target, HERE / "slow" / "slow.c", "-ldl"], check=True)
@@ -47,7 +47,7 @@ def build_shim() -> Path:
 
 class Bench:
     def __init__(self, cluster, words):
-        self.cluster, self.seconds, self.warm, self.queues = cluster, words.seconds, words.warm, 0
+        self.cluster, self.seconds, self.warm, self.fill, self.runs, self.filled = cluster, words.seconds, words.warm, words.fill, 0, False
 
     def run(self, scenario: str, setting: dict) -> dict:
         """One daemon with one setting under one load; messages per second of the role that counts, and CPU per message."""
@@ -59,14 +59,19 @@ class Bench:
             for name in setting:
                 del os.environ[name]
         try:
-            self.queues += 1
-            queue = f"control-{self.queues}"
-            server.prepare(queue, roles[0].get("partitions", 1000))
-            if roles[0]["kind"] == "pop":       # something to take
-                run_load(server.host, server.port, 0, 60, [dict(PUSH100, queue=queue, count=self.fill)], lambda: None, lambda: None)
+            self.runs += 1
+            queue = f"control-{self.runs}" if roles[0]["kind"] == "push" else "control-filled"
+            server.prepare(queue, 1000)
+            if queue == "control-filled" and not self.filled:       # something to take, by every run as a group of its own
+                self.filled = True
+                run_load(server.host, server.port, 0, 120, [dict(PUSH100, queue=queue, count=self.fill)], lambda: None, lambda: None)
             before, after = [], []
-            def read(to): to += [server.cpu_seconds(), self.cluster.cpu_seconds(), self.cluster.transactions()]
-            report = run_load(server.host, server.port, self.warm, self.seconds, [dict(role, queue=queue) for role in roles], lambda: read(before), lambda: read(after))
+
+            def read(to: list) -> None:
+                to += [server.cpu_seconds(), self.cluster.cpu_seconds(), self.cluster.transactions()]
+
+            roles = [dict(role, queue=queue) | (dict(group=f"g{self.runs}") if role["kind"] == "pop" else {}) for role in roles]
+            report = run_load(server.host, server.port, self.warm, self.seconds, roles, lambda: read(before), lambda: read(after))
             role = report["roles"][roles[-1]["name"]]
             faults = [r["error"] for r in report["roles"].values() if r["errors"]]
             if faults:
@@ -82,7 +87,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Fixed against adaptive concurrency.")
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--warm", type=float, default=1.0)
-    parser.add_argument("--fill", type=int, default=2_000_000)
+    parser.add_argument("--fill", type=int, default=1_000_000)
     parser.add_argument("--slow", default=",".join(DATABASES))
     parser.add_argument("--only", default=",".join(SCENARIOS))
     parser.add_argument("--settings", default="")
@@ -96,7 +101,6 @@ def main() -> None:
         embedded.ENVIRONMENT.clear()
         embedded.ENVIRONMENT.update(before)
         bench = Bench(cluster, words)
-        bench.fill = words.fill
         try:
             for scenario in words.only.split(","):
                 settings = {"adaptive": {}} | SCENARIOS[scenario][0]
