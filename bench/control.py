@@ -24,7 +24,7 @@ SLOW_US = 10_000
 DATABASES = {"none": {}, "commit": {"SLOW_COMMIT_US": str(SLOW_US)}, "trip": {"SLOW_TRIP_US": str(SLOW_US)}}
 # What is fixed where something is; every other number of calls at a time stays adaptive.
 STREAMS = {f"s{n}": {"QUEEND_PUSH_STREAMS": str(n)} for n in (1, 2, 4, 8)}
-CALLS = {f"c{n}": {"QUEEN_CONCURRENCY_MODE": "static", "QUEEN_POP_MAX_CONCURRENT": str(n), "QUEEN_ACK_MAX_CONCURRENT": str(n)} for n in (1, 2, 4, 6)}
+CALLS = {f"c{n}": {"QUEEN_VEGAS_MIN_LIMIT": str(n), "QUEEN_VEGAS_MAX_LIMIT": str(n)} for n in (1, 2, 4, 6)}
 PUSH1 = dict(kind="push", name="push", conns=64, items=1, partitions=1000, ids=7)
 PUSH100 = dict(kind="push", name="push", conns=16, items=100, partitions=1000, ids=7)
 POP = dict(kind="pop", name="pop", conns=16, batch=50, wait=1, timeout=2000)

@@ -31,6 +31,16 @@ def test_without_a_hold_only_the_landing_statement_releases():
     assert policy.wait(49, age_us=0) == -1
 
 
+def test_a_database_far_away_is_not_waited_for():
+    policy = PolicyProbe(preferred=50, hold_us=-1)
+    assert policy.take(3, age_us=10**6, in_flight=1, fastest_us=3999) == 0
+    assert policy.take(3, age_us=2499, in_flight=1, fastest_us=10_000) == 0
+    assert policy.wait(3, age_us=2499, fastest_us=10_000) == 1
+    assert policy.take(3, age_us=2500, in_flight=1, fastest_us=10_000) == 3
+    asked = PolicyProbe(preferred=50, hold_us=5000)                  # a hold that was asked for is kept
+    assert asked.take(3, age_us=4999, in_flight=1, fastest_us=10_000) == 0
+
+
 def test_no_statement_exceeds_its_bounds_but_the_first_job_always_fits():
     policy = PolicyProbe(max_jobs=3, max_items=100, max_bytes=1000)
     assert policy.take(10, in_flight=0) == 3

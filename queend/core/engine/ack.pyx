@@ -141,7 +141,7 @@ cdef void ack_go(Worker* w, AckJob* j) noexcept nogil:
 cdef void acks_drain(Engine* e) noexcept nogil:
     if e.acks.n and not slotpool_ready(e.slots):
         jobs_expire(e, &e.acks)
-    while policy_fires(e, &e.ack_policy, &e.acks, e.ack_limit.in_flight) and limit_take(&e.ack_limit):
+    while policy_fires(e, &e.ack_policy, &e.acks, &e.ack_limit) and limit_take(&e.ack_limit):
         if not ackcall_send(e):
             limit_give(&e.ack_limit)
             break

@@ -31,6 +31,7 @@ cdef struct Limit:
     int round                 # completions since the last look
     bint starting
     double recent             # moving mean, us; 0: no sample yet
+    double fastest            # as of the last look, us: how far away the database is; 0: not known
     int64_t[LIMIT_SPANS] span_at        # start of each step's time, us
     double[LIMIT_SPANS] span_min        # fastest call in it
     int64_t looked_us
@@ -130,6 +131,7 @@ cdef void limit_look(Limit* l, int64_t now_us) noexcept nogil:
     cdef double low = l.limit * 0.5
     cdef double high = l.limit * 0.75
     cdef bint used = l.peak >= l.limit
+    l.fastest = fastest
     if fastest > 0 and l.recent > fastest:
         queue = l.limit * (1 - fastest / l.recent)
     if low > l.config.alpha:

@@ -21,14 +21,14 @@ cdef void policy_of_type(Engine* e, Policy* p, int job_type, int max_items) noex
     cdef TypeSettings* t = &e.settings.types[job_type]
     policy_open(p, t.preferred, t.max_jobs, max_items, 1 << 40, <int64_t>t.hold_ms * 1000 if t.hold_ms else -1, t.hold_ms > 0)
 
-cdef bint policy_fires(Engine* e, const Policy* p, JobList* jobs, int in_flight) noexcept nogil:
+cdef bint policy_fires(Engine* e, const Policy* p, JobList* jobs, const Limit* l) noexcept nogil:
     cdef int64_t age, wait
     if jobs.n == 0:
         return False
     age = clock_mono_us() - jobs.first.queued_us
-    if policy_take(p, jobs.n, age, in_flight):
+    if policy_take(p, jobs.n, age, l.in_flight, l.fastest):
         return True
-    wait = policy_wait(p, jobs.n, age)
+    wait = policy_wait(p, jobs.n, age, l.fastest)
     if wait >= 0 and (e.hold_us < 0 or wait < e.hold_us):
         e.hold_us = wait
     return False

@@ -5,7 +5,8 @@ cdef struct Policy:
     int max_jobs              # of one statement
     int max_items             # messages or acknowledgments of one statement
     int64_t max_bytes         # of their bodies
-    int64_t hold_us           # the oldest job waits at most this long for company; -1: as long as a statement is in flight
+    int64_t hold_us           # the oldest job waits at most this long for company; -1: as long as a statement is in flight,
+                              # unless the database is far away (policy_hold)
     bint patient              # hold even when no statement of the type is in flight (the operator asked for the hold)
 
 cdef void policy_open(Policy* p, int preferred, int max_jobs, int max_items, int64_t max_bytes,
@@ -18,20 +19,31 @@ cdef void policy_open(Policy* p, int preferred, int max_jobs, int max_items, int
     p.hold_us = hold_us if hold_us >= 0 else -1
     p.patient = patient and hold_us >= 0
 
-cdef int policy_take(const Policy* p, int jobs, int64_t age_us, int in_flight) noexcept nogil:
+# Where even the fastest statement takes long, it is not the work that takes it: waiting for the one in flight would
+# double every request's time to save work nobody misses.
+cdef enum:
+    POLICY_FAR_US = 4000
+
+cdef inline int64_t policy_hold(const Policy* p, double fastest_us) noexcept nogil:
+    # hold_us against a database whose fastest statement took so long; 0: not known.
+    return <int64_t>(fastest_us / 4) if p.hold_us < 0 and fastest_us >= POLICY_FAR_US else p.hold_us
+
+cdef int policy_take(const Policy* p, int jobs, int64_t age_us, int in_flight, double fastest_us) noexcept nogil:
     # How many of `jobs` waiting jobs, the oldest age_us old, to send now while in_flight statements of the type run;
     # 0: hold. Unless the policy is patient, a job never waits for company when nothing is in flight.
+    cdef int64_t hold = policy_hold(p, fastest_us)
     if jobs <= 0:
         return 0
-    if jobs < p.preferred and (p.hold_us < 0 or age_us < p.hold_us) and (p.patient or in_flight > 0):
+    if jobs < p.preferred and (hold < 0 or age_us < hold) and (p.patient or in_flight > 0):
         return 0
     return jobs if jobs < p.max_jobs else p.max_jobs
 
-cdef int64_t policy_wait(const Policy* p, int jobs, int64_t age_us) noexcept nogil:
+cdef int64_t policy_wait(const Policy* p, int jobs, int64_t age_us, double fastest_us) noexcept nogil:
     # After a hold: microseconds until time alone changes the answer; -1: only an event can.
-    if jobs <= 0 or p.hold_us < 0:
+    cdef int64_t hold = policy_hold(p, fastest_us)
+    if jobs <= 0 or hold < 0:
         return -1
-    return p.hold_us - age_us if p.hold_us > age_us else 0
+    return hold - age_us if hold > age_us else 0
 
 cdef inline bint policy_room(const Policy* p, int jobs, int items, int64_t size, int more_items,
                              int64_t more_bytes) noexcept nogil:

@@ -10,7 +10,7 @@ cdef void pops_drain(Engine* e) noexcept nogil:
         pop_try(e.worker, <PopJob*>j)
     if e.pops.n and not slotpool_ready(e.slots):
         pops_expire(e)
-    while policy_fires(e, &e.pop_policy, &e.pops, e.pop_limit.in_flight) and limit_take(&e.pop_limit):
+    while policy_fires(e, &e.pop_policy, &e.pops, &e.pop_limit) and limit_take(&e.pop_limit):
         if not popcall_send(e):
             limit_give(&e.pop_limit)
             break

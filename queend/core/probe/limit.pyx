@@ -51,11 +51,11 @@ cdef class PolicyProbe:
                   int64_t hold_us=5000, bint patient=False):
         policy_open(&self.p, preferred, max_jobs, max_items, max_bytes, hold_us, patient)
 
-    def take(self, int jobs, int64_t age_us=0, int in_flight=0):
-        return policy_take(&self.p, jobs, age_us, in_flight)
+    def take(self, int jobs, int64_t age_us=0, int in_flight=0, double fastest_us=0):
+        return policy_take(&self.p, jobs, age_us, in_flight, fastest_us)
 
-    def wait(self, int jobs, int64_t age_us):
-        return policy_wait(&self.p, jobs, age_us)
+    def wait(self, int jobs, int64_t age_us, double fastest_us=0):
+        return policy_wait(&self.p, jobs, age_us, fastest_us)
 
     def room(self, int jobs, int items, int64_t size, int more_items, int64_t more_bytes):
         return bool(policy_room(&self.p, jobs, items, size, more_items, more_bytes))
