@@ -63,22 +63,28 @@ class Holds:
                 hold.changed.set_result(changed)
 
     async def _watch(self) -> None:
-        loop = asyncio.get_running_loop()
         took = 0.0
-        while self._held:
-            await asyncio.sleep(max(TICK_S, 9 * took))
-            begin = loop.time()
-            looked = [hold for hold in self._held if hold.not_before <= begin]
-            wanted = sorted({key for hold in looked for key in hold.heads})
-            if not wanted:
-                continue
-            try:
-                async with self.pool.connection() as connection:
-                    row = await (await connection.execute(HEADS, ([q for q, _ in wanted], [p for _, p in wanted]))).fetchone()
-            except (psycopg.Error, PoolTimeout):
-                self._wake(looked, True)        # their next read tells what is wrong
-                continue
-            took = loop.time() - begin
-            now = dict(zip(wanted, row[0], strict=True))
-            self._wake([hold for hold in looked if any(now[key] != head for key, head in hold.heads.items())], True)
-        self._watcher = None
+        try:
+            while self._held:
+                await asyncio.sleep(max(TICK_S, 9 * took))
+                took = await self._look()
+        finally:
+            self._watcher = None        # who comes next makes another
+
+    async def _look(self) -> float:
+        """Wakes those whose heads are others now; the seconds it took."""
+        loop = asyncio.get_running_loop()
+        begin = loop.time()
+        looked = [hold for hold in self._held if hold.not_before <= begin]
+        wanted = sorted({key for hold in looked for key in hold.heads})
+        if not wanted:
+            return 0.0
+        try:
+            async with self.pool.connection() as connection:
+                row = await (await connection.execute(HEADS, ([q for q, _ in wanted], [p for _, p in wanted]))).fetchone()
+        except (psycopg.Error, PoolTimeout):
+            self._wake(looked, True)        # their next read tells what is wrong
+            return 0.0
+        now = dict(zip(wanted, row[0], strict=True))
+        self._wake([hold for hold in looked if any(now[key] != head for key, head in hold.heads.items())], True)
+        return loop.time() - begin

@@ -13,6 +13,7 @@ from .. import log
 from .._core import read_answer, read_moment_text, read_partition_id, read_partition_number
 from .answer import CORS, Json, Refusal
 from .holds import Heads
+from .openapi import INTEGER, NAME, TEXT, array, body, record
 from .read_request import entries_of, fields_of
 
 if TYPE_CHECKING:
@@ -36,6 +37,14 @@ CHANGED = "SELECT * FROM queend.partitions_changed(%s::text[], %s::bigint[], %s:
 AT = "SELECT * FROM queend.offsets_at(%s::text[], %s::text[], %s::bigint[])"
 OFFSETS = "SELECT * FROM queend.offsets((SELECT q.id FROM queend.queues q WHERE q.name = %s), %s, %s, %s)"
 SEED = "SELECT seed FROM queend.catalog"
+
+
+WHERE = {"queue": NAME, "partition": {"oneOf": [NAME, INTEGER], "default": "Default"}}
+TIME = {"oneOf": [{"type": "string", "format": "date-time"}, INTEGER]}
+
+
+def _described(required: list[str], **properties: Any) -> dict[str, Any]:
+    return {"requestBody": body(record(required, **properties))}
 
 
 @dataclass
@@ -123,15 +132,17 @@ def _moment(us: int | None) -> str | None:
     return None if us is None else read_moment_text(us)
 
 
-@router.post("/api/v1/fetch", tags=["log"])
+@router.post("/api/v1/fetch", tags=["log"], openapi_extra=_described(
+    ["entries"], entries=array(record(["queue", "offset"], **WHERE, offset=INTEGER, maxBytes={**INTEGER, "default": ENTRY_BYTES})),
+    maxBytes={**INTEGER, "default": CALL_BYTES}, maxWaitMs={**INTEGER, "default": 0}, minBytes={**INTEGER, "default": 1}))
 async def fetch(request: Request) -> Response:
     """Records from given offsets on, of 1 to 1024 partitions; as JSON, NDJSON or an Arrow stream (Accept)."""
     control = request.app.state.control
-    body, items = await entries_of(request)
+    call, items = await entries_of(request)
     wanted = [Wanted(one.queue(), one.partition(), one.whole("offset", None), one.whole("maxBytes", ENTRY_BYTES, 1, ENTRY_MOST)) for one in items]
-    most = body.whole("maxBytes", CALL_BYTES, 1, CALL_MOST)
-    wait_ms = body.whole("maxWaitMs", 0, 0, WAIT_MOST_MS)
-    least = body.whole("minBytes", 1, 0, CALL_MOST)
+    most = call.whole("maxBytes", CALL_BYTES, 1, CALL_MOST)
+    wait_ms = call.whole("maxWaitMs", 0, 0, WAIT_MOST_MS)
+    least = call.whole("minBytes", 1, 0, CALL_MOST)
     form = _form(request)
     deadline = asyncio.get_running_loop().time() + wait_ms / 1000
     pause = 0.0
@@ -147,7 +158,8 @@ async def fetch(request: Request) -> Response:
     return Response(found.answer, media_type=TYPES[form], headers=CORS)
 
 
-@router.post("/api/v1/fetch/offsets", tags=["log"])
+@router.post("/api/v1/fetch/offsets", tags=["log"], openapi_extra=_described(
+    ["entries"], entries=array(record(["queue", "timestamp"], **WHERE, timestamp=TIME))))
 async def fetch_offsets(request: Request) -> Json:
     """The first offset stored at or after a time, and the marks, of 1 to 1024 partitions."""
     _, items = await entries_of(request)
@@ -160,7 +172,8 @@ async def fetch_offsets(request: Request) -> Json:
         for (queue, partition, _), row in zip(wanted, rows, strict=True)]})
 
 
-@router.post("/api/v1/partitions/changed", tags=["log"])
+@router.post("/api/v1/partitions/changed", tags=["log"], openapi_extra=_described(
+    ["entries"], entries=array(record(["queue"], queue=NAME, since=TIME, after=TEXT, limit={**INTEGER, "default": PAGE}))))
 async def partitions_changed(request: Request) -> Json:
     """The partitions written at or after a time, in order of creation, a page at a time."""
     reader = request.app.state.control.reader
@@ -194,16 +207,17 @@ async def partitions_changed(request: Request) -> Json:
     return Json({"safeTime": _moment(safe.written_at), "entries": entries})
 
 
-@router.post("/api/v1/offsets", tags=["log"])
+@router.post("/api/v1/offsets", tags=["log"], openapi_extra=_described(
+    ["queue"], queue=NAME, at=TIME, after=TEXT, limit={**INTEGER, "default": OFFSETS_PAGE}))
 async def offsets(request: Request) -> Json:
     """Heads and floors of all partitions of a queue, and the offsets at a time, a page at a time; 404 if there is no such queue."""
     reader = request.app.state.control.reader
-    body = await fields_of(request)
-    queue, at, after, limit = body.queue(), body.moment("at"), body.cursor("after"), body.whole("limit", OFFSETS_PAGE, 1, OFFSETS_PAGE)
+    call = await fields_of(request)
+    queue, at, after, limit = call.queue(), call.moment("at"), call.cursor("after"), call.whole("limit", OFFSETS_PAGE, 1, OFFSETS_PAGE)
     seed = await reader.seed()
     behind = 0 if after is None else read_partition_number(seed, after.encode())
     if behind is None:
-        raise body.refuse("after", "must be a text that an earlier answer gave as next")
+        raise call.refuse("after", "must be a text that an earlier answer gave as next")
     rows = await reader.rows(OFFSETS, (queue, behind, limit + 1, at))
     if not rows and not await reader.rows("SELECT 1 FROM queend.queues q WHERE q.name = %s", (queue,)):
         raise Refusal(404, "Queue not found", "queue_not_found")
