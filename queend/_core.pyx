@@ -91,6 +91,7 @@ include "core/read/lines.pyx"             # records as JSON
 include "core/read/flatout.pyx"           # flatbuffers, as far as an Arrow stream needs them
 include "core/read/arrowout.pyx"          # records as an Arrow stream
 include "core/read/read.pyx"              # the log read as Python sees it
+include "core/merge.pyx"                  # rows of the log made one
 include "core/core.pyx"                   # the data plane as Python sees it
 include "core/probe/limit.pyx"            # seams for the tests of limits and policies
 include "core/probe/spread.pyx"           # seams for the tests of the number of push streams

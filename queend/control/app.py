@@ -26,6 +26,7 @@ class Control:
     """The control plane of one daemon. `open` and `close` on the same running loop."""
 
     def __init__(self, settings: Settings, core: Any, conninfo: str):
+        from ..service.compact import Compact
         from . import log_read  # here, as below: it needs the compiled part, which the command line does not
 
         self.settings = settings
@@ -39,6 +40,7 @@ class Control:
         self.summary = Summary(self.pool)
         self.holds = Holds(self.pool)
         self.reader = log_read.Reader(self)
+        self.compact = Compact(settings, conninfo)
         self.app = application(self)
         self.bridge = Bridge(core, self.app, (settings.host, settings.port))
 
@@ -47,6 +49,7 @@ class Control:
         self.sweeper.open()
         self.retention.open()
         self.summary.open()
+        self.compact.open()
         self.bridge.open()
 
     def release(self) -> None:
@@ -57,6 +60,7 @@ class Control:
         self.release()
         await self.bridge.close()
         await self.summary.close()
+        await self.compact.close()
         await self.retention.close()
         await self.sweeper.close()
         await self.pool.close()

@@ -9,10 +9,10 @@ BEGIN
      WHERE l.partition_id = p_part AND l.base <= (SELECT max(d) FROM unnest(p_offset) AS d)
        AND l.base >= (SELECT x.base FROM queend.log x WHERE x.partition_id = p_part AND x.base <= (SELECT min(d) FROM unnest(p_offset) AS d) ORDER BY x.base DESC LIMIT 1)
        AND get_byte(l.body, 0) <> 16 AND EXISTS (SELECT 1 FROM unnest(p_offset) AS d WHERE d >= l.base AND d < l.base + l.n)
-    ON CONFLICT (partition_id, base) DO NOTHING;
+    ON CONFLICT (partition_id, base) DO UPDATE SET n = excluded.n, body = excluded.body WHERE excluded.n > dead_bodies.n;
     WITH d AS MATERIALIZED (SELECT * FROM unnest(p_offset, p_error) WITH ORDINALITY AS u (at, error, ord)),
     r AS MATERIALIZED (
-        SELECT l.base, l.n, l.created_at, l.ids, l.body, l.meta, b.sizes, b.starts
+        SELECT l.base, l.n, l.created_at, l.ids, l.body, l.meta, queend.record_times(l.created_at, l.meta) AS times, b.sizes, b.starts
           FROM queend.log l CROSS JOIN LATERAL queend.body_open(l.body, l.n) AS b
          WHERE l.partition_id = p_part AND l.base <= (SELECT max(d.at) FROM d)
            AND l.base >= (SELECT x.base FROM queend.log x WHERE x.partition_id = p_part AND x.base <= (SELECT min(d.at) FROM d) ORDER BY x.base DESC LIMIT 1)),
@@ -20,7 +20,7 @@ BEGIN
     INSERT INTO queend.dead_letters (queue_id, partition_id, group_id, record_offset, record_id, transaction_id, trace_id,
                                      producer_sub, payload, error, retry_count, created_at, failed_at)
     SELECT p.queue_id, p_part, p_group, d.at, i.id, COALESCE(m.transaction_id, encode(i.id, 'hex')::uuid::text), m.trace_id, m.producer_sub,
-           convert_from(substr(r.body, r.starts[i.ord + 1] + 1, r.sizes[i.ord + 1]), 'UTF8'), d.error, p_retries, r.created_at, queend.now_us()
+           convert_from(substr(r.body, r.starts[i.ord + 1] + 1, r.sizes[i.ord + 1]), 'UTF8'), d.error, p_retries, COALESCE(r.times[i.ord + 1], r.created_at), queend.now_us()
       FROM r CROSS JOIN LATERAL queend.id_spread(r.ids) AS i
       JOIN d ON d.at = r.base + i.ord
       JOIN queend.partitions p ON p.id = p_part

@@ -33,7 +33,7 @@ BEGIN
               FROM queend.id_spread(p_ids) AS i) AS t
      WHERE t.at >= v_floor;
     RETURN QUERY
-    SELECT t.ord, t.at, (SELECT l.created_at FROM queend.log l WHERE l.partition_id = p_part AND l.base <= t.at ORDER BY l.base DESC LIMIT 1)
+    SELECT t.ord, t.at, (SELECT queend.record_time(l.created_at, l.meta, t.at - l.base) FROM queend.log l WHERE l.partition_id = p_part AND l.base <= t.at ORDER BY l.base DESC LIMIT 1)
       FROM unnest(v_late, v_at) AS t (ord, at);
 
     FOR part IN

@@ -10,6 +10,9 @@ DECLARE
 BEGIN
     IF total = 0 THEN
         RETURN;
+    ELSIF get_byte(p_meta, 0) = 17 THEN      -- times first (record_times.sql)
+        SELECT * INTO v FROM queend.varint(p_meta, 1, 1);
+        at := v.next + v.numbers[1];
     ELSIF get_byte(p_meta, 0) <> 16 THEN
         RAISE EXCEPTION 'unknown meta format %', get_byte(p_meta, 0);
     END IF;

@@ -1,29 +1,14 @@
 -- The first offset of a partition whose record was stored at or after a moment; the head if there is none.
--- created_at never runs backwards against the offset, so a binary search finds it: about 2 log2(rows) index probes.
+-- A row's created_at is that of its last record, so the row is found first, then the record in it.
 CREATE OR REPLACE FUNCTION queend.offset_since(p_part int, p_at bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-    v_low bigint;
-    v_high bigint := queend.head(p_part);
-    v_at bigint;
-    v_base bigint;
-    v_n int;
+    v_base  bigint := queend.row_since(p_part, p_at);
+    v_times bigint[];
 BEGIN
-    -- From the floor on: below it lie the index entries of rows that are gone but not vacuumed yet.
-    SELECT l.base INTO v_low FROM queend.log l
-     WHERE l.partition_id = p_part AND l.base >= COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = p_part), 0)
-     ORDER BY l.base LIMIT 1;
-    IF v_low IS NULL THEN
-        RETURN v_high;
+    SELECT queend.record_times(l.created_at, l.meta) INTO v_times FROM queend.log l WHERE l.partition_id = p_part AND l.base = v_base;
+    IF v_times IS NULL THEN
+        RETURN v_base;
     END IF;
-    WHILE v_low < v_high LOOP
-        SELECT l.base, l.n, l.created_at INTO v_base, v_n, v_at FROM queend.log l
-         WHERE l.partition_id = p_part AND l.base <= (v_low + v_high) / 2 ORDER BY l.base DESC LIMIT 1;
-        IF v_at < p_at THEN
-            v_low := v_base + v_n;
-        ELSE
-            v_high := v_base;
-        END IF;
-    END LOOP;
-    RETURN v_low;
+    RETURN v_base + (SELECT count(*) FROM unnest(v_times) AS t (at) WHERE t.at < p_at);
 END $$;

@@ -13,6 +13,6 @@ BEGIN
       LEFT JOIN LATERAL (SELECT x.floor FROM queend.floors x WHERE x.partition_id = p.id OFFSET 0) AS f ON true
       LEFT JOIN LATERAL (SELECT queend.head(p.id) AS head WHERE p.id IS NOT NULL) AS h ON true
       LEFT JOIN LATERAL (SELECT NULLIF(GREATEST(queend.offset_since(p.id, u.at), f.floor), h.head) AS found WHERE p.id IS NOT NULL) AS s ON true
-      LEFT JOIN LATERAL (SELECT l.created_at FROM queend.log l WHERE l.partition_id = p.id AND l.base <= s.found ORDER BY l.base DESC LIMIT 1) AS r ON true
+      LEFT JOIN LATERAL (SELECT queend.record_time(l.created_at, l.meta, s.found - l.base) AS created_at FROM queend.log l WHERE l.partition_id = p.id AND l.base <= s.found ORDER BY l.base DESC LIMIT 1) AS r ON true
      ORDER BY u.ord;
 END $$;

@@ -12,8 +12,10 @@
 -- Offsets are gapless, so heads and cursors alone say how many records each candidate has; running sums over them pick
 -- the candidates a request needs and only those are locked, SKIP LOCKED: a pop waits for nobody. What a cursor says is
 -- read again after its lock. Cursors are written by INSERT … ON CONFLICT: it always goes by the primary key, where an
--- UPDATE joined to its rows may be planned as a scan of all cursors while the table is small. Records are then read once, narrow and wide columns together; a request stops after 8 MB
--- but never before its first row.
+-- UPDATE joined to its rows may be planned as a scan of all cursors while the table is small. row_base is a hint: where no
+-- row begins there any more (compact has merged it with others), the row is looked for.
+-- Records are then read once, narrow and wide columns together; a request stops after 8 MB
+-- of payload (unpacked) but never before its first row.
 CREATE OR REPLACE FUNCTION queend.pop(p_version bigint, p_req int[], p_part int[], p_group int[], p_fresh boolean[],
     r_budget int[], r_parts int[], r_auto boolean[], r_lease uuid[], r_lease_us bigint[], r_delay_us bigint[], r_window_us bigint[])
 RETURNS TABLE (ord int, status smallint, attempt int, first bigint, take int, base bigint, n int, created_at bigint,
@@ -63,7 +65,10 @@ BEGIN
           FROM seen s WHERE s.status = 1
         WINDOW w AS (PARTITION BY s.req ORDER BY s.ord ROWS UNBOUNDED PRECEDING)),
     locked AS MATERIALIZED (
-        SELECT p.ord, p.req, p.part, p.grp, p.head, k.first, GREATEST(k.row_base, p.floor) AS row_base, LEAST(p.stop, k.first + r_budget[p.req] - p.before) AS stop,
+        SELECT p.ord, p.req, p.part, p.grp, p.head, k.first, 
+               COALESCE((SELECT y.base FROM queend.log y WHERE y.partition_id = p.part AND y.base = GREATEST(k.row_base, p.floor)),
+                        (SELECT y.base FROM queend.log y WHERE y.partition_id = p.part AND y.base <= k.first ORDER BY y.base DESC LIMIT 1), 0) AS row_base,
+               LEAST(p.stop, k.first + r_budget[p.req] - p.before) AS stop,
                CASE WHEN r_auto[p.req] THEN 1 WHEN k.lease_end > k.committed THEN k.attempt + 1 ELSE 1 END AS attempt
           FROM picked p
           CROSS JOIN LATERAL (SELECT x.*, GREATEST(x.committed + 1, p.first) AS first FROM queend.cursors x WHERE x.partition_id = p.part AND x.group_id = p.grp
@@ -73,9 +78,11 @@ BEGIN
         SELECT r.* FROM (
             SELECT c.ord, c.req, c.part, c.grp, c.head, c.attempt, l.base, l.n, l.created_at, l.ids, l.body, l.meta,
                    GREATEST(c.first, l.base) AS first, LEAST(c.stop, l.base + l.n) AS stop,
-                   sum(octet_length(l.body)) OVER (PARTITION BY c.req ORDER BY c.ord, l.base ROWS UNBOUNDED PRECEDING) - octet_length(l.body) AS bytes
+                   sum(l.size) OVER (PARTITION BY c.req ORDER BY c.ord, l.base ROWS UNBOUNDED PRECEDING) - l.size AS bytes
               FROM locked c
-              JOIN LATERAL (SELECT x.* FROM queend.log x WHERE x.partition_id = c.part AND x.base >= c.row_base
+              JOIN LATERAL (SELECT x.*, CASE WHEN octet_length(x.body) < 1900 AND get_byte(x.body, 0) = 16 THEN octet_length(x.body)
+                                               ELSE queend.body_size(x.body) END AS size
+                              FROM queend.log x WHERE x.partition_id = c.part AND x.base >= c.row_base
                                AND x.base < c.stop AND x.base + x.n > c.first ORDER BY x.base) AS l ON true) AS r
          WHERE r.bytes < 8388608 OR r.bytes IS NULL),
     claim AS (

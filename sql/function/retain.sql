@@ -62,14 +62,14 @@ BEGIN
                      WHERE g.queue_id = p_queue) AS c;
         END IF;
         IF p_expired > 0 THEN
-            v_time := queend.offset_since(part.id, p_expired);
+            v_time := queend.row_since(part.id, p_expired);
             IF v_time > v_to THEN
                 v_to := v_time;
                 reason := 1;
             END IF;
         END IF;
         IF p_completed > 0 THEN
-            v_time := queend.offset_since(part.id, p_completed);
+            v_time := queend.row_since(part.id, p_completed);
             IF v_time > v_to THEN
                 pinned := v_time - GREATEST(v_to, LEAST(v_time, COALESCE(k.next, 0)));
                 group_id := CASE WHEN pinned > 0 AND k.next IS NOT NULL THEN k.group_id END;
@@ -84,7 +84,7 @@ BEGIN
             END IF;
         END IF;
         IF p_waited > 0 THEN
-            v_time := queend.offset_since(part.id, p_waited);
+            v_time := queend.row_since(part.id, p_waited);
             IF v_time > v_to AND (k.next IS NULL OR k.next < v_time) THEN
                 v_to := v_time;
                 reason := 3;

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import uuid
 
-from sql.records import batch, id7
+from sql.records import batch, id7, inner, packed
 
 BIG = b'"' + b"x" * 3_000_000 + b'"'
 
@@ -18,6 +18,17 @@ def test_stops_after_eight_megabytes_but_never_before_the_first_row(db, partitio
     while claimed := [r for r in db.pop([first, second], readers, auto=True) if r.status == 1]:
         taken.append([(r.ord, r.first) for r in claimed])
     assert taken == [[(0, 0), (0, 1), (0, 2)], [(1, 0), (1, 1)]]
+
+
+def test_compressed_rows_count_as_what_they_unpack_to(db, partitions, group):
+    part, = partitions()
+    readers = group(part)
+    for _ in range(6):
+        db.push(batch(part, [id7()])._replace(body=packed(inner([BIG]))))
+    taken = []
+    while claimed := [r.first for r in db.pop([part], readers, auto=True) if r.status == 1]:
+        taken.append(claimed)
+    assert taken == [[0, 1, 2], [3, 4, 5]]
 
 
 def test_goes_on_behind_rows_that_are_gone(db, partitions, group):

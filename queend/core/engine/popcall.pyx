@@ -392,7 +392,6 @@ cdef void popcall_reply(Engine* e, PopJob* j, PGresult* res, int first_row, int 
             m.partition = c.partition.name
             m.partition_uuid = slice_of(c.partition.uuid, 36)
         m.attempt = pg_int4(res, row, POP_ATTEMPT)
-        m.created_us = pg_int8(res, row, POP_CREATED_AT)
         if not batchrow_open(&b, pg_bytes(res, row, POP_IDS), pg_bytes(res, row, POP_BODY), pg_bytes(res, row, POP_META), pg_int4(res, row, POP_N),
                              &e.worker.unzip):
             log_line(b"error", b"row_unreadable", b"a row of the log is not in a known format")
@@ -402,6 +401,7 @@ cdef void popcall_reply(Engine* e, PopJob* j, PGresult* res, int first_row, int 
         for i in range(pg_int4(res, row, POP_TAKE)):
             if not batchrow_message(&b, &m):
                 break
+            m.created_us = pg_int8(res, row, POP_CREATED_AT) - b.age_us
             if b.message != NULL:
                 memcpy(m.id, b.message, 16)
             else:

@@ -43,6 +43,7 @@ cdef int popframed_rows(Engine* e, Buf* out, PopJob* j, PGresult* res, int first
         for i in range(take):
             if not batchrow_message(&b, &m):
                 break
+            m.created_us = pg_int8(res, row, POP_CREATED_AT) - b.age_us
             if b.message != NULL:
                 memcpy(m.id, b.message, 16)
             else:

@@ -8,6 +8,7 @@ cdef enum:
     BODY_ZSTD = 0x11
     BODY_FRAMES = 0x12        # the client's message frames
     META_V1 = 0x10
+    META_TIMES = 0x11         # when each record was stored, then as META_V1
     FRAME_HEAD = 23           # bytes of a message frame without transactionId and payload
 
 cdef struct BatchRow:
@@ -21,6 +22,8 @@ cdef struct BatchRow:
     const unsigned char* meta
     const unsigned char* meta_end
     int64_t meta_index        # record the meta cursor stands before, -1 none left
+    const unsigned char* times        # NULL: all of the row's created_at
+    int64_t age_us            # how long before the row's created_at the record read last was stored
 
 cdef inline const unsigned char* varint_read(const unsigned char* p, const unsigned char* end, uint64_t* v) noexcept nogil:
     # The position after it, NULL when cut off or longer than 10 bytes.
@@ -90,11 +93,19 @@ cdef bint batchrow_inner(BatchRow* b, Slice ids, Slice inner, bint frames, Slice
         if total != <uint64_t>(b.body_end - p):
             return False
     b.meta_index = -1
+    b.times = NULL
+    b.age_us = 0
     if meta.n:
-        if <unsigned char>meta.p[0] != META_V1:
-            return False
         b.meta = <const unsigned char*>meta.p + 1
         b.meta_end = <const unsigned char*>meta.p + meta.n
+        if <unsigned char>meta.p[0] == META_TIMES:
+            b.meta = varint_read(b.meta, b.meta_end, &size)
+            if b.meta == NULL or size > <uint64_t>(b.meta_end - b.meta):
+                return False
+            b.times = b.meta
+            b.meta += size
+        elif <unsigned char>meta.p[0] != META_V1:
+            return False
         batchrow_meta_index(b)
     return True
 
@@ -153,7 +164,7 @@ cdef bint batchrow_meta(BatchRow* b, Slice* trace, Slice* sub, Slice* text) noex
     return True
 
 cdef bint batchrow_record(BatchRow* b, const unsigned char** id, Slice* payload, Slice* trace, Slice* sub, Slice* text) noexcept nogil:
-    # The next record. trace: 16 bytes or empty; text: the original transactionId, empty: it is the id as a UUID.
+    # The next record; when it was stored: b.age_us. trace: 16 bytes or empty; text: the original transactionId, empty: it is the id as a UUID.
     cdef uint64_t size
     cdef const unsigned char* next_frame
     trace.n = 0
@@ -172,6 +183,11 @@ cdef bint batchrow_record(BatchRow* b, const unsigned char** id, Slice* payload,
         text[0] = slice_of(<const char*>b.body + FRAME_HEAD, le16_read(b.body + 21))
         payload[0] = slice_of(text.p + text.n, <const char*>next_frame - text.p - text.n)
         b.body = next_frame
+    if b.times != NULL:
+        b.times = varint_read(b.times, b.meta_end, &size)
+        if b.times == NULL or size >> 62 or (b.i and <int64_t>size > b.age_us):
+            return False
+        b.age_us = b.age_us - <int64_t>size if b.i else <int64_t>size
     if b.meta_index == b.i:
         if not batchrow_meta(b, trace, sub, text):
             return False

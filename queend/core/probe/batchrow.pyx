@@ -14,8 +14,9 @@ def probe_zip(bytes data, int level=1):
         free(out)
         ZSTD_freeCCtx(context)
 
-def probe_batchrow(bytes ids, bytes body, bytes meta, int n, int seek=0):
+def probe_batchrow(bytes ids, bytes body, bytes meta, int n, int seek=0, list ages=None):
     """The records from `seek` on: (id, payload, trace id, producer, text, message id), None where there is none.
+    ages: gets how long before the row's created_at each was stored (µs).
 
     ValueError when the row is not readable.
     """
@@ -31,6 +32,8 @@ def probe_batchrow(bytes ids, bytes body, bytes meta, int n, int seek=0):
         batchrow_seek(&b, seek)
         out = []
         while batchrow_record(&b, &id, &payload, &trace, &sub, &text):
+            if ages is not None:
+                ages.append(b.age_us)
             out.append((<bytes>id[:16], probe_bytes(payload), probe_bytes(trace) if trace.n else None,
                         probe_text(sub) if sub.n else None, probe_text(text) if text.n else None,
                         <bytes>b.message[:16] if b.message != NULL else None))

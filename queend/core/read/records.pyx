@@ -125,7 +125,7 @@ cdef bint readentry_next(ReadCall* c, ReadEntry* e, size_t written, ReadRecord* 
         c.left = 0            # the entries that follow come back empty, and are asked for again
         return False
     out.offset = e.offset
-    out.created_us = e.created_us
+    out.created_us = e.created_us - e.row.age_us
     e.offset += 1
     e.next = e.offset
     e.open = e.row.i < e.row.n
