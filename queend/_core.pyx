@@ -67,9 +67,11 @@ include "core/engine/batch.pyx"           # items become record batches
 include "core/engine/runs.pyx"            # runs in a batch, and out of it
 include "core/engine/book.pyx"            # what is ready, and who waits
 include "core/engine/stranger.pyx"        # who waits for what is not known yet
+include "core/engine/rowcache.pyx"        # the newest rows, in memory
 include "core/engine/popmachine.pyx"      # one pop, state by state
 include "core/engine/popframed.pyx"       # framed answers
 include "core/engine/popcall.pyx"         # many pops in one statement
+include "core/engine/claimcall.pyx"       # pops whose records are in memory
 include "core/engine/ack.pyx"             # acknowledgments
 include "core/engine/transaction.pyx"     # acknowledgments and pushes, all or nothing
 include "core/engine/lease.pyx"           # extended, given back

@@ -83,6 +83,7 @@ def core_settings(settings: Settings, local: str | None = None) -> dict[str, Any
         "slots_per_worker": max(2, slots),
         "push_streams": settings.queend_push_streams,
         "push_trial_ms": settings.queend_push_trial_ms,
+        "cache_bytes": settings.queend_cache_bytes,
         "compress_from": settings.queend_compress_from,
         "dedupe_bytes": settings.queend_dedupe_bytes,
         "patience_ms": settings.queend_patience_ms,

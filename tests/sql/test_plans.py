@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from psycopg.rows import namedtuple_row
 from sql.records import ACK, PUSH, Session, batch, id4, id7, push_arrays
+from sql.test_claim import CALL as CLAIM
 from sql.test_push_claim import CALL as CLAIM_CALL
 from sql.test_transaction import CALL as TRANSACTION
 
@@ -88,6 +89,7 @@ def calls(queue: int, group: int, parts: list[int]):
     yield 120, PUSH_CALL, push([batch(p, [i]) for p, i in zip(parts, late)])
     yield 60, POP_CALL, pop(False)
     yield 60, CLAIM_CALL, (*push([batch(p, [id7()]) for p in parts]), list(range(1, n + 1)), [group] * n, [1] * n, [True] * n, [lease] * n, [0] * n)
+    yield 60, CLAIM, (0, parts, [group] * n, [0] * n, [1] * n, [0] * n, [lease] * n, [0] * n)
     yield 20, "SELECT * FROM queend.renew(%s::uuid[], %s, %s::int[], %s::int[], %s::int[])", ([lease], [60], [1] * n, parts, [group] * n)
     yield 45, ACK, (0, *acks(late), [3] * n, [0] * n, [], [], [])                # not the window: one by one
     yield 60, POP_CALL, pop(True)

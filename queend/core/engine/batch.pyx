@@ -62,6 +62,8 @@ cdef struct PushChunk:
     PushItem* first
     int n
     int skip
+    bint whole                # stored as it was: its offsets follow each other
+    bint keep                 # somebody will read it soon
     size_t bytes              # of payload
 
 cdef struct PushBatch:

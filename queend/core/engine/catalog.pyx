@@ -38,6 +38,8 @@ cdef struct Partition:
     char[36] uuid
     int64_t head              # next offset to be assigned, as far as known (book)
     int64_t row_base          # offset at which its newest row begins, as far as known (thread of its lane's stream)
+    CachedRow* cache_first    # its newest rows, in memory (book)
+    CachedRow* cache_last
     PushGroup* open           # what the stream of its lane gathers for it (that stream's thread)
     # guarded by recalls.lock:
     Recall* recall            # its ids that are not version 7, NULL: not remembered

@@ -26,6 +26,8 @@ cdef struct Engine:
     JobList resolving
     JobList wait_reload
     JobList pops              # with candidates
+    JobList claims            # the same, their records in memory
+    int claims_flying
     JobList woken             # to be tried again
     JobList acks
     JobList txs
@@ -66,6 +68,7 @@ cdef bint engine_boot(Process* p) noexcept nogil:
     catalog_open()
     book_open()
     recalls_open(p.settings.dedupe_bytes)
+    rowcache_open(<size_t>p.settings.cache_bytes)
     uv_mutex_init(&reload_lock)
     reload_running = False
     reload_at = 0
@@ -84,6 +87,7 @@ cdef void engine_halt(Process* p) noexcept nogil:
     boss = NULL
     streams_close()
     recalls_close()
+    rowcache_close()
     book_close()
     catalog_close()
     uv_mutex_destroy(&reload_lock)
@@ -190,7 +194,7 @@ cdef void engine_drain_kind(Engine* e, int kind) noexcept nogil:
             if streams[i].worker is e.worker:
                 stream_drain(&streams[i])
     elif kind == 1:
-        if e.woken.n or e.pops.n:
+        if e.woken.n or e.pops.n or e.claims.n:
             pops_drain(e)
     elif kind == 2:
         if e.acks.n:

@@ -65,6 +65,8 @@ cdef void engine_arm(Engine* e) noexcept nogil:
             top = heap_top(&book.due)
             if top != NULL and (next_us == 0 or top.at < next_us):
                 next_us = top.at
+            if rowcache.first != NULL and (next_us == 0 or rowcache.first.kept_us + ROWCACHE_AGE_US < next_us):
+                next_us = rowcache.first.kept_us + ROWCACHE_AGE_US
             if book.parked > 0 and (next_us == 0 or e.discover.look_at < next_us):
                 next_us = e.discover.look_at
             uv_mutex_unlock(&book.lock)
@@ -91,7 +93,7 @@ cdef void engine_arm(Engine* e) noexcept nogil:
 cdef bint engine_waits(Engine* e) noexcept nogil:
     # Work that nobody else will wake: retries, and requests that wait for a database that is away.
     cdef int i
-    if e.want_reload or e.pops.n or e.acks.n or e.txs.n or e.leases.n or e.releases != NULL or e.round.running or e.resolving.n:
+    if e.want_reload or e.pops.n or e.claims.n or e.acks.n or e.txs.n or e.leases.n or e.releases != NULL or e.round.running or e.resolving.n:
         return True
     for i in range(n_streams):
         if streams[i].worker is e.worker and streams[i].flying == NULL and (streams[i].again != NULL or streams[i].gather != NULL):
@@ -112,6 +114,7 @@ cdef void engine_on_timer(uv_timer_t* t) noexcept nogil:
         pop_deadline(e.worker, <PopJob*>top.owner)
     if e.worker.index == 0:
         book_due(now, &wake)
+        rowcache_age(now)
         popjobs_wake(e.worker, wake)
         discover_tick(e, now)
     engine_drain(e.worker)

@@ -8,8 +8,13 @@ cdef void pops_drain(Engine* e) noexcept nogil:
         n -= 1
         j = joblist_take(&e.woken)
         pop_try(e.worker, <PopJob*>j)
-    if e.pops.n and not slotpool_ready(e.slots):
+    if not slotpool_ready(e.slots):
+        claims_expire(e)
         pops_expire(e)
+    while policy_fires(e, &e.pop_policy, &e.claims, &e.pop_limit) and limit_take(&e.pop_limit):
+        if not claimcall_send(e):
+            limit_give(&e.pop_limit)
+            break
     while policy_fires(e, &e.pop_policy, &e.pops, &e.pop_limit) and limit_take(&e.pop_limit):
         if not popcall_send(e):
             limit_give(&e.pop_limit)
@@ -191,6 +196,27 @@ cdef void popcall_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexce
     cdef int row = 0
     cdef int64_t now = clock_mono_us()
     limit_done(&e.pop_limit, now, now - call.sent_us, outcome == SLOT_OK)
+    if popcall_failed(res, outcome):
+        popcall_trouble(call, res, outcome, now)
+        return
+    popcall_book(call, res, now)
+    job = call.jobs
+    while job != NULL:
+        following = job.next
+        popcall_answer(e, <PopJob*>job, res, &row)
+        job = following
+    popcall_free(call)
+
+cdef inline bint popcall_failed(PGresult* res, int outcome) noexcept nogil:
+    # No answer, a refusal, or the word that the catalog is stale.
+    return outcome != SLOT_OK or (PQntuples(res) > 0 and pg_int4(res, 0, 0) < 0)
+
+cdef void popcall_trouble(PopCall* call, PGresult* res, int outcome, int64_t now) noexcept nogil:
+    # Everyone in a call that failed tries again or is refused.
+    cdef Engine* e = call.engine
+    cdef Job* job = call.jobs
+    cdef Job* following
+    cdef int i
     if outcome != SLOT_OK:
         if outcome == SLOT_ERROR and not sql_transient(res):
             log_line(b"error", b"pop_refused", pg_error(res))
@@ -201,28 +227,18 @@ cdef void popcall_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexce
                 popcall_disown(call)
             popcall_again(call, 0)
         return
-    if PQntuples(res) and pg_int4(res, 0, 0) < 0:
-        job = call.jobs
-        engine_reload(e.worker)
-        uv_mutex_lock(&book.lock)
-        for row in range(call.n_cursors):
-            cursor_move(call.cursors[row], CURSOR_READY, 0)
-        uv_mutex_unlock(&book.lock)
-        popcall_free(call)
-        while job != NULL:
-            following = job.next
-            (<PopJob*>job).n_cursors = 0
-            pop_move(<PopJob*>job, POP_RESOLVING)
-            joblist_add(&e.wait_reload, job)
-            job = following
-        return
-    popcall_book(call, res, now)
-    job = call.jobs
+    engine_reload(e.worker)
+    uv_mutex_lock(&book.lock)
+    for i in range(call.n_cursors):
+        cursor_move(call.cursors[i], CURSOR_READY, 0)
+    uv_mutex_unlock(&book.lock)
+    popcall_free(call)
     while job != NULL:
         following = job.next
-        popcall_answer(e, <PopJob*>job, res, &row)
+        (<PopJob*>job).n_cursors = 0
+        pop_move(<PopJob*>job, POP_RESOLVING)
+        joblist_add(&e.wait_reload, job)
         job = following
-    popcall_free(call)
 
 cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil:
     # What the rows say about the candidates, under one lock.

@@ -59,6 +59,8 @@ cdef struct PopJob:
     int hand_left             # records it still takes
     int hand_width            # partitions it takes at most
     int n_handed
+    Taken* taken              # one per candidate, while its records come from memory
+    int n_made
     Buf handed                # its answer, when it comes from another thread
 
 cdef struct PopCall:
@@ -245,6 +247,8 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
     cdef Cursor* c
     cdef int width
     cdef bint parked = False
+    cdef bint cached = False
+    cdef PopJob* wake = NULL
     j.n_cursors = 0
     uv_mutex_lock(&book.lock)
     if j.only != NULL:
@@ -268,7 +272,9 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
             j.cursors[j.n_cursors] = c
             j.n_cursors += 1
         j.why = WHY_NO_PARTITION
-    if j.n_cursors == 0:
+    if j.n_cursors:
+        cached = pop_take_cached(j, &wake)
+    else:
         if j.only == NULL and j.group.scan != SCAN_DONE:
             # what is there is not known yet: the scan wakes it, also when it finds nothing
             scan_want(j.group)
@@ -279,9 +285,10 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
             pop_move(j, POP_PARKED)
             book_park(j)
     uv_mutex_unlock(&book.lock)
+    popjobs_wake(w, wake)
     if j.n_cursors:
         pop_move(j, POP_LEASING)
-        joblist_add(&e.pops, &j.job)
+        joblist_add(&e.claims if cached else &e.pops, &j.job)
     elif parked:
         if j.until_us:
             heap_add(&e.deadlines, &j.deadline, j.until_us)

@@ -20,6 +20,7 @@ cdef struct PushStream:
     bint stale                # waits for the catalog to be reloaded
     PushArrays arrays
     ClaimArrays claims
+    PushArrays keep           # scratch of the row cache
 
 cdef PushStream* streams      # process-wide, n_streams of them
 cdef int n_streams
@@ -43,6 +44,7 @@ cdef void streams_close() noexcept nogil:
         batch_free(s.flying)
         pusharrays_free(&s.arrays)
         claimarrays_free(&s.claims)
+        pusharrays_free(&s.keep)
     free(streams)
     streams = NULL
 
@@ -304,6 +306,7 @@ cdef bint sql_transient(PGresult* res) noexcept nogil:
 cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nogil:
     cdef int i, k, row, n = PQntuples(res)
     cdef int claim = 0
+    cdef bint keeps = False
     cdef int64_t base, created, fresh, head
     cdef PushChunk* c
     cdef PushItem* it
@@ -321,6 +324,7 @@ cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nog
         if i < 0 or i >= b.n_chunks or pg_int2(res, row, PUSH_STATUS) == 3:
             continue
         c = &b.chunks[i]
+        c.whole = True
         base = pg_int8(res, row, PUSH_BASE)
         created = pg_int8(res, row, PUSH_CREATED_AT)
         it = c.first
@@ -358,6 +362,7 @@ cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nog
                     it.created_us = created
                     fresh += 1
                 it = it.next
+            c.whole = fresh - base == c.n
             if fresh > base and base >= 0:
                 head = fresh
         # Told to the groups even when a pop has seen this head before us: only we tell all of them.
@@ -377,10 +382,16 @@ cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nog
         elif g.head:
             book_head(g.partition, g.head, &wake)
         g = g.next
+    for i in range(b.n_chunks):
+        c = &b.chunks[i]
+        c.keep = c.group.answered and c.whole and rowcache_wanted(c.group.partition, c.first.offset, c.group.head)
+        keeps = keeps or c.keep
     uv_mutex_unlock(&book.lock)
     uv_rwlock_rdunlock(&catalog.lock)
     popjobs_wake(s.worker, wake)
     handover_answer(s, b)
+    if keeps:
+        stream_keep(s, b)
     g = b.first
     while g != NULL:
         following = g.next
@@ -390,6 +401,25 @@ cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nog
             group_done(s, g)
         g = following
     batch_free(b)
+
+cdef void stream_keep(PushStream* s, PushBatch* b) noexcept nogil:
+    # Rows for the cache are copied without a lock, then hung in together.
+    cdef CachedRow* rows = NULL
+    cdef CachedRow* r
+    cdef int i
+    for i in range(b.n_chunks - 1, -1, -1):
+        if b.chunks[i].keep:
+            r = cachedrow_make(&s.keep, &b.chunks[i])
+            if r != NULL:
+                r.next = rows
+                rows = r
+    uv_mutex_lock(&book.lock)
+    while rows != NULL:
+        r = rows
+        rows = r.next
+        r.next = NULL
+        rowcache_add(r, s.sent_us)
+    uv_mutex_unlock(&book.lock)
 
 cdef void group_dups(PushStream* s, PushGroup* g) noexcept nogil:
     # Before their first occurrences are answered: an answered request takes its memory with it.

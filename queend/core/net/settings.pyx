@@ -25,6 +25,7 @@ cdef struct Settings:
     int slots                 # PostgreSQL connections per worker
     int push_streams          # in the process; 0: as many as store most
     int push_trial_ms         # how long a number of streams is watched; 0: another after every batch
+    int64_t cache_bytes       # of the newest rows, in memory
     int compress_from         # bytes of payload from which a row of the log is compressed, 0 = never
     int64_t dedupe_bytes      # for remembering ids, in the process
     int64_t max_body          # bytes of one request's body; beyond: 413
@@ -106,6 +107,7 @@ cdef int settings_load(Settings* s, dict settings) except -1:
     s.slots = setting_int(d, "slots_per_worker", 8, 1, 1000)
     s.push_streams = setting_int(d, "push_streams", 0, 0, 64)
     s.push_trial_ms = setting_int(d, "push_trial_ms", 250, 0, 60000)
+    s.cache_bytes = setting_int(d, "cache_bytes", 32 << 20, 0, 1 << 50)
     s.compress_from = setting_int(d, "compress_from", 1024, 0, top)
     s.dedupe_bytes = setting_int(d, "dedupe_bytes", 256 << 20, 0, 1 << 50)
     s.max_body = setting_int(d, "max_body", 64 << 20, 1, 4 << 30)

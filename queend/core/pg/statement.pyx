@@ -35,6 +35,7 @@ cdef enum:
     STMT_POP_SCAN
     STMT_RECENT
     STMT_FIND
+    STMT_CLAIM
     STMT_COUNT
 
 # Result columns, in the order of each function's RETURNS TABLE.
@@ -154,4 +155,6 @@ cdef const StatementDef* statements_open() noexcept nogil:
     statement_define(&s[STMT_RECENT], b"recent", b"q")
     # find: partition, id
     statement_define(&s[STMT_FIND], b"find", b"iy")
+    # claim: version; per candidate part, group, first, take, base, lease, lease_us
+    statement_define(&s[STMT_CLAIM], b"claim", b"qIIQIQUQ")
     return s

@@ -1,0 +1,309 @@
+# Pops whose records are in memory: one small statement claims for many of them (queend.claim: the cursor must stand where
+# the book believes, free of a lease), and they are answered from the row cache. Where the claim is refused the pop goes the
+# whole way (engine/popcall), with the same candidates.
+
+cdef enum:
+    CLAIM_BYTES = 8388608     # of one answer; its first row comes whatever its size
+
+cdef struct Taken:
+    CachedRow* row            # the one that holds `first`; it and those after it up to first + take are referenced
+    int64_t first
+    int take
+    bint made
+
+cdef bint pop_take_cached(PopJob* j, PopJob** wake) noexcept nogil:
+    # A pop has chosen its candidates: can all of them be answered from memory? Then their rows are referenced, and
+    # candidates beyond its budget given back. Book locked.
+    cdef int64_t stop, got, now
+    cdef int left = j.req.batch
+    cdef size_t bytes = 0
+    cdef int i
+    cdef int n = 0
+    cdef CachedRow* r
+    cdef Taken* t
+    if rowcache.first == NULL or j.queue.delay_us or j.queue.window_us:
+        return False
+    now = clock_mono_us()
+    for i in range(j.n_cursors):
+        if rowcache_find(j.cursors[i].partition, j.cursors[i].next_offset, now) == NULL:
+            return False
+    if j.taken == NULL:
+        j.taken = <Taken*>arena_alloc(&j.job.r.arena, pop_width(j) * sizeof(Taken))
+        if j.taken == NULL:
+            return False
+    while n < j.n_cursors and left and bytes < CLAIM_BYTES:
+        t = &j.taken[n]
+        r = rowcache_find(j.cursors[n].partition, j.cursors[n].next_offset, now)
+        t.row = r
+        t.first = j.cursors[n].next_offset
+        t.made = False
+        stop = t.first
+        while r != NULL and left and bytes < CLAIM_BYTES:
+            got = r.base + r.n - stop
+            if got > left:
+                got = left
+            stop += got
+            left -= <int>got
+            bytes += r.bytes
+            r.refs += 1
+            r = r.newer
+        t.take = <int>(stop - t.first)
+        n += 1
+    for i in range(n, j.n_cursors):
+        cursor_move(j.cursors[i], CURSOR_READY, 0)
+        book_wake_cursor(j.cursors[i], wake)
+    j.n_cursors = n
+    return True
+
+cdef void pop_taken_release(PopJob* j) noexcept nogil:
+    # The references of all its claims. Book locked.
+    cdef CachedRow* r
+    cdef CachedRow* newer
+    cdef int64_t stop
+    cdef int i
+    for i in range(j.n_cursors):
+        r = j.taken[i].row
+        stop = j.taken[i].first + j.taken[i].take
+        while r != NULL and r.base < stop:
+            newer = r.newer
+            cachedrow_release(r)
+            r = newer
+
+cdef void pop_untake(PopJob* j) noexcept nogil:
+    uv_mutex_lock(&book.lock)
+    pop_taken_release(j)
+    uv_mutex_unlock(&book.lock)
+
+# ---- the call ------------------------------------------------------------------------------------------------------
+
+cdef bint claimcall_send(Engine* e) noexcept nogil:
+    cdef Slot* slot = slotpool_take(e.slots)
+    cdef PopCall* call
+    cdef PopJob* j
+    cdef Taken* t
+    cdef Job* last = NULL
+    cdef Params params
+    cdef int i
+    if slot == NULL:
+        return False
+    call = <PopCall*>calloc(1, sizeof(PopCall))
+    if call == NULL:
+        return False
+    call.engine = e
+    arena_open(&call.arena, &e.worker.chunks)
+    call.cursors = <Cursor**>arena_alloc(&call.arena, (CALL_CURSORS + POP_MAX_PARTITIONS) * sizeof(Cursor*))
+    pgarray_begin(&e.a_part, OID_INT4)
+    pgarray_begin(&e.a_group, OID_INT4)
+    pgarray_begin(&e.r_delay_us, OID_INT8)
+    pgarray_begin(&e.r_budget, OID_INT4)
+    pgarray_begin(&e.r_window_us, OID_INT8)
+    pgarray_begin(&e.r_lease, OID_UUID)
+    pgarray_begin(&e.r_lease_us, OID_INT8)
+    while call.cursors != NULL and e.claims.first != NULL and call.n_jobs < e.pop_policy.max_jobs and call.n_cursors < CALL_CURSORS:
+        j = <PopJob*>joblist_take(&e.claims)
+        if j.gone or j.group.dead:
+            pop_untake(j)
+            pop_drop_candidates(j)
+            if j.gone:
+                pop_forget(j)
+            else:
+                pop_try(e.worker, j)
+            continue
+        uuid7_make(&e.worker.uuids, j.lease)
+        call.n_jobs += 1
+        j.first_cursor = call.n_cursors
+        for i in range(j.n_cursors):
+            t = &j.taken[i]
+            call.cursors[call.n_cursors] = j.cursors[i]
+            call.n_cursors += 1
+            pgarray_int4(&e.a_part, j.cursors[i].partition.id)
+            pgarray_int4(&e.a_group, j.cursors[i].group.id)
+            pgarray_int8(&e.r_delay_us, t.first)
+            pgarray_int4(&e.r_budget, t.take)
+            pgarray_int8(&e.r_window_us, claim_base(j, t))
+            pgarray_uuid(&e.r_lease, j.lease)
+            pgarray_int8(&e.r_lease_us, 0 if j.req.auto_ack else j.queue.lease_us)
+        pop_move(j, POP_FETCHING)
+        j.job.next = NULL
+        if last != NULL:
+            last.next = &j.job
+        else:
+            call.jobs = &j.job
+        last = &j.job
+    if call.n_jobs == 0:
+        popcall_free(call)
+        return False
+    params_begin(&params)
+    params_int8(&params, e.version)
+    params_array(&params, &e.a_part)
+    params_array(&params, &e.a_group)
+    params_array(&params, &e.r_delay_us)
+    params_array(&params, &e.r_budget)
+    params_array(&params, &e.r_window_us)
+    params_array(&params, &e.r_lease)
+    params_array(&params, &e.r_lease_us)
+    call.sent_us = clock_mono_us()
+    e.worker.counters.op[OP_POP].calls += 1
+    if slot_send(slot, STMT_CLAIM, &params, claimcall_done, call, e.deadline_ms):
+        e.claims_flying += 1
+        return True
+    claimcall_untake(call)
+    popcall_again(call, 0)
+    return False
+
+cdef int64_t claim_base(PopJob* j, Taken* t) noexcept nogil:
+    # Where a read may begin once the claim is made: the row that holds committed + 1, which is `first` while it is leased and
+    # the record after the last one when it is acknowledged at once.
+    cdef CachedRow* r = t.row
+    cdef int64_t next_offset = t.first
+    if j.req.auto_ack:
+        next_offset += t.take
+    while r.base + r.n <= next_offset and r.base + r.n < t.first + t.take:
+        r = r.newer
+    return next_offset if r.base + r.n <= next_offset else r.base
+
+cdef void claimcall_untake(PopCall* call) noexcept nogil:
+    cdef Job* job = call.jobs
+    uv_mutex_lock(&book.lock)
+    while job != NULL:
+        pop_taken_release(<PopJob*>job)
+        job = job.next
+    uv_mutex_unlock(&book.lock)
+
+cdef void claimcall_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
+    cdef PopCall* call = <PopCall*>ctx
+    cdef Engine* e = call.engine
+    cdef Job* job
+    cdef Job* following
+    cdef int64_t now = clock_mono_us()
+    e.claims_flying -= 1
+    limit_done(&e.pop_limit, now, now - call.sent_us, outcome == SLOT_OK)
+    if popcall_failed(res, outcome):
+        claimcall_untake(call)
+        popcall_trouble(call, res, outcome, now)
+        return
+    claimcall_book(call, res, now)
+    job = call.jobs
+    while job != NULL:
+        following = job.next
+        claimcall_answer(e, <PopJob*>job)
+        job = following
+    popcall_free(call)
+
+cdef void claimcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil:
+    # Which claims were made (they come back in the order they went), and where their cursors stand now.
+    cdef int row = 0
+    cdef int n = PQntuples(res)
+    cdef int i
+    cdef Job* job = call.jobs
+    cdef PopJob* j
+    cdef PopJob* wake = NULL
+    cdef Cursor* c
+    uv_mutex_lock(&book.lock)
+    while job != NULL:
+        j = <PopJob*>job
+        j.n_made = 0
+        for i in range(j.n_cursors):
+            c = j.cursors[i]
+            if row < n and pg_int4(res, row, 0) == c.partition.id and pg_int4(res, row, 1) == c.group.id:
+                j.taken[i].made = True
+                j.n_made += 1
+                row += 1
+        for i in range(j.n_cursors if j.n_made else 0):
+            c = j.cursors[i]
+            if not j.taken[i].made:
+                cursor_move(c, CURSOR_READY, 0)
+            else:
+                c.fresh = 0
+                c.next_offset = j.taken[i].first + j.taken[i].take
+                if j.req.auto_ack:
+                    cursor_rest(c)
+                else:
+                    cursor_move(c, CURSOR_LEASED, now + j.queue.lease_us + 2000)
+                rowcache_passed(c.partition)
+            if c.state == CURSOR_READY:
+                book_wake_cursor(c, &wake)
+        job = job.next
+    uv_mutex_unlock(&book.lock)
+    popjobs_wake(call.engine.worker, wake)
+
+cdef void claimcall_answer(Engine* e, PopJob* j) noexcept nogil:
+    cdef Buf* out
+    cdef int i
+    cdef int n = 0
+    if j.n_made == 0:
+        # something moved the cursor that the book does not know of: the whole way tells
+        pop_untake(j)
+        pop_move(j, POP_LEASING)
+        joblist_add(&e.pops, &j.job)
+        return
+    if not j.gone:
+        out = reply_begin(j.job.r, 200, JSON_TYPE)
+        n = claim_write(e, j, out)
+    pop_untake(j)
+    if j.gone:
+        for i in range(j.n_cursors):
+            if j.taken[i].made:
+                j.cursors[n] = j.cursors[i]
+                n += 1
+        j.n_cursors = n
+        pop_give_back(e, j)
+        pop_forget(j)
+        return
+    pop_move(j, POP_COMPLETED)
+    j.job.r.on_gone = NULL
+    e.worker.counters.op[OP_POP].items += n
+    e.worker.counters.from_memory += n
+    reply_end(j.job.r)
+
+cdef int claim_write(Engine* e, PopJob* j, Buf* out) noexcept nogil:
+    # The messages of the claims that were made; returns how many.
+    cdef PopMessage m
+    cdef BatchRow b
+    cdef char[36] lease
+    cdef Partition* p
+    cdef CachedRow* r
+    cdef Taken* t
+    cdef int64_t stop
+    cdef int i
+    cdef int n = 0
+    cdef bint begun = False
+    uuid_format(j.lease, lease)
+    memset(&m, 0, sizeof(m))
+    m.lease = slice_of(lease, 36 if not j.req.auto_ack else 0)
+    m.queue = j.queue.name
+    m.group = j.group.name
+    m.attempt = 1
+    for i in range(j.n_cursors):
+        t = &j.taken[i]
+        if not t.made:
+            continue
+        p = j.cursors[i].partition
+        m.partition = p.name
+        m.partition_uuid = slice_of(p.uuid, 36)
+        if not begun:
+            pop_reply_open(out, &j.req, j.queue.name, p.name, m.partition_uuid, m.lease, j.n_made)
+            begun = True
+        m.offset = t.first
+        stop = t.first + t.take
+        r = t.row
+        while r != NULL and m.offset < stop:
+            m.created_us = r.created_us
+            batchrow_open(&b, r.ids, r.body, r.meta, r.n, &e.worker.unzip)
+            batchrow_seek(&b, <int>(m.offset - r.base))
+            while m.offset < stop and batchrow_message(&b, &m):
+                message_id_make(m.created_us, p.id, m.offset, m.id)
+                pop_reply_message(out, &m, n == 0)
+                m.offset += 1
+                n += 1
+            r = r.newer
+    pop_reply_close(out, &j.req, n, j.req.partitions, j.req.batch)
+    return n
+
+cdef void claims_expire(Engine* e) noexcept nogil:
+    # No connection: they wait with the others, whose patience is looked after.
+    cdef PopJob* j
+    while e.claims.first != NULL:
+        j = <PopJob*>joblist_take(&e.claims)
+        pop_untake(j)
+        joblist_add(&e.pops, &j.job)

@@ -1,0 +1,130 @@
+"""What was just committed is delivered from memory; PostgreSQL is asked for the claim alone. Every answer is the one the log would give."""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import psycopg
+import pytest
+from support.client import Client, data
+from support.daemon import Daemon
+
+from e2e.test_handover import settle
+
+
+def remembered(client: Client) -> float:
+    return client.metric("queend_worker_from_memory_total")
+
+
+def test_a_pop_right_after_the_push(client: Client, queue: str) -> None:
+    settle(client, queue, "p")
+    before = remembered(client)
+    client.push(queue, 1, 2, partition="p")
+    client.push(queue, 3, partition="p")
+    first = client.pop(queue, batch=2)
+    assert data(first) == [1, 2] and remembered(client) == before + 2
+    assert client.pop(queue, batch=5) == [] and client.extend(first[0]["leaseId"])["renewed"] == 1
+    for message in first:
+        client.ack(message)
+    second = client.pop(queue, batch=5, autoAck=True)
+    assert data(second) == [3] and second[0]["leaseId"] == "" and remembered(client) == before + 3
+    assert client.pop(queue) == []
+
+
+def test_the_answer_is_the_one_of_the_log(client: Client, queue: str) -> None:
+    settle(client, queue, "p")
+    settle(client, queue, "p", group="g")
+    before = remembered(client)
+    client.push_items([{"queue": queue, "partition": "p", "payload": {"a": [1, "\u00e9\n"]}, "transactionId": "not a uuid \u2603"},
+                       {"queue": queue, "partition": "p", "payload": None, "traceId": "018f0000-0000-7000-8000-000000000001"}])
+    client.push(queue, "x" * 100_000, partition="p")
+    client.push(queue, *range(50), partition="p")
+    near = client.pop(queue, "p", consumerGroup="g", batch=100)
+    assert remembered(client) == before + 53
+    far = client.pop(queue, "p", consumerGroup="late", batch=100)[1:]
+    assert remembered(client) == before + 53
+    for message in (*near, *far):
+        message["leaseId"] = message["consumerGroup"] = ""
+    assert near == far
+
+
+def test_batches_across_rows_and_partitions(client: Client, queue: str) -> None:
+    settle(client, queue, *"abc")
+    before = remembered(client)
+    for n in range(4):
+        client.push_items([{"queue": queue, "partition": p, "payload": f"{p}{n}{i}"} for p in "abc" for i in range(3)])
+    seen: dict[str, list[str]] = {"a": [], "b": [], "c": []}
+    while messages := client.pop(queue, batch=7, partitions=3, autoAck=True):
+        for message in messages:
+            seen[message["partition"]].append(message["data"])
+    assert seen == {p: [f"{p}{n}{i}" for n in range(4) for i in range(3)] for p in "abc"}
+    assert remembered(client) == before + 36
+
+
+def test_the_first_messages_of_a_partition(client: Client, queue: str) -> None:
+    settle(client, queue, "old")
+    before = remembered(client)
+    client.push(queue, 1, 2, partition="new")
+    assert data(client.pop(queue, batch=5)) == [1, 2] and remembered(client) == before + 2
+
+
+def test_what_failed_comes_back_the_whole_way(client: Client, queue: str) -> None:
+    settle(client, queue, "p")
+    client.push(queue, 1, 2, partition="p")
+    first, second = client.pop(queue, batch=2)
+    client.ack(first)
+    client.ack(second, "failed")
+    client.push(queue, 3, partition="p")
+    again = client.pop(queue, batch=5)
+    assert data(again) == [2, 3] and {m["deliveryAttempt"] for m in again} == {2}
+
+
+@pytest.mark.parametrize("change, expected", [
+    ("UPDATE queend.cursors SET committed = -1, row_base = 0, lease_end = -1 WHERE partition_id = {}", ["first", 1, 2]),
+    ("UPDATE queend.cursors SET committed = 1, lease_end = 1 WHERE partition_id = {}", [2]),
+    ("INSERT INTO queend.floors VALUES ({}, 2)", [2]),
+], ids=["moved back", "moved on", "fallen to retention"])
+def test_what_another_program_changed(daemon: Daemon, client: Client, queue: str, change: str, expected: list) -> None:
+    settle(client, queue, "p")
+    client.push(queue, 1, partition="p")
+    client.push(queue, 2, partition="p")
+    with psycopg.connect(daemon.conninfo, autocommit=True) as other:
+        (partition,) = other.execute("SELECT p.id FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s", (queue,)).fetchone()
+        other.execute(change.format(partition))
+    assert data(client.pop(queue, "p", batch=5)) == expected
+
+
+def test_another_daemon_writes_in_between(start_daemon: Callable[..., Daemon], daemon: Daemon, client: Client, queue: str) -> None:
+    second = start_daemon(daemon.conninfo)
+    settle(client, queue, "p")
+    with second.client() as elsewhere:
+        client.push(queue, 1, partition="p")
+        elsewhere.push(queue, 2, partition="p")
+        client.push(queue, 3, partition="p")
+        assert data(client.pop(queue, "p", batch=5, autoAck=True)) == [1, 2, 3]
+        client.push(queue, 4, partition="p")
+        assert data(elsewhere.pop(queue, "p", batch=5, autoAck=True)) == [4]
+        client.push(queue, 5, partition="p")
+        assert data(client.pop(queue, "p", batch=5, autoAck=True)) == [5]
+
+
+def test_a_deleted_queue_is_forgotten(client: Client, queue: str) -> None:
+    settle(client, queue, "p")
+    client.push(queue, 1, partition="p")
+    client.delete(queue)
+    assert client.pop(queue, "p") == []
+    client.push(queue, 2, partition="p")
+    assert data(client.pop(queue, "p", wait=True, timeout=20000)) == [2]
+
+
+def test_within_its_bound(start_daemon: Callable[..., Daemon]) -> None:
+    with start_daemon(QUEEND_CACHE_BYTES=20_000).client() as client:
+        settle(client, "q", "p")
+        before = remembered(client)
+        for n in range(100):
+            client.push("q", str(n) + "x" * 1000, partition="p")
+        assert [m["data"].rstrip("x") for m in client.pop("q", batch=1000)] == [str(n) for n in range(100)]
+        assert remembered(client) == before
+    with start_daemon(QUEEND_CACHE_BYTES=0).client() as client:
+        settle(client, "q", "p")
+        client.push("q", 1, partition="p")
+        assert data(client.pop("q")) == [1] and remembered(client) == 0
