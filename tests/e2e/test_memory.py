@@ -1,12 +1,14 @@
 """What was just committed is delivered from memory; PostgreSQL is asked for the claim alone. Every answer is the one the log would give."""
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 
 import psycopg
 import pytest
 from support.client import Client, data
 from support.daemon import Daemon
+from support.frames import KIND, form_b, framed_group
 
 from e2e.test_handover import settle
 
@@ -128,3 +130,16 @@ def test_within_its_bound(start_daemon: Callable[..., Daemon]) -> None:
         settle(client, "q", "p")
         client.push("q", 1, partition="p")
         assert data(client.pop("q")) == [1] and remembered(client) == 0
+
+
+def test_what_a_client_framed(client: Client, queue: str) -> None:
+    settle(client, queue, "p")
+    settle(client, queue, "p", group="g")
+    before = remembered(client)
+    texts = [str(uuid.uuid4()) for _ in range(40)]
+    answer = client.request("POST", "/api/v1/push", form_b(framed_group(queue, "p", list(range(40)), texts)[0]), KIND)
+    near = client.pop(queue, "p", batch=100)
+    assert remembered(client) == before + 40
+    assert [m["id"] for m in near] == [one["message_id"] for one in answer.json] and [m["transactionId"] for m in near] == texts
+    far = client.pop(queue, "p", consumerGroup="late", batch=100)[1:]
+    assert [(m["id"], m["data"], m["createdAt"]) for m in near] == [(m["id"], m["data"], m["createdAt"]) for m in far]

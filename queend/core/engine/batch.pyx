@@ -274,6 +274,7 @@ cdef bint batch_chunks(PushBatch* b) noexcept nogil:
                 b.chunks[b.n_chunks].group = g
                 b.chunks[b.n_chunks].first = it
                 b.chunks[b.n_chunks].n = 0
+                b.chunks[b.n_chunks].whole = False
                 b.chunks[b.n_chunks].skip = c.skip + c.n if c != NULL else 0
                 c = &b.chunks[b.n_chunks]
                 b.n_chunks += 1

@@ -292,7 +292,10 @@ cdef int claim_write(Engine* e, PopJob* j, Buf* out) noexcept nogil:
             batchrow_open(&b, r.ids, r.body, r.meta, r.n, &e.worker.unzip)
             batchrow_seek(&b, <int>(m.offset - r.base))
             while m.offset < stop and batchrow_message(&b, &m):
-                message_id_make(m.created_us, p.id, m.offset, m.id)
+                if b.message != NULL:
+                    memcpy(m.id, b.message, 16)
+                else:
+                    message_id_make(m.created_us, p.id, m.offset, m.id)
                 pop_reply_message(out, &m, n == 0)
                 m.offset += 1
                 n += 1

@@ -84,24 +84,21 @@ cdef bint rowcache_wanted(Partition* p, int64_t base, int64_t head) noexcept nog
 cdef CachedRow* cachedrow_make(PushArrays* scratch, PushChunk* c) noexcept nogil:
     # A copy of a committed chunk; NULL when memory ran out, then it is not kept. Book not locked.
     cdef CachedRow* r
-    cdef PushItem* it = c.first
     cdef char* at
-    cdef size_t body, meta = 0
-    cdef bint extras = False
-    cdef int i
+    cdef Slice ids, body, meta
+    pgarray_begin(&scratch.ids, OID_BYTEA)
     pgarray_begin(&scratch.body, OID_BYTEA)
-    chunk_encode_body(scratch, c, True)
-    for i in range(c.n):
-        extras = extras or it.keep_text or it.has_trace or it.sub.n
-        it = it.next
     pgarray_begin(&scratch.meta, OID_BYTEA)
-    if extras:
-        chunk_encode_meta(scratch, c)
-        meta = scratch.meta.buf.len - PGARRAY_HEADER - 4
-    if scratch.body.buf.failed or scratch.meta.buf.failed:
+    if c.first.run != NULL:
+        run_encode(scratch, c.first.run, True)
+    else:
+        chunk_encode(scratch, c, True)
+    ids = pgarray_only(&scratch.ids)
+    body = pgarray_only(&scratch.body)
+    meta = pgarray_only(&scratch.meta)
+    if ids.n == 0 or body.n == 0 or scratch.meta.buf.failed:
         return NULL
-    body = scratch.body.buf.len - PGARRAY_HEADER - 4
-    r = <CachedRow*>malloc(sizeof(CachedRow) + 16 * <size_t>c.n + body + meta)
+    r = <CachedRow*>malloc(sizeof(CachedRow) + ids.n + body.n + meta.n)
     if r == NULL:
         return NULL
     memset(r, 0, sizeof(CachedRow))
@@ -110,18 +107,21 @@ cdef CachedRow* cachedrow_make(PushArrays* scratch, PushChunk* c) noexcept nogil
     r.base = c.first.offset
     r.created_us = c.first.created_us
     r.n = c.n
-    r.bytes = sizeof(CachedRow) + 16 * <size_t>c.n + body + meta
-    r.ids = slice_of(at, 16 * <size_t>c.n)
-    it = c.first
-    for i in range(c.n):
-        memcpy(at, it.id, 16)
-        at += 16
-        it = it.next
-    r.body = slice_of(at, body)
-    memcpy(at, scratch.body.buf.data + PGARRAY_HEADER + 4, body)
-    r.meta = slice_of(at + body, meta)
-    memcpy(at + body, scratch.meta.buf.data + PGARRAY_HEADER + 4, meta)
+    r.bytes = sizeof(CachedRow) + ids.n + body.n + meta.n
+    r.ids = slice_of(at, ids.n)
+    r.body = slice_of(at + ids.n, body.n)
+    r.meta = slice_of(at + ids.n + body.n, meta.n)
+    memcpy(at, ids.p, ids.n)
+    memcpy(at + ids.n, body.p, body.n)
+    if meta.n:
+        memcpy(at + ids.n + body.n, meta.p, meta.n)
     return r
+
+cdef inline Slice pgarray_only(PgArray* a) noexcept nogil:
+    # The only element of an array; empty when it is NULL or memory ran out.
+    if a.buf.failed or a.has_null or a.n != 1:
+        return slice_of(NULL, 0)
+    return slice_of(a.buf.data + PGARRAY_HEADER + 4, a.buf.len - PGARRAY_HEADER - 4)
 
 cdef void rowcache_add(CachedRow* r, int64_t now) noexcept nogil:
     # Rows of a partition come in the order of their offsets; a gap (another program wrote) begins a new chain.

@@ -331,6 +331,7 @@ cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nog
         head = -1
         if it.run != NULL and pg_int2(res, row, PUSH_STATUS) == 1:
             fresh = run_results(it, res, row, base, created)
+            c.whole = fresh - base == c.n
             if fresh > base and base >= 0:
                 head = fresh
         elif it.run != NULL:
