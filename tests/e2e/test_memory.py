@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from support.client import Client, data
 from support.daemon import Daemon
-from support.frames import KIND, form_b, framed_group
+from support.frames import KIND, form_b, framed_group, read_pop
 
 from e2e.test_handover import settle
 
@@ -143,3 +143,17 @@ def test_what_a_client_framed(client: Client, queue: str) -> None:
     assert [m["id"] for m in near] == [one["message_id"] for one in answer.json] and [m["transactionId"] for m in near] == texts
     far = client.pop(queue, "p", consumerGroup="late", batch=100)[1:]
     assert [(m["id"], m["data"], m["createdAt"]) for m in near] == [(m["id"], m["data"], m["createdAt"]) for m in far]
+
+
+@pytest.mark.parametrize("batch", [3, 30, 100], ids=["few of a frame", "most of a frame", "all"])
+def test_framed_answers(client: Client, queue: str, batch: int) -> None:
+    settle(client, queue, "p")
+    settle(client, queue, "p", group="g")
+    before = remembered(client)
+    client.request("POST", "/api/v1/push", form_b(framed_group(queue, "p", list(range(40)), [str(uuid.uuid4()) for _ in range(40)])[0]), KIND)
+    client.push(queue, *range(40, 60), partition="p", traceId="018f0000-0000-7000-8000-000000000001")
+    near = read_pop(client.pop_answer(queue, "p", batch=batch, frames=True).body)
+    assert remembered(client) == before + min(batch, 60)
+    far = client.pop(queue, "p", consumerGroup="g", batch=batch)
+    assert [(m["id"], m["data"], m["offset"], m["transactionId"], m["traceId"]) for m in near["messages"]] == \
+           [(m["id"], m["data"], m["offset"], m["transactionId"], m["traceId"]) for m in far]

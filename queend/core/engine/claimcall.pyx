@@ -238,8 +238,8 @@ cdef void claimcall_answer(Engine* e, PopJob* j) noexcept nogil:
         joblist_add(&e.pops, &j.job)
         return
     if not j.gone:
-        out = reply_begin(j.job.r, 200, JSON_TYPE)
-        n = claim_write(e, j, out)
+        out = reply_begin(j.job.r, 200, pop_type(j))
+        n = claim_write_framed(e, j, out) if pop_type(j) == FRAMES_TYPE else claim_write(e, j, out)
     pop_untake(j)
     if j.gone:
         for i in range(j.n_cursors):
@@ -301,6 +301,52 @@ cdef int claim_write(Engine* e, PopJob* j, Buf* out) noexcept nogil:
                 n += 1
             r = r.newer
     pop_reply_close(out, &j.req, n, j.req.partitions, j.req.batch)
+    return n
+
+cdef int claim_write_framed(Engine* e, PopJob* j, Buf* out) noexcept nogil:
+    # The same, framed.
+    cdef FrameWriter w
+    cdef PopMessage m
+    cdef BatchRow b
+    cdef char[36] lease
+    cdef CachedRow* r
+    cdef Taken* t
+    cdef Partition* p
+    cdef int64_t stop
+    cdef int take, i
+    cdef int n = 0
+    uuid_format(j.lease, lease)
+    memset(&m, 0, sizeof(m))
+    popframes_open(&w, out, &j.req, j.queue.name, j.group.name, slice_of(lease, 36 if not j.req.auto_ack else 0), j.n_made)
+    for i in range(j.n_cursors):
+        t = &j.taken[i]
+        if not t.made:
+            continue
+        p = j.cursors[i].partition
+        popframes_claim(&w, p.id, p.name, t.first, 1)
+        m.offset = t.first
+        stop = t.first + t.take
+        r = t.row
+        while r != NULL and m.offset < stop:
+            m.created_us = r.created_us
+            take = <int>((stop if stop < r.base + r.n else r.base + r.n) - m.offset)
+            if <uint8_t>r.body.p[0] == BODY_FRAMES and take >= r.n // FRAMED_WASTE:
+                popframes_stored(&w, r.base, r.created_us, r.n, slice_of(r.body.p + 1, r.body.n - 1), m.offset + take - 1)
+                m.offset += take
+                n += take
+            else:
+                batchrow_open(&b, r.ids, r.body, r.meta, r.n, &e.worker.unzip)
+                batchrow_seek(&b, <int>(m.offset - r.base))
+                while m.offset < stop and batchrow_message(&b, &m):
+                    if b.message != NULL:
+                        memcpy(m.id, b.message, 16)
+                    else:
+                        message_id_make(m.created_us, p.id, m.offset, m.id)
+                    popframes_message(&w, &m)
+                    m.offset += 1
+                    n += 1
+            r = r.newer
+    popframes_close(&w)
     return n
 
 cdef void claims_expire(Engine* e) noexcept nogil:
