@@ -42,8 +42,8 @@ def settle(client: Client, queue: str, *partitions: str, group: str | None = Non
 
 
 @contextmanager
-def waiting_settled(daemon: Daemon, client: Client, queue: str, partitions: str, **query: object) -> Iterator[list[Client]]:
-    settle(client, queue, *partitions)
+def waiting_settled(daemon: Daemon, client: Client, queue: str, names: str, **query: object) -> Iterator[list[Client]]:
+    settle(client, queue, *names)
     with waiting(daemon, client, queue, **query) as clients:
         yield clients
 
