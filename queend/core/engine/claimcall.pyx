@@ -145,7 +145,6 @@ cdef bint claimcall_send(Engine* e) noexcept nogil:
     call.sent_us = clock_mono_us()
     e.worker.counters.op[OP_POP].calls += 1
     if slot_send(slot, STMT_CLAIM, &params, claimcall_done, call, e.deadline_ms):
-        e.claims_flying += 1
         return True
     claimcall_untake(call)
     popcall_again(call, 0)
@@ -176,8 +175,7 @@ cdef void claimcall_done(Slot* slot, void* ctx, PGresult* res, int outcome) noex
     cdef Job* job
     cdef Job* following
     cdef int64_t now = clock_mono_us()
-    e.claims_flying -= 1
-    limit_done(&e.pop_limit, now, now - call.sent_us, outcome == SLOT_OK)
+    limit_done(&e.claim_limit, now, now - call.sent_us, outcome == SLOT_OK)
     if popcall_failed(res, outcome):
         claimcall_untake(call)
         popcall_trouble(call, res, outcome, now)

@@ -27,7 +27,6 @@ cdef struct Engine:
     JobList wait_reload
     JobList pops              # with candidates
     JobList claims            # the same, their records in memory
-    int claims_flying
     JobList woken             # to be tried again
     JobList acks
     JobList txs
@@ -38,6 +37,7 @@ cdef struct Engine:
     bint release_flying
     Heap deadlines
     Limit pop_limit
+    Limit claim_limit         # of claims: much shorter calls, which would make the others look slow
     Limit ack_limit
     Limit tx_limit
     Policy pop_policy

@@ -3,6 +3,7 @@
 cdef void limits_open(Engine* e) noexcept nogil:
     # The slots a stream needs stay out of their reach.
     limit_of_type(e, &e.pop_limit, TYPE_POP)
+    limit_of_type(e, &e.claim_limit, TYPE_POP)
     limit_of_type(e, &e.ack_limit, TYPE_ACK)
     limit_of_type(e, &e.tx_limit, TYPE_TRANSACTION)
     policy_of_type(e, &e.pop_policy, TYPE_POP, CALL_CURSORS)

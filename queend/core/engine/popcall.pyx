@@ -11,9 +11,9 @@ cdef void pops_drain(Engine* e) noexcept nogil:
     if not slotpool_ready(e.slots):
         claims_expire(e)
         pops_expire(e)
-    while policy_fires(e, &e.pop_policy, &e.claims, &e.pop_limit) and limit_take(&e.pop_limit):
+    while policy_fires(e, &e.pop_policy, &e.claims, &e.claim_limit) and limit_take(&e.claim_limit):
         if not claimcall_send(e):
-            limit_give(&e.pop_limit)
+            limit_give(&e.claim_limit)
             break
     while policy_fires(e, &e.pop_policy, &e.pops, &e.pop_limit) and limit_take(&e.pop_limit):
         if not popcall_send(e):
