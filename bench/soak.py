@@ -1,6 +1,6 @@
 """A long run at full speed with retention on, while another session keeps a snapshot open for its middle third.
 
-    python bench/soak.py [--minutes 30] [--keep 30] [--postgres MAJOR] [--out bench/out/soak] [--set NAME=VALUE ...]
+    python bench/soak.py [--minutes 30] [--keep 30] [--young] [--postgres MAJOR] [--out bench/out/soak] [--set NAME=VALUE ...]
 
 Checkpoints as the embedded server makes them, not the benchmark's. OUT.jsonl gets one line per second (latency), one per
 sample (sizes, dead rows, CPU), one per event of the server and a summary; OUT-*.svg are drawn from them. It ends by itself;
@@ -57,8 +57,17 @@ class Soak:
             self.cluster = Cluster(None, settings)
         self.daemon = None
 
+    def reserve_wal(self) -> None:
+        """Two gigabytes of WAL files for checkpoints to rename: a server in its first minutes makes each while a commit waits."""
+        for _ in range((2 << 30) // SEGMENT):
+            self.cluster.connection.execute("SELECT pg_logical_emit_message(false, 'soak', '')")
+            self.cluster.connection.execute("SELECT pg_switch_wal()")
+        self.cluster.connection.execute("CHECKPOINT")
+
     def run(self) -> int:
         words = self.words
+        if not words.young:
+            self.reserve_wal()
         self.daemon = Daemon(self.cluster, RETENTION_INTERVAL=str(max(1000, words.keep * 1000 // 6)))
         prepared = self.daemon.prepare(QUEUE, PARTITIONS)
         self.daemon.call("POST", "/api/v1/configure", {"queue": QUEUE, "options": {"retentionEnabled": True, "retentionSeconds": words.keep}})
@@ -218,6 +227,7 @@ def main() -> int:
     parser.add_argument("--keep", type=int, default=30, metavar="S", help="retentionSeconds")
     parser.add_argument("--items", type=int, default=100, help="messages per push request")
     parser.add_argument("--pushers", type=int, default=16, help="connections that push")
+    parser.add_argument("--young", action="store_true", help="begin with a server that has no WAL files yet")
     parser.add_argument("--rate", type=float, default=0, metavar="N", help="push requests per second on a fixed schedule; 0: as fast as they are answered")
     parser.add_argument("--postgres", type=int, metavar="MAJOR", help="default: 15, or what queend takes where that is missing")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a server setting besides those of the embedded server")

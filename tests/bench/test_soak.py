@@ -8,7 +8,7 @@ SOAK = Path(__file__).resolve().parents[2] / "bench" / "soak.py"
 
 
 def test_a_short_soak(tmp_path):
-    done = subprocess.run([sys.executable, SOAK, "--minutes", "0.15", "--keep", "2", "--out", tmp_path / "soak"], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, SOAK, "--young", "--minutes", "0.15", "--keep", "2", "--out", tmp_path / "soak"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in (tmp_path / "soak.jsonl").read_text().splitlines()]
     kinds = {line["kind"] for line in lines}
