@@ -9,7 +9,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 OUT = HERE / "out"
-LOAD = [HERE / "load" / f"{name}.c" for name in ("main", "http", "push", "pop", "payload", "text")]
+LOAD = [HERE / "load" / f"{name}.c" for name in ("main", "http", "push", "binary", "pop", "payload", "text")]
 FLOOR = [HERE / "floor" / f"{name}.c" for name in ("main", "batch", "calls")] + [HERE / "load" / f"{name}.c" for name in ("payload", "text")]
 
 
@@ -25,7 +25,7 @@ def build(name: str, sources: list[Path]) -> Path:
     if not program.exists():
         OUT.mkdir(exist_ok=True)
         extra = _flags("--cflags", "libpq") if name == "floor" else []
-        libraries = _flags("--libs", "libpq") if name == "floor" else []
+        libraries = _flags("--libs", "libpq") if name == "floor" else _flags("--libs", "libzstd")
         partial = program.with_suffix(f".{os.getpid()}")
         subprocess.run([os.environ.get("CC", "cc"), "-O2", "-g", "-Wall", "-Wextra", "-I", HERE / "load", *extra, "-o", partial,
                         *sources, *libraries, "-lm"], check=True)

@@ -1,6 +1,7 @@
 /* What the rooms of the load generator share. One thread, one epoll, no allocation per request.
  *   main.c  command line, clock, phases, report     http.c  connections and answers
  *   push.c  requests that store messages            pop.c   requests that take and acknowledge them
+ *   binary.c  bodies and answers of the 2.x client
  *   text.c  ids, numbers, histogram                payload.c  what a message carries */
 #ifndef QUEEND_LOAD_H
 #define QUEEND_LOAD_H
@@ -32,6 +33,7 @@ void payload_build(Text *t, size_t *order, size_t *at); /* and where its order n
 typedef struct { char *bytes; size_t len; size_t *id, *order, *part, *at, *queue; } Template; /* offsets of what changes */
 
 enum { ROLE_PUSH, ROLE_POP };
+enum { FORM_JSON, FORM_PLAIN, FORM_FRAMED };
 enum { SPREAD_RANDOM, SPREAD_CYCLE, SPREAD_BLOCK }; /* partitions (and queues) of a request's items */
 enum { QUEUE_DIGITS = 5, QUEUES_MAX = 99999, PARTITIONS_MAX = 9999999 };
 struct Role {
@@ -39,6 +41,9 @@ struct Role {
     char name[32];
     int kind, conns, partitions, items, ids, batch, claim, timeout_ms;
     int spread, part_digits, queues;
+    int form;                      /* push: of the body */
+    bool counts;                   /* push: answers in numbers */
+    bool frames;                   /* pop: framed answers */
     int depth;                     /* pop without lease: requests in flight per connection (HTTP pipelining) */
     char mark;                     /* push: first letter of the partitions; pop: only messages of such partitions count for delivery */
     bool wait, lease;              /* pop: long poll; lease and ack/batch instead of autoAck */
@@ -106,6 +111,9 @@ void role_count(Conn *c, uint64_t messages);
 void push_prepare(Role *r);
 void push_request(Conn *c);
 void push_answer(Conn *c, const char *body, size_t len);
+void binary_prepare(Role *r, Template *t);
+void binary_request(Conn *c, Template *t, uint64_t partition);
+uint64_t binary_popped(const char *body, size_t len);
 void pop_prepare(Role *r);
 void pop_request(Conn *c);
 void pop_answer(Conn *c, const char *body, size_t len);

@@ -4,6 +4,7 @@
  *   push,name=push,queue=bench,queues=1,conns=16,items=100,partitions=1000,spread=random,mark=p,ids=7,rate=0
  *   pop,name=pop,queue=bench,queues=1,conns=16,batch=50,claim=1,group=,lease=0,wait=0,timeout=30000,delivery=0,mark=,depth=1
  *   both: count=0 (stop after so many messages)
+ *   push: form=json (plain, framed: the 2.x client's bodies, with spread=block only), counts=0 (answers in numbers); pop: frames=0
  * spread: partitions of a request's items at random; `cycle`: each next item the next one of a fixed shuffle of all; `block`: all in one, in turn.
  * queues > 1: the queues are named bench00000, bench00001, …; items take them in turn, connection i of a pop role asks number i modulo queues.
  * depth: pops in flight per connection, one behind the other.
@@ -127,6 +128,9 @@ static Role *role_parse(char *text) {
         else if (!strcmp(word, "queue")) snprintf(r->queue, sizeof r->queue, "%s", v);
         else if (!strcmp(word, "group")) snprintf(r->group, sizeof r->group, "%s", v);
         else if (!strcmp(word, "mark")) r->mark = *v;
+        else if (!strcmp(word, "form")) r->form = !strcmp(v, "plain") ? FORM_PLAIN : !strcmp(v, "framed") ? FORM_FRAMED : FORM_JSON;
+        else if (!strcmp(word, "counts")) r->counts = atoi(v);
+        else if (!strcmp(word, "frames")) r->frames = atoi(v);
         else if (!strcmp(word, "spread")) r->spread = !strcmp(v, "cycle") ? SPREAD_CYCLE : !strcmp(v, "block") ? SPREAD_BLOCK : SPREAD_RANDOM;
         else if (!strcmp(word, "rate")) r->rate = atof(v);
         else if (!strcmp(word, "count")) r->count = atoll(v);

@@ -12,6 +12,7 @@ void pop_prepare(Role *r) {
     if (r->queues > 1) text_print(q, "%0*d", QUEUE_DIGITS, 0);
     text_print(q, "?batch=%d&partitions=%d&autoAck=%s", r->batch, r->claim, r->lease ? "false" : "true");
     if (r->group[0]) text_print(q, "&consumerGroup=%s", r->group);
+    if (r->frames) text_print(q, "&frames=true");
     if (r->wait) text_print(q, "&wait=true&timeout=%d", r->timeout_ms);
     text_print(q, " HTTP/1.1\r\nHost: %s:%d\r\n\r\n", load.host, load.port);
 }
@@ -96,7 +97,7 @@ static uint32_t ack_build(Conn *c, const char *body, size_t len) {
 
 void pop_answer(Conn *c, const char *body, size_t len) {
     Role *r = c->role;
-    uint64_t n = len ? find_count(body, len, "\"transactionId\":") : 0;
+    uint64_t n = len ? r->frames ? binary_popped(body, len) : find_count(body, len, "\"transactionId\":") : 0;
     r->taken_all += n;
     r->dry = n ? 0 : r->dry + 1;
     if (!n) {

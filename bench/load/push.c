@@ -8,6 +8,7 @@
 enum { PAYLOADS = 4096 };
 
 static void template_build(Role *r, Template *t) {
+    if (r->form != FORM_JSON) { binary_prepare(r, t); return; }
     Text body = {0};
     size_t n = (size_t)r->items;
     t->id = malloc(5 * n * sizeof *t->id);
@@ -27,8 +28,8 @@ static void template_build(Role *r, Template *t) {
     }
     text_print(&body, "]}");
     Text whole = {0};
-    text_print(&whole, "POST /api/v1/push HTTP/1.1\r\nHost: %s:%d\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
-               load.host, load.port, body.len);
+    text_print(&whole, "POST /api/v1/push%s HTTP/1.1\r\nHost: %s:%d\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
+               r->counts ? "?format=counts" : "", load.host, load.port, body.len);
     size_t head = whole.len;
     text_add(&whole, body.p, body.len);
     for (size_t i = 0; i < 5 * n; i++) t->id[i] += head;
@@ -57,6 +58,11 @@ void push_request(Conn *c) {
     Role *r = c->role;
     uint64_t x = random_next(random_seeded);
     Template *t = &r->templates[x % (uint64_t)r->n_templates];
+    if (r->form != FORM_JSON) {
+        binary_request(c, t, next_partition(r, x));
+        r->turn += (uint64_t)r->items;
+        return;
+    }
     int64_t wall = load.now + load.wall_offset;
     char at[16];
     digits_write(at, 16, (uint64_t)(c->began + load.wall_offset)); /* meant to start then: delivery is measured from it */
@@ -78,7 +84,10 @@ void push_request(Conn *c) {
 
 void push_answer(Conn *c, const char *body, size_t len) {
     Role *r = c->role;
-    uint64_t queued = find_count(body, len, "\"queued\"");
+    uint64_t queued = 0;
+    const char *number = r->counts ? memmem(body, len, "\"queued\":", 9) : NULL;
+    if (number) queued = strtoull(number + 9, NULL, 10);
+    else queued = find_count(body, len, "\"queued\"");
     r->stored_all += queued;
     if (queued != c->items && load.measuring) r->duplicates += c->items - queued;
     role_count(c, queued);
