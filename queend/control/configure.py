@@ -37,7 +37,7 @@ async def configure(request: Request) -> Json:
     async with control.pool.connection() as connection:
         row = await (await connection.execute("SELECT queend.configure(%s, %s, %s, %s)", (
             queue, _text(body.get("namespace")), _text(body.get("task")), Jsonb(options, orjson.dumps)))).fetchone()
-    control.core.notify(queue)
+    control.core.notify(queue, moved=False)
     return Json(row[0])
 
 

@@ -108,10 +108,10 @@ cdef class Core:
         if bridge_answer(token, status, slice_of(lines, len(lines)), slice_of(body, len(body))) == NULL:
             raise MemoryError()
 
-    def notify(self, str queue):
-        """Wakes the parked pops of a queue."""
+    def notify(self, str queue, bint moved=True):
+        """Wakes the parked pops of a queue. moved: what its groups have to read may have changed, not only its options."""
         cdef bytes name = queue.encode()
-        engine_notify(slice_of(name, len(name)))
+        engine_notify(slice_of(name, len(name)), moved)
 
     def stats(self):
         """Counters since start: {"workers": [per worker], "jobs": {kind: summed}}; latencies by bucket, bucket i counts

@@ -99,8 +99,9 @@ cdef void engine_reloaded(Worker* w, InboxMsg* m) noexcept nogil:
         if streams[i].worker is w:
             stream_reloaded(&streams[i])
 
-cdef void engine_notify(Slice name) noexcept nogil:
-    # Any thread: the queue has news (an administrator's seek, a peer). Its groups are looked at afresh.
+cdef void engine_notify(Slice name, bint moved) noexcept nogil:
+    # Any thread: the queue has news, who is parked on it tries again. moved: cursors or partitions too, so its groups are
+    # looked at afresh; new options move nothing, and every client that starts may set them once more.
     cdef InboxMsg* m
     cdef PopJob* wake = NULL
     cdef Queue* q
@@ -109,7 +110,7 @@ cdef void engine_notify(Slice name) noexcept nogil:
     uv_mutex_lock(&book.lock)
     q = catalog_queue(name)
     if q != NULL:
-        g = q.group_list
+        g = q.group_list if moved else NULL
         while g != NULL:
             scan_again(g)
             g = g.next
