@@ -95,3 +95,24 @@ def test_one_works_for_all_and_the_next_takes_over(start_daemon):
         assert pid is None or db.execute("SELECT pg_terminate_backend(%s)", pid).fetchone() == (True,)
         client.push("q", "three")
         until(lambda: total(client, "q") == 0, "it works on after its session was ended")
+
+
+def test_random_ids_of_what_is_gone_are_free_again(client, queue):
+    """Also those the daemon remembers by itself."""
+    ids = [f"order {n}" for n in range(200)]
+
+    def push(some: list[str]) -> set[str]:
+        answers = client.push_items([{"queue": queue, "partition": "p", "transactionId": one, "payload": one} for one in some])
+        return {one["status"] for one in answers}
+    client.configure(queue)
+    for at in range(0, 200, 20):
+        assert push(ids[at:at + 20]) == {"queued"}
+    assert push(ids) == {"duplicate"}
+    client.configure(queue, retentionEnabled=True, retentionSeconds=1)
+    until(lambda: total(client, queue) == 0, "all has expired")
+    client.configure(queue)
+    assert push(ids[:50]) == {"queued"}
+    assert push(ids[:50]) == {"duplicate"}
+    assert push(ids[50:]) == {"queued"}
+    assert push(ids) == {"duplicate"}
+    assert len(client.pop(queue, batch=500, autoAck=True)) == 200
