@@ -1,8 +1,10 @@
 """What an exact dedupe for random ids costs, by structure and by how much is stored.
 
-python bench/dedupe.py [--postgres MAJOR] [--stored 100000,1000000]
+python bench/dedupe.py [--postgres MAJOR] [--stored 100000,1000000] [--push]
 
-For each structure: filled with so many ids, then 60 calls of 1000 new ids over 1000 partitions, each looked for and then
+With --push: what queend.push costs with version-7 ids, with version-4 ids that late_ids holds and with version-4 ids that the
+caller remembers, each on 1000 partitions of its own that hold so many ids together; calls of the three in turn.
+Without: for each structure: filled with so many ids, then 60 calls of 1000 new ids over 1000 partitions, each looked for and then
 remembered, in one statement per call as push does it. One line per case: processor time of the backend per id (median of
 the calls), WAL bytes per id after the full pages a checkpoint causes have been written, bytes on disk per id.
 """
@@ -22,9 +24,13 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from cluster import Cluster  # noqa: E402
 from queend.connect import HOT_PLANS  # noqa: E402
+from queend.service.migrate import migrate  # noqa: E402
+from sql.records import PUSH, batch, id4, id7, push_arrays  # noqa: E402
 
 PARTITIONS = 1000
 CALLS, CALL = 60, 1000
+PUSH_CALL = (f"SELECT * FROM queend.push(%s::bigint, %s::int[], {PUSH}, p_hint => %s::bigint[], p_known => %s::bigint[], p_known_at => %s::bigint[])"
+             ).replace("%s", "%b")
 FILL = "FROM generate_series(1, %(stored)s) AS i"
 # An id as it would be kept: 8 of its 16 random bytes.
 HASH = "('x' || right(replace(u.id::text, '-', ''), 16))::bit(64)::bigint"
@@ -92,7 +98,6 @@ def case(cluster: Cluster, name: str, stored: int) -> tuple[float, float, float]
         disk = db.execute(size).fetchone()[0]
         parts = list(range(PARTITIONS))
         cost = []
-        full = 0
         for number in range(CALLS):
             ids = [uuid.uuid4() for _ in range(CALL)]
             before = cpu_us(db)
@@ -105,10 +110,58 @@ def case(cluster: Cluster, name: str, stored: int) -> tuple[float, float, float]
         return statistics.median(cost), wal / CALL / (CALLS - 1), disk / stored
 
 
+def pushes(cluster: Cluster, stored: int) -> None:
+    cluster.connection.execute("DROP SCHEMA IF EXISTS queend CASCADE")
+    migrate(cluster.dsn)
+    with psycopg.connect(cluster.dsn, autocommit=True, options=HOT_PLANS) as db:
+        parts = {}
+        for name in ("version 7", "version 4, late_ids", "version 4, remembered"):
+            found = db.execute("SELECT partition_id FROM queend.resolve(%s, %s)", ([name] * PARTITIONS, [f"p{i}" for i in range(PARTITIONS)])).fetchall()
+            parts[name] = sorted(part for part, in found)
+        each = stored // PARTITIONS
+        db.execute("""INSERT INTO queend.log (base, created_at, partition_id, n, high, odd, ids, body, meta)
+                      SELECT b, (SELECT queend.now_us() - 60000000), p, 100, '00000000-0000-0000-0000-000000000000', false, string_agg(uuid_send(gen_random_uuid()), ''),
+                             decode('10' || repeat('00', 100), 'hex'), ''
+                        FROM unnest(%s::int[]) AS p, generate_series(0, %s - 100, 100) AS b, generate_series(1, 100) GROUP BY p, b""",
+                   (sum(parts.values(), []), each))
+        db.execute("INSERT INTO queend.late_ids SELECT l.base + s.ord, l.partition_id, s.id FROM queend.log l CROSS JOIN LATERAL queend.id_spread(l.ids) AS s"
+                   " WHERE l.partition_id = ANY(%s) ORDER BY s.id", (parts["version 4, late_ids"],))
+        db.execute("INSERT INTO queend.unlisted SELECT unnest(%s::int[]), 0", (parts["version 4, remembered"],))
+        db.execute("VACUUM ANALYZE")
+        disk = db.execute("SELECT pg_total_relation_size('queend.late_ids')").fetchone()[0]
+        db.execute("CHECKPOINT")
+        heads = dict(db.execute("SELECT partition_id, (max(base) + 100, max(created_at))::text FROM queend.log GROUP BY 1").fetchall())
+        known = {part: tuple(map(int, text.strip("()").split(","))) for part, text in heads.items()}
+        newest = {part: head - 100 for part, (head, _) in known.items()}
+        cost: dict[str, list[float]] = {name: [] for name in parts}
+        wal = dict.fromkeys(parts, 0)
+        for number in range(CALLS):
+            for name, all_parts in parts.items():
+                rows = [batch(p, [id7() if name == "version 7" else id4()], [b'{"customer":"c-%04d","amount":%d,"note":"gift, no invoice"}' % (p, number)])
+                        for p in all_parts]
+                remembered = name.endswith("remembered")
+                values = (1, list(range(64)), *push_arrays(rows), [newest[p] for p in all_parts],
+                          *([[k for k, _ in (known[p] for p in all_parts)], [at for _, at in (known[p] for p in all_parts)]] if remembered else [None, None]))
+                start = int(db.execute("SELECT pg_current_wal_insert_lsn() - '0/0'").fetchone()[0])
+                before = cpu_us(db)
+                answer = db.execute(PUSH_CALL, values, prepare=True, binary=True).fetchall()
+                if number:                # the first call of each writes what the checkpoint asks for
+                    cost[name].append((cpu_us(db) - before) / PARTITIONS)
+                    wal[name] += int(db.execute("SELECT pg_current_wal_insert_lsn() - '0/0'").fetchone()[0]) - start
+                for row in answer:
+                    assert row[1] == 0
+                    known[all_parts[row[0]]] = row[2] + 1, row[3]
+                    newest[all_parts[row[0]]] = row[2]
+        for name in parts:
+            print(f"push 1000 x 1, {name:25} {stored:9} {statistics.median(cost[name]):7.2f} {wal[name] / PARTITIONS / (CALLS - 1):7.0f}"
+                  f" {disk / stored if name.endswith('late_ids') else 0:7.0f}", flush=True)
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--postgres", type=int, metavar="MAJOR")
     arguments.add_argument("--stored", default="100000,1000000")
+    arguments.add_argument("--push", action="store_true")
     given = arguments.parse_args()
     cluster = Cluster(given.postgres)
     try:
@@ -117,6 +170,9 @@ def main() -> None:
         print(f"PostgreSQL {cluster.connection.info.server_version // 10000}, {os.cpu_count()} processors")
         print(f"{'structure':40} {'stored':>9} {'us/id':>7} {'WAL B':>7} {'disk B':>7}")
         for stored in (int(n) for n in given.stored.split(",")):
+            if given.push:
+                pushes(cluster, stored)
+                continue
             for name in STRUCTURES:
                 us, wal, disk = case(cluster, name, stored)
                 print(f"{name:40} {stored:9} {us:7.2f} {wal:7.0f} {disk:7.0f}", flush=True)

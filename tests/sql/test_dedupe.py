@@ -131,6 +131,35 @@ def test_equals_a_set_whoever_remembers(conninfo, seed, data):
         db.close()
 
 
+def test_a_log_that_lost_its_end_is_not_the_one_that_is_remembered(db, partitions):
+    """The same head again, but with other ids below it: what a database that came back without its last commits may grow."""
+    part, = partitions()
+    first, lost, other = id4(), [id4(), id4()], [id4(), id4()]
+    memory, peer = Memory(), Memory()
+    memory.push(db, part, [first])
+    assert [memory.push(db, part, [i]).base for i in lost] == [1, 2]
+    db.rows("DELETE FROM queend.log WHERE partition_id = %s AND base > 0", part)
+    assert [peer.push(db, part, [i]).base for i in other] == [1, 2]
+    assert memory.known == 3
+    assert list(memory.push(db, part, other[:1]).dup_offset) == [1]
+    assert [memory.push(db, part, [i]).base for i in lost] == [3, 4]
+
+
+def test_who_has_no_room_and_who_remembers(db, partitions):
+    """late_ids is filled while another still vouches by memory: neither misses what the other stored."""
+    part, = partitions()
+    memory, full = Memory(), Memory(-1)
+    a, b, c, d = (id4() for _ in range(4))
+    assert [memory.push(db, part, [i]).base for i in (a, b)] == [0, 1]
+    assert db.value("SELECT count(*) FROM queend.late_ids WHERE partition_id = %s", part) == 0
+    assert list(full.push(db, part, [a, c]).dup_offset) == [0, -1]
+    assert db.value("SELECT count(*) FROM queend.unlisted WHERE partition_id = %s", part) == 0
+    assert db.value("SELECT count(*) FROM queend.late_ids WHERE partition_id = %s", part) == 3
+    assert list(memory.push(db, part, [c, d]).dup_offset) == [2, -1]
+    assert list(full.push(db, part, [d, b]).dup_offset) == [3, 1]
+    assert list(db.push(batch(part, [d]))[0].dup_offset) == [3]
+
+
 def check(model: Model, row, ids: list[bytes], head: int) -> None:
     fresh = 0
     for i, known in zip(ids, row.dup_offset or [-1] * len(ids), strict=True):
