@@ -51,9 +51,9 @@ include "core/route/moment.pyx"           # a time as people write it
 include "core/route/pushrun.pyx"           # records that go through the engine as one
 include "core/route/pushform.pyx"          # what a push's body is, and how it is answered
 include "core/route/push.pyx"              # items as JSON
+include "core/route/pushframes.pyx"        # items as the 2.x client frames them
 include "core/route/pushlines.pyx"         # items as lines
 include "core/route/pusharrow.pyx"         # items as rows
-include "core/route/pushframes.pyx"        # items as the 2.x client frames them
 include "core/route/pushreply.pyx"         # their results
 include "core/route/pop.pyx"              # a query in, messages out
 include "core/route/popframes.pyx"        # the same as the 2.x client frames them

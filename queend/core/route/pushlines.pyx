@@ -1,56 +1,109 @@
 # POST /api/v1/push with application/x-ndjson: one item per line, or (payload=line) one payload per line. CR before the
 # line's end, a missing last one and blank lines do not matter. Payloads are slices of the body.
 
-cdef bint pushlines_parse(Slice body, PushOptions* options, Arena* a, UuidGen* g, int max_items, PushReq* out, ApiError* e) noexcept nogil:
-    # A bad line refuses the whole request and is named by its number, from 1 on, blank lines counted.
-    cdef const char* p = body.p
-    cdef const char* end = body.p + body.n
+cdef struct Lines:
+    const char* p
+    const char* end
+    int line                  # number of the one that was read last, from 1
+
+cdef inline bint line_next(Lines* l, Json* j) noexcept nogil:
+    # The next line that is not blank, with the cursor at its first byte. False at the end.
     cdef const char* stop
-    cdef Json j
-    cdef int room = 0
-    cdef int line = 0
-    out.n = 0
-    out.items = NULL
-
-    while p < end:
-        stop = <const char*>memchr(p, b'\n', end - p)
+    while l.p < l.end:
+        stop = <const char*>memchr(l.p, b'\n', l.end - l.p)
         if stop == NULL:
-            stop = end
-        line += 1
-        json_open(&j, slice_of(p, stop - p), JSON_DEPTH)
-        p = stop + 1
-        if json_peek(&j) == 0 and j.p >= j.end:
-            continue
-        if out.n >= max_items:
-            e.status = 400
-            snprintf(e.text, 239, b"The body has more than %d items (line %d)", max_items, line)
-            return False
-        out.items = pushitems_grow(a, out.items, out.n, &room, &j, body, max_items)
-        if out.items == NULL:
-            error_set(e, 503, b"Out of memory")
-            return False
-        if options.bare:
-            if not pushline_bare(&j, options, g, &out.items[out.n]):
-                return refuse_line(e, &j, line)
-        elif not push_item(&j, a, g, options, &out.items[out.n], &out.items[out.n - 1] if out.n else NULL, b"line", line, e):
-            return refuse_line(e, &j, line) if j.error != NULL else False
-        elif not json_end(&j):
-            return refuse_line(e, &j, line)
-        out.n += 1
-    if line == 0:
-        return refuse(e, b"Empty request body")
-    return True
-
-cdef inline bint pushline_bare(Json* j, PushOptions* options, UuidGen* g, PushItem* it) noexcept nogil:
-    memset(it, 0, sizeof(PushItem))
-    if not json_skip(j, &it.payload) or not json_end(j):
-        return False
-    it.queue = options.queue
-    it.part = options.part if options.part.p != NULL else slice_lit(b"Default")
-    uuid7_make(g, it.id)
-    return True
+            stop = l.end
+        l.line += 1
+        json_open(j, slice_of(l.p, stop - l.p), JSON_DEPTH)
+        l.p = stop + 1
+        if json_peek(j) != 0 or j.p < j.end:
+            return True
+    return False
 
 cdef bint refuse_line(ApiError* e, Json* j, int line) noexcept nogil:
     e.status = 400
     snprintf(e.text, 239, b"Invalid JSON: %s at byte %lld (line %d)", j.error, <long long>(j.p - j.begin), line)
     return False
+
+cdef bint refuse_more(ApiError* e, int max_items, int line) noexcept nogil:
+    e.status = 400
+    snprintf(e.text, 239, b"The body has more than %d items (line %d)", max_items, line)
+    return False
+
+cdef bint pushlines_parse(Slice body, PushOptions* options, Arena* a, UuidGen* g, int max_items, PushReq* out, ApiError* e) noexcept nogil:
+    # A bad line refuses the whole request and is named by its number, blank lines counted.
+    cdef Lines l
+    cdef Json j
+    cdef int room = 0
+    out.n = 0
+    out.items = NULL
+    if body.n == 0:
+        return refuse(e, b"Empty request body")
+    if options.bare:
+        return pushlines_bare(body, options, a, g, max_items, out, e)
+    l.p = body.p
+    l.end = body.p + body.n
+    l.line = 0
+    while line_next(&l, &j):
+        if out.n >= max_items:
+            return refuse_more(e, max_items, l.line)
+        out.items = pushitems_grow(a, out.items, out.n, &room, &j, body, max_items)
+        if out.items == NULL:
+            error_set(e, 503, b"Out of memory")
+            return False
+        if not push_item(&j, a, g, options, &out.items[out.n], &out.items[out.n - 1] if out.n else NULL, b"line", l.line, e):
+            return refuse_line(e, &j, l.line) if j.error != NULL else False
+        if not json_end(&j):
+            return refuse_line(e, &j, l.line)
+        out.n += 1
+    return True
+
+cdef bint pushlines_bare(Slice body, PushOptions* options, Arena* a, UuidGen* g, int max_items, PushReq* out, ApiError* e) noexcept nogil:
+    # All lines belong to one partition, so they go through the engine as runs: rows of the log of about equal size.
+    cdef Frames f
+    cdef Lines l
+    cdef Json j
+    cdef PushRun* run = NULL
+    cdef PushItem like
+    cdef Slice payload
+    cdef size_t rows = body.n // (RUN_BYTES - 4096) + 1
+    cdef size_t most = min(<size_t>RUN_BYTES, body.n // rows + 4096)
+    cdef int room = <int>min(<size_t>RUN_MOST, body.n // 2 + 1)
+    frames_begin(&f, body, NULL, a, g, max_items, out, e)
+    memset(&like, 0, sizeof(like))
+    like.queue = options.queue
+    like.part = options.part if options.part.p != NULL else slice_lit(b"Default")
+    l.p = body.p
+    l.end = body.p + body.n
+    l.line = 0
+    while line_next(&l, &j):
+        if not json_skip(&j, &payload) or not json_end(&j):
+            return refuse_line(e, &j, l.line)
+        if f.n >= max_items:
+            return refuse_more(e, max_items, l.line)
+        if run != NULL and (run.n == room or run.bytes + payload.n > most):
+            if not pushlines_keep(&f, run, &like):
+                return False
+            run = NULL
+        if run == NULL:
+            run = frames_run(&f, room)
+            if run == NULL:
+                return frames_memory(&f)
+            run.codec = BODY_V1
+            run.made = True
+            run.payloads = <Slice*>arena_alloc(a, room * sizeof(Slice))
+            if run.payloads == NULL:
+                return frames_memory(&f)
+        uuid7_make(g, run.ids + 16 * run.n)
+        run.payloads[run.n] = payload
+        run.bytes += payload.n
+        run.n += 1
+        f.n += 1
+    return run == NULL or pushlines_keep(&f, run, &like)
+
+cdef bint pushlines_keep(Frames* f, PushRun* run, PushItem* like) noexcept nogil:
+    # Ids made here rise.
+    memcpy(run.lo, run.ids, 16)
+    memcpy(run.hi, run.ids + 16 * (run.n - 1), 16)
+    run.has_v7 = True
+    return frames_keep(f, run, like, run.n >= RUN_LEAST)
