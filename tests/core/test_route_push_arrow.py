@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from queend._core import ProbeRefused, probe_push
+from queend._core import ProbeRefused, probe_push, probe_push_runs
 
 ARROW = b"application/vnd.apache.arrow.stream"
 ID = "0192f0c0-1111-7aaa-8bbb-000000000001"
@@ -267,3 +267,50 @@ def test_damaged_streams(which, edits, cut):
         at %= len(body)
         body[at:at + len(data)] = data[:len(body) - at]
     read_or_refused(bytes(body[:cut] if cut < 1000 else body))
+
+
+def by_partition(items):
+    parts = {}
+    for item in items:
+        parts.setdefault((item["queue"], item["partition"]), []).append((item["txid_json"] if item["kind"] else None, item["payload"]))
+    return parts
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_numbers_change_the_order_of_nothing_within_a_partition(seed):
+    rng = random.Random(seed)
+    n = rng.choice([1, 31, 32, 33, 100, 2500])
+    words = rng.choice([["a", "b", "c"], ["a", "a", "b"], [f"p{i}" for i in range(64)], [f"p{i}" for i in range(65)], ["a", None, "b"], ["x"]])
+    places = sorted(rng.randrange(len(words)) for _ in range(n)) if rng.random() < 0.4 else [rng.randrange(len(words)) for _ in range(n)]
+    if rng.random() < 0.2:
+        places[0] = None
+    ids = {"uuid": [f"0192f0c0-1111-7aaa-8bbb-{i:012x}" for i in range(n)], "same": [ID] * n, "text": [f"t{i}" for i in range(n)],
+           "some": [ID.replace("1111", f"{i:04x}") if rng.random() < 0.9 else None for i in range(n)]}
+    columns = {"partition": pa.DictionaryArray.from_arrays(pa.array(places, pa.int16()), pa.array(words)),
+               "payload": pa.array([f'["{"x" * rng.choice([0, 0, 0, 200, 9000])}", {i}]' for i in range(n)])}
+    kind = rng.choice([None, *ids])
+    if kind:
+        columns["transactionId"] = pa.array(ids[kind])
+    if rng.random() < 0.2:
+        columns["queue"] = pa.array([rng.choice("qr") for _ in range(n)])
+    body = stream(*pa.table(columns).to_batches(max_chunksize=rng.choice([40, 10_000])))
+    plain = probe_push(body, kind=ARROW, query=b"queue=q")
+    counted = probe_push(body, kind=ARROW, query=b"queue=q&format=counts")
+    assert [json.loads(item["payload"])[1] for item in plain] == list(range(n))
+    assert by_partition(counted) == by_partition(plain)
+
+
+def test_stretches_of_a_partition_are_runs():
+    n = 300
+    one = table(partition=["a"] * n, payload=["1"] * n)
+    mixed = pa.table({"partition": pa.array(["ab"[i % 2] for i in range(n)]).dictionary_encode(), "payload": pa.array(["1"] * n)})
+    runs = lambda data, query: [count for count, _ in probe_push_runs(stream(data), kind=ARROW, query=query)]
+    assert runs(one, b"queue=q") == [n] and runs(mixed, b"queue=q") == [1] * n
+    assert runs(mixed, b"queue=q&format=counts") == [n // 2] * 2
+
+
+def test_a_bad_row_is_named_wherever_it_is_taken():
+    data = pa.table({"partition": pa.array(["ab"[i % 2] for i in range(100)]).dictionary_encode(), "payload": pa.array(["1"] * 57 + ["x"] + ["1"] * 42)})
+    for query in (b"queue=q", b"queue=q&format=counts"):
+        assert refused(data, query) == "Invalid JSON: unexpected byte at byte 0 (row 57, field payload)"
+    assert refused(data) == "Queue must be a string (row 0, field queue)"

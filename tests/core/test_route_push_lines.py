@@ -5,7 +5,7 @@ import uuid
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from queend._core import ProbeRefused, probe_push, probe_push_reply
+from queend._core import ProbeRefused, probe_push, probe_push_reply, probe_push_runs
 
 NDJSON = b"application/x-ndjson"
 ID = "0192f0c0-1111-7aaa-8bbb-000000000001"
@@ -162,3 +162,16 @@ def test_damaged_lines_are_read_right_or_refused(numbers, edits):
         assert refusal.status == 400 and "(line " in refusal.text
         return
     assert len(items) == len([line for line in bytes(body).split(b"\n") if line.strip(b" \t\r")])
+
+
+@pytest.mark.parametrize("size, count", [(10, 2500), (3000, 100), (70_000, 5), (1, 15), (1, 16), (1000, 1000)])
+def test_payloads_become_rows_of_the_log(size, count):
+    body = b"\n".join(b'"%s"' % (b"%d" % n).zfill(size) for n in range(count))
+    runs = probe_push_runs(body, kind=NDJSON, query=b"queue=q&payload=line")
+    assert sum(n for n, _ in runs) == count
+    assert all(n <= 1000 and n * size <= 65536 for n, codec in runs if codec is not None)
+    assert (len(runs) == count) == (count < 16 or size > 65536 // 16)
+    items = lines(body, b"queue=q&payload=line")
+    assert [int(json.loads(item["payload"])) for item in items] == list(range(count))
+    ids = [item["id"] for item in items]
+    assert ids == sorted(ids) and len(set(ids)) == count

@@ -79,17 +79,22 @@ cdef const char* arrow_check(ArrowColumn* c, Slice offsets, Slice data) noexcept
         return b"has offsets outside of its data"
     return NULL
 
-cdef Slice arrow_value(const ArrowColumn* c, int64_t i) noexcept nogil:
+cdef inline Slice arrow_plain(const ArrowColumn* c, int64_t i) noexcept nogil:
+    cdef int64_t at = arrow_offset(c, i)
+    return slice_of(c.data + at, <size_t>(arrow_offset(c, i + 1) - at))
+
+cdef Slice arrow_entry(const ArrowDictionary* d, int64_t at) noexcept nogil:
+    # A dictionary's value; p NULL: missing.
+    cdef ArrowChunk* chunk = d.first
+    while at >= chunk.begin + chunk.values.n:
+        chunk = chunk.next
+    at -= chunk.begin
+    return slice_of(NULL, 0) if arrow_missing(&chunk.values, at) else arrow_plain(&chunk.values, at)
+
+cdef inline Slice arrow_value(const ArrowColumn* c, int64_t i) noexcept nogil:
     # p NULL: missing.
-    cdef ArrowChunk* chunk
-    cdef int64_t at
     if arrow_missing(c, i):
         return slice_of(NULL, 0)
     if c.kind != ARROW_INDEX:
-        at = arrow_offset(c, i)
-        return slice_of(c.data + at, <size_t>(arrow_offset(c, i + 1) - at))
-    at = arrow_place(c, i)
-    chunk = c.dictionary.first
-    while at >= chunk.begin + chunk.values.n:
-        chunk = chunk.next
-    return arrow_value(&chunk.values, at - chunk.begin)
+        return arrow_plain(c, i)
+    return arrow_entry(c.dictionary, arrow_place(c, i))

@@ -20,9 +20,11 @@ cdef inline uint64_t uuidgen_random(UuidGen* g) noexcept nogil:
     return g.state * <uint64_t>0x2545F4914F6CDD1D
 
 cdef void uuid7_make(UuidGen* g, unsigned char* out) noexcept nogil:
-    # 48 bits ms, 12 bits sequence, 62 random bits. When the clock stands still or goes back the sequence goes on, and
-    # runs over into the next millisecond after 4096 ids.
-    cdef int64_t ms = clock_wall_us() // 1000
+    uuid7_next(g, clock_wall_us() // 1000, out)
+
+cdef inline void uuid7_next(UuidGen* g, int64_t ms, unsigned char* out) noexcept nogil:
+    # One of many: the clock was read once for all of them. 48 bits ms, 12 bits sequence, 62 random bits. When the clock
+    # stands still or goes back the sequence goes on, and runs over into the next millisecond after 4096 ids.
     if ms > g.last_ms:
         g.last_ms = ms
         g.seq = 0

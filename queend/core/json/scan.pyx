@@ -258,6 +258,7 @@ cdef bint json_skip(Json* j, Slice* raw) noexcept nogil:
     cdef const char* p
     cdef const char* start
     cdef int depth = 0
+    cdef bint inside = False                    # an object; meant only where depth > 0
     cdef char c
     if j.error != NULL:
         return False
@@ -268,22 +269,25 @@ cdef bint json_skip(Json* j, Slice* raw) noexcept nogil:
         if p >= end:
             return json_fail(j, p, b"unexpected end")
         c = p[0]
-        if c == b'{' or c == b'[':
+        if c == b'"':
+            p = json_string_end(j, p)
+            if p == NULL:
+                return False
+        elif c == b'{' or c == b'[':
             if depth >= j.depth_left:
                 return json_fail(j, p, b"nested too deep")
             p = json_blank(p + 1, end)
             if p < end and p[0] == c + 2:           # '}' is '{' + 2, ']' is '[' + 2
                 p += 1
-            elif c == b'{':
-                objects[depth >> 6] |= <uint64_t>1 << (depth & 63)
-                depth += 1
-                p = json_key_end(j, p)
-                if p == NULL:
-                    return False
-                continue
             else:
-                objects[depth >> 6] &= ~(<uint64_t>1 << (depth & 63))
+                if depth:
+                    json_remember(objects, depth - 1, inside)
                 depth += 1
+                inside = c == b'{'
+                if inside:
+                    p = json_key_end(j, p)
+                    if p == NULL:
+                        return False
                 continue
         else:
             p = json_scalar_end(j, p)
@@ -300,21 +304,26 @@ cdef bint json_skip(Json* j, Slice* raw) noexcept nogil:
             if p >= end:
                 return json_fail(j, p, b"unexpected end")
             c = p[0]
-            if objects[(depth - 1) >> 6] >> ((depth - 1) & 63) & 1:
-                if c == b',':
-                    p = json_key_end(j, json_blank(p + 1, end))
+            if c == b',':
+                p = json_blank(p + 1, end)
+                if inside:
+                    p = json_key_end(j, p)
                     if p == NULL:
                         return False
-                    break
-                if c != b'}':
-                    return json_fail(j, p, b"expected a comma or a closing brace")
-            elif c == b',':
-                p = json_blank(p + 1, end)
                 break
-            elif c != b']':
-                return json_fail(j, p, b"expected a comma or a closing bracket")
+            if c != (125 if inside else 93):         # the brace or the bracket
+                return json_fail(j, p, b"expected a comma or a closing brace" if inside else b"expected a comma or a closing bracket")
             p += 1
             depth -= 1
+            if depth:
+                inside = objects[(depth - 1) >> 6] >> ((depth - 1) & 63) & 1
+
+cdef inline void json_remember(uint64_t* objects, int at, bint inside) noexcept nogil:
+    # What is open around a container that opens.
+    if inside:
+        objects[at >> 6] |= <uint64_t>1 << (at & 63)
+    else:
+        objects[at >> 6] &= ~(<uint64_t>1 << (at & 63))
 
 cdef inline bint json_string(Json* j, Slice* raw) noexcept nogil:
     # A string: its bytes with the quotes, validated.

@@ -117,13 +117,14 @@ def probe_push(bytes body, int max_items=10000, bytes kind=None, bytes query=b""
             out += [probe_pushitem(&q.items[i].run.items[k]) for k in range(q.items[i].run.n)]
     return out
 
-def probe_push_runs(bytes body, int max_items=10000):
+def probe_push_runs(bytes body, int max_items=10000, bytes kind=None, bytes query=b""):
     """How a push goes through the engine: per item its number of records and, of runs, the codec they are stored in."""
-    cdef ProbeRoom room = ProbeRoom(body)
+    cdef bytes headers = probe_type(kind)
+    cdef ProbeRoom room = ProbeRoom(body, query=query)
     cdef PushReq q
     cdef ApiError e
     cdef Settings limits = probe_limits(max_items)
-    if not push_read(slice_of(NULL, 0), room.query, room.body, &room.unzip, &room.arena, &room.ids, &limits, &q, &e):
+    if not push_read(slice_of(headers, len(headers)), room.query, room.body, &room.unzip, &room.arena, &room.ids, &limits, &q, &e):
         raise probe_refusal(&e)
     return [(pushitem_count(&q.items[i]), q.items[i].run.codec if q.items[i].run != NULL else None) for i in range(q.n)]
 

@@ -69,6 +69,7 @@ cdef bint pushlines_bare(Slice body, PushOptions* options, Arena* a, UuidGen* g,
     cdef size_t rows = body.n // (RUN_BYTES - 4096) + 1
     cdef size_t most = min(<size_t>RUN_BYTES, body.n // rows + 4096)
     cdef int room = <int>min(<size_t>RUN_MOST, body.n // 2 + 1)
+    cdef int64_t ms = clock_wall_us() // 1000
     frames_begin(&f, body, NULL, a, g, max_items, out, e)
     memset(&like, 0, sizeof(like))
     like.queue = options.queue
@@ -94,7 +95,7 @@ cdef bint pushlines_bare(Slice body, PushOptions* options, Arena* a, UuidGen* g,
             run.payloads = <Slice*>arena_alloc(a, room * sizeof(Slice))
             if run.payloads == NULL:
                 return frames_memory(&f)
-        uuid7_make(g, run.ids + 16 * run.n)
+        uuid7_next(g, ms, run.ids + 16 * run.n)
         run.payloads[run.n] = payload
         run.bytes += payload.n
         run.n += 1
