@@ -172,6 +172,6 @@ def test_payloads_become_rows_of_the_log(size, count):
     assert all(n <= 1000 and n * size <= 65536 for n, codec in runs if codec is not None)
     assert (len(runs) == count) == (count < 16 or size > 65536 // 16)
     items = lines(body, b"queue=q&payload=line")
-    assert [int(json.loads(item["payload"])) for item in items] == list(range(count))
+    assert [int(json.loads(item["payload"])[-6:]) for item in items] == list(range(count))
     ids = [item["id"] for item in items]
     assert ids == sorted(ids) and len(set(ids)) == count

@@ -55,7 +55,7 @@ cdef int arrow_next(ArrowReader* r, ApiError* e) noexcept nogil:
     cdef int kind
     while True:
         kind = arrow_message(r, &header, &body, e)
-        if kind == 0 or kind == -1:
+        if kind <= 0:
             if kind == 0 and not r.has_schema:
                 arrow_refuse(e, b"there is no schema")
                 return -1
@@ -87,6 +87,7 @@ cdef int arrow_message(ArrowReader* r, FlatTable* header, Slice* body, ApiError*
     cdef uint32_t size
     cdef int64_t length
     cdef int64_t version
+    cdef int kind
     if left == 0:
         return 0
     if left < 8 or le32(r.p) != <uint32_t>0xffffffff:
@@ -121,7 +122,8 @@ cdef int arrow_message(ArrowReader* r, FlatTable* header, Slice* body, ApiError*
         return -1
     body[0] = slice_of(r.p + 8 + size, <size_t>length)
     r.p += 8 + size + length
-    return <int>flat_int(&message, 1, 1, 0) or -2
+    kind = <int>(flat_int(&message, 1, 1, 0) & 0xff)
+    return kind if kind else 255
 
 cdef bint arrow_batch_open(ArrowReader* r, ArrowBatch* b, Slice body, ApiError* e) noexcept nogil:
     # b.table is set.
