@@ -25,7 +25,8 @@ cdef bint pusharrow_rows(ArrowReader* r, PushOptions* options, Frames* f, ApiErr
     cdef int32_t* order = NULL
     cdef PushItem like
     cdef int64_t i = 0
-    cdef int64_t n
+    cdef int64_t n, more
+    cdef int64_t ms = clock_wall_us() // 1000
     if r.rows > f.max_items - f.n:
         e.status = 400
         snprintf(e.text, 239, b"The body has more than %d items", f.max_items)
@@ -36,11 +37,18 @@ cdef bint pusharrow_rows(ArrowReader* r, PushOptions* options, Frames* f, ApiErr
     while i < r.rows:
         n = pusharrow_stretch(r, order, i)
         e.status = 0
-        if n < RUN_LEAST or not pusharrow_run(r, order, i, n, options, &like, f, e):
-            if e.status:
-                return False
-            if not pusharrow_items(r, order, i, n, options, &like, f, e):
-                return False
+        if n >= RUN_LEAST and pusharrow_run(r, order, i, n, ms, options, &like, f, e):
+            i += n
+            continue
+        if e.status:
+            return False
+        while i + n < r.rows:         # short stretches go together
+            more = pusharrow_stretch(r, order, i + n)
+            if more >= RUN_LEAST:
+                break
+            n += more
+        if not pusharrow_items(r, order, i, n, ms, options, &like, f, e):
+            return False
         i += n
     f.n += <int>r.rows
     return True
@@ -100,19 +108,20 @@ cdef int64_t pusharrow_stretch(ArrowReader* r, const int32_t* order, int64_t i) 
     cdef size_t bytes = arrow_value(&r.columns[ARROW_PAYLOAD], first).n
     while n < RUN_MOST and i + n < r.rows:
         row = arrow_row(order, i + n)
+        if not arrow_same(r, ARROW_PARTITION, first, row) or not arrow_same(r, ARROW_QUEUE, first, row):
+            break
         bytes += arrow_value(&r.columns[ARROW_PAYLOAD], row).n
-        if bytes > RUN_BYTES or not arrow_same(r, ARROW_PARTITION, first, row) or not arrow_same(r, ARROW_QUEUE, first, row):
+        if bytes > RUN_BYTES:
             break
         n += 1
     return n
 
-cdef bint pusharrow_run(ArrowReader* r, const int32_t* order, int64_t i, int64_t n, PushOptions* options, PushItem* like, Frames* f,
+cdef bint pusharrow_run(ArrowReader* r, const int32_t* order, int64_t i, int64_t n, int64_t ms, PushOptions* options, PushItem* like, Frames* f,
                         ApiError* e) noexcept nogil:
     # n rows as one run. False with e.status 0: they are none (ids that are no UUIDs, some missing and some not, one twice).
     cdef PushRun* run
     cdef PushItem one
     cdef int64_t k, row
-    cdef int64_t ms = clock_wall_us() // 1000
     memset(&one, 0, sizeof(one))
     row = arrow_row(order, i)
     if not pusharrow_names(r, row, options, like if like.queue.p != NULL else NULL, &one, f.n + <int>row, e):
@@ -141,12 +150,11 @@ cdef bint pusharrow_run(ArrowReader* r, const int32_t* order, int64_t i, int64_t
     run_ids(run)
     return (run.made or run_distinct(run)) and frames_keep(f, run, like, True)
 
-cdef bint pusharrow_items(ArrowReader* r, const int32_t* order, int64_t i, int64_t n, PushOptions* options, PushItem* before, Frames* f,
+cdef bint pusharrow_items(ArrowReader* r, const int32_t* order, int64_t i, int64_t n, int64_t ms, PushOptions* options, PushItem* before, Frames* f,
                           ApiError* e) noexcept nogil:
     # before: an item whose names it may share; becomes the last of these.
     cdef PushItem* it = frames_items(f, <int>n)
     cdef int64_t k, row
-    cdef int64_t ms = clock_wall_us() // 1000
     if it == NULL:
         return frames_memory(f)
     for k in range(n):
