@@ -1,7 +1,7 @@
 """Long polls for what does not exist yet: each hears of what it waits for, by whatever way that comes, and of nothing else."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
@@ -13,9 +13,23 @@ WAIT = {"wait": True, "timeout": 60_000, "autoAck": True, "batch": 10}
 
 
 @pytest.fixture
-def daemon(start_daemon) -> Daemon:
+def start(start_daemon) -> Iterator[Callable[..., Daemon]]:
+    """Starts daemons that end with the test: their connections are needed by the next."""
+    running: list[Daemon] = []
+
+    def one(conninfo: str | None = None) -> Daemon:
+        running.append(start_daemon(conninfo))
+        return running[-1]
+    yield one
+    for daemon in running:
+        if daemon.process.poll() is None:
+            daemon.stop()
+
+
+@pytest.fixture
+def daemon(start) -> Daemon:
     """One for each test: what is parked is counted."""
-    return start_daemon()
+    return start()
 
 
 def parked(client: Client, number: int) -> None:
@@ -38,10 +52,10 @@ def got(client: Client) -> list:
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "elsewhere"])
-def test_each_hears_of_its_own_queue_partition_namespace_or_task(daemon: Daemon, client: Client, start_daemon, elsewhere: bool) -> None:
+def test_each_hears_of_its_own_queue_partition_namespace_or_task(daemon: Daemon, client: Client, start, elsewhere: bool) -> None:
     """Each group stands for itself, so that nobody takes another's message. Elsewhere: pushed through a second daemon."""
     with ExitStack() as stack:
-        pusher = stack.enter_context(start_daemon(daemon.conninfo).client()) if elsewhere else client
+        pusher = stack.enter_context(start(daemon.conninfo).client()) if elsewhere else client
         wanted = {"queue": pop_target("sales.order.a", consumerGroup="queue", **WAIT),
                   "partition": pop_target("sales.order.a", "p", consumerGroup="partition", **WAIT),
                   "namespace": pop_target(None, namespace="sales", consumerGroup="namespace", **WAIT),
@@ -62,8 +76,8 @@ def test_each_hears_of_its_own_queue_partition_namespace_or_task(daemon: Daemon,
         parked(client, 0)
 
 
-def test_an_option_changed_elsewhere_leaves_others_waiting_and_frees_what_was_delayed(daemon: Daemon, client: Client, start_daemon) -> None:
-    with start_daemon(daemon.conninfo).client() as other:
+def test_an_option_changed_elsewhere_leaves_others_waiting_and_frees_what_was_delayed(daemon: Daemon, client: Client, start) -> None:
+    with start(daemon.conninfo).client() as other:
         client.configure("late", delayedProcessing=3600)
         client.configure("still")
         client.push("late", 1, partition="p")
