@@ -1,6 +1,6 @@
 """What a message costs the daemon in each form of a push: the same messages, 1000 in a request, built beforehand, forms in turns.
 
-    python bench/ingest.py [--seconds N] [--items N] [--only json,arrow]
+    python bench/ingest.py [--items N] [--only "json;arrow"] [--requests N] [--rounds N]
 
 Prints a table: CPU of the daemon and of PostgreSQL in microseconds per message, and how many times the messages per daemon CPU of JSON."""
 
@@ -118,7 +118,7 @@ def main() -> int:
     parser.add_argument("--items", type=int, default=1000)
     parser.add_argument("--requests", type=int, default=250, help="per form and round")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", default="", help="comma-separated forms; the first is what others are compared with")
+    parser.add_argument("--only", default="", help="forms with semicolons between; the first is what others are compared with")
     words = parser.parse_args()
     forms = [name.strip() for name in words.only.split(";") if name] or list(FORMS)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started is stopped
