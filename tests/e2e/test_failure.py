@@ -149,6 +149,26 @@ def test_postgres_restarted_under_load(start_daemon, postgres: Postgres) -> None
     daemon.stop()
 
 
+def test_a_long_poll_outlasts_a_database_that_is_away(start_daemon, postgres: Postgres) -> None:
+    """Its patience is its own timeout, not that of requests that want an answer now; names it has never heard of make no difference."""
+    daemon = start_daemon(QUEEND_PATIENCE_MS=200)
+    with daemon.client() as known, daemon.client() as unknown, daemon.client() as short, daemon.client() as client:
+        client.push("known", "first")
+        client.ack(client.pop("known")[0])
+        with postgres.away():
+            until(lambda: client.post("/api/v1/push", {"items": [{"queue": "known", "payload": 1}]}).status == 503, "a push loses its patience")
+            known.send("GET", pop_target("known", wait=True, timeout=60000))
+            unknown.send("GET", pop_target("unknown", wait=True, timeout=60000))
+            short.send("GET", pop_target("unknown", wait=True, timeout=700))
+            answer = short.receive()
+            assert (answer.status, answer.json["messages"]) == (200, [])
+        client_push(client, "known")
+        client_push(client, "unknown")
+        assert "woken" in data(known.receive().json["messages"] + client.pop("known", batch=10))
+        assert data(unknown.receive().json["messages"]) == ["woken"]
+    daemon.stop()
+
+
 def client_push(client: Client, queue: str) -> None:
     """One message, however often it takes."""
     def stored() -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -33,10 +35,19 @@ class Postgres:
 
     def restart(self) -> None:
         """Ends the server as a crash would (no checkpoint, no farewell) and starts it again."""
+        with self.away():
+            pass
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """Ends the server as a crash would; it is back at the end of the block."""
         assert self.cluster.pid is not None
         os.kill(self.cluster.pid, signal.SIGQUIT)
         until(self.cluster.exited, "PostgreSQL has ended")
-        self.cluster.restart()
+        try:
+            yield
+        finally:
+            self.cluster.restart()
 
     def stop(self) -> None:
         self.cluster.stop()

@@ -326,8 +326,18 @@ cdef void round_expire(Engine* e) noexcept nogil:
     while job != NULL:
         following = job.next
         job.next = NULL
-        lookup_refuse(job, 503, b"The database is not reachable")
+        if job.op == OP_POP and (<PopJob*>job).until_us and not (<PopJob*>job).gone:
+            pop_wait_on(e, <PopJob*>job)
+        else:
+            lookup_refuse(job, 503, b"The database is not reachable")
         job = following
+
+cdef void pop_wait_on(Engine* e, PopJob* j) noexcept nogil:
+    # A long poll outlasts a database that is away, until its own deadline.
+    if clock_mono_us() < j.until_us:
+        joblist_add(&e.resolving, &j.job)
+    else:
+        pop_empty(j, WHY_EXPIRED)
 
 cdef void lookup_refuse(Job* job, int status, const char* text) noexcept nogil:
     cdef PushJob* p
