@@ -168,6 +168,8 @@ cdef void engine_drain(Worker* w) noexcept nogil:
         return
     if e.want_reload and clock_mono_us() >= e.reload_pause:
         reload_send(e)
+    if e.wait_reload.n and not slotpool_ready(e.slots):
+        reload_waits(e)
     lookup_drain(e)
     e.hold_us = -1
     e.rotate += 1

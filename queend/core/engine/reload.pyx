@@ -31,6 +31,26 @@ cdef void reload_send(Engine* e) noexcept nogil:
         reload_running = False
         e.want_reload = True
 
+cdef void reload_waits(Engine* e) noexcept nogil:
+    # Who waits for a reload while no connection is there: long polls until their own deadline, all others as long as the
+    # patience lasts.
+    cdef int n = e.wait_reload.n
+    cdef int64_t now = clock_mono_us()
+    cdef Job* job
+    cdef bint lost = e.unready_since != 0 and now - e.unready_since > e.patience_us
+    while n:
+        n -= 1
+        job = joblist_take(&e.wait_reload)
+        if job.op == OP_POP and (<PopJob*>job).until_us and not (<PopJob*>job).gone:
+            if now < (<PopJob*>job).until_us:
+                joblist_add(&e.wait_reload, job)
+            else:
+                pop_empty(<PopJob*>job, WHY_EXPIRED)
+        elif lost:
+            lookup_refuse(job, 503, b"The database is not reachable")
+        else:
+            joblist_add(&e.wait_reload, job)
+
 cdef void reload_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
     global reload_running, reload_at
     cdef Engine* e = <Engine*>ctx
