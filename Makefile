@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help system venv build run test test-asan bench bench-quick bench-scale bench-soak clean
+.PHONY: help system venv build run test test-asan bench bench-quick bench-scale bench-soak bench-peers clean
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,12 @@ bench-scale: build ## sweeps over batch size, connections, groups, partitions, b
 bench-soak: build ## 30 minutes at full speed with retention on and a snapshot held open for ten of them (ARGS='--minutes 3' for less): bench/out/soak*
 	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@$(BIN)/python bench/soak.py $(ARGS)
+
+bench-peers: build ## the same loads against RabbitMQ, NATS JetStream and pgmq, about 4 minutes: the tables of docs/performance-peers.md
+	@SUDO="$(SUDO)" sh tools/system.sh tests
+	@SUDO="$(SUDO)" sh tools/system.sh peers
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps 'pgmq>=1.1.4,<2'
+	@$(BIN)/python bench/peers.py --write $(ARGS)
 
 clean: ## remove what was built (not the data)
 	@rm -rf build .asan *.egg-info queend/_core*.so $(VENV)

@@ -24,8 +24,8 @@ def build(name: str, sources: list[Path]) -> Path:
     program = OUT / f"{name}-{digest}"
     if not program.exists():
         OUT.mkdir(exist_ok=True)
-        extra = _flags("--cflags", "libpq") if name == "floor" else []
-        libraries = _flags("--libs", "libpq") if name == "floor" else _flags("--libs", "libzstd")
+        extra = _flags("--cflags", "libpq") if name != "load" else []
+        libraries = _flags("--libs", "libpq" if name != "load" else "libzstd")
         partial = program.with_suffix(f".{os.getpid()}")
         subprocess.run([os.environ.get("CC", "cc"), "-O2", "-g", "-Wall", "-Wextra", "-I", HERE / "load", *extra, "-o", partial,
                         *sources, *libraries, "-lm"], check=True)
@@ -39,7 +39,11 @@ def run_load(host: str, port: int, warm: float, seconds: float, roles: list[dict
     piece of `every` seconds. Returns its report."""
     words = [",".join([role["kind"], *(f"{key}={value}" for key, value in role.items() if key != "kind")]) for role in roles]
     command = [build("load", LOAD), host, str(port), str(warm), str(seconds), *words]
-    environment = {**os.environ, "LOAD_EVERY": str(every)} if part else None
+    return follow(command, start, stop, part, {**os.environ, "LOAD_EVERY": str(every)} if part else None)
+
+
+def follow(command: list, start: Callable, stop: Callable, part: Callable[[dict], None] | None = None, environment: dict | None = None) -> dict:
+    """Runs a load generator until it ends; see run_load."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         report = None
         for line in process.stdout:
@@ -52,7 +56,7 @@ def run_load(host: str, port: int, warm: float, seconds: float, roles: list[dict
             else:
                 report = json.loads(line)
     if process.returncode or report is None:
-        raise SystemExit(f"bench: the load generator failed ({process.returncode}): {' '.join(words)}")
+        raise SystemExit(f"bench: the load generator failed ({process.returncode}): {' '.join(map(str, command))}")
     report["roles"] = {role["name"]: role for role in report["roles"]}
     return report
 

@@ -13,23 +13,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the checkout's own queend
 
-from cluster import Cluster
+from cluster import open_cluster
 from environment import environment
 from report import Report
 from scenarios import NAMES, Scenarios
 from server import Daemon, Server
-
-from queend.service.embedded import EmbeddedError
-
-
-def open_cluster(major: int | None) -> Cluster:
-    """PostgreSQL 15 unless told otherwise: figures compare with each other, and the embedded one lacks lz4."""
-    if major is not None:
-        return Cluster(major)
-    try:
-        return Cluster(15)
-    except EmbeddedError:
-        return Cluster(None)
 
 
 def main() -> int:

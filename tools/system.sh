@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the Debian packages that are missing. `system.sh` alone: what the build and the daemon need; `system.sh tests`: what
-# the tests and the benchmark need besides. SUDO: how to become root ("" when we are). PYTHON: the interpreter of the
+# the tests and the benchmark need besides; `system.sh peers`: what `make bench-peers` compares with, none of it started. SUDO: how to become root ("" when we are). PYTHON: the interpreter of the
 # virtual environment.
 set -eu
 
@@ -16,6 +16,9 @@ if test "${1:-}" = tests; then
     have systemd-analyze || need systemd
     # A second server version, with TLS, which the embedded one lacks.
     ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || need postgresql
+elif test "${1:-}" = peers; then
+    test -x /usr/lib/rabbitmq/bin/rabbitmq-server || need rabbitmq-server
+    have nats-server || need nats-server
 else
     have gcc || need gcc
     have pkg-config || need pkg-config
@@ -39,6 +42,17 @@ case "$missing" in *postgresql*)
         echo "create_main_cluster = false" | $SUDO tee /etc/postgresql-common/createcluster.conf >/dev/null
     fi
 esac
+if test "${1:-}" = peers && test ! -e /usr/sbin/policy-rc.d; then
+    # The benchmark starts its own: the packages must start nothing.
+    trap '$SUDO rm -f /usr/sbin/policy-rc.d' EXIT
+    printf '#!/bin/sh\nexit 101\n' | $SUDO tee /usr/sbin/policy-rc.d >/dev/null
+    $SUDO chmod 755 /usr/sbin/policy-rc.d
+fi
 $SUDO apt-get update -qq
 # shellcheck disable=SC2086
 $SUDO env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+case "${1:-}$missing" in peers*)
+    for unit in rabbitmq-server.service nats-server.service epmd.socket epmd.service; do # nor at the next start of the machine
+        ! have systemctl || $SUDO systemctl disable "$unit" >/dev/null 2>&1 || true
+    done
+esac
