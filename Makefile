@@ -66,7 +66,7 @@ bench-soak: build ## 30 minutes at full speed with retention on and a snapshot h
 bench-peers: build ## the same loads against RabbitMQ, NATS JetStream and pgmq, about 4 minutes: the tables of docs/performance-peers.md
 	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@SUDO="$(SUDO)" sh tools/system.sh peers
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps 'pgmq>=1.1.4,<2'
+	@$(BIN)/python tools/requirements.py peers | $(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r /dev/stdin
 	@$(BIN)/python bench/peers.py --write $(ARGS)
 
 clean: ## remove what was built (not the data)

@@ -1,6 +1,6 @@
 """The same loads against queend and other message systems, one after the other on this machine. See METHODOLOGY.md.
 
-    python bench/peers.py [--seconds N] [--only queend,nats,quorum,classic,pgmq] [--postgres MAJOR] [--write]
+    python bench/peers.py [--seconds N] [--only queend,nats,natsids,quorum,classic,pgmq] [--postgres MAJOR] [--write]
 
 One JSON line per system and load on standard output, the tables on standard error; --write puts them into docs/performance-peers.md.
 Exit 1 when a system holds other than what it confirmed, or refused something."""
@@ -19,13 +19,13 @@ from cluster import fsync_ms
 from environment import ROOT, environment
 from render import place, shortened, table
 
-from peers.nats import Nats
+from peers.nats import Nats, NatsIds
 from peers.pgmq import Pgmq
 from peers.queend import Queend
 from peers.rabbitmq import Classic, Quorum
 from peers.system import System
 
-SYSTEMS = {"queend": Queend, "nats": Nats, "quorum": Quorum, "classic": Classic, "pgmq": Pgmq}
+SYSTEMS = {"queend": Queend, "nats": Nats, "natsids": NatsIds, "quorum": Quorum, "classic": Classic, "pgmq": Pgmq}
 PUSH = {"push1": dict(kind="push", conns=64, items=1), "push100": dict(kind="push", conns=16, items=100)}
 POP = dict(kind="pop", conns=16, items=50)
 DOCUMENT = ROOT / "docs" / "performance-peers.md"
@@ -37,8 +37,8 @@ class Runs:
     def __init__(self, warm: float, seconds: float):
         self.warm, self.seconds, self.lines, self.faults = warm, seconds, [], []
 
-    def one(self, system: System, load: str, queue: str, roles: list[dict], warm: float | None = None) -> dict:
-        """One load, its figures per message added to the lines."""
+    def one(self, system: System, load: str, queue: str, roles: list[dict], warm: float | None = None, of: str | None = None) -> dict:
+        """One load, its figures per message of role `of` (the last one without) added to the lines."""
         before, after, disk = {}, {}, system.disk_bytes()
         report = system.run(queue, self.warm if warm is None else warm, self.seconds, roles,
                             lambda: before.update(system.cpu_seconds()), lambda: after.update(system.cpu_seconds()))
@@ -46,14 +46,15 @@ class Runs:
         for role in report["roles"].values():
             if role["errors"]:
                 self.faults.append(f"{system.name}, {load}: {role['errors']} errors, first: {role['error']}")
-        got = report["roles"][roles[-1]["kind"]]
+        got = report["roles"][of or roles[-1]["kind"]]
         stored = report["roles"].get("push", {}).get("stored", 0)
         messages = max(got["messages"], 1)
         parts = {part: (after[part] - before[part]) / messages * 1e6 for part in after}
         line = dict(load=load, system=system.name, messages_per_s=got["messages"] / report["seconds"], cpu_us=sum(parts.values()), cpu_parts_us=parts,
                     load_cpu_us=report["cpu_seconds"] / messages * 1e6, disk_bytes=disk / stored if disk and stored else None, messages=got["messages"])
         if "push" in report["roles"] and "pop" in report["roles"]:
-            line |= dict(p50_ms=got["delivery_p50_ms"], p99_ms=got["delivery_p99_ms"], push_p50_ms=report["roles"]["push"]["p50_ms"],
+            popped = report["roles"]["pop"]
+            line |= dict(p50_ms=popped["delivery_p50_ms"], p99_ms=popped["delivery_p99_ms"], push_p50_ms=report["roles"]["push"]["p50_ms"],
                          pushed_per_s=report["roles"]["push"]["messages"] / report["seconds"])
         elif "push" in report["roles"]:
             line |= dict(p50_ms=got["p50_ms"], p99_ms=got["p99_ms"])
@@ -71,8 +72,7 @@ class Runs:
         system.create("pipeline")
         self.one(system, "pipeline", "pipeline", [PUSH["push1"], POP])
         system.create("latency")
-        line = self.one(system, "latency", "latency", [dict(kind="push", conns=32, items=1, rate=200), POP])
-        line |= dict(messages_per_s=None, cpu_us=None, load_cpu_us=None, disk_bytes=None)  # nothing to compare: the schedule decides
+        self.one(system, "latency", "latency", [dict(kind="push", conns=32, items=1, rate=200), POP], of="push")
 
     def compare(self) -> None:
         ours = {line["load"]: line for line in self.lines if line["system"] == Queend.name}

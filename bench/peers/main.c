@@ -1,4 +1,4 @@
-/* peers WIRE HOST PORT QUEUE create|count                  WIRE: nats, quorum, classic, pgmq (HOST: a connection string)
+/* peers WIRE HOST PORT QUEUE create|count                  WIRE: nats, natsids, quorum, classic, pgmq (HOST: a connection string)
  * peers WIRE HOST PORT QUEUE run WARM SECONDS ROLE...
  *
  * ROLE is `push` or `pop` followed by comma-separated settings:
@@ -231,7 +231,7 @@ static void run(int64_t warm, int64_t length) {
 
 int main(int argc, char **argv) {
     if (argc < 6) { fprintf(stderr, "usage: peers WIRE HOST PORT QUEUE create|count|run ...\n"); return 2; }
-    peers.wire = !strcmp(argv[1], "nats") ? &nats_wire : !strcmp(argv[1], "pgmq") ? &pgmq_wire : &amqp_wire;
+    peers.wire = !strncmp(argv[1], "nats", 4) ? &nats_wire : !strcmp(argv[1], "pgmq") ? &pgmq_wire : &amqp_wire;
     peers.kind = argv[1];
     peers.host = argv[2];
     peers.port = atoi(argv[3]);

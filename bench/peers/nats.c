@@ -102,17 +102,27 @@ static void nats_publisher(Link *l) {
 }
 
 static void nats_publish(Link *l, int n) {
+    static char head[] = "NATS/1.0\r\nNats-Msg-Id: 000000000000000000000000000000000000\r\n\r\n";
+    enum { HEAD = sizeof head - 1, ID = 36 };
+    bool ids = !strcmp(peers.kind, "natsids"); /* every message with an id, which the server looks up */
+    char head_size[8];
+    snprintf(head_size, sizeof head_size, "%d ", HEAD);
     while (n--) {
         size_t len;
         const char *payload = message_next(l, &len);
         char key[] = ".p00000", size[] = "0000\r\n";
         digits_write(key + 2, 5, random_next(random_seeded) % (uint64_t)peers.keys);
-        digits_write(size, 4, len);
-        text_add(&l->out, "PUB ", 4);
+        digits_write(size, 4, ids ? HEAD + len : len);
+        text_add(&l->out, ids ? "HPUB " : "PUB ", ids ? 5 : 4);
         text_add(&l->out, peers.queue, strlen(peers.queue));
         text_add(&l->out, key, 7);
         text_add(&l->out, l->scratch.p, l->scratch.len);
+        if (ids) text_add(&l->out, head_size, strlen(head_size));
         text_add(&l->out, size, 6);
+        if (ids) {
+            id_write(head + sizeof head - 5 - ID, 7, peers.now + peers.wall_offset);
+            text_add(&l->out, head, HEAD);
+        }
         text_add(&l->out, payload, len);
         text_add(&l->out, "\r\n", 2);
     }

@@ -13,3 +13,8 @@ class Nats(System):
         config.write_text(f'listen: "127.0.0.1:{self.port}"\n'
                           f'jetstream {{ store_dir: "{self.home}/store", max_memory_store: 1GB, max_file_store: 64GB }}\n')
         self.await_port(self.launch(["nats-server", "-c", str(config)]), self.port)
+
+
+class NatsIds(Nats):
+    name, wire = "NATS JetStream, with ids", "natsids"
+    durability = "as above; every message carries an id, duplicates are found for 2 minutes"

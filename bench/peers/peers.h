@@ -59,7 +59,7 @@ struct Link {
 
 extern struct Peers {
     const Wire *wire;
-    const char *host, *queue, *kind;     /* kind: RabbitMQ's type of queue */
+    const char *host, *queue, *kind;     /* kind: what the command line calls the wire; RabbitMQ's type of queue */
     int port, keys;                      /* keys: subjects, where the system has them */
     int epoll;
     int64_t now, wall_offset;            /* monotonic us; + wall_offset = Unix us */
