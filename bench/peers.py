@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the checkout'
 
 from cluster import fsync_ms
 from environment import ROOT, environment
+from process import busy_seconds
 from render import place, shortened, table
 
 from peers.nats import Nats, NatsIds
@@ -30,7 +31,7 @@ PUSH = {"push1": dict(kind="push", conns=64, items=1), "push100": dict(kind="pus
 POP = dict(kind="pop", conns=16, items=50)
 DOCUMENT = ROOT / "docs" / "performance-peers.md"
 COLUMNS = [("load", "load"), ("system", "system"), ("msg/s", "messages_per_s"), ("of queend", "rate_ratio"), ("p50 ms", "p50_ms"), ("p99 ms", "p99_ms"), ("push p50 ms", "push_p50_ms"),
-           ("server CPU us", "cpu_us"), ("of queend", "cpu_ratio"), ("generator CPU us", "load_cpu_us"), ("disk B", "disk_bytes")]
+           ("server CPU us", "cpu_us"), ("of queend", "cpu_ratio"), ("generator CPU us", "load_cpu_us"), ("disk B", "disk_bytes"), ("cores of others", "others")]
 
 
 class Runs:
@@ -39,9 +40,10 @@ class Runs:
 
     def one(self, system: System, load: str, queue: str, roles: list[dict], warm: float | None = None, of: str | None = None) -> dict:
         """One load, its figures per message of role `of` (the last one without) added to the lines."""
-        before, after, disk = {}, {}, system.disk_bytes()
+        before, after, machine, disk = {}, {}, [], system.disk_bytes()
         report = system.run(queue, self.warm if warm is None else warm, self.seconds, roles,
-                            lambda: before.update(system.cpu_seconds()), lambda: after.update(system.cpu_seconds()))
+                            lambda: (before.update(system.cpu_seconds()), machine.append(busy_seconds())),
+                            lambda: (machine.append(busy_seconds()), after.update(system.cpu_seconds())))
         disk = system.disk_bytes() - disk if roles[-1]["kind"] == "push" else None  # some give room back as messages are taken
         for role in report["roles"].values():
             if role["errors"]:
@@ -50,8 +52,10 @@ class Runs:
         stored = report["roles"].get("push", {}).get("stored", 0)
         messages = max(got["messages"], 1)
         parts = {part: (after[part] - before[part]) / messages * 1e6 for part in after}
+        spent = report["cpu_seconds"] + sum(after[part] - before[part] for part in after)
         line = dict(load=load, system=system.name, messages_per_s=got["messages"] / report["seconds"], cpu_us=sum(parts.values()), cpu_parts_us=parts,
-                    load_cpu_us=report["cpu_seconds"] / messages * 1e6, disk_bytes=disk / stored if disk and stored else None, messages=got["messages"])
+                    load_cpu_us=report["cpu_seconds"] / messages * 1e6, disk_bytes=disk / stored if disk and stored else None, messages=got["messages"],
+                    others=max(0.0, (machine[1] - machine[0] - spent) / report["seconds"]))
         if "push" in report["roles"] and "pop" in report["roles"]:
             popped = report["roles"]["pop"]
             line |= dict(p50_ms=popped["delivery_p50_ms"], p99_ms=popped["delivery_p99_ms"], push_p50_ms=report["roles"]["push"]["p50_ms"],
