@@ -99,7 +99,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=5.0, help="length of a measured window")
     parser.add_argument("--only", default=",".join(SYSTEMS), metavar="NAMES", help="comma-separated: " + " ".join(SYSTEMS))
     parser.add_argument("--postgres", type=int, metavar="MAJOR", help="for queend and pgmq alike; default: 15, or what queend takes where that is missing")
-    parser.add_argument("--write", action="store_true", help=f"the tables into {DOCUMENT.name}")
+    parser.add_argument("--write", action="store_true", help=f"the tables into {DOCUMENT.name}, when all systems ran")
     words = parser.parse_args()
     names = words.only.split(",")
     if set(names) - set(SYSTEMS):
@@ -122,7 +122,7 @@ def main() -> int:
         print(json.dumps(shortened(line) | {"environment": where}), flush=True)
     text = tables(runs, systems, where)
     print(text, file=sys.stderr)
-    if words.write and not runs.faults:
+    if words.write and not runs.faults and set(names) == set(SYSTEMS):  # a part of the table is none
         DOCUMENT.write_text(place(DOCUMENT.read_text(), "peers", text))
     for fault in runs.faults:
         print(f"FAULT {fault}", file=sys.stderr)
