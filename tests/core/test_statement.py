@@ -6,7 +6,7 @@ from queend._core import probe_columns, probe_statements
 from queend.service.migrate import migrate
 
 RESULTS = {
-    "push": "ord int4, status int2, base int8, created_at int8, dup_offset _int8, dup_at _int8",
+    "push": "ord int4, status int2, base int8, created_at int8, dup_offset _int8, dup_at _int8, seen bytea",
     "pop": "ord int4, status int2, attempt int4, first int8, take int4, base int8, n int4, created_at int8, ids bytea, "
            "body bytea, meta bytea, head int8, until int8",
     "ack": "ord int4, status int2, codes bytea, released bool, committed int8, head int8, retry_until int8",
@@ -24,6 +24,7 @@ RESULTS = {
     "partition_find": "ord int4, partition_id int4",
     "pop_scan": "partition_id int4, next int8, head int8, lease_until int8",
     "recent": "partition_id int4, queue_id int4, head int8",
+    "claim": "part int4, grp int4",
     "find": "found_offset int8, created_at int8",
 }
 

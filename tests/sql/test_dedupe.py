@@ -109,7 +109,8 @@ def test_equals_a_set_whoever_remembers(conninfo, seed, data):
                 name = data.draw(st.sampled_from([*wants]))
                 daemons[name] = Memory(wants[name])
             elif who == "floor":
-                floor = data.draw(st.integers(floor, head))
+                starts = db.rows("SELECT base FROM queend.log WHERE partition_id = %s AND base >= %s", part, floor)
+                floor = data.draw(st.sampled_from(sorted({floor, head, *(row.base for row in starts)})))      # whole rows go, never a part
                 db.rows("INSERT INTO queend.floors VALUES (%s, %s) ON CONFLICT (partition_id) DO UPDATE SET floor = excluded.floor", part, floor)
                 db.rows("DELETE FROM queend.log WHERE partition_id = %s AND base + n <= %s", part, floor)
                 model.held = {i: at for i, at in model.held.items() if at >= floor}

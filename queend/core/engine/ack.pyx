@@ -427,6 +427,7 @@ cdef void book_acked(Group* g, Partition* p, bint released, int64_t committed, i
         return
     if not released:
         return
+    c.open = committed + 1 < c.next_offset
     c.next_offset = committed + 1
     wait = retry_until - clock_wall_us() if retry_until else 0
     if wait > 0 and p.head > c.next_offset:

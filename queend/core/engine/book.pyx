@@ -23,6 +23,7 @@ cdef struct Cursor:
     uint8_t state
     uint8_t fresh             # its row may not exist yet
     uint8_t again             # something happened while it was busy: look again
+    uint8_t open              # its newest delivery is not known to be acknowledged to the end: what is left of it goes first
 
 cdef struct Book:
     uv_mutex_t lock

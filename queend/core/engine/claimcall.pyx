@@ -25,7 +25,7 @@ cdef bint pop_take_cached(PopJob* j, PopJob** wake) noexcept nogil:
         return False
     now = clock_mono_us()
     for i in range(j.n_cursors):
-        if rowcache_find(j.cursors[i].partition, j.cursors[i].next_offset, now) == NULL:
+        if j.cursors[i].open or rowcache_find(j.cursors[i].partition, j.cursors[i].next_offset, now) == NULL:
             return False
     if j.taken == NULL:
         j.taken = <Taken*>arena_alloc(&j.job.r.arena, pop_width(j) * sizeof(Taken))
@@ -214,6 +214,7 @@ cdef void claimcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nog
             else:
                 c.fresh = 0
                 c.next_offset = j.taken[i].first + j.taken[i].take
+                c.open = not j.req.auto_ack
                 if j.req.auto_ack:
                     cursor_rest(c)
                 else:

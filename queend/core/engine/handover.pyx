@@ -193,6 +193,7 @@ cdef void handover_book(PushBatch* b, int64_t now, PopJob** wake) noexcept nogil
             continue
         c.cursor.fresh = 0
         c.cursor.next_offset = c.group.first.offset + c.take
+        c.cursor.open = not c.job.req.auto_ack
         if not c.job.req.auto_ack:
             cursor_move(c.cursor, CURSOR_LEASED, now + c.job.queue.lease_us + 2000)
         else:
