@@ -62,7 +62,7 @@ def probe_columns():
     """Where the core looks for the result columns of the statements it reads by constant: {statement: {column: position}}."""
     return {
         "push": {"ord": PUSH_ORD, "status": PUSH_STATUS, "base": PUSH_BASE, "created_at": PUSH_CREATED_AT,
-                 "dup_offset": PUSH_DUP_OFFSET, "dup_at": PUSH_DUP_AT},
+                 "dup_offset": PUSH_DUP_OFFSET, "dup_at": PUSH_DUP_AT, "seen": PUSH_SEEN},
         "pop": {"ord": POP_ORD, "status": POP_STATUS, "attempt": POP_ATTEMPT, "first": POP_FIRST, "take": POP_TAKE,
                 "base": POP_BASE, "n": POP_N, "created_at": POP_CREATED_AT, "ids": POP_IDS, "body": POP_BODY,
                 "meta": POP_META, "head": POP_HEAD, "until": POP_UNTIL},
