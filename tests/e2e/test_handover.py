@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import select
 import threading
+import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 import psycopg
 import pytest
-from support.client import Client, data, pop_target
+from support.client import Client, ack_of, data, pop_target
 from support.daemon import Daemon
 from support.wait import until
 
@@ -207,6 +208,20 @@ def test_duplicates_are_not_delivered_again(daemon: Daemon, client: Client, queu
         assert [r["status"] for r in client.push_items([{"queue": queue, "partition": "p", "payload": n, "transactionId": t}
                                                        for n, t in ((1, "t-1"), (2, "t-2"), (2, "t-2"))])] == ["duplicate", "queued", "duplicate"]
         assert data(answer_of(waiter)) == [2]
+
+
+def test_random_ids_that_are_remembered(daemon: Daemon, client: Client, queue: str) -> None:
+    """What the daemon vouches for is proved new at once, so a waiter is served with it; a duplicate is not delivered."""
+    for _ in range(2):
+        client.push_items([{"queue": queue, "partition": "p", "payload": 0, "transactionId": str(uuid.uuid4())} for _ in range(100)])
+    old = client.pop(queue, batch=1000)
+    client.ack_batch([ack_of(message) for message in old])
+    before = handed(client)
+    with waiting(daemon, client, queue, batch=10) as (waiter,):
+        assert client.push(queue, 1, partition="p", transactionId=old[7]["transactionId"])[0]["status"] == "duplicate"
+        client.push(queue, 2, partition="p", transactionId=str(uuid.uuid4()))
+        assert data(answer_of(waiter)) == [2]
+    assert handed(client) == before + 1
 
 
 def test_a_client_that_left_keeps_nothing(daemon: Daemon, client: Client, queue: str) -> None:
