@@ -1,17 +1,15 @@
 """What the tests of the data plane share: a real server, and pools of slots that must leave nothing behind."""
-import os
 import threading
 import time
 
 import pytest
 
-# Under a sanitizer the runtime is preloaded into the interpreter; the programs it starts must not have it too.
-os.environ.pop("LD_PRELOAD", None)
+import support.sanitizer  # noqa: F401  before any server is started
 
-from queend._core import SlotProbe  # noqa: E402
+from queend._core import SlotProbe
 
-from .cluster import Cluster  # noqa: E402
-from .proxy import Proxy  # noqa: E402
+from .cluster import Cluster
+from .proxy import Proxy
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from pathlib import Path
 from queue import Queue
 
 import queend
+from support.sanitizer import RUNTIME
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -19,10 +20,10 @@ class Daemon:
     """Started at once; `lines` are the parsed lines of its log so far."""
 
     def __init__(self, data: Path, **environment: str):
-        inherited = {name: os.environ[name] for name in ("PATH", "LD_PRELOAD", "ASAN_OPTIONS", "UBSAN_OPTIONS", "PYTHONMALLOC") if name in os.environ}
+        inherited = {name: os.environ[name] for name in ("PATH", "ASAN_OPTIONS", "UBSAN_OPTIONS", "PYTHONMALLOC") if name in os.environ}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "queend", "serve"], cwd="/", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env={**inherited, "PYTHONPATH": str(Path(queend.__file__).parent.parent), "HOST": "127.0.0.1", "PORT": "0", "QUEEND_DATA_DIR": str(data), **environment})
+            env={**inherited, **RUNTIME, "PYTHONPATH": str(Path(queend.__file__).parent.parent), "HOST": "127.0.0.1", "PORT": "0", "QUEEND_DATA_DIR": str(data), **environment})
         self.lines: list[dict] = []
         self.other: list[str] = []
         self.queue: Queue[dict | None] = Queue()

@@ -13,6 +13,7 @@ from typing import Any
 import queend
 
 from .client import Client
+from .sanitizer import RUNTIME
 from .wait import until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +29,7 @@ class Daemon:
         environment = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
         environment |= {"QUEEND_DSN": conninfo, "HOST": "127.0.0.1", "PORT": "0", "NUM_WORKERS": "2", "PYTHONPATH": str(PACKAGE)}
         environment["QUEEND_PUSH_TRIAL_MS"] = "0"  # another number of push streams after every batch: harder than any load
+        environment |= RUNTIME
         environment |= {k: str(v) for k, v in settings.items()}
         self.conninfo = conninfo
         self.log: list[dict] = []

@@ -1,0 +1,5 @@
+"""Under a sanitizer its runtime is preloaded into the interpreter. The daemons the tests start need it too; other programs must not have it."""
+import os
+
+PRELOAD = os.environ.pop("LD_PRELOAD", None)
+RUNTIME = {"LD_PRELOAD": PRELOAD} if PRELOAD else {}
