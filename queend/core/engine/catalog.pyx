@@ -104,7 +104,8 @@ cdef Slice slice_keep(Slice s) noexcept nogil:
     cdef char* p = <char*>malloc(s.n + 1)
     if p == NULL:
         abort()               # a process that cannot keep a name cannot keep its promises
-    memcpy(p, s.p, s.n)
+    if s.n:
+        memcpy(p, s.p, s.n)
     p[s.n] = 0
     return slice_of(p, s.n)
 
