@@ -1,5 +1,6 @@
 """A message system under load, run as an unprivileged account in a folder that is removed afterwards, reachable on the loopback only."""
 
+import abc
 import os
 import shutil
 import signal
@@ -40,7 +41,7 @@ def disk_bytes(folder: Path) -> int:
     return total
 
 
-class System:
+class System(abc.ABC):
     """One system: `wire` and `host`, `port` are what the load generator wants to know, the rest is for the report.
 
     name: in the report. durability: when a message counts as stored, in words. version: of the server.
@@ -56,9 +57,9 @@ class System:
         if os.getuid() == 0:
             os.chown(self.home, ACCOUNT, ACCOUNT)
 
+    @abc.abstractmethod
     def start(self) -> None:
         """Returns when the system answers; what it started before it failed ends with `stop`."""
-        raise NotImplementedError
 
     def launch(self, command: list, environment: dict | None = None) -> subprocess.Popen:
         """Starts a program as the leader of a group of its own, so that whatever it starts ends with it."""

@@ -8,7 +8,6 @@ service rests three times as long as the step took, so it never takes more than 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from dataclasses import dataclass
 from itertools import groupby
@@ -18,6 +17,7 @@ import psycopg
 from .. import log
 from .._core import rows_merge
 from ..config import Settings
+from .leader import Leader
 
 LOCK = 0x71756575_02       # session lock of the one that works
 PAGE = 5000                # rows looked at per step
@@ -50,9 +50,8 @@ class Compact:
     def __init__(self, settings: Settings, conninfo: str):
         self.after_us = settings.queend_compact_after * 1_000_000
         self.compress_from = settings.queend_compress_from
-        self.conninfo = conninfo
         self.figures = Figures()
-        self._connection: psycopg.AsyncConnection | None = None
+        self._leader = Leader(conninfo, LOCK)
         self._task: asyncio.Task | None = None
 
     def open(self) -> None:
@@ -77,22 +76,12 @@ class Compact:
 
     async def _lead(self) -> bool:
         """Whether this one works: it holds the lock as long as its session lives."""
-        if self._connection is None:
-            connection = await psycopg.AsyncConnection.connect(self.conninfo, autocommit=True)
-            got = (await (await connection.execute("SELECT pg_try_advisory_lock(%s)", (LOCK,))).fetchone())[0]
-            if not got:
-                await connection.close()
-                return False
-            self._connection = connection
-        self.figures.working = True
-        return True
+        self.figures.working = await self._leader.lead()
+        return self.figures.working
 
     async def _leave(self) -> None:
         self.figures.working = False
-        if self._connection is not None:
-            with contextlib.suppress(psycopg.Error):
-                await self._connection.close()
-            self._connection = None
+        await self._leader.leave()
 
     async def walk(self) -> None:
         """One pass over the log."""
@@ -128,5 +117,4 @@ class Compact:
             self.figures.gone += gone
 
     async def _rows(self, query: str, *values: object) -> list[tuple]:
-        assert self._connection is not None
-        return await (await self._connection.execute(query, values or None, binary=True)).fetchall()
+        return await self._leader.rows(query, *values, binary=True)

@@ -9,7 +9,6 @@ that has to go as fast.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import psycopg
 
 from .. import log
 from ..config import Settings
+from .leader import Leader
 
 LOCK = 0x71756575_01       # session lock of the one that works
 PARTITIONS = 1000          # looked at per step
@@ -46,10 +46,10 @@ class Retention:
     """`open` and `close` on the same running loop. conninfo: of the control plane."""
 
     def __init__(self, settings: Settings, conninfo: str):
-        self.conninfo = conninfo
         self.settings = settings
         self.figures = Figures(Counter(), pinned={})
-        self._connection: psycopg.AsyncConnection | None = None
+        # A removal that a crash undoes is done again; who was given an offset above it has flushed it with his own commit.
+        self._leader = Leader(conninfo, LOCK, "SET synchronous_commit = off")
         self._task: asyncio.Task | None = None
         self._late = 0.0      # when the present run stops resting
 
@@ -82,28 +82,12 @@ class Retention:
 
     async def _lead(self) -> bool:
         """Whether this one works: it holds the lock as long as its session lives."""
-        if self._connection is None:
-            connection = await psycopg.AsyncConnection.connect(self.conninfo, autocommit=True)
-            try:
-                # A removal that a crash undoes is done again; who was given an offset above it has flushed it with his own commit.
-                await connection.execute("SET synchronous_commit = off")
-                got = (await (await connection.execute("SELECT pg_try_advisory_lock(%s)", (LOCK,))).fetchone())[0]
-            except BaseException:
-                await connection.close()
-                raise
-            if not got:
-                await connection.close()
-                return False
-            self._connection = connection
-        self.figures.working = True
-        return True
+        self.figures.working = await self._leader.lead()
+        return self.figures.working
 
     async def _leave(self) -> None:
         self.figures.working = False
-        if self._connection is not None:
-            with contextlib.suppress(psycopg.Error):
-                await self._connection.close()
-            self._connection = None
+        await self._leader.leave()
 
     # -- the work -------------------------------------------------------------------------------------------------------------
 
@@ -168,5 +152,4 @@ class Retention:
         return rows
 
     async def _rows(self, query: str, *values: object) -> list[tuple]:
-        assert self._connection is not None
-        return await (await self._connection.execute(query, values or None)).fetchall()
+        return await self._leader.rows(query, *values)

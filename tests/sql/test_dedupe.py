@@ -56,6 +56,7 @@ class Memory:
     def __init__(self, wants: int = -2):
         self.ids: dict[bytes, set[int]] = {}
         self.known, self.known_at, self.wants = wants, 0, wants
+        self.remembers = False        # only what it was told of (`seen`) and what followed
 
     def push(self, db: Session, part: int, ids: list[bytes]):
         """Sends until it was taken; returns the result row."""
@@ -71,12 +72,13 @@ class Memory:
             if row.seen is not None:
                 assert self.wants != -1
                 at, self.known_at = struct.unpack(">qq", row.seen[:16])
+                self.remembers = True
                 self.add(at, [row.seen[i:i + 16] for i in range(16, len(row.seen), 16)])
                 self.known = at + len(row.seen) // 16 - 1
             if row.status != 3:
                 break
         fresh = [i for i, at in zip(ids, row.dup_offset or [-1] * len(ids), strict=True) if at < 0]
-        if self.known == row.base:
+        if self.remembers and self.known == row.base:
             self.add(row.base, fresh)
             self.known, self.known_at = row.base + len(fresh), row.created_at
         return row

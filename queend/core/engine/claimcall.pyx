@@ -81,7 +81,6 @@ cdef bint claimcall_send(Engine* e) noexcept nogil:
     cdef PopCall* call
     cdef PopJob* j
     cdef Taken* t
-    cdef Job* last = NULL
     cdef Params params
     cdef int i
     if slot == NULL:
@@ -94,9 +93,9 @@ cdef bint claimcall_send(Engine* e) noexcept nogil:
     call.cursors = <Cursor**>arena_alloc(&call.arena, (CALL_CURSORS + POP_MAX_PARTITIONS) * sizeof(Cursor*))
     pgarray_begin(&e.a_part, OID_INT4)
     pgarray_begin(&e.a_group, OID_INT4)
-    pgarray_begin(&e.r_delay_us, OID_INT8)
-    pgarray_begin(&e.r_budget, OID_INT4)
-    pgarray_begin(&e.r_window_us, OID_INT8)
+    pgarray_begin(&e.c_first, OID_INT8)
+    pgarray_begin(&e.c_take, OID_INT4)
+    pgarray_begin(&e.c_base, OID_INT8)
     pgarray_begin(&e.r_lease, OID_UUID)
     pgarray_begin(&e.r_lease_us, OID_INT8)
     while call.cursors != NULL and e.claims.first != NULL and call.n_jobs < e.pop_policy.max_jobs and call.n_cursors < CALL_CURSORS:
@@ -118,18 +117,12 @@ cdef bint claimcall_send(Engine* e) noexcept nogil:
             call.n_cursors += 1
             pgarray_int4(&e.a_part, j.cursors[i].partition.id)
             pgarray_int4(&e.a_group, j.cursors[i].group.id)
-            pgarray_int8(&e.r_delay_us, t.first)
-            pgarray_int4(&e.r_budget, t.take)
-            pgarray_int8(&e.r_window_us, claim_base(j, t))
+            pgarray_int8(&e.c_first, t.first)
+            pgarray_int4(&e.c_take, t.take)
+            pgarray_int8(&e.c_base, claim_base(j, t))
             pgarray_uuid(&e.r_lease, j.lease)
             pgarray_int8(&e.r_lease_us, 0 if j.req.auto_ack else j.queue.lease_us)
-        pop_move(j, POP_FETCHING)
-        j.job.next = NULL
-        if last != NULL:
-            last.next = &j.job
-        else:
-            call.jobs = &j.job
-        last = &j.job
+        popcall_add(call, j)
     if call.n_jobs == 0:
         popcall_free(call)
         return False
@@ -137,9 +130,9 @@ cdef bint claimcall_send(Engine* e) noexcept nogil:
     params_int8(&params, e.version)
     params_array(&params, &e.a_part)
     params_array(&params, &e.a_group)
-    params_array(&params, &e.r_delay_us)
-    params_array(&params, &e.r_budget)
-    params_array(&params, &e.r_window_us)
+    params_array(&params, &e.c_first)
+    params_array(&params, &e.c_take)
+    params_array(&params, &e.c_base)
     params_array(&params, &e.r_lease)
     params_array(&params, &e.r_lease_us)
     call.sent_us = clock_mono_us()

@@ -51,6 +51,7 @@ cdef struct Engine:
     PushArrays tx_pushes
     PgArray tx_required
     PgArray a_req, a_part, a_group, a_fresh, r_budget, r_parts, r_auto, r_lease, r_lease_us, r_delay_us, r_window_us
+    PgArray c_first, c_take, c_base     # of claims, beside a_part, a_group, r_lease and r_lease_us
     PgArray ask_a, ask_b, ask_c
 
 cdef uv_mutex_t reload_lock

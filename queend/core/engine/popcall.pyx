@@ -24,7 +24,6 @@ cdef bint popcall_send(Engine* e) noexcept nogil:
     cdef Slot* slot = slotpool_take(e.slots)
     cdef PopCall* call
     cdef PopJob* j
-    cdef Job* last = NULL
     cdef Params params
     cdef int i, n, room
     if slot == NULL:
@@ -64,13 +63,7 @@ cdef bint popcall_send(Engine* e) noexcept nogil:
         pgarray_int8(&e.r_lease_us, j.queue.lease_us)
         pgarray_int8(&e.r_delay_us, j.queue.delay_us)
         pgarray_int8(&e.r_window_us, j.queue.window_us)
-        pop_move(j, POP_FETCHING)
-        j.job.next = NULL
-        if last != NULL:
-            last.next = &j.job
-        else:
-            call.jobs = &j.job
-        last = &j.job
+        popcall_add(call, j)
     if call.n_jobs == 0:
         popcall_free(call)
         return False
@@ -81,6 +74,16 @@ cdef bint popcall_send(Engine* e) noexcept nogil:
         return True
     popcall_again(call, 0)
     return False
+
+cdef inline void popcall_add(PopCall* call, PopJob* j) noexcept nogil:
+    # It travels with the call.
+    pop_move(j, POP_FETCHING)
+    j.job.next = NULL
+    if call.last != NULL:
+        call.last.next = &j.job
+    else:
+        call.jobs = &j.job
+    call.last = &j.job
 
 cdef void popcall_begin(Engine* e) noexcept nogil:
     pgarray_begin(&e.a_req, OID_INT4)

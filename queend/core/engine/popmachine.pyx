@@ -67,6 +67,7 @@ cdef struct PopCall:
     Engine* engine
     Arena arena
     Job* jobs                 # chained by next
+    Job* last
     Cursor** cursors
     int n_cursors
     int n_jobs
