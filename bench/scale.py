@@ -36,7 +36,7 @@ def measure(sweep, words) -> tuple[dict, list[str]]:
     """A sweep in a cluster of its own, so that it neither finds what others stored nor keeps their disk. Returns its figures and faults."""
     cluster, server = open_cluster(words.postgres), None
     try:
-        server = Daemon(cluster)
+        server = Daemon(cluster, **getattr(sweep, "DAEMON", {}))
         where = environment(cluster, words.quick)
         lab, points = Lab(server, cluster, words.profile), []
         for point in sweep.run(lab, words.quick):
