@@ -118,7 +118,7 @@ BEGIN
     WITH g AS MATERIALIZED (
         SELECT u.ord, u.part, u.skip, u.n, u.ids, u.body, u.meta, COALESCE(t.high, '00000000-0000-0000-0000-000000000000') AS high,
                COALESCE(t.next, (SELECT f.floor FROM queend.floors f WHERE f.partition_id = u.part), 0) + u.skip AS base,
-               u.kind < 2 OR COALESCE(t.odd, false) AS odd,
+               u.kind < 2 OR COALESCE(t.odd, false) AS odd, t.next IS NULL AND COALESCE(u.hint, 0) = 0 AS alone,
                u.known, u.known_at, COALESCE(t.created_at <= v_now, COALESCE(u.hint, 0) = 0)
                AND (u.kind < 2 AND u.lo >= v_max OR u.kind = 2 AND COALESCE(u.known, 0) BETWEEN -1 AND 0
                     AND (SELECT x.since FROM queend.unlisted x WHERE x.partition_id = u.part) IS NULL) AS late
@@ -146,7 +146,7 @@ BEGIN
       FROM (SELECT k.*, max(k.before) OVER part AS known_before,
                    bool_or(NOT k.ready
                            OR CASE WHEN get_byte(k.body, 0) = 16 THEN false
-                                   WHEN queend.ids_known(k.part, k.known, k.known_at) = 0
+                                   WHEN NOT k.alone AND queend.ids_known(k.part, k.known, k.known_at) = 0
                                         AND EXISTS (SELECT FROM queend.unlisted x WHERE x.partition_id = k.part) THEN true
                                    ELSE EXISTS (SELECT FROM queend.ids_find(k.part, k.ids, queend.ids_known(k.part, k.known, k.known_at),
                                                                             k.look_from, k.look_to)) END) OVER part AS refused

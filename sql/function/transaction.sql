@@ -2,17 +2,21 @@
 -- those of ack (statuses 0 completed, 1 failed and 2 dlq: both go to the dead letters at once).
 --   p_required                 leases that must be live for anything to happen
 --   p_req_part, p_req_group    cursors where they may be; found anywhere else too, only slower
+--   p_known, p_known_at, p_look_row, p_look_from, p_look_to   what the caller remembers of the partitions, as in push
 -- Everything is checked under its locks before anything is changed: lanes ascending, then cursors ascending.
 -- Rows: kind 0 one per push row: status 0 stored (base, created_at), 1 a record is there already (dup_index: which);
 --       kind 1 one per ack row: codes, released, committed, head as in ack; kind 2 one per required lease that is not live.
 -- A kind 0 row of status 1, a code with 8 or 16, or a kind 2 row says that nothing was changed. ord -1, status 9: stale
--- catalogue version (in base), nothing was changed either.
+-- catalogue version (in base), nothing was changed either. Kind 0 rows of status 3: nothing was looked at yet, a caller that
+-- remembers has more to learn, or late_ids more to hold: it learns `seen` and sends the transaction again. seen: as in push.
 CREATE OR REPLACE FUNCTION queend.transaction(p_version bigint, p_lanes int[], p_part int[], p_skip int[], p_n int[], p_kind smallint[],
     p_lo uuid[], p_hi uuid[], p_ids bytea[], p_body bytea[], p_meta bytea[],
     a_part int[], a_group int[], a_lease uuid[], a_n int[], a_ids bytea[], a_status bytea[], f_row int[], f_idx int[], f_error text[],
-    p_required uuid[], p_req_part int[], p_req_group int[])
+    p_required uuid[], p_req_part int[], p_req_group int[],
+    p_known bigint[] DEFAULT NULL, p_known_at bigint[] DEFAULT NULL, p_look_row int[] DEFAULT '{}', p_look_from bigint[] DEFAULT '{}',
+    p_look_to bigint[] DEFAULT '{}')
 RETURNS TABLE (ord int, kind smallint, status smallint, base bigint, created_at bigint, codes bytea, released boolean,
-               committed bigint, head bigint, dup_index int)
+               committed bigint, head bigint, dup_index int, seen bytea)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -21,23 +25,41 @@ DECLARE
     v_dup     int[];
     v_dead    uuid[];
     v_codes   bytea[];
+    v_before  bigint[];
+    v_seen    bytea[];
+    v_ready   boolean := true;
     v_head    bigint[];
     v_at      bigint[];
+    stored    record;
     i         int;
 BEGIN
     PERFORM pg_advisory_xact_lock(1903519076, lane) FROM unnest(p_lanes) AS lane;
     IF p_version <> 0 THEN
         SELECT c.version INTO v_version FROM queend.catalog c;
         IF v_version <> p_version THEN
-            RETURN QUERY SELECT -1, 0::smallint, 9::smallint, v_version, 0::bigint, NULL::bytea, false, 0::bigint, 0::bigint, -1;
+            RETURN QUERY SELECT -1, 0::smallint, 9::smallint, v_version, 0::bigint, NULL::bytea, false, 0::bigint, 0::bigint, -1, NULL::bytea;
             RETURN;
         END IF;
+    END IF;
+    IF cardinality(p_known) > 0 THEN
+        SELECT array_agg(g.before ORDER BY g.ord), array_agg(g.seen ORDER BY g.ord), bool_and(g.ready) INTO v_before, v_seen, v_ready
+          FROM (SELECT u.ord, max(a.before) OVER (PARTITION BY u.part) AS before, a.seen, a.ready
+                  FROM unnest(p_part, p_skip, p_kind, p_known, p_known_at) WITH ORDINALITY AS u (part, skip, kind, known, known_at, ord)
+                 CROSS JOIN LATERAL queend.ids_prepare(u.part, CASE WHEN u.skip = 0 AND u.kind > 1 THEN u.known END, u.known_at) AS a) AS g;
+    END IF;
+    IF NOT v_ready THEN       -- before a cursor is locked: the caller comes again
+        RETURN QUERY
+        SELECT g.ord::int - 1, 0::smallint, 3::smallint, -1::bigint, 0::bigint, NULL::bytea, false, 0::bigint, 0::bigint, -1, g.seen
+          FROM unnest(v_seen) WITH ORDINALITY AS g (seen, ord);
+        RETURN;
     END IF;
     PERFORM queend.cursors_lock(a_part || p_req_part, a_group || p_req_group);
     v_now := queend.now_us();
 
-    SELECT array_agg(queend.push_duplicate(g.part, g.kind, g.lo, g.hi, g.ids) ORDER BY g.ord) INTO v_dup
-      FROM unnest(p_part, p_kind, p_lo, p_hi, p_ids) WITH ORDINALITY AS g (part, kind, lo, hi, ids, ord);
+    SELECT array_agg(queend.push_duplicate(g.part, g.kind, g.lo, g.hi, g.ids, g.known > 0, COALESCE(g.before, 0),
+                                           ARRAY(SELECT l.a FROM unnest(p_look_row, p_look_from) AS l (r, a) WHERE l.r = g.ord),
+                                           ARRAY(SELECT l.b FROM unnest(p_look_row, p_look_to) AS l (r, b) WHERE l.r = g.ord)) ORDER BY g.ord) INTO v_dup
+      FROM unnest(p_part, p_kind, p_lo, p_hi, p_ids, p_known, v_before) WITH ORDINALITY AS g (part, kind, lo, hi, ids, known, before, ord);
     v_dead := ARRAY(SELECT r.lease FROM unnest(p_required) AS r (lease)
                      WHERE NOT EXISTS (SELECT 1 FROM queend.leases_find(ARRAY[r.lease], a_part || p_req_part, a_group || p_req_group) AS l
                                         WHERE l.lease_until > v_now));
@@ -47,13 +69,13 @@ BEGIN
     IF v_dead <> '{}' OR EXISTS (SELECT 1 FROM unnest(v_dup) AS d WHERE d IS NOT NULL)
        OR EXISTS (SELECT 1 FROM unnest(v_codes) AS c WHERE rtrim(c, '\x01') <> '') THEN
         RETURN QUERY
-        SELECT g.ord::int - 1, 0::smallint, CASE WHEN g.dup IS NULL THEN 0 ELSE 1 END::smallint, -1::bigint, 0::bigint, NULL::bytea, false, 0::bigint, 0::bigint, COALESCE(g.dup, -1)
-          FROM unnest(v_dup) WITH ORDINALITY AS g (dup, ord)
+        SELECT g.ord::int - 1, 0::smallint, CASE WHEN g.dup IS NULL THEN 0 ELSE 1 END::smallint, -1::bigint, 0::bigint, NULL::bytea, false, 0::bigint, 0::bigint, COALESCE(g.dup, -1), g.seen
+          FROM unnest(v_dup, v_seen) WITH ORDINALITY AS g (dup, seen, ord)
         UNION ALL
-        SELECT g.ord::int - 1, 1::smallint, 0::smallint, -1::bigint, 0::bigint, g.codes, false, 0::bigint, 0::bigint, -1
+        SELECT g.ord::int - 1, 1::smallint, 0::smallint, -1::bigint, 0::bigint, g.codes, false, 0::bigint, 0::bigint, -1, NULL::bytea
           FROM unnest(v_codes) WITH ORDINALITY AS g (codes, ord)
         UNION ALL
-        SELECT r.ord::int - 1, 2::smallint, 1::smallint, -1::bigint, 0::bigint, NULL::bytea, false, 0::bigint, 0::bigint, -1
+        SELECT r.ord::int - 1, 2::smallint, 1::smallint, -1::bigint, 0::bigint, NULL::bytea, false, 0::bigint, 0::bigint, -1, NULL::bytea
           FROM unnest(p_required) WITH ORDINALITY AS r (lease, ord) WHERE r.lease = ANY (v_dead);
         RETURN;
     END IF;
@@ -61,20 +83,26 @@ BEGIN
     IF cardinality(p_part) > 0 THEN
         -- Nothing was found above: where a daemon remembers ids (queend.unlisted), push need not search the log once more.
         SELECT array_agg(t.next ORDER BY g.ord), array_agg(t.created_at ORDER BY g.ord) INTO v_head, v_at
-          FROM unnest(p_part, p_kind) WITH ORDINALITY AS g (part, kind, ord)
+          FROM unnest(p_part) WITH ORDINALITY AS g (part, ord)
           LEFT JOIN LATERAL (SELECT l.base + l.n AS next, l.created_at FROM queend.log l
-                              WHERE l.partition_id = g.part AND g.kind > 1 AND EXISTS (SELECT 1 FROM queend.unlisted u WHERE u.partition_id = g.part)
+                              WHERE l.partition_id = g.part AND EXISTS (SELECT 1 FROM queend.unlisted u WHERE u.partition_id = g.part)
                               ORDER BY l.base DESC LIMIT 1) AS t ON true;
-        RETURN QUERY
-        SELECT s.ord, 0::smallint, 0::smallint, s.base, s.created_at, NULL::bytea, false, 0::bigint, 0::bigint, -1
-          FROM queend.push(0, '{}', p_part, p_skip, p_n, p_kind, p_lo, p_hi, p_ids, p_body, p_meta, p_known => v_head, p_known_at => v_at) AS s;
+        FOR stored IN
+            SELECT s.* FROM queend.push(0, '{}', p_part, p_skip, p_n, p_kind, p_lo, p_hi, p_ids, p_body, p_meta, p_known => v_head, p_known_at => v_at) AS s
+        LOOP
+            IF stored.status = 3 THEN
+                RAISE EXCEPTION 'push refuses what the transaction has checked';
+            END IF;
+            RETURN QUERY SELECT stored.ord, 0::smallint, 0::smallint, stored.base, stored.created_at, NULL::bytea, false, 0::bigint, 0::bigint, -1,
+                                v_seen[stored.ord + 1];
+        END LOOP;
     END IF;
     IF cardinality(a_part) > 0 THEN
         PERFORM queend.cursors_open(a_part, a_group, ARRAY(SELECT true FROM unnest(a_part)));
     END IF;
     FOR i IN SELECT g.ord FROM unnest(a_part, a_group) WITH ORDINALITY AS g (part, grp, ord) ORDER BY g.part, g.grp, g.ord LOOP
         RETURN QUERY
-        SELECT i - 1, 1::smallint, 0::smallint, -1::bigint, 0::bigint, t.codes, t.released, t.committed, t.head, -1
+        SELECT i - 1, 1::smallint, 0::smallint, -1::bigint, 0::bigint, t.codes, t.released, t.committed, t.head, -1, NULL::bytea
           FROM queend.transaction_ack(a_part[i], a_group[i], a_ids[i], a_status[i],
                                       ARRAY(SELECT f.idx FROM unnest(f_row, f_idx) WITH ORDINALITY AS f (r, idx, o) WHERE f.r = i - 1 ORDER BY f.o),
                                       ARRAY(SELECT f.error FROM unnest(f_row, f_error) WITH ORDINALITY AS f (r, error, o) WHERE f.r = i - 1 ORDER BY f.o)) AS t;

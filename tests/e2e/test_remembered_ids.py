@@ -29,13 +29,27 @@ class Partitions:
         return self.chance.choice([str(uuid.UUID(int=self.chance.getrandbits(128), version=4)), f"order {self.made}",
                                    f"{self.made:08x}-0000-4000-8000-000000000000"])
 
-    def push(self, client: Client, count: int, again: float) -> None:
-        """One request: new ids, and ids that were stored at any time before."""
+    def items(self, count: int, again: float) -> list[dict]:
+        """New ids, and ids that were stored at any time before."""
         items = []
         for name in self.chance.choices("aaaabbbccd" + "e" * (self.made % 3 == 0), k=count):
             known = self.held[name]
             transaction = self.chance.choice([*known]) if known and self.chance.random() < again else self.new()
-            items.append({"queue": self.queue, "partition": name, "transactionId": transaction, "payload": 0})
+            items.append({"queue": self.queue, "partition": name, "transactionId": transaction, "payload": self.chance.choice([0, "long " * 300])})
+        return items
+
+    def transact(self, client: Client, count: int, again: float) -> None:
+        """The same in a transaction: all of them or none."""
+        items = self.items(count, again)
+        new = {(item["partition"], item["transactionId"]) for item in items if item["transactionId"] not in self.held[item["partition"]]}
+        result = client.transaction(*({"type": "push", **item} for item in items))
+        assert result["success"] is (len(new) == len(items)), result
+        for item in items if result["success"] else []:
+            self.held[item["partition"]].setdefault(item["transactionId"], len(self.held[item["partition"]]))
+
+    def push(self, client: Client, count: int, again: float) -> None:
+        """One request."""
+        items = self.items(count, again)
         for item, result in zip(items, client.push_items(items), strict=True):
             known = self.held[item["partition"]]
             assert result["status"] == ("duplicate" if item["transactionId"] in known else "queued"), (item, result)
@@ -69,7 +83,8 @@ def test_a_partition_is_a_set(start_daemon: Callable[..., Daemon], queue: str, r
     for round_ in range(6):
         with daemons[0].client() as first, daemons[-1].client() as last:
             for _ in range(20):
-                model.push(model.chance.choice([first, first, last]), model.chance.randint(1, 60), model.chance.choice([0, 0, 0.1, 0.5]))
+                send = model.chance.choice([model.push, model.push, model.transact])
+                send(model.chance.choice([first, first, last]), model.chance.randint(1, 60), model.chance.choice([0, 0, 0.1, 0.5]))
         if round_ == 3:
             daemons.append(start_daemon(conninfo, QUEEND_DEDUPE_BYTES=ROOM["plenty"]))
         elif round_ % 2:
@@ -100,6 +115,38 @@ def test_a_daemon_that_starts_learns_what_is_there(start_daemon: Callable[..., D
             assert fresh == set(new)
             new = []
     assert len(stored(first.conninfo, queue)["p"]) == 45100
+
+
+def test_a_transaction_learns_what_is_there(start_daemon: Callable[..., Daemon], queue: str) -> None:
+    """By itself, more than one answer, and beside pushes to the same partition that learn as well."""
+    first = start_daemon()
+    ids = [str(uuid.uuid4()) for _ in range(45000)]
+    with first.client() as client:
+        for at in range(0, len(ids), 5000):
+            client.push_items([{"queue": queue, "partition": "p", "transactionId": i, "payload": 0} for i in ids[at:at + 5000]])
+    first.kill()
+    second = start_daemon(first.conninfo)
+    new = [str(uuid.uuid4()) for _ in range(200)]
+    failures: list[BaseException] = []
+
+    def transactions() -> None:
+        try:
+            with second.client() as client:
+                for some, fine in [(new[:10], True), (new[:10], False), ([*new[10:20], ids[17]], False), (new[10:100], True), ([new[50]], False)]:
+                    result = client.transaction(*({"type": "push", "queue": queue, "partition": "p", "transactionId": i, "payload": 0} for i in some))
+                    assert result["success"] is fine, result
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=transactions)
+    thread.start()
+    with second.client() as client:
+        for n, i in enumerate(new[100:]):
+            for item, status in [(i, "queued"), (i, "duplicate"), (ids[449 * n], "duplicate")]:
+                assert client.push_items([{"queue": queue, "partition": "p", "transactionId": item, "payload": 0}])[0]["status"] == status
+    thread.join()
+    assert not failures
+    assert len(stored(first.conninfo, queue)["p"]) == len(set(stored(first.conninfo, queue)["p"])) == 45200
 
 
 def test_the_same_ids_from_everywhere(start_daemon: Callable[..., Daemon], queue: str) -> None:

@@ -13,7 +13,7 @@ import uuid
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sql.records import PUSH, Session, batch, id4, id7, id_text, kind_of, push_arrays
+from sql.records import PUSH, Session, batch, id4, id7, id_text, inner, kind_of, packed, push_arrays
 
 SECOND = 1_000_000
 AGES = [0, 0, 1, 5, 59, 60, 61, 90, 121, 3600, -1, -30, -59, -61, -75, -90, -100, -3600, 10**8]
@@ -50,10 +50,13 @@ class Model:
         assert row.base == (len(self.held) - fresh if fresh else -1)
 
 
+TOLD = "p_known => %s::bigint[], p_known_at => %s::bigint[], p_look_row => %s::int[], p_look_from => %s::bigint[], p_look_to => %s::bigint[]"
+
+
 class Memory:
     """What a daemon remembers of one partition, as push.sql asks it to: the ids that are not version 7, and up to where it knows them."""
 
-    def __init__(self, wants: int = -2):
+    def __init__(self, wants: int | None = -2):
         self.ids: dict[bytes, set[int]] = {}
         self.known, self.known_at, self.wants = wants, 0, wants
         self.remembers = False        # only what it was told of (`seen`) and what followed
@@ -64,24 +67,45 @@ class Memory:
         if one.kind == 1:
             return db.push(one)[0]
         for _ in range(1000):
-            look = sorted({at for i in ids for at in self.ids.get(i, ())})
-            known = self.known if not look or self.known < 0 else -2 - self.known
-            row, = db.rows(f"SELECT * FROM queend.push(0, %s::int[], {PUSH}, p_known => %s::bigint[], p_known_at => %s::bigint[],"
-                           " p_look_row => %s::int[], p_look_from => %s::bigint[], p_look_to => %s::bigint[])",
-                           [part & 63], *push_arrays([one]), [known], [self.known_at], [1] * len(look), look, [at + 1 for at in look])
-            if row.seen is not None:
-                assert self.wants != -1
-                at, self.known_at = struct.unpack(">qq", row.seen[:16])
-                self.remembers = True
-                self.add(at, [row.seen[i:i + 16] for i in range(16, len(row.seen), 16)])
-                self.known = at + len(row.seen) // 16 - 1
+            row, = db.rows(f"SELECT * FROM queend.push(0, %s::int[], {PUSH}, {TOLD})", [part & 63], *push_arrays([one]), *self.tells(ids))
+            self.learn(row)
             if row.status != 3:
                 break
         fresh = [i for i, at in zip(ids, row.dup_offset or [-1] * len(ids), strict=True) if at < 0]
+        self.follow(row, fresh)
+        return row
+
+    def transact(self, db: Session, part: int, ids: list[bytes]):
+        """The same in a transaction, which stores all of them or none. A compressed body must not be cut, and need not be."""
+        one = batch(part, ids)._replace(body=packed(inner([b"x"] * len(ids))))
+        for _ in range(1000):
+            row, = db.rows(f"SELECT * FROM queend.transaction(0, %s::int[], {PUSH}, %s::int[], %s::int[], %s::uuid[], %s::int[], %s::bytea[],"
+                           f" %s::bytea[], %s::int[], %s::int[], %s::text[], %s::uuid[], %s::int[], %s::int[], {TOLD})",
+                           [part & 63], *push_arrays([one]), *([[]] * 12), *self.tells(ids))
+            self.learn(row)
+            if row.status != 3:
+                break
+        if row.status == 0:
+            self.follow(row, ids)
+        return row
+
+    def tells(self, ids: list[bytes]) -> list[list]:
+        look = sorted({at for i in ids for at in self.ids.get(i, ())})
+        known = self.known if not look or self.known is None or self.known < 0 else -2 - self.known
+        return [[known], [self.known_at], [1] * len(look), look, [at + 1 for at in look]]
+
+    def learn(self, row) -> None:
+        if row.seen is not None:
+            assert self.wants != -1
+            at, self.known_at = struct.unpack(">qq", row.seen[:16])
+            self.remembers = True
+            self.add(at, [row.seen[i:i + 16] for i in range(16, len(row.seen), 16)])
+            self.known = at + len(row.seen) // 16 - 1
+
+    def follow(self, row, fresh: list[bytes]) -> None:
         if self.remembers and self.known == row.base:
             self.add(row.base, fresh)
             self.known, self.known_at = row.base + len(fresh), row.created_at
-        return row
 
     def add(self, base: int, ids: list[bytes]) -> None:
         for at, i in enumerate(ids, base):
@@ -105,6 +129,7 @@ def test_equals_a_set_whoever_remembers(conninfo, seed, data):
         floor = 0
         for _ in range(data.draw(st.integers(1, 25))):
             who = data.draw(st.sampled_from([*wants, *wants, "nobody", "restart", "floor", "lost"]))
+            whole = data.draw(st.booleans())
             some = [ids[i] for i in data.draw(st.lists(st.integers(0, len(ids) - 1), min_size=1, max_size=4, unique=True))]
             head = db.value("SELECT queend.head(%s)", part)
             if who == "restart":
@@ -124,6 +149,12 @@ def test_equals_a_set_whoever_remembers(conninfo, seed, data):
                     db.rows("DELETE FROM queend.late_ids WHERE partition_id = %s AND position >= %s", part, row[0].base)
                     db.rows("UPDATE queend.unlisted SET since = least(since, %s) WHERE partition_id = %s", row[0].base, part)
                     model.held = {i: at for i, at in model.held.items() if at < row[0].base}
+            elif whole:
+                row = (daemons[who] if who in daemons else Memory(None)).transact(db, part, some)
+                first = next((n for n, i in enumerate(some) if i in model.held), -1)
+                assert (row.status, row.dup_index, row.base) == ((0, -1, head) if first < 0 else (1, first, -1))
+                if first < 0:
+                    model.held.update(zip(some, range(head, head + len(some)), strict=True))
             else:
                 row = db.push(batch(part, some))[0] if who == "nobody" else daemons[who].push(db, part, some)
                 check(model, row, some, head)

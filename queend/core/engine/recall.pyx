@@ -217,6 +217,13 @@ cdef void batch_recall(PushBatch* b, PushArrays* s) noexcept nogil:
         pgarray_begin(&s.known, OID_INT8)
         pgarray_begin(&s.known_at, OID_INT8)
 
+cdef void recall_params(Params* params, PushArrays* s) noexcept nogil:
+    params_array(params, &s.known)
+    params_array(params, &s.known_at)
+    params_array(params, &s.look_row)
+    params_array(params, &s.look_from)
+    params_array(params, &s.look_to)
+
 cdef void group_recall(PushBatch* b, int first, PushArrays* s) noexcept nogil:
     cdef PushGroup* g = b.chunks[first].group
     cdef Recall* r = g.partition.recall
@@ -264,22 +271,40 @@ cdef void group_recall(PushBatch* b, int first, PushArrays* s) noexcept nogil:
 cdef void batch_learn(PushBatch* b, PGresult* res) noexcept nogil:
     # Remembers what was stored. Before the next batch is sent, which is to know it.
     cdef int row, i
-    cdef PushChunk* c
-    cdef Partition* p
+    cdef int64_t base
+    cdef PgIter dups
     uv_mutex_lock(&recalls.lock)
     for row in range(PQntuples(res)):
         i = pg_int4(res, row, PUSH_ORD)
         if pg_int2(res, row, PUSH_STATUS) == 2 or i < 0 or i >= b.n_chunks:
             continue
-        c = &b.chunks[i]
-        p = c.group.partition
-        if p.recall == NULL and not c.group.has_other:
-            continue
-        if pg_int2(res, row, PUSH_STATUS):
-            partition_learn(p, pg_bytes(res, row, PUSH_SEEN))
-        if pg_int2(res, row, PUSH_STATUS) != 3:
-            chunk_learn(c, p, res, row)
+        base = pg_int8(res, row, PUSH_BASE) if pg_int2(res, row, PUSH_STATUS) != 3 else -1
+        if pg_int2(res, row, PUSH_STATUS) == 1:
+            pg_array(res, row, PUSH_DUP_OFFSET, OID_INT8, &dups)
+            chunk_learn(&b.chunks[i], pg_bytes(res, row, PUSH_SEEN), base, pg_int8(res, row, PUSH_CREATED_AT), &dups)
+        else:
+            chunk_learn(&b.chunks[i], pg_bytes(res, row, PUSH_SEEN), base, pg_int8(res, row, PUSH_CREATED_AT), NULL)
     uv_mutex_unlock(&recalls.lock)
+
+cdef void chunk_learn(PushChunk* c, Slice seen, int64_t base, int64_t created_at, PgIter* dups) noexcept nogil:
+    # The answer to one row. base -1: nothing of it was stored; dups: the offset of the older record or -1 for each of its
+    # records, NULL: all were stored. The caller holds the lock.
+    cdef Partition* p = c.group.partition
+    if p.recall == NULL and not c.group.has_other:
+        return
+    if group_current(c.group):
+        partition_learn(p, seen)
+    if base >= 0:
+        chunk_keep(c, p, seen.p != NULL, base, created_at, dups)
+
+cdef bint group_current(PushGroup* g) noexcept nogil:
+    # Is what its call was told still what is remembered? What was learned or forgotten meanwhile (a transaction may run beside
+    # a push) makes the ids it was answered follow nothing.
+    cdef int64_t told = g.known if g.known >= 0 else (-2 - g.known if g.known < -1 else 0)
+    cdef Recall* r = g.partition.recall
+    if r == NULL or told == 0:
+        return told == 0 and (r == NULL or r.known == 0)
+    return r.known == told and r.known_at == g.known_at
 
 cdef void partition_learn(Partition* p, Slice seen) noexcept nogil:
     # seen: 8 bytes offset, 8 bytes moment, ids (function/ids_seen.sql).
@@ -308,28 +333,23 @@ cdef void partition_learn(Partition* p, Slice seen) noexcept nogil:
     r.known = at + <int64_t>n
     r.known_at = moment
 
-cdef void chunk_learn(PushChunk* c, Partition* p, PGresult* res, int row) noexcept nogil:
+cdef void chunk_keep(PushChunk* c, Partition* p, bint taught, int64_t base, int64_t created_at, PgIter* dups) noexcept nogil:
     # One row's records. What does not follow what is known is left to the next push, which is told what lies between.
     cdef Recall* r = p.recall
-    cdef int64_t base = pg_int8(res, row, PUSH_BASE)
     cdef int64_t at = base
     cdef int64_t off
-    cdef bint whole = pg_int2(res, row, PUSH_STATUS) == 0
-    cdef PgIter offs
     cdef const unsigned char* id
     cdef PushItem* it = c.first
     cdef int k
     if r == NULL:
         p.strange = <uint8_t>(p.strange + c.n if p.strange + c.n < RECALL_FROM else RECALL_FROM)
         return
-    if base < 0 or base != r.known:
+    if base != r.known:
         return
-    if not whole:
-        pg_array(res, row, PUSH_DUP_OFFSET, OID_INT8, &offs)
     for k in range(c.n):
         off = -1
-        if not whole:
-            pg_next8(&offs, &off)
+        if dups != NULL:
+            pg_next8(dups, &off)
         id = chunk_id(&it, k)
         if off < 0:
             if id[6] >> 4 != 7 and not recall_add(r, id, at):
@@ -337,8 +357,8 @@ cdef void chunk_learn(PushChunk* c, Partition* p, PGresult* res, int row) noexce
                 return
             at += 1
     r.known = at
-    r.known_at = pg_int8(res, row, PUSH_CREATED_AT)
-    if c.group.has_other and whole or pg_bytes(res, row, PUSH_SEEN).p != NULL:
+    r.known_at = created_at
+    if c.group.has_other and dups == NULL or taught:
         r.sure = True
         if r.used < p.crowded // 2:
             p.crowded = 0

@@ -224,11 +224,7 @@ cdef void stream_send(PushStream* s, Slot* slot, PushBatch* b) noexcept nogil:
     batch_params(&params, &s.arrays)
     params_array(&params, &s.arrays.hint)
     handover_params(s, b, &params)
-    params_array(&params, &s.arrays.known)
-    params_array(&params, &s.arrays.known_at)
-    params_array(&params, &s.arrays.look_row)
-    params_array(&params, &s.arrays.look_from)
-    params_array(&params, &s.arrays.look_to)
+    recall_params(&params, &s.arrays)
     s.sent_us = clock_mono_us()
     s.worker.counters.op[OP_PUSH].calls += 1
     if slot_send(slot, STMT_PUSH, &params, stream_done, s, e.deadline_ms):

@@ -139,6 +139,7 @@ cdef bint txcall_send(Engine* e, TxJob* j) noexcept nogil:
         txcall_free(call)
         limit_give(&e.tx_limit)
         return True               # answered: it contradicts itself
+    batch_recall(call.batch, &e.tx_pushes)
     batch_encode(call.batch, &e.tx_pushes)
     ack_encode(call.rows, call.n_rows, &e.tx_acks)
     pgarray_begin(&e.tx_required, OID_UUID)
@@ -164,6 +165,7 @@ cdef bint txcall_send(Engine* e, TxJob* j) noexcept nogil:
     params_array(&params, &e.tx_required)
     params_array(&params, &e.ask_a)
     params_array(&params, &e.ask_b)
+    recall_params(&params, &e.tx_pushes)
     call.sent_us = clock_mono_us()
     e.worker.counters.op[OP_TRANSACTION].calls += 1
     if slot_send(slot, STMT_TRANSACTION, &params, txcall_done, call, e.deadline_ms):
@@ -276,9 +278,27 @@ cdef void txcall_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
         engine_reload(e.worker)
         txcall_free(call)
         return
+    if tx_learn(call, res):
+        job_move(&j.job, JOB_QUEUED)
+        joblist_front(&e.txs, &j.job)
+        txcall_free(call)
+        return
     fault = tx_take(call, res, now)
     txcall_free(call)
     tx_answer(j, fault)
+
+cdef bint tx_learn(TxCall* call, PGresult* res) noexcept nogil:
+    # What the answer says of ids this daemon remembers. True: there is more to learn first, and nothing was done.
+    cdef int row, i
+    cdef bint again = False
+    uv_mutex_lock(&recalls.lock)
+    for row in range(PQntuples(res)):
+        i = pg_int4(res, row, TX_ORD)
+        if pg_int2(res, row, TX_KIND) == 0 and 0 <= i < call.batch.n_chunks:
+            again = again or pg_int2(res, row, TX_STATUS) == 3
+            chunk_learn(&call.batch.chunks[i], pg_bytes(res, row, TX_SEEN), pg_int8(res, row, TX_BASE), pg_int8(res, row, TX_CREATED_AT), NULL)
+    uv_mutex_unlock(&recalls.lock)
+    return again
 
 cdef int tx_take(TxCall* call, PGresult* res, int64_t now) noexcept nogil:
     # Results to the operations. Returns the first operation at fault, or -1 when everything was done. -2: a required

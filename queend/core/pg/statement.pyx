@@ -80,6 +80,7 @@ cdef enum:
     TX_COMMITTED
     TX_HEAD
     TX_DUP_INDEX
+    TX_SEEN
 cdef enum:
     RENEW_ORD = 0
     RENEW_STATUS
@@ -132,8 +133,9 @@ cdef const StatementDef* statements_open() noexcept nogil:
     statement_define(&s[STMT_POP], b"pop", b"qIIIBIIBUQQQ")
     # ack: version; per group part, group, lease, n, ids, status, retry_limit, retry_delay_us; per failure row, idx, error
     statement_define(&s[STMT_ACK], b"ack", b"qIIUIYYIQIIT")
-    # transaction: version, the push arrays, the ack arrays without retry settings, required leases and where they may be
-    statement_define(&s[STMT_TRANSACTION], b"transaction", b"qIIIISUUYYYIIUIYYIITUII")
+    # transaction: version, the push arrays, the ack arrays without retry settings, required leases and where they may be; what is
+    # remembered, as in push
+    statement_define(&s[STMT_TRANSACTION], b"transaction", b"qIIIISUUYYYIIUIYYIITUIIQQIQQ")
     # renew: lease, seconds; hints req, part, group
     statement_define(&s[STMT_RENEW], b"renew", b"UIIII")
     # release: part, group, lease
