@@ -2,7 +2,8 @@
 
 python bench/segments.py [--postgres MAJOR]   one database per layout (one table; 4 and 8 segments by created_at), filled alike;
 microseconds of the backend per message as bench/functions.py measures them. Then, on the one table: deletion by
-queend.retain and the vacuum after it, per log row; and whether a segment can be dropped while a reader's transaction is open.
+queend.retain and the vacuum after it, per log row; whether a segment can be dropped while a reader's transaction is open; and
+what it takes until the space of DUE rows, which became due while a snapshot was held, can be used again after its end.
 """
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ COLUMNS = ("base bigint NOT NULL, created_at bigint NOT NULL, partition_id int N
 FILL = """INSERT INTO queend.log SELECT b, %s + b * %s::bigint, p.id, 1, '00000000-0000-0000-0000-000000000000', false, uuid_send(gen_random_uuid()),
                  decode('108601' || repeat('41', 134), 'hex'), ''
             FROM queend.partitions p, generate_series(0, %s) AS b ORDER BY b, p.id"""
+DUE = 2000             # rows per partition that become due while a snapshot is held
 HOUR = 3_600_000_000
 
 
@@ -76,7 +78,7 @@ def drop(dsn: str) -> None:
         reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         reader.execute("SELECT 1 FROM queend.log LIMIT 1")
         other.execute("SET lock_timeout = '300ms'")
-        for statement in ("ALTER TABLE queend.log DETACH PARTITION queend.log_0 CONCURRENTLY", "DROP TABLE queend.log_0", "TRUNCATE queend.log_0"):
+        for statement in ("ALTER TABLE queend.log DETACH PARTITION queend.log_7 CONCURRENTLY", "DROP TABLE queend.log_7", "TRUNCATE queend.log_7"):
             began = time.monotonic()
             try:
                 other.execute(statement)
@@ -85,6 +87,31 @@ def drop(dsn: str) -> None:
                 told = str(error).strip().split("\n")[0]
             print(f"while a reader's transaction is open: {statement}: {told} after {time.monotonic() - began:.2f} s", flush=True)
         bystander.execute("SELECT 1")
+
+
+def recover(measure: Measure, dsn: str, segments: int) -> None:
+    """One table: the rows are deleted while the snapshot is held and vacuumed after it. Segments: all but the newest are dropped after it."""
+    db, now = measure.db, time.time_ns() // 1000
+    db.execute("TRUNCATE queend.log")
+    db.execute(FILL, (now - HOUR - HOUR // 10, int(HOUR * (1 if segments == 1 else (segments - 2) / (segments - 1))) // DUE, DUE - 1))
+    db.execute("VACUUM ANALYZE queend.log")
+    db.execute("CHECKPOINT")
+
+    def step(label: str, statements: list[str]) -> None:
+        before, wal, began = measure.cpu_us(), measure.wal(), time.monotonic()
+        for statement in statements:
+            db.execute(statement)
+        print(f"{label:52} {time.monotonic() - began:7.2f} s {(measure.cpu_us() - before) / 1e6:7.2f} s CPU {(measure.wal() - wal) / 1e6:8.1f} MB of WAL", flush=True)
+    due = DUE * len(measure.parts)
+    with psycopg.connect(dsn) as reader:
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT 1 FROM queend.log LIMIT 1")
+        if segments == 1:
+            step(f"{due} rows deleted under a snapshot", ["DELETE FROM queend.log"])
+    if segments == 1:
+        step("vacuum after its end", ["VACUUM (TRUNCATE OFF) queend.log"])
+    else:
+        step(f"{segments - 2} segments with {due} rows dropped after its end", [f"DROP TABLE queend.log_{i}" for i in range(segments - 2)])
 
 
 def main() -> None:
@@ -102,6 +129,7 @@ def main() -> None:
             hot(measure)
             if segments == 1:
                 deletion(measure)
+            recover(measure, dsn, segments)
             measure.db.close()
         drop(dsn)
     finally:

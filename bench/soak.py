@@ -26,6 +26,7 @@ from plot import chart
 from process import cpu_seconds
 from report import shorten
 from server import Daemon
+from vacuums import Vacuums
 
 from queend.service.embedded import EmbeddedError
 
@@ -56,6 +57,7 @@ class Soak:
                 raise
             self.cluster = Cluster(None, settings)
         self.daemon = None
+        self.vacuums = Vacuums(self.cluster.dsn, self.ended)
 
     def reserve_wal(self) -> None:
         """Two gigabytes of WAL files for checkpoints to rename: a server in its first minutes makes each while a commit waits."""
@@ -72,7 +74,7 @@ class Soak:
         prepared = self.daemon.prepare(QUEUE, PARTITIONS)
         self.daemon.call("POST", "/api/v1/configure", {"queue": QUEUE, "options": {"retentionEnabled": True, "retentionSeconds": words.keep}})
         self.add(kind="environment", minutes=words.minutes, keep=words.keep, **environment(self.cluster, False))
-        threads = [threading.Thread(target=one) for one in (self.sampler, self.reader)]
+        threads = [threading.Thread(target=one) for one in (self.sampler, self.reader, lambda: self.vacuums.watch(self.began))]
         self.stopped = 0.0
         report = run_load(self.daemon.host, self.daemon.port, 2.0, self.seconds, [
             dict(kind="push", name="push", queue=QUEUE, conns=words.pushers, items=words.items, partitions=PARTITIONS, ids=7, rate=words.rate),
@@ -85,6 +87,8 @@ class Soak:
         for event in events(self.cluster.embedded.log, names):
             if event.end > self.began:
                 self.add(kind="event", what=event.what, at=event.begin - self.began, until=event.end - self.began, detail=event.detail)
+        for run in self.vacuums.told():
+            self.add(kind="vacuum", **run)
         faults = [f"{name}: {role['errors']} errors, first: {role['error']}" for name, role in report["roles"].items() if role["errors"]]
         if stored != prepared + report["roles"]["push"]["stored"]:
             faults.append(f"answers said {prepared + report['roles']['push']['stored']} stored, the heads say {stored}")

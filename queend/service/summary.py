@@ -17,7 +17,10 @@ EVERY_S = 1.0
 PAUSE_S = 60.0       # after the server refused
 RANGES = 1000        # at most per statement
 PAGES = 128          # of a block range, as the migration made the index
-FULL = f"SELECT pg_relation_size('queend.log') / current_setting('block_size')::int / {PAGES}"
+# A vacuum of the log holds the lock that summarizing takes. Asking first spares the server's log an error per second while one goes on.
+FULL = f"""SELECT pg_relation_size('queend.log') / current_setting('block_size')::int / {PAGES},
+                  EXISTS (SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+                           WHERE d.datname = current_database() AND l.relation = 'queend.log'::regclass AND l.mode = 'ShareUpdateExclusiveLock')"""
 
 
 class Summary:
@@ -42,16 +45,18 @@ class Summary:
             try:
                 await self.look()
             except (psycopg.OperationalError, PoolTimeout):
-                pass      # a vacuum is at work and will do it; or the database is away
+                pass      # a vacuum began in between and will do it; or the database is away
             except psycopg.Error as error:
                 log.line("warn", "summary_failed", str(error).strip())
                 pause = PAUSE_S
             await asyncio.sleep(pause)
 
     async def look(self) -> None:
-        """Summarizes the ranges that were filled since the last look; the first time, all that have no summary."""
+        """Summarizes the ranges that were filled since the last look; the first time, all that have no summary. Nothing while a vacuum is at work."""
         async with self.pool.connection() as connection:
-            (full,) = await (await connection.execute(FULL)).fetchone()
+            full, busy = await (await connection.execute(FULL)).fetchone()
+            if busy:
+                return
             if self._done is not None and full <= self._done:
                 self._done = full      # fewer: the table was rewritten
                 return
