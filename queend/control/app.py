@@ -15,7 +15,7 @@ from .. import __version__, log
 from ..config import Settings
 from ..service.retention import Retention
 from ..service.summary import Summary
-from . import configure, health, metrics, openapi, queues
+from . import configure, groups, health, metrics, openapi, queues
 from .answer import CORS, Json, Refusal
 from .bridge import Bridge
 from .holds import Holds
@@ -84,7 +84,7 @@ def application(control: Control) -> FastAPI:
     app = FastAPI(title="queend", version=__version__, description="A message queue on PostgreSQL.", docs_url=None,
                   redoc_url=None, openapi_url=None, redirect_slashes=False, default_response_class=Json)
     app.state.control = control
-    for resource in (configure, queues, log_read, health, metrics, openapi):
+    for resource in (configure, queues, groups, log_read, health, metrics, openapi):
         app.include_router(resource.router)
     app.add_middleware(RawPath)
     app.add_exception_handler(Refusal, lambda request, error: error.answer())

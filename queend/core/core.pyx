@@ -113,6 +113,14 @@ cdef class Core:
         cdef bytes name = queue.encode()
         engine_notify(slice_of(name, len(name)), moved)
 
+    def version(self):
+        """The version of the catalogue that this process goes by."""
+        cdef int64_t version
+        uv_rwlock_rdlock(&catalog.lock)
+        version = catalog.version
+        uv_rwlock_rdunlock(&catalog.lock)
+        return version
+
     def stats(self):
         """Counters since start: {"workers": [per worker], "jobs": {kind: summed}}; latencies by bucket, bucket i counts
         those below 2**i microseconds."""

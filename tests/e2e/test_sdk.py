@@ -68,6 +68,11 @@ def test_calls(daemon_of_its_own: Daemon, generation: str, wire: str) -> None:
     assert len(sdk.run("sdk_calls.py", daemon_of_its_own, generation, json.dumps(WIRES[wire]))) >= 14
 
 
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_administration(daemon_of_its_own: Daemon, generation: str) -> None:
+    assert len(prepare(generation).run("sdk_admin.py", daemon_of_its_own, generation)) >= 3
+
+
 @pytest.mark.parametrize("generation, wire", ALL)
 def test_load(daemon_of_its_own: Daemon, generation: str, wire: str) -> None:
     """100 000 messages, fewer for the other wires. Nothing lost, nothing twice, nothing out of order inside a partition: the

@@ -15,6 +15,7 @@ from support.http import Answer
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 HEADERS = ("content-type", "connection", "access-control-allow-origin", "access-control-allow-methods", "access-control-allow-headers")
+KEYS = (("name",), ("index",), ("name", "queueName"), ("consumer_group", "queue_name", "partition_name"))      # what tells elements of a list apart
 
 
 class Pairs:
@@ -69,15 +70,15 @@ def values(where: str, old: Any, new: Any, pairs: Pairs, by_form: bool) -> Itera
     elif isinstance(old, dict) and isinstance(new, list):
         yield f"{where}: object -> array"
     elif isinstance(old, list) and isinstance(new, list) and not where.endswith(".data"):
-        if key := next((key for key in ("name", "index") if _keyed(old, key) and _keyed(new, key)), None):
-            ours = {one[key]: one for one in new}
-            common = [one for one in old if one[key] in ours]
-            yield from (f"{where}[{one[key]}]: removed" for one in old if one[key] not in ours)
-            yield from (f"{where}[{one}]: added" for one in ours.keys() - {one[key] for one in old})
-            if [one[key] for one in common] != [one[key] for one in new if one in [ours[other[key]] for other in common]]:
+        if keys := next((keys for keys in KEYS if _keyed(old, keys) and _keyed(new, keys)), None):
+            ours = {_key(one, keys): one for one in new}
+            common = [one for one in old if _key(one, keys) in ours]
+            yield from (f"{where}[{_key(one, keys)}]: removed" for one in old if _key(one, keys) not in ours)
+            yield from (f"{where}[{key}]: added" for key in ours.keys() - {_key(one, keys) for one in old})
+            if [_key(one, keys) for one in common] != [_key(one, keys) for one in new if one in [ours[_key(other, keys)] for other in common]]:
                 yield f"{where}: another order"
             for one in common:
-                yield from values(f"{where}[{one[key] if key == 'name' else ''}]", one, ours[one[key]], pairs, by_form)
+                yield from values(f"{where}[{'' if keys == ('index',) else _key(one, keys)}]", one, ours[_key(one, keys)], pairs, by_form)
             return
         if len(old) != len(new):
             yield f"{where}: {len(old)} elements -> {len(new)}"
@@ -90,9 +91,14 @@ def values(where: str, old: Any, new: Any, pairs: Pairs, by_form: bool) -> Itera
         yield f"{where}: {_short(old)} -> {_short(new)}"
 
 
-def _keyed(elements: list, key: str) -> bool:
-    """True if `key` tells the elements apart."""
-    return bool(elements) and all(isinstance(one, dict) and key in one for one in elements) and len({one[key] for one in elements}) == len(elements)
+def _key(element: dict, keys: tuple[str, ...]) -> str:
+    return "/".join(str(element[key]) for key in keys)
+
+
+def _keyed(elements: list, keys: tuple[str, ...]) -> bool:
+    """True if `keys` tell the elements apart."""
+    return (bool(elements) and all(isinstance(one, dict) and all(key in one for key in keys) for one in elements)
+            and len({_key(one, keys) for one in elements}) == len(elements))
 
 
 def _kind(value: Any) -> str:

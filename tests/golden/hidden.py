@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from support.client import Client
+from support.client import Client, ack_of
 from support.wait import until
 
 
@@ -37,6 +37,21 @@ class Pop:
 
 
 @dataclass
+class Consume:
+    """Pops and acknowledges `count` messages of a partition."""
+
+    queue: str
+    partition: str
+    group: str
+    count: int
+
+    def run(self, client: Client) -> dict[str, str]:
+        messages = client.pop(self.queue, self.partition, consumerGroup=self.group, batch=self.count)
+        client.ack_batch([ack_of(message) for message in messages], self.group)
+        return {}
+
+
+@dataclass
 class Idle:
     """Waits until no message of the queue is leased."""
 
@@ -51,7 +66,7 @@ def numbered(count: int, **more: Any) -> list[dict]:
     return [{**more, "i": number} for number in range(count)]
 
 
-STEPS: dict[int, list[Push | Pop | Idle]] = {
+STEPS: dict[int, list[Push | Pop | Consume | Idle]] = {
     86: [Push("demo", numbered(6))],
     88: [Push("g-pop", numbered(10), "A"), Push("g-pop", numbered(10), "B")],
     96: [Push("g-pop", [{"late": 1}], "A")],
@@ -72,7 +87,7 @@ STEPS: dict[int, list[Push | Pop | Idle]] = {
         "9f9fd039-e6aa-44db-b80c-82b8dee01233": (2, "transactionId"), "5727943d-962a-4411-8a74-5e5d93c2b47d": (0, "partitionId"),
         "01a1fcfe-571d-7000-a743-f697eaa26cda": (0, "leaseId")})],
     209: [Push("g-lease", [1, 2]), Pop("g-lease", bind={"01a1fcfe-5805-7000-a302-92b36002d7df": (0, "leaseId")})],
-    354: [Idle("g-lease1")],
+    246: [Idle("g-lease1"), Push("g-cg", numbered(5), "A"), Push("g-cg", numbered(5), "B"), Consume("g-cg", "A", "cgseek", 2)],
 }
 
 # The waiting pop of this recording is answered by a push made while it waits.
@@ -82,7 +97,7 @@ WOKEN = {113: Push("g-lp", [{"woke": True}])}
 REPEATED = {124, 127, 131}
 
 # Queues of routes that are not replayed; the recorded list of all queues has them.
-UNKNOWN_QUEUES = {"g-str-sink", "g-str-src", "g-maint", "g-cg", "g-msgs"}
+UNKNOWN_QUEUES = {"g-str-sink", "g-str-src", "g-maint", "g-msgs"}
 
 # The recorder shortened these bodies; what they held is known from the answers and from later pops.
 BODIES = {

@@ -20,7 +20,7 @@ from support.http import Answer, Gone, Wire, request
 from support.wait import until
 
 DIFFERENCES = Path(__file__).with_name("differences.toml")
-MEASURED = ("/health", "/metrics")
+MEASURED = ("/health", "/metrics", "/api/v1/consumer-groups", "/api/v1/consumer-groups/lagging?minLagSeconds=0")
 
 
 def listed() -> dict[str, set[str]]:

@@ -208,6 +208,31 @@ def test_log_reads_probe(loaded, moment, count):
     session.close()
 
 
+@pytest.mark.parametrize("moment", ["plans older than the rows", "statistics", "new plans"])
+def test_groups_are_shown_and_moved_by_probes(loaded, moment):
+    conninfo, early, queue, group, all_parts = loaded
+    session = Control(conninfo)
+    if moment == "plans older than the rows":
+        session.rows("SET plan_cache_mode = force_generic_plan")
+    elif moment == "statistics":
+        early.rows("ANALYZE")
+    seek = "SELECT * FROM queend.group_seek(%s, %s, %s::int, %s, %s, %s::bigint, %s::bigint)"
+    middle = session.value("SELECT created_at FROM queend.log WHERE partition_id = %s AND base = 5", all_parts[60_000])
+    for count in (3, 3, 3, 3, 3, 3, 3, 1, 100):
+        for most, call, values in (
+                (30, "SELECT * FROM queend.group_show('readers', %s)", (count,)),
+                (40, seek, (queue, group, None, all_parts[60_000], count, None, None)),
+                (40, seek, (queue, group, None, all_parts[60_000], count, None, 3)),
+                (120, seek, (queue, group, None, all_parts[60_000], count, middle, None)),
+                (40, seek, (queue, group, all_parts[60_000], 0, 1, None, 0))):
+            touched = session.pages(call, *values)
+            assert touched <= 200 + most * count or count == 3, (count, call, touched)      # 3: the plan is made, catalogues are read
+    # every partition of every group: a few probes each
+    assert session.pages("SELECT * FROM queend.group_list()") <= 200 + 20 * PARTITIONS
+    assert session.pages("SELECT * FROM queend.group_lagging(%s, 100)", middle) <= 200 + 30 * PARTITIONS
+    session.close()
+
+
 def test_what_changed_lately_is_found_without_a_walk(loaded):
     """A page of the partitions written since a moment costs what was written since, not what is stored or how many there are."""
     conninfo, early, queue, _, all_parts = loaded

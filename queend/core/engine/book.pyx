@@ -31,6 +31,7 @@ cdef struct Book:
     Table strangers           # parked pops of queues, partitions or namespaces not (all) known: stranger.pyx
     int n_strangers
     int64_t parked
+    bint missed               # somebody who does not wait found nothing since the last look at what others committed
     Group* scan_first         # groups that want a scan
 
 cdef Book book
@@ -137,6 +138,23 @@ cdef void book_head_elsewhere(Partition* dead, int64_t head, PopJob** wake) noex
         while g != NULL:
             scan_again(g)
             g = g.next
+
+cdef void book_forget(Group* g) noexcept nogil:
+    # Cursors of the group were moved by hand: where they stand and whether they are leased is for a scan to find out. What is
+    # ready or on its way stays so: the database decides. Lock held.
+    cdef Cursor* c = g.all_cursors
+    while c != NULL:
+        c.fresh = 1
+        c.open = 0
+        if c.state == CURSOR_BUSY:
+            c.again = 1
+        elif c.state != CURSOR_READY:
+            cursor_move(c, CURSOR_IDLE, 0)
+        c = c.all_next
+    if g.scan == SCAN_DONE:
+        g.scan = SCAN_WANTED  # by the next pop that finds the group again
+    elif g.scan == SCAN_RUNNING:
+        g.scan_twice = True
 
 # ---- waiters -------------------------------------------------------------------------------------------------------
 

@@ -219,7 +219,7 @@ cdef Queue* catalog_add_queue(int32_t id, Slice name) noexcept nogil:
     catalog_derive(name, &q.ns, &q.task)
     q.lease_us = 300000000
     q.retry_limit = 3
-    q.epoch = -1              # not known before the next reload
+    # Its epoch is 0, that of a new queue. Where it is another one, the next reload forgets what came in between.
     q.retry_delay_us = 1000000
     q.same_hash = <Queue*>table_get(&catalog.by_name, h)
     table_put(&catalog.by_name, h, q)
@@ -253,6 +253,14 @@ cdef Group* catalog_add_group(Queue* q, int32_t id, Slice name) noexcept nogil:
     cdef Group* g = catalog_group(q, name)
     cdef uint64_t h = catalog_hash(name)
     if g != NULL:
+        return g
+    g = q.group_list
+    while g != NULL and not (g.dead and g.id == id):
+        g = g.next
+    if g != NULL:             # forgotten, and found again: it was not deleted
+        g.dead = False
+        g.same_hash = <Group*>table_get(&q.groups, h)
+        table_put(&q.groups, h, g)
         return g
     g = <Group*>calloc(1, sizeof(Group))
     if g == NULL:
@@ -295,7 +303,7 @@ cdef void catalog_bury(Queue* q) noexcept nogil:
     catalog.grave = q
 
 cdef void catalog_forget_partitions(Queue* q) noexcept nogil:
-    # The queue's partitions changed elsewhere: they are found again by resolve.
+    # Nobody finds them by name or id any more.
     cdef size_t i
     cdef Partition* p
     if q.partitions.cells == NULL:
@@ -311,11 +319,16 @@ cdef void catalog_forget_partitions(Queue* q) noexcept nogil:
     table_clear(&q.partitions)
 
 cdef void catalog_forget_groups(Queue* q) noexcept nogil:
-    # Groups may have been deleted or moved elsewhere: pops resolve them again and get new cursors.
+    # Groups may have been deleted, or their cursors moved by hand: pops resolve them again, and what the book believes of
+    # them is void.
     cdef Group* g = q.group_list
+    uv_mutex_lock(&book.lock)
     while g != NULL:
-        g.dead = True
+        if not g.dead:
+            g.dead = True
+            book_forget(g)
         g = g.next
+    uv_mutex_unlock(&book.lock)
     table_clear(&q.groups)
 
 cdef bint slice_replace(Slice* at, Slice s) noexcept nogil:
@@ -328,7 +341,7 @@ cdef bint slice_replace(Slice* at, Slice s) noexcept nogil:
 # ---- reload --------------------------------------------------------------------------------------------------------
 
 cdef void catalog_take(PGresult* res) noexcept nogil:
-    # All rows of catalog_load: options replaced, queues that are gone buried, partitions of a new epoch forgotten.
+    # All rows of catalog_load: options replaced, queues that are gone buried, groups of a new epoch forgotten.
     cdef int i, n = PQntuples(res)
     cdef Queue* q
     cdef Queue* following
@@ -349,9 +362,7 @@ cdef void catalog_take(PGresult* res) noexcept nogil:
             continue
         q.mark = catalog.mark
         if q.epoch != pg_int4(res, i, 3):
-            if q.epoch >= 0:
-                catalog_forget_partitions(q)
-                catalog_forget_groups(q)
+            catalog_forget_groups(q)
             q.epoch = pg_int4(res, i, 3)
             q.changed = True
         if slice_replace(&q.ns, pg_bytes(res, i, 5)) | slice_replace(&q.task, pg_bytes(res, i, 6)):

@@ -6,6 +6,8 @@ cdef enum:
     SCAN_PAGE = 1000
     RECENT_MARGIN_US = 3000000       # how far back a commit may be that was not visible a second ago
 
+cdef const char* LOOK = b"SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint, version FROM queend.catalog"
+
 cdef struct Found:
     int32_t partition
     int64_t next_offset       # -1 unknown
@@ -67,7 +69,8 @@ cdef void discover_drain(Engine* e) noexcept nogil:
             d.looking = False
 
 cdef void discover_tick(Engine* e, int64_t now) noexcept nogil:
-    # Once a second, by one worker: has anything been committed at all? An idle database answers that for microseconds.
+    # Once a second, by one worker: has anything been committed at all, the catalog among it? An idle database answers that
+    # for microseconds.
     cdef Discover* d = &e.discover
     cdef Slot* slot
     cdef bint waiting
@@ -77,7 +80,8 @@ cdef void discover_tick(Engine* e, int64_t now) noexcept nogil:
     if d.looking or d.naming or d.recent_wanted:
         return
     uv_mutex_lock(&book.lock)
-    waiting = book.parked > 0
+    waiting = book.parked > 0 or book.missed
+    book.missed = False
     uv_mutex_unlock(&book.lock)
     if not waiting:
         return
@@ -85,7 +89,7 @@ cdef void discover_tick(Engine* e, int64_t now) noexcept nogil:
     if slot == NULL:
         return
     d.looking = True
-    if not slot_query_simple(slot, b"SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint", look_done, e, e.deadline_ms):
+    if not slot_query_simple(slot, LOOK, look_done, e, e.deadline_ms):
         d.looking = False
 
 cdef void look_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
@@ -94,6 +98,8 @@ cdef void look_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept 
     e.discover.looking = False
     if outcome != SLOT_OK or PQntuples(res) == 0:
         return
+    if pg_int8(res, 0, 1) != e.version:
+        engine_reload(e.worker)
     xmax = pg_int8(res, 0, 0)
     if xmax != e.discover.xmax:
         e.discover.xmax = xmax

@@ -68,7 +68,7 @@ cdef void engine_arm(Engine* e) noexcept nogil:
                 next_us = top.at
             if rowcache.first != NULL and (next_us == 0 or rowcache.first.kept_us + ROWCACHE_AGE_US < next_us):
                 next_us = rowcache.first.kept_us + ROWCACHE_AGE_US
-            if book.parked > 0 and (next_us == 0 or e.discover.look_at < next_us):
+            if (book.parked > 0 or book.missed) and (next_us == 0 or e.discover.look_at < next_us):
                 next_us = e.discover.look_at
             uv_mutex_unlock(&book.lock)
         if e.hold_us >= 0 and (next_us == 0 or now + e.hold_us < next_us):

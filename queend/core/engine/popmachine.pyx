@@ -282,6 +282,8 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
             parked = True
         elif j.until_us > clock_mono_us():
             parked = True
+        else:
+            book.missed = True
         if parked:
             pop_move(j, POP_PARKED)
             book_park(j)

@@ -142,9 +142,14 @@ cdef void engine_notify(Slice name, bint moved) noexcept nogil:
     if m == NULL or boss == NULL:
         free(m)
         return
-    m.run = engine_nudge      # the scans are its business
+    m.run = engine_changed if moved else engine_nudge      # the scans are its business
     if not worker_post(boss, m):
         free(m)
 
 cdef void engine_nudge(Worker* w, InboxMsg* m) noexcept nogil:
     free(m)
+
+cdef void engine_changed(Worker* w, InboxMsg* m) noexcept nogil:
+    # The catalog is known to be stale: no need to wait for a statement that finds out.
+    free(m)
+    engine_reload(w)

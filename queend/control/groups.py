@@ -1,0 +1,177 @@
+"""/api/v1/consumer-groups: where groups stand, how far they lag, moving and deleting them. Lags are differences of offsets."""
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from fastapi import APIRouter, Request
+from psycopg.rows import namedtuple_row
+
+from .answer import Json, PathName, Refusal, body_object
+from .openapi import FLAG, INTEGER, TEXT, body, record
+from .queues import ts3
+from .query import Query, moment_of
+
+router = APIRouter()
+
+PAGE = 1000             # partitions moved per transaction: their cursors are locked so long
+SHOWN = 10_000          # partitions of one answer, unless `limit` says less
+LAGGING_S = 300         # older than this the newest message of a partition is, and its group counts as lagging
+HEARD_TRIES, HEARD_PAUSE_S = 200, 0.005
+OFFSET_MOST = 2**63 - 1
+
+LIST = "SELECT * FROM queend.group_list()"
+LAGGING = "SELECT *, queend.partition_uuid(partition_id)::text AS id FROM queend.group_lagging(%s, %s)"
+SHOW = "SELECT * FROM queend.group_show(%s, %s)"
+DELETE = "SELECT * FROM queend.group_delete(%s, %s, %s)"
+SUBSCRIBE = "SELECT queend.group_subscribe(%s, %s)"
+FIND = """SELECT q.id AS queue_id, g.id AS group_id, p.id AS partition_id
+            FROM queend.queues q
+            LEFT JOIN queend.consumer_groups g ON g.queue_id = q.id AND g.name = %s
+            LEFT JOIN queend.partitions p ON p.queue_id = q.id AND p.name = %s
+           WHERE q.name = %s"""
+SEEK = "SELECT * FROM queend.group_seek(%s, %s, %s, %s, %s, %s, %s)"
+
+
+async def tell(request: Request, *queues: str) -> None:
+    """Tells this daemon that groups of these queues were moved, and waits until it goes by what was committed: whoever has the
+    answer finds the new state. Others see it within a second. A daemon that cannot reload now is not waited for longer."""
+    core = request.app.state.control.core
+    if not queues:
+        return
+    ((version,),) = await rows(request, "SELECT version FROM queend.catalog")
+    for i in range(HEARD_TRIES):
+        if i % (HEARD_TRIES // 4) == 0:      # a reload that was under way may be older than the change
+            for queue in queues:
+                core.notify(queue)
+        if core.version() >= version:
+            return
+        await asyncio.sleep(HEARD_PAUSE_S)
+
+
+async def rows(request: Request, query: str, *values: Any) -> list[Any]:
+    async with request.app.state.control.pool.connection() as connection, connection.cursor(row_factory=namedtuple_row) as cursor:
+        return await (await cursor.execute(query, values)).fetchall()
+
+
+def age_s(us: int | None) -> int:
+    """Whole seconds since a moment in µs; 0 for none."""
+    return 0 if us is None else max(0, int(time.time() - us / 1e6))
+
+
+@router.get("/api/v1/consumer-groups", tags=["groups"])
+async def group_list(request: Request) -> Json:
+    """Every consumer group of every queue with at least one cursor, by name and queue."""
+    return Json([{
+        "name": row.name, "topics": [row.queue], "queueName": row.queue, "members": row.members, "partitionsWithLag": row.lagging,
+        "totalLag": row.lag, "maxTimeLag": age_s(row.newest),
+        "state": "Lagging" if age_s(row.newest) > LAGGING_S else "Stable" if row.consumed else "Dead",
+        "subscriptionMode": row.mode if row.start_at is not None else None, "subscriptionTimestamp": ts3(row.start_at),
+        "subscriptionCreatedAt": ts3(row.created_at) if row.start_at is not None else None} for row in await rows(request, LIST)])
+
+
+@router.get("/api/v1/consumer-groups/lagging", tags=["groups"])
+async def group_lagging(request: Request) -> Json:
+    """Partitions whose oldest message not consumed is older than `minLagSeconds` (3600), oldest first; at most `limit` (10 000)."""
+    query = Query(request)
+    before = (time.time() - query.whole("minLagSeconds", 3600, 0, 2**31)) * 1e6
+    return Json([{
+        "consumer_group": row.name, "queue_name": row.queue, "partition_name": row.partition, "partition_id": row.id,
+        "worker_id": row.lease_id and str(row.lease_id), "offset_lag": row.lag, "time_lag_seconds": age_s(row.oldest),
+        "lag_hours": round(age_s(row.oldest) / 3600, 2), "oldest_unconsumed_at": ts3(row.oldest), "last_consumed_at": ts3(row.consumed_at)}
+        for row in await rows(request, LAGGING, int(before), query.whole("limit", SHOWN, 1, SHOWN))])
+
+
+@router.get("/api/v1/consumer-groups/{group}", tags=["groups"])
+async def group_show(request: Request, group: PathName) -> Json:
+    """Where the group stands, by queue; at most `limit` (10 000) partitions of each queue. {} when there is no such group."""
+    queues: dict[str, Any] = {}
+    for row in await rows(request, SHOW, group, Query(request).whole("limit", SHOWN, 1, SHOWN)):
+        queues.setdefault(row.queue, {"partitions": []})["partitions"].append({
+            "partition": row.partition, "workerId": row.lease_id and str(row.lease_id), "lastConsumedAt": ts3(row.consumed_at),
+            "totalConsumed": row.consumed, "offset": row.next, "head": row.head, "offsetLag": row.head - row.next,
+            "timeLagSeconds": age_s(row.oldest), "leaseActive": row.leased})
+    return Json(queues)
+
+
+@router.delete("/api/v1/consumer-groups/{group}", tags=["groups"])
+async def group_delete(request: Request, group: PathName) -> Json:
+    """Deletes the group in every queue, its subscription too unless `deleteMetadata=false`; it starts afresh when used again."""
+    metadata, partitions = await _delete(request, group, None)
+    return Json({"success": True, "consumerGroup": group, "deletedPartitions": partitions, "metadataDeleted": metadata})
+
+
+@router.delete("/api/v1/consumer-groups/{group}/queues/{queue}", tags=["groups"])
+async def group_delete_queue(request: Request, group: PathName, queue: PathName) -> Json:
+    """The same in one queue."""
+    metadata, partitions = await _delete(request, group, queue)
+    return Json({"success": True, "consumerGroup": group, "queueName": queue, "deletedPartitions": partitions, "metadataDeleted": metadata})
+
+
+async def _delete(request: Request, group: str, queue: str | None) -> tuple[bool, int]:
+    metadata = Query(request).flag("deleteMetadata", True)
+    gone = await rows(request, DELETE, group, queue, metadata)
+    await tell(request, *(row.queue for row in gone))
+    return metadata, sum(row.partitions for row in gone)
+
+
+@router.post("/api/v1/consumer-groups/{group}/subscription", tags=["groups"], openapi_extra={
+    "requestBody": body(record(["subscriptionTimestamp"], subscriptionTimestamp=TEXT))})
+async def group_subscribe(request: Request, group: PathName) -> Json:
+    """Moves the start of the group's recorded subscriptions; what was consumed already stays consumed."""
+    wanted = (await body_object(request)).get("subscriptionTimestamp")
+    if not wanted:
+        raise Refusal(400, "Missing subscriptionTimestamp in request body", "invalid_request")
+    moved = await rows(request, SUBSCRIBE, group, moment_of("subscriptionTimestamp", wanted))
+    await tell(request, *(queue for (queue,) in moved))
+    return Json({"success": True, "consumerGroup": group, "newTimestamp": wanted, "rowsUpdated": len(moved)})
+
+
+SEEK_BODY = record([], toEnd=FLAG, timestamp=TEXT, offset={**INTEGER, "minimum": 0})
+
+
+@router.post("/api/v1/consumer-groups/{group}/queues/{queue}/seek", tags=["groups"], openapi_extra={"requestBody": body(SEEK_BODY)})
+async def group_seek(request: Request, group: PathName, queue: PathName) -> Json:
+    """Moves the group's cursors in all partitions of a queue: to the end, behind a time, or to an offset."""
+    to_end, at, offset = _target(await body_object(request))
+    if not to_end and at is None and offset is None:
+        raise Refusal(400, "Must specify either 'toEnd': true or 'timestamp'", "invalid_request")
+    updated, after = 0, 0
+    found = await rows(request, FIND, group, None, queue)
+    while found and found[0].group_id is not None and after is not None:
+        ((moved, _, after),) = await rows(request, SEEK, found[0].queue_id, found[0].group_id, None, after, PAGE, at, offset)
+        updated += moved
+    await tell(request, queue)
+    return Json({"success": True, "consumerGroup": group, "queueName": queue, "seekToEnd": to_end, "targetTimestamp": ts3(at),
+                 **({} if offset is None else {"targetOffset": offset}), "partitionsUpdated": updated})
+
+
+@router.post("/api/v1/consumer-groups/{group}/queues/{queue}/partitions/{partition}/seek", tags=["groups"], openapi_extra={
+    "requestBody": body(SEEK_BODY, required=False)})
+async def group_seek_partition(request: Request, group: PathName, queue: PathName, partition: PathName) -> Json:
+    """The same in one partition; to the end where the body names nothing. 404 when there is no such partition."""
+    _, at, offset = _target(await body_object(request) if (await request.body()).strip() else {})
+    found = await rows(request, FIND, group, partition, queue)
+    if not found or found[0].partition_id is None:
+        raise Refusal(404, "Partition not found", "partition_not_found", success=False)
+    moved, moved_to = 0, None
+    if found[0].group_id is not None:
+        ((moved, moved_to, _),) = await rows(request, SEEK, found[0].queue_id, found[0].group_id, found[0].partition_id, 0, 1, at, offset)
+        await tell(request, queue)
+    return Json({"success": True, "consumerGroup": group, "queueName": queue, "partitionName": partition, "updated": moved > 0,
+                 "cursorMovedTo": ts3(moved_to)})
+
+
+def _target(wanted: dict[str, Any]) -> tuple[bool, int | None, int | None]:
+    """(to the end, behind this moment in µs, to this offset); the first of them that the body names."""
+    to_end, offset = wanted.get("toEnd"), wanted.get("offset")
+    if to_end not in (None, True, False):
+        raise Refusal(400, "toEnd must be true or false", "invalid_request")
+    if to_end:
+        return True, None, None
+    if wanted.get("timestamp") is not None:
+        return False, moment_of("timestamp", wanted["timestamp"]), None
+    if offset is not None and (isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset <= OFFSET_MOST):
+        raise Refusal(400, "offset must be a whole number of at least 0", "invalid_request")
+    return False, None, offset

@@ -1,0 +1,68 @@
+"""What operators do with the SDK, run by test_sdk.py inside the SDK's own environment.
+
+Usage: sdk_admin.py URL GENERATION. Prints the names of what was checked; an assertion ends the program.
+"""
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from queen import Queen
+
+SECOND_GENERATION = sys.argv[2] == "2"
+PAST = "2020-01-01T00:00:00Z"
+
+
+async def drain(queen: Queen, queue: str, group: str) -> list:
+    """Consumes what is there for a group; the payloads."""
+    seen: list = []
+    while messages := await queen.queue(queue).group(group).batch(100).wait(False).pop():
+        seen += [message["data"] for message in messages]
+        await queen.ack(messages, True, {"group": group})
+    return seen
+
+
+async def consumer_groups(queen: Queen) -> None:
+    admin = queen.admin
+    await queen.queue("groups").push([{"data": n} for n in range(3)])
+    assert await drain(queen, "groups", "one g") == [0, 1, 2]
+    await queen.queue("groups").push([{"data": 3}])
+    (listed,) = [one for one in await admin.list_consumer_groups() if one["queueName"] == "groups"]
+    assert (listed["name"], listed["members"], listed["partitionsWithLag"], listed["totalLag"]) == ("one g", 1, 1, 1), listed
+    assert isinstance(await admin.get_lagging_consumers(3600), list)
+
+
+async def seeking(queen: Queen) -> None:
+    admin = queen.admin
+    await queen.queue("seek").push([{"data": n} for n in range(3)])
+    assert await drain(queen, "seek", "g") == [0, 1, 2]
+    shown = (await admin.get_consumer_group("g"))["seek"]["partitions"]
+    assert [(one["partition"], one["totalConsumed"], one["offsetLag"]) for one in shown] == [("Default", 3, 0)], shown
+    assert (await admin.seek_consumer_group("g", "seek", {"timestamp": PAST}))["partitionsUpdated"] == 1
+    assert await drain(queen, "seek", "g") == [0, 1, 2]
+    await admin.seek_consumer_group("g", "seek", {"timestamp": PAST})
+    assert (await admin.seek_consumer_group("g", "seek", {"toEnd": True}))["success"] is True
+    assert await drain(queen, "seek", "g") == []
+
+
+async def deleting_groups(queen: Queen) -> None:
+    await queen.queue("regroup").push([{"data": 1}])
+    for delete in (lambda: queen.admin.delete_consumer_group_for_queue("h", "regroup"), lambda: queen.delete_consumer_group("h")):
+        assert await drain(queen, "regroup", "h") == [1]
+        assert await drain(queen, "regroup", "h") == []
+        assert (await delete())["deletedPartitions"] == 1
+    assert await drain(queen, "regroup", "h") == [1]
+    assert (await queen.update_consumer_group_timestamp("h", PAST))["rowsUpdated"] == 0
+
+
+CHECKS = [consumer_groups, seeking, deleting_groups]
+
+
+async def main() -> None:
+    for check in CHECKS:
+        async with Queen(sys.argv[1]) as queen:
+            await check(queen)
+        print(check.__name__, flush=True)
+
+
+asyncio.run(main())
