@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from queend import _core as core
 
 sys.setrecursionlimit(20_000)
+ROOM = 80
+WIDTHS = sorted({core.probe_json_walks(width) for width in (0, 16, 32)})    # what this processor can do; the widest comes last, and stays
 
 
 def refuse(word):
@@ -49,10 +51,18 @@ def no_surrogates(value):
     return value
 
 
+# What may stand behind a text that is in the middle of a body: rubbish, more of the same, and what could end it by mistake.
+BEHIND = [filling * (ROOM // len(filling)) for filling in (b"\x00", b'"', b"]}", b"0", b"\\", b"\xff", b" ", b',"k":1}]}')]
+
+
 def check(data: bytes):
     good, value = python_reads(data)
     error, raw = core.probe_json_skip(data)
     assert (error is None) == good, (data, error)
+    for width in WIDTHS:
+        core.probe_json_walks(width)
+        for behind in BEHIND:
+            assert core.probe_json_skip(data, behind=behind) == (error, raw), (data, width, behind)
     try:
         walked = plain(core.probe_json_walk(data))
     except ValueError:
@@ -108,6 +118,25 @@ def test_special_bytes_at_every_place_of_a_word():
             check(b'"' + b"a" * at + special + b"b" * (23 - at) + b'"')
 
 
+def test_every_place_in_a_block():
+    """Walks look at 64 bytes at a time: each kind of token at each place, and across the edge."""
+    for at in range(70):
+        for token in (b"0", b"-12.5e+3", b"123456789012345678901234567890", b"01", b"1.", b"true", b"nul", b'"\\u00e9"', b'"\\x"', '"日本"'.encode(), b'"\xc3"', b"{}", b"[]", b"[1,]",
+                      b'{"k":1}', b'{"k"}', b'"a""b"', b"1 2", b'{"k":1,}', b"]", b"}", b"\x01", b'"\x01"'):
+            for pad in (b" " * at, b'"' + b"x" * at + b'",', b"[" + b"1" * at + b"1],", b'{"k":"' + b"y" * at + b'"},'):
+                check(b"[" + pad + token + b"]")
+                check(b'{"a":[' + pad + token + b"]} ")
+
+
+def test_text_behind_is_no_part_of_it():
+    for text in (b'{"a', b'{"a":', b'{"a":"b', b"[1", b"[1,", b"[tr", b"[", b'{"a":[1]', b'["\\', b'["\\u00'):
+        for width in WIDTHS:
+            core.probe_json_walks(width)
+            for rest in (b'":1}', b"1}", b'"}', b"]", b"1]", b"ue]", b"]", b"}", b'n"]', b'e9"]'):
+                error, raw = core.probe_json_skip(text, behind=rest.ljust(ROOM))
+                assert error and raw is None, (text, width, rest)
+
+
 def test_depth():
     for opening, closing in ((b"[", b"]"), (b'{"k":', b"}"), (b'[{"k":', b"}]")):
         deep = opening.count(b"[") + opening.count(b"{")
@@ -115,6 +144,9 @@ def test_depth():
             for levels in (limit // deep, limit // deep + 1):
                 data = opening * levels + b"1" + closing * levels
                 error, _ = core.probe_json_skip(data, limit)
+                for width in WIDTHS:
+                    core.probe_json_walks(width)
+                    assert core.probe_json_skip(data, limit, BEHIND[0])[0] == error, (data[:20], limit, levels, width)
                 assert (error is None) == (levels * deep <= limit), (data[:20], limit, levels)
                 if error:
                     assert error.startswith("nested too deep at byte ")

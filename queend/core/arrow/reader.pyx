@@ -170,9 +170,10 @@ cdef const char* arrow_buffer(ArrowReader* r, ArrowBatch* b, Slice* out) noexcep
     r.room -= <size_t>raw
     if r.zstd == NULL:
         r.zstd = ZSTD_createDCtx()
-    text = <char*>arena_alloc(r.arena, <size_t>raw + 1)
+    text = <char*>arena_alloc(r.arena, <size_t>raw + JSONWALK_ROOM)
     if r.zstd == NULL or text == NULL:
         return b"finds no memory"
+    memset(text + raw, 0, JSONWALK_ROOM)
     got = ZSTD_decompressDCtx(r.zstd, text, <size_t>raw, out.p, out.n)
     if ZSTD_isError(got) or got != <size_t>raw:
         return b"is badly compressed"

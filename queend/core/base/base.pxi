@@ -39,3 +39,10 @@ cdef extern from "wide.h" nogil:
     int wide_uuid_parse(const char* p, unsigned char* out)      # 36 in, 16 out: 0 none, 1 lower case, 2 not only
     void wide_uuid_format(const unsigned char* id, char* out)
     const unsigned char[256] hex_digits
+
+cdef extern from "jsonwalk.h" nogil:
+    enum:
+        JSONWALK_ROOM         # bytes readable behind a text for a walk up to its end
+    # p stands at '{' or '[': the byte after the value, NULL where it takes a closer look
+    ctypedef const char* jsonwalk(const char* p, const char* end, const char* room, int most, int* high) noexcept nogil
+    jsonwalk* jsonwalk_best(int most)         # of at most so many bytes at a time; NULL: none

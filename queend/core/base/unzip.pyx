@@ -51,15 +51,16 @@ cdef bint unzip_into(Unzip* z, Slice frame, char* room, size_t size) noexcept no
     return ZSTD_decompressDCtx(z.context, room, size, frame.p, frame.n) == size
 
 cdef int unzip_arena(Unzip* z, Slice frame, size_t most, Arena* a, Slice* out) noexcept nogil:
-    # Into an arena, to be kept.
+    # Into an arena, to be kept. JSONWALK_ROOM bytes behind it are readable.
     cdef size_t size = 0
     cdef char* room
     cdef int result = unzip_size(frame, most, &size)
     if result != UNZIP_OK:
         return result
-    room = <char*>arena_alloc(a, size + 1)
+    room = <char*>arena_alloc(a, size + JSONWALK_ROOM)
     if room == NULL:
         return UNZIP_MEMORY
+    memset(room + size, 0, JSONWALK_ROOM)
     if not unzip_into(z, frame, room, size):
         return UNZIP_BAD
     out[0] = slice_of(room, size)

@@ -40,6 +40,16 @@ cdef inline void uuid7_next(UuidGen* g, int64_t ms, unsigned char* out) noexcept
     memcpy(out, &hi, 8)
     memcpy(out + 8, &lo, 8)
 
+cdef inline bint uuid_less(const unsigned char* a, const unsigned char* b) noexcept nogil:
+    # As memcmp has it.
+    cdef uint64_t x, y
+    memcpy(&x, a, 8)
+    memcpy(&y, b, 8)
+    if x == y:
+        memcpy(&x, a + 8, 8)
+        memcpy(&y, b + 8, 8)
+    return be64toh(x) < be64toh(y)
+
 cdef inline int hex_value(unsigned char c) noexcept nogil:
     cdef int v = hex_digits[c]
     return v & 15 if v != 255 else -1

@@ -55,16 +55,18 @@ static inline __m128i wide_unhex(__m128i v, __m128i *bad, __m128i *upper) {
 /* The 36 characters of a UUID: 0 none, 1 in lower case, 2 with letters in upper case. */
 static inline int wide_uuid_parse(const char *p, unsigned char *out) {
     __m128i bad = _mm_setzero_si128(), upper = bad, a, b;
-    char text[32];
+    uint64_t first, last;
+    uint32_t second, third, fourth, fifth;
     if (p[8] != '-' || p[13] != '-' || p[18] != '-' || p[23] != '-') return 0;
-    memcpy(text, p, 8);
-    memcpy(text + 8, p + 9, 4);
-    memcpy(text + 12, p + 14, 4);
-    memcpy(text + 16, p + 19, 4);
-    memcpy(text + 20, p + 24, 4);
-    memcpy(text + 24, p + 28, 8);
-    a = wide_unhex(_mm_loadu_si128((const __m128i *)text), &bad, &upper);
-    b = wide_unhex(_mm_loadu_si128((const __m128i *)(text + 16)), &bad, &upper);
+    /* joined in registers: a load from pieces just stored would wait for them */
+    memcpy(&first, p, 8);
+    memcpy(&second, p + 9, 4);
+    memcpy(&third, p + 14, 4);
+    memcpy(&fourth, p + 19, 4);
+    memcpy(&fifth, p + 24, 4);
+    memcpy(&last, p + 28, 8);
+    a = wide_unhex(_mm_set_epi64x((int64_t)((uint64_t)third << 32 | second), (int64_t)first), &bad, &upper);
+    b = wide_unhex(_mm_set_epi64x((int64_t)last, (int64_t)((uint64_t)fifth << 32 | fourth)), &bad, &upper);
     if (_mm_movemask_epi8(bad)) return 0;
     _mm_storeu_si128((__m128i *)out, _mm_packus_epi16(a, b));
     return _mm_movemask_epi8(upper) ? 2 : 1;

@@ -1,6 +1,7 @@
 # JSON, read in place: strict RFC 8259 with strict UTF-8, nothing allocated, numbers and strings left as they were written.
 # A cursor walks over the text once; whoever drives it picks what it needs and skips (and thereby validates) the rest.
-# Never reads at or past `end`, so it works on any slice.
+# Never reads at or past `end`, so it works on any slice; where the caller says that more is readable (json_padded), objects and arrays are
+# checked in one walk first (includes/jsonwalk.h), and byte by byte only where that does not find them valid.
 
 cdef enum:
     JSON_DEPTH = 512          # default of json_open callers
@@ -10,18 +11,26 @@ cdef enum:
 cdef struct Json:
     const char* p             # the next byte
     const char* end
+    const char* room          # bytes before it may be read, though they are not the text
     const char* begin
     int depth_left
     bint escaped              # the key json_member gave has escapes
     const char* error         # why it stopped, static text; p then stands at the byte at fault
 
+cdef jsonwalk* json_walks = jsonwalk_best(32)
+
 cdef inline void json_open(Json* j, Slice text, int max_depth) noexcept nogil:
     j.p = text.p
     j.begin = text.p
     j.end = text.p + text.n
+    j.room = j.end
     j.depth_left = max_depth if max_depth < JSON_DEPTH_MAX else JSON_DEPTH_MAX
     j.escaped = False
     j.error = NULL
+
+cdef inline void json_padded(Json* j) noexcept nogil:
+    # After json_open: JSONWALK_ROOM bytes behind the text are readable, whatever they are.
+    j.room = j.end + JSONWALK_ROOM
 
 cdef bint json_fail(Json* j, const char* p, const char* error) noexcept nogil:
     # Keeps the first error. Always False, so that callers can return it.
@@ -251,6 +260,17 @@ cdef inline const char* json_key_end(Json* j, const char* p) noexcept nogil:
     p = json_string_end(j, p)
     return json_colon(j, p) if p != NULL else NULL
 
+cdef inline const char* json_walk(Json* j, const char* p) noexcept nogil:
+    # p stands at a brace or bracket; the byte after the value, NULL where it takes a closer look.
+    cdef int high = 0
+    cdef const char* stop
+    if json_walks == NULL or j.room == j.end:
+        return NULL
+    stop = json_walks(p, j.end, j.room, j.depth_left, &high)
+    if high and stop != NULL and not utf8_valid(slice_of(p, stop - p)):
+        return NULL
+    return stop
+
 cdef bint json_skip(Json* j, Slice* raw) noexcept nogil:
     # One complete value: True, its exact bytes in raw (may be NULL) and the cursor after it. Does not recurse.
     cdef uint64_t[JSON_DEPTH_WORDS] objects     # one bit per open container: is it an object?
@@ -264,6 +284,14 @@ cdef bint json_skip(Json* j, Slice* raw) noexcept nogil:
         return False
     p = json_blank(j.p, end)
     start = p
+    if p < end and (p[0] == b'{' or p[0] == b'['):
+        p = json_walk(j, p)
+        if p != NULL:
+            j.p = p
+            if raw != NULL:
+                raw[0] = slice_of(start, p - start)
+            return True
+        p = start
     while True:
         # at the first byte of a value
         if p >= end:

@@ -26,7 +26,7 @@ cdef struct Request:
     void (*on_gone)(Request* r) noexcept nogil     # the client left before the answer; may be NULL
 
 cdef enum:
-    BODY_PADDING = 16
+    BODY_PADDING = 80         # JSONWALK_ROOM
     REQUESTS_KEEP = 256       # free requests a worker keeps
     OUTS_KEEP = 64            # answers' memory a worker keeps: requests that wait for an answer hold none
     OUT_KEEP = 65536          # bytes of one of them at most

@@ -43,6 +43,7 @@ cdef class ProbeCount:
     def count_json(self):
         cdef Json j
         json_open(&j, self.room.body, JSON_DEPTH)
+        json_padded(&j)
         return json_skip(&j, NULL) and json_end(&j)
 
     def count_push(self):

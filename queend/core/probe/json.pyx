@@ -1,15 +1,25 @@
 # What the tests of the json room drive.
 
-def probe_json_skip(bytes text, int max_depth=JSON_DEPTH):
-    """One document: (None, its exact bytes) or (error text, None). Copied to memory that ends where the text ends."""
+def probe_json_walks(int most):
+    """From now on at most so many bytes at a time in walks (32, 16, 0: none); how many it is. For as long as nothing else runs."""
+    global json_walks
+    json_walks = jsonwalk_best(most)
+    return 0 if json_walks == NULL else 32 if json_walks == jsonwalk_best(32) and json_walks != jsonwalk_best(16) else 16
+
+def probe_json_skip(bytes text, int max_depth=JSON_DEPTH, bytes behind=b""):
+    """One document: (None, its exact bytes) or (error text, None). Copied to memory that ends where the text ends, or with `behind`, which must
+    be JSONWALK_ROOM bytes."""
     cdef Json j
     cdef Slice raw
     cdef char[128] why
     cdef size_t n = len(text)
-    cdef char* copy = <char*>malloc(n if n else 1)
+    cdef char* copy = <char*>malloc(n + len(behind) + 1 - (n > 0))
     memcpy(copy, <const char*>text, n)
+    memcpy(copy + n, <const char*>behind, len(behind))
     try:
         json_open(&j, slice_of(copy, n), max_depth)
+        if len(behind) == JSONWALK_ROOM:
+            json_padded(&j)
         if json_skip(&j, &raw) and json_end(&j):
             return None, raw.p[:raw.n]
         json_explain(&j, why, sizeof(why))

@@ -18,7 +18,7 @@ cdef object probe_bytes(Slice s):
     return None if s.p == NULL else <bytes>s.p[:s.n]
 
 cdef class ProbeRoom:
-    # An arena, a generator and an exact copy of the input: a read past its end is one past an allocation.
+    # An arena, a generator and a copy of the input: a read past its padding is one past an allocation.
     cdef Arena arena
     cdef UuidGen ids
     cdef Unzip unzip
@@ -34,13 +34,14 @@ cdef class ProbeRoom:
         uuidgen_open(&self.ids)
         buf_init(&self.out)
         memset(&self.unzip, 0, sizeof(Unzip))
-        self.copy = <char*>malloc(n if n else 1)
+        self.copy = <char*>malloc(n + BODY_PADDING)
         self.path = slice_of(self.copy, len(path))
         self.query = slice_of(self.path.p + len(path), len(query))
         self.body = slice_of(self.query.p + len(query), len(body))
         memcpy(<char*>self.path.p, <const char*>path, len(path))
         memcpy(<char*>self.query.p, <const char*>query, len(query))
         memcpy(<char*>self.body.p, <const char*>body, len(body))
+        memset(<char*>self.body.p + len(body), 0, BODY_PADDING)
 
     def __dealloc__(self):
         arena_close(&self.arena)

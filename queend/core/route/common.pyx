@@ -167,9 +167,11 @@ cdef bint txid_fits(Slice text) noexcept nogil:
     return n <= TXID_MAX
 
 cdef bint body_open(Json* j, Slice body, ApiError* e) noexcept nogil:
+    # A request's body, or a slice of it: what is readable behind it is readable behind every slice.
     if body.n == 0:
         return refuse(e, b"Empty request body")
     json_open(j, body, JSON_DEPTH)
+    json_padded(j)
     if json_peek(j) == 0 and j.p >= j.end:
         return refuse(e, b"Empty request body")
     return True

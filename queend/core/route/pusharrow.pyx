@@ -210,6 +210,7 @@ cdef inline bint pusharrow_payload(ArrowReader* r, int64_t i, PushItem* it, int 
         it.payload = slice_lit(b"null")
         return True
     json_open(&j, text, JSON_DEPTH)
+    json_padded(&j)
     if json_skip(&j, &it.payload) and json_end(&j):
         return True
     e.status = 400

@@ -162,6 +162,7 @@ cdef inline bint frames_txid(Slice s) noexcept nogil:
 cdef inline bint frames_payload(Frames* f, Slice payload, int i) noexcept nogil:
     cdef Json j
     json_open(&j, payload, JSON_DEPTH)
+    json_padded(&j)
     if json_skip(&j, NULL) and json_end(&j):
         return True
     f.error.status = 400

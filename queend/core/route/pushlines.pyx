@@ -15,6 +15,7 @@ cdef inline bint line_next(Lines* l, Json* j) noexcept nogil:
             stop = l.end
         l.line += 1
         json_open(j, slice_of(l.p, stop - l.p), JSON_DEPTH)
+        json_padded(j)
         l.p = stop + 1
         if json_peek(j) != 0 or j.p < j.end:
             return True

@@ -16,6 +16,7 @@ cdef struct PushRun:
     bint made                 # their ids were made here
     bint has_v7
     bint has_other
+    bint rising               # each id is larger than the one before
     unsigned char[16] lo      # of the version-7 ids
     unsigned char[16] hi
     unsigned char* ids        # 16 bytes each
@@ -27,30 +28,33 @@ cdef struct PushRun:
     PushItem* items           # room for n, filled by run_open
 
 cdef void run_ids(PushRun* run) noexcept nogil:
-    # What the ids are as a whole: kinds, smallest, largest.
+    # What the ids are as a whole: kinds, smallest, largest, in order.
     cdef int i
     cdef unsigned char* id = run.ids
+    cdef unsigned char* before = NULL
+    run.rising = True
     for i in range(run.n):
+        if before != NULL and not uuid_less(before, id):
+            run.rising = False
         if id[6] >> 4 != 7:
             run.has_other = True
         elif not run.has_v7:
             memcpy(run.lo, id, 16)
             memcpy(run.hi, id, 16)
             run.has_v7 = True
-        elif memcmp(id, run.hi, 16) > 0:
+        elif uuid_less(run.hi, id):
             memcpy(run.hi, id, 16)
-        elif memcmp(id, run.lo, 16) < 0:
+        elif uuid_less(id, run.lo):
             memcpy(run.lo, id, 16)
+        before = id
         id += 16
 
 cdef bint run_distinct(PushRun* run) noexcept nogil:
-    # No id twice? (n <= RUN_MOST.) Ids in ascending order tell at once.
+    # No id twice? (n <= RUN_MOST.)
     cdef uint16_t[4096] slots
     cdef uint32_t at
-    cdef int i = 1
-    while i < run.n and memcmp(run.ids + 16 * (i - 1), run.ids + 16 * i, 16) < 0:
-        i += 1
-    if i >= run.n:
+    cdef int i
+    if run.rising:
         return True
     memset(slots, 0, sizeof(slots))
     for i in range(run.n):
