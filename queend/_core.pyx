@@ -70,9 +70,11 @@ include "core/engine/stranger.pyx"        # who waits for what is not known yet
 include "core/engine/rowcache.pyx"        # the newest rows, in memory
 include "core/engine/popmachine.pyx"      # one pop, state by state
 include "core/engine/popframed.pyx"       # framed answers
+include "core/engine/held.pyx"            # what is out on lease
 include "core/engine/popcall.pyx"         # many pops in one statement
-include "core/engine/claimcall.pyx"       # pops whose records are in memory
+include "core/engine/claimcall.pyx"       # pops whose records are in memory, and acknowledgments beside them
 include "core/engine/ack.pyx"             # acknowledgments
+include "core/engine/ackleased.pyx"       # those that need no look into the log
 include "core/engine/transaction.pyx"     # acknowledgments and pushes, all or nothing
 include "core/engine/lease.pyx"           # extended, given back
 include "core/engine/lookup.pyx"          # names to ids

@@ -153,7 +153,7 @@ cdef dict worker_stats(Worker* w):
             "bytes_in": c.bytes_in, "bytes_out": c.bytes_out, "db_errors": c.db_errors, "duplicates": c.duplicates,
             "push_streams": c.push_streams, "pop_limit": c.pop_limit, "ack_limit": c.ack_limit,
             "transaction_limit": c.transaction_limit,
-            "dead_lettered": c.dead_lettered, "empty_pops": c.empty_pops, "handed_over": c.handed, "from_memory": c.from_memory, "refused": c.refused}
+            "dead_lettered": c.dead_lettered, "empty_pops": c.empty_pops, "handed_over": c.handed, "from_memory": c.from_memory, "acked_by_lease": c.by_lease, "refused": c.refused}
 
 cdef dict op_stats(Process* p, int op):
     cdef OpCounter* c

@@ -16,6 +16,9 @@ DECLARE
     v_version bigint;
     v_now     bigint;
 BEGIN
+    IF p_part = '{}' THEN
+        RETURN;
+    END IF;
     IF p_version <> 0 THEN
         SELECT c.version INTO v_version FROM queend.catalog c;
         IF v_version <> p_version THEN

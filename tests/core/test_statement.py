@@ -24,7 +24,7 @@ RESULTS = {
     "partition_find": "ord int4, partition_id int4",
     "pop_scan": "partition_id int4, next int8, head int8, lease_until int8",
     "recent": "partition_id int4, queue_id int4, head int8",
-    "claim": "part int4, grp int4",
+    "turn": "part int4, grp int4, released bool, head int8",
     "find": "found_offset int8, created_at int8",
 }
 

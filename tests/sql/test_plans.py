@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from psycopg.rows import namedtuple_row
 from sql.records import ACK, PUSH, Session, batch, id4, id7, push_arrays
+from sql.test_ack_leased import CALL as ACK_LEASED
 from sql.test_claim import CALL as CLAIM
 from sql.test_push_claim import CALL as CLAIM_CALL
 from sql.test_transaction import CALL as TRANSACTION
@@ -133,6 +134,19 @@ def test_acknowledging_what_was_delivered(loaded, count):
     touched = session.pages(ACK, 0, [parts[i] for i in ids], [group] * count, [lease] * count, [10] * count, list(ids.values()),
                             [bytes(10)] * count, [3] * count, [0] * count, [], [], [])
     assert touched <= 120 + 40 * count
+    assert session.value("SELECT min(committed) FROM queend.cursors WHERE partition_id = ANY(%s)", parts) == 9
+
+
+@pytest.mark.parametrize("count", [1, 100])
+def test_acknowledging_by_lease_reads_no_log(loaded, count):
+    _, session, _, group, all_parts = loaded
+    parts = all_parts[40_000 + count::7][:count]
+    lease = str(uuid.uuid4())
+    session.pop(parts, group, budget=10 * count, lease=lease, fresh=False)
+    for heads, first, last in ((False, 0, 4), (True, 5, 9)):
+        values = 0, parts, [group] * count, [lease] * count, [first] * count, [last] * count, [10] * count, heads
+        touched = session.pages(ACK_LEASED, *values)
+        assert touched <= 120 + (25 if heads else 15) * count, touched
     assert session.value("SELECT min(committed) FROM queend.cursors WHERE partition_id = ANY(%s)", parts) == 9
 
 

@@ -29,6 +29,7 @@ cdef struct Counters:
     uint64_t dead_lettered
     uint64_t empty_pops
     uint64_t from_memory      # messages delivered from the row cache
+    uint64_t by_lease         # acknowledgments that needed no look into the log
     uint64_t handed           # messages delivered by the push that stored them
     uint64_t refused          # answered 503: a bound was reached, or the database is away
     int64_t live_connections

@@ -11,11 +11,17 @@ cdef enum:
     CALL_ACKS = 20000         # records in one call
     ACK_ROUNDS = 4            # of look-ups: a partition of a queue unknown here, the catalog, the partition again, its group
 
+cdef struct LeasedAck
+
+cdef const char* ACK_UNKNOWN = "The database did not answer; whether the acknowledgments took effect is not known"
+
 cdef struct AckJob:
     Job job
     AckReq req
     int pending               # items without a result
     int asked                 # rounds of look-ups so far
+    LeasedAck* leased         # one per lease, while it needs no look into the log
+    int n_leased
     bint alone                # its last call failed: it goes alone, so that only its own error hits it
 
 cdef struct AckRow:
@@ -133,7 +139,7 @@ cdef void ack_go(Worker* w, AckJob* j) noexcept nogil:
             j.pending += 1
     if j.pending:
         job_move(&j.job, JOB_QUEUED)
-        joblist_add(&engine_of(w).acks, &j.job)
+        joblist_add(&engine_of(w).leased if ack_leased(j) else &engine_of(w).acks, &j.job)
     else:
         job_move(&j.job, JOB_FLYING)
         ack_answer(j)
@@ -323,7 +329,7 @@ cdef void ackcall_again(AckCall* call, int status) noexcept nogil:
     while job != NULL:
         following = job.next
         if status:
-            job_refuse(job, status, "The database did not answer; whether the acknowledgments took effect is not known")
+            job_refuse(job, status, ACK_UNKNOWN)
         else:
             job_move(job, JOB_QUEUED)
             joblist_add(&e.acks, job)

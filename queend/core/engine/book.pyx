@@ -252,6 +252,8 @@ cdef int64_t book_due(int64_t now, PopJob** wake) noexcept nogil:
         if n == NULL or n.at > now:
             break
         c = <Cursor*>n.owner
+        if c.state == CURSOR_LEASED:
+            held_end(c)
         cursor_move(c, CURSOR_READY, 0)
         book_wake_cursor(c, wake)
     now = n.at if n != NULL else 0

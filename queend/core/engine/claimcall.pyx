@@ -76,6 +76,14 @@ cdef void pop_untake(PopJob* j) noexcept nogil:
 
 # ---- the call ------------------------------------------------------------------------------------------------------
 
+cdef bint turn_fires(Engine* e) noexcept nogil:
+    # Claims and the acknowledgments that travel with them wait as one.
+    cdef JobList both = e.claims
+    both.n += e.leased.n
+    if both.first == NULL or (e.leased.first != NULL and e.leased.first.queued_us < both.first.queued_us):
+        both.first = e.leased.first
+    return policy_fires(e, &e.pop_policy, &both, &e.claim_limit)
+
 cdef bint claimcall_send(Engine* e) noexcept nogil:
     cdef Slot* slot = slotpool_take(e.slots)
     cdef PopCall* call
@@ -119,15 +127,23 @@ cdef bint claimcall_send(Engine* e) noexcept nogil:
             pgarray_int4(&e.a_group, j.cursors[i].group.id)
             pgarray_int8(&e.c_first, t.first)
             pgarray_int4(&e.c_take, t.take)
-            pgarray_int8(&e.c_base, claim_base(j, t))
+            pgarray_int8(&e.c_base, claim_base(t, t.first + t.take if j.req.auto_ack else t.first))
             pgarray_uuid(&e.r_lease, j.lease)
             pgarray_int8(&e.r_lease_us, 0 if j.req.auto_ack else j.queue.lease_us)
         popcall_add(call, j)
-    if call.n_jobs == 0:
+    leased_gather(e, call)
+    if call.n_jobs == 0 and call.n_acks == 0:
         popcall_free(call)
         return False
     params_begin(&params)
     params_int8(&params, e.version)
+    params_array(&params, &e.l_part)
+    params_array(&params, &e.l_group)
+    params_array(&params, &e.l_lease)
+    params_array(&params, &e.l_first)
+    params_array(&params, &e.l_last)
+    params_array(&params, &e.l_base)
+    params_bool(&params, call.heads)
     params_array(&params, &e.a_part)
     params_array(&params, &e.a_group)
     params_array(&params, &e.c_first)
@@ -136,20 +152,19 @@ cdef bint claimcall_send(Engine* e) noexcept nogil:
     params_array(&params, &e.r_lease)
     params_array(&params, &e.r_lease_us)
     call.sent_us = clock_mono_us()
-    e.worker.counters.op[OP_POP].calls += 1
-    if slot_send(slot, STMT_CLAIM, &params, claimcall_done, call, e.deadline_ms):
+    e.worker.counters.op[OP_POP].calls += call.n_jobs > 0
+    e.worker.counters.op[OP_ACK].calls += call.n_acks > 0
+    if slot_send(slot, STMT_TURN, &params, claimcall_done, call, e.deadline_ms):
         return True
+    leased_home(call)
     claimcall_untake(call)
     popcall_again(call, 0)
     return False
 
-cdef int64_t claim_base(PopJob* j, Taken* t) noexcept nogil:
-    # Where a read may begin once the claim is made: the row that holds committed + 1, which is `first` while it is leased and
-    # the record after the last one when it is acknowledged at once.
+cdef int64_t claim_base(Taken* t, int64_t next_offset) noexcept nogil:
+    # Where a read may begin once `next_offset`, one of the claim's records or the one after them, follows committed: the row
+    # that holds it.
     cdef CachedRow* r = t.row
-    cdef int64_t next_offset = t.first
-    if j.req.auto_ack:
-        next_offset += t.take
     while r.base + r.n <= next_offset and r.base + r.n < t.first + t.take:
         r = r.newer
     return next_offset if r.base + r.n <= next_offset else r.base
@@ -167,13 +182,23 @@ cdef void claimcall_done(Slot* slot, void* ctx, PGresult* res, int outcome) noex
     cdef Engine* e = call.engine
     cdef Job* job
     cdef Job* following
+    cdef int row
     cdef int64_t now = clock_mono_us()
     limit_done(&e.claim_limit, now, now - call.sent_us, outcome == SLOT_OK)
-    if popcall_failed(res, outcome):
+    if outcome != SLOT_OK:
+        if res == NULL:
+            leased_lost(call)
+        else:
+            leased_home(call)
         claimcall_untake(call)
         popcall_trouble(call, res, outcome, now)
         return
-    claimcall_book(call, res, now)
+    row = leased_done(call, res, now)
+    if row < PQntuples(res) and pg_int4(res, row, TURN_PART) < 0:
+        claimcall_untake(call)
+        popcall_trouble(call, res, outcome, now)
+        return
+    claimcall_book(call, res, row, now)
     job = call.jobs
     while job != NULL:
         following = job.next
@@ -181,9 +206,8 @@ cdef void claimcall_done(Slot* slot, void* ctx, PGresult* res, int outcome) noex
         job = following
     popcall_free(call)
 
-cdef void claimcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil:
-    # Which claims were made (they come back in the order they went), and where their cursors stand now.
-    cdef int row = 0
+cdef void claimcall_book(PopCall* call, PGresult* res, int row, int64_t now) noexcept nogil:
+    # Which claims were made (they come back in the order they went, from `row` on), and where their cursors stand now.
     cdef int n = PQntuples(res)
     cdef int i
     cdef Job* job = call.jobs
@@ -196,7 +220,7 @@ cdef void claimcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nog
         j.n_made = 0
         for i in range(j.n_cursors):
             c = j.cursors[i]
-            if row < n and pg_int4(res, row, 0) == c.partition.id and pg_int4(res, row, 1) == c.group.id:
+            if row < n and pg_int4(res, row, TURN_PART) == c.partition.id and pg_int4(res, row, TURN_GROUP) == c.group.id:
                 j.taken[i].made = True
                 j.n_made += 1
                 row += 1
@@ -212,6 +236,7 @@ cdef void claimcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nog
                     cursor_rest(c)
                 else:
                     cursor_move(c, CURSOR_LEASED, now + j.queue.lease_us + 2000)
+                    held_cached(c, j, &j.taken[i])
                 rowcache_passed(c.partition)
             if c.state == CURSOR_READY:
                 book_wake_cursor(c, &wake)

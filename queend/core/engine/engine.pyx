@@ -29,6 +29,7 @@ cdef struct Engine:
     JobList claims            # the same, their records in memory
     JobList woken             # to be tried again
     JobList acks
+    JobList leased            # the same, known to complete what was delivered
     JobList txs
     JobList leases
     int tx_flying
@@ -37,7 +38,7 @@ cdef struct Engine:
     bint release_flying
     Heap deadlines
     Limit pop_limit
-    Limit claim_limit         # of claims: much shorter calls, which would make the others look slow
+    Limit claim_limit         # of claims and what travels with them: much shorter calls, which would make the others look slow
     Limit ack_limit
     Limit tx_limit
     Policy pop_policy
@@ -52,6 +53,7 @@ cdef struct Engine:
     PgArray tx_required
     PgArray a_req, a_part, a_group, a_fresh, r_budget, r_parts, r_auto, r_lease, r_lease_us, r_delay_us, r_window_us
     PgArray c_first, c_take, c_base     # of claims, beside a_part, a_group, r_lease and r_lease_us
+    PgArray l_part, l_group, l_lease, l_first, l_last, l_base      # of acknowledgments beside the claims
     PgArray ask_a, ask_b, ask_c
 
 cdef uv_mutex_t reload_lock
@@ -70,6 +72,7 @@ cdef bint engine_boot(Process* p) noexcept nogil:
     book_open()
     recalls_open(p.settings.dedupe_bytes)
     rowcache_open(<size_t>p.settings.cache_bytes)
+    held_open()
     uv_mutex_init(&reload_lock)
     reload_running = False
     reload_at = 0
@@ -89,6 +92,7 @@ cdef void engine_halt(Process* p) noexcept nogil:
     streams_close()
     recalls_close()
     rowcache_close()
+    held_close()
     book_close()
     catalog_close()
     uv_mutex_destroy(&reload_lock)
@@ -197,7 +201,7 @@ cdef void engine_drain_kind(Engine* e, int kind) noexcept nogil:
             if streams[i].worker is e.worker:
                 stream_drain(&streams[i])
     elif kind == 1:
-        if e.woken.n or e.pops.n or e.claims.n:
+        if e.woken.n or e.pops.n or e.claims.n or e.leased.n:
             pops_drain(e)
     elif kind == 2:
         if e.acks.n:

@@ -196,6 +196,7 @@ cdef void handover_book(PushBatch* b, int64_t now, PopJob** wake) noexcept nogil
         c.cursor.open = not c.job.req.auto_ack
         if not c.job.req.auto_ack:
             cursor_move(c.cursor, CURSOR_LEASED, now + c.job.queue.lease_us + 2000)
+            held_pushed(c)
         else:
             cursor_rest(c.cursor)
             if c.cursor.state == CURSOR_READY:

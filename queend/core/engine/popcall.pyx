@@ -10,8 +10,9 @@ cdef void pops_drain(Engine* e) noexcept nogil:
         pop_try(e.worker, <PopJob*>j)
     if not slotpool_ready(e.slots):
         claims_expire(e)
+        leased_expire(e)
         pops_expire(e)
-    while policy_fires(e, &e.pop_policy, &e.claims, &e.claim_limit) and limit_take(&e.claim_limit):
+    while turn_fires(e) and limit_take(&e.claim_limit):
         if not claimcall_send(e):
             limit_give(&e.claim_limit)
             break
@@ -285,6 +286,7 @@ cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil
                 c.open = not j.req.auto_ack
             if status == 1 and not j.req.auto_ack:
                 cursor_move(c, CURSOR_LEASED, now + j.queue.lease_us + 2000)
+                held_rows(c, j, res, row)
             elif status == 1:
                 cursor_rest(c)
             elif status == 2 or status == 3:

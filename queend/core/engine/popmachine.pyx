@@ -71,6 +71,10 @@ cdef struct PopCall:
     Cursor** cursors
     int n_cursors
     int n_jobs
+    Job* ack_jobs             # of a call for records in memory: acknowledgments that travel with it, chained by next
+    LeasedAck** acks          # what they are about, cursors ascending
+    int n_acks
+    bint heads                # where their logs end is asked for
     int64_t sent_us
 
 cdef void pop_move(PopJob* j, int state) noexcept nogil:

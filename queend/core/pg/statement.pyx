@@ -1,5 +1,5 @@
 # The statements of the hot path: one per function of sql/function, prepared on every connection, called by number.
-# A signature has one letter per parameter: q bigint, i integer, t text, y bytea, u uuid, j jsonb; a capital is the
+# A signature has one letter per parameter: q bigint, i integer, t text, y bytea, u uuid, j jsonb, b boolean; a capital is the
 # array of it, S smallint[], B boolean[].
 
 cdef enum:
@@ -35,7 +35,7 @@ cdef enum:
     STMT_POP_SCAN
     STMT_RECENT
     STMT_FIND
-    STMT_CLAIM
+    STMT_TURN
     STMT_COUNT
 
 # Result columns, in the order of each function's RETURNS TABLE.
@@ -82,6 +82,11 @@ cdef enum:
     TX_DUP_INDEX
     TX_SEEN
 cdef enum:
+    TURN_PART = 0
+    TURN_GROUP
+    TURN_RELEASED             # NULL: a claim
+    TURN_HEAD
+cdef enum:
     RENEW_ORD = 0
     RENEW_STATUS
     RENEW_EXPIRES_AT
@@ -102,6 +107,7 @@ cdef Oid statement_type(char letter) noexcept nogil:
     if letter == b'y': return OID_BYTEA
     if letter == b'u': return OID_UUID
     if letter == b'j': return OID_JSONB
+    if letter == b'b': return OID_BOOL
     if letter == b'Q': return OID_INT8_ARRAY
     if letter == b'I': return OID_INT4_ARRAY
     if letter == b'S': return OID_INT2_ARRAY
@@ -157,6 +163,9 @@ cdef const StatementDef* statements_open() noexcept nogil:
     statement_define(&s[STMT_RECENT], b"recent", b"q")
     # find: partition, id
     statement_define(&s[STMT_FIND], b"find", b"iy")
-    # claim: version; per candidate part, group, first, take, base, lease, lease_us
-    statement_define(&s[STMT_CLAIM], b"claim", b"qIIQIQUQ")
+    # turn: acknowledgments and claims of one moment in one transaction. version; per lease part, group, lease, first, last, base;
+    # whether heads are wanted; per candidate part, group, first, take, base, lease, lease_us
+    statement_define(&s[STMT_TURN], b"turn", b"qIIUQQQbIIQIQUQ")
+    snprintf(s[STMT_TURN].text, sizeof(s.text), b"SELECT part, grp, released, head FROM queend.ack_leased($1,$2,$3,$4,$5,$6,$7,$8)"
+             b" UNION ALL SELECT part, grp, NULL, 0 FROM queend.claim($1,$9,$10,$11,$12,$13,$14,$15)")
     return s

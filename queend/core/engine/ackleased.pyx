@@ -1,0 +1,232 @@
+# Acknowledgments that need no look into the log: all of a request completes what this daemon delivered under a lease, from
+# the lease's first record on and in its order (engine/held). They share a statement with the claims of pops whose records
+# are in memory (engine/claimcall), and so a commit. What PostgreSQL does not confirm goes the whole way (engine/ack), which
+# tells why.
+from libc.stdlib cimport qsort
+
+cdef struct LeasedAck:
+    AckJob* job
+    Held* held                # only while the book is locked
+    AckItem* first            # n items of the request, one behind the other
+    int n
+    uint64_t key
+    int64_t first_offset
+    int64_t base
+    bint look                 # what this process knows of the partition ends with the lease
+
+cdef int leasedack_count(AckJob* j) noexcept nogil:
+    # How many leases the request is about; 0: it is not of this kind. Equal neighbours are one.
+    cdef int i
+    cdef int n = 0
+    cdef AckItem* it
+    for i in range(j.req.n):
+        it = &j.req.items[i]
+        if it.done or it.status != 0 or not it.has_lease or it.group == NULL:
+            return 0
+        if i == 0 or it.partition_id != (it - 1).partition_id or memcmp(it.lease, (it - 1).lease, 16) != 0:
+            n += 1
+    return n
+
+cdef bint ack_leased(AckJob* j) noexcept nogil:
+    # Is this request such an acknowledgment? Then its leases are taken note of, and nobody else's acknowledgment of them goes
+    # this way until it is answered.
+    cdef int most = leasedack_count(j)
+    cdef LeasedAck* all_
+    cdef AckItem* it
+    cdef int i
+    cdef int n = 0
+    cdef bint good = most > 0
+    if not good:
+        return False
+    all_ = <LeasedAck*>arena_alloc(&j.job.r.arena, most * sizeof(LeasedAck))
+    if all_ == NULL:
+        return False
+    uv_mutex_lock(&book.lock)
+    for i in range(j.req.n):
+        it = &j.req.items[i]
+        if i == 0 or it.partition_id != (it - 1).partition_id or memcmp(it.lease, (it - 1).lease, 16) != 0:
+            good = leasedack_open(&all_[n], j, it)
+            n += good
+        if good:
+            good = leasedack_next(&all_[n - 1], it)
+        if not good:
+            break
+    for i in range(n):
+        all_[i].held.flying = good
+    uv_mutex_unlock(&book.lock)
+    if good:
+        j.leased = all_
+        j.n_leased = n
+    return good
+
+cdef bint leasedack_open(LeasedAck* a, AckJob* j, AckItem* it) noexcept nogil:
+    cdef Partition* p = <Partition*>it.partition
+    cdef uint64_t key = (<uint64_t><uint32_t>p.id << 32) | <uint32_t>(<Group*>it.group).id
+    cdef Held* h = <Held*>table_get(&held.table, key)
+    if h == NULL or h.flying or memcmp(h.lease, it.lease, 16) != 0:
+        return False
+    h.flying = True           # also against a second part of this request
+    a.job = j
+    a.held = h
+    a.key = key
+    a.first = it
+    a.n = 0
+    a.first_offset = h.first
+    a.base = h.base
+    a.look = h.afar and p.head <= h.first + h.n
+    return True
+
+cdef inline bint leasedack_next(LeasedAck* a, AckItem* it) noexcept nogil:
+    if a.n >= a.held.n or memcmp(it.id, a.held.ids + 16 * (a.held.done + a.n), 16) != 0:
+        return False
+    a.n += 1
+    return True
+
+cdef void ackjob_unleased(AckJob* j) noexcept nogil:
+    # It did not go this way, or not all of it.
+    cdef Held* h
+    cdef int i
+    uv_mutex_lock(&book.lock)
+    for i in range(j.n_leased):
+        h = <Held*>table_get(&held.table, j.leased[i].key)
+        if h != NULL and memcmp(h.lease, j.leased[i].first.lease, 16) == 0:
+            held_forget(h)
+    uv_mutex_unlock(&book.lock)
+    j.n_leased = 0
+
+# ---- with the call -------------------------------------------------------------------------------------------------
+
+cdef int leasedack_order(const void* a, const void* b) noexcept nogil:
+    cdef uint64_t one = (<LeasedAck**>a)[0].key
+    cdef uint64_t two = (<LeasedAck**>b)[0].key
+    return -1 if one < two else one > two
+
+cdef void leased_gather(Engine* e, PopCall* call) noexcept nogil:
+    # As many as fit travel with the call, cursors in ascending order.
+    cdef AckJob* j = <AckJob*>e.leased.first
+    cdef Job* last = NULL
+    cdef LeasedAck* a
+    cdef int jobs = 0
+    cdef int room = 0
+    cdef int i
+    pgarray_begin(&e.l_part, OID_INT4)
+    pgarray_begin(&e.l_group, OID_INT4)
+    pgarray_begin(&e.l_lease, OID_UUID)
+    pgarray_begin(&e.l_first, OID_INT8)
+    pgarray_begin(&e.l_last, OID_INT8)
+    pgarray_begin(&e.l_base, OID_INT8)
+    call.heads = False
+    while j != NULL and jobs < e.ack_policy.max_jobs and (jobs == 0 or room + j.n_leased <= CALL_CURSORS):
+        jobs += 1
+        room += j.n_leased
+        j = <AckJob*>j.job.next
+    if room == 0:
+        return
+    call.acks = <LeasedAck**>arena_alloc(&call.arena, room * sizeof(LeasedAck*))
+    if call.acks == NULL:
+        return
+    while jobs:
+        jobs -= 1
+        j = <AckJob*>joblist_take(&e.leased)
+        job_move(&j.job, JOB_FLYING)
+        if last != NULL:
+            last.next = &j.job
+        else:
+            call.ack_jobs = &j.job
+        last = &j.job
+        for i in range(j.n_leased):
+            call.acks[call.n_acks] = &j.leased[i]
+            call.n_acks += 1
+            call.heads |= j.leased[i].look
+    qsort(call.acks, call.n_acks, sizeof(LeasedAck*), leasedack_order)
+    for i in range(call.n_acks):
+        a = call.acks[i]
+        pgarray_int4(&e.l_part, <int32_t>(a.key >> 32))
+        pgarray_int4(&e.l_group, <int32_t><uint32_t>a.key)
+        pgarray_uuid(&e.l_lease, a.first.lease)
+        pgarray_int8(&e.l_first, a.first_offset)
+        pgarray_int8(&e.l_last, a.first_offset + a.n - 1)
+        pgarray_int8(&e.l_base, a.base)
+
+cdef int leased_done(PopCall* call, PGresult* res, int64_t now) noexcept nogil:
+    # The acknowledgments of a call that was answered; returns the row behind theirs.
+    cdef int row = 0
+    cdef int n = PQntuples(res)
+    cdef int i
+    cdef LeasedAck* a
+    cdef bint released
+    cdef PopJob* wake = NULL
+    if call.n_acks == 0:
+        return 0
+    uv_mutex_lock(&book.lock)
+    for i in range(call.n_acks):
+        a = call.acks[i]
+        if row >= n or pg_null(res, row, TURN_RELEASED):
+            break
+        if pg_int4(res, row, TURN_PART) == <int32_t>(a.key >> 32) and pg_int4(res, row, TURN_GROUP) == <int32_t><uint32_t>a.key:
+            released = pg_bool(res, row, TURN_RELEASED)
+            leasedack_take(a, released)
+            book_acked(<Group*>a.first.group, <Partition*>a.first.partition, released, a.first_offset + a.n - 1, pg_int8(res, row, TURN_HEAD), 0, now, &wake)
+            call.engine.worker.counters.by_lease += a.n
+            row += 1
+    uv_mutex_unlock(&book.lock)
+    popjobs_wake(call.engine.worker, wake)
+    leased_home(call)
+    return row
+
+cdef void leasedack_take(LeasedAck* a, bint released) noexcept nogil:
+    # It took effect. Book locked.
+    cdef Held* h = <Held*>table_get(&held.table, a.key)
+    cdef int i
+    for i in range(a.n):
+        a.first[i].done = True
+        a.first[i].code = ACKED_OK
+        a.first[i].group_missing = False
+    if released:
+        a.first[a.n - 1].code = ACKED_OK | ACKED_RELEASED
+    a.job.pending -= a.n
+    if h == NULL or memcmp(h.lease, a.first.lease, 16) != 0:
+        return
+    if released or a.n >= h.n:
+        held_forget(h)
+        return
+    h.first += a.n
+    h.done += a.n
+    h.n -= a.n
+    h.flying = False
+
+cdef void leased_home(PopCall* call) noexcept nogil:
+    # Jobs of which all took effect are answered; of the others the rest goes the whole way.
+    cdef Job* job = call.ack_jobs
+    cdef Job* following
+    cdef AckJob* j
+    call.ack_jobs = NULL
+    while job != NULL:
+        following = job.next
+        j = <AckJob*>job
+        if j.pending <= 0:
+            ack_answer(j)
+        else:
+            ackjob_unleased(j)
+            job_move(job, JOB_QUEUED)
+            joblist_add(&call.engine.acks, job)
+        job = following
+
+cdef void leased_lost(PopCall* call) noexcept nogil:
+    # No answer: nobody knows.
+    cdef Job* job = call.ack_jobs
+    cdef Job* following
+    call.ack_jobs = NULL
+    while job != NULL:
+        following = job.next
+        ackjob_unleased(<AckJob*>job)
+        job_refuse(job, 503, ACK_UNKNOWN)
+        job = following
+
+cdef void leased_expire(Engine* e) noexcept nogil:
+    # No connection: they wait with the others, whose patience is looked after.
+    cdef Job* job
+    while e.leased.first != NULL:
+        job = joblist_take(&e.leased)
+        ackjob_unleased(<AckJob*>job)
+        joblist_add(&e.acks, job)

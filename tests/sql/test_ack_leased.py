@@ -1,0 +1,146 @@
+"""Acknowledging what was delivered without reading the log: done where queend.ack would do the same, refused wherever it would not."""
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from sql.records import batch, id7
+from sql.test_claim import claim
+from sql.test_races import Waiting
+
+CALL = ("SELECT part, grp, released, head FROM queend.ack_leased(%s, %s::int[], %s::int[], %s::uuid[], %s::bigint[], %s::bigint[], %s::bigint[], %s)")
+MINUTE = 60_000_000
+STATE = ("SELECT committed, row_base, lease_until, lease_end, retry_until, consumed_at > 0, retries, attempt, lease_id FROM queend.cursors"
+         " WHERE partition_id = %s")
+
+
+def leased(db, *acks, version: int = 0, heads: bool = False) -> list:
+    """acks: (part, group, lease, first, last, base)."""
+    return [tuple(row) for row in db.rows(CALL, version, *[list(column) for column in zip(*acks)], heads)]
+
+
+@pytest.fixture
+def delivered(db, partitions, group):
+    """makes(n): a partition with records 0 to 9 in rows of 4, 3 and 3, the first n of them under a lease: (part, group, lease, ids)."""
+    def make(n: int = 10):
+        part, = partitions()
+        readers = group(part)
+        ids = [id7() for _ in range(10)]
+        for first, end in ((0, 4), (4, 7), (7, 10)):
+            db.push(batch(part, ids[first:end]))
+        lease = str(uuid.uuid4())
+        assert len(db.messages(db.pop([part], readers, budget=n, lease=lease))) == n
+        return part, readers, lease, ids
+    return make
+
+
+@pytest.mark.parametrize("n, base", [(10, 10), (7, 7), (6, 4), (1, 0)], ids=["all", "ends with a row", "ends in a row", "one"])
+def test_a_whole_lease_as_ack_does_it(db, delivered, n, base):
+    one, two = delivered(n), delivered(n)
+    for part, readers, _, _ in (one, two):
+        db.rows("UPDATE queend.cursors SET retries = 2 WHERE partition_id = %s", part)
+    assert db.ack(*one[:3], one[3][:n]).released
+    assert leased(db, (*two[:3], 0, n - 1, base)) == [(*two[:2], True, 0)]
+    assert db.rows(STATE, two[0]) == db.rows(STATE, one[0])
+    assert [offset for offset, _ in db.messages(db.pop([two[0]], two[1]))] == list(range(n, 10))
+
+
+def test_the_beginning_of_a_lease_and_then_its_rest(db, delivered):
+    part, readers, lease, ids = delivered()
+    before = db.value("SELECT lease_until FROM queend.cursors WHERE partition_id = %s", part)
+    db.rows("UPDATE queend.cursors SET retries = 1 WHERE partition_id = %s", part)
+    assert leased(db, (part, readers, lease, 0, 4, 10)) == [(part, readers, False, 0)]
+    assert db.rows("SELECT committed, lease_until, lease_id, retries FROM queend.cursors WHERE partition_id = %s", part) == [(4, before, uuid.UUID(lease), 1)]
+    assert leased(db, (part, readers, lease, 0, 4, 10)) == []           # once
+    assert leased(db, (part, readers, lease, 5, 9, 10)) == [(part, readers, True, 0)]
+    assert db.pop([part], readers)[0].status == 0
+
+
+def test_the_head_where_it_is_asked_for(db, delivered):
+    part, readers, lease, _ = delivered(7)
+    assert leased(db, (part, readers, lease, 0, 2, 7), heads=True) == [(part, readers, False, 0)]
+    assert leased(db, (part, readers, lease, 3, 6, 7), heads=True) == [(part, readers, True, 10)]
+
+
+def test_many_in_the_order_asked(db, delivered):
+    all_ = sorted(delivered() for _ in range(5))
+    wrong = all_[3]
+    acks = [(part, readers, lease if part != wrong[0] else str(uuid.uuid4()), 0, 9, 10) for part, readers, lease, _ in all_]
+    assert leased(db, *acks) == [(part, readers, True, 0) for part, readers, _, _ in all_ if part != wrong[0]]
+    assert db.value("SELECT committed FROM queend.cursors WHERE partition_id = %s", wrong[0]) == -1
+
+
+def refused(db, part, readers, lease, first=0, last=9, **more):
+    before = db.rows("SELECT * FROM queend.cursors WHERE partition_id = %s", part)
+    assert leased(db, (part, readers, lease, first, last, 10), **more) == []
+    assert db.rows("SELECT * FROM queend.cursors WHERE partition_id = %s", part) == before
+
+
+@pytest.mark.parametrize("change", ["lease_until = queend.now_us() - 1", "lease_until = 0", "lease_id = gen_random_uuid()", "committed = 3", "committed = -1, lease_end = 3"],
+                         ids=["expired", "given back", "leased anew", "moved", "a smaller window"])
+def test_not_where_the_cursor_is_otherwise(db, delivered, change):
+    part, readers, lease, _ = delivered()
+    db.rows(f"UPDATE queend.cursors SET {change} WHERE partition_id = %s", part)
+    refused(db, part, readers, lease)
+
+
+def test_not_beyond_the_lease(db, delivered):
+    part, readers, lease, _ = delivered(7)
+    refused(db, part, readers, lease)
+
+
+def test_not_what_fell_to_retention(db, delivered):
+    part, readers, lease, ids = delivered()
+    db.rows("INSERT INTO queend.floors VALUES (%s, 4)", part)
+    db.rows("DELETE FROM queend.log WHERE partition_id = %s AND base < 4", part)
+    refused(db, part, readers, lease)
+    assert db.ack(part, readers, lease, ids).codes == b"\x08" * 4 + b"\1" * 5 + b"\5"
+
+
+def test_an_extended_lease_is_still_the_same(db, delivered):
+    part, readers, lease, _ = delivered()
+    db.rows("SELECT * FROM queend.renew(%s::uuid[], %s, %s::int[], %s::int[], %s::int[])", [lease], [600], [], [], [])
+    assert leased(db, (part, readers, lease, 0, 9, 10)) == [(part, readers, True, 0)]
+
+
+def test_no_cursor_is_made(db, delivered):
+    part, readers, lease, _ = delivered()
+    db.rows("DELETE FROM queend.cursors WHERE partition_id = %s", part)
+    refused(db, part, readers, lease)
+
+
+def test_a_stale_caller_acknowledges_nothing(db, delivered):
+    part, readers, lease, _ = delivered()
+    refused(db, part, readers, lease, version=1 << 40)
+
+
+@pytest.mark.parametrize("change", ["committed = 5", "lease_until = 0, lease_id = '00000000-0000-0000-0000-000000000000'", "lease_id = gen_random_uuid()"],
+                         ids=["moved", "given back", "leased by another"])
+def test_a_lease_that_is_lost_at_the_same_moment(db, session, delivered, change):
+    part, readers, lease, _ = delivered()
+    other, second = session(), session()
+    other.rows("BEGIN")
+    other.rows(f"UPDATE queend.cursors SET {change} WHERE partition_id = %s", part)
+    waiting = Waiting(db, second, lambda: leased(second, (part, readers, lease, 0, 9, 10)))
+    other.rows("COMMIT")
+    assert waiting.result() == []
+
+
+def test_of_two_at_the_same_moment_one_takes_effect(db, session, delivered):
+    part, readers, lease, _ = delivered()
+    other, second = session(), session()
+    other.rows("BEGIN")
+    assert leased(other, (part, readers, lease, 0, 9, 10)) == [(part, readers, True, 0)]
+    waiting = Waiting(db, second, lambda: leased(second, (part, readers, lease, 0, 9, 10)))
+    other.rows("COMMIT")
+    assert waiting.result() == []
+
+
+def test_what_was_claimed_from_memory(db, delivered):
+    """The record after the last one of a claim is where the next claim stands, in one transaction if need be."""
+    part, readers, lease, _ = delivered(7)
+    leased(db, (part, readers, lease, 0, 6, 7))
+    lease = str(uuid.uuid4())
+    assert claim(db, (part, readers, 7, 2, 7, lease, MINUTE)) == [(part, readers)]
+    assert leased(db, (part, readers, lease, 7, 8, 7)) == [(part, readers, True, 0)]
+    assert claim(db, (part, readers, 9, 1, 7, lease, MINUTE)) == [(part, readers)]
