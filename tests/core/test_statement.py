@@ -11,7 +11,7 @@ RESULTS = {
            "body bytea, meta bytea, head int8, until int8",
     "ack": "ord int4, status int2, codes bytea, released bool, committed int8, head int8, retry_until int8",
     "transaction": "ord int4, kind int2, status int2, base int8, created_at int8, codes bytea, released bool, "
-                   "committed int8, head int8, dup_index int4",
+                   "committed int8, head int8, dup_index int4, seen bytea",
     "renew": "ord int4, status int2, expires_at int8, renewed int4",
     "release": "ord int4, released bool",
     "resolve": "ord int4, queue_id int4, partition_id int4",
