@@ -70,7 +70,7 @@ def probe_columns():
                 "committed": ACK_COMMITTED, "head": ACK_HEAD, "retry_until": ACK_RETRY_UNTIL},
         "transaction": {"ord": TX_ORD, "kind": TX_KIND, "status": TX_STATUS, "base": TX_BASE, "created_at": TX_CREATED_AT,
                         "codes": TX_CODES, "released": TX_RELEASED, "committed": TX_COMMITTED, "head": TX_HEAD,
-                        "dup_index": TX_DUP_INDEX},
+                        "dup_index": TX_DUP_INDEX, "seen": TX_SEEN},
         "turn": {"part": TURN_PART, "grp": TURN_GROUP, "released": TURN_RELEASED, "head": TURN_HEAD},
         "renew": {"ord": RENEW_ORD, "status": RENEW_STATUS, "expires_at": RENEW_EXPIRES_AT, "renewed": RENEW_RENEWED},
     }
