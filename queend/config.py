@@ -17,7 +17,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 LOG_LEVELS = ("trace", "debug", "info", "warn", "error")
 # type: preferred batch size, compiled hold (ms), largest batch (jobs), calls at once per worker
 JOB_TYPES = {
-    "push": (50, 20, 500, 24), "pop": (20, 5, 500, 16), "ack": (50, 20, 500, 16), "transaction": (1, 0, 1, 1),
+    "push": (50, 20, 500, 24), "pop": (20, 5, 500, 16), "ack": (50, 20, 500, 16), "transaction": (1, 0, 1, 16),
     "renew_lease": (10, 100, 100, 2), "custom": (1, 0, 1, 1), "streams_register": (1, 0, 1, 2),
     "streams_cycle": (1, 0, 1, 16), "streams_state_get": (20, 5, 500, 16),
 }

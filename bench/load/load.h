@@ -51,11 +51,14 @@ struct Role {
     double rate;                   /* push: requests per second on a fixed schedule; 0 = closed loop */
     int64_t count;                 /* stop after so many messages; 0 = by time alone */
     char queue[128], group[128];
+    char into[128];                /* pop with lease: the acknowledgements go in a transaction that pushes as many messages there */
     /* fixed at the start */
     Template *templates;
     int n_templates;
     Text pop_request;
     size_t pop_queue;              /* where the queue's digits stand in it */
+    Text tx_payload;
+    size_t tx_order, tx_at;
     uint64_t turn;                 /* cycle: next item; block: next request */
     /* open loop */
     int64_t next_due;

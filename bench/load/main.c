@@ -5,6 +5,7 @@
  *   pop,name=pop,queue=bench,queues=1,conns=16,batch=50,claim=1,group=,lease=0,wait=0,timeout=30000,delivery=0,mark=,depth=1
  *   both: count=0 (stop after so many messages)
  *   push: form=json (plain, framed: the 2.x client's bodies, with spread=block only), counts=0 (answers in numbers); pop: frames=0
+ * into: with lease=1, a queue: the acknowledgements of an answer go in one transaction that pushes as many messages there.
  * spread: partitions of a request's items at random; `cycle`: each next item the next one of a fixed shuffle of all; `block`: all in one, in turn.
  * queues > 1: the queues are named bench00000, bench00001, …; items take them in turn, connection i of a pop role asks number i modulo queues.
  * depth: pops in flight per connection, one behind the other.
@@ -127,6 +128,7 @@ static Role *role_parse(char *text) {
         else if (!strcmp(word, "name")) snprintf(r->name, sizeof r->name, "%s", v);
         else if (!strcmp(word, "queue")) snprintf(r->queue, sizeof r->queue, "%s", v);
         else if (!strcmp(word, "group")) snprintf(r->group, sizeof r->group, "%s", v);
+        else if (!strcmp(word, "into")) snprintf(r->into, sizeof r->into, "%s", v);
         else if (!strcmp(word, "mark")) r->mark = *v;
         else if (!strcmp(word, "form")) r->form = !strcmp(v, "plain") ? FORM_PLAIN : !strcmp(v, "framed") ? FORM_FRAMED : FORM_JSON;
         else if (!strcmp(word, "counts")) r->counts = atoi(v);
@@ -139,7 +141,7 @@ static Role *role_parse(char *text) {
         else if (!strcmp(word, "delivery")) r->measure_delivery = atoi(v);
         else { fprintf(stderr, "load: unknown setting %s\n", word); exit(2); }
     }
-    if (r->items < 1 || r->conns < 1 || r->partitions < 1 || r->partitions > PARTITIONS_MAX || r->queues < 1 || r->queues > QUEUES_MAX || r->depth < 1 || (r->depth > 1 && r->lease)) { fprintf(stderr, "load: impossible role\n"); exit(2); }
+    if (r->items < 1 || r->conns < 1 || r->partitions < 1 || r->partitions > PARTITIONS_MAX || r->queues < 1 || r->queues > QUEUES_MAX || r->depth < 1 || (r->depth > 1 && r->lease) || (r->into[0] && (!r->lease || r->frames))) { fprintf(stderr, "load: impossible role\n"); exit(2); }
     r->kind == ROLE_PUSH ? push_prepare(r) : pop_prepare(r);
     return r;
 }

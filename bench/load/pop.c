@@ -1,11 +1,14 @@
-/* Pop requests and the acknowledgements built from their answers by a byte scan. */
+/* Pop requests and the acknowledgements, or transactions, built from their answers by a byte scan. */
 #define _GNU_SOURCE
 #include "load.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+static const char TX_DONE[] = "\"success\":true,\"results\"";
+
 void pop_prepare(Role *r) {
+    if (r->into[0]) payload_build(&r->tx_payload, &r->tx_order, &r->tx_at);
     Text *q = &r->pop_request;
     text_print(q, "GET /api/v1/pop/queue/%s", r->queue);
     r->pop_queue = q->len;
@@ -48,6 +51,25 @@ static void delivery_measure(Role *r, const char *p, const char *end) {
     }
 }
 
+/* As many messages as were taken, for one partition of the other queue: the last operation of the transaction. */
+static void push_build(Conn *c, Text *list, uint32_t n) {
+    Role *r = c->role;
+    Text *payload = &r->tx_payload;
+    text_print(list, ",{\"type\":\"push\",\"items\":[");
+    for (uint32_t i = 0; i < n; i++) {
+        text_print(list, "%s{\"queue\":\"%s\",\"partition\":\"p%05d\",\"transactionId\":\"", i ? "," : "", r->into, c->number);
+        char id[36];
+        id_write(id, r->ids, load.now + load.wall_offset);
+        text_add(list, id, sizeof id);
+        memcpy(payload->p + r->tx_order, id + 28, 8);
+        digits_write(payload->p + r->tx_at, 16, (uint64_t)(c->began + load.wall_offset));
+        text_print(list, "\",\"payload\":");
+        text_add(list, payload->p, payload->len);
+        text_add(list, "}", 1);
+    }
+    text_add(list, "]}", 2);
+}
+
 /* Servers order the keys of a message differently: a message is complete when both ids were seen, in either order.
  * Keys outside "messages" make no pair there. Returns the number of acknowledgements written. */
 static uint32_t ack_build(Conn *c, const char *body, size_t len) {
@@ -61,20 +83,26 @@ static uint32_t ack_build(Conn *c, const char *body, size_t len) {
     if (!p) return 0;
     static Text list;
     list.len = 0;
-    text_print(&list, "{");
-    if (r->group[0]) text_print(&list, "\"consumerGroup\":\"%s\",", r->group);
-    text_print(&list, "\"acknowledgments\":[");
+    text_print(&list, r->into[0] ? "{\"operations\":[" : "{");
+    if (r->group[0] && !r->into[0]) text_print(&list, "\"consumerGroup\":\"%s\",", r->group);
+    if (!r->into[0]) text_print(&list, "\"acknowledgments\":[");
+    char of_group[160] = "";
+    if (r->into[0] && r->group[0]) snprintf(of_group, sizeof of_group, "\"type\":\"ack\",\"consumerGroup\":\"%s\",", r->group);
+    else if (r->into[0]) strcpy(of_group, "\"type\":\"ack\",");
+    size_t of_group_len = strlen(of_group);
     while ((p = memmem(p, (size_t)(end - p), "Id\":\"", 5))) {
         const char *value = p + 5, *close = memchr(value, '"', (size_t)(end - value));
         if (!close) break;
         if (!memcmp(p - 9, "partition", 9)) { part = value; part_len = (size_t)(close - value); }
         else if (!memcmp(p - 11, "transaction", 11)) { id = value; id_len = (size_t)(close - value); }
         if (part && id) {
-            text_room(&list, 160 + id_len + part_len);
+            text_room(&list, 320 + id_len + part_len);
             char *w = list.p + list.len;
 #define PUT(s) (memcpy(w, s, sizeof(s) - 1), w += sizeof(s) - 1)
             if (n++) *w++ = ',';
-            PUT("{\"transactionId\":\"");
+            PUT("{");
+            memcpy(w, of_group, of_group_len); w += of_group_len;
+            PUT("\"transactionId\":\"");
             memcpy(w, id, id_len); w += id_len;
             PUT("\",\"partitionId\":\"");
             memcpy(w, part, part_len); w += part_len;
@@ -87,10 +115,11 @@ static uint32_t ack_build(Conn *c, const char *body, size_t len) {
         }
         p = close;
     }
+    if (r->into[0]) push_build(c, &list, n);
     text_add(&list, "]}", 2);
     c->ack.len = 0;
-    text_print(&c->ack, "POST /api/v1/ack/batch HTTP/1.1\r\nHost: %s:%d\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
-               load.host, load.port, list.len);
+    text_print(&c->ack, "POST /api/v1/%s HTTP/1.1\r\nHost: %s:%d\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
+               r->into[0] ? "transaction" : "ack/batch", load.host, load.port, list.len);
     text_add(&c->ack, list.p, list.len);
     return n;
 }
@@ -116,7 +145,7 @@ void pop_answer(Conn *c, const char *body, size_t len) {
 }
 
 void ack_answer(Conn *c, const char *body, size_t len) {
-    uint64_t good = find_count(body, len, "\"success\":true");
+    uint64_t good = !c->role->into[0] ? find_count(body, len, "\"success\":true") : memmem(body, len, TX_DONE, sizeof TX_DONE - 1) ? c->items : 0;
     c->acking = false;
     c->role->acked_all += good;
     if (good != c->items) role_error(c, "an acknowledgement was refused");

@@ -29,7 +29,7 @@ def live(probe, database, clients, seconds, pause=0, now=0.0):
     """Clients in a closed loop: each sends one item and the next one after its answer (and a pause). Items belong to
     streams as lanes do. Returns (time, share of the time by number of streams, items per second)."""
     chance = random.Random(3)
-    waiting, flying, events, moving = {}, {}, [], False
+    waiting, flying, events, moving, sent = {}, {}, [], False, {}
     spent, stored, began = {}, 0, now
 
     def deal(lane):
@@ -47,7 +47,7 @@ def live(probe, database, clients, seconds, pause=0, now=0.0):
             n = len(flying.pop(which))
             stored += n
             before = probe.active
-            probe.done(int(now), n, bool(waiting.get(which)))
+            probe.done(int(now), n, bool(waiting.get(which)), int(now - sent[which]))
             for _ in range(n):
                 heapq.heappush(events, (now + chance.random() * (pause + 50), "item", chance.randrange(64)))
             if probe.active != before:                # dealt anew, and sent when all of before is stored
@@ -59,7 +59,7 @@ def live(probe, database, clients, seconds, pause=0, now=0.0):
         moving = moving and bool(flying)
         for stream in [] if moving else list(waiting):
             if stream not in flying and waiting[stream]:
-                flying[stream] = waiting.pop(stream)
+                flying[stream], sent[stream] = waiting.pop(stream), now
                 heapq.heappush(events, (database.ends(now, len(flying[stream])), "done", stream))
     return now, {n: t / (now - began) for n, t in spent.items()}, stored / (now - began) * SECOND
 
@@ -136,6 +136,40 @@ def test_it_finds_another_number_when_the_database_changes():
     now, _, _ = live(probe, DATABASES["many cores"](), 200, 40, now=now)
     assert probe.active > 1
     live(probe, DATABASES["one core, dear calls"](), 200, 40, now=now)
+    assert probe.active == 1
+
+
+def burst(probe, now, seconds, each=10_000):
+    """Batches of `each` us on every stream, more waiting: twice as many streams store twice as much. Returns the time."""
+    end = now + seconds * SECOND
+    while now < end:
+        now += each
+        for _ in range(probe.active):
+            probe.done(int(now), 100, True, each)
+    return now
+
+
+def test_a_pause_in_the_load_decides_nothing():
+    probe = SpreadProbe(most=4)
+    now = 0
+    for _ in range(100):                      # each burst is over before a trial is
+        now = burst(probe, now, 0.9) + 5 * SECOND
+        assert probe.active <= 2
+    while not probe.trying:
+        now = burst(probe, now, 0.01)
+    now = burst(probe, now + 60 * SECOND, 0.01)
+    assert not probe.trying and probe.active == 1
+    burst(probe, now, 4)                      # nor did all those trials cost a pause: 0 → 1 → 2 → 4 streams
+    assert probe.active == 4
+
+
+def test_a_trickle_needs_one_stream():
+    probe = SpreadProbe(most=4)
+    now = burst(probe, 0, 10)
+    assert probe.active == 4
+    for _ in range(20):
+        now += SECOND
+        probe.done(now, 1, False, 10_000)
     assert probe.active == 1
 
 

@@ -64,9 +64,12 @@ cdef bint lanes_unsettled() noexcept nogil:
 cdef void lanes_done(PushStream* s, int items, int64_t now) noexcept nogil:
     # A batch of s was stored; s sends its next one after this.
     cdef int n
-    if not lanes.adapts or lanes.moving:
+    if not lanes.adapts:
         return
-    n = spread_done(&lanes.spread, now, items, s.gather != NULL)
+    if lanes.moving:
+        lanes.spread.last_us = now
+        return
+    n = spread_done(&lanes.spread, now, now - s.sent_us, items, s.gather != NULL)
     if n != lanes.active:
         lanes_change(n)
 

@@ -7,6 +7,8 @@
 # windows weigh double, which cancels a load that grows or fades meanwhile. More streams have to store a tenth more, in
 # each of their windows more than without; fewer may store a little less, for they cost less.
 #
+# A pause in the load says nothing about numbers of streams: where nothing was sent for a while, window and trial begin anew.
+#
 # A trial needs demand: most batches found others waiting when they came back. A trial in vain doubles the pause to the next,
 # up to a minute; another load (twice or half the rate) or a change that paid starts over. Without demand it falls back.
 
@@ -22,6 +24,7 @@ cdef struct Spread:
     int64_t window_us             # 0: another number after every batch, for tests of what depends on it
     int active                    # the answer
     int64_t since_us              # when the window began; 0: with the next batch
+    int64_t last_us               # when the last batch came back
     int64_t items                 # stored in it
     int batches
     int crowded                   # batches that found others waiting
@@ -50,14 +53,20 @@ cdef void spread_set(Spread* s, int n) noexcept nogil:
     s.active = n
     s.since_us = 0
 
-cdef int spread_done(Spread* s, int64_t now_us, int items, bint crowded) noexcept nogil:
-    # A batch of so many items was stored; crowded: more were waiting for its stream. Over how many streams from now on?
+cdef int spread_done(Spread* s, int64_t now_us, int64_t took_us, int items, bint crowded) noexcept nogil:
+    # A batch of so many items was stored, took_us after it was sent; crowded: more were waiting for its stream. Over how many
+    # streams from now on?
     cdef double rate
     cdef bint demand
+    cdef int64_t pause = now_us - took_us - s.last_us
     if s.most == 1:
         return 1
     if s.window_us == 0:
         s.active = s.active % s.most + 1
+        return s.active
+    s.last_us = now_us
+    if pause > s.window_us // 4:
+        spread_resume(s, now_us)
         return s.active
     if s.skip:
         s.skip -= 1
@@ -85,6 +94,21 @@ cdef void spread_begin(Spread* s, int64_t now_us) noexcept nogil:
     s.batches = 0
     s.crowded = 0
 
+cdef void spread_resume(Spread* s, int64_t now_us) noexcept nogil:
+    # The load came back: a trial that was going on is forgotten and costs no pause. Pauses alone are no demand.
+    s.other = 0
+    spread_quiet(s, False)
+    spread_set(s, s.base)
+    spread_begin(s, now_us)
+
+cdef void spread_quiet(Spread* s, bint demand) noexcept nogil:
+    # A window, or a pause, outside of a trial.
+    s.quiet = 0 if demand else s.quiet + 1
+    if s.quiet >= SPREAD_QUIET and s.base > 1:
+        s.quiet = 0
+        s.base //= 2
+        spread_set(s, s.base)
+
 cdef void spread_rest(Spread* s, int64_t now_us, double rate, bint demand) noexcept nogil:
     # A window outside of a trial.
     if s.known and (rate > 2 * s.known or rate < s.known / 2):
@@ -92,11 +116,7 @@ cdef void spread_rest(Spread* s, int64_t now_us, double rate, bint demand) noexc
         s.pause_us = SPREAD_PAUSE_US
         if s.trial_at > now_us + s.pause_us:
             s.trial_at = now_us + s.pause_us
-    s.quiet = 0 if demand else s.quiet + 1
-    if s.quiet >= SPREAD_QUIET and s.base > 1:
-        s.quiet = 0
-        s.base //= 2
-        spread_set(s, s.base)
+    spread_quiet(s, demand)
     if not demand or now_us < s.trial_at:
         return
     if s.base == 1:

@@ -140,7 +140,7 @@ cdef int settings_load(Settings* s, dict settings) except -1:
     s.vegas_fastest_window_sec = setting_int(d, "vegas_rtt_min_window_sec", 30, 1, top)
     s.vegas_interval_ms = setting_int(d, "vegas_update_interval_ms", 1000, 1, top)
     for i, (name, preferred, most, concurrent) in enumerate((
-            ("push", 50, 500, 24), ("pop", 20, 500, 16), ("ack", 50, 500, 16), ("transaction", 1, 1, 1),
+            ("push", 50, 500, 24), ("pop", 20, 500, 16), ("ack", 50, 500, 16), ("transaction", 1, 1, 16),
             ("renew_lease", 10, 100, 2), ("custom", 1, 1, 1))):
         s.types[i].preferred = setting_int(d, name + "_preferred_batch_size", preferred, 1, top)
         s.types[i].hold_ms = setting_int(d, name + "_max_hold_ms", 0, 0, top)

@@ -7,8 +7,8 @@ cdef class SpreadProbe:
     def __cinit__(self, int most=4, int64_t window_us=250000):
         spread_open(&self.s, most, window_us)
 
-    def done(self, int64_t now_us, int items, bint crowded=True):
-        return spread_done(&self.s, now_us, items, crowded)
+    def done(self, int64_t now_us, int items, bint crowded=True, int64_t took_us=1 << 40):
+        return spread_done(&self.s, now_us, took_us, items, crowded)
 
     @property
     def active(self):
