@@ -1,4 +1,6 @@
 """Limits of concurrency, driven by a clock the tests own: a small model of a database stands behind the last ones."""
+import random
+
 import pytest
 from hypothesis import given, settings, strategies as st
 
@@ -8,13 +10,18 @@ SECOND = 1_000_000
 
 
 def round_of(limit, now, took, ok=True):
-    """Takes every permit and completes each after `took`; returns how many there were."""
+    """Takes every permit and completes each after `took`, a time or a function of their number; returns how many there were."""
     n = 0
     while limit.take():
         n += 1
     for _ in range(n):
-        limit.done(now, took, ok)
+        limit.done(now, took(n) if callable(took) else took, ok)
     return n
+
+
+def one_at_a_time(n):
+    """A database that does one thing after the other."""
+    return 1000 * n
 
 
 def test_static_is_a_number_that_never_moves():
@@ -44,15 +51,30 @@ def test_the_start_is_quick_four_then_doubling_within_rounds():
     assert sizes == [4, 8, 16, 32]
 
 
-def test_the_start_ends_at_the_first_sign_of_a_queue():
+def test_the_start_ends_when_calls_make_each_other_slow():
+    limit = LimitProbe("vegas", max_concurrent=32, window_samples=1)
+    assert round_of(limit, 0, one_at_a_time) == 4 and limit.limit == 8      # nothing to compare with yet
+    round_of(limit, 10_000, one_at_a_time)
+    assert limit.probing                                                    # calls go alone before a queue is believed
+    assert [round_of(limit, now, one_at_a_time) for now in range(20_000, 120_000, 10_000)] == [1] * 10 and not limit.probing
+    before = limit.limit
+    round_of(limit, 200_000, one_at_a_time)
+    assert not limit.starting and limit.limit == before - 1
+    assert round_of(limit, 210_000, one_at_a_time) == before - 1 == limit.limit      # from now on once per interval only
+    round_of(limit, 2 * SECOND, one_at_a_time)
+    assert limit.limit == before - 2
+
+
+def test_a_start_goes_on_where_others_make_the_machine_slow():
     limit = LimitProbe("vegas", max_concurrent=32, window_samples=1)
     round_of(limit, 0, 2000)
-    assert limit.limit == 8
-    round_of(limit, 10_000, 20_000)       # ten times slower
-    assert not limit.starting and limit.limit == 7
-    assert round_of(limit, 20_000, 2000) == 7 and limit.limit == 7      # from now on once per interval only
-    round_of(limit, 2 * SECOND, 2000)
-    assert limit.limit == 8
+    now, probed = 0, False
+    while limit.limit < 32:
+        now += 10_000
+        round_of(limit, now, 20_000)                                        # ten times slower, alone as well
+        probed = probed or limit.probing
+        assert now < SECOND and limit.starting
+    assert probed
 
 
 def test_it_does_not_grow_without_demand():
@@ -68,9 +90,50 @@ def test_it_shrinks_even_when_its_ceiling_lies_below_beta():
     for now in range(0, 5 * SECOND, SECOND):
         round_of(limit, now, 1000)
     assert limit.limit == 8
-    for now in range(5 * SECOND, 20 * SECOND, SECOND):
-        round_of(limit, now, 50_000)
-    assert limit.limit == 1
+    for now in range(5 * SECOND, 40 * SECOND, SECOND // 4):
+        round_of(limit, now, one_at_a_time)
+    assert limit.limit <= 4
+
+
+def test_a_busy_machine_does_not_hold_it_down():
+    """One call in four finds a processor at once; the mean is ten times the fastest, however few are in flight."""
+    limit = LimitProbe("vegas", max_concurrent=8)
+    chance = random.Random(5)
+    for now in range(0, 60 * SECOND, SECOND // 20):
+        round_of(limit, now, lambda n: 1000 if chance.random() < 0.25 else chance.uniform(10_000, 17_000))
+        assert limit.limit >= 4
+    assert limit.limit == 8
+
+
+def test_what_a_call_takes_alone_is_asked_again():
+    """The machine is busy for a while; then it is ours, and what is slow is our doing."""
+    limit = LimitProbe("vegas", max_concurrent=8, window_samples=1)
+    round_of(limit, 0, 1000)
+    for now in range(SECOND, 20 * SECOND, SECOND // 4):
+        round_of(limit, now, 20_000)
+    assert limit.limit == 8
+    for now in range(20 * SECOND, 80 * SECOND, SECOND // 4):
+        round_of(limit, now, one_at_a_time)
+    assert limit.limit <= 4
+
+
+def test_a_probe_without_answers_ends_with_them_or_with_a_failure():
+    limit = LimitProbe("vegas", max_concurrent=8, window_samples=1)
+    round_of(limit, 1, 1000)
+    assert limit.take() and limit.take()
+    limit.done(2 * SECOND, 9000)
+    assert limit.probing and not limit.take()             # a call of before it is still out
+    limit.done(2 * SECOND, 9000)
+    assert limit.take() and not limit.take()
+    limit.done(3 * SECOND, 500_000)                        # longer than an interval: one has to do
+    assert not limit.probing
+    for now in range(40 * SECOND, 42 * SECOND, 10_000):
+        if limit.probing:
+            break
+        round_of(limit, now, lambda n: 1000 if n == 1 else 900_000)
+    assert limit.probing and limit.take()
+    limit.done(43 * SECOND, 1000, False)
+    assert not limit.probing
 
 
 def test_the_fastest_call_is_forgotten_after_its_window():
@@ -88,12 +151,9 @@ def test_a_database_that_became_slower_for_good_is_the_new_normal():
     for now in range(0, 10 * SECOND, SECOND):
         round_of(limit, now, 1000)
     assert limit.limit == 16
-    for now in range(10 * SECOND, 30 * SECOND, SECOND):
+    for now in range(10 * SECOND, 80 * SECOND, SECOND):
         round_of(limit, now, 10_000)
-    assert limit.limit < 8
-    for now in range(41 * SECOND, 80 * SECOND, SECOND):
-        round_of(limit, now, 10_000)
-    assert limit.limit == 16
+        assert limit.limit == 16
 
 
 def test_calls_without_an_answer_halve_it_once_per_interval():
@@ -154,7 +214,7 @@ def test_whatever_happens_it_stays_within_its_bounds(steps, low, high, most):
         now += pause
         if what == "take":
             got = limit.take()
-            assert got == (flight < limit.limit)
+            assert got == (flight < (1 if limit.probing else limit.limit))
             flight += got
         else:
             flight = max(flight - 1, 0)

@@ -39,6 +39,10 @@ cdef class LimitProbe:
     def starting(self):
         return bool(self.l.starting)
 
+    @property
+    def probing(self):
+        return self.l.probe_us != 0
+
     def fastest(self, int64_t now_us):
         return limit_fastest(&self.l, now_us)
 
