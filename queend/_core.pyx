@@ -35,6 +35,7 @@ include "core/pg/bodypack.pyx"            # its payloads, made smaller
 include "core/engine/limit.pyx"           # how many statements at a time
 include "core/engine/spread.pyx"          # over how many push streams
 include "core/engine/policy.pyx"          # when a queue becomes a statement
+include "core/auth/grant.pyx"              # what a verified token allows
 include "core/net/settings.pyx"           # what the operator set
 include "core/net/inbox.pyx"              # messages between threads
 include "core/net/request.pyx"            # one request, from complete to answered
@@ -61,6 +62,7 @@ include "core/route/ack.pyx"              # acknowledgments in, results out
 include "core/route/transaction.pyx"      # operations in, results out
 include "core/route/txframes.pyx"         # the same as the 2.x client frames them
 include "core/route/lease.pyx"            # an extension
+include "core/auth/gate.pyx"               # who may use a hot route
 include "core/engine/catalog.pyx"         # queues, partitions, groups by name and id
 include "core/engine/job.pyx"             # a request on its way through the engine
 include "core/engine/batch.pyx"           # items become record batches
@@ -104,6 +106,7 @@ include "core/probe/encode.pyx"           # seams for the tests of binary parame
 include "core/probe/slot.pyx"             # seams for the tests of the pg room
 include "core/probe/json.pyx"             # seams for the tests of the json room
 include "core/probe/http.pyx"             # seams for the tests of the http room
+include "core/probe/grant.pyx"            # seams for the tests of tokens
 include "core/probe/route.pyx"            # seams for the tests of the hot routes
 include "core/probe/batchrow.pyx"         # seams for the tests of rows of the log
 include "core/probe/bodypack.pyx"         # seams for the tests of compressed rows

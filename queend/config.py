@@ -166,22 +166,31 @@ class Refused(BaseSettings):
     """Settings whose silent neglect would leave a deployment unprotected: setting one stops the daemon."""
 
     queen_encryption_key: str = setting("", "AES-256-GCM key; not supported yet, refused when set", secret=True)
-    jwt_enabled: bool = setting(False, "tokens; not supported yet, refused when true")
-    jwt_algorithm: str = setting("HS256", "HS256, RS256, EdDSA or auto", unused=True)
-    jwt_secret: str = setting("", "HS256 secret", unused=True, secret=True)
-    jwt_public_key: str = setting("", "PEM of RS256 or EdDSA", unused=True)
-    jwt_jwks_url: str = setting("", "key set", unused=True)
-    jwt_jwks_refresh_interval: int = count(3600, "key set: refresh", "s", unused=True)
-    jwt_jwks_timeout_ms: int = count(5000, "key set: time limit", "ms", unused=True)
-    jwt_issuer: str = setting("", "checked if set", unused=True)
-    jwt_audience: str = setting("", "checked if set", unused=True)
-    jwt_clock_skew: int = count(30, "", "s", unused=True)
-    jwt_skip_paths: str = setting("/health,/metrics/prometheus,/metrics,/", "paths without token", unused=True)
-    jwt_roles_claim: str = setting("role", "", unused=True)
-    jwt_roles_array_claim: str = setting("roles", "", unused=True)
-    jwt_role_admin: str = setting("admin", "", unused=True)
-    jwt_role_read_write: str = setting("read-write", "", unused=True)
-    jwt_role_read_only: str = setting("read-only", "", unused=True)
+
+
+class Tokens(BaseSettings):
+    """Bearer tokens (docs/auth.md)."""
+
+    jwt_enabled: bool = setting(False, "true: every request needs a token; false: none is looked at")
+    jwt_algorithm: Literal["HS256", "RS256", "EdDSA", "auto"] = setting("HS256", "HS256, RS256, EdDSA or auto: what the token says, of those that have a key")
+    jwt_secret: str = setting("", "HS256 secret", secret=True)
+    jwt_public_key: str = setting("", "PEM of RS256 or EdDSA, wins over the key set")
+    jwt_jwks_url: str = setting("", "key set, https")
+    jwt_jwks_refresh_interval: int = count(3600, "key set: fetched again after", "s", ge=1)
+    jwt_jwks_timeout_ms: int = count(5000, "key set: time limit of a fetch", "ms", ge=1)
+    jwt_issuer: str = setting("", "iss, checked if set")
+    jwt_audience: str = setting("", "aud, checked if set")
+    jwt_clock_skew: int = count(30, "how far clocks may be apart in exp, nbf and iat", "s")
+    jwt_skip_paths: str = setting("/health,/metrics/prometheus,/metrics,/", "paths without token, and all below those that end with a slash")
+    jwt_roles_claim: str = setting("role", "claim with a role")
+    jwt_roles_array_claim: str = setting("roles", "claim with a list of roles")
+    jwt_role_admin: str = setting("admin", "role that may do everything")
+    jwt_role_read_write: str = setting("read-write", "role that may produce, consume and configure")
+    jwt_role_read_only: str = setting("read-only", "role that may look")
+    queend_jwt_queues_claim: str = setting("", "claim with queue permissions; empty: no claim is one")
+    queend_jwt_tokens: int = count(16384, "verified tokens remembered", "tokens", ge=8, le=1 << 24)
+    queend_jwt_jwks_pause_ms: int = count(10_000, "key set: least time between fetches for unknown keys", "ms")
+    queend_jwt_jwks_private: bool = setting(False, "key set: may be at an address that is not public")
 
 
 class File(PydanticBaseSettingsSource):
@@ -198,19 +207,25 @@ class File(PydanticBaseSettingsSource):
         return self.values
 
 
-class Settings(Refused, Later, Keeping, Queues, Policies, Engine, Database, Server):
+class Settings(Tokens, Refused, Later, Keeping, Queues, Policies, Engine, Database, Server):
     model_config = SettingsConfigDict(env_ignore_empty=True, extra="forbid", frozen=True, hide_input_in_errors=True)
 
     @classmethod
     def settings_customise_sources(cls, settings_cls, init_settings, env_settings, dotenv_settings, file_secret_settings):
         return init_settings, env_settings, File(settings_cls, _file())  # the first that has a value wins
 
+    def open_paths(self) -> list[str]:
+        """JWT_SKIP_PATHS, one by one."""
+        return [path for path in (one.strip() for one in self.jwt_skip_paths.split(",")) if path]
+
     @model_validator(mode="after")
     def _consistent(self) -> Settings:
         if self.queen_vegas_min_limit > self.queen_vegas_max_limit:
             raise ValueError("QUEEN_VEGAS_MIN_LIMIT is above QUEEN_VEGAS_MAX_LIMIT")
         if self.jwt_enabled:
-            raise ValueError("JWT_ENABLED: tokens are not supported yet; queend does not start unprotected")
+            from .auth.keys import usable  # here: keys need libraries that nobody else does
+
+            usable(self)
         if self.queen_encryption_key:
             raise ValueError("QUEEN_ENCRYPTION_KEY: encryption is not supported yet; queend does not start without it")
         return self

@@ -91,6 +91,8 @@ def core_settings(settings: Settings, local: str | None = None) -> dict[str, Any
         "max_queued_jobs": settings.queend_max_queued_jobs,
         "max_queued_bytes": settings.queend_max_queued_bytes,
         "inflight_deadline_ms": settings.libqueen_inflight_deadline_ms or max(2000, settings.db_statement_timeout + 5000),
+        "grants": settings.queend_jwt_tokens if settings.jwt_enabled else 0,
+        "open_paths": ",".join(settings.open_paths()),
         "default_timeout_ms": settings.default_timeout,
         "default_batch": settings.default_batch_size,
         "default_sub_mode": "new" if settings.default_subscription_mode == "new-only" else settings.default_subscription_mode or "all",

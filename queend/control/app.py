@@ -42,7 +42,12 @@ class Control:
         self.reader = log_read.Reader(self)
         self.compact = Compact(settings, conninfo)
         self.app = application(self)
-        self.bridge = Bridge(core, self.app, (settings.host, settings.port))
+        self.guard = None
+        if settings.jwt_enabled:
+            from ..auth.guard import Guard  # here: only those who use tokens pay for their libraries
+
+            self.guard = Guard(settings, core, self.app)
+        self.bridge = Bridge(core, self.guard or self.app, (settings.host, settings.port), self.guard and self.guard.hold)
 
     async def open(self) -> None:
         await self.pool.open()
@@ -50,6 +55,8 @@ class Control:
         self.retention.open()
         self.summary.open()
         self.compact.open()
+        if self.guard:
+            self.guard.open()
         self.bridge.open()
 
     def release(self) -> None:
@@ -59,6 +66,8 @@ class Control:
     async def close(self) -> None:
         self.release()
         await self.bridge.close()
+        if self.guard:
+            await self.guard.close()
         await self.summary.close()
         await self.compact.close()
         await self.retention.close()

@@ -6,6 +6,7 @@ over whole. Requests arrive complete, so `receive` never waits.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from .. import log
@@ -14,12 +15,14 @@ FAILED = (500, [(b"content-type", b"application/json")], b'{"error":"Internal se
 
 
 class Bridge:
-    """Serves `app` with the requests of `core` on the running loop between `open` and `close`."""
+    """Serves `app` with the requests of `core` on the running loop between `open` and `close`. hold: takes the requests that
+    only wait for their token, with the token."""
 
-    def __init__(self, core: Any, app: Any, server: tuple[str, int]):
+    def __init__(self, core: Any, app: Any, server: tuple[str, int], hold: Callable[[int, bytes], None] | None = None):
         self.core = core
         self.app = app
         self.server = server
+        self.hold = hold
         self.tasks: set[asyncio.Task] = set()
 
     def open(self) -> None:
@@ -34,6 +37,10 @@ class Bridge:
 
     def _take(self) -> None:
         for request in self.core.bridge_take():  # empties the eventfd too
+            if not request[1]:
+                assert self.hold
+                self.hold(request[0], request[5])
+                continue
             task = asyncio.create_task(self._answer(*request))
             self.tasks.add(task)
             task.add_done_callback(self.tasks.discard)

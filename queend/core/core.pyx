@@ -31,8 +31,13 @@ cdef class Core:
         if core_exists:
             raise RuntimeError("there is a Core in this process already")
         settings_load(&self.p.settings, settings)
-        if not bridge_open(self.p.settings.max_bridged):
+        if not bridge_open(self.p.settings.max_bridged, self.p.settings.max_queued_jobs):
             raise OSError("eventfd: no descriptor left")
+        if self.p.settings.grants:
+            if not grants_open(self.p.settings.grants):
+                bridge_close()
+                raise MemoryError()
+            grants.skips = self.p.settings.open_paths
         http_open()
         core_exists = True
         self.opened = True
@@ -46,6 +51,7 @@ cdef class Core:
         settings_free(&self.p.settings)
         if self.opened:
             bridge_close()
+            grants_close()
             core_exists = False
 
     def start(self):
@@ -80,14 +86,21 @@ cdef class Core:
         return bridge.fd
 
     def bridge_take(self):
-        """Requests for the control plane: (token, method, raw path, raw query, headers, body, client address)."""
+        """Requests for the control plane: (token, method, raw path, raw query, headers, body, client address).
+
+        With an empty method: a request whose bearer token, given as the body, has no grant. It waits for grant and
+        bridge_resume, or for bridge_reply.
+        """
         cdef BridgeCall* c = bridge_shift()
         cdef Request* r
         out = []
         while c != NULL:
             r = c.r
-            out.append((c.token, METHODS[r.method], slice_bytes(r.path), slice_bytes(r.query),
-                        header_pairs(r.headers_raw), slice_bytes(r.body), (<bytes>c.client).decode()))
+            if c.held:
+                out.append((c.token, "", slice_bytes(r.path), b"", [], slice_bytes(bearer_of(r.headers_raw)), (<bytes>c.client).decode()))
+            else:
+                out.append((c.token, METHODS[r.method], slice_bytes(r.path), slice_bytes(r.query),
+                            header_pairs(r.headers_raw), slice_bytes(r.body), (<bytes>c.client).decode()))
             c = bridge_shift()
         return out
 
@@ -107,6 +120,26 @@ cdef class Core:
             lines += name + b": " + value + b"\r\n"
         if bridge_answer(token, status, slice_of(lines, len(lines)), slice_of(body, len(body))) == NULL:
             raise MemoryError()
+
+    def bridge_resume(self, uint64_t token):
+        """Lets a request that waited for its token go on: it is looked up again."""
+        if bridge_answer(token, 0, slice_of(NULL, 0), slice_of(NULL, 0)) == NULL:
+            raise MemoryError()
+
+    def grant(self, bytes bearer, int level, int64_t expires_us, bytes subject, rules=None):
+        """What a verified bearer token allows, until expires_us (wall clock) or grants_clear.
+
+        level: 0 nothing, 1 read, 2 write, 3 everything. rules: [(pattern of queue names, verbs)], verbs a sum of 1 push,
+        2 pop and ack, 4 read, 8 manage; None: every queue. ValueError beyond 256 rules or 255 bytes of a text.
+        """
+        if not grants.on:
+            raise RuntimeError("the core was started without grants")
+        grants_put(grant_make(bearer, level, expires_us, subject, rules))
+
+    def grants_clear(self):
+        """Forgets all grants: every token is verified again."""
+        if grants.on:
+            grants_clear()
 
     def notify(self, str queue, bint moved=True):
         """Wakes the parked pops of a queue. moved: what its groups have to read may have changed, not only its options."""

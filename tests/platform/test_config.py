@@ -48,7 +48,7 @@ def test_every_problem_is_told_at_once(monkeypatch):
 
 def test_unprotected_instead_of_protected_is_refused(monkeypatch):
     monkeypatch.setenv("JWT_ENABLED", "true")
-    assert "JWT_ENABLED" in problems()[0]
+    assert "JWT_SECRET" in problems()[0]
 
 
 def test_an_empty_variable_is_no_variable(monkeypatch):

@@ -19,7 +19,7 @@ from .wait import until
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(queend.__file__).parent.parent  # the build under test: in the checkout, or the sanitizers' one
 # Settings of whoever runs the tests must not reach the daemon under test.
-FOREIGN = ("PG_", "QUEEN_", "QUEEND_", "SIDECAR_", "DB_", "POP_", "DEFAULT_", "DATABASE_URL", "PORT", "HOST", "NUM_WORKERS", "LOG_LEVEL")
+FOREIGN = ("PG_", "QUEEN_", "QUEEND_", "SIDECAR_", "DB_", "POP_", "DEFAULT_", "DATABASE_URL", "JWT_", "PORT", "HOST", "NUM_WORKERS", "LOG_LEVEL")
 
 
 class Daemon:

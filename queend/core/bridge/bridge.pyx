@@ -6,6 +6,7 @@ cdef struct BridgeCall:
     Request* r
     uint64_t token
     bint taken
+    bint held                 # only its token is looked at there, then it comes back to the engine
     char[64] client           # address:port
 
 cdef struct Bridge:
@@ -13,24 +14,25 @@ cdef struct Bridge:
     int fd                    # readable when something waits
     BridgeCall* first
     BridgeCall* last
-    int waiting
-    int most
+    int[2] waiting            # not held, held
+    int[2] most
     uint64_t tokens
     Table calls               # by token: waiting or taken
 
 cdef struct BridgeAnswer:
     InboxMsg msg
     uint64_t token
-    int status
+    int status                # 0: a held request goes on
     size_t headers
     size_t body
     # the bytes of both follow
 
 cdef Bridge bridge
 
-cdef bint bridge_open(int most) noexcept nogil:
+cdef bint bridge_open(int most, int most_held) noexcept nogil:
     memset(&bridge, 0, sizeof(Bridge))
-    bridge.most = most
+    bridge.most[0] = most
+    bridge.most[1] = most_held
     bridge.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
     if bridge.fd < 0:
         return False
@@ -44,8 +46,11 @@ cdef void bridge_close() noexcept nogil:
     table_free(&bridge.calls)
     uv_mutex_destroy(&bridge.lock)
 
-cdef void bridge_submit(Request* r) noexcept nogil:
+cdef inline void bridge_submit(Request* r) noexcept nogil:
     # On the request's worker: hands it over to the control plane.
+    bridge_send(r, False)
+
+cdef void bridge_send(Request* r, bint held) noexcept nogil:
     cdef BridgeCall* c = <BridgeCall*>malloc(sizeof(BridgeCall))
     cdef uint64_t one = 1
     cdef bint room = False
@@ -55,9 +60,10 @@ cdef void bridge_submit(Request* r) noexcept nogil:
     c.next = NULL
     c.r = r
     c.taken = False
+    c.held = held
     conn_name(r.conn, c.client, sizeof(c.client))
     uv_mutex_lock(&bridge.lock)
-    if bridge.waiting < bridge.most:
+    if bridge.waiting[held] < bridge.most[held]:
         bridge.tokens += 1
         c.token = bridge.tokens
         room = table_put(&bridge.calls, c.token, c)
@@ -67,7 +73,7 @@ cdef void bridge_submit(Request* r) noexcept nogil:
         else:
             bridge.first = c
         bridge.last = c
-        bridge.waiting += 1
+        bridge.waiting[held] += 1
         r.job = c
         r.on_gone = bridge_gone
     uv_mutex_unlock(&bridge.lock)
@@ -87,7 +93,7 @@ cdef BridgeCall* bridge_shift() noexcept nogil:
         bridge.first = c.next
         if bridge.first == NULL:
             bridge.last = NULL
-        bridge.waiting -= 1
+        bridge.waiting[c.held] -= 1
         c.taken = True
     elif read(bridge.fd, &count, sizeof(count)) < 0:
         pass
@@ -107,7 +113,7 @@ cdef void bridge_unlink(BridgeCall* c) noexcept nogil:
         bridge.first = c.next
     if bridge.last == c:
         bridge.last = before
-    bridge.waiting -= 1
+    bridge.waiting[c.held] -= 1
 
 cdef void bridge_gone(Request* r) noexcept nogil:
     # The client left: what nobody has taken yet need not be done.
@@ -158,9 +164,21 @@ cdef void bridge_answered(Worker* w, InboxMsg* m) noexcept nogil:
         table_del(&bridge.calls, a.token)
     uv_mutex_unlock(&bridge.lock)
     if c != NULL:
-        reply_raw(c.r, a.status, slice_of(bytes, a.headers), slice_of(bytes + a.headers, a.body))
+        if a.status == 0:
+            bridge_resume(w, c.r)
+        else:
+            reply_raw(c.r, a.status, slice_of(bytes, a.headers), slice_of(bytes + a.headers, a.body))
         free(c)
     free(a)
+
+cdef void bridge_resume(Worker* w, Request* r) noexcept nogil:
+    # Its token has a grant now: it comes in once more.
+    r.job = NULL
+    r.on_gone = NULL
+    if r.conn == NULL:
+        reply_empty(r, 204)
+    else:
+        engine_request(w, r)
 
 cdef void bridge_forsake(Worker* w) noexcept nogil:
     # The worker ends: its requests that the control plane still has will not be answered by it.

@@ -108,6 +108,7 @@ cdef bint ackitem_find(AckItem* it, Slice group, bint asked, bint* ask) noexcept
 
 cdef void ack_go(Worker* w, AckJob* j) noexcept nogil:
     cdef bint ask = False
+    cdef bint allowed = True
     cdef int i
     cdef AckItem* it
     uv_rwlock_rdlock(&catalog.lock)
@@ -116,7 +117,12 @@ cdef void ack_go(Worker* w, AckJob* j) noexcept nogil:
         if i and it.partition_id == 0 and memcmp(it.partition_uuid, (it - 1).partition_uuid, 16) == 0 and it.partition_number == (it - 1).partition_number:
             it.partition_id = (it - 1).partition_id
         ackitem_find(it, j.req.group, j.asked >= ACK_ROUNDS, &ask)
+        allowed = allowed and gate_ack(j.job.r, it)
     uv_rwlock_rdunlock(&catalog.lock)
+    if not allowed:
+        job_move(&j.job, JOB_DONE)
+        gate_refuse_queue(j.job.r)
+        return
     if ask:
         j.asked += 1
         job_move(&j.job, JOB_RESOLVING)

@@ -362,7 +362,7 @@ cdef void body_end(PushArrays* s, bint pack, size_t mark) noexcept nogil:
 cdef void chunk_encode(PushArrays* s, PushChunk* c, bint plain) noexcept nogil:
     # Ids, body and meta of one row. A chunk is one run or a chain of items without any.
     if c.first.run != NULL:
-        run_encode(s, c.first.run, plain)
+        run_encode(s, c.first.run, c.first.sub, plain)
     else:
         items_encode(s, c, plain)
 
@@ -391,13 +391,16 @@ cdef void items_encode(PushArrays* s, PushChunk* c, bint plain) noexcept nogil:
     else:
         pgarray_null(&s.meta)
 
-cdef void run_encode(PushArrays* s, PushRun* run, bint plain) noexcept nogil:
+cdef void run_encode(PushArrays* s, PushRun* run, Slice sub, bint plain) noexcept nogil:
     cdef size_t mark
     cdef Buf* out
     cdef bint pack
     cdef int k
     pgarray_bytes(&s.ids, run.ids, 16 * <size_t>run.n)
-    pgarray_null(&s.meta)
+    if sub.n:
+        run_encode_meta(s, run.n, sub)
+    else:
+        pgarray_null(&s.meta)
     if run.codec == BODY_FRAMES:
         mark = pgarray_open(&s.body)
         buf_byte(&s.body.buf, BODY_FRAMES)
@@ -410,6 +413,18 @@ cdef void run_encode(PushArrays* s, PushRun* run, bint plain) noexcept nogil:
     for k in range(run.n):
         buf_slice(out, run.payloads[k])
     body_end(s, pack, mark)
+
+cdef void run_encode_meta(PushArrays* s, int n, Slice sub) noexcept nogil:
+    # All n records have the same producer.
+    cdef size_t mark = pgarray_open(&s.meta)
+    cdef int k
+    buf_byte(&s.meta.buf, META_V1)
+    for k in range(n):
+        buf_varint(&s.meta.buf, k)
+        buf_byte(&s.meta.buf, 2)
+        buf_varint(&s.meta.buf, sub.n)
+        buf_slice(&s.meta.buf, sub)
+    pgarray_close(&s.meta, mark)
 
 cdef void chunk_encode_meta(PushArrays* s, PushChunk* c) noexcept nogil:
     cdef size_t mark = pgarray_open(&s.meta)

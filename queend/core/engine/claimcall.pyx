@@ -347,7 +347,7 @@ cdef int claim_write_framed(Engine* e, PopJob* j, Buf* out) noexcept nogil:
         while r != NULL and m.offset < stop:
             m.created_us = r.created_us
             take = <int>((stop if stop < r.base + r.n else r.base + r.n) - m.offset)
-            if <uint8_t>r.body.p[0] == BODY_FRAMES and take >= r.n // FRAMED_WASTE:
+            if <uint8_t>r.body.p[0] == BODY_FRAMES and r.meta.n == 0 and take >= r.n // FRAMED_WASTE:
                 popframes_stored(&w, r.base, r.created_us, r.n, slice_of(r.body.p + 1, r.body.n - 1), m.offset + take - 1)
                 m.offset += take
                 n += take

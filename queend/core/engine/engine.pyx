@@ -150,6 +150,8 @@ cdef void engine_request(Worker* w, Request* r) noexcept nogil:
     if e.queued_jobs >= e.settings.max_queued_jobs or e.queued_bytes >= e.settings.max_queued_bytes:
         reply_error(r, 503, "Too many requests are waiting; try again")
         return
+    if grants.on and not gate_passes(r, route):
+        return
     if route == ROUTE_PUSH:
         push_submit(w, r)
     elif route == ROUTE_ACK:

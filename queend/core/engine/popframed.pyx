@@ -32,7 +32,8 @@ cdef int popframed_rows(Engine* e, Buf* out, PopJob* j, PGresult* res, int first
         base = pg_int8(res, row, POP_BASE)
         stored = pg_int4(res, row, POP_N)
         take = pg_int4(res, row, POP_TAKE)
-        if body.n and <uint8_t>body.p[0] == BODY_FRAMES and take >= stored // FRAMED_WASTE:
+        # a stored frame does not name its producer: with one it is written anew
+        if body.n and <uint8_t>body.p[0] == BODY_FRAMES and pg_bytes(res, row, POP_META).n == 0 and take >= stored // FRAMED_WASTE:
             popframes_stored(&w, base, m.created_us, stored, slice_of(body.p + 1, body.n - 1), m.offset + take - 1)
             n += take
             continue
@@ -75,7 +76,7 @@ cdef int popframed_claims(Buf* out, PopJob* j, int claimed) noexcept nogil:
             n += left
             while left:
                 it = records.it
-                if records.at == 0 and it.run != NULL and it.run.codec == BODY_FRAMES and left >= it.run.n // FRAMED_WASTE:
+                if records.at == 0 and it.run != NULL and it.run.codec == BODY_FRAMES and it.sub.n == 0 and left >= it.run.n // FRAMED_WASTE:
                     left -= it.run.n if it.run.n < left else left
                     popframes_stored(&w, it.offset, it.created_us, it.run.n, it.run.stored, c.group.first.offset + c.take - left - 1)
                     records_begin(&records, it.next)

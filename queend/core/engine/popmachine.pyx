@@ -97,7 +97,7 @@ cdef bint popjob_matches(PopJob* j, Queue* q) noexcept nogil:
         return False
     if j.req.task.n and not slice_eq(j.req.task, q.task):
         return False
-    return True
+    return gate_allows(j.job.r, q.name, VERB_POP)
 
 # ---- in ------------------------------------------------------------------------------------------------------------
 
@@ -112,6 +112,9 @@ cdef void pop_submit(Worker* w, Request* r, int route) noexcept nogil:
     if not pop_parse(route, r.path, r.query, &r.arena, e.settings, &j.req, &err):
         reply_error(r, err.status, err.text)
         return
+    if route != ROUTE_POP_ANY and not gate_allows(r, j.req.queue, VERB_POP):
+        gate_refuse_queue(r)
+        return
     job_open(&j.job, r, OP_POP)
     j.deadline.owner = j
     j.any_queue = route == ROUTE_POP_ANY
@@ -120,6 +123,8 @@ cdef void pop_submit(Worker* w, Request* r, int route) noexcept nogil:
     if j.req.wait and j.req.timeout_ms > 0:
         # a little early, so that the answer reaches clients that count to the same number
         j.until_us = clock_mono_us() + j.req.timeout_ms * <int64_t>1000 - (50000 if j.req.timeout_ms >= 1000 else 0)
+        if r.grant != NULL:
+            j.until_us = gate_until(r, j.until_us)
     if j.req.autopilot and not j.req.partitions_given:
         j.req.partitions = AUTOPILOT_PARTITIONS
     j.cursors = <Cursor**>arena_alloc(&r.arena, pop_width(j) * sizeof(Cursor*))

@@ -12,6 +12,8 @@ cdef void push_submit(Worker* w, Request* r) noexcept nogil:
         r.op = OP_PUSH
         reply_error(r, err.status, err.text)
         return
+    if r.grant != NULL and not gate_push(r, &j.req):
+        return
     job_open(&j.job, r, OP_PUSH)
     j.job.bytes += j.req.unpacked
     if j.req.n == 0:

@@ -89,10 +89,7 @@ cdef CachedRow* cachedrow_make(PushArrays* scratch, PushChunk* c) noexcept nogil
     pgarray_begin(&scratch.ids, OID_BYTEA)
     pgarray_begin(&scratch.body, OID_BYTEA)
     pgarray_begin(&scratch.meta, OID_BYTEA)
-    if c.first.run != NULL:
-        run_encode(scratch, c.first.run, True)
-    else:
-        chunk_encode(scratch, c, True)
+    chunk_encode(scratch, c, True)
     ids = pgarray_only(&scratch.ids)
     body = pgarray_only(&scratch.body)
     meta = pgarray_only(&scratch.meta)

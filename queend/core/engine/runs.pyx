@@ -199,6 +199,7 @@ cdef bint records_next(Records* r, PopMessage* m) noexcept nogil:
             if r.at == 0:
                 batchrow_inner(&r.row, slice_of(<const char*>run.ids, 16 * <size_t>run.n), run.inner, True, slice_of(NULL, 0), run.n)
             batchrow_record(&r.row, &id, &m.payload, &m.trace, &m.sub, &m.txid)
+            m.sub = it.sub    # a client's frames name no producer
             memcpy(m.id, r.row.message, 16)
         r.at += 1
     if run == NULL or r.at == run.n:

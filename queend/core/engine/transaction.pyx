@@ -25,6 +25,8 @@ cdef void tx_submit(Worker* w, Request* r) noexcept nogil:
     if not tx_read(r.headers_raw, r.body, &w.unzip, &r.arena, &w.uuids, engine_of(w).settings.max_items, &j.req, &err):
         reply_error(r, err.status, err.text)
         return
+    if r.grant != NULL and not gate_transaction(r, &j.req):
+        return
     job_open(&j.job, r, OP_TRANSACTION)
     j.job.bytes += j.req.unpacked
     i = tx_static_fault(j)
@@ -60,6 +62,7 @@ cdef void tx_go(Worker* w, TxJob* j) noexcept nogil:
     cdef TxOp* op
     cdef Queue* q
     cdef bint ask = False
+    cdef bint allowed = True
     uv_rwlock_rdlock(&catalog.lock)
     for i in range(j.req.n):
         op = &j.req.ops[i]
@@ -71,7 +74,12 @@ cdef void tx_go(Worker* w, TxJob* j) noexcept nogil:
         else:
             op.ack.partition_id = 0
             ackitem_find(op.ack, op.ack.group_name, j.asked, &ask)
+            allowed = allowed and gate_ack(j.job.r, op.ack)
     uv_rwlock_rdunlock(&catalog.lock)
+    if not allowed:
+        job_move(&j.job, JOB_DONE)
+        gate_refuse_queue(j.job.r)
+        return
     if ask and j.job.tries >= 10:
         job_refuse(&j.job, 503, "The queue is being deleted; try again")
         return

@@ -22,6 +22,7 @@ cdef struct Request:
     int status                # of the answer
     Buf out                   # the whole answer
     size_t head_size          # of it: status line and headers
+    Grant* grant              # what its token allows, NULL: nobody asks
     void* job                 # the engine's
     void (*on_gone)(Request* r) noexcept nogil     # the client left before the answer; may be NULL
 

@@ -36,6 +36,8 @@ cdef struct Settings:
     int max_queued_jobs
     int64_t max_queued_bytes
     int max_bridged           # requests that wait for the control plane; beyond: 503
+    int grants                # verified tokens remembered; 0: nobody needs one
+    char* open_paths          # without a token, as in Grants.skips
     int head_timeout_ms       # from a request's first byte to the end of its headers
     int body_timeout_ms       # without a byte of an announced body
     int write_timeout_ms      # without a byte taken by the client
@@ -87,11 +89,27 @@ cdef char* setting_text(dict given, str name, str default) except NULL:
     memcpy(copy, <const char*>text, len(text) + 1)
     return copy
 
+cdef char* setting_list(dict given, str name) except NULL:
+    # Texts with commas between them: each ended by a NUL, and an empty one.
+    value = given.pop(name, "")
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a string, not {type(value).__name__}")
+    if "\0" in value:
+        raise ValueError(f"{name} contains a NUL byte")
+    cdef bytes text = b"".join(one.encode() + b"\0" for one in value.split(",") if one) + b"\0"
+    cdef char* copy = <char*>malloc(len(text))
+    if copy == NULL:
+        raise MemoryError()
+    memcpy(copy, <const char*>text, len(text))
+    return copy
+
 cdef void settings_free(Settings* s) noexcept nogil:
     free(s.host)
     free(s.conninfo)
+    free(s.open_paths)
     s.host = NULL
     s.conninfo = NULL
+    s.open_paths = NULL
 
 cdef int settings_load(Settings* s, dict settings) except -1:
     # s is zeroed. TypeError and ValueError name the setting; unknown names are refused.
@@ -100,6 +118,8 @@ cdef int settings_load(Settings* s, dict settings) except -1:
     cdef int i
     s.host = setting_text(d, "host", "127.0.0.1")
     s.conninfo = setting_text(d, "conninfo", "")
+    s.open_paths = setting_list(d, "open_paths")
+    s.grants = setting_int(d, "grants", 0, 0, 1 << 24)
     s.port = setting_int(d, "port", 6632, 0, 65535)
     s.workers = setting_int(d, "workers", 1, 1, 256)
     s.reuseport = setting_word(d, "listen_mode", ("acceptor", "reuseport")) == "reuseport"

@@ -1,0 +1,112 @@
+"""Guards the control plane's routes, and verifies the tokens of requests the core holds."""
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from .. import log
+from ..config import Settings
+from .levels import PUBLIC, queues_of, route_of
+from .permits import allows
+from .refused import Refused
+from .token import Grant, Verifier
+
+FAILED = Refused(500, "Internal server error")
+
+
+def bearer_of(headers: list[tuple[bytes, bytes]]) -> bytes | None:
+    """The token: what follows `Bearer `, or the whole value of the first Authorization; None without one. As bearer_of of the core."""
+    value = next((value for name, value in headers if name == b"authorization"), None)
+    if value is not None and value[:6].lower() == b"bearer" and value[6:7] in (b"", b" "):
+        return value[6:].lstrip(b" ")
+    return value
+
+
+class Guard:
+    """`app` behind its levels. `open` and `close` on the running loop."""
+
+    def __init__(self, settings: Settings, core: Any, app: Any):
+        self.core, self.app = core, app
+        self.skips = settings.open_paths()
+        self.verifier = Verifier(settings, core.grants_clear)
+        self.held: dict[bytes, list[int]] = {}       # bearer token → requests of the core that wait for it
+        self.tasks: set[asyncio.Task] = set()
+
+    def open(self) -> None:
+        self.verifier.open()
+
+    async def close(self) -> None:
+        if self.tasks:
+            await asyncio.wait(self.tasks)
+        await self.verifier.close()
+
+    # -- routes of the control plane ---------------------------------------------------------------------------------
+
+    async def __call__(self, scope: dict, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            event = await receive()      # requests arrive whole
+
+            async def again() -> dict:
+                nonlocal event
+                given, event = event, {"type": "http.disconnect"}
+                return given
+
+            try:
+                await self._admit(scope, event.get("body", b""))
+            except Refused as refused:
+                status, headers, body = refused.answer()
+                await send({"type": "http.response.start", "status": status, "headers": headers})
+                await send({"type": "http.response.body", "body": body})
+                return
+            receive = again
+        await self.app(scope, receive, send)
+
+    async def _admit(self, scope: dict, body: bytes) -> None:
+        path = scope["raw_path"].partition(b"?")[0].decode("latin-1")
+        route, parameters = route_of(scope["method"], path)
+        if route.level == PUBLIC or scope["method"] == "OPTIONS" or self._skips(path):
+            return
+        bearer = bearer_of(scope["headers"])
+        if bearer is None:
+            raise Refused(401, "Authentication required")
+        if not bearer:
+            raise Refused(401, "Empty token")
+        grant = await self.verifier.verify(bearer)
+        if grant.level < route.level:
+            raise Refused(403, "Insufficient permissions")
+        if grant.rules is not None and not all(allows(grant.rules, queue, route.verb)
+                                               for queue in queues_of(route, parameters, scope["query_string"], body)):
+            raise Refused(403, "Insufficient permissions for this queue")
+        scope["state"]["grant"] = grant
+
+    def _skips(self, path: str) -> bool:
+        return any(path == skip or (len(skip) > 1 and skip.endswith("/") and path.startswith(skip)) for skip in self.skips)
+
+    # -- requests the core holds -------------------------------------------------------------------------------------
+
+    def hold(self, request: int, bearer: bytes) -> None:
+        """Verifies the token and lets the request go on, or answers it. A token is verified once, however many wait for it."""
+        waiting = self.held.setdefault(bearer, [])
+        waiting.append(request)
+        if len(waiting) == 1:
+            task = asyncio.create_task(self._release(bearer))
+            self.tasks.add(task)
+            task.add_done_callback(self.tasks.discard)
+
+    async def _release(self, bearer: bytes) -> None:
+        refused = None
+        try:
+            self._grant(bearer, await self.verifier.verify(bearer))
+        except Refused as error:
+            refused = error
+        except Exception as error:  # the clients must hear something, whatever happened
+            log.line("error", "token_not_verified", type(error).__name__)
+            refused = FAILED
+        for request in self.held.pop(bearer):
+            if refused:
+                self.core.bridge_reply(request, *refused.answer())
+            else:
+                self.core.bridge_resume(request)
+
+    def _grant(self, bearer: bytes, grant: Grant) -> None:
+        self.core.grant(bearer, grant.level, grant.expires_us, grant.subject.encode(), grant.rules)

@@ -1,0 +1,177 @@
+"""A key set fetched over https, kept fresh, and fetched again for an unknown key; never more than its limits."""
+from __future__ import annotations
+
+import asyncio
+import http.client
+import io
+import ipaddress
+import ssl
+import time
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+import orjson
+
+from .. import __version__, log
+from .keys import BadKey, Key, key_of_jwk
+from .refused import Refused
+
+BYTES_MOST = 256 << 10
+KEYS_MOST = 100
+RETRY_S = 10.0                 # after a fetch that failed, at most
+
+
+class FetchError(Exception):
+    """The key set could not be had; the message says why."""
+
+
+class KeySet:
+    """`open` and `close` on the running loop. changed: called when a key went or became another."""
+
+    def __init__(self, url: str, refresh_s: float, timeout_s: float, pause_s: float, private: bool, changed: Callable[[], None]):
+        self.url, self.refresh_s, self.timeout_s, self.pause_s, self.private, self.changed = url, refresh_s, timeout_s, pause_s, private, changed
+        self.keys: list[Key] | None = None      # None: never had
+        self.failed = False
+        self.begun = -float("inf")              # when the last fetch began
+        self.fetching: asyncio.Task | None = None
+        self.keeper: asyncio.Task | None = None
+
+    def open(self) -> None:
+        self.keeper = asyncio.create_task(self._keep())
+
+    async def close(self) -> None:
+        for task in (self.keeper, self.fetching):
+            if task:
+                task.cancel()
+                await asyncio.wait([task])
+
+    async def find(self, algorithm: str, kid: str | None) -> Key | None:
+        """The key of this id; without an id the first of the algorithm. An unknown one makes the set be fetched again, no more
+        often than every pause_s. Refused(503) while there is no set."""
+        if self.fetching and self.keys is None:
+            await asyncio.shield(self.fetching)
+        key = self._known(algorithm, kid)
+        if key is None and (self.fetching or time.monotonic() - self.begun >= self.pause_s):
+            await asyncio.shield(self._fetch_soon())
+            key = self._known(algorithm, kid)
+        if self.keys is None:
+            raise Refused(503, "The keys that verify tokens cannot be fetched")
+        return key
+
+    def _known(self, algorithm: str, kid: str | None) -> Key | None:
+        return next((key for key in self.keys or () if key.algorithm == algorithm and kid in (None, key.id)), None)
+
+    async def _keep(self) -> None:
+        while True:
+            await asyncio.shield(self._fetch_soon())
+            # What failed is tried sooner: tokens of new keys wait for it.
+            await asyncio.sleep(self.refresh_s if self.keys is not None and not self.failed else min(self.refresh_s, RETRY_S))
+
+    def _fetch_soon(self) -> asyncio.Task:
+        """The fetch under way, or a new one; it never raises."""
+        if self.fetching is None:
+            self.begun = time.monotonic()
+            self.fetching = asyncio.create_task(self._fetch())
+        return self.fetching
+
+    async def _fetch(self) -> None:
+        self.failed = True
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                body = await fetch(self.url, self.private)
+            self._take(body)
+            self.failed = False
+        except TimeoutError:
+            log.line("warn", "key_set_not_fetched", f"no answer within {self.timeout_s:g} s")
+        except (FetchError, OSError, ssl.SSLError) as error:
+            log.line("warn", "key_set_not_fetched", str(error))
+        except Exception as error:  # a stranger's answer: whatever it does to the parsers, the next fetch is another chance
+            log.line("error", "key_set_not_fetched", repr(error))
+        finally:
+            self.fetching = None
+
+    def _take(self, body: bytes) -> None:
+        try:
+            members = orjson.loads(body)["keys"]
+            assert isinstance(members, list)
+        except (orjson.JSONDecodeError, KeyError, TypeError, AssertionError):
+            raise FetchError("the answer is no key set") from None
+        if len(members) > KEYS_MOST:
+            raise FetchError(f"the key set has more than {KEYS_MOST} keys")
+        keys = []
+        for i, member in enumerate(members):
+            try:
+                keys.append(key_of_jwk(member))
+            except BadKey as error:
+                log.line("debug", "key_not_used", f"key {i}: {error}")
+        if not keys:
+            raise FetchError("the key set has no key of RSA or Ed25519 for signatures")
+        before, self.keys = self.keys or [], keys
+        if any(not any(old.same(new) for new in keys) for old in before):
+            log.line("info", "keys_changed", "a key of the key set is no longer in it: every token is verified again")
+            self.changed()
+
+
+async def fetch(url: str, private: bool) -> bytes:
+    """The body at an https URL. No redirect is followed, no private address asked unless `private`. FetchError, OSError."""
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port or 443
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, proto=6)
+    addresses = [entry[4][0] for entry in found]
+    if not private and any(not public(address) for address in addresses):
+        raise FetchError(f"{host} is at an address that is not public")
+    # The address that was looked at is the one that is asked: a second look-up might tell another.
+    reader, writer = await _connect(addresses, port, host)
+    try:
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        name = f"[{host}]" if ":" in host else host
+        writer.write(f"GET {target} HTTP/1.1\r\nHost: {name}{f':{parts.port}' if parts.port else ''}\r\nAccept: application/json\r\n"
+                     f"User-Agent: queend/{__version__}\r\nConnection: close\r\n\r\n".encode("latin-1", "replace"))
+        answer = bytearray()
+        while piece := await reader.read(BYTES_MOST):
+            answer += piece
+            if len(answer) > BYTES_MOST:
+                raise FetchError(f"the answer has more than {BYTES_MOST} bytes")
+    finally:
+        writer.close()
+    return body_of(bytes(answer))
+
+
+async def _connect(addresses: list[str], port: int, host: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """To the first address that takes us."""
+    trusted = ssl.create_default_context()
+    for address in addresses[:-1]:
+        try:
+            return await asyncio.open_connection(address, port, ssl=trusted, server_hostname=host)
+        except OSError:
+            continue
+    return await asyncio.open_connection(addresses[-1], port, ssl=trusted, server_hostname=host)
+
+
+def body_of(answer: bytes) -> bytes:
+    """The body of a whole HTTP answer with status 200."""
+    response = http.client.HTTPResponse(_Received(answer))
+    try:
+        response.begin()
+        if response.status != 200:
+            raise FetchError(f"status {response.status}")
+        return response.read()
+    except http.client.HTTPException:
+        raise FetchError("the answer is no whole HTTP answer") from None
+
+
+class _Received:
+    """What HTTPResponse reads from, when everything has been read."""
+
+    def __init__(self, answer: bytes):
+        self.answer = answer
+
+    def makefile(self, mode: str) -> io.BytesIO:
+        return io.BytesIO(self.answer)
+
+
+def public(address: str) -> bool:
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped:
+        ip = ip.ipv4_mapped
+    return ip.is_global and not ip.is_multicast

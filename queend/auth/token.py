@@ -1,0 +1,132 @@
+"""A bearer token becomes a grant: signature, times, issuer and audience, role, queues."""
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jwt
+from jwt.warnings import InsecureKeyLengthWarning
+
+from .. import log
+from .jwks import KeySet
+from .keys import HS256, SPELLED, key_of_pem
+from .levels import ADMIN, READ, WRITE
+from .permits import Rules, rules_of
+from .refused import Refused, unverified
+
+if TYPE_CHECKING:
+    from ..config import Settings
+
+warnings.filterwarnings("ignore", category=InsecureKeyLengthWarning)   # told at start, as a line of the log
+TOKEN_BYTES = 16 << 10
+SECRET_BYTES = 32
+SUBJECT_BYTES = 255
+NEVER_US = 1 << 62
+WORDS = {  # what a failed check is called
+    jwt.ExpiredSignatureError: "Token has expired", jwt.ImmatureSignatureError: "Token is not valid yet",
+    jwt.InvalidSignatureError: "Invalid token signature", jwt.InvalidIssuerError: "Invalid token issuer",
+    jwt.InvalidAudienceError: "Invalid token audience",
+}
+
+
+@dataclass(frozen=True)
+class Grant:
+    """What a token allows. level: 0 without a role. rules: None without limits. expires_us: since the epoch, skew included."""
+
+    level: int
+    subject: str
+    expires_us: int
+    rules: Rules | None
+
+
+class Verifier:
+    """With the keys the settings name. `open` and `close` on the running loop; changed: called when grants must not be believed."""
+
+    def __init__(self, settings: Settings, changed: Callable[[], None]):
+        self.settings = settings
+        self.secret = settings.jwt_secret.encode()
+        self.key = key_of_pem(settings.jwt_public_key) if settings.jwt_public_key else None
+        self.set = None
+        if settings.jwt_jwks_url and self.key is None:
+            self.set = KeySet(settings.jwt_jwks_url, settings.jwt_jwks_refresh_interval, settings.jwt_jwks_timeout_ms / 1000,
+                              settings.queend_jwt_jwks_pause_ms / 1000, settings.queend_jwt_jwks_private, changed)
+        self.algorithms = self._algorithms()
+        if 0 < len(self.secret) < SECRET_BYTES and HS256 in self.algorithms:
+            log.line("warn", "secret_short", f"JWT_SECRET has less than {SECRET_BYTES} bytes: it can be guessed from a token")
+        self.roles = {settings.jwt_role_admin: ADMIN, settings.jwt_role_read_write: WRITE, settings.jwt_role_read_only: READ}
+        self.reader = jwt.PyJWT({"verify_aud": bool(settings.jwt_audience), "verify_iss": bool(settings.jwt_issuer), "verify_jti": False})
+
+    def _algorithms(self) -> dict[str, str]:
+        """What a header may say → the algorithm. `auto` takes those that have a key."""
+        wanted = self.settings.jwt_algorithm
+        names = [wanted] if wanted != "auto" else [name for name in SPELLED if (
+            self.secret if name == HS256 else self.key.algorithm == name if self.key else self.set)]
+        return {spelled: name for name in names for spelled in SPELLED[name]}
+
+    def open(self) -> None:
+        if self.set:
+            self.set.open()
+
+    async def close(self) -> None:
+        if self.set:
+            await self.set.close()
+
+    async def verify(self, bearer: bytes) -> Grant:
+        """Raises Refused. Waits only where a key set has to be fetched."""
+        if len(bearer) > TOKEN_BYTES:
+            raise Refused(401, f"Token decode error: more than {TOKEN_BYTES} bytes")
+        try:
+            header = jwt.get_unverified_header(bearer)
+        except (jwt.InvalidTokenError, ValueError, RecursionError):
+            raise Refused(401, "Token decode error: no JSON Web Token") from None
+        spelled = header.get("alg")
+        if spelled not in self.algorithms if isinstance(spelled, str) else True:
+            raise self._wrong(spelled)
+        key = await self._key(self.algorithms[spelled], spelled, header.get("kid"))
+        settings = self.settings
+        try:
+            claims = self.reader.decode(bearer, key, algorithms=[spelled], audience=settings.jwt_audience or None,
+                                        issuer=settings.jwt_issuer or None, leeway=settings.jwt_clock_skew)
+        except jwt.InvalidTokenError as error:
+            raise unverified(WORDS.get(type(error), "Malformed token")) from None
+        except (ValueError, TypeError, OverflowError, RecursionError):
+            raise unverified("Malformed token") from None
+        return self._grant(claims)
+
+    def _wrong(self, spelled: Any) -> Refused:
+        # The header is the client's: only what looks like an algorithm is said back.
+        name = spelled if isinstance(spelled, str) and len(spelled) <= 16 and spelled.isascii() and spelled.isalnum() else "another algorithm"
+        if self.settings.jwt_algorithm == "auto":
+            return Refused(401, f"Unsupported algorithm: {name}")
+        return Refused(401, f"Token uses {name}, expected {self.settings.jwt_algorithm}")
+
+    async def _key(self, algorithm: str, spelled: str, kid: Any) -> Any:
+        if algorithm == HS256:
+            return self.secret
+        if self.key:
+            return self.key.public
+        assert self.set
+        key = await self.set.find(algorithm, kid if isinstance(kid, str) else None)
+        if key is None or key.only not in (None, spelled):
+            raise unverified("Unknown key")
+        return key.public
+
+    def _grant(self, claims: dict[str, Any]) -> Grant:
+        settings = self.settings
+        named = claims.get(settings.jwt_roles_array_claim)
+        roles = [claims.get(settings.jwt_roles_claim), *(named if isinstance(named, list) else ())]
+        level = max((self.roles.get(role, 0) for role in roles if isinstance(role, str)), default=0)
+        subject = claims.get("sub") or ""
+        if len(subject.encode(errors="surrogatepass")) > SUBJECT_BYTES or "\0" in subject or any("\ud800" <= c <= "\udfff" for c in subject):
+            raise unverified(f"sub must be a text of at most {SUBJECT_BYTES} bytes")
+        limits = settings.queend_jwt_queues_claim
+        rules = rules_of(limits, claims[limits]) if limits and claims.get(limits) is not None else None
+        expires = NEVER_US
+        if "exp" in claims:
+            expires = min(NEVER_US, (int(claims["exp"]) + settings.jwt_clock_skew) * 1_000_000)
+        if expires <= time.time() * 1e6:      # between the check and here
+            raise unverified(WORDS[jwt.ExpiredSignatureError])
+        return Grant(level, subject, expires, rules)

@@ -1,0 +1,102 @@
+# Who may use a hot route. A request comes in; it goes on with its grant, is refused, or waits for the control plane to verify
+# its token and then comes in again. The other routes are guarded in the control plane (queend/auth/guard.py).
+
+cdef Slice bearer_of(Slice headers) noexcept nogil:
+    # The token: what follows `Bearer `, or the whole value of Authorization. p NULL: no such header.
+    cdef Slice value = header_value(headers, b"authorization")
+    if value.n >= 6 and text_folds(value.p, b"bearer", 6) and (value.n == 6 or value.p[6] == b' '):
+        value = slice_of(value.p + 6, value.n - 6)
+        while value.n and value.p[0] == b' ':
+            value = slice_of(value.p + 1, value.n - 1)
+    return value
+
+cdef bint gate_skips(Slice path) noexcept nogil:
+    # Paths the operator left open: exactly, or everything below one that ends with a slash.
+    cdef const char* skip = grants.skips
+    cdef size_t n
+    while skip != NULL and skip[0] != 0:
+        n = strlen(skip)
+        if path.n >= n and memcmp(path.p, skip, n) == 0 and (path.n == n or (n > 1 and skip[n - 1] == b'/')):
+            return True
+        skip += n + 1
+    return False
+
+cdef void gate_refuse(Request* r, int status, const char* text) noexcept nogil:
+    cdef Buf* b = reply_head(r, status)
+    buf_text(b, b"Content-Type: application/json\r\n")
+    buf_text(b, CORS)
+    if status == 401:
+        buf_text(b, b"WWW-Authenticate: Bearer\r\n")
+    reply_headers_end(r)
+    buf_text(b, b'{"error":')
+    json_escape(b, slice_lit(text))
+    buf_byte(b, b'}')
+    reply_end(r)
+
+cdef bint gate_passes(Request* r, int route) noexcept nogil:
+    # True: it goes on. False: it was answered, or waits for its token to be verified.
+    cdef unsigned char[32] digest
+    cdef Slice token
+    if gate_skips(r.path):
+        return True
+    token = bearer_of(r.headers_raw)
+    if token.p == NULL:
+        gate_refuse(r, 401, b"Authentication required")
+        return False
+    if token.n == 0:
+        gate_refuse(r, 401, b"Empty token")
+        return False
+    SHA256(<const unsigned char*>token.p, token.n, digest)
+    r.grant = grants_find(digest, clock_wall_us(), &r.arena)
+    if r.grant == NULL:
+        bridge_send(r, True)
+        return False
+    # all hot routes need the same level; a lease's id names no queue, so who has it needs the verb on some queue
+    if r.grant.level < GRANT_WRITE or (route == ROUTE_LEASE and not grant_allows_some(r.grant, VERB_POP)):
+        gate_refuse(r, 403, b"Insufficient permissions")
+        return False
+    return True
+
+cdef bint gate_allows(Request* r, Slice queue, int verb) noexcept nogil:
+    # May the request do this to the queue? The caller refuses it if not.
+    return r.grant == NULL or grant_allows(r.grant, queue, verb)
+
+cdef void gate_refuse_queue(Request* r) noexcept nogil:
+    # Of a request that is no job.
+    r.job = NULL
+    r.on_gone = NULL
+    gate_refuse(r, 403, b"Insufficient permissions for this queue")
+
+cdef bint gate_push(Request* r, PushReq* q) noexcept nogil:
+    # Every queue may be written to, and every record bears the producer's name. False: refused, answered.
+    cdef Slice before = slice_of(NULL, 0)
+    cdef int i
+    for i in range(q.n):
+        if q.items[i].queue.p != before.p or q.items[i].queue.n != before.n:
+            before = q.items[i].queue
+            if not grant_allows(r.grant, before, VERB_PUSH):
+                gate_refuse_queue(r)
+                return False
+        q.items[i].sub = grant_subject(r.grant)
+    return True
+
+cdef bint gate_transaction(Request* r, TxReq* q) noexcept nogil:
+    # The same for the pushes of a transaction; its acknowledgments are looked at when their queues are known.
+    cdef int i
+    for i in range(q.n):
+        if q.ops[i].kind == TX_PUSH:
+            if not grant_allows(r.grant, q.ops[i].push.queue, VERB_PUSH):
+                gate_refuse_queue(r)
+                return False
+            q.ops[i].push.sub = grant_subject(r.grant)
+    return True
+
+cdef inline bint gate_ack(Request* r, AckItem* it) noexcept nogil:
+    # May its queue be acknowledged to? An unknown partition is told as such. Catalog lock held.
+    return it.partition == NULL or gate_allows(r, (<Partition*>it.partition).queue.name, VERB_POP)
+
+cdef int64_t gate_until(Request* r, int64_t until_us) noexcept nogil:
+    # A long poll ends with its token at the latest. until_us: monotonic.
+    cdef int64_t left = r.grant.expires_us - clock_wall_us()
+    cdef int64_t now = clock_mono_us()
+    return now + left if left < until_us - now else until_us

@@ -1,0 +1,196 @@
+# What a token that was verified allows, found again by the token's SHA-256: the hot routes answer without the interpreter
+# and without another look at a signature. The control plane verifies and puts grants in; a grant ends with its token, with
+# the keys (grants_clear) or when newer ones need its place. Requests copy the grant they found into their arena, so that
+# none of them holds the table.
+
+cdef enum:
+    GRANT_READ = 1            # levels: each includes those below; 0 is a token without a role
+    GRANT_WRITE = 2
+    GRANT_ADMIN = 3
+    GRANT_WAYS = 8            # places a digest may stand in
+    GRANT_RULES = 256         # of one grant at most
+
+cdef enum:
+    VERB_PUSH = 1
+    VERB_POP = 2
+    VERB_READ = 4
+    VERB_MANAGE = 8
+
+cdef struct GrantRule:
+    # Queues whose name fits the pattern may be used with the verbs.
+    uint8_t verbs
+    uint16_t n
+    uint32_t at               # of the pattern, from the grant's begin
+
+cdef struct Grant:
+    # One piece of memory: this, its rules, their patterns, the subject.
+    unsigned char[32] digest
+    int64_t expires_us        # wall clock
+    int64_t used_us           # wall clock: the place of the one that was used longest ago is taken first
+    size_t size
+    uint32_t subject_at
+    uint32_t subject_n
+    int n_rules
+    uint8_t level
+    bint limited              # only what the rules allow
+
+cdef struct Grants:
+    uv_rwlock_t lock
+    bint on
+    uint32_t sets
+    Grant** cells             # sets * GRANT_WAYS
+    const char* skips         # of the settings: paths without a token, each ended by a NUL; an empty one ends them
+
+cdef Grants grants
+
+cdef bint grants_open(int most) noexcept nogil:
+    # Room for about `most` grants. False when memory ran out.
+    grants.sets = 1
+    while <int>(grants.sets * GRANT_WAYS) < most:
+        grants.sets *= 2
+    grants.cells = <Grant**>calloc(grants.sets * GRANT_WAYS, sizeof(Grant*))
+    if grants.cells == NULL:
+        return False
+    uv_rwlock_init(&grants.lock)
+    grants.on = True
+    return True
+
+cdef void grants_close() noexcept nogil:
+    # After the workers have ended.
+    if not grants.on:
+        return
+    grants_clear()
+    free(grants.cells)
+    uv_rwlock_destroy(&grants.lock)
+    memset(&grants, 0, sizeof(Grants))
+
+cdef inline Grant** grants_set(const unsigned char* digest) noexcept nogil:
+    cdef uint32_t at
+    memcpy(&at, digest, 4)
+    return &grants.cells[(at & (grants.sets - 1)) * GRANT_WAYS]
+
+cdef void grants_put(Grant* g) noexcept nogil:
+    # Takes g over.
+    cdef Grant** at = grants_set(g.digest)
+    cdef int best = 0
+    cdef int i
+    uv_rwlock_wrlock(&grants.lock)
+    for i in range(GRANT_WAYS):
+        if at[i] == NULL or memcmp(at[i].digest, g.digest, 32) == 0:
+            best = i
+            break
+        if at[i].used_us < at[best].used_us:
+            best = i
+    free(at[best])            # NULL places are the last ones of a set: places are only emptied all at once
+    at[best] = g
+    uv_rwlock_wrunlock(&grants.lock)
+
+cdef void grants_clear() noexcept nogil:
+    cdef uint32_t i
+    uv_rwlock_wrlock(&grants.lock)
+    for i in range(grants.sets * GRANT_WAYS):
+        free(grants.cells[i])
+        grants.cells[i] = NULL
+    uv_rwlock_wrunlock(&grants.lock)
+
+cdef Grant* grants_find(const unsigned char* digest, int64_t now_us, Arena* a) noexcept nogil:
+    # A copy in the arena; NULL: unknown, expired or no memory, then it has to be verified.
+    cdef Grant** at = grants_set(digest)
+    cdef Grant* out = NULL
+    cdef int i
+    uv_rwlock_rdlock(&grants.lock)
+    for i in range(GRANT_WAYS):
+        if at[i] == NULL:
+            break
+        if memcmp(at[i].digest, digest, 32) == 0:
+            if at[i].expires_us > now_us:
+                at[i].used_us = now_us        # readers may race for it: any of their times will do
+                out = <Grant*>arena_alloc(a, at[i].size)
+                if out != NULL:
+                    memcpy(out, at[i], at[i].size)
+            break
+    uv_rwlock_rdunlock(&grants.lock)
+    return out
+
+cdef inline Slice grant_subject(Grant* g) noexcept nogil:
+    return slice_of(<const char*>g + g.subject_at, g.subject_n)
+
+cdef bint glob_fits(const char* p, size_t pn, const char* s, size_t sn) noexcept nogil:
+    # `*` stands for any bytes, also none; all others for themselves. At most pn * sn steps.
+    cdef size_t pi = 0
+    cdef size_t si = 0
+    cdef size_t star = pn         # the last star passed, pn: none
+    cdef size_t back = 0          # where the text after it was tried
+    while si < sn:
+        if pi < pn and p[pi] == b'*':
+            star = pi
+            back = si
+            pi += 1
+        elif pi < pn and p[pi] == s[si]:
+            pi += 1
+            si += 1
+        elif star != pn:
+            back += 1
+            si = back
+            pi = star + 1
+        else:
+            return False
+    while pi < pn and p[pi] == b'*':
+        pi += 1
+    return pi == pn
+
+cdef bint grant_allows(Grant* g, Slice queue, int verb) noexcept nogil:
+    cdef GrantRule* rule = <GrantRule*>(<char*>g + sizeof(Grant))
+    cdef int i
+    if not g.limited:
+        return True
+    for i in range(g.n_rules):
+        if rule.verbs & verb and glob_fits(<const char*>g + rule.at, rule.n, queue.p, queue.n):
+            return True
+        rule += 1
+    return False
+
+cdef bint grant_allows_some(Grant* g, int verb) noexcept nogil:
+    # The verb on any queue?
+    cdef GrantRule* rule = <GrantRule*>(<char*>g + sizeof(Grant))
+    cdef int i
+    if not g.limited:
+        return True
+    for i in range(g.n_rules):
+        if rule.verbs & verb:
+            return True
+        rule += 1
+    return False
+
+cdef Grant* grant_make(bytes token, int level, int64_t expires_us, bytes subject, rules) except NULL:
+    # rules: pairs of pattern (bytes) and verbs, or None for a grant without limits.
+    cdef list pairs = list(rules or ())
+    cdef size_t size = sizeof(Grant) + len(pairs) * sizeof(GrantRule) + len(subject) + sum(len(pattern) for pattern, _ in pairs)
+    cdef Grant* g
+    cdef GrantRule* rule
+    cdef uint32_t at = <uint32_t>(sizeof(Grant) + len(pairs) * sizeof(GrantRule))
+    cdef bytes text
+    if not 0 <= level <= GRANT_ADMIN or len(pairs) > GRANT_RULES or any(len(pattern) > 255 for pattern, _ in pairs) or len(subject) > 255:
+        raise ValueError("a grant has a level from 0 to 3, a subject of at most 255 bytes and at most 256 rules of as many bytes")
+    g = <Grant*>calloc(1, size)
+    if g == NULL:
+        raise MemoryError()
+    SHA256(<const unsigned char*><const char*>token, len(token), g.digest)
+    g.size = size
+    g.level = <uint8_t>level
+    g.expires_us = expires_us
+    g.used_us = clock_wall_us()
+    g.limited = rules is not None
+    g.n_rules = <int>len(pairs)
+    rule = <GrantRule*>(<char*>g + sizeof(Grant))
+    for text, verbs in pairs:
+        rule.verbs = verbs
+        rule.n = <uint16_t>len(text)
+        rule.at = at
+        memcpy(<char*>g + at, <const char*>text, len(text))
+        at += <uint32_t>len(text)
+        rule += 1
+    g.subject_at = at
+    g.subject_n = <uint32_t>len(subject)
+    memcpy(<char*>g + at, <const char*>subject, len(subject))
+    return g

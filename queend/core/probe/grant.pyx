@@ -1,0 +1,10 @@
+# What the tests of tokens drive: patterns of queue names, and where a bearer token stands in the headers.
+
+def probe_glob(bytes pattern, bytes name):
+    """Does the name fit the pattern?"""
+    return glob_fits(<const char*>pattern, len(pattern), <const char*>name, len(name))
+
+def probe_bearer(bytes headers):
+    """The token of header lines, None without an Authorization header."""
+    cdef Slice token = bearer_of(slice_of(<const char*>headers, len(headers)))
+    return None if token.p == NULL else slice_bytes(token)

@@ -1,0 +1,126 @@
+"""Every route at every level, from outside."""
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from callers import Caller, told
+from support.client import Client
+from support.http import Wire
+from tokens import SECRET, bearer, token, writer
+
+from queend.auth.levels import ADMIN, PUBLIC, READ, TABLE, UNKNOWN, WRITE, route_of
+
+ROLES = {0: None, READ: "read-only", WRITE: "read-write", ADMIN: "admin"}
+HOT = ("api/v1/push", "api/v1/pop", "api/v1/ack", "api/v1/transaction", "api/v1/lease")
+
+
+@pytest.fixture(scope="module")
+def daemon(start_daemon):
+    return start_daemon(JWT_ENABLED="true", JWT_SECRET=SECRET)
+
+
+def path_of(route) -> str:
+    return "/" + "/".join("" if part == ":nothing" else f"some-{part[1:]}" if part[0] == ":" else "x.js" if part == "*" else part for part in route.path.split("/"))
+
+
+@pytest.mark.parametrize("route", [*TABLE, UNKNOWN], ids=lambda route: f"{route.method} {route.path}")
+def test_every_route_at_every_level(client: Client, route):
+    method = "PATCH" if route is UNKNOWN else route.method
+    path = path_of(route)
+    for level, role in ROLES.items():
+        status, error = told(client, method, path, {} if method == "POST" else None, bearer(token(role=role) if role else token()))
+        if level < route.level:
+            assert (status, error) == (403, "Insufficient permissions")
+        else:
+            assert status not in (401, 403), error
+    status, error = told(client, method, path, {} if method == "POST" else None)
+    assert (status, error) == (401, "Authentication required") if route.level else status != 401
+
+
+def test_every_route_that_is_described_has_a_level(client: Client):
+    """A route that nobody gave a level needs the highest: safe, but somebody has to think about it."""
+    paths = client.get("/openapi.json").json["paths"]
+    assert len(paths) > 10
+    for path, methods in paths.items():
+        for method in methods:
+            assert route_of(method.upper(), path.replace("{", "").replace("}", ""))[0] is not UNKNOWN, (method, path)
+
+
+def test_hot_routes_are_told_by_their_own_table():
+    assert {route.level for route in TABLE if route.path.startswith(HOT)} == {WRITE}
+
+
+def test_options_asks_for_nothing(client: Client):
+    assert client.request("OPTIONS", "/api/v1/push").status == 204
+
+
+@pytest.mark.parametrize("path", ["/api/v1/push", "/api/v1/resources/queues", "/nowhere"])
+@pytest.mark.parametrize("value, error", [
+    ("", "Empty token"), ("Bearer", "Empty token"), ("Bearer ", "Empty token"), ("Bearer   ", "Empty token"), ("bearer x", "Token decode error: no JSON Web Token"),
+    ("Basic eDp5", "Token decode error: no JSON Web Token"), ("Bearer é", "Token decode error: no JSON Web Token"),
+    (f"Bearer {token('none', None, role='admin')}", "Token uses none, expected HS256"),
+    (f"Bearer {token(exp=-60, role='admin')}", "Token verification failed: Token has expired"),
+    (f"Bearer {token(key='x' * 40, role='admin')}", "Token verification failed: Invalid token signature"),
+])
+def test_refusals_are_the_same_everywhere(client: Client, path: str, value: str, error: str):
+    answer = client.request("GET" if path != "/api/v1/push" else "POST", path, {} if path == "/api/v1/push" else None, {"Authorization": value})
+    assert (answer.status, answer.json) == (401, {"error": error})
+    assert answer.headers["www-authenticate"] == "Bearer" and answer.headers["access-control-allow-origin"] == "*"
+
+
+def test_the_scheme_in_any_case_or_none(client: Client, queue: str):
+    for scheme in ("Bearer ", "bearer ", "BEARER ", "Bearer    ", ""):
+        for name in ("Authorization", "authorization", "AUTHORIZATION"):
+            answer = client.request("POST", "/api/v1/push", {"items": [{"queue": queue, "payload": 1}]}, {name: scheme + writer()})
+            assert answer.status == 201
+            assert client.request("GET", "/api/v1/resources/queues", None, {name: scheme + writer()}).status == 200
+
+
+def test_of_two_headers_the_first_counts_everywhere(daemon):
+    good, bad = f"Authorization: Bearer {writer()}\r\n", "Authorization: Bearer x\r\n"
+    for path, (first, second) in itertools.product(("/api/v1/pop/queue/two", "/api/v1/resources/queues"), ((good, bad), (bad, good))):
+        with Wire(daemon.address) as wire:
+            wire.send(f"GET {path} HTTP/1.1\r\nHost: queend\r\n{first}{second}\r\n".encode())
+            assert wire.receive().status == (200 if first is good else 401)
+
+
+def test_a_token_larger_than_any_head_is_refused(daemon):
+    with daemon.client() as client:
+        assert client.request("GET", "/api/v1/pop/queue/x", None, bearer(writer(more="x" * 13_000))).status == 401
+        assert client.request("GET", "/api/v1/pop/queue/x", None, bearer("x" * 40_000)).status == 431
+
+
+def test_health_and_metrics_are_open(client: Client):
+    for path in ("/health", "/metrics", "/metrics/prometheus", "/livez", "/readyz", "/openapi.json"):
+        assert client.get(path).status == 200
+
+
+def test_open_paths(start_daemon):
+    daemon = start_daemon(JWT_ENABLED="true", JWT_SECRET=SECRET, JWT_SKIP_PATHS="/api/v1/push, /api/v1/resources/")
+    with daemon.client() as client:
+        assert client.post("/api/v1/push", {"items": [{"queue": "open", "payload": 1}]}).status == 201
+        assert client.get("/api/v1/resources/queues").status == 200
+        for path in ("/api/v1/pop/queue/open", "/api/v1/resources", "/api/v1/pushy"):
+            assert client.get(path).status == 401
+    with Caller(daemon, writer()) as caller:
+        (message,) = caller.pop("open")
+        assert message["producerSub"] is None
+        caller.push("open", 2)
+        caller.ack(message)
+        assert caller.pop("open")[0]["producerSub"] is None, "an open path looks at no token"
+
+
+def test_no_token_reaches_log_or_answer(start_daemon):
+    daemon = start_daemon(JWT_ENABLED="true", JWT_SECRET=SECRET, LOG_LEVEL="trace")
+    good, bad = writer("someone"), token(key="y" * 40, role="admin", sub="someone-else")
+    with daemon.client() as client:
+        for text in (good, bad, bad + "x", "secret-word-of-mine", good.replace(".", "!")):
+            for method, path, body in (("POST", "/api/v1/push", b"{"), ("GET", "/api/v1/resources/queues/none", None), ("GET", "/api/v1/pop?x=%", None)):
+                answer = client.request(method, path, body, bearer(text))
+                for part in [*text.split("."), SECRET]:
+                    assert part.encode() not in answer.body and all(part not in value for value in answer.headers.values())
+    daemon.stop()
+    log = daemon.story() + "".join(map(str, daemon.log))
+    for part in (*good.split(".")[1:], *bad.split(".")[1:], "secret-word-of-mine", SECRET):
+        assert part not in log
