@@ -362,7 +362,7 @@ cdef void body_end(PushArrays* s, bint pack, size_t mark) noexcept nogil:
 cdef void chunk_encode(PushArrays* s, PushChunk* c, bint plain) noexcept nogil:
     # Ids, body and meta of one row. A chunk is one run or a chain of items without any.
     if c.first.run != NULL:
-        run_encode(s, c.first.run, c.first.sub, plain)
+        run_encode(s, c.first, plain)
     else:
         items_encode(s, c, plain)
 
@@ -391,14 +391,15 @@ cdef void items_encode(PushArrays* s, PushChunk* c, bint plain) noexcept nogil:
     else:
         pgarray_null(&s.meta)
 
-cdef void run_encode(PushArrays* s, PushRun* run, Slice sub, bint plain) noexcept nogil:
+cdef void run_encode(PushArrays* s, PushItem* it, bint plain) noexcept nogil:
+    cdef PushRun* run = it.run
     cdef size_t mark
     cdef Buf* out
     cdef bint pack
     cdef int k
     pgarray_bytes(&s.ids, run.ids, 16 * <size_t>run.n)
-    if sub.n:
-        run_encode_meta(s, run.n, sub)
+    if it.sub.n:
+        run_encode_meta(s, it)
     else:
         pgarray_null(&s.meta)
     if run.codec == BODY_FRAMES:
@@ -414,16 +415,26 @@ cdef void run_encode(PushArrays* s, PushRun* run, Slice sub, bint plain) noexcep
         buf_slice(out, run.payloads[k])
     body_end(s, pack, mark)
 
-cdef void run_encode_meta(PushArrays* s, int n, Slice sub) noexcept nogil:
-    # All n records have the same producer.
+cdef void meta_record(Buf* b, int k, uint8_t flags, PushItem* it) noexcept nogil:
+    # The extras of the record in place k.
+    buf_varint(b, k)
+    buf_byte(b, flags)
+    if flags & 1:
+        buf_put(b, it.trace, 16)
+    if flags & 2:
+        buf_varint(b, it.sub.n)
+        buf_slice(b, it.sub)
+    if flags & 4:
+        buf_varint(b, it.txid.n)
+        buf_slice(b, it.txid)
+
+cdef void run_encode_meta(PushArrays* s, PushItem* it) noexcept nogil:
+    # All records of a run have its producer.
     cdef size_t mark = pgarray_open(&s.meta)
     cdef int k
     buf_byte(&s.meta.buf, META_V1)
-    for k in range(n):
-        buf_varint(&s.meta.buf, k)
-        buf_byte(&s.meta.buf, 2)
-        buf_varint(&s.meta.buf, sub.n)
-        buf_slice(&s.meta.buf, sub)
+    for k in range(it.run.n):
+        meta_record(&s.meta.buf, k, 2, it)
     pgarray_close(&s.meta, mark)
 
 cdef void chunk_encode_meta(PushArrays* s, PushChunk* c) noexcept nogil:
@@ -435,16 +446,7 @@ cdef void chunk_encode_meta(PushArrays* s, PushChunk* c) noexcept nogil:
     for k in range(c.n):
         flags = (1 if it.has_trace else 0) | (2 if it.sub.n else 0) | (4 if it.keep_text else 0)
         if flags:
-            buf_varint(&s.meta.buf, k)
-            buf_byte(&s.meta.buf, flags)
-            if flags & 1:
-                buf_put(&s.meta.buf, it.trace, 16)
-            if flags & 2:
-                buf_varint(&s.meta.buf, it.sub.n)
-                buf_slice(&s.meta.buf, it.sub)
-            if flags & 4:
-                buf_varint(&s.meta.buf, it.txid.n)
-                buf_slice(&s.meta.buf, it.txid)
+            meta_record(&s.meta.buf, k, flags, it)
         it = it.next
     pgarray_close(&s.meta, mark)
 
