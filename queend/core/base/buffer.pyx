@@ -95,7 +95,7 @@ cdef void buf_int(Buf* b, int64_t v) noexcept nogil:
         text[i] = 45
     buf_put(b, &text[i], 24 - i)
 
-cdef void buf_varint(Buf* b, uint64_t v) noexcept nogil:
+cdef inline void buf_varint(Buf* b, uint64_t v) noexcept nogil:
     while v >= 0x80:
         buf_byte(b, <char>((v & 0x7f) | 0x80))
         v >>= 7
