@@ -21,18 +21,6 @@ cdef bint gate_skips(Slice path) noexcept nogil:
         skip += n + 1
     return False
 
-cdef void gate_refuse(Request* r, int status, const char* text) noexcept nogil:
-    cdef Buf* b = reply_head(r, status)
-    buf_text(b, b"Content-Type: application/json\r\n")
-    buf_text(b, CORS)
-    if status == 401:
-        buf_text(b, b"WWW-Authenticate: Bearer\r\n")
-    reply_headers_end(r)
-    buf_text(b, b'{"error":')
-    json_escape(b, slice_lit(text))
-    buf_byte(b, b'}')
-    reply_end(r)
-
 cdef bint gate_passes(Request* r, int route) noexcept nogil:
     # True: it goes on. False: it was answered, or waits for its token to be verified.
     cdef unsigned char[32] digest
@@ -41,10 +29,10 @@ cdef bint gate_passes(Request* r, int route) noexcept nogil:
         return True
     token = bearer_of(r.headers_raw)
     if token.p == NULL:
-        gate_refuse(r, 401, b"Authentication required")
+        reply_error(r, 401, b"Authentication required")
         return False
     if token.n == 0:
-        gate_refuse(r, 401, b"Empty token")
+        reply_error(r, 401, b"Empty token")
         return False
     SHA256(<const unsigned char*>token.p, token.n, digest)
     r.grant = grants_find(digest, clock_wall_us(), &r.arena)
@@ -53,7 +41,7 @@ cdef bint gate_passes(Request* r, int route) noexcept nogil:
         return False
     # all hot routes need the same level; a lease's id names no queue, so who has it needs the verb on some queue
     if r.grant.level < GRANT_WRITE or (route == ROUTE_LEASE and not grant_allows_some(r.grant, VERB_POP)):
-        gate_refuse(r, 403, b"Insufficient permissions")
+        reply_error(r, 403, b"Insufficient permissions")
         return False
     return True
 
@@ -65,7 +53,7 @@ cdef void gate_refuse_queue(Request* r) noexcept nogil:
     # Of a request that is no job.
     r.job = NULL
     r.on_gone = NULL
-    gate_refuse(r, 403, b"Insufficient permissions for this queue")
+    reply_error(r, 403, b"Insufficient permissions for this queue")
 
 cdef bint gate_push(Request* r, PushReq* q) noexcept nogil:
     # Every queue may be written to, and every record bears the producer's name. False: refused, answered.

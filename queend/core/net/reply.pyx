@@ -55,12 +55,13 @@ cdef void reply_simple(Request* r, int status, const char* json_text) noexcept n
     reply_end(r)
 
 cdef void reply_error(Request* r, int status, const char* text) noexcept nogil:
-    # {"error": text}; 503 tells when to come back.
+    # {"error": text}; 503 tells when to come back, 401 what is asked for.
     cdef Buf* b = reply_head(r, status)
     buf_text(b, b"Content-Type: application/json\r\n")
     buf_text(b, CORS)
+    if status == 503 or status == 401:
+        buf_text(b, b"Retry-After: 1\r\n" if status == 503 else b"WWW-Authenticate: Bearer\r\n")
     if status == 503:
-        buf_text(b, b"Retry-After: 1\r\n")
         r.worker.counters.refused += 1
     reply_headers_end(r)
     buf_text(b, b'{"error":')
