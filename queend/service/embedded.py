@@ -161,7 +161,7 @@ class Embedded:
         if self.log.exists() and self.log.stat().st_size > LOG_KEPT_BYTES:
             self.log.replace(self.log.with_suffix(".log.1"))
         command: list[str | Path] = [self.programs.folder / "postgres", "-D", self._open()]
-        for name, value in {**server_settings(), **self.settings}.items():
+        for name, value in {**server_settings(self.programs.major), **self.settings}.items():
             command += ["-c", f"{name}={value}"]
         with open(self.log, "ab") as log:
             begin = log.tell()
@@ -221,10 +221,11 @@ class Embedded:
         return f"/proc/{os.getpid()}/fd/{self._opened}"
 
 
-def server_settings() -> dict[str, str]:
+def server_settings(major: int = binaries.OLDEST) -> dict[str, str]:
     """Server settings that fit a queue: every commit durable, few checkpoints, no parallel plans, local socket only."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    buffers = max(64, min(memory // 8, 1 << 30) >> 20)
+    # The more of the log lies in these buffers, the less vacuum waits: pages it has to fetch go through a small ring, and each turn of it waits for a commit.
+    buffers = max(64, min(memory // 8, 4 << 30) >> 20)
     return {
         "listen_addresses": "",
         "unix_socket_directories": ".",
@@ -243,6 +244,8 @@ def server_settings() -> dict[str, str]:
         "wal_buffers": "16MB",
         "autovacuum_naptime": "15s",
         "autovacuum_vacuum_cost_limit": "2000",
+        "autovacuum_work_mem": "256MB",  # 45 million dead rows in one pass over the indexes (version 15 and 16; later ones need less), taken only while a vacuum needs it
+        **({"vacuum_buffer_usage_limit": "128MB"} if major >= 16 else {}),  # the ring
         "jit": "off",
         "max_parallel_workers_per_gather": "0",
         "random_page_cost": "1.1",
