@@ -5,7 +5,7 @@ from typing import Any
 
 from support.client import Client
 from support.daemon import Daemon
-from tokens import bearer
+from support.tokens import bearer
 
 
 class Caller(Client):

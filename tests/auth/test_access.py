@@ -7,7 +7,7 @@ import pytest
 from callers import Caller, told
 from support.client import Client
 from support.http import Wire
-from tokens import SECRET, bearer, token, writer
+from support.tokens import SECRET, bearer, token, writer
 
 from queend.auth.levels import ADMIN, PUBLIC, READ, TABLE, UNKNOWN, WRITE, route_of
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from callers import Caller, told
+from support.tokens import ed_key, jwk, rsa_key, token
 from support.wait import until
-from tokens import ed_key, jwk, rsa_key, token
 
 from queend.auth import jwks
 from queend.auth.jwks import FetchError, KeySet, body_of, fetch, public

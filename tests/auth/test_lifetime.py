@@ -7,8 +7,8 @@ import time
 import pytest
 from callers import Caller, told
 from support.client import pop_target
+from support.tokens import SECRET, bearer, token, writer
 from support.wait import until
-from tokens import SECRET, bearer, token, writer
 
 EXPIRED = (401, "Token verification failed: Token has expired")
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.client import ack_of, pop_target
 from support.frames import KIND, form_b, framed_group
+from support.tokens import SECRET, token, writer
 from support.wait import until
-from tokens import SECRET, token, writer
 
 from queend._core import probe_bearer, probe_glob
 from queend.auth.guard import bearer_of

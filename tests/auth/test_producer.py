@@ -11,8 +11,8 @@ import pytest
 from callers import Caller
 from support.client import pop_target
 from support.frames import KIND, form_a, form_b, framed_group, group_a, read_pop, transaction
+from support.tokens import SECRET, writer
 from support.wait import until
-from tokens import SECRET, writer
 
 
 @pytest.fixture(scope="module")

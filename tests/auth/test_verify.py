@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from tokens import SECRET, b64, ed_key, jwk, pem, rsa_key, sign, token
+from support.tokens import SECRET, b64, ed_key, jwk, pem, rsa_key, sign, token
 
 from queend.auth.keys import BadKey, key_of_jwk
 from queend.auth.refused import Refused

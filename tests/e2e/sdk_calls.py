@@ -144,7 +144,7 @@ async def buffered_pushes(queen: Queen) -> None:
 
 async def a_waiting_pop_is_woken(queen: Queen) -> None:
     waiting = asyncio.create_task(queen.queue("wake").wait(True).timeout_millis(20000).pop())
-    async with Queen(sys.argv[1], **OPTIONS) as other:
+    async with Queen(url=sys.argv[1], **OPTIONS) as other:
         await other.queue("wake").push([{"data": "hello"}])
     assert [m["data"] for m in await waiting] == ["hello"]
 
@@ -212,7 +212,7 @@ async def a_replay_beside_producers(queen: Queen) -> None:
     pushed: dict[str, set] = {}
 
     async def produce(number: int) -> None:
-        async with Queen(sys.argv[1]) as own:
+        async with Queen(url=sys.argv[1], bearer_token=OPTIONS.get("bearer_token")) as own:
             for call in range(60):
                 partition, value = f"p{(number * 7 + call * 5) % 12}", f"{number}-{call}"
                 await own.queue("replay").partition(partition).push([{"data": value}])
@@ -243,7 +243,7 @@ CHECKS = [create_and_delete, duplicates_are_told, traces_and_any_payload, a_fail
 
 async def main() -> None:
     for check in CHECKS:
-        async with Queen(sys.argv[1], **OPTIONS) as queen:
+        async with Queen(url=sys.argv[1], **OPTIONS) as queen:
             await check(queen)
         print(check.__name__, flush=True)
 

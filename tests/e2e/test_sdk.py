@@ -11,6 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from support.daemon import Daemon
+from support.tokens import SECRET, token
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -66,6 +67,17 @@ ALL = [("0.15", "json"), *(("2", wire) for wire in WIRES)]
 def test_calls(daemon_of_its_own: Daemon, generation: str, wire: str) -> None:
     sdk = prepare(generation)
     assert len(sdk.run("sdk_calls.py", daemon_of_its_own, generation, json.dumps(WIRES[wire]))) >= 14
+
+
+@pytest.mark.parametrize("generation, wire", [("0.15", "json"), ("2", "json"), ("2", "all")])
+def test_calls_with_a_token(start_daemon, generation: str, wire: str) -> None:
+    daemon = start_daemon(JWT_ENABLED="true", JWT_SECRET=SECRET)
+    options = {**WIRES[wire], "bearer_token": token(sub="the sdk", role="admin", exp=3600)}
+    assert len(prepare(generation).run("sdk_calls.py", daemon, generation, json.dumps(options))) >= 14
+    with psycopg.connect(daemon.conninfo) as connection:
+        told = connection.execute("SELECT DISTINCT (queend.record_meta(l.meta, i)).producer_sub FROM queend.log l, generate_series(0, l.n - 1) i").fetchall()
+    assert told == [("the sdk",)], "every message tells who stored it"
+    daemon.stop()
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
