@@ -81,7 +81,25 @@ BEGIN
     IF cardinality(v_done) = cardinality(p_part) THEN      -- rows come back in the order they went in
         RETURN QUERY
         SELECT r.ord::int - 1, 0::smallint, r.base, v_now, NULL::bigint[], NULL::bigint[], NULL::bytea FROM unnest(v_base) WITH ORDINALITY AS r (base, ord);
-        IF p_claim_row IS NOT NULL THEN
+        IF p_claim_row IS NULL THEN
+            RETURN;
+        END IF;
+        -- By its place, under the lock just taken: one probe of the key, where ON CONFLICT would make it two.
+        RETURN QUERY
+        UPDATE queend.cursors AS k
+           SET committed = f.base - 1 + CASE WHEN f.us = 0 THEN f.take ELSE 0 END,
+               row_base = f.base + CASE WHEN f.us = 0 AND f.whole THEN f.take ELSE 0 END,
+               lease_id = CASE WHEN f.us = 0 THEN '00000000-0000-0000-0000-000000000000' ELSE f.lease END,
+               lease_until = CASE WHEN f.us = 0 THEN 0 ELSE v_now + f.us END,
+               lease_end = f.base - 1 + f.take, attempt = 1, consumed_at = v_now, retries = CASE WHEN f.us = 0 THEN 0 ELSE k.retries END
+          FROM (SELECT c.*, v_base[c.row] AS base, x.at
+                  FROM unnest(p_claim_row, p_claim_group, p_claim_take, p_claim_whole, p_claim_lease, p_claim_us) AS c (row, grp, take, whole, lease, us)
+                 CROSS JOIN LATERAL (SELECT x.ctid AS at FROM queend.cursors x WHERE x.partition_id = p_part[c.row] AND x.group_id = c.grp
+                                        AND x.committed + 1 = v_base[c.row] AND x.lease_until <= v_now AND x.retry_until <= v_now
+                                        FOR NO KEY UPDATE SKIP LOCKED) AS x) AS f
+         WHERE k.ctid = f.at
+        RETURNING k.partition_id, 2::smallint, k.group_id::bigint, v_now, NULL::bigint[], NULL::bigint[], NULL::bytea;
+        IF 0 = ANY (v_base) THEN       -- new partitions, whose cursors may be new too
             RETURN QUERY
             INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_id, lease_until, lease_end, attempt, consumed_at)
             SELECT p_part[c.row], c.grp, v_base[c.row] - 1 + CASE WHEN c.us = 0 THEN c.take ELSE 0 END,
@@ -89,13 +107,8 @@ BEGIN
                    CASE WHEN c.us = 0 THEN '00000000-0000-0000-0000-000000000000' ELSE c.lease END,
                    CASE WHEN c.us = 0 THEN 0 ELSE v_now + c.us END, v_base[c.row] - 1 + c.take, 1, v_now
               FROM unnest(p_claim_row, p_claim_group, p_claim_take, p_claim_whole, p_claim_lease, p_claim_us) AS c (row, grp, take, whole, lease, us)
-              CROSS JOIN LATERAL (
-                    SELECT FROM (SELECT FROM queend.cursors x WHERE x.partition_id = p_part[c.row] AND x.group_id = c.grp
-                                    AND x.committed + 1 = v_base[c.row] AND x.lease_until <= v_now AND x.retry_until <= v_now
-                                    FOR NO KEY UPDATE SKIP LOCKED) AS k
-                    UNION ALL
-                    SELECT WHERE v_base[c.row] = 0 AND NOT EXISTS (SELECT FROM queend.cursors x WHERE x.partition_id = p_part[c.row] AND x.group_id = c.grp)
-                             AND (SELECT COALESCE(g.start_at, 0) <= v_now FROM queend.consumer_groups g WHERE g.id = c.grp)) AS free
+             WHERE v_base[c.row] = 0 AND NOT EXISTS (SELECT FROM queend.cursors x WHERE x.partition_id = p_part[c.row] AND x.group_id = c.grp)
+               AND (SELECT COALESCE(g.start_at, 0) <= v_now FROM queend.consumer_groups g WHERE g.id = c.grp)
             ON CONFLICT (partition_id, group_id) DO UPDATE
                SET committed = excluded.committed, row_base = excluded.row_base, lease_id = excluded.lease_id, lease_until = excluded.lease_until,
                    lease_end = excluded.lease_end, attempt = excluded.attempt, consumed_at = excluded.consumed_at,

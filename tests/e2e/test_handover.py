@@ -138,6 +138,26 @@ def test_partitions_that_are_new(daemon: Daemon, client: Client, queue: str) -> 
     assert data(client.pop(queue, "newer")) == [2]
 
 
+def test_more_waiters_than_one_call_serves(start_daemon: Callable[..., Daemon], queue: str) -> None:
+    """The rest of the push is the next call, with claims of its own. Every other partition is new, so its cursor is."""
+    daemon = start_daemon(QUEEND_PUSH_STREAMS=1)
+    names = [f"p{i}" for i in range(300)]
+    with daemon.client() as client, ExitStack() as stack:
+        client.push_items([{"queue": queue, "partition": p, "payload": "first"} for p in names[::2]])
+        while client.pop(queue, batch=1000, partitions=100, autoAck=True):
+            pass
+        before = handed(client)
+        waiters = stack.enter_context(waiting(daemon, client, queue, number=len(names), batch=10))
+        stored = client.push_items([{"queue": queue, "partition": p, "payload": p} for p in names])
+        assert [s["status"] for s in stored] == ["queued"] * len(names)
+        messages = [m for waiter in waiters for m in answer_of(waiter)]
+        assert sorted(data(messages)) == sorted(names) and handed(client) == before + len(names)
+        assert len({m["leaseId"] for m in messages}) == len(names)
+        assert client.pop(queue, batch=10) == []
+        for message in messages:
+            client.ack(message)
+
+
 def test_every_group_is_served(daemon: Daemon, client: Client, queue: str) -> None:
     settle(client, queue, "p")
     groups = [f"g{i}" for i in range(5)]

@@ -450,6 +450,36 @@ cdef void chunk_encode_meta(PushArrays* s, PushChunk* c) noexcept nogil:
         it = it.next
     pgarray_close(&s.meta, mark)
 
+cdef bint batch_cut(PushStream* s, PushBatch* b, int end) noexcept nogil:
+    # The rows from `end` on, where a partition begins, are the next batch. False: no memory, b stays whole.
+    cdef PushBatch* rest = batch_new(s)
+    cdef PushGroup* last = b.chunks[end - 1].group
+    if rest == NULL:
+        return False
+    batch_part(b, rest, last)
+    rest.plain = b.plain
+    b.n_chunks = end
+    rest.next = s.again
+    s.again = rest
+    return True
+
+cdef void batch_part(PushBatch* b, PushBatch* rest, PushGroup* last) noexcept nogil:
+    # What stands behind `last` moves to an empty batch, which is sent after b and so keeps the memory of both.
+    cdef PushGroup* g = last.next
+    cdef Arena arena = rest.arena
+    rest.first = g
+    rest.last = b.last
+    last.next = NULL
+    b.last = last
+    while g != NULL:
+        rest.n_groups += 1
+        rest.n_items += g.n
+        g = g.next
+    b.n_groups -= rest.n_groups
+    b.n_items -= rest.n_items
+    rest.arena = b.arena
+    b.arena = arena
+
 cdef void batch_split(PushStream* s, PushBatch* b) noexcept nogil:
     # An error that belongs to some item: each half on its own, until that item stands alone.
     cdef PushBatch* half = batch_new(s)
@@ -468,19 +498,7 @@ cdef void batch_split(PushStream* s, PushBatch* b) noexcept nogil:
     if b.n_groups > 1:
         for i in range(b.n_groups // 2 - 1):
             g = g.next
-        half.n_groups = b.n_groups - b.n_groups // 2
-        b.n_groups -= half.n_groups
-        half.first = g.next
-        half.last = b.last
-        g.next = NULL
-        b.last = g
-        g = half.first
-        while g != NULL:
-            half.n_items += g.n
-            g = g.next
-        b.n_items -= half.n_items
-        half.arena = b.arena          # the groups stand there; freed with the half, which is sent last
-        arena_open(&b.arena, half.arena.pool)
+        batch_part(b, half, g)
     else:
         group_open_runs(g)
         other = <PushGroup*>arena_zero(&half.arena, sizeof(PushGroup))

@@ -11,7 +11,7 @@
 # its request happens on its own worker (pop_handed).
 
 cdef enum:
-    HANDOVER_CLAIMS = 256     # in one push
+    HANDOVER_CLAIMS = 256     # in one push: the rest of a batch for which more wait is the next one
     HANDOVER_BYTES = 4194304  # of one partition's records; more goes the usual way
 
 cdef struct Claim:
@@ -36,23 +36,28 @@ cdef void claimarrays_free(ClaimArrays* a) noexcept nogil:
 
 # ---- with the batch ------------------------------------------------------------------------------------------------
 
-cdef void handover_choose(PushStream* s, PushBatch* b) noexcept nogil:
-    # The batch is cut into rows and about to leave: whom can it serve?
+cdef bint handover_choose(PushStream* s, PushBatch* b) noexcept nogil:
+    # The batch is cut into rows and about to leave: whom can it serve? True: it has become shorter. What is stored for as many
+    # waiters as one call serves is committed and delivered while the database stores the rest.
     cdef PushChunk* c
     cdef PushGroup* g = b.first
     cdef Group* group
     cdef int i
+    cdef int end = b.n_chunks
     b.n_claims = 0
     if b.tries or b.unsure:
-        return
+        return False
     while g != NULL:
         if g.has_other and g.known <= 0:
-            return            # ids that need more than the newest row: stored in a second step, without claims
+            return False      # ids that need more than the newest row: stored in a second step, without claims
         g = g.next
     uv_mutex_lock(&book.lock)
     if book.parked:
         for i in range(b.n_chunks):
             c = &b.chunks[i]
+            if b.n_claims >= HANDOVER_CLAIMS and c.skip == 0:
+                end = i
+                break
             if c.skip or c.group.partition.dead or c.group.bytes > HANDOVER_BYTES:
                 continue
             group = c.group.partition.queue.group_list
@@ -63,6 +68,7 @@ cdef void handover_choose(PushStream* s, PushBatch* b) noexcept nogil:
         for i in range(b.n_claims):
             b.claims[i].job.group.handing = NULL
     uv_mutex_unlock(&book.lock)
+    return end < b.n_chunks and batch_cut(s, b, end)
 
 cdef void handover_claim(PushStream* s, PushBatch* b, int row, Group* group) noexcept nogil:
     # A claim for one partition and group, if its cursor rests and somebody waits. Book locked.
@@ -151,11 +157,13 @@ cdef void handover_params(PushStream* s, PushBatch* b, Params* params) noexcept 
 # ---- back ----------------------------------------------------------------------------------------------------------
 
 cdef void handover_made(PushBatch* b, int* at, int partition, int64_t group) noexcept nogil:
-    # The database claimed for this one. Claims come back in the order they went; at: where to look on from.
+    # The database claimed for this one. Claims come back in the order they went, those with new cursors after the others; at:
+    # where to look on from.
     cdef Claim* c
-    while at[0] < b.n_claims:
-        c = &b.claims[at[0]]
-        at[0] += 1
+    cdef int i
+    for i in range(b.n_claims):
+        c = &b.claims[at[0] % b.n_claims]
+        at[0] = at[0] % b.n_claims + 1
         if c.cursor.partition.id == partition and c.cursor.group.id == group:
             c.made = True
             return

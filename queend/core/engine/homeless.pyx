@@ -14,8 +14,8 @@ cdef void stream_reloaded(PushStream* s) noexcept nogil:
         b = b.next
     if s.gather != NULL:
         batch_evict(s, s.gather)
-    # batches that became empty are dropped
-    while s.again != NULL and s.again.first == NULL:
+    # batches that became empty are dropped, unless what is in flight may stand in their memory (batch_part)
+    while s.again != NULL and s.again.first == NULL and s.flying == NULL:
         b = s.again
         s.again = b.next
         batch_free(b)

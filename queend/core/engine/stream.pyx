@@ -217,7 +217,8 @@ cdef void stream_send(PushStream* s, Slot* slot, PushBatch* b) noexcept nogil:
         batch_fail(s, b, 503)
         return
     batch_recall(b, &s.arrays)
-    handover_choose(s, b)
+    if handover_choose(s, b):
+        batch_recall(b, &s.arrays)        # fewer rows now
     batch_encode(b, &s.arrays)
     params_begin(&params)
     params_int8(&params, e.version)
@@ -246,6 +247,7 @@ cdef void stream_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
     cdef PushStream* s = <PushStream*>ctx
     cdef PushBatch* b = s.flying
     cdef PushBatch* again
+    cdef bint hold
     cdef int64_t now = clock_mono_us()
     s.flying = NULL
     if outcome != SLOT_OK:
@@ -266,7 +268,8 @@ cdef void stream_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
         again.next = s.again
         s.again = again
     lanes_done(s, b.n_items, now)
-    if not stream_hold(s, b, now) and (s.again != NULL or s.gather != NULL) and not lanes_wait(s):
+    hold = s.again == NULL and stream_hold(s, b, now)
+    if not hold and (s.again != NULL or s.gather != NULL) and not lanes_wait(s):
         stream_send(s, slot, stream_next(s))
     batch_scatter(s, b, res)
 
