@@ -28,6 +28,8 @@ PUSH_CALL = f"SELECT * FROM queend.push(%s::bigint, %s::int[], {PUSH})".replace(
 PUSH_KNOWN = PUSH_CALL.replace(")", ", p_known => %b::bigint[], p_known_at => %b::bigint[])")
 POP_CALL = ("SELECT * FROM queend.pop(%s::bigint, %s::int[], %s::int[], %s::int[], %s::boolean[], %s::int[], %s::int[], %s::boolean[],"
             " %s::uuid[], %s::bigint[], %s::bigint[], %s::bigint[])").replace("%s", "%b")
+ACK_LEASED = ("SELECT * FROM queend.ack_leased(%s::bigint, %s::int[], %s::int[], %s::uuid[], %s::bigint[], %s::bigint[], %s::bigint[], %s)"
+              ).replace("%s", "%b")
 ACK_CALL = ACK.replace("queend.ack(%s,", "queend.ack(%s::bigint,").replace("%s", "%b")
 
 
@@ -87,7 +89,7 @@ class Measure:
         return call
 
     def pop(self, requests: int, auto: bool, claimed: list | None = None) -> Callable[[int], int]:
-        """Each request takes 50 records of one partition; partitions in turn. claimed: gets (partitions, lease, ids) of each call."""
+        """Each request takes 50 records of one partition; partitions in turn. claimed: gets (partitions, lease, ids, first offset and number) of each call."""
         def call(number: int) -> int:
             parts = [self.parts[(number * requests + i) % PARTITIONS] for i in range(requests)]
             lease = uuid.uuid4()
@@ -95,17 +97,29 @@ class Measure:
                 1, list(range(1, requests + 1)), parts, [self.group] * requests, [True] * requests, [50] * requests, [1] * requests, [auto] * requests,
                 [lease] * requests, [60_000_000] * requests, [0] * requests, [0] * requests), prepare=True, binary=True).fetchall()
             if claimed is not None:
-                claimed.append((parts, lease, [b"".join(r[8] for r in rows if r[0] == i) for i in range(requests)]))
+                claimed.append((parts, lease, [b"".join(r[8] for r in rows if r[0] == i) for i in range(requests)],
+                                [(min(r[3] for r in rows if r[0] == i), sum(r[4] for r in rows if r[0] == i)) for i in range(requests)]))
             return sum(row[4] for row in rows if row[1] == 1)
         return call
 
     def ack(self, claimed: list) -> Callable[[int], int]:
         def call(number: int) -> int:
-            parts, lease, ids = claimed[number]
+            parts, lease, ids, _ = claimed[number]
             sizes = [len(i) // 16 for i in ids]
             answer = self.db.execute(ACK_CALL, (1, parts, [self.group] * len(parts), [lease] * len(parts), sizes, ids, [bytes(n) for n in sizes],
                                                 [3] * len(parts), [0] * len(parts), [], [], []), prepare=True, binary=True).fetchall()
             assert all(row[3] for row in answer)
+            return sum(sizes)
+        return call
+
+    def ack_leased(self, claimed: list) -> Callable[[int], int]:
+        def call(number: int) -> int:
+            asked = sorted((part, *window) for part, window in zip(claimed[number][0], claimed[number][3]))
+            parts, first, sizes = ([row[i] for row in asked] for i in range(3))
+            after = [a + n for a, n in zip(first, sizes)]
+            answer = self.db.execute(ACK_LEASED, (1, parts, [self.group] * len(parts), [claimed[number][1]] * len(parts), first, [a - 1 for a in after], after, False),
+                                     prepare=True, binary=True).fetchall()
+            assert len(answer) == len(parts) and all(row[2] for row in answer)
             return sum(sizes)
         return call
 
@@ -135,7 +149,8 @@ def main() -> None:
             m.push(1000, 1, id7)(0)
         claimed: list = []
         m.case("pop 10 x 50, with lease", 100, m.pop(10, False, claimed))
-        m.case("ack 10 x 50", len(claimed), m.ack(claimed))
+        m.case("ack 10 x 50", 50, m.ack(claimed))
+        m.case("ack 10 x 50, by lease", 50, m.ack_leased(claimed[50:]))
         m.db.close()
     finally:
         cluster.stop()

@@ -35,6 +35,7 @@ include "core/pg/bodypack.pyx"            # its payloads, made smaller
 include "core/engine/limit.pyx"           # how many statements at a time
 include "core/engine/spread.pyx"          # over how many push streams
 include "core/engine/policy.pyx"          # when a queue becomes a statement
+include "core/engine/company.pyx"         # and whether it waits for those just answered
 include "core/auth/grant.pyx"              # what a verified token allows
 include "core/net/settings.pyx"           # what the operator set
 include "core/net/inbox.pyx"              # messages between threads
@@ -100,6 +101,7 @@ include "core/read/read.pyx"              # the log read as Python sees it
 include "core/merge.pyx"                  # rows of the log made one
 include "core/core.pyx"                   # the data plane as Python sees it
 include "core/probe/limit.pyx"            # seams for the tests of limits and policies
+include "core/probe/company.pyx"          # seams for the test of company
 include "core/probe/spread.pyx"           # seams for the tests of the number of push streams
 include "core/probe/log.pyx"              # seams for the test of log lines
 include "core/probe/encode.pyx"           # seams for the tests of binary parameters

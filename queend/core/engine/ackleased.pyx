@@ -125,6 +125,7 @@ cdef void leased_gather(Engine* e, PopCall* call) noexcept nogil:
     call.acks = <LeasedAck**>arena_alloc(&call.arena, room * sizeof(LeasedAck*))
     if call.acks == NULL:
         return
+    call.n_ack_jobs = jobs
     while jobs:
         jobs -= 1
         j = <AckJob*>joblist_take(&e.leased)

@@ -79,7 +79,14 @@ cdef void pop_untake(PopJob* j) noexcept nogil:
 cdef bint turn_fires(Engine* e) noexcept nogil:
     # Claims and the acknowledgments that travel with them wait as one.
     cdef JobList both = e.claims
+    cdef int64_t wait
     both.n += e.leased.n
+    if both.n and e.claim_limit.in_flight == 0:
+        wait = company_wait(&e.company, both.n, clock_mono_us())
+        if wait:
+            if e.hold_us < 0 or wait < e.hold_us:
+                e.hold_us = wait
+            return False
     if both.first == NULL or (e.leased.first != NULL and e.leased.first.queued_us < both.first.queued_us):
         both.first = e.leased.first
     return policy_fires(e, &e.pop_policy, &both, &e.claim_limit)
@@ -185,6 +192,8 @@ cdef void claimcall_done(Slot* slot, void* ctx, PGresult* res, int outcome) noex
     cdef int row
     cdef int64_t now = clock_mono_us()
     limit_done(&e.claim_limit, now, now - call.sent_us, outcome == SLOT_OK)
+    if e.claim_limit.in_flight == 0:
+        company_ended(&e.company, call.n_jobs + call.n_ack_jobs, e.claims.n + e.leased.n, now)
     if outcome != SLOT_OK:
         if res == NULL:
             leased_lost(call)

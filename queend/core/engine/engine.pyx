@@ -43,6 +43,7 @@ cdef struct Engine:
     Limit tx_limit
     Policy pop_policy
     Policy ack_policy
+    Company company           # of claims and what travels with them
     int64_t hold_us           # until time alone ends a hold, -1: nothing is held
     Round round
     Discover discover

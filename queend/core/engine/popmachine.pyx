@@ -72,6 +72,7 @@ cdef struct PopCall:
     int n_cursors
     int n_jobs
     Job* ack_jobs             # of a call for records in memory: acknowledgments that travel with it, chained by next
+    int n_ack_jobs
     LeasedAck** acks          # what they are about, cursors ascending
     int n_acks
     bint heads                # where their logs end is asked for
