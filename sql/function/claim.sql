@@ -34,8 +34,9 @@ BEGIN
            CASE WHEN c.us = 0 THEN 0 ELSE v_now + c.us END, c.first - 1 + c.take, 1, v_now, c.first     -- 0 where the row is new; else it tells the update below what was asked for
       FROM unnest(p_part, p_group, p_first, p_take, p_base, p_lease, p_us) AS c (part, grp, first, take, base, lease, us)
       CROSS JOIN LATERAL (
-            SELECT FROM (SELECT FROM queend.cursors x WHERE x.partition_id = c.part AND x.group_id = c.grp AND x.committed + 1 = c.first
+            SELECT FROM (SELECT FROM queend.cursors x WHERE x.partition_id = c.part AND x.group_id >= c.grp AND x.group_id <= c.grp AND x.committed + 1 = c.first
                             AND x.lease_end <= x.committed AND x.lease_until <= v_now AND x.retry_until <= v_now
+                            ORDER BY x.group_id DESC LIMIT 1      -- the newest version first, see pop
                             FOR NO KEY UPDATE SKIP LOCKED) AS k
             UNION ALL
             SELECT WHERE c.first = 0 AND NOT EXISTS (SELECT FROM queend.cursors x WHERE x.partition_id = c.part AND x.group_id = c.grp)

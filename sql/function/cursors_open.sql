@@ -9,7 +9,8 @@ BEGIN
            i.part, i.grp, s.start - 1
       FROM (SELECT DISTINCT u.part, u.grp FROM unnest(p_part, p_group, p_wanted) AS u (part, grp, wanted) WHERE u.wanted) AS i
       CROSS JOIN LATERAL (SELECT x.start_at FROM queend.consumer_groups x WHERE x.id = i.grp OFFSET 0) AS g
-      LEFT JOIN LATERAL (SELECT true AS there FROM queend.cursors x WHERE x.partition_id = i.part AND x.group_id = i.grp OFFSET 0) AS k ON true
+      LEFT JOIN LATERAL (SELECT true AS there FROM queend.cursors x WHERE x.partition_id = i.part AND x.group_id >= i.grp AND x.group_id <= i.grp
+                          ORDER BY x.group_id DESC LIMIT 1) AS k ON true      -- the newest version first, see pop
       CROSS JOIN LATERAL (SELECT CASE WHEN g.start_at IS NULL
                                       THEN COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = i.part), 0)
                                       ELSE queend.offset_since(i.part, g.start_at) END AS start) AS s

@@ -14,6 +14,9 @@
 -- read again after its lock. Cursors are written by INSERT … ON CONFLICT: it always goes by the primary key, where an
 -- UPDATE joined to its rows may be planned as a scan of all cursors while the table is small. row_base is a hint: where no
 -- row begins there any more (compact has merged it with others), the row is looked for.
+-- A cursor is looked for from the right end of its key, and the search ends where one is found: while a snapshot is held elsewhere none
+-- of its versions can be removed, the index has entries for hundreds of them, and the newest is the last. (With `=` the order would
+-- mean nothing to the planner.)
 -- Records are then read once, narrow and wide columns together; a request stops after 8 MB
 -- of payload (unpacked) but never before its first row.
 CREATE OR REPLACE FUNCTION queend.pop(p_version bigint, p_req int[], p_part int[], p_group int[], p_fresh boolean[],
@@ -54,7 +57,8 @@ BEGIN
                        CASE WHEN r_delay_us[i.req] > 0 AND h.created_at > v_now - r_delay_us[i.req]
                             THEN queend.offset_since(i.part, v_now - r_delay_us[i.req] + 1) ELSE COALESCE(h.next, 0) END AS stop
                   FROM unnest(p_req, p_part, p_group) WITH ORDINALITY AS i (req, part, grp, ord)
-                  LEFT JOIN LATERAL (SELECT x.* FROM queend.cursors x WHERE x.partition_id = i.part AND x.group_id = i.grp OFFSET 0) AS k ON true
+                  LEFT JOIN LATERAL (SELECT x.* FROM queend.cursors x WHERE x.partition_id = i.part AND x.group_id >= i.grp AND x.group_id <= i.grp
+                                      ORDER BY x.group_id DESC LIMIT 1) AS k ON true
                   LEFT JOIN LATERAL (SELECT x.floor FROM queend.floors x WHERE x.partition_id = i.part OFFSET 0) AS f ON true
                   LEFT JOIN LATERAL (SELECT l.base + l.n AS next, l.created_at FROM queend.log l
                                       WHERE l.partition_id = i.part AND l.base >= k.row_base
@@ -71,8 +75,8 @@ BEGIN
                LEAST(p.stop, k.first + r_budget[p.req] - p.before) AS stop,
                CASE WHEN r_auto[p.req] THEN 1 WHEN k.lease_end > k.committed THEN k.attempt + 1 ELSE 1 END AS attempt
           FROM picked p
-          CROSS JOIN LATERAL (SELECT x.*, GREATEST(x.committed + 1, p.first) AS first FROM queend.cursors x WHERE x.partition_id = p.part AND x.group_id = p.grp
-                                 AND x.lease_until <= v_now AND x.retry_until <= v_now FOR NO KEY UPDATE SKIP LOCKED) AS k
+          CROSS JOIN LATERAL (SELECT x.*, GREATEST(x.committed + 1, p.first) AS first FROM queend.cursors x WHERE x.partition_id = p.part AND x.group_id >= p.grp AND x.group_id <= p.grp
+                                 AND x.lease_until <= v_now AND x.retry_until <= v_now ORDER BY x.group_id DESC LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) AS k
          WHERE p.before < r_budget[p.req] AND p.place <= r_parts[p.req]),
     kept AS MATERIALIZED (
         SELECT r.* FROM (
