@@ -139,33 +139,43 @@ def test_it_finds_another_number_when_the_database_changes():
     assert probe.active == 1
 
 
-def burst(probe, now, seconds, each=10_000):
-    """Batches of `each` us on every stream, more waiting: twice as many streams store twice as much. Returns the time."""
-    end = now + seconds * SECOND
+def burst(probe, now, seconds, gains=True):
+    """Batches of 10 ms on every stream, more waiting: twice as many streams store twice as much, or the same. Returns the
+    time and how much of it was part of a trial."""
+    end, tried = now + seconds * SECOND, 0
     while now < end:
+        each = 10_000 if gains else 10_000 * probe.active
         now += each
+        tried += each * probe.trying
         for _ in range(probe.active):
             probe.done(int(now), 100, True, each)
-    return now
+    return now, tried / SECOND
 
 
-def test_a_pause_in_the_load_decides_nothing():
-    probe = SpreadProbe(most=4)
-    now = 0
+def test_pauses_in_the_load_decide_nothing():
+    probe, now, spent = SpreadProbe(most=4), 0, 0
     for _ in range(100):                      # each burst is over before a trial is
-        now = burst(probe, now, 0.9) + 5 * SECOND
-        assert probe.active <= 2
-    while not probe.trying:
-        now = burst(probe, now, 0.01)
-    now = burst(probe, now + 60 * SECOND, 0.01)
-    assert not probe.trying and probe.active == 1
-    burst(probe, now, 4)                      # nor did all those trials cost a pause: 0 → 1 → 2 → 4 streams
+        now, tried = burst(probe, now, 0.9, gains=False)
+        now, spent = now + 3 * SECOND, spent + tried
+        assert probe.active == 1 or probe.trying
+    assert spent < 15                         # of 90: a trial in vain costs a pause all the same
+
+
+def test_a_load_with_pauses_gets_its_streams():
+    probe, now = SpreadProbe(most=4), 0
+    for _ in range(10):
+        now = burst(probe, now, 0.9)[0] + 5 * SECOND
     assert probe.active == 4
+    now = burst(probe, now, 3)[0]
+    while not probe.trying:                   # of fewer
+        now = burst(probe, now, 0.01)[0]
+    burst(probe, now + 100 * SECOND, 0.01)    # too long ago to be compared with
+    assert not probe.trying and probe.active == 4
 
 
 def test_a_trickle_needs_one_stream():
     probe = SpreadProbe(most=4)
-    now = burst(probe, 0, 10)
+    now, _ = burst(probe, 0, 10)
     assert probe.active == 4
     for _ in range(20):
         now += SECOND

@@ -7,7 +7,7 @@
 # windows weigh double, which cancels a load that grows or fades meanwhile. More streams have to store a tenth more, in
 # each of their windows more than without; fewer may store a little less, for they cost less.
 #
-# A pause in the load says nothing about numbers of streams: where nothing was sent for a while, window and trial begin anew.
+# A pause in the load says nothing about numbers of streams: where nothing was sent for a while, the window begins anew.
 #
 # A trial needs demand: most batches found others waiting when they came back. A trial in vain doubles the pause to the next,
 # up to a minute; another load (twice or half the rate) or a change that paid starts over. Without demand it falls back.
@@ -66,7 +66,7 @@ cdef int spread_done(Spread* s, int64_t now_us, int64_t took_us, int items, bint
         return s.active
     s.last_us = now_us
     if pause > s.window_us // 4:
-        spread_resume(s, now_us)
+        spread_resume(s, now_us, pause)
         return s.active
     if s.skip:
         s.skip -= 1
@@ -94,11 +94,14 @@ cdef void spread_begin(Spread* s, int64_t now_us) noexcept nogil:
     s.batches = 0
     s.crowded = 0
 
-cdef void spread_resume(Spread* s, int64_t now_us) noexcept nogil:
-    # The load came back: a trial that was going on is forgotten and costs no pause. Pauses alone are no demand.
-    s.other = 0
-    spread_quiet(s, False)
-    spread_set(s, s.base)
+cdef void spread_resume(Spread* s, int64_t now_us, int64_t pause_us) noexcept nogil:
+    # The load came back after a pause.
+    if s.other and pause_us > SPREAD_MOST_PAUSE_US:
+        s.other = 0               # that trial was of another load
+        spread_set(s, s.base)
+    elif s.other == 0:
+        spread_quiet(s, False)    # pauses alone are no demand
+    s.skip = 0                    # nothing is in flight
     spread_begin(s, now_us)
 
 cdef void spread_quiet(Spread* s, bint demand) noexcept nogil:
