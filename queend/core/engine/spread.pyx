@@ -3,9 +3,10 @@
 # How much slower a call became does not tell whether another stream would help: a batch takes long when the commit is far
 # away (more streams wait side by side: good), when one backend computes all the time (good while cores are free) and when
 # the machine is full (bad); and a stream more makes every batch smaller, which costs in itself. What more streams bring
-# is what counts, so it is tried: five windows by turns with the present number and with twice (or half) of it. The middle
-# windows weigh double, which cancels a load that grows or fades meanwhile. More streams have to store a tenth more, in
-# each of their windows more than without; fewer may store a little less, for they cost less.
+# is what counts, so it is tried: windows by turns with the present number and with twice (or half) of it. Each window with
+# the other number is compared with the mean of its neighbours, which cancels a load that grows or fades meanwhile. Two such
+# pairs have to do where they agree; where the machine is noisy there are more, up to six. More streams have to store a tenth
+# more; fewer may store a little less, for they cost less.
 #
 # A pause in the load says nothing about numbers of streams: where nothing was sent for a while, the window begins anew.
 #
@@ -13,7 +14,8 @@
 # up to a minute; another load (twice or half the rate) or a change that paid starts over. Without demand it falls back.
 
 cdef enum:
-    SPREAD_TURNS = 5
+    SPREAD_PAIRS = 2              # of a trial, at least
+    SPREAD_MOST_PAIRS = 6
     SPREAD_BATCHES = 4            # of each stream in a window, at least
     SPREAD_QUIET = 4              # windows without demand until one half is let go
     SPREAD_PAUSE_US = 2000000
@@ -31,8 +33,12 @@ cdef struct Spread:
     int skip                      # batches still to come that belong to the number before
     int base                      # number of streams outside of the trial
     int other                     # the one it is compared with, 0: no trial
-    int turn                      # windows of the trial that are over
-    double[SPREAD_TURNS] rate     # what they stored, items per us
+    double rate                   # of the last window with the present number, items per us
+    double tried                  # of the last one with the other
+    double rates                  # sum of those with the present number
+    int pairs                     # compared so far
+    double gain                   # sum of what the other number gained, 0.1: a tenth more
+    double gain2                  # of the squares
     bint fewer                    # the next trial is of half as many
     int quiet                     # windows without demand in a row
     double known                  # rate at the end of the last trial
@@ -127,28 +133,46 @@ cdef void spread_rest(Spread* s, int64_t now_us, double rate, bint demand) noexc
     elif s.base * 2 > s.most:
         s.fewer = True
     s.other = s.base // 2 if s.fewer else s.base * 2
-    s.rate[0] = rate
-    s.turn = 1
+    s.rate = rate
+    s.rates = rate
+    s.tried = 0
+    s.pairs = 0
+    s.gain = 0
+    s.gain2 = 0
     spread_set(s, s.other)
 
 cdef void spread_turn(Spread* s, int64_t now_us, double rate, bint demand) noexcept nogil:
     # A window of a trial is over.
+    cdef double gain
     if not demand and s.active < s.other:
         spread_judge(s, now_us, False, rate)
         return                    # the load went away
-    s.rate[s.turn] = rate
-    s.turn += 1
-    if s.turn < SPREAD_TURNS:
-        spread_set(s, s.other if s.turn & 1 else s.base)
+    if s.active == s.other:
+        s.tried = rate
+        spread_set(s, s.base)
         return
-    spread_judge(s, now_us, spread_pays(s), (s.rate[0] + 2 * s.rate[2] + s.rate[4]) / 4)
+    gain = 2 * s.tried / (s.rate + rate) - 1 if s.rate + rate > 0 else 0
+    s.rate = rate
+    s.rates += rate
+    s.pairs += 1
+    s.gain += gain
+    s.gain2 += gain * gain
+    if spread_clear(s):
+        spread_judge(s, now_us, s.gain / s.pairs > spread_wanted(s), s.rates / (s.pairs + 1))
+    else:
+        spread_set(s, s.other)
 
-cdef bint spread_pays(const Spread* s) noexcept nogil:
-    cdef double without = (s.rate[0] + 2 * s.rate[2] + s.rate[4]) / 4
-    cdef double with_it = (s.rate[1] + s.rate[3]) / 2
-    if s.other < s.base:
-        return with_it > 0.95 * without
-    return with_it > 1.1 * without and s.rate[1] > without and s.rate[3] > without
+cdef inline double spread_wanted(const Spread* s) noexcept nogil:
+    return 0.1 if s.other > s.base else -0.05
+
+cdef bint spread_clear(const Spread* s) noexcept nogil:
+    # Is the mean gain two standard errors away from what is wanted, and a twentieth?
+    cdef double off = s.gain / s.pairs - spread_wanted(s)
+    cdef double scatter                   # the squared standard error of the mean
+    if s.pairs < SPREAD_PAIRS:
+        return False
+    scatter = (s.gain2 - s.gain * s.gain / s.pairs) / (s.pairs - 1) / s.pairs
+    return s.pairs == SPREAD_MOST_PAIRS or (off * off > 4 * scatter and off * off > 0.05 * 0.05)
 
 cdef void spread_judge(Spread* s, int64_t now_us, bint pays, double rate) noexcept nogil:
     if pays:
