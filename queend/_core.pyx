@@ -85,6 +85,7 @@ include "core/engine/discover.pyx"        # work nobody told of
 include "core/engine/recall.pyx"          # ids the database need not look for
 include "core/engine/handover.pyx"        # parked pops served by the push itself
 include "core/engine/stream.pyx"          # push streams by lane
+include "core/engine/aside.pyx"           # partitions that have to learn first
 include "core/engine/lanes.pyx"           # which stream stores which lane
 include "core/engine/push.pyx"            # a push request
 include "core/engine/homeless.pyx"        # items whose partition is gone

@@ -1,6 +1,7 @@
 """Random ids through HTTP: whoever remembers them, however often daemons come and go, a partition holds a set."""
 from __future__ import annotations
 
+import json
 import os
 import random
 import threading
@@ -147,6 +148,46 @@ def test_a_transaction_learns_what_is_there(start_daemon: Callable[..., Daemon],
     thread.join()
     assert not failures
     assert len(stored(first.conninfo, queue)["p"]) == len(set(stored(first.conninfo, queue)["p"])) == 45200
+    second.stop()
+
+
+GATED = """CREATE OR REPLACE FUNCTION queend.ids_learn(p_part int, p_known bigint, p_known_at bigint) RETURNS bytea LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(1);
+    RETURN queend.ids_seen(p_part, queend.ids_known(p_part, p_known, p_known_at));
+END $$"""
+
+
+@pytest.mark.parametrize("streams", ["0", "3"])
+def test_who_learns_keeps_no_other_waiting(start_daemon: Callable[..., Daemon], queue: str, streams: str) -> None:
+    """While the reads that teach a partition stand still, all others are stored; what comes for it is stored in order after that."""
+    first = start_daemon()
+    ids = [str(uuid.uuid4()) for _ in range(45000)]
+    with first.client() as client:
+        for at in range(0, len(ids), 5000):
+            client.push_items([{"queue": queue, "partition": "p", "transactionId": i, "payload": 0} for i in ids[at:at + 5000]])
+    first.kill()
+    second = start_daemon(first.conninfo, QUEEND_PUSH_STREAMS=streams, QUEEND_PUSH_TRIAL_MS="60000")
+    new = [str(uuid.uuid4()) for _ in range(60)]
+    rest = [str(uuid.uuid4()) for _ in range(60)]
+    with psycopg.connect(first.conninfo, autocommit=True) as gate, second.client() as other, second.client() as waiting, second.client() as later:
+        gate.execute(GATED)
+        gate.execute("SELECT pg_advisory_lock(1)")
+        every = [{"queue": queue, "partition": name, "transactionId": i, "payload": 0} for name in ["p", "b", "c"] for i in [*new[:20], ids[9]]]
+        waiting.send("POST", "/api/v1/push", json.dumps({"items": every}).encode())
+        while not gate.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock' AND NOT granted").fetchone()[0]:
+            other.push_items([{"queue": queue, "partition": "d", "transactionId": str(uuid.uuid4()), "payload": 0}])
+        assert [len(stored(first.conninfo, queue)[name]) for name in "pbc"] == [45000, 21, 21]
+        assert {item["status"] for item in other.push_items([{"queue": queue, "partition": name, "transactionId": i, "payload": 0}
+                                                             for i in rest for name in "bcd"])} == {"queued"}
+        late = [{"queue": queue, "partition": "p", "transactionId": i, "payload": 0} for i in new[20:]]
+        later.send("POST", "/api/v1/push", json.dumps({"items": late}).encode())
+        gate.execute("SELECT pg_advisory_unlock(1)")
+        assert [item["status"] for item in waiting.receive().json] == [*["queued"] * 20, "duplicate", *["queued"] * 42]
+        assert [item["status"] for item in later.receive().json] == ["queued"] * 40
+        assert [item["status"] for item in other.push_items(late)] == ["duplicate"] * 40
+    assert stored(first.conninfo, queue)["p"] == [uuid.UUID(i).bytes for i in ids + new]
+    second.stop()
 
 
 def test_the_same_ids_from_everywhere(start_daemon: Callable[..., Daemon], queue: str) -> None:

@@ -56,6 +56,8 @@ cdef struct PushGroup:
     uint32_t slots_mask
     int runs                  # items of the chain that are runs
     bint refused              # nothing of it was stored: to be sent again, plain
+    bint aside                # it has to wait at its stream's side: engine/aside
+    bint learn                # its partition's ids are to be read before it is sent
 
 cdef struct PushChunk:
     PushGroup* group

@@ -30,7 +30,7 @@ cdef bint engine_idle(Worker* w) noexcept nogil:
     cdef int i
     if e.queued_jobs or e.releases != NULL or e.release_flying:
         return False
-    for i in range(n_streams):
+    for i in range(streams_all):
         if streams[i].worker is w and (streams[i].flying != NULL or streams[i].again != NULL or streams[i].gather != NULL):
             return False
     return True

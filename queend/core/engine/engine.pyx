@@ -79,7 +79,7 @@ cdef bint engine_boot(Process* p) noexcept nogil:
     reload_at = 0
     if not streams_open(lanes_streams(&p.settings)):
         return False
-    for i in range(n_streams):
+    for i in range(streams_all):
         streams[i].arrays.pack.least = p.settings.compress_from
     lanes_open(p)
     statements_open()
@@ -200,7 +200,7 @@ cdef void engine_drain_kind(Engine* e, int kind) noexcept nogil:
             return            # a call failed just now: the timer looks again
         e.pause_until = 0
     if kind == 0:
-        for i in range(n_streams):
+        for i in range(streams_all):
             if streams[i].worker is e.worker:
                 stream_drain(&streams[i])
     elif kind == 1:

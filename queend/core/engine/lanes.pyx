@@ -28,6 +28,7 @@ cdef void lanes_open(Process* p) noexcept nogil:
     spread_open(&lanes.spread, n_streams, <int64_t>s.push_trial_ms * 1000)
     for i in range(n_streams):
         streams[i].worker = p.workers[0 if lanes.adapts else i % p.n]
+        streams[i].side.worker = streams[i].worker
 
 cdef int lanes_streams(Settings* s) noexcept nogil:
     # How many streams there will be: half of the connections are left to everything else.
@@ -47,11 +48,16 @@ cdef inline PushStream* lanes_deal(PushStream* home, Partition* p) noexcept nogi
 
 cdef inline PushStream* lanes_overflow(PushStream* s) noexcept nogil:
     # The stream that keeps the parts that found a batch full.
+    if s.main != NULL:
+        s = s.main
     return s if not lanes.adapts else &streams[0]
 
 cdef inline bint lanes_wait(PushStream* s) noexcept nogil:
     # Must what s gathers stay for now? What it has to send again never does.
-    return lanes.moving and s.again == NULL and lanes_unsettled()
+    return s.again == NULL and s.main == NULL and lanes_moving()
+
+cdef inline bint lanes_moving() noexcept nogil:
+    return lanes.moving and lanes_unsettled()
 
 cdef bint lanes_unsettled() noexcept nogil:
     cdef int i
@@ -64,7 +70,7 @@ cdef bint lanes_unsettled() noexcept nogil:
 cdef void lanes_done(PushStream* s, int items, int64_t now) noexcept nogil:
     # A batch of s was stored; s sends its next one after this.
     cdef int n
-    if not lanes.adapts:
+    if not lanes.adapts or s.main != NULL:
         return
     if lanes.moving:
         lanes.spread.last_us = now

@@ -73,7 +73,7 @@ cdef void engine_arm(Engine* e) noexcept nogil:
             uv_mutex_unlock(&book.lock)
         if e.hold_us >= 0 and (next_us == 0 or now + e.hold_us < next_us):
             next_us = now + e.hold_us
-        for i in range(n_streams):
+        for i in range(streams_all):
             if streams[i].worker is e.worker and streams[i].hold_until and streams[i].gather != NULL and (next_us == 0 or streams[i].hold_until < next_us):
                 next_us = streams[i].hold_until
         if e.pause_until and (next_us == 0 or e.pause_until < next_us):
@@ -96,7 +96,7 @@ cdef bint engine_waits(Engine* e) noexcept nogil:
     cdef int i
     if e.want_reload or e.wait_reload.n or e.woken.n or e.pops.n or e.claims.n or e.leased.n or e.acks.n or e.txs.n or e.leases.n or e.releases != NULL or e.round.running or e.resolving.n:
         return True
-    for i in range(n_streams):
+    for i in range(streams_all):
         if streams[i].worker is e.worker and streams[i].flying == NULL and (streams[i].again != NULL or streams[i].gather != NULL):
             return True
     return False

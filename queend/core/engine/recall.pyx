@@ -69,6 +69,12 @@ cdef inline void recall_link(Recall* r) noexcept nogil:
         recalls.oldest = r
     recalls.newest = r
 
+cdef void recall_used(Recall* r) noexcept nogil:
+    r.used_us = clock_mono_us()
+    if recalls.newest is not r:
+        recall_unlink(r)
+        recall_link(r)
+
 cdef void recall_drop(Recall* r) noexcept nogil:
     recall_unlink(r)
     recalls.bytes -= sizeof(Recall) + 8 * r.size
@@ -241,10 +247,7 @@ cdef void group_recall(PushBatch* b, int first, PushArrays* s) noexcept nogil:
         else:
             g.known = -2 if g.partition.strange >= RECALL_FROM else 0
         return
-    r.used_us = clock_mono_us()
-    if recalls.newest is not r:
-        recall_unlink(r)
-        recall_link(r)
+    recall_used(r)
     while i < b.n_chunks and b.chunks[i].group is g:
         it = b.chunks[i].first
         last = -1

@@ -115,7 +115,7 @@ cdef void engine_reloaded(Worker* w, InboxMsg* m) noexcept nogil:
         job.next = NULL
         job_retry(e, job)
         job = following
-    for i in range(n_streams):
+    for i in range(streams_all):
         if streams[i].worker is w:
             stream_reloaded(&streams[i])
 

@@ -5,6 +5,9 @@
 
 cdef struct PushStream:
     int index
+    PushStream* side          # for partitions that must wait and keep no other waiting (engine/aside)
+    PushStream* main          # whose side it is, NULL: it has lanes
+    PushGroup* learning       # what a side reads for
     Worker* worker
     PushBatch* gather
     PushBatch* flying
@@ -22,23 +25,30 @@ cdef struct PushStream:
     ClaimArrays claims
     PushArrays keep           # scratch of the row cache
 
-cdef PushStream* streams      # process-wide, n_streams of them
+cdef PushStream* streams      # process-wide: n_streams with lanes, then the side of each
 cdef int n_streams
+cdef int streams_all
 
 cdef bint streams_open(int n) noexcept nogil:
-    global streams, n_streams
+    global streams, n_streams, streams_all
     cdef int i
-    streams = <PushStream*>calloc(n, sizeof(PushStream))
+    streams = <PushStream*>calloc(2 * n, sizeof(PushStream))
+    if streams == NULL:
+        return False
     n_streams = n
+    streams_all = 2 * n
     for i in range(n):
         streams[i].index = i
-    return streams != NULL
+        streams[i].side = &streams[n + i]
+        streams[n + i].index = n + i
+        streams[n + i].main = &streams[i]
+    return True
 
 cdef void streams_close() noexcept nogil:
     global streams
     cdef int i
     cdef PushStream* s
-    for i in range(n_streams):
+    for i in range(streams_all):
         s = &streams[i]
         batch_free(s.gather)
         batch_free(s.flying)
@@ -67,7 +77,7 @@ cdef void stream_add(PushStream* s, PushPart* part) noexcept nogil:
             items_home(s, it)
             it = following
             continue
-        to = lanes_deal(s, p)
+        to = aside_deal(lanes_deal(s, p), s, p)
         if to.gather == NULL:
             to.gather = batch_new(to)
         if to.gather == NULL or batch_full(to.gather):
@@ -209,6 +219,8 @@ cdef void stream_send(PushStream* s, Slot* slot, PushBatch* b) noexcept nogil:
     # Encodes and sends; what could not be sent is kept for later.
     cdef Params params
     cdef Engine* e = engine_of(s.worker)
+    if aside_learn(s, slot, b):
+        return
     s.flying = b
     if b.since_us == 0:
         b.since_us = clock_mono_us()
@@ -263,10 +275,12 @@ cdef void stream_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
         engine_reload(s.worker)
         return
     batch_learn(b, res)
+    aside_take(s, b, res)
     again = batch_refused(s, b, res)
     if again != NULL:
         again.next = s.again
         s.again = again
+    aside_home(s, b)
     lanes_done(s, b.n_items, now)
     hold = s.again == NULL and stream_hold(s, b, now)
     if not hold and (s.again != NULL or s.gather != NULL) and not lanes_wait(s):

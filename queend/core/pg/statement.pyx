@@ -36,6 +36,7 @@ cdef enum:
     STMT_RECENT
     STMT_FIND
     STMT_TURN
+    STMT_IDS_LEARN
     STMT_COUNT
 
 # Result columns, in the order of each function's RETURNS TABLE.
@@ -168,4 +169,6 @@ cdef const StatementDef* statements_open() noexcept nogil:
     statement_define(&s[STMT_TURN], b"turn", b"qIIUQQQbIIQIQUQ")
     snprintf(s[STMT_TURN].text, sizeof(s.text), b"SELECT part, grp, released, head FROM queend.ack_leased($1,$2,$3,$4,$5,$6,$7,$8)"
              b" UNION ALL SELECT part, grp, NULL, 0 FROM queend.claim($1,$9,$10,$11,$12,$13,$14,$15)")
+    # ids_learn: partition, known, known_at
+    statement_define(&s[STMT_IDS_LEARN], b"ids_learn", b"iqq")
     return s

@@ -1,0 +1,180 @@
+# A partition whose ids this daemon must learn first, or the database list, keeps no other waiting: its items leave their
+# stream for the stream's side, a stream without lanes, which learns by reads that hold no lane and then pushes as any other.
+# In: answers that refuse partitions until more is known. Out: those partitions stored by the side, and home again after that.
+# Owner: the stream's thread. While a partition is aside all its items go there, so their order is kept.
+
+cdef enum:
+    ASIDE_SEEN = 20000        # ids in an answer that has more to teach: function/ids_seen.sql
+
+cdef inline PushStream* aside_of(PushStream* s) noexcept nogil:
+    return streams[0].side if lanes.adapts else s.side
+
+cdef inline PushStream* aside_deal(PushStream* to, PushStream* home, Partition* p) noexcept nogil:
+    return home.side if p.aside else to
+
+cdef void aside_take(PushStream* s, PushBatch* b, PGresult* res) noexcept nogil:
+    # Before the refused are sent again: those that have to learn, and what was gathered for them, go to the side. Not while
+    # lanes move: what was closed for that may hold items of the same partition.
+    cdef PushGroup* g
+    cdef int row, i
+    cdef bint any = False
+    if s.main != NULL or lanes_moving():
+        return
+    for row in range(PQntuples(res)):
+        i = pg_int4(res, row, PUSH_ORD)
+        if pg_int2(res, row, PUSH_STATUS) == 3 and 0 <= i < b.n_chunks:
+            g = b.chunks[i].group
+            g.learn = g.learn or pg_bytes(res, row, PUSH_SEEN).n >= 16 * (ASIDE_SEEN + 1)
+            g.aside = g.aside or g.learn or g.known == -1
+            any = any or g.aside
+    g = b.first if any else NULL
+    while g != NULL:
+        any = g.aside
+        g.aside = False
+        if any and not aside_bound(s, g.partition):
+            group_aside(s, b, g)
+        g = g.next
+
+cdef bint aside_bound(PushStream* s, Partition* p) noexcept nogil:
+    # Do older items of it wait to be sent by s?
+    cdef PushBatch* b = s.again
+    cdef PushGroup* g
+    while b != NULL:
+        g = b.first
+        while g != NULL:
+            if g.partition is p:
+                return True
+            g = g.next
+        b = b.next
+    return False
+
+cdef void group_aside(PushStream* s, PushBatch* b, PushGroup* g) noexcept nogil:
+    cdef PushStream* side = aside_of(s)
+    cdef PushStream* lane = lanes_deal(s, g.partition)       # who gathers for it
+    cdef PushGroup* gathered = g.partition.open
+    cdef PushGroup* to
+    if side.gather == NULL:
+        side.gather = batch_new(side)
+    to = batch_group(side.gather, g.partition) if side.gather != NULL else NULL
+    if to == NULL:
+        return                # no memory: it is sent again where it is
+    to.learn = g.learn
+    side.gather.unsure = side.gather.unsure or b.unsure
+    if side.gather.since_us == 0:
+        side.gather.since_us = b.since_us
+    group_pour(b, g, side.gather, to)
+    if gathered != NULL:
+        group_pour(lane.gather, gathered, side.gather, to)
+        if lane.gather.n_groups == 0:
+            batch_free(lane.gather)
+            lane.gather = NULL
+    g.partition.open = to
+    g.partition.aside = True
+
+cdef void aside_home(PushStream* side, PushBatch* b) noexcept nogil:
+    # The side has stored these: what it gathered for them meanwhile goes to their stream, and so does what comes.
+    cdef PushGroup* g = b.first
+    cdef PushGroup* to
+    cdef PushStream* s
+    cdef Partition* p
+    if side.main == NULL or side.again != NULL or lanes_moving():
+        return
+    while g != NULL:
+        p = g.partition
+        g = g.next
+        p.aside = False
+        if p.open == NULL:
+            continue
+        s = lanes_deal(side.main, p)
+        if s.gather == NULL:
+            s.gather = batch_new(s)
+        to = batch_group(s.gather, p) if s.gather != NULL else NULL
+        if to == NULL:
+            p.aside = True
+            continue
+        group_pour(side.gather, p.open, s.gather, to)
+        p.open = to
+    if side.gather != NULL and side.gather.n_groups == 0:
+        batch_free(side.gather)
+        side.gather = NULL
+
+cdef void group_pour(PushBatch* b, PushGroup* g, PushBatch* into, PushGroup* to) noexcept nogil:
+    # A group leaves its batch: its items, each duplicate after what it repeats, follow those of another of its partition.
+    cdef PushGroup* before = NULL
+    cdef PushGroup* at = b.first
+    cdef PushItem* it = g.first
+    cdef PushItem* following
+    while at is not g:
+        before = at
+        at = at.next
+    if before != NULL:
+        before.next = g.next
+    else:
+        b.first = g.next
+    if b.last is g:
+        b.last = before
+    b.n_groups -= 1
+    b.n_items -= g.n
+    b.bytes -= g.bytes if g.bytes < b.bytes else b.bytes
+    if g.last != NULL:
+        g.last.next = g.dups
+    while it != NULL:
+        following = it.next
+        it.status = 0
+        it.original = NULL
+        batch_place(into, to, it)
+        it = following
+
+# ---- learning --------------------------------------------------------------------------------------------------------
+
+cdef bint aside_learn(PushStream* s, Slot* slot, PushBatch* b) noexcept nogil:
+    # Reads on for a partition of a batch of the side. False: there is none, the batch can be sent.
+    cdef PushGroup* g = b.first if s.main != NULL else NULL
+    cdef Recall* r
+    cdef Params params
+    while g != NULL and not g.learn:
+        g = g.next
+    if g == NULL:
+        return False
+    uv_mutex_lock(&recalls.lock)
+    r = g.partition.recall
+    g.known = -2 - r.known if r != NULL else -2
+    g.known_at = r.known_at if r != NULL else 0
+    if r != NULL:
+        recall_used(r)
+    uv_mutex_unlock(&recalls.lock)
+    params_begin(&params)
+    params_int4(&params, g.partition.id)
+    params_int8(&params, g.known)
+    params_int8(&params, g.known_at)
+    s.flying = b
+    s.learning = g
+    if slot_send(slot, STMT_IDS_LEARN, &params, aside_learned, s, engine_of(s.worker).deadline_ms):
+        return True
+    aside_later(s, b)
+    return True
+
+cdef void aside_learned(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
+    cdef PushStream* s = <PushStream*>ctx
+    cdef PushBatch* b = s.flying
+    cdef PushGroup* g = s.learning
+    cdef Slice seen
+    if outcome != SLOT_OK or PQntuples(res) == 0:
+        aside_later(s, b)
+        return
+    seen = pg_bytes(res, 0, 0)
+    uv_mutex_lock(&recalls.lock)
+    if group_current(g):
+        partition_learn(g.partition, seen)
+    g.learn = seen.n >= 16 * (ASIDE_SEEN + 1) and g.partition.recall != NULL
+    uv_mutex_unlock(&recalls.lock)
+    s.flying = NULL
+    stream_send(s, slot, b)
+
+cdef void aside_later(PushStream* s, PushBatch* b) noexcept nogil:
+    # What comes of a read that failed, the push tells.
+    s.learning.learn = False
+    s.flying = NULL
+    b.next = s.again
+    s.again = b
+    s.retry_at = clock_mono_us() + 20000
