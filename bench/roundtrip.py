@@ -37,7 +37,8 @@ def record(path: Path, pids: list[int], seconds: float) -> None:
 
 def events(path: Path) -> list[tuple]:
     """(us, process, thread, enter?, name, rest of the line), by time."""
-    text = subprocess.run(["perf", "script", "-i", path, "-F", "pid,tid,time,event,trace"], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+    text = subprocess.run(["perf", "script", "-i", path, "-F", "pid,tid,time,event,trace"], check=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
     found = (LINE.match(line) for line in text.splitlines())
     return sorted((float(m[3]) * 1e6, int(m[1]), int(m[2]), m[4] == "enter", m[5], m[6]) for m in found if m)
 
