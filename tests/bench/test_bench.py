@@ -72,6 +72,18 @@ def test_the_load_is_what_the_methodology_says(daemon, client, queue, version):
             assert own == sorted(own)
 
 
+def test_a_transaction_of_the_load_moves_what_it_takes(daemon, client, queue):
+    stored = load(daemon.port, "push,queue=moved-from,conns=1,items=100,partitions=3,count=300")["roles"][0]["stored"]
+    told = load(daemon.port, "pop,queue=moved-from,conns=2,batch=10,lease=1,into=moved-to", seconds="60")["roles"][0]
+    assert told["acked"] == told["taken"] == stored and told["errors"] == 0
+    messages = []
+    while len(messages) < stored:
+        messages += client.pop("moved-to", batch=1000, partitions=2, autoAck="true")
+    assert len({message["transactionId"] for message in messages}) == stored
+    assert {message["partition"] for message in messages} <= {"p00000", "p00001"}
+    assert client.pop("moved-from", batch=1000, partitions=3, autoAck="true") == []
+
+
 def test_refused_requests_are_errors_not_messages(daemon):
     told = load(daemon.port, "pop,queue=%FFbad,conns=1", seconds="0.1")["roles"][0]
     assert told["messages"] == 0 and told["errors"] > 0 and told["error"].startswith("status 400")
