@@ -6,6 +6,7 @@ This file is the map. Each room is included in the order data flows through it; 
 include "core/base/base.pxi"              # C names every room uses
 include "core/base/slice.pyx"             # borrowed bytes
 include "core/base/buffer.pyx"            # owned, growable bytes
+include "core/base/memory.pyx"            # what the allocator keeps
 include "core/base/arena.pyx"             # one request's memory
 include "core/base/unzip.pyx"             # a zstd frame unpacked
 include "core/base/clock.pyx"             # wall and monotonic time
@@ -51,6 +52,7 @@ include "core/route/types.pyx"            # what a route hands to the engine
 include "core/route/common.pyx"           # paths, queries, names, refusals
 include "core/route/moment.pyx"           # a time as people write it
 include "core/route/pushrun.pyx"           # records that go through the engine as one
+include "core/route/pushjoin.pyx"          # items of one partition, made one
 include "core/route/pushform.pyx"          # what a push's body is, and how it is answered
 include "core/route/push.pyx"              # items as JSON
 include "core/route/pushframes.pyx"        # items as the 2.x client frames them

@@ -89,3 +89,26 @@ def test_a_bad_row_stores_nothing(client: Client, queue: str) -> None:
     answer = arrow(client, f"queue={queue}", pa.record_batch({"payload": pa.array(["1", "{"])}))
     assert (answer.status, answer.json) == (400, {"error": "Invalid JSON: unexpected end at byte 1 (row 1, field payload)"})
     assert client.pop(queue) == []
+
+
+@pytest.mark.parametrize("form", ["json", "lines"])
+def test_items_that_are_joined_are_told_apart(client: Client, queue: str, form: str) -> None:
+    """Many items of one partition become one row; some that are stored already, and one from another partition between them, change nothing for the others."""
+    def push(numbers: range) -> list[dict]:
+        items = [{"queue": queue, "partition": "p", "transactionId": f"0192f0c0-{n:04x}-7aaa-8bbb-000000000001", "payload": {"n": n, "text": "x" * 20}} for n in numbers]
+        items[140]["partition"] = "other"
+        if form == "json":
+            return client.request("POST", "/api/v1/push", json.dumps({"items": items}).encode(), {"Content-Type": "application/json"}).json
+        return lines(client, "", *(json.dumps(item).encode() for item in items)).json
+
+    first, second = push(range(300)), push(range(290, 600))
+    assert [one["index"] for one in first + second] == [*range(300), *range(310)]
+    assert {one["status"] for one in first} == {"queued"}
+    assert [one["status"] for one in second] == ["duplicate"] * 10 + ["queued"] * 300
+    assert [one["message_id"] for one in second[:10]] == [one["message_id"] for one in first[290:]]
+    assert second[11]["transaction_id"] == "0192f0c0-012d-7aaa-8bbb-000000000001"
+    got = client.pop(queue, "p", batch=1000)
+    assert [message["data"]["n"] for message in got] == [n for n in range(600) if n not in (140, 430)]
+    stored = {one["transaction_id"]: one["message_id"] for one in first + second}
+    assert all(stored[message["transactionId"]] == message["id"] for message in got)
+    assert [message["data"]["n"] for message in client.pop(queue, "other", batch=9)] == [140, 430]

@@ -13,6 +13,11 @@ cdef extern from "zstd.h" nogil:
     size_t ZSTD_freeDCtx(ZSTD_DCtx* d)
     size_t ZSTD_compressBound(size_t n)
     size_t ZSTD_compressCCtx(ZSTD_CCtx* c, void* dst, size_t room, const void* src, size_t n, int level)
+    ctypedef enum ZSTD_cParameter:
+        ZSTD_c_compressionLevel
+        ZSTD_c_hashLog
+    size_t ZSTD_CCtx_setParameter(ZSTD_CCtx* c, ZSTD_cParameter name, int value)
+    size_t ZSTD_compress2(ZSTD_CCtx* c, void* dst, size_t room, const void* src, size_t n)
     size_t ZSTD_decompressDCtx(ZSTD_DCtx* d, void* dst, size_t room, const void* src, size_t n)
     unsigned long long ZSTD_getFrameContentSize(const void* src, size_t n)
     size_t ZSTD_findFrameCompressedSize(const void* src, size_t n)

@@ -46,6 +46,7 @@ cdef struct Conn:
     bint owes_continue        # 100, once all earlier answers are out
     bint ended                # after the last answer owed: no more requests, close
     bint shut                 # our side is shut down
+    bint large                # the last body was: the next one is read where it belongs, not with its head
 
 cdef struct ConnList:
     Conn* first
@@ -206,7 +207,7 @@ cdef void conn_on_alloc(uv_handle_t* handle, size_t suggested, uv_buf_t* buf) no
         buf.len = c.reading.body.n - c.body_got
     else:
         buf.base = c.worker.input
-        buf.len = INPUT_SIZE
+        buf.len = INPUT_HEAD if c.large and c.mode == READ_HEAD else INPUT_SIZE
 
 cdef void conn_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) noexcept nogil:
     cdef Conn* c = <Conn*>stream.data
@@ -299,6 +300,7 @@ cdef size_t conn_take_head(Conn* c, const char* data, size_t n) noexcept nogil:
             request_close(r)
         conn_refuse(c, 503, b"Out of memory")
         return n
+    c.large = h.length >= INPUT_LARGE
     if not h.chunked and h.length == 0:
         c.reading = r
         conn_complete(c)

@@ -62,6 +62,7 @@ cdef bint process_start(Process* p, char* reason, size_t size) noexcept nogil:
     cdef int started = 0
     cdef bint ok = True
     cdef sigset_t all_signals, before
+    memory_keep()
     uv_mutex_init(&p.lock)
     uv_cond_init(&p.told)
     p.drained = 0

@@ -3,6 +3,8 @@
 
 cdef enum:
     INPUT_SIZE = 256 << 10    # bytes read at once
+    INPUT_LARGE = 32 << 10    # a body from which on bytes are better not copied
+    INPUT_HEAD = 2048         # read at once before such a body
     TICK_MS = 500             # timeouts are looked at
     STOP_PATIENCE_MS = 1000   # for the rest of a request, while the worker drains
 

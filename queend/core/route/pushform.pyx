@@ -113,5 +113,7 @@ cdef bint push_read(Slice headers, Slice query, Slice body, Unzip* z, Arena* a, 
             return False
     elif not push_parse(body, a, g, settings.max_items, out, e):
         return False
+    if form == PUSH_JSON or form == PUSH_LINES and not options.bare:
+        pushitems_join(out, a)
     out.counts = out.counts or options.counts
     return True

@@ -34,6 +34,9 @@ cdef void push_reply_items(Buf* b, PushReq* q) noexcept nogil:
     cdef PushItem* it
     cdef int i, k
     cdef int n = 0            # of the record
+    if q.n:
+        # about what it will take: growing to it step by step costs more than writing it
+        buf_room(b, <size_t>pushreq_count(q) * (224 + q.items[0].queue.n))
     buf_byte(b, b'[')
     for i in range(q.n):
         it = &q.items[i]

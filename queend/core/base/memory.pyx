@@ -1,0 +1,16 @@
+# What the allocator keeps. A request of a thousand messages takes a few hundred kilobytes and gives them back with its answer. Left to itself glibc
+# hands such blocks to the system each time and asks for them again: a fifth of the daemon's CPU went into that (docs/performance-formats.md).
+
+cdef extern from *:
+    """
+    #ifdef __linux__
+    #include <malloc.h>
+    #endif
+    static void memory_keep(void) {
+    #ifdef M_TRIM_THRESHOLD
+        mallopt(M_TRIM_THRESHOLD, 64 << 20);   /* free memory at the end of a heap up to this is kept */
+        mallopt(M_MMAP_THRESHOLD, 8 << 20);    /* smaller blocks come from a heap */
+    #endif
+    }
+    """
+    void memory_keep() nogil
