@@ -36,10 +36,10 @@ test: build ## install what the tests need besides, then run them all
 	@$(BIN)/python -m pytest $(ARGS)
 
 ASAN := $(CURDIR)/.asan
-ASAN_TESTS = tests/core tests/platform/test_control.py $(filter-out tests/e2e/test_sdk.py,$(wildcard tests/e2e/test_*.py)) tests/golden
+ASAN_TESTS = tests/core tests/auth tests/platform/test_control.py $(filter-out tests/e2e/test_sdk.py,$(wildcard tests/e2e/test_*.py)) tests/golden
 test-asan: $(VENV)/.ready ## run the tests of the data plane under AddressSanitizer and UndefinedBehaviorSanitizer
 	@QUEEND_SANITIZE=address,undefined QUEEND_BUILD_DIR=$(ASAN)/c $(BIN)/python setup.py --quiet build_ext --build-lib $(ASAN)/lib --build-temp $(ASAN)/temp
-	@for part in queend/*.py queend/cli queend/control queend/service sql; do test -e $$part || continue; \
+	@for part in queend/*.py queend/auth queend/cli queend/control queend/service sql; do test -e $$part || continue; \
 	  d=$(ASAN)/lib/queend; case $$part in sql) d=$(ASAN)/lib;; esac; ln -sfn $(CURDIR)/$$part $$d/$$(basename $$part); done
 	@LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	 ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
