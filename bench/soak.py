@@ -166,10 +166,18 @@ class Soak:
         during = {what: {"seconds": len(found), **{f"push_{key}": shorten(statistics.median(p["roles"]["push"][key] or 0 for p in found)) for key in ("p50_ms", "p99_ms", "max_ms")}}
                   for what, found in spans.items() if found}
         thirds = {name: self.third(i) for i, name in enumerate(("before", "snapshot", "after"))}
-        push, pop = report["roles"]["push"], report["roles"]["pop"]
+        push, pop, recovery = report["roles"]["push"], report["roles"]["pop"], self.recovery(thirds["before"]["log_dead"])
         keys = ("p50_ms", "p99_ms", "p999_ms", "max_ms")
         return dict(seconds=report["seconds"], pushed=push["messages"], popped=pop["messages"], push={key: push[key] for key in keys},
-                    delivery={key: pop[f"delivery_{key}"] for key in keys}, usual_p50_ms=usual, thirds=thirds, during=during, outliers=outliers)
+                    delivery={key: pop[f"delivery_{key}"] for key in keys}, usual_p50_ms=usual, thirds=thirds, recovery=recovery, during=during, outliers=outliers)
+
+    def recovery(self, usual: int) -> dict:
+        """After the snapshot: seconds until no more of the log is dead than there was before it (None: never), and the vacuums of the log meanwhile and since."""
+        end = 2 * self.seconds / 3
+        back = next((one["at"] - end for one in self.of("sample") if one["at"] > end and one["log_dead"] <= usual), None)
+        return dict(seconds=None if back is None else shorten(back), cancelled=sum(e["what"] == "autovacuum cancelled" and e["at"] > end for e in self.of("event")),
+                    vacuums=[{key: run[key] for key in ("at", "until", "cpu", "phases", "waits", "index_passes", "dead")} for run in self.of("vacuum")
+                             if run["table"] == "log" and run["until"] > end])
 
     def third(self, number: int) -> dict:
         low, high = (self.seconds * (number + k) / 3 for k in (0, 1))
@@ -187,7 +195,7 @@ class Soak:
             push_p99_ms_median=statistics.median(p["push"]["p99_ms"] or 0 for p in parts), push_max_ms=max(p["push"]["max_ms"] or 0 for p in parts),
             live=[min(one["live"] for one in samples), max(one["live"] for one in samples)], heap_per_live=per_live("log_heap"),
             toast_per_live=per_live("log_toast"), index_per_live=per_live("log_index"), log_dead=max(one["log_dead"] for one in samples),
-            toast_dead=max(one["log_toast_dead"] for one in samples), cursors_bytes=max(one["cursors_heap"] + one["cursors_index"] for one in samples),
+            heap_mb=[first["log_heap"] >> 20, last["log_heap"] >> 20], toast_dead=max(one["log_toast_dead"] for one in samples), cursors_bytes=max(one["cursors_heap"] + one["cursors_index"] for one in samples),
             rss_mb=[shorten(first["rss_mb"]), shorten(last["rss_mb"])])
 
     def causes(self, begin: float, end: float) -> list[str]:
