@@ -51,6 +51,8 @@ write  DELETE api/v1/messages/:partition/:transaction
 write  POST api/v1/messages/:partition/:transaction/retry
 write  POST api/v1/messages/:partition/:transaction/dlq
 read   GET  api/v1/dlq                                                        query
+admin  DELETE api/v1/dlq                                                      query
+admin  POST api/v1/dlq/redrive
 write  POST api/v1/traces
 read   GET  api/v1/traces/names
 read   GET  api/v1/traces/by-name/:name

@@ -5,7 +5,7 @@
 -- Returns (partition, group) of the claims made, in the order asked; (-1, 0) alone: stale catalogue version, nothing was done.
 --
 -- Made only where the cursor stands right before p_first, free of a lease, of a pause and of a delivery that was not
--- acknowledged, not locked by anybody, and where nothing of it fell to retention; or where the group has no cursor and p_first
+-- acknowledged, not locked by anybody, where nothing of it fell to retention and nothing was deleted; or where the group has no cursor and p_first
 -- is the partition's first record. That is what queend.pop would claim there; whatever differs is left to it.
 CREATE OR REPLACE FUNCTION queend.claim(p_version bigint, p_part int[], p_group int[], p_first bigint[], p_take int[], p_base bigint[],
     p_lease uuid[], p_us bigint[])
@@ -14,13 +14,14 @@ LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     v_version bigint;
+    v_holes   boolean;
     v_now     bigint;
 BEGIN
     IF p_part = '{}' THEN
         RETURN;
     END IF;
     IF p_version <> 0 THEN
-        SELECT c.version INTO v_version FROM queend.catalog c;
+        SELECT c.version, c.holes INTO v_version, v_holes FROM queend.catalog c;
         IF v_version <> p_version THEN
             RETURN QUERY SELECT -1, 0;
             RETURN;
@@ -43,6 +44,7 @@ BEGIN
                      AND (SELECT COALESCE(g.start_at, 0) <= l.created_at FROM queend.consumer_groups g, queend.log l
                            WHERE g.id = c.grp AND l.partition_id = c.part AND l.base = 0)) AS free
      WHERE NOT EXISTS (SELECT FROM queend.floors f WHERE f.partition_id = c.part AND f.floor > c.first)
+       AND (v_holes IS FALSE OR NOT EXISTS (SELECT FROM queend.holes h WHERE h.partition_id = c.part AND h.record_offset >= c.first AND h.record_offset < c.first + c.take))
     ON CONFLICT (partition_id, group_id) DO UPDATE
        SET committed = excluded.committed, row_base = excluded.row_base, lease_id = excluded.lease_id, lease_until = excluded.lease_until,
            lease_end = excluded.lease_end, attempt = excluded.attempt, consumed_at = excluded.consumed_at,

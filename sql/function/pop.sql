@@ -17,6 +17,7 @@
 -- A cursor is looked for from the right end of its key, and the search ends where one is found: while a snapshot is held elsewhere none
 -- of its versions can be removed, the index has entries for hundreds of them, and the newest is the last. (With `=` the order would
 -- mean nothing to the planner.)
+-- A delivery passes over deleted records (queend.holes) before it begins, and ends before the next: what it delivers has no gaps.
 -- Records are then read once, narrow and wide columns together; a request stops after 8 MB
 -- of payload (unpacked) but never before its first row.
 CREATE OR REPLACE FUNCTION queend.pop(p_version bigint, p_req int[], p_part int[], p_group int[], p_fresh boolean[],
@@ -27,10 +28,11 @@ LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     v_version bigint;
+    v_holes   boolean;
     v_now     bigint;
 BEGIN
     IF p_version <> 0 THEN
-        SELECT c.version INTO v_version FROM queend.catalog c;
+        SELECT c.version, c.holes INTO v_version, v_holes FROM queend.catalog c;
         IF v_version <> p_version THEN
             RETURN QUERY SELECT -1, 9::smallint, 0, 0::bigint, 0, v_version, 0, 0::bigint, NULL::bytea, NULL::bytea, NULL::bytea, 0::bigint, 0::bigint;
             RETURN;
@@ -69,14 +71,15 @@ BEGIN
           FROM seen s WHERE s.status = 1
         WINDOW w AS (PARTITION BY s.req ORDER BY s.ord ROWS UNBOUNDED PRECEDING)),
     locked AS MATERIALIZED (
-        SELECT p.ord, p.req, p.part, p.grp, p.head, k.first, 
+        SELECT p.ord, p.req, p.part, p.grp, p.head, s.first, s.first > k.first AS passed,
                COALESCE((SELECT y.base FROM queend.log y WHERE y.partition_id = p.part AND y.base = GREATEST(k.row_base, p.floor)),
                         (SELECT y.base FROM queend.log y WHERE y.partition_id = p.part AND y.base <= k.first ORDER BY y.base DESC LIMIT 1), 0) AS row_base,
-               LEAST(p.stop, k.first + r_budget[p.req] - p.before) AS stop,
+               LEAST(p.stop, s.first + r_budget[p.req] - p.before, CASE WHEN v_holes IS NOT FALSE THEN queend.hole_after(p.part, s.first) END) AS stop,
                CASE WHEN r_auto[p.req] THEN 1 WHEN k.lease_end > k.committed THEN k.attempt + 1 ELSE 1 END AS attempt
           FROM picked p
           CROSS JOIN LATERAL (SELECT x.*, GREATEST(x.committed + 1, p.first) AS first FROM queend.cursors x WHERE x.partition_id = p.part AND x.group_id >= p.grp AND x.group_id <= p.grp
                                  AND x.lease_until <= v_now AND x.retry_until <= v_now ORDER BY x.group_id DESC LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) AS k
+          CROSS JOIN LATERAL (SELECT CASE WHEN v_holes IS NOT FALSE THEN queend.hole_end(p.part, k.first) ELSE k.first END AS first OFFSET 0) AS s
          WHERE p.before < r_budget[p.req] AND p.place <= r_parts[p.req]),
     kept AS MATERIALIZED (
         SELECT r.* FROM (
@@ -97,7 +100,9 @@ BEGIN
                CASE WHEN d.auto THEN 0 ELSE v_now + r_lease_us[d.req] END, d.stop - 1, d.attempt, v_now
           FROM (SELECT e.req, e.part, e.grp, r_auto[e.req] AS auto, max(e.stop) AS stop, min(e.first) - 1 AS committed, min(e.base) AS row_base,
                        max(e.base) AS last_base, max(e.base + e.n) AS row_end, max(e.attempt) AS attempt
-                  FROM kept e GROUP BY e.req, e.part, e.grp) AS d
+                  FROM kept e GROUP BY e.req, e.part, e.grp
+                UNION ALL      -- nothing but deleted records: the cursor passes them
+                SELECT c.req, c.part, c.grp, true, c.first, c.first - 1, c.row_base, c.row_base, 0, 0 FROM locked c WHERE c.passed AND c.stop <= c.first) AS d
         ON CONFLICT (partition_id, group_id) DO UPDATE
            SET committed = excluded.committed, row_base = excluded.row_base, lease_id = excluded.lease_id, lease_until = excluded.lease_until,
                lease_end = excluded.lease_end, attempt = excluded.attempt, consumed_at = v_now,

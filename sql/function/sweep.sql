@@ -23,6 +23,7 @@ BEGIN
             DELETE FROM queend.late_ids t WHERE t.partition_id = v_part;
             DELETE FROM queend.unlisted u WHERE u.partition_id = v_part;
             DELETE FROM queend.cursors k WHERE k.partition_id = v_part;
+            DELETE FROM queend.holes h WHERE h.partition_id = v_part;
             DELETE FROM queend.floors f WHERE f.partition_id = v_part;
             DELETE FROM queend.dead_letters d WHERE d.partition_id = v_part;
             DELETE FROM queend.dead_bodies d WHERE d.partition_id = v_part;

@@ -55,7 +55,50 @@ async def deleting_groups(queen: Queen) -> None:
     assert (await queen.update_consumer_group_timestamp("h", PAST))["rowsUpdated"] == 0
 
 
-CHECKS = [consumer_groups, seeking, deleting_groups]
+async def messages(queen: Queen) -> None:
+    admin = queen.admin
+    await queen.queue("msgs").partition("p").push([{"data": {"n": n}, "transactionId": f"id {n}"} for n in range(3)])
+    listed = (await admin.list_messages(queue="msgs", limit=10))["messages"]
+    assert [(one["transactionId"], one["status"]) for one in listed] == [("id 2", "pending"), ("id 1", "pending"), ("id 0", "pending")], listed
+    partition = listed[0]["partitionId"]
+    assert (await admin.get_message(partition, "id 1"))["payload"] == {"n": 1}
+    assert (await admin.delete_message(partition, "id 1"))["success"] is True
+    assert (await admin.delete_message(partition, "id 1"))["success"] is False
+    seen: list = []
+    while popped := await queen.queue("msgs").batch(10).wait(False).pop():
+        seen += [message["data"]["n"] for message in popped]
+        await queen.ack(popped, True)
+    assert seen == [0, 2], seen
+
+
+async def dead_letters(queen: Queen) -> None:
+    admin = queen.admin
+    await queen.queue("dead").config({"retry_limit": 0}).create()
+    await queen.queue("dead").push([{"data": {"n": n}} for n in range(3)])
+    for _ in range(3):
+        (message,) = await queen.queue("dead").batch(1).partitions(1).wait(False).pop()
+        await queen.ack(message, False, {"error": "no good"})
+    found = await queen.queue("dead").dlq().limit(2).get()
+    assert found["total"] == 3 and [one["data"]["n"] for one in found["messages"]] == [2, 1], found
+    assert found["messages"][0]["errorMessage"] == "no good"
+    one = found["messages"][0]
+    assert (await admin.retry_message(one["partitionId"], one["transactionId"]))["success"] is True
+    again: list = []
+    while not again:
+        again = await queen.queue("dead").wait(True).timeout_millis(5000).pop()
+    assert again[0]["data"] == {"n": 2}
+    await queen.ack(again, True)
+    for one in (await queen.queue("dead").dlq().get())["messages"]:
+        assert (await admin.delete_message(one["partitionId"], one["transactionId"]))["success"] is True
+    assert (await queen.queue("dead").dlq().get())["total"] == 0
+    if not SECOND_GENERATION:
+        await queen.queue("dead").push([{"data": "poison", "transactionId": "poison"}])
+        await admin.move_message_to_dlq(again[0]["partitionId"], "poison")
+        assert [one["data"] for one in (await queen.queue("dead").dlq().get())["messages"]] == ["poison"]
+        assert await queen.queue("dead").wait(False).pop() == []
+
+
+CHECKS = [consumer_groups, seeking, deleting_groups, messages, dead_letters]
 
 
 async def main() -> None:

@@ -185,6 +185,8 @@ def test_openapi_names_every_route(daemon):
         "/api/v1/push", "/api/v1/pop/queue/{queue}", "/api/v1/pop/queue/{queue}/partition/{partition}", "/api/v1/pop", "/api/v1/ack",
         "/api/v1/ack/batch", "/api/v1/transaction", "/api/v1/lease/{leaseId}/extend", "/api/v1/configure", "/api/v1/resources/queues",
         "/api/v1/fetch", "/api/v1/fetch/offsets", "/api/v1/offsets", "/api/v1/partitions/changed",
+        "/api/v1/messages", "/api/v1/messages/{partition}/{transaction_id}", "/api/v1/messages/{partition}/{transaction_id}/retry",
+        "/api/v1/messages/{partition}/{transaction_id}/dlq", "/api/v1/dlq", "/api/v1/dlq/redrive",
         "/api/v1/consumer-groups", "/api/v1/consumer-groups/lagging", "/api/v1/consumer-groups/{group}",
         "/api/v1/consumer-groups/{group}/queues/{queue}", "/api/v1/consumer-groups/{group}/subscription",
         "/api/v1/consumer-groups/{group}/queues/{queue}/seek", "/api/v1/consumer-groups/{group}/queues/{queue}/partitions/{partition}/seek",

@@ -232,9 +232,10 @@ def test_groups_are_shown_and_moved_by_probes(loaded, moment):
         early.rows("ANALYZE")
     seek = "SELECT * FROM queend.group_seek(%s, %s, %s::int, %s, %s, %s::bigint, %s::bigint)"
     middle = session.value("SELECT created_at FROM queend.log WHERE partition_id = %s AND base = 5", all_parts[60_000])
+    strange = session.value("SELECT count(*) FROM queend.partitions WHERE id < %s", all_parts[0])      # made by other tests, without cursors
     for count in (3, 3, 3, 3, 3, 3, 3, 1, 100):
         for most, call, values in (
-                (30, "SELECT * FROM queend.group_show('readers', %s)", (count,)),
+                (30 + 8 * strange, "SELECT * FROM queend.group_show('readers', %s)", (count,)),
                 (40, seek, (queue, group, None, all_parts[60_000], count, None, None)),
                 (40, seek, (queue, group, None, all_parts[60_000], count, None, 3)),
                 (120, seek, (queue, group, None, all_parts[60_000], count, middle, None)),
@@ -244,6 +245,39 @@ def test_groups_are_shown_and_moved_by_probes(loaded, moment):
     # every partition of every group: a few probes each
     assert session.pages("SELECT * FROM queend.group_list()") <= 200 + 20 * PARTITIONS
     assert session.pages("SELECT * FROM queend.group_lagging(%s, 100)", middle) <= 200 + 30 * PARTITIONS
+    session.close()
+
+
+def test_messages_are_found_by_probes(loaded):
+    """One message, a page of a partition, of a queue of many partitions and of everything; dead letters page by page; deliveries
+    in a database with holes."""
+    conninfo, early, queue, group, all_parts = loaded
+    session = Control(conninfo)
+    part = all_parts[65_000]
+    early.push(batch(part, [id7()]))
+    base, ids, at = session.rows("SELECT base, ids, created_at FROM queend.log WHERE partition_id = %s ORDER BY base DESC LIMIT 1", part)[0]
+    session.rows("""INSERT INTO queend.dead_letters (queue_id, partition_id, group_id, record_offset, record_id, transaction_id, payload, error, retry_count, created_at, failed_at)
+                    SELECT %s, %s + i %% 1000, %s, i, uuid_send(gen_random_uuid()), 'x', '1', 'e', 0, 0, i FROM generate_series(1, 100000) AS i""", queue, all_parts[0], group)
+    session.rows("INSERT INTO queend.holes SELECT i, %s FROM generate_series(10, 10000) AS i", part)
+    page = "SELECT * FROM queend.message_list(%s, %s, NULL, NULL, NULL, %s, %s, 20, 0, 100000)"
+    for _ in range(7):
+        for most, call, values in (
+                (300, "SELECT queend.message_find(%s, %s)", (part, ids[:16])),
+                (300, "SELECT * FROM queend.message_show(%s, %s)", (part, ids[:16])),
+                (100, "SELECT * FROM queend.message_groups(%s, %s)", (part, base)),
+                (1500, page, ("plans", f"p{part - 1000}", 0, at)),
+                (3000, page, ("plans", None, at - 60_000_000, at)),
+                (3000, page, (None, None, at - 60_000_000, at)),
+                (300, "SELECT * FROM queend.dead_find(%s, NULL, NULL, NULL, NULL, 20, 0)", (queue,)),
+                (300, "SELECT * FROM queend.dead_find(NULL, NULL, NULL, 500, 1000, 20, 0)", ()),
+                (900, "SELECT * FROM queend.dead_show(ARRAY(SELECT queend.dead_find(NULL, NULL, NULL, NULL, NULL, 20, 0)))", ()),
+                (900, "SELECT queend.dead_delete(ARRAY(SELECT queend.dead_find(NULL, NULL, NULL, NULL, NULL, 20, 0)))", ()),
+                (60, "SELECT queend.hole_after(%s, 5000)", (part,)),
+                (60, "SELECT queend.hole_end(%s, 9990)", (part,))):
+            touched = session.pages(call, *values)
+            assert touched <= most or _ == 0, (call, touched)      # the first time the catalogues are read
+    session.rows("DELETE FROM queend.dead_letters")
+    session.rows("UPDATE queend.catalog SET holes = true")
     session.close()
 
 

@@ -67,7 +67,7 @@ cdef inline Engine* engine_of(Worker* w) noexcept nogil:
 
 cdef bint engine_boot(Process* p) noexcept nogil:
     # Before the threads start: what all workers share.
-    global reload_running, reload_at
+    global reload_running, reload_at, boss
     cdef int i
     catalog_open()
     book_open()

@@ -1,0 +1,115 @@
+"""/api/v1/dlq: dead letters listed, purged, sent back. They are copies: they outlive the message and its retention."""
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+
+from .answer import Json, Refusal, body_object
+from .groups import rows
+from .openapi import INTEGER, NAME, TEXT, body, record
+from .query import Query, moment_of
+from .queues import ts3
+from .record import embedded, opened
+from .redrive import redrive
+
+router = APIRouter()
+
+PAGE, PAGE_MOST, OFFSET_MOST = 100, 1000, 1_000_000
+TOTAL_MOST = 100_000      # counted; there may be more
+CHUNK = 200               # dead letters per transaction
+REDRIVE_MOST = 10_000     # per request
+
+QUEUE = "SELECT q.id FROM queend.queues q WHERE q.name = %s"
+FIND = "SELECT d FROM queend.dead_find(%s, %s, %s, %s, %s, %s, %s) AS d"
+COUNT = "SELECT count(*) FROM queend.dead_find(%s, %s, %s, %s, %s, %s, 0) AS d"
+SHOW = """SELECT *, queend.message_id(created_at, partition_id, record_offset)::text AS message_id, queend.partition_uuid(partition_id)::text AS partition_uuid
+            FROM queend.dead_show(%s)"""
+DELETE = "SELECT queend.dead_delete(%s)"
+
+
+async def _queue(request: Request, name: str) -> int:
+    found = await rows(request, QUEUE, name)
+    return found[0].id if found else 0      # no queue has the number 0
+
+
+class Letter:
+    """A row of dead_show as `opened` wants it."""
+
+    def __init__(self, row: Any):
+        self.payload, self.body, self.n, self.place = row.payload, row.body, row.n, row.place
+        self.transaction_id, self.id = row.transaction_id, row.message_id
+
+
+@router.get("/api/v1/dlq", tags=["dead letters"])
+async def dead_list(request: Request) -> Json:
+    """Dead letters with their payloads, newest failure first. Query: queue, consumerGroup, partition, from and to (of the failure),
+    limit (100, most 1000), offset. `total` counts to 100 000."""
+    query = Query(request)
+    limit, offset = query.whole("limit", PAGE, 0, PAGE_MOST), query.whole("offset", 0, 0, OFFSET_MOST)
+    name = query.text("queue")
+    wanted = (None if name is None else await _queue(request, name), query.text("partition"), query.text("consumerGroup"), query.moment("from"), query.moment("to"))
+    found = [row.d for row in await rows(request, FIND, *wanted, limit, offset)]
+    ((total,),) = await rows(request, COUNT, *wanted, TOTAL_MOST)
+    messages = []
+    for row in await rows(request, SHOW, found):
+        payload, text, id = opened(Letter(row))
+        messages.append({
+            "id": id, "transactionId": text, "partitionId": row.partition_uuid, "queue": row.queue, "partition": row.partition,
+            "consumerGroup": row.group_name, "errorMessage": row.error, "retryCount": row.retries, "data": embedded(payload),
+            "producerSub": row.producer_sub, "createdAt": ts3(row.created_at), "failedAt": ts3(row.failed_at), "offset": row.record_offset})
+    return Json({"messages": messages, "total": total, "pagination": {"limit": limit, "offset": offset}})
+
+
+@router.delete("/api/v1/dlq", tags=["dead letters"])
+async def dead_purge(request: Request) -> Json:
+    """Deletes the dead letters of a queue, or those of them that consumerGroup, partition, from and to leave; 400 without a queue."""
+    query = Query(request)
+    name = query.text("queue")
+    if name is None:
+        raise Refusal(400, "queue is required", "queue_required")
+    wanted = (await _queue(request, name), query.text("partition"), query.text("consumerGroup"), query.moment("from"), query.moment("to"))
+    deleted = 0
+    while found := [row.d for row in await rows(request, FIND, *wanted, PAGE_MOST, 0)]:
+        ((gone,),) = await rows(request, DELETE, found)
+        deleted += gone
+        if not gone:
+            break
+    return Json({"success": True, "queue": name, "deleted": deleted})
+
+
+@router.post("/api/v1/dlq/redrive", tags=["dead letters"], openapi_extra={"requestBody": body(record(
+    ["queue"], queue=NAME, consumerGroup=NAME, partition=NAME, **{"from": TEXT}, to=TEXT, limit={**INTEGER, "default": REDRIVE_MOST},
+    targetQueue=NAME, targetPartition=NAME))})
+async def dead_redrive(request: Request) -> Json:
+    """Stores dead letters of a queue as new messages, in the order they failed, and drops them: of its newest `limit` (10 000) that
+    the filters leave. Into their own queue and partition, or the target named. `left`: whether there are more."""
+    wanted = await body_object(request)
+    names = {key: _name(wanted, key) for key in ("queue", "consumerGroup", "partition", "targetQueue", "targetPartition")}
+    if not names["queue"]:
+        raise Refusal(400, "queue is required", "queue_required")
+    from_, to = (None if wanted.get(key) is None else moment_of(key, wanted[key]) for key in ("from", "to"))
+    limit = wanted.get("limit", REDRIVE_MOST)
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise Refusal(400, "limit must be a whole number of at least 1", "invalid_request")
+    limit = min(limit, REDRIVE_MOST)
+    ids = [row.d for row in await rows(request, FIND, await _queue(request, names["queue"]), names["partition"], names["consumerGroup"], from_, to, limit + 1, 0)]
+    left = len(ids) > limit
+    ids = ids[:limit][::-1]
+    control = request.app.state.control
+    redriven, queues = 0, set()
+    for at in range(0, len(ids), CHUNK):
+        async with control.pool.connection() as connection:
+            made, into = await redrive(connection, ids[at:at + CHUNK], names["targetQueue"], names["targetPartition"])
+        redriven += len(made)
+        queues |= into
+    for queue in queues:
+        control.core.notify(queue)
+    return Json({"success": True, "queue": names["queue"], "redriven": redriven, "left": left})
+
+
+def _name(wanted: dict[str, Any], key: str) -> str | None:
+    value = wanted.get(key)
+    if value is not None and (not isinstance(value, str) or len(value.encode()) > 255 or "\0" in value or not value and key != "partition"):
+        raise Refusal(400, f"{key} must be a text of 1 to 255 bytes without NUL", "invalid_name")
+    return value

@@ -1,0 +1,144 @@
+"""/api/v1/messages: list, one with its payload, delete, retry, into the dead letters."""
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from fastapi import APIRouter, Request
+
+from .answer import Json, PathName, Refusal, body_object
+from .groups import rows
+from .openapi import NAME, TEXT, body, record
+from .query import Query
+from .queues import ts3
+from .record import embedded, opened, partition_number, record_id
+from .redrive import redrive
+
+router = APIRouter()
+
+HOUR_US, MINUTE_US = 3_600_000_000, 60_000_000
+PAGE, PAGE_MOST, OFFSET_MOST = 200, 1000, 100_000
+LOOK = 100_000          # rows of the log that a list looks at, at most
+
+LIST = """SELECT *, queend.message_id(stored_at, partition_id, record_offset)::text AS id, queend.partition_uuid(partition_id)::text AS partition_uuid, NULL AS payload
+            FROM queend.message_list(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"""
+GROUPS = """SELECT DISTINCT g.name FROM queend.consumer_groups g JOIN queend.queues q ON q.id = g.queue_id WHERE %s::text IS NULL OR q.name = %s"""
+SHOW = """SELECT *, queend.message_id(stored_at, %s, record_offset)::text AS id, queend.partition_uuid(%s)::text AS partition_uuid
+            FROM queend.message_show(%s, %s)"""
+STATES = "SELECT * FROM queend.message_groups(%s, %s)"
+DELETE = "SELECT queend.message_delete(%s, %s)"
+BURY = "SELECT queend.message_bury(%s, %s, %s, %s)"
+DEAD = """SELECT d.id, (SELECT q.name FROM queend.queues q WHERE q.id = d.queue_id) AS queue FROM queend.dead_letters d
+           WHERE d.partition_id = %s AND d.record_id = %s ORDER BY d.id DESC"""
+QUEUE_MODE = "__QUEUE_MODE__"
+MODES = {(True, True): "hybrid", (True, False): "queue", (False, True): "bus", (False, False): "none"}
+
+
+def not_found() -> Refusal:
+    return Refusal(404, "Message not found", "message_not_found")
+
+
+async def address(request: Request, partition: str, transaction_id: str) -> tuple[int, bytes] | None:
+    """Partition number and record id; None where the partition cannot be one."""
+    number = partition_number(await request.app.state.control.reader.seed(), partition)
+    return None if number is None else (number, record_id(transaction_id))
+
+
+@router.get("/api/v1/messages", tags=["messages"])
+async def message_list(request: Request) -> Json:
+    """Messages without their payloads, newest first. Query: queue, partition, ns, task, status, from (an hour ago), to (now; to the end
+    of its minute), limit (200, most 1000), offset."""
+    query = Query(request)
+    now = int(time.time() * 1e6)
+    from_, to = query.moment("from"), query.moment("to")
+    from_ = now - HOUR_US if from_ is None else from_
+    to = ((now if to is None else to) // MINUTE_US + 1) * MINUTE_US - 1
+    queue = query.text("queue")
+    found = await rows(request, LIST, queue, query.text("partition"), query.text("ns"), query.text("task"), query.text("status"), from_, to,
+                       query.whole("limit", PAGE, 0, PAGE_MOST), query.whole("offset", 0, 0, OFFSET_MOST), LOOK)
+    groups = {row.name for row in await rows(request, GROUPS, queue, queue)}
+    messages = []
+    for row in found:
+        transaction_id, id = opened(row)[1:] if row.body is not None else (row.transaction_id, row.id)
+        messages.append({
+            "id": id, "transactionId": transaction_id, "partitionId": row.partition_uuid, "queuePath": f"{row.queue}/{row.partition}", "queue": row.queue,
+            "partition": row.partition, "namespace": row.namespace, "task": row.task, "status": row.status, "queueStatus": row.queue_status,
+            "busStatus": {"consumedBy": row.consumed_by, "totalGroups": row.groups}, "traceId": row.trace_id and str(row.trace_id),
+            "producerSub": row.producer_sub, "queuePriority": row.priority, "createdAt": ts3(row.stored_at), "leaseExpiresAt": ts3(row.lease_until or None),
+            "offset": row.record_offset})
+    return Json({"messages": messages, "mode": _mode(groups)})
+
+
+def _mode(groups: set[str]) -> dict[str, Any]:
+    bus = len(groups - {QUEUE_MODE})
+    return {"hasQueueMode": QUEUE_MODE in groups, "busGroupsCount": bus, "type": MODES[QUEUE_MODE in groups, bus > 0]}
+
+
+@router.get("/api/v1/messages/{partition}/{transaction_id}", tags=["messages"])
+async def message_show(request: Request, partition: PathName, transaction_id: PathName) -> Json:
+    """One message with its payload, also one that only the dead letters still have; 404 if there is none."""
+    where = await address(request, partition, transaction_id)
+    found = await rows(request, SHOW, where[0], where[0], *where) if where else []
+    if not where or not found:
+        raise not_found()
+    (row,) = found
+    payload, text, id = opened(row)
+    states = await rows(request, STATES, where[0], row.record_offset)
+    named = [one for one in states if one.name != QUEUE_MODE]
+    mode = next((one for one in states if one.name == QUEUE_MODE), None)
+    if row.dead_error is not None:
+        status = "dead_letter"
+    elif mode is None and named:
+        status = "completed" if all(one.consumed for one in named) else "pending"
+    else:
+        status = "completed" if mode and mode.consumed else "processing" if mode and mode.lease_until else "pending"
+    return Json({
+        "id": id, "transactionId": text, "partitionId": row.partition_uuid, "queuePath": f"{row.queue}/{row.partition}", "queue": row.queue,
+        "partition": row.partition, "namespace": row.namespace, "task": row.task, "status": status, "payload": embedded(payload), "isEncrypted": False,
+        "traceId": row.trace_id and str(row.trace_id), "producerSub": row.producer_sub, "createdAt": ts3(row.stored_at), "errorMessage": row.dead_error,
+        "retryCount": row.dead_retries, "leaseExpiresAt": ts3(mode.lease_until or None) if mode else None, "offset": row.record_offset,
+        "queueConfig": {"leaseTime": row.lease_time, "retryLimit": row.retry_limit, "retryDelay": row.retry_delay, "ttl": row.ttl, "priority": row.priority},
+        "mode": {**_mode({one.name for one in states}), "consumedByGroups": sum(one.consumed for one in named)},
+        "consumerGroups": [{"name": one.name, "consumed": one.consumed, "leaseExpiresAt": ts3(one.lease_until or None)} for one in states]})
+
+
+@router.delete("/api/v1/messages/{partition}/{transaction_id}", tags=["messages"])
+async def message_delete(request: Request, partition: PathName, transaction_id: PathName) -> Json:
+    """Deletes the message with its dead letters and traces; `success` tells whether there was one. Cursors stay."""
+    where = await address(request, partition, transaction_id)
+    deleted = where is not None and (await rows(request, DELETE, *where))[0][0]
+    return Json({"success": deleted, "partitionId": partition, "transactionId": transaction_id,
+                 "message": "Message deleted successfully" if deleted else "Message not found"})
+
+
+@router.post("/api/v1/messages/{partition}/{transaction_id}/retry", tags=["messages"])
+async def message_retry(request: Request, partition: PathName, transaction_id: PathName) -> Json:
+    """Stores the dead letter of this message as a new message of its partition and drops it; 404 if it is not among them."""
+    where = await address(request, partition, transaction_id)
+    dead = await rows(request, DEAD, *where) if where else []
+    if not dead:
+        raise not_found()
+    control = request.app.state.control
+    async with control.pool.connection() as connection:
+        made, queues = await redrive(connection, [dead[0].id], None, None)
+    if not made:
+        raise Refusal(409, "Message is being retried by somebody else", "in_hand")
+    for queue in queues:
+        control.core.notify(queue)
+    return Json({"success": True, "partitionId": partition, "transactionId": transaction_id, "newTransactionId": made[0]})
+
+
+@router.post("/api/v1/messages/{partition}/{transaction_id}/dlq", tags=["messages"], openapi_extra={
+    "requestBody": body(record([], consumerGroup=NAME, error=TEXT), required=False)})
+async def message_bury(request: Request, partition: PathName, transaction_id: PathName) -> Json:
+    """Moves the message into the dead letters of a group (the queue mode's where the body names none): nobody is given it any more."""
+    wanted = await body_object(request) if (await request.body()).strip() else {}
+    group, error = wanted.get("consumerGroup") or QUEUE_MODE, wanted.get("error") or wanted.get("errorMessage") or "Moved by hand"
+    for name, value in (("consumerGroup", group), ("error", error)):
+        if not isinstance(value, str) or "\0" in value:
+            raise Refusal(400, f"{name} must be a text without NUL", "invalid_request")
+    where = await address(request, partition, transaction_id)
+    moved = (await rows(request, BURY, *where, group, error))[0][0] if where else None
+    if moved is None:
+        raise not_found()
+    return Json({"success": True, "partitionId": partition, "transactionId": transaction_id, "consumerGroup": group, "moved": moved})

@@ -1,0 +1,70 @@
+"""Dead letters back into a queue: stored as new messages and gone from the dead letters, both or neither."""
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+from psycopg import AsyncConnection
+from psycopg.rows import namedtuple_row
+
+from .record import body_of, id7, meta_of, opened
+
+ROW_BYTES, ROW_RECORDS = 65_536, 1000
+SHOW = "SELECT * FROM queend.dead_show(%s)"
+HOLD = "SELECT d.id FROM queend.dead_letters d WHERE d.id = ANY (%s) ORDER BY d.id FOR UPDATE SKIP LOCKED"
+DELETE = "SELECT queend.dead_delete(%s)"
+RESOLVE = "SELECT ord, partition_id FROM queend.resolve(%s, %s) ORDER BY ord"
+PUSH = """SELECT status, base FROM queend.push(0, %s::int[], %s::int[], %s::int[], %s::int[], %s::smallint[], %s::uuid[], %s::uuid[],
+                                               %s::bytea[], %s::bytea[], %s::bytea[])"""
+
+
+@dataclass
+class Row:
+    """A row of the log to be."""
+
+    partition: int
+    skip: int
+    ids: list[uuid.UUID] = field(default_factory=list)
+    payloads: list[bytes] = field(default_factory=list)
+    extras: list[tuple[uuid.UUID | None, str | None]] = field(default_factory=list)
+    size: int = 0
+
+
+async def redrive(connection: AsyncConnection, ids: list[int], queue: str | None, partition: str | None) -> tuple[list[str], set[str]]:
+    """Stores these dead letters again, in order, in the queue (None: their own) and partition (None: of the same name) given.
+    The new transaction ids and the queues they are in; a dead letter that somebody else has in hand is left to him."""
+    async with connection.transaction(), connection.cursor(row_factory=namedtuple_row) as cursor:
+        held = {row.id for row in await (await cursor.execute(HOLD, (ids,))).fetchall()}
+        dead = await (await cursor.execute(SHOW, ([one for one in ids if one in held],))).fetchall()
+        if not dead:
+            return [], set()
+        names = [(queue or one.queue, partition if partition is not None else one.partition) for one in dead]
+        parts = [row.partition_id for row in await (await cursor.execute(RESOLVE, tuple(map(list, zip(*names, strict=True))))).fetchall()]
+        rows = _rows(dead, parts)
+        await cursor.execute(DELETE, ([one.id for one in dead],))
+        # The lanes are held from here to the commit: nothing but it follows.
+        bounds = {part: [one for row in rows if row.partition == part for one in row.ids] for part in set(parts)}
+        stored = await (await cursor.execute(PUSH, (
+            sorted({part & 63 for part in parts}), [row.partition for row in rows], [row.skip for row in rows], [len(row.ids) for row in rows], [0] * len(rows),
+            [min(bounds[row.partition]) for row in rows], [max(bounds[row.partition]) for row in rows], [b"".join(one.bytes for one in row.ids) for row in rows],
+            [body_of(row.payloads) for row in rows], [meta_of(row.extras) for row in rows]))).fetchall()
+        if len(stored) != len(rows) or any(one.base < 0 for one in stored):
+            raise RuntimeError("ids that were made here are stored already")
+    return [str(one) for row in rows for one in row.ids], {name for name, _ in names}
+
+
+def _rows(dead: list[Any], parts: list[int]) -> list[Row]:
+    rows: list[Row] = []
+    last: dict[int, Row] = {}
+    for one, part in zip(dead, parts, strict=True):
+        payload, _, _ = opened(one)
+        row = last.get(part)
+        if row is None or row.size + len(payload) > ROW_BYTES or len(row.ids) >= ROW_RECORDS:
+            row = last[part] = Row(part, row.skip + len(row.ids) if row else 0)
+            rows.append(row)
+        row.ids.append(id7())
+        row.payloads.append(payload)
+        row.extras.append((one.trace_id, one.producer_sub))
+        row.size += len(payload)
+    return rows
