@@ -88,12 +88,12 @@ class RawPath:
 
 
 def application(control: Control) -> FastAPI:
-    from . import dead_letters, groups, log_read, messages      # they need the compiled part
+    from . import dead_letters, groups, log_read, messages, traces      # they need the compiled part
 
     app = FastAPI(title="queend", version=__version__, description="A message queue on PostgreSQL.", docs_url=None,
                   redoc_url=None, openapi_url=None, redirect_slashes=False, default_response_class=Json)
     app.state.control = control
-    for resource in (configure, queues, groups, messages, dead_letters, log_read, health, metrics, openapi):
+    for resource in (configure, queues, groups, messages, dead_letters, traces, log_read, health, metrics, openapi):
         app.include_router(resource.router)
     app.add_middleware(RawPath)
     app.add_exception_handler(Refusal, lambda request, error: error.answer())

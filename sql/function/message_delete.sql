@@ -11,5 +11,6 @@ BEGIN
     END IF;
     v_dead := ARRAY(SELECT d.id FROM queend.dead_letters d WHERE d.partition_id = p_part AND d.record_id = p_id);
     PERFORM queend.dead_delete(v_dead);
+    PERFORM queend.traces_delete(p_part, p_id);
     RETURN v_at IS NOT NULL OR v_dead <> '{}';
 END $$;

@@ -24,6 +24,8 @@ BEGIN
             DELETE FROM queend.unlisted u WHERE u.partition_id = v_part;
             DELETE FROM queend.cursors k WHERE k.partition_id = v_part;
             DELETE FROM queend.holes h WHERE h.partition_id = v_part;
+            WITH gone AS (DELETE FROM queend.traces t WHERE t.partition_id = v_part RETURNING t.id)
+            DELETE FROM queend.trace_names n WHERE n.trace_id IN (SELECT g.id FROM gone g);
             DELETE FROM queend.floors f WHERE f.partition_id = v_part;
             DELETE FROM queend.dead_letters d WHERE d.partition_id = v_part;
             DELETE FROM queend.dead_bodies d WHERE d.partition_id = v_part;

@@ -98,7 +98,25 @@ async def dead_letters(queen: Queen) -> None:
         assert await queen.queue("dead").wait(False).pop() == []
 
 
-CHECKS = [consumer_groups, seeking, deleting_groups, messages, dead_letters]
+async def traces(queen: Queen) -> None:
+    """What a handler notes, found again."""
+    stop = asyncio.Event()
+
+    async def handle(message) -> None:
+        told = await message["trace"]({"traceName": ["trip 1", "all"], "eventType": "step", "data": {"text": "seen"}})
+        assert told["success"] is True, told
+        stop.set()
+
+    await queen.queue("traced").push([{"data": {"n": 1}}])
+    await queen.queue("traced").batch(1).timeout_millis(500).each().consume(handle, signal=stop)
+    found = await queen.admin.get_traces_by_name("trip 1")
+    (one,) = found["traces"]
+    assert (found["total"], one["data"], one["event_type"], one["message_payload"]) == (1, {"text": "seen"}, "step", {"n": 1}), found
+    assert (await queen.admin.get_traces_for_message(one["partition_id"], one["transaction_id"]))["traces"][0]["trace_names"] == ["trip 1", "all"]
+    assert {one["trace_name"] for one in (await queen.admin.get_trace_names())["trace_names"]} == {"trip 1", "all"}
+
+
+CHECKS = [consumer_groups, seeking, deleting_groups, messages, dead_letters, traces]
 
 
 async def main() -> None:

@@ -82,7 +82,7 @@ def test_calls_with_a_token(start_daemon, generation: str, wire: str) -> None:
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_administration(daemon_of_its_own: Daemon, generation: str) -> None:
-    assert len(prepare(generation).run("sdk_admin.py", daemon_of_its_own, generation)) >= 5
+    assert len(prepare(generation).run("sdk_admin.py", daemon_of_its_own, generation)) >= 6
 
 
 @pytest.mark.parametrize("generation, wire", ALL)

@@ -187,6 +187,7 @@ def test_openapi_names_every_route(daemon):
         "/api/v1/fetch", "/api/v1/fetch/offsets", "/api/v1/offsets", "/api/v1/partitions/changed",
         "/api/v1/messages", "/api/v1/messages/{partition}/{transaction_id}", "/api/v1/messages/{partition}/{transaction_id}/retry",
         "/api/v1/messages/{partition}/{transaction_id}/dlq", "/api/v1/dlq", "/api/v1/dlq/redrive",
+        "/api/v1/traces", "/api/v1/traces/names", "/api/v1/traces/by-name/{name}", "/api/v1/traces/{partition}/{transaction_id}",
         "/api/v1/consumer-groups", "/api/v1/consumer-groups/lagging", "/api/v1/consumer-groups/{group}",
         "/api/v1/consumer-groups/{group}/queues/{queue}", "/api/v1/consumer-groups/{group}/subscription",
         "/api/v1/consumer-groups/{group}/queues/{queue}/seek", "/api/v1/consumer-groups/{group}/queues/{queue}/partitions/{partition}/seek",

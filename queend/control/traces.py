@@ -1,0 +1,111 @@
+"""/api/v1/traces: what programs note about messages; by message, by name, and the names there are."""
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import unquote_plus
+
+import orjson
+from fastapi import APIRouter, Request
+
+from .answer import Json, PathName, Refusal, body_object
+from .groups import rows
+from .messages import SHOW as MESSAGE
+from .messages import address
+from .openapi import ANY, TEXT, array, body, record
+from .query import Query
+from .queues import ts3
+from .record import embedded, opened
+
+router = APIRouter()
+
+LIMIT, NAMES_LIMIT, LIMIT_MOST, OFFSET_MOST = 100, 50, 1000, 1_000_000
+TRACES_MOST = 10_000      # of one message
+TOTAL_MOST = 100_000      # counted; there may be more
+NAMES_MOST, NAME_MOST, EVENT_MOST = 100, 255, 100
+QUEUE_MODE = "__QUEUE_MODE__"
+
+RECORD = "SELECT queend.trace_record(%s, %s, %s, %s, %s, %s, %s, %s::text[])::text"
+OF = "SELECT * FROM queend.traces_of(%s, %s, %s)"
+NAMED = "SELECT *, queend.partition_uuid(partition_id)::text AS partition_uuid FROM queend.traces_named(%s, %s, %s)"
+COUNT = "SELECT count(*) FROM (SELECT FROM queend.trace_names n WHERE n.name = %s LIMIT %s) AS n"
+NAMES = """SELECT n.name, count(*) AS traces, count(DISTINCT (n.partition_id, n.record_id)) AS messages, max(n.created_at) AS last
+             FROM queend.trace_names n GROUP BY n.name ORDER BY last DESC, n.name LIMIT %s OFFSET %s"""
+
+
+@router.post("/api/v1/traces", tags=["traces"], status_code=201, openapi_extra={"requestBody": body(record(
+    ["transactionId", "partitionId", "data"], transactionId=TEXT, partitionId=TEXT, data=ANY, consumerGroup=TEXT, eventType=TEXT,
+    traceNames={"oneOf": [TEXT, array(TEXT)]}))})
+async def trace_record(request: Request) -> Json:
+    """Notes something about a message, under any number of names; 404 if there is no such message."""
+    wanted = await body_object(request)
+    transaction_id, partition = wanted.get("transactionId"), wanted.get("partitionId")
+    if isinstance(partition, int) and not isinstance(partition, bool):
+        partition = str(partition)
+    if not isinstance(transaction_id, str) or not isinstance(partition, str) or not transaction_id or not partition:
+        raise Refusal(400, "transactionId and partitionId are required", "invalid_request")
+    if "data" not in wanted:
+        raise Refusal(400, "data is required", "invalid_request")
+    names = wanted.get("traceNames")
+    names = [] if names is None else [names] if isinstance(names, str) else names
+    if not isinstance(names, list) or len(names) > NAMES_MOST:
+        raise Refusal(400, f"traceNames must be a text or an array of at most {NAMES_MOST}", "invalid_request")
+    group, event = wanted.get("consumerGroup"), wanted.get("eventType")
+    group, event = QUEUE_MODE if group is None else group, "info" if event is None else event
+    for name, most, values in (("transactionId", NAME_MOST, [transaction_id]), ("consumerGroup", NAME_MOST, [group]), ("eventType", EVENT_MOST, [event]),
+                               ("traceNames", NAME_MOST, names)):
+        if not all(isinstance(value, str) and len(value) <= most and "\0" not in value for value in values):
+            raise Refusal(400, f"{name} must be text of at most {most} characters without NUL", "invalid_request")
+    where = await address(request, partition, transaction_id)
+    made = None
+    if where:
+        ((made,),) = await rows(request, RECORD, *where, transaction_id, group, event, "0", orjson.dumps(wanted["data"]).decode(), names)
+    if made is None:
+        raise Refusal(404, "Message not found", "message_not_found", success=False)
+    return Json({"success": True, "traceId": made}, 201)
+
+
+@router.get("/api/v1/traces/names", tags=["traces"])
+async def trace_names(request: Request) -> Json:
+    """The names traces were noted under, the latest used first. Query: limit (50, most 1000), offset."""
+    limit, offset = _page(request, NAMES_LIMIT)
+    found = await rows(request, NAMES, limit, offset)
+    ((total,),) = await rows(request, "SELECT count(DISTINCT n.name) FROM queend.trace_names n")
+    return Json({"trace_names": [{"trace_name": row.name, "trace_count": row.traces, "message_count": row.messages, "last_seen": ts3(row.last)} for row in found],
+                 "total": total, "pagination": {"limit": limit, "offset": offset}})
+
+
+@router.get("/api/v1/traces/by-name/{name}", tags=["traces"])
+async def traces_named(request: Request, name: str) -> Json:
+    """The traces of a name with the payloads of their messages, oldest first. Query: limit (100, most 1000), offset. `total` counts to 100 000."""
+    name = unquote_plus(name)
+    if "\0" in name:
+        raise Refusal(400, "path contains a NUL character", "invalid_path")
+    limit, offset = _page(request, LIMIT)
+    found = await rows(request, NAMED, name, limit, offset)
+    ((total,),) = await rows(request, COUNT, name, TOTAL_MOST)
+    payloads: dict[tuple, Any] = {}
+    for row in found:
+        at = (row.partition_id, bytes(row.record_id))
+        if at not in payloads:
+            shown = await rows(request, MESSAGE, row.partition_id, row.partition_id, *at)
+            payloads[at] = embedded(opened(shown[0])[0]) if shown else None
+    return Json({"traces": [{**_trace(row), "transaction_id": row.transaction_id, "partition_id": row.partition_uuid, "queue_name": row.queue,
+                             "partition_name": row.partition, "message_payload": payloads[row.partition_id, bytes(row.record_id)]} for row in found],
+                 "total": total, "pagination": {"limit": limit, "offset": offset}})
+
+
+@router.get("/api/v1/traces/{partition}/{transaction_id}", tags=["traces"])
+async def traces_of(request: Request, partition: PathName, transaction_id: PathName) -> Json:
+    """What was noted about one message, oldest first; nothing where there is no such message."""
+    where = await address(request, partition, transaction_id)
+    return Json({"traces": [_trace(row) for row in (await rows(request, OF, *where, TRACES_MOST) if where else [])]})
+
+
+def _trace(row: Any) -> dict[str, Any]:
+    return {"id": str(row.id), "event_type": row.event_type, "data": embedded(row.data.encode()), "consumer_group": row.group_name, "worker_id": row.worker_id,
+            "created_at": ts3(row.created_at), "trace_names": row.names}
+
+
+def _page(request: Request, limit: int) -> tuple[int, int]:
+    query = Query(request)
+    return query.whole("limit", limit, 0, LIMIT_MOST), query.whole("offset", 0, 0, OFFSET_MOST)
