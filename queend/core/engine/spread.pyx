@@ -101,7 +101,9 @@ cdef void spread_begin(Spread* s, int64_t now_us) noexcept nogil:
     s.crowded = 0
 
 cdef void spread_resume(Spread* s, int64_t now_us, int64_t pause_us) noexcept nogil:
-    # The load came back after a pause.
+    # The load came back after a pause. Until the next trial it is time under load that counts.
+    if s.trial_at > now_us - pause_us:
+        s.trial_at += pause_us
     if s.other and pause_us > SPREAD_MOST_PAUSE_US:
         s.other = 0               # that trial was of another load
         spread_set(s, s.base)
