@@ -22,7 +22,7 @@ JOB_TYPES = {
     "streams_cycle": (1, 0, 1, 16), "streams_state_get": (20, 5, 500, 16),
 }
 # Read while building or testing, not by the daemon.
-NOT_SETTINGS = {"QUEEND_CONFIG", "QUEEND_SANITIZE", "QUEEND_BUILD_DIR", "QUEEND_ANNOTATE"}
+NOT_SETTINGS = {"QUEEND_CONFIG", "QUEEND_BENCH_DIR", "QUEEND_SANITIZE", "QUEEND_BUILD_DIR", "QUEEND_ANNOTATE"}
 
 
 class ConfigError(ValueError):
