@@ -25,6 +25,7 @@ RESULTS = {
     "pop_scan": "partition_id int4, next int8, head int8, lease_until int8",
     "recent": "partition_id int4, queue_id int4, head int8",
     "turn": "part int4, grp int4, released bool, head int8",
+    "ids_learn": "ids_learn bytea",
     "find": "found_offset int8, created_at int8",
 }
 
