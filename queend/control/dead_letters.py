@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 
 from .answer import Json, Refusal, body_object
-from .groups import rows
+from .database import rows
 from .openapi import INTEGER, NAME, TEXT, body, record
 from .query import Query, moment_of
 from .queues import ts3

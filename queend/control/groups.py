@@ -6,9 +6,9 @@ import time
 from typing import Any
 
 from fastapi import APIRouter, Request
-from psycopg.rows import namedtuple_row
 
 from .answer import Json, PathName, Refusal, body_object
+from .database import rows
 from .openapi import FLAG, INTEGER, TEXT, body, record
 from .queues import ts3
 from .query import Query, moment_of
@@ -48,11 +48,6 @@ async def tell(request: Request, *queues: str) -> None:
         if core.version() >= version:
             return
         await asyncio.sleep(HEARD_PAUSE_S)
-
-
-async def rows(request: Request, query: str, *values: Any) -> list[Any]:
-    async with request.app.state.control.pool.connection() as connection, connection.cursor(row_factory=namedtuple_row) as cursor:
-        return await (await cursor.execute(query, values)).fetchall()
 
 
 def age_s(us: int | None) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 
 from .answer import Json, PathName, Refusal, body_object
-from .groups import rows
+from .database import QUEUE_MODE, rows
 from .openapi import NAME, TEXT, body, record
 from .query import Query
 from .queues import ts3
@@ -30,7 +30,6 @@ DELETE = "SELECT queend.message_delete(%s, %s)"
 BURY = "SELECT queend.message_bury(%s, %s, %s, %s)"
 DEAD = """SELECT d.id, (SELECT q.name FROM queend.queues q WHERE q.id = d.queue_id) AS queue FROM queend.dead_letters d
            WHERE d.partition_id = %s AND d.record_id = %s ORDER BY d.id DESC"""
-QUEUE_MODE = "__QUEUE_MODE__"
 MODES = {(True, True): "hybrid", (True, False): "queue", (False, True): "bus", (False, False): "none"}
 
 

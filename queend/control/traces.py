@@ -8,7 +8,7 @@ import orjson
 from fastapi import APIRouter, Request
 
 from .answer import Json, PathName, Refusal, body_object
-from .groups import rows
+from .database import QUEUE_MODE, rows
 from .messages import SHOW as MESSAGE
 from .messages import address
 from .openapi import ANY, TEXT, array, body, record
@@ -22,7 +22,6 @@ LIMIT, NAMES_LIMIT, LIMIT_MOST, OFFSET_MOST = 100, 50, 1000, 1_000_000
 TRACES_MOST = 10_000      # of one message
 TOTAL_MOST = 100_000      # counted; there may be more
 NAMES_MOST, NAME_MOST, EVENT_MOST = 100, 255, 100
-QUEUE_MODE = "__QUEUE_MODE__"
 
 RECORD = "SELECT queend.trace_record(%s, %s, %s, %s, %s, %s, %s, %s::text[])::text"
 OF = "SELECT * FROM queend.traces_of(%s, %s, %s)"

@@ -17,9 +17,9 @@ EVERY_S = 1.0
 PAUSE_S = 60.0       # after the server refused
 RANGES = 1000        # at most per statement
 PAGES = 128          # of a block range, as the migration made the index
+FULL = f"SELECT pg_relation_size('queend.log') / current_setting('block_size')::int / {PAGES}"
 # A vacuum of the log holds the lock that summarizing takes. Asking first spares the server's log an error per second while one goes on.
-FULL = f"""SELECT pg_relation_size('queend.log') / current_setting('block_size')::int / {PAGES},
-                  EXISTS (SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+BUSY = """SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
                            WHERE d.datname = current_database() AND l.relation = 'queend.log'::regclass AND l.mode = 'ShareUpdateExclusiveLock')"""
 
 
@@ -54,11 +54,12 @@ class Summary:
     async def look(self) -> None:
         """Summarizes the ranges that were filled since the last look; the first time, all that have no summary. Nothing while a vacuum is at work."""
         async with self.pool.connection() as connection:
-            full, busy = await (await connection.execute(FULL)).fetchone()
-            if busy:
-                return
+            (full,) = await (await connection.execute(FULL)).fetchone()
             if self._done is not None and full <= self._done:
                 self._done = full      # fewer: the table was rewritten
+                return
+            (busy,) = await (await connection.execute(BUSY)).fetchone()
+            if busy:
                 return
             async with connection.transaction():
                 # The lock is that of a vacuum, which must neither be waited for nor be cancelled for waiting too long.

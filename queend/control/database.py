@@ -1,0 +1,15 @@
+"""What the routes of the control plane ask the database."""
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Request
+from psycopg.rows import namedtuple_row
+
+QUEUE_MODE = "__QUEUE_MODE__"      # the group of consumers that name none
+
+
+async def rows(request: Request, query: str, *values: Any) -> list[Any]:
+    """All rows of a statement, as named tuples, on a connection of the pool, in a transaction of its own."""
+    async with request.app.state.control.pool.connection() as connection, connection.cursor(row_factory=namedtuple_row) as cursor:
+        return await (await cursor.execute(query, values)).fetchall()
