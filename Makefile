@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help system venv build run test test-asan bench bench-quick bench-scale bench-soak bench-peers clean
+.PHONY: help system venv build run test test-asan test-faults test-schema bench bench-quick bench-scale bench-soak bench-peers clean
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,14 @@ test-asan: $(VENV)/.ready ## run the tests of the data plane under AddressSaniti
 	 PYTHONMALLOC=malloc PYTHONSAFEPATH=1 PYTHONPATH=$(ASAN)/lib; export LD_PRELOAD ASAN_OPTIONS UBSAN_OPTIONS PYTHONMALLOC PYTHONSAFEPATH PYTHONPATH; \
 	 $(BIN)/python -c 'import queend._core as core; assert core.__file__.startswith("$(ASAN)"), core.__file__' && \
 	 $(BIN)/python -m pytest -p no:cacheprovider $(ASAN_TESTS) $(ARGS)
+
+test-faults: build ## minutes of pushes while daemon and database are killed, stopped and switched (FAULT_SECONDS, FAULT_SEED)
+	@SUDO="$(SUDO)" sh tools/system.sh tests
+	@FAULT_SECONDS=$${FAULT_SECONDS:-300} $(BIN)/python -m pytest tests/e2e/test_failover_history.py $(ARGS)
+
+test-schema: build ## ask a daemon everything /openapi.json says may be asked: 20 000 calls by schemathesis along its links, about 10 minutes
+	@SUDO="$(SUDO)" sh tools/system.sh tests
+	@$(BIN)/python -m pytest tests/schema -s --schema-calls 20000 $(ARGS)
 
 bench: build ## run the benchmark: one JSON line per scenario, a table on standard error
 	@SUDO="$(SUDO)" sh tools/system.sh tests

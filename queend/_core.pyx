@@ -18,19 +18,24 @@ include "core/base/counter.pyx"           # what is counted
 include "core/base/log.pyx"               # one line for operators
 include "core/json/scan.pyx"              # JSON validated in place
 include "core/json/text.pyx"              # string literals read and written
+include "core/seal/ring.pyx"              # the keys of encrypted queues
+include "core/seal/seal.pyx"              # payloads sealed and opened
 include "core/arrow/flat.pyx"              # FlatBuffers read in place
 include "core/arrow/column.pyx"            # a column of a record batch
 include "core/arrow/schema.pyx"            # which columns there are
 include "core/arrow/reader.pyx"            # an Arrow stream, batch by batch
 include "core/http/parse.pyx"             # a request's head
 include "core/http/chunked.pyx"           # a body in chunks
+include "core/http/field.pyx"             # one of its fields
 include "core/http/head.pyx"              # an answer's head
+include "core/http/problem.pyx"           # an error as a problem
 include "core/pg/encode.pyx"              # binary parameters
 include "core/pg/decode.pyx"              # binary results
 include "core/pg/statement.pyx"           # the statements of the hot path
 include "core/pg/address.pyx"             # where the server is
 include "core/pg/slot.pyx"                # one PostgreSQL connection on the loop
 include "core/pg/pool.pyx"                # a worker's connections
+include "core/pg/extras.pyx"              # what a record has besides its payload
 include "core/pg/batchrow.pyx"            # a row of the log, sliced
 include "core/pg/bodypack.pyx"            # its payloads, made smaller
 include "core/engine/limit.pyx"           # how many statements at a time
@@ -52,28 +57,41 @@ include "core/route/types.pyx"            # what a route hands to the engine
 include "core/route/common.pyx"           # paths, queries, names, refusals
 include "core/route/moment.pyx"           # a time as people write it
 include "core/route/pushrun.pyx"           # records that go through the engine as one
+include "core/route/pushdue.pyx"           # when their items may be delivered
 include "core/route/pushjoin.pyx"          # items of one partition, made one
 include "core/route/pushform.pyx"          # what a push's body is, and how it is answered
+include "core/route/tracecontext.pyx"      # which trace a record belongs to
+include "core/route/pushkey.pyx"           # ids a repeated push has again
 include "core/route/push.pyx"              # items as JSON
 include "core/route/pushframes.pyx"        # items as the 2.x client frames them
 include "core/route/pushlines.pyx"         # items as lines
 include "core/route/pusharrow.pyx"         # items as rows
+include "core/route/eventvalue.pyx"        # what its attributes may be
+include "core/route/events.pyx"            # items as CloudEvents
 include "core/route/pushreply.pyx"         # their results
+include "core/route/eventsout.pyx"         # messages as CloudEvents
 include "core/route/pop.pyx"              # a query in, messages out
 include "core/route/popframes.pyx"        # the same as the 2.x client frames them
 include "core/route/ack.pyx"              # acknowledgments in, results out
 include "core/route/transaction.pyx"      # operations in, results out
 include "core/route/txframes.pyx"         # the same as the 2.x client frames them
+include "core/route/cycle.pyx"            # a cycle of a stream in, results out
 include "core/route/lease.pyx"            # an extension
 include "core/auth/gate.pyx"               # who may use a hot route
 include "core/engine/catalog.pyx"         # queues, partitions, groups by name and id
 include "core/engine/job.pyx"             # a request on its way through the engine
+include "core/engine/sealing.pyx"         # encrypted queues
+include "core/spool/record.pyx"           # a message of the failover buffer, in bytes
+include "core/spool/file.pyx"             # and on the disk
+include "core/spool/spool.pyx"            # what is in it
 include "core/engine/batch.pyx"           # items become record batches
 include "core/engine/runs.pyx"            # runs in a batch, and out of it
 include "core/engine/book.pyx"            # what is ready, and who waits
 include "core/engine/stranger.pyx"        # who waits for what is not known yet
 include "core/engine/rowcache.pyx"        # the newest rows, in memory
 include "core/engine/popmachine.pyx"      # one pop, state by state
+include "core/engine/tally.pyx"           # what each queue did
+include "core/engine/pause.pyx"           # when pops find nothing because somebody said so
 include "core/engine/popframed.pyx"       # framed answers
 include "core/engine/held.pyx"            # what is out on lease
 include "core/engine/popcall.pyx"         # many pops in one statement
@@ -81,22 +99,31 @@ include "core/engine/claimcall.pyx"       # pops whose records are in memory, an
 include "core/engine/ack.pyx"             # acknowledgments
 include "core/engine/ackleased.pyx"       # those that need no look into the log
 include "core/engine/transaction.pyx"     # acknowledgments and pushes, all or nothing
+include "core/engine/cycle.pyx"           # cycles of streams
 include "core/engine/lease.pyx"           # extended, given back
+include "core/engine/capacity.pyx"        # room in queues with a bound
 include "core/engine/lookup.pyx"          # names to ids
 include "core/engine/discover.pyx"        # work nobody told of
+include "core/engine/ended.pyx"           # leases that ended elsewhere
 include "core/engine/recall.pyx"          # ids the database need not look for
 include "core/engine/handover.pyx"        # parked pops served by the push itself
 include "core/engine/stream.pyx"          # push streams by lane
 include "core/engine/aside.pyx"           # partitions that have to learn first
 include "core/engine/lanes.pyx"           # which stream stores which lane
 include "core/engine/push.pyx"            # a push request
+include "core/engine/spill.pyx"           # a push that goes into the failover buffer
+include "core/engine/refill.pyx"          # and out of it
 include "core/engine/homeless.pyx"        # items whose partition is gone
 include "core/engine/engine.pyx"          # the drain
 include "core/engine/pace.pyx"            # how much at a time, and when
 include "core/engine/reload.pyx"          # a catalog out of date
+include "core/engine/told.pyx"            # what the control plane has committed
 include "core/engine/ending.pyx"          # stop and close
-include "core/record.pyx"                 # one stored record, for the control plane
+include "core/seal/python.pyx"            # sealing, for the control plane
+include "core/record.pyx"                 # stored records, for the control plane
+include "core/slices.pyx"                 # JSON taken apart, for the control plane
 include "core/read/records.pyx"           # log rows become records, within a budget
+include "core/read/events.pyx"            # records as CloudEvents
 include "core/read/lines.pyx"             # records as JSON
 include "core/read/flatout.pyx"           # flatbuffers, as far as an Arrow stream needs them
 include "core/read/arrowout.pyx"          # records as an Arrow stream
@@ -115,4 +142,6 @@ include "core/probe/grant.pyx"            # seams for the tests of tokens
 include "core/probe/route.pyx"            # seams for the tests of the hot routes
 include "core/probe/batchrow.pyx"         # seams for the tests of rows of the log
 include "core/probe/bodypack.pyx"         # seams for the tests of compressed rows
+include "core/probe/seal.pyx"             # seams for the tests of sealing
+include "core/probe/spool.pyx"            # seams for the tests of the failover buffer's files
 include "core/probe/count.pyx"            # seams for the test of instruction counts

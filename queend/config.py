@@ -14,6 +14,8 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from .keyring import keyring
+
 LOG_LEVELS = ("trace", "debug", "info", "warn", "error")
 # type: preferred batch size, compiled hold (ms), largest batch (jobs), calls at once per worker
 JOB_TYPES = {
@@ -43,7 +45,7 @@ class Server(BaseSettings):
     num_workers: int = count(max(1, (os.cpu_count() or 2) // 2), "worker threads, each with its own loop and connections", ge=1, le=256)
     worker_id: str = setting("queend", "label of this instance in metrics")
     log_level: Literal[LOG_LEVELS] = setting("info", "trace, debug, info, warn or error")  # type: ignore[valid-type]
-    webapp_root: str = setting("", "folder of the dashboard", unused=True)
+    webapp_root: str = setting("", "folder of a web application, served below /; default: webapp/dist, here or up to two folders above, if there is one")
     queend_data_dir: Path = setting(Path(".queend"), "folder of the embedded PostgreSQL and its lock")
     queend_listen_mode: Literal["acceptor", "reuseport"] = setting("acceptor", "who accepts: one thread that hands sockets out in turn, or every worker")
     queend_max_body_bytes: int = count(64 << 20, "largest request body; beyond: 413", "bytes", ge=1024)
@@ -104,19 +106,20 @@ class Policies(BaseSettings):
 
     __annotations__ = {}
     for _type, (_preferred, _hold, _max, _concurrent) in JOB_TYPES.items():
-        _later = _type.startswith("streams_")
+        _alone = _type.startswith("streams_")      # one request, one statement: only how many at once counts
         for _name, _default, _text, _unit, _least in (
                 ("preferred_batch_size", _preferred, "fire at this size", "jobs", 1), ("max_hold_ms", None, "fire at this age; default: 0", "ms", 0),
                 ("max_batch_size", _max, "most jobs of one call", "jobs", 1), ("max_concurrent", _concurrent, "calls at once per worker", "", 1)):
             __annotations__[f"queen_{_type}_{_name}"] = "int | None" if _default is None else "int"
-            locals()[f"queen_{_type}_{_name}"] = count(_default, f"{_type}: {_text}", _unit, ge=_least, unused=_later)
-    del _type, _preferred, _hold, _max, _concurrent, _later, _name, _default, _text, _unit, _least
+            locals()[f"queen_{_type}_{_name}"] = count(_default, f"{_type}: {_text}", _unit, ge=_least, unused=_alone and _name != "max_concurrent")
+    del _type, _preferred, _hold, _max, _concurrent, _alone, _name, _default, _text, _unit, _least
 
 
 class Queues(BaseSettings):
     default_timeout: int = count(30_000, "long poll without timeout", "ms")
     default_batch_size: int = count(1, "pop without batch", "messages", ge=1, le=100_000)
     default_subscription_mode: Literal["", "all", "new", "new-only"] = setting("", "mode of groups that ask for none")
+    queend_priority_share: int = count(10, "pops of a namespace or task: of so many, one goes to queues of lower priority; 0: none", "pops")
     pop_wait_initial_interval_ms: int = count(100, "parked pop: first re-check", "ms", ge=1)
     pop_wait_backoff_threshold: int = count(3, "parked pop: empty checks before the interval grows")
     pop_wait_backoff_multiplier: float = setting(2.0, "parked pop: growth of the interval", ge=1, le=1000, allow_inf_nan=False)
@@ -130,26 +133,37 @@ class Queues(BaseSettings):
 class Keeping(BaseSettings):
     retention_interval: int = count(300_000, "time between two looks for what retentionSeconds and completedRetentionSeconds let go", "ms", ge=100)
     retention_batch_size: int = count(1000, "removed per transaction", "log rows", ge=1, le=100_000)
-    eviction_interval: int = count(60_000, "time between two looks for what waited longer than maxWaitTimeSeconds", "ms", ge=100)
+    eviction_interval: int = count(60_000, "time between two looks for what waited longer than maxWaitTimeSeconds, or outlived its ttl", "ms", ge=100)
     eviction_batch_size: int = count(1000, "removed per transaction", "log rows", ge=1, le=100_000)
+    partition_cleanup_days: int = count(30, "partitions that are empty and were left alone for so long are removed; 0: never", "days", le=36_500)
+
+
+class Figures(BaseSettings):
+    """What pages show."""
+
+    stats_interval_ms: int = count(10_000, "figures of queues and groups: time between two looks for what changed", "ms", ge=100)
+    stats_reconcile_interval_ms: int = count(120_000, "the same: time between two walks through everything", "ms", ge=1000)
+    metrics_sample_interval_ms: int = count(1000, "metrics: time between two samples of a daemon", "ms", ge=100)
+    metrics_aggregate_interval_s: int = count(60, "metrics: time between two writes of what was sampled", "s", ge=1)
+    metrics_retention_days: int = count(90, "metrics: kept for", "days", ge=1)
+
+
+class Failover(BaseSettings):
+    """The failover buffer (docs/failover.md)."""
+
+    queend_buffer_bytes: int = setting(1 << 30, "failover buffer: space on the disk; beyond: 503; 0: no buffer", "bytes", ge=0)
+    file_buffer_dir: Path | None = setting(None, "failover buffer: folder; default: `buffer` in QUEEND_DATA_DIR. Each daemon takes a folder of its own in it")
+    file_buffer_flush_ms: int = count(100, "failover buffer: time between two tries to drain it", "ms", ge=1)
+    file_buffer_max_batch: int = count(4000, "failover buffer: drained at once", "messages", ge=1, le=20_000)
+    file_buffer_events_per_file: int = count(100_000, "failover buffer: a file with so many is not written to any more", "messages", ge=1)
 
 
 class Later(BaseSettings):
     """Settings of parts this version does not have: checked, told at start if set, without effect."""
 
-    partition_cleanup_days: int = count(30, "idle partitions are dropped after", "days", unused=True)
-    metrics_retention_days: int = count(90, "metrics kept", "days", unused=True)
-    metrics_sample_interval_ms: int = count(1000, "metrics: sampling", "ms", unused=True)
-    metrics_aggregate_interval_s: int = count(60, "metrics: aggregation", "s", unused=True)
-    stats_interval_ms: int = count(10_000, "statistics", "ms", unused=True)
-    stats_reconcile_interval_ms: int = count(120_000, "statistics in full", "ms", unused=True)
     stats_history_retention_days: int = count(7, "statistics kept", "days", unused=True)
     partition_lookup_reconcile_interval_ms: int = count(5000, "", "ms", unused=True)
     partition_lookup_reconcile_lookback_seconds: int = count(60, "", "s", unused=True)
-    file_buffer_dir: str = setting("/var/lib/queen/buffers", "failover buffer: folder", unused=True)
-    file_buffer_flush_ms: int = count(100, "failover buffer: period", "ms", unused=True)
-    file_buffer_max_batch: int = count(100, "failover buffer: replay batch", "messages", unused=True)
-    file_buffer_events_per_file: int = count(10_000, "failover buffer: rotation", "messages", unused=True)
     queen_udp_peers: str = setting("", "peers, host[:port] with commas", unused=True)
     queen_udp_notify_port: int = count(6633, "peers: port", le=65535, unused=True)
     queen_sync_enabled: bool = setting(True, "peers: on", unused=True)
@@ -162,10 +176,11 @@ class Later(BaseSettings):
     queen_cache_partition_ttl_ms: int = count(300_000, "", "ms", unused=True)
 
 
-class Refused(BaseSettings):
-    """Settings whose silent neglect would leave a deployment unprotected: setting one stops the daemon."""
+class Sealing(BaseSettings):
+    """Keys of encrypted queues (docs/encryption.md)."""
 
-    queen_encryption_key: str = setting("", "AES-256-GCM key; not supported yet, refused when set", secret=True)
+    queend_encryption_keys: str = setting("", "`id:hex,id:hex` of 64 digits each, the first seals, all open; or the path of a file with a key per line", secret=True)
+    queen_encryption_key: str = setting("", "one key, 64 hexadecimal digits; seals where QUEEND_ENCRYPTION_KEYS has none, else only opens", secret=True)
 
 
 class Tokens(BaseSettings):
@@ -207,7 +222,7 @@ class File(PydanticBaseSettingsSource):
         return self.values
 
 
-class Settings(Tokens, Refused, Later, Keeping, Queues, Policies, Engine, Database, Server):
+class Settings(Tokens, Sealing, Later, Failover, Figures, Keeping, Queues, Policies, Engine, Database, Server):
     model_config = SettingsConfigDict(env_ignore_empty=True, extra="forbid", frozen=True, hide_input_in_errors=True)
 
     @classmethod
@@ -226,8 +241,7 @@ class Settings(Tokens, Refused, Later, Keeping, Queues, Policies, Engine, Databa
             from .auth.keys import usable  # here: keys need libraries that nobody else does
 
             usable(self)
-        if self.queen_encryption_key:
-            raise ValueError("QUEEN_ENCRYPTION_KEY: encryption is not supported yet; queend does not start without it")
+        keyring(self)
         return self
 
 

@@ -9,6 +9,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from .config import JOB_TYPES, ConfigError, Settings
+from .keyring import keyring
 
 SYSTEM_ROOTS = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 # The hot functions are written for one plan each: nested loops over primary keys, whatever the statistics say.
@@ -68,8 +69,8 @@ def verifies_server(settings: Settings) -> bool:
     return not settings.pg_use_ssl or tls(settings)["sslmode"] == "verify-full"
 
 
-def core_settings(settings: Settings, local: str | None = None) -> dict[str, Any]:
-    """What the core takes: flat, numbers and strings only."""
+def core_settings(settings: Settings, local: str | None = None, buffer_dir: str = "") -> dict[str, Any]:
+    """What the core takes: flat, numbers and strings only. buffer_dir: this process's own; empty: no failover buffer."""
     slots = settings.queend_slots
     if slots is None:
         slots = 8 if "sidecar_pool_size" not in settings.model_fields_set else -(-settings.sidecar_pool_size // settings.num_workers)
@@ -90,12 +91,19 @@ def core_settings(settings: Settings, local: str | None = None) -> dict[str, Any
         "max_body": settings.queend_max_body_bytes,
         "max_queued_jobs": settings.queend_max_queued_jobs,
         "max_queued_bytes": settings.queend_max_queued_bytes,
+        "buffer_dir": buffer_dir,
+        "buffer_bytes": settings.queend_buffer_bytes,
+        "buffer_records": settings.file_buffer_events_per_file,
+        "buffer_chunk": settings.file_buffer_max_batch,
+        "buffer_pause_ms": settings.file_buffer_flush_ms,
         "inflight_deadline_ms": settings.libqueen_inflight_deadline_ms or max(2000, settings.db_statement_timeout + 5000),
+        "seal_keys": ",".join(f"{name}:{key.hex()}" for name, key in keyring(settings)),
         "grants": settings.queend_jwt_tokens if settings.jwt_enabled else 0,
         "open_paths": ",".join(settings.open_paths()),
         "default_timeout_ms": settings.default_timeout,
         "default_batch": settings.default_batch_size,
         "default_sub_mode": "new" if settings.default_subscription_mode == "new-only" else settings.default_subscription_mode or "all",
+        "priority_share": settings.queend_priority_share,
         "pop_wait_initial_ms": settings.pop_wait_initial_interval_ms,
         "pop_wait_threshold": settings.pop_wait_backoff_threshold,
         "pop_wait_multiplier_x100": round(settings.pop_wait_backoff_multiplier * 100),
@@ -110,8 +118,9 @@ def core_settings(settings: Settings, local: str | None = None) -> dict[str, Any
         "vegas_update_interval_ms": settings.queen_vegas_update_interval_ms,
     }
     shared_hold = settings.sidecar_micro_batch_wait_ms or 0
+    flat["streams_cycle_max_concurrent"] = settings.queen_streams_cycle_max_concurrent
     for job in JOB_TYPES:
-        if job.startswith("streams_"):
+        if job.startswith("streams_"):      # the other two are the control plane's
             continue
         hold = getattr(settings, f"queen_{job}_max_hold_ms")
         flat[f"{job}_preferred_batch_size"] = getattr(settings, f"queen_{job}_preferred_batch_size")

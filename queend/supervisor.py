@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import resource
 import signal
@@ -14,13 +15,16 @@ import psycopg
 from . import __version__, connect, log
 from .config import Settings, origins, without_effect
 from .control.app import Control
+from .keyring import keyring
 from .notify import notify, watchdog_seconds
+from .service.buffer import FolderError, Folder
 from .service.embedded import Embedded, EmbeddedError
 from .service.migrate import MigrationError, migrate
 
 # Any of these says where PostgreSQL is; without one the daemon brings its own and touches no other.
 EXTERNAL = ("queend_dsn", "database_url", "pg_host", "pg_port", "pg_user", "pg_password", "pg_db")
 DATABASE_WAIT_S = 60.0
+LAST_MINUTE_S = 2.0      # to write down what queues did, at the end
 
 
 class StartError(RuntimeError):
@@ -49,6 +53,8 @@ class Supervisor:
         # Every parked pop is an open connection: take what we are allowed to take.
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        if keys := [name for name, _ in keyring(self.settings)]:
+            log.line("info", "encryption_keys", f"{keys[0]} seals; {', '.join(keys)} open")
         for name in without_effect(self.settings):
             log.line("warn", "setting_without_effect", f"{name} is accepted, this version does nothing with it")
         return asyncio.run(self._run())
@@ -107,13 +113,17 @@ class Supervisor:
     async def _serve(self, local: str | None, stop: asyncio.Event) -> int:
         from ._core import Core  # here, so that the command line works without the compiled part
 
-        core = self.core = Core(connect.core_settings(self.settings, local))
-        control = Control(self.settings, core, connect.conninfo(self.settings, local, application_name="queend control"))
+        try:
+            folder = Folder(self.settings)
+            core = self.core = Core(connect.core_settings(self.settings, local, str(folder.path or "")))
+        except (FolderError, OSError) as error:
+            raise StartError(str(error)) from None
+        control = Control(self.settings, core, connect.conninfo(self.settings, local, application_name="queend control"), folder.path)
         await control.open()
         tasks: list[asyncio.Task] = []
         try:
             try:
-                port = core.start()
+                port = control.metrics.port = core.start()
             except OSError as error:
                 raise StartError(str(error)) from None
             if not await self._await_ready(stop):
@@ -126,15 +136,18 @@ class Supervisor:
             tasks = [asyncio.create_task(self._feed_watchdog()), asyncio.create_task(self._watch_database())]
             await stop.wait()
             notify("STOPPING=1")
-            log.line("info", "stopping")
             begin = time.monotonic()
             control.release()
+            with contextlib.suppress(TimeoutError):      # what queues did is known while the core runs; a database that hangs keeps no stop waiting
+                await asyncio.wait_for(control.metrics.close(), LAST_MINUTE_S)
+            log.line("info", "stopping")
             # In a thread: the control plane answers what it has in hand meanwhile.
             drained = await asyncio.to_thread(core.stop, self.settings.queend_shutdown_grace_ms)
         finally:
             for task in tasks:
                 task.cancel()
             await control.close()
+            folder.close()
         leaks = core.leaks()
         clean = drained and not any(leaks.values())
         log.line("info" if clean else "error", "stopped", drained=drained, leaks=leaks,

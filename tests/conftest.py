@@ -15,6 +15,7 @@ from support.postgres import Postgres
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--postgres", type=int, default=None, metavar="MAJOR",
                      help="PostgreSQL major version to test on; default: the one the daemon takes by itself")
+    parser.addoption("--schema-calls", type=int, default=0, help="tests/schema: at least so many calls of schemathesis along the links of the document")
     parser.addoption("--print-differences", action="store_true", help="tests/golden: print how the answers differ from the recorded ones")
 
 
@@ -54,6 +55,18 @@ def daemon(start_daemon: Callable[..., Daemon]) -> Daemon:
 @pytest.fixture
 def client(daemon: Daemon) -> Iterator[Client]:
     with daemon.client() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def peer(daemon: Daemon, start_daemon: Callable[..., Daemon]) -> Daemon:
+    """A second daemon on the database of the first."""
+    return start_daemon(daemon.conninfo)
+
+
+@pytest.fixture
+def other(peer: Daemon) -> Iterator[Client]:
+    with peer.client() as one:
         yield one
 
 

@@ -1,5 +1,5 @@
 """Prints docs/configuration.md: what queend/config.py says, as tables. A test compares the two."""
-from queend.config import Database, Engine, Keeping, Later, Policies, Queues, Refused, Server, Settings, Tokens
+from queend.config import Database, Engine, Failover, Figures, Keeping, Later, Policies, Queues, Sealing, Server, Settings, Tokens
 
 HEAD = """# Settings
 
@@ -15,7 +15,7 @@ Names without `QUEEND_` are those of Queen MQ, so that a deployment can be switc
 this version accepts and does nothing with; setting one is told at start.
 """
 GROUPS = {"Server": Server, "PostgreSQL": Database, "Engine": Engine, "Batching by job type": Policies,
-          "Queues and long poll": Queues, "Retention": Keeping, "Tokens": Tokens, "Encryption": Refused, "Parts to come": Later}
+          "Queues and long poll": Queues, "Failover buffer": Failover, "Retention": Keeping, "Figures": Figures, "Tokens": Tokens, "Encryption": Sealing, "Parts to come": Later}
 
 
 def shown(value) -> str:

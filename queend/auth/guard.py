@@ -6,7 +6,8 @@ from typing import Any
 
 from .. import log
 from ..config import Settings
-from .levels import PUBLIC, queues_of, route_of
+from ..control.static import folder, is_file
+from .levels import PUBLIC, UNKNOWN, queues_of, route_of
 from .permits import allows
 from .refused import Refused
 from .token import Grant, Verifier
@@ -28,6 +29,7 @@ class Guard:
     def __init__(self, settings: Settings, core: Any, app: Any):
         self.core, self.app = core, app
         self.skips = settings.open_paths()
+        self.files = folder(settings.webapp_root) is not None      # a web application is served to anyone, without its data
         self.verifier = Verifier(settings, core.grants_clear)
         self.held: dict[bytes, list[int]] = {}       # bearer token → requests of the core that wait for it
         self.tasks: set[asyncio.Task] = set()
@@ -65,6 +67,8 @@ class Guard:
         path = scope["raw_path"].partition(b"?")[0].decode("latin-1")
         route, parameters = route_of(scope["method"], path)
         if route.level == PUBLIC or scope["method"] == "OPTIONS" or self._skips(path):
+            return
+        if route is UNKNOWN and self.files and scope["method"] == "GET" and is_file(path):
             return
         bearer = bearer_of(scope["headers"])
         if bearer is None:

@@ -12,8 +12,9 @@ PUBLIC, READ, WRITE, ADMIN = 0, 1, 2, 3
 PUSH, POP, READS, MANAGE = 1, 2, 4, 8
 EVERY_QUEUE = "*"
 
-# Level, method, path below /, where its queues are named: a path parameter, `body.queue`, `body.entries`, `query`, or nowhere
-# (then it is about all of them). Paths are matched whole, a parameter is one segment; the first that fits counts.
+# Level, method, path below /, where its queues are named: a path parameter, `body.queue`, `body.entries`, `query`, `itself` (the
+# route asks the grant), or nowhere (then it is about all of them). Paths are matched whole, a parameter is one segment; the
+# first that fits counts.
 ROUTES = """
 public GET  health
 public GET  metrics
@@ -24,6 +25,7 @@ public GET  openapi.json
 public GET  :nothing
 public GET  assets/*
 write  POST api/v1/push
+write  POST api/v1/events/:queue
 write  GET  api/v1/pop
 write  GET  api/v1/pop/queue/:queue
 write  GET  api/v1/pop/queue/:queue/partition/:partition
@@ -60,6 +62,7 @@ read   GET  api/v1/traces/:partition/:transaction
 read   GET  api/v1/resources/queues
 read   GET  api/v1/resources/queues/:queue
 admin  DELETE api/v1/resources/queues/:queue
+read   GET  api/v1/resources/queues/:queue/depth
 read   GET  api/v1/resources/partitions                                       query
 read   GET  api/v1/resources/namespaces
 read   GET  api/v1/resources/tasks
@@ -78,9 +81,22 @@ read   GET  api/v1/analytics/queue-ops
 read   GET  api/v1/analytics/queue-parked-replicas
 read   GET  api/v1/analytics/retention
 read   GET  api/v1/analytics/postgres-stats
-write  POST streams/v1/queries
-write  POST streams/v1/cycle
-read   POST streams/v1/state/get
+admin  GET  api/v1/system/maintenance
+admin  POST api/v1/system/maintenance
+admin  GET  api/v1/system/maintenance/pop
+admin  POST api/v1/system/maintenance/pop
+admin  GET  api/v1/system/shared-state
+admin  POST api/v1/migration/test-connection
+admin  POST api/v1/migration/start
+admin  GET  api/v1/migration/status
+admin  POST api/v1/migration/validate
+admin  POST api/v1/migration/reset
+admin  GET  internal/api/shared-state/stats
+admin  GET  internal/api/inter-instance/stats
+admin  POST internal/api/notify                                               body.queue
+write  POST streams/v1/queries                                                itself
+write  POST streams/v1/cycle                                                  itself
+read   POST streams/v1/state/get                                              itself
 """
 LEVELS = {"public": PUBLIC, "read": READ, "write": WRITE, "admin": ADMIN}
 
@@ -117,6 +133,8 @@ def queues_of(route: Route, parameters: dict[str, str], query: bytes, body: byte
         return [unquote(parameters["queue"], errors="replace")]
     if route.where == "query":
         return parse_qs(query.decode("latin-1"), errors="replace").get("queue", [EVERY_QUEUE])
+    if route.where == "itself":
+        return []
     if not route.where:
         return [EVERY_QUEUE]
     try:

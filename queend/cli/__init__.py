@@ -1,4 +1,4 @@
-"""The command line: `queend serve`, `queend migrate`, `queend config`."""
+"""The command line: `queend serve`, `queend migrate`, `queend config`, `queend import-queen`."""
 from __future__ import annotations
 
 from typing import Annotated
@@ -7,6 +7,7 @@ import typer
 
 from .. import __version__
 from .config import config
+from .import_queen import import_queen
 from .migrate import migrate
 from .serve import serve
 
@@ -14,6 +15,7 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_
 app.command()(serve)
 app.command()(migrate)
 app.command()(config)
+app.command()(import_queen)
 
 
 def _version(wanted: bool) -> None:

@@ -1,7 +1,9 @@
 """The application: its resources, its errors, its pool of connections."""
 from __future__ import annotations
 
+import asyncio
 import time
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -13,11 +15,17 @@ from starlette.responses import Response
 
 from .. import __version__, log
 from ..config import Settings
+from ..service.maintenance import Maintenance
+from ..service.metrics import Metrics
+from ..service.relay import Relay
 from ..service.retention import Retention
+from ..service.stats import Stats
 from ..service.summary import Summary
-from . import configure, health, metrics, openapi, queues
+from ..service.transfer import Transfer
+from . import configure, health, maintenance, openapi
 from .answer import CORS, Json, Refusal
 from .bridge import Bridge
+from .etag import Tagged
 from .holds import Holds
 from .sweeper import Sweeper
 
@@ -25,9 +33,10 @@ from .sweeper import Sweeper
 class Control:
     """The control plane of one daemon. `open` and `close` on the same running loop."""
 
-    def __init__(self, settings: Settings, core: Any, conninfo: str):
+    def __init__(self, settings: Settings, core: Any, conninfo: str, buffer: Path | None = None):
         from ..service.compact import Compact
         from . import log_read  # here, as below: it needs the compiled part, which the command line does not
+        from .stream_calls import Streams
 
         self.settings = settings
         self.core = core
@@ -37,10 +46,16 @@ class Control:
                                         reconnect_timeout=0, name="queend-control")
         self.sweeper = Sweeper(self.pool)
         self.retention = Retention(settings, conninfo)
+        self.relay = Relay(conninfo, core)
+        self.stats = Stats(settings, conninfo)
+        self.metrics = Metrics(settings, core, self.pool)
         self.summary = Summary(self.pool)
         self.holds = Holds(self.pool)
+        self.maintenance = Maintenance(core, self.pool, buffer)
         self.reader = log_read.Reader(self)
+        self.streams = Streams(settings, core, conninfo)
         self.compact = Compact(settings, conninfo)
+        self.transfer = Transfer(conninfo)
         self.app = application(self)
         self.guard = None
         if settings.jwt_enabled:
@@ -51,10 +66,15 @@ class Control:
 
     async def open(self) -> None:
         await self.pool.open()
+        await self.streams.open()
+        self.maintenance.open()
         self.sweeper.open()
         self.retention.open()
+        self.stats.open()
+        self.metrics.open()
         self.summary.open()
         self.compact.open()
+        self.relay.open()
         if self.guard:
             self.guard.open()
         self.bridge.open()
@@ -68,10 +88,16 @@ class Control:
         await self.bridge.close()
         if self.guard:
             await self.guard.close()
+        await self.metrics.close()
+        await self.stats.close()
         await self.summary.close()
+        await self.relay.close()
         await self.compact.close()
+        await asyncio.to_thread(self.transfer.stop)
         await self.retention.close()
         await self.sweeper.close()
+        await self.streams.close()
+        await self.maintenance.close()
         await self.pool.close()
 
 
@@ -88,13 +114,18 @@ class RawPath:
 
 
 def application(control: Control) -> FastAPI:
-    from . import dead_letters, groups, log_read, messages, traces      # they need the compiled part
+    # they need the compiled part
+    from . import dead_letters, groups, log_read, messages, queues, streams, traces
+    from . import analytics, metrics, migration, notify, overview, postgres_stats, resources, shared_state, status, static
 
     app = FastAPI(title="queend", version=__version__, description="A message queue on PostgreSQL.", docs_url=None,
                   redoc_url=None, openapi_url=None, redirect_slashes=False, default_response_class=Json)
     app.state.control = control
-    for resource in (configure, queues, groups, messages, dead_letters, traces, log_read, health, metrics, openapi):
+    for resource in (configure, queues, groups, messages, dead_letters, traces, log_read, streams, health, metrics, openapi,
+                     resources, status, overview, analytics, postgres_stats, shared_state, notify, migration, maintenance):
         app.include_router(resource.router)
+    static.serve(app, control.settings.webapp_root)
+    app.add_middleware(Tagged)
     app.add_middleware(RawPath)
     app.add_exception_handler(Refusal, lambda request, error: error.answer())
     app.add_exception_handler(HTTPException, _no_such_route)

@@ -12,6 +12,7 @@ from .query import Query, moment_of
 from .queues import ts3
 from .record import embedded, opened
 from .redrive import redrive
+from .sealing import revealed
 
 router = APIRouter()
 
@@ -56,7 +57,7 @@ async def dead_list(request: Request) -> Json:
         payload, text, id = opened(Letter(row))
         messages.append({
             "id": id, "transactionId": text, "partitionId": row.partition_uuid, "queue": row.queue, "partition": row.partition,
-            "consumerGroup": row.group_name, "errorMessage": row.error, "retryCount": row.retries, "data": embedded(payload),
+            "consumerGroup": row.group_name, "errorMessage": row.error, "retryCount": row.retries, "data": embedded(revealed(row, payload)[0]),
             "producerSub": row.producer_sub, "createdAt": ts3(row.created_at), "failedAt": ts3(row.failed_at), "offset": row.record_offset})
     return Json({"messages": messages, "total": total, "pagination": {"limit": limit, "offset": offset}})
 

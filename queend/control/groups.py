@@ -1,4 +1,5 @@
-"""/api/v1/consumer-groups: where groups stand, how far they lag, moving and deleting them. Lags are differences of offsets."""
+"""/api/v1/consumer-groups: where groups stand, how far they lag, moving and deleting them. Lags are differences of offsets:
+of one group as they are, of all groups as they were kept (`service/stats`)."""
 from __future__ import annotations
 
 import asyncio
@@ -16,7 +17,7 @@ from .query import Query, moment_of
 router = APIRouter()
 
 PAGE = 1000             # partitions moved per transaction: their cursors are locked so long
-SHOWN = 10_000          # partitions of one answer, unless `limit` says less
+SHOWN, SHOWN_MOST = 500, 10_000     # partitions of one answer, unless `limit` says otherwise
 LAGGING_S = 300         # older than this the newest message of a partition is, and its group counts as lagging
 HEARD_TRIES, HEARD_PAUSE_S = 200, 0.005
 OFFSET_MOST = 2**63 - 1
@@ -58,6 +59,7 @@ def age_s(us: int | None) -> int:
 @router.get("/api/v1/consumer-groups", tags=["groups"])
 async def group_list(request: Request) -> Json:
     """Every consumer group of every queue with at least one cursor, by name and queue."""
+    await request.app.state.control.stats.fresh()
     return Json([{
         "name": row.name, "topics": [row.queue], "queueName": row.queue, "members": row.members, "partitionsWithLag": row.lagging,
         "totalLag": row.lag, "maxTimeLag": age_s(row.newest),
@@ -68,21 +70,22 @@ async def group_list(request: Request) -> Json:
 
 @router.get("/api/v1/consumer-groups/lagging", tags=["groups"])
 async def group_lagging(request: Request) -> Json:
-    """Partitions whose oldest message not consumed is older than `minLagSeconds` (3600), oldest first; at most `limit` (10 000)."""
+    """Partitions whose oldest message not consumed is older than `minLagSeconds` (3600), oldest first; at most `limit` (500, most 10 000)."""
     query = Query(request)
+    await request.app.state.control.stats.fresh()
     before = (time.time() - query.whole("minLagSeconds", 3600, 0, 2**31)) * 1e6
     return Json([{
         "consumer_group": row.name, "queue_name": row.queue, "partition_name": row.partition, "partition_id": row.id,
         "worker_id": row.lease_id and str(row.lease_id), "offset_lag": row.lag, "time_lag_seconds": age_s(row.oldest),
         "lag_hours": round(age_s(row.oldest) / 3600, 2), "oldest_unconsumed_at": ts3(row.oldest), "last_consumed_at": ts3(row.consumed_at)}
-        for row in await rows(request, LAGGING, int(before), query.whole("limit", SHOWN, 1, SHOWN))])
+        for row in await rows(request, LAGGING, int(before), query.whole("limit", SHOWN, 1, SHOWN_MOST))])
 
 
 @router.get("/api/v1/consumer-groups/{group}", tags=["groups"])
 async def group_show(request: Request, group: PathName) -> Json:
-    """Where the group stands, by queue; at most `limit` (10 000) partitions of each queue. {} when there is no such group."""
+    """Where the group stands, by queue; at most `limit` (500, most 10 000) partitions of each queue. {} when there is no such group."""
     queues: dict[str, Any] = {}
-    for row in await rows(request, SHOW, group, Query(request).whole("limit", SHOWN, 1, SHOWN)):
+    for row in await rows(request, SHOW, group, Query(request).whole("limit", SHOWN, 1, SHOWN_MOST)):
         queues.setdefault(row.queue, {"partitions": []})["partitions"].append({
             "partition": row.partition, "workerId": row.lease_id and str(row.lease_id), "lastConsumedAt": ts3(row.consumed_at),
             "totalConsumed": row.consumed, "offset": row.next, "head": row.head, "offsetLag": row.head - row.next,

@@ -1,6 +1,8 @@
 """GET /health: is the store there?"""
 from __future__ import annotations
 
+from typing import Any
+
 import psycopg
 from fastapi import APIRouter, Request
 from psycopg_pool import PoolTimeout
@@ -12,10 +14,16 @@ router = APIRouter()
 
 # A daemon without peers, in the words of those that have some.
 ALONE = {
-    "enabled": False, "running": False, "server_id": "", "maintenance_mode": False, "pop_maintenance_mode": False,
+    "enabled": False, "running": False, "server_id": "",
     "queue_config_cache": {"size": 0, "hits": 0, "misses": 0, "hit_rate": 0.0},
     "server_health": {"servers_tracked": 0, "servers_alive": 0, "servers_dead": 0, "heartbeats_received": 0, "restarts_detected": 0},
 }
+
+
+def shared(control: Any) -> dict[str, Any]:
+    """What daemons share: the two switches, which they keep in the database."""
+    on = control.maintenance.on
+    return {**ALONE, "maintenance_mode": on["push"], "pop_maintenance_mode": on["pop"]}
 
 
 @router.get("/health", tags=["health"])
@@ -31,5 +39,5 @@ async def health(request: Request) -> Json:
     return Json({
         "status": "healthy" if alive else "unhealthy", "database": "connected" if alive else "disconnected",
         "server": "queend", "worker_id": 0, "version": __version__,
-        "shared_state": ALONE, "queen": {"worker_id": 0, "status": "active"},
+        "shared_state": shared(control), "queen": {"worker_id": 0, "status": "active"},
     }, 200 if alive else 503)

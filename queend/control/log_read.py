@@ -29,7 +29,8 @@ PAUSE_MOST_S = 1.0
 PAGE, PAGES_MOST, OFFSETS_PAGE = 1000, 20_000, 10_000
 AT_ONCE = 4                    # reads whose rows are in memory at a time; the others wait for their turn
 OWN_THREAD_FROM = 128 << 10    # bytes of rows whose answer is not made on the loop's thread
-TYPES = {"ndjson": "application/x-ndjson", "arrow": "application/vnd.apache.arrow.stream", "json": "application/json"}
+TYPES = {"ndjson": "application/x-ndjson", "arrow": "application/vnd.apache.arrow.stream", "json": "application/json",
+         "events": "application/cloudevents-batch+json"}
 ERRORS = {0: None, 1: "UNKNOWN_TOPIC_OR_PARTITION", 2: "OFFSET_OUT_OF_RANGE"}
 
 READ = "SELECT * FROM queend.read_rows(%s::text[], %s::text[], %s::bigint[], %s::bigint[], %s)"
@@ -120,7 +121,9 @@ class Reader:
 
 
 def _form(request: Request) -> str:
-    """The first format of the Accept header that is known; JSON where none is."""
+    """What `format=cloudevents` asks for, else the first format of the Accept header that is known; JSON where none is."""
+    if request.query_params.get("format") == "cloudevents":
+        return "events"
     for word in request.headers.get("accept", "").split(","):
         for form, name in TYPES.items():
             if word.partition(";")[0].strip().lower() == name:
@@ -136,7 +139,7 @@ def _moment(us: int | None) -> str | None:
     ["entries"], entries=array(record(["queue", "offset"], **WHERE, offset=INTEGER, maxBytes={**INTEGER, "default": ENTRY_BYTES})),
     maxBytes={**INTEGER, "default": CALL_BYTES}, maxWaitMs={**INTEGER, "default": 0}, minBytes={**INTEGER, "default": 1}))
 async def fetch(request: Request) -> Response:
-    """Records from given offsets on, of 1 to 1024 partitions; as JSON, NDJSON or an Arrow stream (Accept)."""
+    """Records from given offsets on, of 1 to 1024 partitions; as JSON, NDJSON, an Arrow stream or CloudEvents (Accept)."""
     control = request.app.state.control
     call, items = await entries_of(request)
     wanted = [Wanted(one.queue(), one.partition(), one.whole("offset", None), one.whole("maxBytes", ENTRY_BYTES, 1, ENTRY_MOST)) for one in items]

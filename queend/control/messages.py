@@ -6,13 +6,15 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
+from .._core import record_key
 from .answer import Json, PathName, Refusal, body_object
 from .database import QUEUE_MODE, rows
 from .openapi import NAME, TEXT, body, record
 from .query import Query
 from .queues import ts3
-from .record import embedded, opened, partition_number, record_id
+from .record import embedded, opened, partition_number
 from .redrive import redrive
+from .sealing import revealed
 
 router = APIRouter()
 
@@ -40,7 +42,7 @@ def not_found() -> Refusal:
 async def address(request: Request, partition: str, transaction_id: str) -> tuple[int, bytes] | None:
     """Partition number and record id; None where the partition cannot be one."""
     number = partition_number(await request.app.state.control.reader.seed(), partition)
-    return None if number is None else (number, record_id(transaction_id))
+    return None if number is None else (number, record_key(transaction_id))
 
 
 @router.get("/api/v1/messages", tags=["messages"])
@@ -64,8 +66,13 @@ async def message_list(request: Request) -> Json:
             "partition": row.partition, "namespace": row.namespace, "task": row.task, "status": row.status, "queueStatus": row.queue_status,
             "busStatus": {"consumedBy": row.consumed_by, "totalGroups": row.groups}, "traceId": row.trace_id and str(row.trace_id),
             "producerSub": row.producer_sub, "queuePriority": row.priority, "createdAt": ts3(row.stored_at), "leaseExpiresAt": ts3(row.lease_until or None),
-            "offset": row.record_offset})
+            "offset": row.record_offset, **deliver_at(row)})
     return Json({"messages": messages, "mode": _mode(groups)})
+
+
+def deliver_at(row: Any) -> dict[str, str]:
+    """The delivery moment of a message that has one."""
+    return {} if row.deliver_at is None else {"deliverAt": ts3(row.deliver_at)}
 
 
 def _mode(groups: set[str]) -> dict[str, Any]:
@@ -82,6 +89,7 @@ async def message_show(request: Request, partition: PathName, transaction_id: Pa
         raise not_found()
     (row,) = found
     payload, text, id = opened(row)
+    payload, sealed = revealed(row, payload)
     states = await rows(request, STATES, where[0], row.record_offset)
     named = [one for one in states if one.name != QUEUE_MODE]
     mode = next((one for one in states if one.name == QUEUE_MODE), None)
@@ -93,12 +101,13 @@ async def message_show(request: Request, partition: PathName, transaction_id: Pa
         status = "completed" if mode and mode.consumed else "processing" if mode and mode.lease_until else "pending"
     return Json({
         "id": id, "transactionId": text, "partitionId": row.partition_uuid, "queuePath": f"{row.queue}/{row.partition}", "queue": row.queue,
-        "partition": row.partition, "namespace": row.namespace, "task": row.task, "status": status, "payload": embedded(payload), "isEncrypted": False,
+        "partition": row.partition, "namespace": row.namespace, "task": row.task, "status": status, "payload": embedded(payload), "isEncrypted": sealed,
         "traceId": row.trace_id and str(row.trace_id), "producerSub": row.producer_sub, "createdAt": ts3(row.stored_at), "errorMessage": row.dead_error,
         "retryCount": row.dead_retries, "leaseExpiresAt": ts3(mode.lease_until or None) if mode else None, "offset": row.record_offset,
         "queueConfig": {"leaseTime": row.lease_time, "retryLimit": row.retry_limit, "retryDelay": row.retry_delay, "ttl": row.ttl, "priority": row.priority},
         "mode": {**_mode({one.name for one in states}), "consumedByGroups": sum(one.consumed for one in named)},
-        "consumerGroups": [{"name": one.name, "consumed": one.consumed, "leaseExpiresAt": ts3(one.lease_until or None)} for one in states]})
+        "consumerGroups": [{"name": one.name, "consumed": one.consumed, "leaseExpiresAt": ts3(one.lease_until or None)} for one in states],
+        **deliver_at(row)})
 
 
 @router.delete("/api/v1/messages/{partition}/{transaction_id}", tags=["messages"])

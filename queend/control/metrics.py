@@ -17,14 +17,20 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from psycopg_pool import PoolTimeout
 from starlette.responses import Response
 
-from ..service.retention import REASONS, Figures
+from ..service.retention import KINDS, Figures
 from .answer import Json
+from .prometheus import minutes, pools
 
 router = APIRouter()
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 LIVE = ("connections", "requests", "jobs", "slots", "handles", "parked", "push_streams", "pop_limit", "ack_limit", "transaction_limit")  # as it is now; the rest only grows
 PAGE = os.sysconf("SC_PAGE_SIZE")
+OUTBOX_MOST = 100_000      # counted
+OUTBOX = f"""SELECT (SELECT count(*) FROM (SELECT FROM queend.outbox WHERE refused IS NULL LIMIT {OUTBOX_MOST}) AS o),
+                    (SELECT COALESCE(extract(epoch FROM clock_timestamp() - created_at), 0) FROM (SELECT min(id) AS id FROM queend.outbox WHERE refused IS NULL) AS f
+                       LEFT JOIN queend.outbox USING (id)),
+                    (SELECT count(*) FROM (SELECT FROM queend.outbox WHERE refused IS NOT NULL LIMIT {OUTBOX_MOST}) AS o)"""
 
 
 @router.get("/metrics", tags=["health"])
@@ -51,7 +57,8 @@ async def prometheus(request: Request) -> Response:
     """Prometheus exposition; what needs the database is left out while it does not answer."""
     control = request.app.state.control
     registry = CollectorRegistry(auto_describe=False)
-    families = [*process(control), *engine(control.core.stats()), *retention(control.retention.figures), *compact(control.compact.figures), *await store(control)]
+    families = [*process(control), *engine(control.core.stats()), *failover(control.core.buffer()), *retention(control.retention.figures), *compact(control.compact.figures), *await store(control), *pools(control), *await minutes(control),
+                *await outbox(control)]
     registry.register(type("Collected", (), {"collect": lambda self: iter(families)})())
     return Response(generate_latest(registry), headers={"content-type": TEXT, "cache-control": "no-cache"})
 
@@ -78,7 +85,7 @@ def process(control: Any) -> Iterator[Metric]:
     yield gauge("queen_db_pool_size", "Connections of the control plane's pool.", pool["pool_size"])
     yield gauge("queen_db_pool_idle", "Idle ones among them.", pool["pool_available"])
     yield gauge("queen_db_pool_active", "Busy ones among them.", pool["pool_size"] - pool["pool_available"])
-    yield gauge("queen_maintenance_mode_enabled", "1 while pushes are buffered.", 0)
+    yield gauge("queen_maintenance_mode_enabled", "1 while pushes are buffered.", int(control.maintenance.on["push"]))
     yield gauge("queen_shared_state_enabled", "1 with peers.", 0)
 
 
@@ -113,12 +120,26 @@ def engine(stats: dict[str, Any]) -> Iterator[Metric]:
                       sum(worker[key] for worker in workers))
 
 
+def failover(buffer: dict[str, Any] | None) -> Iterator[Metric]:
+    """The failover buffer."""
+    if buffer is None:
+        return
+    yield gauge("queend_buffer_pending_messages", "Messages in the failover buffer.", buffer["pending"])
+    yield gauge("queend_buffer_bytes", "Bytes of its files.", buffer["bytes"])
+    yield gauge("queend_buffer_oldest_seconds", "Since when the oldest waits.", max(0.0, time.time() - buffer["oldest"]) if buffer["pending"] else 0)
+    yield gauge("queend_buffer_quarantined", "Messages that could not be stored, and damaged pieces, since the start.", buffer["failed"])
+    yield gauge("queend_buffer_healthy", "1: the last write succeeded.", int(buffer["healthy"]))
+    yield CounterMetricFamily("queend_buffer_taken_messages", "Messages that went into it.", value=buffer["taken"])
+    yield CounterMetricFamily("queend_buffer_drained_messages", "Messages of it that the database has.", value=buffer["drained"])
+
+
 def retention(figures: Figures) -> Iterator[Metric]:
     """What the retention service removed, and which idle groups hold back the rest."""
     removed = CounterMetricFamily("queend_retention_removed_messages", "Messages removed, by rule.", labels=["reason"])
-    for reason in REASONS.values():
+    for reason in KINDS:
         removed.add_metric([reason], figures.removed[reason])
     yield removed
+    yield CounterMetricFamily("queend_retention_removed_partitions", "Idle partitions removed.", value=figures.partitions)
     yield CounterMetricFamily("queend_retention_removed_rows", "Rows of the log removed.", value=figures.rows)
     yield CounterMetricFamily("queend_retention_runs", "Runs of the service in this daemon.", value=figures.runs)
     yield gauge("queend_retention_working", "1 in the daemon that does the work for all.", int(figures.working))
@@ -151,11 +172,25 @@ def cluster(name: str, text: str, value: int) -> Metric:
     return family
 
 
-async def store(control: Any) -> list[Metric]:
+async def outbox(control: Any) -> list[Metric]:
+    """What programs pushed inside their transactions and is not in its queue yet."""
     try:
         async with control.pool.connection() as connection:
+            (depth, oldest, refused), = await (await connection.execute(OUTBOX)).fetchall()
+    except (psycopg.Error, PoolTimeout):
+        return []
+    return [gauge("queend_outbox_messages", f"Committed messages that wait for their queue, at most {OUTBOX_MOST}.", depth),
+            gauge("queend_outbox_oldest_seconds", "How long the first of them waits.", float(oldest)),
+            gauge("queend_outbox_refused_messages", "Messages that cannot be stored: queend.outbox.refused says why.", refused),
+            CounterMetricFamily("queend_outbox_moved_messages", "Messages this daemon moved into their queues.", value=control.relay.figures.moved)]
+
+
+async def store(control: Any) -> list[Metric]:
+    try:
+        await control.stats.fresh()
+        async with control.pool.connection() as connection:
             rows = await (await connection.execute(
-                "SELECT q.name, count(*) FROM queend.dead_letters d JOIN queend.queues q ON q.id = d.queue_id GROUP BY q.name")).fetchall()
+                "SELECT q.name, s.dead FROM queend.stat_queues s JOIN queend.queues q ON q.id = s.queue_id WHERE s.dead > 0 ORDER BY q.name")).fetchall()
     except (psycopg.Error, PoolTimeout):
         return []
     depth = GaugeMetricFamily("queen_dlq_depth", "Dead letters.", labels=["scope"])

@@ -1,78 +1,87 @@
-"""/api/v1/resources/queues: list, one with its partitions, delete. All figures are live: read from heads and cursors."""
+"""/api/v1/resources/queues: list, one with its partitions, delete, clear.
+
+A list shows kept figures (`service/stats`); the partitions of one queue are live: read from heads and cursors.
+"""
 from __future__ import annotations
 
 import datetime
 from typing import Any
 
 from fastapi import APIRouter, Request
-from psycopg.rows import dict_row
 
 from .answer import Json, PathName, Refusal
+from .database import rows
+from .query import Query
 
 router = APIRouter()
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+PAGE, PAGE_MOST, OFFSET_MOST = 500, 10_000, 10_000_000     # partitions of one answer
+CLEAR_PAGE, CLEAR_PARTITIONS = 1000, 1000                   # log rows removed, partitions looked at per transaction
 
-# One row per partition. Where several groups consume it, each figure is the largest over the groups.
-PARTITIONS = """
-SELECT p.id, p.name, p.created_at, head.next - f.floor AS total, head.created_at AS newest,
-       coalesce(c.pending, head.next - f.floor) AS pending, coalesce(c.processing, 0) AS processing, coalesce(c.completed, 0) AS completed,
-       c.consumed
-  FROM queend.partitions p
- CROSS JOIN LATERAL (SELECT coalesce((SELECT x.floor FROM queend.floors x WHERE x.partition_id = p.id), 0) AS floor) f
- CROSS JOIN LATERAL (SELECT coalesce(max(l.next), f.floor) AS next, max(l.created_at) AS created_at FROM (
-           SELECT l.base + l.n AS next, l.created_at FROM queend.log l WHERE l.partition_id = p.id ORDER BY l.base DESC LIMIT 1) l) head
- CROSS JOIN LATERAL (
-           SELECT max(head.next - o.next - o.leased) AS pending, max(o.leased) AS processing, max(o.next - f.floor) AS completed,
-                  min(o.next) AS consumed
-             FROM (SELECT greatest(k.committed + 1, f.floor) AS next,
-                          CASE WHEN k.lease_until > queend.now_us() THEN greatest(k.lease_end - greatest(k.committed, f.floor - 1), 0) ELSE 0 END AS leased
-                     FROM queend.cursors k WHERE k.partition_id = p.id) o) c
- WHERE p.queue_id = {queue}"""
-
-LIST = f"""
-SELECT queend.queue_uuid(q.id)::text AS id, q.name, q.namespace, q.task, q.created_at, s.*
-  FROM queend.queues q
- CROSS JOIN LATERAL (SELECT count(*) AS partitions, coalesce(sum(p.total), 0)::bigint AS total, coalesce(sum(p.pending), 0)::bigint AS pending,
-                            coalesce(sum(p.processing), 0)::bigint AS processing FROM ({PARTITIONS.format(queue="q.id")}) p) s
+LIST = """
+SELECT queend.queue_uuid(q.id)::text AS id, q.name, q.namespace, q.task, q.created_at, coalesce(s.partitions, 0) AS partitions, coalesce(s.total, 0) AS total,
+       coalesce(s.pending, 0) AS pending, coalesce(s.processing, 0) AS processing
+  FROM queend.queues q LEFT JOIN queend.stat_queues s ON s.queue_id = q.id
  ORDER BY q.created_at DESC, q.id DESC"""
 
-ONE = f"""
-SELECT queend.partition_uuid(p.id)::text AS id, p.name, p.created_at, p.total, p.pending, p.processing, p.completed, p.newest,
-       (SELECT l.created_at FROM queend.log l WHERE l.partition_id = p.id AND l.base + l.n > coalesce(p.consumed, 0) AND p.pending > 0
-         ORDER BY l.base LIMIT 1) AS oldest,
-       (SELECT count(DISTINCT d.record_offset) FROM queend.dead_letters d WHERE d.partition_id = p.id) AS dead
-  FROM ({PARTITIONS.format(queue="%s")}) p ORDER BY p.name"""
+ONE = """
+SELECT q.id AS key, queend.queue_uuid(q.id)::text AS id, q.name, q.namespace, q.task, q.created_at, q.priority, q.lease_time, q.retry_limit, q.retry_delay,
+       q.ttl, q.max_size, q.dead_letter_queue, s.total, s.pending, s.processing, s.completed, s.dead
+  FROM queend.queues q LEFT JOIN queend.stat_queues s ON s.queue_id = q.id WHERE q.name = %s"""
+
+PARTITIONS = """
+SELECT queend.partition_uuid(f.partition_id)::text AS id, p.name, p.created_at, f.head - f.floor AS total, f.*,
+       (SELECT count(DISTINCT d.record_offset) FROM queend.dead_letters d WHERE d.partition_id = f.partition_id) AS dead
+  FROM queend.partition_figures(ARRAY(SELECT x.id FROM queend.partitions x WHERE x.queue_id = %s ORDER BY x.queue_id, x.name LIMIT %s OFFSET %s)) AS f
+  JOIN queend.partitions p ON p.id = f.partition_id ORDER BY p.name"""
+
+CLEAR = "SELECT * FROM queend.retain(%s, %s, %s, %s, %s, 0, 0)"      # as if they had expired
+
+COUNTS = ("total", "pending", "processing", "completed", "failed", "deadLetter")
 
 
 @router.get("/api/v1/resources/queues", tags=["queues"])
 async def queue_list(request: Request) -> Json:
     """Every queue, newest first."""
-    async with request.app.state.control.pool.connection() as connection:
-        rows = await (await connection.cursor(row_factory=dict_row).execute(LIST)).fetchall()
+    await request.app.state.control.stats.fresh()
     return Json({"queues": [{
-        **_head(row), "partitions": row["partitions"],
-        "messages": {"total": row["total"], "pending": row["pending"], "processing": row["processing"]}} for row in rows]})
+        **queue_head(row), "partitions": row.partitions,
+        "messages": {"total": row.total, "pending": row.pending, "processing": row.processing}} for row in await rows(request, LIST)]})
 
 
 @router.get("/api/v1/resources/queues/{queue}", tags=["queues"])
 async def queue_show(request: Request, queue: PathName) -> Json:
-    """One queue and its partitions by name; 404 if there is none."""
-    async with request.app.state.control.pool.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
-        await cursor.execute("SELECT q.id AS key, queend.queue_uuid(q.id)::text AS id, q.name, q.namespace, q.task, q.created_at"
-                             " FROM queend.queues q WHERE q.name = %s", (queue,))
-        head = await cursor.fetchone()
-        if head is None:
-            raise Refusal(404, "Queue not found", "queue_not_found")
-        rows = await (await cursor.execute(ONE, (head["key"],))).fetchall()
-    partitions = [{
-        "id": row["id"], "name": row["name"], "createdAt": ts3(row["created_at"]),
-        "stats": {"total": row["total"], "pending": row["pending"], "processing": row["processing"], "completed": row["completed"],
-                  "failed": 0, "deadLetter": row["dead"]},
-        "oldestMessage": ts3(row["oldest"]), "newestMessage": ts3(row["newest"])} for row in rows]
-    totals = {key: sum(one["stats"][key] for one in partitions)
-              for key in ("total", "pending", "processing", "completed", "failed", "deadLetter")}
-    return Json({**_head(head), "partitions": partitions, "totals": totals})
+    """One queue and its partitions by name; 404 if there is none. Query: limit (500, most 10 000), offset: of the partitions; the totals are of all."""
+    head, partitions, totals = await queue_partitions(request, queue)
+    return Json({**queue_head(head), "partitions": [{
+        "id": row.id, "name": row.name, "createdAt": ts3(row.created_at), "stats": counts_of(row), "oldestMessage": ts3(row.oldest),
+        "newestMessage": ts3(row.newest)} for row in partitions], "totals": totals})
+
+
+async def queue_partitions(request: Request, queue: str) -> tuple[Any, list[Any], dict[str, int]]:
+    """The queue's row, the partitions the request asks for, the sums over all of its partitions. Refuses an unknown queue."""
+    query = Query(request)
+    limit, offset = query.whole("limit", PAGE, 0, PAGE_MOST), query.whole("offset", 0, 0, OFFSET_MOST)
+    head = await queue_row(request, queue)
+    partitions = await rows(request, PARTITIONS, head.key, limit, offset)
+    if not offset and len(partitions) < limit:      # those are all
+        return head, partitions, {key: sum(counts_of(row)[key] for row in partitions) for key in COUNTS}
+    await request.app.state.control.stats.fresh()
+    return head, partitions, counts_of(await queue_row(request, queue))
+
+
+async def queue_row(request: Request, queue: str) -> Any:
+    """The queue with its options and kept figures; refuses an unknown one."""
+    found = await rows(request, ONE, queue)
+    if not found:
+        raise Refusal(404, "Queue not found", "queue_not_found")
+    return found[0]
+
+
+def counts_of(row: Any) -> dict[str, int]:
+    """The six counts of a partition or queue."""
+    return {"total": row.total or 0, "pending": row.pending or 0, "processing": row.processing or 0, "completed": row.completed or 0, "failed": 0, "deadLetter": row.dead or 0}
 
 
 @router.delete("/api/v1/resources/queues/{queue}", tags=["queues"])
@@ -86,8 +95,29 @@ async def queue_delete(request: Request, queue: PathName) -> Json:
     return Json({"deleted": True, "queue": queue, "existed": row[0]})
 
 
-def _head(row: dict[str, Any]) -> dict[str, Any]:
-    return {"id": row["id"], "name": row["name"], "namespace": row["namespace"], "task": row["task"], "createdAt": ts3(row["created_at"])}
+@router.delete("/api/v1/queues/{queue}/clear", tags=["queues"])
+async def queue_clear(request: Request, queue: PathName) -> Json:
+    """Removes the messages stored so far, consumed or not; queue, partitions and groups stay. Query: partition, otherwise all of them.
+    404 for an unknown queue or partition."""
+    partition = Query(request).text("partition")
+    head = await queue_row(request, queue)
+    after, last, removed = 0, None, 0
+    if partition is not None:
+        found = await rows(request, "SELECT p.id FROM queend.partitions p WHERE p.queue_id = %s AND p.name = %s", head.key, partition)
+        if not found:
+            raise Refusal(404, "Partition not found", "partition_not_found")
+        after, last = found[0].id - 1, found[0].id
+    ((now,),) = await rows(request, "SELECT queend.now_us()")
+    while after is not None and (last is None or after < last):
+        *told, end = await rows(request, CLEAR, head.key, after, 1 if last else CLEAR_PARTITIONS, CLEAR_PAGE, now)
+        removed += sum(one.records for one in told)
+        after = end.partition_id
+    return Json({"cleared": True, "queue": queue, "partition": partition, "count": removed})
+
+
+def queue_head(row: Any) -> dict[str, Any]:
+    """What every list says of a queue first."""
+    return {"id": row.id, "name": row.name, "namespace": row.namespace, "task": row.task, "createdAt": ts3(row.created_at)}
 
 
 def ts3(moment: datetime.datetime | int | None) -> str | None:

@@ -8,12 +8,16 @@ from typing import Any
 from psycopg import AsyncConnection
 from psycopg.rows import namedtuple_row
 
-from .record import body_of, id7, meta_of, opened
+from .._core import record_new_id, record_row
+from .record import opened
+from .sealing import moved
 
 ROW_BYTES, ROW_RECORDS = 65_536, 1000
 SHOW = "SELECT * FROM queend.dead_show(%s)"
 HOLD = "SELECT d.id FROM queend.dead_letters d WHERE d.id = ANY (%s) ORDER BY d.id FOR UPDATE SKIP LOCKED"
 DELETE = "SELECT queend.dead_delete(%s)"
+ENCRYPTED = "SELECT q.name FROM queend.queues q WHERE q.name = ANY (%s) AND q.encryption_enabled"
+KEEP = "SELECT p.id FROM queend.partitions p WHERE p.id = ANY (%s) ORDER BY p.id FOR KEY SHARE"      # they are not removed as idle
 RESOLVE = "SELECT ord, partition_id FROM queend.resolve(%s, %s) ORDER BY ord"
 PUSH = """SELECT status, base FROM queend.push(0, %s::int[], %s::int[], %s::int[], %s::int[], %s::smallint[], %s::uuid[], %s::uuid[],
                                                %s::bytea[], %s::bytea[], %s::bytea[])"""
@@ -26,14 +30,13 @@ class Row:
     partition: int
     skip: int
     ids: list[uuid.UUID] = field(default_factory=list)
-    payloads: list[bytes] = field(default_factory=list)
-    extras: list[tuple[uuid.UUID | None, str | None]] = field(default_factory=list)
+    records: list[tuple[bytes, tuple[bytes | None, ...]]] = field(default_factory=list)      # as record_row wants them
     size: int = 0
 
 
 async def redrive(connection: AsyncConnection, ids: list[int], queue: str | None, partition: str | None) -> tuple[list[str], set[str]]:
     """Stores these dead letters again, in order, in the queue (None: their own) and partition (None: of the same name) given.
-    The new transaction ids and the queues they are in; a dead letter that somebody else has in hand is left to him."""
+    What is encrypted stays so. The new transaction ids and the queues they are in; a dead letter that somebody else has in hand is left to him."""
     async with connection.transaction(), connection.cursor(row_factory=namedtuple_row) as cursor:
         held = {row.id for row in await (await cursor.execute(HOLD, (ids,))).fetchall()}
         dead = await (await cursor.execute(SHOW, ([one for one in ids if one in held],))).fetchall()
@@ -41,30 +44,36 @@ async def redrive(connection: AsyncConnection, ids: list[int], queue: str | None
             return [], set()
         names = [(queue or one.queue, partition if partition is not None else one.partition) for one in dead]
         parts = [row.partition_id for row in await (await cursor.execute(RESOLVE, tuple(map(list, zip(*names, strict=True))))).fetchall()]
-        rows = _rows(dead, parts)
+        if len(await (await cursor.execute(KEEP, (parts,))).fetchall()) != len(set(parts)):
+            raise RuntimeError("a partition was removed while its dead letters came back")
+        encrypted = {row.name for row in await (await cursor.execute(ENCRYPTED, (list({name for name, _ in names}),))).fetchall()}
+        rows = _rows(dead, parts, [moved(one, opened(one)[0], name, name in encrypted) for one, (name, _) in zip(dead, names, strict=True)])
+        written = [record_row(row.records) for row in rows]
         await cursor.execute(DELETE, ([one.id for one in dead],))
         # The lanes are held from here to the commit: nothing but it follows.
         bounds = {part: [one for row in rows if row.partition == part for one in row.ids] for part in set(parts)}
         stored = await (await cursor.execute(PUSH, (
             sorted({part & 63 for part in parts}), [row.partition for row in rows], [row.skip for row in rows], [len(row.ids) for row in rows], [0] * len(rows),
             [min(bounds[row.partition]) for row in rows], [max(bounds[row.partition]) for row in rows], [b"".join(one.bytes for one in row.ids) for row in rows],
-            [body_of(row.payloads) for row in rows], [meta_of(row.extras) for row in rows]))).fetchall()
+            [body for body, _ in written], [meta for _, meta in written]))).fetchall()
         if len(stored) != len(rows) or any(one.base < 0 for one in stored):
             raise RuntimeError("ids that were made here are stored already")
     return [str(one) for row in rows for one in row.ids], {name for name, _ in names}
 
 
-def _rows(dead: list[Any], parts: list[int]) -> list[Row]:
+def _rows(dead: list[Any], parts: list[int], payloads: list[tuple[bytes, str | None]]) -> list[Row]:
     rows: list[Row] = []
     last: dict[int, Row] = {}
-    for one, part in zip(dead, parts, strict=True):
-        payload, _, _ = opened(one)
+    for one, part, (payload, seal) in zip(dead, parts, payloads, strict=True):
         row = last.get(part)
         if row is None or row.size + len(payload) > ROW_BYTES or len(row.ids) >= ROW_RECORDS:
             row = last[part] = Row(part, row.skip + len(row.ids) if row else 0)
             rows.append(row)
-        row.ids.append(id7())
-        row.payloads.append(payload)
-        row.extras.append((one.trace_id, one.producer_sub))
+        row.ids.append(uuid.UUID(bytes=record_new_id()))
+        row.records.append((payload, (one.trace_id and one.trace_id.bytes, _text(one.producer_sub), None, None, _text(seal), _text(one.headers))))
         row.size += len(payload)
     return rows
+
+
+def _text(value: str | None) -> bytes | None:
+    return None if value is None else value.encode()

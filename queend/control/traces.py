@@ -15,20 +15,21 @@ from .openapi import ANY, TEXT, array, body, record
 from .query import Query
 from .queues import ts3
 from .record import embedded, opened
+from .sealing import revealed
 
 router = APIRouter()
 
 LIMIT, NAMES_LIMIT, LIMIT_MOST, OFFSET_MOST = 100, 50, 1000, 1_000_000
 TRACES_MOST = 10_000      # of one message
 TOTAL_MOST = 100_000      # counted; there may be more
+NAMES_LOOK, NAME_LOOK = 10_000, 2000      # names looked at; traces of a name counted
 NAMES_MOST, NAME_MOST, EVENT_MOST = 100, 255, 100
 
 RECORD = "SELECT queend.trace_record(%s, %s, %s, %s, %s, %s, %s, %s::text[])::text"
 OF = "SELECT * FROM queend.traces_of(%s, %s, %s)"
 NAMED = "SELECT *, queend.partition_uuid(partition_id)::text AS partition_uuid FROM queend.traces_named(%s, %s, %s)"
 COUNT = "SELECT count(*) FROM (SELECT FROM queend.trace_names n WHERE n.name = %s LIMIT %s) AS n"
-NAMES = """SELECT n.name, count(*) AS traces, count(DISTINCT (n.partition_id, n.record_id)) AS messages, max(n.created_at) AS last
-             FROM queend.trace_names n GROUP BY n.name ORDER BY last DESC, n.name LIMIT %s OFFSET %s"""
+NAMES = "SELECT * FROM queend.trace_names_list(%s, %s, %s, %s)"
 
 
 @router.post("/api/v1/traces", tags=["traces"], status_code=201, openapi_extra={"requestBody": body(record(
@@ -65,12 +66,12 @@ async def trace_record(request: Request) -> Json:
 
 @router.get("/api/v1/traces/names", tags=["traces"])
 async def trace_names(request: Request) -> Json:
-    """The names traces were noted under, the latest used first. Query: limit (50, most 1000), offset."""
+    """The names traces were noted under, the latest used first. Query: limit (50, most 1000), offset. Of more than 10 000 names the first are
+    looked at, of each name its latest 2000 traces are counted."""
     limit, offset = _page(request, NAMES_LIMIT)
-    found = await rows(request, NAMES, limit, offset)
-    ((total,),) = await rows(request, "SELECT count(DISTINCT n.name) FROM queend.trace_names n")
+    total, *found = await rows(request, NAMES, limit, offset, NAMES_LOOK, NAME_LOOK)
     return Json({"trace_names": [{"trace_name": row.name, "trace_count": row.traces, "message_count": row.messages, "last_seen": ts3(row.last)} for row in found],
-                 "total": total, "pagination": {"limit": limit, "offset": offset}})
+                 "total": total.traces, "pagination": {"limit": limit, "offset": offset}})
 
 
 @router.get("/api/v1/traces/by-name/{name}", tags=["traces"])
@@ -87,7 +88,7 @@ async def traces_named(request: Request, name: str) -> Json:
         at = (row.partition_id, bytes(row.record_id))
         if at not in payloads:
             shown = await rows(request, MESSAGE, row.partition_id, row.partition_id, *at)
-            payloads[at] = embedded(opened(shown[0])[0]) if shown else None
+            payloads[at] = embedded(revealed(shown[0], opened(shown[0])[0])[0]) if shown else None
     return Json({"traces": [{**_trace(row), "transaction_id": row.transaction_id, "partition_id": row.partition_uuid, "queue_name": row.queue,
                              "partition_name": row.partition, "message_payload": payloads[row.partition_id, bytes(row.record_id)]} for row in found],
                  "total": total, "pagination": {"limit": limit, "offset": offset}})

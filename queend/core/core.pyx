@@ -1,4 +1,5 @@
 # The data plane as Python sees it.
+import os
 
 cdef bint core_exists = False      # the rooms below have one state per process
 
@@ -30,7 +31,10 @@ cdef class Core:
         memset(&self.p, 0, sizeof(Process))
         if core_exists:
             raise RuntimeError("there is a Core in this process already")
+        settings = dict(settings)
+        keys = settings.pop("seal_keys", "")
         settings_load(&self.p.settings, settings)
+        sealring_load(keys)
         if not bridge_open(self.p.settings.max_bridged, self.p.settings.max_queued_jobs):
             raise OSError("eventfd: no descriptor left")
         if self.p.settings.grants:
@@ -41,6 +45,7 @@ cdef class Core:
         http_open()
         core_exists = True
         self.opened = True
+        self.buffer_open()
 
     def __dealloc__(self):
         global core_exists
@@ -52,7 +57,48 @@ cdef class Core:
         if self.opened:
             bridge_close()
             grants_close()
+            seal_close(&seal_python)
+            sealring_close()
+            spool_close()
             core_exists = False
+
+    cdef int buffer_open(self) except -1:
+        # The folder is ours alone: whoever made the settings has locked it.
+        cdef char[256] reason
+        cdef uint64_t number
+        cdef Settings* s = &self.p.settings
+        reason[0] = 0
+        spool_open(s.buffer_dir, s.buffer_bytes, s.buffer_records, s.buffer_chunk, s.buffer_pause_ms, reason, sizeof(reason))
+        if spool.on:
+            for name in sorted(os.listdir(<bytes>s.buffer_dir)):
+                if name.endswith(b".seg") and len(name) == 24 and name[:20].isdigit():
+                    number = int(name[:20])
+                    with nogil:
+                        spool_recover(number, reason, sizeof(reason))
+                    if reason[0]:
+                        break
+        if reason[0]:
+            raise OSError((<bytes>reason).decode())
+        return 0
+
+    def buffer(self):
+        """The failover buffer: records and bytes in it, since when the oldest waits (s since the epoch, 0: empty), what could
+        not be stored, records ever taken and drained, and whether the database is away. None: it is off."""
+        if not spool.on:
+            return None
+        return {"pending": spool.pending, "bytes": spool.bytes, "oldest": spool.oldest_us / 1e6 if spool.pending else 0.0,
+                "failed": spool.failed, "taken": spool.taken, "drained": spool.drained, "healthy": not spool.trouble,
+                "away": spool.gate == GATE_SHUT and not spool.paused, "paused": spool.paused}
+
+    def pause(self, bint pushes, bint pops):
+        """Maintenance. pushes: all go into the failover buffer, which is not drained; without one they are refused. pops: they find
+        nothing."""
+        global pops_paused
+        pops_paused = pops
+        spool.paused = pushes
+        if not spool.on:
+            spool.gate = GATE_SHUT if pushes else GATE_OPEN
+        engine_wake()
 
     def start(self):
         """Binds and starts the threads; the port really bound. OSError with the reason when that is impossible."""
@@ -146,6 +192,30 @@ cdef class Core:
         cdef bytes name = queue.encode()
         engine_notify(slice_of(name, len(name)), moved)
 
+    def look(self):
+        """Has what other programs committed looked for now, not with the next second."""
+        engine_look()
+
+    def told(self, list heads, acked=None):
+        """What the control plane has committed, so that parked pops wake as for a transaction of the core.
+
+        heads: [(partition, next offset)] of what it stored. acked: (partition, group, cursor, next offset of the partition, whether the lease
+        was given back). Numbers of the database; True when every partition and the group are known here: of others only
+        `notify` can tell.
+        """
+        cdef bint known = True
+        cdef PopJob* wake = NULL
+        cdef int32_t partition, group
+        cdef int64_t head, committed
+        cdef bint released
+        for partition, head in heads:
+            known = told_head(partition, head, &wake) and known
+        if acked is not None:
+            partition, group, committed, head, released = acked
+            known = told_acked(partition, group, committed, head, released, &wake) and known
+        popjobs_post(wake)
+        return known
+
     def version(self):
         """The version of the catalogue that this process goes by."""
         cdef int64_t version
@@ -153,6 +223,46 @@ cdef class Core:
         version = catalog.version
         uv_rwlock_rdunlock(&catalog.lock)
         return version
+
+    def tallies(self):
+        """What queues did since start: [(queue id, name, worker, (push requests, push messages, pop requests, pop messages, empty pops, ack
+        requests, acknowledged, refused, transactions, lag sum in microseconds, pops in it, largest lag since the last call))], without
+        those that did nothing."""
+        cdef TallySeen* seen
+        cdef Tally* t
+        cdef int i, k
+        out = []
+        cdef int n = tally_list(&seen) if self.p.running else 0
+        for i in range(n):
+            for k in range(tally_workers):
+                t = &seen[i].queue.tally[k]
+                if t.push_requests or t.pop_requests or t.ack_requests or t.transactions:
+                    out.append((seen[i].queue.id, slice_bytes(seen[i].queue.name).decode(), k, (
+                        t.push_requests, t.push_messages, t.pop_requests, t.pop_messages, t.pop_empty, t.ack_requests, t.ack_done, t.ack_failed,
+                        t.transactions, t.lag_us, t.lag_n, t.lag_most_us)))
+                    t.lag_most_us = 0
+        if n:
+            free(seen)
+        return out
+
+    def parked(self):
+        """Pops that are parked now, by queue: [(queue id, name, how many)]."""
+        cdef TallySeen* seen
+        cdef int i
+        out = []
+        cdef int n = tally_list(&seen) if self.p.running else 0
+        for i in range(n):
+            if seen[i].parked:
+                out.append((seen[i].queue.id, slice_bytes(seen[i].queue.name).decode(), seen[i].parked))
+        if n:
+            free(seen)
+        return out
+
+    def operations(self):
+        """Per worker, for each kind of request: (answered, items in them, answered with an error, microseconds until the answers)."""
+        return [{name: (self.p.workers[i].counters.op[k].requests, self.p.workers[i].counters.op[k].items, self.p.workers[i].counters.op[k].errors,
+                        self.p.workers[i].counters.op[k].latency_sum_us)
+                 for k, name in enumerate(OP_NAMES)} for i in range(self.p.n)]
 
     def stats(self):
         """Counters since start: {"workers": [per worker], "jobs": {kind: summed}}; latencies by bucket, bucket i counts
@@ -186,7 +296,8 @@ cdef dict worker_stats(Worker* w):
             "bytes_in": c.bytes_in, "bytes_out": c.bytes_out, "db_errors": c.db_errors, "duplicates": c.duplicates,
             "push_streams": c.push_streams, "pop_limit": c.pop_limit, "ack_limit": c.ack_limit,
             "transaction_limit": c.transaction_limit,
-            "dead_lettered": c.dead_lettered, "empty_pops": c.empty_pops, "handed_over": c.handed, "from_memory": c.from_memory, "acked_by_lease": c.by_lease, "refused": c.refused}
+            "dead_lettered": c.dead_lettered, "buffered": c.buffered, "empty_pops": c.empty_pops, "handed_over": c.handed, "from_memory": c.from_memory, "acked_by_lease": c.by_lease,
+            "sealed": c.sealed, "opened": c.opened, "left_sealed": c.left_sealed, "refused": c.refused}
 
 cdef dict op_stats(Process* p, int op):
     cdef OpCounter* c

@@ -3,23 +3,13 @@
 cdef bint merge_record(BodyPack* pack, Buf* payloads, Buf* extras, BatchRow* b, int place) noexcept nogil:
     # Takes over the record that comes next: its size, payload and extras.
     cdef const unsigned char* id
-    cdef Slice payload, trace, sub, text
-    cdef uint8_t flags
-    if not batchrow_record(b, &id, &payload, &trace, &sub, &text):
+    cdef Slice payload
+    cdef Extras x
+    if not batchrow_record(b, &id, &payload, &x):
         return False
     buf_varint(&pack.plain, payload.n)
     buf_slice(payloads, payload)
-    flags = (1 if trace.n else 0) | (2 if sub.n else 0) | (4 if text.n else 0)
-    if flags:
-        buf_varint(extras, place)
-        buf_byte(extras, flags)
-        buf_slice(extras, trace)
-        if sub.n:
-            buf_varint(extras, sub.n)
-            buf_slice(extras, sub)
-        if text.n:
-            buf_varint(extras, text.n)
-            buf_slice(extras, text)
+    extras_put(extras, place, &x)
     return True
 
 def rows_merge(list rows, int least=1024):

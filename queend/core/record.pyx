@@ -1,4 +1,50 @@
-# One record of a stored body, for readers that are not on the hot path. Python may unpack what SQL cannot.
+# Records of the log for those who are not on the hot path: named, read (Python may unpack what SQL cannot) and written.
+
+cdef UuidGen record_ids           # under the GIL
+uuidgen_open(&record_ids)
+
+def record_new_id():
+    """16 bytes: a version-7 id of now, larger than the one this process was given before."""
+    cdef unsigned char[16] id
+    uuid7_make(&record_ids, id)
+    return id[:16]
+
+def record_key(str transaction_id):
+    """The 16 bytes a transactionId is stored and searched by."""
+    cdef unsigned char[16] id
+    cdef uint8_t kind, keep_text
+    cdef bytes text = transaction_id.encode()
+    record_id(slice_of(text, len(text)), id, &kind, &keep_text)
+    return id[:16]
+
+def record_row(list records):
+    """A row of the log of these records: (body, meta). records: (payload as UTF-8 JSON, extras); extras: trace id (16 bytes),
+    producer's subject, transactionId, delivery moment (8 bytes), key id, headers, each bytes or None."""
+    cdef Buf body, meta
+    cdef Extras x
+    cdef Slice* values = <Slice*>&x
+    cdef bytes payload, value
+    cdef int place, k
+    buf_init(&body)
+    buf_init(&meta)
+    try:
+        buf_byte(&body, BODY_V1)
+        for payload, _ in records:
+            buf_varint(&body, len(payload))
+        for payload, _ in records:
+            buf_put(&body, <const char*>payload, len(payload))
+        for place, (_, extras) in enumerate(records):
+            extras_none(&x)
+            for k, value in enumerate(extras):
+                if value is not None:
+                    values[k] = slice_of(value, len(value))
+            extras_put(&meta, place, &x)
+        if body.failed or meta.failed:
+            raise MemoryError
+        return body.data[:body.len], bytes([META_V1]) + meta.data[:meta.len] if meta.len else b""
+    finally:
+        buf_free(&body)
+        buf_free(&meta)
 
 def record_read(bytes body, int n, int i):
     """Record `i` (from 0) of a row of the log with `n` records: (payload as UTF-8 JSON, transactionId, message id).
@@ -9,15 +55,16 @@ def record_read(bytes body, int n, int i):
     cdef BatchRow b
     cdef Unzip z
     cdef const unsigned char* id
-    cdef Slice payload, trace, sub, text
+    cdef Slice payload
+    cdef Extras x
     cdef bytes ids = bytes(16 * n) if 0 < n <= ROW_RECORDS else b""
     memset(&z, 0, sizeof(z))
     try:
         if i < 0 or not batchrow_open(&b, slice_of(ids, len(ids)), slice_of(body, len(body)), slice_of(NULL, 0), n, &z):
             raise ValueError("the body is in no known format")
         batchrow_seek(&b, i)
-        if not batchrow_record(&b, &id, &payload, &trace, &sub, &text):
+        if not batchrow_record(&b, &id, &payload, &x):
             raise ValueError(f"there is no record {i}")
-        return payload.p[:payload.n], text.p[:text.n].decode() if text.n else None, b.message[:16] if b.message != NULL else None
+        return payload.p[:payload.n], x.text.p[:x.text.n].decode() if x.text.n else None, b.message[:16] if b.message != NULL else None
     finally:
         unzip_close(&z)

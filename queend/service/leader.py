@@ -17,19 +17,27 @@ class Leader:
     async def lead(self) -> bool:
         """Whether this one works. Raises psycopg.Error when the database cannot be asked."""
         if self.connection is None:
-            connection = await psycopg.AsyncConnection.connect(self.conninfo, autocommit=True)
-            try:
-                if self.settings:
-                    await connection.execute(self.settings)
-                got = (await (await connection.execute("SELECT pg_try_advisory_lock(%s)", (self.lock,))).fetchone())[0]
-            except BaseException:
-                await connection.close()
-                raise
-            if not got:
-                await connection.close()
+            await self._connect()
+            if not await self._take():
+                await self.leave()
                 return False
-            self.connection = connection
         return True
+
+    async def _connect(self) -> None:
+        self.connection = await psycopg.AsyncConnection.connect(self.conninfo, autocommit=True)
+        if self.settings:
+            try:
+                await self.connection.execute(self.settings)
+            except BaseException:
+                await self.leave()
+                raise
+
+    async def _take(self) -> bool:
+        try:
+            return (await self.rows("SELECT pg_try_advisory_lock(%s)", self.lock))[0][0]
+        except BaseException:
+            await self.leave()
+            raise
 
     async def leave(self) -> None:
         """Somebody else may work from now on."""
@@ -41,3 +49,16 @@ class Leader:
     async def rows(self, query: str, *values: Any, binary: bool = False) -> list:
         assert self.connection is not None
         return await (await self.connection.execute(query, values or None, binary=binary)).fetchall()
+
+
+class Turns(Leader):
+    """The same for a service that takes the lock for each piece of work: `lead`, then `rest`. The session stays in between."""
+
+    async def lead(self) -> bool:
+        if self.connection is None:
+            await self._connect()
+        return await self._take()
+
+    async def rest(self) -> None:
+        if self.connection is not None:
+            await self.rows("SELECT pg_advisory_unlock(%s)", self.lock)

@@ -1,4 +1,4 @@
-"""Brings a database to the schema of this version: numbered migrations, each once; then functions and views when they changed.
+"""Brings a database to the schema of this version: numbered migrations, each once; then functions and the public surface when they changed.
 
 All work happens under one advisory lock, so any number of daemons may start at once. A database that is up to date costs
 one small query and no lock.
@@ -16,7 +16,7 @@ import psycopg
 LOCK = 0x717565656E64
 OLDEST_SERVER = 150000
 # Rows of schema_migrations below 1 hold the checksum of what is re-created as a whole.
-RECREATED = {0: "function", -1: "view"}
+RECREATED = {0: "function", -1: "queen"}
 FUNCTION = re.compile(r"^CREATE OR REPLACE FUNCTION\s+(\w+)\.(\w+)", re.M | re.I)
 MIGRATION = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
 
@@ -43,7 +43,7 @@ def sql_folder() -> Path:
 
 
 def steps(folder: Path) -> list[Step]:
-    """The migrations in order, then the functions, then the views."""
+    """The migrations in order, then the functions, then the public surface (views and functions of the schema queen)."""
     found = []
     for path in sorted((folder / "migrate").glob("*.sql")):
         match = MIGRATION.fullmatch(path.name)
@@ -73,6 +73,9 @@ def migrate(conninfo: str, folder: Path | None = None) -> list[str]:
         if encoding != "UTF8":
             raise MigrationError(f"the database {connection.info.dbname} is encoded in {encoding}, which cannot hold every name; "
                                  "queend needs one made with ENCODING 'UTF8'")
+        if connection.execute(FOREIGN).fetchone() != (None,):
+            # Somebody else's tables: the daemon works without its surface in SQL.
+            wanted = [step for step in wanted if step.name != "queen"]
         if not _missing(connection, wanted):
             return []
         # The lock may be waited for as long as another daemon migrates.
@@ -89,6 +92,8 @@ def migrate(conninfo: str, folder: Path | None = None) -> list[str]:
                 connection.execute("SELECT pg_advisory_unlock(%s)", (LOCK,))
 
 
+# A table of the reference server stands where a view of ours would: it has that schema in this database.
+FOREIGN = "SELECT min(c.relname) FROM pg_class c WHERE c.relnamespace = to_regnamespace('queen') AND c.relkind IN ('r', 'p')"
 BOOK = """
 CREATE SCHEMA IF NOT EXISTS queend;
 CREATE TABLE IF NOT EXISTS queend.schema_migrations (

@@ -1,5 +1,5 @@
-"""Removes what queues no longer keep, in the background: expired and completed messages, those that waited too long, and
-cursors of what is gone.
+"""Removes what queues no longer keep, in the background: expired and completed messages, those that waited too long or outlived
+the ttl, and cursors of what is gone. What went is written down in `queend.retention_history`.
 
 Any number of daemons may run it on one database; one of them works, the others look every interval whether it still does:
 its advisory lock belongs to its session and ends with it. Every step is one small transaction of `queend.retain`. After each
@@ -22,12 +22,20 @@ from .leader import Leader
 LOCK = 0x71756575_01       # session lock of the one that works
 PARTITIONS = 1000          # looked at per step
 CURSORS = 1000             # looked at per step
-TIDY_S = 3600.0
+TIDY_S = 3600.0            # cursors nobody can reach, idle partitions and old history; sooner where retention is looked after often
 BUSY_S = 1.0               # until another try after the database was away
 REASONS = {1: "expired", 2: "completed", 3: "waited"}
-QUEUES = """SELECT id, name, queend.now_us() AS now, retention_enabled, retention_seconds, completed_retention_seconds, max_wait_time_seconds
+KINDS = {"expired": "retention", "completed": "completed_retention", "waited": "max_wait_time_eviction", "ttl": "ttl"}      # as the history names them
+QUEUES = """SELECT id, name, queend.now_us() AS now, CASE WHEN retention_enabled THEN retention_seconds ELSE 0 END,
+                   CASE WHEN retention_enabled THEN completed_retention_seconds ELSE 0 END, max_wait_time_seconds, CASE WHEN ttl_set THEN ttl ELSE 0 END
               FROM queend.queues
-             WHERE retention_enabled AND (retention_seconds > 0 OR completed_retention_seconds > 0) OR max_wait_time_seconds > 0 ORDER BY id"""
+             WHERE retention_enabled AND (retention_seconds > 0 OR completed_retention_seconds > 0) OR max_wait_time_seconds > 0
+                OR ttl_set AND ttl > 0 ORDER BY id"""
+HISTORY_ROWS = 1000
+FORGET = """WITH gone AS (DELETE FROM queend.retention_history WHERE id IN (
+                SELECT h.id FROM queend.retention_history h WHERE h.executed_at < now() - make_interval(days => %s) ORDER BY h.executed_at LIMIT %s) RETURNING 1)
+            SELECT count(*) FROM gone"""
+HISTORY = "INSERT INTO queend.retention_history (queue_id, partition_id, kind, messages) SELECT %s, * FROM unnest(%s::int[], %s::text[], %s::bigint[])"
 
 
 @dataclass
@@ -36,6 +44,7 @@ class Figures:
 
     removed: Counter[str]                    # messages, by reason
     rows: int = 0                            # of the log
+    partitions: int = 0                      # idle ones
     runs: int = 0
     working: bool = False                    # it is the one
     seconds: float = 0.0                     # the last run, rests included
@@ -63,7 +72,7 @@ class Retention:
         await self._leave()
 
     async def _run(self) -> None:
-        every = {"retention": self.settings.retention_interval / 1000, "eviction": self.settings.eviction_interval / 1000, "tidy": TIDY_S}
+        every = {"retention": self.settings.retention_interval / 1000, "eviction": self.settings.eviction_interval / 1000, "tidy": min(TIDY_S, 12 * self.settings.retention_interval / 1000)}
         due = {job: time.monotonic() + seconds for job, seconds in every.items()}
         while True:
             await asyncio.sleep(max(0.0, min(due.values()) - time.monotonic()))
@@ -105,23 +114,44 @@ class Retention:
             while at[0] is not None:
                 ((_, *rest),) = await self._step("SELECT * FROM queend.tidy(%s, %s, %s)", *at, CURSORS)
                 at = tuple(rest)
+            await self._clean()
         self.figures.runs += 1
         self.figures.seconds = time.monotonic() - began
 
+    async def _clean(self) -> None:
+        """Idle partitions, and what was written down too long ago."""
+        if self.settings.partition_cleanup_days:
+            ((before,),) = await self._rows("SELECT queend.now_us() - %s * 86400000000::bigint", self.settings.partition_cleanup_days)
+            after: int | None = 0
+            gone = 0
+            while after is not None:
+                ((removed, after),) = await self._step("SELECT * FROM queend.partitions_clean(%s, %s, %s)", after, PARTITIONS, before)
+                gone += removed
+            self.figures.partitions += gone
+            if gone:
+                log.line("info", "partitions_removed", "they were empty and left alone", partitions=gone)
+        left = HISTORY_ROWS
+        while left == HISTORY_ROWS:
+            ((left,),) = await self._step(FORGET, self.settings.metrics_retention_days, HISTORY_ROWS)
+
     async def _queue(self, queue: tuple, jobs: set[str], pinned: Counter) -> None:
-        number, name, now, enabled, expired_s, completed_s, waited_s = queue
+        number, name, now, expired_s, completed_s, waited_s, ttl_s = queue
 
         def before(seconds: int, job: str) -> int:
             return now - seconds * 1_000_000 if seconds > 0 and job in jobs else 0
-        moments = (before(expired_s if enabled else 0, "retention"), before(completed_s if enabled else 0, "retention"), before(waited_s, "eviction"))
+        expired, ttl = before(expired_s, "retention"), before(ttl_s, "eviction")
+        moments = (max(expired, ttl), before(completed_s, "retention"), before(waited_s, "eviction"))
         rows = self.settings.retention_batch_size if "retention" in jobs else self.settings.eviction_batch_size
         removed: Counter[str] = Counter()
+        where: dict[str, set[int]] = {}
         after: int | None = 0
         while after is not None and any(moments):
             *told, last = await self._step("SELECT * FROM queend.retain(%s, %s, %s, %s, %s, %s, %s)", number, after, PARTITIONS, rows, *moments)
-            for _, reason, gone, records, waiting, group in told:
+            for part, reason, gone, records, waiting, group in told:
                 if gone:
-                    removed[REASONS[reason]] += records
+                    word = "ttl" if reason == 1 and ttl > expired else REASONS[reason]
+                    removed[word] += records
+                    where.setdefault(word, set()).add(part)
                     self.figures.rows += gone
                 if waiting:
                     pinned[number, group] += waiting
@@ -129,6 +159,8 @@ class Retention:
         self.figures.removed += removed
         if removed:
             log.line("debug", "retained", queue=name, **removed)
+            await self._rows(HISTORY + " RETURNING id", number, [min(where[word]) if len(where[word]) == 1 else None for word in removed],
+                             [KINDS[word] for word in removed], list(removed.values()))
 
     async def _pinned(self, pinned: Counter[tuple[int, int | None]]) -> None:
         """Who holds back what would go otherwise; told once when it begins."""

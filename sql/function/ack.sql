@@ -1,7 +1,7 @@
 -- Acknowledges many batches at once. One element per (partition, group, lease):
 --   p_lease     NULL = whoever holds the lease     p_group NULL = a group nobody knows
 --   p_ids       16 bytes per record     p_status: one byte per record: 0 completed, 1 failed, 2 dlq, 3 retry
---   p_retry_limit, p_retry_delay_us   of the queue
+--   p_retry_limit   of the queue     p_retry_delay_us   asked for by the acknowledgment, NULL: as the queue's options say
 --   f_row, f_idx, f_error             error texts of failed and dead letters: 0-based element, 0-based record
 -- One result row per element: status 0, or 2 where the group has no cursor; codes: one byte per record, 1 success,
 -- 2 dead-lettered, 4 this one released the lease, 8 message not found, 16 lease not live; released; the new cursor; head;

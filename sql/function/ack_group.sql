@@ -6,8 +6,10 @@
 -- 4. `stop` is the lowest record that goes back (failed with retries left, or `retry`). Nothing from there on takes
 --    effect in this call: those records are delivered again, so the cursor never passes a failed one.
 -- 5. The cursor moves to the highest record that was completed or dead-lettered below stop; it never moves back.
--- 6. The lease is released when something goes back (the failed ones count a retry and wait for retryDelay) or when the
---    cursor has reached the end of the window; a whole window or a dead letter resets the retry count.
+-- 6. The lease is released when something goes back (the failed ones count a retry) or when the cursor has reached the end
+--    of the window; a whole window or a dead letter resets the retry count.
+-- 7. What goes back waits as long as the acknowledgment asks for; where it does not (NULL), failed ones wait as the options of
+--    the queue say (retry_pause) and others come again at once. The partition waits as a whole: order is kept.
 CREATE OR REPLACE FUNCTION queend.ack_group(p_part int, p_group int, p_lease uuid, p_n int, p_ids bytea, p_status bytea,
     p_retry_limit int, p_retry_delay_us bigint, f_idx int[], f_error text[],
     OUT status smallint, OUT codes bytea, OUT released boolean, OUT committed bigint, OUT head bigint, OUT retry_until bigint)
@@ -21,6 +23,7 @@ DECLARE
     v_end   bigint;
     v_back  boolean;       -- failed ones go back
     v_dead  int[];         -- places of the records to dead-letter
+    v_pause bigint := 0;   -- of what goes back
     k       queend.cursors;
 BEGIN
     SELECT c.* INTO k FROM queend.cursors c WHERE c.partition_id = p_part AND c.group_id = p_group FOR NO KEY UPDATE;
@@ -54,7 +57,14 @@ BEGIN
     END IF;
     -- Passing the end of the window completes it; without a window there is nothing to release.
     released := k.lease_until > 0 AND (v_stop IS NOT NULL OR committed >= k.lease_end AND committed > k.committed);
-    retry_until := CASE WHEN v_back AND p_retry_delay_us > 0 THEN v_now + p_retry_delay_us WHEN k.retry_until > v_now THEN k.retry_until ELSE 0 END;
+    IF v_stop IS NOT NULL THEN
+        v_pause := COALESCE(p_retry_delay_us, CASE WHEN v_back THEN queend.retry_pause(p_part, k.retries) ELSE 0 END);
+    END IF;
+    retry_until := CASE WHEN v_pause > 0 THEN v_now + v_pause WHEN k.retry_until > v_now THEN k.retry_until ELSE 0 END;
+    IF v_pause > 0 THEN
+        INSERT INTO queend.pauses (ends_at, partition_id, group_id) VALUES (retry_until, p_part, p_group)
+        ON CONFLICT (partition_id, group_id) DO UPDATE SET ends_at = excluded.ends_at;
+    END IF;
     UPDATE queend.cursors c
        SET committed   = ack_group.committed,
            row_base    = CASE WHEN ack_group.committed = k.committed THEN k.row_base

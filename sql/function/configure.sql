@@ -1,6 +1,6 @@
 -- Creates a queue with its Default partition, or sets all its options anew: what p_options does not name returns to its
--- default. Unknown options are ignored; a value that does not fit its type is an error. Returns the answer of
--- POST /api/v1/configure. Says so to the daemons only if something really changed.
+-- default. Unknown options are ignored; a value that does not fit its type is an error. A ttl that is named counts, the default is
+-- shown only. Returns the answer of POST /api/v1/configure. Says so to the daemons only if something really changed.
 CREATE OR REPLACE FUNCTION queend.configure(p_queue text, p_namespace text, p_task text, p_options jsonb) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -15,11 +15,12 @@ BEGIN
         namespace = COALESCE(p_namespace, ''), task = COALESCE(p_task, ''),
         lease_time = COALESCE((o->>'leaseTime')::int, 300),
         retry_limit = COALESCE((o->>'retryLimit')::int, 3),
-        retry_delay = COALESCE((o->>'retryDelay')::int, 1000),
+        retry_delay = COALESCE((o->>'retryDelay')::int, 1000), retry_delay_set = o->>'retryDelay' IS NOT NULL,
+        retry_backoff = queend.backoff_read(o->'retryBackoff'),
         delayed_processing = COALESCE((o->>'delayedProcessing')::int, 0),
         window_buffer = COALESCE((o->>'windowBuffer')::int, 0),
         max_size = COALESCE((o->>'maxSize')::int, 0),
-        ttl = COALESCE((o->>'ttl')::int, 3600),
+        ttl = COALESCE((o->>'ttl')::int, 3600), ttl_set = o->>'ttl' IS NOT NULL,
         priority = COALESCE((o->>'priority')::int, 0),
         dead_letter_queue = COALESCE((o->>'deadLetterQueue')::boolean, false),
         dlq_after_max_retries = COALESCE((o->>'dlqAfterMaxRetries')::boolean, false),
@@ -42,5 +43,6 @@ BEGIN
             'deadLetterQueue', q.dead_letter_queue, 'dlqAfterMaxRetries', q.dlq_after_max_retries,
             'retentionEnabled', q.retention_enabled, 'retentionSeconds', q.retention_seconds,
             'completedRetentionSeconds', q.completed_retention_seconds, 'maxWaitTimeSeconds', q.max_wait_time_seconds,
-            'encryptionEnabled', q.encryption_enabled));
+            'encryptionEnabled', q.encryption_enabled)
+            || CASE WHEN q.retry_backoff IS NULL THEN '{}' ELSE jsonb_build_object('retryBackoff', queend.backoff_show(q.retry_backoff)) END);
 END $$;

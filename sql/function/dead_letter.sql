@@ -18,8 +18,8 @@ BEGIN
            AND l.base >= (SELECT x.base FROM queend.log x WHERE x.partition_id = p_part AND x.base <= (SELECT min(d.at) FROM d) ORDER BY x.base DESC LIMIT 1)),
     m AS MATERIALIZED (SELECT r.base + e.ord AS at, p.* FROM r CROSS JOIN LATERAL queend.meta_records(r.meta) AS e CROSS JOIN LATERAL queend.meta_piece(e.piece) AS p)
     INSERT INTO queend.dead_letters (queue_id, partition_id, group_id, record_offset, record_id, transaction_id, trace_id,
-                                     producer_sub, payload, error, retry_count, created_at, failed_at)
-    SELECT p.queue_id, p_part, p_group, d.at, i.id, COALESCE(m.transaction_id, encode(i.id, 'hex')::uuid::text), m.trace_id, m.producer_sub,
+                                     producer_sub, seal, headers, payload, error, retry_count, created_at, failed_at)
+    SELECT p.queue_id, p_part, p_group, d.at, i.id, COALESCE(m.transaction_id, encode(i.id, 'hex')::uuid::text), m.trace_id, m.producer_sub, m.seal, m.headers,
            convert_from(substr(r.body, r.starts[i.ord + 1] + 1, r.sizes[i.ord + 1]), 'UTF8'), d.error, p_retries, COALESCE(r.times[i.ord + 1], r.created_at), queend.now_us()
       FROM r CROSS JOIN LATERAL queend.id_spread(r.ids) AS i
       JOIN d ON d.at = r.base + i.ord

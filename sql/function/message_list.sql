@@ -7,7 +7,7 @@ CREATE OR REPLACE FUNCTION queend.message_list(p_queue text, p_partition text, p
     p_limit int, p_offset int, p_look int)
 RETURNS TABLE (queue text, namespace text, task text, priority int, partition text, partition_id int, record_offset bigint, stored_at bigint,
                transaction_id text, trace_id uuid, producer_sub text, body bytea, n int, place int,
-               queue_status text, status text, consumed_by int, groups int, lease_until bigint)
+               queue_status text, status text, consumed_by int, groups int, lease_until bigint, deliver_at bigint)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
@@ -76,7 +76,7 @@ BEGIN
             record_offset := m.at;
             place := m.ord;
             stored_at := m.stored_at;
-            SELECT x.transaction_id, x.trace_id, x.producer_sub INTO transaction_id, trace_id, producer_sub FROM queend.record_meta(l.meta, m.ord) AS x;
+            SELECT x.transaction_id, x.trace_id, x.producer_sub, x.due INTO transaction_id, trace_id, producer_sub, deliver_at FROM queend.record_meta(l.meta, m.ord) AS x;
             transaction_id := COALESCE(transaction_id, encode(m.id, 'hex')::uuid::text);
             RETURN NEXT;
         END LOOP;

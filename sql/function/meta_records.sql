@@ -22,7 +22,7 @@ BEGIN
         start := v.next;
         flags := get_byte(p_meta, start);
         at := start + 1 + CASE WHEN flags & 1 <> 0 THEN 16 ELSE 0 END;
-        FOR bit IN 1 .. 2 LOOP
+        FOR bit IN 1 .. 7 LOOP
             IF flags & (1 << bit) <> 0 THEN
                 SELECT * INTO v FROM queend.varint(p_meta, at, 1);
                 at := v.next + v.numbers[1];

@@ -2,7 +2,8 @@
 --   p_req, p_part, p_group, p_fresh   one per candidate, those of a request together and in order of preference; p_fresh:
 --                                     the group may have no cursor there yet
 --   r_budget, r_parts, …              one per request: most records, most partitions, acknowledge at once, lease id, its
---                                     length, delayedProcessing and windowBuffer, all in µs
+--                                     length, delayedProcessing and windowBuffer, all in µs; r_ttl_us: what is older is
+--                                     passed over as if it were gone (0, or NULL for all: nothing is)
 -- One row per candidate, or one per log row of a claimed candidate in offset order (ord: 0-based candidate):
 --   status 1  claimed: deliver `take` records from offset `first`; base, n, ids, body, meta are the row as stored
 --          0  nothing to deliver      2  leased (until) or locked (until = 0)      3  not before `until`
@@ -17,22 +18,25 @@
 -- A cursor is looked for from the right end of its key, and the search ends where one is found: while a snapshot is held elsewhere none
 -- of its versions can be removed, the index has entries for hundreds of them, and the newest is the last. (With `=` the order would
 -- mean nothing to the planner.)
+-- A delivery ends before the first record whose delivery moment has not come (queend.schedule); while that is the next one, nothing is delivered.
 -- A delivery passes over deleted records (queend.holes) before it begins, and ends before the next: what it delivers has no gaps.
 -- Records are then read once, narrow and wide columns together; a request stops after 8 MB
 -- of payload (unpacked) but never before its first row.
 CREATE OR REPLACE FUNCTION queend.pop(p_version bigint, p_req int[], p_part int[], p_group int[], p_fresh boolean[],
-    r_budget int[], r_parts int[], r_auto boolean[], r_lease uuid[], r_lease_us bigint[], r_delay_us bigint[], r_window_us bigint[])
+    r_budget int[], r_parts int[], r_auto boolean[], r_lease uuid[], r_lease_us bigint[], r_delay_us bigint[], r_window_us bigint[],
+    r_ttl_us bigint[] DEFAULT NULL)
 RETURNS TABLE (ord int, status smallint, attempt int, first bigint, take int, base bigint, n int, created_at bigint,
                ids bytea, body bytea, meta bytea, head bigint, until bigint)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    v_version bigint;
-    v_holes   boolean;
-    v_now     bigint;
+    v_version   bigint;
+    v_holes     boolean;
+    v_scheduled boolean;
+    v_now       bigint;
 BEGIN
     IF p_version <> 0 THEN
-        SELECT c.version, c.holes INTO v_version, v_holes FROM queend.catalog c;
+        SELECT c.version, c.holes, c.scheduled INTO v_version, v_holes, v_scheduled FROM queend.catalog c;
         IF v_version <> p_version THEN
             RETURN QUERY SELECT -1, 9::smallint, 0, 0::bigint, 0, v_version, 0, 0::bigint, NULL::bytea, NULL::bytea, NULL::bytea, 0::bigint, 0::bigint;
             RETURN;
@@ -45,8 +49,9 @@ BEGIN
 
     RETURN QUERY
     WITH seen AS MATERIALIZED (
-        SELECT c.ord, c.req, c.part, c.grp, c.head, c.floor, c.first, c.until, c.stop,
-               CASE WHEN c.until > 0 THEN c.status WHEN c.stop > c.first THEN 1 ELSE 0 END AS status
+        SELECT c.ord, c.req, c.part, c.grp, c.head, c.floor, c.first, LEAST(c.stop, c.at) AS stop,
+               CASE WHEN c.until > 0 THEN c.until WHEN c.at <= c.first THEN queend.schedule_due(c.part, c.first, v_now) ELSE 0 END AS until,
+               CASE WHEN c.until > 0 THEN c.status WHEN c.at <= c.first THEN 3 WHEN LEAST(c.stop, c.at) > c.first THEN 1 ELSE 0 END AS status
           FROM (SELECT i.ord::int - 1 AS ord, i.req, i.part, i.grp, f.floor, GREATEST(k.committed + 1, f.floor) AS first, h.next,
                        COALESCE(h.next, GREATEST(k.committed + 1, queend.head(i.part))) AS head,
                        CASE WHEN k.lease_until > v_now THEN 2 ELSE 3 END AS status,
@@ -57,11 +62,14 @@ BEGIN
                             WHEN r_delay_us[i.req] > 0 THEN queend.delayed_until(i.part, GREATEST(k.committed + 1, f.floor), v_now - r_delay_us[i.req])
                             ELSE 0 END AS until,
                        CASE WHEN r_delay_us[i.req] > 0 AND h.created_at > v_now - r_delay_us[i.req]
-                            THEN queend.offset_since(i.part, v_now - r_delay_us[i.req] + 1) ELSE COALESCE(h.next, 0) END AS stop
+                            THEN queend.offset_since(i.part, v_now - r_delay_us[i.req] + 1) ELSE COALESCE(h.next, 0) END AS stop,
+                       CASE WHEN v_scheduled IS NOT FALSE THEN queend.schedule_at(i.part, GREATEST(k.committed + 1, f.floor), r_budget[i.req], v_now) END AS at
                   FROM unnest(p_req, p_part, p_group) WITH ORDINALITY AS i (req, part, grp, ord)
                   LEFT JOIN LATERAL (SELECT x.* FROM queend.cursors x WHERE x.partition_id = i.part AND x.group_id >= i.grp AND x.group_id <= i.grp
                                       ORDER BY x.group_id DESC LIMIT 1) AS k ON true
-                  LEFT JOIN LATERAL (SELECT x.floor FROM queend.floors x WHERE x.partition_id = i.part OFFSET 0) AS f ON true
+                  LEFT JOIN LATERAL (SELECT GREATEST((SELECT x.floor FROM queend.floors x WHERE x.partition_id = i.part),
+                                                     CASE WHEN r_ttl_us[i.req] > 0 THEN queend.live_from(i.part, k.row_base, k.committed + 1, v_now - r_ttl_us[i.req]) END) AS floor
+                                     OFFSET 0) AS f ON true
                   LEFT JOIN LATERAL (SELECT l.base + l.n AS next, l.created_at FROM queend.log l
                                       WHERE l.partition_id = i.part AND l.base >= k.row_base
                                       ORDER BY l.base DESC LIMIT 1) AS h ON true) AS c),
@@ -74,7 +82,9 @@ BEGIN
         SELECT p.ord, p.req, p.part, p.grp, p.head, s.first, s.first > k.first AS passed,
                COALESCE((SELECT y.base FROM queend.log y WHERE y.partition_id = p.part AND y.base = GREATEST(k.row_base, p.floor)),
                         (SELECT y.base FROM queend.log y WHERE y.partition_id = p.part AND y.base <= k.first ORDER BY y.base DESC LIMIT 1), 0) AS row_base,
-               LEAST(p.stop, s.first + r_budget[p.req] - p.before, CASE WHEN v_holes IS NOT FALSE THEN queend.hole_after(p.part, s.first) END) AS stop,
+               LEAST(p.stop, s.first + r_budget[p.req] - p.before, CASE WHEN v_holes IS NOT FALSE THEN queend.hole_after(p.part, s.first) END,
+                     CASE WHEN v_scheduled IS NOT FALSE AND s.first > p.first      -- the cursor has moved meanwhile, or passes over holes
+                          THEN queend.schedule_at(p.part, s.first, r_budget[p.req], v_now) END) AS stop,
                CASE WHEN r_auto[p.req] THEN 1 WHEN k.lease_end > k.committed THEN k.attempt + 1 ELSE 1 END AS attempt
           FROM picked p
           CROSS JOIN LATERAL (SELECT x.*, GREATEST(x.committed + 1, p.first) AS first FROM queend.cursors x WHERE x.partition_id = p.part AND x.group_id >= p.grp AND x.group_id <= p.grp
@@ -90,7 +100,7 @@ BEGIN
               JOIN LATERAL (SELECT x.*, CASE WHEN octet_length(x.body) < 1900 AND get_byte(x.body, 0) = 16 THEN octet_length(x.body)
                                                ELSE queend.body_size(x.body) END AS size
                               FROM queend.log x WHERE x.partition_id = c.part AND x.base >= c.row_base
-                               AND x.base < c.stop AND x.base + x.n > c.first ORDER BY x.base) AS l ON true) AS r
+                               AND x.base < c.stop AND x.base + x.n > c.first ORDER BY x.base) AS l ON c.stop > c.first) AS r
          WHERE r.bytes < 8388608 OR r.bytes IS NULL),
     claim AS (
         INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_id, lease_until, lease_end, attempt, consumed_at)
@@ -111,11 +121,16 @@ BEGIN
            e.ids, e.body, NULLIF(e.meta, ''), e.head, 0::bigint
       FROM kept e
     UNION ALL
-    -- Not chosen, or cut off by bytes: untouched. Chosen but not locked: somebody else has it. Locked but nothing left: consumed meanwhile.
-    SELECT s.ord, CASE WHEN s.status <> 1 THEN s.status WHEN o.ord IS NULL THEN 4 WHEN o.stop IS NULL THEN 2 WHEN o.stop <= o.first THEN 0 ELSE 4 END::smallint,
+    -- Not chosen, or cut off by bytes: untouched. Chosen but not locked: somebody else has it. Locked but nothing left: consumed
+    -- meanwhile, to the head or (4: look again) up to what has to wait.
+    SELECT s.ord, CASE WHEN s.status <> 1 THEN s.status WHEN o.ord IS NULL THEN 4 WHEN o.stop IS NULL THEN 2 WHEN o.stop <= o.first AND o.first >= s.head THEN 0 ELSE 4 END::smallint,
            0, 0::bigint, 0, 0::bigint, 0, 0::bigint, NULL, NULL, NULL, COALESCE(s.head, 0), CASE WHEN s.status <> 1 THEN COALESCE(s.until, 0) ELSE 0 END
       FROM seen s
       LEFT JOIN (SELECT p.ord, c.first, c.stop FROM picked p LEFT JOIN locked c ON c.ord = p.ord
                   WHERE p.before < r_budget[p.req] AND p.place <= r_parts[p.req]) AS o ON o.ord = s.ord
      WHERE s.ord NOT IN (SELECT e.ord FROM kept e);
+
+    IF NOT v_scheduled AND (SELECT c.scheduled FROM queend.catalog c) THEN      -- the very first moment was stored meanwhile: look again
+        RAISE serialization_failure USING MESSAGE = 'delivery moments came while their absence was relied on';
+    END IF;
 END $$;

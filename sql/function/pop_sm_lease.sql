@@ -7,12 +7,14 @@ LANGUAGE plpgsql AS $$
 DECLARE
     v_delay  bigint;
     v_window bigint;
+    v_ttl    bigint;
 BEGIN
-    SELECT q.delayed_processing * 1000000::bigint, q.window_buffer * 1000000::bigint INTO v_delay, v_window
+    SELECT q.delayed_processing * 1000000::bigint, q.window_buffer * 1000000::bigint, CASE WHEN q.ttl_set THEN q.ttl ELSE 0 END * 1000000::bigint
+      INTO v_delay, v_window, v_ttl
       FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE p.id = p_part;
     RETURN QUERY
     SELECT min(r.first), sum(r.take)::int, max(r.attempt)
       FROM queend.pop(0, ARRAY[1], ARRAY[p_part], ARRAY[p_group], ARRAY[true], ARRAY[p_batch], ARRAY[1], ARRAY[false], ARRAY[p_lease],
-                      ARRAY[p_seconds * 1000000::bigint], ARRAY[v_delay], ARRAY[v_window]) AS r
+                      ARRAY[p_seconds * 1000000::bigint], ARRAY[v_delay], ARRAY[v_window], ARRAY[v_ttl]) AS r
      WHERE r.status = 1 HAVING count(*) > 0;
 END $$;

@@ -13,6 +13,7 @@ BEGIN
       JOIN queend.partitions p ON p.queue_id = q.id
       LEFT JOIN queend.cursors k ON k.partition_id = p.id AND k.group_id = g.group_id
      WHERE q.name = p_queue AND COALESCE(GREATEST(k.lease_until, k.retry_until), 0) <= queend.now_us()
+       AND queend.schedule_due(p.id, COALESCE(k.committed + 1, 0), queend.now_us()) IS NULL
        AND queend.head(p.id) > COALESCE(k.committed + 1, CASE WHEN g.start_at IS NULL THEN 0 ELSE queend.offset_since(p.id, g.start_at) END)
      ORDER BY COALESCE(k.consumed_at, 0), p.id
      LIMIT 1;

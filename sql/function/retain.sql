@@ -4,6 +4,7 @@
 --   p_completed  records stored before it go if every group of the queue has consumed them; none where no group has a cursor
 --   p_waited     records stored before it go if some group has not consumed them, or no group has a cursor; what lies
 --                before them goes along: the log loses its oldest records only
+-- A record with a delivery moment counts as stored then, and so does what stands behind it (row_over).
 -- A group that has not come to a partition yet stands where its subscription would let it begin.
 -- One row per partition with something to tell: reason 1 expired, 2 completed, 3 waited, 0 nothing removed; log rows and
 -- records removed; pinned: records that p_completed would remove if group_id (NULL: no group at all) had consumed them.
@@ -62,14 +63,14 @@ BEGIN
                      WHERE g.queue_id = p_queue) AS c;
         END IF;
         IF p_expired > 0 THEN
-            v_time := queend.row_since(part.id, p_expired);
+            v_time := queend.row_over(part.id, v_from, p_expired);
             IF v_time > v_to THEN
                 v_to := v_time;
                 reason := 1;
             END IF;
         END IF;
         IF p_completed > 0 THEN
-            v_time := queend.row_since(part.id, p_completed);
+            v_time := queend.row_over(part.id, v_from, p_completed);
             IF v_time > v_to THEN
                 pinned := v_time - GREATEST(v_to, LEAST(v_time, COALESCE(k.next, 0)));
                 group_id := CASE WHEN pinned > 0 AND k.next IS NOT NULL THEN k.group_id END;
@@ -84,7 +85,7 @@ BEGIN
             END IF;
         END IF;
         IF p_waited > 0 THEN
-            v_time := queend.row_since(part.id, p_waited);
+            v_time := queend.row_over(part.id, v_from, p_waited);
             IF v_time > v_to AND (k.next IS NULL OR k.next < v_time) THEN
                 v_to := v_time;
                 reason := 3;
@@ -97,6 +98,7 @@ BEGIN
             IF v_to > v_from THEN
                 INSERT INTO queend.floors (partition_id, floor) VALUES (part.id, v_to) ON CONFLICT (partition_id) DO UPDATE SET floor = excluded.floor;
                 DELETE FROM queend.holes h WHERE h.partition_id = part.id AND h.record_offset < v_to;
+                DELETE FROM queend.schedule s WHERE s.partition_id = part.id AND s.first_offset < v_to;
                 WITH gone AS (
                     DELETE FROM queend.log l WHERE l.partition_id = part.id AND l.base >= v_from AND l.base < v_to RETURNING l.n, l.odd, l.ids),
                 freed AS (

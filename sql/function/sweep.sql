@@ -24,13 +24,18 @@ BEGIN
             DELETE FROM queend.unlisted u WHERE u.partition_id = v_part;
             DELETE FROM queend.cursors k WHERE k.partition_id = v_part;
             DELETE FROM queend.holes h WHERE h.partition_id = v_part;
+            DELETE FROM queend.schedule s WHERE s.partition_id = v_part;
+            DELETE FROM queend.pauses u WHERE u.partition_id = v_part;
             WITH gone AS (DELETE FROM queend.traces t WHERE t.partition_id = v_part RETURNING t.id)
             DELETE FROM queend.trace_names n WHERE n.trace_id IN (SELECT g.id FROM gone g);
+            DELETE FROM queend.stream_state s USING queend.stream_queries q WHERE s.query_id = q.id AND s.partition_id = v_part;
             DELETE FROM queend.floors f WHERE f.partition_id = v_part;
             DELETE FROM queend.dead_letters d WHERE d.partition_id = v_part;
             DELETE FROM queend.dead_bodies d WHERE d.partition_id = v_part;
             DELETE FROM queend.graves g WHERE g.partition_id = v_part;
         END IF;
     END LOOP;
+    DELETE FROM queend.pauses u      -- every daemon has seen their end
+     WHERE u.ctid = ANY (ARRAY(SELECT x.ctid FROM queend.pauses x WHERE x.ends_at < queend.now_us() - 600000000 LIMIT p_limit FOR UPDATE SKIP LOCKED));
     RETURN QUERY SELECT (p_limit - v_left)::bigint, count(*) FROM queend.graves;
 END $$;

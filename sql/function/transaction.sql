@@ -3,6 +3,7 @@
 --   p_required                 leases that must be live for anything to happen
 --   p_req_part, p_req_group    cursors where they may be; found anywhere else too, only slower
 --   p_known, p_known_at, p_look_row, p_look_from, p_look_to   what the caller remembers of the partitions, as in push
+--   p_dry                      only look whether it would be refused, and change nothing
 -- Everything is checked under its locks before anything is changed: lanes ascending, then cursors ascending.
 -- Rows: kind 0 one per push row: status 0 stored (base, created_at), 1 a record is there already (dup_index: which);
 --       kind 1 one per ack row: codes, released, committed, head as in ack; kind 2 one per required lease that is not live.
@@ -14,7 +15,7 @@ CREATE OR REPLACE FUNCTION queend.transaction(p_version bigint, p_lanes int[], p
     a_part int[], a_group int[], a_lease uuid[], a_n int[], a_ids bytea[], a_status bytea[], f_row int[], f_idx int[], f_error text[],
     p_required uuid[], p_req_part int[], p_req_group int[],
     p_known bigint[] DEFAULT NULL, p_known_at bigint[] DEFAULT NULL, p_look_row int[] DEFAULT '{}', p_look_from bigint[] DEFAULT '{}',
-    p_look_to bigint[] DEFAULT '{}')
+    p_look_to bigint[] DEFAULT '{}', p_dry boolean DEFAULT false)
 RETURNS TABLE (ord int, kind smallint, status smallint, base bigint, created_at bigint, codes bytea, released boolean,
                committed bigint, head bigint, dup_index int, seen bytea)
 LANGUAGE plpgsql AS $$
@@ -66,7 +67,7 @@ BEGIN
     SELECT array_agg(queend.transaction_check(g.part, g.grp, g.lease, g.ids, v_now) ORDER BY g.ord) INTO v_codes
       FROM unnest(a_part, a_group, a_lease, a_ids) WITH ORDINALITY AS g (part, grp, lease, ids, ord);
 
-    IF v_dead <> '{}' OR EXISTS (SELECT 1 FROM unnest(v_dup) AS d WHERE d IS NOT NULL)
+    IF p_dry OR v_dead <> '{}' OR EXISTS (SELECT 1 FROM unnest(v_dup) AS d WHERE d IS NOT NULL)
        OR EXISTS (SELECT 1 FROM unnest(v_codes) AS c WHERE rtrim(c, '\x01') <> '') THEN
         RETURN QUERY
         SELECT g.ord::int - 1, 0::smallint, CASE WHEN g.dup IS NULL THEN 0 ELSE 1 END::smallint, -1::bigint, 0::bigint, NULL::bytea, false, 0::bigint, 0::bigint, COALESCE(g.dup, -1), g.seen

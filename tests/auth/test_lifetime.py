@@ -20,8 +20,7 @@ def daemon(start_daemon):
 
 def until_over(seconds: int) -> None:
     """Until the wall clock has passed a moment that a token names: nothing else could be waited for."""
-    while time.time() <= seconds:
-        time.sleep(0.01)
+    until(lambda: time.time() > seconds, "a token's end")
 
 
 def test_a_token_ends_while_its_connection_lives(daemon, queue):

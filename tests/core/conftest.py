@@ -1,10 +1,10 @@
 """What the tests of the data plane share: a real server, and pools of slots that must leave nothing behind."""
 import threading
-import time
 
 import pytest
 
 import support.sanitizer  # noqa: F401  before any server is started
+from support.wait import until
 
 from queend._core import SlotProbe
 
@@ -56,10 +56,10 @@ class Pool:
 
     def until(self, what, timeout=30):
         """Waits until what() is true; it looks at the pool or at the server."""
-        deadline = time.monotonic() + timeout
-        while not what():
-            assert self.failure is None and time.monotonic() < deadline, (self.failure, self.probe.states())
-            time.sleep(0.002)
+        def look():
+            assert self.failure is None, (self.failure, self.probe.states())
+            return what()
+        until(look, "the pool or the server", timeout)
 
     def until_ready(self, n=None):
         self.until(lambda: self.probe.ready() == (self.slots if n is None else n))

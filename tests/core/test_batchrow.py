@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-from queend._core import probe_batchrow, probe_zip, record_read
+from queend._core import probe_batchrow, probe_zip, record_read, record_row
 
 from sql.records import framed, id7, id_text, inner, meta, packed, varint
 from support.frames import frames
@@ -35,6 +35,22 @@ def test_payloads_and_extras(encode, seek):
     expected[1] = (IDS[1], PAYLOADS[1], b"\xaa" * 16, None, "text", None)
     expected[3] = (IDS[3], PAYLOADS[3], None, "me", None, None)
     assert read(encode(INNER), extras=extras, seek=seek) == expected[seek:]
+
+
+def test_all_extras_and_those_not_known():
+    """What a later version adds is passed over; a value that is cut off is not."""
+    due = (1_700_000_000_000_000).to_bytes(8, "big")
+    given = [(b"t" * 16, b"me", "ü".encode(), due, b"k1", b"{}"), (None,) * 6, (None, None, None, due, None, None), (None, None, None, None, None, b'{"a":1}')]
+    body, extras = record_row(list(zip(PAYLOADS, given)))
+    assert body == plain(INNER)
+    more = []
+    assert [r[2:5] for r in probe_batchrow(b"".join(IDS), body, extras, 4, more=more)] == [(b"t" * 16, "me", "ü"), (None,) * 3, (None,) * 3, (None,) * 3]
+    assert more == [(due, b"k1", b"{}"), (b"",) * 3, (due, b"", b""), (b"", b"", b'{"a":1}')]
+    later = b"\x10\x00" + bytes([2 | 64 | 128]) + b"\x02me" + b"\x03xyz" + b"\x00" + b"\x03\x04\x01a"
+    assert [r[3:5] for r in read(plain(INNER), extras=later)] == [("me", None), (None, None), (None, None), (None, "a")]
+    for cut in range(4, 39):       # within the first record's
+        with pytest.raises(ValueError):
+            read(body, extras=extras[:cut])
 
 
 @pytest.mark.parametrize("seek", range(5))

@@ -9,6 +9,7 @@ import threading
 import time
 
 import pytest
+from support.wait import until
 
 from queend._core import Core, probe_http, probe_sizes
 
@@ -360,14 +361,10 @@ def test_a_client_that_takes_no_answer_is_closed(start):
 
 def watch(edge, done):
     """Waits until the counters of all workers together satisfy `done`."""
-    deadline = time.monotonic() + 20
-    while True:
+    def total():
         stats = [dict(worker) for worker in edge.core.stats()["workers"]]
-        total = {key: sum(worker[key] for worker in stats) for key in stats[0]}
-        if done(total):
-            return
-        assert time.monotonic() < deadline, total
-        time.sleep(0.005)
+        return {key: sum(worker[key] for worker in stats) for key in stats[0]}
+    until(lambda: done(total()), "counters of the workers")
 
 
 def test_clients_that_leave(edge):

@@ -97,7 +97,7 @@ HOSTILE = [
     (400, b"GET ftp://h/ HTTP/1.1\r\nHost: h\r\n\r\n"), (400, b"GET http:///a HTTP/1.1\r\nHost: h\r\n\r\n"), (400, b"GET http://h HTTP/1.1\r\nHost: h\r\n\r\n"),
     (400, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"), (400, b"\n" + get()), (400, b"GET / HTTP/1.1\nHost: h\n\n"), (400, b"GET / HTTP/1.1\rHost: h\r\r"),
     (505, b"GET / HTTP/2.0\r\nHost: h\r\n\r\n"), (505, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), (505, b"GET / HTTP/1.2\r\nHost: h\r\n\r\n"), (505, b"GET / HTTP/0.9\r\n\r\n"),
-    (501, b"BREW / HTTP/1.1\r\nHost: h\r\n\r\n"), (501, b"get / HTTP/1.1\r\nHost: h\r\n\r\n"), (501, b"CONNECT h:1 HTTP/1.1\r\nHost: h\r\n\r\n"), (501, b"A" * 40),
+    (501, b"BREW / HTTP/1.1\r\nHost: h\r\n\r\n"), (501, b"get / HTTP/1.1\r\nHost: h\r\n\r\n"), (405, b"CONNECT h:1 HTTP/1.1\r\nHost: h\r\n\r\n"), (405, b"TRACE / HTTP/1.1\r\nHost: h\r\n\r\n"), (405, b"QUERY / HTTP/1.1\r\nHost: h\r\n\r\n"), (501, b"TRACEY / HTTP/1.1\r\nHost: h\r\n\r\n"), (501, b"A" * 40),
     # headers
     (400, b"GET / HTTP/1.1\r\n\r\n"), (400, get(b"/", b"Host: again")), (400, b"GET / HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n"), (400, b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n"),
     (400, b"GET / HTTP/1.1\r\nHost: a,b\r\n\r\n"), (400, b"GET / HTTP/1.1\r\nHost: a/b\r\n\r\n"), (400, get(b"/", b"X : 1")), (400, get(b"/", b": 1")),

@@ -7,17 +7,20 @@ from queend.service.migrate import migrate
 
 RESULTS = {
     "push": "ord int4, status int2, base int8, created_at int8, dup_offset _int8, dup_at _int8, seen bytea",
+    "push_due": "ord int4, status int2, base int8, created_at int8, dup_offset _int8, dup_at _int8, seen bytea",
     "pop": "ord int4, status int2, attempt int4, first int8, take int4, base int8, n int4, created_at int8, ids bytea, "
            "body bytea, meta bytea, head int8, until int8",
     "ack": "ord int4, status int2, codes bytea, released bool, committed int8, head int8, retry_until int8",
     "transaction": "ord int4, kind int2, status int2, base int8, created_at int8, codes bytea, released bool, "
                    "committed int8, head int8, dup_index int4, seen bytea",
+    "transaction_due": "ord int4, kind int2, status int2, base int8, created_at int8, codes bytea, released bool, "
+                       "committed int8, head int8, dup_index int4, seen bytea",
     "renew": "ord int4, status int2, expires_at int8, renewed int4",
     "release": "ord int4, released bool",
     "resolve": "ord int4, queue_id int4, partition_id int4",
     "catalog_load": "version int8, seed bytea, queue_id int4, epoch int4, name text, namespace text, task text, "
                     "lease_time int4, retry_limit int4, retry_delay int4, delayed int4, window_buffer int4, max_size int4, "
-                    "encryption bool, priority int4, ttl int4",
+                    "encryption bool, priority int4, ttl int4, cleaned int8, cleaned_last bytea",
     "group_resolve": "group_id int4, start_at int8, fresh bool",
     "groups_find": "ord int4, group_id int4",
     "partitions_find": "id int4, queue_id int4, name text",
@@ -26,7 +29,11 @@ RESULTS = {
     "recent": "partition_id int4, queue_id int4, head int8",
     "turn": "part int4, grp int4, released bool, head int8",
     "ids_learn": "ids_learn bytea",
+    "waking": "partition_id int4, queue_id int4, group_id int4, at int8",
+    "leases_ended": "ord int4",
+    "queue_sizes": "queue_id int4, size int8, max_size int4",
     "find": "found_offset int8, created_at int8",
+    "stream_cycle": "error text, stale int8, queue text, base _int8, created_at _int8, dups json, group_id int4, committed int8, head int8, released bool",
 }
 
 
@@ -42,6 +49,11 @@ def migrated(cluster):
 
 def test_no_statement_is_without_a_contract():
     assert {name for name, _, _ in probe_statements()} == RESULTS.keys()
+
+
+def test_what_notes_delivery_moments_takes_what_the_plain_one_takes():
+    types = {name: types for name, _, types in probe_statements()}
+    assert types["push_due"] == types["push"] and types["transaction_due"] == types["transaction"]
 
 
 @pytest.mark.parametrize("name,text,types", probe_statements(), ids=[name for name, _, _ in probe_statements()])

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
+import sdk_covered
 from queen import Queen
 
 SECOND_GENERATION = sys.argv[2] == "2"
@@ -116,14 +117,67 @@ async def traces(queen: Queen) -> None:
     assert {one["trace_name"] for one in (await queen.admin.get_trace_names())["trace_names"]} == {"trip 1", "all"}
 
 
-CHECKS = [consumer_groups, seeking, deleting_groups, messages, dead_letters, traces]
+async def resources(queen: Queen) -> None:
+    """Queues, partitions, namespaces, tasks, and their figures."""
+    admin = queen.admin
+    await queen.queue("res").namespace("ns 1").task("t 1").create()
+    for name in ("p", "q"):
+        await queen.queue("res").partition(name).push([{"data": n} for n in range(3)])
+    assert await drain(queen, "res", "figures") == [0, 1, 2] * 2
+    await admin.refresh_consumer_stats()
+    assert "res" in [one["name"] for one in (await admin.list_queues())["queues"]]
+    assert {one["name"] for one in (await admin.get_queue("res"))["partitions"]} >= {"p", "q"}
+    assert {one["name"] for one in (await admin.get_partitions(queue="res"))["partitions"]} >= {"p", "q"}
+    assert "ns 1" in [one["namespace"] for one in (await admin.get_namespaces())["namespaces"]]
+    assert "t 1" in [one["task"] for one in (await admin.get_tasks())["tasks"]]
+    assert (await admin.get_overview())["queues"] >= 1
+    assert (await admin.get_queue_detail("res"))["totals"]["messages"]["total"] == 6
+    assert "res" in [one["name"] for one in (await admin.get_queue_stats())["queues"]]
+    assert isinstance(await admin.get_status(), dict) and isinstance(await admin.get_analytics(), dict)
+    assert "replicas" in await admin.get_system_metrics() and isinstance(await admin.get_worker_metrics(), dict)
+    assert (await admin.health())["status"] == "healthy" and await admin.metrics()
+    if SECOND_GENERATION:
+        assert (await admin.get_queue_depth("res", group="figures"))["pending"] == 0
+    else:
+        assert isinstance(await admin.get_postgres_stats(), dict)
+    if not SECOND_GENERATION:      # 2.x raises by itself
+        cleared = await admin.clear_queue("res", "p")
+        assert cleared["cleared"] is True and cleared["count"] == 3, cleared
+        assert await drain(queen, "res", "others") == [0, 1, 2]
+
+
+async def maintenance(queen: Queen) -> None:
+    """Pushes go into the buffer, pops find nothing; afterwards all is there."""
+    if SECOND_GENERATION:      # it has no calls for that
+        return
+    admin = queen.admin
+    await queen.queue("kept").push([{"data": 0}])
+    assert (await admin.set_pop_maintenance_mode(True))["popMaintenanceMode"] is True
+    assert (await admin.get_pop_maintenance_mode())["popMaintenanceMode"] is True
+    assert await queen.queue("kept").wait(False).pop() == []
+    assert (await admin.set_maintenance_mode(True))["maintenanceMode"] is True
+    assert (await queen.queue("kept").push([{"data": 1}]))[0]["status"] == "buffered"
+    assert (await admin.get_maintenance_mode())["maintenanceMode"] is True
+    await admin.set_maintenance_mode(False)
+    await admin.set_pop_maintenance_mode(False)
+    seen: list = []
+    while len(seen) < 2:
+        found = await queen.queue("kept").batch(5).wait(True).timeout_millis(5000).pop()
+        seen += [message["data"] for message in found]
+        await queen.ack(found, True)
+    assert seen == [0, 1], seen
+
+
+CHECKS = [maintenance, consumer_groups, seeking, deleting_groups, messages, dead_letters, traces, resources]
 
 
 async def main() -> None:
+    sdk_covered.watch()
     for check in CHECKS:
         async with Queen(sys.argv[1]) as queen:
             await check(queen)
         print(check.__name__, flush=True)
+    sdk_covered.tell()
 
 
 asyncio.run(main())

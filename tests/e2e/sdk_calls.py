@@ -10,7 +10,9 @@ import sys
 import uuid
 from datetime import datetime, timedelta, timezone
 
+import sdk_covered
 from queen import Queen
+from queen.http.http_client import HttpClient
 
 SECOND_GENERATION = sys.argv[2] == "2"
 OPTIONS = json.loads(sys.argv[3])
@@ -236,16 +238,101 @@ async def a_replay_beside_producers(queen: Queen) -> None:
     assert {name: (len(values), set(values)) for name, values in read.items()} == {name: (len(values), values) for name, values in pushed.items()}
 
 
-CHECKS = [create_and_delete, duplicates_are_told, traces_and_any_payload, a_failing_handler_ends_in_the_dead_letters, acks_and_nacks,
+async def callbacks(queen: Queen) -> None:
+    """What is called when it went well, and when it did not."""
+    told: list = []
+
+    async def made(answer) -> None:
+        told.append(answer["configured"])
+
+    async def refused(error) -> None:
+        told.append(str(error))
+
+    await queen.queue("calls").create().on_success(made).on_error(refused)
+    assert told == [True]
+    stop = asyncio.Event()
+
+    async def handle(message) -> None:
+        if message["data"] == "bad":
+            raise ValueError("bad")
+
+    async def well(message, *_) -> None:
+        told.append(message["data"])
+        await queen.ack(message, True)
+
+    async def badly(message, *_) -> None:
+        told.append("failed")
+        await queen.ack(message, "dlq", {"error": "bad"})
+        stop.set()
+
+    await queen.queue("calls").push([{"data": "good"}, {"data": "bad"}])
+    await (queen.queue("calls").auto_ack(False).concurrency(1).batch(1).timeout_millis(500).each()
+           .consume(handle, signal=stop).on_success(well).on_error(badly))
+    assert told == [True, "good", "failed"], told
+    found = await queen.queue("calls").dlq().from_("2020-01-01T00:00:00Z").to("2100-01-01T00:00:00Z").offset(0).limit(5).get()
+    assert [one["data"] for one in found["messages"]] == ["bad"]
+    assert (await queen.queue("calls").dlq().offset(1).get())["messages"] == []
+
+
+async def consumers_that_end(queen: Queen) -> None:
+    """After so many messages, or when nothing came for a while; with leases that are renewed meanwhile."""
+    seen: list[int] = []
+    renewed, post = asyncio.Event(), HttpClient.post
+
+    async def noted(self, path, *arguments, **named):
+        answer = await post(self, path, *arguments, **named)
+        if "/extend" in path and answer["success"]:
+            renewed.set()
+        return answer
+
+    async def handle(message) -> None:
+        await asyncio.wait_for(renewed.wait(), 30)
+        seen.append(message["data"])
+
+    HttpClient.post = noted
+    await queen.queue("ends").config({"lease_time": 5}).create()
+    for n in range(4):
+        await queen.queue("ends").partition(f"p{n}").push([{"data": n}])
+    await queen.queue("ends").group("g").concurrency(2).batch(1).limit(2).renew_lease(True, 100).each().consume(handle)
+    assert len(seen) >= 2, seen
+    await queen.queue("ends").group("g").batch(10).wait(True).timeout_millis(200).idle_millis(600).each().consume(handle)
+    assert sorted(seen) == [0, 1, 2, 3], seen
+    HttpClient.post = post
+
+
+async def what_else_builders_do(queen: Queen) -> None:
+    buffered = queen.queue("more").partition("p").buffer({"message_count": 1000, "time_millis": 60000})
+    for n in range(3):
+        await buffered.push([{"data": n}])
+    assert queen.get_buffer_stats()
+    assert await messages_of(queen.queue("more")) == []
+    await queen.queue("more").partition("p").flush_buffer()
+    assert [m["data"] for m in await messages_of(queen.queue("more").group("g"))] == [0, 1, 2]
+    assert await messages_of(queen.queue("more").group("late").subscription_from("now")) == []
+    await queen.transaction().queue("more").partition("q").push([{"data": "by a transaction"}]).commit()
+    assert [m["data"] for m in await messages_of(queen.queue("more").group("late"))] == ["by a transaction"]
+    if not SECOND_GENERATION:
+        assert [m["data"] for m in await queen.queue("more").partition("q").auto_ack(True).batch(5).wait(False).pop()] == ["by a transaction"]
+        return
+    sized = await queen.queue("more").group("sized").wait(False).pop_result()
+    assert [m["data"] for m in sized.messages] and sized.autopilot is not None
+    assert [m["data"] for m in await queen.queue("more").group("one").autopilot(False).wait(False).pop()]
+    assert [m["data"] for m in await queen.queue("more").partition("q").commit_on_delivery().batch(5).wait(False).pop()] == ["by a transaction"]
+    assert await messages_of(queen.queue("more").partition("q")) == []
+
+
+CHECKS = [callbacks, consumers_that_end, what_else_builders_do, create_and_delete, duplicates_are_told, traces_and_any_payload, a_failing_handler_ends_in_the_dead_letters, acks_and_nacks,
           leases_are_renewed, transactions_fail_as_a_whole, a_dead_lease_stops_a_transaction, namespaces, new_groups, buffered_pushes,
           a_waiting_pop_is_woken, several_partitions, default_consumer, reads_by_offset, a_replay_beside_producers]
 
 
 async def main() -> None:
+    sdk_covered.watch()
     for check in CHECKS:
         async with Queen(url=sys.argv[1], **OPTIONS) as queen:
             await check(queen)
         print(check.__name__, flush=True)
+    sdk_covered.tell()
 
 
 asyncio.run(main())

@@ -1,7 +1,6 @@
 """Consumer groups seen and moved from outside, while daemons serve them."""
 from __future__ import annotations
 
-from collections.abc import Iterator
 from urllib.parse import quote
 
 import pytest
@@ -10,17 +9,6 @@ from support.daemon import Daemon
 from support.wait import until
 
 PAST = "2020-01-01T00:00:00Z"
-
-
-@pytest.fixture(scope="module")
-def peer(daemon: Daemon, start_daemon) -> Daemon:
-    return start_daemon(daemon.conninfo)
-
-
-@pytest.fixture
-def other(peer: Daemon) -> Iterator[Client]:
-    with peer.client() as one:
-        yield one
 
 
 def path(group: str, queue: str | None = None, partition: str | None = None, last: str | None = None) -> str:

@@ -98,14 +98,19 @@ def test_a_partition_is_a_set(start_daemon: Callable[..., Daemon], queue: str, r
     assert listed(conninfo, queue) < total / 2 if room == "plenty" else listed(conninfo, queue) > 0
 
 
-def test_a_daemon_that_starts_learns_what_is_there(start_daemon: Callable[..., Daemon], queue: str) -> None:
-    """More than one answer can teach."""
-    first = start_daemon()
+def one_that_stored(start_daemon: Callable[..., Daemon], queue: str) -> tuple[Daemon, list[str]]:
+    """A daemon that was killed, and the 45 000 random ids it stored in partition p: more than one answer can teach."""
+    daemon = start_daemon()
     ids = [str(uuid.uuid4()) for _ in range(45000)]
-    with first.client() as client:
+    with daemon.client() as client:
         for at in range(0, len(ids), 5000):
             client.push_items([{"queue": queue, "partition": "p", "transactionId": i, "payload": 0} for i in ids[at:at + 5000]])
-    first.kill()
+    daemon.kill()
+    return daemon, ids
+
+
+def test_a_daemon_that_starts_learns_what_is_there(start_daemon: Callable[..., Daemon], queue: str) -> None:
+    first, ids = one_that_stored(start_daemon, queue)
     new = [str(uuid.uuid4()) for _ in range(100)]
     some = ids[::449] + new
     random.shuffle(some)
@@ -120,12 +125,7 @@ def test_a_daemon_that_starts_learns_what_is_there(start_daemon: Callable[..., D
 
 def test_a_transaction_learns_what_is_there(start_daemon: Callable[..., Daemon], queue: str) -> None:
     """By itself, more than one answer, and beside pushes to the same partition that learn as well."""
-    first = start_daemon()
-    ids = [str(uuid.uuid4()) for _ in range(45000)]
-    with first.client() as client:
-        for at in range(0, len(ids), 5000):
-            client.push_items([{"queue": queue, "partition": "p", "transactionId": i, "payload": 0} for i in ids[at:at + 5000]])
-    first.kill()
+    first, ids = one_that_stored(start_daemon, queue)
     second = start_daemon(first.conninfo)
     new = [str(uuid.uuid4()) for _ in range(200)]
     failures: list[BaseException] = []
@@ -161,12 +161,7 @@ END $$"""
 @pytest.mark.parametrize("streams", ["0", "3"])
 def test_who_learns_keeps_no_other_waiting(start_daemon: Callable[..., Daemon], queue: str, streams: str) -> None:
     """While the reads that teach a partition stand still, all others are stored; what comes for it is stored in order after that."""
-    first = start_daemon()
-    ids = [str(uuid.uuid4()) for _ in range(45000)]
-    with first.client() as client:
-        for at in range(0, len(ids), 5000):
-            client.push_items([{"queue": queue, "partition": "p", "transactionId": i, "payload": 0} for i in ids[at:at + 5000]])
-    first.kill()
+    first, ids = one_that_stored(start_daemon, queue)
     second = start_daemon(first.conninfo, QUEEND_PUSH_STREAMS=streams, QUEEND_PUSH_TRIAL_MS="60000")
     new = [str(uuid.uuid4()) for _ in range(60)]
     rest = [str(uuid.uuid4()) for _ in range(60)]

@@ -77,6 +77,24 @@ def test_an_ack_that_fails_undoes_all(client: Client, queue: str) -> None:
     assert client.ack(first)["leaseReleased"] is False and client.ack(second)["leaseReleased"] is True
 
 
+def test_a_refused_one_leaves_nothing_not_even_a_name(client: Client, queue: str) -> None:
+    client.push(queue, 1, transactionId="t")
+    (message,) = client.pop(queue)
+    new = push(f"{queue}-new", "x")
+    fresh = push(queue, "y", partition="fresh")
+    for refused_by, more in [
+        ([ack({**message, "transactionId": "nope"})], {}), ([ack({**message, "partitionId": DEAD})], {}), ([ack({**message, "leaseId": DEAD})], {}),
+        ([ack(message, "retry")], {}), ([push(queue, 2, transactionId="t")], {}), ([{"type": "odd"}], {}), ([], {"requiredLeases": [DEAD]}),
+        ([push(f"{queue}-new", 2, transactionId="u"), push(f"{queue}-new", 3, transactionId="u", partition="p"), push(f"{queue}-new", 3, transactionId="u", partition="p")], {}),
+    ]:
+        result = client.transaction(new, fresh, *refused_by, **more)
+        assert result["success"] is False, result
+        assert client.show(f"{queue}-new").status == 404 and "fresh" not in {one["name"] for one in client.show(queue).json["partitions"]}, result
+    result = client.transaction(new, fresh, ack(message), requiredLeases=[message["leaseId"]])
+    assert result["success"] is True and [one["success"] for one in result["results"]] == [True] * 3
+    assert data(client.pop(f"{queue}-new")) == ["x"] and data(client.pop(queue, "fresh")) == ["y"]
+
+
 def test_a_required_lease_must_live(client: Client, queue: str) -> None:
     client.configure(queue, leaseTime=2)
     client.push(queue, 1)

@@ -1,23 +1,11 @@
 """Two daemons on one database: neither hears of the other but through what stands in it."""
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from support.client import Client, ack_of, data, pop_target
 from support.crowd import Crowd
 from support.daemon import Daemon
-
-
-@pytest.fixture(scope="module")
-def peer(daemon: Daemon, start_daemon) -> Daemon:
-    return start_daemon(daemon.conninfo)
-
-
-@pytest.fixture
-def other(peer: Daemon) -> Iterator[Client]:
-    with peer.client() as one:
-        yield one
+from support.wait import until
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])
@@ -104,3 +92,15 @@ def test_pushes_through_both_are_one_order_without_twins(client: Client, daemon:
         messages = client.pop(queue, partition, batch=1000)
         assert [m["offset"] for m in messages] == list(range(100)) and data(messages) == list(range(100))
         assert [m["id"] for m in messages] == sorted(m["id"] for m in messages)
+
+
+@pytest.mark.parametrize("acknowledged", ["where it was popped", "elsewhere"])
+def test_a_lease_that_ends_early_is_heard_of(client: Client, other: Client, peer: Daemon, queue: str, acknowledged: str) -> None:
+    """A pop that waits at one daemon gets what is left when the other's lease is given up, long before that would have ended."""
+    client.push(queue, 1, 2)
+    (message,) = (client if acknowledged == "where it was popped" else other).pop(queue, wait=True)
+    with peer.client() as waiting:
+        waiting.send("GET", pop_target(queue, wait=True, timeout=60000, autoAck=True))
+        until(lambda: other.metric("queend_worker_parked") > 0, "it waits")
+        assert client.ack(message)["leaseReleased"] is True
+        assert data(waiting.receive().json["messages"]) == [2]

@@ -101,16 +101,14 @@ STEPS: dict[int, list[Push | Pop | Store | Consume | Idle]] = {
     219: [Store([{"queue": "g-msgs", "partition": "P", "payload": {"k": k}, "transactionId": id} for k, id in (
         (1, "4cde4c9e-9115-4341-9435-59f2ae0a801c"), (2, "4575f015-a6e6-4fc8-97bb-98d33b8df8af"))])],
     246: [Idle("g-lease1"), Push("g-cg", numbered(5), "A"), Push("g-cg", numbered(5), "B"), Consume("g-cg", "A", "cgseek", 2)],
+    312: [Push("g-str-src", numbered(3), "S1")],
 }
 
 # The waiting pop of this recording is answered by a push made while it waits.
 WOKEN = {113: Push("g-lp", [{"woke": True}])}
 
-# Asked again until there are messages: the recorded conversation waited for a delay, a window, the end of a lease.
-REPEATED = {124, 127, 131}
-
-# Queues of routes that are not replayed; the recorded list of all queues has them.
-UNKNOWN_QUEUES = {"g-str-sink", "g-str-src", "g-maint"}
+# Asked again until there are messages: the recorded conversation waited for a delay, a window, the end of a lease, a drained buffer.
+REPEATED = {124, 127, 131, 282}
 
 # The recorder shortened these bodies; what they held is known from the answers and from later pops.
 BODIES = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -26,13 +27,13 @@ class Recording:
     stays_open: bool
 
 
-def load() -> list[Recording]:
-    """All recordings in the order of the conversation."""
-    return [read(path) for path in sorted(DATA.glob("*.txt"))]
+def load(folder: Path = DATA, change: Callable[[str, str], str] = lambda name, text: text) -> list[Recording]:
+    """All recordings in the order of the conversation. change: what is made of a file's text, by its name."""
+    return [read(path, change) for path in sorted(folder.glob("*.txt"))]
 
 
-def read(path: Path) -> Recording:
-    text = path.read_text()
+def read(path: Path, change: Callable[[str, str], str]) -> Recording:
+    text = change(path.stem, path.read_text())
     number, name = int(path.stem[:3]), path.stem
     return _raw(number, name, text) if text.startswith("$ (raw socket)") else _curl(number, name, text)
 

@@ -76,9 +76,9 @@ def test_a_wrong_file_is_refused(monkeypatch, tmp_path, text, problem):
 
 
 def test_what_has_no_effect_is_known(monkeypatch):
-    monkeypatch.setenv("METRICS_RETENTION_DAYS", "10")
+    monkeypatch.setenv("STATS_HISTORY_RETENTION_DAYS", "10")
     monkeypatch.setenv("PORT", "1")
-    assert without_effect(load()) == ["METRICS_RETENTION_DAYS"]
+    assert without_effect(load()) == ["STATS_HISTORY_RETENTION_DAYS"]
 
 
 @pytest.mark.parametrize("name", ["QUEEND_DSN", "DATABASE_URL", "PG_HOST", "PG_PORT", "PG_USER", "PG_PASSWORD", "PG_DB"])

@@ -104,6 +104,16 @@ def test_the_schema_of_this_version_installs(conninfo):
     assert migrate(conninfo, sql_folder()) == []
 
 
+def test_tables_of_somebody_else_in_the_schema_queen_are_left_alone(conninfo):
+    with psycopg.connect(conninfo, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA queen; CREATE TABLE queen.messages (id uuid)")
+    assert migrate(conninfo, sql_folder())[-1] == "function" and migrate(conninfo, sql_folder()) == []
+    assert rows(conninfo, "SELECT count(*) FROM pg_proc WHERE pronamespace = 'queen'::regnamespace") == [(0,)]
+    with psycopg.connect(conninfo, autocommit=True) as connection:
+        connection.execute("DROP TABLE queen.messages")
+    assert migrate(conninfo, sql_folder()) == ["queen"]
+
+
 def test_a_database_that_is_not_in_utf8_is_refused(server, folder):
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")

@@ -127,7 +127,7 @@ def test_a_configured_server_is_used_and_waited_for(tmp_path):
             with psycopg.connect(conninfo) as connection:
                 assert connection.execute("SELECT name FROM queend.queues").fetchall() == [("kept",)]
             assert daemon.end() == 0
-            assert not (tmp_path / "own").exists()
+            assert not (tmp_path / "own" / "pg").exists(), "no PostgreSQL of its own was made"
         finally:
             cluster.stop()
 

@@ -166,3 +166,15 @@ def test_steps_of_a_pop(db, partitions):
     release = "SELECT queend.pop_sm_release(%s, %s, %s::uuid)"
     assert not db.value(release, second, step.group_id, str(uuid.uuid4())) and db.value(release, second, step.group_id, lease)
     assert db.rows(take, second, step.group_id, lease) == [(0, 4, 1)]
+
+
+def test_a_step_of_a_pop_leases_nothing_older_than_the_ttl(db):
+    db.rows("SELECT queend.configure('short', '', '', '{\"ttl\": 60}')")
+    part = db.rows("SELECT * FROM queend.resolve(ARRAY['short'], ARRAY['p'])")[0].partition_id
+    queue = db.value("SELECT queue_id FROM queend.partitions WHERE id = %s", part)
+    group = db.rows("SELECT * FROM queend.group_resolve(%s, 'g', 'all', NULL)", queue)[0].group_id
+    db.push(batch(part, [id7(), id7()]))
+    db.rows("UPDATE queend.log SET created_at = created_at - 3600000000 WHERE partition_id = %s", part)
+    assert db.rows("SELECT * FROM queend.pop_sm_lease(%s, %s, 60, gen_random_uuid(), 10)", part, group) == []
+    db.push(batch(part, [id7()]))
+    assert [(row.first, row.take) for row in db.rows("SELECT * FROM queend.pop_sm_lease(%s, %s, 60, gen_random_uuid(), 10)", part, group)] == [(2, 1)]

@@ -1,9 +1,10 @@
 """Rows whose bodies are compressed: what PostgreSQL cannot unpack it passes on, and nothing that reads bodies breaks."""
 import json
+import uuid
 
 import pytest
 
-from queend._core import record_read
+from queend._core import record_read, record_row
 
 from sql.records import batch, framed, id4, id7, inner, packed, varint
 from support.frames import frames
@@ -83,3 +84,13 @@ def test_a_compressed_row_that_is_out_of_order_but_new_is_stored_as_it_is(db, pa
     row, = db.push(packed_batch(part, first))
     assert row.status == (1 if make is id7 else 0) and row.base == 3 and not any(found >= 0 for found in row.dup_offset or [])
     assert db.value("SELECT get_byte(body, 0) FROM queend.log WHERE partition_id = %s AND base = 3", part) == 18
+
+
+def test_all_extras(db):
+    """As the daemon writes them; a flag of a later version is passed over."""
+    due = 1_700_000_000_000_001
+    _, meta = record_row([(b"1", (b"t" * 16, b"me", "ü".encode(), due.to_bytes(8, "big"), b"k1", b'{"a":1}')), (b"2", (None,) * 6), (b"3", (None, None, b"last", None, None, None))])
+    later = b"\x10\x00" + bytes([2 | 64 | 128]) + b"\x02me" + b"\x03xyz" + b"\x00" + b"\x02\x04\x04last"
+    read = [tuple(db.rows("SELECT * FROM queend.record_meta(%s, %s)", meta, i)[0]) for i in range(3)]
+    assert read == [(uuid.UUID(bytes=b"t" * 16), "me", "ü", due, "k1", '{"a":1}'), (None,) * 6, (None, None, "last", None, None, None)]
+    assert [tuple(db.rows("SELECT producer_sub, transaction_id FROM queend.record_meta(%s, %s)", later, i)[0]) for i in range(3)] == [("me", None), (None, None), (None, "last")]

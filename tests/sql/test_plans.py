@@ -242,9 +242,23 @@ def test_groups_are_shown_and_moved_by_probes(loaded, moment):
                 (40, seek, (queue, group, all_parts[60_000], 0, 1, None, 0))):
             touched = session.pages(call, *values)
             assert touched <= 200 + most * count or count == 3, (count, call, touched)      # 3: the plan is made, catalogues are read
-    # every partition of every group: a few probes each
-    assert session.pages("SELECT * FROM queend.group_list()") <= 200 + 20 * PARTITIONS
-    assert session.pages("SELECT * FROM queend.group_lagging(%s, 100)", middle) <= 200 + 30 * PARTITIONS
+    session.close()
+
+
+def test_all_groups_are_shown_by_kept_figures(loaded):
+    """A walk through everything takes some probes per partition and cursor, a visit of one partition a few, a page of all groups hardly any."""
+    conninfo, early, queue, group, all_parts = loaded
+    session = Control(conninfo)
+    middle = session.value("SELECT created_at FROM queend.log WHERE partition_id = %s AND base = 5", all_parts[60_000])
+    session.rows("SELECT * FROM queend.stats_changed(0, true, true)")
+    while session.value("SELECT queend.stats_walk(1000)"):
+        pass
+    session.rows("SELECT queend.stats_keep(queend.now_us(), false)")
+    assert session.value("SELECT members FROM queend.stat_groups WHERE group_id = %s", group) >= PARTITIONS
+    for call, values in (("SELECT * FROM queend.group_list()", ()), ("SELECT * FROM queend.group_lagging(%s, 100)", (middle,)),
+                         ("SELECT queend.stats_visit(%s::int[], %s::int[])", ([queue] * 3, all_parts[60_000:60_003]))):
+        session.pages(call, *values)      # the plan is made, catalogues are read
+        assert session.pages(call, *values) <= 3000, call
     session.close()
 
 
@@ -313,3 +327,9 @@ def test_compaction_reads_what_it_looks_at(loaded):
     touched = session.pages("SELECT queend.compact(%s, %s::int[], %s::bigint[], %s::bigint[], %s::int[], ARRAY[0::bigint], ARRAY['x'::bytea], ARRAY['x'::bytea], ARRAY[''::bytea])",
                             run.partition_id & 63, *([one] for one in run))
     assert touched <= 200
+
+
+def test_sizes_and_idle_partitions_are_told_by_probes(loaded):
+    _, session, queue, _, parts = loaded
+    assert session.pages("SELECT * FROM queend.queue_sizes(ARRAY[%s])", queue) < 60 * PARTITIONS
+    assert session.pages("SELECT * FROM queend.partitions_clean(%s, 500, queend.now_us() + %s)", parts[5000], HOUR) < 60 * 500

@@ -52,6 +52,15 @@ def test_moves_records(db, moved):
     assert db.rows("SELECT record_offset, error, retry_count FROM queend.dead_letters WHERE partition_id = %s", source) == [(3, "bad", 0)]
 
 
+def test_only_a_look_changes_nothing(db, moved):
+    source, target, readers, lease, ids = moved
+    before = state(db, source, target)
+    arrays = push_arrays([batch(target, [id7()])])
+    for one, refused in ((lease, False), (str(uuid.uuid4()), True)):
+        rows = db.rows(CALL[:-1] + ", p_dry => true)", 0, [target & 63], *arrays, [source], [readers], [one], [2], [b"".join(ids[:2])], [bytes(2)], [], [], [], [one], [], [])
+        assert any(r.kind == 2 or r.kind == 1 and r.codes != b"\1\1" for r in rows) == refused and state(db, source, target) == before
+
+
 @pytest.mark.parametrize("case", ["duplicate", "late duplicate", "not found", "lease", "required", "stale"])
 def test_a_refusal_changes_nothing(db, moved, case):
     source, target, readers, lease, ids = moved

@@ -19,7 +19,7 @@ from .wait import until
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(queend.__file__).parent.parent  # the build under test: in the checkout, or the sanitizers' one
 # Settings of whoever runs the tests must not reach the daemon under test.
-FOREIGN = ("PG_", "QUEEN_", "QUEEND_", "SIDECAR_", "DB_", "POP_", "DEFAULT_", "DATABASE_URL", "JWT_", "PORT", "HOST", "NUM_WORKERS", "LOG_LEVEL")
+FOREIGN = ("PG_", "QUEEN_", "QUEEND_", "SIDECAR_", "DB_", "POP_", "DEFAULT_", "FILE_BUFFER_", "DATABASE_URL", "JWT_", "PORT", "HOST", "NUM_WORKERS", "LOG_LEVEL")
 
 
 class Daemon:
@@ -29,6 +29,7 @@ class Daemon:
         environment = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
         environment |= {"QUEEND_DSN": conninfo, "HOST": "127.0.0.1", "PORT": "0", "NUM_WORKERS": "2", "PYTHONPATH": str(PACKAGE)}
         environment["QUEEND_PUSH_TRIAL_MS"] = "0"  # another number of push streams after every batch: harder than any load
+        environment["QUEEND_BUFFER_BYTES"] = "0"  # most tests ask what happens without; those of the buffer turn it on
         environment |= RUNTIME
         environment |= {k: str(v) for k, v in settings.items()}
         self.conninfo = conninfo

@@ -59,7 +59,7 @@ class Wire:
             assert name.lower() not in headers, f"header twice: {name}"
             headers[name.lower()] = value.strip()
         length = int(headers.get("content-length", 0))
-        if head_only or int(status) < 200 or int(status) == 204:
+        if head_only or int(status) < 200 or int(status) in (204, 304):
             length = 0
         while len(self.rest) < length:
             self._more()
@@ -95,6 +95,7 @@ class Wire:
 
 def request(method: str, target: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> bytes:
     """The bytes of a request."""
-    lines = {"Host": "queend", **({} if body is None else {"Content-Type": "application/json", "Content-Length": str(len(body))}),
-             **(headers or {})}
+    given = {name.lower() for name in headers or {}}
+    lines = {"Host": "queend", **({} if body is None else {"Content-Type": "application/json", "Content-Length": str(len(body))})}
+    lines = {**{name: value for name, value in lines.items() if name.lower() not in given}, **(headers or {})}
     return (f"{method} {target} HTTP/1.1\r\n" + "".join(f"{k}: {v}\r\n" for k, v in lines.items()) + "\r\n").encode() + (body or b"")

@@ -8,7 +8,7 @@ from typing import TypeVar
 Seen = TypeVar("Seen")
 
 
-def until(look: Callable[[], Seen], what: str, seconds: float = 15.0) -> Seen:
+def until(look: Callable[[], Seen], what: str, seconds: float = 60.0) -> Seen:
     """Looks again and again until something true is seen, and returns it. Fails after `seconds`, naming `what`."""
     deadline = time.monotonic() + seconds
     while True:

@@ -1,14 +1,15 @@
 # C names every room uses.
 from libc.stdint cimport int8_t, uint8_t, int16_t, uint16_t, int32_t, uint32_t, int64_t, uint64_t, uintptr_t
-from libc.stdlib cimport malloc, calloc, realloc, free, abort, atoi
+from libc.stdlib cimport malloc, calloc, realloc, free, abort, atoi, strtod
 from libc.string cimport memcpy, memcmp, memset, memmove, memchr, strlen, strncpy, strcmp
 from libc.stdio cimport snprintf, fprintf, stderr
-from posix.time cimport timespec, clock_gettime, CLOCK_REALTIME, CLOCK_MONOTONIC
+from posix.time cimport timespec, clock_gettime, CLOCK_REALTIME, CLOCK_MONOTONIC, CLOCK_THREAD_CPUTIME_ID
 
 from queend.core.includes.uv cimport *
 from queend.core.includes.posix cimport *
 from queend.core.includes.libpq cimport *
 from queend.core.includes.zstd cimport *
+from queend.core.includes.crypto cimport *
 
 cdef extern from "<endian.h>" nogil:
     uint16_t htobe16(uint16_t)
@@ -23,6 +24,9 @@ cdef extern from "<endian.h>" nogil:
     uint16_t htole16(uint16_t)
     uint32_t htole32(uint32_t)
     uint64_t htole64(uint64_t)
+
+cdef extern from "<string.h>" nogil:
+    void* memmem(const void*, size_t, const void*, size_t)
 
 cdef extern from "<sys/random.h>" nogil:
     ssize_t getrandom(void*, size_t, unsigned int)
@@ -46,3 +50,7 @@ cdef extern from "jsonwalk.h" nogil:
     # p stands at '{' or '[': the byte after the value, NULL where it takes a closer look
     ctypedef const char* jsonwalk(const char* p, const char* end, const char* room, int most, int* high) noexcept nogil
     jsonwalk* jsonwalk_best(int most)         # of at most so many bytes at a time; NULL: none
+
+cdef extern from "crc32c.h" nogil:
+    uint32_t crc32c(uint32_t seed, const void* p, size_t n)
+    uint32_t crc32c_plain(uint32_t crc, const unsigned char* p, size_t n)

@@ -26,11 +26,15 @@ cdef struct Counters:
     uint64_t bytes_out
     uint64_t db_errors
     uint64_t duplicates
+    uint64_t buffered         # messages answered so
     uint64_t dead_lettered
     uint64_t empty_pops
     uint64_t from_memory      # messages delivered from the row cache
     uint64_t by_lease         # acknowledgments that needed no look into the log
     uint64_t handed           # messages delivered by the push that stored them
+    uint64_t sealed           # payloads, of encrypted queues
+    uint64_t opened
+    uint64_t left_sealed      # delivered as they are stored: without their key, or changed
     uint64_t refused          # answered 503: a bound was reached, or the database is away
     int64_t live_connections
     int64_t live_requests

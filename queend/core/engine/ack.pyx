@@ -277,6 +277,7 @@ cdef void ack_rows_add(AckCall* call, Table* taken, AckJob* j) noexcept nogil:
 
 cdef void ack_encode(AckRow* rows, int n, AckArrays* a) noexcept nogil:
     cdef int i, k
+    cdef int64_t delay
     cdef AckRow* row
     cdef AckItem* it
     cdef char* ids
@@ -305,7 +306,16 @@ cdef void ack_encode(AckRow* rows, int n, AckArrays* a) noexcept nogil:
             pgarray_null(&a.lease)
         pgarray_int4(&a.n, row.n)
         pgarray_int4(&a.limit, row.partition.queue.retry_limit)
-        pgarray_int8(&a.delay, 0)   # the option retryDelay is stored and shown, the wire contract has retries come back at once
+        it = row.first
+        delay = -1
+        while it != NULL:     # the longest that the acks of what goes back ask for
+            if (it.status == 1 or it.status == 3) and it.delay_us > delay:
+                delay = it.delay_us
+            it = it.next
+        if delay >= 0:
+            pgarray_int8(&a.delay, delay)
+        else:
+            pgarray_null(&a.delay)      # as the options of the queue say
         ids = pgarray_reserve(&a.ids, 16 * <size_t>row.n)
         status = pgarray_reserve(&a.status, row.n)
         if ids == NULL or status == NULL:
@@ -443,6 +453,7 @@ cdef void book_acked(Group* g, Partition* p, bint released, int64_t committed, i
     c.next_offset = committed + 1
     wait = retry_until - clock_wall_us() if retry_until else 0
     if wait > 0 and p.head > c.next_offset:
+        c.wakes_at = retry_until
         cursor_move(c, CURSOR_DELAYED, now + wait)
         return
     if c.state == CURSOR_READY:
@@ -465,6 +476,7 @@ cdef void ack_answer(AckJob* j) noexcept nogil:
     job_move(&j.job, JOB_DONE)
     r.job = NULL
     r.worker.counters.op[OP_ACK].items += j.req.n
+    tally_ack(&j.req, r.worker)
     out = reply_begin(r, 200, JSON_TYPE)
     ack_reply(out, &j.req)
     reply_end(r)

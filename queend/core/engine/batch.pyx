@@ -28,7 +28,16 @@ cdef struct PushJob:
     PushPart one              # the only part when there is one stream to send parts to
     bint held                 # items came home and are not on their way again: counts as one part
     PushItem* unresolved      # items whose partition is not known yet
-    int failed                # HTTP status when an item could not be stored, 0 otherwise
+    bint limited              # some of it takes room of a queue with a bound
+    int failed                # why items could not be stored: 0 all were, 500 the database refuses them, 501 another error of
+                              # its own, 503 it was not reached; the largest of all
+    bint drain                # comes from the failover buffer (engine/refill); it has no client
+    int records               # of those
+    bint unreached            # the database could not be asked for its names
+    bint spilled              # some of its items go there (engine/spill)
+    uint8_t spill_why
+    int64_t held_until        # it waits for older records of its partitions, until then (monotonic)
+    bint unsealed             # an item could not be sealed
 
 cdef struct PushSlot:
     # A record of a group, by its id.
@@ -56,6 +65,7 @@ cdef struct PushGroup:
     uint32_t slots_mask
     int runs                  # items of the chain that are runs
     bint refused              # nothing of it was stored: to be sent again, plain
+    bint scheduled            # some record of it has a delivery moment
     bint aside                # it has to wait at its stream's side: engine/aside
     bint learn                # its partition's ids are to be read before it is sent
 
@@ -65,6 +75,7 @@ cdef struct PushChunk:
     int n
     int skip
     bint whole                # stored as it was: its offsets follow each other
+    bint scheduled            # some record of it has a delivery moment
     bint keep                 # somebody will read it soon
     size_t bytes              # of payload
 
@@ -81,6 +92,7 @@ cdef struct PushBatch:
     Claim* claims            # for waiters that are answered from this batch
     int n_claims
     bint unsure               # its outcome was lost once: every id is checked
+    bint scheduled            # some record of it has a delivery moment
     bint plain                # no row of it may be compressed: duplicates are taken out of it in SQL
     int tries
     int64_t since_us          # when it was first sent
@@ -266,9 +278,11 @@ cdef bint batch_chunks(PushBatch* b) noexcept nogil:
     if b.chunks == NULL:
         return False
     b.n_chunks = 0
+    b.scheduled = False
     g = b.first
     while g != NULL:
         it = g.first
+        g.scheduled = False
         bytes = 0
         c = NULL
         while it != NULL:
@@ -277,6 +291,7 @@ cdef bint batch_chunks(PushBatch* b) noexcept nogil:
                 b.chunks[b.n_chunks].first = it
                 b.chunks[b.n_chunks].n = 0
                 b.chunks[b.n_chunks].whole = False
+                b.chunks[b.n_chunks].scheduled = False
                 b.chunks[b.n_chunks].skip = c.skip + c.n if c != NULL else 0
                 c = &b.chunks[b.n_chunks]
                 b.n_chunks += 1
@@ -284,6 +299,10 @@ cdef bint batch_chunks(PushBatch* b) noexcept nogil:
             c.n += pushitem_count(it)
             bytes += it.payload.n
             c.bytes = bytes
+            if it.more != NULL and it.more.due.n:
+                c.scheduled = True
+                g.scheduled = True
+                b.scheduled = True
             it = it.next
         g = g.next
     return True
@@ -368,18 +387,21 @@ cdef void chunk_encode(PushArrays* s, PushChunk* c, bint plain) noexcept nogil:
     else:
         items_encode(s, c, plain)
 
+cdef inline bint item_sealed(PushItem* it) noexcept nogil:
+    return it.more != NULL and it.more.seal.n != 0
+
 cdef void items_encode(PushArrays* s, PushChunk* c, bint plain) noexcept nogil:
     cdef char* ids = pgarray_reserve(&s.ids, 16 * <size_t>c.n)
     cdef bint extras = False
     cdef size_t mark
     cdef Buf* out
-    cdef bint pack = body_begin(s, c.bytes, plain, &mark, &out)
+    cdef bint pack = body_begin(s, c.bytes, plain or item_sealed(c.first), &mark, &out)      # what is sealed hardly shrinks, and SQL can read it so
     cdef PushItem* it = c.first
     cdef int k
     for k in range(c.n):
         if ids != NULL:
             memcpy(ids + 16 * k, it.id, 16)
-        if it.keep_text or it.has_trace or it.sub.n:
+        if it.keep_text or it.has_trace or it.sub.n or it.more != NULL:
             extras = True
         buf_varint(out, it.payload.n)
         it = it.next
@@ -400,7 +422,7 @@ cdef void run_encode(PushArrays* s, PushItem* it, bint plain) noexcept nogil:
     cdef bint pack
     cdef int k
     pgarray_bytes(&s.ids, run.ids, 16 * <size_t>run.n)
-    if it.sub.n:
+    if it.sub.n or it.more != NULL:
         run_encode_meta(s, it)
     else:
         pgarray_null(&s.meta)
@@ -417,38 +439,36 @@ cdef void run_encode(PushArrays* s, PushItem* it, bint plain) noexcept nogil:
         buf_slice(out, run.payloads[k])
     body_end(s, pack, mark)
 
-cdef void meta_record(Buf* b, int k, uint8_t flags, PushItem* it) noexcept nogil:
-    # The extras of the record in place k.
-    buf_varint(b, k)
-    buf_byte(b, flags)
-    if flags & 1:
-        buf_put(b, it.trace, 16)
-    if flags & 2:
-        buf_varint(b, it.sub.n)
-        buf_slice(b, it.sub)
-    if flags & 4:
-        buf_varint(b, it.txid.n)
-        buf_slice(b, it.txid)
+cdef inline void item_extras(PushItem* it, Extras* x) noexcept nogil:
+    # What it carries besides its payload. Views into the item.
+    if it.more != NULL:
+        x[0] = it.more[0]
+    else:
+        extras_none(x)
+    x.trace = slice_of(<const char*>it.trace, 16 if it.has_trace else 0)
+    x.sub = it.sub
+    x.text = slice_of(it.txid.p, it.txid.n if it.keep_text else 0)
 
 cdef void run_encode_meta(PushArrays* s, PushItem* it) noexcept nogil:
     # All records of a run have its producer.
     cdef size_t mark = pgarray_open(&s.meta)
+    cdef Extras x
     cdef int k
+    item_extras(it, &x)
     buf_byte(&s.meta.buf, META_V1)
     for k in range(it.run.n):
-        meta_record(&s.meta.buf, k, 2, it)
+        extras_put(&s.meta.buf, k, &x)
     pgarray_close(&s.meta, mark)
 
 cdef void chunk_encode_meta(PushArrays* s, PushChunk* c) noexcept nogil:
     cdef size_t mark = pgarray_open(&s.meta)
     cdef PushItem* it = c.first
+    cdef Extras x
     cdef int k
-    cdef uint8_t flags
     buf_byte(&s.meta.buf, META_V1)
     for k in range(c.n):
-        flags = (1 if it.has_trace else 0) | (2 if it.sub.n else 0) | (4 if it.keep_text else 0)
-        if flags:
-            meta_record(&s.meta.buf, k, flags, it)
+        item_extras(it, &x)
+        extras_put(&s.meta.buf, k, &x)
         it = it.next
     pgarray_close(&s.meta, mark)
 

@@ -20,6 +20,7 @@ cdef struct Cursor:
     PopJob* wait_first        # parked pops of exactly this partition
     PopJob* wait_last
     int64_t next_offset       # next to deliver, as far as known
+    int64_t wakes_at          # end of the newest pause it is known to have, by the database's clock
     uint8_t state
     uint8_t fresh             # its row may not exist yet
     uint8_t again             # something happened while it was busy: look again
@@ -122,6 +123,30 @@ cdef void book_head(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
             elif c.state == CURSOR_BUSY:
                 c.again = 1
         g = g.next
+
+cdef void book_waking(Partition* p, int32_t group, int64_t at, int64_t wall, int64_t now, PopJob** wake) noexcept nogil:
+    # A pause of a group (0: of all) ends at a moment of the database's clock; whoever made it. Lock held.
+    cdef Group* g = p.queue.group_list
+    cdef Cursor* c
+    cdef int64_t due = now + at - wall
+    while g != NULL:
+        if not g.dead and (group == 0 or g.id == group):
+            c = book_cursor(g, p)
+            if c.wakes_at != at:
+                cursor_wakes(c, at, due if due > now else now, now, wake)
+        g = g.next
+
+cdef void cursor_wakes(Cursor* c, int64_t at, int64_t due, int64_t now, PopJob** wake) noexcept nogil:
+    # What this process believes of a lease or a pause may be older than that.
+    if c.state == CURSOR_BUSY:
+        c.again |= due <= now
+        return                # else the claim that is on its way will tell, or the next look
+    c.wakes_at = at
+    if c.state == CURSOR_READY or (c.state != CURSOR_IDLE and c.due.at <= due):
+        return
+    cursor_move(c, CURSOR_DELAYED if due > now else CURSOR_READY, due)
+    if c.state == CURSOR_READY:
+        book_wake_cursor(c, wake)
 
 cdef void book_head_elsewhere(Partition* dead, int64_t head, PopJob** wake) noexcept nogil:
     # The process forgot the partition while a push to it was in flight. It may live on under another name entry; where it

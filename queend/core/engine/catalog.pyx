@@ -4,6 +4,16 @@
 # Owner: the process. The tables are guarded by `lock`; what the pop side keeps in them (cursors, waiters, heads) by the
 # book's mutex. Lock order: catalog.lock, then book.lock, then an inbox.
 
+cdef struct Capacity:         # guarded by capacity_lock
+    int64_t answer            # of queue_sizes, less what this process had stored when it was asked
+    int64_t asked_us          # monotonic, 0 = never
+    int64_t took_us
+    int64_t taken             # records let in, less those that were not stored
+    int64_t stored
+    bint wanted               # a push waits for another answer
+
+cdef struct Tally
+
 cdef struct Queue:
     int32_t id
     int32_t epoch
@@ -16,7 +26,12 @@ cdef struct Queue:
     int64_t window_us
     int64_t retry_delay_us
     int32_t retry_limit
-    int32_t max_size
+    int32_t max_size          # 0: no bound
+    bint sealed               # its payloads are encrypted
+    int32_t priority
+    int64_t ttl_us            # 0: messages do not grow old
+    Capacity capacity
+    int64_t cleaned           # idle partitions removed, as of the last reload
     Queue* next
     Queue* same_hash
     Table partitions          # hash of the name → Partition chain
@@ -24,6 +39,7 @@ cdef struct Queue:
     Group* group_list         # guarded by the book as well: only ever grows at its head
     uint32_t mark             # seen by the running reload
     bint changed              # by a reload: who is parked on it has not been told yet
+    Tally* tally              # what it did, per worker
     uint64_t born             # the catalog's count of additions when it was added
 
 cdef struct Recall
@@ -65,6 +81,8 @@ cdef struct Group:
     int n_wait
     int n_wait_only           # waiters that named one partition
     int n_delayed             # cursors in that state
+    uint32_t passed           # namespace pops that went to another queue while this one had something
+    uint32_t favoured         # that went here while a queue of lower priority had something
     PopJob* handing           # the waiter that a leaving push is filling
     uint8_t scan              # SCAN_*
     int32_t scan_after
@@ -92,6 +110,9 @@ cdef struct Catalog:
     Queue* grave
     uint32_t mark
     uint64_t additions
+    uint64_t cleanings        # reloads that told of removed partitions: a look-up that was under way may know one still
+    int n_sealed              # encrypted queues
+    int n_limited             # those with a bound (maxSize)
     uint64_t reload_from      # additions when the running reload was sent: what came later it may not have seen
 
 cdef Catalog catalog
@@ -134,6 +155,7 @@ cdef void catalog_free_queue(Queue* q) noexcept nogil:
     free(<void*>q.name.p)
     free(<void*>q.ns.p)
     free(<void*>q.task.p)
+    free(q.tally)
     free(q)
 
 cdef void catalog_close() noexcept nogil:
@@ -155,6 +177,7 @@ cdef void catalog_close() noexcept nogil:
     table_free(&catalog.by_name)
     table_free(&catalog.by_id)
     table_free(&catalog.partitions)
+    catalog.loaded = False
     uv_rwlock_destroy(&catalog.lock)
 
 # ---- look-ups: the caller holds the lock (either way) -------------------------------------------------------------
@@ -213,6 +236,7 @@ cdef Queue* catalog_add_queue(int32_t id, Slice name) noexcept nogil:
     if q == NULL:
         abort()
     q.id = id
+    q.tally = tally_make()
     catalog.additions += 1
     q.born = catalog.additions
     q.changed = True
@@ -260,6 +284,10 @@ cdef Group* catalog_add_group(Queue* q, int32_t id, Slice name) noexcept nogil:
         g = g.next
     if g != NULL:             # forgotten, and found again: it was not deleted
         g.dead = False
+        if g.scan == SCAN_DONE:       # while it was forgotten, what was committed did not reach its cursors
+            g.scan = SCAN_WANTED
+        elif g.scan == SCAN_RUNNING:
+            g.scan_twice = True
         g.same_hash = <Group*>table_get(&q.groups, h)
         table_put(&q.groups, h, g)
         return g
@@ -319,6 +347,43 @@ cdef void catalog_forget_partitions(Queue* q) noexcept nogil:
             p = p.same_hash
     table_clear(&q.partitions)
 
+cdef void catalog_cleaned(Queue* q, int64_t cleaned, Slice last) noexcept nogil:
+    # Idle partitions were removed: those removed since the last reload are forgotten, all of the queue's if some of them are
+    # not among the `last`. Their names may belong to others by now, which are looked up when they are needed.
+    cdef int64_t i
+    cdef int64_t n = cleaned - q.cleaned
+    cdef uint32_t id
+    cdef Partition* p
+    if n == 0:
+        return
+    q.cleaned = cleaned
+    q.changed = True          # who waits for one of them looks again
+    catalog.cleanings += 1
+    if n * 4 > <int64_t>last.n:
+        catalog_forget_partitions(q)
+        return
+    for i in range(<int64_t>last.n // 4 - n, <int64_t>last.n // 4):
+        memcpy(&id, last.p + 4 * i, 4)
+        p = catalog_partition_id(<int32_t>be32toh(id))
+        if p != NULL:
+            catalog_forget_partition(q, p)
+
+cdef void catalog_forget_partition(Queue* q, Partition* p) noexcept nogil:
+    cdef uint64_t h = catalog_hash(p.name)
+    cdef Partition* at = <Partition*>table_get(&q.partitions, h)
+    p.dead = True
+    table_del(&catalog.partitions, <uint32_t>p.id)
+    if at is p:
+        if p.same_hash != NULL:
+            table_put(&q.partitions, h, p.same_hash)
+        else:
+            table_del(&q.partitions, h)
+        return
+    while at != NULL and at.same_hash is not p:
+        at = at.same_hash
+    if at != NULL:
+        at.same_hash = p.same_hash
+
 cdef void catalog_forget_groups(Queue* q) noexcept nogil:
     # Groups may have been deleted, or their cursors moved by hand: pops resolve them again, and what the book believes of
     # them is void.
@@ -344,6 +409,8 @@ cdef bint slice_replace(Slice* at, Slice s) noexcept nogil:
 cdef void catalog_take(PGresult* res) noexcept nogil:
     # All rows of catalog_load: options replaced, queues that are gone buried, groups of a new epoch forgotten.
     cdef int i, n = PQntuples(res)
+    cdef int sealed = 0
+    cdef int limited = 0
     cdef Queue* q
     cdef Queue* following
     cdef int64_t version, delay_us, window_us
@@ -380,12 +447,20 @@ cdef void catalog_take(PGresult* res) noexcept nogil:
         q.delay_us = delay_us
         q.window_us = window_us
         q.max_size = pg_int4(res, i, 12)
+        limited += 1 if q.max_size > 0 else 0
+        q.sealed = pg_bool(res, i, 13)
+        sealed += 1 if q.sealed else 0
+        q.priority = pg_int4(res, i, 14)
+        q.ttl_us = <int64_t>pg_int4(res, i, 15) * 1000000
+        catalog_cleaned(q, pg_int8(res, i, 16), pg_bytes(res, i, 17))
     q = catalog.list
     while q != NULL:
         following = q.next
         if q.mark != catalog.mark and q.born <= catalog.reload_from:
             catalog_bury(q)
         q = following
+    catalog.n_sealed = sealed
+    catalog.n_limited = limited
     catalog.version = version
     catalog.loaded = True
     uv_rwlock_wrunlock(&catalog.lock)

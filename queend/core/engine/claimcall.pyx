@@ -21,7 +21,7 @@ cdef bint pop_take_cached(PopJob* j, PopJob** wake) noexcept nogil:
     cdef int n = 0
     cdef CachedRow* r
     cdef Taken* t
-    if rowcache.first == NULL or j.queue.delay_us or j.queue.window_us:
+    if rowcache.first == NULL or j.queue.delay_us or j.queue.window_us or j.queue.ttl_us:
         return False
     now = clock_mono_us()
     for i in range(j.n_cursors):
@@ -280,6 +280,7 @@ cdef void claimcall_answer(Engine* e, PopJob* j) noexcept nogil:
     j.job.r.on_gone = NULL
     e.worker.counters.op[OP_POP].items += n
     e.worker.counters.from_memory += n
+    tally_pop(j, e.worker, n)
     reply_end(j.job.r)
 
 cdef int claim_write(Engine* e, PopJob* j, Buf* out) noexcept nogil:
@@ -298,6 +299,7 @@ cdef int claim_write(Engine* e, PopJob* j, Buf* out) noexcept nogil:
     memset(&m, 0, sizeof(m))
     m.lease = slice_of(lease, 36 if not j.req.auto_ack else 0)
     m.queue = j.queue.name
+    m.as_event = j.req.events
     m.group = j.group.name
     m.attempt = 1
     for i in range(j.n_cursors):
@@ -315,6 +317,8 @@ cdef int claim_write(Engine* e, PopJob* j, Buf* out) noexcept nogil:
         r = t.row
         while r != NULL and m.offset < stop:
             m.created_us = r.created_us
+            if j.first_us == 0:
+                j.first_us = r.created_us
             batchrow_open(&b, r.ids, r.body, r.meta, r.n, &e.worker.unzip)
             batchrow_seek(&b, <int>(m.offset - r.base))
             while m.offset < stop and batchrow_message(&b, &m):
@@ -322,7 +326,8 @@ cdef int claim_write(Engine* e, PopJob* j, Buf* out) noexcept nogil:
                     memcpy(m.id, b.message, 16)
                 else:
                     message_id_make(m.created_us, p.id, m.offset, m.id)
-                pop_reply_message(out, &m, n == 0)
+                pop_open(e.worker, j.queue, &m)
+                pop_write(out, &m, n == 0)
                 m.offset += 1
                 n += 1
             r = r.newer
@@ -355,6 +360,8 @@ cdef int claim_write_framed(Engine* e, PopJob* j, Buf* out) noexcept nogil:
         r = t.row
         while r != NULL and m.offset < stop:
             m.created_us = r.created_us
+            if j.first_us == 0:
+                j.first_us = r.created_us
             take = <int>((stop if stop < r.base + r.n else r.base + r.n) - m.offset)
             if <uint8_t>r.body.p[0] == BODY_FRAMES and r.meta.n == 0 and take >= r.n // FRAMED_WASTE:
                 popframes_stored(&w, r.base, r.created_us, r.n, slice_of(r.body.p + 1, r.body.n - 1), m.offset + take - 1)
@@ -368,6 +375,7 @@ cdef int claim_write_framed(Engine* e, PopJob* j, Buf* out) noexcept nogil:
                         memcpy(m.id, b.message, 16)
                     else:
                         message_id_make(m.created_us, p.id, m.offset, m.id)
+                    pop_open(e.worker, j.queue, &m)
                     popframes_message(&w, &m)
                     m.offset += 1
                     n += 1

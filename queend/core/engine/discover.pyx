@@ -1,10 +1,13 @@
 # Finding work this process was not told of: the cold scan of a group (start-up, a group never seen, a reload), and once
-# a second, while somebody waits, what other programs have committed. Always in the background, never in front of a
+# a second, while somebody waits, what other programs have committed and whose pauses are about to end. Always in the background, never in front of a
 # client that a hint can serve.
 
 cdef enum:
     SCAN_PAGE = 1000
     RECENT_MARGIN_US = 3000000       # how far back a commit may be that was not visible a second ago
+    WAKING_AHEAD_US = 1500000        # pauses that end before the next look are known before they do
+    WAKING_PAGE = 10000
+    ENDED_PAGE = 512                 # leases looked up at a time
 
 cdef const char* LOOK = b"SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint, version FROM queend.catalog"
 
@@ -13,17 +16,34 @@ cdef struct Found:
     int64_t next_offset       # -1 unknown
     int64_t head
     int64_t leased_until      # database wall clock, 0 = free
+    int64_t wakes_at          # database wall clock: a pause ends then, 0 = this is about something else
+    int32_t group             # whose; 0 = every group's
+
+cdef struct Checked:
+    int32_t partition
+    int32_t group
+    int64_t due               # when the lease was to end: another one since then is none of the answer's business
 
 cdef struct Discover:
     Group* scanning
     Found* found              # rows whose partitions are not all known by name yet
     int n_found
     bint naming
+    uint64_t cleanings        # of the catalog when they were asked for
     int64_t xmax              # of the last look
     bint looking
     int64_t look_at           # monotonic
     bint recent_wanted
+    bint waking_wanted
+    int64_t waking_from       # database wall clock: pauses that end up to then, and up to partition waking_after, are known
+    int32_t waking_after
+    int64_t waking_sent
     bint last_page
+    bint ended_wanted
+    bint ended_all            # somebody who does not wait found nothing
+    int ended_at              # place in the heap of leases that was looked at last
+    int n_checked
+    Checked[ENDED_PAGE] checked         # those asked about
 
 cdef void scan_want(Group* g) noexcept nogil:
     # Book locked.
@@ -47,7 +67,7 @@ cdef void discover_drain(Engine* e) noexcept nogil:
             book.scan_first = d.scanning.scan_next
             d.scanning.scan = SCAN_RUNNING
         uv_mutex_unlock(&book.lock)
-    if d.scanning == NULL and not d.recent_wanted:
+    if d.scanning == NULL and not d.recent_wanted and not d.waking_wanted and not d.ended_wanted:
         return
     slot = slotpool_take(e.slots)
     if slot == NULL:
@@ -61,6 +81,13 @@ cdef void discover_drain(Engine* e) noexcept nogil:
         params_int4(&params, g.scan_after)
         params_int4(&params, SCAN_PAGE)
         if not slot_send(slot, STMT_POP_SCAN, &params, scan_done, e, e.deadline_ms):
+            d.looking = False
+    elif d.waking_wanted:
+        d.waking_wanted = False
+        waking_send(e, slot)
+    elif d.ended_wanted:
+        d.ended_wanted = False
+        if not ended_send(e, slot):
             d.looking = False
     else:
         d.recent_wanted = False
@@ -77,10 +104,11 @@ cdef void discover_tick(Engine* e, int64_t now) noexcept nogil:
     if now < d.look_at:
         return
     d.look_at = now + 1000000
-    if d.looking or d.naming or d.recent_wanted:
+    if d.looking or d.naming or d.recent_wanted or d.waking_wanted or d.ended_wanted:
         return
     uv_mutex_lock(&book.lock)
     waiting = book.parked > 0 or book.missed
+    d.ended_all = book.missed
     book.missed = False
     uv_mutex_unlock(&book.lock)
     if not waiting:
@@ -100,15 +128,18 @@ cdef void look_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept 
         return
     if pg_int8(res, 0, 1) != e.version:
         engine_reload(e.worker)
+    e.discover.waking_wanted = True
     xmax = pg_int8(res, 0, 0)
     if xmax != e.discover.xmax:
         e.discover.xmax = xmax
         e.discover.recent_wanted = True
+        e.discover.ended_wanted = True
 
 cdef bint found_keep(Discover* d, int n) noexcept nogil:
     cdef Found* f = <Found*>realloc(d.found, (n if n else 1) * sizeof(Found))
     if f == NULL:
         return False
+    memset(f, 0, n * sizeof(Found))
     d.found = f
     d.n_found = 0
     return True
@@ -165,6 +196,39 @@ cdef void recent_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
         engine_reload(e.worker)
     found_name(e)
 
+cdef void waking_send(Engine* e, Slot* slot) noexcept nogil:
+    cdef Discover* d = &e.discover
+    cdef Params params
+    d.waking_sent = clock_wall_us()
+    params_begin(&params)
+    params_int8(&params, d.waking_from if d.waking_from else d.waking_sent - RECENT_MARGIN_US)
+    params_int4(&params, d.waking_after)
+    params_int8(&params, d.waking_sent + WAKING_AHEAD_US)
+    params_int4(&params, WAKING_PAGE)
+    if not slot_send(slot, STMT_WAKING, &params, waking_done, e, e.deadline_ms):
+        d.looking = False
+
+cdef void waking_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
+    cdef Engine* e = <Engine*>ctx
+    cdef Discover* d = &e.discover
+    cdef int row
+    cdef int n = PQntuples(res) if outcome == SLOT_OK else 0
+    d.looking = False
+    if outcome != SLOT_OK or not found_keep(d, n):
+        return
+    d.waking_wanted = n == WAKING_PAGE
+    d.waking_from = pg_int8(res, n - 1, 3) if d.waking_wanted else d.waking_sent - RECENT_MARGIN_US
+    d.waking_after = pg_int4(res, n - 1, 0) if d.waking_wanted else 0
+    uv_rwlock_rdlock(&catalog.lock)
+    for row in range(n):
+        if catalog_queue_id(pg_int4(res, row, 1)) != NULL:      # of others nobody here can wait
+            d.found[d.n_found].partition = pg_int4(res, row, 0)
+            d.found[d.n_found].group = pg_int4(res, row, 2)
+            d.found[d.n_found].wakes_at = pg_int8(res, row, 3)
+            d.n_found += 1
+    uv_rwlock_rdunlock(&catalog.lock)
+    found_name(e)
+
 cdef void found_name(Engine* e) noexcept nogil:
     # Partitions of other processes' making are asked for by id before they are used.
     cdef Discover* d = &e.discover
@@ -184,6 +248,7 @@ cdef void found_name(Engine* e) noexcept nogil:
     params_begin(&params)
     params_array(&params, &e.ask_a)
     d.naming = True
+    d.cleanings = catalog.cleanings
     if slot == NULL or not slot_send(slot, STMT_PARTITIONS_FIND, &params, found_named, e, e.deadline_ms):
         d.naming = False
         found_take(e)         # the rest is found by the next look
@@ -192,7 +257,7 @@ cdef void found_named(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
     cdef Engine* e = <Engine*>ctx
     e.discover.naming = False
     if outcome == SLOT_OK:
-        names_take(e, res)
+        names_take(e, res, e.discover.cleanings)
     found_take(e)
 
 cdef void found_take(Engine* e) noexcept nogil:
@@ -211,6 +276,9 @@ cdef void found_take(Engine* e) noexcept nogil:
         p = catalog_partition_id(f.partition)
         if p == NULL:
             continue
+        if f.wakes_at:
+            book_waking(p, f.group, f.wakes_at, wall, now, &wake)
+            continue
         if d.scanning == NULL:
             if f.head > p.head:
                 book_head(p, f.head, &wake)
@@ -220,12 +288,14 @@ cdef void found_take(Engine* e) noexcept nogil:
         c = book_cursor(d.scanning, p)
         if f.next_offset >= 0 and c.state != CURSOR_BUSY:
             c.next_offset = f.next_offset
-        if c.state == CURSOR_IDLE:
-            if f.leased_until > wall:
+        if f.leased_until > wall:
+            if c.state == CURSOR_IDLE:
                 cursor_move(c, CURSOR_LEASED, now + f.leased_until - wall)
-            else:
-                cursor_move(c, CURSOR_READY, 0)
-                book_wake_cursor(c, &wake)
+        elif c.state == CURSOR_IDLE or c.state == CURSOR_LEASED:
+            # LEASED: a claim's answer, or a scan's before this one, may be older than the move that ended the lease. Where the
+            # scan is what is old, a try in vain tells.
+            cursor_move(c, CURSOR_READY, 0)
+            book_wake_cursor(c, &wake)
     uv_mutex_unlock(&book.lock)
     uv_rwlock_rdunlock(&catalog.lock)
     d.n_found = 0

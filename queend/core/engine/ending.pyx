@@ -30,6 +30,8 @@ cdef bint engine_idle(Worker* w) noexcept nogil:
     cdef int i
     if e.queued_jobs or e.releases != NULL or e.release_flying:
         return False
+    if w is boss and spill_works():
+        return False
     for i in range(streams_all):
         if streams[i].worker is w and (streams[i].flying != NULL or streams[i].again != NULL or streams[i].gather != NULL):
             return False
@@ -75,6 +77,7 @@ cdef void engine_closing(Engine* e) noexcept nogil:
     pgarray_free(&e.r_lease_us)
     pgarray_free(&e.r_delay_us)
     pgarray_free(&e.r_window_us)
+    pgarray_free(&e.r_ttl_us)
     pgarray_free(&e.c_first)
     pgarray_free(&e.c_take)
     pgarray_free(&e.c_base)
@@ -87,5 +90,9 @@ cdef void engine_closing(Engine* e) noexcept nogil:
     pgarray_free(&e.ask_a)
     pgarray_free(&e.ask_b)
     pgarray_free(&e.ask_c)
+    pgarray_free(&e.y_set)
+    pgarray_free(&e.y_value)
+    pgarray_free(&e.y_end)
+    pgarray_free(&e.y_unset)
     free(e.discover.found)
     free(e)

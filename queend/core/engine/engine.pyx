@@ -28,10 +28,14 @@ cdef struct Engine:
     JobList pops              # with candidates
     JobList claims            # the same, their records in memory
     JobList woken             # to be tried again
+    JobList paused            # pops held by maintenance
     JobList acks
     JobList leased            # the same, known to complete what was delivered
     JobList txs
     JobList leases
+    JobList cycles
+    int cycles_flying
+    int cycles_most
     int tx_flying
     int lease_flying
     Release* releases
@@ -52,10 +56,11 @@ cdef struct Engine:
     AckArrays tx_acks
     PushArrays tx_pushes
     PgArray tx_required
-    PgArray a_req, a_part, a_group, a_fresh, r_budget, r_parts, r_auto, r_lease, r_lease_us, r_delay_us, r_window_us
+    PgArray a_req, a_part, a_group, a_fresh, r_budget, r_parts, r_auto, r_lease, r_lease_us, r_delay_us, r_window_us, r_ttl_us
     PgArray c_first, c_take, c_base     # of claims, beside a_part, a_group, r_lease and r_lease_us
     PgArray l_part, l_group, l_lease, l_first, l_last, l_base      # of acknowledgments beside the claims
     PgArray ask_a, ask_b, ask_c
+    PgArray y_set, y_value, y_end, y_unset      # of a cycle's state
 
 cdef uv_mutex_t reload_lock
 cdef bint reload_running
@@ -67,13 +72,15 @@ cdef inline Engine* engine_of(Worker* w) noexcept nogil:
 
 cdef bint engine_boot(Process* p) noexcept nogil:
     # Before the threads start: what all workers share.
-    global reload_running, reload_at, boss
+    global reload_running, reload_at, boss, tally_workers
     cdef int i
+    tally_workers = p.n
     catalog_open()
     book_open()
     recalls_open(p.settings.dedupe_bytes)
     rowcache_open(<size_t>p.settings.cache_bytes)
     held_open()
+    capacity_open()
     uv_mutex_init(&reload_lock)
     reload_running = False
     reload_at = 0
@@ -94,6 +101,7 @@ cdef void engine_halt(Process* p) noexcept nogil:
     recalls_close()
     rowcache_close()
     held_close()
+    capacity_close()
     book_close()
     catalog_close()
     uv_mutex_destroy(&reload_lock)
@@ -140,12 +148,12 @@ cdef void engine_request(Worker* w, Request* r) noexcept nogil:
         if catalog.loaded and slotpool_ready(e.slots) and not e.stopping:
             reply_simple(r, 200, b"{\"status\":\"ready\"}")
         else:
-            reply_simple(r, 503, b"{\"status\":\"not ready\",\"error\":\"The database is not reachable\"}")
+            reply_raw(r, 503, slice_lit(JSON_LINES), slice_lit(b"{\"status\":\"not ready\",\"error\":\"The database is not reachable\"}"))
         return
     if e.stopping:
         reply_error(r, 503, "The server is shutting down")
         return
-    if not catalog.loaded:
+    if not catalog.loaded and not (spool.on and route == ROUTE_PUSH):
         reply_error(r, 503, "The database is not reachable yet")
         return
     if e.queued_jobs >= e.settings.max_queued_jobs or e.queued_bytes >= e.settings.max_queued_bytes:
@@ -154,7 +162,9 @@ cdef void engine_request(Worker* w, Request* r) noexcept nogil:
     if grants.on and not gate_passes(r, route):
         return
     if route == ROUTE_PUSH:
-        push_submit(w, r)
+        push_submit(w, r, False)
+    elif route == ROUTE_EVENTS:
+        push_submit(w, r, True)
     elif route == ROUTE_ACK:
         ack_submit(w, r, True)
     elif route == ROUTE_ACK_BATCH:
@@ -163,6 +173,8 @@ cdef void engine_request(Worker* w, Request* r) noexcept nogil:
         tx_submit(w, r)
     elif route == ROUTE_LEASE:
         lease_submit(w, r)
+    elif route == ROUTE_CYCLE:
+        cycle_submit(w, r)
     else:
         pop_submit(w, r, route)
 
@@ -183,9 +195,14 @@ cdef void engine_drain(Worker* w) noexcept nogil:
     e.rotate += 1
     for i in range(4):
         engine_drain_kind(e, (e.rotate + i) & 3)
+    cycles_drain(e)
     leases_drain(e)
     releases_drain(e)
     discover_drain(e)
+    if e.paused.n:
+        pauses_drain(e)
+    if w is boss:
+        spill_drain(e)
     if slotpool_ready(e.slots):
         e.unready_since = 0
     elif e.unready_since == 0:

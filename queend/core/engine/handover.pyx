@@ -76,7 +76,7 @@ cdef void handover_claim(PushStream* s, PushBatch* b, int row, Group* group) noe
     cdef Cursor* c
     cdef PopJob* j
     cdef Claim* claim
-    if group.dead or group.queue.delay_us or group.queue.window_us or b.n_claims >= HANDOVER_CLAIMS:
+    if g.scheduled or group.dead or group.queue.delay_us or group.queue.window_us or b.n_claims >= HANDOVER_CLAIMS:
         return
     c = book_cursor(group, g.partition)
     if c.state != CURSOR_IDLE:
@@ -238,7 +238,7 @@ cdef void handover_answer(PushStream* s, PushBatch* b) noexcept nogil:
         else:
             buf_init(&j.handed)
             out = &j.handed
-        j.n_handed = handover_write(out, j)
+        j.n_handed = handover_write(s.worker, out, j)
         handover_keep(j)
         s.worker.counters.handed += j.n_handed
         if out is &j.handed:
@@ -258,7 +258,7 @@ cdef void handover_keep(PopJob* j) noexcept nogil:
         c = c.following
     j.claims = NULL
 
-cdef int handover_write(Buf* out, PopJob* j) noexcept nogil:
+cdef int handover_write(Worker* w, Buf* out, PopJob* j) noexcept nogil:
     # The messages of a waiter's claims; returns how many.
     cdef PopMessage m
     cdef char[36] lease
@@ -273,11 +273,12 @@ cdef int handover_write(Buf* out, PopJob* j) noexcept nogil:
         claimed += 1 if c.made else 0
         c = c.following
     if pop_type(j) is FRAMES_TYPE:
-        return popframed_claims(out, j, claimed)
+        return popframed_claims(w, out, j, claimed)
     uuid_format(j.lease, lease)
     memset(&m, 0, sizeof(m))
     m.lease = slice_of(lease, 36 if not j.req.auto_ack else 0)
     m.queue = j.queue.name
+    m.as_event = j.req.events
     m.group = j.group.name
     m.attempt = 1
     c = j.claims
@@ -292,7 +293,8 @@ cdef int handover_write(Buf* out, PopJob* j) noexcept nogil:
             records_begin(&records, c.group.first)
             for i in range(c.take):
                 records_next(&records, &m)
-                pop_reply_message(out, &m, n == 0)
+                pop_open(w, j.queue, &m)
+                pop_write(out, &m, n == 0)
                 n += 1
         c = c.following
     pop_reply_close(out, &j.req, n, j.req.partitions, j.req.batch)

@@ -1,4 +1,5 @@
-# After the catalog was reloaded: items gathered for partitions that are gone go home and find their names again.
+# After the catalog was reloaded: items gathered for partitions that are gone go home and find their names again, and so do those
+# of queues that have got a bound since, for which no room was taken.
 
 cdef struct HomelessMsg:
     InboxMsg msg
@@ -32,20 +33,30 @@ cdef void batch_evict(PushStream* s, PushBatch* b) noexcept nogil:
     cdef PushGroup* following
     while g != NULL:
         following = g.next
-        if g.partition.dead:
+        if g.partition.dead or group_bare(g) or group_roomless(g):
             if last != NULL:
                 last.next = following
             else:
                 b.first = following
             b.n_groups -= 1
             b.n_items -= g.n
-            g.partition.open = NULL
-            items_home(s, g.dups)
-            items_home(s, g.first)
+            if g.partition.open is g:
+                g.partition.open = NULL
+            if b.unsure and not g.partition.dead:
+                group_fail(s, g, 503)      # they may be stored, in clear
+            else:
+                items_home(s, g.dups)
+                items_home(s, g.first)
         else:
             last = g
         g = following
     b.last = last
+
+cdef bint group_roomless(PushGroup* g) noexcept nogil:
+    cdef PushItem* it = g.first if g.partition.queue.max_size > 0 else NULL
+    while it != NULL and it.room != NULL:
+        it = it.next
+    return it != NULL
 
 cdef void items_home(PushStream* s, PushItem* it) noexcept nogil:
     # Runs of one part travel together; the part shrinks by what left it, after they were sent off.

@@ -7,6 +7,7 @@ cdef enum AskKind:
     ASK_PARTITION = 1         # a partition by name, never created
     ASK_NAMES = 2             # partitions by id
     ASK_GROUPS = 3            # groups of acks, never created
+    ASK_SIZE = 5              # what queues with a bound hold
     ASK_GROUP = 4             # a group of pops (or of a transaction's acks): created, with its subscription
 
 cdef enum:
@@ -21,6 +22,9 @@ cdef struct Ask:
     Slice* first              # names by ordinal
     Slice* second
     int32_t* ids
+    int64_t* marks            # ASK_SIZE: capacity_mark of each, and when they were taken
+    int64_t asked_us
+    uint64_t cleanings        # of the catalog when it was sent
     Queue* queue              # ASK_GROUP
     Slice mode
     int64_t since_us
@@ -53,7 +57,9 @@ cdef Ask* ask_of(Engine* e, int kind) noexcept nogil:
     a.first = <Slice*>arena_alloc(&e.round.arena, a.room * sizeof(Slice))
     a.second = <Slice*>arena_alloc(&e.round.arena, a.room * sizeof(Slice))
     a.ids = <int32_t*>arena_alloc(&e.round.arena, a.room * sizeof(int32_t))
-    if a.first == NULL or a.second == NULL or a.ids == NULL:
+    if kind == ASK_SIZE:
+        a.marks = <int64_t*>arena_zero(&e.round.arena, a.room * sizeof(int64_t))
+    if a.first == NULL or a.second == NULL or a.ids == NULL or (kind == ASK_SIZE and a.marks == NULL):
         return NULL
     a.next = e.round.waiting
     e.round.waiting = a
@@ -134,6 +140,8 @@ cdef void push_ask(Engine* e, PushJob* j) noexcept nogil:
     while it != NULL:
         if it.partition == NULL:
             ask_names(e, ASK_RESOLVE, it.queue, it.part, 0)
+        elif (<Partition*>it.partition).queue.capacity.wanted:
+            ask_names(e, ASK_SIZE, it.queue, it.queue, (<Partition*>it.partition).queue.id)
         it = it.next
 
 cdef void pop_ask(Engine* e, PopJob* j) noexcept nogil:
@@ -190,7 +198,10 @@ cdef bint ask_send(Engine* e, Ask* a) noexcept nogil:
                 pgarray_int4(&e.ask_a, a.ids[i])
             pgarray_bytes(&e.ask_b, a.second[i].p, a.second[i].n)
         params_array(&params, &e.ask_a)
-        if a.kind == ASK_RESOLVE:
+        if a.kind == ASK_SIZE:
+            statement = STMT_QUEUE_SIZES
+            sizes_begin(a)
+        elif a.kind == ASK_RESOLVE:
             statement = STMT_RESOLVE
         elif a.kind == ASK_PARTITION:
             statement = STMT_PARTITION_FIND
@@ -198,8 +209,9 @@ cdef bint ask_send(Engine* e, Ask* a) noexcept nogil:
             statement = STMT_GROUPS_FIND
         else:
             statement = STMT_PARTITIONS_FIND
-        if a.kind != ASK_NAMES:
+        if a.kind != ASK_NAMES and a.kind != ASK_SIZE:
             params_array(&params, &e.ask_b)
+    a.cleanings = catalog.cleanings
     e.round.waiting = a.next
     e.round.flying += 1
     if not slot_send(slot, statement, &params, ask_done, a, e.deadline_ms):
@@ -208,6 +220,24 @@ cdef bint ask_send(Engine* e, Ask* a) noexcept nogil:
         e.round.waiting = a
         return False
     return True
+
+cdef void sizes_begin(Ask* a) noexcept nogil:
+    cdef int i
+    a.asked_us = clock_mono_us()
+    uv_rwlock_rdlock(&catalog.lock)
+    for i in range(a.n):
+        a.marks[i] = capacity_mark(a.ids[i])
+    uv_rwlock_rdunlock(&catalog.lock)
+
+cdef void sizes_take(Ask* a, PGresult* res) noexcept nogil:
+    # Rows (queue_id, size, max_size), each queue once. Catalog locked.
+    cdef int row
+    cdef int i = 0
+    for row in range(PQntuples(res)):
+        for i in range(a.n):
+            if a.ids[i] == pg_int4(res, row, 0):
+                capacity_learn(a.ids[i], pg_int8(res, row, 1), pg_int4(res, row, 2), a.marks[i], a.asked_us)
+                break
 
 cdef void ask_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
     cdef Ask* a = <Ask*>ctx
@@ -242,11 +272,13 @@ cdef void ask_take(Ask* a, PGresult* res) noexcept nogil:
             g = catalog_add_group(a.queue, pg_int4(res, 0, 0), a.first[0])
             scan_want(g)
             uv_mutex_unlock(&book.lock)
+    elif a.kind == ASK_SIZE:
+        sizes_take(a, res)
     elif a.kind == ASK_NAMES:
         uv_rwlock_wrunlock(&catalog.lock)
-        names_take(a.engine, res)
+        names_take(a.engine, res, a.cleanings)
         return
-    else:
+    elif a.kind == ASK_GROUPS or a.cleanings == catalog.cleanings:     # else it is asked again
         q = NULL
         for row in range(n):
             i = pg_int4(res, row, 0)
@@ -274,13 +306,13 @@ cdef void ask_take(Ask* a, PGresult* res) noexcept nogil:
     uv_rwlock_wrunlock(&catalog.lock)
     popjobs_wake(a.engine.worker, wake)
 
-cdef void names_take(Engine* e, PGresult* res) noexcept nogil:
-    # Rows (id, queue_id, name) of partitions_find. A queue this process has not heard of asks for a reload.
+cdef void names_take(Engine* e, PGresult* res, uint64_t cleanings) noexcept nogil:
+    # Rows (id, queue_id, name) of partitions_find, of no use if partitions were removed since it was asked for. A queue this process has not heard of asks for a reload.
     cdef int row
     cdef Queue* q
     cdef bint unknown = False
     uv_rwlock_wrlock(&catalog.lock)
-    for row in range(PQntuples(res)):
+    for row in range(PQntuples(res) if cleanings == catalog.cleanings else 0):
         q = catalog_queue_id(pg_int4(res, row, 1))
         if q != NULL:
             catalog_add_partition(q, pg_int4(res, row, 0), pg_bytes(res, row, 2))
@@ -317,7 +349,9 @@ cdef void round_expire(Engine* e) noexcept nogil:
     # No connection for too long: the oldest of the round decides for all of it.
     cdef Job* job = e.round.jobs
     cdef Job* following
-    if job == NULL or clock_mono_us() - e.unready_since < e.patience_us or e.unready_since == 0:
+    if job == NULL or e.unready_since == 0:
+        return
+    if clock_mono_us() - e.unready_since < e.patience_us and not (spill_hurries() and round_pushes(job)):
         return
     e.round.running = False
     e.round.jobs = NULL
@@ -328,9 +362,17 @@ cdef void round_expire(Engine* e) noexcept nogil:
         job.next = NULL
         if job.op == OP_POP and (<PopJob*>job).until_us and not (<PopJob*>job).gone:
             pop_wait_on(e, <PopJob*>job)
-        else:
+        elif job.op == OP_PUSH or clock_mono_us() - e.unready_since >= e.patience_us:
             lookup_refuse(job, 503, b"The database is not reachable")
+        else:
+            joblist_add(&e.resolving, job)
         job = following
+
+cdef bint round_pushes(Job* job) noexcept nogil:
+    # Pushes do not wait for a database that is away when they can go into the failover buffer.
+    while job != NULL and job.op != OP_PUSH:
+        job = job.next
+    return job != NULL
 
 cdef void pop_wait_on(Engine* e, PopJob* j) noexcept nogil:
     # A long poll outlasts a database that is away, until its own deadline.
@@ -340,11 +382,8 @@ cdef void pop_wait_on(Engine* e, PopJob* j) noexcept nogil:
         pop_empty(j, WHY_EXPIRED)
 
 cdef void lookup_refuse(Job* job, int status, const char* text) noexcept nogil:
-    cdef PushJob* p
-    if job.op == OP_PUSH and (<PushJob*>job).held:
-        p = <PushJob*>job
-        job.tries = 100
-        push_give_up(job.r.worker, p)
+    if job.op == OP_PUSH:
+        push_unreached(job.r.worker, <PushJob*>job, status, text)
     elif job.op == OP_POP:
         if (<PopJob*>job).gone:
             pop_forget(<PopJob*>job)

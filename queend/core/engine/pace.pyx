@@ -6,6 +6,7 @@ cdef void limits_open(Engine* e) noexcept nogil:
     limit_of_type(e, &e.claim_limit, TYPE_POP)
     limit_of_type(e, &e.ack_limit, TYPE_ACK)
     limit_of_type(e, &e.tx_limit, TYPE_TRANSACTION)
+    e.cycles_most = limit_clamp(e.settings.cycles, 1, e.settings.slots // 2 if e.settings.slots > 3 else 1)      # they wait for each other in there
     policy_of_type(e, &e.pop_policy, TYPE_POP, CALL_CURSORS)
     policy_of_type(e, &e.ack_policy, TYPE_ACK, CALL_ACKS)
 
@@ -94,7 +95,9 @@ cdef void engine_arm(Engine* e) noexcept nogil:
 cdef bint engine_waits(Engine* e) noexcept nogil:
     # Work that nobody else will wake: retries, and requests that wait for a database that is away.
     cdef int i
-    if e.want_reload or e.wait_reload.n or e.woken.n or e.pops.n or e.claims.n or e.leased.n or e.acks.n or e.txs.n or e.leases.n or e.releases != NULL or e.round.running or e.resolving.n:
+    if e.want_reload or e.wait_reload.n or e.paused.n or e.woken.n or e.pops.n or e.claims.n or e.leased.n or e.acks.n or e.txs.n or e.cycles.n or e.leases.n or e.releases != NULL or e.round.running or e.resolving.n:
+        return True
+    if e.worker is boss and spill_waits():
         return True
     for i in range(streams_all):
         if streams[i].worker is e.worker and streams[i].flying == NULL and (streams[i].again != NULL or streams[i].gather != NULL):

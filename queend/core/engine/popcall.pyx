@@ -27,6 +27,7 @@ cdef bint popcall_send(Engine* e) noexcept nogil:
     cdef PopJob* j
     cdef Params params
     cdef int i, n, room
+    cdef int64_t ttl_us = 0
     if slot == NULL:
         return False
     call = <PopCall*>calloc(1, sizeof(PopCall))
@@ -64,11 +65,13 @@ cdef bint popcall_send(Engine* e) noexcept nogil:
         pgarray_int8(&e.r_lease_us, j.queue.lease_us)
         pgarray_int8(&e.r_delay_us, j.queue.delay_us)
         pgarray_int8(&e.r_window_us, j.queue.window_us)
+        ttl_us |= j.queue.ttl_us
         popcall_add(call, j)
     if call.n_jobs == 0:
         popcall_free(call)
         return False
     popcall_end(e, &params)
+    popcall_ttl(e, call if ttl_us else NULL, &params)
     call.sent_us = clock_mono_us()
     e.worker.counters.op[OP_POP].calls += 1
     if slot_send(slot, STMT_POP, &params, popcall_done, call, e.deadline_ms):
@@ -113,6 +116,19 @@ cdef void popcall_end(Engine* e, Params* params) noexcept nogil:
     params_array(params, &e.r_lease_us)
     params_array(params, &e.r_delay_us)
     params_array(params, &e.r_window_us)
+
+cdef void popcall_ttl(Engine* e, PopCall* call, Params* params) noexcept nogil:
+    # How old the messages of each request may be, where one of them (call not NULL) has such a bound.
+    cdef Job* job
+    if call == NULL:
+        params_null(params)
+        return
+    pgarray_begin(&e.r_ttl_us, OID_INT8)
+    job = call.jobs
+    while job != NULL:
+        pgarray_int8(&e.r_ttl_us, (<PopJob*>job).queue.ttl_us)
+        job = job.next
+    params_array(params, &e.r_ttl_us)
 
 cdef void popcall_free(PopCall* call) noexcept nogil:
     arena_close(&call.arena)
@@ -290,6 +306,8 @@ cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil
             elif status == 1:
                 cursor_rest(c)
             elif status == 2 or status == 3:
+                if status == 3:
+                    c.wakes_at = until
                 until = until - wall
                 if until < 20000:
                     until = 20000
@@ -403,6 +421,7 @@ cdef void popcall_reply(Engine* e, PopJob* j, PGresult* res, int first_row, int 
     memset(&m, 0, sizeof(m))
     m.lease = slice_of(lease, 36 if not j.req.auto_ack else 0)
     m.queue = j.queue.name
+    m.as_event = j.req.events
     m.group = j.group.name
     pop_reply_open(out, &j.req, j.queue.name, c.partition.name, slice_of(c.partition.uuid, 36), m.lease, claimed)
     for row in range(first_row, stop_row):
@@ -415,6 +434,8 @@ cdef void popcall_reply(Engine* e, PopJob* j, PGresult* res, int first_row, int 
             m.partition = c.partition.name
             m.partition_uuid = slice_of(c.partition.uuid, 36)
         m.attempt = pg_int4(res, row, POP_ATTEMPT)
+        if j.first_us == 0:
+            j.first_us = pg_int8(res, row, POP_CREATED_AT)
         if not batchrow_open(&b, pg_bytes(res, row, POP_IDS), pg_bytes(res, row, POP_BODY), pg_bytes(res, row, POP_META), pg_int4(res, row, POP_N),
                              &e.worker.unzip):
             log_line(b"error", b"row_unreadable", b"a row of the log is not in a known format")
@@ -429,7 +450,8 @@ cdef void popcall_reply(Engine* e, PopJob* j, PGresult* res, int first_row, int 
                 memcpy(m.id, b.message, 16)
             else:
                 message_id_make(m.created_us, c.partition.id, m.offset, m.id)
-            pop_reply_message(out, &m, n == 0)
+            pop_open(e.worker, j.queue, &m)
+            pop_write(out, &m, n == 0)
             m.offset += 1
             n += 1
     pop_reply_close(out, &j.req, n, j.req.partitions, j.req.batch)
@@ -442,12 +464,13 @@ cdef void pop_answered(PopJob* j, int n) noexcept nogil:
     r.job = NULL
     r.on_gone = NULL
     r.worker.counters.op[OP_POP].items += n
+    tally_pop(j, r.worker, n)
     reply_end(r)
 
 cdef inline bint batchrow_message(BatchRow* b, PopMessage* m) noexcept nogil:
     # The next record as a message: ids, payload and extras are views into the result.
     cdef const unsigned char* id
-    if not batchrow_record(b, &id, &m.payload, &m.trace, &m.sub, &m.txid):
+    if not batchrow_record(b, &id, &m.payload, &m.extras):
         return False
     memcpy(m.record_id, id, 16)
     return True

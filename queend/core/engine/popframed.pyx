@@ -28,6 +28,8 @@ cdef int popframed_rows(Engine* e, Buf* out, PopJob* j, PGresult* res, int first
             popframes_claim(&w, c.partition.id, c.partition.name, m.offset, pg_int4(res, row, POP_ATTEMPT))
             before = ord
         m.created_us = pg_int8(res, row, POP_CREATED_AT)
+        if j.first_us == 0:
+            j.first_us = m.created_us
         body = pg_bytes(res, row, POP_BODY)
         base = pg_int8(res, row, POP_BASE)
         stored = pg_int4(res, row, POP_N)
@@ -49,13 +51,14 @@ cdef int popframed_rows(Engine* e, Buf* out, PopJob* j, PGresult* res, int first
                 memcpy(m.id, b.message, 16)
             else:
                 message_id_make(m.created_us, c.partition.id, m.offset, m.id)
+            pop_open(e.worker, j.queue, &m)
             popframes_message(&w, &m)
             m.offset += 1
             n += 1
     popframes_close(&w)
     return n
 
-cdef int popframed_claims(Buf* out, PopJob* j, int claimed) noexcept nogil:
+cdef int popframed_claims(Worker* worker, Buf* out, PopJob* j, int claimed) noexcept nogil:
     # The claims a push made for a waiter, from the items of its batch; returns how many messages.
     cdef FrameWriter w
     cdef PopMessage m
@@ -82,6 +85,7 @@ cdef int popframed_claims(Buf* out, PopJob* j, int claimed) noexcept nogil:
                     records_begin(&records, it.next)
                 else:
                     records_next(&records, &m)
+                    pop_open(worker, j.queue, &m)
                     popframes_message(&w, &m)
                     left -= 1
         c = c.following
@@ -90,4 +94,6 @@ cdef int popframed_claims(Buf* out, PopJob* j, int claimed) noexcept nogil:
 
 cdef inline const char* pop_type(PopJob* j) noexcept nogil:
     # Of the answer with messages. A pop over several queues is answered in JSON: a framed one names one queue.
-    return FRAMES_TYPE if j.req.frames and not j.any_queue else JSON_TYPE
+    if j.req.frames and not j.any_queue:
+        return FRAMES_TYPE
+    return EVENTS_TYPE if j.req.events else JSON_TYPE

@@ -48,17 +48,18 @@ cdef struct PopJob:
     uint8_t state
     uint8_t parked_at
     uint8_t why
-    int turn                  # namespace pop: which matching queue comes next
     int n_cursors
     int first_cursor          # index into the call's candidates
     Cursor** cursors
     unsigned char[16] lease
     int64_t until_us          # long-poll deadline (monotonic), 0 = no waiting
+    int64_t paused_until      # pop maintenance: told then
     Claim* claims             # while a push carries it: what is claimed for it
     Claim* last_claim
     int hand_left             # records it still takes
     int hand_width            # partitions it takes at most
     int n_handed
+    int64_t first_us          # when the first row it was answered from was stored, 0: handed over
     Taken* taken              # one per candidate, while its records come from memory
     int n_made
     Buf handed                # its answer, when it comes from another thread
@@ -113,6 +114,8 @@ cdef void pop_submit(Worker* w, Request* r, int route) noexcept nogil:
     if not pop_parse(route, r.path, r.query, &r.arena, e.settings, &j.req, &err):
         reply_error(r, err.status, err.text)
         return
+    if r.asks & ASK_EVENTS and not j.req.frames:
+        j.req.events = j.req.events or accept_weight(r.headers_raw, EVENTS_TYPE) >= max(1, accept_weight(r.headers_raw, JSON_TYPE))
     if route != ROUTE_POP_ANY and not gate_allows(r, j.req.queue, VERB_POP):
         gate_refuse_queue(r)
         return
@@ -134,7 +137,10 @@ cdef void pop_submit(Worker* w, Request* r, int route) noexcept nogil:
         reply_error(r, 503, "Out of memory")
         return
     r.on_gone = pop_gone
-    pop_try(w, j)
+    if pops_paused:
+        pop_pause(w, j)
+    else:
+        pop_try(w, j)
 
 cdef inline int pop_width(PopJob* j) noexcept nogil:
     if j.want_partition.p != NULL:
@@ -215,42 +221,54 @@ cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
     return False
 
 cdef bint pop_pick_queue(PopJob* j) noexcept nogil:
-    # A namespace pop takes the matching queues in turn, skipping those with nothing ready. False: a matching queue does
-    # not know the group yet (j.queue is that one). Catalog lock held.
+    # A namespace pop goes to a matching queue that has something, or may: of the highest priority, and among equals to the one
+    # that was passed over most often. One pop in so many (QUEEND_PRIORITY_SHARE) goes to the one of a lower priority that was.
+    # False: a matching queue does not know the group yet (j.queue is that one). Catalog lock held.
+    cdef int share = engine_of(j.job.r.worker).settings.priority_share
     cdef Queue* q = catalog.list
-    cdef Queue* after = NULL
-    cdef Queue* before = NULL
     cdef Group* g
-    cdef int i = 0
-    cdef int n = 0
+    cdef Group* top = NULL
+    cdef Group* low = NULL
     while q != NULL:
-        if popjob_matches(j, q):
-            n += 1
-            if catalog_group(q, j.req.group) == NULL:
-                j.queue = q
-                return False
+        if popjob_matches(j, q) and catalog_group(q, j.req.group) == NULL:
+            j.queue = q
+            return False
         q = q.next
     j.queue = NULL
-    if n == 0:
-        return True
-    j.turn += 1
     uv_mutex_lock(&book.lock)
     q = catalog.list
     while q != NULL:
-        if popjob_matches(j, q):
-            g = catalog_group(q, j.req.group)
-            if g.n_ready or g.scan != SCAN_DONE:
-                if i >= j.turn % n and after == NULL:
-                    after = q
-                elif before == NULL:
-                    before = q
-            i += 1
+        g = pop_may_serve(j, q)
+        if g != NULL and (top == NULL or q.priority > top.queue.priority or (q.priority == top.queue.priority and g.passed > top.passed)):
+            top = g
         q = q.next
+    q = catalog.list if top != NULL else NULL
+    while q != NULL:
+        g = pop_may_serve(j, q)
+        if g != NULL:
+            g.passed += 1
+            if q.priority < top.queue.priority and (low == NULL or g.passed > low.passed):
+                low = g
+        q = q.next
+    if low != NULL:
+        top.favoured += 1
+        if share and top.favoured >= share:
+            top.favoured = 0
+            top = low
+    if top != NULL:
+        top.passed = 0
+        j.queue = top.queue
+        j.group = top
     uv_mutex_unlock(&book.lock)
-    j.queue = after if after != NULL else before
-    if j.queue != NULL:
-        j.group = catalog_group(j.queue, j.req.group)
     return True
+
+cdef inline Group* pop_may_serve(PopJob* j, Queue* q) noexcept nogil:
+    # The pop's group of the queue, if it has something ready or nobody has looked yet.
+    cdef Group* g
+    if not popjob_matches(j, q):
+        return NULL
+    g = catalog_group(q, j.req.group)
+    return g if g.n_ready or g.scan != SCAN_DONE else NULL
 
 cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
     # Candidates from the book; none: park or answer, decided under the same lock so that no wake is missed.
@@ -398,7 +416,8 @@ cdef void pop_empty(PopJob* j, int why) noexcept nogil:
     r.job = NULL
     r.on_gone = NULL
     r.worker.counters.empty_pops += 1
-    out = reply_begin(r, 200, JSON_TYPE)
+    tally_pop(j, r.worker, 0)
+    out = reply_begin(r, 200, EVENTS_TYPE if j.req.events else JSON_TYPE)
     pop_reply_empty(out, &j.req, why, j.only.partition.uuid if j.only != NULL else NULL)
     reply_end(r)
 

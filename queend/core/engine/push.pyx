@@ -1,6 +1,6 @@
 # A push request: names to partitions, parts to their streams, the answer when the last part is home.
 
-cdef void push_submit(Worker* w, Request* r) noexcept nogil:
+cdef void push_submit(Worker* w, Request* r, bint events) noexcept nogil:
     cdef PushJob* j = <PushJob*>arena_zero(&r.arena, sizeof(PushJob))
     cdef ApiError err
     cdef Buf* out
@@ -8,7 +8,14 @@ cdef void push_submit(Worker* w, Request* r) noexcept nogil:
     if j == NULL:
         reply_error(r, 503, "Out of memory")
         return
-    if not push_read(r.headers_raw, r.query, r.body, &w.unzip, &r.arena, &w.uuids, engine_of(w).settings, &j.req, &err):
+    if not (events_read(r.headers_raw, r.asks & ASK_TRACE, r.path, r.query, r.body, &r.arena, engine_of(w).settings.max_items, &j.req, &err) if events
+            else push_read(r.headers_raw, r.query, r.body, &w.unzip, &r.arena, &w.uuids, engine_of(w).settings, &j.req, &err)):
+        r.op = OP_PUSH
+        reply_error(r, err.status, err.text)
+        return
+    if r.asks & ASK_TRACE and not events:
+        pushreq_trace(r.headers_raw, &r.arena, j.req.items, j.req.n)
+    if r.asks & ASK_KEY and not pushkey_apply(r.headers_raw, r.grant, &r.arena, &j.req, &err):
         r.op = OP_PUSH
         reply_error(r, err.status, err.text)
         return
@@ -26,7 +33,10 @@ cdef void push_submit(Worker* w, Request* r) noexcept nogil:
         j.req.items[i].next = &j.req.items[i + 1]
     j.req.items[j.req.n - 1].next = NULL
     j.unresolved = j.req.items
-    push_go(w, j)
+    if spool.gate:
+        spill_send(w, j)
+    else:
+        push_go(w, j)
 
 cdef void push_go(Worker* w, PushJob* j) noexcept nogil:
     # Looks up what is not resolved; sends the items on their way once all are, else asks the database for the names.
@@ -35,12 +45,16 @@ cdef void push_go(Worker* w, PushJob* j) noexcept nogil:
     cdef Partition* p = NULL
     cdef PushItem* before = NULL
     cdef bint missing = False
+    cdef bint sealed = False
+    cdef bint limited = False
     uv_rwlock_rdlock(&catalog.lock)
     while it != NULL:
         # runs of one queue or partition cost one look-up
         if before == NULL or not slice_eq(before.queue, it.queue):
             q = catalog_queue(it.queue)
             p = NULL
+            sealed = sealed or (q != NULL and q.sealed)
+            limited = limited or (q != NULL and q.max_size > 0)
         if q != NULL and (p == NULL or not slice_eq(p.name, it.part)):
             p = catalog_partition(q, it.part)
         it.partition = p if q != NULL else NULL
@@ -50,7 +64,8 @@ cdef void push_go(Worker* w, PushJob* j) noexcept nogil:
         it = it.next
     uv_rwlock_rdunlock(&catalog.lock)
     if not missing:
-        push_dispatch(w, j)
+        if (not limited or capacity_admit(w, j)) and (not sealed or push_seal(w, j)):
+            push_dispatch(w, j)
     elif j.job.tries >= 10:
         push_give_up(w, j)
     else:
@@ -61,15 +76,40 @@ cdef void push_go(Worker* w, PushJob* j) noexcept nogil:
 cdef void push_give_up(Worker* w, PushJob* j) noexcept nogil:
     # Names that do not become partitions, again and again: someone deletes the queue as fast as it is made.
     cdef PushItem* it = j.unresolved
+    capacity_give_back(j)
     if not j.held:
-        job_refuse(&j.job, 503, "The queue is being deleted; try again")
+        if j.drain:
+            refill_retry(spool.pause_us)
+        else:
+            job_refuse(&j.job, 503, "The queue is being deleted; try again")
         return
+    push_unstored(w, j)
+
+cdef void push_unstored(Worker* w, PushJob* j) noexcept nogil:
+    # The items whose partition is not known will not reach the database now; others of the job are on their way.
+    cdef PushItem* it
+    if spool.on and not j.drain and not spill_seal(w, j):
+        return
+    it = j.unresolved
     j.failed = 503
     j.unresolved = NULL
     while it != NULL:
-        it.status = 2
+        it.status = 4
         it = it.next
     push_release(j)
+
+cdef void push_unreached(Worker* w, PushJob* j, int status, const char* text) noexcept nogil:
+    # The names of some or all of its items could not be asked for.
+    capacity_give_back(j)
+    if j.held:
+        push_unstored(w, j)
+    elif j.drain:
+        refill_retry(spool.pause_us)
+    elif spool.on and status == 503:
+        j.unreached = True
+        spill_send(w, j)
+    else:
+        job_refuse(&j.job, status, text)
 
 cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
     # Cuts the resolved items into parts, one per stream that takes parts, and sends them there.
@@ -134,50 +174,107 @@ cdef void push_part_done(PushPart* part) noexcept nogil:
     if j.parts_left == 0:
         push_answer(j)
 
-cdef inline bint item_answer(PushItem* it, Counters* counters) noexcept nogil:
+cdef inline bint item_answer(PushItem* it, PushReq* q, Counters* counters) noexcept nogil:
     # Results to what the answer tells. True when the record is stored.
     it.partition_uuid = (<Partition*>it.partition).uuid if it.partition != NULL else NULL
     if it.status == 1:
         counters.duplicates += 1
+        if it.keyed:
+            # its own push sent again: told what the first one was told, or would have been
+            it.status = 0
+            q.replayed = True
     if it.status < 2:
         message_id_make(it.created_us, (<Partition*>it.partition).id, it.offset, it.message_id)
     return it.status < 2
 
-cdef bint run_answer(PushItem* it, Counters* counters) noexcept nogil:
+cdef bint run_answer(PushItem* it, PushReq* q, Counters* counters) noexcept nogil:
     cdef PushRun* run = it.run
     cdef bint stored = False
     cdef int k
     if run.open:
         for k in range(run.n):
-            stored = item_answer(&run.items[k], counters) or stored
+            stored = item_answer(&run.items[k], q, counters) or stored
         return stored
     if it.partition != NULL:
         it.partition_uuid = (<Partition*>it.partition).uuid
         run.partition_id = (<Partition*>it.partition).id
     return it.status < 2
 
+cdef int push_mark(PushJob* j, uint8_t of, uint8_t to) noexcept nogil:
+    # Records that have one status get another. How many.
+    cdef PushItem* it
+    cdef int i, k
+    cdef int n = 0
+    for i in range(j.req.n):
+        it = &j.req.items[i]
+        if it.run == NULL or not it.run.open:
+            if it.status == of:
+                it.status = to
+                n += pushitem_count(it)
+            continue
+        for k in range(it.run.n):
+            if it.run.items[k].status == of:
+                it.run.items[k].status = to
+                n += 1
+    return n
+
 cdef void push_answer(PushJob* j) noexcept nogil:
+    # All parts are home.
+    if j.drain:
+        refill_answered(j)
+    elif j.failed == 503 and spool.on:
+        j.spilled = True
+        spill_send(j.job.r.worker, j)
+    else:
+        push_tell(j)
+
+cdef void push_spilled(Worker* w, InboxMsg* m) noexcept nogil:
+    # Back from the failover buffer.
+    cdef PushJob* j = <PushJob*>m
+    if j.spill_why == SPILL_KEPT:
+        w.counters.buffered += push_mark(j, 4, 3)
+    push_tell(j)
+
+cdef void push_tell(PushJob* j) noexcept nogil:
     cdef Request* r = j.job.r
     cdef Counters* counters = &r.worker.counters
     cdef Buf* out
     cdef PushItem* it
+    cdef Queue* queue = NULL
+    cdef Tally* tally = NULL
     cdef int i
     cdef int n = 0
-    cdef bint stored = False
+    cdef bint kept = j.spilled and j.spill_why == SPILL_KEPT
+    cdef bint stored = kept
+    push_mark(j, 4, 2)
+    if j.limited:
+        capacity_settle(j)
     for i in range(j.req.n):
         it = &j.req.items[i]
+        if it.partition != NULL and it.status < 2:
+            if (<Partition*>it.partition).queue is not queue:
+                queue = (<Partition*>it.partition).queue
+                tally = tally_of(queue, r.worker)
+                tally.push_requests += 1
+            tally.push_messages += it.run.n if it.run != NULL else 1
         if it.run != NULL:
             n += it.run.n
-            stored = run_answer(it, counters) or stored
+            stored = run_answer(it, &j.req, counters) or stored
         else:
             n += 1
-            stored = item_answer(it, counters) or stored
+            stored = item_answer(it, &j.req, counters) or stored
     job_move(&j.job, JOB_DONE)
     r.job = NULL
     counters.op[OP_PUSH].items += n
-    if not stored and j.failed == 503:
+    if not stored and j.unsealed:
+        reply_unsealed(r)
+        return
+    if not stored and j.spilled and j.spill_why == SPILL_FULL:
+        reply_error(r, 503, "The database does not answer and the failover buffer is full; try again")
+        return
+    if not stored and (j.failed == 503 or j.spilled):
         reply_error(r, 503, "The database did not answer in time; nothing is known to be stored, try again")
         return
-    out = reply_begin(r, 201, JSON_TYPE)
+    out = reply_begin_more(r, 201, JSON_TYPE, b"Idempotency-Replayed: true\r\n" if j.req.replayed else b"")
     push_reply(out, &j.req)
     reply_end(r)

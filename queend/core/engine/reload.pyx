@@ -146,6 +146,30 @@ cdef void engine_notify(Slice name, bint moved) noexcept nogil:
     if not worker_post(boss, m):
         free(m)
 
+cdef void engine_look() noexcept nogil:
+    # Any thread: somebody has committed something that this process was not told of.
+    boss_post(engine_looks)
+
+cdef void engine_looks(Worker* w, InboxMsg* m) noexcept nogil:
+    cdef Discover* d = &engine_of(w).discover
+    free(m)
+    d.look_at = 1
+    if not d.looking and not d.naming and not d.recent_wanted:      # else with the next turn of the clock
+        discover_tick(engine_of(w), clock_mono_us())
+
+cdef inline void engine_wake() noexcept nogil:
+    # Any thread: the first worker looks around.
+    boss_post(engine_nudge)
+
+cdef void boss_post(void (*run)(Worker* w, InboxMsg* m) noexcept nogil) noexcept nogil:
+    cdef InboxMsg* m = <InboxMsg*>calloc(1, sizeof(InboxMsg))
+    if m == NULL or boss == NULL:
+        free(m)
+        return
+    m.run = run
+    if not worker_post(boss, m):
+        free(m)
+
 cdef void engine_nudge(Worker* w, InboxMsg* m) noexcept nogil:
     free(m)
 

@@ -178,28 +178,27 @@ cdef bint records_next(Records* r, PopMessage* m) noexcept nogil:
     cdef PushItem* it = r.it
     cdef PushRun* run
     cdef const unsigned char* id
+    cdef Extras x
     if it == NULL:
         return False
     run = it.run
     m.created_us = it.created_us
     m.offset = it.offset + r.at
-    m.trace = slice_of(<const char*>it.trace, 16 if it.has_trace else 0)
-    m.sub = it.sub
+    item_extras(it, &m.extras)
     message_id_make(it.created_us, (<Partition*>it.partition).id, m.offset, m.id)
     if run == NULL:
         memcpy(m.record_id, it.id, 16)
-        m.txid = it.txid if it.keep_text else slice_of(NULL, 0)
         m.payload = it.payload
     else:
         memcpy(m.record_id, run.ids + 16 * r.at, 16)
-        m.txid = slice_of(NULL, 0)
+        m.extras.text.n = 0
         if run.codec == BODY_V1:
             m.payload = run.payloads[r.at]
         else:
             if r.at == 0:
                 batchrow_inner(&r.row, slice_of(<const char*>run.ids, 16 * <size_t>run.n), run.inner, True, slice_of(NULL, 0), run.n)
-            batchrow_record(&r.row, &id, &m.payload, &m.trace, &m.sub, &m.txid)
-            m.sub = it.sub    # a client's frames name no producer
+            batchrow_record(&r.row, &id, &m.payload, &x)
+            m.extras.text = x.text      # a client's frames say nothing else
             memcpy(m.id, r.row.message, 16)
         r.at += 1
     if run == NULL or r.at == run.n:

@@ -118,7 +118,11 @@ cdef void stream_refill(PushStream* s) noexcept nogil:
 cdef void stream_drain(PushStream* s) noexcept nogil:
     # Sends what there is, if nothing is in flight and a slot is free.
     cdef Slot* slot
-    if s.flying != NULL or s.stale:
+    if s.flying != NULL:
+        return
+    if s.stale:
+        if spill_hurries():
+            stream_expire(s)
         return
     if s.again == NULL and s.gather == NULL:
         return
@@ -203,6 +207,9 @@ cdef void stream_expire(PushStream* s) noexcept nogil:
     cdef int64_t now
     if slotpool_ready(engine_of(s.worker).slots):
         return
+    if spill_hurries():
+        stream_empty(s)
+        return
     now = clock_mono_us()
     while s.again != NULL and s.again.since_us and now - s.again.since_us > limit:
         b = s.again
@@ -215,10 +222,20 @@ cdef void stream_expire(PushStream* s) noexcept nogil:
             b = stream_next(s)
             batch_fail(s, b, 503)
 
+cdef void stream_empty(PushStream* s) noexcept nogil:
+    # Everything that waits goes home, in its order, and from there into the failover buffer.
+    while s.again != NULL or s.gather != NULL:
+        batch_fail(s, stream_next(s), 503)
+
 cdef void stream_send(PushStream* s, Slot* slot, PushBatch* b) noexcept nogil:
     # Encodes and sends; what could not be sent is kept for later.
     cdef Params params
     cdef Engine* e = engine_of(s.worker)
+    if catalog.n_sealed or catalog.n_limited:
+        batch_bare(s, b)
+        if b.first == NULL:
+            batch_free(b)
+            return
     if aside_learn(s, slot, b):
         return
     s.flying = b
@@ -240,7 +257,7 @@ cdef void stream_send(PushStream* s, Slot* slot, PushBatch* b) noexcept nogil:
     recall_params(&params, &s.arrays)
     s.sent_us = clock_mono_us()
     s.worker.counters.op[OP_PUSH].calls += 1
-    if slot_send(slot, STMT_PUSH, &params, stream_done, s, e.deadline_ms):
+    if slot_send(slot, STMT_PUSH_DUE if b.scheduled else STMT_PUSH, &params, stream_done, s, e.deadline_ms):
         return
     s.flying = NULL
     handover_undo(s, b, False)
@@ -274,6 +291,7 @@ cdef void stream_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
         s.again = b
         engine_reload(s.worker)
         return
+    spool.doubt = False
     batch_learn(b, res)
     aside_take(s, b, res)
     again = batch_refused(s, b, res)
@@ -296,6 +314,12 @@ cdef void stream_trouble(PushStream* s, PushBatch* b, PGresult* res, int outcome
         # stored: sent again with every id checked, it is stored exactly once.
         if res == NULL:
             b.unsure = True
+        if outcome == SLOT_DEADLINE and spool.on:
+            # Other connections may hang just as long: no push waits for that. Whether these are stored is seen when the buffer is drained.
+            spool.doubt = True
+            batch_fail(s, b, 503)
+            stream_empty(s)
+            return
         if now - b.since_us > engine_of(s.worker).patience_us:
             batch_fail(s, b, 503)
             return
@@ -306,15 +330,24 @@ cdef void stream_trouble(PushStream* s, PushBatch* b, PGresult* res, int outcome
         b.next = s.again
         s.again = b
         s.retry_at = now + 1000 * b.tries * b.tries
+    elif sql_transient(res):
+        # No fault of the items: out of space, read-only, shutting down.
+        log_line(b"error", b"push_put_off", pg_error(res))
+        spool.doubt = spool.on
+        batch_fail(s, b, 503)
     elif b.n_items > 1:
         batch_split(s, b)
     else:
         log_line(b"error", b"push_refused", pg_error(res))
-        batch_fail(s, b, 500)
+        batch_fail(s, b, 500 if sql_data(res) else 501)
+
+cdef bint sql_data(PGresult* res) noexcept nogil:
+    # data exception, integrity, a limit of the program: the same again will never be stored
+    return pg_sqlstate(res, b"22") or pg_sqlstate(res, b"23") or pg_sqlstate(res, b"54")
 
 cdef bint sql_transient(PGresult* res) noexcept nogil:
-    # serialization or deadlock, lock timeout, cancelled or shutting down, out of resources: the same again may succeed
-    return pg_sqlstate(res, b"40") or pg_sqlstate(res, b"55P03") or pg_sqlstate(res, b"57") or pg_sqlstate(res, b"53")
+    # serialization or deadlock, lock timeout, cancelled or shutting down, out of resources, a standby that is read-only: the same again may succeed
+    return pg_sqlstate(res, b"25006") or pg_sqlstate(res, b"40") or pg_sqlstate(res, b"55P03") or pg_sqlstate(res, b"57") or pg_sqlstate(res, b"53")
 
 cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nogil:
     cdef int i, k, row, n = PQntuples(res)
@@ -398,7 +431,7 @@ cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nog
         g = g.next
     for i in range(b.n_chunks):
         c = &b.chunks[i]
-        c.keep = c.group.answered and c.whole and rowcache_wanted(c.group.partition, c.first.offset, c.group.head)
+        c.keep = c.group.answered and c.whole and not c.scheduled and rowcache_wanted(c.group.partition, c.first.offset, c.group.head)
         keeps = keeps or c.keep
     uv_mutex_unlock(&book.lock)
     uv_rwlock_rdunlock(&catalog.lock)
@@ -410,7 +443,7 @@ cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nog
     while g != NULL:
         following = g.next
         if not g.answered:
-            group_fail(s, g, 500)
+            group_fail(s, g, 501)
         else:
             group_done(s, g)
         g = following
@@ -464,8 +497,9 @@ cdef void group_done(PushStream* s, PushGroup* g) noexcept nogil:
 cdef void group_fail(PushStream* s, PushGroup* g, int status) noexcept nogil:
     cdef PushItem* it = g.first
     while it != NULL:
-        it.status = 2
-        (<PushPart*>it.job).job.failed = status
+        it.status = 4 if status == 503 else 2
+        if status > (<PushPart*>it.job).job.failed:
+            (<PushPart*>it.job).job.failed = status
         it = it.next
     group_done(s, g)
 

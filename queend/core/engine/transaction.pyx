@@ -5,6 +5,8 @@ cdef struct TxJob:
     Job job
     TxReq req
     bint asked
+    bint cleared              # nothing stood against it when it was looked at: what it names and does not exist may be made
+    bint limited              # it pushes to a queue with a bound
 
 cdef struct TxCall:
     Engine* engine
@@ -12,6 +14,7 @@ cdef struct TxCall:
     PushBatch* batch
     AckRow* rows
     int n_rows
+    bint dry                  # it pushes to what does not exist yet: first a look whether the rest of it would be refused
     int64_t sent_us
 
 cdef void tx_submit(Worker* w, Request* r) noexcept nogil:
@@ -25,6 +28,10 @@ cdef void tx_submit(Worker* w, Request* r) noexcept nogil:
     if not tx_read(r.headers_raw, r.body, &w.unzip, &r.arena, &w.uuids, engine_of(w).settings.max_items, &j.req, &err):
         reply_error(r, err.status, err.text)
         return
+    if r.asks & ASK_TRACE:
+        for i in range(j.req.n):
+            if j.req.ops[i].kind == TX_PUSH:
+                pushreq_trace(r.headers_raw, &r.arena, j.req.ops[i].push, 1)
     if r.grant != NULL and not gate_transaction(r, &j.req):
         return
     job_open(&j.job, r, OP_TRANSACTION)
@@ -62,6 +69,7 @@ cdef void tx_go(Worker* w, TxJob* j) noexcept nogil:
     cdef TxOp* op
     cdef Queue* q
     cdef bint ask = False
+    cdef bint missing = False
     cdef bint allowed = True
     uv_rwlock_rdlock(&catalog.lock)
     for i in range(j.req.n):
@@ -69,8 +77,9 @@ cdef void tx_go(Worker* w, TxJob* j) noexcept nogil:
         if op.kind == TX_PUSH:
             q = catalog_queue(op.push.queue)
             op.push.partition = catalog_partition(q, op.push.part) if q != NULL else NULL
+            j.limited = j.limited or (q != NULL and q.max_size > 0)
             if op.push.partition == NULL:
-                ask = True
+                missing = True
         else:
             op.ack.partition_id = 0
             ackitem_find(op.ack, op.ack.group_name, j.asked, &ask)
@@ -80,6 +89,14 @@ cdef void tx_go(Worker* w, TxJob* j) noexcept nogil:
         job_move(&j.job, JOB_DONE)
         gate_refuse_queue(j.job.r)
         return
+    if missing and not j.cleared:
+        i = tx_repeat(j)
+        if i >= 0:
+            j.req.ops[i].fault = TX_FAULT_DUPLICATE
+            tx_answer(j, i)
+            return
+        j.cleared = not tx_refusable(j)
+    ask = ask or (missing and j.cleared)
     if ask and j.job.tries >= 10:
         job_refuse(&j.job, 503, "The queue is being deleted; try again")
         return
@@ -95,16 +112,63 @@ cdef void tx_go(Worker* w, TxJob* j) noexcept nogil:
             op.fault = TX_FAULT_NOT_FOUND
             tx_answer(j, i)
             return
+    i = capacity_transaction(j) if j.limited else -1
+    if i == -2:
+        j.job.tries += 1
+        job_move(&j.job, JOB_RESOLVING)
+        joblist_add(&e.resolving, &j.job)
+        return
+    if i >= 0:
+        tx_answer(j, i)
+        return
+    if catalog.n_sealed and not tx_seal(w, j):
+        return
     job_move(&j.job, JOB_QUEUED)
     joblist_add(&e.txs, &j.job)
+
+cdef bint tx_refusable(TxJob* j) noexcept nogil:
+    # Can what is in the database refuse it? Pushes to what does not exist yet alone it cannot.
+    cdef int i
+    for i in range(j.req.n):
+        if j.req.ops[i].kind != TX_PUSH or j.req.ops[i].push.partition != NULL:
+            return True
+    return j.req.n_required > 0
+
+cdef int tx_repeat(TxJob* j) noexcept nogil:
+    # The first push to what does not exist yet that has the id of an earlier one to the same; -1: none.
+    cdef int i
+    cdef int found = -1
+    cdef Table seen
+    cdef PushItem* it
+    cdef PushItem* other
+    cdef uint64_t key
+    table_init(&seen)
+    for i in range(j.req.n):
+        it = j.req.ops[i].push
+        if j.req.ops[i].kind != TX_PUSH or it.partition != NULL or it.id_kind == 0:
+            continue
+        memcpy(&key, it.id + 8, 8)      # the half of an id that is chance, or of a hash
+        key = slice_hash(it.queue, slice_hash(it.part, key))
+        other = <PushItem*>table_get(&seen, key)
+        if other == NULL:
+            table_put(&seen, key, it)
+        elif memcmp(other.id, it.id, 16) == 0 and slice_eq(other.queue, it.queue) and slice_eq(other.part, it.part):
+            found = i
+            break
+    table_free(&seen)
+    return found
 
 cdef void tx_ask(Engine* e, TxJob* j) noexcept nogil:
     cdef int i
     cdef TxOp* op
     for i in range(j.req.n):
         op = &j.req.ops[i]
-        if op.kind == TX_PUSH and op.push.partition == NULL:
+        if op.kind == TX_PUSH and op.push.partition == NULL and not j.cleared:
+            continue
+        elif op.kind == TX_PUSH and op.push.partition == NULL:
             ask_names(e, ASK_RESOLVE, op.push.queue, op.push.part, 0)
+        elif op.kind == TX_PUSH and (<Partition*>op.push.partition).queue.capacity.wanted:
+            ask_names(e, ASK_SIZE, op.push.queue, op.push.queue, (<Partition*>op.push.partition).queue.id)
         elif op.kind == TX_ACK:
             ackitem_ask(e, op.ack, op.ack.group_name, True)
 
@@ -123,12 +187,15 @@ cdef bint txcall_send(Engine* e, TxJob* j) noexcept nogil:
     cdef TxCall* call
     cdef Params params
     cdef int i
+    cdef bint dry = False
     if slot == NULL:
         joblist_front(&e.txs, &j.job)
         return False
     for i in range(j.req.n):
-        if j.req.ops[i].kind == TX_PUSH and (<Partition*>j.req.ops[i].push.partition).dead:
-            # the queue was deleted since its names were looked up: they are looked up again
+        if j.req.ops[i].kind == TX_PUSH and j.req.ops[i].push.partition == NULL:
+            dry = True
+        elif j.req.ops[i].kind == TX_PUSH and ((<Partition*>j.req.ops[i].push.partition).dead or item_bare(j.req.ops[i].push)):
+            # the queue was deleted since its names were looked up, or is encrypted now: they are looked up again
             limit_give(&e.tx_limit)
             tx_go(e.worker, j)
             return True
@@ -141,6 +208,7 @@ cdef bint txcall_send(Engine* e, TxJob* j) noexcept nogil:
         return False
     call.engine = e
     call.job = j
+    call.dry = dry
     arena_open(&call.batch.arena, &e.worker.chunks)
     job_move(&j.job, JOB_FLYING)
     if not tx_gather(e, call, j):
@@ -174,9 +242,10 @@ cdef bint txcall_send(Engine* e, TxJob* j) noexcept nogil:
     params_array(&params, &e.ask_a)
     params_array(&params, &e.ask_b)
     recall_params(&params, &e.tx_pushes)
+    params_bool(&params, dry)
     call.sent_us = clock_mono_us()
     e.worker.counters.op[OP_TRANSACTION].calls += 1
-    if slot_send(slot, STMT_TRANSACTION, &params, txcall_done, call, e.deadline_ms):
+    if slot_send(slot, STMT_TRANSACTION_DUE if call.batch.scheduled else STMT_TRANSACTION, &params, txcall_done, call, e.deadline_ms):
         return True
     txcall_free(call)
     if params.failed:
@@ -204,6 +273,8 @@ cdef bint tx_gather(Engine* e, TxCall* call, TxJob* j) noexcept nogil:
         return False
     for i in range(j.req.n):
         op = &j.req.ops[i]
+        if op.kind == TX_PUSH and op.push.partition == NULL:
+            continue
         if op.kind == TX_PUSH:
             p = <Partition*>op.push.partition
             g = <PushGroup*>table_get(&groups, <uint32_t>p.id)
@@ -293,6 +364,10 @@ cdef void txcall_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
         return
     fault = tx_take(call, res, now)
     txcall_free(call)
+    if fault == -3:
+        j.cleared = True
+        tx_go(e.worker, j)
+        return
     tx_answer(j, fault)
 
 cdef bint tx_learn(TxCall* call, PGresult* res) noexcept nogil:
@@ -310,7 +385,7 @@ cdef bint tx_learn(TxCall* call, PGresult* res) noexcept nogil:
 
 cdef int tx_take(TxCall* call, PGresult* res, int64_t now) noexcept nogil:
     # Results to the operations. Returns the first operation at fault, or -1 when everything was done. -2: a required
-    # lease is not live.
+    # lease is not live. -3: it was only looked at, and nothing stands against it.
     cdef TxJob* j = call.job
     cdef int row, i, k
     cdef PushChunk* c
@@ -356,6 +431,8 @@ cdef int tx_take(TxCall* call, PGresult* res, int64_t now) noexcept nogil:
                 j.req.ops[i].fault = TX_FAULT_NOT_FOUND
                 return i
         return -2
+    if call.dry:
+        return -3
     uv_mutex_lock(&book.lock)
     for row in range(PQntuples(res)):
         i = pg_int4(res, row, TX_ORD)
@@ -375,6 +452,8 @@ cdef void tx_answer(TxJob* j, int fault) noexcept nogil:
     cdef TxOp* op
     cdef Buf* out
     cdef int i
+    if fault == -1 and j.limited:
+        capacity_transacted(j)
     for i in range(j.req.n):
         op = &j.req.ops[i]
         if op.kind == TX_PUSH and op.push.partition != NULL:
@@ -386,6 +465,8 @@ cdef void tx_answer(TxJob* j, int fault) noexcept nogil:
     job_move(&j.job, JOB_DONE)
     r.job = NULL
     r.worker.counters.op[OP_TRANSACTION].items += j.req.n
+    if fault == -1:
+        tally_transaction(&j.req, r.worker)
     out = reply_begin(r, 200, JSON_TYPE)
     tx_reply(out, &j.req, fault)
     reply_end(r)

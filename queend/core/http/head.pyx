@@ -4,9 +4,12 @@ cdef enum:
     LENGTH_WIDTH = 11         # room for the digits of a body's length; blanks before a field's value mean nothing
 
 cdef const char* JSON_TYPE = b"application/json"
-cdef const char* CORS = (b"Access-Control-Allow-Origin: *\r\n"
+cdef const char* EVENTS_TYPE = b"application/cloudevents-batch+json"
+cdef const char* JSON_LINES = (b"Content-Type: application/json\r\n"
+                         b"Access-Control-Allow-Origin: *\r\n"
                          b"Access-Control-Allow-Methods: GET, POST, PUT, DELETE, OPTIONS\r\n"
                          b"Access-Control-Allow-Headers: Content-Type, Authorization\r\n")
+cdef const char* CORS = JSON_LINES + 32       # without the first line
 
 cdef struct HttpDate:
     int64_t second            # since the epoch; of text
@@ -66,6 +69,10 @@ cdef const char* status_phrase(int status) noexcept nogil:
         return b"Content Too Large"
     if status == 414:
         return b"URI Too Long"
+    if status == 415:
+        return b"Unsupported Media Type"
+    if status == 416:
+        return b"Range Not Satisfiable"
     if status == 417:
         return b"Expectation Failed"
     if status == 422:

@@ -15,6 +15,11 @@ cdef enum:
 cdef enum:
     HEADERS_MAX = 100
 
+cdef enum HeadAsk:
+    ASK_KEY = 1               # Idempotency-Key is there
+    ASK_TRACE = 2             # traceparent
+    ASK_EVENTS = 4            # Accept is long enough to name CloudEvents
+
 cdef struct HeadLimits:
     size_t max_head           # bytes of request line and headers
     size_t max_target
@@ -34,6 +39,7 @@ cdef struct Head:
     uint8_t keep_alive
     uint8_t expects           # 100-continue
     uint8_t host              # Host fields seen
+    uint8_t asks              # bits of ASK_*
     int status                # of the refusal
     const char* reason        # static text
 
@@ -154,6 +160,8 @@ cdef int head_line(const char** at, const char* end, const HeadLimits* limits, H
     h.http10 = p[7] == b'0'
     h.keep_alive = not h.http10
     if h.method == METHOD_NONE:
+        if memcmp(start, b"TRACE ", 6) == 0 or memcmp(start, b"QUERY ", 6) == 0 or memcmp(start, b"CONNECT ", 8) == 0:
+            return head_refuse(h, 405, b"Method not allowed")
         return head_refuse(h, 501, b"Unknown method")
     at[0] = p + 10
     return 1
@@ -202,7 +210,7 @@ cdef int head_fields(const char** at, const char* end, Head* h) noexcept nogil:
         count += 1
         if count > HEADERS_MAX:
             return head_refuse(h, 431, b"Too many headers")
-        if size == 4 or size == 6 or size == 10 or size == 14 or size == 17:
+        if size == 4 or size == 6 or size == 10 or size == 11 or size == 14 or size == 15 or size == 17:
             if not head_field(h, name, size, value, last - value):
                 return -1
 
@@ -239,11 +247,18 @@ cdef bint head_field(Head* h, const char* name, size_t size, const char* v, size
             if v[i] == b' ' or v[i] == b'\t' or v[i] == b',' or v[i] == b'/' or v[i] == b'@':
                 head_refuse(h, 400, b"Malformed Host header")
                 return False
+    elif size == 11 and text_is(name, 11, b"traceparent"):
+        h.asks |= ASK_TRACE
+    elif size == 15 and text_is(name, 15, b"idempotency-key"):
+        h.asks |= ASK_KEY
     elif size == 6 and text_is(name, 6, b"expect"):
         if n != 12 or not text_is(v, 12, b"100-continue"):
             head_refuse(h, 417, b"Only the expectation 100-continue is known")
             return False
         h.expects = True
+    elif size == 6 and n >= 34 and text_is(name, 6, b"accept"):
+        # noted here, looked at by whoever it is for: the others pay nothing
+        h.asks |= ASK_EVENTS
     elif size == 10 and text_is(name, 10, b"connection"):
         head_connection(h, v, n)
     elif size == 14 and text_is(name, 14, b"content-length"):

@@ -42,6 +42,20 @@ cdef extern from "<unistd.h>" nogil:
     int close(int)
     ssize_t read(int, void*, size_t)
     ssize_t write(int, const void*, size_t)
+    ssize_t pread(int, void*, size_t, long)
+    ssize_t pwrite(int, const void*, size_t, long)
+    int fsync(int)
+    int fdatasync(int)
+    int ftruncate(int, long)
+    long lseek(int, long, int)
+    int SEEK_END
+
+cdef extern from "<fcntl.h>" nogil:
+    int O_RDONLY, O_WRONLY, O_RDWR, O_CREAT, O_EXCL, O_APPEND, O_CLOEXEC, O_DIRECTORY
+    int open(const char*, int, ...)
+    int openat(int, const char*, int, ...)
+    int unlinkat(int, const char*, int)
+    int renameat(int, const char*, int, const char*)
 
 cdef extern from "<sys/eventfd.h>" nogil:
     int EFD_NONBLOCK, EFD_CLOEXEC
@@ -55,7 +69,7 @@ cdef extern from "<signal.h>" nogil:
     int pthread_sigmask(int, const sigset_t*, sigset_t*)
 
 cdef extern from "<errno.h>" nogil:
-    int errno, EAGAIN, EINTR, EMFILE, ENFILE, ENOBUFS, ENOMEM, ECONNABORTED
+    int errno, EAGAIN, EINTR, EIO, ENOENT, EMFILE, ENFILE, ENOBUFS, ENOMEM, ECONNABORTED
 
 cdef extern from "<string.h>" nogil:
     char* strerror(int)

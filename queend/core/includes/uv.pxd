@@ -60,6 +60,8 @@ cdef extern from "<uv.h>" nogil:
         uv_loop_t* loop
     ctypedef struct uv_req_t:
         void* data
+    ctypedef struct uv_work_t:
+        void* data
     ctypedef unsigned long uv_thread_t
     ctypedef int uv_file
     ctypedef int uv_os_sock_t
@@ -79,6 +81,8 @@ cdef extern from "<uv.h>" nogil:
     ctypedef void (*uv_thread_cb)(void*) noexcept nogil
     ctypedef void (*uv_walk_cb)(uv_handle_t*, void*) noexcept nogil
 
+    ctypedef void (*uv_work_cb)(uv_work_t*) noexcept nogil
+    ctypedef void (*uv_after_work_cb)(uv_work_t*, int) noexcept nogil
     ctypedef void (*uv_getaddrinfo_cb)(uv_getaddrinfo_t*, int, addrinfo*) noexcept nogil
 
     ctypedef enum uv_run_mode:
@@ -158,6 +162,7 @@ cdef extern from "<uv.h>" nogil:
     int uv_getaddrinfo(uv_loop_t*, uv_getaddrinfo_t*, uv_getaddrinfo_cb, const char*, const char*, const addrinfo*)
     void uv_freeaddrinfo(addrinfo*)
     int uv_cancel(uv_req_t*)
+    int uv_queue_work(uv_loop_t*, uv_work_t*, uv_work_cb, uv_after_work_cb)
     const char* uv_strerror(int)
     const char* uv_err_name(int)
     int uv_sem_init(uv_sem_t*, unsigned int)

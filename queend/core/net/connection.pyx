@@ -433,6 +433,7 @@ cdef bint request_take(Request* r, const Head* h) noexcept nogil:
     r.query.p += move
     r.headers_raw.p += move
     r.http10 = h.http10
+    r.asks = h.asks
     r.keep_alive = h.keep_alive
     r.body = slice_of(whole.p + whole.n, 0)
     return True

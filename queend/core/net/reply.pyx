@@ -7,15 +7,20 @@ cdef inline Buf* reply_head(Request* r, int status) noexcept nogil:
     head_begin(&r.out, status, r.worker.date.text)
     return &r.out
 
-cdef Buf* reply_begin(Request* r, int status, const char* content_type) noexcept nogil:
+cdef inline Buf* reply_begin(Request* r, int status, const char* content_type) noexcept nogil:
     # Status line and headers; the caller appends the body and calls reply_end. content_type NULL: no body will follow.
     # JSON answers carry the CORS headers.
+    return reply_begin_more(r, status, content_type, b"")
+
+cdef Buf* reply_begin_more(Request* r, int status, const char* content_type, const char* lines) noexcept nogil:
+    # The same with further header lines.
     cdef Buf* b = reply_head(r, status)
+    buf_text(b, lines)
     if content_type != NULL:
         buf_text(b, b"Content-Type: ")
         buf_text(b, content_type)
         buf_put(b, b"\r\n", 2)
-    if content_type == NULL or content_type == JSON_TYPE:
+    if content_type == NULL or content_type == JSON_TYPE or content_type == EVENTS_TYPE:
         buf_text(b, CORS)
     reply_headers_end(r)
     return b
@@ -55,18 +60,24 @@ cdef void reply_simple(Request* r, int status, const char* json_text) noexcept n
     reply_end(r)
 
 cdef void reply_error(Request* r, int status, const char* text) noexcept nogil:
-    # {"error": text}; 503 tells when to come back, 401 what is asked for.
+    # {"error": text}, or as a problem; 503 tells when to come back, 401 what is asked for, 405 what is known.
     cdef Buf* b = reply_head(r, status)
-    buf_text(b, b"Content-Type: application/json\r\n")
+    cdef bint problem = r.headers_raw.n and problem_wanted(r.headers_raw)
+    buf_text(b, b"Content-Type: application/problem+json\r\n" if problem else b"Content-Type: application/json\r\n")
     buf_text(b, CORS)
     if status == 503 or status == 401:
         buf_text(b, b"Retry-After: 1\r\n" if status == 503 else b"WWW-Authenticate: Bearer\r\n")
+    if status == 405:
+        buf_text(b, b"Allow: GET, HEAD, POST, PUT, DELETE, OPTIONS\r\n")
     if status == 503:
         r.worker.counters.refused += 1
     reply_headers_end(r)
-    buf_text(b, b'{"error":')
-    json_escape(b, slice_lit(text))
-    buf_byte(b, b'}')
+    if problem:
+        problem_put(b, status, r.path, slice_lit(text))
+    else:
+        buf_text(b, b'{"error":')
+        json_escape(b, slice_lit(text))
+        buf_byte(b, b'}')
     reply_end(r)
 
 cdef void reply_empty(Request* r, int status) noexcept nogil:
@@ -83,9 +94,34 @@ cdef void reply_options(Request* r) noexcept nogil:
     reply_end(r)
 
 cdef void reply_raw(Request* r, int status, Slice headers, Slice body) noexcept nogil:
-    # headers: complete lines, without Date, Connection and Content-Length.
+    # headers: complete lines, without Date, Connection and Content-Length. An error in JSON becomes a problem for those who
+    # ask; what may be tried again later says when.
     cdef Buf* b = reply_head(r, status)
-    buf_slice(b, headers)
+    cdef Slice error
+    cdef bint problem = status >= 400 and problem_wanted(r.headers_raw) and problem_error(body, &error)
+    if problem:
+        buf_text(b, b"Content-Type: application/problem+json\r\n")
+        headers_put_but(b, headers, b"content-type")
+    else:
+        buf_slice(b, headers)
+    if (status == 503 or status == 429) and header_value(headers, b"retry-after").p == NULL:
+        buf_text(b, b"Retry-After: 1\r\n")
     reply_headers_end(r)
-    buf_slice(b, body)
+    if problem:
+        problem_copy(b, status, r.path, error, body)
+    else:
+        buf_slice(b, body)
     reply_end(r)
+
+cdef void headers_put_but(Buf* b, Slice headers, const char* name) noexcept nogil:
+    # All lines but those of this name (lower case).
+    cdef const char* p = headers.p
+    cdef const char* end = headers.p + headers.n
+    cdef const char* stop
+    cdef size_t n = strlen(name)
+    while p < end:
+        stop = <const char*>memchr(p, b'\n', end - p)
+        stop = end if stop == NULL else stop + 1
+        if <size_t>(stop - p) <= n or p[n] != b':' or not text_folds(p, name, n):
+            buf_put(b, p, stop - p)
+        p = stop

@@ -35,6 +35,11 @@ cdef struct Settings:
     int max_items             # of one request
     int max_queued_jobs
     int64_t max_queued_bytes
+    char* buffer_dir          # of the failover buffer, "": there is none
+    int64_t buffer_bytes      # it may take; 0: there is none
+    int buffer_records        # of one of its files
+    int buffer_chunk          # records drained at once
+    int buffer_pause_ms       # between two tries to drain
     int max_bridged           # requests that wait for the control plane; beyond: 503
     int grants                # verified tokens remembered; 0: nobody needs one
     char* open_paths          # without a token, as in Grants.skips
@@ -46,6 +51,8 @@ cdef struct Settings:
     int deadline_ms           # a statement in flight for so long is lost
     int default_timeout_ms    # long poll
     int default_batch         # pop
+    int cycles                # of streams in the database at once per worker
+    int priority_share        # of so many namespace pops one goes to lower priorities; 0: none
     bint default_new          # new groups begin with new messages only
     int pop_wait_initial_ms
     int pop_wait_threshold
@@ -107,6 +114,8 @@ cdef void settings_free(Settings* s) noexcept nogil:
     free(s.host)
     free(s.conninfo)
     free(s.open_paths)
+    free(s.buffer_dir)
+    s.buffer_dir = NULL
     s.host = NULL
     s.conninfo = NULL
     s.open_paths = NULL
@@ -119,6 +128,11 @@ cdef int settings_load(Settings* s, dict settings) except -1:
     s.host = setting_text(d, "host", "127.0.0.1")
     s.conninfo = setting_text(d, "conninfo", "")
     s.open_paths = setting_list(d, "open_paths")
+    s.buffer_dir = setting_text(d, "buffer_dir", "")
+    s.buffer_bytes = setting_int(d, "buffer_bytes", 1 << 30, 0, 1 << 50)
+    s.buffer_records = setting_int(d, "buffer_records", 100000, 1, top)
+    s.buffer_chunk = setting_int(d, "buffer_chunk", 4000, 1, 20000)
+    s.buffer_pause_ms = setting_int(d, "buffer_pause_ms", 100, 1, top)
     s.grants = setting_int(d, "grants", 0, 0, 1 << 24)
     s.port = setting_int(d, "port", 6632, 0, 65535)
     s.workers = setting_int(d, "workers", 1, 1, 256)
@@ -147,6 +161,8 @@ cdef int settings_load(Settings* s, dict settings) except -1:
     s.default_timeout_ms = setting_int(d, "default_timeout_ms", 30000, 0, top)
     s.default_batch = setting_int(d, "default_batch", 1, 1, 100000)
     s.default_new = setting_word(d, "default_sub_mode", ("all", "new")) == "new"
+    s.cycles = setting_int(d, "streams_cycle_max_concurrent", 16, 1, top)
+    s.priority_share = setting_int(d, "priority_share", 10, 0, top)
     s.pop_wait_initial_ms = setting_int(d, "pop_wait_initial_ms", 100, 1, top)
     s.pop_wait_threshold = setting_int(d, "pop_wait_threshold", 3, 0, top)
     s.pop_wait_multiplier_x100 = setting_int(d, "pop_wait_multiplier_x100", 200, 100, 100000)

@@ -35,6 +35,7 @@ cdef struct Worker:
     ChunkPool chunks
     UuidGen uuids
     Unzip unzip               # for bodies that came or lie compressed
+    Seal seal                 # for payloads of encrypted queues
     HttpDate date
     char* input               # what was read last
     void* engine
@@ -177,6 +178,7 @@ cdef void worker_run(void* arg) noexcept nogil:
     requestpool_close(&w.requests)
     chunkpool_close(&w.chunks)
     unzip_close(&w.unzip)
+    seal_close(&w.seal)
     if w.phase == WORKER_RUNNING:
         w.phase = WORKER_STOPPED
 

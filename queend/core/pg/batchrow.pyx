@@ -1,7 +1,7 @@
 # Reading one row of the log: `n` records whose ids, payloads and extras are sliced without copying. Formats in
 # docs/storage.md: body = version and codec, then n sizes as varints and the payloads, plain or as one zstd frame, or one
-# zstd frame of message frames as a client sent it; meta = version byte, then per record with extras its index, flags and
-# values. What is compressed is unpacked into the scratch of an Unzip: valid until the next row is opened with it.
+# zstd frame of message frames as a client sent it; meta = version byte, then the
+# extras (extras.pyx). What is compressed is unpacked into the scratch of an Unzip: valid until the next row is opened with it.
 
 cdef enum:
     BODY_V1 = 0x10            # plain
@@ -24,18 +24,6 @@ cdef struct BatchRow:
     int64_t meta_index        # record the meta cursor stands before, -1 none left
     const unsigned char* times        # NULL: all of the row's created_at
     int64_t age_us            # how long before the row's created_at the record read last was stored
-
-cdef inline const unsigned char* varint_read(const unsigned char* p, const unsigned char* end, uint64_t* v) noexcept nogil:
-    # The position after it, NULL when cut off or longer than 10 bytes.
-    cdef int shift = 0
-    v[0] = 0
-    while p < end and shift < 64:
-        v[0] |= <uint64_t>(p[0] & 0x7f) << shift
-        if not p[0] & 0x80:
-            return p + 1
-        p += 1
-        shift += 7
-    return NULL
 
 cdef bint batchrow_open(BatchRow* b, Slice ids, Slice body, Slice meta, int n, Unzip* z) noexcept nogil:
     # False when the row is not in a format of this version or contradicts itself.
@@ -138,38 +126,11 @@ cdef inline void batchrow_meta_index(BatchRow* b) noexcept nogil:
         if b.meta != NULL and b.meta < b.meta_end:
             b.meta_index = <int64_t>v
 
-cdef bint batchrow_meta(BatchRow* b, Slice* trace, Slice* sub, Slice* text) noexcept nogil:
-    # The extras at the meta cursor; moves it on.
-    cdef uint8_t flags = b.meta[0]
-    cdef uint64_t n
-    b.meta += 1
-    if flags & 1:
-        if b.meta_end - b.meta < 16:
-            return False
-        trace[0] = slice_of(<const char*>b.meta, 16)
-        b.meta += 16
-    if flags & 2:
-        b.meta = varint_read(b.meta, b.meta_end, &n)
-        if b.meta == NULL or <uint64_t>(b.meta_end - b.meta) < n:
-            return False
-        sub[0] = slice_of(<const char*>b.meta, n)
-        b.meta += n
-    if flags & 4:
-        b.meta = varint_read(b.meta, b.meta_end, &n)
-        if b.meta == NULL or <uint64_t>(b.meta_end - b.meta) < n:
-            return False
-        text[0] = slice_of(<const char*>b.meta, n)
-        b.meta += n
-    batchrow_meta_index(b)
-    return True
-
-cdef bint batchrow_record(BatchRow* b, const unsigned char** id, Slice* payload, Slice* trace, Slice* sub, Slice* text) noexcept nogil:
-    # The next record; when it was stored: b.age_us. trace: 16 bytes or empty; text: the original transactionId, empty: it is the id as a UUID.
+cdef bint batchrow_record(BatchRow* b, const unsigned char** id, Slice* payload, Extras* x) noexcept nogil:
+    # The next record; when it was stored: b.age_us. Without a text its transactionId is the id as a UUID.
     cdef uint64_t size
     cdef const unsigned char* next_frame
-    trace.n = 0
-    sub.n = 0
-    text.n = 0
+    extras_none(x)
     if b.i >= b.n:
         return False
     id[0] = b.ids + 16 * <size_t>b.i
@@ -180,8 +141,8 @@ cdef bint batchrow_record(BatchRow* b, const unsigned char** id, Slice* payload,
     else:
         next_frame = b.body + 4 + le32_read(b.body)
         b.message = b.body + 5
-        text[0] = slice_of(<const char*>b.body + FRAME_HEAD, le16_read(b.body + 21))
-        payload[0] = slice_of(text.p + text.n, <const char*>next_frame - text.p - text.n)
+        x.text = slice_of(<const char*>b.body + FRAME_HEAD, le16_read(b.body + 21))
+        payload[0] = slice_of(x.text.p + x.text.n, <const char*>next_frame - x.text.p - x.text.n)
         b.body = next_frame
     if b.times != NULL:
         b.times = varint_read(b.times, b.meta_end, &size)
@@ -189,14 +150,17 @@ cdef bint batchrow_record(BatchRow* b, const unsigned char** id, Slice* payload,
             return False
         b.age_us = b.age_us - <int64_t>size if b.i else <int64_t>size
     if b.meta_index == b.i:
-        if not batchrow_meta(b, trace, sub, text):
+        b.meta = extras_read(b.meta, b.meta_end, x)
+        if b.meta == NULL:
             return False
+        batchrow_meta_index(b)
     b.i += 1
     return True
 
 cdef void batchrow_seek(BatchRow* b, int i) noexcept nogil:
     # Skips records before i.
     cdef const unsigned char* id
-    cdef Slice payload, trace, sub, text
-    while b.i < i and batchrow_record(b, &id, &payload, &trace, &sub, &text):
+    cdef Slice payload
+    cdef Extras x
+    while b.i < i and batchrow_record(b, &id, &payload, &x):
         pass

@@ -1,6 +1,6 @@
 # The statements of the hot path: one per function of sql/function, prepared on every connection, called by number.
 # A signature has one letter per parameter: q bigint, i integer, t text, y bytea, u uuid, j jsonb, b boolean; a capital is the
-# array of it, S smallint[], B boolean[].
+# array of it, S smallint[], B boolean[], D double precision[].
 
 cdef enum:
     OID_BOOL = 16
@@ -9,6 +9,7 @@ cdef enum:
     OID_INT2 = 21
     OID_INT4 = 23
     OID_TEXT = 25
+    OID_FLOAT8 = 701
     OID_UUID = 2950
     OID_JSONB = 3802
     OID_BOOL_ARRAY = 1000
@@ -17,6 +18,7 @@ cdef enum:
     OID_INT4_ARRAY = 1007
     OID_TEXT_ARRAY = 1009
     OID_INT8_ARRAY = 1016
+    OID_FLOAT8_ARRAY = 1022
     OID_UUID_ARRAY = 2951
 
 cdef enum:
@@ -37,6 +39,12 @@ cdef enum:
     STMT_FIND
     STMT_TURN
     STMT_IDS_LEARN
+    STMT_WAKING
+    STMT_LEASES_ENDED
+    STMT_QUEUE_SIZES
+    STMT_PUSH_DUE
+    STMT_TRANSACTION_DUE
+    STMT_CYCLE
     STMT_COUNT
 
 # Result columns, in the order of each function's RETURNS TABLE.
@@ -93,6 +101,18 @@ cdef enum:
     RENEW_EXPIRES_AT
     RENEW_RENEWED
 
+cdef enum:
+    CYCLE_ERROR = 0
+    CYCLE_STALE
+    CYCLE_QUEUE
+    CYCLE_BASE
+    CYCLE_CREATED_AT
+    CYCLE_DUPS
+    CYCLE_GROUP
+    CYCLE_COMMITTED
+    CYCLE_HEAD
+    CYCLE_RELEASED
+
 cdef struct StatementDef:
     const char* name
     char[240] text
@@ -113,6 +133,7 @@ cdef Oid statement_type(char letter) noexcept nogil:
     if letter == b'I': return OID_INT4_ARRAY
     if letter == b'S': return OID_INT2_ARRAY
     if letter == b'B': return OID_BOOL_ARRAY
+    if letter == b'D': return OID_FLOAT8_ARRAY
     if letter == b'T': return OID_TEXT_ARRAY
     if letter == b'Y': return OID_BYTEA_ARRAY
     return OID_UUID_ARRAY
@@ -136,13 +157,14 @@ cdef const StatementDef* statements_open() noexcept nogil:
     # push: version, lanes, then per group row part, skip, n, kind, lo, hi, ids, body, meta, hint; per claim row, group, take,
     # whole, lease, lease_us; per group row known, known_at; per place to look row, from, to
     statement_define(&s[STMT_PUSH], b"push", b"qIIIISUUYYYQIIIBUQQQIQQ")
-    # pop: version; per candidate req, part, group, fresh; per request budget, parts, auto, lease, lease_us, delay_us, window_us
-    statement_define(&s[STMT_POP], b"pop", b"qIIIBIIBUQQQ")
+    # pop: version; per candidate req, part, group, fresh; per request budget, parts, auto, lease, lease_us, delay_us, window_us,
+    # ttl_us (NULL: none has one)
+    statement_define(&s[STMT_POP], b"pop", b"qIIIBIIBUQQQQ")
     # ack: version; per group part, group, lease, n, ids, status, retry_limit, retry_delay_us; per failure row, idx, error
     statement_define(&s[STMT_ACK], b"ack", b"qIIUIYYIQIIT")
     # transaction: version, the push arrays, the ack arrays without retry settings, required leases and where they may be; what is
-    # remembered, as in push
-    statement_define(&s[STMT_TRANSACTION], b"transaction", b"qIIIISUUYYYIIUIYYIITUIIQQIQQ")
+    # remembered, as in push; only look
+    statement_define(&s[STMT_TRANSACTION], b"transaction", b"qIIIISUUYYYIIUIYYIITUIIQQIQQb")
     # renew: lease, seconds; hints req, part, group
     statement_define(&s[STMT_RENEW], b"renew", b"UIIII")
     # release: part, group, lease
@@ -171,4 +193,16 @@ cdef const StatementDef* statements_open() noexcept nogil:
              b" UNION ALL SELECT part, grp, NULL, 0 FROM queend.claim($1,$9,$10,$11,$12,$13,$14,$15)")
     # ids_learn: partition, known, known_at
     statement_define(&s[STMT_IDS_LEARN], b"ids_learn", b"iqq")
+    # waking: from_us, behind this partition, to_us, limit
+    statement_define(&s[STMT_WAKING], b"waking", b"qiqi")
+    # leases_ended: partitions, groups
+    statement_define(&s[STMT_LEASES_ENDED], b"leases_ended", b"II")
+    # queue_sizes: queue
+    statement_define(&s[STMT_QUEUE_SIZES], b"queue_sizes", b"I")
+    # push_due, transaction_due: as push and transaction
+    statement_define(&s[STMT_PUSH_DUE], b"push_due", b"qIIIISUUYYYQIIIBUQQQIQQ")
+    statement_define(&s[STMT_TRANSACTION_DUE], b"transaction_due", b"qIIIISUUYYYIIUIYYIITUIIQQIQQb")
+    # stream_cycle: version, query, partition; keys, values, ends of windows, keys to drop; the push arrays; group, record, lease, count,
+    # dead, error, release
+    statement_define(&s[STMT_CYCLE], b"stream_cycle", b"quiTTDTIIIISUUYYYtyuibtb")
     return s

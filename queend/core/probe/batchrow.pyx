@@ -14,9 +14,9 @@ def probe_zip(bytes data, int level=1):
         free(out)
         ZSTD_freeCCtx(context)
 
-def probe_batchrow(bytes ids, bytes body, bytes meta, int n, int seek=0, list ages=None):
+def probe_batchrow(bytes ids, bytes body, bytes meta, int n, int seek=0, list ages=None, list more=None):
     """The records from `seek` on: (id, payload, trace id, producer, text, message id), None where there is none.
-    ages: gets how long before the row's created_at each was stored (µs).
+    ages: gets how long before the row's created_at each was stored (µs). more: gets (delivery moment, key id, headers) of each, empty where there is none.
 
     ValueError when the row is not readable.
     """
@@ -24,18 +24,21 @@ def probe_batchrow(bytes ids, bytes body, bytes meta, int n, int seek=0, list ag
     cdef BatchRow b
     cdef Unzip z
     cdef const unsigned char* id
-    cdef Slice payload, trace, sub, text
+    cdef Slice payload
+    cdef Extras x
     memset(&z, 0, sizeof(z))
     try:
         if not batchrow_open(&b, room.path, room.body, room.query, n, &z):
             raise ValueError("not a row of the log")
         batchrow_seek(&b, seek)
         out = []
-        while batchrow_record(&b, &id, &payload, &trace, &sub, &text):
+        while batchrow_record(&b, &id, &payload, &x):
             if ages is not None:
                 ages.append(b.age_us)
-            out.append((<bytes>id[:16], probe_bytes(payload), probe_bytes(trace) if trace.n else None,
-                        probe_text(sub) if sub.n else None, probe_text(text) if text.n else None,
+            if more is not None:
+                more.append((probe_bytes(x.due), probe_bytes(x.seal), probe_bytes(x.headers)))
+            out.append((<bytes>id[:16], probe_bytes(payload), probe_bytes(x.trace) if x.trace.n else None,
+                        probe_text(x.sub) if x.sub.n else None, probe_text(x.text) if x.text.n else None,
                         <bytes>b.message[:16] if b.message != NULL else None))
         if len(out) != n - seek:
             raise ValueError("cut off")

@@ -58,7 +58,7 @@ def probe_route(str method, bytes path):
                "OPTIONS": METHOD_OPTIONS, "PATCH": METHOD_PATCH}
     names = {ROUTE_NONE: None, ROUTE_PUSH: "push", ROUTE_POP_QUEUE: "pop_queue", ROUTE_POP_PARTITION: "pop_partition",
              ROUTE_POP_ANY: "pop_any", ROUTE_ACK: "ack", ROUTE_ACK_BATCH: "ack_batch", ROUTE_TRANSACTION: "transaction",
-             ROUTE_LEASE: "lease", ROUTE_LIVEZ: "livez", ROUTE_READYZ: "readyz"}
+             ROUTE_LEASE: "lease", ROUTE_CYCLE: "cycle", ROUTE_LIVEZ: "livez", ROUTE_READYZ: "readyz", ROUTE_EVENTS: "events"}
     cdef ProbeRoom room = ProbeRoom(path=path)
     return names[route_match(methods[method], room.path)]
 
@@ -202,9 +202,9 @@ def probe_pop_reply(bytes path, bytes query, bytes queue, list messages):
             text = given.get(name) or b""
             keep.append(text)
             lease = slice_of(<const char*><bytes>text, len(text))
-            if name == "txid": m.txid = lease
-            elif name == "trace": m.trace = lease
-            elif name == "sub": m.sub = lease
+            if name == "txid": m.extras.text = lease
+            elif name == "trace": m.extras.trace = lease
+            elif name == "sub": m.extras.sub = lease
             elif name == "payload": m.payload = lease
             else: m.lease = lease
         memcpy(m.id, <const char*><bytes>given["id"], 16)
@@ -287,7 +287,7 @@ def probe_tx_reply(bytes body, str fault=None, int at=-1, bytes uuid=b"0" * 36):
     cdef TxReq q
     cdef ApiError e
     faults = {"type": TX_FAULT_TYPE, "status": TX_FAULT_STATUS, "lease": TX_FAULT_LEASE,
-              "not_found": TX_FAULT_NOT_FOUND, "duplicate": TX_FAULT_DUPLICATE}
+              "not_found": TX_FAULT_NOT_FOUND, "duplicate": TX_FAULT_DUPLICATE, "full": TX_FAULT_FULL}
     if not tx_read(slice_of(NULL, 0), room.body, &room.unzip, &room.arena, &room.ids, 10000, &q, &e):
         raise probe_refusal(&e)
     for i in range(q.n):

@@ -1,7 +1,7 @@
 # The log read as Python sees it: the bytes of rows in, the bytes of an answer out; the GIL is held only to look at the
 # arguments.
 
-cdef dict READ_FORMATS = {"json": 0, "ndjson": 1, "arrow": 2}
+cdef dict READ_FORMATS = {"json": 0, "ndjson": 1, "arrow": 2, "events": 3}
 
 cdef inline Slice read_slice(bytes b) noexcept:
     return slice_of(b, len(b)) if b is not None else slice_of(NULL, 0)
@@ -10,7 +10,7 @@ def read_answer(str form, list entries, int64_t most):
     """The answer of a log read: (its bytes, number of records, bytes of their payloads, whether there is more than
     was given, whether a row was unreadable).
 
-    form: json, ndjson or arrow. entries: (queue, partition, error or None, head or -1, floor, first offset, most payload
+    form: json, ndjson, arrow or events. entries: (queue, partition, error or None, head or -1, floor, first offset, most payload
     bytes, rows), texts as UTF-8 bytes; rows: a list of (base, n, created_at, ids, body, meta), the columns of
     queend.read_rows as PostgreSQL's binary format has them. most: payload bytes of all entries. ValueError for a form that
     is none or rows that do not belong together, MemoryError.
@@ -53,21 +53,37 @@ def read_answer(str form, list entries, int64_t most):
                 e.n_rows += 1
             c.n += 1
         with nogil:
+            readcall_sealed(&c)
             read_render(&c, kind, &out)
         if out.failed:
             raise MemoryError()
         return <bytes>out.data[:out.len], c.records, c.bytes, bool(readcall_behind(&c)), bool(c.unreadable)
     finally:
         unzip_close(&c.unzip)
+        seal_close(&c.seal)
         buf_free(&out)
         free(rows)
         free(c.entries)
+
+cdef void readcall_sealed(ReadCall* c) noexcept nogil:
+    # Which queues are encrypted, as far as this process knows.
+    cdef Queue* q
+    cdef int i
+    if sealring.n == 0 or not catalog.loaded:
+        return
+    uv_rwlock_rdlock(&catalog.lock)
+    for i in range(c.n):
+        q = catalog_queue(c.entries[i].queue)
+        c.entries[i].sealed = q != NULL and q.sealed
+    uv_rwlock_rdunlock(&catalog.lock)
 
 cdef void read_render(ReadCall* c, int kind, Buf* out) noexcept nogil:
     if kind == 0:
         read_json(c, out)
     elif kind == 1:
         read_ndjson(c, out)
+    elif kind == 3:
+        read_events(c, out)
     else:
         read_arrow(c, out)
 

@@ -32,6 +32,7 @@ cdef struct ReadEntry:
     BatchRow row
     int64_t offset            # of the record that comes next in `row`
     int64_t created_us        # of `row`
+    bint sealed               # the queue is encrypted: also what names no key is opened
 
 cdef struct ReadCall:
     ReadEntry* entries
@@ -41,12 +42,14 @@ cdef struct ReadCall:
     int64_t bytes             # of payload given
     bint unreadable           # a row was in no format of this version
     Unzip unzip               # one row is open at a time
+    Seal seal
 
 cdef struct ReadRecord:
     int64_t offset
     int64_t created_us
     const unsigned char* id
     Slice text                # the transactionId, empty: it is the id as a UUID
+    Extras extras
     Slice payload
 
 cdef bint readrows_open(ReadRows* r, Slice base, Slice n, Slice created, Slice ids, Slice body, Slice meta) noexcept nogil:
@@ -110,14 +113,16 @@ cdef bint readcall_behind(ReadCall* c) noexcept nogil:
 cdef bint readentry_next(ReadCall* c, ReadEntry* e, size_t written, ReadRecord* out) noexcept nogil:
     # The next record of an entry; False at its end or when a budget is spent. The first record of the call is given
     # whatever its size, so that every call gets on; the first of an entry only if the call's own budget has room for it.
-    cdef Slice trace, sub
+    cdef Extras x
     if e.spent or e.error.n or c.left <= 0:
         return False
     if not e.open and not readentry_row(c, e):
         return False
-    if not batchrow_record(&e.row, &out.id, &out.payload, &trace, &sub, &out.text):
+    if not batchrow_record(&e.row, &out.id, &out.payload, &x):
         readentry_unreadable(c, e)
         return False
+    out.text = x.text
+    out.extras = x
     if e.records and <int64_t>out.payload.n > e.most:
         e.spent = True
         return False
@@ -134,4 +139,6 @@ cdef bint readentry_next(ReadCall* c, ReadEntry* e, size_t written, ReadRecord* 
     c.records += 1
     c.bytes += out.payload.n
     c.left -= out.payload.n
+    if x.seal.n or e.sealed:
+        seal_reveal(&c.seal, e.queue, x.seal, &out.payload)
     return True

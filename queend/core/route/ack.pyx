@@ -3,6 +3,7 @@
 cdef struct AckRaw:
     # Literals as found; p NULL: absent, or no string. bad: present, neither a string nor null.
     Slice txid, partition, status, group, lease, error
+    Slice delay               # any literal but null
     bint txid_bad, lease_bad
 
 cdef void ackraw_member(AckRaw* raw, Slice key, int c, Slice value) noexcept nogil:
@@ -10,7 +11,9 @@ cdef void ackraw_member(AckRaw* raw, Slice key, int c, Slice value) noexcept nog
         # null and every other type: as if absent, but a fence is never dropped silently
         if c == b'n':
             return
-        if key_is(key, b"transactionId"):
+        if key_is(key, b"delayMs"):
+            raw.delay = value
+        elif key_is(key, b"transactionId"):
             raw.txid_bad = True
         elif key_is(key, b"leaseId"):
             raw.lease_bad = True
@@ -27,6 +30,8 @@ cdef void ackraw_member(AckRaw* raw, Slice key, int c, Slice value) noexcept nog
         raw.lease = value
     elif key_is(key, b"error"):
         raw.error = value
+    elif key_is(key, b"delayMs"):
+        raw.delay = value
 
 cdef uint8_t ack_status(Slice raw) noexcept nogil:
     if raw.p == NULL or key_is(raw, b"completed") or key_is(raw, b"success"):
@@ -80,6 +85,9 @@ cdef bint ackitem_take(AckItem* it, AckRaw* raw, AckRaw* before, Arena* a, const
     elif not json_unescape(raw.partition, a, &text, NULL) or not partition_ref(text, it):
         return refuse_item(e, b"partitionId must be a UUID", what, index, b"partitionId")
     it.status = ack_status(raw.status)
+    it.delay_us = -1
+    if raw.delay.p != NULL and not delay_take(raw.delay, &it.delay_us):
+        return refuse_item(e, DELAY_TEXT, what, index, b"delayMs")
     it.lease_bad = raw.lease_bad
     if before != NULL and (it - 1).has_lease and raw.lease.p != NULL and slice_eq(before.lease, raw.lease):
         memcpy(it.lease, (it - 1).lease, 16)

@@ -9,7 +9,7 @@ cdef int route_match(int method, Slice path) noexcept nogil:
     if slice_is(path, b"/readyz") and (method == METHOD_GET or method == METHOD_HEAD):
         return ROUTE_READYZ
     if path.n < 8 or memcmp(path.p, b"/api/v1/", 8) != 0:
-        return ROUTE_NONE
+        return ROUTE_CYCLE if method == METHOD_POST and slice_is(path, b"/streams/v1/cycle") else ROUTE_NONE
     rest = slice_of(path.p + 8, path.n - 8)
     if method == METHOD_POST:
         if slice_is(rest, b"push"):
@@ -22,6 +22,8 @@ cdef int route_match(int method, Slice path) noexcept nogil:
             return ROUTE_TRANSACTION
         if rest.n > 13 and memcmp(rest.p, b"lease/", 6) == 0 and memcmp(rest.p + rest.n - 7, b"/extend", 7) == 0 and memchr(rest.p + 6, b'/', rest.n - 13) == NULL:
             return ROUTE_LEASE
+        if rest.n > 7 and memcmp(rest.p, b"events/", 7) == 0 and memchr(rest.p + 7, b'/', rest.n - 7) == NULL:
+            return ROUTE_EVENTS
         return ROUTE_NONE
     if method != METHOD_GET:
         return ROUTE_NONE

@@ -88,3 +88,80 @@ cdef bint time_parse(Slice s, int64_t* us) noexcept nogil:
     days = era * 146097 + yoe * 365 + yoe // 4 - yoe // 100 + doy - 719468
     us[0] = (days * 86400 + h * 3600 + mi * 60 + sec - zone) * 1000000 + frac
     return True
+
+# ---- how long something is to wait -----------------------------------------------------------------------------------
+
+cdef const char* DELAY_TEXT = b"delayMs must be a whole number of milliseconds from 0 to 31622400000 (366 days)"
+
+cdef bint whole_take(Slice raw, int64_t* out) noexcept nogil:
+    # A JSON number that is whole and not negative, of at most 18 digits.
+    cdef size_t i
+    cdef int64_t v = 0
+    if raw.n == 0 or raw.n > 18:
+        return False
+    for i in range(raw.n):
+        if not 48 <= raw.p[i] <= 57:
+            return False
+        v = v * 10 + raw.p[i] - 48
+    out[0] = v
+    return True
+
+cdef bint delay_take(Slice raw, int64_t* us) noexcept nogil:
+    # The literal of a delayMs, as microseconds.
+    cdef int64_t ms
+    if not whole_take(raw, &ms) or ms > DELAY_DAYS * <int64_t>86400000:
+        return False
+    us[0] = ms * 1000
+    return True
+
+# ---- when something is to be delivered --------------------------------------------------------------------------------
+
+cdef const char* DUE_TEXT = b"deliverAt must be a time with its zone (ISO 8601) or milliseconds since 1970, at most 366 days ahead"
+
+cdef bint time_has_zone(Slice s) noexcept nogil:
+    # Of what time_parse has taken.
+    cdef size_t i
+    if s.p[s.n - 1] == b'Z' or s.p[s.n - 1] == b'z':
+        return True
+    for i in range(10, s.n):
+        if s.p[i] == b'+' or s.p[i] == b'-' or (s.p[i] == b' ' and i > 10):      # a blank is a plus, see time_zone
+            return True
+    return False
+
+cdef bint due_take(Slice text, int64_t* us) noexcept nogil:
+    # A moment as text, or as a number of milliseconds.
+    cdef int64_t ms
+    if whole_take(text, &ms):
+        us[0] = ms * 1000
+        return ms < 1000000000 * <int64_t>1000000
+    return time_parse(text, us) and time_has_zone(text)
+
+cdef inline int64_t due_after(int64_t now, int64_t delay_us) noexcept nogil:
+    # To the millisecond, up: so items of one request have one moment.
+    return (now + delay_us + 999) // 1000 * 1000
+
+cdef bint due_known(Slice at, Slice delay, bint quoted, Arena* a, int64_t* due, const char** why, const char** field) noexcept nogil:
+    # From deliverAt and delayMs (p NULL: not given) to a moment; 0: at once. quoted: texts are literals with quotes.
+    cdef Slice text = at
+    cdef int64_t us = 0
+    cdef int64_t now = clock_wall_us()
+    due[0] = 0
+    field[0] = b"deliverAt"
+    why[0] = DUE_TEXT
+    if at.p != NULL and delay.p != NULL:
+        why[0] = b"deliverAt and delayMs exclude each other"
+        return False
+    if delay.p != NULL:
+        field[0] = b"delayMs"
+        why[0] = DELAY_TEXT
+        if not delay_take(delay, &us):
+            return False
+        due[0] = due_after(now, us) if us else 0
+        return True
+    if quoted and text.n and text.p[0] == b'"':
+        if not json_unescape(at, a, &text, NULL) or whole_take(text, &us):
+            return False
+    if not due_take(text, &us) or us - now > DELAY_DAYS * 86400 * <int64_t>1000000:
+        return False
+    due[0] = us if us > now else 0
+    return True

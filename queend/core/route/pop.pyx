@@ -46,7 +46,8 @@ cdef bint pop_parse(int route, Slice path, Slice query, Arena* a, const Settings
     q.wait = query_bool(query, b"wait", a)
     q.auto_ack = query_bool(query, b"autoAck", a) or query_bool(query, b"commitOnDelivery", a)
     q.autopilot = query_bool(query, b"autopilot", a)
-    q.frames = query_bool(query, b"frames", a)
+    if not pop_form(query, a, q, e):
+        return False
     q.batch_given = query_int(query, b"batch", a, AUTOPILOT_BATCH if q.autopilot else s.default_batch, &q.batch)
     q.partitions_given = query_int(query, b"partitions", a, 1, &q.partitions)
     query_int(query, b"timeout", a, s.default_timeout_ms, &q.timeout_ms)
@@ -62,6 +63,23 @@ cdef bint pop_parse(int route, Slice path, Slice query, Arena* a, const Settings
     if q.timeout_ms > MAX_TIMEOUT_MS:
         q.timeout_ms = MAX_TIMEOUT_MS
     return pop_subscription(query, a, s, q, e)
+
+cdef bint pop_form(Slice query, Arena* a, PopReq* q, ApiError* e) noexcept nogil:
+    # How the answer is wanted. Both parameters begin with the same letter: one look for those who send neither.
+    cdef const char* p = query.p
+    cdef const char* end = query.p + query.n
+    cdef Slice form
+    while p < end and p[0] != b'f':
+        p = <const char*>memchr(p, b'&', end - p)
+        p = end if p == NULL else p + 1
+    if p >= end:
+        return True
+    q.frames = query_bool(query, b"frames", a)
+    if query_find(query, b"format", a, &form) and form.n:
+        q.events = not q.frames and slice_is(form, b"cloudevents")
+        if not slice_is(form, b"cloudevents") and not slice_is(form, b"json"):
+            return refuse(e, b"format must be json or cloudevents")
+    return True
 
 cdef bint pop_subscription(Slice query, Arena* a, const Settings* s, PopReq* q, ApiError* e) noexcept nogil:
     # Where a group that is new here begins (section 6.5). Queue mode always begins at the oldest message.
@@ -85,6 +103,9 @@ cdef bint pop_subscription(Slice query, Arena* a, const Settings* s, PopReq* q, 
 # ---- the answer ----------------------------------------------------------------------------------------------------
 
 cdef void pop_reply_open(Buf* b, PopReq* q, Slice queue, Slice partition, Slice uuid, Slice lease, int claimed) noexcept nogil:
+    if q.events:
+        buf_byte(b, b'[')
+        return
     buf_text(b, b"{\"success\":true,\"queue\":")
     json_escape(b, queue)
     buf_text(b, b",\"partition\":")
@@ -105,20 +126,20 @@ cdef void pop_reply_message(Buf* b, PopMessage* m, bint first) noexcept nogil:
     buf_text(b, b"{\"id\":")
     put_uuid(b, m.id)
     buf_text(b, b",\"transactionId\":")
-    if m.txid.n:
-        json_escape(b, m.txid)
+    if m.extras.text.n:
+        json_escape(b, m.extras.text)
     else:
         put_uuid(b, m.record_id)
     buf_text(b, b",\"traceId\":")
-    if m.trace.n:
-        put_uuid(b, <const unsigned char*>m.trace.p)
+    if m.extras.trace.n:
+        put_uuid(b, <const unsigned char*>m.extras.trace.p)
     else:
         buf_text(b, b"null")
     buf_text(b, b",\"data\":")
     buf_slice(b, m.payload)
     buf_text(b, b",\"producerSub\":")
-    if m.sub.n:
-        json_escape(b, m.sub)
+    if m.extras.sub.n:
+        json_escape(b, m.extras.sub)
     else:
         buf_text(b, b"null")
     if m.time_us != m.created_us or m.time[0] == 0:
@@ -132,7 +153,17 @@ cdef void pop_reply_message(Buf* b, PopMessage* m, bint first) noexcept nogil:
         memcpy(b.data + b.len, b.data + m.tail_at, m.tail_n)
         b.len += m.tail_n
     buf_int(b, m.offset)
+    if m.extras.headers.n > 2:
+        pop_reply_headers(b, m.extras.headers)
+    if m.extras.due.n == 8:
+        buf_text(b, b",\"deliverAt\":")
+        put_time(b, extras_due(&m.extras), 6)
     buf_byte(b, b'}')
+
+cdef void pop_reply_headers(Buf* b, Slice headers) noexcept nogil:
+    # Their members, as they were stored.
+    buf_text(b, b",")
+    buf_slice(b, slice_of(headers.p + 1, headers.n - 2))
 
 cdef void pop_reply_tail(Buf* b, PopMessage* m) noexcept nogil:
     # What all messages of one claim have in common, up to the offset: written once, then copied from the answer itself.
@@ -164,11 +195,16 @@ cdef void pop_reply_autopilot(Buf* b, PopReq* q, int partitions, int batch) noex
 
 cdef void pop_reply_close(Buf* b, PopReq* q, int n, int partitions, int batch) noexcept nogil:
     buf_byte(b, b']')
+    if q.events:
+        return
     pop_reply_autopilot(b, q, partitions, batch)
     buf_byte(b, b'}')
 
 cdef void pop_reply_empty(Buf* b, PopReq* q, int why, const char* uuid) noexcept nogil:
-    # One form per reason; a pop that was willing to wait, however short, is told that its time is over.
+    # One form per reason; a pop that was willing to wait, however short, is told that its time is over. Events: none.
+    if q.events:
+        buf_text(b, b"[]")
+        return
     if q.wait:
         why = WHY_EXPIRED
     if why == WHY_EXPIRED or why == WHY_WINDOW or why == WHY_NOTHING:

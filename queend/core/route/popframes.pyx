@@ -85,8 +85,8 @@ cdef void popframes_stored(FrameWriter* w, int64_t base, int64_t created_us, int
 
 cdef void popframes_message(FrameWriter* w, PopMessage* m) noexcept nogil:
     # The next message, framed here. Messages of one moment share a record.
-    cdef size_t text_n = m.txid.n if m.txid.n else 36
-    cdef size_t size = FRAME_HEAD + text_n + m.payload.n + (16 if m.trace.n else 0) + (2 + m.sub.n if m.sub.n else 0)
+    cdef size_t text_n = m.extras.text.n if m.extras.text.n else 36
+    cdef size_t size = FRAME_HEAD + text_n + m.payload.n + (16 if m.extras.trace.n else 0) + (2 + m.extras.sub.n if m.extras.sub.n else 0)
     cdef char* at
     cdef uint32_t n32 = htole32(<uint32_t>(size - 4))
     cdef uint16_t n16 = htole16(<uint16_t>text_n)
@@ -101,24 +101,24 @@ cdef void popframes_message(FrameWriter* w, PopMessage* m) noexcept nogil:
     if at == NULL:
         return
     memcpy(at, &n32, 4)
-    at[4] = (FRAME_TRACE if m.trace.n else 0) | (FRAME_SUB if m.sub.n else 0)
+    at[4] = (FRAME_TRACE if m.extras.trace.n else 0) | (FRAME_SUB if m.extras.sub.n else 0)
     memcpy(at + 5, m.id, 16)
     at += 21
-    if m.trace.n:
-        memcpy(at, m.trace.p, 16)
+    if m.extras.trace.n:
+        memcpy(at, m.extras.trace.p, 16)
         at += 16
     memcpy(at, &n16, 2)
     at += 2
-    if m.txid.n:
-        memcpy(at, m.txid.p, text_n)
+    if m.extras.text.n:
+        memcpy(at, m.extras.text.p, text_n)
     else:
         uuid_format(m.record_id, at)
     at += text_n
-    if m.sub.n:
-        n16 = htole16(<uint16_t>m.sub.n)
+    if m.extras.sub.n:
+        n16 = htole16(<uint16_t>m.extras.sub.n)
         memcpy(at, &n16, 2)
-        memcpy(at + 2, m.sub.p, m.sub.n)
-        at += 2 + m.sub.n
+        memcpy(at + 2, m.extras.sub.p, m.extras.sub.n)
+        at += 2 + m.extras.sub.n
     if m.payload.n:
         memcpy(at, m.payload.p, m.payload.n)
 

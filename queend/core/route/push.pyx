@@ -45,7 +45,11 @@ cdef bint push_item(Json* j, Arena* a, UuidGen* g, PushOptions* options, PushIte
     cdef Slice part = slice_of(NULL, 0)
     cdef Slice txid = slice_of(NULL, 0)
     cdef Slice trace = slice_of(NULL, 0)
+    cdef Slice parent = slice_of(NULL, 0)
+    cdef Slice state = slice_of(NULL, 0)
     cdef Slice payload = slice_of(NULL, 0)
+    cdef Slice due = slice_of(NULL, 0)
+    cdef Slice delay = slice_of(NULL, 0)
     cdef Slice value
     cdef int wrong = 0
     cdef int c
@@ -77,6 +81,16 @@ cdef bint push_item(Json* j, Arena* a, UuidGen* g, PushOptions* options, PushIte
         elif key_is(key, b"traceId"):
             trace = value
             wrong = (wrong | 8) if c != b'"' else (wrong & ~8)
+        elif key_is(key, b"traceparent"):
+            parent = value
+            wrong = (wrong | 16) if c != b'"' else (wrong & ~16)
+        elif key_is(key, b"tracestate"):
+            state = value
+            wrong = (wrong | 32) if c != b'"' else (wrong & ~32)
+        elif key_is(key, b"deliverAt"):
+            due = value
+        elif key_is(key, b"delayMs"):
+            delay = value
     if j.error != NULL:
         return refuse_json(e, j)
     if wrong & 1:
@@ -87,7 +101,15 @@ cdef bint push_item(Json* j, Arena* a, UuidGen* g, PushOptions* options, PushIte
         return refuse_item(e, b"TransactionId must be a string", what, index, b"transactionId")
     if wrong & 8:
         return refuse_item(e, b"TraceId must be a string", what, index, b"traceId")
-    return pushitem_new(a, g, it, txid, queue, part, trace, payload, b"null", options, before, what, index, e)
+    if wrong & 16:
+        return refuse_item(e, b"traceparent must be a string", what, index, b"traceparent")
+    if wrong & 32:
+        return refuse_item(e, b"tracestate must be a string", what, index, b"tracestate")
+    if not pushitem_new(a, g, it, txid, queue, part, trace, payload, b"null", options, before, what, index, e):
+        return False
+    if (parent.p != NULL or state.p != NULL) and not pushitem_trace(a, it, parent, state, what, index, e):
+        return False
+    return (due.p == NULL and delay.p == NULL) or pushitem_due(it, a, due, delay, what, index, e)
 
 cdef PushItem* pushitems_grow(Arena* a, PushItem* items, int n, int* room, Json* j, Slice body, int max_items) noexcept nogil:
     # Room for one more: from the second growth on for as many as the body will hold if it goes on as it began.

@@ -11,45 +11,7 @@ cdef struct PushOptions:
     Slice part
     bint bare                 # a line is a payload, not an item
     bint counts               # the answer is wanted in numbers
-
-cdef Slice header_value(Slice raw, const char* name) noexcept nogil:
-    # The value of the first header of this name (lower case), without blanks around it; p NULL: absent.
-    cdef const char* p = raw.p
-    cdef const char* end = raw.p + raw.n
-    cdef const char* stop
-    cdef size_t n = strlen(name)
-    while p < end:
-        stop = <const char*>memchr(p, b'\n', end - p)
-        if stop == NULL:
-            stop = end
-        if <size_t>(stop - p) > n and p[n] == b':' and text_folds(p, name, n):
-            p += n + 1
-            while p < stop and (p[0] == b' ' or p[0] == b'\t'):
-                p += 1
-            while stop > p and ((stop - 1)[0] == b' ' or (stop - 1)[0] == b'\t' or (stop - 1)[0] == b'\r' or (stop - 1)[0] == b'\n'):
-                stop -= 1
-            return slice_of(p, stop - p)
-        p = stop + 1
-    return slice_of(NULL, 0)
-
-cdef inline bint text_folds(const char* p, const char* lower, size_t n) noexcept nogil:
-    # p is `lower` but for the case of its letters?
-    cdef size_t i
-    cdef char c
-    for i in range(n):
-        c = p[i]
-        if c >= b'A' and c <= b'Z':
-            c += 32
-        if c != lower[i]:
-            return False
-    return True
-
-cdef inline bint type_is(Slice value, const char* name) noexcept nogil:
-    # A Content-Type, whatever its parameters?
-    cdef size_t n = strlen(name)
-    if value.n < n or not text_folds(value.p, name, n):
-        return False
-    return value.n == n or value.p[n] == b';' or value.p[n] == b' ' or value.p[n] == b'\t'
+    int64_t due               # of items that do not say themselves when they may be delivered, 0 = at once
 
 cdef inline bint frames_magic(Slice body, const char* magic) noexcept nogil:
     return body.n >= 4 and memcmp(body.p, magic, 4) == 0
@@ -76,6 +38,8 @@ cdef bint push_options(int form, Slice query, Arena* a, PushOptions* out, ApiErr
         out.counts = True
     elif found and not slice_is(value, b"array"):
         return refuse(e, b"format must be array or counts")
+    if not push_due_option(query, a, &out.due, e):
+        return False
     if form == PUSH_JSON or form == PUSH_FRAMES:
         return True
     found = query_find(query, b"queue", a, &out.queue)
@@ -99,6 +63,7 @@ cdef bint push_read(Slice headers, Slice query, Slice body, Unzip* z, Arena* a, 
     cdef PushOptions options
     cdef int form = push_form(headers, body)
     out.unpacked = 0
+    out.replayed = False
     out.counts = False
     if not push_options(form, query, a, &options, e):
         return False
@@ -115,5 +80,7 @@ cdef bint push_read(Slice headers, Slice query, Slice body, Unzip* z, Arena* a, 
         return False
     if form == PUSH_JSON or form == PUSH_LINES and not options.bare:
         pushitems_join(out, a)
+    if options.due and not pushreq_defer(out, a, options.due, e):
+        return False
     out.counts = out.counts or options.counts
     return True

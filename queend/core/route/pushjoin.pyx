@@ -32,7 +32,7 @@ cdef void pushitems_join(PushReq* q, Arena* a) noexcept nogil:
 
 cdef inline bint pushitems_alike(PushItem* one, PushItem* other) noexcept nogil:
     # May they be in one row of the log, as far as it is not for their size? One partition, the queue written alike, ids made here or UUIDs, nothing extra.
-    return (not (one.keep_text or one.has_trace or other.keep_text or other.has_trace) and one.queue.p == other.queue.p
+    return (not (one.keep_text or one.has_trace or other.keep_text or other.has_trace) and one.more == NULL and other.more == NULL and one.queue.p == other.queue.p and one.sub.p == other.sub.p
             and (one.id_kind == 0) == (other.id_kind == 0) and slice_eq(one.part, other.part))
 
 cdef int pushitems_stretch(PushItem* first, int left) noexcept nogil:

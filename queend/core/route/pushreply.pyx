@@ -7,7 +7,7 @@ cdef void push_reply(Buf* b, PushReq* q) noexcept nogil:
         push_reply_items(b, q)
 
 cdef void push_reply_counts(Buf* b, PushReq* q) noexcept nogil:
-    cdef int[3] kinds
+    cdef int[5] kinds
     cdef PushItem* it
     cdef int i, k
     memset(kinds, 0, sizeof(kinds))
@@ -21,13 +21,16 @@ cdef void push_reply_counts(Buf* b, PushReq* q) noexcept nogil:
             for k in range(it.run.n):
                 kinds[it.run.items[k].status] += 1
     buf_text(b, b"{\"count\":")
-    buf_int(b, kinds[0] + kinds[1] + kinds[2])
+    buf_int(b, kinds[0] + kinds[1] + kinds[2] + kinds[3])
     buf_text(b, b",\"queued\":")
     buf_int(b, kinds[0])
     buf_text(b, b",\"duplicate\":")
     buf_int(b, kinds[1])
     buf_text(b, b",\"error\":")
     buf_int(b, kinds[2])
+    if kinds[3]:
+        buf_text(b, b",\"buffered\":")
+        buf_int(b, kinds[3])
     buf_byte(b, b'}')
 
 cdef void push_reply_items(Buf* b, PushReq* q) noexcept nogil:
@@ -65,11 +68,27 @@ cdef void push_reply_item(Buf* b, PushItem* it, int index) noexcept nogil:
         else:
             buf_text(b, b",\"status\":\"duplicate\",\"message_id\":")
         put_uuid(b, it.message_id)
+    elif it.status == 3:
+        buf_text(b, b",\"status\":\"buffered\",\"queue\":")
+        put_queue(b, it)
+        buf_text(b, b",\"partition\":")
+        json_escape(b, it.part)
+        if it.id_kind != 0 and not it.keyed:
+            buf_text(b, b",\"transactionId\":")
+            put_txid(b, it)
     push_reply_tail(b, it)
+
+cdef void push_full_text(Buf* b, PushItem* it) noexcept nogil:
+    buf_text(b, b"\"The queue is full: it holds its maxSize of ")
+    buf_int(b, it.offset)
+    buf_text(b, b" messages\"")
 
 cdef void push_reply_tail(Buf* b, PushItem* it) noexcept nogil:
     # What the records of one partition have in common.
-    if it.status == 2:
+    if it.status == 2 and it.full:
+        buf_text(b, b",\"status\":\"failed\",\"code\":\"queue_full\",\"error\":")
+        push_full_text(b, it)
+    elif it.status == 2:
         buf_text(b, b",\"status\":\"failed\",\"error\":\"The database refused this message\"")
     if it.status == 0:
         buf_text(b, b",\"partition_id\":\"")

@@ -76,7 +76,7 @@ cdef void run_open(PushRun* run, PushItem* head, PushItem* items) noexcept nogil
     # Every record becomes an item like `head`, in `items`, chained by next; ids and texts as if it had come alone.
     cdef BatchRow b
     cdef const unsigned char* id
-    cdef Slice trace, sub, text
+    cdef Extras x
     cdef PushItem* it
     cdef unsigned char[16] spelled
     cdef bint canonical
@@ -91,10 +91,10 @@ cdef void run_open(PushRun* run, PushItem* head, PushItem* items) noexcept nogil
         memcpy(it.id, run.ids + 16 * i, 16)
         it.id_kind = 0 if run.made else (1 if it.id[6] >> 4 == 7 else 2)
         if run.codec == BODY_FRAMES:
-            batchrow_record(&b, &id, &it.payload, &trace, &sub, &text)
+            batchrow_record(&b, &id, &it.payload, &x)
             canonical = False
-            if text.n and not (uuid_parse(text, spelled, &canonical) and canonical):
-                it.txid = text
+            if x.text.n and not (uuid_parse(x.text, spelled, &canonical) and canonical):
+                it.txid = x.text
                 it.keep_text = 1
         else:
             it.payload = run.payloads[i]

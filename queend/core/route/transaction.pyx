@@ -5,9 +5,9 @@ cdef struct TxRaw:
     Slice kind                # literal of "type", p NULL when absent; other types keep their text
     bint kind_string
     const char* items         # where the array of a push begins, NULL when there is none
-    Slice payload, data, queue, trace
+    Slice payload, data, queue, trace, due
     int wrong                 # 1 partition 2 queue 8 trace: present, not a string
-    AckRaw ack                # transactionId, partitionId, status, group, lease, error share their names
+    AckRaw ack                # transactionId, partitionId, status, group, lease, error, delayMs share their names
     Slice part
     bint part_given
 
@@ -189,6 +189,8 @@ cdef bint tx_operation(Json* j, Arena* a, UuidGen* g, int max_items, int* room, 
             raw.trace = value
             if c != b'"':
                 raw.wrong |= 8
+        elif key_is(key, b"deliverAt"):
+            raw.due = value
     if j.error != NULL:
         return refuse_json(e, j)
     if q.n >= max_items:
@@ -235,6 +237,8 @@ cdef bint tx_push_one(Arena* a, UuidGen* g, int* room, TxReq* q, TxRaw* raw, int
         error_set(e, 503, b"Out of memory")
         return False
     if not pushitem_new(a, g, it, raw.ack.txid, raw.queue, raw.part, raw.trace, payload, b"{}", NULL, NULL, b"operation", index, e):
+        return False
+    if not pushitem_due(it, a, raw.due, raw.ack.delay, b"operation", index, e):
         return False
     if not tx_grow(q, a, room, e):
         return False
@@ -284,6 +288,10 @@ cdef bint tx_push(Json* outer, Arena* a, UuidGen* g, int max_items, int* room, T
                 item.trace = value
                 if c != b'"':
                     item.wrong |= 8
+            elif key_is(key, b"deliverAt"):
+                item.due = value
+            elif key_is(key, b"delayMs"):
+                item.ack.delay = value
             elif key_is(key, b"transactionId"):
                 item.ack.txid = value
                 if c != b'"':
@@ -308,6 +316,8 @@ cdef void tx_fault_text(Buf* b, TxOp* op) noexcept nogil:
         buf_text(b, b"\"ACK operation failed: Invalid or expired lease\"")
     elif op.fault == TX_FAULT_NOT_FOUND:
         buf_text(b, b"\"ACK operation failed: Message not found\"")
+    elif op.fault == TX_FAULT_FULL:
+        push_full_text(b, op.push)
     else:
         buf_text(b, b"\"duplicate key: a message with this transactionId is already stored in the partition\"")
 
@@ -317,6 +327,8 @@ cdef void tx_fault_word(Buf* b, int fault) noexcept nogil:
         buf_text(b, b"\"duplicate\"")
     elif fault == TX_FAULT_LEASE or fault == TX_FAULT_NOT_FOUND:
         buf_text(b, b"\"rejected_ack\"")
+    elif fault == TX_FAULT_FULL:
+        buf_text(b, b"\"queue_full\"")
     else:
         buf_text(b, b"\"bad_request\"")
 

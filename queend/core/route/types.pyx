@@ -7,6 +7,9 @@ cdef enum:
     AUTOPILOT_BATCH = 200
     BATCH_MAX = 10000
 
+cdef enum:
+    DELAY_DAYS = 366          # the longest that a message or a partition may be told to wait
+
 cdef enum Route:
     ROUTE_NONE = 0
     ROUTE_PUSH
@@ -17,6 +20,8 @@ cdef enum Route:
     ROUTE_ACK_BATCH
     ROUTE_TRANSACTION
     ROUTE_LEASE
+    ROUTE_CYCLE
+    ROUTE_EVENTS
     ROUTE_LIVEZ
     ROUTE_READYZ
 
@@ -28,6 +33,7 @@ cdef struct PushItem:
     int original_at           # which of its run
     PushRun* run              # many records in one item: ids, texts and payloads are in there (payload.n: their bytes)
     void* partition
+    void* room                # the queue of which it takes room (engine/capacity)
     void* job
     const char* partition_uuid        # 36 bytes
     Slice queue
@@ -37,19 +43,24 @@ cdef struct PushItem:
     Slice txid                # p NULL: made here
     Slice payload             # exact bytes
     Slice sub                 # producer subject
+    Extras* more              # due, seal, headers; NULL: none of them
     unsigned char[16] id
     unsigned char[16] trace
     unsigned char[16] message_id
     uint8_t id_kind           # 0 made here (version 7), 1 the client's version 7, 2 anything else
     uint8_t keep_text
     uint8_t has_trace
-    uint8_t status            # 0 queued, 1 duplicate, 2 failed
+    uint8_t timed             # said itself when it may be delivered
+    uint8_t keyed             # its id follows from an Idempotency-Key: found stored means stored by this request before
+    uint8_t status            # 0 queued, 1 duplicate, 2 failed, 3 in the failover buffer, 4 not stored because the database was not reached
+    uint8_t full              # failed because its queue is full; offset is then the queue's maxSize
     int64_t offset
     int64_t created_us
 
 cdef struct PushReq:
     int n
     bint counts               # answered in numbers
+    bint replayed             # some of it was stored by the same request before
     size_t unpacked           # bytes the request takes beside its body
     PushItem* items
 
@@ -67,6 +78,7 @@ cdef struct PopReq:
     bint auto_ack
     bint autopilot
     bint frames               # the answer is wanted framed
+    bint events               # or as CloudEvents
     bint batch_given
     bint partitions_given
     bint sub_new
@@ -76,10 +88,9 @@ cdef struct PopReq:
 cdef struct PopMessage:
     unsigned char[16] id
     unsigned char[16] record_id
-    Slice txid                # original text, empty: the record id's spelling
-    Slice trace               # 16 bytes or empty
     Slice payload
-    Slice sub
+    bint as_event
+    Extras extras             # without a text: the record id's spelling is the transactionId
     Slice lease               # 36 bytes, empty with autoAck
     Slice queue
     Slice group
@@ -109,6 +120,7 @@ cdef struct AckItem:
     unsigned char[16] lease
     unsigned char[16] partition_uuid
     int64_t partition_number
+    int64_t delay_us          # what goes back waits so long, -1: as the options of its queue say
     int32_t partition_id
     uint8_t status            # 0 completed, 1 failed, 2 dlq, 3 retry, 255 any other word
     uint8_t code
@@ -134,6 +146,7 @@ cdef enum TxFault:
     TX_FAULT_LEASE
     TX_FAULT_NOT_FOUND
     TX_FAULT_DUPLICATE
+    TX_FAULT_FULL
 
 cdef struct TxOp:
     int kind

@@ -1,0 +1,79 @@
+"""GET and POST /api/v1/system/maintenance and …/maintenance/pop, GET /api/v1/status/buffers."""
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from fastapi import APIRouter, Request
+
+from .answer import Json, Refusal, body_object
+
+router = APIRouter()
+
+NONE = {"pending": 0, "bytes": 0, "oldest": 0.0, "failed": 0, "healthy": False, "away": False}
+SWITCH = {"requestBody": {"required": True, "content": {"application/json": {
+    "schema": {"type": "object", "required": ["enabled"], "properties": {"enabled": {"type": "boolean"}}}}}}}
+
+
+async def switch(request: Request, which: str) -> bool:
+    """Switches as the body says, which is returned."""
+    control = request.app.state.control
+    enabled = (await body_object(request)).get("enabled")
+    if not isinstance(enabled, bool):
+        raise Refusal(400, "enabled (boolean) is required", "enabled_required")
+    if which == "push" and enabled and control.core.buffer() is None:
+        raise Refusal(400, "This daemon has no failover buffer (QUEEND_BUFFER_BYTES is 0)", "no_buffer")
+    await control.maintenance.switch(which, enabled)
+    return enabled
+
+
+def database_answers(control: Any, buffer: dict[str, Any]) -> bool:
+    return control.core.ready() and not buffer["away"]
+
+
+@router.get("/api/v1/system/maintenance", tags=["system"])
+async def maintenance(request: Request) -> Json:
+    """Both switches, and the failover buffer of this daemon."""
+    control = request.app.state.control
+    buffer, on = control.core.buffer() or NONE, control.maintenance.on
+    return Json({
+        "maintenanceMode": on["push"], "popMaintenanceMode": on["pop"], "bufferedMessages": buffer["pending"], "bufferHealthy": buffer["healthy"],
+        "bufferStats": {"pendingCount": buffer["pending"], "failedCount": buffer["failed"], "dbHealthy": database_answers(control, buffer),
+                        "failedFiles": {"count": int(buffer["failed"] > 0), "totalBytes": 0, "totalMB": 0.0, "failoverCount": buffer["failed"], "qos0Count": 0}},
+    })
+
+
+@router.post("/api/v1/system/maintenance", tags=["system"], openapi_extra=SWITCH)
+async def set_maintenance(request: Request) -> Json:
+    """While on, every push of every daemon goes into its failover buffer, and none is drained. `bufferedMessages`: when it was switched."""
+    buffer = request.app.state.control.core.buffer() or NONE
+    enabled = await switch(request, "push")
+    return Json({"maintenanceMode": enabled, "bufferedMessages": buffer["pending"], "bufferHealthy": buffer["healthy"],
+                 "message": "Maintenance mode is on: pushes are buffered" if enabled else "Maintenance mode is off: buffered messages are drained"})
+
+
+@router.get("/api/v1/system/maintenance/pop", tags=["system"])
+async def pop_maintenance(request: Request) -> Json:
+    """Is pop maintenance on?"""
+    return _pop(request.app.state.control.maintenance.on["pop"])
+
+
+@router.post("/api/v1/system/maintenance/pop", tags=["system"], openapi_extra=SWITCH)
+async def set_pop_maintenance(request: Request) -> Json:
+    """While on, pops of every daemon find nothing; those that wait already go on waiting."""
+    return _pop(await switch(request, "pop"))
+
+
+def _pop(on: bool) -> Json:
+    return Json({"popMaintenanceMode": on, "message": "Pop maintenance is on: pops find nothing" if on else "Pop maintenance is off"})
+
+
+@router.get("/api/v1/status/buffers", tags=["status"])
+async def buffers(request: Request) -> Json:
+    """The failover buffer of this daemon."""
+    control = request.app.state.control
+    buffer = control.core.buffer()
+    shown = buffer or NONE
+    return Json({"pending": shown["pending"], "failed": shown["failed"], "dbHealthy": database_answers(control, shown), "worker": 0,
+                 "bytes": shown["bytes"], "oldestAgeSeconds": round(max(0.0, time.time() - shown["oldest"]), 3) if shown["pending"] else 0.0,
+                 **({} if buffer else {"note": "This daemon has no failover buffer"})})

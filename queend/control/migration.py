@@ -1,0 +1,90 @@
+"""/api/v1/migration: this database copied into another one, as the dashboard asks for it."""
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from fastapi import APIRouter, Request
+
+from ..service.transfer import EXCLUDABLE, UNREACHABLE, Address, Transfer, TransferError, compare, version_of
+from .answer import Json, Refusal, body_object
+from .openapi import FLAG, TEXT, body, record
+
+router = APIRouter()
+
+CONNECTION = {"host": TEXT, "port": TEXT, "database": TEXT, "user": TEXT, "password": TEXT, "ssl": FLAG}
+ADDRESS = record(["host", "database", "user"], **CONNECTION)
+START = record(["host", "database", "user"], **CONNECTION, schema=TEXT, excludeTableData={"type": "array", "items": TEXT})
+PORTS = 65_535
+
+
+def address(given: dict[str, Any], missing: str) -> Address:
+    """Where to connect. Refusal(400) for what is missing or of another type."""
+    texts = {name: given.get(name) for name in ("host", "database", "user")}
+    if not all(texts.values()):
+        raise Refusal(400, missing, "invalid_request")
+    texts |= {"port": given.get("port") or "5432", "password": given.get("password") or ""}
+    for name, value in texts.items():
+        if not isinstance(value, str) or "\0" in value:
+            raise Refusal(400, f"{name} must be a string", "invalid_request")
+    if not (texts["port"].isascii() and texts["port"].isdigit() and 0 < int(texts["port"]) <= PORTS):
+        raise Refusal(400, "port must be a number from 1 to 65535, as a string", "invalid_request")
+    if given.get("ssl") not in (None, True, False):
+        raise Refusal(400, "ssl must be true or false", "invalid_request")
+    return Address(**texts, ssl=bool(given.get("ssl")))
+
+
+def transfer(request: Request) -> Transfer:
+    return request.app.state.control.transfer
+
+
+@router.post("/api/v1/migration/test-connection", tags=["migration"], openapi_extra={"requestBody": body(ADDRESS)})
+async def migration_test(request: Request) -> Json:
+    """Can the database be reached, and what is it?"""
+    target = address(await body_object(request), "host, database, and user are required")
+    try:
+        return Json({"success": True, "message": "Connection successful", "version": await asyncio.to_thread(version_of, target)})
+    except UNREACHABLE as error:
+        return Json({"success": False, "message": "Connection failed", "error": str(error).strip()})
+
+
+@router.post("/api/v1/migration/start", tags=["migration"], status_code=202, openapi_extra={"requestBody": body(START)})
+async def migration_start(request: Request) -> Json:
+    """Drops the target's schemas `queend` and `queen` and copies everything there. One at a time: 409."""
+    given = await body_object(request)
+    target = address(given, "target host, database, and user are required")
+    if given.get("schema") not in (None, "", "queen"):
+        raise Refusal(400, "schema can only be queen", "invalid_request")
+    without = given.get("excludeTableData") or []
+    if not isinstance(without, list) or not all(isinstance(name, str) for name in without):
+        raise Refusal(400, "excludeTableData must be an array of names", "invalid_request")
+    if transfer(request).running:
+        raise Refusal(409, "Migration already in progress", "migration_running")
+    transfer(request).start(target, [name for name in without if name in EXCLUDABLE])
+    return Json({"status": "started", "message": "Migration started; see /api/v1/migration/status"}, 202)
+
+
+@router.get("/api/v1/migration/status", tags=["migration"])
+async def migration_status(request: Request) -> Json:
+    """idle, dumping (the target is prepared), restoring (it is filled), complete or error."""
+    return Json(transfer(request).status())
+
+
+@router.post("/api/v1/migration/validate", tags=["migration"], openapi_extra={"requestBody": body(ADDRESS)})
+async def migration_validate(request: Request) -> Json:
+    """Rows counted here and there. Those that were left out, or came since, do not match."""
+    target = address(await body_object(request), "target host, database, and user are required")
+    try:
+        tables = await asyncio.to_thread(compare, transfer(request).source, target)
+    except TransferError as error:
+        raise Refusal(400, str(error), "connection_failed", success=False) from None
+    return Json({"success": True, "allMatch": all(one["match"] for one in tables), "tables": tables})
+
+
+@router.post("/api/v1/migration/reset", tags=["migration"])
+async def migration_reset(request: Request) -> Json:
+    """Forgets how the last one ended. 409 while one runs."""
+    if transfer(request).running:
+        raise Refusal(409, "Cannot reset while migration is in progress", "migration_running")
+    transfer(request).reset()
+    return Json({"status": "idle", "message": "Migration state reset"})

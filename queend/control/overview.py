@@ -1,0 +1,157 @@
+"""The whole at a glance: /api/v1/resources/overview, /api/v1/status, /api/v1/status/analytics. Sums are kept, rates come from the minutes written."""
+from __future__ import annotations
+
+import statistics
+import time
+from typing import Any
+
+from fastapi import APIRouter, Request
+
+from ..service.metrics import COUNTS
+from .answer import Json, Refusal
+from .database import rows
+from .history import DAY_S, average, lag_ms, latest, newest, queue_series, rate, span, ts0, whole, worker_series
+from .query import Query
+from .queues import ts3
+
+router = APIRouter()
+
+RATE_S = 300
+POINTS = 10_000
+STEPS = {"minute": 60, "hour": 3600, "day": DAY_S, "week": 7 * DAY_S}
+MONDAY_S = 4 * DAY_S      # 1970-01-05
+
+SUMS = """
+SELECT count(*) AS queues, count(DISTINCT nullif(q.namespace, '')) AS namespaces, count(DISTINCT nullif(q.task, '')) AS tasks,
+       coalesce(sum(s.partitions), 0)::bigint AS partitions, coalesce(sum(s.pushed), 0)::bigint AS pushed, coalesce(sum(s.pending), 0)::bigint AS pending,
+       coalesce(sum(s.processing), 0)::bigint AS processing, coalesce(sum(s.dead), 0)::bigint AS dead, coalesce(sum(s.leased), 0)::bigint AS leased_partitions,
+       (SELECT (queend.now_us() - x.looked_at) / 1000000 FROM queend.stats x) AS age, (SELECT t.counts FROM queend.metric_totals t) AS totals
+  FROM queend.queues q LEFT JOIN queend.stat_queues s ON s.queue_id = q.id"""
+# Per queue: messages left for the group that is furthest behind, and when the oldest was stored that some group has not consumed.
+LAGS = """
+SELECT greatest(s.pending + s.processing, 0) AS messages,
+       (SELECT min(o.oldest) FROM queend.consumer_groups g
+         CROSS JOIN LATERAL (SELECT c.oldest FROM queend.stat_cursors c WHERE c.group_id = g.id AND c.lag > 0 ORDER BY c.oldest LIMIT 1) o
+         WHERE g.queue_id = s.queue_id) AS oldest
+  FROM queend.stat_queues s JOIN queend.queues q ON q.id = s.queue_id"""
+QUEUES = """
+SELECT queend.queue_uuid(q.id)::text AS id, q.name, q.namespace, q.task, s.partitions, s.consumed
+  FROM queend.queues q JOIN queend.stat_queues s ON s.queue_id = q.id
+ WHERE s.total > 0 AND (%s::text IS NULL OR q.name = %s) AND (%s::text IS NULL OR q.namespace = %s) AND (%s::text IS NULL OR q.task = %s)
+ ORDER BY q.created_at, q.id LIMIT 10000"""
+LEASES = "SELECT coalesce(sum(g.leases), 0)::bigint AS active, coalesce(sum(g.leased), 0)::bigint AS messages FROM queend.stat_groups g JOIN queend.queues q ON q.id = g.queue_id"
+# Of the latest dead letters only: they may be many.
+DEAD = """
+SELECT d.error, count(*) AS count, (SELECT count(DISTINCT x.partition_id) FROM (SELECT l.partition_id FROM queend.dead_letters l ORDER BY l.failed_at DESC, l.id DESC LIMIT 10000) x) AS partitions
+  FROM (SELECT l.error FROM queend.dead_letters l ORDER BY l.failed_at DESC, l.id DESC LIMIT 1000) d GROUP BY d.error ORDER BY count DESC, d.error LIMIT 10"""
+STORED = """
+SELECT m.bucket - (m.bucket - %s) %% %s AS at, sum(m.push_messages)::bigint AS messages FROM queend.metric_queues m JOIN queend.queues q ON q.id = m.queue_id
+ WHERE m.bucket >= %s AND m.bucket <= %s AND (%s::text IS NULL OR q.name = %s) AND (%s::text IS NULL OR q.namespace = %s) AND (%s::text IS NULL OR q.task = %s)
+ GROUP BY 1 ORDER BY 1"""
+
+
+def totals(row: Any) -> dict[str, int]:
+    """What was counted since the beginning, by the names of COUNTS."""
+    return dict(zip(COUNTS, [*row.totals, *([0] * len(COUNTS))], strict=False))
+
+
+async def sums(request: Request) -> Any:
+    """Figures of everything together."""
+    control = request.app.state.control
+    await control.stats.fresh()
+    await control.metrics.fresh()
+    return (await rows(request, SUMS))[0]
+
+
+@router.get("/api/v1/resources/overview", tags=["status"])
+async def overview(request: Request) -> Json:
+    """Everything in a few numbers: `total`, `completed`, `failed` and `deadLetter` since the beginning, lags per queue, rates of the last five minutes."""
+    row = await sums(request)
+    counted, now = totals(row), time.time()
+    lags = await rows(request, LAGS)
+    wanted = span(request, RATE_S)
+    series = await queue_series(request, wanted)
+    return Json({
+        "queues": row.queues, "partitions": row.partitions, "namespaces": row.namespaces, "tasks": row.tasks,
+        "messages": {"total": row.pushed, "pending": row.pending, "processing": row.processing, "completed": counted["ack_done"], "failed": counted["ack_failed"],
+                     "deadLetter": counted["dead_lettered"]},
+        "lag": {"time": _spread([int(now - one.oldest / 1e6) if one.oldest else 0 for one in lags]), "offset": _spread([one.messages for one in lags])},
+        "throughput": {"ingestedPerSecond": rate(sum(one.push_messages for one in series), RATE_S),
+                       "processedPerSecond": rate(sum(one.ack_done for one in series), RATE_S)},
+        "timestamp": ts3(int(now * 1e6)), "statsAge": -1 if row.age is None else row.age})
+
+
+def _spread(values: list[int]) -> dict[str, int]:
+    if not values:
+        return {"avg": 0, "median": 0, "min": 0, "max": 0}
+    return {"avg": round(statistics.mean(values)), "median": round(statistics.median(values)), "min": min(values), "max": max(values)}
+
+
+@router.get("/api/v1/status", tags=["status"])
+async def status(request: Request) -> Json:
+    """What happened in a range of time, newest first, and how things stand now. Query: from, to (the last hour), queue, namespace, task."""
+    query = Query(request)
+    wanted, filters = span(request), {name: query.text(name) for name in ("queue", "namespace", "task")}
+    row = await sums(request)
+    counted = totals(row)
+    series = await queue_series(request, wanted, **filters)
+    system = {one.at: one for one in await worker_series(request, wanted)}
+    workers = await worker_series(request, latest(120), "m.hostname, m.worker")
+    ((leases, leased),) = await rows(request, LEASES)
+    dead = await rows(request, DEAD)
+    by_bucket = {one.at: one for one in series}
+    points = [_point(at, by_bucket.get(at), system.get(at), wanted.seconds, any(filters.values())) for at in sorted(by_bucket.keys() | system.keys(), reverse=True)]
+    names = [value for value in filters.values() for value in (value, value)]
+    return Json({
+        "timeRange": wanted.shown, "bucketMinutes": wanted.minutes, "pointCount": len(points), "throughput": points,
+        "queues": [{"id": one.id, "name": one.name, "namespace": one.namespace, "task": one.task, "partitions": one.partitions, "totalConsumed": one.consumed}
+                   for one in await rows(request, QUEUES, *names)],
+        "messages": {"total": row.pushed, "pending": row.pending, "processing": row.processing, "completed": counted["ack_done"], "failed": counted["ack_failed"],
+                     "deadLetter": counted["dead_lettered"], "requests": {name: counted[f"{name}_requests"] for name in ("push", "pop", "ack")},
+                     "batchEfficiency": {name: rate(counted[f"{name}_messages"], counted[f"{name}_requests"] or 1) for name in ("push", "pop", "ack")}},
+        "leases": {"active": leases, "partitionsWithLeases": row.leased_partitions, "totalBatchSize": leased, "totalAcked": 0},
+        "deadLetterQueue": {"totalMessages": row.dead, "affectedPartitions": dead[0].partitions if dead else 0,
+                            "topErrors": [{"error": one.error, "count": one.count} for one in dead]},
+        "workers": [{"hostname": one.hostname, "workerId": one.worker, "avgEventLoopLagMs": whole(average(one.loop_lag_ms)), "maxEventLoopLagMs": whole(one.loop_lag_ms[3]),
+                     "freeSlots": whole(one.free[4]), "dbConnections": whole(one.slots[4]), "jobQueueSize": whole(one.jobs[4]),
+                     "messagesProcessed": one.push_messages + one.pop_messages + one.ack_messages} for one in newest(workers)],
+        "errors": {"dbErrors": sum(one.db_errors for one in system.values()), "ackFailed": sum(one.ack_failed for one in series),
+                   "dlqMessages": sum(one.dead_lettered for one in system.values())},
+        "statsAge": -1 if row.age is None else row.age})
+
+
+def _point(at: int, queue: Any, system: Any, seconds: int, filtered: bool) -> dict[str, Any]:
+    pushed, popped, acked = (queue.push_messages, queue.pop_messages, queue.ack_done) if queue else (0, 0, 0)
+    lag = lag_ms(queue) if queue else (0, 0)
+    cpu_user, cpu_system, rss, size, active = (average(getattr(system, name)) if system else None for name in ("cpu_user", "cpu_system", "rss", "pool_size", "pool_active"))
+
+    def shown(value: float | None, digits: int, divide: float = 1) -> float | None:
+        return None if value is None else round(value / divide, digits)
+    return {
+        "timestamp": ts0(at), "ingested": pushed, "processed": acked, "popMessages": popped, "ingestedPerSecond": rate(pushed, seconds),
+        "processedPerSecond": rate(acked, seconds), "popPerSecond": rate(popped, seconds), "avgLagMs": lag[0], "maxLagMs": lag[1],
+        "avgEventLoopLagMs": whole(average(system.loop_lag_ms)) if system else None, "maxEventLoopLagMs": whole(system.loop_lag_ms[3]) if system else None,
+        "minFreeSlots": whole(system.free[2]) if system else None, "dbErrors": system.db_errors if system else None,
+        "ackFailed": queue.ack_failed if queue else 0, "dlqCount": system.dead_lettered if system else None,
+        "queenCpuUserPct": shown(cpu_user, 2, 100), "queenCpuSysPct": shown(cpu_system, 2, 100), "queenRssMb": shown(rss, 1, 1 << 20),
+        "dbPoolActive": shown(active, 1), "dbPoolIdle": None if size is None or active is None else round(size - active, 1), "dbPoolSize": shown(size, 1)}
+
+
+@router.get("/api/v1/status/analytics", tags=["status"])
+async def status_analytics(request: Request) -> Json:
+    """Messages stored per minute, hour, day or week, oldest first, with zeros where there were none. Query: from (a day ago), to, queue,
+    namespace, task, interval (hour)."""
+    query = Query(request)
+    interval = query.text("interval") or "hour"
+    if interval not in STEPS:
+        raise Refusal(400, "interval must be minute, hour, day or week", "invalid_request")
+    wanted, step = span(request, DAY_S), STEPS[interval] * 1_000_000
+    anchor = MONDAY_S * 1_000_000 if interval == "week" else 0
+    first = wanted.start - (wanted.start - anchor) % step
+    if (wanted.end - first) // step > POINTS:
+        raise Refusal(400, f"the range has more than {POINTS} points", "invalid_request")
+    await request.app.state.control.metrics.fresh()
+    names = [value for name in ("queue", "namespace", "task") for value in (query.text(name),) * 2]
+    found = {one.at: one.messages for one in await rows(request, STORED, anchor, step, first, wanted.end, *names)}
+    return Json({"dataPoints": [{"timestamp": ts3(at), "messages": found.get(at, 0)} for at in range(first, wanted.end + 1, step)],
+                 "interval": interval, **wanted.shown})

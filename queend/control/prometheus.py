@@ -1,0 +1,124 @@
+"""Families of /metrics/prometheus that follow the minutes daemons write: per queue and per worker, and the sums over all daemons."""
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from psycopg.rows import namedtuple_row
+from psycopg_pool import PoolTimeout
+
+from ..service.metrics import COUNTS
+from .history import LEVELS, average, lag_ms, whole
+
+FRESH_US = 300_000_000       # a minute that is older is told no more
+QUEUES = 10_000              # at most
+TOTALS = "SELECT t.counts FROM queend.metric_totals t"
+BY_QUEUE = f"""
+SELECT q.name, m.bucket, sum(m.push_requests)::bigint AS push_requests, sum(m.push_messages)::bigint AS push_messages, sum(m.pop_messages)::bigint AS pop_messages,
+       sum(m.pop_empty)::bigint AS pop_empty, sum(m.ack_done)::bigint AS ack_done, sum(m.ack_failed)::bigint AS ack_failed, sum(m.transactions)::bigint AS transactions,
+       sum(m.lag_us)::bigint AS lag_us, sum(m.lag_n)::bigint AS lag_n, max(m.lag_most_us) AS lag_most_us, sum(m.parked)::float8 / greatest(max(m.samples), 1) AS parked
+  FROM queend.queues q
+ CROSS JOIN LATERAL (SELECT max(x.bucket) AS bucket FROM queend.metric_queues x WHERE x.queue_id = q.id AND x.bucket >= %s) AS newest
+  JOIN queend.metric_queues m ON m.queue_id = q.id AND m.bucket = newest.bucket
+ GROUP BY q.name, m.bucket ORDER BY q.name LIMIT {QUEUES}"""
+BY_WORKER = f"""
+SELECT DISTINCT ON (m.hostname, m.port, m.worker) m.hostname, m.worker, m.pid, m.seen_at, {", ".join(
+    f"coalesce(m.counts[{i + 1}], 0) AS {name}" for i, name in enumerate(COUNTS))}, {", ".join(
+    f"ARRAY(SELECT e::float8 FROM jsonb_array_elements_text(coalesce(m.levels->'{name}', '[null, null, null, null, null]')) AS e) AS {name}" for name in LEVELS)}
+  FROM queend.metric_workers m WHERE m.bucket >= %s ORDER BY m.hostname, m.port, m.worker, m.bucket DESC"""
+
+
+class Families:
+    """Families by name, made at their first sample."""
+
+    def __init__(self) -> None:
+        self.all: dict[str, Metric] = {}
+
+    def add(self, name: str, text: str, labels: dict[str, str], value: float, kind: type = GaugeMetricFamily) -> None:
+        if name not in self.all:
+            self.all[name] = kind(name, text, labels=list(labels))
+        self.all[name].add_metric(list(labels.values()), value)
+
+
+def pools(control: Any) -> Iterator[Metric]:
+    """What this process has beside the core's own counters, under the names the reference has for it."""
+    families, workers, pool = Families(), control.core.stats()["workers"], control.pool.get_stats()
+    jobs = sum(one["jobs"] - one["parked"] for one in workers)
+    for name, size, queued in (("db", sum(one["slots"] for one in workers), jobs), ("system", pool["pool_size"], pool["requests_waiting"])):
+        families.add("queen_threadpool_size", "Connections to PostgreSQL: of the data plane, of the control plane.", {"pool": name}, size)
+        families.add("queen_threadpool_queue_size", "Requests that wait for one or use one.", {"pool": name}, queued)
+    operations = control.core.operations()
+    for op in ("push", "pop", "ack"):
+        count, items, us = (sum(worker[op][i] for worker in operations) for i in (0, 1, 3))
+        families.add("queen_sidecar_op_count", "Requests since the start.", {"op": op}, count)
+        families.add("queen_sidecar_op_latency_microseconds", "Average time until the answer.", {"op": op}, us // count if count else 0)
+        families.add("queen_sidecar_op_items", "Items in the requests.", {"op": op}, items)
+    waiting = control.core.parked()
+    families.add("queen_queue_backoff_groups", "Long polls that wait.", {}, sum(parked for _, _, parked in waiting))
+    families.add("queen_queue_backoff_queues", "Queues they wait for.", {}, len(waiting))
+    families.add("queen_queue_backoff_avg_interval_milliseconds", "Nobody polls: a commit wakes them.", {}, 0)
+    for state in ("alive", "dead"):
+        families.add("queen_servers", "Peers; daemons meet in the database.", {"state": state}, 0)
+    for way in ("sent", "received", "dropped"):
+        families.add("queen_transport_messages", "Messages between peers.", {"dir": way}, 0, CounterMetricFamily)
+    return iter(families.all.values())
+
+
+async def minutes(control: Any) -> list[Metric]:
+    """Of the database; nothing while it does not answer."""
+    since, families = int(time.time() * 1e6) - FRESH_US, Families()
+    try:
+        await control.metrics.fresh()
+        async with control.pool.connection() as connection, connection.cursor(row_factory=namedtuple_row) as cursor:
+            totals = dict(zip(COUNTS, (await (await cursor.execute(TOTALS)).fetchone()).counts, strict=False))
+            queues = await (await cursor.execute(BY_QUEUE, (since,))).fetchall()
+            workers = await (await cursor.execute(BY_WORKER, (since,))).fetchall()
+    except (psycopg.Error, PoolTimeout):
+        return []
+    for result, key in (("success", "ack_done"), ("failed", "ack_failed")):
+        families.add("queen_cluster_ack", "Acknowledgments of all daemons since the beginning.", {"scope": "cluster", "result": result}, totals.get(key, 0), CounterMetricFamily)
+    for one in queues:
+        if one.name:
+            _queue(families, one)
+    for one in workers:
+        _worker(families, one)
+    return list(families.all.values())
+
+
+def _queue(families: Families, one: Any) -> None:
+    of = {"queue": one.name}
+    for name, text, value in (
+            ("pop_messages_per_minute", "Messages delivered in the latest minute.", one.pop_messages), ("push_requests_per_minute", "Pushes.", one.push_requests),
+            ("push_messages_per_minute", "Messages stored.", one.push_messages), ("pop_empty_per_minute", "Pops that found nothing.", one.pop_empty),
+            ("transactions_per_minute", "Transactions.", one.transactions), ("parked_consumers", "Long polls that waited, on average.", round(one.parked, 2)),
+            ("metrics_age_seconds", "Since that minute began.", int(time.time() - one.bucket / 1e6))):
+        families.add(f"queen_queue_{name}", text, of, value)
+    for stat, value in zip(("avg", "max"), lag_ms(one), strict=True):
+        families.add("queen_queue_pop_lag_milliseconds", "Age of messages when they were delivered.", {**of, "stat": stat}, value)
+    for result, value in (("success", one.ack_done), ("failed", one.ack_failed)):
+        families.add("queen_queue_ack_per_minute", "Acknowledgments.", {**of, "result": result}, value)
+
+
+def _worker(families: Families, one: Any) -> None:
+    of = {"hostname": one.hostname, "worker_id": str(one.worker), "pid": str(one.pid)}
+    for name, text, values in (
+            ("event_loop_lag_milliseconds", "How late the control plane's loop was.", {"avg": whole(average(one.loop_lag_ms)), "max": whole(one.loop_lag_ms[3])}),
+            ("free_slots", "Connections that were free.", {"avg": whole(average(one.free)), "min": whole(one.free[2])}),
+            ("job_queue_size", "Requests in hand.", {"avg": whole(average(one.jobs)), "max": whole(one.jobs[3])}),
+            ("lag_milliseconds", "Age of messages when they were delivered.", dict(zip(("avg", "max"), (round(one.lag_us / one.lag_n / 1000, 1) if one.lag_n else 0, whole(one.lag_most_ms[3])), strict=True)))):
+        for stat, value in values.items():
+            families.add(f"queen_worker_{name}", text, {**of, "stat": stat}, value)
+    for op in ("push", "pop", "ack"):
+        families.add("queen_worker_requests_per_minute", "Requests in the latest minute.", {**of, "op": op}, getattr(one, f"{op}_requests"))
+        families.add("queen_worker_messages_per_minute", "Items in them.", {**of, "op": op}, getattr(one, f"{op}_messages"))
+    families.add("queen_worker_requests_per_minute", "", {**of, "op": "transaction"}, one.transactions)
+    for result, value in (("success", one.ack_done), ("failed", one.ack_failed)):
+        families.add("queen_worker_ack_per_minute", "Acknowledgments in the latest minute.", {**of, "result": result}, value)
+    for name, text, value in (
+            ("db_connections", "Connections to PostgreSQL.", whole(one.slots[4])), ("backoff_size", "Long polls that wait.", whole(one.parked[4])),
+            ("jobs_done_per_minute", "Requests answered.", one.requests), ("db_errors_per_minute", "Errors of the database.", one.db_errors),
+            ("dlq_per_minute", "Messages that became dead letters.", one.dead_lettered), ("metrics_age_seconds", "Since it told.", int(time.time() - one.seen_at / 1e6))):
+        families.add(f"queen_worker_{name}", text, of, value)

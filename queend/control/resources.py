@@ -1,0 +1,81 @@
+"""/api/v1/resources: partitions, what is left of a queue, namespaces, tasks; and POST /api/v1/stats/refresh.
+Sums are kept figures."""
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+
+from .answer import Json, PathName, Refusal
+from .database import rows
+from .query import Query
+from .queues import OFFSET_MOST, PAGE, PAGE_MOST, PARTITIONS, counts_of, queue_row, ts3
+
+router = APIRouter()
+
+PARTITIONS_OF_ALL = PARTITIONS.replace("SELECT x.id FROM queend.partitions x WHERE x.queue_id = %s ORDER BY x.queue_id, x.name LIMIT",
+                                       "SELECT x.id FROM queend.partitions x ORDER BY x.id LIMIT").replace("ORDER BY p.name", "ORDER BY p.id")
+SPACES = """
+SELECT q.{0} AS name, count(*) AS queues, coalesce(sum(s.partitions), 0)::bigint AS partitions, coalesce(sum(s.total), 0)::bigint AS total,
+       coalesce(sum(s.pending), 0)::bigint AS pending
+  FROM queend.queues q LEFT JOIN queend.stat_queues s ON s.queue_id = q.id WHERE q.{0} <> '' GROUP BY q.{0} ORDER BY q.{0}"""
+DEPTH = "SELECT * FROM queend.group_depth(%s, %s, %s)"
+
+
+@router.get("/api/v1/resources/partitions", tags=["queues"])
+async def partition_list(request: Request) -> Json:
+    """Partitions with their counts, live; of one `queue` by name, or of all in order of creation. Query: queue, limit (500, most 10 000), offset."""
+    query = Query(request)
+    queue, limit, offset = query.text("queue"), query.whole("limit", PAGE, 0, PAGE_MOST), query.whole("offset", 0, 0, OFFSET_MOST)
+    if queue is None:
+        found = await rows(request, PARTITIONS_OF_ALL, limit, offset)
+        names = {row.id: row.name for row in await rows(request, "SELECT q.id, q.name FROM queend.queues q")}
+    else:
+        head = await queue_row(request, queue)
+        found, names = await rows(request, PARTITIONS, head.key, limit, offset), {head.key: queue}
+    return Json({"partitions": [{"id": row.id, "name": row.name, "queue": names.get(row.queue_id), "createdAt": ts3(row.created_at), "stats": counts_of(row)}
+                                for row in found], "pagination": {"limit": limit, "offset": offset}})
+
+
+@router.get("/api/v1/resources/queues/{queue}/depth", tags=["queues"])
+async def queue_depth(request: Request, queue: PathName) -> Json:
+    """What a `group` has still to consume; without one, the group that is furthest behind in each partition. Query: group, limit (500,
+    most 10 000): partitions shown, those that wait longest. 404 for an unknown queue."""
+    query = Query(request)
+    group, limit = query.text("group"), query.whole("limit", PAGE, 0, PAGE_MOST)
+    await request.app.state.control.stats.fresh()
+    head = await queue_row(request, queue)
+    found = await rows(request, DEPTH, head.key, group, limit)
+    pending, waiting = found[0].pending, found[0].partitions
+    return Json({"queue": queue, "group": group, "pending": pending, "partitionsPending": waiting, "conflation": False, "effectivePending": pending,
+                 "partitions": [{"partition": row.name, "pending": row.lag} for row in found if row.name is not None]})
+
+
+async def _spaces(request: Request, column: str) -> list[dict[str, Any]]:
+    await request.app.state.control.stats.fresh()
+    return [{column: row.name, "queues": row.queues, "partitions": row.partitions, "messages": {"total": row.total, "pending": row.pending}}
+            for row in await rows(request, SPACES.format(column))]
+
+
+@router.get("/api/v1/resources/namespaces", tags=["queues"])
+async def namespace_list(request: Request) -> Json:
+    """Namespaces that have a queue, by name."""
+    return Json({"namespaces": await _spaces(request, "namespace")})
+
+
+@router.get("/api/v1/resources/tasks", tags=["queues"])
+async def task_list(request: Request) -> Json:
+    """Tasks that have a queue, by name."""
+    return Json({"tasks": await _spaces(request, "task")})
+
+
+@router.post("/api/v1/stats/refresh", tags=["status"])
+async def stats_refresh(request: Request) -> Json:
+    """Brings the kept figures up to date by visiting every partition, a thousand per transaction; answers when that is done."""
+    look = await request.app.state.control.stats.refresh()
+    if look.skipped:
+        return Json({"skipped": True, "reason": "another_instance_running"})
+    ((queues, spaces, tasks),) = await rows(request, "SELECT count(*) AS queues, count(DISTINCT q.namespace) AS spaces, count(DISTINCT q.task) AS tasks FROM queend.queues q")
+    return Json({"partition": {"partitionsUpdated": look.walked, "dirtyPartitionsScanned": look.changed, "partitionsSkippedByWatermark": 0, "newPartitions": 0},
+                 "queue": {"queuesUpdated": queues}, "namespace": {"namespacesUpdated": spaces}, "task": {"tasksUpdated": tasks},
+                 "system": {"systemUpdated": 1}, "cleanup": {"orphanedDeleted": 0}})

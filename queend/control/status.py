@@ -1,0 +1,76 @@
+"""/api/v1/status/queues: the queues as the dashboard shows them, one with its partitions, its newest messages."""
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+
+from .answer import Json, PathName
+from .database import rows
+from .messages import LOOK
+from .query import Query
+from .queues import COUNTS, counts_of, queue_head, queue_partitions, ts3
+from .record import opened
+
+router = APIRouter()
+
+RECENT_US = 60_000_000
+PAGE, MESSAGES_PAGE, PAGE_MOST, OFFSET_MOST = 100, 50, 1000, 1_000_000
+
+LIST = """
+SELECT queend.queue_uuid(q.id)::text AS id, q.name, q.namespace, q.task, q.created_at, coalesce(s.partitions, 0) AS partitions, coalesce(s.total, 0) AS total,
+       coalesce(s.pending + s.processing, 0) AS pending, coalesce(s.processing, 0) AS processing
+  FROM queend.queues q LEFT JOIN queend.stat_queues s ON s.queue_id = q.id
+ WHERE (%s::text IS NULL OR q.namespace = %s) AND (%s::text IS NULL OR q.task = %s)
+ ORDER BY q.created_at DESC, q.id DESC LIMIT %s OFFSET %s"""
+NEWEST = "SELECT coalesce((SELECT s.newest FROM queend.stat_queues s WHERE s.queue_id = q.id), 0) AS newest FROM queend.queues q WHERE q.name = %s"
+MESSAGES = """SELECT *, queend.message_id(stored_at, partition_id, record_offset)::text AS id, queend.partition_uuid(partition_id)::text AS partition_uuid, NULL AS payload
+                FROM queend.message_list(%s, NULL, NULL, NULL, NULL, %s, (SELECT queend.now_us()), %s, %s, %s)"""
+
+
+@router.get("/api/v1/status/queues", tags=["status"])
+async def status_queues(request: Request) -> Json:
+    """Queues, newest first; `pending` includes what is under delivery. Query: namespace, task, limit (100, most 1000), offset."""
+    query = Query(request)
+    namespace, task = query.text("namespace"), query.text("task")
+    limit, offset = query.whole("limit", PAGE, 0, PAGE_MOST), query.whole("offset", 0, 0, OFFSET_MOST)
+    await request.app.state.control.stats.fresh()
+    return Json({"queues": [{
+        **queue_head(row), "partitions": row.partitions, "messages": {"total": row.total, "pending": row.pending, "processing": row.processing}}
+        for row in await rows(request, LIST, namespace, namespace, task, task, limit, offset)], "pagination": {"limit": limit, "offset": offset}})
+
+
+@router.get("/api/v1/status/queues/{queue}", tags=["status"])
+async def status_queue(request: Request, queue: PathName) -> Json:
+    """One queue, its options and partitions by name; 404 if there is none. Query: limit (500, most 10 000), offset: of the partitions; the
+    totals are of all."""
+    head, partitions, totals = await queue_partitions(request, queue)
+    return Json({
+        "queue": {**queue_head(head), "priority": head.priority, "config": {
+            "leaseTime": head.lease_time, "retryLimit": head.retry_limit, "retryDelay": head.retry_delay, "ttl": head.ttl, "maxQueueSize": head.max_size,
+            "deadLetterQueue": head.dead_letter_queue}},
+        "partitions": [{
+            "id": row.id, "name": row.name, "createdAt": ts3(row.created_at), "messages": counts_of(row), "stats": counts_of(row),
+            "cursor": {"totalConsumed": row.consumed, "batchesConsumed": 0}, "lastActivity": ts3(_latest(row.active, row.newest)),
+            "oldestMessage": ts3(row.oldest), "newestMessage": ts3(row.newest)} for row in partitions],
+        "totals": {"messages": totals, **{key: totals[key] for key in COUNTS}}})
+
+
+def _latest(*moments: int | None) -> int | None:
+    return max((one for one in moments if one), default=None)
+
+
+@router.get("/api/v1/status/queues/{queue}/messages", tags=["status"])
+async def status_messages(request: Request, queue: PathName) -> Json:
+    """The queue's messages without payloads, newest first; empty for an unknown queue. Query: limit (50, most 1000), offset."""
+    query = Query(request)
+    limit, offset = query.whole("limit", MESSAGES_PAGE, 0, PAGE_MOST), query.whole("offset", 0, 0, 100_000)
+    # What is newest is mostly within the queue's last minute; only else is everything looked through for it.
+    kept = await rows(request, NEWEST, queue)
+    found = await rows(request, MESSAGES, queue, max(kept[0].newest - RECENT_US, 0), limit, offset, LOOK) if kept else []
+    if kept and len(found) < limit:
+        found = await rows(request, MESSAGES, queue, 0, limit, offset, LOOK)
+    messages = []
+    for row in found:
+        transaction_id, id = opened(row)[1:] if row.body is not None else (row.transaction_id, row.id)
+        messages.append({"id": id, "transactionId": transaction_id, "partitionId": row.partition_uuid, "queuePath": f"{row.queue}/{row.partition}",
+                         "queue": row.queue, "partition": row.partition, "status": row.queue_status, "createdAt": ts3(row.stored_at)})
+    return Json(messages)

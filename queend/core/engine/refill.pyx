@@ -1,0 +1,218 @@
+# The failover buffer drained: records come from the disk, a chunk at a time, and take the way of any push, as a job without a
+# client. One chunk is under way at any time, so their order stays and other pushes share the batches. When a chunk is
+# committed the position passes it. A crash before that drains it again: every id is looked for, so nothing is stored twice.
+# On the first worker's thread.
+
+cdef struct Refill:
+    Request* r                # of the chunk under way; NULL: none
+    PushJob* job
+    int64_t after             # where the next chunk begins
+    int64_t until_us          # when its last record was taken
+    int64_t retry_at          # not before (monotonic)
+    size_t want               # bytes of a record that is larger than a window, 0: none
+    bint trouble              # the last step failed
+
+cdef Refill refill
+
+cdef inline bint refill_busy() noexcept nogil:
+    return refill.r != NULL or spool.stepping or spool.step.note or spool.step.drop or spool.step.bad.len != 0
+
+cdef void refill_drain(Engine* e) noexcept nogil:
+    # Begins the next step when there is one.
+    cdef SpoolStep* t = &spool.step
+    cdef SpoolSegment* s
+    cdef size_t want = 0
+    if refill.r != NULL or spool.stepping:
+        return
+    s = spool.first
+    if s != NULL and not t.drop and spool.at >= s.size and not (s == spool.last and spool.writing):
+        spool.pending -= s.records            # that were damaged
+        segment_drop()
+        s = spool.first
+    if clock_mono_us() < refill.retry_at:
+        return
+    if s != NULL and not spool.paused and not e.stopping and catalog.loaded and slotpool_ready(e.slots) and spool.at < s.size:
+        want = refill.want if refill.want else SPOOL_WINDOW
+        if <int64_t>want > s.size - spool.at:
+            want = <size_t>(s.size - spool.at)
+    if want == 0 and not (t.drop or t.note or t.bad.len):
+        return
+    t.dir_fd = spool.dir_fd
+    if s != NULL:
+        t.number = s.number
+        t.at = spool.at
+    else:
+        t.note = False
+    t.want = want
+    t.work.data = t
+    spool.stepping = True
+    if uv_queue_work(&boss.loop, &t.work, spool_step_run, refill_stepped) != 0:
+        t.error = EIO
+        refill_stepped(&t.work, 0)
+
+cdef void refill_stepped(uv_work_t* work, int status) noexcept nogil:
+    cdef SpoolStep* t = &spool.step
+    cdef char[96] text
+    spool.stepping = False
+    if boss.engine == NULL:
+        return
+    if t.error == EIO and t.want and not t.bad.len and not t.drop and not t.note:
+        # The disk cannot read it. What is readable behind this page is found again by its mark.
+        snprintf(text, sizeof(text), b"%020llu.seg at %lld: %s", <unsigned long long>t.number, <long long>t.at, strerror(EIO))
+        log_line(b"error", b"buffer_unreadable", text)
+        spool.failed += 1
+        spool.at += 4096 - spool.at % 4096
+        if spool.at > spool.first.size:
+            spool.at = spool.first.size
+        return
+    if t.error:
+        if not refill.trouble:
+            log_line(b"error", b"buffer_step_failed", strerror(t.error))
+        refill.trouble = True
+        refill.retry_at = clock_mono_us() + 1000000
+        return
+    refill.trouble = False
+    if t.want:
+        refill_chunk(t)
+
+cdef void refill_chunk(SpoolStep* t) noexcept nogil:
+    # Bytes become items, items a job.
+    cdef Request* r = request_open(boss, NULL)
+    cdef PushJob* j = NULL
+    cdef PushItem* items = NULL
+    cdef PushItem* it
+    cdef Extras x
+    cdef int64_t left = spool.first.size - spool.at
+    cdef size_t p = 0
+    cdef size_t n
+    cdef size_t room
+    cdef int found
+    cdef int count = 0
+    if r != NULL:
+        room = t.bytes.len // (SPOOL_HEAD + SPOOL_LEAST) + 1
+        if room > <size_t>spool.chunk:
+            room = <size_t>spool.chunk
+        j = <PushJob*>arena_zero(&r.arena, sizeof(PushJob))
+        items = <PushItem*>arena_alloc(&r.arena, room * sizeof(PushItem))
+    if j == NULL or items == NULL:
+        if r != NULL:
+            request_close(r)
+        refill.retry_at = clock_mono_us() + 1000000
+        return
+    while p < t.bytes.len and count < <int>room:
+        it = &items[count]
+        found = spool_next(t.bytes.data + p, t.bytes.len - p, <size_t>left - p, it, &x, &refill.until_us, &n)
+        if found == SPOOL_MORE:
+            break
+        if found == SPOOL_RECORD:
+            if x.due.n or x.seal.n or x.headers.n:
+                it.more = <Extras*>arena_alloc(&r.arena, sizeof(Extras))
+                if it.more == NULL:
+                    break
+                it.more[0] = x
+            if count:
+                refill_alike(it - 1, it)
+            it.next = NULL
+            if count:
+                (it - 1).next = it
+            count += 1
+        else:
+            refill_bad(slice_of(t.bytes.data + p, n), b"damaged")
+        p += n
+    refill.want = n if p == 0 and found == SPOOL_MORE else 0
+    refill.after = spool.at + <int64_t>p
+    if count == 0:
+        request_close(r)
+        if p == 0 and refill.want == 0:
+            refill.retry_at = clock_mono_us() + 1000000       # no memory
+        if p:
+            spool.at = refill.after
+            t.note = True
+        return
+    refill.r = r
+    refill.job = j
+    r.started_us = clock_mono_us()
+    r.body = slice_of(t.bytes.data, p)
+    job_open(&j.job, r, OP_PUSH)
+    j.drain = True
+    j.req.n = count
+    j.req.items = items
+    j.records = count
+    pushitems_join(&j.req, &r.arena)
+    for found in range(j.req.n - 1):
+        items[found].next = &items[found + 1]
+    items[j.req.n - 1].next = NULL
+    j.unresolved = items
+    push_go(boss, j)
+
+cdef inline void refill_alike(PushItem* before, PushItem* it) noexcept nogil:
+    # What is written alike is the same text: neighbours of one partition can be joined.
+    if slice_eq(before.queue, it.queue):
+        it.queue = before.queue
+    if slice_eq(before.sub, it.sub):
+        it.sub = before.sub
+
+cdef void refill_bad(Slice bytes, const char* why) noexcept nogil:
+    cdef char[96] text
+    snprintf(text, sizeof(text), b"%s: %llu bytes went into the quarantine", why, <unsigned long long>bytes.n)
+    log_line(b"error", b"buffer_record_bad", text)
+    buf_slice(&spool.step.bad, bytes)
+    spool.failed += 1
+
+cdef void refill_retry(int64_t pause_us) noexcept nogil:
+    # Nothing of the chunk counts: it is read again.
+    refill_end()
+    refill.retry_at = clock_mono_us() + pause_us
+
+cdef void refill_end() noexcept nogil:
+    cdef Request* r = refill.r
+    if refill.job.limited:
+        capacity_settle(refill.job)
+    job_move(&refill.job.job, JOB_DONE)
+    r.job = NULL
+    refill.r = NULL
+    refill.job = NULL
+    request_close(r)
+
+cdef void refill_answered(PushJob* j) noexcept nogil:
+    # The chunk went through the engine.
+    cdef PushItem* it
+    cdef int i, k
+    if j.failed == 503:
+        refill_retry(spool.pause_us)
+        return
+    if j.failed == 501 or j.unsealed:
+        refill_retry(1000000)         # an error that is no fault of these records
+        return
+    for i in range(j.req.n):
+        it = &j.req.items[i]
+        if it.run == NULL or not it.run.open:
+            refill_done(it, it.run.n if it.run != NULL else 1)
+        else:
+            for k in range(it.run.n):
+                refill_done(&it.run.items[k], 1)
+    spool.first.records -= j.records
+    spool.pending -= j.records
+    spool.drained += <uint64_t>j.records
+    spool.at = refill.after
+    spool.oldest_us = refill.until_us
+    spool.step.note = True
+    refill_end()
+    refill_moved()
+
+cdef void refill_moved() noexcept nogil:
+    global spill_moved
+    spill_moved = True
+
+cdef void refill_done(PushItem* it, int n) noexcept nogil:
+    cdef Buf record
+    spool_count(it.queue, it.part, -n)
+    if it.status < 2 and it.partition != NULL:
+        tally_of((<Partition*>it.partition).queue, boss).push_messages += n
+    if it.status != 2:
+        return
+    # A batch is split until the item at fault stands alone: this is one record. It is written anew.
+    buf_init(&record)
+    spool_put(&record, it, refill.until_us)
+    refill_bad(slice_of(record.data, record.len), b"refused by the database")
+    buf_free(&record)

@@ -1,0 +1,122 @@
+# What each queue did, per worker: plain words that only their worker's thread adds to, a cache line of their own each, so nobody
+# waits for anybody. In: answers, as they are written. Out: to whoever samples them (Core.tallies); a torn read is a slightly old
+# value. They live as long as the queue's entry in the catalogue.
+
+cdef struct Tally:
+    uint64_t push_requests    # runs of items of the queue, as they stood in requests
+    uint64_t push_messages    # stored or known before
+    uint64_t pop_requests
+    uint64_t pop_messages
+    uint64_t pop_empty
+    uint64_t ack_requests     # as push_requests
+    uint64_t ack_done
+    uint64_t ack_failed       # refused
+    uint64_t transactions
+    uint64_t lag_us           # summed over lag_n pops: how long ago the first row they delivered of was stored
+    uint64_t lag_n
+    uint64_t lag_most_us      # since it was sampled; the sampler sets it to 0
+    uint64_t[4] line          # to 128 bytes
+
+cdef int tally_workers = 1
+
+cdef Tally* tally_make() noexcept nogil:
+    # One per worker, all zero.
+    cdef void* at = aligned_alloc(64, <size_t>tally_workers * sizeof(Tally))
+    if at == NULL:
+        abort()
+    memset(at, 0, <size_t>tally_workers * sizeof(Tally))
+    return <Tally*>at
+
+cdef inline Tally* tally_of(Queue* q, Worker* w) noexcept nogil:
+    return &q.tally[w.index]
+
+cdef inline void tally_pop(PopJob* j, Worker* w, int n) noexcept nogil:
+    # Its answer with n messages is written.
+    cdef Tally* t
+    cdef int64_t lag
+    if j.queue == NULL:
+        return
+    t = tally_of(j.queue, w)
+    t.pop_requests += 1
+    t.pop_messages += <uint64_t>n
+    if n == 0:
+        t.pop_empty += 1
+        return
+    if j.req.auto_ack:
+        t.ack_requests += 1
+        t.ack_done += <uint64_t>n
+    t.lag_n += 1
+    if j.first_us:            # else a push handed them over as it stored them
+        lag = clock_wall_us() - j.first_us
+        if lag > 0:
+            t.lag_us += <uint64_t>lag
+            if <uint64_t>lag > t.lag_most_us:
+                t.lag_most_us = <uint64_t>lag
+
+cdef void tally_ack(AckReq* q, Worker* w) noexcept nogil:
+    cdef Queue* queue
+    cdef Queue* last = NULL
+    cdef Tally* t = NULL
+    cdef int i
+    for i in range(q.n):
+        if q.items[i].partition == NULL:
+            continue
+        queue = (<Partition*>q.items[i].partition).queue
+        if queue is not last:
+            last = queue
+            t = tally_of(queue, w)
+            t.ack_requests += 1
+        t.ack_done += q.items[i].code & 1
+        t.ack_failed += ~q.items[i].code & 1
+
+cdef void tally_transaction(TxReq* q, Worker* w) noexcept nogil:
+    # Counted for each queue it names one after the other.
+    cdef Queue* queue
+    cdef Queue* last = NULL
+    cdef Partition* p
+    cdef int i
+    for i in range(q.n):
+        p = <Partition*>(q.ops[i].push.partition if q.ops[i].kind == TX_PUSH else q.ops[i].ack.partition)
+        queue = p.queue if p != NULL else NULL
+        if queue == NULL:
+            continue
+        if queue is not last:
+            last = queue
+            tally_of(queue, w).transactions += 1
+        if q.ops[i].kind == TX_PUSH:
+            tally_of(queue, w).push_messages += 1
+        else:
+            tally_of(queue, w).ack_done += 1
+
+cdef struct TallySeen:
+    Queue* queue
+    int parked
+
+cdef int tally_list(TallySeen** out) noexcept nogil:
+    # The queues there are and how many pops are parked on each, to be freed by the caller; entries of the catalogue outlive their queue.
+    cdef Queue* q
+    cdef Group* g
+    cdef int n = 0
+    uv_rwlock_rdlock(&catalog.lock)
+    q = catalog.list
+    while q != NULL:
+        n += 1
+        q = q.next
+    out[0] = <TallySeen*>malloc(<size_t>(n + 1) * sizeof(TallySeen))
+    if out[0] == NULL:
+        abort()
+    n = 0
+    uv_mutex_lock(&book.lock)
+    q = catalog.list
+    while q != NULL:
+        out[0][n].queue = q
+        out[0][n].parked = 0
+        g = q.group_list
+        while g != NULL:
+            out[0][n].parked += g.n_wait + g.n_wait_only
+            g = g.next
+        n += 1
+        q = q.next
+    uv_mutex_unlock(&book.lock)
+    uv_rwlock_rdunlock(&catalog.lock)
+    return n

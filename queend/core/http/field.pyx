@@ -1,0 +1,94 @@
+# A request's header lines, looked at when somebody needs one of them.
+
+cdef bint header_next(const char** at, const char* end, const char* name, Slice* value) noexcept nogil:
+    # The next header of this name (lower case) from `at` on, its value without blanks around it. False: there is none.
+    cdef const char* p = at[0]
+    cdef const char* stop
+    cdef size_t n = strlen(name)
+    while p < end:
+        stop = <const char*>memchr(p, b'\n', end - p)
+        if stop == NULL:
+            stop = end
+        if <size_t>(stop - p) > n and p[n] == b':' and text_folds(p, name, n):
+            at[0] = stop + 1
+            p += n + 1
+            while p < stop and (p[0] == b' ' or p[0] == b'\t'):
+                p += 1
+            while stop > p and ((stop - 1)[0] == b' ' or (stop - 1)[0] == b'\t' or (stop - 1)[0] == b'\r' or (stop - 1)[0] == b'\n'):
+                stop -= 1
+            value[0] = slice_of(p, stop - p)
+            return True
+        p = stop + 1
+    return False
+
+cdef Slice header_value(Slice raw, const char* name) noexcept nogil:
+    # The value of the first header of this name (lower case); p NULL: absent.
+    cdef const char* at = raw.p
+    cdef Slice value = slice_of(NULL, 0)
+    header_next(&at, raw.p + raw.n, name, &value)
+    return value
+
+cdef inline bint text_folds(const char* p, const char* lower, size_t n) noexcept nogil:
+    # p is `lower` but for the case of its letters?
+    cdef size_t i
+    cdef char c
+    for i in range(n):
+        c = p[i]
+        if c >= b'A' and c <= b'Z':
+            c += 32
+        if c != lower[i]:
+            return False
+    return True
+
+cdef inline bint type_is(Slice value, const char* name) noexcept nogil:
+    # A media type, whatever its parameters?
+    cdef size_t n = strlen(name)
+    if value.n < n or not text_folds(value.p, name, n):
+        return False
+    return value.n == n or value.p[n] == b';' or value.p[n] == b' ' or value.p[n] == b'\t'
+
+cdef int accept_weight(Slice headers, const char* name) noexcept nogil:
+    # How willingly the client takes a media type that Accept names, in thousandths; 0: it does not. Ranges such as */* name nothing.
+    cdef const char* at = headers.p
+    cdef const char* end
+    cdef const char* stop
+    cdef Slice value
+    cdef int weight
+    cdef int most = 0
+    while header_next(&at, headers.p + headers.n, b"accept", &value):
+        end = value.p + value.n
+        while value.p < end:
+            stop = <const char*>memchr(value.p, b',', end - value.p)
+            if stop == NULL:
+                stop = end
+            while value.p < stop and (value.p[0] == b' ' or value.p[0] == b'\t'):
+                value.p += 1
+            value.n = stop - value.p
+            if type_is(value, name):
+                weight = weight_of(value)
+                if weight > most:
+                    most = weight
+            value.p = stop + 1
+    return most
+
+cdef int weight_of(Slice element) noexcept nogil:
+    # Of `type/subtype; q=0.5`: 500. Without a readable q: 1000.
+    cdef const char* p = <const char*>memchr(element.p, b';', element.n)
+    cdef const char* end = element.p + element.n
+    cdef int weight = 0
+    cdef int digit = 1000
+    while p != NULL:
+        p += 1
+        while p < end and (p[0] == b' ' or p[0] == b'\t'):
+            p += 1
+        if end - p >= 3 and (p[0] | 32) == b'q' and p[1] == b'=':
+            if p[2] != b'0':
+                return 1000
+            p += 3
+            while p + 1 < end and b'0' <= p[1] <= b'9' and digit > 1 and (p[0] == b'.' or digit < 1000):
+                digit //= 10
+                weight += (p[1] - 48) * digit
+                p += 1
+            return weight
+        p = <const char*>memchr(p, b';', end - p) if p < end else NULL
+    return 1000

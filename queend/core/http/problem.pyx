@@ -1,0 +1,80 @@
+# RFC 9457: an error as application/problem+json, for those whose Accept names it. Accept is looked at when an error is
+# written and at no other time. All problems have the type about:blank: the status says what they are, `detail` and, where
+# there is one, `code` say more; `error` stays for those who read that.
+
+cdef const char* PROBLEM_TYPE = b"application/problem+json"
+
+cdef bint problem_wanted(Slice headers) noexcept nogil:
+    # At least as willingly as plain JSON?
+    cdef int weight = accept_weight(headers, PROBLEM_TYPE)
+    return weight > 0 and weight >= accept_weight(headers, JSON_TYPE)
+
+cdef void problem_open(Buf* b, int status, Slice path) noexcept nogil:
+    # Up to `instance`: the path as it was sent.
+    buf_text(b, b'{"type":"about:blank","title":"')
+    buf_text(b, status_phrase(status))
+    buf_text(b, b'","status":')
+    buf_int(b, status)
+    buf_text(b, b',"instance":"')
+    uri_put(b, path, False)
+    buf_byte(b, b'"')
+
+cdef void uri_put(Buf* b, Slice text, bint segment) noexcept nogil:
+    # What may not stand in a URI (segment: in one name of its path) is escaped, so that it is safe in a JSON text, too.
+    cdef const char* digits = b"0123456789ABCDEF"
+    cdef const char* marks = b"-._~:/?@!$&'()*+,;=%"
+    cdef size_t i
+    cdef unsigned char c
+    for i in range(text.n):
+        c = <unsigned char>text.p[i]
+        if 48 <= c <= 57 or 65 <= c <= 90 or 97 <= c <= 122 or (0 < c < 128 and memchr(marks, c, 4 if segment else 20) != NULL):
+            buf_byte(b, <char>c)
+        else:
+            buf_byte(b, b'%')
+            buf_byte(b, digits[c >> 4])
+            buf_byte(b, digits[c & 15])
+
+cdef void problem_put(Buf* b, int status, Slice path, Slice text) noexcept nogil:
+    # A refusal in words.
+    problem_open(b, status, path)
+    buf_text(b, b',"detail":')
+    json_escape(b, text)
+    buf_text(b, b',"error":')
+    json_escape(b, text)
+    buf_byte(b, b'}')
+
+cdef bint problem_error(Slice body, Slice* literal) noexcept nogil:
+    # The text of {"error": "…", …} with its quotes. False: the body is nothing of the kind.
+    cdef Json j
+    cdef Slice key, value
+    cdef bint first = True
+    literal[0] = slice_of(NULL, 0)
+    json_open(&j, body, JSON_DEPTH)
+    if body.n == 0 or json_peek(&j) != b'{':
+        return False
+    json_enter(&j, b'{')
+    while json_member(&j, &first, &key):
+        if not json_skip(&j, &value):
+            return False
+        if key.n == 7 and memcmp(key.p, b'"error"', 7) == 0 and value.p[0] == b'"':
+            literal[0] = value
+    return j.error == NULL and literal.p != NULL
+
+cdef void problem_copy(Buf* b, int status, Slice path, Slice error, Slice body) noexcept nogil:
+    # Such a body with its members, those that mean something else in a problem left out.
+    cdef Json j
+    cdef Slice key, value
+    cdef bint first = True
+    problem_open(b, status, path)
+    buf_text(b, b',"detail":')
+    buf_slice(b, error)
+    json_open(&j, body, JSON_DEPTH)
+    json_peek(&j)
+    json_enter(&j, b'{')
+    while json_member(&j, &first, &key) and json_skip(&j, &value):
+        if not (slice_is(key, b'"type"') or slice_is(key, b'"title"') or slice_is(key, b'"status"') or slice_is(key, b'"detail"') or slice_is(key, b'"instance"')):
+            buf_byte(b, b',')
+            buf_slice(b, key)
+            buf_byte(b, b':')
+            buf_slice(b, value)
+    buf_byte(b, b'}')

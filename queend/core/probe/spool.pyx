@@ -1,0 +1,66 @@
+# What the tests of the failover buffer's files drive: records and segments, without an engine.
+
+cdef Slice spool_probe_slice(bytes text):
+    return slice_of(<const char*>text, len(text))
+
+def probe_spool_record(bytes queue, bytes part, bytes payload, bytes id, bytes txid=None, bytes trace=None, bytes sub=b"", bytes due=b"",
+                       bytes seal=b"", bytes headers=b"", int64_t now_us=0):
+    """One record as it is written."""
+    cdef PushItem it
+    cdef Extras more
+    cdef Buf b
+    memset(&it, 0, sizeof(it))
+    buf_init(&b)
+    it.queue = spool_probe_slice(queue)
+    it.part = spool_probe_slice(part)
+    it.payload = spool_probe_slice(payload)
+    it.sub = spool_probe_slice(sub)
+    memcpy(it.id, <const char*>id, 16)
+    if txid is not None:
+        it.txid = spool_probe_slice(txid)
+        it.keep_text = 1
+    if trace is not None:
+        memcpy(it.trace, <const char*>trace, 16)
+        it.has_trace = 1
+    extras_none(&more)
+    more.due = spool_probe_slice(due)
+    more.seal = spool_probe_slice(seal)
+    more.headers = spool_probe_slice(headers)
+    it.more = &more
+    spool_put(&b, &it, now_us)
+    out = b.data[:b.len]
+    buf_free(&b)
+    return out
+
+def probe_spool_read(bytes data, size_t window):
+    """What a reader finds that sees `window` bytes at a time: (queue, partition, id, transactionId, trace, sub, payload, µs, due, seal, headers) for
+    each record, bytes for each damaged piece."""
+    cdef PushItem it
+    cdef Extras x
+    cdef int64_t since
+    cdef size_t n, have
+    cdef size_t at = 0
+    cdef size_t want = window
+    cdef const char* p = data
+    cdef int found
+    out = []
+    while at < <size_t>len(data):
+        have = min(want, len(data) - at)
+        found = spool_next(p + at, have, len(data) - at, &it, &x, &since, &n)
+        if found == SPOOL_MORE:
+            assert n > have
+            want = n
+            continue
+        want = window
+        if found == SPOOL_RECORD:
+            out.append((slice_bytes(it.queue), slice_bytes(it.part), (<char*>it.id)[:16], slice_bytes(it.txid) if it.keep_text else None,
+                        (<char*>it.trace)[:16] if it.has_trace else None, slice_bytes(it.sub), slice_bytes(it.payload), since,
+                        slice_bytes(x.due), slice_bytes(x.seal), slice_bytes(x.headers)))
+        else:
+            out.append(data[at:at + n])
+        at += n
+    return out
+
+def probe_crc32c(bytes data, uint32_t seed=0):
+    """(by the processor if it can, by the table)."""
+    return crc32c(seed, <const char*>data, len(data)), crc32c_plain(seed ^ <uint32_t>0xffffffff, <const unsigned char*><const char*>data, len(data)) ^ <uint32_t>0xffffffff

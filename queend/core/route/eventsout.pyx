@@ -1,0 +1,108 @@
+# Messages as CloudEvents: what came as one goes out with its attributes as they were, any other message as an event of this
+# queue. What an acknowledgment needs stands in extensions, which all begin with `queend`.
+
+cdef inline void pop_write(Buf* b, PopMessage* m, bint first) noexcept nogil:
+    # One message, in the form the answer has.
+    if m.as_event:
+        event_put(b, m, first)
+    else:
+        pop_reply_message(b, m, first)
+
+cdef void event_put(Buf* b, PopMessage* m, bint first) noexcept nogil:
+    cdef Json j
+    cdef Slice key, value
+    cdef Slice attributes = slice_of(NULL, 0)
+    cdef Slice encoding = slice_of(NULL, 0)
+    cdef Slice parent = slice_of(NULL, 0)
+    cdef Slice state = slice_of(NULL, 0)
+    cdef bint begun = True
+    if m.extras.headers.n:
+        json_open(&j, m.extras.headers, JSON_DEPTH)
+        json_peek(&j)
+        json_enter(&j, b'{')
+        while json_member(&j, &begun, &key) and json_skip(&j, &value):
+            if key_is(key, b"cloudEvent"):
+                attributes = value
+            elif key_is(key, b"dataEncoding"):
+                encoding = value
+            elif key_is(key, b"traceparent"):
+                parent = value
+            elif key_is(key, b"tracestate"):
+                state = value
+    if not first:
+        buf_byte(b, b',')
+    if m.time_us != m.created_us or m.time[0] == 0:
+        clock_format(m.created_us, 6, m.time)
+        m.time_us = m.created_us
+    buf_byte(b, b'{')
+    if attributes.n > 2:
+        buf_put(b, attributes.p + 1, attributes.n - 2)
+    else:
+        event_put_own(b, m)
+    event_put_raw(b, b"traceparent", parent)
+    event_put_raw(b, b"tracestate", state)
+    event_put_delivery(b, m)
+    if not key_is(encoding, b"none"):
+        buf_text(b, b',"data_base64":' if key_is(encoding, b"base64") else b',"data":')
+        buf_slice(b, m.payload)
+    buf_byte(b, b'}')
+
+cdef void event_put_own(Buf* b, PopMessage* m) noexcept nogil:
+    # The attributes of a message that did not come as an event.
+    buf_text(b, b'"specversion":"1.0","id":')
+    if m.extras.text.n and event_clean(m.extras.text):
+        json_escape(b, m.extras.text)
+    else:
+        put_uuid(b, m.record_id)
+    buf_text(b, b',"source":"/api/v1/resources/queues/')
+    uri_put(b, m.queue, True)
+    buf_text(b, b'/partitions/')
+    uri_put(b, m.partition, True)
+    buf_text(b, b'","type":"queend.message","time":"')
+    buf_put(b, m.time, 27)
+    buf_text(b, b'","datacontenttype":"application/json"')
+    event_put_text(b, b"partitionkey", m.partition)
+
+cdef void event_put_delivery(Buf* b, PopMessage* m) noexcept nogil:
+    event_put_text(b, b"queendqueue", m.queue)
+    event_put_text(b, b"queendpartition", m.partition)
+    event_put_text(b, b"queendpartitionid", m.partition_uuid)
+    if m.extras.text.n:
+        event_put_text(b, b"queendtransactionid", m.extras.text)
+    else:
+        buf_text(b, b',"queendtransactionid":')
+        put_uuid(b, m.record_id)
+    if m.partition_uuid.n:
+        # a read by offset does not know it
+        buf_text(b, b',"queendmessageid":')
+        put_uuid(b, m.id)
+    if m.extras.trace.n:
+        buf_text(b, b',"queendtraceid":')
+        put_uuid(b, <const unsigned char*>m.extras.trace.p)
+    event_put_text(b, b"queendproducer", m.extras.sub)
+    event_put_text(b, b"queendleaseid", m.lease)
+    event_put_text(b, b"queendgroup", m.group)
+    if m.attempt:
+        buf_text(b, b',"queendattempt":')
+        buf_int(b, m.attempt)
+    buf_text(b, b',"queendtime":"')
+    buf_put(b, m.time, 27)
+    buf_text(b, b'","queendoffset":"')       # numbers of events have 32 bits
+    buf_int(b, m.offset)
+    buf_byte(b, b'"')
+
+cdef void event_put_text(Buf* b, const char* name, Slice text) noexcept nogil:
+    # Attributes are never empty and hold no control characters, which names of queues may: then they are left out.
+    if text.n == 0 or not event_clean(text):
+        return
+    buf_text(b, b',"')
+    buf_text(b, name)
+    buf_text(b, b'":')
+    json_escape(b, text)
+
+cdef void event_put_raw(Buf* b, const char* name, Slice literal) noexcept nogil:
+    if literal.n:
+        buf_text(b, b',"')
+        buf_text(b, name)
+        buf_text(b, b'":')
+        buf_slice(b, literal)

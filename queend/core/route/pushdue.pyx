@@ -1,0 +1,68 @@
+# The moment from which on a record may be delivered: deliverAt or delayMs of an item, or of the request's query for all items
+# that say nothing themselves. What has passed already, and a delay of 0, is no moment: such an item is like any other.
+
+cdef bint pushitem_due(PushItem* it, Arena* a, Slice at, Slice delay, const char* what, int index, ApiError* e) noexcept nogil:
+    # From literals, p NULL or null where the item has none.
+    cdef int64_t due
+    cdef const char* why
+    cdef const char* field
+    if at.p != NULL and slice_is(at, b"null"):
+        at.p = NULL
+    if delay.p != NULL and slice_is(delay, b"null"):
+        delay.p = NULL
+    if at.p == NULL and delay.p == NULL:
+        return True
+    if not due_known(at, delay, True, a, &due, &why, &field):
+        return refuse_item(e, why, what, index, field)
+    if due and not pushitem_defer(it, a, due):
+        error_set(e, 503, b"Out of memory")
+        return False
+    it.timed = True
+    return True
+
+cdef bint pushitem_defer(PushItem* it, Arena* a, int64_t due) noexcept nogil:
+    cdef unsigned char* value = <unsigned char*>arena_alloc(a, 8)
+    cdef Extras* x = <Extras*>arena_zero(a, sizeof(Extras))
+    cdef uint64_t wire = htobe64(<uint64_t>due)
+    if value == NULL or x == NULL:
+        return False
+    if it.more != NULL:
+        x[0] = it.more[0]     # others may share what it has
+    memcpy(value, &wire, 8)
+    x.due = slice_of(<const char*>value, 8)
+    it.more = x
+    return True
+
+cdef bint push_due_option(Slice query, Arena* a, int64_t* due, ApiError* e) noexcept nogil:
+    cdef Slice at, delay
+    cdef const char* why
+    cdef const char* field
+    cdef int found = query_find(query, b"deliverAt", a, &at)
+    due[0] = 0
+    if found < 0 or query_find(query, b"delayMs", a, &delay) < 0:
+        return refuse(e, DUE_TEXT)
+    if at.p == NULL and delay.p == NULL:
+        return True
+    if due_known(at, delay, False, a, due, &why, &field):
+        return True
+    e.status = 400
+    snprintf(e.text, 239, b"%s (query, field %s)", why, field)
+    return False
+
+cdef bint pushreq_defer(PushReq* q, Arena* a, int64_t due, ApiError* e) noexcept nogil:
+    # All items without a word of their own, runs as they are. Those with no other extras share one place for it.
+    cdef PushItem like
+    cdef int i
+    memset(&like, 0, sizeof(like))
+    if not pushitem_defer(&like, a, due):
+        error_set(e, 503, b"Out of memory")
+        return False
+    for i in range(q.n):
+        if q.items[i].timed:
+            continue
+        if q.items[i].more == NULL:
+            q.items[i].more = like.more
+        elif not pushitem_defer(&q.items[i], a, due):
+            error_set(e, 503, b"Out of memory")
+            return False
+    return True

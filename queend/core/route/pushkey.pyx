@@ -1,0 +1,74 @@
+# Idempotency-Key: a push that is sent again with its key stores nothing twice. No table remembers keys: what the daemon would
+# have given a random id gets one that follows from the key and its place in the request, and is found as any id is, within its
+# partition and for as long as its message is stored.
+
+cdef enum:
+    KEY_MOST = 255            # characters of a key
+
+cdef bint pushkey_take(Slice headers, Slice* key, ApiError* e) noexcept nogil:
+    # As a token or in quotes, which do not count. Refuses anything but 1 to 255 visible ASCII characters, and two keys.
+    cdef const char* at = headers.p
+    cdef Slice other
+    cdef size_t i
+    header_next(&at, headers.p + headers.n, b"idempotency-key", key)
+    if header_next(&at, headers.p + headers.n, b"idempotency-key", &other):
+        return refuse(e, b"Idempotency-Key is given twice")
+    if key.n >= 2 and key.p[0] == b'"' and key.p[key.n - 1] == b'"':
+        key[0] = slice_of(key.p + 1, key.n - 2)
+    if key.n == 0 or key.n > KEY_MOST:
+        return refuse(e, b"Idempotency-Key must have 1 to 255 characters")
+    for i in range(key.n):
+        if key.p[i] < 32 or key.p[i] > 126:
+            return refuse(e, b"Idempotency-Key must be printable ASCII")
+    return True
+
+cdef bint pushkey_apply(Slice headers, Grant* grant, Arena* a, PushReq* q, ApiError* e) noexcept nogil:
+    # Records without a transactionId of their own get their ids from the key. With tokens, keys of two subjects are two.
+    cdef unsigned char[40] seed
+    cdef Slice key
+    cdef Slice subject = slice_of(NULL, 0)
+    cdef char* text
+    cdef PushItem* it
+    cdef uint64_t n = 0
+    cdef int i, k
+    if not pushkey_take(headers, &key, e):
+        return False
+    if grant != NULL:
+        subject = grant_subject(grant)
+    text = <char*>arena_alloc(a, subject.n + 1 + key.n)
+    if text == NULL:
+        error_set(e, 503, b"Out of memory")
+        return False
+    if subject.n:
+        memcpy(text, subject.p, subject.n)
+    text[subject.n] = 0
+    memcpy(text + subject.n + 1, key.p, key.n)
+    SHA256(<const unsigned char*>text, subject.n + 1 + key.n, seed)
+    for i in range(q.n):
+        it = &q.items[i]
+        if it.run == NULL:
+            if it.id_kind == 0:
+                pushkey_id(seed, n, it.id)
+                it.id_kind = 2
+                it.keyed = 1
+            n += 1
+            continue
+        if it.run.made:
+            for k in range(it.run.n):
+                pushkey_id(seed, n + k, it.run.ids + 16 * k)
+            it.run.made = False
+            it.run.has_v7 = False
+            it.keyed = 1
+            run_ids(it.run)
+        n += it.run.n
+    return True
+
+cdef void pushkey_id(unsigned char* seed, uint64_t index, unsigned char* id) noexcept nogil:
+    # seed: 32 bytes, and room for 8.
+    cdef unsigned char[32] digest
+    cdef uint64_t place = htobe64(index)
+    memcpy(seed + 32, &place, 8)
+    SHA256(seed, 40, digest)
+    memcpy(id, digest, 16)
+    id[6] = (id[6] & 0x0f) | 0x80
+    id[8] = (id[8] & 0x3f) | 0x80

@@ -1,0 +1,161 @@
+# W3C trace context: the traceparent (and tracestate) of a push, or of one of its items, goes into the headers of its records and comes
+# back with them, so that a trace goes on where they are delivered.
+
+cdef enum:
+    TRACESTATE_MOST = 512     # characters
+    TRACESTATE_MEMBERS = 32
+
+cdef inline bint hex_lower(const char* p, size_t n, bint* zero) noexcept nogil:
+    # Digits 0-9 and a-f only? zero: all of them 0.
+    cdef size_t i
+    zero[0] = True
+    for i in range(n):
+        if not (48 <= p[i] <= 57 or 97 <= p[i] <= 102):
+            return False
+        if p[i] != b'0':
+            zero[0] = False
+    return True
+
+cdef bint traceparent_valid(Slice s) noexcept nogil:
+    # version-trace-parent-flags; versions to come may go on after that.
+    cdef bint zero = False
+    cdef size_t i
+    if s.n < 55 or s.n > 255 or s.p[2] != b'-' or s.p[35] != b'-' or s.p[52] != b'-':
+        return False
+    if not hex_lower(s.p, 2, &zero) or memcmp(s.p, b"ff", 2) == 0 or (zero and s.n != 55) or (s.n > 55 and s.p[55] != b'-'):
+        return False
+    if not hex_lower(s.p + 3, 32, &zero) or zero or not hex_lower(s.p + 36, 16, &zero) or zero or not hex_lower(s.p + 53, 2, &zero):
+        return False
+    for i in range(55, s.n):
+        if s.p[i] <= 32 or s.p[i] > 126:
+            return False
+    return True
+
+cdef bint tracestate_valid(Slice s) noexcept nogil:
+    # key=value members with commas between; empty ones are allowed.
+    cdef const char* p = s.p
+    cdef const char* end = s.p + s.n
+    cdef const char* stop
+    cdef const char* equal
+    cdef const char* q
+    cdef int n = 0
+    if s.n > TRACESTATE_MOST:
+        return False
+    while p < end:
+        stop = <const char*>memchr(p, b',', end - p)
+        if stop == NULL:
+            stop = end
+        q = stop
+        while p < q and (p[0] == b' ' or p[0] == b'\t'):
+            p += 1
+        while q > p and ((q - 1)[0] == b' ' or (q - 1)[0] == b'\t'):
+            q -= 1
+        if p < q:
+            n += 1
+            equal = <const char*>memchr(p, b'=', q - p)
+            if n > TRACESTATE_MEMBERS or equal == NULL or equal == p or equal - p > 256 or equal + 1 == q or q - equal - 1 > 256:
+                return False
+            while p < equal:
+                if not (97 <= p[0] <= 122 or 48 <= p[0] <= 57 or p[0] == b'_' or p[0] == b'-' or p[0] == b'*' or p[0] == b'/' or p[0] == b'@'):
+                    return False
+                p += 1
+            p += 1
+            while p < q:
+                if p[0] < 32 or p[0] > 126 or p[0] == b'=':
+                    return False
+                p += 1
+        p = stop + 1
+    return n > 0
+
+cdef void trace_put(Buf* b, Slice parent, Slice state) noexcept nogil:
+    # As members of an object; b begins with its brace.
+    if parent.n == 0:
+        return
+    buf_text(b, b'"traceparent":' if b.len == 1 else b',"traceparent":')
+    json_escape(b, parent)
+    if state.n:
+        buf_text(b, b',"tracestate":')
+        json_escape(b, state)
+
+cdef bint headers_keep(Arena* a, Buf* b, PushItem* it) noexcept nogil:
+    # The object in b becomes the item's headers; b is freed. Other extras of it stay. False: no memory.
+    cdef Extras* more = <Extras*>arena_zero(a, sizeof(Extras))
+    cdef Slice text
+    buf_byte(b, b'}')
+    text = arena_copy(a, slice_of(b.data, 0 if b.failed else b.len))
+    buf_free(b)
+    if more == NULL or text.n == 0:
+        return False
+    if it.more != NULL:
+        more[0] = it.more[0]
+    more.headers = text
+    it.more = more
+    return True
+
+cdef bint pushitem_trace(Arena* a, PushItem* it, Slice parent_raw, Slice state_raw, const char* what, int index, ApiError* e) noexcept nogil:
+    # Fields of an item, as literals; p NULL: absent.
+    cdef Slice parent = slice_of(NULL, 0)
+    cdef Slice state = slice_of(NULL, 0)
+    cdef Buf b
+    if parent_raw.p == NULL or not json_unescape(parent_raw, a, &parent, NULL) or not traceparent_valid(parent):
+        return refuse_item(e, b"traceparent must be one of W3C trace context", what, index, b"traceparent")
+    if state_raw.p != NULL and (not json_unescape(state_raw, a, &state, NULL) or not tracestate_valid(state)):
+        return refuse_item(e, b"tracestate must be one of W3C trace context", what, index, b"tracestate")
+    buf_init(&b)
+    buf_byte(&b, b'{')
+    trace_put(&b, parent, state)
+    if not headers_keep(a, &b, it):
+        error_set(e, 503, b"Out of memory")
+        return False
+    return True
+
+cdef Slice tracestate_of(Slice headers, Arena* a) noexcept nogil:
+    # All lines as one list; empty when there is none, or none that is valid.
+    cdef const char* at = headers.p
+    cdef Slice value, all
+    cdef char* text = <char*>arena_alloc(a, headers.n + 1)
+    all = slice_of(text, 0)
+    while text != NULL and header_next(&at, headers.p + headers.n, b"tracestate", &value):
+        if all.n:
+            text[all.n] = b','
+            all.n += 1
+        memcpy(text + all.n, value.p, value.n)
+        all.n += value.n
+    return all if all.n and tracestate_valid(all) else slice_of(NULL, 0)
+
+cdef bint request_trace(Slice headers, Arena* a, Slice* parent, Slice* state) noexcept nogil:
+    # What a request's headers say. Malformed ones are ignored, as the standard has it: False, both empty.
+    cdef const char* at = headers.p
+    cdef Slice other
+    if not header_next(&at, headers.p + headers.n, b"traceparent", parent) or not traceparent_valid(parent[0]) \
+            or header_next(&at, headers.p + headers.n, b"traceparent", &other):
+        parent[0] = slice_of(NULL, 0)
+        state[0] = slice_of(NULL, 0)
+        return False
+    state[0] = tracestate_of(headers, a)
+    return True
+
+cdef void pushreq_trace(Slice headers, Arena* a, PushItem* items, int n) noexcept nogil:
+    # A request's own: for all its records that have none of theirs.
+    cdef Slice parent, state
+    cdef PushItem first
+    cdef Extras* more
+    cdef Buf b
+    cdef int i
+    if not request_trace(headers, a, &parent, &state):
+        return
+    memset(&first, 0, sizeof(first))
+    buf_init(&b)
+    buf_byte(&b, b'{')
+    trace_put(&b, parent, state)
+    if not headers_keep(a, &b, &first):
+        return
+    for i in range(n):
+        if items[i].more == NULL:
+            items[i].more = first.more
+        elif items[i].more.headers.n == 0:
+            more = <Extras*>arena_alloc(a, sizeof(Extras))
+            if more != NULL:
+                more[0] = items[i].more[0]
+                more.headers = first.more.headers
+                items[i].more = more

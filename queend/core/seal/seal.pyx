@@ -1,0 +1,221 @@
+# A payload sealed and opened again: AES-256-GCM, the envelope Queen MQ stores, which is JSON itself:
+#   {"encrypted":"<base64>","iv":"<base64 of 16 bytes>","authTag":"<base64 of 16 bytes>"}
+# Sealed here it is bound to its queue's name (additional data), so that nobody can pass it off as another queue's.
+# Owns: contexts with their keys in place, made when first used, and the room of what was opened last. One per thread.
+
+cdef enum:
+    SEAL_IV = 16
+    SEAL_TAG = 16
+    SEAL_CHUNK = 6144         # sealed and spelled at a time, in the processor's cache: whole blocks, whole groups of base64
+    SEAL_IVS = 64             # taken from the system at once
+    SEAL_KEEP = 1048576       # of the room, from one payload to the next
+    SEAL_MOST = 1 << 30       # bytes of a payload, far beyond any request
+    SEAL_TOLD_US = 10000000   # between two log lines about envelopes that cannot be opened
+
+cdef const char* SEAL_BOUND = b"queend seal 1:"       # the additional data before the queue's name
+
+cdef enum SealOpened:
+    SEAL_OPENED = 0
+    SEAL_PLAIN = 1            # it is no envelope
+    SEAL_NO_KEY = 2           # of the key it names none is here, and no other opens it
+    SEAL_BROKEN = 3           # its key is here: it was changed, or belongs to another queue
+
+cdef struct Seal:
+    EVP_CIPHER_CTX* sealing
+    EVP_CIPHER_CTX* opening[16]
+    unsigned char[1024] ivs
+    int iv                    # those left in there
+    char* room
+    size_t size
+    int64_t told_us           # when the log was told last, 0: not yet
+
+cdef void seal_close(Seal* s) noexcept nogil:
+    cdef int i
+    EVP_CIPHER_CTX_free(s.sealing)
+    for i in range(SEAL_KEYS):
+        EVP_CIPHER_CTX_free(s.opening[i])
+    free(s.room)
+    memset(s, 0, sizeof(Seal))
+
+cdef EVP_CIPHER_CTX* seal_context(int key, bint encrypt) noexcept nogil:
+    # With its key: what comes with each payload is the IV alone. NULL when memory ran out.
+    cdef EVP_CIPHER_CTX* c = EVP_CIPHER_CTX_new()
+    if c != NULL and EVP_CipherInit_ex(c, EVP_aes_256_gcm(), NULL, NULL, NULL, encrypt) == 1 \
+            and EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_AEAD_SET_IVLEN, SEAL_IV, NULL) == 1 \
+            and EVP_CipherInit_ex(c, NULL, NULL, sealring.keys[key].key, NULL, encrypt) == 1:
+        return c
+    EVP_CIPHER_CTX_free(c)
+    return NULL
+
+cdef bint seal_bind(EVP_CIPHER_CTX* c, Slice queue) noexcept nogil:
+    cdef unsigned char[300] text
+    cdef size_t n = strlen(SEAL_BOUND)
+    cdef int written
+    if queue.n > 255:
+        return False          # no queue has such a name
+    memcpy(text, SEAL_BOUND, n)
+    memcpy(&text[n], queue.p, queue.n)
+    return EVP_CipherUpdate(c, NULL, &written, text, <int>(n + queue.n)) == 1
+
+cdef const unsigned char* seal_iv(Seal* s) noexcept nogil:
+    # 128 random bits, never used before; NULL when the system gives none.
+    if s.iv == 0:
+        if getrandom(s.ivs, sizeof(s.ivs), 0) != sizeof(s.ivs):
+            return NULL
+        s.iv = SEAL_IVS
+    s.iv -= 1
+    return &s.ivs[SEAL_IV * s.iv]
+
+# ---- sealing -------------------------------------------------------------------------------------------------------
+
+cdef inline size_t seal_size(size_t n) noexcept nogil:
+    # Bytes of the envelope of a payload of n bytes.
+    return 85 + (n + 2) // 3 * 4
+
+cdef inline char* seal_text(char* at, const char* text) noexcept nogil:
+    cdef size_t n = strlen(text)
+    memcpy(at, text, n)
+    return at + n
+
+cdef inline char* seal_base64(char* at, const unsigned char* p, int n) noexcept nogil:
+    # Writes a NUL behind it: something must follow.
+    return at + EVP_EncodeBlock(<unsigned char*>at, p, n)
+
+cdef bint seal_write(Seal* s, Slice queue, Slice payload, char* out) noexcept nogil:
+    # The envelope of a payload, exactly seal_size bytes, by the first key. False: no key, no randomness or no memory.
+    cdef unsigned char[6144] chunk
+    cdef unsigned char[16] tag
+    cdef const unsigned char* iv
+    cdef size_t i = 0
+    cdef int n, written
+    if sealring.n == 0 or payload.n > SEAL_MOST:
+        return False
+    if s.sealing == NULL:
+        s.sealing = seal_context(0, True)
+        if s.sealing == NULL:
+            return False
+    iv = seal_iv(s)
+    if iv == NULL or EVP_CipherInit_ex(s.sealing, NULL, NULL, NULL, iv, -1) != 1 or not seal_bind(s.sealing, queue):
+        return False
+    out = seal_text(out, b"{\"encrypted\":\"")
+    while i < payload.n:
+        n = SEAL_CHUNK if payload.n - i > SEAL_CHUNK else <int>(payload.n - i)
+        if EVP_CipherUpdate(s.sealing, chunk, &written, <const unsigned char*>payload.p + i, n) != 1 or written != n:
+            return False
+        out = seal_base64(out, chunk, n)
+        i += n
+    if EVP_CipherFinal_ex(s.sealing, chunk, &written) != 1 or EVP_CIPHER_CTX_ctrl(s.sealing, EVP_CTRL_AEAD_GET_TAG, SEAL_TAG, tag) != 1:
+        return False
+    out = seal_base64(seal_text(out, b"\",\"iv\":\""), iv, SEAL_IV)
+    out = seal_base64(seal_text(out, b"\",\"authTag\":\""), tag, SEAL_TAG)
+    seal_text(out, b"\"}")
+    return True
+
+# ---- opening -------------------------------------------------------------------------------------------------------
+
+cdef struct Envelope:
+    Slice text                # base64
+    unsigned char[18] iv
+    unsigned char[18] tag
+
+cdef inline bint envelope_short(Slice raw, unsigned char* out) noexcept nogil:
+    # A literal of 24 characters of base64: 16 bytes, and two of padding.
+    return raw.n == 26 and raw.p[24] == b'=' and raw.p[23] == b'=' and EVP_DecodeBlock(out, <const unsigned char*>raw.p + 1, 24) == 18
+
+cdef bint envelope_read(Slice payload, Envelope* e) noexcept nogil:
+    # An object with exactly these three members, in any order.
+    cdef Json j
+    cdef bint first = True
+    cdef Slice key, value
+    cdef int seen = 0
+    json_open(&j, payload, 4)
+    if not json_enter(&j, b'{'):
+        return False
+    while json_member(&j, &first, &key):
+        if not json_string(&j, &value):
+            return False
+        if not seen & 1 and slice_is(key, b'"encrypted"'):
+            seen |= 1
+            e.text = slice_of(value.p + 1, value.n - 2)
+        elif not seen & 2 and slice_is(key, b'"iv"') and envelope_short(value, e.iv):
+            seen |= 2
+        elif not seen & 4 and slice_is(key, b'"authTag"') and envelope_short(value, e.tag):
+            seen |= 4
+        else:
+            return False
+    return json_end(&j) and seen == 7 and e.text.n and e.text.n % 4 == 0
+
+cdef bint seal_room(Seal* s, size_t n) noexcept nogil:
+    if n > s.size or s.size > SEAL_KEEP:
+        free(s.room)
+        s.size = n if n > 65536 else 65536
+        s.room = <char*>malloc(s.size)
+        if s.room == NULL:
+            s.size = 0
+            return False
+    return True
+
+cdef bint seal_try(Seal* s, int key, Slice queue, Envelope* e, const char* text, size_t n, char* out) noexcept nogil:
+    # One key. queue.p NULL: bound to none.
+    cdef EVP_CIPHER_CTX* c = s.opening[key]
+    cdef int written
+    if c == NULL:
+        c = s.opening[key] = seal_context(key, False)
+        if c == NULL:
+            return False
+    return (EVP_CipherInit_ex(c, NULL, NULL, NULL, e.iv, -1) == 1 and (queue.p == NULL or seal_bind(c, queue))
+            and EVP_CipherUpdate(c, <unsigned char*>out, &written, <const unsigned char*>text, <int>n) == 1 and <size_t>written == n
+            and EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_AEAD_SET_TAG, SEAL_TAG, e.tag) == 1
+            and EVP_CipherFinal_ex(c, <unsigned char*>out + n, &written) == 1)
+
+cdef int seal_open(Seal* s, Slice queue, Slice id, Slice* payload) noexcept nogil:
+    # What was sealed with the key `id`, or (id empty) what another program sealed, which names no key and binds no queue: all
+    # keys are tried. SEAL_OPENED: payload is what was sealed, valid until the next call; else it stays as it was.
+    cdef Envelope e
+    cdef Slice none = slice_of(NULL, 0)
+    cdef Slice out
+    cdef Json j
+    cdef size_t n
+    cdef int i
+    cdef int named = sealring_find(id) if id.n else -1
+    if not envelope_read(payload[0], &e):
+        return SEAL_BROKEN if id.n else SEAL_PLAIN
+    if e.text.n > 2 * <size_t>SEAL_MOST or not seal_room(s, e.text.n // 4 * 6 + 32):
+        return SEAL_BROKEN
+    n = <size_t>EVP_DecodeBlock(<unsigned char*>s.room, <const unsigned char*>e.text.p, <int>e.text.n)
+    if n != e.text.n // 4 * 3:
+        return SEAL_BROKEN
+    for i in range(2):
+        if e.text.p[e.text.n - 1 - i] != b'=':
+            break
+        n -= 1
+    out = slice_of(s.room + e.text.n // 4 * 3, n)
+    for i in range(-1, sealring.n):
+        # the key that is named before the others: an id may have been given anew
+        if i == named if i >= 0 else named < 0:
+            continue
+        if seal_try(s, named if i < 0 else i, queue if id.n else none, &e, s.room, n, <char*>out.p):
+            if not id.n:      # of whoever had the key, not of ourselves: it goes into answers that are JSON
+                json_open(&j, out, JSON_DEPTH)
+                if not json_skip(&j, NULL) or not json_end(&j):
+                    continue
+            payload[0] = out
+            return SEAL_OPENED
+    return SEAL_NO_KEY if named < 0 else SEAL_BROKEN
+
+cdef int seal_reveal(Seal* s, Slice queue, Slice id, Slice* payload) noexcept nogil:
+    # seal_open for an answer: what cannot be opened is given as it is stored, and the log is told now and then.
+    cdef char[400] text
+    cdef int64_t now
+    cdef const char* why = b"its key is not here"
+    cdef int result = seal_open(s, queue, id, payload)
+    if result == SEAL_OPENED or result == SEAL_PLAIN:
+        return result
+    now = clock_mono_us()
+    if s.told_us == 0 or now - s.told_us > SEAL_TOLD_US:
+        s.told_us = now
+        if result == SEAL_BROKEN:
+            why = b"it was changed, or is of another queue"
+        snprintf(text, sizeof(text), b"queue %.*s, key '%.*s': %s; given as it is stored", <int>queue.n, queue.p, <int>id.n, id.p, why)
+        log_line(b"error", b"envelope_not_opened", text)
+    return result

@@ -1,0 +1,114 @@
+"""An import from beginning to end: taken over, then counted on both sides."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from .source import BEGINNING, ZERO, Cursor, Place, Source
+from .target import Rows, Target
+
+BATCH = 10_000       # messages per transaction
+NAME_MOST = 255      # bytes
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+SHOWN = 50           # differences
+
+
+class ImportRefused(Exception):
+    """Nothing was done; the message says why."""
+
+
+@dataclass
+class Summary:
+    """What was moved, and what does not agree."""
+
+    queues: int = 0
+    partitions: int = 0
+    groups: int = 0
+    messages: int = 0
+    dead_letters: int = 0
+    differences: list[str] = field(default_factory=list)
+
+    def differ(self, what: str) -> None:
+        if len(self.differences) < SHOWN:
+            self.differences.append(what)
+
+
+def bring(source: Source, target: Target, everything: bool, only: list[str], compress_from: int, tell: Callable[[str], None]) -> Summary:
+    """Moves queues, partitions, what some group has not consumed yet (everything: all messages), cursors and dead letters. What an import before
+    this one has moved is not moved again. only: names of queues, empty: all."""
+    wanted = [one for one in source.queues() if not only or one.name in only]
+    if missing := sorted(set(only) - {one.name for one in wanted}):
+        raise ImportRefused(f"there is no queue {', '.join(missing)}")
+    if there := target.known([one.name for one in wanted]):
+        raise ImportRefused(f"these queues exist already and were not made by an import: {', '.join(there)}")
+    summary = Summary()
+    for queue in wanted:
+        groups = source.groups(queue)
+        _names(queue.name, *(one.name for one in groups))
+        ids = target.queue(queue, groups)
+        summary.queues += 1
+        summary.groups += len(groups)
+        before = summary.messages
+        for page, cursors in source.partitions(queue):
+            _names(*(one.name for one in page))
+            progress = target.partitions(queue.name, page)
+            for part in page:
+                low = BEGINNING if everything else lowest(groups, cursors[part.id])
+                summary.partitions += 1
+                if progress[part.id].done:       # by an import before this one: it may be in use
+                    summary.messages += progress[part.id].stored
+                    continue
+                _partition(source, target, progress[part.id], low, cursors[part.id], ids, compress_from)
+                summary.messages += _check(source, target, progress[part.id], low, cursors[part.id], ids, f"{queue.name}/{part.name}", summary)
+        found = target.dead_letters(queue, source.dead_letters(queue), ids)
+        summary.dead_letters += found
+        tell(f"{queue.name}: {summary.messages - before} messages, {found} dead letters")
+    return summary
+
+
+def lowest(groups: list[Any], cursors: list[Cursor]) -> Place:
+    """What lies behind this place some group has not consumed. A group of the queue that never came to the partition has consumed nothing of it."""
+    places = {one.group: one.place for one in cursors}
+    if not groups:
+        return BEGINNING
+    return min(places.get(one.name) or _start(one) for one in groups)
+
+
+def _start(group: Any) -> Place:
+    return BEGINNING if group.start_us is None else (EPOCH + timedelta(microseconds=group.start_us), ZERO)
+
+
+def _names(*names: str) -> None:
+    if long := [name for name in names if not 0 < len(name.encode()) <= NAME_MOST]:
+        raise ImportRefused(f"names have at most {NAME_MOST} bytes here: {', '.join(long)}")
+
+
+def _partition(source: Source, target: Target, progress: Any, low: Place, cursors: list[Cursor], groups: dict[str, int], compress_from: int) -> None:
+    # Cursors: (committed when all is there, moment, group, retries).
+    placed = [(source.count(progress.source_id, low, one.place) - 1, one.consumed_us, groups[one.group], one.retries) for one in cursors]
+    after = low if progress.last_id is None else (progress.last_at, progress.last_id)
+    rows, last = Rows(progress.stored, progress.high, progress.odd), None
+    for n, last in enumerate(source.messages(progress.source_id, after), 1):
+        rows.add(last, compress_from, target.now_us)
+        if n % BATCH == 0:
+            rows.close(compress_from)
+            target.append(progress, rows, last, placed)
+            rows = Rows(rows.base, rows.high, rows.odd)
+    rows.close(compress_from)
+    target.append(progress, rows, last, placed)
+    target.done(progress)
+
+
+def _check(source: Source, target: Target, progress: Any, low: Place, cursors: list[Cursor], groups: dict[str, int], name: str, summary: Summary) -> int:
+    """Counts a partition on both sides; how many messages it has."""
+    there = source.count(progress.source_id, low)
+    here, lags = target.figures(progress)
+    if here != there:
+        summary.differ(f"{name}: {there} messages there, {here} here")
+    for one in cursors:
+        lag = source.count(progress.source_id, max(low, one.place))
+        if lags.get(groups[one.group]) != lag:
+            summary.differ(f"{name}, group {one.group}: {lag} messages to consume there, {lags.get(groups[one.group])} here")
+    return here

@@ -1,0 +1,93 @@
+"""Push and pop maintenance: two switches for all daemons of a database.
+
+They are rows of queend.system_state. Every daemon looks twice a second, and keeps what it saw in a file beside the failover
+buffer, so that it obeys from its first request on even if it is started while the database is away.
+"""
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg.types.json import Jsonb
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from .. import log
+
+EVERY_S = 0.5
+KEYS = {"push": "maintenance_mode", "pop": "pop_maintenance_mode"}
+LOOK = "SELECT key, value FROM queend.system_state WHERE key = ANY(%s)"
+SET = """INSERT INTO queend.system_state (key, value, changed_at) VALUES (%s, %s, queend.now_us())
+         ON CONFLICT (key) DO UPDATE SET value = EXCLUDED.value, changed_at = EXCLUDED.changed_at"""
+
+
+class Maintenance:
+    """`open` and `close` on the same running loop. folder: where to remember the switches, None: nowhere."""
+
+    def __init__(self, core: Any, pool: AsyncConnectionPool, folder: Path | None):
+        self.core, self.pool = core, pool
+        self.file = folder / "maintenance.json" if folder else None
+        self.on = {"push": False, "pop": False}
+        self._task: asyncio.Task | None = None
+        self._changes = 0        # switched here: a look that began before is out of date
+
+    def open(self) -> None:
+        """Before the core answers its first request."""
+        try:
+            if self.file:
+                self._apply(json.loads(self.file.read_text()))
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError, AttributeError) as error:
+            log.line("warn", "maintenance_forgotten", f"{self.file}: {error}")
+        self._task = asyncio.create_task(self._run(), name="maintenance")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def switch(self, which: str, on: bool) -> None:
+        """which: push or pop. For all daemons, from now on for this one. Raises psycopg.Error, PoolTimeout."""
+        async with self.pool.connection() as connection:
+            await connection.execute(SET, (KEYS[which], Jsonb({"enabled": on})))
+        self._changes += 1
+        self._apply({**self.on, which: on})
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._look()
+            except (psycopg.Error, PoolTimeout):
+                pass      # the database is away: as it was
+            await asyncio.sleep(EVERY_S)
+
+    async def _look(self) -> None:
+        before = self._changes
+        async with self.pool.connection() as connection:
+            rows = dict(await (await connection.execute(LOOK, (list(KEYS.values()),))).fetchall())
+        if before == self._changes:
+            self._apply({which: bool((rows.get(key) or {}).get("enabled")) for which, key in KEYS.items()})
+
+    def _apply(self, on: dict[str, Any]) -> None:
+        on = {which: on.get(which) is True for which in KEYS}
+        if on == self.on:
+            return
+        for which, value in on.items():
+            if value != self.on[which]:
+                log.line("warn" if value else "info", f"{which}_maintenance", "on" if value else "off")
+        self.on = on
+        self.core.pause(on["push"], on["pop"])
+        if self.file:
+            try:
+                partial = self.file.with_suffix(".new")
+                with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
+                    json.dump(on, file)
+                    file.flush()
+                    os.fsync(file.fileno())
+                partial.rename(self.file)
+            except OSError as error:
+                log.line("warn", "maintenance_not_remembered", f"{self.file}: {error}")

@@ -1,0 +1,110 @@
+"""Moves what programs pushed inside their own transactions (the outbox) into its queues, as soon as it has committed.
+
+Every daemon looks; the database lets one move at a time (queend.relay), so another takes over at once where one ends. Who waits
+in this daemon is woken by it, who waits in others by the word it sends them (NOTIFY, of this service alone: programs that push
+send none, it would have their commits wait for each other).
+"""
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from .. import log
+
+CHANNEL = "queend_relay"
+ROWS = 1000            # per transaction: the lanes of their partitions are held so long
+POLL_S = 0.2           # between two looks into an empty outbox
+MARK_S = 1.0           # between two notes of how far the outbox has been emptied
+AFRESH_S = 60.0        # until all of it is looked at once more
+BUSY_S = 1.0           # until another try after the database was away
+# Errors that may be a message's own; anything else is the database's and ends the connection.
+FAULTS = (psycopg.DataError, psycopg.IntegrityError, psycopg.NotSupportedError, psycopg.errors.ProgramLimitExceeded, psycopg.errors.RaiseException)
+# As the hot connections: a plan made while a table was small must not be a scan (sql/README.md).
+SETTINGS = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off"
+
+
+@dataclass
+class Figures:
+    """What this daemon's service did since it started."""
+
+    moved: int = 0
+
+
+class Relay:
+    """`open` and `close` on the same running loop. conninfo: of the control plane."""
+
+    def __init__(self, conninfo: str, core: Any):
+        self.conninfo, self.core = conninfo, core
+        self.figures = Figures()
+        self._task: asyncio.Task | None = None
+
+    def open(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="relay")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                async with await psycopg.AsyncConnection.connect(self.conninfo, autocommit=True) as connection:
+                    await connection.execute(SETTINGS)
+                    await connection.execute(f"LISTEN {CHANNEL}")
+                    await self._watch(connection)
+            except psycopg.Error as error:
+                log.line("warn", "relay_failed", str(error).strip())
+            await asyncio.sleep(BUSY_S)
+
+    async def _watch(self, connection: psycopg.AsyncConnection) -> None:
+        clock = asyncio.get_running_loop().time
+        low, mark, afresh_at, mark_at = 0, None, clock() + AFRESH_S, 0.0      # see queend.outbox_mark
+        while True:
+            if clock() >= afresh_at:
+                low, mark, afresh_at = 0, None, clock() + AFRESH_S
+            seen = None
+            if clock() >= mark_at:
+                (seen,) = await _rows(connection, "SELECT * FROM queend.outbox_mark(%s)", None if mark else low)
+                mark_at = clock() + MARK_S
+            some, all_ = await self._empty(connection, low)
+            if some:
+                await connection.execute(f"NOTIFY {CHANNEL}")
+                self.core.look()
+            if seen and all_:
+                last, after, oldest = seen
+                if after is not None:
+                    mark = (last, after)
+                elif mark and oldest > mark[1]:
+                    low, mark = mark[0] + 1, None
+            async for word in connection.notifies(timeout=POLL_S, stop_after=1):
+                if word.pid != connection.info.backend_pid:
+                    self.core.look()
+
+    async def _empty(self, connection: psycopg.AsyncConnection, low: int) -> tuple[bool, bool]:
+        """Moves what there is. Whether there was anything; and whether nothing is left, as far as another daemon is not at it."""
+        some = careful = False
+        while True:
+            try:
+                if careful:
+                    rows = await _rows(connection, "SELECT * FROM queend.relay_one()")
+                else:
+                    rows = await _rows(connection, "SELECT * FROM queend.relay(%s, %s)", ROWS, low)
+            except FAULTS as error:
+                if careful:
+                    raise
+                log.line("warn", "relay_refused", str(error).strip())
+                careful = True      # one by one, until the one at fault is marked
+                continue
+            if not rows or rows[0][1] < 0:
+                return some, not rows
+            some = True
+            self.figures.moved += sum(moved for _, moved in rows)
+            careful = careful and all(moved for _, moved in rows)
+
+
+async def _rows(connection: psycopg.AsyncConnection, query: str, *values: object) -> list[tuple]:
+    return await (await connection.execute(query, values or None)).fetchall()

@@ -1,0 +1,140 @@
+"""Keeps the figures of queues and groups, so that a page asks for a sum and not for 100 000 partitions.
+
+A look finds the partitions that changed since the one before and brings their part of the sums up to date
+(`sql/function/stats_changed.sql`, `stats_visit.sql`). One look at a time works on a database: it holds a session lock. Every
+STATS_INTERVAL_MS one of the daemons looks, every STATS_RECONCILE_INTERVAL_MS it begins to walk through all partitions, a thousand per
+transaction, for a tenth of the time at most. Where there are few partitions a page looks itself before it answers: figures of a small
+database are of this moment, those of a large one as old as the interval at most.
+"""
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+import psycopg
+
+from .. import log
+from ..config import Settings
+from .leader import Turns
+
+LOCK = 0x71756575_03
+PAGE = 1000                # partitions per transaction
+ROWS = 1_000_000           # of the log between two looks; beyond, everything is walked through
+PAGE_ROWS = 20_000         # the same when a page looks: that much it does not read
+SMALL = 10_000             # partitions, of which every page looks itself
+WAIT_S = 2.0               # for a look that is under way
+WALK = 0.1                 # of the time between two looks a walk may take; what is left of it goes on with the next
+PAUSE_S = 1.0              # after the database was away
+NEVER = 1e9
+
+DUE = """SELECT coalesce((queend.now_us() - s.looked_at) / 1e6, 1e9)::float8, coalesce((queend.now_us() - s.full_at) / 1e6, 1e9)::float8,
+                EXISTS (SELECT FROM queend.stat_queues q WHERE q.visit_after IS NOT NULL) FROM (SELECT) AS one LEFT JOIN queend.stats s ON true"""
+CHANGED = "SELECT since, queues, parts FROM queend.stats_changed(%s, %s, %s)"
+VISIT = "SELECT queend.stats_visit(%s::int[], %s::int[])"
+STEP = "SELECT queend.stats_walk(%s)"
+NOTE = "SELECT queend.stats_note()"
+KEEP = "SELECT queend.stats_keep(%s, %s)"
+
+
+@dataclass
+class Look:
+    """What one look did."""
+
+    changed: int = 0       # partitions visited because they changed
+    walked: int = 0        # partitions visited on a walk
+    skipped: bool = False  # another daemon was at it
+
+
+class Stats:
+    """`open` and `close` on the same running loop. conninfo: of the control plane."""
+
+    def __init__(self, settings: Settings, conninfo: str):
+        self.interval = settings.stats_interval_ms / 1000
+        self.full = settings.stats_reconcile_interval_ms / 1000
+        # All of it can be made again: nobody waits for the disk.
+        self._leader = Turns(conninfo, LOCK, "SET synchronous_commit = off; SET statement_timeout = 0")
+        self._lock = asyncio.Lock()
+        self._task: asyncio.Task | None = None
+        self._began = 0.0      # the last look; monotonic
+        self._partitions = 0
+
+    def open(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="stats")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._leader.leave()
+
+    async def _run(self) -> None:
+        while True:
+            pause = self.interval
+            try:
+                async with self._lock:
+                    if await self._leader.lead():
+                        ((age, full_age, walking),) = await self._leader.rows(DUE)
+                        if age >= self.interval * 0.9:      # another daemon may have looked just now
+                            await self._work(ROWS, full_age >= self.full and not walking, whole=True, walk_s=self.interval * WALK if age < NEVER else NEVER)
+                            await self._leader.rows(NOTE)
+                        await self._leader.rest()
+            except psycopg.Error as error:
+                log.line("warn", "stats_failed", str(error).strip())
+                await self._leader.leave()
+                pause = PAUSE_S
+            await asyncio.sleep(pause)
+
+    async def fresh(self) -> None:
+        """Looks before a page answers, where there are few partitions. Never raises for the database: the page asks it next and tells."""
+        asked = time.monotonic()
+        if self._partitions > SMALL:
+            return
+        try:
+            await asyncio.wait_for(self._lock.acquire(), WAIT_S)
+        except TimeoutError:      # the first walk through many, or a refresh
+            return
+        try:
+            if self._began < asked:      # else one began after the question
+                await self._look(PAGE_ROWS, full=False, whole=False, walk_s=0.0)
+        except psycopg.Error as error:
+            log.line("warn", "stats_failed", str(error).strip())
+            await self._leader.leave()      # and with the session goes the lock
+        finally:
+            self._lock.release()
+
+    async def refresh(self) -> Look:
+        """Visits every partition. Raises psycopg.Error."""
+        async with self._lock:
+            try:
+                return await self._look(ROWS, full=True, whole=True, walk_s=NEVER)
+            except psycopg.Error:
+                await self._leader.leave()
+                raise
+
+    async def _look(self, rows: int, full: bool, whole: bool, walk_s: float) -> Look:
+        if not await self._leader.lead():
+            return Look(skipped=True)
+        look = await self._work(rows, full, whole, walk_s)
+        await self._leader.rest()
+        return look
+
+    async def _work(self, rows: int, full: bool, whole: bool, walk_s: float) -> Look:
+        """full: a walk through everything begins. whole: all that changed is visited; else not more than a page may wait for, the rest is left
+        to the service. walk_s: how long it walks where a walk is due, one page of it at least."""
+        look = Look()
+        self._began = time.monotonic()
+        ((since, queues, parts),) = await self._leader.rows(CHANGED, rows, whole, whole or self._partitions <= SMALL)
+        queues, parts = queues or [], parts or []
+        if since is None or not whole and len(parts) > PAGE:
+            return look
+        for i in range(0, len(parts), PAGE):
+            await self._leader.rows(VISIT, queues[i:i + PAGE], parts[i:i + PAGE])
+        look.changed = len(parts)
+        ((self._partitions,),) = await self._leader.rows(KEEP, since, full)
+        walk_until, more = time.monotonic() + walk_s, True
+        while more:
+            ((walked,),) = await self._leader.rows(STEP, PAGE)
+            look.walked += walked
+            more = walked > 0 and time.monotonic() < walk_until
+        return look

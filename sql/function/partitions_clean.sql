@@ -1,0 +1,49 @@
+-- Removes idle partitions: made before a moment (µs), without a message, with nothing consumed or claimed since it, without dead
+-- letters and without the state of a stream. Looks at p_limit partitions after p_after (by id). removed: how many went; next_part:
+-- the id to go on after, NULL at the end. A partition named Default stays: it is told to whoever configures its queue.
+--
+-- A push that looked the partition up before is refused for its catalogue version: the lane is held from before the last look
+-- to the commit, and a push reads the version under it. Daemons learn from queues.cleaned and cleaned_last, which are raised
+-- together with the version, which of the partitions they know are gone. Lanes ascending and never waited for, then
+-- partitions, then queues ascending, then the catalogue. What is left of a partition goes with queend.sweep.
+CREATE OR REPLACE FUNCTION queend.partitions_clean(p_after int, p_limit int, p_before bigint, OUT removed int, OUT next_part int)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    v_idle  int[];
+    v_lanes int[] := '{}';
+    v_lane  int;
+    v_gone  int[];
+    q       record;
+BEGIN
+    removed := 0;
+    SELECT CASE WHEN count(*) = p_limit THEN max(p.id) END, array_agg(p.id) FILTER (WHERE p.name <> 'Default' AND p.created_at < queend.moment(p_before))
+      INTO next_part, v_idle
+      FROM (SELECT x.id, x.name, x.created_at FROM queend.partitions x WHERE x.id > p_after ORDER BY x.id LIMIT p_limit) AS p;
+    SELECT array_agg(u.id) INTO v_idle FROM unnest(v_idle) AS u (id) WHERE queend.partition_idle(u.id, p_before);
+    FOR v_lane IN SELECT DISTINCT u.id & 63 AS lane FROM unnest(v_idle) AS u (id) ORDER BY lane LOOP
+        IF pg_try_advisory_xact_lock(1903519076, v_lane) THEN
+            v_lanes := v_lanes || v_lane;
+        END IF;
+    END LOOP;
+    IF v_lanes = '{}' THEN
+        RETURN;
+    END IF;
+    SELECT array_agg(k.id) INTO v_gone
+      FROM unnest(v_idle) AS u (id)
+     CROSS JOIN LATERAL (SELECT x.id FROM queend.partitions x WHERE x.id = u.id FOR UPDATE SKIP LOCKED) AS k
+     WHERE u.id & 63 = ANY (v_lanes);
+    SELECT array_agg(u.id) INTO v_gone FROM unnest(v_gone) AS u (id) WHERE queend.partition_idle(u.id, p_before);
+    IF v_gone IS NULL THEN
+        RETURN;
+    END IF;
+    removed := cardinality(v_gone);
+    FOR q IN SELECT p.queue_id AS id, count(*) AS n, string_agg(int4send(p.id), '' ORDER BY p.id) AS ids
+               FROM unnest(v_gone) AS u (id) CROSS JOIN LATERAL (SELECT x.id, x.queue_id FROM queend.partitions x WHERE x.id = u.id OFFSET 0) AS p
+              GROUP BY p.queue_id ORDER BY p.queue_id LOOP
+        UPDATE queend.queues x SET cleaned = x.cleaned + q.n,
+               cleaned_last = substr(x.cleaned_last || q.ids, GREATEST(octet_length(x.cleaned_last || q.ids) - 3999, 1)) WHERE x.id = q.id;
+    END LOOP;
+    INSERT INTO queend.graves (partition_id) SELECT u.id FROM unnest(v_gone) AS u (id);
+    DELETE FROM queend.partitions p WHERE p.id = ANY (v_gone);
+    PERFORM queend.catalog_raise();
+END $$;

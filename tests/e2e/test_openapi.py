@@ -1,0 +1,132 @@
+"""/openapi.json: it has every route, its examples fit its schemas, and what it gives as examples is really asked of a daemon."""
+import json
+import re
+from types import SimpleNamespace
+
+import jsonschema_rs
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+from support.client import pop_target
+from support.daemon import ROOT
+
+from queend import _core as core
+from queend.control.app import application
+from queend.control.described import QUERY, ROUTES, TARGET
+from queend.control.openapi import MESSAGE, whole_document
+
+DOCUMENT = whole_document(application(SimpleNamespace(settings=SimpleNamespace(webapp_root=""))).openapi())      # as /openapi.json has it: a test says so
+OPERATIONS = [(method.upper(), path, operation) for path, methods in DOCUMENT["paths"].items() for method, operation in methods.items()]
+IDS = [f"{method} {path}" for method, path, _ in OPERATIONS]
+# One after the other on the same queue: what takes things away comes last.
+LAST = ("POST /api/v1/migration/start", "DELETE /api/v1/messages", "POST /api/v1/messages", "DELETE")
+
+
+def check(schema, value, what):
+    errors = [str(error) for error in jsonschema_rs.Draft202012Validator({**schema, "components": DOCUMENT["components"]}, validate_formats=True).iter_errors(value)]
+    assert not errors, (what, errors[:3], value)
+
+
+def test_the_daemon_serves_it(client):
+    answer = client.get("/openapi.json")
+    assert answer.status == 200 and answer.json == json.loads(json.dumps(DOCUMENT)) and answer.json["openapi"].startswith("3.1")
+
+
+def test_every_route_of_both_planes_is_there():
+    # the control plane's come from its routers; of the compiled routes those of its own list
+    known = re.findall(r"^    ROUTE_([A-Z_]+)$", (ROOT / "queend/core/route/types.pyx").read_text(), re.M)
+    named = {core.probe_route(method, path.replace("{", "").replace("}", "").encode()) for method, path, _ in OPERATIONS}
+    assert len(known) > 8 and named == {name.lower() for name in known} | {None}
+    described = {f"{method} {path}" for method, path, _ in OPERATIONS}
+    assert set(ROUTES) <= described, "described, but no route"
+    text = json.dumps(DOCUMENT)
+    for name in re.findall(r"#/components/schemas/(\w+)", text):
+        assert name in DOCUMENT["components"]["schemas"]
+    for reference in re.findall(r'"operationRef": "#/paths/([^"]+)"', text):
+        path, _, method = reference.rpartition("/")
+        assert method in DOCUMENT["paths"][path.replace("~1", "/").replace("~0", "~")]
+
+
+@pytest.mark.parametrize("method, path, operation", OPERATIONS, ids=IDS)
+def test_an_operation_is_whole(method, path, operation):
+    assert operation["tags"] and operation["responses"], "what it is about, and what it answers"
+    named = [one["name"] for one in operation.get("parameters", []) if one["in"] == "path"]
+    assert named == re.findall(r"{(\w+)}", path)
+    for one in operation.get("parameters", []):
+        if one["in"] == "path":
+            check(one["schema"], one["example"], one["name"])
+    for status, answer in operation["responses"].items():
+        assert answer["description"] or status == "200"
+        for kind, content in answer.get("content", {}).items():
+            if "example" in content:
+                check(content["schema"], content["example"], (status, kind))
+    for kind, content in operation.get("requestBody", {}).get("content", {}).items():
+        assert "example" in content or f"{method} {path}" not in ROUTES, "an example of the body"
+        if "example" in content:
+            check(content["schema"], content["example"], kind)
+
+
+def order(operation):
+    name = f"{operation[0]} {operation[1]}"
+    return next((i for i, word in enumerate(reversed(LAST), 1) if name.startswith(word)), 0)
+
+
+@pytest.fixture(scope="module")
+def things(daemon, postgres):
+    """A queue with a message that is under delivery and one that is dead, a query, and a database; what stands for those of the examples."""
+    target = conninfo_to_dict(postgres.database())
+    with daemon.client() as client:
+        client.configure("orders", "shop", "billing")
+        query = client.post("/streams/v1/queries", {"name": "totals", "source_queue": "orders", "config_hash": "c0ffee"}).json["query_id"]
+        yield {QUERY: query, TARGET["host"]: target["host"], TARGET["port"]: target.get("port", "5432"), TARGET["database"]: target["dbname"], TARGET["user"]: target["user"]}
+
+
+@pytest.mark.parametrize("method, path, operation", sorted(OPERATIONS, key=order), ids=lambda value: value if isinstance(value, str) else "")
+def test_examples_are_answered_as_described(client, things, method, path, operation):
+    # its own message each time: "order-17" of this test, delivered to the group
+    text = f"order-17-{method}-{re.sub(r'[^a-z]+', '-', path)}"
+    (stored,) = client.push_items([{"queue": "orders", "partition": "customer-7", "transactionId": text, "payload": {"n": 1}}])
+    if path.endswith("/retry"):
+        assert client.post(f"/api/v1/messages/{stored['partition_id']}/{text}/dlq").status == 200
+    lease = ""
+    if not path.startswith("/api/v1/pop"):
+        # a cursor per test, so that nobody's lease is another's
+        (taken, *_) = client.pop("orders", "customer-7", consumerGroup=text, subscriptionMode="all", batch=1000)
+        lease = taken["leaseId"]
+    live = {"order-17": text, MESSAGE["partitionId"]: stored["partition_id"], **things, **({MESSAGE["leaseId"]: lease} if lease else {}),
+            **({"billing": text} if path.startswith(("/api/v1/ack", "/api/v1/transaction")) else {})}
+
+    def ours(value):
+        value = json.dumps(value)
+        for example, real in live.items():
+            value = value.replace(f'"{example}"', f'"{real}"')
+        return json.loads(value)
+
+    target = re.sub(r"{(\w+)}", lambda found: ours(next(one["example"] for one in operation["parameters"] if one["name"] == found[1])), path)
+    if path == "/api/v1/pop":
+        target += "?namespace=shop"
+    if f"{method} {path}" == "DELETE /api/v1/dlq":
+        target += "?queue=orders"
+    bodies = {kind: ours(content["example"]) for kind, content in operation.get("requestBody", {}).get("content", {}).items() if "example" in content} or {None: None}
+    for kind, body in bodies.items():
+        if kind == "application/cloudevents-batch+json":
+            body[0]["id"] += "-batch"
+        answer = client.request(method, target, body, {"Content-Type": kind} if kind else {})
+        wanted = next(iter(operation["responses"]))
+        assert str(answer.status) == wanted, (target, body, answer)
+        content = operation["responses"][wanted]["content"]
+        assert answer.headers["content-type"].partition(";")[0] in content
+        if answer.headers["content-type"].startswith("application/json"):
+            check(content["application/json"]["schema"], answer.json, target)
+
+
+def test_pops_as_events_are_as_described(client):
+    client.push("events-described", {"n": 1}, partition="p")
+    answer = client.get(pop_target("events-described", format="cloudevents"))
+    check(DOCUMENT["paths"]["/api/v1/pop"]["get"]["responses"]["200"]["content"]["application/cloudevents-batch+json"]["schema"], answer.json, "events")
+
+
+@pytest.mark.parametrize("accept", ["application/json", "application/problem+json"])
+def test_errors_are_as_described(client, accept):
+    for method, target in (("GET", "/api/v1/pop"), ("GET", "/api/v1/resources/queues/nobody"), ("POST", "/api/v1/push")):
+        answer = client.request(method, target, b"[", {"Accept": accept})
+        check(DOCUMENT["paths"]["/api/v1/pop"]["get"]["responses"]["400"]["content"][accept]["schema"], answer.json, target)

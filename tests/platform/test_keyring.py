@@ -1,0 +1,84 @@
+"""Keys of encrypted queues: where they come from, what is refused, and that nobody is shown one."""
+from __future__ import annotations
+
+import pytest
+from test_config import command
+
+from queend import connect
+from queend.config import ConfigError, load
+from queend.keyring import key_id, keyring
+
+A, B, C = "aa" * 32, "Bb" * 32, "0c" * 32
+IDS = key_id(bytes.fromhex(C))
+
+
+@pytest.fixture(autouse=True)
+def none_given(monkeypatch):
+    for name in ("QUEEN_ENCRYPTION_KEY", "QUEEND_ENCRYPTION_KEYS", "QUEEND_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def ring(monkeypatch, one: str = "", many: str = "") -> list[tuple[str, str]]:
+    monkeypatch.setenv("QUEEN_ENCRYPTION_KEY", one)
+    monkeypatch.setenv("QUEEND_ENCRYPTION_KEYS", many)
+    return [(name, key.hex()) for name, key in keyring(load())]
+
+
+def test_the_first_seals_and_the_single_one_comes_last(monkeypatch):
+    assert ring(monkeypatch) == []
+    assert ring(monkeypatch, C) == [(IDS, C)]
+    assert ring(monkeypatch, "", f"a:{A},b.2:{B}") == [("a", A), ("b.2", B.lower())]
+    assert ring(monkeypatch, C, f"a:{A}, b:{B} ") == [("a", A), ("b", B.lower()), (IDS, C)]
+    assert ring(monkeypatch, C, f"{IDS}:{C},a:{A}") == [(IDS, C), ("a", A)]
+    flat = connect.core_settings(load())
+    assert flat["seal_keys"] == f"{IDS}:{C},a:{A}"
+
+
+def test_an_id_tells_nothing_and_stays():
+    assert key_id(bytes(32)) == "2c1f8c90"
+    assert key_id(bytes(32)) != key_id(bytes(31) + b"\1")
+
+
+def test_a_file_has_a_key_per_line(monkeypatch, tmp_path):
+    file = tmp_path / "keys"
+    file.write_text(f"# this year's\nnew:{A}\n\n  old : {B}   # until June\n")
+    assert ring(monkeypatch, "", str(file)) == [("new", A), ("old", B.lower())]
+
+
+@pytest.mark.parametrize("one, many, words", [
+    ("abc", "", "QUEEN_ENCRYPTION_KEY: it must be 64 hexadecimal digits"), ("zz" * 32, "", "QUEEN_ENCRYPTION_KEY: it must be 64 hexadecimal digits"),
+    (A + "00", "", "QUEEN_ENCRYPTION_KEY: it must be 64 hexadecimal digits"),
+    ("", f"a:{A},b", "key 2 must be an id"), ("", f"a b:{A}", "key 1 must be an id"), ("", A, "key 1 must be an id"), ("", f"a:{A[1:]}", "key 1 must be an id"),
+    ("", f"a:{A},a:{B}", "key 2 has an id that was given before"), ("", ",", "there is no key in it"), ("", "/no/such/file", "/no/such/file: No such file"),
+    ("", "/", "/: Is a directory"), ("", ",".join(f"k{n}:{n:064x}" for n in range(17)), "there may be 16 keys in all"),
+    (C, ",".join(f"k{n}:{n:064x}" for n in range(16)), "there may be 16 keys in all"),
+])
+def test_a_wrong_key_stops_the_daemon_and_is_not_shown(monkeypatch, one, many, words):
+    with pytest.raises(ConfigError) as caught:
+        ring(monkeypatch, one, many)
+    told = str(caught.value)
+    assert words in told and told.startswith(("QUEEN_ENCRYPTION_KEY: ", "QUEEND_ENCRYPTION_KEYS: "))
+    assert "aaaaaaaa" not in told and "bbbbbbbb" not in told.lower()
+
+
+@pytest.mark.parametrize("text, words", [("", "no key in it"), ("# nothing\n", "no key in it"), (f"a:{A}\nb:{A[:5]}\n", "key in the file 2"),
+                                         ("é", "no text in ASCII"), (f"a:{A}\n" * 2000, "more than 65536 bytes")])
+def test_a_wrong_file(monkeypatch, tmp_path, text, words):
+    file = tmp_path / "keys"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=words) as caught:
+        ring(monkeypatch, "", str(file))
+    assert "aaaaaaaa" not in str(caught.value)
+
+
+def test_command_config_masks_keys():
+    done = command("config", QUEEN_ENCRYPTION_KEY=A, QUEEND_ENCRYPTION_KEYS=f"b:{B}")
+    assert done.returncode == 0, done.stderr
+    lines = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines()}
+    assert lines["QUEEN_ENCRYPTION_KEY"] == lines["QUEEND_ENCRYPTION_KEYS"] == ["********"]
+    assert A not in done.stdout and B not in done.stdout
+
+
+def test_command_serve_ends_without_showing_it():
+    done = command("serve", QUEEN_ENCRYPTION_KEY=A[1:])
+    assert done.returncode == 2 and done.stderr.startswith("queend: QUEEN_ENCRYPTION_KEY: ") and "aaaa" not in done.stderr

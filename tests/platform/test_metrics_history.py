@@ -1,0 +1,175 @@
+"""What daemons and queues did: counted where it happens, written a minute at a time, shown by range."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import quote
+
+import psycopg
+import pytest
+from support.client import Client, ack_of
+from support.daemon import Daemon
+from support.wait import until
+
+
+def operations(client: Client, queue: str) -> dict[str, int]:
+    """Sums over the buckets of the last hour."""
+    answer = client.get(f"/api/v1/analytics/queue-ops?queue={quote(queue, safe='')}").json
+    assert set(answer["queues"]) <= {queue}
+    return {key: sum(one[key] or 0 for one in answer["series"]) for key in (
+        "pushRequests", "pushMessages", "popMessages", "popEmpty", "ackRequests", "ackSuccess", "ackFailed", "transactions")}
+
+
+def shown(client: Client, queue: str, expected: dict[str, int]) -> None:
+    until(lambda: operations(client, queue) == expected, f"{operations(client, queue)} is {expected}")
+
+
+def test_what_a_queue_did(client: Client, queue: str) -> None:
+    client.push(queue, 1, 2, 3)
+    client.push(queue, 4)
+    messages = client.pop(queue, batch=3)
+    client.ack_batch([ack_of(one) for one in messages[:2]])
+    client.request("POST", "/api/v1/ack", {**ack_of(messages[2]), "leaseId": "00000000-0000-4000-8000-000000000000"})
+    client.pop(queue, "nothing")
+    done = {"pushRequests": 2, "pushMessages": 4, "popMessages": 3, "popEmpty": 0, "ackRequests": 2, "ackSuccess": 2, "ackFailed": 1, "transactions": 0}
+    seen = until(lambda: (one := operations(client, queue))["ackFailed"] and one, "it is shown")
+    assert {**seen, "popEmpty": 0} == done
+    lag = client.get(f"/api/v1/analytics/queue-lag?queue={queue}").json
+    assert sum(one["popCount"] for one in lag) == 3 and all(one["maxLagMs"] >= 0 and one["queueName"] == queue for one in lag)
+
+
+def test_an_automatic_acknowledgment_counts(client: Client, queue: str) -> None:
+    client.push(queue, 1, 2)
+    client.pop(queue, batch=2, autoAck="true")
+    until(lambda: operations(client, queue)["ackSuccess"] == 2, "both are counted")
+
+
+def test_the_status_adds_up(client: Client, queue: str) -> None:
+    client.push(queue, *range(5))
+    client.ack_batch([ack_of(one) for one in client.pop(queue, batch=5)])
+    status = until(lambda: (one := client.get(f"/api/v1/status?queue={queue}").json)["throughput"] and sum(t["processed"] for t in one["throughput"]) == 5 and one, "it is shown")
+    assert sum(one["ingested"] for one in status["throughput"]) == sum(one["popMessages"] for one in status["throughput"]) == 5
+    assert [(one["name"], one["totalConsumed"]) for one in status["queues"]] == [(queue, 5)]
+    assert {one["workerId"] for one in status["workers"]} == {0, 1} and status["pointCount"] == len(status["throughput"]) and 0 <= status["statsAge"] < 60
+    assert sum(one["messages"] for one in client.get(f"/api/v1/status/analytics?queue={queue}&interval=minute").json["dataPoints"]) == 5
+    overview = client.get("/api/v1/resources/overview").json
+    assert overview["messages"]["completed"] >= 5 and overview["messages"]["total"] >= 5 and overview["throughput"]["ingestedPerSecond"] > 0
+
+
+@pytest.mark.parametrize("target", [
+    "/api/v1/status?from=yesterday", "/api/v1/analytics/queue-ops?to=x", "/api/v1/status/analytics?interval=fortnight",
+    "/api/v1/status/analytics?interval=minute&from=2020-01-01T00:00:00Z"])
+def test_a_range_that_cannot_be_shown_is_refused(client: Client, target: str) -> None:
+    answer = client.get(target)
+    assert answer.status == 400 and answer.json["code"] in ("invalid_time", "invalid_request")
+
+
+def test_ranges_have_buckets(client: Client) -> None:
+    for hours, minutes in ((1, 1), (5, 5), (20, 15), (100, 60), (1000, 360)):
+        answer = client.get(f"/api/v1/analytics/queue-ops?from=2026-01-01T00:00:00Z&to={until_hours(hours)}").json
+        assert answer["bucketMinutes"] == minutes and answer["series"] == []
+
+
+def until_hours(hours: int) -> str:
+    return f"2026-{1 + hours // 24 // 28:02}-{1 + hours // 24 % 28:02}T{hours % 24:02}:00:00Z"
+
+
+def test_daemons_write_side_by_side_and_counts_outlive_them(start_daemon: Callable[..., Daemon]) -> None:
+    one = start_daemon(METRICS_SAMPLE_INTERVAL_MS=100, METRICS_AGGREGATE_INTERVAL_S=1)
+    two = start_daemon(one.conninfo, METRICS_SAMPLE_INTERVAL_MS=100, METRICS_AGGREGATE_INTERVAL_S=1)
+    with one.client() as here, two.client() as there:
+        for i in range(4):
+            here.push("q", i)
+            there.push("q", i)
+        until(lambda: operations(here, "q")["pushMessages"] == 8 == operations(there, "q")["pushMessages"], "each shows what both did")
+        replicas = until(lambda: (found := here.get("/api/v1/analytics/system-metrics").json)["replicaCount"] == 2 and found["replicas"], "both are there")
+        assert {replica["port"] for replica in replicas} == {one.port, two.port}
+        sample = replicas[0]["timeSeries"][-1]
+        assert sample["sampleCount"] >= 1 and sample["metrics"]["memory"]["rss_bytes"]["last"] > 1 << 20
+        workers = here.get("/api/v1/analytics/worker-metrics").json
+        assert workers["summary"]["totalPushMessages"] == 8 and all(worker["dbConnections"] > 0 for worker in workers["workers"])
+        there.push("q", "last")
+    two.stop()
+    with one.client() as here:
+        assert operations(here, "q")["pushMessages"] == 9, "what it did last was written as it ended"
+
+
+def test_parked_pops_are_shown(start_daemon: Callable[..., Daemon]) -> None:
+    daemon = start_daemon(METRICS_SAMPLE_INTERVAL_MS=100)
+    with daemon.client() as waiting, daemon.client() as client:
+        client.push("q", 1)
+        client.pop("q", batch=1)
+        waiting.send("GET", "/api/v1/pop/queue/q?wait=true&timeout=30000")
+        series = until(lambda: client.get("/api/v1/analytics/queue-parked-replicas?queue=q").json["series"], "it is sampled")
+        assert series[0]["queueName"] == "q" and 0 < series[0]["parkedCount"] <= 1
+        client.push("q", 2, partition="another")
+        assert waiting.receive().json["messages"]
+
+
+def test_old_minutes_go(start_daemon: Callable[..., Daemon]) -> None:
+    daemon = start_daemon(METRICS_RETENTION_DAYS=1, METRICS_SAMPLE_INTERVAL_MS=100)
+    with daemon.client() as client:
+        client.push("q", 1)
+        until(lambda: operations(client, "q")["pushMessages"] == 1, "it is written")
+    daemon.stop()
+    with psycopg.connect(daemon.conninfo, autocommit=True) as database:
+        database.execute("UPDATE queend.metric_queues SET bucket = bucket - 2 * 86400000000::bigint")
+        start_daemon(daemon.conninfo, METRICS_RETENTION_DAYS=1, METRICS_SAMPLE_INTERVAL_MS=100)
+        until(lambda: not database.execute("SELECT FROM queend.metric_queues WHERE bucket < queend.now_us() - 86400000000::bigint").fetchall(), "it is gone")
+
+
+def test_retention_is_shown(client: Client, daemon: Daemon, queue: str) -> None:
+    client.push(queue, 1)
+    with psycopg.connect(daemon.conninfo, autocommit=True) as database:
+        database.execute("INSERT INTO queend.retention_history (queue_id, kind, messages) SELECT q.id, k, n FROM queend.queues q,"
+                         " (VALUES ('retention', 3), ('completed_retention', 4), ('max_wait_time_eviction', 5)) v (k, n) WHERE q.name = %s", (queue,))
+    answer = client.get(f"/api/v1/analytics/retention?queue={queue}").json
+    assert answer["totals"] == {"retentionMsgs": 3, "completedRetentionMsgs": 4, "evictionMsgs": 5, "totalMsgs": 12, "eventCount": 3}
+    assert client.get("/api/v1/analytics/retention?queue=another").json["totals"]["totalMsgs"] == 0
+
+
+def test_postgres_tells_of_itself(client: Client) -> None:
+    answer = client.get("/api/v1/analytics/postgres-stats").json
+    assert set(answer) == {"timestamp", "database", "databaseCache", "tableCache", "indexCache", "cacheSummary", "deadTuples", "hotUpdates", "activeQueries",
+                           "autovacuumStatus", "bufferConfig", "bufferUsage", "tableSizes"}
+    assert any(one["table"] == "log" for one in answer["tableSizes"]) and answer["bufferConfig"]["sharedBuffersSize"].endswith(" MB")
+
+
+FAMILIES = """uptime_seconds cpu_user_microseconds_total cpu_system_microseconds_total process_resident_memory_bytes process_virtual_memory_bytes db_pool_size db_pool_idle
+db_pool_active threadpool_size threadpool_queue_size response_registry_size maintenance_mode_enabled sidecar_op_count sidecar_op_latency_microseconds sidecar_op_items
+queue_backoff_groups queue_backoff_queues queue_backoff_avg_interval_milliseconds shared_state_enabled servers transport_messages_total cluster_push_requests_total
+cluster_pop_requests_total cluster_ack_requests_total cluster_transactions_total cluster_push_messages_total cluster_pop_messages_total cluster_ack_messages_total
+cluster_db_errors_total cluster_dlq_total cluster_ack_total queue_pop_messages_per_minute queue_push_requests_per_minute queue_push_messages_per_minute
+queue_pop_empty_per_minute queue_transactions_per_minute queue_parked_consumers queue_metrics_age_seconds queue_pop_lag_milliseconds queue_ack_per_minute
+worker_event_loop_lag_milliseconds worker_job_queue_size worker_lag_milliseconds worker_free_slots worker_requests_per_minute worker_messages_per_minute
+worker_ack_per_minute worker_db_connections worker_backoff_size worker_jobs_done_per_minute worker_db_errors_per_minute worker_dlq_per_minute
+worker_metrics_age_seconds dlq_depth dlq_depth_by_queue"""
+
+
+def test_every_family_is_there(client: Client, queue: str) -> None:
+    client.post("/api/v1/configure", {"queue": queue, "options": {"retryLimit": 0}})
+    client.push(queue, 1, 2)
+    client.request("POST", "/api/v1/ack", {**ack_of(client.pop(queue)[0]), "status": "dlq"})
+    answer = until(lambda: (one := client.get("/metrics/prometheus")) and f'queen_queue_ack_per_minute{{queue="{queue}"' in one.body.decode() and one, "the queue is told")
+    lines = answer.body.decode().splitlines()
+    told = {line.split("{")[0].split(" ")[0] for line in lines if not line.startswith("#")}
+    assert {f"queen_{name}" for name in FAMILIES.split()} <= told
+    assert f'queen_dlq_depth_by_queue{{queue="{queue}"}} 1.0' in lines
+    assert len(lines) == len(set(lines)), "nothing is told twice"
+
+
+def test_a_notice_wakes_who_waits(start_daemon: Callable[..., Daemon]) -> None:
+    """A daemon that looks for foreign messages once a minute, a message stored by another one."""
+    slow = start_daemon(POP_WAIT_INITIAL_INTERVAL_MS=60_000, POP_WAIT_MAX_INTERVAL_MS=60_000)
+    other = start_daemon(slow.conninfo)
+    with slow.client() as waiting, slow.client() as client, other.client() as producer:
+        producer.push("q", "first", partition="p")
+        assert client.pop("q", "p", autoAck="true")
+        waiting.send("GET", "/api/v1/pop/queue/q?wait=true&timeout=60000")
+        until(lambda: client.metric("queend_worker_parked") > 0, "the pop is parked")
+        producer.push("q", "second", partition="new")
+        assert client.post("/internal/api/notify", {"queue": "q", "partition": "new"}).json == {"status": "ok"}
+        assert [one["data"] for one in waiting.receive().json["messages"]] == ["second"]
+    for body, error in (({}, "queue is required"), ({"queue": 1}, "queue is required"), ({"queue": "q", "partition": 1}, "partition must be text")):
+        with slow.client() as client:
+            answer = client.post("/internal/api/notify", body)
+            assert (answer.status, answer.json["error"]) == (400, error)
