@@ -66,7 +66,8 @@ struct Role {
     Conn *idle;
     /* what happened inside the window; `stored_all` from the first request to the last */
     uint64_t requests, messages, duplicates, empty, errors, stored_all, taken_all, acked_all;
-    uint64_t dry;                  /* empty answers since the last message */
+    uint64_t droughts;             /* one ends with every answer that brings messages */
+    int dry;                       /* connections with DRY_ANSWERS empty answers in this drought */
     bool finished;
     char last_error[160];
     Hist latency, delivery;
@@ -81,6 +82,8 @@ struct Conn {
     Conn *idle_next;
     int fd, state, number;           /* among the connections of its role */
     bool want_write, acking;
+    uint64_t drought;              /* the drought that `empties` counts in */
+    int empties;
     Text out, in;
     size_t sent, body_at, body_len;  /* body_at = 0: the head has not arrived yet */
     bool chunked;
@@ -120,6 +123,7 @@ uint64_t binary_popped(const char *body, size_t len);
 void pop_prepare(Role *r);
 void pop_request(Conn *c);
 void pop_answer(Conn *c, const char *body, size_t len);
+void pop_empty(Conn *c);
 void ack_answer(Conn *c, const char *body, size_t len);
 size_t find_count(const char *p, size_t n, const char *word);
 #endif

@@ -97,7 +97,7 @@ void role_answer(Conn *c, const char *body, size_t len) {
         snprintf(why, sizeof why, "status %d: %.*s", c->status, (int)(len < 120 ? len : 120), body);
         c->acking = false;
         role_error(c, why);
-        if (r->kind == ROLE_POP && c->status == 404) r->dry++;
+        if (r->kind == ROLE_POP && c->status == 404) pop_empty(c);
     } else if (r->kind == ROLE_PUSH) {
         push_answer(c, body, len);
     } else if (ack) {

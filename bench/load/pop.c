@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { DRY_ANSWERS = 5 };
+
 static const char TX_DONE[] = "\"success\":true,\"results\"";
 
 void pop_prepare(Role *r) {
@@ -124,16 +126,25 @@ static uint32_t ack_build(Conn *c, const char *body, size_t len) {
     return n;
 }
 
+/* Drained is what answers every connection with nothing several times in a row: a partition that is leased while its
+ * acknowledgement is under way looks empty to the others, however often they ask. */
+void pop_empty(Conn *c) {
+    Role *r = c->role;
+    if (c->drought != r->droughts) { c->drought = r->droughts; c->empties = 0; }
+    if (++c->empties == DRY_ANSWERS && ++r->dry == r->conns && !r->wait) r->finished = true;
+}
+
 void pop_answer(Conn *c, const char *body, size_t len) {
     Role *r = c->role;
     uint64_t n = len ? r->frames ? binary_popped(body, len) : find_count(body, len, "\"transactionId\":") : 0;
     r->taken_all += n;
-    r->dry = n ? 0 : r->dry + 1;
     if (!n) {
         if (load.measuring) r->empty++;
-        if (!r->wait && r->dry > 4u * (uint64_t)r->conns) r->finished = true; /* drained */
+        pop_empty(c);
         return;
     }
+    r->droughts++;
+    r->dry = 0;
     if (load.measuring && r->measure_delivery) delivery_measure(r, body, body + len);
     if (!r->lease) {
         role_count(c, n);
