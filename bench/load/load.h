@@ -66,7 +66,7 @@ struct Role {
     Conn *idle;
     /* what happened inside the window; `stored_all` from the first request to the last */
     uint64_t requests, messages, duplicates, empty, errors, stored_all, taken_all, acked_all;
-    uint64_t droughts;             /* one ends with every answer that brings messages */
+    uint64_t droughts;             /* one ends when messages come or are acknowledged */
     int dry;                       /* connections with DRY_ANSWERS empty answers in this drought */
     bool finished;
     char last_error[160];

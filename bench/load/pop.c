@@ -126,12 +126,17 @@ static uint32_t ack_build(Conn *c, const char *body, size_t len) {
     return n;
 }
 
-/* Drained is what answers every connection with nothing several times in a row: a partition that is leased while its
- * acknowledgement is under way looks empty to the others, however often they ask. */
+/* Drained is what has nothing for any connection, several times in a row, since the last messages were taken or
+ * acknowledged: a partition that is leased looks empty to the others, however often they ask. */
 void pop_empty(Conn *c) {
     Role *r = c->role;
     if (c->drought != r->droughts) { c->drought = r->droughts; c->empties = 0; }
     if (++c->empties == DRY_ANSWERS && ++r->dry == r->conns && !r->wait) r->finished = true;
+}
+
+static void drought_end(Role *r) {
+    r->droughts++;
+    r->dry = 0;
 }
 
 void pop_answer(Conn *c, const char *body, size_t len) {
@@ -143,8 +148,7 @@ void pop_answer(Conn *c, const char *body, size_t len) {
         pop_empty(c);
         return;
     }
-    r->droughts++;
-    r->dry = 0;
+    drought_end(r);
     if (load.measuring && r->measure_delivery) delivery_measure(r, body, body + len);
     if (!r->lease) {
         role_count(c, n);
@@ -158,6 +162,7 @@ void pop_answer(Conn *c, const char *body, size_t len) {
 void ack_answer(Conn *c, const char *body, size_t len) {
     uint64_t good = !c->role->into[0] ? find_count(body, len, "\"success\":true") : memmem(body, len, TX_DONE, sizeof TX_DONE - 1) ? c->items : 0;
     c->acking = false;
+    drought_end(c->role);
     c->role->acked_all += good;
     if (good != c->items) role_error(c, "an acknowledgement was refused");
     role_count(c, good);
