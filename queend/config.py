@@ -25,6 +25,9 @@ JOB_TYPES = {
 }
 # Read while building or testing, not by the daemon.
 NOT_SETTINGS = {"QUEEND_CONFIG", "QUEEND_BENCH_DIR", "QUEEND_SANITIZE", "QUEEND_BUILD_DIR", "QUEEND_ANNOTATE"}
+# Settings of older versions of the reference server, or of its documents alone. (STREAM_POLL_… besides.)
+GONE = {"MAX_PARTITION_CANDIDATES", "PEER_NOTIFY_BATCH_MS", "POLL_DB_INTERVAL", "POLL_WORKER_COUNT", "POLL_WORKER_INTERVAL", "QUEEN_PEERS",
+        "QUEUE_BACKOFF_MULTIPLIER", "QUEUE_BACKOFF_THRESHOLD", "QUEUE_MAX_POLL_INTERVAL", "QUEUE_POLL_INTERVAL"}
 
 
 class ConfigError(ValueError):
@@ -159,7 +162,7 @@ class Failover(BaseSettings):
 
 
 class Later(BaseSettings):
-    """Settings of parts this version does not have: checked, told at start if set, without effect."""
+    """Settings of parts of the reference server that have no counterpart here: checked, told at start if set, without effect."""
 
     stats_history_retention_days: int = count(7, "statistics kept", "days", unused=True)
     partition_lookup_reconcile_interval_ms: int = count(5000, "", "ms", unused=True)
@@ -272,7 +275,8 @@ def origins(settings: Settings, arguments: dict[str, Any] | None = None) -> dict
 def without_effect(settings: Settings) -> list[str]:
     """Names that were set and that this version does nothing with."""
     return [name.upper() for name, origin in origins(settings).items()
-            if origin != "default" and (Settings.model_fields[name].json_schema_extra or {})["unused"]]
+            if origin != "default" and (Settings.model_fields[name].json_schema_extra or {})["unused"]
+            ] + sorted(name for name in os.environ if name in GONE or name.startswith("STREAM_POLL_"))
 
 
 def _file() -> dict[str, Any]:

@@ -78,7 +78,8 @@ def test_a_wrong_file_is_refused(monkeypatch, tmp_path, text, problem):
 def test_what_has_no_effect_is_known(monkeypatch):
     monkeypatch.setenv("STATS_HISTORY_RETENTION_DAYS", "10")
     monkeypatch.setenv("PORT", "1")
-    assert without_effect(load()) == ["STATS_HISTORY_RETENTION_DAYS"]
+    monkeypatch.setenv("QUEUE_POLL_INTERVAL", "50")     # of an older version of the reference server
+    assert without_effect(load()) == ["STATS_HISTORY_RETENTION_DAYS", "QUEUE_POLL_INTERVAL"]
 
 
 @pytest.mark.parametrize("name", ["QUEEND_DSN", "DATABASE_URL", "PG_HOST", "PG_PORT", "PG_USER", "PG_PASSWORD", "PG_DB"])
