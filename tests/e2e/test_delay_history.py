@@ -71,6 +71,8 @@ class History:
             status = self.chance.choice(["failed", "retry"])
             asked = self.chance.choice([{}, {"delayMs": self.chance.choice([0, 30, 200])}])
             items.append(ack_of(messages[good], status, **asked))
+        if self.chance.random() < 0.1:
+            client = self.chance.choice(self.clients)    # the daemon that made the lease hears of its end within a second
         assert all(one["success"] and not one["dlq"] for one in client.ack_batch(items))
         partition.next += good
         partition.paused_until = self.cursor(name)["retry_until"]
