@@ -1,6 +1,7 @@
 """queend serve"""
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
@@ -40,4 +41,7 @@ def serve(
         status = supervisor.run(greet if sys.stdout.isatty() or supervisor.embedded else None)
     except (StartError, ConfigError) as error:
         fail(str(error))
-    raise typer.Exit(status)
+    # All is ended in order and written. To take the interpreter down object by object would keep whoever stops us waiting.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

@@ -73,7 +73,7 @@ def order(operation):
 @pytest.fixture(scope="module")
 def things(daemon, postgres):
     """A queue with a message that is under delivery and one that is dead, a query, and a database; what stands for those of the examples."""
-    target = conninfo_to_dict(postgres.database())
+    target = conninfo_to_dict(postgres.empty_database())
     with daemon.client() as client:
         client.configure("orders", "shop", "billing")
         query = client.post("/streams/v1/queries", {"name": "totals", "source_queue": "orders", "config_hash": "c0ffee"}).json["query_id"]

@@ -98,7 +98,7 @@ def told(messages: list[tuple]) -> list[tuple[str, Any]]:
 
 @pytest.fixture
 def queen(postgres) -> Queen:
-    return Queen(postgres.database())
+    return Queen(postgres.empty_database())
 
 
 def test_everything_that_somebody_waits_for(queen: Queen, postgres, start_daemon) -> None:
@@ -219,7 +219,7 @@ def test_what_is_refused(queen: Queen, postgres, start_daemon) -> None:
     part = queen.partition(queen.queue("q"), "Default")
     queen.messages(part, 1)
     assert "exist already" in bring(here, queen.conninfo, status=1)
-    assert "is none of Queen MQ" in bring(here, postgres.database(), status=1)
+    assert "is none of Queen MQ" in bring(here, postgres.empty_database(), status=1)
     assert "no queue nix" in bring(here, queen.conninfo, "--queue", "nix", status=1)
-    assert "of queend" in bring(postgres.database(), here, status=1)
+    assert "of queend" in bring(postgres.empty_database(), here, status=1)
     assert "cannot be reached" in bring(here, "host=127.0.0.1 port=1 dbname=x", status=1)

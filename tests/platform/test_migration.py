@@ -33,7 +33,7 @@ def fill(client: Client) -> None:
 
 def test_a_database_is_copied(client: Client, daemon, postgres, start_daemon) -> None:
     fill(client)
-    there = address(postgres.database())
+    there = address(postgres.empty_database())
     conninfo = daemon.conninfo.replace(f"dbname={conninfo_to_dict(daemon.conninfo)['dbname']}", f"dbname={there['database']}")
     assert client.post(f"{BASE}/test-connection", there).json["version"].startswith("PostgreSQL")
     assert client.post(f"{BASE}/start", there).status == 202
@@ -55,7 +55,7 @@ def test_a_database_is_copied(client: Client, daemon, postgres, start_daemon) ->
 
 def test_without_messages_offsets_go_on(client: Client, daemon, postgres, start_daemon) -> None:
     client.push("empty", *range(7))
-    there = address(postgres.database(), excludeTableData=["messages", "nothing we have"])
+    there = address(postgres.empty_database(), excludeTableData=["messages", "nothing we have"])
     client.post(f"{BASE}/start", there)
     assert ended(client)["status"] == "complete"
     conninfo = daemon.conninfo.replace(f"dbname={conninfo_to_dict(daemon.conninfo)['dbname']}", f"dbname={there['database']}")
@@ -68,7 +68,7 @@ def test_without_messages_offsets_go_on(client: Client, daemon, postgres, start_
 
 def test_one_at_a_time_and_a_stop_in_the_middle(postgres, start_daemon) -> None:
     daemon = start_daemon()
-    there = address(postgres.database())
+    there = address(postgres.empty_database())
     with daemon.client() as client, psycopg.connect(daemon.conninfo) as holder:
         holder.execute("LOCK TABLE queend.traces IN ACCESS EXCLUSIVE MODE")
         assert client.post(f"{BASE}/start", there).status == 202

@@ -7,7 +7,6 @@ import psycopg
 import pytest
 from psycopg_pool import AsyncConnectionPool
 
-from queend.service.migrate import migrate
 from queend.service.summary import PAGES, Summary
 
 FILL = """INSERT INTO queend.log SELECT %s + i, queend.now_us(), 1, 1, '00000000-0000-0000-0000-000000000000', false, uuid_send(gen_random_uuid()),
@@ -24,7 +23,6 @@ def pages(db: psycopg.Connection) -> int:
 @pytest.fixture
 def conninfo(postgres) -> str:
     conninfo = postgres.database()
-    migrate(conninfo)
     with psycopg.connect(conninfo, autocommit=True) as db:
         db.execute("ALTER TABLE queend.log SET (autovacuum_enabled = off)")
     return conninfo

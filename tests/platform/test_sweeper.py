@@ -7,7 +7,6 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool
 
 from queend.control.sweeper import Sweeper
-from queend.service.migrate import migrate
 from support.wait import until
 
 PUSH = """SELECT queend.push(0, '{}', ARRAY[%s], ARRAY[0], ARRAY[1], ARRAY[2::smallint], ARRAY[NULL::uuid], ARRAY[NULL::uuid],
@@ -16,7 +15,6 @@ PUSH = """SELECT queend.push(0, '{}', ARRAY[%s], ARRAY[0], ARRAY[1], ARRAY[2::sm
 
 def test_sweeps_what_was_deleted(postgres):
     conninfo = postgres.database()
-    migrate(conninfo)
     with psycopg.connect(conninfo, autocommit=True) as db, psycopg.connect(conninfo) as holder:
         part = db.execute("SELECT partition_id FROM queend.resolve(ARRAY['gone'], ARRAY['p'])").fetchone()[0]
         for _ in range(3):

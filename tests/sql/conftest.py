@@ -7,16 +7,12 @@ from collections.abc import Callable, Iterator
 import pytest
 from sql.records import Session
 
-from queend.service.migrate import migrate
-
 _names = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
 def conninfo(postgres) -> str:
-    database = postgres.database()
-    migrate(database)
-    return database
+    return postgres.database()
 
 
 @pytest.fixture

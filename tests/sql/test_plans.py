@@ -13,8 +13,6 @@ from sql.test_claim import CALL as CLAIM
 from sql.test_push_claim import CALL as CLAIM_CALL
 from sql.test_transaction import CALL as TRANSACTION
 
-from queend.service.migrate import migrate
-
 PARTITIONS, ROWS = 100_000, 10
 HOT = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off -c enable_sort=off -c jit=off"
 HOUR = 3_600_000_000
@@ -46,7 +44,6 @@ class Hot(Session):
 def loaded(postgres):
     """(conninfo, a session whose plans are older than the rows, queue, group, partitions)."""
     conninfo = postgres.database()
-    migrate(conninfo)
     early = Hot(conninfo)
     queue = early.rows("SELECT * FROM queend.resolve(ARRAY['plans'], ARRAY['first'])")[0].queue_id
     group = early.rows("SELECT * FROM queend.group_resolve(%s, 'readers', 'all', NULL)", queue)[0].group_id

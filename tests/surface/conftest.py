@@ -8,8 +8,6 @@ import pytest
 from psycopg.rows import namedtuple_row
 from support.daemon import Daemon
 
-from queend.service.migrate import migrate
-
 
 class Sql:
     """One session. Commits each statement unless a test opens a transaction."""
@@ -45,9 +43,7 @@ def connect() -> Iterator[Callable[[str], Sql]]:
 @pytest.fixture(scope="module")
 def alone(postgres) -> str:
     """A database with queend's schema and no daemon."""
-    conninfo = postgres.database()
-    migrate(conninfo)
-    return conninfo
+    return postgres.database()
 
 
 @pytest.fixture

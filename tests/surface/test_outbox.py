@@ -9,8 +9,6 @@ import pytest
 from support.client import Client, data, pop_target
 from support.wait import until
 
-from queend.service.migrate import migrate
-
 PUSH = "SELECT queen.push(%s, %s, %s::json)"
 
 
@@ -157,7 +155,6 @@ def test_a_relay_that_dies_leaves_everything_as_it_was(sql, connect, alone, queu
 
 def test_nothing_is_marked_before_anything_was_pushed(connect, postgres) -> None:
     conninfo = postgres.database()
-    migrate(conninfo)
     one = connect(conninfo)
     (mark,) = one.rows("SELECT * FROM queend.outbox_mark(1)")
     assert (mark.last, mark.after) == (0, None)
