@@ -108,8 +108,8 @@ class KeySet:
             raise FetchError("the key set has no key of RSA or Ed25519 for signatures")
         before, self.keys = self.keys or [], keys
         if any(not any(old.same(new) for new in keys) for old in before):
-            log.line("info", "keys_changed", "a key of the key set is no longer in it: every token is verified again")
             self.changed()
+            log.line("info", "keys_changed", "a key of the key set is no longer in it: every token is verified again")
 
 
 async def fetch(url: str, private: bool) -> bytes:
