@@ -1,16 +1,18 @@
 """What operators do with the SDK, run by test_sdk.py inside the SDK's own environment.
 
-Usage: sdk_admin.py URL GENERATION. Prints the names of what was checked; an assertion ends the program.
+Usage: sdk_admin.py URL GENERATION OPTIONS (of the client, as JSON). Prints the names of what was checked; an assertion ends the program.
 """
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 
 import sdk_covered
 from queen import Queen
 
 SECOND_GENERATION = sys.argv[2] == "2"
+OPTIONS = json.loads(sys.argv[3])
 PAST = "2020-01-01T00:00:00Z"
 
 
@@ -174,7 +176,7 @@ CHECKS = [maintenance, consumer_groups, seeking, deleting_groups, messages, dead
 async def main() -> None:
     sdk_covered.watch()
     for check in CHECKS:
-        async with Queen(sys.argv[1]) as queen:
+        async with Queen(url=sys.argv[1], **OPTIONS) as queen:
             await check(queen)
         print(check.__name__, flush=True)
     sdk_covered.tell()

@@ -23,8 +23,8 @@ WIRES = {"json": {}, "binary": {"binary_push": True}, "framed": {"framed_pop": T
          "all": {"binary_push": True, "push_compression": True, "framed_pop": True}}
 
 
-# what a script of a generation told it has called, and what there is to call (sdk_covered.py)
-CALLED: dict[tuple[str, str], set[str]] = {}
+# what a script of a generation told it has called, of a daemon without or with tokens, and what there is to call (sdk_covered.py)
+CALLED: dict[tuple[str, str, bool], set[str]] = {}
 METHODS: dict[str, set[str]] = {}
 
 
@@ -44,7 +44,7 @@ class Sdk:
         lines = done.stdout.splitlines()
         for line in lines:
             if line.startswith("covered "):
-                CALLED.setdefault((self.generation, script), set()).update(line.split()[1:])
+                CALLED.setdefault((self.generation, script, "JWT_ENABLED" in daemon.settings), set()).update(line.split()[1:])
             elif line.startswith("methods "):
                 METHODS[self.generation] = set(line.split()[1:])
         return lines
@@ -72,9 +72,15 @@ def daemon_of_its_own(start_daemon) -> Daemon:
 
 
 ALL = [("0.15", "json"), *(("2", wire) for wire in WIRES)]
+TOKENS = {"JWT_ENABLED": "true", "JWT_SECRET": SECRET}
+LEVELS = ("read-only", "read-write", "admin")
 
 
-@pytest.mark.parametrize("generation, wire", ALL)
+def bearer(role: str = "admin") -> str:
+    return token(sub="the sdk", role=role, exp=3600)
+
+
+@pytest.mark.parametrize("generation, wire", ALL[:-1])      # all at once: with a token
 def test_calls(daemon_of_its_own: Daemon, generation: str, wire: str) -> None:
     sdk = prepare(generation)
     assert len(sdk.run("sdk_calls.py", daemon_of_its_own, generation, json.dumps(WIRES[wire]))) >= 14
@@ -82,8 +88,8 @@ def test_calls(daemon_of_its_own: Daemon, generation: str, wire: str) -> None:
 
 @pytest.mark.parametrize("generation, wire", [("0.15", "json"), ("2", "json"), ("2", "all")])
 def test_calls_with_a_token(start_daemon, generation: str, wire: str) -> None:
-    daemon = start_daemon(JWT_ENABLED="true", JWT_SECRET=SECRET)
-    options = {**WIRES[wire], "bearer_token": token(sub="the sdk", role="admin", exp=3600)}
+    daemon = start_daemon(**TOKENS)
+    options = {**WIRES[wire], "bearer_token": bearer()}
     assert len(prepare(generation).run("sdk_calls.py", daemon, generation, json.dumps(options))) >= 14
     with psycopg.connect(daemon.conninfo) as connection:
         told = connection.execute("SELECT DISTINCT (queend.record_meta(l.meta, i)).producer_sub FROM queend.log l, generate_series(0, l.n - 1) i").fetchall()
@@ -92,9 +98,13 @@ def test_calls_with_a_token(start_daemon, generation: str, wire: str) -> None:
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
-def test_administration(start_daemon, tmp_path: Path, generation: str) -> None:
-    daemon = start_daemon(QUEEND_BUFFER_BYTES=1 << 20, FILE_BUFFER_DIR=tmp_path)
-    assert len(prepare(generation).run("sdk_admin.py", daemon, generation)) >= 8
+@pytest.mark.parametrize("tokens", [{}, TOKENS], ids=["open", "tokens"])
+def test_administration(start_daemon, tmp_path: Path, generation: str, tokens: dict) -> None:
+    """With tokens: what a token of every level, and none, is refused of it, too."""
+    daemon, sdk = start_daemon(QUEEND_BUFFER_BYTES=1 << 20, FILE_BUFFER_DIR=tmp_path, **tokens), prepare(generation)
+    assert len(sdk.run("sdk_admin.py", daemon, generation, json.dumps({"bearer_token": bearer()} if tokens else {}))) >= 8
+    if tokens:
+        assert sdk.run("sdk_refused.py", daemon, generation, json.dumps({"": None, **{role: bearer(role) for role in LEVELS}}))[-1] == "refused"
     daemon.stop()
 
 

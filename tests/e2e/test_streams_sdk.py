@@ -1,13 +1,14 @@
 """The streams of the published SDK, unmodified, in both its generations, against the daemon."""
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 
 import psycopg
 import pytest
 from support.wait import until
-from test_sdk import CALLED, GENERATIONS, HERE, METHODS, prepare
+from test_sdk import CALLED, GENERATIONS, HERE, METHODS, TOKENS, bearer, prepare
 
 CASES = 16
 # Not called, and why: the client of the second generation raises by itself, or asks for what only servers of that generation have.
@@ -49,14 +50,17 @@ def test_daemons_that_are_killed_under_a_stream(start_daemon) -> None:
     one.stop()
 
 
+@pytest.mark.parametrize("tokens", [{}, TOKENS], ids=["open", "tokens"])
 @pytest.mark.parametrize("generation", GENERATIONS)
-def test_every_public_method_was_called(start_daemon, tmp_path, generation: str) -> None:
-    """By the scripts of this folder; one that did not run in this session yet runs now."""
-    sdk = prepare(generation)
-    for script, arguments in {"sdk_calls.py": (generation, "{}"), "sdk_admin.py": (generation,), "sdk_streams.py": ()}.items():
-        if (generation, script) not in CALLED:
-            one = start_daemon(QUEEND_BUFFER_BYTES=1 << 20, FILE_BUFFER_DIR=tmp_path / script)
+def test_every_public_method_was_called(start_daemon, tmp_path, generation: str, tokens: dict) -> None:
+    """By the scripts of this folder, of a daemon without tokens and of one with them; a script that did not run in this session yet runs now."""
+    sdk, options = prepare(generation), json.dumps({"bearer_token": bearer()} if tokens else {})
+    scripts = {"sdk_calls.py": (generation, options), "sdk_admin.py": (generation, options)} | ({} if tokens else {"sdk_streams.py": ()})
+    for script, arguments in scripts.items():
+        if (generation, script, bool(tokens)) not in CALLED:
+            one = start_daemon(QUEEND_BUFFER_BYTES=1 << 20, FILE_BUFFER_DIR=tmp_path / script, **tokens)
             sdk.run(script, one, *arguments)
             one.stop()
-    called = set().union(*(names for (of, _), names in CALLED.items() if of == generation))
-    assert METHODS[generation] - called == NOT_CALLED[generation]
+    called = set().union(*(names for (of, _, on), names in CALLED.items() if (of, on) == (generation, bool(tokens))))
+    asked = {name for name in METHODS[generation] if not (tokens and name.startswith("Stream."))}
+    assert asked - called == NOT_CALLED[generation]

@@ -32,7 +32,7 @@ class Daemon:
         environment["QUEEND_BUFFER_BYTES"] = "0"  # most tests ask what happens without; those of the buffer turn it on
         environment |= RUNTIME
         environment |= {k: str(v) for k, v in settings.items()}
-        self.conninfo = conninfo
+        self.conninfo, self.settings = conninfo, settings
         self.log: list[dict] = []
         self.other: list[str] = []  # lines that are no log lines: nothing may write them
         self.process = subprocess.Popen([sys.executable, "-m", "queend", "serve"], env=environment, cwd="/",
