@@ -19,6 +19,7 @@ from starlette.responses import Response
 
 from ..service.retention import KINDS, Figures
 from .answer import Json
+from .maintenance import NONE, database_answers
 from .prometheus import minutes, pools
 
 router = APIRouter()
@@ -57,7 +58,7 @@ async def prometheus(request: Request) -> Response:
     """Prometheus exposition; what needs the database is left out while it does not answer."""
     control = request.app.state.control
     registry = CollectorRegistry(auto_describe=False)
-    families = [*process(control), *engine(control.core.stats()), *failover(control.core.buffer()), *retention(control.retention.figures), *compact(control.compact.figures), *await store(control), *pools(control), *await minutes(control),
+    families = [*process(control), *engine(control.core.stats()), *failover(control), *retention(control.retention.figures), *compact(control.compact.figures), *await store(control), *pools(control), *await minutes(control),
                 *await outbox(control)]
     registry.register(type("Collected", (), {"collect": lambda self: iter(families)})())
     return Response(generate_latest(registry), headers={"content-type": TEXT, "cache-control": "no-cache"})
@@ -120,8 +121,13 @@ def engine(stats: dict[str, Any]) -> Iterator[Metric]:
                       sum(worker[key] for worker in workers))
 
 
-def failover(buffer: dict[str, Any] | None) -> Iterator[Metric]:
-    """The failover buffer."""
+def failover(control: Any) -> Iterator[Metric]:
+    """The failover buffer: under the names the reference has for it, and in detail where there is one."""
+    buffer = control.core.buffer()
+    shown = buffer or NONE
+    yield gauge("queen_file_buffer_pending", "Messages in the failover buffer.", shown["pending"])
+    yield gauge("queen_file_buffer_failed", "Messages of it that could not be stored.", shown["failed"])
+    yield gauge("queen_file_buffer_db_healthy", "1 while the database answers.", int(database_answers(control, shown)))
     if buffer is None:
         return
     yield gauge("queend_buffer_pending_messages", "Messages in the failover buffer.", buffer["pending"])

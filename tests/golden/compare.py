@@ -17,6 +17,9 @@ TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)")
 HEADERS = ("content-type", "connection", "access-control-allow-origin", "access-control-allow-methods", "access-control-allow-headers")
 KEYS = (("name",), ("index",), ("name", "queueName"), ("consumer_group", "queue_name", "partition_name"))      # what tells elements of a list apart
 
+TYPE, SAMPLE, LABEL = re.compile(r"^# TYPE (\S+) (\S+)$", re.M), re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.M), re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+MEASURERS = ("hostname", "worker_id", "pid")
+
 
 class Pairs:
     """Recorded id ↔ our id."""
@@ -123,10 +126,24 @@ def _short(value: Any) -> str:
 def _parsed(one: Answer) -> Any:
     if not one.body:
         return None
+    if "version=0.0.4" in one.headers.get("content-type", ""):
+        return _families(one.body.decode())
     try:
         return json.loads(one.body)
     except ValueError:
         return one.body.decode()
+
+
+def _families(text: str) -> dict[str, dict[str, Any]]:
+    """Of a Prometheus exposition: type and samples by their labels. Who measured and what happened in the latest minute is chance; the
+    daemon's own families are not looked at."""
+    families = {name: {"type": kind} for name, kind in TYPE.findall(text) if not name.startswith("queend_")}
+    for name, labels, value in SAMPLE.findall(text):
+        if not name.startswith("queend_"):
+            chance = MEASURERS if name == "queen_dlq_depth_by_queue" else (*MEASURERS, "queue")
+            told = ", ".join(sorted(f'{key}="{"" if key in chance else what}"' for key, what in LABEL.findall(labels)))
+            families[name][told or "value"] = float(value)
+    return families
 
 
 def by_partition(one: Answer) -> None:

@@ -22,7 +22,7 @@ from support.wait import until
 DIFFERENCES = Path(__file__).with_name("differences.toml")
 MEASURED_ALL = ("/api/v1/status", "/api/v1/analytics/", "/api/v1/resources/namespaces", "/api/v1/resources/tasks", "/api/v1/resources/overview", "/api/v1/system/shared-state",
                 "/internal/api/shared-state", "/internal/api/inter-instance", "/api/v1/stats/refresh")
-MEASURED = ("/health", "/metrics", "/api/v1/consumer-groups", "/api/v1/consumer-groups/lagging?minLagSeconds=0")
+MEASURED = ("/health", "/metrics", "/metrics/prometheus", "/api/v1/consumer-groups", "/api/v1/consumer-groups/lagging?minLagSeconds=0")
 
 
 def listed() -> dict[str, set[str]]:
