@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import resource
 import signal
@@ -44,6 +45,8 @@ class Supervisor:
         self.settings = settings
         self.embedded = Embedded(settings.queend_data_dir) if uses_embedded(settings, arguments) else None
         self.core: Any = None
+        self.unreachable = ""      # why the database could not be reached, as last told
+        self.fault: Exception | None = None      # found while serving; ends the daemon
 
     def run(self, greet: Callable[[str], None] | None = None) -> int:
         """Serves until SIGTERM or SIGINT. greet: called with the address once requests are answered. Raises StartError."""
@@ -65,17 +68,23 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         try:
-            local = await self._database(stop)
+            local = self._embed()
+            # Migrations may take longer than a request may.
+            target = connect.conninfo(self.settings, local, options="-c statement_timeout=0 -c lock_timeout=0")
+            buffers = self.settings.queend_buffer_bytes > 0
+            there = await self._reach(target, stop, 0 if buffers else DATABASE_WAIT_S)
             if stop.is_set():
                 return 0
-            return await self._serve(local, stop)
+            if not there and not buffers:
+                raise StartError(f"PostgreSQL cannot be reached: {self.unreachable}")
+            return await self._serve(local, target, there, stop)
         finally:
             if self.embedded:
                 self.embedded.stop()
                 log.line("debug", "database_stopped")
 
-    async def _database(self, stop: asyncio.Event) -> str | None:
-        """Starts the embedded server, or waits for the configured one, and migrates. Returns the embedded conninfo."""
+    def _embed(self) -> str | None:
+        """Starts the embedded server, if it is that one, and returns its conninfo."""
         local = None
         if self.embedded:
             begin = time.monotonic()
@@ -88,29 +97,31 @@ class Supervisor:
         elif not connect.verifies_server(self.settings):
             log.line("warn", "server_not_verified", "TLS without a check of the server's certificate; "
                      "set PG_SSL_REJECT_UNAUTHORIZED=true or PGSSLROOTCERT")
-        # Migrations may take longer than a request may.
-        target = connect.conninfo(self.settings, local, options="-c statement_timeout=0 -c lock_timeout=0")
-        deadline = time.monotonic() + DATABASE_WAIT_S
-        while not stop.is_set():
-            try:
-                applied = await asyncio.to_thread(migrate, target)
-                if applied:
-                    log.line("info", "migrated", applied=applied)
-                break
-            except psycopg.OperationalError as error:
-                reason = str(error).strip()
-                if time.monotonic() > deadline:
-                    raise StartError(f"PostgreSQL cannot be reached: {reason}") from None
-                log.line("warn", "database_unreachable", reason)
-                try:
-                    await asyncio.wait_for(stop.wait(), 1.0)
-                except TimeoutError:
-                    continue
-            except MigrationError as error:
-                raise StartError(str(error)) from None
         return local
 
-    async def _serve(self, local: str | None, stop: asyncio.Event) -> int:
+    async def _reach(self, target: str, stop: asyncio.Event, wait_s: float) -> bool:
+        """Brings the database to the schema of this version. False: it could not be reached for so long, or `stop` came."""
+        deadline = time.monotonic() + wait_s
+        while not stop.is_set():
+            try:
+                if applied := await asyncio.to_thread(migrate, target):
+                    log.line("info", "migrated", applied=applied)
+                return True
+            except psycopg.OperationalError as error:
+                reason = str(error).strip()
+                if reason != self.unreachable:
+                    log.line("warn", "database_unreachable", reason)
+                self.unreachable = reason
+                if time.monotonic() >= deadline:
+                    break
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), 1.0)
+            except MigrationError as error:
+                raise StartError(str(error)) from None
+        return False
+
+    async def _serve(self, local: str | None, target: str, there: bool, stop: asyncio.Event) -> int:
+        """there: the database is. Else the daemon buffers pushes until it has come."""
         from ._core import Core  # here, so that the command line works without the compiled part
 
         try:
@@ -119,21 +130,27 @@ class Supervisor:
         except (FolderError, OSError) as error:
             raise StartError(str(error)) from None
         control = Control(self.settings, core, connect.conninfo(self.settings, local, application_name="queend control"), folder.path)
-        await control.open()
+        control.open()
         tasks: list[asyncio.Task] = []
         try:
+            if there:
+                await control.take_up()
             try:
-                port = control.metrics.port = core.start()
+                port = control.metrics.port = core.start(there)
             except OSError as error:
                 raise StartError(str(error)) from None
-            if not await self._await_ready(stop):
+            if there and not await self._await_ready(stop):
                 log.line("warn", "not_ready", "serving, but PostgreSQL has not answered the core yet")
-            notify("READY=1", f"STATUS=serving on port {port}")
+            status = f"STATUS=serving on port {port}"
+            notify("READY=1", status if there else f"{status}; the database is away")
             address = f"http://{self._address()}:{port}"
             log.line("info", "ready", address, port=port, workers=self.settings.num_workers)
             if self.greet:
                 self.greet(address)
             tasks = [asyncio.create_task(self._feed_watchdog()), asyncio.create_task(self._watch_database())]
+            if not there:
+                log.line("warn", "without_database", "pushes go into the failover buffer until PostgreSQL can be reached")
+                tasks.append(asyncio.create_task(self._take_up(target, control, stop, status)))
             await stop.wait()
             notify("STOPPING=1")
             begin = time.monotonic()
@@ -148,11 +165,25 @@ class Supervisor:
                 task.cancel()
             await control.close()
             folder.close()
+        if self.fault:
+            raise self.fault
         leaks = core.leaks()
         clean = drained and not any(leaks.values())
         log.line("info" if clean else "error", "stopped", drained=drained, leaks=leaks,
                  ms=round((time.monotonic() - begin) * 1000))
         return 0 if clean else 1
+
+    async def _take_up(self, target: str, control: Control, stop: asyncio.Event, status: str) -> None:
+        """Waits for the database, and has both planes use it."""
+        try:
+            if await self._reach(target, stop, math.inf):
+                await control.take_up()
+                self.core.connect()
+                log.line("info", "database_taken_up")
+                notify(status)
+        except Exception as error:      # as at the start: a database this version cannot work with
+            self.fault = error
+            stop.set()
 
     def _address(self) -> str:
         host = self.settings.host

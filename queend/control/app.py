@@ -31,7 +31,7 @@ from .sweeper import Sweeper
 
 
 class Control:
-    """The control plane of one daemon. `open` and `close` on the same running loop."""
+    """The control plane of one daemon. `open`, `take_up` and `close` on the same running loop."""
 
     def __init__(self, settings: Settings, core: Any, conninfo: str, buffer: Path | None = None):
         from ..service.compact import Compact
@@ -64,10 +64,17 @@ class Control:
             self.guard = Guard(settings, core, self.app)
         self.bridge = Bridge(core, self.guard or self.app, (settings.host, settings.port), self.guard and self.guard.hold)
 
-    async def open(self) -> None:
+    def open(self) -> None:
+        """Answers from now on. Until `take_up` the pools are closed, which every route takes for a database that is away."""
+        self.maintenance.open()
+        if self.guard:
+            self.guard.open()
+        self.bridge.open()
+
+    async def take_up(self) -> None:
+        """The database is there, with the schema of this version."""
         await self.pool.open()
         await self.streams.open()
-        self.maintenance.open()
         self.sweeper.open()
         self.retention.open()
         self.stats.open()
@@ -75,9 +82,6 @@ class Control:
         self.summary.open()
         self.compact.open()
         self.relay.open()
-        if self.guard:
-            self.guard.open()
-        self.bridge.open()
 
     def release(self) -> None:
         """Answers what only waits: the daemon is about to stop."""

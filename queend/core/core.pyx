@@ -100,19 +100,29 @@ cdef class Core:
             spool.gate = GATE_SHUT if pushes else GATE_OPEN
         engine_wake()
 
-    def start(self):
-        """Binds and starts the threads; the port really bound. OSError with the reason when that is impossible."""
+    def start(self, bint connects=True):
+        """Binds and starts the threads; the port really bound. OSError with the reason when that is impossible.
+
+        connects: to the database at once; else `connect` has to say that it is ready. Until then pushes go into the failover
+        buffer and everything else is told that the database cannot be reached.
+        """
         cdef char[256] reason
         cdef bint ok
         if self.p.workers != NULL:
             raise RuntimeError("started before")
         reason[0] = 0
+        self.p.connects = connects
         with nogil:
             ok = process_start(&self.p, reason, sizeof(reason))
         if not ok:
             host = (<bytes>self.p.settings.host).decode()
             raise OSError(f"cannot serve on {host or '*'} port {self.p.settings.port}: {(<bytes>reason).decode()}")
         return self.p.port
+
+    def connect(self):
+        """The database is there and has the schema of this version. After a start that did not connect."""
+        if self.p.running:
+            process_connect(&self.p)
 
     def stop(self, int grace_ms):
         """Stops accepting, answers what is in flight, closes. True when everything was answered within grace_ms."""

@@ -104,6 +104,44 @@ def test_the_daemon_is_killed_and_started_again(server, postgres, queue, tmp_pat
         assert buffered(client)["failed"] == 1
 
 
+def test_the_daemon_starts_without_its_database(server, postgres, queue):
+    """Not even the schema is there yet. What a run before kept goes first."""
+    conninfo = postgres.empty_database()
+    with postgres.away():
+        before = server(conninfo)
+        with before.client() as client:
+            assert {item["status"] for item in client.push(queue, *range(20), partition="p")} == {"buffered"}
+        before.kill()
+        daemon = server(conninfo)
+        with daemon.client() as client:
+            assert daemon.line("database_unreachable") and daemon.line("without_database")
+            assert {item["status"] for item in client.push(queue, *range(20, 40), partition="p")} == {"buffered"}
+            state = buffered(client)
+            assert (state["pending"], state["dbHealthy"]) == (40, False)
+            for target in (f"/api/v1/pop/queue/{queue}", f"/api/v1/pop/queue/{queue}?wait=true", "/api/v1/resources/queues", "/api/v1/status", "/metrics"):
+                answer = client.get(target)
+                assert answer.status == (200 if target == "/metrics" else 503) and (answer.status == 200 or "retry-after" in answer.headers), target
+            answer = client.get("/health")
+            assert (answer.status, answer.json["database"]) == (503, "disconnected")
+            assert (client.get("/readyz").status, client.get("/livez").status, client.get("/metrics/prometheus").status) == (503, 200, 200)
+            assert client.post("/api/v1/configure", {"queue": queue}).status == 503
+    with daemon.client() as client:
+        drained(client)
+        assert everything(client, queue, "p") == list(range(40))
+        assert client.push(queue, "after")[0]["status"] == "queued"
+        until(lambda: client.get("/health").status == 200, "the control plane has connections")
+        assert daemon.line("migrated") and daemon.line("database_taken_up")
+
+
+def test_a_daemon_that_never_saw_its_database_stops_in_order(server, postgres, queue):
+    conninfo = postgres.database()
+    with postgres.away():
+        daemon = server(conninfo)
+        with daemon.client() as client:
+            assert client.push(queue, 1)[0]["status"] == "buffered"
+        daemon.stop()
+
+
 def test_maintenance_buffers_everything_and_nothing_arrives_until_it_ends(server, queue):
     daemon = server()
     with daemon.client() as client:

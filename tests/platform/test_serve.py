@@ -118,7 +118,7 @@ def test_a_configured_server_is_used_and_waited_for(tmp_path):
     cluster = Embedded(tmp_path / "elsewhere")
     conninfo = cluster.start()
     cluster.stop()
-    with Daemon(tmp_path / "own", PG_HOST=str(cluster.data), PG_USER="postgres") as daemon:
+    with Daemon(tmp_path / "own", PG_HOST=str(cluster.data), PG_USER="postgres", QUEEND_BUFFER_BYTES="0") as daemon:
         daemon.await_event("database_unreachable")
         cluster.start()
         try:
@@ -133,7 +133,7 @@ def test_a_configured_server_is_used_and_waited_for(tmp_path):
 
 
 def test_sigterm_while_waiting_for_the_server_ends_it(tmp_path):
-    with Daemon(tmp_path, PG_HOST=str(tmp_path), PG_USER="postgres") as daemon:
+    with Daemon(tmp_path, PG_HOST=str(tmp_path), PG_USER="postgres", QUEEND_BUFFER_BYTES="0") as daemon:
         daemon.await_event("database_unreachable")
         assert daemon.end() == 0
 

@@ -125,7 +125,15 @@ cdef bint engine_open(Worker* w) noexcept nogil:
     e.want_reload = w.index == 0
     e.version = -1            # 0 would mean: do not check
     e.discover.look_at = clock_mono_us()
+    if e.slots != NULL and w.process.connects:
+        slotpool_connect(e.slots)
     return e.slots != NULL
+
+cdef void engine_connect(Worker* w, InboxMsg* m) noexcept nogil:
+    # The database is as this program needs it.
+    free(m)
+    if not engine_of(w).closing:
+        slotpool_connect(engine_of(w).slots)
 
 cdef void engine_slot_idle(void* owner) noexcept nogil:
     engine_drain((<Engine*>owner).worker)

@@ -14,6 +14,7 @@ cdef struct Process:
     uv_cond_t told
     int drained               # workers that have nothing left to say
     bint running
+    bint connects             # to the database, as soon as the workers start
 
 cdef void process_tell(Process* p) noexcept nogil:
     # A worker is drained.
@@ -110,6 +111,18 @@ cdef bint process_start(Process* p, char* reason, size_t size) noexcept nogil:
         return False
     p.running = True
     return True
+
+cdef void process_connect(Process* p) noexcept nogil:
+    # Was started without the database, which is ready now.
+    cdef InboxMsg* m
+    cdef int i
+    for i in range(p.n):
+        m = <InboxMsg*>calloc(1, sizeof(InboxMsg))
+        if m == NULL:
+            abort()
+        m.run = engine_connect
+        if not worker_post(p.workers[i], m):
+            free(m)
 
 cdef bint process_stop(Process* p, int grace_ms) noexcept nogil:
     # Stops accepting, drains, closes, joins. True when everything was answered in time.

@@ -3,8 +3,8 @@
 cdef SlotPool* slotpool_open(uv_loop_t* loop, const char* conninfo, int n, const StatementDef* statements,
                              int n_statements, void* owner, void (*on_idle)(void*) noexcept nogil,
                              Counters* counters) noexcept nogil:
-    # n slots, all connecting at once. on_idle(owner) is called on the loop each time a slot becomes able to take a
-    # statement. NULL when memory ran out. The statements must outlive the pool; conninfo is copied.
+    # n slots, none connected before slotpool_connect. on_idle(owner) is called on the loop each time a slot becomes able to
+    # take a statement. NULL when memory ran out. The statements must outlive the pool; conninfo is copied.
     cdef SlotPool* p = <SlotPool*>calloc(1, sizeof(SlotPool))
     cdef Slot* s
     cdef int i
@@ -36,9 +36,14 @@ cdef SlotPool* slotpool_open(uv_loop_t* loop, const char* conninfo, int n, const
         uv_timer_init(loop, &s.timer)
         s.timer.data = s
         slotpool_handle_opened(p)
-    for i in range(n):
-        slot_connect(&p.slots[i])
     return p
+
+cdef void slotpool_connect(SlotPool* p) noexcept nogil:
+    # All at once.
+    cdef int i
+    for i in range(p.n):
+        if p.slots[i].state == SLOT_CLOSED:
+            slot_connect(&p.slots[i])
 
 cdef inline Slot* slotpool_take(SlotPool* p) noexcept nogil:
     # An idle slot or NULL. It stays in the pool until slot_send: send on it before taking another.

@@ -185,6 +185,7 @@ cdef class SlotProbe:
         with nogil:
             self.p.pool = slotpool_open(&self.p.loop, conninfo, self.n, defs, n_defs, &self.p, probe_on_idle,
                                         &self.p.counters)
+            slotpool_connect(self.p.pool)
             uv_run(&self.p.loop, UV_RUN_DEFAULT)
         leaked = uv_loop_close(&self.p.loop)
         uv_mutex_lock(&self.p.lock)
