@@ -66,10 +66,14 @@ cdef class Core:
         # The folder is ours alone: whoever made the settings has locked it.
         cdef char[256] reason
         cdef uint64_t number
+        cdef int error
         cdef Settings* s = &self.p.settings
         reason[0] = 0
         spool_open(s.buffer_dir, s.buffer_bytes, s.buffer_records, s.buffer_chunk, s.buffer_pause_ms, reason, sizeof(reason))
         if spool.on:
+            error = quarantine_recover()
+            if error:
+                raise OSError(f"failover buffer, quarantine: {os.strerror(error)}")
             for name in sorted(os.listdir(<bytes>s.buffer_dir)):
                 if name.endswith(b".seg") and len(name) == 24 and name[:20].isdigit():
                     number = int(name[:20])

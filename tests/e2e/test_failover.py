@@ -288,6 +288,9 @@ def test_a_damaged_record_goes_into_the_quarantine_and_blocks_nothing(server, po
         assert everything(client, queue) == [f"payload {n}" for n in range(10) if n != 4]
         assert buffered(client)["failed"] == 1
         assert again.line("buffer_record_bad")
+    again.stop()
+    with server(conninfo).client() as client:
+        assert buffered(client)["failed"] == 1
     assert b"pAyload 4" in (tmp_path / "buffer" / "0" / "quarantine").read_bytes()
 
 

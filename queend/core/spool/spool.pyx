@@ -16,6 +16,14 @@ cdef struct SpoolSegment:
     int64_t size              # bytes that are kept
     int64_t records           # as far as they are not drained
 
+cdef struct SpoolScan:
+    # What a file holds.
+    int64_t records
+    int64_t pieces            # that are no record
+    bint damaged              # it ends in one
+    int64_t good              # behind the last record that is whole
+    int64_t since_us          # when its first record was taken
+
 cdef struct Spool:
     bint on
     int gate
@@ -164,30 +172,19 @@ cdef int spool_recover(uint64_t number, char* reason, size_t size) noexcept nogi
         snprintf(reason, size, b"failover buffer, %s: %s", name, strerror(error))
     return error
 
-cdef int segment_recover(int fd, uint64_t number) noexcept nogil:
-    cdef int64_t end = lseek(fd, 0, SEEK_END)
-    cdef int64_t at = SEGMENT_HEAD
-    cdef int64_t good = SEGMENT_HEAD      # behind the last record that is whole
-    cdef int64_t noted_at = 0
-    cdef uint64_t noted = 0
-    cdef SpoolSegment* s
+cdef int spool_scan(int fd, int64_t at, int64_t end, bint counted, SpoolScan* out) noexcept nogil:
+    # Reads records from `at` up to the end. counted: they count for their partitions.
     cdef Buf b
     cdef PushItem it
     cdef Extras x
-    cdef size_t p, n, have, want
+    cdef size_t p, n, have
+    cdef size_t want = SPOOL_WINDOW
     cdef int64_t since
     cdef int found
     cdef int error = 0
+    memset(out, 0, sizeof(SpoolScan))
+    out.good = at
     buf_init(&b)
-    if position_read(spool.dir_fd, &noted, &noted_at) and noted == number and SEGMENT_HEAD <= noted_at <= end:
-        at = noted_at
-        good = at
-    if end < SEGMENT_HEAD:
-        end = at = good = SEGMENT_HEAD        # it was being made
-    s = segment_add(number)
-    if spool.first == s:
-        spool.at = at
-    want = SPOOL_WINDOW
     while at < end and not error:
         have = want if <int64_t>want < end - at else <size_t>(end - at)
         buf_clear(&b)
@@ -204,21 +201,61 @@ cdef int segment_recover(int fd, uint64_t number) noexcept nogil:
                     want = n
                 break
             p += n
-            if found == SPOOL_RECORD:
-                good = at + <int64_t>p
-                s.records += 1
-                if spool.pending == 0 and s.records == 1:
-                    spool.oldest_us = since
-                if not spool_count(it.queue, it.part, 1):
-                    error = ENOMEM
+            if found == SPOOL_DAMAGED:
+                out.pieces += not out.damaged      # one may be longer than a window
+                out.damaged = True
+                continue
+            out.damaged = False
+            out.good = at + <int64_t>p
+            out.records += 1
+            if out.records == 1:
+                out.since_us = since
+            if counted and not spool_count(it.queue, it.part, 1):
+                error = ENOMEM
         at += <int64_t>p
-    if not error and good < end:
-        error = segment_cut(fd, good, end)
-        end = good
     buf_free(&b)
+    return error
+
+cdef int segment_recover(int fd, uint64_t number) noexcept nogil:
+    cdef int64_t end = lseek(fd, 0, SEEK_END)
+    cdef int64_t at = SEGMENT_HEAD
+    cdef int64_t noted_at = 0
+    cdef uint64_t noted = 0
+    cdef SpoolSegment* s
+    cdef SpoolScan scan
+    cdef int error
+    if position_read(spool.dir_fd, &noted, &noted_at) and noted == number and SEGMENT_HEAD <= noted_at <= end:
+        at = noted_at
+    if end < SEGMENT_HEAD:
+        end = at = SEGMENT_HEAD        # it was being made
+    s = segment_add(number)
+    if spool.first == s:
+        spool.at = at
+    error = spool_scan(fd, at, end, True, &scan)
+    if not error and scan.good < end:
+        error = segment_cut(fd, scan.good, end)
+        end = scan.good
+    if spool.pending == 0:
+        spool.oldest_us = scan.since_us
     s.size = end
+    s.records = scan.records
     spool.pending += s.records
     spool.bytes += end
+    return error
+
+cdef int quarantine_recover() noexcept nogil:
+    # What earlier runs could not store counts on. Before the segments: what is cut off them is counted then. errno, 0: done.
+    cdef SpoolScan scan
+    cdef int64_t end
+    cdef int error = 0
+    cdef int fd = openat(spool.dir_fd, b"quarantine", O_RDONLY | O_CLOEXEC)
+    if fd < 0:
+        return 0 if errno == ENOENT else errno
+    end = lseek(fd, 0, SEEK_END)
+    if end > SEGMENT_HEAD:
+        error = spool_scan(fd, SEGMENT_HEAD, end, False, &scan)
+        spool.failed = scan.records + scan.pieces
+    close(fd)
     return error
 
 cdef int segment_cut(int fd, int64_t good, int64_t end) noexcept nogil:
