@@ -379,17 +379,25 @@ def test_without_a_buffer_a_database_that_is_away_is_told(server, postgres, queu
 
 
 def test_messages_of_encrypted_queues_are_not_written_in_clear(server, queue, tmp_path):
-    daemon = server(QUEEN_ENCRYPTION_KEY=KEY)
-    with daemon.client() as client:
+    import psycopg
+
+    daemon, plain = server(QUEEN_ENCRYPTION_KEY=KEY), f"{queue}-plain"
+    with daemon.client() as client, psycopg.connect(daemon.conninfo, autocommit=True) as db:
         client.configure(queue, encryptionEnabled=True)
         client.push(queue, "known")
+        client.push(plain, "known")
         client.post("/api/v1/system/maintenance", {"enabled": True})
         client.push(queue, "a secret", *(f"a secret {n}" for n in range(200)))
+        client.push(plain, "a secret of another daemon", transactionId="t")
         files = list((tmp_path / "buffer" / "0").glob("*.seg"))
         assert files and not any(b"secret" in one.read_bytes() for one in files)
         client.post("/api/v1/system/maintenance", {"enabled": False})
         drained(client)
         assert everything(client, queue) == ["known", "a secret", *(f"a secret {n}" for n in range(200))]
+        (message,) = client.pop(plain, batch=9, autoAck=True)[1:]
+        assert (message["data"], message["transactionId"]) == ("a secret of another daemon", "t")
+        # and is stored as any other of its queue
+        assert db.execute("SELECT count(*) FROM queend.log WHERE position('a secret'::bytea IN body) > 0").fetchone() == (1,)
 
 
 @pytest.mark.parametrize("why", ["away", "maintenance"])

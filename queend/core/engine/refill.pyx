@@ -105,6 +105,8 @@ cdef void refill_chunk(SpoolStep* t) noexcept nogil:
         if found == SPOOL_MORE:
             break
         if found == SPOOL_RECORD:
+            if x.seal.n:
+                refill_open(r, it, &x)
             if x.due.n or x.seal.n or x.headers.n:
                 it.more = <Extras*>arena_alloc(&r.arena, sizeof(Extras))
                 if it.more == NULL:
@@ -144,6 +146,23 @@ cdef void refill_chunk(SpoolStep* t) noexcept nogil:
     items[j.req.n - 1].next = NULL
     j.unresolved = items
     push_go(boss, j)
+
+cdef void refill_open(Request* r, PushItem* it, Extras* x) noexcept nogil:
+    # It was sealed because nobody could hear what became of its queue meanwhile. A plain one stores it in clear; if that is
+    # out of date, it is sealed again before its batch leaves.
+    cdef Slice plain = it.payload
+    cdef Queue* q
+    cdef bint stays
+    uv_rwlock_rdlock(&catalog.lock)
+    q = catalog_queue(it.queue)
+    stays = q == NULL or q.sealed
+    uv_rwlock_rdunlock(&catalog.lock)
+    if stays or seal_reveal(&r.worker.seal, it.queue, x.seal, &plain) != SEAL_OPENED:
+        return
+    plain = arena_copy(&r.arena, plain)
+    if plain.p != NULL:
+        it.payload = plain
+        x.seal = slice_of(NULL, 0)
 
 cdef inline void refill_alike(PushItem* before, PushItem* it) noexcept nogil:
     # What is written alike is the same text: neighbours of one partition can be joined.

@@ -23,6 +23,10 @@ cdef void spill_send(Worker* w, PushJob* j) noexcept nogil:
         return
     if not spill_seal(w, j):
         return
+    if j.spilled and sealring.n and not spill_seal_back(w, j):
+        j.spill_why = SPILL_FAILED
+        push_spilled(w, &j.job.msg)
+        return
     job_move(&j.job, JOB_QUEUED)
     j.held_until = clock_mono_us() + SPILL_HOLD_US
     if w is boss:
@@ -34,20 +38,22 @@ cdef void spill_send(Worker* w, PushJob* j) noexcept nogil:
         push_spilled(w, &j.job.msg)
 
 cdef bint spill_seal(Worker* w, PushJob* j) noexcept nogil:
-    # What is not resolved is sealed before it is written anywhere: if its queue is known as encrypted, or if the queue is not known
-    # here and may be. A record that names its key is opened in any queue. False: the request is answered, or its items have failed.
+    # What is not resolved is sealed before it is written anywhere, whatever its queue is: a plain one may have become encrypted
+    # without this process being able to hear of it. A record that names its key is opened in any queue. Without a key only what
+    # is known to need one is refused. False: the request is answered, or its items have failed.
     cdef PushItem** at = &j.unresolved
     cdef PushItem* it
     cdef Queue* q
-    cdef bint sealed
-    if not (catalog.n_sealed or sealring.n):
+    cdef bint sealed = sealring.n > 0
+    if not (catalog.n_sealed or sealed):
         return True
     while at[0] != NULL:
         it = at[0]
-        uv_rwlock_rdlock(&catalog.lock)
-        q = catalog_queue(it.queue)
-        sealed = q.sealed if q != NULL else sealring.n > 0
-        uv_rwlock_rdunlock(&catalog.lock)
+        if not sealring.n:
+            uv_rwlock_rdlock(&catalog.lock)
+            q = catalog_queue(it.queue)
+            sealed = q != NULL and q.sealed
+            uv_rwlock_rdunlock(&catalog.lock)
         if sealed and it.run != NULL:
             run_open(it.run, it, it.run.items)
             it.run.open = True
@@ -57,6 +63,24 @@ cdef bint spill_seal(Worker* w, PushJob* j) noexcept nogil:
             push_unsealed(w, j)
             return False
         at = &it.next
+    return True
+
+cdef bint spill_seal_back(Worker* w, PushJob* j) noexcept nogil:
+    # The same for what comes back from the database. False: no memory.
+    cdef PushItem* it
+    cdef PushItem* one
+    cdef int i, k
+    for i in range(j.req.n):
+        it = &j.req.items[i]
+        if it.run != NULL and not it.run.open:
+            if it.status != 4:
+                continue
+            run_open(it.run, it, it.run.items)
+            it.run.open = True
+        for k in range(it.run.n if it.run != NULL else 1):
+            one = &it.run.items[k] if it.run != NULL else it
+            if one.status == 4 and not item_sealed(one) and not item_seal(w, &j.job, one):
+                return False
     return True
 
 cdef void spill_home(PushJob* j, void (*run)(Worker* w, InboxMsg* m) noexcept nogil) noexcept nogil:
