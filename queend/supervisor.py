@@ -20,7 +20,7 @@ from .keyring import keyring
 from .notify import notify, watchdog_seconds
 from .service.buffer import FolderError, Folder
 from .service.embedded import Embedded, EmbeddedError
-from .service.migrate import MigrationError, migrate
+from .service.migrate import MigrationError, identity_of, migrate
 
 # Any of these says where PostgreSQL is; without one the daemon brings its own and touches no other.
 EXTERNAL = ("queend_dsn", "database_url", "pg_host", "pg_port", "pg_user", "pg_password", "pg_db")
@@ -72,12 +72,12 @@ class Supervisor:
             # Migrations may take longer than a request may.
             target = connect.conninfo(self.settings, local, options="-c statement_timeout=0 -c lock_timeout=0")
             buffers = self.settings.queend_buffer_bytes > 0
-            there = await self._reach(target, stop, 0 if buffers else DATABASE_WAIT_S)
+            identity = await self._reach(target, stop, 0 if buffers else DATABASE_WAIT_S)
             if stop.is_set():
                 return 0
-            if not there and not buffers:
+            if identity is None and not buffers:
                 raise StartError(f"PostgreSQL cannot be reached: {self.unreachable}")
-            return await self._serve(local, target, there, stop)
+            return await self._serve(local, target, identity, stop)
         finally:
             if self.embedded:
                 self.embedded.stop()
@@ -99,14 +99,14 @@ class Supervisor:
                      "set PG_SSL_REJECT_UNAUTHORIZED=true or PGSSLROOTCERT")
         return local
 
-    async def _reach(self, target: str, stop: asyncio.Event, wait_s: float) -> bool:
-        """Brings the database to the schema of this version. False: it could not be reached for so long, or `stop` came."""
+    async def _reach(self, target: str, stop: asyncio.Event, wait_s: float) -> str | None:
+        """Brings the database to the schema of this version and tells which it is. None: it could not be reached for so long, or `stop` came."""
         deadline = time.monotonic() + wait_s
         while not stop.is_set():
             try:
                 if applied := await asyncio.to_thread(migrate, target):
                     log.line("info", "migrated", applied=applied)
-                return True
+                return await asyncio.to_thread(identity_of, target)
             except psycopg.OperationalError as error:
                 reason = str(error).strip()
                 if reason != self.unreachable:
@@ -118,19 +118,20 @@ class Supervisor:
                     await asyncio.wait_for(stop.wait(), 1.0)
             except MigrationError as error:
                 raise StartError(str(error)) from None
-        return False
+        return None
 
-    async def _serve(self, local: str | None, target: str, there: bool, stop: asyncio.Event) -> int:
-        """there: the database is. Else the daemon buffers pushes until it has come."""
+    async def _serve(self, local: str | None, target: str, identity: str | None, stop: asyncio.Event) -> int:
+        """identity: of the database. None: it is away, and the daemon buffers pushes until it has come."""
         from ._core import Core  # here, so that the command line works without the compiled part
 
         try:
-            folder = Folder(self.settings)
+            folder = Folder(self.settings, identity)
             core = self.core = Core(connect.core_settings(self.settings, local, str(folder.path or "")))
         except (FolderError, OSError) as error:
             raise StartError(str(error)) from None
-        control = Control(self.settings, core, connect.conninfo(self.settings, local, application_name="queend control"), folder.path)
+        control = Control(self.settings, core, connect.conninfo(self.settings, local, application_name="queend control"), folder)
         control.open()
+        there = identity is not None
         tasks: list[asyncio.Task] = []
         try:
             if there:
@@ -150,7 +151,7 @@ class Supervisor:
             tasks = [asyncio.create_task(self._feed_watchdog()), asyncio.create_task(self._watch_database())]
             if not there:
                 log.line("warn", "without_database", "pushes go into the failover buffer until PostgreSQL can be reached")
-                tasks.append(asyncio.create_task(self._take_up(target, control, stop, status)))
+                tasks.append(asyncio.create_task(self._take_up(target, folder, control, stop, status)))
             await stop.wait()
             notify("STOPPING=1")
             begin = time.monotonic()
@@ -164,19 +165,23 @@ class Supervisor:
             for task in tasks:
                 task.cancel()
             await control.close()
+            if isinstance(self.fault, FolderError) and (parted := folder.part()):
+                log.line("warn", "buffer_parted", f"what was taken since the start is in {parted}, for the next one")
             folder.close()
         if self.fault:
-            raise self.fault
+            raise StartError(str(self.fault)) from self.fault
         leaks = core.leaks()
         clean = drained and not any(leaks.values())
         log.line("info" if clean else "error", "stopped", drained=drained, leaks=leaks,
                  ms=round((time.monotonic() - begin) * 1000))
         return 0 if clean else 1
 
-    async def _take_up(self, target: str, control: Control, stop: asyncio.Event, status: str) -> None:
+    async def _take_up(self, target: str, folder: Folder, control: Control, stop: asyncio.Event, status: str) -> None:
         """Waits for the database, and has both planes use it."""
         try:
-            if await self._reach(target, stop, math.inf):
+            if (identity := await self._reach(target, stop, math.inf)) is not None:
+                if not folder.claim(identity):
+                    raise FolderError(f"failover buffer: {folder.path} holds messages for another database than the one that has come; they are kept")
                 await control.take_up()
                 self.core.connect()
                 log.line("info", "database_taken_up")

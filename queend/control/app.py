@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -15,6 +14,7 @@ from starlette.responses import Response
 
 from .. import __version__, log
 from ..config import Settings
+from ..service.buffer import Folder
 from ..service.maintenance import Maintenance
 from ..service.metrics import Metrics
 from ..service.relay import Relay
@@ -33,7 +33,7 @@ from .sweeper import Sweeper
 class Control:
     """The control plane of one daemon. `open`, `take_up` and `close` on the same running loop."""
 
-    def __init__(self, settings: Settings, core: Any, conninfo: str, buffer: Path | None = None):
+    def __init__(self, settings: Settings, core: Any, conninfo: str, folder: Folder):
         from ..service.compact import Compact
         from . import log_read  # here, as below: it needs the compiled part, which the command line does not
         from .stream_calls import Streams
@@ -51,7 +51,8 @@ class Control:
         self.metrics = Metrics(settings, core, self.pool)
         self.summary = Summary(self.pool)
         self.holds = Holds(self.pool)
-        self.maintenance = Maintenance(core, self.pool, buffer)
+        self.maintenance = Maintenance(core, self.pool, folder.path)
+        self.folder = folder
         self.reader = log_read.Reader(self)
         self.streams = Streams(settings, core, conninfo)
         self.compact = Compact(settings, conninfo)

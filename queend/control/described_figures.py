@@ -66,6 +66,6 @@ FIGURES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], Any]] = {
     "GET /api/v1/system/maintenance/pop": (whole(popMaintenanceMode=FLAG, message=TEXT), [], None),
     "POST /api/v1/system/maintenance/pop": (whole(popMaintenanceMode=FLAG, message=TEXT), [], {"enabled": False}),
     "GET /api/v1/status/buffers": (record(["pending", "failed", "dbHealthy", "worker"], pending=INTEGER, failed=INTEGER, dbHealthy=FLAG, worker=INTEGER, bytes=INTEGER,
-                                          oldestAgeSeconds=NUMBER, note=TEXT), [], None),
+                                          oldestAgeSeconds=NUMBER, otherDatabases=INTEGER, note=TEXT), [], None),
     "POST /internal/api/notify": (whole(status={"const": "ok"}), [], {"queue": "orders", "partition": "customer-7"}),
 }

@@ -76,4 +76,4 @@ async def buffers(request: Request) -> Json:
     shown = buffer or NONE
     return Json({"pending": shown["pending"], "failed": shown["failed"], "dbHealthy": database_answers(control, shown), "worker": 0,
                  "bytes": shown["bytes"], "oldestAgeSeconds": round(max(0.0, time.time() - shown["oldest"]), 3) if shown["pending"] else 0.0,
-                 **({} if buffer else {"note": "This daemon has no failover buffer"})})
+                 "otherDatabases": len(control.folder.foreign), **({} if buffer else {"note": "This daemon has no failover buffer"})})

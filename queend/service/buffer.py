@@ -3,6 +3,9 @@
 Below FILE_BUFFER_DIR there are the folders 0, 1, 2, …. A daemon takes the first that holds messages and that no other has, else
 the first that no other has. So daemons that share a host never share a file, and what one that was killed left behind is
 drained by the next that starts.
+
+What a folder holds belongs to one database: the file `database` says which. It is written once the database is known, and a
+folder of another is left alone.
 """
 from __future__ import annotations
 
@@ -23,28 +26,37 @@ class FolderError(RuntimeError):
 
 
 class Folder:
-    """A locked folder. `path` is None when the settings want no buffer."""
+    """A locked folder. `path` is None when the settings want no buffer. identity: of the database, None: not known yet, then
+    `claim` follows."""
 
-    def __init__(self, settings: Settings):
+    def __init__(self, settings: Settings, identity: str | None = None):
         self.path: Path | None = None
         self.lock = -1
+        self.found: set[Path] = set()      # segments, at the start
+        self.foreign: list[Path] = []      # folders with messages for other databases, which nobody else has
         if not settings.queend_buffer_bytes:
             return
         root = (settings.file_buffer_dir or settings.queend_data_dir / "buffer").absolute()
         try:
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._take(root)
+            self._take(root, identity)
             assert self.path
+            if identity is not None:
+                self.claim(identity)
             free = shutil.disk_usage(self.path).free
         except OSError as error:
             raise FolderError(f"failover buffer: {error}; FILE_BUFFER_DIR names another folder, QUEEND_BUFFER_BYTES=0 does without") from error
         if free < settings.queend_buffer_bytes:
             log.line("warn", "buffer_disk_small", f"{self.path} has {free} bytes free, QUEEND_BUFFER_BYTES are {settings.queend_buffer_bytes}")
 
-    def _take(self, root: Path) -> None:
-        numbers = [int(one.name) for one in root.iterdir() if one.name.isdigit() and one.is_dir()]
-        filled = sorted(number for number in numbers if any((root / str(number)).glob("*.seg")))
-        for number in [*filled, *(number for number in range(MOST) if number not in filled)]:
+    def _take(self, root: Path, identity: str | None) -> None:
+        numbers = sorted(int(one.name) for one in root.iterdir() if one.name.isdigit() and one.is_dir())
+        foreign = [number for number in numbers if _of_another(root / str(number), identity)]
+        self.foreign = [root / str(number) for number in foreign if not _locked(root / str(number))]
+        if self.foreign:
+            log.line("error", "buffer_of_another_database", f"{', '.join(map(str, self.foreign))}: kept, and not stored in this database")
+        filled = [number for number in numbers if number not in foreign and any((root / str(number)).glob("*.seg"))]
+        for number in [*filled, *(number for number in range(MOST) if number not in filled and number not in foreign)]:
             path = root / str(number)
             path.mkdir(mode=0o700, exist_ok=True)
             lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -54,6 +66,7 @@ class Folder:
                 os.close(lock)
                 continue
             self.path, self.lock = path, lock
+            self.found = set(path.glob("*.seg"))
             if stat.S_IMODE(path.stat().st_mode) & 0o077:
                 path.chmod(0o700)
             left = [other for other in filled if other != number and not _locked(root / str(other))]
@@ -62,10 +75,59 @@ class Folder:
             return
         raise FolderError(f"failover buffer: all {MOST} folders in {root} are taken")
 
+    def claim(self, identity: str) -> bool:
+        """The database is known now. False: what was found in the folder belongs to another."""
+        if self.path is None or _database(self.path) == identity:
+            return True
+        if _of_another(self.path, identity):
+            return False
+        try:
+            partial = self.path / "database.new"
+            with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
+                file.write(f"{identity}\n")
+                file.flush()
+                os.fsync(file.fileno())
+            partial.rename(self.path / "database")
+        except OSError as error:      # a full disk: draining makes room
+            log.line("warn", "buffer_not_marked", f"{self.path}: {error}")
+        return True
+
+    def part(self) -> Path | None:
+        """When the claim failed and nobody writes any more: what was taken since the start goes into a folder without a database, which
+        the next start will find. Its path, None: there was nothing."""
+        assert self.path
+        taken = set(self.path.glob("*.seg")) - self.found
+        if not taken:
+            return None
+        for number in range(MOST):
+            path = self.path.parent / str(number)
+            try:
+                path.mkdir(mode=0o700)
+            except FileExistsError:
+                continue
+            for one in taken:
+                one.rename(path / one.name)
+            return path
+        raise FolderError(f"failover buffer: all {MOST} folders in {self.path.parent} are taken")
+
     def close(self) -> None:
         if self.lock >= 0:
             os.close(self.lock)
             self.lock = -1
+
+
+def _database(path: Path) -> str | None:
+    """Which one its messages are for; None: whichever comes first."""
+    try:
+        return (path / "database").read_text().strip()
+    except FileNotFoundError:
+        return None
+
+
+def _of_another(path: Path, identity: str | None) -> bool:
+    """Does it hold messages for a database that is not this one?"""
+    return identity is not None and _database(path) not in (None, identity) and \
+        ((path / "quarantine").exists() or any(path.glob("*.seg")))
 
 
 def _locked(path: Path) -> bool:

@@ -92,6 +92,15 @@ def migrate(conninfo: str, folder: Path | None = None) -> list[str]:
                 connection.execute("SELECT pg_advisory_unlock(%s)", (LOCK,))
 
 
+def identity_of(conninfo: str) -> str:
+    """Which database this is: another text for every other one, also for a copy. Raises psycopg.OperationalError if it cannot be reached."""
+    with psycopg.connect(conninfo, autocommit=True) as connection:
+        return connection.execute(IDENTITY).fetchone()[0]
+
+
+IDENTITY = """
+SELECT encode(sha256(c.seed || int8send(s.system_identifier) || int8send(d.oid::bigint)), 'hex')
+  FROM queend.catalog c, pg_control_system() s, pg_database d WHERE d.datname = current_database()"""
 # A table of the reference server stands where a view of ours would: it has that schema in this database.
 FOREIGN = "SELECT min(c.relname) FROM pg_class c WHERE c.relnamespace = to_regnamespace('queen') AND c.relkind IN ('r', 'p')"
 BOOK = """

@@ -329,6 +329,34 @@ def test_two_daemons_share_no_folder_and_the_next_one_drains_what_was_left(serve
             assert everything(c, queue) == ["left behind"]
 
 
+def test_messages_for_another_database_are_left_alone(server, postgres, queue):
+    """A copy is another one. A daemon that began without its database finds out when it comes, and the next one goes on."""
+    mine, other = postgres.database(), postgres.database()
+    first = server(mine)
+    with first.client() as client:
+        client.post("/api/v1/system/maintenance", {"enabled": True})
+        client.push(queue, "mine")
+    first.kill()
+    with postgres.away():
+        second = server(other)
+        with second.client() as client:
+            assert client.push(queue, "for the other")[0]["status"] == "buffered"
+    assert second.process.wait(60) == 1 and second.line("buffer_parted")
+    second.kill()
+    assert "another database" in second.other[-1]
+    third = server(other)
+    with third.client() as client:
+        drained(client)
+        assert everything(client, queue) == ["for the other"]
+        assert third.line("buffer_of_another_database") and buffered(client)["otherDatabases"] == 1
+    fourth = server(mine)
+    with fourth.client() as client:
+        assert (buffered(client)["pending"], buffered(client)["otherDatabases"]) == (1, 0)
+        client.post("/api/v1/system/maintenance", {"enabled": False})
+        drained(client)
+        assert everything(client, queue) == ["mine"]
+
+
 def test_a_disk_that_is_full_refuses_and_recovers(server, postgres, queue, tmp_path):
     """RLIMIT_FSIZE stands for it: the write fails half-way."""
     import resource
