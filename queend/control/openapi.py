@@ -65,9 +65,14 @@ def record(required: list[str], **properties: Any) -> dict[str, Any]:
     return {"type": "object", "required": required, "properties": properties}
 
 
-def whole(**properties: Any) -> dict[str, Any]:
-    """An object that has all of these members."""
-    return record(list(properties), **properties)
+def whole(*maybe: str, **properties: Any) -> dict[str, Any]:
+    """An object that has these members and no others: all of them but those of `maybe`, which may be missing."""
+    return {**record([name for name in properties if name not in maybe], **properties), "additionalProperties": False}
+
+
+def like(schema: dict[str, Any], example: Any) -> dict[str, Any]:
+    """The schema with an example."""
+    return {**schema, "examples": [example]}
 
 
 TEXT, INTEGER, FLAG, ANY = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}, {}
@@ -75,7 +80,8 @@ NAME = {"type": "string", "maxLength": 255}
 ID = {"type": "string", "format": "uuid"}
 TIME = {"type": "string", "format": "date-time"}
 NUMBER, BYTES = {"type": "number"}, {"type": "string", "format": "binary"}
-MAYBE, SOME_INTEGER, SOME_TIME = {"type": ["string", "null"]}, {"type": ["integer", "null"]}, {"type": ["string", "null"], "format": "date-time"}
+MAYBE, SOME_INTEGER, SOME_NUMBER = ({"type": [kind, "null"]} for kind in ("string", "integer", "number"))
+SOME_TIME = {**MAYBE, "format": "date-time"}
 JSON = {"type": ["object", "array"]}
 TRACEPARENT = {"type": "string", "pattern": "^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}"}
 

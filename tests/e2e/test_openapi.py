@@ -57,8 +57,8 @@ def test_an_operation_is_whole(method, path, operation):
     for status, answer in operation["responses"].items():
         assert answer["description"] or status == "200"
         for kind, content in answer.get("content", {}).items():
-            if "example" in content:
-                check(content["schema"], content["example"], (status, kind))
+            for example in ([content["example"]] if "example" in content else []) + content["schema"].get("examples", []):
+                check(content["schema"], example, (status, kind))
     for kind, content in operation.get("requestBody", {}).get("content", {}).items():
         assert "example" in content or f"{method} {path}" not in ROUTES, "an example of the body"
         if "example" in content:
