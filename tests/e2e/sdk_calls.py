@@ -317,6 +317,13 @@ async def what_else_builders_do(queen: Queen) -> None:
     sized = await queen.queue("more").group("sized").wait(False).pop_result()
     assert [m["data"] for m in sized.messages] and sized.autopilot is not None
     assert [m["data"] for m in await queen.queue("more").group("one").autopilot(False).wait(False).pop()]
+    seen: list = []
+
+    async def handle(message) -> None:
+        seen.append(message["data"])
+
+    await queen.queue("more").group("watched").batch(1).limit(1).supervision({"group": "app"}).each().consume(handle)
+    assert len(seen) == 1, "what is observed finds no place; the messages are consumed"
     assert [m["data"] for m in await queen.queue("more").partition("q").commit_on_delivery().batch(5).wait(False).pop()] == ["by a transaction"]
     assert await messages_of(queen.queue("more").partition("q")) == []
 

@@ -46,6 +46,12 @@ def test_every_route_of_both_planes_is_there():
         assert method in DOCUMENT["paths"][path.replace("~1", "/").replace("~0", "~")]
 
 
+def test_the_comparison_with_the_reference_has_every_route():
+    cells = "\n".join(line.split("|")[1] for line in (ROOT / "docs/compatibility.md").read_text().splitlines() if line.startswith("| `"))
+    told = {f"{method} {re.sub(r':[a-zA-Z]+', '{}', path)}" for method, path in re.findall(r"`([A-Z]+) (/[^?`]*)", cells)}
+    assert told == {f"{method} {re.sub(r'{[a-z_A-Z]+}', '{}', path)}" for method, path, _ in OPERATIONS}
+
+
 @pytest.mark.parametrize("method, path, operation", OPERATIONS, ids=IDS)
 def test_an_operation_is_whole(method, path, operation):
     assert operation["tags"] and operation["responses"], "what it is about, and what it answers"

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ WIRES = {"json": {}, "binary": {"binary_push": True}, "framed": {"framed_pop": T
 # what a script of a generation told it has called, of a daemon without or with tokens, and what there is to call (sdk_covered.py)
 CALLED: dict[tuple[str, str, bool], set[str]] = {}
 METHODS: dict[str, set[str]] = {}
+# what docs/compatibility.md says of methods that cannot be called here
+NEVER = {"refused", "raises by itself"}
 
 
 @dataclass
@@ -62,6 +65,24 @@ def prepare(generation: str) -> Sdk:
         assert done.returncode == 0, done.stderr
         ready.write_text(requirement)
     return Sdk(generation, batch, folder / "bin" / "python")
+
+
+def documented(generation: str) -> dict[str, str]:
+    """Method → what docs/compatibility.md says of it for a generation."""
+    column, told = list(GENERATIONS).index(generation) + 1, {}
+    for line in (ROOT / "docs/compatibility.md").read_text().partition("## Methods of the Python client")[2].partition("\n## ")[0].splitlines():
+        if line.startswith("| `"):
+            cells = [cell.strip() for cell in line.strip("|").split("|")]
+            told |= dict.fromkeys(re.findall(r"`(.+?)`", cells[0]), cells[column])
+    return {name: word for name, word in told.items() if word != "—"}
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_every_public_method_is_documented(generation: str) -> None:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "LD_PRELOAD"))}
+    there = subprocess.run([prepare(generation).python, HERE / "sdk_covered.py"], capture_output=True, text=True, env=environment, check=True).stdout.split()
+    told = documented(generation)
+    assert sorted(told) == there and set(told.values()) <= {"equal", "different", "added", *NEVER}
 
 
 @pytest.fixture
