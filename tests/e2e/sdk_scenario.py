@@ -19,7 +19,8 @@ OPTIONS = json.loads(sys.argv[4])
 PER_PUSH = 20
 PRODUCERS = 4
 CONSUMERS = 3
-LEASE_SECONDS = 20  # also how long the crashed consumer keeps its messages from the others
+LEASE_SECONDS = 60
+CRASHED_LEASE_SECONDS = 2  # so long the crashed consumer keeps its messages from the others
 
 
 class Record:
@@ -62,6 +63,12 @@ async def crash(url: str) -> list:
                 return messages
 
 
+async def configure(queen: Queen, lease_seconds: int) -> None:
+    for name in ("source", "moved"):
+        created = await queen.queue(name).config({"lease_time": lease_seconds}).create()
+        assert created["configured"] is True, created
+
+
 async def consume(url: str, queue: str, group: str, batch: int, handler, stop: asyncio.Event, auto_ack: bool = True) -> None:
     async with Queen(url, **OPTIONS) as queen:
         builder = queen.queue(queue).group(group).timeout_millis(500)
@@ -98,12 +105,11 @@ async def main(url: str, batch: int) -> None:
     begin = time.monotonic()
     workers, movers, moved, replay = (Record(name) for name in ("workers", "movers", "moved", "replay"))
     async with Queen(url, **OPTIONS) as queen:
-        for name in ("source", "moved"):
-            created = await queen.queue(name).config({"lease_time": LEASE_SECONDS}).create()
-            assert created["configured"] is True, created
-    shares = [range(number, PARTITIONS, PRODUCERS) for number in range(PRODUCERS)]
-    producing = [asyncio.create_task(produce(url, share)) for share in shares]
-    lost = await crash(url)
+        await configure(queen, CRASHED_LEASE_SECONDS)
+        shares = [range(number, PARTITIONS, PRODUCERS) for number in range(PRODUCERS)]
+        producing = [asyncio.create_task(produce(url, share)) for share in shares]
+        lost = await crash(url)
+        await configure(queen, LEASE_SECONDS)
     consuming = []
     for _ in range(CONSUMERS):
         consuming.append(consume(url, "source", "workers", batch, recorder(workers), workers.done))
