@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -12,8 +13,28 @@ from daemon import ROOT, Daemon
 from support.wait import until
 
 from queend.service.embedded import Embedded
+from queend.service.migrate import migrate
 
 ITEM = {"items": [{"queue": "kept", "payload": {"n": 1}, "transactionId": "one"}]}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """The folder of a PostgreSQL as the daemon makes it, with the schema."""
+    folder = tmp_path_factory.mktemp("made")
+    cluster = Embedded(folder)
+    try:
+        migrate(cluster.start())
+    finally:
+        cluster.stop()
+    return folder
+
+
+@pytest.fixture
+def data(made: Path, tmp_path: Path) -> Path:
+    """A copy of it, for tests that are not about the first start."""
+    subprocess.run(["cp", "-a", made, tmp_path / "data"], check=True)
+    return tmp_path / "data"
 
 
 def push(daemon: Daemon) -> dict:
@@ -43,8 +64,8 @@ def test_serves_stops_cleanly_and_keeps_the_messages(tmp_path, number):
         assert again.end() == 0
 
 
-def test_greets_with_lines_that_work(tmp_path):
-    with Daemon(tmp_path) as daemon:
+def test_greets_with_lines_that_work(data):
+    with Daemon(data) as daemon:
         daemon.await_ready()
         text = ""
         while "Ctrl-C" not in text:
@@ -56,11 +77,11 @@ def test_greets_with_lines_that_work(tmp_path):
         assert '"status":"queued"' in pushed and '"hello":"world"' in popped and '"success":true' in acked
 
 
-def test_the_session_of_the_readme_is_what_happens(tmp_path):
+def test_the_session_of_the_readme_is_what_happens(data):
     lines = (ROOT / "README.md").read_text().splitlines()
     begin = lines.index(next(line for line in lines if line.startswith("$ curl")))
     session = lines[begin:lines.index("```", begin)]
-    with Daemon(tmp_path) as daemon:
+    with Daemon(data) as daemon:
         daemon.await_ready()
         script = "; echo; ".join(line[2:] for line in session if line.startswith("$ ")).replace("localhost:6632", f"127.0.0.1:{daemon.port}")
         done = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
@@ -71,8 +92,8 @@ def test_the_session_of_the_readme_is_what_happens(tmp_path):
             assert re.fullmatch(".*".join(map(re.escape, pattern.split("…"))), got), (got, pattern)
 
 
-def test_two_side_by_side(tmp_path):
-    with Daemon(tmp_path / "a") as a, Daemon(tmp_path / "b") as b:
+def test_two_side_by_side(data, tmp_path):
+    with Daemon(data) as a, Daemon(tmp_path / "b") as b:
         a.await_ready()
         b.await_ready()
         assert push(a)["status"] == push(b)["status"] == "queued"
@@ -80,33 +101,33 @@ def test_two_side_by_side(tmp_path):
         assert len(pop(b)) == 1
 
 
-def test_a_killed_daemon_loses_nothing_and_leaves_nothing(tmp_path):
-    with Daemon(tmp_path) as daemon:
+def test_a_killed_daemon_loses_nothing_and_leaves_nothing(data):
+    with Daemon(data) as daemon:
         daemon.await_ready()
         push(daemon)
         daemon.process.kill()
         daemon.process.wait()
-    with Daemon(tmp_path) as again:
+    with Daemon(data) as again:
         again.await_ready()
         assert push(again)["status"] == "duplicate"
         assert len(pop(again)) == 1
 
 
-def test_a_taken_port_is_told(tmp_path):
+def test_a_taken_port_is_told(data):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with Daemon(tmp_path, PORT=str(taken.getsockname()[1])) as daemon:
+        with Daemon(data, PORT=str(taken.getsockname()[1])) as daemon:
             assert daemon.process.wait(60) == 1
             daemon.reader.join()
             assert "address already in use" in daemon.other[-1].lower()
 
 
-def test_a_taken_folder_is_told(tmp_path):
-    cluster = Embedded(tmp_path)
+def test_a_taken_folder_is_told(data):
+    cluster = Embedded(data)
     cluster.start()
     try:
-        with Daemon(tmp_path) as daemon:
+        with Daemon(data) as daemon:
             assert daemon.process.wait(60) == 1
             daemon.reader.join()
             assert "in use by another queend" in daemon.other[-1]
@@ -114,8 +135,8 @@ def test_a_taken_folder_is_told(tmp_path):
         cluster.stop()
 
 
-def test_a_configured_server_is_used_and_waited_for(tmp_path):
-    cluster = Embedded(tmp_path / "elsewhere")
+def test_a_configured_server_is_used_and_waited_for(tmp_path, data):
+    cluster = Embedded(data)
     conninfo = cluster.start()
     cluster.stop()
     with Daemon(tmp_path / "own", PG_HOST=str(cluster.data), PG_USER="postgres", QUEEND_BUFFER_BYTES="0") as daemon:
@@ -138,8 +159,8 @@ def test_sigterm_while_waiting_for_the_server_ends_it(tmp_path):
         assert daemon.end() == 0
 
 
-def test_the_embedded_server_is_started_again_when_it_dies(tmp_path):
-    with Daemon(tmp_path) as daemon:
+def test_the_embedded_server_is_started_again_when_it_dies(data):
+    with Daemon(data) as daemon:
         daemon.await_ready()
         push(daemon)
         os.kill(next(line["pid"] for line in daemon.lines if line["event"] == "database_started"), signal.SIGKILL)
@@ -150,11 +171,11 @@ def test_the_embedded_server_is_started_again_when_it_dies(tmp_path):
         assert daemon.end() == 0
 
 
-def test_systemd_hears_ready_watchdog_and_stopping(tmp_path):
+def test_systemd_hears_ready_watchdog_and_stopping(tmp_path, data):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
         manager.settimeout(60)
-        with Daemon(tmp_path / "data", NOTIFY_SOCKET=str(tmp_path / "notify"), WATCHDOG_USEC="300000") as daemon:
+        with Daemon(data, NOTIFY_SOCKET=str(tmp_path / "notify"), WATCHDOG_USEC="300000") as daemon:
             assert manager.recv(1000).startswith(b"READY=1\n")
             assert [manager.recv(100) for _ in range(3)] == [b"WATCHDOG=1"] * 3
             assert daemon.end() == 0
@@ -178,8 +199,8 @@ def test_migrate_prepares_the_database_the_daemon_would_use(tmp_path):
         assert daemon.end() == 0
 
 
-def test_health_tells_when_the_database_is_gone_and_back(tmp_path):
-    cluster = Embedded(tmp_path / "elsewhere")
+def test_health_tells_when_the_database_is_gone_and_back(tmp_path, data):
+    cluster = Embedded(data)
     cluster.start()
     try:
         with Daemon(tmp_path, PG_HOST=str(cluster.data), PG_USER="postgres", DB_CONNECTION_TIMEOUT="500") as daemon:
@@ -200,8 +221,8 @@ def test_health_tells_when_the_database_is_gone_and_back(tmp_path):
         cluster.stop()
 
 
-def test_a_plain_role_that_owns_its_database_is_enough(tmp_path):
-    cluster = Embedded(tmp_path / "elsewhere")
+def test_a_plain_role_that_owns_its_database_is_enough(tmp_path, data):
+    cluster = Embedded(data)
     try:
         with psycopg.connect(cluster.start(), autocommit=True) as connection:
             connection.execute("CREATE ROLE plain LOGIN")
