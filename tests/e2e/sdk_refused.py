@@ -1,7 +1,8 @@
 """What a program sees whose token is of too low a level, or missing; run by test_sdk.py inside the SDK's own environment.
 
 Usage: sdk_refused.py URL GENERATION TOKENS (level → token, lowest first, as JSON). Every method that asks the daemon for something is
-called with every token up to its level: refused below, not at it. The last line is `refused`; an assertion ends the program.
+called with every token up to its level: refused below, not at it. So is what only servers of the second generation have, with any token. The
+last line is `refused`; an assertion ends the program.
 """
 from __future__ import annotations
 
@@ -69,6 +70,13 @@ CALLS = dict(zip(LEVELS, (PUBLIC, READ, WRITE, ADMIN), strict=True))
 BY_ITSELF = {"Admin.clear_queue", "Admin.move_message_to_dlq"} if SECOND_GENERATION else set()      # these raise and ask nobody
 # The SDK tells these refusals to nobody but its log: nothing came, or `error` says why.
 EMPTY, TOLD = {"QueueBuilder.pop", "QueueBuilder.pop_result", "DLQBuilder.get"}, {"Queen.ack", "Queen.renew"}
+ABSENT = {
+    "KV.get": (404, lambda queen: queen.kv.get("ns", "k")), "Locks.acquire": (404, lambda queen: queen.locks.acquire("l", ttl_seconds=5)),
+    "Queen.lock": (404, lambda queen: queen.lock("l", ttl_seconds=5).acquire()), "Queen.semaphore": (404, lambda queen: queen.semaphore("l", 2, ttl_seconds=5).acquire()),
+    "Queen.timer": (404, lambda queen: queen.timer("absent").key("k").after_ms(1000).payload({}).schedule()), "Ephemeral.queues": (404, lambda queen: queen.ephemeral.queues()),
+    "QueueBuilder.conflation": (400, lambda queen: queen.queue("absent").group("g").conflation(True).wait(False).pop()),
+    "TransactionBuilder.once": (400, lambda queen: queen.transaction().once("ns", "k", forever=True).queue("absent").push([{"data": 1}]).commit()),
+    "TransactionBuilder.timer": (400, lambda queen: queen.transaction().queue("absent").push([{"data": 1}]).timer("absent").key("k").after_ms(1000).payload({}).schedule().commit())}
 answered: list[int] = []
 
 
@@ -113,6 +121,18 @@ async def with_token(level: str) -> None:
                     assert raised == words, (level, name, raised)
 
 
+async def absent() -> None:
+    async with Queen(url=sys.argv[1], bearer_token=TOKENS[LEVELS[-1]]) as queen:
+        for name, (status, call) in ABSENT.items():
+            try:
+                await call(queen)
+            except httpx.HTTPStatusError as error:
+                assert error.response.status_code == status, (name, error)
+            else:
+                raise AssertionError(name)
+        assert await queen.queue("absent").wait(False).pop() == [], "a refused transaction did something"
+
+
 async def main() -> None:
     asked = {name for name in sdk_covered.methods() if name.startswith("Admin.")}
     assert asked - BY_ITSELF == {name for calls in CALLS.values() for name in calls if name.startswith("Admin.")}
@@ -129,6 +149,8 @@ async def main() -> None:
         assert message["queueStatus"] == "pending" and shown["totalConsumed"] == 1, "what was refused did something"
     await with_token(write)
     await with_token(admin)
+    if SECOND_GENERATION:
+        await absent()
     print("refused")
 
 
