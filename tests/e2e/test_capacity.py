@@ -1,6 +1,7 @@
 """maxSize: what a queue does not hold any more of, item by item, in every form of a push, from several clients and daemons."""
 from __future__ import annotations
 
+import uuid
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
@@ -35,6 +36,26 @@ def test_what_does_not_fit_is_refused_item_by_item(client: Client, queue: str) -
     assert all(one["error"] == FULL.format(3) and one["code"] == "queue_full" and one["transaction_id"] for one in bounded[3:])
     assert kinds(client.push(queue, "again")) == {"failed": 1}      # all of a request: the answer is the same
     assert stored(client, queue) == 3 and stored(client, other) == 6
+
+
+def test_what_is_stored_already_is_a_duplicate_also_where_there_is_no_room(client: Client, queue: str) -> None:
+    def items(ids: list[str], partition: str) -> list[dict]:
+        return [{"queue": queue, "partition": partition, "payload": i, "transactionId": one} for i, one in enumerate(ids)]
+
+    client.configure(queue, maxSize=203)
+    texts, random = ["a", "b", "c"], [str(uuid.uuid4()) for _ in range(200)]      # of so many the daemon remembers the ids
+    first = client.push_items(items(texts, "p")) + client.push_items(items(random[:100], "q")) + client.push_items(items(random[100:], "q"))
+    assert kinds(first) == {"queued": 203}
+    again = client.push_items(items([*texts, "d"], "p"))
+    assert [one["status"] for one in again] == ["duplicate"] * 3 + ["failed"] and again[3]["code"] == "queue_full"
+    assert [one["message_id"] for one in again[:3]] == [one["message_id"] for one in first[:3]]
+    assert kinds(client.push_items(items([*random, *(str(uuid.uuid4()) for _ in range(50))], "q"))) == {"duplicate": 200, "failed": 50}
+    client.pop(queue, "p", batch=1, autoAck=True)
+    assert [one["status"] for one in client.push_items(items(["d", "b", "e"], "p"))] == ["queued", "duplicate", "failed"]
+    keyed = {"Idempotency-Key": "once"}
+    client.pop(queue, "p", batch=1, autoAck=True)
+    sent = [client.request("POST", "/api/v1/push", {"items": [{"queue": queue, "partition": "p", "payload": 1}]}, keyed) for _ in range(2)]
+    assert [answer.json[0]["status"] for answer in sent] == ["queued"] * 2 and sent[0].json == sent[1].json
 
 
 def test_a_bound_counts_from_the_next_push_on(client: Client, queue: str) -> None:
@@ -73,7 +94,7 @@ def test_duplicates_take_no_room(client: Client, queue: str) -> None:
     assert kinds(client.push_items([one, one])) == {"queued": 1, "duplicate": 1}
     assert kinds(client.push_items([one])) == {"duplicate": 1}
     assert kinds(client.push(queue, 2, 3, 4)) == {"queued": 2, "failed": 1}
-    assert kinds(client.push_items([one])) == {"failed": 1}         # it is not looked for where there is no room
+    assert kinds(client.push_items([one])) == {"duplicate": 1}      # also where there is none
 
 
 def test_many_clients_fill_it_exactly(daemon: Daemon, client: Client, queue: str) -> None:

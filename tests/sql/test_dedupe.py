@@ -247,7 +247,7 @@ def test_equals_a_set(conninfo, seed, sends):
             assert [r.base for r in rows] == [sum(x.n for x in rows[:i]) for i in range(len(rows))]
             assert [r.created_at for r in rows] == sorted(r.created_at for r in rows)
             for held, offset in list(model.held.items())[:5]:
-                assert [r.found_offset for r in db.rows("SELECT * FROM queend.find(%s, %s)", part, held)] == [offset]
+                assert [r.found for r in db.rows("SELECT * FROM queend.ids_find(%s, %s)", part, held)] == [offset]
     finally:
         db.close()
 

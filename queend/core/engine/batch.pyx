@@ -29,6 +29,7 @@ cdef struct PushJob:
     bint held                 # items came home and are not on their way again: counts as one part
     PushItem* unresolved      # items whose partition is not known yet
     bint limited              # some of it takes room of a queue with a bound
+    bint doubts               # some for which there was none may be stored already
     int failed                # why items could not be stored: 0 all were, 500 the database refuses them, 501 another error of
                               # its own, 503 it was not reached; the largest of all
     bint drain                # comes from the failover buffer (engine/refill); it has no client

@@ -14,6 +14,10 @@ cdef enum:
     CAPACITY_SHARE = 10          # of the time, at most one part in so many goes into asking for sizes
     CAPACITY_CHEAP_US = 20000    # but what took less is asked for whenever it is of use
 
+cdef enum PushFull:
+    FULL = 1
+    FULL_DOUBT = 2               # nobody has looked yet whether it is stored already
+
 cdef uv_mutex_t capacity_lock
 
 cdef void capacity_open() noexcept nogil:
@@ -64,15 +68,17 @@ cdef bint capacity_admit(Worker* w, PushJob* j) noexcept nogil:
         if room == n:
             it.room = q
             link = &it.next
-        elif room == 0:
-            capacity_refuse(it, q)
+        elif room == 0 and (it.run == NULL or it.run.made):
+            capacity_refuse(j, it, q)
             link[0] = following
         else:
-            link[0] = it.run.items
-            link = capacity_cut(it, room, q)
+            capacity_cut(j, it, room, q)
+            if room:
+                link[0] = it.run.items
+                link = &it.run.items[room - 1].next
             link[0] = following
     uv_mutex_unlock(&capacity_lock)
-    if wait:
+    if wait or j.doubts:
         j.job.tries += 1
         job_move(&j.job, JOB_RESOLVING)
         joblist_add(&engine_of(w).resolving, &j.job)
@@ -86,14 +92,17 @@ cdef inline int capacity_room(Queue* q, int n) noexcept nogil:
     # Of n records, for how many there is room. Lock held.
     return n if capacity_left(q) >= n else <int>capacity_left(q)
 
-cdef inline void capacity_refuse(PushItem* it, Queue* q) noexcept nogil:
+cdef inline void capacity_refuse(PushJob* j, PushItem* it, Queue* q) noexcept nogil:
     it.status = 2
-    it.full = 1
+    it.full = FULL
     it.offset = q.max_size
     it.room = NULL
+    if it.id_kind and it.run == NULL:
+        it.full = FULL_DOUBT
+        j.doubts = True
 
-cdef PushItem** capacity_cut(PushItem* it, int room, Queue* q) noexcept nogil:
-    # A run of which only the first fit: its records go on one by one. Where the chain goes on behind them.
+cdef void capacity_cut(PushJob* j, PushItem* it, int room, Queue* q) noexcept nogil:
+    # A run of which only the first fit: its records go on one by one.
     cdef int i
     run_open(it.run, it, it.run.items)
     it.run.open = True
@@ -101,8 +110,23 @@ cdef PushItem** capacity_cut(PushItem* it, int room, Queue* q) noexcept nogil:
         if i < room:
             it.run.items[i].room = q
         else:
-            capacity_refuse(&it.run.items[i], q)
-    return &it.run.items[room - 1].next
+            capacity_refuse(j, &it.run.items[i], q)
+
+cdef void capacity_doubts(Engine* e, PushJob* j) noexcept nogil:
+    # Refused records whose ids a client made may be stored already: then they are duplicates, and need no room.
+    cdef PushItem* it
+    cdef PushItem* one
+    cdef bint opened
+    cdef int i, k
+    j.doubts = False
+    for i in range(j.req.n):
+        it = &j.req.items[i]
+        opened = it.run != NULL and it.run.open
+        for k in range(it.run.n if opened else 1):
+            one = &it.run.items[k] if opened else it
+            if one.full == FULL_DOUBT:
+                one.full = FULL
+                ask_stored(e, one)
 
 cdef void capacity_give_back(PushJob* j) noexcept nogil:
     # Its items that were not sent never will be.

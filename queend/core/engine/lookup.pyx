@@ -8,6 +8,7 @@ cdef enum AskKind:
     ASK_NAMES = 2             # partitions by id
     ASK_GROUPS = 3            # groups of acks, never created
     ASK_SIZE = 5              # what queues with a bound hold
+    ASK_STORED = 6            # ids for which such a queue has no room: where they are stored already
     ASK_GROUP = 4             # a group of pops (or of a transaction's acks): created, with its subscription
 
 cdef enum:
@@ -22,6 +23,7 @@ cdef struct Ask:
     Slice* first              # names by ordinal
     Slice* second
     int32_t* ids
+    PushItem** items          # ASK_STORED
     int64_t* marks            # ASK_SIZE: capacity_mark of each, and when they were taken
     int64_t asked_us
     uint64_t cleanings        # of the catalog when it was sent
@@ -59,7 +61,9 @@ cdef Ask* ask_of(Engine* e, int kind) noexcept nogil:
     a.ids = <int32_t*>arena_alloc(&e.round.arena, a.room * sizeof(int32_t))
     if kind == ASK_SIZE:
         a.marks = <int64_t*>arena_zero(&e.round.arena, a.room * sizeof(int64_t))
-    if a.first == NULL or a.second == NULL or a.ids == NULL or (kind == ASK_SIZE and a.marks == NULL):
+    if kind == ASK_STORED:
+        a.items = <PushItem**>arena_alloc(&e.round.arena, a.room * sizeof(PushItem*))
+    if a.first == NULL or a.second == NULL or a.ids == NULL or (kind == ASK_SIZE and a.marks == NULL) or (kind == ASK_STORED and a.items == NULL):
         return NULL
     a.next = e.round.waiting
     e.round.waiting = a
@@ -75,6 +79,13 @@ cdef void ask_names(Engine* e, int kind, Slice first, Slice second, int32_t id) 
     a.second[a.n] = second
     a.ids[a.n] = id
     a.n += 1
+
+cdef void ask_stored(Engine* e, PushItem* it) noexcept nogil:
+    # Its job waits for the round.
+    cdef Ask* a = ask_of(e, ASK_STORED)
+    if a != NULL:
+        a.items[a.n] = it
+        a.n += 1
 
 cdef void ask_group(Engine* e, Queue* q, Slice name, Slice mode, bint has_since, int64_t since_us) noexcept nogil:
     cdef Ask* a = e.round.waiting
@@ -143,6 +154,8 @@ cdef void push_ask(Engine* e, PushJob* j) noexcept nogil:
         elif (<Partition*>it.partition).queue.capacity.wanted:
             ask_names(e, ASK_SIZE, it.queue, it.queue, (<Partition*>it.partition).queue.id)
         it = it.next
+    if j.doubts:
+        capacity_doubts(e, j)
 
 cdef void pop_ask(Engine* e, PopJob* j) noexcept nogil:
     if j.queue == NULL or j.queue.dead:
@@ -190,6 +203,12 @@ cdef bint ask_send(Engine* e, Ask* a) noexcept nogil:
             params_int8(&params, a.since_us)
         else:
             params_null(&params)
+    elif a.kind == ASK_STORED:
+        statement = STMT_IDS_STORED
+        stored_begin(a)
+        params_array(&params, &e.ask_a)
+        params_array(&params, &e.ask_b)
+        params_array(&params, &e.ask_c)
     else:
         for i in range(a.n):
             if a.kind == ASK_RESOLVE:
@@ -220,6 +239,29 @@ cdef bint ask_send(Engine* e, Ask* a) noexcept nogil:
         e.round.waiting = a
         return False
     return True
+
+cdef void stored_begin(Ask* a) noexcept nogil:
+    cdef Engine* e = a.engine
+    cdef int i
+    pgarray_begin(&e.ask_b, OID_BYTEA)
+    pgarray_begin(&e.ask_c, OID_INT8)
+    uv_mutex_lock(&recalls.lock)
+    for i in range(a.n):
+        pgarray_int4(&e.ask_a, (<Partition*>a.items[i].partition).id)
+        pgarray_bytes(&e.ask_b, a.items[i].id, 16)
+        pgarray_int8(&e.ask_c, recall_from(<Partition*>a.items[i].partition, a.items[i].id))
+    uv_mutex_unlock(&recalls.lock)
+
+cdef void stored_take(Ask* a, PGresult* res) noexcept nogil:
+    # Rows (ord, found, stored_at).
+    cdef int row, i
+    for row in range(PQntuples(res)):
+        i = pg_int4(res, row, 0)
+        if 0 <= i < a.n:
+            a.items[i].status = 1
+            a.items[i].full = 0
+            a.items[i].offset = pg_int8(res, row, 1)
+            a.items[i].created_us = pg_int8(res, row, 2)
 
 cdef void sizes_begin(Ask* a) noexcept nogil:
     cdef int i
@@ -265,6 +307,9 @@ cdef void ask_take(Ask* a, PGresult* res) noexcept nogil:
     cdef Group* g
     cdef Partition* p
     cdef PopJob* wake = NULL
+    if a.kind == ASK_STORED:
+        stored_take(a, res)
+        return
     uv_rwlock_wrlock(&catalog.lock)
     if a.kind == ASK_GROUP:
         if n and not a.queue.dead:

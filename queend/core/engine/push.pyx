@@ -47,6 +47,9 @@ cdef void push_go(Worker* w, PushJob* j) noexcept nogil:
     cdef bint missing = False
     cdef bint sealed = False
     cdef bint limited = False
+    if it == NULL:
+        push_decided(j)
+        return
     uv_rwlock_rdlock(&catalog.lock)
     while it != NULL:
         # runs of one queue or partition cost one look-up
@@ -72,6 +75,13 @@ cdef void push_go(Worker* w, PushJob* j) noexcept nogil:
         j.job.tries += 1
         job_move(&j.job, JOB_RESOLVING)
         joblist_add(&engine_of(w).resolving, &j.job)
+
+cdef void push_decided(PushJob* j) noexcept nogil:
+    # It came to be looked up, and nothing of it is to be sent.
+    if j.held:
+        push_release(j)
+    else:
+        push_answer(j)
 
 cdef void push_give_up(Worker* w, PushJob* j) noexcept nogil:
     # Names that do not become partitions, again and again: someone deletes the queue as fast as it is made.
@@ -101,7 +111,9 @@ cdef void push_unstored(Worker* w, PushJob* j) noexcept nogil:
 cdef void push_unreached(Worker* w, PushJob* j, int status, const char* text) noexcept nogil:
     # The names of some or all of its items could not be asked for.
     capacity_give_back(j)
-    if j.held:
+    if j.unresolved == NULL:
+        push_decided(j)
+    elif j.held:
         push_unstored(w, j)
     elif j.drain:
         refill_retry(spool.pause_us)

@@ -173,6 +173,22 @@ cdef bint recall_look(Recall* r, const unsigned char* id, uint64_t* i) noexcept 
         i[0] = i[0] + 1 if i[0] + 1 < r.size else 0
     return False
 
+cdef int64_t recall_from(Partition* p, const unsigned char* id) noexcept nogil:
+    # The offset an id may be stored at, or behind, unless late_ids has it. Where nothing is remembered, the log is not searched:
+    # the offset is beyond all others.
+    cdef Recall* r = p.recall
+    cdef int64_t least, at
+    cdef uint64_t i
+    if r == NULL:
+        return 0x7fffffffffffffff
+    least = r.known
+    i = recall_at(r, recall_hash(id))
+    while recall_look(r, id, &i):
+        at = r.origin + (<int64_t>(r.cells[i] & 0xffff) << r.shift)
+        least = at if at < least else least
+        i = i + 1 if i + 1 < r.size else 0
+    return least
+
 cdef void recall_crowded(Partition* p) noexcept nogil:
     # No room. The first time what is gone from the log meanwhile is left behind, by learning anew; then it is given up for a while.
     cdef uint64_t used = 0

@@ -36,7 +36,7 @@ cdef enum:
     STMT_PARTITION_FIND
     STMT_POP_SCAN
     STMT_RECENT
-    STMT_FIND
+    STMT_IDS_STORED
     STMT_TURN
     STMT_IDS_LEARN
     STMT_WAKING
@@ -184,8 +184,8 @@ cdef const StatementDef* statements_open() noexcept nogil:
     statement_define(&s[STMT_POP_SCAN], b"pop_scan", b"iiii")
     # recent: since_us
     statement_define(&s[STMT_RECENT], b"recent", b"q")
-    # find: partition, id
-    statement_define(&s[STMT_FIND], b"find", b"iy")
+    # ids_stored: partition, id, known
+    statement_define(&s[STMT_IDS_STORED], b"ids_stored", b"IYQ")
     # turn: acknowledgments and claims of one moment in one transaction. version; per lease part, group, lease, first, last, base;
     # whether heads are wanted; per candidate part, group, first, take, base, lease, lease_us
     statement_define(&s[STMT_TURN], b"turn", b"qIIUQQQbIIQIQUQ")
