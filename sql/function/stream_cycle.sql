@@ -5,7 +5,7 @@
 --   p_lanes … p_meta     the push, as in queend.push (plain bodies)
 --   p_group, p_ack       of the acknowledgement: consumer group and record id, NULL = none
 --   p_lease              must be the live one; NULL = whoever holds it
---   p_count, p_dead, p_error, p_release   as in stream_ack
+--   p_count, p_dead, p_error, p_release   as in stream_ack. A lease that is kept must be moved along, or a cycle that is sent again would count twice
 -- error: why nothing was done. queue: of the partition. base, created_at: per push row; dups: {row: [[offset or -1, …], [moment, …]]} of
 -- the push rows that held duplicates, as push tells them. group_id, committed, head, released: of the acknowledgement.
 --
@@ -54,6 +54,7 @@ BEGIN
         v_at := (queend.ack_offsets(p_part, k.row_base, k.committed, k.lease_end, p_ack))[1];
         error := CASE WHEN v_at < 0 THEN 'Message not found'
                       WHEN p_lease IS NOT NULL AND (k.lease_id = p_lease AND k.lease_until > v_now) IS NOT TRUE THEN 'Invalid or expired lease'
+                      WHEN p_lease IS NOT NULL AND v_at <= k.committed AND NOT p_release AND NOT p_dead THEN 'Already acknowledged'
                       WHEN k.group_id IS NULL THEN 'Unknown consumer_group' END;
         IF error IS NOT NULL THEN
             RETURN;

@@ -194,6 +194,18 @@ def test_a_kept_lease_gives_the_rest_again(client: Client, stream: Stream, queue
     assert stream.cycle(rest)["success"] and stream.pop() == [] and stream.state(rest[0]["partitionId"]) == {"k": 2}
 
 
+def test_a_cycle_that_keeps_the_lease_counts_once(client: Client, stream: Stream, queue: str) -> None:
+    """Sent again it would move the cursor no further. To give the lease back it need not."""
+    client.push(queue, *range(5), partition="p")
+    messages = stream.pop()
+    sink = f"{queue}-sink"
+    for most in (2, 4):
+        body = stream.body(messages[:most], {"k": most}, [{"queue": sink, "payload": most}], release_lease=False)
+        assert stream.post(body)["success"] and stream.post(body)["error"] == "Already acknowledged"
+    assert stream.state(messages[0]["partitionId"]) == {"k": 4} and data(client.pop(sink, batch=9)) == [2, 4]
+    assert stream.cycle(messages[:4], {"k": 5})["success"] and data(stream.pop()) == [4]
+
+
 def parked(daemon: Daemon, client: Client, *arguments, **query) -> Client:
     waiting = daemon.client()
     before = client.metric("queend_worker_parked")
