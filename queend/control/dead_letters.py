@@ -5,8 +5,9 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
+from .._core import read_partition_id
 from .answer import Json, Refusal, body_object
-from .database import rows
+from .database import rows, seed_of
 from .openapi import INTEGER, NAME, TEXT, body, record
 from .query import Query, moment_of
 from .queues import ts3
@@ -24,7 +25,7 @@ REDRIVE_MOST = 10_000     # per request
 QUEUE = "SELECT q.id FROM queend.queues q WHERE q.name = %s"
 FIND = "SELECT d FROM queend.dead_find(%s, %s, %s, %s, %s, %s, %s) AS d"
 COUNT = "SELECT count(*) FROM queend.dead_find(%s, %s, %s, %s, %s, %s, 0) AS d"
-SHOW = """SELECT *, queend.message_id(created_at, partition_id, record_offset)::text AS message_id, queend.partition_uuid(partition_id)::text AS partition_uuid
+SHOW = """SELECT *, queend.message_id(created_at, partition_id, record_offset)::text AS message_id
             FROM queend.dead_show(%s)"""
 DELETE = "SELECT queend.dead_delete(%s)"
 
@@ -52,11 +53,12 @@ async def dead_list(request: Request) -> Json:
     wanted = (None if name is None else await _queue(request, name), query.text("partition"), query.text("consumerGroup"), query.moment("from"), query.moment("to"))
     found = [row.d for row in await rows(request, FIND, *wanted, limit, offset)]
     ((total,),) = await rows(request, COUNT, *wanted, TOTAL_MOST)
+    seed = await seed_of(request)
     messages = []
     for row in await rows(request, SHOW, found):
         payload, text, id = opened(Letter(row))
         messages.append({
-            "id": id, "transactionId": text, "partitionId": row.partition_uuid, "queue": row.queue, "partition": row.partition,
+            "id": id, "transactionId": text, "partitionId": read_partition_id(seed, row.partition_id), "queue": row.queue, "partition": row.partition,
             "consumerGroup": row.group_name, "errorMessage": row.error, "retryCount": row.retries, "data": embedded(revealed(row, payload)[0]),
             "producerSub": row.producer_sub, "createdAt": ts3(row.created_at), "failedAt": ts3(row.failed_at), "offset": row.record_offset})
     return Json({"messages": messages, "total": total, "pagination": {"limit": limit, "offset": offset}})

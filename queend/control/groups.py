@@ -8,8 +8,9 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
+from .._core import read_partition_id
 from .answer import Json, PathName, Refusal, body_object
-from .database import rows
+from .database import rows, seed_of
 from .openapi import FLAG, INTEGER, TEXT, body, record
 from .queues import ts3
 from .query import Query, moment_of
@@ -23,7 +24,7 @@ HEARD_TRIES, HEARD_PAUSE_S = 200, 0.005
 OFFSET_MOST = 2**63 - 1
 
 LIST = "SELECT * FROM queend.group_list()"
-LAGGING = "SELECT *, queend.partition_uuid(partition_id)::text AS id FROM queend.group_lagging(%s, %s)"
+LAGGING = "SELECT * FROM queend.group_lagging(%s, %s)"
 SHOW = "SELECT * FROM queend.group_show(%s, %s)"
 DELETE = "SELECT * FROM queend.group_delete(%s, %s, %s)"
 SUBSCRIBE = "SELECT queend.group_subscribe(%s, %s)"
@@ -73,9 +74,10 @@ async def group_lagging(request: Request) -> Json:
     """Partitions whose oldest message not consumed is older than `minLagSeconds` (3600), oldest first; at most `limit` (500, most 10 000)."""
     query = Query(request)
     await request.app.state.control.stats.fresh()
+    seed = await seed_of(request)
     before = (time.time() - query.whole("minLagSeconds", 3600, 0, 2**31)) * 1e6
     return Json([{
-        "consumer_group": row.name, "queue_name": row.queue, "partition_name": row.partition, "partition_id": row.id,
+        "consumer_group": row.name, "queue_name": row.queue, "partition_name": row.partition, "partition_id": read_partition_id(seed, row.partition_id),
         "worker_id": row.lease_id and str(row.lease_id), "offset_lag": row.lag, "time_lag_seconds": age_s(row.oldest),
         "lag_hours": round(age_s(row.oldest) / 3600, 2), "oldest_unconsumed_at": ts3(row.oldest), "last_consumed_at": ts3(row.consumed_at)}
         for row in await rows(request, LAGGING, int(before), query.whole("limit", SHOWN, 1, SHOWN_MOST))])

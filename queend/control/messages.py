@@ -6,9 +6,9 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
-from .._core import record_key
+from .._core import read_partition_id, record_key
 from .answer import Json, PathName, Refusal, body_object
-from .database import QUEUE_MODE, rows
+from .database import QUEUE_MODE, rows, seed_of
 from .openapi import NAME, TEXT, body, record
 from .query import Query
 from .queues import ts3
@@ -22,10 +22,10 @@ HOUR_US, MINUTE_US = 3_600_000_000, 60_000_000
 PAGE, PAGE_MOST, OFFSET_MOST = 200, 1000, 100_000
 LOOK = 100_000          # rows of the log that a list looks at, at most
 
-LIST = """SELECT *, queend.message_id(stored_at, partition_id, record_offset)::text AS id, queend.partition_uuid(partition_id)::text AS partition_uuid, NULL AS payload
+LIST = """SELECT *, queend.message_id(stored_at, partition_id, record_offset)::text AS id, NULL AS payload
             FROM queend.message_list(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"""
 GROUPS = """SELECT DISTINCT g.name FROM queend.consumer_groups g JOIN queend.queues q ON q.id = g.queue_id WHERE %s::text IS NULL OR q.name = %s"""
-SHOW = """SELECT *, queend.message_id(stored_at, %s, record_offset)::text AS id, queend.partition_uuid(%s)::text AS partition_uuid
+SHOW = """SELECT *, queend.message_id(stored_at, %s, record_offset)::text AS id
             FROM queend.message_show(%s, %s)"""
 STATES = "SELECT * FROM queend.message_groups(%s, %s)"
 DELETE = "SELECT queend.message_delete(%s, %s)"
@@ -41,7 +41,7 @@ def not_found() -> Refusal:
 
 async def address(request: Request, partition: str, transaction_id: str) -> tuple[int, bytes] | None:
     """Partition number and record id; None where the partition cannot be one."""
-    number = partition_number(await request.app.state.control.reader.seed(), partition)
+    number = partition_number(await seed_of(request), partition)
     return None if number is None else (number, record_key(transaction_id))
 
 
@@ -58,11 +58,12 @@ async def message_list(request: Request) -> Json:
     found = await rows(request, LIST, queue, query.text("partition"), query.text("ns"), query.text("task"), query.text("status"), from_, to,
                        query.whole("limit", PAGE, 0, PAGE_MOST), query.whole("offset", 0, 0, OFFSET_MOST), LOOK)
     groups = {row.name for row in await rows(request, GROUPS, queue, queue)}
+    seed = await seed_of(request)
     messages = []
     for row in found:
         transaction_id, id = opened(row)[1:] if row.body is not None else (row.transaction_id, row.id)
         messages.append({
-            "id": id, "transactionId": transaction_id, "partitionId": row.partition_uuid, "queuePath": f"{row.queue}/{row.partition}", "queue": row.queue,
+            "id": id, "transactionId": transaction_id, "partitionId": read_partition_id(seed, row.partition_id), "queuePath": f"{row.queue}/{row.partition}", "queue": row.queue,
             "partition": row.partition, "namespace": row.namespace, "task": row.task, "status": row.status, "queueStatus": row.queue_status,
             "busStatus": {"consumedBy": row.consumed_by, "totalGroups": row.groups}, "traceId": row.trace_id and str(row.trace_id),
             "producerSub": row.producer_sub, "queuePriority": row.priority, "createdAt": ts3(row.stored_at), "leaseExpiresAt": ts3(row.lease_until or None),
@@ -84,7 +85,7 @@ def _mode(groups: set[str]) -> dict[str, Any]:
 async def message_show(request: Request, partition: PathName, transaction_id: PathName) -> Json:
     """One message with its payload, also one that only the dead letters still have; 404 if there is none."""
     where = await address(request, partition, transaction_id)
-    found = await rows(request, SHOW, where[0], where[0], *where) if where else []
+    found = await rows(request, SHOW, where[0], *where) if where else []
     if not where or not found:
         raise not_found()
     (row,) = found
@@ -100,7 +101,7 @@ async def message_show(request: Request, partition: PathName, transaction_id: Pa
     else:
         status = "completed" if mode and mode.consumed else "processing" if mode and mode.lease_until else "pending"
     return Json({
-        "id": id, "transactionId": text, "partitionId": row.partition_uuid, "queuePath": f"{row.queue}/{row.partition}", "queue": row.queue,
+        "id": id, "transactionId": text, "partitionId": read_partition_id(await seed_of(request), where[0]), "queuePath": f"{row.queue}/{row.partition}", "queue": row.queue,
         "partition": row.partition, "namespace": row.namespace, "task": row.task, "status": status, "payload": embedded(payload), "isEncrypted": sealed,
         "traceId": row.trace_id and str(row.trace_id), "producerSub": row.producer_sub, "createdAt": ts3(row.stored_at), "errorMessage": row.dead_error,
         "retryCount": row.dead_retries, "leaseExpiresAt": ts3(mode.lease_until or None) if mode else None, "offset": row.record_offset,

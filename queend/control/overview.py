@@ -8,8 +8,9 @@ from typing import Any
 from fastapi import APIRouter, Request
 
 from ..service.metrics import COUNTS
+from .._core import read_queue_id
 from .answer import Json, Refusal
-from .database import rows
+from .database import rows, seed_of
 from .history import DAY_S, average, lag_ms, latest, newest, queue_series, rate, span, ts0, whole, worker_series
 from .query import Query
 from .queues import ts3
@@ -35,7 +36,7 @@ SELECT greatest(s.pending + s.processing, 0) AS messages,
          WHERE g.queue_id = s.queue_id) AS oldest
   FROM queend.stat_queues s JOIN queend.queues q ON q.id = s.queue_id"""
 QUEUES = """
-SELECT queend.queue_uuid(q.id)::text AS id, q.name, q.namespace, q.task, s.partitions, s.consumed
+SELECT q.id, q.name, q.namespace, q.task, s.partitions, s.consumed
   FROM queend.queues q JOIN queend.stat_queues s ON s.queue_id = q.id
  WHERE s.total > 0 AND (%s::text IS NULL OR q.name = %s) AND (%s::text IS NULL OR q.namespace = %s) AND (%s::text IS NULL OR q.task = %s)
  ORDER BY q.created_at, q.id LIMIT 10000"""
@@ -102,9 +103,10 @@ async def status(request: Request) -> Json:
     by_bucket = {one.at: one for one in series}
     points = [_point(at, by_bucket.get(at), system.get(at), wanted.seconds, any(filters.values())) for at in sorted(by_bucket.keys() | system.keys(), reverse=True)]
     names = [value for value in filters.values() for value in (value, value)]
+    seed = await seed_of(request)
     return Json({
         "timeRange": wanted.shown, "bucketMinutes": wanted.minutes, "pointCount": len(points), "throughput": points,
-        "queues": [{"id": one.id, "name": one.name, "namespace": one.namespace, "task": one.task, "partitions": one.partitions, "totalConsumed": one.consumed}
+        "queues": [{"id": read_queue_id(seed, one.id), "name": one.name, "namespace": one.namespace, "task": one.task, "partitions": one.partitions, "totalConsumed": one.consumed}
                    for one in await rows(request, QUEUES, *names)],
         "messages": {"total": row.pushed, "pending": row.pending, "processing": row.processing, "completed": counted["ack_done"], "failed": counted["ack_failed"],
                      "deadLetter": counted["dead_lettered"], "requests": {name: counted[f"{name}_requests"] for name in ("push", "pop", "ack")},

@@ -9,8 +9,9 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
+from .._core import read_moment_text, read_partition_id, read_queue_id
 from .answer import Json, PathName, Refusal
-from .database import rows
+from .database import rows, seed_of
 from .query import Query
 
 router = APIRouter()
@@ -20,18 +21,18 @@ PAGE, PAGE_MOST, OFFSET_MOST = 500, 10_000, 10_000_000     # partitions of one a
 CLEAR_PAGE, CLEAR_PARTITIONS = 1000, 1000                   # log rows removed, partitions looked at per transaction
 
 LIST = """
-SELECT queend.queue_uuid(q.id)::text AS id, q.name, q.namespace, q.task, q.created_at, coalesce(s.partitions, 0) AS partitions, coalesce(s.total, 0) AS total,
+SELECT q.id, q.name, q.namespace, q.task, q.created_at, coalesce(s.partitions, 0) AS partitions, coalesce(s.total, 0) AS total,
        coalesce(s.pending, 0) AS pending, coalesce(s.processing, 0) AS processing
   FROM queend.queues q LEFT JOIN queend.stat_queues s ON s.queue_id = q.id
  ORDER BY q.created_at DESC, q.id DESC"""
 
 ONE = """
-SELECT q.id AS key, queend.queue_uuid(q.id)::text AS id, q.name, q.namespace, q.task, q.created_at, q.priority, q.lease_time, q.retry_limit, q.retry_delay,
+SELECT q.id, q.name, q.namespace, q.task, q.created_at, q.priority, q.lease_time, q.retry_limit, q.retry_delay,
        q.ttl, q.max_size, q.dead_letter_queue, s.total, s.pending, s.processing, s.completed, s.dead
   FROM queend.queues q LEFT JOIN queend.stat_queues s ON s.queue_id = q.id WHERE q.name = %s"""
 
 PARTITIONS = """
-SELECT queend.partition_uuid(f.partition_id)::text AS id, p.name, p.created_at, f.head - f.floor AS total, f.*,
+SELECT p.name, p.created_at, f.head - f.floor AS total, f.*,
        (SELECT count(DISTINCT d.record_offset) FROM queend.dead_letters d WHERE d.partition_id = f.partition_id) AS dead
   FROM queend.partition_figures(ARRAY(SELECT x.id FROM queend.partitions x WHERE x.queue_id = %s ORDER BY x.queue_id, x.name LIMIT %s OFFSET %s)) AS f
   JOIN queend.partitions p ON p.id = f.partition_id ORDER BY p.name"""
@@ -45,8 +46,9 @@ COUNTS = ("total", "pending", "processing", "completed", "failed", "deadLetter")
 async def queue_list(request: Request) -> Json:
     """Every queue, newest first."""
     await request.app.state.control.stats.fresh()
+    seed = await seed_of(request)
     return Json({"queues": [{
-        **queue_head(row), "partitions": row.partitions,
+        **queue_head(row, seed), "partitions": row.partitions,
         "messages": {"total": row.total, "pending": row.pending, "processing": row.processing}} for row in await rows(request, LIST)]})
 
 
@@ -54,8 +56,9 @@ async def queue_list(request: Request) -> Json:
 async def queue_show(request: Request, queue: PathName) -> Json:
     """One queue and its partitions by name; 404 if there is none. Query: limit (500, most 10 000), offset: of the partitions; the totals are of all."""
     head, partitions, totals = await queue_partitions(request, queue)
-    return Json({**queue_head(head), "partitions": [{
-        "id": row.id, "name": row.name, "createdAt": ts3(row.created_at), "stats": counts_of(row), "oldestMessage": ts3(row.oldest),
+    seed = await seed_of(request)
+    return Json({**queue_head(head, seed), "partitions": [{
+        "id": read_partition_id(seed, row.partition_id), "name": row.name, "createdAt": ts3(row.created_at), "stats": counts_of(row), "oldestMessage": ts3(row.oldest),
         "newestMessage": ts3(row.newest)} for row in partitions], "totals": totals})
 
 
@@ -64,7 +67,7 @@ async def queue_partitions(request: Request, queue: str) -> tuple[Any, list[Any]
     query = Query(request)
     limit, offset = query.whole("limit", PAGE, 0, PAGE_MOST), query.whole("offset", 0, 0, OFFSET_MOST)
     head = await queue_row(request, queue)
-    partitions = await rows(request, PARTITIONS, head.key, limit, offset)
+    partitions = await rows(request, PARTITIONS, head.id, limit, offset)
     if not offset and len(partitions) < limit:      # those are all
         return head, partitions, {key: sum(counts_of(row)[key] for row in partitions) for key in COUNTS}
     await request.app.state.control.stats.fresh()
@@ -103,21 +106,21 @@ async def queue_clear(request: Request, queue: PathName) -> Json:
     head = await queue_row(request, queue)
     after, last, removed = 0, None, 0
     if partition is not None:
-        found = await rows(request, "SELECT p.id FROM queend.partitions p WHERE p.queue_id = %s AND p.name = %s", head.key, partition)
+        found = await rows(request, "SELECT p.id FROM queend.partitions p WHERE p.queue_id = %s AND p.name = %s", head.id, partition)
         if not found:
             raise Refusal(404, "Partition not found", "partition_not_found")
         after, last = found[0].id - 1, found[0].id
     ((now,),) = await rows(request, "SELECT queend.now_us()")
     while after is not None and (last is None or after < last):
-        *told, end = await rows(request, CLEAR, head.key, after, 1 if last else CLEAR_PARTITIONS, CLEAR_PAGE, now)
+        *told, end = await rows(request, CLEAR, head.id, after, 1 if last else CLEAR_PARTITIONS, CLEAR_PAGE, now)
         removed += sum(one.records for one in told)
         after = end.partition_id
     return Json({"cleared": True, "queue": queue, "partition": partition, "count": removed})
 
 
-def queue_head(row: Any) -> dict[str, Any]:
+def queue_head(row: Any, seed: bytes) -> dict[str, Any]:
     """What every list says of a queue first."""
-    return {"id": row.id, "name": row.name, "namespace": row.namespace, "task": row.task, "createdAt": ts3(row.created_at)}
+    return {"id": read_queue_id(seed, row.id), "name": row.name, "namespace": row.namespace, "task": row.task, "createdAt": ts3(row.created_at)}
 
 
 def ts3(moment: datetime.datetime | int | None) -> str | None:
@@ -125,5 +128,5 @@ def ts3(moment: datetime.datetime | int | None) -> str | None:
     if moment is None:
         return None
     if isinstance(moment, int):
-        moment = EPOCH + datetime.timedelta(microseconds=moment)
+        return read_moment_text(moment, 3)
     return moment.astimezone(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -6,8 +6,9 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
+from .._core import read_partition_id
 from .answer import Json, PathName, Refusal
-from .database import rows
+from .database import rows, seed_of
 from .query import Query
 from .queues import OFFSET_MOST, PAGE, PAGE_MOST, PARTITIONS, counts_of, queue_row, ts3
 
@@ -32,9 +33,11 @@ async def partition_list(request: Request) -> Json:
         names = {row.id: row.name for row in await rows(request, "SELECT q.id, q.name FROM queend.queues q")}
     else:
         head = await queue_row(request, queue)
-        found, names = await rows(request, PARTITIONS, head.key, limit, offset), {head.key: queue}
-    return Json({"partitions": [{"id": row.id, "name": row.name, "queue": names.get(row.queue_id), "createdAt": ts3(row.created_at), "stats": counts_of(row)}
-                                for row in found], "pagination": {"limit": limit, "offset": offset}})
+        found, names = await rows(request, PARTITIONS, head.id, limit, offset), {head.id: queue}
+    seed = await seed_of(request)
+    return Json({"partitions": [{
+        "id": read_partition_id(seed, row.partition_id), "name": row.name, "queue": names.get(row.queue_id), "createdAt": ts3(row.created_at),
+        "stats": counts_of(row)} for row in found], "pagination": {"limit": limit, "offset": offset}})
 
 
 @router.get("/api/v1/resources/queues/{queue}/depth", tags=["queues"])
@@ -45,7 +48,7 @@ async def queue_depth(request: Request, queue: PathName) -> Json:
     group, limit = query.text("group"), query.whole("limit", PAGE, 0, PAGE_MOST)
     await request.app.state.control.stats.fresh()
     head = await queue_row(request, queue)
-    found = await rows(request, DEPTH, head.key, group, limit)
+    found = await rows(request, DEPTH, head.id, group, limit)
     pending, waiting = found[0].pending, found[0].partitions
     return Json({"queue": queue, "group": group, "pending": pending, "partitionsPending": waiting, "conflation": False, "effectivePending": pending,
                  "partitions": [{"partition": row.name, "pending": row.lag} for row in found if row.name is not None]})

@@ -3,8 +3,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request
 
+from .._core import read_partition_id
 from .answer import Json, PathName
-from .database import rows
+from .database import rows, seed_of
 from .messages import LOOK
 from .query import Query
 from .queues import COUNTS, counts_of, queue_head, queue_partitions, ts3
@@ -16,13 +17,13 @@ RECENT_US = 60_000_000
 PAGE, MESSAGES_PAGE, PAGE_MOST, OFFSET_MOST = 100, 50, 1000, 1_000_000
 
 LIST = """
-SELECT queend.queue_uuid(q.id)::text AS id, q.name, q.namespace, q.task, q.created_at, coalesce(s.partitions, 0) AS partitions, coalesce(s.total, 0) AS total,
+SELECT q.id, q.name, q.namespace, q.task, q.created_at, coalesce(s.partitions, 0) AS partitions, coalesce(s.total, 0) AS total,
        coalesce(s.pending + s.processing, 0) AS pending, coalesce(s.processing, 0) AS processing
   FROM queend.queues q LEFT JOIN queend.stat_queues s ON s.queue_id = q.id
  WHERE (%s::text IS NULL OR q.namespace = %s) AND (%s::text IS NULL OR q.task = %s)
  ORDER BY q.created_at DESC, q.id DESC LIMIT %s OFFSET %s"""
 NEWEST = "SELECT coalesce((SELECT s.newest FROM queend.stat_queues s WHERE s.queue_id = q.id), 0) AS newest FROM queend.queues q WHERE q.name = %s"
-MESSAGES = """SELECT *, queend.message_id(stored_at, partition_id, record_offset)::text AS id, queend.partition_uuid(partition_id)::text AS partition_uuid, NULL AS payload
+MESSAGES = """SELECT *, queend.message_id(stored_at, partition_id, record_offset)::text AS id, NULL AS payload
                 FROM queend.message_list(%s, NULL, NULL, NULL, NULL, %s, (SELECT queend.now_us()), %s, %s, %s)"""
 
 
@@ -33,8 +34,9 @@ async def status_queues(request: Request) -> Json:
     namespace, task = query.text("namespace"), query.text("task")
     limit, offset = query.whole("limit", PAGE, 0, PAGE_MOST), query.whole("offset", 0, 0, OFFSET_MOST)
     await request.app.state.control.stats.fresh()
+    seed = await seed_of(request)
     return Json({"queues": [{
-        **queue_head(row), "partitions": row.partitions, "messages": {"total": row.total, "pending": row.pending, "processing": row.processing}}
+        **queue_head(row, seed), "partitions": row.partitions, "messages": {"total": row.total, "pending": row.pending, "processing": row.processing}}
         for row in await rows(request, LIST, namespace, namespace, task, task, limit, offset)], "pagination": {"limit": limit, "offset": offset}})
 
 
@@ -43,12 +45,13 @@ async def status_queue(request: Request, queue: PathName) -> Json:
     """One queue, its options and partitions by name; 404 if there is none. Query: limit (500, most 10 000), offset: of the partitions; the
     totals are of all."""
     head, partitions, totals = await queue_partitions(request, queue)
+    seed = await seed_of(request)
     return Json({
-        "queue": {**queue_head(head), "priority": head.priority, "config": {
+        "queue": {**queue_head(head, seed), "priority": head.priority, "config": {
             "leaseTime": head.lease_time, "retryLimit": head.retry_limit, "retryDelay": head.retry_delay, "ttl": head.ttl, "maxQueueSize": head.max_size,
             "deadLetterQueue": head.dead_letter_queue}},
         "partitions": [{
-            "id": row.id, "name": row.name, "createdAt": ts3(row.created_at), "messages": counts_of(row), "stats": counts_of(row),
+            "id": read_partition_id(seed, row.partition_id), "name": row.name, "createdAt": ts3(row.created_at), "messages": counts_of(row), "stats": counts_of(row),
             "cursor": {"totalConsumed": row.consumed, "batchesConsumed": 0}, "lastActivity": ts3(_latest(row.active, row.newest)),
             "oldestMessage": ts3(row.oldest), "newestMessage": ts3(row.newest)} for row in partitions],
         "totals": {"messages": totals, **{key: totals[key] for key in COUNTS}}})
@@ -68,9 +71,10 @@ async def status_messages(request: Request, queue: PathName) -> Json:
     found = await rows(request, MESSAGES, queue, max(kept[0].newest - RECENT_US, 0), limit, offset, LOOK) if kept else []
     if kept and len(found) < limit:
         found = await rows(request, MESSAGES, queue, 0, limit, offset, LOOK)
+    seed = await seed_of(request)
     messages = []
     for row in found:
         transaction_id, id = opened(row)[1:] if row.body is not None else (row.transaction_id, row.id)
-        messages.append({"id": id, "transactionId": transaction_id, "partitionId": row.partition_uuid, "queuePath": f"{row.queue}/{row.partition}",
+        messages.append({"id": id, "transactionId": transaction_id, "partitionId": read_partition_id(seed, row.partition_id), "queuePath": f"{row.queue}/{row.partition}",
                          "queue": row.queue, "partition": row.partition, "status": row.queue_status, "createdAt": ts3(row.stored_at)})
     return Json(messages)

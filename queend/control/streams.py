@@ -13,6 +13,7 @@ from ..auth.levels import POP, PUSH, READS
 from ..auth.permits import allows
 from . import cycle as cycles
 from .answer import Json, Refusal
+from .database import seed_of
 from .openapi import ANY, FLAG, INTEGER, MAYBE, NAME, TEXT, array, body, record
 from .queues import EPOCH
 from .record import embedded, partition_number
@@ -41,7 +42,7 @@ def limits(request: Request) -> Any:
 
 
 async def numbered(request: Request, partition: str) -> int | None:
-    return partition_number(await request.app.state.control.reader.seed(), partition)
+    return partition_number(await seed_of(request), partition)
 
 
 def query_uuid(text: str) -> uuid.UUID | None:

@@ -7,8 +7,9 @@ from urllib.parse import unquote_plus
 import orjson
 from fastapi import APIRouter, Request
 
+from .._core import read_partition_id
 from .answer import Json, PathName, Refusal, body_object
-from .database import QUEUE_MODE, rows
+from .database import QUEUE_MODE, rows, seed_of
 from .messages import SHOW as MESSAGE
 from .messages import address
 from .openapi import ANY, TEXT, array, body, record
@@ -27,7 +28,7 @@ NAMES_MOST, NAME_MOST, EVENT_MOST = 100, 255, 100
 
 RECORD = "SELECT queend.trace_record(%s, %s, %s, %s, %s, %s, %s, %s::text[])::text"
 OF = "SELECT * FROM queend.traces_of(%s, %s, %s)"
-NAMED = "SELECT *, queend.partition_uuid(partition_id)::text AS partition_uuid FROM queend.traces_named(%s, %s, %s)"
+NAMED = "SELECT * FROM queend.traces_named(%s, %s, %s)"
 COUNT = "SELECT count(*) FROM (SELECT FROM queend.trace_names n WHERE n.name = %s LIMIT %s) AS n"
 NAMES = "SELECT * FROM queend.trace_names_list(%s, %s, %s, %s)"
 
@@ -83,13 +84,14 @@ async def traces_named(request: Request, name: str) -> Json:
     limit, offset = _page(request, LIMIT)
     found = await rows(request, NAMED, name, limit, offset)
     ((total,),) = await rows(request, COUNT, name, TOTAL_MOST)
+    seed = await seed_of(request)
     payloads: dict[tuple, Any] = {}
     for row in found:
         at = (row.partition_id, bytes(row.record_id))
         if at not in payloads:
-            shown = await rows(request, MESSAGE, row.partition_id, row.partition_id, *at)
+            shown = await rows(request, MESSAGE, row.partition_id, *at)
             payloads[at] = embedded(revealed(shown[0], opened(shown[0])[0])[0]) if shown else None
-    return Json({"traces": [{**_trace(row), "transaction_id": row.transaction_id, "partition_id": row.partition_uuid, "queue_name": row.queue,
+    return Json({"traces": [{**_trace(row), "transaction_id": row.transaction_id, "partition_id": read_partition_id(seed, row.partition_id), "queue_name": row.queue,
                              "partition_name": row.partition, "message_payload": payloads[row.partition_id, bytes(row.record_id)]} for row in found],
                  "total": total, "pagination": {"limit": limit, "offset": offset}})
 

@@ -92,19 +92,28 @@ def read_moment(bytes text):
     cdef int64_t us = 0
     return us if time_parse(slice_of(text, len(text)), &us) else None
 
-def read_moment_text(int64_t us):
-    """The moment as 2026-01-02T03:04:05.678901Z: always 27 characters."""
+def read_moment_text(int64_t us, int digits=6):
+    """The moment as 2026-01-02T03:04:05.678901Z: always 21 characters and `digits`, 3 or 6."""
     cdef char[28] text
-    clock_format(us, 6, text)
-    return (<bytes>text[:27]).decode()
+    if digits != 3 and digits != 6:
+        raise ValueError("3 digits or 6")
+    clock_format(us, digits, text)
+    return (<bytes>text[:21 + digits]).decode()
 
 def read_partition_id(bytes seed, int number):
     """How a partition's id is spelled on the wire."""
+    return read_id(seed, 112, number)
+
+def read_queue_id(bytes seed, int number):
+    """How a queue's id is spelled on the wire."""
+    return read_id(seed, 113, number)
+
+cdef str read_id(bytes seed, char letter, int number):
     cdef unsigned char[16] id
     cdef char[36] text
     if len(seed) != 16:
         raise ValueError("the seed has 16 bytes")
-    code_id_make(<const unsigned char*><const char*>seed, 112, number, id)
+    code_id_make(<const unsigned char*><const char*>seed, letter, number, id)
     uuid_format(id, text)
     return (<bytes>text[:36]).decode()
 
