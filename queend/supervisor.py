@@ -129,7 +129,7 @@ class Supervisor:
             core = self.core = Core(connect.core_settings(self.settings, local, str(folder.path or "")))
         except (FolderError, OSError) as error:
             raise StartError(str(error)) from None
-        control = Control(self.settings, core, connect.conninfo(self.settings, local, application_name="queend control"), folder)
+        control = Control(self.settings, core, connect.conninfo(self.settings, local, application_name="queend control", options="-c jit=off"), folder)
         control.open()
         there = identity is not None
         tasks: list[asyncio.Task] = []

@@ -125,7 +125,7 @@ async def queue_ops(request: Request) -> Json:
     series = {(one.at, one.name): one for one in await queue_series(request, wanted, "q.name", queue)}
     width, first, last = wanted.bounds
     partitions: dict[tuple[int, str], list[int]] = {}      # created, deleted, how many at the end
-    for one in await rows(request, PARTITIONS, first, first, first, last, queue, queue):
+    for one in await rows(request, PARTITIONS, first, first, first, last, queue, queue, prepare=False):
         if one.bucket >= first:
             entry = partitions.setdefault((one.bucket - one.bucket % width, one.name), [0, 0, 0])
             entry[0] += max(one.more, 0)
@@ -154,7 +154,7 @@ async def queue_parked_replicas(request: Request) -> Json:
     """Long polls that waited, by queue and daemon, on average; only where there were some. Query: from, to (the last hour), queue."""
     wanted, queue = span(request), Query(request).text("queue")
     await request.app.state.control.metrics.fresh()
-    found = await rows(request, PARKED, *wanted.bounds, queue, queue)
+    found = await rows(request, PARKED, *wanted.bounds, queue, queue, prepare=False)
     return Json({"timeRange": wanted.shown, "bucketMinutes": wanted.minutes, "series": [
         {"bucket": ts0(one.at), "queueName": one.name, "hostname": one.hostname, "workerId": one.worker, "parkedCount": round(one.parked, 2)} for one in found],
         "replicas": [{"hostname": host, "workerId": worker} for host, worker in sorted({(one.hostname, one.worker) for one in found})]})

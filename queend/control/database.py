@@ -14,7 +14,8 @@ async def seed_of(request: Request) -> bytes:
     return await request.app.state.control.reader.seed()
 
 
-async def rows(request: Request, query: str, *values: Any) -> list[Any]:
-    """All rows of a statement, as named tuples, on a connection of the pool, in a transaction of its own."""
+async def rows(request: Request, query: str, *values: Any, prepare: bool | None = None) -> list[Any]:
+    """All rows of a statement, as named tuples, on a connection of the pool, in a transaction of its own. prepare: False where the plan
+    is to be made for these values, as for a range of time."""
     async with request.app.state.control.pool.connection() as connection, connection.cursor(row_factory=namedtuple_row) as cursor:
-        return await (await cursor.execute(query, values)).fetchall()
+        return await (await cursor.execute(query, values, prepare=prepare)).fetchall()

@@ -24,7 +24,7 @@ REDRIVE_MOST = 10_000     # per request
 
 QUEUE = "SELECT q.id FROM queend.queues q WHERE q.name = %s"
 FIND = "SELECT d FROM queend.dead_find(%s, %s, %s, %s, %s, %s, %s) AS d"
-COUNT = "SELECT count(*) FROM queend.dead_find(%s, %s, %s, %s, %s, %s, 0) AS d"
+COUNT = "SELECT queend.dead_count(%s, %s, %s, %s, %s, %s)"
 SHOW = """SELECT *, queend.message_id(created_at, partition_id, record_offset)::text AS message_id
             FROM queend.dead_show(%s)"""
 DELETE = "SELECT queend.dead_delete(%s)"

@@ -83,7 +83,8 @@ async def queue_series(request: Request, wanted: Span, by: str = "", queue: str 
     await request.app.state.control.metrics.fresh()
     names = [one.strip() for one in by.split(",") if one.strip()]
     group = ", ".join(["1", *(str(i + 2) for i in range(len(names)))])
-    return await rows(request, QUEUES.format(key="".join(f"{name}, " for name in names), group=group), *wanted.bounds, queue, queue, namespace, namespace, task, task)
+    return await rows(request, QUEUES.format(key="".join(f"{name}, " for name in names), group=group), *wanted.bounds, queue, queue, namespace, namespace, task, task,
+                      prepare=False)
 
 
 async def worker_series(request: Request, wanted: Span, by: str = "", hostname: str | None = None, worker: int | None = None) -> list[Any]:
@@ -91,7 +92,7 @@ async def worker_series(request: Request, wanted: Span, by: str = "", hostname: 
     await request.app.state.control.metrics.fresh()
     names = [one.strip() for one in by.split(",") if one.strip()]
     group = ", ".join(["1", *(str(i + 2) for i in range(len(names)))])
-    return await rows(request, WORKERS.format(key="".join(f"{name}, " for name in names), group=group), *wanted.bounds, hostname, hostname, worker, worker)
+    return await rows(request, WORKERS.format(key="".join(f"{name}, " for name in names), group=group), *wanted.bounds, hostname, hostname, worker, worker, prepare=False)
 
 
 def ts0(us: int) -> str:

@@ -20,7 +20,7 @@ router = APIRouter()
 
 HOUR_US, MINUTE_US = 3_600_000_000, 60_000_000
 PAGE, PAGE_MOST, OFFSET_MOST = 200, 1000, 100_000
-LOOK = 100_000          # rows of the log that a list looks at, at most
+LOOK, LOOK_STATUS = 100_000, 5_000      # rows of the log that a list looks at, at most; one of a status: each takes some probes more
 
 LIST = """SELECT *, queend.message_id(stored_at, partition_id, record_offset)::text AS id, NULL AS payload
             FROM queend.message_list(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"""
@@ -54,9 +54,9 @@ async def message_list(request: Request) -> Json:
     from_, to = query.moment("from"), query.moment("to")
     from_ = now - HOUR_US if from_ is None else from_
     to = ((now if to is None else to) // MINUTE_US + 1) * MINUTE_US - 1
-    queue = query.text("queue")
-    found = await rows(request, LIST, queue, query.text("partition"), query.text("ns"), query.text("task"), query.text("status"), from_, to,
-                       query.whole("limit", PAGE, 0, PAGE_MOST), query.whole("offset", 0, 0, OFFSET_MOST), LOOK)
+    queue, status = query.text("queue"), query.text("status")
+    found = await rows(request, LIST, queue, query.text("partition"), query.text("ns"), query.text("task"), status, from_, to,
+                       query.whole("limit", PAGE, 0, PAGE_MOST), query.whole("offset", 0, 0, OFFSET_MOST), LOOK_STATUS if status else LOOK)
     groups = {row.name for row in await rows(request, GROUPS, queue, queue)}
     seed = await seed_of(request)
     messages = []

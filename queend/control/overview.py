@@ -51,6 +51,12 @@ SELECT m.bucket - (m.bucket - %s) %% %s AS at, sum(m.push_messages)::bigint AS m
  GROUP BY 1 ORDER BY 1"""
 
 
+# The same of everything, which is some rows a minute and not one for each queue.
+STORED_ALL = f"""
+SELECT m.bucket - (m.bucket - %s) %% %s AS at, sum(m.counts[{COUNTS.index("push_messages") + 1}])::bigint AS messages FROM queend.metric_workers m
+ WHERE m.bucket >= %s AND m.bucket <= %s GROUP BY 1 ORDER BY 1"""
+
+
 def totals(row: Any) -> dict[str, int]:
     """What was counted since the beginning, by the names of COUNTS."""
     return dict(zip(COUNTS, [*row.totals, *([0] * len(COUNTS))], strict=False))
@@ -95,8 +101,8 @@ async def status(request: Request) -> Json:
     wanted, filters = span(request), {name: query.text(name) for name in ("queue", "namespace", "task")}
     row = await sums(request)
     counted = totals(row)
-    series = await queue_series(request, wanted, **filters)
     system = {one.at: one for one in await worker_series(request, wanted)}
+    series = await queue_series(request, wanted, **filters) if any(filters.values()) else list(system.values())      # workers count the same of all their queues
     workers = await worker_series(request, latest(120), "m.hostname, m.worker")
     ((leases, leased),) = await rows(request, LEASES)
     dead = await rows(request, DEAD)
@@ -154,6 +160,7 @@ async def status_analytics(request: Request) -> Json:
         raise Refusal(400, f"the range has more than {POINTS} points", "invalid_request")
     await request.app.state.control.metrics.fresh()
     names = [value for name in ("queue", "namespace", "task") for value in (query.text(name),) * 2]
-    found = {one.at: one.messages for one in await rows(request, STORED, anchor, step, first, wanted.end, *names)}
+    stored = (STORED, *names) if any(names) else (STORED_ALL,)
+    found = {one.at: one.messages for one in await rows(request, stored[0], anchor, step, first, wanted.end, *stored[1:], prepare=False)}
     return Json({"dataPoints": [{"timestamp": ts3(at), "messages": found.get(at, 0)} for at in range(first, wanted.end + 1, step)],
                  "interval": interval, **wanted.shown})

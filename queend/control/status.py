@@ -24,7 +24,7 @@ SELECT q.id, q.name, q.namespace, q.task, q.created_at, coalesce(s.partitions, 0
  ORDER BY q.created_at DESC, q.id DESC LIMIT %s OFFSET %s"""
 NEWEST = "SELECT coalesce((SELECT s.newest FROM queend.stat_queues s WHERE s.queue_id = q.id), 0) AS newest FROM queend.queues q WHERE q.name = %s"
 MESSAGES = """SELECT *, queend.message_id(stored_at, partition_id, record_offset)::text AS id, NULL AS payload
-                FROM queend.message_list(%s, NULL, NULL, NULL, NULL, %s, (SELECT queend.now_us()), %s, %s, %s)"""
+                FROM queend.message_list(%s, NULL, NULL, NULL, NULL, %s, 9223372036854775807, %s, %s, %s)"""
 
 
 @router.get("/api/v1/status/queues", tags=["status"])
@@ -51,9 +51,9 @@ async def status_queue(request: Request, queue: PathName) -> Json:
             "leaseTime": head.lease_time, "retryLimit": head.retry_limit, "retryDelay": head.retry_delay, "ttl": head.ttl, "maxQueueSize": head.max_size,
             "deadLetterQueue": head.dead_letter_queue}},
         "partitions": [{
-            "id": read_partition_id(seed, row.partition_id), "name": row.name, "createdAt": ts3(row.created_at), "messages": counts_of(row), "stats": counts_of(row),
+            "id": read_partition_id(seed, row.partition_id), "name": row.name, "createdAt": ts3(row.created_at), "messages": counts, "stats": counts,
             "cursor": {"totalConsumed": row.consumed, "batchesConsumed": 0}, "lastActivity": ts3(_latest(row.active, row.newest)),
-            "oldestMessage": ts3(row.oldest), "newestMessage": ts3(row.newest)} for row in partitions],
+            "oldestMessage": ts3(row.oldest), "newestMessage": ts3(row.newest)} for row, counts in zip(partitions, map(counts_of, partitions), strict=True)],
         "totals": {"messages": totals, **{key: totals[key] for key in COUNTS}}})
 
 

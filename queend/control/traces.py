@@ -10,7 +10,6 @@ from fastapi import APIRouter, Request
 from .._core import read_partition_id
 from .answer import Json, PathName, Refusal, body_object
 from .database import QUEUE_MODE, rows, seed_of
-from .messages import SHOW as MESSAGE
 from .messages import address
 from .openapi import ANY, TEXT, array, body, record
 from .query import Query
@@ -29,6 +28,8 @@ NAMES_MOST, NAME_MOST, EVENT_MOST = 100, 255, 100
 RECORD = "SELECT queend.trace_record(%s, %s, %s, %s, %s, %s, %s, %s::text[])::text"
 OF = "SELECT * FROM queend.traces_of(%s, %s, %s)"
 NAMED = "SELECT * FROM queend.traces_named(%s, %s, %s)"
+MESSAGES = """SELECT u.partition_id, u.record_id, m.*, NULL AS id FROM unnest(%s::int[], %s::bytea[]) AS u (partition_id, record_id)
+               CROSS JOIN LATERAL queend.message_show(u.partition_id, u.record_id) AS m"""
 COUNT = "SELECT count(*) FROM (SELECT FROM queend.trace_names n WHERE n.name = %s LIMIT %s) AS n"
 NAMES = "SELECT * FROM queend.trace_names_list(%s, %s, %s, %s)"
 
@@ -86,13 +87,11 @@ async def traces_named(request: Request, name: str) -> Json:
     ((total,),) = await rows(request, COUNT, name, TOTAL_MOST)
     seed = await seed_of(request)
     payloads: dict[tuple, Any] = {}
-    for row in found:
-        at = (row.partition_id, bytes(row.record_id))
-        if at not in payloads:
-            shown = await rows(request, MESSAGE, row.partition_id, *at)
-            payloads[at] = embedded(revealed(shown[0], opened(shown[0])[0])[0]) if shown else None
+    wanted = list({(row.partition_id, bytes(row.record_id)) for row in found})
+    for shown in await rows(request, MESSAGES, [part for part, _ in wanted], [id for _, id in wanted]):
+        payloads[shown.partition_id, bytes(shown.record_id)] = embedded(revealed(shown, opened(shown)[0])[0])
     return Json({"traces": [{**_trace(row), "transaction_id": row.transaction_id, "partition_id": read_partition_id(seed, row.partition_id), "queue_name": row.queue,
-                             "partition_name": row.partition, "message_payload": payloads[row.partition_id, bytes(row.record_id)]} for row in found],
+                             "partition_name": row.partition, "message_payload": payloads.get((row.partition_id, bytes(row.record_id)))} for row in found],
                  "total": total, "pagination": {"limit": limit, "offset": offset}})
 
 

@@ -1,6 +1,6 @@
 -- Messages stored between two moments (µs, inclusive), the newest first. Every filter may be NULL: queue, partition, namespace
 -- and task by name, status (pending, processing, completed, dead_letter). Deleted ones are left out. body only where the client framed the row (codec 2): texts and ids of its records stand there.
--- At most p_look rows of the log are looked at: a filter that few messages meet may find less than there is.
+-- At most p_look rows of the log are looked at (message_rows.sql): a filter that few messages meet may find less than there is.
 --   queue_status  of the queue mode's group; status: of the named groups together where no queue mode's group has come to the
 --                 partition; consumed_by of the `groups` named groups that have come there; lease_until: of the queue mode, 0 = none
 CREATE OR REPLACE FUNCTION queend.message_list(p_queue text, p_partition text, p_namespace text, p_task text, p_status text, p_from bigint, p_to bigint,
@@ -16,13 +16,16 @@ DECLARE
     v_part   int[];
     v_skip   int := p_offset;
     v_left   int := p_limit;
-    v_looked int := 0;
+    v_holes  boolean := (SELECT c.holes FROM queend.catalog c);
     v_mode   bigint;      -- the queue mode's cursor, NULL: it has none here
     v_next   bigint[];    -- those of the named groups
     r        record;
     l        record;
     m        record;
 BEGIN
+    IF p_status NOT IN ('pending', 'processing', 'completed', 'dead_letter') THEN
+        RETURN;
+    END IF;
     IF p_queue IS NOT NULL THEN
         v_queue := ARRAY(SELECT q.id FROM queend.queues q WHERE q.name = p_queue AND (p_namespace IS NULL OR q.namespace = p_namespace) AND (p_task IS NULL OR q.task = p_task));
     ELSIF NOT v_any THEN
@@ -38,14 +41,17 @@ BEGIN
     IF cardinality(v_part) > 1000 THEN
         v_part := NULL;
     END IF;
-    FOR r IN SELECT * FROM queend.message_rows(v_part, v_queue, p_from, p_to, CASE WHEN p_status IS NULL THEN p_limit + p_offset ELSE p_look END, p_look) LOOP
-        v_looked := v_looked + 1;
-        EXIT WHEN v_left <= 0 OR v_looked > p_look;
+    FOR r IN SELECT * FROM queend.message_rows(v_part, v_queue, p_status, p_from, p_to, p_limit + p_offset, p_look) LOOP
+        EXIT WHEN v_left <= 0;
         SELECT x.* INTO l FROM queend.log x WHERE x.partition_id = r.partition_id AND x.base = r.base;
         CONTINUE WHEN NOT FOUND;      -- retention was faster
         SELECT q.name, q.namespace, q.task, q.priority, p.name INTO queue, namespace, task, priority, partition
           FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE p.id = r.partition_id;
         CONTINUE WHEN NOT FOUND OR p_partition IS NOT NULL AND partition <> p_partition;
+        IF v_skip >= l.n AND p_status IS NULL AND NOT v_holes AND l.created_at <= p_to AND queend.record_time(l.created_at, l.meta, 0) >= p_from THEN
+            v_skip := v_skip - l.n;
+            CONTINUE;
+        END IF;
         SELECT max(k.committed) FILTER (WHERE g.name = '__QUEUE_MODE__'), max(k.lease_until) FILTER (WHERE g.name = '__QUEUE_MODE__'),
                array_agg(k.committed) FILTER (WHERE g.name <> '__QUEUE_MODE__') INTO v_mode, lease_until, v_next
           FROM queend.cursors k CROSS JOIN LATERAL (SELECT x.name FROM queend.consumer_groups x WHERE x.id = k.group_id OFFSET 0) AS g
@@ -60,6 +66,7 @@ BEGIN
                    EXISTS (SELECT FROM queend.dead_letters d WHERE d.partition_id = r.partition_id AND d.record_offset = l.base + i.ord) AS dead
               FROM queend.id_spread(l.ids) AS i
              WHERE NOT EXISTS (SELECT FROM queend.holes h WHERE h.partition_id = r.partition_id AND h.record_offset = l.base + i.ord)
+               AND (p_status IS DISTINCT FROM 'dead_letter' OR EXISTS (SELECT FROM queend.dead_letters d WHERE d.partition_id = r.partition_id AND d.record_offset = l.base + i.ord))
              ORDER BY i.ord DESC
         LOOP
             EXIT WHEN v_left <= 0;
@@ -76,7 +83,8 @@ BEGIN
             record_offset := m.at;
             place := m.ord;
             stored_at := m.stored_at;
-            SELECT x.transaction_id, x.trace_id, x.producer_sub, x.due INTO transaction_id, trace_id, producer_sub, deliver_at FROM queend.record_meta(l.meta, m.ord) AS x;
+            SELECT x.transaction_id, x.trace_id, x.producer_sub, x.due INTO transaction_id, trace_id, producer_sub, deliver_at
+              FROM (SELECT l.meta WHERE l.meta <> '') AS extras (meta) CROSS JOIN LATERAL queend.record_meta(extras.meta, m.ord) AS x;
             transaction_id := COALESCE(transaction_id, encode(m.id, 'hex')::uuid::text);
             RETURN NEXT;
         END LOOP;

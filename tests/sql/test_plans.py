@@ -260,8 +260,8 @@ def test_all_groups_are_shown_by_kept_figures(loaded):
 
 
 def test_messages_are_found_by_probes(loaded):
-    """One message, a page of a partition, of a queue of many partitions and of everything; dead letters page by page; deliveries
-    in a database with holes."""
+    """One message, a page of a partition, of a queue of many partitions and of everything, of a status too; dead letters page by page;
+    deliveries in a database with holes."""
     conninfo, early, queue, group, all_parts = loaded
     session = Control(conninfo)
     part = all_parts[65_000]
@@ -271,6 +271,7 @@ def test_messages_are_found_by_probes(loaded):
                     SELECT %s, %s + i %% 1000, %s, i, uuid_send(gen_random_uuid()), 'x', '1', 'e', 0, 0, i FROM generate_series(1, 100000) AS i""", queue, all_parts[0], group)
     session.rows("INSERT INTO queend.holes SELECT i, %s FROM generate_series(10, 10000) AS i", part)
     page = "SELECT * FROM queend.message_list(%s, %s, NULL, NULL, NULL, %s, %s, 20, 0, 100000)"
+    of_status = "SELECT * FROM queend.message_list(%s, NULL, NULL, NULL, %s, 0, %s, 20, 0, 5000)"      # found nowhere: no more than 5000 rows are looked at
     for _ in range(7):
         for most, call, values in (
                 (300, "SELECT queend.message_find(%s, %s)", (part, ids[:16])),
@@ -279,8 +280,11 @@ def test_messages_are_found_by_probes(loaded):
                 (1500, page, ("plans", f"p{part - 1000}", 0, at)),
                 (8000, page, ("plans", None, at - 60_000_000, at)),
                 (8000, page, (None, None, at - 60_000_000, at)),
+                *((80_000, of_status, (name, status, at)) for name in ("plans", None) for status in ("pending", "processing", "completed", "dead_letter")),
                 (300, "SELECT * FROM queend.dead_find(%s, NULL, NULL, NULL, NULL, 20, 0)", (queue,)),
                 (300, "SELECT * FROM queend.dead_find(NULL, NULL, NULL, 500, 1000, 20, 0)", ()),
+                (900, "SELECT * FROM queend.dead_find(%s, %s, 'readers', NULL, NULL, 20, 0)", (queue, f"p{all_parts[7] - 1000}")),
+                (900, "SELECT queend.dead_count(NULL, %s, NULL, NULL, NULL, 100000)", (f"p{all_parts[7] - 1000}",)),
                 (900, "SELECT * FROM queend.dead_show(ARRAY(SELECT queend.dead_find(NULL, NULL, NULL, NULL, NULL, 20, 0)))", ()),
                 (900, "SELECT queend.dead_delete(ARRAY(SELECT queend.dead_find(NULL, NULL, NULL, NULL, NULL, 20, 0)))", ()),
                 (60, "SELECT queend.hole_after(%s, 5000)", (part,)),

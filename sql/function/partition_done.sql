@@ -1,0 +1,9 @@
+-- How far a partition is consumed, as lists of messages tell it: the last offset that the queue mode's group has consumed, or every named
+-- group where that one has not come there (NULL: no group has), and whether the queue mode's group has a lease at p_now.
+CREATE OR REPLACE FUNCTION queend.partition_done(p_part int, p_now bigint) RETURNS TABLE (done bigint, leased boolean)
+LANGUAGE sql STABLE AS $$
+    SELECT COALESCE(max(k.committed) FILTER (WHERE g.name = '__QUEUE_MODE__'), min(k.committed)),
+           COALESCE(bool_or(k.lease_until > p_now) FILTER (WHERE g.name = '__QUEUE_MODE__'), false)
+      FROM queend.cursors k CROSS JOIN LATERAL (SELECT x.name FROM queend.consumer_groups x WHERE x.id = k.group_id OFFSET 0) AS g
+     WHERE k.partition_id = p_part
+$$;
