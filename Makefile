@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help system venv build run test test-asan test-faults test-schema bench bench-quick bench-scale bench-soak bench-peers clean
+.PHONY: help system venv build run test test-asan test-faults test-schema test-sdk bench bench-quick bench-scale bench-soak bench-peers clean
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,10 @@ test-faults: build ## minutes of pushes while daemon and database are killed, st
 test-schema: build ## ask a daemon everything /openapi.json says may be asked: 20 000 calls by schemathesis along its links, about 10 minutes
 	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@$(BIN)/python -m pytest tests/schema -s --schema-calls 20000 $(ARGS)
+
+test-sdk: build ## the published clients' own tests, all of them, with and without tokens: about 7 minutes
+	@SUDO="$(SUDO)" sh tools/system.sh tests
+	@$(BIN)/python -m pytest tests/e2e/test_sdk_own.py -s --sdk-tests $(ARGS)
 
 bench: build ## run the benchmark: one JSON line per scenario, a table on standard error
 	@SUDO="$(SUDO)" sh tools/system.sh tests

@@ -16,6 +16,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--postgres", type=int, default=None, metavar="MAJOR",
                      help="PostgreSQL major version to test on; default: the one the daemon takes by itself")
     parser.addoption("--schema-calls", type=int, default=0, help="tests/schema: at least so many calls of schemathesis along the links of the document")
+    parser.addoption("--sdk-tests", action="store_true", help="tests/e2e/test_sdk_own.py: all of the SDK's own tests, minutes instead of seconds")
     parser.addoption("--print-differences", action="store_true", help="tests/golden: print how the answers differ from the recorded ones")
 
 

@@ -151,6 +151,7 @@ POP = [
     parameter("wait", FLAG, "park until there is something or the timeout is over"),
     parameter("timeout", {**INTEGER, "default": 30000}, "milliseconds, with wait"),
     parameter("consumerGroup", NAME, "an independent set of cursors; without it the queue's own"),
+    parameter("leaseSeconds", {**INTEGER, "minimum": 1, "maximum": 86400}, "length of this pop's leases; default: the queue's leaseTime"),
     parameter("autoAck", FLAG, "consume on delivery"),
     parameter("autopilot", FLAG, "without batch or partitions: the daemon chooses"),
     parameter("subscriptionMode", {"enum": ["all", "new", "new-only"]}, "where a new group starts"),

@@ -4,7 +4,7 @@
 --   p_retry_limit   of the queue     p_retry_delay_us   asked for by the acknowledgment, NULL: as the queue's options say
 --   f_row, f_idx, f_error             error texts of failed and dead letters: 0-based element, 0-based record
 -- One result row per element: status 0, or 2 where the group has no cursor; codes: one byte per record, 1 success,
--- 2 dead-lettered, 4 this one released the lease, 8 message not found, 16 lease not live; released; the new cursor; head;
+-- 2 dead-lettered, 4 this one released the lease, 8 message not found, 16 lease not live, 32 nothing to do, 64 too late; released; the new cursor; head;
 -- retry_until. status 9 with ord -1: stale catalogue version (in committed), nothing was done.
 --
 -- Nearly all acks complete what was delivered, in its order: the ids are then exactly the first ones of the window under

@@ -1,7 +1,8 @@
 -- Acknowledges some records of one partition for one group; the rules in full. Parameters and result as ack.
 --
 -- 1. A given lease must be live, else every record answers 16. A record the partition does not hold answers 8 first.
--- 2. A record at or below the cursor is consumed already: success, nothing happens.
+-- 2. A record at or below the cursor is consumed already, nothing happens: 33 where it is completed once more, 64 (no success)
+--    where it ought to go back or to the dead letters.
 -- 3. One decision per call about all failed records: with retries left they all go back, else they are all dead-lettered.
 -- 4. `stop` is the lowest record that goes back (failed with retries left, or `retry`). Nothing from there on takes
 --    effect in this call: those records are delivered again, so the cursor never passes a failed one.
@@ -81,6 +82,7 @@ BEGIN
 
     -- Released is said of the ones that went back or were left alone because of them, else of the one that completed the window.
     SELECT string_agg(CASE WHEN f.at < 0 THEN '\x08'::bytea
+                           WHEN f.at <= k.committed THEN CASE WHEN get_byte(p_status, f.ord::int - 1) = 0 THEN '\x21'::bytea ELSE '\x40' END
                            WHEN f.ord - 1 = ANY (v_dead) THEN '\x03'
                            WHEN released AND (f.at >= v_stop OR v_stop IS NULL AND f.at = committed) THEN '\x05'
                            ELSE '\x01' END, '' ORDER BY f.ord)

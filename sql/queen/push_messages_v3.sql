@@ -15,7 +15,7 @@ BEGIN
       INTO i
       FROM (SELECT e.ord, e.v->>'queue' AS queue, COALESCE(e.v->>'partition', 'Default') AS partition,
                    COALESCE(NULLIF(e.v->>'transactionId', ''), queend.id_make()::text) AS transaction, COALESCE(e.v->'payload', '{}')::text AS payload,
-                   NULLIF(e.v->>'traceId', '')::uuid AS trace, e.v->>'producerSub' AS producer, COALESCE((e.v->>'index')::bigint, e.ord - 1) AS index
+                   NULLIF(e.v->>'traceId', '')::uuid AS trace, NULLIF(e.v->>'producerSub', '') AS producer, COALESCE((e.v->>'index')::bigint, e.ord - 1) AS index
               FROM jsonb_array_elements(items) WITH ORDINALITY AS e (v, ord)) AS x;
     PERFORM queend.item_check(u.q, u.p, u.t) FROM unnest(i.queue, i.partition, i.transaction) AS u (q, p, t);
     IF i.queue IS NULL THEN

@@ -8,6 +8,8 @@ cdef enum:
     ACKED_RELEASED = 4
     ACKED_NOT_FOUND = 8
     ACKED_BAD_LEASE = 16
+    ACKED_NOOP = 32           # it was acknowledged before
+    ACKED_TOO_LATE = 64       # it should have gone back, or to the dead letters, and was acknowledged before
     CALL_ACKS = 20000         # records in one call
     ACK_ROUNDS = 4            # of look-ups: a partition of a queue unknown here, the catalog, the partition again, its group
 

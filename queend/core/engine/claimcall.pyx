@@ -136,7 +136,7 @@ cdef bint claimcall_send(Engine* e) noexcept nogil:
             pgarray_int4(&e.c_take, t.take)
             pgarray_int8(&e.c_base, claim_base(t, t.first + t.take if j.req.auto_ack else t.first))
             pgarray_uuid(&e.r_lease, j.lease)
-            pgarray_int8(&e.r_lease_us, 0 if j.req.auto_ack else j.queue.lease_us)
+            pgarray_int8(&e.r_lease_us, 0 if j.req.auto_ack else pop_lease_us(j))
         popcall_add(call, j)
     leased_gather(e, call)
     if call.n_jobs == 0 and call.n_acks == 0:
@@ -244,7 +244,7 @@ cdef void claimcall_book(PopCall* call, PGresult* res, int row, int64_t now) noe
                 if j.req.auto_ack:
                     cursor_rest(c)
                 else:
-                    cursor_move(c, CURSOR_LEASED, now + j.queue.lease_us + 2000)
+                    cursor_move(c, CURSOR_LEASED, now + pop_lease_us(j) + 2000)
                     held_cached(c, j, &j.taken[i])
                 rowcache_passed(c.partition)
             if c.state == CURSOR_READY:

@@ -146,7 +146,7 @@ cdef void handover_params(PushStream* s, PushBatch* b, Params* params) noexcept 
         pgarray_int4(&a.take, c.take)
         pgarray_bool(&a.whole, c.take == c.group.n)
         pgarray_uuid(&a.lease, c.job.lease)
-        pgarray_int8(&a.lease_us, 0 if c.job.req.auto_ack else c.job.queue.lease_us)
+        pgarray_int8(&a.lease_us, 0 if c.job.req.auto_ack else pop_lease_us(c.job))
     params_array(params, &a.row)
     params_array(params, &a.group)
     params_array(params, &a.take)
@@ -203,7 +203,7 @@ cdef void handover_book(PushBatch* b, int64_t now, PopJob** wake) noexcept nogil
         c.cursor.next_offset = c.group.first.offset + c.take
         c.cursor.open = not c.job.req.auto_ack
         if not c.job.req.auto_ack:
-            cursor_move(c.cursor, CURSOR_LEASED, now + c.job.queue.lease_us + 2000)
+            cursor_move(c.cursor, CURSOR_LEASED, now + pop_lease_us(c.job) + 2000)
             held_pushed(c)
         else:
             cursor_rest(c.cursor)

@@ -62,7 +62,7 @@ cdef bint popcall_send(Engine* e) noexcept nogil:
         pgarray_int4(&e.r_parts, j.req.partitions)
         pgarray_bool(&e.r_auto, j.req.auto_ack)
         pgarray_uuid(&e.r_lease, j.lease)
-        pgarray_int8(&e.r_lease_us, j.queue.lease_us)
+        pgarray_int8(&e.r_lease_us, pop_lease_us(j))
         pgarray_int8(&e.r_delay_us, j.queue.delay_us)
         pgarray_int8(&e.r_window_us, j.queue.window_us)
         ttl_us |= j.queue.ttl_us
@@ -301,7 +301,7 @@ cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil
             if status == 1:
                 c.open = not j.req.auto_ack
             if status == 1 and not j.req.auto_ack:
-                cursor_move(c, CURSOR_LEASED, now + j.queue.lease_us + 2000)
+                cursor_move(c, CURSOR_LEASED, now + pop_lease_us(j) + 2000)
                 held_rows(c, j, res, row)
             elif status == 1:
                 cursor_rest(c)

@@ -92,6 +92,10 @@ cdef void pop_move(PopJob* j, int state) noexcept nogil:
     elif state == POP_COMPLETED or state == POP_EMPTY or state == POP_FAILED:
         job_move(&j.job, JOB_DONE)
 
+cdef inline int64_t pop_lease_us(PopJob* j) noexcept nogil:
+    # How long what it claims is leased.
+    return j.req.lease_s * <int64_t>1000000 if j.req.lease_s else j.queue.lease_us
+
 cdef bint popjob_matches(PopJob* j, Queue* q) noexcept nogil:
     if q.dead:
         return False

@@ -228,6 +228,8 @@ cdef void ack_error(Buf* b, uint8_t code) noexcept nogil:
         buf_text(b, b"\"Invalid or expired lease\"")
     elif code & 8:
         buf_text(b, b"\"Message not found\"")
+    elif code & 64:
+        buf_text(b, b"\"Message already committed\"")
     else:
         buf_text(b, b"null")
 
@@ -267,5 +269,7 @@ cdef void ack_reply(Buf* b, AckReq* q) noexcept nogil:
             put_bool(b, it.code & 4)
         buf_text(b, b",\"dlq\":")
         put_bool(b, it.code & 2)
+        if it.code & 32:
+            buf_text(b, b",\"noop\":true")
         buf_byte(b, b'}')
     buf_byte(b, b']')

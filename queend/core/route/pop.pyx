@@ -62,6 +62,8 @@ cdef bint pop_parse(int route, Slice path, Slice query, Arena* a, const Settings
         q.partitions_given = True       # by the path: nothing is left to choose
     if q.timeout_ms > MAX_TIMEOUT_MS:
         q.timeout_ms = MAX_TIMEOUT_MS
+    if query_find(query, b"leaseSeconds", a, &text) and (not query_int(query, b"leaseSeconds", a, 0, &q.lease_s) or not 1 <= q.lease_s <= LEASE_MAX):
+        return refuse(e, b"leaseSeconds must be a number from 1 to 86400")
     return pop_subscription(query, a, s, q, e)
 
 cdef bint pop_form(Slice query, Arena* a, PopReq* q, ApiError* e) noexcept nogil:

@@ -6,6 +6,7 @@ cdef enum:
     MAX_TIMEOUT_MS = 115000   # longest long poll
     AUTOPILOT_BATCH = 200
     BATCH_MAX = 10000
+    LEASE_MAX = 86400         # seconds, asked for by a pop
 
 cdef enum:
     DELAY_DAYS = 366          # the longest that a message or a partition may be told to wait
@@ -74,6 +75,7 @@ cdef struct PopReq:
     int batch
     int partitions
     int timeout_ms
+    int lease_s               # of this pop; 0: as the queue says
     bint wait
     bint auto_ack
     bint autopilot
