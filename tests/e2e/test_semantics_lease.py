@@ -4,7 +4,8 @@ from __future__ import annotations
 import datetime
 
 import pytest
-from support.client import Client, data
+from support.client import Client, data, pop_target
+from support.daemon import Daemon
 from support.wait import until
 
 KEYS = {"leaseId", "success", "error", "expiresAt", "newExpiresAt", "lease_expires_at", "renewed"}
@@ -102,3 +103,24 @@ def test_a_deleted_queue_is_gone_and_can_be_made_again(client: Client, queue: st
     assert client.delete(queue)["existed"] is True
     assert client.delete(queue)["existed"] is False
 
+
+@pytest.mark.parametrize("cached", [True, False], ids=["from memory", "from the log"])
+def test_a_pop_may_ask_for_the_length_of_its_leases(start_daemon, queue: str, cached: bool) -> None:
+    daemon: Daemon = start_daemon(**({} if cached else {"QUEEND_CACHE_BYTES": 0}))
+    with daemon.client() as client, daemon.client() as waiting:
+        for number in range(2):     # the second time with what came after the cursor was known
+            client.push(queue, number)
+            (message,) = client.pop(queue, leaseSeconds=7000)
+            assert 6000 < seconds_left(client.extend(message["leaseId"], {"seconds": 1})["expiresAt"]) <= 7001
+            client.ack(message)
+        waiting.send("GET", pop_target(queue, wait=True, timeout=60000, leaseSeconds=7000))
+        until(lambda: client.metric("queend_worker_parked"), "the pop is parked")
+        client.push(queue, 3)
+        (message,) = waiting.receive().json["messages"]
+        assert 6000 < seconds_left(client.extend(message["leaseId"], {"seconds": 1})["expiresAt"]) <= 7001
+
+
+@pytest.mark.parametrize("seconds", ["", "0", "-1", "86401", "soon"])
+def test_a_length_that_is_none_is_refused(client: Client, queue: str, seconds: str) -> None:
+    answer = client.pop_answer(queue, leaseSeconds=seconds)
+    assert answer.status == 400 and answer.json["error"] == "leaseSeconds must be a number from 1 to 86400"
