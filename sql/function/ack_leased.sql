@@ -33,7 +33,7 @@ BEGIN
     SELECT a.part, a.grp, a.first - 1, a.base, a.lease, a.last
       FROM unnest(p_part, p_group, p_lease, p_first, p_last, p_base) AS a (part, grp, lease, first, last, base)
       CROSS JOIN LATERAL (SELECT FROM queend.cursors x WHERE x.partition_id = a.part AND x.group_id = a.grp OFFSET 0) AS x      -- none is made here
-     WHERE NOT EXISTS (SELECT FROM queend.floors f WHERE f.partition_id = a.part AND f.floor > a.first)
+     WHERE COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = a.part), 0) <= a.first      -- NOT EXISTS may become a join that loses the order
     ON CONFLICT (partition_id, group_id) DO UPDATE
        SET committed   = excluded.lease_end, consumed_at = v_now,
            row_base    = CASE WHEN excluded.lease_end = k.lease_end THEN excluded.row_base ELSE k.row_base END,

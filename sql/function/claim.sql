@@ -43,7 +43,7 @@ BEGIN
             SELECT WHERE c.first = 0 AND NOT EXISTS (SELECT FROM queend.cursors x WHERE x.partition_id = c.part AND x.group_id = c.grp)
                      AND (SELECT COALESCE(g.start_at, 0) <= l.created_at FROM queend.consumer_groups g, queend.log l
                            WHERE g.id = c.grp AND l.partition_id = c.part AND l.base = 0)) AS free
-     WHERE NOT EXISTS (SELECT FROM queend.floors f WHERE f.partition_id = c.part AND f.floor > c.first)
+     WHERE COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = c.part), 0) <= c.first      -- NOT EXISTS may become a join that loses the order
        AND (v_holes IS FALSE OR NOT EXISTS (SELECT FROM queend.holes h WHERE h.partition_id = c.part AND h.record_offset >= c.first AND h.record_offset < c.first + c.take))
     ON CONFLICT (partition_id, group_id) DO UPDATE
        SET committed = excluded.committed, row_base = excluded.row_base, lease_id = excluded.lease_id, lease_until = excluded.lease_until,
