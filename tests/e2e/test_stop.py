@@ -1,4 +1,5 @@
 """Stopping with requests in the hands of a database that does not answer."""
+import socket
 import threading
 
 import psycopg
@@ -30,10 +31,19 @@ def stuck(start_daemon):
         client.close()
 
 
+def deaf(daemon) -> bool:
+    """Nobody listens any more."""
+    try:
+        socket.create_connection(daemon.address).close()
+    except (ConnectionRefusedError, ConnectionResetError):
+        return True
+    return False
+
+
 def test_a_request_in_flight_is_answered_before_the_end(stuck):
     daemon, client, lock = stuck()
     daemon.terminate()
-    until(lambda: daemon.line("stopping"), "the stop has begun")
+    until(lambda: deaf(daemon), "the stop has reached the workers")
     lock.rollback()
     answer = client.receive()
     assert answer.status == 201 and answer.headers["connection"] == "close"
