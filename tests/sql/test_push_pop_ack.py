@@ -96,7 +96,7 @@ def test_whole_part_and_repeated_acks(db, partitions, group):
     db.pop([part], readers, budget=5, lease=lease)
     row = db.ack(part, readers, lease, ids[:3])
     assert (row.ord, row.status, row.codes, row.released, row.committed, row.head) == (0, 0, b"\1\1\1", False, 2, 6)
-    assert db.ack(part, readers, lease, ids[:3]).codes == b"\1\1\1"
+    assert db.ack(part, readers, lease, ids[:3]).codes == b"!!!", "done, and nothing to do"
     row = db.ack(part, readers, lease, [ids[3], id7(), ids[4]])
     assert (row.codes, row.released, row.committed) == (b"\1\x08\5", True, 4)
     assert db.ack(part, readers, lease, [ids[3], id7()]).codes == b"\x10\x08"
