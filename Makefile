@@ -58,7 +58,7 @@ test-schema: build ## ask a daemon everything /openapi.json says may be asked: 2
 	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@$(BIN)/python -m pytest tests/schema -s --schema-calls 20000 $(ARGS)
 
-test-sdk: build ## the published clients' own tests, all of them, with and without tokens: about 7 minutes
+test-sdk: build ## the published clients' own tests, all of them, with and without tokens: about 3 minutes
 	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@$(BIN)/python -m pytest tests/e2e/test_sdk_own.py -s --sdk-tests $(ARGS)
 

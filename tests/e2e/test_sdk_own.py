@@ -5,9 +5,9 @@ import os
 import re
 import subprocess
 import tarfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import pytest
 from psycopg.conninfo import conninfo_to_dict
 from support.daemon import Daemon
 from support.tokens import SECRET, token
@@ -54,18 +54,20 @@ def run(daemon: Daemon, generation: str, files: set[str], **settings: str) -> st
     return "\n".join(line for line in done.stdout.splitlines() if re.match(r"SKIPPED|XFAIL|\d+ passed", line))
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Everything with and without tokens; in the ordinary run one generation each way."""
-    everything = metafunc.config.getoption("--sdk-tests")
-    metafunc.parametrize("generation, tokens", [(one, tokens) for one in NEEDS for tokens in (True, False) if everything or tokens == (one == "0.15")])
+def test_what_the_sdk_expects(start_daemon, request) -> None:
+    """All at once, as they mostly wait. Everything with and without tokens; in the ordinary run one generation each way."""
+    everything = request.config.getoption("--sdk-tests")
 
+    def one(generation: str, tokens: bool) -> str:
+        files = {one.name for one in sources(generation)[1].glob("test_*.py")} - ABSENT - (OPEN if tokens else set()) - (set() if everything else SLOW)
+        daemon = start_daemon(QUEEN_ENCRYPTION_KEY="00" * 32, **({"JWT_ENABLED": "true", "JWT_SECRET": SECRET} if tokens else {}))
+        settings = {"JWT_SECRET": SECRET, "QUEEN_TOKEN": token(sub="the sdk", role="admin", exp=3600)} if tokens else {}
+        told = run(daemon, generation, files, **settings)
+        assert "set JWT_SECRET" not in told or not tokens, "nothing is left out for want of tokens"
+        return f"{generation}{' with tokens' * tokens}\n{told}"
 
-def test_what_the_sdk_expects(start_daemon, request, generation: str, tokens: bool) -> None:
-    files = {one.name for one in sources(generation)[1].glob("test_*.py")} - ABSENT
-    files -= (OPEN if tokens else set()) | (set() if request.config.getoption("--sdk-tests") else SLOW)
-    daemon = start_daemon(QUEEN_ENCRYPTION_KEY="00" * 32, **({"JWT_ENABLED": "true", "JWT_SECRET": SECRET} if tokens else {}))
-    settings = {"JWT_SECRET": SECRET, "QUEEN_TOKEN": token(sub="the sdk", role="admin", exp=3600)} if tokens else {}
-    told = run(daemon, generation, files, **settings)
-    print(told)
-    assert "set JWT_SECRET" not in told or not tokens, "nothing is left out for want of tokens"
-    daemon.stop()
+    for generation in NEEDS:
+        sources(generation)
+    with ThreadPoolExecutor() as pool:
+        for told in pool.map(lambda asked: one(*asked), [(g, t) for g in NEEDS for t in (True, False) if everything or t == (g == "0.15")]):
+            print(told)
