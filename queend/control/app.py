@@ -160,6 +160,8 @@ async def _invalid(request: Request, error: Exception) -> Json:
 
 
 async def _database(request: Request, error: Exception) -> Json:
+    if isinstance(error, psycopg.errors.UntranslatableCharacter):      # deep inside of JSON that is passed on as it came
+        return Refusal(400, "A text has a character that cannot be stored (NUL)", "invalid_text").answer()
     unreachable = isinstance(error, (psycopg.OperationalError, PoolTimeout))
     log.line("warn" if unreachable else "error", "control_query_failed", str(error).strip(), path=request.url.path)
     if unreachable:

@@ -211,3 +211,9 @@ def test_errors_do_not_end_the_connection(client: Client, queue: str) -> None:
     client.send("GET", "/nope")
     client.send("POST", "/api/v1/push", json.dumps({"items": [{"queue": queue}]}).encode())
     assert [client.receive().status for _ in range(3)] == [400, 404, 201]
+
+
+def test_a_nul_deep_inside_of_what_is_passed_on(client: Client, queue: str) -> None:
+    for backoff in ({"type": "exponential", "initial": 10, "\0": 1}, {"type": "exponential", "initial": 10, "more": [{"x": "\0"}]}):
+        answer = client.post("/api/v1/configure", {"queue": queue, "options": {"retryBackoff": backoff}})
+        assert (answer.status, answer.json["code"]) == (400, "invalid_text")
