@@ -15,7 +15,7 @@ Names without `QUEEND_` are those of Queen MQ, so that a deployment can be switc
 this version accepts and does nothing with; setting one is told at start.
 """
 GROUPS = {"Server": Server, "PostgreSQL": Database, "Engine": Engine, "Batching by job type": Policies,
-          "Queues and long poll": Queues, "Failover buffer": Failover, "Retention": Keeping, "Figures": Figures, "Tokens": Tokens, "Encryption": Sealing, "Parts to come": Later}
+          "Queues and long poll": Queues, "Failover buffer": Failover, "Retention": Keeping, "Figures": Figures, "Tokens": Tokens, "Encryption": Sealing, "Without effect": Later}
 
 
 def shown(value) -> str:

@@ -11,30 +11,22 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from .. import log
+from ..service.running import Running
 
 ROWS = 1000      # per transaction: the partition's lane is held so long
 IDLE_S = 60.0
 BUSY_S = 1.0     # after a lane was busy or the database was away
 
 
-class Sweeper:
+class Sweeper(Running):
     """`open` and `close` on the same running loop; `wake` from that loop too."""
 
     def __init__(self, pool: AsyncConnectionPool):
         self.pool = pool
         self._woken = asyncio.Event()
-        self._task: asyncio.Task | None = None
-
-    def open(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="sweeper")
 
     def wake(self) -> None:
         self._woken.set()
-
-    async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
         while True:

@@ -18,6 +18,7 @@ from .. import log
 from .._core import rows_merge
 from ..config import Settings
 from .leader import Leader
+from .running import Running
 
 LOCK = 0x71756575_02       # session lock of the one that works
 PAGE = 5000                # rows looked at per step
@@ -44,7 +45,7 @@ class Run:
     rows: int
 
 
-class Compact:
+class Compact(Running):
     """`open` and `close` on the same running loop. conninfo: of the control plane."""
 
     def __init__(self, settings: Settings, conninfo: str):
@@ -52,16 +53,13 @@ class Compact:
         self.compress_from = settings.queend_compress_from
         self.figures = Figures()
         self._leader = Leader(conninfo, LOCK)
-        self._task: asyncio.Task | None = None
 
     def open(self) -> None:
         if self.after_us:
-            self._task = asyncio.create_task(self._run(), name="compact")
+            super().open()
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await super().close()
         await self._leave()
 
     async def _run(self) -> None:

@@ -16,6 +16,7 @@ from psycopg.types.json import Jsonb
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from .. import log
+from .running import Running
 
 EVERY_S = 0.5
 KEYS = {"push": "maintenance_mode", "pop": "pop_maintenance_mode"}
@@ -24,14 +25,13 @@ SET = """INSERT INTO queend.system_state (key, value, changed_at) VALUES (%s, %s
          ON CONFLICT (key) DO UPDATE SET value = EXCLUDED.value, changed_at = EXCLUDED.changed_at"""
 
 
-class Maintenance:
+class Maintenance(Running):
     """`open` and `close` on the same running loop. folder: where to remember the switches, None: nowhere."""
 
     def __init__(self, core: Any, pool: AsyncConnectionPool, folder: Path | None):
         self.core, self.pool = core, pool
         self.file = folder / "maintenance.json" if folder else None
         self.on = {"push": False, "pop": False}
-        self._task: asyncio.Task | None = None
         self._changes = 0        # switched here: a look that began before is out of date
 
     def open(self) -> None:
@@ -43,12 +43,7 @@ class Maintenance:
             pass
         except (OSError, ValueError, AttributeError) as error:
             log.line("warn", "maintenance_forgotten", f"{self.file}: {error}")
-        self._task = asyncio.create_task(self._run(), name="maintenance")
-
-    async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        super().open()
 
     async def switch(self, which: str, on: bool) -> None:
         """which: push or pop. For all daemons, from now on for this one. Raises psycopg.Error, PoolTimeout."""

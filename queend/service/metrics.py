@@ -19,6 +19,7 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from .. import log
 from ..config import Settings
+from .running import Running
 
 MINUTE_US = 60_000_000
 CLEAN_S = 600.0
@@ -52,7 +53,7 @@ class Levels:
                 one[2], one[3], one[4] = min(one[2], value), max(one[3], value), value
 
 
-class Metrics:
+class Metrics(Running):
     """`open` and `close` on the same running loop. core: of this process; pool: the control plane's."""
 
     def __init__(self, settings: Settings, core: Any, pool: AsyncConnectionPool):
@@ -66,16 +67,10 @@ class Metrics:
         self._told_workers: list[list[int]] = []
         self._lock = asyncio.Lock()
         self._kept_at = self._cost = 0.0
-        self._task: asyncio.Task | None = None
-
-    def open(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="metrics")
 
     async def close(self) -> None:
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+            await super().close()
             await self.keep()
 
     async def _run(self) -> None:

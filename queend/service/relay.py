@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 
 from .. import log
+from .running import Running
 
 CHANNEL = "queend_relay"
 ROWS = 1000            # per transaction: the lanes of their partitions are held so long
@@ -33,21 +34,12 @@ class Figures:
     moved: int = 0
 
 
-class Relay:
+class Relay(Running):
     """`open` and `close` on the same running loop. conninfo: of the control plane."""
 
     def __init__(self, conninfo: str, core: Any):
         self.conninfo, self.core = conninfo, core
         self.figures = Figures()
-        self._task: asyncio.Task | None = None
-
-    def open(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="relay")
-
-    async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
         while True:

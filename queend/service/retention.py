@@ -18,6 +18,7 @@ import psycopg
 from .. import log
 from ..config import Settings
 from .leader import Leader
+from .running import Running
 
 LOCK = 0x71756575_01       # session lock of the one that works
 PARTITIONS = 1000          # looked at per step
@@ -51,7 +52,7 @@ class Figures:
     pinned: dict[tuple[str, str], int] | None = None   # (queue, group) → messages that only wait for this group to consume them
 
 
-class Retention:
+class Retention(Running):
     """`open` and `close` on the same running loop. conninfo: of the control plane."""
 
     def __init__(self, settings: Settings, conninfo: str):
@@ -59,16 +60,10 @@ class Retention:
         self.figures = Figures(Counter(), pinned={})
         # A removal that a crash undoes is done again; who was given an offset above it has flushed it with his own commit.
         self._leader = Leader(conninfo, LOCK, "SET synchronous_commit = off")
-        self._task: asyncio.Task | None = None
         self._late = 0.0      # when the present run stops resting
 
-    def open(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="retention")
-
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await super().close()
         await self._leave()
 
     async def _run(self) -> None:

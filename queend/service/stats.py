@@ -17,6 +17,7 @@ import psycopg
 from .. import log
 from ..config import Settings
 from .leader import Turns
+from .running import Running
 
 LOCK = 0x71756575_03
 PAGE = 1000                # partitions per transaction
@@ -46,7 +47,7 @@ class Look:
     skipped: bool = False  # another daemon was at it
 
 
-class Stats:
+class Stats(Running):
     """`open` and `close` on the same running loop. conninfo: of the control plane."""
 
     def __init__(self, settings: Settings, conninfo: str):
@@ -55,17 +56,11 @@ class Stats:
         # All of it can be made again: nobody waits for the disk.
         self._leader = Turns(conninfo, LOCK, "SET synchronous_commit = off; SET statement_timeout = 0")
         self._lock = asyncio.Lock()
-        self._task: asyncio.Task | None = None
         self._began = 0.0      # the last look; monotonic
         self._partitions = 0
 
-    def open(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="stats")
-
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await super().close()
         await self._leader.leave()
 
     async def _run(self) -> None:

@@ -12,6 +12,7 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from .. import log
+from .running import Running
 
 EVERY_S = 1.0
 PAUSE_S = 60.0       # after the server refused
@@ -23,21 +24,12 @@ BUSY = """SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.
                            WHERE d.datname = current_database() AND l.relation = 'queend.log'::regclass AND l.mode = 'ShareUpdateExclusiveLock')"""
 
 
-class Summary:
+class Summary(Running):
     """`open` and `close` on the same running loop. Any number of daemons may do it; a range is summarized once."""
 
     def __init__(self, pool: AsyncConnectionPool):
         self.pool = pool
         self._done: int | None = None      # ranges known to be summarized; None: not looked yet
-        self._task: asyncio.Task | None = None
-
-    def open(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="summary")
-
-    async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
         while True:
