@@ -22,10 +22,15 @@ $(VENV)/.ready: pyproject.toml tools/system.sh
 
 venv: $(VENV)/.ready ## make the virtual environment with everything the build, the daemon and the tests need
 
-build: build/.done ## compile the core in place
+# Whether the core was compiled quickly is part of what it is: the other kind is built anew.
+KIND := build/.$(if $(QUICK),quick,full)
 
-build/.done: $(VENV)/.ready setup.py queend/_core.pyx $(shell find queend/core -type f)
-	@$(BIN)/python setup.py --quiet build_ext --inplace
+build: $(KIND) ## compile the core in place (QUICK=1: unoptimized, in a quarter of the time)
+
+$(KIND): $(VENV)/.ready setup.py queend/_core.pyx $(shell find queend/core -type f)
+	@mkdir -p build
+	@QUEEND_QUICK=$(QUICK) $(BIN)/python setup.py --quiet build_ext --inplace $(if $(wildcard $@),,--force)
+	@rm -f build/.quick build/.full
 	@touch $@
 
 run: build ## start PostgreSQL (its own, local) and the daemon; Ctrl-C stops both

@@ -1,6 +1,7 @@
 """Build of queend: one extension module, and the SQL files shipped as package data.
 
 QUEEND_SANITIZE=address,undefined builds an instrumented module instead (make test-asan).
+QUEEND_QUICK=1 compiles without optimization or debug information: for a change that is to be tried at once.
 """
 import os
 import subprocess
@@ -35,6 +36,8 @@ def core_extension() -> Extension:
     # One translation unit on purpose: the compiler sees every room at once and inlines across them.
     compile_args = ["-O2", "-g", "-fno-strict-aliasing", "-fvisibility=hidden", "-Wall", "-Wno-unused-function"]
     link_args = ["-pthread"]
+    if os.environ.get("QUEEND_QUICK"):
+        compile_args += ["-O0", "-g0", "-w"]
     sanitize = os.environ.get("QUEEND_SANITIZE")
     if sanitize:
         compile_args += [f"-fsanitize={sanitize}", "-fno-omit-frame-pointer", "-O1"]

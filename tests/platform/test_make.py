@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
 # What these tests run in has been built: make is not to look at it again.
-MADE = ["-o", f"{sys.prefix}/.ready", "-o", "build/.done", f"VENV={sys.prefix}"]
+MADE = ["-o", f"{sys.prefix}/.ready", "-o", "build/.full", f"VENV={sys.prefix}"]
 
 # The tests may run below a make of their own, whose flags must not reach these.
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
