@@ -1,15 +1,12 @@
 """Fixtures of every test that needs a database or a daemon. All parts are real; all are gone after the session."""
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from support.client import Client
 from support.daemon import Daemon
-from support.postgres import Postgres
+from support.postgres import Postgres, running
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -20,15 +17,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--print-differences", action="store_true", help="tests/golden: print how the answers differ from the recorded ones")
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Long bytes are named by their place, not by their content: that may differ from one process to the next (random ids, moments)."""
+    return argname if isinstance(val, bytes) and len(val) > 24 else None
+
+
 @pytest.fixture(scope="session")
 def postgres(request: pytest.FixtureRequest) -> Iterator[Postgres]:
     """The cluster of the session."""
-    # Not below pytest's own folder, which nobody else may enter: initdb 15 walks the path as its unprivileged account.
-    with tempfile.TemporaryDirectory(prefix="queend-test-") as folder:
-        os.chmod(folder, 0o755)
-        server = Postgres(Path(folder), request.config.getoption("--postgres"))
+    with running(request.config.getoption("--postgres")) as server:
         yield server
-        server.stop()
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from callers import Caller, told
+from support.callers import Caller, told
 from support.client import Client
 from support.http import Wire
 from support.tokens import SECRET, bearer, token, writer

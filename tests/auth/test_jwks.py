@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from callers import Caller, told
+from support.callers import Caller, told
 from support.tokens import ed_key, jwk, rsa_key, token
 from support.wait import until
 

@@ -5,7 +5,7 @@ import threading
 import time
 
 import pytest
-from callers import Caller, told
+from support.callers import Caller, told
 from support.client import pop_target
 from support.tokens import SECRET, bearer, token, writer
 from support.wait import until

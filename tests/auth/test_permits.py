@@ -4,7 +4,7 @@ from __future__ import annotations
 import uuid
 
 import pytest
-from callers import Caller, told
+from support.callers import Caller, told
 from hypothesis import given
 from hypothesis import strategies as st
 from support.client import ack_of, pop_target

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import psycopg
 import pyarrow as pa
 import pytest
-from callers import Caller
+from support.callers import Caller
 from support.client import pop_target
 from support.frames import KIND, form_a, form_b, framed_group, group_a, read_pop, transaction
 from support.tokens import SECRET, writer

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import pytest
-from callers import Caller
+from support.callers import Caller
 from support.streams import Stream
 from support.tokens import SECRET, token, writer
 

@@ -1,22 +1,26 @@
 """What the tests of the data plane share: a real server, and pools of slots that must leave nothing behind."""
 import threading
+from collections.abc import Iterator
 
 import pytest
 
 import support.sanitizer  # noqa: F401  before any server is started
+from support.postgres import Postgres, running
+from support.proxy import Proxy
 from support.wait import until
 
 from queend._core import SlotProbe
 
-from .cluster import Cluster
-from .proxy import Proxy
 
 
 @pytest.fixture(scope="session")
-def cluster(request):
-    cluster = Cluster(request.config.getoption("--postgres", None))
-    yield cluster
-    cluster.remove()
+def cluster(request) -> Iterator[Postgres]:
+    """A server for the tests of the wire: over TCP, stopped and started at will. Roles: postgres and keeper (password `right`)."""
+    with running(request.config.getoption("--postgres"), tcp=True, max_connections=40) as cluster:
+        cluster.execute("CREATE ROLE keeper LOGIN PASSWORD 'right'")
+        cluster.execute("CREATE SCHEMA queend")
+        cluster.execute("GRANT USAGE ON SCHEMA queend TO PUBLIC")
+        yield cluster
 
 
 @pytest.fixture

@@ -2,13 +2,13 @@
 import os
 import random
 import re
+import signal
 import ssl
 import struct
 
 import pytest
 import trustme
-
-from .proxy import CUT, MUTE, TlsFront, one_by_one, pass_on, swallow
+from support.proxy import CUT, MUTE, TlsFront, one_by_one, pass_on, swallow
 
 ECHO = ("echo", "qy")
 
@@ -152,18 +152,18 @@ def backends(cluster):
     return {pid for pid, in cluster.execute("SELECT pid FROM pg_stat_activity")}
 
 
-@pytest.mark.parametrize("how", ["QUIT", "INT"])
-def test_a_restarted_server_gets_all_slots_back(cluster, open_pool, how):
+@pytest.mark.parametrize("number", [signal.SIGQUIT, signal.SIGINT])
+def test_a_restarted_server_gets_all_slots_back(cluster, open_pool, number):
     pool = open_pool(slots=4, statements=[("note", "q")])
     ticket = pool.begin("SELECT pg_sleep(60)")
     pool.until(lambda: cluster.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'"))
-    cluster.stop(how)
+    cluster.halt(number)
     try:
         assert pool.end(ticket).outcome == "lost"
         pool.until(lambda: pool.probe.ready() == 0)
         waiting = pool.begin(0, q(2))     # sent as soon as one slot is back
     finally:
-        cluster.start()
+        cluster.resume()
     assert pool.end(waiting).outcome == "ok"
     pool.until_ready()
     assert noted(cluster) == [2]
@@ -298,7 +298,7 @@ def test_nobody_listens(cluster, open_pool, proxy, capfd):
 def test_a_wrong_password_is_told_once_and_a_right_one_is_noticed(cluster, open_pool, capfd):
     dsn = cluster.dsn(user="keeper", password="later")
     pool = open_pool(dsn, slots=3, statements=[ECHO], ready=False)
-    with open(cluster.folder / "log") as log:
+    with open(cluster.log) as log:
         pool.until(lambda: log.seek(0) == 0 and log.read().count('failed for user "keeper"') >= 9)
     told = capfd.readouterr().err
     assert told.count("postgres_lost") == 1 and "password authentication failed" in told

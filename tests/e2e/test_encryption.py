@@ -20,7 +20,7 @@ from support.daemon import Daemon
 from support.frames import KIND, form_a, form_b, framed_group, group_a, read_pop, transaction
 from support.streams import Stream
 from support.wait import until
-from test_sdk import WIRES, prepare
+from support.sdk import WIRES, prepare
 
 from queend._core import probe_batchrow
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from psycopg.conninfo import conninfo_to_dict
 from support.daemon import Daemon
 from support.tokens import SECRET, token
-from test_sdk import HERE, prepare
+from support.sdk import HERE, prepare
 
 # generation: what its tests need besides
 NEEDS = {"0.15": ["asyncpg"], "2": []}

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from support.daemon import Daemon
 from support.wait import until
-from test_sdk import CALLED, GENERATIONS, HERE, METHODS, NEVER, TOKENS, bearer, documented, prepare
+from support.sdk import CALLED, GENERATIONS, HERE, METHODS, NEVER, TOKENS, bearer, documented, prepare
 
 CASES = 17
 

@@ -7,7 +7,6 @@ import time
 from collections import Counter
 
 import psycopg
-import pytest
 from support.client import Client, pop_target
 from support.wait import until
 
@@ -71,8 +70,9 @@ class Mover(threading.Thread):
         return False
 
 
-@pytest.mark.parametrize("seed", [random.SystemRandom().randrange(10**6)])
-def test_all_or_nothing(start_daemon, queue: str, seed: int) -> None:
+def test_all_or_nothing(start_daemon, queue: str) -> None:
+    seed = random.SystemRandom().randrange(10**6)
+    print(f"SEED={seed}")
     daemon = start_daemon(QUEEND_PATIENCE_MS=2000)
     chance = random.Random(seed)
     with daemon.client() as client, psycopg.connect(daemon.conninfo, autocommit=True) as admin:

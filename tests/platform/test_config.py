@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict
+from support.command import command
 
 from queend import connect
 from queend.config import ConfigError, Settings, load, origins, without_effect
@@ -143,11 +144,6 @@ def test_the_core_gets_flat_numbers_and_texts(monkeypatch):
 def test_the_document_is_what_the_code_says():
     document = runpy.run_path(str(ROOT / "tools" / "configuration.py"))["document"]()
     assert (ROOT / "docs" / "configuration.md").read_text() == document, "run: python tools/configuration.py > docs/configuration.md"
-
-
-def command(*words: str, **environment: str) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "-m", "queend", *words], cwd=ROOT, capture_output=True, text=True,
-                          env={"PATH": os.environ["PATH"], **environment})
 
 
 def test_command_config_tells_origins_and_hides_secrets():

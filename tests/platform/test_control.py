@@ -3,8 +3,8 @@ import re
 import socket
 
 import pytest
-from daemon import Daemon
 from prometheus_client.parser import text_string_to_metric_families
+from support.daemon import Daemon
 
 CORS = {"Access-Control-Allow-Origin": "*", "Access-Control-Allow-Methods": "GET, POST, PUT, DELETE, OPTIONS",
         "Access-Control-Allow-Headers": "Content-Type, Authorization"}
@@ -17,7 +17,7 @@ DEFAULTS = {"priority": 0, "leaseTime": 300, "retryLimit": 3, "retryDelay": 1000
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory):
-    with Daemon(tmp_path_factory.mktemp("data")) as daemon:
+    with Daemon.own(tmp_path_factory.mktemp("data")) as daemon:
         yield daemon.await_ready()
         assert daemon.end() == 0
 
@@ -39,7 +39,7 @@ def push(daemon, queue, *partitions):
 
 def test_configure_creates_with_defaults(daemon, queue):
     status, headers, answer = configure(daemon, queue=queue)
-    assert status == 200 and {name: headers[name] for name in CORS} == CORS
+    assert status == 200 and {name: headers[name.lower()] for name in CORS} == CORS
     assert UUID.fullmatch(answer.pop("queueId")) and UUID.fullmatch(answer.pop("partitionId"))
     assert answer == {"configured": True, "queue": queue, "namespace": "", "task": "", "options": DEFAULTS}
 
@@ -129,14 +129,14 @@ def test_delete_is_idempotent_and_a_new_queue_starts_empty(daemon, queue):
 def test_unknown_routes_are_told(daemon, method, path):
     status, headers, answer = daemon.request(method, path)
     assert (status, answer) == (404, {"error": "Not found", "code": "no_such_route"})
-    assert headers["Access-Control-Allow-Origin"] == "*"
+    assert headers["access-control-allow-origin"] == "*"
 
 
 def test_preflight(daemon):
     for path in ("/api/v1/push", "/api/v1/configure", "/anything"):
         status, headers, answer = daemon.request("OPTIONS", path)
-        assert status == 204 and answer == "" and {name: headers[name] for name in CORS} == CORS
-        assert headers["Access-Control-Max-Age"] == "86400"
+        assert status == 204 and answer == "" and {name: headers[name.lower()] for name in CORS} == CORS
+        assert headers["access-control-max-age"] == "86400"
 
 
 def test_health(daemon):
@@ -157,8 +157,8 @@ def test_metrics_json(daemon):
 
 def scrape(daemon) -> dict:
     status, headers, text = daemon.request("GET", "/metrics/prometheus")
-    assert status == 200 and headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
-    assert headers["Cache-Control"] == "no-cache" and "Access-Control-Allow-Origin" not in headers
+    assert status == 200 and headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert headers["cache-control"] == "no-cache" and "access-control-allow-origin" not in headers
     return {(sample.name, *sorted(sample.labels.items())): sample.value
             for family in text_string_to_metric_families(text) for sample in family.samples}
 

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import pytest
-from test_config import command
+from support.command import command
 
 from queend import connect
 from queend.config import ConfigError, load

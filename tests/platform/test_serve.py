@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from daemon import ROOT, Daemon
+from support.daemon import ROOT, Daemon
 from support.wait import until
 
 from queend.service.embedded import Embedded
@@ -50,26 +50,25 @@ def pop(daemon: Daemon) -> list[dict]:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_serves_stops_cleanly_and_keeps_the_messages(tmp_path, number):
-    with Daemon(tmp_path) as daemon:
+    with Daemon.own(tmp_path) as daemon:
         daemon.await_ready()
         assert push(daemon)["status"] == "queued"
-        database = next(line["pid"] for line in daemon.lines if line["event"] == "database_started")
+        database = next(line["pid"] for line in daemon.log if line["event"] == "database_started")
         assert daemon.end(number) == 0
-        stopped = daemon.lines[-1]
+        stopped = daemon.log[-1]
         assert stopped["event"] == "stopped" and stopped["drained"] is True and not any(stopped["leaks"].values())
         assert not os.path.exists(f"/proc/{database}") and daemon.other == []
-    with Daemon(tmp_path) as again:
+    with Daemon.own(tmp_path) as again:
         again.await_ready()
         assert [message["transactionId"] for message in pop(again)] == ["one"]
         assert again.end() == 0
 
 
 def test_greets_with_lines_that_work(data):
-    with Daemon(data) as daemon:
+    with Daemon.own(data) as daemon:
         daemon.await_ready()
-        text = ""
-        while "Ctrl-C" not in text:
-            text += daemon.process.stdout.readline()
+        until(lambda: "Ctrl-C" in "".join(daemon.greeting), "it has greeted")
+        text = "".join(daemon.greeting)
         commands = "\n".join(line for line in text.splitlines() if line.startswith("  "))
         assert f"http://127.0.0.1:{daemon.port}" in text
         done = subprocess.run(["bash", "-c", commands], capture_output=True, text=True)
@@ -81,7 +80,7 @@ def test_the_session_of_the_readme_is_what_happens(data):
     lines = (ROOT / "README.md").read_text().splitlines()
     begin = lines.index(next(line for line in lines if line.startswith("$ curl")))
     session = lines[begin:lines.index("```", begin)]
-    with Daemon(data) as daemon:
+    with Daemon.own(data) as daemon:
         daemon.await_ready()
         script = "; echo; ".join(line[2:] for line in session if line.startswith("$ ")).replace("localhost:6632", f"127.0.0.1:{daemon.port}")
         done = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
@@ -93,7 +92,7 @@ def test_the_session_of_the_readme_is_what_happens(data):
 
 
 def test_two_side_by_side(data, tmp_path):
-    with Daemon(data) as a, Daemon(tmp_path / "b") as b:
+    with Daemon.own(data) as a, Daemon.own(tmp_path / "b") as b:
         a.await_ready()
         b.await_ready()
         assert push(a)["status"] == push(b)["status"] == "queued"
@@ -102,12 +101,11 @@ def test_two_side_by_side(data, tmp_path):
 
 
 def test_a_killed_daemon_loses_nothing_and_leaves_nothing(data):
-    with Daemon(data) as daemon:
+    with Daemon.own(data) as daemon:
         daemon.await_ready()
         push(daemon)
-        daemon.process.kill()
-        daemon.process.wait()
-    with Daemon(data) as again:
+        daemon.kill()
+    with Daemon.own(data) as again:
         again.await_ready()
         assert push(again)["status"] == "duplicate"
         assert len(pop(again)) == 1
@@ -117,9 +115,8 @@ def test_a_taken_port_is_told(data):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with Daemon(data, PORT=str(taken.getsockname()[1])) as daemon:
-            assert daemon.process.wait(60) == 1
-            daemon.reader.join()
+        with Daemon.own(data, PORT=str(taken.getsockname()[1])) as daemon:
+            assert daemon.wait() == 1
             assert "address already in use" in daemon.other[-1].lower()
 
 
@@ -127,9 +124,8 @@ def test_a_taken_folder_is_told(data):
     cluster = Embedded(data)
     cluster.start()
     try:
-        with Daemon(data) as daemon:
-            assert daemon.process.wait(60) == 1
-            daemon.reader.join()
+        with Daemon.own(data) as daemon:
+            assert daemon.wait() == 1
             assert "in use by another queend" in daemon.other[-1]
     finally:
         cluster.stop()
@@ -139,7 +135,7 @@ def test_a_configured_server_is_used_and_waited_for(tmp_path, data):
     cluster = Embedded(data)
     conninfo = cluster.start()
     cluster.stop()
-    with Daemon(tmp_path / "own", PG_HOST=str(cluster.data), PG_USER="postgres", QUEEND_BUFFER_BYTES="0") as daemon:
+    with Daemon.own(tmp_path / "own", PG_HOST=str(cluster.data), PG_USER="postgres", QUEEND_BUFFER_BYTES="0") as daemon:
         daemon.await_event("database_unreachable")
         cluster.start()
         try:
@@ -154,16 +150,16 @@ def test_a_configured_server_is_used_and_waited_for(tmp_path, data):
 
 
 def test_sigterm_while_waiting_for_the_server_ends_it(tmp_path):
-    with Daemon(tmp_path, PG_HOST=str(tmp_path), PG_USER="postgres", QUEEND_BUFFER_BYTES="0") as daemon:
+    with Daemon.own(tmp_path, PG_HOST=str(tmp_path), PG_USER="postgres", QUEEND_BUFFER_BYTES="0") as daemon:
         daemon.await_event("database_unreachable")
         assert daemon.end() == 0
 
 
 def test_the_embedded_server_is_started_again_when_it_dies(data):
-    with Daemon(data) as daemon:
+    with Daemon.own(data) as daemon:
         daemon.await_ready()
         push(daemon)
-        os.kill(next(line["pid"] for line in daemon.lines if line["event"] == "database_started"), signal.SIGKILL)
+        os.kill(next(line["pid"] for line in daemon.log if line["event"] == "database_started"), signal.SIGKILL)
         daemon.await_event("database_died")
         daemon.await_event("database_started")
         until(lambda: daemon.request("POST", "/api/v1/push", ITEM)[0] == 201, "the core has connections again", 30)
@@ -175,7 +171,7 @@ def test_systemd_hears_ready_watchdog_and_stopping(tmp_path, data):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
         manager.settimeout(60)
-        with Daemon(data, NOTIFY_SOCKET=str(tmp_path / "notify"), WATCHDOG_USEC="300000") as daemon:
+        with Daemon.own(data, NOTIFY_SOCKET=str(tmp_path / "notify"), WATCHDOG_USEC="300000") as daemon:
             assert manager.recv(1000).startswith(b"READY=1\n")
             assert [manager.recv(100) for _ in range(3)] == [b"WATCHDOG=1"] * 3
             assert daemon.end() == 0
@@ -193,9 +189,9 @@ def test_migrate_prepares_the_database_the_daemon_would_use(tmp_path):
 
     assert migrate().startswith("applied 0001_schema\n")
     assert migrate() == "up to date\n"
-    with Daemon(tmp_path) as daemon:
+    with Daemon.own(tmp_path) as daemon:
         daemon.await_ready()
-        assert "migrated" not in [line["event"] for line in daemon.lines]
+        assert "migrated" not in [line["event"] for line in daemon.log]
         assert daemon.end() == 0
 
 
@@ -203,14 +199,14 @@ def test_health_tells_when_the_database_is_gone_and_back(tmp_path, data):
     cluster = Embedded(data)
     cluster.start()
     try:
-        with Daemon(tmp_path, PG_HOST=str(cluster.data), PG_USER="postgres", DB_CONNECTION_TIMEOUT="500") as daemon:
+        with Daemon.own(tmp_path, PG_HOST=str(cluster.data), PG_USER="postgres", DB_CONNECTION_TIMEOUT="500") as daemon:
             daemon.await_ready()
             assert daemon.request("GET", "/health")[0] == 200
             cluster.stop()
             status, _, answer = daemon.request("GET", "/health")
             assert (status, answer["status"], answer["database"]) == (503, "unhealthy", "disconnected")
             status, headers, answer = daemon.request("GET", "/api/v1/resources/queues")
-            assert (status, headers["Retry-After"], answer["code"]) == (503, "1", "database_unavailable")
+            assert (status, headers["retry-after"], answer["code"]) == (503, "1", "database_unavailable")
             assert daemon.request("GET", "/metrics/prometheus")[0] == 200
             cluster.start()
             until(lambda: daemon.request("GET", "/health")[0] == 200, "the control plane has a connection again", 30)
@@ -233,7 +229,7 @@ def test_a_plain_role_that_owns_its_database_is_enough(tmp_path, data):
         hba.chmod(0o644)
         cluster.settings = {"hba_file": "/proc/self/cwd/plain_hba.conf"}
         cluster.start()
-        with Daemon(tmp_path, PG_HOST=str(cluster.data), PG_USER="plain", PG_DB="owned") as daemon:
+        with Daemon.own(tmp_path, PG_HOST=str(cluster.data), PG_USER="plain", PG_DB="owned") as daemon:
             daemon.await_ready()
             assert push(daemon)["status"] == "queued"
             assert len(pop(daemon)) == 1

@@ -20,45 +20,99 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(queend.__file__).parent.parent  # the build under test: in the checkout, or the sanitizers' one
 # Settings of whoever runs the tests must not reach the daemon under test.
 FOREIGN = ("PG_", "QUEEN_", "QUEEND_", "SIDECAR_", "DB_", "POP_", "DEFAULT_", "FILE_BUFFER_", "DATABASE_URL", "JWT_", "PORT", "HOST", "NUM_WORKERS", "LOG_LEVEL")
+HARDER = {
+    "NUM_WORKERS": 2,
+    "QUEEND_PUSH_TRIAL_MS": 0,  # another number of push streams after every batch: harder than any load
+    "QUEEND_BUFFER_BYTES": 0,  # most tests ask what happens without; those of the buffer turn it on
+}
 
 
 class Daemon:
-    """One run of `queend serve`. settings: environment variables on top of the address of the database."""
+    """One run of `queend serve`, ready when this returns. conninfo: its database. settings: environment variables besides."""
 
     def __init__(self, conninfo: str, **settings: Any):
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
-        environment |= {"QUEEND_DSN": conninfo, "HOST": "127.0.0.1", "PORT": "0", "NUM_WORKERS": "2", "PYTHONPATH": str(PACKAGE)}
-        environment["QUEEND_PUSH_TRIAL_MS"] = "0"  # another number of push streams after every batch: harder than any load
-        environment["QUEEND_BUFFER_BYTES"] = "0"  # most tests ask what happens without; those of the buffer turn it on
-        environment |= RUNTIME
-        environment |= {k: str(v) for k, v in settings.items()}
         self.conninfo, self.settings = conninfo, settings
+        self._begin({"QUEEND_DSN": conninfo, **HARDER, **settings})
+        self.await_ready()
+
+    @classmethod
+    def own(cls, folder: Path, **settings: Any) -> Daemon:
+        """With its PostgreSQL in `folder` and default settings, as people start it. Not waited for."""
+        daemon = cls.__new__(cls)
+        daemon.conninfo, daemon.settings = "", settings
+        daemon._begin({"QUEEND_DATA_DIR": folder, **settings})
+        return daemon
+
+    def _begin(self, settings: dict[str, Any]) -> None:
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
+        environment |= {"HOST": "127.0.0.1", "PORT": "0", "PYTHONPATH": str(PACKAGE), **RUNTIME}
+        environment |= {k: str(v) for k, v in settings.items()}
         self.log: list[dict] = []
         self.other: list[str] = []  # lines that are no log lines: nothing may write them
-        self.process = subprocess.Popen([sys.executable, "-m", "queend", "serve"], env=environment, cwd="/",
-                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-        until(lambda: self.line("ready") or self.process.poll() is not None, "the daemon is ready", 60)
-        ready = self.line("ready")
-        assert ready, f"the daemon ended with {self.process.poll()}: {self.story()}"
-        self.port: int = ready["port"]
-        self.address = ("127.0.0.1", self.port)
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.greeting: list[str] = []  # lines for who sits at a terminal
+        self._heard = 0  # lines of the log that `await_event` has passed
+        self.port = 0
+        self.process = subprocess.Popen([sys.executable, "-m", "queend", "serve"], env=environment, cwd="/", text=True, errors="replace",
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self._readers = [threading.Thread(target=work, daemon=True) for work in (self._read, self._read_greeting)]
+        for reader in self._readers:
+            reader.start()
+
+    def __enter__(self) -> Daemon:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.end()
 
     @property
     def pid(self) -> int:
         return self.process.pid
 
+    @property
+    def address(self) -> tuple[str, int]:
+        return ("127.0.0.1", self.port)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
     def client(self, timeout: float = 60.0) -> Client:
         return Client(self.address, timeout)
+
+    def request(self, method: str, target: str, body: Any = None) -> tuple[int, dict[str, str], Any]:
+        """One call on a connection of its own: status, headers and body, as JSON if it is."""
+        with self.client(30) as client:
+            answer = client.request(method, target, body)
+        is_json = answer.headers.get("content-type") == "application/json"
+        return answer.status, answer.headers, answer.json if is_json and answer.body else answer.body.decode()
+
+    # -- its log -----------------------------------------------------------------------------------------------------
 
     def line(self, event: str) -> dict | None:
         """The latest log line of this event."""
         return next((line for line in reversed(self.log) if line.get("event") == event), None)
 
+    def await_event(self, event: str, seconds: float = 60.0) -> dict:
+        """The next log line of this event after those that were awaited before."""
+        def look() -> dict | None:
+            over = self.process.poll() is not None and not self._readers[0].is_alive()
+            while self._heard < len(self.log):
+                self._heard += 1
+                if self.log[self._heard - 1].get("event") == event:
+                    return self.log[self._heard - 1]
+            assert not over, f"the daemon ended with {self.process.returncode} before {event}: {self.story()}"
+            return None
+        return until(look, f"the daemon tells {event}", seconds)
+
+    def await_ready(self) -> Daemon:
+        self.port = self.await_event("ready")["port"]
+        return self
+
     def story(self) -> str:
         return "\n".join([json.dumps(line) for line in self.log[-30:]] + self.other[-30:])
+
+    # -- its end -----------------------------------------------------------------------------------------------------
 
     def terminate(self) -> None:
         self.process.send_signal(signal.SIGTERM)
@@ -71,24 +125,41 @@ class Daemon:
 
     def ended(self, seconds: float = 60.0) -> None:
         """Waits for the end that `terminate` asked for and checks how it went."""
-        status = self.process.wait(seconds)
-        self._reader.join(seconds)
+        status = self.wait(seconds)
         last = self.log[-1] if self.log else {}
         assert status == 0, f"exit status {status}: {self.story()}"
         assert last.get("event") == "stopped" and last["drained"] and not any(last["leaks"].values()), self.story()
         assert not self.other, f"not a log line: {self.other}"
 
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """A signal, unless it has ended by itself; its exit status."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.wait()
+
+    def wait(self, seconds: float = 60.0) -> int:
+        """Its exit status, when all it wrote has been read."""
+        status = self.process.wait(seconds)
+        for reader in self._readers:
+            reader.join(seconds)
+        return status
+
     def kill(self) -> None:
         """SIGKILL."""
         self.process.kill()
-        self.process.wait()
-        self._reader.join(10)
+        self.wait()
 
     def _read(self) -> None:
         assert self.process.stderr is not None
-        for raw in self.process.stderr:
-            text = raw.decode(errors="replace").rstrip("\n")
-            try:
-                self.log.append(json.loads(text))
-            except ValueError:
-                self.other.append(text)
+        with self.process.stderr as lines:
+            for line in lines:
+                try:
+                    self.log.append(json.loads(line))
+                except ValueError:
+                    self.other.append(line.rstrip("\n"))
+
+    def _read_greeting(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as lines:
+            for line in lines:
+                self.greeting.append(line)

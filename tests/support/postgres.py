@@ -4,11 +4,14 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import socket
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
+from psycopg.conninfo import make_conninfo
 
 from queend.service.embedded import Embedded
 from queend.service.migrate import migrate
@@ -17,16 +20,50 @@ from .wait import until
 
 # No test cuts the power: what a server wrote before it was killed, the kernel has, and nobody needs to wait for the disk.
 SETTINGS = {"shared_buffers": "256MB", "fsync": "off", "autovacuum_naptime": "1min"}
+# Over TCP everybody is let in, but who is called `keeper` needs a password; a standby may follow.
+BY_TCP = """\
+host all keeper 127.0.0.1/32 scram-sha-256
+host all all 127.0.0.1/32 trust
+host replication all 127.0.0.1/32 trust
+"""
+
+
+class Reachable(Embedded):
+    """A cluster that listens on a port of 127.0.0.1 besides."""
+
+    def _write_access(self) -> None:
+        super()._write_access()
+        with open(self.data / "pg_hba.conf", "a") as rules:
+            rules.write(BY_TCP)
 
 
 class Postgres:
-    """One running cluster. major: its version, None takes what the daemon itself would take."""
+    """One running cluster. major: its version, None takes what the daemon itself would take. tcp: whether it listens on `port` of 127.0.0.1,
+    not only in its folder. settings: of the server, on top of the tests' own."""
 
-    def __init__(self, folder: Path, major: int | None = None):
-        self.cluster = Embedded(folder, SETTINGS, major)
+    def __init__(self, folder: Path, major: int | None = None, tcp: bool = False, **settings: object):
+        self.port = free_port() if tcp else None
+        self.cluster = (Reachable if tcp else Embedded)(folder, {**SETTINGS, **({"listen_addresses": "127.0.0.1", "port": str(self.port)} if tcp else {}),
+                                                                 **{name: str(value) for name, value in settings.items()}}, major)
         self.conninfo = self.cluster.start()
         self._names = (f"t{number}" for number in itertools.count(1))
         self._migrated: str | None = None
+
+    @property
+    def data(self) -> Path:
+        """The folder of the cluster; its socket lies there."""
+        return self.cluster.data
+
+    @property
+    def log(self) -> Path:
+        return self.cluster.log
+
+    def dsn(self, **more: object) -> str:
+        """How to connect over TCP."""
+        return make_conninfo(**{"host": "127.0.0.1", "port": self.port, "user": "postgres", "dbname": "postgres", **more})
+
+    def connect(self) -> psycopg.Connection:
+        return psycopg.connect(self.conninfo, autocommit=True)
 
     def database(self) -> str:
         """Creates a database with queend's schema and returns how to connect to it: a copy, the migrations run once."""
@@ -47,28 +84,61 @@ class Postgres:
     def _address(self, name: str) -> str:
         return self.conninfo.replace("dbname=postgres", f"dbname={name}")
 
-    def execute(self, statement: str) -> None:
-        with psycopg.connect(self.conninfo, autocommit=True) as connection:
-            connection.execute(statement)
+    def execute(self, statement: str, *values: object) -> list[tuple] | None:
+        """One statement on a connection of its own; its rows, if it has any."""
+        with self.connect() as connection:
+            cursor = connection.execute(statement, *values)
+            return cursor.fetchall() if cursor.description else None
+
+    def pids(self) -> list[int]:
+        """The postmaster and its children."""
+        pid = self.cluster.pid
+        assert pid is not None
+        return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+
+    def halt(self, number: int = signal.SIGQUIT) -> None:
+        """Ends the server. SIGQUIT: as a crash would, no checkpoint, no farewell; SIGINT: cleanly."""
+        assert self.cluster.pid is not None
+        os.kill(self.cluster.pid, number)
+        until(self.cluster.exited, "PostgreSQL has ended")
+
+    def resume(self) -> None:
+        self.cluster.restart()
 
     def restart(self) -> None:
-        """Ends the server as a crash would (no checkpoint, no farewell) and starts it again."""
+        """Ends the server as a crash would and starts it again."""
         with self.away():
             pass
 
     @contextmanager
     def away(self) -> Iterator[None]:
         """Ends the server as a crash would; it is back at the end of the block."""
-        assert self.cluster.pid is not None
-        os.kill(self.cluster.pid, signal.SIGQUIT)
-        until(self.cluster.exited, "PostgreSQL has ended")
+        self.halt()
         try:
             yield
         finally:
-            self.cluster.restart()
+            self.resume()
 
     def stop(self) -> None:
         """At once: nobody reads what it leaves."""
         if self.cluster.pid is not None:
             os.kill(self.cluster.pid, signal.SIGQUIT)
         self.cluster.stop()
+
+
+@contextmanager
+def running(major: int | None = None, tcp: bool = False, **settings: object) -> Iterator[Postgres]:
+    """A cluster in a folder of its own; both are gone at the end."""
+    # Not below pytest's own folder, which nobody else may enter: initdb 15 walks the path as its unprivileged account.
+    with tempfile.TemporaryDirectory(prefix="queend-test-") as folder:
+        os.chmod(folder, 0o755)
+        server = Postgres(Path(folder), major, tcp, **settings)
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return probe.getsockname()[1]

@@ -3,9 +3,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from support.client import Client
-from support.daemon import Daemon
-from support.tokens import bearer
+from .client import Client
+from .daemon import Daemon
+from .tokens import bearer
 
 
 class Caller(Client):

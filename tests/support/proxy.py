@@ -1,4 +1,6 @@
 """A TCP proxy between a client and a server that does what the test says with each piece that passes."""
+from __future__ import annotations
+
 import select
 import socket
 import ssl

@@ -1,0 +1,80 @@
+"""The published Python SDK in both its generations: environments to run scripts in, and what is documented of it."""
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from .daemon import ROOT, Daemon
+from .tokens import SECRET, token
+from .wait import alone
+
+HERE = ROOT / "tests" / "e2e"  # the scripts
+PARTITIONS = 1000  # of the load
+# generation: what pip is asked for, batch of bulk consumers (0: the SDK's own choice)
+GENERATIONS = {"0.15": ("queen-mq==0.15.0", 200), "2": ("queen-mq[zstd]>=2,<3", 0)}
+# how the second generation may be told to talk
+WIRES = {"json": {}, "binary": {"binary_push": True}, "framed": {"framed_pop": True}, "compressed": {"binary_push": True, "push_compression": True},
+         "all": {"binary_push": True, "push_compression": True, "framed_pop": True}}
+TOKENS = {"JWT_ENABLED": "true", "JWT_SECRET": SECRET}
+LEVELS = ("read-only", "read-write", "admin")
+
+# what a script of a generation told it has called, of a daemon without or with tokens, and what there is to call (sdk_covered.py)
+CALLED: dict[tuple[str, str, bool], set[str]] = {}
+METHODS: dict[str, set[str]] = {}
+# what docs/compatibility.md says of methods that cannot be called here
+NEVER = {"refused", "raises by itself"}
+
+
+@dataclass
+class Sdk:
+    """An environment with one generation of the SDK."""
+
+    generation: str
+    batch: int
+    python: Path
+
+    def run(self, script: str, daemon: Daemon, *arguments: str) -> list[str]:
+        """Runs a script of this folder in the environment; the lines it printed."""
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("QUEEN", "PYTHON", "LD_PRELOAD"))}
+        done = subprocess.run([self.python, HERE / script, daemon.url, *arguments], capture_output=True, text=True, env=environment, timeout=600)
+        assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}\n{daemon.story()}"
+        lines = done.stdout.splitlines()
+        for line in lines:
+            if line.startswith("covered "):
+                CALLED.setdefault((self.generation, script, "JWT_ENABLED" in daemon.settings), set()).update(line.split()[1:])
+            elif line.startswith("methods "):
+                METHODS[self.generation] = set(line.split()[1:])
+        return lines
+
+
+def prepare(generation: str) -> Sdk:
+    """The environment of a generation, made once and kept in the checkout."""
+    requirement, batch = GENERATIONS[generation]
+    folder = ROOT / f".venv-sdk-{generation}"
+    ready = folder / "ready"
+    with alone():
+        if not ready.exists() or ready.read_text() != requirement:
+            subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
+            done = subprocess.run([folder / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", requirement],
+                                  capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+            ready.write_text(requirement)
+    return Sdk(generation, batch, folder / "bin" / "python")
+
+
+def documented(generation: str) -> dict[str, str]:
+    """Method → what docs/compatibility.md says of it for a generation."""
+    column, told = list(GENERATIONS).index(generation) + 1, {}
+    for line in (ROOT / "docs/compatibility.md").read_text().partition("## Methods of the Python client")[2].partition("\n## ")[0].splitlines():
+        if line.startswith("| `"):
+            cells = [cell.strip() for cell in line.strip("|").split("|")]
+            told |= dict.fromkeys(re.findall(r"`(.+?)`", cells[0]), cells[column])
+    return {name: word for name, word in told.items() if word != "—"}
+
+
+def bearer(role: str = "admin") -> str:
+    return token(sub="the sdk", role=role, exp=3600)
