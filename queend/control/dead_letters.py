@@ -86,7 +86,8 @@ async def dead_purge(request: Request) -> Json:
     targetQueue=NAME, targetPartition=NAME))})
 async def dead_redrive(request: Request) -> Json:
     """Stores dead letters of a queue as new messages, in the order they failed, and drops them: of its newest `limit` (10 000) that
-    the filters leave. Into their own queue and partition, or the target named. `left`: whether there are more."""
+    the filters leave. Into their own queue and partition, where each is for the group it was a dead letter of, or the target named, for all
+    groups there. `left`: whether there are more."""
     wanted = await body_object(request)
     names = {key: _name(wanted, key) for key in ("queue", "consumerGroup", "partition", "targetQueue", "targetPartition")}
     if not names["queue"]:

@@ -1,4 +1,7 @@
-"""Dead letters back into a queue: stored as new messages and gone from the dead letters, both or neither."""
+"""Dead letters back into a queue: stored as new messages and gone from the dead letters, both or neither.
+
+In its own queue the new message of a dead letter is for the group it was a dead letter of (docs/decisions/0035-redrive-to-a-group.md).
+What was moved among them by hand, away from all groups, comes back to all of them, and so does what goes into another queue."""
 from __future__ import annotations
 
 import uuid
@@ -14,13 +17,18 @@ from .sealing import moved
 
 ROW_BYTES, ROW_RECORDS = 65_536, 1000
 SHOW = "SELECT * FROM queend.dead_show(%s)"
+# A queue is deleted from its row on: nobody who holds that waits for what is locked after it here.
+STAY = """SELECT q.id FROM queend.queues q
+           WHERE q.name = %s OR q.id IN (SELECT d.queue_id FROM queend.dead_letters d WHERE d.id = ANY (%s)) ORDER BY q.id FOR KEY SHARE"""
 HOLD = "SELECT d.id FROM queend.dead_letters d WHERE d.id = ANY (%s) ORDER BY d.id FOR UPDATE SKIP LOCKED"
 DELETE = "SELECT queend.dead_delete(%s)"
 ENCRYPTED = "SELECT q.name FROM queend.queues q WHERE q.name = ANY (%s) AND q.encryption_enabled"
 KEEP = "SELECT p.id FROM queend.partitions p WHERE p.id = ANY (%s) ORDER BY p.id FOR KEY SHARE"      # they are not removed as idle
 RESOLVE = "SELECT ord, partition_id FROM queend.resolve(%s, %s) ORDER BY ord"
 PUSH = """SELECT status, base FROM queend.push(0, %s::int[], %s::int[], %s::int[], %s::int[], %s::smallint[], %s::uuid[], %s::uuid[],
-                                               %s::bytea[], %s::bytea[], %s::bytea[])"""
+                                               %s::bytea[], %s::bytea[], %s::bytea[]) ORDER BY ord"""
+ADDRESS = """SELECT queend.address_add(u.part, u.first, u.last, u.name) FROM unnest(%s::int[], %s::bigint[], %s::bigint[], %s::text[]) WITH ORDINALITY
+                 AS u (part, first, last, name, ord) ORDER BY u.part, u.first"""
 
 
 @dataclass
@@ -28,6 +36,7 @@ class Row:
     """A row of the log to be."""
 
     partition: int
+    group: str | None      # the only one it is for
     skip: int
     ids: list[uuid.UUID] = field(default_factory=list)
     records: list[tuple[bytes, tuple[bytes | None, ...]]] = field(default_factory=list)      # as record_row wants them
@@ -35,19 +44,21 @@ class Row:
 
 
 async def redrive(connection: AsyncConnection, ids: list[int], queue: str | None, partition: str | None) -> tuple[list[str], set[str]]:
-    """Stores these dead letters again, in order, in the queue (None: their own) and partition (None: of the same name) given.
-    What is encrypted stays so. The new transaction ids and the queues they are in; a dead letter that somebody else has in hand is left to him."""
+    """Stores these dead letters again, those of each group in order, in the queue (None: their own) and partition (None: of the same name)
+    given. What is encrypted stays so. The new transaction ids and the queues they are in; a dead letter that somebody else has in hand is left to him."""
     async with connection.transaction(), connection.cursor(row_factory=namedtuple_row) as cursor:
+        await cursor.execute(STAY, (queue, ids))
         held = {row.id for row in await (await cursor.execute(HOLD, (ids,))).fetchall()}
         dead = await (await cursor.execute(SHOW, ([one for one in ids if one in held],))).fetchall()
         if not dead:
             return [], set()
+        dead.sort(key=lambda one: _group(one, queue) or "")      # those of a group together: others pass over them at once
         names = [(queue or one.queue, partition if partition is not None else one.partition) for one in dead]
         parts = [row.partition_id for row in await (await cursor.execute(RESOLVE, tuple(map(list, zip(*names, strict=True))))).fetchall()]
         if len(await (await cursor.execute(KEEP, (parts,))).fetchall()) != len(set(parts)):
             raise RuntimeError("a partition was removed while its dead letters came back")
         encrypted = {row.name for row in await (await cursor.execute(ENCRYPTED, (list({name for name, _ in names}),))).fetchall()}
-        rows = _rows(dead, parts, [moved(one, opened(one)[0], name, name in encrypted) for one, (name, _) in zip(dead, names, strict=True)])
+        rows = _rows([_group(one, queue) for one in dead], dead, parts, [moved(one, opened(one)[0], name, name in encrypted) for one, (name, _) in zip(dead, names, strict=True)])
         written = [record_row(row.records) for row in rows]
         await cursor.execute(DELETE, ([one.id for one in dead],))
         # The lanes are held from here to the commit: nothing but it follows.
@@ -58,16 +69,22 @@ async def redrive(connection: AsyncConnection, ids: list[int], queue: str | None
             [body for body, _ in written], [meta for _, meta in written]))).fetchall()
         if len(stored) != len(rows) or any(one.base < 0 for one in stored):
             raise RuntimeError("ids that were made here are stored already")
+        if to := [(row.partition, one.base, one.base + len(row.ids) - 1, row.group) for row, one in zip(rows, stored, strict=True) if row.group]:
+            await cursor.execute(ADDRESS, tuple(map(list, zip(*to, strict=True))))
     return [str(one) for row in rows for one in row.ids], {name for name, _ in names}
 
 
-def _rows(dead: list[Any], parts: list[int], payloads: list[tuple[bytes, str | None]]) -> list[Row]:
+def _group(dead: Any, queue: str | None) -> str | None:
+    return None if dead.from_all or queue not in (None, dead.queue) else dead.group_name
+
+
+def _rows(groups: list[str | None], dead: list[Any], parts: list[int], payloads: list[tuple[bytes, str | None]]) -> list[Row]:
     rows: list[Row] = []
     last: dict[int, Row] = {}
-    for one, part, (payload, seal) in zip(dead, parts, payloads, strict=True):
+    for group, one, part, (payload, seal) in zip(groups, dead, parts, payloads, strict=True):
         row = last.get(part)
-        if row is None or row.size + len(payload) > ROW_BYTES or len(row.ids) >= ROW_RECORDS:
-            row = last[part] = Row(part, row.skip + len(row.ids) if row else 0)
+        if row is None or row.group != group or row.size + len(payload) > ROW_BYTES or len(row.ids) >= ROW_RECORDS:
+            row = last[part] = Row(part, group, row.skip + len(row.ids) if row else 0)
             rows.append(row)
         row.ids.append(uuid.UUID(bytes=record_new_id()))
         row.records.append((payload, (one.trace_id and one.trace_id.bytes, _text(one.producer_sub), None, None, _text(seal), _text(one.headers))))

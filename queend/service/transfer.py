@@ -18,7 +18,7 @@ from .migrate import migrate
 
 # names that clients know → tables left empty
 EXCLUDABLE = {
-    "messages": ("log", "late_ids", "holes", "unlisted", "outbox"), "dead_letter_queue": ("dead_letters", "dead_bodies"), "message_traces": ("traces", "trace_names"),
+    "messages": ("log", "late_ids", "holes", "addressed", "unlisted", "outbox"), "dead_letter_queue": ("dead_letters", "dead_bodies"), "message_traces": ("traces", "trace_names"),
     "message_trace_names": (), "messages_consumed": (), "stats": (), "stats_history": (), "retention_history": ("retention_history",),
     "system_metrics": (), "worker_metrics": (), "worker_metrics_summary": (), "queue_lag_metrics": ()}
 # what is counted, under the names that clients know; others under their own

@@ -5,7 +5,7 @@
 -- Returns (partition, group) of the claims made, in the order asked; (-1, 0) alone: stale catalogue version, nothing was done.
 --
 -- Made only where the cursor stands right before p_first, free of a lease, of a pause and of a delivery that was not
--- acknowledged, not locked by anybody, where nothing of it fell to retention and nothing was deleted; or where the group has no cursor and p_first
+-- acknowledged, not locked by anybody, where nothing of it fell to retention, nothing was deleted and nothing is for another group; or where the group has no cursor and p_first
 -- is the partition's first record. That is what queend.pop would claim there; whatever differs is left to it.
 CREATE OR REPLACE FUNCTION queend.claim(p_version bigint, p_part int[], p_group int[], p_first bigint[], p_take int[], p_base bigint[],
     p_lease uuid[], p_us bigint[])
@@ -43,7 +43,8 @@ BEGIN
             SELECT WHERE c.first = 0 AND NOT EXISTS (SELECT FROM queend.cursors x WHERE x.partition_id = c.part AND x.group_id = c.grp)
                      AND (SELECT COALESCE(g.start_at, 0) <= l.created_at FROM queend.consumer_groups g, queend.log l
                            WHERE g.id = c.grp AND l.partition_id = c.part AND l.base = 0)) AS free
-     WHERE COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = c.part), 0) <= c.first      -- NOT EXISTS may become a join that loses the order
+     WHERE COALESCE((SELECT CASE WHEN f.addressed AND queend.given_until(c.part, c.grp, c.first, c.take) < c.first + c.take THEN 9223372036854775807 ELSE f.floor END
+                       FROM queend.floors f WHERE f.partition_id = c.part), 0) <= c.first      -- NOT EXISTS may become a join that loses the order
        AND (v_holes IS FALSE OR NOT EXISTS (SELECT FROM queend.holes h WHERE h.partition_id = c.part AND h.record_offset >= c.first AND h.record_offset < c.first + c.take))
     ON CONFLICT (partition_id, group_id) DO UPDATE
        SET committed = excluded.committed, row_base = excluded.row_base, lease_id = excluded.lease_id, lease_until = excluded.lease_until,

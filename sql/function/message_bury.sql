@@ -10,6 +10,8 @@ BEGIN
         RETURN CASE WHEN EXISTS (SELECT FROM queend.dead_letters d WHERE d.partition_id = p_part AND d.record_id = p_id) THEN false END;
     END IF;
     PERFORM queend.dead_letter(p_part, (SELECT g.group_id FROM queend.group_resolve(v_queue, p_group, 'all', NULL) AS g), ARRAY[v_at], ARRAY[p_error], 0);
+    UPDATE queend.dead_letters d SET from_all = true      -- the one just made
+     WHERE d.id = (SELECT x.id FROM queend.dead_letters x WHERE x.partition_id = p_part AND x.record_offset = v_at ORDER BY x.id DESC LIMIT 1);
     PERFORM queend.hole_make(p_part, v_at);
     RETURN true;
 END $$;

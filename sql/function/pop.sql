@@ -20,6 +20,7 @@
 -- mean nothing to the planner.)
 -- A delivery ends before the first record whose delivery moment has not come (queend.schedule); while that is the next one, nothing is delivered.
 -- A delivery passes over deleted records (queend.holes) before it begins, and ends before the next: what it delivers has no gaps.
+-- So it does over records that are for another group (queend.addressed), in a partition whose floor says that it has had some.
 -- Records are then read once, narrow and wide columns together; a request stops after 8 MB
 -- of payload (unpacked) but never before its first row.
 CREATE OR REPLACE FUNCTION queend.pop(p_version bigint, p_req int[], p_part int[], p_group int[], p_fresh boolean[],
@@ -49,10 +50,10 @@ BEGIN
 
     RETURN QUERY
     WITH seen AS MATERIALIZED (
-        SELECT c.ord, c.req, c.part, c.grp, c.head, c.floor, c.first, LEAST(c.stop, c.at) AS stop,
+        SELECT c.ord, c.req, c.part, c.grp, c.addressed, c.head, c.floor, c.first, LEAST(c.stop, c.at) AS stop,
                CASE WHEN c.until > 0 THEN c.until WHEN c.at <= c.first THEN queend.schedule_due(c.part, c.first, v_now) ELSE 0 END AS until,
                CASE WHEN c.until > 0 THEN c.status WHEN c.at <= c.first THEN 3 WHEN LEAST(c.stop, c.at) > c.first THEN 1 ELSE 0 END AS status
-          FROM (SELECT i.ord::int - 1 AS ord, i.req, i.part, i.grp, f.floor, GREATEST(k.committed + 1, f.floor) AS first, h.next,
+          FROM (SELECT i.ord::int - 1 AS ord, i.req, i.part, i.grp, a.addressed, f.floor, GREATEST(k.committed + 1, f.floor) AS first, h.next,
                        COALESCE(h.next, GREATEST(k.committed + 1, queend.head(i.part))) AS head,
                        CASE WHEN k.lease_until > v_now THEN 2 ELSE 3 END AS status,
                        CASE WHEN k.lease_until > v_now THEN k.lease_until
@@ -67,7 +68,8 @@ BEGIN
                   FROM unnest(p_req, p_part, p_group) WITH ORDINALITY AS i (req, part, grp, ord)
                   LEFT JOIN LATERAL (SELECT x.* FROM queend.cursors x WHERE x.partition_id = i.part AND x.group_id >= i.grp AND x.group_id <= i.grp
                                       ORDER BY x.group_id DESC LIMIT 1) AS k ON true
-                  LEFT JOIN LATERAL (SELECT GREATEST((SELECT x.floor FROM queend.floors x WHERE x.partition_id = i.part),
+                  LEFT JOIN LATERAL (SELECT x.floor, x.addressed FROM queend.floors x WHERE x.partition_id = i.part OFFSET 0) AS a ON true
+                  LEFT JOIN LATERAL (SELECT GREATEST(a.floor,
                                                      CASE WHEN r_ttl_us[i.req] > 0 THEN queend.live_from(i.part, k.row_base, k.committed + 1, v_now - r_ttl_us[i.req]) END) AS floor
                                      OFFSET 0) AS f ON true
                   LEFT JOIN LATERAL (SELECT l.base + l.n AS next, l.created_at FROM queend.log l
@@ -82,14 +84,16 @@ BEGIN
         SELECT p.ord, p.req, p.part, p.grp, p.head, s.first, s.first > k.first AS passed,
                COALESCE((SELECT y.base FROM queend.log y WHERE y.partition_id = p.part AND y.base = GREATEST(k.row_base, p.floor)),
                         (SELECT y.base FROM queend.log y WHERE y.partition_id = p.part AND y.base <= k.first ORDER BY y.base DESC LIMIT 1), 0) AS row_base,
-               LEAST(p.stop, s.first + r_budget[p.req] - p.before, CASE WHEN v_holes IS NOT FALSE THEN queend.hole_after(p.part, s.first) END,
+               LEAST(p.stop, s.first + r_budget[p.req] - p.before, CASE WHEN p.addressed THEN queend.given_until(p.part, p.grp, s.first, r_budget[p.req])
+                                                                          WHEN v_holes IS NOT FALSE THEN queend.hole_after(p.part, s.first) END,
                      CASE WHEN v_scheduled IS NOT FALSE AND s.first > p.first      -- the cursor has moved meanwhile, or passes over holes
                           THEN queend.schedule_at(p.part, s.first, r_budget[p.req], v_now) END) AS stop,
                CASE WHEN r_auto[p.req] THEN 1 WHEN k.lease_end > k.committed THEN k.attempt + 1 ELSE 1 END AS attempt
           FROM picked p
           CROSS JOIN LATERAL (SELECT x.*, GREATEST(x.committed + 1, p.first) AS first FROM queend.cursors x WHERE x.partition_id = p.part AND x.group_id >= p.grp AND x.group_id <= p.grp
                                  AND x.lease_until <= v_now AND x.retry_until <= v_now ORDER BY x.group_id DESC LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) AS k
-          CROSS JOIN LATERAL (SELECT CASE WHEN v_holes IS NOT FALSE THEN queend.hole_end(p.part, k.first) ELSE k.first END AS first OFFSET 0) AS s
+          CROSS JOIN LATERAL (SELECT CASE WHEN p.addressed THEN queend.given_from(p.part, p.grp, k.first)
+                                          WHEN v_holes IS NOT FALSE THEN queend.hole_end(p.part, k.first) ELSE k.first END AS first OFFSET 0) AS s
          WHERE p.before < r_budget[p.req] AND p.place <= r_parts[p.req]),
     kept AS MATERIALIZED (
         SELECT r.* FROM (

@@ -98,6 +98,7 @@ BEGIN
             IF v_to > v_from THEN
                 INSERT INTO queend.floors (partition_id, floor) VALUES (part.id, v_to) ON CONFLICT (partition_id) DO UPDATE SET floor = excluded.floor;
                 DELETE FROM queend.holes h WHERE h.partition_id = part.id AND h.record_offset < v_to;
+                DELETE FROM queend.addressed a WHERE a.partition_id = part.id AND a.last_offset < v_to;
                 DELETE FROM queend.schedule s WHERE s.partition_id = part.id AND s.first_offset < v_to;
                 WITH gone AS (
                     DELETE FROM queend.log l WHERE l.partition_id = part.id AND l.base >= v_from AND l.base < v_to RETURNING l.n, l.odd, l.ids),

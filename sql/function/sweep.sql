@@ -24,6 +24,7 @@ BEGIN
             DELETE FROM queend.unlisted u WHERE u.partition_id = v_part;
             DELETE FROM queend.cursors k WHERE k.partition_id = v_part;
             DELETE FROM queend.holes h WHERE h.partition_id = v_part;
+            DELETE FROM queend.addressed a WHERE a.partition_id = v_part;
             DELETE FROM queend.schedule s WHERE s.partition_id = v_part;
             DELETE FROM queend.pauses u WHERE u.partition_id = v_part;
             WITH gone AS (DELETE FROM queend.traces t WHERE t.partition_id = v_part RETURNING t.id)

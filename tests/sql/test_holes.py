@@ -5,43 +5,9 @@ import random
 import uuid
 
 import pytest
-from sql.records import batch, framed, id4, id7
+from sql.records import batch, consume, delete, framed, id4, id7, stored
 from support.frames import frames
 from sql.test_claim import CALL as CLAIM
-
-
-def stored(db, part, count: int, rows: int = 1) -> list[bytes]:
-    """Ids of count records in so many rows."""
-    ids = [id7() for _ in range(count)]
-    for at in range(0, count, count // rows):
-        db.push(batch(part, ids[at:at + count // rows]))
-    return ids
-
-
-def delete(db, part, *ids: bytes) -> None:
-    for one in ids:
-        assert db.value("SELECT queend.message_delete(%s, %s)", part, one) is True
-
-
-def consume(db, part, group, budget: int, auto: bool) -> list[int]:
-    """Offsets in order until nothing is left. Every delivery is without gaps, and no lease is left behind."""
-    seen = []
-    for _ in range(1000):
-        lease = str(uuid.uuid4())
-        rows = db.pop([part], group, budget=budget, auto=auto, lease=lease, version=db.value("SELECT version FROM queend.catalog"))
-        got = db.messages(rows)
-        if got:
-            assert [at for at, _ in got] == list(range(got[0][0], got[0][0] + len(got)))
-            seen += [at for at, _ in got]
-            if not auto:
-                assert db.ack(part, group, lease, [one for _, one in got]).released is True
-        elif rows[0].status == 0:
-            assert db.rows("SELECT committed + 1 - queend.head(partition_id), lease_until FROM queend.cursors WHERE partition_id = %s AND group_id = %s", part, group) in (
-                [(0, 0)], [])
-            return seen
-        else:
-            assert rows[0].status == 4      # it has passed deleted records
-    raise AssertionError("it never ends")
 
 
 @pytest.mark.parametrize("auto", [False, True])

@@ -270,6 +270,7 @@ def test_messages_are_found_by_probes(loaded):
     session.rows("""INSERT INTO queend.dead_letters (queue_id, partition_id, group_id, record_offset, record_id, transaction_id, payload, error, retry_count, created_at, failed_at)
                     SELECT %s, %s + i %% 1000, %s, i, uuid_send(gen_random_uuid()), 'x', '1', 'e', 0, 0, i FROM generate_series(1, 100000) AS i""", queue, all_parts[0], group)
     session.rows("INSERT INTO queend.holes SELECT i, %s FROM generate_series(10, 10000) AS i", part)
+    session.rows("INSERT INTO queend.addressed SELECT 2 * i, 2 * i, %s, 'nobody' FROM generate_series(2500, 10500) AS i", part)
     page = "SELECT * FROM queend.message_list(%s, %s, NULL, NULL, NULL, %s, %s, 20, 0, 100000)"
     of_status = "SELECT * FROM queend.message_list(%s, NULL, NULL, NULL, %s, 0, %s, 20, 0, 5000)"      # found nowhere: no more than 5000 rows are looked at
     for _ in range(7):
@@ -288,7 +289,9 @@ def test_messages_are_found_by_probes(loaded):
                 (900, "SELECT * FROM queend.dead_show(ARRAY(SELECT queend.dead_find(NULL, NULL, NULL, NULL, NULL, 20, 0)))", ()),
                 (900, "SELECT queend.dead_delete(ARRAY(SELECT queend.dead_find(NULL, NULL, NULL, NULL, NULL, 20, 0)))", ()),
                 (60, "SELECT queend.hole_after(%s, 5000)", (part,)),
-                (60, "SELECT queend.hole_end(%s, 9990)", (part,))):
+                (60, "SELECT queend.hole_end(%s, 9990)", (part,)),
+                (60, "SELECT queend.given_until(%s, %s, 5000, 100)", (part, group)),
+                (300, "SELECT queend.given_from(%s, %s, 20900)", (part, group))):
             touched = session.pages(call, *values)
             assert touched <= most or _ == 0, (call, touched)      # the first time the catalogues are read
     session.rows("DELETE FROM queend.dead_letters")

@@ -1,0 +1,18 @@
+-- The first of the p_most records from p_offset on that a group is not given: it was deleted, or is for another group. NULL: all
+-- of them are.
+CREATE OR REPLACE FUNCTION queend.given_until(p_part int, p_group int, p_offset bigint, p_most int) RETURNS bigint
+LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE
+    v_name text := (SELECT g.name FROM queend.consumer_groups g WHERE g.id = p_group);
+    v_hole bigint := queend.hole_after(p_part, p_offset);
+    v_to   bigint := LEAST(p_offset + p_most, v_hole);
+    a      record;
+BEGIN
+    FOR a IN SELECT x.first_offset, x.group_name FROM queend.addressed x WHERE x.partition_id = p_part AND x.last_offset >= p_offset ORDER BY x.last_offset LOOP
+        EXIT WHEN a.first_offset >= v_to;
+        IF a.group_name IS DISTINCT FROM v_name THEN
+            RETURN GREATEST(a.first_offset, p_offset);
+        END IF;
+    END LOOP;
+    RETURN v_hole;
+END $$;

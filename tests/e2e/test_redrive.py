@@ -1,0 +1,167 @@
+"""Dead letters that come back: to the group they were dead letters of, and to nobody else."""
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from support.client import QUEUE_MODE, Client, data
+from support.daemon import Daemon
+from support.wait import until
+
+GROUPS = ("billing", "shipping", QUEUE_MODE)
+
+
+def of(group: str) -> dict[str, str]:
+    return {} if group == QUEUE_MODE else {"consumerGroup": group}
+
+
+def redrive(client: Client, queue: str, **more) -> int:
+    answer = client.post("/api/v1/dlq/redrive", {"queue": queue, **more})
+    assert answer.status == 200, answer.body
+    return answer.json["redriven"]
+
+
+def take(client: Client, queue: str, group: str, **more) -> list:
+    """All that the group is given, acknowledged."""
+    got: list = []
+    while some := client.pop(queue, batch=7, autoAck=True, **of(group), **more):
+        got += data(some)
+    return got
+
+
+def bury(client: Client, queue: str, group: str, bad: list, **more) -> list:
+    """Consumes what there is; what is bad becomes a dead letter."""
+    got: list = []
+    while some := client.pop(queue, batch=3, **of(group), **more):
+        for one in some:
+            answer = client.ack(one, "dlq" if one["data"] in bad else "completed", None if group == QUEUE_MODE else group, lease=False)
+            assert answer["success"] is True
+        got += data(some)
+    return got
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("group", GROUPS)
+def test_only_the_group_it_was_a_dead_letter_of(client: Client, queue: str, group: str, named: bool) -> None:
+    client.push(queue, *range(6))
+    for one in GROUPS:
+        assert bury(client, queue, one, [2, 3] if one == group else []) == list(range(6))
+    assert redrive(client, queue, **({"consumerGroup": group} if named else {})) == 2 and client.dead(queue) == 0
+    client.push(queue, "after")
+    for one in GROUPS:
+        assert take(client, queue, one) == ([2, 3] if one == group else []) + ["after"]
+    # a group that comes later has the messages, not their copies
+    assert take(client, queue, "late", subscriptionMode="all") == [*range(6), "after"]
+
+
+def test_without_a_group_those_that_have_it(client: Client, queue: str) -> None:
+    client.push(queue, *range(4))
+    assert bury(client, queue, "billing", [0, 1]) == bury(client, queue, "shipping", []) == bury(client, queue, QUEUE_MODE, [1, 3]) == [0, 1, 2, 3]
+    assert redrive(client, queue) == 4
+    assert take(client, queue, "shipping") == []
+    # what fails again is a dead letter again, and comes back once more
+    assert bury(client, queue, "billing", [1]) == [0, 1] and bury(client, queue, QUEUE_MODE, [3]) == [1, 3]
+    assert redrive(client, queue, consumerGroup="billing") == 1
+    assert take(client, queue, QUEUE_MODE) == take(client, queue, "shipping") == [] and take(client, queue, "billing") == [1]
+    assert redrive(client, queue, consumerGroup=QUEUE_MODE) == 1
+    assert take(client, queue, "billing") == take(client, queue, "shipping") == [] and take(client, queue, QUEUE_MODE) == [3]
+
+
+def test_one_message_of_the_two(client: Client, queue: str) -> None:
+    client.push(queue, *range(2))
+    for one in GROUPS:
+        bury(client, queue, one, [1] if one == "billing" else [])
+    (letter,) = client.get(f"/api/v1/dlq?queue={queue}").json["messages"]
+    answer = client.post(f"/api/v1/messages/{letter['partitionId']}/{letter['transactionId']}/retry")
+    assert answer.status == 200, answer.body
+    assert take(client, queue, "shipping") == take(client, queue, QUEUE_MODE) == [] and take(client, queue, "billing") == [1]
+
+
+def test_another_queue_has_them_for_everybody(client: Client, queue: str) -> None:
+    client.push(queue, *range(2))
+    bury(client, queue, "billing", [0, 1])
+    assert redrive(client, queue, consumerGroup="billing", targetQueue=f"{queue}-2") == 2
+    for one in ("shipping", QUEUE_MODE):
+        assert until(lambda name=one: take(client, f"{queue}-2", name), "they are there") == [0, 1]
+    client.push(queue, "x", partition="p")
+    bury(client, queue, "billing", ["x"])
+    assert redrive(client, queue, targetQueue=queue, targetPartition="q") == 1      # still its own queue
+    assert take(client, queue, "shipping") == [0, 1, "x"] and take(client, queue, "billing") == ["x"]
+
+
+def test_what_was_moved_by_hand_comes_back_to_all(client: Client, queue: str) -> None:
+    client.push(queue, *range(2))
+    one = client.get(f"/api/v1/messages?queue={queue}").json["messages"][-1]
+    assert client.post(f"/api/v1/messages/{one['partitionId']}/{one['transactionId']}/dlq", {"consumerGroup": "billing"}).json["moved"] is True
+    assert take(client, queue, "shipping") == take(client, queue, QUEUE_MODE) == [1]
+    assert redrive(client, queue) == 1
+    assert take(client, queue, "shipping") == take(client, queue, QUEUE_MODE) == [0] and take(client, queue, "billing") == [1, 0]
+
+
+def test_parked_pops(client: Client, daemon: Daemon, queue: str) -> None:
+    """Who waits is given what is for him, at once; the others go on waiting, and have the next push."""
+    client.push(queue, "bad")
+    for one in GROUPS:
+        bury(client, queue, one, ["bad"] if one == "billing" else [])
+    waiting = {one: daemon.client() for one in GROUPS}
+    for one, parked in waiting.items():
+        group = "" if one == QUEUE_MODE else f"&consumerGroup={one}"
+        parked.send("GET", f"/api/v1/pop/queue/{queue}?wait=true&timeout=30000&autoAck=true{group}")
+    until(lambda: client.metric("queend_worker_parked") >= 3, "all of them wait")
+    assert redrive(client, queue, consumerGroup="billing") == 1
+    assert data(waiting["billing"].receive().json["messages"]) == ["bad"]
+    client.push(queue, "next")
+    for one in ("shipping", QUEUE_MODE):
+        assert data(waiting[one].receive().json["messages"]) == ["next"]
+    for one in waiting.values():
+        one.close()
+    assert take(client, queue, "billing") == ["next"]
+
+
+def test_between_messages_served_from_memory(client: Client, queue: str) -> None:
+    """Groups that keep up are served by the push or from memory; what comes back in between stays with its group, in order."""
+    for n in range(30):
+        client.push(queue, *range(10 * n, 10 * n + 3))
+        for one in GROUPS:
+            assert bury(client, queue, one, [10 * n + 1] if one == GROUPS[n % 3] else []) == list(range(10 * n, 10 * n + 3))
+        assert redrive(client, queue, **({"consumerGroup": GROUPS[n % 3]} if n % 2 else {})) == 1
+        client.push(queue, 10 * n + 9)
+        for one in GROUPS:
+            assert take(client, queue, one) == ([10 * n + 1] if one == GROUPS[n % 3] else []) + [10 * n + 9]
+
+
+def test_leases_and_retries(client: Client, queue: str) -> None:
+    client.configure(queue, retryLimit=1, retryDelay=0, dlqAfterMaxRetries=True)
+    client.push(queue, *range(3))
+    for one in GROUPS:
+        bury(client, queue, one, [0, 2] if one == "billing" else [])
+    assert redrive(client, queue) == 2
+    client.push(queue, 3)
+    got = until(lambda: client.pop(queue, batch=10, consumerGroup="billing"), "they are there")
+    assert data(got) == [0, 2, 3] and len({one["leaseId"] for one in got}) == 1
+    assert client.ack(got[0], group="billing")["success"] is True
+    assert client.ack(got[1], "failed", group="billing")["success"] is True      # it and what follows come again
+    assert data(until(lambda: client.pop(queue, batch=10, consumerGroup="billing", autoAck=True), "again")) == [2, 3]
+    (one,) = client.pop(queue, batch=10, consumerGroup="shipping")
+    assert one["data"] == 3 and client.ack(one, group="shipping")["leaseReleased"] is True
+
+
+def test_restarts_and_two_daemons(start_daemon, client: Client, daemon: Daemon, queue: str) -> None:
+    client.push(queue, *range(50))
+    for one in GROUPS:
+        bury(client, queue, one, list(range(0, 50, 5)) if one == "billing" else [])
+    with start_daemon(daemon.conninfo).client() as other:
+        assert redrive(other, queue, consumerGroup="billing") == 10
+        turn = itertools.cycle((client, other))
+        assert take(next(turn), queue, "shipping") == []
+        assert until(lambda: take(next(turn), queue, "billing"), "the other finds them") == list(range(0, 50, 5))
+        assert take(next(turn), queue, "shipping") == take(next(turn), queue, QUEUE_MODE) == []
+        client.push(queue, "x")
+        bury(other, queue, "shipping", ["x"])
+        assert redrive(client, queue) == 1
+    again = start_daemon(daemon.conninfo)
+    again.stop()
+    again = start_daemon(daemon.conninfo)
+    with again.client() as last:
+        assert until(lambda: take(last, queue, "billing"), "what was pushed") == ["x"] == take(last, queue, QUEUE_MODE)
+        assert take(last, queue, "shipping") == ["x"] and take(last, queue, "shipping") == []
