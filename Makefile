@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help system venv build run test test-asan test-faults test-schema test-sdk bench bench-quick bench-scale bench-soak bench-peers clean
+.PHONY: help system venv build run test test-asan test-faults test-kills test-schema test-sdk bench bench-quick bench-scale bench-soak bench-peers clean
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,10 @@ test-asan: $(VENV)/.ready ## run the tests of the data plane under AddressSaniti
 test-faults: build ## minutes of pushes while daemon and database are killed, stopped and switched (FAULT_SECONDS, FAULT_SEED)
 	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@FAULT_SECONDS=$${FAULT_SECONDS:-300} $(BIN)/python -m pytest -s tests/e2e/test_failover_history.py $(ARGS)
+
+test-kills: build ## 200 times: a part of the embedded PostgreSQL killed under load, and the daemon a moment later; how long until it serves (KILLS, FAULT_SEED)
+	@SUDO="$(SUDO)" sh tools/system.sh tests
+	@KILLS=$${KILLS:-200} $(BIN)/python -m pytest -s tests/platform/test_double_kill.py $(ARGS)
 
 test-schema: build ## ask a daemon everything /openapi.json says may be asked: 20 000 calls by schemathesis along its links, about 10 minutes
 	@SUDO="$(SUDO)" sh tools/system.sh tests

@@ -25,6 +25,7 @@ from .service.migrate import MigrationError, identity_of, migrate
 # Any of these says where PostgreSQL is; without one the daemon brings its own and touches no other.
 EXTERNAL = ("queend_dsn", "database_url", "pg_host", "pg_port", "pg_user", "pg_password", "pg_db")
 DATABASE_WAIT_S = 60.0
+RECOVERY_S = 5.0         # how long an embedded server may recover before the daemon serves without it
 LAST_MINUTE_S = 2.0      # to write down what queues did, at the end
 
 
@@ -68,7 +69,7 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         try:
-            local = self._embed()
+            local = await self._embed(stop)
             # Migrations may take longer than a request may.
             target = connect.conninfo(self.settings, local, options="-c statement_timeout=0 -c lock_timeout=0")
             buffers = self.settings.queend_buffer_bytes > 0
@@ -83,16 +84,18 @@ class Supervisor:
                 self.embedded.stop()
                 log.line("debug", "database_stopped")
 
-    def _embed(self) -> str | None:
-        """Starts the embedded server, if it is that one, and returns its conninfo."""
+    async def _embed(self, stop: asyncio.Event) -> str | None:
+        """Starts the embedded server, if it is that one, and returns its conninfo. One that still recovers then is a database that is away."""
         local = None
         if self.embedded:
             begin = time.monotonic()
+            buffers = self.settings.queend_buffer_bytes > 0
             try:
-                local = self.embedded.start()
+                local = self.embedded.begin()      # on this thread: the server ends with the one it was started from
+                there = await asyncio.to_thread(self.embedded.await_ready, recovery=RECOVERY_S if buffers else math.inf, enough=stop.is_set)
             except EmbeddedError as error:
                 raise StartError(str(error)) from error
-            log.line("info", "database_started", f"embedded PostgreSQL in {self.embedded.data}",
+            log.line("info", "database_started", f"embedded PostgreSQL in {self.embedded.data}{'' if there else ', which recovers'}",
                      pid=self.embedded.pid, ms=round((time.monotonic() - begin) * 1000))
         elif not connect.verifies_server(self.settings):
             log.line("warn", "server_not_verified", "TLS without a check of the server's certificate; "
@@ -231,7 +234,7 @@ class Supervisor:
             log.line("error", "database_died", f"see {self.embedded.log}")
             while not self.embedded.pid:
                 try:
-                    self.embedded.restart()
+                    self.embedded.begin_again()      # the core connects when it serves
                     log.line("info", "database_started", pid=self.embedded.pid)
                 except EmbeddedError as error:
                     log.line("error", "database_not_started", str(error))

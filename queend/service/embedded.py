@@ -1,7 +1,10 @@
 """A PostgreSQL of our own: created, started and stopped by the daemon, reachable only through a socket in its data folder.
 
 Layout of the data folder: `lock` (held while a daemon uses it), `pg/` (the cluster, mode 0700, owned by the account it
-runs as; its socket lies there too), `postgres.log`.
+runs as; its socket lies there too), `postgres.log`, and `creating` or `created`: whether the cluster is complete.
+
+A start may find anything that a kill can leave: a half-made cluster, a server that runs, recovers or ends, parts of one, files that
+name processes which are gone. Only one daemon gets past the lock; then whatever runs in the folder is ended (service/leftovers).
 
 Every program inherits the opened data folder and gets `/proc/self/fd/N` as its path. The kernel resolves that link without
 walking the real path, so the account needs no access to the folders above (a checkout below /root stays closed), and a path
@@ -9,19 +12,23 @@ longer than a socket address allows does no harm.
 """
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
+import math
 import os
 import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
 
-from . import binaries
+from . import binaries, leftovers
 from .binaries import Account, Binaries, BinariesError
+from .leftovers import LeftoverError
 
 ROLE = "postgres"  # not "queend": the schema of that name would silently enter its search path
 DATABASE = "postgres"
@@ -30,6 +37,7 @@ PORT = "5432"  # only names the socket: nothing listens on a network
 LONGEST_SOCKET_FOLDER = 108 - len("/.s.PGSQL.5432") - 1
 LOG_KEPT_BYTES = 16 << 20
 PR_SET_PDEATHSIG = 1
+LOCK_S = 2.0  # how long another daemon's lock is waited for
 # Nothing of ours: PG… variables, a preloaded library or a locale would change what the server does.
 ENVIRONMENT = {"PATH": os.defpath, "LANG": "C", "TZ": "UTC"}
 _libc = ctypes.CDLL(None)  # loaded before any fork
@@ -55,20 +63,58 @@ class Embedded:
         self._lock: int | None = None
         self._opened: int | None = None
         self._server: subprocess.Popen | None = None
+        self._log_begin = 0      # where in the log the present run begins
 
     def start(self, timeout: float = 60.0) -> str:
-        """Creates the cluster if there is none, starts it and returns its conninfo. Raises EmbeddedError."""
-        self._take_lock()
+        """Creates the cluster if there is none, starts it, waits until it serves and returns its conninfo. Raises EmbeddedError."""
+        self.begin()
         try:
-            self._prepare(timeout)
-            self._launch(timeout)
-        except BinariesError as error:
+            self.await_ready(timeout)
+        except BaseException:
+            self.stop()
+            raise
+        return self.conninfo()
+
+    def begin(self) -> str:
+        """The same without the wait. Call it from a thread that lives as long as the server is to."""
+        try:
+            self._take_lock()
+            self._prepare()
+            self._launch()
+        except (BinariesError, LeftoverError, OSError, subprocess.SubprocessError) as error:
             self.stop()
             raise EmbeddedError(str(error)) from error
         except BaseException:
             self.stop()
             raise
         return self.conninfo()
+
+    def await_ready(self, timeout: float = 60.0, recovery: float = math.inf, enough: Callable[[], bool] = lambda: False) -> bool:
+        """Waits until it serves. False: it still recovers after `recovery` seconds, or `enough` said so. From any thread. Raises
+        EmbeddedError if it ends, or answers nobody for `timeout` seconds; then nothing of it runs any more."""
+        begin = heard = time.monotonic()      # heard: when it last answered anything
+        server = self._server
+        assert server is not None
+        while True:
+            try:
+                psycopg.connect(self.conninfo(), connect_timeout=5).close()
+                return True
+            except psycopg.OperationalError as error:
+                reason = str(error)
+            now = time.monotonic()
+            if "the database system is " in reason:      # starting up, in recovery: however long that takes, beginning anew takes longer
+                heard = now
+                if now - begin > recovery:
+                    return False
+            if enough():
+                return False
+            if server.poll() is not None or now - heard > timeout:
+                with open(self.log, "rb") as log:
+                    log.seek(self._log_begin)
+                    told = log.read()[-4000:].decode(errors="replace").strip()
+                self._halt()
+                raise EmbeddedError(f"PostgreSQL did not start in {self.data}: {reason}\n{told}")
+            time.sleep(min(0.1, 0.01 + (now - begin) / 20))      # each attempt is a process of the server
 
     def conninfo(self) -> str:
         """How to connect, valid in this process."""
@@ -84,21 +130,22 @@ class Embedded:
         return self._server is not None and self._server.poll() is not None
 
     def restart(self, timeout: float = 60.0) -> None:
-        """Starts the server again after it went away."""
-        self._stop_leftovers(timeout)
-        self._launch(timeout)
+        """Starts the server again after it went away, and waits until it serves. Raises EmbeddedError."""
+        self.begin_again()
+        self.await_ready(timeout)
+
+    def begin_again(self) -> None:
+        """The same without the wait."""
+        self._server = None
+        try:
+            self._clear()
+            self._launch()
+        except (LeftoverError, OSError) as error:
+            raise EmbeddedError(str(error)) from error
 
     def stop(self, timeout: float = 30.0) -> None:
-        """Fast shutdown (sessions are ended, a checkpoint is written); immediate after `timeout` seconds."""
-        if self._server is not None:
-            if self._server.poll() is None:
-                self._server.send_signal(signal.SIGINT)
-                try:
-                    self._server.wait(timeout)
-                except subprocess.TimeoutExpired:
-                    self._server.send_signal(signal.SIGQUIT)
-                    self._server.wait()
-            self._server = None
+        """Fast shutdown (sessions are ended, a checkpoint is written); immediate after `timeout` seconds, or where nothing is to be written."""
+        self._halt(timeout)
         for fd in (self._opened, self._lock):
             if fd is not None:
                 os.close(fd)
@@ -111,28 +158,41 @@ class Embedded:
             return
         self.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         fd = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            owner = os.read(fd, 20).decode(errors="replace").strip() or "unknown"
-            os.close(fd)
-            raise EmbeddedError(f"{self.folder} is in use by another queend (pid {owner}); set QUEEND_DATA_DIR") from None
+        deadline = time.monotonic() + LOCK_S
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                # One that was killed a moment ago may not have let go yet, and one that has just come may not have signed.
+                if time.monotonic() < deadline:
+                    time.sleep(0.01)
+                    continue
+                owner = os.pread(fd, 20, 0).decode(errors="replace").strip() or "unknown"
+                os.close(fd)
+                raise EmbeddedError(f"{self.folder} is in use by another queend (pid {owner}); set QUEEND_DATA_DIR") from None
         os.ftruncate(fd, 0)
         os.pwrite(fd, b"%d\n" % os.getpid(), 0)
         self._lock = fd
 
-    def _prepare(self, timeout: float) -> None:
+    def _prepare(self) -> None:
         self.account: Account = binaries.account_for(self.data)
         if (self.folder / "created").exists():
+            for name in ("PG_VERSION", "global/pg_control"):
+                if not (self.data / name).exists():
+                    raise EmbeddedError(f"the cluster in {self.data} is damaged: {name} is missing; restore a backup of the folder, "
+                                        f"or move {self.folder} away to begin with an empty one")
             self._open()
-            self._stop_leftovers(timeout)
+            self._clear()
             major = int((self.data / "PG_VERSION").read_text())
             self.programs: Binaries = binaries.find(self.account, major)
             return
-        if self.data.exists() and any(self.data.iterdir()):
-            if not (self.folder / "creating").exists():
+        if self.data.exists():
+            if not (self.folder / "creating").exists() and any(self.data.iterdir()):
                 raise EmbeddedError(f"{self.data} exists and was not made by queend; set QUEEND_DATA_DIR")
-            shutil.rmtree(self.data)  # an interrupted initdb: nothing was ever stored in it
+            if (self.folder / "creating").exists():      # an interrupted initdb, which may go on: nothing was ever stored in it
+                leftovers.kill(self.data)
+                shutil.rmtree(self.data)
         self.programs = binaries.find(self.account, self.major)
         self._create()
 
@@ -145,10 +205,11 @@ class Embedded:
         done = subprocess.run(
             [self.programs.folder / "initdb", "-D", here, "-U", ROLE, "-A", "peer", "--encoding=UTF8", "--locale=C"],
             cwd="/", pass_fds=[self._opened], env=ENVIRONMENT, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            **self.account.become())
+            preexec_fn=_dying_with(os.getpid(), signal.SIGKILL), **self.account.become())
         if done.returncode != 0:
             raise EmbeddedError(f"initdb failed in {self.data}:\n{done.stderr.strip()}")
         (self.folder / "creating").rename(self.folder / "created")
+        _sync(self.folder)      # before anything is stored: a start that finds `creating` removes the cluster
 
     def _open(self) -> str:
         """Opens the data folder and returns the path by which every program that inherits it finds it."""
@@ -156,7 +217,7 @@ class Embedded:
             self._opened = os.open(self.data, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         return f"/proc/self/fd/{self._opened}"
 
-    def _launch(self, timeout: float) -> None:
+    def _launch(self) -> None:
         self._write_access()
         if self.log.exists() and self.log.stat().st_size > LOG_KEPT_BYTES:
             self.log.replace(self.log.with_suffix(".log.1"))
@@ -164,27 +225,11 @@ class Embedded:
         for name, value in {**server_settings(self.programs.major), **self.settings}.items():
             command += ["-c", f"{name}={value}"]
         with open(self.log, "ab") as log:
-            begin = log.tell()
+            self._log_begin = log.tell()
             # A session of its own: Ctrl-C in the terminal must reach the daemon first, which drains and then stops us.
             self._server = subprocess.Popen(command, cwd="/", pass_fds=[self._opened], env=ENVIRONMENT, stdin=subprocess.DEVNULL,
-                                            stdout=log, stderr=log, start_new_session=True, preexec_fn=_die_with_parent, **self.account.become())
-        self._await_ready(begin, timeout)
-
-    def _await_ready(self, log_begin: int, timeout: float) -> None:
-        deadline = time.monotonic() + timeout
-        assert self._server is not None
-        while True:
-            try:
-                psycopg.connect(self.conninfo(), connect_timeout=5).close()
-                return
-            except psycopg.OperationalError as error:
-                reason = str(error)
-            if self._server.poll() is not None or time.monotonic() > deadline:
-                with open(self.log, "rb") as log:
-                    log.seek(log_begin)
-                    told = log.read()[-4000:].decode(errors="replace").strip()
-                raise EmbeddedError(f"PostgreSQL did not start in {self.data}: {reason}\n{told}")
-            time.sleep(0.01)
+                                            stdout=log, stderr=log, start_new_session=True,
+                                            preexec_fn=_dying_with(os.getpid(), signal.SIGINT), **self.account.become())
 
     def _write_access(self) -> None:
         """Who may connect: the account it runs as and the account of the daemon, told by the kernel, no passwords."""
@@ -194,24 +239,29 @@ class Embedded:
 
     def _write(self, name: str, text: str) -> None:
         path = self.data / name
+        if not path.exists():
+            path.touch(0o644)
         if path.read_text() != text:
             path.write_text(text)  # in place: owner and mode stay
 
-    def _stop_leftovers(self, timeout: float) -> None:
-        """Ends what a killed daemon left: our lock proves that no other daemon uses this cluster."""
-        deadline = time.monotonic() + timeout
-        asked = False
-        while pids := _processes_in(self.data):
-            postmaster = _postmaster(self.data)
-            if postmaster in pids and not asked:
-                os.kill(postmaster, signal.SIGINT)
-                asked = True
-            if time.monotonic() > deadline:
-                raise EmbeddedError(f"processes {pids} still use {self.data}")
-            time.sleep(0.01)
+    def _clear(self) -> None:
+        """Ends what a killed daemon or a server that died left in the folder: our lock proves that no other daemon uses it."""
+        leftovers.end(self.data)
         # Nobody is in there: a file that is left names a process that died, or by now a stranger.
-        for name in ("postmaster.pid", ".s.PGSQL.5432.lock"):
-            (self.data / name).unlink(missing_ok=True)
+        for path in (self.data / "postmaster.pid", *self.data.glob(".s.PGSQL.*.lock")):
+            path.unlink(missing_ok=True)
+
+    def _halt(self, timeout: float = leftovers.FAST_S) -> None:
+        server, self._server = self._server, None
+        if server is None:
+            return
+        try:
+            leftovers.end(self.data, timeout, reap=server.poll)
+        finally:
+            with contextlib.suppress(subprocess.TimeoutExpired):      # one that has not come as far as its folder
+                server.wait(1)
+            server.kill()
+            server.wait()
 
     def _socket_folder(self) -> str:
         path = str(self.data)
@@ -254,29 +304,19 @@ def server_settings(major: int = binaries.OLDEST) -> dict[str, str]:
     }
 
 
-def _die_with_parent() -> None:
-    """A killed daemon takes its PostgreSQL along (fast shutdown), so that nothing is left running unattended."""
-    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGINT, 0, 0, 0)
+def _dying_with(parent: int, number: int) -> Callable[[], None]:
+    """For the child between fork and exec: a killed daemon takes its PostgreSQL along, so that nothing is left running unattended."""
+    def die_with_parent() -> None:
+        _libc.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
+        if os.getppid() != parent:      # killed before we asked to be told
+            os._exit(1)
+
+    return die_with_parent
 
 
-def _postmaster(data: Path) -> int | None:
+def _sync(folder: Path) -> None:
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        return int((data / "postmaster.pid").read_text().split("\n", 1)[0])
-    except (OSError, ValueError):
-        return None
-
-
-def _processes_in(data: Path) -> list[int]:
-    """Ids of the PostgreSQL processes that run inside `data`."""
-    here = data.stat()
-    found = []
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            try:
-                there = os.stat(f"/proc/{entry.name}/cwd")
-                program = Path(f"/proc/{entry.name}/comm").read_text().strip()
-            except OSError:
-                continue
-            if program == "postgres" and (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino):
-                found.append(int(entry.name))
-    return found
+        os.fsync(opened)
+    finally:
+        os.close(opened)

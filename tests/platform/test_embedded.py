@@ -4,11 +4,14 @@ import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
+from support.wait import until
 
+from queend.service import leftovers
 from queend.service.embedded import Embedded, EmbeddedError
 
 
@@ -151,3 +154,112 @@ def test_a_server_that_died_is_noticed_and_started_again(tmp_path):
 def test_a_server_that_cannot_start_tells_why(tmp_path):
     with pytest.raises(EmbeddedError, match="unrecognized configuration parameter"):
         Embedded(tmp_path, settings={"no_such_setting": "1"}).start()
+
+
+def process(cluster: Embedded, title: str) -> int | None:
+    """One of the cluster's processes, by what it calls itself."""
+    return next((one.pid for one in leftovers.inside(cluster.data) if title in one.title), None)
+
+
+@pytest.fixture
+def made(tmp_path) -> Iterator[Embedded]:
+    """A cluster that was started and stopped once."""
+    cluster = Embedded(tmp_path)
+    cluster.start()
+    cluster.stop()
+    yield cluster
+    leftovers.kill(cluster.data)
+    cluster.stop()
+
+
+@pytest.mark.parametrize("ended", ["by its daemon", "by the next start"])
+def test_a_server_asked_to_end_while_it_recovers_is_no_obstacle(made, ended):
+    """Version 18 then waits for ever, with its I/O workers."""
+    made.start()
+    keeper = made.pid
+    os.kill(process(made, " walwriter"), signal.SIGKILL)
+    startup = until(lambda: process(made, " startup"), "it recovers")
+    os.kill(startup, signal.SIGSTOP)
+    os.kill(keeper, signal.SIGINT)
+    until(lambda: "received fast shutdown" in made.log.read_text(), "it was asked to end")
+    os.kill(startup, signal.SIGCONT)
+    until(lambda: process(made, " startup") is None, "the recovery was given up")
+    if ended == "by its daemon":
+        made.stop()
+        assert not leftovers.inside(made.data)
+    else:      # whose daemon is gone: nobody holds the lock, nobody is its parent
+        os.close(made._lock)
+        made._lock = None
+    again = Embedded(made.folder)
+    try:
+        assert rows(again.start(), "SELECT 1") == [(1,)] and again.pid != keeper
+    finally:
+        again.stop()
+
+
+def test_parts_of_a_server_that_was_killed_and_do_not_notice_are_ended(made):
+    conninfo = made.start()
+    with psycopg.connect(conninfo) as session:
+        part = session.info.backend_pid
+        os.kill(part, signal.SIGSTOP)
+        os.kill(made.pid, signal.SIGKILL)
+        until(made.exited, "the server is gone")
+        made.restart()
+        assert not os.path.exists(f"/proc/{part}") or part not in [one.pid for one in leftovers.inside(made.data)]
+    assert rows(conninfo, "SELECT 1") == [(1,)]
+
+
+MAKER = """
+import sys
+from pathlib import Path
+from queend.service.embedded import Embedded
+Embedded(Path(sys.argv[1])).start()
+"""
+
+
+def test_a_cluster_that_is_being_made_ends_with_its_daemon_and_is_made_anew(tmp_path):
+    maker = subprocess.Popen([sys.executable, "-c", MAKER, tmp_path])
+    cluster = Embedded(tmp_path)
+    until(lambda: (tmp_path / "pg").exists() and process(cluster, "initdb"), "the cluster is being made")
+    for one in leftovers.inside(cluster.data):
+        os.kill(one.pid, signal.SIGSTOP)      # as one that goes on for longer
+    maker.kill()
+    maker.wait()
+    try:
+        assert rows(cluster.start(), "SELECT 1") == [(1,)]
+        assert all("initdb" not in one.title for one in leftovers.inside(cluster.data))
+    finally:
+        cluster.stop()
+
+
+@pytest.mark.parametrize("name", ["PG_VERSION", "global/pg_control"])
+def test_a_cluster_that_lacks_what_nobody_can_make_anew_is_told(made, name):
+    (made.data / name).unlink()
+    with pytest.raises(EmbeddedError, match=f"damaged: {name} is missing; restore"):
+        made.start()
+
+
+def test_what_a_killed_server_wrote_about_itself_is_no_obstacle(made):
+    """Its lock files name a number that is a stranger's now, and its memory is still there."""
+    made.start()
+    keeper, told = made.pid, (made.data / "postmaster.pid").read_text()
+    os.kill(keeper, signal.SIGKILL)
+    until(made.exited, "the server is gone")
+    made.stop()
+    for name in ("postmaster.pid", ".s.PGSQL.5432.lock"):
+        (made.data / name).write_text(told.replace(str(keeper), str(os.getpid()), 1))
+    again = Embedded(made.folder)
+    try:
+        assert rows(again.start(), "SELECT 1") == [(1,)]
+    finally:
+        again.stop()
+
+
+def test_a_long_recovery_is_waited_for(made):
+    """Beginning anew would only make it longer. A standby recovers for ever."""
+    (made.data / "standby.signal").touch()
+    made.settings = {"hot_standby": "off"}
+    made.begin()
+    assert made.await_ready(timeout=0.2, recovery=1.0) is False and made.pid
+    asked: list[bool] = []
+    assert made.await_ready(timeout=0.2, enough=lambda: len(asked) > 30 or asked.append(True)) is False and made.pid

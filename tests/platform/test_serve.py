@@ -111,6 +111,34 @@ def test_a_killed_daemon_loses_nothing_and_leaves_nothing(data):
         assert len(pop(again)) == 1
 
 
+def test_two_started_at_once_on_one_folder_do_not_meet(tmp_path):
+    with Daemon.own(tmp_path) as one, Daemon.own(tmp_path) as two:
+        until(lambda: one.process.poll() is not None or two.process.poll() is not None, "one of them gives up")
+        loser, winner = (one, two) if one.process.poll() is not None else (two, one)
+        assert loser.wait() == 1
+        assert f"{tmp_path} is in use by another queend (pid {winner.pid}); set QUEEND_DATA_DIR" in "".join(loser.other)
+        winner.await_ready()
+        assert push(winner)["status"] == "queued"
+        assert winner.end() == 0
+
+
+def test_a_database_that_recovers_for_long_is_one_that_is_away(data):
+    """A standby recovers until it is promoted."""
+    (data / "pg" / "standby.signal").touch()
+    with open(data / "pg" / "postgresql.auto.conf", "a") as settings:
+        settings.write("hot_standby = off\n")
+    with Daemon.own(data) as daemon:
+        daemon.await_ready()
+        assert daemon.line("database_started")["detail"].endswith("which recovers") and daemon.line("without_database")
+        assert push(daemon)["status"] == "buffered"
+        (data / "pg" / "promote").touch()
+        os.kill(daemon.line("database_started")["pid"], signal.SIGUSR1)
+        daemon.await_event("database_taken_up")
+        until(lambda: daemon.request("GET", "/api/v1/status/buffers")[2]["pending"] == 0, "the buffer is empty")
+        assert [message["transactionId"] for message in pop(daemon)] == ["one"]
+        assert daemon.end() == 0
+
+
 def test_a_taken_port_is_told(data):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -1,0 +1,142 @@
+"""Processes of PostgreSQL that run in the folder of a cluster: which they are, and how they are ended.
+
+A process belongs to a cluster if it is called postgres or initdb and its working directory is the cluster's folder, or it has that
+folder open, as all that we start have from their first moment. A number in a file, or a name alone, proves nothing.
+"""
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+PROGRAMS = ("postgres", "initdb")
+FAST_S = 5.0          # for a fast shutdown: sessions end, a checkpoint is written
+IMMEDIATE_S = 5.0     # for an immediate one: the server gives its own processes as long
+ORPHANS_S = 2.0       # for processes whose server is gone
+GONE_S = 10.0         # for what was killed: its memory is given back
+STUCK_S = 0.5         # a server that looks stuck for so long is
+
+
+class LeftoverError(RuntimeError):
+    """Processes in the folder that not even SIGKILL ends."""
+
+
+@dataclass(frozen=True)
+class Process:
+    pid: int
+    parent: int
+    title: str
+
+
+def inside(data: Path) -> list[Process]:
+    """The cluster's processes, as far as this process may see them."""
+    try:
+        here = _place(data)
+    except FileNotFoundError:
+        return []
+    return [found for entry in os.scandir("/proc") if entry.name.isdigit() and (found := _look(entry.name, here))]
+
+
+def end(data: Path, fast_s: float = FAST_S, immediate_s: float = IMMEDIATE_S, reap: Callable[[], object] = lambda: None) -> None:
+    """Ends them all and returns when none is left: asks for a fast shutdown, after `fast_s` for an immediate one, and kills what is still
+    there `immediate_s` after that. A server that has no checkpoint to write is not asked for a fast one: during a recovery it would never end
+    (version 18). reap: called again and again, for the parent of the server. Raises LeftoverError."""
+    begin = time.monotonic()
+    said: dict[int, int] = {}
+    stuck_since: float | None = None
+    immediate_at = begin + fast_s
+    while found := inside(data):
+        now = time.monotonic()
+        keeper = _keeper(data, found)
+        if keeper is None:
+            immediate_at = min(immediate_at, begin)
+            kill_at = immediate_at + ORPHANS_S
+        else:
+            if not _stuck(keeper, found):
+                stuck_since = None
+            elif stuck_since is None:
+                stuck_since = now
+            elif now - stuck_since > STUCK_S:
+                immediate_at = min(immediate_at, now)
+            if _recovers(found):
+                immediate_at = min(immediate_at, now)
+            kill_at = immediate_at + immediate_s
+        for one in found:
+            number = signal.SIGKILL if now >= kill_at else signal.SIGQUIT if now >= immediate_at else signal.SIGINT
+            # The server ends its own processes, unless it is gone or does not get to it.
+            if (keeper is None or one is keeper or number == signal.SIGKILL) and said.get(one.pid) != number:
+                said[one.pid] = number
+                _send(data, one.pid, number)
+        if now > kill_at + GONE_S:
+            raise LeftoverError(f"processes {[one.pid for one in found]} still use {data}, and cannot be ended")
+        reap()
+        time.sleep(0.02)
+
+
+def kill(data: Path) -> None:
+    """Ends them at once: nothing in the folder is worth keeping. Raises LeftoverError."""
+    end(data, -ORPHANS_S, 0.0)
+
+
+def _place(path: str | Path) -> tuple[int, int]:
+    there = os.stat(path)
+    return there.st_dev, there.st_ino
+
+
+def _look(pid: str, here: tuple[int, int]) -> Process | None:
+    """That process, if it is one of the cluster's."""
+    proc = Path("/proc", pid)
+    try:
+        if (proc / "comm").read_text().strip() not in PROGRAMS or not _in_folder(proc, here):
+            return None
+        parent = int((proc / "stat").read_text().rpartition(")")[2].split()[1])
+        title = (proc / "cmdline").read_bytes().rstrip(b"\0 ").decode(errors="replace")
+    except (OSError, ValueError, IndexError):      # it has just ended, or is somebody else's
+        return None
+    return Process(int(pid), parent, title)
+
+
+def _in_folder(proc: Path, here: tuple[int, int]) -> bool:
+    if (there := _place(proc / "cwd")) == here:
+        return True
+    if there != _place("/"):
+        return False
+    for entry in os.scandir(proc / "fd"):      # as we started it, and not in its folder yet
+        with suppress(OSError):
+            if _place(entry.path) == here:
+                return True
+    return False
+
+
+def _keeper(data: Path, found: list[Process]) -> Process | None:
+    """The server itself, which the others are children of."""
+    try:
+        pid = int((data / "postmaster.pid").read_text().split("\n", 1)[0])
+    except (OSError, ValueError):
+        return None
+    ids = {one.pid for one in found}
+    return next((one for one in found if one.pid == pid and one.parent not in ids), None)
+
+
+def _recovers(found: list[Process]) -> bool:
+    return any(one.title.startswith("postgres: ") and " startup" in one.title for one in found)
+
+
+def _stuck(keeper: Process, found: list[Process]) -> bool:
+    """Nobody is left who would write a checkpoint, or whose end it could wait for."""
+    return all(one is keeper or " io worker" in one.title or one.title.endswith(" checkpointer") for one in found)
+
+
+def _send(data: Path, pid: int, number: int) -> None:
+    """The process that is called so now gets the signal if it is still one of the cluster's: numbers are given again."""
+    with suppress(ProcessLookupError, FileNotFoundError):
+        handle = os.pidfd_open(pid)
+        try:
+            if _look(str(pid), _place(data)):
+                signal.pidfd_send_signal(handle, number)
+        finally:
+            os.close(handle)
