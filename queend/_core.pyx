@@ -31,6 +31,7 @@ include "core/http/head.pyx"              # an answer's head
 include "core/http/problem.pyx"           # an error as a problem
 include "core/pg/encode.pyx"              # binary parameters
 include "core/pg/decode.pyx"              # binary results
+include "core/pg/dbclock.pyx"             # what the database's clock shows
 include "core/pg/statement.pyx"           # the statements of the hot path
 include "core/pg/address.pyx"             # where the server is
 include "core/pg/slot.pyx"                # one PostgreSQL connection on the loop
@@ -134,6 +135,7 @@ include "core/probe/limit.pyx"            # seams for the tests of limits and po
 include "core/probe/company.pyx"          # seams for the test of company
 include "core/probe/spread.pyx"           # seams for the tests of the number of push streams
 include "core/probe/log.pyx"              # seams for the test of log lines
+include "core/probe/dbclock.pyx"          # seams for the test of the database's clock
 include "core/probe/encode.pyx"           # seams for the tests of binary parameters
 include "core/probe/slot.pyx"             # seams for the tests of the pg room
 include "core/probe/json.pyx"             # seams for the tests of the json room

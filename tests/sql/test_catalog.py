@@ -105,11 +105,34 @@ def test_scan_pages(db, partitions, group):
 def test_recent(db, partitions):
     first, second = partitions(2)
     db.push(batch(first, [id7()]))
-    since = db.value("SELECT queend.now_us()")
-    assert db.rows("SELECT * FROM queend.recent(%s)", since) == []
+    (begin, writer) = db.rows("SELECT * FROM queend.recent(NULL, NULL)")
+    assert begin.partition_id == 0 and writer.partition_id == -1
+    assert db.rows("SELECT * FROM queend.recent(%s, 0)", begin.head)[2:] == []
     db.push(batch(second, [id7(), id7()]))
     queue = db.value("SELECT queue_id FROM queend.partitions WHERE id = %s", second)
-    assert db.rows("SELECT * FROM queend.recent(%s)", since) == [(second, queue, 2)]
+    then = db.rows("SELECT * FROM queend.recent(%s, 0)", begin.head)
+    assert then[2:] == [(second, queue, 2)]
+    assert db.rows("SELECT * FROM queend.recent(%s, 0)", then[0].head)[2:] == []
+
+
+def test_recent_looks_back_where_the_clock_was_set_back(db, partitions):
+    part, = partitions()
+    db.push(batch(part, [id7()]))
+    ahead = db.value("SELECT queend.now_us()") + 3_600_000_000
+    assert db.rows("SELECT partition_id FROM queend.recent(%s, 0)", ahead)[2:] == []
+    assert (part,) in db.rows("SELECT partition_id FROM queend.recent(%s, 60000000)", ahead)
+
+
+def test_the_next_look_begins_before_what_this_one_cannot_see(db, session, partitions):
+    part, = partitions()
+    slow = session()
+    slow.connection.execute("BEGIN")
+    slow.push(batch(part, [id7()]))
+    began = slow.value("SELECT (extract(epoch FROM now()) * 1000000)::bigint")
+    first = db.rows("SELECT * FROM queend.recent(queend.now_us(), 0)")
+    assert first[2:] == [] and first[0].head <= began and first[1].head <= began
+    slow.connection.execute("COMMIT")
+    assert [r.head for r in db.rows("SELECT * FROM queend.recent(%s, 0)", first[0].head) if r.partition_id == part] == [1]
 
 
 def test_delay_and_window(db, partitions, group):

@@ -51,6 +51,10 @@ cdef extern from "jsonwalk.h" nogil:
     ctypedef const char* jsonwalk(const char* p, const char* end, const char* room, int most, int* high) noexcept nogil
     jsonwalk* jsonwalk_best(int most)         # of at most so many bytes at a time; NULL: none
 
+cdef extern from "atomic.h" nogil:
+    int64_t atomic_get64(const int64_t* at)
+    void atomic_set64(int64_t* at, int64_t value)
+
 cdef extern from "crc32c.h" nogil:
     uint32_t crc32c(uint32_t seed, const void* p, size_t n)
     uint32_t crc32c_plain(uint32_t crc, const unsigned char* p, size_t n)

@@ -444,8 +444,7 @@ cdef void book_acked(Group* g, Partition* p, bint released, int64_t committed, i
     cdef Cursor* c = book_cursor(g, p)
     cdef int64_t wait
     c.fresh = 0
-    if head > p.head:
-        p.head = head
+    book_found(p, head, wake)
     if c.state == CURSOR_BUSY:
         c.again = 1
         return
@@ -453,7 +452,7 @@ cdef void book_acked(Group* g, Partition* p, bint released, int64_t committed, i
         return
     c.open = committed + 1 < c.next_offset
     c.next_offset = committed + 1
-    wait = retry_until - clock_wall_us() if retry_until else 0
+    wait = retry_until - dbclock_now() if retry_until else 0
     if wait > 0 and p.head > c.next_offset:
         c.wakes_at = retry_until
         cursor_move(c, CURSOR_DELAYED, now + wait)

@@ -124,6 +124,25 @@ cdef void book_head(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
                 c.again = 1
         g = g.next
 
+cdef void book_found(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
+    # The database says that the partition ends at `head`. Where that is news it is news for every group, except for those
+    # that a scan to come will tell. Lock held.
+    cdef Group* g
+    cdef Cursor* c
+    if head <= p.head:
+        return
+    p.head = head
+    g = p.queue.group_list
+    while g != NULL:
+        if not g.dead and g.scan != SCAN_WANTED:
+            c = book_cursor(g, p)
+            if c.state == CURSOR_BUSY:
+                c.again = 1
+            elif c.state == CURSOR_IDLE and c.next_offset < head:
+                cursor_move(c, CURSOR_READY, 0)
+                book_wake_cursor(c, wake)
+        g = g.next
+
 cdef void book_waking(Partition* p, int32_t group, int64_t at, int64_t wall, int64_t now, PopJob** wake) noexcept nogil:
     # A pause of a group (0: of all) ends at a moment of the database's clock; whoever made it. Lock held.
     cdef Group* g = p.queue.group_list

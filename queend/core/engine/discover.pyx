@@ -1,44 +1,72 @@
-# Finding work this process was not told of: the cold scan of a group (start-up, a group never seen, a reload), and once
-# a second, while somebody waits, what other programs have committed and whose pauses are about to end. Always in the background, never in front of a
+# Finding work this process was not told of: the cold scan of a group (start-up, a group never seen, a reload), and the look
+# at what other programs have committed and whose pauses are about to end. Always in the background, never in front of a
 # client that a hint can serve.
+#
+# Looks go on from one another. A look reads what was stored since the moment before which, at the last complete look,
+# everything was visible (queend.safe_time, by the database's clock): a commit that takes long, a clock that is set, a daemon
+# that nobody asked for a while make none be passed over. Somebody waits: a look a second; else one every five, so that the
+# next one finds little. Where none was possible for a minute, all groups are scanned instead.
+# A partition's head is raised by book_head alone, which tells every group: so a head that is known has been told.
 
 cdef enum:
     SCAN_PAGE = 1000
-    RECENT_MARGIN_US = 3000000       # how far back a commit may be that was not visible a second ago
+    LOOK_US = 1000000
+    LOOK_QUIET_US = 5000000          # while nobody waits
+    LOOK_GAP_US = 60000000           # a longer time is not read through: groups are scanned
+    RECENT_MARGIN_US = 1000000       # clocks that are slewed; what is read twice is known already
+    BACK_HELD_US = 60000000          # after the database's clock was set back, looks begin no later than they did
+    WAKING_BACK_US = 3000000         # how far back a pause may end that was not visible a second ago
     WAKING_AHEAD_US = 1500000        # pauses that end before the next look are known before they do
     WAKING_PAGE = 10000
     ENDED_PAGE = 512                 # leases looked up at a time
+    LOOK_DEADLINE_MS = 5000          # a connection that is silent for so long is replaced: others look meanwhile
 
-cdef const char* LOOK = b"SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint, version FROM queend.catalog"
+cdef enum Finding:            # what the answer under way, and the names it needs, are about
+    FIND_NOTHING = 0
+    FIND_LOOK
+    FIND_RECENT
+    FIND_WAKING
+    FIND_ENDED
+    FIND_SCAN
+
+cdef const char* LOOK = b"SELECT pg_current_snapshot()::text, version, queend.now_us() FROM queend.catalog"
 
 cdef struct Found:
     int32_t partition
     int64_t next_offset       # -1 unknown
     int64_t head
-    int64_t leased_until      # database wall clock, 0 = free
-    int64_t wakes_at          # database wall clock: a pause ends then, 0 = this is about something else
+    int64_t leased_until      # database's clock, 0 = free
+    int64_t wakes_at          # database's clock: a pause ends then, 0 = this is about something else
     int32_t group             # whose; 0 = every group's
 
 cdef struct Checked:
     int32_t partition
     int32_t group
-    int64_t due               # when the lease was to end: another one since then is none of the answer's business
+    int64_t due               # when the lease was to end: a newer lease is not what was asked about
 
 cdef struct Discover:
     Group* scanning
     Found* found              # rows whose partitions are not all known by name yet
     int n_found
-    bint naming
+    int finding               # FIND_*
     uint64_t cleanings        # of the catalog when they were asked for
-    int64_t xmax              # of the last look
-    bint looking
-    int64_t look_at           # monotonic
+    uint64_t snapshot         # hash of the one the last look saw: the same again means that nothing was committed since
+    int64_t looked_us         # monotonic, when the last look was sent
+    bint look_now             # somebody asked for one
     bint recent_wanted
+    int64_t since             # database's clock: all older was visible at the last complete look; 0 = there was none
+    int64_t since_us          # monotonic, when that look was sent
+    int64_t recent_us         # monotonic, when the look under way was sent
+    int64_t next_since        # what it will leave in `since`
+    bint gap                  # it reads nothing: the groups are scanned
+    int64_t next_writer
+    int64_t writer            # database's clock: who may have written a pause then unseen began no earlier; 0 = not known
     bint waking_wanted
-    int64_t waking_from       # database wall clock: pauses that end up to then, and up to partition waking_after, are known
+    int64_t waking_from       # database's clock: pauses that end up to then, and up to partition waking_after, are known
     int32_t waking_after
     int64_t waking_sent
-    bint last_page
+    bint last_page            # of the scan
+    int32_t page_end          # partition that the page under way ends with
     bint ended_wanted
     bint ended_all            # somebody who does not wait found nothing
     int ended_at              # place in the heap of leases that was looked at last
@@ -54,13 +82,12 @@ cdef void scan_want(Group* g) noexcept nogil:
         book.scan_first = g
 
 cdef void discover_drain(Engine* e) noexcept nogil:
+    # One statement at a time. What a look wants goes before a page of a scan, which may have a thousand more.
     cdef Slot* slot
-    cdef Params params
-    cdef Group* g
     cdef Discover* d = &e.discover
-    if d.looking or d.naming:
+    if d.finding:
         return
-    if d.scanning == NULL and book.scan_first != NULL:
+    if d.scanning == NULL and book.scan_first != NULL and d.since:      # the first look begins before the first scan
         uv_mutex_lock(&book.lock)
         d.scanning = book.scan_first
         if d.scanning != NULL:
@@ -72,68 +99,165 @@ cdef void discover_drain(Engine* e) noexcept nogil:
     slot = slotpool_take(e.slots)
     if slot == NULL:
         return
-    params_begin(&params)
-    d.looking = True
-    if d.scanning != NULL:
-        g = d.scanning
-        params_int4(&params, g.queue.id)
-        params_int4(&params, g.id)
-        params_int4(&params, g.scan_after)
-        params_int4(&params, SCAN_PAGE)
-        if not slot_send(slot, STMT_POP_SCAN, &params, scan_done, e, e.deadline_ms):
-            d.looking = False
+    if d.recent_wanted:
+        d.recent_wanted = False
+        recent_send(e, slot)
     elif d.waking_wanted:
         d.waking_wanted = False
         waking_send(e, slot)
     elif d.ended_wanted:
         d.ended_wanted = False
-        if not ended_send(e, slot):
-            d.looking = False
+        ended_send(e, slot)
     else:
-        d.recent_wanted = False
-        params_int8(&params, clock_wall_us() - RECENT_MARGIN_US)
-        if not slot_send(slot, STMT_RECENT, &params, recent_done, e, e.deadline_ms):
-            d.looking = False
+        scan_send(e, slot)
+
+cdef void discover_send(Engine* e, Slot* slot, int statement, Params* params, slot_done done, int finding) noexcept nogil:
+    e.discover.finding = finding
+    if not slot_send(slot, statement, params, done, e, e.deadline_ms):
+        e.discover.finding = FIND_NOTHING
+        if finding != FIND_SCAN:
+            e.discover.snapshot = 0
+
+cdef void scan_send(Engine* e, Slot* slot) noexcept nogil:
+    cdef Group* g = e.discover.scanning
+    cdef Params params
+    params_begin(&params)
+    params_int4(&params, g.queue.id)
+    params_int4(&params, g.id)
+    params_int4(&params, g.scan_after)
+    params_int4(&params, SCAN_PAGE)
+    discover_send(e, slot, STMT_POP_SCAN, &params, scan_done, FIND_SCAN)
+
+cdef inline int64_t look_due(Discover* d, bint waiting) noexcept nogil:
+    # When to look next (monotonic). The first time at once: everything after it goes on from there.
+    if d.look_now or d.since == 0 and d.looked_us == 0:
+        return 1
+    return d.looked_us + (LOOK_US if waiting or d.since == 0 else LOOK_QUIET_US)
 
 cdef void discover_tick(Engine* e, int64_t now) noexcept nogil:
-    # Once a second, by one worker: has anything been committed at all, the catalog among it? An idle database answers that
-    # for microseconds.
+    # By one worker: has anything been committed at all, the catalog among it? An idle database answers that for microseconds.
     cdef Discover* d = &e.discover
     cdef Slot* slot
     cdef bint waiting
-    if now < d.look_at:
-        return
-    d.look_at = now + 1000000
-    if d.looking or d.naming or d.recent_wanted or d.waking_wanted or d.ended_wanted:
+    if d.finding or d.recent_wanted or d.waking_wanted or d.ended_wanted:
         return
     uv_mutex_lock(&book.lock)
     waiting = book.parked > 0 or book.missed
-    d.ended_all = book.missed
-    book.missed = False
-    uv_mutex_unlock(&book.lock)
-    if not waiting:
+    if now < look_due(d, waiting):
+        uv_mutex_unlock(&book.lock)
         return
     slot = slotpool_take(e.slots)
+    if slot != NULL:
+        d.ended_all = book.missed
+        book.missed = False
+    uv_mutex_unlock(&book.lock)
     if slot == NULL:
-        return
-    d.looking = True
-    if not slot_query_simple(slot, LOOK, look_done, e, e.deadline_ms):
-        d.looking = False
+        return                # the timer comes here again
+    d.look_now = False
+    d.looked_us = now
+    d.finding = FIND_LOOK
+    if not slot_query_simple(slot, LOOK, look_done, e, e.deadline_ms if e.deadline_ms < LOOK_DEADLINE_MS else LOOK_DEADLINE_MS):
+        d.finding = FIND_NOTHING
 
 cdef void look_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
     cdef Engine* e = <Engine*>ctx
-    cdef int64_t xmax
-    e.discover.looking = False
+    cdef Discover* d = &e.discover
+    cdef uint64_t snapshot
+    d.finding = FIND_NOTHING
     if outcome != SLOT_OK or PQntuples(res) == 0:
         return
+    dbclock_heard(pg_int8(res, 0, 2), d.looked_us, clock_mono_us())
     if pg_int8(res, 0, 1) != e.version:
         engine_reload(e.worker)
-    e.discover.waking_wanted = True
-    xmax = pg_int8(res, 0, 0)
-    if xmax != e.discover.xmax:
-        e.discover.xmax = xmax
-        e.discover.recent_wanted = True
-        e.discover.ended_wanted = True
+    d.waking_wanted = True
+    snapshot = slice_hash(pg_bytes(res, 0, 0), catalog.hash_seed)
+    if snapshot != d.snapshot or d.since == 0:
+        d.snapshot = snapshot
+        d.recent_wanted = True
+        d.ended_wanted = True
+
+cdef void look_again(Discover* d) noexcept nogil:
+    # What a look has begun was not finished: the next one does it all.
+    d.finding = FIND_NOTHING
+    d.snapshot = 0
+
+# ---- what was stored since the last look -----------------------------------------------------------------------------
+
+cdef void recent_send(Engine* e, Slot* slot) noexcept nogil:
+    cdef Discover* d = &e.discover
+    cdef Params params
+    cdef int64_t now = clock_mono_us()
+    d.gap = d.since == 0 or now - d.since_us > LOOK_GAP_US
+    d.recent_us = now
+    params_begin(&params)
+    if d.gap:
+        params_null(&params)
+        params_null(&params)
+    else:
+        params_int8(&params, d.since)
+        params_int8(&params, now - d.since_us + RECENT_MARGIN_US)
+    discover_send(e, slot, STMT_RECENT, &params, recent_done, FIND_RECENT)
+
+cdef void recent_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
+    # The first two rows tell where the next look begins, the others are partitions with their heads.
+    cdef Engine* e = <Engine*>ctx
+    cdef Discover* d = &e.discover
+    cdef int row
+    cdef bint unknown = False
+    cdef int64_t back_at = atomic_get64(&dbclock.back_at)
+    d.finding = FIND_NOTHING
+    if outcome != SLOT_OK or PQntuples(res) < 2 or not found_keep(d, PQntuples(res)):
+        if outcome == SLOT_ERROR and not sql_transient(res):
+            log_line(b"error", b"look_refused", pg_error(res))
+        look_again(d)
+        return
+    d.next_since = pg_int8(res, 0, 2)
+    d.next_writer = pg_int8(res, 1, 2)
+    if back_at and d.recent_us - back_at < BACK_HELD_US and d.since and d.since < d.next_since:
+        d.next_since = d.since      # a transaction that began before the clock was set back may yet store records of a lower moment
+    uv_rwlock_rdlock(&catalog.lock)
+    for row in range(2, PQntuples(res)):
+        if catalog_queue_id(pg_int4(res, row, 1)) == NULL:
+            unknown = True
+            continue
+        d.found[d.n_found].partition = pg_int4(res, row, 0)
+        d.found[d.n_found].next_offset = -1
+        d.found[d.n_found].head = pg_int8_or(res, row, 2, 0)
+        d.found[d.n_found].leased_until = 0
+        d.n_found += 1
+    uv_rwlock_rdunlock(&catalog.lock)
+    if unknown:
+        engine_reload(e.worker)
+    found_name(e, FIND_RECENT)
+
+cdef void recent_end(Engine* e, bint complete) noexcept nogil:
+    # All of it is in the book; or some partition could not be named, and the next look begins where this one did.
+    cdef Discover* d = &e.discover
+    if not complete:
+        look_again(d)
+        return
+    if d.gap:
+        book_doubt()
+    d.since = d.next_since
+    d.since_us = d.recent_us
+    d.writer = d.next_writer
+
+cdef void book_doubt() noexcept nogil:
+    # What was committed for a while is not known: every group in use is scanned.
+    cdef Queue* q
+    cdef Group* g
+    uv_rwlock_rdlock(&catalog.lock)
+    uv_mutex_lock(&book.lock)
+    q = catalog.list
+    while q != NULL:
+        g = q.group_list
+        while g != NULL:
+            if not g.dead and (g.all_cursors != NULL or g.n_wait):
+                scan_again(g)
+            g = g.next
+        q = q.next
+    uv_mutex_unlock(&book.lock)
+    uv_rwlock_rdunlock(&catalog.lock)
 
 cdef bint found_keep(Discover* d, int n) noexcept nogil:
     cdef Found* f = <Found*>realloc(d.found, (n if n else 1) * sizeof(Found))
@@ -150,7 +274,7 @@ cdef void scan_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept 
     cdef int row
     cdef int32_t last = -1
     cdef bint more = False
-    d.looking = False
+    d.finding = FIND_NOTHING
     if outcome != SLOT_OK:
         if outcome == SLOT_ERROR and not sql_transient(res):
             log_line(b"error", b"scan_refused", pg_error(res))
@@ -168,56 +292,37 @@ cdef void scan_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept 
             d.n_found += 1
         else:
             more = pg_int8_or(res, row, 2, 0) == -1
-    if last > d.scanning.scan_after:
-        d.scanning.scan_after = last
+    d.page_end = last
     d.last_page = not more
-    found_name(e)
-
-cdef void recent_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
-    cdef Engine* e = <Engine*>ctx
-    cdef Discover* d = &e.discover
-    cdef int row
-    cdef bint unknown = False
-    d.looking = False
-    if outcome != SLOT_OK or not found_keep(d, PQntuples(res)):
-        return
-    uv_rwlock_rdlock(&catalog.lock)
-    for row in range(PQntuples(res)):
-        if catalog_queue_id(pg_int4(res, row, 1)) == NULL:
-            unknown = True
-            continue
-        d.found[d.n_found].partition = pg_int4(res, row, 0)
-        d.found[d.n_found].next_offset = -1
-        d.found[d.n_found].head = pg_int8_or(res, row, 2, 0)
-        d.found[d.n_found].leased_until = 0
-        d.n_found += 1
-    uv_rwlock_rdunlock(&catalog.lock)
-    if unknown:
-        engine_reload(e.worker)
-    found_name(e)
+    found_name(e, FIND_SCAN)
 
 cdef void waking_send(Engine* e, Slot* slot) noexcept nogil:
     cdef Discover* d = &e.discover
     cdef Params params
-    d.waking_sent = clock_wall_us()
+    cdef int64_t back
+    d.waking_sent = dbclock_now()
+    back = d.waking_sent - WAKING_BACK_US
+    if d.writer and d.writer < back:
+        back = d.writer       # a pause that is committed late
+    if d.waking_after == 0 and (d.waking_from == 0 or back < d.waking_from):
+        d.waking_from = back
     params_begin(&params)
-    params_int8(&params, d.waking_from if d.waking_from else d.waking_sent - RECENT_MARGIN_US)
+    params_int8(&params, d.waking_from)
     params_int4(&params, d.waking_after)
     params_int8(&params, d.waking_sent + WAKING_AHEAD_US)
     params_int4(&params, WAKING_PAGE)
-    if not slot_send(slot, STMT_WAKING, &params, waking_done, e, e.deadline_ms):
-        d.looking = False
+    discover_send(e, slot, STMT_WAKING, &params, waking_done, FIND_WAKING)
 
 cdef void waking_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
     cdef Engine* e = <Engine*>ctx
     cdef Discover* d = &e.discover
     cdef int row
     cdef int n = PQntuples(res) if outcome == SLOT_OK else 0
-    d.looking = False
+    d.finding = FIND_NOTHING
     if outcome != SLOT_OK or not found_keep(d, n):
         return
     d.waking_wanted = n == WAKING_PAGE
-    d.waking_from = pg_int8(res, n - 1, 3) if d.waking_wanted else d.waking_sent - RECENT_MARGIN_US
+    d.waking_from = pg_int8(res, n - 1, 3) if d.waking_wanted else d.waking_sent - WAKING_BACK_US
     d.waking_after = pg_int4(res, n - 1, 0) if d.waking_wanted else 0
     uv_rwlock_rdlock(&catalog.lock)
     for row in range(n):
@@ -227,9 +332,9 @@ cdef void waking_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
             d.found[d.n_found].wakes_at = pg_int8(res, row, 3)
             d.n_found += 1
     uv_rwlock_rdunlock(&catalog.lock)
-    found_name(e)
+    found_name(e, FIND_WAKING)
 
-cdef void found_name(Engine* e) noexcept nogil:
+cdef void found_name(Engine* e, int finding) noexcept nogil:
     # Partitions of other processes' making are asked for by id before they are used.
     cdef Discover* d = &e.discover
     cdef Slot* slot
@@ -242,52 +347,51 @@ cdef void found_name(Engine* e) noexcept nogil:
             pgarray_int4(&e.ask_a, d.found[i].partition)
     uv_rwlock_rdunlock(&catalog.lock)
     if e.ask_a.n == 0:
-        found_take(e)
+        found_take(e, finding)
         return
     slot = slotpool_take(e.slots)
     params_begin(&params)
     params_array(&params, &e.ask_a)
-    d.naming = True
+    d.finding = finding
     d.cleanings = catalog.cleanings
     if slot == NULL or not slot_send(slot, STMT_PARTITIONS_FIND, &params, found_named, e, e.deadline_ms):
-        d.naming = False
-        found_take(e)         # the rest is found by the next look
+        found_take(e, finding)         # without them: it is read again
 
 cdef void found_named(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
     cdef Engine* e = <Engine*>ctx
-    e.discover.naming = False
     if outcome == SLOT_OK:
         names_take(e, res, e.discover.cleanings)
-    found_take(e)
+    found_take(e, e.discover.finding)
 
-cdef void found_take(Engine* e) noexcept nogil:
+cdef void found_take(Engine* e, int finding) noexcept nogil:
     cdef Discover* d = &e.discover
     cdef int i
     cdef Partition* p
     cdef Cursor* c
     cdef Found* f
     cdef PopJob* wake = NULL
+    cdef bint complete = True
     cdef int64_t now = clock_mono_us()
-    cdef int64_t wall = clock_wall_us()
+    cdef int64_t wall = dbclock_at(now)
+    d.finding = FIND_NOTHING
     uv_rwlock_rdlock(&catalog.lock)
     uv_mutex_lock(&book.lock)
     for i in range(d.n_found):
         f = &d.found[i]
         p = catalog_partition_id(f.partition)
         if p == NULL:
+            complete = False
             continue
-        if f.wakes_at:
+        if finding == FIND_WAKING:
             book_waking(p, f.group, f.wakes_at, wall, now, &wake)
             continue
-        if d.scanning == NULL:
-            if f.head > p.head:
-                book_head(p, f.head, &wake)
+        if finding == FIND_RECENT:
+            book_found(p, f.head, &wake)
             continue
-        if f.head > p.head:
-            p.head = f.head
         c = book_cursor(d.scanning, p)
         if f.next_offset >= 0 and c.state != CURSOR_BUSY:
             c.next_offset = f.next_offset
+        book_found(p, f.head, &wake)
         if f.leased_until > wall:
             if c.state == CURSOR_IDLE:
                 cursor_move(c, CURSOR_LEASED, now + f.leased_until - wall)
@@ -300,8 +404,15 @@ cdef void found_take(Engine* e) noexcept nogil:
     uv_rwlock_rdunlock(&catalog.lock)
     d.n_found = 0
     popjobs_wake(e.worker, wake)
-    if d.scanning != NULL and d.last_page:
-        scan_end(e)
+    if finding == FIND_RECENT:
+        recent_end(e, complete)
+    elif finding == FIND_WAKING and not complete:
+        look_again(d)
+    elif finding == FIND_SCAN and complete:
+        if d.page_end > d.scanning.scan_after:
+            d.scanning.scan_after = d.page_end
+        if d.last_page:
+            scan_end(e)
 
 cdef void scan_end(Engine* e) noexcept nogil:
     # Whoever waited only to learn whether there is anything is answered now; long polls stay.

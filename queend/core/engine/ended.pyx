@@ -5,8 +5,7 @@
 cdef enum:
     ENDED_STEPS = 8192        # of the book's leases and pauses that are considered for it
 
-cdef bint ended_send(Engine* e, Slot* slot) noexcept nogil:
-    # False when there is none to look up: the slot is free.
+cdef void ended_send(Engine* e, Slot* slot) noexcept nogil:
     cdef Discover* d = &e.discover
     cdef Params params
     cdef Cursor* c
@@ -31,11 +30,11 @@ cdef bint ended_send(Engine* e, Slot* slot) noexcept nogil:
             d.n_checked += 1
     uv_mutex_unlock(&book.lock)
     if d.n_checked == 0:
-        return False
+        return
     params_begin(&params)
     params_array(&params, &e.ask_a)
     params_array(&params, &e.ask_b)
-    return slot_send(slot, STMT_LEASES_ENDED, &params, ended_done, e, e.deadline_ms)
+    discover_send(e, slot, STMT_LEASES_ENDED, &params, ended_done, FIND_ENDED)
 
 cdef void ended_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
     cdef Engine* e = <Engine*>ctx
@@ -45,7 +44,7 @@ cdef void ended_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept
     cdef Group* g
     cdef Cursor* c
     cdef PopJob* wake = NULL
-    d.looking = False
+    d.finding = FIND_NOTHING
     if outcome != SLOT_OK:
         return
     uv_rwlock_rdlock(&catalog.lock)

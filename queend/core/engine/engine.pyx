@@ -75,6 +75,7 @@ cdef bint engine_boot(Process* p) noexcept nogil:
     global reload_running, reload_at, boss, tally_workers
     cdef int i
     tally_workers = p.n
+    dbclock_open()
     catalog_open()
     book_open()
     recalls_open(p.settings.dedupe_bytes)
@@ -124,7 +125,6 @@ cdef bint engine_open(Worker* w) noexcept nogil:
                             engine_slot_idle, &w.counters)
     e.want_reload = w.index == 0
     e.version = -1            # 0 would mean: do not check
-    e.discover.look_at = clock_mono_us()
     if e.slots != NULL and w.process.connects:
         slotpool_connect(e.slots)
     return e.slots != NULL

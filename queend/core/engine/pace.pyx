@@ -56,7 +56,7 @@ cdef void engine_arm(Engine* e) noexcept nogil:
     cdef int64_t now
     cdef int64_t next_us = 0
     cdef HeapNode* top = heap_top(&e.deadlines)
-    cdef int64_t wait
+    cdef int64_t wait, look_us
     cdef int i
     if not e.closing:
         now = clock_mono_us()
@@ -69,9 +69,12 @@ cdef void engine_arm(Engine* e) noexcept nogil:
                 next_us = top.at
             if rowcache.first != NULL and (next_us == 0 or rowcache.first.kept_us + ROWCACHE_AGE_US < next_us):
                 next_us = rowcache.first.kept_us + ROWCACHE_AGE_US
-            if (book.parked > 0 or book.missed) and (next_us == 0 or e.discover.look_at < next_us):
-                next_us = e.discover.look_at
+            look_us = look_due(&e.discover, book.parked > 0 or book.missed)
             uv_mutex_unlock(&book.lock)
+            if look_us <= now:
+                look_us = now + 20000         # it waits for a connection, or for the end of the one before
+            if not e.slots.closing and (next_us == 0 or look_us < next_us):
+                next_us = look_us
         if e.hold_us >= 0 and (next_us == 0 or now + e.hold_us < next_us):
             next_us = now + e.hold_us
         for i in range(streams_all):

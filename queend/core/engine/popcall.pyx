@@ -265,7 +265,8 @@ cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil
     cdef int row, i
     cdef int n = PQntuples(res)
     cdef int status, take
-    cdef int64_t head, until, first, wall = clock_wall_us()
+    cdef int64_t until, first, wall = dbclock_now()
+    cdef uint8_t again
     cdef Cursor* c
     cdef PopJob* wake = NULL
     cdef Job* job
@@ -278,9 +279,9 @@ cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil
         c = call.cursors[i]
         c.fresh = 0
         status = pg_int2(res, row, POP_STATUS)
-        head = pg_int8(res, row, POP_HEAD)
-        if head > c.partition.head:
-            c.partition.head = head
+        again = c.again       # what the others hear of is no news for this one
+        book_found(c.partition, pg_int8(res, row, POP_HEAD), &wake)
+        c.again = again
         if status == 1:
             first = pg_int8(res, row, POP_FIRST)
             take = pg_int4(res, row, POP_TAKE)

@@ -153,9 +153,8 @@ cdef void engine_look() noexcept nogil:
 cdef void engine_looks(Worker* w, InboxMsg* m) noexcept nogil:
     cdef Discover* d = &engine_of(w).discover
     free(m)
-    d.look_at = 1
-    if not d.looking and not d.naming and not d.recent_wanted:      # else with the next turn of the clock
-        discover_tick(engine_of(w), clock_mono_us())
+    d.look_now = True
+    discover_tick(engine_of(w), clock_mono_us())      # or with the next turn of the clock
 
 cdef inline void engine_wake() noexcept nogil:
     # Any thread: the first worker looks around.

@@ -182,8 +182,8 @@ cdef const StatementDef* statements_open() noexcept nogil:
     statement_define(&s[STMT_PARTITION_FIND], b"partition_find", b"IT")
     # pop_scan: queue, group, after, limit
     statement_define(&s[STMT_POP_SCAN], b"pop_scan", b"iiii")
-    # recent: since_us
-    statement_define(&s[STMT_RECENT], b"recent", b"q")
+    # recent: since_us, back_us
+    statement_define(&s[STMT_RECENT], b"recent", b"qq")
     # ids_stored: partition, id, known
     statement_define(&s[STMT_IDS_STORED], b"ids_stored", b"IYQ")
     # turn: acknowledgments and claims of one moment in one transaction. version; per lease part, group, lease, first, last, base;

@@ -1,0 +1,10 @@
+/* Words that several threads read and write without a lock: each access is whole, no order between words is promised
+ * unless the name says so. */
+#ifndef QUEEND_ATOMIC_H
+#define QUEEND_ATOMIC_H
+#include <stdint.h>
+
+static inline int64_t atomic_get64(const int64_t *at) { return __atomic_load_n(at, __ATOMIC_RELAXED); }
+static inline void atomic_set64(int64_t *at, int64_t value) { __atomic_store_n(at, value, __ATOMIC_RELAXED); }
+
+#endif
