@@ -12,7 +12,7 @@
 --
 -- Offsets are gapless, so heads and cursors alone say how many records each candidate has; running sums over them pick
 -- the candidates a request needs and only those are locked, SKIP LOCKED: a pop waits for nobody. What a cursor says is
--- read again after its lock. Cursors are written by INSERT … ON CONFLICT: it always goes by the primary key, where an
+-- read again after its lock: it may have moved on, or back by a seek. Cursors are written by INSERT … ON CONFLICT: it always goes by the primary key, where an
 -- UPDATE joined to its rows may be planned as a scan of all cursors while the table is small. row_base is a hint: where no
 -- row begins there any more (compact has merged it with others), the row is looked for.
 -- A cursor is looked for from the right end of its key, and the search ends where one is found: while a snapshot is held elsewhere none
@@ -86,11 +86,11 @@ BEGIN
                         (SELECT y.base FROM queend.log y WHERE y.partition_id = p.part AND y.base <= k.first ORDER BY y.base DESC LIMIT 1), 0) AS row_base,
                LEAST(p.stop, s.first + r_budget[p.req] - p.before, CASE WHEN p.addressed THEN queend.given_until(p.part, p.grp, s.first, r_budget[p.req])
                                                                           WHEN v_holes IS NOT FALSE THEN queend.hole_after(p.part, s.first) END,
-                     CASE WHEN v_scheduled IS NOT FALSE AND s.first > p.first      -- the cursor has moved meanwhile, or passes over holes
+                     CASE WHEN v_scheduled IS NOT FALSE AND s.first <> p.first      -- the cursor has moved meanwhile, or passes over holes
                           THEN queend.schedule_at(p.part, s.first, r_budget[p.req], v_now) END) AS stop,
                CASE WHEN r_auto[p.req] THEN 1 WHEN k.lease_end > k.committed THEN k.attempt + 1 ELSE 1 END AS attempt
           FROM picked p
-          CROSS JOIN LATERAL (SELECT x.*, GREATEST(x.committed + 1, p.first) AS first FROM queend.cursors x WHERE x.partition_id = p.part AND x.group_id >= p.grp AND x.group_id <= p.grp
+          CROSS JOIN LATERAL (SELECT x.*, GREATEST(x.committed + 1, p.floor) AS first FROM queend.cursors x WHERE x.partition_id = p.part AND x.group_id >= p.grp AND x.group_id <= p.grp
                                  AND x.lease_until <= v_now AND x.retry_until <= v_now ORDER BY x.group_id DESC LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) AS k
           CROSS JOIN LATERAL (SELECT CASE WHEN p.addressed THEN queend.given_from(p.part, p.grp, k.first)
                                           WHEN v_holes IS NOT FALSE THEN queend.hole_end(p.part, k.first) ELSE k.first END AS first OFFSET 0) AS s

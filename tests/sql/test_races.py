@@ -141,6 +141,24 @@ def test_pop_and_the_ack_before_it(two, partitions, group):
     assert b.messages(b.pop([part], readers)) == [(2, ids[2])]
 
 
+@pytest.mark.parametrize("auto", [False, True], ids=["lease", "auto"])
+def test_a_pop_under_way_does_not_undo_a_seek(two, partitions, group, auto):
+    """The pop has read the cursor, and locks it after a seek back was committed."""
+    first, popper, watcher = two
+    part, = partitions()
+    readers = group(part)
+    for _ in range(10):
+        watcher.push(batch(part, [id7()]))
+    assert [row.first for row in watcher.pop([part], readers, budget=5, auto=True)] == [0, 1, 2, 3, 4]
+    first.rows("LOCK TABLE queend.schedule")      # where a pop looks behind the cursor
+    waiting = Waiting(watcher, popper, lambda: popper.pop([part], readers, budget=2, auto=auto, fresh=False))
+    queue = watcher.value("SELECT queue_id FROM queend.partitions WHERE id = %s", part)
+    assert watcher.rows("SELECT updated FROM queend.group_seek(%s, %s, %s, 0, 1, 0, NULL)", queue, readers, part) == [(1,)]
+    first.rows("COMMIT")
+    assert [(row.status, row.first, row.take) for row in waiting.result()] == [(1, 0, 1), (1, 1, 1)]
+    assert watcher.value("SELECT committed FROM queend.cursors WHERE partition_id = %s AND group_id = %s", part, readers) == (1 if auto else -1)
+
+
 def test_two_acks_of_one_lease_release_it_once(two, partitions, group):
     a, b, watcher = two
     part, = partitions()
