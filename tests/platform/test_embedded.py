@@ -260,6 +260,6 @@ def test_a_long_recovery_is_waited_for(made):
     (made.data / "standby.signal").touch()
     made.settings = {"hot_standby": "off"}
     made.begin()
-    assert made.await_ready(timeout=0.2, recovery=1.0) is False and made.pid
+    assert made.await_ready(recovery=0.0) is False
     asked: list[bool] = []
-    assert made.await_ready(timeout=0.2, enough=lambda: len(asked) > 30 or asked.append(True)) is False and made.pid
+    assert made.await_ready(timeout=0.0, enough=lambda: len(asked) > 30 or asked.append(True)) is False and made.pid
