@@ -79,3 +79,16 @@ def test_a_head_that_one_group_has_seen_is_told_to_the_others(daemons: dict[str,
         sql.execute(PUSH, [json.dumps([{"queue": "told", "partition": "p", "payload": "news", "transactionId": "news"}])])
     assert data(one.pop("told", partition="p", autoAck=True, consumerGroup="first")) == ["news"]
     assert data(one.pop("told", autoAck=True, consumerGroup="second", wait=True, timeout=10_000)) == ["news"]
+
+
+def test_a_repeated_push_tells_where_the_partition_ends(start_daemon: Callable[..., Daemon]):
+    """What another stored is found to be there by a push of the same: parked pops hear of it from the answer."""
+    daemon = start_daemon()
+    with daemon.client() as client, daemon.client() as waiting:
+        client.push("q", "known", partition="p")
+        assert data(client.pop("q", autoAck=True, consumerGroup="g", wait=True, timeout=5000)) == ["known"]
+        with psycopg.connect(daemon.conninfo, autocommit=True) as sql:
+            sql.execute(PUSH, [stored("p", "twice")])
+        (answer,) = client.push("q", "twice", partition="p", transactionId="twice")
+        assert answer["status"] == "duplicate"
+        assert data(waiting.pop("q", autoAck=True, consumerGroup="g")) == ["twice"]

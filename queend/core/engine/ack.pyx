@@ -353,6 +353,17 @@ cdef void ackcall_again(AckCall* call, int status) noexcept nogil:
             joblist_add(&e.acks, job)
         job = following
 
+cdef void ackcall_lost(AckCall* call) noexcept nogil:
+    # No answer: whether these leases have ended is not known.
+    cdef int i
+    cdef PopJob* wake = NULL
+    uv_mutex_lock(&book.lock)
+    for i in range(call.n_rows):
+        if call.rows[i].group != NULL:
+            book_unsure(call.rows[i].group, call.rows[i].partition, &wake)
+    uv_mutex_unlock(&book.lock)
+    popjobs_wake(call.engine.worker, wake)
+
 cdef void ackcall_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
     cdef AckCall* call = <AckCall*>ctx
     cdef Engine* e = call.engine
@@ -369,6 +380,7 @@ cdef void ackcall_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexce
             n = n if n > job.tries else job.tries
             job = job.next
         if res == NULL:
+            ackcall_lost(call)
             ackcall_again(call, 503)
         elif n < 20 and (outcome != SLOT_ERROR or sql_transient(res)):
             e.pause_until = now + 10000

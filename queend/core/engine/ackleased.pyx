@@ -217,6 +217,13 @@ cdef void leased_lost(PopCall* call) noexcept nogil:
     # No answer: nobody knows.
     cdef Job* job = call.ack_jobs
     cdef Job* following
+    cdef PopJob* wake = NULL
+    cdef int i
+    uv_mutex_lock(&book.lock)
+    for i in range(call.n_acks):
+        book_unsure(<Group*>call.acks[i].first.group, <Partition*>call.acks[i].first.partition, &wake)
+    uv_mutex_unlock(&book.lock)
+    popjobs_wake(call.engine.worker, wake)
     call.ack_jobs = NULL
     while job != NULL:
         following = job.next

@@ -143,6 +143,18 @@ cdef void book_found(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
                 book_wake_cursor(c, wake)
         g = g.next
 
+cdef void book_unsure(Group* g, Partition* p, PopJob** wake) noexcept nogil:
+    # An acknowledgment whose answer was lost may have ended the lease: the next pop asks the database. Lock held.
+    cdef Cursor* c
+    if g.dead:
+        return
+    c = book_cursor(g, p)
+    if c.state == CURSOR_BUSY:
+        c.again = 1
+    elif c.state == CURSOR_LEASED:
+        cursor_move(c, CURSOR_READY, 0)
+        book_wake_cursor(c, wake)
+
 cdef void book_waking(Partition* p, int32_t group, int64_t at, int64_t wall, int64_t now, PopJob** wake) noexcept nogil:
     # A pause of a group (0: of all) ends at a moment of the database's clock; whoever made it. Lock held.
     cdef Group* g = p.queue.group_list

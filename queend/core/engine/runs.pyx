@@ -110,6 +110,17 @@ cdef int64_t run_results(PushItem* it, PGresult* res, int row, int64_t base, int
             base += 1
     return base
 
+cdef int64_t run_head(PushItem* it) noexcept nogil:
+    # The offset after the last of its records, whenever they were stored.
+    cdef int64_t head = 0
+    cdef int k
+    if not it.run.open:
+        return it.offset + it.run.n
+    for k in range(it.run.n):
+        if it.run.items[k].offset >= head:
+            head = it.run.items[k].offset + 1
+    return head
+
 cdef PushBatch* batch_refused(PushStream* s, PushBatch* b, PGresult* res) noexcept nogil:
     # Partitions of which nothing was stored, because a compressed row of them holds a record that is a duplicate: their
     # items leave the batch and are sent once more, plain. NULL: none.

@@ -353,6 +353,7 @@ cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nog
     cdef int i, k, row, n = PQntuples(res)
     cdef int claim = 0
     cdef bint keeps = False
+    cdef bint grew            # something of the chunk was stored now
     cdef int64_t base, created, fresh, head
     cdef PushChunk* c
     cdef PushItem* it
@@ -375,11 +376,12 @@ cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nog
         created = pg_int8(res, row, PUSH_CREATED_AT)
         it = c.first
         head = -1
+        grew = True
         if it.run != NULL and pg_int2(res, row, PUSH_STATUS) == 1:
             fresh = run_results(it, res, row, base, created)
             c.whole = fresh - base == c.n
-            if fresh > base and base >= 0:
-                head = fresh
+            grew = base >= 0 and fresh > base
+            head = run_head(it)
         elif it.run != NULL:
             it.offset = base
             it.created_us = created
@@ -402,6 +404,8 @@ cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nog
                 if off >= 0:
                     it.offset = off
                     it.created_us = stored_at
+                    if off >= head:
+                        head = off + 1        # whoever stored it may have told nobody
                     # an id made here that is "already stored" is our own batch, sent twice
                     it.status = 1 if it.id_kind != 0 else 0
                 else:
@@ -410,12 +414,13 @@ cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nog
                     fresh += 1
                 it = it.next
             c.whole = fresh - base == c.n
-            if fresh > base and base >= 0:
+            grew = base >= 0 and fresh > base
+            if grew and fresh > head:
                 head = fresh
         # Told to the groups even when a pop has seen this head before us: only we tell all of them.
         if head > c.group.head:
             c.group.head = head
-        if head >= 0:
+        if grew:
             c.group.partition.row_base = base
         c.group.answered = True
     # After the commit, never before: waiters hear of it now.

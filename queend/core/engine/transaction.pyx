@@ -340,6 +340,7 @@ cdef void txcall_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
     if outcome != SLOT_OK:
         j.job.tries += 1
         if res == NULL:
+            tx_lost(call)
             job_refuse(&j.job, 503, "The database did not answer; whether the transaction took effect is not known")
         elif (outcome != SLOT_ERROR or sql_transient(res)) and j.job.tries < 20:
             e.pause_until = now + 10000
@@ -369,6 +370,17 @@ cdef void txcall_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
         tx_go(e.worker, j)
         return
     tx_answer(j, fault)
+
+cdef void tx_lost(TxCall* call) noexcept nogil:
+    # No answer: whether these leases have ended is not known. What it may have stored is found by the next look.
+    cdef int i
+    cdef PopJob* wake = NULL
+    uv_mutex_lock(&book.lock)
+    for i in range(call.n_rows):
+        if call.rows[i].group != NULL:
+            book_unsure(call.rows[i].group, call.rows[i].partition, &wake)
+    uv_mutex_unlock(&book.lock)
+    popjobs_wake(call.engine.worker, wake)
 
 cdef bint tx_learn(TxCall* call, PGresult* res) noexcept nogil:
     # What the answer says of ids this daemon remembers. True: there is more to learn first, and nothing was done.
