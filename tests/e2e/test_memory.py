@@ -1,6 +1,7 @@
 """What was just committed is delivered from memory; PostgreSQL is asked for the claim alone. Every answer is the one the log would give."""
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Callable
 
@@ -9,6 +10,7 @@ import pytest
 from support.client import Client, data
 from support.daemon import Daemon
 from support.frames import KIND, form_b, framed_group, read_pop
+from support.wait import until
 
 from e2e.test_handover import settle
 
@@ -130,6 +132,46 @@ def test_within_its_bound(start_daemon: Callable[..., Daemon]) -> None:
         settle(client, "q", "p")
         client.push("q", 1, partition="p")
         assert data(client.pop("q")) == [1] and remembered(client) == 0
+
+
+@pytest.mark.parametrize("limit, framed", [({}, False), ({}, True), ({"DB_STATEMENT_TIMEOUT": 1000}, False), ({"LIBQUEEN_INFLIGHT_DEADLINE_MS": 2000}, True)],
+                         ids=["answered late", "answered late, framed", "cancelled", "given up"])
+def test_rows_leave_the_memory_while_a_claim_reads_them(start_daemon: Callable[..., Daemon], limit: dict, framed: bool) -> None:
+    """What the allocator gets back is overwritten, so that a read of it is seen without a sanitizer too."""
+    daemon = start_daemon(QUEEND_CACHE_BYTES=200_000, MALLOC_PERTURB_=165, **limit)
+    with daemon.client() as client, daemon.client() as pushing, psycopg.connect(daemon.conninfo) as other:
+        settle(client, "q", "p")
+        before = remembered(client)
+        for n in range(3):
+            client.push("q", f"{n}" + "x" * 40_000, partition="p")
+        other.execute("LOCK TABLE queend.cursors IN ACCESS EXCLUSIVE MODE")      # the claim waits here
+        answers: list[dict] = []
+        query = {"frames": True} if framed else {}
+
+        def pop() -> None:
+            answer = client.pop_answer("q", "p", batch=2, wait=True, timeout=20000, **query)
+            answers.extend(read_pop(answer.body)["messages"] if framed else answer.json["messages"])
+
+        popping = threading.Thread(target=pop)
+        popping.start()
+        claim = until(lambda: waiting_claims(daemon), "the claim waits in the database")
+        for n in range(3, 9):
+            pushing.push("q", f"{n}" + "x" * 40_000, partition="p")      # the first rows make room
+        if limit:
+            until(lambda: waiting_claims(daemon) != claim, "the claim was given up")
+            with psycopg.connect(daemon.conninfo, autocommit=True) as one:      # nor does it run later
+                one.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+        other.rollback()
+        popping.join(30)
+        assert [one["data"][0] for one in answers] == ["0", "1"]
+        assert limit or remembered(client) == before + 2
+
+
+def waiting_claims(daemon: Daemon) -> list[tuple]:
+    """Claims of records in memory that wait for a lock."""
+    with psycopg.connect(daemon.conninfo, autocommit=True) as one:
+        return one.execute("SELECT pid, query_start FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+                           " AND query LIKE '%queend.claim(%'").fetchall()
 
 
 def test_what_a_client_framed(client: Client, queue: str) -> None:

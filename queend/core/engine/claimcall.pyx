@@ -55,17 +55,20 @@ cdef bint pop_take_cached(PopJob* j, PopJob** wake) noexcept nogil:
     j.n_cursors = n
     return True
 
+cdef inline CachedRow* taken_next(Taken* t, CachedRow* r) noexcept nogil:
+    # The claim's row after r, NULL after its last one. What `newer` of the last row points to is not referenced, and may
+    # be gone.
+    return r.newer if r.base + r.n < t.first + t.take else NULL
+
 cdef void pop_taken_release(PopJob* j) noexcept nogil:
     # The references of all its claims. Book locked.
     cdef CachedRow* r
     cdef CachedRow* newer
-    cdef int64_t stop
     cdef int i
     for i in range(j.n_cursors):
         r = j.taken[i].row
-        stop = j.taken[i].first + j.taken[i].take
-        while r != NULL and r.base < stop:
-            newer = r.newer
+        while r != NULL:
+            newer = taken_next(&j.taken[i], r)
             cachedrow_release(r)
             r = newer
 
@@ -315,7 +318,7 @@ cdef int claim_write(Engine* e, PopJob* j, Buf* out) noexcept nogil:
         m.offset = t.first
         stop = t.first + t.take
         r = t.row
-        while r != NULL and m.offset < stop:
+        while r != NULL:
             m.created_us = r.created_us
             if j.first_us == 0:
                 j.first_us = r.created_us
@@ -330,7 +333,7 @@ cdef int claim_write(Engine* e, PopJob* j, Buf* out) noexcept nogil:
                 pop_write(out, &m, n == 0)
                 m.offset += 1
                 n += 1
-            r = r.newer
+            r = taken_next(t, r)
     pop_reply_close(out, &j.req, n, j.req.partitions, j.req.batch)
     return n
 
@@ -358,7 +361,7 @@ cdef int claim_write_framed(Engine* e, PopJob* j, Buf* out) noexcept nogil:
         m.offset = t.first
         stop = t.first + t.take
         r = t.row
-        while r != NULL and m.offset < stop:
+        while r != NULL:
             m.created_us = r.created_us
             if j.first_us == 0:
                 j.first_us = r.created_us
@@ -379,7 +382,7 @@ cdef int claim_write_framed(Engine* e, PopJob* j, Buf* out) noexcept nogil:
                     popframes_message(&w, &m)
                     m.offset += 1
                     n += 1
-            r = r.newer
+            r = taken_next(t, r)
     popframes_close(&w)
     return n
 

@@ -99,11 +99,11 @@ cdef void held_cached(Cursor* c, PopJob* j, Taken* t) noexcept nogil:
     cdef int64_t upto
     cdef CachedRow* r = t.row
     cdef Held* h = held_begin(c, j.lease, t.first, t.take, claim_base(t, stop), False)
-    while h != NULL and r != NULL and at < stop:
+    while h != NULL and r != NULL:
         upto = r.base + r.n if r.base + r.n < stop else stop
         memcpy(h.ids + 16 * (at - t.first), r.ids.p + 16 * (at - r.base), <size_t>(16 * (upto - at)))
         at = upto
-        r = r.newer
+        r = taken_next(t, r)
 
 cdef void held_rows(Cursor* c, PopJob* j, PGresult* res, int row) noexcept nogil:
     # A claim of records in the log was made: its rows begin at `row`.

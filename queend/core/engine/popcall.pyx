@@ -37,6 +37,9 @@ cdef bint popcall_send(Engine* e) noexcept nogil:
     arena_open(&call.arena, &e.worker.chunks)
     room = CALL_CURSORS + POP_MAX_PARTITIONS
     call.cursors = <Cursor**>arena_alloc(&call.arena, room * sizeof(Cursor*))
+    if call.cursors == NULL:
+        popcall_free(call)
+        return False
     popcall_begin(e)
     while e.pops.first != NULL and call.n_jobs < e.pop_policy.max_jobs and call.n_cursors < CALL_CURSORS:
         j = <PopJob*>joblist_take(&e.pops)
