@@ -49,6 +49,7 @@ include "core/net/inbox.pyx"              # messages between threads
 include "core/net/request.pyx"            # one request, from complete to answered
 include "core/net/reply.pyx"              # its answer
 include "core/net/connection.pyx"         # bytes in: requests
+include "core/net/leaving.pyx"            # clients that leave
 include "core/net/writing.pyx"            # answers: bytes out
 include "core/net/worker.pyx"             # a thread and its loop
 include "core/net/listener.pyx"           # where connections come from
@@ -102,6 +103,7 @@ include "core/engine/ackleased.pyx"       # those that need no look into the log
 include "core/engine/transaction.pyx"     # acknowledgments and pushes, all or nothing
 include "core/engine/cycle.pyx"           # cycles of streams
 include "core/engine/lease.pyx"           # extended, given back
+include "core/engine/takeback.pyx"        # consumed for nobody, taken back
 include "core/engine/capacity.pyx"        # room in queues with a bound
 include "core/engine/lookup.pyx"          # names to ids
 include "core/engine/discover.pyx"        # work nobody told of

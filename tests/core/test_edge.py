@@ -5,6 +5,7 @@ import random
 import resource
 import select
 import socket
+import struct
 import threading
 import time
 
@@ -367,16 +368,21 @@ def watch(edge, done):
     until(lambda: done(total()), "counters of the workers")
 
 
-def test_clients_that_leave(edge):
+@pytest.mark.parametrize("reset", [True, False], ids=["reset", "closed"])
+def test_clients_that_leave(edge, reset):
+    """Who is gone for sure is closed at once; who only sends no more may wait for its answers."""
     socks = [edge.connect() for _ in range(20)]
     for sock in socks:
         sock.sendall(b"GET /hold HTTP/1.1\r\nHost: h\r\n\r\nGET /livez HTTP/1.1\r\nHost: h\r\n\r\nPOST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nab")
     edge.wait(20, "held")
     for sock in socks:
+        if reset:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         sock.close()
-    watch(edge, lambda stats: stats["connections"] == 0)
+    if reset:
+        watch(edge, lambda stats: stats["connections"] == 0)
     edge.release()
-    watch(edge, lambda stats: stats["requests"] == 0)
+    watch(edge, lambda stats: stats["requests"] == 0 and stats["connections"] == 0)
 
 
 def test_the_bridge_is_bounded(start):

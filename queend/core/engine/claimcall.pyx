@@ -244,7 +244,9 @@ cdef void claimcall_book(PopCall* call, PGresult* res, int row, int64_t now) noe
                 c.fresh = 0
                 c.next_offset = j.taken[i].first + j.taken[i].take
                 c.open = not j.req.auto_ack
-                if j.req.auto_ack:
+                if j.req.auto_ack and j.gone:
+                    cursor_move(c, CURSOR_LEASED, now + TAKE_BACK_US)
+                elif j.req.auto_ack:
                     cursor_rest(c)
                 else:
                     cursor_move(c, CURSOR_LEASED, now + pop_lease_us(j) + 2000)
@@ -258,7 +260,6 @@ cdef void claimcall_book(PopCall* call, PGresult* res, int row, int64_t now) noe
 
 cdef void claimcall_answer(Engine* e, PopJob* j) noexcept nogil:
     cdef Buf* out
-    cdef int i
     cdef int n = 0
     if j.n_made == 0:
         # something moved the cursor that the book does not know of: the whole way tells
@@ -270,21 +271,25 @@ cdef void claimcall_answer(Engine* e, PopJob* j) noexcept nogil:
         out = reply_begin(j.job.r, 200, pop_type(j))
         n = claim_write_framed(e, j, out) if pop_type(j) == FRAMES_TYPE else claim_write(e, j, out)
     pop_untake(j)
+    pop_keep_made(j)
     if j.gone:
-        for i in range(j.n_cursors):
-            if j.taken[i].made:
-                j.cursors[n] = j.cursors[i]
-                n += 1
-        j.n_cursors = n
         pop_give_back(e, j)
         pop_forget(j)
         return
-    pop_move(j, POP_COMPLETED)
-    j.job.r.on_gone = NULL
-    e.worker.counters.op[OP_POP].items += n
     e.worker.counters.from_memory += n
-    tally_pop(j, e.worker, n)
-    reply_end(j.job.r)
+    pop_answered(j, n)
+
+cdef void pop_keep_made(PopJob* j) noexcept nogil:
+    # Of its candidates, those whose claims were made.
+    cdef int i
+    cdef int n = 0
+    for i in range(j.n_cursors):
+        if j.taken[i].made:
+            j.cursors[n] = j.cursors[i]
+            if j.req.auto_ack:
+                pop_consumed(j, n, j.taken[i].first, j.taken[i].first + j.taken[i].take)
+            n += 1
+    j.n_cursors = n
 
 cdef int claim_write(Engine* e, PopJob* j, Buf* out) noexcept nogil:
     # The messages of the claims that were made; returns how many.

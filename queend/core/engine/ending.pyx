@@ -28,7 +28,7 @@ cdef void book_wake_all(PopJob** wake) noexcept nogil:
 cdef bint engine_idle(Worker* w) noexcept nogil:
     cdef Engine* e = engine_of(w)
     cdef int i
-    if e.queued_jobs or e.releases != NULL or e.release_flying:
+    if e.queued_jobs or e.releases != NULL or e.release_flying or e.takebacks != NULL or e.takeback_flying:
         return False
     if w is boss and spill_works():
         return False
@@ -60,6 +60,8 @@ cdef void engine_closing(Engine* e) noexcept nogil:
     if e.closing:
         return
     e.worker.engine = NULL
+    releases_close(e)
+    takebacks_close(e)
     heap_free(&e.deadlines)
     table_free(&e.ack_rows)
     ackarrays_free(&e.ack_arrays)

@@ -40,6 +40,8 @@ cdef struct Engine:
     int lease_flying
     Release* releases
     bint release_flying
+    Takeback* takebacks
+    bint takeback_flying
     Heap deadlines
     Limit pop_limit
     Limit claim_limit         # of claims and what travels with them: much shorter calls, which would make the others look slow
@@ -206,6 +208,7 @@ cdef void engine_drain(Worker* w) noexcept nogil:
     cycles_drain(e)
     leases_drain(e)
     releases_drain(e)
+    takebacks_drain(e)
     discover_drain(e)
     if e.paused.n:
         pauses_drain(e)

@@ -254,6 +254,8 @@ cdef void handover_keep(PopJob* j) noexcept nogil:
     while c != NULL:
         if c.made:
             j.cursors[j.n_cursors] = c.cursor
+            if j.req.auto_ack:
+                pop_consumed(j, j.n_cursors, c.group.first.offset, c.group.first.offset + c.take)
             j.n_cursors += 1
         c = c.following
     j.claims = NULL

@@ -122,6 +122,14 @@ cdef void release_want(Engine* e, Cursor* c, const unsigned char* lease) noexcep
     x.next = e.releases
     e.releases = x
 
+cdef void releases_close(Engine* e) noexcept nogil:
+    # They end by themselves.
+    cdef Release* x
+    while e.releases != NULL:
+        x = e.releases
+        e.releases = x.next
+        free(x)
+
 cdef void releases_drain(Engine* e) noexcept nogil:
     cdef Slot* slot
     cdef Params params

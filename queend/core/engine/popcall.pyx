@@ -299,6 +299,8 @@ cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil
                 row += 1
             status = 0
             until = 0
+            if j.req.auto_ack:
+                j.spans[i - j.first_cursor].stop = 0
             if row < n and pg_int4(res, row, POP_ORD) == i:
                 status = pg_int2(res, row, POP_STATUS)
                 until = pg_int8_or(res, row, POP_UNTIL, 0)
@@ -308,7 +310,11 @@ cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil
                 cursor_move(c, CURSOR_LEASED, now + pop_lease_us(j) + 2000)
                 held_rows(c, j, res, row)
             elif status == 1:
-                cursor_rest(c)
+                pop_consumed(j, i - j.first_cursor, pg_int8(res, row, POP_FIRST), c.next_offset)
+                if j.gone:
+                    cursor_move(c, CURSOR_LEASED, now + TAKE_BACK_US)      # nobody goes on behind it meanwhile
+                else:
+                    cursor_rest(c)
             elif status == 2 or status == 3:
                 if status == 3:
                     c.wakes_at = until
@@ -397,13 +403,25 @@ cdef void pop_after_empty(Engine* e, PopJob* j) noexcept nogil:
         pop_empty(j, WHY_EXPIRED if j.until_us else j.why)
 
 cdef void pop_give_back(Engine* e, PopJob* j) noexcept nogil:
-    # Claimed for a client that left meanwhile: the lease is returned at once (auto-ack has consumed it).
+    # Claimed for a client that left meanwhile: the lease is returned at once, and so is what was acknowledged at once.
     cdef int i
-    if j.req.auto_ack:
+    if e.closing:
         return
+    if j.req.auto_ack:
+        for i in range(j.n_cursors):
+            if j.spans[i].stop:
+                takeback_want(e, j.cursors[i], j.spans[i])
+        return
+    uv_mutex_lock(&book.lock)
     for i in range(j.n_cursors):
         if j.cursors[i].state == CURSOR_LEASED:
             release_want(e, j.cursors[i], j.lease)
+    uv_mutex_unlock(&book.lock)
+
+cdef inline void pop_consumed(PopJob* j, int i, int64_t first, int64_t stop) noexcept nogil:
+    # Its claim i, of records first … stop - 1, was acknowledged at once.
+    j.spans[i].first = first
+    j.spans[i].stop = stop
 
 cdef void popcall_reply(Engine* e, PopJob* j, PGresult* res, int first_row, int stop_row, int claimed) noexcept nogil:
     cdef Request* r = j.job.r
@@ -465,8 +483,7 @@ cdef void pop_answered(PopJob* j, int n) noexcept nogil:
     # Its answer with n messages is written.
     cdef Request* r = j.job.r
     pop_move(j, POP_COMPLETED)
-    r.job = NULL
-    r.on_gone = NULL
+    r.on_unsent = pop_unsent
     r.worker.counters.op[OP_POP].items += n
     tally_pop(j, r.worker, n)
     reply_end(r)

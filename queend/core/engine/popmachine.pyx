@@ -32,6 +32,10 @@ cdef enum:
     POP_MAX_PARTITIONS = 64   # candidates of one pop at a time
     AUTOPILOT_PARTITIONS = 16
 
+cdef struct PopSpan:          # of a claim that was acknowledged at once: what it consumed
+    int64_t first
+    int64_t stop              # 0: nothing
+
 cdef struct PopJob:
     Job job
     PopReq req
@@ -51,6 +55,7 @@ cdef struct PopJob:
     int n_cursors
     int first_cursor          # index into the call's candidates
     Cursor** cursors
+    PopSpan* spans            # beside them, of one that acknowledges at once
     unsigned char[16] lease
     int64_t until_us          # long-poll deadline (monotonic), 0 = no waiting
     int64_t paused_until      # pop maintenance: told then
@@ -128,7 +133,7 @@ cdef void pop_submit(Worker* w, Request* r, int route) noexcept nogil:
     j.any_queue = route == ROUTE_POP_ANY
     if route == ROUTE_POP_PARTITION:
         j.want_partition = j.req.partition
-    if j.req.wait and j.req.timeout_ms > 0:
+    if j.req.wait and j.req.timeout_ms > 0 and not r.conn.half:
         # a little early, so that the answer reaches clients that count to the same number
         j.until_us = clock_mono_us() + j.req.timeout_ms * <int64_t>1000 - (50000 if j.req.timeout_ms >= 1000 else 0)
         if r.grant != NULL:
@@ -136,11 +141,15 @@ cdef void pop_submit(Worker* w, Request* r, int route) noexcept nogil:
     if j.req.autopilot and not j.req.partitions_given:
         j.req.partitions = AUTOPILOT_PARTITIONS
     j.cursors = <Cursor**>arena_alloc(&r.arena, pop_width(j) * sizeof(Cursor*))
-    if j.cursors == NULL:
+    if j.req.auto_ack:
+        j.spans = <PopSpan*>arena_alloc(&r.arena, pop_width(j) * sizeof(PopSpan))
+    if j.cursors == NULL or (j.req.auto_ack and j.spans == NULL):
         r.job = NULL
         reply_error(r, 503, "Out of memory")
         return
     r.on_gone = pop_gone
+    if j.until_us:
+        r.on_end = pop_end
     if pops_paused:
         pop_pause(w, j)
     else:
@@ -389,6 +398,7 @@ cdef void pop_deadline(Worker* w, PopJob* j) noexcept nogil:
     book_unpark(j)
     uv_mutex_unlock(&book.lock)
     if mine:
+        heap_del(&engine_of(w).deadlines, &j.deadline)
         pop_empty(j, WHY_EXPIRED)
 
 cdef void pop_gone(Request* r) noexcept nogil:
@@ -405,6 +415,24 @@ cdef void pop_gone(Request* r) noexcept nogil:
     if mine:
         heap_del(&engine_of(r.worker).deadlines, &j.deadline)
         pop_forget(j)
+
+cdef void pop_end(Request* r) noexcept nogil:
+    # The client sends no more. A long poll is over: most who do that have left.
+    cdef PopJob* j = <PopJob*>r.job
+    if r.replied:
+        # its answer waits for those before it, and can be taken back
+        pop_unsent(r)
+        reply_begin(r, 204, NULL)
+        return
+    j.gone = True             # on its way: what it claims is given back
+    pop_deadline(r.worker, j)
+
+cdef void pop_unsent(Request* r) noexcept nogil:
+    # Its answer did not go out: what was claimed for it is given back.
+    r.on_unsent = NULL
+    r.on_end = NULL
+    pop_give_back(engine_of(r.worker), <PopJob*>r.job)
+    r.job = NULL
 
 cdef void pop_forget(PopJob* j) noexcept nogil:
     cdef Request* r = j.job.r

@@ -61,6 +61,14 @@ cdef extern from "<sys/eventfd.h>" nogil:
     int EFD_NONBLOCK, EFD_CLOEXEC
     int eventfd(unsigned int, int)
 
+cdef extern from "<poll.h>" nogil:
+    int POLLERR, POLLHUP, POLLRDHUP
+    struct pollfd:
+        int fd
+        short events
+        short revents
+    int poll(pollfd*, unsigned long, int)
+
 cdef extern from "<signal.h>" nogil:
     ctypedef struct sigset_t:
         pass

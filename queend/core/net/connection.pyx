@@ -28,6 +28,8 @@ cdef struct Conn:
     Conn* prev                # in the list of its state
     Conn* next
     Conn* next_dirty
+    Conn* unread_prev         # in the worker's list of those that are not read
+    Conn* unread_next
     Worker* worker
     Request* first            # answers owed, in order
     Request* last
@@ -38,11 +40,14 @@ cdef struct Conn:
     size_t out_pending        # bytes handed to the loop and not yet taken by the kernel
     size_t out_mark           # write queue when the stall was last looked at
     uint64_t since            # loop time (ms) of the last change of state, or of the last progress of a body
+    uint64_t half_since       # loop time (ms) when the end of its input was noticed
     int owed                  # requests in first..last
     uint8_t state             # ConnState; only conn_move writes it
     uint8_t mode              # ConnReading
     bint dirty                # stands in the worker's list of connections to look at
-    bint paused               # not read: too many requests or answers in hand
+    bint paused               # not read: too many requests or answers in hand, or nothing more comes
+    bint half                 # the client has ended its side: it left, or waits for its answers (net/leaving)
+    bint read_out             # and all it had sent was read
     bint owes_continue        # 100, once all earlier answers are out
     bint ended                # after the last answer owed: no more requests, close
     bint shut                 # our side is shut down
@@ -139,11 +144,14 @@ cdef void conn_close(Conn* c) noexcept nogil:
     buf_free(&c.head)
     free(c.chunked)
     c.chunked = NULL
+    unread_del(c)
     uv_close(<uv_handle_t*>&c.tcp, conn_closed)
     while r != NULL:
         following = r.next
         r.conn = NULL
         if r.replied:
+            if r.on_unsent != NULL:
+                r.on_unsent(r)
             request_close(r)
         elif r.on_gone != NULL:
             r.on_gone(r)      # may answer, and thereby free, it
@@ -191,13 +199,13 @@ cdef inline int conn_fd(Conn* c) noexcept nogil:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 cdef void conn_read_start(Conn* c) noexcept nogil:
-    c.paused = False
+    unread_del(c)
     if uv_read_start(<uv_stream_t*>&c.tcp, conn_on_alloc, conn_on_read) != 0:
         conn_close(c)
 
 cdef void conn_pause(Conn* c) noexcept nogil:
     if not c.paused:
-        c.paused = True
+        unread_add(c)
         uv_read_stop(<uv_stream_t*>&c.tcp)
 
 cdef void conn_on_alloc(uv_handle_t* handle, size_t suggested, uv_buf_t* buf) noexcept nogil:
@@ -217,7 +225,10 @@ cdef void conn_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) no
     if got == 0:
         return                # nothing came after all (EAGAIN)
     if got < 0:
-        conn_close(c)
+        if got == UV_EOF and c.state < CONN_LINGER and (c.first != NULL or c.out_pending):
+            conn_read_out(c)
+        else:
+            conn_close(c)
         return
     n = <size_t>got
     c.worker.counters.bytes_in += n

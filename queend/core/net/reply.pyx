@@ -43,8 +43,10 @@ cdef void reply_end(Request* r) noexcept nogil:
     if r.method == METHOD_HEAD or r.status == 204:
         r.out.len = r.head_size
     r.replied = True
-    r.job = NULL
     r.on_gone = NULL
+    if r.on_unsent == NULL:
+        r.job = NULL
+        r.on_end = NULL
     counter.requests += 1
     if r.status >= 400:
         counter.errors += 1

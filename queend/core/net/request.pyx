@@ -26,6 +26,8 @@ cdef struct Request:
     Grant* grant              # what its token allows, NULL: nobody asks
     void* job                 # the engine's
     void (*on_gone)(Request* r) noexcept nogil     # the client left before the answer; may be NULL
+    void (*on_end)(Request* r) noexcept nogil      # the client sends no more: it may have left, or wait for this answer; may be NULL
+    void (*on_unsent)(Request* r) noexcept nogil   # the client left before the answer went out; may be NULL
 
 cdef enum:
     BODY_PADDING = 80         # JSONWALK_ROOM

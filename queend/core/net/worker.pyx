@@ -31,6 +31,7 @@ cdef struct Worker:
     HeadLimits limits
     ConnList[CONN_STATES] conns
     Conn* dirty               # connections to look at when this turn ends
+    Conn* unread              # connections that are not read
     RequestPool requests
     ChunkPool chunks
     UuidGen uuids
@@ -92,6 +93,7 @@ cdef void worker_on_tick(uv_timer_t* handle) noexcept nogil:
     worker_expire(w, CONN_BODY, worker_patience(w, w.settings.body_timeout_ms))
     worker_expire(w, CONN_STALLED, w.settings.write_timeout_ms)
     worker_expire(w, CONN_LINGER, LINGER_MS)
+    unread_look(w)
 
 cdef inline int worker_patience(Worker* w, int timeout_ms) noexcept nogil:
     # A drain is not held up by half a request whose sender has gone quiet.

@@ -45,6 +45,7 @@ cdef enum:
     STMT_PUSH_DUE
     STMT_TRANSACTION_DUE
     STMT_CYCLE
+    STMT_TAKE_BACK
     STMT_COUNT
 
 # Result columns, in the order of each function's RETURNS TABLE.
@@ -205,4 +206,6 @@ cdef const StatementDef* statements_open() noexcept nogil:
     # stream_cycle: version, query, partition; keys, values, ends of windows, keys to drop; the push arrays; group, record, lease, count,
     # dead, error, release
     statement_define(&s[STMT_CYCLE], b"stream_cycle", b"quiTTDTIIIISUUYYYtyuibtb")
+    # take_back: partition, group, first, stop
+    statement_define(&s[STMT_TAKE_BACK], b"take_back", b"IIQQ")
     return s
