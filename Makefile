@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help system venv build run test test-asan test-faults test-kills test-schema test-sdk bench bench-quick bench-scale bench-soak bench-peers clean
+.PHONY: help system venv build run test test-quick test-asan test-faults test-kills test-schema test-sdk bench bench-quick bench-scale bench-soak bench-peers clean
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,9 +36,17 @@ $(KIND): $(VENV)/.ready setup.py queend/_core.pyx $(shell find queend/core -type
 run: build ## start PostgreSQL (its own, local) and the daemon; Ctrl-C stops both
 	@exec $(BIN)/python -m queend serve
 
-test: build ## install what the tests need besides, then run them all
+# Most tests wait most of the time: on two cores four processes share them (tests/support/scheduler.py). With ARGS there is one, unless they ask for more.
+WORKERS ?= 4
+SIDE_BY_SIDE := -n $(WORKERS) --dist loadscope
+
+test: build ## install what the tests need besides, then run them all (ARGS: these, one after the other)
 	@SUDO="$(SUDO)" sh tools/system.sh tests
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest $(or $(ARGS),$(SIDE_BY_SIDE))
+
+test-quick: build ## the tests of the core, the SQL functions and the tokens that need no daemon: less than two minutes
+	@SUDO="$(SUDO)" sh tools/system.sh tests
+	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m 'not daemon and not counted' tests/core tests/sql tests/auth $(ARGS)
 
 ASAN := $(CURDIR)/.asan
 # Not there: what valgrind counts, a model of databases that is all Python, and the scripts of the SDKs, with leases of a second.

@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from support import shared
 from support.client import Client
 from support.daemon import Daemon
 from support.postgres import Postgres, running
@@ -17,9 +18,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--print-differences", action="store_true", help="tests/golden: print how the answers differ from the recorded ones")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "daemon: starts a daemon; `-m 'not daemon'` leaves these out")
+    config.addinivalue_line("markers", "counted: counts instructions, which only an optimized build may be judged by")
+
+
+def pytest_unconfigure() -> None:
+    shared.remove()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "start_daemon" in getattr(item, "fixturenames", ()):
+            item.add_marker("daemon")
+
+
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """Long bytes are named by their place, not by their content: that may differ from one process to the next (random ids, moments)."""
     return argname if isinstance(val, bytes) and len(val) > 24 else None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    from support.scheduler import Scheduler    # workers have no need of it
+
+    return Scheduler(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ import pytest
 
 from queend import _core as core
 
+pytestmark = pytest.mark.counted
 HERE = Path(__file__).resolve().parent
 BUDGETS = tomllib.loads((HERE / "instructions.toml").read_text())
 ITEMS = 1000

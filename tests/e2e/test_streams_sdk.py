@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from support.daemon import Daemon
 from support.wait import until
-from support.sdk import CALLED, GENERATIONS, HERE, METHODS, NEVER, TOKENS, bearer, documented, prepare
+from support.sdk import GENERATIONS, HERE, NEVER, TOKENS, bearer, documented, prepare
 
 CASES = 17
 
@@ -58,14 +58,15 @@ def test_daemons_that_are_killed_under_a_stream(start_daemon) -> None:
 @pytest.mark.parametrize("tokens", [{}, TOKENS], ids=["open", "tokens"])
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_every_public_method_was_called(start_daemon, tmp_path, generation: str, tokens: dict) -> None:
-    """By the scripts of this folder, of a daemon without tokens and of one with them; a script that did not run in this session yet runs now."""
+    """By the scripts of this folder, of a daemon without tokens and of one with them; a script that did not run yet runs now."""
     sdk, token = prepare(generation), bearer() if tokens else ""
     options = json.dumps({"bearer_token": token or None})
-    for script, arguments in {"sdk_calls.py": (generation, options), "sdk_admin.py": (generation, options), "sdk_streams.py": (token,)}.items():
-        if (generation, script, bool(tokens)) not in CALLED:
+    scripts = {"sdk_calls.py": (generation, options), "sdk_admin.py": (generation, options), "sdk_streams.py": (token,)}
+    for script, arguments in scripts.items():
+        if sdk.called(script, bool(tokens)) is None:
             one = start_daemon(QUEEND_BUFFER_BYTES=1 << 20, FILE_BUFFER_DIR=tmp_path / script, **tokens)
             sdk.run(script, one, *arguments)
             one.stop()
-    called = set().union(*(names for (of, _, on), names in CALLED.items() if (of, on) == (generation, bool(tokens))))
+    called = set().union(*(sdk.called(script, bool(tokens)) for script in scripts))
     told = documented(generation)
-    assert METHODS[generation] - called == {name for name in METHODS[generation] if told[name] in NEVER}
+    assert sdk.methods() - called == {name for name in sdk.methods() if told[name] in NEVER}

@@ -122,7 +122,7 @@ class Postgres:
     def stop(self) -> None:
         """At once: nobody reads what it leaves."""
         if self.cluster.pid is not None:
-            os.kill(self.cluster.pid, signal.SIGQUIT)
+            self.halt()
         self.cluster.stop()
 
 

@@ -5,12 +5,13 @@ import os
 import re
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from .daemon import ROOT, Daemon
+from .shared import SHARED, alone
 from .tokens import SECRET, token
-from .wait import alone
 
 HERE = ROOT / "tests" / "e2e"  # the scripts
 PARTITIONS = 1000  # of the load
@@ -22,9 +23,6 @@ WIRES = {"json": {}, "binary": {"binary_push": True}, "framed": {"framed_pop": T
 TOKENS = {"JWT_ENABLED": "true", "JWT_SECRET": SECRET}
 LEVELS = ("read-only", "read-write", "admin")
 
-# what a script of a generation told it has called, of a daemon without or with tokens, and what there is to call (sdk_covered.py)
-CALLED: dict[tuple[str, str, bool], set[str]] = {}
-METHODS: dict[str, set[str]] = {}
 # what docs/compatibility.md says of methods that cannot be called here
 NEVER = {"refused", "raises by itself"}
 
@@ -42,13 +40,26 @@ class Sdk:
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("QUEEN", "PYTHON", "LD_PRELOAD"))}
         done = subprocess.run([self.python, HERE / script, daemon.url, *arguments], capture_output=True, text=True, env=environment, timeout=600)
         assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}\n{daemon.story()}"
-        lines = done.stdout.splitlines()
-        for line in lines:
-            if line.startswith("covered "):
-                CALLED.setdefault((self.generation, script, "JWT_ENABLED" in daemon.settings), set()).update(line.split()[1:])
-            elif line.startswith("methods "):
-                METHODS[self.generation] = set(line.split()[1:])
-        return lines
+        part = SHARED / f"part-{os.getpid()}"
+        part.write_text(done.stdout)
+        part.rename(SHARED / f"{self._told(script, 'JWT_ENABLED' in daemon.settings)}-{time.time_ns()}")
+        return done.stdout.splitlines()
+
+    def called(self, script: str, tokens: bool) -> set[str] | None:
+        """Methods that a script has called of a daemon without or with tokens; None if it did not run yet."""
+        return self._words("covered ", self._told(script, tokens))
+
+    def methods(self) -> set[str]:
+        """What there is to call (sdk_covered.py)."""
+        return self._words("methods ", f"sdk-{self.generation}-") or set()
+
+    def _told(self, script: str, tokens: bool) -> str:
+        return f"sdk-{self.generation}-{script}-{tokens}"
+
+    @staticmethod
+    def _words(beginning: str, files: str) -> set[str] | None:
+        lines = [line for file in SHARED.glob(f"{files}*") for line in file.read_text().splitlines() if line.startswith(beginning)]
+        return {word for line in lines for word in line.split()[1:]} if lines else None
 
 
 def prepare(generation: str) -> Sdk:
