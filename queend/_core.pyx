@@ -34,6 +34,7 @@ include "core/pg/decode.pyx"              # binary results
 include "core/pg/dbclock.pyx"             # what the database's clock shows
 include "core/pg/statement.pyx"           # the statements of the hot path
 include "core/pg/address.pyx"             # where the server is
+include "core/pg/incarnation.pyx"       # which life of which server it is
 include "core/pg/slot.pyx"                # one PostgreSQL connection on the loop
 include "core/pg/pool.pyx"                # a worker's connections
 include "core/pg/extras.pyx"              # what a record has besides its payload
@@ -120,6 +121,7 @@ include "core/engine/homeless.pyx"        # items whose partition is gone
 include "core/engine/engine.pyx"          # the drain
 include "core/engine/pace.pyx"            # how much at a time, and when
 include "core/engine/reload.pyx"          # a catalog out of date
+include "core/engine/forget.pyx"          # another server: nothing is remembered
 include "core/engine/told.pyx"            # what the control plane has committed
 include "core/engine/ending.pyx"          # stop and close
 include "core/seal/python.pyx"            # sealing, for the control plane

@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from . import session
 from .config import JOB_TYPES, ConfigError, Settings
 from .keyring import keyring
 
@@ -41,6 +42,8 @@ def conninfo(settings: Settings, local: str | None = None, **more: str) -> str:
         "application_name": "queend",
         "client_encoding": "UTF8",  # names cross the wire as UTF-8 whatever the database is encoded in
     }
+    if "," in f"{base.get('host') or ''}{base.get('hostaddr') or ''}":
+        defaults["target_session_attrs"] = "read-write"  # the standby that is named first would refuse every push
     limits = (f"-c statement_timeout={settings.db_statement_timeout} -c lock_timeout={settings.db_lock_timeout}"
               f" -c idle_in_transaction_session_timeout={settings.db_idle_timeout}")
     options = " ".join(part for part in (limits, more.pop("options", ""), base.pop("options", "")) if part)
@@ -74,13 +77,15 @@ def core_settings(settings: Settings, local: str | None = None, buffer_dir: str 
     slots = settings.queend_slots
     if slots is None:
         slots = 8 if "sidecar_pool_size" not in settings.model_fields_set else -(-settings.sidecar_pool_size // settings.num_workers)
+    address, made = session.parted(conninfo(settings, local, options=HOT_PLANS))
     flat: dict[str, Any] = {
         "host": settings.host,
         "port": settings.port,
         "workers": settings.num_workers,
         "listen_mode": settings.queend_listen_mode,
         "log_level": settings.log_level,
-        "conninfo": conninfo(settings, local, options=HOT_PLANS),
+        "conninfo": address,
+        "session": session.statement(made),
         "slots_per_worker": max(2, slots),
         "push_streams": settings.queend_push_streams,
         "push_trial_ms": settings.queend_push_trial_ms,

@@ -12,7 +12,7 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from .. import __version__, log
+from .. import __version__, log, session
 from ..config import Settings
 from ..service.buffer import Folder
 from ..service.maintenance import Maintenance
@@ -42,6 +42,7 @@ class Control:
         self.core = core
         self.started = time.time()
         self.pool = AsyncConnectionPool(conninfo, min_size=1, max_size=max(2, settings.db_pool_size // 20), open=False,
+                                        connection_class=session.AsyncConnection,
                                         timeout=settings.db_connection_timeout / 1000, kwargs={"autocommit": True},
                                         reconnect_timeout=0, name="queend-control")
         self.sweeper = Sweeper(self.pool)

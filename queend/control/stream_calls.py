@@ -11,7 +11,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import namedtuple_row
 from psycopg_pool import AsyncConnectionPool
 
-from .. import log
+from .. import log, session
 from .._core import read_partition_id
 from ..config import Settings
 from ..connect import HOT_PLANS
@@ -70,7 +70,7 @@ class Streams:
         self.registering, self.cycling, self.reading = (asyncio.Semaphore(one) for one in turns.values())
         options = f"{conninfo_to_dict(conninfo).get('options', '')} {HOT_PLANS}".strip()
         self.pool = AsyncConnectionPool(make_conninfo(conninfo, options=options), min_size=0, max_size=max(2, min(sum(turns.values()), settings.db_pool_size // 10)),
-                                        open=False, timeout=settings.queend_patience_ms / 1000, kwargs={"autocommit": True, "prepare_threshold": 1},
+                                        open=False, connection_class=session.AsyncConnection, timeout=settings.queend_patience_ms / 1000, kwargs={"autocommit": True, "prepare_threshold": 1},
                                         reconnect_timeout=0, name="queend-streams")
         self.core = core
         self.version, self.seed = 0, b""

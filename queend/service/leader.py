@@ -6,6 +6,8 @@ from typing import Any
 
 import psycopg
 
+from .. import session
+
 
 class Leader:
     """The session of a background service. lock: its advisory lock; settings: SQL run once on a new session."""
@@ -24,7 +26,7 @@ class Leader:
         return True
 
     async def _connect(self) -> None:
-        self.connection = await psycopg.AsyncConnection.connect(self.conninfo, autocommit=True)
+        self.connection = await session.AsyncConnection.connect(self.conninfo, autocommit=True)
         if self.settings:
             try:
                 await self.connection.execute(self.settings)

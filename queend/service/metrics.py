@@ -127,6 +127,8 @@ class Metrics(Running):
             rows, done = [], [[0, 0, 0, 0, 0] for _ in workers]
             for key in tallies.keys() | {(queue, 0) for queue in parked}:
                 counts, told = tallies.get(key, NOTHING), self._told.get(key, NOTHING)
+                if any(one < other for one, other in zip(counts[:SUMS], told[:SUMS], strict=True)):
+                    told = NOTHING      # the core forgot the queue, with its server, and counts it anew
                 more = [one - other for one, other in zip(counts[:SUMS], told[:SUMS], strict=True)]
                 waiting = parked.get(key[0], 0) if key[1] == 0 else 0
                 if any(more) or waiting:

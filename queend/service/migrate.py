@@ -12,6 +12,8 @@ from pathlib import Path
 
 import psycopg
 
+from .. import session
+
 # Session lock of migrations; any number nobody else takes ("queend" in ASCII).
 LOCK = 0x717565656E64
 OLDEST_SERVER = 150000
@@ -66,7 +68,7 @@ def migrate(conninfo: str, folder: Path | None = None) -> list[str]:
     old a PostgreSQL or not in UTF-8, or if a step fails; psycopg.OperationalError if the server cannot be reached.
     """
     wanted = steps(folder or sql_folder())
-    with psycopg.connect(conninfo, autocommit=True) as connection:
+    with session.connect(conninfo, autocommit=True) as connection:
         if connection.info.server_version < OLDEST_SERVER:
             raise MigrationError(f"PostgreSQL 15 or later is needed, this is {connection.info.server_version // 10000}")
         encoding = connection.info.parameter_status("server_encoding")
@@ -94,7 +96,7 @@ def migrate(conninfo: str, folder: Path | None = None) -> list[str]:
 
 def identity_of(conninfo: str) -> str:
     """Which database this is: another text for every other one, also for a copy. Raises psycopg.OperationalError if it cannot be reached."""
-    with psycopg.connect(conninfo, autocommit=True) as connection:
+    with session.connect(conninfo, autocommit=True) as connection:
         return connection.execute(IDENTITY).fetchone()[0]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 
-from .. import log
+from .. import log, session
 from .running import Running
 
 CHANNEL = "queend_relay"
@@ -44,7 +44,7 @@ class Relay(Running):
     async def _run(self) -> None:
         while True:
             try:
-                async with await psycopg.AsyncConnection.connect(self.conninfo, autocommit=True) as connection:
+                async with await session.AsyncConnection.connect(self.conninfo, autocommit=True) as connection:
                     await connection.execute(SETTINGS)
                     await connection.execute(f"LISTEN {CHANNEL}")
                     await self._watch(connection)

@@ -14,6 +14,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from .. import session
 from .migrate import migrate
 
 # names that clients know → tables left empty
@@ -73,7 +74,7 @@ def compare(source: str, target: Address) -> list[dict]:
     counts = []
     for side, conninfo in (("source", source), ("target", target.conninfo())):
         try:
-            with psycopg.connect(conninfo, autocommit=True, options=SESSION) as connection:
+            with session.connect(conninfo, autocommit=True, options=SESSION) as connection:
                 counts.append([_count(connection, text) for text in COUNTED.values()])
         except UNREACHABLE as error:
             raise TransferError(f"Failed to connect to {side}: {str(error).strip()}") from None
@@ -137,7 +138,7 @@ class Transfer:
             self._until = time.monotonic()
 
     def _copy(self, target: Address, without: list[str]) -> None:
-        with psycopg.connect(self.source, options=SESSION) as there, psycopg.connect(target.conninfo(), options=SESSION) as here:
+        with session.connect(self.source, options=SESSION) as there, session.connect(target.conninfo(), options=SESSION) as here:
             self._connections = [there, here]
             there.isolation_level, there.read_only = psycopg.IsolationLevel.REPEATABLE_READ, True
             if _same(there, here):

@@ -140,7 +140,7 @@ def test_a_terminated_backend_was_not_committed_and_is_replaced(cluster, open_po
 
 def test_an_idle_connection_that_dies_is_replaced_before_it_is_needed(cluster, open_pool):
     pool = open_pool(slots=2, statements=[ECHO])
-    pids = [pid for pid, in cluster.execute("SELECT pid FROM pg_stat_activity WHERE query LIKE '%queend.echo%' AND pid <> pg_backend_pid()")]
+    pids = [pid for pid, in cluster.execute("SELECT pid FROM pg_stat_activity WHERE query LIKE '%pg_control_system%' AND pid <> pg_backend_pid()")]
     assert len(pids) == 2
     for pid in pids:
         cluster.execute("SELECT pg_terminate_backend(%s, 10000)", [pid])
@@ -464,7 +464,7 @@ def test_closing_in_every_state(cluster, open_pool, proxy):
 
 def test_connections_are_closed_at_the_server_too(cluster, open_pool):
     pool = open_pool(slots=3, statements=[ECHO])
-    mine = "SELECT pid FROM pg_stat_activity WHERE query LIKE '%queend.echo(%' AND pid <> pg_backend_pid()"
+    mine = "SELECT pid FROM pg_stat_activity WHERE query LIKE '%pg_control_system%' AND pid <> pg_backend_pid()"
     assert len(cluster.execute(mine)) == 3
     pool.stop()
     pool.until(lambda: not cluster.execute(mine))

@@ -5,11 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from support.command import command
 
-from queend import connect
+from queend import connect, session
 from queend.config import ConfigError, Settings, load, origins, without_effect
 from queend.supervisor import uses_embedded
 
@@ -164,3 +165,38 @@ def test_command_serve_ends_with_a_clear_message():
 def test_command_version():
     done = command("--version")
     assert done.returncode == 0 and done.stdout.startswith("queend ")
+
+
+@pytest.mark.parametrize(("options", "settings"), [
+    ("-c jit=off -cgeqo=on --work-mem=4MB", [("jit", "off"), ("geqo", "on"), ("work_mem", "4MB")]),
+    (r"-c default_transaction_isolation=read\ committed", [("default_transaction_isolation", "read committed")]),
+    (r"  -c a.b=x\\y'z  ", [("a.b", r"x\y'z")]),
+    ("", []),
+    ("-B 100 -c jit=off", None),
+    ("-c jit", None),
+])
+def test_options_become_settings(options, settings):
+    assert session.read(options) == settings
+    words = {"host": "h", "options": options} if options else {"host": "h"}
+    rest, made = session.parted(make_conninfo(**words))
+    assert made == (settings or [])
+    assert conninfo_to_dict(rest) == (words if settings is None else {"host": "h"})
+
+
+def test_settings_are_made_on_the_session(postgres):
+    target = make_conninfo(postgres.conninfo, options=r"-c search_path=a,\ b -c application_name=it's\ \\it -c geqo=off")
+    with session.connect(target) as connection:
+        shown = [connection.execute(f"SHOW {name}").fetchone()[0] for name in ("search_path", "application_name", "geqo")]
+        connection.rollback()
+        assert shown == ["a, b", r"it's \it", "off"] == [connection.execute(f"SHOW {name}").fetchone()[0] for name in ("search_path", "application_name", "geqo")]
+    with pytest.raises(psycopg.Error, match="no_such_setting"):
+        session.connect(make_conninfo(postgres.conninfo, options="-c no_such_setting=1"))
+
+
+def test_several_hosts_are_tried_for_one_that_can_be_written_to(monkeypatch):
+    monkeypatch.setenv("QUEEND_DSN", "host=a,b dbname=d")
+    assert conninfo_to_dict(connect.conninfo(load()))["target_session_attrs"] == "read-write"
+    monkeypatch.setenv("QUEEND_DSN", "host=a,b dbname=d target_session_attrs=any")
+    assert conninfo_to_dict(connect.conninfo(load()))["target_session_attrs"] == "any"
+    monkeypatch.setenv("QUEEND_DSN", "host=a dbname=d")
+    assert "target_session_attrs" not in conninfo_to_dict(connect.conninfo(load()))

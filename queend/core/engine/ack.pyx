@@ -114,6 +114,9 @@ cdef void ack_go(Worker* w, AckJob* j) noexcept nogil:
     cdef int i
     cdef AckItem* it
     uv_rwlock_rdlock(&catalog.lock)
+    if j.job.server != catalog.server:
+        j.job.server = catalog.server
+        j.asked = 0
     for i in range(j.req.n):
         it = &j.req.items[i]
         if i and it.partition_id == 0 and memcmp(it.partition_uuid, (it - 1).partition_uuid, 16) == 0 and it.partition_number == (it - 1).partition_number:
@@ -190,6 +193,11 @@ cdef bint ackcall_send(Engine* e) noexcept nogil:
         return False
     while e.acks.first != NULL and n > 0 and not alone:
         j = <AckJob*>e.acks.first
+        if j.job.server != catalog.server:
+            n -= j.pending
+            joblist_take(&e.acks)
+            ack_go(e.worker, j)
+            continue
         if j.alone:
             if call.jobs != NULL:
                 break

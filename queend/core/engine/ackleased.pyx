@@ -101,14 +101,32 @@ cdef int leasedack_order(const void* a, const void* b) noexcept nogil:
     cdef uint64_t two = (<LeasedAck**>b)[0].key
     return -1 if one < two else one > two
 
+cdef void ackjobs_renew(Engine* e, JobList* list) noexcept nogil:
+    # Those whose names are of another server's life find them again.
+    cdef int n = list.n
+    cdef Job* job = list.first
+    while job != NULL and job.server == catalog.server:
+        job = job.next
+    if job == NULL:
+        return
+    while n:
+        n -= 1
+        job = joblist_take(list)
+        if job.server == catalog.server:
+            joblist_add(list, job)
+        else:
+            ack_go(e.worker, <AckJob*>job)
+
 cdef void leased_gather(Engine* e, PopCall* call) noexcept nogil:
     # As many as fit travel with the call, cursors in ascending order.
-    cdef AckJob* j = <AckJob*>e.leased.first
+    cdef AckJob* j
     cdef Job* last = NULL
     cdef LeasedAck* a
     cdef int jobs = 0
     cdef int room = 0
     cdef int i
+    ackjobs_renew(e, &e.leased)
+    j = <AckJob*>e.leased.first
     pgarray_begin(&e.l_part, OID_INT4)
     pgarray_begin(&e.l_group, OID_INT4)
     pgarray_begin(&e.l_lease, OID_UUID)

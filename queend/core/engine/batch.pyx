@@ -34,6 +34,7 @@ cdef struct PushJob:
                               # its own, 503 it was not reached; the largest of all
     bint drain                # comes from the failover buffer (engine/refill); it has no client
     int records               # of those
+    bint unsure               # items that came home may be stored: every id is checked
     bint unreached            # the database could not be asked for its names
     bint spilled              # some of its items go there (engine/spill)
     uint8_t spill_why
@@ -92,6 +93,7 @@ cdef struct PushBatch:
     int n_chunks
     Claim* claims            # for waiters that are answered from this batch
     int n_claims
+    int64_t server            # the incarnation whose partitions it has
     bint unsure               # its outcome was lost once: every id is checked
     bint scheduled            # some record of it has a delivery moment
     bint plain                # no row of it may be compressed: duplicates are taken out of it in SQL

@@ -98,7 +98,8 @@ cdef enum:
 
 cdef struct Catalog:
     uv_rwlock_t lock
-    int64_t version
+    int64_t version           # -1: all of it was dropped, the reload is still to come
+    int64_t server            # the incarnation of the server that it tells of
     bint loaded
     unsigned char[16] seed
     uint64_t hash_seed

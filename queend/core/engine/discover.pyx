@@ -45,6 +45,7 @@ cdef struct Checked:
     int64_t due               # when the lease was to end: a newer lease is not what was asked about
 
 cdef struct Discover:
+    int64_t server            # the incarnation that `found` is of
     Group* scanning
     Found* found              # rows whose partitions are not all known by name yet
     int n_found
@@ -259,6 +260,19 @@ cdef void book_doubt() noexcept nogil:
     uv_mutex_unlock(&book.lock)
     uv_rwlock_rdunlock(&catalog.lock)
 
+cdef void discover_forget(Engine* e) noexcept nogil:
+    # Another server: nothing that was found before is worth anything, everything is looked for.
+    cdef Discover* d = &e.discover
+    d.scanning = NULL
+    d.n_found = 0
+    d.n_checked = 0
+    d.snapshot = 0
+    d.looked_us = 0
+    d.since = 0
+    d.writer = 0
+    d.waking_from = 0
+    d.waking_after = 0
+
 cdef bint found_keep(Discover* d, int n) noexcept nogil:
     cdef Found* f = <Found*>realloc(d.found, (n if n else 1) * sizeof(Found))
     if f == NULL:
@@ -266,6 +280,7 @@ cdef bint found_keep(Discover* d, int n) noexcept nogil:
     memset(f, 0, n * sizeof(Found))
     d.found = f
     d.n_found = 0
+    d.server = catalog.server
     return True
 
 cdef void scan_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
@@ -375,6 +390,9 @@ cdef void found_take(Engine* e, int finding) noexcept nogil:
     cdef int64_t wall = dbclock_at(now)
     d.finding = FIND_NOTHING
     uv_rwlock_rdlock(&catalog.lock)
+    if d.server != catalog.server:
+        discover_forget(e)    # its numbers mean other things by now
+        finding = FIND_NOTHING
     uv_mutex_lock(&book.lock)
     for i in range(d.n_found):
         f = &d.found[i]

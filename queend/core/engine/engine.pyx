@@ -16,6 +16,7 @@ cdef struct Engine:
     int64_t unready_since
     int64_t pause_until       # after a failed pop or ack call
     int64_t version           # of the catalog that what it gathered was resolved by
+    int64_t server            # the incarnation this worker goes by
     bint stopping
     int closing               # steps of closing still to come
     bint want_reload
@@ -85,6 +86,7 @@ cdef bint engine_boot(Process* p) noexcept nogil:
     held_open()
     capacity_open()
     uv_mutex_init(&reload_lock)
+    incarnation_open(forget_all)
     reload_running = False
     reload_at = 0
     if not streams_open(lanes_streams(&p.settings)):
@@ -123,8 +125,10 @@ cdef bint engine_open(Worker* w) noexcept nogil:
     uv_timer_init(&w.loop, &e.timer)
     e.timer.data = e
     w.counters.live_handles += 1
-    e.slots = slotpool_open(&w.loop, w.settings.conninfo, w.settings.slots, STATEMENTS, STMT_COUNT, e,
+    e.slots = slotpool_open(&w.loop, w.settings.conninfo, w.settings.session, w.settings.slots, STATEMENTS, STMT_COUNT, e,
                             engine_slot_idle, &w.counters)
+    if e.slots != NULL:
+        e.slots.on_server = engine_server
     e.want_reload = w.index == 0
     e.version = -1            # 0 would mean: do not check
     if e.slots != NULL and w.process.connects:

@@ -5,6 +5,7 @@ cdef struct HomelessMsg:
     InboxMsg msg
     PushJob* job
     PushItem* items
+    bint unsure               # they may be stored already
 
 cdef void stream_reloaded(PushStream* s) noexcept nogil:
     # On the stream's thread. Groups of living partitions stay where they are.
@@ -45,8 +46,8 @@ cdef void batch_evict(PushStream* s, PushBatch* b) noexcept nogil:
             if b.unsure and not g.partition.dead:
                 group_fail(s, g, 503)      # they may be stored, in clear
             else:
-                items_home(s, g.dups)
-                items_home(s, g.first)
+                items_home(s, g.dups, b.unsure)
+                items_home(s, g.first, b.unsure)
         else:
             last = g
         g = following
@@ -58,7 +59,7 @@ cdef bint group_roomless(PushGroup* g) noexcept nogil:
         it = it.next
     return it != NULL
 
-cdef void items_home(PushStream* s, PushItem* it) noexcept nogil:
+cdef void items_home(PushStream* s, PushItem* it, bint unsure) noexcept nogil:
     # Runs of one part travel together; the part shrinks by what left it, after they were sent off.
     cdef HomelessMsg* m
     cdef PushItem* last
@@ -70,6 +71,7 @@ cdef void items_home(PushStream* s, PushItem* it) noexcept nogil:
         part = <PushPart*>it.job
         m.job = part.job
         m.items = it
+        m.unsure = unsure
         last = it
         while True:
             last.status = 0
@@ -91,6 +93,7 @@ cdef void push_homeless(Worker* w, InboxMsg* msg) noexcept nogil:
     cdef PushJob* j = m.job
     cdef PushItem* items = m.items
     cdef PushItem* last = items
+    j.unsure = j.unsure or m.unsure
     free(m)
     if not j.held:
         j.held = True

@@ -16,6 +16,7 @@ cdef struct Job:
     int op                    # OP_*
     uint8_t state
     uint8_t tries             # how often it went back to resolve or was sent again
+    int64_t server            # the incarnation whose names and numbers it has
     int64_t born_us
     int64_t queued_us         # since when it waits for a batch
     size_t bytes

@@ -35,6 +35,7 @@ cdef struct Ask:
 
 cdef struct Round:
     bint running
+    int64_t server            # the incarnation whose numbers it asks with
     Arena arena
     Job* jobs
     Ask* waiting              # not sent yet
@@ -124,6 +125,7 @@ cdef void lookup_drain(Engine* e) noexcept nogil:
         e.round.jobs = e.resolving.first
         memset(&e.resolving, 0, sizeof(JobList))
         uv_rwlock_rdlock(&catalog.lock)
+        e.round.server = catalog.server
         job = e.round.jobs
         while job != NULL:
             if job.op == OP_PUSH:
@@ -136,6 +138,8 @@ cdef void lookup_drain(Engine* e) noexcept nogil:
                 tx_ask(e, <TxJob*>job)
             job = job.next
         uv_rwlock_rdunlock(&catalog.lock)
+    if e.round.server != catalog.server:
+        e.round.waiting = NULL        # its numbers mean other things now: everyone asks anew
     while e.round.waiting != NULL and clock_mono_us() >= e.round.pause_until:
         if not ask_send(e, e.round.waiting):
             break

@@ -203,7 +203,7 @@ cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
         j.queue = q
         if q == NULL:
             # at most one reload in a while answers for every unknown name
-            ask = not j.asked and catalog_reload_allowed()
+            ask = catalog.version < 0 or (not j.asked and catalog_reload_allowed())
         else:
             j.group = catalog_group(q, j.req.group)
             if j.group == NULL:

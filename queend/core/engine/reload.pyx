@@ -6,7 +6,7 @@ cdef void engine_reload(Worker* w) noexcept nogil:
 
 cdef bint catalog_reload_allowed() noexcept nogil:
     # For names nobody knows: not more often than every 200 ms.
-    return clock_mono_us() - reload_at > 200000
+    return catalog.version < 0 or clock_mono_us() - reload_at > 200000
 
 cdef void reload_send(Engine* e) noexcept nogil:
     global reload_running
@@ -102,13 +102,17 @@ cdef void engine_reloaded(Worker* w, InboxMsg* m) noexcept nogil:
     cdef Engine* e = engine_of(w)
     cdef Job* job = e.wait_reload.first
     cdef Job* following
+    cdef int64_t version
     cdef int i
     free(m)
+    uv_rwlock_rdlock(&catalog.lock)
+    version = catalog.version
+    uv_rwlock_rdunlock(&catalog.lock)
+    if version < 0:
+        return                # what was loaded has been dropped since: the next reload is on its way
     e.want_reload = False
     # From here on calls go out under this version; streams are cleaned of what an older one resolved before they send.
-    uv_rwlock_rdlock(&catalog.lock)
-    e.version = catalog.version
-    uv_rwlock_rdunlock(&catalog.lock)
+    e.version = version
     memset(&e.wait_reload, 0, sizeof(JobList))
     while job != NULL:
         following = job.next

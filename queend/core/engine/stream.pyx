@@ -74,7 +74,7 @@ cdef void stream_add(PushStream* s, PushPart* part) noexcept nogil:
             # Its name was looked up before the catalog was reloaded, and it got here after that: s was cleaned already.
             following = it.next
             it.next = NULL
-            items_home(s, it)
+            items_home(s, it, False)
             it = following
             continue
         to = aside_deal(lanes_deal(s, p), s, p)
@@ -88,6 +88,7 @@ cdef void stream_add(PushStream* s, PushPart* part) noexcept nogil:
             if p.open == NULL:
                 break
         batch_place(to.gather, p.open, it)
+        to.gather.unsure = to.gather.unsure or part.job.unsure
         it = following
     part.items = it
     if it != NULL:
@@ -121,8 +122,7 @@ cdef void stream_drain(PushStream* s) noexcept nogil:
     if s.flying != NULL:
         return
     if s.stale:
-        if spill_hurries():
-            stream_expire(s)
+        stream_expire(s)
         return
     if s.again == NULL and s.gather == NULL:
         return
@@ -233,6 +233,13 @@ cdef void stream_send(PushStream* s, Slot* slot, PushBatch* b) noexcept nogil:
     cdef Engine* e = engine_of(s.worker)
     if catalog.n_sealed or catalog.n_limited:
         batch_bare(s, b)
+        if b.first == NULL:
+            batch_free(b)
+            return
+    if b.server != catalog.server:
+        # It gathered for partitions of a server that another has replaced: they are looked up there.
+        b.server = catalog.server
+        batch_evict(s, b)
         if b.first == NULL:
             batch_free(b)
             return

@@ -72,6 +72,11 @@ cdef void tx_go(Worker* w, TxJob* j) noexcept nogil:
     cdef bint missing = False
     cdef bint allowed = True
     uv_rwlock_rdlock(&catalog.lock)
+    if j.job.server != catalog.server:
+        j.job.server = catalog.server
+        j.job.tries = 0
+        j.asked = False
+        j.cleared = False
     for i in range(j.req.n):
         op = &j.req.ops[i]
         if op.kind == TX_PUSH:
@@ -191,6 +196,10 @@ cdef bint txcall_send(Engine* e, TxJob* j) noexcept nogil:
     if slot == NULL:
         joblist_front(&e.txs, &j.job)
         return False
+    if j.job.server != catalog.server:
+        limit_give(&e.tx_limit)
+        tx_go(e.worker, j)
+        return True
     for i in range(j.req.n):
         if j.req.ops[i].kind == TX_PUSH and j.req.ops[i].push.partition == NULL:
             dry = True

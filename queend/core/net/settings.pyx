@@ -22,6 +22,7 @@ cdef struct Settings:
     bint reuseport            # every worker accepts for itself
     int backlog
     char* conninfo            # libpq connection string
+    char* session             # a statement that makes each session's settings, "": none
     int slots                 # PostgreSQL connections per worker
     int push_streams          # in the process; 0: as many as store most
     int push_trial_ms         # how long a number of streams is watched; 0: another after every batch
@@ -113,11 +114,13 @@ cdef char* setting_list(dict given, str name) except NULL:
 cdef void settings_free(Settings* s) noexcept nogil:
     free(s.host)
     free(s.conninfo)
+    free(s.session)
     free(s.open_paths)
     free(s.buffer_dir)
     s.buffer_dir = NULL
     s.host = NULL
     s.conninfo = NULL
+    s.session = NULL
     s.open_paths = NULL
 
 cdef int settings_load(Settings* s, dict settings) except -1:
@@ -127,6 +130,7 @@ cdef int settings_load(Settings* s, dict settings) except -1:
     cdef int i
     s.host = setting_text(d, "host", "127.0.0.1")
     s.conninfo = setting_text(d, "conninfo", "")
+    s.session = setting_text(d, "session", "")
     s.open_paths = setting_list(d, "open_paths")
     s.buffer_dir = setting_text(d, "buffer_dir", "")
     s.buffer_bytes = setting_int(d, "buffer_bytes", 1 << 30, 0, 1 << 50)

@@ -1,10 +1,10 @@
 # A worker's slots together: opened and closed as one, the idle ones handed out, trouble told once and not once per slot.
 
-cdef SlotPool* slotpool_open(uv_loop_t* loop, const char* conninfo, int n, const StatementDef* statements,
+cdef SlotPool* slotpool_open(uv_loop_t* loop, const char* conninfo, const char* session, int n, const StatementDef* statements,
                              int n_statements, void* owner, void (*on_idle)(void*) noexcept nogil,
                              Counters* counters) noexcept nogil:
     # n slots, none connected before slotpool_connect. on_idle(owner) is called on the loop each time a slot becomes able to
-    # take a statement. NULL when memory ran out. The statements must outlive the pool; conninfo is copied.
+    # take a statement. NULL when memory ran out. Session and statements must outlive the pool; conninfo is copied.
     cdef SlotPool* p = <SlotPool*>calloc(1, sizeof(SlotPool))
     cdef Slot* s
     cdef int i
@@ -20,6 +20,7 @@ cdef SlotPool* slotpool_open(uv_loop_t* loop, const char* conninfo, int n, const
     memcpy(p.conninfo, conninfo, strlen(conninfo) + 1)
     address_open(&p.address, p.conninfo)
     p.loop = loop
+    p.session = session
     p.n = n
     p.connect_ms = SLOT_CONNECT_MS if p.address.timeout_s <= 0 else p.address.timeout_s * 1000
     p.statements = statements
@@ -47,6 +48,8 @@ cdef void slotpool_connect(SlotPool* p) noexcept nogil:
 
 cdef inline Slot* slotpool_take(SlotPool* p) noexcept nogil:
     # An idle slot or NULL. It stays in the pool until slot_send: send on it before taking another.
+    while p.idle != NULL and slot_outlived(p.idle):
+        pass
     return p.idle
 
 cdef inline bint slotpool_ready(SlotPool* p) noexcept nogil:

@@ -4,8 +4,10 @@
 # because that is when the transaction has committed.
 #
 # A slot looks the server up (slot_connect), connects (slot_dial), prepares, serves, breaks (slot_break) and connects
-# again after a jittered pause; slotpool_close closes. Everything happens on the loop's thread. Memory of a pool lives
-# until `closed`.
+# again after a jittered pause; slotpool_close closes. With the statements go the session's settings and the question
+# which server this is (pg/incarnation): where it is another than before, the owner hears of it before the slot is idle,
+# and connections to the one before answer nobody any more. Everything happens on the loop's thread. Memory of a pool
+# lives until `closed`.
 
 cdef enum SlotState:
     SLOT_CLOSED
@@ -35,6 +37,7 @@ ctypedef void (*slot_done)(Slot*, void*, PGresult*, int) noexcept nogil
 cdef struct Slot:
     SlotPool* pool
     Slot* next_idle
+    int64_t server            # the incarnation it is connected to
     int state
     int statement             # what is in flight, -1 for a one-off text
     PGconn* conn
@@ -51,17 +54,20 @@ cdef struct Slot:
     slot_done done
     void* ctx
     int64_t sent_us           # monotonic, when the last statement was sent
-    bint refresh              # the prepared statements are stale: connect anew when the call is over
+    const char* refresh       # why to connect anew when the call is over, NULL: not
     char[SLOT_REASON] reason  # why the connection is about to go, when known early
 
 cdef struct SlotPool:
     uv_loop_t* loop
     char* conninfo
+    const char* session       # a statement that makes the session's settings, "": none
     Address address
     const StatementDef* statements
     int n_statements
     void* owner
     void (*on_idle)(void*) noexcept nogil
+    void (*on_server)(void*) noexcept nogil    # before the first slot of another incarnation becomes idle; may be NULL
+    int64_t server            # the incarnation the owner knows of
     Counters* counters
     Slot* slots
     int n
@@ -131,7 +137,7 @@ cdef void slot_on_notice(void* arg, const char* message) noexcept nogil:
 
 cdef void slot_connect(Slot* s) noexcept nogil:
     s.reason[0] = 0
-    s.refresh = False
+    s.refresh = NULL
     s.fd = -1
     slot_move(s, SLOT_CONNECTING)
     slot_due(s, <uint64_t>s.pool.connect_ms)
@@ -224,14 +230,17 @@ cdef void slot_handshake(Slot* s) noexcept nogil:
         slot_break(s, PQerrorMessage(s.conn), SLOT_LOST)
 
 cdef void slot_prepare(Slot* s) noexcept nogil:
-    # All statements in one flight.
+    # Settings, all statements and, last, the question which server this is, in one flight.
     cdef SlotPool* p = s.pool
     cdef int i
     cdef bint ok = PQsetnonblocking(s.conn, 1) == 0 and PQenterPipelineMode(s.conn) == 1
     slot_move(s, SLOT_PREPARING)
+    if p.session[0]:
+        ok = ok and PQsendQueryParams(s.conn, p.session, 0, NULL, NULL, NULL, NULL, 1) == 1
     for i in range(p.n_statements):
         ok = ok and PQsendPrepare(s.conn, p.statements[i].name, p.statements[i].text, p.statements[i].n_params,
                                   p.statements[i].types) == 1
+    ok = ok and PQsendQueryParams(s.conn, INCARNATION, 0, NULL, NULL, NULL, NULL, 1) == 1
     if ok and PQpipelineSync(s.conn) == 1:
         slot_flush(s)
     else:
@@ -288,6 +297,13 @@ cdef void slot_drop(Slot* s) noexcept nogil:
 
 # -- statements -------------------------------------------------------------------------------------------------------
 
+cdef bint slot_outlived(Slot* s) noexcept nogil:
+    # Is this idle connection one to a server that another has replaced? Then it goes.
+    if s.server == incarnation_now():
+        return False
+    slot_break(s, b"the server was replaced", SLOT_LOST)
+    return True
+
 cdef bint slot_begin(Slot* s, int statement, slot_done done, void* ctx, int deadline_ms) noexcept nogil:
     # The statement was handed to libpq: send it.
     if PQpipelineSync(s.conn) != 1:
@@ -307,7 +323,7 @@ cdef bint slot_send(Slot* s, int statement, Params* params, slot_done done, void
     # Starts a statement on an idle slot. True: `done` will be called exactly once, later or (connection already dead)
     # before this returns. False: nothing was sent and `done` is never called; the slot has broken, or memory ran out
     # (params.failed). The parameters are copied: their memory is free again at once.
-    if params.failed or s.state != SLOT_IDLE:
+    if params.failed or s.state != SLOT_IDLE or slot_outlived(s):
         return False
     if PQsendQueryPrepared(s.conn, s.pool.statements[statement].name, params.n, params.values, params.lengths,
                            PARAMS_BINARY, 1) != 1:
@@ -317,7 +333,7 @@ cdef bint slot_send(Slot* s, int statement, Params* params, slot_done done, void
 
 cdef bint slot_query_simple(Slot* s, const char* sql, slot_done done, void* ctx, int deadline_ms) noexcept nogil:
     # The same for a one-off text without parameters (one command; binary result).
-    if s.state != SLOT_IDLE:
+    if s.state != SLOT_IDLE or slot_outlived(s):
         return False
     if PQsendQueryParams(s.conn, sql, 0, NULL, NULL, NULL, NULL, 1) != 1:
         slot_break(s, PQerrorMessage(s.conn), SLOT_LOST)
@@ -382,27 +398,54 @@ cdef void slot_synced(Slot* s) noexcept nogil:
     cdef SlotPool* p = s.pool
     cdef bint failed = slot_failed(res)
     if s.state == SLOT_PREPARING:
-        if failed and res != NULL:        # NULL: there was nothing to prepare
-            slot_break(s, pg_error(res), SLOT_LOST)
-            return
-        PQclear(res)
-        s.result = NULL
-        s.backoff_ms = SLOT_BACKOFF_MIN_MS
-        slot_move(s, SLOT_IDLE)
-        slotpool_relieve(p)
-        p.on_idle(p.owner)
+        slot_prepared(s)
+        return
+    uv_rwlock_rdlock(&incarnation.lock)
+    if s.server != incarnation.number:
+        # What it says was true of a server that is gone: whether it is of the one that replaced it nobody knows.
+        uv_rwlock_rdunlock(&incarnation.lock)
+        slot_break(s, b"the server was replaced", SLOT_LOST)
         return
     s.result = NULL
     s.done = NULL
     slot_move(s, SLOT_IDLE)   # so that `done` can send the next statement before it does anything else
     if failed:
         p.counters.db_errors += 1
-        if pg_sqlstate(res, b"26000") or pg_sqlstate(res, b"0A000"):
-            s.refresh = True  # the statement is gone, or a function now returns other columns
+        slot_doubted(s, res)
     done(s, s.ctx, res, SLOT_ERROR if failed else SLOT_OK)
+    uv_rwlock_rdunlock(&incarnation.lock)
     PQclear(res)
     if s.state == SLOT_IDLE:
-        if s.refresh:
-            slot_break(s, b"prepared statements are out of date", SLOT_LOST)
+        if s.refresh != NULL:
+            slot_break(s, s.refresh, SLOT_LOST)
         else:
             p.on_idle(p.owner)
+
+cdef void slot_doubted(Slot* s, PGresult* res) noexcept nogil:
+    # Errors that are the connection's: a new one may do better.
+    if pg_sqlstate(res, b"26000") or pg_sqlstate(res, b"0A000"):
+        s.refresh = b"prepared statements are out of date"      # one is gone, or a function now returns other columns
+    elif pg_sqlstate(res, b"25006"):
+        s.refresh = b"the server has become read-only"
+
+cdef void slot_prepared(Slot* s) noexcept nogil:
+    # The answer to what slot_prepare sent.
+    cdef SlotPool* p = s.pool
+    cdef PGresult* res = s.result
+    if slot_failed(res) or PQntuples(res) != 1:
+        slot_break(s, pg_error(res), SLOT_LOST)
+        return
+    if pg_bool(res, 0, 1):
+        slot_break(s, b"the server is read-only", SLOT_LOST)
+        return
+    s.result = NULL
+    s.server = incarnation_of(res)
+    PQclear(res)
+    s.backoff_ms = SLOT_BACKOFF_MIN_MS
+    if p.server != s.server:
+        p.server = s.server
+        if p.on_server != NULL:
+            p.on_server(p.owner)
+    slot_move(s, SLOT_IDLE)
+    slotpool_relieve(p)
+    p.on_idle(p.owner)

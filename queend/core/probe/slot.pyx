@@ -183,7 +183,7 @@ cdef class SlotProbe:
             defs = STATEMENTS
             n_defs = STMT_COUNT
         with nogil:
-            self.p.pool = slotpool_open(&self.p.loop, conninfo, self.n, defs, n_defs, &self.p, probe_on_idle,
+            self.p.pool = slotpool_open(&self.p.loop, conninfo, b"", self.n, defs, n_defs, &self.p, probe_on_idle,
                                         &self.p.counters)
             slotpool_connect(self.p.pool)
             uv_run(&self.p.loop, UV_RUN_DEFAULT)

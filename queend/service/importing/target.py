@@ -9,6 +9,7 @@ import orjson
 import psycopg
 from psycopg.rows import namedtuple_row
 
+from ... import session
 from ..._core import record_key, record_row, rows_merge
 
 WINDOW_US = 60_000_000       # how far a version-7 id may be from the moment it is stored for the log to prove it
@@ -82,7 +83,7 @@ class Target:
     """The database that is imported into. One transaction per call of `append`; the rest is idempotent."""
 
     def __init__(self, conninfo: str):
-        self.connection = psycopg.connect(conninfo, autocommit=True, row_factory=namedtuple_row)
+        self.connection = session.connect(conninfo, autocommit=True, row_factory=namedtuple_row)
         self.now_us: int = self.connection.execute("SELECT queend.now_us()").fetchone()[0]
 
     def close(self) -> None:

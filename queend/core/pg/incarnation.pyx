@@ -1,0 +1,84 @@
+# Which life of which server a connection leads to. A server that took over, was restored or recovered from a crash may lack
+# commits that this process was told of, so what is remembered must not outlive it. In: the answer to INCARNATION, asked with
+# the statements that a new connection prepares. Out: a number that is raised when the server is another; `forget` has
+# dropped everything by then.
+#
+# `lock` is held for reading while an answer is taken in, and for writing while the number is raised. So nothing an older
+# server said is learned after what was learned of it has been dropped. It is taken before every other lock.
+
+# The system, its timeline, its start, the last time shared memory was made anew (crash recovery under the same postmaster
+# resets these statistics, from PostgreSQL 15 on), the database. Then: may nothing be written? And what commits are worth.
+cdef const char* INCARNATION = (
+    b"SELECT concat_ws('/', (SELECT c.system_identifier FROM pg_control_system() c),"
+    b" CASE WHEN pg_is_in_recovery() THEN 'recovery' ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END,"
+    b" (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint,"
+    b" (extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time()) * 1000000)::bigint,"
+    b" (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())),"
+    b" current_setting('transaction_read_only') = 'on',"
+    b" CASE current_setting('synchronous_commit') WHEN 'off' THEN 1"
+    b" WHEN 'local' THEN CASE WHEN current_setting('synchronous_standby_names') = '' THEN 0 ELSE 2 END ELSE 0 END"
+    b" + CASE current_setting('fsync') WHEN 'off' THEN 4 ELSE 0 END"
+    b" + CASE current_setting('full_page_writes') WHEN 'off' THEN 8 ELSE 0 END")
+
+cdef enum:
+    INCARNATION_TEXT = 200
+
+cdef enum Risk:
+    RISK_COMMIT = 1           # synchronous_commit = off: a crash loses the newest commits
+    RISK_STANDBY = 2          # synchronous_commit = local beside synchronous standbys: a failover does
+    RISK_FSYNC = 4            # fsync = off: the end of the machine loses or damages everything
+    RISK_PAGES = 8            # full_page_writes = off: the same, page by page
+
+cdef struct Incarnation:
+    uv_rwlock_t lock
+    int64_t number            # 0: no server was seen yet
+    char[INCARNATION_TEXT] text
+    int risks
+    void (*forget)(int64_t number) noexcept nogil      # drops all that is remembered, for the incarnation of that number
+
+cdef Incarnation incarnation
+
+uv_rwlock_init(&incarnation.lock)      # once for the process
+
+cdef void incarnation_open(void (*forget)(int64_t number) noexcept nogil) noexcept nogil:
+    # A new run: nothing is known. Before the threads start.
+    incarnation.number = 0
+    incarnation.text[0] = 0
+    incarnation.risks = 0
+    incarnation.forget = forget
+
+cdef inline int64_t incarnation_now() noexcept nogil:
+    return atomic_get64(&incarnation.number)
+
+cdef int64_t incarnation_of(PGresult* res) noexcept nogil:
+    # The number of the server that gave this answer. Any thread, which holds no lock.
+    cdef Slice text = pg_bytes(res, 0, 0)
+    cdef int64_t number
+    cdef size_t n = text.n if text.n < INCARNATION_TEXT - 1 else INCARNATION_TEXT - 1
+    uv_rwlock_wrlock(&incarnation.lock)
+    if strlen(incarnation.text) != n or memcmp(incarnation.text, text.p, n) != 0:
+        if incarnation.number:
+            log_line(b"warn", b"server_changed", b"another server, or one that was started anew: what was remembered is dropped")
+        if incarnation.forget != NULL:
+            incarnation.forget(incarnation.number + 1)
+        memcpy(incarnation.text, text.p, n)
+        incarnation.text[n] = 0
+        atomic_set64(&incarnation.number, incarnation.number + 1)
+    incarnation_risks(pg_int4(res, 0, 2))
+    number = incarnation.number
+    uv_rwlock_wrunlock(&incarnation.lock)
+    return number
+
+cdef void incarnation_risks(int risks) noexcept nogil:
+    # Told once for each change. Lock held.
+    if risks == incarnation.risks:
+        return
+    incarnation.risks = risks
+    if risks & RISK_COMMIT:
+        log_line(b"error", b"commits_may_be_lost", b"synchronous_commit is off: a crash of the server loses messages that were answered as queued")
+    if risks & RISK_STANDBY:
+        log_line(b"error", b"commits_may_be_lost", b"synchronous_commit is local beside synchronous standbys: a failover loses messages that were answered as queued")
+    if risks & RISK_FSYNC:
+        log_line(b"error", b"commits_may_be_lost", b"fsync is off: a crash of the server's machine loses or damages the database")
+    if risks & RISK_PAGES:
+        log_line(b"error", b"commits_may_be_lost", b"full_page_writes is off: a crash of the server's machine may damage the database")

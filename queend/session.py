@@ -1,0 +1,89 @@
+"""Settings of a session, made on it and not asked for with its start: PgBouncer refuses a start that has `options`.
+
+A connection string of ours carries them as libpq's `options` does (`-c name=value …`). `parted` takes them out; the classes below
+connect without them and make them with the first statement, so that whoever has such a string gets a session as it says.
+"""
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+WORD = re.compile(r"(?:\\.|\S)+", re.S)
+SETTING = re.compile(r"(?:-c|--)([A-Za-z_][\w.$-]*)=(.*)", re.S)
+
+
+def parted(conninfo: str, **more: Any) -> tuple[str, list[tuple[str, str]]]:
+    """The connection string without its options, and those as (name, value) in their order. more: words that replace others.
+
+    Options that are more than settings (a switch of the server's command line) stay where they are.
+    """
+    words = conninfo_to_dict(conninfo, **more)
+    settings = read(words.pop("options", None) or "")
+    if settings is None:
+        return make_conninfo(conninfo, **more), []
+    return make_conninfo("", **words), settings
+
+
+def read(options: str) -> list[tuple[str, str]] | None:
+    """`-c name=value --name=value …`, a backslash before what is not to part words. None: something else is in there."""
+    found = []
+    words = [re.sub(r"\\(.)", r"\1", word, flags=re.S) for word in WORD.findall(options)]
+    while words:
+        word = words.pop(0)
+        if word == "-c" and words:
+            word += words.pop(0)
+        match = SETTING.fullmatch(word)
+        if not match:
+            return None
+        found.append((match[1].replace("-", "_"), match[2]))
+    return found
+
+
+def statement(settings: list[tuple[str, str]]) -> str:
+    """One statement that makes them; empty where there are none."""
+    calls = ", ".join(f"set_config({_literal(name)}, {_literal(value)}, false)" for name, value in settings)
+    return f"SELECT {calls}" if calls else ""
+
+
+def _literal(text: str) -> str:
+    return " E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+class Connection(psycopg.Connection[Any]):
+    @classmethod
+    def connect(cls, conninfo: str = "", **more: Any) -> Any:
+        options = {"options": more.pop("options")} if "options" in more else {}
+        rest, settings = parted(conninfo, **options)
+        connection = super().connect(rest, **more)
+        if settings:
+            try:
+                connection.execute(statement(settings))
+                if not connection.autocommit:
+                    connection.commit()
+            except BaseException:
+                connection.close()
+                raise
+        return connection
+
+
+class AsyncConnection(psycopg.AsyncConnection[Any]):
+    @classmethod
+    async def connect(cls, conninfo: str = "", **more: Any) -> Any:
+        options = {"options": more.pop("options")} if "options" in more else {}
+        rest, settings = parted(conninfo, **options)
+        connection = await super().connect(rest, **more)
+        if settings:
+            try:
+                await connection.execute(statement(settings))
+                if not connection.autocommit:
+                    await connection.commit()
+            except BaseException:
+                await connection.close()
+                raise
+        return connection
+
+
+connect = Connection.connect

@@ -1,0 +1,185 @@
+"""The server comes back without its newest commits: a standby that lacked them took over, or it crashed with synchronous_commit=off.
+
+What the daemon remembers must not outlive what the database lost. `forgetful` flushes nothing by itself for ten seconds, so a crash
+loses what was committed since `settle`.
+"""
+from __future__ import annotations
+
+import json
+import os
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from support import postgres as support
+from support.client import Client, ack_of, data
+from support.daemon import Daemon
+from support.wait import until
+
+
+@pytest.fixture(scope="module")
+def forgetful(request) -> Iterator[support.Postgres]:
+    with tempfile.TemporaryDirectory(prefix="queend-test-") as folder, pytest.MonkeyPatch.context() as patch:
+        os.chmod(folder, 0o755)
+        patch.setitem(support.SETTINGS, "wal_writer_delay", "10s")
+        patch.setitem(support.SETTINGS, "synchronous_commit", "off")
+        server = support.Postgres(Path(folder), request.config.getoption("--postgres"))
+        yield server
+        server.stop()
+
+
+@pytest.fixture
+def database(forgetful) -> str:
+    return forgetful.database()
+
+
+@pytest.fixture
+def serve(database) -> Iterator:
+    running: list[Daemon] = []
+
+    def start(**settings) -> Daemon:
+        running.append(Daemon(database, QUEEND_SLOTS=3, **settings))
+        return running[-1]
+
+    yield start
+    for daemon in running:
+        if daemon.process.poll() is None:
+            daemon.stop()
+
+
+def settle(conninfo: str) -> None:
+    """What is committed up to now survives."""
+    with psycopg.connect(conninfo, autocommit=True) as connection:
+        connection.execute("SET synchronous_commit = on")
+        connection.execute("CREATE TABLE IF NOT EXISTS settled (n int)")
+        connection.execute("INSERT INTO settled VALUES (1)")
+
+
+def crash(server: support.Postgres, how: str) -> None:
+    """The server ends as in a crash and recovers: all of it, or one backend, which costs all sessions and the shared memory."""
+    if how == "server":
+        server.restart()
+        return
+    with psycopg.connect(server.conninfo) as connection:
+        os.kill(connection.info.backend_pid, signal.SIGKILL)
+    def back() -> bool:
+        try:
+            psycopg.connect(server.conninfo).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+    until(back, "the server has recovered")
+
+
+def push(client: Client, queue: str, *payloads, partition: str = "p", **more) -> list[dict]:
+    """As a client that tries again while the database is away."""
+    items = {"items": [{"queue": queue, "partition": partition, "payload": one, **more} for one in payloads]}
+    return until(lambda: (answer := client.post("/api/v1/push", items)).status == 201 and answer.json, "the push is answered")
+
+
+def changed(*daemons: Daemon) -> None:
+    for daemon in daemons:
+        until(lambda: daemon.line("server_changed"), "the daemon has noticed")
+        with daemon.client() as client:
+            until(lambda: client.get("/readyz").status == 200, "the daemon is ready")
+
+
+@pytest.mark.parametrize("how", ["server", "backend"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_rows_in_memory_do_not_outlive_a_crash(serve, forgetful, database, queue, how, workers):
+    daemon = serve(NUM_WORKERS=workers)
+    with daemon.client() as client:
+        client.push(queue, "m0", partition="p")
+        assert data(client.pop(queue, "p", batch=10, autoAck=True)) == ["m0"]
+        settle(database)
+        client.push(queue, *(f"old{n}" for n in range(5)), partition="p")
+    crash(forgetful, how)
+    changed(daemon)
+    with daemon.client() as client:
+        assert {one["status"] for one in push(client, queue, *(f"new{n}" for n in range(5)))} == {"queued"}
+        assert data(client.pop(queue, "p", batch=3, autoAck=True)) == ["new0", "new1", "new2"]
+        assert data(client.pop(queue, batch=10, autoAck=True)) == ["new3", "new4"]
+        push(client, queue, "last")
+        assert data(client.pop(queue, batch=10, wait=True, timeout=5000, autoAck=True)) == ["last"]
+
+
+def test_leases_and_ids_do_not_outlive_a_crash(serve, forgetful, database, queue):
+    daemon = serve()
+    with daemon.client() as client:
+        client.push(queue, "m0", partition="p")
+        settle(database)
+        ids = [f"id{n}" for n in range(100)]
+        client.push_items([{"queue": queue, "partition": "p", "payload": one, "transactionId": one} for one in ids])
+        assert len(leased := client.pop(queue, "p", batch=200)) == 101
+        crash(forgetful, "server")
+        changed(daemon)
+        answer = client.ack_batch([ack_of(one) for one in leased])
+        assert not any(one["success"] for one in answer)
+        again = [{"queue": queue, "partition": "p", "payload": one + "'", "transactionId": one} for one in ids]
+        assert {one["status"] for one in client.push_items(again)} == {"queued"}
+        assert {one["status"] for one in client.push_items(again)} == {"duplicate"}
+        assert data(client.pop(queue, "p", batch=200)) == ["m0", *(one + "'" for one in ids)]
+
+
+@pytest.mark.parametrize("again", ["first", "after another"])
+def test_partitions_made_in_the_lost_tail_are_made_again(serve, forgetful, database, queue, again):
+    one, other = serve(), serve()
+    lost, else_ = f"{queue}-lost", f"{queue}-other"
+    with one.client() as client, other.client() as second:
+        client.push(queue, "m0", partition="p")
+        settle(database)
+        client.push(lost, "lost", partition="new")
+        crash(forgetful, "server")
+        changed(one, other)
+        if again == "after another":      # its queue and partition get the numbers that the lost ones had
+            push(second, else_, "other", partition="x")
+        push(client, lost, *range(3), partition="new")
+        assert data(second.pop(lost, batch=10, wait=True, timeout=10_000, autoAck=True)) == [0, 1, 2]
+        if again == "after another":
+            assert data(client.pop(else_, batch=10, wait=True, timeout=10_000, autoAck=True)) == ["other"]
+        assert data(client.pop(lost, "new", batch=10)) == []
+    with psycopg.connect(database) as connection:
+        assert connection.execute("SELECT count(*) FROM queend.log l WHERE l.partition_id NOT IN (SELECT p.id FROM queend.partitions p)").fetchone() == (0,)
+
+
+def test_who_waits_goes_on_waiting_at_the_new_server(serve, forgetful, database, queue):
+    """A parked pop of a queue that the crash took away is given what is pushed after it."""
+    daemon = serve()
+    with daemon.client() as client, daemon.client() as waiter, daemon.client() as namespace:
+        client.push(f"{queue}.a", "m0", partition="p")
+        assert data(client.pop(f"{queue}.a", batch=10, autoAck=True)) == ["m0"]
+        assert data(client.pop(None, namespace=queue, consumerGroup="g", batch=10, autoAck=True)) == ["m0"]
+        waiter.send("GET", f"/api/v1/pop/queue/{queue}.a?wait=true&timeout=30000&batch=10&autoAck=true")
+        namespace.send("GET", f"/api/v1/pop?namespace={queue}&consumerGroup=g&wait=true&timeout=30000&batch=10&autoAck=true")
+        until(lambda: client.metric("queend_worker_parked") == 2, "both wait")
+        crash(forgetful, "server")
+        changed(daemon)
+        push(client, f"{queue}.a", "m1")
+        assert data(waiter.receive().json["messages"]) == ["m1"]
+        assert "m1" in data(namespace.receive().json["messages"])
+
+
+def test_a_crash_that_loses_nothing_stores_nothing_twice(serve, forgetful, database, queue):
+    """Pushes under way when the server dies, some of them committed: each is stored once, in its order."""
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE {connection.info.dbname} SET synchronous_commit = on")
+    daemon = serve(NUM_WORKERS=1)
+    with daemon.client() as client:
+        push(client, queue, -1)
+    clients = [daemon.client() for _ in range(8)]
+    for round_ in range(3):
+        for n, client in enumerate(clients):
+            items = [{"queue": queue, "partition": f"p{n}", "payload": round_ * 100 + i} for i in range(100)]
+            client.send("POST", "/api/v1/push", json.dumps({"items": items}).encode())
+        crash(forgetful, "server")
+        for client in clients:
+            answer = client.receive()
+            assert answer.status == 201 and {one["status"] for one in answer.json} == {"queued"}, answer.body
+    with daemon.client() as client:
+        for n in range(8):
+            assert data(client.pop(queue, f"p{n}", batch=1000, autoAck=True)) == list(range(300))
+    for client in clients:
+        client.close()
