@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from support.client import data
 from support.daemon import PACKAGE
 from support.wait import until
 
@@ -200,6 +201,18 @@ def test_an_import_that_was_killed_goes_on(queen: Queen, postgres, start_daemon)
     with start_daemon(here).client() as client:
         for n, some in enumerate(messages):
             assert consumed(client, "q", f"p{n}", "g") == told(some[100:])
+
+
+def test_a_daemon_that_serves_the_database_hears_of_it(queen: Queen, postgres, start_daemon) -> None:
+    queue = queen.queue("served")
+    queen.messages(queen.partition(queue, "first"), 2)
+    here = postgres.database()
+    bring(here, queen.conninfo)
+    with start_daemon(here).client() as client:
+        assert len(client.pop("served", batch=10, consumerGroup="g", autoAck=True, wait=True, timeout=10_000)) == 2
+        later = queen.messages(queen.partition(queue, "second"), 3)
+        bring(here, queen.conninfo)
+        assert data(client.pop("served", batch=10, consumerGroup="g", autoAck=True, wait=True, timeout=10_000)) == [one[3] for one in later]
 
 
 def test_a_large_partition_goes_in_steps(queen: Queen, postgres, start_daemon) -> None:

@@ -62,6 +62,7 @@ def bring(source: Source, target: Target, everything: bool, only: list[str], com
                     continue
                 _partition(source, target, progress[part.id], low, cursors[part.id], ids, compress_from)
                 summary.messages += _check(source, target, progress[part.id], low, cursors[part.id], ids, f"{queue.name}/{part.name}", summary)
+        target.tell(queue.name)
         found = target.dead_letters(queue, source.dead_letters(queue), ids)
         summary.dead_letters += found
         tell(f"{queue.name}: {summary.messages - before} messages, {found} dead letters")

@@ -135,6 +135,10 @@ class Target:
     def done(self, progress: Any) -> None:
         self.connection.execute("UPDATE queend.imports SET done = true WHERE source_id = %s", (progress.source_id,))
 
+    def tell(self, queue: str) -> None:
+        """Has the daemons that serve this database look at the queue afresh: its records have moments of long ago, where no look goes."""
+        self.connection.execute("SELECT queend.groups_moved(q.id) FROM queend.queues q WHERE q.name = %s", (queue,))
+
     def dead_letters(self, queue: Any, letters: Any, groups: dict[str, int]) -> int:
         """Brings all dead letters of a queue at once, unless an import did so before; how many."""
         n = 0
