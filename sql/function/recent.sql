@@ -5,8 +5,9 @@
 -- The first row, of partition 0: the moment where the next look is to begin (safe_time: what this one cannot see yet will
 -- have a created_at at or after it). The second, of partition -1: the start of the oldest transaction that may have written
 -- something else, such as a pause. Then the partitions with records of that time, with their heads.
--- Where safe_time cannot tell, because another role stores under a lane in a transaction of its own and its start is not to be
--- seen, the next look begins a minute back.
+-- queue_id of the first row is 1 where safe_time cannot tell, because another role stores under a lane in a transaction of its
+-- own and its start is not to be seen: then the next look begins a minute back, and what is committed later than that may be
+-- passed over.
 CREATE OR REPLACE FUNCTION queend.recent(p_since bigint, p_back bigint) RETURNS TABLE (partition_id int, queue_id int, head bigint)
 LANGUAGE plpgsql VOLATILE SET enable_bitmapscan = on SET enable_seqscan = off AS $$
 #variable_conflict use_column
@@ -15,7 +16,7 @@ DECLARE
     v_safe   bigint := queend.safe_time();
     v_writer timestamptz := (SELECT min(a.xact_start) FROM pg_stat_activity a WHERE a.backend_xid IS NOT NULL AND a.datname = current_database());
 BEGIN
-    RETURN QUERY VALUES (0, 0, COALESCE(v_safe, v_now - 60000000)), (-1, 0, COALESCE((extract(epoch FROM v_writer) * 1000000)::bigint, v_now));
+    RETURN QUERY VALUES (0, CASE WHEN v_safe IS NULL THEN 1 ELSE 0 END, COALESCE(v_safe, v_now - 60000000)), (-1, 0, COALESCE((extract(epoch FROM v_writer) * 1000000)::bigint, v_now));
     IF p_since IS NULL THEN
         RETURN;
     END IF;

@@ -201,3 +201,19 @@ def test_a_step_of_a_pop_leases_nothing_older_than_the_ttl(db):
     assert db.rows("SELECT * FROM queend.pop_sm_lease(%s, %s, 60, gen_random_uuid(), 10)", part, group) == []
     db.push(batch(part, [id7()]))
     assert [(row.first, row.take) for row in db.rows("SELECT * FROM queend.pop_sm_lease(%s, %s, 60, gen_random_uuid(), 10)", part, group)] == [(2, 1)]
+
+
+def test_a_look_says_when_it_cannot_see_who_stores(db, session, partitions):
+    """A role that may not see the sessions of others, as a daemon on a shared server."""
+    part, = partitions()
+    db.rows("DO $$ BEGIN CREATE ROLE looks; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
+    db.rows("GRANT USAGE ON SCHEMA queend TO looks")
+    db.rows("GRANT SELECT ON ALL TABLES IN SCHEMA queend TO looks")
+    hidden, looks = session(), session()
+    looks.rows("SET ROLE looks")
+    assert looks.rows("SELECT queue_id FROM queend.recent(NULL, NULL)")[0] == (0,)
+    hidden.rows("BEGIN")
+    hidden.push(batch(part, [id7()]))
+    assert looks.rows("SELECT queue_id FROM queend.recent(NULL, NULL)")[0] == (1,)
+    hidden.rows("COMMIT")
+    assert looks.rows("SELECT queue_id FROM queend.recent(NULL, NULL)")[0] == (0,)

@@ -13,6 +13,7 @@ cdef enum:
     LOOK_US = 1000000
     LOOK_QUIET_US = 5000000          # while nobody waits
     LOOK_GAP_US = 60000000           # a longer time is not read through: groups are scanned
+    BLIND_US = 60000000              # between scans because of transactions whose start is hidden
     RECENT_MARGIN_US = 1000000       # clocks that are slewed; what is read twice is known already
     BACK_HELD_US = 60000000          # after the database's clock was set back, looks begin no later than they did
     WAKING_BACK_US = 3000000         # how far back a pause may end that was not visible a second ago
@@ -60,6 +61,8 @@ cdef struct Discover:
     int64_t recent_us         # monotonic, when the look under way was sent
     int64_t next_since        # what it will leave in `since`
     bint gap                  # it reads nothing: the groups are scanned
+    bint blind                # a transaction was under way whose start is hidden: looks may pass its records over
+    int64_t doubted_us        # monotonic, when the groups were last scanned because of one
     int64_t next_writer
     int64_t writer            # database's clock: who may have written a pause then unseen began no earlier; 0 = not known
     bint waking_wanted
@@ -213,6 +216,12 @@ cdef void recent_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
         look_again(d)
         return
     d.next_since = pg_int8(res, 0, 2)
+    if pg_int4(res, 0, 1):
+        d.blind = True
+    elif d.blind and d.recent_us - d.doubted_us > BLIND_US:
+        d.blind = False
+        d.doubted_us = d.recent_us
+        d.gap = True          # it has ended: whatever it stored is found by scans
     d.next_writer = pg_int8(res, 1, 2)
     if back_at and d.recent_us - back_at < BACK_HELD_US and d.since and d.since < d.next_since:
         d.next_since = d.since      # a transaction that began before the clock was set back may yet store records of a lower moment
