@@ -60,7 +60,7 @@ cdef struct Discover:
     int64_t since_us          # monotonic, when that look was sent
     int64_t recent_us         # monotonic, when the look under way was sent
     int64_t next_since        # what it will leave in `since`
-    bint gap                  # it reads nothing: the groups are scanned
+    bint gap                  # too long ago, or hidden: the groups are scanned when it is through
     bint blind                # a transaction was under way whose start is hidden: looks may pass its records over
     int64_t doubted_us        # monotonic, when the groups were last scanned because of one
     int64_t next_writer
@@ -179,6 +179,8 @@ cdef void look_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept 
         d.snapshot = snapshot
         d.recent_wanted = True
         d.ended_wanted = True
+    else:
+        d.since_us = d.looked_us      # nothing was committed up to then: as good as a look that found nothing
 
 cdef void look_again(Discover* d) noexcept nogil:
     # What a look has begun was not finished: the next one does it all.
