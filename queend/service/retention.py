@@ -104,6 +104,9 @@ class Retention(Running):
                 await self._queue(queue, jobs, pinned)
         if "retention" in jobs:
             await self._pinned(pinned)
+        lease: object = "00000000-0000-0000-0000-000000000000"
+        while lease is not None:
+            ((_, lease),) = await self._step("SELECT * FROM queend.leases_tidy(%s, %s)", lease, CURSORS)
         if "tidy" in jobs:
             at: tuple[int | None, int] = (0, 0)
             while at[0] is not None:

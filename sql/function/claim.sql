@@ -52,4 +52,7 @@ BEGIN
            retries = CASE WHEN excluded.lease_until = 0 THEN 0 ELSE k.retries END
      WHERE k.committed + 1 = excluded.retry_until AND k.lease_end <= k.committed AND k.lease_until <= v_now     -- made by a pop in between
     RETURNING k.partition_id, k.group_id;
+    IF '80000000-0000-0000-0000-000000000000' > ANY (p_lease) THEN      -- an id that does not name its partition
+        PERFORM queend.leases_keep(p_lease, p_part, p_group, false);
+    END IF;
 END $$;

@@ -134,6 +134,9 @@ BEGIN
                   WHERE p.before < r_budget[p.req] AND p.place <= r_parts[p.req]) AS o ON o.ord = s.ord
      WHERE s.ord NOT IN (SELECT e.ord FROM kept e);
 
+    IF '80000000-0000-0000-0000-000000000000' > ANY (r_lease) THEN      -- an id that does not name its partition
+        PERFORM queend.leases_keep(ARRAY(SELECT r_lease[i.req] FROM unnest(p_req) WITH ORDINALITY AS i (req, ord) ORDER BY i.ord), p_part, p_group, false);
+    END IF;
     IF NOT v_scheduled AND (SELECT c.scheduled FROM queend.catalog c) THEN      -- the very first moment was stored meanwhile: look again
         RAISE serialization_failure USING MESSAGE = 'delivery moments came while their absence was relied on';
     END IF;

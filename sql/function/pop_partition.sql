@@ -38,4 +38,5 @@ BEGIN
     ELSIF v_next < c.first + c.take THEN
         UPDATE queend.cursors k SET lease_end = v_next - 1 WHERE k.partition_id = p_part AND k.group_id = p_group;
     END IF;
+    PERFORM queend.leases_keep(ARRAY[p_lease], ARRAY[p_part], ARRAY[p_group], true);
 END $$;

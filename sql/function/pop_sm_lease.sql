@@ -17,4 +17,5 @@ BEGIN
       FROM queend.pop(0, ARRAY[1], ARRAY[p_part], ARRAY[p_group], ARRAY[true], ARRAY[p_batch], ARRAY[1], ARRAY[false], ARRAY[p_lease],
                       ARRAY[p_seconds * 1000000::bigint], ARRAY[v_delay], ARRAY[v_window], ARRAY[v_ttl]) AS r
      WHERE r.status = 1 HAVING count(*) > 0;
+    PERFORM queend.leases_keep(ARRAY[p_lease], ARRAY[p_part], ARRAY[p_group], true);
 END $$;

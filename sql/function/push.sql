@@ -116,6 +116,10 @@ BEGIN
              WHERE k.lease_until <= v_now           -- a cursor that a pop has made and claimed in between
             RETURNING k.partition_id, 2::smallint, k.group_id::bigint, v_now, NULL::bigint[], NULL::bigint[], NULL::bytea;
         END IF;
+        IF '80000000-0000-0000-0000-000000000000' > ANY (p_claim_lease) THEN      -- an id that does not name its partition
+            PERFORM queend.leases_keep(p_claim_lease, ARRAY(SELECT p_part[c.row] FROM unnest(p_claim_row) WITH ORDINALITY AS c (row, ord) ORDER BY c.ord),
+                                       p_claim_group, false);
+        END IF;
         RETURN;
     END IF;
 

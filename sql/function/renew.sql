@@ -1,5 +1,5 @@
 -- Extends leases: each live (partition, group) that holds one lives until at least now + seconds; never shortened.
---   h_part, h_group   cursors where the leases may be; a lease found in none of them is searched everywhere
+--   h_part, h_group   cursors where the leases may be, besides those that their ids name and that are remembered (leases_find)
 -- One row per lease (0-based ord): status 0 extended (expires_at: the earliest; renewed: how many), 1 nobody holds it,
 -- 2 expired already. Cursors are locked in ascending order.
 CREATE OR REPLACE FUNCTION queend.renew(p_lease uuid[], p_seconds int[], h_req int[], h_part int[], h_group int[])

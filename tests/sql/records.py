@@ -32,6 +32,11 @@ def id4() -> bytes:
     return uuid.uuid4().bytes
 
 
+def new_lease() -> str:
+    """A lease id that does not name its partition: it is remembered (queend.leases)."""
+    return "0" + str(uuid.uuid4())[1:]
+
+
 def id_text(text: str) -> bytes:
     """The record id of a transaction id that is no UUID."""
     raw = bytearray(hashlib.sha256(text.encode()).digest()[:16])

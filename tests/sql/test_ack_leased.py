@@ -4,7 +4,7 @@ from __future__ import annotations
 import uuid
 
 import pytest
-from sql.records import Session, batch, id7
+from sql.records import Session, batch, id7, new_lease
 from sql.test_claim import claim
 from sql.test_races import Waiting
 
@@ -30,7 +30,7 @@ def delivered(db, partitions, group):
         ids = [id7() for _ in range(10)]
         for first, end in ((0, 4), (4, 7), (7, 10)):
             db.push(batch(part, ids[first:end]))
-        lease = str(uuid.uuid4())
+        lease = new_lease()
         assert len(db.messages(db.pop([part], readers, budget=n, lease=lease))) == n
         return part, readers, lease, ids
     return make
@@ -147,7 +147,7 @@ def test_what_was_claimed_from_memory(db, delivered):
     """The record after the last one of a claim is where the next claim stands, in one transaction if need be."""
     part, readers, lease, _ = delivered(7)
     leased(db, (part, readers, lease, 0, 6, 7))
-    lease = str(uuid.uuid4())
+    lease = new_lease()
     assert claim(db, (part, readers, 7, 2, 7, lease, MINUTE)) == [(part, readers)]
     assert leased(db, (part, readers, lease, 7, 8, 7)) == [(part, readers, True, 0)]
     assert claim(db, (part, readers, 9, 1, 7, lease, MINUTE)) == [(part, readers)]

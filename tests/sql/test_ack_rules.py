@@ -4,7 +4,7 @@ from __future__ import annotations
 import uuid
 
 import pytest
-from sql.records import batch, id7, id_text
+from sql.records import batch, id7, id_text, new_lease
 
 COMPLETED, FAILED, DLQ, RETRY = 0, 1, 2, 3
 
@@ -17,13 +17,13 @@ def popped(db, partitions, group):
     ids = [id7() for _ in range(10)]
     for first, end in ((0, 4), (4, 7), (7, 10)):
         db.push(batch(part, ids[first:end], metas={0: (None, None, f"t{first}")}))
-    lease = str(uuid.uuid4())
+    lease = new_lease()
     assert len(db.messages(db.pop([part], readers, lease=lease))) == 10
     return part, readers, lease, ids
 
 
 def again(db, part, readers, lease=None, **options):
-    rows = db.pop([part], readers, lease=lease or str(uuid.uuid4()), **options)
+    rows = db.pop([part], readers, lease=lease or new_lease(), **options)
     return [offset for offset, _ in db.messages(rows)], max((r.attempt for r in rows), default=0)
 
 
@@ -36,7 +36,7 @@ def test_failed_go_back_together_until_the_limit_then_all_die(db, popped):
     for attempt in range(1, 4):
         row = db.ack(part, readers, lease, ids, bytes([FAILED] * 10), retry_limit=3)
         assert (row.codes, row.released, row.committed) == (b"\5" * 10, True, -1)
-        lease = str(uuid.uuid4())
+        lease = new_lease()
         assert again(db, part, readers, lease) == (list(range(10)), attempt + 1)
     row = db.ack(part, readers, lease, ids, bytes([FAILED] * 10), retry_limit=3, errors={2: "boom"})
     assert (row.codes, row.released, row.committed) == (b"\3" * 10, True, 9)
@@ -71,7 +71,7 @@ def test_retry_is_not_counted(db, popped):
 def test_limit_zero_kills_at_once_and_a_dead_letter_resets_the_count(db, popped):
     part, readers, lease, ids = popped
     db.ack(part, readers, lease, [ids[0]], bytes([FAILED]), retry_limit=1)
-    lease = str(uuid.uuid4())
+    lease = new_lease()
     again(db, part, readers, lease)
     row = db.ack(part, readers, lease, [ids[0]], bytes([FAILED]), retry_limit=1)
     assert (row.codes, row.released, row.committed) == (b"\3", False, 0)
@@ -122,7 +122,7 @@ def test_beyond_the_window_and_without_a_lease(db, partitions, group):
     ids = [id7() for _ in range(3)] + [id_text("late")]
     for i in ids:
         db.push(batch(part, [i]))
-    lease = str(uuid.uuid4())
+    lease = new_lease()
     db.pop([part], readers, budget=1, lease=lease)
     row = db.ack(part, readers, None, [ids[3]])
     assert (row.codes, row.released, row.committed) == (b"\5", True, 3)
@@ -134,7 +134,7 @@ def test_many_elements_in_one_call(db, partitions, group):
     readers = group(parts[0])
     ids = {p: [id7() for _ in range(3)] for p in parts}
     db.push(*[batch(p, ids[p]) for p in parts])
-    lease = str(uuid.uuid4())
+    lease = new_lease()
     db.pop(parts, readers, lease=lease)
     from sql.records import ACK
     order = [parts[2], parts[0], parts[1], parts[0]]
@@ -172,7 +172,7 @@ def test_a_thousand_dead_letters_of_one_call(db, partitions, group):
     readers = group(part)
     ids = [id_text(f"dead-{i}") for i in range(1000)]
     db.push(batch(part, ids, [b"%d" % i for i in range(1000)], {i: (None, None, f"dead-{i}") for i in range(1000)}))
-    lease = str(uuid.uuid4())
+    lease = new_lease()
     db.pop([part], readers, budget=1000, lease=lease)
     row = db.ack(part, readers, lease, ids[::-1], bytes([DLQ] * 1000), errors={5: "five"})
     assert (row.codes, row.released, row.committed) == (b"\3" * 1000, True, 999)

@@ -7,7 +7,7 @@ import uuid
 import psycopg
 import pytest
 from psycopg.rows import namedtuple_row
-from sql.records import ACK, PUSH, Session, batch, id4, id7, push_arrays
+from sql.records import ACK, PUSH, Session, batch, id4, id7, new_lease, push_arrays
 from sql.test_ack_leased import CALL as ACK_LEASED
 from sql.test_claim import CALL as CLAIM
 from sql.test_push_claim import CALL as CLAIM_CALL
@@ -145,6 +145,27 @@ def test_acknowledging_by_lease_reads_no_log(loaded, count):
         touched = session.pages(ACK_LEASED, *values)
         assert touched <= 120 + (25 if heads else 15) * count, touched
     assert session.value("SELECT min(committed) FROM queend.cursors WHERE partition_id = ANY(%s)", parts) == 9
+
+
+def test_leases_are_found_by_probes(loaded):
+    """Whoever renews a lease: its partition is in the id, or it is remembered, or there is none. Not all cursors are read."""
+    _, session, _, group, all_parts = loaded
+    parts = all_parts[41_000:41_003]
+    several = new_lease()
+    session.rows("INSERT INTO queend.leases SELECT gen_random_uuid(), 1, ARRAY[1, 2] FROM generate_series(1, 10000)")
+    session.pop(parts, group, budget=1000, lease=several, fresh=False)
+    one = str(session.value("SELECT encode(t.raw || int4send(%s # queend.id_mask(c.seed, 'l', t.raw)), 'hex')::uuid"
+                            "  FROM queend.catalog c, (SELECT substr(set_byte(uuid_send(gen_random_uuid()), 0, 200), 1, 12) AS raw) AS t", all_parts[41_009]))
+    session.pop([all_parts[41_009]], group, budget=10, lease=one, fresh=False)
+    call = "SELECT * FROM queend.renew(%s::uuid[], %s, %s::int[], %s::int[], %s::int[])"
+    for _ in range(7):
+        for lease, status, found in ((several, 0, 3), (one, 0, 1), (str(uuid.uuid4()), 1, 0)):
+            (row,) = session.rows(call, [lease], [60], [], [], [])
+            assert (row.status, row.renewed) == (status, found)
+            touched = session.pages(call, [lease], [60], [], [], [])
+            assert touched <= 80, (lease, touched)
+        required = "SELECT * FROM queend.leases_find(%s::uuid[], %s::int[], %s::int[])"
+        assert session.pages(required, [several, one, str(uuid.uuid4())], [], []) <= 80
 
 
 def test_recent_reads_only_the_newest_pages(loaded):

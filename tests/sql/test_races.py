@@ -2,11 +2,10 @@
 from __future__ import annotations
 
 import threading
-import uuid
 from collections.abc import Callable
 
 import pytest
-from sql.records import ACK, Session, batch, id4, id7
+from sql.records import ACK, Session, batch, id4, id7, new_lease
 from sql.test_transaction import transaction
 from support.wait import until
 
@@ -133,7 +132,7 @@ def test_pop_and_the_ack_before_it(two, partitions, group):
     readers = group(part)
     ids = [id7() for _ in range(3)]
     b.push(batch(part, ids))
-    lease = str(uuid.uuid4())
+    lease = new_lease()
     b.pop([part], readers, budget=2, lease=lease)
     assert a.ack(part, readers, lease, ids[:2]).released
     assert [r.status for r in b.pop([part], readers)] == [2]
@@ -165,7 +164,7 @@ def test_two_acks_of_one_lease_release_it_once(two, partitions, group):
     readers = group(part)
     ids = [id7() for _ in range(3)]
     b.push(batch(part, ids))
-    lease = str(uuid.uuid4())
+    lease = new_lease()
     b.pop([part], readers, lease=lease)
     assert a.ack(part, readers, lease, ids).codes == b"\1\1\5"
     waiting = Waiting(watcher, b, lambda: b.ack(part, readers, lease, ids))
@@ -179,7 +178,7 @@ def test_ack_behind_an_ack_goes_on_from_its_cursor(two, partitions, group):
     readers = group(part)
     ids = [id7() for _ in range(4)]
     b.push(batch(part, ids))
-    lease = str(uuid.uuid4())
+    lease = new_lease()
     b.pop([part], readers, lease=lease)
     assert a.ack(part, readers, lease, ids[:2]).committed == 1
     waiting = Waiting(watcher, b, lambda: b.ack(part, readers, lease, ids[2:]))
@@ -195,7 +194,7 @@ def test_crossed_acks_do_not_deadlock(two, partitions, group):
     ids = {p: id7() for p in parts}
     for p in parts:
         b.push(batch(p, [ids[p]]))
-    lease = str(uuid.uuid4())
+    lease = new_lease()
     b.pop(parts, readers, lease=lease)
     a.ack(parts[0], readers, lease, [ids[parts[0]]])
     order = parts[::-1]
@@ -214,7 +213,7 @@ def test_an_ack_locks_in_order_whatever_it_does(two, partitions, group):
     ids = {p: id7() for p in parts}
     for p in parts:
         b.push(batch(p, [ids[p]]))
-    lease = str(uuid.uuid4())
+    lease = new_lease()
     b.pop(parts, readers, lease=lease)
     a.rows("SELECT 1 FROM queend.cursors WHERE partition_id = %s FOR UPDATE", parts[0])
     waiting = Waiting(watcher, b, lambda: b.rows(ACK, 0, parts, [readers] * 2, [lease] * 2, [1, 1], [ids[p] for p in parts],
@@ -230,7 +229,7 @@ def test_renewal_and_ack(two, partitions, group):
     readers = group(part)
     i = id7()
     b.push(batch(part, [i]))
-    lease = str(uuid.uuid4())
+    lease = new_lease()
     b.pop([part], readers, lease=lease)
     a.ack(part, readers, lease, [i])
     waiting = Waiting(watcher, b, lambda: b.rows("SELECT * FROM queend.renew(%s::uuid[], %s, %s::int[], %s::int[], %s::int[])",
@@ -246,7 +245,7 @@ def test_release_and_ack(two, partitions, group):
     readers = group(part)
     i = id7()
     b.push(batch(part, [i]))
-    lease = str(uuid.uuid4())
+    lease = new_lease()
     b.pop([part], readers, lease=lease)
     a.ack(part, readers, lease, [i])
     waiting = Waiting(watcher, b, lambda: b.rows("SELECT * FROM queend.release(%s, %s, %s::uuid[])", [part], [readers], [lease]))
@@ -261,7 +260,7 @@ def test_transactions_that_move_the_same_record(two, partitions, group):
     readers = group(source)
     i = id7()
     b.push(batch(source, [i]))
-    lease = str(uuid.uuid4())
+    lease = new_lease()
     b.pop([source], readers, lease=lease)
     assert transaction(a, [batch(target, [id7()])], [(source, readers, lease, [i], None)])[1, 0].codes == b"\5"
     waiting = Waiting(watcher, b, lambda: transaction(b, [batch(other, [id7()])], [(source, readers, lease, [i], None)], [lease]))

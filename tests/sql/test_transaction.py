@@ -4,7 +4,7 @@ from __future__ import annotations
 import uuid
 
 import pytest
-from sql.records import PUSH, batch, id4, id7, push_arrays
+from sql.records import PUSH, batch, id4, id7, new_lease, push_arrays
 
 CALL = (f"SELECT * FROM queend.transaction(%s, %s::int[], {PUSH}, %s::int[], %s::int[], %s::uuid[], %s::int[], %s::bytea[], %s::bytea[],"
         " %s::int[], %s::int[], %s::text[], %s::uuid[], %s::int[], %s::int[])")
@@ -28,7 +28,7 @@ def moved(db, partitions, group):
     readers = group(source)
     ids = [id7() for _ in range(4)]
     db.push(batch(source, ids))
-    lease = str(uuid.uuid4())
+    lease = new_lease()
     db.pop([source], readers, lease=lease)
     return source, target, readers, lease, ids
 

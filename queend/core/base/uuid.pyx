@@ -1,5 +1,5 @@
-# UUIDs: version 7 made here (strictly increasing inside one generator), parsing, spelling, and the two ids that are
-# computed instead of stored: message ids and partition ids (formats in docs/storage.md).
+# UUIDs: version 7 made here (strictly increasing inside one generator), lease ids, parsing, spelling, and the two ids that
+# are computed instead of stored: message ids and partition ids (formats in docs/storage.md).
 
 cdef struct UuidGen:
     int64_t last_ms
@@ -39,6 +39,40 @@ cdef inline void uuid7_next(UuidGen* g, int64_t ms, unsigned char* out) noexcept
     lo = htobe64(lo)
     memcpy(out, &hi, 8)
     memcpy(out + 8, &lo, 8)
+
+cdef struct Secrets:
+    int left                  # bytes of the kernel's randomness that were not given out
+    unsigned char[256] bytes  # as many as one call gives whole
+
+cdef void secrets_take(Secrets* s, unsigned char* out, int n) noexcept nogil:
+    if s.left < n:
+        while getrandom(s.bytes, sizeof(s.bytes), 0) != sizeof(s.bytes):
+            pass                      # a signal came while the kernel was still gathering, at the start of the machine
+        s.left = sizeof(s.bytes)
+    s.left -= n
+    memcpy(out, s.bytes + s.left, n)
+    memset(s.bytes + s.left, 0, n)
+
+cdef void lease_id_make(Secrets* s, const unsigned char* seed, int32_t partition, unsigned char* out) noexcept nogil:
+    # Version 8. With the first bit set the id names the partition it is of: 89 random bits, then the partition's number
+    # under a mask of them and the seed. partition 0: of several, which the database remembers (queend.leases).
+    cdef unsigned char[29] msg
+    cdef unsigned char[32] digest
+    cdef uint32_t n = htobe32(<uint32_t>partition)
+    cdef int i
+    secrets_take(s, out, 16 if partition == 0 else 12)
+    out[0] = out[0] & 0x7f if partition == 0 else out[0] | 0x80
+    out[6] = (out[6] & 0x0f) | 0x80
+    out[8] = (out[8] & 0x3f) | 0x80
+    if partition == 0:
+        return
+    memcpy(msg, seed, 16)
+    msg[16] = 108                      # 'l'
+    memcpy(&msg[17], out, 12)
+    SHA256(msg, 29, digest)
+    memcpy(out + 12, &n, 4)
+    for i in range(4):
+        out[12 + i] ^= digest[i]
 
 cdef inline bint uuid_less(const unsigned char* a, const unsigned char* b) noexcept nogil:
     # As memcmp has it.

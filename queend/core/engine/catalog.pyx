@@ -421,7 +421,7 @@ cdef void catalog_take(PGresult* res) noexcept nogil:
     version = pg_int8(res, 0, 0) if n else catalog.version
     if n:
         s = pg_bytes(res, 0, 1)
-        if s.n == 16:
+        if s.n == 16 and memcmp(catalog.seed, s.p, 16) != 0:      # read without the lock
             memcpy(catalog.seed, s.p, 16)
     for i in range(n):
         if PQgetisnull(res, i, 2):

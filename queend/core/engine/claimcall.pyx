@@ -126,7 +126,7 @@ cdef bint claimcall_send(Engine* e) noexcept nogil:
             else:
                 pop_try(e.worker, j)
             continue
-        uuid7_make(&e.worker.uuids, j.lease)
+        pop_lease_make(e.worker, j, j.n_cursors, j.cursors[0])
         call.n_jobs += 1
         j.first_cursor = call.n_cursors
         for i in range(j.n_cursors):

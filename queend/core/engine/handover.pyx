@@ -123,7 +123,6 @@ cdef void handover_take(PushStream* s, PushBatch* b, PopJob* j, int share) noexc
     j.claims = NULL
     j.hand_left = j.req.batch
     j.hand_width = share if share < width else width
-    uuid7_make(&s.worker.uuids, j.lease)
 
 cdef void handover_params(PushStream* s, PushBatch* b, Params* params) noexcept nogil:
     cdef ClaimArrays* a = &s.claims
@@ -141,6 +140,8 @@ cdef void handover_params(PushStream* s, PushBatch* b, Params* params) noexcept 
     pgarray_begin(&a.lease_us, OID_INT8)
     for i in range(b.n_claims):
         c = &b.claims[i]
+        if c is c.job.claims:
+            pop_lease_make(s.worker, c.job, c.job.n_cursors, c.cursor)
         pgarray_int4(&a.row, c.row + 1)
         pgarray_int4(&a.group, c.cursor.group.id)
         pgarray_int4(&a.take, c.take)

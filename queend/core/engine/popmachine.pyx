@@ -101,6 +101,10 @@ cdef inline int64_t pop_lease_us(PopJob* j) noexcept nogil:
     # How long what it claims is leased.
     return j.req.lease_s * <int64_t>1000000 if j.req.lease_s else j.queue.lease_us
 
+cdef void pop_lease_make(Worker* w, PopJob* j, int n, Cursor* first) noexcept nogil:
+    # The id of what it claims now, of n partitions at most.
+    lease_id_make(&w.secrets, catalog.seed, first.partition.id if n == 1 or j.req.auto_ack else 0, j.lease)
+
 cdef bint popjob_matches(PopJob* j, Queue* q) noexcept nogil:
     if q.dead:
         return False

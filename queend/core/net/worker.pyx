@@ -35,6 +35,7 @@ cdef struct Worker:
     RequestPool requests
     ChunkPool chunks
     UuidGen uuids
+    Secrets secrets           # for lease ids
     Unzip unzip               # for bodies that came or lie compressed
     Seal seal                 # for payloads of encrypted queues
     HttpDate date
