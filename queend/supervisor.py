@@ -20,11 +20,12 @@ from .keyring import keyring
 from .notify import notify, watchdog_seconds
 from .service.buffer import FolderError, Folder
 from .service.embedded import Embedded, EmbeddedError
-from .service.migrate import MigrationError, identity_of, migrate
+from .service.migrate import MigrationBusy, MigrationError, editions, identity_of, migrate
 
 # Any of these says where PostgreSQL is; without one the daemon brings its own and touches no other.
 EXTERNAL = ("queend_dsn", "database_url", "pg_host", "pg_port", "pg_user", "pg_password", "pg_db")
 DATABASE_WAIT_S = 60.0
+LOCKS_WAIT_S = 5.0       # how long a migration may wait for its locks before the daemon serves without the database
 RECOVERY_S = 5.0         # how long an embedded server may recover before the daemon serves without it
 LAST_MINUTE_S = 2.0      # to write down what queues did, at the end
 
@@ -77,7 +78,7 @@ class Supervisor:
             if stop.is_set():
                 return 0
             if identity is None and not buffers:
-                raise StartError(f"PostgreSQL cannot be reached: {self.unreachable}")
+                raise StartError(self.unreachable)
             return await self._serve(local, target, identity, stop)
         finally:
             if self.embedded:
@@ -107,14 +108,18 @@ class Supervisor:
         deadline = time.monotonic() + wait_s
         while not stop.is_set():
             try:
-                if applied := await asyncio.to_thread(migrate, target):
+                if applied := await asyncio.to_thread(migrate, target, patience_s=LOCKS_WAIT_S):
                     log.line("info", "migrated", applied=applied)
+                ours, theirs = await asyncio.to_thread(editions, target)
+                if theirs.number > ours.number:
+                    log.line("info", "database_newer", f"its functions are of edition {theirs.number}, which serve this one, edition {ours.number}; used as they are")
                 return await asyncio.to_thread(identity_of, target)
-            except psycopg.OperationalError as error:
+            except (psycopg.OperationalError, MigrationBusy) as error:
                 reason = str(error).strip()
-                if reason != self.unreachable:
-                    log.line("warn", "database_unreachable", reason)
-                self.unreachable = reason
+                told = f"PostgreSQL cannot be reached: {reason}" if isinstance(error, psycopg.OperationalError) else reason
+                if told != self.unreachable:
+                    log.line("warn", "migration_waits" if isinstance(error, MigrationBusy) else "database_unreachable", reason)
+                self.unreachable = told
                 if time.monotonic() >= deadline:
                     break
                 with contextlib.suppress(TimeoutError):

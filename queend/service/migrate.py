@@ -1,30 +1,43 @@
 """Brings a database to the schema of this version: numbered migrations, each once; then functions and the public surface when they changed.
 
 All work happens under one advisory lock, so any number of daemons may start at once. A database that is up to date costs
-one small query and no lock.
+a few small queries and no lock. What a newer release has installed is never replaced (service/edition).
+
+A step that changes a table needs a lock that waits for every transaction which has so much as read it, and keeps all who come after
+waiting meanwhile. So it asks for no longer than LOCK_MS, and tries again a moment later.
 """
 from __future__ import annotations
 
 import hashlib
+import random
 import re
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
 
 from .. import session
+from .edition import Edition, edition_in, edition_of
 
 # Session lock of migrations; any number nobody else takes ("queend" in ASCII).
 LOCK = 0x717565656E64
 OLDEST_SERVER = 150000
 # Rows of schema_migrations below 1 hold the checksum of what is re-created as a whole.
-RECREATED = {0: "function", -1: "queen"}
+RECREATED = {0: ("function", "former"), -1: ("queen",)}
+LOCK_MS = 300
+PAUSE_S = (0.2, 1.0)      # between two tries
+PATIENCE_S = 600.0
 FUNCTION = re.compile(r"^CREATE OR REPLACE FUNCTION\s+(\w+)\.(\w+)", re.M | re.I)
 MIGRATION = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
 
 
 class MigrationError(RuntimeError):
     """The database cannot be brought to this version; nothing of the failing step was kept."""
+
+
+class MigrationBusy(MigrationError):
+    """A lock was not to be had in time; nothing of that step was kept. Later it may be."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +58,8 @@ def sql_folder() -> Path:
 
 
 def steps(folder: Path) -> list[Step]:
-    """The migrations in order, then the functions, then the public surface (views and functions of the schema queen)."""
+    """The migrations in order, then the functions (those that serve former releases last), then the public surface (views and functions
+    of the schema queen)."""
     found = []
     for path in sorted((folder / "migrate").glob("*.sql")):
         match = MIGRATION.fullmatch(path.name)
@@ -54,20 +68,24 @@ def steps(folder: Path) -> list[Step]:
         found.append(Step(int(match[1]), match[2], _checksum([path]), (path,)))
     if len({step.version for step in found}) != len(found):
         raise MigrationError("two migrations share a number")
-    for version, name in RECREATED.items():
-        files = tuple(sorted((folder / name).glob("*.sql")))
+    for version, names in RECREATED.items():
+        files = tuple(path for name in names for path in sorted((folder / name).glob("*.sql")))
         if files:
-            found.append(Step(version, name, _checksum(files), files))
+            found.append(Step(version, names[0], _checksum(files), files))
     return found
 
 
-def migrate(conninfo: str, folder: Path | None = None) -> list[str]:
-    """Applies what is missing and returns the names of the steps applied (empty: nothing to do).
+def migrate(conninfo: str, folder: Path | None = None, patience_s: float = PATIENCE_S) -> list[str]:
+    """Applies what is missing and returns the names of the steps applied (empty: nothing to do, or a newer release has done it and serves
+    this one too).
 
-    Raises MigrationError if an applied migration was changed since, if the database is newer than this version, of too
-    old a PostgreSQL or not in UTF-8, or if a step fails; psycopg.OperationalError if the server cannot be reached.
+    Raises MigrationError if an applied migration was changed since, if the database is newer than this version and does not serve it, of
+    too old a PostgreSQL or not in UTF-8, or if a step fails; MigrationBusy if others kept a lock for `patience_s` seconds;
+    psycopg.OperationalError if the server cannot be reached.
     """
-    wanted = steps(folder or sql_folder())
+    folder = folder or sql_folder()
+    wanted = steps(folder)
+    deadline = time.monotonic() + patience_s
     with session.connect(conninfo, autocommit=True) as connection:
         if connection.info.server_version < OLDEST_SERVER:
             raise MigrationError(f"PostgreSQL 15 or later is needed, this is {connection.info.server_version // 10000}")
@@ -78,16 +96,15 @@ def migrate(conninfo: str, folder: Path | None = None) -> list[str]:
         if connection.execute(FOREIGN).fetchone() != (None,):
             # Somebody else's tables: the daemon works without its surface in SQL.
             wanted = [step for step in wanted if step.name != "queen"]
-        if not _missing(connection, wanted):
+        if not _missing(connection, wanted, folder):
             return []
-        # The lock may be waited for as long as another daemon migrates.
         connection.execute("SET lock_timeout = 0; SET statement_timeout = 0; SET client_min_messages = warning")
-        connection.execute("SELECT pg_advisory_lock(%s)", (LOCK,))
+        _take_turn(connection, deadline)
         try:
             connection.execute(BOOK)
-            missing = _missing(connection, wanted)
+            missing = _missing(connection, wanted, folder)
             for step in missing:
-                _apply(connection, step)
+                _apply(connection, step, deadline)
             return [f"{step.version:04d}_{step.name}" if step.version > 0 else step.name for step in missing]
         finally:
             if not connection.broken:
@@ -98,6 +115,12 @@ def identity_of(conninfo: str) -> str:
     """Which database this is: another text for every other one, also for a copy. Raises psycopg.OperationalError if it cannot be reached."""
     with session.connect(conninfo, autocommit=True) as connection:
         return connection.execute(IDENTITY).fetchone()[0]
+
+
+def editions(conninfo: str) -> tuple[Edition, Edition]:
+    """Of the functions of this version, and of those in the database. Raises psycopg.OperationalError if it cannot be reached."""
+    with session.connect(conninfo, autocommit=True) as connection:
+        return edition_in(sql_folder()), edition_of(connection)
 
 
 IDENTITY = """
@@ -115,9 +138,25 @@ CREATE TABLE IF NOT EXISTS queend.schema_migrations (
 )"""
 
 
-def _missing(connection: psycopg.Connection, wanted: list[Step]) -> list[Step]:
+# Who may be what a step waits for: the transaction that has kept a lock in our schemas for longest.
+HOLDER = """
+SELECT format('process %s (%s) has a transaction open since %s', a.pid, coalesce(nullif(a.application_name, ''), a.usename),
+              to_char(a.xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'))
+  FROM pg_locks l JOIN pg_class c ON c.oid = l.relation JOIN pg_stat_activity a ON a.pid = l.pid
+ WHERE l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND a.pid <> pg_backend_pid() AND l.granted
+   AND c.relnamespace IN (to_regnamespace('queend'), to_regnamespace('queen'))
+ ORDER BY a.xact_start LIMIT 1"""
+
+
+def _missing(connection: psycopg.Connection, wanted: list[Step], folder: Path) -> list[Step]:
     if connection.execute("SELECT to_regclass('queend.schema_migrations')").fetchone() == (None,):
         return wanted
+    ours, theirs = edition_in(folder), edition_of(connection)
+    if theirs.number > ours.number:
+        if theirs.serves_daemon(ours):
+            return []
+        raise MigrationError(f"the database belongs to a newer queend: its functions are of edition {theirs.number} and serve daemons of "
+                             f"edition {theirs.serves} and later, this is edition {ours.number}")
     applied = dict(connection.execute("SELECT version, checksum FROM queend.schema_migrations"))
     for step in wanted:
         if step.version > 0 and applied.get(step.version, step.checksum) != step.checksum:
@@ -128,40 +167,65 @@ def _missing(connection: psycopg.Connection, wanted: list[Step]) -> list[Step]:
     return [step for step in wanted if applied.get(step.version) != step.checksum]
 
 
-def _apply(connection: psycopg.Connection, step: Step) -> None:
-    with connection.transaction():
-        for path in step.files:
-            try:
-                if step.version > 0:
-                    connection.execute(path.read_text())
-                else:
-                    connection.execute("SET LOCAL check_function_bodies = off")
-                    _recreate(connection, path)
-            except psycopg.Error as error:
-                raise MigrationError(f"{path.parent.name}/{path.name}: {error}") from error
-        connection.execute(
-            "INSERT INTO queend.schema_migrations (version, name, checksum) VALUES (%s, %s, %s)"
-            " ON CONFLICT (version) DO UPDATE SET checksum = excluded.checksum, applied_at = now()",
-            (step.version, step.name, step.checksum))
+def _take_turn(connection: psycopg.Connection, deadline: float) -> None:
+    """One migrates at a time; the others wait, however long that takes, as far as they are patient."""
+    while connection.execute("SELECT pg_try_advisory_lock(%s)", (LOCK,)).fetchone() == (False,):
+        _wait(deadline, "another queend is migrating the database")
 
 
-def _recreate(connection: psycopg.Connection, path: Path) -> None:
-    """Runs a file of `CREATE OR REPLACE`, also where a signature or a result type changed since."""
-    text = path.read_text()
-    names = sorted(set(FUNCTION.findall(text)))
-    before = _functions_named(connection, names)
+def _apply(connection: psycopg.Connection, step: Step, deadline: float) -> None:
+    while True:
+        try:
+            with connection.transaction():
+                connection.execute(f"SET LOCAL lock_timeout = {LOCK_MS}")
+                _run(connection, step)
+            return
+        except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
+            holder = connection.execute(HOLDER).fetchone()
+            _wait(deadline, f"{step.name} waits for a lock" + (f": {holder[0]}" if holder else ""))
+
+
+def _wait(deadline: float, reason: str) -> None:
+    if time.monotonic() >= deadline:
+        raise MigrationBusy(reason)
+    time.sleep(random.uniform(*PAUSE_S))
+
+
+def _run(connection: psycopg.Connection, step: Step) -> None:
+    path = step.files[0]
+    try:
+        if step.version > 0:
+            connection.execute(path.read_text())
+        else:
+            connection.execute("SET LOCAL check_function_bodies = off")
+            texts = {path: path.read_text() for path in step.files}
+            names = {path: sorted(set(FUNCTION.findall(text))) for path, text in texts.items()}
+            everything = sorted({name for some in names.values() for name in some})
+            before = _functions_named(connection, everything)
+            for path, text in texts.items():
+                _recreate(connection, text, names[path], before)
+            # A new signature leaves the old function behind, untouched, and a call could mean either.
+            for row in before.keys() & _functions_named(connection, everything).keys():
+                connection.execute(f"DROP FUNCTION {before[row]}")
+    except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
+        raise
+    except psycopg.Error as error:
+        raise MigrationError(f"{path.parent.name}/{path.name}: {error}") from error
+    connection.execute(
+        "INSERT INTO queend.schema_migrations (version, name, checksum) VALUES (%s, %s, %s)"
+        " ON CONFLICT (version) DO UPDATE SET checksum = excluded.checksum, applied_at = now()",
+        (step.version, step.name, step.checksum))
+
+
+def _recreate(connection: psycopg.Connection, text: str, names: list[tuple[str, str]], before: dict[str, str]) -> None:
+    """Runs a file of `CREATE OR REPLACE`. before: the functions that no file of the step has replaced yet."""
     try:
         with connection.transaction():
             connection.execute(text)
     except psycopg.errors.InvalidFunctionDefinition:  # the result type changed: CREATE OR REPLACE cannot do that
-        for signature in before.values():
-            connection.execute(f"DROP FUNCTION {signature}")
+        for row in before.keys() & _functions_named(connection, names).keys():
+            connection.execute(f"DROP FUNCTION {before[row]}")
         connection.execute(text)
-        return
-    # A new signature leaves the old function behind, untouched, and a call could mean either.
-    after = _functions_named(connection, names)
-    for row in before.keys() & after.keys():
-        connection.execute(f"DROP FUNCTION {before[row]}")
 
 
 def _functions_named(connection: psycopg.Connection, names: list[tuple[str, str]]) -> dict[str, str]:

@@ -1,11 +1,13 @@
 """Migrations: once each, together, checksummed; functions follow their files."""
+import shutil
 import threading
 
 import psycopg
 import pytest
+from support.wait import until
 
 from queend.service.embedded import Embedded
-from queend.service.migrate import MigrationError, migrate, sql_folder
+from queend.service.migrate import LOCK, MigrationBusy, MigrationError, migrate, sql_folder
 
 
 @pytest.fixture(scope="module")
@@ -119,3 +121,117 @@ def test_a_database_that_is_not_in_utf8_is_refused(server, folder):
         connection.execute("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
     with pytest.raises(MigrationError, match="the database latin is encoded in LATIN1"):
         migrate(server.replace("dbname=postgres", "dbname=latin"), folder)
+
+
+def edition(number: int, serves: int) -> str:
+    return ("CREATE OR REPLACE FUNCTION queend.edition() RETURNS TABLE (edition int, serves int) LANGUAGE sql IMMUTABLE AS $$\n"
+            f"    SELECT {number}, {serves}\n$$;")
+
+
+@pytest.fixture
+def newer(folder, tmp_path_factory):
+    """The files of a version after that of `folder`."""
+    (folder / "function" / "edition.sql").write_text(edition(5, 5))
+    later = tmp_path_factory.mktemp("newer") / "sql"
+    shutil.copytree(folder, later)
+    (later / "migrate" / "0002_more.sql").write_text("CREATE TABLE queend.more (n int);")
+    (later / "function" / "f.sql").write_text(function("int", "2"))
+    (later / "function" / "edition.sql").write_text(edition(6, 5))
+    return later
+
+
+def test_functions_of_an_older_version_never_come_back(conninfo, folder, newer):
+    assert migrate(conninfo, folder) == ["0001_first", "function"]
+    assert migrate(conninfo, newer) == ["0002_more", "function"]
+    assert migrate(conninfo, folder) == [] and migrate(conninfo, newer) == []
+    assert rows(conninfo, "SELECT queend.f(), edition, serves FROM queend.edition()") == [(2, 6, 5)]
+
+
+def test_a_version_that_is_not_served_any_more_is_told(conninfo, folder, newer):
+    (newer / "function" / "edition.sql").write_text(edition(6, 6))
+    migrate(conninfo, newer)
+    with pytest.raises(MigrationError, match="belongs to a newer queend: its functions are of edition 6 and serve daemons of edition 6 and later, this is edition 5"):
+        migrate(conninfo, folder)
+    assert rows(conninfo, "SELECT queend.f()") == [(2,)]
+
+
+def test_functions_that_serve_a_former_version_stay_beside_the_new_ones(conninfo, folder):
+    migrate(conninfo, folder)
+    (folder / "function" / "f.sql").write_text(function("text", "a::text", "a int"))
+    (folder / "former").mkdir()
+    (folder / "former" / "f.sql").write_text(function("int", "queend.f(1)::int"))
+    for text in ("a::text", "'x' || a", "a::text"):      # the second time both are there, and both files are run again
+        (folder / "function" / "f.sql").write_text(function("text", text.replace("'", "''"), "a int"))
+        assert migrate(conninfo, folder) == ["function"]
+        assert len(rows(conninfo, "SELECT 1 FROM pg_proc WHERE pronamespace = 'queend'::regnamespace")) == 2
+    assert rows(conninfo, "SELECT queend.f(), queend.f(7)") == [(1, "7")]
+    (folder / "former" / "f.sql").unlink()
+    (folder / "function" / "f.sql").write_text(function("text", "a::text", "a int DEFAULT 3"))
+    assert migrate(conninfo, folder) == ["function"]
+    assert rows(conninfo, "SELECT queend.f()") == [("3",)]
+
+
+def test_a_table_that_somebody_reads_for_long_is_changed_later_and_nobody_queues_meanwhile(conninfo, folder):
+    migrate(conninfo, folder)
+    (folder / "migrate" / "0002_wider.sql").write_text("ALTER TABLE queend.first ADD COLUMN m int;")
+    applied: list[str] = []
+    with psycopg.connect(conninfo, autocommit=True) as other, psycopg.connect(conninfo, application_name="a dump") as dump:
+        dump.execute("LOCK TABLE queend.first IN ACCESS SHARE MODE")
+        with pytest.raises(MigrationBusy, match=r"wider waits for a lock: process \d+ \(a dump\) has a transaction open since 20"):
+            migrate(conninfo, folder, patience_s=0)
+        worker = threading.Thread(target=lambda: applied.extend(migrate(conninfo, folder)), daemon=True)
+        worker.start()
+        for _ in range(3):      # it waits and gives up, again and again: what queued behind it passes before the dump has ended
+            until(lambda: other.execute("SELECT FROM pg_locks WHERE NOT granted AND relation = 'queend.first'::regclass").fetchall(), "it asks for its lock")
+            other.execute("INSERT INTO queend.first VALUES (1)")
+        assert worker.is_alive()
+        dump.commit()
+    worker.join(30)
+    assert applied == ["0002_wider"]
+
+
+def test_one_waits_for_another_that_migrates_as_far_as_it_is_patient(conninfo, folder):
+    with psycopg.connect(conninfo, autocommit=True) as other:
+        other.execute("SELECT pg_advisory_lock(%s)", (LOCK,))
+        with pytest.raises(MigrationBusy, match="another queend is migrating"):
+            migrate(conninfo, folder, patience_s=0)
+    assert migrate(conninfo, folder) == ["0001_first", "function"]
+
+
+def test_names_compare_by_byte_and_what_shows_them_stays(conninfo, tmp_path):
+    before = tmp_path / "before"
+    shutil.copytree(sql_folder(), before)
+    (before / "migrate" / "0023_names_by_byte.sql").unlink()
+    migrate(conninfo, before)
+    with psycopg.connect(conninfo, autocommit=True) as connection:
+        connection.execute("""
+            DROP ROLE IF EXISTS reader;
+            CREATE ROLE reader;
+            GRANT SELECT ON queen.queues TO reader WITH GRANT OPTION;
+            CREATE VIEW queen.own WITH (security_barrier = true) AS SELECT name FROM queen.queues;
+            GRANT SELECT ON queen.own TO PUBLIC;
+            COMMENT ON VIEW queen.own IS 'somebody''s own';
+            INSERT INTO queend.queues (name) VALUES ('b'), ('a'), ('B')""")
+    assert migrate(conninfo, sql_folder()) == ["0023_names_by_byte"]
+    by_locale = rows(conninfo, """
+        SELECT i.indexrelid::regclass FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid, unnest(i.indcollation::oid[]) o
+         WHERE c.relnamespace = 'queend'::regnamespace AND o NOT IN (0, '"C"'::regcollation)""")
+    assert by_locale == []
+    assert rows(conninfo, "SELECT name FROM queen.own ORDER BY name") == [("B",), ("a",), ("b",)]
+    assert rows(conninfo, "SELECT has_table_privilege('reader', 'queen.queues', 'SELECT WITH GRANT OPTION'), has_table_privilege('reader', 'queen.own', 'SELECT')") == [(True, True)]
+    assert rows(conninfo, "SELECT reloptions, obj_description(oid) FROM pg_class WHERE oid = 'queen.own'::regclass") == [(["security_barrier=true"], "somebody's own")]
+    with psycopg.connect(conninfo, autocommit=True) as connection:
+        connection.execute("DELETE FROM queen.queues WHERE name = 'a'")      # by the trigger of the view
+        connection.execute("DROP VIEW queen.own; REVOKE ALL ON queen.queues FROM reader; DROP ROLE reader")
+    assert rows(conninfo, "SELECT count(*) FROM queend.queues") == [(2,)]
+
+
+def test_a_materialized_view_of_names_is_told(conninfo, tmp_path):
+    before = tmp_path / "before"
+    shutil.copytree(sql_folder(), before)
+    (before / "migrate" / "0023_names_by_byte.sql").unlink()
+    migrate(conninfo, before)
+    with psycopg.connect(conninfo, autocommit=True) as connection:
+        connection.execute("CREATE MATERIALIZED VIEW queen.rows AS SELECT name FROM queend.queues")
+    with pytest.raises(MigrationError, match="queen.rows shows names of queend, and is more than a view"):
+        migrate(conninfo, sql_folder())
