@@ -34,6 +34,7 @@ cdef struct Book:
     int64_t parked
     bint missed               # somebody who does not wait found nothing since the last look at what others committed
     Group* scan_first         # groups that want a scan
+    bint looked               # there was a look: scans may begin
 
 cdef Book book
 
@@ -125,8 +126,8 @@ cdef void book_head(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
         g = g.next
 
 cdef void book_found(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
-    # The database says that the partition ends at `head`. Where that is news it is news for every group, except for those
-    # that a scan to come will tell. Lock held.
+    # The database says that the partition ends at `head`. Where that is news it is news for every group. One that a scan to
+    # come will tell hears of it only where it knows the partition already. Lock held.
     cdef Group* g
     cdef Cursor* c
     if head <= p.head:
@@ -134,13 +135,14 @@ cdef void book_found(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
     p.head = head
     g = p.queue.group_list
     while g != NULL:
-        if not g.dead and g.scan != SCAN_WANTED:
-            c = book_cursor(g, p)
-            if c.state == CURSOR_BUSY:
-                c.again = 1
-            elif c.state == CURSOR_IDLE and c.next_offset < head:
-                cursor_move(c, CURSOR_READY, 0)
-                book_wake_cursor(c, wake)
+        c = NULL
+        if not g.dead:
+            c = <Cursor*>table_get(&g.cursors, <uint32_t>p.id) if g.scan == SCAN_WANTED else book_cursor(g, p)
+        if c != NULL and c.state == CURSOR_BUSY:
+            c.again = 1
+        elif c != NULL and c.state == CURSOR_IDLE and c.next_offset < head:
+            cursor_move(c, CURSOR_READY, 0)
+            book_wake_cursor(c, wake)
         g = g.next
 
 cdef void book_unsure(Group* g, Partition* p, PopJob** wake) noexcept nogil:

@@ -19,7 +19,7 @@ cdef enum:
     WAKING_BACK_US = 3000000         # how far back a pause may end that was not visible a second ago
     WAKING_AHEAD_US = 1500000        # pauses that end before the next look are known before they do
     WAKING_PAGE = 10000
-    ENDED_PAGE = 512                 # leases looked up at a time
+    ENDED_PAGE = 4096                # leases looked up at a time, 5 us each
     LOOK_DEADLINE_MS = 5000          # a connection that is silent for so long is replaced: others look meanwhile
 
 cdef enum Finding:            # what the answer under way, and the names it needs, are about
@@ -91,9 +91,9 @@ cdef void discover_drain(Engine* e) noexcept nogil:
     cdef Discover* d = &e.discover
     if d.finding:
         return
-    if d.scanning == NULL and book.scan_first != NULL and d.since:      # the first look begins before the first scan
+    if d.scanning == NULL and book.scan_first != NULL:
         uv_mutex_lock(&book.lock)
-        d.scanning = book.scan_first
+        d.scanning = book.scan_first if book.looked else NULL      # the first look begins before the first scan
         if d.scanning != NULL:
             book.scan_first = d.scanning.scan_next
             d.scanning.scan = SCAN_RUNNING
@@ -250,9 +250,15 @@ cdef void recent_end(Engine* e, bint complete) noexcept nogil:
         return
     if d.gap:
         book_doubt()
+    book_looked(True)
     d.since = d.next_since
     d.since_us = d.recent_us
     d.writer = d.next_writer
+
+cdef void book_looked(bint looked) noexcept nogil:
+    uv_mutex_lock(&book.lock)
+    book.looked = looked
+    uv_mutex_unlock(&book.lock)
 
 cdef void book_doubt() noexcept nogil:
     # What was committed for a while is not known: every group in use is scanned.

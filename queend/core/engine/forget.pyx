@@ -19,6 +19,7 @@ cdef void forget_all(int64_t number) noexcept nogil:
         rowcache_drop(rowcache.first.partition)
     while held.oldest != NULL:
         held_forget(held.oldest)
+    book.looked = False
     while book.scan_first != NULL:
         book.scan_first.scan_listed = False
         book.scan_first = book.scan_first.scan_next

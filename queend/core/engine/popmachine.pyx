@@ -318,13 +318,13 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
             j.cursors[j.n_cursors] = c
             j.n_cursors += 1
         j.why = WHY_NO_PARTITION
+        if j.group.scan == SCAN_WANTED:
+            scan_want(j.group)        # also where something is ready: what is not known must not wait behind it
     if j.n_cursors:
         cached = pop_take_cached(j, &wake)
     else:
         if j.only == NULL and j.group.scan != SCAN_DONE:
-            # what is there is not known yet: the scan wakes it, also when it finds nothing
-            scan_want(j.group)
-            parked = True
+            parked = True         # what is there is not known yet: the scan wakes it, also when it finds nothing
         elif j.until_us > clock_mono_us():
             parked = True
         else:
