@@ -32,6 +32,7 @@ include "core/http/problem.pyx"           # an error as a problem
 include "core/pg/encode.pyx"              # binary parameters
 include "core/pg/decode.pyx"              # binary results
 include "core/pg/dbclock.pyx"             # what the database's clock shows
+include "core/pg/verdict.pyx"             # what an error means, and what is done
 include "core/pg/statement.pyx"           # the statements of the hot path
 include "core/pg/address.pyx"             # where the server is
 include "core/pg/incarnation.pyx"       # which life of which server it is

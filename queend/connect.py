@@ -14,7 +14,30 @@ from .keyring import keyring
 
 SYSTEM_ROOTS = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 # The hot functions are written for one plan each: nested loops over primary keys, whatever the statistics say.
-HOT_PLANS = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off -c enable_sort=off -c jit=off"
+HOT_PLANS = ("-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off -c enable_sort=off -c jit=off"
+             " -c enable_nestloop=on -c enable_indexscan=on -c enable_indexonlyscan=on")
+# What every session is, whatever ALTER DATABASE, ALTER ROLE or the DSN say: the functions are written for it. Left to the operator:
+# default_transaction_read_only, which says that nothing is to be written here and is obeyed (docs/failover.md), and everything that
+# changes no result. lock_timeout, statement_timeout and idle_in_transaction_session_timeout have settings of their own.
+SESSION = {
+    "default_transaction_isolation": "read committed",   # under its lanes a push must see what was committed while it waited for them
+    "default_transaction_deferrable": "off",
+    "idle_session_timeout": "0",                          # connections wait for work
+    "search_path": "pg_catalog",                          # all names of the functions are qualified
+    "standard_conforming_strings": "on",                  # '\x10' in a function is one byte
+    "array_nulls": "on",
+    "transform_null_equals": "off",
+    "bytea_output": "hex",
+    "DateStyle": "ISO",
+    "IntervalStyle": "postgres",
+    "TimeZone": "UTC",
+    "extra_float_digits": "1",
+}
+
+
+def session_options() -> str:
+    """SESSION as libpq's `options`."""
+    return " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in SESSION.items())
 
 
 def conninfo(settings: Settings, local: str | None = None, **more: str) -> str:
@@ -46,7 +69,7 @@ def conninfo(settings: Settings, local: str | None = None, **more: str) -> str:
         defaults["target_session_attrs"] = "read-write"  # the standby that is named first would refuse every push
     limits = (f"-c statement_timeout={settings.db_statement_timeout} -c lock_timeout={settings.db_lock_timeout}"
               f" -c idle_in_transaction_session_timeout={settings.db_idle_timeout}")
-    options = " ".join(part for part in (limits, more.pop("options", ""), base.pop("options", "")) if part)
+    options = " ".join(part for part in (limits, more.pop("options", ""), base.pop("options", ""), session_options()) if part)
     return make_conninfo(**{**defaults, **base, **more, "options": options})
 
 

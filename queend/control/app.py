@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from .. import __version__, log, session
+from .._core import verdict
 from ..config import Settings
 from ..service.buffer import Folder
 from ..service.maintenance import Maintenance
@@ -163,7 +164,8 @@ async def _invalid(request: Request, error: Exception) -> Json:
 async def _database(request: Request, error: Exception) -> Json:
     if isinstance(error, psycopg.errors.UntranslatableCharacter):      # deep inside of JSON that is passed on as it came
         return Refusal(400, "A text has a character that cannot be stored (NUL)", "invalid_text").answer()
-    unreachable = isinstance(error, (psycopg.OperationalError, PoolTimeout))
+    # An error that is not tied to what was asked for: the same again may succeed.
+    unreachable = isinstance(error, PoolTimeout) or verdict(getattr(error, "sqlstate", None)) in ("again", "away", "unfit")
     log.line("warn" if unreachable else "error", "control_query_failed", str(error).strip(), path=request.url.path)
     if unreachable:
         return Refusal(503, "Database unavailable", "database_unavailable", {"retry-after": "1"}).answer()

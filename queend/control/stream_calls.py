@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,7 +13,7 @@ from psycopg.rows import namedtuple_row
 from psycopg_pool import AsyncConnectionPool
 
 from .. import log, session
-from .._core import read_partition_id
+from .._core import read_partition_id, verdict
 from ..config import Settings
 from ..connect import HOT_PLANS
 from .answer import Refusal
@@ -20,7 +21,9 @@ from .cycle import Cycle, Item, Rows
 from .sealing import sealed
 
 NAMES_MOST = 100_000
-TRIES = 10
+TRIES = 10          # where the names change meanwhile
+UNCLEAR_TRIES = 3   # of a statement, as in core/pg/verdict.pyx
+PAUSE_S = 0.02      # between two of them
 VERSION = "SELECT c.version, c.seed FROM queend.catalog c"
 MAKE = "INSERT INTO queend.queues (name, namespace, task) SELECT * FROM unnest(%s::text[], %s::text[], %s::text[]) AS u (name, n, t) ORDER BY u.name ON CONFLICT DO NOTHING"
 # a queue that it makes is not seen by the join, and not encrypted
@@ -73,6 +76,7 @@ class Streams:
                                         open=False, connection_class=session.AsyncConnection, timeout=settings.queend_patience_ms / 1000, kwargs={"autocommit": True, "prepare_threshold": 1},
                                         reconnect_timeout=0, name="queend-streams")
         self.core = core
+        self.patience_s = settings.queend_patience_ms / 1000
         self.version, self.seed = 0, b""
         self.names: dict[tuple[str, str], tuple[int, bool]] = {}       # (queue, partition) → number, is the queue encrypted; as of `version`
 
@@ -91,10 +95,13 @@ class Streams:
 
     async def cycle(self, query: uuid.UUID, partition: int, asked: Cycle, subject: str | None) -> Done:
         """Does a cycle, or tells in `error` why nothing was done. Refuses with 503 where that cannot be known."""
-        for _ in range(TRIES):
+        asked_at = time.monotonic()
+        errors = stale = 0
+        while stale < TRIES:
             try:
                 async with self.pool.connection() as connection:
                     if not await _alive(connection):
+                        stale += 1
                         continue
                     version, parts = await self._numbers(connection, asked.items)
                     rows = Rows([_stored(item) if encrypted else item for item, (_, encrypted) in zip(asked.items, parts, strict=True)],
@@ -105,17 +112,22 @@ class Streams:
                               ack.dead if ack else False, ack and ack.error, asked.release)
                     async with connection.cursor(row_factory=namedtuple_row) as cursor:
                         row = await (await cursor.execute(CYCLE, values)).fetchone()
-            except (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure):
-                continue
-            except psycopg.OperationalError as error:
-                log.line("warn", "cycle_lost", str(error).strip())
-                known = error.sqlstate is not None and not error.sqlstate.startswith(("08", "57P"))
-                raise Refusal(503, error.diag.message_primary if known else LOST, "database_unavailable", {"retry-after": "1"}) from None
             except psycopg.Error as error:
-                log.line("error", "cycle_refused", str(error).strip())
-                return Done(error=error.diag.message_primary or "Database error")
+                meaning = verdict(error.sqlstate)
+                errors += 1
+                hopeful = meaning in ("again", "away") or meaning in ("unfit", "unclear") and errors < UNCLEAR_TRIES
+                if error.sqlstate is not None and hopeful and time.monotonic() - asked_at < self.patience_s:
+                    await asyncio.sleep(PAUSE_S)
+                    continue
+                if meaning == "data":
+                    log.line("error", "cycle_refused", str(error).strip())
+                    return Done(error=error.diag.message_primary or "Database error")
+                log.line("warn" if meaning == "away" else "error", "cycle_lost", str(error).strip())
+                known = error.sqlstate is not None and not error.sqlstate.startswith("08")      # the server said why, and rolled it back
+                raise Refusal(503, error.diag.message_primary if known else LOST, "database_unavailable", {"retry-after": "1"}) from None
             if row.stale is not None:
                 self.names = {}
+                stale += 1
                 continue
             if row.error is not None:
                 return Done(row.queue, row.error)

@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 
 from .. import log, session
+from .._core import verdict
 from .running import Running
 
 CHANNEL = "queend_relay"
@@ -21,8 +22,6 @@ POLL_S = 0.2           # between two looks into an empty outbox
 MARK_S = 1.0           # between two notes of how far the outbox has been emptied
 AFRESH_S = 60.0        # until all of it is looked at once more
 BUSY_S = 1.0           # until another try after the database was away
-# Errors that may be a message's own; anything else is the database's and ends the connection.
-FAULTS = (psycopg.DataError, psycopg.IntegrityError, psycopg.NotSupportedError, psycopg.errors.ProgramLimitExceeded, psycopg.errors.RaiseException)
 # As the hot connections: a plan made while a table was small must not be a scan (sql/README.md).
 SETTINGS = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off"
 
@@ -85,8 +84,8 @@ class Relay(Running):
                     rows = await _rows(connection, "SELECT * FROM queend.relay_one()")
                 else:
                     rows = await _rows(connection, "SELECT * FROM queend.relay(%s, %s)", ROWS, low)
-            except FAULTS as error:
-                if careful:
+            except psycopg.Error as error:
+                if careful or not _own(error):
                     raise
                 log.line("warn", "relay_refused", str(error).strip())
                 careful = True      # one by one, until the one at fault is marked
@@ -96,6 +95,11 @@ class Relay(Running):
             some = True
             self.figures.moved += sum(moved for _, moved in rows)
             careful = careful and all(moved for _, moved in rows)
+
+
+def _own(error: psycopg.Error) -> bool:
+    """Can it be a message's own fault? Anything else is the database's and ends the connection. (0A000: its queue is encrypted.)"""
+    return verdict(error.sqlstate) == "data" or isinstance(error, psycopg.errors.FeatureNotSupported)
 
 
 async def _rows(connection: psycopg.AsyncConnection, query: str, *values: object) -> list[tuple]:

@@ -1,6 +1,6 @@
 -- The first message of the outbox, alone: what relay came to grief over is found with this. One that cannot be stored is marked with
--- the reason (refused), and the others go on. Result as of relay. Errors that are not the message's own (the database is away, full or
--- busy) are raised.
+-- the reason (refused), and the others go on. Result as of relay. Errors that are not the message's own (queend/core/pg/verdict.pyx
+-- has the table) are raised.
 CREATE OR REPLACE FUNCTION queend.relay_one() RETURNS TABLE (queue text, moved bigint)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -14,7 +14,7 @@ BEGIN
     SELECT o.id INTO v_id FROM queend.outbox o WHERE o.refused IS NULL ORDER BY o.id LIMIT 1;
     BEGIN
         RETURN QUERY SELECT r.queue, r.moved FROM queend.relay(1, v_id) AS r;
-    EXCEPTION WHEN data_exception OR integrity_constraint_violation OR feature_not_supported OR program_limit_exceeded OR raise_exception THEN
+    EXCEPTION WHEN data_exception OR check_violation OR feature_not_supported OR program_limit_exceeded THEN
         RETURN QUERY UPDATE queend.outbox o SET refused = SQLERRM WHERE o.id = v_id RETURNING o.queue, 0::bigint;
     END;
 END $$;

@@ -106,7 +106,14 @@ def test_a_dsn_wins_and_keeps_its_own_words(monkeypatch):
     monkeypatch.setenv("PG_HOST", "elsewhere")
     words = conninfo_to_dict(connect.conninfo(load(), options="-c jit=off"))
     assert (words["host"], words["sslmode"], words["connect_timeout"]) == ("h", "verify-full", "9")
-    assert words["options"].endswith("-c jit=off -c geqo=off")
+    assert "-c jit=off -c geqo=off" in words["options"]
+
+
+def test_what_the_functions_rely_on_is_the_same_in_every_session(monkeypatch):
+    monkeypatch.setenv("QUEEND_DSN", "postgresql://u:p@h:1/d?options=-c%20default_transaction_isolation%3Dserializable")
+    options = conninfo_to_dict(connect.conninfo(load(), options=connect.HOT_PLANS))["options"]
+    assert options.endswith(connect.session_options())      # the last word counts
+    assert r"-c default_transaction_isolation=read\ committed" in options and "-c search_path=pg_catalog" in options
 
 
 def test_a_dsn_libpq_cannot_read_is_refused(monkeypatch):

@@ -24,7 +24,6 @@ cdef struct AckJob:
     int asked                 # rounds of look-ups so far
     LeasedAck* leased         # one per lease, while it needs no look into the log
     int n_leased
-    bint alone                # its last call failed: it goes alone, so that only its own error hits it
 
 cdef struct AckRow:
     AckJob* job
@@ -198,7 +197,7 @@ cdef bint ackcall_send(Engine* e) noexcept nogil:
             joblist_take(&e.acks)
             ack_go(e.worker, j)
             continue
-        if j.alone:
+        if j.job.alone:
             if call.jobs != NULL:
                 break
             alone = True
@@ -372,6 +371,31 @@ cdef void ackcall_lost(AckCall* call) noexcept nogil:
     uv_mutex_unlock(&book.lock)
     popjobs_wake(call.engine.worker, wake)
 
+cdef void ackcall_error(AckCall* call, PGresult* res, int64_t now) noexcept nogil:
+    # The server said why, and that nothing took effect.
+    cdef Engine* e = call.engine
+    cdef const Verdict* v = verdict_of(res)
+    cdef Job* job = call.jobs
+    cdef Job* following
+    cdef bint shared = job.next != NULL
+    ackcall_free(call)
+    e.pause_until = now + TROUBLE_PAUSE_US
+    if v.reload:
+        engine_reload(e.worker)
+    while job != NULL:
+        following = job.next
+        if job_again(job, v.blame, now) or (shared and blames_request(v.blame)):
+            job.alone = job.alone or blames_request(v.blame)
+            job_move(job, JOB_QUEUED)
+            joblist_add(&e.acks, job)
+        else:
+            log_line(b"error", b"ack_refused", pg_error(res))
+            if v.blame == BLAME_DATA:
+                job_refuse(job, 500, "The database refused the acknowledgments")
+            else:
+                job_refuse(job, 503, "The database could not take the acknowledgments; try again")
+        job = following
+
 cdef void ackcall_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
     cdef AckCall* call = <AckCall*>ctx
     cdef Engine* e = call.engine
@@ -379,30 +403,13 @@ cdef void ackcall_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexce
     cdef Job* following
     cdef AckJob* j
     cdef int64_t now = clock_mono_us()
-    cdef int n = 0
     limit_done(&e.ack_limit, now, now - call.sent_us, outcome == SLOT_OK)
     if outcome != SLOT_OK:
-        job = call.jobs
-        while job != NULL:
-            job.tries += 1
-            n = n if n > job.tries else job.tries
-            job = job.next
         if res == NULL:
             ackcall_lost(call)
             ackcall_again(call, 503)
-        elif n < 20 and (outcome != SLOT_ERROR or sql_transient(res)):
-            e.pause_until = now + 10000
-            ackcall_again(call, 0)
-        elif call.jobs.next == NULL:
-            log_line(b"error", b"ack_refused", pg_error(res))
-            ackcall_again(call, 500)
         else:
-            job = call.jobs
-            while job != NULL:
-                (<AckJob*>job).alone = True
-                job.tries = 0
-                job = job.next
-            ackcall_again(call, 0)
+            ackcall_error(call, res, now)
         return
     if PQntuples(res) and pg_int4(res, 0, ACK_ORD) < 0:
         job = call.jobs

@@ -30,8 +30,8 @@ cdef struct PushJob:
     PushItem* unresolved      # items whose partition is not known yet
     bint limited              # some of it takes room of a queue with a bound
     bint doubts               # some for which there was none may be stored already
-    int failed                # why items could not be stored: 0 all were, 500 the database refuses them, 501 another error of
-                              # its own, 503 it was not reached; the largest of all
+    int failed                # why items could not be stored: 0 all were, 500 the database refuses them, 501 nobody knows whose
+                              # fault it is (BLAME_UNCLEAR), 503 it could not take them; the largest of all
     bint drain                # comes from the failover buffer (engine/refill); it has no client
     int records               # of those
     bint unsure               # items that came home may be stored: every id is checked
@@ -266,6 +266,10 @@ cdef void batch_place(PushBatch* b, PushGroup* g, PushItem* it) noexcept nogil:
 
 cdef inline bint batch_full(PushBatch* b) noexcept nogil:
     return b.n_items >= BATCH_ITEMS or b.bytes >= BATCH_BYTES or b.n_groups >= BATCH_GROUPS
+
+cdef inline bint batch_holds(PushBatch* b, PushPart* part) noexcept nogil:
+    # All of it? What is drained stands in one batch: its partitions are stored in their order, or not now.
+    return b.n_items + part.left <= BATCH_ITEMS and b.n_groups + part.left <= BATCH_GROUPS and b.bytes + part.job.job.bytes <= BATCH_BYTES
 
 cdef bint batch_chunks(PushBatch* b) noexcept nogil:
     # Cuts groups into rows of at most ROW_RECORDS and about ROW_BYTES.

@@ -175,7 +175,7 @@ cdef void cycle_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept
     elif done or res == NULL:
         job_refuse(&j.job, 503, b"The database did not answer; whether the cycle took effect is not known")
     else:
-        if outcome == SLOT_OK and not pg_null(res, 0, CYCLE_STALE):
+        if outcome == SLOT_OK and not pg_null(res, 0, CYCLE_STALE) or outcome != SLOT_OK and verdict_of(res).reload:
             engine_reload(e.worker)
         cycle_leave(j)
     cyclecall_free(call)

@@ -17,6 +17,7 @@ cdef enum:
     RECENT_MARGIN_US = 1000000       # clocks that are slewed; what is read twice is known already
     BACK_HELD_US = 60000000          # after the database's clock was set back, looks begin no later than they did
     WAKING_BACK_US = 3000000         # how far back a pause may end that was not visible a second ago
+    SCAN_PAUSE_US = 200000           # after an error of the server
     WAKING_AHEAD_US = 1500000        # pauses that end before the next look are known before they do
     WAKING_PAGE = 10000
     ENDED_PAGE = 4096                # leases looked up at a time, 5 us each
@@ -51,6 +52,7 @@ cdef struct Discover:
     Found* found              # rows whose partitions are not all known by name yet
     int n_found
     int finding               # FIND_*
+    int64_t pause_until       # of the scan, monotonic: after an error of the server
     uint64_t cleanings        # of the catalog when they were asked for
     uint64_t snapshot         # hash of the one the last look saw: the same again means that nothing was committed since
     int64_t looked_us         # monotonic, when the last look was sent
@@ -112,7 +114,7 @@ cdef void discover_drain(Engine* e) noexcept nogil:
     elif d.ended_wanted:
         d.ended_wanted = False
         ended_send(e, slot)
-    else:
+    elif clock_mono_us() >= d.pause_until:
         scan_send(e, slot)
 
 cdef void discover_send(Engine* e, Slot* slot, int statement, Params* params, slot_done done, int finding) noexcept nogil:
@@ -213,7 +215,7 @@ cdef void recent_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
     cdef int64_t back_at = atomic_get64(&dbclock.back_at)
     d.finding = FIND_NOTHING
     if outcome != SLOT_OK or PQntuples(res) < 2 or not found_keep(d, PQntuples(res)):
-        if outcome == SLOT_ERROR and not sql_transient(res):
+        if outcome == SLOT_ERROR and verdict_of(res).blame >= BLAME_UNFIT:
             log_line(b"error", b"look_refused", pg_error(res))
         look_again(d)
         return
@@ -308,10 +310,11 @@ cdef void scan_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept 
     cdef bint more = False
     d.finding = FIND_NOTHING
     if outcome != SLOT_OK:
-        if outcome == SLOT_ERROR and not sql_transient(res):
-            log_line(b"error", b"scan_refused", pg_error(res))
-            scan_end(e)
-        return                # else the same page again, when a slot is free
+        if outcome == SLOT_ERROR:
+            if verdict_of(res).blame >= BLAME_UNFIT:
+                log_line(b"error", b"scan_refused", pg_error(res))
+            d.pause_until = clock_mono_us() + SCAN_PAUSE_US
+        return                # the same page again: what was not looked at is not known
     if not found_keep(d, PQntuples(res)):
         return
     for row in range(PQntuples(res)):

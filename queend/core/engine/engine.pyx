@@ -4,6 +4,9 @@
 # The drain runs once per loop iteration, after I/O, so that everything read in one iteration shares a call. It starts
 # with another kind each time, so that no kind starves.
 
+cdef enum:
+    TROUBLE_PAUSE_US = 20000  # after a pop, acknowledgment or transaction that failed
+
 cdef struct Engine:
     Worker* worker
     Settings* settings

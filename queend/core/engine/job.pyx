@@ -17,6 +17,8 @@ cdef struct Job:
     uint8_t state
     uint8_t tries             # how often it went back to resolve or was sent again
     int64_t server            # the incarnation whose names and numbers it has
+    uint8_t errors            # of the server, since it last had none (pg/verdict)
+    bint alone                # an error that may be tied to it: it goes alone, so that only its own hits it
     int64_t born_us
     int64_t queued_us         # since when it waits for a batch
     size_t bytes
@@ -74,6 +76,11 @@ cdef void job_move(Job* j, int state) noexcept nogil:
         j.r.worker.counters.live_jobs -= 1
         engine_of(j.r.worker).queued_jobs -= 1
         engine_of(j.r.worker).queued_bytes -= <int64_t>j.bytes
+
+cdef bint job_again(Job* j, int blame, int64_t now) noexcept nogil:
+    # It met an error that was not its own. Once more?
+    j.errors += 1 if j.errors < 255 else 0
+    return blame_again(blame, j.errors, now - j.born_us, engine_of(j.r.worker).patience_us)
 
 cdef void job_open(Job* j, Request* r, int op) noexcept nogil:
     memset(j, 0, sizeof(Job))

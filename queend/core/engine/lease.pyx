@@ -1,5 +1,8 @@
 # Leases outside of pop and ack: extension by a client, and giving back what was claimed for one that left.
 
+cdef enum:
+    RELEASE_TRIES = 20        # of a lease that nobody has a use for; then it ends by itself
+
 cdef struct LeaseJob:
     Job job
     LeaseReq req
@@ -10,6 +13,7 @@ cdef struct LeaseCall:
 
 cdef struct Release:
     Release* next
+    int tries
     Cursor* cursor
     unsigned char[16] lease
 
@@ -36,7 +40,7 @@ cdef void leases_drain(Engine* e) noexcept nogil:
     cdef Params params
     cdef LeaseCall* call
     cdef Job* job
-    if e.leases.n == 0 or e.lease_flying >= 2:
+    if e.leases.n == 0 or e.lease_flying >= 2 or clock_mono_us() < e.pause_until:
         return
     slot = slotpool_take(e.slots)
     if slot == NULL:
@@ -86,12 +90,18 @@ cdef void leases_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
     cdef Buf* out
     cdef int row, i = 0
     cdef int n = PQntuples(res) if outcome == SLOT_OK else 0
+    cdef int blame = verdict_of(res).blame
+    cdef int64_t now = clock_mono_us()
     free(call)
     e.lease_flying -= 1
     while job != NULL:
         following = job.next
         j = <LeaseJob*>job
-        if outcome != SLOT_OK:
+        if res != NULL and outcome != SLOT_OK and job_again(job, blame, now):
+            e.pause_until = now + TROUBLE_PAUSE_US
+            job_move(job, JOB_QUEUED)
+            joblist_add(&e.leases, job)
+        elif outcome != SLOT_OK:
             job_refuse(job, 503, "The database did not answer; whether the lease was extended is not known")
         else:
             j.req.status = 1
@@ -118,6 +128,7 @@ cdef void release_want(Engine* e, Cursor* c, const unsigned char* lease) noexcep
     if x == NULL:
         return                # the lease then ends by itself
     x.cursor = c
+    x.tries = 0
     memcpy(x.lease, lease, 16)
     x.next = e.releases
     e.releases = x
@@ -135,7 +146,7 @@ cdef void releases_drain(Engine* e) noexcept nogil:
     cdef Params params
     cdef ReleaseCall* call
     cdef Release* x
-    if e.releases == NULL or e.release_flying:
+    if e.releases == NULL or e.release_flying or clock_mono_us() < e.pause_until:
         return
     slot = slotpool_take(e.slots)
     if slot == NULL:
@@ -175,6 +186,14 @@ cdef void releases_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexc
     uv_mutex_lock(&book.lock)
     while x != NULL:
         following = x.next
+        if outcome != SLOT_OK and x.tries < RELEASE_TRIES:
+            # by its lease id: to be given back twice does no harm
+            x.tries += 1
+            x.next = e.releases
+            e.releases = x
+            e.pause_until = clock_mono_us() + TROUBLE_PAUSE_US
+            x = following
+            continue
         # whether the lease was still ours or not: asking again tells
         if x.cursor.state == CURSOR_LEASED:
             cursor_move(x.cursor, CURSOR_READY, 0)

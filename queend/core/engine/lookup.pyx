@@ -12,7 +12,7 @@ cdef enum AskKind:
     ASK_GROUP = 4             # a group of pops (or of a transaction's acks): created, with its subscription
 
 cdef enum:
-    ASK_TRIES = 200           # of a statement whose connection was lost or that the server put off
+    ASK_TRIES = 200           # of a statement whose connection was lost
 
 cdef struct Ask:
     Ask* next
@@ -32,6 +32,7 @@ cdef struct Ask:
     int64_t since_us
     bint has_since
     int tries
+    int64_t first_us          # when it was first sent
 
 cdef struct Round:
     bint running
@@ -41,6 +42,8 @@ cdef struct Round:
     Ask* waiting              # not sent yet
     int flying
     int failures
+    int why                   # the answer where one of its statements failed: 500 or 503
+    bint apart                # which of its jobs is to blame is not known: each asks for itself
     bint reload               # a partition of a queue this process has not heard of: its jobs wait for the catalog
     int64_t pause_until
 
@@ -111,6 +114,15 @@ cdef void ask_group(Engine* e, Queue* q, Slice name, Slice mode, bint has_since,
     a.next = e.round.waiting
     e.round.waiting = a
 
+cdef Job* round_take(JobList* waiting) noexcept nogil:
+    # Those a round asks for: one that goes alone, or all up to it.
+    cdef Job* first = joblist_take(waiting)
+    cdef Job* last = first
+    while not last.alone and waiting.first != NULL and not waiting.first.alone:
+        last.next = joblist_take(waiting)
+        last = last.next
+    return first
+
 cdef void lookup_drain(Engine* e) noexcept nogil:
     # Starts a round when there is something to ask, sends what was not sent yet.
     cdef Job* job
@@ -119,11 +131,12 @@ cdef void lookup_drain(Engine* e) noexcept nogil:
             return
         e.round.running = True
         e.round.failures = 0
+        e.round.why = 503
+        e.round.apart = False
         e.round.reload = False
         arena_open(&e.round.arena, &e.worker.chunks)
         e.round.waiting = NULL
-        e.round.jobs = e.resolving.first
-        memset(&e.resolving, 0, sizeof(JobList))
+        e.round.jobs = round_take(&e.resolving)
         uv_rwlock_rdlock(&catalog.lock)
         e.round.server = catalog.server
         job = e.round.jobs
@@ -235,6 +248,8 @@ cdef bint ask_send(Engine* e, Ask* a) noexcept nogil:
         if a.kind != ASK_NAMES and a.kind != ASK_SIZE:
             params_array(&params, &e.ask_b)
     a.cleanings = catalog.cleanings
+    if a.first_us == 0:
+        a.first_us = clock_mono_us()
     e.round.waiting = a.next
     e.round.flying += 1
     if not slot_send(slot, statement, &params, ask_done, a, e.deadline_ms):
@@ -288,10 +303,11 @@ cdef void sizes_take(Ask* a, PGresult* res) noexcept nogil:
 cdef void ask_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
     cdef Ask* a = <Ask*>ctx
     cdef Engine* e = a.engine
+    cdef const Verdict* v = verdict_of(res)
     e.round.flying -= 1
     if outcome == SLOT_OK:
         ask_take(a, res)
-    elif a.tries < ASK_TRIES and (outcome != SLOT_ERROR or sql_transient(res)):
+    elif (a.tries < ASK_TRIES if outcome != SLOT_ERROR else blame_again(v.blame, a.tries + 1, clock_mono_us() - a.first_us, e.patience_us)):
         # Every slot may have lost its connection at once: more tries than slots, and a pause once it looks like that.
         a.tries += 1
         a.next = e.round.waiting
@@ -300,6 +316,9 @@ cdef void ask_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept n
             e.round.pause_until = clock_mono_us() + 20000
     else:
         e.round.failures += 1
+        e.round.apart = blames_request(v.blame)
+        if v.blame == BLAME_DATA:
+            e.round.why = 500
         log_line(b"error", b"lookup_refused", pg_error(res))
     lookup_drain(e)
 
@@ -377,17 +396,18 @@ cdef void round_end(Engine* e) noexcept nogil:
     cdef Job* job = e.round.jobs
     cdef Job* following
     cdef bint failed = e.round.failures > 0
+    cdef bint apart = failed and e.round.apart and job.next != NULL
     e.round.running = False
     e.round.jobs = NULL
     arena_close(&e.round.arena)
     while job != NULL:
         following = job.next
         job.next = NULL
-        if failed and job.tries >= 3:
-            lookup_refuse(job, 500, b"The names could not be looked up")
+        if apart:
+            job.alone = True
+        if failed and not apart:
+            lookup_refuse(job, e.round.why, b"The names could not be looked up; try again" if e.round.why == 503 else b"The names could not be looked up")
         else:
-            if failed:
-                job.tries += 1
             if e.round.reload and e.want_reload and (job.op == OP_ACK or job.op == OP_TRANSACTION):
                 joblist_add(&e.wait_reload, job)
             else:

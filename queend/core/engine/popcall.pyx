@@ -28,6 +28,7 @@ cdef bint popcall_send(Engine* e) noexcept nogil:
     cdef Params params
     cdef int i, n, room
     cdef int64_t ttl_us = 0
+    cdef bint alone = False
     if slot == NULL:
         return False
     call = <PopCall*>calloc(1, sizeof(PopCall))
@@ -41,7 +42,10 @@ cdef bint popcall_send(Engine* e) noexcept nogil:
         popcall_free(call)
         return False
     popcall_begin(e)
-    while e.pops.first != NULL and call.n_jobs < e.pop_policy.max_jobs and call.n_cursors < CALL_CURSORS:
+    while e.pops.first != NULL and call.n_jobs < e.pop_policy.max_jobs and call.n_cursors < CALL_CURSORS and not alone:
+        if e.pops.first.alone and call.n_jobs:
+            break
+        alone = e.pops.first.alone
         j = <PopJob*>joblist_take(&e.pops)
         if j.gone:
             pop_drop_candidates(j)
@@ -181,6 +185,7 @@ cdef void popcall_again(PopCall* call, int status) noexcept nogil:
     cdef PopJob* j
     cdef int i
     cdef Worker* w = call.engine.worker
+    cdef int64_t now = clock_mono_us()
     uv_mutex_lock(&book.lock)
     for i in range(call.n_cursors):
         cursor_move(call.cursors[i], CURSOR_READY, 0)
@@ -192,8 +197,12 @@ cdef void popcall_again(PopCall* call, int status) noexcept nogil:
         j.n_cursors = 0
         if j.gone:
             pop_forget(j)
-        elif status:
+        elif status == 500:
             pop_fail(j, status, "The database refused the pop")
+        elif j.until_us and now >= j.until_us:
+            pop_empty(j, WHY_EXPIRED)
+        elif status or not j.until_us and j.job.errors and now - j.job.born_us > engine_of(w).patience_us:
+            pop_fail(j, 503, "The database did not answer in time; try again")
         else:
             pop_move(j, POP_LEASING)
             joblist_add(&engine_of(w).woken, job)
@@ -241,14 +250,12 @@ cdef void popcall_trouble(PopCall* call, PGresult* res, int outcome, int64_t now
     cdef Job* following
     cdef int i
     if outcome != SLOT_OK:
-        if outcome == SLOT_ERROR and not sql_transient(res):
-            log_line(b"error", b"pop_refused", pg_error(res))
-            popcall_again(call, 500)
-        else:
-            e.pause_until = now + 20000
-            if res == NULL:
-                popcall_disown(call)
+        e.pause_until = now + TROUBLE_PAUSE_US
+        if res == NULL:
+            popcall_disown(call)
             popcall_again(call, 0)
+        else:
+            popcall_error(call, res, now)
         return
     engine_reload(e.worker)
     uv_mutex_lock(&book.lock)
@@ -262,6 +269,24 @@ cdef void popcall_trouble(PopCall* call, PGresult* res, int outcome, int64_t now
         pop_move(<PopJob*>job, POP_RESOLVING)
         joblist_add(&e.wait_reload, job)
         job = following
+
+cdef void popcall_error(PopCall* call, PGresult* res, int64_t now) noexcept nogil:
+    # The server said why, and that nothing was claimed.
+    cdef const Verdict* v = verdict_of(res)
+    cdef Job* job = call.jobs
+    cdef bint again = False
+    cdef bint shared = job != NULL and job.next != NULL
+    while job != NULL:
+        again = job_again(job, v.blame, now) or again
+        job.alone = job.alone or blames_request(v.blame)
+        job = job.next
+    if v.reload:
+        engine_reload(call.engine.worker)
+    if not again and not (shared and blames_request(v.blame)) and call.jobs != NULL:
+        log_line(b"error", b"pop_refused", pg_error(res))
+        popcall_again(call, 500 if v.blame == BLAME_DATA else 503)
+    else:
+        popcall_again(call, 0)
 
 cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil:
     # What the rows say about the candidates, under one lock.

@@ -258,7 +258,6 @@ cdef void push_tell(PushJob* j) noexcept nogil:
     cdef int n = 0
     cdef bint kept = j.spilled and j.spill_why == SPILL_KEPT
     cdef bint stored = kept
-    push_mark(j, 4, 2)
     if j.limited:
         capacity_settle(j)
     for i in range(j.req.n):
@@ -284,7 +283,7 @@ cdef void push_tell(PushJob* j) noexcept nogil:
     if not stored and j.spilled and j.spill_why == SPILL_FULL:
         reply_error(r, 503, "The database does not answer and the failover buffer is full; try again")
         return
-    if not stored and (j.failed == 503 or j.spilled):
+    if not stored and (j.failed > 500 or j.spilled):
         reply_error(r, 503, "The database did not answer in time; nothing is known to be stored, try again")
         return
     out = reply_begin_more(r, 201, JSON_TYPE, b"Idempotency-Replayed: true\r\n" if j.req.replayed else b"")

@@ -3,6 +3,9 @@
 # database's latency. Gathering groups items by partition, so record batches grow by themselves as load does.
 # In: items whose partitions are known. Out: items with offset, time and status, back to their requests after the commit.
 
+cdef enum:
+    BUFFER_TRIES = 4          # of a batch that the database cannot take now, before it goes into the failover buffer
+
 cdef struct PushStream:
     int index
     PushStream* side          # for partitions that must wait and keep no other waiting (engine/aside)
@@ -64,7 +67,7 @@ cdef void stream_add(PushStream* s, PushPart* part) noexcept nogil:
     cdef PushItem* it
     cdef PushItem* following
     cdef Partition* p
-    if s.overflow_first != NULL:
+    if s.overflow_first != NULL or part.job.drain and s.gather != NULL and not batch_holds(s.gather, part):
         stream_overflow(s, part)
         return
     it = part.items
@@ -314,6 +317,7 @@ cdef void stream_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
 
 cdef void stream_trouble(PushStream* s, PushBatch* b, PGresult* res, int outcome) noexcept nogil:
     cdef int64_t now = clock_mono_us()
+    cdef const Verdict* v = verdict_of(res)
     handover_undo(s, b, res == NULL)
     b.tries += 1
     if outcome != SLOT_ERROR:
@@ -324,37 +328,61 @@ cdef void stream_trouble(PushStream* s, PushBatch* b, PGresult* res, int outcome
         if outcome == SLOT_DEADLINE and spool.on:
             # Other connections may hang just as long: no push waits for that. Whether these are stored is seen when the buffer is drained.
             spool.doubt = True
-            batch_fail(s, b, 503)
+            stream_give_up(s, b, 503)
             stream_empty(s)
             return
         if now - b.since_us > engine_of(s.worker).patience_us:
-            batch_fail(s, b, 503)
+            stream_give_up(s, b, 503)
             return
         b.next = s.again
         s.again = b
         s.retry_at = now + 20000
-    elif sql_transient(res) and b.tries < 20:
+    elif stream_again(s, b, v.blame, now):
         b.next = s.again
         s.again = b
-        s.retry_at = now + 1000 * b.tries * b.tries
-    elif sql_transient(res):
-        # No fault of the items: out of space, read-only, shutting down.
+        s.retry_at = now + blame_pause_us(b.tries)
+        if v.reload:
+            s.stale = True
+            engine_reload(s.worker)
+    elif v.blame == BLAME_DATA and b.n_items > 1 or v.blame == BLAME_UNCLEAR and (b.n_groups > 1 or b.n_items > 1 and not group_drains(b.first)):
+        batch_split(s, b)
+    elif v.blame == BLAME_DATA:
+        log_line(b"error", b"push_refused", pg_error(res))
+        batch_fail(s, b, 500)
+    elif v.blame == BLAME_UNCLEAR:
+        log_line(b"error", b"push_unclear", pg_error(res))
+        stream_give_up(s, b, 501)
+    else:
         log_line(b"error", b"push_put_off", pg_error(res))
         spool.doubt = spool.on
-        batch_fail(s, b, 503)
-    elif b.n_items > 1:
-        batch_split(s, b)
-    else:
-        log_line(b"error", b"push_refused", pg_error(res))
-        batch_fail(s, b, 500 if sql_data(res) else 501)
+        stream_give_up(s, b, 503)
 
-cdef bint sql_data(PGresult* res) noexcept nogil:
-    # data exception, integrity, a limit of the program: the same again will never be stored
-    return pg_sqlstate(res, b"22") or pg_sqlstate(res, b"23") or pg_sqlstate(res, b"54")
+cdef void stream_give_up(PushStream* s, PushBatch* b, int status) noexcept nogil:
+    # For now. Where it came from the failover buffer nothing that was split from it is stored in its place: it comes again in its order.
+    cdef PushBatch** at = &s.again
+    cdef PushBatch* other
+    cdef bint ordered = b.n_groups == 1 and group_drains(b.first)
+    while ordered and at[0] != NULL:
+        other = at[0]
+        if other.n_groups == 1 and other.first.partition is b.first.partition:
+            at[0] = other.next
+            batch_fail(s, other, status)
+        else:
+            at = &other.next
+    batch_fail(s, b, status)
 
-cdef bint sql_transient(PGresult* res) noexcept nogil:
-    # serialization or deadlock, lock timeout, cancelled or shutting down, out of resources, a standby that is read-only: the same again may succeed
-    return pg_sqlstate(res, b"25006") or pg_sqlstate(res, b"40") or pg_sqlstate(res, b"55P03") or pg_sqlstate(res, b"57") or pg_sqlstate(res, b"53")
+cdef bint group_drains(PushGroup* g) noexcept nogil:
+    # Is some of it from the failover buffer?
+    cdef PushItem* it = g.first
+    while it != NULL and not (<PushPart*>it.job).job.drain:
+        it = it.next
+    return it != NULL
+
+cdef bint stream_again(PushStream* s, PushBatch* b, int blame, int64_t now) noexcept nogil:
+    # No fault of the items: once more? Not for long where there is a buffer, and nothing else to hope for.
+    if spool.on and (blame == BLAME_AWAY or blame == BLAME_UNFIT):
+        return b.tries < BUFFER_TRIES
+    return blame_again(blame, b.tries, now - b.since_us, engine_of(s.worker).patience_us)
 
 cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nogil:
     cdef int i, k, row, n = PQntuples(res)
@@ -509,7 +537,7 @@ cdef void group_done(PushStream* s, PushGroup* g) noexcept nogil:
 cdef void group_fail(PushStream* s, PushGroup* g, int status) noexcept nogil:
     cdef PushItem* it = g.first
     while it != NULL:
-        it.status = 4 if status == 503 else 2
+        it.status = 2 if status == 500 else 4
         if status > (<PushPart*>it.job).job.failed:
             (<PushPart*>it.job).job.failed = status
         it = it.next

@@ -347,17 +347,11 @@ cdef void txcall_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
     cdef int fault
     limit_done(&e.tx_limit, now, now - call.sent_us, outcome == SLOT_OK)
     if outcome != SLOT_OK:
-        j.job.tries += 1
         if res == NULL:
             tx_lost(call)
             job_refuse(&j.job, 503, "The database did not answer; whether the transaction took effect is not known")
-        elif (outcome != SLOT_ERROR or sql_transient(res)) and j.job.tries < 20:
-            e.pause_until = now + 10000
-            job_move(&j.job, JOB_QUEUED)
-            joblist_add(&e.txs, &j.job)
         else:
-            log_line(b"error", b"transaction_refused", pg_error(res))
-            job_refuse(&j.job, 500, "The database refused the transaction")
+            tx_error(e, j, res, now)
         txcall_free(call)
         return
     if PQntuples(res) and pg_int4(res, 0, TX_ORD) < 0:
@@ -390,6 +384,26 @@ cdef void tx_lost(TxCall* call) noexcept nogil:
             book_unsure(call.rows[i].group, call.rows[i].partition, &wake)
     uv_mutex_unlock(&book.lock)
     popjobs_wake(call.engine.worker, wake)
+
+cdef void tx_error(Engine* e, TxJob* j, PGresult* res, int64_t now) noexcept nogil:
+    # The server said why, and that nothing took effect.
+    cdef const Verdict* v = verdict_of(res)
+    if job_again(&j.job, v.blame, now):
+        e.pause_until = now + TROUBLE_PAUSE_US
+        if v.reload:
+            j.asked = False
+            job_move(&j.job, JOB_RESOLVING)
+            joblist_add(&e.wait_reload, &j.job)
+            engine_reload(e.worker)
+            return
+        job_move(&j.job, JOB_QUEUED)
+        joblist_add(&e.txs, &j.job)
+        return
+    log_line(b"error", b"transaction_refused", pg_error(res))
+    if v.blame == BLAME_DATA:
+        job_refuse(&j.job, 500, "The database refused the transaction")
+    else:
+        job_refuse(&j.job, 503, "The database could not take the transaction, and nothing of it took effect; try again")
 
 cdef bint tx_learn(TxCall* call, PGresult* res) noexcept nogil:
     # What the answer says of ids this daemon remembers. True: there is more to learn first, and nothing was done.

@@ -423,10 +423,8 @@ cdef void slot_synced(Slot* s) noexcept nogil:
 
 cdef void slot_doubted(Slot* s, PGresult* res) noexcept nogil:
     # Errors that are the connection's: a new one may do better.
-    if pg_sqlstate(res, b"26000") or pg_sqlstate(res, b"0A000"):
-        s.refresh = b"prepared statements are out of date"      # one is gone, or a function now returns other columns
-    elif pg_sqlstate(res, b"25006"):
-        s.refresh = b"the server has become read-only"
+    if verdict_of(res).anew:
+        s.refresh = verdict_of(res).meaning
 
 cdef void slot_prepared(Slot* s) noexcept nogil:
     # The answer to what slot_prepare sent.

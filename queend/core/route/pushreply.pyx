@@ -21,13 +21,13 @@ cdef void push_reply_counts(Buf* b, PushReq* q) noexcept nogil:
             for k in range(it.run.n):
                 kinds[it.run.items[k].status] += 1
     buf_text(b, b"{\"count\":")
-    buf_int(b, kinds[0] + kinds[1] + kinds[2] + kinds[3])
+    buf_int(b, kinds[0] + kinds[1] + kinds[2] + kinds[3] + kinds[4])
     buf_text(b, b",\"queued\":")
     buf_int(b, kinds[0])
     buf_text(b, b",\"duplicate\":")
     buf_int(b, kinds[1])
     buf_text(b, b",\"error\":")
-    buf_int(b, kinds[2])
+    buf_int(b, kinds[2] + kinds[4])
     if kinds[3]:
         buf_text(b, b",\"buffered\":")
         buf_int(b, kinds[3])
@@ -90,6 +90,8 @@ cdef void push_reply_tail(Buf* b, PushItem* it) noexcept nogil:
         push_full_text(b, it)
     elif it.status == 2:
         buf_text(b, b",\"status\":\"failed\",\"error\":\"The database refused this message\"")
+    elif it.status == 4:      # others of its request were stored, or all of it would be answered 503
+        buf_text(b, b",\"status\":\"failed\",\"code\":\"unavailable\",\"error\":\"The database could not take this message now; try again\"")
     if it.status == 0:
         buf_text(b, b",\"partition_id\":\"")
         buf_put(b, it.partition_uuid, 36)

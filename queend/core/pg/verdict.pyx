@@ -1,0 +1,124 @@
+# What an error of the server means for the statement that met it: the one table of SQLSTATEs. Every job asks it, and so does
+# the control plane (_core.verdict); what each job does is in docs/failover.md. In: an error result. Out: a verdict.
+#
+# Only DATA is ever the fault of what was asked for, and only once a statement has been split until one message stands alone.
+# Everything else is tried again, buffered, or answered 503: an unknown error is UNCLEAR, never a message's own.
+
+cdef enum Blame:
+    BLAME_AGAIN = 0           # the same again may succeed at once: conflicts, locks, a statement out of date
+    BLAME_AWAY                # the server cannot do it now: full, read-only, shutting down, out of resources
+    BLAME_UNFIT               # the database is not as this program needs it: functions, columns, rights
+    BLAME_UNCLEAR             # may be tied to one message, and nothing says that it is the message's own fault: split, then 503
+    BLAME_DATA                # cannot be stored as it is: split, then the message at fault is refused
+
+cdef enum:
+    UNCLEAR_TRIES = 3         # of a statement, where nothing says that a later try may succeed
+    PAUSE_MOST_US = 100000    # between two tries
+
+cdef struct Verdict:
+    const char* code          # of two characters: the whole class
+    int blame
+    bint anew                 # the connection is replaced: it would say the same for ever
+    bint reload               # names or numbers may be out of date
+    const char* meaning
+
+cdef enum:
+    VERDICTS_MOST = 48
+
+cdef Verdict[VERDICTS_MOST] verdicts
+cdef int n_verdicts
+cdef Verdict verdict_unknown
+
+cdef void verdict_add(const char* code, int blame, bint anew, bint reload, const char* meaning) noexcept nogil:
+    global n_verdicts
+    verdicts[n_verdicts].code = code
+    verdicts[n_verdicts].blame = blame
+    verdicts[n_verdicts].anew = anew
+    verdicts[n_verdicts].reload = reload
+    verdicts[n_verdicts].meaning = meaning
+    n_verdicts += 1
+
+cdef void verdicts_open() noexcept nogil:
+    # Whole codes before their class. Filled once, when the module is loaded.
+    verdict_unknown.code = b""
+    verdict_unknown.blame = BLAME_UNCLEAR
+    verdict_unknown.anew = False
+    verdict_unknown.reload = False
+    verdict_unknown.meaning = b"an error that is in no class of this table"
+    verdict_add(b"40001", BLAME_AGAIN, False, False, b"serialization failure")
+    verdict_add(b"40P01", BLAME_AGAIN, False, False, b"deadlock")
+    verdict_add(b"40", BLAME_AGAIN, False, False, b"the transaction was rolled back")
+    verdict_add(b"55P03", BLAME_AGAIN, False, False, b"a lock was not to be had in time")
+    verdict_add(b"55006", BLAME_AGAIN, False, False, b"in use")
+    verdict_add(b"55", BLAME_AWAY, False, False, b"not in a state to do it")
+    verdict_add(b"57014", BLAME_AGAIN, False, False, b"cancelled, or longer than statement_timeout")
+    verdict_add(b"57", BLAME_AWAY, False, False, b"the server or somebody who runs it ended the session")
+    verdict_add(b"26000", BLAME_AGAIN, True, False, b"the prepared statement is gone")
+    verdict_add(b"0A000", BLAME_AGAIN, True, False, b"a function returns other columns than when it was prepared")
+    verdict_add(b"23503", BLAME_AGAIN, False, True, b"a key of ours that is gone")
+    verdict_add(b"23505", BLAME_AGAIN, False, True, b"a key of ours that is there")
+    verdict_add(b"23514", BLAME_DATA, False, False, b"a check of a table on what it holds")
+    verdict_add(b"23P01", BLAME_AGAIN, False, False, b"an exclusion of ours")
+    verdict_add(b"25006", BLAME_AWAY, True, False, b"read-only: a standby, or default_transaction_read_only")
+    verdict_add(b"25", BLAME_AWAY, True, False, b"the session or its transaction ran into a time limit, or is in no state to go on")
+    verdict_add(b"53", BLAME_AWAY, False, False, b"out of disk, memory or connections")
+    verdict_add(b"58", BLAME_AWAY, False, False, b"the server's system failed: a file, a disk")
+    verdict_add(b"08", BLAME_AWAY, True, False, b"the connection failed")
+    verdict_add(b"3D", BLAME_AWAY, True, False, b"the database is gone")
+    verdict_add(b"28", BLAME_UNFIT, True, False, b"not let in")
+    verdict_add(b"42501", BLAME_UNFIT, False, False, b"a right is missing")
+    verdict_add(b"42883", BLAME_UNFIT, False, False, b"a function is missing: another version's, or half restored")
+    verdict_add(b"42703", BLAME_UNFIT, False, False, b"a column is missing")
+    verdict_add(b"42", BLAME_UNFIT, False, False, b"the schema is another one, or a right is missing")
+    verdict_add(b"3F", BLAME_UNFIT, False, False, b"the schema is gone")
+    verdict_add(b"0L", BLAME_UNFIT, False, False, b"a right is missing")
+    verdict_add(b"0P", BLAME_UNFIT, False, False, b"the role is gone")
+    verdict_add(b"F0", BLAME_UNFIT, False, False, b"the server's configuration is broken")
+    verdict_add(b"22", BLAME_DATA, False, False, b"a value that cannot be stored")
+    verdict_add(b"54", BLAME_DATA, False, False, b"larger than PostgreSQL can take")
+    verdict_add(b"21", BLAME_UNCLEAR, False, False, b"more than one row where there is one")
+    verdict_add(b"23", BLAME_UNCLEAR, False, False, b"a rule of a table")
+    verdict_add(b"P0", BLAME_UNCLEAR, False, False, b"a function gave up")
+    verdict_add(b"38", BLAME_UNCLEAR, False, False, b"a function of an extension gave up")
+    verdict_add(b"39", BLAME_UNCLEAR, False, False, b"a function of an extension gave up")
+    verdict_add(b"XX", BLAME_UNCLEAR, False, False, b"an internal error, or data on disk that is damaged")
+
+cdef const Verdict* verdict_code(const char* code) noexcept nogil:
+    cdef int i
+    if code != NULL and strlen(code) == 5:
+        for i in range(n_verdicts):
+            if memcmp(code, verdicts[i].code, strlen(verdicts[i].code)) == 0:
+                return &verdicts[i]
+    return &verdict_unknown
+
+cdef inline const Verdict* verdict_of(PGresult* res) noexcept nogil:
+    return verdict_code(PQresultErrorField(res, PG_DIAG_SQLSTATE) if res != NULL else NULL)
+
+cdef inline bint blames_request(int blame) noexcept nogil:
+    # May it be tied to what was asked for? Then those that share the statement are asked for apart.
+    return blame == BLAME_UNCLEAR or blame == BLAME_DATA
+
+cdef inline bint blame_again(int blame, int tries, int64_t waited_us, int64_t patience_us) noexcept nogil:
+    # The same statement once more?
+    if blame == BLAME_DATA or waited_us > patience_us:
+        return False
+    return tries < UNCLEAR_TRIES or blame == BLAME_AGAIN or blame == BLAME_AWAY
+
+cdef inline int64_t blame_pause_us(int tries) noexcept nogil:
+    cdef int64_t pause = 1000 * <int64_t>tries * tries
+    return pause if pause < PAUSE_MOST_US else PAUSE_MOST_US
+
+verdicts_open()
+BLAMES = ("again", "away", "unfit", "unclear", "data")
+
+def verdict(code):
+    """What an SQLSTATE means: "again", "away", "unfit", "unclear" or "data" (core/pg/verdict.pyx). None: no code, the connection failed."""
+    if code is None:
+        return "away"
+    cdef bytes text = code.encode()
+    return BLAMES[verdict_code(text).blame]
+
+def verdict_table():
+    """The table as [(code or class, verdict, connection replaced, catalog reloaded, meaning)], in the order it is read."""
+    return [(verdicts[i].code.decode(), BLAMES[verdicts[i].blame], verdicts[i].anew, verdicts[i].reload, verdicts[i].meaning.decode())
+            for i in range(n_verdicts)]

@@ -1,0 +1,263 @@
+"""Every SQLSTATE of the table, raised by the server's own functions, for every kind of job: what the client is told, and what is stored."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.client import Client, ack_of, data
+from support.crowd import Crowd
+from support.daemon import Daemon
+from support.faults import Faults
+from support.postgres import Postgres
+from support.streams import Stream
+from support.wait import until
+
+from queend._core import verdict, verdict_table
+
+CODES = [code if len(code) == 5 else f"{code}000" for code, *_ in verdict_table()] + ["QD001"]
+ANSWERS = {"again": 503, "away": 503, "unfit": 503, "unclear": 503, "data": 500}
+FUNCTIONS = ("push", "pop", "claim", "ack", "transaction", "renew", "stream_cycle", "resolve", "groups_find", "pop_scan", "release")
+
+
+def test_the_table() -> None:
+    codes = [code for code, *_ in verdict_table()]
+    assert len(set(codes)) == len(codes)
+    for place, code in enumerate(codes):        # a class does not hide a code of its own
+        assert code[:2] not in codes[:place] or len(code) == 2
+    assert {verdict(code) for code in ("40001", "40P01", "23505", "55P03", "57014", "0A000")} == {"again"}
+    assert {verdict(code) for code in ("25006", "53100", "57P01", "57P03", "58030", "08006")} == {"away"} == {verdict(None)}
+    assert {verdict(code) for code in ("42883", "42703", "42501", "3F000")} == {"unfit"}
+    assert {verdict(code) for code in ("22021", "22P02", "23514", "54000")} == {"data"}
+    assert {verdict(code) for code in ("QD001", "XX000", "P0001", "23502", "x", "")} == {"unclear"}
+
+
+class Case:
+    """A kind of job: `prepare` makes what the request is about, `ask` sends it and gives (status, was it done?)."""
+
+    def __init__(self, client: Client, queue: str):
+        self.client, self.queue = client, queue
+
+    def prepare(self) -> None:
+        pass
+
+    def ask(self) -> tuple[int, bool]:
+        raise NotImplementedError
+
+    def status(self, blame: str) -> int:
+        return ANSWERS[blame]
+
+
+class Push(Case):
+    function = "push"
+
+    def ask(self) -> tuple[int, bool]:
+        answer = self.client.post("/api/v1/push", {"items": [{"queue": self.queue, "partition": "p", "payload": 1}]})
+        return answer.status, answer.status == 201 and answer.json[0]["status"] == "queued"
+
+    def status(self, blame: str) -> int:
+        return 201 if blame == "data" else 503      # the item's own: told in its place
+
+
+class Names(Push):
+    function = "resolve"
+    number = 0
+
+    def prepare(self) -> None:
+        Names.number += 1
+        self.queue = f"{self.queue.split('~')[0]}~{Names.number}"
+
+    def status(self, blame: str) -> int:
+        return ANSWERS[blame]
+
+
+class Pop(Case):
+    """From the log: it was stored too long ago to be in memory."""
+
+    function = "pop"
+
+    def prepare(self) -> None:
+        self.client.push(self.queue, 1, partition="p")
+
+    def ask(self) -> tuple[int, bool]:
+        answer = self.client.pop_answer(self.queue, "p", autoAck=True, batch=100)
+        return answer.status, answer.status == 200 and data(answer.json["messages"])[-1:] == [1]
+
+
+class Ack(Case):
+    function = "ack"
+
+    def prepare(self) -> None:
+        self.client.push(self.queue, 1, partition="p")
+        (self.message,) = self.client.pop(self.queue, "p")
+
+    def ask(self) -> tuple[int, bool]:
+        answer = self.client.post("/api/v1/ack", {**ack_of(self.message, "dlq")})
+        return answer.status, answer.status == 200 and answer.json[0]["success"]
+
+
+class Transaction(Ack):
+    function = "transaction"
+
+    def ask(self) -> tuple[int, bool]:
+        answer = self.client.post("/api/v1/transaction", {"operations": [{"type": "ack", **ack_of(self.message)}]})
+        return answer.status, answer.status == 200 and answer.json["success"]
+
+
+class Lease(Ack):
+    function = "renew"
+
+    def ask(self) -> tuple[int, bool]:
+        answer = self.client.post(f"/api/v1/lease/{self.message['leaseId']}/extend", {"seconds": 60})
+        if answer.status == 200:
+            self.client.ack(self.message)
+        return answer.status, answer.status == 200
+
+    def status(self, blame: str) -> int:
+        return 503
+
+
+class Cycle(Case):
+    function = "stream_cycle"
+
+    def __init__(self, client: Client, queue: str):
+        super().__init__(client, queue)
+        self.stream = Stream(client, queue, queue)
+
+    def prepare(self) -> None:
+        self.client.push(self.queue, 1, partition="p")
+        messages = self.stream.pop()
+        self.body = self.stream.body(messages, {"k": 1}, [{"queue": f"{self.queue}-sink", "partition": "p", "payload": 1}])
+
+    def ask(self) -> tuple[int, bool]:
+        answer = self.client.post("/streams/v1/cycle", self.body)
+        return answer.status, answer.status == 200 and answer.json["success"]
+
+    def status(self, blame: str) -> int:
+        return 200 if blame == "data" else 503      # success: false, with the database's words
+
+
+KINDS = (Push, Names, Pop, Ack, Transaction, Lease, Cycle)
+
+
+@pytest.fixture(scope="module")
+def shop(postgres: Postgres, start_daemon: Callable[..., Daemon]) -> Iterator[tuple[Daemon, Faults]]:
+    """A daemon that is soon out of patience, and its faults."""
+    daemon = start_daemon(postgres.database(), QUEEND_PATIENCE_MS=100, QUEEND_CACHE_BYTES=0)
+    with daemon.client() as client:
+        client.push("warm", 1)
+    faults = Faults(daemon.conninfo, *FUNCTIONS)
+    yield daemon, faults
+    faults.close()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_one_error_is_nobodys_trouble_and_one_without_end_is_told(shop, queue, kind) -> None:
+    daemon, faults = shop
+    with daemon.client() as client:
+        case = kind(client, queue)
+        for code in CODES:
+            blame = verdict(code)
+            case.prepare()
+            if blame != "data":
+                faults.plant(kind.function, code, 1)
+                assert case.ask() == (201 if issubclass(kind, Push) else 200, True), code
+                case.prepare()
+            faults.plant(kind.function, code)
+            assert case.ask() == (case.status(blame), False), code
+            faults.clear(kind.function)
+            status, done = case.ask()
+            assert done, (code, status)
+
+
+def test_a_look_for_work_goes_on_until_it_is_through(shop, queue) -> None:
+    daemon, faults = shop
+    with daemon.client() as client:
+        client.push(queue, 1, 2, partition="p")
+        for code in ("42883", "22000", "XX000", "25006", "QD001"):
+            faults.plant("pop_scan", code, 2)
+            assert data(client.pop(queue, consumerGroup=f"g{code}", batch=10, wait=True, timeout=20000)) == [1, 2], code
+
+
+def test_only_the_message_at_fault_is_refused(start_daemon, postgres, queue) -> None:
+    daemon = start_daemon(postgres.database(), QUEEND_PATIENCE_MS=300)
+    faults = Faults(daemon.conninfo)
+    faults.admin.execute("""CREATE TABLE faults.poison (code text);
+        CREATE FUNCTION faults.taste() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            IF position('poison'::bytea IN NEW.body) > 0 THEN RAISE EXCEPTION 'poison' USING ERRCODE = (SELECT p.code FROM faults.poison p); END IF;
+            RETURN NEW; END $$;
+        CREATE TRIGGER taste BEFORE INSERT ON queend.log FOR EACH ROW EXECUTE FUNCTION faults.taste()""")
+    with daemon.client() as client:
+        for code in CODES:
+            faults.admin.execute("DELETE FROM faults.poison")
+            faults.admin.execute("INSERT INTO faults.poison VALUES (%s)", (code,))
+            if verdict(code) not in ("data", "unclear"):
+                continue        # hits all of its batch, as every client of the database
+            items = [{"queue": queue, "partition": f"{n % 3}", "payload": "poison" if n == 7 else n} for n in range(12)]
+            results = client.push_items(items)
+            assert [one["status"] for one in results] == ["failed" if n == 7 else "queued" for n in range(12)], code
+            assert (results[7].get("code") == "unavailable") == (verdict(code) == "unclear"), code
+            answer = client.post("/api/v1/push", {"items": [{"queue": queue, "partition": "0", "payload": "poison"}]})
+            assert answer.status == (201 if verdict(code) == "data" else 503), code
+    faults.close()
+
+
+def test_what_is_buffered_goes_into_the_quarantine_for_its_own_fault_only(start_daemon, postgres, queue, tmp_path: Path) -> None:
+    daemon = start_daemon(postgres.database(), QUEEND_BUFFER_BYTES=64 << 20, FILE_BUFFER_DIR=tmp_path / "buffer", FILE_BUFFER_FLUSH_MS=10)
+    faults = Faults(daemon.conninfo, "push")
+    with daemon.client() as client:
+        client.push(queue, "first", partition="p")
+        foreign = [code for code in CODES if verdict(code) != "data"]
+        faults.plant("push", foreign[0])
+        numbers = []
+        for code in ("53100", "42883", "25006"):
+            faults.plant("push", code)
+            assert client.push(queue, len(numbers), partition="p")[0]["status"] == "buffered", code
+            numbers.append(len(numbers))
+        for code in foreign:
+            faults.plant("push", code)
+            until(lambda: faults.met("push") > 1, f"draining meets {code}")
+            state = client.get("/api/v1/status/buffers").json
+            assert (state["pending"], state["failed"]) == (len(numbers), 0), code
+        faults.clear("push")
+        until(lambda: client.get("/api/v1/status/buffers").json["pending"] == 0, "the buffer is empty")
+        assert client.get("/api/v1/status/buffers").json["failed"] == 0
+        assert data(client.pop(queue, "p", batch=100)) == ["first", *numbers]
+        faults.plant("push", "53100")
+        client.push(queue, "unstorable", partition="p")
+        faults.plant("push", "22000")
+        until(lambda: client.get("/api/v1/status/buffers").json["pending"] == 0, "the buffer is empty")
+        assert client.get("/api/v1/status/buffers").json["failed"] == 1
+        faults.clear("push")
+    faults.close()
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_the_databases_isolation_level_is_not_ours(start_daemon, postgres, queue, level) -> None:
+    """Two daemons push to one partition: under another level each would wait for the other's lane and then fail."""
+    conninfo = postgres.database()
+    faults = Faults(conninfo)
+    (name,) = faults.admin.execute("SELECT current_database()").fetchone()
+    for setting, value in {"default_transaction_isolation": level, "default_transaction_deferrable": "on", "idle_session_timeout": "1s", "search_path": "public",
+                           "standard_conforming_strings": "off", "bytea_output": "escape", "datestyle": "German", "timezone": "Asia/Kolkata"}.items():
+        faults.admin.execute(f"ALTER DATABASE {name} SET {setting} = '{value}'")
+    faults.close()
+    daemons = [start_daemon(conninfo) for _ in range(2)]
+    crowd = Crowd()
+
+    def produce(number: int) -> None:
+        with daemons[number % 2].client() as client:
+            for n in range(60):
+                (item,) = client.push(queue, [number, n], partition="p", transactionId=f"{number}.{n}")
+                assert item["status"] == "queued", item
+
+    crowd.all(produce, range(6))
+    crowd.join()
+    with daemons[0].client() as client:
+        got = []
+        while messages := client.pop(queue, "p", batch=1000, autoAck=True):
+            got += data(messages)
+        assert sorted(got) == [[number, n] for number in range(6) for n in range(60)]
+        assert client.get("/api/v1/resources/queues").status == 200
+    for daemon in daemons:
+        assert not [line for line in daemon.log if line["level"] == "error" and line["event"] != "commits_may_be_lost"], daemon.story()
