@@ -68,7 +68,7 @@ def test_what_was_not_claimed_is_not_remembered(db, partitions, group):
     assert db.value("SELECT count(*) FROM queend.leases WHERE lease_id = %s", lease) == 0
 
 
-@pytest.mark.parametrize("lease", [NAMED, OTHER])
+@pytest.mark.parametrize("lease", [NAMED, OTHER], ids=["named", "other"])
 def test_named_by_a_program(db, partitions, group, lease):
     part, = partitions()
     db.push(batch(part, [id7(), id7()]))
