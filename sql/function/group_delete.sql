@@ -2,12 +2,15 @@
 -- subscription goes too, unless p_metadata is false: then the group lives on under another id, without cursors.
 -- One row per queue that had it: queue and the number of its cursors, which queend.tidy removes in the background; its dead
 -- letters stay, under its name.
+-- Queues are locked first, as whoever deletes one does: then groups, dead letters, the catalogue.
 CREATE OR REPLACE FUNCTION queend.group_delete(p_group text, p_queue text, p_metadata boolean) RETURNS TABLE (queue text, partitions bigint)
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
     v record;
 BEGIN
+    PERFORM FROM queend.queues q WHERE q.id IN (SELECT g.queue_id FROM queend.consumer_groups g WHERE g.name = p_group) AND (p_queue IS NULL OR q.name = p_queue)
+      ORDER BY q.id FOR NO KEY UPDATE;
     FOR v IN SELECT g.id, g.queue_id, q.name FROM queend.consumer_groups g JOIN queend.queues q ON q.id = g.queue_id
               WHERE g.name = p_group AND (p_queue IS NULL OR q.name = p_queue) ORDER BY q.id FOR UPDATE OF g LOOP
         queue := v.name;

@@ -12,6 +12,7 @@ DECLARE
     v_start bigint := (SELECT g.start_at FROM queend.consumer_groups g WHERE g.id = p_group);
     v_part  int[];
 BEGIN
+    PERFORM FROM queend.queues q WHERE q.id = p_queue FOR NO KEY UPDATE;      -- before the cursors: a deletion of the queue begins there
     IF p_only IS NOT NULL THEN
         v_part := ARRAY[p_only];
     ELSE

@@ -4,14 +4,16 @@
 --
 -- A push that looked the partition up before is refused for its catalogue version: the lane is held from before the last look
 -- to the commit, and a push reads the version under it. Daemons learn from queues.cleaned and cleaned_last, which are raised
--- together with the version, which of the partitions they know are gone. Lanes ascending and never waited for, then
--- partitions, then queues ascending, then the catalogue. What is left of a partition goes with queend.sweep.
+-- together with the version, which of the partitions they know are gone. Lanes ascending, then queues, then partitions, none of
+-- them waited for: whoever deletes a queue holds it before its partitions. Then the catalogue. What is left of a partition goes with
+-- queend.sweep.
 CREATE OR REPLACE FUNCTION queend.partitions_clean(p_after int, p_limit int, p_before bigint, OUT removed int, OUT next_part int)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     v_idle  int[];
     v_lanes int[] := '{}';
     v_lane  int;
+    v_queue int[];
     v_gone  int[];
     q       record;
 BEGIN
@@ -28,9 +30,12 @@ BEGIN
     IF v_lanes = '{}' THEN
         RETURN;
     END IF;
+    SELECT array_agg(h.id) INTO v_queue
+      FROM (SELECT DISTINCT p.queue_id FROM unnest(v_idle) AS u (id) CROSS JOIN LATERAL (SELECT x.queue_id FROM queend.partitions x WHERE x.id = u.id OFFSET 0) AS p) AS w
+     CROSS JOIN LATERAL (SELECT x.id FROM queend.queues x WHERE x.id = w.queue_id FOR NO KEY UPDATE SKIP LOCKED) AS h;
     SELECT array_agg(k.id) INTO v_gone
       FROM unnest(v_idle) AS u (id)
-     CROSS JOIN LATERAL (SELECT x.id FROM queend.partitions x WHERE x.id = u.id FOR UPDATE SKIP LOCKED) AS k
+     CROSS JOIN LATERAL (SELECT x.id FROM queend.partitions x WHERE x.id = u.id AND x.queue_id = ANY (v_queue) FOR UPDATE SKIP LOCKED) AS k
      WHERE u.id & 63 = ANY (v_lanes);
     SELECT array_agg(u.id) INTO v_gone FROM unnest(v_gone) AS u (id) WHERE queend.partition_idle(u.id, p_before);
     IF v_gone IS NULL THEN

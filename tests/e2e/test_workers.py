@@ -10,6 +10,8 @@ import pytest
 from support.client import ack_of
 from support.crowd import Crowd
 from support.daemon import Daemon
+from support.postgres import running
+from support.proxy import Proxy
 
 
 @pytest.fixture(scope="module", params=[("acceptor", 4), ("reuseport", 4), ("acceptor", 0)], ids="{0[0]}-{0[1]}".format)
@@ -129,3 +131,27 @@ def test_a_queue_deleted_while_it_is_pushed_to(workers: Daemon, queue: str) -> N
         while messages := own.pop(queue, batch=200, partitions=10, autoAck=True, wait=not set(kept) <= set(got)):
             got += [m["data"] for m in messages]
     assert len(got) == len(set(got)) and set(kept) <= set(got)
+
+
+def test_parts_that_fail_on_several_threads(start_daemon, request: pytest.FixtureRequest, queue: str) -> None:
+    """The parts of a push are with streams of three workers when the database goes: each tells its own, the request is answered once."""
+    with running(request.config.getoption("--postgres"), tcp=True) as cluster:
+        proxy = Proxy(cluster.port)
+        daemon = start_daemon(cluster.dsn(port=proxy.port), NUM_WORKERS=3, QUEEND_PUSH_STREAMS=6, QUEEND_PATIENCE_MS=300)
+        fail_on_several_threads(daemon, proxy, queue)
+        daemon.kill()
+
+
+def fail_on_several_threads(daemon: Daemon, proxy: Proxy, queue: str) -> None:
+    items = [{"queue": queue, "partition": f"p{i}", "payload": i} for i in range(64)]
+    with daemon.client() as own:
+        own.push_items(items)
+        proxy.close()
+
+        def push(_: int) -> None:
+            with daemon.client() as one:
+                answer = one.post("/api/v1/push", {"items": items})
+                assert answer.status == 503 and answer.headers["retry-after"], answer.body
+
+        with Crowd() as crowd:
+            crowd.all(push, range(20))

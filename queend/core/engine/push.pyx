@@ -148,6 +148,7 @@ cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
             part.job = j
             part.stream = &streams[i]
             part.items = it
+            part.failed = 0
             j.parts_left += 1
         else:
             tails[i].next = it
@@ -182,6 +183,8 @@ cdef void push_part_home(Worker* w, InboxMsg* m) noexcept nogil:
 
 cdef void push_part_done(PushPart* part) noexcept nogil:
     cdef PushJob* j = part.job
+    if part.failed > j.failed:
+        j.failed = part.failed
     j.parts_left -= 1
     if j.parts_left == 0:
         push_answer(j)

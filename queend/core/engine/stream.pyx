@@ -538,8 +538,8 @@ cdef void group_fail(PushStream* s, PushGroup* g, int status) noexcept nogil:
     cdef PushItem* it = g.first
     while it != NULL:
         it.status = 2 if status == 500 else 4
-        if status > (<PushPart*>it.job).job.failed:
-            (<PushPart*>it.job).job.failed = status
+        if status > (<PushPart*>it.job).failed:
+            (<PushPart*>it.job).failed = status
         it = it.next
     group_done(s, g)
 

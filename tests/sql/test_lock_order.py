@@ -1,0 +1,113 @@
+"""Changes of queues and groups by hand, beside each other and beside acknowledgments: one order of locks, so that they wait and never
+for each other in a circle. Each test takes by hand the lock that one of them takes first, and lets the others come up to it."""
+from __future__ import annotations
+
+import pytest
+from sql.records import Session, batch, id7, new_lease
+from sql.test_races import Waiting
+
+
+@pytest.fixture
+def three(session) -> tuple[Session, Session, Session, Session]:
+    """A session in a transaction, two others, and one that watches."""
+    first, second, third, watcher = (session() for _ in range(4))
+    first.rows("BEGIN")
+    return first, second, third, watcher
+
+
+def place(db: Session, part: int) -> tuple[int, str]:
+    return db.rows("SELECT q.id, q.name FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id WHERE p.id = %s", part)[0]
+
+
+@pytest.mark.parametrize("call", ["SELECT * FROM queend.group_delete('g', NULL, true)", "SELECT * FROM queend.group_subscribe('g', 5)"])
+def test_groups_and_the_deletion_of_a_queue(three, partitions, group, call):
+    a, b, _, watcher = three
+    part, = partitions()
+    group(part, "g", "timestamp", 1)
+    queue, name = place(watcher, part)
+    a.rows("SELECT FROM queend.queues WHERE id = %s FOR UPDATE", queue)      # as queue_delete begins
+    waiting = Waiting(watcher, b, lambda: b.rows(call))
+    assert a.value("SELECT queend.queue_delete(%s)", name) is True
+    a.rows("COMMIT")
+    assert name not in [row[0] for row in waiting.result()]
+
+
+def test_a_seek_a_deletion_and_a_cycle_of_a_stream(three, session, partitions, group):
+    """The cycle holds its partition against deletion and waits for the cursor; the seek holds the cursor."""
+    a, b, c, watcher = three
+    part, = partitions()
+    who = group(part, "g")
+    queue, name = place(watcher, part)
+    watcher.push(batch(part, [id7()]))
+    watcher.pop([part], who)
+    c.rows("BEGIN")
+    c.rows("SELECT FROM queend.partitions WHERE id = %s FOR KEY SHARE", part)
+    a.rows("SELECT FROM queend.queues WHERE id = %s FOR UPDATE", queue)
+    seek = Waiting(watcher, b, lambda: b.rows("SELECT * FROM queend.group_seek(%s, %s, NULL, 0, 100, NULL, 0)", queue, who))
+    deletion = Waiting(watcher, a, lambda: a.value("SELECT queend.queue_delete(%s)", name))
+    c.rows("SELECT queend.cursors_lock(%s, %s)", [part], [who])
+    c.rows("COMMIT")
+    assert deletion.result() is True
+    a.rows("COMMIT")
+    assert seek.result()[0].updated == 0
+
+
+def test_idle_partitions_and_the_deletion_of_their_queue(three, partitions):
+    a, b, _, watcher = three
+    part, = partitions()
+    queue, name = place(watcher, part)
+    watcher.rows("UPDATE queend.partitions SET created_at = now() - interval '1 day' WHERE id = %s", part)
+    a.rows("SELECT FROM queend.queues WHERE id = %s FOR UPDATE", queue)
+    clean = "SELECT removed FROM queend.partitions_clean(%s, 1, queend.now_us())"
+    assert b.value(clean, part - 1) == 0      # it is left to the next round: nobody waits
+    assert a.value("SELECT queend.queue_delete(%s)", name) is True
+    a.rows("ROLLBACK")
+    assert b.value(clean, part - 1) == 1
+
+
+def test_a_subscription_and_acknowledgments_over_two_queues(three, partitions, group):
+    """The group's cursors lie in both queues, one between the others by number: whoever takes several takes them in that order."""
+    a, b, _, watcher = three
+    (one,), (two,) = partitions(), partitions()
+    three_, = watcher.rows("SELECT partition_id FROM queend.resolve(%s, %s)", [place(watcher, one)[1]], ["later"])[0]
+    parts = [one, two, three_]
+    assert parts == sorted(parts)
+    groups = [group(part, "g", "timestamp", 1) for part in parts]
+    watcher.rows("SELECT queend.cursors_open(%s, %s, %s)", parts, groups, [True] * 3)
+    a.rows("SELECT queend.cursors_lock(%s, %s)", [two], [groups[1]])      # as an acknowledgment that has come so far
+    waiting = Waiting(watcher, b, lambda: b.rows("SELECT * FROM queend.group_subscribe('g', 5)"))
+    a.rows("SELECT queend.cursors_lock(%s, %s)", [three_], [groups[2]])
+    a.rows("COMMIT")
+    assert {place(watcher, one)[1], place(watcher, two)[1]} <= {row[0] for row in waiting.result()}
+    assert watcher.value("SELECT count(*) FROM queend.cursors WHERE partition_id = ANY (%s)", parts) == 0
+
+
+def test_a_subscription_leaves_who_has_consumed_meanwhile(three, partitions, group):
+    a, b, _, watcher = three
+    part, = partitions()
+    who = group(part, "g", "timestamp", 1)
+    watcher.push(batch(part, [id7()]))
+    lease = new_lease()
+    (row,) = watcher.pop([part], who, lease=lease)
+    watcher.rows("UPDATE queend.cursors SET lease_until = queend.now_us() + 300000000 WHERE partition_id = %s", part)
+    a.ack(part, who, lease, [row.ids])
+    waiting = Waiting(watcher, b, lambda: b.rows("SELECT * FROM queend.group_subscribe('g', 5)"))
+    a.rows("COMMIT")
+    waiting.result()
+    assert watcher.rows("SELECT committed FROM queend.cursors WHERE partition_id = %s", part) == [(0,)]
+
+
+def test_a_redrive_and_the_deletion_of_its_queue(three, partitions, group):
+    """The locks of queend/control/redrive.py in their order."""
+    a, b, _, watcher = three
+    part, = partitions()
+    who = group(part, "g")
+    queue, name = place(watcher, part)
+    watcher.push(batch(part, [id7()]))
+    watcher.rows("SELECT queend.dead_letter(%s, %s, ARRAY[0::bigint], ARRAY['x'], 1)", part, who)
+    a.rows("SELECT FROM queend.queues WHERE id = %s FOR KEY SHARE", queue)
+    waiting = Waiting(watcher, b, lambda: b.value("SELECT queend.queue_delete(%s)", name))
+    a.rows("SELECT FROM queend.dead_letters WHERE partition_id = %s FOR UPDATE", part)
+    a.rows("SELECT FROM queend.partitions WHERE id = %s FOR KEY SHARE", part)
+    a.rows("COMMIT")
+    assert waiting.result() is True
