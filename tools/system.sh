@@ -15,6 +15,7 @@ if test "${1:-}" = tests; then
     have openssl || need openssl
     have systemd-analyze || need systemd
     ls /usr/lib/*/faketime/libfaketime.so.1 >/dev/null 2>&1 || need libfaketime
+    ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1 || need faketime
     # A second server version, with TLS, which the embedded one lacks.
     ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || need postgresql
 elif test "${1:-}" = peers; then

@@ -153,6 +153,18 @@ class Checker:
                     pop.era = before if before == after else -1
             return [*self._stored_twice(), *self._gone(), *self._lost(), *self._order(), *self._again(), *self._late()]
 
+    def story(self, key: Any) -> str:
+        """What is known of one message."""
+        push = self.pushed.get(key)
+        told = [] if push is None else [(push.asked, "asked"), *((at, what) for at, what in ((push.stored, "kept"), (push.visible, "stored")) if at is not None)]
+        for group in self.groups:
+            for pop in self.pops[group]:
+                for place, other in pop.messages.items():
+                    if other == key:
+                        told.append((pop.ended, f"to {group} from {pop.daemon} at {place}, asked {pop.asked:.2f}, era {pop.era}"))
+                        told += [(at, f"confirmed for {group}") for at, by in self.acked.get((group, place), ()) if by is pop]
+        return "; ".join(f"{at:.2f} {what}" for at, what in sorted(told))
+
     def missing(self) -> list[tuple[str, Any]]:
         """(group, key) of what was stored and has not been delivered yet."""
         with self.lock:

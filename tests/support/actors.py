@@ -1,0 +1,194 @@
+"""Who takes part in a random history: producers over HTTP and SQL, and consumers. Each tells the checker what it asked and what it heard."""
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+
+from .checker import TAKEN, Checker
+from .client import Client, ack_of, pop_target
+from .daemon import Daemon
+from .http import Answer, Gone
+
+LEASE = 5
+OLD_ENOUGH = 20.0  # seconds a client waits for an answer
+
+
+@dataclass
+class Stage:
+    """What all share. `daemons` changes while they run."""
+
+    queue: str
+    seed: str
+    checker: Checker
+    daemons: list[Daemon]
+    dsn: str
+    quiet: threading.Event = field(default_factory=threading.Event)  # no more pushes
+    over: threading.Event = field(default_factory=threading.Event)  # no more pops
+    silence: threading.Event = field(default_factory=threading.Event)  # no pops for a while
+    told: dict[str, int] = field(default_factory=dict)
+
+    def tell(self, what: str, number: int = 1) -> None:
+        self.told[what] = self.told.get(what, 0) + number
+
+
+class Actor:
+    """Its choices come from the seed; what it meets does not."""
+
+    def __init__(self, stage: Stage, name: str):
+        self.stage, self.name, self.checker = stage, name, stage.checker
+        self.dice = random.Random(f"{stage.seed}.{name}")
+        self.clients: dict[int, Client] = {}
+        self.number = 0
+        self.line: Any = name  # whose messages keep the order they were asked in
+
+    def ask(self, place: int, method: str, target: str, body: Any = None) -> Answer | None:
+        """One request to a daemon. None: nobody knows what came of it."""
+        client = self.clients.pop(place, None)
+        try:
+            client = client or Client(self.stage.daemons[place].address, OLD_ENOUGH)
+            answer = client.request(method, target, body)
+        except (OSError, Gone, AssertionError):     # AssertionError: cut in the middle of a head
+            if client:
+                client.close()
+            self.stage.over.wait(0.02)  # the address refuses: no need to spin
+            return None
+        self.clients[place] = client
+        if answer.status >= 500:
+            assert answer.status == 503 and "retry-after" in answer.headers, (answer.status, answer.body)
+            self.stage.over.wait(0.02)
+        return answer
+
+    def key(self, partition: str) -> str:
+        key = f"{self.name}.{self.number}"
+        self.number += 1
+        self.checker.push_asked(key, partition, self.line, time.monotonic())
+        return key
+
+
+class Producer(Actor):
+    """Over HTTP, one request at a time. named: with ids of its own, asked again until answered, of any of its daemons; else once."""
+
+    def __init__(self, stage: Stage, name: str, named: bool, places: list[int]):
+        super().__init__(stage, name)
+        self.named, self.places = named, places
+
+    def run(self) -> None:
+        while not self.stage.quiet.is_set():
+            place = self.dice.choice(self.places)
+            # What one daemon has in its buffer comes after what another has stored meanwhile: the order is that of what was asked of one.
+            self.line = (self.name, place) if not self.named else self.name if len(self.places) == 1 else (self.name, self.number)
+            self.push(place)
+            self.stage.quiet.wait(self.dice.choice([0.01, 0.05, 0.2]))
+
+    def push(self, place: int) -> None:
+        items, keys = [], []
+        for _ in range(self.dice.choice([1, 1, 2, 5, 30])):
+            partition = f"{self.name}-{self.dice.randrange(3)}" if self.dice.random() < 0.7 else "all"
+            key = self.key(partition)
+            keys.append(key)
+            items.append({"queue": self.stage.queue, "partition": partition, "payload": key, **({"transactionId": key} if self.named else {})})
+        while True:
+            answer = self.ask(place, "POST", "/api/v1/push", {"items": items})
+            if answer is not None and answer.status == 201:
+                break
+            assert answer is None or answer.status == 503, (answer.status, answer.body)
+            self.stage.tell("push unknown")
+            if not self.named or self.stage.over.is_set():
+                return
+            place = self.dice.choice(self.places)
+        at = time.monotonic()
+        for key, item in zip(keys, answer.json, strict=True):
+            assert item["status"] in TAKEN, item
+            self.checker.push_answered(key, item["status"], at)
+            self.stage.tell(item["status"])
+
+
+class Program(Actor):
+    """SQL with transactions that stay open for a while: the outbox, or the log itself."""
+
+    def __init__(self, stage: Stage, name: str, outbox: bool, longest: float):
+        super().__init__(stage, name)
+        self.outbox, self.longest = outbox, longest
+
+    def run(self) -> None:
+        while not self.stage.quiet.is_set():
+            keys = []
+            try:
+                with psycopg.connect(self.stage.dsn, connect_timeout=5) as session:
+                    for _ in range(self.dice.randint(1, 3)):
+                        keys.append(self.push(session))
+                    self.stage.quiet.wait(self.dice.choice([0.0, 0.0, self.dice.uniform(1.0, self.longest)]))
+                    session.commit()
+            except psycopg.Error:
+                self.stage.tell("sql unknown", len(keys))
+                self.stage.quiet.wait(0.2)
+                continue
+            at = time.monotonic()
+            for key in keys:
+                self.checker.committed(key, at)
+            self.stage.tell("sql", len(keys))
+            self.stage.quiet.wait(self.dice.choice([0.1, 0.5, 2.0]))
+
+    def push(self, session: psycopg.Connection) -> str:
+        partition = f"{self.name}-{self.dice.randrange(2)}"
+        key = self.key(partition)
+        if self.outbox:
+            session.execute("SELECT queen.push(%s, %s, to_json(%s::text))", (self.stage.queue, partition, key))
+        else:
+            item = {"queue": self.stage.queue, "partition": partition, "payload": key, "transactionId": key}
+            session.execute("SELECT queen.push_messages_v3(%s::jsonb)", (json.dumps([item]),))
+        return key
+
+
+class Consumer(Actor):
+    """Pops of any partition, of some daemons. Mostly it acknowledges what it gets; now and then it is busy for a while, or gone."""
+
+    def __init__(self, stage: Stage, name: str, group: str, places: list[int]):
+        super().__init__(stage, name)
+        self.group, self.places = group, places
+
+    def run(self) -> None:
+        while not self.stage.over.is_set():
+            if self.stage.silence.is_set():
+                self.stage.over.wait(0.05)
+                continue
+            place, waits = self.dice.choice(self.places), self.dice.random() < 0.8
+            target = pop_target(self.stage.queue, consumerGroup=self.group, batch=self.dice.choice([1, 10, 100]), partitions=self.dice.choice([1, 3, 10]),
+                                wait=waits, timeout=1000)
+            asked = time.monotonic()
+            answer = self.ask(place, "GET", target)
+            ended = time.monotonic()
+            if answer is None or answer.status == 503:
+                self.checker.pop_unanswered(self.group, asked, ended, LEASE)
+                continue
+            assert answer.status in (200, 204), (answer.status, answer.body)
+            messages = answer.json["messages"] if answer.status == 200 else []
+            pop = self.checker.popped(self.group, [(m["partition"], m["offset"], m["data"]) for m in messages], asked, ended, LEASE,
+                                      f"daemon {place}", waits=waits)
+            if messages:
+                self.settle(place, pop, messages)
+            elif not waits:
+                self.stage.over.wait(0.1)
+
+    def settle(self, place: int, pop: Any, messages: list[dict]) -> None:
+        chance = 1.0 if self.stage.quiet.is_set() else self.dice.random()
+        if chance < 0.02:
+            return
+        if chance < 0.05:
+            self.stage.quiet.wait(self.dice.uniform(1.0, LEASE - 1.0))
+        answer = self.ask(place, "POST", "/api/v1/ack/batch", {"consumerGroup": self.group, "acknowledgments": [ack_of(m) for m in messages]})
+        if answer is None or answer.status == 503:
+            self.stage.tell("ack unknown")
+            return
+        assert answer.status == 200, (answer.status, answer.body)
+        at = time.monotonic()
+        confirmed = [(m["partition"], m["offset"]) for m, one in zip(messages, answer.json, strict=True) if one["success"]]
+        self.checker.ack_answered(pop, confirmed, at, released=len(confirmed) == len(messages))
+        self.stage.tell("consumed", len(confirmed))
+        self.stage.tell("refused", len(messages) - len(confirmed))
