@@ -36,6 +36,7 @@ include "core/pg/verdict.pyx"             # what an error means, and what is don
 include "core/pg/statement.pyx"           # the statements of the hot path
 include "core/pg/address.pyx"             # where the server is
 include "core/pg/incarnation.pyx"       # which life of which server it is
+include "core/pg/edition.pyx"             # do its functions serve us?
 include "core/pg/slot.pyx"                # one PostgreSQL connection on the loop
 include "core/pg/pool.pyx"                # a worker's connections
 include "core/pg/extras.pyx"              # what a record has besides its payload

@@ -11,6 +11,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from . import session
 from .config import JOB_TYPES, ConfigError, Settings
 from .keyring import keyring
+from .service.edition import edition_in
+from .service.migrate import sql_folder
 
 SYSTEM_ROOTS = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 # The hot functions are written for one plan each: nested loops over primary keys, whatever the statistics say.
@@ -124,6 +126,7 @@ def core_settings(settings: Settings, local: str | None = None, buffer_dir: str 
         "buffer_records": settings.file_buffer_events_per_file,
         "buffer_chunk": settings.file_buffer_max_batch,
         "buffer_pause_ms": settings.file_buffer_flush_ms,
+        "edition": edition_in(sql_folder()).number,
         "inflight_deadline_ms": settings.libqueen_inflight_deadline_ms or max(2000, settings.db_statement_timeout + 5000),
         "seal_keys": ",".join(f"{name}:{key.hex()}" for name, key in keyring(settings)),
         "grants": settings.queend_jwt_tokens if settings.jwt_enabled else 0,

@@ -65,7 +65,7 @@ SHARED: tuple[dict[str, Any], list[dict[str, Any]], Any] = (like(whole(**PEERLES
 
 FIGURES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], Any]] = {
     "GET /health": (
-        like(whole(status={"enum": ["healthy", "unhealthy"]}, database={"enum": ["connected", "disconnected"]}, server=TEXT, worker_id=INTEGER, version=TEXT,
+        like(whole("reason", reason=TEXT, status={"enum": ["healthy", "unhealthy"]}, database={"enum": ["connected", "disconnected"]}, server=TEXT, worker_id=INTEGER, version=TEXT,
                    shared_state=whole(**PEERLESS), queen=whole(worker_id=INTEGER, status={"const": "active"})),
              {"status": "healthy", "database": "connected", "server": "queend", "worker_id": 0, "version": "0.1.0", "shared_state": ALONE, "queen": {"worker_id": 0, "status": "active"}}), [], None),
     "GET /metrics": (

@@ -28,16 +28,18 @@ def shared(control: Any) -> dict[str, Any]:
 
 @router.get("/health", tags=["health"])
 async def health(request: Request) -> Json:
-    """200 when PostgreSQL answers, 503 when it does not; the same body."""
+    """200 when PostgreSQL answers and its functions serve this version, else 503; the same body. `reason`: why they do not."""
     control = request.app.state.control
+    reason = control.core.unserved()
     try:
         async with control.pool.connection() as connection:
             await connection.execute("SELECT 1")
-        alive = True
+        there = True
     except (psycopg.Error, PoolTimeout):
-        alive = False
+        there = False
+    alive = there and reason is None
     return Json({
-        "status": "healthy" if alive else "unhealthy", "database": "connected" if alive else "disconnected",
-        "server": "queend", "worker_id": 0, "version": __version__,
+        "status": "healthy" if alive else "unhealthy", "database": "connected" if there else "disconnected",
+        "server": "queend", "worker_id": 0, "version": __version__, **({"reason": reason} if reason else {}),
         "shared_state": shared(control), "queen": {"worker_id": 0, "status": "active"},
     }, 200 if alive else 503)

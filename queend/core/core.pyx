@@ -43,6 +43,7 @@ cdef class Core:
                 raise MemoryError()
             grants.skips = self.p.settings.open_paths
         http_open()
+        edition_open(self.p.settings.edition)
         core_exists = True
         self.opened = True
         self.buffer_open()
@@ -140,6 +141,10 @@ cdef class Core:
     def ready(self):
         """Does the database answer?"""
         return self.p.running and engine_ready()
+
+    def unserved(self):
+        """Why the functions of the database do not serve this version; None: they do, as far as known."""
+        return edition_reason()
 
     def bridge_fileno(self):
         """Readable when requests wait for bridge_take."""

@@ -49,6 +49,7 @@ cdef struct Settings:
     int write_timeout_ms      # without a byte taken by the client
     int idle_timeout_ms       # between requests; 0: no limit
     int patience_ms           # how long a request waits for a database that is away
+    int edition               # of the functions the statements are written for; 0: not asked for
     int deadline_ms           # a statement in flight for so long is lost
     int default_timeout_ms    # long poll
     int default_batch         # pop
@@ -161,6 +162,7 @@ cdef int settings_load(Settings* s, dict settings) except -1:
     s.write_timeout_ms = setting_int(d, "write_timeout_ms", 60000, 1, top)
     s.idle_timeout_ms = setting_int(d, "idle_timeout_ms", 300000, 0, top)
     s.patience_ms = setting_int(d, "patience_ms", 10000, 1, top)
+    s.edition = setting_int(d, "edition", 0, 0, top)
     s.deadline_ms = setting_int(d, "inflight_deadline_ms", 35000, 1, top)
     s.default_timeout_ms = setting_int(d, "default_timeout_ms", 30000, 0, top)
     s.default_batch = setting_int(d, "default_batch", 1, 1, 100000)

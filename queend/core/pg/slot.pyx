@@ -56,6 +56,8 @@ cdef struct Slot:
     int64_t sent_us           # monotonic, when the last statement was sent
     const char* refresh       # why to connect anew when the call is over, NULL: not
     char[SLOT_REASON] reason  # why the connection is about to go, when known early
+    int64_t refusals          # of editions, when it was prepared
+    bint unserved             # the functions of the database do not serve us; `reason` says why
 
 cdef struct SlotPool:
     uv_loop_t* loop
@@ -138,6 +140,7 @@ cdef void slot_on_notice(void* arg, const char* message) noexcept nogil:
 cdef void slot_connect(Slot* s) noexcept nogil:
     s.reason[0] = 0
     s.refresh = NULL
+    s.unserved = False
     s.fd = -1
     slot_move(s, SLOT_CONNECTING)
     slot_due(s, <uint64_t>s.pool.connect_ms)
@@ -230,13 +233,15 @@ cdef void slot_handshake(Slot* s) noexcept nogil:
         slot_break(s, PQerrorMessage(s.conn), SLOT_LOST)
 
 cdef void slot_prepare(Slot* s) noexcept nogil:
-    # Settings, all statements and, last, the question which server this is, in one flight.
+    # Settings, the question which functions there are, all statements and, last, which server this is, in one flight.
     cdef SlotPool* p = s.pool
     cdef int i
     cdef bint ok = PQsetnonblocking(s.conn, 1) == 0 and PQenterPipelineMode(s.conn) == 1
     slot_move(s, SLOT_PREPARING)
     if p.session[0]:
         ok = ok and PQsendQueryParams(s.conn, p.session, 0, NULL, NULL, NULL, NULL, 1) == 1
+    if edition.ours:
+        ok = ok and PQsendQueryParams(s.conn, EDITION, 0, NULL, NULL, NULL, NULL, 1) == 1
     for i in range(p.n_statements):
         ok = ok and PQsendPrepare(s.conn, p.statements[i].name, p.statements[i].text, p.statements[i].n_params,
                                   p.statements[i].types) == 1
@@ -298,10 +303,10 @@ cdef void slot_drop(Slot* s) noexcept nogil:
 # -- statements -------------------------------------------------------------------------------------------------------
 
 cdef bint slot_outlived(Slot* s) noexcept nogil:
-    # Is this idle connection one to a server that another has replaced? Then it goes.
-    if s.server == incarnation_now():
+    # Is this idle connection one to a server that another has replaced, or to functions that turned out not to be ours? Then it goes.
+    if s.server == incarnation_now() and s.refusals == atomic_get64(&edition.refusals):
         return False
-    slot_break(s, b"the server was replaced", SLOT_LOST)
+    slot_break(s, b"the server was replaced" if s.server != incarnation_now() else b"the functions of the database are others now", SLOT_LOST)
     return True
 
 cdef bint slot_begin(Slot* s, int statement, slot_done done, void* ctx, int deadline_ms) noexcept nogil:
@@ -377,6 +382,8 @@ cdef bint slot_take_result(Slot* s, PGresult* res) noexcept nogil:
         return True
     if status == PGRES_TUPLES_OK or status == PGRES_COMMAND_OK:
         s.rows = True
+        if s.state == SLOT_PREPARING and PQntuples(res) == 1 and strcmp(PQfname(res, 0), b"edition") == 0:
+            s.unserved = not edition_serves(pg_int4(res, 0, 0), pg_int4(res, 0, 1), s.reason, SLOT_REASON)
     if s.result != NULL and slot_failed(res) and not slot_explained(res):
         PQclear(res)          # follows an error that is already kept, or libpq's own word for a lost connection
         return True
@@ -425,12 +432,20 @@ cdef void slot_doubted(Slot* s, PGresult* res) noexcept nogil:
     # Errors that are the connection's: a new one may do better.
     if verdict_of(res).anew:
         s.refresh = verdict_of(res).meaning
+    elif edition_unfit(res):
+        s.refresh = b"the functions of the database are others now"
 
 cdef void slot_prepared(Slot* s) noexcept nogil:
     # The answer to what slot_prepare sent.
     cdef SlotPool* p = s.pool
     cdef PGresult* res = s.result
+    if s.unserved:
+        edition_refuse(s.reason)
+        slot_break(s, s.reason, SLOT_LOST)
+        return
     if slot_failed(res) or PQntuples(res) != 1:
+        if edition_unfit(res):
+            edition_refuse(pg_error(res))
         slot_break(s, pg_error(res), SLOT_LOST)
         return
     if pg_bool(res, 0, 1):
@@ -440,6 +455,8 @@ cdef void slot_prepared(Slot* s) noexcept nogil:
     s.server = incarnation_of(res)
     PQclear(res)
     s.backoff_ms = SLOT_BACKOFF_MIN_MS
+    edition_accept()
+    s.refusals = atomic_get64(&edition.refusals)
     if p.server != s.server:
         p.server = s.server
         if p.on_server != NULL:

@@ -1,0 +1,76 @@
+# Do the database's functions serve this program? Every connection asks for their edition before it prepares its statements,
+# and one that finds functions it does not know, by the edition or by a statement that cannot be prepared, goes: a database
+# without a connection is one that is away. In: answers of the server. Out: the reason, for who asks how this daemon is.
+
+cdef const char* EDITION = b"SELECT edition, serves FROM queend.edition()"
+
+cdef enum:
+    EDITION_REASON = 300
+
+cdef struct Edition:
+    int64_t ours              # 0: nobody asks (tests of connections)
+    int64_t refused           # connections go for this reason
+    int64_t refusals          # how often that began: connections made before are replaced as well
+    uv_mutex_t lock           # guards `reason`
+    char[EDITION_REASON] reason
+
+cdef Edition edition
+
+uv_mutex_init(&edition.lock)  # once for the process
+
+cdef void edition_open(int ours) noexcept nogil:
+    # A new run, before the threads start.
+    edition.ours = ours
+    edition.refused = 0
+    edition.refusals = 0
+    edition.reason[0] = 0
+
+cdef bint edition_unfit(PGresult* res) noexcept nogil:
+    # Does this error say that the functions, or what they return, are others than ours?
+    return pg_sqlstate(res, b"42883") or pg_sqlstate(res, b"42703") or pg_sqlstate(res, b"42P01") or pg_sqlstate(res, b"3F000")
+
+cdef bint edition_serves(int number, int serves, char* reason, size_t n) noexcept nogil:
+    # False: `reason` says why not.
+    if serves <= edition.ours <= number:
+        return True
+    if number < edition.ours:
+        snprintf(reason, n, b"the functions of the database are of edition %d, older than this queend's %d: restart it, or run queend migrate",
+                 number, <int>edition.ours)
+    else:
+        snprintf(reason, n, b"the functions of the database are of edition %d and serve daemons of edition %d and later, this is %d: start a newer queend",
+                 number, serves, <int>edition.ours)
+    return False
+
+cdef void edition_refuse(const char* reason) noexcept nogil:
+    # Any thread. One line when it begins, and one when the reason changes.
+    cdef bint news
+    cdef char[EDITION_REASON] said
+    if edition.ours == 0:
+        return
+    strncpy(said, reason, EDITION_REASON - 1)
+    said[EDITION_REASON - 1] = 0
+    uv_mutex_lock(&edition.lock)
+    news = not edition.refused or strcmp(edition.reason, said) != 0
+    memcpy(edition.reason, said, EDITION_REASON)
+    if not edition.refused:
+        atomic_set64(&edition.refusals, edition.refusals + 1)
+    atomic_set64(&edition.refused, 1)
+    uv_mutex_unlock(&edition.lock)
+    if news:
+        log_line(b"error", b"functions_not_ours", said)
+
+cdef void edition_accept() noexcept nogil:
+    # Any thread: a connection has prepared its statements.
+    if atomic_get64(&edition.refused):
+        atomic_set64(&edition.refused, 0)
+        log_line(b"info", b"functions_ours", NULL)
+
+def edition_reason():
+    """Why the functions of the database do not serve this program; None: they do, or nobody has asked yet."""
+    cdef bytes reason
+    if not atomic_get64(&edition.refused):
+        return None
+    uv_mutex_lock(&edition.lock)
+    reason = <bytes>edition.reason
+    uv_mutex_unlock(&edition.lock)
+    return reason.decode(errors="replace")
