@@ -158,6 +158,8 @@ class Failover(BaseSettings):
     file_buffer_dir: Path | None = setting(None, "failover buffer: folder; default: `buffer` in QUEEND_DATA_DIR. Each daemon takes a folder of its own in it")
     file_buffer_flush_ms: int = count(100, "failover buffer: time between two tries to drain it", "ms", ge=1)
     file_buffer_max_batch: int = count(4000, "failover buffer: drained at once", "messages", ge=1, le=20_000)
+    queend_buffer_adopt_ms: int = count(30_000, "failover buffer: what a daemon left behind that is gone for so long is drained by another of the same folder; 0: "
+                                        "only by one that is started there", "ms", ge=0)
     file_buffer_events_per_file: int = count(100_000, "failover buffer: a file with so many is not written to any more", "messages", ge=1)
 
 

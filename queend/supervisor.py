@@ -156,7 +156,7 @@ class Supervisor:
             log.line("info", "ready", address, port=port, workers=self.settings.num_workers)
             if self.greet:
                 self.greet(address)
-            tasks = [asyncio.create_task(self._feed_watchdog()), asyncio.create_task(self._watch_database())]
+            tasks = [asyncio.create_task(self._feed_watchdog()), asyncio.create_task(self._watch_database()), asyncio.create_task(self._adopt(folder))]
             if not there:
                 log.line("warn", "without_database", "pushes go into the failover buffer until PostgreSQL can be reached")
                 tasks.append(asyncio.create_task(self._take_up(target, folder, control, stop, status)))
@@ -183,6 +183,15 @@ class Supervisor:
         log.line("info" if clean else "error", "stopped", drained=drained, leaks=leaks,
                  ms=round((time.monotonic() - begin) * 1000))
         return 0 if clean else 1
+
+    async def _adopt(self, folder: Folder) -> None:
+        """What daemons left behind in their failover buffers that are gone comes into ours."""
+        while folder.path is not None and folder.adopt_s:
+            await asyncio.sleep(min(1.0, folder.adopt_s))
+            try:
+                folder.adopt(self.core.adopt)
+            except OSError as error:
+                log.line("warn", "buffer_not_adopted", str(error))
 
     async def _take_up(self, target: str, folder: Folder, control: Control, stop: asyncio.Event, status: str) -> None:
         """Waits for the database, and has both planes use it."""

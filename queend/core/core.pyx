@@ -95,6 +95,22 @@ cdef class Core:
                 "failed": spool.failed, "taken": spool.taken, "drained": spool.drained, "healthy": not spool.trouble,
                 "away": spool.gate == GATE_SHUT and not spool.paused, "paused": spool.paused}
 
+    def adopt(self, str folder, uint64_t number):
+        """Offers the buffer a segment of a folder that the caller has locked. It is taken, and gone from there, when the buffer has nothing else
+        to do; who still finds it there offers it again."""
+        cdef bytes path = os.fsencode(folder)
+        cdef AdoptMsg* m
+        if not spool.on or len(path) >= sizeof(m.dir):
+            return
+        m = <AdoptMsg*>calloc(1, sizeof(AdoptMsg))
+        if m == NULL:
+            raise MemoryError()
+        memcpy(m.dir, <const char*>path, len(path))
+        m.number = number
+        m.msg.run = refill_adopt
+        if boss == NULL or not worker_post(boss, &m.msg):
+            free(m)
+
     def pause(self, bint pushes, bint pops):
         """Maintenance. pushes: all go into the failover buffer, which is not drained; without one they are refused. pops: they find
         nothing."""

@@ -2,7 +2,8 @@
 
 Below FILE_BUFFER_DIR there are the folders 0, 1, 2, …. A daemon takes the first that holds messages and that no other has, else
 the first that no other has. So daemons that share a host never share a file, and what one that was killed left behind is
-drained by the next that starts.
+drained by the next that starts, or, when it has been gone for QUEEND_BUFFER_ADOPT_MS, by one that runs and has nothing in its own
+folder: segment after segment moves there.
 
 What a folder holds belongs to one database: the file `database` says which. It is written once the database is known, and a
 folder of another is left alone.
@@ -13,6 +14,8 @@ import fcntl
 import os
 import shutil
 import stat
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from .. import log
@@ -32,6 +35,10 @@ class Folder:
     def __init__(self, settings: Settings, identity: str | None = None):
         self.path: Path | None = None
         self.lock = -1
+        self.identity = identity
+        self.adopt_s = settings.queend_buffer_adopt_ms / 1000
+        self._alone: dict[Path, float] = {}              # folders nobody has, since when
+        self._adopting: tuple[Path, int] | None = None    # one of them, and its lock
         self.found: set[Path] = set()      # segments, at the start
         self.foreign: list[Path] = []      # folders with messages for other databases, which nobody else has
         if not settings.queend_buffer_bytes:
@@ -59,11 +66,7 @@ class Folder:
         for number in [*filled, *(number for number in range(MOST) if number not in filled and number not in foreign)]:
             path = root / str(number)
             path.mkdir(mode=0o700, exist_ok=True)
-            lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(lock)
+            if (lock := _lock(path)) is None:
                 continue
             self.path, self.lock = path, lock
             self.found = set(path.glob("*.seg"))
@@ -71,12 +74,14 @@ class Folder:
                 path.chmod(0o700)
             left = [other for other in filled if other != number and not _locked(root / str(other))]
             if left:
-                log.line("warn", "buffer_left_behind", f"nobody drains {', '.join(str(root / str(one)) for one in left)}: start another daemon there")
+                log.line("warn", "buffer_left_behind", f"nobody drains {', '.join(str(root / str(one)) for one in left)}: "
+                         + ("this daemon will, when its own is empty" if settings.queend_buffer_adopt_ms else "start another daemon there"))
             return
         raise FolderError(f"failover buffer: all {MOST} folders in {root} are taken")
 
     def claim(self, identity: str) -> bool:
         """The database is known now. False: what was found in the folder belongs to another."""
+        self.identity = identity
         if self.path is None or _database(self.path) == identity:
             return True
         if _of_another(self.path, identity):
@@ -110,7 +115,38 @@ class Folder:
             return path
         raise FolderError(f"failover buffer: all {MOST} folders in {self.path.parent} are taken")
 
+    def adopt(self, offer: Callable[[str, int], None]) -> None:
+        """One look at the other folders: the oldest segment of one whose daemon is gone is offered. Call it again and again."""
+        if self.path is None or self.identity is None or not self.adopt_s:
+            return
+        now = time.monotonic()
+        if self._adopting is None:
+            for path in sorted(one for one in self.path.parent.iterdir() if one.name.isdigit() and one.is_dir() and one != self.path):
+                if _of_another(path, self.identity) or not any(path.glob("*.seg")) or _locked(path):
+                    self._alone.pop(path, None)
+                elif now - self._alone.setdefault(path, now) >= self.adopt_s and (lock := _lock(path)) is not None:
+                    if _of_another(path, self.identity):      # it was, for a moment, somebody else's
+                        os.close(lock)
+                        continue
+                    self._adopting = path, lock
+                    log.line("warn", "buffer_adopted", f"{path}: its daemon is gone")
+                    break
+        if self._adopting is None:
+            return
+        path, lock = self._adopting
+        numbers = sorted(int(one.stem) for one in path.glob("*.seg") if one.stem.isdigit())
+        if numbers:
+            offer(str(path), numbers[0])
+            return
+        (path / "position").unlink(missing_ok=True)
+        self._alone.pop(path, None)
+        self._adopting = None
+        os.close(lock)
+
     def close(self) -> None:
+        if self._adopting is not None:
+            os.close(self._adopting[1])
+            self._adopting = None
         if self.lock >= 0:
             os.close(self.lock)
             self.lock = -1
@@ -128,6 +164,17 @@ def _of_another(path: Path, identity: str | None) -> bool:
     """Does it hold messages for a database that is not this one?"""
     return identity is not None and _database(path) not in (None, identity) and \
         ((path / "quarantine").exists() or any(path.glob("*.seg")))
+
+
+def _lock(path: Path) -> int | None:
+    """None: another daemon has it."""
+    lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return None
+    return lock
 
 
 def _locked(path: Path) -> bool:

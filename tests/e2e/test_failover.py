@@ -329,6 +329,37 @@ def test_two_daemons_share_no_folder_and_the_next_one_drains_what_was_left(serve
             assert everything(c, queue) == ["left behind"]
 
 
+def test_one_daemon_drains_what_several_left_behind(server, postgres, queue, tmp_path):
+    """Two are killed with messages in their buffers, one of them half drained; a third, which runs all the time, stores the rest: once, and each
+    buffer in its order. The folder of one that lives is let alone."""
+    conninfo = postgres.database()
+    kept = server(conninfo, QUEEND_BUFFER_ADOPT_MS=50)
+    left = [server(conninfo, FILE_BUFFER_MAX_BATCH=20, FILE_BUFFER_EVENTS_PER_FILE=300) for _ in range(3)]
+    with kept.client() as a:
+        a.post("/api/v1/system/maintenance", {"enabled": True})
+        for number, one in enumerate(left):
+            with one.client() as client:
+                until(lambda client=client: client.get("/api/v1/system/maintenance").json["maintenanceMode"], "it obeys")
+                for start in range(0, 1000, 100):
+                    client.push(queue, *range(start, start + 100), partition=f"p{number}")
+                assert buffered(client)["pending"] == 1000
+        left[2].process.send_signal(signal.SIGSTOP)      # it lives, and has its folder
+        left[0].kill()
+        a.post("/api/v1/system/maintenance", {"enabled": False})
+        with left[1].client() as client:
+            until(lambda: 0 < buffered(client)["pending"] < 900, "a part of it is drained")
+        left[1].kill()
+        until(lambda: not [*(tmp_path / "buffer").glob("[12]/*.seg")], "both folders are empty")
+        drained(a)
+        for number in (0, 1):
+            assert everything(a, queue, f"p{number}") == list(range(1000))
+        assert everything(a, queue, "p2") == []
+        left[2].process.send_signal(signal.SIGCONT)
+        with left[2].client() as client:
+            drained(client)
+        assert everything(a, queue, "p2") == list(range(1000))
+
+
 def test_messages_for_another_database_are_left_alone(server, postgres, queue):
     """A copy is another one. A daemon that began without its database finds out when it comes, and the next one goes on."""
     mine, other = postgres.database(), postgres.database()

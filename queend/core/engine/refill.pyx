@@ -75,6 +75,29 @@ cdef void refill_stepped(uv_work_t* work, int status) noexcept nogil:
     if t.want:
         refill_chunk(t)
 
+cdef struct AdoptMsg:
+    InboxMsg msg
+    uint64_t number
+    char[4096] dir
+
+cdef void refill_adopt(Worker* w, InboxMsg* msg) noexcept nogil:
+    # A segment that another daemon left. Refused while there is anything of our own to do: whoever sent it looks whether it is
+    # still there, and sends it again.
+    global spill_moved
+    cdef AdoptMsg* m = <AdoptMsg*>msg
+    cdef int error
+    cdef bint idle = (spool.on and spool.first == NULL and spool.gather.len == 0 and not spool.writing and not spool.paused and not refill_busy()
+                      and boss.engine != NULL and catalog.loaded and not engine_of(w).stopping and slotpool_ready(engine_of(w).slots))
+    if idle:
+        if spool.fd >= 0:
+            close(spool.fd)
+            spool.fd = -1
+        error = spool_adopt(m.dir, m.number)
+        if error:
+            log_line(b"error", b"buffer_not_adopted", strerror(error))
+        spill_moved = True
+    free(m)
+
 cdef void refill_chunk(SpoolStep* t) noexcept nogil:
     # Bytes become items, items a job.
     cdef Request* r = request_open(boss, NULL)

@@ -243,6 +243,37 @@ cdef int segment_recover(int fd, uint64_t number) noexcept nogil:
     spool.bytes += end
     return error
 
+cdef int spool_adopt(const char* dir, uint64_t number) noexcept nogil:
+    # A segment of a daemon that is gone becomes ours, while we have none: whoever asks has locked its folder. Done when it is
+    # away from there. errno, 0: done. It blocks as a start does: the whole segment is read.
+    cdef char[25] name
+    cdef char[25] named
+    cdef uint64_t noted = 0
+    cdef int64_t at = 0
+    cdef uint64_t wall = <uint64_t>clock_wall_us()
+    cdef int error = 0
+    cdef int fd
+    cdef int from_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    if from_fd < 0:
+        return errno
+    spool.number = wall if wall > spool.number else spool.number + 1
+    segment_name(number, name)
+    segment_name(spool.number, named)
+    # what of it is in the database already is noted here first
+    if position_read(from_fd, &noted, &at) and noted == number:
+        error = position_write(spool.dir_fd, spool.number, at)
+    if error == 0 and renameat(from_fd, name, spool.dir_fd, named) != 0:
+        error = errno
+    if error == 0 and (fsync(spool.dir_fd) != 0 or fsync(from_fd) != 0):
+        error = errno             # it is ours all the same: which folder has it after a crash is not known, one of the two
+    close(from_fd)
+    fd = openat(spool.dir_fd, named, O_RDWR | O_CLOEXEC)
+    if fd < 0:
+        return error if error else errno
+    error = segment_recover(fd, spool.number)
+    close(fd)
+    return error
+
 cdef int quarantine_recover() noexcept nogil:
     # What earlier runs could not store counts on. Before the segments: what is cut off them is counted then. errno, 0: done.
     cdef SpoolScan scan
