@@ -144,6 +144,7 @@ include "core/probe/log.pyx"              # seams for the test of log lines
 include "core/probe/dbclock.pyx"          # seams for the test of the database's clock
 include "core/probe/encode.pyx"           # seams for the tests of binary parameters
 include "core/probe/slot.pyx"             # seams for the tests of the pg room
+include "core/probe/memory.pyx"           # seams for the test that lets allocations fail
 include "core/probe/json.pyx"             # seams for the tests of the json room
 include "core/probe/http.pyx"             # seams for the tests of the http room
 include "core/probe/grant.pyx"            # seams for the tests of tokens

@@ -268,6 +268,8 @@ cdef class Core:
         cdef int i, k
         out = []
         cdef int n = tally_list(&seen) if self.p.running else 0
+        if n < 0:
+            raise MemoryError()
         for i in range(n):
             for k in range(tally_workers):
                 t = &seen[i].queue.tally[k]
@@ -286,6 +288,8 @@ cdef class Core:
         cdef int i
         out = []
         cdef int n = tally_list(&seen) if self.p.running else 0
+        if n < 0:
+            raise MemoryError()
         for i in range(n):
             if seen[i].parked:
                 out.append((seen[i].queue.id, slice_bytes(seen[i].queue.name).decode(), seen[i].parked))

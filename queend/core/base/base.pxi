@@ -1,6 +1,6 @@
 # C names every room uses.
 from libc.stdint cimport int8_t, uint8_t, int16_t, uint16_t, int32_t, uint32_t, int64_t, uint64_t, uintptr_t
-from libc.stdlib cimport malloc, calloc, realloc, free, abort, atoi, strtod
+from libc.stdlib cimport free, atoi, strtod
 from libc.string cimport memcpy, memcmp, memset, memmove, memchr, strlen, strncpy, strcmp
 from libc.stdio cimport snprintf, fprintf, stderr
 from posix.time cimport timespec, clock_gettime, CLOCK_REALTIME, CLOCK_MONOTONIC, CLOCK_THREAD_CPUTIME_ID
@@ -10,6 +10,15 @@ from queend.core.includes.posix cimport *
 from queend.core.includes.libpq cimport *
 from queend.core.includes.zstd cimport *
 from queend.core.includes.crypto cimport *
+
+cdef extern from "mem.h" nogil:
+    # NULL when memory ran out, which every caller minds: nothing ends the process
+    void* malloc "mem_malloc"(size_t n)
+    void* calloc "mem_calloc"(size_t n, size_t size)
+    void* realloc "mem_realloc"(void* p, size_t n)
+    void* aligned_alloc "mem_aligned"(size_t to, size_t n)
+    void mem_arm(int64_t first, int64_t fails)
+    int64_t mem_disarm()
 
 cdef extern from "<endian.h>" nogil:
     uint16_t htobe16(uint16_t)

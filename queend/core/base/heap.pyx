@@ -59,19 +59,27 @@ cdef void heap_del(Heap* h, HeapNode* node) noexcept nogil:
     heap_up(h, i)
     heap_down(h, last.pos)
 
+cdef bint heap_room(Heap* h, int n) noexcept nogil:
+    # Room for n in all, so that adding cannot fail. False when memory ran out.
+    cdef HeapNode** nodes
+    cdef int cap = h.cap if h.cap else 64
+    if n + 1 <= h.cap:
+        return True
+    while cap < n + 1:
+        cap *= 2
+    nodes = <HeapNode**>realloc(h.nodes, cap * sizeof(HeapNode*))
+    if nodes == NULL:
+        return False
+    h.nodes = nodes
+    h.cap = cap
+    return True
+
 cdef bint heap_add(Heap* h, HeapNode* node, int64_t at) noexcept nogil:
     # Adds, or moves when it is already there. False when memory ran out.
-    cdef HeapNode** nodes
-    cdef int cap
     if node.pos != 0:
         heap_del(h, node)
-    if h.n + 2 > h.cap:
-        cap = h.cap * 2 if h.cap else 64
-        nodes = <HeapNode**>realloc(h.nodes, cap * sizeof(HeapNode*))
-        if nodes == NULL:
-            return False
-        h.nodes = nodes
-        h.cap = cap
+    if not heap_room(h, h.n + 1):
+        return False
     h.n += 1
     node.at = at
     h.nodes[h.n] = node

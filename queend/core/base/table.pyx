@@ -49,20 +49,22 @@ cdef bint table_resize(Table* t, size_t size) noexcept nogil:
     return True
 
 cdef bint table_put(Table* t, uint64_t key, void* value) noexcept nogil:
-    # Adds or replaces; False when memory ran out (the table is then unchanged).
+    # Adds or replaces; False when memory ran out (the table is then unchanged): never for a key that is there.
     cdef size_t i
-    if t.cells == NULL:
-        if not table_resize(t, 16):
-            return False
-    elif (t.used + 1) * 4 > (t.mask + 1) * 3:
-        if not table_resize(t, (t.mask + 1) * 2):
-            return False
+    if t.cells == NULL and not table_resize(t, 16):
+        return False
     i = hash_mix(key) & t.mask
     while t.cells[i].key != 0:
         if t.cells[i].key == key:
             t.cells[i].value = value
             return True
         i = (i + 1) & t.mask
+    if (t.used + 1) * 4 > (t.mask + 1) * 3:
+        if not table_resize(t, (t.mask + 1) * 2):
+            return False
+        i = hash_mix(key) & t.mask
+        while t.cells[i].key != 0:
+            i = (i + 1) & t.mask
     t.cells[i].key = key
     t.cells[i].value = value
     t.used += 1

@@ -17,6 +17,7 @@ cdef struct Unzip:
     ZSTD_DCtx* context
     char* room
     size_t size               # of the room
+    bint short_of_memory      # it ran out since somebody looked
 
 cdef void unzip_close(Unzip* z) noexcept nogil:
     ZSTD_freeDCtx(z.context)
@@ -47,6 +48,7 @@ cdef bint unzip_into(Unzip* z, Slice frame, char* room, size_t size) noexcept no
     if z.context == NULL:
         z.context = ZSTD_createDCtx()
         if z.context == NULL:
+            z.short_of_memory = True
             return False
     return ZSTD_decompressDCtx(z.context, room, size, frame.p, frame.n) == size
 
@@ -78,6 +80,7 @@ cdef int unzip_scratch(Unzip* z, Slice frame, size_t most, Slice* out) noexcept 
         z.room = <char*>malloc(z.size)
         if z.room == NULL:
             z.size = 0
+            z.short_of_memory = True
             return UNZIP_MEMORY
     if not unzip_into(z, frame, z.room, size):
         return UNZIP_BAD

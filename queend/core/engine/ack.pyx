@@ -274,8 +274,9 @@ cdef void ack_rows_add(AckCall* call, Table* taken, AckJob* j) noexcept nogil:
             row.first = NULL
             row.last = NULL
             row.n = 0
-            if key:
-                table_put(taken, key, row)
+            if key and not table_put(taken, key, row):
+                call.n_rows -= 1
+                continue      # with the next call
         it.next = NULL
         if row.last != NULL:
             row.last.next = it
@@ -468,8 +469,10 @@ cdef void ackcall_take(AckCall* call, PGresult* res, int64_t now) noexcept nogil
 cdef void book_acked(Group* g, Partition* p, bint released, int64_t committed, int64_t head, int64_t retry_until,
                      int64_t now, PopJob** wake) noexcept nogil:
     # What an ack did to a cursor; lock held.
-    cdef Cursor* c = book_cursor(g, p)
+    cdef Cursor* c = book_noted(g, p)
     cdef int64_t wait
+    if c == NULL:
+        return
     c.fresh = 0
     book_found(p, head, wake)
     if c.state == CURSOR_BUSY:

@@ -31,6 +31,7 @@ cdef struct Book:
     Heap due
     Table strangers           # parked pops of queues, partitions or namespaces not (all) known: stranger.pyx
     int n_strangers
+    int n_cursors             # ever made
     int64_t parked
     bint missed               # somebody who does not wait found nothing since the last look at what others committed
     Group* scan_first         # groups that want a scan
@@ -48,20 +49,29 @@ cdef void book_close() noexcept nogil:
     uv_mutex_destroy(&book.lock)
 
 cdef Cursor* book_cursor(Group* g, Partition* p) noexcept nogil:
-    # Finds or makes; lock held.
+    # Finds or makes; lock held. NULL when memory ran out. A cursor has its place among the due ones before it is used: it
+    # moves without asking for memory.
     cdef Cursor* c = <Cursor*>table_get(&g.cursors, <uint32_t>p.id)
     if c != NULL:
         return c
-    c = <Cursor*>calloc(1, sizeof(Cursor))
-    if c == NULL:
-        abort()
+    c = <Cursor*>calloc(1, sizeof(Cursor)) if heap_room(&book.due, book.n_cursors + 1) else NULL
+    if c == NULL or not table_put(&g.cursors, <uint32_t>p.id, c):
+        free(c)
+        return NULL
+    book.n_cursors += 1
     c.due.owner = c
     c.partition = p
     c.group = g
     c.fresh = 1
     c.all_next = g.all_cursors
     g.all_cursors = c
-    table_put(&g.cursors, <uint32_t>p.id, c)
+    return c
+
+cdef Cursor* book_noted(Group* g, Partition* p) noexcept nogil:
+    # The same for news of it, which a scan finds later where memory ran out.
+    cdef Cursor* c = book_cursor(g, p)
+    if c == NULL:
+        scan_again(g)
     return c
 
 cdef void cursor_move(Cursor* c, int state, int64_t due_us) noexcept nogil:
@@ -94,8 +104,7 @@ cdef void cursor_move(Cursor* c, int state, int64_t due_us) noexcept nogil:
         g.ready_last = c
         g.n_ready += 1
     elif state == CURSOR_LEASED or state == CURSOR_DELAYED:
-        if not heap_add(&book.due, &c.due, due_us):
-            abort()
+        heap_add(&book.due, &c.due, due_us)
         g.n_delayed += state == CURSOR_DELAYED
     elif state == CURSOR_BUSY:
         c.again = 0
@@ -115,8 +124,8 @@ cdef void book_head(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
     if head > p.head:
         p.head = head
     while g != NULL:
-        if not g.dead:
-            c = book_cursor(g, p)
+        c = book_noted(g, p) if not g.dead else NULL
+        if c != NULL:
             if c.state == CURSOR_IDLE:
                 if c.next_offset < head or c.fresh:     # else a push has delivered it with its own commit
                     cursor_move(c, CURSOR_READY, 0)
@@ -137,7 +146,7 @@ cdef void book_found(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
     while g != NULL:
         c = NULL
         if not g.dead:
-            c = <Cursor*>table_get(&g.cursors, <uint32_t>p.id) if g.scan == SCAN_WANTED else book_cursor(g, p)
+            c = <Cursor*>table_get(&g.cursors, <uint32_t>p.id) if g.scan == SCAN_WANTED else book_noted(g, p)
         if c != NULL and c.state == CURSOR_BUSY:
             c.again = 1
         elif c != NULL and c.state == CURSOR_IDLE and c.next_offset < head:
@@ -150,7 +159,9 @@ cdef void book_unsure(Group* g, Partition* p, PopJob** wake) noexcept nogil:
     cdef Cursor* c
     if g.dead:
         return
-    c = book_cursor(g, p)
+    c = book_noted(g, p)
+    if c == NULL:
+        return
     if c.state == CURSOR_BUSY:
         c.again = 1
     elif c.state == CURSOR_LEASED:
@@ -164,8 +175,8 @@ cdef void book_waking(Partition* p, int32_t group, int64_t at, int64_t wall, int
     cdef int64_t due = now + at - wall
     while g != NULL:
         if not g.dead and (group == 0 or g.id == group):
-            c = book_cursor(g, p)
-            if c.wakes_at != at:
+            c = book_noted(g, p)
+            if c != NULL and c.wakes_at != at:
                 cursor_wakes(c, at, due if due > now else now, now, wake)
         g = g.next
 
@@ -237,8 +248,8 @@ cdef void waiters_del(PopJob** first, PopJob** last, PopJob* j) noexcept nogil:
     j.wait_next = NULL
     j.wait_prev = NULL
 
-cdef void book_park(PopJob* j) noexcept nogil:
-    # Lock held. The job belongs to the book until book_unpark or a wake.
+cdef bint book_park(PopJob* j) noexcept nogil:
+    # Lock held. The job belongs to the book until book_unpark or a wake. False when memory ran out.
     if j.only != NULL:
         waiters_add(&j.only.wait_first, &j.only.wait_last, j)
         j.only.group.n_wait_only += 1
@@ -248,9 +259,11 @@ cdef void book_park(PopJob* j) noexcept nogil:
         j.group.n_wait += 1
         j.parked_at = PARKED_GROUP
     else:
-        strangers_park(j)
+        if not strangers_park(j):
+            return False
         j.parked_at = PARKED_STRANGER
     book.parked += 1
+    return True
 
 cdef void book_unpark(PopJob* j) noexcept nogil:
     # Lock held; nothing when it is not parked.

@@ -124,9 +124,10 @@ cdef void catalog_open() noexcept nogil:
     getrandom(&catalog.hash_seed, 8, 0)
 
 cdef Slice slice_keep(Slice s) noexcept nogil:
+    # A copy of its own, with a NUL behind it; p is NULL when memory ran out.
     cdef char* p = <char*>malloc(s.n + 1)
     if p == NULL:
-        abort()               # a process that cannot keep a name cannot keep its promises
+        return slice_of(NULL, 0)
     if s.n:
         memcpy(p, s.p, s.n)
     p[s.n] = 0
@@ -224,7 +225,8 @@ cdef void catalog_derive(Slice name, Slice* ns, Slice* task) noexcept nogil:
     task[0] = slice_keep(slice_of(name.p + i, k - i))
 
 cdef Queue* catalog_add_queue(int32_t id, Slice name) noexcept nogil:
-    # Finds or adds by name. A queue of that name with another id was deleted elsewhere: it is buried first.
+    # Finds or adds by name. A queue of that name with another id was deleted elsewhere: it is buried first. NULL when memory
+    # ran out, as of the other two: who misses the name asks for it again.
     cdef Queue* q = catalog_queue(name)
     cdef uint64_t h = catalog_hash(name)
     if q != NULL:
@@ -235,21 +237,24 @@ cdef Queue* catalog_add_queue(int32_t id, Slice name) noexcept nogil:
         catalog_bury(q)
     q = <Queue*>calloc(1, sizeof(Queue))
     if q == NULL:
-        abort()
+        return NULL
     q.id = id
     q.tally = tally_make()
+    q.name = slice_keep(name)
+    catalog_derive(name, &q.ns, &q.task)
+    q.same_hash = <Queue*>table_get(&catalog.by_name, h)
+    if (q.tally == NULL or q.name.p == NULL or q.ns.p == NULL or q.task.p == NULL or not table_put(&catalog.by_id, <uint32_t>id, q)
+            or not table_put(&catalog.by_name, h, q)):
+        table_del(&catalog.by_id, <uint32_t>id)
+        catalog_free_queue(q)
+        return NULL
     catalog.additions += 1
     q.born = catalog.additions
     q.changed = True
-    q.name = slice_keep(name)
-    catalog_derive(name, &q.ns, &q.task)
     q.lease_us = 300000000
     q.retry_limit = 3
     # Its epoch is 0, that of a new queue. Where it is another one, the next reload forgets what came in between.
     q.retry_delay_us = 1000000
-    q.same_hash = <Queue*>table_get(&catalog.by_name, h)
-    table_put(&catalog.by_name, h, q)
-    table_put(&catalog.by_id, <uint32_t>id, q)
     q.next = catalog.list
     catalog.list = q
     return q
@@ -262,15 +267,18 @@ cdef Partition* catalog_add_partition(Queue* q, int32_t id, Slice name) noexcept
         return p
     p = <Partition*>calloc(1, sizeof(Partition))
     if p == NULL:
-        abort()
+        return NULL
+    p.name = slice_keep(name)
+    p.same_hash = <Partition*>table_get(&q.partitions, h)
+    if p.name.p == NULL or not table_put(&catalog.partitions, <uint32_t>id, p) or not table_put(&q.partitions, h, p):
+        table_del(&catalog.partitions, <uint32_t>id)
+        free(<void*>p.name.p)
+        free(p)
+        return NULL
     p.id = id
     p.queue = q
-    p.name = slice_keep(name)
     code_id_make(catalog.seed, 112, id, uuid)
     uuid_format(uuid, p.uuid)
-    p.same_hash = <Partition*>table_get(&q.partitions, h)
-    table_put(&q.partitions, h, p)
-    table_put(&catalog.partitions, <uint32_t>id, p)
     p.all_next = catalog.all_partitions
     catalog.all_partitions = p
     return p
@@ -284,22 +292,26 @@ cdef Group* catalog_add_group(Queue* q, int32_t id, Slice name) noexcept nogil:
     while g != NULL and not (g.dead and g.id == id):
         g = g.next
     if g != NULL:             # forgotten, and found again: it was not deleted
+        g.same_hash = <Group*>table_get(&q.groups, h)
+        if not table_put(&q.groups, h, g):
+            return NULL
         g.dead = False
         if g.scan == SCAN_DONE:       # while it was forgotten, what was committed did not reach its cursors
             g.scan = SCAN_WANTED
         elif g.scan == SCAN_RUNNING:
             g.scan_twice = True
-        g.same_hash = <Group*>table_get(&q.groups, h)
-        table_put(&q.groups, h, g)
         return g
     g = <Group*>calloc(1, sizeof(Group))
     if g == NULL:
-        abort()
+        return NULL
     g.id = id
     g.queue = q
     g.name = slice_keep(name)
     g.same_hash = <Group*>table_get(&q.groups, h)
-    table_put(&q.groups, h, g)
+    if g.name.p == NULL or not table_put(&q.groups, h, g):
+        free(<void*>g.name.p)
+        free(g)
+        return NULL
     g.next = q.group_list
     q.group_list = g
     return g
@@ -399,10 +411,13 @@ cdef void catalog_forget_groups(Queue* q) noexcept nogil:
     table_clear(&q.groups)
 
 cdef bint slice_replace(Slice* at, Slice s) noexcept nogil:
+    cdef Slice kept
     if slice_eq(at[0], s):
         return False
-    free(<void*>at.p)
-    at[0] = slice_keep(s)
+    kept = slice_keep(s)
+    if kept.p != NULL:
+        free(<void*>at.p)
+        at[0] = kept
     return True
 
 # ---- reload --------------------------------------------------------------------------------------------------------
@@ -412,6 +427,7 @@ cdef void catalog_take(PGresult* res) noexcept nogil:
     cdef int i, n = PQntuples(res)
     cdef int sealed = 0
     cdef int limited = 0
+    cdef bint whole = True
     cdef Queue* q
     cdef Queue* following
     cdef int64_t version, delay_us, window_us
@@ -428,6 +444,7 @@ cdef void catalog_take(PGresult* res) noexcept nogil:
             continue
         q = catalog_add_queue(pg_int4(res, i, 2), pg_bytes(res, i, 4))
         if q == NULL:
+            whole = False
             continue
         q.mark = catalog.mark
         if q.epoch != pg_int4(res, i, 3):
@@ -436,6 +453,7 @@ cdef void catalog_take(PGresult* res) noexcept nogil:
             q.changed = True
         if slice_replace(&q.ns, pg_bytes(res, i, 5)) | slice_replace(&q.task, pg_bytes(res, i, 6)):
             q.changed = True
+            whole = whole and slice_eq(q.ns, pg_bytes(res, i, 5)) and slice_eq(q.task, pg_bytes(res, i, 6))
         q.lease_us = <int64_t>pg_int4(res, i, 7) * 1000000
         if q.lease_us <= 0:
             q.lease_us = 60000000
@@ -462,6 +480,6 @@ cdef void catalog_take(PGresult* res) noexcept nogil:
         q = following
     catalog.n_sealed = sealed
     catalog.n_limited = limited
-    catalog.version = version
+    catalog.version = version if whole else -1      # of no database: the next statement asks for it again
     catalog.loaded = True
     uv_rwlock_wrunlock(&catalog.lock)

@@ -168,7 +168,7 @@ cdef bint claimcall_send(Engine* e) noexcept nogil:
         return True
     leased_home(call)
     claimcall_untake(call)
-    popcall_again(call, 0)
+    popcall_again(call, 503 if params.failed else 0)
     return False
 
 cdef int64_t claim_base(Taken* t, int64_t next_offset) noexcept nogil:
@@ -270,6 +270,7 @@ cdef void claimcall_answer(Engine* e, PopJob* j) noexcept nogil:
     if not j.gone:
         out = reply_begin(j.job.r, 200, pop_type(j))
         n = claim_write_framed(e, j, out) if pop_type(j) == FRAMES_TYPE else claim_write(e, j, out)
+        answer_whole(e.worker, out)
     pop_untake(j)
     pop_keep_made(j)
     if j.gone:
@@ -327,7 +328,9 @@ cdef int claim_write(Engine* e, PopJob* j, Buf* out) noexcept nogil:
             m.created_us = r.created_us
             if j.first_us == 0:
                 j.first_us = r.created_us
-            batchrow_open(&b, r.ids, r.body, r.meta, r.n, &e.worker.unzip)
+            if not batchrow_open(&b, r.ids, r.body, r.meta, r.n, &e.worker.unzip):
+                out.failed = True      # memory ran out
+                break
             batchrow_seek(&b, <int>(m.offset - r.base))
             while m.offset < stop and batchrow_message(&b, &m):
                 if b.message != NULL:
@@ -376,7 +379,9 @@ cdef int claim_write_framed(Engine* e, PopJob* j, Buf* out) noexcept nogil:
                 m.offset += take
                 n += take
             else:
-                batchrow_open(&b, r.ids, r.body, r.meta, r.n, &e.worker.unzip)
+                if not batchrow_open(&b, r.ids, r.body, r.meta, r.n, &e.worker.unzip):
+                    out.failed = True
+                    break
                 batchrow_seek(&b, <int>(m.offset - r.base))
                 while m.offset < stop and batchrow_message(&b, &m):
                     if b.message != NULL:

@@ -427,6 +427,9 @@ cdef void found_take(Engine* e, int finding) noexcept nogil:
             book_found(p, f.head, &wake)
             continue
         c = book_cursor(d.scanning, p)
+        if c == NULL:
+            complete = False
+            continue
         if f.next_offset >= 0 and c.state != CURSOR_BUSY:
             c.next_offset = f.next_offset
         book_found(p, f.head, &wake)

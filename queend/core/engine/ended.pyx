@@ -58,7 +58,7 @@ cdef void ended_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept
         if g == NULL:
             continue
         c = book_cursor(g, p)
-        if c.state == CURSOR_LEASED and c.due.at == d.checked[i].due:
+        if c != NULL and c.state == CURSOR_LEASED and c.due.at == d.checked[i].due:
             cursor_move(c, CURSOR_READY, 0)
             book_wake_cursor(c, &wake)
     uv_mutex_unlock(&book.lock)

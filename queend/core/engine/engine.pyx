@@ -140,7 +140,6 @@ cdef bint engine_open(Worker* w) noexcept nogil:
 
 cdef void engine_connect(Worker* w, InboxMsg* m) noexcept nogil:
     # The database is as this program needs it.
-    free(m)
     if not engine_of(w).closing:
         slotpool_connect(engine_of(w).slots)
 

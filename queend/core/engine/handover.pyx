@@ -79,7 +79,7 @@ cdef void handover_claim(PushStream* s, PushBatch* b, int row, Group* group) noe
     if g.scheduled or group.dead or group.queue.delay_us or group.queue.window_us or b.n_claims >= HANDOVER_CLAIMS:
         return
     c = book_cursor(group, g.partition)
-    if c.state != CURSOR_IDLE:
+    if c == NULL or c.state != CURSOR_IDLE:
         return
     if b.claims == NULL:
         b.claims = <Claim*>arena_alloc(&b.arena, HANDOVER_CLAIMS * sizeof(Claim))
@@ -240,6 +240,7 @@ cdef void handover_answer(PushStream* s, PushBatch* b) noexcept nogil:
             buf_init(&j.handed)
             out = &j.handed
         j.n_handed = handover_write(s.worker, out, j)
+        answer_whole(s.worker, out)
         handover_keep(j)
         s.worker.counters.handed += j.n_handed
         if out is &j.handed:

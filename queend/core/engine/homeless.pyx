@@ -67,7 +67,10 @@ cdef void items_home(PushStream* s, PushItem* it, bint unsure) noexcept nogil:
     while it != NULL:
         m = <HomelessMsg*>calloc(1, sizeof(HomelessMsg))
         if m == NULL:
-            abort()
+            last = it
+            it = it.next
+            item_refuse(s, last)
+            continue
         part = <PushPart*>it.job
         m.job = part.job
         m.items = it

@@ -338,7 +338,8 @@ cdef void ask_take(Ask* a, PGresult* res) noexcept nogil:
         if n and not a.queue.dead:
             uv_mutex_lock(&book.lock)
             g = catalog_add_group(a.queue, pg_int4(res, 0, 0), a.first[0])
-            scan_want(g)
+            if g != NULL:
+                scan_want(g)
             uv_mutex_unlock(&book.lock)
     elif a.kind == ASK_SIZE:
         sizes_take(a, res)

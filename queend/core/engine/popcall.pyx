@@ -83,7 +83,7 @@ cdef bint popcall_send(Engine* e) noexcept nogil:
     e.worker.counters.op[OP_POP].calls += 1
     if slot_send(slot, STMT_POP, &params, popcall_done, call, e.deadline_ms):
         return True
-    popcall_again(call, 0)
+    popcall_again(call, 503 if params.failed else 0)
     return False
 
 cdef inline void popcall_add(PopCall* call, PopJob* j) noexcept nogil:
@@ -409,22 +409,22 @@ cdef void popcall_answer(Engine* e, PopJob* j, PGresult* res, int* at) noexcept 
 cdef void pop_after_empty(Engine* e, PopJob* j) noexcept nogil:
     # A specific pop asked and got nothing: it waits for its cursor to become ready, or is answered.
     cdef bint parked = False
+    cdef bint short = False
     cdef bint again = False
     if j.until_us > clock_mono_us():
         uv_mutex_lock(&book.lock)
         if j.only.state == CURSOR_READY:
             again = True
         else:
-            pop_move(j, POP_PARKED)
-            book_park(j)
             parked = True
+            short = not pop_park(e, j)
         uv_mutex_unlock(&book.lock)
     if again:
         pop_move(j, POP_LEASING)
         joblist_add(&e.woken, &j.job)
-    elif parked:
-        heap_add(&e.deadlines, &j.deadline, j.until_us)
-    else:
+    elif short:
+        pop_fail(j, 503, "Out of memory")
+    elif not parked:
         pop_empty(j, WHY_EXPIRED if j.until_us else j.why)
 
 cdef void pop_give_back(Engine* e, PopJob* j) noexcept nogil:
@@ -461,7 +461,9 @@ cdef void popcall_reply(Engine* e, PopJob* j, PGresult* res, int first_row, int 
     cdef int first_ord = pg_int4(res, first_row, 0)
     out = reply_begin(r, 200, pop_type(j))
     if pop_type(j) is FRAMES_TYPE:
-        pop_answered(j, popframed_rows(e, out, j, res, first_row, stop_row, claimed))
+        n = popframed_rows(e, out, j, res, first_row, stop_row, claimed)
+        answer_whole(e.worker, out)
+        pop_answered(j, n)
         return
     uuid_format(j.lease, lease)
     c = j.cursors[first_ord - j.first_cursor]
@@ -485,7 +487,8 @@ cdef void popcall_reply(Engine* e, PopJob* j, PGresult* res, int first_row, int 
             j.first_us = pg_int8(res, row, POP_CREATED_AT)
         if not batchrow_open(&b, pg_bytes(res, row, POP_IDS), pg_bytes(res, row, POP_BODY), pg_bytes(res, row, POP_META), pg_int4(res, row, POP_N),
                              &e.worker.unzip):
-            log_line(b"error", b"row_unreadable", b"a row of the log is not in a known format")
+            if not e.worker.unzip.short_of_memory:
+                log_line(b"error", b"row_unreadable", b"a row of the log is not in a known format")
             continue
         batchrow_seek(&b, <int>(pg_int8(res, row, POP_FIRST) - pg_int8(res, row, POP_BASE)))
         m.offset = pg_int8(res, row, POP_FIRST)
@@ -502,16 +505,28 @@ cdef void popcall_reply(Engine* e, PopJob* j, PGresult* res, int first_row, int 
             m.offset += 1
             n += 1
     pop_reply_close(out, &j.req, n, j.req.partitions, j.req.batch)
+    answer_whole(e.worker, out)
     pop_answered(j, n)
 
 cdef void pop_answered(PopJob* j, int n) noexcept nogil:
-    # Its answer with n messages is written.
+    # Its answer with n messages is written; or memory ran out, and nothing of it was delivered.
     cdef Request* r = j.job.r
+    if r.out.failed:
+        pop_give_back(engine_of(r.worker), j)
+        pop_fail(j, 503, "Out of memory")
+        return
     pop_move(j, POP_COMPLETED)
     r.on_unsent = pop_unsent
     r.worker.counters.op[OP_POP].items += n
     tally_pop(j, r.worker, n)
     reply_end(r)
+
+cdef inline void answer_whole(Worker* w, Buf* out) noexcept nogil:
+    # Was there memory to unpack and open all that was written to it?
+    if w.unzip.short_of_memory or w.seal.short_of_memory:
+        w.unzip.short_of_memory = False
+        w.seal.short_of_memory = False
+        out.failed = True
 
 cdef inline bint batchrow_message(BatchRow* b, PopMessage* m) noexcept nogil:
     # The next record as a message: ids, payload and extras are views into the result.

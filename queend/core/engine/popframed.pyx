@@ -40,7 +40,8 @@ cdef int popframed_rows(Engine* e, Buf* out, PopJob* j, PGresult* res, int first
             n += take
             continue
         if not batchrow_open(&b, pg_bytes(res, row, POP_IDS), body, pg_bytes(res, row, POP_META), stored, &e.worker.unzip):
-            log_line(b"error", b"row_unreadable", b"a row of the log is not in a known format")
+            if not e.worker.unzip.short_of_memory:
+                log_line(b"error", b"row_unreadable", b"a row of the log is not in a known format")
             continue
         batchrow_seek(&b, <int>(m.offset - base))
         for i in range(take):

@@ -197,6 +197,7 @@ cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
     cdef Queue* q
     cdef Partition* p
     cdef bint ask = False
+    cdef bint short = False
     j.only = NULL
     j.group = NULL
     uv_rwlock_rdlock(&catalog.lock)
@@ -218,11 +219,15 @@ cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
                     uv_mutex_lock(&book.lock)
                     j.only = book_cursor(j.group, p)
                     uv_mutex_unlock(&book.lock)
+                    short = j.only == NULL
                 elif not j.asked:
                     ask = True
                 else:
                     j.group = NULL
     uv_rwlock_rdunlock(&catalog.lock)
+    if short:
+        pop_fail(j, 503, "Out of memory")
+        return False
     if not ask:
         return True
     if j.job.tries >= 20:
@@ -293,6 +298,7 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
     cdef Cursor* c
     cdef int width
     cdef bint parked = False
+    cdef bint short = False
     cdef bint cached = False
     cdef PopJob* wake = NULL
     j.n_cursors = 0
@@ -329,28 +335,36 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
             parked = True
         else:
             book.missed = True
-        if parked:
-            pop_move(j, POP_PARKED)
-            book_park(j)
+        short = parked and not pop_park(e, j)
     uv_mutex_unlock(&book.lock)
     popjobs_wake(w, wake)
     if j.n_cursors:
         pop_move(j, POP_LEASING)
         joblist_add(&e.claims if cached else &e.pops, &j.job)
-    elif parked:
-        if j.until_us:
-            heap_add(&e.deadlines, &j.deadline, j.until_us)
-    else:
+    elif short:
+        pop_fail(j, 503, "Out of memory")
+    elif not parked:
         pop_empty(j, WHY_EXPIRED if j.until_us else j.why)
+
+cdef bint pop_park(Engine* e, PopJob* j) noexcept nogil:
+    # From here on others may take it out of the book. Book locked. False: memory ran out, it does not wait.
+    if j.until_us and not heap_add(&e.deadlines, &j.deadline, j.until_us):
+        return False
+    if not book_park(j):
+        heap_del(&e.deadlines, &j.deadline)
+        return False
+    pop_move(j, POP_PARKED)
+    return True
 
 cdef void pop_wait_or_answer(Worker* w, PopJob* j, int why) noexcept nogil:
     # For pops that have no group to wait in: unknown names, namespaces without work.
+    cdef bint short
     if j.until_us > clock_mono_us():
         uv_mutex_lock(&book.lock)
-        pop_move(j, POP_PARKED)
-        book_park(j)
+        short = not pop_park(engine_of(w), j)
         uv_mutex_unlock(&book.lock)
-        heap_add(&engine_of(w).deadlines, &j.deadline, j.until_us)
+        if short:
+            pop_fail(j, 503, "Out of memory")
     else:
         pop_empty(j, WHY_EXPIRED if j.until_us else why)
 

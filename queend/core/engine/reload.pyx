@@ -55,6 +55,7 @@ cdef void reload_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
     global reload_running, reload_at
     cdef Engine* e = <Engine*>ctx
     cdef int i
+    cdef bint missed = False
     cdef InboxMsg* m
     if outcome == SLOT_OK:
         catalog_take(res)
@@ -75,10 +76,14 @@ cdef void reload_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
         else:
             m = <InboxMsg*>calloc(1, sizeof(InboxMsg))
             if m == NULL:
-                abort()
+                missed = True
+                continue
             m.run = engine_reloaded
             if not worker_post(e.worker.process.workers[i], m):
                 free(m)
+    if missed:                # no memory for the message: once more
+        e.want_reload = True
+        e.reload_pause = clock_mono_us() + 200000
 
 cdef void book_reloaded(Worker* w) noexcept nogil:
     # Everyone parked on a queue that changed looks again at names and options.

@@ -24,21 +24,26 @@ cdef Strangers* strangers_find(bint any_queue, Slice name, Slice task) noexcept 
 cdef inline Strangers* strangers_of(PopJob* j) noexcept nogil:
     return strangers_find(j.any_queue, j.req.ns if j.any_queue else j.req.queue, j.req.task if j.any_queue else slice_of(NULL, 0))
 
-cdef void strangers_park(PopJob* j) noexcept nogil:
+cdef bint strangers_park(PopJob* j) noexcept nogil:
+    # False when memory ran out.
     cdef Strangers* s = strangers_of(j)
     if s == NULL:
         s = <Strangers*>calloc(1, sizeof(Strangers))
         if s == NULL:
-            abort()
+            return False
         s.any_queue = j.any_queue
         s.name = slice_keep(j.req.ns if j.any_queue else j.req.queue)
         s.task = slice_keep(j.req.task if j.any_queue else slice_of(NULL, 0))
         s.hash = strangers_hash(s.any_queue, s.name, s.task)
         s.same_hash = <Strangers*>table_get(&book.strangers, s.hash)
-        if not table_put(&book.strangers, s.hash, s):
-            abort()
+        if s.name.p == NULL or s.task.p == NULL or not table_put(&book.strangers, s.hash, s):
+            free(<void*>s.name.p)
+            free(<void*>s.task.p)
+            free(s)
+            return False
     waiters_add(&s.first, &s.last, j)
     book.n_strangers += 1
+    return True
 
 cdef void strangers_unpark(PopJob* j) noexcept nogil:
     # The list goes with the last of it.

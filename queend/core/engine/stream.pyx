@@ -67,6 +67,7 @@ cdef void stream_add(PushStream* s, PushPart* part) noexcept nogil:
     cdef PushItem* it
     cdef PushItem* following
     cdef Partition* p
+    cdef bint short = False
     if s.overflow_first != NULL or part.job.drain and s.gather != NULL and not batch_holds(s.gather, part):
         stream_overflow(s, part)
         return
@@ -83,18 +84,24 @@ cdef void stream_add(PushStream* s, PushPart* part) noexcept nogil:
         to = aside_deal(lanes_deal(s, p), s, p)
         if to.gather == NULL:
             to.gather = batch_new(to)
-        if to.gather == NULL or batch_full(to.gather):
+        short = to.gather == NULL
+        if short or batch_full(to.gather):
             break
         following = it.next
         if p.open == NULL:
             p.open = batch_group(to.gather, p)
-            if p.open == NULL:
+            short = p.open == NULL
+            if short:
                 break
         batch_place(to.gather, p.open, it)
         to.gather.unsure = to.gather.unsure or part.job.unsure
         it = following
-    part.items = it
+    while short and it != NULL:
+        following = it.next
+        item_refuse(s, it)    # the last of them may end the request, and the part with it
+        it = following
     if it != NULL:
+        part.items = it
         stream_overflow(s, part)
 
 cdef void stream_overflow(PushStream* s, PushPart* part) noexcept nogil:
@@ -551,6 +558,14 @@ cdef void batch_fail(PushStream* s, PushBatch* b, int status) noexcept nogil:
         group_fail(s, g, status)
         g = following
     batch_free(b)
+
+cdef void item_refuse(PushStream* s, PushItem* it) noexcept nogil:
+    # Memory ran out before it was gathered: it is not stored.
+    cdef PushJob* j = (<PushPart*>it.job).job
+    it.status = 4
+    if j.failed < 503:
+        j.failed = 503
+    item_done(s, it)
 
 cdef inline void item_done(PushStream* s, PushItem* it) noexcept nogil:
     cdef PushPart* part = <PushPart*>it.job

@@ -20,10 +20,10 @@ cdef struct Tally:
 cdef int tally_workers = 1
 
 cdef Tally* tally_make() noexcept nogil:
-    # One per worker, all zero.
+    # One per worker, all zero; NULL when memory ran out.
     cdef void* at = aligned_alloc(64, <size_t>tally_workers * sizeof(Tally))
     if at == NULL:
-        abort()
+        return NULL
     memset(at, 0, <size_t>tally_workers * sizeof(Tally))
     return <Tally*>at
 
@@ -93,7 +93,7 @@ cdef struct TallySeen:
     int parked
 
 cdef int tally_list(TallySeen** out) noexcept nogil:
-    # The queues there are and how many pops are parked on each, to be freed by the caller; entries of the catalogue outlive their queue.
+    # The queues there are and how many pops are parked on each, to be freed by the caller, -1 when memory ran out; entries of the catalogue outlive their queue.
     cdef Queue* q
     cdef Group* g
     cdef int n = 0
@@ -104,7 +104,8 @@ cdef int tally_list(TallySeen** out) noexcept nogil:
         q = q.next
     out[0] = <TallySeen*>malloc(<size_t>(n + 1) * sizeof(TallySeen))
     if out[0] == NULL:
-        abort()
+        uv_rwlock_rdunlock(&catalog.lock)
+        return -1
     n = 0
     uv_mutex_lock(&book.lock)
     q = catalog.list

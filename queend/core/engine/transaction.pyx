@@ -258,7 +258,7 @@ cdef bint txcall_send(Engine* e, TxJob* j) noexcept nogil:
         return True
     txcall_free(call)
     if params.failed:
-        job_refuse(&j.job, 413, "The transaction is too large")
+        job_refuse(&j.job, 413 if params.too_large else 503, "The transaction is too large" if params.too_large else "Out of memory")
         limit_give(&e.tx_limit)
         return True
     job_move(&j.job, JOB_QUEUED)
@@ -316,7 +316,10 @@ cdef bint tx_gather(Engine* e, TxCall* call, TxJob* j) noexcept nogil:
             memset(row, 0, sizeof(AckRow))
             row.partition = <Partition*>it.partition
             row.group = <Group*>it.group
-            table_put(&groups, key, row)
+            if not table_put(&groups, key, row):
+                table_free(&groups)
+                job_refuse(&j.job, 503, "Out of memory")
+                return False
         it.next = NULL
         if it.has_lease and row.first != NULL and not row.first.has_lease:
             # the row is checked against the one lease that was named

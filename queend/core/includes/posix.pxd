@@ -82,8 +82,5 @@ cdef extern from "<errno.h>" nogil:
 cdef extern from "<string.h>" nogil:
     char* strerror(int)
 
-cdef extern from "<stdlib.h>" nogil:
-    void* aligned_alloc(size_t, size_t)
-
 cdef extern from "<stddef.h>" nogil:
     ctypedef long ptrdiff_t

@@ -69,6 +69,10 @@ cdef bint process_start(Process* p, char* reason, size_t size) noexcept nogil:
     p.drained = 0
     p.n = s.workers
     p.workers = <Worker**>calloc(p.n, sizeof(Worker*))
+    if p.workers == NULL:
+        snprintf(reason, size, b"not enough memory")
+        process_free(p)
+        return False
     fd = listener_bind(s.host, s.port, s.reuseport, s.backlog, reason, size)
     if fd < 0:
         process_free(p)
@@ -114,29 +118,21 @@ cdef bint process_start(Process* p, char* reason, size_t size) noexcept nogil:
 
 cdef void process_connect(Process* p) noexcept nogil:
     # Was started without the database, which is ready now.
-    cdef InboxMsg* m
     cdef int i
     for i in range(p.n):
-        m = <InboxMsg*>calloc(1, sizeof(InboxMsg))
-        if m == NULL:
-            abort()
-        m.run = engine_connect
-        if not worker_post(p.workers[i], m):
-            free(m)
+        p.workers[i].told_connect.run = engine_connect
+        worker_post(p.workers[i], &p.workers[i].told_connect)
 
 cdef bint process_stop(Process* p, int grace_ms) noexcept nogil:
     # Stops accepting, drains, closes, joins. True when everything was answered in time.
     cdef int64_t until = clock_mono_us() + <int64_t>grace_ms * 1000
     cdef int64_t left
-    cdef InboxMsg* m = <InboxMsg*>calloc(2 * p.n, sizeof(InboxMsg))     # two for each worker
     cdef bint drained
     cdef int i
-    if m == NULL:
-        abort()
     acceptor_stop(p)
     for i in range(p.n):
-        m[i].run = worker_stop
-        worker_post(p.workers[i], &m[i])
+        p.workers[i].told_stop.run = worker_stop
+        worker_post(p.workers[i], &p.workers[i].told_stop)
     uv_mutex_lock(&p.lock)
     while p.drained < p.n:
         left = until - clock_mono_us()
@@ -146,32 +142,29 @@ cdef bint process_stop(Process* p, int grace_ms) noexcept nogil:
     drained = p.drained == p.n
     uv_mutex_unlock(&p.lock)
     for i in range(p.n):
-        m[p.n + i].run = worker_halt
-        worker_post(p.workers[i], &m[p.n + i])
+        p.workers[i].told_halt.run = worker_halt
+        worker_post(p.workers[i], &p.workers[i].told_halt)
     for i in range(p.n):
         uv_thread_join(&p.workers[i].thread)
     engine_halt(p)
     p.running = False
-    free(m)
     return drained
 
 cdef void process_abort(Process* p, int started) noexcept nogil:
     # After a start that failed half-way: `started` workers have threads.
     cdef int i
-    cdef InboxMsg* m = <InboxMsg*>calloc(p.n, sizeof(InboxMsg))
     acceptor_stop(p)
-    for i in range(p.n):
+    for i in range(p.n if p.workers != NULL else 0):
         if p.workers[i] == NULL:
             continue
         if i < started:
-            m[i].run = worker_halt
-            worker_post(p.workers[i], &m[i])
+            p.workers[i].told_halt.run = worker_halt
+            worker_post(p.workers[i], &p.workers[i].told_halt)
             uv_thread_join(&p.workers[i].thread)
         else:
             p.workers[i].phase = WORKER_FAILED
             worker_end(p.workers[i])
             uv_run(&p.workers[i].loop, UV_RUN_DEFAULT)
-    free(m)
     process_free(p)
 
 cdef void process_free(Process* p) noexcept nogil:
@@ -179,7 +172,7 @@ cdef void process_free(Process* p) noexcept nogil:
     cdef int i
     listener_free(p.listener)
     p.listener = NULL
-    for i in range(p.n):
+    for i in range(p.n if p.workers != NULL else 0):
         if p.workers[i] != NULL:
             listener_free(p.workers[i].listener)
             worker_free(p.workers[i])

@@ -36,8 +36,12 @@ cdef void reply_end(Request* r) noexcept nogil:
     # The body is complete: the answer goes out with the others of this turn of the loop. r may be gone afterwards.
     cdef Worker* w = r.worker
     cdef OpCounter* counter = &w.counters.op[r.op]
+    if r.out.failed and not r.unanswerable:
+        r.unanswerable = True
+        reply_error(r, 503, b"Out of memory: whether the request was done is not known")
+        return
     if r.out.failed:
-        r.keep_alive = False          # no memory for the answer: the connection ends instead of lying
+        r.keep_alive = False          # not even for that: the connection ends instead of lying
     elif r.status != 204 and r.status != 304:
         head_length(&r.out, r.head_size, r.out.len - r.head_size)
     if r.method == METHOD_HEAD or r.status == 204:

@@ -51,6 +51,9 @@ cdef struct Worker:
     uv_thread_t thread
     uv_sem_t opened
     uint8_t phase
+    InboxMsg told_connect     # what it is told once in its life
+    InboxMsg told_stop
+    InboxMsg told_halt
 
 cdef inline bint worker_post(Worker* to, InboxMsg* m) noexcept nogil:
     # Any thread; m belongs to the receiver then. False when that worker has ended: m still belongs to the sender.

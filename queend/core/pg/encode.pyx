@@ -18,7 +18,8 @@ cdef struct PgArray:
 
 cdef struct Params:
     int n
-    bint failed               # an array ran out of memory: do not send
+    bint failed               # an array ran out of memory, or is too large: do not send
+    bint too_large
     const char* values[PARAMS_MAX]       # borrowed: arrays and slices must live until slot_send returned
     int[PARAMS_MAX] lengths
     uint64_t[PARAMS_MAX] scalar         # storage for the fixed-size ones: a Params is never copied
@@ -117,6 +118,7 @@ cdef void pgarray_end(PgArray* a) noexcept nogil:
 cdef inline void params_begin(Params* p) noexcept nogil:
     p.n = 0
     p.failed = False
+    p.too_large = False
 
 cdef inline void params_bytes(Params* p, const void* data, size_t n) noexcept nogil:
     # text, bytea or uuid. An empty value needs a pointer too: NULL would mean SQL NULL.
@@ -139,6 +141,7 @@ cdef inline void params_array(Params* p, PgArray* a) noexcept nogil:
     pgarray_end(a)
     if a.buf.failed or a.buf.len > 0x3fffffff:      # PostgreSQL takes no message of 1 GiB or more
         p.failed = True
+        p.too_large = not a.buf.failed
     params_bytes(p, a.buf.data, a.buf.len)
 
 cdef inline void params_int8(Params* p, int64_t v) noexcept nogil:

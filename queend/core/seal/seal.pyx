@@ -28,6 +28,7 @@ cdef struct Seal:
     char* room
     size_t size
     int64_t told_us           # when the log was told last, 0: not yet
+    bint short_of_memory      # it ran out since somebody looked
 
 cdef void seal_close(Seal* s) noexcept nogil:
     cdef int i
@@ -152,6 +153,7 @@ cdef bint seal_room(Seal* s, size_t n) noexcept nogil:
         s.room = <char*>malloc(s.size)
         if s.room == NULL:
             s.size = 0
+            s.short_of_memory = True
             return False
     return True
 

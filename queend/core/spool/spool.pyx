@@ -36,6 +36,7 @@ cdef struct Spool:
     int64_t pause_us          # between two tries to drain
     SpoolSegment* first       # the oldest
     SpoolSegment* last
+    SpoolSegment* spare       # for the next file: what is written is counted without asking for memory
     int fd                    # of the last, for writing; -1: the next write begins another
     uint64_t number           # of the newest segment there ever was
     Table waiting             # partition key → records in the buffer (as a pointer)
@@ -97,6 +98,7 @@ cdef void spool_close() noexcept nogil:
     if spool.step.fd >= 0:
         close(spool.step.fd)
     close(spool.dir_fd)
+    free(spool.spare)
     buf_free(&spool.gather)
     buf_free(&spool.write.bytes)
     buf_free(&spool.step.bytes)
@@ -121,9 +123,13 @@ cdef bint spool_count(Slice queue, Slice part, int64_t by) noexcept nogil:
 # ---- segments ----------------------------------------------------------------------------------------------------------
 
 cdef SpoolSegment* segment_add(uint64_t number) noexcept nogil:
-    cdef SpoolSegment* s = <SpoolSegment*>calloc(1, sizeof(SpoolSegment))
+    # The spare one, or NULL when memory ran out.
+    cdef SpoolSegment* s = spool.spare
     if s == NULL:
-        abort()
+        s = <SpoolSegment*>calloc(1, sizeof(SpoolSegment))
+    if s == NULL:
+        return NULL
+    spool.spare = NULL
     s.number = number
     s.size = SEGMENT_HEAD
     if spool.last != NULL:
@@ -229,6 +235,8 @@ cdef int segment_recover(int fd, uint64_t number) noexcept nogil:
     if end < SEGMENT_HEAD:
         end = at = SEGMENT_HEAD        # it was being made
     s = segment_add(number)
+    if s == NULL:
+        return ENOMEM
     if spool.first == s:
         spool.at = at
     error = spool_scan(fd, at, end, True, &scan)
@@ -341,7 +349,12 @@ cdef void spool_write_begin(uv_loop_t* loop, uv_after_work_cb done) noexcept nog
         t.at = spool.last.size
     t.work.data = t
     spool.writing = True
-    if uv_queue_work(loop, &t.work, spool_write_run, done) != 0:
+    if t.fd < 0 and spool.spare == NULL:
+        spool.spare = <SpoolSegment*>calloc(1, sizeof(SpoolSegment))
+    if t.fd < 0 and spool.spare == NULL:
+        t.error = ENOMEM      # before the file is made: what it holds must be counted
+        done(&t.work, 0)
+    elif uv_queue_work(loop, &t.work, spool_write_run, done) != 0:
         t.error = EIO
         done(&t.work, 0)
 
