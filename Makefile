@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help system venv build run test test-quick test-asan test-faults test-kills test-schema test-sdk bench bench-quick bench-scale bench-soak bench-peers clean
+.PHONY: help system venv build run test test-quick test-asan test-tsan test-faults test-kills test-schema test-sdk bench bench-quick bench-scale bench-soak bench-peers clean
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,14 +54,14 @@ ASAN_NOT = tests/core/test_instructions.py tests/core/test_spread.py tests/e2e/t
 ASAN_TESTS = $(filter-out $(ASAN_NOT),$(wildcard tests/core/test_*.py tests/auth/test_*.py tests/e2e/test_*.py)) tests/platform/test_control.py tests/golden tests/surface tests/schema
 test-asan: $(VENV)/.ready ## run the tests of the data plane under AddressSanitizer and UndefinedBehaviorSanitizer
 	@SUDO="$(SUDO)" sh tools/system.sh tests
-	@QUEEND_SANITIZE=address,undefined QUEEND_BUILD_DIR=$(ASAN)/c $(BIN)/python setup.py --quiet build_ext --build-lib $(ASAN)/lib --build-temp $(ASAN)/temp
-	@for part in queend/*.py queend/auth queend/cli queend/control queend/service sql; do test -e $$part || continue; \
-	  d=$(ASAN)/lib/queend; case $$part in sql) d=$(ASAN)/lib;; esac; ln -sfn $(CURDIR)/$$part $$d/$$(basename $$part); done
-	@LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
-	 ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-	 PYTHONMALLOC=malloc PYTHONSAFEPATH=1 PYTHONPATH=$(ASAN)/lib; export LD_PRELOAD ASAN_OPTIONS UBSAN_OPTIONS PYTHONMALLOC PYTHONSAFEPATH PYTHONPATH; \
-	 $(BIN)/python -c 'import queend._core as core; assert core.__file__.startswith("$(ASAN)"), core.__file__' && \
-	 $(BIN)/python -m pytest -p no:cacheprovider $(ASAN_TESTS) $(ARGS)
+	@sh tools/sanitized.sh $(BIN)/python $(ASAN) address,undefined $(ASAN_TESTS) $(ARGS)
+
+# What several threads, several daemons and clients that come and go do to one core.
+TSAN_TESTS = $(wildcard tests/e2e/test_workers.py tests/e2e/test_storm.py tests/e2e/test_two_daemons.py tests/e2e/test_stop.py tests/e2e/test_handover.py \
+  tests/e2e/test_leaving.py tests/e2e/test_memory.py tests/e2e/test_leased_acks.py tests/e2e/test_capacity.py tests/e2e/test_failover.py)
+test-tsan: $(VENV)/.ready ## run the tests of workers and storms under ThreadSanitizer
+	@SUDO="$(SUDO)" sh tools/system.sh tests
+	@sh tools/sanitized.sh $(BIN)/python $(CURDIR)/.tsan thread $(TSAN_TESTS) $(ARGS)
 
 test-faults: build ## 20 minutes of random histories while everything goes wrong that can, judged by one checker (FAULT_SECONDS, FAULT_SEED, FAULT_KINDS)
 	@SUDO="$(SUDO)" sh tools/system.sh tests
@@ -102,4 +102,4 @@ bench-peers: build ## the same loads against RabbitMQ, NATS JetStream and pgmq, 
 	@$(BIN)/python bench/peers.py --write $(ARGS)
 
 clean: ## remove what was built (not the data)
-	@rm -rf build .asan *.egg-info queend/_core*.so $(VENV)
+	@rm -rf build .asan .tsan *.egg-info queend/_core*.so $(VENV)

@@ -1,6 +1,6 @@
 """Build of queend: one extension module, and the SQL files shipped as package data.
 
-QUEEND_SANITIZE=address,undefined builds an instrumented module instead (make test-asan).
+QUEEND_SANITIZE=address,undefined builds an instrumented module instead (make test-asan), QUEEND_SANITIZE=thread another (make test-tsan).
 QUEEND_QUICK=1 compiles without optimization or debug information: for a change that is to be tried at once.
 """
 import os

@@ -35,6 +35,7 @@ cdef struct Book:
     int64_t parked
     bint missed               # somebody who does not wait found nothing since the last look at what others committed
     Group* scan_first         # groups that want a scan
+    SharedInt n_scans         # of them
     bint looked               # there was a look: scans may begin
 
 cdef Book book

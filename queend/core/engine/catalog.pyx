@@ -17,19 +17,19 @@ cdef struct Tally
 cdef struct Queue:
     int32_t id
     int32_t epoch
-    bint dead
+    SharedFlag dead
     Slice name
     Slice ns
     Slice task
-    int64_t lease_us
-    int64_t delay_us
-    int64_t window_us
-    int64_t retry_delay_us
-    int32_t retry_limit
-    int32_t max_size          # 0: no bound
-    bint sealed               # its payloads are encrypted
-    int32_t priority
-    int64_t ttl_us            # 0: messages do not grow old
+    SharedInt64 lease_us
+    SharedInt64 delay_us
+    SharedInt64 window_us
+    SharedInt64 retry_delay_us
+    SharedInt32 retry_limit
+    SharedInt32 max_size          # 0: no bound
+    SharedFlag sealed               # its payloads are encrypted
+    SharedInt32 priority
+    SharedInt64 ttl_us            # 0: messages do not grow old
     Capacity capacity
     int64_t cleaned           # idle partitions removed, as of the last reload
     Queue* next
@@ -46,7 +46,7 @@ cdef struct Recall
 
 cdef struct Partition:
     int32_t id
-    bint dead
+    SharedFlag dead
     Queue* queue
     Partition* same_hash
     Partition* all_next
@@ -66,7 +66,7 @@ cdef struct Partition:
 
 cdef struct Group:
     int32_t id
-    bint dead
+    SharedFlag dead
     Queue* queue
     Group* next
     Group* same_hash
@@ -100,7 +100,7 @@ cdef struct Catalog:
     uv_rwlock_t lock
     int64_t version           # -1: all of it was dropped, the reload is still to come
     int64_t server            # the incarnation of the server that it tells of
-    bint loaded
+    SharedFlag loaded
     unsigned char[16] seed
     uint64_t hash_seed
     Table by_name
@@ -111,9 +111,9 @@ cdef struct Catalog:
     Queue* grave
     uint32_t mark
     uint64_t additions
-    uint64_t cleanings        # reloads that told of removed partitions: a look-up that was under way may know one still
-    int n_sealed              # encrypted queues
-    int n_limited             # those with a bound (maxSize)
+    SharedInt64 cleanings        # reloads that told of removed partitions: a look-up that was under way may know one still
+    SharedInt n_sealed              # encrypted queues
+    SharedInt n_limited             # those with a bound (maxSize)
     uint64_t reload_from      # additions when the running reload was sent: what came later it may not have seen
 
 cdef Catalog catalog

@@ -86,6 +86,7 @@ cdef void scan_want(Group* g) noexcept nogil:
         g.scan_after = 0
         g.scan_next = book.scan_first
         book.scan_first = g
+        book.n_scans += 1
 
 cdef void discover_drain(Engine* e) noexcept nogil:
     # One statement at a time. What a look wants goes before a page of a scan, which may have a thousand more.
@@ -93,11 +94,12 @@ cdef void discover_drain(Engine* e) noexcept nogil:
     cdef Discover* d = &e.discover
     if d.finding:
         return
-    if d.scanning == NULL and book.scan_first != NULL:
+    if d.scanning == NULL and book.n_scans:
         uv_mutex_lock(&book.lock)
         d.scanning = book.scan_first if book.looked else NULL      # the first look begins before the first scan
         if d.scanning != NULL:
             book.scan_first = d.scanning.scan_next
+            book.n_scans -= 1
             d.scanning.scan = SCAN_RUNNING
         uv_mutex_unlock(&book.lock)
     if d.scanning == NULL and not d.recent_wanted and not d.waking_wanted and not d.ended_wanted:

@@ -70,7 +70,7 @@ cdef struct Engine:
 
 cdef uv_mutex_t reload_lock
 cdef bint reload_running
-cdef int64_t reload_at        # monotonic, when the last one ended
+cdef SharedInt64 reload_at        # monotonic, when the last one ended
 cdef Worker* boss             # the first worker: looks after what is due by time
 
 cdef inline Engine* engine_of(Worker* w) noexcept nogil:
@@ -105,6 +105,7 @@ cdef void engine_halt(Process* p) noexcept nogil:
     # After they have ended.
     global boss
     boss = NULL
+    incarnation_open(NULL)    # nothing is left that it could drop
     streams_close()
     recalls_close()
     rowcache_close()

@@ -23,6 +23,7 @@ cdef void forget_all(int64_t number) noexcept nogil:
     while book.scan_first != NULL:
         book.scan_first.scan_listed = False
         book.scan_first = book.scan_first.scan_next
+    book.n_scans = 0
     q = catalog.list
     while q != NULL:
         g = q.group_list

@@ -5,7 +5,7 @@
 cdef enum:
     PAUSE_US = 1000000
 
-cdef bint pops_paused         # process-wide; written by the control plane
+cdef SharedFlag pops_paused         # process-wide; written by the control plane
 
 cdef void pop_pause(Worker* w, PopJob* j) noexcept nogil:
     cdef int64_t until

@@ -561,10 +561,8 @@ cdef void batch_fail(PushStream* s, PushBatch* b, int status) noexcept nogil:
 
 cdef void item_refuse(PushStream* s, PushItem* it) noexcept nogil:
     # Memory ran out before it was gathered: it is not stored.
-    cdef PushJob* j = (<PushPart*>it.job).job
     it.status = 4
-    if j.failed < 503:
-        j.failed = 503
+    (<PushPart*>it.job).failed = 503
     item_done(s, it)
 
 cdef inline void item_done(PushStream* s, PushItem* it) noexcept nogil:

@@ -25,10 +25,10 @@ cdef struct SpoolScan:
     int64_t since_us          # when its first record was taken
 
 cdef struct Spool:
-    bint on
-    int gate
-    bint paused               # push maintenance
-    bint doubt                # a push had no answer in time: the database may hang
+    SharedFlag on
+    SharedInt gate
+    SharedFlag paused               # push maintenance
+    SharedFlag doubt                # a push had no answer in time: the database may hang
     int dir_fd
     int64_t limit             # bytes
     int per_file              # records of a segment
