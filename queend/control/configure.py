@@ -1,4 +1,4 @@
-"""POST /api/v1/configure: create a queue or set all its options anew."""
+"""POST /api/v1/configure: create a queue, or change options of one."""
 from __future__ import annotations
 
 from typing import Any
@@ -9,40 +9,35 @@ from fastapi import APIRouter, Request
 from psycopg.types.json import Jsonb
 
 from .answer import Json, Refusal, body_object
+from .options import OPTIONS, SWITCH, BadOption, checked
 
 router = APIRouter()
 
-LARGEST = 2**31 - 1
-# smallest and largest value; seconds but for retryDelay (ms), retryLimit, maxSize (messages) and priority (the higher the sooner)
-NUMBERS = {**{name: (0, LARGEST) for name in ("leaseTime", "retryLimit", "retryDelay", "maxSize", "ttl", "delayedProcessing", "windowBuffer",
-                                             "retentionSeconds", "completedRetentionSeconds", "maxWaitTimeSeconds")},
-           "priority": (-1_000_000, 1_000_000)}
-FLAGS = ("deadLetterQueue", "dlqAfterMaxRetries", "retentionEnabled", "encryptionEnabled")
-BACKOFF = {"oneOf": [
-    {"type": "array", "minItems": 1, "maxItems": 32, "items": {"type": "integer", "minimum": 0, "maximum": LARGEST}},
-    {"type": "object", "required": ["type", "initial"], "properties": {
-        "type": {"const": "exponential"}, "initial": {"type": "integer", "minimum": 1, "maximum": LARGEST},
-        "multiplier": {"type": "number", "minimum": 1, "maximum": 1000}, "max": {"type": "integer", "minimum": 1, "maximum": LARGEST},
-        "jitter": {"type": "number", "minimum": 0, "maximum": 1}}}]}
-TRUTH = {True: True, False: False, "true": True, "false": False}
+MODES = ("merge", "replace")
 
 
 @router.post("/api/v1/configure", tags=["queues"], openapi_extra={"requestBody": {"required": True, "content": {"application/json": {
     "schema": {"type": "object", "required": ["queue"], "properties": {
         "queue": {"type": "string", "minLength": 1, "maxLength": 255}, "namespace": {"type": "string"}, "task": {"type": "string"},
-        "options": {"type": "object", "properties": {
-            **{name: {"type": "integer", "minimum": least, "maximum": most} for name, (least, most) in NUMBERS.items()},
-            **{name: {"type": "boolean"} for name in FLAGS}, "retryBackoff": BACKOFF}}}}}}}})
+        "mode": {"enum": list(MODES)},
+        "options": {"type": "object", "properties": {**{option.name: option.schema() for option in OPTIONS}, SWITCH: {"enum": ["on", "off"]}}}}}}}}})
 async def configure(request: Request) -> Json:
-    """Creates the queue if there is none; every option not sent returns to its default."""
+    """Creates the queue if there is none. What is not named stays as it is; with `mode` `replace` it returns to its default."""
     body = await body_object(request)
     queue = body.get("queue")
     if not isinstance(queue, str) or not queue:
         raise Refusal(400, "queue is required", "queue_required")
     for field in ("queue", "namespace", "task"):
         _check_name(field, body.get(field))
-    options = checked_options(body.get("options"))
+    mode = body.get("mode")
+    if mode not in (None, *MODES):
+        raise Refusal(400, "mode must be merge or replace", "invalid_mode", success=False)
     control = request.app.state.control
+    try:
+        options = checked(body.get("options"))
+    except BadOption as error:
+        raise _bad(str(error)) from None
+    options["mode"] = mode or ("reset" if control.settings.queend_configure_replaces else "merge")
     async with control.pool.connection() as connection:
         try:
             row = await (await connection.execute("SELECT queend.configure(%s, %s, %s, %s)", (
@@ -53,45 +48,12 @@ async def configure(request: Request) -> Json:
     return Json(row[0])
 
 
-def checked_options(value: Any) -> dict[str, Any]:
-    """The known options with their own types; numbers and booleans may come as text. Refuses everything else by name.
-
-    `retryBackoff` is passed on as it came: queend.backoff_read knows its forms.
-    """
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise _bad("options must be an object")
-    options: dict[str, Any] = {}
-    for name, given in value.items():
-        if given is None:
-            continue
-        if name in NUMBERS:
-            options[name] = _number(name, given)
-        elif name in FLAGS:
-            if not isinstance(given, (bool, str)) or given not in TRUTH:
-                raise _bad(f"options.{name} must be true or false")
-            options[name] = TRUTH[given]
-        elif name == "retryBackoff":
-            options[name] = given
-    return options
-
-
-def _number(name: str, given: Any) -> int:
-    if isinstance(given, str) and given.isascii() and given.removeprefix("-").isdigit() and len(given) < 20:
-        given = int(given)
-    least, most = NUMBERS[name]
-    if isinstance(given, bool) or not isinstance(given, int) or not least <= given <= most:
-        raise _bad(f"options.{name} must be an integer from {least} to {most}")
-    return given
-
-
 def _bad(error: str) -> Refusal:
     return Refusal(400, error, "invalid_option", success=False)
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _check_name(field: str, value: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .configure import BACKOFF
+from .options import BACKOFF, BY_NAME
 from .described_figures import FIGURES
 from .openapi import ANY, FLAG, ID, INTEGER, MAYBE, MESSAGE, NAME, NUMBER, SOME_INTEGER, SOME_TIME, TEXT, TIME, array, like, parameter, record, ref, whole
 
@@ -31,6 +31,7 @@ OPTIONS = whole(
     "retryBackoff", **dict.fromkeys(("ttl", "maxSize", "priority", "leaseTime", "retryDelay", "retryLimit", "windowBuffer", "delayedProcessing", "retentionSeconds", "completedRetentionSeconds",
                                      "maxWaitTimeSeconds"), INTEGER),
     **dict.fromkeys(("deadLetterQueue", "dlqAfterMaxRetries", "retentionEnabled", "encryptionEnabled"), FLAG), retryBackoff=BACKOFF)
+OPTION = whole(value=ANY, unit=TEXT, default=ANY, asked=FLAG)
 QUERY = "0f8fad5b-d9cb-469f-a165-70867728950e"
 WAS = {"timestamp": "2026-01-02T03:04:05.678Z"}
 TARGET = {"host": "new.example", "port": "5433", "database": "moved", "user": "mover", "password": "secret"}
@@ -53,7 +54,7 @@ ROUTES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], Any]] = {
         {"queue": "orders", "namespace": "shop", "task": "billing", "options": {"leaseTime": 60, "retryLimit": 5}}),
     "GET /api/v1/resources/queues": (whole(queues=array(whole(**HEAD, partitions=INTEGER, messages=MESSAGES))), [], None),
     "GET /api/v1/resources/queues/{queue}": (
-        whole(**HEAD, totals=COUNTS, partitions=array(whole(
+        whole(**HEAD, totals=COUNTS, options=whole(**{name: OPTION for name in BY_NAME}), partitions=array(whole(
             id=ID, name=TEXT, createdAt=TIME, stats=COUNTS, oldestMessage=SOME_TIME, newestMessage=SOME_TIME))), [LIMIT, OFFSET], None),
     "DELETE /api/v1/resources/queues/{queue}": (whole(deleted=DONE, queue=TEXT, existed=FLAG), [], None),
     "GET /api/v1/resources/queues/{queue}/depth": (

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Request
 from .._core import read_moment_text, read_partition_id, read_queue_id
 from .answer import Json, PathName, Refusal
 from .database import rows, seed_of
+from .options import shown
 from .query import Query
 
 router = APIRouter()
@@ -27,8 +28,7 @@ SELECT q.id, q.name, q.namespace, q.task, q.created_at, coalesce(s.partitions, 0
  ORDER BY q.created_at DESC, q.id DESC"""
 
 ONE = """
-SELECT q.id, q.name, q.namespace, q.task, q.created_at, q.priority, q.lease_time, q.retry_limit, q.retry_delay,
-       q.ttl, q.max_size, q.dead_letter_queue, s.total, s.pending, s.processing, s.completed, s.dead
+SELECT q.*, queend.backoff_show(q.retry_backoff) AS backoff, s.total, s.pending, s.processing, s.completed, s.dead
   FROM queend.queues q LEFT JOIN queend.stat_queues s ON s.queue_id = q.id WHERE q.name = %s"""
 
 PARTITIONS = """
@@ -54,12 +54,12 @@ async def queue_list(request: Request) -> Json:
 
 @router.get("/api/v1/resources/queues/{queue}", tags=["queues"])
 async def queue_show(request: Request, queue: PathName) -> Json:
-    """One queue and its partitions by name; 404 if there is none. Query: limit (500, most 10 000), offset: of the partitions; the totals are of all."""
+    """One queue, its options and its partitions by name; 404 if there is none. Query: limit (500, most 10 000), offset: of the partitions; the totals are of all."""
     head, partitions, totals = await queue_partitions(request, queue)
     seed = await seed_of(request)
     return Json({**queue_head(head, seed), "partitions": [{
         "id": read_partition_id(seed, row.partition_id), "name": row.name, "createdAt": ts3(row.created_at), "stats": counts_of(row), "oldestMessage": ts3(row.oldest),
-        "newestMessage": ts3(row.newest)} for row in partitions], "totals": totals})
+        "newestMessage": ts3(row.newest)} for row in partitions], "totals": totals, "options": shown(head)})
 
 
 async def queue_partitions(request: Request, queue: str) -> tuple[Any, list[Any], dict[str, int]]:

@@ -1,35 +1,49 @@
--- Creates a queue with its Default partition, or sets all its options anew: what p_options does not name returns to its
--- default. Unknown options are ignored; a value that does not fit its type is an error. A ttl that is named counts, the default is
--- shown only. Returns the answer of POST /api/v1/configure. Says so to the daemons only if something really changed.
+-- Creates a queue with its Default partition, or changes options of it. What p_options does not name stays as it is, and so do
+-- namespace and task where they are NULL; an option that is null returns to its default. Unknown options are ignored; a value that
+-- does not fit its type is an error. `mode` among the options: "replace" returns all that is not named to its default, "reset" also
+-- turns encryption off, which otherwise only `encryption` = "off" does. A ttl or retryDelay that is named counts, the default is shown
+-- only. Returns the answer of POST /api/v1/configure. Says so to the daemons only if something really changed.
 CREATE OR REPLACE FUNCTION queend.configure(p_queue text, p_namespace text, p_task text, p_options jsonb) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
-    o    jsonb := COALESCE(p_options, '{}');
-    was  queend.queues;
-    q    queend.queues;
-    part int;
+    names CONSTANT text[] := '{leaseTime,retryLimit,retryDelay,retryBackoff,delayedProcessing,windowBuffer,maxSize,ttl,priority,deadLetterQueue,dlqAfterMaxRetries,retentionEnabled,retentionSeconds,completedRetentionSeconds,maxWaitTimeSeconds}';
+    o     jsonb := COALESCE(p_options, '{}');
+    was   queend.queues;
+    q     queend.queues;
+    part  int;
+    every boolean := o->>'mode' IN ('replace', 'reset');
 BEGIN
+    IF every THEN
+        o := (SELECT jsonb_object_agg(n.name, NULL) FROM unnest(names) AS n (name)) || o;
+    END IF;
     INSERT INTO queend.queues (name) VALUES (p_queue) ON CONFLICT DO NOTHING;
     SELECT * INTO was FROM queend.queues WHERE name = p_queue FOR NO KEY UPDATE;
-    UPDATE queend.queues SET
-        namespace = COALESCE(p_namespace, ''), task = COALESCE(p_task, ''),
-        lease_time = COALESCE((o->>'leaseTime')::int, 300),
-        retry_limit = COALESCE((o->>'retryLimit')::int, 3),
-        retry_delay = COALESCE((o->>'retryDelay')::int, 1000), retry_delay_set = o->>'retryDelay' IS NOT NULL,
-        retry_backoff = queend.backoff_read(o->'retryBackoff'),
-        delayed_processing = COALESCE((o->>'delayedProcessing')::int, 0),
-        window_buffer = COALESCE((o->>'windowBuffer')::int, 0),
-        max_size = COALESCE((o->>'maxSize')::int, 0),
-        ttl = COALESCE((o->>'ttl')::int, 3600), ttl_set = o->>'ttl' IS NOT NULL,
-        priority = COALESCE((o->>'priority')::int, 0),
-        dead_letter_queue = COALESCE((o->>'deadLetterQueue')::boolean, false),
-        dlq_after_max_retries = COALESCE((o->>'dlqAfterMaxRetries')::boolean, false),
-        retention_enabled = COALESCE((o->>'retentionEnabled')::boolean, false),
-        retention_seconds = COALESCE((o->>'retentionSeconds')::int, 0),
-        completed_retention_seconds = COALESCE((o->>'completedRetentionSeconds')::int, 0),
-        max_wait_time_seconds = COALESCE((o->>'maxWaitTimeSeconds')::int, 0),
-        encryption_enabled = COALESCE((o->>'encryptionEnabled')::boolean, false)
-     WHERE id = was.id RETURNING * INTO q;
+    UPDATE queend.queues AS x SET
+        namespace = COALESCE(p_namespace, CASE WHEN every THEN '' ELSE x.namespace END), task = COALESCE(p_task, CASE WHEN every THEN '' ELSE x.task END),
+        lease_time = CASE WHEN o ? 'leaseTime' THEN COALESCE((o->>'leaseTime')::int, 300) ELSE x.lease_time END,
+        retry_limit = CASE WHEN o ? 'retryLimit' THEN COALESCE((o->>'retryLimit')::int, 3) ELSE x.retry_limit END,
+        retry_delay = CASE WHEN o ? 'retryDelay' THEN COALESCE((o->>'retryDelay')::int, 1000) ELSE x.retry_delay END,
+        retry_delay_set = CASE WHEN o ? 'retryDelay' THEN o->>'retryDelay' IS NOT NULL ELSE x.retry_delay_set END,
+        retry_backoff = CASE WHEN o ? 'retryBackoff' THEN queend.backoff_read(o->'retryBackoff') ELSE x.retry_backoff END,
+        delayed_processing = CASE WHEN o ? 'delayedProcessing' THEN COALESCE((o->>'delayedProcessing')::int, 0) ELSE x.delayed_processing END,
+        window_buffer = CASE WHEN o ? 'windowBuffer' THEN COALESCE((o->>'windowBuffer')::int, 0) ELSE x.window_buffer END,
+        max_size = CASE WHEN o ? 'maxSize' THEN COALESCE((o->>'maxSize')::int, 0) ELSE x.max_size END,
+        ttl = CASE WHEN o ? 'ttl' THEN COALESCE((o->>'ttl')::int, 3600) ELSE x.ttl END,
+        ttl_set = CASE WHEN o ? 'ttl' THEN o->>'ttl' IS NOT NULL ELSE x.ttl_set END,
+        priority = CASE WHEN o ? 'priority' THEN COALESCE((o->>'priority')::int, 0) ELSE x.priority END,
+        dead_letter_queue = CASE WHEN o ? 'deadLetterQueue' THEN COALESCE((o->>'deadLetterQueue')::boolean, false) ELSE x.dead_letter_queue END,
+        dlq_after_max_retries = CASE WHEN o ? 'dlqAfterMaxRetries' THEN COALESCE((o->>'dlqAfterMaxRetries')::boolean, false) ELSE x.dlq_after_max_retries END,
+        retention_enabled = CASE WHEN o ? 'retentionEnabled' THEN COALESCE((o->>'retentionEnabled')::boolean, false) ELSE x.retention_enabled END,
+        retention_seconds = CASE WHEN o ? 'retentionSeconds' THEN COALESCE((o->>'retentionSeconds')::int, 0) ELSE x.retention_seconds END,
+        completed_retention_seconds = CASE WHEN o ? 'completedRetentionSeconds' THEN COALESCE((o->>'completedRetentionSeconds')::int, 0)
+                                           ELSE x.completed_retention_seconds END,
+        max_wait_time_seconds = CASE WHEN o ? 'maxWaitTimeSeconds' THEN COALESCE((o->>'maxWaitTimeSeconds')::int, 0) ELSE x.max_wait_time_seconds END,
+        encryption_enabled = CASE WHEN o->>'encryption' IS NOT NULL THEN o->>'encryption' = 'on' WHEN (o->>'encryptionEnabled')::boolean THEN true
+                                  ELSE x.encryption_enabled AND o->>'mode' IS DISTINCT FROM 'reset' END,
+        asked = ARRAY(SELECT n.name FROM unnest(names) AS n (name)
+                       WHERE CASE WHEN o ? n.name THEN jsonb_typeof(o->n.name) <> 'null' ELSE n.name = ANY (x.asked) END)
+                || CASE WHEN o ?| '{encryption,encryptionEnabled}' OR 'encryptionEnabled' = ANY (x.asked) THEN ARRAY['encryptionEnabled'] ELSE '{}' END
+     WHERE x.id = was.id RETURNING * INTO q;
     SELECT r.partition_id INTO part FROM queend.resolve(ARRAY[p_queue], ARRAY['Default']) AS r;
     IF q IS DISTINCT FROM was THEN      -- last: nobody may wait for anything while holding the catalogue
         PERFORM queend.catalog_raise();

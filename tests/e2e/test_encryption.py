@@ -265,7 +265,7 @@ def test_turned_on_and_off(daemon: Daemon, client: Client, queue: str) -> None:
     client.push(queue, "before")
     client.configure(queue, encryptionEnabled=True)
     client.push(queue, "sealed")
-    client.configure(queue)
+    client.configure(queue, encryption="off")
     client.push(queue, "meanwhile")
     client.push(queue, "after")
     raw = stored(daemon, queue)
@@ -308,7 +308,7 @@ def test_the_single_key_of_the_reference(daemon: Daemon, client: Client, encrypt
         iv = os.urandom(16)
         theirs = AESGCM(B).encrypt(iv, b'{"from": "elsewhere"}', None)
         shape = {name: base64.b64encode(value).decode() for name, value in (("iv", iv), ("authTag", theirs[-16:]), ("encrypted", theirs[:-16]))}
-        other.configure(encrypted)
+        other.configure(encrypted, encryption="off")
         told(other, encrypted)
         other.push(encrypted, shape)          # as an import writes it
         assert data(other.pop(encrypted, batch=9, consumerGroup="open")) == ["by the single key", shape]

@@ -11,6 +11,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from support.command import command
 
 from queend import connect, session
+from queend.control import options
 from queend.config import ConfigError, Settings, load, origins, without_effect
 from queend.supervisor import uses_embedded
 
@@ -152,6 +153,10 @@ def test_the_core_gets_flat_numbers_and_texts(monkeypatch):
 def test_the_document_is_what_the_code_says():
     document = runpy.run_path(str(ROOT / "tools" / "configuration.py"))["document"]()
     assert (ROOT / "docs" / "configuration.md").read_text() == document, "run: python tools/configuration.py > docs/configuration.md"
+
+
+def test_the_document_of_the_queue_options_is_what_the_code_says():
+    assert (ROOT / "docs" / "queue-options.md").read_text() == options.document(), "write queend.control.options.document() into it"
 
 
 def test_command_config_tells_origins_and_hides_secrets():

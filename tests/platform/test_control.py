@@ -44,13 +44,46 @@ def test_configure_creates_with_defaults(daemon, queue):
     assert answer == {"configured": True, "queue": queue, "namespace": "", "task": "", "options": DEFAULTS}
 
 
-def test_configure_again_resets_what_is_not_sent(daemon, queue):
-    sent = {name: 7 if isinstance(value, int) and not isinstance(value, bool) else True for name, value in DEFAULTS.items()}
-    _, _, first = configure(daemon, queue=queue, namespace="n", task="t", options=sent)
-    assert first["options"] == sent and (first["namespace"], first["task"]) == ("n", "t")
-    _, _, second = configure(daemon, queue=queue, options={"leaseTime": "60", "deadLetterQueue": "true", "ttl": None, "unknown": 1})
-    assert second["options"] == {**DEFAULTS, "leaseTime": 60, "deadLetterQueue": True}
-    assert second["queueId"] == first["queueId"] and second["partitionId"] == first["partitionId"] and second["namespace"] == ""
+SENT = {name: 7 if isinstance(value, int) and not isinstance(value, bool) else True for name, value in DEFAULTS.items()}
+
+
+def test_configure_again_leaves_alone_what_it_does_not_name(daemon, queue):
+    _, _, first = configure(daemon, queue=queue, namespace="n", task="t", options=SENT)
+    assert first["options"] == SENT and (first["namespace"], first["task"]) == ("n", "t")
+    for body in ({}, {"options": {}}, {"namespace": None, "task": None, "options": None}, {"mode": "merge", "options": {"unknown": 1}}):
+        assert configure(daemon, queue=queue, **body)[2] == first
+    _, _, then = configure(daemon, queue=queue, task="", options={"leaseTime": "60", "deadLetterQueue": "false", "ttl": None})
+    assert then == {**first, "task": "", "options": {**SENT, "leaseTime": 60, "deadLetterQueue": False, "ttl": DEFAULTS["ttl"]}}
+
+
+def test_configure_in_place_of_all_there_was(daemon, queue):
+    _, _, first = configure(daemon, queue=queue, namespace="n", task="t", options=SENT)
+    _, _, second = configure(daemon, queue=queue, mode="replace", options={"leaseTime": 60})
+    assert second == {**first, "namespace": "", "task": "", "options": {**DEFAULTS, "leaseTime": 60, "encryptionEnabled": True}}
+    status, _, answer = configure(daemon, queue=queue, mode="renew")
+    assert status == 400 and answer["error"] == "mode must be merge or replace"
+
+
+def test_encryption_is_turned_off_by_its_own_name_alone(daemon, queue):
+    """What the published clients send with every call, their default, turns nothing off."""
+    assert configure(daemon, queue=queue, options={"encryptionEnabled": True})[2]["options"]["encryptionEnabled"] is True
+    for options in ({"encryptionEnabled": False}, {"encryptionEnabled": None}, {}):
+        assert configure(daemon, queue=queue, options=options)[2]["options"]["encryptionEnabled"] is True
+    assert configure(daemon, queue=queue, options={"encryption": "off"})[2]["options"]["encryptionEnabled"] is False
+    assert configure(daemon, queue=queue, options={"encryption": "on"})[2]["options"]["encryptionEnabled"] is True
+    status, _, answer = configure(daemon, queue=queue, options={"encryption": False})
+    assert status == 400 and answer["error"] == 'options.encryption must be "on" or "off"'
+
+
+def test_every_option_says_its_unit_and_whether_it_was_asked_for(daemon, queue):
+    configure(daemon, queue=queue, options={"leaseTime": 300, "retryBackoff": [1, 2], "ttl": 5})
+    configure(daemon, queue=queue, options={"ttl": None})
+    _, _, shown = daemon.request("GET", f"/api/v1/resources/queues/{queue}")
+    assert set(shown["options"]) == {*DEFAULTS, "retryBackoff"}
+    assert shown["options"]["leaseTime"] == {"value": 300, "unit": "s", "default": 300, "asked": True}
+    assert shown["options"]["retryBackoff"] == {"value": [1, 2], "unit": "ms", "default": None, "asked": True}
+    assert shown["options"]["ttl"] == {"value": 3600, "unit": "s", "default": 3600, "asked": False}
+    assert [name for name, option in shown["options"].items() if option["asked"]] == ["leaseTime", "retryBackoff"]
 
 
 @pytest.mark.parametrize("name, value", [

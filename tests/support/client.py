@@ -91,8 +91,10 @@ class Client:
         assert answer.status == 200, (answer.status, answer.body)
         return answer.json
 
-    def configure(self, queue: str, namespace: str = "", task: str = "", **options: Any) -> dict:
-        answer = self.post("/api/v1/configure", {"queue": queue, "namespace": namespace, "task": task, "options": options})
+    def configure(self, queue: str, **more: Any) -> dict:
+        """namespace, task, mode: as such; everything else is an option."""
+        head = {name: more.pop(name) for name in ("namespace", "task", "mode") if name in more}
+        answer = self.post("/api/v1/configure", {"queue": queue, **head, "options": more})
         assert answer.status == 200, (answer.status, answer.body)
         return answer.json
 

@@ -150,9 +150,9 @@ def test_windows_and_delays(sql, queue) -> None:
     call(sql, "configure_queue_v1", queue, {"windowBuffer": 3600})
     push(sql, queue, 1)
     assert pop(sql, queue, "Default")["windowBufferActive"] is True and pop(sql, queue)["windowBufferActive"] is True
-    call(sql, "configure_queue_v1", queue, {"delayedProcessing": 3600})
+    call(sql, "configure_queue_v1", queue, {"windowBuffer": None, "delayedProcessing": 3600})
     assert pop(sql, queue)["messages"] == []
-    call(sql, "configure_queue_v1", queue)
+    call(sql, "configure_queue_v1", queue, {"mode": "replace"})
     assert data(pop(sql, queue)) == [1]
 
 

@@ -1,0 +1,126 @@
+"""The options of a queue, declared once: configure checks by them, the queue's page shows them, docs/queue-options.md is made of them."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+LARGEST = 2**31 - 1
+PRIORITY_MOST = 1_000_000
+TRUTH = {True: True, False: False, "true": True, "false": False}
+BACKOFF = {"oneOf": [
+    {"type": "array", "minItems": 1, "maxItems": 32, "items": {"type": "integer", "minimum": 0, "maximum": LARGEST}},
+    {"type": "object", "required": ["type", "initial"], "properties": {
+        "type": {"const": "exponential"}, "initial": {"type": "integer", "minimum": 1, "maximum": LARGEST},
+        "multiplier": {"type": "number", "minimum": 1, "maximum": 1000}, "max": {"type": "integer", "minimum": 1, "maximum": LARGEST},
+        "jitter": {"type": "number", "minimum": 0, "maximum": 1}}}]}
+
+
+class BadOption(ValueError):
+    """Says which option and what it must be."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option. column: where a row of the queue has it (control/queues). least, most: of a whole number."""
+
+    name: str
+    kind: Literal["whole", "flag", "backoff"]
+    default: Any
+    unit: str
+    about: str
+    column: str
+    least: int = 0
+    most: int = LARGEST
+
+    def schema(self) -> dict[str, Any]:
+        """Its value in OpenAPI."""
+        if self.kind == "backoff":
+            return BACKOFF
+        return {"type": "boolean"} if self.kind == "flag" else {"type": "integer", "minimum": self.least, "maximum": self.most}
+
+    def read(self, given: Any) -> Any:
+        """What was sent, as its own type: numbers and booleans may come as text. BadOption for anything else."""
+        if self.kind == "backoff":
+            return given          # queend.backoff_read knows its forms
+        if self.kind == "flag":
+            if not isinstance(given, (bool, str)) or given not in TRUTH:
+                raise BadOption(f"options.{self.name} must be true or false")
+            return TRUTH[given]
+        if isinstance(given, str) and given.isascii() and given.removeprefix("-").isdigit() and len(given) < 20:
+            given = int(given)
+        if isinstance(given, bool) or not isinstance(given, int) or not self.least <= given <= self.most:
+            raise BadOption(f"options.{self.name} must be an integer from {self.least} to {self.most}")
+        return given
+
+
+def _whole(name: str, column: str, default: int, unit: str, about: str, least: int = 0, most: int = LARGEST) -> Option:
+    return Option(name, "whole", default, unit, about, column, least, most)
+
+
+def _flag(name: str, column: str, about: str) -> Option:
+    return Option(name, "flag", False, "", about, column)
+
+
+OPTIONS: tuple[Option, ...] = (
+    _whole("leaseTime", "lease_time", 300, "s", "how long a popped batch belongs to its consumer unless the pop says otherwise; 0 is 60 s"),
+    _whole("retryLimit", "retry_limit", 3, "failures", "a batch that failed more often goes to the dead letters"),
+    _whole("retryDelay", "retry_delay", 1000, "ms", "the partition pauses so long after a failed batch; only if asked for, the default is no pause"),
+    Option("retryBackoff", "backoff", None, "ms", "pauses by the number of the retry: a list of them, or an exponential rule; goes before `retryDelay` "
+           "([delays](delays.md))", "backoff"),
+    _whole("delayedProcessing", "delayed_processing", 0, "s", "a message is delivered no earlier than so long after it was stored"),
+    _whole("windowBuffer", "window_buffer", 0, "s", "nothing of a partition is delivered until it was quiet for so long"),
+    _whole("maxSize", "max_size", 0, "messages", "what the queue holds at most, stored and not consumed by all groups; 0: no bound"),
+    _whole("ttl", "ttl", 3600, "s", "older messages are not delivered, and are removed; only if asked for, the default is no bound"),
+    _whole("priority", "priority", 0, "", "pops of a namespace or task take from the queue of the highest priority first", -PRIORITY_MOST, PRIORITY_MOST),
+    _flag("deadLetterQueue", "dead_letter_queue", "shown only: dead letters are kept in any case"),
+    _flag("dlqAfterMaxRetries", "dlq_after_max_retries", "shown only: what used up its retries goes to the dead letters in any case"),
+    _flag("retentionEnabled", "retention_enabled", "whether the next two count"),
+    _whole("retentionSeconds", "retention_seconds", 0, "s", "older messages are removed, consumed or not; 0: never"),
+    _whole("completedRetentionSeconds", "completed_retention_seconds", 0, "s", "older messages that every group has consumed are removed; 0: never"),
+    _whole("maxWaitTimeSeconds", "max_wait_time_seconds", 0, "s", "older messages that some group has not consumed are removed; 0: never"),
+    _flag("encryptionEnabled", "encryption_enabled", "payloads are sealed; `true` turns it on, and only `\"encryption\": \"off\"` turns it off "
+          "([encryption](encryption.md))"),
+)
+BY_NAME = {option.name: option for option in OPTIONS}
+SWITCH = "encryption"       # "on" or "off": the only name that turns encryption off
+
+
+def checked(value: Any) -> dict[str, Any]:
+    """The options that were sent and are known, each of its own type; null: back to the default. BadOption names the one that is wrong."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise BadOption("options must be an object")
+    if SWITCH in value and value[SWITCH] not in ("on", "off"):
+        raise BadOption(f'options.{SWITCH} must be "on" or "off"')
+    return {name: given if given is None or name == SWITCH else BY_NAME[name].read(given) for name, given in value.items() if name in BY_NAME or name == SWITCH}
+
+
+def shown(row: Any) -> dict[str, Any]:
+    """Every option of a queue: value, unit, default and whether it was asked for. row: of queend.queues, with `asked`."""
+    return {option.name: {"value": getattr(row, option.column), "unit": option.unit, "default": option.default, "asked": option.name in row.asked}
+            for option in OPTIONS}
+
+
+def document() -> str:
+    """docs/queue-options.md."""
+    lines = [HEAD]
+    for option in OPTIONS:
+        default = "" if option.default is None else str(option.default).lower() if option.kind == "flag" else f"{option.default}"
+        span = "" if option.kind != "whole" or (option.least, option.most) == (0, LARGEST) else f" From {option.least} to {option.most}."
+        lines.append(f"| `{option.name}` | {option.unit} | {default} | {option.about}.{span} |")
+    return "\n".join(lines) + "\n"
+
+
+HEAD = """# Options of a queue
+
+`POST /api/v1/configure` sets them: `{"queue": "orders", "options": {"leaseTime": 60}}`. What a call does not name stays as it is, the
+namespace and the task too; `null` returns an option to its default. `"mode": "replace"` beside `options` returns everything that is not
+named to its default, as Queen MQ does with every call; `QUEEND_CONFIGURE_REPLACES=true` makes that the rule. Encryption that is on
+is turned off by `"encryption": "off"` alone: the published clients send `encryptionEnabled: false` with every call.
+`GET /api/v1/resources/queues/:queue` shows each option with its unit and whether it was asked for.
+
+Whole numbers from 0 to 2147483647 unless said otherwise; numbers and booleans may come as text.
+
+| option | unit | default | what it does |
+|---|---|---|---|"""
