@@ -74,7 +74,7 @@ def test_room_is_there_again_at_once_when_something_is_consumed(client: Client, 
         client.ack_batch([{"transactionId": m["transactionId"], "partitionId": m["partitionId"], "status": "completed"} for m in messages])
         assert kinds(client.push(queue, *range(5))) == {"queued": 4, "failed": 1}
         assert len(client.pop(queue, batch=20, autoAck=True)) == 10
-    client.configure(queue)
+    client.configure(queue, maxSize=None)
     assert kinds(client.push(queue, *range(50))) == {"queued": 50}
 
 

@@ -81,7 +81,7 @@ def things(daemon, postgres):
     """A queue with a message that is under delivery and one that is dead, a query, and a database; what stands for those of the examples."""
     target = conninfo_to_dict(postgres.empty_database())
     with daemon.client() as client:
-        client.configure("orders", "shop", "billing")
+        client.configure("orders", namespace="shop", task="billing")
         query = client.post("/streams/v1/queries", {"name": "totals", "source_queue": "orders", "config_hash": "c0ffee"}).json["query_id"]
         yield {QUERY: query, TARGET["host"]: target["host"], TARGET["port"]: target.get("port", "5432"), TARGET["database"]: target["dbname"], TARGET["user"]: target["user"]}
 

@@ -80,15 +80,15 @@ def test_configure_echoes_every_option(client: Client, queue: str) -> None:
     options = {"priority": 7, "leaseTime": 60, "retryLimit": 5, "retryDelay": 2000, "maxSize": 1000, "ttl": 7200, "deadLetterQueue": True,
                "dlqAfterMaxRetries": True, "delayedProcessing": 1, "windowBuffer": 2, "retentionSeconds": 3600, "completedRetentionSeconds": 600,
                "retentionEnabled": True, "encryptionEnabled": False, "maxWaitTimeSeconds": 30}
-    result = client.configure(queue, "ns", "t", **options)
+    result = client.configure(queue, namespace="ns", task="t", **options)
     assert result["configured"] is True and result["options"] == options
     assert (result["queue"], result["namespace"], result["task"]) == (queue, "ns", "t")
 
 
-def test_configure_again_returns_what_is_not_named_to_its_default(client: Client, queue: str) -> None:
-    client.configure(queue, "ns", "t", leaseTime=1, delayedProcessing=50)
-    result = client.configure(queue, retryLimit=1)
-    assert result["options"]["leaseTime"] == 300 and result["options"]["delayedProcessing"] == 0 and result["namespace"] == ""
+def test_what_a_configure_says_counts_at_once(client: Client, queue: str) -> None:
+    client.configure(queue, leaseTime=1, delayedProcessing=50)
+    result = client.configure(queue, retryLimit=1, delayedProcessing=None)
+    assert result["options"]["leaseTime"] == 1 and result["options"]["delayedProcessing"] == 0
     client.push(queue, 1)
     assert data(client.pop(queue)) == [1], "effective at once"
 
