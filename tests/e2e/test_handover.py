@@ -13,33 +13,12 @@ import psycopg
 import pytest
 from support.client import Client, ack_of, data, pop_target
 from support.daemon import Daemon
+from support.parked import answer_of, settle, waiting
 from support.wait import until
-
-
-@contextmanager
-def waiting(daemon: Daemon, client: Client, queue: str, number: int = 1, **query: object) -> Iterator[list[Client]]:
-    """So many long polls, parked."""
-    with ExitStack() as stack:
-        before = client.metric("queend_worker_parked")
-        clients = [stack.enter_context(daemon.client()) for _ in range(number)]
-        for one in clients:
-            one.send("GET", pop_target(queue, wait=True, timeout=20000, **query))
-        until(lambda: client.metric("queend_worker_parked") == before + number, "the pops wait")
-        yield clients
 
 
 def handed(client: Client) -> float:
     return client.metric("queend_worker_handed_over_total")
-
-
-def settle(client: Client, queue: str, *partitions: str, group: str | None = None) -> None:
-    """Cursors that were used once: only they are known well enough to be served by a push."""
-    query = {"consumerGroup": group} if group else {}
-    for partition in partitions:
-        if group is None:
-            client.push(queue, "first", partition=partition)
-        for message in client.pop(queue, partition, batch=1000, **query):
-            client.ack(message, group=group)
 
 
 @contextmanager
@@ -47,12 +26,6 @@ def waiting_settled(daemon: Daemon, client: Client, queue: str, names: str, **qu
     settle(client, queue, *names)
     with waiting(daemon, client, queue, **query) as clients:
         yield clients
-
-
-def answer_of(client: Client) -> list[dict]:
-    answer = client.receive()
-    assert answer.status == 200, (answer.status, answer.body)
-    return answer.json["messages"]
 
 
 def test_the_push_answers_a_waiting_pop(daemon: Daemon, client: Client, queue: str) -> None:

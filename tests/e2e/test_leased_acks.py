@@ -7,9 +7,9 @@ import psycopg
 import pytest
 from support.client import Client, ack_of, data, pop_target
 from support.daemon import Daemon
+from support.parked import settle, waiting
 from support.frames import KIND, form_b, framed_group, read_pop
 
-from e2e.test_handover import settle, waiting
 
 
 def by_lease(client: Client) -> float:

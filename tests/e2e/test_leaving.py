@@ -11,10 +11,10 @@ import psycopg
 import pytest
 from support.client import Client, data, pop_target
 from support.daemon import Daemon
+from support.parked import answer_of, settle, waiting
 from support.http import Wire, request
 from support.wait import until
 
-from e2e.test_handover import answer_of, settle, waiting
 
 PIPELINE = 64      # requests of one connection in hand: then it is not read
 

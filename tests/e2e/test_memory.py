@@ -9,10 +9,10 @@ import psycopg
 import pytest
 from support.client import Client, data
 from support.daemon import Daemon
+from support.parked import settle
 from support.frames import KIND, form_b, framed_group, read_pop
 from support.wait import until
 
-from e2e.test_handover import settle
 
 
 def remembered(client: Client) -> float:

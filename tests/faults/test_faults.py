@@ -10,7 +10,6 @@ import os
 import random
 import signal
 import tempfile
-import threading
 import time
 from collections import Counter
 from pathlib import Path

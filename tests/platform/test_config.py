@@ -1,8 +1,6 @@
 """Settings: where they come from, what is refused, how they become connection strings."""
 import os
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 
 import psycopg

@@ -51,3 +51,11 @@ def group(db: Session) -> Callable[..., int]:
         queue = db.value("SELECT queue_id FROM queend.partitions WHERE id = %s", part)
         return db.rows("SELECT * FROM queend.group_resolve(%s, %s, %s, %s)", queue, name or f"g{next(_names)}", mode, start)[0].group_id
     return make
+
+
+@pytest.fixture
+def two(session) -> tuple[Session, Session, Session]:
+    """A first session in a transaction it has to end, a second one, and one that watches."""
+    first, second, watcher = session(), session(), session()
+    first.rows("BEGIN")
+    return first, second, watcher

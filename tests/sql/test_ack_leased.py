@@ -4,21 +4,18 @@ from __future__ import annotations
 import uuid
 
 import pytest
+from sql.calls import ACK_LEASED, MINUTE, Waiting, claim
 from sql.records import Session, batch, id7, new_lease
-from sql.test_claim import claim
-from sql.test_races import Waiting
 
 from queend.connect import HOT_PLANS
 
-CALL = ("SELECT part, grp, released, head FROM queend.ack_leased(%s, %s::int[], %s::int[], %s::uuid[], %s::bigint[], %s::bigint[], %s::bigint[], %s)")
-MINUTE = 60_000_000
 STATE = ("SELECT committed, row_base, lease_until, lease_end, retry_until, consumed_at > 0, retries, attempt, lease_id FROM queend.cursors"
          " WHERE partition_id = %s")
 
 
 def leased(db, *acks, version: int = 0, heads: bool = False) -> list:
     """acks: (part, group, lease, first, last, base)."""
-    return [tuple(row) for row in db.rows(CALL, version, *[list(column) for column in zip(*acks)], heads)]
+    return [tuple(row) for row in db.rows(ACK_LEASED, version, *[list(column) for column in zip(*acks)], heads)]
 
 
 @pytest.fixture

@@ -4,16 +4,8 @@ from __future__ import annotations
 import uuid
 
 import pytest
+from sql.calls import DONE, MINUTE, Waiting, claim
 from sql.records import batch, id7
-from sql.test_push_claim import DONE, MINUTE
-from sql.test_races import Waiting
-
-CALL = "SELECT * FROM queend.claim(%s, %s::int[], %s::int[], %s::bigint[], %s::int[], %s::bigint[], %s::uuid[], %s::bigint[])"
-
-
-def claim(db, *claims, version: int = 0) -> list:
-    """claims: (part, group, first, take, base, lease, lease_us); returns (partition, group) of those made."""
-    return [tuple(row) for row in db.rows(CALL, version, *[list(column) for column in zip(*claims)])]
 
 
 @pytest.fixture

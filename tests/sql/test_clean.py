@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import struct
 
+from sql.calls import Waiting
 from sql.records import Session, batch, id7
-from sql.test_races import Waiting, two  # noqa: F401
 
 DAY = 86_400_000_000
 

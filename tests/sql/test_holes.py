@@ -5,9 +5,9 @@ import random
 import uuid
 
 import pytest
+from sql.calls import CLAIM
 from sql.records import batch, consume, delete, framed, id4, id7, stored
 from support.frames import frames
-from sql.test_claim import CALL as CLAIM
 
 
 @pytest.mark.parametrize("auto", [False, True])

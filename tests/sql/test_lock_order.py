@@ -3,8 +3,8 @@ for each other in a circle. Each test takes by hand the lock that one of them ta
 from __future__ import annotations
 
 import pytest
+from sql.calls import Waiting
 from sql.records import Session, batch, id7, new_lease
-from sql.test_races import Waiting
 
 
 @pytest.fixture

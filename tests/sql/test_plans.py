@@ -7,11 +7,8 @@ import uuid
 import psycopg
 import pytest
 from psycopg.rows import namedtuple_row
+from sql.calls import ACK_LEASED, CLAIM, PUSH_CLAIM, TRANSACTION
 from sql.records import ACK, PUSH, Session, batch, id4, id7, new_lease, push_arrays
-from sql.test_ack_leased import CALL as ACK_LEASED
-from sql.test_claim import CALL as CLAIM
-from sql.test_push_claim import CALL as CLAIM_CALL
-from sql.test_transaction import CALL as TRANSACTION
 
 PARTITIONS, ROWS = 100_000, 10
 HOT = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off -c enable_sort=off -c jit=off"
@@ -86,7 +83,7 @@ def calls(queue: int, group: int, parts: list[int]):
     yield 120, PUSH_CALL, push([batch(p, [i]) for p, i in zip(parts, new)])      # duplicates
     yield 120, PUSH_CALL, push([batch(p, [i]) for p, i in zip(parts, late)])
     yield 60, POP_CALL, pop(False)
-    yield 60, CLAIM_CALL, (*push([batch(p, [id7()]) for p in parts]), list(range(1, n + 1)), [group] * n, [1] * n, [True] * n, [lease] * n, [0] * n)
+    yield 60, PUSH_CLAIM, (*push([batch(p, [id7()]) for p in parts]), list(range(1, n + 1)), [group] * n, [1] * n, [True] * n, [lease] * n, [0] * n)
     yield 60, CLAIM, (0, parts, [group] * n, [0] * n, [1] * n, [0] * n, [lease] * n, [0] * n)
     yield 20, "SELECT * FROM queend.renew(%s::uuid[], %s, %s::int[], %s::int[], %s::int[])", ([lease], [60], [1] * n, parts, [group] * n)
     yield 45, ACK, (0, *acks(late), [3] * n, [0] * n, [], [], [])                # not the window: one by one

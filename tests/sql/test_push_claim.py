@@ -4,19 +4,14 @@ from __future__ import annotations
 import uuid
 
 import pytest
-from sql.records import PUSH, batch, id4, id7, push_arrays
-from sql.test_races import Waiting
-
-CLAIM = "%s::int[], %s::int[], %s::int[], %s::boolean[], %s::uuid[], %s::bigint[]"
-CALL = f"SELECT * FROM queend.push(%s, %s::int[], {PUSH}, NULL, {CLAIM})"
-MINUTE = 60_000_000
-DONE = {1, 5}        # acknowledged; and with it the delivery
+from sql.calls import DONE, MINUTE, PUSH_CLAIM, Waiting
+from sql.records import batch, id4, id7, push_arrays
 
 
 def push(db, batches, *claims, version: int = 0) -> tuple[list, set]:
     """claims: (row, group, take, whole, lease, lease_us). Returns the rows of the batches, and (partition, group) of the claims made."""
     lanes = sorted({b.part & 63 for b in batches})
-    rows = db.rows(CALL, version, lanes, *push_arrays(list(batches)), *[list(column) for column in zip(*claims)])
+    rows = db.rows(PUSH_CLAIM, version, lanes, *push_arrays(list(batches)), *[list(column) for column in zip(*claims)])
     return [r for r in rows if r.status != 2], {(r.ord, r.base) for r in rows if r.status == 2}
 
 
@@ -140,5 +135,5 @@ def test_a_pop_that_makes_the_cursor_at_the_same_moment_wins(db, session, partit
 
 def test_a_stale_caller_claims_nothing(db, ready):
     part, readers = ready
-    rows = db.rows(CALL, 1 << 40, [part & 63], *push_arrays([batch(part, [id7()])]), [1], [readers], [1], [True], [uuid.uuid4()], [MINUTE])
+    rows = db.rows(PUSH_CLAIM, 1 << 40, [part & 63], *push_arrays([batch(part, [id7()])]), [1], [readers], [1], [True], [uuid.uuid4()], [MINUTE])
     assert [(r.ord, r.status) for r in rows] == [(-1, 9)]

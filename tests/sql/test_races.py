@@ -1,45 +1,9 @@
 """Two sessions at every hot function, stepped by locks: a step is over when pg_stat_activity shows the other one waiting."""
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-
 import pytest
-from sql.records import ACK, Session, batch, id4, id7, new_lease
-from sql.test_transaction import transaction
-from support.wait import until
-
-
-class Waiting:
-    """A call in a second session that is now blocked by a lock; `result` lets it go on to its end."""
-
-    def __init__(self, watcher: Session, other: Session, call: Callable[[], list]):
-        self._answer: list = []
-        self._error: list[BaseException] = []
-
-        def run() -> None:
-            try:
-                self._answer.append(call())
-            except BaseException as error:
-                self._error.append(error)
-        self.thread = threading.Thread(target=run)
-        self.thread.start()
-        until(lambda: not self.thread.is_alive() or watcher.value(
-            "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = %s", other.pid), "the other session waits for a lock")
-        assert self.thread.is_alive(), f"it did not wait: {self._answer or self._error}"
-
-    def result(self):
-        self.thread.join(60)
-        assert not self._error, self._error
-        return self._answer[0]
-
-
-@pytest.fixture
-def two(session) -> tuple[Session, Session, Session]:
-    """A first session in a transaction it has to end, a second one, and one that watches."""
-    first, second, watcher = session(), session(), session()
-    first.rows("BEGIN")
-    return first, second, watcher
+from sql.calls import Waiting, transaction
+from sql.records import ACK, batch, id4, id7, new_lease
 
 
 def test_interleaved_commits_skip_nothing(two, partitions, group):

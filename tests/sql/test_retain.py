@@ -6,8 +6,8 @@ import uuid
 from dataclasses import dataclass, field
 
 import pytest
+from sql.calls import Waiting
 from sql.records import Session, batch, id4, id7, id_text
-from sql.test_races import Waiting, two  # noqa: F401
 
 SECOND = 1_000_000
 

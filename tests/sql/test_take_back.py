@@ -4,9 +4,8 @@ from __future__ import annotations
 import uuid
 
 import pytest
+from sql.calls import MINUTE, claim
 from sql.records import batch, id7
-from sql.test_claim import claim
-from sql.test_push_claim import MINUTE
 
 
 def take_back(db, *spans) -> list[bool]:

@@ -4,22 +4,10 @@ from __future__ import annotations
 import uuid
 
 import pytest
-from sql.records import PUSH, batch, id4, id7, new_lease, push_arrays
+from sql.calls import TRANSACTION, transaction
+from sql.records import batch, id4, id7, new_lease, push_arrays
 
-CALL = (f"SELECT * FROM queend.transaction(%s, %s::int[], {PUSH}, %s::int[], %s::int[], %s::uuid[], %s::int[], %s::bytea[], %s::bytea[],"
-        " %s::int[], %s::int[], %s::text[], %s::uuid[], %s::int[], %s::int[])")
 FAILED = 1
-
-
-def transaction(db, batches=(), acks=(), required=(), hints=(), errors=(), version=0):
-    """acks: (part, group, lease, ids, status bytes or None); hints: (part, group)."""
-    pushed = push_arrays(list(batches))
-    lanes = sorted({b.part & 63 for b in batches})
-    columns = [[a[0] for a in acks], [a[1] for a in acks], [a[2] for a in acks], [len(a[3]) for a in acks], [b"".join(a[3]) for a in acks],
-               [a[4] or bytes(len(a[3])) for a in acks]]
-    rows = db.rows(CALL, version, lanes, *pushed, *columns, [e[0] for e in errors], [e[1] for e in errors], [e[2] for e in errors],
-                   list(required), [h[0] for h in hints], [h[1] for h in hints])
-    return {(r.kind, r.ord): r for r in rows}
 
 
 @pytest.fixture
@@ -57,7 +45,7 @@ def test_only_a_look_changes_nothing(db, moved):
     before = state(db, source, target)
     arrays = push_arrays([batch(target, [id7()])])
     for one, refused in ((lease, False), (str(uuid.uuid4()), True)):
-        rows = db.rows(CALL[:-1] + ", p_dry => true)", 0, [target & 63], *arrays, [source], [readers], [one], [2], [b"".join(ids[:2])], [bytes(2)], [], [], [], [one], [], [])
+        rows = db.rows(TRANSACTION[:-1] + ", p_dry => true)", 0, [target & 63], *arrays, [source], [readers], [one], [2], [b"".join(ids[:2])], [bytes(2)], [], [], [], [one], [], [])
         assert any(r.kind == 2 or r.kind == 1 and r.codes != b"\1\1" for r in rows) == refused and state(db, source, target) == before
 
 

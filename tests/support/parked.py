@@ -1,0 +1,37 @@
+"""Pops that wait, and cursors that were used."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from .client import Client, pop_target
+from .daemon import Daemon
+from .wait import until
+
+
+@contextmanager
+def waiting(daemon: Daemon, client: Client, queue: str, number: int = 1, **query: object) -> Iterator[list[Client]]:
+    """So many long polls, parked."""
+    with ExitStack() as stack:
+        before = client.metric("queend_worker_parked")
+        clients = [stack.enter_context(daemon.client()) for _ in range(number)]
+        for one in clients:
+            one.send("GET", pop_target(queue, wait=True, timeout=20000, **query))
+        until(lambda: client.metric("queend_worker_parked") == before + number, "the pops wait")
+        yield clients
+
+
+def settle(client: Client, queue: str, *partitions: str, group: str | None = None) -> None:
+    """Cursors that were used once: only they are known well enough to be served by a push."""
+    query = {"consumerGroup": group} if group else {}
+    for partition in partitions:
+        if group is None:
+            client.push(queue, "first", partition=partition)
+        for message in client.pop(queue, partition, batch=1000, **query):
+            client.ack(message, group=group)
+
+
+def answer_of(client: Client) -> list[dict]:
+    answer = client.receive()
+    assert answer.status == 200, (answer.status, answer.body)
+    return answer.json["messages"]
