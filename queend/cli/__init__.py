@@ -1,4 +1,4 @@
-"""The command line: `queend serve`, `queend migrate`, `queend config`, `queend import-queen`."""
+"""The command line: `queend serve`, `queend migrate`, `queend config`, `queend import-queen`, `queend failover`."""
 from __future__ import annotations
 
 from typing import Annotated
@@ -7,6 +7,7 @@ import typer
 
 from .. import __version__
 from .config import config
+from .failover import failover
 from .import_queen import import_queen
 from .migrate import migrate
 from .serve import serve
@@ -16,6 +17,7 @@ app.command()(serve)
 app.command()(migrate)
 app.command()(config)
 app.command()(import_queen)
+app.add_typer(failover, name="failover")
 
 
 def _version(wanted: bool) -> None:

@@ -43,7 +43,7 @@ class Folder:
         self.foreign: list[Path] = []      # folders with messages for other databases, which nobody else has
         if not settings.queend_buffer_bytes:
             return
-        root = (settings.file_buffer_dir or settings.queend_data_dir / "buffer").absolute()
+        root = root_of(settings)
         try:
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._take(root, identity)
@@ -58,7 +58,7 @@ class Folder:
 
     def _take(self, root: Path, identity: str | None) -> None:
         numbers = sorted(int(one.name) for one in root.iterdir() if one.name.isdigit() and one.is_dir())
-        foreign = [number for number in numbers if _of_another(root / str(number), identity)]
+        foreign = [number for number in numbers if of_another(root / str(number), identity)]
         self.foreign = [root / str(number) for number in foreign if not _locked(root / str(number))]
         if self.foreign:
             log.line("error", "buffer_of_another_database", f"{', '.join(map(str, self.foreign))}: kept, and not stored in this database")
@@ -82,17 +82,12 @@ class Folder:
     def claim(self, identity: str) -> bool:
         """The database is known now. False: what was found in the folder belongs to another."""
         self.identity = identity
-        if self.path is None or _database(self.path) == identity:
+        if self.path is None or (belongs_to(self.path) == identity and belongs_to(self.path).lineage == getattr(identity, "lineage", "")):
             return True
-        if _of_another(self.path, identity):
+        if of_another(self.path, identity):
             return False
         try:
-            partial = self.path / "database.new"
-            with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
-                file.write(f"{identity}\n")
-                file.flush()
-                os.fsync(file.fileno())
-            partial.rename(self.path / "database")
+            mark(self.path, identity)
         except OSError as error:      # a full disk: draining makes room
             log.line("warn", "buffer_not_marked", f"{self.path}: {error}")
         return True
@@ -122,10 +117,10 @@ class Folder:
         now = time.monotonic()
         if self._adopting is None:
             for path in sorted(one for one in self.path.parent.iterdir() if one.name.isdigit() and one.is_dir() and one != self.path):
-                if _of_another(path, self.identity) or not any(path.glob("*.seg")) or _locked(path):
+                if of_another(path, self.identity) or not any(path.glob("*.seg")) or _locked(path):
                     self._alone.pop(path, None)
                 elif now - self._alone.setdefault(path, now) >= self.adopt_s and (lock := _lock(path)) is not None:
-                    if _of_another(path, self.identity):      # it was, for a moment, somebody else's
+                    if of_another(path, self.identity):      # it was, for a moment, somebody else's
                         os.close(lock)
                         continue
                     self._adopting = path, lock
@@ -152,17 +147,52 @@ class Folder:
             self.lock = -1
 
 
-def _database(path: Path) -> str | None:
-    """Which one its messages are for; None: whichever comes first."""
+class Identity(str):
+    """Which database it is; another for each copy. lineage: what it shares with its copies, empty: not known."""
+
+    lineage: str
+
+    def __new__(cls, text: str, lineage: str = "") -> Identity:
+        self = super().__new__(cls, text)
+        self.lineage = lineage
+        return self
+
+
+def root_of(settings: Settings) -> Path:
+    """Where the folders are."""
+    return (settings.file_buffer_dir or settings.queend_data_dir / "buffer").absolute()
+
+
+def mark(path: Path, identity: str) -> None:
+    """The folder is that database's. Older versions read `database` as a whole, so what it shares with its copies stands beside."""
+    _write(path / "lineage", getattr(identity, "lineage", ""))
+    _write(path / "database", identity)
+
+
+def _write(path: Path, text: str) -> None:
+    partial = path.with_suffix(".new")
+    with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
+        file.write(f"{text}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    partial.rename(path)
+
+
+def belongs_to(path: Path) -> Identity:
+    """Which database a folder's messages are for; empty: whichever comes first."""
+    return Identity(_read(path / "database"), _read(path / "lineage"))
+
+
+def _read(path: Path) -> str:
     try:
-        return (path / "database").read_text().strip()
+        return path.read_text().strip()
     except FileNotFoundError:
-        return None
+        return ""
 
 
-def _of_another(path: Path, identity: str | None) -> bool:
+def of_another(path: Path, identity: str | None) -> bool:
     """Does it hold messages for a database that is not this one?"""
-    return identity is not None and _database(path) not in (None, identity) and \
+    return identity is not None and belongs_to(path) not in ("", identity) and \
         ((path / "quarantine").exists() or any(path.glob("*.seg")))
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import psycopg
 
 from .. import session
+from .buffer import Identity
 from .edition import Edition, edition_in, edition_of
 
 # Session lock of migrations; any number nobody else takes ("queend" in ASCII).
@@ -111,10 +112,10 @@ def migrate(conninfo: str, folder: Path | None = None, patience_s: float = PATIE
                 connection.execute("SELECT pg_advisory_unlock(%s)", (LOCK,))
 
 
-def identity_of(conninfo: str) -> str:
+def identity_of(conninfo: str) -> Identity:
     """Which database this is: another text for every other one, also for a copy. Raises psycopg.OperationalError if it cannot be reached."""
     with session.connect(conninfo, autocommit=True) as connection:
-        return connection.execute(IDENTITY).fetchone()[0]
+        return Identity(*connection.execute(IDENTITY).fetchone())
 
 
 def editions(conninfo: str) -> tuple[Edition, Edition]:
@@ -124,7 +125,7 @@ def editions(conninfo: str) -> tuple[Edition, Edition]:
 
 
 IDENTITY = """
-SELECT encode(sha256(c.seed || int8send(s.system_identifier) || int8send(d.oid::bigint)), 'hex')
+SELECT encode(sha256(c.seed || int8send(s.system_identifier) || int8send(d.oid::bigint)), 'hex'), encode(sha256(c.seed), 'hex')
   FROM queend.catalog c, pg_control_system() s, pg_database d WHERE d.datname = current_database()"""
 # A table of the reference server stands where a view of ours would: it has that schema in this database.
 FOREIGN = "SELECT min(c.relname) FROM pg_class c WHERE c.relnamespace = to_regnamespace('queen') AND c.relkind IN ('r', 'p')"

@@ -1,0 +1,67 @@
+"""queend failover"""
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import psycopg
+import typer
+
+from ..config import ConfigError
+from .common import fail, settings_or_exit
+
+failover = typer.Typer(no_args_is_help=True, help="The failover buffer's folders.")
+
+
+@failover.callback()
+def _group() -> None:
+    pass
+
+
+@failover.command()
+def adopt(
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    strange: Annotated[bool, typer.Option("--strange", help="Also folders of a database that this one is no copy of.")] = False,
+) -> None:
+    """Have messages that were buffered for a database which has moved stored in the one that is configured now.
+
+    After pg_upgrade, or a dump and a restore, the database is another one, and a daemon leaves the folders of the one before alone.
+    Stop the daemons that use the old database first. A daemon that runs or starts there stores what is adopted.
+    """
+    from .. import connect
+    from ..service.adopt import adopt as take
+    from ..service.adopt import find
+    from ..service.buffer import FolderError, root_of
+    from ..service.embedded import Embedded, EmbeddedError
+    from ..service.migrate import identity_of
+    from ..supervisor import uses_embedded
+
+    settings, _ = settings_or_exit()
+    cluster = Embedded(settings.queend_data_dir) if uses_embedded(settings) else None
+    try:
+        target = connect.conninfo(settings, cluster.start() if cluster else None)
+        try:
+            identity = identity_of(target)
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+            fail("there are no tables of queend in this database: restore it first, or run queend migrate")
+        found = find(root_of(settings), identity)
+        if not found:
+            typer.echo(f"nothing in {root_of(settings)} is for another database")
+            return
+        for one in found:
+            since = time.strftime(", the first of %Y-%m-%d %H:%M:%S UTC", time.gmtime(one.oldest_us / 1e6)) if one.oldest_us else ""
+            origin = {True: "its database had the data of this one", False: "of a STRANGE database", None: "of which database it does not say"}[one.moved]
+            typer.echo(f"{one.path}: {one.messages} messages{since}; {origin}")
+        if any(one.moved is False for one in found) and not strange:
+            fail("a folder belongs to a database that this one is no copy of; --strange takes it nevertheless")
+        words = psycopg.conninfo.conninfo_to_dict(target)
+        if not yes and not typer.confirm(f"Store them in the database {words.get('dbname') or ''} at {words.get('host') or 'the default address'}, once and for all?"):
+            fail("nothing was adopted")
+        for one in found:
+            take(one, identity)
+        typer.echo("adopted; a daemon that runs or starts here stores them")
+    except (ConfigError, EmbeddedError, FolderError, OSError, psycopg.Error) as error:
+        fail(str(error).strip())
+    finally:
+        if cluster:
+            cluster.stop()
