@@ -37,6 +37,7 @@ include "core/pg/statement.pyx"           # the statements of the hot path
 include "core/pg/address.pyx"             # where the server is
 include "core/pg/incarnation.pyx"       # which life of which server it is
 include "core/pg/edition.pyx"             # do its functions serve us?
+include "core/pg/doubt.pyx"             # what is wrong with it
 include "core/pg/slot.pyx"                # one PostgreSQL connection on the loop
 include "core/pg/pool.pyx"                # a worker's connections
 include "core/pg/extras.pyx"              # what a record has besides its payload
@@ -136,6 +137,7 @@ include "core/read/flatout.pyx"           # flatbuffers, as far as an Arrow stre
 include "core/read/arrowout.pyx"          # records as an Arrow stream
 include "core/read/read.pyx"              # the log read as Python sees it
 include "core/merge.pyx"                  # rows of the log made one
+include "core/pg/refusal.pyx"           # why a server refuses us, as Python sees it
 include "core/core.pyx"                   # the data plane as Python sees it
 include "core/probe/limit.pyx"            # seams for the tests of limits and policies
 include "core/probe/company.pyx"          # seams for the test of company

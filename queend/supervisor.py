@@ -7,18 +7,21 @@ import math
 import os
 import resource
 import signal
+import socket
 import time
 from collections.abc import Callable
 from typing import Any
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
-from . import __version__, connect, log
+from . import __version__, connect, log, session
 from .config import Settings, origins, without_effect
 from .control.app import Control
 from .keyring import keyring
 from .notify import notify, watchdog_seconds
-from .service.buffer import FolderError, Folder
+from .service import pooler
+from .service.buffer import Folder, FolderError, holds_messages
 from .service.embedded import Embedded, EmbeddedError
 from .service.migrate import MigrationBusy, MigrationError, editions, identity_of, migrate
 
@@ -28,6 +31,31 @@ DATABASE_WAIT_S = 60.0
 LOCKS_WAIT_S = 5.0       # how long a migration may wait for its locks before the daemon serves without the database
 RECOVERY_S = 5.0         # how long an embedded server may recover before the daemon serves without it
 LAST_MINUTE_S = 2.0      # to write down what queues did, at the end
+
+
+POOLER_S = 20.0
+AGAIN_S = 60.0           # between two lines that say why the database cannot be used
+
+
+def refusal_of(conninfo: str) -> str | None:
+    """Why no try will succeed until somebody changes something; None: it may, by itself. Blocks."""
+    from ._core import refusal  # here, as in _serve
+
+    address = session.parted(conninfo)[0]
+    words = conninfo_to_dict(address)
+    hosts = [] if words.get("hostaddr") else [one for one in str(words.get("host") or "").split(",") if one and one[0] not in "/@"]
+    unknown = [host for host in hosts if _unknown(host)]
+    if unknown:
+        return f"no such host: {', '.join(unknown)}" if len(unknown) == len(hosts) else None
+    return refusal(address, 5000)
+
+
+def _unknown(host: str) -> bool:
+    try:
+        socket.getaddrinfo(host, None)
+    except socket.gaierror as error:
+        return error.errno in (socket.EAI_NONAME, socket.EAI_NODATA)
+    return False
 
 
 class StartError(RuntimeError):
@@ -74,7 +102,7 @@ class Supervisor:
             # Migrations may take longer than a request may.
             target = connect.conninfo(self.settings, local, options="-c statement_timeout=0 -c lock_timeout=0")
             buffers = self.settings.queend_buffer_bytes > 0
-            identity = await self._reach(target, stop, 0 if buffers else DATABASE_WAIT_S)
+            identity = await self._reach(target, stop, 0 if buffers else DATABASE_WAIT_S, patient=buffers and holds_messages(self.settings))
             if stop.is_set():
                 return 0
             if identity is None and not buffers:
@@ -103,28 +131,38 @@ class Supervisor:
                      "set PG_SSL_REJECT_UNAUTHORIZED=true or PGSSLROOTCERT")
         return local
 
-    async def _reach(self, target: str, stop: asyncio.Event, wait_s: float) -> str | None:
-        """Brings the database to the schema of this version and tells which it is. None: it could not be reached for so long, or `stop` came."""
-        deadline = time.monotonic() + wait_s
+    async def _reach(self, target: str, stop: asyncio.Event, wait_s: float, patient: bool = False) -> str | None:
+        """Brings the database to the schema of this version and tells which it is. None: it could not be reached for so long, or `stop` came.
+
+        patient: also where it refuses us, which then is said again every minute; else that is a StartError.
+        """
+        deadline, told = time.monotonic() + wait_s, 0.0
         while not stop.is_set():
             try:
+                if await asyncio.wait_for(pooler.check(target), POOLER_S):
+                    log.line("info", "pooler", "sessions are our own")
                 if applied := await asyncio.to_thread(migrate, target, patience_s=LOCKS_WAIT_S):
                     log.line("info", "migrated", applied=applied)
                 ours, theirs = await asyncio.to_thread(editions, target)
                 if theirs.number > ours.number:
                     log.line("info", "database_newer", f"its functions are of edition {theirs.number}, which serve this one, edition {ours.number}; used as they are")
                 return await asyncio.to_thread(identity_of, target)
-            except (psycopg.OperationalError, MigrationBusy) as error:
-                reason = str(error).strip()
-                told = f"PostgreSQL cannot be reached: {reason}" if isinstance(error, psycopg.OperationalError) else reason
-                if told != self.unreachable:
-                    log.line("warn", "migration_waits" if isinstance(error, MigrationBusy) else "database_unreachable", reason)
-                self.unreachable = told
+            except (psycopg.OperationalError, psycopg.errors.InsufficientPrivilege, TimeoutError, MigrationBusy) as error:
+                busy = isinstance(error, MigrationBusy)
+                reason = str(error).strip() or "no answer: a pooler in between may have no connection left"
+                refused = not busy and (isinstance(error, psycopg.errors.InsufficientPrivilege) or await asyncio.to_thread(refusal_of, target))
+                if refused and not patient:
+                    raise StartError(f"PostgreSQL refuses this daemon: {reason}") from None
+                why = reason if busy else f"PostgreSQL cannot be reached: {reason}"
+                if why != self.unreachable or time.monotonic() - told >= AGAIN_S:
+                    log.line("error" if refused else "warn", "migration_waits" if busy else "database_unreachable", reason)
+                    told = time.monotonic()
+                self.unreachable = why
                 if time.monotonic() >= deadline:
                     break
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(stop.wait(), 1.0)
-            except MigrationError as error:
+            except (MigrationError, pooler.PoolerError) as error:
                 raise StartError(str(error)) from None
         return None
 
@@ -196,7 +234,7 @@ class Supervisor:
     async def _take_up(self, target: str, folder: Folder, control: Control, stop: asyncio.Event, status: str) -> None:
         """Waits for the database, and has both planes use it."""
         try:
-            if (identity := await self._reach(target, stop, math.inf)) is not None:
+            if (identity := await self._reach(target, stop, math.inf, patient=True)) is not None:
                 if not folder.claim(identity):
                     raise FolderError(f"failover buffer: {folder.path} holds messages for another database than the one that has come; they are kept")
                 await control.take_up()

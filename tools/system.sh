@@ -14,6 +14,7 @@ if test "${1:-}" = tests; then
     have curl || need curl
     have openssl || need openssl
     have systemd-analyze || need systemd
+    test -x /usr/sbin/pgbouncer || need pgbouncer
     ls /usr/lib/*/faketime/libfaketime.so.1 >/dev/null 2>&1 || need libfaketime
     ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1 || need faketime
     # A second server version, with TLS, which the embedded one lacks.

@@ -76,7 +76,10 @@ class Control:
 
     async def take_up(self) -> None:
         """The database is there, with the schema of this version."""
-        await self.pool.open()
+        try:      # before the data plane takes what connections there are
+            await self.pool.open(wait=True, timeout=self.settings.db_connection_timeout / 1000)
+        except PoolTimeout as error:
+            log.line("warn", "control_without_connection", str(error))
         await self.streams.open()
         self.sweeper.open()
         self.retention.open()

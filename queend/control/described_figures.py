@@ -10,6 +10,10 @@ QUEUE, NAMESPACE, TASK = parameter("queue", NAME), parameter("namespace", NAME),
 DAEMON = [parameter("hostname", NAME), parameter("workerId", {**INTEGER, "minimum": 0})]
 
 
+DOUBTS = array({"enum": ["away", "silent", "disk_full", "read_only", "refused", "crowded", "buffer_full"]})
+RISKS = array({"enum": ["synchronous_commit", "synchronous_commit_local", "fsync", "full_page_writes"]})
+
+
 def each(kind: dict[str, Any], *names: str) -> dict[str, Any]:
     """Members of one kind."""
     return dict.fromkeys(names, kind)
@@ -65,9 +69,10 @@ SHARED: tuple[dict[str, Any], list[dict[str, Any]], Any] = (like(whole(**PEERLES
 
 FIGURES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], Any]] = {
     "GET /health": (
-        like(whole("reason", reason=TEXT, status={"enum": ["healthy", "unhealthy"]}, database={"enum": ["connected", "disconnected"]}, server=TEXT, worker_id=INTEGER, version=TEXT,
+        like(whole("reason", reason=TEXT, status={"enum": ["healthy", "unhealthy"]}, database={"enum": ["connected", "disconnected"]}, doubts=DOUBTS,
+                   commitsMayBeLost=RISKS, server=TEXT, worker_id=INTEGER, version=TEXT,
                    shared_state=whole(**PEERLESS), queen=whole(worker_id=INTEGER, status={"const": "active"})),
-             {"status": "healthy", "database": "connected", "server": "queend", "worker_id": 0, "version": "0.1.0", "shared_state": ALONE, "queen": {"worker_id": 0, "status": "active"}}), [], None),
+             {"status": "healthy", "database": "connected", "doubts": [], "commitsMayBeLost": [], "server": "queend", "worker_id": 0, "version": "0.1.0", "shared_state": ALONE, "queen": {"worker_id": 0, "status": "active"}}), [], None),
     "GET /metrics": (
         like(whole(uptime=INTEGER, requests=whole(total=INTEGER, rate=NUMBER), messages=whole(total=INTEGER, rate=NUMBER), database=whole(**integers("poolSize", "idleConnections", "waitingRequests")),
                    memory=whole(**integers("rss", "heapTotal", "heapUsed", "external", "arrayBuffers")), cpu=whole(**integers("user", "system"))),

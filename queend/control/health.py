@@ -20,6 +20,9 @@ ALONE = {
 }
 
 
+FATAL = {"away", "silent", "disk_full"}      # doubts with which nothing, or not everything, can be stored
+
+
 def shared(control: Any) -> dict[str, Any]:
     """What daemons share: the two switches, which they keep in the database."""
     on = control.maintenance.on
@@ -28,18 +31,20 @@ def shared(control: Any) -> dict[str, Any]:
 
 @router.get("/health", tags=["health"])
 async def health(request: Request) -> Json:
-    """200 when PostgreSQL answers and its functions serve this version, else 503; the same body. `reason`: why they do not."""
+    """200 when PostgreSQL answers, can store, and its functions serve this version, else 503; the same body. `reason`: why they do not. `doubts`:
+    what is wrong with the database. `commitsMayBeLost`: which of its settings let a crash take what it has committed."""
     control = request.app.state.control
-    reason = control.core.unserved()
+    reason, database = control.core.unserved(), control.core.database()
     try:
         async with control.pool.connection() as connection:
             await connection.execute("SELECT 1")
         there = True
     except (psycopg.Error, PoolTimeout):
         there = False
-    alive = there and reason is None
+    alive = there and reason is None and not FATAL.intersection(database["doubts"])
     return Json({
         "status": "healthy" if alive else "unhealthy", "database": "connected" if there else "disconnected",
+        "doubts": database["doubts"], "commitsMayBeLost": database["risks"],
         "server": "queend", "worker_id": 0, "version": __version__, **({"reason": reason} if reason else {}),
         "shared_state": shared(control), "queen": {"worker_id": 0, "status": "active"},
     }, 200 if alive else 503)

@@ -58,7 +58,7 @@ async def prometheus(request: Request) -> Response:
     """Prometheus exposition; what needs the database is left out while it does not answer."""
     control = request.app.state.control
     registry = CollectorRegistry(auto_describe=False)
-    families = [*process(control), *engine(control.core.stats()), *failover(control), *retention(control.retention.figures), *compact(control.compact.figures), *await store(control), *pools(control), *await minutes(control),
+    families = [*process(control), *engine(control.core.stats()), *database(control.core), *failover(control), *retention(control.retention.figures), *compact(control.compact.figures), *await store(control), *pools(control), *await minutes(control),
                 *await outbox(control)]
     registry.register(type("Collected", (), {"collect": lambda self: iter(families)})())
     return Response(generate_latest(registry), headers={"content-type": TEXT, "cache-control": "no-cache"})
@@ -119,6 +119,14 @@ def engine(stats: dict[str, Any]) -> Iterator[Metric]:
     for family, key in (("db_errors", "db_errors"), ("dlq", "dead_lettered")):
         yield cluster(f"queen_cluster_{family}", f"{key.replace('_', ' ')} of this instance since its start.",
                       sum(worker[key] for worker in workers))
+
+
+def database(core: Any) -> Iterator[Metric]:
+    """What is wrong with the database, and what its commits are worth."""
+    seen = core.database()
+    yield gauge("queend_database_doubts", "What is wrong with the database, in /health: how many things.", len(seen["doubts"]))
+    yield gauge("queend_commits_may_be_lost", "1: a setting of the server lets a crash take what it has committed.", int(bool(seen["risks"])))
+    yield CounterMetricFamily("queend_servers_met", "Lives of database servers this daemon was connected to.", value=seen["server"])
 
 
 def failover(control: Any) -> Iterator[Metric]:

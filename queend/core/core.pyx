@@ -7,6 +7,10 @@ cdef tuple METHODS = ("", "GET", "POST", "PUT", "DELETE", "OPTIONS", "GET", "PAT
 
 cdef tuple OP_NAMES = ("push", "pop", "ack", "transaction", "lease", "other")
 
+cdef tuple DOUBTS = ((DOUBT_AWAY, "away"), (DOUBT_SILENT, "silent"), (DOUBT_DISK, "disk_full"), (DOUBT_READ_ONLY, "read_only"), (DOUBT_REFUSED, "refused"),
+                     (DOUBT_CROWDED, "crowded"), (DOUBT_BUFFER, "buffer_full"))
+cdef tuple RISKS = ((RISK_COMMIT, "synchronous_commit"), (RISK_STANDBY, "synchronous_commit_local"), (RISK_FSYNC, "fsync"), (RISK_PAGES, "full_page_writes"))
+
 cdef bytes slice_bytes(Slice s):
     return s.p[:s.n]
 
@@ -161,6 +165,31 @@ cdef class Core:
     def unserved(self):
         """Why the functions of the database do not serve this version; None: they do, as far as known."""
         return edition_reason()
+
+    def database(self):
+        """What is known of the database: "doubts" (away, silent, disk_full, read_only, refused, crowded, buffer_full), "risks" (settings that let a
+        crash take what was committed) and "server", a number that grows with each life of a server that was met."""
+        cdef int64_t doubts = process_doubts(&self.p) if self.p.running else DOUBT_AWAY
+        cdef int risks = incarnation.risks
+        return {"doubts": [name for bit, name in DOUBTS if doubts & <int64_t>bit], "risks": [name for bit, name in RISKS if risks & <int>bit],
+                "server": incarnation_now()}
+
+    def spare(self):
+        """One connection to PostgreSQL, of the worker that has most, is closed for some seconds, so that somebody else gets it."""
+        cdef InboxMsg* m
+        cdef int i
+        cdef int most = 0
+        if not self.p.running:
+            return
+        for i in range(self.p.n):
+            if atomic_get64(&self.p.workers[i].counters.connected) > atomic_get64(&self.p.workers[most].counters.connected):
+                most = i
+        m = <InboxMsg*>calloc(1, sizeof(InboxMsg))
+        if m == NULL:
+            raise MemoryError()
+        m.run = engine_spare
+        if not worker_post(self.p.workers[most], m):
+            free(m)
 
     def bridge_fileno(self):
         """Readable when requests wait for bridge_take."""

@@ -163,6 +163,14 @@ def root_of(settings: Settings) -> Path:
     return (settings.file_buffer_dir or settings.queend_data_dir / "buffer").absolute()
 
 
+def holds_messages(settings: Settings) -> bool:
+    """Is there a folder that nobody has, with messages in it?"""
+    try:
+        return any(one.name.isdigit() and any(one.glob("*.seg")) and not _locked(one) for one in root_of(settings).iterdir())
+    except OSError:
+        return False
+
+
 def mark(path: Path, identity: str) -> None:
     """The folder is that database's. Older versions read `database` as a whole, so what it shares with its copies stands beside."""
     _write(path / "lineage", getattr(identity, "lineage", ""))

@@ -56,7 +56,11 @@ class Maintenance(Running):
         while True:
             try:
                 await self._look()
-            except (psycopg.Error, PoolTimeout):
+            except PoolTimeout:
+                if not self.pool.get_stats().get("pool_size") and "away" not in self.core.database()["doubts"]:
+                    log.line("warn", "control_without_connection", "the data plane lends one of its connections")
+                    self.core.spare()
+            except psycopg.Error:
                 pass      # the database is away: as it was
             await asyncio.sleep(EVERY_S)
 

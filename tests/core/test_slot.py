@@ -3,6 +3,7 @@ import os
 import random
 import re
 import signal
+import socket
 import ssl
 import struct
 
@@ -511,3 +512,11 @@ def test_a_storm_of_cuts_kills_and_deadlines(cluster, open_pool, proxy, seed):
     assert not {n: a for n, a in answers.items() if a.state and n in stored}
     assert "lost" in outcomes.values()
     assert list(outcomes.values()).count("ok") > calls // 2
+
+
+def test_a_host_that_is_silent_keeps_no_other_waiting(cluster, open_pool):
+    """It takes connections and says nothing: libpq would wait for it without end."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        pool = open_pool(cluster.dsn(host="127.0.0.1,127.0.0.1,127.0.0.1", port=f"{port},{port},{cluster.port}", connect_timeout=2), slots=2, statements=[ECHO])
+        assert pool.call(0, q(1), b"there").outcome == "ok"

@@ -8,27 +8,20 @@ from __future__ import annotations
 import json
 import os
 import signal
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import psycopg
 import pytest
-from support import postgres as support
 from support.client import Client, ack_of, data
 from support.daemon import Daemon
+from support.postgres import Postgres, running
 from support.wait import until
 
 
 @pytest.fixture(scope="module")
-def forgetful(request) -> Iterator[support.Postgres]:
-    with tempfile.TemporaryDirectory(prefix="queend-test-") as folder, pytest.MonkeyPatch.context() as patch:
-        os.chmod(folder, 0o755)
-        patch.setitem(support.SETTINGS, "wal_writer_delay", "10s")
-        patch.setitem(support.SETTINGS, "synchronous_commit", "off")
-        server = support.Postgres(Path(folder), request.config.getoption("--postgres"))
+def forgetful(request) -> Iterator[Postgres]:
+    with running(request.config.getoption("--postgres"), wal_writer_delay="10s", synchronous_commit="off") as server:
         yield server
-        server.stop()
 
 
 @pytest.fixture
@@ -58,7 +51,7 @@ def settle(conninfo: str) -> None:
         connection.execute("INSERT INTO settled VALUES (1)")
 
 
-def crash(server: support.Postgres, how: str) -> None:
+def crash(server: Postgres, how: str) -> None:
     """The server ends as in a crash and recovers: all of it, or one backend, which costs all sessions and the shared memory."""
     if how == "server":
         server.restart()

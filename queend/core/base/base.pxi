@@ -35,6 +35,7 @@ cdef extern from "<endian.h>" nogil:
     uint64_t htole64(uint64_t)
 
 cdef extern from "<string.h>" nogil:
+    char* strstr(const char*, const char*)
     void* memmem(const void*, size_t, const void*, size_t)
 
 cdef extern from "<sys/random.h>" nogil:

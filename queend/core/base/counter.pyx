@@ -36,6 +36,8 @@ cdef struct Counters:
     uint64_t opened
     uint64_t left_sealed      # delivered as they are stored: without their key, or changed
     uint64_t refused          # answered 503: a bound was reached, or the database is away
+    int64_t silent_since      # monotonic ms, when a statement was sent after the last answer of the database; 0: none waits
+    int64_t connected         # connections that serve
     int64_t live_connections
     int64_t live_requests
     int64_t live_jobs

@@ -90,6 +90,7 @@ cdef bint engine_boot(Process* p) noexcept nogil:
     capacity_open()
     uv_mutex_init(&reload_lock)
     incarnation_open(forget_all)
+    doubt_open()
     reload_running = False
     reload_at = 0
     if not streams_open(lanes_streams(&p.settings)):
@@ -144,6 +145,16 @@ cdef void engine_connect(Worker* w, InboxMsg* m) noexcept nogil:
     if not engine_of(w).closing:
         slotpool_connect(engine_of(w).slots)
 
+cdef void engine_sweep(Worker* w) noexcept nogil:
+    # Twice a second.
+    if engine_of(w) != NULL and not engine_of(w).closing:
+        slotpool_sweep(engine_of(w).slots)
+
+cdef void engine_spare(Worker* w, InboxMsg* m) noexcept nogil:
+    free(m)
+    if engine_of(w) != NULL and not engine_of(w).closing:
+        slotpool_spare(engine_of(w).slots)
+
 cdef void engine_slot_idle(void* owner) noexcept nogil:
     engine_drain((<Engine*>owner).worker)
 
@@ -162,10 +173,7 @@ cdef void engine_request(Worker* w, Request* r) noexcept nogil:
         reply_simple(r, 200, b"{\"status\":\"alive\"}")
         return
     if route == ROUTE_READYZ:
-        if catalog.loaded and slotpool_ready(e.slots) and not e.stopping:
-            reply_simple(r, 200, b"{\"status\":\"ready\"}")
-        else:
-            reply_raw(r, 503, slice_lit(JSON_LINES), slice_lit(b"{\"status\":\"not ready\",\"error\":\"The database is not reachable\"}"))
+        engine_tell(w, r)
         return
     if e.stopping:
         reply_error(r, 503, "The server is shutting down")
@@ -194,6 +202,58 @@ cdef void engine_request(Worker* w, Request* r) noexcept nogil:
         cycle_submit(w, r)
     else:
         pop_submit(w, r, route)
+
+cdef int64_t process_doubts(Process* p) noexcept nogil:
+    # DOUBT_* of all workers together. Any thread.
+    cdef int64_t doubts = 0
+    cdef int64_t now = clock_mono_us()
+    cdef int64_t since
+    cdef int64_t connected = 0
+    cdef int i
+    for i in range(p.n):
+        since = atomic_get64(&p.workers[i].counters.silent_since)
+        if since and now // 1000 - since > DOUBT_SILENT_MS:
+            doubts |= DOUBT_SILENT
+        connected += atomic_get64(&p.workers[i].counters.connected)
+    if connected == 0:
+        doubts |= DOUBT_AWAY | atomic_get64(&doubt.why)
+    since = atomic_get64(&doubt.disk_us)
+    if since and now - since < DOUBT_DISK_US:
+        doubts |= DOUBT_DISK
+    if atomic_get64(&doubt.buffer):
+        doubts |= DOUBT_BUFFER
+    return doubts
+
+cdef void engine_tell(Worker* w, Request* r) noexcept nogil:
+    # Can this worker serve?
+    cdef Engine* e = engine_of(w)
+    cdef int64_t doubts = process_doubts(w.process)
+    cdef const char* why = NULL
+    if e.stopping:
+        why = b"The server is shutting down"
+    elif doubts & DOUBT_READ_ONLY:
+        why = b"The database is read-only"
+    elif doubts & DOUBT_REFUSED:
+        why = b"The database refuses connections"
+    elif doubts & DOUBT_CROWDED:
+        why = b"The database has no connection left"
+    elif not slotpool_ready(e.slots) or not catalog.loaded:
+        why = b"The database is not reachable"
+    elif doubts & DOUBT_SILENT:
+        why = b"The database does not answer"
+    elif doubts & DOUBT_DISK:
+        why = b"The database has no space on its disk"
+    elif doubts & DOUBT_BUFFER and spool.gate == GATE_SHUT:
+        why = b"The failover buffer is full"
+    if why == NULL:
+        reply_simple(r, 200, b"{\"status\":\"ready\"}")
+    else:
+        reply_not_ready(r, why)
+
+cdef void reply_not_ready(Request* r, const char* why) noexcept nogil:
+    cdef char[160] text
+    snprintf(text, sizeof(text), b"{\"status\":\"not ready\",\"error\":\"%s\"}", why)
+    reply_raw(r, 503, slice_lit(JSON_LINES), slice_lit(text))
 
 # ---- drain ---------------------------------------------------------------------------------------------------------
 

@@ -143,6 +143,7 @@ cdef void spill_take(PushJob* j) noexcept nogil:
         spool.gather.len = mark
         spool.gather.failed = False
         j.spill_why = SPILL_FULL
+        atomic_set64(&doubt.buffer, 1)
         spill_home(j, push_spilled)
         return
     spill_count(j, 1)
@@ -176,6 +177,7 @@ cdef void spill_written(uv_work_t* work, int status) noexcept nogil:
     cdef Job* following
     cdef PushJob* j
     cdef int why = SPILL_KEPT if spool.write.error == 0 else SPILL_FAILED
+    atomic_set64(&doubt.buffer, why != SPILL_KEPT)
     spool_write_end()
     spool.write.jobs = NULL
     spill_moved = True
@@ -232,6 +234,8 @@ cdef void spill_gate(Engine* e) noexcept nogil:
         log_line(b"info", b"buffer_drains", NULL)
     elif gate == GATE_OPEN and spool.taken:
         log_line(b"info", b"buffer_empty", NULL)
+    if gate == GATE_OPEN:
+        atomic_set64(&doubt.buffer, 0)
     spool.gate = gate
     spill_moved = True
 

@@ -39,6 +39,10 @@ cdef extern from "<libpq-fe.h>" nogil:
     int PQserverVersion(const PGconn*)
     PQnoticeProcessor PQsetNoticeProcessor(PGconn*, PQnoticeProcessor, void*)
 
+    ctypedef enum PGVerbosity:
+        PQERRORS_DEFAULT
+        PQERRORS_VERBOSE
+    PGVerbosity PQsetErrorVerbosity(PGconn*, PGVerbosity)
     int PQsetnonblocking(PGconn*, int)
     int PQenterPipelineMode(PGconn*)
     int PQpipelineSync(PGconn*)

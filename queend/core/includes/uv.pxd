@@ -90,7 +90,7 @@ cdef extern from "<uv.h>" nogil:
         UV_RUN_ONCE
         UV_RUN_NOWAIT
     int UV_READABLE, UV_WRITABLE, UV_DISCONNECT
-    int UV_EOF, UV_ECANCELED, UV_EAGAIN, UV_ENOBUFS
+    int UV_EOF, UV_ECANCELED, UV_EAGAIN, UV_ENOBUFS, UV_EAI_NONAME, UV_EAI_NODATA
 
     int uv_loop_init(uv_loop_t*)
     int uv_loop_close(uv_loop_t*)

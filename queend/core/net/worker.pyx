@@ -92,6 +92,7 @@ cdef void worker_before(uv_prepare_t* handle) noexcept nogil:
 cdef void worker_on_tick(uv_timer_t* handle) noexcept nogil:
     cdef Worker* w = <Worker*>handle.data
     httpdate_set(&w.date, clock_wall_us() // 1000000)
+    engine_sweep(w)
     worker_expire(w, CONN_IDLE, w.settings.idle_timeout_ms)
     worker_expire(w, CONN_HEAD, worker_patience(w, w.settings.head_timeout_ms))
     worker_expire(w, CONN_BODY, worker_patience(w, w.settings.body_timeout_ms))

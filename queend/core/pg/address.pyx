@@ -15,15 +15,18 @@ cdef struct Address:
     char* ports[ADDRESS_HOSTS]
     char* names               # memory behind hosts
     char* numbers             # and ports
-    int n                     # hosts; 0: nothing to look up, libpq takes conninfo as it is
+    int n                     # hosts; 0: one without a name, libpq takes conninfo as it is
+    int first                 # of the hosts found, the one to begin with: others were silent until the time was over
     int timeout_s             # connect_timeout; 0: none given
     Buf host                  # what libpq gets: three lists of equal length
     Buf hostaddr
     Buf port
+    Buf[3] turned             # the same, from `first` on
     uv_getaddrinfo_t request
     int at                    # host looked up now
     int found
     bint busy
+    bint unknown              # the last look-up found that some name does not exist
     char[200] error
     address_done done
     void* ctx
@@ -90,7 +93,7 @@ cdef void address_open(Address* a, const char* conninfo) noexcept nogil:
         if n_ports == 1:
             a.ports[i] = a.ports[0]       # one port is every host's
         names = names or not address_literal(a.hosts[i])
-    if names and (n_ports == 1 or n_ports == n):
+    if (names or n > 1) and (n_ports == 1 or n_ports == n):
         a.n = n
 
 cdef void address_close(Address* a) noexcept nogil:
@@ -102,6 +105,9 @@ cdef void address_close(Address* a) noexcept nogil:
     buf_free(&a.host)
     buf_free(&a.hostaddr)
     buf_free(&a.port)
+    buf_free(&a.turned[0])
+    buf_free(&a.turned[1])
+    buf_free(&a.turned[2])
 
 cdef void address_look(Address* a, uv_loop_t* loop, address_done done, void* ctx) noexcept nogil:
     # Looks every name up anew; done(ctx, NULL) when at least one host has an address, done(ctx, reason) when none has.
@@ -112,6 +118,7 @@ cdef void address_look(Address* a, uv_loop_t* loop, address_done done, void* ctx
     a.busy = True
     a.at = -1
     a.found = 0
+    a.unknown = False
     a.error[0] = 0
     buf_clear(&a.host)
     buf_clear(&a.hostaddr)
@@ -154,6 +161,7 @@ cdef void address_add(Address* a, const char* address) noexcept nogil:
     a.found += 1
 
 cdef void address_fail(Address* a, int status) noexcept nogil:
+    a.unknown = a.unknown or status == UV_EAI_NONAME or status == UV_EAI_NODATA
     snprintf(a.error, sizeof(a.error), b"the name %.100s cannot be looked up: %s", a.hosts[a.at], uv_strerror(status))
 
 cdef void address_on_answer(uv_getaddrinfo_t* request, int status, addrinfo* answer) noexcept nogil:
@@ -169,6 +177,26 @@ cdef void address_on_answer(uv_getaddrinfo_t* request, int status, addrinfo* ans
     uv_freeaddrinfo(answer)
     address_next(a, request.loop)
 
+cdef void address_silent(Address* a, int first) noexcept nogil:
+    # An attempt that began with that host ran out of time: libpq leaves a host that refuses, and waits for one that is silent.
+    if a.found and a.first == first:
+        a.first = (first + 1) % a.found
+
+cdef void address_turn(Buf* from_, int first, Buf* out) noexcept nogil:
+    # A list with commas, from an element on and round to it; ended by a NUL.
+    cdef const char* end = from_.data + from_.len
+    cdef const char* p = from_.data
+    buf_clear(out)
+    while first and p < end:
+        first -= p[0] == b','
+        p += 1
+    if p < end:
+        buf_put(out, p, <size_t>(end - p))
+    if p > from_.data:
+        buf_byte(out, b',')
+        buf_put(out, from_.data, <size_t>(p - from_.data - 1))
+    buf_byte(out, 0)
+
 cdef PGconn* address_connect(Address* a) noexcept nogil:
     # Starts a connection, by the addresses found last where there are names.
     cdef const char* keywords[64]
@@ -177,14 +205,12 @@ cdef PGconn* address_connect(Address* a) noexcept nogil:
     cdef int k = 0
     if a.n == 0:
         return PQconnectStart(a.conninfo)
-    buf_byte(&a.host, 0)
-    buf_byte(&a.hostaddr, 0)
-    buf_byte(&a.port, 0)
-    if a.host.failed or a.hostaddr.failed or a.port.failed:
+    a.first = a.first % a.found if a.found else 0
+    address_turn(&a.host, a.first, &a.turned[0])
+    address_turn(&a.hostaddr, a.first, &a.turned[1])
+    address_turn(&a.port, a.first, &a.turned[2])
+    if a.turned[0].failed or a.turned[1].failed or a.turned[2].failed:
         return NULL
-    a.host.len -= 1                       # the next connection ends the texts again
-    a.hostaddr.len -= 1
-    a.port.len -= 1
     while o.keyword != NULL and k < 60:
         if o.val != NULL and strcmp(o.keyword, b"host") != 0 and strcmp(o.keyword, b"port") != 0:
             keywords[k] = o.keyword
@@ -192,11 +218,11 @@ cdef PGconn* address_connect(Address* a) noexcept nogil:
             k += 1
         o += 1
     keywords[k] = b"host"
-    values[k] = a.host.data
+    values[k] = a.turned[0].data
     keywords[k + 1] = b"hostaddr"
-    values[k + 1] = a.hostaddr.data
+    values[k + 1] = a.turned[1].data
     keywords[k + 2] = b"port"
-    values[k + 2] = a.port.data
+    values[k + 2] = a.turned[2].data
     keywords[k + 3] = NULL
     values[k + 3] = NULL
     return PQconnectStartParams(keywords, values, 0)

@@ -52,20 +52,39 @@ cdef inline Slot* slotpool_take(SlotPool* p) noexcept nogil:
         pass
     return p.idle
 
+cdef void slotpool_spare(SlotPool* p) noexcept nogil:
+    # Gives up one connection for a while, of two and more: somebody else needs it.
+    cdef Slot* s = p.idle if p.ready > 1 else NULL
+    if s != NULL:
+        s.backoff_ms = SLOT_BACKOFF_MAX_MS
+        slot_break(s, b"lent to the control plane, which has none", SLOT_LOST)
+
+cdef void slotpool_sweep(SlotPool* p) noexcept nogil:
+    # Idle connections that nobody would be given are replaced before somebody asks.
+    cdef int i
+    for i in range(p.n):
+        if p.slots[i].state == SLOT_IDLE:
+            slot_outlived(&p.slots[i])
+
 cdef inline bint slotpool_ready(SlotPool* p) noexcept nogil:
     # Does the database answer? At least one slot is idle or busy.
     return p.ready > 0
 
-cdef void slotpool_complain(SlotPool* p, const char* reason) noexcept nogil:
-    # One line when trouble begins and one when its reason changes, at most one a second: never one per slot.
+cdef void slotpool_complain(SlotPool* p, const char* reason, int why) noexcept nogil:
+    # One line when trouble begins and one when its reason changes, at most one a second: never one per slot. While nothing can
+    # be reached it is said again every minute, as an error where somebody has to change something.
     cdef uint64_t h = slice_hash(slice_lit(reason), 1)
     cdef uint64_t now = uv_now(p.loop)
+    atomic_set64(&doubt.why, why)
     if p.trouble and (h == p.trouble_hash or now - p.trouble_at < 1000):
-        return
+        if p.ready or not doubt_repeats(clock_mono_us()):
+            return
+    else:
+        atomic_set64(&doubt.told_us, clock_mono_us())
     p.trouble = True
     p.trouble_hash = h
     p.trouble_at = now
-    log_line(b"warn", b"postgres_lost", reason)
+    log_line(b"error" if why == DOUBT_REFUSED and p.ready == 0 else b"warn", b"postgres_lost", reason)
 
 cdef void slotpool_relieve(SlotPool* p) noexcept nogil:
     if p.trouble and p.ready == p.n:

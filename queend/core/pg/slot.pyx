@@ -38,6 +38,8 @@ cdef struct Slot:
     SlotPool* pool
     Slot* next_idle
     int64_t server            # the incarnation it is connected to
+    int first                 # host that it began to connect with
+    int64_t suspicions        # of the process when it was connected
     int state
     int statement             # what is in flight, -1 for a one-off text
     PGconn* conn
@@ -55,6 +57,7 @@ cdef struct Slot:
     void* ctx
     int64_t sent_us           # monotonic, when the last statement was sent
     const char* refresh       # why to connect anew when the call is over, NULL: not
+    int why                   # DOUBT_*, of that reason
     char[SLOT_REASON] reason  # why the connection is about to go, when known early
     int64_t refusals          # of editions, when it was prepared
     bint unserved             # the functions of the database do not serve us; `reason` says why
@@ -105,6 +108,7 @@ cdef void slot_move(Slot* s, int to) noexcept nogil:
         p.idle = s
     if to == SLOT_IDLE or to == SLOT_BUSY:
         p.ready += 1
+    atomic_set64(&p.counters.connected, p.ready)
 
 cdef void slot_due(Slot* s, uint64_t in_ms) noexcept nogil:
     # The present state must end within in_ms. A running timer that fires earlier is left alone: it re-arms itself, so
@@ -127,6 +131,7 @@ cdef void slot_on_timer(uv_timer_t* handle) noexcept nogil:
     elif s.state == SLOT_BUSY:
         slot_break(s, b"no answer before the deadline", SLOT_DEADLINE)
     else:
+        address_silent(&s.pool.address, s.first)
         slot_break(s, b"connecting takes too long", SLOT_LOST)
 
 # -- connection -------------------------------------------------------------------------------------------------------
@@ -139,6 +144,7 @@ cdef void slot_on_notice(void* arg, const char* message) noexcept nogil:
 
 cdef void slot_connect(Slot* s) noexcept nogil:
     s.reason[0] = 0
+    s.why = 0
     s.refresh = NULL
     s.unserved = False
     s.fd = -1
@@ -156,6 +162,7 @@ cdef void slotpool_on_address(void* ctx, const char* error) noexcept nogil:
     for i in range(p.n):
         if p.slots[i].state == SLOT_CONNECTING and p.slots[i].conn == NULL:
             if error != NULL:
+                p.slots[i].why = DOUBT_REFUSED if p.address.unknown else 0
                 slot_break(&p.slots[i], error, SLOT_LOST)
             else:
                 slot_dial(&p.slots[i])
@@ -163,11 +170,13 @@ cdef void slotpool_on_address(void* ctx, const char* error) noexcept nogil:
 
 cdef void slot_dial(Slot* s) noexcept nogil:
     s.conn = address_connect(&s.pool.address)
+    s.first = s.pool.address.first
     if s.conn == NULL:
         slot_break(s, b"out of memory", SLOT_LOST)
         return
     s.pool.counters.live_slots += 1
     PQsetNoticeProcessor(s.conn, slot_on_notice, s)
+    PQsetErrorVerbosity(s.conn, PQERRORS_VERBOSE)     # libpq tells the SQLSTATE of a refusal in no other way
     if PQstatus(s.conn) == CONNECTION_BAD:
         slot_break(s, PQerrorMessage(s.conn), SLOT_LOST)
     else:
@@ -228,9 +237,23 @@ cdef void slot_handshake(Slot* s) noexcept nogil:
     elif step == PGRES_POLLING_WRITING:
         slot_watch(s, UV_WRITABLE)
     elif step == PGRES_POLLING_OK:
+        PQsetErrorVerbosity(s.conn, PQERRORS_DEFAULT)
         slot_prepare(s)
     else:
-        slot_break(s, PQerrorMessage(s.conn), SLOT_LOST)
+        slot_refused(s)
+
+cdef void slot_refused(Slot* s) noexcept nogil:
+    # Connecting failed; the server may have said why.
+    cdef const char* state = connect_state(PQerrorMessage(s.conn))
+    cdef char* place
+    if state != NULL:
+        s.why = doubt_of_state(state)
+    strncpy(s.reason, PQerrorMessage(s.conn), SLOT_REASON - 1)
+    s.reason[SLOT_REASON - 1] = 0
+    place = strstr(s.reason, b"\nLOCATION:")
+    if place != NULL:
+        place[0] = 0          # of the server's source
+    slot_break(s, s.reason, SLOT_LOST)
 
 cdef void slot_prepare(Slot* s) noexcept nogil:
     # Settings, the question which functions there are, all statements and, last, which server this is, in one flight.
@@ -238,6 +261,7 @@ cdef void slot_prepare(Slot* s) noexcept nogil:
     cdef int i
     cdef bint ok = PQsetnonblocking(s.conn, 1) == 0 and PQenterPipelineMode(s.conn) == 1
     slot_move(s, SLOT_PREPARING)
+    s.suspicions = atomic_get64(&doubt.suspicions)
     if p.session[0]:
         ok = ok and PQsendQueryParams(s.conn, p.session, 0, NULL, NULL, NULL, NULL, 1) == 1
     if edition.ours:
@@ -275,7 +299,7 @@ cdef void slot_break(Slot* s, const char* reason, int outcome) noexcept nogil:
     if s.reason[0]:
         reason = s.reason
     if not s.pool.closing:
-        slotpool_complain(s.pool, reason)
+        slotpool_complain(s.pool, reason, s.why)
     slot_drop(s)
     slot_move(s, SLOT_BROKEN)
     if not s.pool.closing:
@@ -303,10 +327,16 @@ cdef void slot_drop(Slot* s) noexcept nogil:
 # -- statements -------------------------------------------------------------------------------------------------------
 
 cdef bint slot_outlived(Slot* s) noexcept nogil:
-    # Is this idle connection one to a server that another has replaced, or to functions that turned out not to be ours? Then it goes.
-    if s.server == incarnation_now() and s.refusals == atomic_get64(&edition.refusals):
+    # Is this idle connection one to a server that another has replaced, to one that takes no writes any more, or to functions
+    # that turned out not to be ours? Then it goes.
+    if s.server != incarnation_now():
+        slot_break(s, b"the server was replaced", SLOT_LOST)
+    elif s.suspicions != atomic_get64(&doubt.suspicions):
+        slot_break(s, b"the server may have become read-only", SLOT_LOST)
+    elif s.refusals != atomic_get64(&edition.refusals):
+        slot_break(s, b"the functions of the database are others now", SLOT_LOST)
+    else:
         return False
-    slot_break(s, b"the server was replaced" if s.server != incarnation_now() else b"the functions of the database are others now", SLOT_LOST)
     return True
 
 cdef bint slot_begin(Slot* s, int statement, slot_done done, void* ctx, int deadline_ms) noexcept nogil:
@@ -319,6 +349,8 @@ cdef bint slot_begin(Slot* s, int statement, slot_done done, void* ctx, int dead
     s.ctx = ctx
     s.rows = False
     s.sent_us = clock_mono_us()
+    if atomic_get64(&s.pool.counters.silent_since) == 0:
+        atomic_set64(&s.pool.counters.silent_since, s.sent_us // 1000)
     slot_move(s, SLOT_BUSY)
     slot_due(s, <uint64_t>deadline_ms)
     slot_flush(s)
@@ -404,6 +436,7 @@ cdef void slot_synced(Slot* s) noexcept nogil:
     cdef slot_done done = s.done
     cdef SlotPool* p = s.pool
     cdef bint failed = slot_failed(res)
+    atomic_set64(&p.counters.silent_since, 0)
     if s.state == SLOT_PREPARING:
         slot_prepared(s)
         return
@@ -419,6 +452,8 @@ cdef void slot_synced(Slot* s) noexcept nogil:
     if failed:
         p.counters.db_errors += 1
         slot_doubted(s, res)
+    elif atomic_get64(&doubt.disk_us) and statement_stores(s.statement):
+        atomic_set64(&doubt.disk_us, 0)
     done(s, s.ctx, res, SLOT_ERROR if failed else SLOT_OK)
     uv_rwlock_rdunlock(&incarnation.lock)
     PQclear(res)
@@ -434,6 +469,12 @@ cdef void slot_doubted(Slot* s, PGresult* res) noexcept nogil:
         s.refresh = verdict_of(res).meaning
     elif edition_unfit(res):
         s.refresh = b"the functions of the database are others now"
+    if pg_sqlstate(res, b"25006"):
+        s.why = DOUBT_READ_ONLY
+        if s.suspicions == atomic_get64(&doubt.suspicions):
+            atomic_set64(&doubt.suspicions, s.suspicions + 1)
+    elif pg_sqlstate(res, b"53100"):
+        atomic_set64(&doubt.disk_us, s.sent_us)
 
 cdef void slot_prepared(Slot* s) noexcept nogil:
     # The answer to what slot_prepare sent.
@@ -446,9 +487,12 @@ cdef void slot_prepared(Slot* s) noexcept nogil:
     if slot_failed(res) or PQntuples(res) != 1:
         if edition_unfit(res):
             edition_refuse(pg_error(res))
+        elif slot_explained(res):
+            s.why = doubt_of_state(PQresultErrorField(res, PG_DIAG_SQLSTATE))
         slot_break(s, pg_error(res), SLOT_LOST)
         return
     if pg_bool(res, 0, 1):
+        s.why = DOUBT_READ_ONLY
         slot_break(s, b"the server is read-only", SLOT_LOST)
         return
     s.result = NULL

@@ -152,6 +152,10 @@ cdef void statement_define(StatementDef* d, const char* name, const char* signat
         at -= 1               # the last comma
     snprintf(d.text + at, sizeof(d.text) - at, b")")
 
+cdef inline bint statement_stores(int statement) noexcept nogil:
+    # Does it need space on the server's disk?
+    return statement == STMT_PUSH or statement == STMT_TRANSACTION or statement == STMT_PUSH_DUE or statement == STMT_TRANSACTION_DUE or statement == STMT_CYCLE
+
 cdef const StatementDef* statements_open() noexcept nogil:
     # The table of STMT_COUNT definitions. Filled once, before the first worker starts.
     cdef StatementDef* s = STATEMENTS

@@ -1,0 +1,61 @@
+# What is wrong with the database, as far as its connections tell: whoever asks whether this daemon serves is told. In: what
+# became of connections and statements. Out: DOUBT_* bits. Words that any thread may read; a reader sees a moment's truth.
+
+cdef enum DatabaseDoubt:
+    DOUBT_AWAY = 1            # no connection
+    DOUBT_SILENT = 2          # statements wait, none was answered for DOUBT_SILENT_MS
+    DOUBT_DISK = 4            # it had no space to store something
+    DOUBT_READ_ONLY = 8       # why it is away: nothing can be written there
+    DOUBT_REFUSED = 16        # it says no, and will until somebody changes something
+    DOUBT_CROWDED = 32        # it has no connection left for us
+    DOUBT_BUFFER = 64         # the failover buffer has no room
+
+cdef enum:
+    DOUBT_SILENT_MS = 5000
+    DOUBT_DISK_US = 60000000  # after that a full disk is old news
+    DOUBT_REPEAT_US = 60000000
+
+cdef struct Doubt:
+    int64_t disk_us           # monotonic, when the disk was full last; 0: something was stored since
+    int64_t why               # why connections fail, DOUBT_*
+    int64_t buffer            # the failover buffer has no room
+    int64_t suspicions        # how often a server turned out to be read-only under a connection: those made before are replaced
+    int64_t told_us           # monotonic, when it was last written to the log why
+
+cdef Doubt doubt
+
+cdef void doubt_open() noexcept nogil:
+    memset(&doubt, 0, sizeof(doubt))
+
+cdef bint doubt_repeats(int64_t now) noexcept nogil:
+    # Once a minute for the process. Two threads at the same moment may both say it.
+    if now - atomic_get64(&doubt.told_us) < DOUBT_REPEAT_US:
+        return False
+    atomic_set64(&doubt.told_us, now)
+    return True
+
+cdef int doubt_of_state(const char* state) noexcept nogil:
+    # What an SQLSTATE says about why there is no connection; 0: nothing that lasts.
+    if memcmp(state, b"25006", 5) == 0:
+        return DOUBT_READ_ONLY
+    if memcmp(state, b"53300", 5) == 0:
+        return DOUBT_CROWDED
+    # who we are, which database, what we may, what we ask for
+    if memcmp(state, b"28", 2) == 0 or memcmp(state, b"3D", 2) == 0 or memcmp(state, b"42", 2) == 0:
+        return DOUBT_REFUSED
+    return 0
+
+cdef const char* connect_state(const char* text) noexcept nogil:
+    # The SQLSTATE in libpq's verbose message about a connection: five characters between two blanks and a colon. NULL: none,
+    # the server said nothing.
+    cdef const char* p = strstr(text, b":  ")
+    cdef int i
+    while p != NULL:
+        for i in range(3, 8):
+            if not (b'0' <= p[i] <= b'9' or b'A' <= p[i] <= b'Z'):
+                break
+        else:
+            if p[8] == b':':
+                return p + 3
+        p = strstr(p + 3, b":  ")
+    return NULL

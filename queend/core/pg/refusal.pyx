@@ -1,0 +1,54 @@
+# Why a server refuses us, for the control plane: libpq tells the SQLSTATE of a refusal in its verbose message alone, and psycopg
+# does not ask for that one.
+
+cdef extern from "<poll.h>" nogil:
+    ctypedef struct pollfd:
+        int fd
+        short events
+        short revents
+    int poll(pollfd*, unsigned long, int)
+    int POLLIN, POLLOUT
+
+cdef int refusal_of(const char* conninfo, int timeout_ms, char* reason, size_t size) noexcept nogil:
+    # DOUBT_* of a try to connect, and what the server said; 0: it can be reached, or nothing that lasts is in the way.
+    cdef PGconn* conn = PQconnectStart(conninfo)
+    cdef PostgresPollingStatusType step = PGRES_POLLING_WRITING
+    cdef int64_t until = clock_mono_us() + <int64_t>timeout_ms * 1000
+    cdef int64_t left
+    cdef int why = 0
+    cdef const char* state
+    cdef char* place
+    cdef pollfd p
+    reason[0] = 0
+    if conn == NULL:
+        return 0
+    PQsetErrorVerbosity(conn, PQERRORS_VERBOSE)
+    while PQstatus(conn) != CONNECTION_BAD and step != PGRES_POLLING_OK and step != PGRES_POLLING_FAILED:
+        left = until - clock_mono_us()
+        if left <= 0:
+            break
+        p.fd = PQsocket(conn)
+        p.events = <short>(POLLIN if step == PGRES_POLLING_READING else POLLOUT)
+        poll(&p, 1, <int>(left // 1000 + 1))
+        step = PQconnectPoll(conn)
+    if step == PGRES_POLLING_FAILED or PQstatus(conn) == CONNECTION_BAD:
+        state = connect_state(PQerrorMessage(conn))
+        why = doubt_of_state(state) if state != NULL else 0
+        strncpy(reason, PQerrorMessage(conn), size - 1)
+        reason[size - 1] = 0
+        place = strstr(reason, b"\nLOCATION:")
+        if place != NULL:
+            place[0] = 0
+    PQfinish(conn)
+    return why
+
+def refusal(str conninfo, int timeout_ms=10000):
+    """Why the server will go on refusing this connection until somebody changes something: a wrong password, no such database, no right to
+    it. None: it does not, or says nothing. Blocks."""
+    cdef bytes text = conninfo.encode()
+    cdef const char* address = text
+    cdef char[1000] reason
+    cdef int why
+    with nogil:
+        why = refusal_of(address, timeout_ms, reason, sizeof(reason))
+    return (<bytes>reason).decode(errors="replace").strip() if why == DOUBT_REFUSED else None
