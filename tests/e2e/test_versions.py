@@ -54,7 +54,7 @@ def make_newer(folder: Path, former: bool) -> Path:
     text = (sql / "function" / "edition.sql").read_text()
     before = edition_in(sql)
     (sql / "function" / "edition.sql").write_text(text.replace(f"SELECT {before.number}, {before.serves}", f"SELECT {OURS + 1}, {OURS if former else OURS + 1}"))
-    (sql / "migrate" / "9999_later.sql").write_text("CREATE TABLE queend.later (n int);")
+    (sql / "migrate" / "9999_later.sql").write_text("ALTER TABLE queend.log ADD COLUMN later int;")
     return folder
 
 
@@ -220,3 +220,24 @@ def test_a_statement_that_is_not_understood_sends_its_connection_away(postgres, 
         client.post("/api/v1/ack", {"transactionId": messages[0]["transactionId"], "partitionId": messages[0]["partitionId"], "leaseId": messages[0]["leaseId"], "status": "completed"})
         until(lambda: old.line("functions_not_ours"), "it has noticed")
         until(lambda: client.push(queue, "meanwhile")[0]["status"] == "buffered", "pushes are buffered")
+
+
+def test_a_dump_in_progress_stops_no_traffic_while_the_next_version_waits(postgres, start_daemon: Callable[..., Daemon], serving: Path, queue: str, tmp_path: Path):
+    conninfo = postgres.database()
+    old = start_daemon(conninfo)
+    with old.client() as client, psycopg.connect(conninfo, application_name="a dump") as dump:
+        client.push(queue, "before")
+        dump.execute("SELECT FROM queend.log")
+        newer = start_daemon(conninfo, PYTHONPATH=serving, **BUFFERS, FILE_BUFFER_DIR=tmp_path)
+        assert "(a dump) has a transaction open" in newer.line("migration_waits")["detail"] and newer.line("without_database")
+        with newer.client() as other:
+            assert other.push(queue, "buffered", partition="p")[0]["status"] == "buffered"
+            with psycopg.connect(conninfo, autocommit=True) as look:
+                for number in range(3):      # it asks for its lock, and what comes behind that is stored all the same
+                    until(lambda: look.execute("SELECT FROM pg_locks WHERE NOT granted AND relation = 'queend.log'::regclass AND mode = 'AccessExclusiveLock'").fetchall(), "it asks")
+                    assert client.push(queue, number)[0]["status"] == "queued"
+            dump.commit()
+            newer.await_event("database_taken_up")
+            until(lambda: other.get("/api/v1/status/buffers").json["pending"] == 0, "what was buffered is stored")
+            assert other.push(queue, "after")[0]["status"] == "queued"
+    assert newer.line("migrated")["applied"] == ["9999_later", "function"]
