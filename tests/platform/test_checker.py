@@ -243,3 +243,15 @@ def test_who_is_busy_or_in_trouble_is_not_late() -> None:
     queue.now += 1.5
     queue.empty()
     assert queue.kinds() == set()
+
+
+def test_what_another_pop_has_in_hand_is_not_late() -> None:
+    queue = Queue()
+    queue.push("a")
+    queue.now += 10
+    asked = queue.step()
+    queue.empty()
+    pop = queue.checker.popped("red", [("a", 0, "a0")], asked, queue.step(), LEASE)
+    queue.checker.ack_answered(pop, pop.messages, queue.step(), released=True)
+    queue.next["red", "a"] = 1
+    assert queue.kinds() == set()

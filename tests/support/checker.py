@@ -10,7 +10,7 @@ never answered may have happened or not: it is allowed either way.
 | order | delivered before one that stands before it in its partition, or stored before one its producer had stored earlier |
 | acknowledged | delivered again after its acknowledgment was confirmed |
 | gone | delivered although the database that is served now never had it |
-| late | committed and deliverable for longer than `within`, and a pop of any partition came back empty |
+| late | committed and deliverable for longer than `within`, and a pop of any partition, alone, came back empty |
 """
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 FOREVER = float("inf")
+LONGEST_POP = 30.0
 TAKEN = ("queued", "buffered", "duplicate")
 Place = tuple[str, int]  # partition, offset
 
@@ -268,6 +269,12 @@ class Checker:
                         found.append(Fault("doubled", key, f"at {place} was consumed twice by {group}, at {min(at for at, _ in confirmed):.2f} and {min(mine):.2f}"))
         return found
 
+    def _beside(self, pop: Pop, ends: list[float]) -> bool:
+        """Whether another pop of the group was under way that got something: it may have had in hand all there was."""
+        since = pop.ended if pop.waits else pop.asked
+        begin = bisect_left(ends, since)
+        return any(other.messages and other.asked <= pop.ended for other in self.pops[pop.group][begin:bisect_right(ends, pop.ended + LONGEST_POP)])
+
     def _late(self) -> list[Fault]:
         found = []
         for group in self.groups:
@@ -279,7 +286,8 @@ class Checker:
                 for partition in {partition for partition, _ in pop.messages}:
                     held[partition].append((pop.asked, min(pop.released, pop.lease_ends)))
             moved = [(asked, answered) for asked, answered, _ in self.eras[group]]
-            empty = [pop for pop in self.pops[group] if pop.wildcard and not pop.messages]
+            all_ends = [pop.ended for pop in self.pops[group]]
+            empty = [pop for pop in self.pops[group] if pop.wildcard and not pop.messages and not self._beside(pop, all_ends)]
             ends = [pop.ended for pop in empty]
             told: set[str] = set()      # the first of a partition says it: what stands behind it waits with it
             for key, push in sorted(self.pushed.items(), key=lambda one: one[1].asked):
