@@ -113,8 +113,8 @@ cdef void ack_go(Worker* w, AckJob* j) noexcept nogil:
     cdef int i
     cdef AckItem* it
     uv_rwlock_rdlock(&catalog.lock)
-    if j.job.server != catalog.server:
-        j.job.server = catalog.server
+    if j.job.server != catalog_server():
+        j.job.server = catalog_server()
         j.asked = 0
     for i in range(j.req.n):
         it = &j.req.items[i]
@@ -192,7 +192,7 @@ cdef bint ackcall_send(Engine* e) noexcept nogil:
         return False
     while e.acks.first != NULL and n > 0 and not alone:
         j = <AckJob*>e.acks.first
-        if j.job.server != catalog.server:
+        if j.job.server != catalog_server():
             n -= j.pending
             joblist_take(&e.acks)
             ack_go(e.worker, j)

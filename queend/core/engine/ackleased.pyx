@@ -105,14 +105,14 @@ cdef void ackjobs_renew(Engine* e, JobList* list) noexcept nogil:
     # Those whose names are of another server's life find them again.
     cdef int n = list.n
     cdef Job* job = list.first
-    while job != NULL and job.server == catalog.server:
+    while job != NULL and job.server == catalog_server():
         job = job.next
     if job == NULL:
         return
     while n:
         n -= 1
         job = joblist_take(list)
-        if job.server == catalog.server:
+        if job.server == catalog_server():
             joblist_add(list, job)
         else:
             ack_go(e.worker, <AckJob*>job)

@@ -118,6 +118,10 @@ cdef struct Catalog:
 
 cdef Catalog catalog
 
+cdef inline int64_t catalog_server() noexcept nogil:
+    # Lock held, or for a look that a later one with it confirms.
+    return atomic_get64(&catalog.server)
+
 cdef void catalog_open() noexcept nogil:
     memset(&catalog, 0, sizeof(catalog))
     uv_rwlock_init(&catalog.lock)

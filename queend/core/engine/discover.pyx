@@ -301,7 +301,7 @@ cdef bint found_keep(Discover* d, int n) noexcept nogil:
     memset(f, 0, n * sizeof(Found))
     d.found = f
     d.n_found = 0
-    d.server = catalog.server
+    d.server = catalog_server()
     return True
 
 cdef void scan_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
@@ -412,7 +412,7 @@ cdef void found_take(Engine* e, int finding) noexcept nogil:
     cdef int64_t wall = dbclock_at(now)
     d.finding = FIND_NOTHING
     uv_rwlock_rdlock(&catalog.lock)
-    if d.server != catalog.server:
+    if d.server != catalog_server():
         discover_forget(e)    # its numbers mean other things by now
         finding = FIND_NOTHING
     uv_mutex_lock(&book.lock)

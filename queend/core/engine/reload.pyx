@@ -114,7 +114,9 @@ cdef void engine_reloaded(Worker* w, InboxMsg* m) noexcept nogil:
     version = catalog.version
     uv_rwlock_rdunlock(&catalog.lock)
     if version < 0:
-        return                # what was loaded has been dropped since: the next reload is on its way
+        e.want_reload = True      # what was loaded has been dropped since, or not all of it was kept
+        e.reload_pause = clock_mono_us() + 10000
+        return
     e.want_reload = False
     # From here on calls go out under this version; streams are cleaned of what an older one resolved before they send.
     e.version = version

@@ -246,9 +246,9 @@ cdef void stream_send(PushStream* s, Slot* slot, PushBatch* b) noexcept nogil:
         if b.first == NULL:
             batch_free(b)
             return
-    if b.server != catalog.server:
+    if b.server != catalog_server():
         # It gathered for partitions of a server that another has replaced: they are looked up there.
-        b.server = catalog.server
+        b.server = catalog_server()
         batch_evict(s, b)
         if b.first == NULL:
             batch_free(b)

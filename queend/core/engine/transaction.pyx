@@ -72,8 +72,8 @@ cdef void tx_go(Worker* w, TxJob* j) noexcept nogil:
     cdef bint missing = False
     cdef bint allowed = True
     uv_rwlock_rdlock(&catalog.lock)
-    if j.job.server != catalog.server:
-        j.job.server = catalog.server
+    if j.job.server != catalog_server():
+        j.job.server = catalog_server()
         j.job.tries = 0
         j.asked = False
         j.cleared = False
@@ -196,7 +196,7 @@ cdef bint txcall_send(Engine* e, TxJob* j) noexcept nogil:
     if slot == NULL:
         joblist_front(&e.txs, &j.job)
         return False
-    if j.job.server != catalog.server:
+    if j.job.server != catalog_server():
         limit_give(&e.tx_limit)
         tx_go(e.worker, j)
         return True
