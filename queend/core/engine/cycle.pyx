@@ -1,14 +1,18 @@
 # Cycles of streams, in one statement each. What is not ordinary (route/cycle), not known here, refused or failed goes to the
 # control plane, which does it from the beginning: until a cycle is known to have taken effect, nothing of it has.
 
+cdef const char* CYCLE_IN_DOUBT = b"The database did not answer; whether the cycle took effect is not known"
+
 cdef struct CycleJob:
     Job job
     CycleReq req
+    bint doubt                # the answer was lost: what it pushed tells whether it was done
 
 cdef struct CycleCall:
     Engine* engine
     CycleJob* job
     PushBatch* batch
+    bint asks                 # it only asks whether what it pushes is stored
 
 cdef void cycle_submit(Worker* w, Request* r) noexcept nogil:
     cdef CycleJob* j = <CycleJob*>arena_zero(&r.arena, sizeof(CycleJob))
@@ -49,6 +53,13 @@ cdef void cycle_leave(CycleJob* j) noexcept nogil:
     else:
         bridge_submit(r)
 
+cdef void cycle_unsent(CycleJob* j) noexcept nogil:
+    # One in doubt is not done again: it may have been.
+    if j.doubt:
+        job_refuse(&j.job, 503, CYCLE_IN_DOUBT)
+    else:
+        cycle_leave(j)
+
 cdef void cycles_drain(Engine* e) noexcept nogil:
     cdef CycleJob* j
     while e.cycles.n and e.cycles_flying < e.cycles_most:
@@ -72,17 +83,19 @@ cdef bint cycle_send(Engine* e, CycleJob* j) noexcept nogil:
         call.batch = <PushBatch*>calloc(1, sizeof(PushBatch))
     if call == NULL or call.batch == NULL:
         free(call)
-        cycle_leave(j)
+        cycle_unsent(j)
         return True
     call.engine = e
     call.job = j
     arena_open(&call.batch.arena, &e.worker.chunks)
     if not cycle_gather(call) or not code_id_read(catalog.seed, 112, q.partition_uuid, &number):
         cyclecall_free(call)
-        cycle_leave(j)
+        cycle_unsent(j)
         return True
     job_move(&j.job, JOB_FLYING)
     batch_encode(call.batch, &e.tx_pushes)
+    if j.doubt:
+        return cycle_ask(e, slot, call)
     cycle_encode(e, q)
     params_begin(&params)
     params_int8(&params, e.version)
@@ -115,6 +128,57 @@ cdef bint cycle_send(Engine* e, CycleJob* j) noexcept nogil:
         return True
     job_move(&j.job, JOB_QUEUED)
     return False
+
+cdef bint cycle_ask(Engine* e, Slot* slot, CycleCall* call) noexcept nogil:
+    cdef Params params
+    cdef CycleJob* j = call.job
+    call.asks = True
+    pushed_params(&params, &e.tx_pushes)
+    if slot_send(slot, STMT_PUSHED, &params, cycle_done, call, e.deadline_ms):
+        e.cycles_flying += 1
+        return True
+    cyclecall_free(call)
+    job_move(&j.job, JOB_QUEUED)
+    return False
+
+cdef void cycle_told(CycleCall* call, PGresult* res, int outcome) noexcept nogil:
+    # All that it pushed is stored: it was done. Nothing is: it was not, or stands before its lanes and still may be.
+    cdef CycleJob* j = call.job
+    cdef int row, i, k
+    cdef int64_t base, at
+    cdef PushItem* it
+    cdef Partition* p
+    cdef Slice queue = slice_of(NULL, 0)
+    cdef int32_t number = 0
+    cdef PopJob* wake = NULL
+    if outcome != SLOT_OK or PQntuples(res) == 0:
+        job_refuse(&j.job, 503, CYCLE_IN_DOUBT)
+        return
+    uv_rwlock_rdlock(&catalog.lock)
+    uv_mutex_lock(&book.lock)
+    for row in range(PQntuples(res)):
+        i = pg_int4(res, row, PUSHED_ORD)
+        if i < 0 or i >= call.batch.n_chunks:
+            continue
+        base = pg_int8(res, row, PUSHED_BASE)
+        at = pg_int8(res, row, PUSHED_CREATED_AT)
+        it = call.batch.chunks[i].first
+        p = call.batch.chunks[i].group.partition
+        for k in range(call.batch.chunks[i].n):
+            it.offset = base + k
+            it.created_us = at
+            it.partition_uuid = p.uuid
+            message_id_make(at, p.id, base + k, it.message_id)
+            it = it.next
+        book_head(p, base + call.batch.chunks[i].n, &wake)
+    if code_id_read(catalog.seed, 112, j.req.partition_uuid, &number):
+        p = catalog_partition_id(number)
+        if p != NULL:
+            queue = p.queue.name
+    uv_mutex_unlock(&book.lock)
+    uv_rwlock_rdunlock(&catalog.lock)
+    popjobs_wake(call.engine.worker, wake)
+    cycle_answer(j, queue)
 
 cdef bint cycle_gather(CycleCall* call) noexcept nogil:
     # Items become record batches. False: a partition is gone, or memory ran out.
@@ -169,11 +233,22 @@ cdef void cycle_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept
     cdef Engine* e = call.engine
     cdef CycleJob* j = call.job
     e.cycles_flying -= 1
+    if outcome != SLOT_OK and (res == NULL or call.asks) and call.batch.n_chunks and clock_mono_us() - j.job.born_us <= e.patience_us:
+        j.doubt = True
+        e.pause_until = clock_mono_us() + TROUBLE_PAUSE_US
+        job_move(&j.job, JOB_QUEUED)
+        joblist_front(&e.cycles, &j.job)
+        cyclecall_free(call)
+        return
+    if call.asks:
+        cycle_told(call, res, outcome)
+        cyclecall_free(call)
+        return
     cdef bint done = outcome == SLOT_OK and pg_null(res, 0, CYCLE_ERROR) and pg_null(res, 0, CYCLE_STALE)
     if done and cycle_take(call, res):
         cycle_answer(j, pg_bytes(res, 0, CYCLE_QUEUE))
     elif done or res == NULL:
-        job_refuse(&j.job, 503, b"The database did not answer; whether the cycle took effect is not known")
+        job_refuse(&j.job, 503, CYCLE_IN_DOUBT)
     else:
         if outcome == SLOT_OK and not pg_null(res, 0, CYCLE_STALE) or outcome != SLOT_OK and verdict_of(res).reload:
             engine_reload(e.worker)

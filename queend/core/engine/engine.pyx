@@ -319,6 +319,9 @@ cdef void jobs_expire(Engine* e, JobList* list) noexcept nogil:
         n -= 1
         job = joblist_take(list)
         if now - job.born_us > e.patience_us:
-            job_refuse(job, 503, "The database is not reachable")
+            if job.op == OP_TRANSACTION and (<TxJob*>job).doubt:
+                job_refuse(job, 503, TX_IN_DOUBT)
+            else:
+                job_refuse(job, 503, "The database is not reachable")
         else:
             joblist_add(list, job)

@@ -1,12 +1,20 @@
 # Transactions: acknowledgments and pushes that take effect together or not at all. One statement per transaction; the
 # function validates everything under its locks before it changes anything, so a refusal leaves no trace.
 
+cdef enum:
+    TX_FAULTS = 10            # added to what tx_take returns, so that none is 0
+
+cdef const char* TX_IN_DOUBT = b"The database did not answer; whether the transaction took effect is not known"
+
 cdef struct TxJob:
     Job job
     TxReq req
     bint asked
     bint cleared              # nothing stood against it when it was looked at: what it names and does not exist may be made
     bint limited              # it pushes to a queue with a bound
+    bint doubt                # the answer was lost: before anything else, was it done?
+    bint unsure               # it was lost once: ids made here are looked for as well
+    int fault                 # what it was refused for since
 
 cdef struct TxCall:
     Engine* engine
@@ -14,6 +22,7 @@ cdef struct TxCall:
     PushBatch* batch
     AckRow* rows
     int n_rows
+    bint asks                 # it only asks whether what it pushes is stored
     bint dry                  # it pushes to what does not exist yet: first a look whether the rest of it would be refused
     int64_t sent_us
 
@@ -218,6 +227,8 @@ cdef bint txcall_send(Engine* e, TxJob* j) noexcept nogil:
     call.engine = e
     call.job = j
     call.dry = dry
+    call.asks = j.doubt and not dry
+    call.batch.unsure = j.unsure
     arena_open(&call.batch.arena, &e.worker.chunks)
     job_move(&j.job, JOB_FLYING)
     if not tx_gather(e, call, j):
@@ -226,6 +237,8 @@ cdef bint txcall_send(Engine* e, TxJob* j) noexcept nogil:
         return True               # answered: it contradicts itself
     batch_recall(call.batch, &e.tx_pushes)
     batch_encode(call.batch, &e.tx_pushes)
+    if call.asks:
+        return txcall_ask(e, slot, call)
     ack_encode(call.rows, call.n_rows, &e.tx_acks)
     pgarray_begin(&e.tx_required, OID_UUID)
     for i in range(j.req.n_required):
@@ -264,6 +277,25 @@ cdef bint txcall_send(Engine* e, TxJob* j) noexcept nogil:
     job_move(&j.job, JOB_QUEUED)
     joblist_front(&e.txs, &j.job)
     return False
+
+cdef bint txcall_ask(Engine* e, Slot* slot, TxCall* call) noexcept nogil:
+    cdef Params params
+    cdef TxJob* j = call.job
+    pushed_params(&params, &e.tx_pushes)
+    call.sent_us = clock_mono_us()
+    if slot_send(slot, STMT_PUSHED, &params, txcall_done, call, e.deadline_ms):
+        return True
+    txcall_free(call)
+    job_move(&j.job, JOB_QUEUED)
+    joblist_front(&e.txs, &j.job)
+    return False
+
+cdef void pushed_params(Params* params, PushArrays* a) noexcept nogil:
+    params_begin(params)
+    params_array(params, &a.lanes)
+    params_array(params, &a.part)
+    params_array(params, &a.n)
+    params_array(params, &a.ids)
 
 cdef bint tx_gather(Engine* e, TxCall* call, TxJob* j) noexcept nogil:
     # Operations become record batches and ack rows. False: the job was answered.
@@ -350,12 +382,16 @@ cdef void txcall_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
     cdef int fault
     limit_done(&e.tx_limit, now, now - call.sent_us, outcome == SLOT_OK)
     if outcome != SLOT_OK:
-        if res == NULL:
-            tx_lost(call)
-            job_refuse(&j.job, 503, "The database did not answer; whether the transaction took effect is not known")
+        if res == NULL or call.asks:
+            if not call.asks:
+                tx_lost(call)
+            tx_doubt(e, call, now)
         else:
             tx_error(e, j, res, now)
         txcall_free(call)
+        return
+    if call.asks:
+        tx_told(e, call, res)
         return
     if PQntuples(res) and pg_int4(res, 0, TX_ORD) < 0:
         j.asked = False
@@ -370,12 +406,71 @@ cdef void txcall_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
         txcall_free(call)
         return
     fault = tx_take(call, res, now)
+    if fault != -1 and fault != -3 and j.unsure and call.batch.n_chunks:
+        j.doubt = True        # refused because it was done after all?
+        j.unsure = False
+        job_move(&j.job, JOB_QUEUED)
+        joblist_front(&e.txs, &j.job)
+        j.fault = fault + TX_FAULTS
+        txcall_free(call)
+        return
     txcall_free(call)
     if fault == -3:
         j.cleared = True
         tx_go(e.worker, j)
         return
     tx_answer(j, fault)
+
+cdef void tx_doubt(Engine* e, TxCall* call, int64_t now) noexcept nogil:
+    # No answer. What was pushed tells whether it took effect, and it is asked for that; without a push only its client can know.
+    cdef TxJob* j = call.job
+    if now - j.job.born_us > e.patience_us or (call.batch.n_chunks == 0 and not call.dry):
+        job_refuse(&j.job, 503, TX_IN_DOUBT)
+        return
+    j.doubt = j.doubt or not call.dry
+    e.pause_until = now + TROUBLE_PAUSE_US
+    job_move(&j.job, JOB_QUEUED)
+    joblist_add(&e.txs, &j.job)
+
+cdef void tx_told(Engine* e, TxCall* call, PGresult* res) noexcept nogil:
+    # All of it is stored: it was done. Nothing is: it was not, and is sent again with every id looked for.
+    cdef TxJob* j = call.job
+    cdef PushChunk* c
+    cdef PushItem* it
+    cdef PopJob* wake = NULL
+    cdef int row, i, k
+    cdef int n = PQntuples(res)
+    j.doubt = False
+    if n == 0 and j.fault:
+        txcall_free(call)
+        tx_answer(j, j.fault - TX_FAULTS)
+        return
+    if n == 0:
+        j.unsure = True
+        txcall_free(call)
+        tx_go(e.worker, j)
+        return
+    uv_mutex_lock(&book.lock)
+    for row in range(n):
+        i = pg_int4(res, row, PUSHED_ORD)
+        if i < 0 or i >= call.batch.n_chunks:
+            continue
+        c = &call.batch.chunks[i]
+        it = c.first
+        for k in range(c.n):
+            it.status = 0
+            it.offset = pg_int8(res, row, PUSHED_BASE) + k
+            it.created_us = pg_int8(res, row, PUSHED_CREATED_AT)
+            it = it.next
+        book_head(c.group.partition, pg_int8(res, row, PUSHED_BASE) + c.n, &wake)
+    uv_mutex_unlock(&book.lock)
+    popjobs_wake(e.worker, wake)
+    for i in range(j.req.n):
+        j.req.ops[i].fault = 0
+        if j.req.ops[i].kind == TX_ACK:
+            j.req.ops[i].ack.code = ACKED_OK | (ACKED_DLQ if j.req.ops[i].ack.status else 0)
+    txcall_free(call)
+    tx_answer(j, -1)
 
 cdef void tx_lost(TxCall* call) noexcept nogil:
     # No answer: whether these leases have ended is not known. What it may have stored is found by the next look.

@@ -46,6 +46,7 @@ cdef enum:
     STMT_TRANSACTION_DUE
     STMT_CYCLE
     STMT_TAKE_BACK
+    STMT_PUSHED
     STMT_COUNT
 
 # Result columns, in the order of each function's RETURNS TABLE.
@@ -91,6 +92,10 @@ cdef enum:
     TX_HEAD
     TX_DUP_INDEX
     TX_SEEN
+cdef enum:
+    PUSHED_ORD = 0
+    PUSHED_BASE
+    PUSHED_CREATED_AT
 cdef enum:
     TURN_PART = 0
     TURN_GROUP
@@ -212,4 +217,6 @@ cdef const StatementDef* statements_open() noexcept nogil:
     statement_define(&s[STMT_CYCLE], b"stream_cycle", b"quiTTDTIIIISUUYYYtyuibtb")
     # take_back: partition, group, first, stop
     statement_define(&s[STMT_TAKE_BACK], b"take_back", b"IIQQ")
+    # pushed: lanes, partition, n, ids
+    statement_define(&s[STMT_PUSHED], b"pushed", b"IIIY")
     return s
