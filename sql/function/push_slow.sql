@@ -30,7 +30,8 @@ BEGIN
     SELECT array_agg(COALESCE(f.found, -1) ORDER BY i.ord), array_agg(COALESCE(f.stored_at, 0) ORDER BY i.ord),
            array_agg(i.ord ORDER BY i.ord) FILTER (WHERE f.found IS NULL)
       INTO dup_offset, dup_at, v_keep
-      FROM queend.id_spread(p_ids) AS i LEFT JOIN queend.ids_find(p_part, p_ids, p_before, p_from, p_to) AS f ON f.ord = i.ord;
+      FROM queend.id_spread(p_ids) AS i
+      LEFT JOIN (SELECT DISTINCT ON (x.ord) x.* FROM queend.ids_find(p_part, p_ids, p_before, p_from, p_to) AS x ORDER BY x.ord, x.found) AS f ON f.ord = i.ord;
     IF v_keep IS NULL THEN
         RETURN;
     END IF;

@@ -38,6 +38,9 @@ cdef inline int64_t dbclock_at(int64_t mono_us) noexcept nogil:
     cdef int64_t least = atomic_get64(&dbclock.least)
     return (clock_wall_us() - clock_mono_us() if least == DBCLOCK_SILENT else least) + mono_us
 
+cdef inline bint dbclock_known() noexcept nogil:
+    return atomic_get64(&dbclock.least) != DBCLOCK_SILENT
+
 cdef inline int64_t dbclock_now() noexcept nogil:
     # What it shows now (µs since the Unix epoch), and never more unless it went back since it was last heard of. Our own wall clock
     # until something was heard.

@@ -6,6 +6,9 @@ cdef enum:
     PGARRAY_HEADER = 20
     PARAMS_MAX = 32
 
+cdef int64_t POSTGRES_EPOCH_US = 946684800000000        # of PostgreSQL's moments: 2000-01-01
+cdef int64_t INFINITE_US = 0x7fffffffffffffff
+
 cdef int[PARAMS_MAX] PARAMS_BINARY          # the format of every parameter
 for _column in range(PARAMS_MAX):
     PARAMS_BINARY[_column] = 1
@@ -147,6 +150,10 @@ cdef inline void params_array(Params* p, PgArray* a) noexcept nogil:
 cdef inline void params_int8(Params* p, int64_t v) noexcept nogil:
     p.scalar[p.n] = htobe64(<uint64_t>v)
     params_bytes(p, &p.scalar[p.n], 8)
+
+cdef inline void params_moment(Params* p, int64_t us) noexcept nogil:
+    # timestamptz; us since the Unix epoch, INT64_MAX: infinity.
+    params_int8(p, us - POSTGRES_EPOCH_US if us != INFINITE_US else us)
 
 cdef inline void params_int4(Params* p, int32_t v) noexcept nogil:
     cdef uint32_t w = htobe32(<uint32_t>v)

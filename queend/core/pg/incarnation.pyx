@@ -7,7 +7,7 @@
 # server said is learned after what was learned of it has been dropped. It is taken before every other lock.
 
 # The system, its timeline, its start, the last time shared memory was made anew (crash recovery under the same postmaster
-# resets these statistics, from PostgreSQL 15 on), the database. Then: may nothing be written? And what commits are worth.
+# resets these statistics, from PostgreSQL 15 on), the database. Then: may nothing be written? What commits are worth. The clock.
 cdef const char* INCARNATION = (
     b"SELECT concat_ws('/', (SELECT c.system_identifier FROM pg_control_system() c),"
     b" CASE WHEN pg_is_in_recovery() THEN 'recovery' ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END,"
@@ -18,7 +18,8 @@ cdef const char* INCARNATION = (
     b" CASE current_setting('synchronous_commit') WHEN 'off' THEN 1"
     b" WHEN 'local' THEN CASE WHEN current_setting('synchronous_standby_names') = '' THEN 0 ELSE 2 END ELSE 0 END"
     b" + CASE current_setting('fsync') WHEN 'off' THEN 4 ELSE 0 END"
-    b" + CASE current_setting('full_page_writes') WHEN 'off' THEN 8 ELSE 0 END")
+    b" + CASE current_setting('full_page_writes') WHEN 'off' THEN 8 ELSE 0 END,"
+    b" (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
 
 cdef enum:
     INCARNATION_TEXT = 200

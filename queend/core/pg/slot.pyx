@@ -260,6 +260,7 @@ cdef void slot_prepare(Slot* s) noexcept nogil:
     cdef SlotPool* p = s.pool
     cdef int i
     cdef bint ok = PQsetnonblocking(s.conn, 1) == 0 and PQenterPipelineMode(s.conn) == 1
+    s.sent_us = clock_mono_us()
     slot_move(s, SLOT_PREPARING)
     s.suspicions = atomic_get64(&doubt.suspicions)
     if p.session[0]:
@@ -362,6 +363,9 @@ cdef bint slot_send(Slot* s, int statement, Params* params, slot_done done, void
     # (params.failed). The parameters are copied: their memory is free again at once.
     if params.failed or s.state != SLOT_IDLE or slot_outlived(s):
         return False
+    if s.pool.statements[statement].fenced:
+        # by the loop's clock, as the deadline: when that has passed, so has this moment
+        params_moment(params, dbclock_at(<int64_t>uv_now(s.pool.loop) * 1000) + <int64_t>deadline_ms * 1000 if dbclock_known() else INFINITE_US)
     if PQsendQueryPrepared(s.conn, s.pool.statements[statement].name, params.n, params.values, params.lengths,
                            PARAMS_BINARY, 1) != 1:
         slot_break(s, PQerrorMessage(s.conn), SLOT_LOST)
@@ -464,7 +468,13 @@ cdef void slot_synced(Slot* s) noexcept nogil:
             p.on_idle(p.owner)
 
 cdef void slot_doubted(Slot* s, PGresult* res) noexcept nogil:
-    # Errors that are the connection's: a new one may do better.
+    # Errors that are the connection's: a new one may do better. A statement that came too late tells what the clock shows: it has
+    # jumped, for this process still waits.
+    cdef const char* now
+    if pg_sqlstate(res, b"QD408"):
+        now = PQresultErrorField(res, PG_DIAG_MESSAGE_DETAIL)
+        if now != NULL:
+            dbclock_heard(atoll(now), s.sent_us, clock_mono_us())
     if verdict_of(res).anew:
         s.refresh = verdict_of(res).meaning
     elif edition_unfit(res):
@@ -497,6 +507,7 @@ cdef void slot_prepared(Slot* s) noexcept nogil:
         return
     s.result = NULL
     s.server = incarnation_of(res)
+    dbclock_heard(pg_int8(res, 0, 3), s.sent_us, clock_mono_us())
     PQclear(res)
     s.backoff_ms = SLOT_BACKOFF_MIN_MS
     edition_accept()

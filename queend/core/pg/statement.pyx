@@ -10,6 +10,7 @@ cdef enum:
     OID_INT4 = 23
     OID_TEXT = 25
     OID_FLOAT8 = 701
+    OID_TIMESTAMPTZ = 1184
     OID_UUID = 2950
     OID_JSONB = 3802
     OID_BOOL_ARRAY = 1000
@@ -121,8 +122,9 @@ cdef enum:
 
 cdef struct StatementDef:
     const char* name
-    char[240] text
+    char[340] text
     int n_params
+    bint fenced               # it changes something, and refuses to after a moment that slot_send gives it: the last parameter
     Oid[PARAMS_MAX] types
 
 cdef StatementDef[STMT_COUNT] STATEMENTS
@@ -160,6 +162,15 @@ cdef void statement_define(StatementDef* d, const char* name, const char* signat
 cdef inline bint statement_stores(int statement) noexcept nogil:
     # Does it need space on the server's disk?
     return statement == STMT_PUSH or statement == STMT_TRANSACTION or statement == STMT_PUSH_DUE or statement == STMT_TRANSACTION_DUE or statement == STMT_CYCLE
+
+cdef void statement_fence(StatementDef* d) noexcept nogil:
+    # It ends with a look at the clock, for every row it returns, after all its work and under its locks: a statement that is
+    # executed after the moment is undone (sql/function/late.sql).
+    cdef size_t at = strlen(d.text)
+    d.fenced = True
+    d.types[d.n_params] = OID_TIMESTAMPTZ
+    d.n_params += 1
+    snprintf(d.text + at, sizeof(d.text) - at, b" WHERE clock_timestamp() <= $%d OR queend.late($%d)", d.n_params, d.n_params)
 
 cdef const StatementDef* statements_open() noexcept nogil:
     # The table of STMT_COUNT definitions. Filled once, before the first worker starts.
@@ -199,8 +210,8 @@ cdef const StatementDef* statements_open() noexcept nogil:
     # turn: acknowledgments and claims of one moment in one transaction. version; per lease part, group, lease, first, last, base;
     # whether heads are wanted; per candidate part, group, first, take, base, lease, lease_us
     statement_define(&s[STMT_TURN], b"turn", b"qIIUQQQbIIQIQUQ")
-    snprintf(s[STMT_TURN].text, sizeof(s.text), b"SELECT part, grp, released, head FROM queend.ack_leased($1,$2,$3,$4,$5,$6,$7,$8)"
-             b" UNION ALL SELECT part, grp, NULL, 0 FROM queend.claim($1,$9,$10,$11,$12,$13,$14,$15)")
+    snprintf(s[STMT_TURN].text, sizeof(s.text), b"SELECT * FROM (SELECT part, grp, released, head FROM queend.ack_leased($1,$2,$3,$4,$5,$6,$7,$8)"
+             b" UNION ALL SELECT part, grp, NULL, 0 FROM queend.claim($1,$9,$10,$11,$12,$13,$14,$15)) AS t")
     # ids_learn: partition, known, known_at
     statement_define(&s[STMT_IDS_LEARN], b"ids_learn", b"iqq")
     # waking: from_us, behind this partition, to_us, limit
@@ -219,4 +230,17 @@ cdef const StatementDef* statements_open() noexcept nogil:
     statement_define(&s[STMT_TAKE_BACK], b"take_back", b"IIQQ")
     # pushed: lanes, partition, n, ids
     statement_define(&s[STMT_PUSHED], b"pushed", b"IIIY")
+    statement_fence(&s[STMT_PUSH])
+    statement_fence(&s[STMT_PUSH_DUE])
+    statement_fence(&s[STMT_POP])
+    statement_fence(&s[STMT_TURN])
+    statement_fence(&s[STMT_ACK])
+    statement_fence(&s[STMT_TRANSACTION])
+    statement_fence(&s[STMT_TRANSACTION_DUE])
+    statement_fence(&s[STMT_CYCLE])
+    statement_fence(&s[STMT_RENEW])
+    statement_fence(&s[STMT_RELEASE])
+    statement_fence(&s[STMT_TAKE_BACK])
+    statement_fence(&s[STMT_RESOLVE])
+    statement_fence(&s[STMT_GROUP_RESOLVE])
     return s

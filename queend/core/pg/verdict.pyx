@@ -48,6 +48,7 @@ cdef void verdicts_open() noexcept nogil:
     verdict_add(b"40001", BLAME_AGAIN, False, False, b"serialization failure")
     verdict_add(b"40P01", BLAME_AGAIN, False, False, b"deadlock")
     verdict_add(b"40", BLAME_AGAIN, False, False, b"the transaction was rolled back")
+    verdict_add(b"QD408", BLAME_AGAIN, False, False, b"executed after its moment: the clock has jumped")
     verdict_add(b"55P03", BLAME_AGAIN, False, False, b"a lock was not to be had in time")
     verdict_add(b"55006", BLAME_AGAIN, False, False, b"in use")
     verdict_add(b"55", BLAME_AWAY, False, False, b"not in a state to do it")

@@ -1,0 +1,171 @@
+"""Backends that stand still for longer than every deadline, and go on then: what was given up is not done as well."""
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+from support.client import Client, ack_of, data
+from support.crowd import Crowd
+from support.daemon import Daemon
+from support.postgres import Postgres
+from support.streams import Stream
+from support.wait import until
+
+SLOTS = "SELECT pid FROM pg_stat_activity WHERE application_name = 'queend' AND datname = current_database()"
+
+
+class Frozen:
+    """The backends of a daemon's connections, standing still."""
+
+    def __init__(self, daemon: Daemon):
+        self.admin = psycopg.connect(daemon.conninfo, autocommit=True)
+        self.pids = [pid for (pid,) in self.admin.execute(SLOTS).fetchall()]
+        assert self.pids
+        for pid in self.pids:
+            os.kill(pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """They go on, meet what is left for them to do, and that nobody is there any more."""
+        for pid in self.pids:
+            os.kill(pid, signal.SIGCONT)
+        seen: list[int] = []
+
+        def settled() -> bool:      # those that were given up have ended; one that is being replaced may look like it for a moment
+            seen.append(len(self.admin.execute(SLOTS).fetchall()))
+            return seen[-5:] == [len(self.pids)] * 5
+        until(settled, "those that were given up have ended")
+
+
+@contextmanager
+def frozen(daemon: Daemon) -> Iterator[Frozen]:
+    backends = Frozen(daemon)
+    try:
+        yield backends
+    finally:
+        backends.thaw()
+        backends.admin.close()
+
+
+@pytest.fixture
+def slow(start_daemon: Callable[..., Daemon], postgres: Postgres) -> Callable[..., Daemon]:
+    """A daemon that gives up after two seconds, as soon as it may."""
+    def start(**more: object) -> Daemon:
+        return start_daemon(postgres.database(), **{"NUM_WORKERS": 1, "QUEEND_SLOTS": 4, "LIBQUEEN_INFLIGHT_DEADLINE_MS": 2000, "DB_STATEMENT_TIMEOUT": 1500,
+                                                    "DB_LOCK_TIMEOUT": 1000, "QUEEND_CACHE_BYTES": 0, "QUEEND_PATIENCE_MS": 10000, **more})
+    return start
+
+
+def left(client: Client, queue: str, count: int) -> list:
+    """Waits for so many, and sees that there are no more."""
+    result: list = []
+    while len(result) < count and (messages := client.pop(queue, "p", batch=100, autoAck=True, wait=True, timeout=5000)):
+        result += data(messages)
+    return result + data(client.pop(queue, "p", batch=100, autoAck=True))
+
+
+@pytest.mark.parametrize("buffer", [False, True], ids=["no buffer", "buffer"])
+def test_a_push_is_stored_once(slow, queue, buffer, tmp_path) -> None:
+    daemon = slow(**({"QUEEND_BUFFER_BYTES": 64 << 20, "FILE_BUFFER_DIR": tmp_path / "buffer"} if buffer else {}))
+    with daemon.client() as client:
+        client.push(queue, "warm", partition="p")
+        with frozen(daemon):
+            answers = [client.post("/api/v1/push", {"items": [{"queue": queue, "partition": "p", "payload": n}]}) for n in range(2)]
+            assert [answer.status for answer in answers] == [201, 201]
+            until(lambda: client.get("/api/v1/status/buffers").json["pending"] == 0, "what was buffered is stored")
+        assert left(client, queue, 3) == ["warm", 0, 1]
+
+
+def test_a_pop_that_acknowledges_at_once_consumes_for_its_client_only(slow, queue) -> None:
+    daemon = slow()
+    with daemon.client() as client:
+        client.push(queue, *range(6), partition="p")
+        client.pop(queue, "p", batch=1, autoAck=True)
+        with frozen(daemon):
+            got = client.pop(queue, "p", batch=2, autoAck=True, wait=True, timeout=20000)
+            assert data(got) == [1, 2]
+        assert left(client, queue, 3) == [3, 4, 5]
+
+
+def test_a_lease_is_held_by_who_was_told_of_it(slow, queue) -> None:
+    daemon = slow()
+    with daemon.client() as client:
+        client.push(queue, *range(4), partition="p")
+        client.ack(client.pop(queue, "p", batch=1)[0])
+        with frozen(daemon):
+            got = client.pop(queue, "p", batch=1, wait=True, timeout=20000)
+            assert data(got) == [1] and client.ack(got[0])["success"]
+        assert left(client, queue, 2) == [2, 3]
+
+
+def test_a_transaction_happens_once(slow, queue) -> None:
+    daemon = slow()
+    with daemon.client() as client:
+        client.push(queue, 0, 1, partition="p")
+        first, = client.pop(queue, "p", batch=1)
+        assert client.transaction({"type": "ack", **ack_of(first)}, {"type": "push", "items": [{"queue": queue, "partition": "p", "payload": 2}]})["success"]
+        second, = client.pop(queue, "p", batch=1)
+        body = {"operations": [{"type": "ack", **ack_of(second)}, {"type": "push", "items": [{"queue": queue, "partition": "p", "payload": 3}]}]}
+        with frozen(daemon):
+            told = client.post("/api/v1/transaction", body)
+            assert told.status == 503 or told.json["success"], told.body
+        if told.status == 503:
+            again = client.post("/api/v1/transaction", body)
+            assert again.json["success"], again.body
+        assert left(client, queue, 2) == [2, 3]
+
+
+def test_a_cycle_told_as_unknown_does_not_happen_later(slow, queue) -> None:
+    daemon = slow()
+    sink = f"{queue}-sink"
+    with daemon.client() as client:
+        client.push(sink, "warm", partition="p")
+        client.pop(sink, "p", consumerGroup="g")
+        stream = Stream(client, queue, queue)
+        client.push(queue, 1, 2, partition="p")
+        body = stream.body(stream.pop(), {"k": 1}, [{"queue": sink, "partition": "p", "payload": "made"}])
+        with frozen(daemon):
+            answer = client.post("/streams/v1/cycle", body)
+            assert answer.status == 503, answer.body
+        assert stream.post(body)["success"]
+        assert left(client, sink, 2) == ["warm", "made"]
+
+
+def test_an_acknowledgment_told_as_unknown_does_not_happen_later(slow, queue) -> None:
+    """It would be harmless for one that completes; a message sent to the dead letters meanwhile consumed is not."""
+    daemon = slow()
+    with daemon.client() as client:
+        client.push(queue, 1, 2, partition="p")
+        first, = client.pop(queue, "p", batch=1)
+        client.ack(first)
+        second, = client.pop(queue, "p", batch=1)
+        with frozen(daemon):
+            assert client.post("/api/v1/ack", {**ack_of(second, "dlq"), "error": "no"}).status == 503
+        assert client.ack(second)["success"]
+        assert client.dead(queue) == 0 and left(client, queue, 0) == []
+
+
+def test_many_pushes_while_backends_stand_still_again_and_again(slow, queue) -> None:
+    daemon = slow()
+    crowd = Crowd()
+    acknowledged: list[str] = []
+
+    def produce(number: int) -> None:
+        with daemon.client() as client:
+            for n in range(3):
+                answer = client.post("/api/v1/push", {"items": [{"queue": queue, "partition": "p", "payload": f"{number}.{n}"}]})
+                assert answer.status == 201, answer.body
+                acknowledged.append(f"{number}.{n}")
+
+    with daemon.client() as client:
+        client.push(queue, "warm", partition="p")
+        for _ in range(2):
+            with frozen(daemon):
+                crowd.all(produce, range(len(crowd.threads), len(crowd.threads) + 4))
+                crowd.join()
+        got = left(client, queue, 1 + len(acknowledged))
+        assert sorted(got) == sorted(["warm", *acknowledged]), json.dumps(got)
