@@ -89,7 +89,7 @@ def test_an_acknowledgment_says_itself_how_long(failing):
 ], ids=str)
 def test_a_backoff_is_shown_as_it_was_told(db, told, kept):
     assert db.value("SELECT queend.configure('shown', '', '', %s)", json.dumps({"retryBackoff": told}))["options"]["retryBackoff"] == kept
-    options = db.value("SELECT queend.configure('shown', '', '', '{}')")["options"]
+    options = db.value("SELECT queend.configure('shown', '', '', '{\"retryBackoff\": null}')")["options"]
     assert "retryBackoff" not in options and options["retryDelay"] == 1000
 
 

@@ -45,7 +45,7 @@ def test_message_ids(db):
     assert ((value >> 64 & 0xFFF) << 30 | value >> 32 & (1 << 30) - 1, value & 0xFFFFFFFF) == (offset, part)
 
 
-def test_configure_resets_and_raises_the_version_only_on_change(db):
+def test_configure_raises_the_version_only_on_change(db):
     def version():
         return db.value("SELECT version FROM queend.catalog")
 
@@ -58,8 +58,9 @@ def test_configure_resets_and_raises_the_version_only_on_change(db):
     assert db.rows("SELECT queue_id, name FROM queend.partitions_find(%s)", [part]) == [(queue, "Default")]
     was = version()
     configure('{"leaseTime": 60, "retentionEnabled": true}')
+    assert configure("{}")["options"]["leaseTime"] == 60
     assert version() == was
-    assert configure("{}")["options"]["leaseTime"] == 300
+    assert configure('{"mode": "replace"}')["options"]["leaseTime"] == 300
     assert version() == was + 1
 
 

@@ -109,7 +109,7 @@ def test_a_message_nobody_can_store_keeps_nobody_waiting(sql, queue) -> None:
     assert relay(sql) == 2
     assert stored(sql, queue, "p") == [1, 4]
     assert "encrypted" in sql.value("SELECT refused FROM queend.outbox WHERE queue = %s", f"{queue}-late")
-    sql.rows("SELECT queend.configure(%s, '', '', '{}')", f"{queue}-late")
+    sql.rows("SELECT queend.configure(%s, '', '', '{\"encryption\": \"off\"}')", f"{queue}-late")
     sql.rows("UPDATE queend.outbox SET refused = NULL WHERE queue = %s", f"{queue}-late")
     assert relay(sql) == 1 and stored(sql, f"{queue}-late", "p") == [3]
 
