@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import tuple_row
 
 WORD = re.compile(r"(?:\\.|\S)+", re.S)
 SETTING = re.compile(r"(?:-c|--)([A-Za-z_][\w.$-]*)=(.*)", re.S)
@@ -60,7 +61,7 @@ class Connection(psycopg.Connection[Any]):
         connection = super().connect(rest, **more)
         if settings:
             try:
-                connection.execute(statement(settings))
+                connection.cursor(row_factory=tuple_row).execute(statement(settings))      # its columns have one name
                 if not connection.autocommit:
                     connection.commit()
             except BaseException:
@@ -77,7 +78,7 @@ class AsyncConnection(psycopg.AsyncConnection[Any]):
         connection = await super().connect(rest, **more)
         if settings:
             try:
-                await connection.execute(statement(settings))
+                await connection.cursor(row_factory=tuple_row).execute(statement(settings))
                 if not connection.autocommit:
                     await connection.commit()
             except BaseException:

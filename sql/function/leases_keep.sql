@@ -5,7 +5,8 @@ LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
     INSERT INTO queend.leases (lease_id, group_id, partition_ids)
     SELECT u.lease, u.grp, array_agg(u.part) FROM unnest(p_lease, p_part, p_group) AS u (lease, part, grp)
-     CROSS JOIN LATERAL (SELECT FROM queend.cursors c WHERE c.partition_id = u.part AND c.group_id = u.grp AND c.lease_id = u.lease AND c.lease_until > 0 OFFSET 0) AS k
-     WHERE (u.lease >= '80000000-0000-0000-0000-000000000000') = p_named
+     CROSS JOIN LATERAL (SELECT c.lease_id, c.lease_until FROM queend.cursors c WHERE c.partition_id = u.part AND c.group_id >= u.grp AND c.group_id <= u.grp
+                          ORDER BY c.group_id DESC LIMIT 1) AS k      -- the newest version first, see pop
+     WHERE k.lease_id = u.lease AND k.lease_until > 0 AND (u.lease >= '80000000-0000-0000-0000-000000000000') = p_named
      GROUP BY u.lease, u.grp;
 END $$;

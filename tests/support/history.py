@@ -35,12 +35,13 @@ class Partition:
     messages: list[tuple[str, int]] = field(default_factory=list)  # (transaction id, payload), by offset
     cursors: dict[str, Cursor] = field(default_factory=lambda: {group: Cursor() for group in GROUPS})
     gone: set[int] = field(default_factory=set)  # offsets of deleted messages
-    dead: list[int] = field(default_factory=list)  # offsets of dead letters, once for each
+    dead: list[tuple[int, str]] = field(default_factory=list)  # offsets of dead letters, and whose
+    addressed: dict[int, str] = field(default_factory=dict)  # offsets of messages that are for one group
     id: str = ""
 
     def left(self, group: str) -> list[int]:
         """Offsets the group has still to be given."""
-        return [at for at in range(self.cursors[group].next, len(self.messages)) if at not in self.gone]
+        return [at for at in range(self.cursors[group].next, len(self.messages)) if at not in self.gone and self.addressed.get(at, group) == group]
 
     def leased(self, at: int) -> bool:
         return any(one.lease and one.next <= at < one.end for one in self.cursors.values())
@@ -164,7 +165,7 @@ class History:
                 released = message["offset"]
                 break
             if word in ("failed", "dlq"):
-                partition.dead.append(message["offset"])
+                partition.dead.append((message["offset"], group))
             cursor.next = message["offset"] + 1
         if released is not None:
             cursor.lease = None
@@ -265,20 +266,21 @@ class History:
             return
         at = self.chance.choice(free)
         answer = self.client.request("DELETE", f"/api/v1/messages/{one.id}/{one.messages[at][0]}")
-        assert answer.json["success"] is (at not in one.gone or at in one.dead), answer.body
+        assert answer.json["success"] is (at not in one.gone or any(at == other for other, _ in one.dead)), answer.body
         one.gone.add(at)
-        one.dead = [other for other in one.dead if other != at]
+        one.dead = [(other, group) for other, group in one.dead if other != at]
 
     def retry_dead(self) -> None:
-        """A dead letter becomes a new message of its partition."""
-        found = [(name, at) for name, one in self.partitions.items() for at in one.dead if one.dead.count(at) == 1]
+        """A dead letter becomes a new message of its partition, for the group whose it was."""
+        found = [(name, at, group) for name, one in self.partitions.items() for at, group in one.dead if sum(at == other for other, _ in one.dead) == 1]
         if not found:
             return
-        name, at = self.chance.choice(found)
+        name, at, group = self.chance.choice(found)
         one = self.partitions[name]
         answer = self.client.post(f"/api/v1/messages/{one.id}/{one.messages[at][0]}/retry")
         assert answer.json["success"] is True, answer.body
-        one.dead.remove(at)
+        one.dead.remove((at, group))
+        one.addressed[len(one.messages)] = group
         one.messages.append((answer.json["newTransactionId"], one.messages[at][1]))
 
     def drop_queue(self) -> None:
@@ -304,7 +306,7 @@ class History:
             assert all(client.pop(self.queue, consumerGroup=group) == [] for client in self.clients)
         found = self.client.get(f"/api/v1/dlq?queue={quote(self.queue)}&limit=1000").json["messages"]
         assert sorted((one["partition"], one["data"]) for one in found) == sorted(
-            (name, one.messages[at][1]) for name, one in self.partitions.items() for at in one.dead)
+            (name, one.messages[at][1]) for name, one in self.partitions.items() for at, _ in one.dead)
 
     def rest(self, group: str) -> list[dict]:
         """Some of what the group has left. A pop of one partition always asks the database, so it needs no word from the other daemon."""
