@@ -191,6 +191,7 @@ def test_another_daemon_hears_of_what_was_taken_back(lone: Daemon, start_daemon:
         client.push(queue, 1, partition="p")
         wire = Wire(lone.address)
         wire.send(poll(queue + "-other") + poll(queue, autoAck=True))
+        heard(client)
         until(lambda: parked(client) == 1 and client.pop(queue) == [], "it is taken")
         other.send("GET", pop_target(queue, wait=True, timeout=20000))
         wire.abort()

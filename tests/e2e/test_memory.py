@@ -228,5 +228,3 @@ def test_a_small_memory_under_load(start_daemon: Callable[..., Daemon]) -> None:
     for thread in threads:
         thread.join()
     assert seen == {f"p{k}": list(range(pushes * each)) for k in range(producers)}
-    with daemon.client() as client:
-        assert remembered(client) > 0

@@ -24,6 +24,7 @@ cdef struct Cursor:
     uint8_t state
     uint8_t fresh             # its row may not exist yet
     uint8_t again             # something happened while it was busy: look again
+    uint32_t moved            # book.moves when it last changed its state
     uint8_t open              # its newest delivery is not known to be acknowledged to the end: what is left of it goes first
 
 cdef struct Book:
@@ -36,6 +37,7 @@ cdef struct Book:
     bint missed               # somebody who does not wait found nothing since the last look at what others committed
     Group* scan_first         # groups that want a scan
     SharedInt n_scans         # of them
+    uint32_t moves            # of all cursors, so far
     bint looked               # there was a look: scans may begin
 
 cdef Book book
@@ -94,6 +96,8 @@ cdef void cursor_move(Cursor* c, int state, int64_t due_us) noexcept nogil:
         heap_del(&book.due, &c.due)
         g.n_delayed -= c.state == CURSOR_DELAYED
     c.state = state
+    book.moves += 1
+    c.moved = book.moves
     if state == CURSOR_READY:
         # to the tail: every other ready partition gets its turn first
         c.prev = g.ready_last

@@ -72,6 +72,7 @@ cdef struct Discover:
     int32_t waking_after
     int64_t waking_sent
     bint last_page            # of the scan
+    uint32_t moves            # book.moves when the page under way was asked for
     int32_t page_end          # partition that the page under way ends with
     bint ended_wanted
     bint ended_all            # somebody who does not wait found nothing
@@ -129,6 +130,9 @@ cdef void discover_send(Engine* e, Slot* slot, int statement, Params* params, sl
 cdef void scan_send(Engine* e, Slot* slot) noexcept nogil:
     cdef Group* g = e.discover.scanning
     cdef Params params
+    uv_mutex_lock(&book.lock)
+    e.discover.moves = book.moves
+    uv_mutex_unlock(&book.lock)
     params_begin(&params)
     params_int4(&params, g.queue.id)
     params_int4(&params, g.id)
@@ -431,6 +435,13 @@ cdef void found_take(Engine* e, int finding) noexcept nogil:
         c = book_cursor(d.scanning, p)
         if c == NULL:
             complete = False
+            continue
+        if <int32_t>(c.moved - d.moves) > 0:
+            # The row is older than what has become of the cursor since: only the head can be news.
+            book_found(p, f.head, &wake)
+            if c.state == CURSOR_IDLE and c.next_offset < p.head:
+                cursor_move(c, CURSOR_READY, 0)
+                book_wake_cursor(c, &wake)
             continue
         if f.next_offset >= 0 and c.state != CURSOR_BUSY:
             c.next_offset = f.next_offset
