@@ -143,7 +143,7 @@ KINDS = (Push, Names, Pop, Ack, Transaction, Lease, Cycle)
 @pytest.fixture(scope="module")
 def shop(postgres: Postgres, start_daemon: Callable[..., Daemon]) -> Iterator[tuple[Daemon, Faults]]:
     """A daemon that is soon out of patience, and its faults."""
-    daemon = start_daemon(postgres.database(), QUEEND_PATIENCE_MS=100, QUEEND_CACHE_BYTES=0)
+    daemon = start_daemon(postgres.database(), QUEEND_PATIENCE_MS=600, QUEEND_CACHE_BYTES=0)
     with daemon.client() as client:
         client.push("warm", 1)
     faults = Faults(daemon.conninfo, *FUNCTIONS)
