@@ -177,7 +177,7 @@ def test_a_cycle_of_a_stream(client: Client, cutter: Cutter, db: psycopg.Connect
     if when == "after" and sinks:
         assert (status, told["success"]) == (200, True), told
     else:
-        assert status == 503, told
+        assert status == 503 or (when == "after" and told["success"]), told      # the answer may have come before the cut
         again = until(lambda: next((one.json for one in [client.post("/streams/v1/cycle", body)] if one.status == 200), None), "the daemon answers")
         assert again["success"] is (when == "before"), again
     assert stored(db, f"{queue}-sink") == 1 + sinks and stream.pop() == []
