@@ -33,11 +33,17 @@ class Serving:
     def client(self) -> Client:
         return Client(("127.0.0.1", self.port), 20)
 
-    def stop(self) -> None:
+    def __enter__(self) -> Serving:
+        return self
+
+    def __exit__(self, *what: object) -> None:
+        """Stops in any case, for there is one core in a process."""
         probe_memory_works()
-        assert self.core.stop(10_000)
+        stopped = self.core.stop(10_000)
         leaks = self.core.leaks()
-        assert not any(leaks.values()), leaks
+        if what[0] is None:
+            assert stopped
+            assert not any(leaks.values()), leaks
 
 
 class Script:
@@ -105,30 +111,32 @@ class Script:
 
     def check(self) -> None:
         """With memory again: what was answered as stored is delivered to a new group and to one that has read before, once."""
-        everything = self.rest("check")
+        everything = self.rest("check", bool(self.stored))
         assert set(self.stored) <= set(everything) <= set(self.stored) | self.doubtful
         assert sorted(everything) == sorted(set(everything))
-        assert sorted(self.taken + self.rest("other")) == sorted(everything)
+        assert sorted(self.taken + self.rest("other", len(self.taken) < len(everything))) == sorted(everything)
 
-    def rest(self, group: str) -> list[str]:
+    def rest(self, group: str, something: bool) -> list[str]:
+        """What is left for a group. Where there is something it comes, if not at once: a scan that had no memory is repeated."""
         got: list[str] = []
         with self.serving.client() as client:
-            while messages := client.pop(self.queue, consumerGroup=group, batch=1000, partitions=64, autoAck=True, wait=True, timeout=1000 if not got else 1):
+            timeout = 20_000 if something else 1000
+            while messages := client.pop(self.queue, consumerGroup=group, batch=1000, partitions=64, autoAck=True, wait=True,
+                                         timeout=timeout if not got else 1):
                 got += data(messages)
         return got
 
 
 def serve(conninfo: str, queue: str, first: int, fails: int) -> int:
     """Serves the script with a fresh core, whose allocations `first` and so on fail; returns how many it asked for."""
-    serving = Serving(conninfo)
-    script = Script(serving, queue)
-    probe_memory_fails(first, fails)
-    script.run()
-    script.handed()
-    asked = probe_memory_works()
-    script.check()
-    script.client.close()
-    serving.stop()
+    with Serving(conninfo) as serving:
+        script = Script(serving, queue)
+        probe_memory_fails(first, fails)
+        script.run()
+        script.handed()
+        asked = probe_memory_works()
+        script.check()
+        script.client.close()
     return asked
 
 
@@ -152,25 +160,24 @@ def test_many_fail_in_a_row(conninfo: str, share: int) -> None:
 
 def test_memory_comes_and_goes_under_load(conninfo: str) -> None:
     """Several clients at once, and one core for all of it."""
-    serving = Serving(conninfo, workers=2)
-    scripts = [Script(serving, f"load-{n}") for n in range(4)]
+    with Serving(conninfo, workers=2) as serving:
+        scripts = [Script(serving, f"load-{n}") for n in range(4)]
 
-    def repeat(script: Script) -> None:
-        for _ in range(20):
-            script.run()
-            script.handed()
+        def repeat(script: Script) -> None:
+            for _ in range(20):
+                script.run()
+                script.handed()
 
-    threads = [threading.Thread(target=repeat, args=(script,)) for script in scripts]
-    for thread in threads:
-        thread.start()
-    first = 1
-    while any(thread.is_alive() for thread in threads):
-        probe_memory_fails(first % 13 + 1, 3)
-        first += 1
-        time.sleep(0.002)
-    for thread in threads:
-        thread.join()
-    probe_memory_works()
-    for script in scripts:
-        script.client.close()
-    serving.stop()
+        threads = [threading.Thread(target=repeat, args=(script,)) for script in scripts]
+        for thread in threads:
+            thread.start()
+        first = 1
+        while any(thread.is_alive() for thread in threads):
+            probe_memory_fails(first % 13 + 1, 3)
+            first += 1
+            time.sleep(0.002)
+        for thread in threads:
+            thread.join()
+        probe_memory_works()
+        for script in scripts:
+            script.client.close()
