@@ -51,6 +51,7 @@ include "core/auth/grant.pyx"              # what a verified token allows
 include "core/net/settings.pyx"           # what the operator set
 include "core/net/inbox.pyx"              # messages between threads
 include "core/net/request.pyx"            # one request, from complete to answered
+include "core/net/site.pyx"               # which pages may ask
 include "core/net/reply.pyx"              # its answer
 include "core/net/connection.pyx"         # bytes in: requests
 include "core/net/leaving.pyx"            # clients that leave

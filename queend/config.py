@@ -7,6 +7,8 @@ ones queend has no use for are accepted and told at start. A wrong value or an u
 from __future__ import annotations
 
 import os
+import re
+import socket
 import tomllib
 from pathlib import Path
 from typing import Any, Literal
@@ -43,12 +45,14 @@ def count(default: int | None, text: str, unit: str = "", ge: int = 0, le: int =
 
 
 class Server(BaseSettings):
-    host: str = setting("0.0.0.0", "address to listen on")
+    host: str | None = setting(None, "address to listen on; default: 0.0.0.0 with JWT_ENABLED, else 127.0.0.1, which only this machine reaches")
     port: int = count(6632, "HTTP port; 0 takes a free one", le=65535)
     num_workers: int = count(max(1, (os.cpu_count() or 2) // 2), "worker threads, each with its own loop and connections", ge=1, le=256)
     worker_id: str = setting("queend", "label of this instance in metrics")
     log_level: Literal[LOG_LEVELS] = setting("info", "trace, debug, info, warn or error")  # type: ignore[valid-type]
     webapp_root: str = setting("", "folder of a web application, served below /; default: webapp/dist, here or up to two folders above, if there is one")
+    cors_origins: str = setting("", "pages of which origins (`https://app.example`, with commas; `*`: any) may ask and read; without JWT_ENABLED others are refused")
+    queend_hosts: str = setting("", "while only this machine reaches the port and nobody needs a token: further names, with commas, that Host may have; `*`: any")
     queend_data_dir: Path = setting(Path(".queend"), "folder of the embedded PostgreSQL and its lock")
     queend_listen_mode: Literal["acceptor", "reuseport"] = setting("acceptor", "who accepts: one thread that hands sockets out in turn, or every worker")
     queend_max_body_bytes: int = count(64 << 20, "largest request body; beyond: 413", "bytes", ge=1024)
@@ -215,6 +219,11 @@ class Tokens(BaseSettings):
     queend_jwt_jwks_private: bool = setting(False, "key set: may be at an address that is not public")
 
 
+def listed(text: str) -> list[str]:
+    """What has commas between it."""
+    return [one for one in (one.strip() for one in text.split(",")) if one]
+
+
 class File(PydanticBaseSettingsSource):
     """The TOML file; a key that is no setting reaches the model, which forbids it."""
 
@@ -238,10 +247,25 @@ class Settings(Tokens, Sealing, Later, Failover, Figures, Keeping, Queues, Polic
 
     def open_paths(self) -> list[str]:
         """JWT_SKIP_PATHS, one by one."""
-        return [path for path in (one.strip() for one in self.jwt_skip_paths.split(",")) if path]
+        return listed(self.jwt_skip_paths)
+
+    def address(self) -> str:
+        """Where to listen; "" is every address."""
+        return self.host if self.host is not None else "0.0.0.0" if self.jwt_enabled else "127.0.0.1"
+
+    def origins(self) -> list[str]:
+        """CORS_ORIGINS as browsers write them."""
+        return ["*"] if "*" in (found := listed(self.cors_origins.lower())) else [one.rstrip("/") for one in found]
+
+    def hosts(self) -> list[str]:
+        """Names of this machine, as Host has them."""
+        return [*dict.fromkeys(["localhost", "127.0.0.1", "[::1]", socket.gethostname().lower(), (self.host or "localhost").lower(), *listed(self.queend_hosts.lower())])]
 
     @model_validator(mode="after")
     def _consistent(self) -> Settings:
+        for origin in self.origins():
+            if origin not in ("*", "null") and not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^/\s,]+", origin):
+                raise ValueError(f"CORS_ORIGINS: {origin} is no origin; one is `https://app.example`, with a port if it is not the usual one")
         if self.queen_vegas_min_limit > self.queen_vegas_max_limit:
             raise ValueError("QUEEN_VEGAS_MIN_LIMIT is above QUEEN_VEGAS_MAX_LIMIT")
         if self.jwt_enabled:

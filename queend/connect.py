@@ -104,7 +104,7 @@ def core_settings(settings: Settings, local: str | None = None, buffer_dir: str 
         slots = 8 if "sidecar_pool_size" not in settings.model_fields_set else -(-settings.sidecar_pool_size // settings.num_workers)
     address, made = session.parted(conninfo(settings, local, options=HOT_PLANS))
     flat: dict[str, Any] = {
-        "host": settings.host,
+        "host": settings.address(),
         "port": settings.port,
         "workers": settings.num_workers,
         "listen_mode": settings.queend_listen_mode,
@@ -130,6 +130,9 @@ def core_settings(settings: Settings, local: str | None = None, buffer_dir: str 
         "inflight_deadline_ms": settings.libqueen_inflight_deadline_ms or max(2000, settings.db_statement_timeout + 5000),
         "seal_keys": ",".join(f"{name}:{key.hex()}" for name, key in keyring(settings)),
         "grants": settings.queend_jwt_tokens if settings.jwt_enabled else 0,
+        "guards_pages": int(not settings.jwt_enabled),
+        "origins": ",".join(settings.origins()),
+        "hosts": ",".join(settings.hosts()),
         "open_paths": ",".join(settings.open_paths()),
         "default_timeout_ms": settings.default_timeout,
         "default_batch": settings.default_batch_size,

@@ -58,6 +58,11 @@ def _unknown(host: str) -> bool:
     return False
 
 
+def reachable(bound: str) -> str:
+    """An address under which this machine reaches what listens there."""
+    return {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(bound, bound)
+
+
 class StartError(RuntimeError):
     """The daemon cannot start; the message is for the operator."""
 
@@ -190,10 +195,13 @@ class Supervisor:
                 log.line("warn", "not_ready", "serving, but PostgreSQL has not answered the core yet")
             status = f"STATUS=serving on port {port}"
             notify("READY=1", status if there else f"{status}; the database is away")
-            address = f"http://{self._address()}:{port}"
-            log.line("info", "ready", address, port=port, workers=self.settings.num_workers)
+            bound, alone = core.address()
+            if not alone and not self.settings.jwt_enabled:
+                log.line("warn", "open_to_network", f"whoever reaches {bound} port {port} may read, change and delete everything: there are no tokens; "
+                         "set JWT_ENABLED, or HOST=127.0.0.1")
+            log.line("info", "ready", f"http://{bound}:{port}", port=port, workers=self.settings.num_workers)
             if self.greet:
-                self.greet(address)
+                self.greet(f"http://{reachable(bound)}:{port}")
             tasks = [asyncio.create_task(self._feed_watchdog()), asyncio.create_task(self._watch_database()), asyncio.create_task(self._adopt(folder))]
             if not there:
                 log.line("warn", "without_database", "pushes go into the failover buffer until PostgreSQL can be reached")
@@ -244,10 +252,6 @@ class Supervisor:
         except Exception as error:      # as at the start: a database this version cannot work with
             self.fault = error
             stop.set()
-
-    def _address(self) -> str:
-        host = self.settings.host
-        return "127.0.0.1" if host in ("0.0.0.0", "::", "") else f"[{host}]" if ":" in host else host
 
     async def _await_ready(self, stop: asyncio.Event) -> bool:
         deadline = time.monotonic() + 10

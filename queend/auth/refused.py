@@ -3,8 +3,6 @@ from __future__ import annotations
 
 import orjson
 
-from ..control.answer import CORS
-
 
 class Refused(Exception):
     """status: 401, 403 or 503; the message is what the client is told. It never contains any of the token."""
@@ -16,7 +14,7 @@ class Refused(Exception):
     def answer(self) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
         """Status, headers, body."""
         more = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}.get(self.status, {})
-        headers = {"content-type": "application/json", **CORS, **more}
+        headers = {"content-type": "application/json", **more}
         return self.status, [(name.encode(), value.encode()) for name, value in headers.items()], orjson.dumps({"error": self.error})
 
 

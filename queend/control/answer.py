@@ -1,4 +1,4 @@
-"""How the control plane speaks: JSON by orjson, errors as {"error", "code"}, CORS on every JSON answer."""
+"""How the control plane speaks: JSON by orjson, errors as {"error", "code"}."""
 from __future__ import annotations
 
 import re
@@ -10,18 +10,9 @@ from fastapi import Request
 from fastapi.responses import Response
 from pydantic import AfterValidator
 
-CORS = {
-    "access-control-allow-origin": "*",
-    "access-control-allow-methods": "GET, POST, PUT, DELETE, OPTIONS",
-    "access-control-allow-headers": "Content-Type, Authorization",
-}
-
 
 class Json(Response):
     media_type = "application/json"
-
-    def __init__(self, content: Any = None, status_code: int = 200, headers: dict[str, str] | None = None, **more: Any):
-        super().__init__(content, status_code, {**CORS, **(headers or {})}, **more)
 
     def render(self, content: Any) -> bytes:
         return orjson.dumps(content)

@@ -10,7 +10,6 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
 
 from .. import __version__, log, session
 from .._core import verdict
@@ -24,7 +23,7 @@ from ..service.stats import Stats
 from ..service.summary import Summary
 from ..service.transfer import Transfer
 from . import configure, health, maintenance, openapi
-from .answer import CORS, Json, Refusal
+from .answer import Json, Refusal
 from .bridge import Bridge
 from .etag import Tagged
 from .holds import Holds
@@ -65,7 +64,7 @@ class Control:
             from ..auth.guard import Guard  # here: only those who use tokens pay for their libraries
 
             self.guard = Guard(settings, core, self.app)
-        self.bridge = Bridge(core, self.guard or self.app, (settings.host, settings.port), self.guard and self.guard.hold)
+        self.bridge = Bridge(core, self.guard or self.app, (settings.host or "", settings.port), self.guard and self.guard.hold)
 
     def open(self) -> None:
         """Answers from now on. Until `take_up` the pools are closed, which every route takes for a database that is away."""
@@ -142,12 +141,7 @@ def application(control: Control) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(psycopg.Error, _database)
     app.add_exception_handler(PoolTimeout, _database)
-    app.add_api_route("/{path:path}", _preflight, methods=["OPTIONS"], include_in_schema=False)
     return app
-
-
-async def _preflight() -> Response:
-    return Response(status_code=204, headers={**CORS, "access-control-max-age": "86400"})
 
 
 async def _no_such_route(request: Request, error: Exception) -> Json:

@@ -11,7 +11,7 @@ from psycopg.rows import namedtuple_row
 
 from .. import log
 from .._core import read_answer, read_moment_text, read_partition_id, read_partition_number
-from .answer import CORS, Json, Refusal
+from .answer import Json, Refusal
 from .holds import Heads
 from .openapi import INTEGER, NAME, TEXT, array, body, record
 from .read_request import entries_of, fields_of
@@ -158,7 +158,7 @@ async def fetch(request: Request) -> Response:
         pause = min(2 * pause + 0.03, PAUSE_MOST_S)
     if found.unreadable:
         log.line("error", "row_unreadable", "a row of the log is not in a known format", path=request.url.path)
-    return Response(found.answer, media_type=TYPES[form], headers=CORS)
+    return Response(found.answer, media_type=TYPES[form])
 
 
 @router.post("/api/v1/fetch/offsets", tags=["log"], openapi_extra=_described(

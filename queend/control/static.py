@@ -8,7 +8,7 @@ from pathlib import Path
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 
-from .answer import CORS, PathName, Refusal
+from .answer import PathName, Refusal
 
 OURS = re.compile(r"(api|internal|streams|health|metrics|ws|livez|readyz)(/|$)|openapi\.json$")
 TYPES = {
@@ -43,7 +43,7 @@ def serve(app: FastAPI, wanted: str) -> None:
             raise Refusal(404, "Not found", "no_such_route")
         file = await asyncio.to_thread(find, root, path)
         return Response(await asyncio.to_thread(file.read_bytes), headers={
-            **CORS, "content-type": TYPES.get(file.suffix.lower(), "application/octet-stream"), "cache-control": keeping(file.relative_to(root).as_posix())})
+            "content-type": TYPES.get(file.suffix.lower(), "application/octet-stream"), "cache-control": keeping(file.relative_to(root).as_posix())})
 
 
 def find(root: Path, path: str) -> Path:

@@ -47,6 +47,7 @@ cdef class Core:
                 raise MemoryError()
             grants.skips = self.p.settings.open_paths
         http_open()
+        sites_open(&self.p.settings)
         edition_open(self.p.settings.edition)
         core_exists = True
         self.opened = True
@@ -62,6 +63,7 @@ cdef class Core:
         if self.opened:
             bridge_close()
             grants_close()
+            sites_close()
             seal_close(&seal_python)
             sealring_close()
             spool_close()
@@ -143,6 +145,10 @@ cdef class Core:
             host = (<bytes>self.p.settings.host).decode()
             raise OSError(f"cannot serve on {host or '*'} port {self.p.settings.port}: {(<bytes>reason).decode()}")
         return self.p.port
+
+    def address(self):
+        """The address really bound, as in a URL, and whether only this machine can reach it."""
+        return (<bytes>self.p.address).decode(), bool(self.p.loopback)
 
     def connect(self):
         """The database is there and has the schema of this version. After a start that did not connect."""

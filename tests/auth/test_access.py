@@ -66,7 +66,7 @@ def test_options_asks_for_nothing(client: Client):
 def test_refusals_are_the_same_everywhere(client: Client, path: str, value: str, error: str):
     answer = client.request("GET" if path != "/api/v1/push" else "POST", path, {} if path == "/api/v1/push" else None, {"Authorization": value})
     assert (answer.status, answer.json) == (401, {"error": error})
-    assert answer.headers["www-authenticate"] == "Bearer" and answer.headers["access-control-allow-origin"] == "*"
+    assert answer.headers["www-authenticate"] == "Bearer"
 
 
 def test_the_scheme_in_any_case_or_none(client: Client, queue: str):
@@ -81,7 +81,7 @@ def test_of_two_headers_the_first_counts_everywhere(daemon):
     good, bad = f"Authorization: Bearer {writer()}\r\n", "Authorization: Bearer x\r\n"
     for path, (first, second) in itertools.product(("/api/v1/pop/queue/two", "/api/v1/resources/queues"), ((good, bad), (bad, good))):
         with Wire(daemon.address) as wire:
-            wire.send(f"GET {path} HTTP/1.1\r\nHost: queend\r\n{first}{second}\r\n".encode())
+            wire.send(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{first}{second}\r\n".encode())
             assert wire.receive().status == (200 if first is good else 401)
 
 

@@ -56,7 +56,7 @@ def test_who_counts_as_asking(client, accept, wanted):
 
 def test_accept_may_come_in_several_lines(daemon):
     with Wire(daemon.address) as wire:
-        wire.send(b"GET /nowhere HTTP/1.1\r\nHost: x\r\nAccept: text/html\r\naccept: application/problem+json\r\n\r\n")
+        wire.send(b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\nAccept: text/html\r\naccept: application/problem+json\r\n\r\n")
         problem(wire.receive())
 
 

@@ -173,7 +173,7 @@ def test_a_connection_that_says_nothing_is_closed_at_shutdown(start_daemon) -> N
     daemon = start_daemon()
     silent = Wire(daemon.address, 60)
     half = Wire(daemon.address, 60)
-    half.send(b"POST /api/v1/push HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n123")
+    half.send(b"POST /api/v1/push HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n123")
     daemon.terminate()
     for wire in (silent, half):
         try:

@@ -166,6 +166,8 @@ cdef bint engine_ready() noexcept nogil:
 cdef void engine_request(Worker* w, Request* r) noexcept nogil:
     cdef Engine* e = engine_of(w)
     cdef int route = route_match(r.method, r.path)
+    if sites.guards and not site_admits(r, route == ROUTE_LIVEZ or route == ROUTE_READYZ):
+        return
     if route == ROUTE_NONE:
         bridge_submit(r)
         return

@@ -40,6 +40,14 @@ cdef inline bint text_folds(const char* p, const char* lower, size_t n) noexcept
             return False
     return True
 
+cdef inline bint text_same(const char* a, const char* b, size_t n) noexcept nogil:
+    # Equal but for the case of letters?
+    cdef size_t i
+    for i in range(n):
+        if (a[i] | 32 if b'A' <= a[i] <= b'Z' else a[i]) != (b[i] | 32 if b'A' <= b[i] <= b'Z' else b[i]):
+            return False
+    return True
+
 cdef inline bint type_is(Slice value, const char* name) noexcept nogil:
     # A media type, whatever its parameters?
     cdef size_t n = strlen(name)

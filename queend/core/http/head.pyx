@@ -5,11 +5,7 @@ cdef enum:
 
 cdef const char* JSON_TYPE = b"application/json"
 cdef const char* EVENTS_TYPE = b"application/cloudevents-batch+json"
-cdef const char* JSON_LINES = (b"Content-Type: application/json\r\n"
-                         b"Access-Control-Allow-Origin: *\r\n"
-                         b"Access-Control-Allow-Methods: GET, POST, PUT, DELETE, OPTIONS\r\n"
-                         b"Access-Control-Allow-Headers: Content-Type, Authorization\r\n")
-cdef const char* CORS = JSON_LINES + 32       # without the first line
+cdef const char* JSON_LINES = b"Content-Type: application/json\r\n"
 
 cdef struct HttpDate:
     int64_t second            # since the epoch; of text

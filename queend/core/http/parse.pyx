@@ -19,6 +19,7 @@ cdef enum HeadAsk:
     ASK_KEY = 1               # Idempotency-Key is there
     ASK_TRACE = 2             # traceparent
     ASK_EVENTS = 4            # Accept is long enough to name CloudEvents
+    ASK_PAGE = 8              # Origin or Sec-Fetch-Site: a browser asks for a page
 
 cdef struct HeadLimits:
     size_t max_head           # bytes of request line and headers
@@ -39,6 +40,7 @@ cdef struct Head:
     uint8_t keep_alive
     uint8_t expects           # 100-continue
     uint8_t host              # Host fields seen
+    Slice authority           # the value of Host
     uint8_t asks              # bits of ASK_*
     int status                # of the refusal
     const char* reason        # static text
@@ -243,6 +245,7 @@ cdef bint head_field(Head* h, const char* name, size_t size, const char* v, size
         if h.host > 1:
             head_refuse(h, 400, b"Repeated Host header")
             return False
+        h.authority = slice_of(v, n)
         for i in range(n):
             if v[i] == b' ' or v[i] == b'\t' or v[i] == b',' or v[i] == b'/' or v[i] == b'@':
                 head_refuse(h, 400, b"Malformed Host header")
@@ -251,6 +254,8 @@ cdef bint head_field(Head* h, const char* name, size_t size, const char* v, size
         h.asks |= ASK_TRACE
     elif size == 15 and text_is(name, 15, b"idempotency-key"):
         h.asks |= ASK_KEY
+    elif size == 6 and text_is(name, 6, b"origin") or size == 14 and text_is(name, 14, b"sec-fetch-site"):
+        h.asks |= ASK_PAGE
     elif size == 6 and text_is(name, 6, b"expect"):
         if n != 12 or not text_is(v, 12, b"100-continue"):
             head_refuse(h, 417, b"Only the expectation 100-continue is known")

@@ -439,10 +439,13 @@ cdef bint request_take(Request* r, const Head* h) noexcept nogil:
     r.path = h.path
     r.query = h.query
     r.headers_raw = h.headers
+    r.authority = h.authority
     r.target.p += move
     r.path.p += move
     r.query.p += move
     r.headers_raw.p += move
+    if r.authority.p != NULL:
+        r.authority.p += move
     r.http10 = h.http10
     r.asks = h.asks
     r.keep_alive = h.keep_alive

@@ -70,6 +70,17 @@ cdef int listener_port(int fd) noexcept nogil:
         return ntohs((<sockaddr_in6*>&address).sin6_port)
     return ntohs((<sockaddr_in*>&address).sin_port)
 
+cdef bint listener_name(int fd, char* out, size_t size) noexcept nogil:
+    # Its address, in brackets where a URL has them. True: only this machine can reach it.
+    cdef sockaddr_storage address
+    cdef char[48] text
+    cdef socklen_t n = sizeof(address)
+    out[0] = 0
+    if getsockname(fd, <sockaddr*>&address, &n) != 0 or uv_ip_name(<sockaddr*>&address, text, sizeof(text)) != 0:
+        return False
+    snprintf(out, size, b"[%s]" if address.ss_family == AF_INET6 else b"%s", text)
+    return strncmp(text, b"127.", 4) == 0 or strcmp(text, b"::1") == 0 or strncmp(text, b"::ffff:127.", 11) == 0
+
 cdef Listener* listener_new(Process* process, Worker* worker, int fd) noexcept nogil:
     # Owns fd from here on; freed with listener_free.
     cdef Listener* l = <Listener*>calloc(1, sizeof(Listener))

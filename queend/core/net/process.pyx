@@ -5,6 +5,8 @@ cdef struct Process:
     Worker** workers
     int n
     int port                  # really bound
+    char[64] address          # really bound, as in a URL
+    bint loopback             # only this machine can reach it
     Listener* listener        # of the acceptor
     uv_loop_t loop            # the acceptor's
     uv_async_t stop
@@ -78,6 +80,8 @@ cdef bint process_start(Process* p, char* reason, size_t size) noexcept nogil:
         process_free(p)
         return False
     p.port = listener_port(fd)
+    p.loopback = listener_name(fd, p.address, sizeof(p.address))
+    sites.local = p.loopback
     for i in range(p.n):
         p.workers[i] = worker_new(p, i, s)
         if p.workers[i] == NULL:

@@ -9,7 +9,6 @@ cdef inline Buf* reply_head(Request* r, int status) noexcept nogil:
 
 cdef inline Buf* reply_begin(Request* r, int status, const char* content_type) noexcept nogil:
     # Status line and headers; the caller appends the body and calls reply_end. content_type NULL: no body will follow.
-    # JSON answers carry the CORS headers.
     return reply_begin_more(r, status, content_type, b"")
 
 cdef Buf* reply_begin_more(Request* r, int status, const char* content_type, const char* lines) noexcept nogil:
@@ -20,13 +19,13 @@ cdef Buf* reply_begin_more(Request* r, int status, const char* content_type, con
         buf_text(b, b"Content-Type: ")
         buf_text(b, content_type)
         buf_put(b, b"\r\n", 2)
-    if content_type == NULL or content_type == JSON_TYPE or content_type == EVENTS_TYPE:
-        buf_text(b, CORS)
     reply_headers_end(r)
     return b
 
 cdef void reply_headers_end(Request* r) noexcept nogil:
-    # Connection and length lines and the blank line; what is appended from here on is the body.
+    # What pages may read it, connection and length lines and the blank line; what is appended from here on is the body.
+    if sites.origins[0]:
+        site_tell(r)
     if r.worker.stopping:
         r.keep_alive = False
     head_end(&r.out, r.status, r.keep_alive, r.http10)
@@ -70,7 +69,6 @@ cdef void reply_error(Request* r, int status, const char* text) noexcept nogil:
     cdef Buf* b = reply_head(r, status)
     cdef bint problem = r.headers_raw.n and problem_wanted(r.headers_raw)
     buf_text(b, b"Content-Type: application/problem+json\r\n" if problem else b"Content-Type: application/json\r\n")
-    buf_text(b, CORS)
     if status == 503 or status == 401:
         buf_text(b, b"Retry-After: 1\r\n" if status == 503 else b"WWW-Authenticate: Bearer\r\n")
     if status == 405:
@@ -94,8 +92,8 @@ cdef void reply_empty(Request* r, int status) noexcept nogil:
 cdef void reply_options(Request* r) noexcept nogil:
     # The answer to a browser's question, the same for every path.
     cdef Buf* b = reply_head(r, 204)
-    buf_text(b, CORS)
-    buf_text(b, b"Access-Control-Max-Age: 86400\r\n")
+    if sites.origins[0] and site_listed(r):
+        buf_text(b, b"Access-Control-Max-Age: 86400\r\n")
     reply_headers_end(r)
     reply_end(r)
 

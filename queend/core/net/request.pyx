@@ -13,6 +13,7 @@ cdef struct Request:
     Slice path                # raw, of the target
     Slice query               # raw, without the question mark
     Slice headers_raw         # lines with their CRLF
+    Slice authority           # the value of Host
     Slice body                # NUL-terminated, BODY_PADDING readable bytes after it
     uint8_t http10
     uint8_t keep_alive

@@ -44,6 +44,9 @@ cdef struct Settings:
     int max_bridged           # requests that wait for the control plane; beyond: 503
     int grants                # verified tokens remembered; 0: nobody needs one
     char* open_paths          # without a token, as in Grants.skips
+    bint guards_pages         # nobody needs a token: requests of pages of other sites are refused
+    char* origins             # pages that may ask and read, as in Sites
+    char* hosts               # names of this machine, as in Sites
     int head_timeout_ms       # from a request's first byte to the end of its headers
     int body_timeout_ms       # without a byte of an announced body
     int write_timeout_ms      # without a byte taken by the client
@@ -117,7 +120,11 @@ cdef void settings_free(Settings* s) noexcept nogil:
     free(s.conninfo)
     free(s.session)
     free(s.open_paths)
+    free(s.origins)
+    free(s.hosts)
     free(s.buffer_dir)
+    s.origins = NULL
+    s.hosts = NULL
     s.buffer_dir = NULL
     s.host = NULL
     s.conninfo = NULL
@@ -133,6 +140,9 @@ cdef int settings_load(Settings* s, dict settings) except -1:
     s.conninfo = setting_text(d, "conninfo", "")
     s.session = setting_text(d, "session", "")
     s.open_paths = setting_list(d, "open_paths")
+    s.guards_pages = setting_int(d, "guards_pages", 0, 0, 1)
+    s.origins = setting_list(d, "origins")
+    s.hosts = setting_list(d, "hosts")
     s.buffer_dir = setting_text(d, "buffer_dir", "")
     s.buffer_bytes = setting_int(d, "buffer_bytes", 1 << 30, 0, 1 << 50)
     s.buffer_records = setting_int(d, "buffer_records", 100000, 1, top)

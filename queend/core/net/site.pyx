@@ -1,0 +1,131 @@
+# Which pages of browsers may ask, where nobody needs a token. A page of any site can make its visitor's browser send requests to
+# an address that only the visitor reaches, and a pop is a GET. A browser says where a page is from (Origin, Sec-Fetch-Site); a
+# page that had its own name point to this machine (DNS rebinding) is told by that name, in Host.
+
+cdef struct Sites:
+    bint guards               # requests of other sites' pages are refused
+    bint local                # only this machine can reach the port: a Host that names another is refused, too
+    const char* origins       # that may ask and read: lower case, each ended by a NUL; an empty one ends them. `*` is any
+    const char* hosts         # names of this machine, the same way
+
+cdef Sites sites
+sites.origins = sites.hosts = b"\0"
+
+cdef void sites_open(Settings* s) noexcept nogil:
+    sites.guards = s.guards_pages
+    sites.local = False
+    sites.origins = s.origins
+    sites.hosts = s.hosts
+
+cdef void sites_close() noexcept nogil:
+    memset(&sites, 0, sizeof(Sites))
+    sites.origins = sites.hosts = b"\0"
+
+cdef bint site_in(const char* names, Slice text) noexcept nogil:
+    # One of them, in any case?
+    cdef size_t n
+    while names[0]:
+        n = strlen(names)
+        if n == text.n and text_folds(text.p, names, n) or n == 1 and names[0] == b'*':
+            return True
+        names += n + 1
+    return False
+
+cdef bint site_ours(Slice authority) noexcept nogil:
+    # Does the value of Host name this machine? With or without a port.
+    cdef Slice host = authority
+    cdef size_t i
+    if host.p == NULL:
+        return True           # HTTP/1.0: no browser
+    if host.n and host.p[0] == b'[':
+        for i in range(host.n):
+            if host.p[i] == b']':
+                host.n = i + 1
+                break
+    else:
+        for i in range(host.n):
+            if host.p[i] == b':':
+                host.n = i
+                break
+    if site_in(sites.hosts, host):
+        return True
+    if host.n > 10 and text_folds(host.p + host.n - 10, b".localhost", 10):
+        return True
+    if host.n < 4 or memcmp(host.p, b"127.", 4) != 0:
+        return False
+    for i in range(host.n):
+        if not (b'0' <= host.p[i] <= b'9' or host.p[i] == b'.'):
+            return False      # 127.0.0.1.example is a name
+    return True
+
+cdef bint site_same(Slice origin, Slice authority) noexcept nogil:
+    # Is the page from where the request goes? A proxy may have taken TLS away.
+    cdef size_t n = 0
+    if origin.n >= 7 and text_folds(origin.p, b"http://", 7):
+        n = 7
+    elif origin.n >= 8 and text_folds(origin.p, b"https://", 8):
+        n = 8
+    return n and origin.n - n == authority.n and authority.n and text_same(origin.p + n, authority.p, authority.n)
+
+cdef bint site_listed(Request* r) noexcept nogil:
+    # Is the page from one of the origins that may ask and read?
+    cdef Slice origin
+    if not r.asks & ASK_PAGE:
+        return sites.origins[0] == b'*'
+    origin = header_value(r.headers_raw, b"origin")
+    return site_in(sites.origins, origin) if origin.p != NULL else sites.origins[0] == b'*'
+
+cdef void site_tell(Request* r) noexcept nogil:
+    # The lines of an answer that let a page read it.
+    cdef Buf* b = &r.out
+    cdef Slice origin
+    if sites.origins[0] == b'*':
+        buf_text(b, b"Access-Control-Allow-Origin: *\r\n")
+    else:
+        buf_text(b, b"Vary: Origin\r\n")
+        if not site_listed(r):
+            return
+        origin = header_value(r.headers_raw, b"origin")
+        buf_text(b, b"Access-Control-Allow-Origin: ")
+        buf_slice(b, origin)
+        buf_text(b, b"\r\n")
+    buf_text(b, b"Access-Control-Allow-Methods: GET, POST, PUT, DELETE, OPTIONS\r\n"
+                b"Access-Control-Allow-Headers: Content-Type, Authorization\r\n")
+
+cdef bint site_foreign(Request* r) noexcept nogil:
+    # Asked for by a page that is neither from here nor from an origin that may.
+    cdef const char* at = r.headers_raw.p
+    cdef const char* end = at + r.headers_raw.n
+    cdef Slice value = header_value(r.headers_raw, b"sec-fetch-site")
+    cdef bint site = value.p != NULL
+    cdef bint other = site and not (value.n == 11 and text_folds(value.p, b"same-origin", 11) or value.n == 4 and text_folds(value.p, b"none", 4))
+    cdef bint named = False
+    if site and not other or sites.origins[0] == b'*':
+        return False
+    while header_next(&at, end, b"origin", &value):
+        named = True
+        if not site_in(sites.origins, value) and (other or not site_same(value, r.authority)):
+            return True
+    return other and not named and not site_link(r)
+
+cdef bint site_link(Request* r) noexcept nogil:
+    # Somebody followed a link to a page of the web application, which does nothing by itself.
+    cdef Slice mode = header_value(r.headers_raw, b"sec-fetch-mode")
+    return (mode.n == 8 and text_folds(mode.p, b"navigate", 8) and (r.method == METHOD_GET or r.method == METHOD_HEAD)
+            and not site_under(r.path, b"/api") and not site_under(r.path, b"/internal") and not site_under(r.path, b"/streams")
+            and not site_under(r.path, b"/metrics"))
+
+cdef inline bint site_under(Slice path, const char* begin) noexcept nogil:
+    cdef size_t n = strlen(begin)
+    return path.n >= n and memcmp(path.p, begin, n) == 0
+
+cdef bint site_admits(Request* r, bint harmless) noexcept nogil:
+    # True: it goes on. False: it was refused, answered. harmless: whoever asks learns and moves nothing.
+    if sites.local and not site_ours(r.authority):
+        if not harmless:
+            reply_error(r, 403, b"Host names another machine than this one; QUEEND_HOSTS lists names that are meant")
+            return False
+    elif r.asks & ASK_PAGE and not harmless and site_foreign(r):
+        reply_error(r, 403, b"A page of another site asks; CORS_ORIGINS lists those that may")
+        return False
+    return True
