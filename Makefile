@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help system venv build run test test-quick test-asan test-tsan test-faults test-kills test-schema test-sdk bench bench-quick bench-scale bench-soak bench-peers clean
+.PHONY: help system venv build run test test-quick test-asan test-tsan test-faults test-kills test-schema test-sdk bench bench-quick bench-scale bench-soak bench-peers bench-compare clean
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -94,6 +94,10 @@ bench-scale: build ## sweeps over batch size, connections, groups, partitions, b
 bench-soak: build ## 30 minutes at full speed with retention on and a snapshot held open for ten of them (ARGS='--minutes 3' for less): bench/out/soak*
 	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@$(BIN)/python bench/soak.py $(ARGS)
+
+bench-compare: build ## what a change costs per message, against another checkout that is built (BEFORE=folder), in turns of one run
+	@SUDO="$(SUDO)" sh tools/system.sh tests
+	@$(BIN)/python bench/compare.py $(BEFORE) $(ARGS)
 
 bench-peers: build ## the same loads against RabbitMQ, NATS JetStream and pgmq, about 4 minutes: the tables of docs/performance-peers.md
 	@SUDO="$(SUDO)" sh tools/system.sh tests

@@ -62,7 +62,8 @@ class Server:
 class Daemon(Server):
     """`queend serve` on a free port of the loopback, against the cluster of this run."""
 
-    def __init__(self, cluster: Cluster, **settings: str):
+    def __init__(self, cluster: Cluster, checkout: Path = ROOT, **settings: str):
+        """`checkout`: whose queend; it must be built there."""
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
@@ -70,7 +71,7 @@ class Daemon(Server):
         environment = {**os.environ, "QUEEND_DSN": cluster.dsn, "PORT": str(port), "HOST": "127.0.0.1", **settings}
         self.log = cluster.home / "daemon.log"
         with open(self.log, "wb") as log:
-            self.process = subprocess.Popen([sys.executable, "-m", "queend", "serve"], env=environment, cwd=ROOT,
+            self.process = subprocess.Popen([sys.executable, "-m", "queend", "serve"], env=environment, cwd=checkout,
                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         deadline = time.monotonic() + 30
         while not self._ready():

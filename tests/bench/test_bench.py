@@ -44,6 +44,16 @@ def test_one_line_per_scenario_with_all_fields_and_a_table():
     assert lines[0]["floor_ratio"] > 0 and lines[1]["floor_ratio"] > 0 and lines[2]["floor_ratio"] is None
 
 
+def test_a_checkout_costs_what_it_costs():
+    done = subprocess.run([sys.executable, ROOT / "bench" / "compare.py", ROOT, "--turns", "1", "--seconds", "1", "--only", "push100,cycle"],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["scenario"] for line in lines] == ["push100", "cycle"]
+    for line in lines:
+        assert line["here_us"] > 0 and line["there_us"] > 0 and line["range"][0] <= line["ratio"] <= line["range"][1]
+
+
 def test_any_server_can_be_measured_and_its_secrets_stay_null(daemon):
     status, lines, told = bench("--only", "push1,cycle,xmin", URL=f"http://127.0.0.1:{daemon.port}")
     assert status == 0, told

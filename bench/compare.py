@@ -1,0 +1,116 @@
+"""What a change costs: two checkouts side by side, loaded in turn.
+
+    python bench/compare.py CHECKOUT [--only push1,cycle] [--turns N] [--seconds N]
+
+CHECKOUT is another checkout of queend, built, with the state before. Each has a daemon and a PostgreSQL of its own. Turns of a
+second or so change between the two, so what else the machine does meets both. A ratio is CPU per message here over there, daemon
+and PostgreSQL together: the median of all turns, and the range that holds it in 95 of 100 draws. One JSON line per scenario."""
+
+import argparse
+import json
+import random
+import signal
+import statistics
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the checkout's own queend
+
+from cluster import open_cluster
+from lab import Lab
+from scenarios import PUSHES
+from server import ROOT, Daemon
+
+NAMES = ("push1", "push100", "cycle", "pipeline")
+COSTS = ("daemon_cpu_us_per_message", "postgres_cpu_us_per_message")
+
+
+class Side(Lab):
+    """One checkout under load."""
+
+    def __init__(self, checkout: Path, major: int | None):
+        cluster = open_cluster(major)
+        try:
+            super().__init__(Daemon(cluster, checkout), cluster)
+        except BaseException:
+            cluster.stop()
+            raise
+
+    def stop(self) -> None:
+        self.server.stop()
+        self.cluster.stop()
+
+    def fill(self, queue: str, count: int) -> None:
+        self.prepare(queue, PUSHES["push100"]["partitions"])
+        self.load(0, 60, dict(kind="push", name="fill", queue=queue, count=count, **PUSHES["push100"]))
+
+    def turn(self, name: str, seconds: float) -> list[float]:
+        """[daemon, PostgreSQL] CPU per message of one turn, in µs."""
+        queue = "compare-" + name
+        if name == "cycle":
+            roles = [dict(kind="pop", name=name, queue=queue, group="cycle", conns=16, batch=50, lease=1, wait=1, timeout=2000, count=10**8)]
+        elif name == "pipeline":
+            self.prepare(queue, 1000)
+            roles = [dict(kind="push", name="push", queue=queue, conns=64, items=1, partitions=1000, ids=7),
+                     dict(kind="pop", name=name, queue=queue, conns=16, batch=50, lease=1, wait=1, timeout=5000, delivery=1)]
+        else:
+            self.prepare(queue, PUSHES[name]["partitions"])
+            roles = [dict(kind="push", name=name, queue=queue, count=10**8, **PUSHES[name])]
+        point = self.point(0.3, seconds, *roles)
+        return [point[cost] for cost in COSTS]
+
+
+def interval(pairs: list[tuple[float, float]]) -> list[float]:
+    """The ratio of medians, of 1000 draws of the turns: where 95 of 100 lie."""
+    draws = random.Random(1)
+    ratios = sorted(ratio([draws.choice(pairs) for _ in pairs]) for _ in range(1000))
+    return [round(ratios[25], 3), round(ratios[974], 3)]
+
+
+def ratio(pairs: list[tuple[float, float]]) -> float:
+    return statistics.median(here for here, _ in pairs) / statistics.median(there for _, there in pairs)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="What a change costs, against another checkout.")
+    parser.add_argument("checkout", type=Path)
+    parser.add_argument("--only", default=",".join(NAMES), metavar="NAMES")
+    parser.add_argument("--turns", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--postgres", type=int, metavar="MAJOR")
+    words = parser.parse_args()
+    names = words.only.split(",")
+    if words.seconds < 0.5 or words.turns < 1:
+        parser.error("a turn of less than half a second is shorter than the kernel's ticks can tell")
+    if unknown := set(names) - set(NAMES):
+        parser.error(f"unknown scenario: {', '.join(sorted(unknown))}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started is stopped
+    sides: list[Side] = []
+    try:
+        for checkout in (ROOT, words.checkout.resolve()):
+            sides.append(Side(checkout, words.postgres))
+        for name in names:
+            turns = []
+            for side in sides if name == "cycle" else ():
+                side.fill("compare-cycle", int(words.turns * (words.seconds + 0.3) * 200_000))
+            for number in range(words.turns):
+                order = sides if number % 2 else sides[::-1]
+                spent = {side: side.turn(name, words.seconds) for side in order}
+                turns.append([spent[side] for side in sides])
+            parts = {cost: [(here[i], there[i]) for here, there in turns] for i, cost in enumerate(COSTS)}
+            both = [(sum(here), sum(there)) for here, there in turns]
+            line = dict(scenario=name, ratio=round(ratio(both), 3), range=interval(both), here_us=round(statistics.median(h for h, _ in both), 2),
+                        there_us=round(statistics.median(t for _, t in both), 2),
+                        **{cost.replace("cpu_us_per_message", "ratio"): round(ratio(part), 3) for cost, part in parts.items()})
+            print(json.dumps(line), flush=True)
+        faults = [fault for side in sides for fault in side.faults]
+        for fault in faults:
+            print(f"FAULT {fault}", file=sys.stderr)
+        return 1 if faults else 0
+    finally:
+        for side in sides:
+            side.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
