@@ -169,6 +169,13 @@ class Failover(BaseSettings):
     file_buffer_events_per_file: int = count(100_000, "failover buffer: a file with so many is not written to any more", "messages", ge=1)
 
 
+class Copying(BaseSettings):
+    """Copying to another database (docs/migration.md)."""
+
+    queend_migration_targets: str = setting("", "where /api/v1/migration may copy everything to: `host:port/database`, with commas, `host:port/*` for all of a server; empty: nowhere")
+    queend_migration_step_ms: int = count(60_000, "how long a step of it may take in which nothing happens", "ms", ge=100)
+
+
 class Later(BaseSettings):
     """Settings of parts of the reference server that have no counterpart here: checked, told at start if set, without effect."""
 
@@ -238,7 +245,7 @@ class File(PydanticBaseSettingsSource):
         return self.values
 
 
-class Settings(Tokens, Sealing, Later, Failover, Figures, Keeping, Queues, Policies, Engine, Database, Server):
+class Settings(Tokens, Sealing, Later, Copying, Failover, Figures, Keeping, Queues, Policies, Engine, Database, Server):
     model_config = SettingsConfigDict(env_ignore_empty=True, extra="forbid", frozen=True, hide_input_in_errors=True)
 
     @classmethod
@@ -261,8 +268,18 @@ class Settings(Tokens, Sealing, Later, Failover, Figures, Keeping, Queues, Polic
         """Names of this machine, as Host has them."""
         return [*dict.fromkeys(["localhost", "127.0.0.1", "[::1]", socket.gethostname().lower(), (self.host or "localhost").lower(), *listed(self.queend_hosts.lower())])]
 
+    def migration_targets(self) -> set[tuple[str, int, str]]:
+        """QUEEND_MIGRATION_TARGETS: host, port, database."""
+        from .service.elsewhere import targets_read  # here: it needs libpq, which reading settings does not
+
+        return targets_read(self.queend_migration_targets)
+
     @model_validator(mode="after")
     def _consistent(self) -> Settings:
+        try:
+            self.migration_targets()
+        except ValueError as error:
+            raise ValueError(f"QUEEND_MIGRATION_TARGETS: {error}") from None
         for origin in self.origins():
             if origin not in ("*", "null") and not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^/\s,]+", origin):
                 raise ValueError(f"CORS_ORIGINS: {origin} is no origin; one is `https://app.example`, with a port if it is not the usual one")

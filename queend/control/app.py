@@ -57,7 +57,7 @@ class Control:
         self.reader = log_read.Reader(self)
         self.streams = Streams(settings, core, conninfo)
         self.compact = Compact(settings, conninfo)
-        self.transfer = Transfer(conninfo)
+        self.transfer = Transfer(conninfo, settings.queend_migration_step_ms / 1000)
         self.app = application(self)
         self.guard = None
         if settings.jwt_enabled:
@@ -91,6 +91,7 @@ class Control:
     def release(self) -> None:
         """Answers what only waits: the daemon is about to stop."""
         self.holds.release()
+        self.transfer.stop()
 
     async def close(self) -> None:
         self.release()
@@ -102,7 +103,7 @@ class Control:
         await self.summary.close()
         await self.relay.close()
         await self.compact.close()
-        await asyncio.to_thread(self.transfer.stop)
+        await self.transfer.close()
         await self.retention.close()
         await self.sweeper.close()
         await self.streams.close()

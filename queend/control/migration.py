@@ -1,12 +1,12 @@
 """/api/v1/migration: this database copied into another one, as the dashboard asks for it."""
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Request
 
-from ..service.transfer import EXCLUDABLE, UNREACHABLE, Address, Transfer, TransferError, compare, version_of
+from ..service.elsewhere import Address, Crowded
+from ..service.transfer import EXCLUDABLE, Occupied, Transfer, TransferError
 from .answer import Json, Refusal, body_object
 from .openapi import FLAG, TEXT, body, record
 
@@ -14,12 +14,12 @@ router = APIRouter()
 
 CONNECTION = {"host": TEXT, "port": TEXT, "database": TEXT, "user": TEXT, "password": TEXT, "ssl": FLAG}
 ADDRESS = record(["host", "database", "user"], **CONNECTION)
-START = record(["host", "database", "user"], **CONNECTION, schema=TEXT, excludeTableData={"type": "array", "items": TEXT})
+START = record(["host", "database", "user"], **CONNECTION, schema=TEXT, overwrite=FLAG, excludeTableData={"type": "array", "items": TEXT})
 PORTS = 65_535
 
 
-def address(given: dict[str, Any], missing: str) -> Address:
-    """Where to connect. Refusal(400) for what is missing or of another type."""
+def address(request: Request, given: dict[str, Any], missing: str) -> Address:
+    """Where to connect. Refusal: 400 for what is missing or of another type, 403 for what the operator has not listed."""
     texts = {name: given.get(name) for name in ("host", "database", "user")}
     if not all(texts.values()):
         raise Refusal(400, missing, "invalid_request")
@@ -31,28 +31,40 @@ def address(given: dict[str, Any], missing: str) -> Address:
         raise Refusal(400, "port must be a number from 1 to 65535, as a string", "invalid_request")
     if given.get("ssl") not in (None, True, False):
         raise Refusal(400, "ssl must be true or false", "invalid_request")
-    return Address(**texts, ssl=bool(given.get("ssl")))
+    targets = request.app.state.control.settings.migration_targets()
+    if not targets:
+        raise Refusal(403, "Copying to another database is off: QUEEND_MIGRATION_TARGETS lists no target", "migration_off", success=False)
+    target = Address(**texts, ssl=bool(given.get("ssl")))
+    if not target.among(targets):
+        raise Refusal(403, "The target is not listed in QUEEND_MIGRATION_TARGETS", "target_not_listed", success=False)
+    return target
 
 
 def transfer(request: Request) -> Transfer:
     return request.app.state.control.transfer
 
 
+def _crowded() -> Refusal:
+    return Refusal(503, "Other connections are being tried", "busy", {"retry-after": "1"})
+
+
 @router.post("/api/v1/migration/test-connection", tags=["migration"], openapi_extra={"requestBody": body(ADDRESS)})
 async def migration_test(request: Request) -> Json:
-    """Can the database be reached, and what is it?"""
-    target = address(await body_object(request), "host, database, and user are required")
+    """Can the database be reached? Nothing else is told."""
+    target = address(request, await body_object(request), "host, database, and user are required")
     try:
-        return Json({"success": True, "message": "Connection successful", "version": await asyncio.to_thread(version_of, target)})
-    except UNREACHABLE as error:
-        return Json({"success": False, "message": "Connection failed", "error": str(error).strip()})
+        reached = await transfer(request).answers(target)
+    except Crowded:
+        raise _crowded() from None
+    return Json({"success": reached, "message": "Connection successful" if reached else "Connection failed"})
 
 
 @router.post("/api/v1/migration/start", tags=["migration"], status_code=202, openapi_extra={"requestBody": body(START)})
 async def migration_start(request: Request) -> Json:
-    """Drops the target's schemas `queend` and `queen` and copies everything there. One at a time: 409."""
+    """Makes the target's schemas `queend` and `queen` and copies everything there. One at a time: 409; also where one of them is not empty,
+    until the request comes once more with `overwrite`, which drops them."""
     given = await body_object(request)
-    target = address(given, "target host, database, and user are required")
+    target = address(request, given, "target host, database, and user are required")
     if given.get("schema") not in (None, "", "queen"):
         raise Refusal(400, "schema can only be queen", "invalid_request")
     without = given.get("excludeTableData") or []
@@ -60,7 +72,16 @@ async def migration_start(request: Request) -> Json:
         raise Refusal(400, "excludeTableData must be an array of names", "invalid_request")
     if transfer(request).running:
         raise Refusal(409, "Migration already in progress", "migration_running")
-    transfer(request).start(target, [name for name in without if name in EXCLUDABLE])
+    if given.get("overwrite") not in (None, True, False):
+        raise Refusal(400, "overwrite must be true or false", "invalid_request")
+    try:
+        await transfer(request).start(target, [name for name in without if name in EXCLUDABLE], given.get("overwrite") is True)
+    except Occupied as error:
+        raise Refusal(409, str(error), "target_not_empty") from None
+    except TransferError as error:
+        raise Refusal(400, str(error), "connection_failed", success=False) from None
+    except Crowded:
+        raise _crowded() from None
     return Json({"status": "started", "message": "Migration started; see /api/v1/migration/status"}, 202)
 
 
@@ -73,9 +94,11 @@ async def migration_status(request: Request) -> Json:
 @router.post("/api/v1/migration/validate", tags=["migration"], openapi_extra={"requestBody": body(ADDRESS)})
 async def migration_validate(request: Request) -> Json:
     """Rows counted here and there. Those that were left out, or came since, do not match."""
-    target = address(await body_object(request), "target host, database, and user are required")
+    target = address(request, await body_object(request), "target host, database, and user are required")
     try:
-        tables = await asyncio.to_thread(compare, transfer(request).source, target)
+        tables = await transfer(request).compare(target)
+    except Crowded:
+        raise _crowded() from None
     except TransferError as error:
         raise Refusal(400, str(error), "connection_failed", success=False) from None
     return Json({"success": True, "allMatch": all(one["match"] for one in tables), "tables": tables})

@@ -84,32 +84,37 @@ def migrate(conninfo: str, folder: Path | None = None, patience_s: float = PATIE
     too old a PostgreSQL or not in UTF-8, or if a step fails; MigrationBusy if others kept a lock for `patience_s` seconds;
     psycopg.OperationalError if the server cannot be reached.
     """
+    with session.connect(conninfo, autocommit=True) as connection:
+        return migrate_over(connection, folder, patience_s)
+
+
+def migrate_over(connection: psycopg.Connection, folder: Path | None = None, patience_s: float = PATIENCE_S) -> list[str]:
+    """The same over a connection, which commits by itself."""
     folder = folder or sql_folder()
     wanted = steps(folder)
     deadline = time.monotonic() + patience_s
-    with session.connect(conninfo, autocommit=True) as connection:
-        if connection.info.server_version < OLDEST_SERVER:
-            raise MigrationError(f"PostgreSQL 15 or later is needed, this is {connection.info.server_version // 10000}")
-        encoding = connection.info.parameter_status("server_encoding")
-        if encoding != "UTF8":
-            raise MigrationError(f"the database {connection.info.dbname} is encoded in {encoding}, which cannot hold every name; "
-                                 "queend needs one made with ENCODING 'UTF8'")
-        if connection.execute(FOREIGN).fetchone() != (None,):
-            # Somebody else's tables: the daemon works without its surface in SQL.
-            wanted = [step for step in wanted if step.name != "queen"]
-        if not _missing(connection, wanted, folder):
-            return []
-        connection.execute("SET lock_timeout = 0; SET statement_timeout = 0; SET client_min_messages = warning")
-        _take_turn(connection, deadline)
-        try:
-            connection.execute(BOOK)
-            missing = _missing(connection, wanted, folder)
-            for step in missing:
-                _apply(connection, step, deadline)
-            return [f"{step.version:04d}_{step.name}" if step.version > 0 else step.name for step in missing]
-        finally:
-            if not connection.broken:
-                connection.execute("SELECT pg_advisory_unlock(%s)", (LOCK,))
+    if connection.info.server_version < OLDEST_SERVER:
+        raise MigrationError(f"PostgreSQL 15 or later is needed, this is {connection.info.server_version // 10000}")
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise MigrationError(f"the database {connection.info.dbname} is encoded in {encoding}, which cannot hold every name; "
+                             "queend needs one made with ENCODING 'UTF8'")
+    if connection.execute(FOREIGN).fetchone() != (None,):
+        # Somebody else's tables: the daemon works without its surface in SQL.
+        wanted = [step for step in wanted if step.name != "queen"]
+    if not _missing(connection, wanted, folder):
+        return []
+    connection.execute("SET lock_timeout = 0; SET statement_timeout = 0; SET client_min_messages = warning")
+    _take_turn(connection, deadline)
+    try:
+        connection.execute(BOOK)
+        missing = _missing(connection, wanted, folder)
+        for step in missing:
+            _apply(connection, step, deadline)
+        return [f"{step.version:04d}_{step.name}" if step.version > 0 else step.name for step in missing]
+    finally:
+        if not connection.broken:
+            connection.execute("SELECT pg_advisory_unlock(%s)", (LOCK,))
 
 
 def identity_of(conninfo: str) -> Identity:

@@ -1,21 +1,21 @@
 """One database copied into another: all that queend keeps, from one snapshot, counted on both sides.
 
 The target's schemas `queend` and `queen` are dropped and made anew by the migrations; then table after table goes over two connections
-as binary COPY. Runs in a thread of its own: it blocks.
+as binary COPY, on a thread of its own.
 """
 from __future__ import annotations
 
+import asyncio
 import secrets
-import threading
 import time
-from dataclasses import dataclass
+from typing import Any
 
 import psycopg
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
 
-from .. import session
-from .migrate import migrate
+from .. import log
+from .elsewhere import UNREACHABLE, Address, Crowded, Cut, Work
+from .migrate import MigrationError, migrate_over
 
 # names that clients know → tables left empty
 EXCLUDABLE = {
@@ -39,49 +39,47 @@ FLOORS = "COPY (SELECT p.id, queend.head(p.id) FROM queend.partitions p WHERE qu
 SESSION = "-c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0 -c timezone=UTC"
 
 
-# What an address may lead to: libpq's errors, and those of looking up a name that is none.
-UNREACHABLE = (psycopg.Error, OSError, ValueError)
+OCCUPIED = """SELECT n.nspname FROM pg_namespace n WHERE n.nspname IN ('queend', 'queen')
+   AND EXISTS (SELECT FROM pg_depend d WHERE d.refclassid = 'pg_namespace'::regclass AND d.refobjid = n.oid) ORDER BY 1"""
+CHECK_S = 10.0           # to see whether a server answers
+CONFIRM_S = 600.0        # how long a request that was refused may be confirmed
+ASKED_MOST = 16
 
 
 class TransferError(Exception):
     """What cannot be done, in words for whoever asked."""
 
 
-@dataclass(frozen=True)
-class Address:
-    """A database as the dashboard gives it."""
-
-    host: str
-    port: str
-    database: str
-    user: str
-    password: str
-    ssl: bool
-
-    def conninfo(self) -> str:
-        return make_conninfo(host=self.host, port=self.port, dbname=self.database, user=self.user, password=self.password, connect_timeout=5,
-                             sslmode="require" if self.ssl else "disable", application_name="queend transfer", client_encoding="UTF8")
+class Occupied(TransferError):
+    """The target has something that would be lost."""
 
 
-def version_of(target: Address) -> str:
-    """What the server says it is. Raises one of UNREACHABLE."""
-    with psycopg.connect(target.conninfo()) as connection:
-        return connection.execute("SELECT version()").fetchone()[0]
+def reachable(work: Work, target: Address) -> None:
+    with work.connect(target.conninfo()):
+        pass
 
 
-def compare(source: str, target: Address) -> list[dict]:
+def occupied(work: Work, target: Address) -> list[str]:
+    """Schemas of the target that would be dropped and are not empty."""
+    with work.connect(target.conninfo(), autocommit=True) as connection:
+        return [name for (name,) in connection.execute(OCCUPIED)]
+
+
+def compare(work: Work, source: str, target: Address) -> list[dict]:
     """Rows counted on both sides, -1 where that fails: table, sourceCount, targetCount, match. Raises TransferError."""
     counts = []
     for side, conninfo in (("source", source), ("target", target.conninfo())):
         try:
-            with session.connect(conninfo, autocommit=True, options=SESSION) as connection:
-                counts.append([_count(connection, text) for text in COUNTED.values()])
-        except UNREACHABLE as error:
-            raise TransferError(f"Failed to connect to {side}: {str(error).strip()}") from None
+            connection = work.connect(conninfo, autocommit=True, options=SESSION)
+        except UNREACHABLE:
+            raise TransferError(f"Failed to connect to {side}") from None
+        with connection:
+            counts.append([_count(work, connection, text) for text in COUNTED.values()])
     return [{"table": name, "sourceCount": there, "targetCount": here, "match": there == here and there >= 0} for name, there, here in zip(COUNTED, *counts, strict=True)]
 
 
-def _count(connection: psycopg.Connection, text: str) -> int:
+def _count(work: Work, connection: psycopg.Connection, text: str) -> int:
+    work.step()
     try:
         return connection.execute(text).fetchone()[0]
     except psycopg.Error:
@@ -89,14 +87,15 @@ def _count(connection: psycopg.Connection, text: str) -> int:
 
 
 class Transfer:
-    """At most one at a time. `status` may be read from anywhere; the rest belongs to one thread."""
+    """At most one at a time. All of it belongs to the loop; what blocks has threads of its own."""
 
-    def __init__(self, source: str):
-        self.source = source
+    def __init__(self, source: str, step_s: float):
+        self.source, self.step_s = source, step_s
         self.state, self.step, self.error, self.lines = "idle", "", "", []
         self._since = self._until = 0.0
-        self._connections: list[psycopg.Connection] = []
-        self._thread: threading.Thread | None = None
+        self._asked: dict[Address, float] = {}       # targets whose contents were told, and until when they may be overwritten
+        self._works: set[Work] = set()
+        self._task: asyncio.Task | None = None
         self._stopped = False
 
     @property
@@ -110,11 +109,40 @@ class Transfer:
             more["restoreOutput"] = "\n".join(self.lines)
         return {"status": self.state, "currentStep": self.step, "elapsedSeconds": round(elapsed, 3), **more}
 
-    def start(self, target: Address, without: list[str]) -> None:
+    async def answers(self, target: Address) -> bool:
+        """Can the target be reached, as this user? Raises Crowded."""
+        try:
+            await self._run(CHECK_S, reachable, target)
+        except (*UNREACHABLE, TimeoutError, Cut):
+            return False
+        return True
+
+    async def compare(self, target: Address) -> list[dict]:
+        """Raises TransferError, Crowded."""
+        try:
+            return await self._run(self.step_s, compare, self.source, target)
+        except (TimeoutError, Cut):
+            raise TransferError("A count took too long") from None
+
+    async def start(self, target: Address, without: list[str], overwrite: bool) -> None:
+        """Returns when the copy has begun. Raises Occupied where the target is not empty: `overwrite` counts from the second request on."""
+        try:
+            found = await self._run(CHECK_S, occupied, target)
+        except (*UNREACHABLE, TimeoutError, Cut):
+            raise TransferError("Failed to connect to target") from None
+        now = time.monotonic()
+        told = self._asked.pop(target, 0.0) > now
+        if found and not (overwrite and told):
+            self._asked = {one: until for one, until in self._asked.items() if until > now}
+            if len(self._asked) < ASKED_MOST:
+                self._asked[target] = now + CONFIRM_S
+            raise Occupied(f"The target's schema {' and '.join(found)} is not empty: all in it would be lost; the same request with overwrite: true, within ten minutes, confirms that")
+        if self.running or self._stopped:
+            raise TransferError("Migration already in progress")
         self.state, self.step, self.error, self.lines = "dumping", "connecting", "", []
-        self._since = time.monotonic()
-        self._thread = threading.Thread(target=self._run, args=(target, without), name="transfer", daemon=True)
-        self._thread.start()
+        self._since = now
+        log.line("info", "transfer_started", f"to {target.host}:{target.port}/{target.database} as {target.user}", overwritten=found)
+        self._task = asyncio.create_task(self._copied(target, without, bool(found)))
 
     def reset(self) -> None:
         self.state, self.step, self.error, self.lines = "idle", "", "", []
@@ -123,47 +151,75 @@ class Transfer:
     def stop(self) -> None:
         """The daemon ends: what is under way is left as it is, the target unusable until a transfer has run through."""
         self._stopped = True
-        for connection in list(self._connections):
-            connection.cancel()
-        if self._thread:
-            self._thread.join(10)
+        for work in list(self._works):
+            work.cut()
 
-    def _run(self, target: Address, without: list[str]) -> None:
+    async def close(self) -> None:
+        self.stop()
+        if self._task:
+            await asyncio.wait([self._task])
+
+    async def _run(self, step_s: float, *what: Any) -> Any:
+        work = Work(step_s)
+        self._works.add(work)
         try:
-            self._copy(target, without)
-            self.state, self.step = "complete", "complete"
-        except (TransferError, *UNREACHABLE) as error:
-            self.state, self.error = "error", str(error).strip()
+            return await work.run(*what)
         finally:
-            self._until = time.monotonic()
+            self._works.discard(work)
 
-    def _copy(self, target: Address, without: list[str]) -> None:
-        with session.connect(self.source, options=SESSION) as there, session.connect(target.conninfo(), options=SESSION) as here:
-            self._connections = [there, here]
+    async def _copied(self, target: Address, without: list[str], overwrite: bool) -> None:
+        why = ""
+        try:
+            await self._run(self.step_s, self._copy, target, without, overwrite)
+        except (TransferError, MigrationError) as error:
+            why = str(error)
+        except Cut:
+            why = "the daemon was stopped"
+        except TimeoutError:
+            why = f"{self.step}: nothing happened for {self.step_s:g} s"
+        except Crowded:
+            why = "other checks are under way"
+        except psycopg.Error as error:
+            why = f"{self.step}: {error.diag.message_primary or 'the connection failed'}"
+        except Exception as error:
+            why = f"{self.step}: {type(error).__name__}"
+        self._until = time.monotonic()
+        if why:
+            self.state, self.error = "error", why
+            log.line("warn", "transfer_failed", why)
+        else:
+            self.state, self.step = "complete", "complete"
+            log.line("info", "transfer_complete")
+
+    def _copy(self, work: Work, target: Address, without: list[str], overwrite: bool) -> None:
+        # On its thread.
+        with work.connect(self.source, options=SESSION) as there, work.connect(target.conninfo(), options=SESSION) as here:
             there.isolation_level, there.read_only = psycopg.IsolationLevel.REPEATABLE_READ, True
             if _same(there, here):
                 raise TransferError("the target is the database that is to be copied")
             tables = [name for (name,) in there.execute(TABLES)]
             self.step = "making the schema"
-            here.execute("DROP SCHEMA IF EXISTS queend CASCADE")
-            here.execute("DROP SCHEMA IF EXISTS queen CASCADE")
+            for name in ("queend", "queen"):      # without the word, whatever came into it since ends the copy
+                work.step()
+                here.execute(f"DROP SCHEMA IF EXISTS {name} {'CASCADE' if overwrite else 'RESTRICT'}")
             here.commit()
-            migrate(make_conninfo(target.conninfo(), options=SESSION))
+            with work.connect(target.conninfo(), options=SESSION, autocommit=True) as other:
+                migrate_over(other, patience_s=self.step_s / 2)
             self.state = "restoring"
             left = {table for name in without for table in EXCLUDABLE[name]}
             for name in tables:
-                if self._stopped:
-                    raise TransferError("the daemon was stopped")
+                work.step()
                 if name in left:
                     continue
                 self.step = f"copying {name}"
-                self.lines.append(f"{name}: {_table(there, here, name, FLOORS if name == 'floors' and 'log' in left else None)} bytes")
+                self.lines.append(f"{name}: {_table(work, there, here, name, FLOORS if name == 'floors' and 'log' in left else None)} bytes")
             self.step = "setting sequences"
             for sequence, table, column in here.execute(SEQUENCES).fetchall():
+                work.step()
                 here.execute(sql.SQL("SELECT setval(%s, GREATEST((SELECT max({}) FROM {}), 1))").format(sql.Identifier(column), sql.SQL(table)), (sequence,))
             here.execute("SELECT queend.catalog_raise()")
+            work.step()
             here.commit()
-            self._connections = []
 
 
 def _same(there: psycopg.Connection, here: psycopg.Connection) -> bool:
@@ -176,7 +232,7 @@ def _same(there: psycopg.Connection, here: psycopg.Connection) -> bool:
     return found
 
 
-def _table(there: psycopg.Connection, here: psycopg.Connection, name: str, select: str | None) -> int:
+def _table(work: Work, there: psycopg.Connection, here: psycopg.Connection, name: str, select: str | None) -> int:
     """Empties a table of the target (the migrations put rows into some) and fills it; bytes copied."""
     table = sql.Identifier("queend", name)
     columns = sql.SQL(", ").join(sql.Identifier(column) for (column,) in there.execute(COLUMNS, (f"queend.{name}",)))
@@ -185,6 +241,7 @@ def _table(there: psycopg.Connection, here: psycopg.Connection, name: str, selec
     with (there.cursor().copy(select or sql.SQL("COPY {} ({}) TO STDOUT (FORMAT binary)").format(table, columns)) as out,
           here.cursor().copy(sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary)").format(table, sql.SQL("partition_id, floor") if select else columns)) as into):
         for block in out:
+            work.step()
             size += len(block)
             into.write(block)
     return size

@@ -8,6 +8,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 from support.client import pop_target
 from support.daemon import ROOT
+from support.postgres import running
 
 from queend import _core as core
 from queend.control.app import application
@@ -77,13 +78,25 @@ def order(operation):
 
 
 @pytest.fixture(scope="module")
+def postgres(request):
+    """One that can be copied to."""
+    with running(request.config.getoption("--postgres"), tcp=True) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def daemon(start_daemon, postgres):
+    return start_daemon(QUEEND_MIGRATION_TARGETS=f"127.0.0.1:{postgres.port}/*")
+
+
+@pytest.fixture(scope="module")
 def things(daemon, postgres):
     """A queue with a message that is under delivery and one that is dead, a query, and a database; what stands for those of the examples."""
-    target = conninfo_to_dict(postgres.empty_database())
+    target = {**conninfo_to_dict(postgres.empty_database()), "host": "127.0.0.1", "port": str(postgres.port)}
     with daemon.client() as client:
         client.configure("orders", namespace="shop", task="billing")
         query = client.post("/streams/v1/queries", {"name": "totals", "source_queue": "orders", "config_hash": "c0ffee"}).json["query_id"]
-        yield {QUERY: query, TARGET["host"]: target["host"], TARGET["port"]: target.get("port", "5432"), TARGET["database"]: target["dbname"], TARGET["user"]: target["user"]}
+        yield {QUERY: query, TARGET["host"]: target["host"], TARGET["port"]: target["port"], TARGET["database"]: target["dbname"], TARGET["user"]: target["user"]}
 
 
 @pytest.mark.parametrize("method, path, operation", sorted(OPERATIONS, key=order), ids=lambda value: value if isinstance(value, str) else "")

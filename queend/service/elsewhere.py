@@ -1,0 +1,162 @@
+"""A database that a request names: connected to with what the request brought and nothing of the daemon's own, and never waited for without
+an end. A server that goes silent costs a thread until the operating system gives it up; nobody waits for that thread.
+"""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+
+from .. import session
+
+NOWHERE = "/dev/null/none"      # a file that cannot be: libpq looks for others where it is given none
+CONNECT_S = 5
+MOST = 4                        # threads at once
+TARGET = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:/@\[\],]+)(?::([0-9]{1,5}))?/([^,]+)")
+
+# What an address may lead to: libpq's errors, and those of looking up a name that is none.
+UNREACHABLE = (psycopg.Error, OSError, ValueError)
+
+
+def targets_read(text: str) -> set[tuple[str, int, str]]:
+    """`host[:port]/database` with commas: host, port, database. ValueError for what is none."""
+    found = set()
+    for one in filter(None, (part.strip() for part in text.split(","))):
+        match = TARGET.fullmatch(one)
+        if not match:
+            raise ValueError(f"{one} is no target; one is host:port/database, or host:port/* for all of a server")
+        found.add((match[1].strip("[]").lower(), int(match[2] or 5432), match[3]))
+    return found
+
+
+@dataclass(frozen=True)
+class Address:
+    """A database as the dashboard gives it."""
+
+    host: str
+    port: str
+    database: str
+    user: str
+    password: str
+    ssl: bool
+
+    def among(self, targets: set[tuple[str, int, str]]) -> bool:
+        """Has the operator listed it? A folder of a socket cannot be."""
+        return any((self.host.lower(), int(self.port), database) in targets for database in (self.database, "*"))
+
+    def conninfo(self) -> str:
+        """Whatever libpq would take from the environment, or from files of the daemon's account, is given."""
+        own = {option.keyword.decode(): (option.compiled or b"").decode() for option in psycopg.pq.Conninfo.get_defaults()
+               if option.envvar and option.keyword not in (b"service", b"servicefile")}
+        none = {"passfile": NOWHERE, "sslcert": NOWHERE, "sslkey": NOWHERE, "gssencmode": "disable", "krbsrvname": "none",
+                "sslcertmode": "disable", "require_auth": "password,md5,scram-sha-256,none"}
+        given = {"host": self.host, "port": self.port, "dbname": self.database, "user": self.user, "password": self.password,
+                 "connect_timeout": str(CONNECT_S), "sslmode": "require" if self.ssl else "disable", "application_name": "queend transfer",
+                 "client_encoding": "UTF8"}
+        return make_conninfo(**{**own, **{name: value for name, value in none.items() if name in own}, **given})
+
+
+class Cut(Exception):
+    """Nobody waits for this work any more."""
+
+
+class Crowded(Exception):
+    """As many threads as there may be have work that has not ended."""
+
+
+class Work:
+    """Something that blocks, on a thread of its own. `run` returns what it returns, or raises TimeoutError when a step took longer than
+    `step_s`, Cut after `cut`; its connections are closed under it then."""
+
+    _alive: set[Work] = set()
+
+    def __init__(self, step_s: float):
+        self.step_s = step_s
+        self._moved = time.monotonic()
+        self._lock = threading.Lock()
+        self._sockets: list[socket.socket] = []
+        self._over = False
+        self._result: asyncio.Future[Any] | None = None
+
+    def step(self) -> None:
+        """On its thread: another step begins."""
+        self._moved = time.monotonic()
+        if self._over:
+            raise Cut
+
+    def connect(self, conninfo: str, options: str = "", **more: Any) -> psycopg.Connection:
+        """On its thread."""
+        self.step()
+        rest, settings = session.parted(conninfo, **({"options": options} if options else {}))
+        connection = psycopg.connect(rest, **more)
+        try:
+            with self._lock:
+                self._sockets.append(socket.socket(fileno=os.dup(connection.fileno())))      # stays the same socket, whoever closes the other
+            self.step()
+            if settings:
+                connection.execute(session.statement(settings))
+                if not connection.autocommit:
+                    connection.commit()
+            self.step()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def cut(self) -> None:
+        """From any thread."""
+        with self._lock:
+            self._over = True
+            for one in self._sockets:
+                with contextlib.suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)
+        if self._result is not None and not self._result.done():
+            self._result.get_loop().call_soon_threadsafe(self._settle, None, Cut())
+
+    async def run(self, work: Callable[..., Any], *given: Any) -> Any:
+        """work(self, *given)."""
+        if len(Work._alive) >= MOST:
+            raise Crowded
+        self._result = asyncio.get_running_loop().create_future()
+        Work._alive.add(self)
+        threading.Thread(target=self._work, args=(work, given), name="elsewhere", daemon=True).start()
+        while not self._result.done():
+            left = self._moved + self.step_s - time.monotonic()
+            if left <= 0:
+                self.cut()
+                raise TimeoutError
+            await asyncio.wait([self._result], timeout=left)
+        return self._result.result()
+
+    def _work(self, work: Callable[..., Any], given: tuple[Any, ...]) -> None:
+        result, error = None, None
+        try:
+            result = work(self, *given)
+        except Exception as raised:
+            error = raised
+        finally:
+            Work._alive.discard(self)
+            with self._lock:
+                for one in self._sockets:
+                    one.close()
+                self._sockets = []
+        with contextlib.suppress(RuntimeError):      # the loop has ended
+            self._result.get_loop().call_soon_threadsafe(self._settle, result, error)
+
+    def _settle(self, result: Any, error: Exception | None) -> None:
+        if self._result.done():
+            return
+        if error:
+            self._result.set_exception(error)
+        else:
+            self._result.set_result(result)
