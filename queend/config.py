@@ -214,6 +214,7 @@ class Tokens(BaseSettings):
     jwt_issuer: str = setting("", "iss, checked if set")
     jwt_audience: str = setting("", "aud, checked if set")
     jwt_clock_skew: int = count(30, "how far clocks may be apart in exp, nbf and iat", "s")
+    jwt_require_exp: bool = setting(True, "true: a token without exp is refused; false: it is good for ever, as with Queen MQ")
     jwt_skip_paths: str = setting("/health,/metrics/prometheus,/metrics,/", "paths without token, and all below those that end with a slash")
     jwt_roles_claim: str = setting("role", "claim with a role")
     jwt_roles_array_claim: str = setting("roles", "claim with a list of roles")

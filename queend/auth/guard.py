@@ -7,7 +7,7 @@ from typing import Any
 from .. import log
 from ..config import Settings
 from ..control.static import folder, is_file
-from .levels import PUBLIC, UNKNOWN, queues_of, route_of
+from .levels import PUBLIC, READ, UNKNOWN, queues_of, route_of
 from .permits import allows
 from .refused import Refused
 from .token import Grant, Verifier
@@ -66,16 +66,21 @@ class Guard:
     async def _admit(self, scope: dict, body: bytes) -> None:
         path = scope["raw_path"].partition(b"?")[0].decode("latin-1")
         route, parameters = route_of(scope["method"], path)
-        if route.level == PUBLIC or scope["method"] == "OPTIONS" or self._skips(path):
+        if scope["method"] == "OPTIONS" or self._skips(path):
+            return
+        bearer = bearer_of(scope["headers"])
+        if route.level == PUBLIC and (path != "/health" or bearer is None):
+            scope["state"]["brief"] = True
             return
         if route is UNKNOWN and self.files and scope["method"] == "GET" and is_file(path):
             return
-        bearer = bearer_of(scope["headers"])
         if bearer is None:
             raise Refused(401, "Authentication required")
         if not bearer:
             raise Refused(401, "Empty token")
         grant = await self.verifier.verify(bearer)
+        if path == "/health":
+            scope["state"]["brief"] = grant.level < READ
         if grant.level < route.level:
             raise Refused(403, "Insufficient permissions")
         if grant.rules is not None and not all(allows(grant.rules, queue, route.verb)

@@ -170,8 +170,18 @@ class _Received:
         return io.BytesIO(self.answer)
 
 
+NAT64 = [ipaddress.ip_network(text) for text in ("64:ff9b::/96", "64:ff9b:1::/48")]      # RFC 6052, RFC 8215
+COMPATIBLE = ipaddress.ip_network("::/96")
+
+
 def public(address: str) -> bool:
+    """An address that contains another one is what it contains: a gateway sends it there."""
     ip = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped:
-        ip = ip.ipv4_mapped
+    if isinstance(ip, ipaddress.IPv6Address):
+        low = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+        contained = ip.ipv4_mapped or ip.sixtofour or (low if ip in COMPATIBLE or any(ip in one for one in NAT64) else None)
+        if contained is not None:
+            return public(str(contained))
+        if ip.teredo is not None or ip.is_site_local:
+            return False
     return ip.is_global and not ip.is_multicast

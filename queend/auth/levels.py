@@ -17,11 +17,11 @@ EVERY_QUEUE = "*"
 # first that fits counts.
 ROUTES = """
 public GET  health
-public GET  metrics
-public GET  metrics/prometheus
+read   GET  metrics
+read   GET  metrics/prometheus
 public GET  livez
 public GET  readyz
-public GET  openapi.json
+read   GET  openapi.json
 public GET  :nothing
 public GET  assets/*
 write  POST api/v1/push

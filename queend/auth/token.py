@@ -125,6 +125,8 @@ class Verifier:
         limits = settings.queend_jwt_queues_claim
         rules = rules_of(limits, claims[limits]) if limits and claims.get(limits) is not None else None
         expires = NEVER_US
+        if settings.jwt_require_exp and "exp" not in claims:
+            raise unverified("Token has no exp")
         if "exp" in claims:
             expires = min(NEVER_US, (int(claims["exp"]) + settings.jwt_clock_skew) * 1_000_000)
         if expires <= time.time() * 1e6:      # between the check and here

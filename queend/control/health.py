@@ -32,7 +32,8 @@ def shared(control: Any) -> dict[str, Any]:
 @router.get("/health", tags=["health"])
 async def health(request: Request) -> Json:
     """200 when PostgreSQL answers, can store, and its functions serve this version, else 503; the same body. `reason`: why they do not. `doubts`:
-    what is wrong with the database. `commitsMayBeLost`: which of its settings let a crash take what it has committed."""
+    what is wrong with the database. `commitsMayBeLost`: which of its settings let a crash take what it has committed. Without a token, where
+    JWT_SKIP_PATHS does not have it, only `status`."""
     control = request.app.state.control
     reason, database = control.core.unserved(), control.core.database()
     try:
@@ -42,6 +43,8 @@ async def health(request: Request) -> Json:
     except (psycopg.Error, PoolTimeout):
         there = False
     alive = there and reason is None and not FATAL.intersection(database["doubts"])
+    if getattr(request.state, "brief", False):
+        return Json({"status": "healthy" if alive else "unhealthy"}, 200 if alive else 503)
     return Json({
         "status": "healthy" if alive else "unhealthy", "database": "connected" if there else "disconnected",
         "doubts": database["doubts"], "commitsMayBeLost": database["risks"],

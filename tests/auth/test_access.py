@@ -24,8 +24,21 @@ def path_of(route) -> str:
     return "/" + "/".join("" if part == ":nothing" else f"some-{part[1:]}" if part[0] == ":" else "x.js" if part == "*" else part for part in route.path.split("/"))
 
 
+@pytest.fixture(scope="module")
+def closed_daemon(start_daemon):
+    return start_daemon(JWT_ENABLED="true", JWT_SECRET=SECRET, JWT_SKIP_PATHS="/none")
+
+
+@pytest.fixture
+def closed(closed_daemon):
+    """No path is open."""
+    with closed_daemon.client() as client:
+        yield client
+
+
 @pytest.mark.parametrize("route", [*TABLE, UNKNOWN], ids=lambda route: f"{route.method} {route.path}")
-def test_every_route_at_every_level(client: Client, route):
+def test_every_route_at_every_level(closed: Client, route):
+    client = closed
     method = "PATCH" if route is UNKNOWN else route.method
     path = path_of(route)
     for level, role in ROLES.items():
@@ -40,7 +53,7 @@ def test_every_route_at_every_level(client: Client, route):
 
 def test_every_route_that_is_described_has_a_level(client: Client):
     """A route that nobody gave a level needs the highest: safe, but somebody has to think about it."""
-    paths = client.get("/openapi.json").json["paths"]
+    paths = client.request("GET", "/openapi.json", None, bearer(token(role="read-only"))).json["paths"]
     assert len(paths) > 10
     for path, methods in paths.items():
         for method in methods:
@@ -77,12 +90,13 @@ def test_the_scheme_in_any_case_or_none(client: Client, queue: str):
             assert client.request("GET", "/api/v1/resources/queues", None, {name: scheme + writer()}).status == 200
 
 
-def test_of_two_headers_the_first_counts_everywhere(daemon):
+def test_two_headers_are_no_request(daemon):
     good, bad = f"Authorization: Bearer {writer()}\r\n", "Authorization: Bearer x\r\n"
-    for path, (first, second) in itertools.product(("/api/v1/pop/queue/two", "/api/v1/resources/queues"), ((good, bad), (bad, good))):
+    for path, (first, second) in itertools.product(("/api/v1/pop/queue/two", "/api/v1/resources/queues"), ((good, bad), (bad, good), (good, good), (good, "AUTHORIZATION:\r\n"))):
         with Wire(daemon.address) as wire:
             wire.send(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{first}{second}\r\n".encode())
-            assert wire.receive().status == (200 if first is good else 401)
+            answer = wire.receive()
+            assert (answer.status, answer.json) == (400, {"error": "Repeated Authorization header"}) and wire.ended()
 
 
 def test_a_token_larger_than_any_head_is_refused(daemon):
@@ -92,8 +106,24 @@ def test_a_token_larger_than_any_head_is_refused(daemon):
 
 
 def test_health_and_metrics_are_open(client: Client):
-    for path in ("/health", "/metrics", "/metrics/prometheus", "/livez", "/readyz", "/openapi.json"):
+    for path in ("/health", "/metrics", "/metrics/prometheus", "/livez", "/readyz"):
         assert client.get(path).status == 200
+    assert client.get("/openapi.json").status == 401 and client.request("GET", "/openapi.json", None, bearer(token(role="read-only"))).status == 200
+    assert "doubts" in client.get("/health").json
+
+
+def test_what_tells_of_the_daemon_follows_the_open_paths(start_daemon):
+    daemon = start_daemon(JWT_ENABLED="true", JWT_SECRET=SECRET, JWT_SKIP_PATHS="/openapi.json")
+    with daemon.client() as client:
+        assert [client.get(path).status for path in ("/livez", "/readyz", "/openapi.json")] == [200, 200, 200]
+        assert client.get("/health").json == {"status": "healthy"}
+        assert [client.get(path).status for path in ("/metrics", "/metrics/prometheus")] == [401, 401]
+        assert client.request("GET", "/health", None, bearer("x")).status == 401
+        for path in ("/health", "/metrics", "/metrics/prometheus"):
+            assert client.request("GET", path, None, bearer(token(role="read-only"))).status == 200
+            assert client.request("GET", path, None, bearer(token())).status == (403 if path != "/health" else 200)
+        assert client.request("GET", "/health", None, bearer(token())).json == {"status": "healthy"}, "a token without a role is told no more than nobody"
+        assert "doubts" in client.request("GET", "/health", None, bearer(token(role="read-only"))).json
 
 
 def test_open_paths(start_daemon):

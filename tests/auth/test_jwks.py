@@ -222,13 +222,14 @@ def test_private_addresses_are_refused(server):
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "::1", "::", "fe80::1%eth0",
-                                     "fc00::1", "::ffff:10.0.0.1", "224.0.0.1", "255.255.255.255"])
+                                     "fc00::1", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::a00:1", "2002:7f00:1::1", "2002:a9fe:a9fe::", "::127.0.0.1", "::10.0.0.1",
+                                     "2001:0:4136:e378:8000:63bf:3fff:fdd2", "fec0::1", "ff02::1", "64:ff9b::e000:1", "224.0.0.1", "255.255.255.255"])
 def test_what_is_not_public(address):
     assert not public(address)
 
 
 def test_what_is_public():
-    assert public("8.8.8.8") and public("2606:4700::1111")
+    assert public("8.8.8.8") and public("2606:4700::1111") and public("64:ff9b::808:808") and public("2002:808:808::1") and public("::ffff:8.8.8.8")
 
 
 def test_redirects_are_not_followed(server):

@@ -151,3 +151,21 @@ VALUES = st.text(" BbEeAaRrx.", max_size=12).map(lambda text: text.strip().encod
 @given(VALUES)
 def test_both_planes_find_the_same_token(value):
     assert probe_bearer(b"Host: x\r\nAuthorization: " + value + b"\r\nOther: y\r\n") == bearer_of([(b"authorization", value)])
+
+
+def test_a_lease_is_extended_by_whoever_may_pop_its_queue(daemon, full):
+    for number in range(3):
+        full.push("leased-1", number, partition=f"p{number}")
+    full.push("leased-2", 9)
+    single, several, foreign = full.pop("leased-1", "p0"), full.pop("leased-1", batch=2, partitions=2), full.pop("leased-2")
+    assert len({message["leaseId"] for message in several}) == 1 and len({message["partition"] for message in several}) == 2
+    with limited(daemon, **{"leased_1": "pop", "leased_2": "push"}) as caller:
+        for message in (single[0], several[0]):
+            assert caller.extend(message["leaseId"])["success"] is True
+        assert told(caller, "POST", f"/api/v1/lease/{foreign[0]['leaseId']}/extend", {}) == DENIED
+        assert told(caller, "POST", f"/api/v1/lease/{uuid.uuid4()}/extend", {})[0] == 200, "nobody's"
+    with limited(daemon, other="pop") as caller:
+        for message in (single[0], several[0], foreign[0]):
+            assert told(caller, "POST", f"/api/v1/lease/{message['leaseId']}/extend", {"seconds": 86_400}) == DENIED
+    before = full.extend(foreign[0]["leaseId"], {"seconds": 1})["expiresAt"]
+    assert before < full.extend(foreign[0]["leaseId"], {"seconds": 3600})["expiresAt"], "and it was not extended by a day"

@@ -145,3 +145,15 @@ def test_dead_letters_name_the_producer(daemon, one: Caller, queue: str):
     with psycopg.connect(daemon.conninfo) as connection:
         told = connection.execute("SELECT DISTINCT d.producer_sub FROM queend.dead_letters d JOIN queend.queues q ON q.id = d.queue_id WHERE q.name = %s", (queue,)).fetchall()
     assert told == [("one",)]
+
+
+def test_keys_of_idempotency_are_the_subject_s_or_the_token_s_own(daemon) -> None:
+    body, key = {"items": [{"queue": "keyed-tokens", "payload": 1}]}, {"Idempotency-Key": "order-17"}
+    one, same, other, two, again = writer("", n=1), writer("", n=1), writer("", n=2), writer("somebody", n=1), writer("somebody", n=2)
+    seen = []
+    for text in (one, same, other, two, again):
+        with Caller(daemon, text) as caller:
+            answer = caller.request("POST", "/api/v1/push", body, key)
+            assert answer.status == 201
+            seen.append("idempotency-replayed" in answer.headers)
+    assert seen == [False, one == same, False, False, True], "two tokens without a subject are two producers, of one subject they are one"

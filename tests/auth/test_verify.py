@@ -79,7 +79,11 @@ def test_times_are_checked_with_skew():
 def test_a_grant_ends_with_its_token():
     import time
     assert abs(verify(token(exp=100)).expires_us / 1e6 - time.time() - 130) < 5
-    assert verify(token()).expires_us == 1 << 62
+    assert verify(token(exp=None), require_exp=False).expires_us == 1 << 62
+
+
+def test_a_token_without_an_end_is_refused():
+    assert refused(token(exp=None)) == "Token verification failed: Token has no exp"
 
 
 def test_issuer_and_audience_only_where_set():

@@ -34,6 +34,7 @@ RESULTS = {
     "queue_sizes": "queue_id int4, size int8, max_size int4",
     "take_back": "ord int4, taken bool",
     "pushed": "ord int4, base int8, created_at int8",
+    "lease_queues": "ord int4, queue text",
     "ids_stored": "ord int4, found int8, stored_at int8",
     "stream_cycle": "error text, stale int8, queue text, base _int8, created_at _int8, dups json, group_id int4, committed int8, head int8, released bool",
 }

@@ -56,8 +56,11 @@ def sign(algorithm: str, key: Any, text: bytes) -> bytes:
 
 
 def token(algorithm: str = "HS256", key: Any = SECRET, header: dict[str, Any] | None = None, **claims: Any) -> str:
-    """A token; times are given in seconds from now (exp=60)."""
+    """A token; times are given in seconds from now (exp=60). It lasts an hour unless told otherwise, with exp=None for ever."""
     now = int(time.time())
+    claims.setdefault("exp", 3600)
+    if claims["exp"] is None:
+        del claims["exp"]
     claims = {name: now + value if name in ("exp", "nbf", "iat") and isinstance(value, (int, float)) else value for name, value in claims.items()}
     head = {"alg": algorithm, "typ": "JWT", **(header or {})}
     text = f"{b64(json.dumps(head).encode())}.{b64(json.dumps(claims).encode())}"

@@ -45,6 +45,31 @@ cdef bint gate_passes(Request* r, int route) noexcept nogil:
         return False
     return True
 
+cdef int gate_early(Request* r) noexcept nogil:
+    # Before a large body is read. 1: it may be; the gate is passed when it is there. 0: the token has to be verified. -1: refused.
+    cdef unsigned char[32] digest
+    cdef Slice token
+    cdef Grant* grant
+    if gate_skips(r.path):
+        return 1
+    token = bearer_of(r.headers_raw)
+    if token.n == 0:
+        return -1
+    SHA256(<const unsigned char*>token.p, token.n, digest)
+    grant = grants_find(digest, clock_wall_us(), &r.arena)
+    if grant == NULL:
+        return 0
+    return 1 if grant.level else -1
+
+cdef void gate_early_refuse(Request* r) noexcept nogil:
+    cdef Slice token = bearer_of(r.headers_raw)
+    if token.p == NULL:
+        reply_error(r, 401, b"Authentication required")
+    elif token.n == 0:
+        reply_error(r, 401, b"Empty token")
+    else:
+        reply_error(r, 403, b"Insufficient permissions")
+
 cdef bint gate_allows(Request* r, Slice queue, int verb) noexcept nogil:
     # May the request do this to the queue? The caller refuses it if not.
     return r.grant == NULL or grant_allows(r.grant, queue, verb)

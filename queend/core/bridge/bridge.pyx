@@ -177,6 +177,8 @@ cdef void bridge_resume(Worker* w, Request* r) noexcept nogil:
     r.on_gone = NULL
     if r.conn == NULL:
         reply_empty(r, 204)
+    elif r.early:
+        conn_again(r.conn, r)
     else:
         engine_request(w, r)
 

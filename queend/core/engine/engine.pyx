@@ -37,6 +37,7 @@ cdef struct Engine:
     JobList leased            # the same, known to complete what was delivered
     JobList txs
     JobList leases
+    JobList lease_asks        # of tokens that are limited to queues: whose leases are they?
     JobList cycles
     int cycles_flying
     int cycles_most
@@ -275,6 +276,7 @@ cdef void engine_drain(Worker* w) noexcept nogil:
     for i in range(4):
         engine_drain_kind(e, (e.rotate + i) & 3)
     cycles_drain(e)
+    lease_asks_drain(e)
     leases_drain(e)
     releases_drain(e)
     takebacks_drain(e)

@@ -41,6 +41,7 @@ cdef struct Head:
     uint8_t expects           # 100-continue
     uint8_t host              # Host fields seen
     Slice authority           # the value of Host
+    uint8_t authorized        # Authorization is there
     uint8_t asks              # bits of ASK_*
     int status                # of the refusal
     const char* reason        # static text
@@ -212,7 +213,7 @@ cdef int head_fields(const char** at, const char* end, Head* h) noexcept nogil:
         count += 1
         if count > HEADERS_MAX:
             return head_refuse(h, 431, b"Too many headers")
-        if size == 4 or size == 6 or size == 10 or size == 11 or size == 14 or size == 15 or size == 17:
+        if size == 4 or size == 6 or size == 10 or size == 11 or size == 13 or size == 14 or size == 15 or size == 17:
             if not head_field(h, name, size, value, last - value):
                 return -1
 
@@ -250,6 +251,11 @@ cdef bint head_field(Head* h, const char* name, size_t size, const char* v, size
             if v[i] == b' ' or v[i] == b'\t' or v[i] == b',' or v[i] == b'/' or v[i] == b'@':
                 head_refuse(h, 400, b"Malformed Host header")
                 return False
+    elif size == 13 and text_is(name, 13, b"authorization"):
+        if h.authorized:
+            head_refuse(h, 400, b"Repeated Authorization header")
+            return False
+        h.authorized = True
     elif size == 11 and text_is(name, 11, b"traceparent"):
         h.asks |= ASK_TRACE
     elif size == 15 and text_is(name, 15, b"idempotency-key"):

@@ -17,6 +17,7 @@ cdef enum ConnReading:
     READ_FIXED = 1            # a body of known length
     READ_CHUNKED = 2
     READ_NOTHING = 3          # nothing that may come is a request: after an error or `Connection: close`
+    READ_LATER = 4            # a request with a large body waits for its token to be verified; it is read from its head on then
 
 cdef enum:
     OUT_MAX = 1 << 20         # bytes of answers a client may leave untaken before it is no longer read
@@ -49,6 +50,7 @@ cdef struct Conn:
     bint half                 # the client has ended its side: it left, or waits for its answers (net/leaving)
     bint read_out             # and all it had sent was read
     bint owes_continue        # 100, once all earlier answers are out
+    bint admitted             # the token of the next request was just verified
     bint ended                # after the last answer owed: no more requests, close
     bint shut                 # our side is shut down
     bint large                # the last body was: the next one is read where it belongs, not with its head
@@ -268,7 +270,7 @@ cdef void conn_consume(Conn* c, const char* data, size_t n) noexcept nogil:
     # Takes requests from the bytes as far as they go and keeps what is left of an incomplete one.
     cdef size_t used
     while n and c.mode != READ_NOTHING:
-        if c.owed >= c.worker.settings.max_pipeline or c.out_pending > OUT_MAX:
+        if c.mode == READ_LATER or c.owed >= c.worker.settings.max_pipeline or c.out_pending > OUT_MAX:
             break
         if c.mode == READ_HEAD:
             used = conn_take_head(c, data, n)
@@ -289,7 +291,7 @@ cdef void conn_consume(Conn* c, const char* data, size_t n) noexcept nogil:
         if c.head.failed:
             conn_close(c)
             return
-    if c.owed >= c.worker.settings.max_pipeline or c.out_pending > OUT_MAX:
+    if c.mode == READ_LATER or c.owed >= c.worker.settings.max_pipeline or c.out_pending > OUT_MAX:
         conn_pause(c)
     conn_settle(c)
 
@@ -312,6 +314,23 @@ cdef size_t conn_take_head(Conn* c, const char* data, size_t n) noexcept nogil:
         conn_refuse(c, 503, b"Out of memory")
         return n
     c.large = h.length >= INPUT_LARGE
+    if grants.on and (c.large or h.chunked):
+        outcome = 1 if c.admitted else gate_early(r)
+        c.admitted = False
+        if outcome <= 0:
+            conn_owe(c, r)
+            r.started_us = clock_mono_us()
+            r.keep_alive = False
+            c.ended = True
+        if outcome < 0:
+            c.mode = READ_NOTHING
+            gate_early_refuse(r)
+            return n
+        if outcome == 0:
+            c.mode = READ_LATER
+            r.early = True
+            bridge_send(r, True)
+            return 0
     if not h.chunked and h.length == 0:
         c.reading = r
         conn_complete(c)
@@ -400,6 +419,21 @@ cdef void conn_complete(Conn* c) noexcept nogil:
         reply_options(r)
     else:
         engine_request(w, r)
+
+cdef void conn_again(Conn* c, Request* r) noexcept nogil:
+    # The token of the last request owed, whose body was not read, is verified: its bytes are read once more, from the head on.
+    cdef Request** at = &c.first
+    c.last = NULL
+    while at[0] != r:
+        c.last = at[0]
+        at = &at[0].next
+    at[0] = NULL
+    c.owed -= 1
+    c.ended = False
+    c.admitted = True
+    c.mode = READ_NOTHING if c.read_out else READ_HEAD
+    request_close(r)
+    conn_dirty(c)
 
 cdef inline void conn_owe(Conn* c, Request* r) noexcept nogil:
     r.next = NULL

@@ -18,6 +18,7 @@ cdef struct Request:
     uint8_t http10
     uint8_t keep_alive
     uint8_t replied
+    uint8_t early             # its body was not read: it waits for its token (READ_LATER)
     uint8_t unanswerable      # its answer found no memory: a short one takes its place
     uint8_t asks              # bits of ASK_*
     int64_t started_us        # monotonic

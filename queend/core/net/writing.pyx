@@ -43,7 +43,7 @@ cdef void conn_flush(Conn* c) noexcept nogil:
         if c.ended or (c.worker.stopping and c.reading == NULL and c.head.len == 0):
             conn_linger(c)
             return
-    if c.paused and not c.read_out and c.owed < c.worker.settings.max_pipeline and c.out_pending <= OUT_MAX:
+    if c.paused and not c.read_out and c.mode != READ_LATER and c.owed < c.worker.settings.max_pipeline and c.out_pending <= OUT_MAX:
         conn_resume(c)
         if c.state == CONN_CLOSING:
             return

@@ -48,6 +48,7 @@ cdef enum:
     STMT_CYCLE
     STMT_TAKE_BACK
     STMT_PUSHED
+    STMT_LEASE_QUEUES
     STMT_COUNT
 
 # Result columns, in the order of each function's RETURNS TABLE.
@@ -122,7 +123,7 @@ cdef enum:
 
 cdef struct StatementDef:
     const char* name
-    char[340] text
+    char[420] text
     int n_params
     bint fenced               # it changes something, and refuses to after a moment that slot_send gives it: the last parameter
     Oid[PARAMS_MAX] types
@@ -230,6 +231,12 @@ cdef const StatementDef* statements_open() noexcept nogil:
     statement_define(&s[STMT_TAKE_BACK], b"take_back", b"IIQQ")
     # pushed: lanes, partition, n, ids
     statement_define(&s[STMT_PUSHED], b"pushed", b"IIIY")
+    # lease_queues: whose are these leases? lease
+    statement_define(&s[STMT_LEASE_QUEUES], b"lease_queues", b"U")
+    snprintf(s[STMT_LEASE_QUEUES].text, sizeof(s.text), b"SELECT l.ord::int - 1 AS ord, n.name AS queue FROM unnest($1) WITH ORDINALITY AS l (lease, ord)"
+             b" CROSS JOIN LATERAL queend.leases_find(ARRAY[l.lease], '{}', '{}') AS f"
+             b" CROSS JOIN LATERAL (SELECT x.queue_id FROM queend.partitions x WHERE x.id = f.partition_id OFFSET 0) AS p"
+             b" CROSS JOIN LATERAL (SELECT x.name FROM queend.queues x WHERE x.id = p.queue_id OFFSET 0) AS n")
     statement_fence(&s[STMT_PUSH])
     statement_fence(&s[STMT_PUSH_DUE])
     statement_fence(&s[STMT_POP])

@@ -23,7 +23,8 @@ cdef bint pushkey_take(Slice headers, Slice* key, ApiError* e) noexcept nogil:
     return True
 
 cdef bint pushkey_apply(Slice headers, Grant* grant, Arena* a, PushReq* q, ApiError* e) noexcept nogil:
-    # Records without a transactionId of their own get their ids from the key. With tokens, keys of two subjects are two.
+    # Records without a transactionId of their own get their ids from the key. With tokens, keys of two subjects are two; a token without
+    # a subject is one of its own.
     cdef unsigned char[40] seed
     cdef Slice key
     cdef Slice subject = slice_of(NULL, 0)
@@ -35,6 +36,8 @@ cdef bint pushkey_apply(Slice headers, Grant* grant, Arena* a, PushReq* q, ApiEr
         return False
     if grant != NULL:
         subject = grant_subject(grant)
+        if subject.n == 0:
+            subject = slice_of(<const char*>grant.digest, 32)
     text = <char*>arena_alloc(a, subject.n + 1 + key.n)
     if text == NULL:
         error_set(e, 503, b"Out of memory")
