@@ -90,7 +90,7 @@ async def group_show(request: Request, group: PathName) -> Json:
     for row in await rows(request, SHOW, group, Query(request).whole("limit", SHOWN, 1, SHOWN_MOST)):
         queues.setdefault(row.queue, {"partitions": []})["partitions"].append({
             "partition": row.partition, "workerId": row.lease_id and str(row.lease_id), "lastConsumedAt": ts3(row.consumed_at),
-            "totalConsumed": row.consumed, "offset": row.next, "head": row.head, "offsetLag": row.head - row.next,
+            "totalConsumed": row.consumed, "offset": row.next, "head": row.head, "offsetLag": row.head - row.next - row.beyond,
             "timeLagSeconds": age_s(row.oldest), "leaseActive": row.leased})
     return Json(queues)
 

@@ -102,7 +102,8 @@ SCHEMAS = {
                         consumerGroup=TEXT, partitionsClaimed=INTEGER, windowBufferActive=FLAG, messages=array(ref("Message")),
                         autopilot=record(["partitions", "batch"], partitions=INTEGER, batch=INTEGER)),
     "Ack": record(["transactionId", "partitionId"], transactionId=NAME, partitionId=ID, leaseId=MAYBE, consumerGroup=MAYBE,
-                  status={"enum": ["completed", "success", "failed", "dlq", "retry"], "default": "completed"}, error=MAYBE, delayMs={**INTEGER, "minimum": 0, "maximum": 31622400000}),
+                  status={"enum": ["completed", "success", "failed", "dlq", "retry"], "default": "completed"}, error=MAYBE, cumulative=FLAG,
+                  delayMs={**INTEGER, "minimum": 0, "maximum": 31622400000}),
     "AckResult": record(["index", "transactionId", "success"], index=INTEGER, transactionId=TEXT, success=FLAG, error=MAYBE,
                         queueName=MAYBE, partitionName=MAYBE, leaseReleased=FLAG, dlq=FLAG),
     "Operation": {"oneOf": [

@@ -1,10 +1,12 @@
 -- Acknowledges many batches at once. One element per (partition, group, lease):
 --   p_lease     NULL = whoever holds the lease     p_group NULL = a group nobody knows
---   p_ids       16 bytes per record     p_status: one byte per record: 0 completed, 1 failed, 2 dlq, 3 retry
+--   p_ids       16 bytes per record     p_status: one byte per record: 0 completed, 1 failed, 2 dlq, 3 retry, 4 completed
+--                                                       with all that stands before it
 --   p_retry_limit   of the queue     p_retry_delay_us   asked for by the acknowledgment, NULL: as the queue's options say
 --   f_row, f_idx, f_error             error texts of failed and dead letters: 0-based element, 0-based record
 -- One result row per element: status 0, or 2 where the group has no cursor; codes: one byte per record, 1 success,
--- 2 dead-lettered, 4 this one released the lease, 8 message not found, 16 lease not live, 32 nothing to do, 64 too late; released; the new cursor; head;
+-- 2 dead-lettered, 4 this one released the lease, 8 message not found, 16 lease not live, 32 nothing to do, 64 too late,
+-- 128 too many gaps; released; the new cursor; head;
 -- retry_until. status 9 with ord -1: stale catalogue version (in committed), nothing was done.
 --
 -- Nearly all acks complete what was delivered, in its order: the ids are then exactly the first ones of the window under
@@ -34,7 +36,7 @@ BEGIN
     END IF;
 
     WITH held AS MATERIALIZED (
-        SELECT a.*, k.committed, k.row_base, k.lease_end, k.lease_id, k.lease_until
+        SELECT a.*, k.committed, k.row_base, k.lease_end, k.lease_id, k.lease_until, k.beyond
           FROM (SELECT * FROM unnest(p_part, p_group, p_lease, p_n, p_ids, p_status) WITH ORDINALITY AS u (part, grp, lease, n, ids, status, ord)
                  ORDER BY u.part, u.grp) AS a
           CROSS JOIN LATERAL (SELECT c.* FROM queend.cursors c WHERE c.partition_id = a.part AND c.group_id = a.grp FOR NO KEY UPDATE) AS k)
@@ -49,7 +51,8 @@ BEGIN
                substr(string_agg(CASE WHEN r.base > c.committed THEN r.ids ELSE substr(r.ids, (16 * (c.committed + 1 - r.base))::int + 1) END, ''), 1, 16 * c.n) AS ids
           FROM (SELECT l.base, l.n, l.ids FROM queend.log l WHERE l.partition_id = c.part AND l.base >= c.row_base
                    AND l.base <= c.committed + c.n AND l.base + l.n > c.committed + 1 ORDER BY l.base) AS r) AS w
-     WHERE c.lease_id = c.lease AND c.lease_until > v_now AND c.committed + c.n <= c.lease_end AND rtrim(c.status, '\x00') = '' AND w.ids = c.ids;
+     WHERE c.lease_id = c.lease AND c.lease_until > v_now AND c.committed + c.n <= c.lease_end AND rtrim(c.status, '\x00') = '' AND w.ids = c.ids
+       AND c.beyond IS NULL;
 
     IF v_ord IS NOT NULL THEN
         RETURN QUERY

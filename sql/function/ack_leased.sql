@@ -6,8 +6,8 @@
 -- Returns what was done, in the order asked; head: the next offset of the partition where its lease was released and p_heads, else 0.
 -- A stale catalogue version: nothing was done.
 --
--- Done only where that lease is live, the cursor stands right before p_first and nothing from there on fell to retention. A
--- lease's records are fixed with its claim and offsets never change, so these are the records the caller delivered: the log
+-- Done only where that lease is live, the cursor stands right before p_first, nothing of the lease is done beyond a gap and nothing from there on fell to
+-- retention. A lease's records are fixed with its claim and offsets never change, so these are the records the caller delivered: the log
 -- need not be read to know it. That is what queend.ack would do there; whatever differs is left to it.
 CREATE OR REPLACE FUNCTION queend.ack_leased(p_version bigint, p_part int[], p_group int[], p_lease uuid[], p_first bigint[], p_last bigint[],
     p_base bigint[], p_heads boolean)
@@ -41,6 +41,7 @@ BEGIN
            lease_id    = CASE WHEN excluded.lease_end = k.lease_end THEN '00000000-0000-0000-0000-000000000000' ELSE k.lease_id END,
            retries     = CASE WHEN excluded.lease_end = k.lease_end THEN 0 ELSE k.retries END
      WHERE k.lease_id = excluded.lease_id AND k.lease_until > v_now AND k.committed = excluded.committed AND excluded.lease_end <= k.lease_end
+       AND (k.beyond IS NULL OR lower(k.beyond) > k.lease_end)
     RETURNING k.partition_id, k.group_id, k.lease_until = 0,
               CASE WHEN p_heads AND k.lease_until = 0
                    THEN COALESCE((SELECT l.base + l.n FROM queend.log l WHERE l.partition_id = k.partition_id AND l.base >= k.row_base ORDER BY l.base DESC LIMIT 1), 0)

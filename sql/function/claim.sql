@@ -5,7 +5,7 @@
 -- Returns (partition, group) of the claims made, in the order asked; (-1, 0) alone: stale catalogue version, nothing was done.
 --
 -- Made only where the cursor stands right before p_first, free of a lease, of a pause and of a delivery that was not
--- acknowledged, not locked by anybody, where nothing of it fell to retention, nothing was deleted and nothing is for another group; or where the group has no cursor and p_first
+-- acknowledged, with nothing done beyond it, not locked by anybody, where nothing of it fell to retention, nothing was deleted and nothing is for another group; or where the group has no cursor and p_first
 -- is the partition's first record. That is what queend.pop would claim there; whatever differs is left to it.
 CREATE OR REPLACE FUNCTION queend.claim(p_version bigint, p_part int[], p_group int[], p_first bigint[], p_take int[], p_base bigint[],
     p_lease uuid[], p_us bigint[])
@@ -36,7 +36,7 @@ BEGIN
       FROM unnest(p_part, p_group, p_first, p_take, p_base, p_lease, p_us) AS c (part, grp, first, take, base, lease, us)
       CROSS JOIN LATERAL (
             SELECT FROM (SELECT FROM queend.cursors x WHERE x.partition_id = c.part AND x.group_id >= c.grp AND x.group_id <= c.grp AND x.committed + 1 = c.first
-                            AND x.lease_end <= x.committed AND x.lease_until <= v_now AND x.retry_until <= v_now
+                            AND x.lease_end <= x.committed AND x.lease_until <= v_now AND x.retry_until <= v_now AND x.beyond IS NULL
                             ORDER BY x.group_id DESC LIMIT 1      -- the newest version first, see pop
                             FOR NO KEY UPDATE SKIP LOCKED) AS k
             UNION ALL
@@ -50,7 +50,7 @@ BEGIN
        SET committed = excluded.committed, row_base = excluded.row_base, lease_id = excluded.lease_id, lease_until = excluded.lease_until,
            lease_end = excluded.lease_end, attempt = excluded.attempt, consumed_at = excluded.consumed_at,
            retries = CASE WHEN excluded.lease_until = 0 THEN 0 ELSE k.retries END
-     WHERE k.committed + 1 = excluded.retry_until AND k.lease_end <= k.committed AND k.lease_until <= v_now     -- made by a pop in between
+     WHERE k.committed + 1 = excluded.retry_until AND k.lease_end <= k.committed AND k.lease_until <= v_now AND k.beyond IS NULL     -- made by a pop in between
     RETURNING k.partition_id, k.group_id;
     IF '80000000-0000-0000-0000-000000000000' > ANY (p_lease) THEN      -- an id that does not name its partition
         PERFORM queend.leases_keep(p_lease, p_part, p_group, false);

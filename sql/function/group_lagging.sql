@@ -6,7 +6,7 @@ LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off SET
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    SELECT g.name, q.name, p.name, s.partition_id, s.next + s.lag - GREATEST(s.next, k.committed + 1),
+    SELECT g.name, q.name, p.name, s.partition_id, l.lag,
            CASE WHEN k.committed < s.next THEN s.oldest ELSE queend.record_stored(s.partition_id, k.committed + 1) END AS oldest,
            CASE WHEN k.committed >= 0 AND k.consumed_at > 0 THEN k.consumed_at END, CASE WHEN k.lease_until > queend.now_us() THEN k.lease_id END
       FROM (SELECT c.* FROM (SELECT y.group_id FROM queend.stat_groups y ORDER BY y.group_id) AS x
@@ -17,7 +17,9 @@ BEGIN
       CROSS JOIN LATERAL (SELECT x.name, x.queue_id FROM queend.consumer_groups x WHERE x.id = s.group_id OFFSET 0) AS g
       CROSS JOIN LATERAL (SELECT x.name FROM queend.queues x WHERE x.id = g.queue_id OFFSET 0) AS q
       CROSS JOIN LATERAL (SELECT x.name FROM queend.partitions x WHERE x.id = s.partition_id OFFSET 0) AS p
-     WHERE k.committed + 1 < s.next + s.lag
+      CROSS JOIN LATERAL (SELECT CASE WHEN k.committed < s.next THEN s.lag
+                                      ELSE queend.head(s.partition_id) - k.committed - 1 - queend.done_count(k.beyond, k.committed + 1) END AS lag OFFSET 0) AS l
+     WHERE l.lag > 0
        AND CASE WHEN k.committed < s.next THEN s.oldest ELSE queend.record_stored(s.partition_id, k.committed + 1) END < p_before
      ORDER BY 6, g.name, q.name, s.partition_id;
 END $$;

@@ -22,14 +22,14 @@ BEGIN
       FROM (SELECT c.partition_id, c.group_id, queend.offset_since(p.id, u.start) AS at
               FROM unnest(v_queue, v_group, v_start) AS u (queue, grp, start)
              CROSS JOIN LATERAL (SELECT x.id FROM queend.partitions x WHERE x.queue_id = u.queue OFFSET 0) AS p
-             CROSS JOIN LATERAL (SELECT x.partition_id, x.group_id, x.committed FROM queend.cursors x WHERE x.partition_id = p.id AND x.group_id = u.grp OFFSET 0) AS c
-             WHERE c.committed + 1 <= queend.offset_since(p.id, u.start)) AS k;
+             CROSS JOIN LATERAL (SELECT x.partition_id, x.group_id, x.committed, x.beyond FROM queend.cursors x WHERE x.partition_id = p.id AND x.group_id = u.grp OFFSET 0) AS c
+             WHERE c.beyond IS NULL AND c.committed + 1 <= queend.offset_since(p.id, u.start)) AS k;
     PERFORM queend.cursors_lock(v_part, v_of);
     DELETE FROM queend.cursors k
      WHERE k.ctid = ANY (ARRAY(
         SELECT c.ctid FROM unnest(v_part, v_of, v_from) AS u (part, grp, at)
-         CROSS JOIN LATERAL (SELECT x.ctid, x.committed, x.lease_until FROM queend.cursors x WHERE x.partition_id = u.part AND x.group_id = u.grp OFFSET 0) AS c
-         WHERE c.lease_until <= queend.now_us() AND c.committed + 1 <= u.at));
+         CROSS JOIN LATERAL (SELECT x.ctid, x.committed, x.lease_until, x.beyond FROM queend.cursors x WHERE x.partition_id = u.part AND x.group_id = u.grp OFFSET 0) AS c
+         WHERE c.lease_until <= queend.now_us() AND c.committed + 1 <= u.at AND c.beyond IS NULL));
     PERFORM queend.groups_moved(u.queue) FROM unnest(v_queue) WITH ORDINALITY AS u (queue, ord) ORDER BY u.ord;
     RETURN QUERY SELECT * FROM unnest(v_name);
 END $$;

@@ -3,7 +3,7 @@ CREATE OR REPLACE FUNCTION queend.message_groups(p_part int, p_offset bigint) RE
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
     RETURN QUERY
-    SELECT g.name, k.committed >= p_offset, CASE WHEN k.lease_until > queend.now_us() THEN k.lease_until ELSE 0 END
+    SELECT g.name, k.committed >= p_offset OR COALESCE(k.beyond @> p_offset, false), CASE WHEN k.lease_until > queend.now_us() THEN k.lease_until ELSE 0 END
       FROM queend.cursors k CROSS JOIN LATERAL (SELECT x.name FROM queend.consumer_groups x WHERE x.id = k.group_id OFFSET 0) AS g
      WHERE k.partition_id = p_part ORDER BY g.name;
 END $$;

@@ -18,7 +18,9 @@ DECLARE
     v_left   int := p_limit;
     v_holes  boolean := (SELECT c.holes FROM queend.catalog c);
     v_mode   bigint;      -- the queue mode's cursor, NULL: it has none here
+    v_done   int8multirange;      -- what it has done beyond a gap
     v_next   bigint[];    -- those of the named groups
+    v_beyond int8multirange[];
     r        record;
     l        record;
     m        record;
@@ -53,7 +55,8 @@ BEGIN
             CONTINUE;
         END IF;
         SELECT max(k.committed) FILTER (WHERE g.name = '__QUEUE_MODE__'), max(k.lease_until) FILTER (WHERE g.name = '__QUEUE_MODE__'),
-               array_agg(k.committed) FILTER (WHERE g.name <> '__QUEUE_MODE__') INTO v_mode, lease_until, v_next
+               range_agg(k.beyond) FILTER (WHERE g.name = '__QUEUE_MODE__'), array_agg(k.committed ORDER BY k.group_id) FILTER (WHERE g.name <> '__QUEUE_MODE__'),
+               array_agg(k.beyond ORDER BY k.group_id) FILTER (WHERE g.name <> '__QUEUE_MODE__') INTO v_mode, lease_until, v_done, v_next, v_beyond
           FROM queend.cursors k CROSS JOIN LATERAL (SELECT x.name FROM queend.consumer_groups x WHERE x.id = k.group_id OFFSET 0) AS g
          WHERE k.partition_id = r.partition_id;
         lease_until := CASE WHEN lease_until > queend.now_us() THEN lease_until ELSE 0 END;
@@ -71,8 +74,8 @@ BEGIN
         LOOP
             EXIT WHEN v_left <= 0;
             CONTINUE WHEN m.stored_at < p_from OR m.stored_at > p_to;
-            consumed_by := (SELECT count(*) FROM unnest(v_next) AS c WHERE c >= m.at);
-            queue_status := CASE WHEN m.dead THEN 'dead_letter' WHEN v_mode >= m.at THEN 'completed' WHEN lease_until > 0 THEN 'processing' ELSE 'pending' END;
+            consumed_by := (SELECT count(*) FROM unnest(v_next, v_beyond) AS c (committed, beyond) WHERE c.committed >= m.at OR c.beyond @> m.at);
+            queue_status := CASE WHEN m.dead THEN 'dead_letter' WHEN v_mode >= m.at OR v_done @> m.at THEN 'completed' WHEN lease_until > 0 THEN 'processing' ELSE 'pending' END;
             status := CASE WHEN m.dead OR v_mode IS NOT NULL OR groups = 0 THEN queue_status WHEN consumed_by = groups THEN 'completed' ELSE 'pending' END;
             CONTINUE WHEN status <> p_status;
             IF v_skip > 0 THEN

@@ -36,9 +36,9 @@ BEGIN
                                     CASE WHEN p_to < v_now THEN queend.row_since(u.id, p_to + 1) ELSE 9223372036854775807 END AS high OFFSET 0) AS w
           LEFT JOIN LATERAL (SELECT s.* FROM queend.partition_done(u.id, v_now) AS s OFFSET 0) AS s ON p_status <> 'dead_letter'
          CROSS JOIN LATERAL (SELECT l.partition_id, l.base, l.n, l.created_at FROM queend.log l
-                              WHERE l.partition_id = u.id AND l.base >= w.low AND l.base <= CASE WHEN p_status = 'completed' THEN LEAST(s.done, w.high) ELSE w.high END
+                              WHERE l.partition_id = u.id AND l.base >= w.low AND l.base <= CASE WHEN p_status = 'completed' THEN LEAST(s.reach, w.high) ELSE w.high END
                               ORDER BY l.base DESC LIMIT v_each) AS r
-         CROSS JOIN LATERAL queend.row_may(p_status, r.partition_id, r.base, r.base + r.n - 1, s.done, s.leased) AS m
+         CROSS JOIN LATERAL queend.row_may(p_status, r.partition_id, r.base, r.base + r.n - 1, CASE WHEN p_status = 'completed' THEN s.reach ELSE s.done END, s.leased) AS m
          WHERE r.created_at >= v_from AND m.may
          ORDER BY r.created_at DESC, r.partition_id, r.base DESC;
         RETURN;
@@ -57,7 +57,7 @@ BEGIN
                   FROM (SELECT u.* FROM unnest(v_part, v_base, v_n) WITH ORDINALITY AS u (partition_id, base, n, ord) ORDER BY u.ord OFFSET 0) AS c
                   LEFT JOIN LATERAL (SELECT p.queue_id FROM queend.partitions p WHERE p.id = c.partition_id OFFSET 0) AS p ON p_queue IS NOT NULL
                   LEFT JOIN LATERAL (SELECT s.* FROM queend.partition_done(c.partition_id, v_now) AS s OFFSET 0) AS s ON p_status <> 'dead_letter'
-                 CROSS JOIN LATERAL queend.row_may(p_status, c.partition_id, c.base, c.base + c.n - 1, s.done, s.leased) AS m
+                 CROSS JOIN LATERAL queend.row_may(p_status, c.partition_id, c.base, c.base + c.n - 1, CASE WHEN p_status = 'completed' THEN s.reach ELSE s.done END, s.leased) AS m
                  WHERE (p_queue IS NULL OR p.queue_id = ANY (p_queue)) AND m.may
                  LIMIT p_most - v_found) AS f;
         RETURN QUERY SELECT * FROM unnest(v_part, v_base);

@@ -7,7 +7,7 @@ RETURNS TABLE (queue_id int, partition_id int, floor bigint, head bigint, newest
                oldest bigint, until bigint, active bigint)
 LANGUAGE sql STABLE AS $$
     SELECT c.queue_id, c.partition_id, min(c.floor), max(c.head), max(c.newest),
-           max(GREATEST(c.head - COALESCE(c.next, c.floor) - c.leased, 0)), max(c.leased), max(COALESCE(c.next, c.floor) - c.floor),
-           max(COALESCE(c.next, 0)), min(c.oldest), COALESCE(min(c.lease_until) FILTER (WHERE c.lease_until > 0), 0), max(c.consumed_at)
+           max(GREATEST(c.head - COALESCE(c.next, c.floor) - c.beyond - c.leased, 0)), max(c.leased), max(COALESCE(c.next, c.floor) - c.floor + c.beyond),
+           max(COALESCE(c.next, 0) + c.beyond), min(c.oldest), COALESCE(min(c.lease_until) FILTER (WHERE c.lease_until > 0), 0), max(c.consumed_at)
       FROM queend.partition_cursors(p_parts) AS c GROUP BY c.queue_id, c.partition_id
 $$;

@@ -20,7 +20,8 @@
 -- mean nothing to the planner.)
 -- A delivery ends before the first record whose delivery moment has not come (queend.schedule); while that is the next one, nothing is delivered.
 -- A delivery passes over deleted records (queend.holes) before it begins, and ends before the next: what it delivers has no gaps.
--- So it does over records that are for another group (queend.addressed), in a partition whose floor says that it has had some.
+-- So it does over records that are for another group (queend.addressed), in a partition whose floor says that it has had some, and
+-- over what was done beyond a gap (cursors.beyond).
 -- Records are then read once, narrow and wide columns together; a request stops after 8 MB
 -- of payload (unpacked) but never before its first row.
 CREATE OR REPLACE FUNCTION queend.pop(p_version bigint, p_req int[], p_part int[], p_group int[], p_fresh boolean[],
@@ -86,13 +87,15 @@ BEGIN
                         (SELECT y.base FROM queend.log y WHERE y.partition_id = p.part AND y.base <= k.first ORDER BY y.base DESC LIMIT 1), 0) AS row_base,
                LEAST(p.stop, s.first + r_budget[p.req] - p.before, CASE WHEN p.addressed THEN queend.given_until(p.part, p.grp, s.first, r_budget[p.req])
                                                                           WHEN v_holes IS NOT FALSE THEN queend.hole_after(p.part, s.first) END,
+                     CASE WHEN k.beyond IS NOT NULL THEN queend.done_after(k.beyond, s.first) END,
                      CASE WHEN v_scheduled IS NOT FALSE AND s.first <> p.first      -- the cursor has moved meanwhile, or passes over holes
                           THEN queend.schedule_at(p.part, s.first, r_budget[p.req], v_now) END) AS stop,
                CASE WHEN r_auto[p.req] THEN 1 WHEN k.lease_end > k.committed THEN k.attempt + 1 ELSE 1 END AS attempt
           FROM picked p
           CROSS JOIN LATERAL (SELECT x.*, GREATEST(x.committed + 1, p.floor) AS first FROM queend.cursors x WHERE x.partition_id = p.part AND x.group_id >= p.grp AND x.group_id <= p.grp
                                  AND x.lease_until <= v_now AND x.retry_until <= v_now ORDER BY x.group_id DESC LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) AS k
-          CROSS JOIN LATERAL (SELECT CASE WHEN p.addressed THEN queend.given_from(p.part, p.grp, k.first)
+          CROSS JOIN LATERAL (SELECT CASE WHEN k.beyond IS NOT NULL THEN queend.due_from(p.part, p.grp, k.beyond, k.first)
+                                          WHEN p.addressed THEN queend.given_from(p.part, p.grp, k.first)
                                           WHEN v_holes IS NOT FALSE THEN queend.hole_end(p.part, k.first) ELSE k.first END AS first OFFSET 0) AS s
          WHERE p.before < r_budget[p.req] AND p.place <= r_parts[p.req]),
     kept AS MATERIALIZED (
@@ -120,7 +123,8 @@ BEGIN
         ON CONFLICT (partition_id, group_id) DO UPDATE
            SET committed = excluded.committed, row_base = excluded.row_base, lease_id = excluded.lease_id, lease_until = excluded.lease_until,
                lease_end = excluded.lease_end, attempt = excluded.attempt, consumed_at = v_now,
-               retries = CASE WHEN excluded.lease_until = 0 THEN 0 ELSE k.retries END)
+               retries = CASE WHEN excluded.lease_until = 0 THEN 0 ELSE k.retries END,
+               beyond = CASE WHEN k.beyond IS NOT NULL THEN NULLIF(k.beyond * int8multirange(int8range(excluded.committed + 1, NULL)), '{}') END)
     SELECT e.ord, 1::smallint, e.attempt, e.first, (e.stop - e.first)::int, e.base, e.n, e.created_at,
            e.ids, e.body, NULLIF(e.meta, ''), e.head, 0::bigint
       FROM kept e

@@ -1,5 +1,5 @@
 -- Pushes and acknowledgements that happen together or not at all. The push arrays are those of push, the a_ and f_ arrays
--- those of ack (statuses 0 completed, 1 failed and 2 dlq: both go to the dead letters at once).
+-- those of ack (statuses 0 and 4 completed, 1 failed and 2 dlq: both go to the dead letters at once).
 --   p_required                 leases that must be live for anything to happen
 --   p_req_part, p_req_group    cursors where they may be, besides where leases_find looks
 --   p_known, p_known_at, p_look_row, p_look_from, p_look_to   what the caller remembers of the partitions, as in push

@@ -52,7 +52,7 @@ BEGIN
             WITH ack AS MATERIALIZED (
                 SELECT o.ord::int AS ord, p.id AS part, (SELECT g.group_id FROM queend.group_resolve(p.queue_id, COALESCE(NULLIF(o.v->'v'->>'consumerGroup', ''), '__QUEUE_MODE__'), 'all', NULL) AS g) AS grp,
                        queend.lease_uuid(o.v->'v'->>'leaseId') AS lease, queend.record_id(o.v->'v'->>'transactionId') AS rid, o.v->'v'->>'error' AS error,
-                       CASE COALESCE(o.v->'v'->>'status', 'completed') WHEN 'failed' THEN 1 WHEN 'dlq' THEN 2 ELSE 0 END AS status
+                       CASE COALESCE(o.v->'v'->>'status', 'completed') WHEN 'failed' THEN 1 WHEN 'dlq' THEN 2 ELSE CASE WHEN o.v->'v'->'cumulative' = 'true' THEN 4 ELSE 0 END END AS status
                   FROM jsonb_array_elements(v_ops) WITH ORDINALITY AS o (v, ord)
                   LEFT JOIN queend.partitions p ON p.id = queend.partition_number(o.v->'v'->>'partitionId') WHERE o.v->>'type' = 'ack'),
             placed AS MATERIALIZED (

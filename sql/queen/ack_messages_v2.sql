@@ -1,5 +1,5 @@
 -- Acknowledges: [{"transactionId", "partitionId", "consumerGroup": "__QUEUE_MODE__", "leaseId": none, whoever holds it, "status": completed (or
--- success), failed, retry or dlq, "error", "delayMs", "index": its place}, …]. Result, in that order: [{index, transactionId, success, error, queueName,
+-- success), failed, retry or dlq, "error", "delayMs", "cumulative": completed with all before it, "index": its place}, …]. Result, in that order: [{index, transactionId, success, error, queueName,
 -- partitionName, leaseReleased, dlq}, …]; error: Message not found, Invalid or expired lease. The rules are those of POST /api/v1/ack/batch.
 -- For autocommit: cursors stay locked until the transaction ends.
 CREATE OR REPLACE FUNCTION queen.ack_messages_v2(items jsonb) RETURNS jsonb
@@ -13,8 +13,9 @@ BEGIN
     WITH item AS MATERIALIZED (
         SELECT e.ord::int AS ord, e.v, p.id AS part, p.name AS partition, q.name AS queue, q.retry_limit, g.id AS grp, queend.lease_uuid(e.v->>'leaseId') AS lease,
                queend.record_id(e.v->>'transactionId') AS rid,
-               CASE e.v->>'status' WHEN 'completed' THEN 0 WHEN 'success' THEN 0 WHEN 'failed' THEN 1 WHEN 'dlq' THEN 2 WHEN 'retry' THEN 3 END AS status
+               CASE e.v->>'status' WHEN 'completed' THEN u.upto WHEN 'success' THEN u.upto WHEN 'failed' THEN 1 WHEN 'dlq' THEN 2 WHEN 'retry' THEN 3 END AS status
           FROM jsonb_array_elements(items) WITH ORDINALITY AS e (v, ord)
+          CROSS JOIN LATERAL (SELECT CASE WHEN e.v->'cumulative' = 'true' THEN 4 ELSE 0 END AS upto) AS u
           LEFT JOIN queend.partitions p ON p.id = queend.partition_number(e.v->>'partitionId')
           LEFT JOIN queend.queues q ON q.id = p.queue_id
           LEFT JOIN queend.consumer_groups g ON g.queue_id = q.id AND g.name = COALESCE(NULLIF(e.v->>'consumerGroup', ''), '__QUEUE_MODE__')),
@@ -36,8 +37,8 @@ BEGIN
                                        ARRAY(SELECT x.v->>'error' FROM called x WHERE x.v->>'error' IS NOT NULL ORDER BY x.call, x.place)) AS a)
     SELECT COALESCE(jsonb_agg(jsonb_build_object(
                'index', COALESCE(i.v->'index', to_jsonb(i.ord - 1)), 'transactionId', i.v->'transactionId',
-               'success', i.status IS NOT NULL AND r.code IS NOT NULL AND r.code & 24 = 0,
-               'error', CASE WHEN i.status IS NULL THEN NULL WHEN r.code IS NULL OR r.code & 8 > 0 THEN 'Message not found' WHEN r.code & 16 > 0 THEN 'Invalid or expired lease' END,
+               'success', i.status IS NOT NULL AND r.code IS NOT NULL AND r.code & 152 = 0,
+               'error', CASE WHEN i.status IS NULL THEN NULL WHEN r.code IS NULL OR r.code & 8 > 0 THEN 'Message not found' WHEN r.code & 16 > 0 THEN 'Invalid or expired lease' WHEN r.code & 128 > 0 THEN 'Too many messages are acknowledged out of order' END,
                'queueName', i.queue, 'partitionName', i.partition, 'leaseReleased', COALESCE(r.code & 4 > 0, false), 'dlq', COALESCE(r.code & 2 > 0, false)) ORDER BY i.ord), '[]'),
            (SELECT array_agg(c.part ORDER BY c.call) FROM call c JOIN done d ON d.ord = c.call - 1 WHERE d.released AND d.retry_until = 0),
            (SELECT array_agg(c.grp ORDER BY c.call) FROM call c JOIN done d ON d.ord = c.call - 1 WHERE d.released AND d.retry_until = 0)

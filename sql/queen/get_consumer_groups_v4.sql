@@ -8,7 +8,7 @@ LANGUAGE sql STABLE AS $$
                'subscriptionMode', CASE WHEN g.start_at IS NOT NULL THEN g.mode END, 'subscriptionTimestamp', queend.iso(g.start_at),
                'subscriptionCreatedAt', CASE WHEN g.start_at IS NOT NULL THEN g.created_at END) ORDER BY g.name, q.name), '[]')
       FROM queend.consumer_groups g JOIN queend.queues q ON q.id = g.queue_id
-      JOIN (SELECT k.group_id, count(*) AS members, count(*) FILTER (WHERE k.head > k.next) AS lagging, sum(k.head - k.next)::bigint AS lag, bool_or(k.consumed_at IS NOT NULL) AS consumed,
-                   COALESCE(GREATEST(queend.now_us() - min(k.head_at) FILTER (WHERE k.head > k.next), 0) / 1000000, 0) AS age
+      JOIN (SELECT k.group_id, count(*) AS members, count(*) FILTER (WHERE k.head > k.next + k.beyond) AS lagging, sum(k.head - k.next - k.beyond)::bigint AS lag, bool_or(k.consumed_at IS NOT NULL) AS consumed,
+                   COALESCE(GREATEST(queend.now_us() - min(k.head_at) FILTER (WHERE k.head > k.next + k.beyond), 0) / 1000000, 0) AS age
               FROM queend.group_positions(ARRAY(SELECT x.id FROM queend.consumer_groups x), NULL) AS k GROUP BY k.group_id) AS s ON s.group_id = g.id
 $$;

@@ -9,6 +9,6 @@ BEGIN
           LEFT JOIN queend.cursors k ON k.partition_id = p.id AND k.group_id = g.id
          WHERE q.name = has_pending_messages.queue AND (COALESCE(has_pending_messages.partition, '') = '' OR p.name = has_pending_messages.partition)
            AND COALESCE(k.lease_until, 0) <= queend.now_us()
-           AND queend.head(p.id) > COALESCE(k.committed + 1, CASE WHEN g.start_at IS NULL THEN COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = p.id), 0)
+           AND queend.head(p.id) > COALESCE(queend.undone_from(k.beyond, k.committed + 1), CASE WHEN g.start_at IS NULL THEN COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = p.id), 0)
                                                                   ELSE queend.offset_since(p.id, g.start_at) END));
 END $$;

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 
 import psycopg
 import pytest
@@ -35,17 +36,44 @@ def test_an_unknown_word_changes_nothing(client: Client, queue: str) -> None:
     assert client.ack(message)["leaseReleased"] is True
 
 
-def test_acking_the_last_consumes_all_before_it(client: Client, queue: str) -> None:
+def test_cumulative_consumes_all_before_it(client: Client, queue: str) -> None:
     client.push(queue, *range(5))
     messages = client.pop(queue, batch=4)
-    assert client.ack(messages[3])["leaseReleased"] is True
+    assert client.ack(messages[3], cumulative=True)["leaseReleased"] is True
     assert data(client.pop(queue, batch=5)) == [4]
+
+
+def test_an_acknowledgment_completes_what_it_names(client: Client, queue: str, daemon: Daemon, start_daemon: Callable[..., Daemon]) -> None:
+    """What stands before it comes again when the lease ends, from another daemon as well; what was confirmed does not."""
+    client.configure(queue, leaseTime=1)
+    client.push(queue, *range(6))
+    messages = client.pop(queue, batch=5)
+    assert client.ack(messages[4])["success"] and client.ack(messages[2], cumulative=False)["success"]
+    (place,) = client.get("/api/v1/consumer-groups/__QUEUE_MODE__").json[queue]["partitions"]
+    assert (place["offset"], place["offsetLag"], place["totalConsumed"]) == (0, 4, 2)
+    assert data(client.pop(queue, batch=5, wait=True, timeout=20000)) == [0, 1]
+    with start_daemon(daemon.conninfo).client() as other:
+        for expected in ([0, 1], [3], [5]):
+            messages = other.pop(queue, batch=5, wait=True, timeout=20000)
+            assert data(messages) == expected
+            assert all(one["success"] for one in other.ack_batch([ack_of(m) for m in messages]))
+    assert client.pop(queue) == []
+
+
+def test_cumulative_is_a_matter_of_completing(client: Client, queue: str) -> None:
+    client.push(queue, 1)
+    (message,) = client.pop(queue)
+    for given, said in (({"cumulative": "yes"}, "cumulative must be true or false"), ({"cumulative": 1}, "cumulative must be true or false"),
+                        ({"cumulative": True, "status": "failed"}, "cumulative goes with the status completed alone")):
+        answer = client.post("/api/v1/ack", {**ack_of(message), **given})
+        assert answer.status == 400 and said in answer.json["error"], answer.body
+    assert client.ack(message, cumulative=None)["leaseReleased"] is True
 
 
 def test_the_cursor_never_moves_back(client: Client, queue: str) -> None:
     client.push(queue, *range(4))
     messages = client.pop(queue, batch=3)
-    assert client.ack(messages[1])["success"]
+    assert client.ack(messages[1], cumulative=True)["success"]
     assert client.ack(messages[0])["success"], "already consumed: done again without effect"
     assert client.ack(messages[2])["leaseReleased"] is True
     assert client.ack(messages[0], lease=False)["success"]
@@ -186,14 +214,17 @@ def test_a_failed_message_is_never_skipped(client: Client, queue: str) -> None:
     words = ["completed", "failed", "completed", "completed", "failed"]
     results = client.ack_batch([ack_of(m, word) for m, word in zip(messages, words, strict=True)])
     assert all(one["success"] and not one["dlq"] for one in results)
-    assert data(client.pop(queue, batch=5)) == [1, 2, 3, 4]
+    again = client.pop(queue, batch=5)
+    assert data(again) == [1], "those behind it were done"
+    assert client.ack(again[0])["leaseReleased"] is True
+    assert data(client.pop(queue, batch=5)) == [4]
 
 
 def test_a_failed_message_is_never_skipped_in_any_order_of_items(client: Client, queue: str) -> None:
     client.push(queue, *range(3))
     messages = client.pop(queue, batch=3)
     client.ack_batch([ack_of(messages[2]), ack_of(messages[0]), ack_of(messages[1], "failed")])
-    assert data(client.pop(queue, batch=3)) == [1, 2]
+    assert data(client.pop(queue, batch=3)) == [1]
 
 
 def test_mixed_at_the_limit(client: Client, queue: str) -> None:

@@ -3,10 +3,12 @@ from __future__ import annotations
 
 import uuid
 
+import psycopg
 import pytest
+from sql.calls import transaction
 from sql.records import batch, id7, id_text, new_lease
 
-COMPLETED, FAILED, DLQ, RETRY = 0, 1, 2, 3
+COMPLETED, FAILED, DLQ, RETRY, UPTO = 0, 1, 2, 3, 4
 
 
 @pytest.fixture
@@ -44,12 +46,135 @@ def test_failed_go_back_together_until_the_limit_then_all_die(db, popped):
     assert db.value("SELECT retries FROM queend.cursors WHERE partition_id = %s", part) == 0
 
 
-def test_nothing_passes_a_failed_record(db, popped):
+def beyond(db, part):
+    return db.value("SELECT beyond::text FROM queend.cursors WHERE partition_id = %s", part)
+
+
+def test_the_cursor_does_not_pass_a_failed_record_and_what_is_behind_it_stays_done(db, popped):
     part, readers, lease, ids = popped
     row = db.ack(part, readers, lease, ids[:5], bytes([COMPLETED, COMPLETED, FAILED, COMPLETED, DLQ]))
-    assert (row.codes, row.released, row.committed) == (b"\1\1\5\5\5", True, 1)
-    assert dead(db, part) == []
-    assert again(db, part, readers) == (list(range(2, 10)), 2)
+    assert (row.codes, row.released, row.committed) == (b"\1\1\5\1\3", True, 1)
+    assert [offset for offset, *_ in dead(db, part)] == [4] and beyond(db, part) == "{[3,5)}"
+    lease = new_lease()
+    assert again(db, part, readers, lease) == ([2], 2)      # it ends before what is done
+    assert db.ack(part, readers, lease, ids[2:3]).committed == 4 and beyond(db, part) is None
+    assert again(db, part, readers) == (list(range(5, 10)), 1)
+
+
+def test_an_acknowledgment_completes_what_it_names(db, popped):
+    part, readers, lease, ids = popped
+    row = db.ack(part, readers, lease, [ids[7], ids[3], ids[4]])
+    assert (row.codes, row.released, row.committed) == (b"\1\1\1", False, -1) and beyond(db, part) == "{[3,5),[7,8)}"
+    row = db.ack(part, readers, lease, [ids[3], ids[7]], bytes([COMPLETED, FAILED]))
+    assert (row.codes, row.released) == (b"\x21\x40", False), "done is done"
+    assert db.ack(part, readers, lease, ids[:2]).committed == 1
+    db.rows("UPDATE queend.cursors SET lease_until = 1 WHERE partition_id = %s", part)
+    lease = new_lease()
+    assert again(db, part, readers, lease) == ([2], 2)
+    row = db.ack(part, readers, lease, ids[2:3])
+    assert (row.codes, row.released, row.committed) == (b"\5", True, 4) and beyond(db, part) == "{[7,8)}"
+    lease = new_lease()
+    assert again(db, part, readers, lease) == ([5, 6], 1)
+    assert db.ack(part, readers, lease, ids[5:7]).committed == 7      # the window is whole: its rest is looked for with the next delivery
+    assert again(db, part, readers) == ([8, 9], 1) and beyond(db, part) is None
+
+
+def test_the_last_of_a_window_that_was_missing_completes_it(db, popped):
+    part, readers, lease, ids = popped
+    for i in (9, 5, 6, 0, 2, 1, 8, 7, 4):
+        row = db.ack(part, readers, lease, [ids[i]])
+        assert (row.codes, row.released) == (b"\1", False)
+    row = db.ack(part, readers, lease, [ids[3]])
+    assert (row.codes, row.released, row.committed) == (b"\5", True, 9) and beyond(db, part) is None
+
+
+def test_cumulative_takes_what_stands_before_it(db, popped):
+    part, readers, lease, ids = popped
+    db.ack(part, readers, lease, [ids[5]])
+    row = db.ack(part, readers, lease, [ids[3]], bytes([UPTO]))
+    assert (row.codes, row.committed) == (b"\1", 3) and beyond(db, part) == "{[5,6)}"
+    row = db.ack(part, readers, lease, [ids[5]], bytes([UPTO]))      # done before, those before it were not
+    assert (row.codes, row.committed) == (b"\1", 5) and beyond(db, part) is None
+    row = db.ack(part, readers, lease, [ids[7], ids[8]], bytes([RETRY, UPTO]))
+    assert (row.codes, row.released, row.committed) == (b"\5\1", True, 6) and beyond(db, part) == "{[8,9)}", "not what goes back"
+
+
+def test_a_seek_clears_what_was_done_beyond(db, popped):
+    part, readers, lease, ids = popped
+    queue = db.value("SELECT queue_id FROM queend.partitions WHERE id = %s", part)
+    db.ack(part, readers, lease, ids[4:6])
+    db.rows("SELECT * FROM queend.group_seek(%s, %s, %s, 0, 1, NULL, 3)", queue, readers, part)
+    assert beyond(db, part) is None and again(db, part, readers)[0] == list(range(3, 10))
+
+
+def test_what_fell_to_retention_is_no_gap(db, popped):
+    part, readers, lease, ids = popped
+    db.ack(part, readers, lease, [ids[5]])
+    db.rows("INSERT INTO queend.floors (partition_id, floor) VALUES (%s, 4)", part)
+    db.rows("DELETE FROM queend.log WHERE partition_id = %s AND base < 4", part)
+    row = db.ack(part, readers, lease, [ids[4]])
+    assert (row.codes, row.released, row.committed) == (b"\1", False, 5)
+    db.ack(part, readers, lease, [ids[8]])
+    db.rows("UPDATE queend.floors SET floor = 8 WHERE partition_id = %s", part)
+    db.rows("UPDATE queend.cursors SET lease_until = 1 WHERE partition_id = %s", part)
+    db.rows("DELETE FROM queend.log WHERE partition_id = %s AND base < 7", part)
+    assert again(db, part, readers) == ([9], 2) and beyond(db, part) is None
+
+
+def test_deleted_records_are_no_gap(db, popped):
+    part, readers, lease, ids = popped
+    db.rows("SELECT queend.hole_make(%s, 1)", part)
+    row = db.ack(part, readers, lease, [ids[0], *ids[2:]])
+    assert (row.codes, row.released, row.committed) == (b"\1" * 8 + b"\5", True, 9)
+
+
+def test_acknowledged_at_once_it_passes_over_what_is_done(db, popped):
+    part, readers, lease, ids = popped
+    db.ack(part, readers, lease, [ids[4], ids[9]])
+    db.rows("UPDATE queend.cursors SET lease_until = 1 WHERE partition_id = %s", part)
+    for expected in ([0, 1, 2, 3], [5, 6, 7, 8], []):
+        assert [offset for offset, _ in db.messages(db.pop([part], readers, auto=True))] == expected
+    assert db.rows("SELECT committed, beyond FROM queend.cursors WHERE partition_id = %s", part) == [(9, None)]
+
+
+def test_claims_given_back_leave_what_is_done(db, popped):
+    part, readers, lease, ids = popped
+    db.ack(part, readers, lease, [ids[2], ids[4]])
+    db.rows("UPDATE queend.cursors SET lease_until = 1 WHERE partition_id = %s", part)
+    db.pop([part], readers, auto=True)
+    assert db.rows("SELECT * FROM queend.take_back(%s, %s, %s, %s)", [part], [readers], [0], [2]) == [(0, True)]
+    for expected in ([0, 1], [3], list(range(5, 10))):
+        assert [offset for offset, _ in db.messages(db.pop([part], readers, auto=True))] == expected
+
+
+def test_no_more_gaps_than_are_remembered(db, partitions, group):
+    part, = partitions()
+    readers = group(part)
+    ids = [id7() for _ in range(3)]
+    db.push(batch(part, ids))
+    db.pop([part], readers)
+    db.rows("UPDATE queend.cursors SET beyond = (SELECT range_agg(int8range(2 * i, 2 * i + 1)) FROM generate_series(500, 10499) AS i) WHERE partition_id = %s", part)
+    assert db.ack(part, readers, None, [ids[1]]).codes == b"\x80"
+    assert db.ack(part, readers, None, [ids[0]]).codes == b"\1", "which makes none"
+    with pytest.raises(psycopg.errors.ProgramLimitExceeded):
+        transaction(db, acks=[(part, readers, None, [ids[2]], None)])
+
+
+def test_figures_know_what_is_done_beyond_a_gap(db, popped):
+    part, readers, lease, ids = popped
+    db.ack(part, readers, lease, [ids[3], ids[8]])
+    row, = db.rows("SELECT * FROM queend.partition_cursors(%s)", [part])
+    assert (row.next, row.head, row.beyond, row.leased) == (0, 10, 2, 8)
+    row, = db.rows("SELECT * FROM queend.partition_figures(%s)", [part])
+    assert (row.pending, row.processing, row.completed, row.consumed) == (0, 8, 2, 2)
+    row, = db.rows("SELECT * FROM queend.group_positions(%s, 10)", [readers])
+    assert (row.next, row.head, row.beyond) == (0, 10, 2) and row.consumed_at > 0
+    assert [db.rows("SELECT consumed FROM queend.message_groups(%s, %s)", part, at) for at in (2, 3, 4)] == [[(False,)], [(True,)], [(False,)]]
+    assert db.rows("SELECT pending_estimate FROM queen.partition_consumers WHERE partition_id = queend.partition_uuid(%s)", part) == [(8,)]
+    lists = {status: sorted(row.record_offset for row in db.rows(
+        "SELECT * FROM queend.message_list((SELECT q.name FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id WHERE p.id = %s), NULL, NULL, NULL, %s, 0, 4000000000000000, 100, 0, 1000)",
+        part, status)) for status in ("completed", "pending")}
+    assert lists == {"completed": [3, 8], "pending": [0, 1, 2, 4, 5, 6, 7, 9]}
 
 
 def test_dead_letter_below_a_failed_one_is_passed(db, popped):
@@ -82,11 +207,11 @@ def test_limit_zero_kills_at_once_and_a_dead_letter_resets_the_count(db, popped)
 
 def test_a_dead_letter_is_a_full_copy(db, popped):
     part, readers, lease, ids = popped
-    db.ack(part, readers, lease, [ids[4]], bytes([DLQ]))
+    assert db.ack(part, readers, lease, [ids[4]], bytes([DLQ])).committed == -1
     row, = db.rows("SELECT * FROM queend.dead_letters WHERE partition_id = %s", part)
     assert (row.transaction_id, row.payload, row.record_offset) == ("t4", '{"id":"%s"}' % ids[4].hex(), 4)
     assert again(db, part, readers, lease_us=1)[0] == []     # still leased: the rest of the window is open
-    assert db.ack(part, readers, lease, ids[9:]).released
+    assert not db.ack(part, readers, lease, ids[5:]).released and db.ack(part, readers, lease, ids[:4]).released
 
 
 def test_retry_delay_holds_the_partition_back(db, popped):
@@ -99,10 +224,10 @@ def test_retry_delay_holds_the_partition_back(db, popped):
 
 def test_the_cursor_never_goes_back(db, popped):
     part, readers, lease, ids = popped
-    assert db.ack(part, readers, lease, [ids[6]]).committed == 6
+    assert db.ack(part, readers, lease, [ids[6]], bytes([UPTO])).committed == 6
     row = db.ack(part, readers, lease, [ids[2]], bytes([FAILED]))
     assert (row.codes, row.released, row.committed) == (b"\x40", False, 6), "too late to fail"
-    row = db.ack(part, readers, None, [ids[3], ids[8]])
+    row = db.ack(part, readers, None, [ids[3], ids[8]], bytes([COMPLETED, UPTO]))
     assert (row.codes, row.committed) == (b"\x21\1", 8), "nothing to do for the first"
     assert db.ack(part, readers, lease, [ids[9]]).codes == b"\5"
 
@@ -125,6 +250,8 @@ def test_beyond_the_window_and_without_a_lease(db, partitions, group):
     lease = new_lease()
     db.pop([part], readers, budget=1, lease=lease)
     row = db.ack(part, readers, None, [ids[3]])
+    assert (row.codes, row.released, row.committed) == (b"\1", False, -1)
+    row = db.ack(part, readers, None, [ids[3]], bytes([UPTO]))
     assert (row.codes, row.released, row.committed) == (b"\5", True, 3)
     assert again(db, part, readers)[0] == []
 

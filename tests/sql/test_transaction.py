@@ -81,8 +81,19 @@ def test_ack_makes_the_cursor_that_is_missing(db, moved, group):
     source, target, _, _, ids = moved
     other = group(source)
     rows = transaction(db, [], [(source, other, None, [ids[1]], None)])
-    assert (rows[1, 0].codes, rows[1, 0].committed) == (b"\1", 1)
-    assert [o for o, _ in db.messages(db.pop([source], other))] == [2, 3]
+    assert (rows[1, 0].codes, rows[1, 0].committed) == (b"\1", -1)
+    for expected in ([0], [2, 3]):
+        assert [o for o, _ in db.messages(db.pop([source], other, auto=True))] == expected
+
+
+def test_ack_takes_what_it_names_or_all_before_it(db, moved):
+    source, _, readers, lease, ids = moved
+    rows = transaction(db, [], [(source, readers, lease, [ids[3], ids[1]], None)])
+    assert (rows[1, 0].codes, rows[1, 0].released, rows[1, 0].committed) == (b"\1\1", False, -1)
+    rows = transaction(db, [], [(source, readers, lease, [ids[0]], None)])
+    assert (rows[1, 0].codes, rows[1, 0].released, rows[1, 0].committed) == (b"\1", False, 1)
+    rows = transaction(db, [], [(source, readers, lease, [ids[3]], b"\4")])
+    assert (rows[1, 0].codes, rows[1, 0].released, rows[1, 0].committed) == (b"\5", True, 3)
 
 
 def test_required_lease_is_found_anywhere(db, moved):

@@ -26,8 +26,12 @@ class Cursor:
     next: int = 0
     lease: str | None = None
     end: int = 0  # one past the last leased message
+    done: set[int] = field(default_factory=set)  # offsets from `next` on that are consumed all the same
     failures: int = 0
     known: bool = False  # to the daemon: something was delivered, or a seek may move it
+
+    def begin(self, at: int) -> None:
+        self.next, self.done = at, {other for other in self.done if other >= at}
 
 
 @dataclass
@@ -41,7 +45,18 @@ class Partition:
 
     def left(self, group: str) -> list[int]:
         """Offsets the group has still to be given."""
-        return [at for at in range(self.cursors[group].next, len(self.messages)) if at not in self.gone and self.addressed.get(at, group) == group]
+        return [at for at in range(self.cursors[group].next, len(self.messages)) if at not in self.cursors[group].done
+                and at not in self.gone and self.addressed.get(at, group) == group]
+
+    def consume(self, group: str, offsets: list[int]) -> None:
+        """The cursor moves behind what is done without a gap; a lease of which all is done ends."""
+        cursor = self.cursors[group]
+        cursor.done.update(at for at in offsets if at >= cursor.next)
+        while cursor.next in cursor.done:
+            cursor.done.remove(cursor.next)
+            cursor.next += 1
+        if cursor.lease and cursor.next >= cursor.end:
+            cursor.lease, cursor.failures = None, 0
 
     def leased(self, at: int) -> bool:
         return any(one.lease and one.next <= at < one.end for one in self.cursors.values())
@@ -105,6 +120,7 @@ class History:
         for name in {m["partition"] for m in messages}:
             mine = [m for m in messages if m["partition"] == name]
             cursor = self.partitions[name].cursors[group]
+            cursor.begin(mine[0]["offset"])
             cursor.lease, cursor.end, cursor.known = mine[0]["leaseId"], mine[-1]["offset"] + 1, True
         if messages:
             self.held.append((group, messages))
@@ -115,7 +131,8 @@ class History:
         self.delivered(group, messages, 5, 2, None)
         for message in messages:
             cursor = self.partitions[message["partition"]].cursors[group]
-            cursor.next, cursor.failures, cursor.known = message["offset"] + 1, 0, True
+            cursor.begin(message["offset"] + 1)
+            cursor.failures, cursor.known = 0, True
 
     def delivered(self, group: str, messages: list[dict], batch: int, count: int, where: str | None) -> None:
         """The messages are the next ones of partitions nobody of the group holds; nothing ready was withheld."""
@@ -142,38 +159,39 @@ class History:
         items = []
         for name in dict.fromkeys(m["partition"] for m in messages):
             mine = [m for m in messages if m["partition"] == name]
-            cut = self.chance.randint(0, len(mine)) if self.chance.random() < 0.4 else len(mine)
-            # One kind of refusal per partition: how several of them count together is not for this model to say.
-            kind = self.chance.choice(["failed", "failed", "dlq", "retry"])
-            words = [self.chance.choices(["completed", kind], [6, 1])[0] for _ in range(cut)]
-            self.acked(self.partitions[name], group, mine[:cut], words)
-            items += [ack_of(m, word) for m, word in zip(mine, words, strict=False)]
-            if cut < len(mine) and self.partitions[name].cursors[group].lease:
-                keep += mine[cut:]
+            if self.chance.random() < 0.1:
+                last = self.chance.choice(mine)
+                named, words = [m for m in mine if m["offset"] <= last["offset"]], []
+                items.append(ack_of(last, cumulative=True))
+                self.partitions[name].consume(group, [*range(self.partitions[name].cursors[group].next, last["offset"] + 1)])
+            else:
+                named = mine[:self.chance.randint(0, len(mine))] if self.chance.random() < 0.3 else mine
+                if self.chance.random() < 0.4:
+                    named = self.chance.sample(named, self.chance.randint(0, len(named)))
+                # One kind of refusal per partition: how several of them count together is not for this model to say.
+                kind = self.chance.choice(["failed", "failed", "dlq", "retry"])
+                words = [self.chance.choices(["completed", kind], [6, 1])[0] for _ in named]
+                self.acked(self.partitions[name], group, named, words)
+                items += [ack_of(m, word) for m, word in zip(named, words, strict=True)]
+            if self.partitions[name].cursors[group].lease:
+                keep += [m for m in mine if m not in named]
         if keep:
             self.held.append((group, keep))
         results = self.client.ack_batch(items, group)
         assert all(one["success"] for one in results), results
 
     def acked(self, partition: Partition, group: str, messages: list[dict], words: list[str]) -> None:
-        """What the words of one partition do: the first retried one holds the cursor; failed ones at the limit are dead-lettered."""
+        """What the words of one partition do: a retried one goes back alone; failed ones at the limit are dead-lettered."""
         cursor = partition.cursors[group]
-        retrying = cursor.failures < RETRY_LIMIT
-        released = None
-        for message, word in zip(messages, words, strict=True):
-            if word == "retry" or (word == "failed" and retrying):
-                released = message["offset"]
-                break
-            if word in ("failed", "dlq"):
-                partition.dead.append((message["offset"], group))
-            cursor.next = message["offset"] + 1
-        if released is not None:
+        going = [word for word in words if word == "retry" or (word == "failed" and cursor.failures < RETRY_LIMIT)]
+        done = [(message["offset"], word) for message, word in zip(messages, words, strict=True) if word not in going]
+        partition.dead += [(at, group) for at, word in done if word != "completed"]
+        if going:
             cursor.lease = None
-            cursor.failures += any(word == "failed" for word in words)
-        elif any(word in ("failed", "dlq") for word in words):
+            cursor.failures += "failed" in going
+        elif any(word != "completed" for _, word in done):
             cursor.failures = 0
-        if cursor.lease and cursor.next >= cursor.end:
-            cursor.lease, cursor.failures = None, 0
+        partition.consume(group, [at for at, _ in done])
 
     def extend(self) -> None:
         if self.held:
@@ -200,10 +218,7 @@ class History:
             one.id = stored["partitionId"]
             one.messages.append((item["transactionId"], item["payload"]))
         for message in messages:
-            cursor = self.partitions[message["partition"]].cursors[group]
-            cursor.next = message["offset"] + 1
-            if cursor.next >= cursor.end:
-                cursor.lease, cursor.failures = None, 0
+            self.partitions[message["partition"]].consume(group, [message["offset"]])
 
     def wrong_lease(self) -> None:
         if self.held:
@@ -302,7 +317,7 @@ class History:
                 messages = until(lambda group=group: self.rest(group), group)
                 self.delivered(group, messages, 500, 5, None)
                 for message in messages:
-                    self.partitions[message["partition"]].cursors[group].next = message["offset"] + 1
+                    self.partitions[message["partition"]].cursors[group].begin(message["offset"] + 1)
             assert all(client.pop(self.queue, consumerGroup=group) == [] for client in self.clients)
         found = self.client.get(f"/api/v1/dlq?queue={quote(self.queue)}&limit=1000").json["messages"]
         assert sorted((one["partition"], one["data"]) for one in found) == sorted(

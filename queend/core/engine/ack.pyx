@@ -10,6 +10,7 @@ cdef enum:
     ACKED_BAD_LEASE = 16
     ACKED_NOOP = 32           # it was acknowledged before
     ACKED_TOO_LATE = 64       # it should have gone back, or to the dead letters, and was acknowledged before
+    ACKED_GAPS = 128          # more gaps than a cursor remembers
     CALL_ACKS = 20000         # records in one call
     ACK_ROUNDS = 4            # of look-ups: a partition of a queue unknown here, the catalog, the partition again, its group
 
@@ -441,6 +442,7 @@ cdef void ackcall_take(AckCall* call, PGresult* res, int64_t now) noexcept nogil
     cdef AckRow* a
     cdef AckItem* it
     cdef Slice codes
+    cdef bint any_
     cdef PopJob* wake = NULL
     uv_mutex_lock(&book.lock)
     for row in range(PQntuples(res)):
@@ -451,10 +453,12 @@ cdef void ackcall_take(AckCall* call, PGresult* res, int64_t now) noexcept nogil
         codes = pg_bytes(res, row, ACK_CODES)
         it = a.first
         k = 0
+        any_ = False
         while it != NULL:
             it.done = True
             it.code = <uint8_t>codes.p[k] if <size_t>k < codes.n else ACKED_OK
             it.group_missing = pg_int2(res, row, ACK_STATUS) == 2
+            any_ = any_ or it.code & ACKED_OK
             if it.code & ACKED_DLQ:
                 call.engine.worker.counters.dead_lettered += 1
             a.job.pending -= 1
@@ -463,6 +467,8 @@ cdef void ackcall_take(AckCall* call, PGresult* res, int64_t now) noexcept nogil
         if a.group != NULL and pg_int2(res, row, ACK_STATUS) == 0:
             book_acked(a.group, a.partition, pg_bool(res, row, ACK_RELEASED), pg_int8_or(res, row, ACK_COMMITTED, -1),
                        pg_int8_or(res, row, ACK_HEAD, 0), pg_int8_or(res, row, ACK_RETRY_UNTIL, 0), now, &wake)
+            if any_:
+                held_over((<uint64_t><uint32_t>a.partition.id << 32) | <uint32_t>a.group.id)      # what is left of it may have gaps
     uv_mutex_unlock(&book.lock)
     popjobs_wake(call.engine.worker, wake)
 

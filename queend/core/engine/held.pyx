@@ -55,11 +55,14 @@ cdef void held_forget(Held* h) noexcept nogil:
     held.bytes -= h.bytes
     free(h)
 
-cdef void held_end(Cursor* c) noexcept nogil:
-    # Its lease is over.
-    cdef Held* h = <Held*>table_get(&held.table, held_key(c))
+cdef void held_over(uint64_t key) noexcept nogil:
+    cdef Held* h = <Held*>table_get(&held.table, key)
     if h != NULL:
         held_forget(h)
+
+cdef void held_end(Cursor* c) noexcept nogil:
+    # Its lease is over.
+    held_over(held_key(c))
 
 cdef Held* held_begin(Cursor* c, const unsigned char* lease, int64_t first, int n, int64_t base, bint afar) noexcept nogil:
     # Records first … first + n - 1 are leased; the caller fills in their ids. NULL: it is not remembered.

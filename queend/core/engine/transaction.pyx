@@ -63,7 +63,7 @@ cdef int tx_static_fault(TxJob* j) noexcept nogil:
         if op.kind == TX_UNKNOWN:
             op.fault = TX_FAULT_TYPE
             return i
-        if op.kind == TX_ACK and op.ack.status > 2:
+        if op.kind == TX_ACK and op.ack.status > 2 and op.ack.status != ACK_UPTO:
             op.fault = TX_FAULT_STATUS
             return i
         if op.kind == TX_ACK and op.ack.lease_bad:
@@ -468,7 +468,7 @@ cdef void tx_told(Engine* e, TxCall* call, PGresult* res) noexcept nogil:
     for i in range(j.req.n):
         j.req.ops[i].fault = 0
         if j.req.ops[i].kind == TX_ACK:
-            j.req.ops[i].ack.code = ACKED_OK | (ACKED_DLQ if j.req.ops[i].ack.status else 0)
+            j.req.ops[i].ack.code = ACKED_OK | (ACKED_DLQ if 1 <= j.req.ops[i].ack.status <= 2 else 0)
     txcall_free(call)
     tx_answer(j, -1)
 

@@ -4,6 +4,8 @@ cdef struct AckRaw:
     # Literals as found; p NULL: absent, or no string. bad: present, neither a string nor null.
     Slice txid, partition, status, group, lease, error
     Slice delay               # any literal but null
+    bint cumulative
+    bint cumulative_bad       # given, but neither true nor false
     bint txid_bad, lease_bad
 
 cdef void ackraw_member(AckRaw* raw, Slice key, int c, Slice value) noexcept nogil:
@@ -13,6 +15,9 @@ cdef void ackraw_member(AckRaw* raw, Slice key, int c, Slice value) noexcept nog
             return
         if key_is(key, b"delayMs"):
             raw.delay = value
+        elif key_is(key, b"cumulative"):
+            raw.cumulative = c == b't'
+            raw.cumulative_bad = c != b't' and c != b'f'
         elif key_is(key, b"transactionId"):
             raw.txid_bad = True
         elif key_is(key, b"leaseId"):
@@ -32,6 +37,8 @@ cdef void ackraw_member(AckRaw* raw, Slice key, int c, Slice value) noexcept nog
         raw.error = value
     elif key_is(key, b"delayMs"):
         raw.delay = value
+    elif key_is(key, b"cumulative"):
+        raw.cumulative_bad = True
 
 cdef uint8_t ack_status(Slice raw) noexcept nogil:
     if raw.p == NULL or key_is(raw, b"completed") or key_is(raw, b"success"):
@@ -85,6 +92,12 @@ cdef bint ackitem_take(AckItem* it, AckRaw* raw, AckRaw* before, Arena* a, const
     elif not json_unescape(raw.partition, a, &text, NULL) or not partition_ref(text, it):
         return refuse_item(e, b"partitionId must be a UUID", what, index, b"partitionId")
     it.status = ack_status(raw.status)
+    if raw.cumulative_bad:
+        return refuse_item(e, b"cumulative must be true or false", what, index, b"cumulative")
+    if raw.cumulative and it.status != 255:
+        if it.status != 0:
+            return refuse_item(e, b"cumulative goes with the status completed alone", what, index, b"cumulative")
+        it.status = ACK_UPTO
     it.delay_us = -1
     if raw.delay.p != NULL and not delay_take(raw.delay, &it.delay_us):
         return refuse_item(e, DELAY_TEXT, what, index, b"delayMs")
@@ -230,6 +243,8 @@ cdef void ack_error(Buf* b, uint8_t code) noexcept nogil:
         buf_text(b, b"\"Message not found\"")
     elif code & 64:
         buf_text(b, b"\"Message already committed\"")
+    elif code & 128:
+        buf_text(b, b"\"Too many messages are acknowledged out of order\"")
     else:
         buf_text(b, b"null")
 

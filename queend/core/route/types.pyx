@@ -6,6 +6,7 @@ cdef enum:
     MAX_TIMEOUT_MS = 115000   # longest long poll
     AUTOPILOT_BATCH = 200
     BATCH_MAX = 10000
+    ACK_UPTO = 4              # status of an acknowledgment: completed, with all that stands before it
     LEASE_MAX = 86400         # seconds, asked for by a pop
 
 cdef enum:
@@ -124,7 +125,7 @@ cdef struct AckItem:
     int64_t partition_number
     int64_t delay_us          # what goes back waits so long, -1: as the options of its queue say
     int32_t partition_id
-    uint8_t status            # 0 completed, 1 failed, 2 dlq, 3 retry, 255 any other word
+    uint8_t status            # 0 completed, 1 failed, 2 dlq, 3 retry, ACK_UPTO, 255 any other word
     uint8_t code
     bint has_lease
     bint lease_bad            # given, but not the text of a UUID: no lease has that name
