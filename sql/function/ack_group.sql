@@ -4,13 +4,15 @@
 -- 2. A record that is done already, nothing happens: 33 where it is completed once more, 64 (no success) where it ought to go back
 --    or to the dead letters.
 -- 3. One decision per call about all failed records: with retries left they all go back, else they are all dead-lettered.
--- 4. What is completed or dead-lettered is done, and nothing else is: not what stands before it, unless the acknowledgment is
---    cumulative (and even then not what goes back in the same call), and no less because something before it goes back.
--- 5. The cursor moves behind what is done without a gap, and never back; what is done beyond a gap is kept with it (cursors.beyond)
+-- 4. `stop` is the lowest record that goes back (failed with retries left, or `retry`). Nothing from there on takes
+--    effect in this call: those records are delivered again with it, in their order. What other calls have completed stays done.
+-- 5. Below stop, what is completed or dead-lettered is done, and nothing else is: what stands before it only where the
+--    acknowledgment is cumulative.
+-- 6. The cursor moves behind what is done without a gap, and never back; what is done beyond a gap is kept with it (cursors.beyond)
 --    and is not delivered again.
--- 6. The lease is released when something goes back (the failed ones count a retry) or when the cursor has reached the end
+-- 7. The lease is released when something goes back (the failed ones count a retry) or when the cursor has reached the end
 --    of the window; a whole window or a dead letter resets the retry count.
--- 7. What goes back waits as long as the acknowledgment asks for; where it does not (NULL), failed ones wait as the options of
+-- 8. What goes back waits as long as the acknowledgment asks for; where it does not (NULL), failed ones wait as the options of
 --    the queue say (retry_pause) and others come again at once. The partition waits as a whole: order is kept.
 CREATE OR REPLACE FUNCTION queend.ack_group(p_part int, p_group int, p_lease uuid, p_n int, p_ids bytea, p_status bytea,
     p_retry_limit int, p_retry_delay_us bigint, f_idx int[], f_error text[],
@@ -21,10 +23,10 @@ DECLARE
     none    CONSTANT uuid := '00000000-0000-0000-0000-000000000000';
     v_now   bigint := queend.now_us();
     v_found bigint[];         -- offset of record i, -1 = not here
-    v_going int8multirange;   -- records that go back
     v_done  int8multirange;   -- those that are done now
     v_upto  bigint;           -- as far as a cumulative one reaches
     v_last  bigint;           -- the one that completed the window
+    v_stop  bigint;
     v_back  boolean;          -- failed ones go back
     v_dead  int[];            -- places of the records to dead-letter
     v_pause bigint := 0;      -- of what goes back
@@ -46,20 +48,18 @@ BEGIN
     END IF;
 
     v_back := k.retries < p_retry_limit;
-    SELECT range_agg(int8range(f.at, f.at, '[]')) FILTER (WHERE f.goes), range_agg(int8range(f.at, f.at, '[]')) FILTER (WHERE NOT f.goes),
-           max(f.at) FILTER (WHERE f.status = 4), array_agg(f.i ORDER BY f.at) FILTER (WHERE NOT f.goes AND f.status IN (1, 2)),
-           COALESCE(v_back AND bool_or(f.status = 1), false)
-      INTO v_going, v_done, v_upto, v_dead, v_back
-      FROM (SELECT u.at, u.ord::int - 1 AS i, s.status, s.status = 3 OR v_back AND s.status = 1 AS goes
-              FROM unnest(v_found) WITH ORDINALITY AS u (at, ord) CROSS JOIN LATERAL (SELECT get_byte(p_status, u.ord::int - 1) AS status) AS s
-             WHERE u.at > k.committed AND (s.status = 4 OR (k.beyond @> u.at) IS NOT TRUE)) AS f;
+    SELECT min(f.at) INTO v_stop FROM unnest(v_found) WITH ORDINALITY AS f (at, ord)
+     WHERE f.at > k.committed AND (k.beyond @> f.at) IS NOT TRUE
+       AND (get_byte(p_status, f.ord::int - 1) = 3 OR v_back AND get_byte(p_status, f.ord::int - 1) = 1);
+    SELECT range_agg(int8range(f.at, f.at, '[]')), max(f.at) FILTER (WHERE f.status = 4), array_agg(f.i ORDER BY f.at) FILTER (WHERE f.status IN (1, 2))
+      INTO v_done, v_upto, v_dead
+      FROM (SELECT u.at, u.ord::int - 1 AS i, get_byte(p_status, u.ord::int - 1) AS status FROM unnest(v_found) WITH ORDINALITY AS u (at, ord)) AS f
+     WHERE f.at > k.committed AND (v_stop IS NULL OR f.at < v_stop) AND (f.status = 4 OR (k.beyond @> f.at) IS NOT TRUE);
     IF v_upto IS NOT NULL THEN
         v_done := v_done + int8multirange(int8range(k.committed + 1, v_upto, '[]'));
     END IF;
-    IF v_going IS NOT NULL AND v_done IS NOT NULL THEN
-        v_done := NULLIF(v_done - v_going, '{}');
-        v_dead := NULLIF(ARRAY(SELECT d FROM unnest(v_dead) AS d WHERE NOT v_going @> v_found[d + 1]), '{}');
-    END IF;
+    v_back := v_back AND EXISTS (SELECT 1 FROM unnest(v_found) WITH ORDINALITY AS f (at, ord)
+                                  WHERE f.at >= v_stop AND (k.beyond @> f.at) IS NOT TRUE AND get_byte(p_status, f.ord::int - 1) = 1);
     SELECT w.* INTO v_new FROM queend.done_with(p_part, p_group, k.committed, k.beyond, v_done) AS w;
     IF v_new.too_many THEN
         codes := decode(repeat('80', p_n), 'hex');
@@ -72,8 +72,8 @@ BEGIN
            FROM unnest(v_dead) WITH ORDINALITY AS d (i, ord) LEFT JOIN unnest(f_idx, f_error) AS e (i, error) ON e.i = d.i;
     END IF;
     -- Passing the end of the window completes it; without a window there is nothing to release.
-    released := k.lease_until > 0 AND (v_going IS NOT NULL OR committed >= k.lease_end AND committed > k.committed);
-    IF v_going IS NOT NULL THEN
+    released := k.lease_until > 0 AND (v_stop IS NOT NULL OR committed >= k.lease_end AND committed > k.committed);
+    IF v_stop IS NOT NULL THEN
         v_pause := COALESCE(p_retry_delay_us, CASE WHEN v_back THEN queend.retry_pause(p_part, k.retries) ELSE 0 END);
     END IF;
     retry_until := CASE WHEN v_pause > 0 THEN v_now + v_pause WHEN k.retry_until > v_now THEN k.retry_until ELSE 0 END;
@@ -91,17 +91,17 @@ BEGIN
            lease_until = CASE WHEN released THEN 0 ELSE k.lease_until END,
            retry_until = ack_group.retry_until,
            retries     = CASE WHEN v_back THEN k.retries + 1
-                              WHEN v_dead IS NOT NULL OR v_going IS NULL AND ack_group.committed >= k.lease_end THEN 0
+                              WHEN v_dead IS NOT NULL OR v_stop IS NULL AND ack_group.committed >= k.lease_end THEN 0
                               ELSE k.retries END,
            consumed_at = v_now
      WHERE c.partition_id = p_part AND c.group_id = p_group;
 
-    -- Released is said of what went back, else of the one that completed the window.
-    v_last := CASE WHEN released AND v_going IS NULL THEN (SELECT max(f) FROM unnest(v_found) AS f WHERE f > k.committed AND f <= committed) END;
+    -- Released is said of the ones that went back or were left alone because of them, else of the one that completed the window.
+    v_last := CASE WHEN released AND v_stop IS NULL THEN (SELECT max(f) FROM unnest(v_found) AS f WHERE f > k.committed AND f <= committed) END;
     SELECT string_agg(CASE WHEN f.at < 0 THEN '\x08'::bytea
                            WHEN f.at <= k.committed OR k.beyond @> f.at AND get_byte(p_status, f.ord::int - 1) <> 4
                                THEN CASE WHEN get_byte(p_status, f.ord::int - 1) IN (0, 4) THEN '\x21'::bytea ELSE '\x40' END
-                           WHEN v_going @> f.at THEN CASE WHEN released THEN '\x05'::bytea ELSE '\x01' END
+                           WHEN f.at >= v_stop THEN CASE WHEN released THEN '\x05'::bytea ELSE '\x01' END
                            WHEN f.ord - 1 = ANY (v_dead) THEN '\x03'
                            WHEN f.at = v_last THEN '\x05'
                            ELSE '\x01' END, '' ORDER BY f.ord)

@@ -19,7 +19,8 @@ NEEDS = {"0.15": ["asyncpg"], "2": []}
 ABSENT = {"test_kv.py", "test_locks.py", "test_timers.py", "test_transaction_kv_timers.py"}
 # Deliberately different (docs/compatibility.md, "The clients' own tests").
 DIFFERENT = {"0.15": "", "2": "test_each_stops_batch_after_nack test_ack_unknown_txn_must_fail"
-                              " test_a_bundle_with_an_ack_under_an_expired_lease_is_refused_whole"}
+                              " test_a_bundle_with_an_ack_under_an_expired_lease_is_refused_whole"
+                              " test_nack_below_cursor_is_rejected test_ack_below_cursor_is_noop_flagged"}
 SLOW = {"test_consume.py", "test_subscription.py", "test_reads.py"}  # `make test-sdk`
 OPEN = {"test_transaction_lease_fencing.py"}  # asks without a token in part
 

@@ -214,17 +214,23 @@ def test_a_failed_message_is_never_skipped(client: Client, queue: str) -> None:
     words = ["completed", "failed", "completed", "completed", "failed"]
     results = client.ack_batch([ack_of(m, word) for m, word in zip(messages, words, strict=True)])
     assert all(one["success"] and not one["dlq"] for one in results)
-    again = client.pop(queue, batch=5)
-    assert data(again) == [1], "those behind it were done"
-    assert client.ack(again[0])["leaseReleased"] is True
-    assert data(client.pop(queue, batch=5)) == [4]
+    assert data(client.pop(queue, batch=5)) == [1, 2, 3, 4], "of one request, those behind it come again with it"
+
+
+def test_what_another_request_has_completed_stays_done(client: Client, queue: str) -> None:
+    client.push(queue, *range(5))
+    messages = client.pop(queue, batch=5)
+    assert client.ack(messages[2])["success"] and client.ack(messages[1], "failed")["leaseReleased"] is True
+    for expected in ([0, 1], [3, 4]):
+        again = client.pop(queue, batch=5)
+        assert data(again) == expected and all(one["success"] for one in client.ack_batch([ack_of(m) for m in again]))
 
 
 def test_a_failed_message_is_never_skipped_in_any_order_of_items(client: Client, queue: str) -> None:
     client.push(queue, *range(3))
     messages = client.pop(queue, batch=3)
     client.ack_batch([ack_of(messages[2]), ack_of(messages[0]), ack_of(messages[1], "failed")])
-    assert data(client.pop(queue, batch=3)) == [1]
+    assert data(client.pop(queue, batch=3)) == [1, 2]
 
 
 def test_mixed_at_the_limit(client: Client, queue: str) -> None:

@@ -50,10 +50,19 @@ def beyond(db, part):
     return db.value("SELECT beyond::text FROM queend.cursors WHERE partition_id = %s", part)
 
 
-def test_the_cursor_does_not_pass_a_failed_record_and_what_is_behind_it_stays_done(db, popped):
+def test_nothing_passes_a_failed_record(db, popped):
     part, readers, lease, ids = popped
     row = db.ack(part, readers, lease, ids[:5], bytes([COMPLETED, COMPLETED, FAILED, COMPLETED, DLQ]))
-    assert (row.codes, row.released, row.committed) == (b"\1\1\5\1\3", True, 1)
+    assert (row.codes, row.released, row.committed) == (b"\1\1\5\5\5", True, 1)
+    assert dead(db, part) == [] and beyond(db, part) is None
+    assert again(db, part, readers) == (list(range(2, 10)), 2)
+
+
+def test_what_another_call_has_completed_behind_a_failed_record_stays_done(db, popped):
+    part, readers, lease, ids = popped
+    db.ack(part, readers, lease, [ids[3], ids[4]], bytes([COMPLETED, DLQ]))
+    row = db.ack(part, readers, lease, ids[:4], bytes([COMPLETED, COMPLETED, FAILED, FAILED]))
+    assert (row.codes, row.released, row.committed) == (b"\1\1\5\x40", True, 1)
     assert [offset for offset, *_ in dead(db, part)] == [4] and beyond(db, part) == "{[3,5)}"
     lease = new_lease()
     assert again(db, part, readers, lease) == ([2], 2)      # it ends before what is done
@@ -95,8 +104,8 @@ def test_cumulative_takes_what_stands_before_it(db, popped):
     assert (row.codes, row.committed) == (b"\1", 3) and beyond(db, part) == "{[5,6)}"
     row = db.ack(part, readers, lease, [ids[5]], bytes([UPTO]))      # done before, those before it were not
     assert (row.codes, row.committed) == (b"\1", 5) and beyond(db, part) is None
-    row = db.ack(part, readers, lease, [ids[7], ids[8]], bytes([RETRY, UPTO]))
-    assert (row.codes, row.released, row.committed) == (b"\5\1", True, 6) and beyond(db, part) == "{[8,9)}", "not what goes back"
+    row = db.ack(part, readers, lease, [ids[6], ids[7], ids[8]], bytes([UPTO, RETRY, UPTO]))
+    assert (row.codes, row.released, row.committed) == (b"\1\5\5", True, 6) and beyond(db, part) is None, "nothing passes what goes back"
 
 
 def test_a_seek_clears_what_was_done_beyond(db, popped):

@@ -101,17 +101,18 @@ class Consumer:
         part, lease, offsets = one
         named = self.chance.sample(offsets, self.chance.randint(1, len(offsets)))
         status = [self.chance.choices([COMPLETED, UPTO, FAILED, DLQ, RETRY], [20, 1, 1, 1, 1])[0] for _ in named]
-        upto = max((offset for offset, word in zip(named, status) if word == UPTO), default=-1)
-        within = {offset for offset in range(upto + 1) if offset not in [o for o, w in zip(named, status) if w in (FAILED, RETRY)]}
-        # A cumulative one may also take what came to nobody else since: only this lease's messages stand there.
-        self.ledger.ask(part, [o for o, w in zip(named, status) if w in (COMPLETED, UPTO, DLQ, FAILED)] + sorted(within))
+        back = max((offset for offset, word in zip(named, status) if word == UPTO), default=-1)
+        self.ledger.ask(part, [o for o, w in zip(named, status) if w != RETRY] + list(range(back + 1)))
         row = self.db.ack(part, self.group, lease, [self.ledger.ids[part][offset] for offset in named], bytes(status))
         if 16 in row.codes:
             assert set(row.codes) == {16}
             return
-        done = [o for o, w, code in zip(named, status, row.codes) if code & 1 and (w in (COMPLETED, UPTO, DLQ) or code & 2)]
-        self.ledger.confirm(part, done + (sorted(within) if any(w == UPTO for w in status) else []))
-        left = [offset for offset in offsets if offset not in done and offset not in within]
+        # A word that goes back has the lease released, and leaves alone what stands behind it.
+        stop = min((o for o, w, code in zip(named, status, row.codes) if w in (FAILED, RETRY) and not code & 2), default=MESSAGES)
+        upto = max((o for o, w in zip(named, status) if w == UPTO and o < stop), default=-1)
+        done = [o for o in named if o < stop] + list(range(upto + 1))
+        self.ledger.confirm(part, done)
+        left = [offset for offset in offsets if offset not in done]
         if left and not row.released:
             self.held.append((part, lease, left))
 

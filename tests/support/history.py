@@ -181,14 +181,15 @@ class History:
         assert all(one["success"] for one in results), results
 
     def acked(self, partition: Partition, group: str, messages: list[dict], words: list[str]) -> None:
-        """What the words of one partition do: a retried one goes back alone; failed ones at the limit are dead-lettered."""
+        """What the words of one partition do: nothing from the first retried one on; failed ones at the limit are dead-lettered."""
         cursor = partition.cursors[group]
-        going = [word for word in words if word == "retry" or (word == "failed" and cursor.failures < RETRY_LIMIT)]
-        done = [(message["offset"], word) for message, word in zip(messages, words, strict=True) if word not in going]
+        asked = [(message["offset"], word) for message, word in zip(messages, words, strict=True)]
+        going = [(at, word) for at, word in asked if word == "retry" or (word == "failed" and cursor.failures < RETRY_LIMIT)]
+        done = [(at, word) for at, word in asked if not going or at < min(going)[0]]
         partition.dead += [(at, group) for at, word in done if word != "completed"]
         if going:
             cursor.lease = None
-            cursor.failures += "failed" in going
+            cursor.failures += any(word == "failed" for _, word in going)
         elif any(word != "completed" for _, word in done):
             cursor.failures = 0
         partition.consume(group, [at for at, _ in done])

@@ -201,7 +201,7 @@ def test_step_by_step(sql, queue) -> None:
     messages = sql.value("SELECT queen.pop_sm_fetch(%s, %s, %s, 2)", lease.partition_id, lease.cursor_ts, lease.cursor_id)
     assert [one["data"] for one in messages] == [1, 2]
     last = {**messages[1], "partitionId": str(lease.partition_id), "consumerGroup": "g", "leaseId": "me"}
-    assert ack(sql, last)["leaseReleased"] is True
+    assert ack(sql, last, cumulative=True)["leaseReleased"] is True
     (lease,) = sql.rows("SELECT * FROM queen.pop_sm_lease(%s, %s, 'g', 60, 'me', 2)", queue, found.partition_name)
     assert str(lease.cursor_id) == messages[1]["id"] and lease.cursor_ts is not None
     assert [one["data"] for one in sql.value("SELECT queen.pop_sm_fetch(%s, %s, %s, 2)", lease.partition_id, lease.cursor_ts, lease.cursor_id)] == [3]
