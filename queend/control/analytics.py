@@ -86,7 +86,7 @@ async def worker_metrics(request: Request) -> Json:
     def total(name: str) -> int:
         return sum(getattr(one, name) for one in series)
     return Json({
-        "timeRange": wanted.shown, "bucketMinutes": wanted.minutes, "pointCount": len(series), "timeSeries": [_bucket(one, wanted.seconds) for one in reversed(series)],
+        "timeRange": wanted.shown, "bucketMinutes": wanted.minutes, "pointCount": len(series), "timeSeries": [_bucket(one, wanted.lasted(one.at)) for one in reversed(series)],
         "workers": [{"hostname": one.hostname, "workerId": one.worker, "avgEventLoopLagMs": whole(average(one.loop_lag_ms)), "maxEventLoopLagMs": whole(one.loop_lag_ms[3]),
                      "freeSlots": whole(one.free[4]), "dbConnections": whole(one.slots[4]), "jobQueueSize": whole(one.jobs[4]), "backoffSize": whole(one.parked[4]),
                      "messagesProcessed": one.push_messages + one.pop_messages + one.ack_messages, "lastSeen": ts0(one.seen_at)} for one in workers],
@@ -97,7 +97,7 @@ async def worker_metrics(request: Request) -> Json:
                     "totalDbErrors": total("db_errors"), "totalAckFailed": total("ack_failed"), "totalDlq": total("dead_lettered"), "pendingMessages": pending}})
 
 
-def _bucket(one: Any, seconds: int) -> dict[str, Any]:
+def _bucket(one: Any, seconds: float) -> dict[str, Any]:
     lag = lag_ms(one)
     return {
         "timestamp": ts0(one.at), "pushMessages": one.push_messages, "popMessages": one.pop_messages, "ackMessages": one.ack_messages,
@@ -132,11 +132,11 @@ async def queue_ops(request: Request) -> Json:
             entry[1] += max(-one.more, 0)
             entry[2] = one.partitions
     keys = sorted(series.keys() | partitions.keys())
-    return Json({"timeRange": wanted.shown, "bucketMinutes": wanted.minutes, "series": [_operations(at, name, series.get((at, name)), partitions.get((at, name)), wanted.seconds)
+    return Json({"timeRange": wanted.shown, "bucketMinutes": wanted.minutes, "series": [_operations(at, name, series.get((at, name)), partitions.get((at, name)), wanted.lasted(at))
                                                                                      for at, name in keys], "queues": sorted({name for _, name in keys})})
 
 
-def _operations(at: int, name: str, one: Any, partitions: list[int] | None, seconds: int) -> dict[str, Any]:
+def _operations(at: int, name: str, one: Any, partitions: list[int] | None, seconds: float) -> dict[str, Any]:
     def value(key: str) -> int:
         return getattr(one, key) if one else 0
     lag = lag_ms(one) if one else (0, 0)

@@ -52,6 +52,14 @@ class Span:
     def seconds(self) -> int:
         return self.minutes * 60
 
+    def lasted(self, at: int | None = None) -> float:
+        """Seconds of the bucket that begins at `at` (µs), as far as they are past and in the range; without `at` of all of them."""
+        start = self.start - self.start % MINUTE_US      # minutes are counted as a whole
+        end = min(self.end - self.end % MINUTE_US + MINUTE_US, int(time.time() * 1e6))
+        if at is not None:
+            start, end = max(start, at), min(end, at + self.minutes * MINUTE_US)
+        return max(end - start, 1_000_000) / 1e6
+
     @property
     def bounds(self) -> tuple[int, int, int]:
         """Width of a bucket, first and last minute, µs."""
@@ -109,7 +117,7 @@ def whole(value: float | None) -> int:
     return int(value or 0)
 
 
-def rate(count: int, seconds: int) -> float:
+def rate(count: int, seconds: float) -> float:
     return round(count / seconds, 2)
 
 

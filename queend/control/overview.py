@@ -83,8 +83,8 @@ async def overview(request: Request) -> Json:
         "messages": {"total": row.pushed, "pending": row.pending, "processing": row.processing, "completed": counted["ack_done"], "failed": counted["ack_failed"],
                      "deadLetter": counted["dead_lettered"]},
         "lag": {"time": _spread([int(now - one.oldest / 1e6) if one.oldest else 0 for one in lags]), "offset": _spread([one.messages for one in lags])},
-        "throughput": {"ingestedPerSecond": rate(sum(one.push_messages for one in series), RATE_S),
-                       "processedPerSecond": rate(sum(one.ack_done for one in series), RATE_S)},
+        "throughput": {"ingestedPerSecond": rate(sum(one.push_messages for one in series), wanted.lasted()),
+                       "processedPerSecond": rate(sum(one.ack_done for one in series), wanted.lasted())},
         "timestamp": ts3(int(now * 1e6)), "statsAge": -1 if row.age is None else row.age})
 
 
@@ -107,7 +107,7 @@ async def status(request: Request) -> Json:
     ((leases, leased),) = await rows(request, LEASES)
     dead = await rows(request, DEAD)
     by_bucket = {one.at: one for one in series}
-    points = [_point(at, by_bucket.get(at), system.get(at), wanted.seconds, any(filters.values())) for at in sorted(by_bucket.keys() | system.keys(), reverse=True)]
+    points = [_point(at, by_bucket.get(at), system.get(at), wanted.lasted(at), any(filters.values())) for at in sorted(by_bucket.keys() | system.keys(), reverse=True)]
     names = [value for value in filters.values() for value in (value, value)]
     seed = await seed_of(request)
     return Json({
@@ -128,7 +128,7 @@ async def status(request: Request) -> Json:
         "statsAge": -1 if row.age is None else row.age})
 
 
-def _point(at: int, queue: Any, system: Any, seconds: int, filtered: bool) -> dict[str, Any]:
+def _point(at: int, queue: Any, system: Any, seconds: float, filtered: bool) -> dict[str, Any]:
     pushed, popped, acked = (queue.push_messages, queue.pop_messages, queue.ack_done) if queue else (0, 0, 0)
     lag = lag_ms(queue) if queue else (0, 0)
     cpu_user, cpu_system, rss, size, active = (average(getattr(system, name)) if system else None for name in ("cpu_user", "cpu_system", "rss", "pool_size", "pool_active"))

@@ -42,7 +42,7 @@ LISTS = {
                             pg_size_pretty(pg_table_size(c.oid)) AS "tableSize", pg_table_size(c.oid) AS "tableSizeBytes",
                             pg_size_pretty(pg_indexes_size(c.oid)) AS "indexSize", pg_indexes_size(c.oid) AS "indexSizeBytes"
                        FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'queend' AND c.relkind = 'r' ORDER BY 3 DESC, 1"""}
-BUFFERS = """SELECT setting AS "sharedBuffers", pg_size_bytes(setting || unit) / 1048576 || ' MB' AS "sharedBuffersSize" FROM pg_settings WHERE name = 'shared_buffers'"""
+BUFFERS = """SELECT setting AS "sharedBuffers", setting::bigint * pg_size_bytes(unit) / 1048576 || ' MB' AS "sharedBuffersSize" FROM pg_settings WHERE name = 'shared_buffers'"""
 # Only where the operator installed the extension: no right and no load of our own for it.
 BUFFERED = "SELECT to_regclass('pg_buffercache') IS NOT NULL AND has_table_privilege(to_regclass('pg_buffercache')::oid, 'SELECT') AS there"
 USAGE = """SELECT c.relname AS object, pg_size_pretty(count(*) * current_setting('block_size')::bigint) AS "bufferedSize",

@@ -10,25 +10,32 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from psycopg.rows import namedtuple_row
 from psycopg_pool import PoolTimeout
 
-from ..service.metrics import COUNTS
+from ..service.metrics import COUNTS, MINUTE_US, this_minute
 from .history import LEVELS, average, lag_ms, whole
 
-FRESH_US = 300_000_000       # a minute that is older is told no more
+FRESH_US = 300_000_000       # who did nothing for so long is not told of
 QUEUES = 10_000              # at most
 TOTALS = "SELECT t.counts FROM queend.metric_totals t"
+# Of the last minute that has ended; listed are those that did something lately.
 BY_QUEUE = f"""
-SELECT q.name, m.bucket, sum(m.push_requests)::bigint AS push_requests, sum(m.push_messages)::bigint AS push_messages, sum(m.pop_messages)::bigint AS pop_messages,
-       sum(m.pop_empty)::bigint AS pop_empty, sum(m.ack_done)::bigint AS ack_done, sum(m.ack_failed)::bigint AS ack_failed, sum(m.transactions)::bigint AS transactions,
-       sum(m.lag_us)::bigint AS lag_us, sum(m.lag_n)::bigint AS lag_n, max(m.lag_most_us) AS lag_most_us, sum(m.parked)::float8 / greatest(max(m.samples), 1) AS parked
-  FROM queend.queues q
- CROSS JOIN LATERAL (SELECT max(x.bucket) AS bucket FROM queend.metric_queues x WHERE x.queue_id = q.id AND x.bucket >= %s) AS newest
-  JOIN queend.metric_queues m ON m.queue_id = q.id AND m.bucket = newest.bucket
- GROUP BY q.name, m.bucket ORDER BY q.name LIMIT {QUEUES}"""
+SELECT q.name, {", ".join(f"coalesce(sum(m.{name}) FILTER (WHERE m.bucket = %(last)s), 0)::bigint AS {name}" for name in (
+    "push_requests", "push_messages", "pop_messages", "pop_empty", "ack_done", "ack_failed", "transactions", "lag_us", "lag_n"))},
+       coalesce(max(m.lag_most_us) FILTER (WHERE m.bucket = %(last)s), 0) AS lag_most_us,
+       coalesce(sum(m.parked) FILTER (WHERE m.bucket = %(last)s), 0)::float8 / greatest(max(m.samples) FILTER (WHERE m.bucket = %(last)s), 1) AS parked
+  FROM queend.queues q JOIN queend.metric_queues m ON m.queue_id = q.id AND m.bucket >= %(since)s
+ GROUP BY q.name ORDER BY q.name LIMIT {QUEUES}"""
+# Counts of that minute, levels of the newest.
 BY_WORKER = f"""
 SELECT DISTINCT ON (m.hostname, m.port, m.worker) m.hostname, m.worker, m.pid, m.seen_at, {", ".join(
-    f"coalesce(m.counts[{i + 1}], 0) AS {name}" for i, name in enumerate(COUNTS))}, {", ".join(
+    f"coalesce(w.counts[{i + 1}], 0) AS {name}" for i, name in enumerate(COUNTS))}, {", ".join(
     f"ARRAY(SELECT e::float8 FROM jsonb_array_elements_text(coalesce(m.levels->'{name}', '[null, null, null, null, null]')) AS e) AS {name}" for name in LEVELS)}
-  FROM queend.metric_workers m WHERE m.bucket >= %s ORDER BY m.hostname, m.port, m.worker, m.bucket DESC"""
+  FROM queend.metric_workers m
+  LEFT JOIN queend.metric_workers w ON w.bucket = %(last)s AND (w.hostname, w.port, w.worker) = (m.hostname, m.port, m.worker)
+ WHERE m.bucket >= %(since)s ORDER BY m.hostname, m.port, m.worker, m.bucket DESC"""
+TALLIES = (      # of Core.tallies, in its order
+    ("push_requests", "Pushes"), ("push_messages", "Messages stored"), ("pop_requests", "Pops that delivered"), ("pop_messages", "Messages delivered"),
+    ("pop_empty", "Pops that found nothing"), ("ack_requests", "Acknowledgments"), ("acked_messages", "Messages acknowledged"),
+    ("ack_failed_messages", "Messages whose acknowledgment was refused"), ("transactions", "Transactions"))
 
 
 class Families:
@@ -69,32 +76,36 @@ def pools(control: Any) -> Iterator[Metric]:
 
 async def minutes(control: Any) -> list[Metric]:
     """Of the database; nothing while it does not answer."""
-    since, families = int(time.time() * 1e6) - FRESH_US, Families()
+    families, last = Families(), this_minute() - MINUTE_US
     try:
         await control.metrics.fresh()
+        times = {"last": last, "since": last + MINUTE_US - FRESH_US}
         async with control.pool.connection() as connection, connection.cursor(row_factory=namedtuple_row) as cursor:
             totals = dict(zip(COUNTS, (await (await cursor.execute(TOTALS)).fetchone()).counts, strict=False))
-            queues = await (await cursor.execute(BY_QUEUE, (since,))).fetchall()
-            workers = await (await cursor.execute(BY_WORKER, (since,))).fetchall()
+            queues = await (await cursor.execute(BY_QUEUE, times)).fetchall()
+            workers = await (await cursor.execute(BY_WORKER, times)).fetchall()
     except (psycopg.Error, PoolTimeout):
         return []
     for result, key in (("success", "ack_done"), ("failed", "ack_failed")):
         families.add("queen_cluster_ack", "Acknowledgments of all daemons since the beginning.", {"scope": "cluster", "result": result}, totals.get(key, 0), CounterMetricFamily)
     for one in queues:
         if one.name:
-            _queue(families, one)
+            _queue(families, one, last)
     for one in workers:
         _worker(families, one)
+    for queue, counts in sorted(control.metrics.totals.items())[:QUEUES]:
+        for (name, text), value in zip(TALLIES, counts, strict=False):
+            families.add(f"queend_queue_{name}", f"{text}, by this daemon.", {"queue": queue}, value, CounterMetricFamily)
     return list(families.all.values())
 
 
-def _queue(families: Families, one: Any) -> None:
+def _queue(families: Families, one: Any, bucket: int) -> None:
     of = {"queue": one.name}
     for name, text, value in (
-            ("pop_messages_per_minute", "Messages delivered in the latest minute.", one.pop_messages), ("push_requests_per_minute", "Pushes.", one.push_requests),
+            ("pop_messages_per_minute", "Messages delivered in the last minute that has ended.", one.pop_messages), ("push_requests_per_minute", "Pushes.", one.push_requests),
             ("push_messages_per_minute", "Messages stored.", one.push_messages), ("pop_empty_per_minute", "Pops that found nothing.", one.pop_empty),
             ("transactions_per_minute", "Transactions.", one.transactions), ("parked_consumers", "Long polls that waited, on average.", round(one.parked, 2)),
-            ("metrics_age_seconds", "Since that minute began.", int(time.time() - one.bucket / 1e6))):
+            ("metrics_age_seconds", "Since that minute began.", int(time.time() - bucket / 1e6))):
         families.add(f"queen_queue_{name}", text, of, value)
     for stat, value in zip(("avg", "max"), lag_ms(one), strict=True):
         families.add("queen_queue_pop_lag_milliseconds", "Age of messages when they were delivered.", {**of, "stat": stat}, value)
@@ -112,11 +123,11 @@ def _worker(families: Families, one: Any) -> None:
         for stat, value in values.items():
             families.add(f"queen_worker_{name}", text, {**of, "stat": stat}, value)
     for op in ("push", "pop", "ack"):
-        families.add("queen_worker_requests_per_minute", "Requests in the latest minute.", {**of, "op": op}, getattr(one, f"{op}_requests"))
+        families.add("queen_worker_requests_per_minute", "Requests in the last minute that has ended.", {**of, "op": op}, getattr(one, f"{op}_requests"))
         families.add("queen_worker_messages_per_minute", "Items in them.", {**of, "op": op}, getattr(one, f"{op}_messages"))
     families.add("queen_worker_requests_per_minute", "", {**of, "op": "transaction"}, one.transactions)
     for result, value in (("success", one.ack_done), ("failed", one.ack_failed)):
-        families.add("queen_worker_ack_per_minute", "Acknowledgments in the latest minute.", {**of, "result": result}, value)
+        families.add("queen_worker_ack_per_minute", "Acknowledgments in the last minute that has ended.", {**of, "result": result}, value)
     for name, text, value in (
             ("db_connections", "Connections to PostgreSQL.", whole(one.slots[4])), ("backoff_size", "Long polls that wait.", whole(one.parked[4])),
             ("jobs_done_per_minute", "Requests answered.", one.requests), ("db_errors_per_minute", "Errors of the database.", one.db_errors),

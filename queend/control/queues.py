@@ -37,6 +37,13 @@ SELECT p.name, p.created_at, f.head - f.floor AS total, f.*,
   FROM queend.partition_figures(ARRAY(SELECT x.id FROM queend.partitions x WHERE x.queue_id = %s ORDER BY x.queue_id, x.name LIMIT %s OFFSET %s)) AS f
   JOIN queend.partitions p ON p.id = f.partition_id ORDER BY p.name"""
 
+SUMMED = 5000           # partitions of a queue whose totals are those of this moment; of a larger one they are kept (`service/stats`)
+TOTALS = """
+SELECT coalesce(sum(f.head - f.floor), 0)::bigint AS total, coalesce(sum(f.pending), 0)::bigint AS pending, coalesce(sum(f.processing), 0)::bigint AS processing,
+       coalesce(sum(f.completed), 0)::bigint AS completed, coalesce(sum((SELECT count(DISTINCT d.record_offset) FROM queend.dead_letters d
+       WHERE d.partition_id = f.partition_id)), 0)::bigint AS dead
+  FROM queend.partition_figures(%s) AS f"""
+
 CLEAR = "SELECT * FROM queend.retain(%s, %s, %s, %s, %s, 0, 0)"      # as if they had expired
 
 COUNTS = ("total", "pending", "processing", "completed", "failed", "deadLetter")
@@ -54,7 +61,8 @@ async def queue_list(request: Request) -> Json:
 
 @router.get("/api/v1/resources/queues/{queue}", tags=["queues"])
 async def queue_show(request: Request, queue: PathName) -> Json:
-    """One queue, its options and its partitions by name; 404 if there is none. Query: limit (500, most 10 000), offset: of the partitions; the totals are of all."""
+    """One queue, its options and its partitions by name; 404 if there is none. Query: limit (500, most 10 000), offset: of the partitions. The
+    totals are of all of them: of this moment where there are at most 5000, else as they were kept."""
     head, partitions, totals = await queue_partitions(request, queue)
     seed = await seed_of(request)
     return Json({**queue_head(head, seed), "partitions": [{
@@ -70,6 +78,9 @@ async def queue_partitions(request: Request, queue: str) -> tuple[Any, list[Any]
     partitions = await rows(request, PARTITIONS, head.id, limit, offset)
     if not offset and len(partitions) < limit:      # those are all
         return head, partitions, {key: sum(counts_of(row)[key] for row in partitions) for key in COUNTS}
+    every = [row.id for row in await rows(request, "SELECT p.id FROM queend.partitions p WHERE p.queue_id = %s LIMIT %s", head.id, SUMMED + 1)]
+    if len(every) <= SUMMED:
+        return head, partitions, counts_of((await rows(request, TOTALS, every))[0])
     await request.app.state.control.stats.fresh()
     return head, partitions, counts_of(await queue_row(request, queue))
 

@@ -1,8 +1,8 @@
 """What this daemon does, sampled and written down a minute at a time.
 
-Levels (processor, memory, pools, what waits) are measured every METRICS_SAMPLE_INTERVAL_MS; counts the core keeps anyway. Every
-METRICS_AGGREGATE_INTERVAL_S, when a page is asked for what is not written yet, and at the end, what came since is added to the
-minute's rows (`sql/migrate/0018_metrics.sql`). Rows older than METRICS_RETENTION_DAYS go.
+Levels (processor, memory, pools, what waits) are measured every METRICS_SAMPLE_INTERVAL_MS; counts the core keeps anyway. When a minute
+ends, what was counted in it is set apart. Every METRICS_AGGREGATE_INTERVAL_S, when a page is asked for what is not written yet, and at
+the end, it is added to the minute's rows (`sql/migrate/0018_metrics.sql`). Rows older than METRICS_RETENTION_DAYS go.
 """
 from __future__ import annotations
 
@@ -29,11 +29,18 @@ SHARE = 20                 # so many times what writing it took
 # Of a worker, in the order of metric_workers.counts; the last four are summed over its queues.
 COUNTS = ("push_requests", "push_messages", "pop_requests", "pop_messages", "ack_requests", "ack_messages", "transactions", "requests", "errors",
           "db_errors", "dead_lettered", "empty_pops", "push_us", "pop_us", "ack_us", "ack_done", "ack_failed", "lag_us", "lag_n")
+OF_QUEUES = len(COUNTS) - 4
 NOTHING, SUMS = (0,) * 12, 11            # of Core.tallies: the last one is no sum
+MINUTES = 60               # are remembered while nothing can be written; then the oldest two become one
 
 KEEP = "SELECT queend.metrics_keep(%s, %s, %s, %s, %s::int[], %s::int[], %s::bigint[], %s::jsonb, %s::jsonb)"
 CLEAN = """WITH old AS (DELETE FROM queend.{0} WHERE ctid = ANY (ARRAY(SELECT m.ctid FROM queend.{0} m WHERE m.bucket < %s ORDER BY m.bucket LIMIT %s)) RETURNING 1)
            SELECT count(*) FROM old"""
+
+
+def this_minute() -> int:
+    """Where it begins, µs."""
+    return int(time.time()) // 60 * MINUTE_US
 
 
 class Levels:
@@ -53,6 +60,39 @@ class Levels:
                 one[2], one[3], one[4] = min(one[2], value), max(one[3], value), value
 
 
+class Minute:
+    """What came in one minute and is not written yet. workers: how many."""
+
+    def __init__(self, workers: int) -> None:
+        self.queues: dict[tuple[int, int], list[int]] = {}       # (queue, worker) → as Core.tallies
+        self.parked: dict[int, int] = {}
+        self.samples = 0
+        self.workers = [[0] * len(COUNTS) for _ in range(workers)]
+        self.levels = [Levels() for _ in range(workers)]
+
+    def add(self, key: tuple[int, int], more: list[int], lag_most: int) -> None:
+        """What a queue did on a worker."""
+        one = self.queues.setdefault(key, [*NOTHING])
+        one[:SUMS] = (mine + other for mine, other in zip(one, more, strict=False))
+        one[SUMS] = max(one[SUMS], lag_most)
+        mine = self.workers[key[1]]
+        mine[OF_QUEUES:] = (had + more[i] for had, i in zip(mine[OF_QUEUES:], (6, 7, 9, 10), strict=True))
+        if lag_most:
+            self.levels[key[1]].add(lag_most_ms=lag_most / 1000)
+
+    def rows(self) -> list[tuple[int, int, list[int]]]:
+        """(queue, worker, the numbers of metrics_keep)."""
+        keys = sorted(self.queues.keys() | {(queue, 0) for queue in self.parked})
+        return [(*key, [*self.queues.get(key, NOTHING), self.parked.get(key[0], 0) if key[1] == 0 else 0, self.samples]) for key in keys]
+
+    def take(self, other: Minute) -> None:
+        """Adds what another one has; its levels are lost."""
+        for key, counts in other.queues.items():
+            self.add(key, counts[:SUMS], counts[SUMS])
+        for mine, theirs in zip(self.workers, other.workers, strict=True):
+            mine[:OF_QUEUES] = (one + more for one, more in zip(mine[:OF_QUEUES], theirs[:OF_QUEUES], strict=True))
+
+
 class Metrics(Running):
     """`open` and `close` on the same running loop. core: of this process; pool: the control plane's."""
 
@@ -60,11 +100,11 @@ class Metrics(Running):
         self.settings, self.core, self.pool = settings, core, pool
         self.hostname, self.pid, self.port = socket.gethostname(), os.getpid(), settings.port
         self.sampled_at = 0.0
-        self._levels: list[Levels] = []      # of each worker
-        self._parked: dict[int, int] = {}
-        self._samples = 0
-        self._told: dict[tuple[int, int], tuple[int, ...]] = {}       # (queue, worker) → counts that were written
-        self._told_workers: list[list[int]] = []
+        self._bucket = this_minute()
+        self._minutes: dict[int, Minute] = {}       # where they begin, µs; oldest first
+        self._seen: dict[tuple[int, int], tuple[int, ...]] = {}       # (queue, worker) → what is counted in minutes
+        self.totals: dict[str, list[int]] = {}       # queue → its sums of Core.tallies since the start; they never fall while the queue is there
+        self._seen_workers: list[list[int]] = []
         self._lock = asyncio.Lock()
         self._kept_at = self._cost = 0.0
 
@@ -75,42 +115,76 @@ class Metrics(Running):
 
     async def _run(self) -> None:
         every, write = self.settings.metrics_sample_interval_ms / 1000, self.settings.metrics_aggregate_interval_s
-        began = time.monotonic()
-        usage, minute, cleaned = resource.getrusage(resource.RUSAGE_SELF), time.time() // 60, began - CLEAN_S
-        due = began + write
+        sampled = time.monotonic()
+        usage, cleaned, due = resource.getrusage(resource.RUSAGE_SELF), sampled - CLEAN_S, sampled + write
         while True:
-            asked = time.monotonic()
-            await asyncio.sleep(every)
-            now, used = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF)
-            self._sample(now - asked - every, now - asked, usage, used)
-            usage = used
-            if now >= due or time.time() // 60 != minute:       # what is sampled belongs to the minute it is written in
-                minute, due = time.time() // 60, now + write
+            asked, pause = time.monotonic(), min(every, 60 - time.time() % 60)      # a minute is closed when it ends
+            await asyncio.sleep(pause)
+            now = time.monotonic()
+            turned = this_minute() != self._bucket
+            if turned:
+                self._count()
+            if now - sampled >= every / 2:
+                used = resource.getrusage(resource.RUSAGE_SELF)
+                self._sample(now - asked - pause, now - sampled, usage, used)
+                usage, sampled = used, now
+            if now >= due or turned:
+                due = now + write
                 await self.keep()
             if now - cleaned >= CLEAN_S:
                 cleaned = now
                 await self._clean()
 
+    def _open(self) -> Minute:
+        """The minute that things are counted in."""
+        if self._bucket not in self._minutes:
+            self._minutes[self._bucket] = Minute(len(self.core.stats()["workers"]))
+        return self._minutes[self._bucket]
+
     def _sample(self, late_s: float, passed_s: float, before: resource.struct_rusage, now: resource.struct_rusage) -> None:
-        pool, workers = self.pool.get_stats(), self.core.stats()["workers"]
+        minute, pool, workers = self._open(), self.pool.get_stats(), self.core.stats()["workers"]
         with open("/proc/self/statm") as file:
             virtual, resident = (int(pages) * resource.getpagesize() for pages in file.read().split()[:2])
         slots, jobs = (sum(values) for values in zip(*((one["slots"], one["jobs"] - one["parked"]) for one in workers), strict=True))
         busy = min(slots, jobs)
-        self._levels = self._levels or [Levels() for _ in workers]
         # One process, one set of its levels: they stand with the first worker.
-        self._levels[0].add(
+        minute.levels[0].add(
             cpu_user=round((now.ru_utime - before.ru_utime) / passed_s * 10_000), cpu_system=round((now.ru_stime - before.ru_stime) / passed_s * 10_000),
             rss=resident, virtual=virtual, pool_size=slots + pool["pool_size"], pool_active=busy + pool["pool_size"] - pool["pool_available"],
             pool_idle=slots - busy + pool["pool_available"], threads=len(os.listdir("/proc/self/task")), waiting=pool["requests_waiting"],
             loop_lag_ms=max(0.0, late_s * 1000))
-        for levels, one in zip(self._levels, workers, strict=True):
+        for levels, one in zip(minute.levels, workers, strict=True):
             jobs = one["jobs"] - one["parked"]
             levels.add(slots=one["slots"], free=max(one["slots"] - jobs, 0), jobs=jobs, parked=one["parked"], responses=one["requests"])
         for queue, _, parked in self.core.parked():
-            self._parked[queue] = self._parked.get(queue, 0) + parked
-        self._samples += 1
+            minute.parked[queue] = minute.parked.get(queue, 0) + parked
+        minute.samples += 1
         self.sampled_at = time.time()
+
+    def _count(self) -> None:
+        """What the core counted since the last time goes to the minute that was open, which then ends if it is over."""
+        minute = self._open()
+        tallies, names = {}, {}
+        for queue, name, worker, counts in self.core.tallies():
+            tallies[queue, worker], names[queue] = counts, name
+        self.totals = {name: self.totals.get(name, [0] * SUMS) for name in names.values()}
+        for key, counts in tallies.items():
+            seen = self._seen.get(key, NOTHING)
+            if any(one < other for one, other in zip(counts[:SUMS], seen[:SUMS], strict=True)):
+                seen = NOTHING      # the core forgot the queue, with its server, and counts it anew
+            more = [one - other for one, other in zip(counts[:SUMS], seen[:SUMS], strict=True)]
+            if any(more):
+                minute.add(key, more, counts[SUMS])
+                total = self.totals[names[key[0]]]
+                total[:] = (had + one for had, one in zip(total, more, strict=True))
+        workers = self._workers()
+        for mine, now, before in zip(minute.workers, workers, self._seen_workers or [[0] * OF_QUEUES for _ in workers], strict=True):
+            mine[:OF_QUEUES] = (had + one - other for had, one, other in zip(mine, now, before, strict=False))
+        self._seen, self._seen_workers = tallies, workers
+        self._bucket = this_minute()
+        while len(self._minutes) > MINUTES:
+            oldest, following = list(self._minutes)[:2]
+            self._minutes[following].take(self._minutes.pop(oldest))
 
     async def fresh(self) -> None:
         """Writes what came since the last write, before a page answers."""
@@ -118,39 +192,35 @@ class Metrics(Running):
             await self.keep()
 
     async def keep(self) -> None:
-        """Adds to the database what came since the last time; what cannot be written now is written the next time."""
+        """Adds to the database what came since the last time; what cannot be written now is written the next time, to the minute in which it came."""
         async with self._lock:
             began = time.monotonic()
-            tallies = {(queue, worker): counts for queue, _, worker, counts in self.core.tallies()}
-            workers = self._workers()
-            parked, samples, levels = self._parked, self._samples, self._levels
-            rows, done = [], [[0, 0, 0, 0, 0] for _ in workers]
-            for key in tallies.keys() | {(queue, 0) for queue in parked}:
-                counts, told = tallies.get(key, NOTHING), self._told.get(key, NOTHING)
-                if any(one < other for one, other in zip(counts[:SUMS], told[:SUMS], strict=True)):
-                    told = NOTHING      # the core forgot the queue, with its server, and counts it anew
-                more = [one - other for one, other in zip(counts[:SUMS], told[:SUMS], strict=True)]
-                waiting = parked.get(key[0], 0) if key[1] == 0 else 0
-                if any(more) or waiting:
-                    rows.append((*key, (*more, counts[SUMS], waiting, samples)))
-                    mine = done[key[1]]
-                    mine[:] = (*(one + other for one, other in zip(mine, (more[6], more[7], more[9], more[10]), strict=False)), max(mine[4], counts[SUMS]))
-            told_workers = self._told_workers or [[0] * len(now) for now in workers]
-            counts = [[*(one - other for one, other in zip(now, before, strict=True)), *more[:4]]
-                      for now, before, more in zip(workers, told_workers, done, strict=True)]
-            shown = [{**(levels[i].values if levels else {}), "lag_most_ms": [mine[4] / 1000, 1, mine[4] / 1000, mine[4] / 1000, mine[4] / 1000]}
-                     for i, mine in enumerate(done)]
-            self._parked, self._samples, self._levels = {}, 0, []
+            self._count()
             try:
                 async with self.pool.connection() as connection:
-                    await connection.execute(KEEP, (
-                        self.hostname, self.port, self.pid, int(time.time()) // 60 * MINUTE_US, [row[0] for row in rows], [row[1] for row in rows],
-                        [value for row in rows for value in row[2]], orjson.dumps(counts).decode(), orjson.dumps(shown).decode()))
+                    for bucket in list(self._minutes):
+                        rows = (one := self._minutes[bucket]).rows()
+                        values = (self.hostname, self.port, self.pid, bucket, [row[0] for row in rows], [row[1] for row in rows],
+                                  [value for row in rows for value in row[2]], orjson.dumps(one.workers).decode(),
+                                  orjson.dumps([levels.values for levels in one.levels]).decode())
+                        del self._minutes[bucket]       # what comes from here on is another share of it
+                        try:
+                            await connection.execute(KEEP, values)
+                            await connection.commit()
+                        except BaseException:
+                            self._put_back(bucket, one)
+                            raise
             except (psycopg.Error, PoolTimeout) as error:
                 log.line("warn", "metrics_not_kept", str(error).strip())
-                return      # the core keeps its counts; levels of a time without a database are lost
-            self._told, self._told_workers, self._kept_at = tallies, workers, time.monotonic()
+                return
+            self._kept_at = time.monotonic()
             self._cost = self._kept_at - began
+
+    def _put_back(self, bucket: int, one: Minute) -> None:
+        meanwhile = self._minutes.pop(bucket, None)
+        if meanwhile is not None:
+            one.take(meanwhile)
+        self._minutes = {bucket: one, **self._minutes}
 
     def _workers(self) -> list[list[int]]:
         """The first of COUNTS of each worker, since the start."""

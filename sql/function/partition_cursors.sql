@@ -25,7 +25,7 @@ BEGIN
                           WHERE l.partition_id = u.id AND l.base >= f.floor ORDER BY l.base DESC LIMIT 1) AS h ON true
       LEFT JOIN LATERAL (
             SELECT c.group_id, GREATEST(c.committed + 1, f.floor) AS next, CASE WHEN c.lease_until > v_now THEN c.lease_until ELSE 0 END AS until, c.lease_end,
-                   CASE WHEN (c.committed >= 0 OR c.beyond IS NOT NULL) AND c.consumed_at > 0 THEN c.consumed_at END AS consumed_at,
+                   NULLIF(c.consumed_at, 0) AS consumed_at,
                    c.beyond AS done, queend.done_count(c.beyond, GREATEST(c.committed + 1, f.floor)) AS beyond
               FROM queend.cursors c
              CROSS JOIN LATERAL (SELECT FROM queend.consumer_groups g WHERE g.id = c.group_id OFFSET 0) AS g

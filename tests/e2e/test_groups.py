@@ -193,3 +193,11 @@ def test_a_subscription_moves_who_has_consumed_nothing(client: Client, queue: st
 def test_bad_requests_name_what_is_wrong(client: Client, target: str, body: object, error: str) -> None:
     answer = client.post(f"/api/v1/consumer-groups/{target}", body)
     assert answer.status == 400 and answer.json["error"].startswith(error), answer.body
+
+
+def test_a_group_that_was_rewound_is_alive(client: Client, queue: str) -> None:
+    client.push(queue, 1, 2)
+    client.pop(queue, consumerGroup="g", batch=2, autoAck="true")
+    seek(client, "g", queue, timestamp=PAST)
+    (group,) = [one for one in client.get("/api/v1/consumer-groups").json if one["queueName"] == queue]
+    assert (group["name"], group["state"], group["totalLag"]) == ("g", "Stable", 2)

@@ -1,7 +1,9 @@
 """What daemons and queues did: counted where it happens, written a minute at a time, shown by range."""
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import quote
 
 import psycopg
@@ -131,7 +133,7 @@ def test_postgres_tells_of_itself(client: Client) -> None:
     answer = client.get("/api/v1/analytics/postgres-stats").json
     assert set(answer) == {"timestamp", "database", "databaseCache", "tableCache", "indexCache", "cacheSummary", "deadTuples", "hotUpdates", "activeQueries",
                            "autovacuumStatus", "bufferConfig", "bufferUsage", "tableSizes"}
-    assert any(one["table"] == "log" for one in answer["tableSizes"]) and answer["bufferConfig"]["sharedBuffersSize"].endswith(" MB")
+    assert any(one["table"] == "log" for one in answer["tableSizes"]) and int(answer["bufferConfig"]["sharedBuffers"]) // 128 == int(answer["bufferConfig"]["sharedBuffersSize"].removesuffix(" MB"))
 
 
 FAMILIES = """uptime_seconds cpu_user_microseconds_total cpu_system_microseconds_total process_resident_memory_bytes process_virtual_memory_bytes db_pool_size db_pool_idle
@@ -173,3 +175,35 @@ def test_a_notice_wakes_who_waits(start_daemon: Callable[..., Daemon]) -> None:
         with slow.client() as client:
             answer = client.post("/internal/api/notify", body)
             assert (answer.status, answer.json["error"]) == (400, error)
+
+
+def test_counts_belong_to_the_minute_they_happened_in(start_daemon: Callable[..., Daemon], tmp_path: Path) -> None:
+    """Its clock jumps into the next minute: what was counted before stays in the one that was."""
+    clock = tmp_path / "clock"
+    clock.write_text("+0\n")
+    library = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
+    daemon = start_daemon(METRICS_SAMPLE_INTERVAL_MS=100, METRICS_AGGREGATE_INTERVAL_S=3600, LD_PRELOAD=library, FAKETIME_TIMESTAMP_FILE=clock,
+                          FAKETIME_CACHE_DURATION=1, FAKETIME_DONT_FAKE_MONOTONIC=1)
+    with daemon.client() as client:
+        client.push("minutes", 1, 2, 3)
+        before = int(time.time()) // 60 * 60
+        clock.write_text("+61\n")
+
+        with psycopg.connect(daemon.conninfo, autocommit=True) as session:
+            rows = until(lambda: session.execute("SELECT m.bucket / 1000000, m.push_messages FROM queend.metric_queues m JOIN queend.queues q ON q.id = m.queue_id"
+                                                 " WHERE q.name = 'minutes' AND m.push_messages > 0").fetchall(), "the minute is written when it ends")
+        assert [count for _, count in rows] == [3] and before <= rows[0][0] <= before + 60 and rows[0][0] < int(time.time()) // 60 * 60 + 60
+
+
+def test_prometheus_counts_and_tells_of_whole_minutes(start_daemon: Callable[..., Daemon]) -> None:
+    with start_daemon().client() as client:
+        client.push("whole", 1, 2, 3)
+        client.push("whole", 4)
+
+        def told() -> dict[str, float]:
+            lines = client.get("/metrics/prometheus").body.decode().splitlines()
+            return {line.partition("{")[0]: float(line.rpartition(" ")[2]) for line in lines if 'queue="whole"' in line and 'stat="' not in line and 'result="' not in line}
+
+        seen = until(lambda: (one := told()).get("queend_queue_push_messages_total") == 4 and one, "they are counted")
+        assert seen["queend_queue_push_requests_total"] == 2
+        assert seen["queen_queue_push_messages_per_minute"] in (0, 4) and 60 <= seen["queen_queue_metrics_age_seconds"] <= 121
