@@ -132,8 +132,10 @@ def editions(conninfo: str) -> tuple[Edition, Edition]:
 IDENTITY = """
 SELECT encode(sha256(c.seed || int8send(s.system_identifier) || int8send(d.oid::bigint)), 'hex'), encode(sha256(c.seed), 'hex')
   FROM queend.catalog c, pg_control_system() s, pg_database d WHERE d.datname = current_database()"""
-# A table of the reference server stands where a view of ours would: it has that schema in this database.
-FOREIGN = "SELECT min(c.relname) FROM pg_class c WHERE c.relnamespace = to_regnamespace('queen') AND c.relkind IN ('r', 'p')"
+# A table of the reference server stands where a view of ours would: it has one of those schemas in this database.
+FOREIGN = """
+SELECT min(c.relname) FROM pg_class c
+ WHERE c.relnamespace IN (to_regnamespace('queen'), to_regnamespace('queen_streams')) AND c.relkind IN ('r', 'p')"""
 BOOK = """
 CREATE SCHEMA IF NOT EXISTS queend;
 CREATE TABLE IF NOT EXISTS queend.schema_migrations (

@@ -381,3 +381,17 @@ def test_without_a_lease_for_whoever_holds_it(client: Client, stream: Stream, qu
     del body["ack"]["leaseId"]
     assert stream.post(body)["success"] and data(stream.pop()) == [3]
     assert not client.ack(messages[0], group=stream.group)["success"]
+
+
+def test_sql_reads_queries_and_state_as_on_the_reference_server(client: Client, daemon: Daemon, queue: str) -> None:
+    client.push(queue, 1)
+    stream = Stream(client, queue, queue, "sink", "one")
+    (message,) = client.pop(queue, consumerGroup="seen", autoAck=True)
+    stream.cycle(message["partitionId"], {"k": {"n": 1}})
+    with psycopg.connect(daemon.conninfo) as connection:
+        assert connection.execute("SELECT id::text, source_queue, sink_queue, config_hash FROM queen_streams.queries WHERE name = %s", (queue,)).fetchall() == [
+            (stream.id, queue, "sink", "one")]
+        assert connection.execute("SELECT s.partition_id::text, s.key, s.value, s.updated_at > now() - interval '1 hour' FROM queen_streams.state s"
+                                  " JOIN queen_streams.queries q ON q.id = s.query_id WHERE q.name = %s", (queue,)).fetchall() == [
+            (message["partitionId"], "k", {"n": 1}, True)]
+        assert ("seen",) in connection.execute("SELECT consumer_group FROM queen.consumer_watermarks WHERE queue_name = %s AND last_empty_scan_at = 'epoch'", (queue,)).fetchall()
