@@ -70,7 +70,7 @@ class Database(BaseSettings):
     pg_user: str = setting("postgres", "user")
     pg_password: str = setting("postgres", "password", secret=True)
     pg_use_ssl: bool = setting(False, "true: TLS or no connection; false: no TLS")
-    pg_ssl_reject_unauthorized: bool = setting(True, "with TLS: check the server's certificate (see docs/decisions/0002-tls.md)")
+    pg_ssl_reject_unauthorized: bool = setting(True, "with TLS: check the server's certificate and name (docs/decisions/0002-tls.md); false: whoever answers is believed")
     db_pool_size: int = count(150, "upper bound of the control plane's pool is a twentieth of it, at least 2", "connections", ge=1, le=10_000)
     db_idle_timeout: int = count(30_000, "idle_in_transaction_session_timeout", "ms")
     db_connection_timeout: int = count(2_000, "time to connect", "ms", ge=1)
@@ -198,6 +198,8 @@ class Sealing(BaseSettings):
     """Keys of encrypted queues (docs/encryption.md)."""
 
     queend_encryption_keys: str = setting("", "`id:hex,id:hex` of 64 digits each, the first seals, all open; or the path of a file with a key per line", secret=True)
+    queend_refuse_plain: bool = setting(False, "true: a payload that is not sealed, in an encrypted queue, is not given to consumers; false: it is, and the log is told")
+    queend_core_dumps: bool = setting(False, "true: the process may leave core dumps and be traced though it has keys")
     queen_encryption_key: str = setting("", "one key, 64 hexadecimal digits; seals where QUEEND_ENCRYPTION_KEYS has none, else only opens", secret=True)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from . import session
+from . import log, session
 from .config import JOB_TYPES, ConfigError, Settings
 from .keyring import keyring
 from .service.edition import edition_in
@@ -52,8 +52,10 @@ def conninfo(settings: Settings, local: str | None = None, **more: str) -> str:
     elif dsn := settings.queend_dsn or settings.database_url:
         try:
             base = conninfo_to_dict(dsn)
-        except psycopg.ProgrammingError as error:
-            raise ConfigError(f"{'QUEEND_DSN' if settings.queend_dsn else 'DATABASE_URL'}: {error}") from None
+        except psycopg.ProgrammingError:      # libpq's words quote what it could not read, which may be the password
+            raise ConfigError(f"{'QUEEND_DSN' if settings.queend_dsn else 'DATABASE_URL'}: it is no connection string, neither "
+                              "`host=… user=…` nor postgresql://…; special characters of a URI's password are written as %40") from None
+        log.hide({name: str(value) for name, value in base.items() if value and name != "sslmode" and not (name == "port" and str(value).isdigit())})
     else:
         base = {"host": settings.pg_host, "port": settings.pg_port, "dbname": settings.pg_db, "user": settings.pg_user,
                 "password": settings.pg_password, **tls(settings)}
@@ -79,21 +81,22 @@ def tls(settings: Settings) -> dict[str, str]:
     """libpq's TLS words for PG_USE_SSL and PG_SSL_REJECT_UNAUTHORIZED (docs/decisions/0002-tls.md)."""
     if not settings.pg_use_ssl:
         return {"sslmode": "disable"}
-    own_root = os.environ.get("PGSSLROOTCERT")
     if not settings.pg_ssl_reject_unauthorized:
         return {"sslmode": "require"}
-    if own_root:
-        return {"sslmode": "verify-full", "sslrootcert": own_root}
-    if "pg_ssl_reject_unauthorized" not in settings.model_fields_set:
-        return {"sslmode": "require"}  # as Queen MQ does: encrypted, the server not verified
-    for path in SYSTEM_ROOTS:
-        if Path(path).exists():
-            return {"sslmode": "verify-full", "sslrootcert": path}
+    if root := roots():
+        return {"sslmode": "verify-full", "sslrootcert": root}
     raise ConfigError("PG_SSL_REJECT_UNAUTHORIZED: no certificate authorities found on this system; set PGSSLROOTCERT")
 
 
+def roots() -> str:
+    """The file of the authorities that are trusted; empty: there is none."""
+    return os.environ.get("PGSSLROOTCERT") or next((path for path in SYSTEM_ROOTS if Path(path).exists()), "")
+
+
 def verifies_server(settings: Settings) -> bool:
-    """False if TLS is asked for and the server's certificate is not checked."""
+    """False if TLS is asked for, by setting or by connection string, and the server's certificate is not checked."""
+    if dsn := settings.queend_dsn or settings.database_url:
+        return conninfo_to_dict(dsn).get("sslmode") not in ("allow", "prefer", "require")
     return not settings.pg_use_ssl or tls(settings)["sslmode"] == "verify-full"
 
 
@@ -128,6 +131,8 @@ def core_settings(settings: Settings, local: str | None = None, buffer_dir: str 
         "buffer_pause_ms": settings.file_buffer_flush_ms,
         "edition": edition_in(sql_folder()).number,
         "inflight_deadline_ms": settings.libqueen_inflight_deadline_ms or max(2000, settings.db_statement_timeout + 5000),
+        "hidden": log.hidden(),
+        "refuse_plain": settings.queend_refuse_plain,
         "seal_keys": ",".join(f"{name}:{key.hex()}" for name, key in keyring(settings)),
         "grants": settings.queend_jwt_tokens if settings.jwt_enabled else 0,
         "guards_pages": int(not settings.jwt_enabled),

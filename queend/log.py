@@ -10,6 +10,7 @@ import orjson
 
 RANKS = {"trace": 0, "debug": 0, "info": 1, "warn": 2, "error": 3}
 _threshold = RANKS["info"]
+_hidden: dict[str, str] = {}      # texts in quotes → what stands in their place
 
 
 def level_set(level: str) -> None:
@@ -21,12 +22,29 @@ def level_set(level: str) -> None:
     root.setLevel(logging.DEBUG if level == "trace" else logging.WARNING)
 
 
+def hide(words: dict[str, str]) -> None:
+    """Parts of a connection string, by name: where a message quotes one of them, it gets the name instead. (A URI with an `@` or `/` in its
+    password is parted at the wrong place: a piece of it is taken for the host.)"""
+    _hidden.update({f"{quote}{text}{quote}": f"({name})" for name, text in words.items() for quote in "\"'"})
+
+
+def hidden() -> str:
+    """The texts that are hidden, for the core: each on a line."""
+    return "\n".join(text for text in _hidden if "\n" not in text)
+
+
+def masked(text: str) -> str:
+    for one, name in _hidden.items():
+        text = text.replace(one, name)
+    return text
+
+
 def line(level: str, event: str, detail: str | None = None, **facts: Any) -> None:
     """Writes one line. event: a word in snake case; detail: a text for people; facts: further keys."""
     if RANKS[level] < _threshold:
         return
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    record = {"time": now, "level": level, "event": event, **({"detail": detail} if detail is not None else {}), **facts}
+    record = {"time": now, "level": level, "event": event, **({"detail": masked(detail)} if detail is not None else {}), **facts}
     os.write(2, orjson.dumps(record, default=str, option=orjson.OPT_NON_STR_KEYS) + b"\n")
 
 

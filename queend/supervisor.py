@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from . import __version__, connect, log, session
+from . import __version__, connect, log, secrecy, session
 from .config import Settings, origins, without_effect
 from .control.app import Control
 from .keyring import keyring
@@ -93,6 +93,8 @@ class Supervisor:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         if keys := [name for name, _ in keyring(self.settings)]:
             log.line("info", "encryption_keys", f"{keys[0]} seals; {', '.join(keys)} open")
+        if keys or self.settings.jwt_secret:
+            secrecy.close(self.settings.queend_core_dumps)
         for name in without_effect(self.settings):
             log.line("warn", "setting_without_effect", f"{name} is accepted, this version does nothing with it")
         return asyncio.run(self._run())
@@ -132,8 +134,8 @@ class Supervisor:
             log.line("info", "database_started", f"embedded PostgreSQL in {self.embedded.data}{'' if there else ', which recovers'}",
                      pid=self.embedded.pid, ms=round((time.monotonic() - begin) * 1000))
         elif not connect.verifies_server(self.settings):
-            log.line("warn", "server_not_verified", "TLS without a check of the server's certificate; "
-                     "set PG_SSL_REJECT_UNAUTHORIZED=true or PGSSLROOTCERT")
+            log.line("warn", "server_not_verified", "TLS without a check of the server's certificate: "
+                     "PG_SSL_REJECT_UNAUTHORIZED is false, or the connection string says no sslmode=verify-full")
         return local
 
     async def _reach(self, target: str, stop: asyncio.Event, wait_s: float, patient: bool = False) -> str | None:

@@ -5,6 +5,7 @@ from typing import Any, NoReturn
 
 import typer
 
+from .. import log
 from ..config import ConfigError, Settings, load
 
 
@@ -20,5 +21,5 @@ def settings_or_exit(**arguments: Any) -> tuple[Settings, dict[str, Any]]:
 
 
 def fail(text: str) -> NoReturn:
-    typer.echo(f"queend: {text}", err=True)
+    typer.echo(f"queend: {log.masked(text)}", err=True)
     raise typer.Exit(1)

@@ -1,6 +1,7 @@
 """queend config"""
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import typer
@@ -9,6 +10,10 @@ from rich.table import Table
 
 from ..config import Settings, origins
 from .common import settings_or_exit
+
+# parts of URLs that may be secrets
+LOGIN = re.compile(r"//[^/?#,\s]*@")
+QUERY = re.compile(r"(?<=.)\?[^#,\s]+")
 
 
 def config(show_origin: Annotated[bool, typer.Option("--show-origin", help="Say where each value comes from.")] = False) -> None:
@@ -20,6 +25,8 @@ def config(show_origin: Annotated[bool, typer.Option("--show-origin", help="Say 
         value = getattr(settings, name)
         if (field.json_schema_extra or {})["secret"] and value:  # type: ignore[index]
             value = "********"
+        elif isinstance(value, str):
+            value = QUERY.sub("?********", LOGIN.sub("//********@", value))
         table.add_row(name.upper(), "" if value is None else str(value), *([origin[name]] if show_origin else []))
     console = Console(soft_wrap=True, highlight=False, markup=False)
     if not console.is_terminal:

@@ -12,7 +12,7 @@ from .openapi import FLAG, TEXT, body, record
 
 router = APIRouter()
 
-CONNECTION = {"host": TEXT, "port": TEXT, "database": TEXT, "user": TEXT, "password": TEXT, "ssl": FLAG}
+CONNECTION = {"host": TEXT, "port": TEXT, "database": TEXT, "user": TEXT, "password": TEXT, "ssl": FLAG, "sslRejectUnauthorized": FLAG}
 ADDRESS = record(["host", "database", "user"], **CONNECTION)
 START = record(["host", "database", "user"], **CONNECTION, schema=TEXT, overwrite=FLAG, excludeTableData={"type": "array", "items": TEXT})
 PORTS = 65_535
@@ -29,12 +29,13 @@ def address(request: Request, given: dict[str, Any], missing: str) -> Address:
             raise Refusal(400, f"{name} must be a string", "invalid_request")
     if not (texts["port"].isascii() and texts["port"].isdigit() and 0 < int(texts["port"]) <= PORTS):
         raise Refusal(400, "port must be a number from 1 to 65535, as a string", "invalid_request")
-    if given.get("ssl") not in (None, True, False):
-        raise Refusal(400, "ssl must be true or false", "invalid_request")
+    for name in ("ssl", "sslRejectUnauthorized"):
+        if given.get(name) not in (None, True, False):
+            raise Refusal(400, f"{name} must be true or false", "invalid_request")
     targets = request.app.state.control.settings.migration_targets()
     if not targets:
         raise Refusal(403, "Copying to another database is off: QUEEND_MIGRATION_TARGETS lists no target", "migration_off", success=False)
-    target = Address(**texts, ssl=bool(given.get("ssl")))
+    target = Address(**texts, ssl=bool(given.get("ssl")), verify=given.get("sslRejectUnauthorized") is not False)
     if not target.among(targets):
         raise Refusal(403, "The target is not listed in QUEEND_MIGRATION_TARGETS", "target_not_listed", success=False)
     return target

@@ -37,8 +37,14 @@ cdef class Core:
             raise RuntimeError("there is a Core in this process already")
         settings = dict(settings)
         keys = settings.pop("seal_keys", "")
+        hidden = settings.pop("hidden", "").encode()
+        refuses = settings.pop("refuse_plain", False)
         settings_load(&self.p.settings, settings)
         sealring_load(keys)
+        sealring.refuses = refuses
+        global log_hidden
+        free(log_hidden)
+        log_hidden = strdup(hidden) if hidden else NULL
         if not bridge_open(self.p.settings.max_bridged, self.p.settings.max_queued_jobs):
             raise OSError("eventfd: no descriptor left")
         if self.p.settings.grants:
@@ -371,7 +377,7 @@ cdef dict worker_stats(Worker* w):
             "push_streams": c.push_streams, "pop_limit": c.pop_limit, "ack_limit": c.ack_limit,
             "transaction_limit": c.transaction_limit,
             "dead_lettered": c.dead_lettered, "buffered": c.buffered, "empty_pops": c.empty_pops, "handed_over": c.handed, "from_memory": c.from_memory, "acked_by_lease": c.by_lease,
-            "sealed": c.sealed, "opened": c.opened, "left_sealed": c.left_sealed, "refused": c.refused}
+            "sealed": c.sealed, "opened": c.opened, "left_sealed": c.left_sealed, "not_sealed": c.not_sealed, "refused": c.refused}
 
 cdef dict op_stats(Process* p, int op):
     cdef OpCounter* c

@@ -18,6 +18,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from .. import session
+from ..connect import roots
 
 NOWHERE = "/dev/null/none"      # a file that cannot be: libpq looks for others where it is given none
 CONNECT_S = 5
@@ -49,6 +50,7 @@ class Address:
     user: str
     password: str
     ssl: bool
+    verify: bool = True       # with ssl: the server's certificate and name
 
     def among(self, targets: set[tuple[str, int, str]]) -> bool:
         """Has the operator listed it? A folder of a socket cannot be."""
@@ -61,7 +63,8 @@ class Address:
         none = {"passfile": NOWHERE, "sslcert": NOWHERE, "sslkey": NOWHERE, "gssencmode": "disable", "krbsrvname": "none",
                 "sslcertmode": "disable", "require_auth": "password,md5,scram-sha-256,none"}
         given = {"host": self.host, "port": self.port, "dbname": self.database, "user": self.user, "password": self.password,
-                 "connect_timeout": str(CONNECT_S), "sslmode": "require" if self.ssl else "disable", "application_name": "queend transfer",
+                 "connect_timeout": str(CONNECT_S), "sslmode": "disable" if not self.ssl else "verify-full" if self.verify else "require",
+                 "sslrootcert": roots() if self.verify else "", "application_name": "queend transfer",
                  "client_encoding": "UTF8"}
         return make_conninfo(**{**own, **{name: value for name, value in none.items() if name in own}, **given})
 

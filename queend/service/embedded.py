@@ -37,6 +37,7 @@ PORT = "5432"  # only names the socket: nothing listens on a network
 LONGEST_SOCKET_FOLDER = 108 - len("/.s.PGSQL.5432") - 1
 LOG_KEPT_BYTES = 16 << 20
 PR_SET_PDEATHSIG = 1
+OURS = {"lock", "pg", "creating", "created", "postgres.log", "postgres.log.1", "buffer"}
 LOCK_S = 2.0  # how long another daemon's lock is waited for
 # Nothing of ours: PG… variables, a preloaded library or a locale would change what the server does.
 ENVIRONMENT = {"PATH": os.defpath, "LANG": "C", "TZ": "UTC"}
@@ -156,7 +157,8 @@ class Embedded:
     def _take_lock(self) -> None:
         if self._lock is not None:
             return
-        self.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._close_folder()
         fd = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + LOCK_S
         while True:
@@ -174,6 +176,11 @@ class Embedded:
         os.ftruncate(fd, 0)
         os.pwrite(fd, b"%d\n" % os.getpid(), 0)
         self._lock = fd
+
+    def _close_folder(self) -> None:
+        """Nobody else may enter it. One that has other things in it, such as /tmp, is not ours to close."""
+        if self.folder.stat().st_uid == os.geteuid() and all(path.name in OURS for path in self.folder.iterdir()):
+            self.folder.chmod(0o700)
 
     def _prepare(self) -> None:
         self.account: Account = binaries.account_for(self.data)
@@ -224,7 +231,8 @@ class Embedded:
         command: list[str | Path] = [self.programs.folder / "postgres", "-D", self._open()]
         for name, value in {**server_settings(self.programs.major), **self.settings}.items():
             command += ["-c", f"{name}={value}"]
-        with open(self.log, "ab") as log:
+        with open(self.log, "ab", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o600)) as log:
+            os.fchmod(log.fileno(), 0o600)      # it tells of what people store
             self._log_begin = log.tell()
             # A session of its own: Ctrl-C in the terminal must reach the daemon first, which drains and then stops us.
             self._server = subprocess.Popen(command, cwd="/", pass_fds=[self._opened], env=ENVIRONMENT, stdin=subprocess.DEVNULL,

@@ -24,6 +24,7 @@ from .running import Running
 MINUTE_US = 60_000_000
 CLEAN_S = 600.0
 CLEAN_ROWS = 10_000
+SEALED_MOST = 1 << 31      # by one key
 PAGE_AGE_S = 0.05          # what a page shows of this daemon is at most so much older than the page, or
 SHARE = 20                 # so many times what writing it took
 # Of a worker, in the order of metric_workers.counts; the last four are summed over its queues.
@@ -100,6 +101,7 @@ class Metrics(Running):
         self.settings, self.core, self.pool = settings, core, pool
         self.hostname, self.pid, self.port = socket.gethostname(), os.getpid(), settings.port
         self.sampled_at = 0.0
+        self.key_told = False
         self._bucket = this_minute()
         self._minutes: dict[int, Minute] = {}       # where they begin, µs; oldest first
         self._seen: dict[tuple[int, int], tuple[int, ...]] = {}       # (queue, worker) → what is counted in minutes
@@ -160,6 +162,13 @@ class Metrics(Running):
             minute.parked[queue] = minute.parked.get(queue, 0) + parked
         minute.samples += 1
         self.sampled_at = time.time()
+        self._count_sealed(sum(one["sealed"] for one in workers))
+
+    def _count_sealed(self, sealed: int) -> None:
+        """Half of what a key may seal (docs/encryption.md): told once."""
+        if sealed >= SEALED_MOST and not self.key_told:
+            self.key_told = True
+            log.line("warn", "key_half_used", f"{sealed} payloads were sealed since the start; change the key before all daemons together come to 2^32")
 
     def _count(self) -> None:
         """What the core counted since the last time goes to the minute that was open, which then ends if it is over."""

@@ -475,6 +475,32 @@ def test_a_changed_payload_harms_nobody_else(daemon: Daemon, client: Client, enc
     assert client.ack_batch([ack_of(first), ack_of(second)])[-1]["success"] is True
 
 
+@pytest.mark.parametrize("refuses", [False, True])
+def test_a_plain_payload_is_told_or_refused(daemon: Daemon, client: Client, queue: str, start_daemon: Callable[..., Daemon], refuses: bool) -> None:
+    """Stored before the option was turned on, or by somebody who has no key but can write to the database; also one that says it has a key."""
+    client.push(queue, "before")
+    client.configure(queue, encryptionEnabled=True)
+    client.push(queue, "sealed")
+    client.push(queue, "forged")
+    with psycopg.connect(daemon.conninfo, autocommit=True) as db:
+        where = "partition_id = (SELECT p.id FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s AND p.name = 'Default')"
+        ((body, base),) = db.execute(f"SELECT body, base FROM queend.log WHERE {where} ORDER BY base DESC LIMIT 1", (queue,)).fetchall()
+        at = body.index(b'{"encrypted"')
+        size = len(body) - at
+        db.execute(f"UPDATE queend.log SET body = %s WHERE {where} AND base = %s", (body[:at] + b'"' + b"f" * (size - 2) + b'"', queue, base))
+    other = start_daemon(daemon.conninfo, QUEEND_ENCRYPTION_KEYS=KEYS, QUEEND_REFUSE_PLAIN=str(refuses).lower())
+    with other.client() as reader:
+        before = reader.metric("queend_worker_not_sealed_total")
+        for got in (data(reader.pop(queue, batch=9, consumerGroup="g")), fetched(reader, queue, "application/json")):
+            assert got[1] == "sealed"
+            if refuses:
+                assert got[0] == got[2] and "is not sealed" in got[0]["error"]
+            else:
+                assert got[0] == "before" and set(got[2]) == {"f"}
+        assert reader.metric("queend_worker_not_sealed_total") > before
+    assert ("QUEEND_REFUSE_PLAIN)" in other.line("payload_not_sealed")["detail"]) is refuses
+
+
 @pytest.mark.parametrize("generation, wire", [("0.15", "json"), ("2", "json"), ("2", "all")])
 def test_with_the_sdk(daemon: Daemon, generation: str, wire: str) -> None:
     queues = prepare(generation).run("sdk_encryption.py", daemon, json.dumps(WIRES[wire]), f"sdk-{generation}-{wire}")[-2:]

@@ -116,14 +116,18 @@ def test_what_the_functions_rely_on_is_the_same_in_every_session(monkeypatch):
 
 
 def test_a_dsn_libpq_cannot_read_is_refused(monkeypatch):
-    monkeypatch.setenv("QUEEND_DSN", "host=h nonsense")
-    with pytest.raises(ConfigError, match="QUEEND_DSN: "):
-        connect.conninfo(load())
+    for dsn in ("host=h s3cret", "postgresql://u:s3cret@h/d?passw=s3cret", "postgresql://u:s3cret@[h/d"):
+        monkeypatch.setenv("QUEEND_DSN", dsn)
+        with pytest.raises(ConfigError, match="QUEEND_DSN: ") as told:
+            connect.conninfo(load())
+        assert "s3cret" not in str(told.value)
 
 
 @pytest.mark.parametrize("variables, mode, verified", [
     ({}, "disable", True),
-    ({"PG_USE_SSL": "true"}, "require", False),
+    ({"PG_USE_SSL": "true"}, "verify-full", True),
+    ({"QUEEND_DSN": "host=h sslmode=require"}, "require", False),
+    ({"QUEEND_DSN": "host=h sslmode=verify-full"}, "verify-full", True),
     ({"PG_USE_SSL": "true", "PG_SSL_REJECT_UNAUTHORIZED": "false"}, "require", False),
     ({"PG_USE_SSL": "true", "PGSSLROOTCERT": "/r.crt"}, "verify-full", True),
     ({"PG_USE_SSL": "true", "PG_SSL_REJECT_UNAUTHORIZED": "true", "PGSSLROOTCERT": "/r.crt"}, "verify-full", True),
@@ -158,12 +162,12 @@ def test_the_document_of_the_queue_options_is_what_the_code_says():
 
 
 def test_command_config_tells_origins_and_hides_secrets():
-    done = command("config", "--show-origin", PORT="7777", PG_PASSWORD="hunter2")
+    done = command("config", "--show-origin", PORT="7777", PG_PASSWORD="hunter2", JWT_JWKS_URL="https://me:hunter2@id.example/keys?code=hunter2&x=hunter2#f")
     assert done.returncode == 0, done.stderr
     lines = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines()}
     assert lines["PORT"] == ["7777", "environment"]
     assert lines["PG_PASSWORD"] == ["********", "environment"]
-    assert "hunter2" not in done.stdout
+    assert "hunter2" not in done.stdout and lines["JWT_JWKS_URL"][0] == "https://********@id.example/keys?********#f"
 
 
 def test_command_serve_ends_with_a_clear_message():

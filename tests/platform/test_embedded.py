@@ -29,7 +29,8 @@ def test_data_survives_a_restart_and_nothing_listens_on_tcp(tmp_path):
             connection.execute("CREATE TABLE kept AS SELECT 7 AS n")
             assert connection.execute("SHOW listen_addresses").fetchone() == ("",)
             assert connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
-        assert stat.S_IMODE(cluster.data.stat().st_mode) == 0o700
+        for path, mode in ((cluster.folder, 0o700), (cluster.data, 0o700), (cluster.log, 0o600), (cluster.folder / "lock", 0o600)):
+            assert stat.S_IMODE(path.stat().st_mode) == mode, path
         assert os.stat(f"/proc/{cluster.pid}").st_uid != 0
     finally:
         cluster.stop()
@@ -39,6 +40,22 @@ def test_data_survives_a_restart_and_nothing_listens_on_tcp(tmp_path):
     finally:
         again.stop()
     assert not (cluster.data / "postmaster.pid").exists()
+
+
+def test_what_was_open_is_closed_but_not_a_folder_of_others(tmp_path):
+    ours, others = tmp_path / "ours", tmp_path / "others"
+    for folder in (ours, others):
+        folder.mkdir()
+        folder.chmod(0o755)
+        (folder / "postgres.log").touch(0o644)
+    (others / "something").touch()
+    for folder, mode in ((ours, 0o700), (others, 0o755)):
+        cluster = Embedded(folder)
+        try:
+            cluster.start()
+        finally:
+            cluster.stop()
+        assert stat.S_IMODE(folder.stat().st_mode) == mode and stat.S_IMODE(cluster.log.stat().st_mode) == 0o600
 
 
 # The embedded programs, and every version this system has besides.

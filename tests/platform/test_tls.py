@@ -66,17 +66,18 @@ def connection(monkeypatch, server, **variables: str) -> bool:
 
 
 def test_encrypted_without_verification(monkeypatch, server):
-    assert connection(monkeypatch, server, PG_USE_SSL="true")
     assert connection(monkeypatch, server, PG_USE_SSL="true", PG_SSL_REJECT_UNAUTHORIZED="false")
 
 
 def test_verified(monkeypatch, server):
     assert connection(monkeypatch, server, PG_USE_SSL="true", PG_SSL_REJECT_UNAUTHORIZED="true", PGSSLROOTCERT=f"{server[1]}/known.crt")
+    assert connection(monkeypatch, server, PG_USE_SSL="true", PGSSLROOTCERT=f"{server[1]}/known.crt")
 
 
 @pytest.mark.parametrize("variables, words", [
     ({"PG_USE_SSL": "false"}, "no encryption"),
     ({"PG_USE_SSL": "true", "PGSSLROOTCERT": "{folder}/other.crt"}, "certificate verify failed"),
+    ({"PG_USE_SSL": "true"}, "certificate verify failed"),
     ({"PG_USE_SSL": "true", "PG_SSL_REJECT_UNAUTHORIZED": "true"}, "certificate verify failed"),
     ({"PG_USE_SSL": "true", "PGSSLROOTCERT": "{folder}/known.crt", "PG_HOST": "127.0.0.1"}, "does not match host name"),
 ])

@@ -2,4 +2,4 @@
 import os
 
 PRELOAD = os.environ.pop("LD_PRELOAD", None)
-RUNTIME = {"LD_PRELOAD": PRELOAD} if PRELOAD else {}
+RUNTIME = {"LD_PRELOAD": PRELOAD, "QUEEND_CORE_DUMPS": "true"} if PRELOAD else {}

@@ -1,7 +1,7 @@
 # C names every room uses.
 from libc.stdint cimport int8_t, uint8_t, int16_t, uint16_t, int32_t, uint32_t, int64_t, uint64_t, uintptr_t
 from libc.stdlib cimport free, atoi, atoll, strtod
-from libc.string cimport memcpy, memcmp, memset, memmove, memchr, strlen, strncpy, strcmp, strncmp
+from libc.string cimport memcpy, memcmp, memset, memmove, memchr, strlen, strncpy, strcmp, strncmp, strchr
 from libc.stdio cimport snprintf, fprintf, stderr
 from posix.time cimport timespec, clock_gettime, CLOCK_REALTIME, CLOCK_MONOTONIC, CLOCK_THREAD_CPUTIME_ID
 
@@ -36,6 +36,7 @@ cdef extern from "<endian.h>" nogil:
 
 cdef extern from "<string.h>" nogil:
     char* strstr(const char*, const char*)
+    char* strdup(const char*)
     void* memmem(const void*, size_t, const void*, size_t)
 
 cdef extern from "<sys/random.h>" nogil:

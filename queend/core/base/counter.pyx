@@ -34,6 +34,7 @@ cdef struct Counters:
     uint64_t handed           # messages delivered by the push that stored them
     uint64_t sealed           # payloads, of encrypted queues
     uint64_t opened
+    uint64_t not_sealed       # plain payloads found in encrypted queues
     uint64_t left_sealed      # delivered as they are stored: without their key, or changed
     uint64_t refused          # answered 503: a bound was reached, or the database is away
     int64_t silent_since      # monotonic ms, when a statement was sent after the last answer of the database; 0: none waits

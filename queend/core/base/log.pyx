@@ -3,6 +3,7 @@
 cdef enum:
     LOG_LINE = 2048           # longer details are cut
 
+cdef char* log_hidden = NULL        # texts that are never written, with line ends between them
 cdef char log_threshold = b'i'     # first letter of the lowest level written
 
 cdef inline int log_rank(char level) noexcept nogil:
@@ -45,9 +46,27 @@ cdef size_t log_escape(char* out, size_t room, const char* text) noexcept nogil:
         at -= 1
     return at
 
+cdef void log_mask(char* text) noexcept nogil:
+    # Writes marks over what is hidden.
+    cdef const char* one = log_hidden
+    cdef const char* end
+    cdef char* at
+    cdef size_t n
+    while one != NULL and one[0]:
+        end = strchr(one, b'\n')
+        n = strlen(one) if end == NULL else end - one
+        at = text
+        while n:
+            at = <char*>memmem(at, strlen(at), one, n)
+            if at == NULL:
+                break
+            memset(at, b'*', n)
+        one = end + 1 if end != NULL else NULL
+
 cdef void log_line(const char* level, const char* event, const char* detail) noexcept nogil:
     # level: debug, info, warn, error. event: a word in snake case. detail: UTF-8 text for people, may be NULL.
     cdef char[LOG_LINE] line
+    cdef char[LOG_LINE] plain
     cdef size_t at = 0
     cdef int64_t now
     if log_rank(level[0]) < log_rank(log_threshold):
@@ -57,6 +76,10 @@ cdef void log_line(const char* level, const char* event, const char* detail) noe
     clock_format(now, 3, line + 9)
     at = 9 + 24
     at += <size_t>snprintf(line + at, LOG_LINE - at, b'","level":"%.8s","event":"%.64s"', level, event)
+    if detail != NULL and log_hidden != NULL:
+        snprintf(plain, sizeof(plain), b"%s", detail)
+        log_mask(plain)
+        detail = plain
     if detail != NULL:
         memcpy(line + at, b',"detail":"', 11)
         at += 11

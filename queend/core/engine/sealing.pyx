@@ -118,5 +118,7 @@ cdef void pop_unseal(Worker* w, Slice queue, PopMessage* m) noexcept nogil:
     cdef int result = seal_reveal(&w.seal, queue, m.extras.seal, &m.payload)
     if result == SEAL_OPENED:
         w.counters.opened += 1
-    elif result != SEAL_PLAIN:
+    elif result == SEAL_PLAIN or result == SEAL_REFUSED:
+        w.counters.not_sealed += 1
+    else:
         w.counters.left_sealed += 1

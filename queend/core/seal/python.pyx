@@ -21,12 +21,13 @@ def seal_payload(str queue, bytes payload):
     return out, sealring.keys[0].id.decode()
 
 def seal_opened(str queue, str key, bytes payload):
-    """What an envelope of this queue holds, None where it cannot be opened. key: the id that stands beside the record; None:
+    """What an envelope of this queue holds, None where it cannot be opened; a text in place of one that is refused. key: the id that stands beside the record; None:
     sealed by another program, which any of the keys may open."""
     cdef bytes name = queue.encode()
     cdef bytes id = (key or "").encode()
     cdef Slice text = slice_of(payload, len(payload))
-    if seal_reveal(&seal_python, slice_of(name, len(name)), slice_of(id, len(id)), &text) != SEAL_OPENED:
+    cdef int result = seal_reveal(&seal_python, slice_of(name, len(name)), slice_of(id, len(id)), &text)
+    if result != SEAL_OPENED and result != SEAL_REFUSED:
         return None
     return text.p[:text.n]
 

@@ -11,6 +11,7 @@ cdef struct SealKey:
 
 cdef struct SealRing:
     int n                     # 0: nothing can be sealed or opened
+    bint refuses              # plain payloads of encrypted queues are not given
     SealKey[16] keys
 
 cdef SealRing sealring

@@ -19,6 +19,7 @@ cdef enum SealOpened:
     SEAL_PLAIN = 1            # it is no envelope
     SEAL_NO_KEY = 2           # of the key it names none is here, and no other opens it
     SEAL_BROKEN = 3           # its key is here: it was changed, or belongs to another queue
+    SEAL_REFUSED = 4          # it is no envelope, and the operator wants none of these given: a text stands in its place
 
 cdef struct Seal:
     EVP_CIPHER_CTX* sealing
@@ -28,6 +29,7 @@ cdef struct Seal:
     char* room
     size_t size
     int64_t told_us           # when the log was told last, 0: not yet
+    int64_t plain_us          # the same, of plain payloads
     bint short_of_memory      # it ran out since somebody looked
 
 cdef void seal_close(Seal* s) noexcept nogil:
@@ -205,14 +207,34 @@ cdef int seal_open(Seal* s, Slice queue, Slice id, Slice* payload) noexcept nogi
             return SEAL_OPENED
     return SEAL_NO_KEY if named < 0 else SEAL_BROKEN
 
+cdef const char* SEAL_TEXT = b'{"error":"The payload is not sealed, though its queue is encrypted: whoever stored it had no key"}'
+
+cdef int seal_plain(Seal* s, Slice queue, int result, Slice* payload) noexcept nogil:
+    # A payload of an encrypted queue that is no envelope: stored before the option was set, or by somebody without a key.
+    cdef char[400] text
+    cdef int64_t now = clock_mono_us()
+    if s.plain_us == 0 or now - s.plain_us > SEAL_TOLD_US:
+        s.plain_us = now
+        snprintf(text, sizeof(text), b"queue %.*s: %s", <int>queue.n, queue.p,
+                 b"not given to consumers (QUEEND_REFUSE_PLAIN)" if sealring.refuses else b"given as it is; QUEEND_REFUSE_PLAIN has it refused")
+        log_line(b"warn", b"payload_not_sealed", text)
+    if not sealring.refuses:
+        return result
+    payload[0] = slice_lit(SEAL_TEXT)
+    return SEAL_REFUSED
+
 cdef int seal_reveal(Seal* s, Slice queue, Slice id, Slice* payload) noexcept nogil:
-    # seal_open for an answer: what cannot be opened is given as it is stored, and the log is told now and then.
+    # seal_open for an answer, where the queue is encrypted or the record has a key: what cannot be opened is given as it is stored,
+    # and the log is told now and then.
+    cdef Envelope e
     cdef char[400] text
     cdef int64_t now
     cdef const char* why = b"its key is not here"
     cdef int result = seal_open(s, queue, id, payload)
-    if result == SEAL_OPENED or result == SEAL_PLAIN:
+    if result == SEAL_OPENED:
         return result
+    if result == SEAL_PLAIN or sealring.refuses and not envelope_read(payload[0], &e):
+        return seal_plain(s, queue, result, payload)
     now = clock_mono_us()
     if s.told_us == 0 or now - s.told_us > SEAL_TOLD_US:
         s.told_us = now

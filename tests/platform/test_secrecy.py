@@ -1,0 +1,63 @@
+"""What is not told, written down or left behind of secrets."""
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.command import command
+from support.daemon import Daemon
+from support.wait import until
+
+from queend import log
+from queend.service import metrics
+
+KEYS = {"QUEEND_ENCRYPTION_KEYS": "a:" + "5a" * 32}
+PRINTED = """
+import ctypes, resource
+from queend import secrecy
+secrecy.close(%s)
+print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), resource.getrlimit(resource.RLIMIT_CORE)[0])
+"""
+
+
+def core_limit(pid: int) -> str:
+    (line,) = (line for line in Path(f"/proc/{pid}/limits").read_text().splitlines() if line.startswith("Max core file size"))
+    return line.split()[4]
+
+
+def test_a_process_with_keys_leaves_no_core_dump(tmp_path):
+    with Daemon.own(tmp_path, **KEYS, QUEEND_CORE_DUMPS="false") as daemon:
+        daemon.await_ready()
+        server = daemon.line("database_started")["pid"]
+        assert core_limit(daemon.pid) == core_limit(server) == "0"
+        assert daemon.end() == 0
+
+
+@pytest.mark.parametrize("leave, dumpable", [(False, "0"), (True, "1")])
+def test_nor_can_it_be_traced(leave, dumpable):
+    done = subprocess.run([sys.executable, "-c", PRINTED % leave], capture_output=True, text=True, check=True)
+    assert done.stdout.split()[0] == dumpable and (done.stdout.split()[1] == "0" or leave)
+
+
+@pytest.mark.parametrize("dsn", ["postgresql://bob:hor@se/battery@127.0.0.1:1/stap%6ce", "postgresql://bob:hor@staple-host:1/battery", "host=127.0.0.1 port=1 user=horse dbname=staple-base"])
+def test_no_part_of_a_connection_string_is_in_an_error(tmp_path, dsn):
+    with Daemon.own(tmp_path, QUEEND_DSN=dsn) as daemon:
+        until(lambda: daemon.line("database_unreachable") or daemon.process.poll() is not None, "it tells that it cannot connect")
+        daemon.end()
+        told = daemon.story() + "".join(map(str, daemon.log)) + "".join(daemon.other)
+        assert not [part for part in ("se/battery", "staple", "horse", "hor@") if part in told], told
+
+
+def test_of_commands_neither():
+    done = command("migrate", QUEEND_DSN="postgresql://bob:hor@staple-host:1/battery")
+    assert done.returncode != 0 and "staple" not in done.stderr + done.stdout
+
+
+def test_half_of_what_a_key_may_seal_is_told_once(monkeypatch):
+    told = []
+    monkeypatch.setattr(log, "line", lambda *words, **facts: told.append(words[:2]))
+    one = metrics.Metrics.__new__(metrics.Metrics)
+    one.key_told = False
+    for sealed in (0, (1 << 31) - 1, 1 << 31, 1 << 32):
+        one._count_sealed(sealed)
+    assert told == [("warn", "key_half_used")]
