@@ -6,6 +6,9 @@
 --   p_group, p_ack       of the acknowledgement: consumer group and record id, NULL = none
 --   p_lease              must be the live one; NULL = whoever holds it
 --   p_count, p_dead, p_error, p_release   as in stream_ack. A lease that is kept must be moved along, or a cycle that is sent again would count twice
+-- A cycle without an acknowledgement that sends messages and drops keys closes windows beside the consumer, which may close the same ones:
+-- both have read them, and each would send what is in them. So it is refused while the group holds a lease there, and when a key it drops is
+-- gone; its client reads again at its next tick.
 -- error: why nothing was done. queue: of the partition. base, created_at: per push row; dups: {row: [[offset or -1, …], [moment, …]]} of
 -- the push rows that held duplicates, as push tells them. group_id, committed, head, released: of the acknowledgement.
 --
@@ -56,6 +59,18 @@ BEGIN
                       WHEN p_lease IS NOT NULL AND (k.lease_id = p_lease AND k.lease_until > v_now) IS NOT TRUE THEN 'Invalid or expired lease'
                       WHEN p_lease IS NOT NULL AND v_at <= k.committed AND NOT p_release AND NOT p_dead THEN 'Already acknowledged'
                       WHEN k.group_id IS NULL THEN 'Unknown consumer_group' END;
+        IF error IS NOT NULL THEN
+            RETURN;
+        END IF;
+    END IF;
+
+    IF p_ack IS NULL AND cardinality(p_row) > 0 AND cardinality(p_unset) > 0 THEN
+        error := CASE WHEN EXISTS (SELECT FROM queend.consumer_groups g JOIN queend.cursors c ON c.partition_id = p_part AND c.group_id = g.id
+                                    WHERE g.queue_id = v_queue AND g.name = p_group AND c.lease_until > v_now)
+                      THEN 'The partition is being consumed: try again'
+                      WHEN EXISTS (SELECT FROM unnest(p_unset) AS u (key) WHERE NOT EXISTS (
+                           SELECT FROM queend.stream_state s WHERE s.query_id = v_query AND s.partition_id = p_part AND s.key = u.key))
+                      THEN 'The state has changed since it was read: read it again' END;
         IF error IS NOT NULL THEN
             RETURN;
         END IF;

@@ -395,3 +395,24 @@ def test_sql_reads_queries_and_state_as_on_the_reference_server(client: Client, 
                                   " JOIN queen_streams.queries q ON q.id = s.query_id WHERE q.name = %s", (queue,)).fetchall() == [
             (message["partitionId"], "k", {"n": 1}, True)]
         assert ("seen",) in connection.execute("SELECT consumer_group FROM queen.consumer_watermarks WHERE queue_name = %s AND last_empty_scan_at = 'epoch'", (queue,)).fetchall()
+
+
+def test_a_timer_beside_the_consumer_closes_no_window_twice(client: Client, stream: Stream, queue: str) -> None:
+    """The timer's cycle has no acknowledgment. Both have read the window before either closes it."""
+    client.push(queue, 1, 2)
+    messages = stream.pop(batch=1)
+    partition = messages[0]["partitionId"]
+    assert stream.cycle(messages, {"window": 1, "later": 0})["success"]
+    closing = stream.body(partition, push=[{"queue": f"{queue}-sink", "payload": "by the timer"}], unsets=["window"], consumer_group=stream.group)
+    consumed = stream.pop()
+    assert stream.state(partition) == {"window": 1, "later": 0}
+    refused = stream.post(closing)
+    assert refused["success"] is False and "consumed" in refused["error"]
+    assert stream.cycle(consumed, push=[{"queue": f"{queue}-sink", "payload": "by the consumer"}], unsets=["window"])["success"]
+    refused = stream.post(closing)
+    assert refused["success"] is False and "state" in refused["error"]
+    assert data(client.pop(f"{queue}-sink", batch=10)) == ["by the consumer"] and stream.state(partition) == {"later": 0}
+
+    assert stream.post({**closing, "state_ops": [{"type": "delete", "key": "later"}]})["success"]       # alone it closes what it has read
+    assert stream.post({**closing, "push_items": []})["success"]                                          # and what drops keys alone doubles nothing
+    assert stream.state(partition) == {}
