@@ -12,6 +12,7 @@ import psycopg
 from support.client import data
 from support.daemon import PACKAGE, Daemon
 from support.postgres import Postgres
+from support.sanitizer import preloaded
 from support.wait import until
 
 
@@ -27,7 +28,7 @@ def program(postgres: Postgres, name: str) -> Path:
 
 def adopt(conninfo: str, folder: Path, *arguments: str, answer: str = "") -> tuple[int, str]:
     done = subprocess.run([sys.executable, "-m", "queend", "failover", "adopt", *arguments], input=answer, capture_output=True, text=True, cwd="/",
-                          env={"PATH": os.environ["PATH"], "PYTHONPATH": str(PACKAGE), "QUEEND_DSN": conninfo, "FILE_BUFFER_DIR": str(folder)})
+                          env=preloaded({"PATH": os.environ["PATH"], "PYTHONPATH": str(PACKAGE), "QUEEND_DSN": conninfo, "FILE_BUFFER_DIR": str(folder)}))
     return done.returncode, done.stdout + done.stderr
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import queend
 
 from .client import Client
-from .sanitizer import RUNTIME
+from .sanitizer import preloaded
 from .wait import until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,14 +45,14 @@ class Daemon:
 
     def _begin(self, settings: dict[str, Any]) -> None:
         environment = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
-        environment |= {"HOST": "127.0.0.1", "PORT": "0", "PYTHONPATH": str(PACKAGE), **RUNTIME}
+        environment |= {"HOST": "127.0.0.1", "PORT": "0", "PYTHONPATH": str(PACKAGE)}
         environment |= {k: str(v) for k, v in settings.items()}
         self.log: list[dict] = []
         self.other: list[str] = []  # lines that are no log lines: nothing may write them
         self.greeting: list[str] = []  # lines for who sits at a terminal
         self._heard = 0  # lines of the log that `await_event` has passed
         self.port = 0
-        self.process = subprocess.Popen([sys.executable, "-m", "queend", "serve"], env=environment, cwd="/", text=True, errors="replace",
+        self.process = subprocess.Popen([sys.executable, "-m", "queend", "serve"], env=preloaded(environment), cwd="/", text=True, errors="replace",
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self._readers = [threading.Thread(target=work, daemon=True) for work in (self._read, self._read_greeting)]
         for reader in self._readers:

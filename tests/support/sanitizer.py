@@ -2,4 +2,11 @@
 import os
 
 PRELOAD = os.environ.pop("LD_PRELOAD", None)
-RUNTIME = {"LD_PRELOAD": PRELOAD, "QUEEND_CORE_DUMPS": "true"} if PRELOAD else {}
+
+
+def preloaded(environment: dict[str, str]) -> dict[str, str]:
+    """The environment of an interpreter that runs queend: the runtime comes before what else it preloads, and may look into its own process."""
+    if not PRELOAD:
+        return environment
+    libraries = [PRELOAD.replace(" ", ":"), environment.get("LD_PRELOAD")]
+    return {"QUEEND_CORE_DUMPS": "true", **environment, "LD_PRELOAD": ":".join(filter(None, libraries))}
