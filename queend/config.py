@@ -2,7 +2,8 @@
 
 A setting is an environment variable, or a key of the TOML file named by QUEEND_CONFIG (the same name in lower case); the
 environment wins. The names without QUEEND_ are those of Queen MQ, so that a deployment can be switched over as it is; the
-ones queend has no use for are accepted and told at start. A wrong value or an unknown key stops the daemon.
+ones queend has no use for are accepted and told at start. A wrong value, an unknown key or a name that is one letter from
+one of ours (JWT_ENABELD) stops the daemon.
 """
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from pydantic import Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from .keyring import keyring
+from .nearby import nearest
 
 LOG_LEVELS = ("trace", "debug", "info", "warn", "error")
 # type: preferred batch size, compiled hold (ms), largest batch (jobs), calls at once per worker
@@ -30,6 +32,10 @@ NOT_SETTINGS = {"QUEEND_CONFIG", "QUEEND_BENCH_DIR", "QUEEND_SANITIZE", "QUEEND_
 # Settings of older versions of the reference server, or of its documents alone. (STREAM_POLL_… besides.)
 GONE = {"MAX_PARTITION_CANDIDATES", "PEER_NOTIFY_BATCH_MS", "POLL_DB_INTERVAL", "POLL_WORKER_COUNT", "POLL_WORKER_INTERVAL", "QUEEN_PEERS",
         "QUEUE_BACKOFF_MULTIPLIER", "QUEUE_BACKOFF_THRESHOLD", "QUEUE_MAX_POLL_INTERVAL", "QUEUE_POLL_INTERVAL"}
+
+
+# Names that others use and that are one letter from one of ours.
+STRANGERS = {"PGHOST", "PGPORT", "PGUSER", "PGPASSWORD", "LOGLEVEL"}
 
 
 class ConfigError(ValueError):
@@ -286,6 +292,8 @@ class Settings(Tokens, Sealing, Later, Copying, Failover, Figures, Keeping, Queu
         for origin in self.origins():
             if origin not in ("*", "null") and not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^/\s,]+", origin):
                 raise ValueError(f"CORS_ORIGINS: {origin} is no origin; one is `https://app.example`, with a port if it is not the usual one")
+        if self.webapp_root and not Path(self.webapp_root).is_dir():
+            raise ValueError(f"WEBAPP_ROOT: {self.webapp_root} is no folder")
         if self.queen_vegas_min_limit > self.queen_vegas_max_limit:
             raise ValueError("QUEEN_VEGAS_MIN_LIMIT is above QUEEN_VEGAS_MAX_LIMIT")
         if self.jwt_enabled:
@@ -299,7 +307,14 @@ class Settings(Tokens, Sealing, Later, Copying, Failover, Figures, Keeping, Queu
 def load(**arguments: Any) -> Settings:
     """The settings of this process; `arguments` (command line) win over the environment. Raises ConfigError."""
     known = {name.upper() for name in Settings.model_fields} | NOT_SETTINGS
-    problems = [f"{name}: no such setting" for name in sorted(os.environ) if name.startswith("QUEEND_") and name not in known]
+    problems = []
+    for name in sorted(os.environ):
+        if name.upper() in known or name in GONE or name in STRANGERS:
+            continue
+        if meant := nearest(name.upper(), (one for one in sorted(known) if "_" in one)):
+            problems.append(f"{name}: no such setting; {meant} is one")
+        elif name.startswith("QUEEND_"):
+            problems.append(f"{name}: no such setting")
     try:
         settings = Settings(**arguments)
     except ValidationError as error:

@@ -52,6 +52,29 @@ def test_unprotected_instead_of_protected_is_refused(monkeypatch):
     assert "JWT_SECRET" in problems()[0]
 
 
+@pytest.mark.parametrize("name, meant", [
+    ("JWT_ENABELD", "JWT_ENABLED"), ("PG_HSOT", "PG_HOST"), ("PG_PASWORD", "PG_PASSWORD"), ("JWT_SECRETT", "JWT_SECRET"), ("NUM_WORKER", "NUM_WORKERS"),
+    ("DATABASE_URI", "DATABASE_URL"), ("jwt_enabeld", "JWT_ENABLED"), ("QUEEND_DSM", "QUEEND_DSN"), ("QUEUND_DSN", "QUEEND_DSN"), ("CORS_ORIGIN", "CORS_ORIGINS")])
+def test_a_name_that_is_nearly_ours_is_refused(monkeypatch, name, meant):
+    monkeypatch.setenv(name, "")
+    with pytest.raises(ConfigError, match=f"^{name}: no such setting; {meant} is one$"):
+        load()
+
+
+@pytest.mark.parametrize("name", ["PGHOST", "PGUSER", "PGPASSWORD", "LOGLEVEL", "HOSTS", "PORTS", "JWT_HEADER", "PG_HOME", "jwt_issuer"])
+def test_names_of_others_are_theirs(monkeypatch, name):
+    monkeypatch.setenv(name, "x")
+    load()
+
+
+def test_a_web_application_that_is_not_there_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setenv("WEBAPP_ROOT", str(tmp_path))
+    load()
+    monkeypatch.setenv("WEBAPP_ROOT", str(tmp_path / "none"))
+    with pytest.raises(ConfigError, match="WEBAPP_ROOT: .*none is no folder"):
+        load()
+
+
 def test_an_empty_variable_is_no_variable(monkeypatch):
     monkeypatch.setenv("PORT", "")
     assert load().port == 6632
