@@ -71,8 +71,8 @@ ROUTES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], Any]] = {
         array(whole(consumer_group=TEXT, queue_name=TEXT, partition_name=TEXT, partition_id=ID, worker_id=MAYBE, offset_lag=INTEGER, time_lag_seconds=INTEGER, lag_hours=NUMBER,
                     oldest_unconsumed_at=SOME_TIME, last_consumed_at=SOME_TIME)), [parameter("minLagSeconds", {**INTEGER, "minimum": 0}), LIMIT], None),
     "GET /api/v1/consumer-groups/{group}": (
-        mapping(whole(partitions=array(whole(partition=TEXT, workerId=MAYBE, lastConsumedAt=SOME_TIME, totalConsumed=INTEGER, offset=INTEGER, head=INTEGER, offsetLag=INTEGER,
-                                             timeLagSeconds=INTEGER, leaseActive=FLAG)))), [LIMIT], None),
+        mapping(whole(partitions=array(whole("standsSince", "leasesLapsed", partition=TEXT, workerId=MAYBE, lastConsumedAt=SOME_TIME, totalConsumed=INTEGER, offset=INTEGER, head=INTEGER, offsetLag=INTEGER,
+                                             timeLagSeconds=INTEGER, leaseActive=FLAG, standsSince=TIME, leasesLapsed=INTEGER)))), [LIMIT], None),
     "DELETE /api/v1/consumer-groups/{group}": (
         whole(success=DONE, consumerGroup=TEXT, deletedPartitions=INTEGER, metadataDeleted=FLAG), [parameter("deleteMetadata", FLAG, "its subscription, too")], None),
     "DELETE /api/v1/consumer-groups/{group}/queues/{queue}": (

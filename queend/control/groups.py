@@ -26,6 +26,7 @@ OFFSET_MOST = 2**63 - 1
 LIST = "SELECT * FROM queend.group_list()"
 LAGGING = "SELECT * FROM queend.group_lagging(%s, %s)"
 SHOW = "SELECT * FROM queend.group_show(%s, %s)"
+STANDING = "SELECT * FROM queend.standing_list(%s)"
 DELETE = "SELECT * FROM queend.group_delete(%s, %s, %s)"
 SUBSCRIBE = "SELECT queend.group_subscribe(%s, %s)"
 FIND = """SELECT q.id AS queue_id, g.id AS group_id, p.id AS partition_id
@@ -87,11 +88,13 @@ async def group_lagging(request: Request) -> Json:
 async def group_show(request: Request, group: PathName) -> Json:
     """Where the group stands, by queue; at most `limit` (500, most 10 000) partitions of each queue. {} when there is no such group."""
     queues: dict[str, Any] = {}
+    standing = {row.partition_id: row for row in await rows(request, STANDING, group)}
     for row in await rows(request, SHOW, group, Query(request).whole("limit", SHOWN, 1, SHOWN_MOST)):
         queues.setdefault(row.queue, {"partitions": []})["partitions"].append({
             "partition": row.partition, "workerId": row.lease_id and str(row.lease_id), "lastConsumedAt": ts3(row.consumed_at),
             "totalConsumed": row.consumed, "offset": row.next, "head": row.head, "offsetLag": row.head - row.next - row.beyond,
-            "timeLagSeconds": age_s(row.oldest), "leaseActive": row.leased})
+            "timeLagSeconds": age_s(row.oldest), "leaseActive": row.leased,
+            **({"standsSince": ts3(one.since), "leasesLapsed": one.lapses} if (one := standing.get(row.partition_id)) else {})})
     return Json(queues)
 
 

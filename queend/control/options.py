@@ -64,6 +64,8 @@ def _flag(name: str, column: str, about: str) -> Option:
 OPTIONS: tuple[Option, ...] = (
     _whole("leaseTime", "lease_time", 300, "s", "how long a popped batch belongs to its consumer unless the pop says otherwise; 0 is 60 s"),
     _whole("retryLimit", "retry_limit", 3, "failures", "a batch that failed more often goes to the dead letters"),
+    _whole("deliveryLimit", "delivery_limit", 20, "leases", "a message that was left by so many leases in a row that ran out, alone in the end, goes to the dead letters at "
+           "the next; 0: never ([a message that ends its consumers](operations.md#a-message-that-ends-its-consumers))"),
     _whole("retryDelay", "retry_delay", 1000, "ms", "the partition pauses so long after a failed batch; only if asked for, the default is no pause"),
     Option("retryBackoff", "backoff", None, "ms", "pauses by the number of the retry: a list of them, or an exponential rule; goes before `retryDelay` "
            "([delays](delays.md))", "backoff"),

@@ -24,6 +24,7 @@ SELECT q.name, {", ".join(f"coalesce(sum(m.{name}) FILTER (WHERE m.bucket = %(la
        coalesce(sum(m.parked) FILTER (WHERE m.bucket = %(last)s), 0)::float8 / greatest(max(m.samples) FILTER (WHERE m.bucket = %(last)s), 1) AS parked
   FROM queend.queues q JOIN queend.metric_queues m ON m.queue_id = q.id AND m.bucket >= %(since)s
  GROUP BY q.name ORDER BY q.name LIMIT {QUEUES}"""
+STANDING = "SELECT queue, name, count(*) AS partitions, min(since) AS since FROM queend.standing_list(NULL) GROUP BY queue, name ORDER BY queue, name LIMIT 10000"
 # Counts of that minute, levels of the newest.
 BY_WORKER = f"""
 SELECT DISTINCT ON (m.hostname, m.port, m.worker) m.hostname, m.worker, m.pid, m.seen_at, {", ".join(
@@ -84,6 +85,7 @@ async def minutes(control: Any) -> list[Metric]:
             totals = dict(zip(COUNTS, (await (await cursor.execute(TOTALS)).fetchone()).counts, strict=False))
             queues = await (await cursor.execute(BY_QUEUE, times)).fetchall()
             workers = await (await cursor.execute(BY_WORKER, times)).fetchall()
+            standing = await (await cursor.execute(STANDING)).fetchall()
     except (psycopg.Error, PoolTimeout):
         return []
     for result, key in (("success", "ack_done"), ("failed", "ack_failed")):
@@ -93,6 +95,10 @@ async def minutes(control: Any) -> list[Metric]:
             _queue(families, one, last)
     for one in workers:
         _worker(families, one)
+    for one in standing:
+        of = {"queue": one.queue, "group": one.name}
+        families.add("queend_standing_partitions", "Partitions whose leases run out without an end: the same message is left each time.", of, one.partitions)
+        families.add("queend_standing_seconds", "Since when the first of them stands.", of, max(0.0, time.time() - one.since / 1e6))
     for queue, counts in sorted(control.metrics.totals.items())[:QUEUES]:
         for (name, text), value in zip(TALLIES, counts, strict=False):
             families.add(f"queend_queue_{name}", f"{text}, by this daemon.", {"queue": queue}, value, CounterMetricFamily)

@@ -2,6 +2,9 @@
 
 They are rows of queend.system_state. Every daemon looks twice a second, and keeps what it saw in a file beside the failover
 buffer, so that it obeys from its first request on even if it is started while the database is away.
+
+With its first look, and the first one after the database was away, it notes the moment: leases that ran out meanwhile say nothing about
+their consumers (sql/function/away_since.sql).
 """
 from __future__ import annotations
 
@@ -23,6 +26,7 @@ KEYS = {"push": "maintenance_mode", "pop": "pop_maintenance_mode"}
 LOOK = "SELECT key, value FROM queend.system_state WHERE key = ANY(%s)"
 SET = """INSERT INTO queend.system_state (key, value, changed_at) VALUES (%s, %s, queend.now_us())
          ON CONFLICT (key) DO UPDATE SET value = EXCLUDED.value, changed_at = EXCLUDED.changed_at"""
+AWAY = "away"
 
 
 class Maintenance(Running):
@@ -32,6 +36,7 @@ class Maintenance(Running):
         self.core, self.pool = core, pool
         self.file = folder / "maintenance.json" if folder else None
         self.on = {"push": False, "pop": False}
+        self._away = True        # this daemon, or its database, until a look says otherwise
         self._changes = 0        # switched here: a look that began before is out of date
 
     def open(self) -> None:
@@ -57,17 +62,21 @@ class Maintenance(Running):
             try:
                 await self._look()
             except PoolTimeout:
+                self._away = self._away or not self.pool.get_stats().get("pool_size") or "away" in self.core.database()["doubts"]
                 if not self.pool.get_stats().get("pool_size") and "away" not in self.core.database()["doubts"]:
                     log.line("warn", "control_without_connection", "the data plane lends one of its connections")
                     self.core.spare()
             except psycopg.Error:
-                pass      # the database is away: as it was
+                self._away = True      # as it was
             await asyncio.sleep(EVERY_S)
 
     async def _look(self) -> None:
         before = self._changes
         async with self.pool.connection() as connection:
+            if self._away:
+                await connection.execute(SET, (AWAY, Jsonb({})))
             rows = dict(await (await connection.execute(LOOK, (list(KEYS.values()),))).fetchall())
+        self._away = False
         if before == self._changes:
             self._apply({which: bool((rows.get(key) or {}).get("enabled")) for which, key in KEYS.items()})
 

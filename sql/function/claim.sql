@@ -36,7 +36,7 @@ BEGIN
       FROM unnest(p_part, p_group, p_first, p_take, p_base, p_lease, p_us) AS c (part, grp, first, take, base, lease, us)
       CROSS JOIN LATERAL (
             SELECT FROM (SELECT FROM queend.cursors x WHERE x.partition_id = c.part AND x.group_id >= c.grp AND x.group_id <= c.grp AND x.committed + 1 = c.first
-                            AND x.lease_end <= x.committed AND x.lease_until <= v_now AND x.retry_until <= v_now AND x.beyond IS NULL
+                            AND x.lease_end <= x.committed AND x.lease_until <= v_now AND x.retry_until <= v_now AND x.beyond IS NULL AND x.standing IS NULL
                             ORDER BY x.group_id DESC LIMIT 1      -- the newest version first, see pop
                             FOR NO KEY UPDATE SKIP LOCKED) AS k
             UNION ALL
@@ -50,7 +50,7 @@ BEGIN
        SET committed = excluded.committed, row_base = excluded.row_base, lease_id = excluded.lease_id, lease_until = excluded.lease_until,
            lease_end = excluded.lease_end, attempt = excluded.attempt, consumed_at = excluded.consumed_at,
            retries = CASE WHEN excluded.lease_until = 0 THEN 0 ELSE k.retries END
-     WHERE k.committed + 1 = excluded.retry_until AND k.lease_end <= k.committed AND k.lease_until <= v_now AND k.beyond IS NULL     -- made by a pop in between
+     WHERE k.committed + 1 = excluded.retry_until AND k.lease_end <= k.committed AND k.lease_until <= v_now AND k.beyond IS NULL AND k.standing IS NULL     -- made by a pop in between
     RETURNING k.partition_id, k.group_id;
     IF '80000000-0000-0000-0000-000000000000' > ANY (p_lease) THEN      -- an id that does not name its partition
         PERFORM queend.leases_keep(p_lease, p_part, p_group, false);

@@ -6,7 +6,7 @@
 CREATE OR REPLACE FUNCTION queend.configure(p_queue text, p_namespace text, p_task text, p_options jsonb) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
-    names CONSTANT text[] := '{leaseTime,retryLimit,retryDelay,retryBackoff,delayedProcessing,windowBuffer,maxSize,ttl,priority,deadLetterQueue,dlqAfterMaxRetries,retentionEnabled,retentionSeconds,completedRetentionSeconds,maxWaitTimeSeconds}';
+    names CONSTANT text[] := '{leaseTime,retryLimit,retryDelay,retryBackoff,delayedProcessing,windowBuffer,maxSize,ttl,priority,deadLetterQueue,dlqAfterMaxRetries,retentionEnabled,retentionSeconds,completedRetentionSeconds,maxWaitTimeSeconds,deliveryLimit}';
     o     jsonb := COALESCE(p_options, '{}');
     was   queend.queues;
     q     queend.queues;
@@ -38,6 +38,7 @@ BEGIN
         completed_retention_seconds = CASE WHEN o ? 'completedRetentionSeconds' THEN COALESCE((o->>'completedRetentionSeconds')::int, 0)
                                            ELSE x.completed_retention_seconds END,
         max_wait_time_seconds = CASE WHEN o ? 'maxWaitTimeSeconds' THEN COALESCE((o->>'maxWaitTimeSeconds')::int, 0) ELSE x.max_wait_time_seconds END,
+        delivery_limit = CASE WHEN o ? 'deliveryLimit' THEN COALESCE((o->>'deliveryLimit')::int, 20) ELSE x.delivery_limit END,
         encryption_enabled = CASE WHEN o->>'encryption' IS NOT NULL THEN o->>'encryption' = 'on' WHEN (o->>'encryptionEnabled')::boolean THEN true
                                   ELSE x.encryption_enabled AND o->>'mode' IS DISTINCT FROM 'reset' END,
         asked = ARRAY(SELECT n.name FROM unnest(names) AS n (name)
@@ -58,5 +59,6 @@ BEGIN
             'retentionEnabled', q.retention_enabled, 'retentionSeconds', q.retention_seconds,
             'completedRetentionSeconds', q.completed_retention_seconds, 'maxWaitTimeSeconds', q.max_wait_time_seconds,
             'encryptionEnabled', q.encryption_enabled)
+            || CASE WHEN 'deliveryLimit' = ANY (q.asked) THEN jsonb_build_object('deliveryLimit', q.delivery_limit) ELSE '{}' END
             || CASE WHEN q.retry_backoff IS NULL THEN '{}' ELSE jsonb_build_object('retryBackoff', queend.backoff_show(q.retry_backoff)) END);
 END $$;

@@ -39,10 +39,11 @@ BEGIN
           FROM place p
         ON CONFLICT (partition_id, group_id) DO UPDATE
            SET committed = excluded.committed, row_base = excluded.row_base, lease_end = excluded.lease_end, lease_until = 0,
-               lease_id = '00000000-0000-0000-0000-000000000000', retry_until = 0, retries = 0, attempt = 0, beyond = NULL
+               lease_id = '00000000-0000-0000-0000-000000000000', retry_until = 0, retries = 0, attempt = 0, beyond = NULL, standing = NULL
         RETURNING k.partition_id, k.committed)
     SELECT count(*), queend.record_stored((array_agg(m.partition_id ORDER BY m.partition_id DESC))[1], (array_agg(m.committed ORDER BY m.partition_id DESC))[1])
       INTO updated, moved_to FROM moved m;
+    DELETE FROM queend.standing s WHERE s.partition_id = ANY (v_part) AND s.group_id = p_group;
     IF next IS NULL THEN
         PERFORM queend.groups_moved(p_queue);
     END IF;

@@ -30,6 +30,8 @@ BEGIN
         SELECT c.ctid FROM unnest(v_part, v_of, v_from) AS u (part, grp, at)
          CROSS JOIN LATERAL (SELECT x.ctid, x.committed, x.lease_until, x.beyond FROM queend.cursors x WHERE x.partition_id = u.part AND x.group_id = u.grp OFFSET 0) AS c
          WHERE c.lease_until <= queend.now_us() AND c.committed + 1 <= u.at AND c.beyond IS NULL));
+    DELETE FROM queend.standing s WHERE (s.partition_id, s.group_id) IN (SELECT u.part, u.grp FROM unnest(v_part, v_of) AS u (part, grp))
+       AND NOT EXISTS (SELECT FROM queend.cursors c WHERE c.partition_id = s.partition_id AND c.group_id = s.group_id);
     PERFORM queend.groups_moved(u.queue) FROM unnest(v_queue) WITH ORDINALITY AS u (queue, ord) ORDER BY u.ord;
     RETURN QUERY SELECT * FROM unnest(v_name);
 END $$;

@@ -21,7 +21,7 @@
 -- A delivery ends before the first record whose delivery moment has not come (queend.schedule); while that is the next one, nothing is delivered.
 -- A delivery passes over deleted records (queend.holes) before it begins, and ends before the next: what it delivers has no gaps.
 -- So it does over records that are for another group (queend.addressed), in a partition whose floor says that it has had some, and
--- over what was done beyond a gap (cursors.beyond).
+-- over what was done beyond a gap (cursors.beyond). Where leases run out without an end, deliveries become narrow (lapse).
 -- Records are then read once, narrow and wide columns together; a request stops after 8 MB
 -- of payload (unpacked) but never before its first row.
 CREATE OR REPLACE FUNCTION queend.pop(p_version bigint, p_req int[], p_part int[], p_group int[], p_fresh boolean[],
@@ -82,25 +82,26 @@ BEGIN
           FROM seen s WHERE s.status = 1
         WINDOW w AS (PARTITION BY s.req ORDER BY s.ord ROWS UNBOUNDED PRECEDING)),
     locked AS MATERIALIZED (
-        SELECT p.ord, p.req, p.part, p.grp, p.head, s.first, s.first > k.first AS passed,
+        SELECT p.ord, p.req, p.part, p.grp, p.head, s.d[1] AS first, s.d[1] > k.first AS passed, s.d[3] AS standing,
                COALESCE((SELECT y.base FROM queend.log y WHERE y.partition_id = p.part AND y.base = GREATEST(k.row_base, p.floor)),
                         (SELECT y.base FROM queend.log y WHERE y.partition_id = p.part AND y.base <= k.first ORDER BY y.base DESC LIMIT 1), 0) AS row_base,
-               LEAST(p.stop, s.first + r_budget[p.req] - p.before, CASE WHEN p.addressed THEN queend.given_until(p.part, p.grp, s.first, r_budget[p.req])
-                                                                          WHEN v_holes IS NOT FALSE THEN queend.hole_after(p.part, s.first) END,
-                     CASE WHEN k.beyond IS NOT NULL THEN queend.done_after(k.beyond, s.first) END,
-                     CASE WHEN v_scheduled IS NOT FALSE AND s.first <> p.first      -- the cursor has moved meanwhile, or passes over holes
-                          THEN queend.schedule_at(p.part, s.first, r_budget[p.req], v_now) END) AS stop,
+               LEAST(p.stop, s.d[1] + r_budget[p.req] - p.before, CASE WHEN p.addressed THEN queend.given_until(p.part, p.grp, s.d[1], r_budget[p.req])
+                                                                          WHEN v_holes IS NOT FALSE THEN queend.hole_after(p.part, s.d[1]) END,
+                     s.d[2],
+                     CASE WHEN v_scheduled IS NOT FALSE AND s.d[1] <> p.first      -- the cursor has moved meanwhile, or passes over holes
+                          THEN queend.schedule_at(p.part, s.d[1], r_budget[p.req], v_now) END) AS stop,
                CASE WHEN r_auto[p.req] THEN 1 WHEN k.lease_end > k.committed THEN k.attempt + 1 ELSE 1 END AS attempt
           FROM picked p
           CROSS JOIN LATERAL (SELECT x.*, GREATEST(x.committed + 1, p.floor) AS first FROM queend.cursors x WHERE x.partition_id = p.part AND x.group_id >= p.grp AND x.group_id <= p.grp
                                  AND x.lease_until <= v_now AND x.retry_until <= v_now ORDER BY x.group_id DESC LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) AS k
-          CROSS JOIN LATERAL (SELECT CASE WHEN k.beyond IS NOT NULL THEN queend.due_from(p.part, p.grp, k.beyond, k.first)
-                                          WHEN p.addressed THEN queend.given_from(p.part, p.grp, k.first)
-                                          WHEN v_holes IS NOT FALSE THEN queend.hole_end(p.part, k.first) ELSE k.first END AS first OFFSET 0) AS s
+          CROSS JOIN LATERAL (SELECT CASE WHEN k.beyond IS NOT NULL OR k.standing OR k.lease_until > 0 AND k.lease_end > k.committed      -- rare
+                                          THEN queend.delivery(p.part, p.grp, k.first, k.beyond, k.standing, k.lease_until, k.lease_end, k.committed, k.consumed_at)
+                                          WHEN p.addressed THEN ARRAY[queend.given_from(p.part, p.grp, k.first)]
+                                          WHEN v_holes IS NOT FALSE THEN ARRAY[queend.hole_end(p.part, k.first)] ELSE ARRAY[k.first] END AS d OFFSET 0) AS s
          WHERE p.before < r_budget[p.req] AND p.place <= r_parts[p.req]),
     kept AS MATERIALIZED (
         SELECT r.* FROM (
-            SELECT c.ord, c.req, c.part, c.grp, c.head, c.attempt, l.base, l.n, l.created_at, l.ids, l.body, l.meta,
+            SELECT c.ord, c.req, c.part, c.grp, c.head, c.attempt, c.standing, l.base, l.n, l.created_at, l.ids, l.body, l.meta,
                    GREATEST(c.first, l.base) AS first, LEAST(c.stop, l.base + l.n) AS stop,
                    sum(l.size) OVER (PARTITION BY c.req ORDER BY c.ord, l.base ROWS UNBOUNDED PRECEDING) - l.size AS bytes
               FROM locked c
@@ -110,19 +111,19 @@ BEGIN
                                AND x.base < c.stop AND x.base + x.n > c.first ORDER BY x.base) AS l ON c.stop > c.first) AS r
          WHERE r.bytes < 8388608 OR r.bytes IS NULL),
     claim AS (
-        INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_id, lease_until, lease_end, attempt, consumed_at)
+        INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_id, lease_until, lease_end, attempt, consumed_at, standing)
         SELECT d.part, d.grp, CASE WHEN d.auto THEN d.stop - 1 ELSE d.committed END,
                CASE WHEN NOT d.auto THEN d.row_base WHEN d.row_end = d.stop THEN d.stop ELSE d.last_base END,
                CASE WHEN d.auto THEN '00000000-0000-0000-0000-000000000000' ELSE r_lease[d.req] END,
-               CASE WHEN d.auto THEN 0 ELSE v_now + r_lease_us[d.req] END, d.stop - 1, d.attempt, v_now
+               CASE WHEN d.auto THEN 0 ELSE v_now + r_lease_us[d.req] END, d.stop - 1, d.attempt, v_now, CASE WHEN d.standing = 1 THEN true END
           FROM (SELECT e.req, e.part, e.grp, r_auto[e.req] AS auto, max(e.stop) AS stop, min(e.first) - 1 AS committed, min(e.base) AS row_base,
-                       max(e.base) AS last_base, max(e.base + e.n) AS row_end, max(e.attempt) AS attempt
+                       max(e.base) AS last_base, max(e.base + e.n) AS row_end, max(e.attempt) AS attempt, max(e.standing) AS standing
                   FROM kept e GROUP BY e.req, e.part, e.grp
                 UNION ALL      -- nothing but deleted records: the cursor passes them
-                SELECT c.req, c.part, c.grp, true, c.first, c.first - 1, c.row_base, c.row_base, 0, 0 FROM locked c WHERE c.passed AND c.stop <= c.first) AS d
+                SELECT c.req, c.part, c.grp, true, c.first, c.first - 1, c.row_base, c.row_base, 0, 0, c.standing FROM locked c WHERE c.passed AND c.stop <= c.first) AS d
         ON CONFLICT (partition_id, group_id) DO UPDATE
            SET committed = excluded.committed, row_base = excluded.row_base, lease_id = excluded.lease_id, lease_until = excluded.lease_until,
-               lease_end = excluded.lease_end, attempt = excluded.attempt, consumed_at = v_now,
+               lease_end = excluded.lease_end, attempt = excluded.attempt, consumed_at = v_now, standing = excluded.standing,
                retries = CASE WHEN excluded.lease_until = 0 THEN 0 ELSE k.retries END,
                beyond = CASE WHEN k.beyond IS NOT NULL THEN NULLIF(k.beyond * int8multirange(int8range(excluded.committed + 1, NULL)), '{}') END)
     SELECT e.ord, 1::smallint, e.attempt, e.first, (e.stop - e.first)::int, e.base, e.n, e.created_at,

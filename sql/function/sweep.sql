@@ -27,6 +27,7 @@ BEGIN
             DELETE FROM queend.addressed a WHERE a.partition_id = v_part;
             DELETE FROM queend.schedule s WHERE s.partition_id = v_part;
             DELETE FROM queend.pauses u WHERE u.partition_id = v_part;
+            DELETE FROM queend.standing s WHERE s.partition_id = v_part;
             WITH gone AS (DELETE FROM queend.traces t WHERE t.partition_id = v_part RETURNING t.id)
             DELETE FROM queend.trace_names n WHERE n.trace_id IN (SELECT g.id FROM gone g);
             DELETE FROM queend.stream_state s USING queend.stream_queries q WHERE s.query_id = q.id AND s.partition_id = v_part;

@@ -25,5 +25,6 @@ BEGIN
       INTO removed, v_seen, next_part, next_group;
     IF v_seen < p_limit THEN
         next_part := NULL;
+        DELETE FROM queend.standing s WHERE NOT EXISTS (SELECT FROM queend.cursors c WHERE c.partition_id = s.partition_id AND c.group_id = s.group_id);
     END IF;
 END $$;

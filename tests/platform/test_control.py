@@ -77,7 +77,7 @@ def test_every_option_says_its_unit_and_whether_it_was_asked_for(daemon, queue):
     configure(daemon, queue=queue, options={"leaseTime": 300, "retryBackoff": [1, 2], "ttl": 5})
     configure(daemon, queue=queue, options={"ttl": None})
     _, _, shown = daemon.request("GET", f"/api/v1/resources/queues/{queue}")
-    assert set(shown["options"]) == {*DEFAULTS, "retryBackoff"}
+    assert set(shown["options"]) == {*DEFAULTS, "retryBackoff", "deliveryLimit"}
     assert shown["options"]["leaseTime"] == {"value": 300, "unit": "s", "default": 300, "asked": True}
     assert shown["options"]["retryBackoff"] == {"value": [1, 2], "unit": "ms", "default": None, "asked": True}
     assert shown["options"]["ttl"] == {"value": 3600, "unit": "s", "default": 3600, "asked": False}

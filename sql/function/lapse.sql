@@ -1,0 +1,62 @@
+-- What the next delivery of a partition may take where a lease of it has run out, or did so lately (cursors.standing).
+--   p_lease_until … p_beyond   of the cursor, whose row the caller holds      p_first   the first record to deliver
+-- first: the first record to deliver after all; most: records to deliver, at most (NULL: no bound); standing: for the cursor.
+--
+-- A lease that ran out and left its first record is counted, where neither a daemon nor the database was away since it was taken. From the second
+-- in a row on deliveries have half of the records of the one before, at last a single one: so whoever ends his consumers is alone. A record that
+-- was left more often than the queue's deliveryLimit (0: never), and alone in the end, goes to the dead letters. Deliveries stay narrow to the end
+-- of what the first of these leases had.
+-- The caller moves the cursor to `first` if it delivers; where it does not, the same is said again.
+CREATE OR REPLACE FUNCTION queend.lapse(p_part int, p_group int, p_lease_until bigint, p_lease_end bigint, p_taken bigint, p_beyond int8multirange,
+    p_first bigint, OUT first bigint, OUT most int, OUT standing boolean)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    v_limit int;
+    v_left  bigint := LEAST(p_lease_end - p_first + 1, 1000000);      -- records that the lease left
+    s       queend.standing;
+BEGIN
+    lapse.first := p_first;
+    SELECT x.* INTO s FROM queend.standing x WHERE x.partition_id = p_part AND x.group_id = p_group;
+    IF p_lease_until > 0 AND s.taken = p_taken THEN      -- counted already, and not delivered: there was no room in the answer
+        lapse.first := GREATEST(p_first, s.first);
+        lapse.most := s.width;
+        lapse.standing := true;
+        RETURN;
+    END IF;
+    IF p_lease_until > 0 AND v_left > 0 AND NOT queend.away_since(p_taken) THEN
+        IF s.first IS DISTINCT FROM p_first THEN
+            s.lapses := 0;
+            s.since := COALESCE(CASE WHEN p_first <= s.upto THEN s.since END, p_taken);
+        END IF;
+        s.lapses := s.lapses + 1;
+        s.taken := p_taken;
+        s.upto := GREATEST(s.upto, p_lease_end);
+        IF s.lapses > 1 OR s.width IS NOT NULL THEN
+            s.width := GREATEST(v_left / 2, 1);
+        END IF;
+        IF v_left = 1 AND s.lapses > 1 THEN
+            v_limit := (SELECT q.delivery_limit FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE p.id = p_part);
+            IF v_limit > 0 AND s.lapses > v_limit THEN
+                IF NOT EXISTS (SELECT FROM queend.dead_letters d WHERE d.partition_id = p_part AND d.group_id = p_group AND d.record_offset = p_first) THEN
+                    PERFORM queend.dead_letter(p_part, p_group, ARRAY[p_first],
+                        ARRAY[format('Left by %s consumers whose leases ran out (deliveryLimit %s)', s.lapses, v_limit)], s.lapses);
+                END IF;
+                lapse.first := queend.due_from(p_part, p_group, COALESCE(p_beyond, '{}') + int8multirange(int8range(p_first, p_first, '[]')), p_first);
+                s.lapses := 0;
+            END IF;
+        END IF;
+    ELSIF s.first IS DISTINCT FROM p_first THEN
+        s.lapses := 0;
+    END IF;
+    IF s.upto IS NULL OR lapse.first > s.upto THEN
+        DELETE FROM queend.standing x WHERE x.partition_id = p_part AND x.group_id = p_group;
+        RETURN;
+    END IF;
+    INSERT INTO queend.standing AS x (since, taken, first, upto, partition_id, group_id, lapses, width)
+    VALUES (s.since, s.taken, lapse.first, s.upto, p_part, p_group, s.lapses, s.width)
+    ON CONFLICT (partition_id, group_id) DO UPDATE SET since = excluded.since, taken = excluded.taken, first = excluded.first,
+         upto = excluded.upto, lapses = excluded.lapses, width = excluded.width;
+    lapse.standing := true;
+    lapse.most := s.width;
+END $$;
