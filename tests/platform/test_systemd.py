@@ -1,13 +1,18 @@
 """The unit files satisfy systemd's own checkers; the readiness protocol reaches a real socket."""
+import json
 import os
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from support.client import Client, data
+
 from queend.notify import notify, watchdog_seconds
 
-UNITS = Path(__file__).parent.parent.parent / "systemd"
+ROOT = Path(__file__).parent.parent.parent
+UNITS = ROOT / "systemd"
 
 
 def test_the_service_is_valid(tmp_path):
@@ -21,9 +26,37 @@ def test_the_service_is_valid(tmp_path):
 
 
 def test_the_service_stays_locked_down():
-    done = subprocess.run(["systemd-analyze", "security", "--offline=true", "--threshold=20", UNITS / "queend.service"],
+    done = subprocess.run(["systemd-analyze", "security", "--offline=true", "--threshold=9", UNITS / "queend.service"],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-300:]
+
+
+def confined(folder: Path, *words: object, **more: object) -> subprocess.Popen:
+    """A program under what the unit allows, which sees only `folder` as its own."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "QUEEND_DATA_DIR": str(folder), "PORT": "0"}
+    return subprocess.Popen([sys.executable, ROOT / "tests" / "support" / "confined.py", UNITS / "queend.service", folder, *words], cwd="/", text=True,
+                            env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
+
+
+def test_daemon_and_postgresql_run_under_the_filters_of_the_unit(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("state")
+    process = confined(folder, sys.executable, "-m", "queend", "serve")
+    try:
+        port = next(told["port"] for line in process.stderr if (told := json.loads(line))["event"] == "ready")
+        with Client(("127.0.0.1", port)) as client:
+            assert client.push("q", 1)[0]["status"] == "queued"
+            assert data(client.pop("q", autoAck="true")) == [1]
+    finally:
+        process.terminate()
+        told = process.communicate(timeout=60)[1]
+    assert process.returncode == 0 and '"stopped"' in told, told
+
+
+@pytest.mark.parametrize("what", ["os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))", "os.setpriority(os.PRIO_PROCESS, 0, 5)", "os.chroot('/')",
+                                  "open('/etc/queend-was-here', 'w')", "os.stat('/proc/meminfo')"])
+def test_what_the_unit_forbids_fails(tmp_path, what):
+    process = confined(tmp_path, sys.executable, "-c", f"import os\ntry:\n    {what}\nexcept OSError as error:\n    print('refused')")
+    assert process.communicate(timeout=60)[0] == "refused\n"
 
 
 def test_the_account_is_valid():
