@@ -9,4 +9,5 @@ def preloaded(environment: dict[str, str]) -> dict[str, str]:
     if not PRELOAD:
         return environment
     libraries = [PRELOAD.replace(" ", ":"), environment.get("LD_PRELOAD")]
-    return {"QUEEND_CORE_DUMPS": "true", **environment, "LD_PRELOAD": ":".join(filter(None, libraries))}
+    options = {name: value for name, value in os.environ.items() if name.endswith("SAN_OPTIONS")}
+    return {"QUEEND_CORE_DUMPS": "true", **options, **environment, "LD_PRELOAD": ":".join(filter(None, libraries))}
