@@ -50,6 +50,7 @@ include "core/engine/company.pyx"         # and whether it waits for those just 
 include "core/auth/grant.pyx"              # what a verified token allows
 include "core/net/settings.pyx"           # what the operator set
 include "core/net/inbox.pyx"              # messages between threads
+include "core/net/era.pyx"                # who may still hold what was deleted
 include "core/net/request.pyx"            # one request, from complete to answered
 include "core/net/site.pyx"               # which pages may ask
 include "core/net/reply.pyx"              # its answer
@@ -126,6 +127,7 @@ include "core/engine/engine.pyx"          # the drain
 include "core/engine/pace.pyx"            # how much at a time, and when
 include "core/engine/reload.pyx"          # a catalog out of date
 include "core/engine/forget.pyx"          # another server: nothing is remembered
+include "core/engine/grave.pyx"           # what was deleted, given back
 include "core/engine/told.pyx"            # what the control plane has committed
 include "core/engine/ending.pyx"          # stop and close
 include "core/seal/python.pyx"            # sealing, for the control plane

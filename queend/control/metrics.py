@@ -102,6 +102,10 @@ def engine(stats: dict[str, Any]) -> Iterator[Metric]:
     for name, job in jobs.items():
         latency.add_metric([name], buckets(job["latency_us_buckets"]), job["latency_sum_us"] / 1e6)
     yield latency
+    remembered = GaugeMetricFamily("queend_remembered", "Queues, partitions, groups and cursors in memory; deleted ones until they are given back.", labels=["kind"])
+    for name, n in stats["catalog"].items():
+        remembered.add_metric([name], n)
+    yield remembered
     for key in workers[0]:
         kind = GaugeMetricFamily if key in LIVE else CounterMetricFamily
         family = kind(f"queend_worker_{key}", f"Per worker: {key.replace('_', ' ')}.", labels=["worker"])

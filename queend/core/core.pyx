@@ -308,19 +308,23 @@ cdef class Core:
         cdef Tally* t
         cdef int i, k
         out = []
+        cdef int pin = pin_take(era_outside)
         cdef int n = tally_list(&seen) if self.p.running else 0
-        if n < 0:
-            raise MemoryError()
-        for i in range(n):
-            for k in range(tally_workers):
-                t = &seen[i].queue.tally[k]
-                if t.push_requests or t.pop_requests or t.ack_requests or t.transactions:
-                    out.append((seen[i].queue.id, slice_bytes(seen[i].queue.name).decode(), k, (
-                        t.push_requests, t.push_messages, t.pop_requests, t.pop_messages, t.pop_empty, t.ack_requests, t.ack_done, t.ack_failed,
-                        t.transactions, t.lag_us, t.lag_n, t.lag_most_us)))
-                    t.lag_most_us = 0
-        if n:
-            free(seen)
+        try:
+            if n < 0:
+                raise MemoryError()
+            for i in range(n):
+                for k in range(tally_workers):
+                    t = &seen[i].queue.tally[k]
+                    if t.push_requests or t.pop_requests or t.ack_requests or t.transactions:
+                        out.append((seen[i].queue.id, slice_bytes(seen[i].queue.name).decode(), k, (
+                            t.push_requests, t.push_messages, t.pop_requests, t.pop_messages, t.pop_empty, t.ack_requests, t.ack_done, t.ack_failed,
+                            t.transactions, t.lag_us, t.lag_n, t.lag_most_us)))
+                        t.lag_most_us = 0
+        finally:
+            pin_drop(era_outside, pin)
+            if n > 0:
+                free(seen)
         return out
 
     def parked(self):
@@ -328,14 +332,18 @@ cdef class Core:
         cdef TallySeen* seen
         cdef int i
         out = []
+        cdef int pin = pin_take(era_outside)
         cdef int n = tally_list(&seen) if self.p.running else 0
-        if n < 0:
-            raise MemoryError()
-        for i in range(n):
-            if seen[i].parked:
-                out.append((seen[i].queue.id, slice_bytes(seen[i].queue.name).decode(), seen[i].parked))
-        if n:
-            free(seen)
+        try:
+            if n < 0:
+                raise MemoryError()
+            for i in range(n):
+                if seen[i].parked:
+                    out.append((seen[i].queue.id, slice_bytes(seen[i].queue.name).decode(), seen[i].parked))
+        finally:
+            pin_drop(era_outside, pin)
+            if n > 0:
+                free(seen)
         return out
 
     def operations(self):
@@ -345,14 +353,14 @@ cdef class Core:
                  for k, name in enumerate(OP_NAMES)} for i in range(self.p.n)]
 
     def stats(self):
-        """Counters since start: {"workers": [per worker], "jobs": {kind: summed}}; latencies by bucket, bucket i counts
-        those below 2**i microseconds."""
+        """Counters since start: {"workers": [per worker], "jobs": {kind: summed}, "catalog": {kind: in memory now}}; latencies by bucket,
+        bucket i counts those below 2**i microseconds."""
         cdef int i
         workers = [worker_stats(self.p.workers[i]) for i in range(self.p.n)]
         jobs = {}
         for i, name in enumerate(OP_NAMES):
             jobs[name] = op_stats(&self.p, i)
-        return {"workers": workers, "jobs": jobs}
+        return {"workers": workers, "jobs": jobs, "catalog": catalog_stats()}
 
     def leaks(self):
         """What is alive: all zero after stop."""
@@ -367,7 +375,12 @@ cdef class Core:
             out["slots"] += c.live_slots
             out["handles"] += c.live_handles
             out["parked"] += c.parked
+        out["remembered"] = sum(catalog_stats().values())
         return out
+
+cdef dict catalog_stats():
+    # Of queues that were deleted as well, until they are given back.
+    return {"queues": catalog.n_queues, "partitions": catalog.n_partitions, "groups": catalog.n_groups, "cursors": book.n_cursors}
 
 cdef dict worker_stats(Worker* w):
     cdef Counters* c = &w.counters

@@ -16,13 +16,15 @@ cdef struct Cursor:
     Group* group
     Cursor* next              # ready ring
     Cursor* prev
-    Cursor* all_next
+    Cursor* all_next          # of its group; of a partition that is buried alone, of that
+    Cursor* all_prev
     PopJob* wait_first        # parked pops of exactly this partition
     PopJob* wait_last
     int64_t next_offset       # next to deliver, as far as known
     int64_t wakes_at          # end of the newest pause it is known to have, by the database's clock
     uint8_t state
     uint8_t fresh             # its row may not exist yet
+    uint8_t dead              # its partition is buried: in no list but that one's
     uint8_t again             # something happened while it was busy: look again
     uint32_t moved            # book.moves when it last changed its state
     uint8_t open              # its newest delivery is not known to be acknowledged to the end: what is left of it goes first
@@ -32,7 +34,7 @@ cdef struct Book:
     Heap due
     Table strangers           # parked pops of queues, partitions or namespaces not (all) known: stranger.pyx
     int n_strangers
-    int n_cursors             # ever made
+    int n_cursors             # in memory
     int64_t parked
     bint missed               # somebody who does not wait found nothing since the last look at what others committed
     Group* scan_first         # groups that want a scan
@@ -53,10 +55,12 @@ cdef void book_close() noexcept nogil:
 
 cdef Cursor* book_cursor(Group* g, Partition* p) noexcept nogil:
     # Finds or makes; lock held. NULL when memory ran out. A cursor has its place among the due ones before it is used: it
-    # moves without asking for memory.
+    # moves without asking for memory. NULL as well for a partition that is buried: what lives leads to nothing that does not.
     cdef Cursor* c = <Cursor*>table_get(&g.cursors, <uint32_t>p.id)
     if c != NULL:
         return c
+    if p.dead:
+        return NULL
     c = <Cursor*>calloc(1, sizeof(Cursor)) if heap_room(&book.due, book.n_cursors + 1) else NULL
     if c == NULL or not table_put(&g.cursors, <uint32_t>p.id, c):
         free(c)
@@ -67,19 +71,24 @@ cdef Cursor* book_cursor(Group* g, Partition* p) noexcept nogil:
     c.group = g
     c.fresh = 1
     c.all_next = g.all_cursors
+    if c.all_next != NULL:
+        c.all_next.all_prev = c
     g.all_cursors = c
     return c
 
 cdef Cursor* book_noted(Group* g, Partition* p) noexcept nogil:
     # The same for news of it, which a scan finds later where memory ran out.
     cdef Cursor* c = book_cursor(g, p)
-    if c == NULL:
+    if c == NULL and not p.dead:
         scan_again(g)
     return c
 
 cdef void cursor_move(Cursor* c, int state, int64_t due_us) noexcept nogil:
     # The one place where a cursor changes state; lock held. due_us: monotonic, for LEASED and DELAYED.
     cdef Group* g = c.group
+    if c.dead:
+        c.state = state       # for who holds it still
+        return
     if c.state == CURSOR_READY:
         if c.prev != NULL:
             c.prev.next = c.next
@@ -113,6 +122,31 @@ cdef void cursor_move(Cursor* c, int state, int64_t due_us) noexcept nogil:
         g.n_delayed += state == CURSOR_DELAYED
     elif state == CURSOR_BUSY:
         c.again = 0
+
+cdef void cursor_free(Cursor* c) noexcept nogil:
+    # Nobody holds it any more. Lock held.
+    if not c.dead:
+        held_end(c)
+        heap_del(&book.due, &c.due)
+        c.group.all_cursors = c.all_next      # it is the first
+    book.n_cursors -= 1
+    free(c)
+
+cdef void cursor_bury(Cursor* c, PopJob** wake) noexcept nogil:
+    # Its partition goes, and its group does not. The caller has taken it out of the group's table. Lock held.
+    while c.wait_first != NULL:
+        wake_push(c.wait_first, wake)
+    cursor_move(c, CURSOR_IDLE, 0)
+    held_end(c)
+    if c.all_prev != NULL:
+        c.all_prev.all_next = c.all_next
+    else:
+        c.group.all_cursors = c.all_next
+    if c.all_next != NULL:
+        c.all_next.all_prev = c.all_prev
+    c.dead = True
+    c.all_next = c.partition.buried
+    c.partition.buried = c
 
 cdef inline void cursor_rest(Cursor* c) noexcept nogil:
     # After a claim or an ack, when nothing holds it: ready if there is more, else idle.
@@ -197,16 +231,16 @@ cdef void cursor_wakes(Cursor* c, int64_t at, int64_t due, int64_t now, PopJob**
     if c.state == CURSOR_READY:
         book_wake_cursor(c, wake)
 
-cdef void book_head_elsewhere(Partition* dead, int64_t head, PopJob** wake) noexcept nogil:
-    # The process forgot the partition while a push to it was in flight. It may live on under another name entry; where it
-    # does not, the groups of its queue look again. Catalog and book locked.
-    cdef Partition* p = catalog_partition_id(dead.id)
+cdef void book_stored(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
+    # Somebody here stored up to `head` in what he found under its name. The process may have forgotten the partition since: it
+    # may live on under another name entry; where it does not, the groups of its queue look again. Catalog and book locked.
+    cdef Partition* found = catalog_partition_id(p.id) if p.dead else p
     cdef Queue* q
     cdef Group* g
-    if p != NULL:
-        book_head(p, head, wake)
+    if found != NULL:
+        book_head(found, head, wake)
         return
-    q = catalog_queue_id(dead.queue.id)
+    q = catalog_queue_id(p.queue.id)
     if q != NULL:
         g = q.group_list
         while g != NULL:
@@ -303,20 +337,22 @@ cdef void book_wake_cursor(Cursor* c, PopJob** wake) noexcept nogil:
 cdef void book_wake_queue(Queue* q, PopJob** wake) noexcept nogil:
     # Everyone parked on the queue tries again (it was changed or deleted). Lock held.
     cdef Group* g = q.group_list
-    cdef Cursor* c
     while g != NULL:
-        while g.wait_first != NULL:
-            wake_push(g.wait_first, wake)
-        c = g.all_cursors if g.n_wait_only or g.n_delayed else NULL     # a queue may have a million
-        while c != NULL:
-            while c.wait_first != NULL:
-                wake_push(c.wait_first, wake)
-            if c.state == CURSOR_DELAYED:
-                cursor_move(c, CURSOR_READY, 0)
-            c = c.all_next
+        group_wake(g, wake)
         g = g.next
     if book.n_strangers:
         book_wake_strangers(q, slice_of(NULL, 0), wake)
+
+cdef void group_wake(Group* g, PopJob** wake) noexcept nogil:
+    cdef Cursor* c = g.all_cursors if g.n_wait_only or g.n_delayed else NULL     # a queue may have a million
+    while g.wait_first != NULL:
+        wake_push(g.wait_first, wake)
+    while c != NULL:
+        while c.wait_first != NULL:
+            wake_push(c.wait_first, wake)
+        if c.state == CURSOR_DELAYED:
+            cursor_move(c, CURSOR_READY, 0)
+        c = c.all_next
 
 cdef int64_t book_due(int64_t now, PopJob** wake) noexcept nogil:
     # Leases and delays that ended: their cursors are ready again. Returns when the next one ends, 0 for never.

@@ -1,6 +1,6 @@
 # The catalog: what this process knows of queues, partitions and groups, by name and by id. In: rows of catalog_load,
-# resolve, group_resolve and the finders. Out: pointers that stay valid for the life of the process (what is deleted is
-# unlinked and marked dead, never freed while a job may still hold it).
+# resolve, group_resolve and the finders. Out: pointers that stay valid while who looked them up is pinned (net/era): what is
+# deleted is unlinked and marked dead at once, and freed later (engine/grave).
 # Owner: the process. The tables are guarded by `lock`; what the pop side keeps in them (cursors, waiters, heads) by the
 # book's mutex. Lock order: catalog.lock, then book.lock, then an inbox.
 
@@ -36,7 +36,9 @@ cdef struct Queue:
     Queue* same_hash
     Table partitions          # hash of the name → Partition chain
     Table groups              # hash of the name → Group chain
-    Group* group_list         # guarded by the book as well: only ever grows at its head
+    Group* group_list         # guarded by the book as well
+    Partition* all_partitions # those that can be found; of a buried queue all that went with it
+    int64_t forgotten_us      # monotonic, when its groups were last forgotten, 0: all of them were found again or are buried
     uint32_t mark             # seen by the running reload
     bint changed              # by a reload: who is parked on it has not been told yet
     Tally* tally              # what it did, per worker
@@ -49,7 +51,9 @@ cdef struct Partition:
     SharedFlag dead
     Queue* queue
     Partition* same_hash
-    Partition* all_next
+    Partition* all_next       # of its queue, or buried with it
+    Partition* all_prev
+    Cursor* buried            # its cursors, when it was removed alone
     Slice name
     char[36] uuid
     int64_t head              # next offset to be assigned, as far as known (book)
@@ -66,9 +70,9 @@ cdef struct Partition:
 
 cdef struct Group:
     int32_t id
-    SharedFlag dead
+    SharedFlag dead           # forgotten: it can be found again while it is in its queue's list
     Queue* queue
-    Group* next
+    Group* next               # of its queue, or buried with it
     Group* same_hash
     Slice name
     # all below: guarded by the book
@@ -96,6 +100,11 @@ cdef enum:
     SCAN_RUNNING = 1
     SCAN_DONE = 2
 
+cdef struct Grave:            # freed in this order: what stands in one points to what stands in the next
+    Group* groups
+    Partition* partitions
+    Queue* queues
+
 cdef struct Catalog:
     uv_rwlock_t lock
     int64_t version           # -1: all of it was dropped, the reload is still to come
@@ -107,14 +116,21 @@ cdef struct Catalog:
     Table by_id
     Table partitions
     Queue* list
-    Partition* all_partitions
-    Queue* grave
+    Grave[2] graves           # by the era of the burial
+    Grave due                 # the first worker's: may be freed
+    SharedInt64 n_queues      # in memory, buried ones among them
+    SharedInt64 n_partitions
+    SharedInt64 n_groups
+    int n_forgotten           # queues with groups that may have been deleted
     uint32_t mark
     uint64_t additions
     SharedInt64 cleanings        # reloads that told of removed partitions: a look-up that was under way may know one still
     SharedInt n_sealed              # encrypted queues
     SharedInt n_limited             # those with a bound (maxSize)
     uint64_t reload_from      # additions when the running reload was sent: what came later it may not have seen
+
+cdef enum:
+    FORGOTTEN_US = 2000000    # a group that is not found again for so long after it was forgotten is given back
 
 cdef Catalog catalog
 
@@ -124,6 +140,7 @@ cdef inline int64_t catalog_server() noexcept nogil:
 
 cdef void catalog_open() noexcept nogil:
     memset(&catalog, 0, sizeof(catalog))
+    memset(era_outside, 0, sizeof(era_outside))
     uv_rwlock_init(&catalog.lock)
     getrandom(&catalog.hash_seed, 8, 0)
 
@@ -140,22 +157,8 @@ cdef Slice slice_keep(Slice s) noexcept nogil:
 cdef inline uint64_t catalog_hash(Slice name) noexcept nogil:
     return slice_hash(name, catalog.hash_seed) | 1
 
-cdef void catalog_free_queue(Queue* q) noexcept nogil:
-    cdef Group* g = q.group_list
-    cdef Group* g2
-    cdef Cursor* c
-    cdef Cursor* c2
-    while g != NULL:
-        g2 = g.next
-        c = g.all_cursors
-        while c != NULL:
-            c2 = c.all_next
-            free(c)
-            c = c2
-        table_free(&g.cursors)
-        free(<void*>g.name.p)
-        free(g)
-        g = g2
+cdef void queue_free(Queue* q) noexcept nogil:
+    # Without what belongs to it.
     table_free(&q.partitions)
     table_free(&q.groups)
     free(<void*>q.name.p)
@@ -164,22 +167,25 @@ cdef void catalog_free_queue(Queue* q) noexcept nogil:
     free(q.tally)
     free(q)
 
+cdef void group_free(Group* g) noexcept nogil:
+    # Without its cursors.
+    table_free(&g.cursors)
+    free(<void*>g.name.p)
+    free(g)
+    catalog.n_groups -= 1
+
+cdef void partition_free(Partition* p) noexcept nogil:
+    free(<void*>p.name.p)
+    free(p)
+    catalog.n_partitions -= 1
+
 cdef void catalog_close() noexcept nogil:
-    cdef Queue* q
-    cdef Queue* q2
-    cdef Partition* p
-    cdef int side
-    for side in range(2):
-        q = catalog.list if side == 0 else catalog.grave
-        while q != NULL:
-            q2 = q.next
-            catalog_free_queue(q)
-            q = q2
-    while catalog.all_partitions != NULL:
-        p = catalog.all_partitions
-        catalog.all_partitions = p.all_next
-        free(<void*>p.name.p)
-        free(p)
+    # Nothing runs any more. In the order of burial.
+    grave_empty(&catalog.due)
+    grave_empty(&catalog.graves[(era_now + 1) & 1])
+    grave_empty(grave_open())
+    catalog.due.queues = catalog.list
+    grave_empty(&catalog.due)
     table_free(&catalog.by_name)
     table_free(&catalog.by_id)
     table_free(&catalog.partitions)
@@ -250,8 +256,9 @@ cdef Queue* catalog_add_queue(int32_t id, Slice name) noexcept nogil:
     if (q.tally == NULL or q.name.p == NULL or q.ns.p == NULL or q.task.p == NULL or not table_put(&catalog.by_id, <uint32_t>id, q)
             or not table_put(&catalog.by_name, h, q)):
         table_del(&catalog.by_id, <uint32_t>id)
-        catalog_free_queue(q)
+        queue_free(q)
         return NULL
+    catalog.n_queues += 1
     catalog.additions += 1
     q.born = catalog.additions
     q.changed = True
@@ -283,8 +290,11 @@ cdef Partition* catalog_add_partition(Queue* q, int32_t id, Slice name) noexcept
     p.queue = q
     code_id_make(catalog.seed, 112, id, uuid)
     uuid_format(uuid, p.uuid)
-    p.all_next = catalog.all_partitions
-    catalog.all_partitions = p
+    p.all_next = q.all_partitions
+    if p.all_next != NULL:
+        p.all_next.all_prev = p
+    q.all_partitions = p
+    catalog.n_partitions += 1
     return p
 
 cdef Group* catalog_add_group(Queue* q, int32_t id, Slice name) noexcept nogil:
@@ -318,10 +328,20 @@ cdef Group* catalog_add_group(Queue* q, int32_t id, Slice name) noexcept nogil:
         return NULL
     g.next = q.group_list
     q.group_list = g
+    catalog.n_groups += 1
     return g
 
+# ---- burial: the caller holds the lock for writing -------------------------------------------------------------------
+# What is buried is found no more by name or id, nor from anything that is: a cursor leads to its partition and group, so one that
+# goes alone takes its cursors out of everything that lives on. What holds it goes on with it. A queue's cursors, partitions and
+# groups lead to one another only; the lists of the whole process that a cursor, row, id or scan of them may stand in are left
+# when they are freed.
+
+cdef inline Grave* grave_open() noexcept nogil:
+    return &catalog.graves[era_now & 1]
+
 cdef void catalog_bury(Queue* q) noexcept nogil:
-    # Out of every table, but not freed: jobs may hold it. Nobody finds it again.
+    # With all that belongs to it.
     cdef Queue* at
     cdef Queue** link
     cdef uint64_t h = catalog_hash(q.name)
@@ -345,26 +365,42 @@ cdef void catalog_bury(Queue* q) noexcept nogil:
         link = &link[0].next
     if link[0] != NULL:
         link[0] = q.next
-    q.next = catalog.grave
-    catalog.grave = q
+    if q.forgotten_us:
+        q.forgotten_us = 0
+        catalog.n_forgotten -= 1
+    q.next = grave_open().queues
+    grave_open().queues = q
 
-cdef void catalog_forget_partitions(Queue* q) noexcept nogil:
-    # Nobody finds them by name or id any more.
-    cdef size_t i
-    cdef Partition* p
-    if q.partitions.cells == NULL:
+cdef Partition* catalog_forget_partitions(Queue* q) noexcept nogil:
+    # Nobody finds them by name or id any more. The last of them.
+    cdef Partition* last = NULL
+    cdef Partition* p = q.all_partitions
+    while p != NULL:
+        p.dead = True
+        table_del(&catalog.partitions, <uint32_t>p.id)
+        last = p
+        p = p.all_next
+    table_free(&q.partitions)
+    return last
+
+cdef void catalog_bury_partitions(Queue* q, PopJob** wake) noexcept nogil:
+    # All of a queue that lives on, and its groups with them: who needs one finds it again, without the cursors of before.
+    cdef Partition* last = catalog_forget_partitions(q)
+    cdef Group* g
+    if last == NULL:
         return
-    for i in range(q.partitions.mask + 1):
-        if q.partitions.cells[i].key == 0:
-            continue
-        p = <Partition*>q.partitions.cells[i].value
-        while p != NULL:
-            p.dead = True
-            table_del(&catalog.partitions, <uint32_t>p.id)
-            p = p.same_hash
-    table_clear(&q.partitions)
+    last.all_next = grave_open().partitions
+    grave_open().partitions = q.all_partitions
+    q.all_partitions = NULL
+    uv_mutex_lock(&book.lock)
+    while q.group_list != NULL:
+        g = q.group_list
+        q.group_list = g.next
+        group_bury(g, wake)
+    uv_mutex_unlock(&book.lock)
+    table_clear(&q.groups)
 
-cdef void catalog_cleaned(Queue* q, int64_t cleaned, Slice last) noexcept nogil:
+cdef void catalog_cleaned(Queue* q, int64_t cleaned, Slice last, PopJob** wake) noexcept nogil:
     # Idle partitions were removed: those removed since the last reload are forgotten, all of the queue's if some of them are
     # not among the `last`. Their names may belong to others by now, which are looked up when they are needed.
     cdef int64_t i
@@ -377,13 +413,14 @@ cdef void catalog_cleaned(Queue* q, int64_t cleaned, Slice last) noexcept nogil:
     q.changed = True          # who waits for one of them looks again
     catalog.cleanings += 1
     if n * 4 > <int64_t>last.n:
-        catalog_forget_partitions(q)
+        catalog_bury_partitions(q, wake)
         return
     for i in range(<int64_t>last.n // 4 - n, <int64_t>last.n // 4):
         memcpy(&id, last.p + 4 * i, 4)
         p = catalog_partition_id(<int32_t>be32toh(id))
-        if p != NULL:
+        if p != NULL and p.queue is q:
             catalog_forget_partition(q, p)
+            partition_bury(q, p, wake)
 
 cdef void catalog_forget_partition(Queue* q, Partition* p) noexcept nogil:
     cdef uint64_t h = catalog_hash(p.name)
@@ -401,10 +438,61 @@ cdef void catalog_forget_partition(Queue* q, Partition* p) noexcept nogil:
     if at != NULL:
         at.same_hash = p.same_hash
 
+cdef void partition_bury(Queue* q, Partition* p, PopJob** wake) noexcept nogil:
+    # Alone.
+    cdef Group* g = q.group_list
+    cdef Cursor* c
+    if p.all_prev != NULL:
+        p.all_prev.all_next = p.all_next
+    else:
+        q.all_partitions = p.all_next
+    if p.all_next != NULL:
+        p.all_next.all_prev = p.all_prev
+    p.all_next = grave_open().partitions
+    grave_open().partitions = p
+    uv_mutex_lock(&book.lock)
+    while g != NULL:
+        c = <Cursor*>table_del(&g.cursors, <uint32_t>p.id)
+        if c != NULL:
+            cursor_bury(c, wake)
+        g = g.next
+    uv_mutex_unlock(&book.lock)
+
+cdef void group_bury(Group* g, PopJob** wake) noexcept nogil:
+    # The caller has taken it out of its queue's list. Book locked.
+    g.dead = True
+    group_wake(g, wake)
+    scan_unlist(g)
+    g.next = grave_open().groups
+    grave_open().groups = g
+
+cdef void catalog_bury_groups(PopJob** wake) noexcept nogil:
+    # Those that were forgotten a while ago and not found again. Book locked.
+    cdef Queue* q = catalog.list if catalog.n_forgotten else NULL
+    cdef Group** link
+    cdef Group* g
+    cdef int64_t now = clock_mono_us()
+    while q != NULL:
+        if q.forgotten_us and now - q.forgotten_us > FORGOTTEN_US:
+            q.forgotten_us = 0
+            catalog.n_forgotten -= 1
+            link = &q.group_list
+            while link[0] != NULL:
+                g = link[0]
+                if not g.dead:
+                    link = &g.next
+                    continue
+                link[0] = g.next
+                group_bury(g, wake)
+        q = q.next
+
 cdef void catalog_forget_groups(Queue* q) noexcept nogil:
     # Groups may have been deleted, or their cursors moved by hand: pops resolve them again, and what the book believes of
     # them is void.
     cdef Group* g = q.group_list
+    if g != NULL:
+        catalog.n_forgotten += q.forgotten_us == 0
+        q.forgotten_us = clock_mono_us()
     uv_mutex_lock(&book.lock)
     while g != NULL:
         if not g.dead:
@@ -426,8 +514,9 @@ cdef bint slice_replace(Slice* at, Slice s) noexcept nogil:
 
 # ---- reload --------------------------------------------------------------------------------------------------------
 
-cdef void catalog_take(PGresult* res) noexcept nogil:
-    # All rows of catalog_load: options replaced, queues that are gone buried, groups of a new epoch forgotten.
+cdef void catalog_take(PGresult* res, PopJob** wake) noexcept nogil:
+    # All rows of catalog_load: options replaced, queues that are gone buried, groups of a new epoch forgotten. wake: those who
+    # waited for what is buried of queues that live on; of the others book_reloaded tells.
     cdef int i, n = PQntuples(res)
     cdef int sealed = 0
     cdef int limited = 0
@@ -475,7 +564,7 @@ cdef void catalog_take(PGresult* res) noexcept nogil:
         sealed += 1 if q.sealed else 0
         q.priority = pg_int4(res, i, 14)
         q.ttl_us = <int64_t>pg_int4(res, i, 15) * 1000000
-        catalog_cleaned(q, pg_int8(res, i, 16), pg_bytes(res, i, 17))
+        catalog_cleaned(q, pg_int8(res, i, 16), pg_bytes(res, i, 17), wake)
     q = catalog.list
     while q != NULL:
         following = q.next

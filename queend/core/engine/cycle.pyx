@@ -17,6 +17,7 @@ cdef struct CycleCall:
 cdef void cycle_submit(Worker* w, Request* r) noexcept nogil:
     cdef CycleJob* j = <CycleJob*>arena_zero(&r.arena, sizeof(CycleJob))
     if j == NULL or (r.grant != NULL and r.grant.limited) or not cycle_parse(r.body, &r.arena, &w.uuids, &j.req) or not cycle_names(w, r, j):
+        request_unpin(r)
         bridge_submit(r)
         return
     job_open(&j.job, r, OP_OTHER)
@@ -29,6 +30,7 @@ cdef bint cycle_names(Worker* w, Request* r, CycleJob* j) noexcept nogil:
     cdef PushItem* it
     cdef Queue* q
     cdef bint known = True
+    request_pin(r)
     uv_rwlock_rdlock(&catalog.lock)
     for i in range(j.req.push.n):
         it = &j.req.push.items[i]
@@ -48,6 +50,7 @@ cdef void cycle_leave(CycleJob* j) noexcept nogil:
     job_move(&j.job, JOB_DONE)
     r.job = NULL
     r.on_gone = NULL
+    request_unpin(r)
     if r.conn == NULL:
         reply_empty(r, 204)
     else:
@@ -170,7 +173,7 @@ cdef void cycle_told(CycleCall* call, PGresult* res, int outcome) noexcept nogil
             it.partition_uuid = p.uuid
             message_id_make(at, p.id, base + k, it.message_id)
             it = it.next
-        book_head(p, base + call.batch.chunks[i].n, &wake)
+        book_stored(p, base + call.batch.chunks[i].n, &wake)
     if code_id_read(catalog.seed, 112, j.req.partition_uuid, &number):
         p = catalog_partition_id(number)
         if p != NULL:
@@ -283,7 +286,7 @@ cdef bint cycle_take(CycleCall* call, PGresult* res) noexcept nogil:
             it.partition_uuid = p.uuid
             message_id_make(at, p.id, base + k, it.message_id)
             it = it.next
-        book_head(p, base + call.batch.chunks[i].n, &wake)
+        book_stored(p, base + call.batch.chunks[i].n, &wake)
         tally_of(p.queue, call.engine.worker).push_messages += <uint64_t>call.batch.chunks[i].n
         tally_of(p.queue, call.engine.worker).push_requests += call.batch.chunks[i].skip == 0
     if q.has_ack and code_id_read(catalog.seed, 112, q.partition_uuid, &number):

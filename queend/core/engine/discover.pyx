@@ -49,6 +49,7 @@ cdef struct Checked:
 cdef struct Discover:
     int64_t server            # the incarnation that `found` is of
     Group* scanning
+    int pin                   # of it
     Found* found              # rows whose partitions are not all known by name yet
     int n_found
     int finding               # FIND_*
@@ -89,6 +90,40 @@ cdef void scan_want(Group* g) noexcept nogil:
         book.scan_first = g
         book.n_scans += 1
 
+cdef void scan_unlist(Group* g) noexcept nogil:
+    # Book locked.
+    cdef Group** link = &book.scan_first
+    if not g.scan_listed or g.scan != SCAN_WANTED:
+        return                # a scan of it may run: it is pinned
+    while link[0] is not g:
+        link = &link[0].scan_next
+    link[0] = g.scan_next
+    g.scan_listed = False
+    book.n_scans -= 1
+
+cdef void discover_next(Engine* e) noexcept nogil:
+    # The next group to be scanned. Those that can be found no more are left.
+    cdef Discover* d = &e.discover
+    cdef Group* g
+    uv_mutex_lock(&book.lock)
+    while book.looked and book.scan_first != NULL and d.scanning == NULL:      # the first look begins before the first scan
+        g = book.scan_first
+        book.scan_first = g.scan_next
+        book.n_scans -= 1
+        if g.dead or g.queue.dead:
+            g.scan_listed = False
+            continue
+        g.scan = SCAN_RUNNING
+        d.scanning = g
+        d.pin = pin_take(e.worker.pins)
+    uv_mutex_unlock(&book.lock)
+
+cdef void discover_left(Engine* e) noexcept nogil:
+    # Nothing is scanned any more.
+    e.discover.scanning = NULL
+    pin_drop(e.worker.pins, e.discover.pin)
+    e.discover.pin = 0
+
 cdef void discover_drain(Engine* e) noexcept nogil:
     # One statement at a time. What a look wants goes before a page of a scan, which may have a thousand more.
     cdef Slot* slot
@@ -96,13 +131,7 @@ cdef void discover_drain(Engine* e) noexcept nogil:
     if d.finding:
         return
     if d.scanning == NULL and book.n_scans:
-        uv_mutex_lock(&book.lock)
-        d.scanning = book.scan_first if book.looked else NULL      # the first look begins before the first scan
-        if d.scanning != NULL:
-            book.scan_first = d.scanning.scan_next
-            book.n_scans -= 1
-            d.scanning.scan = SCAN_RUNNING
-        uv_mutex_unlock(&book.lock)
+        discover_next(e)
     if d.scanning == NULL and not d.recent_wanted and not d.waking_wanted and not d.ended_wanted:
         return
     slot = slotpool_take(e.slots)
@@ -288,7 +317,7 @@ cdef void book_doubt() noexcept nogil:
 cdef void discover_forget(Engine* e) noexcept nogil:
     # Another server: nothing that was found before is worth anything, everything is looked for.
     cdef Discover* d = &e.discover
-    d.scanning = NULL
+    discover_left(e)
     d.n_found = 0
     d.n_checked = 0
     d.snapshot = 0
@@ -423,7 +452,7 @@ cdef void found_take(Engine* e, int finding) noexcept nogil:
     for i in range(d.n_found):
         f = &d.found[i]
         p = catalog_partition_id(f.partition)
-        if p == NULL:
+        if p == NULL or (finding == FIND_SCAN and p.queue is not d.scanning.queue):
             complete = False
             continue
         if finding == FIND_WAKING:
@@ -474,7 +503,6 @@ cdef void scan_end(Engine* e) noexcept nogil:
     cdef PopJob* j
     cdef PopJob* following
     cdef PopJob* wake = NULL
-    e.discover.scanning = NULL
     uv_mutex_lock(&book.lock)
     g.scan = SCAN_DONE
     g.scan_listed = False
@@ -490,6 +518,7 @@ cdef void scan_end(Engine* e) noexcept nogil:
     if book.n_strangers:
         book_wake_strangers(g.queue, slice_of(NULL, 0), &wake)
     uv_mutex_unlock(&book.lock)
+    discover_left(e)
     popjobs_wake(e.worker, wake)
 
 cdef void scan_again(Group* g) noexcept nogil:

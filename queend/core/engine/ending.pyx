@@ -18,8 +18,8 @@ cdef void engine_stop(Worker* w) noexcept nogil:
 cdef void book_wake_all(PopJob** wake) noexcept nogil:
     cdef Queue* q
     cdef int side
-    for side in range(2):
-        q = catalog.list if side == 0 else catalog.grave
+    for side in range(3):
+        q = catalog.graves[side].queues if side < 2 else catalog.list
         while q != NULL:
             book_wake_queue(q, wake)
             q = q.next

@@ -109,12 +109,12 @@ cdef void engine_halt(Process* p) noexcept nogil:
     boss = NULL
     incarnation_open(NULL)    # nothing is left that it could drop
     streams_close()
+    catalog_close()
     recalls_close()
     rowcache_close()
     held_close()
     capacity_close()
     book_close()
-    catalog_close()
     uv_mutex_destroy(&reload_lock)
 
 cdef bint engine_open(Worker* w) noexcept nogil:

@@ -22,6 +22,7 @@ cdef struct Claim:
     int row                   # its partition's first row in the call
     int take                  # records
     bint made
+    bint answers              # its waiter is answered, and this is its first
 
 cdef struct ClaimArrays:
     PgArray row, group, take, whole, lease, lease_us
@@ -182,7 +183,7 @@ cdef void handover_undo(PushStream* s, PushBatch* b, bint lost) noexcept nogil:
         c = &b.claims[i]
         cursor_move(c.cursor, CURSOR_READY, 0)
         if lost and not c.job.req.auto_ack:
-            release_want(engine_of(s.worker), c.cursor, c.job.lease)
+            release_want(engine_of(s.worker), c.cursor, c.job)
         if c is c.job.claims:
             wake_push(c.job, &wake)
     uv_mutex_unlock(&book.lock)
@@ -212,7 +213,8 @@ cdef void handover_book(PushBatch* b, int64_t now, PopJob** wake) noexcept nogil
                 book_wake_cursor(c.cursor, wake)
     for i in range(b.n_claims):
         c = &b.claims[i]
-        if c is c.job.claims and not handover_any(c.job):
+        c.answers = c is c.job.claims and handover_any(c.job)
+        if c is c.job.claims and not c.answers:
             wake_push(c.job, wake)
 
 cdef bint handover_any(PopJob* j) noexcept nogil:
@@ -232,8 +234,8 @@ cdef void handover_answer(PushStream* s, PushBatch* b) noexcept nogil:
     for i in range(b.n_claims):
         c = &b.claims[i]
         j = c.job
-        if c is not j.claims or not handover_any(j):
-            continue
+        if not c.answers:
+            continue          # it was woken, or has gone with its answer
         if j.job.r.worker is s.worker and not j.gone:
             out = reply_begin(j.job.r, 200, pop_type(j))
         else:

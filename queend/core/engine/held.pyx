@@ -69,6 +69,8 @@ cdef Held* held_begin(Cursor* c, const unsigned char* lease, int64_t first, int 
     cdef size_t bytes = sizeof(Held) + 16 * <size_t>n
     cdef Held* h
     held_end(c)
+    if c.dead:
+        return NULL
     h = <Held*>malloc(bytes)
     if h == NULL:
         return NULL

@@ -15,6 +15,7 @@ cdef struct LeaseCall:
 cdef struct Release:
     Release* next
     int tries
+    int pin                   # of the pop that claimed
     Cursor* cursor
     unsigned char[16] lease
 
@@ -200,13 +201,15 @@ cdef void leases_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
 
 # ---- giving back ---------------------------------------------------------------------------------------------------
 
-cdef void release_want(Engine* e, Cursor* c, const unsigned char* lease) noexcept nogil:
+cdef void release_want(Engine* e, Cursor* c, PopJob* j) noexcept nogil:
+    # What j claimed, or may have. Of another worker's pop: the book is locked.
     cdef Release* x = <Release*>malloc(sizeof(Release))
     if x == NULL:
         return                # the lease then ends by itself
     x.cursor = c
     x.tries = 0
-    memcpy(x.lease, lease, 16)
+    x.pin = pin_share(e.worker.pins, j.job.r.pin)
+    memcpy(x.lease, j.lease, 16)
     x.next = e.releases
     e.releases = x
 
@@ -250,6 +253,10 @@ cdef void releases_drain(Engine* e) noexcept nogil:
     e.release_flying = True
     if not slot_send(slot, STMT_RELEASE, &params, releases_done, call, e.deadline_ms):
         e.release_flying = False
+        x = call.list
+        while x.next != NULL:
+            x = x.next
+        x.next = e.releases
         e.releases = call.list
         free(call)
 
@@ -275,6 +282,7 @@ cdef void releases_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexc
         if x.cursor.state == CURSOR_LEASED:
             cursor_move(x.cursor, CURSOR_READY, 0)
             book_wake_cursor(x.cursor, &wake)
+        pin_drop(e.worker.pins, x.pin)
         free(x)
         x = following
     uv_mutex_unlock(&book.lock)

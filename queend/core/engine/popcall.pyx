@@ -217,7 +217,7 @@ cdef void popcall_disown(PopCall* call) noexcept nogil:
         j = <PopJob*>job
         if not j.req.auto_ack:
             for i in range(j.n_cursors):
-                release_want(call.engine, j.cursors[i], j.lease)
+                release_want(call.engine, j.cursors[i], j)
         job = job.next
 
 cdef void popcall_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
@@ -413,7 +413,7 @@ cdef void pop_after_empty(Engine* e, PopJob* j) noexcept nogil:
     cdef bint again = False
     if j.until_us > clock_mono_us():
         uv_mutex_lock(&book.lock)
-        if j.only.state == CURSOR_READY:
+        if j.only.state == CURSOR_READY or pop_stale(j):
             again = True
         else:
             parked = True
@@ -435,12 +435,12 @@ cdef void pop_give_back(Engine* e, PopJob* j) noexcept nogil:
     if j.req.auto_ack:
         for i in range(j.n_cursors):
             if j.spans[i].stop:
-                takeback_want(e, j.cursors[i], j.spans[i])
+                takeback_want(e, j, i)
         return
     uv_mutex_lock(&book.lock)
     for i in range(j.n_cursors):
         if j.cursors[i].state == CURSOR_LEASED:
-            release_want(e, j.cursors[i], j.lease)
+            release_want(e, j.cursors[i], j)
     uv_mutex_unlock(&book.lock)
 
 cdef inline void pop_consumed(PopJob* j, int i, int64_t first, int64_t stop) noexcept nogil:

@@ -200,6 +200,9 @@ cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
     cdef bint short = False
     j.only = NULL
     j.group = NULL
+    j.queue = NULL
+    j.n_cursors = 0
+    request_repin(j.job.r)
     uv_rwlock_rdlock(&catalog.lock)
     if j.any_queue:
         ask = not pop_pick_queue(j)
@@ -292,6 +295,10 @@ cdef inline Group* pop_may_serve(PopJob* j, Queue* q) noexcept nogil:
     g = catalog_group(q, j.req.group)
     return g if g.n_ready or g.scan != SCAN_DONE else NULL
 
+cdef inline bint pop_stale(PopJob* j) noexcept nogil:
+    # Is what it found gone since? Nobody would wake it there. Book locked.
+    return j.queue.dead or j.group.dead or (j.only != NULL and j.only.dead)
+
 cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
     # Candidates from the book; none: park or answer, decided under the same lock so that no wake is missed.
     cdef Engine* e = engine_of(w)
@@ -300,10 +307,12 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
     cdef bint parked = False
     cdef bint short = False
     cdef bint cached = False
+    cdef bint stale = False
     cdef PopJob* wake = NULL
-    j.n_cursors = 0
     uv_mutex_lock(&book.lock)
-    if j.only != NULL:
+    if pop_stale(j):
+        stale = True
+    elif j.only != NULL:
         if j.only.state != CURSOR_BUSY:
             cursor_move(j.only, CURSOR_BUSY, 0)
             j.cursors[0] = j.only
@@ -328,7 +337,7 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
             scan_want(j.group)        # also where something is ready: what is not known must not wait behind it
     if j.n_cursors:
         cached = pop_take_cached(j, &wake)
-    else:
+    elif not stale:
         if j.only == NULL and j.group.scan != SCAN_DONE:
             parked = True         # what is there is not known yet: the scan wakes it, also when it finds nothing
         elif j.until_us > clock_mono_us():
@@ -341,6 +350,9 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
     if j.n_cursors:
         pop_move(j, POP_LEASING)
         joblist_add(&e.claims if cached else &e.pops, &j.job)
+    elif stale:
+        pop_move(j, POP_LEASING)
+        joblist_add(&e.woken, &j.job)
     elif short:
         pop_fail(j, 503, "Out of memory")
     elif not parked:

@@ -57,8 +57,9 @@ cdef void reload_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
     cdef int i
     cdef bint missed = False
     cdef InboxMsg* m
+    cdef PopJob* wake = NULL
     if outcome == SLOT_OK:
-        catalog_take(res)
+        catalog_take(res, &wake)
     elif outcome == SLOT_ERROR:
         log_line(b"error", b"reload_refused", pg_error(res))
     uv_mutex_lock(&reload_lock)
@@ -69,7 +70,7 @@ cdef void reload_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
         e.want_reload = True
         e.reload_pause = clock_mono_us() + 200000
         return
-    book_reloaded(e.worker)
+    book_reloaded(e.worker, wake)
     for i in range(e.settings.workers):
         if i == e.worker.index:
             engine_reloaded(e.worker, NULL)
@@ -85,15 +86,14 @@ cdef void reload_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
         e.want_reload = True
         e.reload_pause = clock_mono_us() + 200000
 
-cdef void book_reloaded(Worker* w) noexcept nogil:
-    # Everyone parked on a queue that changed looks again at names and options.
-    cdef PopJob* wake = NULL
+cdef void book_reloaded(Worker* w, PopJob* wake) noexcept nogil:
+    # Everyone parked on a queue that changed looks again at names and options. wake: so do these.
     cdef Queue* q
     cdef int side
     uv_rwlock_rdlock(&catalog.lock)
     uv_mutex_lock(&book.lock)
-    for side in range(2):
-        q = catalog.list if side == 0 else catalog.grave
+    for side in range(3):
+        q = catalog.graves[side].queues if side < 2 else catalog.list
         while q != NULL:
             if q.changed:
                 q.changed = False

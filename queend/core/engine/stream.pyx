@@ -471,10 +471,8 @@ cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nog
     handover_book(b, clock_mono_us(), &wake)
     g = b.first
     while g != NULL:
-        if g.head and g.partition.dead:
-            book_head_elsewhere(g.partition, g.head, &wake)
-        elif g.head:
-            book_head(g.partition, g.head, &wake)
+        if g.head:
+            book_stored(g.partition, g.head, &wake)
         g = g.next
     for i in range(b.n_chunks):
         c = &b.chunks[i]

@@ -11,6 +11,7 @@ cdef enum:
 
 cdef struct Takeback:
     Takeback* next
+    int pin                   # of the pop that claimed
     Cursor* cursor
     PopSpan span
 
@@ -18,12 +19,14 @@ cdef struct TakebackCall:
     Engine* engine
     Takeback* list
 
-cdef void takeback_want(Engine* e, Cursor* c, PopSpan span) noexcept nogil:
+cdef void takeback_want(Engine* e, PopJob* j, int i) noexcept nogil:
+    # What its claim i consumed.
     cdef Takeback* x = <Takeback*>malloc(sizeof(Takeback))
     if x == NULL:
         return                # as if it had been delivered
-    x.cursor = c
-    x.span = span
+    x.pin = pin_share(e.worker.pins, j.job.r.pin)
+    x.cursor = j.cursors[i]
+    x.span = j.spans[i]
     x.next = e.takebacks
     e.takebacks = x
 
@@ -68,9 +71,17 @@ cdef void takebacks_drain(Engine* e) noexcept nogil:
     params_array(&params, &e.c_base)
     e.takeback_flying = True
     if not slot_send(slot, STMT_TAKE_BACK, &params, takebacks_done, call, e.deadline_ms):
-        e.takeback_flying = False
-        e.takebacks = call.list
-        free(call)
+        takebacks_again(call)
+
+cdef void takebacks_again(TakebackCall* call) noexcept nogil:
+    # Beside those that came meanwhile.
+    cdef Takeback* last = call.list
+    while last.next != NULL:
+        last = last.next
+    last.next = call.engine.takebacks
+    call.engine.takebacks = call.list
+    call.engine.takeback_flying = False
+    free(call)
 
 cdef void takebacks_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
     # Taken back or not: asking again tells. Without an answer the same, once more: a second time does no harm.
@@ -79,11 +90,10 @@ cdef void takebacks_done(Slot* slot, void* ctx, PGresult* res, int outcome) noex
     cdef Takeback* x = call.list
     cdef Takeback* following
     cdef PopJob* wake = NULL
-    e.takeback_flying = False
     if outcome == SLOT_LOST and not e.closing:
-        e.takebacks = x
-        free(call)
+        takebacks_again(call)
         return
+    e.takeback_flying = False
     uv_mutex_lock(&book.lock)
     while x != NULL:
         following = x.next
@@ -93,6 +103,7 @@ cdef void takebacks_done(Slot* slot, void* ctx, PGresult* res, int outcome) noex
         elif x.cursor.state != CURSOR_READY:
             cursor_move(x.cursor, CURSOR_READY, 0)
             book_wake_cursor(x.cursor, &wake)
+        pin_drop(e.worker.pins, x.pin)
         free(x)
         x = following
     uv_mutex_unlock(&book.lock)

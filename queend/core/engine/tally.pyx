@@ -93,7 +93,7 @@ cdef struct TallySeen:
     int parked
 
 cdef int tally_list(TallySeen** out) noexcept nogil:
-    # The queues there are and how many pops are parked on each, to be freed by the caller, -1 when memory ran out; entries of the catalogue outlive their queue.
+    # The queues there are and how many pops are parked on each, to be freed by the caller, -1 when memory ran out. The caller is pinned (net/era) while it uses them.
     cdef Queue* q
     cdef Group* g
     cdef int n = 0

@@ -450,6 +450,7 @@ cdef void tx_told(Engine* e, TxCall* call, PGresult* res) noexcept nogil:
         txcall_free(call)
         tx_go(e.worker, j)
         return
+    uv_rwlock_rdlock(&catalog.lock)
     uv_mutex_lock(&book.lock)
     for row in range(n):
         i = pg_int4(res, row, PUSHED_ORD)
@@ -462,8 +463,9 @@ cdef void tx_told(Engine* e, TxCall* call, PGresult* res) noexcept nogil:
             it.offset = pg_int8(res, row, PUSHED_BASE) + k
             it.created_us = pg_int8(res, row, PUSHED_CREATED_AT)
             it = it.next
-        book_head(c.group.partition, pg_int8(res, row, PUSHED_BASE) + c.n, &wake)
+        book_stored(c.group.partition, pg_int8(res, row, PUSHED_BASE) + c.n, &wake)
     uv_mutex_unlock(&book.lock)
+    uv_rwlock_rdunlock(&catalog.lock)
     popjobs_wake(e.worker, wake)
     for i in range(j.req.n):
         j.req.ops[i].fault = 0
@@ -566,16 +568,18 @@ cdef int tx_take(TxCall* call, PGresult* res, int64_t now) noexcept nogil:
         return -2
     if call.dry:
         return -3
+    uv_rwlock_rdlock(&catalog.lock)
     uv_mutex_lock(&book.lock)
     for row in range(PQntuples(res)):
         i = pg_int4(res, row, TX_ORD)
         if pg_int2(res, row, TX_KIND) == 0 and 0 <= i < call.batch.n_chunks:
             c = &call.batch.chunks[i]
-            book_head(c.group.partition, pg_int8(res, row, TX_BASE) + c.n, &wake)
+            book_stored(c.group.partition, pg_int8(res, row, TX_BASE) + c.n, &wake)
         elif pg_int2(res, row, TX_KIND) == 1 and 0 <= i < call.n_rows:
             book_acked(call.rows[i].group, call.rows[i].partition, pg_bool(res, row, TX_RELEASED),
                        pg_int8_or(res, row, TX_COMMITTED, -1), pg_int8_or(res, row, TX_HEAD, 0), 0, now, &wake)
     uv_mutex_unlock(&book.lock)
+    uv_rwlock_rdunlock(&catalog.lock)
     popjobs_wake(call.engine.worker, wake)
     return -1
 

@@ -21,6 +21,7 @@ cdef struct Request:
     uint8_t early             # its body was not read: it waits for its token (READ_LATER)
     uint8_t unanswerable      # its answer found no memory: a short one takes its place
     uint8_t asks              # bits of ASK_*
+    uint8_t pin               # what it found may not be freed (net/era), 0: it looked nothing up
     int64_t started_us        # monotonic
     int op                    # OP_* it is counted under
     int status                # of the answer
@@ -65,6 +66,7 @@ cdef Request* request_open(Worker* w, Conn* c) noexcept nogil:
 
 cdef void request_close(Request* r) noexcept nogil:
     cdef Worker* w = r.worker
+    request_unpin(r)
     arena_close(&r.arena)
     w.counters.live_requests -= 1
     if r.out.cap > OUT_KEEP or w.requests.outs_kept == OUTS_KEEP:

@@ -48,9 +48,12 @@ cdef struct Worker:
     bint halted               # told to close everything
     bint ending               # everything closes
     uint64_t turns            # of the loop; a worker that hangs turns no more
+    int64_t[2] pins           # who may hold what was deleted, by era (net/era)
+    int64_t era_seen          # of the last move of the era, all that this worker did before it is over
     uv_thread_t thread
     uv_sem_t opened
     uint8_t phase
+    InboxMsg told_era         # on its way while it has not seen the era
     InboxMsg told_connect     # what it is told once in its life
     InboxMsg told_stop
     InboxMsg told_halt
@@ -85,6 +88,7 @@ cdef void worker_before(uv_prepare_t* handle) noexcept nogil:
     cdef Worker* w = <Worker*>handle.data
     w.turns += 1
     worker_turn(w)
+    grave_turn(w)
     if w.stopping and not w.drained and not w.ending and worker_is_drained(w):
         w.drained = True
         process_tell(w.process)
@@ -93,6 +97,7 @@ cdef void worker_on_tick(uv_timer_t* handle) noexcept nogil:
     cdef Worker* w = <Worker*>handle.data
     httpdate_set(&w.date, clock_wall_us() // 1000000)
     engine_sweep(w)
+    era_tick(w)
     worker_expire(w, CONN_IDLE, w.settings.idle_timeout_ms)
     worker_expire(w, CONN_HEAD, worker_patience(w, w.settings.head_timeout_ms))
     worker_expire(w, CONN_BODY, worker_patience(w, w.settings.body_timeout_ms))

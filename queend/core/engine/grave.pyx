@@ -1,0 +1,140 @@
+# What was deleted, given back. In: what the catalog buried. Out: its memory, two moves of the era later (net/era), and with it
+# cached rows, leases and ids that were remembered, places in the heap of due times and in the list of scans.
+# On the first worker's thread, from its timer and at the end of a turn of its loop: nothing below it holds a pointer then. A
+# slice at a time under the book's lock, some slices a turn, so that nobody waits.
+
+cdef enum:
+    GRAVE_SLICE = 256         # cursors or partitions under one lock
+    GRAVE_SLICES = 16         # in a turn
+
+cdef inline bint grave_is_empty(Grave* g) noexcept nogil:
+    return g.groups == NULL and g.partitions == NULL and g.queues == NULL
+
+cdef void era_told(Worker* w, InboxMsg* m) noexcept nogil:
+    # All this worker did before is over.
+    pin_set(&w.era_seen, era_now)
+
+cdef bint era_settled(Process* p) noexcept nogil:
+    # Has every worker come to an end with what it did at the last move?
+    cdef int i
+    for i in range(p.n):
+        if p.workers[i] is not boss and pin_count(&p.workers[i].era_seen) != era_now:
+            return False
+    return True
+
+cdef bint era_lasts(Process* p) noexcept nogil:
+    # Is somebody pinned to another than the current era? Book locked.
+    cdef int other = <int>((era_now + 1) & 1)
+    cdef int i
+    for i in range(p.n):
+        if pin_count(&p.workers[i].pins[other]):
+            return True
+    return pin_count(&era_outside[other]) != 0
+
+cdef void era_tick(Worker* w) noexcept nogil:
+    # Twice a second. The era moves on if that gives something back.
+    global era_now
+    cdef Process* p = w.process
+    cdef PopJob* wake = NULL
+    cdef bint moved = False
+    cdef int i
+    if w is not boss or not grave_is_empty(&catalog.due) or not era_settled(p):
+        return
+    uv_rwlock_wrlock(&catalog.lock)
+    uv_mutex_lock(&book.lock)
+    catalog_bury_groups(&wake)
+    if not (grave_is_empty(&catalog.graves[0]) and grave_is_empty(&catalog.graves[1])) and not era_lasts(p):
+        moved = True
+        era_now += 1
+        catalog.due = grave_open()[0]
+        memset(grave_open(), 0, sizeof(Grave))
+    uv_mutex_unlock(&book.lock)
+    uv_rwlock_wrunlock(&catalog.lock)
+    popjobs_wake(w, wake)
+    if not moved:
+        return
+    for i in range(p.n):
+        if p.workers[i] is not w:
+            p.workers[i].told_era.run = era_told
+            worker_post(p.workers[i], &p.workers[i].told_era)      # one that has ended sees no era: the close frees what is left
+
+# ---- freeing -------------------------------------------------------------------------------------------------------
+
+cdef void grave_turn(Worker* w) noexcept nogil:
+    cdef int i
+    if w is not boss or w.ending or grave_is_empty(&catalog.due) or not era_settled(w.process):
+        return
+    for i in range(GRAVE_SLICES):
+        if not grave_slice(&catalog.due):
+            return
+    uv_async_send(&w.inbox.wake)      # the rest with the next turn, which comes at once
+
+cdef bint grave_slice(Grave* grave) noexcept nogil:
+    # False: there is nothing left.
+    cdef Queue* q = grave.queues
+    cdef Group* g = grave.groups
+    if g != NULL:
+        if group_emptied(g):
+            grave.groups = g.next
+            group_free(g)
+    elif grave.partitions != NULL:
+        partitions_emptied(&grave.partitions)
+    elif q != NULL:
+        g = q.group_list
+        if g != NULL:
+            # cursors of all groups before the partitions that they lead to
+            if group_emptied(g):
+                q.group_list = g.next
+                group_free(g)
+        elif q.all_partitions != NULL:
+            partitions_emptied(&q.all_partitions)
+        else:
+            grave.queues = q.next
+            queue_free(q)
+            catalog.n_queues -= 1
+    return not grave_is_empty(grave)
+
+cdef bint group_emptied(Group* g) noexcept nogil:
+    # Some of its cursors. True: it has none left, and stands in no list.
+    cdef int i
+    uv_mutex_lock(&book.lock)
+    scan_unlist(g)
+    for i in range(GRAVE_SLICE):
+        if g.all_cursors != NULL:
+            cursor_free(g.all_cursors)
+    uv_mutex_unlock(&book.lock)
+    return g.all_cursors == NULL
+
+cdef void partitions_emptied(Partition** list) noexcept nogil:
+    # Some of them, with what is remembered of them and with the cursors that went with them.
+    cdef Partition* p = list[0]
+    cdef Partition* following
+    cdef Cursor* c
+    cdef int n = 0
+    uv_mutex_lock(&recalls.lock)
+    while p != NULL and n < GRAVE_SLICE:
+        if p.recall != NULL:
+            recall_drop(p.recall)
+        p = p.all_next
+        n += 1
+    uv_mutex_unlock(&recalls.lock)
+    p = list[0]
+    uv_mutex_lock(&book.lock)
+    while n:
+        n -= 1
+        while p.cache_first != NULL:
+            rowcache_drop(p)
+        while p.buried != NULL:
+            c = p.buried
+            p.buried = c.all_next
+            cursor_free(c)
+        following = p.all_next
+        partition_free(p)
+        p = following
+    uv_mutex_unlock(&book.lock)
+    list[0] = p
+
+cdef void grave_empty(Grave* grave) noexcept nogil:
+    # All of it at once: nothing runs any more.
+    while grave_slice(grave):
+        pass
