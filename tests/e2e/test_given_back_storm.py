@@ -1,10 +1,11 @@
-"""Queues, groups and partitions are deleted while everything else goes on: nothing that was given back is used (what AddressSanitizer would tell), and in the end all of it is given back."""
+"""Queues, groups and partitions are deleted while everything else goes on, and the server changes in the middle: nothing that was given
+back is used (what AddressSanitizer would tell), and in the end all of it is given back."""
 from __future__ import annotations
 
 import os
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
@@ -12,11 +13,18 @@ from support.client import Client, ack_of, pop_target
 from support.crowd import Crowd
 from support.daemon import Daemon
 from support.http import Answer, Gone
+from support.postgres import Postgres, running
 from support.remembered import NOTHING, remembered
 from support.wait import until
 
 SECONDS = float(os.environ.get("STORM_SECONDS", "8"))
 OFTEN = {"RETENTION_INTERVAL": 100, "EVICTION_INTERVAL": 100, "PARTITION_CLEANUP_DAYS": 1, "NUM_WORKERS": 3}
+
+
+@pytest.fixture(scope="module")
+def server(request) -> Iterator[Postgres]:
+    with running(request.config.getoption("--postgres"), synchronous_commit="off") as own:
+        yield own
 
 
 class Chaos:
@@ -114,7 +122,7 @@ class Chaos:
             except psycopg.Error:
                 continue      # the server changes
 
-    def run(self, seconds: float) -> None:
+    def run(self, seconds: float, during: Callable[[], None]) -> None:
         with Crowd() as crowd:
             crowd.all(self.client, range(10))
             crowd.all(self.leaver, range(3))
@@ -122,7 +130,10 @@ class Chaos:
                 crowd.go(self.reaper, number, every, work)
             crowd.go(self.clean, self.daemon.conninfo)
             try:
-                self.over.wait(seconds)
+                if during is not None:
+                    self.over.wait(seconds / 2)
+                    during()
+                self.over.wait(seconds / 2)
             finally:
                 self.over.set()
         assert self.daemon.process.poll() is None, self.daemon.story()
@@ -144,8 +155,21 @@ def test_deletions_in_a_storm(start_daemon, streams: int) -> None:
     print("SEED", seed)
     daemon = start_daemon(QUEEND_PUSH_STREAMS=streams, **OFTEN)
     chaos = Chaos(daemon, seed)
-    chaos.run(SECONDS)
+    chaos.run(SECONDS, None)
     with daemon.client() as client:
         settled(client)
     assert chaos.answers[201] and chaos.answers[200], chaos.answers
     daemon.stop()
+
+
+def test_deletions_while_the_server_changes(server) -> None:
+    seed = int(os.environ.get("SEED", random.SystemRandom().randrange(1 << 32)))
+    print("SEED", seed)
+    with Daemon(server.database(), QUEEND_SLOTS=4, **OFTEN) as daemon:
+        chaos = Chaos(daemon, seed)
+        chaos.run(SECONDS, server.restart)
+        with daemon.client() as client:
+            until(lambda: client.get("/readyz").status == 200, "the daemon is ready")
+            settled(client)
+        assert daemon.line("server_changed") and chaos.answers[201] and chaos.answers[200], chaos.answers
+        daemon.stop()

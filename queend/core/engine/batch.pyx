@@ -20,6 +20,7 @@ cdef struct PushPart:
     PushStream* stream
     PushItem* items           # chained by next while it travels
     int left
+    bint parted               # some of its items went home before it: it comes behind them, by the same way
     int failed                # as in PushJob, of its items: written by the stream's thread, while the job is its worker's
 
 cdef struct PushJob:

@@ -72,6 +72,7 @@ cdef void items_home(PushStream* s, PushItem* it, bint unsure) noexcept nogil:
             item_refuse(s, last)
             continue
         part = <PushPart*>it.job
+        part.parted = True
         m.job = part.job
         m.items = it
         m.unsure = unsure

@@ -567,7 +567,7 @@ cdef inline void item_done(PushStream* s, PushItem* it) noexcept nogil:
     cdef PushPart* part = <PushPart*>it.job
     part.left -= 1
     if part.left == 0:
-        if part.job.job.r.worker is s.worker:
+        if part.job.job.r.worker is s.worker and not part.parted:
             push_part_done(part)
         else:
             part.msg.run = push_part_home
