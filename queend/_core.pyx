@@ -63,6 +63,7 @@ include "core/net/process.pyx"            # all workers together
 include "core/bridge/bridge.pyx"          # to the control plane and back
 include "core/route/types.pyx"            # what a route hands to the engine
 include "core/route/common.pyx"           # paths, queries, names, refusals
+include "core/route/stray.pyx"            # names that were meant to be others
 include "core/route/moment.pyx"           # a time as people write it
 include "core/route/pushrun.pyx"           # records that go through the engine as one
 include "core/route/pushdue.pyx"           # when their items may be delivered

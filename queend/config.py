@@ -134,6 +134,8 @@ class Queues(BaseSettings):
     default_subscription_mode: Literal["", "all", "new", "new-only"] = setting("", "mode of groups that ask for none")
     queend_configure_replaces: bool = setting(False, "true: a configure returns every option that it does not name to its default, as Queen MQ does; "
                                               "false: what it does not name stays")
+    queend_strict: bool = setting(True, "true: a value that is none, a push item without payload, and a name that is a known one but for its case or one letter, "
+                                  "are 400; false: they count as not given, as with Queen MQ")
     queend_priority_share: int = count(10, "pops of a namespace or task: of so many, one goes to queues of lower priority; 0: none", "pops")
     pop_wait_initial_interval_ms: int = count(100, "parked pop: first re-check", "ms", ge=1)
     pop_wait_backoff_threshold: int = count(3, "parked pop: empty checks before the interval grows")

@@ -133,6 +133,7 @@ def core_settings(settings: Settings, local: str | None = None, buffer_dir: str 
         "inflight_deadline_ms": settings.libqueen_inflight_deadline_ms or max(2000, settings.db_statement_timeout + 5000),
         "hidden": log.hidden(),
         "refuse_plain": settings.queend_refuse_plain,
+        "strict": settings.queend_strict,
         "seal_keys": ",".join(f"{name}:{key.hex()}" for name, key in keyring(settings)),
         "grants": settings.queend_jwt_tokens if settings.jwt_enabled else 0,
         "guards_pages": int(not settings.jwt_enabled),

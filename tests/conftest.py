@@ -81,6 +81,18 @@ def client(daemon: Daemon) -> Iterator[Client]:
 
 
 @pytest.fixture(scope="module")
+def lenient_daemon(start_daemon: Callable[..., Daemon]) -> Daemon:
+    return start_daemon(QUEEND_STRICT="false")
+
+
+@pytest.fixture
+def lenient(lenient_daemon: Daemon) -> Iterator[Client]:
+    """Of a daemon that takes what it cannot read for not given."""
+    with lenient_daemon.client() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
 def peer(daemon: Daemon, start_daemon: Callable[..., Daemon]) -> Daemon:
     """A second daemon on the database of the first."""
     return start_daemon(daemon.conninfo)

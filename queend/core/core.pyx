@@ -31,7 +31,7 @@ cdef class Core:
     cdef bint opened
 
     def __cinit__(self, dict settings):
-        global core_exists
+        global core_exists, strict
         memset(&self.p, 0, sizeof(Process))
         if core_exists:
             raise RuntimeError("there is a Core in this process already")
@@ -39,9 +39,11 @@ cdef class Core:
         keys = settings.pop("seal_keys", "")
         hidden = settings.pop("hidden", "").encode()
         refuses = settings.pop("refuse_plain", False)
+        strictness = settings.pop("strict", False)
         settings_load(&self.p.settings, settings)
         sealring_load(keys)
         sealring.refuses = refuses
+        strict = strictness
         global log_hidden
         free(log_hidden)
         log_hidden = strdup(hidden) if hidden else NULL

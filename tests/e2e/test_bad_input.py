@@ -79,12 +79,12 @@ def test_a_lone_surrogate_in_a_name(client: Client) -> None:
 
 
 def test_names_count_in_characters_the_store_can_hold(client: Client) -> None:
-    assert client.post("/api/v1/push", {"items": [{"queue": "é" * 200}]}).status in (201, 400)
+    assert client.post("/api/v1/push", {"items": [{"queue": "é" * 200, "payload": 1}]}).status in (201, 400)
     assert client.post("/api/v1/push", {"items": [{"queue": "é" * 256}]}).status == 400
 
 
 def test_too_many_items(client: Client, queue: str) -> None:
-    answer = client.post("/api/v1/push", {"items": [{"queue": queue}] * 10_001})
+    answer = client.post("/api/v1/push", {"items": [{"queue": queue, "payload": 1}] * 10_001})
     assert answer.status == 400 and "10000" in answer.json["error"].replace(" ", "").replace(",", "")
     assert client.show(queue).status == 404
 
@@ -117,7 +117,7 @@ def test_a_partition_id_that_is_no_uuid(client: Client) -> None:
     ({"operations": [{"type": "ack"}]}, ""), ({"operations": [{"type": "ack", "transactionId": "x", "partitionId": "abc"}]}, "")], ids=str)
 def test_a_bad_transaction(client: Client, queue: str, body: dict, error: str) -> None:
     if body["operations"] and body["operations"] != 5:
-        body = {"operations": [{"type": "push", "items": [{"queue": queue}]}, *body["operations"]]}
+        body = {"operations": [{"type": "push", "items": [{"queue": queue, "payload": 1}]}, *body["operations"]]}
     answer = client.post("/api/v1/transaction", body)
     assert answer.status == 400 and answer.json["error"].startswith(error) and len(answer.json["error"]) > 10, answer.body
     assert client.show(queue).status == 404
@@ -208,7 +208,7 @@ def test_chunked_and_split_bodies_arrive_whole(client: Client, daemon: Daemon, q
 def test_errors_do_not_end_the_connection(client: Client, queue: str) -> None:
     client.send("POST", "/api/v1/push", b"{")
     client.send("GET", "/nope")
-    client.send("POST", "/api/v1/push", json.dumps({"items": [{"queue": queue}]}).encode())
+    client.send("POST", "/api/v1/push", json.dumps({"items": [{"queue": queue, "payload": 1}]}).encode())
     assert [client.receive().status for _ in range(3)] == [400, 404, 201]
 
 

@@ -38,10 +38,10 @@ def test_default_batch_is_one(client: Client, queue: str) -> None:
 
 
 @pytest.mark.parametrize("batch, got", [("0", 1), ("-3", 1), ("abc", 1), ("", 1), ("2abc", 2), (" 2", 2), ("99999999999999999999", 1), ("100000", 3)])
-def test_batch_is_read_leniently(client: Client, queue: str, batch: str, got: int) -> None:
-    client.push(queue, 1, 2, 3)
-    assert len(client.pop(queue, batch=batch)) == got
-    assert len(client.pop(queue, "Default", consumerGroup="g", batch=batch)) == got
+def test_batch_is_read_leniently(lenient: Client, queue: str, batch: str, got: int) -> None:
+    lenient.push(queue, 1, 2, 3)
+    assert len(lenient.pop(queue, batch=batch)) == got
+    assert len(lenient.pop(queue, "Default", consumerGroup="g", batch=batch)) == got
 
 
 def test_one_lease_per_partition_and_group(client: Client, queue: str) -> None:

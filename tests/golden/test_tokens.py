@@ -45,7 +45,7 @@ def recordings() -> dict[str, Recording]:
 @pytest.fixture(scope="module")
 def seen(start_daemon: Any, recordings: dict[str, Recording]) -> dict[str, list[str]]:
     """Plays the whole conversation; recording → differences."""
-    daemon: Daemon = start_daemon(JWT_ENABLED="true", JWT_SECRET=SECRET, JWT_REQUIRE_EXP="false", CORS_ORIGINS="*")
+    daemon: Daemon = start_daemon(JWT_ENABLED="true", JWT_SECRET=SECRET, JWT_REQUIRE_EXP="false", QUEEND_STRICT="false", CORS_ORIGINS="*")
     pairs = compare.Pairs()
     result = {}
     for one in recordings.values():

@@ -6,7 +6,9 @@ cdef struct AckRaw:
     Slice delay               # any literal but null
     bint cumulative
     bint cumulative_bad       # given, but neither true nor false
-    bint txid_bad, lease_bad
+    bint txid_bad, lease_bad, status_bad
+    Slice stray               # a key that was meant to be another, of
+    const char* names
 
 cdef void ackraw_member(AckRaw* raw, Slice key, int c, Slice value) noexcept nogil:
     if c != b'"':
@@ -22,6 +24,10 @@ cdef void ackraw_member(AckRaw* raw, Slice key, int c, Slice value) noexcept nog
             raw.txid_bad = True
         elif key_is(key, b"leaseId"):
             raw.lease_bad = True
+        elif key_is(key, b"status"):
+            raw.status_bad = True
+        else:
+            ackraw_stray(raw, key)
         return
     if key_is(key, b"transactionId"):
         raw.txid = value
@@ -39,6 +45,12 @@ cdef void ackraw_member(AckRaw* raw, Slice key, int c, Slice value) noexcept nog
         raw.delay = value
     elif key_is(key, b"cumulative"):
         raw.cumulative_bad = True
+    else:
+        ackraw_stray(raw, key)
+
+cdef void ackraw_stray(AckRaw* raw, Slice key) noexcept nogil:
+    if strict and name_meant(slice_of(key.p + 1, key.n - 2), raw.names).p != NULL:
+        raw.stray = key
 
 cdef uint8_t ack_status(Slice raw) noexcept nogil:
     if raw.p == NULL or key_is(raw, b"completed") or key_is(raw, b"success"):
@@ -92,6 +104,10 @@ cdef bint ackitem_take(AckItem* it, AckRaw* raw, AckRaw* before, Arena* a, const
     elif not json_unescape(raw.partition, a, &text, NULL) or not partition_ref(text, it):
         return refuse_item(e, b"partitionId must be a UUID", what, index, b"partitionId")
     it.status = ack_status(raw.status)
+    if strict and (it.status == 255 or raw.status_bad):
+        return refuse_item(e, b"status must be completed, failed, retry or dlq", what, index, b"status")
+    if raw.stray.p != NULL and key_stray(raw.stray, raw.names, what, index, e):
+        return False
     if raw.cumulative_bad:
         return refuse_item(e, b"cumulative must be true or false", what, index, b"cumulative")
     if raw.cumulative and it.status != 255:
@@ -122,6 +138,7 @@ cdef bint ack_object(Json* j, Arena* a, AckRaw* raw, ApiError* e) noexcept nogil
     cdef Slice key, value
     cdef int c
     memset(raw, 0, sizeof(AckRaw))
+    raw.names = ACK_NAMES
     json_enter(j, b'{')
     while member_next(j, &first, a, &key):
         c = json_peek(j)

@@ -27,8 +27,11 @@ cdef bint pop_path(int route, Slice path, Arena* a, PopReq* q, ApiError* e) noex
 
 cdef bint pop_parse(int route, Slice path, Slice query, Arena* a, const Settings* s, PopReq* q, ApiError* e) noexcept nogil:
     cdef Slice text
+    cdef bint given, yes, also
     memset(q, 0, sizeof(PopReq))
     q.route = route
+    if not query_names(query, POP_NAMES, e):
+        return False
     if not pop_path(route, path, a, q, e):
         return False
     if not pop_name(query, b"consumerGroup", a, &q.group, e):
@@ -43,14 +46,23 @@ cdef bint pop_parse(int route, Slice path, Slice query, Arena* a, const Settings
     if query_bool(query, b"conflation", a):
         # permanent, and told before anything is claimed: a client that needs it must not be served without it
         return refuse(e, b"conflation is not supported")
-    q.wait = query_bool(query, b"wait", a)
-    q.auto_ack = query_bool(query, b"autoAck", a) or query_bool(query, b"commitOnDelivery", a)
+    if not query_truth(query, b"wait", a, &yes, e):
+        return False
+    q.wait = yes
+    if not query_truth(query, b"autoAck", a, &yes, e) or not query_truth(query, b"commitOnDelivery", a, &also, e):
+        return False
+    q.auto_ack = yes or also
     q.autopilot = query_bool(query, b"autopilot", a)
     if not pop_form(query, a, q, e):
         return False
-    q.batch_given = query_int(query, b"batch", a, AUTOPILOT_BATCH if q.autopilot else s.default_batch, &q.batch)
-    q.partitions_given = query_int(query, b"partitions", a, 1, &q.partitions)
-    query_int(query, b"timeout", a, s.default_timeout_ms, &q.timeout_ms)
+    if not query_number(query, b"batch", a, AUTOPILOT_BATCH if q.autopilot else s.default_batch, 1, 1000000, &q.batch, &given, e):
+        return False
+    q.batch_given = given
+    if not query_number(query, b"partitions", a, 1, 1, 1000000, &q.partitions, &given, e):
+        return False
+    q.partitions_given = given
+    if not query_number(query, b"timeout", a, s.default_timeout_ms, 0, 2147483647, &q.timeout_ms, &given, e):
+        return False
     if q.batch < 1:
         q.batch = 1
     if q.batch > BATCH_MAX:

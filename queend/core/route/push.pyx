@@ -91,6 +91,8 @@ cdef bint push_item(Json* j, Arena* a, UuidGen* g, PushOptions* options, PushIte
             due = value
         elif key_is(key, b"delayMs"):
             delay = value
+        elif key_stray(key, PUSH_NAMES, what, index, e):
+            return False
     if j.error != NULL:
         return refuse_json(e, j)
     if wrong & 1:
@@ -107,6 +109,8 @@ cdef bint push_item(Json* j, Arena* a, UuidGen* g, PushOptions* options, PushIte
         return refuse_item(e, b"tracestate must be a string", what, index, b"tracestate")
     if not pushitem_new(a, g, it, txid, queue, part, trace, payload, b"null", options, before, what, index, e):
         return False
+    if payload.p == NULL and strict:
+        return refuse_item(e, b"payload is required", what, index, b"payload")
     if (parent.p != NULL or state.p != NULL) and not pushitem_trace(a, it, parent, state, what, index, e):
         return False
     return (due.p == NULL and delay.p == NULL) or pushitem_due(it, a, due, delay, what, index, e)

@@ -158,6 +158,7 @@ cdef bint tx_operation(Json* j, Arena* a, UuidGen* g, int max_items, int* room, 
     cdef bint items_bad = False
     cdef TxOp* op
     memset(&raw, 0, sizeof(TxRaw))
+    raw.ack.names = TX_NAMES
     json_enter(j, b'{')
     while member_next(j, &first, a, &key):
         c = json_peek(j)
@@ -193,6 +194,8 @@ cdef bint tx_operation(Json* j, Arena* a, UuidGen* g, int max_items, int* room, 
             raw.due = value
     if j.error != NULL:
         return refuse_json(e, j)
+    if raw.ack.stray.p != NULL and key_stray(raw.ack.stray, TX_NAMES, b"operation", index, e):
+        return False
     if q.n >= max_items:
         return refuse(e, b"The transaction has too many operations")
     if raw.kind_string and key_is(raw.kind, b"push"):
@@ -232,6 +235,8 @@ cdef bint tx_push_one(Arena* a, UuidGen* g, int* room, TxReq* q, TxRaw* raw, int
         return refuse_item(e, b"TransactionId must be a string", b"operation", index, b"transactionId")
     if raw.wrong & 8:
         return refuse_item(e, b"TraceId must be a string", b"operation", index, b"traceId")
+    if payload.p == NULL and strict:
+        return refuse_item(e, b"payload is required", b"operation", index, b"payload")
     it = <PushItem*>arena_alloc(a, sizeof(PushItem))
     if it == NULL:
         error_set(e, 503, b"Out of memory")
@@ -296,6 +301,8 @@ cdef bint tx_push(Json* outer, Arena* a, UuidGen* g, int max_items, int* room, T
                 item.ack.txid = value
                 if c != b'"':
                     item.ack.txid_bad = True
+            elif key_stray(key, PUSH_NAMES, b"operation", index, e):
+                return False
         if not tx_push_one(a, g, room, q, &item, index, e):
             return False
     return True
