@@ -347,15 +347,17 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
         short = parked and not pop_park(e, j)
     uv_mutex_unlock(&book.lock)
     popjobs_wake(w, wake)
-    if j.n_cursors:
+    if short:
+        pop_fail(j, 503, "Out of memory")
+    elif parked:
+        return                    # whoever took it out of the book since has it now: nothing of it may be looked at
+    elif j.n_cursors:
         pop_move(j, POP_LEASING)
         joblist_add(&e.claims if cached else &e.pops, &j.job)
     elif stale:
         pop_move(j, POP_LEASING)
         joblist_add(&e.woken, &j.job)
-    elif short:
-        pop_fail(j, 503, "Out of memory")
-    elif not parked:
+    else:
         pop_empty(j, WHY_EXPIRED if j.until_us else j.why)
 
 cdef bint pop_park(Engine* e, PopJob* j) noexcept nogil:

@@ -50,13 +50,13 @@ cdef struct Spool:
     SpoolStep step
     bint stepping
     int64_t at                # in the first segment: what comes next
-    int64_t pending           # records kept and not drained
-    int64_t bytes             # of all segments
-    int64_t failed            # records and pieces in the quarantine
-    int64_t oldest_us         # wall clock: since when the next record waits
-    uint64_t taken            # records ever taken
-    uint64_t drained
-    bint trouble              # the last write failed
+    SharedInt64 pending         # records kept and not drained
+    SharedInt64 bytes           # of all segments
+    SharedInt64 failed          # records and pieces in the quarantine
+    SharedInt64 oldest_us       # wall clock: since when the next record waits
+    SharedInt64 taken           # records ever taken
+    SharedInt64 drained
+    SharedFlag trouble              # the last write failed
 
 cdef Spool spool
 
