@@ -96,15 +96,15 @@ bench-soak: build ## 30 minutes at full speed with retention on and a snapshot h
 	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@$(BIN)/python bench/soak.py $(ARGS)
 
-bench-compare: build ## what a change costs per message, against another checkout that is built (BEFORE=folder), in turns of one run
-	@SUDO="$(SUDO)" sh tools/system.sh tests
-	@$(BIN)/python bench/compare.py $(BEFORE) $(ARGS)
-
 bench-peers: build ## the same loads against RabbitMQ, NATS JetStream and pgmq, about 4 minutes: the tables of docs/performance-peers.md
 	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@SUDO="$(SUDO)" sh tools/system.sh peers
 	@$(BIN)/python tools/requirements.py peers | $(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r /dev/stdin
 	@$(BIN)/python bench/peers.py --write $(ARGS)
+
+bench-compare: build ## what a change costs per message, against another checkout that is built (BEFORE=folder), in turns of one run
+	@SUDO="$(SUDO)" sh tools/system.sh tests
+	@$(BIN)/python bench/compare.py $(BEFORE) $(ARGS)
 
 clean: ## remove what was built (not the data)
 	@rm -rf build .asan .tsan *.egg-info queend/_core*.so $(VENV)

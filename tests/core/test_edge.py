@@ -309,7 +309,7 @@ def test_refusals_come_in_turn_and_close(edge):
 @pytest.mark.parametrize("data, status", [
     (b"GET / HTTP/1.1\r\n\r\n", 400), (b"GET / HTTP/3.0\r\nHost: h\r\n\r\n", 505), (b"BREW / HTTP/1.1\r\nHost: h\r\n\r\n", 501),
     (b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\n", 414), (b"GET / HTTP/1.1\r\nHost: h\r\nX: " + b"a" * 40_000, 431),
-    (b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999\r\n\r\n", 413), (b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\n", 501),
+    (b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999\r\n\r\n", 413), (b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\n", 400), (b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501),
     (b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400), (b"POST / HTTP/1.1\r\nHost: h\r\nExpect: gold\r\n\r\n", 417),
     (b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", 400), (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
 ])

@@ -25,6 +25,7 @@ cdef struct AckJob:
     int asked                 # rounds of look-ups so far
     LeasedAck* leased         # one per lease, while it needs no look into the log
     int n_leased
+    int64_t version           # of the catalog whose names it has
 
 cdef struct AckRow:
     AckJob* job
@@ -108,6 +109,11 @@ cdef bint ackitem_find(AckItem* it, Slice group, bint asked, bint* ask) noexcept
     it.group = g
     return True
 
+cdef inline bint ackjob_current(Engine* e, AckJob* j) noexcept nogil:
+    # The statement says that it knows the catalog as the worker does: so must the names in it. A catalog that is not whole has no version;
+    # then the worker's is older than the database's, which refuses the statement.
+    return j.job.server == catalog_server() and (j.version >= e.version or j.version < 0)
+
 cdef void ack_go(Worker* w, AckJob* j) noexcept nogil:
     cdef bint ask = False
     cdef bint allowed = True
@@ -117,6 +123,7 @@ cdef void ack_go(Worker* w, AckJob* j) noexcept nogil:
     if j.job.server != catalog_server():
         j.job.server = catalog_server()
         j.asked = 0
+    j.version = catalog.version
     for i in range(j.req.n):
         it = &j.req.items[i]
         if i and it.partition_id == 0 and memcmp(it.partition_uuid, (it - 1).partition_uuid, 16) == 0 and it.partition_number == (it - 1).partition_number:
@@ -193,7 +200,7 @@ cdef bint ackcall_send(Engine* e) noexcept nogil:
         return False
     while e.acks.first != NULL and n > 0 and not alone:
         j = <AckJob*>e.acks.first
-        if j.job.server != catalog_server():
+        if not ackjob_current(e, j):
             n -= j.pending
             joblist_take(&e.acks)
             ack_go(e.worker, j)

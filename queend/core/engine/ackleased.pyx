@@ -102,19 +102,20 @@ cdef int leasedack_order(const void* a, const void* b) noexcept nogil:
     return -1 if one < two else one > two
 
 cdef void ackjobs_renew(Engine* e, JobList* list) noexcept nogil:
-    # Those whose names are of another server's life find them again.
+    # Those whose names are of another server's life, or older than the worker's catalog, find them again.
     cdef int n = list.n
     cdef Job* job = list.first
-    while job != NULL and job.server == catalog_server():
+    while job != NULL and ackjob_current(e, <AckJob*>job):
         job = job.next
     if job == NULL:
         return
     while n:
         n -= 1
         job = joblist_take(list)
-        if job.server == catalog_server():
+        if ackjob_current(e, <AckJob*>job):
             joblist_add(list, job)
         else:
+            ackjob_unleased(<AckJob*>job)
             ack_go(e.worker, <AckJob*>job)
 
 cdef void leased_gather(Engine* e, PopCall* call) noexcept nogil:

@@ -15,6 +15,8 @@ cdef struct PushStream:
     PushBatch* gather
     PushBatch* flying
     PushBatch* again          # to be sent before anything gathered: retries and halves of a split
+    PushBatch* dropped        # while the batch before is still to be scattered: freed with it
+    bint leaving              # the next batch leaves, that one is not scattered yet
     PushPart* overflow_first  # parts that found the gathering batch full
     PushPart* overflow_last
     int64_t sent_us
@@ -244,14 +246,14 @@ cdef void stream_send(PushStream* s, Slot* slot, PushBatch* b) noexcept nogil:
     if catalog.n_sealed or catalog.n_limited:
         batch_bare(s, b)
         if b.first == NULL:
-            batch_free(b)
+            stream_drop(s, b)
             return
     if b.server != catalog_server():
         # It gathered for partitions of a server that another has replaced: they are looked up there.
         b.server = catalog_server()
         batch_evict(s, b)
         if b.first == NULL:
-            batch_free(b)
+            stream_drop(s, b)
             return
     if aside_learn(s, slot, b):
         return
@@ -318,9 +320,23 @@ cdef void stream_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
     aside_home(s, b)
     lanes_done(s, b.n_items, now)
     hold = s.again == NULL and stream_hold(s, b, now)
+    s.leaving = True
     if not hold and (s.again != NULL or s.gather != NULL) and not lanes_wait(s):
         stream_send(s, slot, stream_next(s))
+    s.leaving = False
     batch_scatter(s, b, res)
+    while s.dropped != NULL:
+        again = s.dropped
+        s.dropped = again.next
+        batch_free(again)
+
+cdef void stream_drop(PushStream* s, PushBatch* b) noexcept nogil:
+    # It is empty, or has failed. One that was cut off the batch that is scattered next keeps that one's memory (batch_part).
+    if s.leaving:
+        b.next = s.dropped
+        s.dropped = b
+    else:
+        batch_free(b)
 
 cdef void stream_trouble(PushStream* s, PushBatch* b, PGresult* res, int outcome) noexcept nogil:
     cdef int64_t now = clock_mono_us()
@@ -555,7 +571,7 @@ cdef void batch_fail(PushStream* s, PushBatch* b, int status) noexcept nogil:
         following = g.next
         group_fail(s, g, status)
         g = following
-    batch_free(b)
+    stream_drop(s, b)
 
 cdef void item_refuse(PushStream* s, PushItem* it) noexcept nogil:
     # Memory ran out before it was gathered: it is not stored.
