@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -139,6 +140,8 @@ def test_the_daemon_dies(fresh: Case, start_daemon, step: str) -> None:
 def test_the_daemon_dies_before_it_can_answer(fresh: Case, start_daemon) -> None:
     with fresh.standing("between sink and cursor"):
         os.kill(fresh.daemon.pid, signal.SIGSTOP)
+        until(lambda: all(task.joinpath("stat").read_text().rpartition(")")[2].split()[0] == "T" for task in Path("/proc", str(fresh.daemon.pid), "task").iterdir()),
+              "every thread has stopped")
     fresh.ends()
     assert fresh.facts() == ALL
     killed(fresh)
