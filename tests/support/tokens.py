@@ -55,10 +55,14 @@ def sign(algorithm: str, key: Any, text: bytes) -> bytes:
     return b""
 
 
+LATER = 4_000_000_000      # s since 1970
+
+
 def token(algorithm: str = "HS256", key: Any = SECRET, header: dict[str, Any] | None = None, **claims: Any) -> str:
-    """A token; times are given in seconds from now (exp=60). It lasts an hour unless told otherwise, with exp=None for ever."""
+    """A token; times are given in seconds from now (exp=60). It lasts until 2096 unless told otherwise (the
+    same at any moment: the name of a test may hold one), with exp=None for ever."""
     now = int(time.time())
-    claims.setdefault("exp", 3600)
+    claims.setdefault("exp", LATER - now)
     if claims["exp"] is None:
         del claims["exp"]
     claims = {name: now + value if name in ("exp", "nbf", "iat") and isinstance(value, (int, float)) else value for name, value in claims.items()}
