@@ -411,7 +411,7 @@ def test_a_timer_beside_the_consumer_closes_no_window_twice(client: Client, stre
     assert stream.cycle(consumed, push=[{"queue": f"{queue}-sink", "payload": "by the consumer"}], unsets=["window"])["success"]
     refused = stream.post(closing)
     assert refused["success"] is False and "state" in refused["error"]
-    assert data(client.pop(f"{queue}-sink", batch=10)) == ["by the consumer"] and stream.state(partition) == {"later": 0}
+    assert data(client.pop(f"{queue}-sink", batch=10, wait=True, timeout=20000)) == ["by the consumer"] and stream.state(partition) == {"later": 0}
 
     assert stream.post({**closing, "state_ops": [{"type": "delete", "key": "later"}]})["success"]       # alone it closes what it has read
     assert stream.post({**closing, "push_items": []})["success"]                                          # and what drops keys alone doubles nothing
