@@ -51,10 +51,12 @@ include "core/auth/grant.pyx"              # what a verified token allows
 include "core/net/settings.pyx"           # what the operator set
 include "core/net/inbox.pyx"              # messages between threads
 include "core/net/era.pyx"                # who may still hold what was deleted
+include "core/net/budget.pyx"             # how much all clients together may hold
 include "core/net/request.pyx"            # one request, from complete to answered
 include "core/net/site.pyx"               # which pages may ask
 include "core/net/reply.pyx"              # its answer
 include "core/net/connection.pyx"         # bytes in: requests
+include "core/net/arriving.pyx"           # what is incomplete, within its budget
 include "core/net/leaving.pyx"            # clients that leave
 include "core/net/writing.pyx"            # answers: bytes out
 include "core/net/worker.pyx"             # a thread and its loop

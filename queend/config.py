@@ -67,6 +67,22 @@ class Server(BaseSettings):
     queend_shutdown_grace_ms: int = count(10_000, "time for requests in flight at shutdown", "ms")
 
 
+class Clients(BaseSettings):
+    """What clients may take together (SECURITY.md)."""
+
+    queend_max_connections: int | None = count(None, "connections of clients; beyond: 503; default: as many as the process may have descriptors, less those it needs itself",
+                                               "connections", ge=1)
+    queend_max_connections_per_address: int | None = count(None, "the same of one address (IPv6: of one /64); beyond: 429; default: half of QUEEND_MAX_CONNECTIONS; 0: no "
+                                                           "bound of its own", "connections")
+    queend_max_control_body_bytes: int = count(1 << 20, "largest request body of what is no push, acknowledgment, transaction, stream cycle or question for state; beyond: 413",
+                                               "bytes", ge=1024)
+    queend_max_open_body_bytes: int | None = count(None, "largest request body where no token is asked for: without JWT_ENABLED, and of JWT_SKIP_PATHS; beyond: 413; default: "
+                                                   "no bound of its own", "bytes", ge=1024)
+    queend_max_arriving_bytes: int | None = setting(None, "memory for requests that have not arrived in whole; beyond: 503; default: 128 MiB, at least twice "
+                                                    "QUEEND_MAX_BODY_BYTES", "bytes", ge=1 << 20)
+    queend_least_rate: int = count(1024, "a request body that comes more slowly for half a minute is given up: 408; 0: no bound", "bytes/s")
+
+
 class Database(BaseSettings):
     queend_dsn: str = setting("", "libpq connection string or URI; replaces PG_HOST to PG_DB and PG_USE_SSL", secret=True)
     database_url: str = setting("", "the same, where QUEEND_DSN is not set", secret=True)
@@ -256,7 +272,7 @@ class File(PydanticBaseSettingsSource):
         return self.values
 
 
-class Settings(Tokens, Sealing, Later, Copying, Failover, Figures, Keeping, Queues, Policies, Engine, Database, Server):
+class Settings(Tokens, Sealing, Later, Copying, Failover, Figures, Keeping, Queues, Policies, Engine, Database, Clients, Server):
     model_config = SettingsConfigDict(env_ignore_empty=True, extra="forbid", frozen=True, hide_input_in_errors=True)
 
     @classmethod
@@ -294,6 +310,8 @@ class Settings(Tokens, Sealing, Later, Copying, Failover, Figures, Keeping, Queu
         for origin in self.origins():
             if origin not in ("*", "null") and not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^/\s,]+", origin):
                 raise ValueError(f"CORS_ORIGINS: {origin} is no origin; one is `https://app.example`, with a port if it is not the usual one")
+        if self.queend_max_arriving_bytes is not None and self.queend_max_arriving_bytes < self.queend_max_body_bytes:
+            raise ValueError("QUEEND_MAX_ARRIVING_BYTES is below QUEEND_MAX_BODY_BYTES")
         if self.webapp_root and not Path(self.webapp_root).is_dir():
             raise ValueError(f"WEBAPP_ROOT: {self.webapp_root} is no folder")
         if self.queen_vegas_min_limit > self.queen_vegas_max_limit:

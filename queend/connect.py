@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,10 @@ from .service.edition import edition_in
 from .service.migrate import sql_folder
 
 SYSTEM_ROOTS = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
+RESERVE = 256            # descriptors for files, services and what libraries open
+LARGE_PATHS = (          # of the control plane, whose bodies may be as large as those of the data plane
+    "/streams/v1/state/get",       # 100 000 keys of 2 kB
+)
 # The hot functions are written for one plan each: nested loops over primary keys, whatever the statistics say.
 HOT_PLANS = ("-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off -c enable_sort=off -c jit=off"
              " -c enable_nestloop=on -c enable_indexscan=on -c enable_indexonlyscan=on")
@@ -100,6 +105,16 @@ def verifies_server(settings: Settings) -> bool:
     return not settings.pg_use_ssl or tls(settings)["sslmode"] == "verify-full"
 
 
+def connections(settings: Settings, slots: int) -> dict[str, int]:
+    """How many there may be of clients. slots: of the data plane, which needs descriptors as well."""
+    most = settings.queend_max_connections
+    if most is None:
+        there = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        most = 2**31 - 1 if there == resource.RLIM_INFINITY else max(there // 2, there - slots - settings.db_pool_size - RESERVE)
+    one = settings.queend_max_connections_per_address
+    return {"max_connections": most, "max_per_address": -(-most // 2) if one is None else one}
+
+
 def core_settings(settings: Settings, local: str | None = None, buffer_dir: str = "") -> dict[str, Any]:
     """What the core takes: flat, numbers and strings only. buffer_dir: this process's own; empty: no failover buffer."""
     slots = settings.queend_slots
@@ -122,6 +137,12 @@ def core_settings(settings: Settings, local: str | None = None, buffer_dir: str 
         "dedupe_bytes": settings.queend_dedupe_bytes,
         "patience_ms": settings.queend_patience_ms,
         "max_body": settings.queend_max_body_bytes,
+        "max_control_body": min(settings.queend_max_control_body_bytes, settings.queend_max_body_bytes),
+        "max_open_body": settings.queend_max_open_body_bytes or settings.queend_max_body_bytes,
+        "large_paths": ",".join(LARGE_PATHS),
+        "max_arriving": settings.queend_max_arriving_bytes or max(128 << 20, 2 * settings.queend_max_body_bytes),
+        "least_rate": settings.queend_least_rate,
+        **connections(settings, max(2, slots) * settings.num_workers),
         "max_queued_jobs": settings.queend_max_queued_jobs,
         "max_queued_bytes": settings.queend_max_queued_bytes,
         "buffer_dir": buffer_dir,

@@ -1,5 +1,5 @@
 """Prints docs/configuration.md: what queend/config.py says, as tables. A test compares the two."""
-from queend.config import Database, Engine, Failover, Figures, Keeping, Later, Policies, Queues, Sealing, Server, Settings, Tokens
+from queend.config import Clients, Copying, Database, Engine, Failover, Figures, Keeping, Later, Policies, Queues, Sealing, Server, Settings, Tokens
 
 HEAD = """# Settings
 
@@ -14,8 +14,8 @@ its own in `QUEEND_DATA_DIR` and touches no other.
 Names without `QUEEND_` are those of Queen MQ, so that a deployment can be switched over as it is. *No effect* marks those
 this version accepts and does nothing with; setting one is told at start.
 """
-GROUPS = {"Server": Server, "PostgreSQL": Database, "Engine": Engine, "Batching by job type": Policies,
-          "Queues and long poll": Queues, "Failover buffer": Failover, "Retention": Keeping, "Figures": Figures, "Tokens": Tokens, "Encryption": Sealing, "Without effect": Later}
+GROUPS = {"Server": Server, "Clients": Clients, "PostgreSQL": Database, "Engine": Engine, "Batching by job type": Policies,
+          "Queues and long poll": Queues, "Failover buffer": Failover, "Copying": Copying, "Retention": Keeping, "Figures": Figures, "Tokens": Tokens, "Encryption": Sealing, "Without effect": Later}
 
 
 def shown(value) -> str:

@@ -106,6 +106,11 @@ def engine(stats: dict[str, Any]) -> Iterator[Metric]:
     for name, n in stats["catalog"].items():
         remembered.add_metric([name], n)
     yield remembered
+    for key, text, kind in (("connections", "Connections of clients.", GaugeMetricFamily), ("refused", "Connections that were refused: a bound was reached.", CounterMetricFamily),
+                            ("arriving", "Bytes held for requests that have not arrived in whole.", GaugeMetricFamily)):
+        family = kind(f"queend_clients_{key}", text, labels=[])
+        family.add_metric([], stats["clients"][key])
+        yield family
     for key in workers[0]:
         kind = GaugeMetricFamily if key in LIVE else CounterMetricFamily
         family = kind(f"queend_worker_{key}", f"Per worker: {key.replace('_', ' ')}.", labels=["worker"])

@@ -47,7 +47,7 @@ cdef class Core:
         global log_hidden
         free(log_hidden)
         log_hidden = strdup(hidden) if hidden else NULL
-        if not bridge_open(self.p.settings.max_bridged, self.p.settings.max_queued_jobs):
+        if not bridge_open(self.p.settings.max_bridged, self.p.settings.max_queued_jobs, self.p.settings.max_bridged_bytes):
             raise OSError("eventfd: no descriptor left")
         if self.p.settings.grants:
             if not grants_open(self.p.settings.grants):
@@ -55,6 +55,7 @@ cdef class Core:
                 raise MemoryError()
             grants.skips = self.p.settings.open_paths
         http_open()
+        budget_open(&self.p.settings)
         sites_open(&self.p.settings)
         edition_open(self.p.settings.edition)
         core_exists = True
@@ -70,6 +71,7 @@ cdef class Core:
         settings_free(&self.p.settings)
         if self.opened:
             bridge_close()
+            budget_close()
             grants_close()
             sites_close()
             seal_close(&seal_python)
@@ -362,7 +364,8 @@ cdef class Core:
         jobs = {}
         for i, name in enumerate(OP_NAMES):
             jobs[name] = op_stats(&self.p, i)
-        return {"workers": workers, "jobs": jobs, "catalog": catalog_stats()}
+        clients = {"connections": atomic_get64(&budget.connections), "refused": budget.refused, "arriving": atomic_get64(&budget.arriving)}
+        return {"workers": workers, "jobs": jobs, "catalog": catalog_stats(), "clients": clients}
 
     def leaks(self):
         """What is alive: all zero after stop."""
@@ -392,7 +395,7 @@ cdef dict worker_stats(Worker* w):
             "push_streams": c.push_streams, "pop_limit": c.pop_limit, "ack_limit": c.ack_limit,
             "transaction_limit": c.transaction_limit,
             "dead_lettered": c.dead_lettered, "buffered": c.buffered, "empty_pops": c.empty_pops, "handed_over": c.handed, "from_memory": c.from_memory, "acked_by_lease": c.by_lease,
-            "sealed": c.sealed, "opened": c.opened, "left_sealed": c.left_sealed, "not_sealed": c.not_sealed, "refused": c.refused}
+            "sealed": c.sealed, "opened": c.opened, "left_sealed": c.left_sealed, "not_sealed": c.not_sealed, "refused": c.refused, "no_room": c.no_room, "too_slow": c.too_slow}
 
 cdef dict op_stats(Process* p, int op):
     cdef OpCounter* c

@@ -69,6 +69,7 @@ cdef extern from "atomic.h" nogil:
     ctypedef int64_t SharedInt64 "shared_int64"
     int64_t atomic_get64(const int64_t* at)
     void atomic_set64(int64_t* at, int64_t value)
+    int64_t atomic_add64(int64_t* at, int64_t more)
     void pin_up(int64_t* at)
     void pin_down(int64_t* at)
     void pin_set(int64_t* at, int64_t value)

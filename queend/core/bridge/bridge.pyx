@@ -6,6 +6,7 @@ cdef struct BridgeCall:
     Request* r
     uint64_t token
     bint taken
+    int64_t size              # of its body
     bint held                 # only its token is looked at there, then it comes back to the engine
     char[64] client           # address:port
 
@@ -16,6 +17,8 @@ cdef struct Bridge:
     BridgeCall* last
     int[2] waiting            # not held, held
     int[2] most
+    int64_t[2] bytes          # bodies of those that wait or were taken
+    int64_t most_bytes
     uint64_t tokens
     Table calls               # by token: waiting or taken
 
@@ -29,10 +32,11 @@ cdef struct BridgeAnswer:
 
 cdef Bridge bridge
 
-cdef bint bridge_open(int most, int most_held) noexcept nogil:
+cdef bint bridge_open(int most, int most_held, int64_t most_bytes) noexcept nogil:
     memset(&bridge, 0, sizeof(Bridge))
     bridge.most[0] = most
     bridge.most[1] = most_held
+    bridge.most_bytes = most_bytes
     bridge.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
     if bridge.fd < 0:
         return False
@@ -61,9 +65,10 @@ cdef void bridge_send(Request* r, bint held) noexcept nogil:
     c.r = r
     c.taken = False
     c.held = held
+    c.size = <int64_t>r.body.n
     conn_name(r.conn, c.client, sizeof(c.client))
     uv_mutex_lock(&bridge.lock)
-    if bridge.waiting[held] < bridge.most[held]:
+    if bridge.waiting[held] < bridge.most[held] and (bridge.bytes[held] == 0 or bridge.bytes[held] + c.size <= bridge.most_bytes):
         bridge.tokens += 1
         c.token = bridge.tokens
         room = table_put(&bridge.calls, c.token, c)
@@ -74,6 +79,7 @@ cdef void bridge_send(Request* r, bint held) noexcept nogil:
             bridge.first = c
         bridge.last = c
         bridge.waiting[held] += 1
+        bridge.bytes[held] += c.size
         r.job = c
         r.on_gone = bridge_gone
     uv_mutex_unlock(&bridge.lock)
@@ -115,6 +121,11 @@ cdef void bridge_unlink(BridgeCall* c) noexcept nogil:
         bridge.last = before
     bridge.waiting[c.held] -= 1
 
+cdef inline void bridge_done(BridgeCall* c) noexcept nogil:
+    # It is known no more; the lock is held.
+    table_del(&bridge.calls, c.token)
+    bridge.bytes[c.held] -= c.size
+
 cdef void bridge_gone(Request* r) noexcept nogil:
     # The client left: what nobody has taken yet need not be done.
     cdef BridgeCall* c = <BridgeCall*>r.job
@@ -123,7 +134,7 @@ cdef void bridge_gone(Request* r) noexcept nogil:
     mine = not c.taken
     if mine:
         bridge_unlink(c)
-        table_del(&bridge.calls, c.token)
+        bridge_done(c)
     uv_mutex_unlock(&bridge.lock)
     if mine:
         free(c)
@@ -161,7 +172,7 @@ cdef void bridge_answered(Worker* w, InboxMsg* m) noexcept nogil:
     uv_mutex_lock(&bridge.lock)
     c = <BridgeCall*>table_get(&bridge.calls, a.token)
     if c != NULL:
-        table_del(&bridge.calls, a.token)
+        bridge_done(c)
     uv_mutex_unlock(&bridge.lock)
     if c != NULL:
         if a.status == 0:
@@ -199,7 +210,7 @@ cdef void bridge_forsake(Worker* w) noexcept nogil:
                         found = True
                         break
         if found:
-            table_del(&bridge.calls, c.token)
+            bridge_done(c)
             if not c.taken:
                 bridge_unlink(c)
         uv_mutex_unlock(&bridge.lock)

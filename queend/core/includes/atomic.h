@@ -12,6 +12,9 @@ typedef _Atomic int64_t shared_int64;
 static inline int64_t atomic_get64(const int64_t *at) { return __atomic_load_n(at, __ATOMIC_RELAXED); }
 static inline void atomic_set64(int64_t *at, int64_t value) { __atomic_store_n(at, value, __ATOMIC_RELAXED); }
 
+/* Of several writers: the sum after it. */
+static inline int64_t atomic_add64(int64_t *at, int64_t more) { return __atomic_add_fetch(at, more, __ATOMIC_RELAXED); }
+
 /* What one thread counts and others look at: who sees a fall sees all that was done before it. */
 static inline void pin_up(int64_t *at) { __atomic_store_n(at, __atomic_load_n(at, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED); }
 static inline void pin_down(int64_t *at) { __atomic_store_n(at, __atomic_load_n(at, __ATOMIC_RELAXED) - 1, __ATOMIC_RELEASE); }

@@ -1,5 +1,5 @@
 # Sockets, threads and eventfd of POSIX and Linux: only what the core uses.
-from libc.stdint cimport uint16_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef extern from "<sys/types.h>" nogil:
     ctypedef unsigned int socklen_t
@@ -17,15 +17,24 @@ cdef extern from "<sys/socket.h>" nogil:
     int listen(int, int)
     int accept4(int, sockaddr*, socklen_t*, int)
     int shutdown(int, int)
+    int MSG_DONTWAIT, MSG_NOSIGNAL
+    ssize_t send(int, const void*, size_t, int)
     int getsockname(int, sockaddr*, socklen_t*)
 
 cdef extern from "<netinet/in.h>" nogil:
     int IPPROTO_IPV6, IPV6_V6ONLY
+    struct in_addr:
+        uint32_t s_addr
+    struct in6_addr:
+        uint8_t[16] s6_addr
     struct sockaddr_in:
         uint16_t sin_port
+        in_addr sin_addr
     struct sockaddr_in6:
         uint16_t sin6_port
+        in6_addr sin6_addr
     uint16_t ntohs(uint16_t)
+    uint32_t ntohl(uint32_t)
 
 cdef extern from "<netdb.h>" nogil:
     int AI_PASSIVE, AI_NUMERICSERV

@@ -53,6 +53,12 @@ cdef struct Conn:
     bint admitted             # the token of the next request was just verified
     bint ended                # after the last answer owed: no more requests, close
     bint shut                 # our side is shut down
+    uint64_t from_            # whose it is (address_key), 0: it was never admitted
+    int64_t arriving          # bytes of the budget it has (net/arriving)
+    int64_t most              # of the body that is read
+    uint64_t body_since       # loop time (ms) when its head was complete, 0: none is read
+    uint64_t pace_since       # loop time (ms) when its pace was last looked at
+    size_t pace_got           # what had come by then
     bint large                # the last body was: the next one is read where it belongs, not with its head
 
 cdef struct ConnList:
@@ -108,15 +114,17 @@ cdef void conn_settle(Conn* c) noexcept nogil:
 
 # -- open and close ---------------------------------------------------------------------------------------------------
 
-cdef void conn_open(Worker* w, int fd) noexcept nogil:
-    # Takes the accepted socket over.
+cdef void conn_open(Worker* w, int fd, uint64_t from_) noexcept nogil:
+    # Takes the accepted socket over, which was admitted.
     cdef Conn* c = NULL
     if not w.stopping:
         c = <Conn*>calloc(1, sizeof(Conn))
     if c == NULL or uv_tcp_init(&w.loop, &c.tcp) != 0:
         free(c)
         close(fd)
+        budget_leave(from_)
         return
+    c.from_ = from_
     c.worker = w
     c.tcp.data = c
     w.counters.accepted += 1
@@ -146,6 +154,7 @@ cdef void conn_close(Conn* c) noexcept nogil:
     buf_free(&c.head)
     free(c.chunked)
     c.chunked = NULL
+    conn_let_go(c)
     unread_del(c)
     uv_close(<uv_handle_t*>&c.tcp, conn_closed)
     while r != NULL:
@@ -180,6 +189,7 @@ cdef void conn_closed(uv_handle_t* handle) noexcept nogil:
     l.n -= 1
     w.counters.live_connections -= 1
     w.counters.live_handles -= 1
+    budget_leave(c.from_)
     free(c)
 
 cdef void conn_linger(Conn* c) noexcept nogil:
@@ -187,6 +197,7 @@ cdef void conn_linger(Conn* c) noexcept nogil:
     # on its way: our side is shut down and the client's bytes are swallowed until it closes too, within bounds.
     conn_move(c, CONN_LINGER)
     buf_free(&c.head)
+    conn_let_go(c)
     c.out_mark = 0
     if shutdown(conn_fd(c), SHUT_WR) != 0:
         conn_close(c)
@@ -259,6 +270,8 @@ cdef void conn_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) no
             return
         if memchr(data, b'\n', n) == NULL and held.len <= c.worker.limits.max_head:
             c.head = held
+            if held.cap > ARRIVING_FREE:
+                conn_account(c)
             return
         buf_init(&c.head)
         conn_consume(c, held.data, held.len)
@@ -293,6 +306,8 @@ cdef void conn_consume(Conn* c, const char* data, size_t n) noexcept nogil:
             return
     if c.mode == READ_LATER or c.owed >= c.worker.settings.max_pipeline or c.out_pending > OUT_MAX:
         conn_pause(c)
+    if c.reading != NULL or c.arriving or c.head.cap > ARRIVING_FREE:
+        conn_account(c)
     conn_settle(c)
 
 cdef size_t conn_take_head(Conn* c, const char* data, size_t n) noexcept nogil:
@@ -314,6 +329,13 @@ cdef size_t conn_take_head(Conn* c, const char* data, size_t n) noexcept nogil:
         conn_refuse(c, 503, b"Out of memory")
         return n
     c.large = h.length >= INPUT_LARGE
+    c.most = w.limits.max_body
+    if h.chunked or h.length > w.settings.max_control or h.length > w.settings.max_open:
+        c.most = body_most(w, r)
+        if h.length > c.most:
+            request_close(r)
+            conn_refuse(c, 413, b"The request body is too large")
+            return n
     if grants.on and (c.large or h.chunked):
         outcome = 1 if c.admitted else gate_early(r)
         c.admitted = False
@@ -375,7 +397,7 @@ cdef size_t conn_take_chunks(Conn* c, const char* data, size_t n) noexcept nogil
     cdef Request* r = c.reading
     cdef size_t used = 0
     cdef char* body
-    cdef int outcome = chunked_feed(c.chunked, data, n, &used, c.worker.limits.max_body, &r.out)
+    cdef int outcome = chunked_feed(c.chunked, data, n, &used, c.most, &r.out)
     if c.state == CONN_BODY:
         conn_move(c, CONN_BODY)
     if outcome < 0 or r.out.failed:
@@ -397,7 +419,10 @@ cdef size_t conn_take_chunks(Conn* c, const char* data, size_t n) noexcept nogil
     memcpy(body, r.out.data, r.out.len)
     memset(body + r.out.len, 0, BODY_PADDING)
     r.body = slice_of(body, r.out.len)
-    buf_clear(&r.out)
+    if r.out.cap > OUT_KEEP:
+        buf_free(&r.out)      # a large body is not held twice
+    else:
+        buf_clear(&r.out)
     conn_complete(c)
     return used
 
@@ -447,6 +472,7 @@ cdef inline void conn_owe(Conn* c, Request* r) noexcept nogil:
 cdef void conn_refuse(Conn* c, int status, const char* reason) noexcept nogil:
     # What came is no request: one answer in its turn, then the end.
     cdef Request* r = request_open(c.worker, c)
+    conn_let_go(c)
     free(c.chunked)
     c.chunked = NULL
     c.mode = READ_NOTHING

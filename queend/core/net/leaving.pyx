@@ -79,6 +79,7 @@ cdef void conn_read_out(Conn* c) noexcept nogil:
     free(c.chunked)
     c.chunked = NULL
     c.owes_continue = False
+    conn_let_go(c)
     c.mode = READ_NOTHING
     c.ended = True
     c.read_out = True

@@ -4,6 +4,15 @@ cdef enum:
     ACCEPT_RUN = 64           # connections taken in one turn
     ACCEPT_PAUSE_MS = 100     # when the process has no descriptor left
 
+cdef const char* TOO_MANY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 5\r\nConnection: close\r\n"
+    b"Content-Length: 41\r\n\r\n"
+    b'{"error":"Too many connections are open"}')
+cdef const char* TOO_MANY_OF_ONE = (
+    b"HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nRetry-After: 5\r\nConnection: close\r\n"
+    b"Content-Length: 57\r\n\r\n"
+    b'{"error":"Too many connections of this address are open"}')
+
 cdef struct Listener:
     uv_poll_t poll
     uv_timer_t timer
@@ -17,6 +26,7 @@ cdef struct Listener:
 cdef struct FdMsg:
     InboxMsg msg
     int fd
+    uint64_t from_            # whose connection it is
 
 cdef int listener_bind(const char* host, int port, bint reuseport, int backlog, char* reason, size_t size) noexcept nogil:
     # A listening descriptor, or -1 and the reason. Host "" is every address of both families where the system has them.
@@ -121,12 +131,15 @@ cdef void listener_stop(Listener* l) noexcept nogil:
 
 cdef void listener_on_ready(uv_poll_t* handle, int status, int events) noexcept nogil:
     cdef Listener* l = <Listener*>handle.data
+    cdef sockaddr_storage address
+    cdef socklen_t size
     cdef int i
     cdef int fd
     for i in range(ACCEPT_RUN):
-        fd = accept4(l.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)
+        size = sizeof(address)
+        fd = accept4(l.fd, <sockaddr*>&address, &size, SOCK_NONBLOCK | SOCK_CLOEXEC)
         if fd >= 0:
-            listener_give(l, fd)
+            listener_admit(l, fd, address_key(&address))
         elif errno == EAGAIN:
             return
         elif errno == EMFILE or errno == ENFILE or errno == ENOBUFS or errno == ENOMEM:
@@ -140,23 +153,37 @@ cdef void listener_on_timer(uv_timer_t* handle) noexcept nogil:
     cdef Listener* l = <Listener*>handle.data
     uv_poll_start(&l.poll, UV_READABLE, listener_on_ready)
 
-cdef void listener_give(Listener* l, int fd) noexcept nogil:
+cdef void listener_admit(Listener* l, int fd, uint64_t from_) noexcept nogil:
+    # There is a bound: beyond it the answer is said before the question, without a loop, memory or a wait.
+    cdef int outcome = budget_admit(from_)
+    cdef const char* answer = TOO_MANY if outcome == CROWDED else TOO_MANY_OF_ONE
+    if outcome == ADMITTED:
+        listener_give(l, fd, from_)
+        return
+    send(fd, answer, strlen(answer), MSG_DONTWAIT | MSG_NOSIGNAL)
+    shutdown(fd, SHUT_WR)
+    close(fd)
+
+cdef void listener_give(Listener* l, int fd, uint64_t from_) noexcept nogil:
     cdef FdMsg* m
     if l.worker != NULL:
-        conn_open(l.worker, fd)
+        conn_open(l.worker, fd, from_)
         return
     m = <FdMsg*>malloc(sizeof(FdMsg))
     if m == NULL:
         close(fd)
+        budget_leave(from_)
         return
     m.fd = fd
+    m.from_ = from_
     m.msg.run = listener_given
     if not worker_post(l.process.workers[l.turn % <unsigned int>l.process.n], &m.msg):
         close(fd)
+        budget_leave(from_)
         free(m)
     l.turn += 1
 
 cdef void listener_given(Worker* w, InboxMsg* msg) noexcept nogil:
     cdef FdMsg* m = <FdMsg*>msg
-    conn_open(w, m.fd)
+    conn_open(w, m.fd, m.from_)
     free(m)

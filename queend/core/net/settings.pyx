@@ -30,6 +30,14 @@ cdef struct Settings:
     int compress_from         # bytes of payload from which a row of the log is compressed, 0 = never
     int64_t dedupe_bytes      # for remembering ids, in the process
     int64_t max_body          # bytes of one request's body; beyond: 413
+    int64_t max_control       # the same of requests for the control plane, but for large_paths
+    int64_t max_open          # the same where nobody asks for a token
+    char* large_paths         # of the control plane that take max_body, each ended by a NUL, and an empty one
+    int64_t max_arriving      # bytes held for requests that are not complete, of all connections; beyond: 503
+    int64_t max_bridged_bytes # bodies that wait for the control plane; beyond: 503
+    int least_rate            # bytes a second at which a body comes, 0: none
+    int max_connections       # beyond: 503
+    int max_per_address       # connections; beyond: 429; 0: no bound of its own
     int max_head              # bytes of request line and headers; beyond: 431
     int max_target            # bytes of the request target; beyond: 414
     int max_pipeline          # requests of one connection in hand; beyond: no more reading
@@ -120,6 +128,7 @@ cdef void settings_free(Settings* s) noexcept nogil:
     free(s.conninfo)
     free(s.session)
     free(s.open_paths)
+    free(s.large_paths)
     free(s.origins)
     free(s.hosts)
     free(s.buffer_dir)
@@ -130,6 +139,7 @@ cdef void settings_free(Settings* s) noexcept nogil:
     s.conninfo = NULL
     s.session = NULL
     s.open_paths = NULL
+    s.large_paths = NULL
 
 cdef int settings_load(Settings* s, dict settings) except -1:
     # s is zeroed. TypeError and ValueError name the setting; unknown names are refused.
@@ -160,6 +170,14 @@ cdef int settings_load(Settings* s, dict settings) except -1:
     s.compress_from = setting_int(d, "compress_from", 1024, 0, top)
     s.dedupe_bytes = setting_int(d, "dedupe_bytes", 256 << 20, 0, 1 << 50)
     s.max_body = setting_int(d, "max_body", 64 << 20, 1, 4 << 30)
+    s.max_control = setting_int(d, "max_control_body", s.max_body, 1, 4 << 30)
+    s.max_open = setting_int(d, "max_open_body", s.max_body, 1, 4 << 30)
+    s.large_paths = setting_list(d, "large_paths")
+    s.max_arriving = setting_int(d, "max_arriving", max(128 << 20, 2 * s.max_body), 4096, 1 << 50)
+    s.max_bridged_bytes = setting_int(d, "max_bridged_bytes", 64 << 20, 1, 1 << 50)
+    s.least_rate = setting_int(d, "least_rate", 1024, 0, top)
+    s.max_connections = setting_int(d, "max_connections", top, 1, top)
+    s.max_per_address = setting_int(d, "max_per_address", 0, 0, top)
     s.max_head = setting_int(d, "max_head", 32 << 10, 1024, 1 << 20)
     s.max_target = setting_int(d, "max_target", 8 << 10, 256, 1 << 20)
     s.max_pipeline = setting_int(d, "max_pipeline", 64, 1, 100000)

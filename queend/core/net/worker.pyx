@@ -101,6 +101,7 @@ cdef void worker_on_tick(uv_timer_t* handle) noexcept nogil:
     worker_expire(w, CONN_IDLE, w.settings.idle_timeout_ms)
     worker_expire(w, CONN_HEAD, worker_patience(w, w.settings.head_timeout_ms))
     worker_expire(w, CONN_BODY, worker_patience(w, w.settings.body_timeout_ms))
+    arriving_look(w)
     worker_expire(w, CONN_STALLED, w.settings.write_timeout_ms)
     worker_expire(w, CONN_LINGER, LINGER_MS)
     unread_look(w)
@@ -126,11 +127,7 @@ cdef void worker_expire(Worker* w, int state, int timeout_ms) noexcept nogil:
         elif (state == CONN_HEAD or state == CONN_BODY) and c.paused:
             conn_move(c, state)               # it waits for us
         elif state == CONN_HEAD or state == CONN_BODY:
-            if c.reading != NULL:
-                request_close(c.reading)
-                c.reading = NULL
-            buf_free(&c.head)
-            conn_refuse(c, 408, b"The request did not arrive in time")
+            conn_give_up(c, 408, b"The request did not arrive in time")
             conn_settle(c)
         else:
             conn_close(c)
