@@ -14,11 +14,13 @@ MUTE = object()
 class Proxy:
     """Listens on `port`, forwards to `target`. `rule(to_server: bool, data: bytes)` is called for one piece at a time and
     returns what to deliver, as a list of bytes; CUT in it ends the connection at that place, MUTE lets nothing more
-    through in this direction."""
+    through in this direction, a function is called and delays what stands behind it. `speaks`: the client's socket of the
+    connection that the piece belongs to."""
 
     def __init__(self, target):
         self.target = target
         self.rule = pass_on
+        self.speaks = None
         self.lock = threading.Lock()
         self.reset = False                      # a cut is a RST instead of a FIN
         self.sockets = set()
@@ -61,6 +63,7 @@ class Proxy:
         try:
             while data := source.recv(65536):
                 with self.lock:
+                    self.speaks = source if to_server else sink
                     pieces = [] if mute else self.rule(to_server, data)
                 for piece in pieces:
                     if piece is CUT:
@@ -68,6 +71,9 @@ class Proxy:
                     if piece is MUTE:
                         mute = True
                         break
+                    if callable(piece):
+                        piece()
+                        continue
                     sink.sendall(piece)
         except OSError:
             pass

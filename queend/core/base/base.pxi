@@ -67,6 +67,8 @@ cdef extern from "atomic.h" nogil:
     ctypedef int SharedInt "shared_int"
     ctypedef int32_t SharedInt32 "shared_int32"
     ctypedef int64_t SharedInt64 "shared_int64"
+    uint8_t atomic_get8(const uint8_t* at)
+    void atomic_set8(uint8_t* at, uint8_t value)
     int64_t atomic_get64(const int64_t* at)
     void atomic_set64(int64_t* at, int64_t value)
     int64_t atomic_add64(int64_t* at, int64_t more)

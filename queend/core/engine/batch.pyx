@@ -20,6 +20,7 @@ cdef struct PushPart:
     PushStream* stream
     PushItem* items           # chained by next while it travels
     int left
+    bint unsure               # as the job was when the part was made: the job is its worker's, this one its stream's
     bint parted               # some of its items went home before it: it comes behind them, by the same way
     int failed                # as in PushJob, of its items: written by the stream's thread, while the job is its worker's
 
@@ -350,7 +351,7 @@ cdef void batch_encode(PushBatch* b, PushArrays* s) noexcept nogil:
         lanes |= <uint64_t>1 << (g.partition.id & (LANES - 1))
         pgarray_int4(&s.part, g.partition.id)
         pgarray_int4(&s.skip, c.skip)
-        pgarray_int8(&s.hint, g.partition.row_base)
+        pgarray_int8(&s.hint, atomic_get64(&g.partition.row_base))
         pgarray_int4(&s.n, c.n)
         if not g.has_client and not b.unsure:
             kind = 0

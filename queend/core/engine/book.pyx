@@ -10,6 +10,8 @@ cdef enum CursorState:
     CURSOR_LEASED = 3         # in the due heap until the lease ends
     CURSOR_DELAYED = 4        # in the due heap until a delay, window or retry pause ends
 
+    FRESH_AGAIN = 2           # Cursor.fresh: forgotten while it was busy
+
 cdef struct Cursor:
     HeapNode due
     Partition* partition
@@ -23,7 +25,7 @@ cdef struct Cursor:
     int64_t next_offset       # next to deliver, as far as known
     int64_t wakes_at          # end of the newest pause it is known to have, by the database's clock
     uint8_t state
-    uint8_t fresh             # its row may not exist yet
+    uint8_t fresh             # its row may not exist; FRESH_AGAIN: nor after the answer that is awaited
     uint8_t dead              # its partition is buried: in no list but that one's
     uint8_t again             # something happened while it was busy: look again
     uint32_t moved            # book.moves when it last changed its state
@@ -252,7 +254,8 @@ cdef void book_forget(Group* g) noexcept nogil:
     # ready or on its way stays so: the database decides. Lock held.
     cdef Cursor* c = g.all_cursors
     while c != NULL:
-        c.fresh = 1
+        # What is on its way may be answered by what was true before: a row that is gone by now is not there for that.
+        atomic_set8(&c.fresh, FRESH_AGAIN if c.state == CURSOR_BUSY else 1)
         c.open = 0
         if c.state == CURSOR_BUSY:
             c.again = 1

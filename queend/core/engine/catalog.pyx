@@ -57,7 +57,8 @@ cdef struct Partition:
     Slice name
     char[36] uuid
     int64_t head              # next offset to be assigned, as far as known (book)
-    int64_t row_base          # offset at which its newest row begins, as far as known (thread of its lane's stream)
+    int64_t row_base          # offset at which its newest row begins, as far as known (a hint: set by the
+                              # thread of its lane's stream, read by those of transactions)
     CachedRow* cache_first    # its newest rows, in memory (book)
     CachedRow* cache_last
     PushGroup* open           # what the stream of its lane gathers for it (that stream's thread)

@@ -64,7 +64,7 @@ cdef bint popcall_send(Engine* e) noexcept nogil:
             pgarray_int4(&e.a_req, call.n_jobs)
             pgarray_int4(&e.a_part, j.cursors[i].partition.id)
             pgarray_int4(&e.a_group, j.cursors[i].group.id)
-            pgarray_bool(&e.a_fresh, j.cursors[i].fresh)
+            pgarray_bool(&e.a_fresh, atomic_get8(&j.cursors[i].fresh) != 0)
         pgarray_int4(&e.r_budget, j.req.batch)
         pgarray_int4(&e.r_parts, j.req.partitions)
         pgarray_bool(&e.r_auto, j.req.auto_ack)
@@ -305,7 +305,7 @@ cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil
         if i < 0 or i >= call.n_cursors:
             continue
         c = call.cursors[i]
-        c.fresh = 0
+        c.fresh = c.fresh == FRESH_AGAIN       # else the database has it: it was there, or was made
         status = pg_int2(res, row, POP_STATUS)
         again = c.again       # what the others hear of is no news for this one
         book_found(c.partition, pg_int8(res, row, POP_HEAD), &wake)

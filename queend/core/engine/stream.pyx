@@ -96,7 +96,7 @@ cdef void stream_add(PushStream* s, PushPart* part) noexcept nogil:
             if short:
                 break
         batch_place(to.gather, p.open, it)
-        to.gather.unsure = to.gather.unsure or part.job.unsure
+        to.gather.unsure = to.gather.unsure or part.unsure
         it = following
     while short and it != NULL:
         following = it.next
@@ -479,7 +479,7 @@ cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nog
         if head > c.group.head:
             c.group.head = head
         if grew:
-            c.group.partition.row_base = base
+            atomic_set64(&c.group.partition.row_base, base)
         c.group.answered = True
     # After the commit, never before: waiters hear of it now.
     uv_rwlock_rdlock(&catalog.lock)

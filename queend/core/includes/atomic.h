@@ -14,6 +14,8 @@ static inline void atomic_set64(int64_t *at, int64_t value) { __atomic_store_n(a
 
 /* Of several writers: the sum after it. */
 static inline int64_t atomic_add64(int64_t *at, int64_t more) { return __atomic_add_fetch(at, more, __ATOMIC_RELAXED); }
+static inline uint8_t atomic_get8(const uint8_t *at) { return __atomic_load_n(at, __ATOMIC_RELAXED); }
+static inline void atomic_set8(uint8_t *at, uint8_t value) { __atomic_store_n(at, value, __ATOMIC_RELAXED); }
 
 /* What one thread counts and others look at: who sees a fall sees all that was done before it. */
 static inline void pin_up(int64_t *at) { __atomic_store_n(at, __atomic_load_n(at, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED); }
