@@ -486,7 +486,6 @@ cdef void book_acked(Group* g, Partition* p, bint released, int64_t committed, i
     cdef int64_t wait
     if c == NULL:
         return
-    c.fresh = 0
     book_found(p, head, wake)
     if c.state == CURSOR_BUSY:
         c.again = 1

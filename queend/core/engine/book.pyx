@@ -249,12 +249,15 @@ cdef void book_stored(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
             scan_again(g)
             g = g.next
 
+cdef inline void book_made(Cursor* c) noexcept nogil:
+    # The answer to its claim: the database has its row. What was forgotten since may have removed it again. Lock held.
+    atomic_set8(&c.fresh, c.fresh == FRESH_AGAIN)
+
 cdef void book_forget(Group* g) noexcept nogil:
     # Cursors of the group were moved by hand: where they stand and whether they are leased is for a scan to find out. What is
     # ready or on its way stays so: the database decides. Lock held.
     cdef Cursor* c = g.all_cursors
     while c != NULL:
-        # What is on its way may be answered by what was true before: a row that is gone by now is not there for that.
         atomic_set8(&c.fresh, FRESH_AGAIN if c.state == CURSOR_BUSY else 1)
         c.open = 0
         if c.state == CURSOR_BUSY:

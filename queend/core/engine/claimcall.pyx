@@ -241,7 +241,7 @@ cdef void claimcall_book(PopCall* call, PGresult* res, int row, int64_t now) noe
             if not j.taken[i].made:
                 cursor_move(c, CURSOR_READY, 0)
             else:
-                c.fresh = 0
+                book_made(c)
                 c.next_offset = j.taken[i].first + j.taken[i].take
                 c.open = not j.req.auto_ack
                 if j.req.auto_ack and j.gone:

@@ -201,7 +201,7 @@ cdef void handover_book(PushBatch* b, int64_t now, PopJob** wake) noexcept nogil
         if not c.made:
             cursor_move(c.cursor, CURSOR_IDLE, 0)
             continue
-        c.cursor.fresh = 0
+        book_made(c.cursor)
         c.cursor.next_offset = c.group.first.offset + c.take
         c.cursor.open = not c.job.req.auto_ack
         if not c.job.req.auto_ack:

@@ -305,7 +305,7 @@ cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil
         if i < 0 or i >= call.n_cursors:
             continue
         c = call.cursors[i]
-        c.fresh = c.fresh == FRESH_AGAIN       # else the database has it: it was there, or was made
+        book_made(c)
         status = pg_int2(res, row, POP_STATUS)
         again = c.again       # what the others hear of is no news for this one
         book_found(c.partition, pg_int8(res, row, POP_HEAD), &wake)
