@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help system venv build run test test-quick test-asan test-tsan test-faults test-kills test-schema test-sdk bench bench-quick bench-scale bench-soak bench-peers bench-compare clean
+.PHONY: help system venv build run test test-quick test-asan test-tsan test-faults test-kills test-schema test-sdk test-spark bench bench-quick bench-scale bench-soak bench-peers bench-compare clean
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -79,6 +79,13 @@ test-schema: build ## ask a daemon everything /openapi.json says may be asked: 2
 test-sdk: build ## the published clients' own tests, all of them, with and without tokens: about 3 minutes
 	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@$(BIN)/python -m pytest tests/e2e/test_sdk_own.py -s --sdk-tests $(ARGS)
+
+SPARK = SUDO="$(SUDO)" sh tools/system.sh spark && $(BIN)/python tools/requirements.py spark | $(BIN)/pip install --quiet --disable-pip-version-check -r /dev/stdin
+
+test-spark: build ## the Spark connector against a real daemon, in one session of Spark on two threads: about 2 minutes
+	@SUDO="$(SUDO)" sh tools/system.sh tests
+	@$(SPARK)
+	@$(BIN)/python -m pytest tests/spark --spark $(ARGS)
 
 bench: build ## run the benchmark: one JSON line per scenario, a table on standard error
 	@SUDO="$(SUDO)" sh tools/system.sh tests

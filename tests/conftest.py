@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from support import shared
@@ -9,13 +10,21 @@ from support.client import Client
 from support.daemon import Daemon
 from support.postgres import Postgres, running
 
+SPARK = Path(__file__).parent / "spark"
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--postgres", type=int, default=None, metavar="MAJOR",
                      help="PostgreSQL major version to test on; default: the one the daemon takes by itself")
     parser.addoption("--schema-calls", type=int, default=0, help="tests/schema: at least so many calls of schemathesis along the links of the document")
     parser.addoption("--sdk-tests", action="store_true", help="tests/e2e/test_sdk_own.py: all of the SDK's own tests, minutes instead of seconds")
+    parser.addoption("--spark", action="store_true", help="tests/spark too: `make test-spark`")
     parser.addoption("--print-differences", action="store_true", help="tests/golden: print how the answers differ from the recorded ones")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Without --spark nothing of tests/spark is even imported: the other tests need no Spark."""
+    return True if collection_path == SPARK and not config.getoption("--spark") else None
 
 
 def pytest_configure(config: pytest.Config) -> None:

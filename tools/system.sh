@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the Debian packages that are missing. `system.sh` alone: what the build and the daemon need; `system.sh tests`: what
-# the tests and the benchmark need besides; `system.sh peers`: what `make bench-peers` compares with, none of it started. SUDO: how to become root ("" when we are). PYTHON: the interpreter of the
+# the tests and the benchmark need besides; `system.sh spark`: what Spark needs; `system.sh peers`: what `make bench-peers` compares with, none of it started. SUDO: how to become root ("" when we are). PYTHON: the interpreter of the
 # virtual environment.
 set -eu
 
@@ -19,6 +19,8 @@ if test "${1:-}" = tests; then
     ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1 || need faketime
     # A second server version, with TLS, which the embedded one lacks.
     ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || need postgresql
+elif test "${1:-}" = spark; then
+    have java || need openjdk-17-jre-headless
 elif test "${1:-}" = peers; then
     test -x /usr/lib/rabbitmq/bin/rabbitmq-server || need rabbitmq-server
     have nats-server || need nats-server

@@ -2,6 +2,7 @@
 import json
 import random
 import struct
+import time
 import uuid
 
 import pyarrow as pa
@@ -158,7 +159,7 @@ def test_a_delta_without_what_it_adds_to_is_all_there_is():
     (dict(queue=pa.array([1]).dictionary_encode(), payload=["1"]), b"", "Invalid Arrow stream: column queue must be utf8, large_utf8, binary or large_binary"),
     (dict(payload=pa.array(["1"], pa.string_view())), b"queue=q", "Invalid Arrow stream: column payload must be utf8, large_utf8, binary or large_binary"),
     (dict(queue=["q"], payload=["1"], **{"traceId": ["x"], "größe": ["y"]}), b"",
-     "Unknown columns (there are queue, partition, transactionId and payload): traceId, gr????e"),
+     "Unknown columns (there are queue, partition, transactionId, payload, deliverAt and traceparent): traceId, gr????e"),
     (dict(payload=["1"]), b"queue=q&payload=line", "payload must be item or line, and is for application/x-ndjson"),
 ])
 def test_refusals(columns, query, message):
@@ -314,3 +315,36 @@ def test_a_bad_row_is_named_wherever_it_is_taken():
     for query in (b"queue=q", b"queue=q&format=counts"):
         assert refused(data, query) == "Invalid JSON: unexpected byte at byte 0 (row 57, field payload)"
     assert refused(data) == "Queue must be a string (row 0, field queue)"
+
+
+HOUR = 3_600_000_000
+
+
+@pytest.mark.parametrize(("unit", "scale"), [("s", 1_000_000), ("ms", 1000), ("us", 1), ("ns", 0)])
+def test_moments_of_delivery(unit, scale):
+    now = time.time_ns() // 1000
+    due = [(now + HOUR) // (scale or 1) * (scale or 1), None, now - HOUR, 5]
+    column = pa.array([one if one is None else one // scale if scale else one * 1000 for one in due], pa.timestamp(unit, "UTC"))
+    items = push(pa.table({"queue": ["q"] * 4, "payload": ["1"] * 4, "deliverAt": column}))
+    assert [item.get("due", 0) for item in items] == [due[0], 0, 0, 0]
+
+
+def test_rows_with_a_trace_are_items_of_their_own():
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    data = pa.table({"payload": ["1"] * 100, "traceparent": [parent if n == 50 else None for n in range(100)]})
+    items = push(data, b"queue=q")
+    assert [n for n, item in enumerate(items) if item.get("headers")] == [50]
+    assert json.loads(items[50]["headers"]) == {"traceparent": parent}
+
+
+@pytest.mark.parametrize("columns, message", [
+    (dict(deliverAt=pa.array([0, 1 << 62], pa.timestamp("us"))), "deliverAt must be a time with its zone (ISO 8601) or milliseconds since 1970, "
+     "at most 366 days ahead (row 1, field deliverAt)"),
+    (dict(deliverAt=pa.array([0, 1 << 62], pa.timestamp("s"))), "deliverAt must be a time with its zone (ISO 8601) or milliseconds since 1970, "
+     "at most 366 days ahead (row 1, field deliverAt)"),
+    (dict(deliverAt=[1, 2]), "Invalid Arrow stream: column deliverAt must be a timestamp"),
+    (dict(deliverAt=["2030-01-01", None]), "Invalid Arrow stream: column deliverAt must be a timestamp"),
+    (dict(traceparent=[None, "00-0-0-0"]), "traceparent must be one of W3C trace context (row 1, field traceparent)"),
+], ids=["us", "s", "number", "text", "trace"])
+def test_what_rows_may_not_have(columns, message):
+    assert refused(pa.table({"payload": ["1", "1"], **columns}), b"queue=q") == message

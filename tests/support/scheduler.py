@@ -15,14 +15,16 @@ LONG = ("tests/e2e/test_sdk.py::test_load", "tests/schema/", "tests/e2e/test_sdk
 # Every test of these is dealt alone: they share nothing.
 SPLIT = ("tests/e2e/test_sdk.py", "tests/e2e/test_streams_sdk.py")
 ALONE = "tests/bench/"
+# One session of Spark serves all of these.
+TOGETHER = "tests/spark/"
 
 
 class Scheduler(LoadScopeScheduling):
-    """A scope is a file, or a test of one in SPLIT. When nothing but files of ALONE is left, one worker gets them, and only when the others have ended."""
+    """A scope is a file, a test of one in SPLIT, or all of TOGETHER. When nothing but files of ALONE is left, one worker gets them, and only when the others have ended."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.split("::", 1)[0]
-        return nodeid if file in SPLIT else file
+        return nodeid if file in SPLIT else TOGETHER if file.startswith(TOGETHER) else file
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         if not self._ordinary() and not self._is_alone(node):

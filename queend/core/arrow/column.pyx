@@ -5,12 +5,13 @@ cdef enum ArrowKind:
     ARROW_SMALL               # utf8, binary: offsets of 32 bits
     ARROW_LARGE               # large_utf8, large_binary: of 64 bits
     ARROW_INDEX               # places in a dictionary
+    ARROW_WHOLE               # whole numbers of 64 bits
 
 cdef struct ArrowColumn:
     int kind
     int64_t n
     const unsigned char* valid        # one bit per value, NULL: all are there
-    const char* offsets               # n + 1 of them; of ARROW_INDEX: the places
+    const char* offsets               # n + 1 of them; of ARROW_INDEX: the places; of ARROW_WHOLE: the values
     const char* data
     int width                         # of a place: 1, 2, 4, 8
     bint is_signed
@@ -58,8 +59,10 @@ cdef const char* arrow_check(ArrowColumn* c, Slice offsets, Slice data) noexcept
     c.data = data.p
     if c.n == 0 or c.kind == ARROW_NULL:
         return NULL
-    if offsets.n // width < <uint64_t>c.n + (c.kind != ARROW_INDEX):
+    if offsets.n // width < <uint64_t>c.n + (c.kind != ARROW_INDEX and c.kind != ARROW_WHOLE):
         return b"is shorter than its rows"
+    if c.kind == ARROW_WHOLE:
+        return NULL
     if c.kind == ARROW_INDEX:
         for i in range(c.n):
             if not arrow_missing(c, i):

@@ -13,14 +13,15 @@ cdef struct ArrowReader:
     Arena* arena
     size_t room               # bytes that may still be unpacked
     ZSTD_DCtx* zstd           # made for the first compressed buffer
-    ArrowField[4] fields      # ARROW_ROLES; in the order of the stream
+    ArrowField[6] fields      # ARROW_ROLES; in the order of the stream
     int n_fields
     bint has_schema
+    int due_unit              # of the column deliverAt
     ArrowDictionary* dictionaries
     # the record batch that arrow_next found
     int64_t rows
-    ArrowColumn[4] columns    # by role
-    bint[4] present
+    ArrowColumn[6] columns    # by role
+    bint[6] present
 
 cdef struct ArrowBatch:
     # What a record batch's table says.
@@ -205,7 +206,7 @@ cdef const char* arrow_column(ArrowReader* r, ArrowBatch* b, ArrowColumn* c) noe
             return b"does not tell which values are missing"
         c.valid = <const unsigned char*>valid.p
     why = arrow_buffer(r, b, &offsets)
-    if why == NULL and c.kind != ARROW_INDEX:
+    if why == NULL and c.kind != ARROW_INDEX and c.kind != ARROW_WHOLE:
         why = arrow_buffer(r, b, &data)
     if why != NULL:
         return why

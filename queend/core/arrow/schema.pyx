@@ -5,6 +5,8 @@ cdef enum:                    # roles
     ARROW_PARTITION
     ARROW_TXID
     ARROW_PAYLOAD
+    ARROW_DUE
+    ARROW_TRACE
     ARROW_ROLES
 
 cdef enum:                    # of the format's Type
@@ -12,6 +14,7 @@ cdef enum:                    # of the format's Type
     ARROW_TYPE_INT = 2
     ARROW_TYPE_BINARY = 4
     ARROW_TYPE_UTF8 = 5
+    ARROW_TYPE_TIMESTAMP = 10
     ARROW_TYPE_LARGE_BINARY = 19
     ARROW_TYPE_LARGE_UTF8 = 20
 
@@ -21,6 +24,7 @@ cdef struct ArrowField:
     ArrowDictionary* dictionary       # NULL: none
     int width
     bint is_signed
+    int unit                  # of a time: 0 seconds, 1 ms, 2 µs, 3 ns
 
 cdef const char* arrow_role_name(int role) noexcept nogil:
     if role == ARROW_QUEUE:
@@ -29,6 +33,10 @@ cdef const char* arrow_role_name(int role) noexcept nogil:
         return b"partition"
     if role == ARROW_TXID:
         return b"transactionId"
+    if role == ARROW_DUE:
+        return b"deliverAt"
+    if role == ARROW_TRACE:
+        return b"traceparent"
     return b"payload"
 
 cdef bint arrow_refuse(ApiError* e, const char* what) noexcept nogil:
@@ -65,6 +73,8 @@ cdef bint arrow_schema(ArrowReader* r, FlatTable* schema, ApiError* e) noexcept 
         r.fields[r.n_fields].role = role
         if not arrow_field(r, &field, &r.fields[r.n_fields], e):
             return False
+        if role == ARROW_DUE:
+            r.due_unit = r.fields[r.n_fields].unit
         r.n_fields += 1
     if not seen >> ARROW_PAYLOAD & 1:
         return arrow_refuse(e, b"there is no column payload")
@@ -95,7 +105,7 @@ cdef bint arrow_unknown(FlatTable* schema, const char* fields, size_t n, ApiErro
         if arrow_role(name) >= 0:
             continue
         if at == 0:
-            at = snprintf(e.text, 239, b"Unknown columns (there are queue, partition, transactionId and payload): ")
+            at = snprintf(e.text, 239, b"Unknown columns (there are queue, partition, transactionId, payload, deliverAt and traceparent): ")
         elif at < 220:
             at += snprintf(e.text + at, 239 - at, b", ")
         for k in range(name.n):
@@ -107,6 +117,16 @@ cdef bint arrow_unknown(FlatTable* schema, const char* fields, size_t n, ApiErro
         e.status = 400
     return at == 0
 
+cdef bint arrow_field_time(FlatTable* field, int kind, ArrowField* out, ApiError* e) noexcept nogil:
+    cdef FlatTable time
+    if kind != ARROW_TYPE_TIMESTAMP or not flat_child(field, 3, &time) or flat_field(field, 4, 4) != NULL:
+        return arrow_refuse_column(e, out.role, b"must be a timestamp")
+    out.kind = ARROW_WHOLE
+    out.unit = <int>flat_int(&time, 0, 2, 0)
+    if out.unit < 0 or out.unit > 3:
+        return arrow_refuse_column(e, out.role, b"must be a timestamp")
+    return True
+
 cdef bint arrow_field(ArrowReader* r, FlatTable* field, ArrowField* out, ApiError* e) noexcept nogil:
     cdef int kind = <int>flat_int(field, 2, 1, 0)
     cdef FlatTable encoding
@@ -116,6 +136,8 @@ cdef bint arrow_field(ArrowReader* r, FlatTable* field, ArrowField* out, ApiErro
     out.dictionary = NULL
     if kind == ARROW_TYPE_NULL:
         out.kind = ARROW_NULL
+    elif out.role == ARROW_DUE:
+        return arrow_field_time(field, kind, out, e)
     elif kind == ARROW_TYPE_UTF8 or kind == ARROW_TYPE_BINARY:
         out.kind = ARROW_SMALL
     elif kind == ARROW_TYPE_LARGE_UTF8 or kind == ARROW_TYPE_LARGE_BINARY:

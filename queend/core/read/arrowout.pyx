@@ -1,6 +1,7 @@
-# Records as one Arrow IPC stream: schema (its metadata tells the entries: marks, errors, where to go on), the two
-# dictionaries, one record batch, the end. Columns: queue and partition (dictionaries of utf8, indices int32), offset
-# (int64), ts (timestamp, µs, UTC), transactionId and payload (utf8). No column has nulls.
+# Columns as one Arrow IPC stream: schema, the dictionaries, one record batch, the end. Of records: queue and partition (dictionaries
+# of utf8, indices int32), offset (int64), ts (timestamp, µs, UTC), transactionId and payload (utf8), id and headers (utf8; headers
+# a JSON object, empty where there are none), as many as are wanted; the schema's metadata tells the entries: marks, errors, where to
+# go on. No column has nulls.
 
 cdef enum:
     IPC_V5 = 4
@@ -10,22 +11,36 @@ cdef enum:
     IPC_INT = 2             # types
     IPC_UTF8 = 5
     IPC_TIMESTAMP = 10
-    IPC_COLUMNS = 6
-    IPC_BUFFERS = 14        # of a record batch: a validity each, two dictionaries, two int64, two texts
+    IPC_COLUMNS = 8         # of records
+    IPC_BUFFERS = 24        # most of them: a validity, ends and bytes each
+
+cdef enum:                 # bits of `wanted`
+    IPC_QUEUE = 0
+    IPC_PARTITION
+    IPC_OFFSET
+    IPC_TS
+    IPC_TXID
+    IPC_PAYLOAD
+    IPC_ID
+    IPC_HEADERS
+    IPC_USUAL = 63
 
 cdef struct IpcText:
     Buf ends                  # int32: where each text begins, and where the last ends
     Buf bytes
 
+cdef struct IpcColumn:
+    const char* name
+    uint8_t kind              # a type
+    int bits                  # of IPC_INT
+    IpcText* dictionary       # NULL: none
+    IpcText text              # of IPC_UTF8 without one
+    Buf values                # of all others: fixed width
+
 cdef struct IpcOut:
-    IpcText queues          # dictionaries
+    IpcText queues            # dictionaries
     IpcText partitions
-    Buf queue                 # int32
-    Buf partition
-    Buf offset                # int64
-    Buf ts
-    IpcText txid
-    IpcText payload
+    IpcColumn[IPC_COLUMNS] columns
 
 cdef inline void ipctext_begin(IpcText* t) noexcept nogil:
     buf_init(&t.ends)
@@ -46,26 +61,58 @@ cdef inline bint ipctext_failed(IpcText* t) noexcept nogil:
 cdef inline int64_t ipctext_count(IpcText* t) noexcept nogil:
     return <int64_t>(t.ends.len // 4) - 1
 
+cdef void ipccolumn_open(IpcColumn* c, const char* name, uint8_t kind, int bits, IpcText* dictionary) noexcept nogil:
+    memset(c, 0, sizeof(IpcColumn))
+    c.name = name
+    c.kind = kind
+    c.bits = bits
+    c.dictionary = dictionary
+    if kind == IPC_UTF8 and dictionary == NULL:
+        ipctext_begin(&c.text)
+
+cdef inline void ipccolumn_close(IpcColumn* c) noexcept nogil:
+    ipctext_free(&c.text)
+    buf_free(&c.values)
+
+cdef inline bint ipccolumn_failed(IpcColumn* c) noexcept nogil:
+    return ipctext_failed(&c.text) or c.values.failed
+
+cdef inline void ipccolumn_uuid(IpcColumn* c, const unsigned char* id) noexcept nogil:
+    cdef char* at = buf_reserve(&c.text.bytes, 36)
+    if at != NULL:
+        uuid_format(id, at)
+    ipctext_end(&c.text)
+
+cdef inline void ipccolumn_text(IpcColumn* c, Slice text) noexcept nogil:
+    buf_slice(&c.text.bytes, text)
+    ipctext_end(&c.text)
+
 cdef void ipc_open(IpcOut* a) noexcept nogil:
     memset(a, 0, sizeof(IpcOut))
     ipctext_begin(&a.queues)
     ipctext_begin(&a.partitions)
-    ipctext_begin(&a.txid)
-    ipctext_begin(&a.payload)
+    ipccolumn_open(&a.columns[IPC_QUEUE], b"queue", IPC_UTF8, 0, &a.queues)
+    ipccolumn_open(&a.columns[IPC_PARTITION], b"partition", IPC_UTF8, 0, &a.partitions)
+    ipccolumn_open(&a.columns[IPC_OFFSET], b"offset", IPC_INT, 64, NULL)
+    ipccolumn_open(&a.columns[IPC_TS], b"ts", IPC_TIMESTAMP, 64, NULL)
+    ipccolumn_open(&a.columns[IPC_TXID], b"transactionId", IPC_UTF8, 0, NULL)
+    ipccolumn_open(&a.columns[IPC_PAYLOAD], b"payload", IPC_UTF8, 0, NULL)
+    ipccolumn_open(&a.columns[IPC_ID], b"id", IPC_UTF8, 0, NULL)
+    ipccolumn_open(&a.columns[IPC_HEADERS], b"headers", IPC_UTF8, 0, NULL)
 
 cdef void ipc_close(IpcOut* a) noexcept nogil:
+    cdef int i
     ipctext_free(&a.queues)
     ipctext_free(&a.partitions)
-    buf_free(&a.queue)
-    buf_free(&a.partition)
-    buf_free(&a.offset)
-    buf_free(&a.ts)
-    ipctext_free(&a.txid)
-    ipctext_free(&a.payload)
+    for i in range(IPC_COLUMNS):
+        ipccolumn_close(&a.columns[i])
 
 cdef bint ipc_failed(IpcOut* a) noexcept nogil:
-    return (ipctext_failed(&a.queues) or ipctext_failed(&a.partitions) or a.queue.failed or a.partition.failed
-            or a.offset.failed or a.ts.failed or ipctext_failed(&a.txid) or ipctext_failed(&a.payload))
+    cdef int i
+    for i in range(IPC_COLUMNS):
+        if ipccolumn_failed(&a.columns[i]):
+            return True
+    return ipctext_failed(&a.queues) or ipctext_failed(&a.partitions)
 
 # ---- columns -------------------------------------------------------------------------------------------------------
 
@@ -73,11 +120,13 @@ cdef void ipc_gather(IpcOut* a, ReadCall* c) noexcept nogil:
     cdef ReadRecord r
     cdef ReadEntry* e
     cdef Slice queue = slice_of(NULL, 0)
-    cdef char* at
+    cdef unsigned char[16] id
+    cdef int wanted = c.wanted
     cdef int i
     for i in range(c.n):
         e = &c.entries[i]
-        while readentry_next(c, e, a.payload.bytes.len + a.txid.bytes.len + 32 * c.records, &r):
+        while readentry_next(c, e, a.columns[IPC_PAYLOAD].text.bytes.len + a.columns[IPC_TXID].text.bytes.len
+                             + a.columns[IPC_HEADERS].text.bytes.len + 32 * c.records, &r):
             if e.records == 1:
                 if queue.p == NULL or not slice_eq(queue, e.queue):
                     queue = e.queue
@@ -85,19 +134,26 @@ cdef void ipc_gather(IpcOut* a, ReadCall* c) noexcept nogil:
                     ipctext_end(&a.queues)
                 buf_slice(&a.partitions.bytes, e.partition)
                 ipctext_end(&a.partitions)
-            buf_le32(&a.queue, <uint32_t>ipctext_count(&a.queues) - 1)
-            buf_le32(&a.partition, <uint32_t>ipctext_count(&a.partitions) - 1)
-            buf_put(&a.offset, &r.offset, 8)
-            buf_put(&a.ts, &r.created_us, 8)
-            if r.text.n:
-                buf_slice(&a.txid.bytes, r.text)
-            else:
-                at = buf_reserve(&a.txid.bytes, 36)
-                if at != NULL:
-                    uuid_format(r.id, at)
-            ipctext_end(&a.txid)
-            buf_slice(&a.payload.bytes, r.payload)
-            ipctext_end(&a.payload)
+            if wanted >> IPC_QUEUE & 1:
+                buf_le32(&a.columns[IPC_QUEUE].values, <uint32_t>ipctext_count(&a.queues) - 1)
+            if wanted >> IPC_PARTITION & 1:
+                buf_le32(&a.columns[IPC_PARTITION].values, <uint32_t>ipctext_count(&a.partitions) - 1)
+            if wanted >> IPC_OFFSET & 1:
+                buf_put(&a.columns[IPC_OFFSET].values, &r.offset, 8)
+            if wanted >> IPC_TS & 1:
+                buf_put(&a.columns[IPC_TS].values, &r.created_us, 8)
+            if wanted >> IPC_TXID & 1:
+                if r.text.n:
+                    ipccolumn_text(&a.columns[IPC_TXID], r.text)
+                else:
+                    ipccolumn_uuid(&a.columns[IPC_TXID], r.id)
+            if wanted >> IPC_PAYLOAD & 1:
+                ipccolumn_text(&a.columns[IPC_PAYLOAD], r.payload)
+            if wanted >> IPC_ID & 1:
+                message_id_make(r.created_us, e.number, r.offset, id)
+                ipccolumn_uuid(&a.columns[IPC_ID], id)
+            if wanted >> IPC_HEADERS & 1:
+                ipccolumn_text(&a.columns[IPC_HEADERS], r.extras.headers)
 
 # ---- messages ------------------------------------------------------------------------------------------------------
 
@@ -126,43 +182,43 @@ cdef void ipc_int(Buf* b, size_t base, size_t slot, int bits) noexcept nogil:
     fbs_int(b, t.field[0], bits)
     fbs_byte(b, t.field[1], 1)           # signed
 
-cdef void ipc_field(Buf* b, size_t base, size_t slot, const char* name, uint8_t kind, int dictionary) noexcept nogil:
-    # dictionary: its id, or -1.
+cdef void ipc_field(Buf* b, size_t base, size_t slot, IpcColumn* c, int dictionary) noexcept nogil:
+    # dictionary: the id of its own, if it has one.
     cdef FbsTable t, of, coding
-    fbs_table(b, base, slot, b"411444" if dictionary >= 0 else b"411404", &t)
-    fbs_byte(b, t.field[2], kind)
-    fbs_string(b, base, t.field[0], slice_lit(name))
-    if kind == IPC_INT:
-        ipc_int(b, base, t.field[3], 64)
-    elif kind == IPC_TIMESTAMP:
+    fbs_table(b, base, slot, b"411444" if c.dictionary != NULL else b"411404", &t)
+    fbs_byte(b, t.field[2], c.kind)
+    fbs_string(b, base, t.field[0], slice_lit(c.name))
+    if c.kind == IPC_INT:
+        ipc_int(b, base, t.field[3], c.bits)
+    elif c.kind == IPC_TIMESTAMP:
         fbs_table(b, base, t.field[3], b"24", &of)
         fbs_short(b, of.field[0], 2)     # microseconds
         fbs_string(b, base, of.field[1], slice_lit(b"UTC"))
     else:
         fbs_table(b, base, t.field[3], b"", &of)
-    if dictionary >= 0:
+    if c.dictionary != NULL:
         fbs_table(b, base, t.field[4], b"84", &coding)
         fbs_long(b, coding.field[0], dictionary)
         ipc_int(b, base, coding.field[1], 32)
     fbs_vector(b, base, t.field[5], 0, 4)
 
-cdef void ipc_schema(Buf* b, Slice entries) noexcept nogil:
-    # entries: the value of the metadata `queend.entries`.
+cdef void ipc_schema(Buf* b, IpcColumn** columns, int n, const char* key, Slice value) noexcept nogil:
+    # key: of the metadata, NULL: none. Dictionaries have the ids 0, 1, … in the order of their columns.
     cdef FbsTable message, schema, pair
     cdef size_t base = ipc_message(b, IPC_SCHEMA, 0, &message)
     cdef size_t at
-    fbs_table(b, base, message.field[2], b"244", &schema)
-    at = fbs_vector(b, base, schema.field[1], IPC_COLUMNS, 4)
-    ipc_field(b, base, at, b"queue", IPC_UTF8, 0)
-    ipc_field(b, base, at + 4, b"partition", IPC_UTF8, 1)
-    ipc_field(b, base, at + 8, b"offset", IPC_INT, -1)
-    ipc_field(b, base, at + 12, b"ts", IPC_TIMESTAMP, -1)
-    ipc_field(b, base, at + 16, b"transactionId", IPC_UTF8, -1)
-    ipc_field(b, base, at + 20, b"payload", IPC_UTF8, -1)
-    at = fbs_vector(b, base, schema.field[2], 1, 4)
-    fbs_table(b, base, at, b"44", &pair)
-    fbs_string(b, base, pair.field[0], slice_lit(b"queend.entries"))
-    fbs_string(b, base, pair.field[1], entries)
+    cdef int i
+    cdef int dictionaries = 0
+    fbs_table(b, base, message.field[2], b"244" if key != NULL else b"24", &schema)
+    at = fbs_vector(b, base, schema.field[1], n, 4)
+    for i in range(n):
+        ipc_field(b, base, at + 4 * i, columns[i], dictionaries)
+        dictionaries += columns[i].dictionary != NULL
+    if key != NULL:
+        at = fbs_vector(b, base, schema.field[2], 1, 4)
+        fbs_table(b, base, at, b"44", &pair)
+        fbs_string(b, base, pair.field[0], slice_lit(key))
+        fbs_string(b, base, pair.field[1], value)
     ipc_message_end(b, base)
 
 cdef inline int64_t ipc_padded(size_t n) noexcept nogil:
@@ -203,47 +259,66 @@ cdef void ipc_dictionary(Buf* b, int id, IpcText* t) noexcept nogil:
     ipc_body(b, &t.ends)
     ipc_body(b, &t.bytes)
 
-cdef void ipc_records(Buf* b, IpcOut* a) noexcept nogil:
+cdef void ipc_records(Buf* b, IpcColumn** columns, int n, int64_t length) noexcept nogil:
     cdef FbsTable message
-    cdef Buf* parts[8]
+    cdef Buf* parts[16]
     cdef size_t[IPC_BUFFERS] sizes
     cdef int64_t body = 0
     cdef size_t base
-    cdef int i, k = 0
-    parts[0] = &a.queue
-    parts[1] = &a.partition
-    parts[2] = &a.offset
-    parts[3] = &a.ts
-    parts[4] = &a.txid.ends
-    parts[5] = &a.txid.bytes
-    parts[6] = &a.payload.ends
-    parts[7] = &a.payload.bytes
-    for i in range(8):
-        body += ipc_padded(parts[i].len)
-        if i != 5 and i != 7:
-            sizes[k] = 0                  # validity: nothing is null
-            k += 1
-        sizes[k] = parts[i].len
+    cdef int i
+    cdef int n_parts = 0
+    cdef int k = 0
+    for i in range(n):
+        sizes[k] = 0                  # validity: nothing is null
         k += 1
+        if columns[i].kind == IPC_UTF8 and columns[i].dictionary == NULL:
+            parts[n_parts] = &columns[i].text.ends
+            parts[n_parts + 1] = &columns[i].text.bytes
+            sizes[k] = columns[i].text.ends.len
+            sizes[k + 1] = columns[i].text.bytes.len
+            n_parts += 2
+            k += 2
+        else:
+            parts[n_parts] = &columns[i].values
+            sizes[k] = columns[i].values.len
+            n_parts += 1
+            k += 1
+    for i in range(n_parts):
+        body += ipc_padded(parts[i].len)
     base = ipc_message(b, IPC_RECORDS, body, &message)
-    ipc_batch(b, base, message.field[2], <int64_t>(a.offset.len // 8), IPC_COLUMNS, sizes, k)
+    ipc_batch(b, base, message.field[2], length, n, sizes, k)
     ipc_message_end(b, base)
-    for i in range(8):
+    for i in range(n_parts):
         ipc_body(b, parts[i])
+
+cdef void ipc_stream(Buf* b, IpcColumn** columns, int n, int64_t length, const char* key, Slice value) noexcept nogil:
+    # All of it.
+    cdef int i
+    cdef int dictionaries = 0
+    ipc_schema(b, columns, n, key, value)
+    for i in range(n):
+        if columns[i].dictionary != NULL:
+            ipc_dictionary(b, dictionaries, columns[i].dictionary)
+            dictionaries += 1
+    ipc_records(b, columns, n, length)
+    buf_le32(b, <uint32_t>0xffffffff)
+    buf_le32(b, 0)
 
 cdef void read_arrow(ReadCall* c, Buf* b) noexcept nogil:
     cdef IpcOut a
+    cdef IpcColumn* columns[8]
     cdef Buf entries
+    cdef int i
+    cdef int n = 0
     buf_init(&entries)
     ipc_open(&a)
     ipc_gather(&a, c)
     read_entries(c, &entries)             # after the records: it tells how far they go
-    ipc_schema(b, slice_of(entries.data, entries.len))
-    ipc_dictionary(b, 0, &a.queues)
-    ipc_dictionary(b, 1, &a.partitions)
-    ipc_records(b, &a)
-    buf_le32(b, <uint32_t>0xffffffff)
-    buf_le32(b, 0)
+    for i in range(IPC_COLUMNS):
+        if c.wanted >> i & 1:
+            columns[n] = &a.columns[i]
+            n += 1
+    ipc_stream(b, columns, n, c.records, b"queend.entries", slice_of(entries.data, entries.len))
     if entries.failed or ipc_failed(&a):
         b.failed = True
     buf_free(&entries)

@@ -1,19 +1,21 @@
 # The log read as Python sees it: the bytes of rows in, the bytes of an answer out; the GIL is held only to look at the
 # arguments.
 
+cdef tuple READ_COLUMNS = ("queue", "partition", "offset", "ts", "transactionId", "payload", "id", "headers")
 cdef dict READ_FORMATS = {"json": 0, "ndjson": 1, "arrow": 2, "events": 3}
 
 cdef inline Slice read_slice(bytes b) noexcept:
     return slice_of(b, len(b)) if b is not None else slice_of(NULL, 0)
 
-def read_answer(str form, list entries, int64_t most):
+def read_answer(str form, list entries, int64_t most, tuple columns=None, list ends=None, list numbers=None):
     """The answer of a log read: (its bytes, number of records, bytes of their payloads, whether there is more than
     was given, whether a row was unreadable).
 
     form: json, ndjson, arrow or events. entries: (queue, partition, error or None, head or -1, floor, first offset, most payload
     bytes, rows), texts as UTF-8 bytes; rows: a list of (base, n, created_at, ids, body, meta), the columns of
-    queend.read_rows as PostgreSQL's binary format has them. most: payload bytes of all entries. ValueError for a form that
-    is none or rows that do not belong together, MemoryError.
+    queend.read_rows as PostgreSQL's binary format has them. most: payload bytes of all entries. columns: names of those of an Arrow
+    answer. ends: of each entry, the offset at which it ends. numbers: of each entry, its partition's number, for the column id.
+    ValueError for a form that is none or rows that do not belong together, MemoryError.
     """
     cdef int kind = READ_FORMATS.get(form, -1)
     cdef ReadCall c
@@ -29,13 +31,14 @@ def read_answer(str form, list entries, int64_t most):
     memset(&c, 0, sizeof(c))
     buf_init(&out)
     c.left = most
+    c.wanted = IPC_USUAL if columns is None else read_columns(columns)
     try:
         c.entries = <ReadEntry*>calloc(len(entries) + 1, sizeof(ReadEntry))
         rows = <ReadRows*>malloc((n_rows + 1) * sizeof(ReadRows))
         if c.entries == NULL or rows == NULL:
             raise MemoryError()
         n_rows = 0
-        for queue, partition, error, head, floor, offset, entry_most, columns in entries:
+        for queue, partition, error, head, floor, offset, entry_most, parts in entries:
             e = &c.entries[c.n]
             e.queue = read_slice(queue)
             e.partition = read_slice(partition)
@@ -45,7 +48,9 @@ def read_answer(str form, list entries, int64_t most):
             e.next = offset
             e.most = entry_most
             e.rows = &rows[n_rows]
-            for base, n, created, ids, body, meta in columns:
+            e.end = ends[c.n] if ends is not None else <int64_t>0x7fffffffffffffff
+            e.number = numbers[c.n] if numbers is not None else 0
+            for base, n, created, ids, body, meta in parts:
                 if not readrows_open(&rows[n_rows], read_slice(base), read_slice(n), read_slice(created),
                                      read_slice(ids), read_slice(body), read_slice(meta)):
                     raise ValueError("columns that do not belong together")
@@ -64,6 +69,67 @@ def read_answer(str form, list entries, int64_t most):
         buf_free(&out)
         free(rows)
         free(c.entries)
+
+cdef int read_columns(tuple names) except -1:
+    cdef int bits = 0
+    for name in names:
+        bits |= 1 << READ_COLUMNS.index(name)
+    return bits
+
+def offsets_answer(bytes number, bytes name, bytes head, bytes floor, bytes at):
+    """Heads and floors of partitions as an Arrow stream: number (int32), name, highWatermark, logStartOffset and, unless at is None, offset.
+
+    Arrays of the same length in PostgreSQL's binary format: int4, text, and int8 each. ValueError for anything else.
+    """
+    cdef PgIter[5] arrays
+    cdef IpcColumn[5] columns
+    cdef IpcColumn* order[5]
+    cdef Buf out
+    cdef Slice value
+    cdef int64_t whole
+    cdef uint32_t narrow
+    cdef int64_t rows
+    cdef int n = 4 if at is None else 5
+    cdef int i
+    if not pg_array_of(read_slice(number), OID_INT4_ELEMENT, &arrays[0]) or not pg_array_of(read_slice(name), OID_TEXT_ELEMENT, &arrays[1]):
+        raise ValueError("arrays of another type")
+    for i, one in enumerate((head, floor, at)[:n - 2]):
+        if not pg_array_of(read_slice(one), OID_INT8_ELEMENT, &arrays[2 + i]):
+            raise ValueError("arrays of another type")
+    rows = arrays[0].left
+    for i in range(n):
+        if arrays[i].left != rows:
+            raise ValueError("arrays that do not belong together")
+    buf_init(&out)
+    ipccolumn_open(&columns[0], b"number", IPC_INT, 32, NULL)
+    ipccolumn_open(&columns[1], b"name", IPC_UTF8, 0, NULL)
+    ipccolumn_open(&columns[2], b"highWatermark", IPC_INT, 64, NULL)
+    ipccolumn_open(&columns[3], b"logStartOffset", IPC_INT, 64, NULL)
+    ipccolumn_open(&columns[4], b"offset", IPC_INT, 64, NULL)
+    with nogil:
+        while pg_next(&arrays[0], &value):
+            narrow = 0
+            if value.n == 4:
+                memcpy(&narrow, value.p, 4)
+            buf_le32(&columns[0].values, be32toh(narrow))
+        while pg_next(&arrays[1], &value):
+            ipccolumn_text(&columns[1], value)
+        for i in range(2, n):
+            while pg_next8(&arrays[i], &whole):
+                buf_put(&columns[i].values, &whole, 8)
+        for i in range(n):
+            order[i] = &columns[i]
+            if ipccolumn_failed(&columns[i]):
+                out.failed = True
+        ipc_stream(&out, order, n, rows, NULL, slice_of(NULL, 0))
+        for i in range(5):
+            ipccolumn_close(&columns[i])
+    try:
+        if out.failed:
+            raise MemoryError()
+        return <bytes>out.data[:out.len]
+    finally:
+        buf_free(&out)
 
 cdef void readcall_sealed(ReadCall* c) noexcept nogil:
     # Which queues are encrypted, as far as this process knows.

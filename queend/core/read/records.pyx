@@ -6,6 +6,7 @@ cdef enum:
     OID_INT8_ELEMENT = 20
     OID_INT4_ELEMENT = 23
     OID_BYTEA_ELEMENT = 17
+    OID_TEXT_ELEMENT = 25
 
 cdef struct ReadRows:
     # One result row of queend.read_rows: arrays of the same length.
@@ -22,6 +23,8 @@ cdef struct ReadEntry:
     Slice error               # empty: none
     int64_t head              # marks, -1: not known
     int64_t floor
+    int64_t end               # no record at or behind it is given
+    int32_t number            # of the partition, where an answer spells message ids
     int64_t next              # first offset wanted, then the one behind the last record given
     int64_t most              # payload bytes still allowed
     int64_t records           # given
@@ -37,6 +40,7 @@ cdef struct ReadEntry:
 cdef struct ReadCall:
     ReadEntry* entries
     int n
+    int wanted                # columns of an Arrow answer: bits by IPC_QUEUE and so on
     int64_t left              # payload bytes still allowed in all
     int64_t records
     int64_t bytes             # of payload given
@@ -106,7 +110,7 @@ cdef bint readcall_behind(ReadCall* c) noexcept nogil:
     # Is there more than was given?
     cdef int i
     for i in range(c.n):
-        if c.entries[i].error.n == 0 and c.entries[i].next < c.entries[i].head:
+        if c.entries[i].error.n == 0 and c.entries[i].next < c.entries[i].head and c.entries[i].next < c.entries[i].end:
             return True
     return False
 
@@ -115,6 +119,8 @@ cdef bint readentry_next(ReadCall* c, ReadEntry* e, size_t written, ReadRecord* 
     # whatever its size, so that every call gets on; the first of an entry only if the call's own budget has room for it.
     cdef Extras x
     if e.spent or e.error.n or c.left <= 0:
+        return False
+    if e.next >= e.end:
         return False
     if not e.open and not readentry_row(c, e):
         return False

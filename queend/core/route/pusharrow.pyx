@@ -37,7 +37,7 @@ cdef bint pusharrow_rows(ArrowReader* r, PushOptions* options, Frames* f, ApiErr
     while i < r.rows:
         n = pusharrow_stretch(r, order, i)
         e.status = 0
-        if n >= RUN_LEAST and pusharrow_run(r, order, i, n, ms, options, &like, f, e):
+        if n >= RUN_LEAST and not pusharrow_apart(r, order, i, n) and pusharrow_run(r, order, i, n, ms, options, &like, f, e):
             i += n
             continue
         if e.status:
@@ -161,11 +161,66 @@ cdef bint pusharrow_items(ArrowReader* r, const int32_t* order, int64_t i, int64
         row = arrow_row(order, i + k)
         memset(it, 0, sizeof(PushItem))
         if not pusharrow_names(r, row, options, before if before.queue.p != NULL else NULL, it, f.n + <int>row, e) \
-                or not pusharrow_id(r, row, f.uuids, ms, it, f.n + <int>row, e) or not pusharrow_payload(r, row, it, f.n + <int>row, e):
+                or not pusharrow_id(r, row, f.uuids, ms, it, f.n + <int>row, e) or not pusharrow_payload(r, row, it, f.n + <int>row, e) \
+                or not pusharrow_extras(r, row, f.arena, it, f.n + <int>row, e):
             return False
         before.queue = it.queue
         before.part = it.part
         it += 1
+    return True
+
+cdef bint pusharrow_apart(ArrowReader* r, const int32_t* order, int64_t i, int64_t n) noexcept nogil:
+    # Does one of n rows have what the rows of a run have in common: a moment of delivery, a trace?
+    cdef int64_t k
+    cdef int role
+    for role in range(ARROW_DUE, ARROW_TRACE + 1):
+        if not r.present[role] or r.columns[role].kind == ARROW_NULL:
+            continue
+        if r.columns[role].valid == NULL:
+            return True
+        for k in range(n):
+            if not arrow_missing(&r.columns[role], arrow_row(order, i + k)):
+                return True
+    return False
+
+cdef bint pusharrow_extras(ArrowReader* r, int64_t i, Arena* a, PushItem* it, int row, ApiError* e) noexcept nogil:
+    cdef int64_t us
+    cdef Slice trace
+    cdef Buf b
+    if r.present[ARROW_DUE] and not arrow_missing(&r.columns[ARROW_DUE], i):
+        if not pusharrow_moment(r, <int64_t>le64(r.columns[ARROW_DUE].offsets + 8 * i), &us):
+            return refuse_item(e, DUE_TEXT, b"row", row, b"deliverAt")
+        if us and not pushitem_defer(it, a, us):
+            error_set(e, 503, b"Out of memory")
+            return False
+        it.timed = True
+    if not r.present[ARROW_TRACE]:
+        return True
+    trace = arrow_value(&r.columns[ARROW_TRACE], i)
+    if trace.n == 0:
+        return True
+    if not traceparent_valid(trace):
+        return refuse_item(e, b"traceparent must be one of W3C trace context", b"row", row, b"traceparent")
+    buf_init(&b)
+    buf_byte(&b, b'{')
+    trace_put(&b, trace, slice_of(NULL, 0))
+    if not headers_keep(a, &b, it):
+        error_set(e, 503, b"Out of memory")
+        return False
+    return True
+
+cdef bint pusharrow_moment(ArrowReader* r, int64_t value, int64_t* us) noexcept nogil:
+    # 0: it has passed. False: no moment that a delivery may have.
+    cdef int64_t now = clock_wall_us()
+    cdef int64_t scale = 1000000 if r.due_unit == 0 else 1000 if r.due_unit == 1 else 1
+    if r.due_unit == 3:
+        value = value // 1000
+    us[0] = 0
+    if value <= now // scale:
+        return True
+    if value > (now + DELAY_DAYS * 86400 * <int64_t>1000000) // scale:
+        return False
+    us[0] = value * scale
     return True
 
 cdef inline bint pusharrow_names(ArrowReader* r, int64_t i, PushOptions* options, PushItem* before, PushItem* it, int row,

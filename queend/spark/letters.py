@@ -1,0 +1,58 @@
+"""Where rows go that the daemon refuses: a queue, or files of JSON lines."""
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+from pyarrow import fs
+
+from .link import Link
+from .settings import SinkSettings
+
+
+def letter(table: pa.Table, at: int, row: int, where: dict[str, Any], error: str) -> dict[str, Any]:
+    """A row as JSON has it. at: its place in the table; row: its number in the Spark partition."""
+    value = table.column("payload")[at].as_py()
+    said = {**where, "row": row, "error": error}
+    for name in ("queue", "partition", "transactionId", "traceparent"):
+        if name in table.column_names and (given := table.column(name)[at].as_py()) is not None:
+            said[name] = given
+    if isinstance(value, bytes):
+        try:
+            value = value.decode()
+        except UnicodeDecodeError:
+            return {**said, "valueBase64": base64.b64encode(value).decode()}
+    return {**said, "value": value}
+
+
+class Letters:
+    """Of one task. A task that runs again writes the same."""
+
+    def __init__(self, settings: SinkSettings, name: str):
+        self.settings, self.name = settings, name
+        self.kept: list[dict[str, Any]] = []
+
+    def add(self, one: dict[str, Any], link: Link) -> None:
+        if not self.settings.dead_queue:
+            self.kept.append(one)
+            return
+        key = hashlib.sha256(f"{self.name}\0{one['row']}".encode()).hexdigest()[:32]
+        item = {"queue": self.settings.dead_queue, "partition": one.get("partition") or "Default", "transactionId": f"refused-{key}", "payload": one}
+        link.ask("/api/v1/push?format=counts", {"items": [item]})
+
+    def close(self) -> None:
+        """The file appears whole or not at all."""
+        if not self.kept or not self.settings.dead_path:
+            return
+        system, folder = fs.FileSystem.from_uri(self.settings.dead_path) if "://" in self.settings.dead_path else (
+            fs.LocalFileSystem(), self.settings.dead_path)
+        system.create_dir(folder, recursive=True)
+        path = f"{folder}/{quote(self.name, safe='')}.ndjson"
+        with system.open_output_stream(path + ".part") as out:
+            for one in self.kept:
+                out.write(json.dumps(one, ensure_ascii=False).encode() + b"\n")
+        system.move(path + ".part", path)

@@ -1,0 +1,116 @@
+"""A connection to one of several daemons: the standard library's client, kept open, tried again with jitter."""
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import ssl
+import time
+from typing import Any
+from urllib.parse import urlsplit
+
+from .settings import LinkSettings
+
+ARROW = "application/vnd.apache.arrow.stream"
+PAUSE_MOST = 10.0
+AGAIN = {408, 425, 429, 500, 502, 503, 504}
+
+
+class Refused(Exception):
+    """The daemon's answer, where it is no success and asking again would not help."""
+
+    def __init__(self, status: int, text: str, url: str):
+        super().__init__(f"{url} answered {status}: {text}")
+        self.status, self.text, self.url = status, text, url
+
+
+class Unreachable(Exception):
+    """No daemon answered, however often it was asked."""
+
+
+class Link:
+    """One request at a time."""
+
+    def __init__(self, settings: LinkSettings):
+        self.settings = settings
+        self.turn = random.randrange(len(settings.urls))    # tasks begin at different daemons
+        self._wire: http.client.HTTPConnection | None = None
+
+    def __enter__(self) -> Link:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._wire is not None:
+            self._wire.close()
+            self._wire = None
+
+    @property
+    def url(self) -> str:
+        return self.settings.urls[self.turn % len(self.settings.urls)]
+
+    def ask(self, path: str, values: Any, accept: str = "application/json") -> bytes:
+        return self.post(path, json.dumps(values).encode(), "application/json", accept)
+
+    def json(self, path: str, values: Any) -> Any:
+        return json.loads(self.ask(path, values))
+
+    def post(self, path: str, body: bytes | memoryview, kind: str, accept: str = "application/json", method: str = "POST") -> bytes:
+        """The body of a successful answer. Lost connections and answers that say "later" are tried again, at the next daemon."""
+        headers = {"Content-Type": kind, "Accept": accept}
+        if self.settings.token:
+            headers["Authorization"] = f"Bearer {self.settings.token}"
+        last = ""
+        for attempt in range(self.settings.retries + 1):
+            if attempt:
+                time.sleep(pause)
+            pause = min(PAUSE_MOST, self.settings.pause * 2**min(attempt, 20)) * random.uniform(0.5, 1)
+            try:
+                if self._wire is None:
+                    self._wire = self._open()
+                self._wire.request(method, path, body, headers)
+                answer = self._wire.getresponse()
+                data = answer.read()
+            except (OSError, http.client.HTTPException) as error:
+                self.close()
+                last = f"{self.url}: {error or type(error).__name__}"
+                self.turn += 1
+                continue
+            if answer.will_close:
+                self.close()
+            if 200 <= answer.status < 300:
+                return data
+            text = _reason(data)
+            if answer.status not in AGAIN:
+                raise Refused(answer.status, text, self.url)
+            last = f"{self.url} answered {answer.status}: {text}"
+            pause = max(pause, _after(answer.getheader("Retry-After")))
+            if len(self.settings.urls) > 1:
+                self.close()
+                self.turn += 1
+        raise Unreachable(f"given up after {self.settings.retries + 1} attempts; the last one: {last}")
+
+    def _open(self) -> http.client.HTTPConnection:
+        parts = urlsplit(self.url)
+        if parts.scheme == "https":
+            trust = ssl.create_default_context(cadata=self.settings.ca)
+            return http.client.HTTPSConnection(parts.hostname or "", parts.port or 443, timeout=self.settings.timeout, context=trust)
+        return http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=self.settings.timeout)
+
+
+def _reason(data: bytes) -> str:
+    try:
+        said = json.loads(data)
+        return str(said.get("error") or said.get("detail") or said)
+    except (ValueError, AttributeError):
+        return data[:500].decode(errors="replace")
+
+
+def _after(value: str | None) -> float:
+    """Seconds a daemon asks to wait, never more than a minute and never all at the same time."""
+    try:
+        return min(60.0, max(0.0, float(value or 0))) * random.uniform(1, 1.25)
+    except ValueError:
+        return 0.0

@@ -1,0 +1,142 @@
+"""What an option may be: names as they are spelled, defaults, and errors that name the option."""
+from __future__ import annotations
+
+import difflib
+import ssl
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+MIB = 1 << 20
+ITEMS_MOST = 10_000    # of one push (docs/push-formats.md)
+
+LINK = ("url", "token", "tokenFile", "ca", "timeoutMs", "retries", "retryMs")
+SINK = ("queue", "partition", "topic", "batchRows", "batchBytes", "requestsInFlight", "compression", "delivery", "queryId", "onError",
+        "deadLetterQueue", "deadLetterPath")
+SOURCE = ("subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp",
+          "startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "maxOffsetsPerTrigger", "minPartitions", "maxRecordsPerPartition",
+          "failOnDataLoss", "includeHeaders", "commitGroup", "fetchBytes")
+# What Spark itself puts beside ours.
+FOREIGN = {"path", "checkpointlocation", "queryname", "outputmode", "header", "mergeschema"}
+
+
+class OptionError(ValueError):
+    """An option that cannot be; says which and what it may be."""
+
+
+class Options:
+    """Each method gives one option or refuses it by its name."""
+
+    def __init__(self, values: Mapping[str, str]):
+        self.values = {name.lower(): value for name, value in values.items()}
+        known = {name.lower(): name for name in (*LINK, *SINK, *SOURCE)}
+        for name in values:
+            if name.lower() not in known and name.lower() not in FOREIGN and "." not in name:
+                near = difflib.get_close_matches(name.lower(), known, 1)
+                hint = f"; did you mean {known[near[0]]}?" if near else ""
+                raise OptionError(f'there is no option "{name}"{hint}')
+
+    def text(self, name: str, default: str | None = None) -> str | None:
+        return self.values.get(name.lower()) or default
+
+    def whole(self, name: str, default: int, low: int, high: int) -> int:
+        value = self.values.get(name.lower())
+        if value is None:
+            return default
+        try:
+            number = int(value)
+        except ValueError:
+            number = low - 1
+        if not low <= number <= high:
+            raise OptionError(f'option "{name}" must be a whole number from {low} to {high}, not "{value}"')
+        return number
+
+    def maybe(self, name: str, low: int = 0) -> int | None:
+        return self.whole(name, 0, low, 2**63 - 1) if name.lower() in self.values else None
+
+    def choice(self, name: str, *choices: str) -> str:
+        """The first one where nothing is said."""
+        value = self.values.get(name.lower(), choices[0]).lower()
+        if value not in choices:
+            raise OptionError(f'option "{name}" must be {" or ".join(choices)}, not "{value}"')
+        return value
+
+    def flag(self, name: str, default: bool) -> bool:
+        return self.choice(name, *(("true", "false") if default else ("false", "true"))) == "true"
+
+
+@dataclass(frozen=True)
+class LinkSettings:
+    """Where the daemons are, and how long to go on asking."""
+
+    urls: tuple[str, ...]
+    token: str | None
+    ca: str | None
+    timeout: float
+    retries: int
+    pause: float
+
+    @classmethod
+    def of(cls, options: Options) -> LinkSettings:
+        urls = tuple(one.strip().rstrip("/") for one in (options.text("url", "http://127.0.0.1:6632") or "").split(",") if one.strip())
+        for url in urls:
+            parts = urlsplit(url)
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise OptionError(f'option "url" must be addresses like http://host:6632, with commas between; "{url}" is none')
+        if not urls:
+            raise OptionError('option "url" is empty')
+        token, file = options.text("token"), options.text("tokenFile")
+        if file:
+            try:
+                token = Path(file).read_text().strip()
+            except OSError as error:
+                raise OptionError(f'option "tokenFile": {error}') from None
+        ca = options.text("ca")
+        if ca:
+            try:    # the text, not the path: executors have other files
+                ca = Path(ca).read_text()
+                ssl.create_default_context(cadata=ca)
+            except (OSError, ssl.SSLError) as error:
+                raise OptionError(f'option "ca" must be a file of certificates in PEM: {error}') from None
+        return cls(urls, token, ca, options.whole("timeoutMs", 60_000, 100, 3_600_000) / 1000, options.whole("retries", 12, 0, 1000),
+                   options.whole("retryMs", 100, 1, 60_000) / 1000)
+
+
+@dataclass(frozen=True)
+class SinkSettings:
+    """How rows become requests."""
+
+    link: LinkSettings
+    queue: str | None
+    partition: str | None
+    rows: int
+    bytes: int
+    lanes: int
+    compression: str | None
+    exactly_once: bool
+    query: str
+    dead_queue: str | None
+    dead_path: str | None
+
+    @classmethod
+    def of(cls, options: Options) -> SinkSettings:
+        queue, path = options.text("deadLetterQueue"), options.text("deadLetterPath")
+        if options.choice("onError", "fail", "deadletter") == "fail":
+            if queue or path:
+                raise OptionError(f'option "{"deadLetterQueue" if queue else "deadLetterPath"}" needs onError=deadletter')
+        elif bool(queue) == bool(path):
+            raise OptionError('onError=deadletter needs one of the options "deadLetterQueue" and "deadLetterPath"')
+        compression = options.choice("compression", "zstd", "none")
+        return cls(LinkSettings.of(options), options.text("queue") or options.text("topic"), options.text("partition"),
+                   options.whole("batchRows", ITEMS_MOST, 1, ITEMS_MOST), options.whole("batchBytes", 4 * MIB, 1024, 32 * MIB),
+                   options.whole("requestsInFlight", 1, 1, 64), None if compression == "none" else compression,
+                   options.choice("delivery", "exactly-once", "at-least-once") == "exactly-once",
+                   options.text("queryId") or str(uuid.uuid4()), queue, path)
+
+
+def named(values: Any) -> str:
+    """Names in one line."""
+    return ", ".join(map(str, values))

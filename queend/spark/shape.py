@@ -1,0 +1,97 @@
+"""Which column of a frame is what, and the columns of an Arrow push that they become."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .settings import named
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from .ids import RowIds
+
+TEXT = {"string", "binary", "varchar", "char"}
+WHOLE = {"integer", "long", "short", "byte"}
+NESTED = {"struct", "array", "map"}
+COLUMNS = {    # what is read, and the types it may have
+    "value": TEXT | NESTED, "queue": {"string", "varchar", "char"}, "topic": {"string", "varchar", "char"}, "partition": TEXT | WHOLE,
+    "key": TEXT | WHOLE, "transactionId": TEXT | WHOLE, "traceparent": TEXT, "deliverAt": {"timestamp", "timestamp_ntz"},
+}
+
+
+class SchemaError(ValueError):
+    """A frame that cannot be written; says which column and what it may be."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Names of the frame's columns by what they are; None: there is none."""
+
+    value: str
+    queue: str | None
+    partition: str | None
+    key: str | None
+    transaction: str | None
+    trace: str | None
+    due: str | None
+
+    @classmethod
+    def of(cls, schema: StructType, queue: str | None) -> Shape:
+        found: dict[str, str] = {}
+        for field in schema.fields:
+            known = next((one for one in COLUMNS if one.lower() == field.name.lower()), None)
+            if known is None:
+                raise SchemaError(f'column "{field.name}" is none a queue has; there are {named(COLUMNS)}. Drop it, or put it into value')
+            kind = field.dataType.typeName()
+            if kind not in COLUMNS[known] and kind != "void":
+                raise SchemaError(f'column "{field.name}" is {kind}; it must be {" or ".join(sorted(COLUMNS[known]))}')
+            found[known] = field.name
+        if "value" not in found:
+            raise SchemaError('there is no column "value" (string or binary with JSON text, or a struct)')
+        if "queue" in found and "topic" in found:
+            raise SchemaError('there are both "queue" and "topic"; they mean the same')
+        if not queue and "queue" not in found and "topic" not in found:
+            raise SchemaError('no queue is named: set the option "queue", or add a column "queue"')
+        return cls(found["value"], found.get("queue") or found.get("topic"), found.get("partition"), found.get("key"),
+                   found.get("transactionId"), found.get("traceparent"), found.get("deliverAt"))
+
+    @property
+    def lane(self) -> str | None:
+        """The column that tells rows apart whose order does not matter."""
+        return "partition" if self.partition or self.key else "queue" if self.queue else None
+
+    def table(self, batch: pa.RecordBatch, ids: RowIds | None, first: int) -> pa.Table:
+        """The columns of a push. first: the number of the batch's first row. ids: None where the daemon makes them."""
+        columns: dict[str, pa.Array] = {}
+        if self.queue:
+            columns["queue"] = _text(batch.column(self.queue))
+        if self.partition or self.key:
+            both = [_text(batch.column(name)) for name in (self.partition, self.key) if name]
+            columns["partition"] = pc.coalesce(*both) if len(both) > 1 else both[0]
+        if self.transaction:
+            given = _text(batch.column(self.transaction))
+            columns["transactionId"] = pc.coalesce(given, ids.texts(first, len(given))) if ids and given.null_count else given
+        elif ids:
+            columns["transactionId"] = ids.texts(first, batch.num_rows)
+        if self.trace:
+            columns["traceparent"] = _text(batch.column(self.trace))
+        if self.due:
+            columns["deliverAt"] = batch.column(self.due).cast(pa.timestamp("us", "UTC"))
+        columns["payload"] = _payload(batch.column(self.value))
+        return pa.table(columns)
+
+
+def _text(column: pa.Array) -> pa.Array:
+    """As texts; bytes must be UTF-8."""
+    return column if pa.types.is_string(column.type) else column.cast(pa.string())
+
+
+def _payload(column: pa.Array) -> pa.Array:
+    if pa.types.is_nested(column.type):
+        return pa.array([orjson.dumps(one, option=orjson.OPT_UTC_Z, default=str) for one in column.to_pylist(maps_as_pydicts="strict")], pa.binary())
+    return column

@@ -1,0 +1,34 @@
+"""One session of Spark for the whole folder: it takes ten seconds to start."""
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from support.daemon import PACKAGE
+
+from queend.spark import QueendDataSource
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    folder = tmp_path_factory.mktemp("spark")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(PACKAGE), str(Path(__file__).parent.parent)])
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    settings = {
+        "spark.driver.memory": "1g", "spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.sql.shuffle.partitions": "2",
+        "spark.local.dir": folder / "local", "spark.sql.warehouse.dir": folder / "warehouse", "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.sql.session.timeZone": "UTC", "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder}",
+    }
+    builder = SparkSession.builder.master("local[2, 3]").appName("queend-tests")    # a task may fail twice
+    for name, value in settings.items():
+        builder = builder.config(name, str(value))
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("FATAL")
+    session.dataSource.register(QueendDataSource)
+    yield session
+    session.stop()

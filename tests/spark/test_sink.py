@@ -1,0 +1,142 @@
+"""Frames written into queues, in batches: what is stored, once, in order, and what is said where it cannot be."""
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from support.client import Client, data
+from support.daemon import Daemon
+
+
+def write(frame: DataFrame, daemon: Daemon, **options: object) -> None:
+    writer = frame.write.format("queend").mode("append").option("url", daemon.url)
+    for name, value in options.items():
+        writer = writer.option(name, str(value))
+    writer.save()
+
+
+def stored(client: Client, queue: str, partition: str = "Default") -> list[dict]:
+    answer = client.post("/api/v1/fetch", {"entries": [{"queue": queue, "partition": partition, "offset": 0}]})
+    return answer.json["entries"][0]["records"]
+
+
+def test_every_column(spark: SparkSession, daemon: Daemon, client: Client, queue: str) -> None:
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    frame = spark.sql(f"""select '{{"n": 1}}' value, '{queue}' queue, 'a' partition, 'k' key, 't-1' transactionId, '{parent}' traceparent, null deliverAt
+                          union all select '2', '{queue}', null, 'k', null, null, timestamp '2001-01-01 00:00:00'
+                          union all select null, '{queue}', null, null, null, null, null""").coalesce(1)
+    write(frame, daemon)
+    (one,) = client.pop(queue, "a")
+    assert (one["data"], one["transactionId"], one["traceparent"]) == ({"n": 1}, "t-1", parent)
+    assert data(client.pop(queue, "k", batch=9)) == [2]
+    assert data(client.pop(queue, "Default", batch=9)) == [None]
+
+
+def test_what_may_be_delivered_later(spark: SparkSession, daemon: Daemon, client: Client, queue: str) -> None:
+    write(spark.sql("select '1' value, current_timestamp() + interval 1 hour deliverAt").coalesce(1), daemon, queue=queue)
+    assert client.pop(queue) == []
+    assert len(stored(client, queue)) == 1
+
+
+@pytest.mark.parametrize("value", ["binary", "struct", "map", "array"])
+def test_kinds_of_values(spark: SparkSession, daemon: Daemon, client: Client, queue: str, value: str) -> None:
+    texts = {"binary": ("encode('{\"a\": 1}', 'utf-8')", {"a": 1}), "struct": ("struct(1 as a, 'x' as b, array(1.5D, null) as c)", {"a": 1, "b": "x", "c": [1.5, None]}),
+             "map": ("map('a', 1)", {"a": 1}), "array": ("array('x', 'y')", ["x", "y"])}
+    text, expected = texts[value]
+    write(spark.sql(f"select {text} as value"), daemon, queue=queue)
+    assert data(client.pop(queue)) == [expected]
+
+
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_order_within_a_key(spark: SparkSession, daemon: Daemon, client: Client, queue: str, lanes: int) -> None:
+    """Each Spark partition has keys of its own; small requests, several at a time."""
+    rows, keys = 6000, 7
+    frame = spark.range(0, rows, 1, 2).select(F.concat(F.spark_partition_id(), F.lit("-"), F.col("id") % keys).alias("key"), F.col("id").cast("string").alias("value"))
+    write(frame, daemon, queue=queue, batchRows=250, requestsInFlight=lanes)
+    seen: list[int] = []
+    for part in range(2):
+        for key in range(keys):
+            numbers = [one["payload"] for one in stored(client, queue, f"{part}-{key}")]
+            assert numbers == sorted(numbers)
+            seen += numbers
+    assert sorted(seen) == list(range(rows))
+
+
+def test_a_job_that_runs_again_stores_nothing_twice(spark: SparkSession, daemon: Daemon, client: Client, queue: str) -> None:
+    frame = spark.range(0, 5000, 1, 2).select(F.col("id").cast("string").alias("value"))
+    for rows in (700, 900):
+        write(frame, daemon, queue=queue, queryId="load-1", batchRows=rows)
+    assert client.post("/api/v1/offsets", {"queue": queue}).json["partitions"][0]["highWatermark"] == 5000
+    write(frame, daemon, queue=queue, queryId="load-2")
+    assert client.post("/api/v1/offsets", {"queue": queue}).json["partitions"][0]["highWatermark"] == 10_000
+
+
+def test_tasks_that_fail_and_run_again(spark: SparkSession, daemon: Daemon, client: Client, queue: str, tmp_path: Path) -> None:
+    """The source of the rows fails in the middle of each task's first run, when some of them are stored."""
+    def fail_once(part: int, rows):  # noqa: ANN001, ANN202
+        mark = tmp_path / f"failed-{part}"
+        for n, row in enumerate(rows):
+            if n == 1500 and not mark.exists():
+                mark.touch()
+                raise RuntimeError("as if the executor was lost")
+            yield row
+    numbers = spark.sparkContext.parallelize(range(4000), 2).mapPartitionsWithIndex(fail_once).map(lambda n: (str(n),))
+    previous = spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch")
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "500")
+    try:
+        write(spark.createDataFrame(numbers, "value string"), daemon, queue=queue, batchRows=400)
+    finally:
+        spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", previous)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["failed-0", "failed-1"]
+    found = [one["payload"] for one in stored(client, queue)]
+    assert sorted(found) == list(range(4000))
+
+
+def test_a_refused_row_is_named(spark: SparkSession, daemon: Daemon, client: Client, queue: str) -> None:
+    frame = spark.range(0, 300, 1, 1).selectExpr("if(id = 217, '{bad', cast(id as string)) value", "concat('p', id % 3) key")
+    with pytest.raises(Exception, match="partition 'p1', row 217 of Spark partition 0: .* answered 400: Invalid JSON") as caught:
+        write(frame, daemon, queue=queue, requestsInFlight=2)
+    assert f"queue '{queue}'" in str(caught.value)
+
+
+@pytest.mark.parametrize("where", ["queue", "path"])
+def test_refused_rows_go_elsewhere(spark: SparkSession, daemon: Daemon, client: Client, queue: str, tmp_path: Path, where: str) -> None:
+    bad = {17, 18, 500, 999}
+    frame = spark.range(0, 1000, 1, 1).selectExpr(f"if(id in ({','.join(map(str, bad))}), 'no json ' || id, cast(id as string)) value", "'a' key")
+    options = {"deadLetterQueue": f"{queue}-dead"} if where == "queue" else {"deadLetterPath": tmp_path / "dead"}
+    for _ in range(2):    # as a task that runs again
+        write(frame, daemon, queue=queue, onError="deadletter", batchRows=600, queryId="q", **options)
+    assert [one["payload"] for one in stored(client, queue, "a")] == [n for n in range(1000) if n not in bad]
+    if where == "queue":
+        letters = [one["payload"] for one in stored(client, f"{queue}-dead", "a")]
+    else:
+        (file,) = (tmp_path / "dead").glob("*.ndjson")
+        letters = [json.loads(line) for line in file.read_text().splitlines()]
+    assert {one["row"] for one in letters} == bad and len(letters) == 4
+    assert all(one["value"] == f"no json {one['row']}" and one["error"].startswith("Invalid JSON") and one["queue"] == queue for one in letters)
+
+
+def test_the_next_daemon_is_asked(spark: SparkSession, daemon: Daemon, client: Client, queue: str) -> None:
+    writer = spark.sql("select '1' value").write.format("queend").mode("append")
+    writer.option("url", f"http://127.0.0.1:1,{daemon.url}").option("queue", queue).option("retryMs", 1).save()
+    assert data(client.pop(queue)) == [1]
+
+
+@pytest.mark.parametrize(("columns", "options", "text"), [
+    ("'1' x", {}, 'column "x" is none a queue has; there are value, queue'),
+    ("1 value", {}, 'column "value" is integer; it must be'),
+    ("'1' queue", {}, 'there is no column "value"'),
+    ("'1' value", {"queue": ""}, 'no queue is named: set the option "queue"'),
+    ("'1' value", {"batchrow": 3}, 'there is no option "batchrow"; did you mean batchRows?'),
+    ("'1' value", {"batchRows": 0}, 'option "batchRows" must be a whole number from 1 to 10000, not "0"'),
+    ("'1' value", {"url": "localhost:1"}, '"localhost:1" is none'),
+    ("'1' value", {"onError": "deadletter"}, 'onError=deadletter needs one of the options'),
+    ("'1' value", {"url": "http://127.0.0.1:1", "retries": 1, "retryMs": 1}, "given up after 2 attempts; the last one: http://127.0.0.1:1"),
+])
+def test_what_cannot_be_is_said(spark: SparkSession, daemon: Daemon, queue: str, columns: str, options: dict, text: str) -> None:
+    with pytest.raises(Exception) as caught:
+        write(spark.sql(f"select {columns}"), daemon, **{"queue": queue, **options})
+    assert text in str(caught.value)
