@@ -17,6 +17,7 @@ include "core/base/error.pyx"             # a refusal
 include "core/base/counter.pyx"           # what is counted
 include "core/base/log.pyx"               # one line for operators
 include "core/json/scan.pyx"              # JSON validated in place
+include "core/json/values.pyx"            # how many there are
 include "core/json/text.pyx"              # string literals read and written
 include "core/seal/ring.pyx"              # the keys of encrypted queues
 include "core/seal/seal.pyx"              # payloads sealed and opened

@@ -1,14 +1,16 @@
 """A cycle of a stream: what its request says, and the arguments of queend.stream_cycle made of it."""
 from __future__ import annotations
 
+import asyncio
 import re
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
-from .._core import json_slices, record_key, record_new_id, record_row
+from .._core import json_is_crowded, json_slices, record_key, record_new_id, record_row
 from .answer import Refusal
 from .database import QUEUE_MODE
 
@@ -17,8 +19,12 @@ NAME_BYTES, TEXT_CHARS = 255, 255
 KEY_BYTES, VALUE_BYTES = 2048, 1 << 20
 OPS_MOST, ITEMS_MOST = 100_000, 10_000
 ROW_BYTES, ROW_RECORDS = 65_536, 1000
+ASIDE_BYTES = 65_536
 INT4_MOST = 2**31 - 1
 DONE, DEAD = ("completed", "success"), ("failed", "dlq")
+
+
+Made = TypeVar("Made")
 
 
 class Failed(Exception):
@@ -65,14 +71,24 @@ class Cycle:
     failed: str | None = None       # why it cannot be done, though the request is well-formed
 
 
+async def aside(work: Callable[..., Made], body: bytes) -> Made:
+    """Something made of a body; beside the loop where that may take longer."""
+    return await asyncio.to_thread(work, body) if len(body) > ASIDE_BYTES else work(body)
+
+
+def parts(text: bytes) -> Any:
+    """json_slices; refuses what is no JSON or has too many of them."""
+    try:
+        return json_slices(text)
+    except ValueError as error:
+        raise Refusal(400, f"Invalid JSON: {error}", "invalid_json") from None
+
+
 def members(body: bytes) -> dict[str, bytes]:
     """The request body, an object; refuses anything else."""
     if not body.strip():
         raise Refusal(400, "Empty request body", "empty_body")
-    try:
-        values = json_slices(body)
-    except ValueError as error:
-        raise Refusal(400, f"Invalid JSON: {error}", "invalid_json") from None
+    values = parts(body)
     if not isinstance(values, dict):
         raise Refusal(400, "request body must be a JSON object", "invalid_request")
     return values
@@ -90,6 +106,8 @@ def text_of(values: dict[str, bytes], name: str, where: str = "", most: int = NA
 
 
 def loaded(raw: bytes) -> Any:
+    if json_is_crowded(raw):
+        return None
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError:      # half of a surrogate pair, or a number beyond all
@@ -108,12 +126,12 @@ def required(values: dict[str, bytes], name: str) -> str:
 def list_of(values: dict[str, bytes], name: str, most: int) -> list[dict[str, bytes]]:
     """The objects of an array; null or absent: none."""
     raw = values.get(name, b"null")
-    elements = [] if raw == b"null" else json_slices(raw)
+    elements = [] if raw == b"null" else parts(raw)
     if not isinstance(elements, list):
         raise Refusal(400, f"{name} must be an array", "invalid_request")
     if len(elements) > most:
         raise Refusal(400, f"{name} has more than {most} elements", "too_many")
-    objects = [json_slices(one) for one in elements]
+    objects = [parts(one) for one in elements]
     for place, one in enumerate(objects):
         if not isinstance(one, dict):
             raise Refusal(400, f"{name}[{place}] must be an object", "invalid_request")
@@ -133,7 +151,7 @@ def cycle_of(values: dict[str, bytes]) -> Cycle:
             _take_op(cycle, op, f"state_ops[{place}].")
         cycle.items = [_item(one, f"push_items[{place}].") for place, one in enumerate(list_of(values, "push_items", ITEMS_MOST))]
         if values.get("ack", b"null") != b"null":
-            cycle.ack = _ack(json_slices(values["ack"]))
+            cycle.ack = _ack(parts(values["ack"]))
     except Failed as failed:
         cycle.failed = str(failed)
     return cycle
@@ -161,7 +179,7 @@ def _take_op(cycle: Cycle, op: dict[str, bytes], where: str) -> None:
 def _window_end(value: bytes) -> float | None:
     if value[:1] != b"{" or b"windowEnd" not in value:
         return None
-    end = loaded(json_slices(value).get("windowEnd", b"null"))
+    end = loaded(parts(value).get("windowEnd", b"null"))
     return float(end) if isinstance(end, (int, float)) and not isinstance(end, bool) else None
 
 

@@ -53,7 +53,7 @@ def query_uuid(text: str) -> uuid.UUID | None:
     ["name", "source_queue", "config_hash"], name=NAME, source_queue=NAME, config_hash=NAME, sink_queue=MAYBE, reset=FLAG))})
 async def register(request: Request) -> Json:
     """Makes a query or finds it again by its name. Where config_hash changed: 409, or with `reset` its state is deleted."""
-    values = cycles.members(await request.body())
+    values = await cycles.aside(cycles.members, await request.body())
     name, source, hash_ = (cycles.required(values, key) for key in ("name", "source_queue", "config_hash"))
     sink = cycles.text_of(values, "sink_queue") or None
     streams = request.app.state.control.streams
@@ -75,7 +75,7 @@ async def register(request: Request) -> Json:
     ack=record(["transactionId"], transactionId=NAME, leaseId=MAYBE, status={"enum": ["completed", "success", "failed", "dlq"]}, count=INTEGER, error=TEXT)))})
 async def cycle(request: Request) -> Json:
     """State, messages for the sink and the acknowledgment of what they were made of: all or, with success false, nothing."""
-    asked = cycles.cycle_of(cycles.members(await request.body()))
+    asked = await cycles.aside(lambda sent: cycles.cycle_of(cycles.members(sent)), await request.body())
     streams = request.app.state.control.streams
     query, partition = query_uuid(asked.query), await numbered(request, asked.partition)
     if limits(request) is not None:
@@ -106,7 +106,7 @@ def _answer(asked: cycles.Cycle, queue: str | None, error: str | None, pushed: l
     ["query_id", "partition_id"], query_id=TEXT, partition_id=TEXT, keys=array(TEXT), key_prefix=TEXT, ripe_at_or_before={"type": "number"}))})
 async def state_get(request: Request) -> Json:
     """The state of a partition in a query by key: of these keys, of keys that begin so, of windows that end by then (ms). Filters combine."""
-    values = cycles.members(await request.body())
+    values = await cycles.aside(cycles.members, await request.body())
     query, partition = (cycles.required(values, key) for key in ("query_id", "partition_id"))
     prefix = cycles.text_of(values, "key_prefix", most=cycles.KEY_BYTES) or None
     id, number = query_uuid(query), await numbered(request, partition)

@@ -5,7 +5,9 @@ import socket
 import pytest
 from support.wait import until
 
-from .test_edge import Edge, answers, body, start  # noqa: F401 (a fixture)
+from queend._core import json_slices
+
+from .test_edge import answers, body, edge, start  # noqa: F401 (fixtures)
 
 MIB = 1 << 20
 
@@ -206,3 +208,27 @@ def test_bodies_that_wait_for_the_control_plane_have_a_budget(start):
     socks[2].sendall(head(1000) + b"x" * 1000)
     assert answers(socks[2], 1)[0][0] == 200
     close(*socks)
+
+
+@pytest.mark.parametrize("text", [b"[" + b"[]," * 300_000 + b"[]]", b"{" + b'"a":1,' * 260_000 + b'"a":1}', b"[" * 300_000])
+def test_a_body_of_many_values_does_not_reach_the_control_plane(edge, text):
+    with contextlib.closing(edge.connect()) as sock:
+        sock.sendall(head(len(text)) + text)
+        [(status, headers, told)] = answers(sock, 1)
+        assert (status, body((0, 0, told))) == (413, {"error": "The request body has too many values"})
+        long = b'{"text":"' + b'\\",[{' * 200_000 + b'"}'
+        sock.sendall(head(len(long)) + long)
+        assert len(body(answers(sock, 1)[0])["body"]) == len(long)
+    assert len(edge.seen) == 1
+
+
+def test_slices_are_bounded():
+    assert json_slices(b"[" + b"[]," * 249_999 + b"[]]") == [b"[]"] * 250_000
+    with pytest.raises(ValueError, match="more than 250000 elements"):
+        json_slices(b"[" + b"[]," * 250_000 + b"[]]")
+    with pytest.raises(ValueError, match="more than 250000 members"):
+        json_slices(b"{" + b",".join(b'"%d":1' % n for n in range(250_001)) + b"}")
+    assert json_slices(b'{"a":[1,2],"b":"\\u00e9","a":3}') == {"a": b"3", "b": b'"\\u00e9"'} and json_slices(b" 1 ") is None
+    for text in (b"[1,", b"[1,]", b'{"a" 1}', b"[1]x", b""):
+        with pytest.raises(ValueError):
+            json_slices(text)

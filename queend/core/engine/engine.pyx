@@ -170,7 +170,10 @@ cdef void engine_request(Worker* w, Request* r) noexcept nogil:
     if sites.guards and not site_admits(r, route == ROUTE_LIVEZ or route == ROUTE_READYZ):
         return
     if route == ROUTE_NONE:
-        bridge_submit(r)
+        if json_crowded(r.body):
+            reply_error(r, 413, b"The request body has too many values")
+        else:
+            bridge_submit(r)
         return
     if route == ROUTE_LIVEZ:
         reply_simple(r, 200, b"{\"status\":\"alive\"}")

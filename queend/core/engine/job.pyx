@@ -18,6 +18,7 @@ cdef struct Job:
     uint8_t tries             # how often it went back to resolve or was sent again
     int64_t server            # the incarnation whose names and numbers it has
     uint8_t errors            # of the server, since it last had none (pg/verdict)
+    bint stands               # a long poll that was parked: it may be again, however many are
     bint alone                # an error that may be tied to it: it goes alone, so that only its own hits it
     int64_t born_us
     int64_t queued_us         # since when it waits for a batch
@@ -54,6 +55,8 @@ cdef inline Job* joblist_take(JobList* l) noexcept nogil:
         j.next = NULL
     return j
 
+cdef int64_t jobs_standing      # long polls that were parked, until they are answered, of all workers
+
 cdef void job_move(Job* j, int state) noexcept nogil:
     # The one place where a job changes state; live counts are kept here.
     if j.state == state:
@@ -73,6 +76,9 @@ cdef void job_move(Job* j, int state) noexcept nogil:
         j.r.worker.counters.parked += 1
         engine_of(j.r.worker).queued_jobs -= 1
     elif state == JOB_DONE:
+        if j.stands:
+            j.stands = False
+            atomic_add64(&jobs_standing, -1)
         j.r.worker.counters.live_jobs -= 1
         engine_of(j.r.worker).queued_jobs -= 1
         engine_of(j.r.worker).queued_bytes -= <int64_t>j.bytes

@@ -409,7 +409,7 @@ cdef void popcall_answer(Engine* e, PopJob* j, PGresult* res, int* at) noexcept 
 cdef void pop_after_empty(Engine* e, PopJob* j) noexcept nogil:
     # A specific pop asked and got nothing: it waits for its cursor to become ready, or is answered.
     cdef bint parked = False
-    cdef bint short = False
+    cdef const char* refused = NULL
     cdef bint again = False
     if j.until_us > clock_mono_us():
         uv_mutex_lock(&book.lock)
@@ -417,13 +417,13 @@ cdef void pop_after_empty(Engine* e, PopJob* j) noexcept nogil:
             again = True
         else:
             parked = True
-            short = not pop_park(e, j)
+            refused = pop_park(e, j)
         uv_mutex_unlock(&book.lock)
     if again:
         pop_move(j, POP_LEASING)
         joblist_add(&e.woken, &j.job)
-    elif short:
-        pop_fail(j, 503, "Out of memory")
+    elif refused != NULL:
+        pop_fail(j, 503, refused)
     elif not parked:
         pop_empty(j, WHY_EXPIRED if j.until_us else j.why)
 

@@ -305,7 +305,7 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
     cdef Cursor* c
     cdef int width
     cdef bint parked = False
-    cdef bint short = False
+    cdef const char* refused = NULL
     cdef bint cached = False
     cdef bint stale = False
     cdef PopJob* wake = NULL
@@ -344,11 +344,11 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
             parked = True
         else:
             book.missed = True
-        short = parked and not pop_park(e, j)
+        refused = pop_park(e, j) if parked else NULL
     uv_mutex_unlock(&book.lock)
     popjobs_wake(w, wake)
-    if short:
-        pop_fail(j, 503, "Out of memory")
+    if refused != NULL:
+        pop_fail(j, 503, refused)
     elif parked:
         return                    # whoever took it out of the book since has it now: nothing of it may be looked at
     elif j.n_cursors:
@@ -360,25 +360,31 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
     else:
         pop_empty(j, WHY_EXPIRED if j.until_us else j.why)
 
-cdef bint pop_park(Engine* e, PopJob* j) noexcept nogil:
-    # From here on others may take it out of the book. Book locked. False: memory ran out, it does not wait.
+cdef const char* pop_park(Engine* e, PopJob* j) noexcept nogil:
+    # From here on others may take it out of the book. Book locked. Otherwise why it does not wait; NULL: it does.
+    if j.until_us and not j.job.stands and atomic_get64(&jobs_standing) >= e.settings.max_parked:
+        e.worker.counters.not_parked += 1
+        return "Too many pops are waiting; try again"
     if j.until_us and not heap_add(&e.deadlines, &j.deadline, j.until_us):
-        return False
+        return "Out of memory"
     if not book_park(j):
         heap_del(&e.deadlines, &j.deadline)
-        return False
+        return "Out of memory"
+    if j.until_us and not j.job.stands:
+        j.job.stands = True
+        atomic_add64(&jobs_standing, 1)
     pop_move(j, POP_PARKED)
-    return True
+    return NULL
 
 cdef void pop_wait_or_answer(Worker* w, PopJob* j, int why) noexcept nogil:
     # For pops that have no group to wait in: unknown names, namespaces without work.
-    cdef bint short
+    cdef const char* refused
     if j.until_us > clock_mono_us():
         uv_mutex_lock(&book.lock)
-        short = not pop_park(engine_of(w), j)
+        refused = pop_park(engine_of(w), j)
         uv_mutex_unlock(&book.lock)
-        if short:
-            pop_fail(j, 503, "Out of memory")
+        if refused != NULL:
+            pop_fail(j, 503, refused)
     else:
         pop_empty(j, WHY_EXPIRED if j.until_us else why)
 

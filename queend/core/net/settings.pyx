@@ -36,6 +36,7 @@ cdef struct Settings:
     int64_t max_arriving      # bytes held for requests that are not complete, of all connections; beyond: 503
     int64_t max_bridged_bytes # bodies that wait for the control plane; beyond: 503
     int least_rate            # bytes a second at which a body comes, 0: none
+    int max_parked            # pops that wait; beyond: 503
     int max_connections       # beyond: 503
     int max_per_address       # connections; beyond: 429; 0: no bound of its own
     int max_head              # bytes of request line and headers; beyond: 431
@@ -176,6 +177,7 @@ cdef int settings_load(Settings* s, dict settings) except -1:
     s.max_arriving = setting_int(d, "max_arriving", max(128 << 20, 2 * s.max_body), 4096, 1 << 50)
     s.max_bridged_bytes = setting_int(d, "max_bridged_bytes", 64 << 20, 1, 1 << 50)
     s.least_rate = setting_int(d, "least_rate", 1024, 0, top)
+    s.max_parked = setting_int(d, "max_parked", top, 0, top)
     s.max_connections = setting_int(d, "max_connections", top, 1, top)
     s.max_per_address = setting_int(d, "max_per_address", 0, 0, top)
     s.max_head = setting_int(d, "max_head", 32 << 10, 1024, 1 << 20)

@@ -1,0 +1,55 @@
+"""Bounds that a daemon keeps whoever asks: pops that wait, bodies of routes of the control plane."""
+from __future__ import annotations
+
+import contextlib
+import select
+
+import pytest
+from support.client import data, pop_target
+from support.parked import waiting
+from support.wait import until
+
+
+@pytest.fixture(scope="module")
+def daemon(start_daemon):
+    return start_daemon(QUEEND_MAX_PARKED=3)
+
+
+@pytest.mark.parametrize("target", [
+    lambda queue: pop_target(queue, wait="true", timeout=20000), lambda queue: pop_target(queue, "p", wait="true", timeout=20000),
+    lambda queue: pop_target("unknown", wait="true", timeout=20000), lambda queue: "/api/v1/pop?namespace=nowhere&wait=true&timeout=20000"],
+    ids=["queue", "partition", "unknown", "namespace"])
+def test_pops_that_wait_have_a_bound(daemon, client, target, request):
+    """One more is told when to come back; those that wait are served, and go on waiting after a wake in vain."""
+    queue = request.node.name
+    client.push(queue, 1, partition="p")
+    assert data(client.pop(queue, "p", autoAck="true")) == [1]
+    until(lambda: client.metric("queend_worker_parked") == 0, "those of the test before have left")
+    with waiting(daemon, client, queue, 3) as clients:
+        for _ in range(2):
+            answer = client.request("GET", target(queue))
+            assert (answer.status, answer.headers["retry-after"], answer.json) == (503, "1", {"error": "Too many pops are waiting; try again"})
+        assert client.pop(queue) == []      # one that does not wait finds nothing, as ever
+        client.push(queue, 2, partition="p")
+        served, _, _ = select.select([one.wire.socket for one in clients], [], [], 20)
+        assert [data(one.receive().json["messages"]) for one in clients if one.wire.socket in served] == [[2]]
+        with contextlib.closing(daemon.client()) as fourth:      # there is room for one again
+            fourth.send("GET", target(queue))
+            until(lambda: client.metric("queend_worker_parked") == 3, "it waits")
+            answer = client.request("GET", target(queue))
+            assert answer.status == 503
+    assert client.metric("queend_worker_not_parked_total") >= 3
+
+
+def test_routes_of_the_control_plane_take_less(daemon, client):
+    large = {"queue": "q", "options": {}, "more": "x" * (1 << 20)}
+    answer = client.request("POST", "/api/v1/configure", large)
+    assert (answer.status, answer.json) == (413, {"error": "The request body is too large"})
+
+
+def test_a_cycle_of_many_values_is_refused(daemon):
+    for name, status in (("query_id", 400), ("state_ops", 400), ("nothing", 200)):
+        with daemon.client() as client:
+            answer = client.request("POST", "/streams/v1/cycle", b'{"query_id":"x","partition_id":"y","%s":[%s[]]}' % (name.encode(), b"[]," * 1_000_000))
+            assert answer.status == status, answer.body
+            assert client.request("GET", "/livez").status == 200
