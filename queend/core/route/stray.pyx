@@ -97,8 +97,10 @@ cdef bint query_number(Slice query, const char* key, Arena* a, int missing, int 
     # A whole number from low on; beyond high it is high where that is no mistake. Strict: nothing else is one.
     cdef Slice s
     cdef size_t i
+    cdef int found
     given[0] = query_int(query, key, a, missing, out)
-    if not strict or query_find(query, key, a, &s) == 0 or s.n == 0:
+    found = query_find(query, key, a, &s) if strict else 0
+    if found == 0 or found > 0 and s.n == 0:
         return True
     for i in range(s.n):
         if not 48 <= <unsigned char>s.p[i] <= 57:
@@ -111,8 +113,9 @@ cdef bint query_number(Slice query, const char* key, Arena* a, int missing, int 
 
 cdef bint query_truth(Slice query, const char* key, Arena* a, bint* out, ApiError* e) noexcept nogil:
     cdef Slice s
+    cdef int found = query_find(query, key, a, &s)
     out[0] = False
-    if query_find(query, key, a, &s) == 0 or s.n == 0:
+    if found == 0 or found > 0 and s.n == 0:
         return True
     out[0] = slice_is(s, b"true") or slice_is(s, b"1")
     if out[0] or not strict or slice_is(s, b"false") or slice_is(s, b"0"):
