@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help system venv build run test test-quick test-asan test-tsan test-faults test-kills test-schema test-sdk test-spark bench bench-quick bench-scale bench-soak bench-peers bench-compare clean
+.PHONY: help system venv build run test test-quick test-asan test-tsan test-faults test-kills test-schema test-sdk test-spark fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare clean
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -87,6 +87,15 @@ test-spark: build ## the Spark connector against a real daemon, in one session o
 	@$(SPARK)
 	@$(BIN)/python -m pytest tests/spark --spark $(ARGS)
 
+# The whole core once more, by clang; nothing but the fuzz targets is built this way.
+FUZZ := $(CURDIR)/.fuzz
+$(FUZZ)/fuzz: $(VENV)/.ready tools/fuzz.sh tests/fuzz/targets.pyx tests/fuzz/main.c queend/_core.pyx $(shell find queend/core -type f)
+	@SUDO="$(SUDO)" sh tools/system.sh fuzz
+	@sh tools/fuzz.sh $(BIN)/python $(FUZZ)
+
+fuzz: $(FUZZ)/fuzz ## libFuzzer on every reader of what strangers send, so many seconds each (FUZZ_SECONDS=60); FUZZ_KEEP=1 keeps what it learns
+	@FUZZ_SECONDS=$${FUZZ_SECONDS:-60} $(BIN)/python -m pytest -p no:cacheprovider tests/fuzz $(ARGS)
+
 bench: build ## run the benchmark: one JSON line per scenario, a table on standard error
 	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@$(BIN)/python bench/run.py $(ARGS)
@@ -114,4 +123,4 @@ bench-compare: build ## what a change costs per message, against another checkou
 	@$(BIN)/python bench/compare.py $(BEFORE) $(ARGS)
 
 clean: ## remove what was built (not the data)
-	@rm -rf build .asan .tsan *.egg-info queend/_core*.so $(VENV)
+	@rm -rf build .asan .tsan .fuzz *.egg-info queend/_core*.so $(VENV)

@@ -1,12 +1,17 @@
 #!/bin/sh
 # Installs the Debian packages that are missing. `system.sh` alone: what the build and the daemon need; `system.sh tests`: what
-# the tests and the benchmark need besides; `system.sh spark`: what Spark needs; `system.sh peers`: what `make bench-peers` compares with, none of it started. SUDO: how to become root ("" when we are). PYTHON: the interpreter of the
+# the tests and the benchmark need besides; `system.sh spark`: what Spark needs; `system.sh peers`: what `make bench-peers` compares
+# with, none of it started; `system.sh fuzz`: libFuzzer, which `tests` brings, too. SUDO: how to become root ("" when we are). PYTHON: the interpreter of the
 # virtual environment.
 set -eu
 
 missing=""
 need() { missing="$missing $1"; }
 have() { command -v "$1" >/dev/null 2>&1; }
+need_fuzzer() {
+    have clang || need clang
+    ls /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a >/dev/null 2>&1 || need libclang-rt-dev
+}
 
 if test "${1:-}" = tests; then
     have wrk || need wrk
@@ -19,6 +24,9 @@ if test "${1:-}" = tests; then
     ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1 || need faketime
     # A second server version, with TLS, which the embedded one lacks.
     ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || need postgresql
+    need_fuzzer
+elif test "${1:-}" = fuzz; then
+    need_fuzzer
 elif test "${1:-}" = spark; then
     have java || need openjdk-17-jre-headless
 elif test "${1:-}" = peers; then

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
 # In this order, before all others: what begins late keeps one worker busy when the others have nothing left to do.
-LONG = ("tests/e2e/test_sdk.py::test_load", "tests/schema/", "tests/e2e/test_sdk_own.py", "tests/e2e/test_model.py", "tests/e2e/test_sdk.py",
+LONG = ("tests/e2e/test_sdk.py::test_load", "tests/fuzz/", "tests/schema/", "tests/e2e/test_sdk_own.py", "tests/e2e/test_model.py", "tests/e2e/test_sdk.py",
         "tests/e2e/test_streams_sdk.py", "tests/e2e/test_remembered_ids.py", "tests/platform/test_serve.py", "tests/e2e/test_failover.py",
         "tests/platform/test_import_queen.py")
 # Every test of these is dealt alone: they share nothing.

@@ -335,6 +335,7 @@ cdef int head_settle(const HeadLimits* limits, Head* h) noexcept nogil:
     if t.p[0] != b'/':
         if t.n == 1 and t.p[0] == b'*' and h.method == METHOD_OPTIONS:
             h.path = t
+            h.query = slice_of(t.p + 1, 0)
             return 1
         # the absolute form, as sent to proxies: from the first slash after the authority
         if t.n > 7 and text_is(t.p, 7, b"http://"):

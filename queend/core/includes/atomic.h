@@ -5,9 +5,15 @@
 #include <stdint.h>
 
 /* The same for fields of structures: reading one is a plain load, setting one a full store. */
+#ifdef QUEEND_ONE_THREAD      /* the fuzz targets: clang 14 makes no cast to an atomic type, and they have one thread */
+typedef int shared_int;
+typedef int32_t shared_int32;
+typedef int64_t shared_int64;
+#else
 typedef _Atomic int shared_int;
 typedef _Atomic int32_t shared_int32;
 typedef _Atomic int64_t shared_int64;
+#endif
 
 static inline int64_t atomic_get64(const int64_t *at) { return __atomic_load_n(at, __ATOMIC_RELAXED); }
 static inline void atomic_set64(int64_t *at, int64_t value) { __atomic_store_n(at, value, __ATOMIC_RELAXED); }

@@ -15,6 +15,7 @@ enum { JSONWALK_ROOM = 80 };  /* bytes behind the text that must be readable for
 #define jsonwalk_likely(x) __builtin_expect(!!(x), 1)
 
 #if defined(__SSE2__) && defined(__GNUC__)
+#include <cpuid.h>
 #include <immintrin.h>
 
 /* The 64 bytes from `base` on, a bit each. */
@@ -222,11 +223,19 @@ JSONWALK_AVX2 static const char *jsonwalk32(const char *p, const char *end, cons
 
 typedef const char *jsonwalk(const char *p, const char *end, const char *room, int most, int *high);
 
+#if defined(__SSE2__) && defined(__GNUC__)
+/* A bit of its own: not every compiler's __builtin_cpu_supports knows it. */
+static int jsonwalk_lzcnt(void) {
+    unsigned a, b, c = 0, d;
+    return __get_cpuid(0x80000001, &a, &b, &c, &d) && (c & 1 << 5);
+}
+#endif
+
 /* The widest this processor can do, of at most `most` bytes; NULL: none. */
 static jsonwalk *jsonwalk_best(int most) {
 #if defined(__SSE2__) && defined(__GNUC__)
     __builtin_cpu_init();
-    if (most >= 32 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("lzcnt"))
+    if (most >= 32 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && jsonwalk_lzcnt())
         return jsonwalk32;
     return most >= 16 ? jsonwalk16 : NULL;
 #else

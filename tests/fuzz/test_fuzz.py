@@ -1,0 +1,54 @@
+"""The readers of what strangers send, driven by libFuzzer under AddressSanitizer and UndefinedBehaviorSanitizer: all that is kept in corpus/
+is read again, then the fuzzer goes on from there for a while. `make fuzz` gives it longer, and keeps what it learns (FUZZ_KEEP)."""
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CORPUS = Path(__file__).parent / "corpus"
+PROGRAMS = ROOT / ".fuzz"
+TARGETS = ["head", "chunk", "json", "lines", "arrow", "frames", "events", "spool"]
+SECONDS = int(os.environ.get("FUZZ_SECONDS", 3))
+KEEP = bool(os.environ.get("FUZZ_KEEP"))
+# Nothing here takes long: an input of 4 KiB that takes ten seconds is a finding.
+BOUNDS = ["-timeout=10", "-rss_limit_mb=2048", "-max_len=4096", "-print_final_stats=1", "-verbosity=0"]
+
+
+@pytest.fixture(scope="module")
+def programs() -> Path:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}      # the flags of a make above this one
+    made = subprocess.run(["make", "--no-print-directory", str(PROGRAMS / "fuzz")], cwd=ROOT, capture_output=True, text=True, env=clean)
+    assert made.returncode == 0, made.stderr
+    return PROGRAMS
+
+
+def run(programs: Path, target: str, where: Path, *arguments: str | Path) -> None:
+    done = subprocess.run([programs / target, *BOUNDS, f"-artifact_prefix={where}/", *arguments], capture_output=True, text=True, errors="replace", cwd=where)
+    found = {file.name: file.read_bytes() for file in where.iterdir() if file.is_file()}
+    assert done.returncode == 0 and not found, (found, done.stderr[-6000:])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_readers_stand_what_strangers_send(programs: Path, target: str, tmp_path: Path) -> None:
+    learned = tmp_path / "learned"
+    learned.mkdir()
+    files = sorted((CORPUS / target).iterdir())
+    assert files
+    run(programs, target, tmp_path, *files)
+    run(programs, target, tmp_path, f"-max_total_time={SECONDS}", learned, CORPUS / target)
+    if KEEP:
+        keep(programs, target, tmp_path, learned)
+
+
+def keep(programs: Path, target: str, where: Path, learned: Path) -> None:
+    """The smallest inputs that reach all that any of them reaches become the corpus."""
+    best = where / "best"
+    best.mkdir()
+    run(programs, target, where, "-merge=1", best, CORPUS / target, learned)
+    shutil.rmtree(CORPUS / target)
+    shutil.copytree(best, CORPUS / target)
