@@ -59,6 +59,7 @@ include "core/net/reply.pyx"              # its answer
 include "core/net/connection.pyx"         # bytes in: requests
 include "core/net/arriving.pyx"           # what is incomplete, within its budget
 include "core/net/leaving.pyx"            # clients that leave
+include "core/net/untaken.pyx"            # answers that are not taken, within theirs
 include "core/net/writing.pyx"            # answers: bytes out
 include "core/net/worker.pyx"             # a thread and its loop
 include "core/net/listener.pyx"           # where connections come from

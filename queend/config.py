@@ -80,8 +80,12 @@ class Clients(BaseSettings):
                                                    "no bound of its own", "bytes", ge=1024)
     queend_max_arriving_bytes: int | None = setting(None, "memory for requests that have not arrived in whole; beyond: 503; default: 128 MiB, at least twice "
                                                     "QUEEND_MAX_BODY_BYTES", "bytes", ge=1 << 20)
+    queend_max_untaken_bytes: int = setting(128 << 20, "memory for answers that clients have not taken; beyond: pops are 503, and connections that take too "
+                                            "little are closed", "bytes", ge=1 << 20)
+    queend_max_untaken_connection_bytes: int = setting(64 << 20, "the same of one connection, where they are of more than one answer; beyond: it is closed", "bytes", ge=1 << 20)
     queend_max_parked: int = count(65_536, "long polls that wait; beyond: 503", "pops")
-    queend_least_rate: int = count(1024, "a request body that comes more slowly for half a minute is given up: 408; 0: no bound", "bytes/s")
+    queend_least_rate: int = count(1024, "a request body that comes more slowly for half a minute is given up: 408; so is a connection that takes its "
+                                      "answers more slowly for a minute; 0: no bound", "bytes/s")
 
 
 class Database(BaseSettings):

@@ -107,7 +107,8 @@ def engine(stats: dict[str, Any]) -> Iterator[Metric]:
         remembered.add_metric([name], n)
     yield remembered
     for key, text, kind in (("connections", "Connections of clients.", GaugeMetricFamily), ("refused", "Connections that were refused: a bound was reached.", CounterMetricFamily),
-                            ("arriving", "Bytes held for requests that have not arrived in whole.", GaugeMetricFamily)):
+                            ("arriving", "Bytes held for requests that have not arrived in whole.", GaugeMetricFamily),
+                            ("untaken", "Bytes of answers that clients have not taken.", GaugeMetricFamily)):
         family = kind(f"queend_clients_{key}", text, labels=[])
         family.add_metric([], stats["clients"][key])
         yield family

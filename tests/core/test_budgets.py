@@ -232,3 +232,57 @@ def test_slices_are_bounded():
     for text in (b"[1,", b"[1,]", b'{"a" 1}', b"[1]x", b""):
         with pytest.raises(ValueError):
             json_slices(text)
+
+
+def get(path):
+    return f"GET {path} HTTP/1.1\r\nHost: h\r\n\r\n".encode()
+
+
+def test_answers_that_are_not_taken_are_counted(start):
+    edge = start(max_untaken=1 << 30)
+    with contextlib.closing(edge.connect()) as sock, contextlib.closing(edge.connect()) as other:
+        sock.sendall(get("/big/20000000"))
+        other.sendall(get("/hold") + get("/big/300000") * 3)
+        until(lambda: clients(edge)["untaken"] > 20_900_000, "they wait")
+        edge.release()
+        assert [len(text) for _, _, text in answers(sock, 1) + answers(other, 4)[1:]] == [20_000_000] + [300_000] * 3
+        until(lambda: clients(edge)["untaken"] == 0, "all are taken")
+
+
+def test_who_asks_takes(start):
+    """A few bytes now and then keep no answer alive."""
+    edge = start(write_timeout_ms=700, least_rate=50_000_000)
+    with contextlib.closing(edge.connect()) as sock:
+        sock.sendall(get("/big/50000000"))
+        until(lambda: not sock.recv(10) or counted(edge, "not_taken"), "it is given up")
+    until(lambda: clients(edge) == {**clients(edge), "untaken": 0, "connections": 0}, "all is given back")
+
+
+def test_while_answers_are_beyond_their_budget_they_have_to_be_taken_quickly(start):
+    edge = start(max_untaken=8 * MIB, least_rate=0)
+    with contextlib.closing(edge.connect()) as slow, contextlib.closing(edge.connect()) as quick:
+        slow.sendall(get("/big/50000000"))
+        until(lambda: clients(edge)["untaken"] > 8 * MIB, "too much")
+        quick.sendall(get("/big/2000000"))
+        [(status, headers, text)] = answers(quick, 1)
+        assert (status, headers["retry-after"], body((0, 0, text))["error"]) == (503, "1", "Too many answers wait for clients that do not take them; try again")
+        quick.sendall(get("/big/1000"))
+        assert answers(quick, 1)[0][0] == 200 and served(edge)
+        until(lambda: counted(edge, "not_taken") == 1, "it is closed")
+        until(lambda: clients(edge)["untaken"] == 0, "its memory is given back")
+        quick.sendall(get("/big/50000000"))      # larger than the budget, but taken
+        assert len(answers(quick, 1)[0][2]) == 50_000_000
+
+
+def test_one_connection_may_not_have_too_many_answers(start):
+    edge = start(max_untaken_of_one=2 * MIB)
+    with contextlib.closing(edge.connect()) as sock:
+        sock.sendall(get("/hold") + get("/big/900000") * 5)
+        until(lambda: counted(edge, "not_taken") == 1, "it is closed")
+        with pytest.raises((AssertionError, OSError)):
+            answers(sock, 1)
+    edge.release()
+    with contextlib.closing(edge.connect()) as sock:
+        sock.sendall(get("/big/5000000"))      # one answer of any size is no such case
+        assert len(answers(sock, 1)[0][2]) == 5_000_000
+    until(lambda: clients(edge)["untaken"] == 0, "all is given back")

@@ -38,6 +38,7 @@ cdef struct Counters:
     uint64_t left_sealed      # delivered as they are stored: without their key, or changed
     uint64_t refused          # answered 503: a bound was reached, or the database is away
     uint64_t not_parked       # pops refused, because too many were waiting
+    uint64_t not_taken        # connections closed, because their answers were not taken
     uint64_t no_room          # refused, because too much was being received
     uint64_t too_slow         # whose bodies came too slowly
     int64_t silent_since      # monotonic ms, when a statement was sent after the last answer of the database; 0: none waits

@@ -177,6 +177,8 @@ cdef void bridge_answered(Worker* w, InboxMsg* m) noexcept nogil:
     if c != NULL:
         if a.status == 0:
             bridge_resume(w, c.r)
+        elif a.body > OUT_MAX and untaken_over():
+            reply_error(c.r, 503, UNTAKEN_TEXT)
         else:
             reply_raw(c.r, a.status, slice_of(bytes, a.headers), slice_of(bytes + a.headers, a.body))
         free(c)

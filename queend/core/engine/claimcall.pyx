@@ -117,6 +117,9 @@ cdef bint claimcall_send(Engine* e) noexcept nogil:
     pgarray_begin(&e.r_lease, OID_UUID)
     pgarray_begin(&e.r_lease_us, OID_INT8)
     while call.cursors != NULL and e.claims.first != NULL and call.n_jobs < e.pop_policy.max_jobs and call.n_cursors < CALL_CURSORS:
+        call.expected += min(pop_expects(<PopJob*>e.claims.first), CLAIM_BYTES)
+        if call.n_jobs and call.expected > CALL_BYTES:
+            break
         j = <PopJob*>joblist_take(&e.claims)
         if j.gone or j.group.dead:
             pop_untake(j)

@@ -190,6 +190,9 @@ cdef void engine_request(Worker* w, Request* r) noexcept nogil:
     if e.queued_jobs >= e.settings.max_queued_jobs or e.queued_bytes >= e.settings.max_queued_bytes:
         reply_error(r, 503, "Too many requests are waiting; try again")
         return
+    if route >= ROUTE_POP_QUEUE and route <= ROUTE_POP_ANY and untaken_over():
+        reply_error(r, 503, UNTAKEN_TEXT)
+        return
     if grants.on and not gate_passes(r, route):
         return
     if route == ROUTE_PUSH:

@@ -43,6 +43,8 @@ cdef bint popcall_send(Engine* e) noexcept nogil:
         return False
     popcall_begin(e)
     while e.pops.first != NULL and call.n_jobs < e.pop_policy.max_jobs and call.n_cursors < CALL_CURSORS and not alone:
+        if not popcall_room(call, <PopJob*>e.pops.first):
+            break
         if e.pops.first.alone and call.n_jobs:
             break
         alone = e.pops.first.alone
@@ -77,6 +79,7 @@ cdef bint popcall_send(Engine* e) noexcept nogil:
     if call.n_jobs == 0:
         popcall_free(call)
         return False
+    popcall_expect(call)
     popcall_end(e, &params)
     popcall_ttl(e, call if ttl_us else NULL, &params)
     call.sent_us = clock_mono_us()
@@ -137,7 +140,36 @@ cdef void popcall_ttl(Engine* e, PopCall* call, Params* params) noexcept nogil:
         job = job.next
     params_array(params, &e.r_ttl_us)
 
+cdef inline int64_t pop_expects(PopJob* j) noexcept nogil:
+    # Bytes it may bring, as those of its queue were of late.
+    cdef int64_t each = <int64_t>tally_of(j.queue, j.job.r.worker).each
+    return min(j.req.batch * (each if each else CALL_EACH), CALL_JOB_BYTES)
+
+cdef bint popcall_room(PopCall* call, PopJob* j) noexcept nogil:
+    # May it travel with the call? One that brings much waits until others have brought theirs.
+    cdef int64_t bytes = pop_expects(j)
+    cdef int64_t flying
+    if call.n_jobs:
+        if call.expected + bytes > CALL_BYTES:
+            return False
+    elif bytes > CALL_FREE:
+        flying = atomic_get64(&budget.expected)
+        if flying and flying + atomic_get64(&budget.untaken) + bytes > budget.most_untaken:
+            return False
+    call.expected += bytes
+    return True
+
+cdef inline void popcall_expect(PopCall* call) noexcept nogil:
+    # It is about to leave: the others are told if it brings much.
+    if call.expected <= CALL_FREE:
+        call.expected = 0
+    else:
+        atomic_add64(&budget.expected, call.expected)
+        call.told = True
+
 cdef void popcall_free(PopCall* call) noexcept nogil:
+    if call.told:
+        atomic_add64(&budget.expected, -call.expected)
     arena_close(&call.arena)
     free(call)
 
@@ -519,6 +551,7 @@ cdef void pop_answered(PopJob* j, int n) noexcept nogil:
     r.on_unsent = pop_unsent
     r.worker.counters.op[OP_POP].items += n
     tally_pop(j, r.worker, n)
+    tally_bytes(j, r.worker, n, r.out.len)
     reply_end(r)
 
 cdef inline void answer_whole(Worker* w, Buf* out) noexcept nogil:

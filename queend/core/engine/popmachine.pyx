@@ -28,6 +28,10 @@ cdef enum PopWhy:
 
 cdef enum:
     CALL_JOBS = 200           # pops in one call
+    CALL_BYTES = 32 << 20     # that the pops of one call bring, unless one of them does alone
+    CALL_JOB_BYTES = 64 << 20 # of one, as far as they are counted
+    CALL_FREE = 1 << 20       # of a call that brings too little to be counted
+    CALL_EACH = 65536         # of a message, where none was seen yet
     CALL_CURSORS = 1000       # candidates in one call
     POP_MAX_PARTITIONS = 64   # candidates of one pop at a time
     AUTOPILOT_PARTITIONS = 16
@@ -81,6 +85,8 @@ cdef struct PopCall:
     int n_ack_jobs
     LeasedAck** acks          # what they are about, cursors ascending
     int n_acks
+    int64_t expected          # bytes of its answers, as far as can be told
+    bint told                 # in the budget
     bint heads                # where their logs end is asked for
     int64_t sent_us
 

@@ -15,7 +15,8 @@ cdef struct Tally:
     uint64_t lag_us           # summed over lag_n pops: how long ago the first row they delivered of was stored
     uint64_t lag_n
     uint64_t lag_most_us      # since it was sampled; the sampler sets it to 0
-    uint64_t[4] line          # to 128 bytes
+    uint64_t each             # bytes of an answer for each message in it, of late
+    uint64_t[3] line          # to 128 bytes
 
 cdef int tally_workers = 1
 
@@ -52,6 +53,16 @@ cdef inline void tally_pop(PopJob* j, Worker* w, int n) noexcept nogil:
             t.lag_us += <uint64_t>lag
             if <uint64_t>lag > t.lag_most_us:
                 t.lag_most_us = <uint64_t>lag
+
+cdef inline void tally_bytes(PopJob* j, Worker* w, int n, size_t bytes) noexcept nogil:
+    # So large an answer was. More is believed at once, less by and by.
+    cdef Tally* t
+    cdef uint64_t each
+    if j.queue == NULL or n == 0:
+        return
+    t = tally_of(j.queue, w)
+    each = bytes // <uint64_t>n + 1
+    t.each = each if each > t.each else t.each - ((t.each - each) >> 3)
 
 cdef void tally_ack(AckReq* q, Worker* w) noexcept nogil:
     cdef Queue* queue

@@ -4,11 +4,14 @@
 cdef struct Budget:
     int64_t connections
     int64_t arriving          # bytes held for requests that are not complete
+    int64_t untaken           # bytes of answers that have not gone
+    int64_t expected          # bytes that large pops are about to bring
     int64_t short_ms          # loop time when something found no room, 0: never
     uint64_t refused          # connections
     int most                  # connections
     int most_of_one           # of one address; 0: no bound
     int64_t most_arriving
+    int64_t most_untaken
     uv_mutex_t lock           # for what stands below
     Table addresses           # connections of each
     int64_t told_us           # when the log was told of a refusal
@@ -28,6 +31,7 @@ cdef void budget_open(Settings* s) noexcept nogil:
     budget.most = s.max_connections
     budget.most_of_one = s.max_per_address
     budget.most_arriving = s.max_arriving
+    budget.most_untaken = s.max_untaken
     uv_mutex_init(&budget.lock)
     table_init(&budget.addresses)
 

@@ -24,6 +24,13 @@ cdef enum:
     LINGER_MS = 2000
     LINGER_BYTES = 4 << 20    # swallowed at most after the last answer
 
+cdef struct Pace:             # net/arriving
+    uint32_t since            # loop time (ms, its lower half) when it began
+    uint32_t mark_since       # when it was last looked at
+    int64_t bytes             # done when it began
+    int64_t mark_bytes
+    bint running              # False: it begins at the next look
+
 cdef struct Conn:
     uv_tcp_t tcp              # first: a handle is its connection
     Conn* prev                # in the list of its state
@@ -45,21 +52,22 @@ cdef struct Conn:
     int owed                  # requests in first..last
     uint8_t state             # ConnState; only conn_move writes it
     uint8_t mode              # ConnReading
-    bint dirty                # stands in the worker's list of connections to look at
-    bint paused               # not read: too many requests or answers in hand, or nothing more comes
-    bint half                 # the client has ended its side: it left, or waits for its answers (net/leaving)
-    bint read_out             # and all it had sent was read
-    bint owes_continue        # 100, once all earlier answers are out
-    bint admitted             # the token of the next request was just verified
-    bint ended                # after the last answer owed: no more requests, close
-    bint shut                 # our side is shut down
+    uint8_t greedy            # has more answers than it may
+    uint8_t large             # the last body was: the next one is read where it belongs, not with its head
+    uint8_t dirty             # stands in the worker's list of connections to look at
+    uint8_t paused            # not read: too many requests or answers in hand, or nothing more comes
+    uint8_t half              # the client has ended its side: it left, or waits for its answers (net/leaving)
+    uint8_t read_out          # and all it had sent was read
+    uint8_t owes_continue     # 100, once all earlier answers are out
+    uint8_t admitted          # the token of the next request was just verified
+    uint8_t ended             # after the last answer owed: no more requests, close
+    uint8_t shut              # our side is shut down
     uint64_t from_            # whose it is (address_key), 0: it was never admitted
     int64_t arriving          # bytes of the budget it has (net/arriving)
-    int64_t most              # of the body that is read
-    uint64_t body_since       # loop time (ms) when its head was complete, 0: none is read
-    uint64_t pace_since       # loop time (ms) when its pace was last looked at
-    size_t pace_got           # what had come by then
-    bint large                # the last body was: the next one is read where it belongs, not with its head
+    int64_t most              # bytes of the body that is read
+    int64_t untaken           # bytes of its answers in the budget (net/untaken)
+    int64_t handed            # ever, to the loop, of what the kernel did not take at once
+    Pace pace                 # of its body, or of its answers
 
 cdef struct ConnList:
     Conn* first
@@ -110,6 +118,7 @@ cdef void conn_settle(Conn* c) noexcept nogil:
     if state != c.state:
         if state == CONN_STALLED:
             c.out_mark = <size_t>-1
+        c.pace.running = False
         conn_move(c, state)
 
 # -- open and close ---------------------------------------------------------------------------------------------------
@@ -279,11 +288,15 @@ cdef void conn_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) no
     else:
         conn_consume(c, data, n)
 
+cdef inline bint conn_sated(Conn* c) noexcept nogil:
+    # It has as many answers as it may before it asks for more.
+    return c.out_pending > OUT_MAX or c.untaken > OUT_MAX
+
 cdef void conn_consume(Conn* c, const char* data, size_t n) noexcept nogil:
     # Takes requests from the bytes as far as they go and keeps what is left of an incomplete one.
     cdef size_t used
     while n and c.mode != READ_NOTHING:
-        if c.mode == READ_LATER or c.owed >= c.worker.settings.max_pipeline or c.out_pending > OUT_MAX:
+        if c.mode == READ_LATER or c.owed >= c.worker.settings.max_pipeline or conn_sated(c):
             break
         if c.mode == READ_HEAD:
             used = conn_take_head(c, data, n)
@@ -304,7 +317,7 @@ cdef void conn_consume(Conn* c, const char* data, size_t n) noexcept nogil:
         if c.head.failed:
             conn_close(c)
             return
-    if c.mode == READ_LATER or c.owed >= c.worker.settings.max_pipeline or c.out_pending > OUT_MAX:
+    if c.mode == READ_LATER or c.owed >= c.worker.settings.max_pipeline or conn_sated(c):
         conn_pause(c)
     if c.reading != NULL or c.arriving or c.head.cap > ARRIVING_FREE:
         conn_account(c)
@@ -435,6 +448,7 @@ cdef void conn_complete(Conn* c) noexcept nogil:
     free(c.chunked)
     c.chunked = NULL
     c.mode = READ_HEAD
+    c.pace.running = False
     conn_owe(c, r)
     if not r.keep_alive:
         c.mode = READ_NOTHING

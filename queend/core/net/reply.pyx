@@ -57,6 +57,8 @@ cdef void reply_end(Request* r) noexcept nogil:
     if r.conn == NULL:
         request_close(r)
     else:
+        if r.out.cap > OUT_KEEP or r.conn.first != r:
+            untaken_charge(r)
         conn_dirty(r.conn)
 
 cdef void reply_simple(Request* r, int status, const char* json_text) noexcept nogil:

@@ -26,6 +26,7 @@ cdef struct Request:
     int op                    # OP_* it is counted under
     int status                # of the answer
     Buf out                   # the whole answer
+    int64_t charged           # of it, in the budget (net/untaken)
     size_t head_size          # of it: status line and headers
     Grant* grant              # what its token allows, NULL: nobody asks
     void* job                 # the engine's
@@ -67,6 +68,8 @@ cdef Request* request_open(Worker* w, Conn* c) noexcept nogil:
 cdef void request_close(Request* r) noexcept nogil:
     cdef Worker* w = r.worker
     request_unpin(r)
+    if r.charged:
+        untaken_add(w, r.conn, -r.charged)
     arena_close(&r.arena)
     w.counters.live_requests -= 1
     if r.out.cap > OUT_KEEP or w.requests.outs_kept == OUTS_KEEP:

@@ -34,6 +34,8 @@ cdef struct Settings:
     int64_t max_open          # the same where nobody asks for a token
     char* large_paths         # of the control plane that take max_body, each ended by a NUL, and an empty one
     int64_t max_arriving      # bytes held for requests that are not complete, of all connections; beyond: 503
+    int64_t max_untaken       # bytes of answers that have not gone, of all connections
+    int64_t max_untaken_of_one        # of one, where they are of more than one answer
     int64_t max_bridged_bytes # bodies that wait for the control plane; beyond: 503
     int least_rate            # bytes a second at which a body comes, 0: none
     int max_parked            # pops that wait; beyond: 503
@@ -175,6 +177,8 @@ cdef int settings_load(Settings* s, dict settings) except -1:
     s.max_open = setting_int(d, "max_open_body", s.max_body, 1, 4 << 30)
     s.large_paths = setting_list(d, "large_paths")
     s.max_arriving = setting_int(d, "max_arriving", max(128 << 20, 2 * s.max_body), 4096, 1 << 50)
+    s.max_untaken = setting_int(d, "max_untaken", 128 << 20, 1 << 16, 1 << 50)
+    s.max_untaken_of_one = setting_int(d, "max_untaken_of_one", 64 << 20, 1 << 16, 1 << 50)
     s.max_bridged_bytes = setting_int(d, "max_bridged_bytes", 64 << 20, 1, 1 << 50)
     s.least_rate = setting_int(d, "least_rate", 1024, 0, top)
     s.max_parked = setting_int(d, "max_parked", top, 0, top)

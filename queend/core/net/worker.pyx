@@ -33,6 +33,8 @@ cdef struct Worker:
     Conn* dirty               # connections to look at when this turn ends
     Conn* unread              # connections that are not read
     RequestPool requests
+    int64_t untaken           # bytes of answers that have not gone
+    int64_t untaken_told      # of them, in the budget of all
     ChunkPool chunks
     UuidGen uuids
     Secrets secrets           # for lease ids
@@ -102,6 +104,7 @@ cdef void worker_on_tick(uv_timer_t* handle) noexcept nogil:
     worker_expire(w, CONN_HEAD, worker_patience(w, w.settings.head_timeout_ms))
     worker_expire(w, CONN_BODY, worker_patience(w, w.settings.body_timeout_ms))
     arriving_look(w)
+    untaken_look(w)
     worker_expire(w, CONN_STALLED, w.settings.write_timeout_ms)
     worker_expire(w, CONN_LINGER, LINGER_MS)
     unread_look(w)

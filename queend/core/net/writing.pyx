@@ -8,6 +8,7 @@ cdef struct Writing:          # what the loop still has to write
     uv_write_t req
     Conn* conn
     size_t size
+    int64_t held              # in the budget
     int n
     Buf[WRITE_BUFS] bufs
 
@@ -29,7 +30,10 @@ cdef void worker_flush(Worker* w) noexcept nogil:
             conn_flush(c)
 
 cdef void conn_flush(Conn* c) noexcept nogil:
-    cdef bint held
+    if c.greedy:
+        c.worker.counters.not_taken += 1
+        conn_close(c)
+        return
     while c.first != NULL and c.first.replied:
         if not conn_write(c):
             conn_close(c)
@@ -43,7 +47,7 @@ cdef void conn_flush(Conn* c) noexcept nogil:
         if c.ended or (c.worker.stopping and c.reading == NULL and c.head.len == 0):
             conn_linger(c)
             return
-    if c.paused and not c.read_out and c.mode != READ_LATER and c.owed < c.worker.settings.max_pipeline and c.out_pending <= OUT_MAX:
+    if c.paused and not c.read_out and c.mode != READ_LATER and c.owed < c.worker.settings.max_pipeline and not conn_sated(c):
         conn_resume(c)
         if c.state == CONN_CLOSING:
             return
@@ -106,7 +110,9 @@ cdef bint conn_write_later(Conn* c, unsigned int n, size_t sent, size_t size) no
     x.req.data = x
     x.size = size - sent
     x.n = <int>n
+    x.held = 0
     for i in range(n):
+        x.held += <int64_t>(r.out.cap if r.out.cap <= OUT_KEEP else r.out.len)
         x.bufs[i] = r.out
         out[i].base = r.out.data
         out[i].len = r.out.len
@@ -121,6 +127,8 @@ cdef bint conn_write_later(Conn* c, unsigned int n, size_t sent, size_t size) no
         buf_init(&r.out)
         r = r.next
     c.out_pending += x.size
+    c.handed += <int64_t>x.size
+    untaken_add(c.worker, c, x.held)
     if uv_write(&x.req, <uv_stream_t*>&c.tcp, out, n, conn_on_written) != 0:
         conn_on_written_free(x)
         return False
@@ -136,6 +144,7 @@ cdef bint conn_write_text(Conn* c, const char* text, size_t n) noexcept nogil:
 cdef void conn_on_written_free(Writing* x) noexcept nogil:
     cdef int i
     x.conn.out_pending -= x.size
+    untaken_add(x.conn.worker, x.conn, -x.held)
     for i in range(x.n):
         buf_free(&x.bufs[i])
     free(x)
