@@ -43,6 +43,7 @@ read   GET  api/v1/consumer-groups/lagging
 read   GET  api/v1/consumer-groups/:group
 admin  DELETE api/v1/consumer-groups/:group
 write  POST api/v1/consumer-groups/:group/subscription
+write  POST api/v1/consumer-groups/:group/offsets                             body.entries
 admin  DELETE api/v1/consumer-groups/:group/queues/:queue
 write  POST api/v1/consumer-groups/:group/queues/:queue/seek
 write  POST api/v1/consumer-groups/:group/queues/:queue/partitions/:partition/seek

@@ -84,6 +84,9 @@ ROUTES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], Any]] = {
               targetTimestamp=SOME_TIME, targetOffset=INTEGER, partitionsUpdated=INTEGER), [], {"toEnd": True}),
     "POST /api/v1/consumer-groups/{group}/queues/{queue}/partitions/{partition}/seek": (
         whole(success=DONE, consumerGroup=TEXT, queueName=TEXT, partitionName=TEXT, updated=FLAG, cursorMovedTo=SOME_TIME), [], {"offset": 0}),
+    "POST /api/v1/consumer-groups/{group}/offsets": (
+        whole(entries=array(whole("error", queue=TEXT, partition=TEXT, offset=SOME_INTEGER, error=TEXT))), [],
+        {"entries": [{"queue": "orders", "partition": "customer-7", "offset": 42}]}),
     "GET /api/v1/messages": (
         whole(messages=array(whole(
             "deliverAt", **PLACE, namespace=TEXT, task=TEXT, status=TEXT, queueStatus=MAYBE, busStatus=whole(consumedBy=INTEGER, totalGroups=INTEGER),
@@ -122,7 +125,7 @@ ROUTES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], Any]] = {
         {"entries": [{"queue": "orders", "partition": "customer-7", **WAS}]}),
     "POST /api/v1/partitions/changed": (
         whole(safeTime=TIME, entries=array(whole("error", next=MAYBE, error=TEXT, partitions=array(whole(
-            name=TEXT, id=ID, lastOffset=INTEGER, logStart=INTEGER, lastWriteAt=SOME_TIME))))), [], {"entries": [{"queue": "orders", "since": WAS["timestamp"], "limit": 100}]}),
+            "number", number=INTEGER, name=TEXT, id=ID, lastOffset=INTEGER, logStart=INTEGER, lastWriteAt=SOME_TIME))))), [], {"entries": [{"queue": "orders", "since": WAS["timestamp"], "limit": 100}]}),
     "POST /api/v1/offsets": (
         whole(queue=TEXT, next=MAYBE, partitions=array(whole("offset", name=TEXT, id=ID, **MARKS, lastWriteAt=SOME_TIME, offset=SOME_INTEGER))), [], {"queue": "orders", "limit": 100}),
     "POST /streams/v1/queries": (

@@ -11,9 +11,10 @@ from fastapi import APIRouter, Request
 from .._core import read_partition_id
 from .answer import Json, PathName, Refusal, body_object
 from .database import rows, seed_of
-from .openapi import FLAG, INTEGER, TEXT, body, record
+from .openapi import FLAG, INTEGER, NAME, TEXT, array, body, record
 from .queues import ts3
 from .query import Query, moment_of
+from .read_request import entries_of
 
 router = APIRouter()
 
@@ -34,6 +35,7 @@ FIND = """SELECT q.id AS queue_id, g.id AS group_id, p.id AS partition_id
             LEFT JOIN queend.consumer_groups g ON g.queue_id = q.id AND g.name = %s
             LEFT JOIN queend.partitions p ON p.queue_id = q.id AND p.name = %s
            WHERE q.name = %s"""
+COMMIT = "SELECT * FROM queend.group_commit(%s, %s::text[], %s::text[], %s::bigint[])"
 SEEK = "SELECT * FROM queend.group_seek(%s, %s, %s, %s, %s, %s, %s)"
 
 
@@ -164,6 +166,18 @@ async def group_seek_partition(request: Request, group: PathName, queue: PathNam
         await tell(request, queue)
     return Json({"success": True, "consumerGroup": group, "queueName": queue, "partitionName": partition, "updated": moved > 0,
                  "cursorMovedTo": ts3(moved_to)})
+
+
+@router.post("/api/v1/consumer-groups/{group}/offsets", tags=["groups"], openapi_extra={"requestBody": body(record(["entries"], entries=array(
+    record(["queue", "offset"], queue=NAME, partition={"oneOf": [NAME, INTEGER], "default": "Default"}, offset={**INTEGER, "minimum": 0}))))})
+async def group_commit(request: Request, group: PathName) -> Json:
+    """Commits the offsets that come next for a group that reads by offset, in 1 to 1024 partitions: its cursors move forward, never back."""
+    _, items = await entries_of(request)
+    wanted = [(one.queue(), one.partition(), one.whole("offset", None)) for one in items]
+    found = await rows(request, COMMIT, group, *map(list, zip(*wanted, strict=True)))
+    return Json({"entries": [
+        {"queue": queue, "partition": partition, "offset": row.committed, **({"error": "UNKNOWN_TOPIC_OR_PARTITION"} if row.committed is None else {})}
+        for (queue, partition, _), row in zip(wanted, found, strict=True)]})
 
 
 def _target(wanted: dict[str, Any]) -> tuple[bool, int | None, int | None]:

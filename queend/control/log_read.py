@@ -10,11 +10,11 @@ from fastapi.responses import Response
 from psycopg.rows import namedtuple_row
 
 from .. import log
-from .._core import read_answer, read_moment_text, read_partition_id, read_partition_number
+from .._core import offsets_answer, read_answer, read_moment_text, read_partition_id, read_partition_number
 from .answer import Json, Refusal
 from .holds import Heads
-from .openapi import INTEGER, NAME, TEXT, array, body, record
-from .read_request import entries_of, fields_of
+from .openapi import FLAG, INTEGER, NAME, TEXT, array, body, record
+from .read_request import INT8_MAX, Fields, entries_of, fields_of
 
 if TYPE_CHECKING:
     from .app import Control
@@ -27,6 +27,7 @@ CALL_BYTES, CALL_MOST = 8 * MIB, 32 * MIB
 WAIT_MOST_MS = 30_000
 PAUSE_MOST_S = 1.0
 PAGE, PAGES_MOST, OFFSETS_PAGE = 1000, 20_000, 10_000
+ARROW_PAGE = 100_000            # of /offsets as an Arrow stream
 AT_ONCE = 4                    # reads whose rows are in memory at a time; the others wait for their turn
 OWN_THREAD_FROM = 128 << 10    # bytes of rows whose answer is not made on the loop's thread
 TYPES = {"ndjson": "application/x-ndjson", "arrow": "application/vnd.apache.arrow.stream", "json": "application/json",
@@ -37,6 +38,11 @@ READ = "SELECT * FROM queend.read_rows(%s::text[], %s::text[], %s::bigint[], %s:
 CHANGED = "SELECT * FROM queend.partitions_changed(%s::text[], %s::bigint[], %s::int[], %s::int[])"
 AT = "SELECT * FROM queend.offsets_at(%s::text[], %s::text[], %s::bigint[])"
 OFFSETS = "SELECT * FROM queend.offsets((SELECT q.id FROM queend.queues q WHERE q.name = %s), %s, %s, %s)"
+COLUMNS = ("queue", "partition", "offset", "ts", "transactionId", "payload", "id", "headers")
+PACKED = """SELECT array_agg(o.partition_id), array_agg(o.name), array_agg(o.head), array_agg(o.floor), array_agg(o.at)
+              FROM queend.offsets((SELECT q.id FROM queend.queues q WHERE q.name = %s), %s, %s, %s) AS o"""
+NUMBERS = """SELECT p.id FROM unnest(%s::text[], %s::text[]) WITH ORDINALITY AS u (queue, partition, ord)
+             LEFT JOIN queend.queues q ON q.name = u.queue LEFT JOIN queend.partitions p ON p.queue_id = q.id AND p.name = u.partition ORDER BY u.ord"""
 SEED = "SELECT seed FROM queend.catalog"
 
 
@@ -55,6 +61,7 @@ class Wanted:
     queue: str
     partition: str
     offset: int
+    end: int
     most: int
 
 
@@ -90,8 +97,11 @@ class Reader:
         async with self.pool.connection() as connection, connection.cursor(row_factory=namedtuple_row) as cursor:
             return await (await cursor.execute(query, values)).fetchall()
 
-    async def read(self, form: str, wanted: list[Wanted], most: int) -> Found:
+    async def read(self, form: str, wanted: list[Wanted], most: int, columns: tuple[str, ...] | None = None) -> Found:
         async with self.turns:
+            numbers = None
+            if columns and "id" in columns:
+                numbers = [row.id or 0 for row in await self.rows(NUMBERS, ([w.queue for w in wanted], [w.partition for w in wanted]))]
             async with self.pool.connection() as connection, connection.cursor(binary=True) as cursor:
                 values = ([w.queue for w in wanted], [w.partition for w in wanted], [w.offset for w in wanted], [w.most for w in wanted], most)
                 await cursor.execute(READ, values, binary=True)
@@ -100,7 +110,7 @@ class Reader:
             entries: list[tuple] = []
             size, failed, heads = 0, False, {}
             for row in range(result.ntuples):
-                ord_, status, head, floor, *columns = (result.get_value(row, column) for column in range(10))
+                ord_, status, head, floor, *parts = (result.get_value(row, column) for column in range(10))
                 at = int.from_bytes(ord_, "big")
                 if at == len(entries):
                     one, status, head = wanted[at], int.from_bytes(status, "big"), int.from_bytes(head, "big")
@@ -109,14 +119,12 @@ class Reader:
                                     int.from_bytes(floor, "big"), one.offset, one.most, []))
                     failed = failed or error is not None
                     heads[one.queue, one.partition] = head
-                if columns[0] is not None:
-                    entries[at][7].append(tuple(columns))
-                    size += len(columns[4])
+                if parts[0] is not None:
+                    entries[at][7].append(tuple(parts))
+                    size += len(parts[4])
             del result, cursor
-            if size < OWN_THREAD_FROM:
-                made = read_answer(form, entries, most)
-            else:
-                made = await asyncio.to_thread(read_answer, form, entries, most)
+            arguments = (form, entries, most, columns, [w.end for w in wanted], numbers)
+            made = read_answer(*arguments) if size < OWN_THREAD_FROM else await asyncio.to_thread(read_answer, *arguments)
             return Found(*made, failed, heads)
 
 
@@ -131,26 +139,38 @@ def _form(request: Request) -> str:
     return "json"
 
 
+def _columns(call: Fields) -> tuple[str, ...] | None:
+    """Those of an Arrow answer, as the call wants them; None: the usual ones."""
+    names = call.values.get("columns")
+    if names is None:
+        return None
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) and name in COLUMNS for name in names):
+        raise call.refuse("columns", f"must be some of {', '.join(COLUMNS)}")
+    return tuple(names)
+
+
 def _moment(us: int | None) -> str | None:
     return None if us is None else read_moment_text(us)
 
 
 @router.post("/api/v1/fetch", tags=["log"], openapi_extra=_described(
-    ["entries"], entries=array(record(["queue", "offset"], **WHERE, offset=INTEGER, maxBytes={**INTEGER, "default": ENTRY_BYTES})),
+    ["entries"], entries=array(record(["queue", "offset"], **WHERE, offset=INTEGER, end=INTEGER, maxBytes={**INTEGER, "default": ENTRY_BYTES})),
+    columns=array({"enum": list(COLUMNS)}),
     maxBytes={**INTEGER, "default": CALL_BYTES}, maxWaitMs={**INTEGER, "default": 0}, minBytes={**INTEGER, "default": 1}))
 async def fetch(request: Request) -> Response:
     """Records from given offsets on, of 1 to 1024 partitions; as JSON, NDJSON, an Arrow stream or CloudEvents (Accept)."""
     control = request.app.state.control
     call, items = await entries_of(request)
-    wanted = [Wanted(one.queue(), one.partition(), one.whole("offset", None), one.whole("maxBytes", ENTRY_BYTES, 1, ENTRY_MOST)) for one in items]
+    wanted = [Wanted(one.queue(), one.partition(), one.whole("offset", None), one.whole("end", INT8_MAX), one.whole("maxBytes", ENTRY_BYTES, 1, ENTRY_MOST)) for one in items]
     most = call.whole("maxBytes", CALL_BYTES, 1, CALL_MOST)
     wait_ms = call.whole("maxWaitMs", 0, 0, WAIT_MOST_MS)
     least = call.whole("minBytes", 1, 0, CALL_MOST)
     form = _form(request)
+    columns = _columns(call)
     deadline = asyncio.get_running_loop().time() + wait_ms / 1000
     pause = 0.0
     while True:
-        found = await control.reader.read(form, wanted, most)
+        found = await control.reader.read(form, wanted, most, columns)
         if not wait_ms or found.records and found.size >= least or least == 0 or found.behind or found.failed or found.unreadable:
             break
         if not await control.holds.wait(found.heads, deadline, pause):
@@ -176,7 +196,7 @@ async def fetch_offsets(request: Request) -> Json:
 
 
 @router.post("/api/v1/partitions/changed", tags=["log"], openapi_extra=_described(
-    ["entries"], entries=array(record(["queue"], queue=NAME, since=TIME, after=TEXT, limit={**INTEGER, "default": PAGE}))))
+    ["entries"], entries=array(record(["queue"], queue=NAME, since=TIME, after=TEXT, limit={**INTEGER, "default": PAGE}, numbers=FLAG))))
 async def partitions_changed(request: Request) -> Json:
     """The partitions written at or after a time, in order of creation, a page at a time."""
     reader = request.app.state.control.reader
@@ -187,7 +207,9 @@ async def partitions_changed(request: Request) -> Json:
     entries: list[dict[str, Any]] = []
     asked: list[tuple] = []
     places: list[dict[str, Any]] = []
-    for queue, since, after, limit in wanted:
+    numbered = [one.values.get("numbers") is True for one in items]
+    named: list[bool] = []
+    for (queue, since, after, limit), number in zip(wanted, numbered, strict=True):
         entry: dict[str, Any] = {"partitions": [], "next": None}
         entries.append(entry)
         behind = 0 if after is None else read_partition_number(seed, after.encode())
@@ -196,13 +218,15 @@ async def partitions_changed(request: Request) -> Json:
         else:
             asked.append((queue, since, behind, limit))
             places.append(entry)
+            named.append(number)
     safe, *rows = await reader.rows(CHANGED, tuple(map(list, zip(*asked, strict=True))) if asked else ([], [], [], []))
     for row in rows:
         entry = places[row.ord]
         if row.status == 0:
             entry["partitions"].append({
                 "name": row.name, "id": read_partition_id(seed, row.partition_id), "lastOffset": -1 if row.written_at is None else row.head - 1,
-                "logStart": row.floor, "lastWriteAt": _moment(row.written_at)})
+                "logStart": row.floor, "lastWriteAt": _moment(row.written_at),
+                **({"number": row.partition_id} if named[row.ord] else {})})
         elif row.status == 1:
             entry["error"] = ERRORS[1]
         elif row.status == 3:
@@ -212,11 +236,14 @@ async def partitions_changed(request: Request) -> Json:
 
 @router.post("/api/v1/offsets", tags=["log"], openapi_extra=_described(
     ["queue"], queue=NAME, at=TIME, after=TEXT, limit={**INTEGER, "default": OFFSETS_PAGE}))
-async def offsets(request: Request) -> Json:
-    """Heads and floors of all partitions of a queue, and the offsets at a time, a page at a time; 404 if there is no such queue."""
+async def offsets(request: Request) -> Response:
+    """Heads and floors of all partitions of a queue, and the offsets at a time, a page at a time; 404 if there is no such queue. As JSON or an
+    Arrow stream (Accept)."""
     reader = request.app.state.control.reader
     call = await fields_of(request)
     queue, at, after, limit = call.queue(), call.moment("at"), call.cursor("after"), call.whole("limit", OFFSETS_PAGE, 1, OFFSETS_PAGE)
+    if _form(request) == "arrow":
+        return await _offsets_packed(reader, call, queue, at)
     seed = await reader.seed()
     behind = 0 if after is None else read_partition_number(seed, after.encode())
     if behind is None:
@@ -227,3 +254,16 @@ async def offsets(request: Request) -> Json:
     partitions = [{"name": row.name, "id": read_partition_id(seed, row.partition_id), "highWatermark": row.head, "logStartOffset": row.floor,
                    "lastWriteAt": _moment(row.written_at), **({} if at is None else {"offset": row.at})} for row in rows[:limit]]
     return Json({"queue": queue, "partitions": partitions, "next": partitions[-1]["id"] if len(rows) > limit else None})
+
+
+async def _offsets_packed(reader: Reader, call: Fields, queue: str, at: int | None) -> Response:
+    """The same as an Arrow stream. Pages go on behind a partition's number: what comes next is told by a full page."""
+    behind, limit = call.whole("behind", 0, 0, 2**31 - 1), call.whole("limit", ARROW_PAGE, 1, ARROW_PAGE)
+    async with reader.turns:
+        async with reader.pool.connection() as connection, connection.cursor(binary=True) as cursor:
+            await cursor.execute(PACKED, (queue, behind, limit, at), binary=True)
+            number, name, head, floor, found = (cursor.pgresult.get_value(0, column) for column in range(5))
+        if number is None and not await reader.rows("SELECT 1 FROM queend.queues q WHERE q.name = %s", (queue,)):
+            raise Refusal(404, "Queue not found", "queue_not_found")
+        answer = await asyncio.to_thread(offsets_answer, number, name, head, floor, found, at is not None)
+    return Response(answer, media_type=TYPES["arrow"])

@@ -1,11 +1,18 @@
 """The data source `queend`: what Spark asks for by `format("queend")`."""
 from __future__ import annotations
 
+import sys
+
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from .records import ddl
 from .settings import OptionError, Options, SinkSettings
 from .sink import BatchWriter, StreamWriter
+from .source import BatchReader, FilteredReader, StreamReader
+from .wanted import SourceSettings
+
+PUSHDOWN = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class QueendDataSource(DataSource):
@@ -14,6 +21,19 @@ class QueendDataSource(DataSource):
     @classmethod
     def name(cls) -> str:
         return "queend"
+
+    def schema(self) -> str:
+        return ddl(Options(self.options).flag("includeHeaders", False))
+
+    def reader(self, schema: StructType) -> BatchReader:
+        settings = SourceSettings.of(Options(self.options), streaming=False)
+        # Spark refuses a reader that takes filters where the session does not push them down, and asks from another module where it does.
+        main = getattr(sys.modules.get("__main__"), "__spec__", None)
+        told = PUSHDOWN in sys.modules or getattr(main, "name", None) == PUSHDOWN
+        return (FilteredReader if told else BatchReader)(settings, schema)
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        return StreamReader(SourceSettings.of(Options(self.options), streaming=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         if overwrite:

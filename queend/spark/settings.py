@@ -20,7 +20,8 @@ SOURCE = ("subscribe", "subscribePattern", "assign", "startingOffsets", "endingO
           "startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "maxOffsetsPerTrigger", "minPartitions", "maxRecordsPerPartition",
           "failOnDataLoss", "includeHeaders", "commitGroup", "fetchBytes")
 # What Spark itself puts beside ours.
-FOREIGN = {"path", "checkpointlocation", "queryname", "outputmode", "header", "mergeschema"}
+FOREIGN = {"path", "checkpointlocation", "queryname", "outputmode", "header", "mergeschema", "provider", "owner", "location", "comment", "external",
+           "is_managed_location", "table_type", "collation"}
 
 
 class OptionError(ValueError):

@@ -355,3 +355,61 @@ def test_a_replay_beside_producers_misses_nothing(daemon: Daemon, queue: str) ->
     assert {name: len(records) for name, records in read.items()} == {name: len(values) for name, values in pushed.items()}
     assert {name: set(records) for name, records in read.items()} == pushed
     assert rounds > 3
+
+
+def rows(client: Client, target: str, body: dict) -> pa.Table:
+    answer = client.request("POST", target, json.dumps(body).encode(), {"Accept": ARROW})
+    assert answer.status == 200, answer.body
+    return pa.ipc.open_stream(answer.body).read_all()
+
+
+def test_columns_and_an_end(client: Client, queue: str) -> None:
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    stored = client.push(queue, 1, 2, traceparent=parent) + client.push(queue, *range(10))
+    table = rows(client, FETCH, {"entries": [{"queue": queue, "offset": 1, "end": 4}], "columns": ["id", "offset", "headers"]})
+    assert table.column_names == ["offset", "id", "headers"]
+    assert table.column("offset").to_pylist() == [1, 2, 3]
+    assert table.column("id").to_pylist() == [one["message_id"] for one in stored[1:4]]
+    assert [text and json.loads(text) for text in table.column("headers").to_pylist()] == [{"traceparent": parent}, "", ""]
+    (entry,) = json.loads(table.schema.metadata[b"queend.entries"])["entries"]
+    assert (entry["nextOffset"], entry["highWatermark"]) == (4, 12)
+    assert payloads(ask(client, FETCH, {"queue": queue, "offset": 1, "end": 2})[0]) == [2]
+    assert payloads(ask(client, FETCH, {"queue": queue, "offset": 3, "end": 2})[0]) == []
+    for wrong in ([], ["payload", "x"], "payload", [1]):
+        assert client.post(FETCH, {"entries": [{"queue": queue, "offset": 0}], "columns": wrong}).status == 400
+
+
+def test_marks_as_rows(client: Client, queue: str) -> None:
+    for n in range(5):
+        client.push(queue, *range(n), partition=f"p{n}") if n else client.push(queue, 0, partition="pü")
+    answer = client.post(OFFSETS, {"queue": queue, "at": "2020-01-01T00:00:00Z"}).json["partitions"]
+    table = rows(client, OFFSETS, {"queue": queue, "at": "2020-01-01T00:00:00Z"})
+    assert table.select(["name", "highWatermark", "logStartOffset", "offset"]).to_pylist() == [
+        {key: one[key] for key in ("name", "highWatermark", "logStartOffset", "offset")} for one in answer]
+    numbers = table.column("number").to_pylist()
+    assert numbers == sorted(set(numbers))
+    pages = [rows(client, OFFSETS, {"queue": queue, "limit": 2, "behind": behind}).column("name").to_pylist() for behind in (0, numbers[1], numbers[3], numbers[4])]
+    assert pages == [["pü", "p1"], ["p2", "p3"], ["p4"], []]
+    assert "offset" not in rows(client, OFFSETS, {"queue": queue}).column_names
+    assert client.request("POST", OFFSETS, json.dumps({"queue": "nobody's"}).encode(), {"Accept": ARROW}).status == 404
+    (found,) = ask(client, CHANGED, {"queue": queue, "numbers": True})
+    assert [one["number"] for one in found["partitions"]] == numbers
+
+
+def commit(client: Client, group: str, queue: str, **offsets: int) -> list[int | None]:
+    answer = client.post(f"/api/v1/consumer-groups/{group}/offsets", {"entries": [
+        {"queue": queue, "partition": name, "offset": offset} for name, offset in offsets.items()]})
+    assert answer.status == 200, answer.body
+    return [one["offset"] for one in answer.json["entries"]]
+
+
+def test_progress_that_is_kept_elsewhere(client: Client, queue: str) -> None:
+    client.push(queue, *range(10), partition="a")
+    client.push(queue, *range(10), partition="b")
+    assert commit(client, "reader", queue, a=4, b=99, c=1) == [4, 10, None]
+    assert commit(client, "reader", queue, a=3) == [4]      # never back
+    assert [one["data"] for one in client.pop(queue, "a", batch=99, consumerGroup="reader")] == [4, 5, 6, 7, 8, 9]
+    assert commit(client, "reader", queue, a=8) == [8]      # and what was claimed is void
+    assert [one["data"] for one in client.pop(queue, "a", batch=99, consumerGroup="reader")] == [8, 9]
+    assert commit(client, "reader", "nobody's", a=1) == [None]
+    assert client.post("/api/v1/consumer-groups/reader/offsets", {"entries": [{"queue": queue, "offset": -1}]}).status == 400

@@ -13,12 +13,13 @@ from support.daemon import PACKAGE
 from queend.spark import QueendDataSource
 
 
+TESTS = Path(__file__).parents[1]
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(PACKAGE), str(Path(__file__).parent.parent)])
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ.update(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1", PYTHONPATH=os.pathsep.join([str(PACKAGE), str(TESTS)]))
     settings = {
         "spark.driver.memory": "1g", "spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.sql.shuffle.partitions": "2",
         "spark.local.dir": folder / "local", "spark.sql.warehouse.dir": folder / "warehouse", "spark.sql.python.filterPushdown.enabled": "true",

@@ -76,10 +76,11 @@ cdef int read_columns(tuple names) except -1:
         bits |= 1 << READ_COLUMNS.index(name)
     return bits
 
-def offsets_answer(bytes number, bytes name, bytes head, bytes floor, bytes at):
-    """Heads and floors of partitions as an Arrow stream: number (int32), name, highWatermark, logStartOffset and, unless at is None, offset.
+def offsets_answer(bytes number, bytes name, bytes head, bytes floor, bytes at, bint timed):
+    """Heads and floors of partitions as an Arrow stream: number (int32), name, highWatermark, logStartOffset and, if
+    timed, offset.
 
-    Arrays of the same length in PostgreSQL's binary format: int4, text, and int8 each. ValueError for anything else.
+    Arrays of the same length in PostgreSQL's binary format, None: empty; int4, text, and int8 each. ValueError for anything else.
     """
     cdef PgIter[5] arrays
     cdef IpcColumn[5] columns
@@ -89,7 +90,7 @@ def offsets_answer(bytes number, bytes name, bytes head, bytes floor, bytes at):
     cdef int64_t whole
     cdef uint32_t narrow
     cdef int64_t rows
-    cdef int n = 4 if at is None else 5
+    cdef int n = 5 if timed else 4
     cdef int i
     if not pg_array_of(read_slice(number), OID_INT4_ELEMENT, &arrays[0]) or not pg_array_of(read_slice(name), OID_TEXT_ELEMENT, &arrays[1]):
         raise ValueError("arrays of another type")

@@ -1,0 +1,105 @@
+"""Heads and floors of the partitions that are read: all of them once, then those that were written since."""
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .link import ARROW, Link, Refused
+from .wanted import SourceSettings
+
+PAGE = 100_000     # partitions of one answer
+NEVER = "9999-01-01T00:00:00Z"
+
+
+class NoQueue(RuntimeError):
+    """A queue that is not there."""
+
+
+class Mark:
+    """A partition as the daemon told of it."""
+
+    __slots__ = ("floor", "head", "name")
+
+    def __init__(self, name: str, head: int, floor: int):
+        self.name, self.head, self.floor = name, head, floor
+
+
+def queues_of(link: Link, settings: SourceSettings) -> tuple[str, ...]:
+    if settings.pattern is None:
+        return settings.queues
+    found = json.loads(link.post("/api/v1/resources/queues", b"", "application/json", method="GET"))
+    pattern = re.compile(settings.pattern)
+    return tuple(sorted(one["name"] for one in found["queues"] if pattern.fullmatch(one["name"])))
+
+
+def table_of(link: Link, queue: str, at: str | int | None = None) -> pa.Table:
+    """number, name, highWatermark, logStartOffset of all partitions in order of creation; with at (ms, or ISO 8601): offset."""
+    return pa.concat_tables(_pages(link, queue, at))
+
+
+def _pages(link: Link, queue: str, at: str | int | None) -> Iterator[pa.Table]:
+    behind = 0
+    while True:
+        try:
+            answer = link.ask("/api/v1/offsets", {"queue": queue, "behind": behind, "limit": PAGE, **({} if at is None else {"at": at})}, ARROW)
+        except Refused as refused:
+            if refused.status == 404:
+                raise NoQueue(f"there is no queue {queue!r} at {refused.url}") from None
+            raise
+        page = pa.ipc.open_stream(answer).read_all()
+        yield page
+        if page.num_rows < PAGE:
+            return
+        behind = page.column("number")[-1].as_py()
+
+
+def assigned(table: pa.Table, settings: SourceSettings, queue: str) -> pa.Table:
+    """Of `assign` the partitions that are named."""
+    if settings.assigned is None:
+        return table
+    return table.filter(pc.is_in(table.column("name"), pa.array(settings.assigned[queue], pa.string())))
+
+
+class Marks:
+    """What a stream knows of its queues."""
+
+    def __init__(self, link: Link, settings: SourceSettings):
+        self.link, self.settings = link, settings
+        self.known: dict[str, dict[int, Mark]] = {}
+        self._since: dict[str, str] = {}
+
+    def refresh(self) -> None:
+        """Queues that are new to the pattern are read whole, of the others what was written since the last look."""
+        for queue in queues_of(self.link, self.settings):
+            if queue in self._since:
+                self._look(queue)
+                continue
+            safe = self._changed(queue, NEVER)["safeTime"]    # before the marks are read: what comes in between is seen again
+            table = assigned(table_of(self.link, queue), self.settings, queue)
+            columns = [table.column(name).to_pylist() for name in ("number", "name", "highWatermark", "logStartOffset")]
+            self.known[queue] = {number: Mark(*rest) for number, *rest in zip(*columns, strict=True)}
+            self._since[queue] = safe
+
+    def _changed(self, queue: str, since: str, after: str | None = None) -> dict[str, Any]:
+        entry = {"queue": queue, "since": since, "numbers": True, **({"after": after} if after else {})}
+        return self.link.json("/api/v1/partitions/changed", {"entries": [entry]})
+
+    def _look(self, queue: str) -> None:
+        known, safe, after = self.known[queue], None, None
+        names = None if self.settings.assigned is None else set(self.settings.assigned[queue])
+        while True:
+            said = self._changed(queue, self._since[queue], after)
+            (entry,) = said["entries"]
+            for one in entry["partitions"]:
+                if names is None or one["name"] in names:
+                    known[one["number"]] = Mark(one["name"], one["lastOffset"] + 1, one["logStart"])
+            safe = min(safe or said["safeTime"], said["safeTime"])
+            after = entry["next"]
+            if not after:
+                break
+        self._since[queue] = safe

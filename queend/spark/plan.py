@@ -1,0 +1,140 @@
+"""Ranges of offsets dealt to tasks: many small partitions into few tasks; large ones cut where that is asked for."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import InputPartition
+
+from .link import Link
+from .marks import assigned, queues_of, table_of
+from .wanted import Edge, SourceSettings
+
+ROWS = 250_000    # of a task, as long as no partition is cut
+
+
+class DataLost(RuntimeError):
+    """Records that should be read are gone."""
+
+
+class Range(NamedTuple):
+    """Records of a partition: those from `start` on, before `end`."""
+
+    queue: str
+    partition: str
+    start: int
+    end: int
+
+
+class Task(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, ranges: list[Range]):
+        super().__init__([tuple(one) for one in ranges])
+
+    @property
+    def ranges(self) -> list[Range]:
+        return [Range(*one) for one in self.value or []]
+
+
+def tasks_of(ranges: Iterable[Range], settings: SourceSettings) -> list[InputPartition]:
+    """In the order of the ranges. A partition is cut only for minPartitions or maxRecordsPerPartition: its records are in order within a task."""
+    ranges = list(ranges)
+    total = sum(one.end - one.start for one in ranges)
+    if not total:
+        return []
+    cut = settings.tasks is not None or settings.rows is not None
+    number = max(settings.tasks or 1, -(-total // (settings.rows or ROWS)))
+    room = each = -(-total // number)
+    tasks: list[InputPartition] = []
+    held: list[Range] = []
+    for one in ranges:
+        start = one.start
+        while start < one.end:
+            end = min(one.end, start + room) if cut else one.end
+            held.append(one._replace(start=start, end=end))
+            room -= end - start
+            start = end
+            if room <= 0:
+                tasks.append(Task(held))
+                held, room = [], each
+    if held:
+        tasks.append(Task(held))
+    return tasks
+
+
+class Bounds:
+    """What filters leave of a batch."""
+
+    def __init__(self) -> None:
+        self.first, self.behind = 0, 2**62           # offsets
+        self.since: str | None = None                # times, ISO 8601
+        self.until: str | None = None
+        self.queues: set[str] | None = None
+        self.partitions: set[str] | None = None
+
+
+def batch_ranges(link: Link, settings: SourceSettings, bounds: Bounds) -> list[Range]:
+    """Vectors all the way: 10^6 partitions are one pass."""
+    ranges: list[Range] = []
+    for queue in queues_of(link, settings):
+        if bounds.queues is not None and queue not in bounds.queues:
+            continue
+        table = assigned(table_of(link, queue), settings, queue)
+        floor, head, names = table.column("logStartOffset"), table.column("highWatermark"), table.column("name")
+        start = edge_offsets(link, settings.start, queue, settings, table)
+        end = edge_offsets(link, settings.end, queue, settings, table)
+        check(settings, queue, table, start, end)
+        start, end = pc.max_element_wise(start, floor, bounds.first), pc.min_element_wise(end, head, bounds.behind)
+        if bounds.since:
+            start = pc.max_element_wise(start, _at(link, queue, bounds.since, settings, table))
+        if bounds.until:
+            end = pc.min_element_wise(end, _at(link, queue, bounds.until, settings, table))
+        some = pc.less(start, end)
+        if bounds.partitions is not None:
+            some = pc.and_(some, pc.is_in(names, pa.array(sorted(bounds.partitions), pa.string())))
+        columns = [column.filter(some).to_pylist() for column in (names, start, end)]
+        ranges += [Range(queue, *rest) for rest in zip(*columns, strict=True)]
+    return ranges
+
+
+def edge_offsets(link: Link, edge: Edge, queue: str, settings: SourceSettings, table: pa.Table) -> pa.ChunkedArray:
+    """Where an edge stands in each partition of the table."""
+    floor, head = table.column("logStartOffset"), table.column("highWatermark")
+    if edge.time is not None:
+        return _at(link, queue, edge.time, settings, table)
+    places = floor if edge.word == "earliest" else head
+    if edge.times is not None:
+        wanted = edge.times.get(queue, {})
+        for moment in sorted(set(wanted.values())):
+            names = pa.array([name for name, one in wanted.items() if one == moment], pa.string())
+            places = pc.if_else(pc.is_in(table.column("name"), names), _at(link, queue, moment, settings, table), places)
+    elif edge.places is not None:
+        wanted = edge.places.get(queue, {})
+        index = pc.index_in(table.column("name"), pa.array(list(wanted), pa.string()))
+        given = pc.take(pa.array(list(wanted.values()), pa.int64()), index)
+        given = pc.if_else(pc.equal(given, -2), floor, pc.if_else(pc.equal(given, -1), head, given))
+        places = pc.coalesce(given, places)
+    return places
+
+
+def _at(link: Link, queue: str, at: str | int, settings: SourceSettings, table: pa.Table) -> pa.ChunkedArray:
+    """Offsets at a time; partitions made meanwhile are left out."""
+    found = assigned(table_of(link, queue, at), settings, queue)
+    return found.column("offset").slice(0, table.num_rows) if found.num_rows >= table.num_rows else table.column("highWatermark")
+
+
+def check(settings: SourceSettings, queue: str, table: pa.Table, start: pa.ChunkedArray, end: pa.ChunkedArray) -> None:
+    """Offsets that were asked for and are not there."""
+    if not settings.strict:
+        return
+    for places, what in ((start, "starting"), (end, "ending")):
+        wrong = pc.or_(pc.less(places, table.column("logStartOffset")) if what == "starting" else pc.less(places, 0),
+                       pc.greater(places, table.column("highWatermark")))
+        if pc.any(wrong).as_py():
+            at = pc.index(wrong.combine_chunks(), pa.scalar(True)).as_py()
+            floor, head = (table.column(name)[at].as_py() for name in ("logStartOffset", "highWatermark"))
+            raise DataLost(f"queue {queue!r}, partition {table.column('name')[at].as_py()!r}: the {what} offset {places[at].as_py()} is not there, "
+                           f"the log has {floor} to {head}; with failOnDataLoss=false what is there is read")

@@ -1,0 +1,71 @@
+"""How far a stream has read: an offset per partition, kept small in the checkpoint."""
+from __future__ import annotations
+
+import base64
+import json
+import sys
+import zlib
+from array import array
+from collections.abc import Mapping
+from typing import Any
+
+from .settings import OptionError
+
+VERSION = 1
+EARLIEST, LATEST = -2, -1    # as Kafka's source spells them
+
+# queue -> number of the partition -> the offset that comes next
+Position = dict[str, dict[int, int]]
+
+
+def packed(position: Position) -> dict[str, Any]:
+    """As a checkpoint has it: per queue the partitions' numbers, each as the step from the one before, and their offsets; compressed.
+    Equal positions are equal texts: Spark compares them."""
+    return {"version": VERSION, "queues": {queue: _pack(position[queue]) for queue in sorted(position)}}
+
+
+def unpacked(values: Mapping[str, Any]) -> Position:
+    if values.get("version") != VERSION:
+        raise ValueError(f"the checkpoint has offsets of version {values.get('version')!r}; this connector reads version {VERSION}")
+    return {queue: _unpack(text) for queue, text in values["queues"].items()}
+
+
+def _pack(offsets: dict[int, int]) -> str:
+    numbers = sorted(offsets)
+    steps = array("i", [b - a for a, b in zip([0, *numbers], numbers, strict=False)])
+    places = array("q", [offsets[number] for number in numbers])
+    if sys.byteorder == "big":
+        steps.byteswap()
+        places.byteswap()
+    return base64.b64encode(zlib.compress(len(numbers).to_bytes(4, "little") + steps.tobytes() + places.tobytes(), 1)).decode()
+
+
+def _unpack(text: str) -> dict[int, int]:
+    raw = zlib.decompress(base64.b64decode(text))
+    n = int.from_bytes(raw[:4], "little")
+    steps, places = array("i", raw[4:4 + 4 * n]), array("q", raw[4 + 4 * n:])
+    if sys.byteorder == "big":
+        steps.byteswap()
+        places.byteswap()
+    offsets, number = {}, 0
+    for step, place in zip(steps, places, strict=True):
+        number += step
+        offsets[number] = place
+    return offsets
+
+
+def asked(name: str, text: str | None) -> dict[str, dict[str, int]] | None:
+    """The option `name` as {"queue": {"partition": whole number}}."""
+    if text is None:
+        return None
+    try:
+        values = json.loads(text)
+        return {queue: {str(partition): _whole(place) for partition, place in partitions.items()} for queue, partitions in values.items()}
+    except (ValueError, AttributeError):
+        raise OptionError(f'option "{name}" must be like {{"orders": {{"customer-7": 42}}}}, not {text!r}') from None
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(value)
+    return value

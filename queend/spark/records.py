@@ -1,0 +1,117 @@
+"""Records fetched as Arrow and given the columns Spark wants; the next answer is on its way while this one is taken."""
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import StructType
+
+from .link import ARROW, Link
+from .plan import DataLost, Range
+from .settings import named
+from .shape import SchemaError
+from .wanted import SourceSettings
+
+ENTRIES = 1024         # of one call
+ENTRY_BYTES = 8 << 20
+HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+KINDS = {"key": "binary", "value": "binary", "topic": "string", "partition": "string", "offset": "bigint", "timestamp": "timestamp",
+         "headers": "array<struct<key:string,value:binary>>", "id": "string", "transactionId": "string", "traceparent": "string", "timestampType": "int"}
+FROM = {"key": "partition", "value": "payload", "topic": "queue", "partition": "partition", "offset": "offset", "timestamp": "ts",
+        "headers": "headers", "id": "id", "transactionId": "transactionId", "traceparent": "headers", "timestampType": "offset"}
+ALSO = {"key": {"string"}, "value": {"string"}, "timestampType": {"integer"}}
+
+
+def ddl(headers: bool) -> str:
+    """The columns where nobody says which: Kafka's first."""
+    names = ["key", "value", "topic", "partition", "offset", "timestamp", *(["headers"] if headers else []), "id", "transactionId", "traceparent"]
+    return ", ".join(f"`{name}` {KINDS[name]}" for name in names)
+
+
+class Columns:
+    """What Spark wants, and what the daemon is asked for. Columns nobody wants are not sent."""
+
+    def __init__(self, schema: StructType):
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        for field in schema.fields:
+            kind = KINDS.get(field.name)
+            if kind is None:
+                raise SchemaError(f'column "{field.name}" is none a queue has; there are {named(KINDS)}')
+            said = field.dataType.simpleString()
+            if said != kind and said not in ALSO.get(field.name, ()):
+                raise SchemaError(f'column "{field.name}" is {kind}, not {said}')
+        self.schema = to_arrow_schema(schema, timezone="UTC")
+        self.asked = sorted({FROM[name] for name in self.schema.names})
+
+    def batch(self, found: pa.RecordBatch) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays([self._column(found, field) for field in self.schema], schema=self.schema)
+
+    def _column(self, found: pa.RecordBatch, field: pa.Field) -> pa.Array:
+        if field.name == "timestampType":
+            return pa.repeat(pa.scalar(1, field.type), found.num_rows)    # the time of the log, as Kafka numbers it
+        column = found.column(FROM[field.name])
+        if field.name == "traceparent":
+            return pc.struct_field(pc.extract_regex(column, '"traceparent":"(?P<parent>[^"]*)"'), "parent").cast(field.type)
+        if field.name == "headers":
+            return _headers(column).cast(field.type)
+        if pa.types.is_dictionary(column.type):
+            return column.dictionary.cast(field.type).take(column.indices)
+        return column if column.type == field.type else column.cast(field.type)
+
+
+def _headers(column: pa.Array) -> pa.Array:
+    if pc.max(pc.binary_length(column)).as_py() in (None, 0):
+        return pa.nulls(len(column), HEADERS)
+    return pa.array([[{"key": key, "value": value.encode() if isinstance(value, str) else json.dumps(value).encode()}
+                      for key, value in json.loads(text).items()] if text else None for text in column.to_pylist()], HEADERS)
+
+
+class Records:
+    """Of one task."""
+
+    def __init__(self, settings: SourceSettings, columns: Columns, ranges: list[Range]):
+        self.settings, self.columns = settings, columns
+        self.left = [one for one in ranges if one.start < one.end]
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        with Link(self.settings.link) as link, ThreadPoolExecutor(1) as pool:
+            coming = pool.submit(self._fetch, link) if self.left else None
+            while coming:
+                found = coming.result()
+                coming = pool.submit(self._fetch, link) if self.left else None
+                for batch in found:
+                    if batch.num_rows:
+                        yield self.columns.batch(batch)
+
+    def _fetch(self, link: Link) -> list[pa.RecordBatch]:
+        asked = self.left[:ENTRIES]
+        entries = [{"queue": one.queue, "partition": one.partition, "offset": one.start, "end": one.end,
+                    "maxBytes": min(ENTRY_BYTES, self.settings.bytes)} for one in asked]
+        stream = pa.ipc.open_stream(link.ask("/api/v1/fetch", {"entries": entries, "maxBytes": self.settings.bytes, "columns": self.columns.asked}, ARROW))
+        told = json.loads(stream.schema.metadata[b"queend.entries"])["entries"]
+        rest = []
+        for one, said in zip(asked, told, strict=True):
+            start = said["nextOffset"]
+            if said.get("error"):
+                start = self._lost(one, said)
+            elif said["highWatermark"] < one.end and start >= said["highWatermark"]:
+                start = self._lost(one._replace(start=start), {**said, "error": "the log ends before"})
+            if start < one.end:
+                rest.append(one._replace(start=start))
+        self.left[:ENTRIES] = rest
+        return list(stream)
+
+    def _lost(self, one: Range, said: dict) -> int:
+        """Where to go on, or the end of it."""
+        floor, error = said.get("logStartOffset"), said["error"]
+        text = f"queue {one.queue!r}, partition {one.partition!r}: records {one.start} to {one.end - 1} cannot be read: {error}"
+        text += f"; the log has {floor} to {said['highWatermark']}" if floor is not None else ""
+        if self.settings.strict or error == "UNREADABLE":
+            raise DataLost(f"{text}. With failOnDataLoss=false what is there is read")
+        logging.getLogger("queend.spark").warning(text)
+        return max(one.start, floor) if error == "OFFSET_OUT_OF_RANGE" and floor is not None and floor > one.start else one.end

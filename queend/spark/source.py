@@ -1,0 +1,223 @@
+"""Queues as frames: by offset, without a lease and without a group."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    DataSourceStreamReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from .link import Link
+from .marks import Marks
+from .plan import Bounds, DataLost, Range, batch_ranges, edge_offsets, tasks_of
+from .position import Position, packed, unpacked
+from .records import Columns, Records
+from .wanted import SourceSettings
+
+COMMIT_ENTRIES = 1024
+
+
+class BatchReader(DataSourceReader):
+    """`spark.read.format("queend")`. What is read is fixed when the query is planned."""
+
+    def __init__(self, settings: SourceSettings, schema: StructType):
+        self.settings, self.columns, self.bounds = settings, Columns(schema), Bounds()
+
+    def partitions(self) -> list[InputPartition]:
+        with Link(self.settings.link) as link:
+            return tasks_of(batch_ranges(link, self.settings, self.bounds), self.settings)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return iter(Records(self.settings, self.columns, [Range(*one) for one in partition.value or []]))
+
+
+class FilteredReader(BatchReader):
+    """The same where Spark tells its filters (spark.sql.python.filterPushdown.enabled): offsets and times decide where reading begins and ends."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        for one in filters:
+            name = one.attribute[0] if len(getattr(one, "attribute", ())) == 1 else None
+            if name in ("topic", "partition"):
+                self._names(name, one)
+            elif name == "offset":
+                self._offsets(one)
+            elif name == "timestamp":
+                self._times(one)
+            yield one    # Spark looks again: what is read is never more than it asked for, and may be less exact
+
+    def _names(self, name: str, one: Filter) -> None:
+        values = {one.value} if isinstance(one, EqualTo) else set(one.value) if isinstance(one, In) else None
+        if values is None:
+            return
+        before = self.bounds.queues if name == "topic" else self.bounds.partitions
+        values = values if before is None else values & before
+        if name == "topic":
+            self.bounds.queues = values
+        else:
+            self.bounds.partitions = values
+
+    def _offsets(self, one: Filter) -> None:
+        value: Any = getattr(one, "value", None)
+        if isinstance(one, (EqualTo, GreaterThanOrEqual)):
+            self.bounds.first = max(self.bounds.first, value)
+        if isinstance(one, GreaterThan):
+            self.bounds.first = max(self.bounds.first, value + 1)
+        if isinstance(one, LessThan):
+            self.bounds.behind = min(self.bounds.behind, value)
+        if isinstance(one, (EqualTo, LessThanOrEqual)):
+            self.bounds.behind = min(self.bounds.behind, value + 1)
+
+    def _times(self, one: Filter) -> None:
+        value: Any = getattr(one, "value", None)
+        if not isinstance(value, datetime) or value.tzinfo is None:
+            return
+        if isinstance(one, (EqualTo, GreaterThan, GreaterThanOrEqual)):
+            self.bounds.since = max(self.bounds.since or "", _iso(value))
+        if isinstance(one, LessThan):
+            self.bounds.until = min(self.bounds.until or "~", _iso(value))
+        if isinstance(one, (EqualTo, LessThanOrEqual)):
+            self.bounds.until = min(self.bounds.until or "~", _iso(value + timedelta(microseconds=1)))
+
+
+def _iso(value: datetime) -> str:
+    return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """`spark.readStream.format("queend")`. Lives on the driver as long as the query."""
+
+    def __init__(self, settings: SourceSettings, schema: StructType):
+        self.settings, self.columns = settings, Columns(schema)
+        self._link: Link | None = None
+        self._marks: Marks | None = None
+        self._frozen: Position | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_link": None, "_marks": None, "_frozen": None}    # tasks need none of it
+
+    @property
+    def marks(self) -> Marks:
+        if self._marks is None:
+            self._link = Link(self.settings.link)
+            self._marks = Marks(self._link, self.settings)
+            self._marks.refresh()
+        return self._marks
+
+    # -- where to begin and how far to go ------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:
+        marks = self.marks
+        position: Position = {}
+        for queue, known in marks.known.items():
+            table = pa.table({"number": pa.array(list(known), pa.int32()), "name": pa.array([one.name for one in known.values()], pa.string()),
+                              "highWatermark": pa.array([one.head for one in known.values()], pa.int64()),
+                              "logStartOffset": pa.array([one.floor for one in known.values()], pa.int64())})
+            places = edge_offsets(marks.link, self.settings.start, queue, self.settings, table)
+            position[queue] = dict(zip(known, places.to_pylist(), strict=True))
+        return packed(position)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self.settings.most) if self.settings.most else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._frozen = self._heads()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        heads = self._frozen or self._heads()
+        if not isinstance(limit, ReadMaxRows):
+            return packed(self._not_behind(unpacked(start), heads))
+        return packed(self._share(unpacked(start), heads, limit.max_rows))
+
+    def _heads(self) -> Position:
+        first = self._marks is None
+        marks = self.marks
+        if not first:
+            marks.refresh()
+        return {queue: {number: one.head for number, one in known.items()} for queue, known in marks.known.items()}
+
+    def _not_behind(self, start: Position, heads: Position) -> Position:
+        """What was read stays read, whatever became of it."""
+        for queue, offsets in start.items():
+            known = heads.setdefault(queue, {})
+            for number, offset in offsets.items():
+                if known.get(number, -1) < offset:
+                    known[number] = offset
+        return heads
+
+    def _share(self, start: Position, heads: Position, most: int) -> Position:
+        """Of each partition its part of `most`, by how much it has to give; as Kafka's source does."""
+        heads = self._not_behind(start, heads)
+        begins = {queue: {number: self._begin(start, queue, number) for number in known} for queue, known in heads.items()}
+        total = sum(head - begins[queue][number] for queue, known in heads.items() for number, head in known.items())
+        if total <= most:
+            return heads
+        shared: Position = {}
+        left = most
+        for queue, known in heads.items():
+            shared[queue] = {}
+            for number, head in known.items():
+                begin = begins[queue][number]
+                take = min(head - begin, left, max(1, (head - begin) * most // total)) if head > begin else 0
+                left -= take
+                shared[queue][number] = begin + take
+        return shared
+
+    def _begin(self, start: Position, queue: str, number: int) -> int:
+        """Where a partition is read from: one that is new since then, from its oldest record on."""
+        given = start.get(queue, {}).get(number)
+        if given is not None:
+            return given
+        mark = self.marks.known.get(queue, {}).get(number)
+        return mark.floor if mark else 0
+
+    # -- a micro-batch -------------------------------------------------------------------------------------------------
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        begin, behind = unpacked(start), unpacked(end)
+        ranges: list[Range] = []
+        for queue, offsets in behind.items():
+            known = self.marks.known.get(queue, {})
+            for number, last in offsets.items():
+                first = self._begin(begin, queue, number)
+                if first >= last:
+                    continue
+                mark = known.get(number)
+                if mark is None:
+                    if self.settings.strict:
+                        raise DataLost(f"queue {queue!r}: a partition was deleted before its records {first} to {last - 1} were read; "
+                                       "with failOnDataLoss=false the others are read")
+                    continue
+                ranges.append(Range(queue, mark.name, first, last))
+        return tasks_of(ranges, self.settings)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return iter(Records(self.settings, self.columns, [Range(*one) for one in partition.value or []]))
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Spark is through with what lies before: the group's lag in the daemon shows it."""
+        if not self.settings.group:
+            return
+        marks = self.marks
+        entries = [{"queue": queue, "partition": marks.known[queue][number].name, "offset": offset}
+                   for queue, offsets in unpacked(end).items() for number, offset in offsets.items() if number in marks.known.get(queue, {})]
+        for at in range(0, len(entries), COMMIT_ENTRIES):
+            marks.link.ask(f"/api/v1/consumer-groups/{quote(self.settings.group, safe='')}/offsets", {"entries": entries[at:at + COMMIT_ENTRIES]})
+
+    def stop(self) -> None:
+        if self._link is not None:
+            self._link.close()
