@@ -30,6 +30,8 @@ class Refusal(Exception):
 
 async def body_object(request: Request) -> dict[str, Any]:
     """The request body as a JSON object; any other JSON counts as an object without keys. Refuses what is no JSON."""
+    from .known import checked      # it refuses in the words of this file
+
     body = await request.body()
     if not body.strip():
         raise Refusal(400, "Empty request body", "empty_body")
@@ -37,7 +39,10 @@ async def body_object(request: Request) -> dict[str, Any]:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise Refusal(400, f"Invalid JSON: {error}", "invalid_json") from None
-    return value if isinstance(value, dict) else {}
+    if not isinstance(value, dict):
+        return {}
+    checked(request)(value)
+    return value
 
 
 def _decoded(raw: str) -> str:

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import psycopg
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from starlette.exceptions import HTTPException
@@ -22,7 +22,7 @@ from ..service.retention import Retention
 from ..service.stats import Stats
 from ..service.summary import Summary
 from ..service.transfer import Transfer
-from . import configure, health, maintenance, openapi
+from . import configure, health, known, maintenance, openapi
 from .answer import Json, Refusal
 from .bridge import Bridge
 from .etag import Tagged
@@ -131,9 +131,10 @@ def application(control: Control) -> FastAPI:
     app = FastAPI(title="queend", version=__version__, description="A message queue on PostgreSQL.", docs_url=None,
                   redoc_url=None, openapi_url=None, redirect_slashes=False, default_response_class=Json)
     app.state.control = control
-    for resource in (configure, queues, groups, messages, dead_letters, traces, log_read, streams, health, metrics, openapi,
-                     resources, status, overview, analytics, postgres_stats, shared_state, notify, migration, maintenance):
-        app.include_router(resource.router)
+    app.state.resources = (configure, queues, groups, messages, dead_letters, traces, log_read, streams, health, metrics, openapi,
+                           resources, status, overview, analytics, postgres_stats, shared_state, notify, migration, maintenance)
+    for resource in app.state.resources:
+        app.include_router(resource.router, dependencies=[Depends(known.query_names)])
     static.serve(app, control.settings.webapp_root)
     app.add_middleware(Tagged)
     app.add_middleware(RawPath)
@@ -146,10 +147,9 @@ def application(control: Control) -> FastAPI:
 
 
 async def _no_such_route(request: Request, error: Exception) -> Json:
-    # A path that exists with another method is told the same: clients of this protocol know no 405.
     assert isinstance(error, HTTPException)
     if error.status_code in (404, 405):
-        return Refusal(404, "Not found", "no_such_route").answer()
+        return known.wrong_method(request).answer()
     return Refusal(error.status_code, str(error.detail), "refused").answer()
 
 

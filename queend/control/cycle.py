@@ -138,9 +138,10 @@ def list_of(values: dict[str, bytes], name: str, most: int) -> list[dict[str, by
     return objects
 
 
-def cycle_of(values: dict[str, bytes]) -> Cycle:
+def cycle_of(values: dict[str, bytes], check: Callable[..., None] = lambda *_: None) -> Cycle:
     """The cycle that a request asks for. Refuses (400, 413) what is malformed or too large; what the clients' protocol answers as a
-    failed cycle is in `failed`."""
+    failed cycle is in `failed`. check: looks at the keys of the whole, and of each of its parts."""
+    check(values)
     query, partition = required(values, "query_id"), required(values, "partition_id")
     release = values.get("release_lease", b"null")
     if release not in (b"true", b"false", b"null"):
@@ -148,9 +149,13 @@ def cycle_of(values: dict[str, bytes]) -> Cycle:
     cycle = Cycle(query, partition, text_of(values, "consumer_group") or QUEUE_MODE, release != b"false", 0)
     try:
         for place, op in enumerate(list_of(values, "state_ops", OPS_MOST)):
+            check(op, "state_ops")
             _take_op(cycle, op, f"state_ops[{place}].")
+        for one in list_of(values, "push_items", ITEMS_MOST):
+            check(one, "push_items")
         cycle.items = [_item(one, f"push_items[{place}].") for place, one in enumerate(list_of(values, "push_items", ITEMS_MOST))]
         if values.get("ack", b"null") != b"null":
+            check(parts(values["ack"]), "ack")
             cycle.ack = _ack(parts(values["ack"]))
     except Failed as failed:
         cycle.failed = str(failed)

@@ -72,6 +72,8 @@ async def dead_purge(request: Request) -> Json:
     if name is None:
         raise Refusal(400, "queue is required", "queue_required")
     wanted = (await _queue(request, name), query.text("partition"), query.text("consumerGroup"), query.moment("from"), query.moment("to"))
+    if not wanted[0]:
+        raise Refusal(404, "Queue not found", "queue_not_found")
     deleted = 0
     while found := [row.d for row in await rows(request, FIND, *wanted, PAGE_MOST, 0)]:
         ((gone,),) = await rows(request, DELETE, found)

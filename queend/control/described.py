@@ -74,9 +74,9 @@ ROUTES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], Any]] = {
         mapping(whole(partitions=array(whole("standsSince", "leasesLapsed", partition=TEXT, workerId=MAYBE, lastConsumedAt=SOME_TIME, totalConsumed=INTEGER, offset=INTEGER, head=INTEGER, offsetLag=INTEGER,
                                              timeLagSeconds=INTEGER, leaseActive=FLAG, standsSince=TIME, leasesLapsed=INTEGER)))), [LIMIT], None),
     "DELETE /api/v1/consumer-groups/{group}": (
-        whole(success=DONE, consumerGroup=TEXT, deletedPartitions=INTEGER, metadataDeleted=FLAG), [parameter("deleteMetadata", FLAG, "its subscription, too")], None),
+        whole(success=DONE, consumerGroup=TEXT, deletedPartitions=INTEGER, metadataDeleted=FLAG, existed=FLAG), [parameter("deleteMetadata", FLAG, "its subscription, too")], None),
     "DELETE /api/v1/consumer-groups/{group}/queues/{queue}": (
-        whole(success=DONE, consumerGroup=TEXT, queueName=TEXT, deletedPartitions=INTEGER, metadataDeleted=FLAG), [parameter("deleteMetadata", FLAG, "its subscription, too")], None),
+        whole(success=DONE, consumerGroup=TEXT, queueName=TEXT, deletedPartitions=INTEGER, metadataDeleted=FLAG, existed=FLAG), [parameter("deleteMetadata", FLAG, "its subscription, too")], None),
     "POST /api/v1/consumer-groups/{group}/subscription": (
         whole(success=DONE, consumerGroup=TEXT, newTimestamp=TEXT, rowsUpdated=INTEGER), [], {"subscriptionTimestamp": WAS["timestamp"]}),
     "POST /api/v1/consumer-groups/{group}/queues/{queue}/seek": (

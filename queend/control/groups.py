@@ -103,22 +103,22 @@ async def group_show(request: Request, group: PathName) -> Json:
 @router.delete("/api/v1/consumer-groups/{group}", tags=["groups"])
 async def group_delete(request: Request, group: PathName) -> Json:
     """Deletes the group in every queue, its subscription too unless `deleteMetadata=false`; it starts afresh when used again."""
-    metadata, partitions = await _delete(request, group, None)
-    return Json({"success": True, "consumerGroup": group, "deletedPartitions": partitions, "metadataDeleted": metadata})
+    metadata, partitions, existed = await _delete(request, group, None)
+    return Json({"success": True, "consumerGroup": group, "deletedPartitions": partitions, "metadataDeleted": metadata, "existed": existed})
 
 
 @router.delete("/api/v1/consumer-groups/{group}/queues/{queue}", tags=["groups"])
 async def group_delete_queue(request: Request, group: PathName, queue: PathName) -> Json:
     """The same in one queue."""
-    metadata, partitions = await _delete(request, group, queue)
-    return Json({"success": True, "consumerGroup": group, "queueName": queue, "deletedPartitions": partitions, "metadataDeleted": metadata})
+    metadata, partitions, existed = await _delete(request, group, queue)
+    return Json({"success": True, "consumerGroup": group, "queueName": queue, "deletedPartitions": partitions, "metadataDeleted": metadata, "existed": existed})
 
 
-async def _delete(request: Request, group: str, queue: str | None) -> tuple[bool, int]:
+async def _delete(request: Request, group: str, queue: str | None) -> tuple[bool, int, bool]:
     metadata = Query(request).flag("deleteMetadata", True)
     gone = await rows(request, DELETE, group, queue, metadata)
     await tell(request, *(row.queue for row in gone))
-    return metadata, sum(row.partitions for row in gone)
+    return metadata, sum(row.partitions for row in gone), bool(gone)
 
 
 @router.post("/api/v1/consumer-groups/{group}/subscription", tags=["groups"], openapi_extra={

@@ -100,6 +100,7 @@ SCHEMAS = {
                       cloudEvent={"type": "object"}, dataEncoding={"enum": ["base64", "none"]}, deliverAt=TIME),
     "PopResult": record(["messages"], success=FLAG, error=TEXT, queue=TEXT, partition=TEXT, partitionId=MAYBE, leaseId=MAYBE,
                         consumerGroup=TEXT, partitionsClaimed=INTEGER, windowBufferActive=FLAG, messages=array(ref("Message")),
+                        reason={"enum": ["queue_not_found", "partition_not_found", "empty"]},
                         autopilot=record(["partitions", "batch"], partitions=INTEGER, batch=INTEGER)),
     "Ack": record(["transactionId", "partitionId"], transactionId=NAME, partitionId=ID, leaseId=MAYBE, consumerGroup=MAYBE,
                   status={"enum": ["completed", "success", "failed", "dlq", "retry"], "default": "completed"}, error=MAYBE, cumulative=FLAG,

@@ -1,4 +1,4 @@
-"""Query strings of the control plane, as lenient as clients of this protocol expect."""
+"""Query strings of the control plane. A value that is none is refused, and passed over where QUEEND_STRICT is off."""
 from __future__ import annotations
 
 import re
@@ -8,6 +8,7 @@ from fastapi import Request
 from .._core import read_moment
 from .answer import Refusal
 
+WHOLE = re.compile(r"-?[0-9]{1,18}")
 NUMBER = re.compile(r"\s*([+-]?[0-9]{1,18})")
 
 
@@ -16,6 +17,7 @@ class Query:
 
     def __init__(self, request: Request):
         self.values = request.query_params
+        self.strict = request.app.state.control.settings.queend_strict
 
     def text(self, name: str) -> str | None:
         value = self.values.get(name) or None
@@ -24,12 +26,17 @@ class Query:
         return value
 
     def whole(self, name: str, default: int, low: int, high: int) -> int:
-        """The number the value begins with, brought between low and high; the default where it begins with none."""
+        """A whole number from low to high; not strict: the number the value begins with, brought between them, the default where it begins with none."""
+        value = self.values.get(name)
+        if self.strict and value and not (WHOLE.fullmatch(value) and low <= int(value) <= high):
+            raise Refusal(400, f"{name} must be a whole number from {low} to {high}", "invalid_number")
         found = NUMBER.match(self.values.get(name, ""))
         return min(max(int(found[1]) if found else default, low), high)
 
     def flag(self, name: str, default: bool) -> bool:
         value = self.values.get(name)
+        if self.strict and value and value not in ("true", "1", "false", "0"):
+            raise Refusal(400, f"{name} must be true or false", "invalid_truth")
         return default if not value else value in ("true", "1")
 
     def moment(self, name: str) -> int | None:

@@ -14,6 +14,7 @@ from ..auth.permits import allows
 from . import cycle as cycles
 from .answer import Json, Refusal
 from .database import seed_of
+from .known import checked
 from .openapi import ANY, FLAG, INTEGER, MAYBE, NAME, TEXT, array, body, record
 from .queues import EPOCH
 from .record import embedded, partition_number
@@ -54,6 +55,7 @@ def query_uuid(text: str) -> uuid.UUID | None:
 async def register(request: Request) -> Json:
     """Makes a query or finds it again by its name. Where config_hash changed: 409, or with `reset` its state is deleted."""
     values = await cycles.aside(cycles.members, await request.body())
+    checked(request)(values)
     name, source, hash_ = (cycles.required(values, key) for key in ("name", "source_queue", "config_hash"))
     sink = cycles.text_of(values, "sink_queue") or None
     streams = request.app.state.control.streams
@@ -75,7 +77,8 @@ async def register(request: Request) -> Json:
     ack=record(["transactionId"], transactionId=NAME, leaseId=MAYBE, status={"enum": ["completed", "success", "failed", "dlq"]}, count=INTEGER, error=TEXT)))})
 async def cycle(request: Request) -> Json:
     """State, messages for the sink and the acknowledgment of what they were made of: all or, with success false, nothing."""
-    asked = await cycles.aside(lambda sent: cycles.cycle_of(cycles.members(sent)), await request.body())
+    check = checked(request)
+    asked = await cycles.aside(lambda sent: cycles.cycle_of(cycles.members(sent), check), await request.body())
     streams = request.app.state.control.streams
     query, partition = query_uuid(asked.query), await numbered(request, asked.partition)
     if limits(request) is not None:
@@ -107,6 +110,7 @@ def _answer(asked: cycles.Cycle, queue: str | None, error: str | None, pushed: l
 async def state_get(request: Request) -> Json:
     """The state of a partition in a query by key: of these keys, of keys that begin so, of windows that end by then (ms). Filters combine."""
     values = await cycles.aside(cycles.members, await request.body())
+    checked(request)(values)
     query, partition = (cycles.required(values, key) for key in ("query_id", "partition_id"))
     prefix = cycles.text_of(values, "key_prefix", most=cycles.KEY_BYTES) or None
     id, number = query_uuid(query), await numbered(request, partition)

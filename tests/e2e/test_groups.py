@@ -154,7 +154,7 @@ def test_a_deleted_group_starts_afresh(request, client: Client, queue: str, wher
     client.push(queue, 0, 1, partition="a")
     assert drain(reader, queue, "g", 2) == [0, 1] and drain(reader, queue, "h", 2) == [0, 1]
     gone = client.request("DELETE", path("g", queue)).json
-    assert gone == {"success": True, "consumerGroup": "g", "queueName": queue, "deletedPartitions": 1, "metadataDeleted": True}
+    assert gone == {"success": True, "consumerGroup": "g", "queueName": queue, "deletedPartitions": 1, "metadataDeleted": True, "existed": True}
     assert "g" not in listed(client, queue)
     assert data(until(lambda: reader.pop(queue, consumerGroup="g", batch=5), "it reads from the beginning")) == [0, 1]
     assert reader.pop(queue, "a", consumerGroup="h") == []

@@ -159,7 +159,7 @@ def test_delete_is_idempotent_and_a_new_queue_starts_empty(daemon, queue):
                                           ("GET", "/health/"), ("GET", "/docs")])
 def test_unknown_routes_are_told(daemon, method, path):
     status, _, answer = daemon.request(method, path)
-    assert (status, answer) == (404, {"error": "Not found", "code": "no_such_route"})
+    assert (status, answer["code"]) == (404, "no_such_route") and answer["error"].startswith("Not found")
 
 
 def test_health(daemon):

@@ -18,9 +18,11 @@ cdef struct Arena:
     Chunk* chunks
     char* at
     char* end
+    bint picky                # of the request: names that nobody knows are refused (Prefer: handling=strict)
 
 cdef inline void arena_open(Arena* a, ChunkPool* pool) noexcept nogil:
     a.pool = pool
+    a.picky = False
     a.chunks = NULL
     a.at = NULL
     a.end = NULL

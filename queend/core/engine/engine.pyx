@@ -195,6 +195,8 @@ cdef void engine_request(Worker* w, Request* r) noexcept nogil:
         return
     if grants.on and not gate_passes(r, route):
         return
+    if r.query.n and not query_known(r, route):
+        return
     if route == ROUTE_PUSH:
         push_submit(w, r, False)
     elif route == ROUTE_EVENTS:
@@ -211,6 +213,15 @@ cdef void engine_request(Worker* w, Request* r) noexcept nogil:
         cycle_submit(w, r)
     else:
         pop_submit(w, r, route)
+
+cdef bint query_known(Request* r, int route) noexcept nogil:
+    # Pops look at theirs themselves.
+    cdef ApiError e
+    if (route == ROUTE_POP_ANY or route == ROUTE_POP_QUEUE or route == ROUTE_POP_PARTITION
+            or query_names(r.query, PUSH_QUERY_NAMES if route == ROUTE_PUSH or route == ROUTE_EVENTS else NO_NAMES, &r.arena, &e)):
+        return True
+    reply_error(r, e.status, e.text)
+    return False
 
 cdef int64_t process_doubts(Process* p) noexcept nogil:
     # DOUBT_* of all workers together. Any thread.

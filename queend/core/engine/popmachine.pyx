@@ -53,6 +53,8 @@ cdef struct PopJob:
     bint any_queue            # namespace or task pop
     bint gone                 # the client left
     bint asked                # names were asked for since it was last tried
+    bint named                # they were looked up,
+    bint known                # and there is such a queue
     uint8_t state
     uint8_t parked_at
     uint8_t why
@@ -208,6 +210,8 @@ cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
     j.group = NULL
     j.queue = NULL
     j.n_cursors = 0
+    j.known = False
+    j.named = True
     request_repin(j.job.r)
     uv_rwlock_rdlock(&catalog.lock)
     if j.any_queue:
@@ -215,6 +219,7 @@ cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
     else:
         q = catalog_queue(j.req.queue)
         j.queue = q
+        j.known = q != NULL
         if q == NULL:
             # at most one reload in a while answers for every unknown name
             ask = catalog.version < 0 or (not j.asked and catalog_reload_allowed())
@@ -261,9 +266,11 @@ cdef bint pop_pick_queue(PopJob* j) noexcept nogil:
     cdef Group* top = NULL
     cdef Group* low = NULL
     while q != NULL:
-        if popjob_matches(j, q) and catalog_group(q, j.req.group) == NULL:
-            j.queue = q
-            return False
+        if popjob_matches(j, q):
+            j.known = True
+            if catalog_group(q, j.req.group) == NULL:
+                j.queue = q
+                return False
         q = q.next
     j.queue = NULL
     uv_mutex_lock(&book.lock)
@@ -485,6 +492,14 @@ cdef void pop_forget(PopJob* j) noexcept nogil:
     r.on_gone = NULL
     reply_empty(r, 204)
 
+cdef const char* pop_reason(PopJob* j) noexcept nogil:
+    # In the same words whether it waited or not.
+    if j.named and not j.known:
+        return b"queue_not_found"
+    if j.named and j.want_partition.p != NULL and j.only == NULL:
+        return b"partition_not_found"
+    return b"empty"
+
 cdef void pop_empty(PopJob* j, int why) noexcept nogil:
     cdef Request* r = j.job.r
     cdef Buf* out
@@ -494,7 +509,7 @@ cdef void pop_empty(PopJob* j, int why) noexcept nogil:
     r.worker.counters.empty_pops += 1
     tally_pop(j, r.worker, 0)
     out = reply_begin(r, 200, EVENTS_TYPE if j.req.events else JSON_TYPE)
-    pop_reply_empty(out, &j.req, why, j.only.partition.uuid if j.only != NULL else NULL)
+    pop_reply_empty(out, &j.req, why, j.only.partition.uuid if j.only != NULL else NULL, pop_reason(j))
     reply_end(r)
 
 cdef void pop_fail(PopJob* j, int status, const char* text) noexcept nogil:

@@ -20,6 +20,7 @@ cdef enum HeadAsk:
     ASK_TRACE = 2             # traceparent
     ASK_EVENTS = 4            # Accept is long enough to name CloudEvents
     ASK_PAGE = 8              # Origin or Sec-Fetch-Site: a browser asks for a page
+    ASK_STRICT = 16           # Prefer: handling=strict
 
 cdef struct HeadLimits:
     size_t max_head           # bytes of request line and headers
@@ -270,6 +271,9 @@ cdef bint head_field(Head* h, const char* name, size_t size, const char* v, size
     elif size == 6 and n >= 34 and text_is(name, 6, b"accept"):
         # noted here, looked at by whoever it is for: the others pay nothing
         h.asks |= ASK_EVENTS
+    elif size == 6 and text_is(name, 6, b"prefer"):
+        if prefers_strict(v, n):
+            h.asks |= ASK_STRICT
     elif size == 10 and text_is(name, 10, b"connection"):
         head_connection(h, v, n)
     elif size == 14 and text_is(name, 14, b"content-length"):
@@ -299,6 +303,20 @@ cdef bint head_field(Head* h, const char* name, size_t size, const char* v, size
             return False
         h.chunked = True
     return True
+
+cdef bint prefers_strict(const char* v, size_t n) noexcept nogil:
+    # handling=strict among what is preferred (RFC 7240), its value perhaps in quotes.
+    cdef const char* end = v + n
+    cdef const char* at = v
+    cdef size_t quote
+    while end - at >= 15:
+        if text_is(at, 9, b"handling=") and (at == v or (at - 1)[0] == b' ' or (at - 1)[0] == b',' or (at - 1)[0] == b'\t'):
+            quote = 1 if at[9] == b'"' else 0
+            if end - at >= <ptrdiff_t>(15 + 2 * quote) and text_is(at + 9 + quote, 6, b"strict"):
+                at += 15 + 2 * quote
+                return at == end or at[0] == b',' or at[0] == b';' or at[0] == b' ' or at[0] == b'\t'
+        at += 1
+    return False
 
 cdef void head_connection(Head* h, const char* v, size_t n) noexcept nogil:
     # A list of words; close wins.

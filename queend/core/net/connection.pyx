@@ -522,6 +522,7 @@ cdef bint request_take(Request* r, const Head* h) noexcept nogil:
         r.authority.p += move
     r.http10 = h.http10
     r.asks = h.asks
+    r.arena.picky = h.asks & ASK_STRICT != 0
     r.keep_alive = h.keep_alive
     r.body = slice_of(whole.p + whole.n, 0)
     return True

@@ -229,7 +229,7 @@ def probe_pop_empty(bytes path, bytes query, str why, bytes uuid=None):
     if uuid is not None:
         text = uuid
     probe_popreq(room, &q, {})
-    pop_reply_empty(&room.out, &q, reasons[why], text)
+    pop_reply_empty(&room.out, &q, reasons[why], text, b"empty")
     return room.answer()
 
 # ---- ack -----------------------------------------------------------------------------------------------------------

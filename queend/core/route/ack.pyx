@@ -7,7 +7,8 @@ cdef struct AckRaw:
     bint cumulative
     bint cumulative_bad       # given, but neither true nor false
     bint txid_bad, lease_bad, status_bad
-    Slice stray               # a key that was meant to be another, of
+    Slice stray               # a key that was meant to be another, of `names`
+    Slice other               # the first one that is near to none of them
     const char* names
 
 cdef void ackraw_member(AckRaw* raw, Slice key, int c, Slice value) noexcept nogil:
@@ -49,8 +50,16 @@ cdef void ackraw_member(AckRaw* raw, Slice key, int c, Slice value) noexcept nog
         ackraw_stray(raw, key)
 
 cdef void ackraw_stray(AckRaw* raw, Slice key) noexcept nogil:
-    if strict and name_meant(slice_of(key.p + 1, key.n - 2), raw.names).p != NULL:
+    cdef Slice meant
+    cdef int judged = name_judge(slice_of(key.p + 1, key.n - 2), raw.names, &meant)
+    if judged == NAME_NEAR:
         raw.stray = key
+    elif judged == NAME_OTHER and raw.other.p == NULL:
+        raw.other = key
+
+cdef bint ackraw_refused(AckRaw* raw, const char* what, int index, Arena* a, ApiError* e) noexcept nogil:
+    return (raw.stray.p != NULL and key_stray(raw.stray, raw.names, what, index, a, e)
+            or raw.other.p != NULL and key_stray(raw.other, raw.names, what, index, a, e))
 
 cdef uint8_t ack_status(Slice raw) noexcept nogil:
     if raw.p == NULL or key_is(raw, b"completed") or key_is(raw, b"success"):
@@ -106,7 +115,7 @@ cdef bint ackitem_take(AckItem* it, AckRaw* raw, AckRaw* before, Arena* a, const
     it.status = ack_status(raw.status)
     if strict and (it.status == 255 or raw.status_bad):
         return refuse_item(e, b"status must be completed, failed, retry or dlq", what, index, b"status")
-    if raw.stray.p != NULL and key_stray(raw.stray, raw.names, what, index, e):
+    if ackraw_refused(raw, what, index, a, e):
         return False
     if raw.cumulative_bad:
         return refuse_item(e, b"cumulative must be true or false", what, index, b"cumulative")
@@ -206,6 +215,8 @@ cdef bint ack_parse_batch(Json* j, Arena* a, int max_items, AckReq* q, ApiError*
                 break
             if group.n > 2 and not name_take(group, a, &q.group):
                 return refuse(e, b"consumerGroup must be valid text of at most 255 bytes")
+        elif key_stray(key, BATCH_NAMES, b"body", -1, a, e):
+            return False
         elif not json_skip(j, NULL):
             break
     if j.error != NULL or not json_end(j):

@@ -82,7 +82,13 @@ cdef bint cycle_parse(Slice body, Arena* a, UuidGen* g, CycleReq* q) noexcept no
             q.keeps = slice_is(value, b"false")
         elif (key_is(key, b"state_ops") or key_is(key, b"push_items") or key_is(key, b"ack")) and c != b'n':
             return False
+        elif cycle_stray(key, CYCLE_NAMES, a):
+            return False
     return j.error == NULL and json_end(&j) and seen & 24 == 24
+
+cdef bint cycle_stray(Slice key, const char* names, Arena* a) noexcept nogil:
+    cdef Slice meant
+    return name_stray(slice_of(key.p + 1, key.n - 2), names, a.picky, &meant)
 
 cdef bint cycle_uuid(Slice raw, unsigned char* out) noexcept nogil:
     # A literal that spells a UUID.
@@ -141,6 +147,8 @@ cdef bint cycle_op(Json* j, Arena* a, CycleOp* op) noexcept nogil:
             keyed = value.p[0] == b'"' and json_unescape(value, a, &op.key, &half)
         elif key_is(key, b"value"):
             op.value = value
+        elif cycle_stray(key, CYCLE_OP_NAMES, a):
+            return False
     if j.error != NULL or not keyed or half or op.key.n > CYCLE_KEY or op.value.n > CYCLE_VALUE or memchr(op.key.p, 0, op.key.n) != NULL:
         return False
     if kind == 2:
@@ -211,6 +219,8 @@ cdef bint cycle_ack(Json* j, Arena* a, CycleReq* q) noexcept nogil:
                     return False
                 q.count = q.count * 10 + value.p[i] - 48
         elif key_is(key, b"error") and not slice_is(value, b"null"):
+            return False
+        elif cycle_stray(key, CYCLE_ACK_NAMES, a):
             return False
     return j.error == NULL and q.has_ack
 

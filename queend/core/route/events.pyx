@@ -74,10 +74,16 @@ cdef bint event_attribute(Event* v, Slice name, Slice text, Slice raw) noexcept 
 
 cdef bint event_known(Event* v, Slice name, Slice text) noexcept nogil:
     # What the standard says of the attributes it names, and of those that mean something here.
+    cdef Slice meant
+    cdef char[80] hint
     cdef bint wanted = (slice_is(name, b"id") or slice_is(name, b"source") or slice_is(name, b"type") or slice_is(name, b"specversion")
                         or slice_is(name, b"datacontenttype") or slice_is(name, b"dataschema") or slice_is(name, b"subject") or slice_is(name, b"time")
                         or slice_is(name, b"partitionkey") or slice_is(name, b"traceparent") or slice_is(name, b"tracestate"))
     if not wanted:
+        # an extension may have any name; one that is near to the standard's own would be a slip that nobody hears of
+        if strict and name_judge(name, EVENT_NAMES, &meant) == NAME_NEAR:
+            snprintf(hint, sizeof(hint), b"is no attribute of the standard; %.*s is one", <int>meant.n, meant.p)
+            return event_refuse(v, name, hint)
         return True
     if text.p == NULL or text.n == 0:
         return event_refuse(v, name, b"must be a non-empty string")

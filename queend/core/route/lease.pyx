@@ -21,6 +21,8 @@ cdef bint lease_parse(Slice path, Slice body, Arena* a, LeaseReq* q, ApiError* e
         while member_next(&j, &first, a, &key):
             if not json_skip(&j, &value):
                 break
+            if key_stray(key, LEASE_NAMES, b"body", -1, a, e):
+                return False
             if key_is(key, b"seconds") and not slice_is(value, b"null") and not lease_seconds(value, &q.seconds):
                 return refuse(e, b"seconds must be a whole number between 1 and 31536000 (field seconds)")
     elif j.p < j.end and json_skip(&j, &value) and not tx_blank(value):

@@ -30,7 +30,7 @@ cdef bint pop_parse(int route, Slice path, Slice query, Arena* a, const Settings
     cdef bint given, yes, also
     memset(q, 0, sizeof(PopReq))
     q.route = route
-    if not query_names(query, POP_NAMES, e):
+    if not query_names(query, POP_NAMES, a, e):
         return False
     if not pop_path(route, path, a, q, e):
         return False
@@ -43,7 +43,9 @@ cdef bint pop_parse(int route, Slice path, Slice query, Arena* a, const Settings
             return False
         if q.ns.n == 0 and q.task.n == 0:
             return refuse(e, b"namespace or task is required")
-    if query_bool(query, b"conflation", a):
+    if not query_truth(query, b"conflation", a, &yes, e):
+        return False
+    if yes:
         # permanent, and told before anything is claimed: a client that needs it must not be served without it
         return refuse(e, b"conflation is not supported")
     if not query_truth(query, b"wait", a, &yes, e):
@@ -52,16 +54,18 @@ cdef bint pop_parse(int route, Slice path, Slice query, Arena* a, const Settings
     if not query_truth(query, b"autoAck", a, &yes, e) or not query_truth(query, b"commitOnDelivery", a, &also, e):
         return False
     q.auto_ack = yes or also
-    q.autopilot = query_bool(query, b"autopilot", a)
+    if not query_truth(query, b"autopilot", a, &yes, e):
+        return False
+    q.autopilot = yes
     if not pop_form(query, a, q, e):
         return False
-    if not query_number(query, b"batch", a, AUTOPILOT_BATCH if q.autopilot else s.default_batch, 1, 1000000, &q.batch, &given, e):
+    if not query_number(query, b"batch", a, AUTOPILOT_BATCH if q.autopilot else s.default_batch, 1, BATCH_MAX, &q.batch, &given, e):
         return False
     q.batch_given = given
     if not query_number(query, b"partitions", a, 1, 1, 1000000, &q.partitions, &given, e):
         return False
     q.partitions_given = given
-    if not query_number(query, b"timeout", a, s.default_timeout_ms, 0, 2147483647, &q.timeout_ms, &given, e):
+    if not query_number(query, b"timeout", a, s.default_timeout_ms, 0, MAX_TIMEOUT_MS, &q.timeout_ms, &given, e):
         return False
     if q.batch < 1:
         q.batch = 1
@@ -88,7 +92,8 @@ cdef bint pop_form(Slice query, Arena* a, PopReq* q, ApiError* e) noexcept nogil
         p = end if p == NULL else p + 1
     if p >= end:
         return True
-    q.frames = query_bool(query, b"frames", a)
+    if not query_truth(query, b"frames", a, &q.frames, e):
+        return False
     if query_find(query, b"format", a, &form) and form.n:
         q.events = not q.frames and slice_is(form, b"cloudevents")
         if not slice_is(form, b"cloudevents") and not slice_is(form, b"json"):
@@ -98,12 +103,16 @@ cdef bint pop_form(Slice query, Arena* a, PopReq* q, ApiError* e) noexcept nogil
 cdef bint pop_subscription(Slice query, Arena* a, const Settings* s, PopReq* q, ApiError* e) noexcept nogil:
     # Where a group that is new here begins (section 6.5). Queue mode always begins at the oldest message.
     cdef Slice mode, since
-    query_find(query, b"subscriptionMode", a, &mode)
-    query_find(query, b"subscriptionFrom", a, &since)
+    cdef int found = query_find(query, b"subscriptionMode", a, &mode)
+    if strict and (found < 0 or mode.n and not slice_is(mode, b"all") and not slice_is(mode, b"new") and not slice_is(mode, b"new-only")):
+        return refuse(e, b"subscriptionMode must be all, new or new-only")
+    found = query_find(query, b"subscriptionFrom", a, &since)
+    if strict and (found < 0 or since.n and not slice_is(since, b"now") and not time_parse(since, &q.sub_from_us)):
+        return refuse(e, b"subscriptionFrom must be now or a time in ISO 8601")
     if slice_is(q.group, b"__QUEUE_MODE__"):
         return True
     if since.n and not slice_is(since, b"now"):
-        # an unreadable time is "from the beginning", as ever
+        # not strict: an unreadable time is "from the beginning", as Queen MQ has it
         q.sub_from_valid = time_parse(since, &q.sub_from_us)
         return True
     if mode.n:
@@ -214,7 +223,7 @@ cdef void pop_reply_close(Buf* b, PopReq* q, int n, int partitions, int batch) n
     pop_reply_autopilot(b, q, partitions, batch)
     buf_byte(b, b'}')
 
-cdef void pop_reply_empty(Buf* b, PopReq* q, int why, const char* uuid) noexcept nogil:
+cdef void pop_reply_empty(Buf* b, PopReq* q, int why, const char* uuid, const char* reason) noexcept nogil:
     # One form per reason; a pop that was willing to wait, however short, is told that its time is over. Events: none.
     if q.events:
         buf_text(b, b"[]")
@@ -246,5 +255,8 @@ cdef void pop_reply_empty(Buf* b, PopReq* q, int why, const char* uuid) noexcept
         buf_text(b, b"{\"success\":false,\"error\":\"partition_not_found\",\"messages\":[]")
     else:
         buf_text(b, b"{\"success\":false,\"error\":\"no_available_partition\",\"messages\":[]")
+    buf_text(b, b",\"reason\":\"")
+    buf_text(b, reason)
+    buf_byte(b, b'"')
     pop_reply_autopilot(b, q, q.partitions, q.batch)
     buf_byte(b, b'}')

@@ -91,7 +91,7 @@ cdef bint push_item(Json* j, Arena* a, UuidGen* g, PushOptions* options, PushIte
             due = value
         elif key_is(key, b"delayMs"):
             delay = value
-        elif key_stray(key, PUSH_NAMES, what, index, e):
+        elif key_stray(key, PUSH_NAMES, what, index, a, e):
             return False
     if j.error != NULL:
         return refuse_json(e, j)
@@ -180,6 +180,8 @@ cdef bint push_parse(Slice body, Arena* a, UuidGen* g, int max_items, PushReq* o
                 continue
         elif key_is(key, b"items"):
             return refuse(e, b"items is given twice")
+        elif key_stray(key, PUSH_BODY_NAMES, b"body", -1, a, e):
+            return False
         if not json_skip(&j, NULL):
             break
     if j.error != NULL or not json_end(&j):

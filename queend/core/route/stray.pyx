@@ -11,6 +11,16 @@ cdef const char* POP_NAMES = (b"\x05" b"batch" b"\x04" b"wait" b"\x07" b"timeout
 cdef const char* PUSH_NAMES = (b"\x05" b"queue" b"\x09" b"partition" b"\x07" b"payload" b"\x0d" b"transactionId" b"\x07" b"traceId" b"\x0b" b"traceparent" b"\x0a" b"tracestate" b"\x09" b"deliverAt" b"\x07" b"delayMs")
 cdef const char* ACK_NAMES = (b"\x0d" b"transactionId" b"\x0b" b"partitionId" b"\x06" b"status" b"\x0d" b"consumerGroup" b"\x07" b"leaseId" b"\x05" b"error" b"\x07" b"delayMs" b"\x0a" b"cumulative" b"\x04" b"type")
 cdef const char* TX_NAMES = (b"\x0d" b"transactionId" b"\x0b" b"partitionId" b"\x06" b"status" b"\x0d" b"consumerGroup" b"\x07" b"leaseId" b"\x05" b"error" b"\x07" b"delayMs" b"\x0a" b"cumulative" b"\x04" b"type" b"\x05" b"queue" b"\x09" b"partition" b"\x07" b"payload" b"\x07" b"traceId" b"\x0b" b"traceparent" b"\x0a" b"tracestate" b"\x09" b"deliverAt" b"\x05" b"items" b"\x04" b"data")
+cdef const char* NO_NAMES = b""
+cdef const char* PUSH_BODY_NAMES = (b"\x05" b"items")
+cdef const char* BATCH_NAMES = (b"\x0f" b"acknowledgments" b"\x0d" b"consumerGroup")
+cdef const char* TX_BODY_NAMES = (b"\x0a" b"operations" b"\x0e" b"requiredLeases" b"\x02" b"kv" b"\x06" b"timers" b"\x09" b"positions")
+cdef const char* LEASE_NAMES = (b"\x07" b"seconds")
+cdef const char* PUSH_QUERY_NAMES = (b"\x06" b"format" b"\x05" b"queue" b"\x09" b"partition" b"\x07" b"payload" b"\x09" b"deliverAt" b"\x07" b"delayMs")
+cdef const char* CYCLE_NAMES = (b"\x08" b"query_id" b"\x0c" b"partition_id" b"\x0e" b"consumer_group" b"\x0d" b"release_lease" b"\x09" b"state_ops" b"\x0a" b"push_items" b"\x03" b"ack")
+cdef const char* CYCLE_OP_NAMES = (b"\x04" b"type" b"\x03" b"key" b"\x05" b"value")
+cdef const char* CYCLE_ACK_NAMES = (b"\x0d" b"transactionId" b"\x07" b"leaseId" b"\x06" b"status" b"\x05" b"count" b"\x05" b"error")
+cdef const char* EVENT_NAMES = (b"\x0b" b"specversion" b"\x02" b"id" b"\x06" b"source" b"\x04" b"type" b"\x07" b"subject" b"\x04" b"time" b"\x0f" b"datacontenttype" b"\x0a" b"dataschema" b"\x0c" b"partitionkey" b"\x0b" b"traceparent" b"\x0a" b"tracestate")
 
 cdef bint name_near(Slice a, Slice b) noexcept nogil:
     # Is a known name (b) meant? Equal but for case; or one letter more, less or other, or two that changed places.
@@ -30,56 +40,80 @@ cdef bint name_near(Slice a, Slice b) noexcept nogil:
         return True
     return i + 1 < a.n and a.p[i] == b.p[i + 1] and a.p[i + 1] == b.p[i] and memcmp(a.p + i + 2, b.p + i + 2, a.n - i - 2) == 0
 
-cdef Slice name_meant(Slice name, const char* names) noexcept nogil:
-    # The one of `names` that was meant; p NULL: it is one of them, or none is near.
+cdef enum NameIs:
+    NAME_KNOWN = 0
+    NAME_NEAR = 1             # to one of them
+    NAME_OTHER = 2
+
+cdef int name_judge(Slice name, const char* names, Slice* meant) noexcept nogil:
+    # meant: the one it is near to, p NULL where it is near to none.
     cdef const char* at = names
     cdef size_t n
+    meant[0] = slice_of(NULL, 0)
     while at[0]:
         n = <size_t>at[0]
         if n == name.n and memcmp(at + 1, name.p, n) == 0:
-            return slice_of(NULL, 0)
+            return NAME_KNOWN
         at += n + 1
     at = names
     while at[0]:
         n = <size_t>at[0]
         if name_near(name, slice_of(at + 1, n)):
-            return slice_of(at + 1, n)
+            meant[0] = slice_of(at + 1, n)
+            return NAME_NEAR
         at += n + 1
-    return slice_of(NULL, 0)
+    return NAME_OTHER
+
+cdef bint name_stray(Slice name, const char* names, bint picky, Slice* meant) noexcept nogil:
+    # Is it refused?
+    cdef int judged
+    if not strict and not picky:
+        return False
+    judged = name_judge(name, names, meant)
+    return judged == NAME_NEAR or picky and judged == NAME_OTHER
 
 cdef bint refuse_stray(ApiError* e, Slice name, Slice meant, const char* what, int index) noexcept nogil:
-    # what NULL: of the query.
+    # what NULL: of the query. index -1: it is no list.
+    cdef char[64] where
+    cdef const char* kind = b"key"
+    cdef const char* so = b""
+    cdef const char* one = b""
     cdef size_t i
     for i in range(name.n):
         if <unsigned char>name.p[i] < 33 or <unsigned char>name.p[i] > 126:
             name = slice_lit(b"a name")
             break
-    e.status = 400
+    where[0] = 0
     if what == NULL:
-        snprintf(e.text, 239, b"%.*s is no parameter; %.*s is one", <int>min(name.n, <size_t>64), name.p, <int>meant.n, meant.p)
+        kind = b"parameter"
+    if meant.p != NULL:
+        so = b"; "
+        one = b" is one"
     else:
-        snprintf(e.text, 239, b"%.*s is no key; %.*s is one (%s %d)", <int>min(name.n, <size_t>64), name.p, <int>meant.n, meant.p, what, index)
+        meant = slice_of(one, 0)
+    if what != NULL and index >= 0:
+        snprintf(where, sizeof(where), b" (%s %d)", what, index)
+    e.status = 400
+    snprintf(e.text, 239, b"%.*s is no %s%s%.*s%s%s", <int>min(name.n, <size_t>64), name.p, kind, so, <int>meant.n, meant.p, one, where)
     return False
 
-cdef bint key_stray(Slice key, const char* names, const char* what, int index, ApiError* e) noexcept nogil:
+cdef bint key_stray(Slice key, const char* names, const char* what, int index, Arena* a, ApiError* e) noexcept nogil:
     # A key that nobody took, with its quotes. True: it was refused.
+    cdef Slice name = slice_of(key.p + 1, key.n - 2)
     cdef Slice meant
-    if not strict or key.n < 2:
+    if not name_stray(name, names, a.picky, &meant):
         return False
-    meant = name_meant(slice_of(key.p + 1, key.n - 2), names)
-    if meant.p == NULL:
-        return False
-    refuse_stray(e, slice_of(key.p + 1, key.n - 2), meant, what, index)
+    refuse_stray(e, name, meant, what, index)
     return True
 
-cdef bint query_names(Slice query, const char* names, ApiError* e) noexcept nogil:
-    # False: one of its names was meant to be another, refused.
+cdef bint query_names(Slice query, const char* names, Arena* a, ApiError* e) noexcept nogil:
+    # False: one of its names was refused.
     cdef const char* p = query.p
     cdef const char* end = query.p + query.n
     cdef const char* stop
     cdef const char* equal
     cdef Slice name, meant
-    if not strict:
+    if not strict and not a.picky:
         return True
     while p < end:
         stop = <const char*>memchr(p, b'&', end - p)
@@ -87,8 +121,7 @@ cdef bint query_names(Slice query, const char* names, ApiError* e) noexcept nogi
             stop = end
         equal = <const char*>memchr(p, b'=', stop - p)
         name = slice_of(p, (equal if equal != NULL else stop) - p)
-        meant = name_meant(name, names)
-        if meant.p != NULL:
+        if name.n and name_stray(name, names, a.picky, &meant):
             return refuse_stray(e, name, meant, NULL, 0)
         p = stop + 1
     return True

@@ -74,6 +74,8 @@ cdef bint tx_body(Slice body, Arena* a, UuidGen* g, int max_items, TxReq* q, bin
         if key_is(key, b"requiredLeases") and c != b'n':
             # a fence is never dropped silently
             return refuse(e, b"requiredLeases must be an array (field requiredLeases)")
+        if key_stray(key, TX_BODY_NAMES, b"body", -1, a, e):
+            return False
     if j.error != NULL or not json_end(&j):
         return refuse_json(e, &j)
     if empty != NULL:
@@ -194,7 +196,7 @@ cdef bint tx_operation(Json* j, Arena* a, UuidGen* g, int max_items, int* room, 
             raw.due = value
     if j.error != NULL:
         return refuse_json(e, j)
-    if raw.ack.stray.p != NULL and key_stray(raw.ack.stray, TX_NAMES, b"operation", index, e):
+    if ackraw_refused(&raw.ack, b"operation", index, a, e):
         return False
     if q.n >= max_items:
         return refuse(e, b"The transaction has too many operations")
@@ -301,7 +303,7 @@ cdef bint tx_push(Json* outer, Arena* a, UuidGen* g, int max_items, int* room, T
                 item.ack.txid = value
                 if c != b'"':
                     item.ack.txid_bad = True
-            elif key_stray(key, PUSH_NAMES, b"operation", index, e):
+            elif key_stray(key, PUSH_NAMES, b"operation", index, a, e):
                 return False
         if not tx_push_one(a, g, room, q, &item, index, e):
             return False

@@ -1,0 +1,99 @@
+"""Which names a request may use, by what the routes say of themselves (`described`, their bodies in OpenAPI). One that is a known name but
+for its case or one letter was meant to be that; others are passed over unless the request asks (Prefer: handling=strict)."""
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import FastAPI, Request
+
+from ..nearby import nearest
+from .answer import Refusal
+
+STRICT = re.compile(r'(?:^|[\s,])handling="?strict"?(?:$|[\s,;])', re.I)
+# Beside the methods that a path has; HEAD where there is GET.
+BESIDE = ("HEAD", "OPTIONS")
+# Routes that the reference does not have: for the others its clients know no 405.
+OWN = re.compile(r"/(livez|readyz|openapi\.json|api/v1/(events/[^/]+|fetch|fetch/offsets|offsets|partitions/changed|dlq/redrive|resources/partitions"
+                 r"|resources/queues/[^/]+/depth|queues/[^/]+/clear))$")
+
+
+def picky(request: Request) -> bool:
+    return bool(STRICT.search(request.headers.get("prefer", "")))
+
+
+def refused(name: str, names: list[str], every: bool, kind: str) -> None:
+    """Refuses a name that is near to one of these; `every`: one that is none of them."""
+    if name in names:
+        return
+    meant = next((other for other in names if other.lower() == name.lower()), None) or nearest(name, names)
+    if meant or every:
+        shown = name if name.isprintable() and len(name) <= 64 else "a name"
+        raise Refusal(400, f"{shown} is no {kind}" + (f"; {meant} is one" if meant else ""), "unknown_name")
+
+
+async def query_names(request: Request) -> None:
+    """Of every route: the names in the query are known ones."""
+    from .described import ROUTES      # it is written in the words of `openapi`
+
+    every = picky(request)
+    if request.scope["query_string"] and (every or request.app.state.control.settings.queend_strict):
+        _, parameters, _ = ROUTES.get(f"{'GET' if request.method == 'HEAD' else request.method} {request.scope['route'].path}", (None, [], None))
+        names = [one["name"] for one in parameters if one["in"] == "query"]
+        for name in request.query_params:
+            if name:
+                refused(name, names, every, "parameter")
+
+
+def checked(request: Request) -> Callable[..., None]:
+    """What looks at the keys of a body, or of a part of it by the name of the part."""
+    every = picky(request)
+    if not every and not request.app.state.control.settings.queend_strict:
+        return lambda *_: None
+    described = (request.scope["route"].openapi_extra or {}).get("requestBody", {})
+    schema = described.get("content", {}).get("application/json", {}).get("schema", {})
+
+    def check(value: Any, part: str = "") -> None:
+        wanted = schema["properties"][part] if part else schema
+        _keys(value, wanted.get("items", wanted), every)
+
+    return check
+
+
+def _keys(value: Any, schema: dict[str, Any], every: bool) -> None:
+    properties = schema.get("properties")
+    if isinstance(value, dict) and properties:
+        for name, inner in value.items():
+            refused(name, list(properties), every, "key")
+            if name in properties:
+                _keys(inner, properties[name], every)
+    elif isinstance(value, list) and isinstance(schema.get("items"), dict) and "properties" in schema["items"]:
+        for inner in value:
+            _keys(inner, schema["items"], every)
+
+
+def methods(app: FastAPI, path: str) -> list[str]:
+    """What a path that has routes answers to, of both planes."""
+    from .openapi import HOT
+
+    found = {method.upper() for template, operations in HOT.items() if re.fullmatch(re.sub(r"\{[^}]+\}", "[^/]+", template), path)
+             for method in operations if method.upper() in ("GET", "POST", "PUT", "DELETE", "PATCH")}
+    for resource in app.state.resources:
+        for route in resource.router.routes:
+            if route.path_regex.match(path):
+                found |= route.methods
+    return sorted(found | set(BESIDE if "GET" in found else BESIDE[1:])) if found else []
+
+
+def wrong_method(request: Request) -> Refusal:
+    """A path that nobody answers, or not to this method: then the answer says to which."""
+    path = request.scope["path"]
+    answered = methods(request.app, path)
+    if not answered:
+        return Refusal(404, "Not found", "no_such_route")
+    told = " and ".join(method for method in answered if method not in BESIDE)
+    allow = {"Allow": ", ".join(answered)}
+    if OWN.fullmatch(path):
+        return Refusal(405, f"Method not allowed: this path answers {told}", "no_such_method", allow)
+    return Refusal(404, f"Not found: this path answers {told}", "no_such_route", allow)
