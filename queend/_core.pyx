@@ -63,6 +63,7 @@ include "core/net/untaken.pyx"            # answers that are not taken, within t
 include "core/net/writing.pyx"            # answers: bytes out
 include "core/net/worker.pyx"             # a thread and its loop
 include "core/net/listener.pyx"           # where connections come from
+include "core/net/watch.pyx"              # does everybody turn?
 include "core/net/process.pyx"            # all workers together
 include "core/bridge/bridge.pyx"          # to the control plane and back
 include "core/route/types.pyx"            # what a route hands to the engine

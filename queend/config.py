@@ -64,6 +64,8 @@ class Server(BaseSettings):
     queend_max_body_bytes: int = count(64 << 20, "largest request body; beyond: 413", "bytes", ge=1024)
     queend_max_queued_jobs: int = count(100_000, "requests waiting for PostgreSQL; beyond: 503", "jobs", ge=1)
     queend_max_queued_bytes: int = setting(256 << 20, "bodies waiting for PostgreSQL; beyond: 503", "bytes", ge=1 << 20)
+    queend_stuck_ms: int = count(30_000, "a worker whose loop has not turned for so long is stuck: /livez is 503, and the watchdog is not fed; 0: never", "ms")
+    queend_control_stuck_ms: int = count(600_000, "the same of the control plane's loop; 0: never", "ms")
     queend_shutdown_grace_ms: int = count(10_000, "time for requests in flight at shutdown", "ms")
 
 

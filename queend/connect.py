@@ -143,6 +143,8 @@ def core_settings(settings: Settings, local: str | None = None, buffer_dir: str 
         "max_arriving": settings.queend_max_arriving_bytes or max(128 << 20, 2 * settings.queend_max_body_bytes),
         "max_untaken": settings.queend_max_untaken_bytes,
         "max_untaken_of_one": settings.queend_max_untaken_connection_bytes,
+        "stuck_ms": settings.queend_stuck_ms,
+        "control_stuck_ms": settings.queend_control_stuck_ms,
         "max_parked": settings.queend_max_parked,
         "least_rate": settings.queend_least_rate,
         **connections(settings, max(2, slots) * settings.num_workers),

@@ -5,13 +5,17 @@ import os
 import socket
 
 
+def notify_address() -> bytes:
+    """Where it listens; empty: nowhere."""
+    address = os.fsencode(os.environ.get("NOTIFY_SOCKET", ""))
+    return b"\0" + address[1:] if address.startswith(b"@") else address
+
+
 def notify(*states: str) -> None:
     """Sends states such as `READY=1`, `STOPPING=1`, `WATCHDOG=1`, `STATUS=…`."""
-    address = os.environ.get("NOTIFY_SOCKET")
+    address = notify_address()
     if not address:
         return
-    if address.startswith("@"):
-        address = "\0" + address[1:]
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
         try:
             sender.sendto("\n".join(states).encode(), address)

@@ -19,7 +19,7 @@ from . import __version__, connect, log, secrecy, session
 from .config import Settings, origins, without_effect
 from .control.app import Control
 from .keyring import keyring
-from .notify import notify, watchdog_seconds
+from .notify import notify, notify_address, watchdog_seconds
 from .service import pooler
 from .service.buffer import Folder, FolderError, holds_messages
 from .service.embedded import Embedded, EmbeddedError
@@ -204,7 +204,7 @@ class Supervisor:
             log.line("info", "ready", f"http://{bound}:{port}", port=port, workers=self.settings.num_workers)
             if self.greet:
                 self.greet(f"http://{reachable(bound)}:{port}")
-            tasks = [asyncio.create_task(self._feed_watchdog()), asyncio.create_task(self._watch_database()), asyncio.create_task(self._adopt(folder))]
+            tasks = [asyncio.create_task(self._beat()), asyncio.create_task(self._watch_database()), asyncio.create_task(self._adopt(folder))]
             if not there:
                 log.line("warn", "without_database", "pushes go into the failover buffer until PostgreSQL can be reached")
                 tasks.append(asyncio.create_task(self._take_up(target, folder, control, stop, status)))
@@ -263,18 +263,13 @@ class Supervisor:
             await asyncio.sleep(0.005)
         return stop.is_set()
 
-    async def _feed_watchdog(self) -> None:
-        """Tells systemd that we live, only while every worker's loop turns."""
-        period = watchdog_seconds()
-        if period is None:
-            return
-        seen: list[int] = []
+    async def _beat(self) -> None:
+        """Tells the core's watch that this loop runs, and where systemd listens. The watch feeds its watchdog, whatever this loop does."""
+        if (period := watchdog_seconds()) and (address := notify_address()):
+            self.core.feed(address, max(1, round(period * 1000)))
         while True:
-            turns = [worker["turns"] for worker in self.core.stats()["workers"]]
-            if not seen or all(now != before for now, before in zip(turns, seen, strict=True)):
-                notify("WATCHDOG=1")
-            seen = turns
-            await asyncio.sleep(period / 3)
+            self.core.beat()
+            await asyncio.sleep(1)
 
     async def _watch_database(self) -> None:
         """Starts the embedded server again if it went away (the core reconnects by itself)."""

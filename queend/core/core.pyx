@@ -160,6 +160,14 @@ cdef class Core:
         """The address really bound, as in a URL, and whether only this machine can reach it."""
         return (<bytes>self.p.address).decode(), bool(self.p.loopback)
 
+    def beat(self):
+        """The control plane's loop runs. To be called once a second, by it."""
+        atomic_set64(&self.p.watch.beat_ms, clock_mono_us() // 1000)
+
+    def feed(self, bytes address, int period_ms):
+        """From now on `WATCHDOG=1` goes to this Unix socket, at least twice in each period while every worker turns. False: it is no address."""
+        return bool(watch_feeds(&self.p, address, len(address), period_ms))
+
     def connect(self):
         """The database is there and has the schema of this version. After a start that did not connect."""
         if self.p.running:

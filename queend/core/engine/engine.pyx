@@ -176,7 +176,7 @@ cdef void engine_request(Worker* w, Request* r) noexcept nogil:
             bridge_submit(r)
         return
     if route == ROUTE_LIVEZ:
-        reply_simple(r, 200, b"{\"status\":\"alive\"}")
+        watch_tells(w.process, r)
         return
     if route == ROUTE_READYZ:
         engine_tell(w, r)

@@ -17,9 +17,19 @@ cdef extern from "<sys/socket.h>" nogil:
     int listen(int, int)
     int accept4(int, sockaddr*, socklen_t*, int)
     int shutdown(int, int)
-    int MSG_DONTWAIT, MSG_NOSIGNAL
+    int MSG_DONTWAIT, MSG_NOSIGNAL, AF_UNIX, SOCK_DGRAM
+    ssize_t sendto(int, const void*, size_t, int, const sockaddr*, socklen_t)
     ssize_t send(int, const void*, size_t, int)
     int getsockname(int, sockaddr*, socklen_t*)
+
+cdef extern from "<sys/un.h>" nogil:
+    struct sockaddr_un:
+        uint16_t sun_family
+        char[108] sun_path
+
+cdef extern from "<sys/prctl.h>" nogil:
+    int PR_SET_NAME
+    int prctl(int, const char*)
 
 cdef extern from "<netinet/in.h>" nogil:
     int IPPROTO_IPV6, IPV6_V6ONLY

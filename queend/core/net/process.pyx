@@ -11,6 +11,7 @@ cdef struct Process:
     uv_loop_t loop            # the acceptor's
     uv_async_t stop
     uv_thread_t thread
+    Watch watch
     bint accepting
     uv_mutex_t lock
     uv_cond_t told
@@ -29,6 +30,7 @@ cdef void process_tell(Process* p) noexcept nogil:
 
 cdef void acceptor_run(void* arg) noexcept nogil:
     cdef Process* p = <Process*>arg
+    prctl(PR_SET_NAME, b"acceptor")
     uv_run(&p.loop, UV_RUN_DEFAULT)
 
 cdef void acceptor_on_stop(uv_async_t* handle) noexcept nogil:
@@ -111,6 +113,7 @@ cdef bint process_start(Process* p, char* reason, size_t size) noexcept nogil:
         ok = ok and p.workers[i].phase == WORKER_RUNNING
     if ok and not s.reuseport:
         ok = acceptor_start(p, fd)
+    ok = ok and watch_start(p)
     pthread_sigmask(SIG_SETMASK, &before, NULL)
     if not ok:
         snprintf(reason, size, b"a thread could not start")
@@ -145,6 +148,7 @@ cdef bint process_stop(Process* p, int grace_ms) noexcept nogil:
         uv_cond_timedwait(&p.told, &p.lock, <uint64_t>left * 1000)
     drained = p.drained == p.n
     uv_mutex_unlock(&p.lock)
+    watch_stop(p)             # from here on workers end
     for i in range(p.n):
         p.workers[i].told_halt.run = worker_halt
         worker_post(p.workers[i], &p.workers[i].told_halt)

@@ -39,6 +39,8 @@ cdef struct Settings:
     int64_t max_bridged_bytes # bodies that wait for the control plane; beyond: 503
     int least_rate            # bytes a second at which a body comes, 0: none
     int max_parked            # pops that wait; beyond: 503
+    int stuck_ms              # without a turn: a worker is stuck; 0: never
+    int control_stuck_ms      # without a beat: so is the control plane; 0: never
     int max_connections       # beyond: 503
     int max_per_address       # connections; beyond: 429; 0: no bound of its own
     int max_head              # bytes of request line and headers; beyond: 431
@@ -182,6 +184,8 @@ cdef int settings_load(Settings* s, dict settings) except -1:
     s.max_bridged_bytes = setting_int(d, "max_bridged_bytes", 64 << 20, 1, 1 << 50)
     s.least_rate = setting_int(d, "least_rate", 1024, 0, top)
     s.max_parked = setting_int(d, "max_parked", top, 0, top)
+    s.stuck_ms = setting_int(d, "stuck_ms", 30000, 0, top)
+    s.control_stuck_ms = setting_int(d, "control_stuck_ms", 600000, 0, top)
     s.max_connections = setting_int(d, "max_connections", top, 1, top)
     s.max_per_address = setting_int(d, "max_per_address", 0, 0, top)
     s.max_head = setting_int(d, "max_head", 32 << 10, 1024, 1 << 20)

@@ -49,7 +49,10 @@ cdef struct Worker:
     bint drained              # has told so
     bint halted               # told to close everything
     bint ending               # everything closes
-    uint64_t turns            # of the loop; a worker that hangs turns no more
+    int64_t watched_turns     # the watch's: turns at its last look,
+    int64_t watched_ms        # when they were other ones before,
+    bint watched_stuck        # and whether it has told of it
+    int64_t turns             # of the loop; a worker that hangs turns no more
     int64_t[2] pins           # who may hold what was deleted, by era (net/era)
     int64_t era_seen          # of the last move of the era, all that this worker did before it is over
     uv_thread_t thread
@@ -88,7 +91,7 @@ cdef void worker_after(uv_check_t* handle) noexcept nogil:
 cdef void worker_before(uv_prepare_t* handle) noexcept nogil:
     # What timers and closing handles left behind must not wait for the next event.
     cdef Worker* w = <Worker*>handle.data
-    w.turns += 1
+    pin_up(&w.turns)
     worker_turn(w)
     grave_turn(w)
     if w.stopping and not w.drained and not w.ending and worker_is_drained(w):
@@ -173,6 +176,9 @@ cdef Worker* worker_new(Process* process, int index, Settings* s) noexcept nogil
 cdef void worker_run(void* arg) noexcept nogil:
     # The thread.
     cdef Worker* w = <Worker*>arg
+    cdef char[16] name
+    snprintf(name, sizeof(name), b"worker %d", w.index)
+    prctl(PR_SET_NAME, name)
     httpdate_set(&w.date, clock_wall_us() // 1000000)
     uv_update_time(&w.loop)
     if engine_open(w):

@@ -1,0 +1,156 @@
+# The watch: a thread that looks whether every worker's loop turns and the control plane's loop runs, each for itself, tells what it
+# sees (log, /livez), and feeds the watchdog of whoever supervises. It takes no lock that a loop holds and never waits for the
+# interpreter: a control plane that is busy ends no healthy data plane.
+
+cdef enum:
+    WATCH_MS = 500            # between two looks; a worker that has nothing to do turns as often
+    WATCH_LATE_MS = 1500      # since a worker's last turn: nobody is told, but the watchdog is not fed
+    WATCH_CONTROL_MS = 10000  # since the control plane's last beat: it is told, nothing more
+
+cdef struct Watch:
+    uv_thread_t thread
+    uv_mutex_t lock
+    uv_cond_t told
+    bint running
+    bint ends
+    int period_ms             # of the watchdog, 0: nobody wants to hear of us
+    sockaddr_un address
+    socklen_t address_size
+    int fd
+    int64_t beat_ms           # of the control plane; 0: it does not beat yet
+    int64_t stuck             # a worker (its number and one), or -1 the control plane; 0: none
+    bint control_told
+
+cdef void watch_run(void* arg) noexcept nogil:
+    # The thread.
+    cdef Process* p = <Process*>arg
+    cdef Watch* x = &p.watch
+    cdef int64_t now, look_ms
+    cdef int64_t before = clock_mono_us() // 1000
+    cdef int64_t fed = 0
+    prctl(PR_SET_NAME, b"watch")
+    uv_mutex_lock(&x.lock)
+    while not x.ends:
+        look_ms = WATCH_MS if x.period_ms == 0 or x.period_ms > 4 * WATCH_MS else x.period_ms // 4 + 1
+        uv_cond_timedwait(&x.told, &x.lock, <uint64_t>look_ms * 1000000)
+        now = clock_mono_us() // 1000
+        if now - before > look_ms + WATCH_MS:
+            watch_late(p, now)        # nobody ran: not the machine, or not we
+        before = now
+        if watch_look(p, now) and x.period_ms and now - fed >= x.period_ms // 3:
+            fed = now
+            sendto(x.fd, b"WATCHDOG=1", 10, MSG_DONTWAIT | MSG_NOSIGNAL, <sockaddr*>&x.address, x.address_size)
+    uv_mutex_unlock(&x.lock)
+
+cdef void watch_late(Process* p, int64_t now) noexcept nogil:
+    cdef int i
+    for i in range(p.n):
+        p.workers[i].watched_ms = now
+    if atomic_get64(&p.watch.beat_ms):
+        atomic_set64(&p.watch.beat_ms, now)
+
+cdef bint watch_look(Process* p, int64_t now) noexcept nogil:
+    # Is all well?
+    cdef Watch* x = &p.watch
+    cdef Worker* w
+    cdef int64_t late = 0
+    cdef int64_t stuck = 0
+    cdef int64_t turns, silent
+    cdef bint is_stuck
+    cdef int i
+    for i in range(p.n):
+        w = p.workers[i]
+        turns = atomic_get64(&w.turns)
+        if turns != w.watched_turns or w.watched_ms == 0:
+            w.watched_turns = turns
+            w.watched_ms = now
+        silent = now - w.watched_ms
+        late = max(late, silent)
+        is_stuck = p.settings.stuck_ms and silent >= p.settings.stuck_ms
+        if is_stuck and stuck == 0:
+            stuck = i + 1
+        watch_tell(&w.watched_stuck, is_stuck, b"worker_stuck", b"worker_turns_again", i, silent)
+    silent = atomic_get64(&x.beat_ms)
+    silent = now - silent if silent else 0
+    watch_tell(&x.control_told, silent >= WATCH_CONTROL_MS, b"control_plane_busy", b"control_plane_runs_again", -1, silent)
+    if p.settings.control_stuck_ms and silent >= p.settings.control_stuck_ms and stuck == 0:
+        stuck = -1
+    if stuck != atomic_get64(&x.stuck):
+        atomic_set64(&x.stuck, stuck)
+    return stuck == 0 and late < max(WATCH_LATE_MS, x.period_ms // 2)
+
+cdef void watch_tell(bint* told, bint stuck, const char* event, const char* over, int worker, int64_t silent) noexcept nogil:
+    # Once when it begins, once when it is over.
+    cdef char[96] text
+    if stuck == told[0]:
+        return
+    told[0] = stuck
+    if not stuck:
+        log_line(b"info", over, NULL)
+        return
+    if worker >= 0:
+        snprintf(text, sizeof(text), b"worker %d has not turned for %d ms", worker, <int>silent)
+    else:
+        snprintf(text, sizeof(text), b"its loop has not run for %d ms; the data plane serves", <int>silent)
+    log_line(b"error", event, text)
+
+cdef bint watch_start(Process* p) noexcept nogil:
+    cdef Watch* x = &p.watch
+    memset(x, 0, sizeof(Watch))
+    x.fd = -1
+    uv_mutex_init(&x.lock)
+    uv_cond_init(&x.told)
+    x.running = uv_thread_create(&x.thread, watch_run, p) == 0
+    if not x.running:
+        watch_free(x)
+    return x.running
+
+cdef void watch_stop(Process* p) noexcept nogil:
+    cdef Watch* x = &p.watch
+    if not x.running:
+        return
+    uv_mutex_lock(&x.lock)
+    x.ends = True
+    uv_cond_broadcast(&x.told)
+    uv_mutex_unlock(&x.lock)
+    uv_thread_join(&x.thread)
+    x.running = False
+    watch_free(x)
+
+cdef void watch_free(Watch* x) noexcept nogil:
+    if x.fd >= 0:
+        close(x.fd)
+    uv_cond_destroy(&x.told)
+    uv_mutex_destroy(&x.lock)
+
+cdef bint watch_feeds(Process* p, const char* address, size_t n, int period_ms) noexcept nogil:
+    # From now on whoever listens at this address of the Unix domain (a NUL first: an abstract one) hears WATCHDOG=1. False: it is none.
+    cdef Watch* x = &p.watch
+    cdef bint ok
+    if not x.running or n == 0 or n >= sizeof(x.address.sun_path):
+        return False
+    uv_mutex_lock(&x.lock)
+    if x.fd < 0:
+        x.fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)
+    x.address.sun_family = AF_UNIX
+    memcpy(x.address.sun_path, address, n)
+    x.address_size = <socklen_t>(2 + n)
+    ok = x.fd >= 0
+    if ok:
+        x.period_ms = period_ms
+        uv_cond_broadcast(&x.told)
+    uv_mutex_unlock(&x.lock)
+    return ok
+
+cdef void watch_tells(Process* p, Request* r) noexcept nogil:
+    # /livez
+    cdef char[160] text
+    cdef int64_t stuck = atomic_get64(&p.watch.stuck)
+    if stuck == 0:
+        reply_simple(r, 200, b"{\"status\":\"alive\"}")
+        return
+    if stuck > 0:
+        snprintf(text, sizeof(text), b"{\"status\":\"stuck\",\"error\":\"Worker %d does not turn\"}", <int>stuck - 1)
+    else:
+        snprintf(text, sizeof(text), b"{\"status\":\"stuck\",\"error\":\"The control plane does not run\"}")
+    reply_raw(r, 503, slice_lit(JSON_LINES), slice_lit(text))
