@@ -87,6 +87,15 @@ test-spark: build ## the Spark connector against a real daemon, in one session o
 	@$(SPARK)
 	@$(BIN)/python -m pytest tests/spark --spark $(ARGS)
 
+test-spark-kills: build ## a stream from queue to queue over 10^6 rows, killed ten times with everything around it (SPARK_KILLS, SPARK_ROWS)
+	@SUDO="$(SUDO)" sh tools/system.sh tests
+	@$(SPARK)
+	@SPARK_KILLS=$${SPARK_KILLS:-10} SPARK_ROWS=$${SPARK_ROWS:-1000000} $(BIN)/python -m pytest -s tests/spark/test_stream.py -k killed --spark $(ARGS)
+
+demo-spark: build ## events by HTTP, a streaming aggregation, a second queue and Parquet, a chart, and the counts compared
+	@$(SPARK)
+	@$(BIN)/python examples/spark_demo.py $(ARGS)
+
 # The whole core once more, by clang; nothing but the fuzz targets is built this way.
 FUZZ := $(CURDIR)/.fuzz
 $(FUZZ)/fuzz: $(VENV)/.ready tools/fuzz.sh tests/fuzz/targets.pyx tests/fuzz/main.c queend/_core.pyx $(shell find queend/core -type f)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the Debian packages that are missing. `system.sh` alone: what the build and the daemon need; `system.sh tests`: what
-# the tests and the benchmark need besides; `system.sh spark`: what Spark needs; `system.sh peers`: what `make bench-peers` compares
+# the tests and the benchmark need besides; `system.sh spark`: what Spark needs, `spark-bench`: what it is compared with; `system.sh peers`: what `make bench-peers` compares
 # with, none of it started; `system.sh fuzz`: libFuzzer, which `tests` brings, too. SUDO: how to become root ("" when we are). PYTHON: the interpreter of the
 # virtual environment.
 set -eu
@@ -29,6 +29,8 @@ elif test "${1:-}" = fuzz; then
     need_fuzzer
 elif test "${1:-}" = spark; then
     have java || need openjdk-17-jre-headless
+elif test "${1:-}" = spark-bench; then
+    test -e /usr/share/java/postgresql.jar || need libpostgresql-jdbc-java
 elif test "${1:-}" = peers; then
     test -x /usr/lib/rabbitmq/bin/rabbitmq-server || need rabbitmq-server
     have nats-server || need nats-server

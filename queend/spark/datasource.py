@@ -6,13 +6,21 @@ import sys
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from .records import ddl
-from .settings import OptionError, Options, SinkSettings
+from .records import usual
+from .settings import LINK, SOURCE, OptionError, Options, SinkSettings
 from .sink import BatchWriter, StreamWriter
 from .source import BatchReader, FilteredReader, StreamReader
 from .wanted import SourceSettings
 
 PUSHDOWN = "pyspark.sql.worker.data_source_pushdown_filters"
+
+KEPT = "queend.options"
+NAMES = {name.lower() for name in (*LINK, *SOURCE)}
+
+
+def _kept(schema: StructType) -> dict[str, str]:
+    """What the options of a table were."""
+    return dict(schema.fields[0].metadata.get(KEPT) or {}) if schema.fields else {}
 
 
 class QueendDataSource(DataSource):
@@ -22,18 +30,23 @@ class QueendDataSource(DataSource):
     def name(cls) -> str:
         return "queend"
 
-    def schema(self) -> str:
-        return ddl(Options(self.options).flag("includeHeaders", False))
+    def schema(self) -> StructType:
+        """Spark keeps the options of a table and does not hand them to its reader: they travel in the metadata of its first column, all but
+        the token, which may not end up in files."""
+        columns = usual(Options(self.options).flag("includeHeaders", False))
+        if "provider" in self.options:    # CREATE TABLE
+            columns.fields[0].metadata = {KEPT: {name: value for name, value in self.options.items() if name.lower() in NAMES - {"token"}}}
+        return columns
 
     def reader(self, schema: StructType) -> BatchReader:
-        settings = SourceSettings.of(Options(self.options), streaming=False)
+        settings = SourceSettings.of(Options(_kept(schema) | dict(self.options)), streaming=False)
         # Spark refuses a reader that takes filters where the session does not push them down, and asks from another module where it does.
         main = getattr(sys.modules.get("__main__"), "__spec__", None)
         told = PUSHDOWN in sys.modules or getattr(main, "name", None) == PUSHDOWN
         return (FilteredReader if told else BatchReader)(settings, schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:
-        return StreamReader(SourceSettings.of(Options(self.options), streaming=True), schema)
+        return StreamReader(SourceSettings.of(Options(_kept(schema) | dict(self.options)), streaming=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         if overwrite:

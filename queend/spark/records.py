@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
 from .link import ARROW, Link
 from .plan import DataLost, Range
@@ -26,10 +26,14 @@ FROM = {"key": "partition", "value": "payload", "topic": "queue", "partition": "
 ALSO = {"key": {"string"}, "value": {"string"}, "timestampType": {"integer"}}
 
 
-def ddl(headers: bool) -> str:
+TYPES = {"binary": BinaryType(), "string": StringType(), "bigint": LongType(), "timestamp": TimestampType(),
+         KINDS["headers"]: ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))}
+
+
+def usual(headers: bool) -> StructType:
     """The columns where nobody says which: Kafka's first."""
     names = ["key", "value", "topic", "partition", "offset", "timestamp", *(["headers"] if headers else []), "id", "transactionId", "traceparent"]
-    return ", ".join(f"`{name}` {KINDS[name]}" for name in names)
+    return StructType([StructField(name, TYPES[KINDS[name]]) for name in names])
 
 
 class Columns:

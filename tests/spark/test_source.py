@@ -154,3 +154,8 @@ def test_in_sql(spark: SparkSession, daemon: Daemon, client: Client, queue: str)
     client.push(queue, {"n": 5}, partition="a")
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW events USING queend OPTIONS (url '{daemon.url}', subscribe '{queue}')")
     assert [tuple(row) for row in spark.sql("SELECT get_json_object(string(value), '$.n'), partition FROM events").collect()] == [("5", "a")]
+    spark.sql(f"CREATE TABLE orders_in USING queend OPTIONS (url '{daemon.url}', subscribe '{queue}')")
+    try:
+        assert spark.sql("SELECT count(*) FROM orders_in").collect()[0][0] == 1
+    finally:
+        spark.sql("DROP TABLE orders_in")

@@ -1,0 +1,142 @@
+"""Events by HTTP → queue → a streaming aggregation → a second queue and Parquet → a chart; then the counts are compared. `make demo-spark`.
+
+Starts a daemon with a PostgreSQL of its own in a folder that is removed, and Spark on two threads.
+"""
+from __future__ import annotations
+
+import json
+import os
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+import zlib
+from collections import Counter
+from pathlib import Path
+
+EVENTS, KINDS = 20_000, ("order", "payment", "refund", "visit", "login")
+DIGITS = {"0": 31599, "1": 11415, "2": 29671, "3": 29647, "4": 23497, "5": 31183, "6": 31215, "7": 29257, "8": 31727, "9": 31695}    # 3 × 5 dots each
+COLOURS = ((59, 130, 246), (249, 115, 22), (16, 185, 129), (168, 85, 247), (239, 68, 68))
+
+
+def daemon(folder: str) -> tuple[subprocess.Popen, str]:
+    environment = {**os.environ, "QUEEND_DATA_DIR": folder, "PORT": "0", "HOST": "127.0.0.1"}
+    process = subprocess.Popen([sys.executable, "-m", "queend", "serve"], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.PIPE, text=True)
+    for line in process.stderr or ():
+        told = json.loads(line) if line.startswith("{") else {}
+        if told.get("event") == "ready":
+            return process, f"http://127.0.0.1:{told['port']}"
+    raise SystemExit("the daemon did not start")
+
+
+def send(url: str) -> Counter:
+    """Events of the last ten minutes, in pushes of 1000."""
+    sent: Counter = Counter()
+    now = int(time.time())
+    for at in range(0, EVENTS, 1000):
+        events = [{"kind": random.choice(KINDS), "at": now - random.randrange(600), "n": at + n} for n in range(1000)]
+        items = [{"queue": "events", "partition": event["kind"], "payload": event} for event in events]
+        request = urllib.request.Request(f"{url}/api/v1/push?format=counts", json.dumps({"items": items}).encode(), {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request) as answer:
+            assert json.load(answer)["queued"] == 1000
+        sent.update(event["kind"] for event in events)
+    return sent
+
+
+def aggregate(url: str, folder: str) -> tuple[Counter, Counter]:
+    """Counts per minute and kind; as the second queue has them, and as the Parquet files do."""
+    from pyspark.sql import SparkSession
+    from pyspark.sql import functions as F
+
+    from queend.spark import QueendDataSource
+
+    spark = (SparkSession.builder.master("local[2]").appName("demo").config("spark.ui.enabled", "false").config("spark.driver.memory", "1g")
+             .config("spark.sql.shuffle.partitions", "2").config("spark.driver.host", "127.0.0.1").config("spark.local.dir", folder).getOrCreate())
+    spark.sparkContext.setLogLevel("ERROR")
+    spark.dataSource.register(QueendDataSource)
+    events = spark.readStream.format("queend").options(url=url, subscribe="events", startingOffsets="earliest", commitGroup="demo").load()
+    parsed = events.select(F.from_json(F.col("value").cast("string"), "kind string, at long").alias("e")).select("e.kind", F.timestamp_seconds("e.at").alias("at"))
+    counts = parsed.groupBy(F.window("at", "1 minute"), "kind").count().select("kind", F.col("window.start").alias("minute"), "count")
+
+    def both(batch, epoch):  # noqa: ANN001, ANN202
+        rows = batch.orderBy("minute", "kind").coalesce(1).persist()
+        rows.write.mode("overwrite").parquet(f"{folder}/totals/epoch={epoch}")
+        (rows.select(F.col("kind").alias("key"), F.to_json(F.struct("kind", "minute", "count")).alias("value"))
+         .write.format("queend").options(url=url, queue="totals", queryId=f"totals-{epoch}").mode("append").save())
+        rows.unpersist()
+
+    query = counts.writeStream.outputMode("update").option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True).foreachBatch(both).start()
+    query.awaitTermination()
+    totals = spark.read.format("queend").options(url=url, subscribe="totals").schema("value string").load()
+    queue = [json.loads(row.value) for row in totals.collect()]
+    files = spark.read.parquet(f"{folder}/totals").collect()
+    minutes: Counter = Counter()
+    for one in queue:
+        minutes[one["minute"], one["kind"]] += one["count"]
+    in_files: Counter = Counter()
+    for row in files:
+        in_files[row["kind"]] += row["count"]
+    spark.stop()
+    return minutes, in_files
+
+
+def chart(path: Path, minutes: Counter) -> None:
+    """A bar per minute, stacked by kind, with its sum on top: a PNG by hand."""
+    width, height, foot = 720, 360, 12
+    pixels = [bytearray(b"\xff" * 3 * width) for _ in range(height)]
+
+    def box(x: int, y: int, w: int, h: int, colour: tuple[int, int, int]) -> None:
+        for line in pixels[max(0, y):y + h]:
+            line[3 * x:3 * (x + w)] = bytes(colour) * w
+
+    times = sorted({minute for minute, _ in minutes})
+    most = max(sum(minutes[minute, kind] for kind in KINDS) for minute in times)
+    step = (width - 20) // len(times)
+    for place, minute in enumerate(times):
+        y = height - foot
+        for kind, colour in zip(KINDS, COLOURS, strict=True):
+            h = minutes[minute, kind] * (height - 60) // most
+            y -= h
+            box(10 + place * step, y, step - 6, h, colour)
+        for at, digit in enumerate(str(sum(minutes[minute, kind] for kind in KINDS))):
+            for dot in range(15):
+                if DIGITS[digit] >> (14 - dot) & 1:
+                    box(10 + place * step + at * 8 + dot % 3 * 2, y - 14 + dot // 3 * 2, 2, 2, (36, 41, 47))
+
+    def piece(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    raw = b"".join(b"\0" + bytes(line) for line in pixels)
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + piece(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) + piece(b"IDAT", zlib.compress(raw)) + piece(b"IEND", b""))
+
+
+def main() -> None:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")])
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    picture = Path(sys.argv[1] if len(sys.argv) > 1 else "spark-demo.png").resolve()
+    with tempfile.TemporaryDirectory() as folder:
+        process, url = daemon(f"{folder}/data")
+        try:
+            sent = send(url)
+            minutes, in_files = aggregate(url, folder)
+        finally:
+            process.terminate()
+            process.communicate()
+    counted: Counter = Counter()
+    for (_, kind), count in minutes.items():
+        counted[kind] += count
+    chart(picture, minutes)
+    for kind in KINDS:
+        print(f"{kind:8} sent {sent[kind]:6} queue {counted[kind]:6} Parquet {in_files[kind]:6}")
+    if not sent == counted == in_files:
+        raise SystemExit("the counts differ")
+    print(f"all {EVENTS} events counted once; the chart: {picture}")
+
+
+if __name__ == "__main__":
+    main()
