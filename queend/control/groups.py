@@ -62,12 +62,12 @@ def age_s(us: int | None) -> int:
 
 @router.get("/api/v1/consumer-groups", tags=["groups"])
 async def group_list(request: Request) -> Json:
-    """Every consumer group of every queue with at least one cursor, by name and queue."""
+    """Every consumer group of every queue, by name and queue; one that polls stands here before its first message."""
     await request.app.state.control.stats.fresh()
     return Json([{
         "name": row.name, "topics": [row.queue], "queueName": row.queue, "members": row.members, "partitionsWithLag": row.lagging,
         "totalLag": row.lag, "maxTimeLag": age_s(row.newest),
-        "state": "Lagging" if age_s(row.newest) > LAGGING_S else "Stable" if row.consumed else "Dead",
+        "state": "Lagging" if age_s(row.newest) > LAGGING_S else "Stable" if row.consumed or not row.members else "Dead",
         "subscriptionMode": row.mode if row.start_at is not None else None, "subscriptionTimestamp": ts3(row.start_at),
         "subscriptionCreatedAt": ts3(row.created_at) if row.start_at is not None else None} for row in await rows(request, LIST)])
 

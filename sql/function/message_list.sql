@@ -1,6 +1,7 @@
 -- Messages stored between two moments (µs, inclusive), the newest first. Every filter may be NULL: queue, partition, namespace
 -- and task by name, status (pending, processing, completed, dead_letter). Deleted ones are left out. body only where the client framed the row (codec 2): texts and ids of its records stand there.
--- At most p_look rows of the log are looked at (message_rows.sql): a filter that few messages meet may find less than there is.
+-- At most p_look rows of the log are looked at (message_rows.sql): a filter that few messages meet may find less than there is. Dead letters come from
+-- their own table (message_dead.sql), all of them.
 --   queue_status  of the queue mode's group; status: of the named groups together where no queue mode's group has come to the
 --                 partition; consumed_by of the `groups` named groups that have come there; lease_until: of the queue mode, 0 = none
 CREATE OR REPLACE FUNCTION queend.message_list(p_queue text, p_partition text, p_namespace text, p_task text, p_status text, p_from bigint, p_to bigint,
@@ -26,6 +27,10 @@ DECLARE
     m        record;
 BEGIN
     IF p_status NOT IN ('pending', 'processing', 'completed', 'dead_letter') THEN
+        RETURN;
+    END IF;
+    IF p_status = 'dead_letter' THEN
+        RETURN QUERY SELECT * FROM queend.message_dead(p_queue, p_partition, p_namespace, p_task, p_from, p_to, p_limit, p_offset);
         RETURN;
     END IF;
     IF p_queue IS NOT NULL THEN
@@ -69,7 +74,6 @@ BEGIN
                    EXISTS (SELECT FROM queend.dead_letters d WHERE d.partition_id = r.partition_id AND d.record_offset = l.base + i.ord) AS dead
               FROM queend.id_spread(l.ids) AS i
              WHERE NOT EXISTS (SELECT FROM queend.holes h WHERE h.partition_id = r.partition_id AND h.record_offset = l.base + i.ord)
-               AND (p_status IS DISTINCT FROM 'dead_letter' OR EXISTS (SELECT FROM queend.dead_letters d WHERE d.partition_id = r.partition_id AND d.record_offset = l.base + i.ord))
              ORDER BY i.ord DESC
         LOOP
             EXIT WHEN v_left <= 0;

@@ -201,3 +201,14 @@ def test_a_group_that_was_rewound_is_alive(client: Client, queue: str) -> None:
     seek(client, "g", queue, timestamp=PAST)
     (group,) = [one for one in client.get("/api/v1/consumer-groups").json if one["queueName"] == queue]
     assert (group["name"], group["state"], group["totalLag"]) == ("g", "Stable", 2)
+
+
+def test_a_group_that_polls_is_listed_before_its_first_message(client: Client, queue: str) -> None:
+    client.configure(queue)
+    until(lambda: client.pop_answer(queue, consumerGroup="early").json["reason"] == "empty", "the daemon knows the queue")
+    told = next(one for one in client.get("/api/v1/consumer-groups").json if (one["queueName"], one["name"]) == (queue, "early"))
+    assert (told["members"], told["totalLag"], told["state"]) == (0, 0, "Stable")
+    client.push(queue, 1)
+    assert client.pop(queue, consumerGroup="early")
+    told = next(one for one in client.get("/api/v1/consumer-groups").json if (one["queueName"], one["name"]) == (queue, "early"))
+    assert (told["members"], told["totalLag"]) == (1, 1)

@@ -215,3 +215,21 @@ def test_ack_by_list_of_what_is_left(client: Client, queue: str) -> None:
     assert [one["success"] for one in client.ack_batch([ack_of(m) for m in got])] == [True, True]
     got = client.pop(queue, batch=10)
     assert data(got) == [3, 4, 5] and client.ack_batch([ack_of(m) for m in got])[-1]["leaseReleased"] is True
+
+
+def test_dead_letters_are_listed_from_their_table(client: Client, queue: str) -> None:
+    """Each once, whoever gave it up, page by page, and also when the log has them no more."""
+    client.push(queue, *range(7), partition="p")
+    for group, times in (("a", 7), ("b", 3)):
+        client.ack_batch([ack_of(one, "dlq") for one in client.pop(queue, "p", consumerGroup=group, batch=times)], group)
+    target = f"/api/v1/messages?queue={quote(queue)}&status=dead_letter"
+
+    def listed(more: str) -> list[int]:
+        pages = [client.get(f"{target}{more}&limit=2&offset={at}").json["messages"] for at in range(0, 10, 2)]
+        assert all(one["status"] == "dead_letter" and one["partition"] == "p" for page in pages for one in page)
+        return sorted(one["offset"] for page in pages for one in page)
+
+    assert listed("") == listed("&partition=p") == [*range(7)]
+    assert client.request("DELETE", f"/api/v1/queues/{quote(queue)}/clear").json["count"] == 7
+    assert listed("") == listed("&partition=p") == [*range(7)]
+    assert client.get(f"{target}&to=2020-01-01T00:00:00Z").json["messages"] == []

@@ -33,7 +33,8 @@ def listed(conninfo):
             db.rows("INSERT INTO queend.cursors (committed, partition_id, group_id, lease_until) VALUES (%s, %s, %s, %s)",
                     dice.randint(0, 7), part, group, now + HOUR_US if group == groups[0] and i % 3 == 0 else 0)
         db.rows("INSERT INTO queend.dead_letters (queue_id, partition_id, group_id, record_offset, record_id, transaction_id, payload, error, retry_count, created_at, failed_at)"
-                " VALUES (%s, %s, %s, %s, '', '', '', '', 0, 0, 0)", queue, part, groups[0], dice.randint(0, 3))
+                " SELECT %s, l.partition_id, %s, o.at, '', '', '', '', 0, l.created_at, l.created_at FROM (SELECT %s::bigint AS at) AS o"
+                " JOIN queend.log l ON l.partition_id = %s AND l.base <= o.at AND l.base + l.n > o.at", queue, groups[0], dice.randint(0, 3), part)
     yield db, now
     db.close()
 
