@@ -1,20 +1,29 @@
-"""An answer of the database that arrives late: what was changed since, and is known already, is not undone by it."""
+"""An answer of the database that arrives late: what was changed since, and is known already, is not undone by it. For each statement that
+a daemon sends and each change that somebody makes beside it: the answer is held back until the change is known, and all that the group
+has not consumed by then comes to a pop that names no partition."""
 from __future__ import annotations
 
+import json
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from urllib.parse import quote
 
 import psycopg
 import pytest
-from support.client import Client, data, pop_target
+from support.client import Client, ack_of, pop_target
 from support.daemon import Daemon
 from support.postgres import running
 from support.proxy import Proxy
 from support.wait import until
 
-CURSORS = ("SELECT count(*) FROM queend.cursors c JOIN queend.partitions p ON p.id = c.partition_id JOIN queend.queues q ON q.id = p.queue_id"
-           " WHERE q.name = %s")
+PAST = "2020-01-01T00:00:00Z"
+
+# Of a queue and the group g: the partitions with messages that are not consumed (leases last a second).
+LEFT = """
+SELECT p.name FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id
+  LEFT JOIN queend.consumer_groups g ON g.queue_id = q.id AND g.name = 'g'
+  LEFT JOIN queend.cursors c ON c.partition_id = p.id AND c.group_id = g.id
+ WHERE q.name = %s AND COALESCE(c.committed, -1) + 1 < (SELECT max(l.base + l.n) FROM queend.log l WHERE l.partition_id = p.id)"""
 
 
 class Holder:
@@ -22,27 +31,25 @@ class Holder:
 
     def __init__(self, proxy: Proxy):
         self.proxy = proxy
-        self.statement = b""
-        self.held = None
-        self.sent, self.released = threading.Event(), threading.Event()
         proxy.rule = self.rule
+        self.arm("")
 
     def arm(self, statement: str) -> None:
-        self.statement = b"\0" + statement.encode() + b"\0"
-
-    def release(self) -> None:
-        self.released.set()
+        with self.proxy.lock:
+            self.statement = b"\0" + statement.encode() + b"\0" if statement else b""
+            self.held = None
+            self.answered, self.released = threading.Event(), threading.Event()
 
     def rule(self, to_server: bool, piece: bytes) -> list:
         if to_server and self.held is None and self.statement and self.statement in piece:
             self.held = self.proxy.speaks
-            self.sent.set()
         if not to_server and self.held is self.proxy.speaks and not self.released.is_set():
+            self.answered.set()
             return [self.released.wait, piece]
         return [piece]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def slow(request: pytest.FixtureRequest) -> Iterator[tuple[Daemon, Holder, psycopg.Connection]]:
     with running(request.config.getoption("--postgres"), tcp=True) as cluster:
         proxy = Proxy(cluster.port)
@@ -50,27 +57,96 @@ def slow(request: pytest.FixtureRequest) -> Iterator[tuple[Daemon, Holder, psyco
         daemon = Daemon(cluster.dsn(port=proxy.port, sslmode="disable", gssencmode="disable"))
         with psycopg.connect(cluster.conninfo, autocommit=True) as db:
             yield daemon, holder, db
-        holder.release()
+        holder.released.set()
         daemon.stop()
         proxy.close()
 
 
-def test_a_subscription_moved_beside_a_pop(slow: tuple[Daemon, Holder, psycopg.Connection], queue: str) -> None:
-    """The pop made the group's cursor, at the old start. The subscription is moved back, which removes it; the pop's answer comes after."""
+def send(client: Client, path: str, body: dict) -> None:
+    client.send("POST", path, json.dumps(body).encode())
+
+
+def consumed(client: Client, queue: str) -> None:
+    """The group has cursors, and new messages are in memory."""
+    for partition in "abc":
+        client.ack_batch([ack_of(one) for one in client.pop(queue, partition, consumerGroup="g", batch=10)], "g")
+    client.push_items([{"queue": queue, "partition": p, "payload": "more"} for p in "abc"])
+
+
+def taken(client: Client, queue: str) -> list[dict]:
+    return client.pop(queue, consumerGroup="g", batch=10, partitions=5)
+
+
+def pops(client: Client, queue: str, _: object, **more: object) -> None:
+    client.send("GET", pop_target(queue, consumerGroup="g", batch=10, partitions=5, wait=False, **more))
+
+
+def acks(client: Client, queue: str, messages: list[dict], status: str = "completed") -> None:
+    send(client, "/api/v1/ack/batch", {"consumerGroup": "g", "acknowledgments": [ack_of(one, status) for one in messages]})
+
+
+def transaction(client: Client, queue: str, messages: list[dict]) -> None:
+    send(client, "/api/v1/transaction", {"operations": [{"type": "push", "items": [{"queue": queue, "partition": "a", "payload": "pushed"}]},
+                                                        *({"type": "ack", "consumerGroup": "g", **ack_of(one)} for one in messages)]})
+
+
+# What is held back, what is done before, and the request that sends it.
+STATEMENTS: dict[str, tuple[str, Callable, Callable]] = {
+    "pop": ("pop", lambda *_: None, pops),
+    "pop_scan": ("pop_scan", lambda *_: None, pops),
+    "group_resolve": ("group_resolve", lambda *_: None, pops),
+    "claim": ("turn", consumed, pops),
+    "claim, acknowledged at once": ("turn", consumed, lambda *all: pops(*all, autoAck=True)),
+    "acks of leases": ("turn", taken, acks),
+    "acks of one": ("ack", taken, lambda client, queue, messages: acks(client, queue, messages[1:2])),
+    "acks that want it again": ("ack", taken, lambda *all: acks(*all, "retry")),
+    "transaction": ("transaction", taken, transaction)}
+
+GROUP = "/api/v1/consumer-groups/g"
+CHANGES: dict[str, Callable[[Client, str], int]] = {
+    "seek to the start": lambda client, queue: client.post(f"{GROUP}/queues/{quote(queue)}/seek", {"timestamp": PAST}).status,
+    "seek to an offset": lambda client, queue: client.post(f"{GROUP}/queues/{quote(queue)}/seek", {"offset": 1}).status,
+    "subscription": lambda client, queue: client.post(f"{GROUP}/subscription", {"subscriptionTimestamp": PAST}).status,
+    "deletion": lambda client, queue: client.request("DELETE", f"{GROUP}/queues/{quote(queue)}").status}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_a_group_is_moved_beside(slow: tuple[Daemon, Holder, psycopg.Connection], queue: str, statement: str, change: str) -> None:
     daemon, holder, db = slow
+    name, before, request = STATEMENTS[statement]
     with daemon.client() as client, daemon.client() as other:
-        client.push(queue, "one", partition="a")
-        client.push(queue, "two", partition="b")
-        new = {"consumerGroup": "g", "subscriptionMode": "new"}
+        other.configure(queue, leaseTime=1)
+        other.push_items([{"queue": queue, "partition": p, "payload": n} for n in range(2) for p in "abc"])
+        prepared = before(other, queue)
+        holder.arm(name)
+        request(client, queue, prepared)
+        assert holder.answered.wait(30), "it was not sent"
+        assert CHANGES[change](other, queue) == 200
+        if before is taken and change != "subscription":
+            until(lambda: other.pop(queue, "c", consumerGroup="g", wait=False), "somebody goes on from there")
+        holder.released.set()
+        assert client.receive().status in (200, 204)
+
+        def come() -> bool:
+            other.pop(queue, consumerGroup="g", batch=100, partitions=10, wait=True, timeout=300, autoAck=True)
+            return not db.execute(LEFT, (queue,)).fetchall()
+
+        until(come, "all that is left comes", 20)
+
+
+def test_a_subscription_that_removes_a_cursor(slow: tuple[Daemon, Holder, psycopg.Connection], queue: str) -> None:
+    """The pop made the group's cursor where its subscription began, now; the subscription is moved back, which removes it."""
+    daemon, holder, _ = slow
+    with daemon.client() as client, daemon.client() as other:
+        other.push_items([{"queue": queue, "partition": p, "payload": p} for p in "ab"])
+        new = {"consumerGroup": "g", "subscriptionMode": "new", "wait": False}
         assert other.pop(queue, "b", **new) == []
         holder.arm("pop")
-        client.send("GET", pop_target(queue, "a", wait=False, **new))
-        assert holder.sent.wait(30)
-        until(lambda: db.execute(CURSORS, (queue,)).fetchone()[0] == 2, "the pop made its cursor")
-        hour_ago = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 3600))
-        moved = other.post("/api/v1/consumer-groups/g/subscription", {"subscriptionTimestamp": hour_ago})
-        assert moved.status == 200, moved.body
-        assert data(other.pop(queue, "b", wait=True, timeout=20_000, consumerGroup="g")) == ["two"]      # the change is known
-        holder.release()
-        client.receive()
-        assert data(other.pop(queue, "a", wait=True, timeout=5_000, consumerGroup="g")) == ["one"]
+        client.send("GET", pop_target(queue, "a", **new))
+        assert holder.answered.wait(30)
+        assert CHANGES["subscription"](other, queue) == 200
+        assert [one["data"] for one in other.pop(queue, "b", consumerGroup="g", wait=True, timeout=20_000)] == ["b"]      # it is known
+        holder.released.set()
+        assert client.receive().status in (200, 204)
+        assert [one["data"] for one in other.pop(queue, "a", consumerGroup="g", wait=True, timeout=20_000)] == ["a"]

@@ -45,6 +45,7 @@ cdef struct AckCall:
     AckRow* rows
     int n_rows
     int64_t sent_us
+    int64_t forgets           # book.forgets when it was sent
 
 cdef void ackarrays_free(AckArrays* a) noexcept nogil:
     pgarray_free(&a.part)
@@ -248,6 +249,7 @@ cdef bint ackcall_send(Engine* e) noexcept nogil:
     params_array(&params, &e.ack_arrays.f_idx)
     params_array(&params, &e.ack_arrays.f_error)
     call.sent_us = clock_mono_us()
+    call.forgets = atomic_get64(&book.forgets)
     e.worker.counters.op[OP_ACK].calls += 1
     if slot_send(slot, STMT_ACK, &params, ackcall_done, call, e.deadline_ms):
         return True
@@ -472,16 +474,17 @@ cdef void ackcall_take(AckCall* call, PGresult* res, int64_t now) noexcept nogil
             k += 1
             it = it.next
         if a.group != NULL and pg_int2(res, row, ACK_STATUS) == 0:
-            book_acked(a.group, a.partition, pg_bool(res, row, ACK_RELEASED), pg_int8_or(res, row, ACK_COMMITTED, -1),
+            book_acked(a.group, a.partition, call.forgets, pg_bool(res, row, ACK_RELEASED), pg_int8_or(res, row, ACK_COMMITTED, -1),
                        pg_int8_or(res, row, ACK_HEAD, 0), pg_int8_or(res, row, ACK_RETRY_UNTIL, 0), now, &wake)
             if any_:
                 held_over((<uint64_t><uint32_t>a.partition.id << 32) | <uint32_t>a.group.id)      # what is left of it may have gaps
     uv_mutex_unlock(&book.lock)
     popjobs_wake(call.engine.worker, wake)
 
-cdef void book_acked(Group* g, Partition* p, bint released, int64_t committed, int64_t head, int64_t retry_until,
-                     int64_t now, PopJob** wake) noexcept nogil:
-    # What an ack did to a cursor; lock held.
+cdef void book_acked(Group* g, Partition* p, int64_t forgets, bint released, int64_t committed, int64_t head,
+                     int64_t retry_until, int64_t now, PopJob** wake) noexcept nogil:
+    # What an ack did to a cursor; lock held. forgets: book.forgets when it was sent. Where cursors were moved by hand since, it may
+    # tell of the time before: that the lease it ended is not the present one, the next pop finds out.
     cdef Cursor* c = book_noted(g, p)
     cdef int64_t wait
     if c == NULL:
@@ -491,6 +494,9 @@ cdef void book_acked(Group* g, Partition* p, bint released, int64_t committed, i
         c.again = 1
         return
     if not released:
+        return
+    if forgets != book.forgets:
+        book_unsure(g, p, wake)
         return
     c.open = committed + 1 < c.next_offset
     c.next_offset = committed + 1

@@ -186,7 +186,8 @@ cdef int leased_done(PopCall* call, PGresult* res, int64_t now) noexcept nogil:
         if pg_int4(res, row, TURN_PART) == <int32_t>(a.key >> 32) and pg_int4(res, row, TURN_GROUP) == <int32_t><uint32_t>a.key:
             released = pg_bool(res, row, TURN_RELEASED)
             leasedack_take(a, released)
-            book_acked(<Group*>a.first.group, <Partition*>a.first.partition, released, a.first_offset + a.n - 1, pg_int8(res, row, TURN_HEAD), 0, now, &wake)
+            book_acked(<Group*>a.first.group, <Partition*>a.first.partition, call.forgets, released, a.first_offset + a.n - 1,
+                       pg_int8(res, row, TURN_HEAD), 0, now, &wake)
             call.engine.worker.counters.by_lease += a.n
             row += 1
     uv_mutex_unlock(&book.lock)

@@ -11,6 +11,7 @@ cdef enum CursorState:
     CURSOR_DELAYED = 4        # in the due heap until a delay, window or retry pause ends
 
     FRESH_AGAIN = 2           # Cursor.fresh: forgotten while it was busy
+    FORGETS_UNKNOWN = -1      # in place of book.forgets: when it was sent nobody knows
 
 cdef struct Cursor:
     HeapNode due
@@ -42,6 +43,7 @@ cdef struct Book:
     Group* scan_first         # groups that want a scan
     SharedInt n_scans         # of them
     uint32_t moves            # of all cursors, so far
+    int64_t forgets           # how often the groups of a queue were forgotten, so far: read without the lock
     bint looked               # there was a look: scans may begin
 
 cdef Book book

@@ -495,6 +495,7 @@ cdef void catalog_forget_groups(Queue* q) noexcept nogil:
         catalog.n_forgotten += q.forgotten_us == 0
         q.forgotten_us = clock_mono_us()
     uv_mutex_lock(&book.lock)
+    atomic_set64(&book.forgets, book.forgets + 1)
     while g != NULL:
         if not g.dead:
             g.dead = True

@@ -165,6 +165,7 @@ cdef bint claimcall_send(Engine* e) noexcept nogil:
     params_array(&params, &e.r_lease)
     params_array(&params, &e.r_lease_us)
     call.sent_us = clock_mono_us()
+    call.forgets = atomic_get64(&book.forgets)
     e.worker.counters.op[OP_POP].calls += call.n_jobs > 0
     e.worker.counters.op[OP_ACK].calls += call.n_acks > 0
     if slot_send(slot, STMT_TURN, &params, claimcall_done, call, e.deadline_ms):

@@ -13,6 +13,7 @@ cdef struct CycleCall:
     CycleJob* job
     PushBatch* batch
     bint asks                 # it only asks whether what it pushes is stored
+    int64_t forgets           # book.forgets when it was sent
 
 cdef void cycle_submit(Worker* w, Request* r) noexcept nogil:
     cdef CycleJob* j = <CycleJob*>arena_zero(&r.arena, sizeof(CycleJob))
@@ -122,6 +123,7 @@ cdef bint cycle_send(Engine* e, CycleJob* j) noexcept nogil:
     params_bool(&params, False)
     params_null(&params)
     params_bool(&params, not q.keeps)
+    call.forgets = atomic_get64(&book.forgets)
     if slot_send(slot, STMT_CYCLE, &params, cycle_done, call, e.deadline_ms):
         e.cycles_flying += 1
         return True
@@ -298,7 +300,8 @@ cdef bint cycle_take(CycleCall* call, PGresult* res) noexcept nogil:
         while g != NULL and g.id != pg_int4_or(res, 0, CYCLE_GROUP, 0):
             g = g.next
         if g != NULL:
-            book_acked(g, p, pg_bool(res, 0, CYCLE_RELEASED), pg_int8_or(res, 0, CYCLE_COMMITTED, -1), pg_int8_or(res, 0, CYCLE_HEAD, 0), 0, clock_mono_us(), &wake)
+            book_acked(g, p, call.forgets, pg_bool(res, 0, CYCLE_RELEASED), pg_int8_or(res, 0, CYCLE_COMMITTED, -1),
+                       pg_int8_or(res, 0, CYCLE_HEAD, 0), 0, clock_mono_us(), &wake)
     uv_mutex_unlock(&book.lock)
     uv_rwlock_rdunlock(&catalog.lock)
     popjobs_wake(call.engine.worker, wake)

@@ -27,6 +27,7 @@ cdef struct Ask:
     int64_t* marks            # ASK_SIZE: capacity_mark of each, and when they were taken
     int64_t asked_us
     uint64_t cleanings        # of the catalog when it was sent
+    int64_t forgets           # and book.forgets
     Queue* queue              # ASK_GROUP
     Slice mode
     int64_t since_us
@@ -248,6 +249,7 @@ cdef bint ask_send(Engine* e, Ask* a) noexcept nogil:
         if a.kind != ASK_NAMES and a.kind != ASK_SIZE:
             params_array(&params, &e.ask_b)
     a.cleanings = catalog.cleanings
+    a.forgets = atomic_get64(&book.forgets)
     if a.first_us == 0:
         a.first_us = clock_mono_us()
     e.round.waiting = a.next
@@ -334,6 +336,8 @@ cdef void ask_take(Ask* a, PGresult* res) noexcept nogil:
         stored_take(a, res)
         return
     uv_rwlock_wrlock(&catalog.lock)
+    if (a.kind == ASK_GROUP or a.kind == ASK_GROUPS) and a.forgets != atomic_get64(&book.forgets):
+        n = 0             # a group it tells of may have been deleted: it is asked again
     if a.kind == ASK_GROUP:
         if n and not a.queue.dead:
             uv_mutex_lock(&book.lock)

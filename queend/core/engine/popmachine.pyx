@@ -91,6 +91,7 @@ cdef struct PopCall:
     bint told                 # in the budget
     bint heads                # where their logs end is asked for
     int64_t sent_us
+    int64_t forgets           # book.forgets when it was sent
 
 cdef void pop_move(PopJob* j, int state) noexcept nogil:
     j.state = state

@@ -24,7 +24,7 @@ cdef bint told_acked(int32_t partition, int32_t group, int64_t committed, int64_
         while g != NULL and g.id != group:
             g = g.next
     if g != NULL:
-        book_acked(g, p, released, committed, head, 0, clock_mono_us(), wake)
+        book_acked(g, p, FORGETS_UNKNOWN, released, committed, head, 0, clock_mono_us(), wake)
     uv_mutex_unlock(&book.lock)
     uv_rwlock_rdunlock(&catalog.lock)
     return g != NULL

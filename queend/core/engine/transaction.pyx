@@ -25,6 +25,7 @@ cdef struct TxCall:
     bint asks                 # it only asks whether what it pushes is stored
     bint dry                  # it pushes to what does not exist yet: first a look whether the rest of it would be refused
     int64_t sent_us
+    int64_t forgets           # book.forgets when it was sent
 
 cdef void tx_submit(Worker* w, Request* r) noexcept nogil:
     cdef TxJob* j = <TxJob*>arena_zero(&r.arena, sizeof(TxJob))
@@ -266,6 +267,7 @@ cdef bint txcall_send(Engine* e, TxJob* j) noexcept nogil:
     recall_params(&params, &e.tx_pushes)
     params_bool(&params, dry)
     call.sent_us = clock_mono_us()
+    call.forgets = atomic_get64(&book.forgets)
     e.worker.counters.op[OP_TRANSACTION].calls += 1
     if slot_send(slot, STMT_TRANSACTION_DUE if call.batch.scheduled else STMT_TRANSACTION, &params, txcall_done, call, e.deadline_ms):
         return True
@@ -283,6 +285,7 @@ cdef bint txcall_ask(Engine* e, Slot* slot, TxCall* call) noexcept nogil:
     cdef TxJob* j = call.job
     pushed_params(&params, &e.tx_pushes)
     call.sent_us = clock_mono_us()
+    call.forgets = atomic_get64(&book.forgets)
     if slot_send(slot, STMT_PUSHED, &params, txcall_done, call, e.deadline_ms):
         return True
     txcall_free(call)
@@ -576,7 +579,7 @@ cdef int tx_take(TxCall* call, PGresult* res, int64_t now) noexcept nogil:
             c = &call.batch.chunks[i]
             book_stored(c.group.partition, pg_int8(res, row, TX_BASE) + c.n, &wake)
         elif pg_int2(res, row, TX_KIND) == 1 and 0 <= i < call.n_rows:
-            book_acked(call.rows[i].group, call.rows[i].partition, pg_bool(res, row, TX_RELEASED),
+            book_acked(call.rows[i].group, call.rows[i].partition, call.forgets, pg_bool(res, row, TX_RELEASED),
                        pg_int8_or(res, row, TX_COMMITTED, -1), pg_int8_or(res, row, TX_HEAD, 0), 0, now, &wake)
     uv_mutex_unlock(&book.lock)
     uv_rwlock_rdunlock(&catalog.lock)
