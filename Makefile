@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help system venv build run test test-quick test-asan test-tsan test-faults test-kills test-schema test-sdk test-spark fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare clean
+.PHONY: help system venv build run test test-quick test-asan test-tsan test-faults test-kills test-schema test-sdk test-spark test-spark-kills demo-spark fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare clean
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
