@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help system venv build run test test-quick test-asan test-tsan test-faults test-kills test-schema test-sdk test-spark test-spark-kills demo-spark fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare clean
+.PHONY: help system venv build run test test-quick test-asan test-tsan test-faults test-kills test-schema test-sdk test-spark test-spark-kills demo-spark fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-spark clean
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -130,6 +130,12 @@ bench-peers: build ## the same loads against RabbitMQ, NATS JetStream and pgmq, 
 bench-compare: build ## what a change costs per message, against another checkout that is built (BEFORE=folder), in turns of one run
 	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@$(BIN)/python bench/compare.py $(BEFORE) $(ARGS)
+
+bench-spark: build ## Spark in and out of queues against sinks and sources that do nothing and against JDBC, and planning: docs/performance-spark.md
+	@SUDO="$(SUDO)" sh tools/system.sh tests
+	@SUDO="$(SUDO)" sh tools/system.sh spark-bench
+	@$(SPARK)
+	@$(BIN)/python bench/spark.py --write $(ARGS)
 
 clean: ## remove what was built (not the data)
 	@rm -rf build .asan .tsan .fuzz *.egg-info queend/_core*.so $(VENV)
