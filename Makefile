@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help system venv build run test test-quick test-asan test-tsan test-faults test-kills test-schema test-sdk test-spark test-spark-kills demo-spark fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-spark clean
+.PHONY: help system lock venv build run test test-quick test-asan test-tsan test-faults test-kills test-schema test-sdk test-spark test-spark-kills demo-spark fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-spark clean
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -13,12 +13,18 @@ help: ## print this list
 system: ## install the system packages that are missing (apt; root or sudo)
 	@SUDO="$(SUDO)" PYTHON="$(PYTHON)" sh tools/system.sh
 
-$(VENV)/.ready: pyproject.toml tools/system.sh
+# What is in locked/, by its hashes: `make lock` writes it. Distributions that have to be compiled are built with what is locked as well.
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check
+
+$(VENV)/.ready: locked/build.txt locked/all.txt tools/system.sh
 	@$(MAKE) --no-print-directory system
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install --quiet --disable-pip-version-check 'setuptools>=77' 'Cython>=3.1,<4'
-	@$(BIN)/python tools/requirements.py | $(BIN)/pip install --quiet --disable-pip-version-check -r /dev/stdin
+	@$(PIP) --require-hashes -r locked/build.txt
+	@$(PIP) --require-hashes --no-build-isolation -r locked/all.txt
 	@touch $@
+
+lock: ## lock what pyproject.toml asks for to versions and hashes (ARGS=--upgrade: the newest)
+	@PYTHON="$(PYTHON)" sh tools/lock.sh $(ARGS)
 
 venv: $(VENV)/.ready ## make the virtual environment with everything the build, the daemon and the tests need
 

@@ -4,7 +4,10 @@ import re
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parent.parent.parent
 # What these tests run in has been built: make is not to look at it again.
@@ -49,3 +52,22 @@ def test_nothing_is_installed_where_nothing_is_missing():
         done = subprocess.run(["sh", "tools/system.sh", *what], cwd=ROOT, capture_output=True, text=True,
                               env={"PATH": os.environ["PATH"], "SUDO": "false", "PYTHON": sys.executable})
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_what_is_locked_is_what_is_asked_for():
+    """Every distribution by one version and its hashes, nothing by an address; the ranges of pyproject.toml hold; what few need is not in it."""
+    locked = {}
+    for file in ("build.txt", "all.txt"):
+        for entry in re.split(r"\n(?=\S)", (ROOT / "locked" / file).read_text().replace("\\\n", "\n").rstrip("\n")):
+            first, *hashes = entry.split("\n")
+            asked = Requirement(first)
+            version, = asked.specifier
+            assert version.operator == "==" and asked.url is None, first
+            assert hashes and all(re.fullmatch(r"    --hash=sha256:[0-9a-f]{64} ?", line) for line in hashes), first
+            assert locked.setdefault(asked.name, version.version) == version.version
+    wanted = subprocess.run([sys.executable, ROOT / "tools" / "requirements.py"], capture_output=True, text=True, check=True).stdout.splitlines()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    for text in [*wanted, *project["build-system"]["requires"]]:
+        asked = Requirement(text)
+        assert asked.specifier.contains(locked[asked.name.lower()]), text
+    assert not {"pyspark", "pgmq"} & set(locked)
