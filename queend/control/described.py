@@ -52,7 +52,7 @@ ROUTES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], Any]] = {
               "options": {"ttl": 3600, "maxSize": 0, "priority": 0, "leaseTime": 60, "retryDelay": 1000, "retryLimit": 5, "windowBuffer": 0, "delayedProcessing": 0, "retentionSeconds": 0,
                           "completedRetentionSeconds": 0, "maxWaitTimeSeconds": 0, "deadLetterQueue": False, "dlqAfterMaxRetries": False, "retentionEnabled": False, "encryptionEnabled": False}}), [],
         {"queue": "orders", "namespace": "shop", "task": "billing", "options": {"leaseTime": 60, "retryLimit": 5}}),
-    "GET /api/v1/resources/queues": (whole(queues=array(whole(**HEAD, partitions=INTEGER, messages=MESSAGES))), [], None),
+    "GET /api/v1/resources/queues": (whole(queues=array(whole(**HEAD, partitions=INTEGER, messages=MESSAGES))), [LIMIT, OFFSET], None),
     "GET /api/v1/resources/queues/{queue}": (
         whole(**HEAD, totals=COUNTS, options=whole(**{name: OPTION for name in BY_NAME}), partitions=array(whole(
             id=ID, name=TEXT, createdAt=TIME, stats=COUNTS, oldestMessage=SOME_TIME, newestMessage=SOME_TIME))), [LIMIT, OFFSET], None),
@@ -62,11 +62,11 @@ ROUTES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], Any]] = {
         [parameter("group", NAME), LIMIT], None),
     "GET /api/v1/resources/partitions": (
         whole(partitions=array(whole(id=ID, name=TEXT, queue=MAYBE, createdAt=TIME, stats=COUNTS)), pagination=PAGINATION), [QUEUE, LIMIT, OFFSET], None),
-    "GET /api/v1/resources/namespaces": (whole(namespaces=array(whole(namespace=TEXT, **SPACE))), [], None),
-    "GET /api/v1/resources/tasks": (whole(tasks=array(whole(task=TEXT, **SPACE))), [], None),
+    "GET /api/v1/resources/namespaces": (whole(namespaces=array(whole(namespace=TEXT, **SPACE))), [LIMIT, OFFSET], None),
+    "GET /api/v1/resources/tasks": (whole(tasks=array(whole(task=TEXT, **SPACE))), [LIMIT, OFFSET], None),
     "GET /api/v1/consumer-groups": (array(whole(
         name=TEXT, topics=array(TEXT), queueName=TEXT, members=INTEGER, partitionsWithLag=INTEGER,
-        totalLag=INTEGER, maxTimeLag=INTEGER, state={"enum": ["Stable", "Lagging", "Dead"]}, subscriptionMode=MAYBE, subscriptionTimestamp=SOME_TIME, subscriptionCreatedAt=SOME_TIME)), [], None),
+        totalLag=INTEGER, maxTimeLag=INTEGER, state={"enum": ["Stable", "Lagging", "Dead"]}, subscriptionMode=MAYBE, subscriptionTimestamp=SOME_TIME, subscriptionCreatedAt=SOME_TIME)), [LIMIT, OFFSET], None),
     "GET /api/v1/consumer-groups/lagging": (
         array(whole(consumer_group=TEXT, queue_name=TEXT, partition_name=TEXT, partition_id=ID, worker_id=MAYBE, offset_lag=INTEGER, time_lag_seconds=INTEGER, lag_hours=NUMBER,
                     oldest_unconsumed_at=SOME_TIME, last_consumed_at=SOME_TIME)), [parameter("minLagSeconds", {**INTEGER, "minimum": 0}), LIMIT], None),

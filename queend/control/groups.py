@@ -12,6 +12,7 @@ from .._core import read_partition_id
 from .answer import Json, PathName, Refusal, body_object
 from .database import rows, seed_of
 from .openapi import FLAG, INTEGER, NAME, TEXT, array, body, record
+from .paged import Page
 from .queues import ts3
 from .query import Query, moment_of
 from .read_request import entries_of
@@ -24,7 +25,7 @@ LAGGING_S = 300         # older than this the newest message of a partition is, 
 HEARD_TRIES, HEARD_PAUSE_S = 200, 0.005
 OFFSET_MOST = 2**63 - 1
 
-LIST = "SELECT * FROM queend.group_list()"
+LIST = "SELECT * FROM queend.group_list() LIMIT %s OFFSET %s"
 LAGGING = "SELECT * FROM queend.group_lagging(%s, %s)"
 SHOW = "SELECT * FROM queend.group_show(%s, %s)"
 STANDING = "SELECT * FROM queend.standing_list(%s)"
@@ -62,14 +63,17 @@ def age_s(us: int | None) -> int:
 
 @router.get("/api/v1/consumer-groups", tags=["groups"])
 async def group_list(request: Request) -> Json:
-    """Every consumer group of every queue, by name and queue; one that polls stands here before its first message."""
+    """Consumer groups of every queue, by name and queue; one that polls stands here before its first message. Query: limit (1000, most
+    10 000), offset; the header `Link` names the next page where there is one."""
+    page = Page(request)
     await request.app.state.control.stats.fresh()
+    found, headers = page.of(await rows(request, LIST, *page.asked))
     return Json([{
         "name": row.name, "topics": [row.queue], "queueName": row.queue, "members": row.members, "partitionsWithLag": row.lagging,
         "totalLag": row.lag, "maxTimeLag": age_s(row.newest),
         "state": "Lagging" if age_s(row.newest) > LAGGING_S else "Stable" if row.consumed or not row.members else "Dead",
         "subscriptionMode": row.mode if row.start_at is not None else None, "subscriptionTimestamp": ts3(row.start_at),
-        "subscriptionCreatedAt": ts3(row.created_at) if row.start_at is not None else None} for row in await rows(request, LIST)])
+        "subscriptionCreatedAt": ts3(row.created_at) if row.start_at is not None else None} for row in found], headers=headers)
 
 
 @router.get("/api/v1/consumer-groups/lagging", tags=["groups"])

@@ -13,6 +13,7 @@ from .._core import read_moment_text, read_partition_id, read_queue_id
 from .answer import Json, PathName, Refusal
 from .database import rows, seed_of
 from .options import shown
+from .paged import Page
 from .query import Query
 
 router = APIRouter()
@@ -24,8 +25,9 @@ CLEAR_PAGE, CLEAR_PARTITIONS = 1000, 1000                   # log rows removed, 
 LIST = """
 SELECT q.id, q.name, q.namespace, q.task, q.created_at, coalesce(s.partitions, 0) AS partitions, coalesce(s.total, 0) AS total,
        coalesce(s.pending, 0) AS pending, coalesce(s.processing, 0) AS processing
-  FROM queend.queues q LEFT JOIN queend.stat_queues s ON s.queue_id = q.id
- ORDER BY q.created_at DESC, q.id DESC"""
+  FROM (SELECT x.id FROM queend.queues x ORDER BY x.id DESC LIMIT %s OFFSET %s) AS i
+  JOIN queend.queues q ON q.id = i.id LEFT JOIN queend.stat_queues s ON s.queue_id = q.id
+ ORDER BY q.id DESC"""
 
 ONE = """
 SELECT q.*, queend.backoff_show(q.retry_backoff) AS backoff, s.total, s.pending, s.processing, s.completed, s.dead
@@ -51,12 +53,14 @@ COUNTS = ("total", "pending", "processing", "completed", "failed", "deadLetter")
 
 @router.get("/api/v1/resources/queues", tags=["queues"])
 async def queue_list(request: Request) -> Json:
-    """Every queue, newest first."""
+    """Queues, newest first. Query: limit (1000, most 10 000), offset; the header `Link` names the next page where there is one."""
+    page = Page(request)
     await request.app.state.control.stats.fresh()
     seed = await seed_of(request)
+    found, headers = page.of(await rows(request, LIST, *page.asked))
     return Json({"queues": [{
         **queue_head(row, seed), "partitions": row.partitions,
-        "messages": {"total": row.total, "pending": row.pending, "processing": row.processing}} for row in await rows(request, LIST)]})
+        "messages": {"total": row.total, "pending": row.pending, "processing": row.processing}} for row in found]}, headers=headers)
 
 
 @router.get("/api/v1/resources/queues/{queue}", tags=["queues"])

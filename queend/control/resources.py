@@ -2,13 +2,12 @@
 Sums are kept figures."""
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter, Request
 
 from .._core import read_partition_id
 from .answer import Json, PathName, Refusal
 from .database import rows, seed_of
+from .paged import Page
 from .query import Query
 from .queues import OFFSET_MOST, PAGE, PAGE_MOST, PARTITIONS, counts_of, queue_row, ts3
 
@@ -19,7 +18,7 @@ PARTITIONS_OF_ALL = PARTITIONS.replace("SELECT x.id FROM queend.partitions x WHE
 SPACES = """
 SELECT q.{0} AS name, count(*) AS queues, coalesce(sum(s.partitions), 0)::bigint AS partitions, coalesce(sum(s.total), 0)::bigint AS total,
        coalesce(sum(s.pending), 0)::bigint AS pending
-  FROM queend.queues q LEFT JOIN queend.stat_queues s ON s.queue_id = q.id WHERE q.{0} <> '' GROUP BY q.{0} ORDER BY q.{0}"""
+  FROM queend.queues q LEFT JOIN queend.stat_queues s ON s.queue_id = q.id WHERE q.{0} <> '' GROUP BY q.{0} ORDER BY q.{0} LIMIT %s OFFSET %s"""
 DEPTH = "SELECT * FROM queend.group_depth(%s, %s, %s)"
 
 
@@ -30,7 +29,8 @@ async def partition_list(request: Request) -> Json:
     queue, limit, offset = query.text("queue"), query.whole("limit", PAGE, 0, PAGE_MOST), query.whole("offset", 0, 0, OFFSET_MOST)
     if queue is None:
         found = await rows(request, PARTITIONS_OF_ALL, limit, offset)
-        names = {row.id: row.name for row in await rows(request, "SELECT q.id, q.name FROM queend.queues q")}
+        ids = list({row.queue_id for row in found})
+        names = {row.id: row.name for row in await rows(request, "SELECT q.id, q.name FROM queend.queues q WHERE q.id = ANY (%s)", ids)}
     else:
         head = await queue_row(request, queue)
         found, names = await rows(request, PARTITIONS, head.id, limit, offset), {head.id: queue}
@@ -54,22 +54,24 @@ async def queue_depth(request: Request, queue: PathName) -> Json:
                  "partitions": [{"partition": row.name, "pending": row.lag} for row in found if row.name is not None]})
 
 
-async def _spaces(request: Request, column: str) -> list[dict[str, Any]]:
+async def _spaces(request: Request, column: str, name: str) -> Json:
+    page = Page(request)
     await request.app.state.control.stats.fresh()
-    return [{column: row.name, "queues": row.queues, "partitions": row.partitions, "messages": {"total": row.total, "pending": row.pending}}
-            for row in await rows(request, SPACES.format(column))]
+    found, headers = page.of(await rows(request, SPACES.format(column), *page.asked))
+    return Json({name: [{column: row.name, "queues": row.queues, "partitions": row.partitions, "messages": {"total": row.total, "pending": row.pending}}
+                        for row in found]}, headers=headers)
 
 
 @router.get("/api/v1/resources/namespaces", tags=["queues"])
 async def namespace_list(request: Request) -> Json:
-    """Namespaces that have a queue, by name."""
-    return Json({"namespaces": await _spaces(request, "namespace")})
+    """Namespaces that have a queue, by name. Query: limit (1000, most 10 000), offset; the header `Link` names the next page where there is one."""
+    return await _spaces(request, "namespace", "namespaces")
 
 
 @router.get("/api/v1/resources/tasks", tags=["queues"])
 async def task_list(request: Request) -> Json:
-    """Tasks that have a queue, by name."""
-    return Json({"tasks": await _spaces(request, "task")})
+    """Tasks that have a queue, by name. Query: limit (1000, most 10 000), offset; the header `Link` names the next page where there is one."""
+    return await _spaces(request, "task", "tasks")
 
 
 @router.post("/api/v1/stats/refresh", tags=["status"])

@@ -19,9 +19,10 @@ PAGE, MESSAGES_PAGE, PAGE_MOST, OFFSET_MOST = 100, 50, 1000, 1_000_000
 LIST = """
 SELECT q.id, q.name, q.namespace, q.task, q.created_at, coalesce(s.partitions, 0) AS partitions, coalesce(s.total, 0) AS total,
        coalesce(s.pending + s.processing, 0) AS pending, coalesce(s.processing, 0) AS processing
-  FROM queend.queues q LEFT JOIN queend.stat_queues s ON s.queue_id = q.id
- WHERE (%s::text IS NULL OR q.namespace = %s) AND (%s::text IS NULL OR q.task = %s)
- ORDER BY q.created_at DESC, q.id DESC LIMIT %s OFFSET %s"""
+  FROM (SELECT x.id FROM queend.queues x WHERE (%s::text IS NULL OR x.namespace = %s) AND (%s::text IS NULL OR x.task = %s)
+         ORDER BY x.id DESC LIMIT %s OFFSET %s) AS i
+  JOIN queend.queues q ON q.id = i.id LEFT JOIN queend.stat_queues s ON s.queue_id = q.id
+ ORDER BY q.id DESC"""
 NEWEST = "SELECT coalesce((SELECT s.newest FROM queend.stat_queues s WHERE s.queue_id = q.id), 0) AS newest FROM queend.queues q WHERE q.name = %s"
 MESSAGES = """SELECT *, queend.message_id(stored_at, partition_id, record_offset)::text AS id, NULL AS payload
                 FROM queend.message_list(%s, NULL, NULL, NULL, NULL, %s, 9223372036854775807, %s, %s, %s)"""

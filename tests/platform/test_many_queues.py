@@ -1,0 +1,51 @@
+"""Lists of many queues come in pages."""
+from __future__ import annotations
+
+import re
+
+import psycopg
+import pytest
+
+MANY = 12_000
+
+
+@pytest.fixture(scope="module")
+def daemon(start_daemon, postgres):
+    database = postgres.database()
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(f"INSERT INTO queend.queues (name, namespace, task) SELECT 'q' || n, 'space' || n % 3000, 'task' || n % 2 FROM generate_series(1, {MANY}) AS n")
+        connection.execute("INSERT INTO queend.partitions (queue_id, name) SELECT id, 'Default' FROM queend.queues")
+    return start_daemon(database)
+
+
+def walk(client, target: str, name: str | None) -> list[list]:
+    pages = []
+    while target:
+        answer = client.get(target)
+        pages.append(answer.json[name] if name else answer.json)
+        link = answer.headers.get("link", "")
+        target = link and re.fullmatch(r'<(/[^>]+)>; rel="next"', link)[1]
+    return pages
+
+
+def test_queues_in_pages_newest_first(client):
+    pages = walk(client, "/api/v1/resources/queues?limit=5000", "queues")
+    assert [len(page) for page in pages] == [5000, 5000, 2000]
+    assert len({queue["name"] for page in pages for queue in page}) == MANY
+    assert len(client.get("/api/v1/resources/queues").json["queues"]) == 1000
+    assert client.get("/api/v1/resources/queues?limit=2&offset=11999").json["queues"] == pages[-1][-1:]
+    assert client.request("GET", "/api/v1/resources/queues?limit=10001").status == 400
+
+
+def test_namespaces_and_tasks_in_pages(client):
+    assert [len(page) for page in walk(client, "/api/v1/resources/namespaces", "namespaces")] == [1000, 1000, 1000]
+    assert walk(client, "/api/v1/resources/tasks?limit=1", "tasks") == [[one] for one in client.get("/api/v1/resources/tasks").json["tasks"]]
+
+
+def test_groups_in_pages(client):
+    for number in range(3):
+        client.push("q1", number)
+        client.pop("q1", consumerGroup=f"g{number}", autoAck="true")
+    client.request("POST", "/api/v1/stats/refresh", {})
+    names = [one["name"] for one in client.get("/api/v1/consumer-groups").json]
+    assert [page[0]["name"] for page in walk(client, "/api/v1/consumer-groups?limit=1", None)] == names == ["g0", "g1", "g2"]
