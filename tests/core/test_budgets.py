@@ -3,11 +3,10 @@ import contextlib
 import socket
 
 import pytest
+from support.edge import answers, body, edge, start  # noqa: F401 (fixtures)
 from support.wait import until
 
 from queend._core import json_slices
-
-from .test_edge import answers, body, edge, start  # noqa: F401 (fixtures)
 
 MIB = 1 << 20
 
