@@ -114,7 +114,7 @@ def test_the_daemon_starts_without_its_database(server, postgres, queue):
         before.kill()
         daemon = server(conninfo)
         with daemon.client() as client:
-            assert daemon.line("database_unreachable") and daemon.line("without_database")
+            until(lambda: daemon.line("database_unreachable") and daemon.line("without_database"), "both are told")
             assert {item["status"] for item in client.push(queue, *range(20, 40), partition="p")} == {"buffered"}
             state = buffered(client)
             assert (state["pending"], state["dbHealthy"]) == (40, False)
