@@ -118,6 +118,7 @@ include "core/engine/lease.pyx"           # extended, given back
 include "core/engine/takeback.pyx"        # consumed for nobody, taken back
 include "core/engine/capacity.pyx"        # room in queues with a bound
 include "core/engine/lookup.pyx"          # names to ids
+include "core/engine/bounds.pyx"          # names that may not be made
 include "core/engine/discover.pyx"        # work nobody told of
 include "core/engine/ended.pyx"           # leases that ended elsewhere
 include "core/engine/recall.pyx"          # ids the database need not look for

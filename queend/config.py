@@ -85,6 +85,9 @@ class Clients(BaseSettings):
     queend_max_untaken_bytes: int = setting(128 << 20, "memory for answers that clients have not taken; beyond: pops are 503, and connections that take too "
                                             "little are closed", "bytes", ge=1 << 20)
     queend_max_untaken_connection_bytes: int = setting(64 << 20, "the same of one connection, where they are of more than one answer; beyond: it is closed", "bytes", ge=1 << 20)
+    queend_max_queues: int = count(200_000, "queues of the database; one more: 409; 0: no bound", "queues")
+    queend_max_partitions: int = count(2_000_000, "partitions of a queue; one more: 409; 0: no bound", "partitions")
+    queend_max_groups: int = count(10_000, "consumer groups of a queue; one more: 409; 0: no bound", "groups")
     queend_max_parked: int = count(65_536, "long polls that wait; beyond: 503", "pops")
     queend_least_rate: int = count(1024, "a request body that comes more slowly for half a minute is given up: 408; so is a connection that takes its "
                                       "answers more slowly for a minute; 0: no bound", "bytes/s")

@@ -39,12 +39,26 @@ SESSION = {
     "IntervalStyle": "postgres",
     "TimeZone": "UTC",
     "extra_float_digits": "1",
+    "queend.max_queues": "0",                             # what is accepted already finds its place (sql/function/names_bound.sql)
+    "queend.max_partitions": "0",
+    "queend.max_groups": "0",
 }
 
 
 def session_options() -> str:
     """SESSION as libpq's `options`."""
     return " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in SESSION.items())
+
+
+def bounds(settings: Settings) -> str:
+    """How many queues, partitions and groups a session that works for clients may make there be, as libpq's `options`."""
+    return (f"-c queend.max_queues={settings.queend_max_queues} -c queend.max_partitions={settings.queend_max_partitions}"
+            f" -c queend.max_groups={settings.queend_max_groups}")
+
+
+def with_options(conninfo: str, *options: str) -> str:
+    """The connection string with these after its own options: the last one counts."""
+    return make_conninfo(conninfo, options=" ".join(one for one in (conninfo_to_dict(conninfo).get("options") or "", *options) if one))
 
 
 def conninfo(settings: Settings, local: str | None = None, **more: str) -> str:
@@ -145,6 +159,9 @@ def core_settings(settings: Settings, local: str | None = None, buffer_dir: str 
         "max_untaken_of_one": settings.queend_max_untaken_connection_bytes,
         "stuck_ms": settings.queend_stuck_ms,
         "control_stuck_ms": settings.queend_control_stuck_ms,
+        "max_queues": settings.queend_max_queues,
+        "max_partitions": settings.queend_max_partitions,
+        "max_groups": settings.queend_max_groups,
         "max_parked": settings.queend_max_parked,
         "least_rate": settings.queend_least_rate,
         **connections(settings, max(2, slots) * settings.num_workers),

@@ -28,6 +28,14 @@ class Refusal(Exception):
         return Json({**self.extra, "error": self.error, "code": self.code}, self.status, self.headers)
 
 
+FULL = "QD409"      # SQLSTATE of sql/function/names_full.sql
+
+
+def full(error: Any) -> Refusal:
+    """One name more than the operator allows."""
+    return Refusal(409, error.diag.message_primary or "There are too many", "bound_reached")
+
+
 async def body_object(request: Request) -> dict[str, Any]:
     """The request body as a JSON object; any other JSON counts as an object without keys. Refuses what is no JSON."""
     from .known import checked      # it refuses in the words of this file

@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from .. import __version__, log, session
 from .._core import verdict
 from ..config import Settings
+from ..connect import bounds, with_options
 from ..service.buffer import Folder
 from ..service.maintenance import Maintenance
 from ..service.metrics import Metrics
@@ -23,7 +24,7 @@ from ..service.stats import Stats
 from ..service.summary import Summary
 from ..service.transfer import Transfer
 from . import configure, health, known, maintenance, openapi
-from .answer import Json, Refusal
+from .answer import FULL, Json, Refusal, full
 from .bridge import Bridge
 from .etag import Tagged
 from .holds import Holds
@@ -41,7 +42,7 @@ class Control:
         self.settings = settings
         self.core = core
         self.started = time.time()
-        self.pool = AsyncConnectionPool(conninfo, min_size=1, max_size=max(2, settings.db_pool_size // 20), open=False,
+        self.pool = AsyncConnectionPool(with_options(conninfo, bounds(settings)), min_size=1, max_size=max(2, settings.db_pool_size // 20), open=False,
                                         connection_class=session.AsyncConnection,
                                         timeout=settings.db_connection_timeout / 1000, kwargs={"autocommit": True},
                                         reconnect_timeout=0, name="queend-control")
@@ -162,6 +163,8 @@ async def _invalid(request: Request, error: Exception) -> Json:
 async def _database(request: Request, error: Exception) -> Json:
     if isinstance(error, psycopg.errors.UntranslatableCharacter):      # deep inside of JSON that is passed on as it came
         return Refusal(400, "A text has a character that cannot be stored (NUL)", "invalid_text").answer()
+    if getattr(error, "sqlstate", None) == FULL:
+        return full(error).answer()
     # An error that is not tied to what was asked for: the same again may succeed.
     unreachable = isinstance(error, PoolTimeout) or verdict(getattr(error, "sqlstate", None)) in ("again", "away", "unfit")
     log.line("warn" if unreachable else "error", "control_query_failed", str(error).strip(), path=request.url.path)

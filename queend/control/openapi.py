@@ -122,7 +122,7 @@ SCHEMAS = {
 
 def answers(status: str, text: str, schema: dict[str, Any] | None, *errors: str) -> dict[str, Any]:
     meanings = {"204": "nothing to deliver", "400": "the request names what is wrong with it; nothing was done",
-                "404": "there is nothing of this name", "413": "body too large", "415": "a media type nobody reads here", "default": "refused; the error says why", "503": "too much is waiting, or no database: try again after Retry-After"}
+                "404": "there is nothing of this name", "409": "a name would be made, and there are as many as are allowed", "413": "body too large", "415": "a media type nobody reads here", "default": "refused; the error says why", "503": "too much is waiting, or no database: try again after Retry-After"}
     described: dict[str, Any] = {status: {"description": text}}
     if schema:
         described[status]["content"] = {"application/json": {"schema": schema}}
@@ -176,7 +176,7 @@ WITH_IDS = ("/api/v1/messages/", "/api/v1/traces/")
 
 
 def pop(summary: str, *more: dict[str, Any]) -> dict[str, Any]:
-    responses = answers("200", "messages, oldest first in each partition", ref("PopResult"), "204", "400", "503")
+    responses = answers("200", "messages, oldest first in each partition", ref("PopResult"), "204", "400", "409", "503")
     responses["200"]["content"] |= {EVENTS: {"schema": array(ref("CloudEvent"))}, "application/x-queen-pop": {"schema": BYTES}}
     responses["200"]["content"]["application/json"]["example"] = {
         "success": True, **{key: MESSAGE[key] for key in ("queue", "partition", "partitionId", "leaseId", "consumerGroup")}, "partitionsClaimed": 1, "messages": [MESSAGE]}
@@ -202,10 +202,10 @@ EVENTS_BODY = {"required": True, "content": {"application/cloudevents+json": {"s
 
 HOT = {
     "/api/v1/push": shown(post(
-        "Store messages", body(record(["items"], items=array(ref("PushItem")))), answers("201", "one result per item, in order, once all are durable", PUSHED, "400", "413", "503"),
+        "Store messages", body(record(["items"], items=array(ref("PushItem")))), answers("201", "one result per item, in order, once all are durable", PUSHED, "400", "409", "413", "503"),
         [KEY, CONTEXT, FORMAT]), {"items": [ITEM]}, "201", [STORED]),
     "/api/v1/events/{queue}": post(
-        "Store CloudEvents", EVENTS_BODY, answers("201", "one result per event, in order, once all are durable", PUSHED, "400", "413", "415", "503"),
+        "Store CloudEvents", EVENTS_BODY, answers("201", "one result per event, in order, once all are durable", PUSHED, "400", "409", "413", "415", "503"),
         [queue(), parameter("partition", NAME, "of events without a partitionkey"), FORMAT]),
     "/api/v1/pop/queue/{queue}": pop("Take messages of any partition of a queue", queue()),
     "/api/v1/pop/queue/{queue}/partition/{partition}": pop("Take messages of one partition", queue(), parameter("partition", NAME, place="path")),
@@ -216,7 +216,7 @@ HOT = {
         answers("200", "one result per acknowledgment, in order", array(ref("AckResult")), "400", "413", "503")), {"acknowledgments": [ACK], "consumerGroup": "billing"}, "200", [ACKED]),
     "/api/v1/transaction": shown(post(
         "Acknowledge and store, all or nothing", body(record(["operations"], operations=array(ref("Operation")), requiredLeases=array(TEXT))),
-        answers("200", "success tells whether anything was done", ref("TransactionResult"), "400", "413", "503"), [CONTEXT]),
+        answers("200", "success tells whether anything was done", ref("TransactionResult"), "400", "409", "413", "503"), [CONTEXT]),
         {"operations": [{"type": "ack", **ACK}, {"type": "push", "items": [{"queue": "bills", "payload": {"n": 1}}]}], "requiredLeases": [MESSAGE["leaseId"]]}, "200",
         {"transactionId": "019b7d3c-1f2e-7000-8000-0000000000aa", "success": True, "results": [{"index": 0, "type": "ack", "success": True, "transactionId": "order-17", "error": None, "dlq": False}]}),
     "/api/v1/lease/{leaseId}/extend": shown(post(

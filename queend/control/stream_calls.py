@@ -8,15 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import namedtuple_row
 from psycopg_pool import AsyncConnectionPool
 
 from .. import log, session
 from .._core import read_partition_id, verdict
 from ..config import Settings
-from ..connect import HOT_PLANS
-from .answer import Refusal
+from ..connect import HOT_PLANS, bounds, with_options
+from .answer import FULL, Refusal, full
 from .cycle import Cycle, Item, Rows
 from .sealing import sealed
 
@@ -25,7 +24,7 @@ TRIES = 10          # where the names change meanwhile
 UNCLEAR_TRIES = 3   # of a statement, as in core/pg/verdict.pyx
 PAUSE_S = 0.02      # between two of them
 VERSION = "SELECT c.version, c.seed FROM queend.catalog c"
-MAKE = "INSERT INTO queend.queues (name, namespace, task) SELECT * FROM unnest(%s::text[], %s::text[], %s::text[]) AS u (name, n, t) ORDER BY u.name ON CONFLICT DO NOTHING"
+MAKE = "SELECT queend.queues_make(%s, %s, %s)"
 # a queue that it makes is not seen by the join, and not encrypted
 RESOLVE = """SELECT r.partition_id, COALESCE(q.encryption_enabled, false) FROM queend.resolve(%s, %s) AS r LEFT JOIN queend.queues q ON q.id = r.queue_id
               ORDER BY r.ord"""
@@ -71,8 +70,7 @@ class Streams:
     def __init__(self, settings: Settings, core: Any, conninfo: str):
         turns = {job: getattr(settings, f"queen_streams_{job}_max_concurrent") * settings.num_workers for job in ("register", "cycle", "state_get")}
         self.registering, self.cycling, self.reading = (asyncio.Semaphore(one) for one in turns.values())
-        options = f"{conninfo_to_dict(conninfo).get('options', '')} {HOT_PLANS}".strip()
-        self.pool = AsyncConnectionPool(make_conninfo(conninfo, options=options), min_size=0, max_size=max(2, min(sum(turns.values()), settings.db_pool_size // 10)),
+        self.pool = AsyncConnectionPool(with_options(conninfo, HOT_PLANS, bounds(settings)), min_size=0, max_size=max(2, min(sum(turns.values()), settings.db_pool_size // 10)),
                                         open=False, connection_class=session.AsyncConnection, timeout=settings.queend_patience_ms / 1000, kwargs={"autocommit": True, "prepare_threshold": 1},
                                         reconnect_timeout=0, name="queend-streams")
         self.core = core
@@ -113,6 +111,8 @@ class Streams:
                     async with connection.cursor(row_factory=namedtuple_row) as cursor:
                         row = await (await cursor.execute(CYCLE, values)).fetchone()
             except psycopg.Error as error:
+                if error.sqlstate == FULL:
+                    raise full(error) from None
                 meaning = verdict(error.sqlstate)
                 errors += 1
                 hopeful = meaning in ("again", "away") or meaning in ("unfit", "unclear") and errors < UNCLEAR_TRIES

@@ -3,6 +3,7 @@
 -- does not fit its type is an error. `mode` among the options: "replace" returns all that is not named to its default, "reset" also
 -- turns encryption off, which otherwise only `encryption` = "off" does. A ttl or retryDelay that is named counts, the default is shown
 -- only. Returns the answer of POST /api/v1/configure. Says so to the daemons only if something really changed.
+-- Error QD409: there are as many queues as this session may make (names_bound).
 CREATE OR REPLACE FUNCTION queend.configure(p_queue text, p_namespace text, p_task text, p_options jsonb) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -16,7 +17,7 @@ BEGIN
     IF every THEN
         o := (SELECT jsonb_object_agg(n.name, NULL) FROM unnest(names) AS n (name)) || o;
     END IF;
-    INSERT INTO queend.queues (name) VALUES (p_queue) ON CONFLICT DO NOTHING;
+    PERFORM queend.queues_make(ARRAY[p_queue], ARRAY[''], ARRAY['']);
     SELECT * INTO was FROM queend.queues WHERE name = p_queue FOR NO KEY UPDATE;
     UPDATE queend.queues AS x SET
         namespace = COALESCE(p_namespace, CASE WHEN every THEN '' ELSE x.namespace END), task = COALESCE(p_task, CASE WHEN every THEN '' ELSE x.task END),

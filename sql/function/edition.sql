@@ -4,5 +4,5 @@
 CREATE OR REPLACE FUNCTION queend.edition()
 RETURNS TABLE (edition int, serves int)
 LANGUAGE sql IMMUTABLE AS $$
-    SELECT 1, 0
+    SELECT 2, 0
 $$;

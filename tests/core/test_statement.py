@@ -17,11 +17,11 @@ RESULTS = {
                        "committed int8, head int8, dup_index int4, seen bytea",
     "renew": "ord int4, status int2, expires_at int8, renewed int4",
     "release": "ord int4, released bool",
-    "resolve": "ord int4, queue_id int4, partition_id int4",
+    "resolve_within": "ord int4, queue_id int4, partition_id int4, refused int4",
     "catalog_load": "version int8, seed bytea, queue_id int4, epoch int4, name text, namespace text, task text, "
                     "lease_time int4, retry_limit int4, retry_delay int4, delayed int4, window_buffer int4, max_size int4, "
                     "encryption bool, priority int4, ttl int4, cleaned int8, cleaned_last bytea",
-    "group_resolve": "group_id int4, start_at int8, fresh bool",
+    "group_within": "group_id int4, start_at int8, fresh bool",
     "groups_find": "ord int4, group_id int4",
     "partitions_find": "id int4, queue_id int4, name text",
     "partition_find": "ord int4, partition_id int4",

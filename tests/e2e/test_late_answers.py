@@ -94,7 +94,7 @@ def transaction(client: Client, queue: str, messages: list[dict]) -> None:
 STATEMENTS: dict[str, tuple[str, Callable, Callable]] = {
     "pop": ("pop", lambda *_: None, pops),
     "pop_scan": ("pop_scan", lambda *_: None, pops),
-    "group_resolve": ("group_resolve", lambda *_: None, pops),
+    "group_within": ("group_within", lambda *_: None, pops),
     "claim": ("turn", consumed, pops),
     "claim, acknowledged at once": ("turn", consumed, lambda *all: pops(*all, autoAck=True)),
     "acks of leases": ("turn", taken, acks),

@@ -17,7 +17,7 @@ from queend._core import verdict, verdict_table
 
 CODES = [code if len(code) == 5 else f"{code}000" for code, *_ in verdict_table()] + ["QD001"]
 ANSWERS = {"again": 503, "away": 503, "unfit": 503, "unclear": 503, "data": 500}
-FUNCTIONS = ("push", "pop", "claim", "ack", "transaction", "renew", "stream_cycle", "resolve", "groups_find", "pop_scan", "release")
+FUNCTIONS = ("push", "pop", "claim", "ack", "transaction", "renew", "stream_cycle", "resolve_within", "groups_find", "pop_scan", "release")
 
 
 def test_the_table() -> None:
@@ -60,7 +60,7 @@ class Push(Case):
 
 
 class Names(Push):
-    function = "resolve"
+    function = "resolve_within"
     number = 0
 
     def prepare(self) -> None:

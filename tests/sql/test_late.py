@@ -11,7 +11,7 @@ from support.wait import until
 from queend._core import probe_statements
 
 FENCE = " WHERE clock_timestamp() <= %s OR queend.late(%s)"
-CHANGE = {"push", "push_due", "pop", "turn", "ack", "transaction", "transaction_due", "stream_cycle", "renew", "release", "take_back", "resolve", "group_resolve"}
+CHANGE = {"push", "push_due", "pop", "turn", "ack", "transaction", "transaction_due", "stream_cycle", "renew", "release", "take_back", "resolve_within", "group_within"}
 
 
 def test_all_that_changes_something_is_fenced() -> None:

@@ -10,6 +10,7 @@ cdef enum AskKind:
     ASK_SIZE = 5              # what queues with a bound hold
     ASK_STORED = 6            # ids for which such a queue has no room: where they are stored already
     ASK_GROUP = 4             # a group of pops (or of a transaction's acks): created, with its subscription
+    ASK_DRAINED = 7           # as ASK_RESOLVE, of what the failover buffer holds: created whatever the bounds
 
 cdef enum:
     ASK_TRIES = 200           # of a statement whose connection was lost
@@ -46,6 +47,7 @@ cdef struct Round:
     int why                   # the answer where one of its statements failed: 500 or 503
     bint apart                # which of its jobs is to blame is not known: each asks for itself
     bint reload               # a partition of a queue this process has not heard of: its jobs wait for the catalog
+    Table refused             # names that may not be made, as Refused
     int64_t pause_until
 
 cdef Ask* ask_of(Engine* e, int kind) noexcept nogil:
@@ -135,6 +137,7 @@ cdef void lookup_drain(Engine* e) noexcept nogil:
         e.round.why = 503
         e.round.apart = False
         e.round.reload = False
+        table_init(&e.round.refused)
         arena_open(&e.round.arena, &e.worker.chunks)
         e.round.waiting = NULL
         e.round.jobs = round_take(&e.resolving)
@@ -168,7 +171,7 @@ cdef void push_ask(Engine* e, PushJob* j) noexcept nogil:
     cdef PushItem* it = j.unresolved
     while it != NULL:
         if it.partition == NULL:
-            ask_names(e, ASK_RESOLVE, it.queue, it.part, 0)
+            ask_names(e, ASK_DRAINED if j.drain else ASK_RESOLVE, it.queue, it.part, 0)
         elif (<Partition*>it.partition).queue.capacity.wanted:
             ask_names(e, ASK_SIZE, it.queue, it.queue, (<Partition*>it.partition).queue.id)
         it = it.next
@@ -209,11 +212,11 @@ cdef bint ask_send(Engine* e, Ask* a) noexcept nogil:
     cdef int statement
     if slot == NULL:
         return False
-    pgarray_begin(&e.ask_a, OID_TEXT if a.kind == ASK_RESOLVE else OID_INT4)
+    pgarray_begin(&e.ask_a, OID_TEXT if a.kind == ASK_RESOLVE or a.kind == ASK_DRAINED else OID_INT4)
     pgarray_begin(&e.ask_b, OID_TEXT)
     params_begin(&params)
     if a.kind == ASK_GROUP:
-        statement = STMT_GROUP_RESOLVE
+        statement = STMT_GROUP_WITHIN
         params_int4(&params, a.queue.id)
         params_slice(&params, a.first[0])
         params_slice(&params, a.mode)
@@ -221,6 +224,7 @@ cdef bint ask_send(Engine* e, Ask* a) noexcept nogil:
             params_int8(&params, a.since_us)
         else:
             params_null(&params)
+        params_bound(&params, e.settings.max_groups)
     elif a.kind == ASK_STORED:
         statement = STMT_IDS_STORED
         stored_begin(a)
@@ -229,7 +233,7 @@ cdef bint ask_send(Engine* e, Ask* a) noexcept nogil:
         params_array(&params, &e.ask_c)
     else:
         for i in range(a.n):
-            if a.kind == ASK_RESOLVE:
+            if a.kind == ASK_RESOLVE or a.kind == ASK_DRAINED:
                 pgarray_bytes(&e.ask_a, a.first[i].p, a.first[i].n)
             else:
                 pgarray_int4(&e.ask_a, a.ids[i])
@@ -238,8 +242,8 @@ cdef bint ask_send(Engine* e, Ask* a) noexcept nogil:
         if a.kind == ASK_SIZE:
             statement = STMT_QUEUE_SIZES
             sizes_begin(a)
-        elif a.kind == ASK_RESOLVE:
-            statement = STMT_RESOLVE
+        elif a.kind == ASK_RESOLVE or a.kind == ASK_DRAINED:
+            statement = STMT_RESOLVE_WITHIN
         elif a.kind == ASK_PARTITION:
             statement = STMT_PARTITION_FIND
         elif a.kind == ASK_GROUPS:
@@ -248,6 +252,9 @@ cdef bint ask_send(Engine* e, Ask* a) noexcept nogil:
             statement = STMT_PARTITIONS_FIND
         if a.kind != ASK_NAMES and a.kind != ASK_SIZE:
             params_array(&params, &e.ask_b)
+        if statement == STMT_RESOLVE_WITHIN:
+            params_bound(&params, e.settings.max_queues if a.kind == ASK_RESOLVE else 0)
+            params_bound(&params, e.settings.max_partitions if a.kind == ASK_RESOLVE else 0)
     a.cleanings = catalog.cleanings
     a.forgets = atomic_get64(&book.forgets)
     if a.first_us == 0:
@@ -260,6 +267,12 @@ cdef bint ask_send(Engine* e, Ask* a) noexcept nogil:
         e.round.waiting = a
         return False
     return True
+
+cdef inline void params_bound(Params* params, int most) noexcept nogil:
+    if most:
+        params_int4(params, most)
+    else:
+        params_null(params)
 
 cdef void stored_begin(Ask* a) noexcept nogil:
     cdef Engine* e = a.engine
@@ -339,7 +352,9 @@ cdef void ask_take(Ask* a, PGresult* res) noexcept nogil:
     if (a.kind == ASK_GROUP or a.kind == ASK_GROUPS) and a.forgets != atomic_get64(&book.forgets):
         n = 0             # a group it tells of may have been deleted: it is asked again
     if a.kind == ASK_GROUP:
-        if n and not a.queue.dead:
+        if n and PQgetisnull(res, 0, 0):
+            refused_add(&a.engine.round, BOUND_GROUPS, a.queue.name, a.first[0])
+        elif n and not a.queue.dead:
             uv_mutex_lock(&book.lock)
             g = catalog_add_group(a.queue, pg_int4(res, 0, 0), a.first[0])
             if g != NULL:
@@ -357,7 +372,10 @@ cdef void ask_take(Ask* a, PGresult* res) noexcept nogil:
             i = pg_int4(res, row, 0)
             if i < 0 or i >= a.n:
                 continue
-            if a.kind == ASK_RESOLVE:
+            if a.kind == ASK_RESOLVE and not PQgetisnull(res, row, 3):
+                refused_add(&a.engine.round, pg_int4(res, row, 3), a.first[i], a.second[i])
+                continue
+            if a.kind == ASK_RESOLVE or a.kind == ASK_DRAINED:
                 q = catalog_add_queue(pg_int4(res, row, 1), a.first[i])
                 if q == NULL:
                     continue      # asked again
@@ -402,6 +420,11 @@ cdef void round_end(Engine* e) noexcept nogil:
     cdef Job* following
     cdef bint failed = e.round.failures > 0
     cdef bint apart = failed and e.round.apart and job.next != NULL
+    while e.round.refused.used and job != NULL:
+        refused_job(&e.round, job)
+        job = job.next
+    job = e.round.jobs
+    table_free(&e.round.refused)
     e.round.running = False
     e.round.jobs = NULL
     arena_close(&e.round.arena)
@@ -410,7 +433,9 @@ cdef void round_end(Engine* e) noexcept nogil:
         job.next = NULL
         if apart:
             job.alone = True
-        if failed and not apart:
+        if job.bound:
+            refused_answer(e, job)
+        elif failed and not apart:
             lookup_refuse(job, e.round.why, b"The names could not be looked up; try again" if e.round.why == 503 else b"The names could not be looked up")
         else:
             if e.round.reload and e.want_reload and (job.op == OP_ACK or job.op == OP_TRANSACTION):
@@ -430,6 +455,7 @@ cdef void round_expire(Engine* e) noexcept nogil:
     e.round.running = False
     e.round.jobs = NULL
     e.round.waiting = NULL
+    table_free(&e.round.refused)
     arena_close(&e.round.arena)
     while job != NULL:
         following = job.next

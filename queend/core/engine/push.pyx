@@ -123,6 +123,15 @@ cdef void push_unreached(Worker* w, PushJob* j, int status, const char* text) no
     else:
         job_refuse(&j.job, status, text)
 
+cdef void push_bounded(Worker* w, PushJob* j, const char* text) noexcept nogil:
+    # A name it needs may not be made: nothing of it is stored. Where others of its items are on their way already, as the queue was
+    # deleted meanwhile, what is left counts as not reached.
+    if j.held:
+        push_unreached(w, j, 503, text)
+        return
+    capacity_give_back(j)
+    job_refuse(&j.job, 409, text)
+
 cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
     # Cuts the resolved items into parts, one per stream that takes parts, and sends them there.
     cdef PushItem* it = j.unresolved

@@ -39,6 +39,9 @@ cdef struct Settings:
     int64_t max_bridged_bytes # bodies that wait for the control plane; beyond: 503
     int least_rate            # bytes a second at which a body comes, 0: none
     int max_parked            # pops that wait; beyond: 503
+    int max_queues            # of the database; beyond: 409; 0: no bound
+    int max_partitions        # the same of a queue
+    int max_groups            # the same
     int stuck_ms              # without a turn: a worker is stuck; 0: never
     int control_stuck_ms      # without a beat: so is the control plane; 0: never
     int max_connections       # beyond: 503
@@ -184,6 +187,9 @@ cdef int settings_load(Settings* s, dict settings) except -1:
     s.max_bridged_bytes = setting_int(d, "max_bridged_bytes", 64 << 20, 1, 1 << 50)
     s.least_rate = setting_int(d, "least_rate", 1024, 0, top)
     s.max_parked = setting_int(d, "max_parked", top, 0, top)
+    s.max_queues = setting_int(d, "max_queues", 0, 0, top)
+    s.max_partitions = setting_int(d, "max_partitions", 0, 0, top)
+    s.max_groups = setting_int(d, "max_groups", 0, 0, top)
     s.stuck_ms = setting_int(d, "stuck_ms", 30000, 0, top)
     s.control_stuck_ms = setting_int(d, "control_stuck_ms", 600000, 0, top)
     s.max_connections = setting_int(d, "max_connections", top, 1, top)

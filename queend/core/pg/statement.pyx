@@ -29,9 +29,9 @@ cdef enum:
     STMT_TRANSACTION
     STMT_RENEW
     STMT_RELEASE
-    STMT_RESOLVE
+    STMT_RESOLVE_WITHIN
     STMT_CATALOG_LOAD
-    STMT_GROUP_RESOLVE
+    STMT_GROUP_WITHIN
     STMT_GROUPS_FIND
     STMT_PARTITIONS_FIND
     STMT_PARTITION_FIND
@@ -191,11 +191,11 @@ cdef const StatementDef* statements_open() noexcept nogil:
     statement_define(&s[STMT_RENEW], b"renew", b"UIIII")
     # release: part, group, lease
     statement_define(&s[STMT_RELEASE], b"release", b"IIU")
-    # resolve: queue, partition
-    statement_define(&s[STMT_RESOLVE], b"resolve", b"TT")
+    # resolve_within: queue, partition; how many queues, and partitions of one, there may be
+    statement_define(&s[STMT_RESOLVE_WITHIN], b"resolve_within", b"TTii")
     statement_define(&s[STMT_CATALOG_LOAD], b"catalog_load", b"")
-    # group_resolve: queue, name, mode, from_us
-    statement_define(&s[STMT_GROUP_RESOLVE], b"group_resolve", b"ittq")
+    # group_within: queue, name, mode, from_us; how many groups it may have
+    statement_define(&s[STMT_GROUP_WITHIN], b"group_within", b"ittqi")
     # groups_find: queue, name
     statement_define(&s[STMT_GROUPS_FIND], b"groups_find", b"IT")
     # partitions_find: id
@@ -248,6 +248,6 @@ cdef const StatementDef* statements_open() noexcept nogil:
     statement_fence(&s[STMT_RENEW])
     statement_fence(&s[STMT_RELEASE])
     statement_fence(&s[STMT_TAKE_BACK])
-    statement_fence(&s[STMT_RESOLVE])
-    statement_fence(&s[STMT_GROUP_RESOLVE])
+    statement_fence(&s[STMT_RESOLVE_WITHIN])
+    statement_fence(&s[STMT_GROUP_WITHIN])
     return s
