@@ -243,12 +243,12 @@ def test_names_that_were_there_before_are_counted(conninfo, tmp_path):
     (before / "migrate" / "0031_name_counts.sql").unlink()
     migrate(conninfo, before)
     with psycopg.connect(conninfo, autocommit=True) as connection:
-        connection.execute("INSERT INTO queend.queues (id, name) VALUES (1, 'a'), (2, 'b')")
-        connection.execute("INSERT INTO queend.partitions (queue_id, name) VALUES (1, 'a'), (1, 'b'), (2, 'a')")
-        connection.execute("INSERT INTO queend.consumer_groups (queue_id, name, mode) VALUES (2, 'g', 'all')")
+        connection.execute("INSERT INTO queend.queues (id, name) VALUES (11, 'a'), (12, 'b')")
+        connection.execute("INSERT INTO queend.partitions (queue_id, name) VALUES (11, 'a'), (11, 'b'), (12, 'a')")
+        connection.execute("INSERT INTO queend.consumer_groups (queue_id, name, mode) VALUES (12, 'g', 'all')")
     assert migrate(conninfo, sql_folder()) == ["0031_name_counts"]
     counted = "SELECT queue_id, kind, sum(n)::int FROM queend.name_counts GROUP BY 1, 2 ORDER BY 1, 2"
-    assert rows(conninfo, counted) == [(0, "queue", 2), (1, "partition", 2), (2, "group", 1), (2, "partition", 1)]
+    assert rows(conninfo, counted) == [(0, "queue", 2), (11, "partition", 2), (12, "group", 1), (12, "partition", 1)]
     with psycopg.connect(conninfo, autocommit=True) as connection:
         connection.execute("INSERT INTO queend.queues (name) VALUES ('c')")      # as a daemon of the version before does
     assert rows(conninfo, counted)[0] == (0, "queue", 3)
