@@ -4,9 +4,9 @@
 CREATE OR REPLACE FUNCTION queend.cursors_open(p_part int[], p_group int[], p_wanted boolean[]) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO queend.cursors (committed, row_base, partition_id, group_id, lease_end)
+    INSERT INTO queend.cursors (committed, row_base, partition_id, group_id, lease_end, origin)
     SELECT s.start - 1, COALESCE((SELECT l.base FROM queend.log l WHERE l.partition_id = i.part AND l.base <= s.start ORDER BY l.base DESC LIMIT 1), 0),
-           i.part, i.grp, s.start - 1
+           i.part, i.grp, s.start - 1, NULLIF(s.start, 0)
       FROM (SELECT DISTINCT u.part, u.grp FROM unnest(p_part, p_group, p_wanted) AS u (part, grp, wanted) WHERE u.wanted) AS i
       CROSS JOIN LATERAL (SELECT x.start_at FROM queend.consumer_groups x WHERE x.id = i.grp OFFSET 0) AS g
       LEFT JOIN LATERAL (SELECT true AS there FROM queend.cursors x WHERE x.partition_id = i.part AND x.group_id >= i.grp AND x.group_id <= i.grp

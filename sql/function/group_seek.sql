@@ -1,7 +1,7 @@
 -- Moves the cursors that a group has in a queue, for at most p_limit partitions after p_after (by id), or for partition p_only
 -- alone: to the first record stored after p_at (µs), or to offset p_offset, or to the end where both are NULL. Never below a
 -- floor or above a head; a cursor that comes to the oldest record by time stands where the group's subscription lets it begin.
--- Leases, pauses, retries and what was done beyond a gap are void. Partitions without a cursor or, at the end, without a message are left.
+-- Leases, pauses, retries and what was done beyond a gap are void; what the group has consumed counts as before (cursors.origin). Partitions without a cursor or, at the end, without a message are left.
 -- updated: cursors moved; moved_to: moment of the last record before the last of them; next: go on after this partition, NULL:
 -- through (and the daemons are told).
 CREATE OR REPLACE FUNCTION queend.group_seek(p_queue int, p_group int, p_only int, p_after int, p_limit int, p_at bigint, p_offset bigint,
@@ -39,7 +39,8 @@ BEGIN
           FROM place p
         ON CONFLICT (partition_id, group_id) DO UPDATE
            SET committed = excluded.committed, row_base = excluded.row_base, lease_end = excluded.lease_end, lease_until = 0,
-               lease_id = '00000000-0000-0000-0000-000000000000', retry_until = 0, retries = 0, attempt = 0, beyond = NULL, standing = NULL
+               lease_id = '00000000-0000-0000-0000-000000000000', retry_until = 0, retries = 0, attempt = 0, beyond = NULL, standing = NULL,
+               origin = NULLIF(COALESCE(k.origin, 0) + excluded.committed - k.committed - queend.done_count(k.beyond, k.committed + 1), 0)
         RETURNING k.partition_id, k.committed)
     SELECT count(*), queend.record_stored((array_agg(m.partition_id ORDER BY m.partition_id DESC))[1], (array_agg(m.committed ORDER BY m.partition_id DESC))[1])
       INTO updated, moved_to FROM moved m;

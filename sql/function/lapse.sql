@@ -1,6 +1,7 @@
 -- What the next delivery of a partition may take where a lease of it has run out, or did so lately (cursors.standing).
 --   p_lease_until … p_beyond   of the cursor, whose row the caller holds      p_first   the first record to deliver
--- first: the first record to deliver after all; most: records to deliver, at most (NULL: no bound); standing: for the cursor.
+-- first: the first record to deliver after all; most: records to deliver, at most (NULL: no bound); standing: for the cursor; buried: how
+-- many records became dead letters (NULL: none).
 --
 -- A lease that ran out and left its first record is counted, where neither a daemon nor the database was away since it was taken. From the second
 -- in a row on deliveries have half of the records of the one before, at last a single one: so whoever ends his consumers is alone. A record that
@@ -8,7 +9,7 @@
 -- of what the first of these leases had.
 -- The caller moves the cursor to `first` if it delivers; where it does not, the same is said again.
 CREATE OR REPLACE FUNCTION queend.lapse(p_part int, p_group int, p_lease_until bigint, p_lease_end bigint, p_taken bigint, p_beyond int8multirange,
-    p_first bigint, OUT first bigint, OUT most int, OUT standing boolean)
+    p_first bigint, OUT first bigint, OUT most int, OUT standing boolean, OUT buried int)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -41,6 +42,7 @@ BEGIN
                 IF NOT EXISTS (SELECT FROM queend.dead_letters d WHERE d.partition_id = p_part AND d.group_id = p_group AND d.record_offset = p_first) THEN
                     PERFORM queend.dead_letter(p_part, p_group, ARRAY[p_first],
                         ARRAY[format('Left by %s consumers whose leases ran out (deliveryLimit %s)', s.lapses, v_limit)], s.lapses);
+                    lapse.buried := 1;
                 END IF;
                 lapse.first := queend.due_from(p_part, p_group, COALESCE(p_beyond, '{}') + int8multirange(int8range(p_first, p_first, '[]')), p_first);
                 s.lapses := 0;

@@ -1,5 +1,5 @@
 -- The figures of partitions, live, one row each. Where several groups consume one, each figure is the largest over the groups;
--- where none does, all that is stored is pending. consumed: offsets behind the foremost group; oldest: moment of the oldest
+-- where none does, all that is stored is pending. consumed: records of the group that consumed most; oldest: moment of the oldest
 -- record some group has not consumed (NULL: none); until: when the first of its leases runs out (0: none); active: the last
 -- claim or acknowledgment (NULL: never).
 CREATE OR REPLACE FUNCTION queend.partition_figures(p_parts int[])
@@ -8,6 +8,6 @@ RETURNS TABLE (queue_id int, partition_id int, floor bigint, head bigint, newest
 LANGUAGE sql STABLE AS $$
     SELECT c.queue_id, c.partition_id, min(c.floor), max(c.head), max(c.newest),
            max(GREATEST(c.head - COALESCE(c.next, c.floor) - c.beyond - c.leased, 0)), max(c.leased), max(COALESCE(c.next, c.floor) - c.floor + c.beyond),
-           max(COALESCE(c.next, 0) + c.beyond), min(c.oldest), COALESCE(min(c.lease_until) FILTER (WHERE c.lease_until > 0), 0), max(c.consumed_at)
+           max(c.consumed), min(c.oldest), COALESCE(min(c.lease_until) FILTER (WHERE c.lease_until > 0), 0), max(c.consumed_at)
       FROM queend.partition_cursors(p_parts) AS c GROUP BY c.queue_id, c.partition_id
 $$;

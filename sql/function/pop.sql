@@ -8,6 +8,7 @@
 --   status 1  claimed: deliver `take` records from offset `first`; base, n, ids, body, meta are the row as stored
 --          0  nothing to deliver      2  leased (until) or locked (until = 0)      3  not before `until`
 --          4  not needed any more: untouched
+-- buried: of the candidate, how many records became dead letters before the delivery (NULL: none)
 --   9 with ord -1: stale catalogue version (in base), nothing was done.
 --
 -- Offsets are gapless, so heads and cursors alone say how many records each candidate has; running sums over them pick
@@ -28,7 +29,7 @@ CREATE OR REPLACE FUNCTION queend.pop(p_version bigint, p_req int[], p_part int[
     r_budget int[], r_parts int[], r_auto boolean[], r_lease uuid[], r_lease_us bigint[], r_delay_us bigint[], r_window_us bigint[],
     r_ttl_us bigint[] DEFAULT NULL)
 RETURNS TABLE (ord int, status smallint, attempt int, first bigint, take int, base bigint, n int, created_at bigint,
-               ids bytea, body bytea, meta bytea, head bigint, until bigint)
+               ids bytea, body bytea, meta bytea, head bigint, until bigint, buried int)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -40,7 +41,7 @@ BEGIN
     IF p_version <> 0 THEN
         SELECT c.version, c.holes, c.scheduled INTO v_version, v_holes, v_scheduled FROM queend.catalog c;
         IF v_version <> p_version THEN
-            RETURN QUERY SELECT -1, 9::smallint, 0, 0::bigint, 0, v_version, 0, 0::bigint, NULL::bytea, NULL::bytea, NULL::bytea, 0::bigint, 0::bigint;
+            RETURN QUERY SELECT -1, 9::smallint, 0, 0::bigint, 0, v_version, 0, 0::bigint, NULL::bytea, NULL::bytea, NULL::bytea, 0::bigint, 0::bigint, NULL::int;
             RETURN;
         END IF;
     END IF;
@@ -82,7 +83,7 @@ BEGIN
           FROM seen s WHERE s.status = 1
         WINDOW w AS (PARTITION BY s.req ORDER BY s.ord ROWS UNBOUNDED PRECEDING)),
     locked AS MATERIALIZED (
-        SELECT p.ord, p.req, p.part, p.grp, p.head, s.d[1] AS first, s.d[1] > k.first AS passed, s.d[3] AS standing,
+        SELECT p.ord, p.req, p.part, p.grp, p.head, s.d[1] AS first, s.d[1] > k.first AS passed, s.d[3] AS standing, s.d[4]::int AS buried,
                COALESCE((SELECT y.base FROM queend.log y WHERE y.partition_id = p.part AND y.base = GREATEST(k.row_base, p.floor)),
                         (SELECT y.base FROM queend.log y WHERE y.partition_id = p.part AND y.base <= k.first ORDER BY y.base DESC LIMIT 1), 0) AS row_base,
                LEAST(p.stop, s.d[1] + r_budget[p.req] - p.before, CASE WHEN p.addressed THEN queend.given_until(p.part, p.grp, s.d[1], r_budget[p.req])
@@ -101,7 +102,7 @@ BEGIN
          WHERE p.before < r_budget[p.req] AND p.place <= r_parts[p.req]),
     kept AS MATERIALIZED (
         SELECT r.* FROM (
-            SELECT c.ord, c.req, c.part, c.grp, c.head, c.attempt, c.standing, l.base, l.n, l.created_at, l.ids, l.body, l.meta,
+            SELECT c.ord, c.req, c.part, c.grp, c.head, c.attempt, c.standing, c.buried, l.base, l.n, l.created_at, l.ids, l.body, l.meta,
                    GREATEST(c.first, l.base) AS first, LEAST(c.stop, l.base + l.n) AS stop,
                    sum(l.size) OVER (PARTITION BY c.req ORDER BY c.ord, l.base ROWS UNBOUNDED PRECEDING) - l.size AS bytes
               FROM locked c
@@ -127,15 +128,15 @@ BEGIN
                retries = CASE WHEN excluded.lease_until = 0 THEN 0 ELSE k.retries END,
                beyond = CASE WHEN k.beyond IS NOT NULL THEN NULLIF(k.beyond * int8multirange(int8range(excluded.committed + 1, NULL)), '{}') END)
     SELECT e.ord, 1::smallint, e.attempt, e.first, (e.stop - e.first)::int, e.base, e.n, e.created_at,
-           e.ids, e.body, NULLIF(e.meta, ''), e.head, 0::bigint
+           e.ids, e.body, NULLIF(e.meta, ''), e.head, 0::bigint, e.buried
       FROM kept e
     UNION ALL
     -- Not chosen, or cut off by bytes: untouched. Chosen but not locked: somebody else has it. Locked but nothing left: consumed
     -- meanwhile, to the head or (4: look again) up to what has to wait.
     SELECT s.ord, CASE WHEN s.status <> 1 THEN s.status WHEN o.ord IS NULL THEN 4 WHEN o.stop IS NULL THEN 2 WHEN o.stop <= o.first AND o.first >= s.head THEN 0 ELSE 4 END::smallint,
-           0, 0::bigint, 0, 0::bigint, 0, 0::bigint, NULL, NULL, NULL, COALESCE(s.head, 0), CASE WHEN s.status <> 1 THEN COALESCE(s.until, 0) ELSE 0 END
+           0, 0::bigint, 0, 0::bigint, 0, 0::bigint, NULL, NULL, NULL, COALESCE(s.head, 0), CASE WHEN s.status <> 1 THEN COALESCE(s.until, 0) ELSE 0 END, o.buried
       FROM seen s
-      LEFT JOIN (SELECT p.ord, c.first, c.stop FROM picked p LEFT JOIN locked c ON c.ord = p.ord
+      LEFT JOIN (SELECT p.ord, c.first, c.stop, c.buried FROM picked p LEFT JOIN locked c ON c.ord = p.ord
                   WHERE p.before < r_budget[p.req] AND p.place <= r_parts[p.req]) AS o ON o.ord = s.ord
      WHERE s.ord NOT IN (SELECT e.ord FROM kept e);
 

@@ -11,7 +11,7 @@ BEGIN
     parts AS MATERIALIZED (
         SELECT c.queue_id, c.partition_id, min(c.floor) AS floor, max(c.head) AS head, COALESCE(max(c.newest), 0) AS newest,
                max(COALESCE(c.lag - LEAST(c.leased, c.lag), c.head - c.floor)) AS pending,
-               max(c.leased) AS processing, max(COALESCE(c.next, c.floor) - c.floor + c.beyond) AS completed, max(COALESCE(c.next, 0) + c.beyond) AS consumed,
+               max(c.leased) AS processing, max(COALESCE(c.next, c.floor) - c.floor + c.beyond) AS completed, max(c.consumed) AS consumed,
                COALESCE(min(c.lease_until) FILTER (WHERE c.lease_until > 0), 0) AS until
           FROM live c GROUP BY c.queue_id, c.partition_id),
     old_parts AS MATERIALIZED (

@@ -9,7 +9,7 @@ RESULTS = {
     "push": "ord int4, status int2, base int8, created_at int8, dup_offset _int8, dup_at _int8, seen bytea",
     "push_due": "ord int4, status int2, base int8, created_at int8, dup_offset _int8, dup_at _int8, seen bytea",
     "pop": "ord int4, status int2, attempt int4, first int8, take int4, base int8, n int4, created_at int8, ids bytea, "
-           "body bytea, meta bytea, head int8, until int8",
+           "body bytea, meta bytea, head int8, until int8, buried int4",
     "ack": "ord int4, status int2, codes bytea, released bool, committed int8, head int8, retry_until int8",
     "transaction": "ord int4, kind int2, status int2, base int8, created_at int8, codes bytea, released bool, "
                    "committed int8, head int8, dup_index int4, seen bytea",

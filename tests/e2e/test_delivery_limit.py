@@ -8,6 +8,7 @@ from support.client import Client, data
 from support.daemon import Daemon
 from support.wait import until
 
+FAMILY = "queen_cluster_dlq_total"
 WAITS = {"wait": True, "timeout": 20000}
 
 
@@ -16,10 +17,17 @@ def place(client: Client, queue: str) -> dict:
     return one
 
 
+def dead_lettered(client: Client) -> float:
+    """What the daemon has counted since it started."""
+    lines = client.get("/metrics/prometheus").body.decode().splitlines()
+    return sum(float(line.split()[1]) for line in lines if line.startswith(FAMILY))
+
+
 def test_a_message_that_ends_its_consumers(client: Client, queue: str) -> None:
     client.configure(queue, leaseTime=1, deliveryLimit=2)
     assert client.get(f"/api/v1/resources/queues/{queue}").json["options"]["deliveryLimit"] == {"value": 2, "unit": "leases", "default": 20, "asked": True}
     client.push(queue, "culprit", "good", partition="p")
+    counted = dead_lettered(client)
     assert data(client.pop(queue, batch=2)) == ["culprit", "good"]
     assert data(client.pop(queue, batch=2, **WAITS)) == ["culprit", "good"] and "standsSince" not in place(client, queue)
     assert data(client.pop(queue, batch=2, **WAITS)) == ["culprit"]
@@ -32,6 +40,7 @@ def test_a_message_that_ends_its_consumers(client: Client, queue: str) -> None:
     (dead,) = client.get(f"/api/v1/dlq?queue={queue}").json["messages"]
     assert (dead["data"], dead["errorMessage"]) == ("culprit", "Left by 3 consumers whose leases ran out (deliveryLimit 2)")
     assert "standsSince" not in place(client, queue) and client.pop(queue) == []
+    assert dead_lettered(client) == counted + 1
 
 
 def test_a_lease_that_ran_out_while_a_daemon_was_away_does_not_count(client: Client, queue: str, daemon: Daemon, start_daemon: Callable[..., Daemon]) -> None:

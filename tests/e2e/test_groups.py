@@ -212,3 +212,46 @@ def test_a_group_that_polls_is_listed_before_its_first_message(client: Client, q
     assert client.pop(queue, consumerGroup="early")
     told = next(one for one in client.get("/api/v1/consumer-groups").json if (one["queueName"], one["name"]) == (queue, "early"))
     assert (told["members"], told["totalLag"]) == (1, 1)
+
+
+def test_what_a_group_has_consumed_is_not_what_a_seek_says(client: Client, queue: str) -> None:
+    def consumed(group: str) -> list[int]:
+        client.get("/api/v1/consumer-groups")
+        return [one["totalConsumed"] for one in client.get(f"/api/v1/consumer-groups/{group}").json[queue]["partitions"]]
+
+    def foremost() -> int:
+        (one,) = client.get(f"/api/v1/status/queues/{queue}").json["partitions"]
+        return one["cursor"]["totalConsumed"]
+
+    def seek(group: str, **where) -> None:
+        assert client.post(f"/api/v1/consumer-groups/{group}/queues/{quote(queue)}/seek", where).status == 200
+
+    client.push(queue, *range(10), partition="p")
+    assert len(client.pop(queue, consumerGroup="g", batch=3, autoAck=True)) == 3
+    assert consumed("g") == [3] and foremost() == 3
+    for where in ({"toEnd": True}, {"offset": 0}, {"offset": 7}):
+        seek("g", **where)
+        assert consumed("g") == [3] and foremost() == 3, where
+    assert len(client.pop(queue, consumerGroup="g", batch=2, autoAck=True)) == 2
+    messages = client.pop(queue, consumerGroup="g", batch=1)
+    assert consumed("g") == [5] and client.ack(messages[0], group="g")
+    seek("g", offset=0)
+    assert len(client.pop(queue, consumerGroup="g", batch=4, autoAck=True)) == 4
+    assert consumed("g") == [10] and foremost() == 10      # four of them twice: it has consumed ten times
+    seek("g", offset=0)
+    first, _, third = client.pop(queue, consumerGroup="g", batch=3)
+    assert client.ack(third, group="g") and consumed("g") == [11]      # beyond a gap
+    seek("g", offset=5)
+    assert consumed("g") == [11]
+
+
+def test_what_a_group_has_consumed_begins_with_its_subscription(client: Client, queue: str) -> None:
+    client.push(queue, *range(5), partition="p")
+    assert client.pop(queue, consumerGroup="later", subscriptionMode="new", batch=9) == []
+    client.push(queue, *range(3), partition="p")
+    assert len(client.pop(queue, consumerGroup="later", batch=2, autoAck=True)) == 2
+    (one,) = client.get("/api/v1/consumer-groups/later").json[queue]["partitions"]
+    assert (one["totalConsumed"], one["offset"]) == (2, 7)
+    assert client.post("/api/v1/consumer-groups/later/subscription", {"subscriptionTimestamp": "2020-01-01T00:00:00Z"}).status == 200
+    (one,) = client.get("/api/v1/consumer-groups/later").json[queue]["partitions"]
+    assert (one["totalConsumed"], one["offset"]) == (2, 7)

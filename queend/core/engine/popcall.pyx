@@ -361,6 +361,8 @@ cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil
             if row < n and pg_int4(res, row, POP_ORD) == i:
                 status = pg_int2(res, row, POP_STATUS)
                 until = pg_int8_or(res, row, POP_UNTIL, 0)
+                if not PQgetisnull(res, row, POP_BURIED):
+                    call.engine.worker.counters.dead_lettered += pg_int4(res, row, POP_BURIED)
             if status == 1:
                 c.open = not j.req.auto_ack
             if status == 1 and not j.req.auto_ack:

@@ -74,6 +74,7 @@ cdef enum:
     POP_META
     POP_HEAD
     POP_UNTIL
+    POP_BURIED
 cdef enum:
     ACK_ORD = 0
     ACK_STATUS

@@ -65,7 +65,7 @@ def probe_columns():
                  "dup_offset": PUSH_DUP_OFFSET, "dup_at": PUSH_DUP_AT, "seen": PUSH_SEEN},
         "pop": {"ord": POP_ORD, "status": POP_STATUS, "attempt": POP_ATTEMPT, "first": POP_FIRST, "take": POP_TAKE,
                 "base": POP_BASE, "n": POP_N, "created_at": POP_CREATED_AT, "ids": POP_IDS, "body": POP_BODY,
-                "meta": POP_META, "head": POP_HEAD, "until": POP_UNTIL},
+                "meta": POP_META, "head": POP_HEAD, "until": POP_UNTIL, "buried": POP_BURIED},
         "ack": {"ord": ACK_ORD, "status": ACK_STATUS, "codes": ACK_CODES, "released": ACK_RELEASED,
                 "committed": ACK_COMMITTED, "head": ACK_HEAD, "retry_until": ACK_RETRY_UNTIL},
         "transaction": {"ord": TX_ORD, "kind": TX_KIND, "status": TX_STATUS, "base": TX_BASE, "created_at": TX_CREATED_AT,
