@@ -15,10 +15,7 @@ router = APIRouter()
 
 PARTITIONS_OF_ALL = PARTITIONS.replace("SELECT x.id FROM queend.partitions x WHERE x.queue_id = %s ORDER BY x.queue_id, x.name LIMIT",
                                        "SELECT x.id FROM queend.partitions x ORDER BY x.id LIMIT").replace("ORDER BY p.name", "ORDER BY p.id")
-SPACES = """
-SELECT q.{0} AS name, count(*) AS queues, coalesce(sum(s.partitions), 0)::bigint AS partitions, coalesce(sum(s.total), 0)::bigint AS total,
-       coalesce(sum(s.pending), 0)::bigint AS pending
-  FROM queend.queues q LEFT JOIN queend.stat_queues s ON s.queue_id = q.id WHERE q.{0} <> '' GROUP BY q.{0} ORDER BY q.{0} LIMIT %s OFFSET %s"""
+SPACES = "SELECT * FROM queend.space_list(%s, %s, %s)"
 DEPTH = "SELECT * FROM queend.group_depth(%s, %s, %s)"
 
 
@@ -57,7 +54,7 @@ async def queue_depth(request: Request, queue: PathName) -> Json:
 async def _spaces(request: Request, column: str, name: str) -> Json:
     page = Page(request)
     await request.app.state.control.stats.fresh()
-    found, headers = page.of(await rows(request, SPACES.format(column), *page.asked))
+    found, headers = page.of(await rows(request, SPACES, column, *page.asked))
     return Json({name: [{column: row.name, "queues": row.queues, "partitions": row.partitions, "messages": {"total": row.total, "pending": row.pending}}
                         for row in found]}, headers=headers)
 

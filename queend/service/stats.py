@@ -35,6 +35,7 @@ CHANGED = "SELECT since, queues, parts FROM queend.stats_changed(%s, %s, %s)"
 VISIT = "SELECT queend.stats_visit(%s::int[], %s::int[])"
 STEP = "SELECT queend.stats_walk(%s)"
 NOTE = "SELECT queend.stats_note()"
+SPACES = "SELECT queend.stats_spaces()"
 KEEP = "SELECT queend.stats_keep(%s, %s)"
 
 
@@ -132,4 +133,6 @@ class Stats(Running):
             ((walked,),) = await self._leader.rows(STEP, PAGE)
             look.walked += walked
             more = walked > 0 and time.monotonic() < walk_until
+        if whole:
+            await self._leader.rows(SPACES)
         return look

@@ -49,3 +49,23 @@ def test_groups_in_pages(client):
     client.request("POST", "/api/v1/stats/refresh", {})
     names = [one["name"] for one in client.get("/api/v1/consumer-groups").json]
     assert [page[0]["name"] for page in walk(client, "/api/v1/consumer-groups?limit=1", None)] == names == ["g0", "g1", "g2"]
+
+
+def test_namespaces_of_many_queues_are_kept_sums(daemon, client):
+    def of(kind: str, name: str) -> dict | None:
+        pages = walk(client, f"/api/v1/resources/{kind}s?limit=10000", f"{kind}s")
+        return next((one for page in pages for one in page if one[kind] == name), None)
+
+    client.configure("made.later", namespace="later", task="once")
+    client.push("made.later", 1, 2, partition="p")
+    client.push("q1", 1, partition="more")
+    assert client.post("/api/v1/stats/refresh", {}).status == 200
+    with psycopg.connect(daemon.conninfo) as db:
+        assert db.execute("SELECT count(*) FROM queend.stat_spaces").fetchone() == (3000 + 1 + 3,), "they are kept"
+    assert of("namespace", "later") == {"namespace": "later", "queues": 1, "partitions": 2, "messages": {"total": 2, "pending": 2}}
+    assert of("task", "once")["queues"] == 1 and of("namespace", "space1")["partitions"] == 5
+    client.configure("made.later", namespace="elsewhere")
+    client.delete("q2")
+    assert client.post("/api/v1/stats/refresh", {}).status == 200
+    assert of("namespace", "later") is None and of("namespace", "elsewhere")["messages"]["total"] == 2
+    assert of("namespace", "space2")["queues"] == 3
