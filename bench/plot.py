@@ -77,3 +77,18 @@ def chart(title: str, x_title: str, y_title: str, lines: dict[str, list[tuple[fl
         out += [f'<circle cx="{across.at(x):.1f}" cy="{up.at(v):.1f}" r="3" fill="{colour}"><title>{escape(name)}: {short(x)} → {short(v)}</title></circle>' for x, v in points]
         out.append(f'<path d="M{WIDTH - RIGHT + 10} {y}h18" stroke="{colour}" stroke-width="3"/><text x="{WIDTH - RIGHT + 34}" y="{y + 4}">{escape(name)}</text>')
     return "\n".join(out) + "\n</svg>\n"
+
+
+def bars(title: str, values: dict[str, float]) -> str:
+    """An SVG document: a horizontal bar for each value, with what it is at the left and how much at its end."""
+    left, row = 200, 26
+    height = TOP + row * len(values) + 12
+    wide = (WIDTH - left - 70) / max(values.values())
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img">', STYLE,
+           f'<text x="12" y="20" font-weight="600">{escape(title)}</text>']
+    for place, (name, value) in enumerate(values.items()):
+        y = TOP + row * place
+        out.append(f'<text x="{left - 8}" y="{y + 17}" text-anchor="end">{escape(name)}</text>'
+                   f'<rect x="{left}" y="{y + 4}" width="{value * wide:.1f}" height="{row - 8}" fill="{COLOURS[place % len(COLOURS)]}"/>'
+                   f'<text class="quiet" x="{left + value * wide + 6:.1f}" y="{y + 17}">{value:,.0f}</text>')
+    return "\n".join([*out, "</svg>", ""])

@@ -1,7 +1,7 @@
 """Spark in and out of a queue: rows per second and processor time, against a sink and a source that do nothing and against Spark's own JDBC
 sink and source on the same PostgreSQL. Payloads of 130 bytes.
 
-python bench/spark.py [--rows N] [--plan PARTITIONS …] [--rounds N] [--write]
+python bench/spark.py [--rows N] [--rounds N] [--only write read plan] [--plan PARTITIONS …] [--write]
 """
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import os
 import socket
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,16 +22,19 @@ sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
 import psycopg  # noqa: E402
 import pyarrow as pa  # noqa: E402
 from cluster import OWN_SETTINGS, Cluster  # noqa: E402
-from process import cpu_seconds  # noqa: E402
+from process import busy_seconds, cpu_seconds, descendants, rss_mb  # noqa: E402
 from pyspark.sql import DataFrame, SparkSession  # noqa: E402
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader, InputPartition, WriterCommitMessage  # noqa: E402
 from pyspark.sql.types import StructType  # noqa: E402
+from plot import bars  # noqa: E402
 from server import Daemon  # noqa: E402
 
 JAR = "/usr/share/java/postgresql.jar"
 TASKS = 2
-PAYLOAD = "to_json(named_struct('n', id, 'text', repeat('x', 112 - length(string(id)))))"    # 130 bytes
+PAYLOAD = "concat('{\"n\":', id, ',\"text\":\"', substr('%s', 1, 114 - length(string(id))), '\"}')" % ("x" * 114)    # 130 bytes, cheap to make
 TABLE = ROOT / "docs/performance-spark.md"
+PLOT = ROOT / "docs/plots/spark-rates.svg"
+WARM = 200_000    # rows before anything is measured: Java compiles what runs often
 ENV = "PYTHONPATH"
 
 
@@ -80,18 +84,48 @@ def open_port(cluster: Cluster) -> str:
     return str(cluster.one("SHOW port"))
 
 
+class Memory(threading.Thread):
+    """The most that the daemon and one Python worker of Spark held."""
+
+    def __init__(self, daemon: int):
+        super().__init__(daemon=True)
+        self.process, self.done, self.most = daemon, threading.Event(), [0.0, 0.0]
+        self.start()
+
+    def run(self) -> None:
+        while not self.done.wait(0.2):
+            for pid in [self.process, *descendants(os.getpid())]:
+                try:
+                    place = 0 if pid == self.process else 1 if b"pyspark" in Path("/proc", str(pid), "cmdline").read_bytes().split(b"\0")[-2] else None
+                    if place is not None:
+                        self.most[place] = max(self.most[place], rss_mb(pid))
+                except (OSError, RuntimeError, IndexError):
+                    pass      # it has ended
+
+    def stop(self) -> list[float]:
+        self.done.set()
+        self.join()
+        return self.most
+
+
 class Bench:
     def __init__(self, given: argparse.Namespace, cluster: Cluster, daemon: Daemon, spark: SparkSession):
         self.given, self.cluster, self.daemon, self.spark = given, cluster, daemon, spark
         self.url = f"http://{daemon.host}:{daemon.port}"
         self.lines: list[tuple] = []
+        self.rows = given.rows
+        self.began, self.busy, self.first = time.monotonic(), busy_seconds(), sum(self.cpu())
         self.rates: dict[str, float] = {}
         self.jdbc = {"url": f"jdbc:postgresql://127.0.0.1:{open_port(cluster)}/{cluster.connection.info.dbname}", "driver": "org.postgresql.Driver",
                      "user": cluster.connection.info.user, "dbtable": "bench_rows"}
 
     def measure(self, name: str, run: Callable[[int], object]) -> None:
-        """The best of some rounds, and its processor seconds per million rows: Spark, daemon, PostgreSQL."""
+        """The best of some rounds, its processor seconds per million rows (Spark, daemon, PostgreSQL), and the most memory of all rounds."""
         rows, best = self.given.rows, None
+        self.rows = min(WARM, rows)
+        run(-1)
+        self.rows = rows
+        memory = Memory(self.daemon.process.pid)
         for number in range(self.given.rounds):
             before = self.cpu()
             began = time.monotonic()
@@ -101,8 +135,12 @@ class Bench:
             if best is None or took < best[0]:
                 best = (took, *spent)
         self.rates[name] = rows / best[0]
-        self.lines.append((name, f"{rows / best[0]:,.0f}", *(f"{one:.2f}" for one in best[1:])))
+        self.lines.append((name, f"{rows / best[0]:,.0f}", *(f"{one:.2f}" for one in best[1:]), *(f"{one:.0f}" for one in memory.stop())))
         print(*self.lines[-1], sep=" | ", flush=True)
+
+    def others(self) -> float:
+        """Cores that were busy with something else."""
+        return (busy_seconds() - self.busy - sum(self.cpu()) + self.first) / (time.monotonic() - self.began)
 
     def cpu(self) -> tuple[float, float, float]:
         daemon, server = self.daemon.cpu_seconds(), self.cluster.cpu_seconds()
@@ -111,7 +149,7 @@ class Bench:
     # -- out of Spark ------------------------------------------------------------------------------------------------
 
     def frame(self) -> DataFrame:
-        return self.spark.range(0, self.given.rows, 1, TASKS).selectExpr("concat('p', spark_partition_id()) key", f"{PAYLOAD} value")
+        return self.spark.range(0, self.rows, 1, TASKS).selectExpr("concat('p', spark_partition_id()) key", f"{PAYLOAD} value")
 
     def write(self) -> None:
         def queue(number: int, **options: str) -> None:
@@ -131,7 +169,7 @@ class Bench:
     def read(self) -> None:
         sink = lambda frame: frame.write.format("noop").mode("overwrite").save()  # noqa: E731
         reader = self.spark.read.format("queend").options(url=self.url, subscribe="in-0-0").schema("key binary, value binary, offset long")
-        self.measure("read: nothing", lambda _: sink(self.spark.read.format("nothing").option("rows", self.given.rows).load()))
+        self.measure("read: nothing", lambda _: sink(self.spark.read.format("nothing").option("rows", self.rows).load()))
         self.measure("read: queend", lambda _: sink(reader.option("minPartitions", TASKS).load()))
         if Path(JAR).exists():
             with psycopg.connect(self.cluster.dsn, autocommit=True) as connection:
@@ -179,9 +217,10 @@ class Bench:
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--rows", type=int, default=1_000_000)
-    arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("--rows", type=int, default=5_000_000)
+    arguments.add_argument("--rounds", type=int, default=2)
     arguments.add_argument("--plan", type=int, nargs="*", default=[10_000, 100_000, 1_000_000])
+    arguments.add_argument("--only", nargs="*", default=["write", "read", "plan"], choices=["write", "read", "plan"])
     arguments.add_argument("--postgres", type=int, metavar="MAJOR")
     arguments.add_argument("--write", action="store_true", help=f"the tables of {TABLE.relative_to(ROOT)}")
     given = arguments.parse_args()
@@ -204,20 +243,24 @@ def main() -> None:
             for one in (QueendDataSource, Nothing):
                 spark.dataSource.register(one)
             bench = Bench(given, cluster, daemon, spark)
-            bench.write()
-            bench.read()
-            planned = bench.plan()
+            if {"write", "read"} & set(given.only):
+                bench.write()
+            if "read" in given.only:
+                bench.read()
+            planned = bench.plan() if "plan" in given.only else []
+            others = bench.others()
             spark.stop()
         finally:
             if daemon:
                 daemon.stop()
             cluster.stop()
-    report(given, bench, planned)
+    report(given, bench, planned, others)
 
 
-def report(given: argparse.Namespace, bench: Bench, planned: list[str]) -> None:
-    head = "| | rows/s | Spark s | daemon s | PostgreSQL s |\n|---|---|---|---|---|\n"
-    text = head + "\n".join("| " + " | ".join(line) + " |" for line in bench.lines)
+def report(given: argparse.Namespace, bench: Bench, planned: list[str], others: float) -> None:
+    text = f"{given.rows:,} rows, the best of {given.rounds} rounds, `local[{TASKS}]` on {os.cpu_count()} cores; other work on the machine took {others:.2f} cores.\n\n"
+    text += "| | rows/s | Spark s | daemon s | PostgreSQL s | daemon MB | Python worker MB |\n|---|---|---|---|---|---|---|\n"
+    text += "\n".join("| " + " | ".join(line) + " |" for line in bench.lines)
     text += "\n\n| partitions | planned in s | tasks |\n|---|---|---|\n" + "\n".join(planned) + "\n"
     print(text)
     print(json.dumps({"rows": given.rows, "rates": bench.rates}))
@@ -225,6 +268,7 @@ def report(given: argparse.Namespace, bench: Bench, planned: list[str]) -> None:
         begin, end = "<!-- measured -->\n", "<!-- end -->\n"
         before, _, rest = TABLE.read_text().partition(begin)
         TABLE.write_text(before + begin + text + end + rest.partition(end)[2])
+        PLOT.write_text(bars(f"Spark, thousand rows per second ({given.rows:,} rows of 130 bytes)", {name: rate / 1000 for name, rate in bench.rates.items()}))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ from .link import Link
 from .marks import assigned, queues_of, table_of
 from .wanted import Edge, SourceSettings
 
-ROWS = 250_000    # of a task, as long as no partition is cut
+WEIGHT = 1_000_000    # of a task, as long as no partition is cut: a record weighs 1. Each task costs Spark's Python worker about 50 ms.
+ENTRY = 10            # what a partition weighs besides
 
 
 class DataLost(RuntimeError):
@@ -46,7 +47,7 @@ def tasks_of(ranges: Iterable[Range], settings: SourceSettings) -> list[InputPar
     if not total:
         return []
     cut = settings.tasks is not None or settings.rows is not None
-    number = max(settings.tasks or 1, -(-total // (settings.rows or ROWS)))
+    number = max(settings.tasks or 1, -(-total // settings.rows) if settings.rows else -(-(total + ENTRY * len(ranges)) // WEIGHT))
     room = each = -(-total // number)
     tasks: list[InputPartition] = []
     held: list[Range] = []

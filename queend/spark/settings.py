@@ -130,8 +130,11 @@ class SinkSettings:
                 raise OptionError(f'option "{"deadLetterQueue" if queue else "deadLetterPath"}" needs onError=deadletter')
         elif bool(queue) == bool(path):
             raise OptionError('onError=deadletter needs one of the options "deadLetterQueue" and "deadLetterPath"')
-        compression = options.choice("compression", "zstd", "none")
-        return cls(LinkSettings.of(options), options.text("queue") or options.text("topic"), options.text("partition"),
+        link = LinkSettings.of(options)
+        compression = options.choice("compression", "auto", "zstd", "none")
+        if compression == "auto":    # nothing is won where no wire lies between
+            compression = "none" if all(urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1") for url in link.urls) else "zstd"
+        return cls(link, options.text("queue") or options.text("topic"), options.text("partition"),
                    options.whole("batchRows", ITEMS_MOST, 1, ITEMS_MOST), options.whole("batchBytes", 4 * MIB, 1024, 32 * MIB),
                    options.whole("requestsInFlight", 1, 1, 64), None if compression == "none" else compression,
                    options.choice("delivery", "exactly-once", "at-least-once") == "exactly-once",

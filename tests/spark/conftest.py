@@ -12,7 +12,6 @@ from support.daemon import PACKAGE
 
 from queend.spark import QueendDataSource
 
-
 TESTS = Path(__file__).parents[1]
 
 

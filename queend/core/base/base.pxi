@@ -51,6 +51,7 @@ cdef extern from "wide.h" nogil:
     unsigned int wide_special(const char* p)          # bits of 16 bytes: quote, backslash, control, not ASCII
     unsigned int wide_no_digit(const char* p)
     unsigned int wide_high(const char* p)             # not ASCII
+    void wide_fetch(const void* p)                    # asks for it from memory, without waiting
     int wide_uuid_parse(const char* p, unsigned char* out)      # 36 in, 16 out: 0 none, 1 lower case, 2 not only
     void wide_uuid_format(const unsigned char* id, char* out)
     const unsigned char[256] hex_digits

@@ -13,6 +13,13 @@ static const unsigned char hex_digits[256] = {
     [0 ... '0' - 1] = 255, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ['9' + 1 ... 'A' - 1] = 255, 26, 27, 28, 29, 30, 31,
     ['F' + 1 ... 'a' - 1] = 255, 10, 11, 12, 13, 14, 15, ['f' + 1 ... 255] = 255};
 
+/* Asks for what lies at p from memory. The empty statement is there because gcc takes a function that only does this for one
+ * without effect, and leaves it out. */
+static inline void wide_fetch(const void *p) {
+    __builtin_prefetch(p);
+    __asm__ volatile("");
+}
+
 #ifdef __SSE2__
 #include <emmintrin.h>
 
