@@ -29,6 +29,7 @@ elif test "${1:-}" = fuzz; then
     need_fuzzer
 elif test "${1:-}" = spark; then
     have java || need openjdk-17-jre-headless
+    test -e /usr/share/java/postgresql.jar || need libpostgresql-jdbc-java # a job reads tables
 elif test "${1:-}" = spark-bench; then
     test -e /usr/share/java/postgresql.jar || need libpostgresql-jdbc-java
 elif test "${1:-}" = peers; then

@@ -1,4 +1,4 @@
-"""The command line: `queend serve`, `queend migrate`, `queend config`, `queend import-queen`, `queend failover`."""
+"""The command line: `queend serve`, `queend migrate`, `queend config`, `queend import-queen`, `queend failover`, `queend spark`."""
 from __future__ import annotations
 
 from typing import Annotated
@@ -11,6 +11,7 @@ from .failover import failover
 from .import_queen import import_queen
 from .migrate import migrate
 from .serve import serve
+from .spark import spark
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]})
 app.command()(serve)
@@ -18,6 +19,7 @@ app.command()(migrate)
 app.command()(config)
 app.command()(import_queen)
 app.add_typer(failover, name="failover")
+app.add_typer(spark, name="spark")
 
 
 def _version(wanted: bool) -> None:

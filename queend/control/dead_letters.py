@@ -5,10 +5,10 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
-from .._core import read_partition_id
+from .._core import read_partition_id, read_partition_number
 from .answer import Json, Refusal, body_object
 from .database import rows, seed_of
-from .openapi import INTEGER, NAME, TEXT, body, record
+from .openapi import INTEGER, NAME, TEXT, array, body, record
 from .query import Query, moment_of
 from .queues import ts3
 from .record import embedded, opened
@@ -28,6 +28,10 @@ COUNT = "SELECT queend.dead_count(%s, %s, %s, %s, %s, %s)"
 SHOW = """SELECT *, queend.message_id(created_at, partition_id, record_offset)::text AS message_id
             FROM queend.dead_show(%s)"""
 DELETE = "SELECT queend.dead_delete(%s)"
+# One pass over the dead letters of the partitions that are named, however many are wanted of each.
+NAMED = """SELECT d.id FROM queend.dead_letters d JOIN unnest(%s::int[], %s::bigint[], %s::text[]) AS u (part, at, name) ON u.part = d.partition_id AND u.at = d.record_offset
+             LEFT JOIN queend.consumer_groups g ON g.id = d.group_id
+            WHERE d.queue_id = %s AND d.partition_id = ANY (%s) AND COALESCE(d.group_name, g.name) = u.name ORDER BY d.failed_at, d.id"""
 
 
 async def _queue(request: Request, name: str) -> int:
@@ -85,11 +89,11 @@ async def dead_purge(request: Request) -> Json:
 
 @router.post("/api/v1/dlq/redrive", tags=["dead letters"], openapi_extra={"requestBody": body(record(
     ["queue"], queue=NAME, consumerGroup=NAME, partition=NAME, **{"from": TEXT}, to=TEXT, limit={**INTEGER, "default": REDRIVE_MOST},
-    targetQueue=NAME, targetPartition=NAME))})
+    targetQueue=NAME, targetPartition=NAME, messages=array(record(["partitionId", "offset", "consumerGroup"], partitionId=TEXT, offset=INTEGER, consumerGroup=NAME))))})
 async def dead_redrive(request: Request) -> Json:
     """Stores dead letters of a queue as new messages, in the order they failed, and drops them: of its newest `limit` (10 000) that
     the filters leave. Into their own queue and partition, where each is for the group it was a dead letter of, or the target named, for all
-    groups there. `left`: whether there are more."""
+    groups there. `left`: whether there are more. `messages` instead of filters names them one by one, as the list does."""
     wanted = await body_object(request)
     names = {key: _name(wanted, key) for key in ("queue", "consumerGroup", "partition", "targetQueue", "targetPartition")}
     if not names["queue"]:
@@ -99,9 +103,15 @@ async def dead_redrive(request: Request) -> Json:
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
         raise Refusal(400, "limit must be a whole number of at least 1", "invalid_request")
     limit = min(limit, REDRIVE_MOST)
-    ids = [row.d for row in await rows(request, FIND, await _queue(request, names["queue"]), names["partition"], names["consumerGroup"], from_, to, limit + 1, 0)]
-    left = len(ids) > limit
-    ids = ids[:limit][::-1]
+    queue = await _queue(request, names["queue"])
+    if "messages" in wanted:
+        if {"consumerGroup", "partition", "from", "to", "limit"} & set(wanted):
+            raise Refusal(400, "messages are named or found by filters, not both", "invalid_request")
+        ids, left = await _named(request, queue, wanted["messages"]), False
+    else:
+        ids = [row.d for row in await rows(request, FIND, queue, names["partition"], names["consumerGroup"], from_, to, limit + 1, 0)]
+        left = len(ids) > limit
+        ids = ids[:limit][::-1]
     control = request.app.state.control
     redriven, queues = 0, set()
     for at in range(0, len(ids), CHUNK):
@@ -109,9 +119,26 @@ async def dead_redrive(request: Request) -> Json:
             made, into = await redrive(connection, ids[at:at + CHUNK], names["targetQueue"], names["targetPartition"])
         redriven += len(made)
         queues |= into
-    for queue in queues:
-        control.core.notify(queue)
+    for name in queues:
+        control.core.notify(name)
     return Json({"success": True, "queue": names["queue"], "redriven": redriven, "left": left})
+
+
+async def _named(request: Request, queue: int, messages: Any) -> list[int]:
+    """Dead letters by partition, offset and group, in the order they failed; those that are none any more are passed over."""
+    if not isinstance(messages, list) or not 1 <= len(messages) <= REDRIVE_MOST or not all(isinstance(one, dict) for one in messages):
+        raise Refusal(400, f"messages must be 1 to {REDRIVE_MOST} objects with partitionId, offset and consumerGroup", "invalid_request")
+    seed = await seed_of(request)
+    parts, offsets, groups = [], [], []
+    for place, one in enumerate(messages):
+        partition, offset, group = one.get("partitionId"), one.get("offset"), _name(one, "consumerGroup")
+        number = read_partition_number(seed, partition.encode()) if isinstance(partition, str) else None
+        if number is None or group is None or isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset < 2**63:
+            raise Refusal(400, f"messages[{place}] must have partitionId, offset and consumerGroup as the list of dead letters shows them", "invalid_request")
+        parts.append(number)
+        offsets.append(offset)
+        groups.append(group)
+    return [row.id for row in await rows(request, NAMED, parts, offsets, groups, queue, list(set(parts)))]
 
 
 def _name(wanted: dict[str, Any], key: str) -> str | None:

@@ -165,3 +165,29 @@ def test_restarts_and_two_daemons(start_daemon, client: Client, daemon: Daemon, 
     with again.client() as last:
         assert until(lambda: take(last, queue, "billing"), "what was pushed") == ["x"] == take(last, queue, QUEUE_MODE)
         assert take(last, queue, "shipping") == ["x"] and take(last, queue, "shipping") == []
+
+
+def test_those_that_are_named(client: Client, queue: str) -> None:
+    """One by one, of several that failed at the same moment; a second time there are none left."""
+    client.push(queue, *range(9), partition="a")
+    assert bury(client, queue, "billing", [1, 2, 3, 7]) == bury(client, queue, "shipping", [2]) == list(range(9))
+    listed = client.get(f"/api/v1/dlq?queue={queue}").json["messages"]
+    named = [{name: one[name] for name in ("partitionId", "offset", "consumerGroup")} for one in listed if one["consumerGroup"] == "billing" and one["data"] in (2, 7)]
+    assert redrive(client, queue, messages=named) == 2 and redrive(client, queue, messages=named) == 0
+    assert sorted((one["consumerGroup"], one["data"]) for one in client.get(f"/api/v1/dlq?queue={queue}").json["messages"]) == [("billing", 1), ("billing", 3), ("shipping", 2)]
+    assert take(client, queue, "billing") == [2, 7] and take(client, queue, "shipping") == []
+    other = f"{queue}.other"
+    client.push(other, 1)
+    assert redrive(client, other, messages=[{**named[0], "offset": 1}]) == 0    # of another queue
+
+
+@pytest.mark.parametrize(("more", "text"), [
+    ({"messages": []}, "messages must be 1 to 10000 objects"), ({"messages": "a"}, "messages must be 1 to 10000 objects"), ({"messages": [1]}, "messages must be 1 to 10000"),
+    ({"messages": [{"partitionId": "x", "offset": 0, "consumerGroup": "g"}]}, "messages[0] must have partitionId, offset and consumerGroup"),
+    ({"messages": [{"partitionId": "1", "offset": True, "consumerGroup": "g"}]}, "messages[0] must have"),
+    ({"messages": [{"partitionId": "1", "offset": 0}], "limit": 1}, "not both"),
+], ids=["none", "text", "number", "partition", "offset", "both"])
+def test_names_that_cannot_be(client: Client, queue: str, more: dict, text: str) -> None:
+    client.push(queue, 1)
+    answer = client.post("/api/v1/dlq/redrive", {"queue": queue, **more})
+    assert answer.status == 400 and text in answer.json["error"]

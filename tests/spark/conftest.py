@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from support.daemon import PACKAGE
 
 from queend.spark import QueendDataSource
+from queend.spark.jobs.backfill import JAR
 
 TESTS = Path(__file__).parents[1]
 
@@ -22,7 +23,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     settings = {
         "spark.driver.memory": "1g", "spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.sql.shuffle.partitions": "2",
         "spark.local.dir": folder / "local", "spark.sql.warehouse.dir": folder / "warehouse", "spark.sql.python.filterPushdown.enabled": "true",
-        "spark.sql.session.timeZone": "UTC", "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder}",
+        "spark.sql.session.timeZone": "UTC", "spark.jars": JAR, "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder}",
     }
     builder = SparkSession.builder.master("local[2, 3]").appName("queend-tests")    # a task may fail twice
     for name, value in settings.items():

@@ -1,0 +1,42 @@
+"""What went wrong, in a line: without Python's traceback, without Java's."""
+from __future__ import annotations
+
+import re
+from typing import Any
+
+OURS = re.compile(r"^(?:\w+: )*(?:[\w.]+\.)?(?:JobError|DataLost|RowRefused|OptionError|SchemaError|NoQueue|Refused|Unreachable): (.+)$", re.MULTILINE)
+MARKED = re.compile(r"^\[[A-Z_.0-9]+\] ")
+STATE = re.compile(r"\s*SQLSTATE: \w+;?.*$", re.DOTALL)
+NAME = re.compile(r"^[\w.$]*(?:Exception|Error):\s*")
+DEPTH = 30
+
+
+class JobError(RuntimeError):
+    """A job that cannot go on; says why and what would help."""
+
+
+def told(error: BaseException) -> str:
+    """The cause of an error that Spark, Java or a Python worker wrapped."""
+    texts = [str(error)]
+    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    for _ in range(DEPTH):    # down to the cause
+        if java is None:
+            break
+        try:
+            message, name, java = java.getMessage(), java.getClass().getSimpleName(), java.getCause()
+        except Exception:  # noqa: BLE001 - the JVM is gone: what was heard counts
+            break
+        texts.append(f"{name}: {message}" if message else name)
+    for text in texts:
+        if found := OURS.findall(text):
+            return found[-1].strip()
+    return _line(texts[-1] if len(texts) > 1 else texts[0]) or type(error).__name__
+
+
+def _line(text: Any) -> str:
+    """The first line that says something, without what only Spark's own people read."""
+    for line in STATE.sub("", str(text)).splitlines():
+        found = MARKED.sub("", NAME.sub("", line.strip())).strip()
+        if found:
+            return found
+    return ""

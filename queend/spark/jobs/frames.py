@@ -1,0 +1,102 @@
+"""What the jobs share: marks and identity of a queue, ids that follow from what a row is, offsets told to a group."""
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from ..link import Link, Refused, Unreachable
+from ..marks import NoQueue, table_of
+from ..settings import LinkSettings, OptionError, Options
+from .fault import JobError
+from .manifest import Span
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+ENTRIES = 1024    # of one call
+
+
+def opened(link: dict[str, str]) -> Link:
+    try:
+        return Link(LinkSettings.of(Options(link)))
+    except OptionError as error:
+        raise JobError(str(error)) from None
+
+
+class Head:
+    """A queue's partitions as they are now. identity: of the queue itself, not of its name."""
+
+    def __init__(self, link: Link, queue: str):
+        self.link, self.queue = link, queue
+        self.identity = self._identity()
+        try:
+            table = table_of(link, queue)
+        except (NoQueue, Refused, Unreachable) as error:
+            raise JobError(str(error)) from None
+        self.rows = list(zip(*(table.column(name).to_pylist() for name in ("number", "name", "logStartOffset", "highWatermark")), strict=True))
+
+    def _identity(self) -> str:
+        try:
+            return json.loads(self.link.post(f"/api/v1/resources/queues/{quote(self.queue, safe='')}?limit=1", b"", "application/json", method="GET"))["id"]
+        except Refused as refused:
+            if refused.status == 404:
+                raise JobError(f"there is no queue {self.queue!r} at {refused.url}") from None
+            raise JobError(str(refused)) from None
+        except Unreachable as error:
+            raise JobError(str(error)) from None
+
+    def check(self) -> None:
+        """That it is still the same queue."""
+        if self._identity() != self.identity:
+            raise JobError(f"queue {self.queue!r} was deleted and made again meanwhile: what was read is of two queues, and was dropped")
+
+
+def commit(link: Link, group: str, queue: str, spans: list[Span]) -> None:
+    """Their ends, for a group: its lag is what is left. Partitions that are gone are passed over."""
+    entries = [{"queue": queue, "partition": one.name, "offset": one.end} for one in spans]
+    for at in range(0, len(entries), ENTRIES):
+        link.ask(f"/api/v1/consumer-groups/{quote(group, safe='')}/offsets", {"entries": entries[at:at + ENTRIES]})
+
+
+def source(spark: SparkSession, link: dict[str, str], queue: str, spans: list[Span], schema: str | None = None, **options: Any) -> DataFrame:
+    """Exactly these records; what is not there is an error."""
+    from .. import QueendDataSource
+
+    spark.dataSource.register(QueendDataSource)
+    reader = spark.read.format("queend").options(**link, **{name: str(value) for name, value in options.items()})
+    reader = reader.options(assign=json.dumps({queue: [one.name for one in spans]}), startingOffsets=json.dumps({queue: {one.name: one.start for one in spans}}),
+                            endingOffsets=json.dumps({queue: {one.name: one.end for one in spans}}))
+    return (reader.schema(schema) if schema else reader).load()
+
+
+def sink(frame: DataFrame, link: dict[str, str], queue: str, job: str, **options: Any) -> None:
+    from .. import QueendDataSource
+
+    frame.sparkSession.dataSource.register(QueendDataSource)
+    frame.write.format("queend").options(**link, queue=queue, queryId=job, **{name: str(value) for name, value in options.items()}).mode("append").save()
+
+
+def row_id(job: str, *columns: Column) -> Column:
+    """A UUID of version 8 that follows from a job's name and what a row is. Where columns end is part of it."""
+    from pyspark.sql import functions as F
+
+    pieces = [F.coalesce(F.concat(F.length(text).cast("string"), F.lit(":"), text), F.lit("-")) for text in (one.cast("string") for one in (F.lit(job), *columns))]
+    digits = F.sha2(F.concat(*pieces), 256)
+    return F.concat(digits.substr(1, 8), F.lit("-"), digits.substr(9, 4), F.lit("-8"), digits.substr(14, 3), F.lit("-a"), digits.substr(18, 3), F.lit("-"), digits.substr(21, 12))
+
+
+def tasks_for(spark: SparkSession, wanted: int | None) -> int:
+    return wanted or max(2, 2 * spark.sparkContext.defaultParallelism)
+
+
+def stored(link: Link, queue: str) -> int | None:
+    """Sum of the queue's heads, None where there is no queue."""
+    import pyarrow.compute as pc
+
+    try:
+        return pc.sum(table_of(link, queue).column("highWatermark")).as_py() or 0
+    except NoQueue:
+        return None
+    except (Refused, Unreachable) as error:
+        raise JobError(str(error)) from None

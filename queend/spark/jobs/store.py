@@ -1,0 +1,150 @@
+"""A folder on any file system Spark writes to: files that appear whole and once."""
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .fault import JobError, told
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Store:
+    """Names are relative to the folder. On a local disk files are forced to it before they count; elsewhere Hadoop's client is asked."""
+
+    def __init__(self, spark: SparkSession, folder: str):
+        jvm: Any = getattr(spark, "_jvm", None)
+        if jvm is None:
+            raise JobError("the jobs need a session of their own JVM, not one of Spark Connect")
+        self._jvm = jvm
+        try:
+            root = jvm.org.apache.hadoop.fs.Path(folder)
+            self._fs = root.getFileSystem(spark._jsc.hadoopConfiguration())
+            self._root = self._fs.makeQualified(root)
+        except Exception as error:  # noqa: BLE001 - a scheme nobody knows, a name that cannot be
+            raise JobError(f"{folder!r} is no folder Spark can use: {told(error)}") from None
+        self.local = Path(self._root.toUri().getPath()) if self._fs.getUri().getScheme() == "file" else None
+
+    def __str__(self) -> str:
+        return str(self.local) if self.local else self._root.toString()
+
+    def path(self, name: str) -> str:
+        """As Spark wants it."""
+        return self._path(name).toString()
+
+    def escaped(self, value: str) -> str:
+        """As Spark spells a value in the name of a folder."""
+        return self._jvm.org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils.escapePathName(value)
+
+    def _path(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(self._root, name) if name else self._root
+
+    def exists(self, name: str) -> bool:
+        return (self.local / name).exists() if self.local else self._fs.exists(self._path(name))
+
+    def names(self, name: str) -> list[str]:
+        """What a folder has; nothing where there is none."""
+        if self.local:
+            try:
+                return sorted(os.listdir(self.local / name))
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+        return sorted(one.getPath().getName() for one in self._fs.listStatus(self._path(name))) if self._fs.exists(self._path(name)) else []
+
+    def files(self, name: str, suffix: str) -> list[tuple[str, int]]:
+        """Files below a folder that end so, relative to it, and their bytes."""
+        if self.local:
+            base = self.local / name
+            return sorted((str(one.relative_to(base)), one.stat().st_size) for one in base.rglob(f"*{suffix}") if not one.name.startswith((".", "_")))
+        found, walk, base = [], self._fs.listFiles(self._path(name), True), self._path(name).toUri().getPath()
+        while walk.hasNext():
+            one = walk.next()
+            if one.getPath().getName().endswith(suffix):
+                found.append((one.getPath().toUri().getPath()[len(base) + 1:], one.getLen()))
+        return sorted(found)
+
+    def size(self, name: str) -> int | None:
+        """Bytes of a file, None: it is not there."""
+        if self.local:
+            try:
+                return (self.local / name).stat().st_size
+            except FileNotFoundError:
+                return None
+        return self._fs.getFileStatus(self._path(name)).getLen() if self._fs.exists(self._path(name)) else None
+
+    def read(self, name: str) -> str:
+        if self.local:
+            return (self.local / name).read_text()
+        stream = self._fs.open(self._path(name))
+        try:
+            return self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+        finally:
+            stream.close()
+
+    def create(self, name: str, text: str, mark: str) -> bool:
+        """A new file: whole, on the disk, under its name at once. False: somebody made it before. mark: tells writers apart."""
+        folder, _, last = name.rpartition("/")
+        part = f"{folder}/.{last}.{mark}"
+        if self.local is None:
+            self._fs.mkdirs(self._path(folder))
+            stream = self._fs.create(self._path(part), True)
+            try:
+                stream.write(text.encode())
+            finally:
+                stream.close()
+            made = not self._fs.exists(self._path(name)) and self._fs.rename(self._path(part), self._path(name))
+            if not made:
+                self._fs.delete(self._path(part), False)
+            return made
+        (self.local / folder).mkdir(parents=True, exist_ok=True)
+        try:
+            with (self.local / part).open("w") as out:
+                out.write(text)
+                out.flush()
+                os.fsync(out.fileno())
+            os.link(self.local / part, self.local / name)
+        except FileExistsError:
+            return False
+        finally:
+            (self.local / part).unlink(missing_ok=True)
+        self._sync(self.local / folder)
+        return True
+
+    def move(self, name: str, to: str) -> None:
+        """Does nothing where it was moved before."""
+        if self.local:
+            (self.local / to).parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.replace(self.local / name, self.local / to)
+            except FileNotFoundError:    # before, or by somebody else this moment
+                if not (self.local / to).exists():
+                    raise JobError(f"{self}/{name} is missing: it is part of what is archived") from None
+            return
+        target = self._path(to)
+        self._fs.mkdirs(target.getParent())
+        if not self._fs.rename(self._path(name), target) and not self._fs.exists(target):
+            raise JobError(f"{self.path(name)} could not be moved to {target.toString()}")
+
+    def remove(self, name: str) -> None:
+        self._fs.delete(self._path(name), True)
+
+    def force(self, names: list[str]) -> None:
+        """To the disk, the folders they are in as well."""
+        if self.local is None:
+            return
+        folders = set()
+        for name in names:
+            self._sync(self.local / name)
+            folders |= {one for one in (self.local / name).parents if one.is_relative_to(self.local)}
+        for folder in folders:
+            self._sync(folder)
+
+    @staticmethod
+    def _sync(path: Path) -> None:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
