@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable
 from typing import Annotated, Any, Optional
 
@@ -61,10 +60,7 @@ class Run:
                 raise
             typer.echo(f"queend: {self.name}: {told(error)}", err=True)
             status = 1
-        # Spark ends with the process; to take it down in order takes seconds, and writes to a terminal that nobody asked for.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
+        raise typer.Exit(status)    # Spark ends with the process
 
 
 @spark.callback()
@@ -157,10 +153,10 @@ def dlq(
     if not redrive:
         if to or dry:
             fail("--to and --dry belong to --redrive")
-        run(report, queue, group, where=where, most=most)
+        return run(report, queue, group, where=where, most=most)
     if not where:
         fail("--redrive needs --where; all of them are --where true")
-    run(revive, where, queue, group, to=to, dry=dry, most=most)
+    return run(revive, where, queue, group, to=to, dry=dry, most=most)
 
 
 @spark.command()
