@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help system lock venv build run test test-quick test-asan test-tsan test-faults test-kills test-schema test-sdk test-spark test-spark-kills demo-spark fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-spark clean
+.PHONY: help system lock venv build run test test-quick test-asan test-tsan test-faults test-kills test-schema test-sdk test-windows test-spark test-spark-kills demo-spark fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-bounds bench-spark clean
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -89,6 +89,10 @@ test-sdk: build ## the published clients' own tests, all of them, with and witho
 
 SPARK = SUDO="$(SUDO)" sh tools/system.sh spark && $(BIN)/python tools/requirements.py spark | $(BIN)/pip install --quiet --disable-pip-version-check -r /dev/stdin
 
+test-windows: build ## the sliding-window program of both clients, 50 runs of each: no window comes twice (WINDOW_RUNS)
+	@SUDO="$(SUDO)" sh tools/system.sh tests
+	@WINDOW_RUNS=$${WINDOW_RUNS:-50} $(BIN)/python -m pytest -s tests/e2e/test_streams_sdk.py -k twice $(ARGS)
+
 test-spark: build ## the Spark connector against a real daemon, in one session of Spark on two threads: about 2 minutes
 	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@$(SPARK)
@@ -137,6 +141,10 @@ bench-peers: build ## the same loads against RabbitMQ, NATS JetStream and pgmq, 
 bench-compare: build ## what a change costs per message, against another checkout that is built (BEFORE=folder), in turns of one run
 	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@$(BIN)/python bench/compare.py $(BEFORE) $(ARGS)
+
+bench-bounds: build ## what clients can take: memory above the start and the p99 of a push of others under each attack of SECURITY.md
+	@SUDO="$(SUDO)" sh tools/system.sh tests
+	@$(BIN)/python bench/bounds.py $(ARGS)
 
 bench-spark: build ## Spark in and out of queues against sinks and sources that do nothing and against JDBC, and planning: docs/performance-spark.md
 	@SUDO="$(SUDO)" sh tools/system.sh tests

@@ -56,6 +56,7 @@ include "core/net/budget.pyx"             # how much all clients together may ho
 include "core/net/request.pyx"            # one request, from complete to answered
 include "core/net/site.pyx"               # which pages may ask
 include "core/net/reply.pyx"              # its answer
+include "core/net/turn.pyx"               # whose turn it is
 include "core/net/connection.pyx"         # bytes in: requests
 include "core/net/arriving.pyx"           # what is incomplete, within its budget
 include "core/net/leaving.pyx"            # clients that leave

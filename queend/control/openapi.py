@@ -156,7 +156,7 @@ POP = [
     parameter("leaseSeconds", {**INTEGER, "minimum": 1, "maximum": 86400}, "length of this pop's leases; default: the queue's leaseTime"),
     parameter("autoAck", FLAG, "consume on delivery"),
     parameter("autopilot", FLAG, "without batch or partitions: the daemon chooses"),
-    parameter("subscriptionMode", {"enum": ["all", "new", "new-only"]}, "where a new group starts"),
+    parameter("subscriptionMode", {"enum": ["all", "from_beginning", "new", "new-only"]}, "where a new group starts"),
     parameter("subscriptionFrom", TEXT, "`now` or a timestamp"),
     parameter("format", {"enum": ["json", "cloudevents"]}, "as Accept: application/cloudevents-batch+json"),
     parameter("frames", FLAG, "framed, for the 2.x client"),

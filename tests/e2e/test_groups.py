@@ -245,6 +245,11 @@ def test_what_a_group_has_consumed_is_not_what_a_seek_says(client: Client, queue
     assert consumed("g") == [11]
 
 
+def test_from_beginning_is_how_the_published_clients_say_all(client: Client, queue: str) -> None:
+    client.push(queue, 1, 2, partition="p")
+    assert data(client.pop(queue, consumerGroup="g", subscriptionMode="from_beginning", batch=9)) == [1, 2]
+
+
 def test_what_a_group_has_consumed_begins_with_its_subscription(client: Client, queue: str) -> None:
     client.push(queue, *range(5), partition="p")
     assert client.pop(queue, consumerGroup="later", subscriptionMode="new", batch=9) == []

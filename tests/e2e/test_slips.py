@@ -23,7 +23,7 @@ def refused(client: Client, method: str, target: str, body: Any = None) -> str:
     ("btach=5", "btach is no parameter; batch is one"), ("Batch=5", "Batch is no parameter; batch is one"), ("batchh=5", "batch is one"), ("atch=5", "batch is one"),
     ("consumergroup=g", "consumerGroup is one"), ("autoack=true", "autoAck is one"), ("waiT=true", "wait is one"), ("partition=a", "partitions is one"),
     ("batch=10001", "batch must be a whole number from 1 to 10000"), ("timeout=115001", "timeout must be a whole number from 0 to 115000"),
-    ("subscriptionMode=NEW&consumerGroup=g", "subscriptionMode must be all, new or new-only"), ("subscriptionMode=from_beginning&consumerGroup=g", "subscriptionMode must"),
+    ("subscriptionMode=NEW&consumerGroup=g", "subscriptionMode must be all, new or new-only"), ("subscriptionMode=from_begining&consumerGroup=g", "subscriptionMode must"),
     ("subscriptionFrom=yesterday&consumerGroup=g", "subscriptionFrom must be now or a time"), ("subscriptionMode=%ff&consumerGroup=g", "subscriptionMode must"),
     ("frames=yes", "frames must be true or false"), ("autopilot=on", "autopilot must be"), ("batch=1%00", "batch must"), ("wait=true%00", "wait must"),
     ("batch=5&subscriptionMod=new", "subscriptionMode is one"), ("b%ff=1&timeuot=1", "timeout is one")])

@@ -70,3 +70,11 @@ def test_every_public_method_was_called(start_daemon, tmp_path, generation: str,
     called = set().union(*(sdk.called(script, bool(tokens)) for script in scripts))
     told = documented(generation)
     assert sdk.methods() - called == {name for name in sdk.methods() if told[name] in NEVER}
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_no_window_is_emitted_twice(start_daemon, generation: str) -> None:
+    """The clients flush on a timer beside their main loop: both read a window before either closes it. WINDOW_RUNS=50: `make test-windows`."""
+    runs = int(os.environ.get("WINDOW_RUNS", "5"))
+    done = prepare(generation).run("sdk_windows.py", start_daemon(), "", str(runs))
+    assert sorted(int(line) for line in done if line.isdigit()) == list(range(runs)), done

@@ -18,6 +18,7 @@ cdef enum ConnReading:
     READ_CHUNKED = 2
     READ_NOTHING = 3          # nothing that may come is a request: after an error or `Connection: close`
     READ_LATER = 4            # a request with a large body waits for its token to be verified; it is read from its head on then
+    READ_GONE = 5             # it is closed, and freed when its turn comes
 
 cdef enum:
     OUT_MAX = 1 << 20         # bytes of answers a client may leave untaken before it is no longer read
@@ -38,6 +39,7 @@ cdef struct Conn:
     Conn* next_dirty
     Conn* unread_prev         # in the worker's list of those that are not read
     Conn* unread_next
+    Conn* wait_next           # of those that go on in a later turn; of the last one itself; NULL: it does not wait (net/turn)
     Worker* worker
     Request* first            # answers owed, in order
     Request* last
@@ -199,7 +201,10 @@ cdef void conn_closed(uv_handle_t* handle) noexcept nogil:
     w.counters.live_connections -= 1
     w.counters.live_handles -= 1
     budget_leave(c.from_)
-    free(c)
+    if c.wait_next != NULL:
+        c.mode = READ_GONE
+    else:
+        free(c)
 
 cdef void conn_linger(Conn* c) noexcept nogil:
     # Everything is said. Closing at once would let unread bytes of the client reset the connection and destroy the answer
@@ -310,6 +315,9 @@ cdef void conn_consume(Conn* c, const char* data, size_t n) noexcept nogil:
             return
         data += used
         n -= used
+        if n and c.mode == READ_HEAD and turn_over(c.worker):
+            turn_wait(c)
+            break
     if c.state == CONN_CLOSING:
         return
     if n and c.mode != READ_NOTHING:
@@ -317,7 +325,7 @@ cdef void conn_consume(Conn* c, const char* data, size_t n) noexcept nogil:
         if c.head.failed:
             conn_close(c)
             return
-    if c.mode == READ_LATER or c.owed >= c.worker.settings.max_pipeline or conn_sated(c):
+    if c.wait_next != NULL or c.mode == READ_LATER or c.owed >= c.worker.settings.max_pipeline or conn_sated(c):
         conn_pause(c)
     if c.reading != NULL or c.arriving or c.head.cap > ARRIVING_FREE:
         conn_account(c)
@@ -454,6 +462,7 @@ cdef void conn_complete(Conn* c) noexcept nogil:
         c.mode = READ_NOTHING
         c.ended = True
     r.started_us = clock_mono_us()
+    turn_took(w, r.started_us)
     if r.method == METHOD_OPTIONS:
         reply_options(r)
     else:

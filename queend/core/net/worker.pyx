@@ -25,6 +25,7 @@ cdef struct Worker:
     Inbox inbox
     uv_check_t after          # after I/O
     uv_prepare_t before       # before the loop may sleep
+    uv_idle_t between         # two turns, while somebody waits for the next
     uv_timer_t tick
     int index
     Settings* settings
@@ -32,6 +33,10 @@ cdef struct Worker:
     ConnList[CONN_STATES] conns
     Conn* dirty               # connections to look at when this turn ends
     Conn* unread              # connections that are not read
+    Conn* waits               # connections that wait for their turn, and when this one began
+    Conn* waits_last
+    int64_t turn_us           # its first request, 0: none yet
+    int64_t taken_us          # its last one
     RequestPool requests
     int64_t untaken           # bytes of answers that have not gone
     int64_t untaken_told      # of them, in the budget of all
@@ -86,6 +91,7 @@ cdef inline void worker_turn(Worker* w) noexcept nogil:
         worker_end(w)
 
 cdef void worker_after(uv_check_t* handle) noexcept nogil:
+    turn_end(<Worker*>handle.data)
     worker_turn(<Worker*>handle.data)
 
 cdef void worker_before(uv_prepare_t* handle) noexcept nogil:
@@ -168,9 +174,11 @@ cdef Worker* worker_new(Process* process, int index, Settings* s) noexcept nogil
     w.after.data = w
     uv_prepare_init(&w.loop, &w.before)
     w.before.data = w
+    uv_idle_init(&w.loop, &w.between)
+    w.between.data = w
     uv_timer_init(&w.loop, &w.tick)
     w.tick.data = w
-    w.counters.live_handles += 4
+    w.counters.live_handles += 5
     return w
 
 cdef void worker_run(void* arg) noexcept nogil:
@@ -259,10 +267,13 @@ cdef void worker_end(Worker* w) noexcept nogil:
                 conn_write_text(c, FAREWELL, strlen(FAREWELL))
             conn_close(c)
             c = following
+    while w.waits != NULL:
+        turn_next(w)
     inbox_close(&w.inbox)
     uv_close(<uv_handle_t*>&w.inbox.wake, worker_handle_closed)
     uv_close(<uv_handle_t*>&w.after, worker_handle_closed)
     uv_close(<uv_handle_t*>&w.before, worker_handle_closed)
+    uv_close(<uv_handle_t*>&w.between, worker_handle_closed)
     uv_close(<uv_handle_t*>&w.tick, worker_handle_closed)
 
 cdef void worker_handle_closed(uv_handle_t* handle) noexcept nogil:

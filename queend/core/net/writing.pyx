@@ -47,7 +47,7 @@ cdef void conn_flush(Conn* c) noexcept nogil:
         if c.ended or (c.worker.stopping and c.reading == NULL and c.head.len == 0):
             conn_linger(c)
             return
-    if c.paused and not c.read_out and c.mode != READ_LATER and c.owed < c.worker.settings.max_pipeline and not conn_sated(c):
+    if c.paused and c.wait_next == NULL and not c.read_out and c.mode != READ_LATER and c.owed < c.worker.settings.max_pipeline and not conn_sated(c):
         conn_resume(c)
         if c.state == CONN_CLOSING:
             return

@@ -101,10 +101,11 @@ cdef bint pop_form(Slice query, Arena* a, PopReq* q, ApiError* e) noexcept nogil
     return True
 
 cdef bint pop_subscription(Slice query, Arena* a, const Settings* s, PopReq* q, ApiError* e) noexcept nogil:
-    # Where a group that is new here begins (section 6.5). Queue mode always begins at the oldest message.
+    # Where a group that is new here begins (section 6.5). Queue mode always begins at the oldest message. from_beginning: `all`, in the
+    # words of the published clients.
     cdef Slice mode, since
     cdef int found = query_find(query, b"subscriptionMode", a, &mode)
-    if strict and (found < 0 or mode.n and not slice_is(mode, b"all") and not slice_is(mode, b"new") and not slice_is(mode, b"new-only")):
+    if strict and (found < 0 or mode.n and not slice_is(mode, b"all") and not slice_is(mode, b"from_beginning") and not slice_is(mode, b"new") and not slice_is(mode, b"new-only")):
         return refuse(e, b"subscriptionMode must be all, new or new-only")
     found = query_find(query, b"subscriptionFrom", a, &since)
     if strict and (found < 0 or since.n and not slice_is(since, b"now") and not time_parse(since, &q.sub_from_us)):
