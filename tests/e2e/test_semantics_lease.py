@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import datetime
 
+import psycopg
 import pytest
 from support.client import Client, data, pop_target
 from support.daemon import Daemon
@@ -118,6 +119,23 @@ def test_a_pop_may_ask_for_the_length_of_its_leases(start_daemon, queue: str, ca
         client.push(queue, 3)
         (message,) = waiting.receive().json["messages"]
         assert 6000 < seconds_left(client.extend(message["leaseId"], {"seconds": 1})["expiresAt"]) <= 7001
+
+
+@pytest.mark.parametrize("more", [4, 600], ids=["to its end", "ended early"])
+def test_asked_for_beside_partitions_that_are_free(daemon: Daemon, client: Client, queue: str, more: int) -> None:
+    """All of partition c is leased, for longer than was known at first. A pop tries c, then two that have messages."""
+    client.configure(queue, leaseTime=1)
+    client.push(queue, 1, 2, partition="c")
+    (lease,) = {one["leaseId"] for one in client.pop(queue, batch=10)}
+    with psycopg.connect(daemon.conninfo, autocommit=True) as db:
+        (first_end,) = db.execute("SELECT lease_until FROM queend.cursors WHERE lease_id = %s", (lease,)).fetchone()
+        db.execute("UPDATE queend.cursors SET lease_until = lease_until + %s WHERE lease_id = %s", (more * 1_000_000, lease))
+        until(lambda: db.execute("SELECT queend.now_us() > %s", (first_end + 100_000,)).fetchone()[0], "the end that was known at first")
+        client.push_items([{"queue": queue, "partition": p, "payload": p} for p in "ab"])
+        assert sorted(data(client.pop(queue, batch=10, partitions=3, autoAck=True))) == ["a", "b"]
+        if more > 30:
+            db.execute("UPDATE queend.cursors SET lease_until = queend.now_us() WHERE lease_id = %s", (lease,))
+    assert data(client.pop(queue, batch=10, wait=True, timeout=30_000)) == [1, 2]
 
 
 @pytest.mark.parametrize("seconds", ["", "0", "-1", "86401", "soon"])

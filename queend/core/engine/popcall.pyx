@@ -38,7 +38,8 @@ cdef bint popcall_send(Engine* e) noexcept nogil:
     arena_open(&call.arena, &e.worker.chunks)
     room = CALL_CURSORS + POP_MAX_PARTITIONS
     call.cursors = <Cursor**>arena_alloc(&call.arena, room * sizeof(Cursor*))
-    if call.cursors == NULL:
+    call.rows = <int*>arena_alloc(&call.arena, room * sizeof(int))
+    if call.cursors == NULL or call.rows == NULL:
         popcall_free(call)
         return False
     popcall_begin(e)
@@ -257,17 +258,17 @@ cdef void popcall_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexce
     cdef Engine* e = call.engine
     cdef Job* job
     cdef Job* following
-    cdef int row = 0
     cdef int64_t now = clock_mono_us()
     limit_done(&e.pop_limit, now, now - call.sent_us, outcome == SLOT_OK)
     if popcall_failed(res, outcome):
         popcall_trouble(call, res, outcome, now)
         return
+    popcall_rows(call, res)
     popcall_book(call, res, now)
     job = call.jobs
     while job != NULL:
         following = job.next
-        popcall_answer(e, <PopJob*>job, res, &row)
+        popcall_answer(e, <PopJob*>job, res, call.rows)
         job = following
     popcall_free(call)
 
@@ -320,6 +321,16 @@ cdef void popcall_error(PopCall* call, PGresult* res, int64_t now) noexcept nogi
     else:
         popcall_again(call, 0)
 
+cdef void popcall_rows(PopCall* call, PGresult* res) noexcept nogil:
+    # Where each candidate's rows begin: the claimed ones come first, in the order asked, and after all of them the others.
+    cdef int row, i
+    for i in range(call.n_cursors):
+        call.rows[i] = -1
+    for row in range(PQntuples(res)):
+        i = pg_int4(res, row, POP_ORD)
+        if 0 <= i < call.n_cursors and call.rows[i] < 0:
+            call.rows[i] = row
+
 cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil:
     # What the rows say about the candidates, under one lock.
     cdef int row, i
@@ -347,18 +358,16 @@ cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil
             take = pg_int4(res, row, POP_TAKE)
             c.next_offset = first + take
     job = call.jobs
-    row = 0
     while job != NULL:
         j = <PopJob*>job
         for i in range(j.first_cursor, j.first_cursor + j.n_cursors):
             c = call.cursors[i]
-            while row < n and pg_int4(res, row, POP_ORD) < i:
-                row += 1
+            row = call.rows[i]
             status = 0
             until = 0
             if j.req.auto_ack:
                 j.spans[i - j.first_cursor].stop = 0
-            if row < n and pg_int4(res, row, POP_ORD) == i:
+            if row >= 0:
                 status = pg_int2(res, row, POP_STATUS)
                 until = pg_int8_or(res, row, POP_UNTIL, 0)
                 if not PQgetisnull(res, row, POP_BURIED):
@@ -384,7 +393,7 @@ cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil
             elif status == 4:
                 cursor_move(c, CURSOR_READY, 0)
             else:
-                if row < n and pg_int4(res, row, POP_ORD) == i:
+                if row >= 0:
                     c.next_offset = pg_int8(res, row, POP_HEAD)
                 cursor_rest(c)
             if c.state == CURSOR_READY:
@@ -393,39 +402,32 @@ cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil
     uv_mutex_unlock(&book.lock)
     popjobs_wake(call.engine.worker, wake)
 
-cdef void popcall_answer(Engine* e, PopJob* j, PGresult* res, int* at) noexcept nogil:
-    # The rows of one request become its answer.
+cdef void popcall_answer(Engine* e, PopJob* j, PGresult* res, const int* rows) noexcept nogil:
+    # The rows of one request become its answer. rows: where those of each candidate begin, -1: it has none.
     cdef int n = PQntuples(res)
-    cdef int row = at[0]
-    cdef int ord, status
+    cdef int i, row, status
     cdef int first_row = -1
+    cdef int stop_row = -1
     cdef int claimed = 0
-    cdef int before = -1
-    cdef int stop = j.first_cursor + j.n_cursors
-    cdef int64_t until
     cdef int seen = 0
-    while row < n:
-        ord = pg_int4(res, row, POP_ORD)
-        if ord >= stop:
-            break
-        if ord >= j.first_cursor:
-            status = pg_int2(res, row, POP_STATUS)
-            if status == 1:
-                if first_row < 0:
-                    first_row = row
-                if ord != before:
-                    claimed += 1
-                    before = ord
-            elif status > seen and status < 4:
-                seen = status
-        row += 1
-    at[0] = row
+    for i in range(j.first_cursor, j.first_cursor + j.n_cursors):
+        row = rows[i]
+        status = pg_int2(res, row, POP_STATUS) if row >= 0 else 0
+        if status == 1:
+            if first_row < 0:
+                first_row = row
+            claimed += 1
+            while row < n and pg_int4(res, row, POP_ORD) == i:
+                row += 1
+            stop_row = row
+        elif status > seen and status < 4:
+            seen = status
     if first_row >= 0:
         if j.gone:
             pop_give_back(e, j)
             pop_forget(j)
             return
-        popcall_reply(e, j, res, first_row, row, claimed)
+        popcall_reply(e, j, res, first_row, stop_row, claimed)
         return
     if j.only != NULL:
         j.why = WHY_LEASE_HELD if seen == 2 else (WHY_WINDOW if seen == 3 and j.queue.window_us else WHY_NOTHING)

@@ -81,6 +81,7 @@ cdef struct PopCall:
     Job* jobs                 # chained by next
     Job* last
     Cursor** cursors
+    int* rows                 # of its answer: where those of each candidate begin
     int n_cursors
     int n_jobs
     Job* ack_jobs             # of a call for records in memory: acknowledgments that travel with it, chained by next
