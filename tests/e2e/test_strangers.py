@@ -1,12 +1,15 @@
 """Long polls for what does not exist yet: each hears of what it waits for, by whatever way that comes, and of nothing else."""
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
 from support.client import Client, data, pop_target
 from support.daemon import Daemon
+from support.postgres import running
+from support.proxy import Proxy
 from support.wait import until
 
 WAIT = {"wait": True, "timeout": 60_000, "autoAck": True, "batch": 10}
@@ -105,3 +108,33 @@ def test_many_names_wait_leave_and_are_answered_when_the_daemon_stops(daemon: Da
         parked(client, 99)                                  # those of other partitions of n3 stay
         daemon.stop()
         assert all(one.receive().status in (200, 204) for i, one in enumerate(clients) if i % 2 and i != 3)
+
+
+@pytest.mark.parametrize("partition", [None, "p"], ids=["a queue", "a partition"])
+def test_made_before_the_first_look(request: pytest.FixtureRequest, start_daemon, queue: str, partition: str | None) -> None:
+    """The daemon has read the catalog, and its first look at what others stored is under way: it tells of nothing older."""
+    sent, go_on = threading.Event(), threading.Event()
+
+    def rule(to_server: bool, piece: bytes) -> list:
+        if not to_server or sent.is_set() or b"SELECT pg_current_snapshot()" not in piece:
+            return [piece]
+        sent.set()
+        return [go_on.wait, piece]
+
+    with running(request.config.getoption("--postgres"), tcp=True) as cluster:
+        proxy, other = Proxy(cluster.port), start_daemon(cluster.conninfo)
+        with other.client() as pusher:
+            if partition:
+                pusher.push(queue, "older", partition="another")
+            proxy.rule = rule
+            late = Daemon(cluster.dsn(port=proxy.port, sslmode="disable", gssencmode="disable"))
+            with late.client() as watcher, late.client() as client:
+                assert sent.wait(60)
+                client.send("GET", pop_target(queue, partition, **WAIT))
+                parked(watcher, 1)
+                pusher.push(queue, 1, partition=partition or "p")
+                go_on.set()
+                assert got(client) == [1]
+            late.stop()
+        other.stop()
+        proxy.close()

@@ -64,6 +64,7 @@ cdef struct Discover:
     int64_t recent_us         # monotonic, when the look under way was sent
     int64_t next_since        # what it will leave in `since`
     bint gap                  # too long ago, or hidden: the groups are scanned when it is through
+    int64_t load_after        # monotonic: queues that came meanwhile are known after a reload begun later; 0 = no need of one
     bint blind                # a transaction was under way whose start is hidden: looks may pass its records over
     int64_t doubted_us        # monotonic, when the groups were last scanned because of one
     int64_t next_writer
@@ -276,7 +277,7 @@ cdef void recent_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
         d.n_found += 1
     uv_rwlock_rdunlock(&catalog.lock)
     if unknown:
-        engine_reload(e.worker)
+        discover_load(e)
     found_name(e, FIND_RECENT)
 
 cdef void recent_end(Engine* e, bint complete) noexcept nogil:
@@ -287,10 +288,30 @@ cdef void recent_end(Engine* e, bint complete) noexcept nogil:
         return
     if d.gap:
         book_doubt()
+        discover_load(e)
     book_looked(True)
     d.since = d.next_since
     d.since_us = d.recent_us
     d.writer = d.next_writer
+
+cdef void discover_load(Engine* e) noexcept nogil:
+    # There are queues that this process does not know, or may be.
+    e.discover.load_after = clock_mono_us()
+    engine_reload(e.worker)
+
+cdef void discover_loaded(Engine* e) noexcept nogil:
+    # A reload has ended: those who wait for a queue or a partition that was not known ask again.
+    cdef PopJob* wake = NULL
+    if e.discover.load_after == 0:
+        return
+    if reload_of < e.discover.load_after:
+        engine_reload(e.worker)        # it was under way before
+        return
+    e.discover.load_after = 0
+    uv_mutex_lock(&book.lock)
+    book_wake_all_strangers(&wake)
+    uv_mutex_unlock(&book.lock)
+    popjobs_wake(e.worker, wake)
 
 cdef void book_looked(bint looked) noexcept nogil:
     uv_mutex_lock(&book.lock)
@@ -326,6 +347,7 @@ cdef void discover_forget(Engine* e) noexcept nogil:
     d.writer = 0
     d.waking_from = 0
     d.waking_after = 0
+    d.load_after = 0
 
 cdef bint found_keep(Discover* d, int n) noexcept nogil:
     cdef Found* f = <Found*>realloc(d.found, (n if n else 1) * sizeof(Found))

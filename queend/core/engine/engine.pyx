@@ -72,6 +72,8 @@ cdef struct Engine:
 cdef uv_mutex_t reload_lock
 cdef bint reload_running
 cdef SharedInt64 reload_at        # monotonic, when the last one ended
+cdef int64_t reload_sent          # when the last one began
+cdef SharedInt64 reload_of        # when the last one that was answered began
 cdef Worker* boss             # the first worker: looks after what is due by time
 
 cdef inline Engine* engine_of(Worker* w) noexcept nogil:
@@ -79,7 +81,7 @@ cdef inline Engine* engine_of(Worker* w) noexcept nogil:
 
 cdef bint engine_boot(Process* p) noexcept nogil:
     # Before the threads start: what all workers share.
-    global reload_running, reload_at, boss, tally_workers
+    global reload_running, reload_at, reload_of, boss, tally_workers
     cdef int i
     tally_workers = p.n
     dbclock_open()
@@ -94,6 +96,7 @@ cdef bint engine_boot(Process* p) noexcept nogil:
     doubt_open()
     reload_running = False
     reload_at = 0
+    reload_of = 0
     if not streams_open(lanes_streams(&p.settings)):
         return False
     for i in range(streams_all):

@@ -9,7 +9,7 @@ cdef bint catalog_reload_allowed() noexcept nogil:
     return catalog.version < 0 or clock_mono_us() - reload_at > 200000
 
 cdef void reload_send(Engine* e) noexcept nogil:
-    global reload_running
+    global reload_running, reload_sent
     cdef Slot* slot = slotpool_take(e.slots)
     cdef Params params
     cdef bint mine
@@ -19,6 +19,7 @@ cdef void reload_send(Engine* e) noexcept nogil:
     mine = not reload_running
     if mine:
         reload_running = True
+        reload_sent = clock_mono_us()
     uv_mutex_unlock(&reload_lock)
     e.want_reload = False     # when another worker's is running, its end reaches this worker too
     if not mine:
@@ -52,7 +53,7 @@ cdef void reload_waits(Engine* e) noexcept nogil:
             joblist_add(&e.wait_reload, job)
 
 cdef void reload_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
-    global reload_running, reload_at
+    global reload_running, reload_at, reload_of
     cdef Engine* e = <Engine*>ctx
     cdef int i
     cdef bint missed = False
@@ -65,6 +66,8 @@ cdef void reload_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
     uv_mutex_lock(&reload_lock)
     reload_running = False
     reload_at = clock_mono_us()
+    if outcome == SLOT_OK:
+        reload_of = reload_sent
     uv_mutex_unlock(&reload_lock)
     if outcome != SLOT_OK:
         e.want_reload = True
@@ -129,6 +132,8 @@ cdef void engine_reloaded(Worker* w, InboxMsg* m) noexcept nogil:
     for i in range(streams_all):
         if streams[i].worker is w:
             stream_reloaded(&streams[i])
+    if w is boss:
+        discover_loaded(e)
 
 cdef void engine_notify(Slice name, bint moved) noexcept nogil:
     # Any thread: the queue has news, who is parked on it tries again. moved: cursors or partitions too, so its groups are
