@@ -68,12 +68,8 @@ def conninfo(settings: Settings, local: str | None = None, **more: str) -> str:
     """
     if local is not None:
         base = conninfo_to_dict(local)
-    elif dsn := settings.queend_dsn or settings.database_url:
-        try:
-            base = conninfo_to_dict(dsn)
-        except psycopg.ProgrammingError:      # libpq's words quote what it could not read, which may be the password
-            raise ConfigError(f"{'QUEEND_DSN' if settings.queend_dsn else 'DATABASE_URL'}: it is no connection string, neither "
-                              "`host=… user=…` nor postgresql://…; special characters of a URI's password are written as %40") from None
+    elif settings.queend_dsn or settings.database_url:
+        base = dsn_words(settings)
         log.hide({name: str(value) for name, value in base.items() if value and name != "sslmode" and not (name == "port" and str(value).isdigit())})
     else:
         base = {"host": settings.pg_host, "port": settings.pg_port, "dbname": settings.pg_db, "user": settings.pg_user,
@@ -96,6 +92,15 @@ def conninfo(settings: Settings, local: str | None = None, **more: str) -> str:
     return make_conninfo(**{**defaults, **base, **more, "options": options})
 
 
+def dsn_words(settings: Settings) -> dict[str, Any]:
+    """QUEEND_DSN, or DATABASE_URL, word by word. Raises ConfigError where libpq cannot read it."""
+    try:
+        return conninfo_to_dict(settings.queend_dsn or settings.database_url)
+    except psycopg.ProgrammingError:      # libpq's words quote what it could not read, which may be the password
+        raise ConfigError(f"{'QUEEND_DSN' if settings.queend_dsn else 'DATABASE_URL'}: it is no connection string, neither "
+                          "`host=… user=…` nor postgresql://…; special characters of a URI's password are written as %40") from None
+
+
 def tls(settings: Settings) -> dict[str, str]:
     """libpq's TLS words for PG_USE_SSL and PG_SSL_REJECT_UNAUTHORIZED (docs/decisions/0002-tls.md)."""
     if not settings.pg_use_ssl:
@@ -114,8 +119,8 @@ def roots() -> str:
 
 def verifies_server(settings: Settings) -> bool:
     """False if TLS is asked for, by setting or by connection string, and the server's certificate is not checked."""
-    if dsn := settings.queend_dsn or settings.database_url:
-        return conninfo_to_dict(dsn).get("sslmode") not in ("allow", "prefer", "require")
+    if settings.queend_dsn or settings.database_url:
+        return dsn_words(settings).get("sslmode") not in ("allow", "prefer", "require")
     return not settings.pg_use_ssl or tls(settings)["sslmode"] == "verify-full"
 
 

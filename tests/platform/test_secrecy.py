@@ -48,6 +48,13 @@ def test_no_part_of_a_connection_string_is_in_an_error(tmp_path, dsn):
         assert not [part for part in ("se/battery", "staple", "horse", "hor@") if part in told], told
 
 
+def test_nor_of_one_that_cannot_be_read(tmp_path):
+    with Daemon.own(tmp_path, QUEEND_DSN="postgresql://bob:horse@[::1") as daemon:
+        assert daemon.wait() != 0
+        told = daemon.story() + "".join(map(str, daemon.log)) + "".join(daemon.other)
+        assert "QUEEND_DSN: it is no connection string" in told and not [part for part in ("horse", "Traceback") if part in told], told
+
+
 def test_of_commands_neither():
     done = command("migrate", QUEEND_DSN="postgresql://bob:hor@staple-host:1/battery")
     assert done.returncode != 0 and "staple" not in done.stderr + done.stdout
