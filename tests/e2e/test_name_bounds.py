@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
+import pyarrow
+import pyarrow.ipc
 import pytest
 from support.client import Client, data
 from support.daemon import Daemon
@@ -70,7 +72,6 @@ def test_every_form_of_a_push_is_refused_whole(bounded, form: str) -> None:
 
 
 def test_an_arrow_push_is_refused(bounded) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
     client = bounded(partitions=1)
     batch = pyarrow.record_batch({"queue": ["a", "a"], "partition": ["p", "q"], "payload": ["1", "2"]})
     sink = pyarrow.BufferOutputStream()
