@@ -210,7 +210,7 @@ def play(seed: str, seconds: float, major: int | None) -> Counter[str]:
         one = Round(Path(name), seed, major)
         try:
             one.play(seconds)
-            faults = one.checker.faults()
+            faults = one.checker.faults(drained=True)
             print(f"\nFAULT_SEED={seed}: {dict(Counter(kind for kind, _, _ in one.happened))}; {one.stage.told}; {dict(Counter(fault.kind for fault in faults))}", flush=True)
             assert not faults, f"FAULT_SEED={seed} {one.happened}: {len(faults)} faults\n" + "\n".join(f"{fault}\n    {one.checker.story(fault.key)}" for fault in faults[:20])
             one.stop()

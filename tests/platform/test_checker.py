@@ -52,7 +52,7 @@ class Queue:
 
     def kinds(self) -> set[str]:
         self.drain()
-        return {fault.kind for fault in self.checker.faults()}
+        return {fault.kind for fault in self.checker.faults(drained=True)}
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -212,9 +212,16 @@ def committed_by_sql_and_not_found(queue: Queue) -> None:
     queue.empty()
 
 
+def not_delivered_again_after_its_lease(queue: Queue) -> None:
+    queue.drain()
+    queue.push("a")
+    queue.next["red", "a"] += len(queue.pop("red", "a", ack=False).messages)
+
+
 PLANTED = {"lost": [lost, lost_by_the_buffer, lost_to_one_group, lost_after_a_seek], "doubled": [stored_twice, stored_elsewhere, consumed_twice],
            "acknowledged": [delivered_after_its_acknowledgment, delivered_after_it_acknowledged_itself],
            "order": [passed_over, turned_round, given_in_disorder], "gone": [rows_of_the_database_before],
+           "left": [not_delivered_again_after_its_lease],
            "late": [passed_over_by_pops, passed_over_by_a_pop_that_waits, withheld_behind_a_lease_that_ended, committed_by_sql_and_not_found]}
 
 

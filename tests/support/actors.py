@@ -152,6 +152,7 @@ class Consumer(Actor):
     def __init__(self, stage: Stage, name: str, group: str, places: list[int]):
         super().__init__(stage, name)
         self.group, self.places = group, places
+        self.leaves = 3  # how often it is gone when nothing is pushed any more: then no later message covers up what stays behind
 
     def run(self) -> None:
         while not self.stage.over.is_set():
@@ -177,14 +178,22 @@ class Consumer(Actor):
                 self.stage.over.wait(0.1)
 
     def settle(self, place: int, pop: Any, messages: list[dict]) -> None:
-        chance = 1.0 if self.stage.quiet.is_set() else self.dice.random()
+        chance = self.dice.random()
+        if self.stage.quiet.is_set():
+            self.leaves -= 1
+            chance = chance * 0.04 if self.leaves >= 0 else 1.0
         if chance < 0.02:
             return
-        if chance < 0.05:
+        if chance < 0.06:
+            self.extend(place, pop, messages)
+        if chance < 0.04:
+            return
+        if chance < 0.08:
             self.stage.quiet.wait(self.dice.uniform(1.0, LEASE - 1.0))
         answer = self.ask(place, "POST", "/api/v1/ack/batch", {"consumerGroup": self.group, "acknowledgments": [ack_of(m) for m in messages]})
         if answer is None or answer.status == 503:
             self.stage.tell("ack unknown")
+            self.checker.ack_unanswered(pop)
             return
         assert answer.status == 200, (answer.status, answer.body)
         at = time.monotonic()
@@ -192,3 +201,10 @@ class Consumer(Actor):
         self.checker.ack_answered(pop, confirmed, at, released=len(confirmed) == len(messages))
         self.stage.tell("consumed", len(confirmed))
         self.stage.tell("refused", len(messages) - len(confirmed))
+
+    def extend(self, place: int, pop: Any, messages: list[dict]) -> None:
+        """Somewhere between the end that is known to the daemons and twice that."""
+        seconds = self.dice.randint(LEASE, 2 * LEASE)
+        self.ask(place, "POST", f"/api/v1/lease/{messages[0]['leaseId']}/extend", {"seconds": seconds})
+        self.checker.extended(pop, time.monotonic() + seconds)
+        self.stage.tell("extended")

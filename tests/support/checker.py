@@ -10,6 +10,7 @@ never answered may have happened or not: it is allowed either way.
 | order | delivered before one that stands before it in its partition, or stored before one its producer had stored earlier |
 | acknowledged | delivered again after its acknowledgment was confirmed |
 | gone | delivered although the database that is served now never had it |
+| left | delivered, never acknowledged, and not delivered again to a group that went on until nothing more came |
 | late | committed and deliverable for longer than `within`, and a pop of any partition, alone, came back empty |
 """
 from __future__ import annotations
@@ -74,6 +75,7 @@ class Checker:
         self.blind: dict[str, list[tuple[float, float]]] = {group: [] for group in self.groups}  # claims that nobody may know of
         self.troubles: list[tuple[float, float]] = []
         self.acked: dict[tuple[str, Place], list[tuple[float, Pop]]] = defaultdict(list)
+        self.unsure: set[tuple[str, Place]] = set()  # acknowledged, perhaps: nobody answered
         self.eras: dict[str, list[tuple[float, float, dict[str, int] | None]]] = {group: [] for group in self.groups}
         self.numbers: dict[Any, int] = defaultdict(int)
 
@@ -124,6 +126,16 @@ class Checker:
             if released:
                 pop.released = min(pop.released, at)
 
+    def ack_unanswered(self, pop: Pop) -> None:
+        """It may have been done."""
+        with self.lock:
+            self.unsure |= {(pop.group, place) for place in pop.messages}
+
+    def extended(self, pop: Pop, until: float) -> None:
+        """Its lease may last until then."""
+        with self.lock:
+            pop.lease_ends = max(pop.lease_ends, until)
+
     def sought(self, group: str, asked: float, answered: float, positions: dict[str, int]) -> None:
         """The group was moved, in the partitions named, to these offsets."""
         with self.lock:
@@ -143,7 +155,8 @@ class Checker:
 
     # -- the verdict ---------------------------------------------------------------------------------------------------
 
-    def faults(self) -> list[Fault]:
+    def faults(self, drained: bool = False) -> list[Fault]:
+        """drained: the groups went on until nothing was missing, or for long enough."""
         with self.lock:
             for group in self.groups:
                 self.pops[group].sort(key=lambda pop: pop.ended)
@@ -152,7 +165,7 @@ class Checker:
                     before = sum(answered <= pop.asked for _, answered, _ in self.eras[group])
                     after = sum(asked <= pop.ended for asked, _, _ in self.eras[group])
                     pop.era = before if before == after else -1
-            return [*self._stored_twice(), *self._gone(), *self._lost(), *self._order(), *self._again(), *self._late()]
+            return [*self._stored_twice(), *self._gone(), *self._lost(), *self._order(), *self._again(), *self._late(), *(self._left() if drained else [])]
 
     def story(self, key: Any) -> str:
         """What is known of one message."""
@@ -167,10 +180,13 @@ class Checker:
         return "; ".join(f"{at:.2f} {what}" for at, what in sorted(told))
 
     def missing(self) -> list[tuple[str, Any]]:
-        """(group, key) of what was stored and has not been delivered yet."""
+        """(group, key) of what was stored and is not consumed yet."""
         with self.lock:
             due = {key for key, push in self.pushed.items() if push.stored is not None and key not in self.excused}
-            return [(group, key) for group in self.groups for key in due - {key for pop in self.pops[group] for key in pop.messages.values()}]
+            return [(group, key) for group in self.groups for key in due - self._consumed(group)]
+
+    def _consumed(self, group: str) -> set[Any]:
+        return {key for pop in self.pops[group] for place, key in pop.messages.items() if (group, place) in self.acked or (group, place) in self.unsure}
 
     def _places(self) -> dict[Any, set[Place]]:
         """Where each message stands: as told by the deliveries since a database was last replaced."""
@@ -216,6 +232,18 @@ class Checker:
                     found += [Fault("lost", key, f"at {place}: never came to {group} after it was moved back to {start} at {answered:.2f}")
                               for key, where in places.items() for place in where
                               if place[0] == partition and place[1] >= start and key not in again and key not in self.excused]
+        return found
+
+    def _left(self) -> list[Fault]:
+        found = []
+        for group in self.groups:
+            moved = {partition for _, _, positions in self.eras[group] for partition in positions or ()}
+            done, told = self._consumed(group), set()
+            for pop in self.pops[group]:
+                for (partition, offset), key in pop.messages.items():
+                    if key not in done and key not in told and key not in self.excused and partition not in moved:
+                        told.add(key)
+                        found.append(Fault("left", key, f"at {partition}:{offset} came to {group} at {pop.ended:.2f}, and not again"))
         return found
 
     def _order(self) -> list[Fault]:
