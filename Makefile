@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help system lock venv build run test test-quick test-asan test-tsan test-faults test-kills test-schema test-sdk test-windows test-spark test-spark-kills demo-spark fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-bounds bench-spark clean
+.PHONY: help system lock venv build run test test-quick test-asan test-tsan test-faults test-kills test-schema test-sdk test-windows test-spark test-spark-kills demo-spark fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-bounds bench-spark bench-spark-archive clean
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -93,7 +93,7 @@ test-windows: build ## the sliding-window program of both clients, 50 runs of ea
 	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@WINDOW_RUNS=$${WINDOW_RUNS:-50} $(BIN)/python -m pytest -s tests/e2e/test_streams_sdk.py -k twice $(ARGS)
 
-test-spark: build ## the Spark connector against a real daemon, in one session of Spark on two threads: about 2 minutes
+test-spark: build ## the Spark connector against a real daemon, in one session of Spark on two threads: about 5 minutes
 	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@$(SPARK)
 	@$(BIN)/python -m pytest tests/spark --spark $(ARGS)
@@ -151,6 +151,11 @@ bench-spark: build ## Spark in and out of queues against sinks and sources that 
 	@SUDO="$(SUDO)" sh tools/system.sh spark-bench
 	@$(SPARK)
 	@$(BIN)/python bench/spark.py --write $(ARGS)
+
+bench-spark-archive: build ## 10^7 rows into an archive and out of it, with the memory of daemon and JVM: docs/performance-spark.md
+	@SUDO="$(SUDO)" sh tools/system.sh tests
+	@$(SPARK)
+	@$(BIN)/python bench/spark_archive.py --write $(ARGS)
 
 clean: ## remove what was built (not the data)
 	@rm -rf build .asan .tsan .fuzz *.egg-info queend/_core*.so $(VENV)

@@ -1,4 +1,5 @@
-"""queend spark …: jobs on Spark's engine. What they do is in queend/spark/jobs; nothing of Spark is imported before one is asked for."""
+"""queend spark …: jobs on Spark's engine. What they do is in queend/spark/jobs; nothing of Spark is imported before
+one is asked for."""
 from __future__ import annotations
 
 import json
@@ -10,12 +11,15 @@ import typer
 
 from .common import fail
 
-spark = typer.Typer(no_args_is_help=True, help="Jobs on Spark: archive, read, replay, dlq, aggregate, backfill (docs/spark.md).")
+spark = typer.Typer(no_args_is_help=True,
+                    help="Jobs on Spark: archive, read, replay, dlq, aggregate, backfill (docs/spark.md).")
 
 Url = Annotated[str, typer.Option(help="Addresses of daemons with commas between.")]
 TokenFile = Annotated[Optional[str], typer.Option(help="A file that holds a bearer token.")]
 Ca = Annotated[Optional[str], typer.Option(help="Certificates in PEM, for https.")]
-Master = Annotated[Optional[str], typer.Option(help="Where Spark runs: local[*], spark://host:7077, yarn, k8s://… Default: this machine.")]
+Master = Annotated[Optional[str],
+                   typer.Option(help="Where Spark runs: local[*], spark://host:7077, yarn, k8s://… Default: this "
+                                     "machine.")]
 Conf = Annotated[Optional[list[str]], typer.Option(help="A setting of Spark, name=value; may be given several times.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="With Spark's own log and the whole of an error.")]
 Where = Annotated[Optional[str], typer.Option(help="A condition in SQL.")]
@@ -27,7 +31,8 @@ URL = "http://127.0.0.1:6632"
 class Run:
     """What every job takes: the daemon, the session, an end that reads well."""
 
-    def __init__(self, name: str, url: str, token_file: str | None, ca: str | None, master: str | None, conf: list[str] | None, verbose: bool, jar: str | None = None):
+    def __init__(self, name: str, url: str, token_file: str | None, ca: str | None, master: str | None,
+                 conf: list[str] | None, verbose: bool, jar: str | None = None):
         self.name, self.master, self.verbose, self.jar = name, master, verbose, jar
         self.link = {"url": url, **({"tokenFile": token_file} if token_file else {}), **({"ca": ca} if ca else {})}
         pairs = [one.partition("=") for one in conf or []]
@@ -85,52 +90,70 @@ def _missing() -> str | None:
 
 @spark.command()
 def archive(
-    queue: Annotated[str, typer.Argument(help="The queue.")], target: Annotated[str, typer.Argument(help="The folder: on this machine, hdfs://…")],
+    queue: Annotated[str, typer.Argument(help="The queue.")],
+    target: Annotated[str, typer.Argument(help="The folder: on this machine, hdfs://…")],
     group: Annotated[str, typer.Option(help="A consumer group that learns what is archived; empty: none.")] = "archive",
-    allow_gaps: AllowGaps = False, batch_rows: Annotated[int, typer.Option(min=1, help="Rows of a batch, which counts whole or not at all.")] = 5_000_000,
+    allow_gaps: AllowGaps = False, batch_rows: Annotated[int, typer.Option(min=1, help="Rows of a batch, which counts "
+                                                                                       "whole or not at all.")] = 5_000_000,
     file_rows: Annotated[int, typer.Option(min=1, help="Rows of a file at most.")] = 500_000,
     compression: Annotated[str, typer.Option(help="zstd, snappy, gzip, lz4 or none.")] = "zstd",
-    url: Url = URL, token_file: TokenFile = None, ca: Ca = None, master: Master = None, conf: Conf = None, verbose: Verbose = False,
+    url: Url = URL, token_file: TokenFile = None, ca: Ca = None, master: Master = None, conf: Conf = None,
+    verbose: Verbose = False,
 ) -> None:
     """A queue into Parquet, by queue and date, each record once; what is there already is passed over."""
     from ..spark.jobs import archive as job
 
-    Run("archive", url, token_file, ca, master, conf, verbose)(job, queue, target, group=group or None, allow_gaps=allow_gaps, batch_rows=batch_rows, file_rows=file_rows,
+    Run("archive", url, token_file, ca, master, conf, verbose)(job, queue, target, group=group or None,
+                                                               allow_gaps=allow_gaps, batch_rows=batch_rows,
+                                                               file_rows=file_rows,
                                                                compression=compression)
 
 
 @spark.command()
 def read(
-    queue: Annotated[str, typer.Argument(help="The queue.")], target: Annotated[str, typer.Argument(help="The folder of its archive.")],
-    output: Annotated[Optional[str], typer.Option(help="A new folder for what is read; without one it is counted.")] = None,
+    queue: Annotated[str, typer.Argument(help="The queue.")],
+    target: Annotated[str, typer.Argument(help="The folder of its archive.")],
+    output: Annotated[Optional[str],
+                      typer.Option(help="A new folder for what is read; without one it is counted.")] = None,
     format: Annotated[str, typer.Option(help="parquet, json, csv or orc.")] = "parquet", where: Where = None,
-    cold: Annotated[bool, typer.Option("--cold", help="The archive alone; no daemon is asked.")] = False, allow_gaps: AllowGaps = False,
-    url: Url = URL, token_file: TokenFile = None, ca: Ca = None, master: Master = None, conf: Conf = None, verbose: Verbose = False,
+    cold: Annotated[bool, typer.Option("--cold", help="The archive alone; no daemon is asked.")] = False,
+    allow_gaps: AllowGaps = False,
+    url: Url = URL, token_file: TokenFile = None, ca: Ca = None, master: Master = None, conf: Conf = None,
+    verbose: Verbose = False,
 ) -> None:
     """An archive and what is not archived yet as one space of offsets, without a gap and without an overlap."""
     from ..spark.jobs.read import export
 
-    Run("read", url, token_file, ca, master, conf, verbose)(export, queue, target, output=output, format=format, where=where, hot=not cold, allow_gaps=allow_gaps)
+    Run("read", url, token_file, ca, master, conf, verbose)(export, queue, target, output=output, format=format,
+                                                            where=where, hot=not cold, allow_gaps=allow_gaps)
 
 
 @spark.command()
 def replay(
     to: Annotated[str, typer.Argument(help="The queue it goes into.")],
     job: Annotated[str, typer.Option(help="A name under which no row is stored twice.")],
-    archive: Annotated[Optional[str], typer.Option(help="The folder of an archive.")] = None, queue: Annotated[Optional[str], typer.Option(help="Which queue of the archive.")] = None,
-    sql: Annotated[Optional[str], typer.Option(help="A query instead, like \"SELECT … FROM parquet.`/data/x`\".")] = None, where: Where = None,
+    archive: Annotated[Optional[str], typer.Option(help="The folder of an archive.")] = None,
+    queue: Annotated[Optional[str], typer.Option(help="Which queue of the archive.")] = None,
+    sql: Annotated[Optional[str],
+                   typer.Option(help="A query instead, like \"SELECT … FROM parquet.`/data/x`\".")] = None, where: Where = None,
     key: Annotated[Optional[str], typer.Option(help="The partition of a row, an expression.")] = None,
     value: Annotated[str, typer.Option(help="JSON text, or a struct; an expression.")] = "value",
-    order: Annotated[Optional[list[str]], typer.Option(help="What rows of a key are ordered by; several times.")] = None,
+    order: Annotated[Optional[list[str]],
+                     typer.Option(help="What rows of a key are ordered by; several times.")] = None,
     hot: Annotated[bool, typer.Option("--hot", help="With what is not archived yet.")] = False,
-    keep_ids: Annotated[bool, typer.Option("--keep-ids", help="Transaction ids stay what they were.")] = False, allow_gaps: AllowGaps = False, tasks: Tasks = None,
-    url: Url = URL, token_file: TokenFile = None, ca: Ca = None, master: Master = None, conf: Conf = None, verbose: Verbose = False,
+    keep_ids: Annotated[bool, typer.Option("--keep-ids", help="Transaction ids stay what they were.")] = False,
+    allow_gaps: AllowGaps = False, tasks: Tasks = None,
+    url: Url = URL, token_file: TokenFile = None, ca: Ca = None, master: Master = None, conf: Conf = None,
+    verbose: Verbose = False,
 ) -> None:
     """An archive, or any query, into a queue: in order per key, once however often it runs."""
     from ..spark.jobs import replay as run
 
-    Run("replay", url, token_file, ca, master, conf, verbose)(run, to, job, archive=archive, queue=queue, sql=sql, where=where, key=key, value=value, order=tuple(order or ()),
-                                                              hot=hot, keep_ids=keep_ids, allow_gaps=allow_gaps, tasks=tasks)
+    Run("replay", url, token_file, ca, master, conf, verbose)(run, to, job, archive=archive, queue=queue, sql=sql,
+                                                              where=where, key=key, value=value,
+                                                              order=tuple(order or ()),
+                                                              hot=hot, keep_ids=keep_ids, allow_gaps=allow_gaps,
+                                                              tasks=tasks)
 
 
 @spark.command()
@@ -141,11 +164,13 @@ def dlq(
     to: Annotated[Optional[str], typer.Option(help="Into this queue instead of its own.")] = None,
     dry: Annotated[bool, typer.Option("--dry", help="Only say how many it would be.")] = False,
     most: Annotated[int, typer.Option(min=1, max=1_000_000, help="Look at the newest so many.")] = 1_000_000,
-    url: Url = URL, token_file: TokenFile = None, ca: Ca = None, master: Master = None, conf: Conf = None, verbose: Verbose = False,
+    url: Url = URL, token_file: TokenFile = None, ca: Ca = None, master: Master = None, conf: Conf = None,
+    verbose: Verbose = False,
 ) -> None:
     """Dead letters counted by queue, group, error and age; or, with --redrive, those a condition finds stored again.
 
-    Columns: queue, partition, group, error, retries, value, transactionId, id, producer, created, failed, age (seconds).
+    Columns: queue, partition, group, error, retries, value, transactionId, id, producer, created, failed, age
+    (seconds).
     """
     from ..spark.jobs import report, revive
 
@@ -161,21 +186,28 @@ def dlq(
 
 @spark.command()
 def aggregate(
-    queue: Annotated[str, typer.Argument(help="The queue that is read.")], checkpoint: Annotated[str, typer.Argument(help="A folder of this job alone: where it goes on.")],
-    to: Annotated[Optional[str], typer.Option(help="The queue the windows go into.")] = None, table: Annotated[Optional[str], typer.Option(help="Or a folder of Parquet.")] = None,
-    schema: Annotated[Optional[str], typer.Option(help="Of the JSON, like \"customer string, cents long, at timestamp\".")] = None,
+    queue: Annotated[str, typer.Argument(help="The queue that is read.")],
+    checkpoint: Annotated[str, typer.Argument(help="A folder of this job alone: where it goes on.")],
+    to: Annotated[Optional[str], typer.Option(help="The queue the windows go into.")] = None,
+    table: Annotated[Optional[str], typer.Option(help="Or a folder of Parquet.")] = None,
+    schema: Annotated[Optional[str],
+                      typer.Option(help="Of the JSON, like \"customer string, cents long, at timestamp\".")] = None,
     time: Annotated[str, typer.Option(help="The time of an event; an expression. Default: when it was stored.")] = "timestamp",
     watermark: Annotated[str, typer.Option(help="How late an event may be.")] = "10 minutes",
     window: Annotated[Optional[str], typer.Option(help="Length of a window, like \"5 minutes\".")] = None,
     slide: Annotated[Optional[str], typer.Option(help="A new window begins every …")] = None,
     session: Annotated[Optional[str], typer.Option(help="Or windows that end with a pause so long.")] = None,
-    by: Annotated[Optional[list[str]], typer.Option(help="Groups within a window, like \"customer\"; several times.")] = None,
-    select: Annotated[Optional[list[str]], typer.Option(help="What is computed, like \"sum(cents) AS cents\"; several times.")] = None, where: Where = None,
-    key: Annotated[Optional[str], typer.Option(help="The partition of a result; an expression. Default: the first --by.")] = None,
+    by: Annotated[Optional[list[str]],
+                  typer.Option(help="Groups within a window, like \"customer\"; several times.")] = None,
+    select: Annotated[Optional[list[str]],
+                      typer.Option(help="What is computed, like \"sum(cents) AS cents\"; several times.")] = None, where: Where = None,
+    key: Annotated[Optional[str],
+                   typer.Option(help="The partition of a result; an expression. Default: the first --by.")] = None,
     once: Annotated[bool, typer.Option("--once", help="End when what is there has been read.")] = False,
     most: Annotated[Optional[int], typer.Option(min=1, help="Records of a micro-batch.")] = None,
     group: Annotated[Optional[str], typer.Option(help="A consumer group whose lag shows the progress.")] = None,
-    url: Url = URL, token_file: TokenFile = None, ca: Ca = None, master: Master = None, conf: Conf = None, verbose: Verbose = False,
+    url: Url = URL, token_file: TokenFile = None, ca: Ca = None, master: Master = None, conf: Conf = None,
+    verbose: Verbose = False,
 ) -> None:
     """Tumbling, sliding or session windows with a watermark, as a stream, into another queue or a table."""
     from ..spark.jobs import aggregate as job
@@ -187,18 +219,27 @@ def aggregate(
 
 @spark.command()
 def backfill(
-    jdbc: Annotated[str, typer.Argument(help="jdbc:postgresql://host:5432/database")], table: Annotated[str, typer.Argument(help="A table, or (SELECT …) AS name.")],
-    to: Annotated[str, typer.Argument(help="The queue it goes into.")], job: Annotated[str, typer.Option(help="A name under which no row is stored twice.")],
+    jdbc: Annotated[str, typer.Argument(help="jdbc:postgresql://host:5432/database")],
+    table: Annotated[str, typer.Argument(help="A table, or (SELECT …) AS name.")],
+    to: Annotated[str, typer.Argument(help="The queue it goes into.")],
+    job: Annotated[str, typer.Option(help="A name under which no row is stored twice.")],
     id: Annotated[list[str], typer.Option(help="A column of the primary key; several times.")],
     key: Annotated[Optional[str], typer.Option(help="The partition of a row; an expression.")] = None,
-    order: Annotated[Optional[list[str]], typer.Option(help="What rows of a key are ordered by; several times.")] = None,
-    value: Annotated[Optional[str], typer.Option(help="JSON text, or a struct; an expression. Default: the whole row.")] = None, where: Where = None,
-    split: Annotated[Optional[str], typer.Option(help="The column whose range is cut into parts. Default: the first number or time of --id.")] = None,
+    order: Annotated[Optional[list[str]],
+                     typer.Option(help="What rows of a key are ordered by; several times.")] = None,
+    value: Annotated[Optional[str],
+                     typer.Option(help="JSON text, or a struct; an expression. Default: the whole row.")] = None, where: Where = None,
+    split: Annotated[Optional[str],
+                     typer.Option(help="The column whose range is cut into parts. Default: the first number or time "
+                                       "of --id.")] = None,
     parts: Annotated[Optional[int], typer.Option(min=1, help="How many parts are read at a time.")] = None,
-    user: Annotated[Optional[str], typer.Option(help="Of the database. Its password is taken from the environment: JDBC_PASSWORD.")] = None,
+    user: Annotated[Optional[str],
+                    typer.Option(help="Of the database. Its password is taken from the environment: JDBC_PASSWORD.")] = None,
     driver: Annotated[str, typer.Option(help="Class of the driver.")] = "org.postgresql.Driver",
-    jar: Annotated[Optional[str], typer.Option(help="Its file. Default: Debian's, of libpostgresql-jdbc-java.")] = None, tasks: Tasks = None,
-    url: Url = URL, token_file: TokenFile = None, ca: Ca = None, master: Master = None, conf: Conf = None, verbose: Verbose = False,
+    jar: Annotated[Optional[str], typer.Option(help="Its file. Default: Debian's, of libpostgresql-jdbc-java.")] = None,
+    tasks: Tasks = None,
+    url: Url = URL, token_file: TokenFile = None, ca: Ca = None, master: Master = None, conf: Conf = None,
+    verbose: Verbose = False,
 ) -> None:
     """A table over JDBC into a queue, in parts at a time, each row once by its primary key."""
     from ..spark.jobs import backfill as run

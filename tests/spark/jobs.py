@@ -18,12 +18,16 @@ class Job:
     def __init__(self, folder: Path, *words: str, before: tuple[str, ...] = (), **environment: str):
         folder.mkdir(parents=True, exist_ok=True)
         self.out, self.err = folder / "out", folder / "err"
-        settings = ["--conf", "spark.driver.memory=1g", "--conf", f"spark.local.dir={folder / 'local'}", "--conf", "spark.sql.shuffle.partitions=2",
+        settings = ["--conf", "spark.driver.memory=1g", "--conf", f"spark.local.dir={folder / 'local'}", "--conf",
+                    "spark.sql.shuffle.partitions=2",
                     "--conf", f"spark.sql.warehouse.dir={folder / 'warehouse'}", "--master", "local[2]",
-                    "--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"]    # it starts in half the time
+                    "--conf",
+                    "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"]    # it starts in half the time
         with self.out.open("wb") as out, self.err.open("wb") as err:
-            self.process = subprocess.Popen([*before, sys.executable, "-m", "queend", "spark", *words, *settings], stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                                            env={**os.environ, "PYTHONPATH": str(PACKAGE), "SPARK_LOCAL_IP": "127.0.0.1", **environment}, start_new_session=True)
+            self.process = subprocess.Popen([*before, sys.executable, "-m", "queend", "spark", *words, *settings],
+                                            stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                                            env={**os.environ, "PYTHONPATH": str(PACKAGE),
+                                                 "SPARK_LOCAL_IP": "127.0.0.1", **environment}, start_new_session=True)
 
     def __enter__(self) -> Job:
         return self

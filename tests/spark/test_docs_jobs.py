@@ -1,4 +1,5 @@
-"""docs/spark.md: the commands of the jobs run as they are printed, in a folder of their own; and without Spark they say what is missing."""
+"""docs/spark.md: the commands of the jobs run as they are printed, in a folder of their own; and without Spark they
+say what is missing."""
 from __future__ import annotations
 
 import json
@@ -28,27 +29,33 @@ def shop():  # noqa: ANN201
         with psycopg.connect(server.dsn(), autocommit=True) as connection:
             connection.execute("CREATE DATABASE shop")
         with psycopg.connect(server.dsn(dbname="shop"), autocommit=True) as connection:
-            connection.execute("CREATE TABLE customers AS SELECT n AS id, 'c' || n AS name FROM generate_series(1, 20) AS n")
+            connection.execute("CREATE TABLE customers AS SELECT n AS id, 'c' || n AS name FROM generate_series(1, "
+                               "20) AS n")
         yield server
 
 
-def test_the_commands_run(spark: SparkSession, daemon: Daemon, client: Client, shop, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:  # noqa: ANN001
+def test_the_commands_run(spark: SparkSession, daemon: Daemon, client: Client, shop, tmp_path: Path,
+                          capfd: pytest.CaptureFixture[str]) -> None:  # noqa: ANN001
     """In this process, whose session they take."""
-    client.push_items([{"queue": "orders", "partition": f"customer-{n % 9}", "payload": {"id": n, "cents": 5 * n}} for n in range(90)])
+    client.push_items([{"queue": "orders", "partition": f"customer-{n % 9}",
+                        "payload": {"id": n, "cents": 5 * n}} for n in range(90)])
     assert len(COMMANDS) == 8
     said: dict[str, list[int]] = {}
     for command in COMMANDS:
-        words = shlex.split(command.replace("/data/", f"{tmp_path}/").replace("127.0.0.1:5432", f"127.0.0.1:{shop.port}"))
+        words = shlex.split(command.replace("/data/", f"{tmp_path}/").replace("127.0.0.1:5432",
+                                                                              f"127.0.0.1:{shop.port}"))
         capfd.readouterr()
         assert app([*words, "--url", daemon.url, "--master", "local[2]"], standalone_mode=False) == 0, (command, capfd.readouterr().err)
         out, err = capfd.readouterr()
         done = json.loads(out)
         said.setdefault(done["job"], []).append(done["rows"])
-    assert said == {"archive": [90], "read": [10], "replay": [90, 100], "dlq": [0], "dlq redrive": [0], "aggregate": [90], "backfill": [20]}
+    assert said == {"archive": [90], "read": [10], "replay": [90, 100], "dlq": [0], "dlq redrive": [0],
+                    "aggregate": [90], "backfill": [20]}
     assert len(list(tmp_path.glob("customer-7/*.json"))) == 1
 
 
 @pytest.mark.parametrize("job", ["archive", "read", "replay", "dlq", "aggregate", "backfill"])
 def test_without_spark(job: str) -> None:
-    run = subprocess.run([sys.executable, "-c", BARE, "spark", job, *(("x",) * 3)], env={**os.environ, "PYTHONPATH": str(PACKAGE)}, capture_output=True, text=True)
+    run = subprocess.run([sys.executable, "-c", BARE, "spark", job, *(("x",) * 3)],
+                         env={**os.environ, "PYTHONPATH": str(PACKAGE)}, capture_output=True, text=True)
     assert run.returncode == 1 and run.stderr == 'queend: these jobs need pyspark: pip install "queend[spark]"\n'

@@ -1,4 +1,5 @@
-"""Windows over a queue into another one and into Parquet: each once, also when the stream is killed, or its last epoch runs again."""
+"""Windows over a queue into another one and into Parquet: each once, also when the stream is killed, or its last epoch
+runs again."""
 from __future__ import annotations
 
 from collections import Counter
@@ -25,7 +26,8 @@ def quiet(text: str) -> None:
 
 
 def events(client: Client, queue: str, *seconds: int, customer: str = "a") -> None:
-    client.push_items([{"queue": queue, "partition": customer, "payload": {"customer": customer, "cents": 5, "at": START + one}} for one in seconds])
+    client.push_items([{"queue": queue, "partition": customer,
+                        "payload": {"customer": customer, "cents": 5, "at": START + one}} for one in seconds])
 
 
 def results(client: Client, queue: str) -> dict[tuple, tuple]:
@@ -33,7 +35,8 @@ def results(client: Client, queue: str) -> dict[tuple, tuple]:
     answer = client.post("/api/v1/offsets", {"queue": queue})
     found: dict[tuple, tuple] = {}
     for one in answer.json["partitions"] if answer.status == 200 else ():
-        (entry,) = client.post("/api/v1/fetch", {"entries": [{"queue": queue, "partition": one["name"], "offset": 0}]}).json["entries"]
+        (entry,) = client.post("/api/v1/fetch",
+                               {"entries": [{"queue": queue, "partition": one["name"], "offset": 0}]}).json["entries"]
         for record in entry["records"]:
             value = record["payload"]
             name = (one["name"], *(round(Moment(value[side]).seconds) for side in ("start", "end")))
@@ -50,8 +53,11 @@ class Moment:
 
 
 def job(spark: SparkSession, daemon: Daemon, queue: str, folder: Path, **more: object) -> partial:
-    return partial(aggregate, spark, queue, str(folder / "checkpoint"), **{"schema": SCHEMA, "time": "timestamp_seconds(at)", "watermark": "30 seconds", "by": ("customer",), "select": SUMS,
-                                                                       "once": True, "say": quiet, "url": daemon.url, **more})
+    return partial(aggregate, spark, queue, str(folder / "checkpoint"),
+                   **{"schema": SCHEMA, "time": "timestamp_seconds(at)", "watermark": "30 seconds", "by": ("customer",),
+                      "select": SUMS,
+                                                                       "once": True, "say": quiet, "url": daemon.url,
+                                                                           **more})
 
 
 @pytest.mark.parametrize(("how", "expected"), [
@@ -59,7 +65,8 @@ def job(spark: SparkSession, daemon: Daemon, queue: str, folder: Path, **more: o
     ({"window": "2 minutes", "slide": "1 minute"}, {("a", -60, 60): (3, 15), ("a", 0, 120): (3, 15), ("b", 0, 120): (1, 5), ("b", 60, 180): (1, 5)}),
     ({"session": "20 seconds"}, {("a", 0, 35): (2, 10), ("a", 50, 70): (1, 5), ("b", 90, 110): (1, 5)}),
 ], ids=["tumbling", "sliding", "session"])
-def test_windows(spark: SparkSession, daemon: Daemon, client: Client, queue: str, tmp_path: Path, how: dict, expected: dict) -> None:
+def test_windows(spark: SparkSession, daemon: Daemon, client: Client, queue: str, tmp_path: Path, how: dict,
+                 expected: dict) -> None:
     run = job(spark, daemon, queue, tmp_path, to=f"{queue}.out", **how)
     events(client, queue, 0, 15, 50)
     events(client, queue, 90, customer="b")
@@ -98,14 +105,16 @@ def test_a_table(spark: SparkSession, daemon: Daemon, client: Client, queue: str
     ({"time": "at"}, 'the time "at" is bigint; it must be a timestamp'), ({"window": "five"}, "five"), ({"schema": "customer strin"}, "strin"),
     ({"select": ("sum(euros)",)}, "with name `euros` cannot be resolved"),
 ], ids=["place", "kinds", "slide", "time", "window", "schema", "column"])
-def test_what_cannot_be_is_said(spark: SparkSession, daemon: Daemon, client: Client, queue: str, tmp_path: Path, given: dict, text: str) -> None:
+def test_what_cannot_be_is_said(spark: SparkSession, daemon: Daemon, client: Client, queue: str, tmp_path: Path,
+                                given: dict, text: str) -> None:
     client.push(queue, 1)
     with pytest.raises(JobError) as caught:
         job(spark, daemon, queue, tmp_path, **{"to": "out", "window": "1 minute", **given})()
     assert text in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_a_checkpoint_is_of_one_question(spark: SparkSession, daemon: Daemon, client: Client, queue: str, tmp_path: Path) -> None:
+def test_a_checkpoint_is_of_one_question(spark: SparkSession, daemon: Daemon, client: Client, queue: str,
+                                         tmp_path: Path) -> None:
     client.push(queue, {"at": START})
     job(spark, daemon, queue, tmp_path, to="out", window="1 minute")()
     with pytest.raises(JobError, match="is the checkpoint of another job: window differ"):
@@ -118,7 +127,8 @@ def test_killed_while_it_runs(spark: SparkSession, daemon: Daemon, client: Clien
     for minute in range(minutes):
         events(client, queue, *(minute * 60 + n for n in range(each)), customer=f"c{minute % 3}")
     out = f"{queue}.out"
-    words = ["aggregate", queue, str(tmp_path / "checkpoint"), "--to", out, "--schema", SCHEMA, "--time", "timestamp_seconds(at)", "--watermark", "30 seconds", "--window", "1 minute",
+    words = ["aggregate", queue, str(tmp_path / "checkpoint"), "--to", out, "--schema", SCHEMA, "--time",
+             "timestamp_seconds(at)", "--watermark", "30 seconds", "--window", "1 minute",
              "--by", "customer", "--select", SUMS[0], "--select", SUMS[1], "--most", "240", "--url", daemon.url]
     with Job(tmp_path / "run", *words) as run:
         until(lambda: run.over() or results(client, out), "windows are told", 300)

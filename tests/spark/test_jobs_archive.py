@@ -1,4 +1,5 @@
-"""Queues into Parquet and back as one space of offsets: each record once, whatever ends a run, and no gap that nobody was told of."""
+"""Queues into Parquet and back as one space of offsets: each record once, whatever ends a run, and no gap that nobody
+was told of."""
 from __future__ import annotations
 
 import json
@@ -52,24 +53,28 @@ def floor(daemon: Daemon, queue: str, partition: str, offset: int) -> None:
     """As retention sets it."""
     with psycopg.connect(daemon.conninfo, autocommit=True) as connection:
         connection.execute("""INSERT INTO queend.floors SELECT p.id, %s FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s AND p.name = %s
-                              ON CONFLICT (partition_id) DO UPDATE SET floor = excluded.floor""", (offset, queue, partition))
+                              ON CONFLICT (partition_id) DO UPDATE SET floor = excluded.floor""",
+                           (offset, queue, partition))
 
 
 def lag(client: Client, queue: str, group: str) -> int:
     return sum(one["offsetLag"] for one in client.get(f"/api/v1/consumer-groups/{group}").json[queue]["partitions"])
 
 
-def test_each_record_once(spark: SparkSession, store: Run, both: Callable[..., DataFrame], client: Client, queue: str, tmp_path: Path) -> None:
+def test_each_record_once(spark: SparkSession, store: Run, both: Callable[..., DataFrame], client: Client, queue: str,
+                          tmp_path: Path) -> None:
     client.push(queue, *range(100), partition="a")
     client.push(queue, *range(7), partition="käy/ü")
     first = store(batch_rows=60)
-    assert (first["rows"], first["partitions"], first["entries"], first["lost"]) == (107, 2, 2, 0) and first["offsets"] == {"from": 0, "to": 107}
+    assert (first["rows"], first["partitions"], first["entries"], first["lost"]) == (107, 2, 2,
+                                                                                     0) and first["offsets"] == {"from": 0, "to": 107}
     assert store()["rows"] == 0
     client.push(queue, *range(100, 120), partition="a")
     client.push(queue, 1, traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", transactionId="t-1")
     assert rows(both()) == {"a": [(n, n) for n in range(120)], "käy/ü": [(n, n) for n in range(7)], "Default": [(0, 1)]}
     assert store()["rows"] == 21
-    assert rows(both()) == rows(both(hot=False)) == {"a": [(n, n) for n in range(120)], "käy/ü": [(n, n) for n in range(7)], "Default": [(0, 1)]}
+    assert rows(both()) == rows(both(hot=False)) == {"a": [(n, n) for n in range(120)],
+                                                     "käy/ü": [(n, n) for n in range(7)], "Default": [(0, 1)]}
     (one,) = both(hot=False).where("partition = 'Default'").collect()
     assert one.transactionId == "t-1" and one.topic == queue and one.headers[0].key == "traceparent"
     plain = spark.read.parquet(str(tmp_path / "cold"))    # whoever knows nothing of the manifest reads the same
@@ -78,7 +83,8 @@ def test_each_record_once(spark: SparkSession, store: Run, both: Callable[..., D
     assert not list((tmp_path / "cold/_work").rglob("*.parquet"))
 
 
-def test_what_retention_may_drop(start_daemon: Callable[..., Daemon], spark: SparkSession, queue: str, tmp_path: Path) -> None:
+def test_what_retention_may_drop(start_daemon: Callable[..., Daemon], spark: SparkSession, queue: str,
+                                 tmp_path: Path) -> None:
     """The group holds back what is not archived. What is archived goes, and is read all the same."""
     own = start_daemon(RETENTION_INTERVAL=100)
     options = {"url": own.url, "say": quiet}
@@ -96,7 +102,8 @@ def test_what_retention_may_drop(start_daemon: Callable[..., Daemon], spark: Spa
         assert rows(read(spark, queue, str(tmp_path / "cold"), url=own.url)) == {"Default": [(n, n) for n in range(80)]}
 
 
-def test_what_was_lost_is_told(store: Run, both: Callable[..., DataFrame], daemon: Daemon, client: Client, queue: str) -> None:
+def test_what_was_lost_is_told(store: Run, both: Callable[..., DataFrame], daemon: Daemon, client: Client,
+                               queue: str) -> None:
     for n in range(0, 40, 10):
         client.push(queue, *range(n, n + 10), partition="a")
     floor(daemon, queue, "a", 10)    # before the archive began: nobody misses it
@@ -131,7 +138,8 @@ def test_another_queue_of_the_same_name(store: Run, both: Callable[..., DataFram
     assert rows(both(hot=False)) == {"Default": [(n, n) for n in range(5)]}
 
 
-def test_a_queue_that_goes_in_the_middle(spark: SparkSession, daemon: Daemon, client: Client, queue: str, tmp_path: Path) -> None:
+def test_a_queue_that_goes_in_the_middle(spark: SparkSession, daemon: Daemon, client: Client, queue: str,
+                                         tmp_path: Path) -> None:
     """Deleted, and made again, while a batch is on its way: between two of them."""
     client.push(queue, *range(20))
     told: list[str] = []
@@ -146,16 +154,19 @@ def test_a_queue_that_goes_in_the_middle(spark: SparkSession, daemon: Daemon, cl
     assert rows(read(spark, queue, str(tmp_path / "cold"), hot=False)) == {"Default": [(n, n) for n in range(10)]}
 
 
-def test_a_partition_that_came_again(store: Run, both: Callable[..., DataFrame], daemon: Daemon, client: Client, queue: str) -> None:
+def test_a_partition_that_came_again(store: Run, both: Callable[..., DataFrame], daemon: Daemon, client: Client,
+                                     queue: str) -> None:
     """Removed as idle, its offsets begin anew: it is another one, and both are kept."""
     client.push(queue, 1, 2, partition="a")
     store()
     with psycopg.connect(daemon.conninfo, autocommit=True) as connection:
-        connection.execute("UPDATE queend.partitions p SET name = 'gone' FROM queend.queues q WHERE q.id = p.queue_id AND q.name = %s AND p.name = 'a'", (queue,))
+        connection.execute("UPDATE queend.partitions p SET name = 'gone' FROM queend.queues q WHERE q.id = p.queue_id "
+                           "AND q.name = %s AND p.name = 'a'", (queue,))
     client.configure(f"{queue}.other")    # daemons look again
     client.push(queue, 3, partition="b")
     with psycopg.connect(daemon.conninfo, autocommit=True) as connection:
-        connection.execute("UPDATE queend.partitions p SET name = 'a' FROM queend.queues q WHERE q.id = p.queue_id AND q.name = %s AND p.name = 'b'", (queue,))
+        connection.execute("UPDATE queend.partitions p SET name = 'a' FROM queend.queues q WHERE q.id = p.queue_id "
+                           "AND q.name = %s AND p.name = 'b'", (queue,))
     assert store()["rows"] == 1
     assert rows(both(hot=False)) == {"a": [(0, 1), (0, 3), (1, 2)]}
 
@@ -171,7 +182,9 @@ def test_two_runs_side_by_side(spark: SparkSession, daemon: Daemon, client: Clie
     def other(text: str) -> None:
         if "batch 1" in text and not behind:
             behind.append(archive(spark, queue, cold, say=quiet, url=daemon.url)["rows"])
-    with pytest.raises(JobError, match="another run archived .* at the same time; its batch counts, this one's was dropped, and nothing is doubled"):
+    with pytest.raises(JobError,
+                       match="another run archived .* at the same time; its batch counts, this one's was dropped, and "
+                             "nothing is doubled"):
         archive(spark, queue, cold, batch_rows=10, say=other, url=daemon.url)
     assert behind == [10]
     assert rows(read(spark, queue, cold, url=daemon.url)) == {"Default": [(n, n) for n in range(50)]}
@@ -179,17 +192,22 @@ def test_two_runs_side_by_side(spark: SparkSession, daemon: Daemon, client: Clie
 
 
 @pytest.mark.parametrize("harm", ["cut", "missing", "swapped", "file", "short"])
-def test_a_manifest_that_is_not_whole(store: Run, both: Callable[..., DataFrame], client: Client, queue: str, tmp_path: Path, harm: str) -> None:
+def test_a_manifest_that_is_not_whole(store: Run, both: Callable[..., DataFrame], client: Client, queue: str,
+                                      tmp_path: Path, harm: str) -> None:
     for n in range(3):
         client.push(queue, n)
         store()
     before = rows(both(hot=False))
     (folder,) = (tmp_path / "cold/_queend").iterdir()
-    entry, text = folder / "0000000002.json", {"cut": "0000000002.json cannot be read, it is damaged or cut short", "missing": "0000000002.json is missing",
-                                               "swapped": "is entry 1 of queue", "file": "0000000002-00000.parquet is missing", "short": "bytes instead of"}[harm]
+    entry, text = folder / "0000000002.json", {"cut": "0000000002.json cannot be read, it is damaged or cut short",
+                                               "missing": "0000000002.json is missing",
+                                               "swapped": "is entry 1 of queue",
+                                               "file": "0000000002-00000.parquet is missing",
+                                               "short": "bytes instead of"}[harm]
     (data,) = (tmp_path / "cold").rglob("0000000002-*.parquet")
     kept, whole = entry.read_bytes(), data.read_bytes()
-    {"cut": lambda: entry.write_bytes(kept[:-40]), "missing": entry.unlink, "swapped": lambda: entry.write_bytes((folder / "0000000001.json").read_bytes()),
+    {"cut": lambda: entry.write_bytes(kept[:-40]), "missing": entry.unlink,
+     "swapped": lambda: entry.write_bytes((folder / "0000000001.json").read_bytes()),
      "file": data.unlink, "short": lambda: data.write_bytes(whole[:-1])}[harm]()
     for job in (both, *((store,) if harm in ("cut", "missing", "swapped") else ())):
         with pytest.raises(JobError, match=text):
@@ -199,7 +217,33 @@ def test_a_manifest_that_is_not_whole(store: Run, both: Callable[..., DataFrame]
     assert rows(both(hot=False)) == before
 
 
-def test_files_that_were_not_moved(spark: SparkSession, store: Run, both: Callable[..., DataFrame], client: Client, queue: str, tmp_path: Path) -> None:
+def test_on_a_file_system_that_is_not_here(spark: SparkSession, daemon: Daemon, client: Client, queue: str, tmp_path: Path) -> None:
+    """Through Hadoop's client alone, as on a cluster: a view that is mounted, on this disk in the end."""
+    (tmp_path / "far").mkdir()
+    spark._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.far.link./cold", f"file://{tmp_path}/far")
+    cold = "viewfs://far/cold/a"
+    client.push(queue, *range(30))
+    assert archive(spark, queue, cold, batch_rows=20, say=quiet, url=daemon.url)["rows"] == 30
+    client.push(queue, *range(30, 50))
+    assert rows(read(spark, queue, cold, url=daemon.url)) == {"Default": [(n, n) for n in range(50)]}
+    manifest = Manifest(Store(spark, cold), queue)
+    assert manifest.store.local is None and len(manifest.entries) == 3
+    for file in manifest.entries[-1].files:
+        manifest.store.move(file["path"], file["from"])
+    assert archive(spark, queue, cold, say=quiet, url=daemon.url)["rows"] == 20
+    with pytest.raises(JobError, match="another run archived"):
+        manifest.commit(manifest.next(manifest.identity or ""))
+    assert rows(read(spark, queue, cold, hot=False)) == {"Default": [(n, n) for n in range(50)]}
+    assert spark.read.parquet(cold).count() == 50 and not list((tmp_path / "far").rglob("_work/*/*"))
+    entry = next((tmp_path / "far").rglob("0000000002.json"))
+    entry.write_bytes(entry.read_bytes()[:-9])
+    entry.with_name(".0000000002.json.crc").unlink(missing_ok=True)
+    with pytest.raises(JobError, match="0000000002.json cannot be read, it is damaged or cut short"):
+        read(spark, queue, cold, hot=False)
+
+
+def test_files_that_were_not_moved(spark: SparkSession, store: Run, both: Callable[..., DataFrame], client: Client,
+                                   queue: str, tmp_path: Path) -> None:
     """A run that ended behind its entry: what it wrote is read where it is, and moved by the next one."""
     client.push(queue, *range(10))
     store()
@@ -217,7 +261,8 @@ def written(folder: Path) -> bool:
     return any(name.endswith(".parquet") for _, _, names in os.walk(folder) for name in names)
 
 
-def test_killed_again_and_again(daemon: Daemon, spark: SparkSession, client: Client, queue: str, tmp_path: Path) -> None:
+def test_killed_again_and_again(daemon: Daemon, spark: SparkSession, client: Client, queue: str,
+                                tmp_path: Path) -> None:
     keys, total = 5, 20_000
     for at in range(0, total, 5000):
         client.push_items([{"queue": queue, "partition": f"k{n % keys}", "payload": n} for n in range(at, at + 5000)])
@@ -238,7 +283,8 @@ def test_killed_again_and_again(daemon: Daemon, spark: SparkSession, client: Cli
     assert spark.read.parquet(str(cold)).count() == total
 
 
-def test_the_daemon_is_killed(start_daemon: Callable[..., Daemon], spark: SparkSession, queue: str, tmp_path: Path) -> None:
+def test_the_daemon_is_killed(start_daemon: Callable[..., Daemon], spark: SparkSession, queue: str,
+                              tmp_path: Path) -> None:
     """It comes back and the job goes on, as if nothing had been."""
     own = start_daemon()
     with own.client() as client:
@@ -259,7 +305,8 @@ def test_the_daemon_is_killed(start_daemon: Callable[..., Daemon], spark: SparkS
 
 
 def test_a_full_disk(daemon: Daemon, spark: SparkSession, client: Client, queue: str, tmp_path: Path) -> None:
-    """The target is a file system of 1 MB. What was archived before stays, nothing else counts, and there is no trace in Java."""
+    """The target is a file system of 1 MB. What was archived before stays, nothing else counts, and there is no trace
+    in Java."""
     cold = tmp_path / "cold"
     cold.mkdir()
     client.push(queue, *range(10))
@@ -269,24 +316,31 @@ def test_a_full_disk(daemon: Daemon, spark: SparkSession, client: Client, queue:
         client.push(queue, *[dice.randbytes(1000).hex() for _ in range(100)])
     script = f"mount -t tmpfs -o size=1m tmpfs {cold}.full && cp -r {cold}/. {cold}.full && exec \"$@\""
     (tmp_path / "cold.full").mkdir()
-    inside = subprocess.run(["unshare", "-rm", "sh", "-c", f"{script}; true", "-", "true"], capture_output=True, text=True)
+    inside = subprocess.run(["unshare", "-rm", "sh", "-c", f"{script}; true", "-", "true"], capture_output=True,
+                            text=True)
     assert inside.returncode == 0, inside.stderr
-    with Job(tmp_path / "run", "archive", queue, f"{cold}.full", "--url", daemon.url, before=("unshare", "-rm", "sh", "-c", script, "-")) as run:
+    with Job(tmp_path / "run", "archive", queue, f"{cold}.full", "--url", daemon.url,
+             before=("unshare", "-rm", "sh", "-c", script, "-")) as run:
         text = run.failed()
     assert "No space left on device. Nothing of this batch counts; what was archived before stays" in text
     assert rows(read(spark, queue, str(cold), hot=False)) == {"Default": [(n, n) for n in range(10)]}
 
 
-@pytest.mark.parametrize(("target", "text"), [("nofs://x/y", 'is no folder Spark can use: No FileSystem for scheme "nofs"'), ("/proc/nothing", "/proc/nothing cannot be written: No such file"),
-                                              ("/dev/null", "/dev/null cannot be written: ")], ids=["scheme", "proc", "file"])
-def test_where_nothing_can_be_written(store: Run, client: Client, queue: str, spark: SparkSession, daemon: Daemon, target: str, text: str) -> None:
+@pytest.mark.parametrize(("target", "text"),
+                         [("nofs://x/y", 'is no folder Spark can use: No FileSystem for scheme "nofs"'),
+                          ("/proc/nothing", "/proc/nothing cannot be written: No such file"),
+                                              ("/dev/null", "/dev/null cannot be written: ")],
+                         ids=["scheme", "proc", "file"])
+def test_where_nothing_can_be_written(store: Run, client: Client, queue: str, spark: SparkSession, daemon: Daemon,
+                                      target: str, text: str) -> None:
     client.push(queue, 1)
     with pytest.raises(JobError) as caught:
         archive(spark, queue, target, say=quiet, url=daemon.url)
     assert text in str(caught.value)
 
 
-def test_what_is_not_there_is_said(both: Callable[..., DataFrame], spark: SparkSession, daemon: Daemon, client: Client, queue: str, tmp_path: Path) -> None:
+def test_what_is_not_there_is_said(both: Callable[..., DataFrame], spark: SparkSession, daemon: Daemon, client: Client,
+                                   queue: str, tmp_path: Path) -> None:
     client.push(queue, 1)
     with pytest.raises(JobError, match=f"there is no archive of queue '{queue}' in {tmp_path}/cold"):
         both()

@@ -21,7 +21,8 @@ def dead(client: Client, queue: str) -> str:
         while some := client.pop(queue, batch=4, consumerGroup=group):
             for one in some:
                 n = one["data"]["n"]
-                client.ack(one, "dlq" if n in bad else "completed", group, lease=False, **({"error": "timeout" if n % 3 else "bad address"} if n in bad else {}))
+                client.ack(one, "dlq" if n in bad else "completed", group, lease=False,
+                           **({"error": "timeout" if n % 3 else "bad address"} if n in bad else {}))
     return queue
 
 
@@ -29,7 +30,8 @@ def test_a_report(spark: SparkSession, daemon: Daemon, dead: str) -> None:
     said = report(spark, dead, say=quiet, url=daemon.url)
     assert (said["rows"], said["partitions"]) == (7, 2)
     counts = {(one["group"], one["error"]): (one["count"], one["hour"]) for one in said["counts"]}
-    assert counts == {("billing", "timeout"): (3, 3), ("billing", "bad address"): (3, 3), ("shipping", "bad address"): (1, 1)}
+    assert counts == {("billing", "timeout"): (3, 3), ("billing", "bad address"): (3, 3),
+                      ("shipping", "bad address"): (1, 1)}
     assert all(0 <= one["newest"] <= one["oldest"] < 3600 for one in said["counts"])
     assert report(spark, dead, "shipping", say=quiet, url=daemon.url)["rows"] == 1
     assert report(spark, dead, where="error like '%time%'", say=quiet, url=daemon.url)["rows"] == 3
@@ -55,7 +57,8 @@ def test_those_a_predicate_finds(spark: SparkSession, daemon: Daemon, client: Cl
 def test_more_than_a_page(spark: SparkSession, daemon: Daemon, client: Client, queue: str) -> None:
     client.push(queue, *range(2300))
     while some := client.pop(queue, batch=1000):
-        client.ack_batch([{"transactionId": one["transactionId"], "partitionId": one["partitionId"], "status": "dlq", "error": "x"} for one in some])
+        client.ack_batch([{"transactionId": one["transactionId"], "partitionId": one["partitionId"], "status": "dlq",
+                           "error": "x"} for one in some])
     assert report(spark, queue, say=quiet, url=daemon.url)["rows"] == 2300
     assert revive(spark, "true", queue, say=quiet, url=daemon.url)["redriven"] == 2300 and client.dead(queue) == 0
     got: list = []

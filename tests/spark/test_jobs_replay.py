@@ -22,7 +22,9 @@ def quiet(text: str) -> None:
 def stored(client: Client, queue: str, partition: str = "Default") -> list:
     found: list = []
     while True:
-        (entry,) = client.post("/api/v1/fetch", {"entries": [{"queue": queue, "partition": partition, "offset": len(found)}]}).json["entries"]
+        (entry,) = client.post("/api/v1/fetch",
+                               {"entries": [{"queue": queue, "partition": partition,
+                                             "offset": len(found)}]}).json["entries"]
         if not entry.get("records"):
             return found
         found += [one["payload"] for one in entry["records"]]
@@ -33,8 +35,10 @@ def total(client: Client, queue: str) -> int:
     return sum(one["highWatermark"] for one in answer.json["partitions"]) if answer.status == 200 else 0
 
 
-def test_an_archive_with_filters(spark: SparkSession, daemon: Daemon, client: Client, queue: str, tmp_path: Path) -> None:
-    client.push_items([{"queue": queue, "partition": f"k{n % 3}", "payload": {"n": n, "kind": n % 2}, "transactionId": f"t-{n}"} for n in range(60)])
+def test_an_archive_with_filters(spark: SparkSession, daemon: Daemon, client: Client, queue: str,
+                                 tmp_path: Path) -> None:
+    client.push_items([{"queue": queue, "partition": f"k{n % 3}", "payload": {"n": n, "kind": n % 2},
+                        "transactionId": f"t-{n}"} for n in range(60)])
     archive(spark, queue, str(tmp_path / "cold"), say=quiet, url=daemon.url)
     client.push(queue, {"n": 60, "kind": 0}, partition="k0")
     out = f"{queue}.out"
@@ -45,20 +49,24 @@ def test_an_archive_with_filters(spark: SparkSession, daemon: Daemon, client: Cl
     for key in range(3):
         assert [one["n"] for one in stored(client, out, f"k{key}")] == [n for n in range(key, 60, 3) if n % 2]
     # by another key the records are in the order in which they were stored; the ids are still theirs
-    other = partial(replay, spark, f"{queue}.kinds", "job-2", archive=str(tmp_path / "cold"), queue=queue, key="get_json_object(value, '$.kind')", hot=True, say=quiet, url=daemon.url)
+    other = partial(replay, spark, f"{queue}.kinds", "job-2", archive=str(tmp_path / "cold"), queue=queue,
+                    key="get_json_object(value, '$.kind')", hot=True, say=quiet, url=daemon.url)
     assert other()["rows"] == 61
     assert other(keep_ids=True)["rows"] == 61
     kinds = [[one["n"] for one in stored(client, f"{queue}.kinds", kind)] for kind in "01"]
     assert sorted(kinds[0][:31]) == list(range(0, 61, 2)) and sorted(kinds[1][:30]) == list(range(1, 60, 2))
-    (entry,) = client.post("/api/v1/fetch", {"entries": [{"queue": f"{queue}.kinds", "partition": "1", "offset": 30}]}).json["entries"]
+    (entry,) = client.post("/api/v1/fetch",
+                           {"entries": [{"queue": f"{queue}.kinds", "partition": "1", "offset": 30}]}).json["entries"]
     assert {one["transactionId"] for one in entry["records"]} == {f"t-{n}" for n in range(1, 60, 2)}
 
 
 def test_any_query(spark: SparkSession, daemon: Daemon, client: Client, queue: str) -> None:
-    """Rows that are alike in everything are as many as they are; ties and partitions that come otherwise the second time change nothing."""
+    """Rows that are alike in everything are as many as they are; ties and partitions that come otherwise the second
+    time change nothing."""
     query = "SELECT concat('k', id % 4) AS key, struct(id DIV 8 AS n) AS value, id DIV 40 AS at FROM range(0, 400, 1, {parts})"
     for parts in (3, 5):
-        done = replay(spark, queue, "job", sql=query.format(parts=parts), order=("at",), tasks=parts, say=quiet, url=daemon.url)
+        done = replay(spark, queue, "job", sql=query.format(parts=parts), order=("at",), tasks=parts, say=quiet,
+                      url=daemon.url)
         assert (done["rows"], done["offsets"]["to"]) == (400, 400)
     for key in range(4):
         numbers = [one["n"] for one in stored(client, queue, f"k{key}")]
@@ -70,7 +78,9 @@ def test_any_query(spark: SparkSession, daemon: Daemon, client: Client, queue: s
     ({}, "nothing to replay: name an archive or a query"),
     ({"archive": "x"}, "an archive may have several queues: say which one"),
     ({"sql": "SELEC 1"}, "Syntax error at or near 'SELEC'"),
-    ({"sql": "SELECT 1 AS x"}, "A column, variable, or function parameter with name `value` cannot be resolved. Did you mean one of the following? [`x`]."),
+    ({"sql": "SELECT 1 AS x"},
+     "A column, variable, or function parameter with name `value` cannot be resolved. Did you mean one of the "
+     "following? [`x`]."),
     ({"sql": "SELECT 1 AS value"}, '"value" is integer; a value must be JSON text'),
     ({"sql": "SELECT '1' AS value", "keep_ids": True}, 'has no column "transactionId" that could be kept'),
     ({"sql": "SELECT '{bad' AS value"}, "answered 400: Invalid JSON"),
@@ -84,9 +94,11 @@ def test_what_cannot_be_is_said(spark: SparkSession, daemon: Daemon, queue: str,
 
 def test_killed_and_run_again(spark: SparkSession, daemon: Daemon, client: Client, queue: str, tmp_path: Path) -> None:
     rows, keys = 60_000, 7
-    spark.range(0, rows, 1, 3).selectExpr("concat('k', id % 7) key", "cast(id as string) value", "id at").write.parquet(str(tmp_path / "rows"))
+    spark.range(0, rows, 1, 3).selectExpr("concat('k', id % 7) key", "cast(id as string) value",
+                                          "id at").write.parquet(str(tmp_path / "rows"))
     query = f"SELECT * FROM parquet.`{tmp_path / 'rows'}`"
-    with Job(tmp_path / "run", "replay", queue, "--job", "load", "--sql", query, "--order", "at", "--tasks", "3", "--url", daemon.url) as run:
+    with Job(tmp_path / "run", "replay", queue, "--job", "load", "--sql", query, "--order", "at", "--tasks", "3",
+             "--url", daemon.url) as run:
         until(lambda: run.over() or total(client, queue) > 0, "rows arrive", 300)
         run.kill()
         assert not run.out.read_text()

@@ -1,9 +1,11 @@
-"""A queue into Parquet, by queue and date, each record once. What is archived is told to a group: retention then knows what may go."""
+"""A queue into Parquet, by queue and date, each record once. What is archived is told to a group: retention then knows
+what may go."""
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from ..link import Refused, Unreachable
 from .fault import JobError, told
@@ -17,33 +19,41 @@ if TYPE_CHECKING:
 
 COLUMNS = ("partition string, offset bigint, timestamp timestamp, id string, transactionId string, "
            "headers array<struct<key:string,value:binary>>, value string")
-DAY = "date_from_unix_date(cast(floor(unix_micros(timestamp) / 86400000000) as int))"    # of UTC, whatever the zone of the session
+# The day in UTC, whatever the zone of the session.
+DAY = "date_from_unix_date(cast(floor(unix_micros(timestamp) / 86400000000) as int))"
 BATCH_ROWS, BATCH_PARTITIONS, FILE_ROWS = 5_000_000, 50_000, 500_000
 
 
-def archive(spark: SparkSession, queue: str, target: str, *, group: str | None = "archive", allow_gaps: bool = False, batch_rows: int = BATCH_ROWS,
-            file_rows: int = FILE_ROWS, compression: str = "zstd", say: Say | None = None, **link: str) -> dict[str, Any]:
-    """What the queue has now and the archive has not. group: learns what is archived; None: nobody does. allow_gaps: what retention took
+def archive(spark: SparkSession, queue: str, target: str, *, group: str | None = "archive", allow_gaps: bool = False,
+            batch_rows: int = BATCH_ROWS, file_rows: int = FILE_ROWS, compression: str = "zstd", say: Say | None = None,
+            **link: str) -> dict[str, Any]:
+    """What the queue has now and the archive has not. group: learns what is archived; None: nobody does. allow_gaps:
+    what retention took
     before it was archived is written down as lost and passed over. link: url, token, tokenFile, ca …"""
     progress = Progress(spark, f"archive {queue}", say)
     store = Store(spark, target)
     with opened(link) as wire:
         head = Head(wire, queue)
         manifest = begun(store, head)
-        manifest.settle()
+        _settle(manifest)
         _tell(head, manifest, group, manifest.last)
         spans, gaps = due(head, manifest, allow_gaps)
+        lost = {(one.number, one.end): one for one in gaps}
         rows = files = 0
         for number, batch in enumerate(batches(spans, batch_rows), 1):
             began = time.monotonic()
-            entry = _write(progress, head, manifest, link, batch, [one for one in gaps if any(one.number == span.number and one.end == span.start for span in batch)],
+            entry = _write(progress, head, manifest, link, batch, [lost[one.number, one.start] for one in batch
+                                                                   if (one.number, one.start) in lost],
                            group, {"file_rows": file_rows, "compression": compression})
             _tell(head, manifest, group, entry)
             rows += entry.rows
             files += len(entry.files)
-            progress.batch(f"batch {number}, {len(batch):,} partitions, {len(entry.files)} files", entry.rows, time.monotonic() - began)
-    return {"job": "archive", "queue": queue, "target": str(store), "rows": rows, "partitions": len({one.number for one in spans}), "files": files,
-            "offsets": {"from": sum(one.start for one in spans), "to": sum(one.end for one in spans)}, "lost": sum(one.end - one.start for one in gaps),
+            progress.batch(f"batch {number}, {len(batch):,} partitions, {len(entry.files)} files", entry.rows,
+                           time.monotonic() - began)
+    return {"job": "archive", "queue": queue, "target": str(store), "rows": rows,
+            "partitions": len({one.number for one in spans}), "files": files,
+            "offsets": {"from": sum(one.start for one in spans), "to": sum(one.end for one in spans)},
+            "lost": sum(one.end - one.start for one in gaps),
             "entries": len(manifest.entries) - 1, "seconds": progress.seconds}
 
 
@@ -59,7 +69,8 @@ def begun(store: Store, head: Head) -> Manifest:
         except JobError:
             manifest = Manifest(store, head.queue)    # somebody else has just begun
     if manifest.identity != head.identity:
-        raise JobError(f"{store} has the archive of another queue named {head.queue!r}, which was deleted: its offsets have nothing to do with those of today's. "
+        raise JobError(f"{store} has the archive of another queue named {head.queue!r}, which was deleted: its "
+                       f"offsets have nothing to do with those of today's. "
                        "Archive this one into another folder")
     return manifest
 
@@ -70,11 +81,13 @@ def due(head: Head, manifest: Manifest, allow_gaps: bool) -> tuple[list[Span], l
     for number, name, floor, end in head.rows:
         start = manifest.ends.get(number, manifest.begin.get(number, 0))
         if end < start:
-            raise JobError(f"queue {head.queue!r}, partition {name!r}: the log ends at {end}, but {start} is archived already. Was the database brought back from a backup? "
+            raise JobError(f"queue {head.queue!r}, partition {name!r}: the log ends at {end}, but {start} is archived "
+                           f"already. Was the database brought back from a backup? "
                            "Archive into another folder")
         if floor > start:
             if not allow_gaps:
-                raise JobError(f"queue {head.queue!r}, partition {name!r}: records {start} to {floor - 1} were removed before they were archived. "
+                raise JobError(f"queue {head.queue!r}, partition {name!r}: records {start} to {floor - 1} were "
+                               f"removed before they were archived. "
                                "With --allow-gaps they are written down as lost and the rest is archived")
             if floor < end:    # else it is written down when there is something behind it
                 gaps.append(Span(number, name, start, floor))
@@ -102,18 +115,23 @@ def batches(spans: list[Span], most: int) -> Iterator[list[Span]]:
         yield held
 
 
-def _write(progress: Progress, head: Head, manifest: Manifest, link: dict[str, str], spans: list[Span], gaps: list[Span], group: str | None, how: dict) -> Entry:
+def _write(progress: Progress, head: Head, manifest: Manifest, link: dict[str, str], spans: list[Span],
+           gaps: list[Span], group: str | None, how: dict) -> Entry:
     store, place = manifest.store, manifest.place()
     try:
         with progress.tasks("files"):
-            frame, seen = _checked(source(progress.spark, link, head.queue, spans, COLUMNS, maxRecordsPerPartition=how["file_rows"]))
-            frame.write.mode("errorifexists").option("compression", how["compression"]).partitionBy("date").parquet(store.path(place))
+            frame, seen = _checked(source(progress.spark, link, head.queue, spans, COLUMNS,
+                                          maxRecordsPerPartition=how["file_rows"]))
+            frame.write.mode("errorifexists").option("compression",
+                                                     how["compression"]).partitionBy("date").parquet(store.path(place))
         head.check()
         _compare(head, spans, seen.get)
         made = store.files(place, ".parquet")
         where = f"queue={store.escaped(head.queue)}"
-        entry = manifest.next(head.identity, rows=sum(one.end - one.start for one in spans), group=group, spans=spans, gaps=gaps)
-        entry.files = [{"path": f"{where}/{name.rpartition('/')[0]}/{entry.number:010}-{n:05}.parquet", "from": f"{place}/{name}", "bytes": size}
+        entry = manifest.next(head.identity, rows=sum(one.end - one.start for one in spans), group=group, spans=spans,
+                              gaps=gaps)
+        entry.files = [{"path": f"{where}/{name.rpartition('/')[0]}/{entry.number:010}-{n:05}.parquet",
+                        "from": f"{place}/{name}", "bytes": size}
                        for n, (name, size) in enumerate(made)]
         store.force([f"{place}/{name}" for name, _ in made])
         manifest.commit(entry)
@@ -128,9 +146,19 @@ def _write(progress: Progress, head: Head, manifest: Manifest, link: dict[str, s
             pass
         if beaten:
             raise manifest.beaten() from None
-        raise JobError(f"queue {head.queue!r} into {store}: {told(error)}. Nothing of this batch counts; what was archived before stays") from error
-    manifest.settle()
+        raise JobError(f"queue {head.queue!r} into {store}: {told(error)}. Nothing of this batch counts; what was "
+                       f"archived before stays") from error
+    _settle(manifest)
     return entry
+
+
+def _settle(manifest: Manifest) -> None:
+    try:
+        manifest.settle()
+    except OSError as error:
+        raise JobError(f"files of {manifest.store} could not be moved to their place: {error.strerror or error}. They "
+                       f"are archived and read; "
+                       "the next run moves them") from None
 
 
 def _checked(frame: DataFrame) -> tuple[DataFrame, Any]:
@@ -139,18 +167,21 @@ def _checked(frame: DataFrame) -> tuple[DataFrame, Any]:
     from pyspark.sql import functions as F
 
     seen = Observation()
-    number = F.conv(F.substring("id", -8, 8), 16, 10).cast("bigint")    # of the partition; its name may have come again
+    number = F.crc32(F.substring("id", -8, 8))    # that of the partition, in hex; its name may have come again
     frame = frame.withColumn("date", F.expr(DAY))
-    frame = frame.observe(seen, F.count(F.lit(1)).alias("rows"), F.sum("offset").alias("offsets"), F.sum(number).alias("numbers"))
+    frame = frame.observe(seen, F.count(F.lit(1)).alias("rows"), F.sum("offset").alias("offsets"),
+                          F.sum(number).alias("numbers"))
     return frame.sortWithinPartitions("date", "partition", "offset"), seen
 
 
 def _compare(head: Head, spans: list[Span], seen: dict[str, Any]) -> None:
-    wanted = {"rows": sum(one.end - one.start for one in spans), "offsets": sum((one.start + one.end - 1) * (one.end - one.start) // 2 for one in spans),
-              "numbers": sum(one.number * (one.end - one.start) for one in spans)}
+    wanted = {"rows": sum(one.end - one.start for one in spans),
+              "offsets": sum((one.start + one.end - 1) * (one.end - one.start) // 2 for one in spans),
+              "numbers": sum(crc32(f"{one.number:08x}".encode()) * (one.end - one.start) for one in spans)}
     found = {name: int(seen.get(name) or 0) for name in wanted}
     if found != wanted:
-        raise JobError(f"queue {head.queue!r}: {found['rows']} records came instead of {wanted['rows']}, or others than were asked for. Was a partition removed and made again "
+        raise JobError(f"queue {head.queue!r}: {found['rows']} records came instead of {wanted['rows']}, or others "
+                       f"than were asked for. Was a partition removed and made again "
                        "meanwhile? Nothing of this batch counts; run it again")
 
 
@@ -159,8 +190,10 @@ def _tell(head: Head, manifest: Manifest, group: str | None, entry: Entry | None
     if not group or entry is None:
         return
     now = {number for number, *_ in head.rows}
-    spans = entry.spans if entry.group == group else [Span(number, manifest.names[number], 0, end) for number, end in manifest.ends.items()]
+    spans = entry.spans if entry.group == group else [Span(number, manifest.names[number], 0, end) for number,
+                                                      end in manifest.ends.items()]
     try:
         commit(head.link, group, head.queue, [one for one in spans if one.number in now])
     except (Refused, Unreachable) as error:
-        raise JobError(f"what is archived could not be told to group {group!r}: {error}. It is archived; the next run tells it") from None
+        raise JobError(f"what is archived could not be told to group {group!r}: {error}. It is archived; the next run "
+                       f"tells it") from None

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .fault import JobError, told
-from .frames import row_id, tasks_for
+from .frames import NULLS, row_id, tasks_for
 from .progress import Progress, Say
 from .replay import send
 
@@ -21,40 +21,52 @@ def jar() -> str | None:
     return JAR if Path(JAR).exists() else None
 
 
-def backfill(spark: SparkSession, jdbc: str, table: str, to: str, job: str, *, id: tuple[str, ...], key: str | None = None, order: tuple[str, ...] = (),
-             value: str | None = None, where: str | None = None, split: str | None = None, parts: int | None = None, user: str | None = None,
-             password: str | None = None, driver: str = "org.postgresql.Driver", fetch: int = 10_000, tasks: int | None = None, say: Say | None = None,
+def backfill(spark: SparkSession, jdbc: str, table: str, to: str, job: str, *, id: tuple[str, ...],
+             key: str | None = None, order: tuple[str, ...] = (),
+             value: str | None = None, where: str | None = None, split: str | None = None, parts: int | None = None,
+             user: str | None = None,
+             password: str | None = None, driver: str = "org.postgresql.Driver", fetch: int = 10_000,
+             tasks: int | None = None, say: Say | None = None,
              **link: str) -> dict[str, Any]:
-    """table: a name, or a query in brackets with a name behind. id: the columns that tell its rows apart. job: the name under which no id is stored twice.
-    key, order and value are expressions; the value is the whole row unless it is said. split: a column of numbers, dates or times whose range is read in `parts`
+    """table: a name, or a query in brackets with a name behind. id: the columns that tell its rows apart. job: the
+    name under which no id is stored twice.
+    key, order and value are expressions; the value is the whole row unless it is said. split: a column of numbers,
+    dates or times whose range is read in `parts`
     at a time (the first of id where that is a number)."""
     from pyspark.sql import functions as F
 
     progress = Progress(spark, f"backfill {job}", say)
     if not id:
         raise JobError("say which columns tell the rows apart: without them a second run would store them twice")
-    connection = {"url": jdbc, "driver": driver, "fetchsize": str(fetch), **({"user": user} if user else {}), **({"password": password} if password else {})}
+    connection = {"url": jdbc, "driver": driver, "fetchsize": str(fetch), **({"user": user} if user else {}),
+                  **({"password": password} if password else {})}
     try:
         schema = spark.read.format("jdbc").options(**connection, dbtable=table).load().schema
         for name in (*id, *((split,) if split else ())):
             if name not in schema.names:
                 raise JobError(f'the table has no column "{name}"; there are {", ".join(schema.names)}')
         if split and not _number(schema, (split,)):
-            raise JobError(f'the column "{split}" is {schema[split].dataType.simpleString()}: only numbers, dates and times can be cut into parts')
-        rows = _read(spark, connection, table, where, split or _number(schema, id), parts or spark.sparkContext.defaultParallelism)
+            raise JobError(f'the column "{split}" is {schema[split].dataType.simpleString()}: only numbers, dates and '
+                           f'times can be cut into parts')
+        rows = _read(spark, connection, table, where, split or _number(schema, id),
+                     parts or spark.sparkContext.defaultParallelism)
         progress.say(f"{table} is read in {rows.rdd.getNumPartitions()} parts")
-        texts = F.to_json(F.struct("*")) if value is None else F.expr(value)
-        made = rows.select((F.expr(key).cast("string") if key else F.lit("Default")).alias("partition"), texts.alias("value"),
-                           *(F.expr(one).alias(f"_o{n}") for n, one in enumerate(order)), row_id(job, *(F.col(one) for one in id)).alias("transactionId"))
+        texts = F.to_json(F.struct("*"), NULLS) if value is None else F.expr(value)
+        made = rows.select((F.expr(key).cast("string") if key else F.lit("Default")).alias("partition"),
+                           texts.alias("value"),
+                           *(F.expr(one).alias(f"_o{n}") for n, one in enumerate(order)),
+                           row_id(job, *(F.col(one) for one in id)).alias("transactionId"))
         kind = made.schema["value"].dataType.typeName()
         if kind in ("struct", "map", "array"):
-            made = made.withColumn("value", F.to_json("value"))
+            made = made.withColumn("value", F.to_json("value", NULLS))
         elif kind not in ("string", "varchar", "char"):
             raise JobError(f'"{value}" is {kind}; a value must be JSON text, or a struct, map or array')
         made = made.withColumn("partition", F.coalesce("partition", F.lit("Default")))
         if order:    # those of a key together; without an order there is none to keep
-            made = made.repartition(tasks_for(spark, tasks), "partition").sortWithinPartitions("partition", *[f"_o{n}" for n in range(len(order))], "transactionId")
-        return send(progress, made.select("partition", "value", "transactionId"), to, job, link, "backfill", table=table)
+            made = made.repartition(tasks_for(spark, tasks), "partition")
+            made = made.sortWithinPartitions("partition", *[f"_o{n}" for n in range(len(order))], "transactionId")
+        return send(progress, made.select("partition", "value", "transactionId"), to, job, link, "backfill",
+                    table=table)
     except JobError:
         raise
     except Exception as error:  # noqa: BLE001
@@ -68,7 +80,8 @@ def _number(schema: Any, id: tuple[str, ...]) -> str | None:
     return next((name for name in id if schema[name].dataType.typeName() in CUT), None)
 
 
-def _read(spark: SparkSession, connection: dict[str, str], table: str, where: str | None, split: str | None, parts: int) -> DataFrame:
+def _read(spark: SparkSession, connection: dict[str, str], table: str, where: str | None, split: str | None,
+          parts: int) -> DataFrame:
     """The bounds are asked for first: Spark's are only those of the cuts, nothing beyond them is left out."""
     from pyspark.sql import functions as F
 

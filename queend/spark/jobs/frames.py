@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 ENTRIES = 1024    # of one call
+NULLS = {"ignoreNullFields": "false"}    # of JSON: a column is there, whatever it has
 
 
 def opened(link: dict[str, str]) -> Link:
@@ -34,11 +35,13 @@ class Head:
             table = table_of(link, queue)
         except (NoQueue, Refused, Unreachable) as error:
             raise JobError(str(error)) from None
-        self.rows = list(zip(*(table.column(name).to_pylist() for name in ("number", "name", "logStartOffset", "highWatermark")), strict=True))
+        self.rows = list(zip(*(table.column(name).to_pylist() for name in ("number", "name", "logStartOffset",
+                                                                           "highWatermark")), strict=True))
 
     def _identity(self) -> str:
         try:
-            return json.loads(self.link.post(f"/api/v1/resources/queues/{quote(self.queue, safe='')}?limit=1", b"", "application/json", method="GET"))["id"]
+            return json.loads(self.link.post(f"/api/v1/resources/queues/{quote(self.queue, safe='')}?limit=1", b"",
+                                             "application/json", method="GET"))["id"]
         except Refused as refused:
             if refused.status == 404:
                 raise JobError(f"there is no queue {self.queue!r} at {refused.url}") from None
@@ -49,7 +52,8 @@ class Head:
     def check(self) -> None:
         """That it is still the same queue."""
         if self._identity() != self.identity:
-            raise JobError(f"queue {self.queue!r} was deleted and made again meanwhile: what was read is of two queues, and was dropped")
+            raise JobError(f"queue {self.queue!r} was deleted and made again meanwhile: what was read is of two "
+                           f"queues, and was dropped")
 
 
 def commit(link: Link, group: str, queue: str, spans: list[Span]) -> None:
@@ -59,13 +63,15 @@ def commit(link: Link, group: str, queue: str, spans: list[Span]) -> None:
         link.ask(f"/api/v1/consumer-groups/{quote(group, safe='')}/offsets", {"entries": entries[at:at + ENTRIES]})
 
 
-def source(spark: SparkSession, link: dict[str, str], queue: str, spans: list[Span], schema: str | None = None, **options: Any) -> DataFrame:
+def source(spark: SparkSession, link: dict[str, str], queue: str, spans: list[Span], schema: str | None = None,
+           **options: Any) -> DataFrame:
     """Exactly these records; what is not there is an error."""
     from .. import QueendDataSource
 
     spark.dataSource.register(QueendDataSource)
     reader = spark.read.format("queend").options(**link, **{name: str(value) for name, value in options.items()})
-    reader = reader.options(assign=json.dumps({queue: [one.name for one in spans]}), startingOffsets=json.dumps({queue: {one.name: one.start for one in spans}}),
+    reader = reader.options(assign=json.dumps({queue: [one.name for one in spans]}),
+                            startingOffsets=json.dumps({queue: {one.name: one.start for one in spans}}),
                             endingOffsets=json.dumps({queue: {one.name: one.end for one in spans}}))
     return (reader.schema(schema) if schema else reader).load()
 
@@ -74,16 +80,19 @@ def sink(frame: DataFrame, link: dict[str, str], queue: str, job: str, **options
     from .. import QueendDataSource
 
     frame.sparkSession.dataSource.register(QueendDataSource)
-    frame.write.format("queend").options(**link, queue=queue, queryId=job, **{name: str(value) for name, value in options.items()}).mode("append").save()
+    frame.write.format("queend").options(**link, queue=queue, queryId=job,
+                                         **{name: str(value) for name, value in options.items()}).mode("append").save()
 
 
 def row_id(job: str, *columns: Column) -> Column:
     """A UUID of version 8 that follows from a job's name and what a row is. Where columns end is part of it."""
     from pyspark.sql import functions as F
 
-    pieces = [F.coalesce(F.concat(F.length(text).cast("string"), F.lit(":"), text), F.lit("-")) for text in (one.cast("string") for one in (F.lit(job), *columns))]
+    pieces = [F.coalesce(F.concat(F.length(text).cast("string"), F.lit(":"), text),
+                         F.lit("-")) for text in (one.cast("string") for one in (F.lit(job), *columns))]
     digits = F.sha2(F.concat(*pieces), 256)
-    return F.concat(digits.substr(1, 8), F.lit("-"), digits.substr(9, 4), F.lit("-8"), digits.substr(14, 3), F.lit("-a"), digits.substr(18, 3), F.lit("-"), digits.substr(21, 12))
+    return F.concat(digits.substr(1, 8), F.lit("-"), digits.substr(9, 4), F.lit("-8"), digits.substr(14, 3),
+                    F.lit("-a"), digits.substr(18, 3), F.lit("-"), digits.substr(21, 12))
 
 
 def tasks_for(spark: SparkSession, wanted: int | None) -> int:

@@ -1,11 +1,13 @@
-"""What an archive has of a queue: an entry per committed batch, numbered without a gap; a batch whose entry is there is archived.
+"""What an archive has of a queue: an entry per committed batch, numbered without a gap; a batch whose entry is there
+is archived.
 
     _queend/<queue>/0000000000.json      where the archive began
     _queend/<queue>/0000000001.json      the first batch: ranges of offsets, and the files that have them
     _work/<queue>/<entry>-<run>/         what a batch is written to; its files are moved after its entry is there
     queue=<queue>/date=2026-11-23/…      where they are then
 
-An entry is made under its name once: of two runs that write the same one, one is refused. So nobody needs a lock that outlives
+An entry is made under its name once: of two runs that write the same one, one is refused. So nobody needs a lock that
+outlives
 its owner. Whatever is cut off is either finished (files of an entry that were not moved) or no part of the archive.
 """
 from __future__ import annotations
@@ -23,7 +25,8 @@ WORK, KEPT = "_work", "_queend"
 
 
 class Span(NamedTuple):
-    """Records of a partition: those from `start` on, before `end`. number: names the partition for ever, its name may come again."""
+    """Records of a partition: those from `start` on, before `end`. number: names the partition for ever, its name may
+    come again."""
 
     number: int
     name: str
@@ -38,24 +41,27 @@ class Entry:
     number: int
     run: str
     queue: str
-    identity: str                                            # of the queue: one of the same name that is made again has another
+    identity: str                                            # of the queue; one that is made again has another
     rows: int = 0
     group: str | None = None                                 # that was told
-    begin: list[tuple[int, int]] = field(default_factory=list)      # partition, offset: what was gone before the archive began
+    begin: list[tuple[int, int]] = field(default_factory=list)      # partition, offset: what was gone before
     spans: list[Span] = field(default_factory=list)
     gaps: list[Span] = field(default_factory=list)           # lost before they were archived, and allowed to be
     files: list[dict[str, Any]] = field(default_factory=list)       # path, from (before it was moved), bytes
 
     def text(self) -> str:
-        return json.dumps({"version": VERSION, "entry": self.number, "run": self.run, "queue": self.queue, "queueId": self.identity, "rows": self.rows,
-                           "group": self.group, "begin": self.begin, "ranges": self.spans, "gaps": self.gaps, "files": self.files}, ensure_ascii=False)
+        return json.dumps({"version": VERSION, "entry": self.number, "run": self.run, "queue": self.queue,
+                           "queueId": self.identity, "rows": self.rows,
+                           "group": self.group, "begin": self.begin, "ranges": self.spans, "gaps": self.gaps,
+                           "files": self.files}, ensure_ascii=False)
 
     @classmethod
     def of(cls, text: str) -> Entry:
         said = json.loads(text)
         if said["version"] != VERSION:
             raise ValueError(f"it has version {said['version']}, this queend reads version {VERSION}")
-        return cls(said["entry"], said["run"], said["queue"], said["queueId"], said["rows"], said["group"], [(a, b) for a, b in said["begin"]],
+        return cls(said["entry"], said["run"], said["queue"], said["queueId"], said["rows"], said["group"],
+                   [(a, b) for a, b in said["begin"]],
                    [Span(*one) for one in said["ranges"]], [Span(*one) for one in said["gaps"]], said["files"])
 
 
@@ -90,26 +96,31 @@ class Manifest:
         for number, name in enumerate(names):
             where = f"{self.store}/{self.folder}/{name}"
             if name != f"{number:010}.json":
-                raise JobError(f"the manifest of queue {self.queue!r} is not whole: {self.store}/{self._name(number)} is missing. Nothing was done; bring it back from a copy")
+                raise JobError(f"the manifest of queue {self.queue!r} is not whole: {self.store}/{self._name(number)} "
+                               f"is missing. Nothing was done; bring it back from a copy")
             try:
                 self._add(Entry.of(self.store.read(f"{self.folder}/{name}")), number)
             except JobError:
                 raise
             except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise JobError(f"{where} cannot be read, it is damaged or cut short ({error}). Nothing was done; bring it back from a copy") from None
+                raise JobError(f"{where} cannot be read, it is damaged or cut short ({error}). Nothing was done; "
+                               f"bring it back from a copy") from None
 
     def _add(self, entry: Entry, number: int) -> None:
         if (entry.number, entry.queue) != (number, self.queue):
-            raise JobError(f"{self.store}/{self._name(number)} is entry {entry.number} of queue {entry.queue!r}: the manifest is not whole. Nothing was done")
+            raise JobError(f"{self.store}/{self._name(number)} is entry {entry.number} of queue {entry.queue!r}: the "
+                           f"manifest is not whole. Nothing was done")
         if self.entries and entry.identity != self.identity:
-            raise JobError(f"{self.store}/{self._name(number)} is of another queue named {entry.queue!r}: the manifest is not whole. Nothing was done")
+            raise JobError(f"{self.store}/{self._name(number)} is of another queue named {entry.queue!r}: the "
+                           f"manifest is not whole. Nothing was done")
         self.begin.update(entry.begin)
         allowed = {(one.number, one.start): one.end for one in entry.gaps}
         for span in entry.spans:
             next_ = self.ends.get(span.number, self.begin.get(span.number, 0))
             next_ = allowed.get((span.number, next_), next_)
             if span.start != next_ or span.end <= span.start:
-                raise JobError(f"{self.store}/{self._name(number)} has records {span.start} to {span.end - 1} of partition {span.name!r} where those from {next_} on "
+                raise JobError(f"{self.store}/{self._name(number)} has records {span.start} to {span.end - 1} of "
+                               f"partition {span.name!r} where those from {next_} on "
                                "should follow: the manifest is not whole. Nothing was done")
             self.ends[span.number] = span.end
             self.names[span.number] = span.name
@@ -126,7 +137,8 @@ class Manifest:
         self._add(entry, entry.number)
 
     def beaten(self) -> JobError:
-        return JobError(f"another run archived queue {self.queue!r} into {self.store} at the same time; its batch counts, this one's was dropped, and nothing is doubled. "
+        return JobError(f"another run archived queue {self.queue!r} into {self.store} at the same time; its batch "
+                        f"counts, this one's was dropped, and nothing is doubled. "
                         "Run it again when the other one has ended")
 
     def is_beaten(self) -> bool:

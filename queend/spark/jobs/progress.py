@@ -52,7 +52,8 @@ class Progress:
                     stages = [one for one in map(tracker.getStageInfo, tracker.getActiveStageIds()) if one]
                 except Exception:  # noqa: BLE001 - Spark is ending: the job says why
                     return
-                line = ", ".join(f"stage {one.stageId}: {one.numCompletedTasks} of {one.numTasks} tasks" for one in sorted(stages, key=lambda one: one.stageId))
+                line = ", ".join(f"stage {one.stageId}: {one.numCompletedTasks} of {one.numTasks} tasks"
+                                 for one in sorted(stages, key=lambda one: one.stageId))
                 if line and line != last:
                     self.say(f"{what}: {line}")
                     last = line

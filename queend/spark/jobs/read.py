@@ -1,4 +1,5 @@
-"""Hot and cold as one space of offsets: Parquet for what is archived, the daemon for what came since. No gap, no overlap."""
+"""Hot and cold as one space of offsets: Parquet for what is archived, the daemon for what came since. No gap, no
+overlap."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -17,9 +18,12 @@ SHOWN = f"{COLUMNS}, date date"
 NAMES = ["topic", "partition", "offset", "timestamp", "id", "transactionId", "headers", "value", "date"]
 
 
-def read(spark: SparkSession, queue: str, target: str, *, hot: bool = True, allow_gaps: bool = False, **link: str) -> DataFrame:
-    """A frame of topic, partition, offset, timestamp, id, transactionId, headers, value and date. hot: whether the daemon is asked for what is
-    not archived; without, nobody asks it anything. What is gone and was never archived is an error, unless allow_gaps says otherwise."""
+def read(spark: SparkSession, queue: str, target: str, *, hot: bool = True, allow_gaps: bool = False,
+         **link: str) -> DataFrame:
+    """A frame of topic, partition, offset, timestamp, id, transactionId, headers, value and date. hot: whether the
+    daemon is asked for what is
+    not archived; without, nobody asks it anything. What is gone and was never archived is an error, unless allow_gaps
+    says otherwise."""
     return Both(spark, queue, target, hot, allow_gaps, link).frame()
 
 
@@ -42,7 +46,8 @@ class Both:
             raise JobError(_gap(queue, one.name, one.start, one.end))
         if head is not None:
             if self.manifest.identity != head.identity:
-                raise JobError(f"{self.store} has the archive of another queue named {queue!r}, which was deleted: the two are no one space of offsets. "
+                raise JobError(f"{self.store} has the archive of another queue named {queue!r}, which was deleted: "
+                               f"the two are no one space of offsets. "
                                "With --cold the archive alone is read")
             self.spans = self._rest(head, allow_gaps)
 
@@ -53,13 +58,15 @@ class Both:
             if floor > start and not allow_gaps:
                 raise JobError(_gap(self.queue, name, start, floor))
             if end < start:
-                raise JobError(f"queue {self.queue!r}, partition {name!r}: the log ends at {end}, but {start} is archived already. Was the database brought back from a backup?")
+                raise JobError(f"queue {self.queue!r}, partition {name!r}: the log ends at {end}, but {start} is "
+                               f"archived already. Was the database brought back from a backup?")
             if max(start, floor) < end:
                 spans.append(Span(number, name, max(start, floor), end))
         return spans
 
     def cold(self) -> DataFrame | None:
-        parts = [self.spark.read.schema(SHOWN).option("basePath", self.store.path(base)).parquet(*map(self.store.path, names))
+        parts = [self.spark.read.schema(SHOWN).option("basePath",
+                                                      self.store.path(base)).parquet(*map(self.store.path, names))
                  for base, names in self.manifest.found().items()]
         return self._shown(parts) if parts else None
 
@@ -68,7 +75,8 @@ class Both:
             return None
         from pyspark.sql import functions as F
 
-        return self._shown([source(self.spark, self.link, self.queue, self.spans, COLUMNS, maxRecordsPerPartition=500_000).withColumn("date", F.expr(DAY))])
+        return self._shown([source(self.spark, self.link, self.queue, self.spans, COLUMNS,
+                                   maxRecordsPerPartition=500_000).withColumn("date", F.expr(DAY))])
 
     def _shown(self, frames: list[DataFrame]) -> DataFrame:
         from pyspark.sql import functions as F
@@ -91,7 +99,8 @@ def _gap(queue: str, name: str, start: int, end: int) -> str:
     return f"queue {queue!r}, partition {name!r}: records {start} to {end - 1} were removed before they were archived. With --allow-gaps the others are read"
 
 
-def export(spark: SparkSession, queue: str, target: str, *, output: str | None = None, format: str = "parquet", where: str | None = None,
+def export(spark: SparkSession, queue: str, target: str, *, output: str | None = None, format: str = "parquet",
+           where: str | None = None,
            hot: bool = True, allow_gaps: bool = False, say: Say | None = None, **link: str) -> dict[str, Any]:
     """Counts what is read, or writes it to a folder that is not there yet: it appears whole."""
     from pyspark.sql import Observation
@@ -117,5 +126,7 @@ def export(spark: SparkSession, queue: str, target: str, *, output: str | None =
     except Exception as error:  # noqa: BLE001
         raise JobError(f"queue {queue!r}: {told(error)}") from error
     progress.batch("read", rows, progress.seconds)
-    return {"job": "read", "queue": queue, "target": str(both.store), "rows": rows, "archived": cold, "hot": sum(one.end - one.start for one in both.spans),
-            "partitions": len(both.manifest.ends.keys() | {one.number for one in both.spans}), "output": output, "seconds": progress.seconds}
+    return {"job": "read", "queue": queue, "target": str(both.store), "rows": rows, "archived": cold,
+            "hot": sum(one.end - one.start for one in both.spans),
+            "partitions": len(both.manifest.ends.keys() | {one.number for one in both.spans}), "output": output,
+            "seconds": progress.seconds}

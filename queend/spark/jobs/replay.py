@@ -12,13 +12,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def replay(spark: SparkSession, to: str, job: str, *, archive: str | None = None, queue: str | None = None, sql: str | None = None,
-           frame: DataFrame | None = None, where: str | None = None, key: str | None = None, value: str = "value", order: tuple[str, ...] = (), hot: bool = False,
-           keep_ids: bool = False, allow_gaps: bool = False, tasks: int | None = None, say: Say | None = None, **link: str) -> dict[str, Any]:
+def replay(spark: SparkSession, to: str, job: str, *, archive: str | None = None, queue: str | None = None,
+           sql: str | None = None,
+           frame: DataFrame | None = None, where: str | None = None, key: str | None = None, value: str = "value",
+           order: tuple[str, ...] = (), hot: bool = False,
+           keep_ids: bool = False, allow_gaps: bool = False, tasks: int | None = None, say: Say | None = None,
+           **link: str) -> dict[str, Any]:
     """Into the queue `to`. job: the name under which nothing is stored twice.
 
-    From the archive of `queue` in the folder `archive` (hot: and what is not archived yet), or from a query in SQL, or a frame. where, key, value and
-    order are expressions of its columns. Of an archive the key is the partition and the order that in which the records were stored. keep_ids: the transaction ids
+    From the archive of `queue` in the folder `archive` (hot: and what is not archived yet), or from a query in SQL, or
+    a frame. where, key, value and
+    order are expressions of its columns. Of an archive the key is the partition and the order that in which the
+    records were stored. keep_ids: the transaction ids
     stay what they were."""
     progress = Progress(spark, f"replay {job}", say)
     try:
@@ -41,7 +46,8 @@ def replay(spark: SparkSession, to: str, job: str, *, archive: str | None = None
         made = made.repartition(parts, "partition") if key else made.repartition(1)
         if "transactionId" not in made.columns:
             made = _counted(made, job, len(order))
-        out = made.sortWithinPartitions("partition", *[f"_o{n}" for n in range(len(order))], "value").select("partition", "value", "transactionId")
+        out = made.sortWithinPartitions("partition", *[f"_o{n}" for n in range(len(order))],
+                                        "value").select("partition", "value", "transactionId")
         return send(progress, out, to, job, link, "replay")
     except JobError:
         raise
@@ -49,16 +55,19 @@ def replay(spark: SparkSession, to: str, job: str, *, archive: str | None = None
         raise JobError(f"into queue {to!r}: {told(error)}") from error
 
 
-def _rows(rows: DataFrame, job: str, key: str | None, value: str, order: tuple[str, ...], archived: bool, keep_ids: bool) -> DataFrame:
+def _rows(rows: DataFrame, job: str, key: str | None, value: str, order: tuple[str, ...], archived: bool,
+          keep_ids: bool) -> DataFrame:
     """partition, value and what they are sorted by."""
     from pyspark.sql import functions as F
 
-    columns = [(F.expr(key).cast("string") if key else F.lit("Default")).alias("partition"), F.expr(value).alias("value"),
+    columns = [(F.expr(key).cast("string") if key else F.lit("Default")).alias("partition"),
+               F.expr(value).alias("value"),
                *(F.expr(one).alias(f"_o{n}") for n, one in enumerate(order))]
     if keep_ids or "transactionId" in rows.columns and not archived:
         columns.append(F.col("transactionId").cast("string").alias("transactionId"))
     elif archived:
-        columns.append(row_id(job, F.col("topic"), F.col("id")).alias("transactionId"))    # a message id says which record, for ever
+        columns.append(row_id(job, F.col("topic"),
+                              F.col("id")).alias("transactionId"))    # a message id says which record, for ever
     rows = rows.select(*columns)
     kind = rows.schema["value"].dataType.typeName()
     if kind in ("struct", "map", "array"):
@@ -71,16 +80,19 @@ def _rows(rows: DataFrame, job: str, key: str | None, value: str, order: tuple[s
 
 
 def _counted(rows: DataFrame, job: str, orders: int) -> DataFrame:
-    """Ids of what a row is: of rows that are alike in everything, the first, the second … So it does not matter in which order ties come."""
+    """Ids of what a row is: of rows that are alike in everything, the first, the second … So it does not matter in
+    which order ties come."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     alike = ["partition", *[f"_o{n}" for n in range(orders)], "value"]
     place = F.row_number().over(Window.partitionBy(*alike).orderBy(F.lit(1)))
-    return rows.withColumn("_n", place).withColumn("transactionId", row_id(job, *(F.col(one) for one in (*alike, "_n"))))
+    return rows.withColumn("_n", place).withColumn("transactionId",
+                                                   row_id(job, *(F.col(one) for one in (*alike, "_n"))))
 
 
-def send(progress: Progress, rows: DataFrame, to: str, job: str, link: dict[str, str], what: str, **more: Any) -> dict[str, Any]:
+def send(progress: Progress, rows: DataFrame, to: str, job: str, link: dict[str, str], what: str,
+         **more: Any) -> dict[str, Any]:
     """Rows that are in order, into a queue; and what became of them."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
@@ -88,11 +100,13 @@ def send(progress: Progress, rows: DataFrame, to: str, job: str, link: dict[str,
     with opened(link) as wire:
         before = stored(wire, to) or 0
         seen = Observation()
-        rows = rows.observe(seen, F.count(F.lit(1)).alias("rows"), F.approx_count_distinct("partition").alias("partitions"))
+        rows = rows.observe(seen, F.count(F.lit(1)).alias("rows"),
+                            F.approx_count_distinct("partition").alias("partitions"))
         with progress.tasks("rows"):
             sink(rows, link, to, job)
         after = stored(wire, to) or 0
     count = int(seen.get.get("rows") or 0)
     progress.batch(what, count, progress.seconds)
-    return {"job": what, "name": job, "queue": to, "rows": count, "partitions": int(seen.get.get("partitions") or 0), "offsets": {"from": before, "to": after},
+    return {"job": what, "name": job, "queue": to, "rows": count, "partitions": int(seen.get.get("partitions") or 0),
+            "offsets": {"from": before, "to": after},
             **more, "seconds": progress.seconds}

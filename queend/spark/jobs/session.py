@@ -19,7 +19,8 @@ USUAL = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "
          "spark.sql.python.filterPushdown.enabled": "true"}
 
 
-def session(name: str, master: str | None = None, settings: dict[str, str] | None = None, jars: str | None = None, loud: bool = False) -> SparkSession:
+def session(name: str, master: str | None = None, settings: dict[str, str] | None = None, jars: str | None = None,
+            loud: bool = False) -> SparkSession:
     """settings: of Spark; they go before ours. loud: with Spark's own log."""
     from pyspark.sql import SparkSession
 

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 class Store:
-    """Names are relative to the folder. On a local disk files are forced to it before they count; elsewhere Hadoop's client is asked."""
+    """Names are relative to the folder. On a local disk files are forced to it before they count; elsewhere Hadoop's
+    client is asked."""
 
     def __init__(self, spark: SparkSession, folder: str):
         jvm: Any = getattr(spark, "_jvm", None)
@@ -51,13 +52,15 @@ class Store:
                 return sorted(os.listdir(self.local / name))
             except (FileNotFoundError, NotADirectoryError):
                 return []
-        return sorted(one.getPath().getName() for one in self._fs.listStatus(self._path(name))) if self._fs.exists(self._path(name)) else []
+        return sorted(one.getPath().getName()
+                      for one in self._fs.listStatus(self._path(name))) if self._fs.exists(self._path(name)) else []
 
     def files(self, name: str, suffix: str) -> list[tuple[str, int]]:
         """Files below a folder that end so, relative to it, and their bytes."""
         if self.local:
             base = self.local / name
-            return sorted((str(one.relative_to(base)), one.stat().st_size) for one in base.rglob(f"*{suffix}") if not one.name.startswith((".", "_")))
+            return sorted((str(one.relative_to(base)),
+                           one.stat().st_size) for one in base.rglob(f"*{suffix}") if not one.name.startswith((".", "_")))
         found, walk, base = [], self._fs.listFiles(self._path(name), True), self._path(name).toUri().getPath()
         while walk.hasNext():
             one = walk.next()
@@ -84,7 +87,8 @@ class Store:
             stream.close()
 
     def create(self, name: str, text: str, mark: str) -> bool:
-        """A new file: whole, on the disk, under its name at once. False: somebody made it before. mark: tells writers apart."""
+        """A new file: whole, on the disk, under its name at once. False: somebody made it before. mark: tells writers
+        apart."""
         folder, _, last = name.rpartition("/")
         part = f"{folder}/.{last}.{mark}"
         if self.local is None:
