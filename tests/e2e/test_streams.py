@@ -334,7 +334,7 @@ def test_cycles_of_a_partition_stand_in_line(daemon: Daemon, client: Client, str
     def run() -> None:
         with daemon.client() as mine:
             own = Stream(mine, queue, queue)
-            while messages := mine.pop(queue, consumerGroup=own.group, batch=3, partitions=1):
+            while messages := mine.pop(queue, consumerGroup=own.group, batch=3, partitions=1, wait=True, timeout=1000):
                 part = messages[0]["partitionId"]
                 sum_ = own.state(part).get("sum", 0) + sum(data(messages))
                 body = own.body(messages, {"sum": sum_}, [{"queue": f"{queue}-{n}", "partition": str(m["data"] % 5), "payload": m["data"]} for m in messages for n in "xy"])
