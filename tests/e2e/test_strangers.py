@@ -111,7 +111,7 @@ def test_many_names_wait_leave_and_are_answered_when_the_daemon_stops(daemon: Da
 
 
 @pytest.mark.parametrize("partition", [None, "p"], ids=["a queue", "a partition"])
-def test_made_before_the_first_look(request: pytest.FixtureRequest, start_daemon, queue: str, partition: str | None) -> None:
+def test_made_before_the_first_look(request: pytest.FixtureRequest, start, queue: str, partition: str | None) -> None:
     """The daemon has read the catalog, and its first look at what others stored is under way: it tells of nothing older."""
     sent, go_on = threading.Event(), threading.Event()
 
@@ -122,19 +122,21 @@ def test_made_before_the_first_look(request: pytest.FixtureRequest, start_daemon
         return [go_on.wait, piece]
 
     with running(request.config.getoption("--postgres"), tcp=True) as cluster:
-        proxy, other = Proxy(cluster.port), start_daemon(cluster.conninfo)
-        with other.client() as pusher:
+        proxy = Proxy(cluster.port)
+        with start(cluster.conninfo).client() as pusher:
             if partition:
                 pusher.push(queue, "older", partition="another")
             proxy.rule = rule
             late = Daemon(cluster.dsn(port=proxy.port, sslmode="disable", gssencmode="disable"))
-            with late.client() as watcher, late.client() as client:
-                assert sent.wait(60)
-                client.send("GET", pop_target(queue, partition, **WAIT))
-                parked(watcher, 1)
-                pusher.push(queue, 1, partition=partition or "p")
+            try:
+                with late.client() as watcher, late.client() as client:
+                    assert sent.wait(60)
+                    client.send("GET", pop_target(queue, partition, **WAIT))
+                    parked(watcher, 1)
+                    pusher.push(queue, 1, partition=partition or "p")
+                    go_on.set()
+                    assert got(client) == [1]
+            finally:
                 go_on.set()
-                assert got(client) == [1]
-            late.stop()
-        other.stop()
-        proxy.close()
+                late.stop()
+                proxy.close()

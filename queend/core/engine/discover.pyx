@@ -308,9 +308,11 @@ cdef void discover_loaded(Engine* e) noexcept nogil:
         engine_reload(e.worker)        # it was under way before
         return
     e.discover.load_after = 0
+    uv_rwlock_rdlock(&catalog.lock)
     uv_mutex_lock(&book.lock)
-    book_wake_all_strangers(&wake)
+    book_wake_known(&wake)
     uv_mutex_unlock(&book.lock)
+    uv_rwlock_rdunlock(&catalog.lock)
     popjobs_wake(e.worker, wake)
 
 cdef void book_looked(bint looked) noexcept nogil:

@@ -87,6 +87,20 @@ cdef void book_wake_strangers(Queue* q, Slice partition, PopJob** wake) noexcept
     strangers_wake(strangers_find(True, none, q.task), none, wake)
     strangers_wake(strangers_find(True, none, none), none, wake)
 
+cdef void book_wake_known(PopJob** wake) noexcept nogil:
+    # All who wait for a namespace or task, or for something of a queue that is known by now. Those of unknown queues keep their places.
+    # Catalog and book locked.
+    cdef size_t i = 0
+    cdef Strangers* s
+    while book.n_strangers and i <= book.strangers.mask:
+        s = <Strangers*>book.strangers.cells[i].value if book.strangers.cells[i].key else NULL
+        while s != NULL and not s.any_queue and catalog_queue(s.name) == NULL:
+            s = s.same_hash
+        if s == NULL:
+            i += 1
+        else:
+            strangers_wake(s, slice_of(NULL, 0), wake)      # it leaves the table, and another may take its cell
+
 cdef void book_wake_all_strangers(PopJob** wake) noexcept nogil:
     cdef size_t i = 0
     while book.n_strangers and i <= book.strangers.mask:
