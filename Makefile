@@ -101,7 +101,7 @@ test-spark: build ## the Spark connector against a real daemon, in one session o
 test-spark-kills: build ## a stream from queue to queue over 10^6 rows, killed ten times with everything around it (SPARK_KILLS, SPARK_ROWS)
 	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@$(SPARK)
-	@SPARK_KILLS=$${SPARK_KILLS:-10} SPARK_ROWS=$${SPARK_ROWS:-1000000} $(BIN)/python -m pytest -s tests/spark/test_stream.py -k killed --spark $(ARGS)
+	@SPARK_KILLS=$${SPARK_KILLS:-10} SPARK_ROWS=$${SPARK_ROWS:-1000000} $(BIN)/python -m pytest -s tests/spark/test_kills.py --spark $(ARGS)
 
 demo-spark: build ## events by HTTP, a streaming aggregation, a second queue and Parquet, a chart, and the counts compared
 	@$(SPARK)

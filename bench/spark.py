@@ -96,10 +96,10 @@ class Memory(threading.Thread):
         while not self.done.wait(0.2):
             for pid in [self.process, *descendants(os.getpid())]:
                 try:
-                    place = 0 if pid == self.process else 1 if b"pyspark" in Path("/proc", str(pid), "cmdline").read_bytes().split(b"\0")[-2] else None
+                    place = 0 if pid == self.process else 1 if b"pyspark.daemon" in Path("/proc", str(pid), "cmdline").read_bytes() else None
                     if place is not None:
                         self.most[place] = max(self.most[place], rss_mb(pid))
-                except (OSError, RuntimeError, IndexError):
+                except (OSError, RuntimeError):
                     pass      # it has ended
 
     def stop(self) -> list[float]:

@@ -75,6 +75,8 @@ class Link:
                 data = answer.read()
             except (OSError, http.client.HTTPException) as error:
                 self.close()
+                if isinstance(error, ssl.SSLCertVerificationError) and len(self.settings.urls) == 1:
+                    raise Unreachable(f"{self.url}: {error.verify_message}; the option \"ca\" names the authorities that are trusted") from None
                 last = f"{self.url}: {error or type(error).__name__}"
                 self.turn += 1
                 continue

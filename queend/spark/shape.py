@@ -4,10 +4,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from .jsontext import json_text
 from .settings import named
 
 if TYPE_CHECKING:
@@ -92,6 +92,4 @@ def _text(column: pa.Array) -> pa.Array:
 
 
 def _payload(column: pa.Array) -> pa.Array:
-    if pa.types.is_nested(column.type):
-        return pa.array([orjson.dumps(one, option=orjson.OPT_UTC_Z, default=str) for one in column.to_pylist(maps_as_pydicts="strict")], pa.binary())
-    return column
+    return json_text(column) if pa.types.is_nested(column.type) else column

@@ -41,11 +41,21 @@ def test_what_may_be_delivered_later(spark: SparkSession, daemon: Daemon, client
     assert len(stored(client, queue)) == 1
 
 
-@pytest.mark.parametrize("value", ["binary", "struct", "map", "array"])
+VALUES = {
+    "binary": ("encode('{\"a\": 1}', 'utf-8')", {"a": 1}),
+    "struct": ("struct(1 as a, 'x\"\\\\\\n' as b, array(1.5D, null, double('NaN')) as c, null as d, true as e)", {"a": 1, "b": 'x"\\\n', "c": [1.5, None, None], "d": None, "e": True}),
+    "map": ("map('a', 1, 'b', null)", {"a": 1, "b": None}),
+    "numbered": ("map(7, struct(array() as x))", {"7": {"x": []}}),
+    "array": ("array('x', 'y', null)", ["x", "y", None]),
+    "nested": ("struct(map('k', array(struct(date'2020-01-02' as d, 1.20BD as n))) as m, timestamp'2020-01-02 03:04:05.5' as t, X'00ff' as r)",
+               {"m": {"k": [{"d": "2020-01-02", "n": "1.20"}]}, "t": "2020-01-02T03:04:05.500000Z", "r": "AP8="}),
+    "none": ("if(rand() < 2, null, struct(1 as a))", None),
+}
+
+
+@pytest.mark.parametrize("value", VALUES)
 def test_kinds_of_values(spark: SparkSession, daemon: Daemon, client: Client, queue: str, value: str) -> None:
-    texts = {"binary": ("encode('{\"a\": 1}', 'utf-8')", {"a": 1}), "struct": ("struct(1 as a, 'x' as b, array(1.5D, null) as c)", {"a": 1, "b": "x", "c": [1.5, None]}),
-             "map": ("map('a', 1)", {"a": 1}), "array": ("array('x', 'y')", ["x", "y"])}
-    text, expected = texts[value]
+    text, expected = VALUES[value]
     write(spark.sql(f"select {text} as value"), daemon, queue=queue)
     assert data(client.pop(queue)) == [expected]
 

@@ -1,49 +1,18 @@
-"""Streams out of queues and into them: checkpoints, new partitions, epochs that run twice, what is gone, and everything killed."""
+"""Streams out of queues and into them: checkpoints, new partitions, epochs that run twice, what is gone."""
 from __future__ import annotations
 
 import json
-import os
 import random
-import shutil
-import signal
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from support.client import Client
-from support.daemon import PACKAGE, Daemon
-from support.wait import until
+from support.daemon import Daemon
+from support.log import heads, stored
 
 from queend.spark.position import packed, unpacked
-
-KILLS = int(os.environ.get("SPARK_KILLS", 2))
-ROWS = int(os.environ.get("SPARK_ROWS", 30_000))
-SEED = os.environ.get("FAULT_SEED", "spark")
-
-
-def heads(client: Client, queue: str) -> dict[str, int]:
-    found, after = {}, None
-    while True:
-        answer = client.post("/api/v1/offsets", {"queue": queue, **({"after": after} if after else {})})
-        if answer.status == 404:
-            return {}
-        found |= {one["name"]: one["highWatermark"] for one in answer.json["partitions"]}
-        after = answer.json["next"]
-        if after is None:
-            return found
-
-
-def stored(client: Client, queue: str, partition: str = "Default") -> list:
-    found: list = []
-    while True:
-        (entry,) = client.post("/api/v1/fetch", {"entries": [{"queue": queue, "partition": partition, "offset": len(found)}]}).json["entries"]
-        if not entry["records"]:
-            return found
-        found += [one["payload"] for one in entry["records"]]
 
 
 class Pipe:
@@ -117,40 +86,3 @@ def test_offsets_are_kept_small() -> None:
     assert unpacked(json.loads(text)) == position
     assert packed({"e": {}, "orders": dict(reversed(position["orders"].items()))}) == packed(position)
     assert len(text) < 3 * 100_000
-
-
-def program(daemon: Daemon, queue: str, folder: Path, rows: int) -> subprocess.Popen:
-    environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    with (folder / "log").open("ab") as log:
-        return subprocess.Popen([sys.executable, str(Path(__file__).with_name("pipeline.py")), daemon.url, queue, f"{queue}.out", str(folder / "checkpoint"), str(rows)],
-                                env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-
-
-def test_everything_is_killed(start_daemon: Callable[..., Daemon], queue: str, tmp_path: Path) -> None:
-    """The driver, its JVM and its Python workers die together, again and again, and once the daemon: nothing is lost, doubled or overtaken."""
-    dice, keys = random.Random(SEED), 20
-    own = start_daemon()
-    with own.client() as client:
-        for at in range(0, ROWS, 5000):
-            client.push_items([{"queue": queue, "partition": f"k{n % keys}", "payload": n} for n in range(at, min(ROWS, at + 5000))])
-    step = ROWS // (KILLS + 2)
-    for kill in range(KILLS + 1):
-        run = program(own, queue, tmp_path, max(1000, step // 3))
-        try:
-            if kill == KILLS:
-                assert run.wait(900) == 0, (tmp_path / "log").read_text()[-3000:]
-                break
-            with own.client() as client:
-                goal = min(ROWS - 1, sum(heads(client, f"{queue}.out").values()) + dice.randrange(step // 4, step))
-                until(lambda: run.poll() is not None or sum(heads(client, f"{queue}.out").values()) >= goal, "rows arrive", 300)  # noqa: B023
-            if kill == 0:
-                own.kill()
-                own = start_daemon(own.conninfo, PORT=own.port)
-        finally:
-            if run.poll() is None:
-                os.killpg(run.pid, signal.SIGKILL)
-            run.wait()
-    with own.client() as client:
-        for key in range(keys):
-            assert stored(client, f"{queue}.out", f"k{key}") == list(range(key, ROWS, keys))
-    shutil.rmtree(tmp_path / "checkpoint.local", ignore_errors=True)
