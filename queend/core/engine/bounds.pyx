@@ -16,7 +16,7 @@ cdef struct Refused:
     Slice name                # partition or group
     int bound
 
-cdef int64_t bound_said_us    # when the log was told last; whoever writes it
+cdef SharedInt64 bound_said_us      # when the log was told last, by any worker
 
 cdef inline uint64_t refused_key(bint group, Slice queue, Slice name) noexcept nogil:
     return slice_hash(queue, slice_hash(name, 1 + group)) | 1
