@@ -124,7 +124,7 @@ bench-quick: build ## the same in less than a minute
 	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@$(BIN)/python bench/run.py --quick $(ARGS)
 
-bench-scale: build ## sweeps over batch size, connections, groups, partitions, backlog and parked pops: docs/plots and the tables of docs/performance.md
+bench-scale: build ## sweeps over batch size, connections, groups, partitions, backlog and parked pops: bench/results/plots and the tables of bench/results/scale.md
 	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@$(BIN)/python bench/scale.py --write $(ARGS)
 
@@ -132,7 +132,7 @@ bench-soak: build ## 30 minutes at full speed with retention on and a snapshot h
 	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@$(BIN)/python bench/soak.py $(ARGS)
 
-bench-peers: build ## the same loads against RabbitMQ, NATS JetStream and pgmq, about 4 minutes: the tables of docs/performance-peers.md
+bench-peers: build ## the same loads against RabbitMQ, NATS JetStream and pgmq, about 4 minutes: the tables of bench/results/peers.md
 	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@SUDO="$(SUDO)" sh tools/system.sh peers
 	@$(BIN)/python tools/requirements.py peers | $(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r /dev/stdin
@@ -146,13 +146,13 @@ bench-bounds: build ## what clients can take: memory above the start and the p99
 	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@$(BIN)/python bench/bounds.py $(ARGS)
 
-bench-spark: build ## Spark in and out of queues against sinks and sources that do nothing and against JDBC, and planning: docs/performance-spark.md
+bench-spark: build ## Spark in and out of queues against sinks and sources that do nothing and against JDBC, and planning: bench/results/spark.md
 	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@SUDO="$(SUDO)" sh tools/system.sh spark-bench
 	@$(SPARK)
 	@$(BIN)/python bench/spark.py --write $(ARGS)
 
-bench-spark-archive: build ## 10^7 rows into an archive and out of it, with the memory of daemon and JVM: docs/performance-spark.md
+bench-spark-archive: build ## 10^7 rows into an archive and out of it, with the memory of daemon and JVM: bench/results/spark.md
 	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@$(SPARK)
 	@$(BIN)/python bench/spark_archive.py --write $(ARGS)

@@ -1,5 +1,5 @@
 """How many statements at a time: fixed numbers against the numbers the daemon finds by itself, on PostgreSQL as it is and
-slowed by 10 ms. See docs/performance-control.md.
+slowed by 10 ms. See bench/results/control.md.
 
     python bench/control.py [--quick] [--rounds N] [--seconds N] [--slow none,commit,trip] [--only push1,...] [--settings s1,c6,...] [--postgres MAJOR]
 

@@ -2,7 +2,7 @@
 
 One queue has nearly all of the partitions, one a thousand, 100 queues have one each; two groups consumed some of it; everything was stored within
 the last hour. There are as many dead letters and traces as partitions, and a day of minutes of every queue. Every page is asked for once to warm
-it up, then TIMES times. Printed are the tables of docs/performance-pages.md: the median and the worst time, the CPU that PostgreSQL and the daemon
+it up, then TIMES times. Printed are the tables of bench/results/pages.md: the median and the worst time, the CPU that PostgreSQL and the daemon
 spent on one, the size of the answer; and what keeping the figures costs.
 """
 from __future__ import annotations

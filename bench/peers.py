@@ -2,7 +2,7 @@
 
     python bench/peers.py [--seconds N] [--only queend,nats,natsids,quorum,classic,pgmq] [--postgres MAJOR] [--write]
 
-One JSON line per system and load on standard output, the tables on standard error; --write puts them into docs/performance-peers.md.
+One JSON line per system and load on standard output, the tables on standard error; --write puts them into bench/results/peers.md.
 Exit 1 when a system holds other than what it confirmed, or refused something."""
 
 import argparse
@@ -29,7 +29,7 @@ from peers.system import System
 SYSTEMS = {"queend": Queend, "nats": Nats, "natsids": NatsIds, "quorum": Quorum, "classic": Classic, "pgmq": Pgmq}
 PUSH = {"push1": dict(kind="push", conns=64, items=1), "push100": dict(kind="push", conns=16, items=100)}
 POP = dict(kind="pop", conns=16, items=50)
-DOCUMENT = ROOT / "docs" / "performance-peers.md"
+DOCUMENT = ROOT / "bench" / "results" / "peers.md"
 COLUMNS = [("load", "load"), ("system", "system"), ("msg/s", "messages_per_s"), ("of queend", "rate_ratio"), ("p50 ms", "p50_ms"), ("p99 ms", "p99_ms"), ("push p50 ms", "push_p50_ms"),
            ("server CPU us", "cpu_us"), ("of queend", "cpu_ratio"), ("generator CPU us", "load_cpu_us"), ("disk B", "disk_bytes"), ("cores of others", "others")]
 

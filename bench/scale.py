@@ -1,10 +1,10 @@
 """How queend grows: sweeps over batch size, connections, groups, partitions, backlog, parked pops. See METHODOLOGY.md.
 
     python bench/scale.py [--quick] [--only shape,groups] [--postgres MAJOR] [--write]
-    python bench/scale.py --render      tables and plots again from docs/plots/scale.json, nothing is measured
+    python bench/scale.py --render      tables and plots again from bench/results/plots/scale.json, nothing is measured
 
-One JSON line per point on standard output, tables on standard error. --write: the run becomes docs/plots/scale.json, the plots beside it and the
-tables of docs/performance.md are made from it; sweeps that were not run keep their last figures. Exit 1 when any answer was wrong."""
+One JSON line per point on standard output, tables on standard error. --write: the run becomes bench/results/plots/scale.json, the plots beside it and the
+tables of bench/results/scale.md are made from it; sweeps that were not run keep their last figures. Exit 1 when any answer was wrong."""
 
 import argparse
 import json
@@ -24,8 +24,8 @@ from server import Daemon
 from sweeps import backlog, groups, latency, parked, partitions, shape
 
 SWEEPS = {sweep.NAME: sweep for sweep in (shape, groups, partitions, backlog, parked, latency)}
-PLOTS = ROOT / "docs" / "plots"
-DOCUMENT = ROOT / "docs" / "performance.md"
+PLOTS = ROOT / "bench" / "results" / "plots"
+DOCUMENT = ROOT / "bench" / "results" / "scale.md"
 
 
 def say(text: str) -> None:
@@ -65,7 +65,7 @@ def told(run: dict) -> str:
 
 
 def write(runs: dict) -> None:
-    """docs/plots and the tables of docs/performance.md from the figures."""
+    """bench/results/plots and the tables of bench/results/scale.md from the figures."""
     PLOTS.mkdir(exist_ok=True)
     document = render.place(DOCUMENT.read_text(), "aims", aims_table(runs))
     document = render.place(document, "published", published.table(runs))
@@ -84,7 +84,7 @@ def main() -> int:
     parser.add_argument("--only", default="", metavar="NAMES", help="comma-separated sweeps: " + " ".join(SWEEPS))
     parser.add_argument("--postgres", type=int, metavar="MAJOR", help="PostgreSQL major version, as in run.py")
     parser.add_argument("--profile", action="store_true", help="perf profiles of daemon and PostgreSQL into bench/out/")
-    parser.add_argument("--write", action="store_true", help="make docs/plots and the tables of docs/performance.md from this run")
+    parser.add_argument("--write", action="store_true", help="make bench/results/plots and the tables of bench/results/scale.md from this run")
     parser.add_argument("--render", action="store_true", help="the same from the figures of the last run")
     words = parser.parse_args()
     names = [name for name in words.only.split(",") if name] or list(SWEEPS)

@@ -32,8 +32,8 @@ from server import Daemon  # noqa: E402
 JAR = "/usr/share/java/postgresql.jar"
 TASKS = 2
 PAYLOAD = "concat('{\"n\":', id, ',\"text\":\"', substr('%s', 1, 114 - length(string(id))), '\"}')" % ("x" * 114)    # 130 bytes, cheap to make
-TABLE = ROOT / "docs/performance-spark.md"
-PLOT = ROOT / "docs/plots/spark-rates.svg"
+TABLE = ROOT / "bench/results/spark.md"
+PLOT = ROOT / "bench/results/plots/spark-rates.svg"
 WARM = 200_000    # rows before anything is measured: Java compiles what runs often
 ENV = "PYTHONPATH"
 

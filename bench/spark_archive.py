@@ -27,7 +27,7 @@ from server import Daemon  # noqa: E402
 TASKS = 2
 WARM = 100_000
 PAYLOAD = "to_json(named_struct('n', id, 'text', repeat('x', 112 - length(string(id)))))"    # 130 bytes
-TABLE = ROOT / "docs/performance-spark.md"
+TABLE = ROOT / "bench/results/spark.md"
 BEGIN, END = "<!-- archive measured -->\n", "<!-- end of archive -->\n"
 WHO = ("daemon", "JVM", "Python worker")
 

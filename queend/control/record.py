@@ -1,4 +1,4 @@
-"""Records of the log as the control plane names and reads them; the formats are in docs/storage.md."""
+"""Records of the log as the control plane names and reads them; the formats are in docs/inside/storage.md."""
 from __future__ import annotations
 
 import uuid

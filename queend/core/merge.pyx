@@ -1,4 +1,4 @@
-# Rows of the log that follow each other become one, for the service that compacts. Formats: docs/storage.md.
+# Rows of the log that follow each other become one, for the service that compacts. Formats: docs/inside/storage.md.
 
 cdef bint merge_record(BodyPack* pack, Buf* payloads, Buf* extras, BatchRow* b, int place) noexcept nogil:
     # Takes over the record that comes next: its size, payload and extras.

@@ -1,5 +1,5 @@
 # UUIDs: version 7 made here (strictly increasing inside one generator), lease ids, parsing, spelling, and the two ids that
-# are computed instead of stored: message ids and partition ids (formats in docs/storage.md).
+# are computed instead of stored: message ids and partition ids (formats in docs/inside/storage.md).
 
 cdef struct UuidGen:
     int64_t last_ms

@@ -1,5 +1,5 @@
 # Reading one row of the log: `n` records whose ids, payloads and extras are sliced without copying. Formats in
-# docs/storage.md: body = version and codec, then n sizes as varints and the payloads, plain or as one zstd frame, or one
+# docs/inside/storage.md: body = version and codec, then n sizes as varints and the payloads, plain or as one zstd frame, or one
 # zstd frame of message frames as a client sent it; meta = version byte, then the
 # extras (extras.pyx). What is compressed is unpacked into the scratch of an Unzip: valid until the next row is opened with it.
 

@@ -1,5 +1,5 @@
 # The payload bytes of a row, made smaller where that pays: one zstd frame (codec 1) for rows large enough that shrank
-# enough, else plain. Formats in docs/storage.md, the choice in docs/decisions.
+# enough, else plain. Formats in docs/inside/storage.md, the choice in docs/inside/decisions.
 # Owns: a compression context and the row's plain bytes, both used again. One per thread.
 
 cdef enum:

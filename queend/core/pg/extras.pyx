@@ -1,5 +1,5 @@
 # What a record may carry besides its payload: `meta` of a row of the log has, for each record that carries any, its place in
-# the row as a varint, a byte of flags and the values, lowest flag first (docs/storage.md). From EXTRA_SUB on a value is a
+# the row as a varint, a byte of flags and the values, lowest flag first (docs/inside/storage.md). From EXTRA_SUB on a value is a
 # varint length and that many bytes, so that a reader passes over flags it does not know.
 
 cdef inline const unsigned char* varint_read(const unsigned char* p, const unsigned char* end, uint64_t* v) noexcept nogil:

@@ -207,7 +207,7 @@ cdef inline bint record_uuid(Slice text, unsigned char* id, uint8_t* kind) noexc
     return True
 
 cdef bint record_id(Slice text, unsigned char* id, uint8_t* kind, uint8_t* keep_text) noexcept nogil:
-    # The 16 bytes a transactionId is stored and searched by (docs/storage.md).
+    # The 16 bytes a transactionId is stored and searched by (docs/inside/storage.md).
     cdef unsigned char[32] digest
     keep_text[0] = 0
     if record_uuid(text, id, kind):
