@@ -39,7 +39,7 @@ SESSION = {
     "IntervalStyle": "postgres",
     "TimeZone": "UTC",
     "extra_float_digits": "1",
-    "queend.max_queues": "0",                             # what is accepted already finds its place (sql/function/names_bound.sql)
+    "queend.max_queues": "0",                             # what is accepted already finds its place (sql/function/names.sql)
     "queend.max_partitions": "0",
     "queend.max_groups": "0",
 }

@@ -28,7 +28,7 @@ class Refusal(Exception):
         return Json({**self.extra, "error": self.error, "code": self.code}, self.status, self.headers)
 
 
-FULL = "QD409"      # SQLSTATE of sql/function/names_full.sql
+FULL = "QD409"      # SQLSTATE of sql/function/names.sql
 
 
 def full(error: Any) -> Refusal:

@@ -4,7 +4,7 @@ They are rows of queend.system_state. Every daemon looks twice a second, and kee
 buffer, so that it obeys from its first request on even if it is started while the database is away.
 
 With its first look, and the first one after the database was away, it notes the moment: leases that ran out meanwhile say nothing about
-their consumers (sql/function/away_since.sql).
+their consumers (sql/function/lapse.sql).
 """
 from __future__ import annotations
 

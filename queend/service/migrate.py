@@ -30,6 +30,7 @@ LOCK_MS = 300
 PAUSE_S = (0.2, 1.0)      # between two tries
 PATIENCE_S = 600.0
 FUNCTION = re.compile(r"^CREATE OR REPLACE FUNCTION\s+(\w+)\.(\w+)", re.M | re.I)
+STATEMENT = re.compile(r"^(?=CREATE OR REPLACE )", re.M)
 MIGRATION = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
 
 
@@ -207,11 +208,10 @@ def _run(connection: psycopg.Connection, step: Step) -> None:
         else:
             connection.execute("SET LOCAL check_function_bodies = off")
             texts = {path: path.read_text() for path in step.files}
-            names = {path: sorted(set(FUNCTION.findall(text))) for path, text in texts.items()}
-            everything = sorted({name for some in names.values() for name in some})
+            everything = sorted({name for text in texts.values() for name in FUNCTION.findall(text)})
             before = _functions_named(connection, everything)
             for path, text in texts.items():
-                _recreate(connection, text, names[path], before)
+                _recreate(connection, text, before)
             # A new signature leaves the old function behind, untouched, and a call could mean either.
             for row in before.keys() & _functions_named(connection, everything).keys():
                 connection.execute(f"DROP FUNCTION {before[row]}")
@@ -225,13 +225,19 @@ def _run(connection: psycopg.Connection, step: Step) -> None:
         (step.version, step.name, step.checksum))
 
 
-def _recreate(connection: psycopg.Connection, text: str, names: list[tuple[str, str]], before: dict[str, str]) -> None:
-    """Runs a file of `CREATE OR REPLACE`. before: the functions that no file of the step has replaced yet."""
+def _recreate(connection: psycopg.Connection, text: str, before: dict[str, str]) -> None:
+    """Runs statements of `CREATE OR REPLACE`, all of a file or, where one of its functions cannot be replaced, one by one: only that function
+    is dropped first, for views may depend on the others. before: the functions that nothing of the step has replaced yet."""
     try:
         with connection.transaction():
             connection.execute(text)
     except psycopg.errors.InvalidFunctionDefinition:  # the result type changed: CREATE OR REPLACE cannot do that
-        for row in before.keys() & _functions_named(connection, names).keys():
+        head, *statements = STATEMENT.split(text)
+        if len(statements) > 1:
+            for statement in (head, *statements):
+                _recreate(connection, statement, before)
+            return
+        for row in before.keys() & _functions_named(connection, sorted(set(FUNCTION.findall(text)))).keys():
             connection.execute(f"DROP FUNCTION {before[row]}")
         connection.execute(text)
 

@@ -1,7 +1,7 @@
 """Keeps the figures of queues and groups, so that a page asks for a sum and not for 100 000 partitions.
 
 A look finds the partitions that changed since the one before and brings their part of the sums up to date
-(`sql/function/stats_changed.sql`, `stats_visit.sql`). One look at a time works on a database: it holds a session lock. Every
+(`sql/function/stats.sql`). One look at a time works on a database: it holds a session lock. Every
 STATS_INTERVAL_MS one of the daemons looks, every STATS_RECONCILE_INTERVAL_MS it begins to walk through all partitions, a thousand per
 transaction, for a tenth of the time at most. Where there are few partitions a page looks itself before it answers: figures of a small
 database are of this moment, those of a large one as old as the interval at most.

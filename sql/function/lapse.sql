@@ -1,3 +1,6 @@
+-- Leases that ran out: how deliveries become narrow and end in the dead letters. Owns queend.standing, a row per cursor whose
+-- leases ran out; who holds the cursor's row writes it.
+
 -- What the next delivery of a partition may take where a lease of it has run out, or did so lately (cursors.standing).
 --   p_lease_until … p_beyond   of the cursor, whose row the caller holds      p_first   the first record to deliver
 -- first: the first record to deliver after all; most: records to deliver, at most (NULL: no bound); standing: for the cursor; buried: how
@@ -61,4 +64,31 @@ BEGIN
          upto = excluded.upto, lapses = excluded.lapses, width = excluded.width;
     lapse.standing := true;
     lapse.most := s.width;
+END $$;
+
+-- Was a daemon or the database away since a moment (µs)? A lease that ended meanwhile says nothing about its consumer. What each daemon notes when it
+-- starts and when its database answers again (service/maintenance).
+CREATE OR REPLACE FUNCTION queend.away_since(p_at bigint) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM queend.system_state s WHERE s.key = 'away' AND s.changed_at >= p_at)
+        OR pg_postmaster_start_time() >= queend.moment(p_at);
+END $$;
+
+-- Partitions that stand: a group's leases ran out at least twice in a row and left the message at `first`, since the first of them was
+-- taken. p_group NULL: of all groups.
+CREATE OR REPLACE FUNCTION queend.standing_list(p_group text)
+RETURNS TABLE (queue text, name text, partition text, partition_id int, since bigint, lapses int, first bigint)
+LANGUAGE plpgsql STABLE SET enable_seqscan = on SET enable_bitmapscan = off AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT q.name, g.name, p.name, s.partition_id, s.since, s.lapses, s.first
+      FROM queend.standing s
+      CROSS JOIN LATERAL (SELECT x.committed FROM queend.cursors x WHERE x.partition_id = s.partition_id AND x.group_id = s.group_id OFFSET 0) AS k
+      CROSS JOIN LATERAL (SELECT x.name, x.queue_id FROM queend.consumer_groups x WHERE x.id = s.group_id OFFSET 0) AS g
+      CROSS JOIN LATERAL (SELECT x.name FROM queend.queues x WHERE x.id = g.queue_id OFFSET 0) AS q
+      CROSS JOIN LATERAL (SELECT x.id, x.name FROM queend.partitions x WHERE x.id = s.partition_id OFFSET 0) AS p
+     WHERE s.lapses > 1 AND k.committed < s.first AND (p_group IS NULL OR g.name = p_group)
+     ORDER BY q.name, g.name, p.id;
 END $$;

@@ -1,3 +1,6 @@
+-- Pop: claims records for waiting requests and fetches them. Owns the claim in queend.cursors. Locks: cursors ascending,
+-- with SKIP LOCKED.
+
 -- Claims and fetches for many waiting requests at once.
 --   p_req, p_part, p_group, p_fresh   one per candidate, those of a request together and in order of preference; p_fresh:
 --                                     the group may have no cursor there yet
@@ -146,4 +149,50 @@ BEGIN
     IF NOT v_scheduled AND (SELECT c.scheduled FROM queend.catalog c) THEN      -- the very first moment was stored meanwhile: look again
         RAISE serialization_failure USING MESSAGE = 'delivery moments came while their absence was relied on';
     END IF;
+END $$;
+
+-- When the record at an offset leaves its delay: 0 if it was stored at or before p_ripe, else how long after p_ripe it
+-- was stored, counted from now.
+CREATE OR REPLACE FUNCTION queend.delayed_until(p_part int, p_offset bigint, p_ripe bigint) RETURNS bigint
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN (
+    SELECT CASE WHEN t.at > p_ripe THEN queend.now_us() + t.at - p_ripe ELSE 0 END
+      FROM queend.log l CROSS JOIN LATERAL queend.record_time(l.created_at, l.meta, GREATEST(p_offset - l.base, 0)) AS t (at) WHERE l.partition_id = p_part AND l.base + l.n > p_offset
+       AND l.base >= COALESCE((SELECT b.base FROM queend.log b WHERE b.partition_id = p_part AND b.base <= p_offset ORDER BY b.base DESC LIMIT 1), 0)
+     ORDER BY l.base LIMIT 1);
+END $$;
+
+-- The first offset of a partition at or after p_next whose record was stored, or could be delivered first, at or after a moment;
+-- the head if there is none.
+-- p_base: a row of the log not above p_next's. Where that is young enough, as it is while consumers keep up, one probe says so.
+CREATE OR REPLACE FUNCTION queend.live_from(p_part int, p_base bigint, p_next bigint, p_at bigint) RETURNS bigint
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    v_row record;
+    v_to  bigint;
+BEGIN
+    SELECT l.base, l.n, l.created_at, l.meta INTO v_row FROM queend.log l WHERE l.partition_id = p_part AND l.base >= p_base ORDER BY l.base LIMIT 1;
+    IF NOT FOUND OR queend.record_time(v_row.created_at, v_row.meta, GREATEST(p_next - v_row.base, 0)::int) >= p_at THEN
+        RETURN p_next;
+    END IF;
+    v_to := GREATEST(p_next, queend.offset_since(p_part, p_at));
+    RETURN COALESCE(queend.schedule_since(p_part, p_next, v_to, p_at), v_to);
+END $$;
+
+-- Where the next delivery of a cursor begins and what bounds it, where something is done beyond a gap or a lease ran out:
+-- {first record, the offset it ends before (NULL: no bound), 1 where cursors.standing is to be set, how many records became dead letters}.
+-- See due_from and lapse.
+CREATE OR REPLACE FUNCTION queend.delivery(p_part int, p_group int, p_first bigint, p_beyond int8multirange, p_standing boolean,
+    p_lease_until bigint, p_lease_end bigint, p_committed bigint, p_taken bigint) RETURNS bigint[]
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_first bigint := queend.due_from(p_part, p_group, p_beyond, p_first);
+    z       record;
+BEGIN
+    IF NOT (p_standing IS TRUE OR p_lease_until > 0 AND p_lease_end > p_committed) THEN
+        RETURN ARRAY[v_first, queend.done_after(p_beyond, v_first), NULL];
+    END IF;
+    SELECT x.* INTO z FROM queend.lapse(p_part, p_group, p_lease_until, p_lease_end, p_taken, p_beyond, v_first) AS x;
+    RETURN ARRAY[z.first, LEAST(queend.done_after(p_beyond, z.first), z.first + z.most), z.standing::int, z.buried];
 END $$;

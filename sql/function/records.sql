@@ -1,3 +1,6 @@
+-- Records for readers of SQL, one per row. Views of the schema queen depend on the functions whose comment says so: their
+-- results stay as they are. Reads only.
+
 -- Records of a partition, one per row, from an offset on, for callers that read SQL; those that were deleted are left out.
 -- state: plain; packed (a compressed row) or sealed: then queend alone can read the payload, which is NULL here.
 CREATE OR REPLACE FUNCTION queend.records(p_part int, p_first bigint, p_take bigint)
@@ -23,4 +26,51 @@ BEGIN
            AND NOT (v_holes AND EXISTS (SELECT FROM queend.holes h WHERE h.partition_id = p_part AND h.record_offset = l.base + i.ord))
          ORDER BY i.ord;
     END LOOP;
+END $$;
+
+-- The messages of a partition, by the partition's number, in order. For the views of the schema queen: its result stays as it is.
+CREATE OR REPLACE FUNCTION queend.partition_messages(part int)
+RETURNS TABLE (id uuid, transaction_id text, trace_id uuid, payload_text text, created_at timestamptz, producer_sub text, message_offset bigint, payload_state text)
+LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT queend.message_id(r.stored_at, part, r.record_offset), r.transaction_id, r.trace_id, r.payload, queend.moment(r.stored_at), r.producer_sub, r.record_offset, r.state
+      FROM queend.records(part, 0, 9223372036854775807) AS r;
+END $$;
+
+-- The message at an offset of a partition; a zero id and NULL where the log does not hold it. For the views of the schema queen: its result stays as it is.
+CREATE OR REPLACE FUNCTION queend.cursor_message(part int, message_offset bigint, OUT id uuid, OUT created_at timestamptz)
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    v_at bigint := queend.record_stored(part, message_offset);
+BEGIN
+    id := COALESCE(queend.message_id(v_at, part, message_offset), '00000000-0000-0000-0000-000000000000');
+    created_at := queend.moment(v_at);
+END $$;
+
+-- The newest message of a partition, by the partition's number; no row where none is stored. For the views of the schema queen: its result stays as it is.
+CREATE OR REPLACE FUNCTION queend.newest_message(part int, OUT message_id uuid, OUT created_at timestamptz)
+LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+BEGIN
+    SELECT queend.message_id(l.created_at, part, l.base + l.n - 1), queend.moment(l.created_at) INTO message_id, created_at
+      FROM queend.log l WHERE l.partition_id = part AND l.base >= COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = part), 0) ORDER BY l.base DESC LIMIT 1;
+END $$;
+
+-- The wire id of a message by its partition and record id; NULL where there is none. For the views of the schema queen: its result stays as it is.
+CREATE OR REPLACE FUNCTION queend.record_message(part int, record_id bytea) RETURNS uuid
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    v_at bigint := queend.message_find(part, record_id);
+BEGIN
+    RETURN queend.message_id(queend.record_stored(part, v_at), part, v_at);
+END $$;
+
+-- A payload as jsonb; NULL where jsonb cannot hold what JSON may say (\u0000, half surrogates, numbers beyond numeric). For the views of the schema queen: its result stays as it is.
+CREATE OR REPLACE FUNCTION queend.as_jsonb(p_payload text) RETURNS jsonb
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN p_payload::jsonb;
+EXCEPTION WHEN data_exception OR program_limit_exceeded THEN
+    RETURN NULL;
 END $$;

@@ -1,3 +1,6 @@
+-- Retention: removes a partition's oldest rows and raises its floor with them. Locks: the partition's row, FOR NO KEY
+-- UPDATE SKIP LOCKED; no lane.
+
 -- Removes what the options of a queue say is over, for at most p_parts of its partitions after p_after (by id) and about
 -- p_rows log rows. Moments in µs, 0 = that rule is off:
 --   p_expired    records stored before it go, consumed or not
@@ -121,4 +124,18 @@ BEGIN
         END IF;
     END LOOP;
     RETURN QUERY SELECT CASE WHEN v_seen = p_parts THEN v_last END, -1::smallint, 0, 0::bigint, 0::bigint, NULL::int;
+END $$;
+
+-- Up to where the rows of a partition from p_from on are over at p_at: stored before, and delivered before where they had to
+-- wait for a moment (schedule_since). A place where a row begins.
+CREATE OR REPLACE FUNCTION queend.row_over(p_part int, p_from bigint, p_at bigint) RETURNS bigint
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    v_to bigint := queend.row_since(p_part, p_at);
+    v_at bigint := queend.schedule_since(p_part, p_from, v_to, p_at);
+BEGIN
+    IF v_at IS NULL THEN
+        RETURN v_to;
+    END IF;
+    RETURN (SELECT l.base FROM queend.log l WHERE l.partition_id = p_part AND l.base <= v_at ORDER BY l.base DESC LIMIT 1);
 END $$;

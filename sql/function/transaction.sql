@@ -1,3 +1,5 @@
+-- Transactions: pushes and acknowledgements, all or nothing. Locks: lanes ascending, then cursors ascending, to the end.
+
 -- Pushes and acknowledgements that happen together or not at all. The push arrays are those of push, the a_ and f_ arrays
 -- those of ack (statuses 0 and 4 completed, 1 failed and 2 dlq: both go to the dead letters at once).
 --   p_required                 leases that must be live for anything to happen
@@ -107,5 +109,113 @@ BEGIN
           FROM queend.transaction_ack(a_part[i], a_group[i], a_ids[i], a_status[i],
                                       ARRAY(SELECT f.idx FROM unnest(f_row, f_idx) WITH ORDINALITY AS f (r, idx, o) WHERE f.r = i - 1 ORDER BY f.o),
                                       ARRAY(SELECT f.error FROM unnest(f_row, f_error) WITH ORDINALITY AS f (r, error, o) WHERE f.r = i - 1 ORDER BY f.o)) AS t;
+    END LOOP;
+END $$;
+
+-- The 0-based place of the first record of a batch row that the partition holds already; NULL if there is none.
+-- Decides like push: what is above every timely id, or was made by the daemon, needs no search; nor does what its caller vouches
+-- for. p_vouch: none of the ids that are not version 7 is below p_before; p_before, p_from, p_to: as p_known, p_from, p_to of
+-- ids_find. The caller holds the lane.
+CREATE OR REPLACE FUNCTION queend.push_duplicate(p_part int, p_kind smallint, p_lo uuid, p_hi uuid, p_ids bytea,
+    p_vouch boolean DEFAULT false, p_before bigint DEFAULT 0, p_from bigint[] DEFAULT '{}', p_to bigint[] DEFAULT '{}') RETURNS int
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    v_now bigint := queend.now_us();
+    head  record;
+BEGIN
+    SELECT l.base + l.n AS next, l.high, l.odd, l.created_at INTO head FROM queend.log l WHERE l.partition_id = p_part ORDER BY l.base DESC LIMIT 1;
+    IF NOT FOUND OR (p_kind < 2 OR p_vouch AND p_before = head.next)
+                    AND (p_kind = 2 OR head.created_at <= v_now AND p_lo >= queend.id_bound(v_now - 60000000) AND p_hi < queend.id_bound(v_now + 60000000)
+                                       AND (p_kind = 0 OR NOT head.odd AND p_lo > head.high)) THEN
+        RETURN NULL;
+    END IF;
+    RETURN (SELECT min(f.ord) FROM queend.ids_find(p_part, p_ids, p_before, p_from, p_to) AS f);
+END $$;
+
+-- What would come of an acknowledgement inside a transaction: per record 1 fine, 8 message not found, 16 lease not live.
+CREATE OR REPLACE FUNCTION queend.transaction_check(p_part int, p_group int, p_lease uuid, p_ids bytea, p_now bigint) RETURNS bytea
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN (
+    SELECT string_agg(CASE WHEN f.at < 0 THEN '\x08'::bytea
+                           WHEN p_lease IS NOT NULL AND NOT COALESCE(k.lease_id = p_lease AND k.lease_until > p_now, false) THEN '\x10'
+                           ELSE '\x01' END, '' ORDER BY f.ord)
+      FROM (SELECT 1) AS always
+      LEFT JOIN queend.cursors k ON k.partition_id = p_part AND k.group_id = p_group
+      CROSS JOIN LATERAL unnest(queend.ack_offsets(p_part, k.row_base, k.committed, k.lease_end, p_ids)) WITH ORDINALITY AS f (at, ord));
+END $$;
+
+-- Applies a checked acknowledgement inside a transaction: failed and dlq are dead-lettered, and all that is named is done, as ack_group
+-- has it; a dead letter or the end of the window releases the lease.
+CREATE OR REPLACE FUNCTION queend.transaction_ack(p_part int, p_group int, p_ids bytea, p_status bytea, f_idx int[], f_error text[],
+    OUT codes bytea, OUT released boolean, OUT committed bigint, OUT head bigint)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    v_found bigint[];
+    v_done  int8multirange;
+    v_upto  bigint;
+    v_dead  int[];
+    v_last  bigint;
+    v_new   record;
+    k       queend.cursors;
+BEGIN
+    SELECT c.* INTO k FROM queend.cursors c WHERE c.partition_id = p_part AND c.group_id = p_group FOR NO KEY UPDATE;
+    v_found := queend.ack_offsets(p_part, k.row_base, k.committed, k.lease_end, p_ids);
+    SELECT range_agg(int8range(f.at, f.at, '[]')), max(f.at) FILTER (WHERE f.status = 4), array_agg(f.i ORDER BY f.at) FILTER (WHERE f.status IN (1, 2))
+      INTO v_done, v_upto, v_dead
+      FROM (SELECT u.at, u.ord::int - 1 AS i, get_byte(p_status, u.ord::int - 1) AS status FROM unnest(v_found) WITH ORDINALITY AS u (at, ord)) AS f
+     WHERE f.at > k.committed AND (f.status = 4 OR (k.beyond @> f.at) IS NOT TRUE);
+    IF v_upto IS NOT NULL THEN
+        v_done := v_done + int8multirange(int8range(k.committed + 1, v_upto, '[]'));
+    END IF;
+    SELECT w.* INTO v_new FROM queend.done_with(p_part, p_group, k.committed, k.beyond, v_done) AS w;
+    IF v_new.too_many THEN
+        RAISE program_limit_exceeded USING MESSAGE = 'too many messages are acknowledged out of order';
+    END IF;
+    IF v_dead IS NOT NULL THEN
+        PERFORM queend.dead_letter(p_part, p_group, array_agg(v_found[d.i + 1] ORDER BY d.ord),
+                                   array_agg(COALESCE(e.error, 'Unknown error') ORDER BY d.ord), 0)
+           FROM unnest(v_dead) WITH ORDINALITY AS d (i, ord) LEFT JOIN unnest(f_idx, f_error) AS e (i, error) ON e.i = d.i;
+    END IF;
+    committed := COALESCE(v_new.committed, -1);
+    released := COALESCE(k.lease_until > 0 AND (v_dead IS NOT NULL OR committed >= k.lease_end AND committed > k.committed), false);
+    UPDATE queend.cursors c
+       SET committed   = transaction_ack.committed,
+           beyond      = v_new.beyond,
+           row_base    = COALESCE((SELECT l.base FROM queend.log l WHERE l.partition_id = p_part AND l.base <= transaction_ack.committed + 1
+                                    ORDER BY l.base DESC LIMIT 1), 0),
+           lease_id    = CASE WHEN released THEN '00000000-0000-0000-0000-000000000000' ELSE k.lease_id END,
+           lease_until = CASE WHEN released THEN 0 ELSE k.lease_until END,
+           retries     = CASE WHEN released THEN 0 ELSE k.retries END,
+           consumed_at = queend.now_us()
+     WHERE c.partition_id = p_part AND c.group_id = p_group AND v_done IS NOT NULL;
+    head := queend.head(p_part);
+    v_last := (SELECT max(f) FROM unnest(v_found) AS f WHERE f > k.committed AND f <= committed);
+    SELECT string_agg(CASE WHEN f.ord - 1 = ANY (v_dead) THEN '\x03'::bytea WHEN released AND f.at = v_last THEN '\x05' ELSE '\x01' END, '' ORDER BY f.ord)
+      INTO codes FROM unnest(v_found) WITH ORDINALITY AS f (at, ord);
+END $$;
+
+-- transaction, where some record pushed has a delivery moment: takes note of those it stored. Parameters and result as transaction.
+CREATE OR REPLACE FUNCTION queend.transaction_due(p_version bigint, p_lanes int[], p_part int[], p_skip int[], p_n int[], p_kind smallint[],
+    p_lo uuid[], p_hi uuid[], p_ids bytea[], p_body bytea[], p_meta bytea[],
+    a_part int[], a_group int[], a_lease uuid[], a_n int[], a_ids bytea[], a_status bytea[], f_row int[], f_idx int[], f_error text[],
+    p_required uuid[], p_req_part int[], p_req_group int[],
+    p_known bigint[] DEFAULT NULL, p_known_at bigint[] DEFAULT NULL, p_look_row int[] DEFAULT '{}', p_look_from bigint[] DEFAULT '{}',
+    p_look_to bigint[] DEFAULT '{}', p_dry boolean DEFAULT false)
+RETURNS TABLE (ord int, kind smallint, status smallint, base bigint, created_at bigint, codes bytea, released boolean,
+               committed bigint, head bigint, dup_index int, seen bytea)
+LANGUAGE plpgsql AS $$
+DECLARE
+    r record;
+BEGIN
+    FOR r IN
+        SELECT * FROM queend.transaction(p_version, p_lanes, p_part, p_skip, p_n, p_kind, p_lo, p_hi, p_ids, p_body, p_meta, a_part, a_group, a_lease, a_n,
+                                         a_ids, a_status, f_row, f_idx, f_error, p_required, p_req_part, p_req_group, p_known, p_known_at, p_look_row, p_look_from, p_look_to, p_dry)
+    LOOP
+        IF r.kind = 0 AND r.status = 0 AND r.base >= 0 AND p_meta[r.ord + 1] IS NOT NULL THEN
+            PERFORM queend.schedule_add(p_part[r.ord + 1], r.base);
+        END IF;
+        RETURN QUERY SELECT r.ord, r.kind, r.status, r.base, r.created_at, r.codes, r.released, r.committed, r.head, r.dup_index, r.seen;
     END LOOP;
 END $$;

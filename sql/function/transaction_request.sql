@@ -1,3 +1,5 @@
+-- Transactions for callers that write SQL: JSON in, JSON out, names made on the way. They end in queend.transaction.
+
 -- One transaction of queen.execute_transaction_v2: its answer. What refuses it is found before anything is stored, and names that were
 -- made on the way are undone with it.
 CREATE OR REPLACE FUNCTION queend.transaction_request(p_request jsonb) RETURNS jsonb
@@ -112,3 +114,26 @@ BEGIN
     END LOOP;
     RAISE object_in_use USING MESSAGE = 'the queues change faster than they can be looked up; try again';
 END $$;
+
+-- The operations with the transaction ids that were made for those of their pushes that had none.
+CREATE OR REPLACE FUNCTION queend.transaction_named(p_ops jsonb, p_ord int[], p_transaction text[]) RETURNS jsonb
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT jsonb_agg(CASE WHEN n.id IS NULL THEN o.v ELSE jsonb_set(o.v, '{v,transactionId}', to_jsonb(n.id)) END ORDER BY o.ord)
+      FROM jsonb_array_elements(p_ops) WITH ORDINALITY AS o (v, ord) LEFT JOIN unnest(p_ord, p_transaction) AS n (ord, id) ON n.ord = o.ord
+$$;
+
+-- The answer of a transaction in the reference server's shape. p_ops: its operations as transaction_request flattens them; p_fault: which one
+-- refused it, from 1, 0: a required lease, NULL: it was done; p_made: by number, what came of each.
+CREATE OR REPLACE FUNCTION queend.transaction_answer(p_ops jsonb, p_fault int, p_error text, p_made jsonb) RETURNS jsonb
+LANGUAGE sql AS $$
+    SELECT jsonb_build_object('transactionId', gen_random_uuid(), 'success', p_fault IS NULL, 'results', COALESCE(jsonb_agg(
+               jsonb_build_object('index', o.ord - 1, 'type', o.v->'type', 'success', o.ord IS DISTINCT FROM p_fault, 'transactionId', o.v->'v'->'transactionId')
+               || CASE WHEN o.v->>'type' = 'push'
+                       THEN jsonb_build_object('messageId', m.v->'messageId', 'partitionId', m.v->'partitionId', 'queueName', o.v->'v'->'queue')
+                       ELSE jsonb_build_object('error', CASE WHEN o.ord = p_fault THEN replace(p_error, 'ACK operation failed: ', '') END,
+                                               'dlq', COALESCE((m.v->>'code')::int & 2 > 0, false)) END ORDER BY o.ord), '[]'))
+           || CASE WHEN p_fault IS NULL THEN '{}' ELSE jsonb_build_object('error', p_error) END
+      FROM jsonb_array_elements(p_ops) WITH ORDINALITY AS o (v, ord)
+      LEFT JOIN LATERAL (SELECT p_made->o.ord::text AS v) AS m ON true
+     WHERE p_fault IS NULL OR o.ord < p_fault OR o.ord = p_fault AND o.v->>'type' IS DISTINCT FROM 'push'
+$$;

@@ -1,3 +1,5 @@
+-- Queues: the view, making, configuring and deleting them.
+
 -- Queues with their options; seconds, retry_delay milliseconds. DELETE removes a queue with everything in it; queen.configure_queue_v1 makes
 -- one or sets its options.
 CREATE OR REPLACE VIEW queen.queues AS
@@ -11,3 +13,18 @@ BEGIN
     RETURN CASE WHEN queend.queue_delete(OLD.name) THEN OLD END;
 END $$;
 CREATE OR REPLACE TRIGGER deleted INSTEAD OF DELETE ON queen.queues FOR EACH ROW EXECUTE FUNCTION queen.queues_deleted();
+
+-- Makes a queue, or changes options of one: what is not named stays, null returns to the default. options: as of POST /api/v1/configure, and
+-- namespace, task, mode.
+CREATE OR REPLACE FUNCTION queen.configure_queue_v1(queue text, options jsonb DEFAULT '{}') RETURNS jsonb
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM queend.item_check(queue, 'Default', NULL);
+    RETURN queend.configure(queue, options->>'namespace', options->>'task', options - ARRAY['namespace', 'task']);
+END $$;
+
+-- Deletes a queue with everything in it: {deleted, queue, existed}.
+CREATE OR REPLACE FUNCTION queen.delete_queue_v1(queue text) RETURNS jsonb
+LANGUAGE sql AS $$
+    SELECT jsonb_build_object('deleted', true, 'queue', queue, 'existed', queend.queue_delete(queue))
+$$;

@@ -79,6 +79,22 @@ def test_a_changed_function_is_created_again_and_leaves_no_old_one(conninfo, fol
         assert len(rows(conninfo, "SELECT 1 FROM pg_proc WHERE pronamespace = 'queend'::regnamespace")) == 1
 
 
+def test_of_a_file_only_the_function_whose_result_changed_is_dropped(conninfo, folder):
+    other = function("int", "7").replace("queend.f", "queend.g")
+    path = folder / "function" / "f.sql"
+    path.write_text(f"-- Two functions.\n{function('int', '1')}\n\n-- The other.\n{other}\n")
+    migrate(conninfo, folder)
+    with psycopg.connect(conninfo, autocommit=True) as connection:
+        connection.execute("CREATE VIEW queend.seven AS SELECT queend.g() AS n")
+    path.write_text(f"{other}\n{function('text', chr(39) * 2 + 'one' + chr(39) * 2)}\n")
+    assert migrate(conninfo, folder) == ["function"]
+    assert rows(conninfo, "SELECT queend.f(), n FROM queend.seven") == [("one", 7)]
+    path.write_text(f"{function('nonsense', '1')}\n{other}\n")
+    (folder / "function" / "a.sql").write_text("-- nothing yet\n")
+    with pytest.raises(MigrationError, match="function/f.sql: .*nonsense"):
+        migrate(conninfo, folder)
+
+
 def test_an_applied_migration_must_not_change(conninfo, folder):
     migrate(conninfo, folder)
     (folder / "migrate" / "0001_first.sql").write_text("CREATE TABLE queend.other (n int);")

@@ -4,7 +4,7 @@
 # Owner: the stream's thread. While a partition is aside all its items go there, so their order is kept.
 
 cdef enum:
-    ASIDE_SEEN = 20000        # ids in an answer that has more to teach: function/ids_seen.sql
+    ASIDE_SEEN = 20000        # ids in an answer that has more to teach: sql/function/ids.sql
 
 cdef inline PushStream* aside_of(PushStream* s) noexcept nogil:
     return streams[0].side if lanes.adapts else s.side

@@ -339,7 +339,7 @@ cdef bint group_current(PushGroup* g) noexcept nogil:
     return r.known == told and r.known_at == g.known_at
 
 cdef void partition_learn(Partition* p, Slice seen) noexcept nogil:
-    # seen: 8 bytes offset, 8 bytes moment, ids (function/ids_seen.sql).
+    # seen: 8 bytes offset, 8 bytes moment, ids (sql/function/ids.sql).
     cdef uint64_t word
     cdef int64_t at, moment
     cdef const unsigned char* ids = <const unsigned char*>seen.p + 16

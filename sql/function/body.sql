@@ -1,0 +1,127 @@
+-- The format of a row's body: the payloads of its records. Nothing is read from tables here.
+
+-- Where the payloads of a batch row lie. Format 1: one byte version << 4 | codec (codec 0: plain), then the n payload
+-- sizes as varints, then the payloads back to back. n is not in the body: the row has it. Codecs 1 and 2 are compressed
+-- and readable by queend only: NULL.
+CREATE OR REPLACE FUNCTION queend.body_open(p_body bytea, p_n int, OUT sizes int[], OUT starts int[])
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    at int;
+BEGIN
+    IF get_byte(p_body, 0) IN (17, 18) THEN
+        RETURN;
+    ELSIF get_byte(p_body, 0) <> 16 THEN
+        RAISE EXCEPTION 'unknown body format %', get_byte(p_body, 0);
+    END IF;
+    SELECT v.numbers, v.next INTO sizes, at FROM queend.varint(p_body, 1, p_n) AS v;
+    starts := '{}';
+    FOR i IN 1 .. p_n LOOP
+        starts := starts || at;
+        at := at + sizes[i];
+    END LOOP;
+END $$;
+
+-- A batch body with only the records at these 0-based places, in this order.
+CREATE OR REPLACE FUNCTION queend.body_pick(p_body bytea, p_n int, p_keep int[]) RETURNS bytea
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT '\x10'::bytea || string_agg(queend.varint_bytes(b.sizes[k.i + 1]), '' ORDER BY k.ord)
+           || string_agg(substr(p_body, b.starts[k.i + 1] + 1, b.sizes[k.i + 1]), '' ORDER BY k.ord)
+      FROM queend.body_open(p_body, p_n) AS b, unnest(p_keep) WITH ORDINALITY AS k (i, ord)
+$$;
+
+-- Bytes of a batch row's body once it is unpacked, as far as its head tells: a compressed one (format 0x11) says so in a
+-- varint behind the first byte; any other counts as it is stored. Fetches the head once and nothing else of it.
+CREATE OR REPLACE FUNCTION queend.body_size(p_body bytea) RETURNS int
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    h bytea := substr(p_body, 1, 5);
+    v int;
+BEGIN
+    IF octet_length(h) < 5 OR get_byte(h, 0) <> 17 THEN
+        RETURN octet_length(p_body);
+    END IF;
+    v := get_byte(h, 1) & 127;
+    IF get_byte(h, 1) > 127 THEN
+        v := v + ((get_byte(h, 2) & 127) << 7);
+        IF get_byte(h, 2) > 127 THEN
+            v := v + ((get_byte(h, 3) & 127) << 14) + CASE WHEN get_byte(h, 3) > 127 THEN (get_byte(h, 4) & 127) << 21 ELSE 0 END;
+        END IF;
+    END IF;
+    RETURN v;
+END $$;
+
+-- The payload of one record of a batch row, as the producer wrote it: i is the 0-based place in the row.
+-- Format 1: one byte version << 4 | codec (codec 0: plain), the payload sizes as varints, the payloads back to back.
+-- The number of sizes is not written down: payloads fill the body exactly, which says where the sizes end. Codecs 1
+-- (the same, as one zstd frame) and 2 (a client's message frames in one) are readable by queend only: NULL.
+CREATE OR REPLACE FUNCTION queend.record_payload(p_body bytea, p_i int) RETURNS text
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    total int := octet_length(p_body);
+    at    int := 1;
+    sum_  int := 0;
+    start int := 0;
+    size  int := 0;
+    one   record;
+    count_ int := 0;
+BEGIN
+    IF get_byte(p_body, 0) IN (17, 18) THEN
+        RETURN NULL;
+    ELSIF get_byte(p_body, 0) <> 16 THEN
+        RAISE EXCEPTION 'unknown body format %', get_byte(p_body, 0);
+    END IF;
+    WHILE at + sum_ < total LOOP
+        SELECT v.numbers[1] AS size, v.next INTO one FROM queend.varint(p_body, at, 1) AS v;
+        at := one.next;
+        IF count_ < p_i THEN
+            start := start + one.size;
+        ELSIF count_ = p_i THEN
+            size := one.size;
+        END IF;
+        sum_ := sum_ + one.size;
+        count_ := count_ + 1;
+    END LOOP;
+    IF p_i >= count_ OR p_i < 0 THEN
+        RETURN NULL;
+    END IF;
+    RETURN convert_from(substr(p_body, at + start + 1, size), 'UTF8');
+END $$;
+
+-- Reads p_count unsigned varints (7 bits per byte, low bits first, the high bit set on all but the last byte) from byte
+-- p_at (0-based). `next` is the byte after them.
+CREATE OR REPLACE FUNCTION queend.varint(p_bytes bytea, p_at int, p_count int, OUT numbers int[], OUT next int)
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    number int;
+    shift  int;
+    octet  int;
+BEGIN
+    numbers := '{}';
+    next := p_at;
+    FOR i IN 1 .. p_count LOOP
+        number := 0;
+        shift := 0;
+        LOOP
+            octet := get_byte(p_bytes, next);
+            next := next + 1;
+            number := number | ((octet & 127) << shift);
+            EXIT WHEN octet < 128;
+            shift := shift + 7;
+        END LOOP;
+        numbers := numbers || number;
+    END LOOP;
+END $$;
+
+-- A number as an unsigned varint.
+CREATE OR REPLACE FUNCTION queend.varint_bytes(p_number int) RETURNS bytea
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    rest   int := p_number;
+    result bytea := '';
+BEGIN
+    WHILE rest > 127 LOOP
+        result := result || set_byte('\x00', 0, (rest & 127) | 128);
+        rest := rest >> 7;
+    END LOOP;
+    RETURN result || set_byte('\x00', 0, rest);
+END $$;

@@ -1,0 +1,69 @@
+-- What a group has done beyond a gap (cursors.beyond): arithmetic over ranges of offsets. Takes no lock: the caller
+-- holds the cursor.
+
+-- Where a cursor stands once the records p_done are done too: behind all that is done without a gap (what retention removed or somebody
+-- deleted is none); beyond: what is done behind the first gap, NULL: nothing. too_many: gaps, more than are remembered. A lease
+-- cannot have so many: it has 10 000 records at most, and what is delivered again lies between what was done of it.
+CREATE OR REPLACE FUNCTION queend.done_with(p_part int, p_group int, p_committed bigint, p_beyond int8multirange, p_done int8multirange,
+    OUT committed bigint, OUT beyond int8multirange, OUT too_many boolean)
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    v_all int8multirange := COALESCE(p_beyond + p_done, p_done, p_beyond);
+BEGIN
+    committed := p_committed;
+    too_many := false;
+    IF p_done IS NOT NULL THEN
+        committed := GREATEST(p_committed, queend.due_from(p_part, p_group, v_all,
+                        GREATEST(p_committed + 1, COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = p_part), 0))) - 1);
+    END IF;
+    beyond := NULLIF(v_all * int8multirange(int8range(committed + 1, NULL)), '{}');
+    IF beyond IS NOT NULL THEN
+        too_many := (SELECT count(*) FROM unnest(beyond)) > 10000;
+    END IF;
+END $$;
+
+-- The first offset at or after p_at that a group has still to do: behind what is done (p_done), deleted, or for other groups.
+CREATE OR REPLACE FUNCTION queend.due_from(p_part int, p_group int, p_done int8multirange, p_at bigint) RETURNS bigint
+LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE
+    v_holes boolean := (SELECT c.holes FROM queend.catalog c);
+    v_given boolean := (SELECT f.addressed FROM queend.floors f WHERE f.partition_id = p_part);
+    v_at    bigint := p_at;
+    v_next  bigint;
+BEGIN
+    FOR i IN 1 .. 1000 LOOP
+        v_next := queend.undone_from(p_done, v_at);
+        IF v_given THEN
+            v_next := queend.given_from(p_part, p_group, v_next);
+        ELSIF v_holes THEN
+            v_next := queend.hole_end(p_part, v_next);
+        END IF;
+        EXIT WHEN v_next = v_at;
+        v_at := v_next;
+    END LOOP;
+    RETURN queend.undone_from(p_done, v_at);
+END $$;
+
+-- The first offset at or after p_at that is not among those done (cursors.beyond; NULL: none is).
+CREATE OR REPLACE FUNCTION queend.undone_from(p_done int8multirange, p_at bigint) RETURNS bigint
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN CASE WHEN p_done @> p_at THEN (SELECT upper(r.run) FROM unnest(p_done) AS r (run) WHERE r.run @> p_at) ELSE p_at END;
+END $$;
+
+-- The first offset behind p_at that is among those done (cursors.beyond); NULL: none is.
+CREATE OR REPLACE FUNCTION queend.done_after(p_done int8multirange, p_at bigint) RETURNS bigint
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN (SELECT min(lower(r.run)) FROM unnest(p_done) AS r (run) WHERE lower(r.run) > p_at);
+END $$;
+
+-- How many offsets from p_from on are among those done (cursors.beyond; NULL: none is).
+CREATE OR REPLACE FUNCTION queend.done_count(p_done int8multirange, p_from bigint) RETURNS bigint
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF p_done IS NULL THEN
+        RETURN 0;
+    END IF;
+    RETURN (SELECT COALESCE(sum(upper(r.run) - GREATEST(lower(r.run), p_from)), 0) FROM unnest(p_done) AS r (run) WHERE upper(r.run) > p_from);
+END $$;

@@ -1,0 +1,30 @@
+-- Deleted records: an offset each in queend.holes, which deliveries pass over. catalog.holes says that there are any.
+-- No lock but those of the rows written.
+
+-- Takes a record out of its partition: deliveries pass over it from the next one on.
+CREATE OR REPLACE FUNCTION queend.hole_make(p_part int, p_offset bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO queend.holes (partition_id, record_offset) VALUES (p_part, p_offset) ON CONFLICT DO NOTHING;
+    PERFORM queend.schedule_cut(p_part, p_offset);
+    UPDATE queend.catalog c SET holes = true WHERE NOT c.holes;
+END $$;
+
+-- The first offset at or after this one that was not deleted: the end of the run of holes that begins there.
+CREATE OR REPLACE FUNCTION queend.hole_end(p_part int, p_offset bigint) RETURNS bigint
+LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+BEGIN
+    IF queend.hole_after(p_part, p_offset) IS DISTINCT FROM p_offset THEN
+        RETURN p_offset;
+    END IF;
+    RETURN (SELECT h.record_offset + 1 FROM queend.holes h WHERE h.partition_id = p_part AND h.record_offset >= p_offset
+               AND NOT EXISTS (SELECT FROM queend.holes x WHERE x.partition_id = p_part AND x.record_offset = h.record_offset + 1)
+             ORDER BY h.record_offset LIMIT 1);
+END $$;
+
+-- The first deleted record of a partition at or after an offset; NULL: there is none.
+CREATE OR REPLACE FUNCTION queend.hole_after(p_part int, p_offset bigint) RETURNS bigint
+LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+BEGIN
+    RETURN (SELECT h.record_offset FROM queend.holes h WHERE h.partition_id = p_part AND h.record_offset >= p_offset ORDER BY h.record_offset LIMIT 1);
+END $$;

@@ -1,0 +1,42 @@
+-- Moments: microseconds since the Unix epoch, and how they are written and read.
+
+-- The clock, in microseconds since the Unix epoch; not frozen inside a transaction.
+CREATE OR REPLACE FUNCTION queend.now_us() RETURNS bigint
+LANGUAGE sql VOLATILE PARALLEL SAFE AS $$
+    SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+$$;
+
+-- Microseconds since the Unix epoch as a timestamp, exactly (an interval of whole microseconds, no floating point).
+CREATE OR REPLACE FUNCTION queend.moment(p_us bigint) RETURNS timestamptz
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT timestamptz '1970-01-01 00:00:00+00' + make_interval(secs => (p_us / 1000000)::double precision)
+           + (p_us % 1000000) * interval '1 microsecond'
+$$;
+
+-- A moment (µs) as ISO 8601 in UTC, to the microsecond; NULL for NULL and for 0, which means never.
+CREATE OR REPLACE FUNCTION queend.iso(p_us bigint) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT to_char(queend.moment(NULLIF(p_us, 0)) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+$$;
+
+-- A moment that was given as text, in µs; NULL for what cannot be read.
+CREATE OR REPLACE FUNCTION queend.moment_us(p_text text) RETURNS bigint
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (extract(epoch FROM p_text::timestamptz) * 1000000)::bigint;
+EXCEPTION WHEN data_exception THEN
+    RETURN NULL;
+END $$;
+
+-- A delayMs as µs, NULL where there is none; what is no whole number of ms from 0 to 366 days is refused (22023).
+CREATE OR REPLACE FUNCTION queend.delay_us(p_delay jsonb) RETURNS bigint
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF p_delay IS NULL OR jsonb_typeof(p_delay) = 'null' THEN
+        RETURN NULL;
+    END IF;
+    IF (CASE WHEN jsonb_typeof(p_delay) = 'number' THEN p_delay::numeric NOT BETWEEN 0 AND 31622400000 OR p_delay::numeric % 1 <> 0 ELSE true END) THEN
+        RAISE invalid_parameter_value USING MESSAGE = 'delayMs must be a whole number of milliseconds from 0 to 31622400000 (366 days)';
+    END IF;
+    RETURN p_delay::bigint * 1000;
+END $$;

@@ -1,5 +1,0 @@
--- The partition id inside its wire spelling; NULL if it is not one of ours. Whether it exists is another question.
-CREATE OR REPLACE FUNCTION queend.partition_id(p_uuid uuid) RETURNS int
-LANGUAGE sql STABLE STRICT AS $$
-    SELECT queend.uuid_id(p_uuid, 'p', 'm')
-$$;

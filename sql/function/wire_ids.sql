@@ -1,0 +1,79 @@
+-- Ids on the wire: of messages, made of place and moment, and of partitions and queues, masked by the seed of the catalogue.
+-- No locks; only the catalogue's row is read.
+
+-- The id of a message on the wire, made of where and when it is stored: 48 bits of milliseconds, version 7, 42 bits of
+-- offset and 32 bits of partition id around the variant. It sorts like the offset within a partition.
+CREATE OR REPLACE FUNCTION queend.message_id(p_created_at bigint, p_part int, p_offset bigint) RETURNS uuid
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT AS $$
+    SELECT encode(substr(int8send(p_created_at / 1000), 3, 6)
+                  || substr(int8send(28672 | (p_offset >> 30 & 4095)), 7, 2)
+                  || int8send((-9223372036854775808) | ((p_offset & 1073741823) << 32) | (p_part::bigint & 4294967295)), 'hex')::uuid
+$$;
+
+-- The offset inside a message id (format: message_id).
+CREATE OR REPLACE FUNCTION queend.message_offset(p_id uuid) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT AS $$
+    SELECT (h.n & 4095) << 30 | (('x' || substr(h.hex, 17, 16))::bit(64)::bigint >> 32 & 1073741823)
+      FROM (SELECT replace(p_id::text, '-', '') AS hex, ('x' || substr(replace(p_id::text, '-', ''), 13, 4))::bit(16)::int::bigint AS n) AS h
+$$;
+
+-- The wire spelling of a partition id (format: id_uuid).
+CREATE OR REPLACE FUNCTION queend.partition_uuid(p_id int) RETURNS uuid
+LANGUAGE sql STABLE STRICT AS $$
+    SELECT queend.id_uuid(p_id, 'p', 'm')
+$$;
+
+-- The wire spelling of a queue id (format: id_uuid).
+CREATE OR REPLACE FUNCTION queend.queue_uuid(p_id int) RETURNS uuid
+LANGUAGE sql STABLE STRICT AS $$
+    SELECT queend.id_uuid(p_id, 'q', 'r')
+$$;
+
+-- The number of a partition that is named as on the wire, or in decimals; NULL for what cannot be one.
+CREATE OR REPLACE FUNCTION queend.partition_number(p_text text) RETURNS int
+LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN p_text ~ '^\d{1,9}$' THEN p_text::int
+                WHEN p_text ~* '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$' THEN queend.partition_id(p_text::uuid) END
+$$;
+
+-- The partition id inside its wire spelling; NULL if it is not one of ours. Whether it exists is another question.
+CREATE OR REPLACE FUNCTION queend.partition_id(p_uuid uuid) RETURNS int
+LANGUAGE sql STABLE STRICT AS $$
+    SELECT queend.uuid_id(p_uuid, 'p', 'm')
+$$;
+
+-- The queue id inside its wire spelling; NULL if it is not one of ours. Whether it exists is another question.
+CREATE OR REPLACE FUNCTION queend.queue_id(p_uuid uuid) RETURNS int
+LANGUAGE sql STABLE STRICT AS $$
+    SELECT queend.uuid_id(p_uuid, 'q', 'r')
+$$;
+
+-- The id inside such a UUID (see id_uuid); NULL if it is not one of ours.
+CREATE OR REPLACE FUNCTION queend.uuid_id(p_uuid uuid, p_tag text, p_mask text) RETURNS int
+LANGUAGE plpgsql STABLE STRICT AS $$
+DECLARE
+    v_raw bytea := uuid_send(p_uuid);
+    v_id  int := ('x' || encode(substr(v_raw, 13, 4), 'hex'))::bit(32)::int
+                 # queend.id_mask((SELECT c.seed FROM queend.catalog c), p_mask, substr(v_raw, 1, 12));
+BEGIN
+    RETURN CASE WHEN queend.id_uuid(v_id, p_tag, p_mask) = p_uuid THEN v_id END;
+END $$;
+
+-- The wire spelling of a partition's or queue's id: a UUID that is no counter to guess and decodes without a look-up.
+-- Bytes 0…11 are of sha256(seed, letter, id), marked as version 8; bytes 12…15 are the id, masked by
+-- sha256(seed, second letter, bytes 0…11).
+CREATE OR REPLACE FUNCTION queend.id_uuid(p_id int, p_tag text, p_mask text) RETURNS uuid
+LANGUAGE plpgsql STABLE STRICT AS $$
+DECLARE
+    v_seed bytea := (SELECT c.seed FROM queend.catalog c);
+    v_tag  bytea := substr(sha256(v_seed || p_tag::bytea || int4send(p_id)), 1, 12);
+BEGIN
+    v_tag := set_byte(set_byte(v_tag, 6, get_byte(v_tag, 6) & 15 | 128), 8, get_byte(v_tag, 8) & 63 | 128);
+    RETURN encode(v_tag || int4send(p_id # queend.id_mask(v_seed, p_mask, v_tag)), 'hex')::uuid;
+END $$;
+
+-- What the number in such a UUID is masked with (see id_uuid): of the first four bytes of sha256(seed, letter, bytes 0…11).
+CREATE OR REPLACE FUNCTION queend.id_mask(p_seed bytea, p_mask text, p_tag bytea) RETURNS int
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT ('x' || encode(substr(sha256(p_seed || p_mask::bytea || p_tag), 1, 4), 'hex'))::bit(32)::int
+$$;
