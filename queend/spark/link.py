@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import logging
 import random
 import ssl
 import time
@@ -12,7 +13,8 @@ from urllib.parse import urlsplit
 from .settings import LinkSettings
 
 ARROW = "application/vnd.apache.arrow.stream"
-PAUSE_MOST = 10.0
+PAUSE_MOST = 5.0
+QUIET = 3.0    # seconds before the log tells that nobody answers
 AGAIN = {408, 425, 429, 500, 502, 503, 504}
 
 
@@ -25,7 +27,31 @@ class Refused(Exception):
 
 
 class Unreachable(Exception):
-    """No daemon answered, however often it was asked."""
+    """No daemon answered, as long as it was asked."""
+
+
+class Trying:
+    """Of one request: how often it failed, since when, and whether it is sent again."""
+
+    def __init__(self, settings: LinkSettings):
+        self.settings, self.attempts, self.began, self.told = settings, 0, 0.0, False
+        self.last: dict[str, str] = {}    # by address: what is wrong may be another thing at each
+
+    def failed(self, url: str, failure: str, after: float = 0.0) -> None:
+        """Waits before the next attempt, unless there is none. after: seconds the daemon asks for."""
+        now, self.attempts = time.monotonic(), self.attempts + 1
+        self.began = self.began or now
+        self.last[url] = failure
+        left = self.settings.patience - (now - self.began)
+        if left <= 0 or (self.settings.retries is not None and self.attempts > self.settings.retries):
+            raise Unreachable(f"given up after {self.attempts} attempt{'s' * (self.attempts > 1)} in "
+                              f"{now - self.began:.0f} s; {'; '.join(self.last.values())}")
+        pause = min(PAUSE_MOST, self.settings.pause * 2**min(self.attempts - 1, 20)) * random.uniform(0.5, 1)
+        pause = min(left, max(pause, after))    # once more when the time is up
+        if not self.told and now - self.began + pause > QUIET:
+            logging.getLogger("queend.spark").warning("%s; it is tried again for %.0f s", failure, left)
+            self.told = True
+        time.sleep(pause)
 
 
 class Link:
@@ -57,16 +83,15 @@ class Link:
     def json(self, path: str, values: Any) -> Any:
         return json.loads(self.ask(path, values))
 
-    def post(self, path: str, body: bytes | memoryview, kind: str, accept: str = "application/json", method: str = "POST") -> bytes:
-        """The body of a successful answer. Lost connections and answers that say "later" are tried again, at the next daemon."""
+    def post(self, path: str, body: bytes | memoryview, kind: str, accept: str = "application/json",
+             method: str = "POST") -> bytes:
+        """The body of a successful answer. Lost connections and answers that say "later" are tried again, at the next
+        daemon, as long as the settings say: a daemon that starts anew fails nobody's job."""
         headers = {"Content-Type": kind, "Accept": accept}
         if self.settings.token:
             headers["Authorization"] = f"Bearer {self.settings.token}"
-        last = ""
-        for attempt in range(self.settings.retries + 1):
-            if attempt:
-                time.sleep(pause)
-            pause = min(PAUSE_MOST, self.settings.pause * 2**min(attempt, 20)) * random.uniform(0.5, 1)
+        trying = Trying(self.settings)
+        while True:
             try:
                 if self._wire is None:
                     self._wire = self._open()
@@ -74,11 +99,13 @@ class Link:
                 answer = self._wire.getresponse()
                 data = answer.read()
             except (OSError, http.client.HTTPException) as error:
-                self.close()
                 if isinstance(error, ssl.SSLCertVerificationError) and len(self.settings.urls) == 1:
-                    raise Unreachable(f"{self.url}: {error.verify_message}; the option \"ca\" names the authorities that are trusted") from None
-                last = f"{self.url}: {error or type(error).__name__}"
-                self.turn += 1
+                    self.close()
+                    raise Unreachable(f"{self.url}: {error.verify_message}; the option \"ca\" names the authorities that "
+                                      "are trusted") from None
+                url = self.url
+                self._next()
+                trying.failed(url, f"{url}: {error or type(error).__name__}")
                 continue
             if answer.will_close:
                 self.close()
@@ -87,12 +114,14 @@ class Link:
             text = _reason(data)
             if answer.status not in AGAIN:
                 raise Refused(answer.status, text, self.url)
-            last = f"{self.url} answered {answer.status}: {text}"
-            pause = max(pause, _after(answer.getheader("Retry-After")))
+            url = self.url
             if len(self.settings.urls) > 1:
-                self.close()
-                self.turn += 1
-        raise Unreachable(f"given up after {self.settings.retries + 1} attempts; the last one: {last}")
+                self._next()
+            trying.failed(url, f"{url} answered {answer.status}: {text}", _after(answer.getheader("Retry-After")))
+
+    def _next(self) -> None:
+        self.close()
+        self.turn += 1
 
     def _open(self) -> http.client.HTTPConnection:
         parts = urlsplit(self.url)

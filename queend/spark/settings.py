@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 MIB = 1 << 20
 ITEMS_MOST = 10_000    # of one push (docs/push-formats.md)
 
-LINK = ("url", "token", "tokenFile", "ca", "timeoutMs", "retries", "retryMs")
+LINK = ("url", "token", "tokenFile", "ca", "timeoutMs", "retryTimeoutMs", "retries", "retryMs")
 SINK = ("queue", "partition", "topic", "batchRows", "batchBytes", "requestsInFlight", "compression", "delivery", "queryId", "onError",
         "deadLetterQueue", "deadLetterPath")
 SOURCE = ("subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp",
@@ -77,7 +77,8 @@ class LinkSettings:
     token: str | None
     ca: str | None
     timeout: float
-    retries: int
+    patience: float
+    retries: int | None
     pause: float
 
     @classmethod
@@ -102,7 +103,8 @@ class LinkSettings:
                 ssl.create_default_context(cadata=ca)
             except (OSError, ssl.SSLError) as error:
                 raise OptionError(f'option "ca" must be a file of certificates in PEM: {error}') from None
-        return cls(urls, token, ca, options.whole("timeoutMs", 60_000, 100, 3_600_000) / 1000, options.whole("retries", 12, 0, 1000),
+        return cls(urls, token, ca, options.whole("timeoutMs", 60_000, 100, 3_600_000) / 1000,
+                   options.whole("retryTimeoutMs", 120_000, 0, 86_400_000) / 1000, options.maybe("retries"),
                    options.whole("retryMs", 100, 1, 60_000) / 1000)
 
 

@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 from support.client import Client, data
 from support.daemon import Daemon
+from support.log import heads, stored
 from support.proxy import TlsFront
 from support.wait import until
 
@@ -90,7 +91,7 @@ def test_https_with_its_own_authority(spark: SparkSession, client: Client, queue
     assert front.versions and data(client.pop(queue)) == [1]
     with pytest.raises(Unreachable, match='certificate.*the option "ca" names the authorities'):
         link(f"https://localhost:{front.port}", ca=certificates / "other.crt").json("/api/v1/offsets", {"queue": queue})
-    with pytest.raises(Unreachable, match="after 3 attempts.*certificate"):
+    with pytest.raises(Unreachable, match="(?=.*localhost:1: .*refused)given up after 3 attempts.*certificate"):
         link(f"https://localhost:{front.port},https://localhost:1", ca=certificates / "other.crt", retries=2, retryMs=1).json("/api/v1/offsets", {"queue": queue})
 
 
@@ -110,3 +111,51 @@ def test_a_batch_of_what_retention_took(spark: SparkSession, daemon: Daemon, cli
     with pytest.raises(Exception, match="DataLost.*starting offset 2 is not there, the log has 4 to 10; with failOnDataLoss=false"):
         read(startingOffsets=where)
     assert read(startingOffsets=where, failOnDataLoss="false") == list(range(4, 10))
+
+
+def test_a_daemon_that_is_away_is_awaited(start_daemon: Callable[..., Daemon], queue: str) -> None:
+    """By time, not by count: how many attempts a restart takes depends on the machine."""
+    own = start_daemon()
+    one, answers = link(own.url, retryMs=1), []
+    own.kill()
+    before = one.turn
+    item = {"queue": queue, "payload": 1}
+    asked = threading.Thread(target=lambda: answers.append(one.json("/api/v1/push", {"items": [item]})))
+    asked.start()
+    until(lambda: one.turn - before > 13, "more than a dozen attempts")
+    own = start_daemon(own.conninfo, PORT=own.port)
+    asked.join(60)
+    one.close()
+    assert [item["status"] for item in answers[0]] == ["queued"]
+
+
+def test_nobody_is_asked_for_ever(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(Unreachable, match="given up after [0-9]+ attempts in [0-9]+ s; http://127.0.0.1:1: .*refused"):
+        link("http://127.0.0.1:1", retryTimeoutMs=4000).json("/api/v1/offsets", {"queue": "none"})
+    assert [one.getMessage() for one in caplog.records] == [caplog.messages[0]]
+    assert "it is tried again for" in caplog.messages[0]
+    with pytest.raises(Unreachable, match="given up after 1 attempt in"):
+        link("http://127.0.0.1:1", retryTimeoutMs=0).json("/api/v1/offsets", {"queue": "none"})
+
+
+def test_the_daemon_is_killed_in_the_middle_of_a_write(spark: SparkSession, start_daemon: Callable[..., Daemon],
+                                                       queue: str) -> None:
+    rows, own, seen = 40_000, start_daemon(), []
+
+    def restart() -> None:
+        with own.client() as client:
+            until(lambda: sum(heads(client, queue).values()), "the first rows")
+        own.kill()
+        again = start_daemon(own.conninfo, PORT=own.port)
+        with again.client() as client:
+            seen.append(sum(heads(client, queue).values()))
+
+    other = threading.Thread(target=restart)
+    other.start()
+    frame = spark.range(0, rows, 1, 2).selectExpr("concat('k', spark_partition_id()) key", "string(id) value")
+    frame.write.format("queend").options(url=own.url, queue=queue, batchRows="200").mode("append").save()
+    other.join(60)
+    assert 0 < seen[0] < rows, "the daemon was not killed in the middle"
+    with own.client() as client:
+        for part in range(2):
+            assert stored(client, queue, f"k{part}") == list(range(part * rows // 2, (part + 1) * rows // 2))
