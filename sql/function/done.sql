@@ -22,21 +22,25 @@ BEGIN
     END IF;
 END $$;
 
--- The first offset at or after p_at that a group has still to do: behind what is done (p_done), deleted, or for other groups.
+-- The first offset at or after p_at that a group has still to do: behind what is done (p_done; NULL: nothing beyond a gap), deleted, or for
+-- other groups. It may stop earlier, at a record that the group is not given, after 1000 such runs: a caller looks again from there.
 CREATE OR REPLACE FUNCTION queend.due_from(p_part int, p_group int, p_done int8multirange, p_at bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
     v_holes boolean := (SELECT c.holes FROM queend.catalog c);
     v_given boolean := (SELECT f.addressed FROM queend.floors f WHERE f.partition_id = p_part);
+    v_name  text := (SELECT g.name FROM queend.consumer_groups g WHERE g.id = p_group);
     v_at    bigint := p_at;
     v_next  bigint;
 BEGIN
     FOR i IN 1 .. 1000 LOOP
         v_next := queend.undone_from(p_done, v_at);
-        IF v_given THEN
-            v_next := queend.given_from(p_part, p_group, v_next);
-        ELSIF v_holes THEN
+        IF v_holes THEN
             v_next := queend.hole_end(p_part, v_next);
+        END IF;
+        IF v_given THEN
+            v_next := COALESCE((SELECT CASE WHEN a.first_offset <= v_next AND a.group_name IS DISTINCT FROM v_name THEN a.last_offset + 1 END
+                                  FROM queend.addressed a WHERE a.partition_id = p_part AND a.last_offset >= v_next ORDER BY a.last_offset LIMIT 1), v_next);
         END IF;
         EXIT WHEN v_next = v_at;
         v_at := v_next;

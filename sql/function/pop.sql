@@ -100,7 +100,7 @@ BEGIN
                                  AND x.lease_until <= v_now AND x.retry_until <= v_now ORDER BY x.group_id DESC LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) AS k
           CROSS JOIN LATERAL (SELECT CASE WHEN k.beyond IS NOT NULL OR k.standing OR k.lease_until > 0 AND k.lease_end > k.committed      -- rare
                                           THEN queend.delivery(p.part, p.grp, k.first, k.beyond, k.standing, k.lease_until, k.lease_end, k.committed, k.consumed_at)
-                                          WHEN p.addressed THEN ARRAY[queend.given_from(p.part, p.grp, k.first)]
+                                          WHEN p.addressed THEN ARRAY[queend.due_from(p.part, p.grp, NULL, k.first)]
                                           WHEN v_holes IS NOT FALSE THEN ARRAY[queend.hole_end(p.part, k.first)] ELSE ARRAY[k.first] END AS d OFFSET 0) AS s
          WHERE p.before < r_budget[p.req] AND p.place <= r_parts[p.req]),
     kept AS MATERIALIZED (

@@ -83,23 +83,18 @@ LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     none    CONSTANT uuid := '00000000-0000-0000-0000-000000000000';
-    q       record;
     c       record;
     v_count int;
     v_next  bigint;
 BEGIN
-    SELECT p.name, u.delayed_processing * 1000000::bigint AS delay, u.window_buffer * 1000000::bigint AS quiet, CASE WHEN u.ttl_set THEN u.ttl ELSE 0 END * 1000000::bigint AS ttl
-      INTO q FROM queend.partitions p JOIN queend.queues u ON u.id = p.queue_id WHERE p.id = p_part;
-    SELECT max(r.status) AS status, min(r.first) FILTER (WHERE r.status = 1) AS first, sum(r.take) FILTER (WHERE r.status = 1) AS take INTO c
-      FROM queend.pop(0, ARRAY[1], ARRAY[p_part], ARRAY[p_group], ARRAY[true], ARRAY[p_take], ARRAY[1], ARRAY[false], ARRAY[p_lease], ARRAY[p_lease_us], ARRAY[q.delay],
-                      ARRAY[q.quiet], ARRAY[q.ttl]) AS r;
+    SELECT * INTO c FROM queend.pop_one(p_part, p_group, p_take, p_lease, p_lease_us);
     status := c.status;
     IF c.first IS NULL THEN
         RETURN;
     END IF;
     SELECT count(*), max(r.record_offset) + 1, jsonb_agg(jsonb_build_object(
                'id', queend.message_id(r.stored_at, p_part, r.record_offset), 'transactionId', r.transaction_id, 'traceId', r.trace_id, 'data', r.data, 'producerSub', r.producer_sub,
-               'createdAt', queend.iso(r.stored_at), 'partitionId', queend.partition_uuid(p_part), 'partition', q.name) ORDER BY r.record_offset)
+               'createdAt', queend.iso(r.stored_at), 'partitionId', queend.partition_uuid(p_part), 'partition', (SELECT p.name FROM queend.partitions p WHERE p.id = p_part)) ORDER BY r.record_offset)
       INTO v_count, v_next, messages
       FROM (SELECT x.*, bool_and(x.data IS NOT NULL) OVER (ORDER BY x.record_offset) AS readable
               FROM (SELECT y.*, queend.as_jsonb(y.payload) AS data FROM queend.records(p_part, c.first, c.take) AS y) AS x) AS r
@@ -116,6 +111,20 @@ BEGIN
         UPDATE queend.cursors k SET lease_end = v_next - 1 WHERE k.partition_id = p_part AND k.group_id = p_group;
     END IF;
     PERFORM queend.leases_keep(ARRAY[p_lease], ARRAY[p_part], ARRAY[p_group], true);
+END $$;
+
+-- Claims at most p_take records of one partition for a group under a lease, as the options of its queue say. first, take: what was claimed;
+-- NULL: nothing, status says why, as in pop.
+CREATE OR REPLACE FUNCTION queend.pop_one(p_part int, p_group int, p_take int, p_lease uuid, p_lease_us bigint, OUT status int, OUT first bigint, OUT take bigint)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    SELECT max(r.status), min(r.first) FILTER (WHERE r.status = 1), sum(r.take) FILTER (WHERE r.status = 1) INTO status, first, take
+      FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id
+      CROSS JOIN LATERAL queend.pop(0, ARRAY[1], ARRAY[p_part], ARRAY[p_group], ARRAY[true], ARRAY[p_take], ARRAY[1], ARRAY[false], ARRAY[p_lease], ARRAY[p_lease_us],
+                                    ARRAY[q.delayed_processing * 1000000::bigint], ARRAY[q.window_buffer * 1000000::bigint],
+                                    ARRAY[CASE WHEN q.ttl_set THEN q.ttl ELSE 0 END * 1000000::bigint]) AS r
+     WHERE p.id = p_part;
 END $$;
 
 -- The result of a pop in the reference server's shape. p_taken: the partitions that were claimed; the first names the answer.

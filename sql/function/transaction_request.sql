@@ -104,7 +104,10 @@ BEGIN
                 RAISE SQLSTATE 'QT001';
             END IF;
             PERFORM queend.lease_freed(array_agg(k.part[f + 1]), array_agg(k.grp[f + 1])) FROM unnest(a.freed) AS f;
-            RETURN queend.transaction_answer(queend.transaction_named(v_ops, v_names.ord, v_names.transaction), NULL, NULL, a.made);
+            RETURN queend.transaction_answer((
+                SELECT jsonb_agg(CASE WHEN n.id IS NULL THEN o.v ELSE jsonb_set(o.v, '{v,transactionId}', to_jsonb(n.id)) END ORDER BY o.ord)
+                  FROM jsonb_array_elements(v_ops) WITH ORDINALITY AS o (v, ord)
+                  LEFT JOIN unnest(v_names.ord, v_names.transaction) AS n (ord, id) ON n.ord = o.ord), NULL, NULL, a.made);
         EXCEPTION
             WHEN SQLSTATE 'QT001' THEN
                 RETURN queend.transaction_answer(v_ops, v_fault, COALESCE(v_error, 'duplicate key value violates unique constraint "messages_partition_transaction_unique"'), '{}');
@@ -114,13 +117,6 @@ BEGIN
     END LOOP;
     RAISE object_in_use USING MESSAGE = 'the queues change faster than they can be looked up; try again';
 END $$;
-
--- The operations with the transaction ids that were made for those of their pushes that had none.
-CREATE OR REPLACE FUNCTION queend.transaction_named(p_ops jsonb, p_ord int[], p_transaction text[]) RETURNS jsonb
-LANGUAGE sql IMMUTABLE AS $$
-    SELECT jsonb_agg(CASE WHEN n.id IS NULL THEN o.v ELSE jsonb_set(o.v, '{v,transactionId}', to_jsonb(n.id)) END ORDER BY o.ord)
-      FROM jsonb_array_elements(p_ops) WITH ORDINALITY AS o (v, ord) LEFT JOIN unnest(p_ord, p_transaction) AS n (ord, id) ON n.ord = o.ord
-$$;
 
 -- The answer of a transaction in the reference server's shape. p_ops: its operations as transaction_request flattens them; p_fault: which one
 -- refused it, from 1, 0: a required lease, NULL: it was done; p_made: by number, what came of each.

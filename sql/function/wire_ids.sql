@@ -38,25 +38,13 @@ $$;
 
 -- The partition id inside its wire spelling; NULL if it is not one of ours. Whether it exists is another question.
 CREATE OR REPLACE FUNCTION queend.partition_id(p_uuid uuid) RETURNS int
-LANGUAGE sql STABLE STRICT AS $$
-    SELECT queend.uuid_id(p_uuid, 'p', 'm')
-$$;
-
--- The queue id inside its wire spelling; NULL if it is not one of ours. Whether it exists is another question.
-CREATE OR REPLACE FUNCTION queend.queue_id(p_uuid uuid) RETURNS int
-LANGUAGE sql STABLE STRICT AS $$
-    SELECT queend.uuid_id(p_uuid, 'q', 'r')
-$$;
-
--- The id inside such a UUID (see id_uuid); NULL if it is not one of ours.
-CREATE OR REPLACE FUNCTION queend.uuid_id(p_uuid uuid, p_tag text, p_mask text) RETURNS int
 LANGUAGE plpgsql STABLE STRICT AS $$
 DECLARE
     v_raw bytea := uuid_send(p_uuid);
     v_id  int := ('x' || encode(substr(v_raw, 13, 4), 'hex'))::bit(32)::int
-                 # queend.id_mask((SELECT c.seed FROM queend.catalog c), p_mask, substr(v_raw, 1, 12));
+                 # queend.id_mask((SELECT c.seed FROM queend.catalog c), 'm', substr(v_raw, 1, 12));
 BEGIN
-    RETURN CASE WHEN queend.id_uuid(v_id, p_tag, p_mask) = p_uuid THEN v_id END;
+    RETURN CASE WHEN queend.partition_uuid(v_id) = p_uuid THEN v_id END;
 END $$;
 
 -- The wire spelling of a partition's or queue's id: a UUID that is no counter to guess and decodes without a look-up.

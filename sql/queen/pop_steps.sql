@@ -1,12 +1,24 @@
 -- Pop step by step.
 
 -- Pop, step by step: a partition of the queue with something for the group that nobody holds, the least recently consumed first; no row: none.
+-- A proposal only: queen.pop_sm_lease decides.
 CREATE OR REPLACE FUNCTION queen.pop_sm_resolve(queue text, consumer_group text DEFAULT '__QUEUE_MODE__')
 RETURNS TABLE (partition_id uuid, partition_name text, queue_id uuid, lease_time int, window_buffer int, delayed_processing int)
-LANGUAGE sql AS $$
-    SELECT queend.partition_uuid(r.partition_id), r.partition_name, queend.queue_uuid(r.queue_id), r.lease_time, r.window_buffer, r.delayed_processing
-      FROM queend.pop_sm_resolve(queue, consumer_group) AS r
-$$;
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT queend.partition_uuid(p.id), p.name, queend.queue_uuid(q.id), q.lease_time, q.window_buffer, q.delayed_processing
+      FROM queend.queues q
+      CROSS JOIN LATERAL queend.group_resolve(q.id, pop_sm_resolve.consumer_group, 'all', NULL) AS g
+      JOIN queend.partitions p ON p.queue_id = q.id
+      LEFT JOIN queend.cursors k ON k.partition_id = p.id AND k.group_id = g.group_id
+     WHERE q.name = pop_sm_resolve.queue AND COALESCE(GREATEST(k.lease_until, k.retry_until), 0) <= queend.now_us()
+       AND queend.schedule_due(p.id, COALESCE(k.committed + 1, 0), queend.now_us()) IS NULL
+       AND queend.head(p.id) > COALESCE(k.committed + 1, CASE WHEN g.start_at IS NULL THEN 0 ELSE queend.offset_since(p.id, g.start_at) END)
+     ORDER BY COALESCE(k.consumed_at, 0), p.id
+     LIMIT 1;
+END $$;
 
 -- Pop, step by step: takes the lease of a partition under the name worker_id for lease_seconds (0: the queue's), if nobody holds it and there is
 -- something; no row otherwise. cursor_id, cursor_ts: the message before the first one to fetch, zero and NULL where there is none.
@@ -14,17 +26,25 @@ CREATE OR REPLACE FUNCTION queen.pop_sm_lease(queue text, partition text, consum
 RETURNS TABLE (partition_id uuid, cursor_id uuid, cursor_ts timestamptz, queue_lease_time int, window_buffer int, delayed_processing int)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
+DECLARE
+    v_lease uuid := queend.lease_uuid(worker_id);
+    v       record;
 BEGIN
-    IF queend.lease_uuid(worker_id) IS NULL THEN
+    IF v_lease IS NULL THEN
         RAISE invalid_parameter_value USING MESSAGE = 'worker_id must be a non-empty text';
     END IF;
-    RETURN QUERY
-    SELECT queend.partition_uuid(p.id), m.id, m.created_at, q.lease_time, q.window_buffer, q.delayed_processing
+    SELECT p.id, g.group_id, l.first, q.lease_time, q.window_buffer, q.delayed_processing INTO v
       FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id
       CROSS JOIN LATERAL queend.group_resolve(q.id, pop_sm_lease.consumer_group, 'all', NULL) AS g
-      CROSS JOIN LATERAL queend.pop_sm_lease(p.id, g.group_id, COALESCE(NULLIF(pop_sm_lease.lease_seconds, 0), q.lease_time), queend.lease_uuid(pop_sm_lease.worker_id), pop_sm_lease.batch_size) AS l
-      CROSS JOIN LATERAL queend.cursor_message(p.id, l.first - 1) AS m
+      CROSS JOIN LATERAL queend.pop_one(p.id, g.group_id, pop_sm_lease.batch_size, v_lease,
+                                        COALESCE(NULLIF(pop_sm_lease.lease_seconds, 0), q.lease_time) * 1000000::bigint) AS l
      WHERE q.name = pop_sm_lease.queue AND p.name = pop_sm_lease.partition;
+    IF v.first IS NOT NULL THEN
+        PERFORM queend.leases_keep(ARRAY[v_lease], ARRAY[v.id], ARRAY[v.group_id], true);
+        RETURN QUERY
+        SELECT queend.partition_uuid(v.id), m.id, m.created_at, v.lease_time, v.window_buffer, v.delayed_processing
+          FROM queend.cursor_message(v.id, v.first - 1) AS m;
+    END IF;
 END $$;
 
 -- Pop, step by step: the messages of a partition after the cursor that queen.pop_sm_lease named, in order, as queen.pop_unified_batch_v4 gives them;
@@ -51,7 +71,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     v_part  int := queend.partition_id(pop_sm_release.partition_id);
     v_group int := (SELECT g.id FROM queend.partitions p JOIN queend.consumer_groups g ON g.queue_id = p.queue_id AND g.name = pop_sm_release.consumer_group WHERE p.id = v_part);
-    v_done  boolean := COALESCE(queend.pop_sm_release(v_part, v_group, queend.lease_uuid(pop_sm_release.worker_id)), false);
+    v_done  boolean := (SELECT r.released FROM queend.release(ARRAY[v_part], ARRAY[v_group], ARRAY[queend.lease_uuid(pop_sm_release.worker_id)]) AS r);
 BEGIN
     IF v_done THEN
         PERFORM queend.lease_freed(ARRAY[v_part], ARRAY[v_group]);

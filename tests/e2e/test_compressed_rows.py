@@ -84,4 +84,4 @@ def test_never(start_daemon: Callable[..., Daemon], queue: str, payloads: list[d
         assert codecs(daemon, queue) == [(100, 0x10)]
         assert data(client.pop(queue, batch=1000)) == payloads
     with psycopg.connect(daemon.conninfo) as db:
-        assert [json.loads(r[0]) for r in db.execute("SELECT queend.record_payload(body, i) FROM queend.log, generate_series(0, n - 1) AS i ORDER BY i")] == payloads
+        assert [json.loads(r[0]) for r in db.execute("SELECT r.payload FROM queend.partitions p CROSS JOIN LATERAL queend.records(p.id, 0, 1000) AS r ORDER BY r.record_offset")] == payloads

@@ -7,7 +7,7 @@ import pytest
 from support.wait import until
 
 from queend.service.embedded import Embedded
-from queend.service.migrate import LOCK, MigrationBusy, MigrationError, migrate, sql_folder
+from queend.service.migrate import FUNCTION, LOCK, MigrationBusy, MigrationError, migrate, sql_folder
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +120,19 @@ def test_a_failing_step_leaves_nothing_and_names_the_file(conninfo, folder):
 def test_the_schema_of_this_version_installs(conninfo):
     assert migrate(conninfo, sql_folder())[0].startswith("0001_")
     assert migrate(conninfo, sql_folder()) == []
+
+
+def test_functions_that_no_file_has_any_more_go(conninfo):
+    migrate(conninfo, sql_folder())
+    names = "SELECT DISTINCT proname FROM pg_proc WHERE pronamespace = 'queend'::regnamespace ORDER BY 1"
+    before = rows(conninfo, names)
+    with psycopg.connect(conninfo, autocommit=True) as connection:
+        connection.execute("CREATE FUNCTION queend.given_from(p_part int, p_group int, p_offset bigint) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint'")
+        connection.execute("UPDATE queend.schema_migrations SET checksum = '' WHERE version = 0")
+    assert migrate(conninfo, sql_folder()) == ["function"]
+    assert rows(conninfo, names) == before
+    text = "".join(path.read_text() for name in ("function", "former") for path in (sql_folder() / name).glob("*.sql"))
+    assert [name for name, in before] == sorted({name for _, name in FUNCTION.findall(text)})
 
 
 def test_tables_of_somebody_else_in_the_schema_queen_are_left_alone(conninfo):

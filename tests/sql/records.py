@@ -171,6 +171,12 @@ ACK = ("SELECT * FROM queend.ack(%s, %s::int[], %s::int[], %s::uuid[], %s::int[]
        " %s::int[], %s::int[], %s::text[])")
 
 
+def payloads(db, row) -> list[str]:
+    """Of a row of the log that is not compressed."""
+    (sizes, starts), = db.rows("SELECT * FROM queend.body_open(%s, %s)", row.body, row.n)
+    return [row.body[start:start + size].decode() for size, start in zip(sizes, starts, strict=True)]
+
+
 def stored(db, part, count: int, rows: int = 1) -> list[bytes]:
     """Ids of count records in so many rows."""
     ids = [id7() for _ in range(count)]

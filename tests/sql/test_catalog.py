@@ -33,7 +33,6 @@ def test_ids_on_the_wire(db):
         assert db.value("SELECT queend.partition_uuid(%s)", number) == spelled(seed, number, b"p", b"m")
         assert db.value("SELECT queend.queue_uuid(%s)", number) == spelled(seed, number, b"q", b"r")
         assert db.value("SELECT queend.partition_id(queend.partition_uuid(%s))", number) == number
-        assert db.value("SELECT queend.queue_id(queend.queue_uuid(%s))", number) == number
         assert db.value("SELECT queend.partition_id(queend.queue_uuid(%s))", number) is None
     assert db.value("SELECT queend.partition_id(%s::uuid)", str(uuid.uuid4())) is None
 
@@ -54,7 +53,8 @@ def test_configure_raises_the_version_only_on_change(db):
     answer = configure('{"leaseTime": "60", "retentionEnabled": true, "unknown": 1}')
     assert (answer["configured"], answer["queue"], answer["namespace"], answer["task"]) == (True, "conf", "ns", "task")
     assert len(answer["options"]) == 15 and (answer["options"]["leaseTime"], answer["options"]["retentionEnabled"]) == (60, True)
-    queue, part = db.rows("SELECT queend.queue_id(%s::uuid), queend.partition_id(%s::uuid)", answer["queueId"], answer["partitionId"])[0]
+    part = db.value("SELECT queend.partition_id(%s::uuid)", answer["partitionId"])
+    queue = db.value("SELECT q.id FROM queend.queues q WHERE queend.queue_uuid(q.id) = %s::uuid", answer["queueId"])
     assert db.rows("SELECT queue_id, name FROM queend.partitions_find(%s)", [part]) == [(queue, "Default")]
     was = version()
     configure('{"leaseTime": 60, "retentionEnabled": true}')
@@ -173,23 +173,21 @@ def test_delete_and_sweep(db, partitions, group):
 def test_steps_of_a_pop(db, partitions):
     first, second = partitions(2)
     queue = db.value("SELECT q.name FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id WHERE p.id = %s", first)
-    assert db.rows("SELECT * FROM queend.pop_sm_resolve(%s, 'steps')", queue) == []
+    resolve, lease, release = "SELECT * FROM queen.pop_sm_resolve(%s, 'steps')", "SELECT * FROM queen.pop_sm_lease(%s, 'p1', 'steps', 60, %s, 4)", \
+        "SELECT queen.pop_sm_release(%s, 'steps', %s)"
+    assert db.rows(resolve, queue) == []
     ids = [id7() for _ in range(5)]
     db.push(batch(second, ids[:3], metas={1: (None, "me", "two")}))
     db.push(batch(second, ids[3:]))
-    step, = db.rows("SELECT * FROM queend.pop_sm_resolve(%s, 'steps')", queue)
-    assert (step.partition_id, step.partition_name, step.lease_time) == (second, "p1", 300)
-    lease = str(uuid.uuid4())
-    take = "SELECT * FROM queend.pop_sm_lease(%s, %s, 60, %s::uuid, 4)"
-    assert db.rows(take, second, step.group_id, lease) == [(0, 4, 1)]
-    assert db.rows(take, second, step.group_id, str(uuid.uuid4())) == []
-    assert db.rows("SELECT * FROM queend.pop_sm_resolve(%s, 'steps')", queue) == []
-    rows = db.rows("SELECT * FROM queend.pop_sm_fetch(%s, 0, 4)", second)
-    assert [r.record_offset for r in rows] == [0, 1, 2, 3]
-    assert (rows[1].transaction_id, rows[1].producer_sub, rows[3].transaction_id) == ("two", "me", str(uuid.UUID(bytes=ids[3])))
-    release = "SELECT queend.pop_sm_release(%s, %s, %s::uuid)"
-    assert not db.value(release, second, step.group_id, str(uuid.uuid4())) and db.value(release, second, step.group_id, lease)
-    assert db.rows(take, second, step.group_id, lease) == [(0, 4, 1)]
+    step, = db.rows(resolve, queue)
+    assert (step.partition_id, step.partition_name, step.lease_time) == (db.value("SELECT queend.partition_uuid(%s)", second), "p1", 300)
+    taken, = db.rows(lease, queue, "me")
+    assert db.rows(lease, queue, "you") == [] and db.rows(resolve, queue) == []
+    messages = db.value("SELECT queen.pop_sm_fetch(%s, %s, %s, 4)", taken.partition_id, taken.cursor_ts, taken.cursor_id)
+    assert [one["transactionId"] for one in messages] == [str(uuid.UUID(bytes=ids[0])), "two", *(str(uuid.UUID(bytes=i)) for i in ids[2:4])]
+    assert messages[1]["producerSub"] == "me"
+    assert not db.value(release, step.partition_id, "you") and db.value(release, step.partition_id, "me")
+    assert db.rows(lease, queue, "me") == [taken]
 
 
 def test_a_step_of_a_pop_leases_nothing_older_than_the_ttl(db):
@@ -197,11 +195,12 @@ def test_a_step_of_a_pop_leases_nothing_older_than_the_ttl(db):
     part = db.rows("SELECT * FROM queend.resolve(ARRAY['short'], ARRAY['p'])")[0].partition_id
     queue = db.value("SELECT queue_id FROM queend.partitions WHERE id = %s", part)
     group = db.rows("SELECT * FROM queend.group_resolve(%s, 'g', 'all', NULL)", queue)[0].group_id
+    take = "SELECT * FROM queend.pop_one(%s, %s, 10, gen_random_uuid(), 60000000)"
     db.push(batch(part, [id7(), id7()]))
     db.rows("UPDATE queend.log SET created_at = created_at - 3600000000 WHERE partition_id = %s", part)
-    assert db.rows("SELECT * FROM queend.pop_sm_lease(%s, %s, 60, gen_random_uuid(), 10)", part, group) == []
+    assert db.rows(take, part, group) == [(0, None, None)]
     db.push(batch(part, [id7()]))
-    assert [(row.first, row.take) for row in db.rows("SELECT * FROM queend.pop_sm_lease(%s, %s, 60, gen_random_uuid(), 10)", part, group)] == [(2, 1)]
+    assert db.rows(take, part, group) == [(1, 2, 1)]
 
 
 def test_a_look_says_when_it_cannot_see_who_stores(db, session, partitions):

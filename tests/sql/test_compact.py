@@ -57,11 +57,11 @@ def test_what_every_reader_sees_stays(db, partitions):
         db.push(batch(part, [id7() for _ in range(1 + n % 4)], [b'{"n":%d,"x":"%s"}' % (n, b"y" * 20)] * (1 + n % 4), metas))
     before = read(db, part)
     moments = [r[1] for r in before]
-    fetched = db.rows("SELECT record_offset, message_id, transaction_id, trace_id, producer_sub, created_at FROM queend.pop_sm_fetch(%s, 0, 1000)", part)
+    fetched = db.rows("SELECT record_offset, record_id, transaction_id, trace_id, producer_sub, stored_at FROM queend.records(%s, 0, 1000)", part)
     assert compact(db, limit=7) > 0 and compact(db) > 0 and compact(db) == 0
     assert len(rows(db, part)) == 2 and rows(db, part)[1][1] == 4
     assert read(db, part) == before
-    assert db.rows("SELECT record_offset, message_id, transaction_id, trace_id, producer_sub, created_at FROM queend.pop_sm_fetch(%s, 0, 1000)", part) == fetched
+    assert db.rows("SELECT record_offset, record_id, transaction_id, trace_id, producer_sub, stored_at FROM queend.records(%s, 0, 1000)", part) == fetched
     for at in {*moments, *(m + 1 for m in moments)}:
         assert db.value("SELECT queend.offset_since(%s, %s)", part, at) == sum(m < at for m in moments)
     for offset, moment, *_ in before:

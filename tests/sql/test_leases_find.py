@@ -77,7 +77,7 @@ def test_named_by_a_program(db, partitions, group, lease):
     assert answer["result"]["leaseId"] == lease
     assert db.value("SELECT queen.renew_lease_v2(jsonb_build_array(jsonb_build_object('leaseId', %s::text)))", lease)[0]["success"] is True
     assert renewed(db, lease) == (0, 1)
-    db.rows("SELECT * FROM queend.pop_sm_lease(%s, %s, 60, %s, 1)", part, group(part), lease)
+    assert len(db.rows("SELECT * FROM queen.pop_sm_lease(%s, 'p0', 'steps', 60, %s, 1)", name, lease)) == 1
     assert renewed(db, lease) == (0, 2)
 
 

@@ -311,7 +311,7 @@ def test_messages_are_found_by_probes(loaded):
                 (60, "SELECT queend.hole_after(%s, 5000)", (part,)),
                 (60, "SELECT queend.hole_end(%s, 9990)", (part,)),
                 (60, "SELECT queend.given_until(%s, %s, 5000, 100)", (part, group)),
-                (300, "SELECT queend.given_from(%s, %s, 20900)", (part, group))):
+                (300, "SELECT queend.due_from(%s, %s, NULL, 20900)", (part, group))):
             touched = session.pages(call, *values)
             assert touched <= most or _ == 0, (call, touched)      # the first time the catalogues are read
     session.rows("DELETE FROM queend.dead_letters")

@@ -195,8 +195,8 @@ def test_the_steps_of_a_pop_look_at_it_too(db, partitions, group, put, now):
     part, = partitions()
     queue = db.value("SELECT q.name FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE p.id = %s", part)
     put(part, now() + HOUR, None)
-    assert db.rows("SELECT * FROM queend.pop_sm_resolve(%s, 'steps')", queue) == []
-    assert db.rows("SELECT * FROM queend.pop_sm_lease(%s, %s, 60, %s, 10)", part, group(part), str(uuid.uuid4())) == []
+    assert db.rows("SELECT * FROM queen.pop_sm_resolve(%s, 'steps')", queue) == []
+    assert db.rows("SELECT * FROM queend.pop_one(%s, %s, 10, %s, 60000000)", part, group(part), str(uuid.uuid4())) == [(3, None, None)]
 
 
 def test_a_deleted_queue_takes_its_schedule_along(db, partitions, put, now):

@@ -15,7 +15,7 @@ PUSH = "SELECT queen.push(%s, %s, %s::json)"
 def stored(sql, queue: str, partition: str = "Default") -> list:
     """The payloads of a partition, in order."""
     return [json.loads(row.payload) for row in sql.rows(
-        "SELECT f.payload FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id CROSS JOIN LATERAL queend.pop_sm_fetch(p.id, 0, 100000) AS f"
+        "SELECT f.payload FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id CROSS JOIN LATERAL queend.records(p.id, 0, 100000) AS f"
         " WHERE q.name = %s AND p.name = %s", queue, partition)]
 
 
@@ -60,7 +60,7 @@ def test_forms_of_a_call(sql, queue) -> None:
     assert sql.value("SELECT queen.push(%s, partition => 'p', payload => NULL::json, transaction_id => '')", queue)[14] == "7"
     sql.rows("SELECT queen.push(%s, 'p', '[1, 2.50]'::json, trace_id => '0192f0c0-0000-7000-8000-0000000000aa')", queue)
     relay(sql)
-    rows = sql.rows("SELECT f.* FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id CROSS JOIN LATERAL queend.pop_sm_fetch(p.id, 0, 10) AS f"
+    rows = sql.rows("SELECT f.* FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id CROSS JOIN LATERAL queend.records(p.id, 0, 10) AS f"
                     " WHERE q.name = %s", queue)
     assert [row.payload for row in rows] == ['{"a": 2, "b": 1}', '{"text": "literal"}', "null", "[1, 2.50]"]
     assert (rows[0].transaction_id, rows[1].transaction_id) == (made, "order-7")
