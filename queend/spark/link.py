@@ -95,7 +95,10 @@ class Link:
             try:
                 if self._wire is None:
                     self._wire = self._open()
-                self._wire.request(method, path, body, headers)
+                try:
+                    self._wire.request(method, path, body, headers)
+                except (BrokenPipeError, ConnectionResetError):
+                    pass    # who closes before it has read all may have answered why
                 answer = self._wire.getresponse()
                 data = answer.read()
             except (OSError, http.client.HTTPException) as error:
