@@ -11,21 +11,33 @@ import io
 import json
 import random
 import sys
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
 
 import pyarrow as pa  # noqa: E402
-from bodies import like_json  # noqa: E402
 from cluster import Cluster  # noqa: E402
 from server import Daemon  # noqa: E402
 
+WORDS = ("gift no invoice inside express parcel standard return voucher customer service please call before delivery ring twice leave with "
+         "neighbour fragile glass this side up cash card paid open pending shipped").split()
 FORMS = {"JSON": "application/json", "NDJSON": "application/x-ndjson", "Arrow": "application/vnd.apache.arrow.stream"}
 MIB = 1 << 20
 # name: payload bytes, messages, partitions, items of one partition in a push
 LOGS = {"131 B, 500 per row": (130, 200_000, 4, 500), "131 B, 1 per row": (130, 30_000, 1000, 1), "1 KB, 60 per row": (1024, 40_000, 4, 60)}
 BUDGETS = {"131 B, 500 per row": (8 * MIB, 131_000)}      # the others: 8 MiB a call
+
+
+def like_json(size: int) -> bytes:
+    """What programs send: the benchmark's order, with as many words of text as the size asks for."""
+    head = (b'{"order":"%08x","customer":"c-%04d","items":%d,"amount":%d,"currency":"USD","at":%d,"note":"'
+            % (random.getrandbits(32), random.randrange(10000), random.randrange(1, 10), random.randrange(100000), time.time_ns() // 1000))
+    note = ""
+    while len(head) + len(note) < size - 2:
+        note += random.choice(WORDS) + " "
+    return head + note[:max(0, size - 2 - len(head))].encode() + b'"}'
 
 
 def load(daemon: Daemon, queue: str, size: int, messages: int, partitions: int, run: int) -> None:

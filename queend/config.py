@@ -102,7 +102,7 @@ class Database(BaseSettings):
     pg_user: str = setting("postgres", "user")
     pg_password: str = setting("postgres", "password", secret=True)
     pg_use_ssl: bool = setting(False, "true: TLS or no connection; false: no TLS")
-    pg_ssl_reject_unauthorized: bool = setting(True, "with TLS: check the server's certificate and name (docs/inside/decisions/0002-tls.md); false: whoever answers is believed")
+    pg_ssl_reject_unauthorized: bool = setting(True, "with TLS: check the server's certificate and name (docs/inside/decisions/server.md); false: whoever answers is believed")
     db_pool_size: int = count(150, "upper bound of the control plane's pool is a twentieth of it, at least 2", "connections", ge=1, le=10_000)
     db_idle_timeout: int = count(30_000, "idle_in_transaction_session_timeout", "ms")
     db_connection_timeout: int = count(2_000, "time to connect", "ms", ge=1)

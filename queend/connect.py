@@ -102,7 +102,7 @@ def dsn_words(settings: Settings) -> dict[str, Any]:
 
 
 def tls(settings: Settings) -> dict[str, str]:
-    """libpq's TLS words for PG_USE_SSL and PG_SSL_REJECT_UNAUTHORIZED (docs/inside/decisions/0002-tls.md)."""
+    """libpq's TLS words for PG_USE_SSL and PG_SSL_REJECT_UNAUTHORIZED (docs/inside/decisions/server.md)."""
     if not settings.pg_use_ssl:
         return {"sslmode": "disable"}
     if not settings.pg_ssl_reject_unauthorized:

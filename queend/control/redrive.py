@@ -1,6 +1,6 @@
 """Dead letters back into a queue: stored as new messages and gone from the dead letters, both or neither.
 
-In its own queue the new message of a dead letter is for the group it was a dead letter of (docs/inside/decisions/0035-redrive-to-a-group.md).
+In its own queue the new message of a dead letter is for the group it was a dead letter of (docs/inside/decisions/messages.md).
 What was moved among them by hand, away from all groups, comes back to all of them, and so does what goes into another queue."""
 from __future__ import annotations
 
