@@ -90,8 +90,8 @@ class Runs:
 
 def tables(runs: Runs, systems: list[dict], where: dict) -> str:
     text = table(runs.lines, COLUMNS) + "\n" + table(systems, [("system", "name"), ("version", "version"), ("a message counts as stored", "durability")])
-    return text + (f"\n{where['date'][:10]}, commit `{where['commit']}`, {where['cpus']} processors, windows of {runs.seconds:g} s,"
-                   f" `fdatasync` of 8 kB {where['fsync_ms']:g} ms before and {where['fsync_after_ms']:g} ms after the run.\n")
+    return text + (f"\n{where['date'][:10]}, commit `{where['commit']}`, {where['cpus']} processors, windows of {runs.seconds:g} s,\n"
+                   f"`fdatasync` of 8 kB {where['fsync_ms']:g} ms before and {where['fsync_after_ms']:g} ms after the run.\n")
 
 
 def main() -> int:

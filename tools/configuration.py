@@ -3,16 +3,16 @@ from queend.config import Clients, Copying, Database, Engine, Failover, Figures,
 
 HEAD = """# Settings
 
-Environment variables; or keys of a TOML file named by `QUEEND_CONFIG`, in lower case (`port = 6632`). The environment wins
-over the file, the command line (`--host`, `--port`, `--log-level`) over both. A wrong value, an unknown `QUEEND_…` variable or
-an unknown key stops the daemon with a message that names it. `queend config --show-origin` prints what is in effect and
-where it comes from. Booleans are `true` or `false`.
+Environment variables; or keys of a TOML file named by `QUEEND_CONFIG`, in lower case (`port = 6632`). The environment
+wins over the file, the command line (`--host`, `--port`, `--log-level`) over both. A wrong value, an unknown `QUEEND_…`
+variable or an unknown key stops the daemon with a message that names it. `queend config --show-origin` prints what is
+in effect and where it comes from. Booleans are `true` or `false`.
 
-Without `QUEEND_DSN`, `DATABASE_URL` and any of `PG_HOST`, `PG_PORT`, `PG_USER`, `PG_PASSWORD`, `PG_DB` the daemon runs a PostgreSQL of
-its own in `QUEEND_DATA_DIR` and touches no other.
+Without `QUEEND_DSN`, `DATABASE_URL` and any of `PG_HOST`, `PG_PORT`, `PG_USER`, `PG_PASSWORD`, `PG_DB` the daemon runs
+a PostgreSQL of its own in `QUEEND_DATA_DIR` and touches no other.
 
-Names without `QUEEND_` are those of Queen MQ, so that a deployment can be switched over as it is. *No effect* marks those
-this version accepts and does nothing with; setting one is told at start.
+Names without `QUEEND_` are those of Queen MQ, so that a deployment can be switched over as it is. *No effect* marks
+those this version accepts and does nothing with; setting one is told at start.
 """
 GROUPS = {"Server": Server, "Clients": Clients, "PostgreSQL": Database, "Engine": Engine, "Batching by job type": Policies,
           "Queues and long poll": Queues, "Failover buffer": Failover, "Copying": Copying, "Retention": Keeping, "Figures": Figures, "Tokens": Tokens, "Encryption": Sealing, "Without effect": Later}

@@ -44,7 +44,7 @@ def tables(points: list[dict]) -> str:
         ("messages waiting", "backlog"), ("pop us", "pop_cpu_us_per_message"), ("PostgreSQL", "pop_postgres_cpu_us_per_message"), ("pop msg/s", "pop_messages_per_s"),
         ("pop + ack us", "cycle_cpu_us_per_message"), ("PostgreSQL", "cycle_postgres_cpu_us_per_message"), ("cycle msg/s", "cycle_messages_per_s"),
         ("filled at msg/s", "filled_per_s")]) + (
-        f"\nCatching up: {render.cell(caught['messages'])} of {render.cell(caught['backlog'])} messages at {render.cell(caught['messages_per_s'])} msg/s "
+        f"\nCatching up: {render.cell(caught['messages'])} of {render.cell(caught['backlog'])} messages at {render.cell(caught['messages_per_s'])} msg/s\n"
         f"(batch 1000, 16 connections; {render.cell(caught['cpu_us_per_message'])} us each); the backlog had grown at {render.cell(caught['grew_per_s'])} msg/s.\n")
 
 

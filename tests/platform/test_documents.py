@@ -1,0 +1,97 @@
+"""Documents: lines that can be read, links that lead somewhere, targets of make that exist, commands that are real."""
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted(subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split())
+WIDTH = 120
+# What stays on one line: code, a link, a word.
+ATOM = re.compile(r"(?:`+[^`]*`+|!?\[(?:[^\[\]]|`[^`]*`)*\]\([^)\s]*\)|\S)+")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def prose(page: str) -> list[tuple[int, str]]:
+    """Lines with their numbers, those of code blocks left out."""
+    lines, fence, before = [], False, ""
+    for number, line in enumerate((ROOT / page).read_text().split("\n"), 1):
+        if line.lstrip().startswith("```"):
+            fence = not fence
+        elif not fence and not (line.startswith("    ") and not before.strip()):
+            lines.append((number, line))
+            before = line
+    return lines
+
+
+def headings(page: Path) -> set[str]:
+    """The anchors a page has, as Git servers make them of its headings."""
+    found: list[str] = []
+    for _, line in prose(str(page.relative_to(ROOT))):
+        if match := re.match(r"#+ (.*)", line):
+            text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", match[1]).lower()
+            anchor = re.sub(r"[^\w\- ]", "", text).strip().replace(" ", "-")
+            found.append(f"{anchor}-{found.count(anchor)}" if anchor in found else anchor)
+    return set(found)
+
+
+@pytest.mark.parametrize("page", sorted(set(PAGES) - {"docs/reliability.md", "docs/spark.md", "SECURITY.md"}))
+def test_no_line_of_prose_is_longer_than_120(page):
+    """Tables, and what cannot be broken, may be."""
+    long = [f"{page}:{number}" for number, line in prose(page)
+            if len(line) > WIDTH and not line.lstrip().startswith("|") and len(ATOM.findall(re.sub(r"^\s*([-*+]|\d+[.)]|#+) ", "", line))) > 1]
+    assert not long
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_to_a_file_and_a_heading(page):
+    lost = []
+    for number, line in prose(page):
+        for target in LINK.findall(re.sub(r"`[^`]*`", "", line)):
+            if re.match(r"[a-z]+:", target):
+                continue
+            path, _, anchor = target.partition("#")
+            file = (ROOT / page).parent / path if path else ROOT / page
+            if not file.exists() or anchor and anchor not in headings(file.resolve()):
+                lost.append(f"{page}:{number}: {target}")
+    assert not lost
+
+
+def test_files_that_are_named_exist():
+    """`docs/…`, `bench/…`, `tests/…`, in pages, code and SQL alike. An applied migration never changes: it may name what was."""
+    named = subprocess.run(["git", "grep", "-noE", r"\b(docs|bench|tests|tools|queend|sql|systemd|examples)/[a-zA-Z0-9_./-]+\.(md|py|pyx|sql|toml|c|svg|sh|json)\b", "--",
+                            ":!sql/migrate", ":!tests", ":!.gitignore", ":!docs/inside/decisions/README.md"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    lost = []
+    for line in named.splitlines():
+        file, number, path = line.split(":", 2)
+        if not any((base / path).exists() for base in (ROOT, ROOT / "tests", ROOT / Path(file).parent)) and not path.startswith(("bench/out/", "bench/results/plots/")):
+            lost.append(line)
+    assert not lost
+
+
+def test_targets_of_make_exist():
+    targets = set(re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.M)[1].split())
+    named = {(page, target) for page in PAGES for number, line in enumerate((ROOT / page).read_text().split("\n"))
+             for target in re.findall(r"(?:`|^\$? *)make ([a-z-]+)", line)}
+    assert {target for _, target in named} >= {"run", "test", "bench"}
+    assert not {one for one in named if one[1] not in targets}
+
+
+def test_pages_that_users_need_are_in_the_index():
+    index = (ROOT / "docs/README.md").read_text()
+    linked = set(LINK.findall(index))
+    assert not {page.name for page in (ROOT / "docs").glob("*.md")} - linked - {"README.md"}
+    glossary = index.split("## Glossary\n")[1]
+    assert len(glossary.strip().splitlines()) <= 40
+    assert all(f"**{word}**" in index for word in ("queue", "partition", "group", "lease", "cursor"))
+
+
+def test_the_index_of_decisions_names_each():
+    folder = ROOT / "docs/inside/decisions"
+    assert set(LINK.findall((folder / "README.md").read_text())) >= {file.name for file in folder.glob("*.md")} - {"README.md"}
+    assert len(list(folder.glob("*.md"))) <= 20
+
+
+def test_what_costs_are_told_on_two_screens():
+    assert len((ROOT / "docs/performance.md").read_text().splitlines()) <= 80
