@@ -5,11 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from queend.config import Settings
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split())
 WIDTH = 120
 # What stays on one line: code, a link, a word.
 ATOM = re.compile(r"(?:`+[^`]*`+|!?\[(?:[^\[\]]|`[^`]*`)*\]\([^)\s]*\)|\S)+")
+FOREIGN = {"transaction_timeout", "ephemeral_unsupported"}     # names of PostgreSQL and of a client
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -68,6 +71,41 @@ def test_files_that_are_named_exist():
         if not any((base / path).exists() for base in (ROOT, ROOT / "tests", ROOT / Path(file).parent)) and not path.startswith(("bench/out/", "bench/results/plots/")):
             lost.append(line)
     assert not lost
+
+
+def sources(*folders: str) -> dict[str, str]:
+    files = subprocess.run(["git", "ls-files", *folders], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    return {file: (ROOT / file).read_text() for file in files if file.endswith((".py", ".pyx", ".pxd", ".sql", ".h", ".service", ".c", "Makefile"))}
+
+
+def test_names_that_are_told_are_in_the_sources():
+    """Settings, events, columns, functions, files of the core. Metrics: tests/e2e/test_document_examples.py."""
+    found = sources("queend", "sql", "systemd", "tests", "bench", "Makefile")
+    own = "\n".join(text for file, text in found.items() if file.startswith(("queend/", "sql/")))
+    everything = "\n".join(found.values())
+    places = {place for file in found for place in (file.removeprefix(base) for base in ("", "queend/core/", "queend/", "sql/", "tests/"))}
+    places |= {place.rsplit(".", 1)[0] for place in places} | {parent.as_posix() for place in places for parent in Path(place).parents}
+    fields = {name.upper() for name in Settings.model_fields}
+    lost = []
+    for page in PAGES:
+        foreign = page.startswith("bench/results/")                           # tells of other programs as well
+        for number, line in enumerate((ROOT / page).read_text().split("\n"), 1):
+            names = [name for name in re.findall(r"`((?:QUEEND|QUEEN|LIBQUEEN|JWT|FILE_BUFFER|STATS|METRICS|RETENTION)_[A-Z_]*[A-Z])`", line)
+                     if name not in fields and name not in everything]
+            names += [name for name in re.findall(r"`queend\.([a-z_]+)", line) if name != "_core" and not re.search(rf"\bqueend\.{name}\b", own)]
+            names += [name for name in re.findall(r"`((?:engine|net|core|route|pg|http|json|auth|service|control|spool|arrow|read|base|seal|includes|function)/[\w/.]+)`", line)
+                      if name.rstrip("/") not in places]
+            names += [name for name in re.findall(r"`([a-z]+(?:_[a-z]+)+)`", line)
+                      if not foreign and name not in everything and name not in FOREIGN and not name.startswith("queend_")]
+            lost += [f"{page}:{number}: {name}" for name in names]
+    assert not lost
+
+
+def test_flags_of_benchmarks_exist():
+    for page in PAGES:
+        for script, words in re.findall(r"python (bench/\w+\.py)([^`\n]*)", (ROOT / page).read_text()):
+            text = (ROOT / script).read_text()
+            assert not [flag for flag in re.findall(r"--[a-z-]+", words) if f'"{flag}"' not in text], (page, script)
 
 
 def test_targets_of_make_exist():

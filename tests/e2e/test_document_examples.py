@@ -1,0 +1,108 @@
+"""What the guides print is what happens: their commands, bodies and metrics, against a real daemon. Those of the README are run by
+tests/platform/test_serve.py, those of SQL by tests/surface, those of Spark by tests/spark."""
+import json
+import re
+import subprocess
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+import requests
+from support.daemon import ROOT
+
+
+
+def blocks(page: str, language: str = "") -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / "docs" / page).read_text(), re.M | re.S)
+
+
+def commands(page: str, language: str = "") -> list[tuple[str, str]]:
+    """Every curl of the page, with what is printed below it: a command goes on to the next one, or to its output."""
+    found = []
+    for block in blocks(page, language):
+        if "curl" not in block:
+            continue
+        if "$ curl" not in block:
+            found += [(command, "") for command in re.split(r"^(?=curl)", block[block.index("curl"):], flags=re.M) if command]
+            continue
+        for entry in re.split(r"^\$ ", block, flags=re.M)[1:]:
+            command, _, output = entry.partition("\n")
+            found.append((command, output.strip()))
+    return found
+
+
+def run(daemon, command: str) -> tuple[int, str]:
+    told = command.replace("localhost:6632", f"127.0.0.1:{daemon.port}").replace("curl ", "curl -s -w '\\n%{http_code}' ", 1)
+    done = subprocess.run(["bash", "-c", told], capture_output=True, text=True, check=True)
+    text, _, status = done.stdout.rpartition("\n")
+    return int(status), text
+
+
+@pytest.fixture(scope="module")
+def keys() -> str:
+    line, = re.findall(r'^QUEEND_ENCRYPTION_KEYS="(.*)" queend serve', (ROOT / "docs/encryption.md").read_text(), re.M)
+    return subprocess.run(["bash", "-c", f'printf %s "{line}"'], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def daemon(start_daemon, keys, tmp_path_factory):
+    return start_daemon(QUEEND_ENCRYPTION_KEYS=keys, QUEEND_BUFFER_BYTES=1 << 24, FILE_BUFFER_DIR=tmp_path_factory.mktemp("buffer"))
+
+
+# A copy is refused as long as nobody listed its target.
+@pytest.mark.parametrize(("page", "language", "statuses"), [("http.md", "", [400, 400, 201, 201, 201]), ("push-formats.md", "", [201]), ("encryption.md", "", [200]),
+                                                            ("migration.md", "sh", [403, 200, 403])])
+def test_commands(daemon, page, language, statuses):
+    found = commands(page, language)
+    assert len(found) == len(statuses), found
+    for (command, promised), status in zip(found, statuses, strict=True):
+        got, text = run(daemon, command)
+        assert got == status, (command, text)
+        assert not promised or re.fullmatch(".*".join(map(re.escape, promised.split("…"))), text), (command, text)
+
+
+def test_an_encrypted_queue_is_one(daemon, client):
+    assert run(daemon, commands("encryption.md")[0][0])[0] == 200
+    client.push("payroll", {"n": 1})
+    assert client.pop("payroll")[0]["data"] == {"n": 1}
+
+
+def test_the_arrow_push(daemon, client):
+    block, = blocks("push-formats.md", "python")
+    answers = []
+    exec(block.replace("requests.post(", "answers.append(requests.post(").rstrip() + ")",
+         {"pa": pa, "requests": requests, "answers": answers, "url": f"http://127.0.0.1:{daemon.port}"})
+    assert answers[0].json() == {"count": 2, "queued": 2, "duplicate": 0, "error": 0}
+
+
+def test_a_message_that_waits(client):
+    block, = blocks("delays.md", "json")
+    body = re.sub(r'"deliverAt": "[^"]*"', f'"deliverAt": "{(datetime.now(UTC) + timedelta(days=1)).isoformat()}"', block)
+    assert body != block and client.post("/api/v1/push", json.loads(body)).status == 201
+    assert client.pop("mail") == []
+
+
+def test_reads_by_offset(client):
+    client.push("orders", {"n": 1}, partition="customer-42", transactionId="o-1")
+    asked, answered, *_ = [json.loads(block) for block in blocks("log-read.md", "json")[:2]]
+    answer = client.post("/api/v1/fetch", asked)
+    assert answer.status == 200
+    (entry,), (promised,) = answer.json["entries"], answered["entries"]
+    assert entry.keys() == promised.keys() and entry["records"][0].keys() == promised["records"][0].keys()
+    assert (entry["highWatermark"], entry["logStartOffset"], entry["records"][0]["payload"]) == (1, 0, {"n": 1})
+    asked = {"/api/v1/partitions/changed": blocks("log-read.md", "json")[2],
+             **dict(re.findall(r"^## `POST (\S+)`[^\n]*\n\n`(\{.*?\})`", (ROOT / "docs/log-read.md").read_text(), re.M | re.S))}
+    assert len(asked) == 4
+    for route, body in asked.items():
+        if '"timestamp"}' not in body:                                     # names alone
+            body = json.loads(re.sub(r'"after": "…", |, "after": "…"', "", body))
+            assert client.post(route.replace("{group}", "readers"), body).status == 200, (route, body)
+
+
+def test_metrics_that_are_named_exist(client):
+    told = client.get("/metrics/prometheus").body.decode()
+    families = set(re.findall(r"^# TYPE (\S+)", told, re.M))
+    named = {name for page in (ROOT / "docs").glob("*.md") for name in re.findall(r"`(queend_[a-z_]+)(?:\{[^`]*\})?`", page.read_text())}
+    assert len(named) > 20
+    standing = {"queend_standing_partitions", "queend_standing_seconds"}                # told while a partition stands
+    assert standing <= named and not named - families - standing
