@@ -49,8 +49,16 @@ include "core/engine/spread.pyx"          # over how many push streams
 include "core/engine/policy.pyx"          # when a queue becomes a statement
 include "core/engine/company.pyx"         # and whether it waits for those just answered
 include "core/auth/grant.pyx"              # what a verified token allows
-include "core/net/settings.pyx"           # what the operator set
+include "core/state/settings.pyx"         # what the operator set
+include "core/state/requests.pyx"         # what a request asks for
 include "core/net/inbox.pyx"              # messages between threads
+include "core/state/jobs.pyx"             # a request on its way through the engine
+include "core/state/names.pyx"            # queues, partitions, consumer groups
+include "core/state/ready.pyx"            # what is ready, and who waits
+include "core/state/push.pyx"             # items on their way into the log
+include "core/state/pop.pyx"              # pops, and the statements that serve them
+include "core/state/settle.pyx"           # acknowledgments, transactions, leases
+include "core/state/engine.pyx"           # the engine of one worker
 include "core/net/era.pyx"                # who may still hold what was deleted
 include "core/net/budget.pyx"             # how much all clients together may hold
 include "core/net/request.pyx"            # one request, from complete to answered
@@ -67,7 +75,6 @@ include "core/net/listener.pyx"           # where connections come from
 include "core/net/watch.pyx"              # does everybody turn?
 include "core/net/process.pyx"            # all workers together
 include "core/bridge/bridge.pyx"          # to the control plane and back
-include "core/route/types.pyx"            # what a route hands to the engine
 include "core/route/common.pyx"           # paths, queries, names, refusals
 include "core/route/stray.pyx"            # names that were meant to be others
 include "core/route/moment.pyx"           # a time as people write it

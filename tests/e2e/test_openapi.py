@@ -34,7 +34,7 @@ def test_the_daemon_serves_it(client):
 
 def test_every_route_of_both_planes_is_there():
     # the control plane's come from its routers; of the compiled routes those of its own list
-    known = re.findall(r"^    ROUTE_([A-Z_]+)$", (ROOT / "queend/core/route/types.pyx").read_text(), re.M)
+    known = re.findall(r"^    ROUTE_([A-Z_]+)$", (ROOT / "queend/core/state/requests.pyx").read_text(), re.M)
     named = {core.probe_route(method, path.replace("{", "").replace("}", "").encode()) for method, path, _ in OPERATIONS}
     assert len(known) > 8 and named == {name.lower() for name in known} | {None}
     described = {f"{method} {path}" for method, path, _ in OPERATIONS}

@@ -106,7 +106,7 @@ cdef bint gate_transaction(Request* r, TxReq* q) noexcept nogil:
 
 cdef inline bint gate_ack(Request* r, AckItem* it) noexcept nogil:
     # May its queue be acknowledged to? An unknown partition is told as such. Catalog lock held.
-    return it.partition == NULL or gate_allows(r, (<Partition*>it.partition).queue.name, VERB_POP)
+    return it.partition == NULL or gate_allows(r, it.partition.queue.name, VERB_POP)
 
 cdef int64_t gate_until(Request* r, int64_t until_us) noexcept nogil:
     # A long poll ends with its token at the latest. until_us: monotonic.

@@ -2,41 +2,7 @@
 # occurs once per call; what finds it taken waits for the next call, so the rules of a request are applied one request
 # at a time.
 
-cdef enum:
-    ACKED_OK = 1
-    ACKED_DLQ = 2
-    ACKED_RELEASED = 4
-    ACKED_NOT_FOUND = 8
-    ACKED_BAD_LEASE = 16
-    ACKED_NOOP = 32           # it was acknowledged before
-    ACKED_TOO_LATE = 64       # it should have gone back, or to the dead letters, and was acknowledged before
-    ACKED_GAPS = 128          # more gaps than a cursor remembers
-    CALL_ACKS = 20000         # records in one call
-    ACK_ROUNDS = 4            # of look-ups: a partition of a queue unknown here, the catalog, the partition again, its group
-
-cdef struct LeasedAck
-
 cdef const char* ACK_UNKNOWN = "The database did not answer; whether the acknowledgments took effect is not known"
-
-cdef struct AckJob:
-    Job job
-    AckReq req
-    int pending               # items without a result
-    int asked                 # rounds of look-ups so far
-    LeasedAck* leased         # one per lease, while it needs no look into the log
-    int n_leased
-    int64_t version           # of the catalog whose names it has
-
-cdef struct AckRow:
-    AckJob* job
-    Partition* partition
-    Group* group
-    AckItem* first
-    AckItem* last
-    int n
-
-cdef struct AckArrays:
-    PgArray part, grp, lease, n, ids, status, limit, delay, f_row, f_idx, f_error
 
 cdef struct AckCall:
     Engine* engine
@@ -270,7 +236,7 @@ cdef void ack_rows_add(AckCall* call, Table* taken, AckJob* j) noexcept nogil:
         row = NULL
         key = 0
         if it.group != NULL:
-            key = (<uint64_t><uint32_t>(<Partition*>it.partition).id << 32) | <uint32_t>(<Group*>it.group).id
+            key = (<uint64_t><uint32_t>it.partition.id << 32) | <uint32_t>it.group.id
             row = <AckRow*>table_get(taken, key)
             if row != NULL and (row.job is not j or row.first.has_lease != it.has_lease
                                 or (it.has_lease and memcmp(row.first.lease, it.lease, 16) != 0)):
@@ -279,8 +245,8 @@ cdef void ack_rows_add(AckCall* call, Table* taken, AckJob* j) noexcept nogil:
             row = &call.rows[call.n_rows]
             call.n_rows += 1
             row.job = j
-            row.partition = <Partition*>it.partition
-            row.group = <Group*>it.group
+            row.partition = it.partition
+            row.group = it.group
             row.first = NULL
             row.last = NULL
             row.n = 0
@@ -520,8 +486,8 @@ cdef void ack_answer(AckJob* j) noexcept nogil:
     for i in range(j.req.n):
         it = &j.req.items[i]
         if it.partition != NULL:
-            it.queue_name = (<Partition*>it.partition).queue.name
-            it.partition_name = (<Partition*>it.partition).name
+            it.queue_name = it.partition.queue.name
+            it.partition_name = it.partition.name
     job_move(&j.job, JOB_DONE)
     r.job = NULL
     r.worker.counters.op[OP_ACK].items += j.req.n

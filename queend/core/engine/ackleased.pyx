@@ -4,16 +4,6 @@
 # tells why.
 from libc.stdlib cimport qsort
 
-cdef struct LeasedAck:
-    AckJob* job
-    Held* held                # only while the book is locked
-    AckItem* first            # n items of the request, one behind the other
-    int n
-    uint64_t key
-    int64_t first_offset
-    int64_t base
-    bint look                 # what this process knows of the partition ends with the lease
-
 cdef int leasedack_count(AckJob* j) noexcept nogil:
     # How many leases the request is about; 0: it is not of this kind. Equal neighbours are one.
     cdef int i
@@ -60,8 +50,8 @@ cdef bint ack_leased(AckJob* j) noexcept nogil:
     return good
 
 cdef bint leasedack_open(LeasedAck* a, AckJob* j, AckItem* it) noexcept nogil:
-    cdef Partition* p = <Partition*>it.partition
-    cdef uint64_t key = (<uint64_t><uint32_t>p.id << 32) | <uint32_t>(<Group*>it.group).id
+    cdef Partition* p = it.partition
+    cdef uint64_t key = (<uint64_t><uint32_t>p.id << 32) | <uint32_t>it.group.id
     cdef Held* h = <Held*>table_get(&held.table, key)
     if h == NULL or h.flying or memcmp(h.lease, it.lease, 16) != 0:
         return False
@@ -186,7 +176,7 @@ cdef int leased_done(PopCall* call, PGresult* res, int64_t now) noexcept nogil:
         if pg_int4(res, row, TURN_PART) == <int32_t>(a.key >> 32) and pg_int4(res, row, TURN_GROUP) == <int32_t><uint32_t>a.key:
             released = pg_bool(res, row, TURN_RELEASED)
             leasedack_take(a, released)
-            book_acked(<Group*>a.first.group, <Partition*>a.first.partition, call.forgets, released, a.first_offset + a.n - 1,
+            book_acked(a.first.group, a.first.partition, call.forgets, released, a.first_offset + a.n - 1,
                        pg_int8(res, row, TURN_HEAD), 0, now, &wake)
             call.engine.worker.counters.by_lease += a.n
             row += 1
@@ -241,7 +231,7 @@ cdef void leased_lost(PopCall* call) noexcept nogil:
     cdef int i
     uv_mutex_lock(&book.lock)
     for i in range(call.n_acks):
-        book_unsure(<Group*>call.acks[i].first.group, <Partition*>call.acks[i].first.partition, &wake)
+        book_unsure(call.acks[i].first.group, call.acks[i].first.partition, &wake)
     uv_mutex_unlock(&book.lock)
     popjobs_wake(call.engine.worker, wake)
     call.ack_jobs = NULL

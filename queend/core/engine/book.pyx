@@ -3,35 +3,6 @@
 # One process-wide mutex guards all of it; it is held for a batch of changes, never across I/O. Everything in here is a
 # hint: PostgreSQL decides. Every move of a cursor goes through cursor_move.
 
-cdef enum CursorState:
-    CURSOR_IDLE = 0           # nothing known to deliver
-    CURSOR_READY = 1          # in its group's ready ring
-    CURSOR_BUSY = 2           # a claim is on its way
-    CURSOR_LEASED = 3         # in the due heap until the lease ends
-    CURSOR_DELAYED = 4        # in the due heap until a delay, window or retry pause ends
-
-    FRESH_AGAIN = 2           # Cursor.fresh: forgotten while it was busy
-    FORGETS_UNKNOWN = -1      # in place of book.forgets: when it was sent nobody knows
-
-cdef struct Cursor:
-    HeapNode due
-    Partition* partition
-    Group* group
-    Cursor* next              # ready ring
-    Cursor* prev
-    Cursor* all_next          # of its group; of a partition that is buried alone, of that
-    Cursor* all_prev
-    PopJob* wait_first        # parked pops of exactly this partition
-    PopJob* wait_last
-    int64_t next_offset       # next to deliver, as far as known
-    int64_t wakes_at          # end of the newest pause it is known to have, by the database's clock
-    uint8_t state
-    uint8_t fresh             # its row may not exist; FRESH_AGAIN: nor after the answer that is awaited
-    uint8_t dead              # its partition is buried: in no list but that one's
-    uint8_t again             # something happened while it was busy: look again
-    uint32_t moved            # book.moves when it last changed its state
-    uint8_t open              # its newest delivery is not known to be acknowledged to the end: what is left of it goes first
-
 cdef struct Book:
     uv_mutex_t lock
     Heap due

@@ -2,11 +2,6 @@
 # round of lookup was refused. Out: 409 to the jobs that asked for it, and to no other. The database counts (sql/function/names_room);
 # it is asked when a name is made, and only then. What the failover buffer holds was accepted, and is bound by nothing.
 
-cdef enum NameBound:
-    BOUND_QUEUES = 1
-    BOUND_PARTITIONS = 2
-    BOUND_GROUPS = 3
-
 cdef enum:
     BOUND_SAY_US = 60000000   # between two lines for the operator
 
@@ -71,7 +66,7 @@ cdef void refused_job(Round* r, Job* job) noexcept nogil:
             if op.kind == TX_PUSH and op.push.partition == NULL and refused_is(r, job, False, op.push.queue, op.push.part):
                 return
             if op.kind == TX_ACK and op.ack.partition != NULL and op.ack.group == NULL \
-                    and refused_is(r, job, True, (<Partition*>op.ack.partition).queue.name, op.ack.group_name):
+                    and refused_is(r, job, True, op.ack.partition.queue.name, op.ack.group_name):
                 return
 
 cdef void refused_answer(Engine* e, Job* job) noexcept nogil:

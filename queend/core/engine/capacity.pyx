@@ -53,7 +53,7 @@ cdef bint capacity_admit(Worker* w, PushJob* j) noexcept nogil:
     uv_mutex_lock(&capacity_lock)
     while link[0] != NULL:
         it = link[0]
-        q = (<Partition*>it.partition).queue
+        q = it.partition.queue
         if q.max_size <= 0 or it.room is <void*>q:
             link = &it.next
             continue
@@ -136,7 +136,7 @@ cdef void capacity_give_back(PushJob* j) noexcept nogil:
     uv_mutex_lock(&capacity_lock)
     while it != NULL:
         if it.room != NULL:
-            (<Queue*>it.room).capacity.taken -= pushitem_count(it)
+            it.room.capacity.taken -= pushitem_count(it)
             it.room = NULL
         it = it.next
     uv_mutex_unlock(&capacity_lock)
@@ -156,7 +156,7 @@ cdef void capacity_settle(PushJob* j) noexcept nogil:
     uv_mutex_unlock(&capacity_lock)
 
 cdef inline void capacity_count(PushItem* it, int n) noexcept nogil:
-    cdef Queue* q = <Queue*>it.room
+    cdef Queue* q = it.room
     it.room = NULL
     if q == NULL:
         return
@@ -178,7 +178,7 @@ cdef int capacity_transaction(TxJob* j) noexcept nogil:
     while i < j.req.n and fault == -1:
         if j.req.ops[i].kind == TX_PUSH and j.req.ops[i].push.partition != NULL:
             it = j.req.ops[i].push
-            q = (<Partition*>it.partition).queue
+            q = it.partition.queue
             if q.max_size > 0:
                 if j.job.tries < 10 and (capacity_old(q, now) or (capacity_left(q) == 0 and not capacity_told(&q.capacity, now, j.job.born_us))):
                     q.capacity.wanted = True
@@ -193,7 +193,7 @@ cdef int capacity_transaction(TxJob* j) noexcept nogil:
         i += 1
     for k in range(i):
         if j.req.ops[k].kind == TX_PUSH and j.req.ops[k].push.room != NULL:
-            (<Queue*>j.req.ops[k].push.room).capacity.taken -= 1
+            j.req.ops[k].push.room.capacity.taken -= 1
             j.req.ops[k].push.room = NULL
     uv_mutex_unlock(&capacity_lock)
     return fault
@@ -204,7 +204,7 @@ cdef void capacity_transacted(TxJob* j) noexcept nogil:
     uv_mutex_lock(&capacity_lock)
     for i in range(j.req.n):
         if j.req.ops[i].kind == TX_PUSH:
-            (<Partition*>j.req.ops[i].push.partition).queue.capacity.answer += 1
+            j.req.ops[i].push.partition.queue.capacity.answer += 1
     uv_mutex_unlock(&capacity_lock)
 
 cdef int64_t capacity_mark(int32_t queue) noexcept nogil:

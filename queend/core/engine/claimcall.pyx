@@ -5,12 +5,6 @@
 cdef enum:
     CLAIM_BYTES = 8388608     # of one answer; its first row comes whatever its size
 
-cdef struct Taken:
-    CachedRow* row            # the one that holds `first`; it and those after it up to first + take are referenced
-    int64_t first
-    int take
-    bint made
-
 cdef bint pop_take_cached(PopJob* j, PopJob** wake) noexcept nogil:
     # A pop has chosen its candidates: can all of them be answered from memory? Then their rows are referenced, and
     # candidates beyond its budget given back. Book locked.

@@ -195,7 +195,7 @@ cdef bint cycle_gather(CycleCall* call) noexcept nogil:
     cdef bint done = True
     table_init(&groups)
     for i in range(q.n):
-        p = <Partition*>q.items[i].partition
+        p = q.items[i].partition
         g = <PushGroup*>table_get(&groups, <uint32_t>p.id)
         if g == NULL:
             g = batch_group(call.batch, p) if not p.dead else NULL

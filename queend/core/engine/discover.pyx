@@ -8,21 +8,6 @@
 # next one finds little. Where none was possible for a minute, all groups are scanned instead.
 # A partition's head is raised by book_head alone, which tells every group: so a head that is known has been told.
 
-cdef enum:
-    SCAN_PAGE = 1000
-    LOOK_US = 1000000
-    LOOK_QUIET_US = 5000000          # while nobody waits
-    LOOK_GAP_US = 60000000           # a longer time is not read through: groups are scanned
-    BLIND_US = 60000000              # between scans because of transactions whose start is hidden
-    RECENT_MARGIN_US = 1000000       # clocks that are slewed; what is read twice is known already
-    BACK_HELD_US = 60000000          # after the database's clock was set back, looks begin no later than they did
-    WAKING_BACK_US = 3000000         # how far back a pause may end that was not visible a second ago
-    SCAN_PAUSE_US = 200000           # after an error of the server
-    WAKING_AHEAD_US = 1500000        # pauses that end before the next look are known before they do
-    WAKING_PAGE = 10000
-    ENDED_PAGE = 4096                # leases looked up at a time, 5 us each
-    LOOK_DEADLINE_MS = 5000          # a connection that is silent for so long is replaced: others look meanwhile
-
 cdef enum Finding:            # what the answer under way, and the names it needs, are about
     FIND_NOTHING = 0
     FIND_LOOK
@@ -32,55 +17,6 @@ cdef enum Finding:            # what the answer under way, and the names it need
     FIND_SCAN
 
 cdef const char* LOOK = b"SELECT pg_current_snapshot()::text, version, queend.now_us() FROM queend.catalog"
-
-cdef struct Found:
-    int32_t partition
-    int64_t next_offset       # -1 unknown
-    int64_t head
-    int64_t leased_until      # database's clock, 0 = free
-    int64_t wakes_at          # database's clock: a pause ends then, 0 = this is about something else
-    int32_t group             # whose; 0 = every group's
-
-cdef struct Checked:
-    int32_t partition
-    int32_t group
-    int64_t due               # when the lease was to end: a newer lease is not what was asked about
-
-cdef struct Discover:
-    int64_t server            # the incarnation that `found` is of
-    Group* scanning
-    int pin                   # of it
-    Found* found              # rows whose partitions are not all known by name yet
-    int n_found
-    int finding               # FIND_*
-    int64_t pause_until       # of the scan, monotonic: after an error of the server
-    uint64_t cleanings        # of the catalog when they were asked for
-    uint64_t snapshot         # hash of the one the last look saw: the same again means that nothing was committed since
-    int64_t looked_us         # monotonic, when the last look was sent
-    bint look_now             # somebody asked for one
-    bint recent_wanted
-    int64_t since             # database's clock: all older was visible at the last complete look; 0 = there was none
-    int64_t since_us          # monotonic, when that look was sent
-    int64_t recent_us         # monotonic, when the look under way was sent
-    int64_t next_since        # what it will leave in `since`
-    bint gap                  # too long ago, or hidden: the groups are scanned when it is through
-    int64_t load_after        # monotonic: queues that came meanwhile are known after a reload begun later; 0 = no need of one
-    bint blind                # a transaction was under way whose start is hidden: looks may pass its records over
-    int64_t doubted_us        # monotonic, when the groups were last scanned because of one
-    int64_t next_writer
-    int64_t writer            # database's clock: who may have written a pause then unseen began no earlier; 0 = not known
-    bint waking_wanted
-    int64_t waking_from       # database's clock: pauses that end up to then, and up to partition waking_after, are known
-    int32_t waking_after
-    int64_t waking_sent
-    bint last_page            # of the scan
-    uint32_t moves            # book.moves when the page under way was asked for
-    int32_t page_end          # partition that the page under way ends with
-    bint ended_wanted
-    bint ended_all            # somebody who does not wait found nothing
-    int ended_at              # place in the heap of leases that was looked at last
-    int n_checked
-    Checked[ENDED_PAGE] checked         # those asked about
 
 cdef void scan_want(Group* g) noexcept nogil:
     # Book locked.

@@ -14,19 +14,6 @@ cdef enum:
     HANDOVER_CLAIMS = 256     # in one push: the rest of a batch for which more wait is the next one
     HANDOVER_BYTES = 4194304  # of one partition's records; more goes the usual way
 
-cdef struct Claim:
-    Claim* following          # of the same waiter
-    PushGroup* group
-    Cursor* cursor
-    PopJob* job
-    int row                   # its partition's first row in the call
-    int take                  # records
-    bint made
-    bint answers              # its waiter is answered, and this is its first
-
-cdef struct ClaimArrays:
-    PgArray row, group, take, whole, lease, lease_us
-
 cdef void claimarrays_free(ClaimArrays* a) noexcept nogil:
     pgarray_free(&a.row)
     pgarray_free(&a.group)

@@ -9,20 +9,6 @@
 cdef enum:
     HELD_BYTES = 16777216     # of memory in all: some 18 000 leases of 50 records
 
-cdef struct Held:
-    Held* newer               # of the process, in the order they were leased
-    Held* older
-    uint64_t key
-    unsigned char[16] lease
-    int64_t first             # offset of the first record that is not acknowledged
-    int64_t base              # where a read may begin once all of it is: see queend.claim
-    int n                     # records that are not
-    int done                  # records that are: their ids stand before the others'
-    bint afar                 # read from the database, which others may write to: where the log ends is asked for
-    bint flying               # an acknowledgment of it is on its way
-    size_t bytes
-    unsigned char* ids        # 16 of each record; behind the struct
-
 cdef struct HeldAll:
     Table table
     Held* oldest

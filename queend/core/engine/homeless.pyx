@@ -71,7 +71,7 @@ cdef void items_home(PushStream* s, PushItem* it, bint unsure) noexcept nogil:
             it = it.next
             item_refuse(s, last)
             continue
-        part = <PushPart*>it.job
+        part = it.of_part
         part.parted = True
         m.job = part.job
         m.items = it
@@ -82,7 +82,7 @@ cdef void items_home(PushStream* s, PushItem* it, bint unsure) noexcept nogil:
             last.original = NULL
             part.left -= 1
             it = last.next
-            if it == NULL or <PushPart*>it.job is not part:
+            if it == NULL or it.of_part is not part:
                 break
             last = it
         last.next = NULL

@@ -1,36 +1,6 @@
 # A job is one request on its way through the engine. It stands in its request's arena and ends with exactly one answer.
 # Everything on it happens on its request's worker; what another thread does for it comes back through the inbox.
 
-cdef enum JobState:
-    JOB_NEW = 0
-    JOB_RESOLVING = 1         # waits for names to become ids
-    JOB_QUEUED = 2            # waits for a batch
-    JOB_FLYING = 3            # in a statement
-    JOB_PARKED = 4            # a long poll that waits for work
-    JOB_DONE = 5
-
-cdef struct Job:
-    InboxMsg msg              # first: a job travels between workers as a message
-    Request* r
-    Job* next                 # in the queue of its state
-    int op                    # OP_*
-    uint8_t state
-    uint8_t tries             # how often it went back to resolve or was sent again
-    int64_t server            # the incarnation whose names and numbers it has
-    uint8_t errors            # of the server, since it last had none (pg/verdict)
-    bint stands               # a long poll that was parked: it may be again, however many are
-    uint8_t bound             # a name it asked for may not be made (engine/bounds)
-    Slice bound_at            # and its queue
-    bint alone                # an error that may be tied to it: it goes alone, so that only its own hits it
-    int64_t born_us
-    int64_t queued_us         # since when it waits for a batch
-    size_t bytes
-
-cdef struct JobList:
-    Job* first
-    Job* last
-    int n
-
 cdef inline void joblist_add(JobList* l, Job* j) noexcept nogil:
     j.next = NULL
     if l.last != NULL:

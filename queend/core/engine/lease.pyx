@@ -12,13 +12,6 @@ cdef struct LeaseCall:
     Engine* engine
     Job* jobs
 
-cdef struct Release:
-    Release* next
-    int tries
-    int pin                   # of the pop that claimed
-    Cursor* cursor
-    unsigned char[16] lease
-
 cdef struct ReleaseCall:
     Engine* engine
     Release* list

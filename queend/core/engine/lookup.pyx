@@ -2,53 +2,8 @@
 # adds the answers to the catalog and tries the jobs again. One round at a time per worker: what misses something
 # meanwhile joins the next one.
 
-cdef enum AskKind:
-    ASK_RESOLVE = 0           # queues and partitions of pushes: created when missing
-    ASK_PARTITION = 1         # a partition by name, never created
-    ASK_NAMES = 2             # partitions by id
-    ASK_GROUPS = 3            # groups of acks, never created
-    ASK_SIZE = 5              # what queues with a bound hold
-    ASK_STORED = 6            # ids for which such a queue has no room: where they are stored already
-    ASK_GROUP = 4             # a group of pops (or of a transaction's acks): created, with its subscription
-    ASK_DRAINED = 7           # as ASK_RESOLVE, of what the failover buffer holds: created whatever the bounds
-
 cdef enum:
     ASK_TRIES = 200           # of a statement whose connection was lost
-
-cdef struct Ask:
-    Ask* next
-    Engine* engine
-    int kind
-    int n
-    int room
-    Slice* first              # names by ordinal
-    Slice* second
-    int32_t* ids
-    PushItem** items          # ASK_STORED
-    int64_t* marks            # ASK_SIZE: capacity_mark of each, and when they were taken
-    int64_t asked_us
-    uint64_t cleanings        # of the catalog when it was sent
-    int64_t forgets           # and book.forgets
-    Queue* queue              # ASK_GROUP
-    Slice mode
-    int64_t since_us
-    bint has_since
-    int tries
-    int64_t first_us          # when it was first sent
-
-cdef struct Round:
-    bint running
-    int64_t server            # the incarnation whose numbers it asks with
-    Arena arena
-    Job* jobs
-    Ask* waiting              # not sent yet
-    int flying
-    int failures
-    int why                   # the answer where one of its statements failed: 500 or 503
-    bint apart                # which of its jobs is to blame is not known: each asks for itself
-    bint reload               # a partition of a queue this process has not heard of: its jobs wait for the catalog
-    Table refused             # names that may not be made, as Refused
-    int64_t pause_until
 
 cdef Ask* ask_of(Engine* e, int kind) noexcept nogil:
     # The round's ask of this kind that still has room, or a new one.
@@ -172,8 +127,8 @@ cdef void push_ask(Engine* e, PushJob* j) noexcept nogil:
     while it != NULL:
         if it.partition == NULL:
             ask_names(e, ASK_DRAINED if j.drain else ASK_RESOLVE, it.queue, it.part, 0)
-        elif (<Partition*>it.partition).queue.capacity.wanted:
-            ask_names(e, ASK_SIZE, it.queue, it.queue, (<Partition*>it.partition).queue.id)
+        elif it.partition.queue.capacity.wanted:
+            ask_names(e, ASK_SIZE, it.queue, it.queue, it.partition.queue.id)
         it = it.next
     if j.doubts:
         capacity_doubts(e, j)
@@ -281,9 +236,9 @@ cdef void stored_begin(Ask* a) noexcept nogil:
     pgarray_begin(&e.ask_c, OID_INT8)
     uv_mutex_lock(&recalls.lock)
     for i in range(a.n):
-        pgarray_int4(&e.ask_a, (<Partition*>a.items[i].partition).id)
+        pgarray_int4(&e.ask_a, a.items[i].partition.id)
         pgarray_bytes(&e.ask_b, a.items[i].id, 16)
-        pgarray_int8(&e.ask_c, recall_from(<Partition*>a.items[i].partition, a.items[i].id))
+        pgarray_int8(&e.ask_c, recall_from(a.items[i].partition, a.items[i].id))
     uv_mutex_unlock(&recalls.lock)
 
 cdef void stored_take(Ask* a, PGresult* res) noexcept nogil:

@@ -1,8 +1,5 @@
 # Framed answers of the pop machine: from the rows of a claim, and from the batch of a push that delivers by itself.
 
-cdef enum:
-    FRAMED_WASTE = 4          # a stored frame is sent whole when at least one in so many of its messages is wanted
-
 cdef int popframed_rows(Engine* e, Buf* out, PopJob* j, PGresult* res, int first_row, int stop_row, int claimed) noexcept nogil:
     # The rows of one request; returns how many messages.
     cdef FrameWriter w

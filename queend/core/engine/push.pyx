@@ -151,7 +151,7 @@ cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
         return
     while it != NULL:
         following = it.next
-        i = (((<Partition*>it.partition).id) & (LANES - 1)) % lanes.homes
+        i = ((it.partition.id) & (LANES - 1)) % lanes.homes
         part = &parts[i]
         if part.left == 0:
             part.job = j
@@ -162,7 +162,7 @@ cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
             j.parts_left += 1
         else:
             tails[i].next = it
-        it.job = part
+        it.of_part = part
         it.next = NULL
         part.left += 1
         tails[i] = it
@@ -201,7 +201,7 @@ cdef void push_part_done(PushPart* part) noexcept nogil:
 
 cdef inline bint item_answer(PushItem* it, PushReq* q, Counters* counters) noexcept nogil:
     # Results to what the answer tells. True when the record is stored.
-    it.partition_uuid = (<Partition*>it.partition).uuid if it.partition != NULL else NULL
+    it.partition_uuid = it.partition.uuid if it.partition != NULL else NULL
     if it.status == 1:
         counters.duplicates += 1
         if it.keyed:
@@ -209,7 +209,7 @@ cdef inline bint item_answer(PushItem* it, PushReq* q, Counters* counters) noexc
             it.status = 0
             q.replayed = True
     if it.status < 2:
-        message_id_make(it.created_us, (<Partition*>it.partition).id, it.offset, it.message_id)
+        message_id_make(it.created_us, it.partition.id, it.offset, it.message_id)
     return it.status < 2
 
 cdef bint run_answer(PushItem* it, PushReq* q, Counters* counters) noexcept nogil:
@@ -221,8 +221,8 @@ cdef bint run_answer(PushItem* it, PushReq* q, Counters* counters) noexcept nogi
             stored = item_answer(&run.items[k], q, counters) or stored
         return stored
     if it.partition != NULL:
-        it.partition_uuid = (<Partition*>it.partition).uuid
-        run.partition_id = (<Partition*>it.partition).id
+        it.partition_uuid = it.partition.uuid
+        run.partition_id = it.partition.id
     return it.status < 2
 
 cdef int push_mark(PushJob* j, uint8_t of, uint8_t to) noexcept nogil:
@@ -276,8 +276,8 @@ cdef void push_tell(PushJob* j) noexcept nogil:
     for i in range(j.req.n):
         it = &j.req.items[i]
         if it.partition != NULL and it.status < 2:
-            if (<Partition*>it.partition).queue is not queue:
-                queue = (<Partition*>it.partition).queue
+            if it.partition.queue is not queue:
+                queue = it.partition.queue
                 tally = tally_of(queue, r.worker)
                 tally.push_requests += 1
             tally.push_messages += it.run.n if it.run != NULL else 1

@@ -14,20 +14,6 @@ cdef enum:
     RECALL_FULL_S = 600           # no room for this partition: not tried again before
     RECALL_AHEAD = 16             # cells that are on their way from memory while others are looked at
 
-cdef struct Recall:
-    Partition* partition
-    Recall* newer
-    Recall* older
-    uint64_t* cells
-    uint64_t size
-    uint64_t used
-    int64_t origin
-    int shift
-    int64_t known             # every id below this offset is remembered
-    int64_t known_at          # moment of the row that ends there
-    bint sure                 # a row was stored on this knowledge: late_ids is known not to be needed
-    int64_t used_us
-
 cdef struct Recalls:
     uv_mutex_t lock
     Recall* newest

@@ -75,11 +75,6 @@ cdef void refill_stepped(uv_work_t* work, int status) noexcept nogil:
     if t.want:
         refill_chunk(t)
 
-cdef struct AdoptMsg:
-    InboxMsg msg
-    uint64_t number
-    char[4096] dir
-
 cdef void refill_adopt(Worker* w, InboxMsg* msg) noexcept nogil:
     # A segment that another daemon left. Refused while there is anything of our own to do: whoever sent it looks whether it is
     # still there, and sends it again.
@@ -250,7 +245,7 @@ cdef void refill_done(PushItem* it, int n) noexcept nogil:
     cdef Buf record
     spool_count(it.queue, it.part, -n)
     if it.status < 2 and it.partition != NULL:
-        tally_of((<Partition*>it.partition).queue, boss).push_messages += n
+        tally_of(it.partition.queue, boss).push_messages += n
     if it.status != 2:
         return
     # A batch is split until the item at fault stands alone: this is one record. It is written anew.

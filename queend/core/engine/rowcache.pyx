@@ -5,25 +5,6 @@
 # for ROWCACHE_AGE_US at most and within a bound of bytes for the process, oldest first. All of it is guarded by the book.
 # A row that a claim is reading (refs) leaves the chain at once and the memory when the claim is answered.
 
-cdef enum:
-    ROWCACHE_AGE_US = 10000000
-
-cdef struct CachedRow:
-    CachedRow* newer          # of its partition
-    CachedRow* next           # of the process, in the order they came
-    CachedRow* prev
-    Partition* partition
-    int64_t base
-    int64_t created_us
-    int64_t kept_us           # monotonic
-    int n
-    int refs
-    bint dropped
-    size_t bytes              # of memory
-    Slice ids                 # as in the log, uncompressed; behind the struct
-    Slice body
-    Slice meta
-
 cdef struct RowCache:
     CachedRow* first
     CachedRow* last

@@ -41,7 +41,7 @@ cdef void run_open_here(PushItem* it) noexcept nogil:
     # Its records become items, which its part waits for instead of it.
     run_open(it.run, it, it.run.items)
     it.run.open = True
-    (<PushPart*>it.job).left += it.run.n - 1
+    it.of_part.left += it.run.n - 1
 
 cdef void group_open_runs(PushGroup* g) noexcept nogil:
     # All runs of a chain; duplicates of their records are duplicates of items then.
@@ -175,11 +175,6 @@ cdef PushBatch* batch_refused(PushStream* s, PushBatch* b, PGresult* res) noexce
 
 # ---- records in memory, whether they came alone or in runs ---------------------------------------------------------
 
-cdef struct Records:
-    PushItem* it
-    int at                    # in its run
-    BatchRow row              # of frames
-
 cdef inline void records_begin(Records* r, PushItem* first) noexcept nogil:
     r.it = first
     r.at = 0
@@ -196,7 +191,7 @@ cdef bint records_next(Records* r, PopMessage* m) noexcept nogil:
     m.created_us = it.created_us
     m.offset = it.offset + r.at
     item_extras(it, &m.extras)
-    message_id_make(it.created_us, (<Partition*>it.partition).id, m.offset, m.id)
+    message_id_make(it.created_us, it.partition.id, m.offset, m.id)
     if run == NULL:
         memcpy(m.record_id, it.id, 16)
         m.payload = it.payload

@@ -4,7 +4,7 @@
 
 cdef inline bint item_bare(PushItem* it) noexcept nogil:
     # Must it be sealed and is not? It has its partition.
-    return (<Partition*>it.partition).queue.sealed and not item_sealed(it)
+    return it.partition.queue.sealed and not item_sealed(it)
 
 cdef bint item_seal(Worker* w, Job* j, PushItem* it) noexcept nogil:
     # On its request's worker; the envelope lives as long as the request. False: it cannot be sealed.
@@ -33,7 +33,7 @@ cdef bint push_seal(Worker* w, PushJob* j) noexcept nogil:
     cdef PushItem* it
     while at[0] != NULL:
         it = at[0]
-        if it.run != NULL and (<Partition*>it.partition).queue.sealed:
+        if it.run != NULL and it.partition.queue.sealed:
             run_open(it.run, it, it.run.items)
             it.run.open = True
             it.run.items[it.run.n - 1].next = it.next

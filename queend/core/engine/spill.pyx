@@ -8,11 +8,6 @@
 cdef enum:
     SPILL_HOLD_US = 1000000   # how long a push waits for the records before it
 
-cdef enum SpillWhy:
-    SPILL_KEPT = 0
-    SPILL_FULL = 1
-    SPILL_FAILED = 2
-
 cdef JobList spill_held       # in order of arrival
 cdef bint spill_moved         # partitions ran empty, or the gate moved: look at them again
 

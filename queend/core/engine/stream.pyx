@@ -6,30 +6,6 @@
 cdef enum:
     BUFFER_TRIES = 4          # of a batch that the database cannot take now, before it goes into the failover buffer
 
-cdef struct PushStream:
-    int index
-    PushStream* side          # for partitions that must wait and keep no other waiting (engine/aside)
-    PushStream* main          # whose side it is, NULL: it has lanes
-    PushGroup* learning       # what a side reads for
-    Worker* worker
-    PushBatch* gather
-    PushBatch* flying
-    PushBatch* again          # to be sent before anything gathered: retries and halves of a split
-    PushBatch* dropped        # while the batch before is still to be scattered: freed with it
-    bint leaving              # the next batch leaves, that one is not scattered yet
-    PushPart* overflow_first  # parts that found the gathering batch full
-    PushPart* overflow_last
-    int64_t sent_us
-    int64_t retry_at          # not before (monotonic), after a failure
-    int64_t hold_until        # company is expected until then (monotonic), 0 = send at once
-    int expect                # items that end the hold
-    int alone                 # holds in a row that brought too little company
-    int no_hold               # batches to send without one, after that
-    bint stale                # waits for the catalog to be reloaded
-    PushArrays arrays
-    ClaimArrays claims
-    PushArrays keep           # scratch of the row cache
-
 cdef PushStream* streams      # process-wide: n_streams with lanes, then the side of each
 cdef int n_streams
 cdef int streams_all
@@ -75,7 +51,7 @@ cdef void stream_add(PushStream* s, PushPart* part) noexcept nogil:
         return
     it = part.items
     while it != NULL:
-        p = <Partition*>it.partition
+        p = it.partition
         if p.dead:
             # Its name was looked up before the catalog was reloaded, and it got here after that: s was cleaned already.
             following = it.next
@@ -397,7 +373,7 @@ cdef void stream_give_up(PushStream* s, PushBatch* b, int status) noexcept nogil
 cdef bint group_drains(PushGroup* g) noexcept nogil:
     # Is some of it from the failover buffer?
     cdef PushItem* it = g.first
-    while it != NULL and not (<PushPart*>it.job).job.drain:
+    while it != NULL and not it.of_part.job.drain:
         it = it.next
     return it != NULL
 
@@ -559,8 +535,8 @@ cdef void group_fail(PushStream* s, PushGroup* g, int status) noexcept nogil:
     cdef PushItem* it = g.first
     while it != NULL:
         it.status = 2 if status == 500 else 4
-        if status > (<PushPart*>it.job).failed:
-            (<PushPart*>it.job).failed = status
+        if status > it.of_part.failed:
+            it.of_part.failed = status
         it = it.next
     group_done(s, g)
 
@@ -576,11 +552,11 @@ cdef void batch_fail(PushStream* s, PushBatch* b, int status) noexcept nogil:
 cdef void item_refuse(PushStream* s, PushItem* it) noexcept nogil:
     # Memory ran out before it was gathered: it is not stored.
     it.status = 4
-    (<PushPart*>it.job).failed = 503
+    it.of_part.failed = 503
     item_done(s, it)
 
 cdef inline void item_done(PushStream* s, PushItem* it) noexcept nogil:
-    cdef PushPart* part = <PushPart*>it.job
+    cdef PushPart* part = it.of_part
     part.left -= 1
     if part.left == 0:
         if part.job.job.r.worker is s.worker and not part.parted:

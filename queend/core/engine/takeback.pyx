@@ -6,15 +6,6 @@
 # are not delivered again. So the book lets nobody go on until the answer is there, if the client is known to have left when
 # the claim is made.
 
-cdef enum:
-    TAKE_BACK_US = 2000000    # a cursor is held back for so long at most
-
-cdef struct Takeback:
-    Takeback* next
-    int pin                   # of the pop that claimed
-    Cursor* cursor
-    PopSpan span
-
 cdef struct TakebackCall:
     Engine* engine
     Takeback* list

@@ -2,22 +2,6 @@
 # waits for anybody. In: answers, as they are written. Out: to whoever samples them (Core.tallies); a torn read is a slightly old
 # value. They live as long as the queue's entry in the catalogue.
 
-cdef struct Tally:
-    uint64_t push_requests    # runs of items of the queue, as they stood in requests
-    uint64_t push_messages    # stored or known before
-    uint64_t pop_requests
-    uint64_t pop_messages
-    uint64_t pop_empty
-    uint64_t ack_requests     # as push_requests
-    uint64_t ack_done
-    uint64_t ack_failed       # refused
-    uint64_t transactions
-    uint64_t lag_us           # summed over lag_n pops: how long ago the first row they delivered of was stored
-    uint64_t lag_n
-    uint64_t lag_most_us      # since it was sampled; the sampler sets it to 0
-    uint64_t each             # bytes of an answer for each message in it, of late
-    uint64_t[3] line          # to 128 bytes
-
 cdef int tally_workers = 1
 
 cdef Tally* tally_make() noexcept nogil:
@@ -72,7 +56,7 @@ cdef void tally_ack(AckReq* q, Worker* w) noexcept nogil:
     for i in range(q.n):
         if q.items[i].partition == NULL:
             continue
-        queue = (<Partition*>q.items[i].partition).queue
+        queue = q.items[i].partition.queue
         if queue is not last:
             last = queue
             t = tally_of(queue, w)
@@ -98,10 +82,6 @@ cdef void tally_transaction(TxReq* q, Worker* w) noexcept nogil:
             tally_of(queue, w).push_messages += 1
         else:
             tally_of(queue, w).ack_done += 1
-
-cdef struct TallySeen:
-    Queue* queue
-    int parked
 
 cdef int tally_list(TallySeen** out) noexcept nogil:
     # The queues there are and how many pops are parked on each, to be freed by the caller, -1 when memory ran out. The caller is pinned (net/era) while it uses them.

@@ -6,16 +6,6 @@ cdef enum:
 
 cdef const char* TX_IN_DOUBT = b"The database did not answer; whether the transaction took effect is not known"
 
-cdef struct TxJob:
-    Job job
-    TxReq req
-    bint asked
-    bint cleared              # nothing stood against it when it was looked at: what it names and does not exist may be made
-    bint limited              # it pushes to a queue with a bound
-    bint doubt                # the answer was lost: before anything else, was it done?
-    bint unsure               # it was lost once: ids made here are looked for as well
-    int fault                 # what it was refused for since
-
 cdef struct TxCall:
     Engine* engine
     TxJob* job
@@ -182,8 +172,8 @@ cdef void tx_ask(Engine* e, TxJob* j) noexcept nogil:
             continue
         elif op.kind == TX_PUSH and op.push.partition == NULL:
             ask_names(e, ASK_RESOLVE, op.push.queue, op.push.part, 0)
-        elif op.kind == TX_PUSH and (<Partition*>op.push.partition).queue.capacity.wanted:
-            ask_names(e, ASK_SIZE, op.push.queue, op.push.queue, (<Partition*>op.push.partition).queue.id)
+        elif op.kind == TX_PUSH and op.push.partition.queue.capacity.wanted:
+            ask_names(e, ASK_SIZE, op.push.queue, op.push.queue, op.push.partition.queue.id)
         elif op.kind == TX_ACK:
             ackitem_ask(e, op.ack, op.ack.group_name, True)
 
@@ -213,7 +203,7 @@ cdef bint txcall_send(Engine* e, TxJob* j) noexcept nogil:
     for i in range(j.req.n):
         if j.req.ops[i].kind == TX_PUSH and j.req.ops[i].push.partition == NULL:
             dry = True
-        elif j.req.ops[i].kind == TX_PUSH and ((<Partition*>j.req.ops[i].push.partition).dead or item_bare(j.req.ops[i].push)):
+        elif j.req.ops[i].kind == TX_PUSH and (j.req.ops[i].push.partition.dead or item_bare(j.req.ops[i].push)):
             # the queue was deleted since its names were looked up, or is encrypted now: they are looked up again
             limit_give(&e.tx_limit)
             tx_go(e.worker, j)
@@ -320,7 +310,7 @@ cdef bint tx_gather(Engine* e, TxCall* call, TxJob* j) noexcept nogil:
         if op.kind == TX_PUSH and op.push.partition == NULL:
             continue
         if op.kind == TX_PUSH:
-            p = <Partition*>op.push.partition
+            p = op.push.partition
             g = <PushGroup*>table_get(&groups, <uint32_t>p.id)
             if g == NULL:
                 g = batch_group(call.batch, p)
@@ -337,7 +327,7 @@ cdef bint tx_gather(Engine* e, TxCall* call, TxJob* j) noexcept nogil:
                 return False
             continue
         it = op.ack
-        key = (<uint64_t>1 << 63) | (<uint64_t><uint32_t>(<Partition*>it.partition).id << 31) ^ <uint32_t>(<Group*>it.group).id
+        key = (<uint64_t>1 << 63) | (<uint64_t><uint32_t>it.partition.id << 31) ^ <uint32_t>it.group.id
         row = <AckRow*>table_get(&groups, key)
         if row != NULL and it.has_lease and row.first.has_lease and memcmp(row.first.lease, it.lease, 16) != 0:
             # two leases of one (partition, group): at most one can be live
@@ -349,8 +339,8 @@ cdef bint tx_gather(Engine* e, TxCall* call, TxJob* j) noexcept nogil:
             row = &call.rows[call.n_rows]
             call.n_rows += 1
             memset(row, 0, sizeof(AckRow))
-            row.partition = <Partition*>it.partition
-            row.group = <Group*>it.group
+            row.partition = it.partition
+            row.group = it.group
             if not table_put(&groups, key, row):
                 table_free(&groups)
                 job_refuse(&j.job, 503, "Out of memory")
@@ -597,8 +587,8 @@ cdef void tx_answer(TxJob* j, int fault) noexcept nogil:
     for i in range(j.req.n):
         op = &j.req.ops[i]
         if op.kind == TX_PUSH and op.push.partition != NULL:
-            op.push.partition_uuid = (<Partition*>op.push.partition).uuid
-            message_id_make(op.push.created_us, (<Partition*>op.push.partition).id, op.push.offset, op.push.message_id)
+            op.push.partition_uuid = op.push.partition.uuid
+            message_id_make(op.push.created_us, op.push.partition.id, op.push.offset, op.push.message_id)
         if op.kind == TX_ACK and op.ack.code & ACKED_DLQ:
             r.worker.counters.dead_lettered += 1
     job_move(&j.job, JOB_NEW + 1 if j.job.state == JOB_NEW else j.job.state)

@@ -90,7 +90,7 @@ cdef class ProbeCount:
         cdef Partition* p
         for i in range(self.request.n):
             it = &self.request.items[i]
-            p = <Partition*>it.partition
+            p = it.partition
             if p.open == NULL:
                 p.open = batch_group(&self.batch, p)
             batch_place(&self.batch, p.open, it)

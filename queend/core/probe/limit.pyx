@@ -46,7 +46,6 @@ cdef class LimitProbe:
     def fastest(self, int64_t now_us):
         return limit_fastest(&self.l, now_us)
 
-
 cdef class PolicyProbe:
     """One batch policy."""
     cdef Policy p

@@ -7,28 +7,6 @@ cdef enum:
     CYCLE_KEY = 2048
     CYCLE_VALUE = 1048576
 
-cdef struct CycleOp:
-    Slice key
-    Slice value               # p NULL: the key goes
-    double end                # of its window
-    bint has_end
-
-cdef struct CycleReq:
-    Slice query_json          # literals as sent, for the answer
-    Slice partition_json
-    Slice group
-    unsigned char[16] query
-    unsigned char[16] partition_uuid
-    int n
-    CycleOp* ops
-    PushReq push
-    bint keeps                # the lease
-    bint has_ack
-    bint has_lease
-    unsigned char[16] ack
-    unsigned char[16] lease
-    int count
-
 cdef bint cycle_parse(Slice body, Arena* a, UuidGen* g, CycleReq* q) noexcept nogil:
     # False: it is not an ordinary one.
     cdef Json j

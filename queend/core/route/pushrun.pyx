@@ -3,30 +3,6 @@
 # In: ids and payloads, or a client's message frames. Out: a body ready to be stored; or, when one of its records turns out
 # to be a duplicate, items of their own (run_open).
 
-cdef enum:
-    RUN_LEAST = 16            # fewer records are better merged with others of their partition
-    RUN_MOST = 1000           # as in any row
-    RUN_BYTES = 65536         # of a body as it is stored, as in any row
-    RUN_RATIO = 16            # what is stored compressed unpacks to at most so many times its size
-
-cdef struct PushRun:
-    int n
-    uint8_t codec             # BODY_V1 or BODY_FRAMES
-    bint open                 # the records are items of their own now
-    bint made                 # their ids were made here
-    bint has_v7
-    bint has_other
-    bint rising               # each id is larger than the one before
-    unsigned char[16] lo      # of the version-7 ids
-    unsigned char[16] hi
-    unsigned char* ids        # 16 bytes each
-    int32_t partition_id      # for the answer
-    size_t bytes              # about what the body takes
-    Slice* payloads           # BODY_V1
-    Slice stored              # BODY_FRAMES: the client's zstd frame
-    Slice inner               # and what it unpacks to
-    PushItem* items           # room for n, filled by run_open
-
 cdef void run_ids(PushRun* run) noexcept nogil:
     # What the ids are as a whole: kinds, smallest, largest, in order.
     cdef int i

@@ -1,4 +1,10 @@
-# What a route hands to the engine, and gets back for its answer: plain structs in the request's arena.
+# What a request asks for: what its route writes, the engine fills in, and the answer is made from. Plain structs in the
+# request's arena. Owner: the request's worker, except where a field says otherwise.
+
+cdef struct Group
+cdef struct Partition
+cdef struct Queue
+cdef struct PushPart
 
 cdef enum:
     NAME_MAX = 255            # bytes of a queue, partition or group name
@@ -34,9 +40,9 @@ cdef struct PushItem:
     PushItem* original        # the first record of the same call with this id
     int original_at           # which of its run
     PushRun* run              # many records in one item: ids, texts and payloads are in there (payload.n: their bytes)
-    void* partition
-    void* room                # the queue of which it takes room (engine/capacity)
-    void* job
+    Partition* partition
+    Queue* room               # the queue with a bound of which it takes room
+    PushPart* of_part         # that takes it to its stream
     const char* partition_uuid        # 36 bytes
     Slice queue
     Slice part
@@ -58,6 +64,30 @@ cdef struct PushItem:
     uint8_t full              # failed because its queue is full; offset is then the queue's maxSize
     int64_t offset
     int64_t created_us
+
+cdef enum:
+    RUN_LEAST = 16            # fewer records are better merged with others of their partition
+    RUN_MOST = 1000           # as in any row
+    RUN_BYTES = 65536         # of a body as it is stored, as in any row
+    RUN_RATIO = 16            # what is stored compressed unpacks to at most so many times its size
+
+cdef struct PushRun:
+    int n
+    uint8_t codec             # BODY_V1 or BODY_FRAMES
+    bint open                 # the records are items of their own now
+    bint made                 # their ids were made here
+    bint has_v7
+    bint has_other
+    bint rising               # each id is larger than the one before
+    unsigned char[16] lo      # of the version-7 ids
+    unsigned char[16] hi
+    unsigned char* ids        # 16 bytes each
+    int32_t partition_id      # for the answer
+    size_t bytes              # about what the body takes
+    Slice* payloads           # BODY_V1
+    Slice stored              # BODY_FRAMES: the client's zstd frame
+    Slice inner               # and what it unpacks to
+    PushItem* items           # room for n, filled by run_open
 
 cdef struct PushReq:
     int n
@@ -112,8 +142,8 @@ cdef struct PopMessage:
 
 cdef struct AckItem:
     AckItem* next
-    void* partition
-    void* group
+    Partition* partition
+    Group* group
     Slice txid_json
     Slice error
     Slice group_name          # of a transaction's ack
@@ -166,6 +196,28 @@ cdef struct TxReq:
     unsigned char[16] id
     bint counts               # done is answered in numbers
     size_t unpacked           # bytes the request takes beside its body
+
+cdef struct CycleOp:
+    Slice key
+    Slice value               # p NULL: the key goes
+    double end                # of its window
+    bint has_end
+
+cdef struct CycleReq:
+    Slice query_json          # literals as sent, for the answer
+    Slice partition_json
+    Slice group
+    unsigned char[16] query
+    unsigned char[16] partition_uuid
+    int n
+    CycleOp* ops
+    PushReq push
+    bint keeps                # the lease
+    bint has_ack
+    bint has_lease
+    unsigned char[16] ack
+    unsigned char[16] lease
+    int count
 
 cdef struct LeaseReq:
     unsigned char[16] lease   # all zero, which is nobody's, when the text is no UUID
