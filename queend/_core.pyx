@@ -16,49 +16,81 @@ include "core/base/heap.pyx"              # due times
 include "core/base/error.pyx"             # a refusal
 include "core/base/counter.pyx"           # what is counted
 include "core/base/log.pyx"               # one line for operators
+
 include "core/json/scan.pyx"              # JSON validated in place
 include "core/json/values.pyx"            # how many there are
 include "core/json/text.pyx"              # string literals read and written
-include "core/seal/ring.pyx"              # the keys of encrypted queues
-include "core/seal/seal.pyx"              # payloads sealed and opened
-include "core/arrow/flat.pyx"              # FlatBuffers read in place
-include "core/arrow/column.pyx"            # a column of a record batch
-include "core/arrow/schema.pyx"            # which columns there are
-include "core/arrow/reader.pyx"            # an Arrow stream, batch by batch
+
 include "core/http/parse.pyx"             # a request's head
 include "core/http/chunked.pyx"           # a body in chunks
 include "core/http/field.pyx"             # one of its fields
 include "core/http/head.pyx"              # an answer's head
 include "core/http/problem.pyx"           # an error as a problem
+
+include "core/seal/ring.pyx"              # the keys of encrypted queues
+include "core/seal/seal.pyx"              # payloads sealed and opened
+
+include "core/arrow/flat.pyx"             # FlatBuffers read in place
+include "core/arrow/column.pyx"           # a column of a record batch
+include "core/arrow/schema.pyx"           # which columns there are
+include "core/arrow/reader.pyx"           # an Arrow stream, batch by batch
+
 include "core/pg/encode.pyx"              # binary parameters
 include "core/pg/decode.pyx"              # binary results
 include "core/pg/dbclock.pyx"             # what the database's clock shows
 include "core/pg/verdict.pyx"             # what an error means, and what is done
 include "core/pg/statement.pyx"           # the statements of the hot path
 include "core/pg/address.pyx"             # where the server is
-include "core/pg/incarnation.pyx"       # which life of which server it is
+include "core/pg/incarnation.pyx"         # which life of which server it is
 include "core/pg/edition.pyx"             # do its functions serve us?
-include "core/pg/doubt.pyx"             # what is wrong with it
+include "core/pg/doubt.pyx"               # what is wrong with it
 include "core/pg/slot.pyx"                # one PostgreSQL connection on the loop
 include "core/pg/pool.pyx"                # a worker's connections
 include "core/pg/extras.pyx"              # what a record has besides its payload
 include "core/pg/batchrow.pyx"            # a row of the log, sliced
 include "core/pg/bodypack.pyx"            # its payloads, made smaller
-include "core/engine/limit.pyx"           # how many statements at a time
-include "core/engine/spread.pyx"          # over how many push streams
-include "core/engine/policy.pyx"          # when a queue becomes a statement
-include "core/engine/company.pyx"         # and whether it waits for those just answered
-include "core/auth/grant.pyx"              # what a verified token allows
+
 include "core/state/settings.pyx"         # what the operator set
 include "core/state/requests.pyx"         # what a request asks for
-include "core/net/inbox.pyx"              # messages between threads
 include "core/state/jobs.pyx"             # a request on its way through the engine
 include "core/state/names.pyx"            # queues, partitions, consumer groups
 include "core/state/ready.pyx"            # what is ready, and who waits
 include "core/state/push.pyx"             # items on their way into the log
 include "core/state/pop.pyx"              # pops, and the statements that serve them
 include "core/state/settle.pyx"           # acknowledgments, transactions, leases
+include "core/state/limits.pyx"           # when statements leave, and how many fly
 include "core/state/engine.pyx"           # the engine of one worker
+
+include "core/route/common.pyx"           # paths, queries, names, refusals
+include "core/route/stray.pyx"            # names that were meant to be others
+include "core/route/moment.pyx"           # a time as people write it
+include "core/route/pushrun.pyx"          # records that go through the engine as one
+include "core/route/pushdue.pyx"          # when their items may be delivered
+include "core/route/pushjoin.pyx"         # items of one partition, made one
+include "core/route/pushform.pyx"         # what a push's body is, and how it is answered
+include "core/route/tracecontext.pyx"     # which trace a record belongs to
+include "core/route/pushkey.pyx"          # ids a repeated push has again
+include "core/route/push.pyx"             # items as JSON
+include "core/route/pushframes.pyx"       # items as the 2.x client frames them
+include "core/route/pushlines.pyx"        # items as lines
+include "core/route/pusharrow.pyx"        # items as rows
+include "core/route/eventvalue.pyx"       # what its attributes may be
+include "core/route/events.pyx"           # items as CloudEvents
+include "core/route/pushreply.pyx"        # their results
+include "core/route/eventsout.pyx"        # messages as CloudEvents
+include "core/route/pop.pyx"              # a query in, messages out
+include "core/route/popframes.pyx"        # the same as the 2.x client frames them
+include "core/route/ack.pyx"              # acknowledgments in, results out
+include "core/route/transaction.pyx"      # operations in, results out
+include "core/route/txframes.pyx"         # the same as the 2.x client frames them
+include "core/route/cycle.pyx"            # a cycle of a stream in, results out
+include "core/route/lease.pyx"            # an extension
+
+include "core/spool/record.pyx"           # a message of the failover buffer, in bytes
+include "core/spool/file.pyx"             # and on the disk
+include "core/spool/spool.pyx"            # what is in it
+
+include "core/net/inbox.pyx"              # messages between threads
 include "core/net/era.pyx"                # who may still hold what was deleted
 include "core/net/budget.pyx"             # how much all clients together may hold
 include "core/net/request.pyx"            # one request, from complete to answered
@@ -74,77 +106,82 @@ include "core/net/worker.pyx"             # a thread and its loop
 include "core/net/listener.pyx"           # where connections come from
 include "core/net/watch.pyx"              # does everybody turn?
 include "core/net/process.pyx"            # all workers together
+
 include "core/bridge/bridge.pyx"          # to the control plane and back
-include "core/route/common.pyx"           # paths, queries, names, refusals
-include "core/route/stray.pyx"            # names that were meant to be others
-include "core/route/moment.pyx"           # a time as people write it
-include "core/route/pushrun.pyx"           # records that go through the engine as one
-include "core/route/pushdue.pyx"           # when their items may be delivered
-include "core/route/pushjoin.pyx"          # items of one partition, made one
-include "core/route/pushform.pyx"          # what a push's body is, and how it is answered
-include "core/route/tracecontext.pyx"      # which trace a record belongs to
-include "core/route/pushkey.pyx"           # ids a repeated push has again
-include "core/route/push.pyx"              # items as JSON
-include "core/route/pushframes.pyx"        # items as the 2.x client frames them
-include "core/route/pushlines.pyx"         # items as lines
-include "core/route/pusharrow.pyx"         # items as rows
-include "core/route/eventvalue.pyx"        # what its attributes may be
-include "core/route/events.pyx"            # items as CloudEvents
-include "core/route/pushreply.pyx"         # their results
-include "core/route/eventsout.pyx"         # messages as CloudEvents
-include "core/route/pop.pyx"              # a query in, messages out
-include "core/route/popframes.pyx"        # the same as the 2.x client frames them
-include "core/route/ack.pyx"              # acknowledgments in, results out
-include "core/route/transaction.pyx"      # operations in, results out
-include "core/route/txframes.pyx"         # the same as the 2.x client frames them
-include "core/route/cycle.pyx"            # a cycle of a stream in, results out
-include "core/route/lease.pyx"            # an extension
-include "core/auth/gate.pyx"               # who may use a hot route
-include "core/engine/catalog.pyx"         # queues, partitions, groups by name and id
-include "core/engine/job.pyx"             # a request on its way through the engine
-include "core/engine/sealing.pyx"         # encrypted queues
-include "core/spool/record.pyx"           # a message of the failover buffer, in bytes
-include "core/spool/file.pyx"             # and on the disk
-include "core/spool/spool.pyx"            # what is in it
-include "core/engine/batch.pyx"           # items become record batches
-include "core/engine/runs.pyx"            # runs in a batch, and out of it
-include "core/engine/book.pyx"            # what is ready, and who waits
-include "core/engine/stranger.pyx"        # who waits for what is not known yet
-include "core/engine/rowcache.pyx"        # the newest rows, in memory
-include "core/engine/popmachine.pyx"      # one pop, state by state
-include "core/engine/tally.pyx"           # what each queue did
-include "core/engine/pause.pyx"           # when pops find nothing because somebody said so
-include "core/engine/popframed.pyx"       # framed answers
-include "core/engine/held.pyx"            # what is out on lease
-include "core/engine/popcall.pyx"         # many pops in one statement
-include "core/engine/claimcall.pyx"       # pops whose records are in memory, and acknowledgments beside them
-include "core/engine/ack.pyx"             # acknowledgments
-include "core/engine/ackleased.pyx"       # those that need no look into the log
-include "core/engine/transaction.pyx"     # acknowledgments and pushes, all or nothing
-include "core/engine/cycle.pyx"           # cycles of streams
-include "core/engine/lease.pyx"           # extended, given back
-include "core/engine/takeback.pyx"        # consumed for nobody, taken back
-include "core/engine/capacity.pyx"        # room in queues with a bound
-include "core/engine/lookup.pyx"          # names to ids
-include "core/engine/bounds.pyx"          # names that may not be made
-include "core/engine/discover.pyx"        # work nobody told of
-include "core/engine/ended.pyx"           # leases that ended elsewhere
-include "core/engine/recall.pyx"          # ids the database need not look for
-include "core/engine/handover.pyx"        # parked pops served by the push itself
-include "core/engine/stream.pyx"          # push streams by lane
-include "core/engine/aside.pyx"           # partitions that have to learn first
-include "core/engine/lanes.pyx"           # which stream stores which lane
-include "core/engine/push.pyx"            # a push request
-include "core/engine/spill.pyx"           # a push that goes into the failover buffer
-include "core/engine/refill.pyx"          # and out of it
-include "core/engine/homeless.pyx"        # items whose partition is gone
-include "core/engine/engine.pyx"          # the drain
-include "core/engine/pace.pyx"            # how much at a time, and when
-include "core/engine/reload.pyx"          # a catalog out of date
-include "core/engine/forget.pyx"          # another server: nothing is remembered
-include "core/engine/grave.pyx"           # what was deleted, given back
-include "core/engine/told.pyx"            # what the control plane has committed
-include "core/engine/ending.pyx"          # stop and close
+
+include "core/auth/grant.pyx"             # what a verified token allows
+include "core/auth/gate.pyx"              # who may use a hot route
+
+include "core/govern/job.pyx"             # a request on its way through the engine
+include "core/govern/limit.pyx"           # how many statements at a time
+include "core/govern/spread.pyx"          # over how many push streams
+include "core/govern/policy.pyx"          # when a queue becomes a statement
+include "core/govern/company.pyx"         # and whether it waits for those just answered
+include "core/govern/governor.pyx"        # when a statement of a type leaves
+
+include "core/names/tally.pyx"            # what each queue did
+include "core/names/catalog.pyx"          # queues, partitions, groups by name and id
+include "core/names/size.pyx"             # what queues with a bound hold
+include "core/names/stale.pyx"            # that it is out of date
+
+include "core/memory/held.pyx"            # what is out on lease
+include "core/memory/rowcache.pyx"        # the newest rows, in memory
+include "core/memory/recall.pyx"          # ids the database need not look for
+
+include "core/ready/wake.pyx"             # parked pops to be tried again
+include "core/ready/scans.pyx"            # groups to be looked through
+include "core/ready/book.pyx"             # what is ready, and who waits
+include "core/ready/stranger.pyx"         # who waits for what is not known yet
+include "core/ready/tallies.pyx"          # what each queue did, all of them
+
+include "core/find/lookup.pyx"            # names to ids
+include "core/find/bounds.pyx"            # names that may not be made
+include "core/find/discover.pyx"          # work nobody told of
+include "core/find/ended.pyx"             # leases that ended elsewhere
+include "core/find/bury.pyx"              # the catalog taken anew, burials in it
+include "core/find/grave.pyx"             # what was deleted, given back
+
+include "core/deliver/opening.pyx"        # sealed payloads opened
+include "core/deliver/pause.pyx"          # when pops find nothing because somebody said so
+include "core/deliver/popmachine.pyx"     # one pop, state by state
+include "core/deliver/popframed.pyx"      # framed answers
+include "core/deliver/cached.pyx"         # pops whose records are in memory
+include "core/deliver/popcall.pyx"        # many pops in one statement
+include "core/deliver/release.pyx"        # leases given back
+include "core/deliver/takeback.pyx"       # consumed for nobody, taken back
+
+include "core/push/batch.pyx"             # items become record batches
+include "core/push/runs.pyx"              # runs in a batch, and out of it
+include "core/push/sealing.pyx"           # encrypted queues
+include "core/push/capacity.pyx"          # room in queues with a bound
+include "core/push/handover.pyx"          # parked pops served by the push itself
+include "core/push/keep.pyx"              # committed chunks kept in memory
+include "core/push/aside.pyx"             # partitions that have to learn first
+include "core/push/lanes.pyx"             # which stream stores which lane
+include "core/push/stream.pyx"            # push streams by lane
+include "core/push/push.pyx"              # a push request
+include "core/push/homeless.pyx"          # items whose partition is gone
+
+include "core/settle/ack.pyx"             # acknowledgments
+include "core/settle/ackleased.pyx"       # those that need no look into the log
+include "core/settle/claimcall.pyx"       # pops whose records are in memory, and acknowledgments beside them
+include "core/settle/turn.pyx"            # which of these statements is next
+include "core/settle/transaction.pyx"     # acknowledgments and pushes, all or nothing
+include "core/settle/cycle.pyx"           # cycles of streams
+include "core/settle/lease.pyx"           # extended, given back
+
+include "core/failover/spill.pyx"         # a push that goes into the failover buffer
+include "core/failover/refill.pyx"        # and out of it
+
+include "core/run/kinds.pyx"              # the table of job kinds
+include "core/run/engine.pyx"             # the drain
+include "core/run/pace.pyx"               # how much at a time, and when
+include "core/run/reload.pyx"             # a catalog out of date
+include "core/run/forget.pyx"             # another server: nothing is remembered
+include "core/run/told.pyx"               # what the control plane has committed
+include "core/run/ending.pyx"             # stop and close
+
+include "core/pg/refusal.pyx"              # why a server refuses us, as Python sees it
 include "core/seal/python.pyx"            # sealing, for the control plane
 include "core/record.pyx"                 # stored records, for the control plane
 include "core/slices.pyx"                 # JSON taken apart, for the control plane
@@ -155,7 +192,6 @@ include "core/read/flatout.pyx"           # flatbuffers, as far as an Arrow stre
 include "core/read/arrowout.pyx"          # records as an Arrow stream
 include "core/read/read.pyx"              # the log read as Python sees it
 include "core/merge.pyx"                  # rows of the log made one
-include "core/pg/refusal.pyx"           # why a server refuses us, as Python sees it
 include "core/core.pyx"                   # the data plane as Python sees it
 include "core/probe/limit.pyx"            # seams for the tests of limits and policies
 include "core/probe/company.pyx"          # seams for the test of company

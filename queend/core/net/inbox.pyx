@@ -3,10 +3,6 @@
 
 cdef struct Worker
 
-cdef struct InboxMsg:
-    InboxMsg* next
-    void (*run)(Worker* w, InboxMsg* m) noexcept nogil     # on the receiver's thread
-
 cdef struct Inbox:
     uv_mutex_t lock
     InboxMsg* first

@@ -86,3 +86,13 @@ cdef int pushreq_count(PushReq* q) noexcept nogil:
     for i in range(q.n):
         n += pushitem_count(&q.items[i])
     return n
+
+cdef inline void item_extras(PushItem* it, Extras* x) noexcept nogil:
+    # What it carries besides its payload. Views into the item.
+    if it.more != NULL:
+        x[0] = it.more[0]
+    else:
+        extras_none(x)
+    x.trace = slice_of(<const char*>it.trace, 16 if it.has_trace else 0)
+    x.sub = it.sub
+    x.text = slice_of(it.txid.p, it.txid.n if it.keep_text else 0)

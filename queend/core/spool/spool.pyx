@@ -383,3 +383,7 @@ cdef void spool_write_end() noexcept nogil:
         log_line(b"error", b"buffer_write_failed", strerror(t.error))
     if t.bytes.cap > 4 * SPOOL_WINDOW:
         buf_free(&t.bytes)
+
+cdef inline bint spill_hurries() noexcept nogil:
+    # Nobody waits for a database that is away when there is a buffer.
+    return spool.on and spool.gate == GATE_SHUT

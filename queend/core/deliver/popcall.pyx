@@ -1,0 +1,553 @@
+# The fused call of the pop machine: claim and fetch for many pops in one statement, rows back to their requests.
+
+cdef bint popcall_send(Engine* e) noexcept nogil:
+    cdef Slot* slot = slotpool_take(e.slots)
+    cdef PopCall* call
+    cdef PopJob* j
+    cdef Params params
+    cdef int i, n, room
+    cdef int64_t ttl_us = 0
+    cdef bint alone = False
+    if slot == NULL:
+        return False
+    call = <PopCall*>calloc(1, sizeof(PopCall))
+    if call == NULL:
+        return False
+    call.engine = e
+    arena_open(&call.arena, &e.worker.chunks)
+    room = CALL_CURSORS + POP_MAX_PARTITIONS
+    call.cursors = <Cursor**>arena_alloc(&call.arena, room * sizeof(Cursor*))
+    call.rows = <int*>arena_alloc(&call.arena, room * sizeof(int))
+    if call.cursors == NULL or call.rows == NULL:
+        popcall_free(call)
+        return False
+    popcall_begin(e)
+    while e.pops.first != NULL and call.n_jobs < e.pop_policy.max_jobs and call.n_cursors < CALL_CURSORS and not alone:
+        if not popcall_room(call, <PopJob*>e.pops.first):
+            break
+        if e.pops.first.alone and call.n_jobs:
+            break
+        alone = e.pops.first.alone
+        j = <PopJob*>joblist_take(&e.pops)
+        if j.gone:
+            pop_drop_candidates(j)
+            pop_forget(j)
+            continue
+        if j.group.dead:
+            pop_drop_candidates(j)
+            pop_try(e.worker, j)
+            continue
+        pop_lease_make(e.worker, j, j.n_cursors, j.cursors[0])
+        call.n_jobs += 1
+        j.first_cursor = call.n_cursors
+        for i in range(j.n_cursors):
+            call.cursors[call.n_cursors] = j.cursors[i]
+            call.n_cursors += 1
+            pgarray_int4(&e.a_req, call.n_jobs)
+            pgarray_int4(&e.a_part, j.cursors[i].partition.id)
+            pgarray_int4(&e.a_group, j.cursors[i].group.id)
+            pgarray_bool(&e.a_fresh, atomic_get8(&j.cursors[i].fresh) != 0)
+        pgarray_int4(&e.r_budget, j.req.batch)
+        pgarray_int4(&e.r_parts, j.req.partitions)
+        pgarray_bool(&e.r_auto, j.req.auto_ack)
+        pgarray_uuid(&e.r_lease, j.lease)
+        pgarray_int8(&e.r_lease_us, pop_lease_us(j))
+        pgarray_int8(&e.r_delay_us, j.queue.delay_us)
+        pgarray_int8(&e.r_window_us, j.queue.window_us)
+        ttl_us |= j.queue.ttl_us
+        popcall_add(call, j)
+    if call.n_jobs == 0:
+        popcall_free(call)
+        return False
+    popcall_expect(call)
+    popcall_end(e, &params)
+    popcall_ttl(e, call if ttl_us else NULL, &params)
+    call.sent_us = clock_mono_us()
+    e.worker.counters.op[OP_POP].calls += 1
+    if slot_send(slot, STMT_POP, &params, popcall_done, call, e.deadline_ms):
+        return True
+    popcall_again(call, 503 if params.failed else 0)
+    return False
+
+cdef inline void popcall_add(PopCall* call, PopJob* j) noexcept nogil:
+    # It travels with the call.
+    pop_move(j, POP_FETCHING)
+    j.job.next = NULL
+    if call.last != NULL:
+        call.last.next = &j.job
+    else:
+        call.jobs = &j.job
+    call.last = &j.job
+
+cdef void popcall_begin(Engine* e) noexcept nogil:
+    pgarray_begin(&e.a_req, OID_INT4)
+    pgarray_begin(&e.a_part, OID_INT4)
+    pgarray_begin(&e.a_group, OID_INT4)
+    pgarray_begin(&e.a_fresh, OID_BOOL)
+    pgarray_begin(&e.r_budget, OID_INT4)
+    pgarray_begin(&e.r_parts, OID_INT4)
+    pgarray_begin(&e.r_auto, OID_BOOL)
+    pgarray_begin(&e.r_lease, OID_UUID)
+    pgarray_begin(&e.r_lease_us, OID_INT8)
+    pgarray_begin(&e.r_delay_us, OID_INT8)
+    pgarray_begin(&e.r_window_us, OID_INT8)
+
+cdef void popcall_end(Engine* e, Params* params) noexcept nogil:
+    params_begin(params)
+    params_int8(params, e.version)
+    params_array(params, &e.a_req)
+    params_array(params, &e.a_part)
+    params_array(params, &e.a_group)
+    params_array(params, &e.a_fresh)
+    params_array(params, &e.r_budget)
+    params_array(params, &e.r_parts)
+    params_array(params, &e.r_auto)
+    params_array(params, &e.r_lease)
+    params_array(params, &e.r_lease_us)
+    params_array(params, &e.r_delay_us)
+    params_array(params, &e.r_window_us)
+
+cdef void popcall_ttl(Engine* e, PopCall* call, Params* params) noexcept nogil:
+    # How old the messages of each request may be, where one of them (call not NULL) has such a bound.
+    cdef Job* job
+    if call == NULL:
+        params_null(params)
+        return
+    pgarray_begin(&e.r_ttl_us, OID_INT8)
+    job = call.jobs
+    while job != NULL:
+        pgarray_int8(&e.r_ttl_us, (<PopJob*>job).queue.ttl_us)
+        job = job.next
+    params_array(params, &e.r_ttl_us)
+
+cdef inline int64_t pop_expects(PopJob* j) noexcept nogil:
+    # Bytes it may bring, as those of its queue were of late.
+    cdef int64_t each = <int64_t>tally_of(j.queue, j.job.r.worker).each
+    return min(j.req.batch * (each if each else CALL_EACH), CALL_JOB_BYTES)
+
+cdef bint popcall_room(PopCall* call, PopJob* j) noexcept nogil:
+    # May it travel with the call? One that brings much waits until others have brought theirs.
+    cdef int64_t bytes = pop_expects(j)
+    cdef int64_t flying
+    if call.n_jobs:
+        if call.expected + bytes > CALL_BYTES:
+            return False
+    elif bytes > CALL_FREE:
+        flying = atomic_get64(&budget.expected)
+        if flying and flying + atomic_get64(&budget.untaken) + bytes > budget.most_untaken:
+            return False
+    call.expected += bytes
+    return True
+
+cdef inline void popcall_expect(PopCall* call) noexcept nogil:
+    # It is about to leave: the others are told if it brings much.
+    if call.expected <= CALL_FREE:
+        call.expected = 0
+    else:
+        atomic_add64(&budget.expected, call.expected)
+        call.told = True
+
+cdef void popcall_free(PopCall* call) noexcept nogil:
+    if call.told:
+        atomic_add64(&budget.expected, -call.expected)
+    arena_close(&call.arena)
+    free(call)
+
+cdef void pop_drop_candidates(PopJob* j) noexcept nogil:
+    # Nothing was asked of the database: the candidates are as ready as before.
+    cdef int i
+    cdef PopJob* wake = NULL
+    uv_mutex_lock(&book.lock)
+    for i in range(j.n_cursors):
+        cursor_move(j.cursors[i], CURSOR_READY, 0)
+        book_wake_cursor(j.cursors[i], &wake)
+    uv_mutex_unlock(&book.lock)
+    j.n_cursors = 0
+    popjobs_wake(j.job.r.worker, wake)
+
+cdef void pops_expire(Engine* e) noexcept nogil:
+    # No connection for too long: pops are told (a long poll goes on until its own deadline).
+    cdef int n
+    cdef PopJob* j
+    cdef int64_t now
+    if slotpool_ready(e.slots):
+        return
+    now = clock_mono_us()
+    n = e.pops.n
+    while n > 0:
+        n -= 1
+        j = <PopJob*>joblist_take(&e.pops)
+        if j.gone:
+            pop_drop_candidates(j)
+            pop_forget(j)
+        elif j.until_us and now >= j.until_us:
+            pop_drop_candidates(j)
+            pop_empty(j, WHY_EXPIRED)
+        elif not j.until_us and now - j.job.born_us > e.patience_us:
+            pop_drop_candidates(j)
+            pop_fail(j, 503, "The database is not reachable")
+        else:
+            joblist_add(&e.pops, &j.job)
+
+cdef void popcall_again(PopCall* call, int status) noexcept nogil:
+    # The call did not happen (or its outcome is lost: leases it took run out by themselves). Everyone tries again, or is
+    # refused with `status`.
+    cdef Job* job = call.jobs
+    cdef Job* following
+    cdef PopJob* j
+    cdef int i
+    cdef Worker* w = call.engine.worker
+    cdef int64_t now = clock_mono_us()
+    uv_mutex_lock(&book.lock)
+    for i in range(call.n_cursors):
+        cursor_move(call.cursors[i], CURSOR_READY, 0)
+    uv_mutex_unlock(&book.lock)
+    popcall_free(call)
+    while job != NULL:
+        following = job.next
+        j = <PopJob*>job
+        j.n_cursors = 0
+        if j.gone:
+            pop_forget(j)
+        elif status == 500:
+            pop_fail(j, status, "The database refused the pop")
+        elif j.until_us and now >= j.until_us:
+            pop_empty(j, WHY_EXPIRED)
+        elif status or not j.until_us and j.job.errors and now - j.job.born_us > engine_of(w).patience_us:
+            pop_fail(j, 503, "The database did not answer in time; try again")
+        else:
+            pop_move(j, POP_LEASING)
+            joblist_add(&engine_of(w).woken, job)
+        job = following
+
+cdef void popcall_disown(PopCall* call) noexcept nogil:
+    # The outcome is lost: what the call may have leased is given back by the lease ids chosen for it.
+    cdef Job* job = call.jobs
+    cdef PopJob* j
+    cdef int i
+    while job != NULL:
+        j = <PopJob*>job
+        if not j.req.auto_ack:
+            for i in range(j.n_cursors):
+                release_want(call.engine, j.cursors[i], j)
+        job = job.next
+
+cdef void popcall_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
+    cdef PopCall* call = <PopCall*>ctx
+    cdef Engine* e = call.engine
+    cdef Job* job
+    cdef Job* following
+    cdef int64_t now = clock_mono_us()
+    limit_done(&e.pop_limit, now, now - call.sent_us, outcome == SLOT_OK)
+    if popcall_failed(res, outcome):
+        popcall_trouble(call, res, outcome, now)
+        return
+    popcall_rows(call, res)
+    popcall_book(call, res, now)
+    job = call.jobs
+    while job != NULL:
+        following = job.next
+        popcall_answer(e, <PopJob*>job, res, call.rows)
+        job = following
+    popcall_free(call)
+
+cdef inline bint popcall_failed(PGresult* res, int outcome) noexcept nogil:
+    # No answer, a refusal, or the word that the catalog is stale.
+    return outcome != SLOT_OK or (PQntuples(res) > 0 and pg_int4(res, 0, 0) < 0)
+
+cdef void popcall_trouble(PopCall* call, PGresult* res, int outcome, int64_t now) noexcept nogil:
+    # Everyone in a call that failed tries again or is refused.
+    cdef Engine* e = call.engine
+    cdef Job* job = call.jobs
+    cdef Job* following
+    cdef int i
+    if outcome != SLOT_OK:
+        e.pause_until = now + TROUBLE_PAUSE_US
+        if res == NULL:
+            popcall_disown(call)
+            popcall_again(call, 0)
+        else:
+            popcall_error(call, res, now)
+        return
+    engine_reload(e.worker)
+    uv_mutex_lock(&book.lock)
+    for i in range(call.n_cursors):
+        cursor_move(call.cursors[i], CURSOR_READY, 0)
+    uv_mutex_unlock(&book.lock)
+    popcall_free(call)
+    while job != NULL:
+        following = job.next
+        (<PopJob*>job).n_cursors = 0
+        pop_move(<PopJob*>job, POP_RESOLVING)
+        joblist_add(&e.wait_reload, job)
+        job = following
+
+cdef void popcall_error(PopCall* call, PGresult* res, int64_t now) noexcept nogil:
+    # The server said why, and that nothing was claimed.
+    cdef const Verdict* v = verdict_of(res)
+    cdef Job* job = call.jobs
+    cdef bint again = False
+    cdef bint shared = job != NULL and job.next != NULL
+    while job != NULL:
+        again = job_again(job, v.blame, now) or again
+        job.alone = job.alone or blames_request(v.blame)
+        job = job.next
+    if v.reload:
+        engine_reload(call.engine.worker)
+    if not again and not (shared and blames_request(v.blame)) and call.jobs != NULL:
+        log_line(b"error", b"pop_refused", pg_error(res))
+        popcall_again(call, 500 if v.blame == BLAME_DATA else 503)
+    else:
+        popcall_again(call, 0)
+
+cdef void popcall_rows(PopCall* call, PGresult* res) noexcept nogil:
+    # Where each candidate's rows begin: the claimed ones come first, in the order asked, and after all of them the others.
+    cdef int row, i
+    for i in range(call.n_cursors):
+        call.rows[i] = -1
+    for row in range(PQntuples(res)):
+        i = pg_int4(res, row, POP_ORD)
+        if 0 <= i < call.n_cursors and call.rows[i] < 0:
+            call.rows[i] = row
+
+cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil:
+    # What the rows say about the candidates, under one lock.
+    cdef int row, i
+    cdef int n = PQntuples(res)
+    cdef int status, take
+    cdef int64_t until, first, wall = dbclock_now()
+    cdef uint8_t again
+    cdef Cursor* c
+    cdef PopJob* wake = NULL
+    cdef Job* job
+    cdef PopJob* j
+    uv_mutex_lock(&book.lock)
+    for row in range(n):
+        i = pg_int4(res, row, POP_ORD)
+        if i < 0 or i >= call.n_cursors:
+            continue
+        c = call.cursors[i]
+        book_made(c)
+        status = pg_int2(res, row, POP_STATUS)
+        again = c.again       # what the others hear of is no news for this one
+        book_found(c.partition, pg_int8(res, row, POP_HEAD), &wake)
+        c.again = again
+        if status == 1:
+            first = pg_int8(res, row, POP_FIRST)
+            take = pg_int4(res, row, POP_TAKE)
+            c.next_offset = first + take
+    job = call.jobs
+    while job != NULL:
+        j = <PopJob*>job
+        for i in range(j.first_cursor, j.first_cursor + j.n_cursors):
+            c = call.cursors[i]
+            row = call.rows[i]
+            status = 0
+            until = 0
+            if j.req.auto_ack:
+                j.spans[i - j.first_cursor].stop = 0
+            if row >= 0:
+                status = pg_int2(res, row, POP_STATUS)
+                until = pg_int8_or(res, row, POP_UNTIL, 0)
+                if not PQgetisnull(res, row, POP_BURIED):
+                    call.engine.worker.counters.dead_lettered += pg_int4(res, row, POP_BURIED)
+            if status == 1:
+                c.open = not j.req.auto_ack
+            if status == 1 and not j.req.auto_ack:
+                cursor_move(c, CURSOR_LEASED, now + pop_lease_us(j) + 2000)
+                held_rows(c, j, res, row)
+            elif status == 1:
+                pop_consumed(j, i - j.first_cursor, pg_int8(res, row, POP_FIRST), c.next_offset)
+                if j.gone:
+                    cursor_move(c, CURSOR_LEASED, now + TAKE_BACK_US)      # nobody goes on behind it meanwhile
+                else:
+                    cursor_rest(c)
+            elif status == 2 or status == 3:
+                if status == 3:
+                    c.wakes_at = until
+                until = until - wall
+                if until < 20000:
+                    until = 20000
+                cursor_move(c, CURSOR_LEASED if status == 2 else CURSOR_DELAYED, now + until)
+            elif status == 4:
+                cursor_move(c, CURSOR_READY, 0)
+            else:
+                if row >= 0:
+                    c.next_offset = pg_int8(res, row, POP_HEAD)
+                cursor_rest(c)
+            if c.state == CURSOR_READY:
+                book_wake_cursor(c, &wake)
+        job = job.next
+    uv_mutex_unlock(&book.lock)
+    popjobs_wake(call.engine.worker, wake)
+
+cdef void popcall_answer(Engine* e, PopJob* j, PGresult* res, const int* rows) noexcept nogil:
+    # The rows of one request become its answer. rows: where those of each candidate begin, -1: it has none.
+    cdef int n = PQntuples(res)
+    cdef int i, row, status
+    cdef int first_row = -1
+    cdef int stop_row = -1
+    cdef int claimed = 0
+    cdef int seen = 0
+    for i in range(j.first_cursor, j.first_cursor + j.n_cursors):
+        row = rows[i]
+        status = pg_int2(res, row, POP_STATUS) if row >= 0 else 0
+        if status == 1:
+            if first_row < 0:
+                first_row = row
+            claimed += 1
+            while row < n and pg_int4(res, row, POP_ORD) == i:
+                row += 1
+            stop_row = row
+        elif status > seen and status < 4:
+            seen = status
+    if first_row >= 0:
+        if j.gone:
+            pop_give_back(e, j)
+            pop_forget(j)
+            return
+        popcall_reply(e, j, res, first_row, stop_row, claimed)
+        return
+    if j.only != NULL:
+        j.why = WHY_LEASE_HELD if seen == 2 else (WHY_WINDOW if seen == 3 and j.queue.window_us else WHY_NOTHING)
+        if seen == 0:
+            j.why = WHY_NOTHING
+    if j.gone:
+        pop_forget(j)
+    elif j.only != NULL:
+        pop_after_empty(e, j)
+    else:
+        # the hint was stale: the next candidates, until there are none
+        pop_move(j, POP_LEASING)
+        joblist_add(&e.woken, &j.job)
+
+cdef void pop_after_empty(Engine* e, PopJob* j) noexcept nogil:
+    # A specific pop asked and got nothing: it waits for its cursor to become ready, or is answered.
+    cdef bint parked = False
+    cdef const char* refused = NULL
+    cdef bint again = False
+    if j.until_us > clock_mono_us():
+        uv_mutex_lock(&book.lock)
+        if j.only.state == CURSOR_READY or pop_stale(j):
+            again = True
+        else:
+            parked = True
+            refused = pop_park(e, j)
+        uv_mutex_unlock(&book.lock)
+    if again:
+        pop_move(j, POP_LEASING)
+        joblist_add(&e.woken, &j.job)
+    elif refused != NULL:
+        pop_fail(j, 503, refused)
+    elif not parked:
+        pop_empty(j, WHY_EXPIRED if j.until_us else j.why)
+
+cdef void pop_give_back(Engine* e, PopJob* j) noexcept nogil:
+    # Claimed for a client that left meanwhile: the lease is returned at once, and so is what was acknowledged at once.
+    cdef int i
+    if e.closing:
+        return
+    if j.req.auto_ack:
+        for i in range(j.n_cursors):
+            if j.spans[i].stop:
+                takeback_want(e, j, i)
+        return
+    uv_mutex_lock(&book.lock)
+    for i in range(j.n_cursors):
+        if j.cursors[i].state == CURSOR_LEASED:
+            release_want(e, j.cursors[i], j)
+    uv_mutex_unlock(&book.lock)
+
+cdef inline void pop_consumed(PopJob* j, int i, int64_t first, int64_t stop) noexcept nogil:
+    # Its claim i, of records first … stop - 1, was acknowledged at once.
+    j.spans[i].first = first
+    j.spans[i].stop = stop
+
+cdef void popcall_reply(Engine* e, PopJob* j, PGresult* res, int first_row, int stop_row, int claimed) noexcept nogil:
+    cdef Request* r = j.job.r
+    cdef Buf* out
+    cdef PopMessage m
+    cdef BatchRow b
+    cdef char[36] lease
+    cdef int row, i, ord
+    cdef int n = 0
+    cdef Cursor* c
+    cdef int before = -1
+    cdef int first_ord = pg_int4(res, first_row, 0)
+    out = reply_begin(r, 200, pop_type(j))
+    if pop_type(j) is FRAMES_TYPE:
+        n = popframed_rows(e, out, j, res, first_row, stop_row, claimed)
+        answer_whole(e.worker, out)
+        pop_answered(j, n)
+        return
+    uuid_format(j.lease, lease)
+    c = j.cursors[first_ord - j.first_cursor]
+    memset(&m, 0, sizeof(m))
+    m.lease = slice_of(lease, 36 if not j.req.auto_ack else 0)
+    m.queue = j.queue.name
+    m.as_event = j.req.events
+    m.group = j.group.name
+    pop_reply_open(out, &j.req, j.queue.name, c.partition.name, slice_of(c.partition.uuid, 36), m.lease, claimed)
+    for row in range(first_row, stop_row):
+        ord = pg_int4(res, row, POP_ORD)
+        if ord < j.first_cursor or pg_int2(res, row, POP_STATUS) != 1:
+            continue
+        if ord != before:
+            c = j.cursors[ord - j.first_cursor]
+            before = ord
+            m.partition = c.partition.name
+            m.partition_uuid = slice_of(c.partition.uuid, 36)
+        m.attempt = pg_int4(res, row, POP_ATTEMPT)
+        if j.first_us == 0:
+            j.first_us = pg_int8(res, row, POP_CREATED_AT)
+        if not batchrow_open(&b, pg_bytes(res, row, POP_IDS), pg_bytes(res, row, POP_BODY), pg_bytes(res, row, POP_META), pg_int4(res, row, POP_N),
+                             &e.worker.unzip):
+            if not e.worker.unzip.short_of_memory:
+                log_line(b"error", b"row_unreadable", b"a row of the log is not in a known format")
+            continue
+        batchrow_seek(&b, <int>(pg_int8(res, row, POP_FIRST) - pg_int8(res, row, POP_BASE)))
+        m.offset = pg_int8(res, row, POP_FIRST)
+        for i in range(pg_int4(res, row, POP_TAKE)):
+            if not batchrow_message(&b, &m):
+                break
+            m.created_us = pg_int8(res, row, POP_CREATED_AT) - b.age_us
+            if b.message != NULL:
+                memcpy(m.id, b.message, 16)
+            else:
+                message_id_make(m.created_us, c.partition.id, m.offset, m.id)
+            pop_open(e.worker, j.queue, &m)
+            pop_write(out, &m, n == 0)
+            m.offset += 1
+            n += 1
+    pop_reply_close(out, &j.req, n, j.req.partitions, j.req.batch)
+    answer_whole(e.worker, out)
+    pop_answered(j, n)
+
+cdef void pop_answered(PopJob* j, int n) noexcept nogil:
+    # Its answer with n messages is written; or memory ran out, and nothing of it was delivered.
+    cdef Request* r = j.job.r
+    if r.out.failed:
+        pop_give_back(engine_of(r.worker), j)
+        pop_fail(j, 503, "Out of memory")
+        return
+    pop_move(j, POP_COMPLETED)
+    r.on_unsent = pop_unsent
+    r.worker.counters.op[OP_POP].items += n
+    tally_pop(j, r.worker, n)
+    tally_bytes(j, r.worker, n, r.out.len)
+    reply_end(r)
+
+cdef inline void answer_whole(Worker* w, Buf* out) noexcept nogil:
+    # Was there memory to unpack and open all that was written to it?
+    if w.unzip.short_of_memory or w.seal.short_of_memory:
+        w.unzip.short_of_memory = False
+        w.seal.short_of_memory = False
+        out.failed = True
+
+cdef inline bint batchrow_message(BatchRow* b, PopMessage* m) noexcept nogil:
+    # The next record as a message: ids, payload and extras are views into the result.
+    cdef const unsigned char* id
+    if not batchrow_record(b, &id, &m.payload, &m.extras):
+        return False
+    memcpy(m.record_id, id, 16)
+    return True

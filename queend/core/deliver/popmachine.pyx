@@ -1,0 +1,409 @@
+# The pop state machine. One request: PENDING → RESOLVING (names, group, candidates from the book) → LEASING and FETCHING
+# (fused: one statement claims and reads for many requests) → COMPLETED, EMPTY or FAILED; a long poll goes from EMPTY to
+# PARKED in the book and back. All moves go through pop_move.
+
+cdef inline int64_t pop_lease_us(PopJob* j) noexcept nogil:
+    # How long what it claims is leased.
+    return j.req.lease_s * <int64_t>1000000 if j.req.lease_s else j.queue.lease_us
+
+cdef void pop_lease_make(Worker* w, PopJob* j, int n, Cursor* first) noexcept nogil:
+    # The id of what it claims now, of n partitions at most.
+    lease_id_make(&w.secrets, catalog.seed, first.partition.id if n == 1 or j.req.auto_ack else 0, j.lease)
+
+cdef bint popjob_matches(PopJob* j, Queue* q) noexcept nogil:
+    if q.dead:
+        return False
+    if j.req.ns.n and not slice_eq(j.req.ns, q.ns):
+        return False
+    if j.req.task.n and not slice_eq(j.req.task, q.task):
+        return False
+    return gate_allows(j.job.r, q.name, VERB_POP)
+
+# ---- in ------------------------------------------------------------------------------------------------------------
+
+cdef void pop_submit(Worker* w, Request* r, int route) noexcept nogil:
+    cdef Engine* e = engine_of(w)
+    cdef PopJob* j = <PopJob*>arena_zero(&r.arena, sizeof(PopJob))
+    cdef ApiError err
+    r.op = OP_POP
+    if j == NULL:
+        reply_error(r, 503, "Out of memory")
+        return
+    if not pop_parse(route, r.path, r.query, &r.arena, e.settings, &j.req, &err):
+        reply_error(r, err.status, err.text)
+        return
+    if r.asks & ASK_EVENTS and not j.req.frames:
+        j.req.events = j.req.events or accept_weight(r.headers_raw, EVENTS_TYPE) >= max(1, accept_weight(r.headers_raw, JSON_TYPE))
+    if route != ROUTE_POP_ANY and not gate_allows(r, j.req.queue, VERB_POP):
+        gate_refuse_queue(r)
+        return
+    job_open(&j.job, r, OP_POP)
+    j.deadline.owner = j
+    j.any_queue = route == ROUTE_POP_ANY
+    if route == ROUTE_POP_PARTITION:
+        j.want_partition = j.req.partition
+    if j.req.wait and j.req.timeout_ms > 0 and not r.conn.half:
+        # a little early, so that the answer reaches clients that count to the same number
+        j.until_us = clock_mono_us() + j.req.timeout_ms * <int64_t>1000 - (50000 if j.req.timeout_ms >= 1000 else 0)
+        if r.grant != NULL:
+            j.until_us = gate_until(r, j.until_us)
+    if j.req.autopilot and not j.req.partitions_given:
+        j.req.partitions = AUTOPILOT_PARTITIONS
+    j.cursors = <Cursor**>arena_alloc(&r.arena, pop_width(j) * sizeof(Cursor*))
+    if j.req.auto_ack:
+        j.spans = <PopSpan*>arena_alloc(&r.arena, pop_width(j) * sizeof(PopSpan))
+    if j.cursors == NULL or (j.req.auto_ack and j.spans == NULL):
+        r.job = NULL
+        reply_error(r, 503, "Out of memory")
+        return
+    r.on_gone = pop_gone
+    if j.until_us:
+        r.on_end = pop_end
+    if pops_paused:
+        pop_pause(w, j)
+    else:
+        pop_try(w, j)
+
+cdef inline int pop_width(PopJob* j) noexcept nogil:
+    if j.want_partition.p != NULL:
+        return 1
+    return j.req.partitions if j.req.partitions < POP_MAX_PARTITIONS else POP_MAX_PARTITIONS
+
+cdef void pop_try(Worker* w, PopJob* j) noexcept nogil:
+    # One attempt: names, then candidates; ends in a call, in resolving, parked, or answered.
+    cdef Engine* e = engine_of(w)
+    if j.gone:
+        pop_pass(w, j)
+        pop_forget(j)
+        return
+    if e.stopping:
+        pop_empty(j, WHY_EXPIRED if j.until_us else WHY_NO_PARTITION)
+        return
+    if not pop_names(w, j):
+        return
+    if j.group == NULL:
+        pop_wait_or_answer(w, j, WHY_NOT_FOUND if j.want_partition.p != NULL else WHY_NO_PARTITION)
+        return
+    pop_claim(w, j)
+
+cdef void pop_pass(Worker* w, PopJob* j) noexcept nogil:
+    # It may have been woken for work that it will not take: the next waiter is told.
+    cdef PopJob* wake = NULL
+    if j.group == NULL:
+        return
+    uv_mutex_lock(&book.lock)
+    if j.group.n_ready and j.group.wait_first != NULL:
+        wake_push(j.group.wait_first, &wake)
+    uv_mutex_unlock(&book.lock)
+    popjobs_wake(w, wake)
+
+cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
+    # Queue, group and (specific) partition. False: it waits for the database to tell. True with group NULL: unknown.
+    cdef Queue* q
+    cdef Partition* p
+    cdef bint ask = False
+    cdef bint short = False
+    j.only = NULL
+    j.group = NULL
+    j.queue = NULL
+    j.n_cursors = 0
+    j.known = False
+    j.named = True
+    request_repin(j.job.r)
+    uv_rwlock_rdlock(&catalog.lock)
+    if j.any_queue:
+        ask = not pop_pick_queue(j)
+    else:
+        q = catalog_queue(j.req.queue)
+        j.queue = q
+        j.known = q != NULL
+        if q == NULL:
+            # at most one reload in a while answers for every unknown name
+            ask = catalog.version < 0 or (not j.asked and catalog_reload_allowed())
+        else:
+            j.group = catalog_group(q, j.req.group)
+            if j.group == NULL:
+                ask = True
+            elif j.want_partition.p != NULL:
+                p = catalog_partition(q, j.want_partition)
+                if p != NULL:
+                    uv_mutex_lock(&book.lock)
+                    j.only = book_cursor(j.group, p)
+                    uv_mutex_unlock(&book.lock)
+                    short = j.only == NULL
+                elif not j.asked:
+                    ask = True
+                else:
+                    j.group = NULL
+    uv_rwlock_rdunlock(&catalog.lock)
+    if short:
+        pop_fail(j, 503, "Out of memory")
+        return False
+    if not ask:
+        return True
+    if j.job.tries >= 20:
+        return True
+    j.job.tries += 1
+    j.asked = True
+    pop_move(j, POP_RESOLVING)
+    if j.queue == NULL:
+        joblist_add(&engine_of(w).wait_reload, &j.job)
+        engine_reload(w)
+    else:
+        joblist_add(&engine_of(w).resolving, &j.job)
+    return False
+
+cdef bint pop_pick_queue(PopJob* j) noexcept nogil:
+    # A namespace pop goes to a matching queue that has something, or may: of the highest priority, and among equals to the one
+    # that was passed over most often. One pop in so many (QUEEND_PRIORITY_SHARE) goes to the one of a lower priority that was.
+    # False: a matching queue does not know the group yet (j.queue is that one). Catalog lock held.
+    cdef int share = engine_of(j.job.r.worker).settings.priority_share
+    cdef Queue* q = catalog.list
+    cdef Group* g
+    cdef Group* top = NULL
+    cdef Group* low = NULL
+    while q != NULL:
+        if popjob_matches(j, q):
+            j.known = True
+            if catalog_group(q, j.req.group) == NULL:
+                j.queue = q
+                return False
+        q = q.next
+    j.queue = NULL
+    uv_mutex_lock(&book.lock)
+    q = catalog.list
+    while q != NULL:
+        g = pop_may_serve(j, q)
+        if g != NULL and (top == NULL or q.priority > top.queue.priority or (q.priority == top.queue.priority and g.passed > top.passed)):
+            top = g
+        q = q.next
+    q = catalog.list if top != NULL else NULL
+    while q != NULL:
+        g = pop_may_serve(j, q)
+        if g != NULL:
+            g.passed += 1
+            if q.priority < top.queue.priority and (low == NULL or g.passed > low.passed):
+                low = g
+        q = q.next
+    if low != NULL:
+        top.favoured += 1
+        if share and top.favoured >= share:
+            top.favoured = 0
+            top = low
+    if top != NULL:
+        top.passed = 0
+        j.queue = top.queue
+        j.group = top
+    uv_mutex_unlock(&book.lock)
+    return True
+
+cdef inline Group* pop_may_serve(PopJob* j, Queue* q) noexcept nogil:
+    # The pop's group of the queue, if it has something ready or nobody has looked yet.
+    cdef Group* g
+    if not popjob_matches(j, q):
+        return NULL
+    g = catalog_group(q, j.req.group)
+    return g if g.n_ready or g.scan != SCAN_DONE else NULL
+
+cdef inline bint pop_stale(PopJob* j) noexcept nogil:
+    # Is what it found gone since? Nobody would wake it there. Book locked.
+    return j.queue.dead or j.group.dead or (j.only != NULL and j.only.dead)
+
+cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
+    # Candidates from the book; none: park or answer, decided under the same lock so that no wake is missed.
+    cdef Engine* e = engine_of(w)
+    cdef Cursor* c
+    cdef int width
+    cdef bint parked = False
+    cdef const char* refused = NULL
+    cdef bint cached = False
+    cdef bint stale = False
+    cdef PopJob* wake = NULL
+    uv_mutex_lock(&book.lock)
+    if pop_stale(j):
+        stale = True
+    elif j.only != NULL:
+        if j.only.state != CURSOR_BUSY:
+            cursor_move(j.only, CURSOR_BUSY, 0)
+            j.cursors[0] = j.only
+            j.n_cursors = 1
+        else:
+            j.why = WHY_LEASE_HELD
+    else:
+        width = pop_width(j)
+        if j.req.autopilot and not j.req.partitions_given:
+            width = j.group.n_ready // (j.group.n_wait + 1)
+            width = 1 if width < 1 else (AUTOPILOT_PARTITIONS if width > AUTOPILOT_PARTITIONS else width)
+            j.req.partitions = width
+        if width > j.req.batch:
+            width = j.req.batch
+        while j.n_cursors < width and j.group.ready_first != NULL:
+            c = j.group.ready_first
+            cursor_move(c, CURSOR_BUSY, 0)
+            j.cursors[j.n_cursors] = c
+            j.n_cursors += 1
+        j.why = WHY_NO_PARTITION
+        if j.group.scan == SCAN_WANTED:
+            scan_want(j.group)        # also where something is ready: what is not known must not wait behind it
+    if j.n_cursors:
+        cached = pop_take_cached(j, &wake)
+    elif not stale:
+        if j.only == NULL and j.group.scan != SCAN_DONE:
+            parked = True         # what is there is not known yet: the scan wakes it, also when it finds nothing
+        elif j.until_us > clock_mono_us():
+            parked = True
+        else:
+            book.missed = True
+        refused = pop_park(e, j) if parked else NULL
+    uv_mutex_unlock(&book.lock)
+    popjobs_wake(w, wake)
+    if refused != NULL:
+        pop_fail(j, 503, refused)
+    elif parked:
+        return                    # whoever took it out of the book since has it now: nothing of it may be looked at
+    elif j.n_cursors:
+        pop_move(j, POP_LEASING)
+        joblist_add(&e.claims if cached else &e.pops, &j.job)
+    elif stale:
+        pop_move(j, POP_LEASING)
+        joblist_add(&e.woken, &j.job)
+    else:
+        pop_empty(j, WHY_EXPIRED if j.until_us else j.why)
+
+cdef const char* pop_park(Engine* e, PopJob* j) noexcept nogil:
+    # From here on others may take it out of the book. Book locked. Otherwise why it does not wait; NULL: it does.
+    if j.until_us and not j.job.stands and atomic_get64(&jobs_standing) >= e.settings.max_parked:
+        e.worker.counters.not_parked += 1
+        return "Too many pops are waiting; try again"
+    if j.until_us and not heap_add(&e.deadlines, &j.deadline, j.until_us):
+        return "Out of memory"
+    if not book_park(j):
+        heap_del(&e.deadlines, &j.deadline)
+        return "Out of memory"
+    if j.until_us and not j.job.stands:
+        j.job.stands = True
+        atomic_add64(&jobs_standing, 1)
+    pop_move(j, POP_PARKED)
+    return NULL
+
+cdef void pop_wait_or_answer(Worker* w, PopJob* j, int why) noexcept nogil:
+    # For pops that have no group to wait in: unknown names, namespaces without work.
+    cdef const char* refused
+    if j.until_us > clock_mono_us():
+        uv_mutex_lock(&book.lock)
+        refused = pop_park(engine_of(w), j)
+        uv_mutex_unlock(&book.lock)
+        if refused != NULL:
+            pop_fail(j, 503, refused)
+    else:
+        pop_empty(j, WHY_EXPIRED if j.until_us else why)
+
+# ---- waking, leaving ------------------------------------------------------------------------------------------------
+
+cdef void pop_deadline(Worker* w, PopJob* j) noexcept nogil:
+    # The long poll ran out. When somebody woke it at the same moment, that attempt is its last.
+    cdef bint mine
+    uv_mutex_lock(&book.lock)
+    mine = j.parked_at != PARKED_NOT
+    book_unpark(j)
+    uv_mutex_unlock(&book.lock)
+    if mine:
+        heap_del(&engine_of(w).deadlines, &j.deadline)
+        pop_empty(j, WHY_EXPIRED)
+
+cdef void pop_gone(Request* r) noexcept nogil:
+    # The client left. Parked: forget it. On its way: whatever it claims is given back.
+    cdef PopJob* j = <PopJob*>r.job
+    cdef bint mine
+    if j == NULL:
+        return
+    j.gone = True
+    uv_mutex_lock(&book.lock)
+    mine = j.parked_at != PARKED_NOT
+    book_unpark(j)
+    uv_mutex_unlock(&book.lock)
+    if mine:
+        heap_del(&engine_of(r.worker).deadlines, &j.deadline)
+        pop_forget(j)
+
+cdef void pop_end(Request* r) noexcept nogil:
+    # The client sends no more. A long poll is over: most who do that have left.
+    cdef PopJob* j = <PopJob*>r.job
+    if r.replied:
+        # its answer waits for those before it, and can be taken back
+        pop_unsent(r)
+        reply_begin(r, 204, NULL)
+        return
+    j.gone = True             # on its way: what it claims is given back
+    pop_deadline(r.worker, j)
+
+cdef void pop_unsent(Request* r) noexcept nogil:
+    # Its answer did not go out: what was claimed for it is given back.
+    r.on_unsent = NULL
+    r.on_end = NULL
+    pop_give_back(engine_of(r.worker), <PopJob*>r.job)
+    r.job = NULL
+
+cdef void pop_forget(PopJob* j) noexcept nogil:
+    cdef Request* r = j.job.r
+    pop_move(j, POP_EMPTY)
+    r.job = NULL
+    r.on_gone = NULL
+    reply_empty(r, 204)
+
+cdef const char* pop_reason(PopJob* j) noexcept nogil:
+    # In the same words whether it waited or not.
+    if j.named and not j.known:
+        return b"queue_not_found"
+    if j.named and j.want_partition.p != NULL and j.only == NULL:
+        return b"partition_not_found"
+    return b"empty"
+
+cdef void pop_empty(PopJob* j, int why) noexcept nogil:
+    cdef Request* r = j.job.r
+    cdef Buf* out
+    pop_move(j, POP_EMPTY)
+    r.job = NULL
+    r.on_gone = NULL
+    r.worker.counters.empty_pops += 1
+    tally_pop(j, r.worker, 0)
+    out = reply_begin(r, 200, EVENTS_TYPE if j.req.events else JSON_TYPE)
+    pop_reply_empty(out, &j.req, why, j.only.partition.uuid if j.only != NULL else NULL, pop_reason(j))
+    reply_end(r)
+
+cdef void pop_fail(PopJob* j, int status, const char* text) noexcept nogil:
+    cdef Request* r = j.job.r
+    pop_move(j, POP_FAILED)
+    r.job = NULL
+    r.on_gone = NULL
+    reply_error(r, status, text)
+
+cdef void pop_ask(Engine* e, Job* job) noexcept nogil:
+    cdef PopJob* j = <PopJob*>job
+    if j.queue == NULL or j.queue.dead:
+        return
+    if catalog_group(j.queue, j.req.group) == NULL:
+        ask_group(e, j.queue, j.req.group, slice_lit(b"new") if j.req.sub_new else slice_lit(b"all"),
+                  j.req.sub_from_valid, j.req.sub_from_us)
+    if j.want_partition.p != NULL and catalog_partition(j.queue, j.want_partition) == NULL:
+        ask_names(e, ASK_PARTITION, j.queue.name, j.want_partition, j.queue.id)
+
+cdef bint pop_barred(Round* r, Job* job) noexcept nogil:
+    cdef PopJob* j = <PopJob*>job
+    return j.queue != NULL and refused_is(r, job, True, j.queue.name, j.req.group)
+
+cdef void pop_retry(Engine* e, Job* job) noexcept nogil:
+    pop_move(<PopJob*>job, POP_LEASING)
+    joblist_add(&e.woken, job)
+
+cdef void pop_refuse(Job* job, int status, const char* text) noexcept nogil:
+    if (<PopJob*>job).gone:
+        pop_forget(<PopJob*>job)
+    else:
+        pop_fail(<PopJob*>job, status, text)
+
+cdef int64_t pop_until(Job* job) noexcept nogil:
+    return (<PopJob*>job).until_us if not (<PopJob*>job).gone else 0
+
+cdef void pop_expire(Job* job) noexcept nogil:
+    pop_empty(<PopJob*>job, WHY_EXPIRED)

@@ -1,0 +1,230 @@
+# Pushes on their way into the failover buffer. In: jobs that come while the gate is not open, and jobs whose items the
+# database could not take. Out: the same jobs, home again, when their records are on the disk, or may go to the database.
+# Everything here happens on the first worker's thread; a job that is here belongs to it.
+#
+# The rule that keeps order: a push to a partition that has records in the buffer waits a moment for them to be drained, and
+# goes behind them into the buffer if they are not. So nothing overtakes, and the buffer runs empty under any load.
+
+cdef enum:
+    SPILL_HOLD_US = 1000000   # how long a push waits for the records before it
+
+cdef JobList spill_held       # in order of arrival
+cdef bint spill_moved         # partitions ran empty, or the gate moved: look at them again
+
+cdef void spill_send(Worker* w, PushJob* j) noexcept nogil:
+    # On the job's worker.
+    if not spool.on:
+        job_refuse(&j.job, 503, "Push maintenance is on and this daemon has no failover buffer; try again later")
+        return
+    if not spill_seal(w, j):
+        return
+    if j.spilled and sealring.n and not spill_seal_back(w, j):
+        j.spill_why = SPILL_FAILED
+        push_spilled(w, &j.job.msg)
+        return
+    job_move(&j.job, JOB_QUEUED)
+    j.held_until = clock_mono_us() + SPILL_HOLD_US
+    if w is boss:
+        spill_arrive(w, &j.job.msg)
+        return
+    j.job.msg.run = spill_arrive
+    if not worker_post(boss, &j.job.msg):
+        j.spill_why = SPILL_FAILED
+        push_spilled(w, &j.job.msg)
+
+cdef bint spill_seal_back(Worker* w, PushJob* j) noexcept nogil:
+    # The same for what comes back from the database. False: no memory.
+    cdef PushItem* it
+    cdef PushItem* one
+    cdef int i, k
+    for i in range(j.req.n):
+        it = &j.req.items[i]
+        if it.run != NULL and not it.run.open:
+            if it.status != 4:
+                continue
+            run_open(it.run, it, it.run.items)
+            it.run.open = True
+        for k in range(it.run.n if it.run != NULL else 1):
+            one = &it.run.items[k] if it.run != NULL else it
+            if one.status == 4 and not item_sealed(one) and not item_seal(w, &j.job, one):
+                return False
+    return True
+
+cdef void spill_home(PushJob* j, void (*run)(Worker* w, InboxMsg* m) noexcept nogil) noexcept nogil:
+    cdef Worker* home = j.job.r.worker
+    if home is boss:
+        run(home, &j.job.msg)
+        return
+    j.job.msg.run = run
+    worker_post(home, &j.job.msg)
+
+cdef void spill_arrive(Worker* w, InboxMsg* m) noexcept nogil:
+    cdef PushJob* j = <PushJob*>m
+    if j.spilled or j.unreached or spool.gate == GATE_SHUT:
+        spill_take(j)
+    elif spill_blocked(j):
+        joblist_add(&spill_held, &j.job)
+    else:
+        spill_home(j, spill_pass)
+
+cdef void spill_pass(Worker* w, InboxMsg* m) noexcept nogil:
+    # Nothing is in the buffer that it must not overtake.
+    push_go(w, <PushJob*>m)
+
+cdef bint spill_blocked(PushJob* j) noexcept nogil:
+    cdef PushItem* it
+    cdef PushItem* before = NULL
+    cdef int i
+    for i in range(j.req.n):
+        it = &j.req.items[i]
+        if before != NULL and slice_eq(before.part, it.part) and slice_eq(before.queue, it.queue):
+            continue
+        before = it
+        if spool_waits(it.queue, it.part) > 0:
+            return True
+    return False
+
+cdef void spill_take(PushJob* j) noexcept nogil:
+    # All items of a job that was not sent yet, else those that came back, go into the next write.
+    cdef size_t mark = spool.gather.len
+    cdef int64_t now = clock_wall_us()
+    cdef PushItem* it
+    cdef int i, k
+    cdef int n = 0
+    if not j.spilled:
+        push_mark(j, 0, 4)
+    for i in range(j.req.n):
+        it = &j.req.items[i]
+        if it.run == NULL:
+            n += spill_put(it, now)
+            continue
+        if not it.run.open:
+            if it.status != 4:
+                continue
+            run_open(it.run, it, it.run.items)
+            it.run.open = True
+        for k in range(it.run.n):
+            n += spill_put(&it.run.items[k], now)
+    j.spilled = True
+    if spool.gather.failed or not spool_room(0):
+        spool.gather.len = mark
+        spool.gather.failed = False
+        j.spill_why = SPILL_FULL
+        atomic_set64(&doubt.buffer, 1)
+        spill_home(j, push_spilled)
+        return
+    spill_count(j, 1)
+    spool.gather_records += n
+    j.job.next = NULL
+    if spool.gather_last != NULL:
+        spool.gather_last.next = &j.job
+    else:
+        spool.gather_first = &j.job
+    spool.gather_last = &j.job
+
+cdef inline int spill_put(PushItem* it, int64_t now) noexcept nogil:
+    if it.status != 4:
+        return 0
+    spool_put(&spool.gather, it, now)
+    return 1
+
+cdef void spill_count(PushJob* j, int64_t by) noexcept nogil:
+    cdef PushItem* it
+    cdef int i, k
+    for i in range(j.req.n):
+        it = &j.req.items[i]
+        for k in range(it.run.n if it.run != NULL and it.run.open else 1):
+            if (&it.run.items[k] if it.run != NULL and it.run.open else it).status == 4:
+                spool_count(it.queue, it.part, by)
+
+cdef void spill_written(uv_work_t* work, int status) noexcept nogil:
+    global spill_moved
+    # The write is over: its jobs go home.
+    cdef Job* job = spool.write.jobs
+    cdef Job* following
+    cdef PushJob* j
+    cdef int why = SPILL_KEPT if spool.write.error == 0 else SPILL_FAILED
+    atomic_set64(&doubt.buffer, why != SPILL_KEPT)
+    spool_write_end()
+    spool.write.jobs = NULL
+    spill_moved = True
+    if boss.engine == NULL:
+        return                # closed while it was under way: the connections are gone
+    while job != NULL:
+        following = job.next
+        j = <PushJob*>job
+        if why != SPILL_KEPT:
+            spill_count(j, -1)
+        j.spill_why = why
+        spill_home(j, push_spilled)
+        job = following
+
+cdef void spill_look() noexcept nogil:
+    global spill_moved
+    # Who waits for records before it: is it free, or has it waited long enough?
+    cdef int n = spill_held.n
+    cdef Job* job
+    cdef PushJob* j
+    cdef bint shut = spool.gate == GATE_SHUT or engine_of(boss).stopping
+    cdef int64_t now = clock_mono_us()
+    if n == 0 or not (spill_moved or shut or now >= (<PushJob*>spill_held.first).held_until):
+        return
+    spill_moved = False
+    while n:
+        n -= 1
+        job = joblist_take(&spill_held)
+        j = <PushJob*>job
+        if shut or now >= j.held_until:
+            spill_take(j)
+        elif spill_blocked(j):
+            joblist_add(&spill_held, job)
+        else:
+            spill_home(j, spill_pass)
+
+cdef inline bint spill_away(Engine* e) noexcept nogil:
+    # As far as the first worker knows.
+    return not catalog.loaded or not slotpool_ready(e.slots) or spool.doubt
+
+cdef void spill_gate(Engine* e) noexcept nogil:
+    # The one place where the gate moves.
+    global spill_moved
+    cdef int gate = GATE_OPEN
+    if spool.paused or spill_away(e):
+        gate = GATE_SHUT
+    elif spool.pending or spool.gather_records or spool.writing or spill_held.n:
+        gate = GATE_SOME
+    if gate == spool.gate:
+        return
+    if gate == GATE_SHUT:
+        log_line(b"warn", b"buffering", b"push maintenance" if spool.paused else b"the database does not answer")
+    elif spool.gate == GATE_SHUT and gate == GATE_SOME:
+        log_line(b"info", b"buffer_drains", NULL)
+    elif gate == GATE_OPEN and spool.taken:
+        log_line(b"info", b"buffer_empty", NULL)
+    if gate == GATE_OPEN:
+        atomic_set64(&doubt.buffer, 0)
+    spool.gate = gate
+    spill_moved = True
+
+cdef void spill_drain(Engine* e) noexcept nogil:
+    global spill_moved
+    # Once per turn of the first worker's loop.
+    if not spool.on:
+        return
+    spill_gate(e)
+    spill_look()
+    if not spool.writing and spool.gather.len:
+        spool_write_begin(&boss.loop, spill_written)
+    refill_drain(e)
+    if spool.pending == 0 and spool.gather_records == 0 and not spool.writing and spool.waiting.used and refill.r == NULL:
+        table_clear(&spool.waiting)       # records that were damaged are counted for partitions nobody knows
+        spill_moved = True
+    spill_gate(e)
+
+cdef inline bint spill_works() noexcept nogil:
+    # Something is under way that must end before the first worker does.
+    return spool.on and (spool.writing or spool.gather.len or spill_held.n or refill_busy())
+
+cdef inline bint spill_waits() noexcept nogil:
+    # The timer looks again.
+    return spool.on and (spool.pending != 0 or spill_held.n != 0)

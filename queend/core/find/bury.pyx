@@ -1,0 +1,213 @@
+# What the database no longer has, or has otherwise: the catalog taken anew, and burials in it. The caller holds the catalog's
+# lock for writing.
+#
+# What is buried is found no more by name or id, nor from anything that is: a cursor leads to its partition and group, so one
+# that goes alone takes its cursors out of everything that lives on. What holds it goes on with it. A queue's cursors,
+# partitions and groups lead to one another only; the lists of the whole process that a cursor, row, id or scan of them may
+# stand in are left when they are freed.
+
+cdef void catalog_bury_partitions(Queue* q, PopJob** wake) noexcept nogil:
+    # All of a queue that lives on, and its groups with them: who needs one finds it again, without the cursors of before.
+    cdef Partition* last = catalog_forget_partitions(q)
+    cdef Group* g
+    if last == NULL:
+        return
+    last.all_next = grave_open().partitions
+    grave_open().partitions = q.all_partitions
+    q.all_partitions = NULL
+    uv_mutex_lock(&book.lock)
+    while q.group_list != NULL:
+        g = q.group_list
+        q.group_list = g.next
+        group_bury(g, wake)
+    uv_mutex_unlock(&book.lock)
+    table_clear(&q.groups)
+
+cdef void catalog_cleaned(Queue* q, int64_t cleaned, Slice last, PopJob** wake) noexcept nogil:
+    # Idle partitions were removed: those removed since the last reload are forgotten, all of the queue's if some of them are
+    # not among the `last`. Their names may belong to others by now, which are looked up when they are needed.
+    cdef int64_t i
+    cdef int64_t n = cleaned - q.cleaned
+    cdef uint32_t id
+    cdef Partition* p
+    if n == 0:
+        return
+    q.cleaned = cleaned
+    q.changed = True          # who waits for one of them looks again
+    catalog.cleanings += 1
+    if n * 4 > <int64_t>last.n:
+        catalog_bury_partitions(q, wake)
+        return
+    for i in range(<int64_t>last.n // 4 - n, <int64_t>last.n // 4):
+        memcpy(&id, last.p + 4 * i, 4)
+        p = catalog_partition_id(<int32_t>be32toh(id))
+        if p != NULL and p.queue is q:
+            catalog_forget_partition(q, p)
+            partition_bury(q, p, wake)
+
+cdef void catalog_forget_partition(Queue* q, Partition* p) noexcept nogil:
+    cdef uint64_t h = catalog_hash(p.name)
+    cdef Partition* at = <Partition*>table_get(&q.partitions, h)
+    p.dead = True
+    table_del(&catalog.partitions, <uint32_t>p.id)
+    if at is p:
+        if p.same_hash != NULL:
+            table_put(&q.partitions, h, p.same_hash)
+        else:
+            table_del(&q.partitions, h)
+        return
+    while at != NULL and at.same_hash is not p:
+        at = at.same_hash
+    if at != NULL:
+        at.same_hash = p.same_hash
+
+cdef void partition_bury(Queue* q, Partition* p, PopJob** wake) noexcept nogil:
+    # Alone.
+    cdef Group* g = q.group_list
+    cdef Cursor* c
+    if p.all_prev != NULL:
+        p.all_prev.all_next = p.all_next
+    else:
+        q.all_partitions = p.all_next
+    if p.all_next != NULL:
+        p.all_next.all_prev = p.all_prev
+    p.all_next = grave_open().partitions
+    grave_open().partitions = p
+    uv_mutex_lock(&book.lock)
+    while g != NULL:
+        c = <Cursor*>table_del(&g.cursors, <uint32_t>p.id)
+        if c != NULL:
+            cursor_bury(c, wake)
+        g = g.next
+    uv_mutex_unlock(&book.lock)
+
+cdef void group_bury(Group* g, PopJob** wake) noexcept nogil:
+    # The caller has taken it out of its queue's list. Book locked.
+    g.dead = True
+    group_wake(g, wake)
+    scan_unlist(g)
+    g.next = grave_open().groups
+    grave_open().groups = g
+
+cdef void catalog_bury_groups(PopJob** wake) noexcept nogil:
+    # Those that were forgotten a while ago and not found again. Book locked.
+    cdef Queue* q = catalog.list if catalog.n_forgotten else NULL
+    cdef Group** link
+    cdef Group* g
+    cdef int64_t now = clock_mono_us()
+    while q != NULL:
+        if q.forgotten_us and now - q.forgotten_us > FORGOTTEN_US:
+            q.forgotten_us = 0
+            catalog.n_forgotten -= 1
+            link = &q.group_list
+            while link[0] != NULL:
+                g = link[0]
+                if not g.dead:
+                    link = &g.next
+                    continue
+                link[0] = g.next
+                group_bury(g, wake)
+        q = q.next
+
+cdef void catalog_forget_groups(Queue* q) noexcept nogil:
+    # Groups may have been deleted, or their cursors moved by hand: pops resolve them again, and what the book believes of
+    # them is void.
+    cdef Group* g = q.group_list
+    if g != NULL:
+        catalog.n_forgotten += q.forgotten_us == 0
+        q.forgotten_us = clock_mono_us()
+    uv_mutex_lock(&book.lock)
+    atomic_set64(&book.forgets, book.forgets + 1)
+    while g != NULL:
+        if not g.dead:
+            g.dead = True
+            book_forget(g)
+        g = g.next
+    uv_mutex_unlock(&book.lock)
+    table_clear(&q.groups)
+
+cdef bint slice_replace(Slice* at, Slice s) noexcept nogil:
+    cdef Slice kept
+    if slice_eq(at[0], s):
+        return False
+    kept = slice_keep(s)
+    if kept.p != NULL:
+        free(<void*>at.p)
+        at[0] = kept
+    return True
+
+cdef void catalog_take(PGresult* res, PopJob** wake) noexcept nogil:
+    # All rows of catalog_load: options replaced, queues that are gone buried, groups of a new epoch forgotten. wake: those who
+    # waited for what is buried of queues that live on; of the others book_reloaded tells.
+    cdef int i, n = PQntuples(res)
+    cdef int sealed = 0
+    cdef int limited = 0
+    cdef bint whole = True
+    cdef Queue* q
+    cdef Queue* following
+    cdef int64_t version, delay_us, window_us
+    cdef Slice s
+    uv_rwlock_wrlock(&catalog.lock)
+    catalog.mark += 1
+    version = pg_int8(res, 0, 0) if n else catalog.version
+    if n:
+        s = pg_bytes(res, 0, 1)
+        if s.n == 16 and memcmp(catalog.seed, s.p, 16) != 0:      # read without the lock
+            memcpy(catalog.seed, s.p, 16)
+    for i in range(n):
+        if PQgetisnull(res, i, 2):
+            continue
+        q = catalog_add_queue(pg_int4(res, i, 2), pg_bytes(res, i, 4))
+        if q == NULL:
+            whole = False
+            continue
+        q.mark = catalog.mark
+        if q.epoch != pg_int4(res, i, 3):
+            catalog_forget_groups(q)
+            q.epoch = pg_int4(res, i, 3)
+            q.changed = True
+        if slice_replace(&q.ns, pg_bytes(res, i, 5)) | slice_replace(&q.task, pg_bytes(res, i, 6)):
+            q.changed = True
+            whole = whole and slice_eq(q.ns, pg_bytes(res, i, 5)) and slice_eq(q.task, pg_bytes(res, i, 6))
+        q.lease_us = <int64_t>pg_int4(res, i, 7) * 1000000
+        if q.lease_us <= 0:
+            q.lease_us = 60000000
+        q.retry_limit = pg_int4(res, i, 8)
+        q.retry_delay_us = <int64_t>pg_int4(res, i, 9) * 1000
+        delay_us = <int64_t>pg_int4(res, i, 10) * 1000000
+        window_us = <int64_t>pg_int4(res, i, 11) * 1000000
+        if delay_us != q.delay_us or window_us != q.window_us:
+            q.changed = True      # other options count when a pop is tried; these decide when to try
+        q.delay_us = delay_us
+        q.window_us = window_us
+        q.max_size = pg_int4(res, i, 12)
+        limited += 1 if q.max_size > 0 else 0
+        q.sealed = pg_bool(res, i, 13)
+        sealed += 1 if q.sealed else 0
+        q.priority = pg_int4(res, i, 14)
+        q.ttl_us = <int64_t>pg_int4(res, i, 15) * 1000000
+        catalog_cleaned(q, pg_int8(res, i, 16), pg_bytes(res, i, 17), wake)
+    q = catalog.list
+    while q != NULL:
+        following = q.next
+        if q.mark != catalog.mark and q.born <= catalog.reload_from:
+            catalog_bury(q)
+        q = following
+    catalog.n_sealed = sealed
+    catalog.n_limited = limited
+    catalog.version = version if whole else -1      # of no database: the next statement asks for it again
+    catalog.loaded = True
+    uv_rwlock_wrunlock(&catalog.lock)
+
+cdef void catalog_close() noexcept nogil:
+    # Nothing runs any more. In the order of burial.
+    grave_empty(&catalog.due)
+    grave_empty(&catalog.graves[(era_now + 1) & 1])
+    grave_empty(grave_open())
+    catalog.due.queues = catalog.list
+    grave_empty(&catalog.due)
+    table_free(&catalog.by_name)
+    table_free(&catalog.by_id)
+    table_free(&catalog.partitions)
+    catalog.loaded = False
+    uv_rwlock_destroy(&catalog.lock)

@@ -1,0 +1,462 @@
+# Finding work this process was not told of: the cold scan of a group (start-up, a group never seen, a reload), and the look
+# at what other programs have committed and whose pauses are about to end. Always in the background, never in front of a
+# client that a hint can serve.
+#
+# Looks go on from one another. A look reads what was stored since the moment before which, at the last complete look,
+# everything was visible (queend.safe_time, by the database's clock): a commit that takes long, a clock that is set, a daemon
+# that nobody asked for a while make none be passed over. Somebody waits: a look a second; else one every five, so that the
+# next one finds little. Where none was possible for a minute, all groups are scanned instead.
+# A partition's head is raised by book_head alone, which tells every group: so a head that is known has been told.
+
+cdef enum Finding:            # what the answer under way, and the names it needs, are about
+    FIND_NOTHING = 0
+    FIND_LOOK
+    FIND_RECENT
+    FIND_WAKING
+    FIND_ENDED
+    FIND_SCAN
+
+cdef const char* LOOK = b"SELECT pg_current_snapshot()::text, version, queend.now_us() FROM queend.catalog"
+
+cdef void discover_next(Engine* e) noexcept nogil:
+    # The next group to be scanned. Those that can be found no more are left.
+    cdef Discover* d = &e.discover
+    cdef Group* g
+    uv_mutex_lock(&book.lock)
+    while book.looked and book.scan_first != NULL and d.scanning == NULL:      # the first look begins before the first scan
+        g = book.scan_first
+        book.scan_first = g.scan_next
+        book.n_scans -= 1
+        if g.dead or g.queue.dead:
+            g.scan_listed = False
+            continue
+        g.scan = SCAN_RUNNING
+        d.scanning = g
+        d.pin = pin_take(e.worker.pins)
+    uv_mutex_unlock(&book.lock)
+
+cdef void discover_left(Engine* e) noexcept nogil:
+    # Nothing is scanned any more.
+    e.discover.scanning = NULL
+    pin_drop(e.worker.pins, e.discover.pin)
+    e.discover.pin = 0
+
+cdef void discover_drain(Engine* e) noexcept nogil:
+    # One statement at a time. What a look wants goes before a page of a scan, which may have a thousand more.
+    cdef Slot* slot
+    cdef Discover* d = &e.discover
+    if d.finding:
+        return
+    if d.scanning == NULL and book.n_scans:
+        discover_next(e)
+    if d.scanning == NULL and not d.recent_wanted and not d.waking_wanted and not d.ended_wanted:
+        return
+    slot = slotpool_take(e.slots)
+    if slot == NULL:
+        return
+    if d.recent_wanted:
+        d.recent_wanted = False
+        recent_send(e, slot)
+    elif d.waking_wanted:
+        d.waking_wanted = False
+        waking_send(e, slot)
+    elif d.ended_wanted:
+        d.ended_wanted = False
+        ended_send(e, slot)
+    elif clock_mono_us() >= d.pause_until:
+        scan_send(e, slot)
+
+cdef void discover_send(Engine* e, Slot* slot, int statement, Params* params, slot_done done, int finding) noexcept nogil:
+    e.discover.finding = finding
+    if not slot_send(slot, statement, params, done, e, e.deadline_ms):
+        e.discover.finding = FIND_NOTHING
+        if finding != FIND_SCAN:
+            e.discover.snapshot = 0
+
+cdef void scan_send(Engine* e, Slot* slot) noexcept nogil:
+    cdef Group* g = e.discover.scanning
+    cdef Params params
+    uv_mutex_lock(&book.lock)
+    e.discover.moves = book.moves
+    uv_mutex_unlock(&book.lock)
+    params_begin(&params)
+    params_int4(&params, g.queue.id)
+    params_int4(&params, g.id)
+    params_int4(&params, g.scan_after)
+    params_int4(&params, SCAN_PAGE)
+    discover_send(e, slot, STMT_POP_SCAN, &params, scan_done, FIND_SCAN)
+
+cdef inline int64_t look_due(Discover* d, bint waiting) noexcept nogil:
+    # When to look next (monotonic). The first time at once: everything after it goes on from there.
+    if d.look_now or d.since == 0 and d.looked_us == 0:
+        return 1
+    return d.looked_us + (LOOK_US if waiting or d.since == 0 else LOOK_QUIET_US)
+
+cdef void discover_tick(Engine* e, int64_t now) noexcept nogil:
+    # By one worker: has anything been committed at all, the catalog among it? An idle database answers that for microseconds.
+    cdef Discover* d = &e.discover
+    cdef Slot* slot
+    cdef bint waiting
+    if d.finding or d.recent_wanted or d.waking_wanted or d.ended_wanted:
+        return
+    uv_mutex_lock(&book.lock)
+    waiting = book.parked > 0 or book.missed
+    if now < look_due(d, waiting):
+        uv_mutex_unlock(&book.lock)
+        return
+    slot = slotpool_take(e.slots)
+    if slot != NULL:
+        d.ended_all = book.missed
+        book.missed = False
+    uv_mutex_unlock(&book.lock)
+    if slot == NULL:
+        return                # the timer comes here again
+    d.look_now = False
+    d.looked_us = now
+    d.finding = FIND_LOOK
+    if not slot_query_simple(slot, LOOK, look_done, e, e.deadline_ms if e.deadline_ms < LOOK_DEADLINE_MS else LOOK_DEADLINE_MS):
+        d.finding = FIND_NOTHING
+
+cdef void look_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
+    cdef Engine* e = <Engine*>ctx
+    cdef Discover* d = &e.discover
+    cdef uint64_t snapshot
+    d.finding = FIND_NOTHING
+    if outcome != SLOT_OK or PQntuples(res) == 0:
+        return
+    dbclock_heard(pg_int8(res, 0, 2), d.looked_us, clock_mono_us())
+    if pg_int8(res, 0, 1) != e.version:
+        engine_reload(e.worker)
+    d.waking_wanted = True
+    snapshot = slice_hash(pg_bytes(res, 0, 0), catalog.hash_seed)
+    if snapshot != d.snapshot or d.since == 0:
+        d.snapshot = snapshot
+        d.recent_wanted = True
+        d.ended_wanted = True
+    else:
+        d.since_us = d.looked_us      # nothing was committed up to then: as good as a look that found nothing
+
+cdef void look_again(Discover* d) noexcept nogil:
+    # What a look has begun was not finished: the next one does it all.
+    d.finding = FIND_NOTHING
+    d.snapshot = 0
+
+# ---- what was stored since the last look -----------------------------------------------------------------------------
+
+cdef void recent_send(Engine* e, Slot* slot) noexcept nogil:
+    cdef Discover* d = &e.discover
+    cdef Params params
+    cdef int64_t now = clock_mono_us()
+    d.gap = d.since == 0 or now - d.since_us > LOOK_GAP_US
+    d.recent_us = now
+    params_begin(&params)
+    if d.gap:
+        params_null(&params)
+        params_null(&params)
+    else:
+        params_int8(&params, d.since)
+        params_int8(&params, now - d.since_us + RECENT_MARGIN_US)
+    discover_send(e, slot, STMT_RECENT, &params, recent_done, FIND_RECENT)
+
+cdef void recent_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
+    # The first two rows tell where the next look begins, the others are partitions with their heads.
+    cdef Engine* e = <Engine*>ctx
+    cdef Discover* d = &e.discover
+    cdef int row
+    cdef bint unknown = False
+    cdef int64_t back_at = atomic_get64(&dbclock.back_at)
+    d.finding = FIND_NOTHING
+    if outcome != SLOT_OK or PQntuples(res) < 2 or not found_keep(d, PQntuples(res)):
+        if outcome == SLOT_ERROR and verdict_of(res).blame >= BLAME_UNFIT:
+            log_line(b"error", b"look_refused", pg_error(res))
+        look_again(d)
+        return
+    d.next_since = pg_int8(res, 0, 2)
+    if pg_int4(res, 0, 1):
+        d.blind = True
+    elif d.blind and d.recent_us - d.doubted_us > BLIND_US:
+        d.blind = False
+        d.doubted_us = d.recent_us
+        d.gap = True          # it has ended: whatever it stored is found by scans
+    d.next_writer = pg_int8(res, 1, 2)
+    if back_at and d.recent_us - back_at < BACK_HELD_US and d.since and d.since < d.next_since:
+        d.next_since = d.since      # a transaction that began before the clock was set back may yet store records of a lower moment
+    uv_rwlock_rdlock(&catalog.lock)
+    for row in range(2, PQntuples(res)):
+        if catalog_queue_id(pg_int4(res, row, 1)) == NULL:
+            unknown = True
+            continue
+        d.found[d.n_found].partition = pg_int4(res, row, 0)
+        d.found[d.n_found].next_offset = -1
+        d.found[d.n_found].head = pg_int8_or(res, row, 2, 0)
+        d.found[d.n_found].leased_until = 0
+        d.n_found += 1
+    uv_rwlock_rdunlock(&catalog.lock)
+    if unknown:
+        discover_load(e)
+    found_name(e, FIND_RECENT)
+
+cdef void recent_end(Engine* e, bint complete) noexcept nogil:
+    # All of it is in the book; or some partition could not be named, and the next look begins where this one did.
+    cdef Discover* d = &e.discover
+    if not complete:
+        look_again(d)
+        return
+    if d.gap:
+        book_doubt()
+        discover_load(e)
+    book_looked(True)
+    d.since = d.next_since
+    d.since_us = d.recent_us
+    d.writer = d.next_writer
+
+cdef void discover_load(Engine* e) noexcept nogil:
+    # There are queues that this process does not know, or may be.
+    e.discover.load_after = clock_mono_us()
+    engine_reload(e.worker)
+
+cdef void discover_loaded(Engine* e) noexcept nogil:
+    # A reload has ended: those who wait for a queue or a partition that was not known ask again.
+    cdef PopJob* wake = NULL
+    if e.discover.load_after == 0:
+        return
+    if reload_of < e.discover.load_after:
+        engine_reload(e.worker)        # it was under way before
+        return
+    e.discover.load_after = 0
+    uv_rwlock_rdlock(&catalog.lock)
+    uv_mutex_lock(&book.lock)
+    book_wake_known(&wake)
+    uv_mutex_unlock(&book.lock)
+    uv_rwlock_rdunlock(&catalog.lock)
+    popjobs_wake(e.worker, wake)
+
+cdef void book_looked(bint looked) noexcept nogil:
+    uv_mutex_lock(&book.lock)
+    book.looked = looked
+    uv_mutex_unlock(&book.lock)
+
+cdef void book_doubt() noexcept nogil:
+    # What was committed for a while is not known: every group in use is scanned.
+    cdef Queue* q
+    cdef Group* g
+    uv_rwlock_rdlock(&catalog.lock)
+    uv_mutex_lock(&book.lock)
+    q = catalog.list
+    while q != NULL:
+        g = q.group_list
+        while g != NULL:
+            if not g.dead and (g.all_cursors != NULL or g.n_wait):
+                scan_again(g)
+            g = g.next
+        q = q.next
+    uv_mutex_unlock(&book.lock)
+    uv_rwlock_rdunlock(&catalog.lock)
+
+cdef void discover_forget(Engine* e) noexcept nogil:
+    # Another server: nothing that was found before is worth anything, everything is looked for.
+    cdef Discover* d = &e.discover
+    discover_left(e)
+    d.n_found = 0
+    d.n_checked = 0
+    d.snapshot = 0
+    d.looked_us = 0
+    d.since = 0
+    d.writer = 0
+    d.waking_from = 0
+    d.waking_after = 0
+    d.load_after = 0
+
+cdef bint found_keep(Discover* d, int n) noexcept nogil:
+    cdef Found* f = <Found*>realloc(d.found, (n if n else 1) * sizeof(Found))
+    if f == NULL:
+        return False
+    memset(f, 0, n * sizeof(Found))
+    d.found = f
+    d.n_found = 0
+    d.server = catalog_server()
+    return True
+
+cdef void scan_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
+    cdef Engine* e = <Engine*>ctx
+    cdef Discover* d = &e.discover
+    cdef int row
+    cdef int32_t last = -1
+    cdef bint more = False
+    d.finding = FIND_NOTHING
+    if outcome != SLOT_OK:
+        if outcome == SLOT_ERROR:
+            if verdict_of(res).blame >= BLAME_UNFIT:
+                log_line(b"error", b"scan_refused", pg_error(res))
+            d.pause_until = clock_mono_us() + SCAN_PAUSE_US
+        return                # the same page again: what was not looked at is not known
+    if not found_keep(d, PQntuples(res)):
+        return
+    for row in range(PQntuples(res)):
+        last = pg_int4(res, row, 0)
+        if pg_int8_or(res, row, 2, -1) >= 0:
+            d.found[d.n_found].partition = last
+            d.found[d.n_found].next_offset = pg_int8_or(res, row, 1, -1)
+            d.found[d.n_found].head = pg_int8_or(res, row, 2, 0)
+            d.found[d.n_found].leased_until = pg_int8_or(res, row, 3, 0)
+            d.n_found += 1
+        else:
+            more = pg_int8_or(res, row, 2, 0) == -1
+    d.page_end = last
+    d.last_page = not more
+    found_name(e, FIND_SCAN)
+
+cdef void waking_send(Engine* e, Slot* slot) noexcept nogil:
+    cdef Discover* d = &e.discover
+    cdef Params params
+    cdef int64_t back
+    d.waking_sent = dbclock_now()
+    back = d.waking_sent - WAKING_BACK_US
+    if d.writer and d.writer < back:
+        back = d.writer       # a pause that is committed late
+    if d.waking_after == 0 and (d.waking_from == 0 or back < d.waking_from):
+        d.waking_from = back
+    params_begin(&params)
+    params_int8(&params, d.waking_from)
+    params_int4(&params, d.waking_after)
+    params_int8(&params, d.waking_sent + WAKING_AHEAD_US)
+    params_int4(&params, WAKING_PAGE)
+    discover_send(e, slot, STMT_WAKING, &params, waking_done, FIND_WAKING)
+
+cdef void waking_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
+    cdef Engine* e = <Engine*>ctx
+    cdef Discover* d = &e.discover
+    cdef int row
+    cdef int n = PQntuples(res) if outcome == SLOT_OK else 0
+    d.finding = FIND_NOTHING
+    if outcome != SLOT_OK or not found_keep(d, n):
+        return
+    d.waking_wanted = n == WAKING_PAGE
+    d.waking_from = pg_int8(res, n - 1, 3) if d.waking_wanted else d.waking_sent - WAKING_BACK_US
+    d.waking_after = pg_int4(res, n - 1, 0) if d.waking_wanted else 0
+    uv_rwlock_rdlock(&catalog.lock)
+    for row in range(n):
+        if catalog_queue_id(pg_int4(res, row, 1)) != NULL:      # of others nobody here can wait
+            d.found[d.n_found].partition = pg_int4(res, row, 0)
+            d.found[d.n_found].group = pg_int4(res, row, 2)
+            d.found[d.n_found].wakes_at = pg_int8(res, row, 3)
+            d.n_found += 1
+    uv_rwlock_rdunlock(&catalog.lock)
+    found_name(e, FIND_WAKING)
+
+cdef void found_name(Engine* e, int finding) noexcept nogil:
+    # Partitions of other processes' making are asked for by id before they are used.
+    cdef Discover* d = &e.discover
+    cdef Slot* slot
+    cdef Params params
+    cdef int i
+    pgarray_begin(&e.ask_a, OID_INT4)
+    uv_rwlock_rdlock(&catalog.lock)
+    for i in range(d.n_found):
+        if catalog_partition_id(d.found[i].partition) == NULL:
+            pgarray_int4(&e.ask_a, d.found[i].partition)
+    uv_rwlock_rdunlock(&catalog.lock)
+    if e.ask_a.n == 0:
+        found_take(e, finding)
+        return
+    slot = slotpool_take(e.slots)
+    params_begin(&params)
+    params_array(&params, &e.ask_a)
+    d.finding = finding
+    d.cleanings = catalog.cleanings
+    if slot == NULL or not slot_send(slot, STMT_PARTITIONS_FIND, &params, found_named, e, e.deadline_ms):
+        found_take(e, finding)         # without them: it is read again
+
+cdef void found_named(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
+    cdef Engine* e = <Engine*>ctx
+    if outcome == SLOT_OK:
+        names_take(e, res, e.discover.cleanings)
+    found_take(e, e.discover.finding)
+
+cdef void found_take(Engine* e, int finding) noexcept nogil:
+    cdef Discover* d = &e.discover
+    cdef int i
+    cdef Partition* p
+    cdef Cursor* c
+    cdef Found* f
+    cdef PopJob* wake = NULL
+    cdef bint complete = True
+    cdef int64_t now = clock_mono_us()
+    cdef int64_t wall = dbclock_at(now)
+    d.finding = FIND_NOTHING
+    uv_rwlock_rdlock(&catalog.lock)
+    if d.server != catalog_server():
+        discover_forget(e)    # its numbers mean other things by now
+        finding = FIND_NOTHING
+    uv_mutex_lock(&book.lock)
+    for i in range(d.n_found):
+        f = &d.found[i]
+        p = catalog_partition_id(f.partition)
+        if p == NULL or (finding == FIND_SCAN and p.queue is not d.scanning.queue):
+            complete = False
+            continue
+        if finding == FIND_WAKING:
+            book_waking(p, f.group, f.wakes_at, wall, now, &wake)
+            continue
+        if finding == FIND_RECENT:
+            book_found(p, f.head, &wake)
+            continue
+        c = book_cursor(d.scanning, p)
+        if c == NULL:
+            complete = False
+            continue
+        if <int32_t>(c.moved - d.moves) > 0:
+            # The row is older than what has become of the cursor since: only the head can be news.
+            book_found(p, f.head, &wake)
+            if c.state == CURSOR_IDLE and c.next_offset < p.head:
+                cursor_move(c, CURSOR_READY, 0)
+                book_wake_cursor(c, &wake)
+            continue
+        if f.next_offset >= 0 and c.state != CURSOR_BUSY:
+            c.next_offset = f.next_offset
+        book_found(p, f.head, &wake)
+        if f.leased_until > wall:
+            if c.state == CURSOR_IDLE:
+                cursor_move(c, CURSOR_LEASED, now + f.leased_until - wall)
+        elif c.state == CURSOR_IDLE or c.state == CURSOR_LEASED:
+            # LEASED: a claim's answer, or a scan's before this one, may be older than the move that ended the lease. Where the
+            # scan is what is old, a try in vain tells.
+            cursor_move(c, CURSOR_READY, 0)
+            book_wake_cursor(c, &wake)
+    uv_mutex_unlock(&book.lock)
+    uv_rwlock_rdunlock(&catalog.lock)
+    d.n_found = 0
+    popjobs_wake(e.worker, wake)
+    if finding == FIND_RECENT:
+        recent_end(e, complete)
+    elif finding == FIND_WAKING and not complete:
+        look_again(d)
+    elif finding == FIND_SCAN and complete:
+        if d.page_end > d.scanning.scan_after:
+            d.scanning.scan_after = d.page_end
+        if d.last_page:
+            scan_end(e)
+
+cdef void scan_end(Engine* e) noexcept nogil:
+    # Whoever waited only to learn whether there is anything is answered now; long polls stay.
+    cdef Group* g = e.discover.scanning
+    cdef PopJob* j
+    cdef PopJob* following
+    cdef PopJob* wake = NULL
+    uv_mutex_lock(&book.lock)
+    g.scan = SCAN_DONE
+    g.scan_listed = False
+    if g.scan_twice:
+        g.scan_twice = False
+        scan_again(g)
+    j = g.wait_first
+    while j != NULL:
+        following = j.wait_next
+        if j.until_us == 0:
+            wake_push(j, &wake)
+        j = following
+    if book.n_strangers:
+        book_wake_strangers(g.queue, slice_of(NULL, 0), &wake)
+    uv_mutex_unlock(&book.lock)
+    discover_left(e)
+    popjobs_wake(e.worker, wake)

@@ -1,0 +1,156 @@
+# How many statements of one type may be in flight: a fixed number, or Vegas, which reads the queue in the database from
+# how much slower a statement is than one without company. Pure: time and durations come in.
+#
+# Once per interval, with queue = limit x (1 - base / recent): below alpha the limit grows by one, above beta it shrinks
+# by one. Both bounds give way for small limits (limit/2 and 3 limit/4), without which a limit below beta could never
+# shrink. It grows only when it was reached since the last look. A start is quick: the limit doubles with every round of
+# completions until the first sign of a queue. Failed calls halve it, at most once per interval.
+#
+# base is the fastest call of the last 30 s until that looks like a queue. But calls are also slow because others use the
+# machine, and fewer of ours make those no faster: measured by the fastest one, a busy machine would hold the limit at one.
+# So before anything is concluded from a queue, some calls go alone (a probe), and their mean is the base for 30 s. Then
+# others do: by now the fastest call of the last 30 s may be one that queued.
+
+cdef inline int limit_clamp(int v, int low, int high) noexcept nogil:
+    return low if v < low else high if v > high else v
+
+cdef void limit_open(Limit* l, const LimitConfig* config) noexcept nogil:
+    # Settings out of range are brought into it.
+    cdef LimitConfig* c = &l.config
+    memset(l, 0, sizeof(Limit))
+    c[0] = config[0]
+    if c.max_concurrent < 1:
+        c.max_concurrent = 1
+    if c.mode == LIMIT_STATIC:
+        l.limit = c.max_concurrent
+        return
+    if c.max_limit > c.max_concurrent:
+        c.max_limit = c.max_concurrent
+    if c.min_limit < 1:
+        c.min_limit = 1
+    if c.max_limit < c.min_limit:
+        c.max_limit = c.min_limit
+    if c.alpha < 1:
+        c.alpha = 1
+    if c.beta < c.alpha + 1:
+        c.beta = c.alpha + 1
+    if c.window_samples < 1:
+        c.window_samples = 1
+    if c.fastest_window_us < LIMIT_SPANS:
+        c.fastest_window_us = LIMIT_SPANS
+    if c.interval_us < 1:
+        c.interval_us = 1
+    l.limit = limit_clamp(LIMIT_START, c.min_limit, c.max_limit)
+    l.starting = True
+
+cdef inline bint limit_take(Limit* l) noexcept nogil:
+    # A permit, or False. Give it back with limit_give (nothing was sent) or limit_done.
+    if l.in_flight >= (1 if l.probe_us else l.limit):
+        return False
+    l.lone = l.probe_us != 0
+    l.in_flight += 1
+    if l.in_flight > l.peak:
+        l.peak = l.in_flight
+    return True
+
+cdef inline void limit_give(Limit* l) noexcept nogil:
+    if l.in_flight > 0:
+        l.in_flight -= 1
+
+cdef void limit_done(Limit* l, int64_t now_us, int64_t took_us, bint ok) noexcept nogil:
+    # A call ended after took_us. ok False: no answer (deadline, lost connection), or one that speaks of overload (timeouts,
+    # deadlocks). now_us is monotonic.
+    limit_give(l)
+    if l.config.mode == LIMIT_STATIC or took_us < 0:
+        return
+    if l.looked_us == 0:
+        l.looked_us = now_us
+    if not ok:
+        l.starting = False
+        l.probe_us = 0
+        if l.halved_us == 0 or now_us - l.halved_us >= l.config.interval_us:
+            l.halved_us = now_us
+            l.limit = limit_clamp(l.limit // 2, l.config.min_limit, l.config.max_limit)
+        return
+    if l.probe_us:
+        limit_probe(l, now_us, <double>(took_us if took_us > 0 else 1))
+        return
+    limit_sample(l, now_us, <double>(took_us if took_us > 0 else 1))
+    l.round += 1
+    if now_us - l.looked_us >= l.config.interval_us or (l.starting and l.round >= l.limit):
+        limit_look(l, now_us)
+
+cdef void limit_probe(Limit* l, int64_t now_us, double took) noexcept nogil:
+    # A call ended during a probe; those sent before it are not of it.
+    if l.lone:
+        limit_remember(l, now_us, took)
+        l.probe_n += 1
+        l.probe_sum += took
+    if l.probe_n < LIMIT_PROBE and now_us - l.probe_us < l.config.interval_us or l.probe_n == 0:
+        return
+    l.alone = l.probe_sum / l.probe_n
+    l.alone_us = now_us
+    l.probe_us = 0
+    l.looked_us = now_us
+    l.round = 0
+    l.peak = l.in_flight
+
+cdef void limit_sample(Limit* l, int64_t now_us, double took) noexcept nogil:
+    if l.recent == 0:
+        l.recent = took
+    else:
+        l.recent += 2.0 / (l.config.window_samples + 1) * (took - l.recent)
+    limit_remember(l, now_us, took)
+
+cdef void limit_remember(Limit* l, int64_t now_us, double took) noexcept nogil:
+    # For limit_fastest.
+    cdef int64_t span = l.config.fastest_window_us // LIMIT_SPANS
+    cdef int64_t at = now_us // span * span
+    cdef int i = <int>(now_us // span % LIMIT_SPANS)
+    if l.span_min[i] == 0 or l.span_at[i] != at:
+        l.span_at[i] = at
+        l.span_min[i] = took
+    elif took < l.span_min[i]:
+        l.span_min[i] = took
+
+cdef double limit_fastest(Limit* l, int64_t now_us) noexcept nogil:
+    # Of the window that ends now; 0 without a sample in it.
+    cdef double best = 0
+    cdef int i
+    for i in range(LIMIT_SPANS):
+        if l.span_min[i] > 0 and now_us - l.span_at[i] < l.config.fastest_window_us:
+            if best == 0 or l.span_min[i] < best:
+                best = l.span_min[i]
+    return best
+
+cdef void limit_look(Limit* l, int64_t now_us) noexcept nogil:
+    cdef double base = limit_fastest(l, now_us)
+    cdef double queue = 0
+    cdef double low = l.limit * 0.5
+    cdef double high = l.limit * 0.75
+    cdef bint used = l.peak >= l.limit
+    cdef bint probed = l.alone_us != 0 and now_us - l.alone_us < l.config.fastest_window_us
+    l.fastest = base
+    l.looked_us = now_us
+    l.round = 0
+    l.peak = l.in_flight
+    if probed and l.alone > base:
+        base = l.alone
+    if base > 0 and l.recent > base:
+        queue = l.limit * (1 - base / l.recent)
+    if low > l.config.alpha:
+        low = l.config.alpha
+    if high > l.config.beta:
+        high = l.config.beta
+    if not probed and (queue >= low or l.alone_us) and l.config.min_limit < l.config.max_limit:
+        l.probe_us = now_us if now_us else 1
+        l.probe_n = 0
+        l.probe_sum = 0
+        l.lone = False
+        return
+    if queue >= low:
+        l.starting = False
+    if queue > high:
+        l.limit = limit_clamp(l.limit - 1, l.config.min_limit, l.config.max_limit)
+    elif queue < low and used:
+        l.limit = limit_clamp(l.limit * 2 if l.starting else l.limit + 1, l.config.min_limit, l.config.max_limit)

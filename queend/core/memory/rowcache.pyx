@@ -1,0 +1,123 @@
+# The newest rows of the log, kept for groups that keep up: what was just committed is delivered from memory, and PostgreSQL
+# is asked for the claim alone (engine/claimcall). In: committed chunks. Out: rows by offset.
+#
+# A partition's rows are a gapless chain that ends at its head. They are kept only while a group's cursor stands among them,
+# for ROWCACHE_AGE_US at most and within a bound of bytes for the process, oldest first. All of it is guarded by the book.
+# A row that a claim is reading (refs) leaves the chain at once and the memory when the claim is answered.
+
+cdef struct RowCache:
+    CachedRow* first
+    CachedRow* last
+    size_t bytes
+    size_t most               # 0: nothing is kept
+
+cdef RowCache rowcache
+
+cdef void rowcache_open(size_t most) noexcept nogil:
+    memset(&rowcache, 0, sizeof(rowcache))
+    rowcache.most = most
+
+cdef void rowcache_close() noexcept nogil:
+    while rowcache.first != NULL:
+        rowcache_drop(rowcache.first.partition)
+
+cdef void rowcache_drop(Partition* p) noexcept nogil:
+    # The oldest row of a partition.
+    cdef CachedRow* r = p.cache_first
+    p.cache_first = r.newer
+    if p.cache_first == NULL:
+        p.cache_last = NULL
+    if r.prev != NULL:
+        r.prev.next = r.next
+    else:
+        rowcache.first = r.next
+    if r.next != NULL:
+        r.next.prev = r.prev
+    else:
+        rowcache.last = r.prev
+    rowcache.bytes -= r.bytes
+    r.dropped = True
+    if r.refs == 0:
+        free(r)
+
+cdef inline void cachedrow_release(CachedRow* r) noexcept nogil:
+    r.refs -= 1
+    if r.refs == 0 and r.dropped:
+        free(r)
+
+cdef bint rowcache_wanted(Partition* p, int64_t base, int64_t head) noexcept nogil:
+    # Is there a group that will read records base … head - 1 soon? One whose cursor stands among what is kept.
+    cdef Group* g = p.queue.group_list
+    cdef Cursor* c
+    cdef int64_t start = base
+    if rowcache.most == 0 or p.queue.delay_us or p.queue.window_us or p.queue.ttl_us:
+        return False
+    if p.cache_last != NULL and p.cache_last.base + p.cache_last.n == base:
+        start = p.cache_first.base
+    while g != NULL:
+        if not g.dead:
+            c = <Cursor*>table_get(&g.cursors, <uint32_t>p.id)
+            if c != NULL and c.next_offset >= start and c.next_offset < head:
+                return True
+        g = g.next
+    return False
+
+cdef void rowcache_add(CachedRow* r, int64_t now) noexcept nogil:
+    # Rows of a partition come in the order of their offsets; a gap (another program wrote) begins a new chain.
+    cdef Partition* p = r.partition
+    if p.cache_last != NULL and p.cache_last.base + p.cache_last.n != r.base:
+        if r.base < p.cache_last.base + p.cache_last.n:
+            free(r)
+            return
+        while p.cache_first != NULL:
+            rowcache_drop(p)
+    if p.dead:
+        free(r)
+        return
+    r.kept_us = now
+    if p.cache_last != NULL:
+        p.cache_last.newer = r
+    else:
+        p.cache_first = r
+    p.cache_last = r
+    r.prev = rowcache.last
+    if rowcache.last != NULL:
+        rowcache.last.next = r
+    else:
+        rowcache.first = r
+    rowcache.last = r
+    rowcache.bytes += r.bytes
+    rowcache_evict(now)
+
+cdef void rowcache_evict(int64_t now) noexcept nogil:
+    # The oldest row of all is its partition's oldest too: both orders are the order they came in.
+    while rowcache.first != NULL and (rowcache.bytes > rowcache.most or now - rowcache.first.kept_us > ROWCACHE_AGE_US):
+        rowcache_drop(rowcache.first.partition)
+
+cdef void rowcache_age(int64_t now) noexcept nogil:
+    uv_mutex_lock(&book.lock)
+    rowcache_evict(now)
+    uv_mutex_unlock(&book.lock)
+
+cdef CachedRow* rowcache_find(Partition* p, int64_t offset, int64_t now) noexcept nogil:
+    # The row that holds `offset`, if the chain leads from there to the head.
+    cdef CachedRow* r = p.cache_first
+    if r == NULL or offset < r.base or offset >= p.head or p.cache_last.base + p.cache_last.n < p.head:
+        return NULL
+    while r.base + r.n <= offset:
+        r = r.newer
+    return r if now - r.kept_us < ROWCACHE_AGE_US else NULL
+
+cdef void rowcache_passed(Partition* p) noexcept nogil:
+    # A cursor moved on: rows that every group has behind it are not needed any more.
+    cdef Group* g
+    cdef Cursor* c
+    while p.cache_first != NULL:
+        g = p.queue.group_list
+        while g != NULL:
+            if not g.dead:
+                c = <Cursor*>table_get(&g.cursors, <uint32_t>p.id)
+                if c != NULL and c.next_offset >= p.cache_first.base and c.next_offset < p.cache_first.base + p.cache_first.n:
+                    return
+            g = g.next
+        rowcache_drop(p)

@@ -1,0 +1,277 @@
+# The catalog: what this process knows of queues, partitions and groups, by name and by id. In: rows of catalog_load,
+# resolve, group_resolve and the finders. Out: pointers that stay valid while who looked them up is pinned (net/era): what is
+# deleted is unlinked and marked dead at once, and freed later (engine/grave).
+# Owner: the process. The tables are guarded by `lock`; what the pop side keeps in them (cursors, waiters, heads) by the
+# book's mutex. Lock order: catalog.lock, then book.lock, then an inbox.
+
+cdef struct Grave:            # freed in this order: what stands in one points to what stands in the next
+    Group* groups
+    Partition* partitions
+    Queue* queues
+
+cdef struct Catalog:
+    uv_rwlock_t lock
+    int64_t version           # -1: all of it was dropped, the reload is still to come
+    int64_t server            # the incarnation of the server that it tells of
+    SharedFlag loaded
+    unsigned char[16] seed
+    uint64_t hash_seed
+    Table by_name
+    Table by_id
+    Table partitions
+    Queue* list
+    Grave[2] graves           # by the era of the burial
+    Grave due                 # the first worker's: may be freed
+    SharedInt64 n_queues      # in memory, buried ones among them
+    SharedInt64 n_partitions
+    SharedInt64 n_groups
+    int n_forgotten           # queues with groups that may have been deleted
+    uint32_t mark
+    uint64_t additions
+    SharedInt64 cleanings        # reloads that told of removed partitions: a look-up that was under way may know one still
+    SharedInt n_sealed              # encrypted queues
+    SharedInt n_limited             # those with a bound (maxSize)
+    uint64_t reload_from      # additions when the running reload was sent: what came later it may not have seen
+
+cdef enum:
+    FORGOTTEN_US = 2000000    # a group that is not found again for so long after it was forgotten is given back
+
+cdef Catalog catalog
+
+cdef inline int64_t catalog_server() noexcept nogil:
+    # Lock held, or for a look that a later one with it confirms.
+    return atomic_get64(&catalog.server)
+
+cdef void catalog_open() noexcept nogil:
+    memset(&catalog, 0, sizeof(catalog))
+    memset(era_outside, 0, sizeof(era_outside))
+    uv_rwlock_init(&catalog.lock)
+    getrandom(&catalog.hash_seed, 8, 0)
+
+cdef Slice slice_keep(Slice s) noexcept nogil:
+    # A copy of its own, with a NUL behind it; p is NULL when memory ran out.
+    cdef char* p = <char*>malloc(s.n + 1)
+    if p == NULL:
+        return slice_of(NULL, 0)
+    if s.n:
+        memcpy(p, s.p, s.n)
+    p[s.n] = 0
+    return slice_of(p, s.n)
+
+cdef inline uint64_t catalog_hash(Slice name) noexcept nogil:
+    return slice_hash(name, catalog.hash_seed) | 1
+
+cdef void queue_free(Queue* q) noexcept nogil:
+    # Without what belongs to it.
+    table_free(&q.partitions)
+    table_free(&q.groups)
+    free(<void*>q.name.p)
+    free(<void*>q.ns.p)
+    free(<void*>q.task.p)
+    free(q.tally)
+    free(q)
+
+cdef void group_free(Group* g) noexcept nogil:
+    # Without its cursors.
+    table_free(&g.cursors)
+    free(<void*>g.name.p)
+    free(g)
+    catalog.n_groups -= 1
+
+cdef void partition_free(Partition* p) noexcept nogil:
+    free(<void*>p.name.p)
+    free(p)
+    catalog.n_partitions -= 1
+
+# ---- look-ups: the caller holds the lock (either way) -------------------------------------------------------------
+
+cdef Queue* catalog_queue(Slice name) noexcept nogil:
+    cdef Queue* q = <Queue*>table_get(&catalog.by_name, catalog_hash(name))
+    while q != NULL and not slice_eq(q.name, name):
+        q = q.same_hash
+    return q
+
+cdef inline Queue* catalog_queue_id(int32_t id) noexcept nogil:
+    return <Queue*>table_get(&catalog.by_id, <uint32_t>id)
+
+cdef Partition* catalog_partition(Queue* q, Slice name) noexcept nogil:
+    cdef Partition* p = <Partition*>table_get(&q.partitions, catalog_hash(name))
+    while p != NULL and not slice_eq(p.name, name):
+        p = p.same_hash
+    return p
+
+cdef inline Partition* catalog_partition_id(int32_t id) noexcept nogil:
+    return <Partition*>table_get(&catalog.partitions, <uint32_t>id)
+
+cdef Group* catalog_group(Queue* q, Slice name) noexcept nogil:
+    cdef Group* g = <Group*>table_get(&q.groups, catalog_hash(name))
+    while g != NULL and not slice_eq(g.name, name):
+        g = g.same_hash
+    return g
+
+# ---- additions: the caller holds the lock for writing --------------------------------------------------------------
+
+cdef void catalog_derive(Slice name, Slice* ns, Slice* task) noexcept nogil:
+    # What creation by push stores: the first and the second part of the name, parted by dots.
+    cdef size_t i = 0
+    cdef size_t k
+    while i < name.n and name.p[i] != b'.':
+        i += 1
+    ns[0] = slice_keep(slice_of(name.p, i))
+    if i < name.n:
+        i += 1
+    k = i
+    while k < name.n and name.p[k] != b'.':
+        k += 1
+    task[0] = slice_keep(slice_of(name.p + i, k - i))
+
+cdef Queue* catalog_add_queue(int32_t id, Slice name) noexcept nogil:
+    # Finds or adds by name. A queue of that name with another id was deleted elsewhere: it is buried first. NULL when memory
+    # ran out, as of the other two: who misses the name asks for it again.
+    cdef Queue* q = catalog_queue(name)
+    cdef uint64_t h = catalog_hash(name)
+    if q != NULL:
+        if q.id == id:
+            return q
+        if q.id > id:
+            return NULL       # ids only grow: this answer is older than the queue that has the name now
+        catalog_bury(q)
+    q = <Queue*>calloc(1, sizeof(Queue))
+    if q == NULL:
+        return NULL
+    q.id = id
+    q.tally = tally_make()
+    q.name = slice_keep(name)
+    catalog_derive(name, &q.ns, &q.task)
+    q.same_hash = <Queue*>table_get(&catalog.by_name, h)
+    if (q.tally == NULL or q.name.p == NULL or q.ns.p == NULL or q.task.p == NULL or not table_put(&catalog.by_id, <uint32_t>id, q)
+            or not table_put(&catalog.by_name, h, q)):
+        table_del(&catalog.by_id, <uint32_t>id)
+        queue_free(q)
+        return NULL
+    catalog.n_queues += 1
+    catalog.additions += 1
+    q.born = catalog.additions
+    q.changed = True
+    q.lease_us = 300000000
+    q.retry_limit = 3
+    # Its epoch is 0, that of a new queue. Where it is another one, the next reload forgets what came in between.
+    q.retry_delay_us = 1000000
+    q.next = catalog.list
+    catalog.list = q
+    return q
+
+cdef Partition* catalog_add_partition(Queue* q, int32_t id, Slice name) noexcept nogil:
+    cdef Partition* p = catalog_partition_id(id)
+    cdef uint64_t h = catalog_hash(name)
+    cdef unsigned char[16] uuid
+    if p != NULL:
+        return p
+    p = <Partition*>calloc(1, sizeof(Partition))
+    if p == NULL:
+        return NULL
+    p.name = slice_keep(name)
+    p.same_hash = <Partition*>table_get(&q.partitions, h)
+    if p.name.p == NULL or not table_put(&catalog.partitions, <uint32_t>id, p) or not table_put(&q.partitions, h, p):
+        table_del(&catalog.partitions, <uint32_t>id)
+        free(<void*>p.name.p)
+        free(p)
+        return NULL
+    p.id = id
+    p.queue = q
+    code_id_make(catalog.seed, 112, id, uuid)
+    uuid_format(uuid, p.uuid)
+    p.all_next = q.all_partitions
+    if p.all_next != NULL:
+        p.all_next.all_prev = p
+    q.all_partitions = p
+    catalog.n_partitions += 1
+    return p
+
+cdef Group* catalog_add_group(Queue* q, int32_t id, Slice name) noexcept nogil:
+    cdef Group* g = catalog_group(q, name)
+    cdef uint64_t h = catalog_hash(name)
+    if g != NULL:
+        return g
+    g = q.group_list
+    while g != NULL and not (g.dead and g.id == id):
+        g = g.next
+    if g != NULL:             # forgotten, and found again: it was not deleted
+        g.same_hash = <Group*>table_get(&q.groups, h)
+        if not table_put(&q.groups, h, g):
+            return NULL
+        g.dead = False
+        if g.scan == SCAN_DONE:       # while it was forgotten, what was committed did not reach its cursors
+            g.scan = SCAN_WANTED
+        elif g.scan == SCAN_RUNNING:
+            g.scan_twice = True
+        return g
+    g = <Group*>calloc(1, sizeof(Group))
+    if g == NULL:
+        return NULL
+    g.id = id
+    g.queue = q
+    g.name = slice_keep(name)
+    g.same_hash = <Group*>table_get(&q.groups, h)
+    if g.name.p == NULL or not table_put(&q.groups, h, g):
+        free(<void*>g.name.p)
+        free(g)
+        return NULL
+    g.next = q.group_list
+    q.group_list = g
+    catalog.n_groups += 1
+    return g
+
+# ---- burial: the caller holds the lock for writing -------------------------------------------------------------------
+# What is buried is found no more by name or id, nor from anything that is: a cursor leads to its partition and group, so one that
+# goes alone takes its cursors out of everything that lives on. What holds it goes on with it. A queue's cursors, partitions and
+# groups lead to one another only; the lists of the whole process that a cursor, row, id or scan of them may stand in are left
+# when they are freed.
+
+cdef inline Grave* grave_open() noexcept nogil:
+    return &catalog.graves[era_now & 1]
+
+cdef void catalog_bury(Queue* q) noexcept nogil:
+    # With all that belongs to it.
+    cdef Queue* at
+    cdef Queue** link
+    cdef uint64_t h = catalog_hash(q.name)
+    q.dead = True
+    q.changed = True
+    at = <Queue*>table_get(&catalog.by_name, h)
+    if at is q:
+        if q.same_hash != NULL:
+            table_put(&catalog.by_name, h, q.same_hash)
+        else:
+            table_del(&catalog.by_name, h)
+    else:
+        while at != NULL and at.same_hash is not q:
+            at = at.same_hash
+        if at != NULL:
+            at.same_hash = q.same_hash
+    table_del(&catalog.by_id, <uint32_t>q.id)
+    catalog_forget_partitions(q)
+    link = &catalog.list
+    while link[0] != NULL and link[0] is not q:
+        link = &link[0].next
+    if link[0] != NULL:
+        link[0] = q.next
+    if q.forgotten_us:
+        q.forgotten_us = 0
+        catalog.n_forgotten -= 1
+    q.next = grave_open().queues
+    grave_open().queues = q
+
+cdef Partition* catalog_forget_partitions(Queue* q) noexcept nogil:
+    # Nobody finds them by name or id any more. The last of them.
+    cdef Partition* last = NULL
+    cdef Partition* p = q.all_partitions
+    while p != NULL:
+        p.dead = True
+        table_del(&catalog.partitions, <uint32_t>p.id)
+        last = p
+        p = p.all_next
+    table_free(&q.partitions)
+    return last
+
+# ---- reload --------------------------------------------------------------------------------------------------------

@@ -1,0 +1,200 @@
+# Capacity: pushes to queues with maxSize. In: items whose partitions are known. Out: those there is room for, marked with
+# the queue whose room they take; the others have failed. Queues without maxSize cost one look at a number.
+#
+# What a queue holds is what was stored and not yet consumed by all of its groups: queend.queue_sizes sums it up from heads,
+# floors and cursors. It is asked (by a round of lookup) when the last answer is old, or when there is no room by an answer
+# that was asked for before the request came. Between answers this process counts what it lets in:
+#   size = answer - stored by then + taken (let in, and not found to be duplicates or refused since)
+# What was on its way when the answer was made may be counted twice, but never not at all. What others store is in the next
+# answer: by so much may a bound be exceeded, at worst to as many times maxSize as there are daemons.
+# Owner: the process; guarded by capacity_lock, which is taken alone or below the catalog's, and held across nothing.
+
+cdef enum:
+    CAPACITY_AGE_US = 1000000    # how long an answer is believed by which the queue is empty
+    CAPACITY_SHARE = 10          # of the time, at most one part in so many goes into asking for sizes
+    CAPACITY_CHEAP_US = 20000    # but what took less is asked for whenever it is of use
+
+cdef enum PushFull:
+    FULL = 1
+    FULL_DOUBT = 2               # nobody has looked yet whether it is stored already
+
+cdef inline int64_t capacity_left(Queue* q) noexcept nogil:
+    cdef int64_t left = q.max_size - q.capacity.answer - q.capacity.taken
+    return 0 if left < 0 else (left if left < q.max_size else q.max_size)
+
+cdef inline bint capacity_old(Queue* q, int64_t now) noexcept nogil:
+    # Too old to let anything in by? The less room there seems to be, the sooner it is.
+    cdef Capacity* c = &q.capacity
+    return c.asked_us == 0 or now - c.asked_us > CAPACITY_SHARE * c.took_us + CAPACITY_AGE_US * capacity_left(q) // q.max_size
+
+cdef inline bint capacity_told(Capacity* c, int64_t now, int64_t since) noexcept nogil:
+    # New enough to refuse what came at `since`?
+    return c.asked_us >= since or (c.took_us > CAPACITY_CHEAP_US and now - c.asked_us < CAPACITY_SHARE * c.took_us)
+
+cdef bint capacity_admit(Worker* w, PushJob* j) noexcept nogil:
+    # Takes room for the items that are to be sent; those there is none for leave the chain. False: the job waits for sizes,
+    # with the room it has, or was answered.
+    cdef int64_t now = clock_mono_us()
+    cdef PushItem** link = &j.unresolved
+    cdef PushItem* it
+    cdef PushItem* following
+    cdef Queue* q
+    cdef int n, room
+    cdef bint wait = False
+    j.limited = True
+    uv_mutex_lock(&capacity_lock)
+    while link[0] != NULL:
+        it = link[0]
+        q = it.partition.queue
+        if q.max_size <= 0 or it.room is <void*>q:
+            link = &it.next
+            continue
+        n = pushitem_count(it)
+        room = n if j.drain else capacity_room(q, n)      # what the failover buffer holds was accepted
+        if not j.drain and j.job.tries < 10 and (capacity_old(q, now) or (room < n and not capacity_told(&q.capacity, now, j.job.born_us))):
+            q.capacity.wanted = True
+            wait = True
+            break
+        q.capacity.taken += room
+        following = it.next
+        if room == n:
+            it.room = q
+            link = &it.next
+        elif room == 0 and (it.run == NULL or it.run.made):
+            capacity_refuse(j, it, q)
+            link[0] = following
+        else:
+            capacity_cut(j, it, room, q)
+            if room:
+                link[0] = it.run.items
+                link = &it.run.items[room - 1].next
+            link[0] = following
+    uv_mutex_unlock(&capacity_lock)
+    if wait or j.doubts:
+        j.job.tries += 1
+        job_move(&j.job, JOB_RESOLVING)
+        joblist_add(&engine_of(w).resolving, &j.job)
+        return False
+    if j.unresolved == NULL and not j.held:
+        push_answer(j)
+        return False
+    return True
+
+cdef inline int capacity_room(Queue* q, int n) noexcept nogil:
+    # Of n records, for how many there is room. Lock held.
+    return n if capacity_left(q) >= n else <int>capacity_left(q)
+
+cdef inline void capacity_refuse(PushJob* j, PushItem* it, Queue* q) noexcept nogil:
+    it.status = 2
+    it.full = FULL
+    it.offset = q.max_size
+    it.room = NULL
+    if it.id_kind and it.run == NULL:
+        it.full = FULL_DOUBT
+        j.doubts = True
+
+cdef void capacity_cut(PushJob* j, PushItem* it, int room, Queue* q) noexcept nogil:
+    # A run of which only the first fit: its records go on one by one.
+    cdef int i
+    run_open(it.run, it, it.run.items)
+    it.run.open = True
+    for i in range(it.run.n):
+        if i < room:
+            it.run.items[i].room = q
+        else:
+            capacity_refuse(j, &it.run.items[i], q)
+
+cdef void capacity_doubts(Engine* e, PushJob* j) noexcept nogil:
+    # Refused records whose ids a client made may be stored already: then they are duplicates, and need no room.
+    cdef PushItem* it
+    cdef PushItem* one
+    cdef bint opened
+    cdef int i, k
+    j.doubts = False
+    for i in range(j.req.n):
+        it = &j.req.items[i]
+        opened = it.run != NULL and it.run.open
+        for k in range(it.run.n if opened else 1):
+            one = &it.run.items[k] if opened else it
+            if one.full == FULL_DOUBT:
+                one.full = FULL
+                ask_stored(e, one)
+
+cdef void capacity_give_back(PushJob* j) noexcept nogil:
+    # Its items that were not sent never will be.
+    cdef PushItem* it = j.unresolved
+    if not j.limited:
+        return
+    uv_mutex_lock(&capacity_lock)
+    while it != NULL:
+        if it.room != NULL:
+            it.room.capacity.taken -= pushitem_count(it)
+            it.room = NULL
+        it = it.next
+    uv_mutex_unlock(&capacity_lock)
+
+cdef void capacity_settle(PushJob* j) noexcept nogil:
+    # All its items are home: what was stored takes room for good, the others give theirs back.
+    cdef PushItem* it
+    cdef int i, k
+    uv_mutex_lock(&capacity_lock)
+    for i in range(j.req.n):
+        it = &j.req.items[i]
+        if it.run == NULL or not it.run.open:
+            capacity_count(it, pushitem_count(it))
+        else:
+            for k in range(it.run.n):
+                capacity_count(&it.run.items[k], 1)
+    uv_mutex_unlock(&capacity_lock)
+
+cdef inline void capacity_count(PushItem* it, int n) noexcept nogil:
+    cdef Queue* q = it.room
+    it.room = NULL
+    if q == NULL:
+        return
+    if it.status == 0:
+        q.capacity.stored += n
+    else:
+        q.capacity.taken -= n
+
+cdef int capacity_transaction(TxJob* j) noexcept nogil:
+    # Is there room for all it pushes? -1: yes; -2: sizes have to be asked for; else the operation for which there is none.
+    # A transaction counts once it has taken effect: those that run side by side do not see each other.
+    cdef int64_t now = clock_mono_us()
+    cdef int fault = -1
+    cdef int i = 0
+    cdef int k
+    cdef PushItem* it
+    cdef Queue* q
+    uv_mutex_lock(&capacity_lock)
+    while i < j.req.n and fault == -1:
+        if j.req.ops[i].kind == TX_PUSH and j.req.ops[i].push.partition != NULL:
+            it = j.req.ops[i].push
+            q = it.partition.queue
+            if q.max_size > 0:
+                if j.job.tries < 10 and (capacity_old(q, now) or (capacity_left(q) == 0 and not capacity_told(&q.capacity, now, j.job.born_us))):
+                    q.capacity.wanted = True
+                    fault = -2
+                elif capacity_left(q) == 0:
+                    it.offset = q.max_size
+                    j.req.ops[i].fault = TX_FAULT_FULL
+                    fault = i
+                else:
+                    q.capacity.taken += 1
+                    it.room = q
+        i += 1
+    for k in range(i):
+        if j.req.ops[k].kind == TX_PUSH and j.req.ops[k].push.room != NULL:
+            j.req.ops[k].push.room.capacity.taken -= 1
+            j.req.ops[k].push.room = NULL
+    uv_mutex_unlock(&capacity_lock)
+    return fault
+
+cdef void capacity_transacted(TxJob* j) noexcept nogil:
+    # It took effect. An answer that was made since holds it as well; the next one sets that right.
+    cdef int i
+    uv_mutex_lock(&capacity_lock)
+    for i in range(j.req.n):
+        if j.req.ops[i].kind == TX_PUSH:
+            j.req.ops[i].push.partition.queue.capacity.answer += 1
+    uv_mutex_unlock(&capacity_lock)

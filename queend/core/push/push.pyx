@@ -1,0 +1,334 @@
+# A push request: names to partitions, parts to their streams, the answer when the last part is home.
+
+cdef void push_submit(Worker* w, Request* r, bint events) noexcept nogil:
+    cdef PushJob* j = <PushJob*>arena_zero(&r.arena, sizeof(PushJob))
+    cdef ApiError err
+    cdef Buf* out
+    cdef int i
+    if j == NULL:
+        reply_error(r, 503, "Out of memory")
+        return
+    if not (events_read(r.headers_raw, r.asks & ASK_TRACE, r.path, r.query, r.body, &r.arena, engine_of(w).settings.max_items, &j.req, &err) if events
+            else push_read(r.headers_raw, r.query, r.body, &w.unzip, &r.arena, &w.uuids, engine_of(w).settings, &j.req, &err)):
+        r.op = OP_PUSH
+        reply_error(r, err.status, err.text)
+        return
+    if r.asks & ASK_TRACE and not events:
+        pushreq_trace(r.headers_raw, &r.arena, j.req.items, j.req.n)
+    if r.asks & ASK_KEY and not pushkey_apply(r.headers_raw, r.grant, &r.arena, &j.req, &err):
+        r.op = OP_PUSH
+        reply_error(r, err.status, err.text)
+        return
+    if r.grant != NULL and not gate_push(r, &j.req):
+        return
+    job_open(&j.job, r, OP_PUSH)
+    j.job.bytes += j.req.unpacked
+    if j.req.n == 0:
+        r.job = NULL
+        out = reply_begin(r, 201, JSON_TYPE)
+        push_reply(out, &j.req)
+        reply_end(r)
+        return
+    for i in range(j.req.n - 1):
+        j.req.items[i].next = &j.req.items[i + 1]
+    j.req.items[j.req.n - 1].next = NULL
+    j.unresolved = j.req.items
+    if spool.gate:
+        elsewhere.send(w, j)
+    else:
+        push_go(w, j)
+
+cdef void push_go(Worker* w, PushJob* j) noexcept nogil:
+    # Looks up what is not resolved; sends the items on their way once all are, else asks the database for the names.
+    cdef PushItem* it = j.unresolved
+    cdef Queue* q = NULL
+    cdef Partition* p = NULL
+    cdef PushItem* before = NULL
+    cdef bint missing = False
+    cdef bint sealed = False
+    cdef bint limited = False
+    if it == NULL:
+        push_decided(j)
+        return
+    uv_rwlock_rdlock(&catalog.lock)
+    while it != NULL:
+        # runs of one queue or partition cost one look-up
+        if before == NULL or not slice_eq(before.queue, it.queue):
+            q = catalog_queue(it.queue)
+            p = NULL
+            sealed = sealed or (q != NULL and q.sealed)
+            limited = limited or (q != NULL and q.max_size > 0)
+        if q != NULL and (p == NULL or not slice_eq(p.name, it.part)):
+            p = catalog_partition(q, it.part)
+        it.partition = p if q != NULL else NULL
+        if it.partition == NULL:
+            missing = True
+        before = it
+        it = it.next
+    uv_rwlock_rdunlock(&catalog.lock)
+    if not missing:
+        if (not limited or capacity_admit(w, j)) and (not sealed or push_seal(w, j)):
+            push_dispatch(w, j)
+    elif j.job.tries >= 10:
+        push_give_up(w, j)
+    else:
+        j.job.tries += 1
+        job_move(&j.job, JOB_RESOLVING)
+        joblist_add(&engine_of(w).resolving, &j.job)
+
+cdef void push_decided(PushJob* j) noexcept nogil:
+    # It came to be looked up, and nothing of it is to be sent.
+    if j.held:
+        push_release(j)
+    else:
+        push_answer(j)
+
+cdef void push_give_up(Worker* w, PushJob* j) noexcept nogil:
+    # Names that do not become partitions, again and again: someone deletes the queue as fast as it is made.
+    cdef PushItem* it = j.unresolved
+    capacity_give_back(j)
+    if not j.held:
+        if j.drain:
+            elsewhere.retry(spool.pause_us)
+        else:
+            job_refuse(&j.job, 503, "The queue is being deleted; try again")
+        return
+    push_unstored(w, j)
+
+cdef void push_unstored(Worker* w, PushJob* j) noexcept nogil:
+    # The items whose partition is not known will not reach the database now; others of the job are on their way.
+    cdef PushItem* it
+    if spool.on and not j.drain and not spill_seal(w, j):
+        return
+    it = j.unresolved
+    j.failed = 503
+    j.unresolved = NULL
+    while it != NULL:
+        it.status = 4
+        it = it.next
+    push_release(j)
+
+cdef void push_unreached(Worker* w, PushJob* j, int status, const char* text) noexcept nogil:
+    # The names of some or all of its items could not be asked for.
+    capacity_give_back(j)
+    if j.unresolved == NULL:
+        push_decided(j)
+    elif j.held:
+        push_unstored(w, j)
+    elif j.drain:
+        elsewhere.retry(spool.pause_us)
+    elif spool.on and status == 503:
+        j.unreached = True
+        elsewhere.send(w, j)
+    else:
+        job_refuse(&j.job, status, text)
+
+cdef void push_bounded(Worker* w, PushJob* j, const char* text) noexcept nogil:
+    # A name it needs may not be made: nothing of it is stored. Where others of its items are on their way already, as the queue was
+    # deleted meanwhile, what is left counts as not reached.
+    if j.held:
+        push_unreached(w, j, 503, text)
+        return
+    capacity_give_back(j)
+    job_refuse(&j.job, 409, text)
+
+cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
+    # Cuts the resolved items into parts, one per stream that takes parts, and sends them there.
+    cdef PushItem* it = j.unresolved
+    cdef PushItem* following
+    cdef PushPart* parts = &j.one
+    cdef PushPart* part
+    cdef PushItem** tails
+    cdef int i
+    j.unresolved = NULL
+    job_move(&j.job, JOB_FLYING)
+    if lanes.homes > 1 or j.held:
+        parts = <PushPart*>arena_zero(&j.job.r.arena, lanes.homes * sizeof(PushPart))
+    tails = <PushItem**>arena_zero(&j.job.r.arena, lanes.homes * sizeof(PushItem*))
+    if parts == NULL or tails == NULL:
+        j.unresolved = it
+        push_give_up(w, j)
+        return
+    while it != NULL:
+        following = it.next
+        i = ((it.partition.id) & (LANES - 1)) % lanes.homes
+        part = &parts[i]
+        if part.left == 0:
+            part.job = j
+            part.stream = &streams[i]
+            part.items = it
+            part.failed = 0
+            part.unsure = j.unsure
+            j.parts_left += 1
+        else:
+            tails[i].next = it
+        it.of_part = part
+        it.next = NULL
+        part.left += 1
+        tails[i] = it
+        it = following
+    for i in range(lanes.homes):
+        if tails[i] == NULL:
+            continue
+        if streams[i].worker is w:
+            stream_add(&streams[i], &parts[i])
+        else:
+            parts[i].msg.run = push_part_arrive
+            worker_post(streams[i].worker, &parts[i].msg)
+    if j.held:
+        push_release(j)
+
+cdef void push_release(PushJob* j) noexcept nogil:
+    j.held = False
+    j.parts_left -= 1
+    if j.parts_left == 0:
+        push_answer(j)
+
+cdef void push_part_arrive(Worker* w, InboxMsg* m) noexcept nogil:
+    cdef PushPart* part = <PushPart*>m
+    stream_add(part.stream, part)
+
+cdef void push_part_home(Worker* w, InboxMsg* m) noexcept nogil:
+    push_part_done(<PushPart*>m)
+
+cdef void push_part_done(PushPart* part) noexcept nogil:
+    cdef PushJob* j = part.job
+    if part.failed > j.failed:
+        j.failed = part.failed
+    j.parts_left -= 1
+    if j.parts_left == 0:
+        push_answer(j)
+
+cdef inline bint item_answer(PushItem* it, PushReq* q, Counters* counters) noexcept nogil:
+    # Results to what the answer tells. True when the record is stored.
+    it.partition_uuid = it.partition.uuid if it.partition != NULL else NULL
+    if it.status == 1:
+        counters.duplicates += 1
+        if it.keyed:
+            # its own push sent again: told what the first one was told, or would have been
+            it.status = 0
+            q.replayed = True
+    if it.status < 2:
+        message_id_make(it.created_us, it.partition.id, it.offset, it.message_id)
+    return it.status < 2
+
+cdef bint run_answer(PushItem* it, PushReq* q, Counters* counters) noexcept nogil:
+    cdef PushRun* run = it.run
+    cdef bint stored = False
+    cdef int k
+    if run.open:
+        for k in range(run.n):
+            stored = item_answer(&run.items[k], q, counters) or stored
+        return stored
+    if it.partition != NULL:
+        it.partition_uuid = it.partition.uuid
+        run.partition_id = it.partition.id
+    return it.status < 2
+
+cdef int push_mark(PushJob* j, uint8_t of, uint8_t to) noexcept nogil:
+    # Records that have one status get another. How many.
+    cdef PushItem* it
+    cdef int i, k
+    cdef int n = 0
+    for i in range(j.req.n):
+        it = &j.req.items[i]
+        if it.run == NULL or not it.run.open:
+            if it.status == of:
+                it.status = to
+                n += pushitem_count(it)
+            continue
+        for k in range(it.run.n):
+            if it.run.items[k].status == of:
+                it.run.items[k].status = to
+                n += 1
+    return n
+
+cdef void push_answer(PushJob* j) noexcept nogil:
+    # All parts are home.
+    if j.drain:
+        elsewhere.answered(j)
+    elif j.failed == 503 and spool.on:
+        j.spilled = True
+        elsewhere.send(j.job.r.worker, j)
+    else:
+        push_tell(j)
+
+cdef void push_spilled(Worker* w, InboxMsg* m) noexcept nogil:
+    # Back from the failover buffer.
+    cdef PushJob* j = <PushJob*>m
+    if j.spill_why == SPILL_KEPT:
+        w.counters.buffered += push_mark(j, 4, 3)
+    push_tell(j)
+
+cdef void push_tell(PushJob* j) noexcept nogil:
+    cdef Request* r = j.job.r
+    cdef Counters* counters = &r.worker.counters
+    cdef Buf* out
+    cdef PushItem* it
+    cdef Queue* queue = NULL
+    cdef Tally* tally = NULL
+    cdef int i
+    cdef int n = 0
+    cdef bint kept = j.spilled and j.spill_why == SPILL_KEPT
+    cdef bint stored = kept
+    if j.limited:
+        capacity_settle(j)
+    for i in range(j.req.n):
+        it = &j.req.items[i]
+        if it.partition != NULL and it.status < 2:
+            if it.partition.queue is not queue:
+                queue = it.partition.queue
+                tally = tally_of(queue, r.worker)
+                tally.push_requests += 1
+            tally.push_messages += it.run.n if it.run != NULL else 1
+        if it.run != NULL:
+            n += it.run.n
+            stored = run_answer(it, &j.req, counters) or stored
+        else:
+            n += 1
+            stored = item_answer(it, &j.req, counters) or stored
+    job_move(&j.job, JOB_DONE)
+    r.job = NULL
+    counters.op[OP_PUSH].items += n
+    if not stored and j.unsealed:
+        reply_unsealed(r)
+        return
+    if not stored and j.spilled and j.spill_why == SPILL_FULL:
+        reply_error(r, 503, "The database does not answer and the failover buffer is full; try again")
+        return
+    if not stored and (j.failed > 500 or j.spilled):
+        reply_error(r, 503, "The database did not answer in time; nothing is known to be stored, try again")
+        return
+    out = reply_begin_more(r, 201, JSON_TYPE, b"Idempotency-Replayed: true\r\n" if j.req.replayed else b"")
+    push_reply(out, &j.req)
+    reply_end(r)
+
+cdef void push_ask(Engine* e, Job* job) noexcept nogil:
+    cdef PushJob* j = <PushJob*>job
+    cdef PushItem* it = j.unresolved
+    while it != NULL:
+        if it.partition == NULL:
+            ask_names(e, ASK_DRAINED if j.drain else ASK_RESOLVE, it.queue, it.part, 0)
+        elif it.partition.queue.capacity.wanted:
+            ask_names(e, ASK_SIZE, it.queue, it.queue, it.partition.queue.id)
+        it = it.next
+    if j.doubts:
+        capacity_doubts(e, j)
+
+cdef bint push_barred(Round* r, Job* job) noexcept nogil:
+    # What the failover buffer holds was accepted, and is bound by nothing.
+    cdef PushItem* it = (<PushJob*>job).unresolved if not (<PushJob*>job).drain else NULL
+    while it != NULL:
+        if it.partition == NULL and refused_is(r, job, False, it.queue, it.part):
+            return True
+        it = it.next
+    return False
+
+cdef void push_retry(Engine* e, Job* job) noexcept nogil:
+    push_go(e.worker, <PushJob*>job)
+
+cdef void push_refuse(Job* job, int status, const char* text) noexcept nogil:
+    if status == 409:
+        push_bounded(job.r.worker, <PushJob*>job, text)
+    else:
+        push_unreached(job.r.worker, <PushJob*>job, status, text)

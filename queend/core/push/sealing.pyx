@@ -1,0 +1,137 @@
+# Encrypted queues in the engine: payloads are sealed where a request has found its queues, before anything of it is handed on,
+# and opened where an answer is written. Between the two nobody sees a plain one: not a batch, the memory of newest rows, the
+# database or what waits for it.
+
+cdef inline bint item_bare(PushItem* it) noexcept nogil:
+    # Must it be sealed and is not? It has its partition.
+    return it.partition.queue.sealed and not item_sealed(it)
+
+cdef bint item_seal(Worker* w, Job* j, PushItem* it) noexcept nogil:
+    # On its request's worker; the envelope lives as long as the request. False: it cannot be sealed.
+    cdef size_t n = seal_size(it.payload.n)
+    cdef char* out = <char*>arena_alloc(&j.r.arena, n)
+    cdef Extras* x = <Extras*>arena_alloc(&j.r.arena, sizeof(Extras))
+    if out == NULL or x == NULL or not seal_write(&w.seal, it.queue, it.payload, out):
+        return False
+    if it.more != NULL:
+        x[0] = it.more[0]     # others may share what it has
+    else:
+        extras_none(x)
+    x.seal = sealring_id(0)
+    it.payload = slice_of(out, n)
+    it.more = x
+    w.counters.sealed += 1
+    j.bytes += n
+    if j.state != JOB_NEW:
+        engine_of(w).queued_bytes += <int64_t>n
+    return True
+
+cdef bint push_seal(Worker* w, PushJob* j) noexcept nogil:
+    # All items that are not on their way, whose partitions are known. A run of an encrypted queue becomes items: its records
+    # carry a key's id. False: the request is answered, or what is left of it has failed.
+    cdef PushItem** at = &j.unresolved
+    cdef PushItem* it
+    while at[0] != NULL:
+        it = at[0]
+        if it.run != NULL and it.partition.queue.sealed:
+            run_open(it.run, it, it.run.items)
+            it.run.open = True
+            it.run.items[it.run.n - 1].next = it.next
+            it = at[0] = it.run.items
+        if item_bare(it) and not item_seal(w, &j.job, it):
+            push_unsealed(w, j)
+            return False
+        at = &it.next
+    return True
+
+cdef void job_unsealed(Job* j) noexcept nogil:
+    cdef Request* r = j.r
+    job_move(j, JOB_DONE)
+    r.job = NULL
+    reply_unsealed(r)
+
+cdef void reply_unsealed(Request* r) noexcept nogil:
+    if sealring.n:
+        reply_error(r, 503, "Out of memory")
+    else:
+        reply_error(r, 500, "The queue is encrypted and this server has no key")
+
+cdef void push_unsealed(Worker* w, PushJob* j) noexcept nogil:
+    # Never stored in clear instead.
+    cdef PushItem* it = j.unresolved
+    capacity_give_back(j)
+    if not j.held:
+        if j.drain:
+            elsewhere.retry(1000000)     # it stays in the failover buffer until there is a key
+        else:
+            job_unsealed(&j.job)
+        return
+    j.failed = 500
+    j.unsealed = True
+    j.unresolved = NULL
+    while it != NULL:
+        it.status = 2
+        it = it.next
+    push_release(j)
+
+cdef bint tx_seal(Worker* w, TxJob* j) noexcept nogil:
+    # The pushes of a transaction, whose partitions are known. False: it is answered.
+    cdef TxOp* op
+    cdef int i
+    for i in range(j.req.n):
+        op = &j.req.ops[i]
+        if op.kind == TX_PUSH and op.push.partition != NULL and item_bare(op.push) and not item_seal(w, &j.job, op.push):
+            job_unsealed(&j.job)
+            return False
+    return True
+
+cdef bint group_bare(PushGroup* g) noexcept nogil:
+    # Has its queue become encrypted since its items were looked up?
+    cdef PushItem* it = g.first
+    if not g.partition.queue.sealed:
+        return False
+    while it != NULL:
+        if it.run != NULL or not item_sealed(it):
+            return True
+        it = it.next
+    return False
+
+cdef void batch_bare(PushStream* s, PushBatch* b) noexcept nogil:
+    # Before a batch leaves: the database takes it under a version of the catalog that this process knows by now, so what has
+    # to be sealed, or needs room (engine/capacity), is known as well. Such items go home and come again.
+    cdef PushGroup* g = b.first
+    while g != NULL:
+        if group_bare(g) or group_roomless(g):
+            batch_evict(s, b)
+            return
+        g = g.next
+
+# ---- answers -------------------------------------------------------------------------------------------------------
+
+cdef bint spill_seal(Worker* w, PushJob* j) noexcept nogil:
+    # What is not resolved is sealed before it is written anywhere, whatever its queue is: a plain one may have become encrypted
+    # without this process being able to hear of it. A record that names its key is opened in any queue. Without a key only what
+    # is known to need one is refused. False: the request is answered, or its items have failed.
+    cdef PushItem** at = &j.unresolved
+    cdef PushItem* it
+    cdef Queue* q
+    cdef bint sealed = sealring.n > 0
+    if not (catalog.n_sealed or sealed):
+        return True
+    while at[0] != NULL:
+        it = at[0]
+        if not sealring.n:
+            uv_rwlock_rdlock(&catalog.lock)
+            q = catalog_queue(it.queue)
+            sealed = q != NULL and q.sealed
+            uv_rwlock_rdunlock(&catalog.lock)
+        if sealed and it.run != NULL:
+            run_open(it.run, it, it.run.items)
+            it.run.open = True
+            it.run.items[it.run.n - 1].next = it.next
+            it = at[0] = it.run.items
+        if sealed and not item_sealed(it) and not item_seal(w, &j.job, it):
+            push_unsealed(w, j)
+            return False
+        at = &it.next
+    return True

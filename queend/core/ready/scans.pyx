@@ -1,0 +1,29 @@
+# Which groups want to be looked through for work nobody told of (find/discover does it). Guarded by book.lock.
+
+cdef void scan_want(Group* g) noexcept nogil:
+    # Book locked.
+    if g.scan == SCAN_WANTED and not g.scan_listed:
+        g.scan_listed = True
+        g.scan_after = 0
+        g.scan_next = book.scan_first
+        book.scan_first = g
+        book.n_scans += 1
+
+cdef void scan_unlist(Group* g) noexcept nogil:
+    # Book locked.
+    cdef Group** link = &book.scan_first
+    if not g.scan_listed or g.scan != SCAN_WANTED:
+        return                # a scan of it may run: it is pinned
+    while link[0] is not g:
+        link = &link[0].scan_next
+    link[0] = g.scan_next
+    g.scan_listed = False
+    book.n_scans -= 1
+
+cdef void scan_again(Group* g) noexcept nogil:
+    # Everything known may be wrong (seek, configure): look once more. Book locked.
+    if g.scan == SCAN_DONE:
+        g.scan = SCAN_WANTED
+        scan_want(g)
+    elif g.scan == SCAN_RUNNING:
+        g.scan_twice = True

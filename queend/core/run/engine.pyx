@@ -1,0 +1,261 @@
+# The engine of one worker: what waits for a statement, and the drain that sends it. Wake sources: submission,
+# completion of a statement, the timer (deadlines, due leases, retries), messages of other workers.
+#
+# The drain runs once per loop iteration, after I/O, so that everything read in one iteration shares a call. It starts
+# with another kind each time, so that no kind starves.
+
+cdef bint engine_boot(Process* p) noexcept nogil:
+    # Before the threads start: what all workers share.
+    global reload_running, reload_at, reload_of, boss, tally_workers
+    cdef int i
+    tally_workers = p.n
+    kinds_open()
+    elsewhere.send = spill_send
+    elsewhere.answered = refill_answered
+    elsewhere.retry = refill_retry
+    dbclock_open()
+    catalog_open()
+    book_open()
+    recalls_open(p.settings.dedupe_bytes)
+    rowcache_open(<size_t>p.settings.cache_bytes)
+    held_open()
+    capacity_open()
+    uv_mutex_init(&reload_lock)
+    incarnation_open(forget_all)
+    doubt_open()
+    reload_running = False
+    reload_at = 0
+    reload_of = 0
+    if not streams_open(lanes_streams(&p.settings)):
+        return False
+    for i in range(streams_all):
+        streams[i].arrays.pack.least = p.settings.compress_from
+    lanes_open(p)
+    statements_open()
+    boss = p.workers[0]
+    return True
+
+cdef void engine_halt(Process* p) noexcept nogil:
+    # After they have ended.
+    global boss
+    boss = NULL
+    incarnation_open(NULL)    # nothing is left that it could drop
+    streams_close()
+    catalog_close()
+    recalls_close()
+    rowcache_close()
+    held_close()
+    capacity_close()
+    book_close()
+    uv_mutex_destroy(&reload_lock)
+
+cdef bint engine_open(Worker* w) noexcept nogil:
+    cdef Engine* e = <Engine*>calloc(1, sizeof(Engine))
+    if e == NULL:
+        return False
+    w.engine = e
+    e.worker = w
+    e.settings = w.settings
+    e.deadline_ms = w.settings.deadline_ms
+    e.patience_us = <int64_t>w.settings.patience_ms * 1000
+    e.tx_pushes.pack.least = w.settings.compress_from
+    limits_open(e)
+    uv_timer_init(&w.loop, &e.timer)
+    e.timer.data = e
+    w.counters.live_handles += 1
+    e.slots = slotpool_open(&w.loop, w.settings.conninfo, w.settings.session, w.settings.slots, STATEMENTS, STMT_COUNT, e,
+                            engine_slot_idle, &w.counters)
+    if e.slots != NULL:
+        e.slots.on_server = engine_server
+    e.want_reload = w.index == 0
+    e.version = -1            # 0 would mean: do not check
+    if e.slots != NULL and w.process.connects:
+        slotpool_connect(e.slots)
+    return e.slots != NULL
+
+cdef void engine_connect(Worker* w, InboxMsg* m) noexcept nogil:
+    # The database is as this program needs it.
+    if not engine_of(w).closing:
+        slotpool_connect(engine_of(w).slots)
+
+cdef void engine_sweep(Worker* w) noexcept nogil:
+    # Twice a second.
+    if engine_of(w) != NULL and not engine_of(w).closing:
+        slotpool_sweep(engine_of(w).slots)
+
+cdef void engine_spare(Worker* w, InboxMsg* m) noexcept nogil:
+    free(m)
+    if engine_of(w) != NULL and not engine_of(w).closing:
+        slotpool_spare(engine_of(w).slots)
+
+cdef void engine_slot_idle(void* owner) noexcept nogil:
+    engine_drain((<Engine*>owner).worker)
+
+cdef bint engine_ready() noexcept nogil:
+    return catalog.loaded
+
+# ---- in ------------------------------------------------------------------------------------------------------------
+
+cdef void engine_request(Worker* w, Request* r) noexcept nogil:
+    cdef Engine* e = engine_of(w)
+    cdef int route = route_match(r.method, r.path)
+    if sites.guards and not site_admits(r, route == ROUTE_LIVEZ or route == ROUTE_READYZ):
+        return
+    if route == ROUTE_NONE:
+        if json_crowded(r.body):
+            reply_error(r, 413, b"The request body has too many values")
+        else:
+            bridge_submit(r)
+        return
+    if route == ROUTE_LIVEZ:
+        watch_tells(w.process, r)
+        return
+    if route == ROUTE_READYZ:
+        engine_tell(w, r)
+        return
+    if e.stopping:
+        reply_error(r, 503, "The server is shutting down")
+        return
+    if not catalog.loaded and not (spool.on and route == ROUTE_PUSH):
+        reply_error(r, 503, "The database is not reachable yet")
+        return
+    if e.queued_jobs >= e.settings.max_queued_jobs or e.queued_bytes >= e.settings.max_queued_bytes:
+        reply_error(r, 503, "Too many requests are waiting; try again")
+        return
+    if route >= ROUTE_POP_QUEUE and route <= ROUTE_POP_ANY and untaken_over():
+        reply_error(r, 503, UNTAKEN_TEXT)
+        return
+    if grants.on and not gate_passes(r, route):
+        return
+    if r.query.n and not query_known(r, route):
+        return
+    if route == ROUTE_PUSH:
+        push_submit(w, r, False)
+    elif route == ROUTE_EVENTS:
+        push_submit(w, r, True)
+    elif route == ROUTE_ACK:
+        ack_submit(w, r, True)
+    elif route == ROUTE_ACK_BATCH:
+        ack_submit(w, r, False)
+    elif route == ROUTE_TRANSACTION:
+        tx_submit(w, r)
+    elif route == ROUTE_LEASE:
+        lease_submit(w, r)
+    elif route == ROUTE_CYCLE:
+        cycle_submit(w, r)
+    else:
+        pop_submit(w, r, route)
+
+cdef bint query_known(Request* r, int route) noexcept nogil:
+    # Pops look at theirs themselves.
+    cdef ApiError e
+    if (route == ROUTE_POP_ANY or route == ROUTE_POP_QUEUE or route == ROUTE_POP_PARTITION
+            or query_names(r.query, PUSH_QUERY_NAMES if route == ROUTE_PUSH or route == ROUTE_EVENTS else NO_NAMES, &r.arena, &e)):
+        return True
+    reply_error(r, e.status, e.text)
+    return False
+
+cdef int64_t process_doubts(Process* p) noexcept nogil:
+    # DOUBT_* of all workers together. Any thread.
+    cdef int64_t doubts = 0
+    cdef int64_t now = clock_mono_us()
+    cdef int64_t since
+    cdef int64_t connected = 0
+    cdef int i
+    for i in range(p.n):
+        since = atomic_get64(&p.workers[i].counters.silent_since)
+        if since and now // 1000 - since > DOUBT_SILENT_MS:
+            doubts |= DOUBT_SILENT
+        connected += atomic_get64(&p.workers[i].counters.connected)
+    if connected == 0:
+        doubts |= DOUBT_AWAY | atomic_get64(&doubt.why)
+    since = atomic_get64(&doubt.disk_us)
+    if since and now - since < DOUBT_DISK_US:
+        doubts |= DOUBT_DISK
+    if atomic_get64(&doubt.buffer):
+        doubts |= DOUBT_BUFFER
+    return doubts
+
+cdef void engine_tell(Worker* w, Request* r) noexcept nogil:
+    # Can this worker serve?
+    cdef Engine* e = engine_of(w)
+    cdef int64_t doubts = process_doubts(w.process)
+    cdef const char* why = NULL
+    if e.stopping:
+        why = b"The server is shutting down"
+    elif doubts & DOUBT_READ_ONLY:
+        why = b"The database is read-only"
+    elif doubts & DOUBT_REFUSED:
+        why = b"The database refuses connections"
+    elif doubts & DOUBT_CROWDED:
+        why = b"The database has no connection left"
+    elif not slotpool_ready(e.slots) or not catalog.loaded:
+        why = b"The database is not reachable"
+    elif doubts & DOUBT_SILENT:
+        why = b"The database does not answer"
+    elif doubts & DOUBT_DISK:
+        why = b"The database has no space on its disk"
+    elif doubts & DOUBT_BUFFER and spool.gate == GATE_SHUT:
+        why = b"The failover buffer is full"
+    if why == NULL:
+        reply_simple(r, 200, b"{\"status\":\"ready\"}")
+    else:
+        reply_not_ready(r, why)
+
+cdef void reply_not_ready(Request* r, const char* why) noexcept nogil:
+    cdef char[160] text
+    snprintf(text, sizeof(text), b"{\"status\":\"not ready\",\"error\":\"%s\"}", why)
+    reply_raw(r, 503, slice_lit(JSON_LINES), slice_lit(text))
+
+# ---- drain ---------------------------------------------------------------------------------------------------------
+
+cdef void engine_drain(Worker* w) noexcept nogil:
+    cdef Engine* e = engine_of(w)
+    cdef int i
+    cdef int64_t now
+    if e == NULL or e.slots == NULL:
+        return
+    if e.want_reload and clock_mono_us() >= e.reload_pause:
+        reload_send(e)
+    if e.wait_reload.n and not slotpool_ready(e.slots):
+        reload_waits(e)
+    lookup_drain(e)
+    e.hold_us = -1
+    e.rotate += 1
+    for i in range(4):
+        engine_drain_kind(e, (e.rotate + i) & 3)
+    cycles_drain(e)
+    lease_asks_drain(e)
+    leases_drain(e)
+    releases_drain(e)
+    takebacks_drain(e)
+    discover_drain(e)
+    if e.paused.n:
+        pauses_drain(e)
+    if w is boss:
+        spill_drain(e)
+    if slotpool_ready(e.slots):
+        e.unready_since = 0
+    elif e.unready_since == 0:
+        e.unready_since = clock_mono_us()
+    limits_tell(e)
+    engine_arm(e)
+
+cdef void engine_drain_kind(Engine* e, int kind) noexcept nogil:
+    cdef int i
+    if kind != 0 and e.pause_until:
+        if clock_mono_us() < e.pause_until:
+            return            # a call failed just now: the timer looks again
+        e.pause_until = 0
+    if kind == 0:
+        for i in range(streams_all):
+            if streams[i].worker is e.worker:
+                stream_drain(&streams[i])
+    elif kind == 1:
+        if e.woken.n or e.pops.n or e.claims.n or e.leased.n:
+            pops_drain(e)
+    elif kind == 2:
+        if e.acks.n:
+            acks_drain(e)
+    elif e.txs.n:
+        txs_drain(e)

@@ -1,0 +1,182 @@
+# When the catalog changed elsewhere: it is loaded anew, once for the whole process, and everyone hears of the end of it.
+
+cdef void reload_send(Engine* e) noexcept nogil:
+    global reload_running, reload_sent
+    cdef Slot* slot = slotpool_take(e.slots)
+    cdef Params params
+    cdef bint mine
+    if slot == NULL:
+        return
+    uv_mutex_lock(&reload_lock)
+    mine = not reload_running
+    if mine:
+        reload_running = True
+        reload_sent = clock_mono_us()
+    uv_mutex_unlock(&reload_lock)
+    e.want_reload = False     # when another worker's is running, its end reaches this worker too
+    if not mine:
+        return
+    uv_rwlock_wrlock(&catalog.lock)
+    catalog.reload_from = catalog.additions
+    uv_rwlock_wrunlock(&catalog.lock)
+    params_begin(&params)
+    if not slot_send(slot, STMT_CATALOG_LOAD, &params, reload_done, e, e.deadline_ms):
+        reload_running = False
+        e.want_reload = True
+
+cdef void reload_waits(Engine* e) noexcept nogil:
+    # Who waits for a reload while no connection is there: long polls until their own deadline, all others as long as the
+    # patience lasts.
+    cdef int n = e.wait_reload.n
+    cdef int64_t now = clock_mono_us()
+    cdef Job* job
+    cdef bint lost = e.unready_since != 0 and now - e.unready_since > e.patience_us
+    while n:
+        n -= 1
+        job = joblist_take(&e.wait_reload)
+        if not job_outlasts(job, &e.wait_reload, now):
+            if lost:
+                job_kinds[job.op].refuse(job, 503, b"The database is not reachable")
+            else:
+                joblist_add(&e.wait_reload, job)
+
+cdef void reload_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
+    global reload_running, reload_at, reload_of
+    cdef Engine* e = <Engine*>ctx
+    cdef int i
+    cdef bint missed = False
+    cdef InboxMsg* m
+    cdef PopJob* wake = NULL
+    if outcome == SLOT_OK:
+        catalog_take(res, &wake)
+    elif outcome == SLOT_ERROR:
+        log_line(b"error", b"reload_refused", pg_error(res))
+    uv_mutex_lock(&reload_lock)
+    reload_running = False
+    reload_at = clock_mono_us()
+    if outcome == SLOT_OK:
+        reload_of = reload_sent
+    uv_mutex_unlock(&reload_lock)
+    if outcome != SLOT_OK:
+        e.want_reload = True
+        e.reload_pause = clock_mono_us() + 200000
+        return
+    book_reloaded(e.worker, wake)
+    for i in range(e.settings.workers):
+        if i == e.worker.index:
+            engine_reloaded(e.worker, NULL)
+        else:
+            m = <InboxMsg*>calloc(1, sizeof(InboxMsg))
+            if m == NULL:
+                missed = True
+                continue
+            m.run = engine_reloaded
+            if not worker_post(e.worker.process.workers[i], m):
+                free(m)
+    if missed:                # no memory for the message: once more
+        e.want_reload = True
+        e.reload_pause = clock_mono_us() + 200000
+
+cdef void book_reloaded(Worker* w, PopJob* wake) noexcept nogil:
+    # Everyone parked on a queue that changed looks again at names and options. wake: so do these.
+    cdef Queue* q
+    cdef int side
+    uv_rwlock_rdlock(&catalog.lock)
+    uv_mutex_lock(&book.lock)
+    for side in range(3):
+        q = catalog.graves[side].queues if side < 2 else catalog.list
+        while q != NULL:
+            if q.changed:
+                q.changed = False
+                book_wake_queue(q, &wake)
+            q = q.next
+    uv_mutex_unlock(&book.lock)
+    uv_rwlock_rdunlock(&catalog.lock)
+    popjobs_wake(w, wake)
+
+cdef void engine_reloaded(Worker* w, InboxMsg* m) noexcept nogil:
+    cdef Engine* e = engine_of(w)
+    cdef Job* job = e.wait_reload.first
+    cdef Job* following
+    cdef int64_t version
+    cdef int i
+    free(m)
+    uv_rwlock_rdlock(&catalog.lock)
+    version = catalog.version
+    uv_rwlock_rdunlock(&catalog.lock)
+    if version < 0:
+        e.want_reload = True      # what was loaded has been dropped since, or not all of it was kept
+        e.reload_pause = clock_mono_us() + 10000
+        return
+    e.want_reload = False
+    # From here on calls go out under this version; streams are cleaned of what an older one resolved before they send.
+    e.version = version
+    memset(&e.wait_reload, 0, sizeof(JobList))
+    while job != NULL:
+        following = job.next
+        job.next = NULL
+        job_kinds[job.op].retry(e, job)
+        job = following
+    for i in range(streams_all):
+        if streams[i].worker is w:
+            stream_reloaded(&streams[i])
+    if w is boss:
+        discover_loaded(e)
+
+cdef void engine_notify(Slice name, bint moved) noexcept nogil:
+    # Any thread: the queue has news, who is parked on it tries again. moved: cursors or partitions too, so its groups are
+    # looked at afresh; new options move nothing, and every client that starts may set them once more.
+    cdef InboxMsg* m
+    cdef PopJob* wake = NULL
+    cdef Queue* q
+    cdef Group* g
+    uv_rwlock_rdlock(&catalog.lock)
+    uv_mutex_lock(&book.lock)
+    q = catalog_queue(name)
+    if q != NULL:
+        g = q.group_list if moved else NULL
+        while g != NULL:
+            scan_again(g)
+            g = g.next
+        book_wake_queue(q, &wake)
+    uv_mutex_unlock(&book.lock)
+    uv_rwlock_rdunlock(&catalog.lock)
+    popjobs_post(wake)
+    m = <InboxMsg*>calloc(1, sizeof(InboxMsg))
+    if m == NULL or boss == NULL:
+        free(m)
+        return
+    m.run = engine_changed if moved else engine_nudge      # the scans are its business
+    if not worker_post(boss, m):
+        free(m)
+
+cdef void engine_look() noexcept nogil:
+    # Any thread: somebody has committed something that this process was not told of.
+    boss_post(engine_looks)
+
+cdef void engine_looks(Worker* w, InboxMsg* m) noexcept nogil:
+    cdef Discover* d = &engine_of(w).discover
+    free(m)
+    d.look_now = True
+    discover_tick(engine_of(w), clock_mono_us())      # or with the next turn of the clock
+
+cdef inline void engine_wake() noexcept nogil:
+    # Any thread: the first worker looks around.
+    boss_post(engine_nudge)
+
+cdef void boss_post(void (*run)(Worker* w, InboxMsg* m) noexcept nogil) noexcept nogil:
+    cdef InboxMsg* m = <InboxMsg*>calloc(1, sizeof(InboxMsg))
+    if m == NULL or boss == NULL:
+        free(m)
+        return
+    m.run = run
+    if not worker_post(boss, m):
+        free(m)
+
+cdef void engine_nudge(Worker* w, InboxMsg* m) noexcept nogil:
+    free(m)
+
+cdef void engine_changed(Worker* w, InboxMsg* m) noexcept nogil:
+    # The catalog is known to be stale: no need to wait for a statement that finds out.
+    free(m)
+    engine_reload(w)

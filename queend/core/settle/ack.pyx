@@ -1,0 +1,519 @@
+# Acknowledgments: many requests in one statement, a row per (partition, group, lease) of a request. A (partition, group)
+# occurs once per call; what finds it taken waits for the next call, so the rules of a request are applied one request
+# at a time.
+
+cdef const char* ACK_UNKNOWN = "The database did not answer; whether the acknowledgments took effect is not known"
+
+cdef struct AckCall:
+    Engine* engine
+    Arena arena
+    Job* jobs
+    AckRow* rows
+    int n_rows
+    int64_t sent_us
+    int64_t forgets           # book.forgets when it was sent
+
+cdef void ackarrays_free(AckArrays* a) noexcept nogil:
+    pgarray_free(&a.part)
+    pgarray_free(&a.grp)
+    pgarray_free(&a.lease)
+    pgarray_free(&a.n)
+    pgarray_free(&a.ids)
+    pgarray_free(&a.status)
+    pgarray_free(&a.limit)
+    pgarray_free(&a.delay)
+    pgarray_free(&a.f_row)
+    pgarray_free(&a.f_idx)
+    pgarray_free(&a.f_error)
+
+cdef void ack_submit(Worker* w, Request* r, bint single) noexcept nogil:
+    cdef AckJob* j = <AckJob*>arena_zero(&r.arena, sizeof(AckJob))
+    cdef ApiError err
+    cdef Buf* out
+    r.op = OP_ACK
+    if j == NULL:
+        reply_error(r, 503, "Out of memory")
+        return
+    if not ack_parse(r.body, &r.arena, single, engine_of(w).settings.max_items, &j.req, &err):
+        reply_error(r, err.status, err.text)
+        return
+    job_open(&j.job, r, OP_ACK)
+    if j.req.n == 0:
+        r.job = NULL
+        out = reply_begin(r, 200, JSON_TYPE)
+        buf_text(out, b"[]")
+        reply_end(r)
+        return
+    ack_go(w, j)
+
+cdef bint ackitem_find(AckItem* it, Slice group, bint asked, bint* ask) noexcept nogil:
+    # Partition and group of one item; catalog lock held. False: not known yet, `ask` set unless it was asked already.
+    # An item that stays unknown keeps partition NULL (no such message) or group NULL (no such group).
+    cdef Partition* p
+    cdef Group* g
+    cdef int32_t id = 0
+    if it.partition_id == 0:
+        if it.partition_number > 0 and it.partition_number < 0x7fffffff:
+            id = <int32_t>it.partition_number
+        elif not code_id_read(catalog.seed, 112, it.partition_uuid, &id):
+            id = -1
+        it.partition_id = id
+    it.partition = NULL
+    it.group = NULL
+    if it.partition_id < 0:
+        return True
+    p = catalog_partition_id(it.partition_id)
+    if p == NULL:
+        if not asked:
+            ask[0] = True
+            return False
+        return True
+    it.partition = p
+    g = catalog_group(p.queue, group)
+    if g == NULL and not asked:
+        ask[0] = True
+        return False
+    it.group = g
+    return True
+
+cdef inline bint ackjob_current(Engine* e, AckJob* j) noexcept nogil:
+    # The statement says that it knows the catalog as the worker does: so must the names in it. A catalog that is not whole has no version;
+    # then the worker's is older than the database's, which refuses the statement.
+    return j.job.server == catalog_server() and (j.version >= e.version or j.version < 0)
+
+cdef void ack_go(Worker* w, AckJob* j) noexcept nogil:
+    cdef bint ask = False
+    cdef bint allowed = True
+    cdef int i
+    cdef AckItem* it
+    uv_rwlock_rdlock(&catalog.lock)
+    if j.job.server != catalog_server():
+        j.job.server = catalog_server()
+        j.asked = 0
+    j.version = catalog.version
+    for i in range(j.req.n):
+        it = &j.req.items[i]
+        if i and it.partition_id == 0 and memcmp(it.partition_uuid, (it - 1).partition_uuid, 16) == 0 and it.partition_number == (it - 1).partition_number:
+            it.partition_id = (it - 1).partition_id
+        ackitem_find(it, j.req.group, j.asked >= ACK_ROUNDS, &ask)
+        allowed = allowed and gate_ack(j.job.r, it)
+    uv_rwlock_rdunlock(&catalog.lock)
+    if not allowed:
+        job_move(&j.job, JOB_DONE)
+        gate_refuse_queue(j.job.r)
+        return
+    if ask:
+        j.asked += 1
+        job_move(&j.job, JOB_RESOLVING)
+        joblist_add(&engine_of(w).resolving, &j.job)
+        return
+    j.pending = 0
+    for i in range(j.req.n):
+        it = &j.req.items[i]
+        it.done = False
+        if it.partition == NULL:
+            it.code = ACKED_NOT_FOUND
+            it.done = True
+        elif it.status == 255:
+            it.code = 0       # an unknown word: refused by itself, without a text (section 7.3)
+            it.done = True
+        elif it.lease_bad:
+            it.code = ACKED_BAD_LEASE
+            it.done = True
+        else:
+            j.pending += 1
+    if j.pending:
+        job_move(&j.job, JOB_QUEUED)
+        joblist_add(&engine_of(w).leased if ack_leased(j) else &engine_of(w).acks, &j.job)
+    else:
+        job_move(&j.job, JOB_FLYING)
+        ack_answer(j)
+
+cdef void acks_drain(Engine* e) noexcept nogil:
+    if e.acks.n and not slotpool_ready(e.slots):
+        jobs_expire(e, &e.acks)
+    while policy_fires(e, &e.ack_policy, &e.acks, &e.ack_limit) and limit_take(&e.ack_limit):
+        if not ackcall_send(e):
+            limit_give(&e.ack_limit)
+            break
+
+cdef bint ackcall_send(Engine* e) noexcept nogil:
+    cdef Slot* slot = slotpool_take(e.slots)
+    cdef AckCall* call
+    cdef AckJob* j
+    cdef Job* last = NULL
+    cdef Params params
+    cdef JobList later
+    cdef int n = 0
+    cdef int before
+    cdef bint alone = False
+    if slot == NULL:
+        return False
+    call = <AckCall*>calloc(1, sizeof(AckCall))
+    if call == NULL:
+        return False
+    call.engine = e
+    arena_open(&call.arena, &e.worker.chunks)
+    memset(&later, 0, sizeof(later))
+    table_clear(&e.ack_rows)
+    n = 0
+    j = <AckJob*>e.acks.first
+    while j != NULL and n < CALL_ACKS:
+        n += j.pending
+        j = <AckJob*>j.job.next
+    call.rows = <AckRow*>arena_alloc(&call.arena, n * sizeof(AckRow))
+    if call.rows == NULL:
+        ackcall_free(call)
+        return False
+    while e.acks.first != NULL and n > 0 and not alone:
+        j = <AckJob*>e.acks.first
+        if not ackjob_current(e, j):
+            n -= j.pending
+            joblist_take(&e.acks)
+            ack_go(e.worker, j)
+            continue
+        if j.job.alone:
+            if call.jobs != NULL:
+                break
+            alone = True
+        n -= j.pending
+        joblist_take(&e.acks)
+        before = call.n_rows
+        ack_rows_add(call, &e.ack_rows, j)
+        if call.n_rows == before:
+            joblist_add(&later, &j.job)      # everything it touches is taken by this call
+            continue
+        job_move(&j.job, JOB_FLYING)
+        j.job.next = NULL
+        if last != NULL:
+            last.next = &j.job
+        else:
+            call.jobs = &j.job
+        last = &j.job
+    if later.first != NULL:
+        # in front again, in their order
+        later.last.next = e.acks.first
+        if e.acks.last == NULL:
+            e.acks.last = later.last
+        e.acks.first = later.first
+        e.acks.n += later.n
+    if call.n_rows == 0:
+        ackcall_free(call)
+        return False
+    ack_encode(call.rows, call.n_rows, &e.ack_arrays)
+    params_begin(&params)
+    params_int8(&params, e.version)
+    params_array(&params, &e.ack_arrays.part)
+    params_array(&params, &e.ack_arrays.grp)
+    params_array(&params, &e.ack_arrays.lease)
+    params_array(&params, &e.ack_arrays.n)
+    params_array(&params, &e.ack_arrays.ids)
+    params_array(&params, &e.ack_arrays.status)
+    params_array(&params, &e.ack_arrays.limit)
+    params_array(&params, &e.ack_arrays.delay)
+    params_array(&params, &e.ack_arrays.f_row)
+    params_array(&params, &e.ack_arrays.f_idx)
+    params_array(&params, &e.ack_arrays.f_error)
+    call.sent_us = clock_mono_us()
+    call.forgets = atomic_get64(&book.forgets)
+    e.worker.counters.op[OP_ACK].calls += 1
+    if slot_send(slot, STMT_ACK, &params, ackcall_done, call, e.deadline_ms):
+        return True
+    ackcall_again(call, 0)
+    return False
+
+cdef void ack_rows_add(AckCall* call, Table* taken, AckJob* j) noexcept nogil:
+    # The job's pending items become rows. An item whose (partition, group) another row of this call has, with another
+    # lease or for another job, stays pending.
+    cdef int i
+    cdef AckItem* it
+    cdef AckRow* row
+    cdef uint64_t key
+    for i in range(j.req.n):
+        it = &j.req.items[i]
+        if it.done:
+            continue
+        row = NULL
+        key = 0
+        if it.group != NULL:
+            key = (<uint64_t><uint32_t>it.partition.id << 32) | <uint32_t>it.group.id
+            row = <AckRow*>table_get(taken, key)
+            if row != NULL and (row.job is not j or row.first.has_lease != it.has_lease
+                                or (it.has_lease and memcmp(row.first.lease, it.lease, 16) != 0)):
+                continue
+        if row == NULL:
+            row = &call.rows[call.n_rows]
+            call.n_rows += 1
+            row.job = j
+            row.partition = it.partition
+            row.group = it.group
+            row.first = NULL
+            row.last = NULL
+            row.n = 0
+            if key and not table_put(taken, key, row):
+                call.n_rows -= 1
+                continue      # with the next call
+        it.next = NULL
+        if row.last != NULL:
+            row.last.next = it
+        else:
+            row.first = it
+        row.last = it
+        row.n += 1
+
+cdef void ack_encode(AckRow* rows, int n, AckArrays* a) noexcept nogil:
+    cdef int i, k
+    cdef int64_t delay
+    cdef AckRow* row
+    cdef AckItem* it
+    cdef char* ids
+    cdef char* status
+    pgarray_begin(&a.part, OID_INT4)
+    pgarray_begin(&a.grp, OID_INT4)
+    pgarray_begin(&a.lease, OID_UUID)
+    pgarray_begin(&a.n, OID_INT4)
+    pgarray_begin(&a.ids, OID_BYTEA)
+    pgarray_begin(&a.status, OID_BYTEA)
+    pgarray_begin(&a.limit, OID_INT4)
+    pgarray_begin(&a.delay, OID_INT8)
+    pgarray_begin(&a.f_row, OID_INT4)
+    pgarray_begin(&a.f_idx, OID_INT4)
+    pgarray_begin(&a.f_error, OID_TEXT)
+    for i in range(n):
+        row = &rows[i]
+        pgarray_int4(&a.part, row.partition.id)
+        if row.group != NULL:
+            pgarray_int4(&a.grp, row.group.id)
+        else:
+            pgarray_null(&a.grp)
+        if row.first.has_lease:
+            pgarray_uuid(&a.lease, row.first.lease)
+        else:
+            pgarray_null(&a.lease)
+        pgarray_int4(&a.n, row.n)
+        pgarray_int4(&a.limit, row.partition.queue.retry_limit)
+        it = row.first
+        delay = -1
+        while it != NULL:     # the longest that the acks of what goes back ask for
+            if (it.status == 1 or it.status == 3) and it.delay_us > delay:
+                delay = it.delay_us
+            it = it.next
+        if delay >= 0:
+            pgarray_int8(&a.delay, delay)
+        else:
+            pgarray_null(&a.delay)      # as the options of the queue say
+        ids = pgarray_reserve(&a.ids, 16 * <size_t>row.n)
+        status = pgarray_reserve(&a.status, row.n)
+        if ids == NULL or status == NULL:
+            continue          # the array is marked failed: nothing is sent
+        it = row.first
+        k = 0
+        while it != NULL:
+            memcpy(ids + 16 * k, it.id, 16)
+            status[k] = <char>it.status
+            if it.error.n and (it.status == 1 or it.status == 2):
+                pgarray_int4(&a.f_row, i)
+                pgarray_int4(&a.f_idx, k)
+                pgarray_bytes(&a.f_error, it.error.p, it.error.n)
+            k += 1
+            it = it.next
+
+cdef void ackcall_free(AckCall* call) noexcept nogil:
+    arena_close(&call.arena)
+    free(call)
+
+cdef void ackcall_again(AckCall* call, int status) noexcept nogil:
+    # Every job of the call goes back to the queue, or is refused with `status`.
+    cdef Engine* e = call.engine
+    cdef Job* job = call.jobs
+    cdef Job* following
+    ackcall_free(call)
+    while job != NULL:
+        following = job.next
+        if status:
+            job_refuse(job, status, ACK_UNKNOWN)
+        else:
+            job_move(job, JOB_QUEUED)
+            joblist_add(&e.acks, job)
+        job = following
+
+cdef void ackcall_lost(AckCall* call) noexcept nogil:
+    # No answer: whether these leases have ended is not known.
+    cdef int i
+    cdef PopJob* wake = NULL
+    uv_mutex_lock(&book.lock)
+    for i in range(call.n_rows):
+        if call.rows[i].group != NULL:
+            book_unsure(call.rows[i].group, call.rows[i].partition, &wake)
+    uv_mutex_unlock(&book.lock)
+    popjobs_wake(call.engine.worker, wake)
+
+cdef void ackcall_error(AckCall* call, PGresult* res, int64_t now) noexcept nogil:
+    # The server said why, and that nothing took effect.
+    cdef Engine* e = call.engine
+    cdef const Verdict* v = verdict_of(res)
+    cdef Job* job = call.jobs
+    cdef Job* following
+    cdef bint shared = job.next != NULL
+    ackcall_free(call)
+    e.pause_until = now + TROUBLE_PAUSE_US
+    if v.reload:
+        engine_reload(e.worker)
+    while job != NULL:
+        following = job.next
+        if job_again(job, v.blame, now) or (shared and blames_request(v.blame)):
+            job.alone = job.alone or blames_request(v.blame)
+            job_move(job, JOB_QUEUED)
+            joblist_add(&e.acks, job)
+        else:
+            log_line(b"error", b"ack_refused", pg_error(res))
+            if v.blame == BLAME_DATA:
+                job_refuse(job, 500, "The database refused the acknowledgments")
+            else:
+                job_refuse(job, 503, "The database could not take the acknowledgments; try again")
+        job = following
+
+cdef void ackcall_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
+    cdef AckCall* call = <AckCall*>ctx
+    cdef Engine* e = call.engine
+    cdef Job* job
+    cdef Job* following
+    cdef AckJob* j
+    cdef int64_t now = clock_mono_us()
+    limit_done(&e.ack_limit, now, now - call.sent_us, outcome == SLOT_OK)
+    if outcome != SLOT_OK:
+        if res == NULL:
+            ackcall_lost(call)
+            ackcall_again(call, 503)
+        else:
+            ackcall_error(call, res, now)
+        return
+    if PQntuples(res) and pg_int4(res, 0, ACK_ORD) < 0:
+        job = call.jobs
+        ackcall_free(call)
+        while job != NULL:
+            following = job.next
+            (<AckJob*>job).asked = 0
+            job_move(job, JOB_RESOLVING)
+            joblist_add(&e.wait_reload, job)
+            job = following
+        engine_reload(e.worker)
+        return
+    ackcall_take(call, res, now)
+    job = call.jobs
+    while job != NULL:
+        following = job.next
+        j = <AckJob*>job
+        if j.pending <= 0:
+            ack_answer(j)
+        else:
+            job_move(job, JOB_QUEUED)
+            joblist_front(&e.acks, job)
+        job = following
+    ackcall_free(call)
+
+cdef void ackcall_take(AckCall* call, PGresult* res, int64_t now) noexcept nogil:
+    cdef int row, i, k
+    cdef AckRow* a
+    cdef AckItem* it
+    cdef Slice codes
+    cdef bint any_
+    cdef PopJob* wake = NULL
+    uv_mutex_lock(&book.lock)
+    for row in range(PQntuples(res)):
+        i = pg_int4(res, row, ACK_ORD)
+        if i < 0 or i >= call.n_rows:
+            continue
+        a = &call.rows[i]
+        codes = pg_bytes(res, row, ACK_CODES)
+        it = a.first
+        k = 0
+        any_ = False
+        while it != NULL:
+            it.done = True
+            it.code = <uint8_t>codes.p[k] if <size_t>k < codes.n else ACKED_OK
+            it.group_missing = pg_int2(res, row, ACK_STATUS) == 2
+            any_ = any_ or it.code & ACKED_OK
+            if it.code & ACKED_DLQ:
+                call.engine.worker.counters.dead_lettered += 1
+            a.job.pending -= 1
+            k += 1
+            it = it.next
+        if a.group != NULL and pg_int2(res, row, ACK_STATUS) == 0:
+            book_acked(a.group, a.partition, call.forgets, pg_bool(res, row, ACK_RELEASED), pg_int8_or(res, row, ACK_COMMITTED, -1),
+                       pg_int8_or(res, row, ACK_HEAD, 0), pg_int8_or(res, row, ACK_RETRY_UNTIL, 0), now, &wake)
+            if any_:
+                held_over((<uint64_t><uint32_t>a.partition.id << 32) | <uint32_t>a.group.id)      # what is left of it may have gaps
+    uv_mutex_unlock(&book.lock)
+    popjobs_wake(call.engine.worker, wake)
+
+cdef void book_acked(Group* g, Partition* p, int64_t forgets, bint released, int64_t committed, int64_t head,
+                     int64_t retry_until, int64_t now, PopJob** wake) noexcept nogil:
+    # What an ack did to a cursor; lock held. forgets: book.forgets when it was sent. Where cursors were moved by hand since, it may
+    # tell of the time before: that the lease it ended is not the present one, the next pop finds out.
+    cdef Cursor* c = book_noted(g, p)
+    cdef int64_t wait
+    if c == NULL:
+        return
+    book_found(p, head, wake)
+    if c.state == CURSOR_BUSY:
+        c.again = 1
+        return
+    if not released:
+        return
+    if forgets != book.forgets:
+        book_unsure(g, p, wake)
+        return
+    c.open = committed + 1 < c.next_offset
+    c.next_offset = committed + 1
+    wait = retry_until - dbclock_now() if retry_until else 0
+    if wait > 0 and p.head > c.next_offset:
+        c.wakes_at = retry_until
+        cursor_move(c, CURSOR_DELAYED, now + wait)
+        return
+    if c.state == CURSOR_READY:
+        return
+    c.again = 0
+    cursor_rest(c)
+    if c.state == CURSOR_READY:
+        book_wake_cursor(c, wake)
+
+cdef void ack_answer(AckJob* j) noexcept nogil:
+    cdef Request* r = j.job.r
+    cdef Buf* out
+    cdef int i
+    cdef AckItem* it
+    for i in range(j.req.n):
+        it = &j.req.items[i]
+        if it.partition != NULL:
+            it.queue_name = it.partition.queue.name
+            it.partition_name = it.partition.name
+    job_move(&j.job, JOB_DONE)
+    r.job = NULL
+    r.worker.counters.op[OP_ACK].items += j.req.n
+    tally_ack(&j.req, r.worker)
+    out = reply_begin(r, 200, JSON_TYPE)
+    ack_reply(out, &j.req)
+    reply_end(r)
+
+cdef void ack_ask(Engine* e, Job* job) noexcept nogil:
+    cdef AckJob* j = <AckJob*>job
+    cdef int i
+    for i in range(j.req.n):
+        ackitem_ask(e, &j.req.items[i], j.req.group, False)
+
+cdef void ackitem_ask(Engine* e, AckItem* it, Slice group, bint create) noexcept nogil:
+    cdef Partition* p
+    if it.partition_id <= 0:
+        return
+    p = catalog_partition_id(it.partition_id)
+    if p == NULL:
+        ask_names(e, ASK_NAMES, group, group, it.partition_id)
+    elif catalog_group(p.queue, group) == NULL:
+        if create:
+            ask_group(e, p.queue, group, slice_lit(b"all"), False, 0)
+        else:
+            ask_names(e, ASK_GROUPS, p.queue.name, group, p.queue.id)
+
+cdef void ack_retry(Engine* e, Job* job) noexcept nogil:
+    ack_go(e.worker, <AckJob*>job)

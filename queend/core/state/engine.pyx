@@ -1,0 +1,195 @@
+# The engine of one worker: what waits for a statement, and how many are out. Owner: that worker.
+
+cdef enum AskKind:
+    ASK_RESOLVE = 0           # queues and partitions of pushes: created when missing
+    ASK_PARTITION = 1         # a partition by name, never created
+    ASK_NAMES = 2             # partitions by id
+    ASK_GROUPS = 3            # groups of acks, never created
+    ASK_SIZE = 5              # what queues with a bound hold
+    ASK_STORED = 6            # ids for which such a queue has no room: where they are stored already
+    ASK_GROUP = 4             # a group of pops (or of a transaction's acks): created, with its subscription
+    ASK_DRAINED = 7           # as ASK_RESOLVE, of what the failover buffer holds: created whatever the bounds
+
+cdef enum NameBound:
+    BOUND_QUEUES = 1
+    BOUND_PARTITIONS = 2
+    BOUND_GROUPS = 3
+
+cdef struct Ask:
+    Ask* next
+    Engine* engine
+    int kind
+    int n
+    int room
+    Slice* first              # names by ordinal
+    Slice* second
+    int32_t* ids
+    PushItem** items          # ASK_STORED
+    int64_t* marks            # ASK_SIZE: capacity_mark of each, and when they were taken
+    int64_t asked_us
+    uint64_t cleanings        # of the catalog when it was sent
+    int64_t forgets           # and book.forgets
+    Queue* queue              # ASK_GROUP
+    Slice mode
+    int64_t since_us
+    bint has_since
+    int tries
+    int64_t first_us          # when it was first sent
+
+cdef struct Round:
+    bint running
+    int64_t server            # the incarnation whose numbers it asks with
+    Arena arena
+    Job* jobs
+    Ask* waiting              # not sent yet
+    int flying
+    int failures
+    int why                   # the answer where one of its statements failed: 500 or 503
+    bint apart                # which of its jobs is to blame is not known: each asks for itself
+    bint reload               # a partition of a queue this process has not heard of: its jobs wait for the catalog
+    Table refused             # names that may not be made, as Refused
+    int64_t pause_until
+
+cdef enum:
+    SCAN_PAGE = 1000
+    LOOK_US = 1000000
+    LOOK_QUIET_US = 5000000          # while nobody waits
+    LOOK_GAP_US = 60000000           # a longer time is not read through: groups are scanned
+    BLIND_US = 60000000              # between scans because of transactions whose start is hidden
+    RECENT_MARGIN_US = 1000000       # clocks that are slewed; what is read twice is known already
+    BACK_HELD_US = 60000000          # after the database's clock was set back, looks begin no later than they did
+    WAKING_BACK_US = 3000000         # how far back a pause may end that was not visible a second ago
+    SCAN_PAUSE_US = 200000           # after an error of the server
+    WAKING_AHEAD_US = 1500000        # pauses that end before the next look are known before they do
+    WAKING_PAGE = 10000
+    ENDED_PAGE = 4096                # leases looked up at a time, 5 us each
+    LOOK_DEADLINE_MS = 5000          # a connection that is silent for so long is replaced: others look meanwhile
+
+cdef struct Found:
+    int32_t partition
+    int64_t next_offset       # -1 unknown
+    int64_t head
+    int64_t leased_until      # database's clock, 0 = free
+    int64_t wakes_at          # database's clock: a pause ends then, 0 = this is about something else
+    int32_t group             # whose; 0 = every group's
+
+cdef struct Checked:
+    int32_t partition
+    int32_t group
+    int64_t due               # when the lease was to end: a newer lease is not what was asked about
+
+cdef struct Discover:
+    int64_t server            # the incarnation that `found` is of
+    Group* scanning
+    int pin                   # of it
+    Found* found              # rows whose partitions are not all known by name yet
+    int n_found
+    int finding               # FIND_*
+    int64_t pause_until       # of the scan, monotonic: after an error of the server
+    uint64_t cleanings        # of the catalog when they were asked for
+    uint64_t snapshot         # hash of the one the last look saw: the same again means that nothing was committed since
+    int64_t looked_us         # monotonic, when the last look was sent
+    bint look_now             # somebody asked for one
+    bint recent_wanted
+    int64_t since             # database's clock: all older was visible at the last complete look; 0 = there was none
+    int64_t since_us          # monotonic, when that look was sent
+    int64_t recent_us         # monotonic, when the look under way was sent
+    int64_t next_since        # what it will leave in `since`
+    bint gap                  # too long ago, or hidden: the groups are scanned when it is through
+    int64_t load_after        # monotonic: queues that came meanwhile are known after a reload begun later; 0 = no need of one
+    bint blind                # a transaction was under way whose start is hidden: looks may pass its records over
+    int64_t doubted_us        # monotonic, when the groups were last scanned because of one
+    int64_t next_writer
+    int64_t writer            # database's clock: who may have written a pause then unseen began no earlier; 0 = not known
+    bint waking_wanted
+    int64_t waking_from       # database's clock: pauses that end up to then, and up to partition waking_after, are known
+    int32_t waking_after
+    int64_t waking_sent
+    bint last_page            # of the scan
+    uint32_t moves            # book.moves when the page under way was asked for
+    int32_t page_end          # partition that the page under way ends with
+    bint ended_wanted
+    bint ended_all            # somebody who does not wait found nothing
+    int ended_at              # place in the heap of leases that was looked at last
+    int n_checked
+    Checked[ENDED_PAGE] checked         # those asked about
+
+cdef enum SpillWhy:
+    SPILL_KEPT = 0
+    SPILL_FULL = 1
+    SPILL_FAILED = 2
+
+cdef struct AdoptMsg:
+    InboxMsg msg
+    uint64_t number
+    char[4096] dir
+
+cdef enum:
+    TROUBLE_PAUSE_US = 20000  # after a pop, acknowledgment or transaction that failed
+
+cdef struct Engine:
+    Worker* worker
+    Settings* settings
+    SlotPool* slots
+    uv_timer_t timer
+    bint timer_open
+    int64_t armed_us          # when the timer fires, 0 = not armed
+    int deadline_ms
+    int64_t patience_us       # how long a request waits for a database that is away
+    int64_t unready_since
+    int64_t pause_until       # after a failed pop or ack call
+    int64_t version           # of the catalog that what it gathered was resolved by
+    int64_t server            # the incarnation this worker goes by
+    bint stopping
+    int closing               # steps of closing still to come
+    bint want_reload
+    int64_t reload_pause
+    int rotate
+    int64_t queued_jobs
+    int64_t queued_bytes
+    JobList resolving
+    JobList wait_reload
+    JobList pops              # with candidates
+    JobList claims            # the same, their records in memory
+    JobList woken             # to be tried again
+    JobList paused            # pops held by maintenance
+    JobList acks
+    JobList leased            # the same, known to complete what was delivered
+    JobList txs
+    JobList leases
+    JobList lease_asks        # of tokens that are limited to queues: whose leases are they?
+    JobList cycles
+    int cycles_flying
+    int cycles_most
+    int tx_flying
+    int lease_flying
+    Release* releases
+    bint release_flying
+    Takeback* takebacks
+    bint takeback_flying
+    Heap deadlines
+    Limit pop_limit
+    Limit claim_limit         # of claims and what travels with them: much shorter calls, which would make the others look slow
+    Limit ack_limit
+    Limit tx_limit
+    Policy pop_policy
+    Policy ack_policy
+    Company company           # of claims and what travels with them
+    int64_t hold_us           # until time alone ends a hold, -1: nothing is held
+    Round round
+    Discover discover
+    Table ack_rows
+    AckArrays ack_arrays
+    AckArrays tx_acks
+    PushArrays tx_pushes
+    PgArray tx_required
+    PgArray a_req, a_part, a_group, a_fresh, r_budget, r_parts, r_auto, r_lease, r_lease_us, r_delay_us, r_window_us, r_ttl_us
+    PgArray c_first, c_take, c_base     # of claims, beside a_part, a_group, r_lease and r_lease_us
+    PgArray l_part, l_group, l_lease, l_first, l_last, l_base      # of acknowledgments beside the claims
+    PgArray ask_a, ask_b, ask_c
+    PgArray y_set, y_value, y_end, y_unset      # of a cycle's state
+
+cdef Worker* boss             # the first worker: looks after what is due by time
+
+cdef inline Engine* engine_of(Worker* w) noexcept nogil:
+    return <Engine*>w.engine

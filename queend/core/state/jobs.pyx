@@ -1,0 +1,55 @@
+# A job: one request on its way through the engine. It stands in its request's arena and ends with exactly one answer.
+# Owner: its request's worker. Only job_move writes `state`.
+
+cdef struct Engine
+cdef struct Job
+cdef struct Request
+cdef struct Round
+cdef struct Worker
+
+cdef struct InboxMsg:
+    InboxMsg* next
+    void (*run)(Worker* w, InboxMsg* m) noexcept nogil     # on the receiver's thread
+
+cdef enum JobState:
+    JOB_NEW = 0
+    JOB_RESOLVING = 1         # waits for names to become ids
+    JOB_QUEUED = 2            # waits for a batch
+    JOB_FLYING = 3            # in a statement
+    JOB_PARKED = 4            # a long poll that waits for work
+    JOB_DONE = 5
+
+cdef struct Job:
+    InboxMsg msg              # first: a job travels between workers as a message
+    Request* r
+    Job* next                 # in the queue of its state
+    int op                    # OP_*
+    uint8_t state
+    uint8_t tries             # how often it went back to resolve or was sent again
+    int64_t server            # the incarnation whose names and numbers it has
+    uint8_t errors            # of the server, since it last had none (pg/verdict)
+    bint stands               # a long poll that was parked: it may be again, however many are
+    uint8_t bound             # a name it asked for may not be made (engine/bounds)
+    Slice bound_at            # and its queue
+    bint alone                # an error that may be tied to it: it goes alone, so that only its own hits it
+    int64_t born_us
+    int64_t queued_us         # since when it waits for a batch
+    size_t bytes
+
+cdef struct JobList:
+    Job* first
+    Job* last
+    int n
+
+cdef struct JobKind:
+    # What is done with a job by those who need not know its kind: one row per OP_* (run/kinds). NULL: it does not happen.
+    void (*ask)(Engine* e, Job* j) noexcept nogil           # asks for the names it misses; catalog.lock held
+    bint (*barred)(Round* r, Job* j) noexcept nogil         # did it ask for a name that may not be made? Its `bound` says so
+    void (*retry)(Engine* e, Job* j) noexcept nogil         # what it waited for is there
+    void (*refuse)(Job* j, int status, const char* text) noexcept nogil     # its answer is an error
+    int64_t (*until)(Job* j) noexcept nogil     # it outlasts a database that is away until then (monotonic); 0: it does not
+    void (*expire)(Job* j) noexcept nogil       # that moment came
+    bint reloads              # a queue it misses may be in the catalog: it waits for the reload
+    bint hurries              # it does not wait for a database that is away: there is a failover buffer
+
+cdef JobKind[OP_COUNT] job_kinds

@@ -1,0 +1,122 @@
+# What this process knows of queues, partitions and consumer groups. Owner: the process.
+# Guarded by catalog.lock; fields of the pop side by book.lock; what else guards a field is said there.
+
+cdef struct CachedRow
+cdef struct Cursor
+cdef struct PopJob
+cdef struct PushGroup
+cdef struct Recall
+cdef struct Tally
+
+cdef struct Capacity:         # guarded by capacity_lock
+    int64_t answer            # of queue_sizes, less what this process had stored when it was asked
+    int64_t asked_us          # monotonic, 0 = never
+    int64_t took_us
+    int64_t taken             # records let in, less those that were not stored
+    int64_t stored
+    bint wanted               # a push waits for another answer
+
+cdef struct Queue:
+    int32_t id
+    int32_t epoch
+    SharedFlag dead
+    Slice name
+    Slice ns
+    Slice task
+    SharedInt64 lease_us
+    SharedInt64 delay_us
+    SharedInt64 window_us
+    SharedInt64 retry_delay_us
+    SharedInt32 retry_limit
+    SharedInt32 max_size          # 0: no bound
+    SharedFlag sealed               # its payloads are encrypted
+    SharedInt32 priority
+    SharedInt64 ttl_us            # 0: messages do not grow old
+    Capacity capacity
+    int64_t cleaned           # idle partitions removed, as of the last reload
+    Queue* next
+    Queue* same_hash
+    Table partitions          # hash of the name → Partition chain
+    Table groups              # hash of the name → Group chain
+    Group* group_list         # guarded by the book as well
+    Partition* all_partitions # those that can be found; of a buried queue all that went with it
+    int64_t forgotten_us      # monotonic, when its groups were last forgotten, 0: all of them were found again or are buried
+    uint32_t mark             # seen by the running reload
+    bint changed              # by a reload: who is parked on it has not been told yet
+    Tally* tally              # what it did, per worker
+    uint64_t born             # the catalog's count of additions when it was added
+
+cdef struct Partition:
+    int32_t id
+    SharedFlag dead
+    Queue* queue
+    Partition* same_hash
+    Partition* all_next       # of its queue, or buried with it
+    Partition* all_prev
+    Cursor* buried            # its cursors, when it was removed alone
+    Slice name
+    char[36] uuid
+    int64_t head              # next offset to be assigned, as far as known (book)
+    int64_t row_base          # offset at which its newest row begins, as far as known (a hint: set by the
+                              # thread of its lane's stream, read by those of transactions)
+    CachedRow* cache_first    # its newest rows, in memory (book)
+    CachedRow* cache_last
+    PushGroup* open           # what the stream of its lane gathers for it (that stream's thread)
+    bint aside                # it gathers at the stream's side (engine/aside; the same thread)
+    # guarded by recalls.lock:
+    Recall* recall            # its ids that are not version 7, NULL: not remembered
+    uint32_t no_recall_until  # monotonic, s: there was no room, 0 = may be remembered
+    uint32_t crowded          # ids that were remembered when room ran out, and one
+    uint8_t strange           # such ids pushed while they were not remembered, up to RECALL_FROM
+
+cdef struct Group:
+    int32_t id
+    SharedFlag dead           # forgotten: it can be found again while it is in its queue's list
+    Queue* queue
+    Group* next               # of its queue, or buried with it
+    Group* same_hash
+    Slice name
+    # all below: guarded by the book
+    Table cursors             # partition id → Cursor
+    Cursor* ready_first
+    Cursor* ready_last
+    int n_ready
+    PopJob* wait_first
+    PopJob* wait_last
+    int n_wait
+    int n_wait_only           # waiters that named one partition
+    int n_delayed             # cursors in that state
+    uint32_t passed           # namespace pops that went to another queue while this one had something
+    uint32_t favoured         # that went here while a queue of lower priority had something
+    PopJob* handing           # the waiter that a leaving push is filling
+    uint8_t scan              # SCAN_*
+    int32_t scan_after
+    Group* scan_next
+    bint scan_listed
+    bint scan_twice           # asked for again while it ran
+    Cursor* all_cursors
+
+cdef enum:
+    SCAN_WANTED = 0
+    SCAN_RUNNING = 1
+    SCAN_DONE = 2
+
+cdef struct Tally:
+    uint64_t push_requests    # runs of items of the queue, as they stood in requests
+    uint64_t push_messages    # stored or known before
+    uint64_t pop_requests
+    uint64_t pop_messages
+    uint64_t pop_empty
+    uint64_t ack_requests     # as push_requests
+    uint64_t ack_done
+    uint64_t ack_failed       # refused
+    uint64_t transactions
+    uint64_t lag_us           # summed over lag_n pops: how long ago the first row they delivered of was stored
+    uint64_t lag_n
+    uint64_t lag_most_us      # since it was sampled; the sampler sets it to 0
+    uint64_t each             # bytes of an answer for each message in it, of late
+    uint64_t[3] line          # to 128 bytes
+
+cdef struct TallySeen:
+    Queue* queue
+    int parked

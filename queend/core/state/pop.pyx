@@ -1,0 +1,110 @@
+# Pops, and the statements that serve them. Owner: the pop's worker; who is parked stands in lists that book.lock guards.
+# Only pop_move writes the state of a pop.
+
+cdef struct Engine
+cdef struct LeasedAck
+cdef struct Taken
+
+cdef enum PopState:
+    POP_PENDING = 0
+    POP_RESOLVING = 1
+    POP_LEASING = 2           # candidates chosen, waits for a call
+    POP_FETCHING = 3          # in the fused claim-and-fetch statement
+    POP_COMPLETED = 4
+    POP_EMPTY = 5
+    POP_FAILED = 6
+    POP_PARKED = 7
+
+cdef enum ParkedAt:
+    PARKED_NOT = 0
+    PARKED_GROUP = 1
+    PARKED_CURSOR = 2
+    PARKED_STRANGER = 3
+
+cdef enum PopWhy:
+    WHY_NO_PARTITION = 0      # wildcard, nothing claimable
+    WHY_NOT_FOUND = 1         # specific, queue or partition unknown
+    WHY_LEASE_HELD = 2
+    WHY_WINDOW = 3
+    WHY_NOTHING = 4           # claimed but nothing eligible
+    WHY_EXPIRED = 5           # long poll ran out
+
+cdef enum:
+    CALL_JOBS = 200           # pops in one call
+    CALL_BYTES = 32 << 20     # that the pops of one call bring, unless one of them does alone
+    CALL_JOB_BYTES = 64 << 20 # of one, as far as they are counted
+    CALL_FREE = 1 << 20       # of a call that brings too little to be counted
+    CALL_EACH = 65536         # of a message, where none was seen yet
+    CALL_CURSORS = 1000       # candidates in one call
+    POP_MAX_PARTITIONS = 64   # candidates of one pop at a time
+    AUTOPILOT_PARTITIONS = 16
+
+cdef enum:
+    CLAIM_BYTES = 8388608     # of one answer; its first row comes whatever its size
+
+cdef struct PopSpan:          # of a claim that was acknowledged at once: what it consumed
+    int64_t first
+    int64_t stop              # 0: nothing
+
+cdef struct PopJob:
+    Job job
+    PopReq req
+    HeapNode deadline         # in the worker's heap while parked
+    PopJob* wait_next
+    PopJob* wait_prev
+    Queue* queue
+    Group* group
+    Cursor* only              # specific pop
+    Slice want_partition      # specific pop of a partition not known yet
+    bint any_queue            # namespace or task pop
+    bint gone                 # the client left
+    bint asked                # names were asked for since it was last tried
+    bint named                # they were looked up,
+    bint known                # and there is such a queue
+    uint8_t state
+    uint8_t parked_at
+    uint8_t why
+    int n_cursors
+    int first_cursor          # index into the call's candidates
+    Cursor** cursors
+    PopSpan* spans            # beside them, of one that acknowledges at once
+    unsigned char[16] lease
+    int64_t until_us          # long-poll deadline (monotonic), 0 = no waiting
+    int64_t paused_until      # pop maintenance: told then
+    Claim* claims             # while a push carries it: what is claimed for it
+    Claim* last_claim
+    int hand_left             # records it still takes
+    int hand_width            # partitions it takes at most
+    int n_handed
+    int64_t first_us          # when the first row it was answered from was stored, 0: handed over
+    Taken* taken              # one per candidate, while its records come from memory
+    int n_made
+    Buf handed                # its answer, when it comes from another thread
+
+cdef struct PopCall:
+    Engine* engine
+    Arena arena
+    Job* jobs                 # chained by next
+    Job* last
+    Cursor** cursors
+    int* rows                 # of its answer: where those of each candidate begin
+    int n_cursors
+    int n_jobs
+    Job* ack_jobs             # of a call for records in memory: acknowledgments that travel with it, chained by next
+    int n_ack_jobs
+    LeasedAck** acks          # what they are about, cursors ascending
+    int n_acks
+    int64_t expected          # bytes of its answers, as far as can be told
+    bint told                 # in the budget
+    bint heads                # where their logs end is asked for
+    int64_t sent_us
+    int64_t forgets           # book.forgets when it was sent
+
+cdef enum:
+    FRAMED_WASTE = 4          # a stored frame is sent whole when at least one in so many of its messages is wanted
+
+cdef struct Taken:
+    CachedRow* row            # the one that holds `first`; it and those after it up to first + take are referenced
+    int64_t first
+    int take
+    bint made

@@ -1,0 +1,172 @@
+# Items on their way into the log. A PushPart travels between its job's worker and its stream's; batches, groups and
+# chunks are their stream's.
+
+cdef struct PushStream
+cdef struct Claim
+
+cdef enum:
+    LANES = 64
+    ROW_RECORDS = 1000        # records in one row of the log
+    ROW_BYTES = 65536         # payload bytes in one row, unless one payload alone is larger
+    BATCH_ITEMS = 20000
+    BATCH_BYTES = 16777216
+    BATCH_GROUPS = 4000
+    HASH_FROM = 8             # from this many records on, ids out of order are looked up in a hash
+
+cdef struct PushPart:
+    # The items of one push request that belong to one stream; travels there and back.
+    InboxMsg msg
+    PushJob* job
+    PushStream* stream
+    PushItem* items           # chained by next while it travels
+    int left
+    bint unsure               # as the job was when the part was made: the job is its worker's, this one its stream's
+    bint parted               # some of its items went home before it: it comes behind them, by the same way
+    int failed                # as in PushJob, of its items: written by the stream's thread, while the job is its worker's
+
+cdef struct PushJob:
+    Job job
+    PushReq req
+    int parts_left
+    PushPart one              # the only part when there is one stream to send parts to
+    bint held                 # items came home and are not on their way again: counts as one part
+    PushItem* unresolved      # items whose partition is not known yet
+    bint limited              # some of it takes room of a queue with a bound
+    bint doubts               # some for which there was none may be stored already
+    int failed                # why items could not be stored: 0 all were, 500 the database refuses them, 501 nobody knows whose
+                              # fault it is (BLAME_UNCLEAR), 503 it could not take them; the largest of all
+    bint drain                # comes from the failover buffer (engine/refill); it has no client
+    int records               # of those
+    bint unsure               # items that came home may be stored: every id is checked
+    bint unreached            # the database could not be asked for its names
+    bint spilled              # some of its items go there (engine/spill)
+    uint8_t spill_why
+    int64_t held_until        # it waits for older records of its partitions, until then (monotonic)
+    bint unsealed             # an item could not be sealed
+
+cdef struct Elsewhere:
+    # The failover buffer, as the rooms above it see it; failover/ fills it in.
+    void (*send)(Worker* w, PushJob* j) noexcept nogil      # its items go there; it comes home by push_spilled
+    void (*answered)(PushJob* j) noexcept nogil             # a job that came from there is done
+    void (*retry)(int64_t pause_us) noexcept nogil          # it could not be stored: again, after a pause
+
+cdef Elsewhere elsewhere
+
+cdef struct PushSlot:
+    # A record of a group, by its id.
+    PushItem* it
+    int at                    # which of its run
+
+cdef struct PushGroup:
+    PushGroup* next
+    Partition* partition
+    PushItem* first
+    PushItem* last
+    int n
+    size_t bytes
+    unsigned char[16] lo
+    unsigned char[16] hi
+    bint has_v7
+    bint has_other
+    bint has_client
+    bint answered
+    int64_t head              # the partition's head after the commit, 0 = nothing new
+    PushItem* dups            # records of the same call with an id seen before: answered from their first occurrence
+    int64_t known             # what push is told of it (engine/recall)
+    int64_t known_at
+    PushSlot* slots           # hash of ids, made when they come out of order
+    uint32_t slots_mask
+    int runs                  # items of the chain that are runs
+    bint refused              # nothing of it was stored: to be sent again, plain
+    bint scheduled            # some record of it has a delivery moment
+    bint aside                # it has to wait at its stream's side: engine/aside
+    bint learn                # its partition's ids are to be read before it is sent
+
+cdef struct PushChunk:
+    PushGroup* group
+    PushItem* first
+    int n
+    int skip
+    bint whole                # stored as it was: its offsets follow each other
+    bint scheduled            # some record of it has a delivery moment
+    bint keep                 # somebody will read it soon
+    size_t bytes              # of payload
+
+cdef struct PushBatch:
+    PushBatch* next
+    Arena arena
+    PushGroup* first
+    PushGroup* last
+    int n_groups
+    int n_items
+    size_t bytes
+    PushChunk* chunks
+    int n_chunks
+    Claim* claims            # for waiters that are answered from this batch
+    int n_claims
+    int64_t server            # the incarnation whose partitions it has
+    bint unsure               # its outcome was lost once: every id is checked
+    bint scheduled            # some record of it has a delivery moment
+    bint plain                # no row of it may be compressed: duplicates are taken out of it in SQL
+    int tries
+    int64_t since_us          # when it was first sent
+
+cdef struct PushArrays:
+    PgArray lanes, part, skip, n, kind, lo, hi, ids, body, meta, hint, known, known_at, look_row, look_from, look_to
+    BodyPack pack
+
+cdef struct Claim:
+    Claim* following          # of the same waiter
+    PushGroup* group
+    Cursor* cursor
+    PopJob* job
+    int row                   # its partition's first row in the call
+    int take                  # records
+    bint made
+    bint answers              # its waiter is answered, and this is its first
+
+cdef struct ClaimArrays:
+    PgArray row, group, take, whole, lease, lease_us
+
+cdef struct PushStream:
+    int index
+    PushStream* side          # for partitions that must wait and keep no other waiting (engine/aside)
+    PushStream* main          # whose side it is, NULL: it has lanes
+    PushGroup* learning       # what a side reads for
+    Worker* worker
+    PushBatch* gather
+    PushBatch* flying
+    PushBatch* again          # to be sent before anything gathered: retries and halves of a split
+    PushBatch* dropped        # while the batch before is still to be scattered: freed with it
+    bint leaving              # the next batch leaves, that one is not scattered yet
+    PushPart* overflow_first  # parts that found the gathering batch full
+    PushPart* overflow_last
+    int64_t sent_us
+    int64_t retry_at          # not before (monotonic), after a failure
+    int64_t hold_until        # company is expected until then (monotonic), 0 = send at once
+    int expect                # items that end the hold
+    int alone                 # holds in a row that brought too little company
+    int no_hold               # batches to send without one, after that
+    bint stale                # waits for the catalog to be reloaded
+    PushArrays arrays
+    ClaimArrays claims
+    PushArrays keep           # scratch of the row cache
+
+cdef struct Recall:
+    Partition* partition
+    Recall* newer
+    Recall* older
+    uint64_t* cells
+    uint64_t size
+    uint64_t used
+    int64_t origin
+    int shift
+    int64_t known             # every id below this offset is remembered
+    int64_t known_at          # moment of the row that ends there
+    bint sure                 # a row was stored on this knowledge: late_ids is known not to be needed
+    int64_t used_us
+
+cdef struct Records:
+    PushItem* it
+    int at                    # in its run
+    BatchRow row              # of frames

@@ -1,0 +1,64 @@
+# Who has something to deliver, and who waits for it. Owner: the process; guarded by book.lock. Only cursor_move writes
+# the state of a cursor.
+
+cdef enum CursorState:
+    CURSOR_IDLE = 0           # nothing known to deliver
+    CURSOR_READY = 1          # in its group's ready ring
+    CURSOR_BUSY = 2           # a claim is on its way
+    CURSOR_LEASED = 3         # in the due heap until the lease ends
+    CURSOR_DELAYED = 4        # in the due heap until a delay, window or retry pause ends
+
+    FRESH_AGAIN = 2           # Cursor.fresh: forgotten while it was busy
+    FORGETS_UNKNOWN = -1      # in place of book.forgets: when it was sent nobody knows
+
+cdef struct Cursor:
+    HeapNode due
+    Partition* partition
+    Group* group
+    Cursor* next              # ready ring
+    Cursor* prev
+    Cursor* all_next          # of its group; of a partition that is buried alone, of that
+    Cursor* all_prev
+    PopJob* wait_first        # parked pops of exactly this partition
+    PopJob* wait_last
+    int64_t next_offset       # next to deliver, as far as known
+    int64_t wakes_at          # end of the newest pause it is known to have, by the database's clock
+    uint8_t state
+    uint8_t fresh             # its row may not exist; FRESH_AGAIN: nor after the answer that is awaited
+    uint8_t dead              # its partition is buried: in no list but that one's
+    uint8_t again             # something happened while it was busy: look again
+    uint32_t moved            # book.moves when it last changed its state
+    uint8_t open              # its newest delivery is not known to be acknowledged to the end: what is left of it goes first
+
+cdef enum:
+    ROWCACHE_AGE_US = 10000000
+
+cdef struct CachedRow:
+    CachedRow* newer          # of its partition
+    CachedRow* next           # of the process, in the order they came
+    CachedRow* prev
+    Partition* partition
+    int64_t base
+    int64_t created_us
+    int64_t kept_us           # monotonic
+    int n
+    int refs
+    bint dropped
+    size_t bytes              # of memory
+    Slice ids                 # as in the log, uncompressed; behind the struct
+    Slice body
+    Slice meta
+
+cdef struct Held:
+    Held* newer               # of the process, in the order they were leased
+    Held* older
+    uint64_t key
+    unsigned char[16] lease
+    int64_t first             # offset of the first record that is not acknowledged
+    int64_t base              # where a read may begin once all of it is: see queend.claim
+    int n                     # records that are not
+    int done                  # records that are: their ids stand before the others'
+    bint afar                 # read from the database, which others may write to: where the log ends is asked for
+    bint flying               # an acknowledgment of it is on its way
+    size_t bytes
+    unsigned char* ids        # 16 of each record; behind the struct
