@@ -1,8 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, embedsignature=True
 """The data plane of queend: from socket to socket without the interpreter.
 
-This file is the map. Each room is included in the order data flows through it; a room uses only what stands above it.
+This file is the map. Rooms stand in the order in which data passes them; each opens with what comes in, what goes out and
+what it owns. A room uses only what stands above it (tests/platform/test_rooms.py); upwards it calls through pointers that
+state/ declares: Service (sockets to the engine), JobKind (what is done with a job), Elsewhere (the failover buffer).
 """
+# What every room uses: memory, time, tables. Owns nothing.
 include "core/base/base.pxi"              # C names every room uses
 include "core/base/slice.pyx"             # borrowed bytes
 include "core/base/buffer.pyx"            # owned, growable bytes
@@ -17,24 +20,30 @@ include "core/base/error.pyx"             # a refusal
 include "core/base/counter.pyx"           # what is counted
 include "core/base/log.pyx"               # one line for operators
 
+# JSON checked and cut in place. In: bytes. Out: slices of them.
 include "core/json/scan.pyx"              # JSON validated in place
 include "core/json/values.pyx"            # how many there are
 include "core/json/text.pyx"              # string literals read and written
 
+# HTTP/1.1 as text, without sockets. In: bytes. Out: heads and fields; heads of answers.
 include "core/http/parse.pyx"             # a request's head
 include "core/http/chunked.pyx"           # a body in chunks
 include "core/http/field.pyx"             # one of its fields
 include "core/http/head.pyx"              # an answer's head
 include "core/http/problem.pyx"           # an error as a problem
 
+# Payloads of encrypted queues. In: a payload and a queue's name. Out: an envelope, and back. Owns the ring of keys.
 include "core/seal/ring.pyx"              # the keys of encrypted queues
 include "core/seal/seal.pyx"              # payloads sealed and opened
 
+# Arrow streams read in place. In: a body. Out: columns.
 include "core/arrow/flat.pyx"             # FlatBuffers read in place
 include "core/arrow/column.pyx"           # a column of a record batch
 include "core/arrow/schema.pyx"           # which columns there are
 include "core/arrow/reader.pyx"           # an Arrow stream, batch by batch
 
+# PostgreSQL on the loop. In: statements and their parameters. Out: results, and what an error means. Owns connections
+# (each its worker's) and which server this is (incarnation.lock, the first of all locks).
 include "core/pg/encode.pyx"              # binary parameters
 include "core/pg/decode.pyx"              # binary results
 include "core/pg/dbclock.pyx"             # what the database's clock shows
@@ -50,8 +59,10 @@ include "core/pg/extras.pyx"              # what a record has besides its payloa
 include "core/pg/batchrow.pyx"            # a row of the log, sliced
 include "core/pg/bodypack.pyx"            # its payloads, made smaller
 
+# Every struct, enum and constant that several files use: what each field means, who writes it, which lock guards it.
 include "core/state/settings.pyx"         # what the operator set
 include "core/state/requests.pyx"         # what a request asks for
+include "core/state/grants.pyx"           # what a token allows
 include "core/state/jobs.pyx"             # a request on its way through the engine
 include "core/state/names.pyx"            # queues, partitions, consumer groups
 include "core/state/ready.pyx"            # what is ready, and who waits
@@ -59,8 +70,11 @@ include "core/state/push.pyx"             # items on their way into the log
 include "core/state/pop.pyx"              # pops, and the statements that serve them
 include "core/state/settle.pyx"           # acknowledgments, transactions, leases
 include "core/state/limits.pyx"           # when statements leave, and how many fly
+include "core/state/net.pyx"              # sockets, requests, threads
 include "core/state/engine.pyx"           # the engine of one worker
 
+# What a request asks for, and how it is answered. In: a request's bytes. Out: state/requests; bytes of an answer. No
+# I/O, no lock.
 include "core/route/common.pyx"           # paths, queries, names, refusals
 include "core/route/stray.pyx"            # names that were meant to be others
 include "core/route/moment.pyx"           # a time as people write it
@@ -86,10 +100,13 @@ include "core/route/txframes.pyx"         # the same as the 2.x client frames th
 include "core/route/cycle.pyx"            # a cycle of a stream in, results out
 include "core/route/lease.pyx"            # an extension
 
+# The files of the failover buffer. In: records. Out: records, in order, as often as asked. Owned by the first worker.
 include "core/spool/record.pyx"           # a message of the failover buffer, in bytes
 include "core/spool/file.pyx"             # and on the disk
 include "core/spool/spool.pyx"            # what is in it
 
+# Sockets, threads, budgets. In: connections. Out: complete requests, to `service`; answers, to the kernel. Owns
+# connections and requests (each its worker's). Its last lock is an inbox's.
 include "core/net/inbox.pyx"              # messages between threads
 include "core/net/era.pyx"                # who may still hold what was deleted
 include "core/net/budget.pyx"             # how much all clients together may hold
@@ -107,11 +124,16 @@ include "core/net/listener.pyx"           # where connections come from
 include "core/net/watch.pyx"              # does everybody turn?
 include "core/net/process.pyx"            # all workers together
 
+# To the control plane and back. In: requests that no hot route takes. Out: their answers. Owns a queue under its own
+# lock.
 include "core/bridge/bridge.pyx"          # to the control plane and back
 
+# Who may. In: a request's token. Out: its grant, or a refusal. Owns the table of grants (grants.lock).
 include "core/auth/grant.pyx"             # what a verified token allows
 include "core/auth/gate.pyx"              # who may use a hot route
 
+# When a statement leaves, and how many fly. In: lists of jobs, and how long calls took. Out: yes, or when to look
+# again. Owns the lists of a worker; moves jobs from state to state.
 include "core/govern/job.pyx"             # a request on its way through the engine
 include "core/govern/limit.pyx"           # how many statements at a time
 include "core/govern/spread.pyx"          # over how many push streams
@@ -119,21 +141,29 @@ include "core/govern/policy.pyx"          # when a queue becomes a statement
 include "core/govern/company.pyx"         # and whether it waits for those just answered
 include "core/govern/governor.pyx"        # when a statement of a type leaves
 
+# What this process knows by name and id. In: rows of look-ups. Out: queues, partitions, groups. Owns the catalog
+# (catalog.lock).
 include "core/names/tally.pyx"            # what each queue did
 include "core/names/catalog.pyx"          # queues, partitions, groups by name and id
 include "core/names/size.pyx"             # what queues with a bound hold
 include "core/names/stale.pyx"            # that it is out of date
 
+# What was seen and may be of use again: newest rows, ids, leases. Hints, within bounds of bytes. Guarded by book.lock,
+# ids by recalls.lock.
 include "core/memory/held.pyx"            # what is out on lease
 include "core/memory/rowcache.pyx"        # the newest rows, in memory
 include "core/memory/recall.pyx"          # ids the database need not look for
 
+# Who has something to deliver, who waits for it. In: commits, claims, ends of leases. Out: candidates, and waiters to
+# be tried again. Owns the book (book.lock, below catalog.lock, above an inbox).
 include "core/ready/wake.pyx"             # parked pops to be tried again
 include "core/ready/scans.pyx"            # groups to be looked through
 include "core/ready/book.pyx"             # what is ready, and who waits
 include "core/ready/stranger.pyx"         # who waits for what is not known yet
 include "core/ready/tallies.pyx"          # what each queue did, all of them
 
+# What the database knows and this process does not. In: names that are missed, what others committed. Out: the catalog,
+# the book. Owns a round of look-ups and the looks of a worker; burials in the catalog.
 include "core/find/lookup.pyx"            # names to ids
 include "core/find/bounds.pyx"            # names that may not be made
 include "core/find/discover.pyx"          # work nobody told of
@@ -141,6 +171,7 @@ include "core/find/ended.pyx"             # leases that ended elsewhere
 include "core/find/bury.pyx"              # the catalog taken anew, burials in it
 include "core/find/grave.pyx"             # what was deleted, given back
 
+# Pops. In: a query. Out: messages under a lease. Owns a pop from its request to its answer (pop_move).
 include "core/deliver/opening.pyx"        # sealed payloads opened
 include "core/deliver/pause.pyx"          # when pops find nothing because somebody said so
 include "core/deliver/popmachine.pyx"     # one pop, state by state
@@ -150,6 +181,7 @@ include "core/deliver/popcall.pyx"        # many pops in one statement
 include "core/deliver/release.pyx"        # leases given back
 include "core/deliver/takeback.pyx"       # consumed for nobody, taken back
 
+# Items into the log. In: items. Out: offsets, once they are committed. Owns the push streams, each its worker's.
 include "core/push/batch.pyx"             # items become record batches
 include "core/push/runs.pyx"              # runs in a batch, and out of it
 include "core/push/sealing.pyx"           # encrypted queues
@@ -162,6 +194,8 @@ include "core/push/stream.pyx"            # push streams by lane
 include "core/push/push.pyx"              # a push request
 include "core/push/homeless.pyx"          # items whose partition is gone
 
+# What consumers say. In: acknowledgments, transactions, cycles, extensions. Out: cursors moved. Owns such a job until
+# its answer.
 include "core/settle/ack.pyx"             # acknowledgments
 include "core/settle/ackleased.pyx"       # those that need no look into the log
 include "core/settle/claimcall.pyx"       # pops whose records are in memory, and acknowledgments beside them
@@ -170,9 +204,13 @@ include "core/settle/transaction.pyx"     # acknowledgments and pushes, all or n
 include "core/settle/cycle.pyx"           # cycles of streams
 include "core/settle/lease.pyx"           # extended, given back
 
+# Pushes while the database is away. In: jobs. Out: the same, home again; pushes of what the buffer holds. Owned by the
+# first worker.
 include "core/failover/spill.pyx"         # a push that goes into the failover buffer
 include "core/failover/refill.pyx"        # and out of it
 
+# One worker's engine as a whole: what is next, its timer, its start and end. In: `service`. Owns the Engine; fills in
+# what rooms above call.
 include "core/run/kinds.pyx"              # the table of job kinds
 include "core/run/engine.pyx"             # the drain
 include "core/run/pace.pyx"               # how much at a time, and when
@@ -180,8 +218,10 @@ include "core/run/reload.pyx"             # a catalog out of date
 include "core/run/forget.pyx"             # another server: nothing is remembered
 include "core/run/told.pyx"               # what the control plane has committed
 include "core/run/ending.pyx"             # stop and close
+include "core/run/service.pyx"            # what the rooms of sockets call
 
-include "core/pg/refusal.pyx"              # why a server refuses us, as Python sees it
+# What Python sees of the core, and seams for tests.
+include "core/pg/refusal.pyx"             # why a server refuses us, as Python sees it
 include "core/seal/python.pyx"            # sealing, for the control plane
 include "core/record.pyx"                 # stored records, for the control plane
 include "core/slices.pyx"                 # JSON taken apart, for the control plane

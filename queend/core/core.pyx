@@ -54,6 +54,7 @@ cdef class Core:
                 bridge_close()
                 raise MemoryError()
             grants.skips = self.p.settings.open_paths
+        service_open()
         http_open()
         budget_open(&self.p.settings)
         sites_open(&self.p.settings)

@@ -9,7 +9,7 @@ LANGUAGE sql STABLE AS $$
     SELECT NULLIF(NULLIF(current_setting('queend.max_' || p_kind || 's', true), '')::int, 0)
 $$;
 
--- Refuses to make a name: there are as many as are allowed. Error QD409, which daemons answer with 409; core/engine/bounds.pyx says
+-- Refuses to make a name: there are as many as are allowed. Error QD409, which daemons answer with 409; core/find/bounds.pyx says
 -- the same in its own words.
 CREATE OR REPLACE FUNCTION queend.names_full(p_kind text, p_queue text, p_most int) RETURNS void
 LANGUAGE plpgsql AS $$

@@ -193,7 +193,7 @@ cdef void bridge_resume(Worker* w, Request* r) noexcept nogil:
     elif r.early:
         conn_again(r.conn, r)
     else:
-        engine_request(w, r)
+        service.request(w, r)
 
 cdef void bridge_forsake(Worker* w) noexcept nogil:
     # The worker ends: its requests that the control plane still has will not be answered by it.

@@ -11,14 +11,6 @@ cdef void limits_open(Engine* e) noexcept nogil:
     policy_of_type(e, &e.pop_policy, TYPE_POP, CALL_CURSORS)
     policy_of_type(e, &e.ack_policy, TYPE_ACK, CALL_ACKS)
 
-cdef inline void limits_tell(Engine* e) noexcept nogil:
-    # For whoever looks at the metrics.
-    cdef Counters* c = &e.worker.counters
-    c.push_streams = lanes_of(e.worker)
-    c.pop_limit = e.pop_limit.limit
-    c.ack_limit = e.ack_limit.limit
-    c.transaction_limit = e.tx_limit.limit
-
 cdef void policy_of_type(Engine* e, Policy* p, int job_type, int max_items) noexcept nogil:
     # A hold that the operator did not ask for lasts as long as a statement is in flight: the batch clocks itself.
     cdef TypeSettings* t = &e.settings.types[job_type]

@@ -1,6 +1,6 @@
 # What is out on lease: of each delivery that this daemon made, the lease, the offsets and the record ids, until it is
 # acknowledged. So an acknowledgment that names what a lease begins with is known to do so without reading the log
-# (engine/ackleased). In: claims that were made. Out: leases by (partition, group).
+# (settle/ackleased). In: claims that were made. Out: leases by (partition, group).
 #
 # A hint like everything in the book, whose lock guards it: who finds nothing here goes the whole way, and PostgreSQL looks
 # at lease and cursor itself. One entry per (partition, group), the newest; beyond a bound of bytes for the process the

@@ -1,5 +1,5 @@
 # The newest rows of the log, kept for groups that keep up: what was just committed is delivered from memory, and PostgreSQL
-# is asked for the claim alone (engine/claimcall). In: committed chunks. Out: rows by offset.
+# is asked for the claim alone (settle/claimcall). In: committed chunks. Out: rows by offset.
 #
 # A partition's rows are a gapless chain that ends at its head. They are kept only while a group's cursor stands among them,
 # for ROWCACHE_AGE_US at most and within a bound of bytes for the process, oldest first. All of it is guarded by the book.
@@ -93,11 +93,6 @@ cdef void rowcache_evict(int64_t now) noexcept nogil:
     # The oldest row of all is its partition's oldest too: both orders are the order they came in.
     while rowcache.first != NULL and (rowcache.bytes > rowcache.most or now - rowcache.first.kept_us > ROWCACHE_AGE_US):
         rowcache_drop(rowcache.first.partition)
-
-cdef void rowcache_age(int64_t now) noexcept nogil:
-    uv_mutex_lock(&book.lock)
-    rowcache_evict(now)
-    uv_mutex_unlock(&book.lock)
 
 cdef CachedRow* rowcache_find(Partition* p, int64_t offset, int64_t now) noexcept nogil:
     # The row that holds `offset`, if the chain leads from there to the head.

@@ -4,17 +4,12 @@
 # Who announces must deliver: in each body_timeout_ms at least the least rate; and while somebody finds no room, at a pace that
 # brings the whole within PACE_ALL_MS.
 
-cdef enum:
-    ARRIVING_FREE = 4096      # of an incomplete head, not counted
-    PACE_ALL_MS = 30000       # for a whole body, or all answers, while room is short
-    PACE_GRACE_MS = 2000
-
 cdef int64_t body_most(Worker* w, Request* r) noexcept nogil:
     # Bytes its body may have.
     cdef int64_t most = w.limits.max_body
     if route_match(r.method, r.path) == ROUTE_NONE and not path_listed(w.settings.large_paths, r.path):
         most = min(most, w.settings.max_control)
-    if not grants.on or gate_skips(r.path):
+    if not service.guarded or service.open_to_all(r.path):
         most = min(most, w.settings.max_open)
     return most
 

@@ -1,28 +1,8 @@
 # What clients may take together, whoever they are: descriptors, and memory for what is incomplete or not taken. All words are of
 # the process; they are touched when a connection opens or closes and for requests and answers that do not pass in one piece.
 
-cdef struct Budget:
-    int64_t connections
-    int64_t arriving          # bytes held for requests that are not complete
-    int64_t untaken           # bytes of answers that have not gone
-    int64_t expected          # bytes that large pops are about to bring
-    int64_t short_ms          # loop time when something found no room, 0: never
-    uint64_t refused          # connections
-    int most                  # connections
-    int most_of_one           # of one address; 0: no bound
-    int64_t most_arriving
-    int64_t most_untaken
-    uv_mutex_t lock           # for what stands below
-    Table addresses           # connections of each
-    int64_t told_us           # when the log was told of a refusal
-
 cdef enum:
     BUDGET_TOLD_US = 60000000
-
-cdef enum Admission:
-    ADMITTED = 0
-    CROWDED = 1               # as many connections as there may be
-    CROWDED_ADDRESS = 2       # of one address
 
 cdef Budget budget
 

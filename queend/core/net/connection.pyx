@@ -2,80 +2,6 @@
 # An idle connection holds no buffer: reads go through the worker's, only the head of an incomplete request is kept here,
 # and a body is read straight into its request's memory.
 
-cdef enum:                    # which timeout runs; one list per state, oldest first
-    CONN_IDLE = 0             # between requests
-    CONN_HEAD = 1             # a head has begun
-    CONN_BODY = 2             # a body has begun
-    CONN_BUSY = 3             # answers are owed: no timeout
-    CONN_STALLED = 4          # the client does not take its answers
-    CONN_LINGER = 5           # everything is said: waits for the client to close
-    CONN_CLOSING = 6          # the handle is closing
-    CONN_STATES = 7
-
-cdef enum ConnReading:
-    READ_HEAD = 0
-    READ_FIXED = 1            # a body of known length
-    READ_CHUNKED = 2
-    READ_NOTHING = 3          # nothing that may come is a request: after an error or `Connection: close`
-    READ_LATER = 4            # a request with a large body waits for its token to be verified; it is read from its head on then
-    READ_GONE = 5             # it is closed, and freed when its turn comes
-
-cdef enum:
-    OUT_MAX = 1 << 20         # bytes of answers a client may leave untaken before it is no longer read
-    LINGER_MS = 2000
-    LINGER_BYTES = 4 << 20    # swallowed at most after the last answer
-
-cdef struct Pace:             # net/arriving
-    uint32_t since            # loop time (ms, its lower half) when it began
-    uint32_t mark_since       # when it was last looked at
-    int64_t bytes             # done when it began
-    int64_t mark_bytes
-    bint running              # False: it begins at the next look
-
-cdef struct Conn:
-    uv_tcp_t tcp              # first: a handle is its connection
-    Conn* prev                # in the list of its state
-    Conn* next
-    Conn* next_dirty
-    Conn* unread_prev         # in the worker's list of those that are not read
-    Conn* unread_next
-    Conn* wait_next           # of those that go on in a later turn; of the last one itself; NULL: it does not wait (net/turn)
-    Worker* worker
-    Request* first            # answers owed, in order
-    Request* last
-    Request* reading          # head complete, body not
-    Buf head                  # bytes that are not a complete request yet; answers owed may hold some back, too
-    size_t body_got           # READ_FIXED
-    Chunked* chunked          # READ_CHUNKED
-    size_t out_pending        # bytes handed to the loop and not yet taken by the kernel
-    size_t out_mark           # write queue when the stall was last looked at
-    uint64_t since            # loop time (ms) of the last change of state, or of the last progress of a body
-    uint64_t half_since       # loop time (ms) when the end of its input was noticed
-    int owed                  # requests in first..last
-    uint8_t state             # ConnState; only conn_move writes it
-    uint8_t mode              # ConnReading
-    uint8_t greedy            # has more answers than it may
-    uint8_t large             # the last body was: the next one is read where it belongs, not with its head
-    uint8_t dirty             # stands in the worker's list of connections to look at
-    uint8_t paused            # not read: too many requests or answers in hand, or nothing more comes
-    uint8_t half              # the client has ended its side: it left, or waits for its answers (net/leaving)
-    uint8_t read_out          # and all it had sent was read
-    uint8_t owes_continue     # 100, once all earlier answers are out
-    uint8_t admitted          # the token of the next request was just verified
-    uint8_t ended             # after the last answer owed: no more requests, close
-    uint8_t shut              # our side is shut down
-    uint64_t from_            # whose it is (address_key), 0: it was never admitted
-    int64_t arriving          # bytes of the budget it has (net/arriving)
-    int64_t most              # bytes of the body that is read
-    int64_t untaken           # bytes of its answers in the budget (net/untaken)
-    int64_t handed            # ever, to the loop, of what the kernel did not take at once
-    Pace pace                 # of its body, or of its answers
-
-cdef struct ConnList:
-    Conn* first
-    Conn* last
-    int n
-
 cdef void conn_move(Conn* c, int state) noexcept nogil:
     # The one place where a connection changes state. Moving to the same state restarts its clock.
     cdef Worker* w = c.worker
@@ -357,8 +283,8 @@ cdef size_t conn_take_head(Conn* c, const char* data, size_t n) noexcept nogil:
             request_close(r)
             conn_refuse(c, 413, b"The request body is too large")
             return n
-    if grants.on and (c.large or h.chunked):
-        outcome = 1 if c.admitted else gate_early(r)
+    if service.guarded and (c.large or h.chunked):
+        outcome = 1 if c.admitted else service.early(r)
         c.admitted = False
         if outcome <= 0:
             conn_owe(c, r)
@@ -367,12 +293,12 @@ cdef size_t conn_take_head(Conn* c, const char* data, size_t n) noexcept nogil:
             c.ended = True
         if outcome < 0:
             c.mode = READ_NOTHING
-            gate_early_refuse(r)
+            service.refuse(r)
             return n
         if outcome == 0:
             c.mode = READ_LATER
             r.early = True
-            bridge_send(r, True)
+            service.verify(r, True)
             return 0
     if not h.chunked and h.length == 0:
         c.reading = r
@@ -466,7 +392,7 @@ cdef void conn_complete(Conn* c) noexcept nogil:
     if r.method == METHOD_OPTIONS:
         reply_options(r)
     else:
-        engine_request(w, r)
+        service.request(w, r)
 
 cdef void conn_again(Conn* c, Request* r) noexcept nogil:
     # The token of the last request owed, whose body was not read, is verified: its bytes are read once more, from the head on.

@@ -3,7 +3,7 @@
 #
 # Who looks something up is pinned first, to the era that it reads, and until it holds nothing any more: requests of hot routes
 # (job_open to request_close), what gives back or takes back after them, a scan. What comes of a pinned one has the pin of the same
-# era, and gets it before the other one's goes. The era moves on (engine/grave) while nobody is pinned to another than the current
+# era, and gets it before the other one's goes. The era moves on (find/grave) while nobody is pinned to another than the current
 # one, and after every worker has come to an end with what it did at the move before. From the burial to the second move
 # after it no pin of before it lasts: whichever of the two words it counts in, at one of the two moves that word had to be 0. So it
 # does not matter that the era may have moved between reading it and counting.

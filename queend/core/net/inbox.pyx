@@ -1,15 +1,6 @@
 # How threads talk: a list of messages under a mutex, and a wake-up of the receiving loop when the list was empty.
 # A message is embedded in what it carries (first field); it belongs to the receiver once posted.
 
-cdef struct Worker
-
-cdef struct Inbox:
-    uv_mutex_t lock
-    InboxMsg* first
-    InboxMsg* last
-    uv_async_t wake
-    bint closed               # nobody reads any more: the worker's loop has ended
-
 cdef inline bint inbox_put(Inbox* box, InboxMsg* m) noexcept nogil:
     # Any thread. False when the receiver has ended: the message then still belongs to the sender.
     cdef bint first

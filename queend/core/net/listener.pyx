@@ -13,16 +13,6 @@ cdef const char* TOO_MANY_OF_ONE = (
     b"Content-Length: 57\r\n\r\n"
     b'{"error":"Too many connections of this address are open"}')
 
-cdef struct Listener:
-    uv_poll_t poll
-    uv_timer_t timer
-    uv_loop_t* loop
-    int fd
-    Process* process
-    Worker* worker            # reuseport: the owner; NULL: round robin
-    unsigned int turn
-    bint running
-
 cdef struct FdMsg:
     InboxMsg msg
     int fd
@@ -33,7 +23,7 @@ cdef int listener_bind(const char* host, int port, bint reuseport, int backlog, 
     cdef addrinfo hints
     cdef addrinfo* found = NULL
     cdef addrinfo* a
-    cdef char[16] service
+    cdef char[16] number
     cdef int one = 1
     cdef int zero = 0
     cdef int fd = -1
@@ -42,8 +32,8 @@ cdef int listener_bind(const char* host, int port, bint reuseport, int backlog, 
     hints.ai_family = AF_UNSPEC
     hints.ai_socktype = SOCK_STREAM
     hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV
-    snprintf(service, sizeof(service), b"%d", port)
-    code = getaddrinfo(host if host[0] else NULL, service, &hints, &found)
+    snprintf(number, sizeof(number), b"%d", port)
+    code = getaddrinfo(host if host[0] else NULL, number, &hints, &found)
     if code != 0:
         snprintf(reason, size, b"%s", gai_strerror(code))
         return -1

@@ -1,24 +1,5 @@
 # All workers together: how they start, and how they stop without losing an answer.
 
-cdef struct Process:
-    Settings settings
-    Worker** workers
-    int n
-    int port                  # really bound
-    char[64] address          # really bound, as in a URL
-    bint loopback             # only this machine can reach it
-    Listener* listener        # of the acceptor
-    uv_loop_t loop            # the acceptor's
-    uv_async_t stop
-    uv_thread_t thread
-    Watch watch
-    bint accepting
-    uv_mutex_t lock
-    uv_cond_t told
-    int drained               # workers that have nothing left to say
-    bint running
-    bint connects             # to the database, as soon as the workers start
-
 cdef void process_tell(Process* p) noexcept nogil:
     # A worker is drained.
     uv_mutex_lock(&p.lock)
@@ -96,7 +77,7 @@ cdef bint process_start(Process* p, char* reason, size_t size) noexcept nogil:
                     ok = False
                     break
             p.workers[i].listener = listener_new(p, p.workers[i], fd)
-    if not ok or not engine_boot(p):
+    if not ok or not service.boot(p):
         snprintf(reason, size, b"not enough memory")
         process_abort(p, 0)
         return False
@@ -118,7 +99,7 @@ cdef bint process_start(Process* p, char* reason, size_t size) noexcept nogil:
     if not ok:
         snprintf(reason, size, b"a thread could not start")
         process_abort(p, started)
-        engine_halt(p)
+        service.halt(p)
         return False
     p.running = True
     return True
@@ -127,7 +108,7 @@ cdef void process_connect(Process* p) noexcept nogil:
     # Was started without the database, which is ready now.
     cdef int i
     for i in range(p.n):
-        p.workers[i].told_connect.run = engine_connect
+        p.workers[i].told_connect.run = service.connect
         worker_post(p.workers[i], &p.workers[i].told_connect)
 
 cdef bint process_stop(Process* p, int grace_ms) noexcept nogil:
@@ -154,7 +135,7 @@ cdef bint process_stop(Process* p, int grace_ms) noexcept nogil:
         worker_post(p.workers[i], &p.workers[i].told_halt)
     for i in range(p.n):
         uv_thread_join(&p.workers[i].thread)
-    engine_halt(p)
+    service.halt(p)
     p.running = False
     return drained
 

@@ -1,51 +1,6 @@
 # A request: parsed, complete, and alive until it is answered, even when its client has left meanwhile (conn is NULL
 # then). Everything on it happens on its worker's thread.
 
-cdef struct Conn
-
-cdef struct Request:
-    Request* next             # in its connection's order; in the worker's freelist
-    Conn* conn
-    Worker* worker
-    Arena arena
-    int method                # METHOD_*
-    Slice target              # as sent
-    Slice path                # raw, of the target
-    Slice query               # raw, without the question mark
-    Slice headers_raw         # lines with their CRLF
-    Slice authority           # the value of Host
-    Slice body                # NUL-terminated, BODY_PADDING readable bytes after it
-    uint8_t http10
-    uint8_t keep_alive
-    uint8_t replied
-    uint8_t early             # its body was not read: it waits for its token (READ_LATER)
-    uint8_t unanswerable      # its answer found no memory: a short one takes its place
-    uint8_t asks              # bits of ASK_*
-    uint8_t pin               # what it found may not be freed (net/era), 0: it looked nothing up
-    int64_t started_us        # monotonic
-    int op                    # OP_* it is counted under
-    int status                # of the answer
-    Buf out                   # the whole answer
-    int64_t charged           # of it, in the budget (net/untaken)
-    size_t head_size          # of it: status line and headers
-    Grant* grant              # what its token allows, NULL: nobody asks
-    void* job                 # the engine's
-    void (*on_gone)(Request* r) noexcept nogil     # the client left before the answer; may be NULL
-    void (*on_end)(Request* r) noexcept nogil      # the client sends no more: it may have left, or wait for this answer; may be NULL
-    void (*on_unsent)(Request* r) noexcept nogil   # the client left before the answer went out; may be NULL
-
-cdef enum:
-    BODY_PADDING = 80         # JSONWALK_ROOM
-    REQUESTS_KEEP = 256       # free requests a worker keeps
-    OUTS_KEEP = 64            # answers' memory a worker keeps: requests that wait for an answer hold none
-    OUT_KEEP = 65536          # bytes of one of them at most
-
-cdef struct RequestPool:
-    Request* free_list
-    int kept
-    Buf[OUTS_KEEP] outs
-    int outs_kept
-
 cdef Request* request_open(Worker* w, Conn* c) noexcept nogil:
     # NULL when memory ran out.
     cdef RequestPool* pool = &w.requests

@@ -7,20 +7,6 @@ cdef enum:
     WATCH_LATE_MS = 1500      # since a worker's last turn: nobody is told, but the watchdog is not fed
     WATCH_CONTROL_MS = 10000  # since the control plane's last beat: it is told, nothing more
 
-cdef struct Watch:
-    uv_thread_t thread
-    uv_mutex_t lock
-    uv_cond_t told
-    bint running
-    bint ends
-    int period_ms             # of the watchdog, 0: nobody wants to hear of us
-    sockaddr_un address
-    socklen_t address_size
-    int fd
-    int64_t beat_ms           # of the control plane; 0: it does not beat yet
-    int64_t stuck             # a worker (its number and one), or -1 the control plane; 0: none
-    bint control_told
-
 cdef void watch_run(void* arg) noexcept nogil:
     # The thread.
     cdef Process* p = <Process*>arg

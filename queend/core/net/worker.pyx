@@ -1,72 +1,10 @@
 # A worker: one thread, one loop, its connections and their requests, its share of the engine. Other threads reach it
 # through its inbox only.
 
-cdef enum:
-    INPUT_SIZE = 256 << 10    # bytes read at once
-    INPUT_LARGE = 32 << 10    # a body from which on bytes are better not copied
-    INPUT_HEAD = 2048         # read at once before such a body
-    TICK_MS = 500             # timeouts are looked at
-    STOP_PATIENCE_MS = 1000   # for the rest of a request, while the worker drains
-
 cdef const char* FAREWELL = (       # for a request that is cut off when the grace is over
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n"
     b"Content-Length: 74\r\n\r\n"
     b'{"error":"The server stopped before it knew the outcome of this request."}')
-
-cdef enum WorkerPhase:
-    WORKER_NEW = 0
-    WORKER_RUNNING = 1
-    WORKER_FAILED = 2         # the engine did not open
-    WORKER_STOPPED = 3
-
-cdef struct Worker:
-    Counters counters         # first: the structure is aligned to a cache line
-    uv_loop_t loop
-    Inbox inbox
-    uv_check_t after          # after I/O
-    uv_prepare_t before       # before the loop may sleep
-    uv_idle_t between         # two turns, while somebody waits for the next
-    uv_timer_t tick
-    int index
-    Settings* settings
-    HeadLimits limits
-    ConnList[CONN_STATES] conns
-    Conn* dirty               # connections to look at when this turn ends
-    Conn* unread              # connections that are not read
-    Conn* waits               # connections that wait for their turn, and when this one began
-    Conn* waits_last
-    int64_t turn_us           # its first request, 0: none yet
-    int64_t taken_us          # its last one
-    RequestPool requests
-    int64_t untaken           # bytes of answers that have not gone
-    int64_t untaken_told      # of them, in the budget of all
-    ChunkPool chunks
-    UuidGen uuids
-    Secrets secrets           # for lease ids
-    Unzip unzip               # for bodies that came or lie compressed
-    Seal seal                 # for payloads of encrypted queues
-    HttpDate date
-    char* input               # what was read last
-    void* engine
-    Listener* listener        # reuseport
-    Process* process
-    bint stopping             # no new work: drains
-    bint drained              # has told so
-    bint halted               # told to close everything
-    bint ending               # everything closes
-    int64_t watched_turns     # the watch's: turns at its last look,
-    int64_t watched_ms        # when they were other ones before,
-    bint watched_stuck        # and whether it has told of it
-    int64_t turns             # of the loop; a worker that hangs turns no more
-    int64_t[2] pins           # who may hold what was deleted, by era (net/era)
-    int64_t era_seen          # of the last move of the era, all that this worker did before it is over
-    uv_thread_t thread
-    uv_sem_t opened
-    uint8_t phase
-    InboxMsg told_era         # on its way while it has not seen the era
-    InboxMsg told_connect     # what it is told once in its life
-    InboxMsg told_stop
-    InboxMsg told_halt
 
 cdef inline bint worker_post(Worker* to, InboxMsg* m) noexcept nogil:
     # Any thread; m belongs to the receiver then. False when that worker has ended: m still belongs to the sender.
@@ -83,10 +21,10 @@ cdef void worker_on_wake(uv_async_t* handle) noexcept nogil:
 
 cdef inline void worker_turn(Worker* w) noexcept nogil:
     # The end of a turn: batches fire, answers leave. Flushing may complete requests that were held back, hence again.
-    engine_drain(w)
+    service.turn(w)
     while w.dirty != NULL:
         worker_flush(w)
-        engine_drain(w)
+        service.turn(w)
     if w.halted and not w.ending:
         worker_end(w)
 
@@ -99,7 +37,7 @@ cdef void worker_before(uv_prepare_t* handle) noexcept nogil:
     cdef Worker* w = <Worker*>handle.data
     pin_up(&w.turns)
     worker_turn(w)
-    grave_turn(w)
+    service.sleep(w)
     if w.stopping and not w.drained and not w.ending and worker_is_drained(w):
         w.drained = True
         process_tell(w.process)
@@ -107,8 +45,7 @@ cdef void worker_before(uv_prepare_t* handle) noexcept nogil:
 cdef void worker_on_tick(uv_timer_t* handle) noexcept nogil:
     cdef Worker* w = <Worker*>handle.data
     httpdate_set(&w.date, clock_wall_us() // 1000000)
-    engine_sweep(w)
-    era_tick(w)
+    service.tick(w)
     worker_expire(w, CONN_IDLE, w.settings.idle_timeout_ms)
     worker_expire(w, CONN_HEAD, worker_patience(w, w.settings.head_timeout_ms))
     worker_expire(w, CONN_BODY, worker_patience(w, w.settings.body_timeout_ms))
@@ -189,7 +126,7 @@ cdef void worker_run(void* arg) noexcept nogil:
     prctl(PR_SET_NAME, name)
     httpdate_set(&w.date, clock_wall_us() // 1000000)
     uv_update_time(&w.loop)
-    if engine_open(w):
+    if service.open(w):
         uv_check_start(&w.after, worker_after)
         uv_prepare_start(&w.before, worker_before)
         uv_timer_start(&w.tick, worker_on_tick, TICK_MS, TICK_MS)
@@ -227,7 +164,7 @@ cdef void worker_stop(Worker* w, InboxMsg* m) noexcept nogil:
     w.stopping = True
     if w.listener != NULL:
         listener_stop(w.listener)
-    engine_stop(w)
+    service.stop(w)
     c = w.conns[CONN_IDLE].first
     while c != NULL:
         conn_dirty(c)         # looked at when the turn ends: nothing is owed, so it closes
@@ -240,7 +177,7 @@ cdef bint worker_is_drained(Worker* w) noexcept nogil:
     for state in range(CONN_LINGER):
         if w.conns[state].n:
             return False
-    return w.counters.live_requests == 0 and engine_idle(w)
+    return w.counters.live_requests == 0 and service.idle(w)
 
 cdef void worker_halt(Worker* w, InboxMsg* m) noexcept nogil:
     # All are drained, or the grace is over. What has arrived with this message is run first.
@@ -256,8 +193,8 @@ cdef void worker_end(Worker* w) noexcept nogil:
     if w.listener != NULL:
         listener_stop(w.listener)
     if w.phase != WORKER_FAILED:
-        engine_close(w)
-        bridge_forsake(w)
+        service.close(w)
+        service.forsake(w)
         worker_flush(w)
     for state in range(CONN_CLOSING):
         c = w.conns[state].first

@@ -317,3 +317,37 @@ cdef void pop_handed(Worker* w, InboxMsg* m) noexcept nogil:
     heap_del(&engine_of(w).deadlines, &j.deadline)
     pop_give_back(engine_of(w), j)
     pop_forget(j)
+
+cdef int popframed_claims(Worker* worker, Buf* out, PopJob* j, int claimed) noexcept nogil:
+    # The claims a push made for a waiter, from the items of its batch; returns how many messages.
+    cdef FrameWriter w
+    cdef PopMessage m
+    cdef Records records
+    cdef PushItem* it
+    cdef Claim* c = j.claims
+    cdef char[36] lease
+    cdef int left
+    cdef int n = 0
+    uuid_format(j.lease, lease)
+    memset(&m, 0, sizeof(m))
+    popframes_open(&w, out, &j.req, j.queue.name, j.group.name, slice_of(lease, 36 if not j.req.auto_ack else 0), claimed)
+    while c != NULL:
+        if c.made:
+            popframes_claim(&w, c.cursor.partition.id, c.cursor.partition.name, c.group.first.offset, 1)
+            records_begin(&records, c.group.first)
+            left = c.take
+            n += left
+            while left:
+                it = records.it
+                if records.at == 0 and it.run != NULL and it.run.codec == BODY_FRAMES and it.sub.n == 0 and left >= it.run.n // FRAMED_WASTE:
+                    left -= it.run.n if it.run.n < left else left
+                    popframes_stored(&w, it.offset, it.created_us, it.run.n, it.run.stored, c.group.first.offset + c.take - left - 1)
+                    records_begin(&records, it.next)
+                else:
+                    records_next(&records, &m)
+                    pop_open(worker, j.queue, &m)
+                    popframes_message(&w, &m)
+                    left -= 1
+        c = c.following
+    popframes_close(&w)
+    return n

@@ -98,7 +98,7 @@ cdef bint group_bare(PushGroup* g) noexcept nogil:
 
 cdef void batch_bare(PushStream* s, PushBatch* b) noexcept nogil:
     # Before a batch leaves: the database takes it under a version of the catalog that this process knows by now, so what has
-    # to be sealed, or needs room (engine/capacity), is known as well. Such items go home and come again.
+    # to be sealed, or needs room (push/capacity), is known as well. Such items go home and come again.
     cdef PushGroup* g = b.first
     while g != NULL:
         if group_bare(g) or group_roomless(g):

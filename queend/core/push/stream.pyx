@@ -1,4 +1,4 @@
-# Push streams. A stream stores some of the 64 lanes (lane = partition id & 63; engine/lanes says which), belongs to one
+# Push streams. A stream stores some of the 64 lanes (lane = partition id & 63; push/lanes says which), belongs to one
 # worker's thread, has at most one batch in flight and gathers the next one meanwhile: no timer, the batch grows with the
 # database's latency. Gathering groups items by partition, so record batches grow by themselves as load does.
 # In: items whose partitions are known. Out: items with offset, time and status, back to their requests after the commit.

@@ -74,3 +74,16 @@ cdef void engine_on_timer(uv_timer_t* t) noexcept nogil:
         popjobs_wake(e.worker, wake)
         discover_tick(e, now)
     engine_drain(e.worker)
+
+cdef void rowcache_age(int64_t now) noexcept nogil:
+    uv_mutex_lock(&book.lock)
+    rowcache_evict(now)
+    uv_mutex_unlock(&book.lock)
+
+cdef inline void limits_tell(Engine* e) noexcept nogil:
+    # For whoever looks at the metrics.
+    cdef Counters* c = &e.worker.counters
+    c.push_streams = lanes_of(e.worker)
+    c.pop_limit = e.pop_limit.limit
+    c.ack_limit = e.ack_limit.limit
+    c.transaction_limit = e.tx_limit.limit

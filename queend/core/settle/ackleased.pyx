@@ -1,6 +1,6 @@
 # Acknowledgments that need no look into the log: all of a request completes what this daemon delivered under a lease, from
-# the lease's first record on and in its order (engine/held). They share a statement with the claims of pops whose records
-# are in memory (engine/claimcall), and so a commit. What PostgreSQL does not confirm goes the whole way (engine/ack), which
+# the lease's first record on and in its order (memory/held). They share a statement with the claims of pops whose records
+# are in memory (settle/claimcall), and so a commit. What PostgreSQL does not confirm goes the whole way (settle/ack), which
 # tells why.
 from libc.stdlib cimport qsort
 

@@ -192,4 +192,4 @@ cdef struct Engine:
 cdef Worker* boss             # the first worker: looks after what is due by time
 
 cdef inline Engine* engine_of(Worker* w) noexcept nogil:
-    return <Engine*>w.engine
+    return w.engine

@@ -29,7 +29,7 @@ cdef struct Job:
     int64_t server            # the incarnation whose names and numbers it has
     uint8_t errors            # of the server, since it last had none (pg/verdict)
     bint stands               # a long poll that was parked: it may be again, however many are
-    uint8_t bound             # a name it asked for may not be made (engine/bounds)
+    uint8_t bound             # a name it asked for may not be made (find/bounds)
     Slice bound_at            # and its queue
     bint alone                # an error that may be tied to it: it goes alone, so that only its own hits it
     int64_t born_us

@@ -62,7 +62,7 @@ cdef struct Partition:
     CachedRow* cache_first    # its newest rows, in memory (book)
     CachedRow* cache_last
     PushGroup* open           # what the stream of its lane gathers for it (that stream's thread)
-    bint aside                # it gathers at the stream's side (engine/aside; the same thread)
+    bint aside                # it gathers at the stream's side (push/aside; the same thread)
     # guarded by recalls.lock:
     Recall* recall            # its ids that are not version 7, NULL: not remembered
     uint32_t no_recall_until  # monotonic, s: there was no room, 0 = may be remembered

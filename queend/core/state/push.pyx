@@ -35,11 +35,11 @@ cdef struct PushJob:
     bint doubts               # some for which there was none may be stored already
     int failed                # why items could not be stored: 0 all were, 500 the database refuses them, 501 nobody knows whose
                               # fault it is (BLAME_UNCLEAR), 503 it could not take them; the largest of all
-    bint drain                # comes from the failover buffer (engine/refill); it has no client
+    bint drain                # comes from the failover buffer (failover/refill); it has no client
     int records               # of those
     bint unsure               # items that came home may be stored: every id is checked
     bint unreached            # the database could not be asked for its names
-    bint spilled              # some of its items go there (engine/spill)
+    bint spilled              # some of its items go there (failover/spill)
     uint8_t spill_why
     int64_t held_until        # it waits for older records of its partitions, until then (monotonic)
     bint unsealed             # an item could not be sealed
@@ -72,14 +72,14 @@ cdef struct PushGroup:
     bint answered
     int64_t head              # the partition's head after the commit, 0 = nothing new
     PushItem* dups            # records of the same call with an id seen before: answered from their first occurrence
-    int64_t known             # what push is told of it (engine/recall)
+    int64_t known             # what push is told of it (memory/recall)
     int64_t known_at
     PushSlot* slots           # hash of ids, made when they come out of order
     uint32_t slots_mask
     int runs                  # items of the chain that are runs
     bint refused              # nothing of it was stored: to be sent again, plain
     bint scheduled            # some record of it has a delivery moment
-    bint aside                # it has to wait at its stream's side: engine/aside
+    bint aside                # it has to wait at its stream's side: push/aside
     bint learn                # its partition's ids are to be read before it is sent
 
 cdef struct PushChunk:
@@ -130,7 +130,7 @@ cdef struct ClaimArrays:
 
 cdef struct PushStream:
     int index
-    PushStream* side          # for partitions that must wait and keep no other waiting (engine/aside)
+    PushStream* side          # for partitions that must wait and keep no other waiting (push/aside)
     PushStream* main          # whose side it is, NULL: it has lanes
     PushGroup* learning       # what a side reads for
     Worker* worker

@@ -1,0 +1,25 @@
+# What the rooms of sockets call: this is where a complete request enters the engine (run/engine), and where a loop turns it.
+
+cdef void service_open() noexcept nogil:
+    # Before anything of the process starts.
+    service.boot = engine_boot
+    service.halt = engine_halt
+    service.connect = engine_connect
+    service.open = engine_open
+    service.turn = engine_drain
+    service.sleep = grave_turn
+    service.tick = service_tick
+    service.stop = engine_stop
+    service.idle = engine_idle
+    service.close = engine_close
+    service.forsake = bridge_forsake
+    service.request = engine_request
+    service.guarded = grants.on
+    service.open_to_all = gate_skips
+    service.early = gate_early
+    service.refuse = gate_early_refuse
+    service.verify = bridge_send
+
+cdef void service_tick(Worker* w) noexcept nogil:
+    engine_sweep(w)
+    era_tick(w)

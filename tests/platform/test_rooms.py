@@ -1,0 +1,98 @@
+"""Rooms of the core only look up: a file uses names of its own room and of rooms that queend/_core.pyx includes before it.
+
+Upwards a room calls through function pointers, which are fields and so no names of another file (state/net: Service).
+"""
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+QUEEND = Path(__file__).resolve().parents[2] / "queend"
+# What Python sees of the core, in whichever folder it stands: below all rooms.
+FOR_PYTHON = {"core/pg/refusal.pyx", "core/seal/python.pyx", "core/record.pyx", "core/slices.pyx", "core/merge.pyx",
+              "core/core.pyx"}
+FOR_PYTHON_FOLDERS = {"read", "probe"}
+BLOCK = re.compile(r"^(?:cdef|ctypedef) (struct|enum)(?: (\w+))?:\n((?:[ \t]+[^\n]*\n|[ \t]*\n)*)", re.M)
+FUNCTION = re.compile(r"^(?:cdef|cpdef) (?!struct|enum|class|extern)(?:inline )?[^\n(=]*?(\w+)\(", re.M)
+VARIABLE = re.compile(r"^cdef (?!struct|enum|class|extern)(?:const )?[\w\[\], ]+?[ *]+(\w+)(?: *=.*)?$", re.M)
+POINTER = re.compile(r"^ctypedef [^\n]*\(\*(\w+)\)", re.M)
+
+
+def files() -> list[str]:
+    return re.findall(r'^include "(core/[^"]+)"', (QUEEND / "_core.pyx").read_text(), re.M)
+
+
+def bare(text: str) -> str:
+    """Without texts and comments."""
+    text = re.sub(r'"""(?:.|\n)*?"""', "", text)
+    text = re.sub(r"""b?"(?:[^"\\\n]|\\.)*"|b?'(?:[^'\\\n]|\\.)*'""", "", text)
+    return re.sub(r"#.*", "", text)
+
+
+def room(file: str) -> str:
+    folder = file.split("/")[1]
+    return "python" if file in FOR_PYTHON or folder in FOR_PYTHON_FOLDERS else folder
+
+
+def defined(text: str) -> set[str]:
+    names: set[str] = set()
+    for kind, name, body in BLOCK.findall(text):
+        names |= {name} - {""}
+        if kind == "enum":
+            names |= set(re.findall(r"^\s+(\w+)", body, re.M))
+    rest = BLOCK.sub("", text)
+    return names | {n for pattern in (FUNCTION, VARIABLE, POINTER) for n in pattern.findall(rest)}
+
+
+def types_of_fields(body: str) -> str:
+    body = re.sub(r"\(\*\w+\)", "", body)
+    return re.sub(r"\w+(?=\s*(?:,|$))", "", body, flags=re.M)
+
+
+def used(text: str) -> set[str]:
+    """Names that are no field, no argument and no variable of a function."""
+    text = BLOCK.sub(lambda block: types_of_fields(block.group(3)) if block.group(1) == "struct" else "", text)
+    own = set(re.findall(r"^\s+cdef [\w\[\] ]+?[ *]+(\w+)", text, re.M))
+    own |= set(re.findall(r"[(,] *(?:const )?\w+[ *]+(\w+)(?=[,)])", text))
+    return set(re.findall(r"(?<![.\w])[A-Za-z_]\w*", text)) - own
+
+
+def against(order: list[str], texts: dict[str, str]) -> Iterator[str]:
+    """Each use of a name that a room further down defines."""
+    place = {r: i for i, r in enumerate(dict.fromkeys(room(f) for f in order))}
+    home = {name: f for f in order for name in defined(texts[f])}
+    for file in order:
+        for name in sorted(used(texts[file]) & home.keys()):
+            if place[room(home[name])] > place[room(file)]:
+                yield f"{file} uses {name} of {home[name]}"
+
+
+@pytest.fixture(scope="module")
+def texts() -> dict[str, str]:
+    return {f: bare((QUEEND / f).read_text()) for f in files()}
+
+
+def test_every_file_of_the_core_is_on_the_map():
+    there = {str(p.relative_to(QUEEND)) for p in (QUEEND / "core").rglob("*") if p.suffix in {".pyx", ".pxi"}}
+    assert there == set(files())
+
+
+def test_a_room_stands_together():
+    rooms = [room(f) for f in files()]
+    assert len(set(rooms)) == len([r for i, r in enumerate(rooms) if i == 0 or rooms[i - 1] != r]), rooms
+
+
+def test_rooms_only_look_up(texts):
+    assert not list(against(files(), texts))
+
+
+@pytest.mark.parametrize("file, line, name", [
+    ("core/names/catalog.pyx", "    book_head(p, 1, NULL)\n", "book_head"),
+    ("core/pg/slot.pyx", "    cdef Worker* w = NULL\n", "Worker"),
+    ("core/deliver/popmachine.pyx", "    stream_send(s)\n", "stream_send"),
+    ("core/net/worker.pyx", "    engine_drain(w)\n", "engine_drain"),
+])
+def test_an_arrow_against_the_order_is_seen(texts, file, line, name):
+    planted = texts | {file: texts[file] + "\ncdef void planted() noexcept nogil:\n" + line}
+    assert [a.split(" uses ")[1].split()[0] for a in against(files(), planted)] == [name]
