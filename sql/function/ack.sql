@@ -1,23 +1,29 @@
--- Acknowledgements by id: moves cursors and ends leases. Owns the progress in queend.cursors, and queend.pauses of what has
--- to wait. Locks: cursors ascending, then pauses, then dead letters.
+-- Acknowledgements by id: moves cursors and ends leases. Owns the progress in queend.cursors, and queend.pauses of what
+-- has to wait. Locks: cursors ascending, then pauses, then dead letters.
 
 -- Acknowledges many batches at once. One element per (partition, group, lease):
---   p_lease     NULL = whoever holds the lease     p_group NULL = a group nobody knows
---   p_ids       16 bytes per record     p_status: one byte per record: 0 completed, 1 failed, 2 dlq, 3 retry, 4 completed
---                                                       with all that stands before it
---   p_retry_limit   of the queue     p_retry_delay_us   asked for by the acknowledgment, NULL: as the queue's options say
---   f_row, f_idx, f_error             error texts of failed and dead letters: 0-based element, 0-based record
--- One result row per element: status 0, or 2 where the group has no cursor; codes: one byte per record, 1 success,
--- 2 dead-lettered, 4 this one released the lease, 8 message not found, 16 lease not live, 32 nothing to do, 64 too late,
--- 128 too many gaps; released; the new cursor; head;
--- retry_until. status 9 with ord -1: stale catalogue version (in committed), nothing was done.
+--   p_lease                 NULL = whoever holds the lease
+--   p_group                 NULL = a group nobody knows
+--   p_ids                   16 bytes per record
+--   p_status                one byte per record: 0 completed, 1 failed, 2 dlq, 3 retry, 4 completed with all that
+--                           stands before it
+--   p_retry_limit           of the queue
+--   p_retry_delay_us        asked for by the acknowledgment, NULL: as the queue's options say
+--   f_row, f_idx, f_error   error texts of failed and dead letters: 0-based element, 0-based record
+-- One result row per element: status 0, or 2 where the group has no cursor; codes: one byte per record, 1 success, 2
+-- dead-lettered, 4 this one released the lease, 8 message not found, 16 lease not live, 32 nothing to do, 64 too late,
+-- 128 too many gaps; released; the new cursor; head; retry_until. status 9 with ord -1: stale catalogue version (in
+-- committed), nothing was done.
 --
--- Nearly all acks complete what was delivered, in its order: the ids are then exactly the first ones of the window under
--- lease. Those are found out and applied together; ack_group decides the others one by one. All
--- cursors are locked at the start, in ascending order: the sort is below the join, or the planner would walk the whole index of cursors for its order.
-CREATE OR REPLACE FUNCTION queend.ack(p_version bigint, p_part int[], p_group int[], p_lease uuid[], p_n int[], p_ids bytea[],
-    p_status bytea[], p_retry_limit int[], p_retry_delay_us bigint[], f_row int[], f_idx int[], f_error text[])
-RETURNS TABLE (ord int, status smallint, codes bytea, released boolean, committed bigint, head bigint, retry_until bigint)
+-- Nearly all acks complete what was delivered, in its order: the ids are then exactly the first ones of the window
+-- under lease. Those are found out and applied together; ack_group decides the others one by one. All cursors are
+-- locked at the start, in ascending order: the sort is below the join, or the planner would walk the whole index of
+-- cursors for its order.
+CREATE OR REPLACE FUNCTION queend.ack(p_version bigint, p_part int[], p_group int[], p_lease uuid[], p_n int[],
+    p_ids bytea[], p_status bytea[], p_retry_limit int[], p_retry_delay_us bigint[], f_row int[], f_idx int[],
+    f_error text[])
+RETURNS TABLE (ord int, status smallint, codes bytea, released boolean, committed bigint, head bigint,
+               retry_until bigint)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -40,36 +46,48 @@ BEGIN
 
     WITH held AS MATERIALIZED (
         SELECT a.*, k.committed, k.row_base, k.lease_end, k.lease_id, k.lease_until, k.beyond
-          FROM (SELECT * FROM unnest(p_part, p_group, p_lease, p_n, p_ids, p_status) WITH ORDINALITY AS u (part, grp, lease, n, ids, status, ord)
+          FROM (SELECT *
+                  FROM unnest(p_part, p_group, p_lease, p_n, p_ids, p_status) WITH ORDINALITY AS u (part, grp, lease, n,
+                          ids, status, ord)
                  ORDER BY u.part, u.grp) AS a
-          CROSS JOIN LATERAL (SELECT c.* FROM queend.cursors c WHERE c.partition_id = a.part AND c.group_id = a.grp FOR NO KEY UPDATE) AS k)
+          CROSS JOIN LATERAL (SELECT c.* FROM queend.cursors c
+                               WHERE c.partition_id = a.part AND c.group_id = a.grp FOR NO KEY UPDATE) AS k)
     SELECT array_agg(c.ord), array_agg(c.committed + c.n), array_agg(w.row_base),
-           array_agg(COALESCE((SELECT l.base + l.n FROM queend.log l WHERE l.partition_id = c.part AND l.base >= w.last_base
+           array_agg(COALESCE((SELECT l.base + l.n FROM queend.log l
+                                WHERE l.partition_id = c.part AND l.base >= w.last_base
                                 ORDER BY l.base DESC LIMIT 1), 0)),
            array_agg(c.committed + c.n = c.lease_end)
       INTO v_ord, v_end, v_row, v_head, v_full
       FROM held c
       CROSS JOIN LATERAL (
-        SELECT max(r.base) AS last_base, CASE WHEN max(r.base + r.n) = c.committed + c.n + 1 THEN c.committed + c.n + 1 ELSE max(r.base) END AS row_base,
-               substr(string_agg(CASE WHEN r.base > c.committed THEN r.ids ELSE substr(r.ids, (16 * (c.committed + 1 - r.base))::int + 1) END, ''), 1, 16 * c.n) AS ids
+        SELECT max(r.base) AS last_base,
+               CASE WHEN max(r.base + r.n) = c.committed + c.n + 1 THEN c.committed + c.n + 1
+                    ELSE max(r.base) END AS row_base,
+               substr(string_agg(CASE WHEN r.base > c.committed THEN r.ids
+                                      ELSE substr(r.ids, (16 * (c.committed + 1 - r.base))::int + 1) END, ''), 1,
+                      16 * c.n) AS ids
           FROM (SELECT l.base, l.n, l.ids FROM queend.log l WHERE l.partition_id = c.part AND l.base >= c.row_base
                    AND l.base <= c.committed + c.n AND l.base + l.n > c.committed + 1 ORDER BY l.base) AS r) AS w
-     WHERE c.lease_id = c.lease AND c.lease_until > v_now AND c.committed + c.n <= c.lease_end AND rtrim(c.status, '\x00') = '' AND w.ids = c.ids
+     WHERE c.lease_id = c.lease AND c.lease_until > v_now AND c.committed + c.n <= c.lease_end
+       AND rtrim(c.status, '\x00') = '' AND w.ids = c.ids
        AND c.beyond IS NULL;
 
     IF v_ord IS NOT NULL THEN
         RETURN QUERY
         WITH moved AS (
-            INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_until)      -- by the primary key, see pop
+            -- by the primary key, see pop
+            INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_until)
             SELECT p_part[c.ord], p_group[c.ord], c.committed, c.row_base, CASE WHEN c.whole THEN 0 ELSE 1 END
               FROM unnest(v_ord, v_end, v_row, v_full) AS c (ord, committed, row_base, whole)
             ON CONFLICT (partition_id, group_id) DO UPDATE
                SET committed   = excluded.committed, row_base = excluded.row_base, consumed_at = v_now,
                    lease_until = CASE WHEN excluded.lease_until = 0 THEN 0 ELSE k.lease_until END,
-                   lease_id    = CASE WHEN excluded.lease_until = 0 THEN '00000000-0000-0000-0000-000000000000' ELSE k.lease_id END,
+                   lease_id    = CASE WHEN excluded.lease_until = 0 THEN '00000000-0000-0000-0000-000000000000'
+                                      ELSE k.lease_id END,
                    retries     = CASE WHEN excluded.lease_until = 0 THEN 0 ELSE k.retries END)
         SELECT c.ord - 1, 0::smallint,
-               CASE WHEN c.whole THEN set_byte(decode(repeat('01', p_n[c.ord]), 'hex'), p_n[c.ord] - 1, 5) ELSE decode(repeat('01', p_n[c.ord]), 'hex') END,
+               CASE WHEN c.whole THEN set_byte(decode(repeat('01', p_n[c.ord]), 'hex'), p_n[c.ord] - 1, 5)
+                    ELSE decode(repeat('01', p_n[c.ord]), 'hex') END,
                c.whole, c.committed, c.head, 0::bigint
           FROM unnest(v_ord, v_end, v_head, v_full) AS c (ord, committed, head, whole);
         IF cardinality(v_ord) = cardinality(p_part) THEN
@@ -81,31 +99,38 @@ BEGIN
               WHERE v_ord IS NULL OR a.ord <> ALL (v_ord) ORDER BY a.part, a.grp, a.ord LOOP
         RETURN QUERY
         SELECT i - 1, g.status, g.codes, g.released, g.committed, g.head, g.retry_until
-          FROM queend.ack_group(p_part[i], p_group[i], p_lease[i], p_n[i], p_ids[i], p_status[i], p_retry_limit[i], p_retry_delay_us[i],
-                                ARRAY(SELECT f.idx FROM unnest(f_row, f_idx) WITH ORDINALITY AS f (r, idx, o) WHERE f.r = i - 1 ORDER BY f.o),
-                                ARRAY(SELECT f.error FROM unnest(f_row, f_error) WITH ORDINALITY AS f (r, error, o) WHERE f.r = i - 1 ORDER BY f.o)) AS g;
+          FROM queend.ack_group(p_part[i], p_group[i], p_lease[i], p_n[i], p_ids[i], p_status[i], p_retry_limit[i],
+                                p_retry_delay_us[i],
+                                ARRAY(SELECT f.idx FROM unnest(f_row, f_idx) WITH ORDINALITY AS f (r, idx, o)
+                                       WHERE f.r = i - 1 ORDER BY f.o),
+                                ARRAY(SELECT f.error FROM unnest(f_row, f_error) WITH ORDINALITY AS f (r, error, o)
+                                       WHERE f.r = i - 1 ORDER BY f.o)) AS g;
     END LOOP;
 END $$;
 
 -- Acknowledges some records of one partition for one group; the rules in full. Parameters and result as ack.
 --
 -- 1. A given lease must be live, else every record answers 16. A record the partition does not hold answers 8 first.
--- 2. A record that is done already, nothing happens: 33 where it is completed once more, 64 (no success) where it ought to go back
---    or to the dead letters.
--- 3. One decision per call about all failed records: with retries left they all go back, else they are all dead-lettered.
+-- 2. A record that is done already, nothing happens: 33 where it is completed once more, 64 (no success) where it ought
+--    to go back or to the dead letters.
+-- 3. One decision per call about all failed records: with retries left they all go back, else they are all
+--    dead-lettered.
 -- 4. `stop` is the lowest record that goes back (failed with retries left, or `retry`). Nothing from there on takes
---    effect in this call: those records are delivered again with it, in their order. What other calls have completed stays done.
+--    effect in this call: those records are delivered again with it, in their order. What other calls have completed
+--    stays done.
 -- 5. Below stop, what is completed or dead-lettered is done, and nothing else is: what stands before it only where the
 --    acknowledgment is cumulative.
--- 6. The cursor moves behind what is done without a gap, and never back; what is done beyond a gap is kept with it (cursors.beyond)
---    and is not delivered again.
--- 7. The lease is released when something goes back (the failed ones count a retry) or when the cursor has reached the end
---    of the window; a whole window or a dead letter resets the retry count.
--- 8. What goes back waits as long as the acknowledgment asks for; where it does not (NULL), failed ones wait as the options of
---    the queue say (retry_pause) and others come again at once. The partition waits as a whole: order is kept.
+-- 6. The cursor moves behind what is done without a gap, and never back; what is done beyond a gap is kept with it
+--    (cursors.beyond) and is not delivered again.
+-- 7. The lease is released when something goes back (the failed ones count a retry) or when the cursor has reached the
+--    end of the window; a whole window or a dead letter resets the retry count.
+-- 8. What goes back waits as long as the acknowledgment asks for; where it does not (NULL), failed ones wait as the
+--    options of the queue say (retry_pause) and others come again at once. The partition waits as a whole: order is
+--    kept.
 CREATE OR REPLACE FUNCTION queend.ack_group(p_part int, p_group int, p_lease uuid, p_n int, p_ids bytea, p_status bytea,
     p_retry_limit int, p_retry_delay_us bigint, f_idx int[], f_error text[],
-    OUT status smallint, OUT codes bytea, OUT released boolean, OUT committed bigint, OUT head bigint, OUT retry_until bigint)
+    OUT status smallint, OUT codes bytea, OUT released boolean, OUT committed bigint, OUT head bigint,
+    OUT retry_until bigint)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -131,7 +156,8 @@ BEGIN
     v_found := queend.ack_offsets(p_part, k.row_base, k.committed, k.lease_end, p_ids);
 
     IF p_lease IS NOT NULL AND (status = 2 OR k.lease_id <> p_lease OR k.lease_until <= v_now) OR status = 2 THEN
-        SELECT string_agg(CASE WHEN f.at < 0 THEN '\x08'::bytea WHEN p_lease IS NOT NULL THEN '\x10' ELSE '\x01' END, '' ORDER BY f.ord)
+        SELECT string_agg(CASE WHEN f.at < 0 THEN '\x08'::bytea WHEN p_lease IS NOT NULL THEN '\x10' ELSE '\x01' END,
+                          '' ORDER BY f.ord)
           INTO codes FROM unnest(v_found) WITH ORDINALITY AS f (at, ord);
         RETURN;
     END IF;
@@ -140,15 +166,19 @@ BEGIN
     SELECT min(f.at) INTO v_stop FROM unnest(v_found) WITH ORDINALITY AS f (at, ord)
      WHERE f.at > k.committed AND (k.beyond @> f.at) IS NOT TRUE
        AND (get_byte(p_status, f.ord::int - 1) = 3 OR v_back AND get_byte(p_status, f.ord::int - 1) = 1);
-    SELECT range_agg(int8range(f.at, f.at, '[]')), max(f.at) FILTER (WHERE f.status = 4), array_agg(f.i ORDER BY f.at) FILTER (WHERE f.status IN (1, 2))
+    SELECT range_agg(int8range(f.at, f.at, '[]')), max(f.at) FILTER (WHERE f.status = 4),
+           array_agg(f.i ORDER BY f.at) FILTER (WHERE f.status IN (1, 2))
       INTO v_done, v_upto, v_dead
-      FROM (SELECT u.at, u.ord::int - 1 AS i, get_byte(p_status, u.ord::int - 1) AS status FROM unnest(v_found) WITH ORDINALITY AS u (at, ord)) AS f
-     WHERE f.at > k.committed AND (v_stop IS NULL OR f.at < v_stop) AND (f.status = 4 OR (k.beyond @> f.at) IS NOT TRUE);
+      FROM (SELECT u.at, u.ord::int - 1 AS i, get_byte(p_status, u.ord::int - 1) AS status
+              FROM unnest(v_found) WITH ORDINALITY AS u (at, ord)) AS f
+     WHERE f.at > k.committed AND (v_stop IS NULL OR f.at < v_stop)
+       AND (f.status = 4 OR (k.beyond @> f.at) IS NOT TRUE);
     IF v_upto IS NOT NULL THEN
         v_done := v_done + int8multirange(int8range(k.committed + 1, v_upto, '[]'));
     END IF;
     v_back := v_back AND EXISTS (SELECT 1 FROM unnest(v_found) WITH ORDINALITY AS f (at, ord)
-                                  WHERE f.at >= v_stop AND (k.beyond @> f.at) IS NOT TRUE AND get_byte(p_status, f.ord::int - 1) = 1);
+                                  WHERE f.at >= v_stop AND (k.beyond @> f.at) IS NOT TRUE
+                                    AND get_byte(p_status, f.ord::int - 1) = 1);
     SELECT w.* INTO v_new FROM queend.done_with(p_part, p_group, k.committed, k.beyond, v_done) AS w;
     IF v_new.too_many THEN
         codes := decode(repeat('80', p_n), 'hex');
@@ -158,7 +188,8 @@ BEGIN
     IF v_dead IS NOT NULL THEN
         PERFORM queend.dead_letter(p_part, p_group, array_agg(v_found[d.i + 1] ORDER BY d.ord),
                                    array_agg(COALESCE(e.error, 'Retries exhausted') ORDER BY d.ord), k.retries)
-           FROM unnest(v_dead) WITH ORDINALITY AS d (i, ord) LEFT JOIN unnest(f_idx, f_error) AS e (i, error) ON e.i = d.i;
+           FROM unnest(v_dead) WITH ORDINALITY AS d (i, ord)
+           LEFT JOIN unnest(f_idx, f_error) AS e (i, error) ON e.i = d.i;
     END IF;
     -- Passing the end of the window completes it; without a window there is nothing to release.
     released := k.lease_until > 0 AND (v_stop IS NOT NULL OR committed >= k.lease_end AND committed > k.committed);
@@ -174,7 +205,8 @@ BEGIN
        SET committed   = ack_group.committed,
            beyond      = v_new.beyond,
            row_base    = CASE WHEN ack_group.committed = k.committed THEN k.row_base
-                              ELSE COALESCE((SELECT l.base FROM queend.log l WHERE l.partition_id = p_part AND l.base <= ack_group.committed + 1
+                              ELSE COALESCE((SELECT l.base FROM queend.log l
+                                              WHERE l.partition_id = p_part AND l.base <= ack_group.committed + 1
                                               ORDER BY l.base DESC LIMIT 1), 0) END,
            lease_id    = CASE WHEN released THEN none ELSE k.lease_id END,
            lease_until = CASE WHEN released THEN 0 ELSE k.lease_until END,
@@ -185,11 +217,14 @@ BEGIN
            consumed_at = v_now
      WHERE c.partition_id = p_part AND c.group_id = p_group;
 
-    -- Released is said of the ones that went back or were left alone because of them, else of the one that completed the window.
-    v_last := CASE WHEN released AND v_stop IS NULL THEN (SELECT max(f) FROM unnest(v_found) AS f WHERE f > k.committed AND f <= committed) END;
+    -- Released is said of the ones that went back or were left alone because of them, else of the one that completed
+    -- the window.
+    v_last := CASE WHEN released AND v_stop IS NULL
+                        THEN (SELECT max(f) FROM unnest(v_found) AS f WHERE f > k.committed AND f <= committed) END;
     SELECT string_agg(CASE WHEN f.at < 0 THEN '\x08'::bytea
                            WHEN f.at <= k.committed OR k.beyond @> f.at AND get_byte(p_status, f.ord::int - 1) <> 4
-                               THEN CASE WHEN get_byte(p_status, f.ord::int - 1) IN (0, 4) THEN '\x21'::bytea ELSE '\x40' END
+                               THEN CASE WHEN get_byte(p_status, f.ord::int - 1) IN (0, 4) THEN '\x21'::bytea
+                                         ELSE '\x40' END
                            WHEN f.at >= v_stop THEN CASE WHEN released THEN '\x05'::bytea ELSE '\x01' END
                            WHEN f.ord - 1 = ANY (v_dead) THEN '\x03'
                            WHEN f.at = v_last THEN '\x05'
@@ -197,33 +232,42 @@ BEGIN
       INTO codes FROM unnest(v_found) WITH ORDINALITY AS f (at, ord);
 END $$;
 
--- The offset of each id, -1 where the partition does not hold it. First in the window that was delivered last, one or two
--- rows; only what is not there is looked up in the whole partition. Of records that share their id (no push stores
--- such, but a log may hold them) the first that is not committed, else the last; of an id that is named twice, the second, and so on.
-CREATE OR REPLACE FUNCTION queend.ack_offsets(p_part int, p_row bigint, p_committed bigint, p_end bigint, p_ids bytea) RETURNS bigint[]
+-- The offset of each id, -1 where the partition does not hold it. First in the window that was delivered last, one or
+-- two rows; only what is not there is looked up in the whole partition. Of records that share their id (no push stores
+-- such, but a log may hold them) the first that is not committed, else the last; of an id that is named twice, the
+-- second, and so on.
+CREATE OR REPLACE FUNCTION queend.ack_offsets(p_part int, p_row bigint, p_committed bigint, p_end bigint, p_ids bytea)
+RETURNS bigint[]
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     v_found bigint[];
     v_rest  bytea;
 BEGIN
-    SELECT array_agg(CASE WHEN cardinality(w.at) > 1 THEN w.at[LEAST((SELECT count(*) FROM queend.id_spread(p_ids) AS x WHERE x.id = i.id AND x.ord <= i.ord), cardinality(w.at))]
-                          ELSE COALESCE(w.at[1], -1) END ORDER BY i.ord), string_agg(i.id, '' ORDER BY i.ord) FILTER (WHERE w.at IS NULL)
+    SELECT array_agg(CASE WHEN cardinality(w.at) > 1
+                               THEN w.at[LEAST((SELECT count(*) FROM queend.id_spread(p_ids) AS x
+                                                 WHERE x.id = i.id AND x.ord <= i.ord), cardinality(w.at))]
+                          ELSE COALESCE(w.at[1], -1) END ORDER BY i.ord),
+           string_agg(i.id, '' ORDER BY i.ord) FILTER (WHERE w.at IS NULL)
       INTO v_found, v_rest
       FROM queend.id_spread(p_ids) AS i
-      LEFT JOIN (SELECT m.ord, array_agg(m.at ORDER BY m.at) AS at FROM queend.ids_match(p_part, p_row, p_end + 1, p_ids) AS m
+      LEFT JOIN (SELECT m.ord, array_agg(m.at ORDER BY m.at) AS at
+                   FROM queend.ids_match(p_part, p_row, p_end + 1, p_ids) AS m
                   WHERE m.at > p_committed GROUP BY m.ord) AS w ON w.ord = i.ord;
     IF v_rest IS NULL THEN
         RETURN v_found;
     END IF;
-    RETURN (SELECT array_agg(CASE WHEN v_found[i.ord + 1] >= 0 THEN v_found[i.ord + 1] ELSE COALESCE(f.found, -1) END ORDER BY i.ord)
+    RETURN (SELECT array_agg(CASE WHEN v_found[i.ord + 1] >= 0 THEN v_found[i.ord + 1] ELSE COALESCE(f.found, -1) END
+                             ORDER BY i.ord)
               FROM queend.id_spread(p_ids) AS i
-              LEFT JOIN (SELECT substr(v_rest, 16 * r.ord + 1, 16) AS id, COALESCE(min(r.found) FILTER (WHERE r.found > p_committed), max(r.found)) AS found
+              LEFT JOIN (SELECT substr(v_rest, 16 * r.ord + 1, 16) AS id,
+                                COALESCE(min(r.found) FILTER (WHERE r.found > p_committed), max(r.found)) AS found
                            FROM queend.ids_find(p_part, v_rest) AS r GROUP BY 1) AS f ON f.id = i.id);
 END $$;
 
--- How long (µs) a batch of a partition waits that has just failed, p_failures times before: what the options of its queue say.
--- retryBackoff: the step of that number, the last one repeated, or initial * multiplier ^ p_failures, at most max; jitter
--- takes up to that share of it away. Without it retryDelay where it was configured, else nothing: it comes again at once.
+-- How long (µs) a batch of a partition waits that has just failed, p_failures times before: what the options of its
+-- queue say. retryBackoff: the step of that number, the last one repeated, or initial * multiplier ^ p_failures, at
+-- most max; jitter takes up to that share of it away. Without it retryDelay where it was configured, else nothing: it
+-- comes again at once.
 CREATE OR REPLACE FUNCTION queend.retry_pause(p_part int, p_failures int) RETURNS bigint
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -232,7 +276,8 @@ DECLARE
     v_ms float8;
 BEGIN
     SELECT x.retry_backoff, x.retry_delay, x.retry_delay_set INTO q
-      FROM queend.partitions p CROSS JOIN LATERAL (SELECT y.* FROM queend.queues y WHERE y.id = p.queue_id OFFSET 0) AS x WHERE p.id = p_part;
+      FROM queend.partitions p
+      CROSS JOIN LATERAL (SELECT y.* FROM queend.queues y WHERE y.id = p.queue_id OFFSET 0) AS x WHERE p.id = p_part;
     b := q.retry_backoff;
     IF b IS NULL THEN
         RETURN CASE WHEN q.retry_delay_set THEN q.retry_delay * 1000::bigint ELSE 0 END;
@@ -241,6 +286,7 @@ BEGIN
         RETURN (b->'steps'->>LEAST(p_failures, jsonb_array_length(b->'steps') - 1))::bigint * 1000;
     END IF;
     -- the exponent is bounded: 1000 doublings are beyond every max, and beyond them a float8 overflows
-    v_ms := LEAST((b->>'initial')::float8 * exp(LEAST(p_failures * ln((b->>'multiplier')::float8), 600)), (b->>'max')::float8);
+    v_ms := LEAST((b->>'initial')::float8 * exp(LEAST(p_failures * ln((b->>'multiplier')::float8), 600)),
+                  (b->>'max')::float8);
     RETURN (v_ms * (1 - (b->>'jitter')::float8 * random()) * 1000)::bigint;
 END $$;

@@ -1,16 +1,19 @@
--- Acknowledges, all `completed`, what the caller itself delivered under leases and remembers: one element per lease of a
--- (partition, group), ascending by both, each once.
+-- Acknowledges, all `completed`, what the caller itself delivered under leases and remembers: one element per lease of
+-- a (partition, group), ascending by both, each once.
 --   p_first, p_last   offsets of the first and the last record acknowledged
---   p_base            an offset at which a row of the log begins, not above the record that follows the lease's last one
+--   p_base            an offset at which a row of the log begins, not above the record that follows the lease's last
+--                     one
 --   p_heads           the caller wants to be told where the log of these partitions ends
--- Returns what was done, in the order asked; head: the next offset of the partition where its lease was released and p_heads, else 0.
+-- Returns what was done, in the order asked; head: the next offset of the partition where its lease was released and
+-- p_heads, else 0.
 -- A stale catalogue version: nothing was done.
 --
--- Done only where that lease is live, the cursor stands right before p_first, nothing of the lease is done beyond a gap and nothing from there on fell to
--- retention. A lease's records are fixed with its claim and offsets never change, so these are the records the caller delivered: the log
--- need not be read to know it. That is what queend.ack would do there; whatever differs is left to it.
-CREATE OR REPLACE FUNCTION queend.ack_leased(p_version bigint, p_part int[], p_group int[], p_lease uuid[], p_first bigint[], p_last bigint[],
-    p_base bigint[], p_heads boolean)
+-- Done only where that lease is live, the cursor stands right before p_first, nothing of the lease is done beyond a gap
+-- and nothing from there on fell to retention. A lease's records are fixed with its claim and offsets never change, so
+-- these are the records the caller delivered: the log need not be read to know it. That is what queend.ack would do
+-- there; whatever differs is left to it.
+CREATE OR REPLACE FUNCTION queend.ack_leased(p_version bigint, p_part int[], p_group int[], p_lease uuid[],
+    p_first bigint[], p_last bigint[], p_base bigint[], p_heads boolean)
 RETURNS TABLE (part int, grp int, released boolean, head bigint)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -29,21 +32,29 @@ BEGIN
     END IF;
     v_now := queend.now_us();
     RETURN QUERY
-    INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_id, lease_end)      -- by the primary key, see pop
+    -- by the primary key, see pop
+    INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_id, lease_end)
     SELECT a.part, a.grp, a.first - 1, a.base, a.lease, a.last
       FROM unnest(p_part, p_group, p_lease, p_first, p_last, p_base) AS a (part, grp, lease, first, last, base)
-      CROSS JOIN LATERAL (SELECT FROM queend.cursors x WHERE x.partition_id = a.part AND x.group_id = a.grp OFFSET 0) AS x      -- none is made here
-     WHERE COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = a.part), 0) <= a.first      -- NOT EXISTS may become a join that loses the order
+      -- none is made here
+      CROSS JOIN LATERAL (SELECT FROM queend.cursors x
+                           WHERE x.partition_id = a.part AND x.group_id = a.grp OFFSET 0) AS x
+     -- NOT EXISTS may become a join that loses the order
+     WHERE COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = a.part), 0) <= a.first
     ON CONFLICT (partition_id, group_id) DO UPDATE
        SET committed   = excluded.lease_end, consumed_at = v_now,
            row_base    = CASE WHEN excluded.lease_end = k.lease_end THEN excluded.row_base ELSE k.row_base END,
            lease_until = CASE WHEN excluded.lease_end = k.lease_end THEN 0 ELSE k.lease_until END,
-           lease_id    = CASE WHEN excluded.lease_end = k.lease_end THEN '00000000-0000-0000-0000-000000000000' ELSE k.lease_id END,
+           lease_id    = CASE WHEN excluded.lease_end = k.lease_end THEN '00000000-0000-0000-0000-000000000000'
+                              ELSE k.lease_id END,
            retries     = CASE WHEN excluded.lease_end = k.lease_end THEN 0 ELSE k.retries END
-     WHERE k.lease_id = excluded.lease_id AND k.lease_until > v_now AND k.committed = excluded.committed AND excluded.lease_end <= k.lease_end
+     WHERE k.lease_id = excluded.lease_id AND k.lease_until > v_now AND k.committed = excluded.committed
+       AND excluded.lease_end <= k.lease_end
        AND (k.beyond IS NULL OR lower(k.beyond) > k.lease_end)
     RETURNING k.partition_id, k.group_id, k.lease_until = 0,
               CASE WHEN p_heads AND k.lease_until = 0
-                   THEN COALESCE((SELECT l.base + l.n FROM queend.log l WHERE l.partition_id = k.partition_id AND l.base >= k.row_base ORDER BY l.base DESC LIMIT 1), 0)
+                   THEN COALESCE((SELECT l.base + l.n FROM queend.log l
+                                   WHERE l.partition_id = k.partition_id AND l.base >= k.row_base
+                                   ORDER BY l.base DESC LIMIT 1), 0)
                    ELSE 0 END;
 END $$;

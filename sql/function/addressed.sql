@@ -1,21 +1,24 @@
--- Records that are for one group only: runs of offsets in queend.addressed, which the others pass over. Written under the
--- partition's lane; floors.addressed says that a partition has some.
+-- Records that are for one group only: runs of offsets in queend.addressed, which the others pass over. Written under
+-- the partition's lane; floors.addressed says that a partition has some.
 
--- Takes note that these records, which this transaction has just stored, are for one group only. The partition's lane is held.
+-- Takes note that these records, which this transaction has just stored, are for one group only. The partition's lane
+-- is held.
 -- A run that the newest one leads up to becomes part of it.
 CREATE OR REPLACE FUNCTION queend.address_add(p_part int, p_first bigint, p_last bigint, p_group text) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE queend.addressed a SET last_offset = p_last WHERE a.partition_id = p_part AND a.last_offset = p_first - 1 AND a.group_name = p_group;
+    UPDATE queend.addressed a SET last_offset = p_last
+     WHERE a.partition_id = p_part AND a.last_offset = p_first - 1 AND a.group_name = p_group;
     IF NOT FOUND THEN
-        INSERT INTO queend.addressed (first_offset, last_offset, partition_id, group_name) VALUES (p_first, p_last, p_part, p_group);
+        INSERT INTO queend.addressed (first_offset, last_offset, partition_id, group_name) VALUES (p_first, p_last,
+                p_part, p_group);
     END IF;
     INSERT INTO queend.floors AS f (partition_id, floor, addressed) VALUES (p_part, 0, true)
     ON CONFLICT (partition_id) DO UPDATE SET addressed = true WHERE NOT f.addressed;
 END $$;
 
--- The first of the p_most records from p_offset on that a group is not given: it was deleted, or is for another group. NULL: all
--- of them are.
+-- The first of the p_most records from p_offset on that a group is not given: it was deleted, or is for another group.
+-- NULL: all of them are.
 CREATE OR REPLACE FUNCTION queend.given_until(p_part int, p_group int, p_offset bigint, p_most int) RETURNS bigint
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -24,7 +27,8 @@ DECLARE
     v_to   bigint := LEAST(p_offset + p_most, v_hole);
     a      record;
 BEGIN
-    FOR a IN SELECT x.first_offset, x.group_name FROM queend.addressed x WHERE x.partition_id = p_part AND x.last_offset >= p_offset ORDER BY x.last_offset LOOP
+    FOR a IN SELECT x.first_offset, x.group_name FROM queend.addressed x
+              WHERE x.partition_id = p_part AND x.last_offset >= p_offset ORDER BY x.last_offset LOOP
         EXIT WHEN a.first_offset >= v_to;
         IF a.group_name IS DISTINCT FROM v_name THEN
             RETURN GREATEST(a.first_offset, p_offset);

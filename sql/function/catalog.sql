@@ -1,16 +1,16 @@
 -- What a daemon knows of names and options: one version over all of it, raised by every change. The catalogue's row is
 -- the last of all locks.
 
--- The catalogue version and seed with every queue and its options: one row per queue, one row with NULLs if there is none.
--- ttl: 0 where it is not enforced.
+-- The catalogue version and seed with every queue and its options: one row per queue, one row with NULLs if there is
+-- none. ttl: 0 where it is not enforced.
 CREATE OR REPLACE FUNCTION queend.catalog_load()
-RETURNS TABLE (version bigint, seed bytea, queue_id int, epoch int, name text, namespace text, task text, lease_time int,
-               retry_limit int, retry_delay int, delayed int, window_buffer int, max_size int, encryption boolean, priority int, ttl int,
-               cleaned bigint, cleaned_last bytea)
+RETURNS TABLE (version bigint, seed bytea, queue_id int, epoch int, name text, namespace text, task text,
+               lease_time int, retry_limit int, retry_delay int, delayed int, window_buffer int, max_size int,
+               encryption boolean, priority int, ttl int, cleaned bigint, cleaned_last bytea)
 LANGUAGE sql STABLE AS $$
     SELECT c.version, c.seed, q.id, q.epoch, q.name, q.namespace, q.task, q.lease_time, q.retry_limit, q.retry_delay,
-           q.delayed_processing, q.window_buffer, q.max_size, q.encryption_enabled, q.priority, CASE WHEN q.ttl_set THEN q.ttl ELSE 0 END,
-           q.cleaned, q.cleaned_last
+           q.delayed_processing, q.window_buffer, q.max_size, q.encryption_enabled, q.priority,
+           CASE WHEN q.ttl_set THEN q.ttl ELSE 0 END, q.cleaned, q.cleaned_last
       FROM queend.catalog c LEFT JOIN queend.queues q ON true
 $$;
 
@@ -20,7 +20,9 @@ $$;
 CREATE OR REPLACE FUNCTION queend.partition_find(p_queue int[], p_name text[]) RETURNS TABLE (ord int, partition_id int)
 LANGUAGE sql STABLE AS $$
     SELECT u.ord::int - 1, p.id FROM unnest(p_queue, p_name) WITH ORDINALITY AS u (queue, name, ord)
-      CROSS JOIN LATERAL (SELECT x.id, x.name FROM queend.partitions x WHERE x.queue_id = u.queue AND x.name >= u.name AND x.name <= u.name ORDER BY x.name LIMIT 1) AS p
+      CROSS JOIN LATERAL (SELECT x.id, x.name FROM queend.partitions x
+                           WHERE x.queue_id = u.queue AND x.name >= u.name AND x.name <= u.name
+                           ORDER BY x.name LIMIT 1) AS p
      WHERE p.name = u.name
 $$;
 
@@ -35,7 +37,8 @@ $$;
 CREATE OR REPLACE FUNCTION queend.groups_find(p_queue int[], p_name text[]) RETURNS TABLE (ord int, group_id int)
 LANGUAGE sql STABLE AS $$
     SELECT u.ord::int - 1, g.id FROM unnest(p_queue, p_name) WITH ORDINALITY AS u (queue, name, ord)
-      CROSS JOIN LATERAL (SELECT x.id FROM queend.consumer_groups x WHERE x.queue_id = u.queue AND x.name = u.name OFFSET 0) AS g
+      CROSS JOIN LATERAL (SELECT x.id FROM queend.consumer_groups x
+                           WHERE x.queue_id = u.queue AND x.name = u.name OFFSET 0) AS g
 $$;
 
 -- Tells every daemon that names, options or groups it remembers may be stale. Call it in the transaction of the change.

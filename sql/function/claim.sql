@@ -1,14 +1,17 @@
 -- Claims records the caller has in memory: one element per candidate.
 --   p_first, p_take   offset of the first record and how many
---   p_base            an offset at which a row of the log begins, not above the record that follows committed after the claim
+--   p_base            an offset at which a row of the log begins, not above the record that follows committed after the
+--                     claim
 --   p_us              length of the lease in µs, 0: acknowledged at once
--- Returns (partition, group) of the claims made, in the order asked; (-1, 0) alone: stale catalogue version, nothing was done.
+-- Returns (partition, group) of the claims made, in the order asked; (-1, 0) alone: stale catalogue version, nothing
+-- was done.
 --
 -- Made only where the cursor stands right before p_first, free of a lease, of a pause and of a delivery that was not
--- acknowledged, with nothing done beyond it, not locked by anybody, where nothing of it fell to retention, nothing was deleted and nothing is for another group; or where the group has no cursor and p_first
--- is the partition's first record. That is what queend.pop would claim there; whatever differs is left to it.
-CREATE OR REPLACE FUNCTION queend.claim(p_version bigint, p_part int[], p_group int[], p_first bigint[], p_take int[], p_base bigint[],
-    p_lease uuid[], p_us bigint[])
+-- acknowledged, with nothing done beyond it, not locked by anybody, where nothing of it fell to retention, nothing was
+-- deleted and nothing is for another group; or where the group has no cursor and p_first is the partition's first
+-- record. That is what queend.pop would claim there; whatever differs is left to it.
+CREATE OR REPLACE FUNCTION queend.claim(p_version bigint, p_part int[], p_group int[], p_first bigint[], p_take int[],
+    p_base bigint[], p_lease uuid[], p_us bigint[])
 RETURNS TABLE (part int, grp int)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -29,28 +32,45 @@ BEGIN
     END IF;
     v_now := queend.now_us();
     RETURN QUERY
-    INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_id, lease_until, lease_end, attempt, consumed_at, retry_until)
+    INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_id, lease_until, lease_end,
+                                     attempt, consumed_at, retry_until)
     SELECT c.part, c.grp, c.first - 1 + CASE WHEN c.us = 0 THEN c.take ELSE 0 END, c.base,
            CASE WHEN c.us = 0 THEN '00000000-0000-0000-0000-000000000000' ELSE c.lease END,
-           CASE WHEN c.us = 0 THEN 0 ELSE v_now + c.us END, c.first - 1 + c.take, 1, v_now, c.first     -- 0 where the row is new; else it tells the update below what was asked for
-      FROM unnest(p_part, p_group, p_first, p_take, p_base, p_lease, p_us) AS c (part, grp, first, take, base, lease, us)
+           -- 0 where the row is new; else it tells the update below what was asked for
+           CASE WHEN c.us = 0 THEN 0 ELSE v_now + c.us END, c.first - 1 + c.take, 1, v_now, c.first
+      FROM unnest(p_part, p_group, p_first, p_take, p_base, p_lease, p_us) AS c (part, grp, first, take, base, lease,
+              us)
       CROSS JOIN LATERAL (
-            SELECT FROM (SELECT FROM queend.cursors x WHERE x.partition_id = c.part AND x.group_id >= c.grp AND x.group_id <= c.grp AND x.committed + 1 = c.first
-                            AND x.lease_end <= x.committed AND x.lease_until <= v_now AND x.retry_until <= v_now AND x.beyond IS NULL AND x.standing IS NULL
+            SELECT FROM (SELECT FROM queend.cursors x
+                          WHERE x.partition_id = c.part AND x.group_id >= c.grp AND x.group_id <= c.grp
+                            AND x.committed + 1 = c.first
+                            AND x.lease_end <= x.committed AND x.lease_until <= v_now AND x.retry_until <= v_now
+                            AND x.beyond IS NULL AND x.standing IS NULL
                             ORDER BY x.group_id DESC LIMIT 1      -- the newest version first, see pop
                             FOR NO KEY UPDATE SKIP LOCKED) AS k
             UNION ALL
-            SELECT WHERE c.first = 0 AND NOT EXISTS (SELECT FROM queend.cursors x WHERE x.partition_id = c.part AND x.group_id = c.grp)
+            SELECT
+             WHERE c.first = 0
+               AND NOT EXISTS (SELECT FROM queend.cursors x WHERE x.partition_id = c.part AND x.group_id = c.grp)
                      AND (SELECT COALESCE(g.start_at, 0) <= l.created_at FROM queend.consumer_groups g, queend.log l
                            WHERE g.id = c.grp AND l.partition_id = c.part AND l.base = 0)) AS free
-     WHERE COALESCE((SELECT CASE WHEN f.addressed AND queend.given_until(c.part, c.grp, c.first, c.take) < c.first + c.take THEN 9223372036854775807 ELSE f.floor END
-                       FROM queend.floors f WHERE f.partition_id = c.part), 0) <= c.first      -- NOT EXISTS may become a join that loses the order
-       AND (v_holes IS FALSE OR NOT EXISTS (SELECT FROM queend.holes h WHERE h.partition_id = c.part AND h.record_offset >= c.first AND h.record_offset < c.first + c.take))
+     WHERE COALESCE((SELECT CASE WHEN f.addressed
+                                      AND queend.given_until(c.part, c.grp, c.first, c.take) < c.first + c.take
+                                      THEN 9223372036854775807 ELSE f.floor END
+                       -- NOT EXISTS may become a join that loses the order
+                       FROM queend.floors f WHERE f.partition_id = c.part), 0) <= c.first
+       AND (v_holes IS FALSE
+            OR NOT EXISTS (SELECT FROM queend.holes h
+                            WHERE h.partition_id = c.part AND h.record_offset >= c.first
+                              AND h.record_offset < c.first + c.take))
     ON CONFLICT (partition_id, group_id) DO UPDATE
-       SET committed = excluded.committed, row_base = excluded.row_base, lease_id = excluded.lease_id, lease_until = excluded.lease_until,
-           lease_end = excluded.lease_end, attempt = excluded.attempt, consumed_at = excluded.consumed_at,
+       SET committed = excluded.committed, row_base = excluded.row_base, lease_id = excluded.lease_id,
+           lease_until = excluded.lease_until, lease_end = excluded.lease_end, attempt = excluded.attempt,
+           consumed_at = excluded.consumed_at,
            retries = CASE WHEN excluded.lease_until = 0 THEN 0 ELSE k.retries END
-     WHERE k.committed + 1 = excluded.retry_until AND k.lease_end <= k.committed AND k.lease_until <= v_now AND k.beyond IS NULL AND k.standing IS NULL     -- made by a pop in between
+     -- made by a pop in between
+     WHERE k.committed + 1 = excluded.retry_until AND k.lease_end <= k.committed AND k.lease_until <= v_now
+       AND k.beyond IS NULL AND k.standing IS NULL
     RETURNING k.partition_id, k.group_id;
     IF '80000000-0000-0000-0000-000000000000' > ANY (p_lease) THEN      -- an id that does not name its partition
         PERFORM queend.leases_keep(p_lease, p_part, p_group, false);

@@ -2,28 +2,40 @@
 -- holds the cursor.
 
 -- Copies stored records of one partition into dead_letters; p_offset and p_error by place. Each row is opened once,
--- however many of its records die. Of a compressed row the body is kept as it is, once, in dead_bodies; its dead letters
--- have no payload, and a transaction id that is no UUID is known from the body alone.
-CREATE OR REPLACE FUNCTION queend.dead_letter(p_part int, p_group int, p_offset bigint[], p_error text[], p_retries int) RETURNS void
+-- however many of its records die. Of a compressed row the body is kept as it is, once, in dead_bodies; its dead
+-- letters have no payload, and a transaction id that is no UUID is known from the body alone.
+CREATE OR REPLACE FUNCTION queend.dead_letter(p_part int, p_group int, p_offset bigint[], p_error text[], p_retries int)
+RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO queend.dead_bodies (partition_id, base, n, body)
     SELECT p_part, l.base, l.n, l.body FROM queend.log l
      WHERE l.partition_id = p_part AND l.base <= (SELECT max(d) FROM unnest(p_offset) AS d)
-       AND l.base >= (SELECT x.base FROM queend.log x WHERE x.partition_id = p_part AND x.base <= (SELECT min(d) FROM unnest(p_offset) AS d) ORDER BY x.base DESC LIMIT 1)
-       AND get_byte(l.body, 0) <> 16 AND EXISTS (SELECT 1 FROM unnest(p_offset) AS d WHERE d >= l.base AND d < l.base + l.n)
-    ON CONFLICT (partition_id, base) DO UPDATE SET n = excluded.n, body = excluded.body WHERE excluded.n > dead_bodies.n;
+       AND l.base >= (SELECT x.base FROM queend.log x
+                       WHERE x.partition_id = p_part AND x.base <= (SELECT min(d) FROM unnest(p_offset) AS d)
+                       ORDER BY x.base DESC LIMIT 1)
+       AND get_byte(l.body, 0) <> 16
+       AND EXISTS (SELECT 1 FROM unnest(p_offset) AS d WHERE d >= l.base AND d < l.base + l.n)
+    ON CONFLICT (partition_id, base) DO UPDATE SET n = excluded.n, body = excluded.body
+     WHERE excluded.n > dead_bodies.n;
     WITH d AS MATERIALIZED (SELECT * FROM unnest(p_offset, p_error) WITH ORDINALITY AS u (at, error, ord)),
     r AS MATERIALIZED (
-        SELECT l.base, l.n, l.created_at, l.ids, l.body, l.meta, queend.record_times(l.created_at, l.meta) AS times, b.sizes, b.starts
+        SELECT l.base, l.n, l.created_at, l.ids, l.body, l.meta, queend.record_times(l.created_at, l.meta) AS times,
+               b.sizes, b.starts
           FROM queend.log l CROSS JOIN LATERAL queend.body_open(l.body, l.n) AS b
          WHERE l.partition_id = p_part AND l.base <= (SELECT max(d.at) FROM d)
-           AND l.base >= (SELECT x.base FROM queend.log x WHERE x.partition_id = p_part AND x.base <= (SELECT min(d.at) FROM d) ORDER BY x.base DESC LIMIT 1)),
-    m AS MATERIALIZED (SELECT r.base + e.ord AS at, p.* FROM r CROSS JOIN LATERAL queend.meta_records(r.meta) AS e CROSS JOIN LATERAL queend.meta_piece(e.piece) AS p)
-    INSERT INTO queend.dead_letters (queue_id, partition_id, group_id, record_offset, record_id, transaction_id, trace_id,
-                                     producer_sub, seal, headers, payload, error, retry_count, created_at, failed_at)
-    SELECT p.queue_id, p_part, p_group, d.at, i.id, COALESCE(m.transaction_id, encode(i.id, 'hex')::uuid::text), m.trace_id, m.producer_sub, m.seal, m.headers,
-           convert_from(substr(r.body, r.starts[i.ord + 1] + 1, r.sizes[i.ord + 1]), 'UTF8'), d.error, p_retries, COALESCE(r.times[i.ord + 1], r.created_at), queend.now_us()
+           AND l.base >= (SELECT x.base FROM queend.log x
+                           WHERE x.partition_id = p_part AND x.base <= (SELECT min(d.at) FROM d)
+                           ORDER BY x.base DESC LIMIT 1)),
+    m AS MATERIALIZED (SELECT r.base + e.ord AS at, p.* FROM r CROSS JOIN LATERAL queend.meta_records(r.meta) AS e
+                         CROSS JOIN LATERAL queend.meta_piece(e.piece) AS p)
+    INSERT INTO queend.dead_letters (queue_id, partition_id, group_id, record_offset, record_id, transaction_id,
+                                     trace_id, producer_sub, seal, headers, payload, error, retry_count, created_at,
+                                     failed_at)
+    SELECT p.queue_id, p_part, p_group, d.at, i.id, COALESCE(m.transaction_id, encode(i.id, 'hex')::uuid::text),
+           m.trace_id, m.producer_sub, m.seal, m.headers,
+           convert_from(substr(r.body, r.starts[i.ord + 1] + 1, r.sizes[i.ord + 1]), 'UTF8'), d.error, p_retries,
+           COALESCE(r.times[i.ord + 1], r.created_at), queend.now_us()
       FROM r CROSS JOIN LATERAL queend.id_spread(r.ids) AS i
       JOIN d ON d.at = r.base + i.ord
       JOIN queend.partitions p ON p.id = p_part
@@ -31,24 +43,29 @@ BEGIN
      ORDER BY d.ord;
 END $$;
 
--- Ids of dead letters, the newest failure first. Every filter may be NULL: queue (by id), partition and consumer group (by name),
--- moments of the failure (µs, both inclusive). Names become numbers first: of a partition only its own dead letters are read, of a
--- group nothing is looked up for each. Without sorts, except of one partition's and of failures of one moment: PostgreSQL 15 would sort all
--- of a queue's.
-CREATE OR REPLACE FUNCTION queend.dead_find(p_queue int, p_partition text, p_group text, p_from bigint, p_to bigint, p_limit int, p_offset int)
+-- Ids of dead letters, the newest failure first. Every filter may be NULL: queue (by id), partition and consumer group
+-- (by name), moments of the failure (µs, both inclusive). Names become numbers first: of a partition only its own dead
+-- letters are read, of a group nothing is looked up for each. Without sorts, except of one partition's and of failures
+-- of one moment: PostgreSQL 15 would sort all of a queue's.
+CREATE OR REPLACE FUNCTION queend.dead_find(p_queue int, p_partition text, p_group text, p_from bigint, p_to bigint,
+    p_limit int, p_offset int)
 RETURNS SETOF bigint
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
 DECLARE
     v_from  bigint := COALESCE(p_from, 0);
     v_to    bigint := COALESCE(p_to, 9223372036854775807);
-    v_group int[] := ARRAY(SELECT g.id FROM queend.consumer_groups g WHERE p_group IS NOT NULL AND g.name = p_group AND (p_queue IS NULL OR g.queue_id = p_queue));
+    v_group int[] := ARRAY(SELECT g.id FROM queend.consumer_groups g
+                            WHERE p_group IS NOT NULL AND g.name = p_group
+                              AND (p_queue IS NULL OR g.queue_id = p_queue));
 BEGIN
     IF p_partition IS NOT NULL THEN
         RETURN QUERY
         SELECT d.id FROM (SELECT q.id FROM queend.queues q WHERE p_queue IS NULL OR q.id = p_queue) AS q
-         CROSS JOIN LATERAL (SELECT x.id FROM queend.partitions x WHERE x.queue_id = q.id AND x.name = p_partition OFFSET 0) AS p
+         CROSS JOIN LATERAL (SELECT x.id FROM queend.partitions x
+                              WHERE x.queue_id = q.id AND x.name = p_partition OFFSET 0) AS p
          CROSS JOIN LATERAL (SELECT x.* FROM queend.dead_letters x WHERE x.partition_id = p.id OFFSET 0) AS d
-         WHERE d.failed_at >= v_from AND d.failed_at <= v_to AND (p_group IS NULL OR COALESCE(d.group_name = p_group, d.group_id = ANY (v_group)))
+         WHERE d.failed_at >= v_from AND d.failed_at <= v_to
+           AND (p_group IS NULL OR COALESCE(d.group_name = p_group, d.group_id = ANY (v_group)))
          ORDER BY d.failed_at DESC, d.id DESC LIMIT p_limit OFFSET p_offset;
     ELSIF p_queue IS NOT NULL THEN
         RETURN QUERY
@@ -59,14 +76,16 @@ BEGIN
     ELSE
         RETURN QUERY
         SELECT d.id FROM queend.dead_letters d
-         WHERE d.failed_at >= v_from AND d.failed_at <= v_to AND (p_group IS NULL OR COALESCE(d.group_name = p_group, d.group_id = ANY (v_group)))
+         WHERE d.failed_at >= v_from AND d.failed_at <= v_to
+           AND (p_group IS NULL OR COALESCE(d.group_name = p_group, d.group_id = ANY (v_group)))
          ORDER BY d.failed_at DESC, d.id DESC LIMIT p_limit OFFSET p_offset;
     END IF;
 END $$;
 
--- How many dead letters there are with these filters (dead_find), counted to p_most. Without partition and group the keys of an
--- index say so.
-CREATE OR REPLACE FUNCTION queend.dead_count(p_queue int, p_partition text, p_group text, p_from bigint, p_to bigint, p_most int) RETURNS bigint
+-- How many dead letters there are with these filters (dead_find), counted to p_most. Without partition and group the
+-- keys of an index say so.
+CREATE OR REPLACE FUNCTION queend.dead_count(p_queue int, p_partition text, p_group text, p_from bigint, p_to bigint,
+    p_most int) RETURNS bigint
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
     v_from bigint := COALESCE(p_from, 0);
@@ -75,37 +94,47 @@ BEGIN
     IF p_partition IS NOT NULL OR p_group IS NOT NULL THEN
         RETURN (SELECT count(*) FROM queend.dead_find(p_queue, p_partition, p_group, p_from, p_to, p_most, 0));
     ELSIF p_queue IS NOT NULL THEN
-        RETURN (SELECT count(*) FROM (SELECT FROM queend.dead_letters d WHERE d.queue_id = p_queue AND d.failed_at >= v_from AND d.failed_at <= v_to LIMIT p_most) AS d);
+        RETURN (SELECT count(*)
+                  FROM (SELECT FROM queend.dead_letters d
+                         WHERE d.queue_id = p_queue AND d.failed_at >= v_from
+                           AND d.failed_at <= v_to LIMIT p_most) AS d);
     END IF;
-    RETURN (SELECT count(*) FROM (SELECT FROM queend.dead_letters d WHERE d.failed_at >= v_from AND d.failed_at <= v_to LIMIT p_most) AS d);
+    RETURN (SELECT count(*)
+              FROM (SELECT FROM queend.dead_letters d
+                     WHERE d.failed_at >= v_from AND d.failed_at <= v_to LIMIT p_most) AS d);
 END $$;
 
--- Dead letters by their ids, in that order. body, n, place: of a compressed row, whose payload is NULL here. from_all: it was moved
--- here by hand, away from all groups.
+-- Dead letters by their ids, in that order. body, n, place: of a compressed row, whose payload is NULL here. from_all:
+-- it was moved here by hand, away from all groups.
 CREATE OR REPLACE FUNCTION queend.dead_show(p_id bigint[])
-RETURNS TABLE (id bigint, queue text, partition text, partition_id int, group_name text, record_offset bigint, transaction_id text, trace_id uuid,
-               producer_sub text, payload text, error text, retries int, created_at bigint, failed_at bigint, body bytea, n int, place int, seal text, headers text, encrypted boolean,
-               from_all boolean)
+RETURNS TABLE (id bigint, queue text, partition text, partition_id int, group_name text, record_offset bigint,
+               transaction_id text, trace_id uuid, producer_sub text, payload text, error text, retries int,
+               created_at bigint, failed_at bigint, body bytea, n int, place int, seal text, headers text,
+               encrypted boolean, from_all boolean)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    SELECT d.id, q.name, p.name, d.partition_id, COALESCE(d.group_name, g.name), d.record_offset, d.transaction_id, d.trace_id, d.producer_sub, d.payload,
-           d.error, d.retry_count, d.created_at, d.failed_at, b.body, b.n, (d.record_offset - b.base)::int, d.seal, d.headers, q.encryption_enabled,
+    SELECT d.id, q.name, p.name, d.partition_id, COALESCE(d.group_name, g.name), d.record_offset, d.transaction_id,
+           d.trace_id, d.producer_sub, d.payload, d.error, d.retry_count, d.created_at, d.failed_at, b.body, b.n,
+           (d.record_offset - b.base)::int, d.seal, d.headers, q.encryption_enabled,
            d.from_all
       FROM unnest(p_id) WITH ORDINALITY AS u (id, ord)
       CROSS JOIN LATERAL (SELECT x.* FROM queend.dead_letters x WHERE x.id = u.id OFFSET 0) AS d
-      CROSS JOIN LATERAL (SELECT x.name, x.encryption_enabled FROM queend.queues x WHERE x.id = d.queue_id OFFSET 0) AS q
+      CROSS JOIN LATERAL (SELECT x.name, x.encryption_enabled FROM queend.queues x
+                           WHERE x.id = d.queue_id OFFSET 0) AS q
       CROSS JOIN LATERAL (SELECT x.name FROM queend.partitions x WHERE x.id = d.partition_id OFFSET 0) AS p
       LEFT JOIN LATERAL (SELECT x.name FROM queend.consumer_groups x WHERE x.id = d.group_id OFFSET 0) AS g ON true
-      LEFT JOIN LATERAL (SELECT x.* FROM queend.dead_bodies x WHERE x.partition_id = d.partition_id AND x.base <= d.record_offset AND d.payload IS NULL
+      LEFT JOIN LATERAL (SELECT x.* FROM queend.dead_bodies x
+                          WHERE x.partition_id = d.partition_id AND x.base <= d.record_offset AND d.payload IS NULL
                           ORDER BY x.base DESC LIMIT 1) AS b ON true
      ORDER BY u.ord;
 END $$;
 
 -- Deletes dead letters by their ids, and the copies of compressed rows that none is left of. Returns how many went.
 CREATE OR REPLACE FUNCTION queend.dead_delete(p_id bigint[]) RETURNS int
-LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+    SET enable_mergejoin = off AS $$
 DECLARE
     v_gone int;
     v_part int[];
@@ -113,14 +142,17 @@ DECLARE
 BEGIN
     WITH gone AS (
         DELETE FROM queend.dead_letters d WHERE d.id = ANY (p_id) RETURNING d.partition_id, d.record_offset, d.payload)
-    SELECT count(*), array_agg(g.partition_id) FILTER (WHERE g.payload IS NULL), array_agg(g.record_offset) FILTER (WHERE g.payload IS NULL)
+    SELECT count(*), array_agg(g.partition_id) FILTER (WHERE g.payload IS NULL),
+           array_agg(g.record_offset) FILTER (WHERE g.payload IS NULL)
       INTO v_gone, v_part, v_at FROM gone g;
     IF v_part IS NOT NULL THEN
         DELETE FROM queend.dead_bodies b
          WHERE (b.partition_id, b.base) IN (
             SELECT x.partition_id, x.base FROM unnest(v_part, v_at) AS u (part, at)
-             CROSS JOIN LATERAL (SELECT y.* FROM queend.dead_bodies y WHERE y.partition_id = u.part AND y.base <= u.at ORDER BY y.base DESC LIMIT 1) AS x
-             WHERE NOT EXISTS (SELECT FROM queend.dead_letters d WHERE d.partition_id = x.partition_id AND d.record_offset >= x.base
+             CROSS JOIN LATERAL (SELECT y.* FROM queend.dead_bodies y WHERE y.partition_id = u.part AND y.base <= u.at
+                                  ORDER BY y.base DESC LIMIT 1) AS x
+             WHERE NOT EXISTS (SELECT FROM queend.dead_letters d
+                                WHERE d.partition_id = x.partition_id AND d.record_offset >= x.base
                                   AND d.record_offset < x.base + x.n AND d.payload IS NULL));
     END IF;
     RETURN v_gone;

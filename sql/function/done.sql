@@ -1,11 +1,12 @@
 -- What a group has done beyond a gap (cursors.beyond): arithmetic over ranges of offsets. Takes no lock: the caller
 -- holds the cursor.
 
--- Where a cursor stands once the records p_done are done too: behind all that is done without a gap (what retention removed or somebody
--- deleted is none); beyond: what is done behind the first gap, NULL: nothing. too_many: gaps, more than are remembered. A lease
--- cannot have so many: it has 10 000 records at most, and what is delivered again lies between what was done of it.
-CREATE OR REPLACE FUNCTION queend.done_with(p_part int, p_group int, p_committed bigint, p_beyond int8multirange, p_done int8multirange,
-    OUT committed bigint, OUT beyond int8multirange, OUT too_many boolean)
+-- Where a cursor stands once the records p_done are done too: behind all that is done without a gap (what retention
+-- removed or somebody deleted is none); beyond: what is done behind the first gap, NULL: nothing. too_many: gaps, more
+-- than are remembered. A lease cannot have so many: it has 10 000 records at most, and what is delivered again lies
+-- between what was done of it.
+CREATE OR REPLACE FUNCTION queend.done_with(p_part int, p_group int, p_committed bigint, p_beyond int8multirange,
+    p_done int8multirange, OUT committed bigint, OUT beyond int8multirange, OUT too_many boolean)
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     v_all int8multirange := COALESCE(p_beyond + p_done, p_done, p_beyond);
@@ -14,7 +15,9 @@ BEGIN
     too_many := false;
     IF p_done IS NOT NULL THEN
         committed := GREATEST(p_committed, queend.due_from(p_part, p_group, v_all,
-                        GREATEST(p_committed + 1, COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = p_part), 0))) - 1);
+                        GREATEST(p_committed + 1,
+                                 COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = p_part), 0)))
+                              - 1);
     END IF;
     beyond := NULLIF(v_all * int8multirange(int8range(committed + 1, NULL)), '{}');
     IF beyond IS NOT NULL THEN
@@ -22,8 +25,9 @@ BEGIN
     END IF;
 END $$;
 
--- The first offset at or after p_at that a group has still to do: behind what is done (p_done; NULL: nothing beyond a gap), deleted, or for
--- other groups. It may stop earlier, at a record that the group is not given, after 1000 such runs: a caller looks again from there.
+-- The first offset at or after p_at that a group has still to do: behind what is done (p_done; NULL: nothing beyond a
+-- gap), deleted, or for other groups. It may stop earlier, at a record that the group is not given, after 1000 such
+-- runs: a caller looks again from there.
 CREATE OR REPLACE FUNCTION queend.due_from(p_part int, p_group int, p_done int8multirange, p_at bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -39,8 +43,10 @@ BEGIN
             v_next := queend.hole_end(p_part, v_next);
         END IF;
         IF v_given THEN
-            v_next := COALESCE((SELECT CASE WHEN a.first_offset <= v_next AND a.group_name IS DISTINCT FROM v_name THEN a.last_offset + 1 END
-                                  FROM queend.addressed a WHERE a.partition_id = p_part AND a.last_offset >= v_next ORDER BY a.last_offset LIMIT 1), v_next);
+            v_next := COALESCE((SELECT CASE WHEN a.first_offset <= v_next AND a.group_name IS DISTINCT FROM v_name
+                                                 THEN a.last_offset + 1 END
+                                  FROM queend.addressed a WHERE a.partition_id = p_part AND a.last_offset >= v_next
+                                 ORDER BY a.last_offset LIMIT 1), v_next);
         END IF;
         EXIT WHEN v_next = v_at;
         v_at := v_next;
@@ -52,7 +58,8 @@ END $$;
 CREATE OR REPLACE FUNCTION queend.undone_from(p_done int8multirange, p_at bigint) RETURNS bigint
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-    RETURN CASE WHEN p_done @> p_at THEN (SELECT upper(r.run) FROM unnest(p_done) AS r (run) WHERE r.run @> p_at) ELSE p_at END;
+    RETURN CASE WHEN p_done @> p_at THEN (SELECT upper(r.run) FROM unnest(p_done) AS r (run) WHERE r.run @> p_at)
+                ELSE p_at END;
 END $$;
 
 -- The first offset behind p_at that is among those done (cursors.beyond); NULL: none is.
@@ -69,5 +76,6 @@ BEGIN
     IF p_done IS NULL THEN
         RETURN 0;
     END IF;
-    RETURN (SELECT COALESCE(sum(upper(r.run) - GREATEST(lower(r.run), p_from)), 0) FROM unnest(p_done) AS r (run) WHERE upper(r.run) > p_from);
+    RETURN (SELECT COALESCE(sum(upper(r.run) - GREATEST(lower(r.run), p_from)), 0) FROM unnest(p_done) AS r (run)
+             WHERE upper(r.run) > p_from);
 END $$;

@@ -1,11 +1,12 @@
--- Functions of earlier versions that nobody calls any more, whatever their signature: they are dropped with the installation of
--- the others. What the daemons of an edition that is still served call by name stays, in sql/former.
+-- Functions of earlier versions that nobody calls any more, whatever their signature: they are dropped with the
+-- installation of the others. What the daemons of an edition that is still served call by name stays, in sql/former.
 DO $$
 DECLARE
     v_gone regprocedure;
 BEGIN
     FOR v_gone IN SELECT p.oid FROM pg_proc p WHERE p.pronamespace = 'queend'::regnamespace AND p.proname = ANY ('{
-        given_from, pop_sm_fetch, pop_sm_lease, pop_sm_release, pop_sm_resolve, queue_id, record_payload, traces_delete, transaction_named,
+        given_from, pop_sm_fetch, pop_sm_lease, pop_sm_release, pop_sm_resolve, queue_id, record_payload, traces_delete,
+                transaction_named,
         uuid_id}') LOOP
         EXECUTE format('DROP FUNCTION %s', v_gone);
     END LOOP;

@@ -1,5 +1,5 @@
--- Consumer groups: making, moving and deleting them. Owns queend.consumer_groups. Locks: queues ascending, then groups, then cursors
--- ascending, the catalogue last.
+-- Consumer groups: making, moving and deleting them. Owns queend.consumer_groups. Locks: queues ascending, then groups,
+-- then cursors ascending, the catalogue last.
 
 -- The id of a queue's consumer group, making it at the first contact (group_within). No row: the queue does not exist.
 -- Error QD409: the queue has as many as this session may make (names_bound).
@@ -24,16 +24,18 @@ BEGIN
     RETURN NEXT;
 END $$;
 
--- The id of a queue's consumer group, making it at the first contact where the queue has less than p_most (NULL: no bound); its first
--- subscription stays (first writer wins).
+-- The id of a queue's consumer group, making it at the first contact where the queue has less than p_most (NULL: no
+-- bound); its first subscription stays (first writer wins).
 --   p_mode 'new': from now on, unless p_from gives a moment (µs); anything else: from the oldest record.
--- The queue mode's group has no subscription, and is made in any case. No row: the queue does not exist. group_id NULL: too many groups.
+-- The queue mode's group has no subscription, and is made in any case. No row: the queue does not exist. group_id NULL:
+-- too many groups.
 CREATE OR REPLACE FUNCTION queend.group_within(p_queue int, p_name text, p_mode text, p_from bigint, p_most int)
 RETURNS TABLE (group_id int, start_at bigint, fresh boolean)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
-    RETURN QUERY SELECT g.id, g.start_at, false FROM queend.consumer_groups g WHERE g.queue_id = p_queue AND g.name = p_name;
+    RETURN QUERY SELECT g.id, g.start_at, false FROM queend.consumer_groups g
+                  WHERE g.queue_id = p_queue AND g.name = p_name;
     IF FOUND THEN
         RETURN;
     END IF;
@@ -47,18 +49,20 @@ BEGIN
     END IF;
     RETURN QUERY
     INSERT INTO queend.consumer_groups (queue_id, name, mode, start_at)
-    SELECT p_queue, p_name, CASE WHEN s.start IS NULL THEN 'all' WHEN p_from IS NULL THEN 'new' ELSE 'timestamp' END, s.start
+    SELECT p_queue, p_name, CASE WHEN s.start IS NULL THEN 'all' WHEN p_from IS NULL THEN 'new' ELSE 'timestamp' END,
+           s.start
       FROM (SELECT CASE WHEN p_name = '__QUEUE_MODE__' THEN NULL WHEN p_from IS NOT NULL THEN p_from
                         WHEN p_mode = 'new' THEN queend.now_us() END AS start) AS s
     ON CONFLICT DO NOTHING
     RETURNING id, start_at, true;
     IF NOT FOUND THEN      -- somebody else made it first
-        RETURN QUERY SELECT g.id, g.start_at, false FROM queend.consumer_groups g WHERE g.queue_id = p_queue AND g.name = p_name;
+        RETURN QUERY SELECT g.id, g.start_at, false FROM queend.consumer_groups g
+                      WHERE g.queue_id = p_queue AND g.name = p_name;
     END IF;
 END $$;
 
--- Sets the moment (µs) from which a group with a recorded subscription reads, in every queue that has one. Cursors that have
--- consumed something stay; those that have not start at the new moment. Returns the queues.
+-- Sets the moment (µs) from which a group with a recorded subscription reads, in every queue that has one. Cursors that
+-- have consumed something stay; those that have not start at the new moment. Returns the queues.
 -- Locks: queues, groups, then the cursors of all queues ascending, as acknowledgments take them; the catalogue last.
 CREATE OR REPLACE FUNCTION queend.group_subscribe(p_group text, p_at bigint) RETURNS SETOF text
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -71,69 +75,88 @@ DECLARE
     v_of    int[];
     v_from  bigint[];
 BEGIN
-    PERFORM FROM queend.queues q WHERE q.id IN (SELECT g.queue_id FROM queend.consumer_groups g WHERE g.name = p_group) ORDER BY q.id FOR NO KEY UPDATE;
-    SELECT array_agg(s.queue_id), array_agg(s.id), array_agg(s.start_at), array_agg(s.name) INTO v_queue, v_group, v_start, v_name
-      FROM (SELECT g.id, g.queue_id, g.start_at, q.name FROM queend.consumer_groups g JOIN queend.queues q ON q.id = g.queue_id
+    PERFORM FROM queend.queues q WHERE q.id IN (SELECT g.queue_id FROM queend.consumer_groups g WHERE g.name = p_group)
+      ORDER BY q.id FOR NO KEY UPDATE;
+    SELECT array_agg(s.queue_id), array_agg(s.id), array_agg(s.start_at), array_agg(s.name)
+      INTO v_queue, v_group, v_start, v_name
+      FROM (SELECT g.id, g.queue_id, g.start_at, q.name FROM queend.consumer_groups g
+              JOIN queend.queues q ON q.id = g.queue_id
              WHERE g.name = p_group AND g.start_at IS NOT NULL ORDER BY q.id FOR UPDATE OF g) AS s;
     UPDATE queend.consumer_groups g SET start_at = p_at, mode = 'timestamp' WHERE g.id = ANY (v_group);
-    -- A cursor that stands where the old subscription let it begin has consumed nothing: a new one is made when it is asked for.
+    -- A cursor that stands where the old subscription let it begin has consumed nothing: a new one is made when it is
+    -- asked for.
     SELECT array_agg(k.partition_id), array_agg(k.group_id), array_agg(k.at) INTO v_part, v_of, v_from
       FROM (SELECT c.partition_id, c.group_id, queend.offset_since(p.id, u.start) AS at
               FROM unnest(v_queue, v_group, v_start) AS u (queue, grp, start)
              CROSS JOIN LATERAL (SELECT x.id FROM queend.partitions x WHERE x.queue_id = u.queue OFFSET 0) AS p
-             CROSS JOIN LATERAL (SELECT x.partition_id, x.group_id, x.committed, x.beyond FROM queend.cursors x WHERE x.partition_id = p.id AND x.group_id = u.grp OFFSET 0) AS c
+             CROSS JOIN LATERAL (SELECT x.partition_id, x.group_id, x.committed, x.beyond FROM queend.cursors x
+                                  WHERE x.partition_id = p.id AND x.group_id = u.grp OFFSET 0) AS c
              WHERE c.beyond IS NULL AND c.committed + 1 <= queend.offset_since(p.id, u.start)) AS k;
     PERFORM queend.cursors_lock(v_part, v_of);
     DELETE FROM queend.cursors k
      WHERE k.ctid = ANY (ARRAY(
         SELECT c.ctid FROM unnest(v_part, v_of, v_from) AS u (part, grp, at)
-         CROSS JOIN LATERAL (SELECT x.ctid, x.committed, x.lease_until, x.beyond FROM queend.cursors x WHERE x.partition_id = u.part AND x.group_id = u.grp OFFSET 0) AS c
+         CROSS JOIN LATERAL (SELECT x.ctid, x.committed, x.lease_until, x.beyond FROM queend.cursors x
+                              WHERE x.partition_id = u.part AND x.group_id = u.grp OFFSET 0) AS c
          WHERE c.lease_until <= queend.now_us() AND c.committed + 1 <= u.at AND c.beyond IS NULL));
-    DELETE FROM queend.standing s WHERE (s.partition_id, s.group_id) IN (SELECT u.part, u.grp FROM unnest(v_part, v_of) AS u (part, grp))
+    DELETE FROM queend.standing s
+     WHERE (s.partition_id, s.group_id) IN (SELECT u.part, u.grp FROM unnest(v_part, v_of) AS u (part, grp))
        AND NOT EXISTS (SELECT FROM queend.cursors c WHERE c.partition_id = s.partition_id AND c.group_id = s.group_id);
     PERFORM queend.groups_moved(u.queue) FROM unnest(v_queue) WITH ORDINALITY AS u (queue, ord) ORDER BY u.ord;
     RETURN QUERY SELECT * FROM unnest(v_name);
 END $$;
 
--- Progress of a group that reads by offset and keeps its place elsewhere: its cursors move forward, never back, so that its lag is
--- seen. One element of the arrays per partition: queue and partition by name, the offset that comes next; one row each, in order.
--- committed: the offset that comes next for the group now, NULL: no such queue or partition. The group is made where it is new.
--- Never above a head. What was claimed for the group is void where its cursor moves, and the daemons are told if somebody pops for it.
+-- Progress of a group that reads by offset and keeps its place elsewhere: its cursors move forward, never back, so that
+-- its lag is seen. One element of the arrays per partition: queue and partition by name, the offset that comes next;
+-- one row each, in order. committed: the offset that comes next for the group now, NULL: no such queue or partition.
+-- The group is made where it is new.
+-- Never above a head. What was claimed for the group is void where its cursor moves, and the daemons are told if
+-- somebody pops for it.
 CREATE OR REPLACE FUNCTION queend.group_commit(p_group text, p_queue text[], p_partition text[], p_offset bigint[])
 RETURNS TABLE (ord int, committed bigint)
-LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+    SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
-    v_queue  int[] := ARRAY(SELECT DISTINCT q.id FROM unnest(p_queue) AS u (name) CROSS JOIN LATERAL (SELECT x.id FROM queend.queues x WHERE x.name = u.name OFFSET 0) AS q ORDER BY 1);
+    v_queue  int[] := ARRAY(SELECT DISTINCT q.id FROM unnest(p_queue) AS u (name)
+                              CROSS JOIN LATERAL (SELECT x.id FROM queend.queues x WHERE x.name = u.name OFFSET 0) AS q
+                             ORDER BY 1);
     v_group  int[];
     v_part   int[];
     v_of     int[];
     v_popped int[];
     v_one    int;
 BEGIN
-    PERFORM FROM queend.queues q WHERE q.id = ANY (v_queue) ORDER BY q.id FOR NO KEY UPDATE;      -- before the cursors, see group_seek
+    -- before the cursors, see group_seek
+    PERFORM FROM queend.queues q WHERE q.id = ANY (v_queue) ORDER BY q.id FOR NO KEY UPDATE;
     FOREACH v_one IN ARRAY v_queue LOOP
         v_group := v_group || (SELECT g.group_id FROM queend.group_resolve(v_one, p_group, 'all', NULL) AS g);
     END LOOP;
-    SELECT array_agg(p.id ORDER BY u.ord), array_agg(v_group[array_position(v_queue, q.id)] ORDER BY u.ord) INTO v_part, v_of
+    SELECT array_agg(p.id ORDER BY u.ord), array_agg(v_group[array_position(v_queue, q.id)] ORDER BY u.ord)
+      INTO v_part, v_of
       FROM unnest(p_queue, p_partition) WITH ORDINALITY AS u (queue, partition, ord)
       LEFT JOIN LATERAL (SELECT x.id FROM queend.queues x WHERE x.name = u.queue OFFSET 0) AS q ON true
-      LEFT JOIN LATERAL (SELECT x.id FROM queend.partitions x WHERE x.queue_id = q.id AND x.name = u.partition OFFSET 0) AS p ON true;
+      LEFT JOIN LATERAL (SELECT x.id FROM queend.partitions x
+                          WHERE x.queue_id = q.id AND x.name = u.partition OFFSET 0) AS p ON true;
     PERFORM queend.cursors_lock(v_part, v_of);
     v_popped := ARRAY(SELECT DISTINCT u.grp FROM unnest(v_part, v_of) AS u (part, grp)
-                       CROSS JOIN LATERAL (SELECT x.consumed_at FROM queend.cursors x WHERE x.partition_id = u.part AND x.group_id = u.grp OFFSET 0) AS k
+                       CROSS JOIN LATERAL (SELECT x.consumed_at FROM queend.cursors x
+                                            WHERE x.partition_id = u.part AND x.group_id = u.grp OFFSET 0) AS k
                        WHERE k.consumed_at > 0);
     WITH place AS MATERIALIZED (
         SELECT a.part, a.grp, LEAST(h.head, a.at) AS at
-          FROM (SELECT u.part, u.grp, max(u.at) AS at FROM unnest(v_part, v_of, p_offset) AS u (part, grp, at) WHERE u.part IS NOT NULL GROUP BY 1, 2) AS a
+          FROM (SELECT u.part, u.grp, max(u.at) AS at FROM unnest(v_part, v_of, p_offset) AS u (part, grp, at)
+                 WHERE u.part IS NOT NULL GROUP BY 1, 2) AS a
           CROSS JOIN LATERAL (SELECT queend.head(a.part) AS head) AS h
          ORDER BY 1, 2),
     moved AS (
-        INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_end)      -- by the primary key, see pop
+        -- by the primary key, see pop
+        INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_end)
         SELECT p.part, p.grp, p.at - 1, queend.row_of(p.part, p.at), p.at - 1 FROM place p
         ON CONFLICT (partition_id, group_id) DO UPDATE
-           SET committed = excluded.committed, row_base = excluded.row_base, lease_end = excluded.lease_end, lease_until = 0,
-               lease_id = '00000000-0000-0000-0000-000000000000', retry_until = 0, retries = 0, attempt = 0, beyond = NULL, standing = NULL
+           SET committed = excluded.committed, row_base = excluded.row_base, lease_end = excluded.lease_end,
+               lease_until = 0, lease_id = '00000000-0000-0000-0000-000000000000', retry_until = 0, retries = 0,
+               attempt = 0, beyond = NULL, standing = NULL
          WHERE k.committed < excluded.committed
         RETURNING k.partition_id, k.group_id)
     DELETE FROM queend.standing s USING moved m WHERE s.partition_id = m.partition_id AND s.group_id = m.group_id;
@@ -144,55 +167,71 @@ BEGIN
     END LOOP;
     RETURN QUERY SELECT u.ord::int - 1, k.committed + 1
       FROM unnest(v_part, v_of) WITH ORDINALITY AS u (part, grp, ord)
-      LEFT JOIN LATERAL (SELECT x.committed FROM queend.cursors x WHERE x.partition_id = u.part AND x.group_id = u.grp OFFSET 0) AS k ON true
+      LEFT JOIN LATERAL (SELECT x.committed FROM queend.cursors x
+                          WHERE x.partition_id = u.part AND x.group_id = u.grp OFFSET 0) AS k ON true
      ORDER BY u.ord;
 END $$;
 
--- Moves the cursors that a group has in a queue, for at most p_limit partitions after p_after (by id), or for partition p_only
--- alone: to the first record stored after p_at (µs), or to offset p_offset, or to the end where both are NULL. Never below a
--- floor or above a head; a cursor that comes to the oldest record by time stands where the group's subscription lets it begin.
--- Leases, pauses, retries and what was done beyond a gap are void; what the group has consumed counts as before (cursors.origin). Partitions without a cursor or, at the end, without a message are left.
--- updated: cursors moved; moved_to: moment of the last record before the last of them; next: go on after this partition, NULL:
--- through (and the daemons are told).
-CREATE OR REPLACE FUNCTION queend.group_seek(p_queue int, p_group int, p_only int, p_after int, p_limit int, p_at bigint, p_offset bigint,
-    OUT updated int, OUT moved_to bigint, OUT next int)
-LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+-- Moves the cursors that a group has in a queue, for at most p_limit partitions after p_after (by id), or for partition
+-- p_only alone: to the first record stored after p_at (µs), or to offset p_offset, or to the end where both are NULL.
+-- Never below a floor or above a head; a cursor that comes to the oldest record by time stands where the group's
+-- subscription lets it begin.
+-- Leases, pauses, retries and what was done beyond a gap are void; what the group has consumed counts as before
+-- (cursors.origin). Partitions without a cursor or, at the end, without a message are left. updated: cursors moved;
+-- moved_to: moment of the last record before the last of them; next: go on after this partition, NULL: through (and the
+-- daemons are told).
+CREATE OR REPLACE FUNCTION queend.group_seek(p_queue int, p_group int, p_only int, p_after int, p_limit int,
+    p_at bigint, p_offset bigint, OUT updated int, OUT moved_to bigint, OUT next int)
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+    SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     v_start bigint := (SELECT g.start_at FROM queend.consumer_groups g WHERE g.id = p_group);
     v_part  int[];
 BEGIN
-    PERFORM FROM queend.queues q WHERE q.id = p_queue FOR NO KEY UPDATE;      -- before the cursors: a deletion of the queue begins there
+    -- before the cursors: a deletion of the queue begins there
+    PERFORM FROM queend.queues q WHERE q.id = p_queue FOR NO KEY UPDATE;
     IF p_only IS NOT NULL THEN
         v_part := ARRAY[p_only];
     ELSE
-        v_part := ARRAY(SELECT p.id FROM queend.partitions p WHERE p.queue_id = p_queue AND p.id > p_after ORDER BY p.id LIMIT p_limit);
+        v_part := ARRAY(SELECT p.id FROM queend.partitions p WHERE p.queue_id = p_queue AND p.id > p_after
+                         ORDER BY p.id LIMIT p_limit);
         next := CASE WHEN cardinality(v_part) = p_limit THEN v_part[p_limit] END;
     END IF;
     PERFORM queend.cursors_lock(v_part, array_fill(p_group, ARRAY[cardinality(v_part)]));
     WITH target AS MATERIALIZED (
         SELECT u.part, f.floor, h.head,
-               CASE WHEN p_at IS NOT NULL THEN queend.offset_since(u.part, p_at + 1) WHEN p_offset IS NOT NULL THEN p_offset ELSE h.head END AS at
+               CASE WHEN p_at IS NOT NULL THEN queend.offset_since(u.part, p_at + 1) WHEN p_offset IS NOT NULL
+                         THEN p_offset ELSE h.head END AS at
           FROM unnest(v_part) AS u (part)
-          CROSS JOIN LATERAL (SELECT FROM queend.cursors k WHERE k.partition_id = u.part AND k.group_id = p_group OFFSET 0) AS k
-          CROSS JOIN LATERAL (SELECT COALESCE((SELECT x.floor FROM queend.floors x WHERE x.partition_id = u.part), 0) AS floor) AS f
+          CROSS JOIN LATERAL (SELECT FROM queend.cursors k
+                               WHERE k.partition_id = u.part AND k.group_id = p_group OFFSET 0) AS k
+          CROSS JOIN LATERAL (SELECT COALESCE((SELECT x.floor FROM queend.floors x WHERE x.partition_id = u.part),
+                                              0) AS floor) AS f
           CROSS JOIN LATERAL (SELECT queend.head(u.part) AS head) AS h
          WHERE p_at IS NOT NULL OR p_offset IS NOT NULL OR h.head > f.floor),
     place AS MATERIALIZED (
-        SELECT t.part, LEAST(t.head, GREATEST(t.floor, CASE WHEN p_at IS NOT NULL AND t.at <= t.floor AND v_start IS NOT NULL
-                                                            THEN queend.offset_since(t.part, v_start) ELSE t.at END)) AS at
+        SELECT t.part,
+               LEAST(t.head, GREATEST(t.floor, CASE WHEN p_at IS NOT NULL AND t.at <= t.floor AND v_start IS NOT NULL
+                                                         THEN queend.offset_since(t.part, v_start) ELSE t.at END)) AS at
           FROM target t),
     moved AS (
-        INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_end)      -- by the primary key, see pop
+        -- by the primary key, see pop
+        INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_end)
         SELECT p.part, p_group, p.at - 1,
-               COALESCE((SELECT l.base FROM queend.log l WHERE l.partition_id = p.part AND l.base <= p.at ORDER BY l.base DESC LIMIT 1), 0), p.at - 1
+               COALESCE((SELECT l.base FROM queend.log l WHERE l.partition_id = p.part AND l.base <= p.at
+                          ORDER BY l.base DESC LIMIT 1), 0), p.at - 1
           FROM place p
         ON CONFLICT (partition_id, group_id) DO UPDATE
-           SET committed = excluded.committed, row_base = excluded.row_base, lease_end = excluded.lease_end, lease_until = 0,
-               lease_id = '00000000-0000-0000-0000-000000000000', retry_until = 0, retries = 0, attempt = 0, beyond = NULL, standing = NULL,
-               origin = NULLIF(COALESCE(k.origin, 0) + excluded.committed - k.committed - queend.done_count(k.beyond, k.committed + 1), 0)
+           SET committed = excluded.committed, row_base = excluded.row_base, lease_end = excluded.lease_end,
+               lease_until = 0, lease_id = '00000000-0000-0000-0000-000000000000', retry_until = 0, retries = 0,
+               attempt = 0, beyond = NULL, standing = NULL,
+               origin = NULLIF(COALESCE(k.origin, 0) + excluded.committed - k.committed
+                               - queend.done_count(k.beyond, k.committed + 1), 0)
         RETURNING k.partition_id, k.committed)
-    SELECT count(*), queend.record_stored((array_agg(m.partition_id ORDER BY m.partition_id DESC))[1], (array_agg(m.committed ORDER BY m.partition_id DESC))[1])
+    SELECT count(*),
+           queend.record_stored((array_agg(m.partition_id ORDER BY m.partition_id DESC))[1],
+                                (array_agg(m.committed ORDER BY m.partition_id DESC))[1])
       INTO updated, moved_to FROM moved m;
     DELETE FROM queend.standing s WHERE s.partition_id = ANY (v_part) AND s.group_id = p_group;
     IF next IS NULL THEN
@@ -201,23 +240,27 @@ BEGIN
 END $$;
 
 -- Deletes a consumer group of one queue, or of all (p_queue NULL): it starts afresh where somebody uses it again. Its
--- subscription goes too, unless p_metadata is false: then the group lives on under another id, without cursors.
--- One row per queue that had it: queue and the number of its cursors, which queend.tidy removes in the background; its dead
+-- subscription goes too, unless p_metadata is false: then the group lives on under another id, without cursors. One row
+-- per queue that had it: queue and the number of its cursors, which queend.tidy removes in the background; its dead
 -- letters stay, under its name.
 -- Queues are locked first, as whoever deletes one does: then groups, dead letters, the catalogue.
-CREATE OR REPLACE FUNCTION queend.group_delete(p_group text, p_queue text, p_metadata boolean) RETURNS TABLE (queue text, partitions bigint)
+CREATE OR REPLACE FUNCTION queend.group_delete(p_group text, p_queue text, p_metadata boolean)
+RETURNS TABLE (queue text, partitions bigint)
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
     v record;
 BEGIN
-    PERFORM FROM queend.queues q WHERE q.id IN (SELECT g.queue_id FROM queend.consumer_groups g WHERE g.name = p_group) AND (p_queue IS NULL OR q.name = p_queue)
+    PERFORM FROM queend.queues q
+      WHERE q.id IN (SELECT g.queue_id FROM queend.consumer_groups g WHERE g.name = p_group)
+        AND (p_queue IS NULL OR q.name = p_queue)
       ORDER BY q.id FOR NO KEY UPDATE;
     FOR v IN SELECT g.id, g.queue_id, q.name FROM queend.consumer_groups g JOIN queend.queues q ON q.id = g.queue_id
               WHERE g.name = p_group AND (p_queue IS NULL OR q.name = p_queue) ORDER BY q.id FOR UPDATE OF g LOOP
         queue := v.name;
         SELECT count(k.there) INTO partitions FROM queend.partitions p
-          LEFT JOIN LATERAL (SELECT true AS there FROM queend.cursors x WHERE x.partition_id = p.id AND x.group_id = v.id OFFSET 0) AS k ON true
+          LEFT JOIN LATERAL (SELECT true AS there FROM queend.cursors x
+                              WHERE x.partition_id = p.id AND x.group_id = v.id OFFSET 0) AS k ON true
          WHERE p.queue_id = v.queue_id;
         UPDATE queend.dead_letters d SET group_name = p_group WHERE d.queue_id = v.queue_id AND d.group_id = v.id;
         IF p_metadata THEN
@@ -230,8 +273,8 @@ BEGIN
     END LOOP;
 END $$;
 
--- Tells every daemon that groups of a queue were deleted, or cursors moved by hand: what it believes of them is void. Call it
--- last in the transaction of the change, after the cursors.
+-- Tells every daemon that groups of a queue were deleted, or cursors moved by hand: what it believes of them is void.
+-- Call it last in the transaction of the change, after the cursors.
 CREATE OR REPLACE FUNCTION queend.groups_moved(p_queue int) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN

@@ -18,7 +18,8 @@ BEGIN
         RETURN p_offset;
     END IF;
     RETURN (SELECT h.record_offset + 1 FROM queend.holes h WHERE h.partition_id = p_part AND h.record_offset >= p_offset
-               AND NOT EXISTS (SELECT FROM queend.holes x WHERE x.partition_id = p_part AND x.record_offset = h.record_offset + 1)
+               AND NOT EXISTS (SELECT FROM queend.holes x
+                                WHERE x.partition_id = p_part AND x.record_offset = h.record_offset + 1)
              ORDER BY h.record_offset LIMIT 1);
 END $$;
 
@@ -26,5 +27,6 @@ END $$;
 CREATE OR REPLACE FUNCTION queend.hole_after(p_part int, p_offset bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
-    RETURN (SELECT h.record_offset FROM queend.holes h WHERE h.partition_id = p_part AND h.record_offset >= p_offset ORDER BY h.record_offset LIMIT 1);
+    RETURN (SELECT h.record_offset FROM queend.holes h WHERE h.partition_id = p_part AND h.record_offset >= p_offset
+             ORDER BY h.record_offset LIMIT 1);
 END $$;

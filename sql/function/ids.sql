@@ -4,15 +4,16 @@
 
 -- Which of these ids does a partition hold? One row per id found: its 0-based place in p_ids, its offset, the moment it
 -- was stored. Exact, and the only place that knows where an id can be:
---   1. in late_ids (every version-7 id that was not timely when it was stored; every id of another version, unless it was
---      stored while a daemon remembered the partition's ids);
+--   1. in late_ids (every version-7 id that was not timely when it was stored; every id of another version, unless it
+--      was stored while a daemon remembered the partition's ids);
 --   2. a timely version-7 id in the log: from the first row whose `high` reaches it to the last row stored less than W
 --      after the id's own moment. Timely: id_bound(created_at - W) <= id < id_bound(created_at + W), W = 60 s;
---   3. an id of another version in the log, from queend.unlisted.since on. Who remembers the partition says where not to
---      look: below p_known there is none but, perhaps, in the places p_from[i] <= offset < p_to[i].
+--   3. an id of another version in the log, from queend.unlisted.since on. Who remembers the partition says where not
+--      to look: below p_known there is none but, perhaps, in the places p_from[i] <= offset < p_to[i].
 -- Ids of about the same moment are searched together; ids of moments far apart each by itself, so that one old id among
 -- new ones does not drag the whole log into the search.
-CREATE OR REPLACE FUNCTION queend.ids_find(p_part int, p_ids bytea, p_known bigint DEFAULT 0, p_from bigint[] DEFAULT '{}', p_to bigint[] DEFAULT '{}')
+CREATE OR REPLACE FUNCTION queend.ids_find(p_part int, p_ids bytea, p_known bigint DEFAULT 0,
+    p_from bigint[] DEFAULT '{}', p_to bigint[] DEFAULT '{}')
 RETURNS TABLE (ord int, found bigint, stored_at bigint)
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -37,7 +38,9 @@ BEGIN
               FROM queend.id_spread(p_ids) AS i) AS t
      WHERE t.at >= v_floor;
     RETURN QUERY
-    SELECT t.ord, t.at, (SELECT queend.record_time(l.created_at, l.meta, t.at - l.base) FROM queend.log l WHERE l.partition_id = p_part AND l.base <= t.at ORDER BY l.base DESC LIMIT 1)
+    SELECT t.ord, t.at,
+           (SELECT queend.record_time(l.created_at, l.meta, t.at - l.base) FROM queend.log l
+             WHERE l.partition_id = p_part AND l.base <= t.at ORDER BY l.base DESC LIMIT 1)
       FROM unnest(v_late, v_at) AS t (ord, at);
 
     FOR part IN
@@ -45,10 +48,12 @@ BEGIN
         SELECT min(encode(i.id, 'hex') COLLATE "C")::uuid AS first, max(queend.id_us(i.id)) + w + 1000 AS until,
                array_agg(i.ord ORDER BY i.ord) AS ords, string_agg(i.id, '' ORDER BY i.ord) AS ids
           FROM queend.id_spread(p_ids) AS i
-         WHERE get_byte(i.id, 6) >> 4 = 7 AND queend.id_us(i.id) - w <= v_newest AND (v_late IS NULL OR i.ord <> ALL (v_late))
+         WHERE get_byte(i.id, 6) >> 4 = 7 AND queend.id_us(i.id) - w <= v_newest
+           AND (v_late IS NULL OR i.ord <> ALL (v_late))
          GROUP BY queend.id_us(i.id) / 120000000
     LOOP
-        v_stop := CASE WHEN v_newest < part.until THEN 9223372036854775807 ELSE queend.offset_since(p_part, part.until) END;
+        v_stop := CASE WHEN v_newest < part.until THEN 9223372036854775807
+                       ELSE queend.offset_since(p_part, part.until) END;
         RETURN QUERY
         SELECT part.ords[m.ord + 1], m.at, m.stored_at
           FROM queend.ids_match(p_part, queend.high_since(p_part, part.first), v_stop, part.ids) AS m
@@ -77,7 +82,8 @@ END $$;
 CREATE OR REPLACE FUNCTION queend.high_since(p_part int, p_id uuid) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-    v_floor bigint := COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = p_part), 0);   -- below: see offset_since
+    -- below: see offset_since
+    v_floor bigint := COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = p_part), 0);
     v_low bigint;
     v_high bigint;
     v_seen int;
@@ -86,13 +92,15 @@ DECLARE
     v_row uuid;
 BEGIN
     SELECT min(r.base) FILTER (WHERE r.high >= p_id), min(r.base), count(*) INTO v_high, v_low, v_seen
-      FROM (SELECT l.base, l.high FROM queend.log l WHERE l.partition_id = p_part AND l.base >= v_floor ORDER BY l.base DESC LIMIT 8) r;
+      FROM (SELECT l.base, l.high FROM queend.log l WHERE l.partition_id = p_part AND l.base >= v_floor
+             ORDER BY l.base DESC LIMIT 8) r;
     IF v_high IS NULL THEN
         RETURN queend.head(p_part);
     ELSIF v_high > v_low OR v_seen < 8 THEN
         RETURN v_high;
     END IF;
-    SELECT l.base INTO v_low FROM queend.log l WHERE l.partition_id = p_part AND l.base >= v_floor ORDER BY l.base LIMIT 1;
+    SELECT l.base INTO v_low FROM queend.log l WHERE l.partition_id = p_part AND l.base >= v_floor
+     ORDER BY l.base LIMIT 1;
     WHILE v_low < v_high LOOP
         SELECT l.base, l.n, l.high INTO v_base, v_n, v_row FROM queend.log l
          WHERE l.partition_id = p_part AND l.base <= (v_low + v_high) / 2 ORDER BY l.base DESC LIMIT 1;
@@ -105,29 +113,36 @@ BEGIN
     RETURN v_low;
 END $$;
 
--- Which of these ids stand in the rows of a partition with p_from <= base < p_stop: 0-based place in p_ids, offset, moment.
+-- Which of these ids stand in the rows of a partition with p_from <= base < p_stop: 0-based place in p_ids, offset,
+-- moment.
 -- All ids of those rows against all ids asked for: a hash join, never a loop in a loop.
-CREATE OR REPLACE FUNCTION queend.ids_match(p_part int, p_from bigint, p_stop bigint, p_ids bytea) RETURNS TABLE (ord int, at bigint, stored_at bigint)
-LANGUAGE plpgsql STABLE SET enable_nestloop = off SET enable_mergejoin = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+CREATE OR REPLACE FUNCTION queend.ids_match(p_part int, p_from bigint, p_stop bigint, p_ids bytea)
+RETURNS TABLE (ord int, at bigint, stored_at bigint)
+LANGUAGE plpgsql STABLE SET enable_nestloop = off SET enable_mergejoin = off SET enable_seqscan = off
+    SET enable_bitmapscan = off AS $$
 BEGIN
     RETURN QUERY
     SELECT i.ord, r.base + s.ord, COALESCE(r.times[s.ord + 1], r.created_at)
-      FROM (SELECT l.base, l.created_at, CASE WHEN octet_length(l.meta) > 0 THEN queend.record_times(l.created_at, l.meta) END AS times, l.ids FROM queend.log l WHERE l.partition_id = p_part AND l.base >= p_from AND l.base < p_stop OFFSET 0) AS r
+      FROM (SELECT l.base, l.created_at,
+                   CASE WHEN octet_length(l.meta) > 0 THEN queend.record_times(l.created_at, l.meta) END AS times, l.ids
+              FROM queend.log l WHERE l.partition_id = p_part AND l.base >= p_from AND l.base < p_stop OFFSET 0) AS r
       CROSS JOIN LATERAL queend.id_spread(r.ids) AS s
       JOIN queend.id_spread(p_ids) AS i ON i.id = s.id;
 END $$;
 
--- Where records of these ids are stored already, at or behind an offset `known` of each (ids_find): ord is the 0-based place in the arrays.
-CREATE OR REPLACE FUNCTION queend.ids_stored(p_part int[], p_id bytea[], p_known bigint[]) RETURNS TABLE (ord int, found bigint, stored_at bigint)
+-- Where records of these ids are stored already, at or behind an offset `known` of each (ids_find): ord is the 0-based
+-- place in the arrays.
+CREATE OR REPLACE FUNCTION queend.ids_stored(p_part int[], p_id bytea[], p_known bigint[])
+RETURNS TABLE (ord int, found bigint, stored_at bigint)
 LANGUAGE sql STABLE AS $$
     SELECT u.ord::int - 1, f.found, f.stored_at
       FROM unnest(p_part, p_id, p_known) WITH ORDINALITY AS u (part, id, known, ord)
      CROSS JOIN LATERAL queend.ids_find(u.part, u.id, u.known) AS f
 $$;
 
--- Whether records were stored that a statement pushed whose answer was lost: one element of the arrays per batch row, as in push. All of
--- them, next to each other in their order and at one moment, or no row: then nothing of that statement took effect. base, created_at: of
--- each row's first record.
+-- Whether records were stored that a statement pushed whose answer was lost: one element of the arrays per batch row,
+-- as in push. All of them, next to each other in their order and at one moment, or no row: then nothing of that
+-- statement took effect. base, created_at: of each row's first record.
 -- The lanes are taken as the statement took them: while it is still under way, this waits for its end.
 CREATE OR REPLACE FUNCTION queend.pushed(p_lanes int[], p_part int[], p_n int[], p_ids bytea[])
 RETURNS TABLE (ord int, base bigint, created_at bigint)
@@ -139,16 +154,19 @@ BEGIN
     WITH found AS MATERIALIZED (
         SELECT u.ord::int - 1 AS ord, u.n, f.n AS stored, f.first, f.last, f.at, f.until
           FROM unnest(p_part, p_n, p_ids) WITH ORDINALITY AS u (part, n, ids, ord)
-         CROSS JOIN LATERAL (SELECT count(*) AS n, min(i.found - i.ord) AS first, max(i.found - i.ord) AS last, min(i.stored_at) AS at, max(i.stored_at) AS until
+         CROSS JOIN LATERAL (SELECT count(*) AS n, min(i.found - i.ord) AS first, max(i.found - i.ord) AS last,
+                                    min(i.stored_at) AS at, max(i.stored_at) AS until
                                FROM queend.ids_find(u.part, u.ids) AS i) AS f)
     SELECT f.ord, f.first, f.at FROM found f
-     WHERE (SELECT bool_and(x.stored = x.n AND x.first = x.last) AND min(x.at) = max(x.until) FROM found x) ORDER BY f.ord;
+     WHERE (SELECT bool_and(x.stored = x.n AND x.first = x.last) AND min(x.at) = max(x.until) FROM found x)
+     ORDER BY f.ord;
 END $$;
 
--- Before a partition's records are looked up: what its caller has to learn, or what late_ids has to hold, as p_known says
--- (see push). before: up to where the caller's knowledge counts; seen: what comes after it (ids_seen); ready: the caller knows
--- all, or late_ids holds all. The caller of this holds the lane.
-CREATE OR REPLACE FUNCTION queend.ids_prepare(p_part int, p_known bigint, p_known_at bigint, OUT before bigint, OUT seen bytea, OUT ready boolean)
+-- Before a partition's records are looked up: what its caller has to learn, or what late_ids has to hold, as p_known
+-- says (see push). before: up to where the caller's knowledge counts; seen: what comes after it (ids_seen); ready: the
+-- caller knows all, or late_ids holds all. The caller of this holds the lane.
+CREATE OR REPLACE FUNCTION queend.ids_prepare(p_part int, p_known bigint, p_known_at bigint, OUT before bigint,
+    OUT seen bytea, OUT ready boolean)
 LANGUAGE plpgsql AS $$
 DECLARE
     v_listed boolean := NOT EXISTS (SELECT FROM queend.unlisted u WHERE u.partition_id = p_part);
@@ -169,10 +187,10 @@ BEGIN
     END IF;
 END $$;
 
--- Puts ids that are not version 7 into late_ids, of at most about 5000 records from queend.unlisted.since on, which moves up
--- by as much; for a partition whose ids no daemon has room to remember. True: since is the head now, late_ids holds all.
--- The caller holds the lane, and if it removes the row from queend.unlisted it must append to the partition in the same
--- transaction: then whoever still remembers the partition sees another head than it knows.
+-- Puts ids that are not version 7 into late_ids, of at most about 5000 records from queend.unlisted.since on, which
+-- moves up by as much; for a partition whose ids no daemon has room to remember. True: since is the head now, late_ids
+-- holds all. The caller holds the lane, and if it removes the row from queend.unlisted it must append to the partition
+-- in the same transaction: then whoever still remembers the partition sees another head than it knows.
 CREATE OR REPLACE FUNCTION queend.ids_list(p_part int) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -182,7 +200,8 @@ BEGIN
     SELECT GREATEST(u.since, v_floor) INTO v_since FROM queend.unlisted u WHERE u.partition_id = p_part;
     WITH r AS MATERIALIZED (
         SELECT x.* FROM (SELECT y.*, sum(y.n) OVER (ORDER BY y.base) - y.n AS before
-                           FROM (SELECT l.base, l.n, l.ids FROM queend.log l WHERE l.partition_id = p_part AND l.base >= queend.row_of(p_part, v_since)
+                           FROM (SELECT l.base, l.n, l.ids FROM queend.log l
+                                  WHERE l.partition_id = p_part AND l.base >= queend.row_of(p_part, v_since)
                                   ORDER BY l.base LIMIT 5000) AS y) AS x
          WHERE x.before < 5000),
     late AS (
@@ -195,39 +214,47 @@ BEGIN
     RETURN v_since >= queend.head(p_part);
 END $$;
 
--- The next ids of a partition for a daemon that is to remember them, as ids_seen has them: from where its knowledge ends, if
--- that counts (ids_known), else from the first. Without the lane: a push compares the head before it believes any of it.
+-- The next ids of a partition for a daemon that is to remember them, as ids_seen has them: from where its knowledge
+-- ends, if that counts (ids_known), else from the first. Without the lane: a push compares the head before it believes
+-- any of it.
 CREATE OR REPLACE FUNCTION queend.ids_learn(p_part int, p_known bigint, p_known_at bigint) RETURNS bytea
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN queend.ids_seen(p_part, queend.ids_known(p_part, p_known, p_known_at));
 END $$;
 
--- Up to where a caller's knowledge of a partition counts: up to the end of the row it says, if that is still where a row of
--- that moment ends; else 0. The log may have lost its end, with a database's failure, and grown another. p_known as in push.
+-- Up to where a caller's knowledge of a partition counts: up to the end of the row it says, if that is still where a
+-- row of that moment ends; else 0. The log may have lost its end, with a database's failure, and grown another. p_known
+-- as in push.
 CREATE OR REPLACE FUNCTION queend.ids_known(p_part int, p_known bigint, p_known_at bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     v_known bigint := CASE WHEN p_known < -1 THEN -2 - p_known ELSE p_known END;
 BEGIN
-    IF v_known > 0 AND EXISTS (SELECT FROM (SELECT l.base + l.n AS next, l.created_at FROM queend.log l WHERE l.partition_id = p_part AND l.base < v_known
-                                             ORDER BY l.base DESC LIMIT 1) AS l WHERE l.next = v_known AND l.created_at = p_known_at) THEN
+    IF v_known > 0
+       AND EXISTS (SELECT FROM (SELECT l.base + l.n AS next, l.created_at FROM queend.log l
+                                 WHERE l.partition_id = p_part AND l.base < v_known
+                                 ORDER BY l.base DESC LIMIT 1) AS l
+                    WHERE l.next = v_known AND l.created_at = p_known_at) THEN
         RETURN v_known;
     END IF;
     RETURN 0;
 END $$;
 
--- The ids of a partition's rows from an offset on that is the base of one, at most about 20000 of them, for a daemon that is
--- to remember them: 8 bytes offset of the first, 8 bytes moment of the last row, then the ids as they stand. Where there is
--- none, the offset is the head and the moment that of the newest row (0: there is no row).
+-- The ids of a partition's rows from an offset on that is the base of one, at most about 20000 of them, for a daemon
+-- that is to remember them: 8 bytes offset of the first, 8 bytes moment of the last row, then the ids as they stand.
+-- Where there is none, the offset is the head and the moment that of the newest row (0: there is no row).
 CREATE OR REPLACE FUNCTION queend.ids_seen(p_part int, p_from bigint) RETURNS bytea
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN (SELECT int8send(COALESCE(min(r.base), queend.head(p_part)))
-                   || int8send(COALESCE(max(r.created_at), (SELECT l.created_at FROM queend.log l WHERE l.partition_id = p_part ORDER BY l.base DESC LIMIT 1), 0))
+                   || int8send(COALESCE(max(r.created_at),
+                                        (SELECT l.created_at FROM queend.log l WHERE l.partition_id = p_part
+                                          ORDER BY l.base DESC LIMIT 1), 0))
                    || COALESCE(string_agg(r.ids, '' ORDER BY r.base), '')
               FROM (SELECT x.base, x.created_at, x.ids, sum(x.n) OVER (ORDER BY x.base) - x.n AS before
-                      FROM (SELECT l.base, l.n, l.created_at, l.ids FROM queend.log l WHERE l.partition_id = p_part AND l.base >= p_from
+                      FROM (SELECT l.base, l.n, l.created_at, l.ids FROM queend.log l
+                             WHERE l.partition_id = p_part AND l.base >= p_from
                              ORDER BY l.base LIMIT 20000) AS x) AS r
              WHERE r.before < 20000);
 END $$;

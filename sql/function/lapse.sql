@@ -1,18 +1,20 @@
--- Leases that ran out: how deliveries become narrow and end in the dead letters. Owns queend.standing, a row per cursor whose
--- leases ran out; who holds the cursor's row writes it.
+-- Leases that ran out: how deliveries become narrow and end in the dead letters. Owns queend.standing, a row per cursor
+-- whose leases ran out; who holds the cursor's row writes it.
 
 -- What the next delivery of a partition may take where a lease of it has run out, or did so lately (cursors.standing).
 --   p_lease_until … p_beyond   of the cursor, whose row the caller holds      p_first   the first record to deliver
--- first: the first record to deliver after all; most: records to deliver, at most (NULL: no bound); standing: for the cursor; buried: how
--- many records became dead letters (NULL: none).
+-- first: the first record to deliver after all; most: records to deliver, at most (NULL: no bound); standing: for the
+-- cursor; buried: how many records became dead letters (NULL: none).
 --
--- A lease that ran out and left its first record is counted, where neither a daemon nor the database was away since it was taken. From the second
--- in a row on deliveries have half of the records of the one before, at last a single one: so whoever ends his consumers is alone. A record that
--- was left more often than the queue's deliveryLimit (0: never), and alone in the end, goes to the dead letters. Deliveries stay narrow to the end
--- of what the first of these leases had.
+-- A lease that ran out and left its first record is counted, where neither a daemon nor the database was away since it
+-- was taken. From the second in a row on deliveries have half of the records of the one before, at last a single one:
+-- so whoever ends his consumers is alone. A record that was left more often than the queue's deliveryLimit (0: never),
+-- and alone in the end, goes to the dead letters. Deliveries stay narrow to the end of what the first of these leases
+-- had.
 -- The caller moves the cursor to `first` if it delivers; where it does not, the same is said again.
-CREATE OR REPLACE FUNCTION queend.lapse(p_part int, p_group int, p_lease_until bigint, p_lease_end bigint, p_taken bigint, p_beyond int8multirange,
-    p_first bigint, OUT first bigint, OUT most int, OUT standing boolean, OUT buried int)
+CREATE OR REPLACE FUNCTION queend.lapse(p_part int, p_group int, p_lease_until bigint, p_lease_end bigint,
+    p_taken bigint, p_beyond int8multirange, p_first bigint, OUT first bigint, OUT most int, OUT standing boolean,
+    OUT buried int)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -22,7 +24,8 @@ DECLARE
 BEGIN
     lapse.first := p_first;
     SELECT x.* INTO s FROM queend.standing x WHERE x.partition_id = p_part AND x.group_id = p_group;
-    IF p_lease_until > 0 AND s.taken = p_taken THEN      -- counted already, and not delivered: there was no room in the answer
+    -- counted already, and not delivered: there was no room in the answer
+    IF p_lease_until > 0 AND s.taken = p_taken THEN
         lapse.first := GREATEST(p_first, s.first);
         lapse.most := s.width;
         lapse.standing := true;
@@ -40,14 +43,20 @@ BEGIN
             s.width := GREATEST(v_left / 2, 1);
         END IF;
         IF v_left = 1 AND s.lapses > 1 THEN
-            v_limit := (SELECT q.delivery_limit FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE p.id = p_part);
+            v_limit := (SELECT q.delivery_limit FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id
+                         WHERE p.id = p_part);
             IF v_limit > 0 AND s.lapses > v_limit THEN
-                IF NOT EXISTS (SELECT FROM queend.dead_letters d WHERE d.partition_id = p_part AND d.group_id = p_group AND d.record_offset = p_first) THEN
+                IF NOT EXISTS (SELECT FROM queend.dead_letters d
+                                WHERE d.partition_id = p_part AND d.group_id = p_group
+                                  AND d.record_offset = p_first) THEN
                     PERFORM queend.dead_letter(p_part, p_group, ARRAY[p_first],
-                        ARRAY[format('Left by %s consumers whose leases ran out (deliveryLimit %s)', s.lapses, v_limit)], s.lapses);
+                        ARRAY[format('Left by %s consumers whose leases ran out (deliveryLimit %s)', s.lapses,
+                                     v_limit)], s.lapses);
                     lapse.buried := 1;
                 END IF;
-                lapse.first := queend.due_from(p_part, p_group, COALESCE(p_beyond, '{}') + int8multirange(int8range(p_first, p_first, '[]')), p_first);
+                lapse.first := queend.due_from(p_part, p_group,
+                                               COALESCE(p_beyond, '{}')
+                                               + int8multirange(int8range(p_first, p_first, '[]')), p_first);
                 s.lapses := 0;
             END IF;
         END IF;
@@ -60,14 +69,15 @@ BEGIN
     END IF;
     INSERT INTO queend.standing AS x (since, taken, first, upto, partition_id, group_id, lapses, width)
     VALUES (s.since, s.taken, lapse.first, s.upto, p_part, p_group, s.lapses, s.width)
-    ON CONFLICT (partition_id, group_id) DO UPDATE SET since = excluded.since, taken = excluded.taken, first = excluded.first,
-         upto = excluded.upto, lapses = excluded.lapses, width = excluded.width;
+    ON CONFLICT (partition_id, group_id) DO UPDATE
+       SET since = excluded.since, taken = excluded.taken, first = excluded.first,
+           upto = excluded.upto, lapses = excluded.lapses, width = excluded.width;
     lapse.standing := true;
     lapse.most := s.width;
 END $$;
 
--- Was a daemon or the database away since a moment (µs)? A lease that ended meanwhile says nothing about its consumer. What each daemon notes when it
--- starts and when its database answers again (service/maintenance).
+-- Was a daemon or the database away since a moment (µs)? A lease that ended meanwhile says nothing about its consumer.
+-- What each daemon notes when it starts and when its database answers again (service/maintenance).
 CREATE OR REPLACE FUNCTION queend.away_since(p_at bigint) RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -75,8 +85,8 @@ BEGIN
         OR pg_postmaster_start_time() >= queend.moment(p_at);
 END $$;
 
--- Partitions that stand: a group's leases ran out at least twice in a row and left the message at `first`, since the first of them was
--- taken. p_group NULL: of all groups.
+-- Partitions that stand: a group's leases ran out at least twice in a row and left the message at `first`, since the
+-- first of them was taken. p_group NULL: of all groups.
 CREATE OR REPLACE FUNCTION queend.standing_list(p_group text)
 RETURNS TABLE (queue text, name text, partition text, partition_id int, since bigint, lapses int, first bigint)
 LANGUAGE plpgsql STABLE SET enable_seqscan = on SET enable_bitmapscan = off AS $$
@@ -85,7 +95,8 @@ BEGIN
     RETURN QUERY
     SELECT q.name, g.name, p.name, s.partition_id, s.since, s.lapses, s.first
       FROM queend.standing s
-      CROSS JOIN LATERAL (SELECT x.committed FROM queend.cursors x WHERE x.partition_id = s.partition_id AND x.group_id = s.group_id OFFSET 0) AS k
+      CROSS JOIN LATERAL (SELECT x.committed FROM queend.cursors x
+                           WHERE x.partition_id = s.partition_id AND x.group_id = s.group_id OFFSET 0) AS k
       CROSS JOIN LATERAL (SELECT x.name, x.queue_id FROM queend.consumer_groups x WHERE x.id = s.group_id OFFSET 0) AS g
       CROSS JOIN LATERAL (SELECT x.name FROM queend.queues x WHERE x.id = g.queue_id OFFSET 0) AS q
       CROSS JOIN LATERAL (SELECT x.id, x.name FROM queend.partitions x WHERE x.id = s.partition_id OFFSET 0) AS p

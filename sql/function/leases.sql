@@ -1,8 +1,9 @@
--- Leases: who holds them, longer and shorter ones. Owns queend.leases, which remembers the cursors of leases whose id does
--- not name its partition. Locks: cursors ascending, then pauses.
+-- Leases: who holds them, longer and shorter ones. Owns queend.leases, which remembers the cursors of leases whose id
+-- does not name its partition. Locks: cursors ascending, then pauses.
 
 -- Extends leases: each live (partition, group) that holds one lives until at least now + seconds; never shortened.
---   h_part, h_group   cursors where the leases may be, besides those that their ids name and that are remembered (leases_find)
+--   h_part, h_group   cursors where the leases may be, besides those that their ids name and that are remembered
+--                     (leases_find)
 -- One row per lease (0-based ord): status 0 extended (expires_at: the earliest; renewed: how many), 1 nobody holds it,
 -- 2 expired already. Cursors are locked in ascending order.
 CREATE OR REPLACE FUNCTION queend.renew(p_lease uuid[], p_seconds int[], h_req int[], h_part int[], h_group int[])
@@ -14,18 +15,23 @@ DECLARE
     v_part int[];
     v_grp  int[];
 BEGIN
-    SELECT array_agg(l.partition_id), array_agg(l.group_id) INTO v_part, v_grp FROM queend.leases_find(p_lease, h_part, h_group) AS l;
+    SELECT array_agg(l.partition_id), array_agg(l.group_id) INTO v_part, v_grp
+      FROM queend.leases_find(p_lease, h_part, h_group) AS l;
     PERFORM queend.cursors_lock(v_part, v_grp);
     v_now := queend.now_us();
 
     RETURN QUERY
     WITH held AS MATERIALIZED (
         SELECT k.* FROM unnest(v_part, v_grp) AS h (part, grp)
-         CROSS JOIN LATERAL (SELECT c.* FROM queend.cursors c WHERE c.partition_id = h.part AND c.group_id = h.grp OFFSET 0) AS k),
+         CROSS JOIN LATERAL (SELECT c.* FROM queend.cursors c
+                              WHERE c.partition_id = h.part AND c.group_id = h.grp OFFSET 0) AS k),
     u AS (
-        INSERT INTO queend.cursors AS k (partition_id, group_id, committed, lease_until)      -- by the primary key, see pop
+        -- by the primary key, see pop
+        INSERT INTO queend.cursors AS k (partition_id, group_id, committed, lease_until)
         SELECT h.partition_id, h.group_id, h.committed, v_now + l.seconds * 1000000::bigint
-          FROM held h JOIN (SELECT r.lease, max(r.seconds) AS seconds FROM unnest(p_lease, p_seconds) AS r (lease, seconds) GROUP BY r.lease) AS l
+          FROM held h
+          JOIN (SELECT r.lease, max(r.seconds) AS seconds FROM unnest(p_lease, p_seconds) AS r (lease, seconds)
+                 GROUP BY r.lease) AS l
                ON h.lease_id = l.lease
          WHERE h.lease_until > v_now
         ON CONFLICT (partition_id, group_id) DO UPDATE SET lease_until = GREATEST(k.lease_until, excluded.lease_until)
@@ -36,12 +42,14 @@ BEGIN
                 ELSE 1 END::smallint,
            COALESCE(n.expires_at, 0), n.renewed::int
       FROM unnest(p_lease) WITH ORDINALITY AS l (lease, ord)
-      CROSS JOIN LATERAL (SELECT min(u.lease_until) AS expires_at, count(*) AS renewed FROM u WHERE u.lease_id = l.lease) AS n;
+      CROSS JOIN LATERAL (SELECT min(u.lease_until) AS expires_at, count(*) AS renewed FROM u
+                           WHERE u.lease_id = l.lease) AS n;
 END $$;
 
 -- Gives back leases whose records never reached a client: they can be claimed at once and the delivery is not counted.
 -- One row per element (0-based ord): whether that lease was still there.
-CREATE OR REPLACE FUNCTION queend.release(p_part int[], p_group int[], p_lease uuid[]) RETURNS TABLE (ord int, released boolean)
+CREATE OR REPLACE FUNCTION queend.release(p_part int[], p_group int[], p_lease uuid[])
+RETURNS TABLE (ord int, released boolean)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
@@ -60,9 +68,10 @@ BEGIN
     SELECT h.ord, h.partition_id IS NOT NULL FROM held h;
 END $$;
 
--- Takes back claims that were acknowledged at once and reached nobody: records p_first … p_stop - 1 are delivered again.
--- Only where the cursor still stands where such a claim left it, at p_stop - 1 and free: what was claimed behind it since, or a seek,
--- goes before. One row per element (0-based ord): whether it was taken back. Every daemon hears of it.
+-- Takes back claims that were acknowledged at once and reached nobody: records p_first … p_stop - 1 are delivered
+-- again. Only where the cursor still stands where such a claim left it, at p_stop - 1 and free: what was claimed behind
+-- it since, or a seek, goes before. One row per element (0-based ord): whether it was taken back. Every daemon hears of
+-- it.
 CREATE OR REPLACE FUNCTION queend.take_back(p_part int[], p_group int[], p_first bigint[], p_stop bigint[])
 RETURNS TABLE (ord int, taken boolean)
 LANGUAGE plpgsql AS $$
@@ -73,10 +82,13 @@ BEGIN
     PERFORM queend.cursors_lock(p_part, p_group);
     FOR r IN SELECT a.i::int - 1 AS i, a.part, a.grp, a.first, a.stop
                FROM unnest(p_part, p_group, p_first, p_stop) WITH ORDINALITY AS a (part, grp, first, stop, i)
-              ORDER BY a.part, a.grp, a.stop DESC      -- the newest claim of a cursor first, so that all of them can be taken back
+              -- the newest claim of a cursor first, so that all of them can be taken back
+              ORDER BY a.part, a.grp, a.stop DESC
     LOOP
-        UPDATE queend.cursors SET committed = r.first - 1, lease_end = r.first - 1, row_base = queend.row_of(r.part, r.first), attempt = 0
-         WHERE partition_id = r.part AND group_id = r.grp AND committed = r.stop - 1 AND lease_end = r.stop - 1 AND lease_until = 0;
+        UPDATE queend.cursors
+           SET committed = r.first - 1, lease_end = r.first - 1, row_base = queend.row_of(r.part, r.first), attempt = 0
+         WHERE partition_id = r.part AND group_id = r.grp AND committed = r.stop - 1 AND lease_end = r.stop - 1
+           AND lease_until = 0;
         ord := r.i;
         taken := FOUND;
         IF taken THEN
@@ -86,12 +98,13 @@ BEGIN
     END LOOP;
 END $$;
 
--- Who holds these leases, live or expired. A lease is looked for in the partition that its id names, in the cursors that are remembered
--- for it (queend.leases), and in those given: never in all. (A lease id changes with each claim: an index on it would cost every
--- claim and every ack.)
+-- Who holds these leases, live or expired. A lease is looked for in the partition that its id names, in the cursors
+-- that are remembered for it (queend.leases), and in those given: never in all. (A lease id changes with each claim: an
+-- index on it would cost every claim and every ack.)
 CREATE OR REPLACE FUNCTION queend.leases_find(p_lease uuid[], p_part int[], p_group int[])
 RETURNS TABLE (partition_id int, group_id int, lease_id uuid, lease_until bigint)
-LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+    SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
@@ -99,62 +112,74 @@ BEGIN
         SELECT h.part, h.grp FROM unnest(p_part, p_group) AS h (part, grp)
         UNION
         SELECT m.part, l.group_id FROM unnest(p_lease) AS u (lease)
-         CROSS JOIN LATERAL (SELECT x.group_id, x.partition_ids FROM queend.leases x WHERE x.lease_id = u.lease OFFSET 0) AS l
+         CROSS JOIN LATERAL (SELECT x.group_id, x.partition_ids FROM queend.leases x
+                              WHERE x.lease_id = u.lease OFFSET 0) AS l
          CROSS JOIN LATERAL unnest(l.partition_ids) AS m (part)
         UNION
-        SELECT c.partition_id, c.group_id FROM (SELECT u.lease, queend.lease_part(u.lease) AS part FROM unnest(p_lease) AS u (lease) OFFSET 0) AS n
-         CROSS JOIN LATERAL (SELECT x.partition_id, x.group_id FROM queend.cursors x WHERE x.partition_id = n.part AND x.lease_id = n.lease OFFSET 0) AS c) AS h
+        SELECT c.partition_id, c.group_id
+          FROM (SELECT u.lease, queend.lease_part(u.lease) AS part FROM unnest(p_lease) AS u (lease) OFFSET 0) AS n
+         CROSS JOIN LATERAL (SELECT x.partition_id, x.group_id FROM queend.cursors x
+                              WHERE x.partition_id = n.part AND x.lease_id = n.lease OFFSET 0) AS c) AS h
      CROSS JOIN LATERAL (SELECT c.partition_id, c.group_id, c.lease_id, c.lease_until FROM queend.cursors c
                           WHERE c.partition_id = h.part AND c.group_id = h.grp AND c.lease_id = ANY (p_lease)
                             AND c.lease_id <> '00000000-0000-0000-0000-000000000000' OFFSET 0) AS k;
 END $$;
 
--- The partition that a lease id names, if it is one that does (its first bit is set; queend/core/base/uuid). Anything may come
--- of another id: whether the lease is there is another question.
+-- The partition that a lease id names, if it is one that does (its first bit is set; queend/core/base/uuid). Anything
+-- may come of another id: whether the lease is there is another question.
 CREATE OR REPLACE FUNCTION queend.lease_part(p_lease uuid) RETURNS int
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     v_raw bytea := uuid_send(p_lease);
 BEGIN
-    RETURN ('x' || encode(substr(v_raw, 13, 4), 'hex'))::bit(32)::int # queend.id_mask((SELECT c.seed FROM queend.catalog c), 'l', substr(v_raw, 1, 12));
+    RETURN ('x' || encode(substr(v_raw, 13, 4), 'hex'))::bit(32)::int
+           # queend.id_mask((SELECT c.seed FROM queend.catalog c), 'l', substr(v_raw, 1, 12));
 END $$;
 
--- Remembers of which cursors leases are that this transaction has just claimed: those whose id does not name its partition by its
--- form, or (p_named) those that only look as if they did. One element per cursor that may have been claimed.
+-- Remembers of which cursors leases are that this transaction has just claimed: those whose id does not name its
+-- partition by its form, or (p_named) those that only look as if they did. One element per cursor that may have been
+-- claimed.
 CREATE OR REPLACE FUNCTION queend.leases_keep(p_lease uuid[], p_part int[], p_group int[], p_named boolean) RETURNS void
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
     INSERT INTO queend.leases (lease_id, group_id, partition_ids)
     SELECT u.lease, u.grp, array_agg(u.part) FROM unnest(p_lease, p_part, p_group) AS u (lease, part, grp)
-     CROSS JOIN LATERAL (SELECT c.lease_id, c.lease_until FROM queend.cursors c WHERE c.partition_id = u.part AND c.group_id >= u.grp AND c.group_id <= u.grp
+     CROSS JOIN LATERAL (SELECT c.lease_id, c.lease_until FROM queend.cursors c
+                          WHERE c.partition_id = u.part AND c.group_id >= u.grp AND c.group_id <= u.grp
                           ORDER BY c.group_id DESC LIMIT 1) AS k      -- the newest version first, see pop
      WHERE k.lease_id = u.lease AND k.lease_until > 0 AND (u.lease >= '80000000-0000-0000-0000-000000000000') = p_named
      GROUP BY u.lease, u.grp;
 END $$;
 
--- Forgets leases that no cursor has any more, among the p_limit remembered ones after p_after. removed: how many went; next: the
--- id to go on after, NULL at the end.
+-- Forgets leases that no cursor has any more, among the p_limit remembered ones after p_after. removed: how many went;
+-- next: the id to go on after, NULL at the end.
 CREATE OR REPLACE FUNCTION queend.leases_tidy(p_after uuid, p_limit int, OUT removed int, OUT next uuid)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
+    SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     v_seen int;
 BEGIN
     WITH page AS MATERIALIZED (
-        SELECT l.ctid AS at, l.lease_id, l.group_id, l.partition_ids FROM queend.leases l WHERE l.lease_id > p_after ORDER BY l.lease_id FETCH FIRST p_limit ROWS WITH TIES),
+        SELECT l.ctid AS at, l.lease_id, l.group_id, l.partition_ids FROM queend.leases l WHERE l.lease_id > p_after
+         ORDER BY l.lease_id FETCH FIRST p_limit ROWS WITH TIES),
     gone AS (
         DELETE FROM queend.leases l
          WHERE l.ctid = ANY (ARRAY(
             SELECT p.at FROM page p
              WHERE NOT EXISTS (SELECT FROM unnest(p.partition_ids) AS m (part)
-                                CROSS JOIN LATERAL (SELECT FROM queend.cursors c WHERE c.partition_id = m.part AND c.group_id = p.group_id AND c.lease_id = p.lease_id OFFSET 0) AS k)))
+                                CROSS JOIN LATERAL (SELECT FROM queend.cursors c
+                                                     WHERE c.partition_id = m.part AND c.group_id = p.group_id
+                                                       AND c.lease_id = p.lease_id OFFSET 0) AS k)))
         RETURNING 1)
-    SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM page), (SELECT p.lease_id FROM page p ORDER BY p.lease_id DESC LIMIT 1) INTO removed, v_seen, next;
+    SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM page),
+           (SELECT p.lease_id FROM page p ORDER BY p.lease_id DESC LIMIT 1) INTO removed, v_seen, next;
     IF v_seen < p_limit THEN
         next := NULL;
     END IF;
 END $$;
 
--- Which of these (partition, group), by their place from 0, nobody holds a lease of now: how a daemon learns that a lease it knows of ended early through another.
+-- Which of these (partition, group), by their place from 0, nobody holds a lease of now: how a daemon learns that a
+-- lease it knows of ended early through another.
 CREATE OR REPLACE FUNCTION queend.leases_ended(p_part int[], p_group int[]) RETURNS TABLE (ord int)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
@@ -163,18 +188,20 @@ DECLARE
 BEGIN
     RETURN QUERY
     SELECT u.ord::int - 1 FROM unnest(p_part, p_group) WITH ORDINALITY AS u (part, grp, ord)
-      LEFT JOIN LATERAL (SELECT x.lease_until, x.retry_until FROM queend.cursors x WHERE x.partition_id = u.part AND x.group_id >= u.grp AND x.group_id <= u.grp
+      LEFT JOIN LATERAL (SELECT x.lease_until, x.retry_until FROM queend.cursors x
+                          WHERE x.partition_id = u.part AND x.group_id >= u.grp AND x.group_id <= u.grp
                           ORDER BY x.group_id DESC LIMIT 1) AS k ON true      -- the newest version first, see pop
      WHERE COALESCE(k.lease_until, 0) <= v_now AND COALESCE(k.retry_until, 0) <= v_now;
 END $$;
 
--- Tells every daemon that these (partition, group) can be claimed again, for callers that no daemon serves: as pauses that end now, which
--- they look for once a second while somebody waits (queend.waking).
+-- Tells every daemon that these (partition, group) can be claimed again, for callers that no daemon serves: as pauses
+-- that end now, which they look for once a second while somebody waits (queend.waking).
 CREATE OR REPLACE FUNCTION queend.lease_freed(p_part int[], p_group int[]) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO queend.pauses (ends_at, partition_id, group_id)
-    SELECT queend.now_us(), f.part, f.grp FROM (SELECT DISTINCT u.part, u.grp FROM unnest(p_part, p_group) AS u (part, grp) ORDER BY u.part, u.grp) AS f
+    SELECT queend.now_us(), f.part, f.grp
+      FROM (SELECT DISTINCT u.part, u.grp FROM unnest(p_part, p_group) AS u (part, grp) ORDER BY u.part, u.grp) AS f
     ON CONFLICT (partition_id, group_id) DO UPDATE SET ends_at = GREATEST(excluded.ends_at, pauses.ends_at);
 END $$;
 

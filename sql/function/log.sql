@@ -1,21 +1,23 @@
--- The log by offset and by moment: one probe of its key, or a binary search. What looks for a partition's oldest row starts
--- at the floor. Reads only, but for an import, which holds the partition's lane.
+-- The log by offset and by moment: one probe of its key, or a binary search. What looks for a partition's oldest row
+-- starts at the floor. Reads only, but for an import, which holds the partition's lane.
 
--- The next offset a partition will give, never below its floor. PL/pgSQL keeps its plan from call to call; a function in
--- SQL that cannot be inlined is planned anew by each statement that uses it.
+-- The next offset a partition will give, never below its floor. PL/pgSQL keeps its plan from call to call; a function
+-- in SQL that cannot be inlined is planned anew by each statement that uses it.
 CREATE OR REPLACE FUNCTION queend.head(p_part int) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     v_floor bigint := COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = p_part), 0);
 BEGIN
-    RETURN COALESCE((SELECT l.base + l.n FROM queend.log l WHERE l.partition_id = p_part AND l.base >= v_floor ORDER BY l.base DESC LIMIT 1), v_floor);
+    RETURN COALESCE((SELECT l.base + l.n FROM queend.log l WHERE l.partition_id = p_part AND l.base >= v_floor
+                      ORDER BY l.base DESC LIMIT 1), v_floor);
 END $$;
 
 -- The base of the row that holds an offset of a partition; the offset itself where there is none.
 CREATE OR REPLACE FUNCTION queend.row_of(p_part int, p_offset bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    RETURN COALESCE((SELECT l.base FROM queend.log l WHERE l.partition_id = p_part AND l.base <= p_offset ORDER BY l.base DESC LIMIT 1), p_offset);
+    RETURN COALESCE((SELECT l.base FROM queend.log l WHERE l.partition_id = p_part AND l.base <= p_offset
+                      ORDER BY l.base DESC LIMIT 1), p_offset);
 END $$;
 
 -- When the record at an offset of a partition was stored; NULL when the log does not hold it.
@@ -23,7 +25,8 @@ CREATE OR REPLACE FUNCTION queend.record_stored(p_part int, p_offset bigint) RET
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN (SELECT queend.record_time(l.created_at, l.meta, p_offset - l.base) FROM (
-                SELECT x.* FROM queend.log x WHERE x.partition_id = p_part AND x.base <= p_offset ORDER BY x.base DESC LIMIT 1) AS l
+                SELECT x.* FROM queend.log x WHERE x.partition_id = p_part AND x.base <= p_offset
+                 ORDER BY x.base DESC LIMIT 1) AS l
              WHERE l.base + l.n > p_offset);
 END $$;
 
@@ -35,7 +38,8 @@ DECLARE
     v_base  bigint := queend.row_since(p_part, p_at);
     v_times bigint[];
 BEGIN
-    SELECT queend.record_times(l.created_at, l.meta) INTO v_times FROM queend.log l WHERE l.partition_id = p_part AND l.base = v_base;
+    SELECT queend.record_times(l.created_at, l.meta) INTO v_times FROM queend.log l
+     WHERE l.partition_id = p_part AND l.base = v_base;
     IF v_times IS NULL THEN
         RETURN v_base;
     END IF;
@@ -55,7 +59,8 @@ DECLARE
 BEGIN
     -- From the floor on: below it lie the index entries of rows that are gone but not vacuumed yet.
     SELECT l.base INTO v_low FROM queend.log l
-     WHERE l.partition_id = p_part AND l.base >= COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = p_part), 0)
+     WHERE l.partition_id = p_part
+       AND l.base >= COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = p_part), 0)
      ORDER BY l.base LIMIT 1;
     IF v_low IS NULL THEN
         RETURN v_high;
@@ -72,11 +77,11 @@ BEGIN
     RETURN v_low;
 END $$;
 
--- Appends rows whose records were stored elsewhere before, with their own moments: what an import writes. One partition; the rows follow
--- each other and the first begins at the head, else nothing is done and false returned. p_high, p_odd: as in the log. p_late, p_late_at:
--- the ids that the log cannot prove, and their offsets.
-CREATE OR REPLACE FUNCTION queend.import_rows(p_part int, p_base bigint[], p_created bigint[], p_n int[], p_high uuid[], p_odd boolean[],
-    p_ids bytea[], p_body bytea[], p_meta bytea[], p_late_at bigint[], p_late bytea[]) RETURNS boolean
+-- Appends rows whose records were stored elsewhere before, with their own moments: what an import writes. One
+-- partition; the rows follow each other and the first begins at the head, else nothing is done and false returned.
+-- p_high, p_odd: as in the log. p_late, p_late_at: the ids that the log cannot prove, and their offsets.
+CREATE OR REPLACE FUNCTION queend.import_rows(p_part int, p_base bigint[], p_created bigint[], p_n int[], p_high uuid[],
+    p_odd boolean[], p_ids bytea[], p_body bytea[], p_meta bytea[], p_late_at bigint[], p_late bytea[]) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(1903519076, p_part & 63);
@@ -85,7 +90,10 @@ BEGIN
     END IF;
     INSERT INTO queend.log (base, created_at, partition_id, n, high, odd, ids, body, meta)
     SELECT u.base, u.created, p_part, u.n, u.high, u.odd, u.ids, u.body, u.meta
-      FROM unnest(p_base, p_created, p_n, p_high, p_odd, p_ids, p_body, p_meta) AS u (base, created, n, high, odd, ids, body, meta);
-    INSERT INTO queend.late_ids (position, partition_id, id) SELECT u.at, p_part, u.id FROM unnest(p_late_at, p_late) AS u (at, id) ON CONFLICT DO NOTHING;
+      FROM unnest(p_base, p_created, p_n, p_high, p_odd, p_ids, p_body, p_meta) AS u (base, created, n, high, odd, ids,
+              body, meta);
+    INSERT INTO queend.late_ids (position, partition_id, id) SELECT u.at, p_part, u.id
+                                                               FROM unnest(p_late_at, p_late) AS u (at, id) ON CONFLICT
+                                                             DO NOTHING;
     RETURN true;
 END $$;

@@ -1,16 +1,19 @@
 -- Lists of messages for people who look, the newest first. Reads only, and a bounded number of rows.
 
--- Messages stored between two moments (µs, inclusive), the newest first. Every filter may be NULL: queue, partition, namespace
--- and task by name, status (pending, processing, completed, dead_letter). Deleted ones are left out. body only where the client framed the row (codec 2): texts and ids of its records stand there.
--- At most p_look rows of the log are looked at (message_rows): a filter that few messages meet may find less than there is. Dead letters come from
--- their own table (message_dead), all of them.
---   queue_status  of the queue mode's group; status: of the named groups together where no queue mode's group has come to the
---                 partition; consumed_by of the `groups` named groups that have come there; lease_until: of the queue mode, 0 = none
-CREATE OR REPLACE FUNCTION queend.message_list(p_queue text, p_partition text, p_namespace text, p_task text, p_status text, p_from bigint, p_to bigint,
-    p_limit int, p_offset int, p_look int)
-RETURNS TABLE (queue text, namespace text, task text, priority int, partition text, partition_id int, record_offset bigint, stored_at bigint,
-               transaction_id text, trace_id uuid, producer_sub text, body bytea, n int, place int,
-               queue_status text, status text, consumed_by int, groups int, lease_until bigint, deliver_at bigint)
+-- Messages stored between two moments (µs, inclusive), the newest first. Every filter may be NULL: queue, partition,
+-- namespace and task by name, status (pending, processing, completed, dead_letter). Deleted ones are left out. body
+-- only where the client framed the row (codec 2): texts and ids of its records stand there.
+-- At most p_look rows of the log are looked at (message_rows): a filter that few messages meet may find less than there
+-- is. Dead letters come from their own table (message_dead), all of them.
+--   queue_status  of the queue mode's group; status: of the named groups together where no queue mode's group has come
+--                 to the partition; consumed_by of the `groups` named groups that have come there; lease_until: of the
+--                 queue mode, 0 = none
+CREATE OR REPLACE FUNCTION queend.message_list(p_queue text, p_partition text, p_namespace text, p_task text,
+    p_status text, p_from bigint, p_to bigint, p_limit int, p_offset int, p_look int)
+RETURNS TABLE (queue text, namespace text, task text, priority int, partition text, partition_id int,
+               record_offset bigint, stored_at bigint, transaction_id text, trace_id uuid, producer_sub text,
+               body bytea, n int, place int, queue_status text, status text, consumed_by int, groups int,
+               lease_until bigint, deliver_at bigint)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
@@ -32,9 +35,13 @@ BEGIN
         RETURN;
     END IF;
     IF p_queue IS NOT NULL THEN
-        v_queue := ARRAY(SELECT q.id FROM queend.queues q WHERE q.name = p_queue AND (p_namespace IS NULL OR q.namespace = p_namespace) AND (p_task IS NULL OR q.task = p_task));
+        v_queue := ARRAY(SELECT q.id FROM queend.queues q
+                          WHERE q.name = p_queue AND (p_namespace IS NULL OR q.namespace = p_namespace)
+                            AND (p_task IS NULL OR q.task = p_task));
     ELSIF NOT v_any THEN
-        v_queue := ARRAY(SELECT q.id FROM queend.queues q WHERE (p_namespace IS NULL OR q.namespace = p_namespace) AND (p_task IS NULL OR q.task = p_task));
+        v_queue := ARRAY(SELECT q.id FROM queend.queues q
+                          WHERE (p_namespace IS NULL OR q.namespace = p_namespace)
+                            AND (p_task IS NULL OR q.task = p_task));
     END IF;
     IF p_status = 'dead_letter' THEN
         RETURN QUERY SELECT * FROM queend.message_dead(v_queue, p_partition, p_from, p_to, p_limit, p_offset);
@@ -42,10 +49,12 @@ BEGIN
     END IF;
     IF p_partition IS NOT NULL THEN
         v_part := ARRAY(SELECT p.id FROM unnest(v_queue) AS u (id) CROSS JOIN LATERAL (
-                          SELECT x.id FROM queend.partitions x WHERE x.queue_id = u.id AND x.name = p_partition OFFSET 0) AS p LIMIT 1001);
+                          SELECT x.id FROM queend.partitions x
+                           WHERE x.queue_id = u.id AND x.name = p_partition OFFSET 0) AS p LIMIT 1001);
     ELSIF NOT v_any THEN
         v_part := ARRAY(SELECT p.id FROM unnest(v_queue) AS u (id) CROSS JOIN LATERAL (
-                          SELECT x.id FROM queend.partitions x WHERE x.queue_id = u.id ORDER BY x.id LIMIT 1001) AS p LIMIT 1001);
+                          SELECT x.id FROM queend.partitions x WHERE x.queue_id = u.id ORDER BY x.id LIMIT 1001) AS p
+                         LIMIT 1001);
     END IF;
     IF cardinality(v_part) > 1000 THEN
         v_part := NULL;
@@ -57,14 +66,19 @@ BEGIN
         SELECT q.name, q.namespace, q.task, q.priority, p.name INTO queue, namespace, task, priority, partition
           FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE p.id = r.partition_id;
         CONTINUE WHEN NOT FOUND OR p_partition IS NOT NULL AND partition <> p_partition;
-        IF v_skip >= l.n AND p_status IS NULL AND NOT v_holes AND l.created_at <= p_to AND queend.record_time(l.created_at, l.meta, 0) >= p_from THEN
+        IF v_skip >= l.n AND p_status IS NULL AND NOT v_holes AND l.created_at <= p_to
+           AND queend.record_time(l.created_at, l.meta, 0) >= p_from THEN
             v_skip := v_skip - l.n;
             CONTINUE;
         END IF;
-        SELECT max(k.committed) FILTER (WHERE g.name = '__QUEUE_MODE__'), max(k.lease_until) FILTER (WHERE g.name = '__QUEUE_MODE__'),
-               range_agg(k.beyond) FILTER (WHERE g.name = '__QUEUE_MODE__'), array_agg(k.committed ORDER BY k.group_id) FILTER (WHERE g.name <> '__QUEUE_MODE__'),
-               array_agg(k.beyond ORDER BY k.group_id) FILTER (WHERE g.name <> '__QUEUE_MODE__') INTO v_mode, lease_until, v_done, v_next, v_beyond
-          FROM queend.cursors k CROSS JOIN LATERAL (SELECT x.name FROM queend.consumer_groups x WHERE x.id = k.group_id OFFSET 0) AS g
+        SELECT max(k.committed) FILTER (WHERE g.name = '__QUEUE_MODE__'),
+               max(k.lease_until) FILTER (WHERE g.name = '__QUEUE_MODE__'),
+               range_agg(k.beyond) FILTER (WHERE g.name = '__QUEUE_MODE__'),
+               array_agg(k.committed ORDER BY k.group_id) FILTER (WHERE g.name <> '__QUEUE_MODE__'),
+               array_agg(k.beyond ORDER BY k.group_id) FILTER (WHERE g.name <> '__QUEUE_MODE__')
+          INTO v_mode, lease_until, v_done, v_next, v_beyond
+          FROM queend.cursors k
+          CROSS JOIN LATERAL (SELECT x.name FROM queend.consumer_groups x WHERE x.id = k.group_id OFFSET 0) AS g
          WHERE k.partition_id = r.partition_id;
         lease_until := CASE WHEN lease_until > queend.now_us() THEN lease_until ELSE 0 END;
         groups := COALESCE(cardinality(v_next), 0);
@@ -73,16 +87,21 @@ BEGIN
         body := CASE WHEN get_byte(l.body, 0) = 18 THEN l.body END;
         FOR m IN
             SELECT l.base + i.ord AS at, i.ord, i.id, queend.record_time(l.created_at, l.meta, i.ord) AS stored_at,
-                   EXISTS (SELECT FROM queend.dead_letters d WHERE d.partition_id = r.partition_id AND d.record_offset = l.base + i.ord) AS dead
+                   EXISTS (SELECT FROM queend.dead_letters d
+                            WHERE d.partition_id = r.partition_id AND d.record_offset = l.base + i.ord) AS dead
               FROM queend.id_spread(l.ids) AS i
-             WHERE NOT EXISTS (SELECT FROM queend.holes h WHERE h.partition_id = r.partition_id AND h.record_offset = l.base + i.ord)
+             WHERE NOT EXISTS (SELECT FROM queend.holes h
+                                WHERE h.partition_id = r.partition_id AND h.record_offset = l.base + i.ord)
              ORDER BY i.ord DESC
         LOOP
             EXIT WHEN v_left <= 0;
             CONTINUE WHEN m.stored_at < p_from OR m.stored_at > p_to;
-            consumed_by := (SELECT count(*) FROM unnest(v_next, v_beyond) AS c (committed, beyond) WHERE c.committed >= m.at OR c.beyond @> m.at);
-            queue_status := CASE WHEN m.dead THEN 'dead_letter' WHEN v_mode >= m.at OR v_done @> m.at THEN 'completed' WHEN lease_until > 0 THEN 'processing' ELSE 'pending' END;
-            status := CASE WHEN m.dead OR v_mode IS NOT NULL OR groups = 0 THEN queue_status WHEN consumed_by = groups THEN 'completed' ELSE 'pending' END;
+            consumed_by := (SELECT count(*) FROM unnest(v_next, v_beyond) AS c (committed, beyond)
+                             WHERE c.committed >= m.at OR c.beyond @> m.at);
+            queue_status := CASE WHEN m.dead THEN 'dead_letter' WHEN v_mode >= m.at OR v_done @> m.at THEN 'completed'
+                                 WHEN lease_until > 0 THEN 'processing' ELSE 'pending' END;
+            status := CASE WHEN m.dead OR v_mode IS NOT NULL OR groups = 0 THEN queue_status WHEN consumed_by = groups
+                                THEN 'completed' ELSE 'pending' END;
             CONTINUE WHEN status <> p_status;
             IF v_skip > 0 THEN
                 v_skip := v_skip - 1;
@@ -92,8 +111,10 @@ BEGIN
             record_offset := m.at;
             place := m.ord;
             stored_at := m.stored_at;
-            SELECT x.transaction_id, x.trace_id, x.producer_sub, x.due INTO transaction_id, trace_id, producer_sub, deliver_at
-              FROM (SELECT l.meta WHERE l.meta <> '') AS extras (meta) CROSS JOIN LATERAL queend.record_meta(extras.meta, m.ord) AS x;
+            SELECT x.transaction_id, x.trace_id, x.producer_sub, x.due
+              INTO transaction_id, trace_id, producer_sub, deliver_at
+              FROM (SELECT l.meta WHERE l.meta <> '') AS extras (meta)
+              CROSS JOIN LATERAL queend.record_meta(extras.meta, m.ord) AS x;
             transaction_id := COALESCE(transaction_id, encode(m.id, 'hex')::uuid::text);
             RETURN NEXT;
         END LOOP;
@@ -101,11 +122,14 @@ BEGIN
 END $$;
 
 -- Messages that are dead letters of some group, each once, the last failure first; of these queues (NULL: of all) and
--- of partitions of this name, or of any (NULL), if they were stored between two moments (µs, inclusive). From the table of dead letters alone: complete, also where the log has them no more.
-CREATE OR REPLACE FUNCTION queend.message_dead(p_queue int[], p_partition text, p_from bigint, p_to bigint, p_limit int, p_offset int)
-RETURNS TABLE (queue text, namespace text, task text, priority int, partition text, partition_id int, record_offset bigint, stored_at bigint,
-               transaction_id text, trace_id uuid, producer_sub text, body bytea, n int, place int,
-               queue_status text, status text, consumed_by int, groups int, lease_until bigint, deliver_at bigint)
+-- of partitions of this name, or of any (NULL), if they were stored between two moments (µs, inclusive). From the table
+-- of dead letters alone: complete, also where the log has them no more.
+CREATE OR REPLACE FUNCTION queend.message_dead(p_queue int[], p_partition text, p_from bigint, p_to bigint, p_limit int,
+    p_offset int)
+RETURNS TABLE (queue text, namespace text, task text, priority int, partition text, partition_id int,
+               record_offset bigint, stored_at bigint, transaction_id text, trace_id uuid, producer_sub text,
+               body bytea, n int, place int, queue_status text, status text, consumed_by int, groups int,
+               lease_until bigint, deliver_at bigint)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
 #variable_conflict use_column
 DECLARE
@@ -115,48 +139,64 @@ BEGIN
     IF p_partition IS NOT NULL THEN
         v_found := ARRAY(
             SELECT d.id FROM unnest(p_queue) AS q (id)
-             CROSS JOIN LATERAL (SELECT x.id FROM queend.partitions x WHERE x.queue_id = q.id AND x.name = p_partition OFFSET 0) AS p
+             CROSS JOIN LATERAL (SELECT x.id FROM queend.partitions x
+                                  WHERE x.queue_id = q.id AND x.name = p_partition OFFSET 0) AS p
              CROSS JOIN LATERAL (SELECT x.* FROM queend.dead_letters x WHERE x.partition_id = p.id OFFSET 0) AS d
              WHERE d.created_at BETWEEN p_from AND p_to
-               AND NOT EXISTS (SELECT FROM queend.dead_letters e WHERE e.partition_id = d.partition_id AND e.record_offset = d.record_offset AND e.id > d.id)
+               AND NOT EXISTS (SELECT FROM queend.dead_letters e
+                                WHERE e.partition_id = d.partition_id AND e.record_offset = d.record_offset
+                                  AND e.id > d.id)
              ORDER BY d.failed_at DESC, d.id DESC LIMIT p_limit OFFSET p_offset);
     ELSIF cardinality(p_queue) < 2 THEN
         v_found := ARRAY(
             SELECT d.id FROM queend.dead_letters d
              WHERE d.queue_id = p_queue[1] AND d.failed_at >= p_from AND d.created_at BETWEEN p_from AND p_to
-               AND NOT EXISTS (SELECT FROM queend.dead_letters e WHERE e.partition_id = d.partition_id AND e.record_offset = d.record_offset AND e.id > d.id)
+               AND NOT EXISTS (SELECT FROM queend.dead_letters e
+                                WHERE e.partition_id = d.partition_id AND e.record_offset = d.record_offset
+                                  AND e.id > d.id)
              ORDER BY d.queue_id DESC, d.failed_at DESC, d.id DESC LIMIT p_limit OFFSET p_offset);
     ELSE
         v_found := ARRAY(
             SELECT d.id FROM queend.dead_letters d
-             WHERE d.failed_at >= p_from AND d.created_at BETWEEN p_from AND p_to AND (p_queue IS NULL OR d.queue_id = ANY (p_queue))
-               AND NOT EXISTS (SELECT FROM queend.dead_letters e WHERE e.partition_id = d.partition_id AND e.record_offset = d.record_offset AND e.id > d.id)
+             WHERE d.failed_at >= p_from AND d.created_at BETWEEN p_from AND p_to
+               AND (p_queue IS NULL OR d.queue_id = ANY (p_queue))
+               AND NOT EXISTS (SELECT FROM queend.dead_letters e
+                                WHERE e.partition_id = d.partition_id AND e.record_offset = d.record_offset
+                                  AND e.id > d.id)
              ORDER BY d.failed_at DESC, d.id DESC LIMIT p_limit OFFSET p_offset);
     END IF;
     RETURN QUERY
-    SELECT q.name, q.namespace, q.task, q.priority, p.name, d.partition_id, d.record_offset, d.created_at, d.transaction_id, d.trace_id, d.producer_sub,
-           b.body, b.n, (d.record_offset - b.base)::int, 'dead_letter', 'dead_letter', c.consumed::int, c.groups::int, c.lease_until, NULL::bigint
+    SELECT q.name, q.namespace, q.task, q.priority, p.name, d.partition_id, d.record_offset, d.created_at,
+           d.transaction_id, d.trace_id, d.producer_sub, b.body, b.n, (d.record_offset - b.base)::int, 'dead_letter',
+           'dead_letter', c.consumed::int, c.groups::int, c.lease_until, NULL::bigint
       FROM unnest(v_found) WITH ORDINALITY AS u (id, ord)
       CROSS JOIN LATERAL (SELECT x.* FROM queend.dead_letters x WHERE x.id = u.id OFFSET 0) AS d
       CROSS JOIN LATERAL (SELECT x.* FROM queend.queues x WHERE x.id = d.queue_id OFFSET 0) AS q
       CROSS JOIN LATERAL (SELECT x.name FROM queend.partitions x WHERE x.id = d.partition_id OFFSET 0) AS p
       CROSS JOIN LATERAL (
             SELECT count(*) FILTER (WHERE g.name <> '__QUEUE_MODE__') AS groups,
-                   count(*) FILTER (WHERE g.name <> '__QUEUE_MODE__' AND (k.committed >= d.record_offset OR k.beyond @> d.record_offset)) AS consumed,
-                   COALESCE(max(k.lease_until) FILTER (WHERE g.name = '__QUEUE_MODE__' AND k.lease_until > queend.now_us()), 0) AS lease_until
-              FROM queend.cursors k CROSS JOIN LATERAL (SELECT x.name FROM queend.consumer_groups x WHERE x.id = k.group_id OFFSET 0) AS g
+                   count(*) FILTER (WHERE g.name <> '__QUEUE_MODE__'
+                                      AND (k.committed >= d.record_offset OR k.beyond @> d.record_offset)) AS consumed,
+                   COALESCE(max(k.lease_until) FILTER (WHERE g.name = '__QUEUE_MODE__'
+                                                         AND k.lease_until > queend.now_us()), 0) AS lease_until
+              FROM queend.cursors k
+              CROSS JOIN LATERAL (SELECT x.name FROM queend.consumer_groups x WHERE x.id = k.group_id OFFSET 0) AS g
              WHERE k.partition_id = d.partition_id) AS c
-      LEFT JOIN LATERAL (SELECT x.* FROM queend.dead_bodies x WHERE x.partition_id = d.partition_id AND x.base <= d.record_offset AND d.payload IS NULL
+      LEFT JOIN LATERAL (SELECT x.* FROM queend.dead_bodies x
+                          WHERE x.partition_id = d.partition_id AND x.base <= d.record_offset AND d.payload IS NULL
                           ORDER BY x.base DESC LIMIT 1) AS b ON true
      ORDER BY u.ord;
 END $$;
 
--- Rows of the log to list p_most messages from, the newest first, where there are so many: rows between two moments that may have a
--- message of the status (NULL: any). At most p_look rows are looked at for it, so that fewer may be found than there are.
--- Of at most a thousand partitions (p_part) their own newest rows are read: without a status only of the p_most partitions written
--- last, no others can have one of the p_most newest. Otherwise (NULL) the log is read back in windows of time, and what the wanted
--- queues (NULL: all) have of it is kept. A window that has too much is made narrower before it is read, the next one wider again.
-CREATE OR REPLACE FUNCTION queend.message_rows(p_part int[], p_queue int[], p_status text, p_from bigint, p_to bigint, p_most int, p_look int)
+-- Rows of the log to list p_most messages from, the newest first, where there are so many: rows between two moments
+-- that may have a message of the status (NULL: any). At most p_look rows are looked at for it, so that fewer may be
+-- found than there are.
+-- Of at most a thousand partitions (p_part) their own newest rows are read: without a status only of the p_most
+-- partitions written last, no others can have one of the p_most newest. Otherwise (NULL) the log is read back in
+-- windows of time, and what the wanted queues (NULL: all) have of it is kept. A window that has too much is made
+-- narrower before it is read, the next one wider again.
+CREATE OR REPLACE FUNCTION queend.message_rows(p_part int[], p_queue int[], p_status text, p_from bigint, p_to bigint,
+    p_most int, p_look int)
 RETURNS TABLE (partition_id int, base bigint)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 #variable_conflict use_column
@@ -165,10 +205,12 @@ DECLARE
     v_now   bigint := queend.now_us();
     v_to    bigint := LEAST(p_to, v_now);
     v_width bigint := 1000000;
-    v_each  int := CASE WHEN p_status IS NULL THEN p_most ELSE GREATEST(p_look / GREATEST(cardinality(p_part), 1), 10) END;
+    v_each  int := CASE WHEN p_status IS NULL THEN p_most
+                        ELSE GREATEST(p_look / GREATEST(cardinality(p_part), 1), 10) END;
     v_from  bigint;
     v_most  int;
-    v_whole boolean := p_status IS NULL AND NOT (SELECT c.holes FROM queend.catalog c);      -- a row has all its messages to list
+    -- a row has all its messages to list
+    v_whole boolean := p_status IS NULL AND NOT (SELECT c.holes FROM queend.catalog c);
     v_found int := 0;
     v_rows  int;
     v_more  int;
@@ -177,40 +219,58 @@ DECLARE
     v_n     int[];
 BEGIN
     IF p_part IS NOT NULL THEN
-        SELECT array_agg(h.id), CASE WHEN p_status IS NULL AND p_to >= v_now AND count(*) = p_most THEN min(h.created_at) ELSE p_from END INTO v_part, v_from
+        SELECT array_agg(h.id),
+               CASE WHEN p_status IS NULL AND p_to >= v_now AND count(*) = p_most THEN min(h.created_at) ELSE p_from END
+          INTO v_part, v_from
           FROM (SELECT u.id, l.created_at FROM unnest(p_part) AS u (id)
-                 CROSS JOIN LATERAL (SELECT COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = u.id), 0) AS floor OFFSET 0) AS f
-                 CROSS JOIN LATERAL (SELECT x.created_at FROM queend.log x WHERE x.partition_id = u.id AND x.base >= f.floor ORDER BY x.base DESC LIMIT 1) AS l
+                 CROSS JOIN LATERAL (SELECT COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = u.id),
+                                                     0) AS floor OFFSET 0) AS f
+                 CROSS JOIN LATERAL (SELECT x.created_at FROM queend.log x
+                                      WHERE x.partition_id = u.id AND x.base >= f.floor
+                                      ORDER BY x.base DESC LIMIT 1) AS l
                  WHERE l.created_at >= p_from
                  ORDER BY l.created_at DESC LIMIT CASE WHEN p_status IS NULL AND p_to >= v_now THEN p_most END) AS h;
         RETURN QUERY
         SELECT r.partition_id, r.base FROM unnest(v_part) AS u (id)
          CROSS JOIN LATERAL (SELECT CASE WHEN p_status IS NULL THEN queend.row_since(u.id, v_from) ELSE 0 END AS low,
-                                    CASE WHEN p_to < v_now THEN queend.row_since(u.id, p_to + 1) ELSE 9223372036854775807 END AS high OFFSET 0) AS w
-          LEFT JOIN LATERAL (SELECT s.* FROM queend.partition_done(u.id, v_now) AS s OFFSET 0) AS s ON p_status <> 'dead_letter'
+                                    CASE WHEN p_to < v_now THEN queend.row_since(u.id, p_to + 1)
+                                         ELSE 9223372036854775807 END AS high OFFSET 0) AS w
+          LEFT JOIN LATERAL (SELECT s.* FROM queend.partition_done(u.id, v_now) AS s OFFSET 0) AS s
+                 ON p_status <> 'dead_letter'
          CROSS JOIN LATERAL (SELECT l.partition_id, l.base, l.n, l.created_at FROM queend.log l
-                              WHERE l.partition_id = u.id AND l.base >= w.low AND l.base <= CASE WHEN p_status = 'completed' THEN LEAST(s.reach, w.high) ELSE w.high END
+                              WHERE l.partition_id = u.id AND l.base >= w.low
+                                AND l.base <= CASE WHEN p_status = 'completed' THEN LEAST(s.reach, w.high)
+                                                   ELSE w.high END
                               ORDER BY l.base DESC LIMIT v_each) AS r
-         CROSS JOIN LATERAL queend.row_may(p_status, r.partition_id, r.base, r.base + r.n - 1, CASE WHEN p_status = 'completed' THEN s.reach ELSE s.done END, s.leased) AS m
+         CROSS JOIN LATERAL queend.row_may(p_status, r.partition_id, r.base, r.base + r.n - 1,
+                                           CASE WHEN p_status = 'completed' THEN s.reach ELSE s.done END, s.leased) AS m
          WHERE r.created_at >= v_from AND m.may
          ORDER BY r.created_at DESC, r.partition_id, r.base DESC;
         RETURN;
     END IF;
     LOOP
         v_from := GREATEST(v_to - v_width, p_from - 1);
-        v_most := CASE WHEN v_to - v_from = 1 THEN p_look ELSE LEAST(2 * p_most + 1000, chunk, p_look) END;      -- pushes of one moment are not divided
+        -- pushes of one moment are not divided
+        v_most := CASE WHEN v_to - v_from = 1 THEN p_look ELSE LEAST(2 * p_most + 1000, chunk, p_look) END;
         SELECT array_agg(r.partition_id), array_agg(r.base), array_agg(r.n), count(*) INTO v_part, v_base, v_n, v_rows
-          FROM (SELECT x.* FROM queend.rows_between(v_from, v_to, v_most + 1) AS x ORDER BY x.created_at DESC, x.partition_id, x.base DESC) AS r;
+          FROM (SELECT x.* FROM queend.rows_between(v_from, v_to, v_most + 1) AS x
+                 ORDER BY x.created_at DESC, x.partition_id, x.base DESC) AS r;
         IF v_rows > v_most AND v_to - v_from > 1 THEN
             v_width := GREATEST((v_to - v_from) / 4, 1);
             CONTINUE;
         END IF;
-        SELECT array_agg(f.partition_id), array_agg(f.base), COALESCE(sum(CASE WHEN v_whole THEN f.n ELSE 1 END), 0) INTO v_part, v_base, v_more
+        SELECT array_agg(f.partition_id), array_agg(f.base), COALESCE(sum(CASE WHEN v_whole THEN f.n ELSE 1 END), 0)
+          INTO v_part, v_base, v_more
           FROM (SELECT c.partition_id, c.base, c.n
-                  FROM (SELECT u.* FROM unnest(v_part, v_base, v_n) WITH ORDINALITY AS u (partition_id, base, n, ord) ORDER BY u.ord OFFSET 0) AS c
-                  LEFT JOIN LATERAL (SELECT p.queue_id FROM queend.partitions p WHERE p.id = c.partition_id OFFSET 0) AS p ON p_queue IS NOT NULL
-                  LEFT JOIN LATERAL (SELECT s.* FROM queend.partition_done(c.partition_id, v_now) AS s OFFSET 0) AS s ON p_status <> 'dead_letter'
-                 CROSS JOIN LATERAL queend.row_may(p_status, c.partition_id, c.base, c.base + c.n - 1, CASE WHEN p_status = 'completed' THEN s.reach ELSE s.done END, s.leased) AS m
+                  FROM (SELECT u.* FROM unnest(v_part, v_base, v_n) WITH ORDINALITY AS u (partition_id, base, n, ord)
+                         ORDER BY u.ord OFFSET 0) AS c
+                  LEFT JOIN LATERAL (SELECT p.queue_id FROM queend.partitions p
+                                      WHERE p.id = c.partition_id OFFSET 0) AS p ON p_queue IS NOT NULL
+                  LEFT JOIN LATERAL (SELECT s.* FROM queend.partition_done(c.partition_id, v_now) AS s OFFSET 0) AS s
+                         ON p_status <> 'dead_letter'
+                 CROSS JOIN LATERAL queend.row_may(p_status, c.partition_id, c.base, c.base + c.n - 1,
+                                                   CASE WHEN p_status = 'completed' THEN s.reach ELSE s.done END,
+                                                   s.leased) AS m
                  WHERE (p_queue IS NULL OR p.queue_id = ANY (p_queue)) AND m.may
                  LIMIT p_most - v_found) AS f;
         RETURN QUERY SELECT * FROM unnest(v_part, v_base);
@@ -222,37 +282,45 @@ BEGIN
     END LOOP;
 END $$;
 
--- Rows of the log stored between two moments (µs, the first excluded), at most p_most of them, in no order. Reads only the block
--- ranges the index on created_at cannot rule out: every other way through the log is closed to the planner.
+-- Rows of the log stored between two moments (µs, the first excluded), at most p_most of them, in no order. Reads only
+-- the block ranges the index on created_at cannot rule out: every other way through the log is closed to the planner.
 CREATE OR REPLACE FUNCTION queend.rows_between(p_from bigint, p_to bigint, p_most int)
 RETURNS TABLE (partition_id int, base bigint, n int, created_at bigint)
-LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_indexscan = off SET enable_indexonlyscan = off SET enable_bitmapscan = on AS $$
+LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_indexscan = off SET enable_indexonlyscan = off
+    SET enable_bitmapscan = on AS $$
 #variable_conflict use_column
 BEGIN
-    RETURN QUERY SELECT l.partition_id, l.base, l.n, l.created_at FROM queend.log l WHERE l.created_at > p_from AND l.created_at <= p_to LIMIT p_most;
+    RETURN QUERY SELECT l.partition_id, l.base, l.n, l.created_at FROM queend.log l
+                  WHERE l.created_at > p_from AND l.created_at <= p_to LIMIT p_most;
 END $$;
 
--- How far a partition is consumed, as lists of messages tell it: the last offset that the queue mode's group has consumed, or every named
--- group where that one has not come there (NULL: no group has); whether the queue mode's group has a lease at p_now; and the last offset that is
--- consumed beyond a gap (reach).
-CREATE OR REPLACE FUNCTION queend.partition_done(p_part int, p_now bigint) RETURNS TABLE (done bigint, leased boolean, reach bigint)
+-- How far a partition is consumed, as lists of messages tell it: the last offset that the queue mode's group has
+-- consumed, or every named group where that one has not come there (NULL: no group has); whether the queue mode's group
+-- has a lease at p_now; and the last offset that is consumed beyond a gap (reach).
+CREATE OR REPLACE FUNCTION queend.partition_done(p_part int, p_now bigint)
+RETURNS TABLE (done bigint, leased boolean, reach bigint)
 LANGUAGE sql STABLE AS $$
     SELECT COALESCE(max(k.committed) FILTER (WHERE g.name = '__QUEUE_MODE__'), min(k.committed)),
            COALESCE(bool_or(k.lease_until > p_now) FILTER (WHERE g.name = '__QUEUE_MODE__'), false),
-           COALESCE(max(GREATEST(k.committed, upper(k.beyond) - 1)) FILTER (WHERE g.name = '__QUEUE_MODE__'), min(GREATEST(k.committed, upper(k.beyond) - 1)))
-      FROM queend.cursors k CROSS JOIN LATERAL (SELECT x.name FROM queend.consumer_groups x WHERE x.id = k.group_id OFFSET 0) AS g
+           COALESCE(max(GREATEST(k.committed, upper(k.beyond) - 1)) FILTER (WHERE g.name = '__QUEUE_MODE__'),
+                    min(GREATEST(k.committed, upper(k.beyond) - 1)))
+      FROM queend.cursors k
+      CROSS JOIN LATERAL (SELECT x.name FROM queend.consumer_groups x WHERE x.id = k.group_id OFFSET 0) AS g
      WHERE k.partition_id = p_part
 $$;
 
--- Whether a row of the log may have a message of a status (message_list): the row begins at p_base and ends with p_last, its
--- partition is consumed up to p_done and leased (partition_done). NULL is every status. One row, so that it becomes part of the statement.
-CREATE OR REPLACE FUNCTION queend.row_may(p_status text, p_part int, p_base bigint, p_last bigint, p_done bigint, p_leased boolean)
+-- Whether a row of the log may have a message of a status (message_list): the row begins at p_base and ends with
+-- p_last, its partition is consumed up to p_done and leased (partition_done). NULL is every status. One row, so that it
+-- becomes part of the statement.
+CREATE OR REPLACE FUNCTION queend.row_may(p_status text, p_part int, p_base bigint, p_last bigint, p_done bigint,
+    p_leased boolean)
 RETURNS TABLE (may boolean)
 LANGUAGE sql STABLE AS $$
     SELECT CASE p_status WHEN 'completed' THEN p_done >= p_base
                          WHEN 'processing' THEN p_leased AND p_done < p_last
                          WHEN 'pending' THEN NOT p_leased AND (p_done IS NULL OR p_done < p_last)
                          WHEN 'dead_letter' THEN EXISTS (SELECT FROM queend.dead_letters d
-                                                          WHERE d.partition_id = p_part AND d.record_offset >= p_base AND d.record_offset <= p_last)
+                                                          WHERE d.partition_id = p_part AND d.record_offset >= p_base
+                                                            AND d.record_offset <= p_last)
                          ELSE p_status IS NULL END
 $$;

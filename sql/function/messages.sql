@@ -1,12 +1,13 @@
 -- One message: looking at it, taking it out. Deletion makes a hole and removes dead letters and traces; cursors stay.
 
--- One message by its partition and record id, from the log or, where that has lost it, from the dead letters; no row: there is
--- none, or it was deleted. body, n, place: the row that holds it and its 0-based place there (payload NULL); or its payload,
--- of a dead letter that has one. dead_error, dead_retries: of its newest dead letter. seal: id of the key its payload is
--- sealed with; encrypted: the queue's option.
+-- One message by its partition and record id, from the log or, where that has lost it, from the dead letters; no row:
+-- there is none, or it was deleted. body, n, place: the row that holds it and its 0-based place there (payload NULL);
+-- or its payload, of a dead letter that has one. dead_error, dead_retries: of its newest dead letter. seal: id of the
+-- key its payload is sealed with; encrypted: the queue's option.
 CREATE OR REPLACE FUNCTION queend.message_show(p_part int, p_id bytea)
-RETURNS TABLE (queue text, namespace text, task text, lease_time int, retry_limit int, retry_delay int, ttl int, priority int, partition text,
-               record_offset bigint, stored_at bigint, transaction_id text, trace_id uuid, producer_sub text, payload text, body bytea, n int, place int,
+RETURNS TABLE (queue text, namespace text, task text, lease_time int, retry_limit int, retry_delay int, ttl int,
+               priority int, partition text, record_offset bigint, stored_at bigint, transaction_id text, trace_id uuid,
+               producer_sub text, payload text, body bytea, n int, place int,
                dead_error text, dead_retries int, seal text, encrypted boolean, deliver_at bigint)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
@@ -14,21 +15,27 @@ DECLARE
     v_at bigint := queend.message_find(p_part, p_id);
 BEGIN
     RETURN QUERY
-    WITH dead AS (SELECT d.* FROM queend.dead_letters d WHERE d.partition_id = p_part AND d.record_id = p_id AND (v_at IS NULL OR d.record_offset = v_at)
+    WITH dead AS (SELECT d.* FROM queend.dead_letters d
+                   WHERE d.partition_id = p_part AND d.record_id = p_id AND (v_at IS NULL OR d.record_offset = v_at)
                    ORDER BY d.id DESC LIMIT 1),
     record AS (
-        SELECT v_at AS at, queend.record_time(l.created_at, l.meta, v_at - l.base) AS stored_at, m.transaction_id, m.trace_id, m.producer_sub, m.seal,
-               NULL::text AS payload, l.body, l.n, (v_at - l.base)::int AS place, m.due
-          FROM (SELECT x.* FROM queend.log x WHERE x.partition_id = p_part AND x.base <= v_at ORDER BY x.base DESC LIMIT 1) AS l
+        SELECT v_at AS at, queend.record_time(l.created_at, l.meta, v_at - l.base) AS stored_at, m.transaction_id,
+               m.trace_id, m.producer_sub, m.seal, NULL::text AS payload, l.body, l.n, (v_at - l.base)::int AS place,
+               m.due
+          FROM (SELECT x.* FROM queend.log x WHERE x.partition_id = p_part AND x.base <= v_at
+                 ORDER BY x.base DESC LIMIT 1) AS l
           CROSS JOIN LATERAL queend.record_meta(l.meta, (v_at - l.base)::int) AS m
         UNION ALL
-        SELECT d.record_offset, d.created_at, d.transaction_id, d.trace_id, d.producer_sub, d.seal, d.payload, b.body, b.n, (d.record_offset - b.base)::int, NULL
-          FROM dead d LEFT JOIN LATERAL (SELECT x.* FROM queend.dead_bodies x WHERE x.partition_id = p_part AND x.base <= d.record_offset AND d.payload IS NULL
-                                          ORDER BY x.base DESC LIMIT 1) AS b ON true
+        SELECT d.record_offset, d.created_at, d.transaction_id, d.trace_id, d.producer_sub, d.seal, d.payload, b.body,
+               b.n, (d.record_offset - b.base)::int, NULL
+          FROM dead d
+          LEFT JOIN LATERAL (SELECT x.* FROM queend.dead_bodies x
+                              WHERE x.partition_id = p_part AND x.base <= d.record_offset AND d.payload IS NULL
+                              ORDER BY x.base DESC LIMIT 1) AS b ON true
          WHERE v_at IS NULL)
     SELECT q.name, q.namespace, q.task, q.lease_time, q.retry_limit, q.retry_delay, q.ttl, q.priority, p.name,
-           r.at, r.stored_at, COALESCE(r.transaction_id, encode(p_id, 'hex')::uuid::text), r.trace_id, r.producer_sub, r.payload, r.body, r.n, r.place,
-           d.error, d.retry_count, r.seal, q.encryption_enabled, r.due
+           r.at, r.stored_at, COALESCE(r.transaction_id, encode(p_id, 'hex')::uuid::text), r.trace_id, r.producer_sub,
+           r.payload, r.body, r.n, r.place, d.error, d.retry_count, r.seal, q.encryption_enabled, r.due
       FROM record r
       JOIN queend.partitions p ON p.id = p_part
       JOIN queend.queues q ON q.id = p.queue_id
@@ -43,18 +50,22 @@ BEGIN
              WHERE NOT EXISTS (SELECT FROM queend.holes h WHERE h.partition_id = p_part AND h.record_offset = f.found));
 END $$;
 
--- Which consumer groups have come to a partition, by name, and whether each has consumed an offset; lease_until: 0 = no live lease.
-CREATE OR REPLACE FUNCTION queend.message_groups(p_part int, p_offset bigint) RETURNS TABLE (name text, consumed boolean, lease_until bigint)
+-- Which consumer groups have come to a partition, by name, and whether each has consumed an offset; lease_until: 0 = no
+-- live lease.
+CREATE OR REPLACE FUNCTION queend.message_groups(p_part int, p_offset bigint)
+RETURNS TABLE (name text, consumed boolean, lease_until bigint)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
     RETURN QUERY
-    SELECT g.name, k.committed >= p_offset OR COALESCE(k.beyond @> p_offset, false), CASE WHEN k.lease_until > queend.now_us() THEN k.lease_until ELSE 0 END
-      FROM queend.cursors k CROSS JOIN LATERAL (SELECT x.name FROM queend.consumer_groups x WHERE x.id = k.group_id OFFSET 0) AS g
+    SELECT g.name, k.committed >= p_offset OR COALESCE(k.beyond @> p_offset, false),
+           CASE WHEN k.lease_until > queend.now_us() THEN k.lease_until ELSE 0 END
+      FROM queend.cursors k
+      CROSS JOIN LATERAL (SELECT x.name FROM queend.consumer_groups x WHERE x.id = k.group_id OFFSET 0) AS g
      WHERE k.partition_id = p_part ORDER BY g.name;
 END $$;
 
--- Moves one message into the dead letters of a consumer group: it is kept there and nobody is given it any more. NULL: there is
--- no such message; false: it is among them already.
+-- Moves one message into the dead letters of a consumer group: it is kept there and nobody is given it any more. NULL:
+-- there is no such message; false: it is among them already.
 CREATE OR REPLACE FUNCTION queend.message_bury(p_part int, p_id bytea, p_group text, p_error text) RETURNS boolean
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -62,19 +73,25 @@ DECLARE
     v_queue int := (SELECT p.queue_id FROM queend.partitions p WHERE p.id = p_part);
 BEGIN
     IF v_at IS NULL THEN
-        RETURN CASE WHEN EXISTS (SELECT FROM queend.dead_letters d WHERE d.partition_id = p_part AND d.record_id = p_id) THEN false END;
+        RETURN CASE WHEN EXISTS (SELECT FROM queend.dead_letters d WHERE d.partition_id = p_part AND d.record_id = p_id)
+                         THEN false END;
     END IF;
-    PERFORM queend.dead_letter(p_part, (SELECT g.group_id FROM queend.group_resolve(v_queue, p_group, 'all', NULL) AS g), ARRAY[v_at], ARRAY[p_error], 0);
+    PERFORM queend.dead_letter(p_part,
+                               (SELECT g.group_id FROM queend.group_resolve(v_queue, p_group, 'all', NULL) AS g),
+                               ARRAY[v_at], ARRAY[p_error], 0);
     UPDATE queend.dead_letters d SET from_all = true      -- the one just made
-     WHERE d.id = (SELECT x.id FROM queend.dead_letters x WHERE x.partition_id = p_part AND x.record_offset = v_at ORDER BY x.id DESC LIMIT 1);
+     WHERE d.id = (SELECT x.id FROM queend.dead_letters x WHERE x.partition_id = p_part AND x.record_offset = v_at
+                    ORDER BY x.id DESC LIMIT 1);
     PERFORM queend.hole_make(p_part, v_at);
     RETURN true;
 END $$;
 
--- Deletes one message by its partition and record id: nobody is given it any more, its dead letters and traces go. Cursors stay
--- where they are; the row it stands in, and with it its id, stays until retention removes it. false: there is no such message.
+-- Deletes one message by its partition and record id: nobody is given it any more, its dead letters and traces go.
+-- Cursors stay where they are; the row it stands in, and with it its id, stays until retention removes it. false: there
+-- is no such message.
 CREATE OR REPLACE FUNCTION queend.message_delete(p_part int, p_id bytea) RETURNS boolean
-LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+    SET enable_mergejoin = off AS $$
 DECLARE
     v_at   bigint := queend.message_find(p_part, p_id);
     v_dead bigint[];

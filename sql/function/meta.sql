@@ -1,13 +1,15 @@
--- The format of a row's meta: what records carry besides their payloads, and when each was stored where rows were merged.
+-- The format of a row's meta: what records carry besides their payloads, and when each was stored where rows were
+-- merged.
 -- Nothing is read from tables here.
 
 -- What a record carries besides its payload; all NULL where it carries nothing. i is the 0-based place in the row.
 -- Format 1: empty when no record needs one, else one byte 0x10, then for each record that has extras, in order: varint
--- place in the row, one byte of flags, and per flag from the lowest: 1 trace id (16 bytes), and each with a varint length
--- before it 2 producer's subject (UTF-8), 4 the transaction id as text, where it is not the record id itself, 8 when it may
--- be delivered (8 bytes, big-endian, µs), 16 id of the key its payload is sealed with, 32 headers (a JSON object). Flags that
--- are not known are passed over.
-CREATE OR REPLACE FUNCTION queend.record_meta(p_meta bytea, p_i int, OUT trace_id uuid, OUT producer_sub text, OUT transaction_id text, OUT due bigint, OUT seal text, OUT headers text)
+-- place in the row, one byte of flags, and per flag from the lowest: 1 trace id (16 bytes), and each with a varint
+-- length before it 2 producer's subject (UTF-8), 4 the transaction id as text, where it is not the record id itself, 8
+-- when it may be delivered (8 bytes, big-endian, µs), 16 id of the key its payload is sealed with, 32 headers (a JSON
+-- object). Flags that are not known are passed over.
+CREATE OR REPLACE FUNCTION queend.record_meta(p_meta bytea, p_i int, OUT trace_id uuid, OUT producer_sub text,
+    OUT transaction_id text, OUT due bigint, OUT seal text, OUT headers text)
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     one record;
@@ -16,7 +18,8 @@ BEGIN
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    SELECT m.trace_id, m.producer_sub, m.transaction_id, m.due, m.seal, m.headers INTO trace_id, producer_sub, transaction_id, due, seal, headers
+    SELECT m.trace_id, m.producer_sub, m.transaction_id, m.due, m.seal, m.headers
+      INTO trace_id, producer_sub, transaction_id, due, seal, headers
       FROM queend.meta_piece(one.piece) AS m;
 END $$;
 
@@ -56,7 +59,8 @@ BEGIN
 END $$;
 
 -- One record's extras, from its flags on (format: record_meta).
-CREATE OR REPLACE FUNCTION queend.meta_piece(p_piece bytea, OUT trace_id uuid, OUT producer_sub text, OUT transaction_id text, OUT due bigint, OUT seal text, OUT headers text)
+CREATE OR REPLACE FUNCTION queend.meta_piece(p_piece bytea, OUT trace_id uuid, OUT producer_sub text,
+    OUT transaction_id text, OUT due bigint, OUT seal text, OUT headers text)
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     flags int := get_byte(p_piece, 0);
@@ -94,12 +98,13 @@ $$;
 -- When one record of a row was stored: i is its 0-based place, p_created the row's created_at.
 CREATE OR REPLACE FUNCTION queend.record_time(p_created bigint, p_meta bytea, p_i bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE AS $$
-    SELECT CASE WHEN octet_length(p_meta) = 0 OR get_byte(p_meta, 0) <> 17 THEN p_created ELSE (queend.record_times(p_created, p_meta))[p_i + 1] END
+    SELECT CASE WHEN octet_length(p_meta) = 0 OR get_byte(p_meta, 0) <> 17 THEN p_created
+                ELSE (queend.record_times(p_created, p_meta))[p_i + 1] END
 $$;
 
 -- When each record of a row was stored, in order; NULL where that was one moment, the row's created_at. Rows that were
--- merged of several have their times in meta: byte 0x11, a varint with the length of the times, then for the first record
--- how long before created_at it was stored and for each of the others how long after the one before, all in µs.
+-- merged of several have their times in meta: byte 0x11, a varint with the length of the times, then for the first
+-- record how long before created_at it was stored and for each of the others how long after the one before, all in µs.
 CREATE OR REPLACE FUNCTION queend.record_times(p_created bigint, p_meta bytea) RETURNS bigint[]
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE

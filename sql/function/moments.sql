@@ -35,8 +35,10 @@ BEGIN
     IF p_delay IS NULL OR jsonb_typeof(p_delay) = 'null' THEN
         RETURN NULL;
     END IF;
-    IF (CASE WHEN jsonb_typeof(p_delay) = 'number' THEN p_delay::numeric NOT BETWEEN 0 AND 31622400000 OR p_delay::numeric % 1 <> 0 ELSE true END) THEN
-        RAISE invalid_parameter_value USING MESSAGE = 'delayMs must be a whole number of milliseconds from 0 to 31622400000 (366 days)';
+    IF (CASE WHEN jsonb_typeof(p_delay) = 'number'
+                  THEN p_delay::numeric NOT BETWEEN 0 AND 31622400000 OR p_delay::numeric % 1 <> 0 ELSE true END) THEN
+        RAISE invalid_parameter_value
+              USING MESSAGE = 'delayMs must be a whole number of milliseconds from 0 to 31622400000 (366 days)';
     END IF;
     RETURN p_delay::bigint * 1000;
 END $$;

@@ -1,27 +1,32 @@
--- How many names there may be and are: queues, partitions and groups. Owns queend.name_counts, written by triggers. Locks: rows of
--- counts with SKIP LOCKED; an advisory lock per queue where a bound is near.
+-- How many names there may be and are: queues, partitions and groups. Owns queend.name_counts, written by triggers.
+-- Locks: rows of counts with SKIP LOCKED; an advisory lock per queue where a bound is near.
 
--- How many queues, partitions of a queue or groups of a queue (p_kind: queue, partition, group) this session may make there be; NULL:
--- as many as it likes. A daemon sets it for what its clients ask of the control plane; the data plane gives its bounds with each call.
+-- How many queues, partitions of a queue or groups of a queue (p_kind: queue, partition, group) this session may make
+-- there be; NULL: as many as it likes. A daemon sets it for what its clients ask of the control plane; the data plane
+-- gives its bounds with each call.
 -- For programs: ALTER ROLE … SET queend.max_queues = 1000.
 CREATE OR REPLACE FUNCTION queend.names_bound(p_kind text) RETURNS int
 LANGUAGE sql STABLE AS $$
     SELECT NULLIF(NULLIF(current_setting('queend.max_' || p_kind || 's', true), '')::int, 0)
 $$;
 
--- Refuses to make a name: there are as many as are allowed. Error QD409, which daemons answer with 409; core/find/bounds.pyx says
--- the same in its own words.
+-- Refuses to make a name: there are as many as are allowed. Error QD409, which daemons answer with 409;
+-- core/find/bounds.pyx says the same in its own words.
 CREATE OR REPLACE FUNCTION queend.names_full(p_kind text, p_queue text, p_most int) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = 'QD409', MESSAGE =
-        CASE WHEN p_kind = 'queue' THEN 'There are as many queues' ELSE format('Queue %s has as many %s', p_queue, CASE p_kind WHEN 'group' THEN 'consumer groups' ELSE 'partitions' END) END
+        CASE WHEN p_kind = 'queue' THEN 'There are as many queues'
+             ELSE format('Queue %s has as many %s', p_queue,
+                         CASE p_kind WHEN 'group' THEN 'consumer groups' ELSE 'partitions' END) END
         || format(' as QUEEND_MAX_%sS allows: %s', upper(p_kind), p_most);
 END $$;
 
--- Of p_wanted names of a kind that are to be made in a queue (0: the database), for how many there is room (p_most NULL: for all).
--- What others make at this moment is not seen. Where more than a hundredth of the room that is left is wanted, callers therefore go
--- one after the other, to the end of their transactions: the bound holds unless more than a hundred make names at the same moment.
+-- Of p_wanted names of a kind that are to be made in a queue (0: the database), for how many there is room (p_most
+-- NULL: for all).
+-- What others make at this moment is not seen. Where more than a hundredth of the room that is left is wanted, callers
+-- therefore go one after the other, to the end of their transactions: the bound holds unless more than a hundred make
+-- names at the same moment.
 -- READ COMMITTED. Callers ask for the database first, then for queues ascending.
 CREATE OR REPLACE FUNCTION queend.names_room(p_queue int, p_kind text, p_most int, p_wanted int) RETURNS int
 LANGUAGE plpgsql AS $$
@@ -53,25 +58,30 @@ DECLARE
     v_sign CONSTANT int := CASE TG_OP WHEN 'INSERT' THEN 1 ELSE -1 END;
 BEGIN
     IF TG_TABLE_NAME = 'queues' THEN
-        PERFORM queend.names_count(0, 'queue', c.n) FROM (SELECT v_sign * count(*)::int AS n FROM changed) AS c WHERE c.n <> 0;
+        PERFORM queend.names_count(0, 'queue', c.n) FROM (SELECT v_sign * count(*)::int AS n FROM changed) AS c
+          WHERE c.n <> 0;
         IF v_sign < 0 THEN
             DELETE FROM queend.name_counts c USING changed d WHERE c.queue_id = d.id;
         END IF;
     ELSE
-        PERFORM queend.names_count(c.queue_id, CASE TG_TABLE_NAME WHEN 'partitions' THEN 'partition' ELSE 'group' END, c.n)
-           FROM (SELECT d.queue_id, v_sign * count(*)::int AS n FROM changed d GROUP BY d.queue_id ORDER BY d.queue_id) AS c;
+        PERFORM queend.names_count(c.queue_id, CASE TG_TABLE_NAME WHEN 'partitions' THEN 'partition' ELSE 'group' END,
+                                   c.n)
+           FROM (SELECT d.queue_id, v_sign * count(*)::int AS n FROM changed d GROUP BY d.queue_id
+                  ORDER BY d.queue_id) AS c;
     END IF;
     RETURN NULL;
 END $$;
 
--- Adds to how many names of a kind a queue has (0: the database): to a row that nobody else holds, or to a new one, so nobody waits.
+-- Adds to how many names of a kind a queue has (0: the database): to a row that nobody else holds, or to a new one, so
+-- nobody waits.
 -- There are as many rows as there were callers at once.
 CREATE OR REPLACE FUNCTION queend.names_count(p_queue int, p_kind text, p_n int) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     v_id int;
 BEGIN
-    SELECT c.id INTO v_id FROM queend.name_counts c WHERE c.queue_id = p_queue AND c.kind = p_kind LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;
+    SELECT c.id INTO v_id FROM queend.name_counts c
+     WHERE c.queue_id = p_queue AND c.kind = p_kind LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;
     IF FOUND THEN
         UPDATE queend.name_counts c SET n = c.n + p_n WHERE c.id = v_id;
     ELSE

@@ -1,12 +1,14 @@
--- The outbox: messages that were pushed within transactions of programs, and their way into the log. Owns queend.outbox.
--- Locks: one relay at a time (advisory), then what push_items takes.
+-- The outbox: messages that were pushed within transactions of programs, and their way into the log. Owns
+-- queend.outbox. Locks: one relay at a time (advisory), then what push_items takes.
 
--- Moves messages of the outbox into the log: at most p_limit, those that were given their ids first, from p_from on, about 8 MB;
--- stored and gone from the outbox in one transaction, so each exactly once. One row per queue: how many were moved.
--- One caller at a time; a second one gets a row with -1. A session draws ids in the order of its transactions, and the lock is held until
--- the commit: what one session pushed is stored in its order.
--- What is for an encrypted queue cannot be stored here: it is marked and passed by (a row with 0), and keeps nobody waiting.
-CREATE OR REPLACE FUNCTION queend.relay(p_limit int DEFAULT 1000, p_from bigint DEFAULT 0) RETURNS TABLE (queue text, moved bigint)
+-- Moves messages of the outbox into the log: at most p_limit, those that were given their ids first, from p_from on,
+-- about 8 MB; stored and gone from the outbox in one transaction, so each exactly once. One row per queue: how many
+-- were moved. One caller at a time; a second one gets a row with -1. A session draws ids in the order of its
+-- transactions, and the lock is held until the commit: what one session pushed is stored in its order.
+-- What is for an encrypted queue cannot be stored here: it is marked and passed by (a row with 0), and keeps nobody
+-- waiting.
+CREATE OR REPLACE FUNCTION queend.relay(p_limit int DEFAULT 1000, p_from bigint DEFAULT 0)
+RETURNS TABLE (queue text, moved bigint)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -19,7 +21,8 @@ BEGIN
     END IF;
     SELECT array_agg(r.id) INTO v_ids
       FROM (SELECT x.id, sum(x.size) OVER (ORDER BY x.id) - x.size AS before
-              FROM (SELECT o.id, octet_length(o.payload::text) AS size FROM queend.outbox o WHERE o.id >= p_from AND o.refused IS NULL
+              FROM (SELECT o.id, octet_length(o.payload::text) AS size FROM queend.outbox o
+                     WHERE o.id >= p_from AND o.refused IS NULL
                      ORDER BY o.id LIMIT p_limit) AS x) AS r
      WHERE r.before < 8388608;
     IF v_ids IS NULL THEN
@@ -31,17 +34,19 @@ BEGIN
           FROM queend.queues q WHERE o.id = ANY (v_ids) AND q.name = o.queue AND q.encryption_enabled RETURNING o.queue)
     SELECT DISTINCT m.queue, 0::bigint FROM marked m;
     WITH taken AS (DELETE FROM queend.outbox o WHERE o.id = ANY (v_ids) AND o.refused IS NULL RETURNING o.*)
-    SELECT array_agg(t.queue ORDER BY t.id) AS queue, array_agg(t.partition ORDER BY t.id) AS partition, array_agg(t.transaction_id ORDER BY t.id) AS transaction,
-           array_agg(t.payload::text ORDER BY t.id) AS payload, array_agg(t.trace_id ORDER BY t.id) AS trace INTO v FROM taken t;
+    SELECT array_agg(t.queue ORDER BY t.id) AS queue, array_agg(t.partition ORDER BY t.id) AS partition,
+           array_agg(t.transaction_id ORDER BY t.id) AS transaction,
+           array_agg(t.payload::text ORDER BY t.id) AS payload, array_agg(t.trace_id ORDER BY t.id) AS trace INTO v
+      FROM taken t;
     IF v.queue IS NOT NULL THEN
         PERFORM 1 FROM queend.push_items(v.queue, v.partition, v.transaction, v.payload, v.trace, NULL);
         RETURN QUERY SELECT u.name, count(*) FROM unnest(v.queue) AS u (name) GROUP BY u.name;
     END IF;
 END $$;
 
--- The first message of the outbox, alone: what relay came to grief over is found with this. One that cannot be stored is marked with
--- the reason (refused), and the others go on. Result as of relay. Errors that are not the message's own (queend/core/pg/verdict.pyx
--- has the table) are raised.
+-- The first message of the outbox, alone: what relay came to grief over is found with this. One that cannot be stored
+-- is marked with the reason (refused), and the others go on. Result as of relay. Errors that are not the message's own
+-- (queend/core/pg/verdict.pyx has the table) are raised.
 CREATE OR REPLACE FUNCTION queend.relay_one() RETURNS TABLE (queue text, moved bigint)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -60,15 +65,17 @@ BEGIN
     END;
 END $$;
 
--- For whoever watches the outbox and has found it empty below p_low: the newest id that was drawn (0: none), the number of a transaction
--- that is younger than all that drew those ids (queen.push takes its number before an id), and the oldest number under way. Once `oldest`
--- is above an earlier `after`, all of those have ended: what is not in the outbox then will never be, and need not be looked for up to
--- `last` any more. That matters while a long snapshot elsewhere keeps the entries of rows that are gone.
--- after is NULL, and no number is spent, where p_low is NULL or nothing was drawn from p_low on.
+-- For whoever watches the outbox and has found it empty below p_low: the newest id that was drawn (0: none), the number
+-- of a transaction that is younger than all that drew those ids (queen.push takes its number before an id), and the
+-- oldest number under way. Once `oldest` is above an earlier `after`, all of those have ended: what is not in the
+-- outbox then will never be, and need not be looked for up to `last` any more. That matters while a long snapshot
+-- elsewhere keeps the entries of rows that are gone. after is NULL, and no number is spent, where p_low is NULL or
+-- nothing was drawn from p_low on.
 CREATE OR REPLACE FUNCTION queend.outbox_mark(p_low bigint, OUT last bigint, OUT after bigint, OUT oldest bigint)
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-    SELECT CASE WHEN s.is_called THEN s.last_value ELSE 0 END INTO last FROM queend.outbox_id_seq s;      -- first: the number must be younger
+    -- first: the number must be younger
+    SELECT CASE WHEN s.is_called THEN s.last_value ELSE 0 END INTO last FROM queend.outbox_id_seq s;
     IF last >= p_low THEN
         after := pg_current_xact_id()::text::bigint;
     END IF;

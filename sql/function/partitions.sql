@@ -1,17 +1,20 @@
--- The end of partitions: idle ones are removed, and the rows of removed ones swept. Owns queend.graves. Locks: lanes ascending, not
--- waited for, then queues, then partitions, the catalogue last.
+-- The end of partitions: idle ones are removed, and the rows of removed ones swept. Owns queend.graves. Locks: lanes
+-- ascending, not waited for, then queues, then partitions, the catalogue last.
 
--- Removes idle partitions: made before a moment (µs), without a message, with nothing consumed or claimed since it, without dead
--- letters and without the state of a stream. Looks at p_limit partitions after p_after (by id). removed: how many went; next_part:
--- the id to go on after, NULL at the end. A partition named Default stays: it is told to whoever configures its queue.
+-- Removes idle partitions: made before a moment (µs), without a message, with nothing consumed or claimed since it,
+-- without dead letters and without the state of a stream. Looks at p_limit partitions after p_after (by id). removed:
+-- how many went; next_part: the id to go on after, NULL at the end. A partition named Default stays: it is told to
+-- whoever configures its queue.
 --
--- A push that looked the partition up before is refused for its catalogue version: the lane is held from before the last look
--- to the commit, and a push reads the version under it. Daemons learn from queues.cleaned and cleaned_last, which are raised
--- together with the version, which of the partitions they know are gone. Lanes ascending, then queues, then partitions, none of
--- them waited for: whoever deletes a queue holds it before its partitions. Then the catalogue. What is left of a partition goes with
--- queend.sweep.
-CREATE OR REPLACE FUNCTION queend.partitions_clean(p_after int, p_limit int, p_before bigint, OUT removed int, OUT next_part int)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+-- A push that looked the partition up before is refused for its catalogue version: the lane is held from before the
+-- last look to the commit, and a push reads the version under it. Daemons learn from queues.cleaned and cleaned_last,
+-- which are raised together with the version, which of the partitions they know are gone. Lanes ascending, then queues,
+-- then partitions, none of them waited for: whoever deletes a queue holds it before its partitions. Then the catalogue.
+-- What is left of a partition goes with queend.sweep.
+CREATE OR REPLACE FUNCTION queend.partitions_clean(p_after int, p_limit int, p_before bigint, OUT removed int,
+    OUT next_part int)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
+    SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     v_idle  int[];
     v_lanes int[] := '{}';
@@ -21,9 +24,11 @@ DECLARE
     q       record;
 BEGIN
     removed := 0;
-    SELECT CASE WHEN count(*) = p_limit THEN max(p.id) END, array_agg(p.id) FILTER (WHERE p.name <> 'Default' AND p.created_at < queend.moment(p_before))
+    SELECT CASE WHEN count(*) = p_limit THEN max(p.id) END,
+           array_agg(p.id) FILTER (WHERE p.name <> 'Default' AND p.created_at < queend.moment(p_before))
       INTO next_part, v_idle
-      FROM (SELECT x.id, x.name, x.created_at FROM queend.partitions x WHERE x.id > p_after ORDER BY x.id LIMIT p_limit) AS p;
+      FROM (SELECT x.id, x.name, x.created_at FROM queend.partitions x WHERE x.id > p_after
+             ORDER BY x.id LIMIT p_limit) AS p;
     SELECT array_agg(u.id) INTO v_idle FROM unnest(v_idle) AS u (id) WHERE queend.partition_idle(u.id, p_before);
     FOR v_lane IN SELECT DISTINCT u.id & 63 AS lane FROM unnest(v_idle) AS u (id) ORDER BY lane LOOP
         IF pg_try_advisory_xact_lock(1903519076, v_lane) THEN
@@ -34,11 +39,13 @@ BEGIN
         RETURN;
     END IF;
     SELECT array_agg(h.id) INTO v_queue
-      FROM (SELECT DISTINCT p.queue_id FROM unnest(v_idle) AS u (id) CROSS JOIN LATERAL (SELECT x.queue_id FROM queend.partitions x WHERE x.id = u.id OFFSET 0) AS p) AS w
+      FROM (SELECT DISTINCT p.queue_id FROM unnest(v_idle) AS u (id)
+              CROSS JOIN LATERAL (SELECT x.queue_id FROM queend.partitions x WHERE x.id = u.id OFFSET 0) AS p) AS w
      CROSS JOIN LATERAL (SELECT x.id FROM queend.queues x WHERE x.id = w.queue_id FOR NO KEY UPDATE SKIP LOCKED) AS h;
     SELECT array_agg(k.id) INTO v_gone
       FROM unnest(v_idle) AS u (id)
-     CROSS JOIN LATERAL (SELECT x.id FROM queend.partitions x WHERE x.id = u.id AND x.queue_id = ANY (v_queue) FOR UPDATE SKIP LOCKED) AS k
+     CROSS JOIN LATERAL (SELECT x.id FROM queend.partitions x
+                          WHERE x.id = u.id AND x.queue_id = ANY (v_queue) FOR UPDATE SKIP LOCKED) AS k
      WHERE u.id & 63 = ANY (v_lanes);
     SELECT array_agg(u.id) INTO v_gone FROM unnest(v_gone) AS u (id) WHERE queend.partition_idle(u.id, p_before);
     IF v_gone IS NULL THEN
@@ -46,10 +53,12 @@ BEGIN
     END IF;
     removed := cardinality(v_gone);
     FOR q IN SELECT p.queue_id AS id, count(*) AS n, string_agg(int4send(p.id), '' ORDER BY p.id) AS ids
-               FROM unnest(v_gone) AS u (id) CROSS JOIN LATERAL (SELECT x.id, x.queue_id FROM queend.partitions x WHERE x.id = u.id OFFSET 0) AS p
+               FROM unnest(v_gone) AS u (id)
+               CROSS JOIN LATERAL (SELECT x.id, x.queue_id FROM queend.partitions x WHERE x.id = u.id OFFSET 0) AS p
               GROUP BY p.queue_id ORDER BY p.queue_id LOOP
         UPDATE queend.queues x SET cleaned = x.cleaned + q.n,
-               cleaned_last = substr(x.cleaned_last || q.ids, GREATEST(octet_length(x.cleaned_last || q.ids) - 3999, 1)) WHERE x.id = q.id;
+               cleaned_last = substr(x.cleaned_last || q.ids, GREATEST(octet_length(x.cleaned_last || q.ids) - 3999, 1))
+         WHERE x.id = q.id;
     END LOOP;
     INSERT INTO queend.graves (partition_id) SELECT u.id FROM unnest(v_gone) AS u (id);
     DELETE FROM queend.partitions p WHERE p.id = ANY (v_gone);
@@ -61,8 +70,10 @@ CREATE OR REPLACE FUNCTION queend.partition_idle(p_part int, p_before bigint) RE
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     RETURN NOT EXISTS (SELECT FROM queend.log l WHERE l.partition_id = p_part
-                          AND l.base >= COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = p_part), 0))
-       AND NOT EXISTS (SELECT FROM queend.cursors k WHERE k.partition_id = p_part AND (k.consumed_at >= p_before OR k.lease_until >= p_before))
+                          AND l.base >= COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = p_part),
+                                                 0))
+       AND NOT EXISTS (SELECT FROM queend.cursors k
+                        WHERE k.partition_id = p_part AND (k.consumed_at >= p_before OR k.lease_until >= p_before))
        AND NOT EXISTS (SELECT FROM queend.dead_letters d WHERE d.partition_id = p_part)
        AND NOT EXISTS (SELECT FROM queend.stream_queries q CROSS JOIN LATERAL (
             SELECT FROM queend.stream_state s WHERE s.query_id = q.id AND s.partition_id = p_part LIMIT 1) AS s);
@@ -86,7 +97,9 @@ BEGIN
             EXIT;      -- the lane is busy, and waiting here for one lane after another could close a circle
         END IF;
         DELETE FROM queend.log l WHERE l.partition_id = v_part
-           AND l.base <= (SELECT max(r.base) FROM (SELECT x.base FROM queend.log x WHERE x.partition_id = v_part ORDER BY x.base LIMIT v_left) AS r);
+           AND l.base <= (SELECT max(r.base)
+                            FROM (SELECT x.base FROM queend.log x WHERE x.partition_id = v_part
+                                   ORDER BY x.base LIMIT v_left) AS r);
         GET DIAGNOSTICS v_rows = ROW_COUNT;
         v_left := v_left - GREATEST(v_rows, 1);
         IF NOT EXISTS (SELECT 1 FROM queend.log l WHERE l.partition_id = v_part) THEN
@@ -100,7 +113,8 @@ BEGIN
             DELETE FROM queend.standing s WHERE s.partition_id = v_part;
             WITH gone AS (DELETE FROM queend.traces t WHERE t.partition_id = v_part RETURNING t.id)
             DELETE FROM queend.trace_names n WHERE n.trace_id IN (SELECT g.id FROM gone g);
-            DELETE FROM queend.stream_state s USING queend.stream_queries q WHERE s.query_id = q.id AND s.partition_id = v_part;
+            DELETE FROM queend.stream_state s USING queend.stream_queries q
+             WHERE s.query_id = q.id AND s.partition_id = v_part;
             DELETE FROM queend.floors f WHERE f.partition_id = v_part;
             DELETE FROM queend.dead_letters d WHERE d.partition_id = v_part;
             DELETE FROM queend.dead_bodies d WHERE d.partition_id = v_part;
@@ -108,6 +122,7 @@ BEGIN
         END IF;
     END LOOP;
     DELETE FROM queend.pauses u      -- every daemon has seen their end
-     WHERE u.ctid = ANY (ARRAY(SELECT x.ctid FROM queend.pauses x WHERE x.ends_at < queend.now_us() - 600000000 LIMIT p_limit FOR UPDATE SKIP LOCKED));
+     WHERE u.ctid = ANY (ARRAY(SELECT x.ctid FROM queend.pauses x
+                                WHERE x.ends_at < queend.now_us() - 600000000 LIMIT p_limit FOR UPDATE SKIP LOCKED));
     RETURN QUERY SELECT (p_limit - v_left)::bigint, count(*) FROM queend.graves;
 END $$;

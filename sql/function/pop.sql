@@ -1,12 +1,12 @@
--- Pop: claims records for waiting requests and fetches them. Owns the claim in queend.cursors. Locks: cursors ascending,
--- with SKIP LOCKED.
+-- Pop: claims records for waiting requests and fetches them. Owns the claim in queend.cursors. Locks: cursors
+-- ascending, with SKIP LOCKED.
 
 -- Claims and fetches for many waiting requests at once.
---   p_req, p_part, p_group, p_fresh   one per candidate, those of a request together and in order of preference; p_fresh:
---                                     the group may have no cursor there yet
---   r_budget, r_parts, …              one per request: most records, most partitions, acknowledge at once, lease id, its
---                                     length, delayedProcessing and windowBuffer, all in µs; r_ttl_us: what is older is
---                                     passed over as if it were gone (0, or NULL for all: nothing is)
+--   p_req, p_part, p_group, p_fresh   one per candidate, those of a request together and in order of preference;
+--                                     p_fresh: the group may have no cursor there yet
+--   r_budget, r_parts, …              one per request: most records, most partitions, acknowledge at once, lease id,
+--                                     its length, delayedProcessing and windowBuffer, all in µs; r_ttl_us: what is
+--                                     older is passed over as if it were gone (0, or NULL for all: nothing is)
 -- One row per candidate, or one per log row of a claimed candidate in offset order (ord: 0-based candidate):
 --   status 1  claimed: deliver `take` records from offset `first`; base, n, ids, body, meta are the row as stored
 --          0  nothing to deliver      2  leased (until) or locked (until = 0)      3  not before `until`
@@ -16,21 +16,25 @@
 --
 -- Offsets are gapless, so heads and cursors alone say how many records each candidate has; running sums over them pick
 -- the candidates a request needs and only those are locked, SKIP LOCKED: a pop waits for nobody. What a cursor says is
--- read again after its lock: it may have moved on, or back by a seek. Cursors are written by INSERT … ON CONFLICT: it always goes by the primary key, where an
--- UPDATE joined to its rows may be planned as a scan of all cursors while the table is small. row_base is a hint: where no
--- row begins there any more (compact has merged it with others), the row is looked for.
--- A cursor is looked for from the right end of its key, and the search ends where one is found: while a snapshot is held elsewhere none
--- of its versions can be removed, the index has entries for hundreds of them, and the newest is the last. (With `=` the order would
--- mean nothing to the planner.)
--- A delivery ends before the first record whose delivery moment has not come (queend.schedule); while that is the next one, nothing is delivered.
--- A delivery passes over deleted records (queend.holes) before it begins, and ends before the next: what it delivers has no gaps.
--- So it does over records that are for another group (queend.addressed), in a partition whose floor says that it has had some, and
--- over what was done beyond a gap (cursors.beyond). Where leases run out without an end, deliveries become narrow (lapse).
--- Records are then read once, narrow and wide columns together; a request stops after 8 MB
--- of payload (unpacked) but never before its first row.
+-- read again after its lock: it may have moved on, or back by a seek. Cursors are written by INSERT … ON CONFLICT: it
+-- always goes by the primary key, where an UPDATE joined to its rows may be planned as a scan of all cursors while the
+-- table is small. row_base is a hint: where no row begins there any more (compact has merged it with others), the row
+-- is looked for.
+-- A cursor is looked for from the right end of its key, and the search ends where one is found: while a snapshot is
+-- held elsewhere none of its versions can be removed, the index has entries for hundreds of them, and the newest is the
+-- last. (With `=` the order would mean nothing to the planner.)
+-- A delivery ends before the first record whose delivery moment has not come (queend.schedule); while that is the next
+-- one, nothing is delivered.
+-- A delivery passes over deleted records (queend.holes) before it begins, and ends before the next: what it delivers
+-- has no gaps.
+-- So it does over records that are for another group (queend.addressed), in a partition whose floor says that it has
+-- had some, and over what was done beyond a gap (cursors.beyond). Where leases run out without an end, deliveries
+-- become narrow (lapse).
+-- Records are then read once, narrow and wide columns together; a request stops after 8 MB of payload (unpacked) but
+-- never before its first row.
 CREATE OR REPLACE FUNCTION queend.pop(p_version bigint, p_req int[], p_part int[], p_group int[], p_fresh boolean[],
-    r_budget int[], r_parts int[], r_auto boolean[], r_lease uuid[], r_lease_us bigint[], r_delay_us bigint[], r_window_us bigint[],
-    r_ttl_us bigint[] DEFAULT NULL)
+    r_budget int[], r_parts int[], r_auto boolean[], r_lease uuid[], r_lease_us bigint[], r_delay_us bigint[],
+    r_window_us bigint[], r_ttl_us bigint[] DEFAULT NULL)
 RETURNS TABLE (ord int, status smallint, attempt int, first bigint, take int, base bigint, n int, created_at bigint,
                ids bytea, body bytea, meta bytea, head bigint, until bigint, buried int)
 LANGUAGE plpgsql AS $$
@@ -44,7 +48,8 @@ BEGIN
     IF p_version <> 0 THEN
         SELECT c.version, c.holes, c.scheduled INTO v_version, v_holes, v_scheduled FROM queend.catalog c;
         IF v_version <> p_version THEN
-            RETURN QUERY SELECT -1, 9::smallint, 0, 0::bigint, 0, v_version, 0, 0::bigint, NULL::bytea, NULL::bytea, NULL::bytea, 0::bigint, 0::bigint, NULL::int;
+            RETURN QUERY SELECT -1, 9::smallint, 0, 0::bigint, 0, v_version, 0, 0::bigint, NULL::bytea, NULL::bytea,
+                                NULL::bytea, 0::bigint, 0::bigint, NULL::int;
             RETURN;
         END IF;
     END IF;
@@ -56,97 +61,140 @@ BEGIN
     RETURN QUERY
     WITH seen AS MATERIALIZED (
         SELECT c.ord, c.req, c.part, c.grp, c.addressed, c.head, c.floor, c.first, LEAST(c.stop, c.at) AS stop,
-               CASE WHEN c.until > 0 THEN c.until WHEN c.at <= c.first THEN queend.schedule_due(c.part, c.first, v_now) ELSE 0 END AS until,
-               CASE WHEN c.until > 0 THEN c.status WHEN c.at <= c.first THEN 3 WHEN LEAST(c.stop, c.at) > c.first THEN 1 ELSE 0 END AS status
-          FROM (SELECT i.ord::int - 1 AS ord, i.req, i.part, i.grp, a.addressed, f.floor, GREATEST(k.committed + 1, f.floor) AS first, h.next,
+               CASE WHEN c.until > 0 THEN c.until WHEN c.at <= c.first THEN queend.schedule_due(c.part, c.first, v_now)
+                    ELSE 0 END AS until,
+               CASE WHEN c.until > 0 THEN c.status WHEN c.at <= c.first THEN 3 WHEN LEAST(c.stop, c.at) > c.first THEN 1
+                    ELSE 0 END AS status
+          FROM (SELECT i.ord::int - 1 AS ord, i.req, i.part, i.grp, a.addressed, f.floor,
+                       GREATEST(k.committed + 1, f.floor) AS first, h.next,
                        COALESCE(h.next, GREATEST(k.committed + 1, queend.head(i.part))) AS head,
                        CASE WHEN k.lease_until > v_now THEN 2 ELSE 3 END AS status,
                        CASE WHEN k.lease_until > v_now THEN k.lease_until
                             WHEN h.next IS NULL OR h.next <= k.committed + 1 THEN 0
                             WHEN k.retry_until > v_now THEN k.retry_until
                             WHEN h.created_at > v_now - r_window_us[i.req] THEN h.created_at + r_window_us[i.req]
-                            WHEN r_delay_us[i.req] > 0 THEN queend.delayed_until(i.part, GREATEST(k.committed + 1, f.floor), v_now - r_delay_us[i.req])
+                            WHEN r_delay_us[i.req] > 0
+                                 THEN queend.delayed_until(i.part, GREATEST(k.committed + 1, f.floor),
+                                                           v_now - r_delay_us[i.req])
                             ELSE 0 END AS until,
                        CASE WHEN r_delay_us[i.req] > 0 AND h.created_at > v_now - r_delay_us[i.req]
-                            THEN queend.offset_since(i.part, v_now - r_delay_us[i.req] + 1) ELSE COALESCE(h.next, 0) END AS stop,
-                       CASE WHEN v_scheduled IS NOT FALSE THEN queend.schedule_at(i.part, GREATEST(k.committed + 1, f.floor), r_budget[i.req], v_now) END AS at
+                            THEN queend.offset_since(i.part, v_now - r_delay_us[i.req] + 1)
+                            ELSE COALESCE(h.next, 0) END AS stop,
+                       CASE WHEN v_scheduled IS NOT FALSE
+                                 THEN queend.schedule_at(i.part, GREATEST(k.committed + 1, f.floor), r_budget[i.req],
+                                                         v_now) END AS at
                   FROM unnest(p_req, p_part, p_group) WITH ORDINALITY AS i (req, part, grp, ord)
-                  LEFT JOIN LATERAL (SELECT x.* FROM queend.cursors x WHERE x.partition_id = i.part AND x.group_id >= i.grp AND x.group_id <= i.grp
+                  LEFT JOIN LATERAL (SELECT x.* FROM queend.cursors x
+                                      WHERE x.partition_id = i.part AND x.group_id >= i.grp AND x.group_id <= i.grp
                                       ORDER BY x.group_id DESC LIMIT 1) AS k ON true
-                  LEFT JOIN LATERAL (SELECT x.floor, x.addressed FROM queend.floors x WHERE x.partition_id = i.part OFFSET 0) AS a ON true
+                  LEFT JOIN LATERAL (SELECT x.floor, x.addressed FROM queend.floors x
+                                      WHERE x.partition_id = i.part OFFSET 0) AS a ON true
                   LEFT JOIN LATERAL (SELECT GREATEST(a.floor,
-                                                     CASE WHEN r_ttl_us[i.req] > 0 THEN queend.live_from(i.part, k.row_base, k.committed + 1, v_now - r_ttl_us[i.req]) END) AS floor
+                                                     CASE WHEN r_ttl_us[i.req] > 0
+                                                               THEN queend.live_from(i.part, k.row_base,
+                                                                       k.committed + 1,
+                                                                               v_now - r_ttl_us[i.req]) END) AS floor
                                      OFFSET 0) AS f ON true
                   LEFT JOIN LATERAL (SELECT l.base + l.n AS next, l.created_at FROM queend.log l
                                       WHERE l.partition_id = i.part AND l.base >= k.row_base
                                       ORDER BY l.base DESC LIMIT 1) AS h ON true) AS c),
     picked AS (
-        SELECT s.*, sum(LEAST(s.stop - s.first, r_budget[s.req])::int) OVER w - LEAST(s.stop - s.first, r_budget[s.req]) AS before,
+        SELECT s.*,
+               sum(LEAST(s.stop - s.first, r_budget[s.req])::int) OVER w
+                  - LEAST(s.stop - s.first, r_budget[s.req]) AS before,
                row_number() OVER w AS place
           FROM seen s WHERE s.status = 1
         WINDOW w AS (PARTITION BY s.req ORDER BY s.ord ROWS UNBOUNDED PRECEDING)),
     locked AS MATERIALIZED (
-        SELECT p.ord, p.req, p.part, p.grp, p.head, s.d[1] AS first, s.d[1] > k.first AS passed, s.d[3] AS standing, s.d[4]::int AS buried,
-               COALESCE((SELECT y.base FROM queend.log y WHERE y.partition_id = p.part AND y.base = GREATEST(k.row_base, p.floor)),
-                        (SELECT y.base FROM queend.log y WHERE y.partition_id = p.part AND y.base <= k.first ORDER BY y.base DESC LIMIT 1), 0) AS row_base,
-               LEAST(p.stop, s.d[1] + r_budget[p.req] - p.before, CASE WHEN p.addressed THEN queend.given_until(p.part, p.grp, s.d[1], r_budget[p.req])
-                                                                          WHEN v_holes IS NOT FALSE THEN queend.hole_after(p.part, s.d[1]) END,
+        SELECT p.ord, p.req, p.part, p.grp, p.head, s.d[1] AS first, s.d[1] > k.first AS passed, s.d[3] AS standing,
+               s.d[4]::int AS buried,
+               COALESCE((SELECT y.base FROM queend.log y
+                          WHERE y.partition_id = p.part AND y.base = GREATEST(k.row_base, p.floor)),
+                        (SELECT y.base FROM queend.log y WHERE y.partition_id = p.part AND y.base <= k.first
+                          ORDER BY y.base DESC LIMIT 1), 0) AS row_base,
+               LEAST(p.stop, s.d[1] + r_budget[p.req] - p.before,
+                     CASE WHEN p.addressed THEN queend.given_until(p.part, p.grp, s.d[1], r_budget[p.req])
+                          WHEN v_holes IS NOT FALSE THEN queend.hole_after(p.part, s.d[1]) END,
                      s.d[2],
-                     CASE WHEN v_scheduled IS NOT FALSE AND s.d[1] <> p.first      -- the cursor has moved meanwhile, or passes over holes
+                     -- the cursor has moved meanwhile, or passes over holes
+                     CASE WHEN v_scheduled IS NOT FALSE AND s.d[1] <> p.first
                           THEN queend.schedule_at(p.part, s.d[1], r_budget[p.req], v_now) END) AS stop,
                CASE WHEN r_auto[p.req] THEN 1 WHEN k.lease_end > k.committed THEN k.attempt + 1 ELSE 1 END AS attempt
           FROM picked p
-          CROSS JOIN LATERAL (SELECT x.*, GREATEST(x.committed + 1, p.floor) AS first FROM queend.cursors x WHERE x.partition_id = p.part AND x.group_id >= p.grp AND x.group_id <= p.grp
-                                 AND x.lease_until <= v_now AND x.retry_until <= v_now ORDER BY x.group_id DESC LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) AS k
-          CROSS JOIN LATERAL (SELECT CASE WHEN k.beyond IS NOT NULL OR k.standing OR k.lease_until > 0 AND k.lease_end > k.committed      -- rare
-                                          THEN queend.delivery(p.part, p.grp, k.first, k.beyond, k.standing, k.lease_until, k.lease_end, k.committed, k.consumed_at)
+          CROSS JOIN LATERAL (SELECT x.*, GREATEST(x.committed + 1, p.floor) AS first FROM queend.cursors x
+                               WHERE x.partition_id = p.part AND x.group_id >= p.grp AND x.group_id <= p.grp
+                                 AND x.lease_until <= v_now AND x.retry_until <= v_now
+                               ORDER BY x.group_id DESC LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) AS k
+          -- rare
+          CROSS JOIN LATERAL (SELECT CASE WHEN k.beyond IS NOT NULL OR k.standing OR k.lease_until > 0
+                                               AND k.lease_end > k.committed
+                                          THEN queend.delivery(p.part, p.grp, k.first, k.beyond, k.standing,
+                                                               k.lease_until, k.lease_end, k.committed, k.consumed_at)
                                           WHEN p.addressed THEN ARRAY[queend.due_from(p.part, p.grp, NULL, k.first)]
-                                          WHEN v_holes IS NOT FALSE THEN ARRAY[queend.hole_end(p.part, k.first)] ELSE ARRAY[k.first] END AS d OFFSET 0) AS s
+                                          WHEN v_holes IS NOT FALSE THEN ARRAY[queend.hole_end(p.part, k.first)]
+                                          ELSE ARRAY[k.first] END AS d OFFSET 0) AS s
          WHERE p.before < r_budget[p.req] AND p.place <= r_parts[p.req]),
     kept AS MATERIALIZED (
         SELECT r.* FROM (
-            SELECT c.ord, c.req, c.part, c.grp, c.head, c.attempt, c.standing, c.buried, l.base, l.n, l.created_at, l.ids, l.body, l.meta,
-                   GREATEST(c.first, l.base) AS first, LEAST(c.stop, l.base + l.n) AS stop,
-                   sum(l.size) OVER (PARTITION BY c.req ORDER BY c.ord, l.base ROWS UNBOUNDED PRECEDING) - l.size AS bytes
+            SELECT c.ord, c.req, c.part, c.grp, c.head, c.attempt, c.standing, c.buried, l.base, l.n, l.created_at,
+                   l.ids, l.body, l.meta, GREATEST(c.first, l.base) AS first, LEAST(c.stop, l.base + l.n) AS stop,
+                   sum(l.size) OVER (PARTITION BY c.req ORDER BY c.ord, l.base ROWS UNBOUNDED PRECEDING)
+                      - l.size AS bytes
               FROM locked c
-              JOIN LATERAL (SELECT x.*, CASE WHEN octet_length(x.body) < 1900 AND get_byte(x.body, 0) = 16 THEN octet_length(x.body)
-                                               ELSE queend.body_size(x.body) END AS size
+              JOIN LATERAL (SELECT x.*,
+                                   CASE WHEN octet_length(x.body) < 1900 AND get_byte(x.body, 0) = 16
+                                             THEN octet_length(x.body)
+                                        ELSE queend.body_size(x.body) END AS size
                               FROM queend.log x WHERE x.partition_id = c.part AND x.base >= c.row_base
-                               AND x.base < c.stop AND x.base + x.n > c.first ORDER BY x.base) AS l ON c.stop > c.first) AS r
+                               AND x.base < c.stop AND x.base + x.n > c.first
+                             ORDER BY x.base) AS l ON c.stop > c.first) AS r
          WHERE r.bytes < 8388608 OR r.bytes IS NULL),
     claim AS (
-        INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_id, lease_until, lease_end, attempt, consumed_at, standing)
+        INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_id, lease_until, lease_end,
+                                         attempt, consumed_at, standing)
         SELECT d.part, d.grp, CASE WHEN d.auto THEN d.stop - 1 ELSE d.committed END,
                CASE WHEN NOT d.auto THEN d.row_base WHEN d.row_end = d.stop THEN d.stop ELSE d.last_base END,
                CASE WHEN d.auto THEN '00000000-0000-0000-0000-000000000000' ELSE r_lease[d.req] END,
-               CASE WHEN d.auto THEN 0 ELSE v_now + r_lease_us[d.req] END, d.stop - 1, d.attempt, v_now, CASE WHEN d.standing = 1 THEN true END
-          FROM (SELECT e.req, e.part, e.grp, r_auto[e.req] AS auto, max(e.stop) AS stop, min(e.first) - 1 AS committed, min(e.base) AS row_base,
-                       max(e.base) AS last_base, max(e.base + e.n) AS row_end, max(e.attempt) AS attempt, max(e.standing) AS standing
+               CASE WHEN d.auto THEN 0 ELSE v_now + r_lease_us[d.req] END, d.stop - 1, d.attempt, v_now,
+               CASE WHEN d.standing = 1 THEN true END
+          FROM (SELECT e.req, e.part, e.grp, r_auto[e.req] AS auto, max(e.stop) AS stop, min(e.first) - 1 AS committed,
+                       min(e.base) AS row_base,
+                       max(e.base) AS last_base, max(e.base + e.n) AS row_end, max(e.attempt) AS attempt,
+                       max(e.standing) AS standing
                   FROM kept e GROUP BY e.req, e.part, e.grp
                 UNION ALL      -- nothing but deleted records: the cursor passes them
-                SELECT c.req, c.part, c.grp, true, c.first, c.first - 1, c.row_base, c.row_base, 0, 0, c.standing FROM locked c WHERE c.passed AND c.stop <= c.first) AS d
+                SELECT c.req, c.part, c.grp, true, c.first, c.first - 1, c.row_base, c.row_base, 0, 0, c.standing
+                  FROM locked c WHERE c.passed AND c.stop <= c.first) AS d
         ON CONFLICT (partition_id, group_id) DO UPDATE
-           SET committed = excluded.committed, row_base = excluded.row_base, lease_id = excluded.lease_id, lease_until = excluded.lease_until,
-               lease_end = excluded.lease_end, attempt = excluded.attempt, consumed_at = v_now, standing = excluded.standing,
+           SET committed = excluded.committed, row_base = excluded.row_base, lease_id = excluded.lease_id,
+               lease_until = excluded.lease_until, lease_end = excluded.lease_end, attempt = excluded.attempt,
+               consumed_at = v_now, standing = excluded.standing,
                retries = CASE WHEN excluded.lease_until = 0 THEN 0 ELSE k.retries END,
-               beyond = CASE WHEN k.beyond IS NOT NULL THEN NULLIF(k.beyond * int8multirange(int8range(excluded.committed + 1, NULL)), '{}') END)
+               beyond = CASE WHEN k.beyond IS NOT NULL
+                                  THEN NULLIF(k.beyond * int8multirange(int8range(excluded.committed + 1, NULL)),
+                                              '{}') END)
     SELECT e.ord, 1::smallint, e.attempt, e.first, (e.stop - e.first)::int, e.base, e.n, e.created_at,
            e.ids, e.body, NULLIF(e.meta, ''), e.head, 0::bigint, e.buried
       FROM kept e
     UNION ALL
-    -- Not chosen, or cut off by bytes: untouched. Chosen but not locked: somebody else has it. Locked but nothing left: consumed
-    -- meanwhile, to the head or (4: look again) up to what has to wait.
-    SELECT s.ord, CASE WHEN s.status <> 1 THEN s.status WHEN o.ord IS NULL THEN 4 WHEN o.stop IS NULL THEN 2 WHEN o.stop <= o.first AND o.first >= s.head THEN 0 ELSE 4 END::smallint,
-           0, 0::bigint, 0, 0::bigint, 0, 0::bigint, NULL, NULL, NULL, COALESCE(s.head, 0), CASE WHEN s.status <> 1 THEN COALESCE(s.until, 0) ELSE 0 END, o.buried
+    -- Not chosen, or cut off by bytes: untouched. Chosen but not locked: somebody else has it. Locked but nothing left:
+    -- consumed meanwhile, to the head or (4: look again) up to what has to wait.
+    SELECT s.ord,
+           CASE WHEN s.status <> 1 THEN s.status WHEN o.ord IS NULL THEN 4 WHEN o.stop IS NULL THEN 2
+                WHEN o.stop <= o.first AND o.first >= s.head THEN 0 ELSE 4 END::smallint,
+           0, 0::bigint, 0, 0::bigint, 0, 0::bigint, NULL, NULL, NULL, COALESCE(s.head, 0),
+           CASE WHEN s.status <> 1 THEN COALESCE(s.until, 0) ELSE 0 END, o.buried
       FROM seen s
       LEFT JOIN (SELECT p.ord, c.first, c.stop, c.buried FROM picked p LEFT JOIN locked c ON c.ord = p.ord
                   WHERE p.before < r_budget[p.req] AND p.place <= r_parts[p.req]) AS o ON o.ord = s.ord
      WHERE s.ord NOT IN (SELECT e.ord FROM kept e);
 
     IF '80000000-0000-0000-0000-000000000000' > ANY (r_lease) THEN      -- an id that does not name its partition
-        PERFORM queend.leases_keep(ARRAY(SELECT r_lease[i.req] FROM unnest(p_req) WITH ORDINALITY AS i (req, ord) ORDER BY i.ord), p_part, p_group, false);
+        PERFORM queend.leases_keep(ARRAY(SELECT r_lease[i.req] FROM unnest(p_req) WITH ORDINALITY AS i (req, ord)
+                                          ORDER BY i.ord), p_part, p_group, false);
     END IF;
-    IF NOT v_scheduled AND (SELECT c.scheduled FROM queend.catalog c) THEN      -- the very first moment was stored meanwhile: look again
+    -- the very first moment was stored meanwhile: look again
+    IF NOT v_scheduled AND (SELECT c.scheduled FROM queend.catalog c) THEN
         RAISE serialization_failure USING MESSAGE = 'delivery moments came while their absence was relied on';
     END IF;
 END $$;
@@ -158,21 +206,25 @@ LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     RETURN (
     SELECT CASE WHEN t.at > p_ripe THEN queend.now_us() + t.at - p_ripe ELSE 0 END
-      FROM queend.log l CROSS JOIN LATERAL queend.record_time(l.created_at, l.meta, GREATEST(p_offset - l.base, 0)) AS t (at) WHERE l.partition_id = p_part AND l.base + l.n > p_offset
-       AND l.base >= COALESCE((SELECT b.base FROM queend.log b WHERE b.partition_id = p_part AND b.base <= p_offset ORDER BY b.base DESC LIMIT 1), 0)
+      FROM queend.log l
+      CROSS JOIN LATERAL queend.record_time(l.created_at, l.meta, GREATEST(p_offset - l.base, 0)) AS t (at)
+     WHERE l.partition_id = p_part AND l.base + l.n > p_offset
+       AND l.base >= COALESCE((SELECT b.base FROM queend.log b WHERE b.partition_id = p_part AND b.base <= p_offset
+                                ORDER BY b.base DESC LIMIT 1), 0)
      ORDER BY l.base LIMIT 1);
 END $$;
 
--- The first offset of a partition at or after p_next whose record was stored, or could be delivered first, at or after a moment;
--- the head if there is none.
--- p_base: a row of the log not above p_next's. Where that is young enough, as it is while consumers keep up, one probe says so.
+-- The first offset of a partition at or after p_next whose record was stored, or could be delivered first, at or after
+-- a moment; the head if there is none. p_base: a row of the log not above p_next's. Where that is young enough, as it
+-- is while consumers keep up, one probe says so.
 CREATE OR REPLACE FUNCTION queend.live_from(p_part int, p_base bigint, p_next bigint, p_at bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     v_row record;
     v_to  bigint;
 BEGIN
-    SELECT l.base, l.n, l.created_at, l.meta INTO v_row FROM queend.log l WHERE l.partition_id = p_part AND l.base >= p_base ORDER BY l.base LIMIT 1;
+    SELECT l.base, l.n, l.created_at, l.meta INTO v_row FROM queend.log l
+     WHERE l.partition_id = p_part AND l.base >= p_base ORDER BY l.base LIMIT 1;
     IF NOT FOUND OR queend.record_time(v_row.created_at, v_row.meta, GREATEST(p_next - v_row.base, 0)::int) >= p_at THEN
         RETURN p_next;
     END IF;
@@ -180,11 +232,12 @@ BEGIN
     RETURN COALESCE(queend.schedule_since(p_part, p_next, v_to, p_at), v_to);
 END $$;
 
--- Where the next delivery of a cursor begins and what bounds it, where something is done beyond a gap or a lease ran out:
--- {first record, the offset it ends before (NULL: no bound), 1 where cursors.standing is to be set, how many records became dead letters}.
+-- Where the next delivery of a cursor begins and what bounds it, where something is done beyond a gap or a lease ran
+-- out: {first record, the offset it ends before (NULL: no bound), 1 where cursors.standing is to be set, how many
+-- records became dead letters}.
 -- See due_from and lapse.
-CREATE OR REPLACE FUNCTION queend.delivery(p_part int, p_group int, p_first bigint, p_beyond int8multirange, p_standing boolean,
-    p_lease_until bigint, p_lease_end bigint, p_committed bigint, p_taken bigint) RETURNS bigint[]
+CREATE OR REPLACE FUNCTION queend.delivery(p_part int, p_group int, p_first bigint, p_beyond int8multirange,
+    p_standing boolean, p_lease_until bigint, p_lease_end bigint, p_committed bigint, p_taken bigint) RETURNS bigint[]
 LANGUAGE plpgsql AS $$
 DECLARE
     v_first bigint := queend.due_from(p_part, p_group, p_beyond, p_first);

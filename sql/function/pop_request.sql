@@ -1,8 +1,9 @@
--- Pop for callers that write SQL: JSON in, JSON out, no daemon. It ends in queend.pop; SQL cannot read what is compressed or
--- sealed, so a delivery ends before such a record.
+-- Pop for callers that write SQL: JSON in, JSON out, no daemon. It ends in queend.pop; SQL cannot read what is
+-- compressed or sealed, so a delivery ends before such a record.
 
 -- One request of queen.pop_unified_batch_v4: its result.
--- A pop without a partition walks the queue's partitions from one of them that chance chooses, a page at a time, until it has enough.
+-- A pop without a partition walks the queue's partitions from one of them that chance chooses, a page at a time, until
+-- it has enough.
 CREATE OR REPLACE FUNCTION queend.pop_request(p_request jsonb) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -36,33 +37,45 @@ BEGIN
     ELSIF q.id IS NULL THEN
         RETURN queend.pop_result(p_request, v_group, NULL, '{}', '[]', 'no_available_partition', false);
     END IF;
-    SELECT r.group_id INTO g FROM queend.group_resolve(q.id, v_group, CASE WHEN p_request->>'sub_from' = 'now' THEN 'new' ELSE p_request->>'sub_mode' END, v_from) AS r;
+    SELECT r.group_id INTO g
+      FROM queend.group_resolve(q.id, v_group,
+                                CASE WHEN p_request->>'sub_from' = 'now' THEN 'new' ELSE p_request->>'sub_mode' END,
+                                v_from) AS r;
     v_us := COALESCE(NULLIF((p_request->>'lease_seconds')::int, 0), NULLIF(q.lease_time, 0), 60) * 1000000::bigint;
     IF v_part IS NOT NULL THEN
-        SELECT * INTO p FROM queend.pop_partition(v_part, g.group_id, v_left, queend.lease_uuid(v_worker), v_us, v_auto);
+        SELECT * INTO p
+          FROM queend.pop_partition(v_part, g.group_id, v_left, queend.lease_uuid(v_worker), v_us, v_auto);
         IF p.messages IS NULL THEN
-            RETURN queend.pop_result(p_request, v_group, NULL, '{}', '[]', CASE p.status WHEN 2 THEN 'lease_held' WHEN 5 THEN 'unreadable' END, p.status = 3 AND q.window_buffer > 0);
+            RETURN queend.pop_result(p_request, v_group, NULL, '{}',
+                                     '[]', CASE p.status WHEN 2 THEN 'lease_held' WHEN 5 THEN 'unreadable' END,
+                                     p.status = 3 AND q.window_buffer > 0);
         END IF;
-        RETURN queend.pop_result(p_request, v_group, CASE WHEN NOT v_auto THEN v_worker END, ARRAY[v_part], p.messages, NULL, false);
+        RETURN queend.pop_result(p_request, v_group, CASE WHEN NOT v_auto THEN v_worker END, ARRAY[v_part], p.messages,
+                                 NULL, false);
     END IF;
     SELECT x.id INTO v_start FROM queend.partitions x
-     WHERE x.queue_id = q.id AND x.id >= (SELECT min(y.id) + floor(random() * (max(y.id) - min(y.id) + 1))::int FROM queend.partitions y WHERE y.queue_id = q.id) ORDER BY x.id LIMIT 1;
+     WHERE x.queue_id = q.id
+       AND x.id >= (SELECT min(y.id) + floor(random() * (max(y.id) - min(y.id) + 1))::int FROM queend.partitions y
+                     WHERE y.queue_id = q.id) ORDER BY x.id LIMIT 1;
     FOR v_round IN 1 .. 2 LOOP      -- from there to the end, then from the beginning to there
         v_after := CASE WHEN v_round = 1 THEN COALESCE(v_start, 1) - 1 ELSE 0 END;
         LOOP
-            SELECT array_agg(s.partition_id ORDER BY s.partition_id) FILTER (WHERE s.head >= 0 AND s.lease_until <= queend.now_us()),
+            SELECT array_agg(s.partition_id ORDER BY s.partition_id) FILTER (WHERE s.head >= 0
+                    AND s.lease_until <= queend.now_us()),
                    max(s.partition_id) FILTER (WHERE s.head = -1) INTO v_page, v_after
               FROM queend.pop_scan(q.id, g.group_id, v_after, 1000) AS s;
             FOREACH v_part IN ARRAY COALESCE(v_page, '{}') LOOP
                 CONTINUE WHEN v_round = 2 AND v_part >= v_start;
-                SELECT * INTO p FROM queend.pop_partition(v_part, g.group_id, v_left, queend.lease_uuid(v_worker), v_us, v_auto);
+                SELECT * INTO p
+                  FROM queend.pop_partition(v_part, g.group_id, v_left, queend.lease_uuid(v_worker), v_us, v_auto);
                 v_status := GREATEST(v_status, p.status);
                 IF p.messages IS NOT NULL THEN
                     v_taken := v_taken || v_part;
                     v_found := v_found || p.messages;
                     v_left := v_left - jsonb_array_length(p.messages);
                     IF v_left = 0 OR cardinality(v_taken) = v_parts THEN
-                        RETURN queend.pop_result(p_request, v_group, CASE WHEN NOT v_auto THEN v_worker END, v_taken, v_found, NULL, false);
+                        RETURN queend.pop_result(p_request, v_group, CASE WHEN NOT v_auto THEN v_worker END, v_taken,
+                                                 v_found, NULL, false);
                     END IF;
                 END IF;
             END LOOP;
@@ -70,15 +83,19 @@ BEGIN
         END LOOP;
     END LOOP;
     IF v_taken = '{}' THEN
-        RETURN queend.pop_result(p_request, v_group, NULL, '{}', '[]', CASE WHEN v_status = 5 THEN 'unreadable' ELSE 'no_available_partition' END, v_status = 3 AND q.window_buffer > 0);
+        RETURN queend.pop_result(p_request, v_group, NULL, '{}',
+                                 '[]', CASE WHEN v_status = 5 THEN 'unreadable' ELSE 'no_available_partition' END,
+                                 v_status = 3 AND q.window_buffer > 0);
     END IF;
     RETURN queend.pop_result(p_request, v_group, CASE WHEN NOT v_auto THEN v_worker END, v_taken, v_found, NULL, false);
 END $$;
 
--- Pops for a caller that speaks SQL: claims at most p_take records of a partition for a group and reads them. messages: in order, as
--- queen.pop_unified_batch_v4 gives them; NULL: nothing was claimed, status says why: 0 nothing there, 2 leased, 3 not yet, 5 what comes
--- next SQL cannot read (compressed or sealed: queend hands it out over HTTP). A delivery ends before such a record. p_auto: acknowledged at once.
-CREATE OR REPLACE FUNCTION queend.pop_partition(p_part int, p_group int, p_take int, p_lease uuid, p_lease_us bigint, p_auto boolean, OUT status int, OUT messages jsonb)
+-- Pops for a caller that speaks SQL: claims at most p_take records of a partition for a group and reads them. messages:
+-- in order, as queen.pop_unified_batch_v4 gives them; NULL: nothing was claimed, status says why: 0 nothing there, 2
+-- leased, 3 not yet, 5 what comes next SQL cannot read (compressed or sealed: queend hands it out over HTTP). A
+-- delivery ends before such a record. p_auto: acknowledged at once.
+CREATE OR REPLACE FUNCTION queend.pop_partition(p_part int, p_group int, p_take int, p_lease uuid, p_lease_us bigint,
+    p_auto boolean, OUT status int, OUT messages jsonb)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -93,11 +110,14 @@ BEGIN
         RETURN;
     END IF;
     SELECT count(*), max(r.record_offset) + 1, jsonb_agg(jsonb_build_object(
-               'id', queend.message_id(r.stored_at, p_part, r.record_offset), 'transactionId', r.transaction_id, 'traceId', r.trace_id, 'data', r.data, 'producerSub', r.producer_sub,
-               'createdAt', queend.iso(r.stored_at), 'partitionId', queend.partition_uuid(p_part), 'partition', (SELECT p.name FROM queend.partitions p WHERE p.id = p_part)) ORDER BY r.record_offset)
+               'id', queend.message_id(r.stored_at, p_part, r.record_offset), 'transactionId', r.transaction_id,
+               'traceId', r.trace_id, 'data', r.data, 'producerSub', r.producer_sub,
+               'createdAt', queend.iso(r.stored_at), 'partitionId', queend.partition_uuid(p_part),
+               'partition', (SELECT p.name FROM queend.partitions p WHERE p.id = p_part)) ORDER BY r.record_offset)
       INTO v_count, v_next, messages
       FROM (SELECT x.*, bool_and(x.data IS NOT NULL) OVER (ORDER BY x.record_offset) AS readable
-              FROM (SELECT y.*, queend.as_jsonb(y.payload) AS data FROM queend.records(p_part, c.first, c.take) AS y) AS x) AS r
+              FROM (SELECT y.*, queend.as_jsonb(y.payload) AS data
+                      FROM queend.records(p_part, c.first, c.take) AS y) AS x) AS r
      WHERE r.readable;
     IF v_count = 0 THEN
         PERFORM queend.release(ARRAY[p_part], ARRAY[p_group], ARRAY[p_lease]);
@@ -105,7 +125,8 @@ BEGIN
     ELSIF p_auto THEN
         UPDATE queend.cursors k
            SET committed = v_next - 1, lease_end = v_next - 1, lease_id = none, lease_until = 0, retries = 0,
-               row_base = CASE WHEN EXISTS (SELECT FROM queend.log l WHERE l.partition_id = p_part AND l.base = v_next) THEN v_next ELSE queend.row_of(p_part, v_next - 1) END
+               row_base = CASE WHEN EXISTS (SELECT FROM queend.log l WHERE l.partition_id = p_part AND l.base = v_next)
+                                    THEN v_next ELSE queend.row_of(p_part, v_next - 1) END
          WHERE k.partition_id = p_part AND k.group_id = p_group;
     ELSIF v_next < c.first + c.take THEN
         UPDATE queend.cursors k SET lease_end = v_next - 1 WHERE k.partition_id = p_part AND k.group_id = p_group;
@@ -113,30 +134,42 @@ BEGIN
     PERFORM queend.leases_keep(ARRAY[p_lease], ARRAY[p_part], ARRAY[p_group], true);
 END $$;
 
--- Claims at most p_take records of one partition for a group under a lease, as the options of its queue say. first, take: what was claimed;
--- NULL: nothing, status says why, as in pop.
-CREATE OR REPLACE FUNCTION queend.pop_one(p_part int, p_group int, p_take int, p_lease uuid, p_lease_us bigint, OUT status int, OUT first bigint, OUT take bigint)
+-- Claims at most p_take records of one partition for a group under a lease, as the options of its queue say. first,
+-- take: what was claimed; NULL: nothing, status says why, as in pop.
+CREATE OR REPLACE FUNCTION queend.pop_one(p_part int, p_group int, p_take int, p_lease uuid, p_lease_us bigint,
+    OUT status int, OUT first bigint, OUT take bigint)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
-    SELECT max(r.status), min(r.first) FILTER (WHERE r.status = 1), sum(r.take) FILTER (WHERE r.status = 1) INTO status, first, take
+    SELECT max(r.status), min(r.first) FILTER (WHERE r.status = 1), sum(r.take) FILTER (WHERE r.status = 1)
+      INTO status, first, take
       FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id
-      CROSS JOIN LATERAL queend.pop(0, ARRAY[1], ARRAY[p_part], ARRAY[p_group], ARRAY[true], ARRAY[p_take], ARRAY[1], ARRAY[false], ARRAY[p_lease], ARRAY[p_lease_us],
-                                    ARRAY[q.delayed_processing * 1000000::bigint], ARRAY[q.window_buffer * 1000000::bigint],
+      CROSS JOIN LATERAL queend.pop(0, ARRAY[1], ARRAY[p_part], ARRAY[p_group], ARRAY[true], ARRAY[p_take], ARRAY[1],
+                                    ARRAY[false], ARRAY[p_lease], ARRAY[p_lease_us],
+                                    ARRAY[q.delayed_processing * 1000000::bigint],
+                                    ARRAY[q.window_buffer * 1000000::bigint],
                                     ARRAY[CASE WHEN q.ttl_set THEN q.ttl ELSE 0 END * 1000000::bigint]) AS r
      WHERE p.id = p_part;
 END $$;
 
--- The result of a pop in the reference server's shape. p_taken: the partitions that were claimed; the first names the answer.
-CREATE OR REPLACE FUNCTION queend.pop_result(p_request jsonb, p_group text, p_lease text, p_taken int[], p_messages jsonb, p_error text, p_window boolean) RETURNS jsonb
+-- The result of a pop in the reference server's shape. p_taken: the partitions that were claimed; the first names the
+-- answer.
+CREATE OR REPLACE FUNCTION queend.pop_result(p_request jsonb, p_group text, p_lease text, p_taken int[],
+    p_messages jsonb, p_error text, p_window boolean) RETURNS jsonb
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN jsonb_build_object(
         'success', p_taken <> '{}', 'queue', p_request->>'queue_name',
-        'partition', COALESCE((SELECT p.name FROM queend.partitions p WHERE p.id = p_taken[1]), NULLIF(p_request->>'partition_name', '')),
-        'partitionId', queend.partition_uuid(p_taken[1]), 'leaseId', COALESCE(p_lease, ''), 'consumerGroup', p_group, 'partitionsClaimed', cardinality(p_taken),
-        'messages', (SELECT COALESCE(jsonb_agg(m.v || jsonb_build_object('leaseId', COALESCE(p_lease, ''), 'consumerGroup', p_group) ORDER BY m.ord), '[]')
-                       FROM jsonb_array_elements(p_messages) WITH ORDINALITY AS m (v, ord)))
+        'partition',
+        COALESCE((SELECT p.name FROM queend.partitions p WHERE p.id = p_taken[1]),
+                 NULLIF(p_request->>'partition_name', '')),
+        'partitionId', queend.partition_uuid(p_taken[1]), 'leaseId', COALESCE(p_lease, ''), 'consumerGroup', p_group,
+        'partitionsClaimed', cardinality(p_taken),
+        'messages',
+        (SELECT COALESCE(jsonb_agg(m.v
+                                   || jsonb_build_object('leaseId', COALESCE(p_lease, ''), 'consumerGroup', p_group)
+                                   ORDER BY m.ord), '[]')
+           FROM jsonb_array_elements(p_messages) WITH ORDINALITY AS m (v, ord)))
         || CASE WHEN p_error IS NULL THEN '{}' ELSE jsonb_build_object('error', p_error) END
         || CASE WHEN p_window THEN '{"windowBufferActive": true}' ELSE '{}'::jsonb END;
 END $$;

@@ -1,6 +1,6 @@
--- Push: appends batches of records to the log. Owns what is inserted into queend.log, and queend.late_ids for ids that the
--- log cannot prove. Locks: the lanes of its partitions, ascending, to the end of the transaction. Cursors that are claimed
--- with it come after them, with SKIP LOCKED.
+-- Push: appends batches of records to the log. Owns what is inserted into queend.log, and queend.late_ids for ids that
+-- the log cannot prove. Locks: the lanes of its partitions, ascending, to the end of the transaction. Cursors that are
+-- claimed with it come after them, with SKIP LOCKED.
 
 -- Appends record batches. One element of the arrays per batch row: a partition's records of this call, in chunks of at
 -- most 1000 records that follow each other.
@@ -12,38 +12,43 @@
 --   p_lo, p_hi smallest and largest version-7 id of the whole partition
 --   p_hint     an offset at which a row of the partition begins or began, the newest one the caller knows of, 0 = none:
 --              the newest row is looked for from there on, instead of among all that share its leaf page
---   p_claim_*  deliveries in the same transaction, for pops that wait: row of p_part (from 1) where a partition begins, consumer
---              group, records to take, whether these are all of the partition's in this call, lease id, its length in µs (0:
---              acknowledged at once). Claimed only where the cursor stands right before that row, free of a lease and a pause and
---              not locked by anybody, or where group and partition are new to each other: just what a pop after the commit would find. One more result row for each claim made:
---              status 2, ord = partition, base = group. Only when every row of the call could be stored at once (1 below).
---   p_known, p_known_at  for a partition whose ids that are not version 7 the caller remembers: it is complete up to this offset,
---              the end of a row stored at that moment, and none of the ids of this call is among them. -2 - offset: some may be, in
---              the places p_look_from <= offset < p_look_to given for the row p_look_row of p_part (from 1); so -2 begins to
---              remember. 0: it knows nothing, and will remember if some daemon does already (late_ids lacks ids then). -1: it
---              has no room to remember, late_ids must hold all ids. NULL: it never will.
+--   p_claim_*  deliveries in the same transaction, for pops that wait: row of p_part (from 1) where a partition begins,
+--              consumer group, records to take, whether these are all of the partition's in this call, lease id, its
+--              length in µs (0: acknowledged at once). Claimed only where the cursor stands right before that row, free
+--              of a lease and a pause and not locked by anybody, or where group and partition are new to each other:
+--              just what a pop after the commit would find. One more result row for each claim made: status 2, ord =
+--              partition, base = group. Only when every row of the call could be stored at once (1 below).
+--   p_known, p_known_at  for a partition whose ids that are not version 7 the caller remembers: it is complete up to
+--              this offset, the end of a row stored at that moment, and none of the ids of this call is among them. -2
+--              - offset: some may be, in the places p_look_from <= offset < p_look_to given for the row p_look_row of
+--              p_part (from 1); so -2 begins to remember. 0: it knows nothing, and will remember if some daemon does
+--              already (late_ids lacks ids then). -1: it has no room to remember, late_ids must hold all ids. NULL: it
+--              never will.
 -- One result row per batch row: status 0 stored as a whole, record i has the offset base + i; status 1 some may have
--- been duplicates: dup_offset[i] is the offset of the older record or -1, dup_at its moment; the others got
--- base, base + 1, … in order (base -1: none); status 3 nothing of the partition was stored. Either a compressed row, which
--- cannot be cut here, holds a duplicate or may; or there is more to learn, or to list. The caller learns `seen` and sends the
+-- been duplicates: dup_offset[i] is the offset of the older record or -1, dup_at its moment; the others got base, base
+-- + 1, … in order (base -1: none); status 3 nothing of the partition was stored. Either a compressed row, which cannot
+-- be cut here, holds a duplicate or may; or there is more to learn, or to list. The caller learns `seen` and sends the
 -- partition's records again, plain. seen: what a caller that remembers did not know yet (ids_seen).
 --
 -- The lanes are held to the end of the transaction: offsets are given in the order of commit, and nobody else can write
 -- the ids that are checked here.
 --   1. Every id is timely and above everything timely the partition holds (or was made by the caller): its newest row
 --      proves it, the batch is inserted at once. Each row is looked up and inserted before the next is looked at, while
---      the leaf page both need is still in the processor's cache. A hint that points above every row proves nothing.
---      So it does where the caller remembers the other ids and the partition's head is still the one it knows.
+--      the leaf page both need is still in the processor's cache. A hint that points above every row proves nothing. So
+--      it does where the caller remembers the other ids and the partition's head is still the one it knows.
 --   2. The others: where no id can be in the log (none is version 7, or all are of the far future) late_ids decides, by
 --      one insert for all partitions (looked up first: under the lane nobody else inserts, and ON CONFLICT costs more);
 --      what is left, and the partitions of which an id was there, goes to push_slow.
-CREATE OR REPLACE FUNCTION queend.push(p_version bigint, p_lanes int[], p_part int[], p_skip int[], p_n int[], p_kind smallint[],
-    p_lo uuid[], p_hi uuid[], p_ids bytea[], p_body bytea[], p_meta bytea[], p_hint bigint[] DEFAULT NULL,
-    p_claim_row int[] DEFAULT NULL, p_claim_group int[] DEFAULT NULL, p_claim_take int[] DEFAULT NULL, p_claim_whole boolean[] DEFAULT NULL,
+CREATE OR REPLACE FUNCTION queend.push(p_version bigint, p_lanes int[], p_part int[], p_skip int[], p_n int[],
+    p_kind smallint[], p_lo uuid[], p_hi uuid[], p_ids bytea[], p_body bytea[], p_meta bytea[],
+    p_hint bigint[] DEFAULT NULL, p_claim_row int[] DEFAULT NULL, p_claim_group int[] DEFAULT NULL,
+    p_claim_take int[] DEFAULT NULL, p_claim_whole boolean[] DEFAULT NULL,
     p_claim_lease uuid[] DEFAULT NULL, p_claim_us bigint[] DEFAULT NULL,
-    p_known bigint[] DEFAULT NULL, p_known_at bigint[] DEFAULT NULL, p_look_row int[] DEFAULT '{}', p_look_from bigint[] DEFAULT '{}',
+    p_known bigint[] DEFAULT NULL, p_known_at bigint[] DEFAULT NULL,
+    p_look_row int[] DEFAULT '{}', p_look_from bigint[] DEFAULT '{}',
     p_look_to bigint[] DEFAULT '{}')
-RETURNS TABLE (ord int, status smallint, base bigint, created_at bigint, dup_offset bigint[], dup_at bigint[], seen bytea)
+RETURNS TABLE (ord int, status smallint, base bigint, created_at bigint, dup_offset bigint[], dup_at bigint[],
+               seen bytea)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -69,12 +74,14 @@ BEGIN
     IF 0 = ANY (p_kind) OR 1 = ANY (p_kind) OR 0 < ANY (p_known) THEN
         WITH stored AS (
             INSERT INTO queend.log (base, created_at, partition_id, n, high, odd, ids, body, meta)
-            SELECT COALESCE(t.next, (SELECT f.floor FROM queend.floors f WHERE f.partition_id = u.part), 0) + u.skip, v_now, u.part, u.n,
-                   GREATEST(u.hi, t.high), COALESCE(t.odd, false), u.ids, u.body, COALESCE(u.meta, '')
+            SELECT COALESCE(t.next, (SELECT f.floor FROM queend.floors f WHERE f.partition_id = u.part), 0) + u.skip,
+                   v_now, u.part, u.n, GREATEST(u.hi, t.high), COALESCE(t.odd, false), u.ids, u.body,
+                   COALESCE(u.meta, '')
               FROM unnest(p_part, p_skip, p_n, p_kind, p_lo, p_hi, p_ids, p_body, p_meta, p_hint, p_known, p_known_at)
                    AS u (part, skip, n, kind, lo, hi, ids, body, meta, hint, known, known_at)
               LEFT JOIN LATERAL (SELECT l.base + l.n AS next, l.high, l.odd, l.created_at FROM queend.log l
-                                  WHERE l.partition_id = u.part AND l.base >= COALESCE(u.hint, 0) ORDER BY l.base DESC LIMIT 1) AS t ON true
+                                  WHERE l.partition_id = u.part AND l.base >= COALESCE(u.hint, 0)
+                                  ORDER BY l.base DESC LIMIT 1) AS t ON true
              WHERE (u.kind = 2 OR u.lo >= v_min AND u.hi < v_max)
                AND (u.kind < 2 OR t.next = u.known AND t.created_at = u.known_at)
                AND (t.next IS NULL AND COALESCE(u.hint, 0) = 0
@@ -84,7 +91,8 @@ BEGIN
     END IF;
     IF cardinality(v_done) = cardinality(p_part) THEN      -- rows come back in the order they went in
         RETURN QUERY
-        SELECT r.ord::int - 1, 0::smallint, r.base, v_now, NULL::bigint[], NULL::bigint[], NULL::bytea FROM unnest(v_base) WITH ORDINALITY AS r (base, ord);
+        SELECT r.ord::int - 1, 0::smallint, r.base, v_now, NULL::bigint[], NULL::bigint[], NULL::bytea
+          FROM unnest(v_base) WITH ORDINALITY AS r (base, ord);
         IF p_claim_row IS NULL THEN
             RETURN;
         END IF;
@@ -95,33 +103,45 @@ BEGIN
                row_base = f.base + CASE WHEN f.us = 0 AND f.whole THEN f.take ELSE 0 END,
                lease_id = CASE WHEN f.us = 0 THEN '00000000-0000-0000-0000-000000000000' ELSE f.lease END,
                lease_until = CASE WHEN f.us = 0 THEN 0 ELSE v_now + f.us END,
-               lease_end = f.base - 1 + f.take, attempt = 1, consumed_at = v_now, retries = CASE WHEN f.us = 0 THEN 0 ELSE k.retries END
+               lease_end = f.base - 1 + f.take, attempt = 1, consumed_at = v_now,
+               retries = CASE WHEN f.us = 0 THEN 0 ELSE k.retries END
           FROM (SELECT c.*, v_base[c.row] AS base, x.at
-                  FROM unnest(p_claim_row, p_claim_group, p_claim_take, p_claim_whole, p_claim_lease, p_claim_us) AS c (row, grp, take, whole, lease, us)
-                 CROSS JOIN LATERAL (SELECT x.ctid AS at FROM queend.cursors x WHERE x.partition_id = p_part[c.row] AND x.group_id = c.grp
-                                        AND x.committed + 1 = v_base[c.row] AND x.lease_until <= v_now AND x.retry_until <= v_now
+                  FROM unnest(p_claim_row, p_claim_group, p_claim_take, p_claim_whole, p_claim_lease,
+                              p_claim_us) AS c (row, grp, take, whole, lease, us)
+                 CROSS JOIN LATERAL (SELECT x.ctid AS at FROM queend.cursors x
+                                      WHERE x.partition_id = p_part[c.row] AND x.group_id = c.grp
+                                        AND x.committed + 1 = v_base[c.row] AND x.lease_until <= v_now
+                                        AND x.retry_until <= v_now
                                         FOR NO KEY UPDATE SKIP LOCKED) AS x) AS f
          WHERE k.ctid = f.at
         RETURNING k.partition_id, 2::smallint, k.group_id::bigint, v_now, NULL::bigint[], NULL::bigint[], NULL::bytea;
         IF 0 = ANY (v_base) THEN       -- new partitions, whose cursors may be new too
             RETURN QUERY
-            INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_id, lease_until, lease_end, attempt, consumed_at)
+            INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_id, lease_until,
+                                             lease_end, attempt, consumed_at)
             SELECT p_part[c.row], c.grp, v_base[c.row] - 1 + CASE WHEN c.us = 0 THEN c.take ELSE 0 END,
                    v_base[c.row] + CASE WHEN c.us = 0 AND c.whole THEN c.take ELSE 0 END,
                    CASE WHEN c.us = 0 THEN '00000000-0000-0000-0000-000000000000' ELSE c.lease END,
                    CASE WHEN c.us = 0 THEN 0 ELSE v_now + c.us END, v_base[c.row] - 1 + c.take, 1, v_now
-              FROM unnest(p_claim_row, p_claim_group, p_claim_take, p_claim_whole, p_claim_lease, p_claim_us) AS c (row, grp, take, whole, lease, us)
-             WHERE v_base[c.row] = 0 AND NOT EXISTS (SELECT FROM queend.cursors x WHERE x.partition_id = p_part[c.row] AND x.group_id = c.grp)
+              FROM unnest(p_claim_row, p_claim_group, p_claim_take, p_claim_whole, p_claim_lease, p_claim_us) AS c (row,
+                      grp, take, whole, lease, us)
+             WHERE v_base[c.row] = 0
+               AND NOT EXISTS (SELECT FROM queend.cursors x WHERE x.partition_id = p_part[c.row] AND x.group_id = c.grp)
                AND (SELECT COALESCE(g.start_at, 0) <= v_now FROM queend.consumer_groups g WHERE g.id = c.grp)
             ON CONFLICT (partition_id, group_id) DO UPDATE
-               SET committed = excluded.committed, row_base = excluded.row_base, lease_id = excluded.lease_id, lease_until = excluded.lease_until,
-                   lease_end = excluded.lease_end, attempt = excluded.attempt, consumed_at = excluded.consumed_at,
+               SET committed = excluded.committed, row_base = excluded.row_base, lease_id = excluded.lease_id,
+                   lease_until = excluded.lease_until, lease_end = excluded.lease_end, attempt = excluded.attempt,
+                   consumed_at = excluded.consumed_at,
                    retries = CASE WHEN excluded.lease_until = 0 THEN 0 ELSE k.retries END
              WHERE k.lease_until <= v_now           -- a cursor that a pop has made and claimed in between
-            RETURNING k.partition_id, 2::smallint, k.group_id::bigint, v_now, NULL::bigint[], NULL::bigint[], NULL::bytea;
+            RETURNING k.partition_id, 2::smallint, k.group_id::bigint, v_now, NULL::bigint[], NULL::bigint[],
+                      NULL::bytea;
         END IF;
-        IF '80000000-0000-0000-0000-000000000000' > ANY (p_claim_lease) THEN      -- an id that does not name its partition
-            PERFORM queend.leases_keep(p_claim_lease, ARRAY(SELECT p_part[c.row] FROM unnest(p_claim_row) WITH ORDINALITY AS c (row, ord) ORDER BY c.ord),
+        -- an id that does not name its partition
+        IF '80000000-0000-0000-0000-000000000000' > ANY (p_claim_lease) THEN
+            PERFORM queend.leases_keep(p_claim_lease,
+                                       ARRAY(SELECT p_part[c.row]
+                                               FROM unnest(p_claim_row) WITH ORDINALITY AS c (row, ord) ORDER BY c.ord),
                                        p_claim_group, false);
         END IF;
         RETURN;
@@ -132,29 +152,37 @@ BEGIN
         SELECT a.ord::int - 1, 0::smallint, d.base, v_now, NULL::bigint[], NULL::bigint[], NULL::bytea
           FROM (SELECT u.*, row_number() OVER (PARTITION BY u.part ORDER BY u.skip) AS chunk
                   FROM unnest(p_part, p_skip) WITH ORDINALITY AS u (part, skip, ord)) AS a
-          JOIN (SELECT u.*, row_number() OVER (PARTITION BY u.part ORDER BY u.base) AS chunk FROM unnest(v_done, v_base) AS u (part, base)) AS d
+          JOIN (SELECT u.*, row_number() OVER (PARTITION BY u.part ORDER BY u.base) AS chunk
+                  FROM unnest(v_done, v_base) AS u (part, base)) AS d
             ON d.part = a.part AND d.chunk = a.chunk;
     END IF;
     RETURN QUERY
     WITH g AS MATERIALIZED (
-        SELECT u.ord, u.part, u.skip, u.n, u.ids, u.body, u.meta, COALESCE(t.high, '00000000-0000-0000-0000-000000000000') AS high,
-               COALESCE(t.next, (SELECT f.floor FROM queend.floors f WHERE f.partition_id = u.part), 0) + u.skip AS base,
+        SELECT u.ord, u.part, u.skip, u.n, u.ids, u.body, u.meta,
+               COALESCE(t.high, '00000000-0000-0000-0000-000000000000') AS high,
+               COALESCE(t.next, (SELECT f.floor FROM queend.floors f WHERE f.partition_id = u.part), 0)
+                  + u.skip AS base,
                u.kind < 2 OR COALESCE(t.odd, false) AS odd, t.next IS NULL AND COALESCE(u.hint, 0) = 0 AS alone,
                u.known, u.known_at, COALESCE(t.created_at <= v_now, COALESCE(u.hint, 0) = 0)
                AND (u.kind < 2 AND u.lo >= v_max OR u.kind = 2 AND COALESCE(u.known, 0) BETWEEN -1 AND 0
                     AND (SELECT x.since FROM queend.unlisted x WHERE x.partition_id = u.part) IS NULL) AS late
-          FROM unnest(p_part, p_skip, p_n, p_kind, p_lo, p_ids, p_body, p_meta, p_hint, p_known, p_known_at) WITH ORDINALITY
+          FROM unnest(p_part, p_skip, p_n, p_kind, p_lo, p_ids, p_body, p_meta, p_hint, p_known,
+                      p_known_at) WITH ORDINALITY
                AS u (part, skip, n, kind, lo, ids, body, meta, hint, known, known_at, ord)
           LEFT JOIN LATERAL (SELECT l.base + l.n AS next, l.high, l.odd, l.created_at FROM queend.log l
-                              WHERE l.partition_id = u.part AND l.base >= COALESCE(u.hint, 0) ORDER BY l.base DESC LIMIT 1) AS t ON true
+                              WHERE l.partition_id = u.part AND l.base >= COALESCE(u.hint, 0)
+                              ORDER BY l.base DESC LIMIT 1) AS t ON true
          WHERE v_done IS NULL OR u.part NOT IN (SELECT unnest(v_done))),
     late AS (
         INSERT INTO queend.late_ids (position, partition_id, id)
         SELECT g.base + k, g.part, substr(g.ids, 16 * k + 1, 16) FROM g, generate_series(0, g.n - 1) AS k
-         WHERE g.late AND (SELECT e.position FROM queend.late_ids e WHERE e.partition_id = g.part AND e.id = substr(g.ids, 16 * k + 1, 16)) IS NULL
+         WHERE g.late
+           AND (SELECT e.position FROM queend.late_ids e
+                 WHERE e.partition_id = g.part AND e.id = substr(g.ids, 16 * k + 1, 16)) IS NULL
         RETURNING partition_id),
     taken AS MATERIALIZED (
-        SELECT c.part FROM (SELECT g.part, g.n AS missing FROM g WHERE g.late UNION ALL SELECT late.partition_id, -1 FROM late) AS c
+        SELECT c.part
+          FROM (SELECT g.part, g.n AS missing FROM g WHERE g.late UNION ALL SELECT late.partition_id, -1 FROM late) AS c
          GROUP BY c.part HAVING sum(c.missing) > 0),
     stored AS (
         INSERT INTO queend.log (base, created_at, partition_id, n, high, odd, ids, body, meta)
@@ -168,23 +196,31 @@ BEGIN
                    bool_or(NOT k.ready
                            OR CASE WHEN get_byte(k.body, 0) = 16 THEN false
                                    WHEN NOT k.alone AND queend.ids_known(k.part, k.known, k.known_at) = 0
-                                        AND EXISTS (SELECT FROM queend.unlisted x WHERE x.partition_id = k.part) THEN true
-                                   ELSE EXISTS (SELECT FROM queend.ids_find(k.part, k.ids, queend.ids_known(k.part, k.known, k.known_at),
-                                                                            k.look_from, k.look_to)) END) OVER part AS refused
+                                        AND EXISTS (SELECT FROM queend.unlisted x WHERE x.partition_id = k.part)
+                                        THEN true
+                                   ELSE EXISTS (SELECT FROM queend.ids_find(k.part, k.ids,
+                                                                            queend.ids_known(k.part, k.known,
+                                                                                    k.known_at), k.look_from,
+                                                                            k.look_to)) END) OVER part AS refused
               FROM (SELECT g.*, a.before, a.seen, COALESCE(a.ready, true) AS ready,
-                           ARRAY(SELECT l.a FROM unnest(p_look_row, p_look_from) AS l (r, a) WHERE l.r = g.ord) AS look_from,
+                           ARRAY(SELECT l.a FROM unnest(p_look_row, p_look_from) AS l (r, a)
+                                  WHERE l.r = g.ord) AS look_from,
                            ARRAY(SELECT l.b FROM unnest(p_look_row, p_look_to) AS l (r, b) WHERE l.r = g.ord) AS look_to
-                      FROM g LEFT JOIN LATERAL (SELECT * FROM queend.ids_prepare(g.part, g.known, g.known_at) WHERE g.skip = 0) AS a ON true
+                      FROM g
+                      LEFT JOIN LATERAL (SELECT * FROM queend.ids_prepare(g.part, g.known, g.known_at)
+                                          WHERE g.skip = 0) AS a ON true
                      WHERE NOT g.late OR g.part IN (SELECT t.part FROM taken t)) AS k
-            WINDOW part AS (PARTITION BY k.part ORDER BY k.ord ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)) AS r
-      CROSS JOIN LATERAL queend.push_slow(r.part, r.n, r.ids, r.body, r.meta, r.refused, r.known, r.known_before, r.look_from, r.look_to) AS s;
+            WINDOW part AS (PARTITION BY k.part
+                            ORDER BY k.ord ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)) AS r
+      CROSS JOIN LATERAL queend.push_slow(r.part, r.n, r.ids, r.body, r.meta, r.refused, r.known, r.known_before,
+                                          r.look_from, r.look_to) AS s;
 END $$;
 
 -- Appends one batch row after looking up every id; what is already stored is left out. The caller holds the lane.
--- p_refuse: nothing is to be stored of the row (status 3). p_known as in push, p_before, p_from, p_to as p_known, p_from and
--- p_to of ids_find. Result: as push, status 1; base is -1 when every record was a duplicate.
-CREATE OR REPLACE FUNCTION queend.push_slow(p_part int, p_n int, p_ids bytea, p_body bytea, p_meta bytea, p_refuse boolean,
-    p_known bigint, p_before bigint, p_from bigint[], p_to bigint[],
+-- p_refuse: nothing is to be stored of the row (status 3). p_known as in push, p_before, p_from, p_to as p_known,
+-- p_from and p_to of ids_find. Result: as push, status 1; base is -1 when every record was a duplicate.
+CREATE OR REPLACE FUNCTION queend.push_slow(p_part int, p_n int, p_ids bytea, p_body bytea, p_meta bytea,
+    p_refuse boolean, p_known bigint, p_before bigint, p_from bigint[], p_to bigint[],
     OUT status smallint, OUT base bigint, OUT created_at bigint, OUT dup_offset bigint[], OUT dup_at bigint[])
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -213,12 +249,14 @@ BEGIN
            array_agg(i.ord ORDER BY i.ord) FILTER (WHERE f.found IS NULL)
       INTO dup_offset, dup_at, v_keep
       FROM queend.id_spread(p_ids) AS i
-      LEFT JOIN (SELECT DISTINCT ON (x.ord) x.* FROM queend.ids_find(p_part, p_ids, p_before, p_from, p_to) AS x ORDER BY x.ord, x.found) AS f ON f.ord = i.ord;
+      LEFT JOIN (SELECT DISTINCT ON (x.ord) x.* FROM queend.ids_find(p_part, p_ids, p_before, p_from, p_to) AS x
+                  ORDER BY x.ord, x.found) AS f ON f.ord = i.ord;
     IF v_keep IS NULL THEN
         RETURN;
     END IF;
 
-    SELECT l.high, l.odd, l.created_at INTO head FROM queend.log l WHERE l.partition_id = p_part ORDER BY l.base DESC LIMIT 1;
+    SELECT l.high, l.odd, l.created_at INTO head FROM queend.log l WHERE l.partition_id = p_part
+     ORDER BY l.base DESC LIMIT 1;
     IF FOUND THEN
         v_high := head.high;
         v_odd := head.odd;
@@ -227,9 +265,11 @@ BEGIN
     created_at := v_now;
     base := queend.head(p_part);
 
-    -- The kept ids in their new places; `late` are those the log will not be able to prove by itself and nobody remembers.
+    -- The kept ids in their new places; `late` are those the log will not be able to prove by itself and nobody
+    -- remembers.
     WITH k AS MATERIALIZED (
-        SELECT u.ord::int - 1 AS ord, substr(p_ids, 16 * u.i + 1, 16) AS id, get_byte(p_ids, 16 * u.i + 6) >> 4 = 7 AS seven
+        SELECT u.ord::int - 1 AS ord, substr(p_ids, 16 * u.i + 1, 16) AS id,
+               get_byte(p_ids, 16 * u.i + 6) >> 4 = 7 AS seven
           FROM unnest(v_keep) WITH ORDINALITY AS u (i, ord)),
     t AS MATERIALIZED (
         SELECT k.*, k.seven AND k.id >= uuid_send(queend.id_bound(v_now - 60000000))
@@ -253,21 +293,28 @@ BEGIN
     END IF;
 END $$;
 
--- push, for a call in which some record has a delivery moment: takes note of those it stored. Parameters and result as push.
-CREATE OR REPLACE FUNCTION queend.push_due(p_version bigint, p_lanes int[], p_part int[], p_skip int[], p_n int[], p_kind smallint[],
-    p_lo uuid[], p_hi uuid[], p_ids bytea[], p_body bytea[], p_meta bytea[], p_hint bigint[] DEFAULT NULL,
-    p_claim_row int[] DEFAULT NULL, p_claim_group int[] DEFAULT NULL, p_claim_take int[] DEFAULT NULL, p_claim_whole boolean[] DEFAULT NULL,
+-- push, for a call in which some record has a delivery moment: takes note of those it stored. Parameters and result as
+-- push.
+CREATE OR REPLACE FUNCTION queend.push_due(p_version bigint, p_lanes int[], p_part int[], p_skip int[], p_n int[],
+    p_kind smallint[], p_lo uuid[], p_hi uuid[], p_ids bytea[], p_body bytea[], p_meta bytea[],
+    p_hint bigint[] DEFAULT NULL, p_claim_row int[] DEFAULT NULL, p_claim_group int[] DEFAULT NULL,
+    p_claim_take int[] DEFAULT NULL, p_claim_whole boolean[] DEFAULT NULL,
     p_claim_lease uuid[] DEFAULT NULL, p_claim_us bigint[] DEFAULT NULL,
-    p_known bigint[] DEFAULT NULL, p_known_at bigint[] DEFAULT NULL, p_look_row int[] DEFAULT '{}', p_look_from bigint[] DEFAULT '{}',
+    p_known bigint[] DEFAULT NULL, p_known_at bigint[] DEFAULT NULL,
+    p_look_row int[] DEFAULT '{}', p_look_from bigint[] DEFAULT '{}',
     p_look_to bigint[] DEFAULT '{}')
-RETURNS TABLE (ord int, status smallint, base bigint, created_at bigint, dup_offset bigint[], dup_at bigint[], seen bytea)
+RETURNS TABLE (ord int, status smallint, base bigint, created_at bigint, dup_offset bigint[], dup_at bigint[],
+               seen bytea)
 LANGUAGE plpgsql AS $$
 DECLARE
     r record;
 BEGIN
     FOR r IN
-        SELECT * FROM queend.push(p_version, p_lanes, p_part, p_skip, p_n, p_kind, p_lo, p_hi, p_ids, p_body, p_meta, p_hint, p_claim_row, p_claim_group,
-                                  p_claim_take, p_claim_whole, p_claim_lease, p_claim_us, p_known, p_known_at, p_look_row, p_look_from, p_look_to)
+        SELECT *
+          FROM queend.push(p_version, p_lanes, p_part, p_skip, p_n, p_kind, p_lo, p_hi, p_ids, p_body, p_meta, p_hint,
+                           p_claim_row, p_claim_group,
+                           p_claim_take, p_claim_whole, p_claim_lease, p_claim_us, p_known, p_known_at, p_look_row,
+                           p_look_from, p_look_to)
     LOOP
         IF r.status IN (0, 1) AND r.base >= 0 AND p_meta[r.ord + 1] IS NOT NULL THEN
             PERFORM queend.schedule_add(p_part[r.ord + 1], r.base);

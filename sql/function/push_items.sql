@@ -1,14 +1,17 @@
 -- Push for callers that write SQL: messages one by one, queues and partitions by name. It ends in queend.push and takes
 -- the same locks; names are made before.
 
--- Stores messages that are given one by one, in their order per partition; queues and partitions that are missing are made. For
--- callers that write SQL: the daemon has its own way to push (queend.push), which this one ends in.
--- One row per item (0-based ord): whether the partition had its transaction id already, as the older message or as an earlier item,
--- and where and when (µs) that id is stored. Names were checked (item_check). Error 0A000: a queue is encrypted, which SQL cannot do.
+-- Stores messages that are given one by one, in their order per partition; queues and partitions that are missing are
+-- made. For callers that write SQL: the daemon has its own way to push (queend.push), which this one ends in.
+-- One row per item (0-based ord): whether the partition had its transaction id already, as the older message or as an
+-- earlier item, and where and when (µs) that id is stored. Names were checked (item_check). Error 0A000: a queue is
+-- encrypted, which SQL cannot do.
 --
--- In a transaction that is READ COMMITTED: a name that changes its meaning while this waits for a lane is found out by the version of
--- the catalogue and looked up again. The lanes are held to the end of the transaction, so that should be now.
-CREATE OR REPLACE FUNCTION queend.push_items(p_queue text[], p_partition text[], p_transaction text[], p_payload text[], p_trace uuid[], p_producer text[])
+-- In a transaction that is READ COMMITTED: a name that changes its meaning while this waits for a lane is found out by
+-- the version of the catalogue and looked up again. The lanes are held to the end of the transaction, so that should be
+-- now.
+CREATE OR REPLACE FUNCTION queend.push_items(p_queue text[], p_partition text[], p_transaction text[], p_payload text[],
+    p_trace uuid[], p_producer text[])
 RETURNS TABLE (ord int, duplicate boolean, partition_id int, record_offset bigint, stored_at bigint)
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
@@ -24,28 +27,35 @@ BEGIN
     END IF;
     FOR v_round IN 1 .. 10 LOOP
         SELECT c.version INTO v_version FROM queend.catalog c;
-        SELECT array_agg(r.partition_id ORDER BY r.ord), array_agg(DISTINCT r.queue_id) INTO v_part, v_queue FROM queend.resolve(p_queue, p_partition) AS r;
+        SELECT array_agg(r.partition_id ORDER BY r.ord), array_agg(DISTINCT r.queue_id) INTO v_part, v_queue
+          FROM queend.resolve(p_queue, p_partition) AS r;
         CONTINUE WHEN cardinality(v_part) IS DISTINCT FROM cardinality(p_queue);      -- a queue was deleted this moment
         SELECT min(q.name) INTO v_sealed FROM queend.queues q WHERE q.id = ANY (v_queue) AND q.encryption_enabled;
         IF v_sealed IS NOT NULL THEN
-            RAISE feature_not_supported USING MESSAGE = format('queue "%s" is encrypted: SQL cannot seal what is pushed to it', v_sealed);
+            RAISE feature_not_supported
+                  USING MESSAGE = format('queue "%s" is encrypted: SQL cannot seal what is pushed to it', v_sealed);
         END IF;
         SELECT * INTO a FROM queend.push_arrays(v_part, p_transaction, p_payload, p_trace, p_producer);
 
         RETURN QUERY
         WITH stored AS MATERIALIZED (
-            SELECT s.* FROM queend.push(v_version, a.lanes, a.parts, a.skip, a.n, a.kind, a.lo, a.hi, a.ids, a.body, a.meta) AS s WHERE s.ord >= 0),
+            SELECT s.*
+              FROM queend.push(v_version, a.lanes, a.parts, a.skip, a.n, a.kind, a.lo, a.hi, a.ids, a.body, a.meta) AS s
+             WHERE s.ord >= 0),
         placed AS MATERIALIZED (
             SELECT a.items[c.before + k] AS ord, s.dup_offset[k] >= 0 AS duplicate, c.part,
                    CASE WHEN s.dup_offset[k] >= 0 THEN s.dup_offset[k]
-                        ELSE s.base + k - 1 - (SELECT count(*) FROM unnest(s.dup_offset[1:k]) AS d WHERE d >= 0) END AS at,
+                        ELSE s.base + k - 1 - (SELECT count(*) FROM unnest(s.dup_offset[1:k]) AS d
+                                                WHERE d >= 0) END AS at,
                    CASE WHEN s.dup_offset[k] >= 0 THEN s.dup_at[k] ELSE s.created_at END AS stored_at
-              FROM (SELECT u.*, sum(u.n) OVER (ORDER BY u.ord) - u.n AS before FROM unnest(a.parts, a.n) WITH ORDINALITY AS u (part, n, ord)) AS c
+              FROM (SELECT u.*, sum(u.n) OVER (ORDER BY u.ord) - u.n AS before
+                      FROM unnest(a.parts, a.n) WITH ORDINALITY AS u (part, n, ord)) AS c
               JOIN stored s ON s.ord = c.ord - 1
               CROSS JOIN LATERAL generate_series(1, c.n) AS k)
         SELECT p.ord - 1, COALESCE(p.duplicate, false), p.part, p.at, p.stored_at FROM placed p
         UNION ALL
-        SELECT c.ord - 1, true, p.part, p.at, p.stored_at FROM unnest(a.copies, a.firsts) AS c (ord, first) JOIN placed p ON p.ord = c.first;
+        SELECT c.ord - 1, true, p.part, p.at, p.stored_at FROM unnest(a.copies, a.firsts) AS c (ord, first)
+          JOIN placed p ON p.ord = c.first;
         IF FOUND THEN
             RETURN;
         END IF;
@@ -53,11 +63,13 @@ BEGIN
     RAISE object_in_use USING MESSAGE = 'the queues change faster than they can be looked up; try again';
 END $$;
 
--- The arrays of queend.push for messages that are given one by one: a row of the log per partition and 1000 records or about 64 KB.
--- Items that repeat the partition and id of an earlier one are left out. items: the others (from 1), in the order they lie in the rows;
--- copies, firsts: those left out, and whom each repeats. lanes: ascending.
-CREATE OR REPLACE FUNCTION queend.push_arrays(p_part int[], p_transaction text[], p_payload text[], p_trace uuid[], p_producer text[],
-    OUT lanes int[], OUT parts int[], OUT skip int[], OUT n int[], OUT kind smallint[], OUT lo uuid[], OUT hi uuid[], OUT ids bytea[], OUT body bytea[], OUT meta bytea[],
+-- The arrays of queend.push for messages that are given one by one: a row of the log per partition and 1000 records or
+-- about 64 KB.
+-- Items that repeat the partition and id of an earlier one are left out. items: the others (from 1), in the order they
+-- lie in the rows; copies, firsts: those left out, and whom each repeats. lanes: ascending.
+CREATE OR REPLACE FUNCTION queend.push_arrays(p_part int[], p_transaction text[], p_payload text[], p_trace uuid[],
+    p_producer text[], OUT lanes int[], OUT parts int[], OUT skip int[], OUT n int[], OUT kind smallint[],
+    OUT lo uuid[], OUT hi uuid[], OUT ids bytea[], OUT body bytea[], OUT meta bytea[],
     OUT items int[], OUT copies int[], OUT firsts int[])
 LANGUAGE plpgsql IMMUTABLE AS $$
 #variable_conflict use_column
@@ -65,20 +77,28 @@ BEGIN
     WITH item AS MATERIALIZED (
         SELECT u.ord::int AS ord, u.part, u.rid, convert_to(u.payload, 'UTF8') AS body,
                CASE WHEN u.trace IS NULL THEN 0 ELSE 1 END | CASE WHEN u.producer IS NULL THEN 0 ELSE 2 END
-               | CASE WHEN u.transaction = encode(u.rid, 'hex')::uuid::text THEN 0 ELSE 4 END AS flags, u.trace, u.producer, u.transaction,
+               | CASE WHEN u.transaction = encode(u.rid, 'hex')::uuid::text THEN 0 ELSE 4 END AS flags, u.trace,
+               u.producer, u.transaction,
                first_value(u.ord::int) OVER (PARTITION BY u.part, u.rid ORDER BY u.ord) AS winner
           FROM (SELECT x.*, queend.record_id(x.transaction) AS rid
-                  FROM unnest(p_part, p_transaction, p_payload, p_trace, p_producer) WITH ORDINALITY AS x (part, transaction, payload, trace, producer, ord)) AS u),
+                  FROM unnest(p_part, p_transaction, p_payload, p_trace, p_producer) WITH ORDINALITY AS x (part,
+                          transaction, payload, trace, producer, ord)) AS u),
     kept AS MATERIALIZED (
-        SELECT i.*, row_number() OVER w - 1 AS place, (sum(octet_length(i.body)) OVER w - octet_length(i.body)) / 65536 AS span
+        SELECT i.*, row_number() OVER w - 1 AS place,
+               (sum(octet_length(i.body)) OVER w - octet_length(i.body)) / 65536 AS span
           FROM item i WHERE i.winner = i.ord WINDOW w AS (PARTITION BY i.part ORDER BY i.ord)),
     chunk AS MATERIALIZED (
         SELECT k.part, min(k.place) AS skip, count(*) AS n, string_agg(k.rid, '' ORDER BY k.ord) AS ids,
-               '\x10' || string_agg(queend.varint_bytes(octet_length(k.body)), '' ORDER BY k.ord) || string_agg(k.body, '' ORDER BY k.ord) AS body,
+               '\x10' || string_agg(queend.varint_bytes(octet_length(k.body)), '' ORDER BY k.ord)
+                  || string_agg(k.body, '' ORDER BY k.ord) AS body,
                '\x10' || string_agg(queend.varint_bytes((k.place - k.base)::int) || set_byte('\x00', 0, k.flags)
                                     || CASE WHEN k.flags & 1 = 0 THEN '' ELSE uuid_send(k.trace) END
-                                    || CASE WHEN k.flags & 2 = 0 THEN '' ELSE queend.varint_bytes(octet_length(k.producer)) || convert_to(k.producer, 'UTF8') END
-                                    || CASE WHEN k.flags & 4 = 0 THEN '' ELSE queend.varint_bytes(octet_length(k.transaction)) || convert_to(k.transaction, 'UTF8') END,
+                                    || CASE WHEN k.flags & 2 = 0 THEN ''
+                                            ELSE queend.varint_bytes(octet_length(k.producer))
+                                                || convert_to(k.producer, 'UTF8') END
+                                    || CASE WHEN k.flags & 4 = 0 THEN ''
+                                            ELSE queend.varint_bytes(octet_length(k.transaction))
+                                                || convert_to(k.transaction, 'UTF8') END,
                                     '' ORDER BY k.ord) FILTER (WHERE k.flags > 0) AS meta
           FROM (SELECT k.*, min(k.place) OVER (PARTITION BY k.part, k.place / 1000, k.span) AS base FROM kept k) AS k
          GROUP BY k.part, k.place / 1000, k.span),
@@ -89,10 +109,10 @@ BEGIN
                        (max(encode(k.rid, 'hex') COLLATE "C") FILTER (WHERE get_byte(k.rid, 6) >> 4 = 7))::uuid AS hi
                   FROM kept k GROUP BY k.part) AS s)
     SELECT array_agg(c.part ORDER BY c.part, c.skip) AS parts, array_agg(c.skip::int ORDER BY c.part, c.skip) AS skip,
-           array_agg(c.n::int ORDER BY c.part, c.skip) AS n, array_agg(p.kind::smallint ORDER BY c.part, c.skip) AS kind,
-           array_agg(p.lo ORDER BY c.part, c.skip) AS lo, array_agg(p.hi ORDER BY c.part, c.skip) AS hi,
-           array_agg(c.ids ORDER BY c.part, c.skip) AS ids, array_agg(c.body ORDER BY c.part, c.skip) AS body,
-           array_agg(c.meta ORDER BY c.part, c.skip) AS meta,
+           array_agg(c.n::int ORDER BY c.part, c.skip) AS n,
+           array_agg(p.kind::smallint ORDER BY c.part, c.skip) AS kind, array_agg(p.lo ORDER BY c.part, c.skip) AS lo,
+           array_agg(p.hi ORDER BY c.part, c.skip) AS hi, array_agg(c.ids ORDER BY c.part, c.skip) AS ids,
+           array_agg(c.body ORDER BY c.part, c.skip) AS body, array_agg(c.meta ORDER BY c.part, c.skip) AS meta,
            (SELECT array_agg(k.ord ORDER BY k.part, k.ord) FROM kept k) AS ord,
            (SELECT array_agg(i.ord ORDER BY i.ord) FROM item i WHERE i.winner <> i.ord) AS copy,
            (SELECT array_agg(i.winner ORDER BY i.ord) FROM item i WHERE i.winner <> i.ord) AS first
@@ -101,8 +121,9 @@ BEGIN
     lanes := ARRAY(SELECT DISTINCT p & 63 AS lane FROM unnest(parts) AS p ORDER BY lane);
 END $$;
 
--- Refuses names that no message can have, with the words of the HTTP routes (22023, invalid_parameter_value): a queue's name and a
--- partition's are at most 255 bytes, a transaction id has at most 255 characters. p_transaction NULL: one is made.
+-- Refuses names that no message can have, with the words of the HTTP routes (22023, invalid_parameter_value): a queue's
+-- name and a partition's are at most 255 bytes, a transaction id has at most 255 characters. p_transaction NULL: one is
+-- made.
 CREATE OR REPLACE FUNCTION queend.item_check(p_queue text, p_partition text, p_transaction text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN

@@ -1,15 +1,19 @@
--- Queues: options, deletion, sizes. Owns queend.queues. Locks: the queue's row, then what hangs on it, the catalogue last.
+-- Queues: options, deletion, sizes. Owns queend.queues. Locks: the queue's row, then what hangs on it, the catalogue
+-- last.
 
--- Creates a queue with its Default partition, or changes options of it. What p_options does not name stays as it is, and so do
--- namespace and task where they are NULL; an option that is null returns to its default. Unknown options are ignored; a value that
--- does not fit its type is an error. `mode` among the options: "replace" returns all that is not named to its default, "reset" also
--- turns encryption off, which otherwise only `encryption` = "off" does. A ttl or retryDelay that is named counts, the default is shown
--- only. Returns the answer of POST /api/v1/configure. Says so to the daemons only if something really changed.
--- Error QD409: there are as many queues as this session may make (names_bound).
+-- Creates a queue with its Default partition, or changes options of it. What p_options does not name stays as it is,
+-- and so do namespace and task where they are NULL; an option that is null returns to its default. Unknown options are
+-- ignored; a value that does not fit its type is an error. `mode` among the options: "replace" returns all that is not
+-- named to its default, "reset" also turns encryption off, which otherwise only `encryption` = "off" does. A ttl or
+-- retryDelay that is named counts, the default is shown only. Returns the answer of POST /api/v1/configure. Says so to
+-- the daemons only if something really changed. Error QD409: there are as many queues as this session may make
+-- (names_bound).
 CREATE OR REPLACE FUNCTION queend.configure(p_queue text, p_namespace text, p_task text, p_options jsonb) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
-    names CONSTANT text[] := '{leaseTime,retryLimit,retryDelay,retryBackoff,delayedProcessing,windowBuffer,maxSize,ttl,priority,deadLetterQueue,dlqAfterMaxRetries,retentionEnabled,retentionSeconds,completedRetentionSeconds,maxWaitTimeSeconds,deliveryLimit}';
+    names CONSTANT text[] := '{leaseTime, retryLimit, retryDelay, retryBackoff, delayedProcessing, windowBuffer,
+        maxSize, ttl, priority, deadLetterQueue, dlqAfterMaxRetries, retentionEnabled, retentionSeconds,
+        completedRetentionSeconds, maxWaitTimeSeconds, deliveryLimit}';
     o     jsonb := COALESCE(p_options, '{}');
     was   queend.queues;
     q     queend.queues;
@@ -22,31 +26,46 @@ BEGIN
     PERFORM queend.queues_make(ARRAY[p_queue], ARRAY[''], ARRAY['']);
     SELECT * INTO was FROM queend.queues WHERE name = p_queue FOR NO KEY UPDATE;
     UPDATE queend.queues AS x SET
-        namespace = COALESCE(p_namespace, CASE WHEN every THEN '' ELSE x.namespace END), task = COALESCE(p_task, CASE WHEN every THEN '' ELSE x.task END),
+        namespace = COALESCE(p_namespace, CASE WHEN every THEN '' ELSE x.namespace END),
+        task = COALESCE(p_task, CASE WHEN every THEN '' ELSE x.task END),
         lease_time = CASE WHEN o ? 'leaseTime' THEN COALESCE((o->>'leaseTime')::int, 300) ELSE x.lease_time END,
         retry_limit = CASE WHEN o ? 'retryLimit' THEN COALESCE((o->>'retryLimit')::int, 3) ELSE x.retry_limit END,
         retry_delay = CASE WHEN o ? 'retryDelay' THEN COALESCE((o->>'retryDelay')::int, 1000) ELSE x.retry_delay END,
         retry_delay_set = CASE WHEN o ? 'retryDelay' THEN o->>'retryDelay' IS NOT NULL ELSE x.retry_delay_set END,
-        retry_backoff = CASE WHEN o ? 'retryBackoff' THEN queend.backoff_read(o->'retryBackoff') ELSE x.retry_backoff END,
-        delayed_processing = CASE WHEN o ? 'delayedProcessing' THEN COALESCE((o->>'delayedProcessing')::int, 0) ELSE x.delayed_processing END,
-        window_buffer = CASE WHEN o ? 'windowBuffer' THEN COALESCE((o->>'windowBuffer')::int, 0) ELSE x.window_buffer END,
+        retry_backoff = CASE WHEN o ? 'retryBackoff' THEN queend.backoff_read(o->'retryBackoff')
+                             ELSE x.retry_backoff END,
+        delayed_processing = CASE WHEN o ? 'delayedProcessing' THEN COALESCE((o->>'delayedProcessing')::int, 0)
+                                  ELSE x.delayed_processing END,
+        window_buffer = CASE WHEN o ? 'windowBuffer' THEN COALESCE((o->>'windowBuffer')::int, 0)
+                             ELSE x.window_buffer END,
         max_size = CASE WHEN o ? 'maxSize' THEN COALESCE((o->>'maxSize')::int, 0) ELSE x.max_size END,
         ttl = CASE WHEN o ? 'ttl' THEN COALESCE((o->>'ttl')::int, 3600) ELSE x.ttl END,
         ttl_set = CASE WHEN o ? 'ttl' THEN o->>'ttl' IS NOT NULL ELSE x.ttl_set END,
         priority = CASE WHEN o ? 'priority' THEN COALESCE((o->>'priority')::int, 0) ELSE x.priority END,
-        dead_letter_queue = CASE WHEN o ? 'deadLetterQueue' THEN COALESCE((o->>'deadLetterQueue')::boolean, false) ELSE x.dead_letter_queue END,
-        dlq_after_max_retries = CASE WHEN o ? 'dlqAfterMaxRetries' THEN COALESCE((o->>'dlqAfterMaxRetries')::boolean, false) ELSE x.dlq_after_max_retries END,
-        retention_enabled = CASE WHEN o ? 'retentionEnabled' THEN COALESCE((o->>'retentionEnabled')::boolean, false) ELSE x.retention_enabled END,
-        retention_seconds = CASE WHEN o ? 'retentionSeconds' THEN COALESCE((o->>'retentionSeconds')::int, 0) ELSE x.retention_seconds END,
-        completed_retention_seconds = CASE WHEN o ? 'completedRetentionSeconds' THEN COALESCE((o->>'completedRetentionSeconds')::int, 0)
+        dead_letter_queue = CASE WHEN o ? 'deadLetterQueue' THEN COALESCE((o->>'deadLetterQueue')::boolean, false)
+                                 ELSE x.dead_letter_queue END,
+        dlq_after_max_retries = CASE WHEN o ? 'dlqAfterMaxRetries'
+                                          THEN COALESCE((o->>'dlqAfterMaxRetries')::boolean, false)
+                                     ELSE x.dlq_after_max_retries END,
+        retention_enabled = CASE WHEN o ? 'retentionEnabled' THEN COALESCE((o->>'retentionEnabled')::boolean, false)
+                                 ELSE x.retention_enabled END,
+        retention_seconds = CASE WHEN o ? 'retentionSeconds' THEN COALESCE((o->>'retentionSeconds')::int, 0)
+                                 ELSE x.retention_seconds END,
+        completed_retention_seconds = CASE WHEN o ? 'completedRetentionSeconds'
+                                                THEN COALESCE((o->>'completedRetentionSeconds')::int, 0)
                                            ELSE x.completed_retention_seconds END,
-        max_wait_time_seconds = CASE WHEN o ? 'maxWaitTimeSeconds' THEN COALESCE((o->>'maxWaitTimeSeconds')::int, 0) ELSE x.max_wait_time_seconds END,
-        delivery_limit = CASE WHEN o ? 'deliveryLimit' THEN COALESCE((o->>'deliveryLimit')::int, 20) ELSE x.delivery_limit END,
-        encryption_enabled = CASE WHEN o->>'encryption' IS NOT NULL THEN o->>'encryption' = 'on' WHEN (o->>'encryptionEnabled')::boolean THEN true
+        max_wait_time_seconds = CASE WHEN o ? 'maxWaitTimeSeconds' THEN COALESCE((o->>'maxWaitTimeSeconds')::int, 0)
+                                     ELSE x.max_wait_time_seconds END,
+        delivery_limit = CASE WHEN o ? 'deliveryLimit' THEN COALESCE((o->>'deliveryLimit')::int, 20)
+                              ELSE x.delivery_limit END,
+        encryption_enabled = CASE WHEN o->>'encryption' IS NOT NULL THEN o->>'encryption' = 'on'
+                                  WHEN (o->>'encryptionEnabled')::boolean THEN true
                                   ELSE x.encryption_enabled AND o->>'mode' IS DISTINCT FROM 'reset' END,
         asked = ARRAY(SELECT n.name FROM unnest(names) AS n (name)
-                       WHERE CASE WHEN o ? n.name THEN jsonb_typeof(o->n.name) <> 'null' ELSE n.name = ANY (x.asked) END)
-                || CASE WHEN o ?| '{encryption,encryptionEnabled}' OR 'encryptionEnabled' = ANY (x.asked) THEN ARRAY['encryptionEnabled'] ELSE '{}' END
+                       WHERE CASE WHEN o ? n.name THEN jsonb_typeof(o->n.name) <> 'null'
+                                  ELSE n.name = ANY (x.asked) END)
+                || CASE WHEN o ?| '{encryption,encryptionEnabled}' OR 'encryptionEnabled' = ANY (x.asked)
+                             THEN ARRAY['encryptionEnabled'] ELSE '{}' END
      WHERE x.id = was.id RETURNING * INTO q;
     SELECT r.partition_id INTO part FROM queend.resolve(ARRAY[p_queue], ARRAY['Default']) AS r;
     IF q IS DISTINCT FROM was THEN      -- last: nobody may wait for anything while holding the catalogue
@@ -57,16 +76,19 @@ BEGIN
         'queue', q.name, 'namespace', q.namespace, 'task', q.task,
         'options', jsonb_build_object(
             'leaseTime', q.lease_time, 'retryLimit', q.retry_limit, 'retryDelay', q.retry_delay, 'priority', q.priority,
-            'delayedProcessing', q.delayed_processing, 'windowBuffer', q.window_buffer, 'maxSize', q.max_size, 'ttl', q.ttl,
-            'deadLetterQueue', q.dead_letter_queue, 'dlqAfterMaxRetries', q.dlq_after_max_retries,
+            'delayedProcessing', q.delayed_processing, 'windowBuffer', q.window_buffer, 'maxSize', q.max_size,
+            'ttl', q.ttl, 'deadLetterQueue', q.dead_letter_queue, 'dlqAfterMaxRetries', q.dlq_after_max_retries,
             'retentionEnabled', q.retention_enabled, 'retentionSeconds', q.retention_seconds,
             'completedRetentionSeconds', q.completed_retention_seconds, 'maxWaitTimeSeconds', q.max_wait_time_seconds,
             'encryptionEnabled', q.encryption_enabled)
-            || CASE WHEN 'deliveryLimit' = ANY (q.asked) THEN jsonb_build_object('deliveryLimit', q.delivery_limit) ELSE '{}' END
-            || CASE WHEN q.retry_backoff IS NULL THEN '{}' ELSE jsonb_build_object('retryBackoff', queend.backoff_show(q.retry_backoff)) END);
+            || CASE WHEN 'deliveryLimit' = ANY (q.asked) THEN jsonb_build_object('deliveryLimit', q.delivery_limit)
+                    ELSE '{}' END
+            || CASE WHEN q.retry_backoff IS NULL THEN '{}'
+                    ELSE jsonb_build_object('retryBackoff', queend.backoff_show(q.retry_backoff)) END);
 END $$;
 
--- Makes the queues that are missing, with these namespaces and tasks; those that are there stay as they are. No name twice.
+-- Makes the queues that are missing, with these namespaces and tasks; those that are there stay as they are. No name
+-- twice.
 -- Error QD409: there are as many as this session may make (names_bound).
 CREATE OR REPLACE FUNCTION queend.queues_make(p_name text[], p_namespace text[], p_task text[]) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -74,17 +96,20 @@ DECLARE
     v_most CONSTANT int := queend.names_bound('queue');
     v_new  int;
 BEGIN
-    v_new := (SELECT count(*) FROM unnest(p_name) AS u (name) WHERE NOT EXISTS (SELECT FROM queend.queues q WHERE q.name = u.name));
+    v_new := (SELECT count(*) FROM unnest(p_name) AS u (name)
+               WHERE NOT EXISTS (SELECT FROM queend.queues q WHERE q.name = u.name));
     IF v_new > 0 AND queend.names_room(0, 'queue', v_most, v_new) < v_new THEN
         PERFORM queend.names_full('queue', NULL, v_most);
     END IF;
     INSERT INTO queend.queues (name, namespace, task)
-    SELECT u.name, u.namespace, u.task FROM unnest(p_name, p_namespace, p_task) AS u (name, namespace, task) WHERE v_new > 0 ORDER BY u.name
+    SELECT u.name, u.namespace, u.task FROM unnest(p_name, p_namespace, p_task) AS u (name, namespace, task)
+     WHERE v_new > 0 ORDER BY u.name
     ON CONFLICT DO NOTHING;
 END $$;
 
--- The option retryBackoff as it is kept: {"steps": [ms, …]} or {"initial", "multiplier", "max", "jitter"}; NULL where there is none.
--- p_option: a list of 1 to 32 pauses in ms, or {"type": "exponential", "initial": ms, "multiplier": 1 … 1000 (2), "max": ms (3600000), "jitter": 0 … 1 (0)}.
+-- The option retryBackoff as it is kept: {"steps": [ms, …]} or {"initial", "multiplier", "max", "jitter"}; NULL where
+-- there is none. p_option: a list of 1 to 32 pauses in ms, or {"type": "exponential", "initial": ms, "multiplier": 1 …
+-- 1000 (2), "max": ms (3600000), "jitter": 0 … 1 (0)}.
 -- Anything else is an error (invalid_parameter_value), worded for whoever configures.
 CREATE OR REPLACE FUNCTION queend.backoff_read(p_option jsonb) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE AS $$
@@ -98,28 +123,37 @@ BEGIN
     IF jsonb_typeof(p_option) = 'array' THEN
         IF jsonb_array_length(p_option) NOT BETWEEN 1 AND 32
            OR EXISTS (SELECT FROM jsonb_array_elements(p_option) AS e (ms)
-                       WHERE CASE WHEN jsonb_typeof(e.ms) = 'number' THEN e.ms::numeric NOT BETWEEN 0 AND longest OR e.ms::numeric % 1 <> 0 ELSE true END) THEN
-            RAISE EXCEPTION 'retryBackoff must have 1 to 32 pauses, each a whole number of ms from 0 to %', longest USING ERRCODE = 'invalid_parameter_value';
+                       WHERE CASE WHEN jsonb_typeof(e.ms) = 'number'
+                                       THEN e.ms::numeric NOT BETWEEN 0 AND longest OR e.ms::numeric % 1 <> 0
+                                  ELSE true END) THEN
+            RAISE EXCEPTION 'retryBackoff must have 1 to 32 pauses, each a whole number of ms from 0 to %', longest
+                  USING ERRCODE = 'invalid_parameter_value';
         END IF;
         RETURN jsonb_build_object('steps', p_option);
     END IF;
     IF jsonb_typeof(p_option) <> 'object' OR p_option->>'type' IS DISTINCT FROM 'exponential' THEN
-        RAISE EXCEPTION 'retryBackoff must be a list of ms or an object of type exponential' USING ERRCODE = 'invalid_parameter_value';
-    END IF;
-    o := jsonb_build_object('multiplier', 2, 'max', 3600000, 'jitter', 0) || jsonb_strip_nulls(p_option);
-    IF EXISTS (SELECT FROM (VALUES ('initial', 1, longest, true), ('max', 1, longest, true), ('multiplier', 1, 1000, false), ('jitter', 0, 1, false)) AS v (name, lo, hi, whole)
-                WHERE CASE WHEN jsonb_typeof(o->v.name) IS DISTINCT FROM 'number' THEN true
-                           ELSE (o->>v.name)::numeric NOT BETWEEN v.lo AND v.hi OR v.whole AND (o->>v.name)::numeric % 1 <> 0 END) THEN
-        RAISE EXCEPTION 'retryBackoff needs initial and max, whole numbers of ms from 1 to %, multiplier from 1 to 1000 and jitter from 0 to 1', longest
+        RAISE EXCEPTION 'retryBackoff must be a list of ms or an object of type exponential'
               USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    RETURN jsonb_build_object('initial', o->'initial', 'multiplier', o->'multiplier', 'max', o->'max', 'jitter', o->'jitter');
+    o := jsonb_build_object('multiplier', 2, 'max', 3600000, 'jitter', 0) || jsonb_strip_nulls(p_option);
+    IF EXISTS (SELECT FROM (VALUES ('initial', 1, longest, true), ('max', 1, longest, true),
+                            ('multiplier', 1, 1000, false), ('jitter', 0, 1, false)) AS v (name, lo, hi, whole)
+                WHERE CASE WHEN jsonb_typeof(o->v.name) IS DISTINCT FROM 'number' THEN true
+                           ELSE (o->>v.name)::numeric NOT BETWEEN v.lo AND v.hi OR v.whole
+                                AND (o->>v.name)::numeric % 1 <> 0 END) THEN
+        RAISE EXCEPTION 'retryBackoff needs initial and max, whole numbers of ms from 1 to %, '
+              'multiplier from 1 to 1000 and jitter from 0 to 1', longest
+              USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN jsonb_build_object('initial', o->'initial', 'multiplier', o->'multiplier', 'max', o->'max',
+                              'jitter', o->'jitter');
 END $$;
 
 -- The option retryBackoff as it was configured, its defaults filled in.
 CREATE OR REPLACE FUNCTION queend.backoff_show(p_backoff jsonb) RETURNS jsonb
 LANGUAGE sql IMMUTABLE AS $$
-    SELECT CASE WHEN p_backoff ? 'steps' THEN p_backoff->'steps' ELSE jsonb_build_object('type', 'exponential') || p_backoff END
+    SELECT CASE WHEN p_backoff ? 'steps' THEN p_backoff->'steps'
+                ELSE jsonb_build_object('type', 'exponential') || p_backoff END
 $$;
 
 -- Deletes a queue with everything in it; false if there is none. Its partitions are unreachable at once, their rows are
@@ -142,10 +176,11 @@ BEGIN
     RETURN true;
 END $$;
 
--- What queues hold, and may hold (max_size, 0: any number): per queue the records that were stored and not yet consumed by all of its groups; where it has no group,
--- all that is stored. A group that has not come to a partition yet stands where its subscription would let it begin. From
--- heads, floors and cursors: a few probes per partition and group, however many records there are. Deleted records count
--- until the cursors have passed them, and what is older than a ttl until retention has removed it.
+-- What queues hold, and may hold (max_size, 0: any number): per queue the records that were stored and not yet consumed
+-- by all of its groups; where it has no group, all that is stored. A group that has not come to a partition yet stands
+-- where its subscription would let it begin. From heads, floors and cursors: a few probes per partition and group,
+-- however many records there are. Deleted records count until the cursors have passed them, and what is older than a
+-- ttl until retention has removed it.
 CREATE OR REPLACE FUNCTION queend.queue_sizes(p_queue int[]) RETURNS TABLE (queue_id int, size bigint, max_size int)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
@@ -156,10 +191,15 @@ BEGIN
           FROM queend.partitions p
           LEFT JOIN LATERAL (SELECT x.floor FROM queend.floors x WHERE x.partition_id = p.id OFFSET 0) AS f ON true
           CROSS JOIN LATERAL (SELECT l.base + l.n AS head FROM queend.log l
-                               WHERE l.partition_id = p.id AND l.base >= COALESCE(f.floor, 0) ORDER BY l.base DESC LIMIT 1) AS h
-          CROSS JOIN LATERAL (SELECT min(COALESCE(k.committed + 1, CASE WHEN g.start_at IS NULL THEN 0 ELSE queend.offset_since(p.id, g.start_at) END)) AS next
+                               WHERE l.partition_id = p.id AND l.base >= COALESCE(f.floor, 0)
+                               ORDER BY l.base DESC LIMIT 1) AS h
+          CROSS JOIN LATERAL (SELECT min(COALESCE(k.committed + 1,
+                                                  CASE WHEN g.start_at IS NULL THEN 0
+                                                       ELSE queend.offset_since(p.id, g.start_at) END)) AS next
                                 FROM queend.consumer_groups g
-                                LEFT JOIN LATERAL (SELECT x.committed FROM queend.cursors x WHERE x.partition_id = p.id AND x.group_id = g.id OFFSET 0) AS k ON true
+                                LEFT JOIN LATERAL (SELECT x.committed FROM queend.cursors x
+                                                    WHERE x.partition_id = p.id
+                                                      AND x.group_id = g.id OFFSET 0) AS k ON true
                                WHERE g.queue_id = q.id) AS s
          WHERE p.queue_id = q.id), 0), q.max_size
       FROM (SELECT DISTINCT u.id FROM unnest(p_queue) AS u (id)) AS u

@@ -1,14 +1,17 @@
 -- Reading the log without a group: nothing is claimed, nothing moves and nothing is locked.
 
 -- Log rows by offset, for a read without a group: nothing is claimed and nothing moves. One element of the arrays per
--- entry asked for: queue and partition by name, the first offset wanted, and most bytes; p_total: most bytes of all.
--- At least one result row per entry, in order. status 0: read; 1: no such queue; 2: the offset lies below floor or above
--- head. A partition that was never written has head and floor 0. The arrays hold the log rows from the one with the first
--- offset on, at most 1000 of them per result row, so a long answer has several result rows per entry; NULL: none.
--- One snapshot: what is told of the marks is true of the rows. Bytes are of unpacked bodies (body_size) and 32 per record
--- (ids and what an answer has around a payload); the first row of an entry comes however large it is, while any are left.
-CREATE OR REPLACE FUNCTION queend.read_rows(p_queue text[], p_partition text[], p_offset bigint[], p_max bigint[], p_total bigint)
-RETURNS TABLE (ord int, status int, head bigint, floor bigint, base bigint[], n int[], created_at bigint[], ids bytea[], body bytea[], meta bytea[])
+-- entry asked for: queue and partition by name, the first offset wanted, and most bytes; p_total: most bytes of all. At
+-- least one result row per entry, in order. status 0: read; 1: no such queue; 2: the offset lies below floor or above
+-- head. A partition that was never written has head and floor 0. The arrays hold the log rows from the one with the
+-- first offset on, at most 1000 of them per result row, so a long answer has several result rows per entry; NULL: none.
+-- One snapshot: what is told of the marks is true of the rows. Bytes are of unpacked bodies (body_size) and 32 per
+-- record (ids and what an answer has around a payload); the first row of an entry comes however large it is, while any
+-- are left.
+CREATE OR REPLACE FUNCTION queend.read_rows(p_queue text[], p_partition text[], p_offset bigint[], p_max bigint[],
+    p_total bigint)
+RETURNS TABLE (ord int, status int, head bigint, floor bigint, base bigint[], n int[], created_at bigint[], ids bytea[],
+               body bytea[], meta bytea[])
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
@@ -20,10 +23,12 @@ DECLARE
     e       record;
 BEGIN
     FOR e IN
-        SELECT u.ord::int - 1 AS ord, q.id AS queue, p.id AS part, u.start, u.most, COALESCE(h.head, 0) AS head, COALESCE(f.floor, 0) AS floor
+        SELECT u.ord::int - 1 AS ord, q.id AS queue, p.id AS part, u.start, u.most, COALESCE(h.head, 0) AS head,
+               COALESCE(f.floor, 0) AS floor
           FROM unnest(p_queue, p_partition, p_offset, p_max) WITH ORDINALITY AS u (queue, partition, start, most, ord)
           LEFT JOIN LATERAL (SELECT x.id FROM queend.queues x WHERE x.name = u.queue OFFSET 0) AS q ON true
-          LEFT JOIN LATERAL (SELECT x.id FROM queend.partitions x WHERE x.queue_id = q.id AND x.name = u.partition OFFSET 0) AS p ON true
+          LEFT JOIN LATERAL (SELECT x.id FROM queend.partitions x
+                              WHERE x.queue_id = q.id AND x.name = u.partition OFFSET 0) AS p ON true
           LEFT JOIN LATERAL (SELECT x.floor FROM queend.floors x WHERE x.partition_id = p.id OFFSET 0) AS f ON true
           LEFT JOIN LATERAL (SELECT queend.head(p.id) AS head WHERE p.id IS NOT NULL) AS h ON true
          ORDER BY u.ord
@@ -39,14 +44,17 @@ BEGIN
             CONTINUE;
         END IF;
         v_at := COALESCE((SELECT CASE WHEN l.base + l.n > e.start THEN l.base END FROM queend.log l
-                           WHERE l.partition_id = e.part AND l.base <= e.start AND l.base >= e.floor ORDER BY l.base DESC LIMIT 1), e.start);
+                           WHERE l.partition_id = e.part AND l.base <= e.start AND l.base >= e.floor
+                           ORDER BY l.base DESC LIMIT 1), e.start);
         LOOP
-            SELECT array_agg(c.base), array_agg(c.n), array_agg(c.created_at), array_agg(c.ids), array_agg(c.body), array_agg(c.meta),
-                   count(*), sum(c.size), max(c.base + c.n)
+            SELECT array_agg(c.base), array_agg(c.n), array_agg(c.created_at), array_agg(c.ids), array_agg(c.body),
+                   array_agg(c.meta), count(*), sum(c.size), max(c.base + c.n)
               INTO base, n, created_at, ids, body, meta, v_rows, v_size, v_at
               FROM (SELECT r.*, sum(r.size) OVER (ORDER BY r.base ROWS UNBOUNDED PRECEDING) AS run
-                      FROM (SELECT l.base, l.n, l.created_at, l.ids, l.body, l.meta, queend.body_size(l.body) + 32 * l.n AS size FROM queend.log l
-                             WHERE l.partition_id = e.part AND l.base >= v_at AND l.base < e.head ORDER BY l.base LIMIT 1000) AS r) AS c
+                      FROM (SELECT l.base, l.n, l.created_at, l.ids, l.body, l.meta,
+                                   queend.body_size(l.body) + 32 * l.n AS size FROM queend.log l
+                             WHERE l.partition_id = e.part AND l.base >= v_at AND l.base < e.head
+                             ORDER BY l.base LIMIT 1000) AS r) AS c
              WHERE c.run - c.size < v_left;
             RETURN NEXT;
             EXIT WHEN v_rows = 0;
@@ -57,9 +65,9 @@ BEGIN
     END LOOP;
 END $$;
 
--- Head and floor of every partition of a queue in order of creation, a page at a time: behind partition id p_after, at most
--- p_limit. at: the first offset whose record was stored at or after p_at (µs), head when there is none, NULL when p_at is.
--- written_at: moment of the newest record, NULL when none is there.
+-- Head and floor of every partition of a queue in order of creation, a page at a time: behind partition id p_after, at
+-- most p_limit. at: the first offset whose record was stored at or after p_at (µs), head when there is none, NULL when
+-- p_at is. written_at: moment of the newest record, NULL when none is there.
 CREATE OR REPLACE FUNCTION queend.offsets(p_queue int, p_after int, p_limit int, p_at bigint)
 RETURNS TABLE (partition_id int, name text, head bigint, floor bigint, written_at bigint, at bigint)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -70,15 +78,17 @@ BEGIN
            CASE WHEN p_at IS NULL THEN NULL
                 WHEN COALESCE(t.created_at < p_at, true) THEN COALESCE(t.head, f.floor, 0)
                 ELSE GREATEST(queend.offset_since(p.id, p_at), COALESCE(f.floor, 0)) END
-      FROM (SELECT x.id, x.name FROM queend.partitions x WHERE x.queue_id = p_queue AND x.id > p_after ORDER BY x.id LIMIT p_limit) AS p
+      FROM (SELECT x.id, x.name FROM queend.partitions x WHERE x.queue_id = p_queue AND x.id > p_after
+             ORDER BY x.id LIMIT p_limit) AS p
       LEFT JOIN LATERAL (SELECT x.floor FROM queend.floors x WHERE x.partition_id = p.id OFFSET 0) AS f ON true
       LEFT JOIN LATERAL (SELECT l.base + l.n AS head, l.created_at FROM queend.log l
-                              WHERE l.partition_id = p.id AND l.base >= COALESCE(f.floor, 0) ORDER BY l.base DESC LIMIT 1) AS t ON true
+                              WHERE l.partition_id = p.id AND l.base >= COALESCE(f.floor, 0)
+                          ORDER BY l.base DESC LIMIT 1) AS t ON true
      ORDER BY p.id;
 END $$;
 
--- The first record of a partition stored at or after a moment (µs); one element of the arrays per entry, one row each, in
--- order. queue_id NULL: no such queue. found, stored_at: offset and moment of the record, NULL when there is none.
+-- The first record of a partition stored at or after a moment (µs); one element of the arrays per entry, one row each,
+-- in order. queue_id NULL: no such queue. found, stored_at: offset and moment of the record, NULL when there is none.
 CREATE OR REPLACE FUNCTION queend.offsets_at(p_queue text[], p_partition text[], p_at bigint[])
 RETURNS TABLE (ord int, queue_id int, found bigint, stored_at bigint, head bigint, floor bigint)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -88,36 +98,43 @@ BEGIN
     SELECT u.ord::int - 1, q.id, s.found, r.created_at, COALESCE(h.head, 0), COALESCE(f.floor, 0)
       FROM unnest(p_queue, p_partition, p_at) WITH ORDINALITY AS u (queue, partition, at, ord)
       LEFT JOIN LATERAL (SELECT x.id FROM queend.queues x WHERE x.name = u.queue OFFSET 0) AS q ON true
-      LEFT JOIN LATERAL (SELECT x.id FROM queend.partitions x WHERE x.queue_id = q.id AND x.name = u.partition OFFSET 0) AS p ON true
+      LEFT JOIN LATERAL (SELECT x.id FROM queend.partitions x
+                          WHERE x.queue_id = q.id AND x.name = u.partition OFFSET 0) AS p ON true
       LEFT JOIN LATERAL (SELECT x.floor FROM queend.floors x WHERE x.partition_id = p.id OFFSET 0) AS f ON true
       LEFT JOIN LATERAL (SELECT queend.head(p.id) AS head WHERE p.id IS NOT NULL) AS h ON true
-      LEFT JOIN LATERAL (SELECT NULLIF(GREATEST(queend.offset_since(p.id, u.at), f.floor), h.head) AS found WHERE p.id IS NOT NULL) AS s ON true
-      LEFT JOIN LATERAL (SELECT queend.record_time(l.created_at, l.meta, s.found - l.base) AS created_at FROM queend.log l WHERE l.partition_id = p.id AND l.base <= s.found ORDER BY l.base DESC LIMIT 1) AS r ON true
+      LEFT JOIN LATERAL (SELECT NULLIF(GREATEST(queend.offset_since(p.id, u.at), f.floor), h.head) AS found
+                          WHERE p.id IS NOT NULL) AS s ON true
+      LEFT JOIN LATERAL (SELECT queend.record_time(l.created_at, l.meta, s.found - l.base) AS created_at
+                           FROM queend.log l WHERE l.partition_id = p.id AND l.base <= s.found
+                          ORDER BY l.base DESC LIMIT 1) AS r ON true
      ORDER BY u.ord;
 END $$;
 
--- The next offset of each partition, by queue and partition name, in their order: 0 when the partition was never written, -1
--- when there is no such queue. What waiting reads of the log watch.
+-- The next offset of each partition, by queue and partition name, in their order: 0 when the partition was never
+-- written, -1 when there is no such queue. What waiting reads of the log watch.
 CREATE OR REPLACE FUNCTION queend.heads(p_queue text[], p_partition text[]) RETURNS bigint[]
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
     RETURN (SELECT array_agg(CASE WHEN q.id IS NULL THEN -1 ELSE COALESCE(h.head, 0) END ORDER BY u.ord)
               FROM unnest(p_queue, p_partition) WITH ORDINALITY AS u (queue, partition, ord)
               LEFT JOIN LATERAL (SELECT x.id FROM queend.queues x WHERE x.name = u.queue OFFSET 0) AS q ON true
-              LEFT JOIN LATERAL (SELECT x.id FROM queend.partitions x WHERE x.queue_id = q.id AND x.name = u.partition OFFSET 0) AS p ON true
+              LEFT JOIN LATERAL (SELECT x.id FROM queend.partitions x
+                                  WHERE x.queue_id = q.id AND x.name = u.partition OFFSET 0) AS p ON true
               LEFT JOIN LATERAL (SELECT queend.head(p.id) AS head WHERE p.id IS NOT NULL) AS h ON true);
 END $$;
 
--- Partitions with a record stored at or after a moment, in order of creation, a page at a time. One element of the arrays
--- per entry: the queue by name; p_since in µs, NULL: all of its partitions, also those never written; p_after: the page
--- begins behind this partition id, 0: at the first; p_limit: most partitions.
--- The first result row (ord -1) has in written_at the moment up to which every write is in this answer (queend.safe_time);
--- where that is unknown the earliest p_since, or 0, which is true in any case. Then per entry, in order: its partitions
--- (status 0), and one row that ends it: status 1 no such queue, 2 there is no more, 3 there may be more behind partition_id.
--- written_at: of the newest record, NULL when none is there. head: the next offset the partition will give.
---   1. What was written lately is found by time (written_since), at a cost of what was written since, whatever else is stored.
---   2. When that is much, the queue's partitions are walked, one probe of the newest row each, at most 20 000 per call, or
---      20 per entry: then a page may end before it is full.
+-- Partitions with a record stored at or after a moment, in order of creation, a page at a time. One element of the
+-- arrays per entry: the queue by name; p_since in µs, NULL: all of its partitions, also those never written; p_after:
+-- the page begins behind this partition id, 0: at the first; p_limit: most partitions.
+-- The first result row (ord -1) has in written_at the moment up to which every write is in this answer
+-- (queend.safe_time); where that is unknown the earliest p_since, or 0, which is true in any case. Then per entry, in
+-- order: its partitions (status 0), and one row that ends it: status 1 no such queue, 2 there is no more, 3 there may
+-- be more behind partition_id. written_at: of the newest record, NULL when none is there. head: the next offset the
+-- partition will give.
+--   1. What was written lately is found by time (written_since), at a cost of what was written since, whatever else is
+--      stored.
+--   2. When that is much, the queue's partitions are walked, one probe of the newest row each, at most 20 000 per call,
+--      or 20 per entry: then a page may end before it is full.
 CREATE OR REPLACE FUNCTION queend.partitions_changed(p_queue text[], p_since bigint[], p_after int[], p_limit int[])
 RETURNS TABLE (ord int, status int, partition_id int, name text, head bigint, floor bigint, written_at bigint)
 LANGUAGE plpgsql VOLATILE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -131,7 +148,8 @@ DECLARE
     e       record;
 BEGIN
     RETURN QUERY SELECT -1, 0, 0, ''::text, 0::bigint, 0::bigint,
-                        COALESCE(queend.safe_time(), (SELECT CASE WHEN count(*) = count(s) THEN min(s) END FROM unnest(p_since) AS s), 0);
+                        COALESCE(queend.safe_time(),
+                                 (SELECT CASE WHEN count(*) = count(s) THEN min(s) END FROM unnest(p_since) AS s), 0);
     FOR e IN SELECT u.ord::int - 1 AS ord, q.id AS queue, u.since, u.after, u.most
                FROM unnest(p_queue, p_since, p_after, p_limit) WITH ORDINALITY AS u (queue, since, after, most, ord)
                LEFT JOIN LATERAL (SELECT x.id FROM queend.queues x WHERE x.name = u.queue OFFSET 0) AS q ON true
@@ -144,7 +162,8 @@ BEGIN
         v_last := NULL;
         IF e.since IS NULL THEN
             SELECT array_agg(p.id) INTO v_page
-              FROM (SELECT x.id FROM queend.partitions x WHERE x.queue_id = e.queue AND x.id > e.after ORDER BY x.id LIMIT e.most + 1) AS p;
+              FROM (SELECT x.id FROM queend.partitions x WHERE x.queue_id = e.queue AND x.id > e.after
+                     ORDER BY x.id LIMIT e.most + 1) AS p;
         ELSE
             IF v_known IS DISTINCT FROM e.since THEN
                 v_known := e.since;
@@ -156,12 +175,16 @@ BEGIN
                          CROSS JOIN LATERAL (SELECT x.queue_id FROM queend.partitions x WHERE x.id = u.id OFFSET 0) AS p
                          WHERE u.id > e.after AND p.queue_id = e.queue ORDER BY u.ord LIMIT e.most + 1) AS r;
             ELSE
-                SELECT array_agg(r.id ORDER BY r.id) FILTER (WHERE r.written), CASE WHEN count(*) = walk THEN max(r.id) END INTO v_page, v_last
+                SELECT array_agg(r.id ORDER BY r.id) FILTER (WHERE r.written),
+                       CASE WHEN count(*) = walk THEN max(r.id) END INTO v_page, v_last
                   FROM (SELECT p.id, COALESCE(t.created_at >= e.since, false) AS written
-                          FROM (SELECT x.id FROM queend.partitions x WHERE x.queue_id = e.queue AND x.id > e.after ORDER BY x.id LIMIT walk) AS p
-                          LEFT JOIN LATERAL (SELECT x.floor FROM queend.floors x WHERE x.partition_id = p.id OFFSET 0) AS f ON true
+                          FROM (SELECT x.id FROM queend.partitions x WHERE x.queue_id = e.queue AND x.id > e.after
+                                 ORDER BY x.id LIMIT walk) AS p
+                          LEFT JOIN LATERAL (SELECT x.floor FROM queend.floors x
+                                              WHERE x.partition_id = p.id OFFSET 0) AS f ON true
                           LEFT JOIN LATERAL (SELECT l.created_at FROM queend.log l
-                                              WHERE l.partition_id = p.id AND l.base >= COALESCE(f.floor, 0) ORDER BY l.base DESC LIMIT 1) AS t ON true) AS r;
+                                              WHERE l.partition_id = p.id AND l.base >= COALESCE(f.floor, 0)
+                                              ORDER BY l.base DESC LIMIT 1) AS t ON true) AS r;
             END IF;
         END IF;
         IF cardinality(v_page) > e.most THEN
@@ -173,8 +196,10 @@ BEGIN
          CROSS JOIN LATERAL (SELECT x.id, x.name FROM queend.partitions x WHERE x.id = u.id OFFSET 0) AS p
           LEFT JOIN LATERAL (SELECT x.floor FROM queend.floors x WHERE x.partition_id = p.id OFFSET 0) AS f ON true
           LEFT JOIN LATERAL (SELECT l.base + l.n AS head, l.created_at FROM queend.log l
-                              WHERE l.partition_id = p.id AND l.base >= COALESCE(f.floor, 0) ORDER BY l.base DESC LIMIT 1) AS t ON true
+                              WHERE l.partition_id = p.id AND l.base >= COALESCE(f.floor, 0)
+                              ORDER BY l.base DESC LIMIT 1) AS t ON true
          ORDER BY u.ord;
-        RETURN QUERY SELECT e.ord, CASE WHEN v_last IS NULL THEN 2 ELSE 3 END, COALESCE(v_last, 0), ''::text, 0::bigint, 0::bigint, NULL::bigint;
+        RETURN QUERY SELECT e.ord, CASE WHEN v_last IS NULL THEN 2 ELSE 3 END, COALESCE(v_last, 0), ''::text, 0::bigint,
+                            0::bigint, NULL::bigint;
     END LOOP;
 END $$;

@@ -1,9 +1,12 @@
--- Record ids: 16 bytes each, made of a transaction id, and the moment that a version-7 id carries. Nothing is read here.
+-- Record ids: 16 bytes each, made of a transaction id, and the moment that a version-7 id carries. Nothing is read
+-- here.
 
--- The 16 bytes a transaction id is stored as: the UUID it is, written in lower case; else of its SHA-256, marked as version 8.
+-- The 16 bytes a transaction id is stored as: the UUID it is, written in lower case; else of its SHA-256, marked as
+-- version 8.
 CREATE OR REPLACE FUNCTION queend.record_id(p_text text) RETURNS bytea
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT AS $$
-    SELECT CASE WHEN p_text ~ '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$' THEN uuid_send(p_text::uuid)
+    SELECT CASE WHEN p_text ~ '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$'
+                     THEN uuid_send(p_text::uuid)
                 ELSE set_byte(set_byte(h.raw, 6, get_byte(h.raw, 6) & 15 | 128), 8, get_byte(h.raw, 8) & 63 | 128) END
       FROM (SELECT substr(sha256(convert_to(p_text, 'UTF8')), 1, 16) AS raw) AS h
 $$;
@@ -11,7 +14,8 @@ $$;
 -- A new UUID of version 7: ms since the Unix epoch, then 12 bits of the millisecond, then chance.
 CREATE OR REPLACE FUNCTION queend.id_make() RETURNS uuid
 LANGUAGE sql VOLATILE AS $$
-    SELECT encode(substr(int8send(t.us / 1000), 3, 6) || substr(int8send(28672 | t.us % 1000 * 4096 / 1000), 7, 2) || substr(uuid_send(gen_random_uuid()), 9, 8), 'hex')::uuid
+    SELECT encode(substr(int8send(t.us / 1000), 3, 6) || substr(int8send(28672 | t.us % 1000 * 4096 / 1000), 7, 2)
+                  || substr(uuid_send(gen_random_uuid()), 9, 8), 'hex')::uuid
       FROM (SELECT queend.now_us() AS us) AS t
 $$;
 

@@ -1,10 +1,11 @@
--- Records for readers of SQL, one per row. Views of the schema queen depend on the functions whose comment says so: their
--- results stay as they are. Reads only.
+-- Records for readers of SQL, one per row. Views of the schema queen depend on the functions whose comment says so:
+-- their results stay as they are. Reads only.
 
--- Records of a partition, one per row, from an offset on, for callers that read SQL; those that were deleted are left out.
--- state: plain; packed (a compressed row) or sealed: then queend alone can read the payload, which is NULL here.
+-- Records of a partition, one per row, from an offset on, for callers that read SQL; those that were deleted are left
+-- out. state: plain; packed (a compressed row) or sealed: then queend alone can read the payload, which is NULL here.
 CREATE OR REPLACE FUNCTION queend.records(p_part int, p_first bigint, p_take bigint)
-RETURNS TABLE (record_offset bigint, record_id bytea, stored_at bigint, transaction_id text, trace_id uuid, producer_sub text, payload text, state text)
+RETURNS TABLE (record_offset bigint, record_id bytea, stored_at bigint, transaction_id text, trace_id uuid,
+               producer_sub text, payload text, state text)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
@@ -12,35 +13,47 @@ DECLARE
     v_body  bytea;
     v_holes boolean := EXISTS (SELECT FROM queend.holes h WHERE h.partition_id = p_part);
 BEGIN
-    FOR l IN SELECT x.* FROM queend.log x WHERE x.partition_id = p_part AND x.base >= queend.row_of(p_part, p_first) AND x.base - p_first < p_take ORDER BY x.base LOOP
+    FOR l IN SELECT x.* FROM queend.log x
+              WHERE x.partition_id = p_part AND x.base >= queend.row_of(p_part, p_first) AND x.base - p_first < p_take
+              ORDER BY x.base LOOP
         v_body := l.body || ''::bytea;      -- out of TOAST once
         RETURN QUERY
-        SELECT l.base + i.ord, i.id, COALESCE(t.times[i.ord + 1], l.created_at), COALESCE(m.transaction_id, encode(i.id, 'hex')::uuid::text), m.trace_id, m.producer_sub,
-               CASE WHEN m.seal IS NULL THEN convert_from(substr(v_body, b.starts[i.ord + 1] + 1, b.sizes[i.ord + 1]), 'UTF8') END,
+        SELECT l.base + i.ord, i.id, COALESCE(t.times[i.ord + 1], l.created_at),
+               COALESCE(m.transaction_id, encode(i.id, 'hex')::uuid::text), m.trace_id, m.producer_sub,
+               CASE WHEN m.seal IS NULL
+                         THEN convert_from(substr(v_body, b.starts[i.ord + 1] + 1, b.sizes[i.ord + 1]), 'UTF8') END,
                CASE WHEN m.seal IS NOT NULL THEN 'sealed' WHEN b.sizes IS NULL THEN 'packed' ELSE 'plain' END
           FROM queend.id_spread(l.ids) AS i
           CROSS JOIN queend.body_open(v_body, l.n) AS b
           CROSS JOIN queend.record_times(l.created_at, l.meta) AS t (times)
-          LEFT JOIN (SELECT r.ord, p.* FROM queend.meta_records(l.meta) AS r CROSS JOIN LATERAL queend.meta_piece(r.piece) AS p) AS m ON m.ord = i.ord
+          LEFT JOIN (SELECT r.ord, p.* FROM queend.meta_records(l.meta) AS r
+                       CROSS JOIN LATERAL queend.meta_piece(r.piece) AS p) AS m ON m.ord = i.ord
          WHERE l.base + i.ord >= p_first AND l.base + i.ord - p_first < p_take
-           AND NOT (v_holes AND EXISTS (SELECT FROM queend.holes h WHERE h.partition_id = p_part AND h.record_offset = l.base + i.ord))
+           AND NOT (v_holes
+                    AND EXISTS (SELECT FROM queend.holes h
+                                 WHERE h.partition_id = p_part AND h.record_offset = l.base + i.ord))
          ORDER BY i.ord;
     END LOOP;
 END $$;
 
--- The messages of a partition, by the partition's number, in order. For the views of the schema queen: its result stays as it is.
+-- The messages of a partition, by the partition's number, in order. For the views of the schema queen: its result stays
+-- as it is.
 CREATE OR REPLACE FUNCTION queend.partition_messages(part int)
-RETURNS TABLE (id uuid, transaction_id text, trace_id uuid, payload_text text, created_at timestamptz, producer_sub text, message_offset bigint, payload_state text)
+RETURNS TABLE (id uuid, transaction_id text, trace_id uuid, payload_text text, created_at timestamptz,
+               producer_sub text, message_offset bigint, payload_state text)
 LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    SELECT queend.message_id(r.stored_at, part, r.record_offset), r.transaction_id, r.trace_id, r.payload, queend.moment(r.stored_at), r.producer_sub, r.record_offset, r.state
+    SELECT queend.message_id(r.stored_at, part, r.record_offset), r.transaction_id, r.trace_id, r.payload,
+           queend.moment(r.stored_at), r.producer_sub, r.record_offset, r.state
       FROM queend.records(part, 0, 9223372036854775807) AS r;
 END $$;
 
--- The message at an offset of a partition; a zero id and NULL where the log does not hold it. For the views of the schema queen: its result stays as it is.
-CREATE OR REPLACE FUNCTION queend.cursor_message(part int, message_offset bigint, OUT id uuid, OUT created_at timestamptz)
+-- The message at an offset of a partition; a zero id and NULL where the log does not hold it. For the views of the
+-- schema queen: its result stays as it is.
+CREATE OR REPLACE FUNCTION queend.cursor_message(part int, message_offset bigint, OUT id uuid,
+    OUT created_at timestamptz)
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     v_at bigint := queend.record_stored(part, message_offset);
@@ -49,15 +62,21 @@ BEGIN
     created_at := queend.moment(v_at);
 END $$;
 
--- The newest message of a partition, by the partition's number; no row where none is stored. For the views of the schema queen: its result stays as it is.
+-- The newest message of a partition, by the partition's number; no row where none is stored. For the views of the
+-- schema queen: its result stays as it is.
 CREATE OR REPLACE FUNCTION queend.newest_message(part int, OUT message_id uuid, OUT created_at timestamptz)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
-    SELECT queend.message_id(l.created_at, part, l.base + l.n - 1), queend.moment(l.created_at) INTO message_id, created_at
-      FROM queend.log l WHERE l.partition_id = part AND l.base >= COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = part), 0) ORDER BY l.base DESC LIMIT 1;
+    SELECT queend.message_id(l.created_at, part, l.base + l.n - 1), queend.moment(l.created_at)
+      INTO message_id, created_at
+      FROM queend.log l
+     WHERE l.partition_id = part
+       AND l.base >= COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = part), 0)
+     ORDER BY l.base DESC LIMIT 1;
 END $$;
 
--- The wire id of a message by its partition and record id; NULL where there is none. For the views of the schema queen: its result stays as it is.
+-- The wire id of a message by its partition and record id; NULL where there is none. For the views of the schema queen:
+-- its result stays as it is.
 CREATE OR REPLACE FUNCTION queend.record_message(part int, record_id bytea) RETURNS uuid
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -66,7 +85,8 @@ BEGIN
     RETURN queend.message_id(queend.record_stored(part, v_at), part, v_at);
 END $$;
 
--- A payload as jsonb; NULL where jsonb cannot hold what JSON may say (\u0000, half surrogates, numbers beyond numeric). For the views of the schema queen: its result stays as it is.
+-- A payload as jsonb; NULL where jsonb cannot hold what JSON may say (\u0000, half surrogates, numbers beyond numeric).
+-- For the views of the schema queen: its result stays as it is.
 CREATE OR REPLACE FUNCTION queend.as_jsonb(p_payload text) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN

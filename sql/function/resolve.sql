@@ -1,9 +1,10 @@
--- Ids of queues and partitions by name, made where they are missing. Locks: names ascending; queues FOR KEY SHARE until the
--- partitions are in.
+-- Ids of queues and partitions by name, made where they are missing. Locks: names ascending; queues FOR KEY SHARE until
+-- the partitions are in.
 
 -- Ids of (queue, partition) names, making what is missing (resolve_within); ord is the 0-based place in the arrays.
 -- Error QD409: there are as many as this session may make (names_bound).
-CREATE OR REPLACE FUNCTION queend.resolve(p_queue text[], p_partition text[]) RETURNS TABLE (ord int, queue_id int, partition_id int)
+CREATE OR REPLACE FUNCTION queend.resolve(p_queue text[], p_partition text[])
+RETURNS TABLE (ord int, queue_id int, partition_id int)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -24,14 +25,14 @@ BEGIN
     END LOOP;
 END $$;
 
--- Ids of (queue, partition) names, making what is missing as long as there are not more than p_queues queues, and p_partitions partitions
--- in the queue (NULL: no bound); ord is the 0-based place in the arrays. refused: why a name was not made, 1: too many queues, 2: too
--- many partitions; of a queue that was deleted this moment there is no row.
+-- Ids of (queue, partition) names, making what is missing as long as there are not more than p_queues queues, and
+-- p_partitions partitions in the queue (NULL: no bound); ord is the 0-based place in the arrays. refused: why a name
+-- was not made, 1: too many queues, 2: too many partitions; of a queue that was deleted this moment there is no row.
 -- A queue made here takes the defaults and derives namespace and task from its name: billing.invoice.v2 → billing,
--- invoice. Where there is room for some, those that stand first have it. Missing names are inserted in ascending order, so concurrent
--- callers never wait for each other in a circle; queues are held against deletion until the partitions are in. Each name is one probe
--- of a key (OFFSET 0 keeps it one; for partitions see partition_find), never a join of the names with what was found: planned while
--- the tables were empty, that compares every name with every other.
+-- invoice. Where there is room for some, those that stand first have it. Missing names are inserted in ascending order,
+-- so concurrent callers never wait for each other in a circle; queues are held against deletion until the partitions
+-- are in. Each name is one probe of a key (OFFSET 0 keeps it one; for partitions see partition_find), never a join of
+-- the names with what was found: planned while the tables were empty, that compares every name with every other.
 CREATE OR REPLACE FUNCTION queend.resolve_within(p_queue text[], p_partition text[], p_queues int, p_partitions int)
 RETURNS TABLE (ord int, queue_id int, partition_id int, refused int)
 LANGUAGE plpgsql AS $$
@@ -49,27 +50,37 @@ BEGIN
           LEFT JOIN LATERAL (SELECT x.id FROM queend.queues x WHERE x.name = u.queue OFFSET 0) AS q ON true;
         SELECT array_agg(p.id ORDER BY u.ord) INTO v_part
           FROM unnest(v_queue, p_partition) WITH ORDINALITY AS u (queue, partition, ord)
-          LEFT JOIN LATERAL (SELECT x.id FROM queend.partitions x WHERE x.queue_id = u.queue AND x.name >= u.partition AND x.name <= u.partition
+          LEFT JOIN LATERAL (SELECT x.id FROM queend.partitions x
+                              WHERE x.queue_id = u.queue AND x.name >= u.partition AND x.name <= u.partition
                               ORDER BY x.name LIMIT 1) AS p ON true;
         EXIT WHEN v_round = 2 OR array_position(v_part, NULL) IS NULL;
 
         IF array_position(v_queue, NULL) IS NOT NULL THEN
             v_new := (SELECT array_agg(n.name ORDER BY n.first)
-                        FROM (SELECT u.name, min(u.ord) AS first FROM unnest(p_queue, v_queue) WITH ORDINALITY AS u (name, id, ord)
+                        FROM (SELECT u.name, min(u.ord) AS first
+                                FROM unnest(p_queue, v_queue) WITH ORDINALITY AS u (name, id, ord)
                                WHERE u.id IS NULL GROUP BY u.name) AS n);
             INSERT INTO queend.queues (name, namespace, task)
             SELECT u.name, split_part(u.name, '.', 1), split_part(u.name, '.', 2)
-              FROM unnest(v_new[1 : queend.names_room(0, 'queue', p_queues, cardinality(v_new))]) AS u (name) ORDER BY u.name
+              FROM unnest(v_new[1 : queend.names_room(0, 'queue', p_queues, cardinality(v_new))]) AS u (name)
+             ORDER BY u.name
             ON CONFLICT DO NOTHING;
         END IF;
         INSERT INTO queend.partitions (queue_id, name)
         SELECT w.id, w.partition
           FROM (SELECT r.id, r.queue, r.partition, r.nth,
-                       max(CASE WHEN r.nth = 1 THEN queend.names_room(r.id, 'partition', p_partitions, r.n::int) END) OVER (PARTITION BY r.id) AS room
-                  FROM (SELECT q.id, u.queue, u.partition, row_number() OVER (PARTITION BY q.id ORDER BY u.first) AS nth, count(*) OVER (PARTITION BY q.id) AS n
-                          FROM (SELECT x.queue, x.partition, min(x.ord) AS first FROM unnest(p_queue, p_partition, v_part) WITH ORDINALITY AS x (queue, partition, id, ord)
+                       max(CASE WHEN r.nth = 1
+                                     THEN queend.names_room(r.id, 'partition', p_partitions,
+                                                            r.n::int) END) OVER (PARTITION BY r.id) AS room
+                  FROM (SELECT q.id, u.queue, u.partition,
+                               row_number() OVER (PARTITION BY q.id ORDER BY u.first) AS nth,
+                               count(*) OVER (PARTITION BY q.id) AS n
+                          FROM (SELECT x.queue, x.partition, min(x.ord) AS first
+                                  FROM unnest(p_queue, p_partition, v_part) WITH ORDINALITY AS x (queue, partition, id,
+                                          ord)
                                  WHERE x.id IS NULL GROUP BY x.queue, x.partition ORDER BY x.queue, x.partition) AS u
-                          CROSS JOIN LATERAL (SELECT x.id FROM queend.queues x WHERE x.name = u.queue FOR KEY SHARE) AS q) AS r) AS w
+                          CROSS JOIN LATERAL (SELECT x.id FROM queend.queues x
+                                               WHERE x.name = u.queue FOR KEY SHARE) AS q) AS r) AS w
          WHERE w.nth <= w.room ORDER BY w.queue, w.partition
         ON CONFLICT DO NOTHING;
     END LOOP;
@@ -81,7 +92,9 @@ BEGIN
         SELECT r.ord::int - 1, r.queue_id, r.partition_id,
                CASE WHEN r.partition_id IS NOT NULL THEN NULL
                     WHEN r.queue_id IS NULL THEN CASE WHEN v_full THEN 1 END
-                    WHEN p_partitions IS NOT NULL THEN CASE WHEN queend.names_total(r.queue_id, 'partition') >= p_partitions THEN 2 END END
-          FROM unnest(v_queue, v_part) WITH ORDINALITY AS r (queue_id, partition_id, ord)) AS a (ord, queue_id, partition_id, refused)
+                    WHEN p_partitions IS NOT NULL
+                         THEN CASE WHEN queend.names_total(r.queue_id, 'partition') >= p_partitions THEN 2 END END
+          FROM unnest(v_queue, v_part) WITH ORDINALITY AS r (queue_id, partition_id, ord)) AS a (ord, queue_id,
+                  partition_id, refused)
      WHERE a.partition_id IS NOT NULL OR a.refused IS NOT NULL;
 END $$;

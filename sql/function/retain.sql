@@ -1,25 +1,28 @@
 -- Retention: removes a partition's oldest rows and raises its floor with them. Locks: the partition's row, FOR NO KEY
 -- UPDATE SKIP LOCKED; no lane.
 
--- Removes what the options of a queue say is over, for at most p_parts of its partitions after p_after (by id) and about
--- p_rows log rows. Moments in µs, 0 = that rule is off:
+-- Removes what the options of a queue say is over, for at most p_parts of its partitions after p_after (by id) and
+-- about p_rows log rows. Moments in µs, 0 = that rule is off:
 --   p_expired    records stored before it go, consumed or not
---   p_completed  records stored before it go if every group of the queue has consumed them; none where no group has a cursor
+--   p_completed  records stored before it go if every group of the queue has consumed them; none where no group has a
+--                cursor
 --   p_waited     records stored before it go if some group has not consumed them, or no group has a cursor; what lies
 --                before them goes along: the log loses its oldest records only
 -- A record with a delivery moment counts as stored then, and so does what stands behind it (row_over).
 -- A group that has not come to a partition yet stands where its subscription would let it begin.
--- One row per partition with something to tell: reason 1 expired, 2 completed, 3 waited, 0 nothing removed; log rows and
--- records removed; pinned: records that p_completed would remove if group_id (NULL: no group at all) had consumed them.
--- The last row has reason -1: go on after partition_id; NULL there: the queue is through.
+-- One row per partition with something to tell: reason 1 expired, 2 completed, 3 waited, 0 nothing removed; log rows
+-- and records removed; pinned: records that p_completed would remove if group_id (NULL: no group at all) had consumed
+-- them. The last row has reason -1: go on after partition_id; NULL there: the queue is through.
 --
 -- A floor is always where a row begins, and a partition holds no row below it: both change in one transaction, a piece
--- of at most p_rows at a time. So the oldest row is looked for from the floor on, never among index entries of rows that
--- are gone but not vacuumed yet. The floor's row is locked to the end: whoever removes or replaces rows of a partition
--- holds it. Pushes and pops lock nothing this needs, and it takes no lane.
-CREATE OR REPLACE FUNCTION queend.retain(p_queue int, p_after int, p_parts int, p_rows int, p_expired bigint, p_completed bigint, p_waited bigint)
+-- of at most p_rows at a time. So the oldest row is looked for from the floor on, never among index entries of rows
+-- that are gone but not vacuumed yet. The floor's row is locked to the end: whoever removes or replaces rows of a
+-- partition holds it. Pushes and pops lock nothing this needs, and it takes no lane.
+CREATE OR REPLACE FUNCTION queend.retain(p_queue int, p_after int, p_parts int, p_rows int, p_expired bigint,
+    p_completed bigint, p_waited bigint)
 RETURNS TABLE (partition_id int, reason smallint, rows int, records bigint, pinned bigint, group_id int)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
+    SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     v_left int := p_rows;
@@ -33,9 +36,11 @@ DECLARE
 BEGIN
     FOR part IN
         SELECT p.id, f.floor, l.created_at
-          FROM (SELECT x.id FROM queend.partitions x WHERE x.queue_id = p_queue AND x.id > p_after ORDER BY x.id LIMIT p_parts) AS p
+          FROM (SELECT x.id FROM queend.partitions x WHERE x.queue_id = p_queue AND x.id > p_after
+                 ORDER BY x.id LIMIT p_parts) AS p
           LEFT JOIN LATERAL (SELECT x.floor FROM queend.floors x WHERE x.partition_id = p.id OFFSET 0) AS f ON true
-          LEFT JOIN LATERAL (SELECT x.created_at FROM queend.log x WHERE x.partition_id = p.id AND x.base >= COALESCE(f.floor, 0)
+          LEFT JOIN LATERAL (SELECT x.created_at FROM queend.log x
+                              WHERE x.partition_id = p.id AND x.base >= COALESCE(f.floor, 0)
                               ORDER BY x.base LIMIT 1) AS l ON true
          ORDER BY p.id
     LOOP
@@ -58,11 +63,15 @@ BEGIN
         v_from := COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = part.id), 0);
         v_to := v_from;
         IF p_completed > 0 OR p_waited > 0 THEN
-            SELECT CASE WHEN bool_or(c.here) THEN min(c.next) END AS next, (array_agg(c.id ORDER BY c.next))[1] AS group_id INTO k
+            SELECT CASE WHEN bool_or(c.here) THEN min(c.next) END AS next,
+                   (array_agg(c.id ORDER BY c.next))[1] AS group_id INTO k
               FROM (SELECT g.id, x.committed IS NOT NULL AS here,
-                           COALESCE(x.committed + 1, CASE WHEN g.start_at IS NULL THEN v_from ELSE queend.offset_since(part.id, g.start_at) END) AS next
+                           COALESCE(x.committed + 1,
+                                    CASE WHEN g.start_at IS NULL THEN v_from
+                                         ELSE queend.offset_since(part.id, g.start_at) END) AS next
                       FROM queend.consumer_groups g
-                      LEFT JOIN LATERAL (SELECT y.committed FROM queend.cursors y WHERE y.partition_id = part.id AND y.group_id = g.id OFFSET 0) AS x ON true
+                      LEFT JOIN LATERAL (SELECT y.committed FROM queend.cursors y
+                                          WHERE y.partition_id = part.id AND y.group_id = g.id OFFSET 0) AS x ON true
                      WHERE g.queue_id = p_queue) AS c;
         END IF;
         IF p_expired > 0 THEN
@@ -78,8 +87,10 @@ BEGIN
                 pinned := v_time - GREATEST(v_to, LEAST(v_time, COALESCE(k.next, 0)));
                 group_id := CASE WHEN pinned > 0 AND k.next IS NOT NULL THEN k.group_id END;
                 IF pinned > 0 THEN      -- where the row begins that holds the first record not consumed
-                    v_time := (SELECT CASE WHEN l.base + l.n <= k.next THEN l.base + l.n ELSE l.base END FROM queend.log l
-                                WHERE l.partition_id = part.id AND l.base >= v_from AND l.base <= k.next ORDER BY l.base DESC LIMIT 1);
+                    v_time := (SELECT CASE WHEN l.base + l.n <= k.next THEN l.base + l.n ELSE l.base END
+                                 FROM queend.log l
+                                WHERE l.partition_id = part.id AND l.base >= v_from AND l.base <= k.next
+                                ORDER BY l.base DESC LIMIT 1);
                 END IF;
                 IF v_time > v_to THEN
                     v_to := v_time;
@@ -97,20 +108,25 @@ BEGIN
 
         IF v_to > v_from THEN
             v_to := (SELECT max(r.next) FROM (SELECT l.base + l.n AS next FROM queend.log l
-                      WHERE l.partition_id = part.id AND l.base >= v_from AND l.base < v_to ORDER BY l.base LIMIT v_left) AS r);
+                      WHERE l.partition_id = part.id AND l.base >= v_from AND l.base < v_to
+                                               ORDER BY l.base LIMIT v_left) AS r);
             IF v_to > v_from THEN
-                INSERT INTO queend.floors (partition_id, floor) VALUES (part.id, v_to) ON CONFLICT (partition_id) DO UPDATE SET floor = excluded.floor;
+                INSERT INTO queend.floors (partition_id, floor) VALUES (part.id, v_to) ON CONFLICT (partition_id)
+                DO UPDATE SET floor = excluded.floor;
                 DELETE FROM queend.holes h WHERE h.partition_id = part.id AND h.record_offset < v_to;
                 DELETE FROM queend.addressed a WHERE a.partition_id = part.id AND a.last_offset < v_to;
                 DELETE FROM queend.schedule s WHERE s.partition_id = part.id AND s.first_offset < v_to;
                 WITH gone AS (
-                    DELETE FROM queend.log l WHERE l.partition_id = part.id AND l.base >= v_from AND l.base < v_to RETURNING l.n, l.odd, l.ids),
+                    DELETE FROM queend.log l WHERE l.partition_id = part.id AND l.base >= v_from AND l.base < v_to
+                    RETURNING l.n, l.odd, l.ids),
                 freed AS (
                     DELETE FROM queend.late_ids t
                      WHERE t.ctid = ANY (ARRAY(
-                        SELECT (SELECT e.ctid FROM queend.late_ids e WHERE e.partition_id = part.id AND e.id = substr(g.ids, 16 * i + 1, 16)
+                        SELECT (SELECT e.ctid FROM queend.late_ids e
+                                 WHERE e.partition_id = part.id AND e.id = substr(g.ids, 16 * i + 1, 16)
                                    AND e.position >= v_from AND e.position < v_to)
-                          FROM gone g CROSS JOIN generate_series(0, g.n - 1) AS i WHERE g.odd OR get_byte(g.ids, 16 * i + 6) >> 4 <> 7)))
+                          FROM gone g CROSS JOIN generate_series(0, g.n - 1) AS i
+                         WHERE g.odd OR get_byte(g.ids, 16 * i + 6) >> 4 <> 7)))
                 SELECT count(*), COALESCE(sum(g.n), 0) INTO rows, records FROM gone g;
                 v_left := v_left - rows;
             END IF;
@@ -126,8 +142,8 @@ BEGIN
     RETURN QUERY SELECT CASE WHEN v_seen = p_parts THEN v_last END, -1::smallint, 0, 0::bigint, 0::bigint, NULL::int;
 END $$;
 
--- Up to where the rows of a partition from p_from on are over at p_at: stored before, and delivered before where they had to
--- wait for a moment (schedule_since). A place where a row begins.
+-- Up to where the rows of a partition from p_from on are over at p_at: stored before, and delivered before where they
+-- had to wait for a moment (schedule_since). A place where a row begins.
 CREATE OR REPLACE FUNCTION queend.row_over(p_part int, p_from bigint, p_at bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -137,5 +153,6 @@ BEGIN
     IF v_at IS NULL THEN
         RETURN v_to;
     END IF;
-    RETURN (SELECT l.base FROM queend.log l WHERE l.partition_id = p_part AND l.base <= v_at ORDER BY l.base DESC LIMIT 1);
+    RETURN (SELECT l.base FROM queend.log l WHERE l.partition_id = p_part AND l.base <= v_at
+             ORDER BY l.base DESC LIMIT 1);
 END $$;

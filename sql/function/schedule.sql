@@ -25,7 +25,8 @@ BEGIN
     WITH gone AS (
         DELETE FROM queend.schedule s
          WHERE s.partition_id = p_part AND s.last_offset >= p_offset
-           AND s.first_offset = (SELECT x.first_offset FROM queend.schedule x WHERE x.partition_id = p_part AND x.first_offset <= p_offset
+           AND s.first_offset = (SELECT x.first_offset FROM queend.schedule x
+                                  WHERE x.partition_id = p_part AND x.first_offset <= p_offset
                                   ORDER BY x.first_offset DESC LIMIT 1)
         RETURNING s.due, s.first_offset, s.last_offset),
     told AS (
@@ -33,7 +34,9 @@ BEGIN
         ON CONFLICT (partition_id, group_id) DO UPDATE SET ends_at = excluded.ends_at)
     INSERT INTO queend.schedule (due, first_offset, last_offset, partition_id)
     SELECT g.due, r.first, r.last, p_part
-      FROM gone g CROSS JOIN LATERAL (VALUES (g.first_offset, p_offset - 1), (p_offset + 1, g.last_offset)) AS r (first, last) WHERE r.first <= r.last;
+      FROM gone g
+      CROSS JOIN LATERAL (VALUES (g.first_offset, p_offset - 1), (p_offset + 1, g.last_offset)) AS r (first, last)
+     WHERE r.first <= r.last;
 END $$;
 
 -- The first of the p_most records from p_first on that is not due at p_now; NULL: all of them are.
@@ -45,7 +48,8 @@ BEGIN
         (SELECT CASE WHEN x.last_offset >= p_first AND x.due > p_now THEN p_first END FROM queend.schedule x
           WHERE x.partition_id = p_part AND x.first_offset <= p_first ORDER BY x.first_offset DESC LIMIT 1),
         (SELECT x.first_offset FROM queend.schedule x
-          WHERE x.partition_id = p_part AND x.first_offset > p_first AND x.first_offset < p_first + p_most AND x.due > p_now ORDER BY x.first_offset LIMIT 1));
+          WHERE x.partition_id = p_part AND x.first_offset > p_first AND x.first_offset < p_first + p_most
+            AND x.due > p_now ORDER BY x.first_offset LIMIT 1));
 END $$;
 
 -- When a record that is not due at p_now will be; NULL: it is.
@@ -53,17 +57,20 @@ CREATE OR REPLACE FUNCTION queend.schedule_due(p_part int, p_offset bigint, p_no
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN (SELECT CASE WHEN s.last_offset >= p_offset AND s.due > p_now THEN s.due END
-              FROM queend.schedule s WHERE s.partition_id = p_part AND s.first_offset <= p_offset ORDER BY s.first_offset DESC LIMIT 1);
+              FROM queend.schedule s WHERE s.partition_id = p_part AND s.first_offset <= p_offset
+             ORDER BY s.first_offset DESC LIMIT 1);
 END $$;
 
--- The first of the records p_from … p_to - 1 that could not be delivered before p_at: one with such a moment, or what stands
--- behind it and had to wait for it. NULL: none. So ages count from when a record could be delivered first.
+-- The first of the records p_from … p_to - 1 that could not be delivered before p_at: one with such a moment, or what
+-- stands behind it and had to wait for it. NULL: none. So ages count from when a record could be delivered first.
 CREATE OR REPLACE FUNCTION queend.schedule_since(p_part int, p_from bigint, p_to bigint, p_at bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    IF (SELECT x.due FROM queend.schedule x WHERE x.partition_id = p_part AND x.first_offset <= p_from ORDER BY x.first_offset DESC LIMIT 1) >= p_at THEN
+    IF (SELECT x.due FROM queend.schedule x WHERE x.partition_id = p_part AND x.first_offset <= p_from
+         ORDER BY x.first_offset DESC LIMIT 1) >= p_at THEN
         RETURN CASE WHEN p_from < p_to THEN p_from END;
     END IF;
     RETURN (SELECT x.first_offset FROM queend.schedule x
-             WHERE x.partition_id = p_part AND x.first_offset > p_from AND x.first_offset < p_to AND x.due >= p_at ORDER BY x.first_offset LIMIT 1);
+             WHERE x.partition_id = p_part AND x.first_offset > p_from AND x.first_offset < p_to AND x.due >= p_at
+             ORDER BY x.first_offset LIMIT 1);
 END $$;

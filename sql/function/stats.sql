@@ -1,14 +1,16 @@
--- Figures that are kept: of queues, groups and partitions, brought up to date by looks. Owns queend.stats and queend.stat_*. One
--- look at a time: service/stats holds a session lock.
+-- Figures that are kept: of queues, groups and partitions, brought up to date by looks. Owns queend.stats and
+-- queend.stat_*. One look at a time: service/stats holds a session lock.
 
--- Partitions whose kept figures are not up to date: written, claimed or acknowledged since the last look, or with a lease that has run
--- out; with p_floors also those whose floor rose (that compares every floor with the one kept). parts[i] is of queues[i]. since: the
--- moment before which every change is among them, to be kept (stats_keep) once all of them were visited.
--- Queues and groups that are gone leave the figures. A queue that is new, or whose groups were moved, is marked for a walk through all
--- of its partitions (stats_walk); when more than p_most rows of the log were written, so is every queue.
--- A moment in a row is read before the row is locked or committed: looks overlap by two seconds. What is committed later than that
--- after its moment (a transaction stood still) is found with its next change or by the next walk.
-CREATE OR REPLACE FUNCTION queend.stats_changed(p_most int, p_whole boolean, p_floors boolean, OUT since bigint, OUT queues int[], OUT parts int[])
+-- Partitions whose kept figures are not up to date: written, claimed or acknowledged since the last look, or with a
+-- lease that has run out; with p_floors also those whose floor rose (that compares every floor with the one kept).
+-- parts[i] is of queues[i]. since: the moment before which every change is among them, to be kept (stats_keep) once all
+-- of them were visited. Queues and groups that are gone leave the figures. A queue that is new, or whose groups were
+-- moved, is marked for a walk through all of its partitions (stats_walk); when more than p_most rows of the log were
+-- written, so is every queue. A moment in a row is read before the row is locked or committed: looks overlap by two
+-- seconds. What is committed later than that after its moment (a transaction stood still) is found with its next change
+-- or by the next walk.
+CREATE OR REPLACE FUNCTION queend.stats_changed(p_most int, p_whole boolean, p_floors boolean, OUT since bigint,
+    OUT queues int[], OUT parts int[])
 LANGUAGE plpgsql SET jit = off AS $$
 DECLARE
     v_now   bigint := queend.now_us();
@@ -18,15 +20,19 @@ DECLARE
 BEGIN
     since := LEAST(COALESCE(queend.safe_time(), v_now - 60000000), v_now) - 2000000;
 
-    WITH gone AS (DELETE FROM queend.stat_queues s WHERE NOT EXISTS (SELECT FROM queend.queues q WHERE q.id = s.queue_id) RETURNING s.queue_id)
+    WITH gone AS (DELETE FROM queend.stat_queues s
+                   WHERE NOT EXISTS (SELECT FROM queend.queues q WHERE q.id = s.queue_id) RETURNING s.queue_id)
     DELETE FROM queend.stat_partitions s USING gone g WHERE s.queue_id = g.queue_id;
-    WITH gone AS (DELETE FROM queend.stat_groups s WHERE NOT EXISTS (SELECT FROM queend.consumer_groups g WHERE g.id = s.group_id) RETURNING s.group_id)
+    WITH gone AS (DELETE FROM queend.stat_groups s
+                   WHERE NOT EXISTS (SELECT FROM queend.consumer_groups g WHERE g.id = s.group_id) RETURNING s.group_id)
     DELETE FROM queend.stat_cursors s USING gone g WHERE s.group_id = g.group_id;
     INSERT INTO queend.stat_queues AS s (queue_id, epoch, visit_after) SELECT q.id, q.epoch, 0 FROM queend.queues q
         ON CONFLICT (queue_id) DO UPDATE SET epoch = excluded.epoch, visit_after = 0 WHERE s.epoch <> excluded.epoch;
     -- Dead letters are few, or wait for the next walk to be counted in full.
     UPDATE queend.stat_queues s SET dead = d.n
-      FROM (SELECT x.queue_id, (SELECT count(*) FROM (SELECT FROM queend.dead_letters l WHERE l.queue_id = x.queue_id LIMIT v_dead + 1) AS l) AS n
+      FROM (SELECT x.queue_id,
+                   (SELECT count(*)
+                      FROM (SELECT FROM queend.dead_letters l WHERE l.queue_id = x.queue_id LIMIT v_dead + 1) AS l) AS n
               FROM queend.stat_queues x) AS d
      WHERE d.queue_id = s.queue_id AND d.n <> s.dead AND d.n <= v_dead;
 
@@ -41,12 +47,14 @@ BEGIN
       FROM (SELECT u.id FROM unnest(v_parts) AS u (id)
             UNION SELECT k.partition_id FROM queend.cursors k WHERE k.consumed_at >= v_since
             UNION SELECT s.partition_id FROM queend.stat_partitions s WHERE s.until > 0 AND s.until <= v_now
-            UNION SELECT s.partition_id FROM queend.floors f JOIN queend.stat_partitions s ON s.partition_id = f.partition_id AND s.floor <> f.floor
+            UNION SELECT s.partition_id FROM queend.floors f
+                    JOIN queend.stat_partitions s ON s.partition_id = f.partition_id AND s.floor <> f.floor
                    WHERE p_floors) AS c
       JOIN queend.partitions p ON p.id = c.id;
 END $$;
 
--- Visits the next partitions, at most p_limit, of the queues that are marked for a walk; returns how many: 0 when no mark is left.
+-- Visits the next partitions, at most p_limit, of the queues that are marked for a walk; returns how many: 0 when no
+-- mark is left.
 -- What was kept of partitions that are gone leaves the figures on the way, and dead letters are counted in full.
 CREATE OR REPLACE FUNCTION queend.stats_walk(p_limit int) RETURNS int
 LANGUAGE plpgsql SET jit = off AS $$
@@ -58,62 +66,82 @@ DECLARE
     v_last   int;
     q        record;
 BEGIN
-    FOR q IN SELECT s.queue_id, s.visit_after FROM queend.stat_queues s WHERE s.visit_after IS NOT NULL ORDER BY s.queue_id LIMIT p_limit LOOP
+    FOR q IN SELECT s.queue_id, s.visit_after FROM queend.stat_queues s WHERE s.visit_after IS NOT NULL
+              ORDER BY s.queue_id LIMIT p_limit LOOP
         EXIT WHEN v_left <= 0;
-        v_page := ARRAY(SELECT p.id FROM queend.partitions p WHERE p.queue_id = q.queue_id AND p.id > q.visit_after ORDER BY p.id LIMIT v_left);
+        v_page := ARRAY(SELECT p.id FROM queend.partitions p WHERE p.queue_id = q.queue_id AND p.id > q.visit_after
+                         ORDER BY p.id LIMIT v_left);
         v_last := CASE WHEN cardinality(v_page) = v_left THEN v_page[v_left] END;
         v_page := ARRAY(SELECT u.id FROM unnest(v_page) AS u (id)
                         UNION SELECT s.partition_id FROM queend.stat_partitions s
-                               WHERE s.queue_id = q.queue_id AND s.partition_id > q.visit_after AND (v_last IS NULL OR s.partition_id <= v_last));
+                               WHERE s.queue_id = q.queue_id AND s.partition_id > q.visit_after
+                                 AND (v_last IS NULL OR s.partition_id <= v_last));
         v_parts := v_parts || v_page;
         v_queues := v_queues || array_fill(q.queue_id, ARRAY[cardinality(v_page)]);
         v_left := v_left - GREATEST(cardinality(v_page), 1);
         UPDATE queend.stat_queues s SET visit_after = v_last,
-               dead = CASE WHEN q.visit_after = 0 THEN (SELECT count(*) FROM queend.dead_letters d WHERE d.queue_id = q.queue_id) ELSE s.dead END
+               dead = CASE WHEN q.visit_after = 0
+                                THEN (SELECT count(*) FROM queend.dead_letters d WHERE d.queue_id = q.queue_id)
+                           ELSE s.dead END
          WHERE s.queue_id = q.queue_id;
     END LOOP;
     PERFORM queend.stats_visit(v_queues, v_parts);
     RETURN p_limit - v_left;
 END $$;
 
--- Brings the kept figures of partitions up to date: what was kept of them is taken from the sums of their queues and groups, what
--- is there now is added, in one statement and so from one snapshot. Partition i is of queue p_queue[i]; one that is gone leaves
--- the sums. Whoever calls it holds the session lock of the statistics (service/stats): visits do not overlap.
+-- Brings the kept figures of partitions up to date: what was kept of them is taken from the sums of their queues and
+-- groups, what is there now is added, in one statement and so from one snapshot. Partition i is of queue p_queue[i];
+-- one that is gone leaves the sums. Whoever calls it holds the session lock of the statistics (service/stats): visits
+-- do not overlap.
 CREATE OR REPLACE FUNCTION queend.stats_visit(p_queue int[], p_parts int[]) RETURNS void
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 BEGIN
     WITH want AS MATERIALIZED (
         SELECT u.queue_id, u.partition_id FROM unnest(p_queue, p_parts) AS u (queue_id, partition_id)),
     live AS MATERIALIZED (
-        SELECT c.*, CASE WHEN c.group_id IS NOT NULL THEN GREATEST(c.head - c.next - c.beyond, 0) END AS lag FROM queend.partition_cursors(p_parts) AS c),
+        SELECT c.*, CASE WHEN c.group_id IS NOT NULL THEN GREATEST(c.head - c.next - c.beyond, 0) END AS lag
+          FROM queend.partition_cursors(p_parts) AS c),
     parts AS MATERIALIZED (
-        SELECT c.queue_id, c.partition_id, min(c.floor) AS floor, max(c.head) AS head, COALESCE(max(c.newest), 0) AS newest,
+        SELECT c.queue_id, c.partition_id, min(c.floor) AS floor, max(c.head) AS head,
+               COALESCE(max(c.newest), 0) AS newest,
                max(COALESCE(c.lag - LEAST(c.leased, c.lag), c.head - c.floor)) AS pending,
-               max(c.leased) AS processing, max(COALESCE(c.next, c.floor) - c.floor + c.beyond) AS completed, max(c.consumed) AS consumed,
+               max(c.leased) AS processing, max(COALESCE(c.next, c.floor) - c.floor + c.beyond) AS completed,
+               max(c.consumed) AS consumed,
                COALESCE(min(c.lease_until) FILTER (WHERE c.lease_until > 0), 0) AS until
           FROM live c GROUP BY c.queue_id, c.partition_id),
     old_parts AS MATERIALIZED (
         SELECT s.* FROM want w CROSS JOIN LATERAL (
-            SELECT x.* FROM queend.stat_partitions x WHERE x.queue_id = w.queue_id AND x.partition_id = w.partition_id OFFSET 0) AS s),
+            SELECT x.* FROM queend.stat_partitions x
+             WHERE x.queue_id = w.queue_id AND x.partition_id = w.partition_id OFFSET 0) AS s),
     old_cursors AS MATERIALIZED (
         SELECT g.queue_id, s.* FROM want w
-         CROSS JOIN LATERAL (SELECT x.id, x.queue_id FROM queend.consumer_groups x WHERE x.queue_id = w.queue_id OFFSET 0) AS g
-         CROSS JOIN LATERAL (SELECT x.* FROM queend.stat_cursors x WHERE x.group_id = g.id AND x.partition_id = w.partition_id OFFSET 0) AS s),
+         CROSS JOIN LATERAL (SELECT x.id, x.queue_id FROM queend.consumer_groups x
+                              WHERE x.queue_id = w.queue_id OFFSET 0) AS g
+         CROSS JOIN LATERAL (SELECT x.* FROM queend.stat_cursors x
+                              WHERE x.group_id = g.id AND x.partition_id = w.partition_id OFFSET 0) AS s),
     put_parts AS (
-        INSERT INTO queend.stat_partitions AS s (floor, head, newest, pending, processing, completed, consumed, until, queue_id, partition_id)
-        SELECT p.floor, p.head, p.newest, p.pending, p.processing, p.completed, p.consumed, p.until, p.queue_id, p.partition_id FROM parts p
-        ON CONFLICT (queue_id, partition_id) DO UPDATE SET floor = excluded.floor, head = excluded.head, newest = excluded.newest, pending = excluded.pending,
-            processing = excluded.processing, completed = excluded.completed, consumed = excluded.consumed, until = excluded.until
+        INSERT INTO queend.stat_partitions AS s (floor, head, newest, pending, processing, completed, consumed, until,
+                                                 queue_id, partition_id)
+        SELECT p.floor, p.head, p.newest, p.pending, p.processing, p.completed, p.consumed, p.until, p.queue_id,
+               p.partition_id FROM parts p
+        ON CONFLICT (queue_id, partition_id) DO UPDATE
+           SET floor = excluded.floor, head = excluded.head, newest = excluded.newest, pending = excluded.pending,
+               processing = excluded.processing, completed = excluded.completed, consumed = excluded.consumed,
+               until = excluded.until
          WHERE (s.floor, s.head, s.newest, s.pending, s.processing, s.completed, s.consumed, s.until)
-               IS DISTINCT FROM (excluded.floor, excluded.head, excluded.newest, excluded.pending, excluded.processing, excluded.completed, excluded.consumed, excluded.until)),
+               IS DISTINCT FROM (excluded.floor, excluded.head, excluded.newest, excluded.pending, excluded.processing,
+                                 excluded.completed, excluded.consumed, excluded.until)),
     put_cursors AS (
         INSERT INTO queend.stat_cursors AS s (next, lag, leased, oldest, newest, group_id, partition_id, consumed)
-        SELECT c.next, c.lag, c.leased, COALESCE(c.oldest, 0), COALESCE(c.newest, 0), c.group_id, c.partition_id, c.consumed_at IS NOT NULL
+        SELECT c.next, c.lag, c.leased, COALESCE(c.oldest, 0), COALESCE(c.newest, 0), c.group_id, c.partition_id,
+               c.consumed_at IS NOT NULL
           FROM live c WHERE c.group_id IS NOT NULL
-        ON CONFLICT (group_id, partition_id) DO UPDATE SET next = excluded.next, lag = excluded.lag, leased = excluded.leased, oldest = excluded.oldest,
-            newest = excluded.newest, consumed = excluded.consumed
+        ON CONFLICT (group_id, partition_id) DO UPDATE
+           SET next = excluded.next, lag = excluded.lag, leased = excluded.leased, oldest = excluded.oldest,
+               newest = excluded.newest, consumed = excluded.consumed
          WHERE (s.next, s.lag, s.leased, s.oldest, s.newest, s.consumed)
-               IS DISTINCT FROM (excluded.next, excluded.lag, excluded.leased, excluded.oldest, excluded.newest, excluded.consumed)),
+               IS DISTINCT FROM (excluded.next, excluded.lag, excluded.leased, excluded.oldest, excluded.newest,
+                                 excluded.consumed)),
     drop_parts AS (
         DELETE FROM queend.stat_partitions s USING old_parts o
          WHERE s.queue_id = o.queue_id AND s.partition_id = o.partition_id
@@ -124,49 +152,69 @@ BEGIN
            AND NOT EXISTS (SELECT FROM live c WHERE c.group_id = o.group_id AND c.partition_id = o.partition_id)),
     put_groups AS (
         INSERT INTO queend.stat_groups AS s (group_id, queue_id, members, lagging, lag, leases, leased, consumed)
-        SELECT d.group_id, d.queue_id, sum(d.sign), sum(d.sign * (d.lag > 0)::int), sum(d.sign * d.lag), sum(d.sign * (d.leased > 0)::int),
+        SELECT d.group_id, d.queue_id, sum(d.sign), sum(d.sign * (d.lag > 0)::int), sum(d.sign * d.lag),
+               sum(d.sign * (d.leased > 0)::int),
                sum(d.sign * d.leased), sum(d.sign * d.consumed::int)
-          FROM (SELECT 1 AS sign, c.group_id, c.queue_id, c.lag, c.leased, c.consumed_at IS NOT NULL AS consumed FROM live c WHERE c.group_id IS NOT NULL
-                UNION ALL SELECT -1, o.group_id, o.queue_id, o.lag, o.leased, o.consumed FROM old_cursors o) AS d GROUP BY d.group_id, d.queue_id
-        ON CONFLICT (group_id) DO UPDATE SET members = s.members + excluded.members, lagging = s.lagging + excluded.lagging, lag = s.lag + excluded.lag,
-            leases = s.leases + excluded.leases, leased = s.leased + excluded.leased, consumed = s.consumed + excluded.consumed)
-    INSERT INTO queend.stat_queues AS s (queue_id, visit_after, partitions, pushed, total, pending, processing, completed, consumed, leased, newest)
-    SELECT d.queue_id, 0, sum(d.sign), sum(d.sign * d.head), sum(d.sign * (d.head - d.floor)), sum(d.sign * d.pending), sum(d.sign * d.processing),
+          FROM (SELECT 1 AS sign, c.group_id, c.queue_id, c.lag, c.leased, c.consumed_at IS NOT NULL AS consumed
+                  FROM live c WHERE c.group_id IS NOT NULL
+                UNION ALL SELECT -1, o.group_id, o.queue_id, o.lag, o.leased, o.consumed FROM old_cursors o) AS d
+         GROUP BY d.group_id, d.queue_id
+        ON CONFLICT (group_id) DO UPDATE
+           SET members = s.members + excluded.members, lagging = s.lagging + excluded.lagging,
+               lag = s.lag + excluded.lag,
+               leases = s.leases + excluded.leases, leased = s.leased + excluded.leased,
+               consumed = s.consumed + excluded.consumed)
+    INSERT INTO queend.stat_queues AS s (queue_id, visit_after, partitions, pushed, total, pending, processing,
+                                         completed, consumed, leased, newest)
+    SELECT d.queue_id, 0, sum(d.sign), sum(d.sign * d.head), sum(d.sign * (d.head - d.floor)), sum(d.sign * d.pending),
+           sum(d.sign * d.processing),
            sum(d.sign * d.completed), sum(d.sign * d.consumed), sum(d.sign * (d.until > 0)::int), max(d.newest)
-      FROM (SELECT 1 AS sign, p.queue_id, p.head, p.floor, p.pending, p.processing, p.completed, p.consumed, p.until, p.newest FROM parts p
-            UNION ALL SELECT -1, o.queue_id, o.head, o.floor, o.pending, o.processing, o.completed, o.consumed, o.until, 0 FROM old_parts o) AS d
+      FROM (SELECT 1 AS sign, p.queue_id, p.head, p.floor, p.pending, p.processing, p.completed, p.consumed, p.until,
+                   p.newest FROM parts p
+            UNION ALL
+            SELECT -1, o.queue_id, o.head, o.floor, o.pending, o.processing, o.completed, o.consumed, o.until, 0
+              FROM old_parts o) AS d
      GROUP BY d.queue_id
-    ON CONFLICT (queue_id) DO UPDATE SET partitions = s.partitions + excluded.partitions, pushed = s.pushed + excluded.pushed, total = s.total + excluded.total,
-        pending = s.pending + excluded.pending, processing = s.processing + excluded.processing, completed = s.completed + excluded.completed,
-        consumed = s.consumed + excluded.consumed, leased = s.leased + excluded.leased, newest = GREATEST(s.newest, excluded.newest);
+    ON CONFLICT (queue_id) DO UPDATE
+       SET partitions = s.partitions + excluded.partitions, pushed = s.pushed + excluded.pushed,
+           total = s.total + excluded.total,
+           pending = s.pending + excluded.pending, processing = s.processing + excluded.processing,
+           completed = s.completed + excluded.completed,
+           consumed = s.consumed + excluded.consumed, leased = s.leased + excluded.leased,
+           newest = GREATEST(s.newest, excluded.newest);
 END $$;
 
--- Notes that every change before p_since is in the kept figures; p_full: and that everything is to be walked through again.
+-- Notes that every change before p_since is in the kept figures; p_full: and that everything is to be walked through
+-- again.
 -- Returns how many partitions there are.
 CREATE OR REPLACE FUNCTION queend.stats_keep(p_since bigint, p_full boolean) RETURNS bigint
 LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO queend.stats AS s (since, looked_at, full_at) VALUES (p_since, queend.now_us(), queend.now_us())
-        ON CONFLICT (one) DO UPDATE SET since = excluded.since, looked_at = excluded.looked_at, full_at = CASE WHEN p_full THEN excluded.full_at ELSE s.full_at END;
+    ON CONFLICT (one) DO UPDATE
+       SET since = excluded.since, looked_at = excluded.looked_at,
+           full_at = CASE WHEN p_full THEN excluded.full_at ELSE s.full_at END;
     IF p_full THEN
         UPDATE queend.stat_queues s SET visit_after = 0;
     END IF;
     RETURN (SELECT COALESCE(sum(s.partitions), 0) FROM queend.stat_queues s);
 END $$;
 
--- Notes for the history how many partitions queues have, where it is another number than was noted last and no walk is under way.
+-- Notes for the history how many partitions queues have, where it is another number than was noted last and no walk is
+-- under way.
 CREATE OR REPLACE FUNCTION queend.stats_note() RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO queend.metric_partitions AS m (bucket, queue_id, partitions)
     SELECT queend.now_us() / 60000000 * 60000000, s.queue_id, s.partitions FROM queend.stat_queues s
      WHERE s.visit_after IS NULL
-       AND s.partitions IS DISTINCT FROM (SELECT x.partitions FROM queend.metric_partitions x WHERE x.queue_id = s.queue_id ORDER BY x.bucket DESC LIMIT 1)
+       AND s.partitions IS DISTINCT FROM (SELECT x.partitions FROM queend.metric_partitions x
+                                           WHERE x.queue_id = s.queue_id ORDER BY x.bucket DESC LIMIT 1)
     ON CONFLICT (queue_id, bucket) DO UPDATE SET partitions = excluded.partitions;
 END $$;
 
--- Sums the kept figures of queues up by namespace and by task, where a page would take too long for it (space_list): all of them, with
--- each look. Where queues are few, nothing is kept.
+-- Sums the kept figures of queues up by namespace and by task, where a page would take too long for it (space_list):
+-- all of them, with each look. Where queues are few, nothing is kept.
 CREATE OR REPLACE FUNCTION queend.stats_spaces() RETURNS void
 LANGUAGE plpgsql SET jit = off AS $$
 BEGIN
@@ -177,13 +225,19 @@ BEGIN
         RETURN;
     END IF;
     WITH now AS MATERIALIZED (
-        SELECT CASE WHEN grouping(q.namespace) = 0 THEN 'namespace' ELSE 'task' END COLLATE "C" AS kind, COALESCE(q.namespace, q.task) AS name, count(*) AS queues,
-               COALESCE(sum(s.partitions), 0)::bigint AS partitions, COALESCE(sum(s.total), 0)::bigint AS total, COALESCE(sum(s.pending), 0)::bigint AS pending
+        SELECT CASE WHEN grouping(q.namespace) = 0 THEN 'namespace' ELSE 'task' END COLLATE "C" AS kind,
+               COALESCE(q.namespace, q.task) AS name, count(*) AS queues,
+               COALESCE(sum(s.partitions), 0)::bigint AS partitions, COALESCE(sum(s.total), 0)::bigint AS total,
+               COALESCE(sum(s.pending), 0)::bigint AS pending
           FROM queend.queues q LEFT JOIN queend.stat_queues s ON s.queue_id = q.id
          GROUP BY GROUPING SETS ((q.namespace), (q.task)) HAVING COALESCE(q.namespace, q.task) <> ''),
     gone AS (
         DELETE FROM queend.stat_spaces x WHERE NOT EXISTS (SELECT FROM now n WHERE n.kind = x.kind AND n.name = x.name))
-    INSERT INTO queend.stat_spaces AS x (kind, name, queues, partitions, total, pending) SELECT n.kind, n.name, n.queues, n.partitions, n.total, n.pending FROM now n
-    ON CONFLICT (kind, name) DO UPDATE SET queues = excluded.queues, partitions = excluded.partitions, total = excluded.total, pending = excluded.pending
-     WHERE (x.queues, x.partitions, x.total, x.pending) IS DISTINCT FROM (excluded.queues, excluded.partitions, excluded.total, excluded.pending);
+    INSERT INTO queend.stat_spaces AS x (kind, name, queues, partitions, total, pending)
+    SELECT n.kind, n.name, n.queues, n.partitions, n.total, n.pending FROM now n
+    ON CONFLICT (kind, name) DO UPDATE
+       SET queues = excluded.queues, partitions = excluded.partitions, total = excluded.total,
+           pending = excluded.pending
+     WHERE (x.queues, x.partitions, x.total, x.pending) IS DISTINCT FROM (excluded.queues, excluded.partitions,
+                                                                          excluded.total, excluded.pending);
 END $$;

@@ -1,29 +1,33 @@
 -- Streams: queries, the state they keep per partition and key, and cycles over it. Owns queend.stream_queries and
 -- queend.stream_state. The order of the locks stands at stream_cycle.
 
--- One cycle of a stream: state, messages for the sink and the acknowledgement of what they were made of, all or nothing.
---   p_version            the caller's catalogue version for the partitions in p_row; another one: stale, nothing was done
+-- One cycle of a stream: state, messages for the sink and the acknowledgement of what they were made of, all or
+-- nothing.
+--   p_version            the caller's catalogue version for the partitions in p_row; another one: stale, nothing was
+--                        done
 --   p_query, p_part      whose state; one cycle of the pair at a time
---   p_set, p_value, p_end, p_unset   keys to write with their values and where their windows end, keys to drop; none twice
+--   p_set, p_value, p_end, p_unset   keys to write with their values and where their windows end, keys to drop; none
+--                                    twice
 --   p_lanes … p_meta     the push, as in queend.push (plain bodies)
 --   p_group, p_ack       of the acknowledgement: consumer group and record id, NULL = none
 --   p_lease              must be the live one; NULL = whoever holds it
---   p_count, p_dead, p_error, p_release   as in stream_ack. A lease that is kept must be moved along, or a cycle that is sent again would count twice
--- A cycle without an acknowledgement that sends messages and drops keys closes windows beside the consumer, which may close the same ones:
--- both have read them, and each would send what is in them. So it is refused while the group holds a lease there, and when a key it drops is
--- gone; its client reads again at its next tick.
--- error: why nothing was done. queue: of the partition. base, created_at: per push row; dups: {row: [[offset or -1, …], [moment, …]]} of
--- the push rows that held duplicates, as push tells them. group_id, committed, head, released: of the acknowledgement.
+--   p_count, p_dead, p_error, p_release   as in stream_ack. A lease that is kept must be moved along, or a cycle that
+--                                         is sent again would count twice
+-- A cycle without an acknowledgement that sends messages and drops keys closes windows beside the consumer, which may
+-- close the same ones: both have read them, and each would send what is in them. So it is refused while the group holds
+-- a lease there, and when a key it drops is gone; its client reads again at its next tick. error: why nothing was done.
+-- queue: of the partition. base, created_at: per push row; dups: {row: [[offset or -1, …], [moment, …]]} of the push
+-- rows that held duplicates, as push tells them. group_id, committed, head, released: of the acknowledgement.
 --
--- Locks: the partition's row against deletion (FOR KEY SHARE), the query shared and (query, partition), both advisory: (query id << 32) and
--- (query id << 32) + partition id; then as ever lanes, cursor, and last rows of stream_state. Everything is checked under
--- them before anything is changed.
+-- Locks: the partition's row against deletion (FOR KEY SHARE), the query shared and (query, partition), both advisory:
+-- (query id << 32) and (query id << 32) + partition id; then as ever lanes, cursor, and last rows of stream_state.
+-- Everything is checked under them before anything is changed.
 CREATE OR REPLACE FUNCTION queend.stream_cycle(p_version bigint, p_query uuid, p_part int,
     p_set text[], p_value text[], p_end double precision[], p_unset text[],
-    p_lanes int[], p_row int[], p_skip int[], p_n int[], p_kind smallint[], p_lo uuid[], p_hi uuid[], p_ids bytea[], p_body bytea[], p_meta bytea[],
-    p_group text, p_ack bytea, p_lease uuid, p_count int, p_dead boolean, p_error text, p_release boolean,
-    OUT error text, OUT stale bigint, OUT queue text, OUT base bigint[], OUT created_at bigint[], OUT dups json,
-    OUT group_id int, OUT committed bigint, OUT head bigint, OUT released boolean)
+    p_lanes int[], p_row int[], p_skip int[], p_n int[], p_kind smallint[], p_lo uuid[], p_hi uuid[], p_ids bytea[],
+    p_body bytea[], p_meta bytea[], p_group text, p_ack bytea, p_lease uuid, p_count int, p_dead boolean, p_error text,
+    p_release boolean, OUT error text, OUT stale bigint, OUT queue text, OUT base bigint[], OUT created_at bigint[],
+    OUT dups json, OUT group_id int, OUT committed bigint, OUT head bigint, OUT released boolean)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -56,11 +60,14 @@ BEGIN
         IF p_lease IS NULL THEN
             PERFORM queend.cursors_open(ARRAY[p_part], ARRAY[stream_cycle.group_id], ARRAY[true]);
         END IF;
-        SELECT c.* INTO k FROM queend.cursors c WHERE c.partition_id = p_part AND c.group_id = stream_cycle.group_id FOR NO KEY UPDATE;
+        SELECT c.* INTO k FROM queend.cursors c
+         WHERE c.partition_id = p_part AND c.group_id = stream_cycle.group_id FOR NO KEY UPDATE;
         v_at := (queend.ack_offsets(p_part, k.row_base, k.committed, k.lease_end, p_ack))[1];
         error := CASE WHEN v_at < 0 THEN 'Message not found'
-                      WHEN p_lease IS NOT NULL AND (k.lease_id = p_lease AND k.lease_until > v_now) IS NOT TRUE THEN 'Invalid or expired lease'
-                      WHEN p_lease IS NOT NULL AND v_at <= k.committed AND NOT p_release AND NOT p_dead THEN 'Already acknowledged'
+                      WHEN p_lease IS NOT NULL AND (k.lease_id = p_lease AND k.lease_until > v_now) IS NOT TRUE
+                           THEN 'Invalid or expired lease'
+                      WHEN p_lease IS NOT NULL AND v_at <= k.committed AND NOT p_release AND NOT p_dead
+                           THEN 'Already acknowledged'
                       WHEN k.group_id IS NULL THEN 'Unknown consumer_group' END;
         IF error IS NOT NULL THEN
             RETURN;
@@ -68,11 +75,13 @@ BEGIN
     END IF;
 
     IF p_ack IS NULL AND cardinality(p_row) > 0 AND cardinality(p_unset) > 0 THEN
-        error := CASE WHEN EXISTS (SELECT FROM queend.consumer_groups g JOIN queend.cursors c ON c.partition_id = p_part AND c.group_id = g.id
+        error := CASE WHEN EXISTS (SELECT FROM queend.consumer_groups g
+                                     JOIN queend.cursors c ON c.partition_id = p_part AND c.group_id = g.id
                                     WHERE g.queue_id = v_queue AND g.name = p_group AND c.lease_until > v_now)
                       THEN 'The partition is being consumed: try again'
                       WHEN EXISTS (SELECT FROM unnest(p_unset) AS u (key) WHERE NOT EXISTS (
-                           SELECT FROM queend.stream_state s WHERE s.query_id = v_query AND s.partition_id = p_part AND s.key = u.key))
+                           SELECT FROM queend.stream_state s
+                            WHERE s.query_id = v_query AND s.partition_id = p_part AND s.key = u.key))
                       THEN 'The state has changed since it was read: read it again' END;
         IF error IS NOT NULL THEN
             RETURN;
@@ -80,12 +89,15 @@ BEGIN
     END IF;
 
     IF cardinality(p_unset) > 0 THEN
-        DELETE FROM queend.stream_state s WHERE s.query_id = v_query AND s.partition_id = p_part AND s.key = ANY (p_unset);
+        DELETE FROM queend.stream_state s
+         WHERE s.query_id = v_query AND s.partition_id = p_part AND s.key = ANY (p_unset);
     END IF;
     IF cardinality(p_set) > 0 THEN
         INSERT INTO queend.stream_state AS s (updated_at, window_end, query_id, partition_id, key, value)
-        SELECT v_now, u.until, v_query, p_part, u.key, u.value FROM unnest(p_set, p_value, p_end) AS u (key, value, until)
-        ON CONFLICT (query_id, partition_id, key) DO UPDATE SET updated_at = excluded.updated_at, window_end = excluded.window_end, value = excluded.value;
+        SELECT v_now, u.until, v_query, p_part, u.key, u.value
+          FROM unnest(p_set, p_value, p_end) AS u (key, value, until)
+        ON CONFLICT (query_id, partition_id, key) DO UPDATE
+           SET updated_at = excluded.updated_at, window_end = excluded.window_end, value = excluded.value;
     END IF;
     IF cardinality(p_row) > 0 THEN
         SELECT array_agg(s.base ORDER BY s.ord), array_agg(s.created_at ORDER BY s.ord),
@@ -103,12 +115,13 @@ BEGIN
     END IF;
 END $$;
 
--- Applies the acknowledgement of a cycle, whose cursor is locked and was checked: the cursor goes to the record at p_at, whatever
--- stands before it, and never back; what failed becomes a dead letter. p_release, or a failure, gives the lease back although some of the delivery may be left.
--- p_whole: the number of records the caller says it has done; where these are all of the delivery, the cursor goes to the end
--- of it: a client that sorts by ids its producer made may name another record than the last.
-CREATE OR REPLACE FUNCTION queend.stream_ack(p_part int, p_group int, p_at bigint, p_lease uuid, p_whole int, p_dead boolean, p_error text,
-    p_release boolean, OUT committed bigint, OUT head bigint, OUT released boolean)
+-- Applies the acknowledgement of a cycle, whose cursor is locked and was checked: the cursor goes to the record at
+-- p_at, whatever stands before it, and never back; what failed becomes a dead letter. p_release, or a failure, gives
+-- the lease back although some of the delivery may be left. p_whole: the number of records the caller says it has done;
+-- where these are all of the delivery, the cursor goes to the end of it: a client that sorts by ids its producer made
+-- may name another record than the last.
+CREATE OR REPLACE FUNCTION queend.stream_ack(p_part int, p_group int, p_at bigint, p_lease uuid, p_whole int,
+    p_dead boolean, p_error text, p_release boolean, OUT committed bigint, OUT head bigint, OUT released boolean)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -120,11 +133,14 @@ BEGIN
         PERFORM queend.dead_letter(p_part, p_group, ARRAY[p_at], ARRAY[p_error], k.retries);
     END IF;
     committed := GREATEST(k.committed, p_at);
-    IF NOT p_dead AND p_release AND k.lease_id = p_lease AND p_at > k.committed AND p_at <= k.lease_end AND p_whole = k.lease_end - k.committed THEN
+    IF NOT p_dead AND p_release AND k.lease_id = p_lease AND p_at > k.committed AND p_at <= k.lease_end
+       AND p_whole = k.lease_end - k.committed THEN
         committed := k.lease_end;
     END IF;
     IF committed > k.committed THEN
-        SELECT w.* INTO v_new FROM queend.done_with(p_part, p_group, k.committed, k.beyond, int8multirange(int8range(k.committed + 1, committed, '[]'))) AS w;
+        SELECT w.* INTO v_new
+          FROM queend.done_with(p_part, p_group, k.committed, k.beyond,
+                                int8multirange(int8range(k.committed + 1, committed, '[]'))) AS w;
         committed := v_new.committed;
         k.beyond := v_new.beyond;
     END IF;
@@ -133,7 +149,8 @@ BEGIN
     UPDATE queend.cursors c
        SET committed   = stream_ack.committed,
            beyond      = k.beyond,
-           row_base    = COALESCE((SELECT l.base FROM queend.log l WHERE l.partition_id = p_part AND l.base <= stream_ack.committed + 1
+           row_base    = COALESCE((SELECT l.base FROM queend.log l
+                                    WHERE l.partition_id = p_part AND l.base <= stream_ack.committed + 1
                                     ORDER BY l.base DESC LIMIT 1), 0),
            lease_id    = CASE WHEN released THEN '00000000-0000-0000-0000-000000000000' ELSE k.lease_id END,
            lease_until = CASE WHEN released THEN 0 ELSE k.lease_until END,
@@ -142,9 +159,11 @@ BEGIN
      WHERE c.partition_id = p_part AND c.group_id = p_group;
 END $$;
 
--- The state of a partition in a query, by key: where given, of these keys, of keys that begin so, of windows that end at or before
--- p_ripe (ms). Filters combine. After p_most bytes of keys and values one row whose key is NULL says that there is more.
-CREATE OR REPLACE FUNCTION queend.stream_state(p_query uuid, p_part int, p_keys text[], p_prefix text, p_ripe double precision, p_most bigint)
+-- The state of a partition in a query, by key: where given, of these keys, of keys that begin so, of windows that end
+-- at or before p_ripe (ms). Filters combine. After p_most bytes of keys and values one row whose key is NULL says that
+-- there is more.
+CREATE OR REPLACE FUNCTION queend.stream_state(p_query uuid, p_part int, p_keys text[], p_prefix text,
+    p_ripe double precision, p_most bigint)
 RETURNS TABLE (key text, value text, updated_at bigint)
 LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
@@ -153,7 +172,8 @@ DECLARE
     s      record;
 BEGIN
     FOR s IN SELECT t.key, t.value, t.updated_at FROM queend.stream_state t
-              WHERE t.query_id = (SELECT q.id FROM queend.stream_queries q WHERE q.query_uuid = p_query) AND t.partition_id = p_part
+              WHERE t.query_id = (SELECT q.id FROM queend.stream_queries q WHERE q.query_uuid = p_query)
+                AND t.partition_id = p_part
                 AND (p_keys IS NULL OR t.key = ANY (p_keys)) AND (p_prefix IS NULL OR starts_with(t.key, p_prefix))
                 AND t.key >= COALESCE(p_prefix, '') AND (p_ripe IS NULL OR t.window_end <= p_ripe)
               ORDER BY t.key LOOP
@@ -169,9 +189,9 @@ BEGIN
     END LOOP;
 END $$;
 
--- Makes a query or finds it by its name. Where the hash of its operators changed, p_reset decides: true deletes all its state and
--- keeps its id, false changes nothing and answers mismatch. The same hash keeps the state whatever p_reset says.
--- A reset waits for the cycles of the query that are under way, and holds off new ones.
+-- Makes a query or finds it by its name. Where the hash of its operators changed, p_reset decides: true deletes all its
+-- state and keeps its id, false changes nothing and answers mismatch. The same hash keeps the state whatever p_reset
+-- says. A reset waits for the cycles of the query that are under way, and holds off new ones.
 CREATE OR REPLACE FUNCTION queend.stream_register(p_name text, p_source text, p_sink text, p_hash text, p_reset boolean,
     OUT query uuid, OUT fresh boolean, OUT reset boolean, OUT mismatch boolean)
 LANGUAGE plpgsql AS $$
@@ -180,7 +200,8 @@ DECLARE
 BEGIN
     reset := false;
     mismatch := false;
-    INSERT INTO queend.stream_queries AS s (name, source_queue, sink_queue, config_hash) VALUES (p_name, p_source, p_sink, p_hash)
+    INSERT INTO queend.stream_queries AS s (name, source_queue, sink_queue, config_hash) VALUES (p_name, p_source,
+            p_sink, p_hash)
     ON CONFLICT (name) DO NOTHING RETURNING s.query_uuid INTO query;
     fresh := FOUND;
     IF fresh THEN
@@ -197,6 +218,7 @@ BEGIN
         PERFORM pg_advisory_xact_lock(q.id::bigint << 32);
         DELETE FROM queend.stream_state s WHERE s.query_id = q.id;
     END IF;
-    UPDATE queend.stream_queries s SET source_queue = p_source, sink_queue = p_sink, config_hash = p_hash, updated_at = now()
+    UPDATE queend.stream_queries s
+       SET source_queue = p_source, sink_queue = p_sink, config_hash = p_hash, updated_at = now()
      WHERE s.id = q.id AND (s.source_queue, s.sink_queue, s.config_hash) IS DISTINCT FROM (p_source, p_sink, p_hash);
 END $$;

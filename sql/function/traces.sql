@@ -1,7 +1,9 @@
--- Traces: what programs note about messages. Owns queend.traces and queend.trace_names. No lock but those of the rows written.
+-- Traces: what programs note about messages. Owns queend.traces and queend.trace_names. No lock but those of the rows
+-- written.
 
 -- Notes something about a message, under any number of names. Returns the trace's id; NULL: there is no such message.
-CREATE OR REPLACE FUNCTION queend.trace_record(p_part int, p_id bytea, p_transaction text, p_group text, p_event text, p_worker text, p_data text, p_names text[])
+CREATE OR REPLACE FUNCTION queend.trace_record(p_part int, p_id bytea, p_transaction text, p_group text, p_event text,
+    p_worker text, p_data text, p_names text[])
 RETURNS uuid
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -12,16 +14,18 @@ BEGIN
        AND NOT EXISTS (SELECT FROM queend.dead_letters d WHERE d.partition_id = p_part AND d.record_id = p_id) THEN
         RETURN NULL;
     END IF;
-    INSERT INTO queend.traces (partition_id, record_id, transaction_id, group_name, event_type, worker_id, data, names, created_at)
+    INSERT INTO queend.traces (partition_id, record_id, transaction_id, group_name, event_type, worker_id, data, names,
+                               created_at)
     VALUES (p_part, p_id, p_transaction, p_group, p_event, p_worker, p_data, p_names, v_now) RETURNING * INTO t;
     INSERT INTO queend.trace_names (name, ord, partition_id, record_id, trace_id, created_at)
     SELECT DISTINCT n, t.ord, p_part, p_id, t.id, v_now FROM unnest(p_names) AS n;
     RETURN t.id;
 END $$;
 
--- The names traces were noted under, the latest used first: a page of them, with the number of their traces and of the messages these
--- are about (of the latest p_count traces of each), and when the last was noted. The first row (name NULL) has in traces how many names
--- there are. Looks at p_names names at most, the first in the order of the alphabet; each is one probe, whatever it has of traces.
+-- The names traces were noted under, the latest used first: a page of them, with the number of their traces and of the
+-- messages these are about (of the latest p_count traces of each), and when the last was noted. The first row (name
+-- NULL) has in traces how many names there are. Looks at p_names names at most, the first in the order of the alphabet;
+-- each is one probe, whatever it has of traces.
 CREATE OR REPLACE FUNCTION queend.trace_names_list(p_limit int, p_offset int, p_names int, p_count int)
 RETURNS TABLE (name text, traces bigint, messages bigint, last bigint)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
@@ -31,32 +35,39 @@ BEGIN
     WITH RECURSIVE names (name, i) AS (
         (SELECT n.name, 1 FROM queend.trace_names n ORDER BY n.name LIMIT 1)
         UNION ALL
-        SELECT x.name, s.i + 1 FROM names s CROSS JOIN LATERAL (SELECT n.name FROM queend.trace_names n WHERE n.name > s.name ORDER BY n.name LIMIT 1) AS x
+        SELECT x.name, s.i + 1 FROM names s
+          CROSS JOIN LATERAL (SELECT n.name FROM queend.trace_names n WHERE n.name > s.name
+                               ORDER BY n.name LIMIT 1) AS x
          WHERE s.i < p_names),
     page AS MATERIALIZED (
         SELECT s.name, t.created_at FROM names s
-         CROSS JOIN LATERAL (SELECT n.created_at FROM queend.trace_names n WHERE n.name = s.name ORDER BY n.name DESC, n.ord DESC LIMIT 1) AS t
+         CROSS JOIN LATERAL (SELECT n.created_at FROM queend.trace_names n WHERE n.name = s.name
+                              ORDER BY n.name DESC, n.ord DESC LIMIT 1) AS t
          ORDER BY t.created_at DESC, s.name LIMIT p_limit OFFSET p_offset)
     SELECT NULL::text, (SELECT count(*) FROM names), 0::bigint, 0::bigint
     UNION ALL
     (SELECT g.name, c.traces, c.messages, g.created_at FROM page g
       CROSS JOIN LATERAL (SELECT count(*) AS traces, count(DISTINCT (r.partition_id, r.record_id)) AS messages
-                            FROM (SELECT n.partition_id, n.record_id FROM queend.trace_names n WHERE n.name = g.name ORDER BY n.ord DESC LIMIT p_count) AS r) AS c
+                            FROM (SELECT n.partition_id, n.record_id FROM queend.trace_names n WHERE n.name = g.name
+                                   ORDER BY n.ord DESC LIMIT p_count) AS r) AS c
       ORDER BY g.created_at DESC, g.name);
 END $$;
 
 -- The traces of a name, oldest first, with the queue and partition of each.
 CREATE OR REPLACE FUNCTION queend.traces_named(p_name text, p_limit int, p_offset int)
-RETURNS TABLE (id uuid, transaction_id text, partition_id int, event_type text, data text, group_name text, worker_id text, created_at bigint,
-               queue text, partition text, record_id bytea, names text[])
+RETURNS TABLE (id uuid, transaction_id text, partition_id int, event_type text, data text, group_name text,
+               worker_id text, created_at bigint, queue text, partition text, record_id bytea, names text[])
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    SELECT t.id, t.transaction_id, t.partition_id, t.event_type, t.data, t.group_name, t.worker_id, t.created_at, w.queue, w.name, t.record_id, t.names
-      FROM (SELECT x.ord, x.trace_id FROM queend.trace_names x WHERE x.name = p_name ORDER BY x.name, x.ord LIMIT p_limit OFFSET p_offset) AS n
+    SELECT t.id, t.transaction_id, t.partition_id, t.event_type, t.data, t.group_name, t.worker_id, t.created_at,
+           w.queue, w.name, t.record_id, t.names
+      FROM (SELECT x.ord, x.trace_id FROM queend.trace_names x WHERE x.name = p_name
+             ORDER BY x.name, x.ord LIMIT p_limit OFFSET p_offset) AS n
       CROSS JOIN LATERAL (SELECT x.* FROM queend.traces x WHERE x.id = n.trace_id OFFSET 0) AS t
-      LEFT JOIN LATERAL (SELECT p.name, (SELECT q.name FROM queend.queues q WHERE q.id = p.queue_id) AS queue FROM queend.partitions p WHERE p.id = t.partition_id OFFSET 0) AS w ON true
+      LEFT JOIN LATERAL (SELECT p.name, (SELECT q.name FROM queend.queues q WHERE q.id = p.queue_id) AS queue
+                           FROM queend.partitions p WHERE p.id = t.partition_id OFFSET 0) AS w ON true
      ORDER BY n.ord;
 END $$;
 
@@ -64,5 +75,6 @@ END $$;
 CREATE OR REPLACE FUNCTION queend.traces_of(p_part int, p_id bytea, p_limit int) RETURNS SETOF queend.traces
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
-    RETURN QUERY SELECT t.* FROM queend.traces t WHERE t.partition_id = p_part AND t.record_id = p_id ORDER BY t.partition_id, t.record_id, t.ord LIMIT p_limit;
+    RETURN QUERY SELECT t.* FROM queend.traces t WHERE t.partition_id = p_part AND t.record_id = p_id
+                  ORDER BY t.partition_id, t.record_id, t.ord LIMIT p_limit;
 END $$;

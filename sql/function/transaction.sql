@@ -1,22 +1,26 @@
--- Transactions: pushes and acknowledgements, all or nothing. Locks: lanes ascending, then cursors ascending, to the end.
+-- Transactions: pushes and acknowledgements, all or nothing. Locks: lanes ascending, then cursors ascending, to the
+-- end.
 
--- Pushes and acknowledgements that happen together or not at all. The push arrays are those of push, the a_ and f_ arrays
--- those of ack (statuses 0 and 4 completed, 1 failed and 2 dlq: both go to the dead letters at once).
+-- Pushes and acknowledgements that happen together or not at all. The push arrays are those of push, the a_ and f_
+-- arrays those of ack (statuses 0 and 4 completed, 1 failed and 2 dlq: both go to the dead letters at once).
 --   p_required                 leases that must be live for anything to happen
 --   p_req_part, p_req_group    cursors where they may be, besides where leases_find looks
 --   p_known, p_known_at, p_look_row, p_look_from, p_look_to   what the caller remembers of the partitions, as in push
 --   p_dry                      only look whether it would be refused, and change nothing
--- Everything is checked under its locks before anything is changed: lanes ascending, then cursors ascending.
--- Rows: kind 0 one per push row: status 0 stored (base, created_at), 1 a record is there already (dup_index: which);
---       kind 1 one per ack row: codes, released, committed, head as in ack; kind 2 one per required lease that is not live.
+-- Everything is checked under its locks before anything is changed: lanes ascending, then cursors ascending. Rows: kind
+-- 0 one per push row: status 0 stored (base, created_at), 1 a record is there already (dup_index: which);
+--       kind 1 one per ack row: codes, released, committed, head as in ack; kind 2 one per required lease that is not
+--       live.
 -- A kind 0 row of status 1, a code with 8 or 16, or a kind 2 row says that nothing was changed. ord -1, status 9: stale
--- catalogue version (in base), nothing was changed either. Kind 0 rows of status 3: nothing was looked at yet, a caller that
--- remembers has more to learn, or late_ids more to hold: it learns `seen` and sends the transaction again. seen: as in push.
-CREATE OR REPLACE FUNCTION queend.transaction(p_version bigint, p_lanes int[], p_part int[], p_skip int[], p_n int[], p_kind smallint[],
-    p_lo uuid[], p_hi uuid[], p_ids bytea[], p_body bytea[], p_meta bytea[],
-    a_part int[], a_group int[], a_lease uuid[], a_n int[], a_ids bytea[], a_status bytea[], f_row int[], f_idx int[], f_error text[],
-    p_required uuid[], p_req_part int[], p_req_group int[],
-    p_known bigint[] DEFAULT NULL, p_known_at bigint[] DEFAULT NULL, p_look_row int[] DEFAULT '{}', p_look_from bigint[] DEFAULT '{}',
+-- catalogue version (in base), nothing was changed either. Kind 0 rows of status 3: nothing was looked at yet, a caller
+-- that remembers has more to learn, or late_ids more to hold: it learns `seen` and sends the transaction again. seen:
+-- as in push.
+CREATE OR REPLACE FUNCTION queend.transaction(p_version bigint, p_lanes int[], p_part int[], p_skip int[], p_n int[],
+    p_kind smallint[], p_lo uuid[], p_hi uuid[], p_ids bytea[], p_body bytea[], p_meta bytea[],
+    a_part int[], a_group int[], a_lease uuid[], a_n int[], a_ids bytea[], a_status bytea[], f_row int[], f_idx int[],
+    f_error text[], p_required uuid[], p_req_part int[], p_req_group int[],
+    p_known bigint[] DEFAULT NULL, p_known_at bigint[] DEFAULT NULL,
+    p_look_row int[] DEFAULT '{}', p_look_from bigint[] DEFAULT '{}',
     p_look_to bigint[] DEFAULT '{}', p_dry boolean DEFAULT false)
 RETURNS TABLE (ord int, kind smallint, status smallint, base bigint, created_at bigint, codes bytea, released boolean,
                committed bigint, head bigint, dup_index int, seen bytea)
@@ -40,19 +44,24 @@ BEGIN
     IF p_version <> 0 THEN
         SELECT c.version INTO v_version FROM queend.catalog c;
         IF v_version <> p_version THEN
-            RETURN QUERY SELECT -1, 0::smallint, 9::smallint, v_version, 0::bigint, NULL::bytea, false, 0::bigint, 0::bigint, -1, NULL::bytea;
+            RETURN QUERY SELECT -1, 0::smallint, 9::smallint, v_version, 0::bigint, NULL::bytea, false, 0::bigint,
+                                0::bigint, -1, NULL::bytea;
             RETURN;
         END IF;
     END IF;
     IF cardinality(p_known) > 0 THEN
-        SELECT array_agg(g.before ORDER BY g.ord), array_agg(g.seen ORDER BY g.ord), bool_and(g.ready) INTO v_before, v_seen, v_ready
+        SELECT array_agg(g.before ORDER BY g.ord), array_agg(g.seen ORDER BY g.ord), bool_and(g.ready)
+          INTO v_before, v_seen, v_ready
           FROM (SELECT u.ord, max(a.before) OVER (PARTITION BY u.part) AS before, a.seen, a.ready
-                  FROM unnest(p_part, p_skip, p_kind, p_known, p_known_at) WITH ORDINALITY AS u (part, skip, kind, known, known_at, ord)
-                 CROSS JOIN LATERAL queend.ids_prepare(u.part, CASE WHEN u.skip = 0 AND u.kind > 1 THEN u.known END, u.known_at) AS a) AS g;
+                  FROM unnest(p_part, p_skip, p_kind, p_known, p_known_at) WITH ORDINALITY AS u (part, skip, kind,
+                          known, known_at, ord)
+                 CROSS JOIN LATERAL queend.ids_prepare(u.part, CASE WHEN u.skip = 0 AND u.kind > 1 THEN u.known END,
+                                                       u.known_at) AS a) AS g;
     END IF;
     IF NOT v_ready THEN       -- before a cursor is locked: the caller comes again
         RETURN QUERY
-        SELECT g.ord::int - 1, 0::smallint, 3::smallint, -1::bigint, 0::bigint, NULL::bytea, false, 0::bigint, 0::bigint, -1, g.seen
+        SELECT g.ord::int - 1, 0::smallint, 3::smallint, -1::bigint, 0::bigint, NULL::bytea, false, 0::bigint,
+               0::bigint, -1, g.seen
           FROM unnest(v_seen) WITH ORDINALITY AS g (seen, ord);
         RETURN;
     END IF;
@@ -60,11 +69,16 @@ BEGIN
     v_now := queend.now_us();
 
     SELECT array_agg(queend.push_duplicate(g.part, g.kind, g.lo, g.hi, g.ids, g.known > 0, COALESCE(g.before, 0),
-                                           ARRAY(SELECT l.a FROM unnest(p_look_row, p_look_from) AS l (r, a) WHERE l.r = g.ord),
-                                           ARRAY(SELECT l.b FROM unnest(p_look_row, p_look_to) AS l (r, b) WHERE l.r = g.ord)) ORDER BY g.ord) INTO v_dup
-      FROM unnest(p_part, p_kind, p_lo, p_hi, p_ids, p_known, v_before) WITH ORDINALITY AS g (part, kind, lo, hi, ids, known, before, ord);
+                                           ARRAY(SELECT l.a FROM unnest(p_look_row, p_look_from) AS l (r, a)
+                                                  WHERE l.r = g.ord),
+                                           ARRAY(SELECT l.b FROM unnest(p_look_row, p_look_to) AS l (r, b)
+                                                  WHERE l.r = g.ord)) ORDER BY g.ord) INTO v_dup
+      FROM unnest(p_part, p_kind, p_lo, p_hi, p_ids, p_known, v_before) WITH ORDINALITY AS g (part, kind, lo, hi, ids,
+              known, before, ord);
     v_dead := ARRAY(SELECT r.lease FROM unnest(p_required) AS r (lease)
-                     WHERE NOT EXISTS (SELECT 1 FROM queend.leases_find(ARRAY[r.lease], a_part || p_req_part, a_group || p_req_group) AS l
+                     WHERE NOT EXISTS (SELECT 1
+                                         FROM queend.leases_find(ARRAY[r.lease], a_part || p_req_part,
+                                                                 a_group || p_req_group) AS l
                                         WHERE l.lease_until > v_now));
     SELECT array_agg(queend.transaction_check(g.part, g.grp, g.lease, g.ids, v_now) ORDER BY g.ord) INTO v_codes
       FROM unnest(a_part, a_group, a_lease, a_ids) WITH ORDINALITY AS g (part, grp, lease, ids, ord);
@@ -72,83 +86,102 @@ BEGIN
     IF p_dry OR v_dead <> '{}' OR EXISTS (SELECT 1 FROM unnest(v_dup) AS d WHERE d IS NOT NULL)
        OR EXISTS (SELECT 1 FROM unnest(v_codes) AS c WHERE rtrim(c, '\x01') <> '') THEN
         RETURN QUERY
-        SELECT g.ord::int - 1, 0::smallint, CASE WHEN g.dup IS NULL THEN 0 ELSE 1 END::smallint, -1::bigint, 0::bigint, NULL::bytea, false, 0::bigint, 0::bigint, COALESCE(g.dup, -1), g.seen
+        SELECT g.ord::int - 1, 0::smallint, CASE WHEN g.dup IS NULL THEN 0 ELSE 1 END::smallint, -1::bigint, 0::bigint,
+               NULL::bytea, false, 0::bigint, 0::bigint, COALESCE(g.dup, -1), g.seen
           FROM unnest(v_dup, v_seen) WITH ORDINALITY AS g (dup, seen, ord)
         UNION ALL
-        SELECT g.ord::int - 1, 1::smallint, 0::smallint, -1::bigint, 0::bigint, g.codes, false, 0::bigint, 0::bigint, -1, NULL::bytea
+        SELECT g.ord::int - 1, 1::smallint, 0::smallint, -1::bigint, 0::bigint, g.codes, false, 0::bigint, 0::bigint,
+               -1, NULL::bytea
           FROM unnest(v_codes) WITH ORDINALITY AS g (codes, ord)
         UNION ALL
-        SELECT r.ord::int - 1, 2::smallint, 1::smallint, -1::bigint, 0::bigint, NULL::bytea, false, 0::bigint, 0::bigint, -1, NULL::bytea
+        SELECT r.ord::int - 1, 2::smallint, 1::smallint, -1::bigint, 0::bigint, NULL::bytea, false, 0::bigint,
+               0::bigint, -1, NULL::bytea
           FROM unnest(p_required) WITH ORDINALITY AS r (lease, ord) WHERE r.lease = ANY (v_dead);
         RETURN;
     END IF;
 
     IF cardinality(p_part) > 0 THEN
-        -- Nothing was found above: where a daemon remembers ids (queend.unlisted), push need not search the log once more.
+        -- Nothing was found above: where a daemon remembers ids (queend.unlisted), push need not search the log once
+        -- more.
         SELECT array_agg(t.next ORDER BY g.ord), array_agg(t.created_at ORDER BY g.ord) INTO v_head, v_at
           FROM unnest(p_part) WITH ORDINALITY AS g (part, ord)
           LEFT JOIN LATERAL (SELECT l.base + l.n AS next, l.created_at FROM queend.log l
-                              WHERE l.partition_id = g.part AND EXISTS (SELECT 1 FROM queend.unlisted u WHERE u.partition_id = g.part)
+                              WHERE l.partition_id = g.part
+                                AND EXISTS (SELECT 1 FROM queend.unlisted u WHERE u.partition_id = g.part)
                               ORDER BY l.base DESC LIMIT 1) AS t ON true;
         FOR stored IN
-            SELECT s.* FROM queend.push(0, '{}', p_part, p_skip, p_n, p_kind, p_lo, p_hi, p_ids, p_body, p_meta, p_known => v_head, p_known_at => v_at) AS s
+            SELECT s.*
+              FROM queend.push(0, '{}', p_part, p_skip, p_n, p_kind, p_lo, p_hi, p_ids, p_body, p_meta,
+                               p_known => v_head, p_known_at => v_at) AS s
         LOOP
             IF stored.status = 3 THEN
                 RAISE EXCEPTION 'push refuses what the transaction has checked';
             END IF;
-            RETURN QUERY SELECT stored.ord, 0::smallint, 0::smallint, stored.base, stored.created_at, NULL::bytea, false, 0::bigint, 0::bigint, -1,
-                                v_seen[stored.ord + 1];
+            RETURN QUERY SELECT stored.ord, 0::smallint, 0::smallint, stored.base, stored.created_at, NULL::bytea,
+                                false, 0::bigint, 0::bigint, -1, v_seen[stored.ord + 1];
         END LOOP;
     END IF;
     IF cardinality(a_part) > 0 THEN
         PERFORM queend.cursors_open(a_part, a_group, ARRAY(SELECT true FROM unnest(a_part)));
     END IF;
-    FOR i IN SELECT g.ord FROM unnest(a_part, a_group) WITH ORDINALITY AS g (part, grp, ord) ORDER BY g.part, g.grp, g.ord LOOP
+    FOR i IN SELECT g.ord FROM unnest(a_part, a_group) WITH ORDINALITY AS g (part, grp, ord)
+              ORDER BY g.part, g.grp, g.ord LOOP
         RETURN QUERY
-        SELECT i - 1, 1::smallint, 0::smallint, -1::bigint, 0::bigint, t.codes, t.released, t.committed, t.head, -1, NULL::bytea
+        SELECT i - 1, 1::smallint, 0::smallint, -1::bigint, 0::bigint, t.codes, t.released, t.committed, t.head, -1,
+               NULL::bytea
           FROM queend.transaction_ack(a_part[i], a_group[i], a_ids[i], a_status[i],
-                                      ARRAY(SELECT f.idx FROM unnest(f_row, f_idx) WITH ORDINALITY AS f (r, idx, o) WHERE f.r = i - 1 ORDER BY f.o),
-                                      ARRAY(SELECT f.error FROM unnest(f_row, f_error) WITH ORDINALITY AS f (r, error, o) WHERE f.r = i - 1 ORDER BY f.o)) AS t;
+                                      ARRAY(SELECT f.idx FROM unnest(f_row, f_idx) WITH ORDINALITY AS f (r, idx, o)
+                                             WHERE f.r = i - 1 ORDER BY f.o),
+                                      ARRAY(SELECT f.error
+                                              FROM unnest(f_row, f_error) WITH ORDINALITY AS f (r, error, o)
+                                             WHERE f.r = i - 1 ORDER BY f.o)) AS t;
     END LOOP;
 END $$;
 
--- The 0-based place of the first record of a batch row that the partition holds already; NULL if there is none.
--- Decides like push: what is above every timely id, or was made by the daemon, needs no search; nor does what its caller vouches
--- for. p_vouch: none of the ids that are not version 7 is below p_before; p_before, p_from, p_to: as p_known, p_from, p_to of
--- ids_find. The caller holds the lane.
+-- The 0-based place of the first record of a batch row that the partition holds already; NULL if there is none. Decides
+-- like push: what is above every timely id, or was made by the daemon, needs no search; nor does what its caller
+-- vouches for. p_vouch: none of the ids that are not version 7 is below p_before; p_before, p_from, p_to: as p_known,
+-- p_from, p_to of ids_find. The caller holds the lane.
 CREATE OR REPLACE FUNCTION queend.push_duplicate(p_part int, p_kind smallint, p_lo uuid, p_hi uuid, p_ids bytea,
-    p_vouch boolean DEFAULT false, p_before bigint DEFAULT 0, p_from bigint[] DEFAULT '{}', p_to bigint[] DEFAULT '{}') RETURNS int
+    p_vouch boolean DEFAULT false, p_before bigint DEFAULT 0, p_from bigint[] DEFAULT '{}', p_to bigint[] DEFAULT '{}')
+RETURNS int
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     v_now bigint := queend.now_us();
     head  record;
 BEGIN
-    SELECT l.base + l.n AS next, l.high, l.odd, l.created_at INTO head FROM queend.log l WHERE l.partition_id = p_part ORDER BY l.base DESC LIMIT 1;
+    SELECT l.base + l.n AS next, l.high, l.odd, l.created_at INTO head FROM queend.log l WHERE l.partition_id = p_part
+     ORDER BY l.base DESC LIMIT 1;
     IF NOT FOUND OR (p_kind < 2 OR p_vouch AND p_before = head.next)
-                    AND (p_kind = 2 OR head.created_at <= v_now AND p_lo >= queend.id_bound(v_now - 60000000) AND p_hi < queend.id_bound(v_now + 60000000)
+                    AND (p_kind = 2 OR head.created_at <= v_now AND p_lo >= queend.id_bound(v_now - 60000000)
+                         AND p_hi < queend.id_bound(v_now + 60000000)
                                        AND (p_kind = 0 OR NOT head.odd AND p_lo > head.high)) THEN
         RETURN NULL;
     END IF;
     RETURN (SELECT min(f.ord) FROM queend.ids_find(p_part, p_ids, p_before, p_from, p_to) AS f);
 END $$;
 
--- What would come of an acknowledgement inside a transaction: per record 1 fine, 8 message not found, 16 lease not live.
-CREATE OR REPLACE FUNCTION queend.transaction_check(p_part int, p_group int, p_lease uuid, p_ids bytea, p_now bigint) RETURNS bytea
+-- What would come of an acknowledgement inside a transaction: per record 1 fine, 8 message not found, 16 lease not
+-- live.
+CREATE OR REPLACE FUNCTION queend.transaction_check(p_part int, p_group int, p_lease uuid, p_ids bytea, p_now bigint)
+RETURNS bytea
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     RETURN (
     SELECT string_agg(CASE WHEN f.at < 0 THEN '\x08'::bytea
-                           WHEN p_lease IS NOT NULL AND NOT COALESCE(k.lease_id = p_lease AND k.lease_until > p_now, false) THEN '\x10'
+                           WHEN p_lease IS NOT NULL
+                                AND NOT COALESCE(k.lease_id = p_lease AND k.lease_until > p_now, false) THEN '\x10'
                            ELSE '\x01' END, '' ORDER BY f.ord)
       FROM (SELECT 1) AS always
       LEFT JOIN queend.cursors k ON k.partition_id = p_part AND k.group_id = p_group
-      CROSS JOIN LATERAL unnest(queend.ack_offsets(p_part, k.row_base, k.committed, k.lease_end, p_ids)) WITH ORDINALITY AS f (at, ord));
+      CROSS JOIN LATERAL unnest(queend.ack_offsets(p_part, k.row_base, k.committed, k.lease_end,
+                                                   p_ids)) WITH ORDINALITY AS f (at, ord));
 END $$;
 
--- Applies a checked acknowledgement inside a transaction: failed and dlq are dead-lettered, and all that is named is done, as ack_group
--- has it; a dead letter or the end of the window releases the lease.
-CREATE OR REPLACE FUNCTION queend.transaction_ack(p_part int, p_group int, p_ids bytea, p_status bytea, f_idx int[], f_error text[],
-    OUT codes bytea, OUT released boolean, OUT committed bigint, OUT head bigint)
+-- Applies a checked acknowledgement inside a transaction: failed and dlq are dead-lettered, and all that is named is
+-- done, as ack_group has it; a dead letter or the end of the window releases the lease.
+CREATE OR REPLACE FUNCTION queend.transaction_ack(p_part int, p_group int, p_ids bytea, p_status bytea, f_idx int[],
+    f_error text[], OUT codes bytea, OUT released boolean, OUT committed bigint, OUT head bigint)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -162,9 +195,11 @@ DECLARE
 BEGIN
     SELECT c.* INTO k FROM queend.cursors c WHERE c.partition_id = p_part AND c.group_id = p_group FOR NO KEY UPDATE;
     v_found := queend.ack_offsets(p_part, k.row_base, k.committed, k.lease_end, p_ids);
-    SELECT range_agg(int8range(f.at, f.at, '[]')), max(f.at) FILTER (WHERE f.status = 4), array_agg(f.i ORDER BY f.at) FILTER (WHERE f.status IN (1, 2))
+    SELECT range_agg(int8range(f.at, f.at, '[]')), max(f.at) FILTER (WHERE f.status = 4),
+           array_agg(f.i ORDER BY f.at) FILTER (WHERE f.status IN (1, 2))
       INTO v_done, v_upto, v_dead
-      FROM (SELECT u.at, u.ord::int - 1 AS i, get_byte(p_status, u.ord::int - 1) AS status FROM unnest(v_found) WITH ORDINALITY AS u (at, ord)) AS f
+      FROM (SELECT u.at, u.ord::int - 1 AS i, get_byte(p_status, u.ord::int - 1) AS status
+              FROM unnest(v_found) WITH ORDINALITY AS u (at, ord)) AS f
      WHERE f.at > k.committed AND (f.status = 4 OR (k.beyond @> f.at) IS NOT TRUE);
     IF v_upto IS NOT NULL THEN
         v_done := v_done + int8multirange(int8range(k.committed + 1, v_upto, '[]'));
@@ -176,14 +211,17 @@ BEGIN
     IF v_dead IS NOT NULL THEN
         PERFORM queend.dead_letter(p_part, p_group, array_agg(v_found[d.i + 1] ORDER BY d.ord),
                                    array_agg(COALESCE(e.error, 'Unknown error') ORDER BY d.ord), 0)
-           FROM unnest(v_dead) WITH ORDINALITY AS d (i, ord) LEFT JOIN unnest(f_idx, f_error) AS e (i, error) ON e.i = d.i;
+           FROM unnest(v_dead) WITH ORDINALITY AS d (i, ord)
+           LEFT JOIN unnest(f_idx, f_error) AS e (i, error) ON e.i = d.i;
     END IF;
     committed := COALESCE(v_new.committed, -1);
-    released := COALESCE(k.lease_until > 0 AND (v_dead IS NOT NULL OR committed >= k.lease_end AND committed > k.committed), false);
+    released := COALESCE(k.lease_until > 0
+                         AND (v_dead IS NOT NULL OR committed >= k.lease_end AND committed > k.committed), false);
     UPDATE queend.cursors c
        SET committed   = transaction_ack.committed,
            beyond      = v_new.beyond,
-           row_base    = COALESCE((SELECT l.base FROM queend.log l WHERE l.partition_id = p_part AND l.base <= transaction_ack.committed + 1
+           row_base    = COALESCE((SELECT l.base FROM queend.log l
+                                    WHERE l.partition_id = p_part AND l.base <= transaction_ack.committed + 1
                                     ORDER BY l.base DESC LIMIT 1), 0),
            lease_id    = CASE WHEN released THEN '00000000-0000-0000-0000-000000000000' ELSE k.lease_id END,
            lease_until = CASE WHEN released THEN 0 ELSE k.lease_until END,
@@ -192,16 +230,19 @@ BEGIN
      WHERE c.partition_id = p_part AND c.group_id = p_group AND v_done IS NOT NULL;
     head := queend.head(p_part);
     v_last := (SELECT max(f) FROM unnest(v_found) AS f WHERE f > k.committed AND f <= committed);
-    SELECT string_agg(CASE WHEN f.ord - 1 = ANY (v_dead) THEN '\x03'::bytea WHEN released AND f.at = v_last THEN '\x05' ELSE '\x01' END, '' ORDER BY f.ord)
+    SELECT string_agg(CASE WHEN f.ord - 1 = ANY (v_dead) THEN '\x03'::bytea WHEN released AND f.at = v_last THEN '\x05'
+                           ELSE '\x01' END, '' ORDER BY f.ord)
       INTO codes FROM unnest(v_found) WITH ORDINALITY AS f (at, ord);
 END $$;
 
--- transaction, where some record pushed has a delivery moment: takes note of those it stored. Parameters and result as transaction.
-CREATE OR REPLACE FUNCTION queend.transaction_due(p_version bigint, p_lanes int[], p_part int[], p_skip int[], p_n int[], p_kind smallint[],
-    p_lo uuid[], p_hi uuid[], p_ids bytea[], p_body bytea[], p_meta bytea[],
-    a_part int[], a_group int[], a_lease uuid[], a_n int[], a_ids bytea[], a_status bytea[], f_row int[], f_idx int[], f_error text[],
-    p_required uuid[], p_req_part int[], p_req_group int[],
-    p_known bigint[] DEFAULT NULL, p_known_at bigint[] DEFAULT NULL, p_look_row int[] DEFAULT '{}', p_look_from bigint[] DEFAULT '{}',
+-- transaction, where some record pushed has a delivery moment: takes note of those it stored. Parameters and result as
+-- transaction.
+CREATE OR REPLACE FUNCTION queend.transaction_due(p_version bigint, p_lanes int[], p_part int[], p_skip int[],
+    p_n int[], p_kind smallint[], p_lo uuid[], p_hi uuid[], p_ids bytea[], p_body bytea[], p_meta bytea[],
+    a_part int[], a_group int[], a_lease uuid[], a_n int[], a_ids bytea[], a_status bytea[], f_row int[], f_idx int[],
+    f_error text[], p_required uuid[], p_req_part int[], p_req_group int[],
+    p_known bigint[] DEFAULT NULL, p_known_at bigint[] DEFAULT NULL,
+    p_look_row int[] DEFAULT '{}', p_look_from bigint[] DEFAULT '{}',
     p_look_to bigint[] DEFAULT '{}', p_dry boolean DEFAULT false)
 RETURNS TABLE (ord int, kind smallint, status smallint, base bigint, created_at bigint, codes bytea, released boolean,
                committed bigint, head bigint, dup_index int, seen bytea)
@@ -210,12 +251,16 @@ DECLARE
     r record;
 BEGIN
     FOR r IN
-        SELECT * FROM queend.transaction(p_version, p_lanes, p_part, p_skip, p_n, p_kind, p_lo, p_hi, p_ids, p_body, p_meta, a_part, a_group, a_lease, a_n,
-                                         a_ids, a_status, f_row, f_idx, f_error, p_required, p_req_part, p_req_group, p_known, p_known_at, p_look_row, p_look_from, p_look_to, p_dry)
+        SELECT *
+          FROM queend.transaction(p_version, p_lanes, p_part, p_skip, p_n, p_kind, p_lo, p_hi, p_ids, p_body, p_meta,
+                                  a_part, a_group, a_lease, a_n,
+                                  a_ids, a_status, f_row, f_idx, f_error, p_required, p_req_part, p_req_group, p_known,
+                                  p_known_at, p_look_row, p_look_from, p_look_to, p_dry)
     LOOP
         IF r.kind = 0 AND r.status = 0 AND r.base >= 0 AND p_meta[r.ord + 1] IS NOT NULL THEN
             PERFORM queend.schedule_add(p_part[r.ord + 1], r.base);
         END IF;
-        RETURN QUERY SELECT r.ord, r.kind, r.status, r.base, r.created_at, r.codes, r.released, r.committed, r.head, r.dup_index, r.seen;
+        RETURN QUERY SELECT r.ord, r.kind, r.status, r.base, r.created_at, r.codes, r.released, r.committed, r.head,
+                            r.dup_index, r.seen;
     END LOOP;
 END $$;

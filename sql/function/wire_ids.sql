@@ -1,4 +1,5 @@
--- Ids on the wire: of messages, made of place and moment, and of partitions and queues, masked by the seed of the catalogue.
+-- Ids on the wire: of messages, made of place and moment, and of partitions and queues, masked by the seed of the
+-- catalogue.
 -- No locks; only the catalogue's row is read.
 
 -- The id of a message on the wire, made of where and when it is stored: 48 bits of milliseconds, version 7, 42 bits of
@@ -7,14 +8,16 @@ CREATE OR REPLACE FUNCTION queend.message_id(p_created_at bigint, p_part int, p_
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT AS $$
     SELECT encode(substr(int8send(p_created_at / 1000), 3, 6)
                   || substr(int8send(28672 | (p_offset >> 30 & 4095)), 7, 2)
-                  || int8send((-9223372036854775808) | ((p_offset & 1073741823) << 32) | (p_part::bigint & 4294967295)), 'hex')::uuid
+                  || int8send((-9223372036854775808) | ((p_offset & 1073741823) << 32) | (p_part::bigint & 4294967295)),
+                  'hex')::uuid
 $$;
 
 -- The offset inside a message id (format: message_id).
 CREATE OR REPLACE FUNCTION queend.message_offset(p_id uuid) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT AS $$
     SELECT (h.n & 4095) << 30 | (('x' || substr(h.hex, 17, 16))::bit(64)::bigint >> 32 & 1073741823)
-      FROM (SELECT replace(p_id::text, '-', '') AS hex, ('x' || substr(replace(p_id::text, '-', ''), 13, 4))::bit(16)::int::bigint AS n) AS h
+      FROM (SELECT replace(p_id::text, '-', '') AS hex,
+                   ('x' || substr(replace(p_id::text, '-', ''), 13, 4))::bit(16)::int::bigint AS n) AS h
 $$;
 
 -- The wire spelling of a partition id (format: id_uuid).
@@ -33,7 +36,8 @@ $$;
 CREATE OR REPLACE FUNCTION queend.partition_number(p_text text) RETURNS int
 LANGUAGE sql STABLE AS $$
     SELECT CASE WHEN p_text ~ '^\d{1,9}$' THEN p_text::int
-                WHEN p_text ~* '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$' THEN queend.partition_id(p_text::uuid) END
+                WHEN p_text ~* '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$'
+                     THEN queend.partition_id(p_text::uuid) END
 $$;
 
 -- The partition id inside its wire spelling; NULL if it is not one of ours. Whether it exists is another question.
@@ -60,7 +64,8 @@ BEGIN
     RETURN encode(v_tag || int4send(p_id # queend.id_mask(v_seed, p_mask, v_tag)), 'hex')::uuid;
 END $$;
 
--- What the number in such a UUID is masked with (see id_uuid): of the first four bytes of sha256(seed, letter, bytes 0…11).
+-- What the number in such a UUID is masked with (see id_uuid): of the first four bytes of sha256(seed, letter, bytes
+-- 0…11).
 CREATE OR REPLACE FUNCTION queend.id_mask(p_seed bytea, p_mask text, p_tag bytea) RETURNS int
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT ('x' || encode(substr(sha256(p_seed || p_mask::bytea || p_tag), 1, 4), 'hex'))::bit(32)::int

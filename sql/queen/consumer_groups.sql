@@ -1,99 +1,141 @@
 -- Consumer groups: the views, where they stand, moving and deleting them.
 
--- The named consumer groups of each queue and from where they read: all; or new, timestamp: from subscription_timestamp on.
 CREATE OR REPLACE VIEW queen.consumer_groups_metadata AS
-SELECT md5('g' || g.id)::uuid AS id, g.name AS consumer_group, q.name AS queue_name, ''::text AS partition_name, ''::text AS namespace, ''::text AS task,
-       g.mode AS subscription_mode, queend.moment(g.start_at) AS subscription_timestamp, g.created_at
+SELECT md5('g' || g.id)::uuid AS id, g.name AS consumer_group, q.name AS queue_name, ''::text AS partition_name,
+       ''::text AS namespace, ''::text AS task, g.mode AS subscription_mode,
+       queend.moment(g.start_at) AS subscription_timestamp, g.created_at
   FROM queend.consumer_groups g JOIN queend.queues q ON q.id = g.queue_id WHERE g.name <> '__QUEUE_MODE__';
+COMMENT ON VIEW queen.consumer_groups_metadata IS
+'The named consumer groups of each queue and from where they read: all; or new, timestamp: from
+subscription_timestamp on.';
 
--- One row for each consumer group. Pops are not scans here, and leave no mark of having found nothing: last_empty_scan_at is that of a
--- group of the reference server that never scanned in vain.
 CREATE OR REPLACE VIEW queen.consumer_watermarks AS
-SELECT q.name AS queue_name, g.name AS consumer_group, timestamptz 'epoch' AS last_empty_scan_at, g.created_at AS updated_at
+SELECT q.name AS queue_name, g.name AS consumer_group, timestamptz 'epoch' AS last_empty_scan_at,
+       g.created_at AS updated_at
   FROM queend.consumer_groups g JOIN queend.queues q ON q.id = g.queue_id;
+COMMENT ON VIEW queen.consumer_watermarks IS
+'One row for each consumer group. Pops are not scans here, and leave no mark of having found nothing:
+last_empty_scan_at is that of a group of the reference server that never scanned in vain.';
 
--- Where each consumer group stands in each partition, and who holds the lease (worker_id: its lease id). Counts are differences of offsets.
--- last_consumed_id is zero and last_consumed_created_at NULL where nothing was consumed, or retention has removed it.
 CREATE OR REPLACE VIEW queen.partition_consumers AS
-SELECT md5(k.partition_id || ':' || k.group_id)::uuid AS id, queend.partition_uuid(k.partition_id) AS partition_id, g.name AS consumer_group,
-       m.id AS last_consumed_id, m.created_at AS last_consumed_created_at, k.committed + 1 AS total_messages_consumed, NULL::bigint AS total_batches_consumed,
-       queend.moment(NULLIF(k.consumed_at, 0)) AS last_consumed_at, CASE WHEN k.lease_until > 0 THEN queend.moment(k.lease_until) END AS lease_expires_at,
-       NULL::timestamptz AS lease_acquired_at, CASE WHEN k.lease_until > 0 THEN k.lease_id::text END AS worker_id, NULL::jsonb AS message_batch,
-       CASE WHEN k.lease_until > 0 THEN (k.lease_end - k.committed)::int ELSE 0 END AS batch_size, 0 AS acked_count, k.retries AS batch_retry_count,
-       GREATEST(queend.head(k.partition_id) - k.committed - 1 - queend.done_count(k.beyond, k.committed + 1), 0) AS pending_estimate, now() AS last_stats_update, g.created_at,
+SELECT md5(k.partition_id || ':' || k.group_id)::uuid AS id, queend.partition_uuid(k.partition_id) AS partition_id,
+       g.name AS consumer_group, m.id AS last_consumed_id, m.created_at AS last_consumed_created_at,
+       k.committed + 1 AS total_messages_consumed, NULL::bigint AS total_batches_consumed,
+       queend.moment(NULLIF(k.consumed_at, 0)) AS last_consumed_at,
+       CASE WHEN k.lease_until > 0 THEN queend.moment(k.lease_until) END AS lease_expires_at,
+       NULL::timestamptz AS lease_acquired_at, CASE WHEN k.lease_until > 0 THEN k.lease_id::text END AS worker_id,
+       NULL::jsonb AS message_batch,
+       CASE WHEN k.lease_until > 0 THEN (k.lease_end - k.committed)::int ELSE 0 END AS batch_size, 0 AS acked_count,
+       k.retries AS batch_retry_count,
+       GREATEST(queend.head(k.partition_id) - k.committed - 1 - queend.done_count(k.beyond, k.committed + 1),
+                0) AS pending_estimate, now() AS last_stats_update, g.created_at,
        q.name AS queue, p.name AS partition
   FROM queend.cursors k
   JOIN queend.consumer_groups g ON g.id = k.group_id
   JOIN queend.partitions p ON p.id = k.partition_id
   JOIN queend.queues q ON q.id = p.queue_id
   CROSS JOIN LATERAL queend.cursor_message(k.partition_id, k.committed) AS m;
+COMMENT ON VIEW queen.partition_consumers IS
+'Where each consumer group stands in each partition, and who holds the lease (worker_id: its lease id). Counts are
+differences of offsets. last_consumed_id is zero and last_consumed_created_at NULL where nothing was consumed, or
+retention has removed it.';
 
--- Whether a partition of the queue (any, or the one named) has something the group has not consumed and nobody else holds.
-CREATE OR REPLACE FUNCTION queen.has_pending_messages(queue text, partition text DEFAULT NULL, consumer_group text DEFAULT '__QUEUE_MODE__') RETURNS boolean
+CREATE OR REPLACE FUNCTION queen.has_pending_messages(queue text, partition text DEFAULT NULL,
+    consumer_group text DEFAULT '__QUEUE_MODE__') RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_variable
 BEGIN
     RETURN EXISTS (
         SELECT FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id
-          LEFT JOIN queend.consumer_groups g ON g.queue_id = q.id AND g.name = COALESCE(NULLIF(has_pending_messages.consumer_group, ''), '__QUEUE_MODE__')
+          LEFT JOIN queend.consumer_groups g ON g.queue_id = q.id
+                                                AND g.name = COALESCE(NULLIF(has_pending_messages.consumer_group, ''),
+                                                                      '__QUEUE_MODE__')
           LEFT JOIN queend.cursors k ON k.partition_id = p.id AND k.group_id = g.id
-         WHERE q.name = has_pending_messages.queue AND (COALESCE(has_pending_messages.partition, '') = '' OR p.name = has_pending_messages.partition)
+         WHERE q.name = has_pending_messages.queue
+           AND (COALESCE(has_pending_messages.partition, '') = '' OR p.name = has_pending_messages.partition)
            AND COALESCE(k.lease_until, 0) <= queend.now_us()
-           AND queend.head(p.id) > COALESCE(queend.undone_from(k.beyond, k.committed + 1), CASE WHEN g.start_at IS NULL THEN COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = p.id), 0)
-                                                                  ELSE queend.offset_since(p.id, g.start_at) END));
+           AND queend.head(p.id) > COALESCE(queend.undone_from(k.beyond, k.committed + 1),
+                                            CASE WHEN g.start_at IS NULL
+                                                      THEN COALESCE((SELECT f.floor FROM queend.floors f
+                                                                      WHERE f.partition_id = p.id), 0)
+                                                 ELSE queend.offset_since(p.id, g.start_at) END));
 END $$;
+COMMENT ON FUNCTION queen.has_pending_messages(text, text, text) IS
+'Whether a partition of the queue (any, or the one named) has something the group has not consumed and nobody else
+holds.';
 
--- Every consumer group of every queue that has a cursor, as GET /api/v1/consumer-groups shows it, but of this moment: every cursor is visited.
--- totalLag is exact.
 CREATE OR REPLACE FUNCTION queen.get_consumer_groups_v4() RETURNS jsonb
 LANGUAGE sql STABLE AS $$
     SELECT COALESCE(jsonb_agg(jsonb_build_object(
-               'name', g.name, 'topics', jsonb_build_array(q.name), 'queueName', q.name, 'members', s.members, 'partitionsWithLag', s.lagging, 'totalLag', s.lag,
-               'maxTimeLag', s.age, 'state', CASE WHEN s.age > 300 THEN 'Lagging' WHEN s.consumed THEN 'Stable' ELSE 'Dead' END,
-               'subscriptionMode', CASE WHEN g.start_at IS NOT NULL THEN g.mode END, 'subscriptionTimestamp', queend.iso(g.start_at),
-               'subscriptionCreatedAt', CASE WHEN g.start_at IS NOT NULL THEN g.created_at END) ORDER BY g.name, q.name), '[]')
+               'name', g.name, 'topics', jsonb_build_array(q.name), 'queueName', q.name, 'members', s.members,
+               'partitionsWithLag', s.lagging, 'totalLag', s.lag, 'maxTimeLag', s.age,
+               'state', CASE WHEN s.age > 300 THEN 'Lagging' WHEN s.consumed THEN 'Stable' ELSE 'Dead' END,
+               'subscriptionMode', CASE WHEN g.start_at IS NOT NULL THEN g.mode END,
+               'subscriptionTimestamp', queend.iso(g.start_at),
+               'subscriptionCreatedAt', CASE WHEN g.start_at IS NOT NULL THEN g.created_at END) ORDER BY g.name,
+                              q.name), '[]')
       FROM queend.consumer_groups g JOIN queend.queues q ON q.id = g.queue_id
-      JOIN (SELECT k.group_id, count(*) AS members, count(*) FILTER (WHERE k.head > k.next + k.beyond) AS lagging, sum(k.head - k.next - k.beyond)::bigint AS lag, bool_or(k.consumed_at IS NOT NULL) AS consumed,
-                   COALESCE(GREATEST(queend.now_us() - min(k.head_at) FILTER (WHERE k.head > k.next + k.beyond), 0) / 1000000, 0) AS age
-              FROM queend.group_positions(ARRAY(SELECT x.id FROM queend.consumer_groups x), NULL) AS k GROUP BY k.group_id) AS s ON s.group_id = g.id
+      JOIN (SELECT k.group_id, count(*) AS members, count(*) FILTER (WHERE k.head > k.next + k.beyond) AS lagging,
+                   sum(k.head - k.next - k.beyond)::bigint AS lag, bool_or(k.consumed_at IS NOT NULL) AS consumed,
+                   COALESCE(GREATEST(queend.now_us() - min(k.head_at) FILTER (WHERE k.head > k.next + k.beyond),
+                                     0) / 1000000, 0) AS age
+              FROM queend.group_positions(ARRAY(SELECT x.id FROM queend.consumer_groups x), NULL) AS k
+             GROUP BY k.group_id) AS s ON s.group_id = g.id
 $$;
+COMMENT ON FUNCTION queen.get_consumer_groups_v4() IS
+'Every consumer group of every queue that has a cursor, as GET /api/v1/consumer-groups shows it, but of this moment:
+every cursor is visited. totalLag is exact.';
 
--- Where a consumer group stands, by queue, as GET /api/v1/consumer-groups/:group shows it; at most 10 000 partitions of each.
 CREATE OR REPLACE FUNCTION queen.get_consumer_group_details_v1(consumer_group text) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
     SELECT COALESCE(jsonb_object_agg(x.queue, jsonb_build_object('partitions', x.partitions)), '{}')
       FROM (SELECT s.queue, jsonb_agg(jsonb_build_object(
-                       'partition', s.partition, 'workerId', s.lease_id, 'lastConsumedAt', queend.iso(s.consumed_at), 'totalConsumed', s.consumed, 'offset', s.next, 'head', s.head,
-                       'offsetLag', s.head - s.next - s.beyond, 'timeLagSeconds', COALESCE(GREATEST(queend.now_us() - s.oldest, 0) / 1000000, 0), 'leaseActive', s.leased) ORDER BY s.partition_id) AS partitions
+                       'partition', s.partition, 'workerId', s.lease_id, 'lastConsumedAt', queend.iso(s.consumed_at),
+                       'totalConsumed', s.consumed, 'offset', s.next, 'head', s.head,
+                       'offsetLag', s.head - s.next - s.beyond,
+                       'timeLagSeconds', COALESCE(GREATEST(queend.now_us() - s.oldest, 0) / 1000000, 0),
+                       'leaseActive', s.leased) ORDER BY s.partition_id) AS partitions
               FROM queend.group_show(consumer_group, 10000) AS s GROUP BY s.queue) AS x
 $$;
+COMMENT ON FUNCTION queen.get_consumer_group_details_v1(text) IS
+'Where a consumer group stands, by queue, as GET /api/v1/consumer-groups/:group shows it; at most 10 000 partitions
+of each.';
 
--- Partitions whose oldest message that a group has not consumed is older than so many seconds, oldest first, at most 10 000; of this moment: every
--- cursor is visited.
 CREATE OR REPLACE FUNCTION queen.get_lagging_partitions_v1(min_lag_seconds int DEFAULT 3600) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
     SELECT COALESCE(jsonb_agg(jsonb_build_object(
-               'consumer_group', l.grp, 'queue_name', l.queue, 'partition_name', l.partition, 'partition_id', queend.partition_uuid(l.partition_id), 'worker_id', l.worker,
-               'offset_lag', l.lag, 'time_lag_seconds', l.age, 'lag_hours', round(l.age / 3600.0, 2), 'oldest_unconsumed_at', queend.iso(l.oldest),
-               'last_consumed_at', queend.iso(l.consumed_at)) ORDER BY l.oldest, l.grp, l.queue, l.partition_id), '[]')
-      FROM (SELECT g.name AS grp, q.name AS queue, k.name AS partition, k.partition_id, CASE WHEN k.lease_until > queend.now_us() THEN k.lease_id END AS worker,
-                   k.head - k.next - k.beyond AS lag, (queend.now_us() - o.oldest) / 1000000 AS age, o.oldest, k.consumed_at
+               'consumer_group', l.grp, 'queue_name', l.queue, 'partition_name', l.partition,
+               'partition_id', queend.partition_uuid(l.partition_id), 'worker_id', l.worker,
+               'offset_lag', l.lag, 'time_lag_seconds', l.age, 'lag_hours', round(l.age / 3600.0, 2),
+               'oldest_unconsumed_at', queend.iso(l.oldest), 'last_consumed_at', queend.iso(l.consumed_at))
+                              ORDER BY l.oldest, l.grp, l.queue, l.partition_id), '[]')
+      FROM (SELECT g.name AS grp, q.name AS queue, k.name AS partition, k.partition_id,
+                   CASE WHEN k.lease_until > queend.now_us() THEN k.lease_id END AS worker,
+                   k.head - k.next - k.beyond AS lag, (queend.now_us() - o.oldest) / 1000000 AS age, o.oldest,
+                   k.consumed_at
               FROM queend.group_positions(ARRAY(SELECT x.id FROM queend.consumer_groups x), NULL) AS k
               JOIN queend.consumer_groups g ON g.id = k.group_id JOIN queend.queues q ON q.id = g.queue_id
-              CROSS JOIN LATERAL (SELECT queend.record_stored(k.partition_id, k.next) AS oldest WHERE k.head > k.next + k.beyond OFFSET 0) AS o
+              CROSS JOIN LATERAL (SELECT queend.record_stored(k.partition_id, k.next) AS oldest
+                                   WHERE k.head > k.next + k.beyond OFFSET 0) AS o
              WHERE o.oldest < queend.now_us() - min_lag_seconds * 1000000::bigint
              ORDER BY o.oldest LIMIT 10000) AS l
 $$;
+COMMENT ON FUNCTION queen.get_lagging_partitions_v1(integer) IS
+'Partitions whose oldest message that a group has not consumed is older than so many seconds, oldest first, at most
+10 000; of this moment: every cursor is visited.';
 
--- Moves the start of the group's recorded subscriptions; what was consumed already stays consumed.
-CREATE OR REPLACE FUNCTION queen.update_consumer_group_subscription_v1(consumer_group text, new_timestamp timestamptz) RETURNS jsonb
+CREATE OR REPLACE FUNCTION queen.update_consumer_group_subscription_v1(consumer_group text, new_timestamp timestamptz)
+RETURNS jsonb
 LANGUAGE sql AS $$
-    SELECT jsonb_build_object('success', true, 'consumerGroup', consumer_group, 'newTimestamp', new_timestamp, 'rowsUpdated', count(*))
+    SELECT jsonb_build_object('success', true, 'consumerGroup', consumer_group, 'newTimestamp', new_timestamp,
+                              'rowsUpdated', count(*))
       FROM queend.group_subscribe(consumer_group, (extract(epoch FROM new_timestamp) * 1000000)::bigint) AS s
 $$;
+COMMENT ON FUNCTION queen.update_consumer_group_subscription_v1(text, timestamp with time zone) IS
+'Moves the start of the group''s recorded subscriptions; what was consumed already stays consumed.';
 
--- Moves the cursors a group has in a queue: to the end, or behind target_timestamp. Leases of the moved cursors are void.
-CREATE OR REPLACE FUNCTION queen.seek_consumer_group_v1(consumer_group text, queue text, target_timestamp timestamptz DEFAULT NULL, seek_to_end boolean DEFAULT false) RETURNS jsonb
+CREATE OR REPLACE FUNCTION queen.seek_consumer_group_v1(consumer_group text, queue text,
+    target_timestamp timestamptz DEFAULT NULL, seek_to_end boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -113,11 +155,14 @@ BEGIN
         v_moved := v_moved + s.updated;
         v_after := s.next;
     END LOOP;
-    RETURN jsonb_build_object('success', true, 'consumerGroup', consumer_group, 'queueName', seek_consumer_group_v1.queue, 'seekToEnd', seek_to_end,
+    RETURN jsonb_build_object('success', true, 'consumerGroup', consumer_group,
+                              'queueName', seek_consumer_group_v1.queue, 'seekToEnd', seek_to_end,
                               'targetTimestamp', queend.iso(v_at), 'partitionsUpdated', v_moved);
 END $$;
+COMMENT ON FUNCTION queen.seek_consumer_group_v1(text, text, timestamp with time zone, boolean) IS
+'Moves the cursors a group has in a queue: to the end, or behind target_timestamp. Leases of the moved cursors are
+void.';
 
--- Moves the cursor a group has in one partition to its end.
 CREATE OR REPLACE FUNCTION queen.seek_partition_v1(consumer_group text, queue text, partition text) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -133,21 +178,32 @@ BEGIN
         RETURN jsonb_build_object('success', false, 'error', 'Partition not found');
     END IF;
     SELECT * INTO s FROM queend.group_seek(p.queue_id, p.grp, p.id, 0, 1, NULL, NULL) WHERE p.grp IS NOT NULL;
-    RETURN jsonb_build_object('success', true, 'consumerGroup', consumer_group, 'queueName', seek_partition_v1.queue, 'partitionName', seek_partition_v1.partition,
-                              'updated', COALESCE(s.updated, 0) > 0, 'cursorMovedTo', queend.iso(s.moved_to));
+    RETURN jsonb_build_object('success', true, 'consumerGroup', consumer_group, 'queueName', seek_partition_v1.queue,
+                              'partitionName', seek_partition_v1.partition, 'updated', COALESCE(s.updated, 0) > 0,
+                              'cursorMovedTo', queend.iso(s.moved_to));
 END $$;
+COMMENT ON FUNCTION queen.seek_partition_v1(text, text, text) IS
+'Moves the cursor a group has in one partition to its end.';
 
--- Deletes a consumer group in every queue, its subscription too unless delete_metadata is false; it starts afresh when used again.
-CREATE OR REPLACE FUNCTION queen.delete_consumer_group_v1(consumer_group text, delete_metadata boolean DEFAULT true) RETURNS jsonb
+CREATE OR REPLACE FUNCTION queen.delete_consumer_group_v1(consumer_group text, delete_metadata boolean DEFAULT true)
+RETURNS jsonb
 LANGUAGE sql AS $$
-    SELECT jsonb_build_object('success', true, 'consumerGroup', consumer_group, 'deletedPartitions', COALESCE(sum(d.partitions), 0), 'metadataDeleted', delete_metadata)
+    SELECT jsonb_build_object('success', true, 'consumerGroup', consumer_group,
+                              'deletedPartitions', COALESCE(sum(d.partitions), 0), 'metadataDeleted', delete_metadata)
       FROM queend.group_delete(consumer_group, NULL, delete_metadata) AS d
 $$;
+COMMENT ON FUNCTION queen.delete_consumer_group_v1(text, boolean) IS
+'Deletes a consumer group in every queue, its subscription too unless delete_metadata is false; it starts afresh when
+used again.';
 
--- The same in one queue.
-CREATE OR REPLACE FUNCTION queen.delete_consumer_group_for_queue_v1(consumer_group text, queue text, delete_metadata boolean DEFAULT true) RETURNS jsonb
+CREATE OR REPLACE FUNCTION queen.delete_consumer_group_for_queue_v1(consumer_group text, queue text,
+    delete_metadata boolean DEFAULT true) RETURNS jsonb
 LANGUAGE sql AS $$
-    SELECT jsonb_build_object('success', true, 'consumerGroup', consumer_group, 'queueName', delete_consumer_group_for_queue_v1.queue,
+    SELECT jsonb_build_object('success', true, 'consumerGroup', consumer_group,
+                              'queueName', delete_consumer_group_for_queue_v1.queue,
                               'deletedPartitions', COALESCE(sum(d.partitions), 0), 'metadataDeleted', delete_metadata)
       FROM queend.group_delete(consumer_group, delete_consumer_group_for_queue_v1.queue, delete_metadata) AS d
 $$;
+COMMENT ON FUNCTION queen.delete_consumer_group_for_queue_v1(text, text, boolean) IS
+'Deletes a consumer group in one queue, its subscription too unless delete_metadata is false; it starts afresh when
+used again.';

@@ -1,33 +1,56 @@
 -- Dead letters: the view and the list.
 
--- Dead letters: copies that outlive the message. payload is NULL where SQL cannot read it (see queen.messages). DELETE drops a letter.
 CREATE OR REPLACE VIEW queen.dead_letter_queue AS
-SELECT lpad(to_hex(d.id), 32, '0')::uuid AS id, queend.message_id(d.created_at, d.partition_id, d.record_offset) AS message_id, queend.partition_uuid(d.partition_id) AS partition_id,
-       COALESCE(d.group_name, g.name) AS consumer_group, d.error AS error_message, d.retry_count, queend.moment(d.created_at) AS original_created_at,
-       queend.moment(d.failed_at) AS failed_at, q.name AS queue, p.name AS partition, d.transaction_id, d.trace_id, d.producer_sub, CASE WHEN d.seal IS NULL THEN queend.as_jsonb(d.payload) END AS payload,
+SELECT lpad(to_hex(d.id), 32, '0')::uuid AS id,
+       queend.message_id(d.created_at, d.partition_id, d.record_offset) AS message_id,
+       queend.partition_uuid(d.partition_id) AS partition_id,
+       COALESCE(d.group_name, g.name) AS consumer_group, d.error AS error_message, d.retry_count,
+       queend.moment(d.created_at) AS original_created_at, queend.moment(d.failed_at) AS failed_at, q.name AS queue,
+       p.name AS partition, d.transaction_id, d.trace_id, d.producer_sub,
+       CASE WHEN d.seal IS NULL THEN queend.as_jsonb(d.payload) END AS payload,
        d.record_offset AS message_offset
   FROM queend.dead_letters d
   JOIN queend.queues q ON q.id = d.queue_id
   JOIN queend.partitions p ON p.id = d.partition_id
   LEFT JOIN queend.consumer_groups g ON g.id = d.group_id;
+COMMENT ON VIEW queen.dead_letter_queue IS
+'Dead letters: copies that outlive the message. payload is NULL where SQL cannot read it (see queen.messages). DELETE
+drops a letter.';
+
 CREATE OR REPLACE FUNCTION queen.dead_letters_deleted() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
-    RETURN CASE WHEN queend.dead_delete(ARRAY[('x' || right(replace(OLD.id::text, '-', ''), 16))::bit(64)::bigint]) > 0 THEN OLD END;
+    RETURN CASE WHEN queend.dead_delete(ARRAY[('x' || right(replace(OLD.id::text, '-', ''), 16))::bit(64)::bigint]) > 0
+                     THEN OLD END;
 END $$;
-CREATE OR REPLACE TRIGGER deleted INSTEAD OF DELETE ON queen.dead_letter_queue FOR EACH ROW EXECUTE FUNCTION queen.dead_letters_deleted();
+COMMENT ON FUNCTION queen.dead_letters_deleted() IS
+'What DELETE on queen.dead_letter_queue does: the letter goes, the message stays.';
+CREATE OR REPLACE TRIGGER deleted INSTEAD OF DELETE ON queen.dead_letter_queue
+    FOR EACH ROW EXECUTE FUNCTION queen.dead_letters_deleted();
 
--- Dead letters, newest failure first: {"queue", "consumerGroup", "partition", "from", "to", "limit": 100, "offset": 0}, as GET /api/v1/dlq gives them.
--- data is null where SQL cannot read it (see queen.messages).
 CREATE OR REPLACE FUNCTION queen.get_dlq_messages_v1(filter jsonb DEFAULT '{}') RETURNS jsonb
 LANGUAGE sql STABLE AS $$
     SELECT jsonb_build_object('messages', COALESCE(jsonb_agg(jsonb_build_object(
-               'id', queend.message_id(d.created_at, d.partition_id, d.record_offset), 'transactionId', d.transaction_id, 'partitionId', queend.partition_uuid(d.partition_id),
-               'queue', d.queue, 'partition', d.partition, 'consumerGroup', d.group_name, 'errorMessage', d.error, 'retryCount', d.retries, 'data', CASE WHEN d.seal IS NULL THEN queend.as_jsonb(d.payload) END,
-               'producerSub', d.producer_sub, 'createdAt', queend.iso(d.created_at), 'failedAt', queend.iso(d.failed_at), 'offset', d.record_offset) ORDER BY d.failed_at DESC, d.id DESC) FILTER (WHERE d.id IS NOT NULL), '[]'),
+               'id', queend.message_id(d.created_at, d.partition_id, d.record_offset),
+               'transactionId', d.transaction_id, 'partitionId', queend.partition_uuid(d.partition_id),
+               'queue', d.queue, 'partition', d.partition, 'consumerGroup', d.group_name, 'errorMessage', d.error,
+               'retryCount', d.retries, 'data', CASE WHEN d.seal IS NULL THEN queend.as_jsonb(d.payload) END,
+               'producerSub', d.producer_sub, 'createdAt', queend.iso(d.created_at),
+               'failedAt', queend.iso(d.failed_at), 'offset', d.record_offset) ORDER BY d.failed_at DESC,
+                                                             d.id DESC) FILTER (WHERE d.id IS NOT NULL), '[]'),
                'pagination', jsonb_build_object('limit', p.most, 'offset', p.skip))
-      FROM (SELECT LEAST(GREATEST(COALESCE((filter->>'limit')::int, 100), 0), 1000) AS most, LEAST(GREATEST(COALESCE((filter->>'offset')::int, 0), 0), 1000000) AS skip) AS p
-      LEFT JOIN LATERAL queend.dead_show(ARRAY(SELECT f FROM queend.dead_find(CASE WHEN filter->>'queue' IS NOT NULL THEN COALESCE((SELECT q.id FROM queend.queues q WHERE q.name = filter->>'queue'), 0) END,
-                                  filter->>'partition', filter->>'consumerGroup', queend.moment_us(filter->>'from'), queend.moment_us(filter->>'to'), p.most, p.skip) AS f)) AS d ON true
+      FROM (SELECT LEAST(GREATEST(COALESCE((filter->>'limit')::int, 100), 0), 1000) AS most,
+                   LEAST(GREATEST(COALESCE((filter->>'offset')::int, 0), 0), 1000000) AS skip) AS p
+      LEFT JOIN LATERAL queend.dead_show(ARRAY(SELECT f
+                                                 FROM queend.dead_find(CASE WHEN filter->>'queue' IS NOT NULL
+                                                         THEN COALESCE((SELECT q.id FROM queend.queues q
+                                                                         WHERE q.name = filter->>'queue'), 0) END,
+                                                                       filter->>'partition', filter->>'consumerGroup',
+                                                                       queend.moment_us(filter->>'from'),
+                                                                       queend.moment_us(filter->>'to'), p.most,
+                                                                       p.skip) AS f)) AS d ON true
      GROUP BY p.most, p.skip
 $$;
+COMMENT ON FUNCTION queen.get_dlq_messages_v1(jsonb) IS
+'Dead letters, newest failure first: {"queue", "consumerGroup", "partition", "from", "to", "limit": 100, "offset":
+0}, as GET /api/v1/dlq gives them. data is null where SQL cannot read it (see queen.messages).';

@@ -1,55 +1,90 @@
 -- Messages: the view, lists, one message, deletion.
 
--- Stored messages. payload_state tells what SQL can read: plain; packed (rows of the log that the daemon compressed: QUEEND_COMPRESS_FROM)
--- or sealed (encrypted): their payload is NULL here, queend hands it out over HTTP. payload is NULL too, and payload_text is not, where jsonb
--- cannot hold what the JSON says (\u0000). Name the queue and the partition: a search by anything else reads the whole log.
--- DELETE takes a message out of its queue.
 CREATE OR REPLACE VIEW queen.messages AS
-SELECT m.id, m.transaction_id, m.trace_id, queend.partition_uuid(p.id) AS partition_id, queend.as_jsonb(m.payload_text) AS payload, m.created_at,
-       m.payload_state = 'sealed' AS is_encrypted, m.producer_sub, q.name AS queue, p.name AS partition, m.message_offset, m.payload_state, m.payload_text
-  FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id CROSS JOIN LATERAL queend.partition_messages(p.id) AS m;
+SELECT m.id, m.transaction_id, m.trace_id, queend.partition_uuid(p.id) AS partition_id,
+       queend.as_jsonb(m.payload_text) AS payload, m.created_at, m.payload_state = 'sealed' AS is_encrypted,
+       m.producer_sub, q.name AS queue, p.name AS partition, m.message_offset, m.payload_state, m.payload_text
+  FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id
+  CROSS JOIN LATERAL queend.partition_messages(p.id) AS m;
+COMMENT ON VIEW queen.messages IS
+'Stored messages. payload_state tells what SQL can read: plain; packed (rows of the log that the daemon compressed:
+QUEEND_COMPRESS_FROM) or sealed (encrypted): their payload is NULL here, queend hands it out over HTTP. payload is
+NULL too, and payload_text is not, where jsonb cannot hold what the JSON says (\u0000). Name the queue and the
+partition: a search by anything else reads the whole log.
+DELETE takes a message out of its queue.';
+
 CREATE OR REPLACE FUNCTION queen.messages_deleted() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
-    RETURN CASE WHEN queend.message_delete(queend.partition_id(OLD.partition_id), queend.record_id(OLD.transaction_id)) THEN OLD END;
+    RETURN CASE WHEN queend.message_delete(queend.partition_id(OLD.partition_id), queend.record_id(OLD.transaction_id))
+                     THEN OLD END;
 END $$;
-CREATE OR REPLACE TRIGGER deleted INSTEAD OF DELETE ON queen.messages FOR EACH ROW EXECUTE FUNCTION queen.messages_deleted();
+COMMENT ON FUNCTION queen.messages_deleted() IS
+'What DELETE on queen.messages does: the message goes with its dead letters and traces.';
+CREATE OR REPLACE TRIGGER deleted INSTEAD OF DELETE ON queen.messages
+    FOR EACH ROW EXECUTE FUNCTION queen.messages_deleted();
 
--- Messages without their payloads, newest first: {"from": an hour ago, "to": now, "queue", "partition", "namespace", "task", "status", "limit": 200,
--- "offset": 0}. Shape and rules are those of GET /api/v1/messages; ids of rows that clients framed (codec 2) are those the daemon made.
 CREATE OR REPLACE FUNCTION queen.list_messages_v1(filter jsonb DEFAULT '{}') RETURNS jsonb
 LANGUAGE sql STABLE AS $$
     SELECT jsonb_build_object('messages', COALESCE(jsonb_agg(jsonb_build_object(
-               'id', queend.message_id(m.stored_at, m.partition_id, m.record_offset), 'transactionId', m.transaction_id, 'partitionId', queend.partition_uuid(m.partition_id),
-               'queuePath', m.queue || '/' || m.partition, 'queue', m.queue, 'partition', m.partition, 'namespace', m.namespace, 'task', m.task, 'status', m.status,
-               'queueStatus', m.queue_status, 'busStatus', jsonb_build_object('consumedBy', m.consumed_by, 'totalGroups', m.groups), 'traceId', m.trace_id,
-               'producerSub', m.producer_sub, 'queuePriority', m.priority, 'createdAt', queend.iso(m.stored_at), 'leaseExpiresAt', queend.iso(m.lease_until), 'offset', m.record_offset)), '[]'))
-      FROM queend.message_list(filter->>'queue', filter->>'partition', filter->>'namespace', filter->>'task', filter->>'status',
-                               COALESCE(queend.moment_us(filter->>'from'), queend.now_us() - 3600000000), COALESCE(queend.moment_us(filter->>'to'), queend.now_us()),
-                               LEAST(GREATEST(COALESCE((filter->>'limit')::int, 200), 0), 1000), LEAST(GREATEST(COALESCE((filter->>'offset')::int, 0), 0), 100000), 100000) AS m
+               'id', queend.message_id(m.stored_at, m.partition_id, m.record_offset), 'transactionId', m.transaction_id,
+               'partitionId', queend.partition_uuid(m.partition_id), 'queuePath', m.queue || '/' || m.partition,
+               'queue', m.queue, 'partition', m.partition, 'namespace', m.namespace, 'task', m.task, 'status', m.status,
+               'queueStatus', m.queue_status,
+               'busStatus', jsonb_build_object('consumedBy', m.consumed_by, 'totalGroups', m.groups),
+               'traceId', m.trace_id, 'producerSub', m.producer_sub, 'queuePriority', m.priority,
+               'createdAt', queend.iso(m.stored_at), 'leaseExpiresAt', queend.iso(m.lease_until),
+               'offset', m.record_offset)), '[]'))
+      FROM queend.message_list(filter->>'queue', filter->>'partition', filter->>'namespace', filter->>'task',
+                               filter->>'status',
+                               COALESCE(queend.moment_us(filter->>'from'), queend.now_us() - 3600000000),
+                               COALESCE(queend.moment_us(filter->>'to'), queend.now_us()),
+                               LEAST(GREATEST(COALESCE((filter->>'limit')::int, 200), 0), 1000),
+                               LEAST(GREATEST(COALESCE((filter->>'offset')::int, 0), 0), 100000), 100000) AS m
 $$;
+COMMENT ON FUNCTION queen.list_messages_v1(jsonb) IS
+'Messages without their payloads, newest first: {"from": an hour ago, "to": now, "queue", "partition", "namespace",
+"task", "status", "limit": 200, "offset": 0}. Shape and rules are those of GET /api/v1/messages; ids of rows that
+clients framed (codec 2) are those the daemon made.';
 
--- One message with its payload (null where SQL cannot read it, see queen.messages), also one that only the dead letters still have;
--- {"error": "Message not found"} if there is none.
 CREATE OR REPLACE FUNCTION queen.get_message_v1(partition_id text, transaction_id text) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
     SELECT COALESCE((
         SELECT jsonb_build_object(
-                   'id', queend.message_id(m.stored_at, p.id, m.record_offset), 'transactionId', m.transaction_id, 'partitionId', queend.partition_uuid(p.id),
-                   'queuePath', m.queue || '/' || m.partition, 'queue', m.queue, 'partition', m.partition, 'namespace', m.namespace, 'task', m.task,
-                   'payload', CASE WHEN m.seal IS NULL THEN queend.as_jsonb(COALESCE(m.payload, (SELECT r.payload FROM queend.records(p.id, m.record_offset, 1) AS r))) END, 'traceId', m.trace_id, 'producerSub', m.producer_sub,
-                   'createdAt', queend.iso(m.stored_at), 'errorMessage', m.dead_error, 'retryCount', m.dead_retries, 'offset', m.record_offset,
-                   'queueConfig', jsonb_build_object('leaseTime', m.lease_time, 'retryLimit', m.retry_limit, 'retryDelay', m.retry_delay, 'ttl', m.ttl, 'priority', m.priority),
-                   'consumerGroups', (SELECT COALESCE(jsonb_agg(jsonb_build_object('name', g.name, 'consumed', g.consumed, 'leaseExpiresAt', queend.iso(g.lease_until))), '[]')
-                                        FROM queend.message_groups(p.id, m.record_offset) AS g))
+                   'id', queend.message_id(m.stored_at, p.id, m.record_offset), 'transactionId', m.transaction_id,
+                   'partitionId', queend.partition_uuid(p.id), 'queuePath', m.queue || '/' || m.partition,
+                   'queue', m.queue, 'partition', m.partition, 'namespace', m.namespace, 'task', m.task,
+                   'payload',
+                   CASE WHEN m.seal IS NULL
+                             THEN queend.as_jsonb(COALESCE(m.payload,
+                                                           (SELECT r.payload
+                                                              FROM queend.records(p.id, m.record_offset, 1) AS r))) END,
+                   'traceId', m.trace_id, 'producerSub', m.producer_sub, 'createdAt', queend.iso(m.stored_at),
+                   'errorMessage', m.dead_error, 'retryCount', m.dead_retries, 'offset', m.record_offset,
+                   'queueConfig',
+                   jsonb_build_object('leaseTime', m.lease_time, 'retryLimit', m.retry_limit,
+                                      'retryDelay', m.retry_delay, 'ttl', m.ttl, 'priority', m.priority),
+                   'consumerGroups',
+                   (SELECT COALESCE(jsonb_agg(jsonb_build_object('name', g.name, 'consumed', g.consumed,
+                                                                 'leaseExpiresAt', queend.iso(g.lease_until))), '[]')
+                      FROM queend.message_groups(p.id, m.record_offset) AS g))
           FROM (SELECT queend.partition_number(get_message_v1.partition_id) AS id) AS p
-          CROSS JOIN LATERAL queend.message_show(p.id, queend.record_id(get_message_v1.transaction_id)) AS m WHERE p.id IS NOT NULL), '{"error": "Message not found"}')
+          CROSS JOIN LATERAL queend.message_show(p.id, queend.record_id(get_message_v1.transaction_id)) AS m
+         WHERE p.id IS NOT NULL), '{"error": "Message not found"}')
 $$;
+COMMENT ON FUNCTION queen.get_message_v1(text, text) IS
+'One message with its payload (null where SQL cannot read it, see queen.messages), also one that only the dead
+letters still have; {"error": "Message not found"} if there is none.';
 
--- Deletes a message with its dead letters and traces. Cursors stay where they are.
 CREATE OR REPLACE FUNCTION queen.delete_message_v1(partition_id text, transaction_id text) RETURNS jsonb
 LANGUAGE sql AS $$
-    SELECT jsonb_build_object('success', d.gone, 'partitionId', delete_message_v1.partition_id, 'transactionId', delete_message_v1.transaction_id,
-                              'message', CASE WHEN d.gone THEN 'Message deleted successfully' ELSE 'Message not found' END)
-      FROM (SELECT COALESCE(queend.message_delete(queend.partition_number(delete_message_v1.partition_id), queend.record_id(delete_message_v1.transaction_id)), false) AS gone) AS d
+    SELECT jsonb_build_object('success', d.gone, 'partitionId', delete_message_v1.partition_id,
+                              'transactionId', delete_message_v1.transaction_id,
+                              'message',
+                              CASE WHEN d.gone THEN 'Message deleted successfully' ELSE 'Message not found' END)
+      FROM (SELECT COALESCE(queend.message_delete(queend.partition_number(delete_message_v1.partition_id),
+                                                  queend.record_id(delete_message_v1.transaction_id)),
+                            false) AS gone) AS d
 $$;
+COMMENT ON FUNCTION queen.delete_message_v1(text, text) IS
+'Deletes a message with its dead letters and traces. Cursors stay where they are.';

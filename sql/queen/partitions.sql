@@ -1,19 +1,26 @@
 -- Partitions: the views, and what retention removed of them.
 
--- Partitions; last_activity: when the newest message was stored. queue: the queue's name.
 CREATE OR REPLACE VIEW queen.partitions AS
 SELECT queend.partition_uuid(p.id) AS id, queend.queue_uuid(p.queue_id) AS queue_id, p.name, p.created_at,
-       COALESCE((SELECT n.created_at FROM queend.newest_message(p.id) AS n), p.created_at) AS last_activity, q.name AS queue
+       COALESCE((SELECT n.created_at FROM queend.newest_message(p.id) AS n), p.created_at) AS last_activity,
+       q.name AS queue
   FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id;
+COMMENT ON VIEW queen.partitions IS
+'Partitions; last_activity: when the newest message was stored. queue: the queue''s name.';
 
--- The newest message of each partition that has one.
 CREATE OR REPLACE VIEW queen.partition_lookup AS
-SELECT queend.partition_uuid(p.id) AS id, q.name AS queue_name, queend.partition_uuid(p.id) AS partition_id, n.message_id AS last_message_id,
-       n.created_at AS last_message_created_at, n.created_at AS updated_at
-  FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id CROSS JOIN LATERAL queend.newest_message(p.id) AS n WHERE n.message_id IS NOT NULL;
+SELECT queend.partition_uuid(p.id) AS id, q.name AS queue_name, queend.partition_uuid(p.id) AS partition_id,
+       n.message_id AS last_message_id, n.created_at AS last_message_created_at, n.created_at AS updated_at
+  FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id
+  CROSS JOIN LATERAL queend.newest_message(p.id) AS n
+ WHERE n.message_id IS NOT NULL;
+COMMENT ON VIEW queen.partition_lookup IS
+'The newest message of each partition that has one.';
 
--- What retention removed.
 CREATE OR REPLACE VIEW queen.retention_history AS
-SELECT md5('h' || h.id)::uuid AS id, queend.partition_uuid(h.partition_id) AS partition_id, h.messages AS messages_deleted, h.kind AS retention_type, h.executed_at,
+SELECT md5('h' || h.id)::uuid AS id, queend.partition_uuid(h.partition_id) AS partition_id,
+       h.messages AS messages_deleted, h.kind AS retention_type, h.executed_at,
        q.name AS queue
   FROM queend.retention_history h LEFT JOIN queend.queues q ON q.id = h.queue_id;
+COMMENT ON VIEW queen.retention_history IS
+'What retention removed: partition, kind (retention_type), number of messages and moment of each removal.';

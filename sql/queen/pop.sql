@@ -1,45 +1,54 @@
 -- Pop in one call, under all the names the reference server has had for it.
 
--- Pops for many requests: [{"idx", "queue_name", "partition_name": '' any, "consumer_group": "__QUEUE_MODE__", "batch_size": 10, "lease_seconds": 0
--- the queue's, "worker_id": becomes the lease id, "sub_mode": all or new and "sub_from": now or a time, for the first contact of a group,
--- "auto_ack": false, "max_partitions": 1}, …]. Result: [{"idx", "result": {success, queue, partition, partitionId, leaseId, consumerGroup,
--- partitionsClaimed, messages: [{id, transactionId, traceId, data, producerSub, createdAt, partitionId, partition, leaseId, consumerGroup}, …],
--- error?, windowBufferActive?}}, …]. error: no_available_partition, partition_not_found, lease_held, or unreadable: what comes next is compressed
--- or sealed, which queend alone can read (QUEEND_COMPRESS_FROM=0 keeps it from compressing).
--- For autocommit: cursors stay locked until the transaction ends. A consumer group should pop either here or over HTTP where rows are compressed.
 CREATE OR REPLACE FUNCTION queen.pop_unified_batch_v4(requests jsonb) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
     r        record;
     v_result jsonb := '[]';
 BEGIN
-    FOR r IN SELECT e.v, COALESCE(e.v->'idx', to_jsonb(e.ord - 1)) AS idx FROM jsonb_array_elements(requests) WITH ORDINALITY AS e (v, ord)
+    FOR r IN SELECT e.v, COALESCE(e.v->'idx', to_jsonb(e.ord - 1)) AS idx
+               FROM jsonb_array_elements(requests) WITH ORDINALITY AS e (v, ord)
               ORDER BY COALESCE(e.v->>'partition_name', '') = '', e.v->>'queue_name', e.v->>'partition_name', e.ord LOOP
         v_result := v_result || jsonb_build_array(jsonb_build_object('idx', r.idx, 'result', queend.pop_request(r.v)));
     END LOOP;
     RETURN v_result;
 END $$;
+COMMENT ON FUNCTION queen.pop_unified_batch_v4(jsonb) IS
+'Pops for many requests: [{"idx", "queue_name", "partition_name": '''' any, "consumer_group": "__QUEUE_MODE__",
+"batch_size": 10, "lease_seconds": 0 the queue''s, "worker_id": becomes the lease id, "sub_mode": all or new and
+"sub_from": now or a time, for the first contact of a group, "auto_ack": false, "max_partitions": 1}, …]. Result:
+[{"idx", "result": {success, queue, partition, partitionId, leaseId, consumerGroup, partitionsClaimed, messages:
+[{id, transactionId, traceId, data, producerSub, createdAt, partitionId, partition, leaseId, consumerGroup}, …],
+error?, windowBufferActive?}}, …]. error: no_available_partition, partition_not_found, lease_held, or unreadable:
+what comes next is compressed or sealed, which queend alone can read (QUEEND_COMPRESS_FROM=0 keeps it from
+compressing).
+For autocommit: cursors stay locked until the transaction ends. A consumer group should pop either here or over HTTP
+where rows are compressed.';
 
--- An older name of queen.pop_unified_batch_v4.
 CREATE OR REPLACE FUNCTION queen.pop_unified_batch_v3(requests jsonb) RETURNS jsonb
 LANGUAGE sql AS $$
     SELECT queen.pop_unified_batch_v4(requests)
 $$;
+COMMENT ON FUNCTION queen.pop_unified_batch_v3(jsonb) IS
+'An older name of queen.pop_unified_batch_v4.';
 
--- An older name of queen.pop_unified_batch_v4.
 CREATE OR REPLACE FUNCTION queen.pop_unified_batch_v2(requests jsonb) RETURNS jsonb
 LANGUAGE sql AS $$
     SELECT queen.pop_unified_batch_v4(requests)
 $$;
+COMMENT ON FUNCTION queen.pop_unified_batch_v2(jsonb) IS
+'An older name of queen.pop_unified_batch_v4.';
 
--- An older name of queen.pop_unified_batch_v4.
 CREATE OR REPLACE FUNCTION queen.pop_unified_batch(requests jsonb) RETURNS jsonb
 LANGUAGE sql AS $$
     SELECT queen.pop_unified_batch_v4(requests)
 $$;
+COMMENT ON FUNCTION queen.pop_unified_batch(jsonb) IS
+'An older name of queen.pop_unified_batch_v4.';
 
--- queen.pop_unified_batch_v4, for requests that name their partition.
 CREATE OR REPLACE FUNCTION queen.pop_specific_batch(requests jsonb) RETURNS jsonb
 LANGUAGE sql AS $$
     SELECT queen.pop_unified_batch_v4(requests)
 $$;
+COMMENT ON FUNCTION queen.pop_specific_batch(jsonb) IS
+'queen.pop_unified_batch_v4, for requests that name their partition.';

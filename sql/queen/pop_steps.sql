@@ -1,29 +1,35 @@
 -- Pop step by step.
 
--- Pop, step by step: a partition of the queue with something for the group that nobody holds, the least recently consumed first; no row: none.
--- A proposal only: queen.pop_sm_lease decides.
 CREATE OR REPLACE FUNCTION queen.pop_sm_resolve(queue text, consumer_group text DEFAULT '__QUEUE_MODE__')
-RETURNS TABLE (partition_id uuid, partition_name text, queue_id uuid, lease_time int, window_buffer int, delayed_processing int)
+RETURNS TABLE (partition_id uuid, partition_name text, queue_id uuid, lease_time int, window_buffer int,
+               delayed_processing int)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    SELECT queend.partition_uuid(p.id), p.name, queend.queue_uuid(q.id), q.lease_time, q.window_buffer, q.delayed_processing
+    SELECT queend.partition_uuid(p.id), p.name, queend.queue_uuid(q.id), q.lease_time, q.window_buffer,
+           q.delayed_processing
       FROM queend.queues q
       CROSS JOIN LATERAL queend.group_resolve(q.id, pop_sm_resolve.consumer_group, 'all', NULL) AS g
       JOIN queend.partitions p ON p.queue_id = q.id
       LEFT JOIN queend.cursors k ON k.partition_id = p.id AND k.group_id = g.group_id
      WHERE q.name = pop_sm_resolve.queue AND COALESCE(GREATEST(k.lease_until, k.retry_until), 0) <= queend.now_us()
        AND queend.schedule_due(p.id, COALESCE(k.committed + 1, 0), queend.now_us()) IS NULL
-       AND queend.head(p.id) > COALESCE(k.committed + 1, CASE WHEN g.start_at IS NULL THEN 0 ELSE queend.offset_since(p.id, g.start_at) END)
+       AND queend.head(p.id) > COALESCE(k.committed + 1,
+                                        CASE WHEN g.start_at IS NULL THEN 0
+                                             ELSE queend.offset_since(p.id, g.start_at) END)
      ORDER BY COALESCE(k.consumed_at, 0), p.id
      LIMIT 1;
 END $$;
+COMMENT ON FUNCTION queen.pop_sm_resolve(text, text) IS
+'Pop, step by step: a partition of the queue with something for the group that nobody holds, the least recently
+consumed first; no row: none.
+A proposal only: queen.pop_sm_lease decides.';
 
--- Pop, step by step: takes the lease of a partition under the name worker_id for lease_seconds (0: the queue's), if nobody holds it and there is
--- something; no row otherwise. cursor_id, cursor_ts: the message before the first one to fetch, zero and NULL where there is none.
-CREATE OR REPLACE FUNCTION queen.pop_sm_lease(queue text, partition text, consumer_group text, lease_seconds int, worker_id text, batch_size int)
-RETURNS TABLE (partition_id uuid, cursor_id uuid, cursor_ts timestamptz, queue_lease_time int, window_buffer int, delayed_processing int)
+CREATE OR REPLACE FUNCTION queen.pop_sm_lease(queue text, partition text, consumer_group text, lease_seconds int,
+    worker_id text, batch_size int)
+RETURNS TABLE (partition_id uuid, cursor_id uuid, cursor_ts timestamptz, queue_lease_time int, window_buffer int,
+               delayed_processing int)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -37,7 +43,8 @@ BEGIN
       FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id
       CROSS JOIN LATERAL queend.group_resolve(q.id, pop_sm_lease.consumer_group, 'all', NULL) AS g
       CROSS JOIN LATERAL queend.pop_one(p.id, g.group_id, pop_sm_lease.batch_size, v_lease,
-                                        COALESCE(NULLIF(pop_sm_lease.lease_seconds, 0), q.lease_time) * 1000000::bigint) AS l
+                                        COALESCE(NULLIF(pop_sm_lease.lease_seconds, 0),
+                                                 q.lease_time) * 1000000::bigint) AS l
      WHERE q.name = pop_sm_lease.queue AND p.name = pop_sm_lease.partition;
     IF v.first IS NOT NULL THEN
         PERFORM queend.leases_keep(ARRAY[v_lease], ARRAY[v.id], ARRAY[v.group_id], true);
@@ -46,35 +53,50 @@ BEGIN
           FROM queend.cursor_message(v.id, v.first - 1) AS m;
     END IF;
 END $$;
+COMMENT ON FUNCTION queen.pop_sm_lease(text, text, text, integer, text, integer) IS
+'Pop, step by step: takes the lease of a partition under the name worker_id for lease_seconds (0: the queue''s), if
+nobody holds it and there is something; no row otherwise. cursor_id, cursor_ts: the message before the first one to
+fetch, zero and NULL where there is none.';
 
--- Pop, step by step: the messages of a partition after the cursor that queen.pop_sm_lease named, in order, as queen.pop_unified_batch_v4 gives them;
--- it ends before one that SQL cannot read.
-CREATE OR REPLACE FUNCTION queen.pop_sm_fetch(partition_id uuid, cursor_ts timestamptz, cursor_id uuid, batch_size int, window_buffer int DEFAULT 0, delayed_processing int DEFAULT 0) RETURNS jsonb
+CREATE OR REPLACE FUNCTION queen.pop_sm_fetch(partition_id uuid, cursor_ts timestamptz, cursor_id uuid, batch_size int,
+    window_buffer int DEFAULT 0, delayed_processing int DEFAULT 0) RETURNS jsonb
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     v_part  int := queend.partition_id(partition_id);
-    v_first bigint := CASE WHEN cursor_ts IS NULL THEN (SELECT COALESCE(max(f.floor), 0) FROM queend.floors f WHERE f.partition_id = v_part) ELSE queend.message_offset(cursor_id) + 1 END;
+    v_first bigint := CASE WHEN cursor_ts IS NULL
+                                THEN (SELECT COALESCE(max(f.floor), 0) FROM queend.floors f
+                                       WHERE f.partition_id = v_part) ELSE queend.message_offset(cursor_id) + 1 END;
 BEGIN
     RETURN (
     SELECT COALESCE(jsonb_agg(jsonb_build_object(
-               'id', queend.message_id(r.stored_at, v_part, r.record_offset), 'transactionId', r.transaction_id, 'traceId', r.trace_id, 'data', r.data, 'producerSub', r.producer_sub,
+               'id', queend.message_id(r.stored_at, v_part, r.record_offset), 'transactionId', r.transaction_id,
+               'traceId', r.trace_id, 'data', r.data, 'producerSub', r.producer_sub,
                'createdAt', queend.iso(r.stored_at)) ORDER BY r.record_offset), '[]')
       FROM (SELECT x.*, bool_and(x.data IS NOT NULL) OVER (ORDER BY x.record_offset) AS readable
-              FROM (SELECT y.*, queend.as_jsonb(y.payload) AS data FROM queend.records(v_part, v_first, batch_size) AS y) AS x) AS r
+              FROM (SELECT y.*, queend.as_jsonb(y.payload) AS data
+                      FROM queend.records(v_part, v_first, batch_size) AS y) AS x) AS r
      WHERE r.readable);
 END $$;
+COMMENT ON FUNCTION queen.pop_sm_fetch(uuid, timestamp with time zone, uuid, integer, integer, integer) IS
+'Pop, step by step: the messages of a partition after the cursor that queen.pop_sm_lease named, in order, as
+queen.pop_unified_batch_v4 gives them; it ends before one that SQL cannot read.';
 
--- Pop, step by step: gives the lease back if it is still worker_id's.
 CREATE OR REPLACE FUNCTION queen.pop_sm_release(partition_id uuid, consumer_group text, worker_id text) RETURNS boolean
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     v_part  int := queend.partition_id(pop_sm_release.partition_id);
-    v_group int := (SELECT g.id FROM queend.partitions p JOIN queend.consumer_groups g ON g.queue_id = p.queue_id AND g.name = pop_sm_release.consumer_group WHERE p.id = v_part);
-    v_done  boolean := (SELECT r.released FROM queend.release(ARRAY[v_part], ARRAY[v_group], ARRAY[queend.lease_uuid(pop_sm_release.worker_id)]) AS r);
+    v_group int := (SELECT g.id FROM queend.partitions p
+                      JOIN queend.consumer_groups g ON g.queue_id = p.queue_id
+                                                       AND g.name = pop_sm_release.consumer_group WHERE p.id = v_part);
+    v_done  boolean := (SELECT r.released
+                          FROM queend.release(ARRAY[v_part], ARRAY[v_group],
+                                              ARRAY[queend.lease_uuid(pop_sm_release.worker_id)]) AS r);
 BEGIN
     IF v_done THEN
         PERFORM queend.lease_freed(ARRAY[v_part], ARRAY[v_group]);
     END IF;
     RETURN v_done;
 END $$;
+COMMENT ON FUNCTION queen.pop_sm_release(uuid, text, text) IS
+'Pop, step by step: gives the lease back if it is still worker_id''s.';

@@ -1,10 +1,7 @@
 -- Push: within a transaction of your own (push), or at once (push_messages).
 
--- A message that is stored if, and only if, the transaction it is called in commits; a daemon moves it into its queue right after
--- (queend.relay), in the order of commits as far as one session goes. Takes no lock anybody waits for.
--- partition NULL: Default; transaction_id NULL: one is made. Returns the transaction id. A partition that holds the id already when
--- the message arrives there keeps the older one. Errors: 22023 a name that is too long or empty, 0A000 the queue is encrypted.
-CREATE OR REPLACE FUNCTION queen.push(queue text, partition text, payload json, transaction_id text DEFAULT NULL, trace_id uuid DEFAULT NULL) RETURNS text
+CREATE OR REPLACE FUNCTION queen.push(queue text, partition text, payload json, transaction_id text DEFAULT NULL,
+    trace_id uuid DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
@@ -12,41 +9,53 @@ DECLARE
 BEGIN
     PERFORM queend.item_check(queue, COALESCE(partition, 'Default'), v_id);
     IF EXISTS (SELECT FROM queend.queues q WHERE q.name = queue AND q.encryption_enabled) THEN
-        RAISE feature_not_supported USING MESSAGE = format('queue "%s" is encrypted: SQL cannot seal what is pushed to it', queue);
+        RAISE feature_not_supported
+              USING MESSAGE = format('queue "%s" is encrypted: SQL cannot seal what is pushed to it', queue);
     END IF;
     PERFORM pg_current_xact_id();      -- before an id of the outbox is drawn: see queend.outbox_mark
     INSERT INTO queend.outbox (queue, partition, transaction_id, trace_id, payload)
     VALUES (queue, COALESCE(partition, 'Default'), v_id, trace_id, COALESCE(payload, 'null'));
     RETURN v_id;
 END $$;
-CREATE OR REPLACE FUNCTION queen.push(queue text, partition text, payload jsonb, transaction_id text DEFAULT NULL, trace_id uuid DEFAULT NULL) RETURNS text
-LANGUAGE sql AS $$
-    SELECT queen.push(queue, partition, payload::json, transaction_id, trace_id)
-$$;
--- For literals and drivers that send text: it must be JSON (22P02 otherwise).
-CREATE OR REPLACE FUNCTION queen.push(queue text, partition text, payload text, transaction_id text DEFAULT NULL, trace_id uuid DEFAULT NULL) RETURNS text
-LANGUAGE sql AS $$
-    SELECT queen.push(queue, partition, payload::json, transaction_id, trace_id)
-$$;
+COMMENT ON FUNCTION queen.push(text, text, json, text, uuid) IS
+'A message that is stored if, and only if, the transaction it is called in commits; a daemon moves it into its queue
+right after (queend.relay), in the order of commits as far as one session goes. Takes no lock anybody waits for.
+partition NULL: Default; transaction_id NULL: one is made. Returns the transaction id. A partition that holds the id
+already when the message arrives there keeps the older one. Errors: 22023 a name that is too long or empty, 0A000
+the queue is encrypted.';
 
--- Stores messages at once: [{"queue", "partition": "Default", "payload": {}, "transactionId": made here, "traceId", "producerSub", "index": its
--- place}, …]. Result: {"items": [{index, transaction_id, status: queued or duplicate, message_id, partition_id, trace_id, queueName}, …],
--- "partition_updates": [{queue_name, partition_id, last_message_id, last_message_created_at}, …]}; of a duplicate the message_id is that of
--- the older message. All or nothing. The two flags are those of the reference server and decide nothing.
--- For autocommit: the lanes of its partitions stay locked until the transaction ends. In a transaction of your own call queen.push.
-CREATE OR REPLACE FUNCTION queen.push_messages_v3(items jsonb, check_duplicates boolean DEFAULT true, check_capacity boolean DEFAULT false) RETURNS jsonb
+CREATE OR REPLACE FUNCTION queen.push(queue text, partition text, payload jsonb, transaction_id text DEFAULT NULL,
+    trace_id uuid DEFAULT NULL) RETURNS text
+LANGUAGE sql AS $$
+    SELECT queen.push(queue, partition, payload::json, transaction_id, trace_id)
+$$;
+COMMENT ON FUNCTION queen.push(text, text, jsonb, text, uuid) IS
+'The same for jsonb: see queen.push of json.';
+
+CREATE OR REPLACE FUNCTION queen.push(queue text, partition text, payload text, transaction_id text DEFAULT NULL,
+    trace_id uuid DEFAULT NULL) RETURNS text
+LANGUAGE sql AS $$
+    SELECT queen.push(queue, partition, payload::json, transaction_id, trace_id)
+$$;
+COMMENT ON FUNCTION queen.push(text, text, text, text, uuid) IS
+'The same for literals and drivers that send text: see queen.push of json. It must be JSON (22P02 otherwise).';
+
+CREATE OR REPLACE FUNCTION queen.push_messages_v3(items jsonb, check_duplicates boolean DEFAULT true,
+    check_capacity boolean DEFAULT false) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     i record;
 BEGIN
-    SELECT array_agg(x.queue ORDER BY x.ord) AS queue, array_agg(x.partition ORDER BY x.ord) AS partition, array_agg(x.transaction ORDER BY x.ord) AS transaction,
-           array_agg(x.payload ORDER BY x.ord) AS payload, array_agg(x.trace ORDER BY x.ord) AS trace, array_agg(x.producer ORDER BY x.ord) AS producer,
+    SELECT array_agg(x.queue ORDER BY x.ord) AS queue, array_agg(x.partition ORDER BY x.ord) AS partition,
+           array_agg(x.transaction ORDER BY x.ord) AS transaction, array_agg(x.payload ORDER BY x.ord) AS payload,
+           array_agg(x.trace ORDER BY x.ord) AS trace, array_agg(x.producer ORDER BY x.ord) AS producer,
            array_agg(x.index ORDER BY x.ord) AS index
       INTO i
       FROM (SELECT e.ord, e.v->>'queue' AS queue, COALESCE(e.v->>'partition', 'Default') AS partition,
-                   COALESCE(NULLIF(e.v->>'transactionId', ''), queend.id_make()::text) AS transaction, COALESCE(e.v->'payload', '{}')::text AS payload,
-                   NULLIF(e.v->>'traceId', '')::uuid AS trace, NULLIF(e.v->>'producerSub', '') AS producer, COALESCE((e.v->>'index')::bigint, e.ord - 1) AS index
+                   COALESCE(NULLIF(e.v->>'transactionId', ''), queend.id_make()::text) AS transaction,
+                   COALESCE(e.v->'payload', '{}')::text AS payload, NULLIF(e.v->>'traceId', '')::uuid AS trace,
+                   NULLIF(e.v->>'producerSub', '') AS producer, COALESCE((e.v->>'index')::bigint, e.ord - 1) AS index
               FROM jsonb_array_elements(items) WITH ORDINALITY AS e (v, ord)) AS x;
     PERFORM queend.item_check(u.q, u.p, u.t) FROM unnest(i.queue, i.partition, i.transaction) AS u (q, p, t);
     IF i.queue IS NULL THEN
@@ -54,20 +63,35 @@ BEGIN
     END IF;
     RETURN (
     WITH stored AS MATERIALIZED (
-        SELECT s.*, queend.message_id(s.stored_at, s.partition_id, s.record_offset) AS message_id, queend.partition_uuid(s.partition_id) AS uuid, i.queue[s.ord + 1] AS queue
+        SELECT s.*, queend.message_id(s.stored_at, s.partition_id, s.record_offset) AS message_id,
+               queend.partition_uuid(s.partition_id) AS uuid, i.queue[s.ord + 1] AS queue
           FROM queend.push_items(i.queue, i.partition, i.transaction, i.payload, i.trace, i.producer) AS s)
     SELECT jsonb_build_object(
         'items', (SELECT jsonb_agg(jsonb_build_object(
-                      'index', i.index[s.ord + 1], 'transaction_id', i.transaction[s.ord + 1], 'status', CASE WHEN s.duplicate THEN 'duplicate' ELSE 'queued' END,
-                      'message_id', s.message_id, 'partition_id', s.uuid, 'trace_id', CASE WHEN NOT s.duplicate THEN i.trace[s.ord + 1] END, 'queueName', s.queue) ORDER BY s.ord)
+                      'index', i.index[s.ord + 1], 'transaction_id', i.transaction[s.ord + 1],
+                      'status', CASE WHEN s.duplicate THEN 'duplicate' ELSE 'queued' END,
+                      'message_id', s.message_id, 'partition_id', s.uuid,
+                      'trace_id', CASE WHEN NOT s.duplicate THEN i.trace[s.ord + 1] END, 'queueName', s.queue)
+                                   ORDER BY s.ord)
                     FROM stored s),
         'partition_updates', (SELECT COALESCE(jsonb_agg(jsonb_build_object(
-                      'queue_name', l.queue, 'partition_id', l.uuid, 'last_message_id', l.message_id, 'last_message_created_at', queend.iso(l.stored_at)) ORDER BY l.partition_id), '[]')
-                    FROM (SELECT DISTINCT ON (s.partition_id) s.* FROM stored s WHERE NOT s.duplicate ORDER BY s.partition_id, s.record_offset DESC) AS l)));
+                      'queue_name', l.queue, 'partition_id', l.uuid, 'last_message_id', l.message_id,
+                      'last_message_created_at', queend.iso(l.stored_at)) ORDER BY l.partition_id), '[]')
+                    FROM (SELECT DISTINCT ON (s.partition_id) s.* FROM stored s WHERE NOT s.duplicate
+                           ORDER BY s.partition_id, s.record_offset DESC) AS l)));
 END $$;
+COMMENT ON FUNCTION queen.push_messages_v3(jsonb, boolean, boolean) IS
+'Stores messages at once: [{"queue", "partition": "Default", "payload": {}, "transactionId": made here, "traceId",
+"producerSub", "index": its place}, …]. Result: {"items": [{index, transaction_id, status: queued or duplicate,
+message_id, partition_id, trace_id, queueName}, …], "partition_updates": [{queue_name, partition_id,
+last_message_id, last_message_created_at}, …]}; of a duplicate the message_id is that of the older message. All or
+nothing. The two flags are those of the reference server and decide nothing. For autocommit: the lanes of its
+partitions stay locked until the transaction ends. In a transaction of your own call queen.push.';
 
--- The items of queen.push_messages_v3 alone. For autocommit, as that is.
-CREATE OR REPLACE FUNCTION queen.push_messages_v2(items jsonb, check_duplicates boolean DEFAULT true, check_capacity boolean DEFAULT false) RETURNS jsonb
+CREATE OR REPLACE FUNCTION queen.push_messages_v2(items jsonb, check_duplicates boolean DEFAULT true,
+    check_capacity boolean DEFAULT false) RETURNS jsonb
 LANGUAGE sql AS $$
     SELECT queen.push_messages_v3(items, check_duplicates, check_capacity)->'items'
 $$;
+COMMENT ON FUNCTION queen.push_messages_v2(jsonb, boolean, boolean) IS
+'The items of queen.push_messages_v3 alone. For autocommit, as that is.';

@@ -1,30 +1,38 @@
 -- Queues: the view, making, configuring and deleting them.
 
--- Queues with their options; seconds, retry_delay milliseconds. DELETE removes a queue with everything in it; queen.configure_queue_v1 makes
--- one or sets its options.
 CREATE OR REPLACE VIEW queen.queues AS
-SELECT queend.queue_uuid(q.id) AS id, q.name, q.namespace, q.task, q.priority, q.lease_time, q.retry_limit, q.retry_delay, q.ttl, q.dead_letter_queue, q.dlq_after_max_retries,
-       q.delayed_processing, q.window_buffer, q.retention_seconds, q.completed_retention_seconds, q.retention_enabled, q.encryption_enabled, q.max_wait_time_seconds,
-       q.max_size AS max_queue_size, q.created_at
+SELECT queend.queue_uuid(q.id) AS id, q.name, q.namespace, q.task, q.priority, q.lease_time, q.retry_limit,
+       q.retry_delay, q.ttl, q.dead_letter_queue, q.dlq_after_max_retries,
+       q.delayed_processing, q.window_buffer, q.retention_seconds, q.completed_retention_seconds, q.retention_enabled,
+       q.encryption_enabled, q.max_wait_time_seconds, q.max_size AS max_queue_size, q.created_at
   FROM queend.queues q;
+COMMENT ON VIEW queen.queues IS
+'Queues with their options; seconds, retry_delay milliseconds. DELETE removes a queue with everything in it;
+queen.configure_queue_v1 makes one or sets its options.';
+
 CREATE OR REPLACE FUNCTION queen.queues_deleted() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
     RETURN CASE WHEN queend.queue_delete(OLD.name) THEN OLD END;
 END $$;
-CREATE OR REPLACE TRIGGER deleted INSTEAD OF DELETE ON queen.queues FOR EACH ROW EXECUTE FUNCTION queen.queues_deleted();
+COMMENT ON FUNCTION queen.queues_deleted() IS
+'What DELETE on queen.queues does: the queue goes with everything in it.';
+CREATE OR REPLACE TRIGGER deleted INSTEAD OF DELETE ON queen.queues
+    FOR EACH ROW EXECUTE FUNCTION queen.queues_deleted();
 
--- Makes a queue, or changes options of one: what is not named stays, null returns to the default. options: as of POST /api/v1/configure, and
--- namespace, task, mode.
 CREATE OR REPLACE FUNCTION queen.configure_queue_v1(queue text, options jsonb DEFAULT '{}') RETURNS jsonb
 LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM queend.item_check(queue, 'Default', NULL);
     RETURN queend.configure(queue, options->>'namespace', options->>'task', options - ARRAY['namespace', 'task']);
 END $$;
+COMMENT ON FUNCTION queen.configure_queue_v1(text, jsonb) IS
+'Makes a queue, or changes options of one: what is not named stays, null returns to the default. options: as of POST
+/api/v1/configure, and namespace, task, mode.';
 
--- Deletes a queue with everything in it: {deleted, queue, existed}.
 CREATE OR REPLACE FUNCTION queen.delete_queue_v1(queue text) RETURNS jsonb
 LANGUAGE sql AS $$
     SELECT jsonb_build_object('deleted', true, 'queue', queue, 'existed', queend.queue_delete(queue))
 $$;
+COMMENT ON FUNCTION queen.delete_queue_v1(text) IS
+'Deletes a queue with everything in it: {deleted, queue, existed}.';

@@ -1,13 +1,18 @@
 -- Streams: views of the schema queen_streams.
 
--- The queries of stream clients, and what they keep, under the reference server's names.
 CREATE SCHEMA IF NOT EXISTS queen_streams;
-CREATE OR REPLACE VIEW queen_streams.queries AS
-SELECT s.query_uuid AS id, s.name, s.source_queue, s.sink_queue, s.config_hash, s.created_at, s.updated_at FROM queend.stream_queries s;
 
--- The value of each query, source partition and key. Where jsonb cannot hold what the JSON says, value is NULL and value_text is not.
-CREATE SCHEMA IF NOT EXISTS queen_streams;
+CREATE OR REPLACE VIEW queen_streams.queries AS
+SELECT s.query_uuid AS id, s.name, s.source_queue, s.sink_queue, s.config_hash, s.created_at,
+       s.updated_at FROM queend.stream_queries s;
+COMMENT ON VIEW queen_streams.queries IS
+'The queries of stream clients, under the reference server''s names.';
+
 CREATE OR REPLACE VIEW queen_streams.state AS
-SELECT q.query_uuid AS query_id, queend.partition_uuid(s.partition_id) AS partition_id, s.key, queend.as_jsonb(s.value) AS value, queend.moment(s.updated_at) AS updated_at,
+SELECT q.query_uuid AS query_id, queend.partition_uuid(s.partition_id) AS partition_id, s.key,
+       queend.as_jsonb(s.value) AS value, queend.moment(s.updated_at) AS updated_at,
        q.name AS query, s.value AS value_text
   FROM queend.stream_state s JOIN queend.stream_queries q ON q.id = s.query_id;
+COMMENT ON VIEW queen_streams.state IS
+'The value of each query, source partition and key. Where jsonb cannot hold what the JSON says, value is NULL and
+value_text is not.';

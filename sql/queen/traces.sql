@@ -1,51 +1,78 @@
 -- Traces: the views, noting and reading them.
 
--- What programs noted about messages, and under which names.
 CREATE OR REPLACE VIEW queen.message_traces AS
-SELECT t.id, queend.record_message(t.partition_id, t.record_id) AS message_id, queend.partition_uuid(t.partition_id) AS partition_id, t.transaction_id,
-       t.group_name AS consumer_group, t.event_type, queend.as_jsonb(t.data) AS data, queend.moment(t.created_at) AS created_at, t.worker_id
+SELECT t.id, queend.record_message(t.partition_id, t.record_id) AS message_id,
+       queend.partition_uuid(t.partition_id) AS partition_id, t.transaction_id,
+       t.group_name AS consumer_group, t.event_type, queend.as_jsonb(t.data) AS data,
+       queend.moment(t.created_at) AS created_at, t.worker_id
   FROM queend.traces t;
+COMMENT ON VIEW queen.message_traces IS
+'What programs noted about messages.';
+
 CREATE OR REPLACE VIEW queen.message_trace_names AS
 SELECT n.trace_id, n.name AS trace_name FROM queend.trace_names n;
+COMMENT ON VIEW queen.message_trace_names IS
+'The names under which something was noted: one row per trace and name.';
 
--- Notes something about a message: {"transactionId", "partitionId", "consumerGroup", "eventType": "info", "data", "workerId", "traceNames": [...]}.
--- {success, traceId}, or success false where there is no such message.
 CREATE OR REPLACE FUNCTION queen.record_trace_v1(trace jsonb) RETURNS jsonb
 LANGUAGE sql AS $$
-    SELECT CASE WHEN t.id IS NULL THEN '{"success": false, "error": "Message not found"}' ELSE jsonb_build_object('success', true, 'traceId', t.id) END
+    SELECT CASE WHEN t.id IS NULL THEN '{"success": false, "error": "Message not found"}'
+                ELSE jsonb_build_object('success', true, 'traceId', t.id) END
       FROM (SELECT CASE WHEN queend.partition_number(trace->>'partitionId') IS NOT NULL THEN
-                        queend.trace_record(queend.partition_number(trace->>'partitionId'), queend.record_id(trace->>'transactionId'), left(trace->>'transactionId', 255),
-                                            left(COALESCE(trace->>'consumerGroup', '__QUEUE_MODE__'), 255), left(COALESCE(trace->>'eventType', 'info'), 100), COALESCE(trace->>'workerId', '0'),
+                        queend.trace_record(queend.partition_number(trace->>'partitionId'),
+                                            queend.record_id(trace->>'transactionId'),
+                                            left(trace->>'transactionId', 255),
+                                            left(COALESCE(trace->>'consumerGroup', '__QUEUE_MODE__'), 255),
+                                            left(COALESCE(trace->>'eventType', 'info'), 100),
+                                            COALESCE(trace->>'workerId', '0'),
                                             COALESCE(trace->'data', 'null')::text,
-                                            ARRAY(SELECT left(n, 255) FROM jsonb_array_elements_text(CASE jsonb_typeof(trace->'traceNames') WHEN 'array' THEN trace->'traceNames' ELSE '[]' END) AS n LIMIT 100))
+                                            ARRAY(SELECT left(n, 255)
+                                                    FROM jsonb_array_elements_text(
+                                                             CASE jsonb_typeof(trace->'traceNames')
+                                                             WHEN 'array' THEN trace->'traceNames' ELSE '[]' END) AS n
+                                                   LIMIT 100))
                    END AS id) AS t
 $$;
+COMMENT ON FUNCTION queen.record_trace_v1(jsonb) IS
+'Notes something about a message: {"transactionId", "partitionId", "consumerGroup", "eventType": "info", "data",
+"workerId", "traceNames": [...]}. {success, traceId}, or success false where there is no such message.';
 
--- What was noted about a message, oldest first: {"traces": [{id, event_type, data, consumer_group, worker_id, created_at, trace_names}, …]}.
 CREATE OR REPLACE FUNCTION queen.get_message_traces_v1(partition_id text, transaction_id text) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
     SELECT jsonb_build_object('traces', COALESCE(jsonb_agg(jsonb_build_object(
-               'id', t.id, 'event_type', t.event_type, 'data', queend.as_jsonb(t.data), 'consumer_group', t.group_name, 'worker_id', t.worker_id,
-               'created_at', queend.iso(t.created_at), 'trace_names', t.names) ORDER BY t.ord), '[]'))
-      FROM queend.traces_of(queend.partition_number(get_message_traces_v1.partition_id), queend.record_id(get_message_traces_v1.transaction_id), 10000) AS t
+               'id', t.id, 'event_type', t.event_type, 'data', queend.as_jsonb(t.data), 'consumer_group', t.group_name,
+               'worker_id', t.worker_id, 'created_at', queend.iso(t.created_at), 'trace_names', t.names)
+                                                           ORDER BY t.ord), '[]'))
+      FROM queend.traces_of(queend.partition_number(get_message_traces_v1.partition_id),
+                            queend.record_id(get_message_traces_v1.transaction_id), 10000) AS t
 $$;
+COMMENT ON FUNCTION queen.get_message_traces_v1(text, text) IS
+'What was noted about a message, oldest first: {"traces": [{id, event_type, data, consumer_group, worker_id,
+created_at, trace_names}, …]}.';
 
--- The traces of a name, oldest first.
-CREATE OR REPLACE FUNCTION queen.get_traces_by_name_v1(trace_name text, page_limit int DEFAULT 100, page_offset int DEFAULT 0) RETURNS jsonb
+CREATE OR REPLACE FUNCTION queen.get_traces_by_name_v1(trace_name text, page_limit int DEFAULT 100,
+    page_offset int DEFAULT 0) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
     SELECT jsonb_build_object('traces', COALESCE(jsonb_agg(jsonb_build_object(
-               'id', t.id, 'transaction_id', t.transaction_id, 'partition_id', queend.partition_uuid(t.partition_id), 'queue_name', t.queue, 'partition_name', t.partition,
-               'event_type', t.event_type, 'data', queend.as_jsonb(t.data), 'consumer_group', t.group_name, 'worker_id', t.worker_id,
+               'id', t.id, 'transaction_id', t.transaction_id, 'partition_id', queend.partition_uuid(t.partition_id),
+               'queue_name', t.queue, 'partition_name', t.partition, 'event_type', t.event_type,
+               'data', queend.as_jsonb(t.data), 'consumer_group', t.group_name, 'worker_id', t.worker_id,
                'created_at', queend.iso(t.created_at), 'trace_names', t.names) ORDER BY t.created_at), '[]'),
            'pagination', jsonb_build_object('limit', page_limit, 'offset', page_offset))
       FROM queend.traces_named(trace_name, LEAST(page_limit, 1000), page_offset) AS t
 $$;
+COMMENT ON FUNCTION queen.get_traces_by_name_v1(text, integer, integer) IS
+'The traces of a name, oldest first.';
 
--- The names traces were noted under, the latest used first.
-CREATE OR REPLACE FUNCTION queen.get_available_trace_names_v1(page_limit int DEFAULT 50, page_offset int DEFAULT 0) RETURNS jsonb
+CREATE OR REPLACE FUNCTION queen.get_available_trace_names_v1(page_limit int DEFAULT 50, page_offset int DEFAULT 0)
+RETURNS jsonb
 LANGUAGE sql STABLE AS $$
     SELECT jsonb_build_object('trace_names', COALESCE(jsonb_agg(jsonb_build_object(
-               'trace_name', n.name, 'trace_count', n.traces, 'message_count', n.messages, 'last_seen', queend.iso(n.last)) ORDER BY n.last DESC, n.name)
-               FILTER (WHERE n.name IS NOT NULL), '[]'), 'total', max(n.traces) FILTER (WHERE n.name IS NULL), 'pagination', jsonb_build_object('limit', page_limit, 'offset', page_offset))
+               'trace_name', n.name, 'trace_count', n.traces, 'message_count', n.messages,
+               'last_seen', queend.iso(n.last)) ORDER BY n.last DESC, n.name)
+               FILTER (WHERE n.name IS NOT NULL), '[]'), 'total', max(n.traces) FILTER (WHERE n.name IS NULL),
+                              'pagination', jsonb_build_object('limit', page_limit, 'offset', page_offset))
       FROM queend.trace_names_list(page_limit, page_offset, 2147483647, 2147483647) AS n
 $$;
+COMMENT ON FUNCTION queen.get_available_trace_names_v1(integer, integer) IS
+'The names traces were noted under, the latest used first.';
