@@ -1,5 +1,5 @@
--- Acknowledgements by id: moves cursors and ends leases. Owns the progress in queend.cursors, and queend.pauses of what
--- has to wait. Locks: cursors ascending, then pauses, then dead letters.
+-- Acknowledgements by id: move cursors and end leases. Owns the progress in queend.cursors, and the queend.pauses of
+-- what has to wait. Locks: cursors ascending; pauses and dead letters after them.
 
 -- Acknowledges many batches at once. One element per (partition, group, lease):
 --   p_lease                 NULL = whoever holds the lease

@@ -1,17 +1,19 @@
+-- Acknowledgements of what a daemon delivered itself: it knows the offsets, so the log is not read. Locks: the cursors,
+-- in the order given, which is ascending.
+
 -- Acknowledges, all `completed`, what the caller itself delivered under leases and remembers: one element per lease of
 -- a (partition, group), ascending by both, each once.
 --   p_first, p_last   offsets of the first and the last record acknowledged
 --   p_base            an offset at which a row of the log begins, not above the record that follows the lease's last
 --                     one
---   p_heads           the caller wants to be told where the log of these partitions ends
--- Returns what was done, in the order asked; head: the next offset of the partition where its lease was released and
--- p_heads, else 0.
--- A stale catalogue version: nothing was done.
+--   p_heads           the caller wants to know where the log of these partitions ends
+-- Returns what was done, in the order asked. head: the next offset of the partition where its lease was released and
+-- p_heads is true, else 0. Where the catalogue version is stale, nothing is done.
 --
--- Done only where that lease is live, the cursor stands right before p_first, nothing of the lease is done beyond a gap
--- and nothing from there on fell to retention. A lease's records are fixed with its claim and offsets never change, so
--- these are the records the caller delivered: the log need not be read to know it. That is what queend.ack would do
--- there; whatever differs is left to it.
+-- An element is done only where its lease is live, the cursor stands right before p_first, nothing of the lease is done
+-- beyond a gap, and retention removed nothing from p_first on. The records of a lease are fixed when it is claimed and
+-- offsets never change, so these are the records the caller delivered. queend.ack would do the same there; every other
+-- case is left to it.
 CREATE OR REPLACE FUNCTION queend.ack_leased(p_version bigint, p_part int[], p_group int[], p_lease uuid[],
     p_first bigint[], p_last bigint[], p_base bigint[], p_heads boolean)
 RETURNS TABLE (part int, grp int, released boolean, head bigint)

@@ -1,3 +1,6 @@
+-- Claims of what a daemon has in memory: the database is asked for the cursor only. Locks: the cursors, with SKIP
+-- LOCKED.
+
 -- Claims records the caller has in memory: one element per candidate.
 --   p_first, p_take   offset of the first record and how many
 --   p_base            an offset at which a row of the log begins, not above the record that follows committed after the
@@ -6,10 +9,12 @@
 -- Returns (partition, group) of the claims made, in the order asked; (-1, 0) alone: stale catalogue version, nothing
 -- was done.
 --
--- Made only where the cursor stands right before p_first, free of a lease, of a pause and of a delivery that was not
--- acknowledged, with nothing done beyond it, not locked by anybody, where nothing of it fell to retention, nothing was
--- deleted and nothing is for another group; or where the group has no cursor and p_first is the partition's first
--- record. That is what queend.pop would claim there; whatever differs is left to it.
+-- A claim is made only where
+--   - the cursor stands right before p_first and nobody has it locked, and it has no lease, no pause, no delivery that
+--     was not acknowledged and nothing done beyond a gap;
+--   - none of the records was removed by retention, deleted, or is for another group;
+-- or where the group has no cursor yet and p_first is the partition's first record. queend.pop would claim the same
+-- there; every other case is left to it.
 CREATE OR REPLACE FUNCTION queend.claim(p_version bigint, p_part int[], p_group int[], p_first bigint[], p_take int[],
     p_base bigint[], p_lease uuid[], p_us bigint[])
 RETURNS TABLE (part int, grp int)

@@ -1,5 +1,5 @@
--- Dead letters: copies of records that a group gave up. Owns queend.dead_letters and queend.dead_bodies. Who makes one
--- holds the cursor.
+-- Dead letters: copies of records that a group gave up, or that somebody took out by hand. Owns queend.dead_letters and
+-- queend.dead_bodies. An acknowledgement that makes one holds the cursor.
 
 -- Copies stored records of one partition into dead_letters; p_offset and p_error by place. Each row is opened once,
 -- however many of its records die. Of a compressed row the body is kept as it is, once, in dead_bodies; its dead

@@ -1,10 +1,10 @@
 -- What a group has done beyond a gap (cursors.beyond): arithmetic over ranges of offsets. Takes no lock: the caller
 -- holds the cursor.
 
--- Where a cursor stands once the records p_done are done too: behind all that is done without a gap (what retention
--- removed or somebody deleted is none); beyond: what is done behind the first gap, NULL: nothing. too_many: gaps, more
--- than are remembered. A lease cannot have so many: it has 10 000 records at most, and what is delivered again lies
--- between what was done of it.
+-- Where a cursor stands once the records p_done are done too. committed: behind all that is done without a gap; records
+-- that retention removed or somebody deleted are no gap. beyond: what is done behind the first gap, NULL: nothing.
+-- too_many: there are more gaps than are remembered. One lease cannot have so many: it has 10 000 records at most, and
+-- what is delivered again lies between what was done of it.
 CREATE OR REPLACE FUNCTION queend.done_with(p_part int, p_group int, p_committed bigint, p_beyond int8multirange,
     p_done int8multirange, OUT committed bigint, OUT beyond int8multirange, OUT too_many boolean)
 LANGUAGE plpgsql STABLE AS $$

@@ -140,10 +140,10 @@ LANGUAGE sql STABLE AS $$
      CROSS JOIN LATERAL queend.ids_find(u.part, u.id, u.known) AS f
 $$;
 
--- Whether records were stored that a statement pushed whose answer was lost: one element of the arrays per batch row,
--- as in push. All of them, next to each other in their order and at one moment, or no row: then nothing of that
--- statement took effect. base, created_at: of each row's first record.
--- The lanes are taken as the statement took them: while it is still under way, this waits for its end.
+-- Whether a push whose answer was lost stored its records: one element of the arrays per batch row, as in push. Rows
+-- for all of them, if all stand next to each other in their order and have one moment; no row otherwise: then nothing
+-- of that statement took effect. base, created_at: of each row's first record. The lanes are taken as the statement
+-- took them: while it is still under way, this waits for its end.
 CREATE OR REPLACE FUNCTION queend.pushed(p_lanes int[], p_part int[], p_n int[], p_ids bytea[])
 RETURNS TABLE (ord int, base bigint, created_at bigint)
 LANGUAGE plpgsql AS $$

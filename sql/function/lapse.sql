@@ -1,17 +1,17 @@
 -- Leases that ran out: how deliveries become narrow and end in the dead letters. Owns queend.standing, a row per cursor
 -- whose leases ran out; who holds the cursor's row writes it.
 
--- What the next delivery of a partition may take where a lease of it has run out, or did so lately (cursors.standing).
+-- Limits the next delivery of a partition after a lease ran out, now or lately (cursors.standing).
 --   p_lease_until … p_beyond   of the cursor, whose row the caller holds      p_first   the first record to deliver
 -- first: the first record to deliver after all; most: records to deliver, at most (NULL: no bound); standing: for the
 -- cursor; buried: how many records became dead letters (NULL: none).
 --
--- A lease that ran out and left its first record is counted, where neither a daemon nor the database was away since it
--- was taken. From the second in a row on deliveries have half of the records of the one before, at last a single one:
--- so whoever ends his consumers is alone. A record that was left more often than the queue's deliveryLimit (0: never),
--- and alone in the end, goes to the dead letters. Deliveries stay narrow to the end of what the first of these leases
--- had.
--- The caller moves the cursor to `first` if it delivers; where it does not, the same is said again.
+-- A lease counts if it ran out and left its first record, and neither a daemon nor the database was away since it was
+-- taken. From the second in a row on, a delivery has half the records of the one before, at last a single one: so a
+-- record that ends its consumers is alone in the end. A record that is alone and was left more often than the queue's
+-- deliveryLimit (0: never) goes to the dead letters. Deliveries stay narrow to the end of what the first of these
+-- leases had.
+-- The caller moves the cursor to `first` if it delivers. If it does not, the next call answers the same.
 CREATE OR REPLACE FUNCTION queend.lapse(p_part int, p_group int, p_lease_until bigint, p_lease_end bigint,
     p_taken bigint, p_beyond int8multirange, p_first bigint, OUT first bigint, OUT most int, OUT standing boolean,
     OUT buried int)
@@ -76,8 +76,8 @@ BEGIN
     lapse.most := s.width;
 END $$;
 
--- Was a daemon or the database away since a moment (µs)? A lease that ended meanwhile says nothing about its consumer.
--- What each daemon notes when it starts and when its database answers again (service/maintenance).
+-- Whether a daemon or the database was away since a moment (µs): a lease that ended meanwhile says nothing about its
+-- consumer. Each daemon notes it when it starts and when its database answers again (service/maintenance).
 CREATE OR REPLACE FUNCTION queend.away_since(p_at bigint) RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -85,8 +85,8 @@ BEGIN
         OR pg_postmaster_start_time() >= queend.moment(p_at);
 END $$;
 
--- Partitions that stand: a group's leases ran out at least twice in a row and left the message at `first`, since the
--- first of them was taken. p_group NULL: of all groups.
+-- Partitions that make no progress: the leases of a group ran out at least twice in a row and left the message at
+-- `first`. since: when the first of these leases was taken. p_group NULL: of all groups.
 CREATE OR REPLACE FUNCTION queend.standing_list(p_group text)
 RETURNS TABLE (queue text, name text, partition text, partition_id int, since bigint, lapses int, first bigint)
 LANGUAGE plpgsql STABLE SET enable_seqscan = on SET enable_bitmapscan = off AS $$

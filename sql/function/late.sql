@@ -1,7 +1,7 @@
--- Where the statements of the daemons end that come too late: `… WHERE clock_timestamp() <= $n OR queend.late($n)`. The
--- condition is looked at for every row they return, when the function has done its work and holds all its locks; the
--- error undoes it. Who sent the statement has given it up at that moment, and may have done it again elsewhere
--- (docs/inside/decisions/failures.md).
+-- Refuses a statement that comes too late. The statements of the daemons end in `… WHERE clock_timestamp() <= $n OR
+-- queend.late($n)`. The condition is evaluated for every row they return: the function has done its work then and still
+-- holds its locks, and the error undoes the work. The sender gave the statement up at that moment and may have done it
+-- again elsewhere (docs/inside/decisions/failures.md).
 CREATE OR REPLACE FUNCTION queend.late(p_until timestamptz) RETURNS boolean
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN

@@ -1,5 +1,5 @@
--- Leases: who holds them, longer and shorter ones. Owns queend.leases, which remembers the cursors of leases whose id
--- does not name its partition. Locks: cursors ascending, then pauses.
+-- Leases: extending them, giving them back, finding who holds them. Owns queend.leases, which remembers the cursors of
+-- leases whose id does not name its partition. Locks: cursors ascending, then pauses.
 
 -- Extends leases: each live (partition, group) that holds one lives until at least now + seconds; never shortened.
 --   h_part, h_group   cursors where the leases may be, besides those that their ids name and that are remembered
@@ -69,9 +69,8 @@ BEGIN
 END $$;
 
 -- Takes back claims that were acknowledged at once and reached nobody: records p_first … p_stop - 1 are delivered
--- again. Only where the cursor still stands where such a claim left it, at p_stop - 1 and free: what was claimed behind
--- it since, or a seek, goes before. One row per element (0-based ord): whether it was taken back. Every daemon hears of
--- it.
+-- again. Only where the cursor still stands where such a claim left it, at p_stop - 1 and free: later claims and seeks
+-- count more. One row per element (0-based ord): whether it was taken back. Every daemon learns of it.
 CREATE OR REPLACE FUNCTION queend.take_back(p_part int[], p_group int[], p_first bigint[], p_stop bigint[])
 RETURNS TABLE (ord int, taken boolean)
 LANGUAGE plpgsql AS $$
@@ -178,8 +177,8 @@ BEGIN
     END IF;
 END $$;
 
--- Which of these (partition, group), by their place from 0, nobody holds a lease of now: how a daemon learns that a
--- lease it knows of ended early through another.
+-- Those of these (partition, group), by their 0-based place, that have neither a live lease nor a pause: how a daemon
+-- learns that another one ended a lease it knows of.
 CREATE OR REPLACE FUNCTION queend.leases_ended(p_part int[], p_group int[]) RETURNS TABLE (ord int)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
@@ -194,8 +193,8 @@ BEGIN
      WHERE COALESCE(k.lease_until, 0) <= v_now AND COALESCE(k.retry_until, 0) <= v_now;
 END $$;
 
--- Tells every daemon that these (partition, group) can be claimed again, for callers that no daemon serves: as pauses
--- that end now, which they look for once a second while somebody waits (queend.waking).
+-- Tells every daemon that these (partition, group) can be claimed again, for callers that no daemon serves. It writes
+-- pauses that end now: daemons look for those once a second while somebody waits (queend.waking).
 CREATE OR REPLACE FUNCTION queend.lease_freed(p_part int[], p_group int[]) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,6 +1,5 @@
 -- The format of a row's meta: what records carry besides their payloads, and when each was stored where rows were
--- merged.
--- Nothing is read from tables here.
+-- merged. Nothing is read from tables here.
 
 -- What a record carries besides its payload; all NULL where it carries nothing. i is the 0-based place in the row.
 -- Format 1: empty when no record needs one, else one byte 0x10, then for each record that has extras, in order: varint

@@ -44,9 +44,9 @@ BEGIN
     END IF;
 END $$;
 
--- The first message of the outbox, alone: what relay came to grief over is found with this. One that cannot be stored
--- is marked with the reason (refused), and the others go on. Result as of relay. Errors that are not the message's own
--- (queend/core/pg/verdict.pyx has the table) are raised.
+-- Relays the first message of the outbox alone: so the one over which relay failed is found. A message that cannot be
+-- stored is marked with the reason (refused), and the others go on. Result as of relay. Errors that are not the
+-- message's own (queend/core/pg/verdict.pyx has the table) are raised.
 CREATE OR REPLACE FUNCTION queend.relay_one() RETURNS TABLE (queue text, moved bigint)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -65,12 +65,13 @@ BEGIN
     END;
 END $$;
 
--- For whoever watches the outbox and has found it empty below p_low: the newest id that was drawn (0: none), the number
--- of a transaction that is younger than all that drew those ids (queen.push takes its number before an id), and the
--- oldest number under way. Once `oldest` is above an earlier `after`, all of those have ended: what is not in the
--- outbox then will never be, and need not be looked for up to `last` any more. That matters while a long snapshot
--- elsewhere keeps the entries of rows that are gone. after is NULL, and no number is spent, where p_low is NULL or
--- nothing was drawn from p_low on.
+-- Says up to which id the outbox need not be searched again, for whoever has found it empty below p_low. last: the
+-- newest id that was drawn (0: none). after: the number of a transaction younger than all that drew those ids
+-- (queen.push takes its number before an id). oldest: the oldest number under way.
+-- Once `oldest` is above an earlier `after`, all of those transactions have ended: an id up to `last` that is not in
+-- the outbox then never will be. That matters while a long snapshot elsewhere keeps the index entries of rows that are
+-- gone.
+-- after is NULL, and no number is spent, where p_low is NULL or nothing was drawn from p_low on.
 CREATE OR REPLACE FUNCTION queend.outbox_mark(p_low bigint, OUT last bigint, OUT after bigint, OUT oldest bigint)
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN

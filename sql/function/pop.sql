@@ -11,27 +11,26 @@
 --   status 1  claimed: deliver `take` records from offset `first`; base, n, ids, body, meta are the row as stored
 --          0  nothing to deliver      2  leased (until) or locked (until = 0)      3  not before `until`
 --          4  not needed any more: untouched
--- buried: of the candidate, how many records became dead letters before the delivery (NULL: none)
---   9 with ord -1: stale catalogue version (in base), nothing was done.
+--          9  with ord -1: stale catalogue version (in base), nothing was done
+-- buried: of the candidate, how many records became dead letters before the delivery (NULL: none).
 --
--- Offsets are gapless, so heads and cursors alone say how many records each candidate has; running sums over them pick
--- the candidates a request needs and only those are locked, SKIP LOCKED: a pop waits for nobody. What a cursor says is
--- read again after its lock: it may have moved on, or back by a seek. Cursors are written by INSERT … ON CONFLICT: it
--- always goes by the primary key, where an UPDATE joined to its rows may be planned as a scan of all cursors while the
--- table is small. row_base is a hint: where no row begins there any more (compact has merged it with others), the row
--- is looked for.
--- A cursor is looked for from the right end of its key, and the search ends where one is found: while a snapshot is
--- held elsewhere none of its versions can be removed, the index has entries for hundreds of them, and the newest is the
--- last. (With `=` the order would mean nothing to the planner.)
--- A delivery ends before the first record whose delivery moment has not come (queend.schedule); while that is the next
--- one, nothing is delivered.
--- A delivery passes over deleted records (queend.holes) before it begins, and ends before the next: what it delivers
--- has no gaps.
--- So it does over records that are for another group (queend.addressed), in a partition whose floor says that it has
--- had some, and over what was done beyond a gap (cursors.beyond). Where leases run out without an end, deliveries
--- become narrow (lapse).
--- Records are then read once, narrow and wide columns together; a request stops after 8 MB of payload (unpacked) but
--- never before its first row.
+-- 1. Offsets are gapless, so heads and cursors alone say how many records each candidate has. Running sums over them
+--    pick the candidates a request needs, and only those are locked, with SKIP LOCKED: a pop waits for nobody. The
+--    cursor is read again after its lock: it may have moved on, or back by a seek.
+-- 2. A delivery begins behind records that are deleted (queend.holes), for another group (queend.addressed, in a
+--    partition whose floor says that it has had some) or done beyond a gap (cursors.beyond), and ends before the next
+--    such record: it has no gaps. It ends before the first record whose delivery moment has not come (queend.schedule);
+--    while that is the next one, nothing is delivered. Where leases run out again and again, deliveries become narrow
+--    (lapse).
+-- 3. Records are then read once, narrow and wide columns together. A request stops after 8 MB of payload (unpacked),
+--    but never before its first row.
+--
+-- Cursors are written by INSERT … ON CONFLICT: it always goes by the primary key, where an UPDATE joined to its rows
+-- may be planned as a scan of all cursors while the table is small. A cursor is looked for from the right end of its
+-- key, and the search ends where one is found: while a snapshot is held elsewhere none of its versions can be removed,
+-- the index has entries for hundreds of them, and the newest is the last. (With `=` the order would mean nothing to the
+-- planner.)
+-- row_base is a hint: where no row begins there any more (compact has merged it with others), the row is looked for.
 CREATE OR REPLACE FUNCTION queend.pop(p_version bigint, p_req int[], p_part int[], p_group int[], p_fresh boolean[],
     r_budget int[], r_parts int[], r_auto boolean[], r_lease uuid[], r_lease_us bigint[], r_delay_us bigint[],
     r_window_us bigint[], r_ttl_us bigint[] DEFAULT NULL)
@@ -232,10 +231,9 @@ BEGIN
     RETURN COALESCE(queend.schedule_since(p_part, p_next, v_to, p_at), v_to);
 END $$;
 
--- Where the next delivery of a cursor begins and what bounds it, where something is done beyond a gap or a lease ran
--- out: {first record, the offset it ends before (NULL: no bound), 1 where cursors.standing is to be set, how many
+-- Where the next delivery of a cursor begins and ends, if something is done beyond a gap or a lease ran out (due_from,
+-- lapse): {first record, the offset it ends before (NULL: no bound), 1 where cursors.standing is to be set, how many
 -- records became dead letters}.
--- See due_from and lapse.
 CREATE OR REPLACE FUNCTION queend.delivery(p_part int, p_group int, p_first bigint, p_beyond int8multirange,
     p_standing boolean, p_lease_until bigint, p_lease_end bigint, p_committed bigint, p_taken bigint) RETURNS bigint[]
 LANGUAGE plpgsql AS $$

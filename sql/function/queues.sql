@@ -3,11 +3,12 @@
 
 -- Creates a queue with its Default partition, or changes options of it. What p_options does not name stays as it is,
 -- and so do namespace and task where they are NULL; an option that is null returns to its default. Unknown options are
--- ignored; a value that does not fit its type is an error. `mode` among the options: "replace" returns all that is not
--- named to its default, "reset" also turns encryption off, which otherwise only `encryption` = "off" does. A ttl or
--- retryDelay that is named counts, the default is shown only. Returns the answer of POST /api/v1/configure. Says so to
--- the daemons only if something really changed. Error QD409: there are as many queues as this session may make
--- (names_bound).
+-- ignored; a value that does not fit its type is an error. A ttl or retryDelay counts if it was named; the default is
+-- shown only.
+-- `mode` among the options: "replace" returns all that is not named to its default; "reset" also turns encryption off,
+-- which otherwise only `encryption` = "off" does.
+-- Returns the answer of POST /api/v1/configure. Raises the catalogue version only if something changed. Error QD409:
+-- there are as many queues as this session may make (names_bound).
 CREATE OR REPLACE FUNCTION queend.configure(p_queue text, p_namespace text, p_task text, p_options jsonb) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE

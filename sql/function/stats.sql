@@ -1,5 +1,5 @@
--- Figures that are kept: of queues, groups and partitions, brought up to date by looks. Owns queend.stats and
--- queend.stat_*. One look at a time: service/stats holds a session lock.
+-- Figures that are kept of queues, groups and partitions, so that a page asks for a sum. Owns queend.stats and
+-- queend.stat_*. They are brought up to date by looks, one at a time: service/stats holds a session lock.
 
 -- Partitions whose kept figures are not up to date: written, claimed or acknowledged since the last look, or with a
 -- lease that has run out; with p_floors also those whose floor rose (that compares every floor with the one kept).

@@ -1,6 +1,5 @@
 -- Ids on the wire: of messages, made of place and moment, and of partitions and queues, masked by the seed of the
--- catalogue.
--- No locks; only the catalogue's row is read.
+-- catalogue. Only the catalogue's row is read; no locks.
 
 -- The id of a message on the wire, made of where and when it is stored: 48 bits of milliseconds, version 7, 42 bits of
 -- offset and 32 bits of partition id around the variant. It sorts like the offset within a partition.
