@@ -1,9 +1,9 @@
 """Every setting of the daemon: its name, type, default and meaning, in one place.
 
 A setting is an environment variable, or a key of the TOML file named by QUEEND_CONFIG (the same name in lower case); the
-environment wins. The names without QUEEND_ are those of Queen MQ, so that a deployment can be switched over as it is; the
-ones queend has no use for are accepted and told at start. A wrong value, an unknown key or a name that is one letter from
-one of ours (JWT_ENABELD) stops the daemon.
+environment wins. The names without QUEEND_ are those of Queen MQ, so that a deployment can be switched over as it is;
+those that mean nothing here (NO_EFFECT) are accepted and told at start. A wrong value, an unknown key or a name that is
+one letter from one of ours (JWT_ENABELD) stops the daemon.
 """
 from __future__ import annotations
 
@@ -21,17 +21,44 @@ from .keyring import keyring
 from .nearby import nearest
 
 LOG_LEVELS = ("trace", "debug", "info", "warn", "error")
-# type: preferred batch size, compiled hold (ms), largest batch (jobs), calls at once per worker
-JOB_TYPES = {
-    "push": (50, 20, 500, 24), "pop": (20, 5, 500, 16), "ack": (50, 20, 500, 16), "transaction": (1, 0, 1, 16),
-    "renew_lease": (10, 100, 100, 2), "custom": (1, 0, 1, 1), "streams_register": (1, 0, 1, 2),
-    "streams_cycle": (1, 0, 1, 16), "streams_state_get": (20, 5, 500, 16),
-}
+# Job types whose jobs share a call: preferred batch size, largest batch (None: as many as fit), calls at once.
+JOB_TYPES: dict[str, tuple[int, int | None, int]] = {
+    "push": (50, None, 24), "pop": (20, 500, 16), "ack": (50, 500, 16), "renew_lease": (10, 100, 2)}
+# Those whose requests have a call each: calls at once.
+ALONE = {"transaction": 16, "streams_register": 2, "streams_cycle": 16, "streams_state_get": 16}
 # Read while building or testing, not by the daemon.
 NOT_SETTINGS = {"QUEEND_CONFIG", "QUEEND_BENCH_DIR", "QUEEND_SANITIZE", "QUEEND_BUILD_DIR", "QUEEND_ANNOTATE"}
-# Settings of older versions of the reference server, or of its documents alone. (STREAM_POLL_… besides.)
-GONE = {"MAX_PARTITION_CANDIDATES", "PEER_NOTIFY_BATCH_MS", "POLL_DB_INTERVAL", "POLL_WORKER_COUNT", "POLL_WORKER_INTERVAL", "QUEEN_PEERS",
-        "QUEUE_BACKOFF_MULTIPLIER", "QUEUE_BACKOFF_THRESHOLD", "QUEUE_MAX_POLL_INTERVAL", "QUEUE_POLL_INTERVAL"}
+# Names of the reference server that mean nothing here, by why: accepted, told at start where they are set.
+NO_EFFECT = {name: why for why, names in {
+    "a parked pop is woken by what is stored, it does not ask again and again; POP_WAIT_MAX_INTERVAL_MS works":
+        "POP_WAIT_INITIAL_INTERVAL_MS POP_WAIT_BACKOFF_THRESHOLD POP_WAIT_BACKOFF_MULTIPLIER "
+        "QUEUE_BACKOFF_CLEANUP_THRESHOLD",
+    "each of these requests is a call of its own; QUEEN_…_MAX_CONCURRENT works":
+        " ".join(f"QUEEN_{alone.upper()}_{word}" for alone in ALONE for word in ("PREFERRED_BATCH_SIZE", "MAX_HOLD_MS",
+            "MAX_BATCH_SIZE")),
+    "there are no jobs of this type: what is no push, pop, acknowledgment, transaction, lease renewal or stream cycle "
+    "is answered by the "
+    "control plane; DB_POOL_SIZE bounds its calls":
+        "QUEEN_CUSTOM_PREFERRED_BATCH_SIZE QUEEN_CUSTOM_MAX_HOLD_MS QUEEN_CUSTOM_MAX_BATCH_SIZE "
+        "QUEEN_CUSTOM_MAX_CONCURRENT",
+    "the reference server reads it and does nothing with it":
+        "SIDECAR_MAX_ITEMS_PER_TX SIDECAR_MAX_BATCH_SIZE SIDECAR_MAX_PENDING_COUNT STATS_HISTORY_RETENTION_DAYS",
+    "answers are written when they are there": "RESPONSE_TIMER_INTERVAL_MS RESPONSE_BATCH_SIZE RESPONSE_BATCH_MAX",
+    "metrics name a daemon by its host and port, and its workers by number": "WORKER_ID",
+    "there is no pool of threads": "DB_THREAD_POOL_SERVICE_THREADS",
+    "there is no table of partitions beside the partitions":
+        "PARTITION_LOOKUP_RECONCILE_INTERVAL_MS PARTITION_LOOKUP_RECONCILE_LOOKBACK_SECONDS",
+    "daemons do not talk to each other: each finds what others did in the database":
+        "QUEEN_UDP_PEERS QUEEN_UDP_NOTIFY_PORT QUEEN_SYNC_ENABLED QUEEN_SYNC_SECRET QUEEN_SYNC_HEARTBEAT_MS "
+        "QUEEN_SYNC_DEAD_THRESHOLD_MS QUEEN_SYNC_RECV_BUFFER_MB QUEEN_CACHE_REFRESH_INTERVAL_MS "
+        "QUEEN_CACHE_PARTITION_MAX "
+        "QUEEN_CACHE_PARTITION_TTL_MS",
+    "of older versions of the reference server":
+        "MAX_PARTITION_CANDIDATES PEER_NOTIFY_BATCH_MS POLL_DB_INTERVAL POLL_WORKER_COUNT POLL_WORKER_INTERVAL "
+        "QUEEN_PEERS "
+        "QUEUE_BACKOFF_MULTIPLIER QUEUE_BACKOFF_THRESHOLD QUEUE_MAX_POLL_INTERVAL QUEUE_POLL_INTERVAL",
+}.items() for name in names.split()}
+OLD_STREAMS = "STREAM_POLL_"      # all names that begin so: of older versions, too
 
 
 # Names that others use and that are one letter from one of ours.
@@ -42,8 +69,8 @@ class ConfigError(ValueError):
     """The settings cannot be used; the message has one line per problem, each naming the setting."""
 
 
-def setting(default: Any, text: str, unit: str = "", unused: bool = False, secret: bool = False, **limits: Any) -> Any:
-    return Field(default, description=text, json_schema_extra={"unit": unit, "unused": unused, "secret": secret}, **limits)
+def setting(default: Any, text: str, unit: str = "", secret: bool = False, **limits: Any) -> Any:
+    return Field(default, description=text, json_schema_extra={"unit": unit, "secret": secret}, **limits)
 
 
 def count(default: int | None, text: str, unit: str = "", ge: int = 0, le: int = 2**31 - 1, **more: Any) -> Any:
@@ -51,20 +78,26 @@ def count(default: int | None, text: str, unit: str = "", ge: int = 0, le: int =
 
 
 class Server(BaseSettings):
-    host: str | None = setting(None, "address to listen on; default: 0.0.0.0 with JWT_ENABLED, else 127.0.0.1, which only this machine reaches")
+    host: str | None = setting(None, "address to listen on; default: 0.0.0.0 with JWT_ENABLED, else 127.0.0.1, which "
+                                     "only this machine reaches")
     port: int = count(6632, "HTTP port; 0 takes a free one", le=65535)
-    num_workers: int = count(max(1, (os.cpu_count() or 2) // 2), "worker threads, each with its own loop and connections", ge=1, le=256)
-    worker_id: str = setting("queend", "label of this instance in metrics")
+    num_workers: int = count(max(1, (os.cpu_count() or 2) // 2), "worker threads, each with its own loop and "
+                                                                 "connections", ge=1, le=256)
     log_level: Literal[LOG_LEVELS] = setting("info", "trace, debug, info, warn or error")  # type: ignore[valid-type]
-    webapp_root: str = setting("", "folder of a web application, served below /; default: webapp/dist, here or up to two folders above, if there is one")
-    cors_origins: str = setting("", "pages of which origins (`https://app.example`, with commas; `*`: any) may ask and read; without JWT_ENABLED others are refused")
-    queend_hosts: str = setting("", "while only this machine reaches the port and nobody needs a token: further names, with commas, that Host may have; `*`: any")
+    webapp_root: str = setting("", "folder of a web application, served below /; default: webapp/dist, here or up to "
+                                   "two folders above, if there is one")
+    cors_origins: str = setting("", "pages of which origins (`https://app.example`, with commas; `*`: any) may ask and "
+                                    "read; without JWT_ENABLED others are refused")
+    queend_hosts: str = setting("", "while only this machine reaches the port and nobody needs a token: further names, "
+                                    "with commas, that Host may have; `*`: any")
     queend_data_dir: Path = setting(Path(".queend"), "folder of the embedded PostgreSQL and its lock")
-    queend_listen_mode: Literal["acceptor", "reuseport"] = setting("acceptor", "who accepts: one thread that hands sockets out in turn, or every worker")
+    queend_listen_mode: Literal["acceptor", "reuseport"] = setting("acceptor", "who accepts: one thread that hands "
+                                                                   "sockets out in turn, or every worker")
     queend_max_body_bytes: int = count(64 << 20, "largest request body; beyond: 413", "bytes", ge=1024)
     queend_max_queued_jobs: int = count(100_000, "requests waiting for PostgreSQL; beyond: 503", "jobs", ge=1)
     queend_max_queued_bytes: int = setting(256 << 20, "bodies waiting for PostgreSQL; beyond: 503", "bytes", ge=1 << 20)
-    queend_stuck_ms: int = count(30_000, "a worker whose loop has not turned for so long is stuck: /livez is 503, and the watchdog is not fed; 0: never", "ms")
+    queend_stuck_ms: int = count(30_000, "a worker whose loop has not turned for so long is stuck: /livez is 503, and "
+                                         "the watchdog is not fed; 0: never", "ms")
     queend_control_stuck_ms: int = count(600_000, "the same of the control plane's loop; 0: never", "ms")
     queend_shutdown_grace_ms: int = count(10_000, "time for requests in flight at shutdown", "ms")
 
@@ -72,29 +105,39 @@ class Server(BaseSettings):
 class Clients(BaseSettings):
     """What clients may take together (SECURITY.md)."""
 
-    queend_max_connections: int | None = count(None, "connections of clients; beyond: 503; default: as many as the process may have descriptors, less those it needs itself",
+    queend_max_connections: int | None = count(None, "connections of clients; beyond: 503; default: as many as the "
+                                                     "process may have descriptors, less those it needs itself",
                                                "connections", ge=1)
-    queend_max_connections_per_address: int | None = count(None, "the same of one address (IPv6: of one /64); beyond: 429; default: half of QUEEND_MAX_CONNECTIONS; 0: no "
+    queend_max_connections_per_address: int | None = count(None, "the same of one address (IPv6: of one /64); beyond: "
+                                                                 "429; default: half of QUEEND_MAX_CONNECTIONS; 0: no "
                                                            "bound of its own", "connections")
-    queend_max_control_body_bytes: int = count(1 << 20, "largest request body of what is no push, acknowledgment, transaction, stream cycle or question for state; beyond: 413",
+    queend_max_control_body_bytes: int = count(1 << 20, "largest request body of what is no push, acknowledgment, "
+                                                        "transaction, stream cycle or question for state; beyond: 413",
                                                "bytes", ge=1024)
-    queend_max_open_body_bytes: int | None = count(None, "largest request body where no token is asked for: without JWT_ENABLED, and of JWT_SKIP_PATHS; beyond: 413; default: "
+    queend_max_open_body_bytes: int | None = count(None, "largest request body where no token is asked for: without "
+                                                         "JWT_ENABLED, and of JWT_SKIP_PATHS; beyond: 413; default: "
                                                    "no bound of its own", "bytes", ge=1024)
-    queend_max_arriving_bytes: int | None = setting(None, "memory for requests that have not arrived in whole; beyond: 503; default: 128 MiB, at least twice "
+    queend_max_arriving_bytes: int | None = setting(None, "memory for requests that have not arrived in whole; beyond: "
+                                                          "503; default: 128 MiB, at least twice "
                                                     "QUEEND_MAX_BODY_BYTES", "bytes", ge=1 << 20)
-    queend_max_untaken_bytes: int = setting(128 << 20, "memory for answers that clients have not taken; beyond: pops are 503, and connections that take too "
+    queend_max_untaken_bytes: int = setting(128 << 20, "memory for answers that clients have not taken; beyond: pops "
+                                                       "are 503, and connections that take too "
                                             "little are closed", "bytes", ge=1 << 20)
-    queend_max_untaken_connection_bytes: int = setting(64 << 20, "the same of one connection, where they are of more than one answer; beyond: it is closed", "bytes", ge=1 << 20)
+    queend_max_untaken_connection_bytes: int = setting(64 << 20, "the same of one connection, where they are of more "
+                                                                 "than one answer; beyond: it is closed", "bytes",
+                                                                 ge=1 << 20)
     queend_max_queues: int = count(200_000, "queues of the database; one more: 409; 0: no bound", "queues")
     queend_max_partitions: int = count(2_000_000, "partitions of a queue; one more: 409; 0: no bound", "partitions")
     queend_max_groups: int = count(10_000, "consumer groups of a queue; one more: 409; 0: no bound", "groups")
     queend_max_parked: int = count(65_536, "long polls that wait; beyond: 503", "pops")
-    queend_least_rate: int = count(1024, "a request body that comes more slowly for half a minute is given up: 408; so is a connection that takes its "
+    queend_least_rate: int = count(1024, "a request body that comes more slowly for half a minute is given up: 408; so "
+                                         "is a connection that takes its "
                                       "answers more slowly for a minute; 0: no bound", "bytes/s")
 
 
 class Database(BaseSettings):
-    queend_dsn: str = setting("", "libpq connection string or URI; replaces PG_HOST to PG_DB and PG_USE_SSL", secret=True)
+    queend_dsn: str = setting("", "libpq connection string or URI; replaces PG_HOST to PG_DB and PG_USE_SSL",
+                              secret=True)
     database_url: str = setting("", "the same, where QUEEND_DSN is not set", secret=True)
     pg_host: str = setting("localhost", "server name, address or socket folder")
     pg_port: int = count(5432, "server port", ge=1, le=65535)
@@ -102,8 +145,11 @@ class Database(BaseSettings):
     pg_user: str = setting("postgres", "user")
     pg_password: str = setting("postgres", "password", secret=True)
     pg_use_ssl: bool = setting(False, "true: TLS or no connection; false: no TLS")
-    pg_ssl_reject_unauthorized: bool = setting(True, "with TLS: check the server's certificate and name (docs/inside/decisions/server.md); false: whoever answers is believed")
-    db_pool_size: int = count(150, "upper bound of the control plane's pool is a twentieth of it, at least 2", "connections", ge=1, le=10_000)
+    pg_ssl_reject_unauthorized: bool = setting(True, "with TLS: check the server's certificate and name "
+                                                     "(docs/inside/decisions/server.md); false: whoever answers is "
+                                                     "believed")
+    db_pool_size: int = count(150, "upper bound of the control plane's pool is a twentieth of it, at least 2",
+                              "connections", ge=1, le=10_000)
     db_idle_timeout: int = count(30_000, "idle_in_transaction_session_timeout", "ms")
     db_connection_timeout: int = count(2_000, "time to connect", "ms", ge=1)
     db_statement_timeout: int = count(30_000, "statement_timeout", "ms")
@@ -112,25 +158,32 @@ class Database(BaseSettings):
     db_keepalives_idle: int = count(60, "TCP keepalive: idle time", "s")
     db_keepalives_interval: int = count(10, "TCP keepalive: interval", "s")
     db_keepalives_count: int = count(3, "TCP keepalive: probes")
-    db_thread_pool_service_threads: int = count(5, "threads of services", unused=True)
-    libqueen_inflight_deadline_ms: int | None = count(None, "a connection that has not answered for so long is replaced; default: DB_STATEMENT_TIMEOUT + 5000", "ms", ge=2000)
+    libqueen_inflight_deadline_ms: int | None = count(None, "a connection that has not answered for so long is "
+                                                            "replaced; default: DB_STATEMENT_TIMEOUT + 5000", "ms",
+                                                            ge=2000)
 
 
 class Engine(BaseSettings):
-    queend_slots: int | None = count(None, "PostgreSQL connections per worker; default: 8, or SIDECAR_POOL_SIZE / NUM_WORKERS if that is set", "connections", ge=2, le=1000)
-    queend_push_streams: int = count(0, "push streams of the process, each with one batch in flight; 0: as many as store most", le=64)
-    queend_push_trial_ms: int = count(250, "how long a number of push streams is watched before it is judged; 0: another one after every batch, for tests", "ms", le=60_000)
-    queend_cache_bytes: int = count(32 << 20, "memory for the newest messages, from which consumers that keep up are served; 0: none", "bytes")
-    queend_compress_from: int = count(1024, "rows of the log with so much payload are compressed (zstd; SQL cannot read their payloads); 0: never", "bytes")
-    queend_dedupe_bytes: int = setting(256 << 20, "memory for stored ids that are not UUIDs of version 7, so that the database need not look for them", "bytes", ge=0)
-    queend_compact_after: int = count(0, "small rows of the log that are older are merged in the background; 0: never", "s")
+    queend_slots: int | None = count(None, "PostgreSQL connections per worker; default: 8, or SIDECAR_POOL_SIZE / "
+                                           "NUM_WORKERS if that is set", "connections", ge=2, le=1000)
+    queend_push_streams: int = count(0, "push streams of the process, each with one batch in flight; 0: as many as "
+                                        "store most", le=64)
+    queend_push_trial_ms: int = count(250, "how long a number of push streams is watched before it is judged; 0: "
+                                           "another one after every batch, for tests", "ms", le=60_000)
+    queend_cache_bytes: int = count(32 << 20, "memory for the newest messages, from which consumers that keep up are "
+                                              "served; 0: none", "bytes")
+    queend_compress_from: int = count(1024, "rows of the log with so much payload are compressed (zstd; SQL cannot "
+                                            "read their payloads); 0: never", "bytes")
+    queend_dedupe_bytes: int = setting(256 << 20, "memory for stored ids that are not UUIDs of version 7, so that the "
+                                                  "database need not look for them", "bytes", ge=0)
+    queend_compact_after: int = count(0, "small rows of the log that are older are merged in the background; 0: never",
+                                      "s")
     queend_patience_ms: int = count(10000, "how long a request waits for a database that is away", "ms", ge=1)
     sidecar_pool_size: int = count(50, "PostgreSQL connections of all workers together", "connections", ge=1, le=10_000)
-    sidecar_micro_batch_wait_ms: int | None = count(None, "longest hold of every job type that has no setting of its own; default: 0", "ms")
-    sidecar_max_items_per_tx: int = count(1000, "items of a transaction", unused=True)
-    sidecar_max_batch_size: int = count(1000, "jobs of a batch", unused=True)
-    sidecar_max_pending_count: int = count(50, "jobs pending", unused=True)
-    queen_concurrency_mode: Literal["vegas", "static"] = setting("vegas", "how many calls are in flight at once: adapted or fixed")
+    sidecar_micro_batch_wait_ms: int | None = count(None, "longest hold of every job type that has no setting of its "
+                                                          "own; default: 0", "ms")
+    queen_concurrency_mode: Literal["vegas", "static"] = setting("vegas", "how many calls are in flight at once: "
+                                                                          "adapted or fixed")
     queen_vegas_min_limit: int = count(1, "least calls in flight", ge=1)
     queen_vegas_max_limit: int = count(32, "most calls in flight", ge=1)
     queen_vegas_alpha: int = count(3, "queueing below which the limit grows")
@@ -141,51 +194,61 @@ class Engine(BaseSettings):
 
 
 class Policies(BaseSettings):
-    """QUEEN_<TYPE>_… of every job type; built from JOB_TYPES."""
+    """QUEEN_<TYPE>_… of every job type; built from JOB_TYPES and ALONE."""
 
     __annotations__ = {}
-    for _type, (_preferred, _hold, _max, _concurrent) in JOB_TYPES.items():
-        _alone = _type.startswith("streams_")      # one request, one statement: only how many at once counts
-        for _name, _default, _text, _unit, _least in (
-                ("preferred_batch_size", _preferred, "fire at this size", "jobs", 1), ("max_hold_ms", None, "fire at this age; default: 0", "ms", 0),
-                ("max_batch_size", _max, "most jobs of one call", "jobs", 1), ("max_concurrent", _concurrent, "calls at once per worker", "", 1)):
-            __annotations__[f"queen_{_type}_{_name}"] = "int | None" if _default is None else "int"
-            locals()[f"queen_{_type}_{_name}"] = count(_default, f"{_type}: {_text}", _unit, ge=_least, unused=_alone and _name != "max_concurrent")
-    del _type, _preferred, _hold, _max, _concurrent, _alone, _name, _default, _text, _unit, _least
+    for _type, (_preferred, _most, _calls) in JOB_TYPES.items():
+        for _name, _setting in (
+                ("preferred_batch_size", count(_preferred, f"{_type}: with so many a hold ends", "jobs", ge=1)),
+                ("max_hold_ms", count(None, f"{_type}: hold, from the first job on; default: 0, no longer than while a "
+                                            f"call is in flight", "ms")),
+                ("max_batch_size", count(_most, f"{_type}: most jobs of one call" + ("" if _most
+                    else "; default: as many as fit"), "jobs", ge=1)),
+                ("max_concurrent", count(_calls, f"{_type}: calls at once per worker" if _type != "push" else
+                                         "push: streams at most, where QUEEND_PUSH_STREAMS is 0", "calls", ge=1))):
+            __annotations__[f"queen_{_type}_{_name}"] = "int | None" if _setting.default is None else "int"
+            locals()[f"queen_{_type}_{_name}"] = _setting
+    for _type, _calls in ALONE.items():
+        __annotations__[f"queen_{_type}_max_concurrent"] = "int"
+        locals()[f"queen_{_type}_max_concurrent"] = count(_calls, f"{_type}: calls at once per worker", "calls", ge=1)
+    del _type, _preferred, _most, _calls, _name, _setting
 
 
 class Queues(BaseSettings):
     default_timeout: int = count(30_000, "long poll without timeout", "ms")
     default_batch_size: int = count(1, "pop without batch", "messages", ge=1, le=100_000)
     default_subscription_mode: Literal["", "all", "new", "new-only"] = setting("", "mode of groups that ask for none")
-    queend_configure_replaces: bool = setting(False, "true: a configure returns every option that it does not name to its default, as Queen MQ does; "
+    queend_configure_replaces: bool = setting(False, "true: a configure returns every option that it does not name to "
+                                                     "its default, as Queen MQ does; "
                                               "false: what it does not name stays")
-    queend_strict: bool = setting(True, "true: a value that is none, a push item without payload, and a name that is a known one but for its case or one letter, "
+    queend_strict: bool = setting(True, "true: a value that is none, a push item without payload, and a name that is a "
+                                        "known one but for its case or one letter, "
                                   "are 400; false: they count as not given, as with Queen MQ")
-    queend_priority_share: int = count(10, "pops of a namespace or task: of so many, one goes to queues of lower priority; 0: none", "pops")
-    pop_wait_initial_interval_ms: int = count(100, "parked pop: first re-check", "ms", ge=1)
-    pop_wait_backoff_threshold: int = count(3, "parked pop: empty checks before the interval grows")
-    pop_wait_backoff_multiplier: float = setting(2.0, "parked pop: growth of the interval", ge=1, le=1000, allow_inf_nan=False)
-    pop_wait_max_interval_ms: int = count(1_000, "parked pop: longest interval", "ms", ge=1)
-    queue_backoff_cleanup_threshold: int = count(3600, "", "s", unused=True)
-    response_timer_interval_ms: int = count(25, "", "ms", unused=True)
-    response_batch_size: int = count(100, "", unused=True)
-    response_batch_max: int = count(500, "", unused=True)
+    queend_priority_share: int = count(10, "pops of a namespace or task: of so many, one goes to queues of lower "
+                                           "priority; 0: none", "pops")
+    pop_wait_max_interval_ms: int = count(1_000, "while pops are parked: time between two looks for what other daemons "
+                                                 "and SQL programs "
+                                          "stored, from 20 to 30000; what is beyond counts as these", "ms", ge=1)
 
 
 class Keeping(BaseSettings):
-    retention_interval: int = count(300_000, "time between two looks for what retentionSeconds and completedRetentionSeconds let go", "ms", ge=100)
+    retention_interval: int = count(300_000, "time between two looks for what retentionSeconds and "
+                                             "completedRetentionSeconds let go", "ms", ge=100)
     retention_batch_size: int = count(1000, "removed per transaction", "log rows", ge=1, le=100_000)
-    eviction_interval: int = count(60_000, "time between two looks for what waited longer than maxWaitTimeSeconds, or outlived its ttl", "ms", ge=100)
+    eviction_interval: int = count(60_000, "time between two looks for what waited longer than maxWaitTimeSeconds, or "
+                                           "outlived its ttl", "ms", ge=100)
     eviction_batch_size: int = count(1000, "removed per transaction", "log rows", ge=1, le=100_000)
-    partition_cleanup_days: int = count(30, "partitions that are empty and were left alone for so long are removed; 0: never", "days", le=36_500)
+    partition_cleanup_days: int = count(30, "partitions that are empty and were left alone for so long are removed; 0: "
+                                            "never", "days", le=36_500)
 
 
 class Figures(BaseSettings):
     """What pages show."""
 
-    stats_interval_ms: int = count(10_000, "figures of queues and groups: time between two looks for what changed", "ms", ge=100)
-    stats_reconcile_interval_ms: int = count(120_000, "the same: time between two walks through everything", "ms", ge=1000)
+    stats_interval_ms: int = count(10_000, "figures of queues and groups: time between two looks for what changed",
+                                   "ms", ge=100)
+    stats_reconcile_interval_ms: int = count(120_000, "the same: time between two walks through everything", "ms",
+                                             ge=1000)
     metrics_sample_interval_ms: int = count(1000, "metrics: time between two samples of a daemon", "ms", ge=100)
     metrics_aggregate_interval_s: int = count(60, "metrics: time between two writes of what was sampled", "s", ge=1)
     metrics_retention_days: int = count(90, "metrics: kept for", "days", ge=1)
@@ -194,54 +257,46 @@ class Figures(BaseSettings):
 class Failover(BaseSettings):
     """The failover buffer (docs/failover.md)."""
 
-    queend_buffer_bytes: int = setting(1 << 30, "failover buffer: space on the disk; beyond: 503; 0: no buffer", "bytes", ge=0)
-    file_buffer_dir: Path | None = setting(None, "failover buffer: folder; default: `buffer` in QUEEND_DATA_DIR. Each daemon takes a folder of its own in it")
+    queend_buffer_bytes: int = setting(1 << 30, "failover buffer: space on the disk; beyond: 503; 0: no buffer",
+                                       "bytes", ge=0)
+    file_buffer_dir: Path | None = setting(None, "failover buffer: folder; default: `buffer` in QUEEND_DATA_DIR. Each "
+                                                 "daemon takes a folder of its own in it")
     file_buffer_flush_ms: int = count(100, "failover buffer: time between two tries to drain it", "ms", ge=1)
     file_buffer_max_batch: int = count(4000, "failover buffer: drained at once", "messages", ge=1, le=20_000)
-    queend_buffer_adopt_ms: int = count(30_000, "failover buffer: what a daemon left behind that is gone for so long is drained by another of the same folder; 0: "
+    queend_buffer_adopt_ms: int = count(30_000, "failover buffer: what a daemon left behind that is gone for so long "
+                                                "is drained by another of the same folder; 0: "
                                         "only by one that is started there", "ms", ge=0)
-    file_buffer_events_per_file: int = count(100_000, "failover buffer: a file with so many is not written to any more", "messages", ge=1)
+    file_buffer_events_per_file: int = count(100_000, "failover buffer: a file with so many is not written to any more",
+                                             "messages", ge=1)
 
 
 class Copying(BaseSettings):
     """Copying to another database (docs/migration.md)."""
 
-    queend_migration_targets: str = setting("", "where /api/v1/migration may copy everything to: `host:port/database`, with commas, `host:port/*` for all of a server; empty: nowhere")
-    queend_migration_step_ms: int = count(60_000, "how long a step of it may take in which nothing happens", "ms", ge=100)
-
-
-class Later(BaseSettings):
-    """Settings of parts of the reference server that have no counterpart here: checked, told at start if set, without effect."""
-
-    stats_history_retention_days: int = count(7, "statistics kept", "days", unused=True)
-    partition_lookup_reconcile_interval_ms: int = count(5000, "", "ms", unused=True)
-    partition_lookup_reconcile_lookback_seconds: int = count(60, "", "s", unused=True)
-    queen_udp_peers: str = setting("", "peers, host[:port] with commas", unused=True)
-    queen_udp_notify_port: int = count(6633, "peers: port", le=65535, unused=True)
-    queen_sync_enabled: bool = setting(True, "peers: on", unused=True)
-    queen_sync_secret: str = setting("", "peers: HMAC key", unused=True, secret=True)
-    queen_sync_heartbeat_ms: int = count(1000, "peers: heartbeat", "ms", unused=True)
-    queen_sync_dead_threshold_ms: int = count(5000, "peers: dead after", "ms", unused=True)
-    queen_sync_recv_buffer_mb: int = count(8, "peers: receive buffer", "MB", unused=True)
-    queen_cache_refresh_interval_ms: int = count(60_000, "peers: cache refresh", "ms", unused=True)
-    queen_cache_partition_max: int = count(10_000, "", unused=True)
-    queen_cache_partition_ttl_ms: int = count(300_000, "", "ms", unused=True)
+    queend_migration_targets: str = setting("", "where /api/v1/migration may copy everything to: `host:port/database`, "
+                                                "with commas, `host:port/*` for all of a server; empty: nowhere")
+    queend_migration_step_ms: int = count(60_000, "how long a step of it may take in which nothing happens", "ms",
+                                          ge=100)
 
 
 class Sealing(BaseSettings):
     """Keys of encrypted queues (docs/encryption.md)."""
 
-    queend_encryption_keys: str = setting("", "`id:hex,id:hex` of 64 digits each, the first seals, all open; or the path of a file with a key per line", secret=True)
-    queend_refuse_plain: bool = setting(False, "true: a payload that is not sealed, in an encrypted queue, is not given to consumers; false: it is, and the log is told")
+    queend_encryption_keys: str = setting("", "`id:hex,id:hex` of 64 digits each, the first seals, all open; or the "
+                                              "path of a file with a key per line", secret=True)
+    queend_refuse_plain: bool = setting(False, "true: a payload that is not sealed, in an encrypted queue, is not "
+                                               "given to consumers; false: it is, and the log is told")
     queend_core_dumps: bool = setting(False, "true: the process may leave core dumps and be traced though it has keys")
-    queen_encryption_key: str = setting("", "one key, 64 hexadecimal digits; seals where QUEEND_ENCRYPTION_KEYS has none, else only opens", secret=True)
+    queen_encryption_key: str = setting("", "one key, 64 hexadecimal digits; seals where QUEEND_ENCRYPTION_KEYS has "
+                                            "none, else only opens", secret=True)
 
 
 class Tokens(BaseSettings):
     """Bearer tokens (docs/auth.md)."""
 
     jwt_enabled: bool = setting(False, "true: every request needs a token; false: none is looked at")
-    jwt_algorithm: Literal["HS256", "RS256", "EdDSA", "auto"] = setting("HS256", "HS256, RS256, EdDSA or auto: what the token says, of those that have a key")
+    jwt_algorithm: Literal["HS256", "RS256", "EdDSA", "auto"] = setting("HS256", "HS256, RS256, EdDSA or auto: what "
+                                                                        "the token says, of those that have a key")
     jwt_secret: str = setting("", "HS256 secret", secret=True)
     jwt_public_key: str = setting("", "PEM of RS256 or EdDSA, wins over the key set")
     jwt_jwks_url: str = setting("", "key set, https")
@@ -250,8 +305,10 @@ class Tokens(BaseSettings):
     jwt_issuer: str = setting("", "iss, checked if set")
     jwt_audience: str = setting("", "aud, checked if set")
     jwt_clock_skew: int = count(30, "how far clocks may be apart in exp, nbf and iat", "s")
-    jwt_require_exp: bool = setting(True, "true: a token without exp is refused; false: it is good for ever, as with Queen MQ")
-    jwt_skip_paths: str = setting("/health,/metrics/prometheus,/metrics,/", "paths without token, and all below those that end with a slash")
+    jwt_require_exp: bool = setting(True, "true: a token without exp is refused; false: it is good for ever, as with "
+                                          "Queen MQ")
+    jwt_skip_paths: str = setting("/health,/metrics/prometheus,/metrics,/", "paths without token, and all below those "
+                                                                            "that end with a slash")
     jwt_roles_claim: str = setting("role", "claim with a role")
     jwt_roles_array_claim: str = setting("roles", "claim with a list of roles")
     jwt_role_admin: str = setting("admin", "role that may do everything")
@@ -282,12 +339,15 @@ class File(PydanticBaseSettingsSource):
         return self.values
 
 
-class Settings(Tokens, Sealing, Later, Copying, Failover, Figures, Keeping, Queues, Policies, Engine, Database, Clients, Server):
+class Settings(Tokens, Sealing, Copying, Failover, Figures, Keeping, Queues, Policies, Engine, Database, Clients,
+               Server):
     model_config = SettingsConfigDict(env_ignore_empty=True, extra="forbid", frozen=True, hide_input_in_errors=True)
 
     @classmethod
-    def settings_customise_sources(cls, settings_cls, init_settings, env_settings, dotenv_settings, file_secret_settings):
-        return init_settings, env_settings, File(settings_cls, _file())  # the first that has a value wins
+    def settings_customise_sources(cls, settings_cls, init_settings, env_settings, dotenv_settings,
+                                   file_secret_settings):
+        file = {name: value for name, value in _file().items() if name.upper() not in NO_EFFECT}
+        return init_settings, env_settings, File(settings_cls, file)  # the first that has a value wins
 
     def open_paths(self) -> list[str]:
         """JWT_SKIP_PATHS, one by one."""
@@ -303,7 +363,8 @@ class Settings(Tokens, Sealing, Later, Copying, Failover, Figures, Keeping, Queu
 
     def hosts(self) -> list[str]:
         """Names of this machine, as Host has them."""
-        return [*dict.fromkeys(["localhost", "127.0.0.1", "[::1]", socket.gethostname().lower(), (self.host or "localhost").lower(), *listed(self.queend_hosts.lower())])]
+        return [*dict.fromkeys(["localhost", "127.0.0.1", "[::1]", socket.gethostname().lower(),
+                                (self.host or "localhost").lower(), *listed(self.queend_hosts.lower())])]
 
     def migration_targets(self) -> set[tuple[str, int, str]]:
         """QUEEND_MIGRATION_TARGETS: host, port, database."""
@@ -319,7 +380,8 @@ class Settings(Tokens, Sealing, Later, Copying, Failover, Figures, Keeping, Queu
             raise ValueError(f"QUEEND_MIGRATION_TARGETS: {error}") from None
         for origin in self.origins():
             if origin not in ("*", "null") and not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^/\s,]+", origin):
-                raise ValueError(f"CORS_ORIGINS: {origin} is no origin; one is `https://app.example`, with a port if it is not the usual one")
+                raise ValueError(f"CORS_ORIGINS: {origin} is no origin; one is `https://app.example`, with a port if "
+                                 f"it is not the usual one")
         if self.queend_max_arriving_bytes is not None and self.queend_max_arriving_bytes < self.queend_max_body_bytes:
             raise ValueError("QUEEND_MAX_ARRIVING_BYTES is below QUEEND_MAX_BODY_BYTES")
         if self.webapp_root and not Path(self.webapp_root).is_dir():
@@ -336,10 +398,10 @@ class Settings(Tokens, Sealing, Later, Copying, Failover, Figures, Keeping, Queu
 
 def load(**arguments: Any) -> Settings:
     """The settings of this process; `arguments` (command line) win over the environment. Raises ConfigError."""
-    known = {name.upper() for name in Settings.model_fields} | NOT_SETTINGS
+    known = {name.upper() for name in Settings.model_fields} | NOT_SETTINGS | set(NO_EFFECT)
     problems = []
     for name in sorted(os.environ):
-        if name.upper() in known or name in GONE or name in STRANGERS:
+        if name.upper() in known or name in STRANGERS:
             continue
         if meant := nearest(name.upper(), (one for one in sorted(known) if "_" in one)):
             problems.append(f"{name}: no such setting; {meant} is one")
@@ -361,15 +423,16 @@ def origins(settings: Settings, arguments: dict[str, Any] | None = None) -> dict
     """Setting → `argument`, `environment`, `file` or `default`."""
     environment = {name.lower() for name, value in os.environ.items() if value}
     file, arguments = _file(), arguments or {}
-    return {name: "argument" if name in arguments else "environment" if name in environment else "file" if name in file else "default"
+    return {name: "argument" if name in arguments else "environment" if name in environment else "file" if name in file
+            else "default"
             for name in type(settings).model_fields}
 
 
-def without_effect(settings: Settings) -> list[str]:
-    """Names that were set and that this version does nothing with."""
-    return [name.upper() for name, origin in origins(settings).items()
-            if origin != "default" and (Settings.model_fields[name].json_schema_extra or {})["unused"]
-            ] + sorted(name for name in os.environ if name in GONE or name.startswith("STREAM_POLL_"))
+def without_effect() -> dict[str, str]:
+    """Names that are set and mean nothing here → why."""
+    names = {name.upper() for name, value in {**os.environ, **_file()}.items() if value != ""}
+    return {name: why for name in sorted(names) if (why := NO_EFFECT.get(name))} | {
+        name: NO_EFFECT["QUEUE_POLL_INTERVAL"] for name in sorted(names) if name.startswith(OLD_STREAMS)}
 
 
 def _file() -> dict[str, Any]:

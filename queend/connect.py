@@ -21,13 +21,16 @@ LARGE_PATHS = (          # of the control plane, whose bodies may be as large as
     "/streams/v1/state/get",       # 100 000 keys of 2 kB
 )
 # The hot functions are written for one plan each: nested loops over primary keys, whatever the statistics say.
-HOT_PLANS = ("-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off -c enable_sort=off -c jit=off"
+HOT_PLANS = ("-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off -c enable_sort=off "
+             "-c jit=off"
              " -c enable_nestloop=on -c enable_indexscan=on -c enable_indexonlyscan=on")
-# What every session is, whatever ALTER DATABASE, ALTER ROLE or the DSN say: the functions are written for it. Left to the operator:
-# default_transaction_read_only, which says that nothing is to be written here and is obeyed (docs/failover.md), and everything that
-# changes no result. lock_timeout, statement_timeout and idle_in_transaction_session_timeout have settings of their own.
+# What every session is, whatever ALTER DATABASE, ALTER ROLE or the DSN say: the functions are written for it. Left to the
+# operator: default_transaction_read_only, which says that nothing is to be written here and is obeyed (docs/failover.md),
+# and everything that changes no result. lock_timeout, statement_timeout and idle_in_transaction_session_timeout have
+# settings of their own.
 SESSION = {
-    "default_transaction_isolation": "read committed",   # under its lanes a push must see what was committed while it waited for them
+    # under its lanes a push must see what was committed while it waited for them
+    "default_transaction_isolation": "read committed",
     "default_transaction_deferrable": "off",
     "idle_session_timeout": "0",                          # connections wait for work
     "search_path": "pg_catalog",                          # all names of the functions are qualified
@@ -39,7 +42,8 @@ SESSION = {
     "IntervalStyle": "postgres",
     "TimeZone": "UTC",
     "extra_float_digits": "1",
-    "queend.max_queues": "0",                             # what is accepted already finds its place (sql/function/names.sql)
+    # what is accepted already finds its place (sql/function/names.sql)
+    "queend.max_queues": "0",
     "queend.max_partitions": "0",
     "queend.max_groups": "0",
 }
@@ -51,14 +55,16 @@ def session_options() -> str:
 
 
 def bounds(settings: Settings) -> str:
-    """How many queues, partitions and groups a session that works for clients may make there be, as libpq's `options`."""
-    return (f"-c queend.max_queues={settings.queend_max_queues} -c queend.max_partitions={settings.queend_max_partitions}"
+    """How many queues, partitions and groups a session of clients may make there be, as libpq's `options`."""
+    return (f"-c queend.max_queues={settings.queend_max_queues} -c "
+            f"queend.max_partitions={settings.queend_max_partitions}"
             f" -c queend.max_groups={settings.queend_max_groups}")
 
 
 def with_options(conninfo: str, *options: str) -> str:
     """The connection string with these after its own options: the last one counts."""
-    return make_conninfo(conninfo, options=" ".join(one for one in (conninfo_to_dict(conninfo).get("options") or "", *options) if one))
+    return make_conninfo(conninfo, options=" ".join(one for one in (conninfo_to_dict(conninfo).get("options") or "",
+                                                                    *options) if one))
 
 
 def conninfo(settings: Settings, local: str | None = None, **more: str) -> str:
@@ -70,7 +76,8 @@ def conninfo(settings: Settings, local: str | None = None, **more: str) -> str:
         base = conninfo_to_dict(local)
     elif settings.queend_dsn or settings.database_url:
         base = dsn_words(settings)
-        log.hide({name: str(value) for name, value in base.items() if value and name != "sslmode" and not (name == "port" and str(value).isdigit())})
+        log.hide({name: str(value) for name, value in base.items() if value and name != "sslmode"
+                  and not (name == "port" and str(value).isdigit())})
     else:
         base = {"host": settings.pg_host, "port": settings.pg_port, "dbname": settings.pg_db, "user": settings.pg_user,
                 "password": settings.pg_password, **tls(settings)}
@@ -88,7 +95,8 @@ def conninfo(settings: Settings, local: str | None = None, **more: str) -> str:
         defaults["target_session_attrs"] = "read-write"  # the standby that is named first would refuse every push
     limits = (f"-c statement_timeout={settings.db_statement_timeout} -c lock_timeout={settings.db_lock_timeout}"
               f" -c idle_in_transaction_session_timeout={settings.db_idle_timeout}")
-    options = " ".join(part for part in (limits, more.pop("options", ""), base.pop("options", ""), session_options()) if part)
+    options = " ".join(part for part in (limits, more.pop("options", ""), base.pop("options", ""),
+                                         session_options()) if part)
     return make_conninfo(**{**defaults, **base, **more, "options": options})
 
 
@@ -97,8 +105,10 @@ def dsn_words(settings: Settings) -> dict[str, Any]:
     try:
         return conninfo_to_dict(settings.queend_dsn or settings.database_url)
     except psycopg.ProgrammingError:      # libpq's words quote what it could not read, which may be the password
-        raise ConfigError(f"{'QUEEND_DSN' if settings.queend_dsn else 'DATABASE_URL'}: it is no connection string, neither "
-                          "`host=… user=…` nor postgresql://…; special characters of a URI's password are written as %40") from None
+        raise ConfigError(f"{'QUEEND_DSN' if settings.queend_dsn else 'DATABASE_URL'}: it is no connection string, "
+                          f"neither "
+                          "`host=… user=…` nor postgresql://…; special characters of a URI's password are written as "
+                          "%40") from None
 
 
 def tls(settings: Settings) -> dict[str, str]:
@@ -129,16 +139,18 @@ def connections(settings: Settings, slots: int) -> dict[str, int]:
     most = settings.queend_max_connections
     if most is None:
         there = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        most = 2**31 - 1 if there == resource.RLIM_INFINITY else max(there // 2, there - slots - settings.db_pool_size - RESERVE)
+        most = 2**31 - 1 if there == resource.RLIM_INFINITY else max(there // 2,
+                                                                     there - slots - settings.db_pool_size - RESERVE)
     one = settings.queend_max_connections_per_address
     return {"max_connections": most, "max_per_address": -(-most // 2) if one is None else one}
 
 
 def core_settings(settings: Settings, local: str | None = None, buffer_dir: str = "") -> dict[str, Any]:
-    """What the core takes: flat, numbers and strings only. buffer_dir: this process's own; empty: no failover buffer."""
+    """What the core takes: flat, numbers and strings only. buffer_dir: this process's own; empty: no buffer."""
     slots = settings.queend_slots
     if slots is None:
-        slots = 8 if "sidecar_pool_size" not in settings.model_fields_set else -(-settings.sidecar_pool_size // settings.num_workers)
+        asked = "sidecar_pool_size" in settings.model_fields_set
+        slots = -(-settings.sidecar_pool_size // settings.num_workers) if asked else 8
     address, made = session.parted(conninfo(settings, local, options=HOT_PLANS))
     flat: dict[str, Any] = {
         "host": settings.address(),
@@ -178,7 +190,8 @@ def core_settings(settings: Settings, local: str | None = None, buffer_dir: str 
         "buffer_chunk": settings.file_buffer_max_batch,
         "buffer_pause_ms": settings.file_buffer_flush_ms,
         "edition": edition_in(sql_folder()).number,
-        "inflight_deadline_ms": settings.libqueen_inflight_deadline_ms or max(2000, settings.db_statement_timeout + 5000),
+        "inflight_deadline_ms": settings.libqueen_inflight_deadline_ms or max(2000,
+            settings.db_statement_timeout + 5000),
         "hidden": log.hidden(),
         "refuse_plain": settings.queend_refuse_plain,
         "strict": settings.queend_strict,
@@ -190,12 +203,10 @@ def core_settings(settings: Settings, local: str | None = None, buffer_dir: str 
         "open_paths": ",".join(settings.open_paths()),
         "default_timeout_ms": settings.default_timeout,
         "default_batch": settings.default_batch_size,
-        "default_sub_mode": "new" if settings.default_subscription_mode == "new-only" else settings.default_subscription_mode or "all",
+        "default_sub_mode": "new" if settings.default_subscription_mode == "new-only"
+        else settings.default_subscription_mode or "all",
         "priority_share": settings.queend_priority_share,
-        "pop_wait_initial_ms": settings.pop_wait_initial_interval_ms,
-        "pop_wait_threshold": settings.pop_wait_backoff_threshold,
-        "pop_wait_multiplier_x100": round(settings.pop_wait_backoff_multiplier * 100),
-        "pop_wait_max_ms": settings.pop_wait_max_interval_ms,
+        "look_ms": settings.pop_wait_max_interval_ms,
         "concurrency_mode": settings.queen_concurrency_mode,
         "vegas_min_limit": settings.queen_vegas_min_limit,
         "vegas_max_limit": settings.queen_vegas_max_limit,
@@ -206,13 +217,11 @@ def core_settings(settings: Settings, local: str | None = None, buffer_dir: str 
         "vegas_update_interval_ms": settings.queen_vegas_update_interval_ms,
     }
     shared_hold = settings.sidecar_micro_batch_wait_ms or 0
-    flat["streams_cycle_max_concurrent"] = settings.queen_streams_cycle_max_concurrent
-    for job in JOB_TYPES:
-        if job.startswith("streams_"):      # the other two are the control plane's
-            continue
-        hold = getattr(settings, f"queen_{job}_max_hold_ms")
-        flat[f"{job}_preferred_batch_size"] = getattr(settings, f"queen_{job}_preferred_batch_size")
-        flat[f"{job}_max_hold_ms"] = shared_hold if hold is None else hold
-        flat[f"{job}_max_batch_size"] = getattr(settings, f"queen_{job}_max_batch_size")
+    for job in ("streams_cycle", "transaction"):
         flat[f"{job}_max_concurrent"] = getattr(settings, f"queen_{job}_max_concurrent")
+    for job in JOB_TYPES:
+        for name in ("preferred_batch_size", "max_hold_ms", "max_batch_size", "max_concurrent"):
+            value = getattr(settings, f"queen_{job}_{name}")
+            if value is not None or name == "max_hold_ms":
+                flat[f"{job}_{name}"] = shared_hold if value is None else value
     return flat

@@ -95,8 +95,8 @@ class Supervisor:
             log.line("info", "encryption_keys", f"{keys[0]} seals; {', '.join(keys)} open")
         if keys or self.settings.jwt_secret:
             secrecy.close(self.settings.queend_core_dumps)
-        for name in without_effect(self.settings):
-            log.line("warn", "setting_without_effect", f"{name} is accepted, this version does nothing with it")
+        for name, why in without_effect().items():
+            log.line("warn", "setting_without_effect", f"{name} is accepted and has no effect: {why}")
         return asyncio.run(self._run())
 
     async def _run(self) -> int:

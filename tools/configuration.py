@@ -1,5 +1,8 @@
 """Prints docs/configuration.md: what queend/config.py says, as tables. A test compares the two."""
-from queend.config import Clients, Copying, Database, Engine, Failover, Figures, Keeping, Later, Policies, Queues, Sealing, Server, Settings, Tokens
+from queend.config import (
+    NO_EFFECT, OLD_STREAMS, Clients, Copying, Database, Engine, Failover, Figures, Keeping, Policies, Queues, Sealing,
+    Server,
+    Settings, Tokens)
 
 HEAD = """# Settings
 
@@ -11,11 +14,14 @@ in effect and where it comes from. Booleans are `true` or `false`.
 Without `QUEEND_DSN`, `DATABASE_URL` and any of `PG_HOST`, `PG_PORT`, `PG_USER`, `PG_PASSWORD`, `PG_DB` the daemon runs
 a PostgreSQL of its own in `QUEEND_DATA_DIR` and touches no other.
 
-Names without `QUEEND_` are those of Queen MQ, so that a deployment can be switched over as it is. *No effect* marks
-those this version accepts and does nothing with; setting one is told at start.
+Names without `QUEEND_` are those of Queen MQ, so that a deployment can be switched over as it is. Those that mean
+nothing here are accepted and listed at the end, each with the reason; where one is set, that is told at start.
 """
-GROUPS = {"Server": Server, "Clients": Clients, "PostgreSQL": Database, "Engine": Engine, "Batching by job type": Policies,
-          "Queues and long poll": Queues, "Failover buffer": Failover, "Copying": Copying, "Retention": Keeping, "Figures": Figures, "Tokens": Tokens, "Encryption": Sealing, "Without effect": Later}
+GROUPS = {"Server": Server, "Clients": Clients, "PostgreSQL": Database, "Engine": Engine,
+          "Batching by job type": Policies,
+          "Queues and long poll": Queues, "Failover buffer": Failover, "Copying": Copying, "Retention": Keeping,
+          "Figures": Figures,
+          "Tokens": Tokens, "Encryption": Sealing}
 
 
 def shown(value) -> str:
@@ -30,9 +36,14 @@ def document() -> str:
             field = Settings.model_fields[name]
             extra = field.json_schema_extra
             default = "half the processors" if name == "num_workers" else shown(field.default)
-            text = " ".join(filter(None, [field.description, "*No effect.*" if extra["unused"] else ""]))
-            parts.append(f"| {name.upper()} | {default} | {extra['unit']} | {text} |")
+            parts.append(f"| {name.upper()} | {default} | {extra['unit']} | {field.description} |")
         parts.append("")
+    parts.append("## Names without effect\n\n| names | why |\n|---|---|")
+    for why in dict.fromkeys(NO_EFFECT.values()):
+        names = [name for name in NO_EFFECT if NO_EFFECT[name] == why]
+        names += [f"{OLD_STREAMS}…"] * (why == NO_EFFECT["QUEUE_POLL_INTERVAL"])
+        parts.append(f"| {', '.join(names)} | {why} |")
+    parts.append("")
     return "\n".join(parts)
 
 

@@ -403,7 +403,7 @@ cdef dict worker_stats(Worker* w):
             "slots": c.live_slots, "handles": c.live_handles, "parked": c.parked, "accepted": c.accepted,
             "bytes_in": c.bytes_in, "bytes_out": c.bytes_out, "db_errors": c.db_errors, "duplicates": c.duplicates,
             "push_streams": c.push_streams, "pop_limit": c.pop_limit, "ack_limit": c.ack_limit,
-            "transaction_limit": c.transaction_limit,
+            "transaction_limit": c.transaction_limit, "lease_limit": c.lease_limit,
             "dead_lettered": c.dead_lettered, "buffered": c.buffered, "empty_pops": c.empty_pops, "handed_over": c.handed, "from_memory": c.from_memory, "acked_by_lease": c.by_lease,
             "sealed": c.sealed, "opened": c.opened, "left_sealed": c.left_sealed, "not_sealed": c.not_sealed, "refused": c.refused, "no_room": c.no_room, "not_taken": c.not_taken, "not_parked": c.not_parked, "too_slow": c.too_slow}
 

@@ -30,10 +30,11 @@ def problems() -> list[str]:
 
 
 @pytest.mark.parametrize("name, value, words", [
-    ("PORT", "abc", "valid integer"), ("PORT", "66a", "valid integer"), ("PORT", "65536", "less than or equal to 65535"),
+    ("PORT", "abc", "valid integer"), ("PORT", "66a", "valid integer"),
+    ("PORT", "65536", "less than or equal to 65535"),
     ("DB_STATEMENT_TIMEOUT", "-1", "greater than or equal to 0"), ("DB_STATEMENT_TIMEOUT", "1.5", "valid integer"),
     ("PG_USE_SSL", "maybe", "valid boolean"), ("LOG_LEVEL", "loud", "'trace', 'debug', 'info', 'warn' or 'error'"),
-    ("POP_WAIT_BACKOFF_MULTIPLIER", "nan", "finite number"), ("QUEEN_PUSH_MAX_BATCH_SIZE", "0", "greater than or equal to 1"),
+    ("QUEEN_PUSH_MAX_BATCH_SIZE", "0", "greater than or equal to 1"),
 ])
 def test_a_wrong_value_is_named(monkeypatch, name, value, words):
     monkeypatch.setenv(name, value)
@@ -53,15 +54,18 @@ def test_unprotected_instead_of_protected_is_refused(monkeypatch):
 
 
 @pytest.mark.parametrize("name, meant", [
-    ("JWT_ENABELD", "JWT_ENABLED"), ("PG_HSOT", "PG_HOST"), ("PG_PASWORD", "PG_PASSWORD"), ("JWT_SECRETT", "JWT_SECRET"), ("NUM_WORKER", "NUM_WORKERS"),
-    ("DATABASE_URI", "DATABASE_URL"), ("jwt_enabeld", "JWT_ENABLED"), ("QUEEND_DSM", "QUEEND_DSN"), ("QUEUND_DSN", "QUEEND_DSN"), ("CORS_ORIGIN", "CORS_ORIGINS")])
+    ("JWT_ENABELD", "JWT_ENABLED"), ("PG_HSOT", "PG_HOST"), ("PG_PASWORD", "PG_PASSWORD"),
+    ("JWT_SECRETT", "JWT_SECRET"), ("NUM_WORKER", "NUM_WORKERS"),
+    ("DATABASE_URI", "DATABASE_URL"), ("jwt_enabeld", "JWT_ENABLED"), ("QUEEND_DSM", "QUEEND_DSN"),
+    ("QUEUND_DSN", "QUEEND_DSN"), ("CORS_ORIGIN", "CORS_ORIGINS")])
 def test_a_name_that_is_nearly_ours_is_refused(monkeypatch, name, meant):
     monkeypatch.setenv(name, "")
     with pytest.raises(ConfigError, match=f"^{name}: no such setting; {meant} is one$"):
         load()
 
 
-@pytest.mark.parametrize("name", ["PGHOST", "PGUSER", "PGPASSWORD", "LOGLEVEL", "HOSTS", "PORTS", "JWT_HEADER", "PG_HOME", "jwt_issuer"])
+@pytest.mark.parametrize("name", ["PGHOST", "PGUSER", "PGPASSWORD", "LOGLEVEL", "HOSTS", "PORTS", "JWT_HEADER",
+                                  "PG_HOME", "jwt_issuer"])
 def test_names_of_others_are_theirs(monkeypatch, name):
     monkeypatch.setenv(name, "x")
     load()
@@ -89,24 +93,34 @@ def test_the_environment_wins_over_the_file_and_the_argument_over_both(monkeypat
     settings = load(port=3)
     assert (settings.port, settings.host, settings.queend_slots, settings.default_batch_size) == (3, "127.0.0.1", 5, 1)
     told = origins(settings, {"port": 3})
-    assert [told[name] for name in ("port", "host", "queend_slots", "default_batch_size")] == ["argument", "environment", "file", "default"]
+    assert [told[name] for name in ("port", "host", "queend_slots", "default_batch_size")] == ["argument",
+        "environment", "file", "default"]
 
 
-@pytest.mark.parametrize("text, problem", [("prot = 1", "PROT: no such setting"), ("port = ", "QUEEND_CONFIG: "), ("port = 'x'", "PORT: ")])
+@pytest.mark.parametrize("text, problem", [("prot = 1", "PROT: no such setting"), ("port = ", "QUEEND_CONFIG: "),
+                                           ("port = 'x'", "PORT: ")])
 def test_a_wrong_file_is_refused(monkeypatch, tmp_path, text, problem):
     (tmp_path / "queend.toml").write_text(text)
     monkeypatch.setenv("QUEEND_CONFIG", str(tmp_path / "queend.toml"))
     assert problems()[0].startswith(problem)
 
 
-def test_what_has_no_effect_is_known(monkeypatch):
-    monkeypatch.setenv("STATS_HISTORY_RETENTION_DAYS", "10")
-    monkeypatch.setenv("PORT", "1")
-    monkeypatch.setenv("QUEUE_POLL_INTERVAL", "50")     # of an older version of the reference server
-    assert without_effect(load()) == ["STATS_HISTORY_RETENTION_DAYS", "QUEUE_POLL_INTERVAL"]
+def test_what_has_no_effect_is_known(monkeypatch, tmp_path):
+    """From the environment and from the file, whatever it is set to; a name that is nearly one is not one."""
+    file = tmp_path / "queend.toml"
+    file.write_text("queen_sync_enabled = false\nport = 1\n")
+    for name, value in {"QUEEND_CONFIG": str(file), "STATS_HISTORY_RETENTION_DAYS": "ten", "QUEUE_POLL_INTERVAL": "50",
+                        "STREAM_POLL_X": "1", "QUEEN_UDP_PEERS": ""}.items():
+        monkeypatch.setenv(name, value)
+    assert load().port == 1
+    assert list(without_effect()) == ["QUEEN_SYNC_ENABLED", "QUEUE_POLL_INTERVAL", "STATS_HISTORY_RETENTION_DAYS",
+                                      "STREAM_POLL_X"]
+    monkeypatch.setenv("QUEEN_SYNC_ENABLE", "true")
+    assert problems() == ["QUEEN_SYNC_ENABLE: no such setting; QUEEN_SYNC_ENABLED is one"]
 
 
-@pytest.mark.parametrize("name", ["QUEEND_DSN", "DATABASE_URL", "PG_HOST", "PG_PORT", "PG_USER", "PG_PASSWORD", "PG_DB"])
+@pytest.mark.parametrize("name", ["QUEEND_DSN", "DATABASE_URL", "PG_HOST", "PG_PORT", "PG_USER", "PG_PASSWORD",
+                                  "PG_DB"])
 def test_naming_a_server_turns_the_embedded_one_off(monkeypatch, name):
     assert uses_embedded(load())
     monkeypatch.setenv(name, "5433")
@@ -114,7 +128,8 @@ def test_naming_a_server_turns_the_embedded_one_off(monkeypatch, name):
 
 
 def test_connection_string_from_parts(monkeypatch):
-    for name, value in {"PG_HOST": "db.example", "PG_PORT": "5433", "PG_DB": "a b", "PG_USER": "u'", "PG_PASSWORD": "p\\ w",
+    for name, value in {"PG_HOST": "db.example", "PG_PORT": "5433", "PG_DB": "a b", "PG_USER": "u'",
+                        "PG_PASSWORD": "p\\ w",
                         "DB_STATEMENT_TIMEOUT": "1234"}.items():
         monkeypatch.setenv(name, value)
     words = conninfo_to_dict(connect.conninfo(load()))
@@ -124,7 +139,8 @@ def test_connection_string_from_parts(monkeypatch):
 
 
 def test_a_dsn_wins_and_keeps_its_own_words(monkeypatch):
-    monkeypatch.setenv("QUEEND_DSN", "postgresql://u:p@h:1/d?sslmode=verify-full&connect_timeout=9&options=-c%20geqo%3Doff")
+    monkeypatch.setenv("QUEEND_DSN",
+                       "postgresql://u:p@h:1/d?sslmode=verify-full&connect_timeout=9&options=-c%20geqo%3Doff")
     monkeypatch.setenv("PG_HOST", "elsewhere")
     words = conninfo_to_dict(connect.conninfo(load(), options="-c jit=off"))
     assert (words["host"], words["sslmode"], words["connect_timeout"]) == ("h", "verify-full", "9")
@@ -177,15 +193,18 @@ def test_the_core_gets_flat_numbers_and_texts(monkeypatch):
 
 def test_the_document_is_what_the_code_says():
     document = runpy.run_path(str(ROOT / "tools" / "configuration.py"))["document"]()
-    assert (ROOT / "docs" / "configuration.md").read_text() == document, "run: python tools/configuration.py > docs/configuration.md"
+    told = "run: python tools/configuration.py > docs/configuration.md"
+    assert (ROOT / "docs" / "configuration.md").read_text() == document, told
 
 
 def test_the_document_of_the_queue_options_is_what_the_code_says():
-    assert (ROOT / "docs" / "queue-options.md").read_text() == options.document(), "write queend.control.options.document() into it"
+    told = "write queend.control.options.document() into it"
+    assert (ROOT / "docs" / "queue-options.md").read_text() == options.document(), told
 
 
 def test_command_config_tells_origins_and_hides_secrets():
-    done = command("config", "--show-origin", PORT="7777", PG_PASSWORD="hunter2", JWT_JWKS_URL="https://me:hunter2@id.example/keys?code=hunter2&x=hunter2#f")
+    done = command("config", "--show-origin", PORT="7777", PG_PASSWORD="hunter2",
+                   JWT_JWKS_URL="https://me:hunter2@id.example/keys?code=hunter2&x=hunter2#f")
     assert done.returncode == 0, done.stderr
     lines = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines()}
     assert lines["PORT"] == ["7777", "environment"]
@@ -221,11 +240,14 @@ def test_options_become_settings(options, settings):
 
 
 def test_settings_are_made_on_the_session(postgres):
-    target = make_conninfo(postgres.conninfo, options=r"-c search_path=a,\ b -c application_name=it's\ \\it -c geqo=off")
+    target = make_conninfo(postgres.conninfo,
+                           options=r"-c search_path=a,\ b -c application_name=it's\ \\it -c geqo=off")
     with session.connect(target) as connection:
-        shown = [connection.execute(f"SHOW {name}").fetchone()[0] for name in ("search_path", "application_name", "geqo")]
+        shown = [connection.execute(f"SHOW {name}").fetchone()[0] for name in ("search_path", "application_name",
+            "geqo")]
         connection.rollback()
-        assert shown == ["a, b", r"it's \it", "off"] == [connection.execute(f"SHOW {name}").fetchone()[0] for name in ("search_path", "application_name", "geqo")]
+        assert shown == ["a, b", r"it's \it", "off"] == [connection.execute(f"SHOW {name}").fetchone()[0]
+                                                         for name in ("search_path", "application_name", "geqo")]
     with pytest.raises(psycopg.Error, match="no_such_setting"):
         session.connect(make_conninfo(postgres.conninfo, options="-c no_such_setting=1"))
 

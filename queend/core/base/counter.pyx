@@ -53,6 +53,7 @@ cdef struct Counters:
     int pop_limit
     int ack_limit
     int transaction_limit
+    int lease_limit
 
 cdef inline void counter_latency(OpCounter* c, int64_t us) noexcept nogil:
     cdef int b = 0

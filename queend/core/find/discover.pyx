@@ -86,11 +86,13 @@ cdef void scan_send(Engine* e, Slot* slot) noexcept nogil:
     params_int4(&params, SCAN_PAGE)
     discover_send(e, slot, STMT_POP_SCAN, &params, scan_done, FIND_SCAN)
 
-cdef inline int64_t look_due(Discover* d, bint waiting) noexcept nogil:
+cdef inline int64_t look_due(Discover* d, bint waiting, const Settings* s) noexcept nogil:
     # When to look next (monotonic). The first time at once: everything after it goes on from there.
+    cdef int64_t look
     if d.look_now or d.since == 0 and d.looked_us == 0:
         return 1
-    return d.looked_us + (LOOK_US if waiting or d.since == 0 else LOOK_QUIET_US)
+    look = <int64_t>limit_clamp(s.look_ms, 20, LOOK_MOST_MS) * 1000
+    return d.looked_us + (look if waiting or d.since == 0 or look > LOOK_QUIET_US else LOOK_QUIET_US)
 
 cdef void discover_tick(Engine* e, int64_t now) noexcept nogil:
     # By one worker: has anything been committed at all, the catalog among it? An idle database answers that for microseconds.
@@ -101,7 +103,7 @@ cdef void discover_tick(Engine* e, int64_t now) noexcept nogil:
         return
     uv_mutex_lock(&book.lock)
     waiting = book.parked > 0 or book.missed
-    if now < look_due(d, waiting):
+    if now < look_due(d, waiting, e.settings):
         uv_mutex_unlock(&book.lock)
         return
     slot = slotpool_take(e.slots)

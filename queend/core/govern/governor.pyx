@@ -7,9 +7,11 @@ cdef void limits_open(Engine* e) noexcept nogil:
     limit_of_type(e, &e.claim_limit, TYPE_POP)
     limit_of_type(e, &e.ack_limit, TYPE_ACK)
     limit_of_type(e, &e.tx_limit, TYPE_TRANSACTION)
+    limit_of_type(e, &e.lease_limit, TYPE_LEASE)
     e.cycles_most = limit_clamp(e.settings.cycles, 1, e.settings.slots // 2 if e.settings.slots > 3 else 1)      # they wait for each other in there
     policy_of_type(e, &e.pop_policy, TYPE_POP, CALL_CURSORS)
     policy_of_type(e, &e.ack_policy, TYPE_ACK, CALL_ACKS)
+    policy_of_type(e, &e.lease_policy, TYPE_LEASE, CALL_ACKS)
 
 cdef void policy_of_type(Engine* e, Policy* p, int job_type, int max_items) noexcept nogil:
     # A hold that the operator did not ask for lasts as long as a statement is in flight: the batch clocks itself.
@@ -29,7 +31,10 @@ cdef bint policy_fires(Engine* e, const Policy* p, JobList* jobs, const Limit* l
     return False
 
 cdef void limit_of_type(Engine* e, Limit* l, int job_type) noexcept nogil:
-    cdef Settings* s = e.settings
+    cdef LimitConfig c = limit_config(e.settings, job_type)
+    limit_open(l, &c)
+
+cdef LimitConfig limit_config(Settings* s, int job_type) noexcept nogil:
     cdef LimitConfig c
     cdef int most = s.slots - 2 if s.slots > 3 else 1
     memset(&c, 0, sizeof(c))
@@ -42,7 +47,7 @@ cdef void limit_of_type(Engine* e, Limit* l, int job_type) noexcept nogil:
     c.window_samples = s.vegas_window_samples
     c.fastest_window_us = <int64_t>s.vegas_fastest_window_sec * 1000000
     c.interval_us = <int64_t>s.vegas_interval_ms * 1000
-    limit_open(l, &c)
+    return c
 
 cdef bint job_outlasts(Job* job, JobList* list, int64_t now) noexcept nogil:
     # A long poll outlasts a database that is away: it waits on in the list, until its own deadline. False: it is none.

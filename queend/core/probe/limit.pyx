@@ -62,3 +62,15 @@ cdef class PolicyProbe:
 
     def room(self, int jobs, int items, int64_t size, int more_items, int64_t more_bytes):
         return bool(policy_room(&self.p, jobs, items, size, more_items, more_bytes))
+
+def limit_of_settings(dict settings, int job_type):
+    """What a worker's limit of this type is opened with (JobType)."""
+    cdef Settings s
+    cdef LimitConfig c
+    memset(&s, 0, sizeof(Settings))
+    try:
+        settings_load(&s, settings)
+        c = limit_config(&s, job_type)
+    finally:
+        settings_free(&s)
+    return c

@@ -161,8 +161,9 @@ cdef void batch_place(PushBatch* b, PushGroup* g, PushItem* it) noexcept nogil:
     if g.slots != NULL:
         group_slots_add(b, g, it)
 
-cdef inline bint batch_full(PushBatch* b) noexcept nogil:
-    return b.n_items >= BATCH_ITEMS or b.bytes >= BATCH_BYTES or b.n_groups >= BATCH_GROUPS
+cdef inline bint batch_full(PushBatch* b, PushJob* j, int most_jobs) noexcept nogil:
+    # For an item of j.
+    return b.n_jobs >= most_jobs and b.job is not j or b.n_items >= BATCH_ITEMS or b.bytes >= BATCH_BYTES or b.n_groups >= BATCH_GROUPS
 
 cdef inline bint batch_holds(PushBatch* b, PushPart* part) noexcept nogil:
     # All of it? What is drained stands in one batch: its partitions are stored in their order, or not now.

@@ -34,7 +34,7 @@ cdef int lanes_streams(Settings* s) noexcept nogil:
     # How many streams there will be: half of the connections are left to everything else.
     if s.push_streams:
         return s.push_streams
-    return limit_clamp(s.slots // 2, 1, PUSH_STREAMS_MOST)
+    return limit_clamp(s.slots // 2, 1, min(PUSH_STREAMS_MOST, s.types[<int>TYPE_PUSH].max_concurrent))
 
 cdef inline int lanes_of(Worker* w) noexcept nogil:
     # Streams that work in w.

@@ -45,6 +45,7 @@ cdef void stream_add(PushStream* s, PushPart* part) noexcept nogil:
     cdef PushItem* it
     cdef PushItem* following
     cdef Partition* p
+    cdef TypeSettings* t = &s.worker.settings.types[<int>TYPE_PUSH]
     cdef bint short = False
     if s.overflow_first != NULL or part.job.drain and s.gather != NULL and not batch_holds(s.gather, part):
         stream_overflow(s, part)
@@ -62,8 +63,10 @@ cdef void stream_add(PushStream* s, PushPart* part) noexcept nogil:
         to = aside_deal(lanes_deal(s, p), s, p)
         if to.gather == NULL:
             to.gather = batch_new(to)
+            if to.gather != NULL and t.hold_ms:
+                to.gather.hold_until = clock_mono_us() + <int64_t>t.hold_ms * 1000
         short = to.gather == NULL
-        if short or batch_full(to.gather):
+        if short or batch_full(to.gather, part.job, t.max_jobs):
             break
         following = it.next
         if p.open == NULL:
@@ -72,6 +75,9 @@ cdef void stream_add(PushStream* s, PushPart* part) noexcept nogil:
             if short:
                 break
         batch_place(to.gather, p.open, it)
+        if to.gather.job is not part.job:
+            to.gather.job = part.job
+            to.gather.n_jobs += 1
         to.gather.unsure = to.gather.unsure or part.unsure
         it = following
     while short and it != NULL:
@@ -119,7 +125,7 @@ cdef void stream_drain(PushStream* s) noexcept nogil:
         return
     if s.retry_at and clock_mono_us() < s.retry_at:
         return
-    if s.again == NULL and stream_holds(s):
+    if s.again == NULL and (stream_gathers(s) or stream_holds(s)):
         return
     slot = slotpool_take(engine_of(s.worker).slots)
     if slot == NULL:
@@ -164,6 +170,19 @@ cdef bint stream_holds(PushStream* s) noexcept nogil:
         s.no_hold = 1 << s.alone
     s.hold_until = 0
     return False
+
+cdef bint stream_gathers(PushStream* s) noexcept nogil:
+    # Is its batch held, as the operator asked for? The timer looks again.
+    cdef Engine* e = engine_of(s.worker)
+    cdef int64_t wait
+    if s.gather.hold_until == 0 or s.main != NULL or s.gather.n_jobs >= e.settings.types[<int>TYPE_PUSH].preferred:
+        return False
+    wait = s.gather.hold_until - clock_mono_us()
+    if wait <= 0:
+        return False
+    if e.hold_us < 0 or wait < e.hold_us:
+        e.hold_us = wait
+    return True
 
 cdef PushBatch* stream_next(PushStream* s) noexcept nogil:
     cdef PushBatch* b = s.again
@@ -297,7 +316,7 @@ cdef void stream_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
     lanes_done(s, b.n_items, now)
     hold = s.again == NULL and stream_hold(s, b, now)
     s.leaving = True
-    if not hold and (s.again != NULL or s.gather != NULL) and not lanes_wait(s):
+    if not hold and (s.again != NULL or s.gather != NULL and not stream_gathers(s)) and not lanes_wait(s):
         stream_send(s, slot, stream_next(s))
     s.leaving = False
     batch_scatter(s, b, res)

@@ -18,7 +18,7 @@ cdef void engine_arm(Engine* e) noexcept nogil:
                 next_us = top.at
             if rowcache.first != NULL and (next_us == 0 or rowcache.first.kept_us + ROWCACHE_AGE_US < next_us):
                 next_us = rowcache.first.kept_us + ROWCACHE_AGE_US
-            look_us = look_due(&e.discover, book.parked > 0 or book.missed)
+            look_us = look_due(&e.discover, book.parked > 0 or book.missed, e.settings)
             uv_mutex_unlock(&book.lock)
             if look_us <= now:
                 look_us = now + 20000         # it waits for a connection, or for the end of the one before
@@ -87,3 +87,4 @@ cdef inline void limits_tell(Engine* e) noexcept nogil:
     c.pop_limit = e.pop_limit.limit
     c.ack_limit = e.ack_limit.limit
     c.transaction_limit = e.tx_limit.limit
+    c.lease_limit = e.lease_limit.limit

@@ -145,6 +145,7 @@ cdef bint ackcall_send(Engine* e) noexcept nogil:
     cdef Params params
     cdef JobList later
     cdef int n = 0
+    cdef int jobs = 0
     cdef int before
     cdef bint alone = False
     if slot == NULL:
@@ -158,8 +159,9 @@ cdef bint ackcall_send(Engine* e) noexcept nogil:
     table_clear(&e.ack_rows)
     n = 0
     j = <AckJob*>e.acks.first
-    while j != NULL and n < CALL_ACKS:
+    while j != NULL and n < CALL_ACKS and jobs < e.ack_policy.max_jobs:
         n += j.pending
+        jobs += 1
         j = <AckJob*>j.job.next
     call.rows = <AckRow*>arena_alloc(&call.arena, n * sizeof(AckRow))
     if call.rows == NULL:

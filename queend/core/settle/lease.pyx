@@ -10,6 +10,7 @@ cdef struct LeaseJob:
 cdef struct LeaseCall:
     Engine* engine
     Job* jobs
+    int64_t sent_us
 
 cdef void lease_submit(Worker* w, Request* r) noexcept nogil:
     cdef LeaseJob* j = <LeaseJob*>arena_zero(&r.arena, sizeof(LeaseJob))
@@ -34,7 +35,7 @@ cdef void lease_asks_drain(Engine* e) noexcept nogil:
     cdef LeaseCall* call
     cdef Job* job
     cdef JobList asked
-    if e.lease_asks.n == 0 or e.lease_flying >= 2 or clock_mono_us() < e.pause_until:
+    if e.lease_asks.n == 0 or e.lease_asks_flying >= 2 or clock_mono_us() < e.pause_until:
         return
     slot = slotpool_take(e.slots)
     if slot == NULL:
@@ -54,19 +55,11 @@ cdef void lease_asks_drain(Engine* e) noexcept nogil:
     call.jobs = asked.first
     params_begin(&params)
     params_array(&params, &e.ask_a)
-    e.lease_flying += 1
+    e.lease_asks_flying += 1
     if not slot_send(slot, STMT_LEASE_QUEUES, &params, lease_asks_done, call, e.deadline_ms):
-        e.lease_flying -= 1
+        e.lease_asks_flying -= 1
         free(call)
-        job = asked.first
-        while job != NULL:
-            job_move(job, JOB_QUEUED)
-            job = job.next
-        asked.last.next = e.lease_asks.first
-        asked.n += e.lease_asks.n
-        if e.lease_asks.last != NULL:
-            asked.last = e.lease_asks.last
-        e.lease_asks = asked
+        leases_back(&e.lease_asks, &asked)
 
 cdef void lease_asks_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
     cdef LeaseCall* call = <LeaseCall*>ctx
@@ -79,7 +72,7 @@ cdef void lease_asks_done(Slot* slot, void* ctx, PGresult* res, int outcome) noe
     cdef int64_t now = clock_mono_us()
     cdef bint allowed
     free(call)
-    e.lease_flying -= 1
+    e.lease_asks_flying -= 1
     while job != NULL:
         following = job.next
         if res != NULL and outcome != SLOT_OK and job_again(job, blame, now):
@@ -102,31 +95,39 @@ cdef void lease_asks_done(Slot* slot, void* ctx, PGresult* res, int outcome) noe
         job = following
 
 cdef void leases_drain(Engine* e) noexcept nogil:
-    cdef Slot* slot
-    cdef Params params
-    cdef LeaseCall* call
-    cdef Job* job
-    if e.leases.n == 0 or e.lease_flying >= 2 or clock_mono_us() < e.pause_until:
+    if e.leases.n == 0 or clock_mono_us() < e.pause_until:
         return
-    slot = slotpool_take(e.slots)
-    if slot == NULL:
+    if not slotpool_ready(e.slots):
         jobs_expire(e, &e.leases)
-        return
+    while policy_fires(e, &e.lease_policy, &e.leases, &e.lease_limit) and limit_take(&e.lease_limit):
+        if not leasecall_send(e):
+            limit_give(&e.lease_limit)
+            break
+
+cdef bint leasecall_send(Engine* e) noexcept nogil:
+    # False: nothing was sent, and all are back in their queue.
+    cdef Slot* slot = slotpool_take(e.slots)
+    cdef LeaseCall* call
+    cdef Params params
+    cdef Job* job
+    cdef JobList sent
+    if slot == NULL:
+        return False
     call = <LeaseCall*>calloc(1, sizeof(LeaseCall))
     if call == NULL:
-        return
+        return False
     call.engine = e
-    call.jobs = e.leases.first
-    memset(&e.leases, 0, sizeof(JobList))
+    memset(&sent, 0, sizeof(JobList))
     pgarray_begin(&e.ask_a, OID_UUID)
     pgarray_begin(&e.ask_b, OID_INT4)
     pgarray_begin(&e.ask_c, OID_INT4)
-    job = call.jobs
-    while job != NULL:
+    while sent.n < e.lease_policy.max_jobs and e.leases.first != NULL:
+        job = joblist_take(&e.leases)
         job_move(job, JOB_FLYING)
         pgarray_uuid(&e.ask_a, (<LeaseJob*>job).req.lease)
         pgarray_int4(&e.ask_b, (<LeaseJob*>job).req.seconds)
-        job = job.next
+        joblist_add(&sent, job)
+    call.jobs = sent.first
     params_begin(&params)
     params_array(&params, &e.ask_a)
     params_array(&params, &e.ask_b)
@@ -134,17 +135,24 @@ cdef void leases_drain(Engine* e) noexcept nogil:
     params_array(&params, &e.ask_c)
     params_array(&params, &e.ask_c)
     e.worker.counters.op[OP_LEASE].calls += 1
-    e.lease_flying += 1
-    if not slot_send(slot, STMT_RENEW, &params, leases_done, call, e.deadline_ms):
-        e.lease_flying -= 1
-        job = call.jobs
-        free(call)
-        while job != NULL:
-            e.leases.first = job if e.leases.first == NULL else e.leases.first
-            e.leases.last = job
-            e.leases.n += 1
-            job_move(job, JOB_QUEUED)
-            job = job.next
+    call.sent_us = clock_mono_us()
+    if slot_send(slot, STMT_RENEW, &params, leases_done, call, e.deadline_ms):
+        return True
+    free(call)
+    leases_back(&e.leases, &sent)
+    return False
+
+cdef void leases_back(JobList* list, JobList* sent) noexcept nogil:
+    # What was not sent is the first again.
+    cdef Job* job = sent.first
+    while job != NULL:
+        job_move(job, JOB_QUEUED)
+        job = job.next
+    sent.last.next = list.first
+    sent.n += list.n
+    if list.last != NULL:
+        sent.last = list.last
+    list[0] = sent[0]
 
 cdef void leases_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
     cdef LeaseCall* call = <LeaseCall*>ctx
@@ -158,8 +166,8 @@ cdef void leases_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
     cdef int n = PQntuples(res) if outcome == SLOT_OK else 0
     cdef int blame = verdict_of(res).blame
     cdef int64_t now = clock_mono_us()
+    limit_done(&e.lease_limit, now, now - call.sent_us, outcome == SLOT_OK)
     free(call)
-    e.lease_flying -= 1
     while job != NULL:
         following = job.next
         j = <LeaseJob*>job

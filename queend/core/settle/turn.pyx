@@ -34,7 +34,9 @@ cdef bint turn_fires(Engine* e) noexcept nogil:
             return False
     if both.first == NULL or (e.leased.first != NULL and e.leased.first.queued_us < both.first.queued_us):
         both.first = e.leased.first
-    return policy_fires(e, &e.pop_policy, &both, &e.claim_limit)
+    # A hold that was asked for of acknowledgments is theirs where no claim travels with them.
+    return policy_fires(e, &e.ack_policy if e.claims.n == 0 and e.ack_policy.patient else &e.pop_policy, &both,
+                        &e.claim_limit)
 
 cdef void claims_expire(Engine* e) noexcept nogil:
     # No connection: they wait with the others, whose patience is looked after.

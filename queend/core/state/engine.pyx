@@ -52,7 +52,7 @@ cdef struct Round:
 
 cdef enum:
     SCAN_PAGE = 1000
-    LOOK_US = 1000000
+    LOOK_MOST_MS = 30000             # however seldom the operator wants looks
     LOOK_QUIET_US = 5000000          # while nobody waits
     LOOK_GAP_US = 60000000           # a longer time is not read through: groups are scanned
     BLIND_US = 60000000              # between scans because of transactions whose start is hidden
@@ -162,7 +162,7 @@ cdef struct Engine:
     int cycles_flying
     int cycles_most
     int tx_flying
-    int lease_flying
+    int lease_asks_flying
     Release* releases
     bint release_flying
     Takeback* takebacks
@@ -172,8 +172,10 @@ cdef struct Engine:
     Limit claim_limit         # of claims and what travels with them: much shorter calls, which would make the others look slow
     Limit ack_limit
     Limit tx_limit
+    Limit lease_limit
     Policy pop_policy
     Policy ack_policy
+    Policy lease_policy
     Company company           # of claims and what travels with them
     int64_t hold_us           # until time alone ends a hold, -1: nothing is held
     Round round

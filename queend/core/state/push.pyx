@@ -99,6 +99,8 @@ cdef struct PushBatch:
     PushGroup* last
     int n_groups
     int n_items
+    int n_jobs                # requests that have items in it
+    PushJob* job              # the last of them
     size_t bytes
     PushChunk* chunks
     int n_chunks
@@ -110,6 +112,7 @@ cdef struct PushBatch:
     bint plain                # no row of it may be compressed: duplicates are taken out of it in SQL
     int tries
     int64_t since_us          # when it was first sent
+    int64_t hold_until        # gathers until then, or until it has the preferred size; 0: no hold was asked for
 
 cdef struct PushArrays:
     PgArray lanes, part, skip, n, kind, lo, hi, ids, body, meta, hint, known, known_at, look_row, look_from, look_to

@@ -6,8 +6,7 @@ cdef enum JobType:
     TYPE_ACK = 2
     TYPE_TRANSACTION = 3
     TYPE_LEASE = 4
-    TYPE_CUSTOM = 5
-    TYPE_COUNT = 6
+    TYPE_COUNT = 5
 
 cdef struct TypeSettings:
     int preferred             # jobs: fire at this size
@@ -75,10 +74,7 @@ cdef struct Settings:
     int cycles                # of streams in the database at once per worker
     int priority_share        # of so many namespace pops one goes to lower priorities; 0: none
     bint default_new          # new groups begin with new messages only
-    int pop_wait_initial_ms
-    int pop_wait_threshold
-    int pop_wait_multiplier_x100
-    int pop_wait_max_ms
+    int look_ms               # between two looks for what others stored, while somebody waits
     bint vegas                # else static limits
     int vegas_min_limit
     int vegas_max_limit
@@ -213,10 +209,7 @@ cdef int settings_load(Settings* s, dict settings) except -1:
     s.default_new = setting_word(d, "default_sub_mode", ("all", "new")) == "new"
     s.cycles = setting_int(d, "streams_cycle_max_concurrent", 16, 1, top)
     s.priority_share = setting_int(d, "priority_share", 10, 0, top)
-    s.pop_wait_initial_ms = setting_int(d, "pop_wait_initial_ms", 100, 1, top)
-    s.pop_wait_threshold = setting_int(d, "pop_wait_threshold", 3, 0, top)
-    s.pop_wait_multiplier_x100 = setting_int(d, "pop_wait_multiplier_x100", 200, 100, 100000)
-    s.pop_wait_max_ms = setting_int(d, "pop_wait_max_ms", 1000, 1, top)
+    s.look_ms = setting_int(d, "look_ms", 1000, 1, top)
     s.vegas = setting_word(d, "concurrency_mode", ("vegas", "static")) == "vegas"
     s.vegas_min_limit = setting_int(d, "vegas_min_limit", 1, 1, top)
     s.vegas_max_limit = setting_int(d, "vegas_max_limit", 32, 1, top)
@@ -226,8 +219,8 @@ cdef int settings_load(Settings* s, dict settings) except -1:
     s.vegas_fastest_window_sec = setting_int(d, "vegas_rtt_min_window_sec", 30, 1, top)
     s.vegas_interval_ms = setting_int(d, "vegas_update_interval_ms", 1000, 1, top)
     for i, (name, preferred, most, concurrent) in enumerate((
-            ("push", 50, 500, 24), ("pop", 20, 500, 16), ("ack", 50, 500, 16), ("transaction", 1, 1, 16),
-            ("renew_lease", 10, 100, 2), ("custom", 1, 1, 1))):
+            ("push", 50, top, 24), ("pop", 20, 500, 16), ("ack", 50, 500, 16), ("transaction", 1, 1, 16),
+            ("renew_lease", 10, 100, 2))):
         s.types[i].preferred = setting_int(d, name + "_preferred_batch_size", preferred, 1, top)
         s.types[i].hold_ms = setting_int(d, name + "_max_hold_ms", 0, 0, top)
         s.types[i].max_jobs = setting_int(d, name + "_max_batch_size", most, 1, top)
