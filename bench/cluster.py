@@ -1,4 +1,4 @@
-"""A throw-away PostgreSQL for one benchmark run: the cluster `queend serve --embedded` makes, in a folder that is removed afterwards."""
+"""A throw-away PostgreSQL for one benchmark run: the cluster that `queend serve` makes, in a folder that is removed afterwards."""
 
 import os
 import shutil

@@ -1,10 +1,14 @@
 """Documents: lines that can be read, links that lead somewhere, targets of make that exist, commands that are real."""
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
+from typer.main import get_command
 
+from queend.cli import app
 from queend.config import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -12,7 +16,8 @@ PAGES = sorted(subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_out
 WIDTH = 120
 # What stays on one line: code, a link, a word.
 ATOM = re.compile(r"(?:`+[^`]*`+|!?\[(?:[^\[\]]|`[^`]*`)*\]\([^)\s]*\)|\S)+")
-FOREIGN = {"transaction_timeout", "ephemeral_unsupported", "state/get", "migrate/NNNN_name.sql"}      # of PostgreSQL, a client, a route, any file
+# Names of PostgreSQL, of a client, of a route; any file; a text that is sealed.
+FOREIGN = {"transaction_timeout", "ephemeral_unsupported", "state/get", "migrate/NNNN_name.sql", "queend seal 1:"}
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -106,6 +111,26 @@ def test_flags_of_benchmarks_exist():
         for script, words in re.findall(r"python (bench/\w+\.py)([^`\n]*)", (ROOT / page).read_text()):
             text = (ROOT / script).read_text()
             assert not [flag for flag in re.findall(r"--[a-z-]+", words) if f'"{flag}"' not in text], (page, script)
+
+
+def options(command: click.Command, name: str = "queend") -> Iterator[tuple[str, set[str]]]:
+    yield name, {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)} | {"-h", "--help"}
+    for child in getattr(command, "commands", {}).values():
+        yield from options(child, f"{name} {child.name}")
+
+
+def test_commands_and_options_of_queend_exist():
+    known = dict(options(get_command(app)))
+    lost = []
+    for page in PAGES:
+        text = (ROOT / page).read_text().replace("\\\n", " ")
+        code = "\n".join(re.findall(r"^```\w*\n(.*?)^```", text, re.M | re.S) + re.findall(r"^    (queend .*)", text, re.M))
+        for line in re.findall(r"`(queend [a-z][^`\n]*)`", text) + re.findall(r"^(?:\$ )?(?:[A-Z_]+=\S+ +)*(queend [a-z].*)", code, re.M):
+            words = line.split()
+            command = max((name for name in known if words[:name.count(" ") + 1] == name.split()), key=len)
+            if line not in FOREIGN and (command == "queend" or not set(re.findall(r"(?<!\S)--[a-z-]+", line)) <= known[command]):
+                lost.append((page, line))
+    assert not lost
 
 
 def test_targets_of_make_exist():
