@@ -3,6 +3,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
 import click
 import pytest
@@ -148,6 +149,9 @@ def test_pages_that_users_need_are_in_the_index():
     glossary = index.split("## Glossary\n")[1]
     assert len(glossary.strip().splitlines()) <= 40
     assert all(f"**{word}**" in index for word in ("queue", "partition", "group", "lease", "cursor"))
+    picture, = re.findall(r"!\[[^\]]*\]\(([^)]+\.svg)\)", index)
+    drawn = (ROOT / "docs" / picture).read_text()
+    assert ElementTree.fromstring(drawn).tag.endswith("svg") and "prefers-color-scheme:dark" in drawn and len(drawn) < 8000
 
 
 def test_the_index_of_decisions_names_each():
