@@ -29,7 +29,8 @@ class Guard:
     def __init__(self, settings: Settings, core: Any, app: Any):
         self.core, self.app = core, app
         self.skips = settings.open_paths()
-        self.files = folder(settings.webapp_root) is not None      # a web application is served to anyone, without its data
+        # a web application is served to anyone, without its data
+        self.files = folder(settings.webapp_root) is not None
         self.verifier = Verifier(settings, core.grants_clear)
         self.held: dict[bytes, list[int]] = {}       # bearer token → requests of the core that wait for it
         self.tasks: set[asyncio.Task] = set()
@@ -89,7 +90,8 @@ class Guard:
         scope["state"]["grant"] = grant
 
     def _skips(self, path: str) -> bool:
-        return any(path == skip or (len(skip) > 1 and skip.endswith("/") and path.startswith(skip)) for skip in self.skips)
+        return any(path == skip or (len(skip) > 1 and skip.endswith("/") and path.startswith(skip))
+                   for skip in self.skips)
 
     # -- requests the core holds -------------------------------------------------------------------------------------
 

@@ -28,7 +28,8 @@ class FetchError(Exception):
 class KeySet:
     """`open` and `close` on the running loop. changed: called when a key went or became another."""
 
-    def __init__(self, url: str, refresh_s: float, timeout_s: float, pause_s: float, private: bool, changed: Callable[[], None]):
+    def __init__(self, url: str, refresh_s: float, timeout_s: float, pause_s: float, private: bool,
+                 changed: Callable[[], None]):
         self.url, self.refresh_s, self.timeout_s, self.pause_s, self.private, self.changed = url, refresh_s, timeout_s, pause_s, private, changed
         self.keys: list[Key] | None = None      # None: never had
         self.failed = False
@@ -65,7 +66,8 @@ class KeySet:
         while True:
             await asyncio.shield(self._fetch_soon())
             # What failed is tried sooner: tokens of new keys wait for it.
-            await asyncio.sleep(self.refresh_s if self.keys is not None and not self.failed else min(self.refresh_s, RETRY_S))
+            await asyncio.sleep(self.refresh_s if self.keys is not None and not self.failed else min(self.refresh_s,
+                RETRY_S))
 
     def _fetch_soon(self) -> asyncio.Task:
         """The fetch under way, or a new one; it never raises."""
@@ -85,7 +87,8 @@ class KeySet:
             log.line("warn", "key_set_not_fetched", f"no answer within {self.timeout_s:g} s")
         except (FetchError, OSError, ssl.SSLError) as error:
             log.line("warn", "key_set_not_fetched", str(error))
-        except Exception as error:  # a stranger's answer: whatever it does to the parsers, the next fetch is another chance
+        # a stranger's answer: whatever it does to the parsers, the next fetch is another chance
+        except Exception as error:
             log.line("error", "key_set_not_fetched", repr(error))
         finally:
             self.fetching = None
@@ -125,7 +128,8 @@ async def fetch(url: str, private: bool) -> bytes:
     try:
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         name = f"[{host}]" if ":" in host else host
-        writer.write(f"GET {target} HTTP/1.1\r\nHost: {name}{f':{parts.port}' if parts.port else ''}\r\nAccept: application/json\r\n"
+        writer.write(f"GET {target} HTTP/1.1\r\nHost: {name}{f':{parts.port}' if parts.port else ''}\r\nAccept: "
+                     f"application/json\r\n"
                      f"User-Agent: queend/{__version__}\r\nConnection: close\r\n\r\n".encode("latin-1", "replace"))
         answer = bytearray()
         while piece := await reader.read(BYTES_MOST):
@@ -179,7 +183,8 @@ def public(address: str) -> bool:
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
         low = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
-        contained = ip.ipv4_mapped or ip.sixtofour or (low if ip in COMPATIBLE or any(ip in one for one in NAT64) else None)
+        contained = ip.ipv4_mapped or ip.sixtofour or (low if ip in COMPATIBLE or any(ip in one for one in NAT64)
+                                                       else None)
         if contained is not None:
             return public(str(contained))
         if ip.teredo is not None or ip.is_site_local:

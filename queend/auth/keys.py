@@ -65,7 +65,8 @@ class Key:
     only: str | None = None    # the one spelling the key set allows it for
 
     def same(self, other: Key) -> bool:
-        return (self.algorithm, self.id, self.only) == (other.algorithm, other.id, other.only) and self.public == other.public
+        return (self.algorithm, self.id, self.only) == (other.algorithm, other.id,
+                                                        other.only) and self.public == other.public
 
 
 def key_of_pem(pem: str) -> Key:

@@ -51,13 +51,17 @@ class Verifier:
         self.key = key_of_pem(settings.jwt_public_key) if settings.jwt_public_key else None
         self.set = None
         if settings.jwt_jwks_url and self.key is None:
-            self.set = KeySet(settings.jwt_jwks_url, settings.jwt_jwks_refresh_interval, settings.jwt_jwks_timeout_ms / 1000,
+            self.set = KeySet(settings.jwt_jwks_url, settings.jwt_jwks_refresh_interval,
+                              settings.jwt_jwks_timeout_ms / 1000,
                               settings.queend_jwt_jwks_pause_ms / 1000, settings.queend_jwt_jwks_private, changed)
         self.algorithms = self._algorithms()
         if 0 < len(self.secret) < SECRET_BYTES and HS256 in self.algorithms:
-            log.line("warn", "secret_short", f"JWT_SECRET has less than {SECRET_BYTES} bytes: it can be guessed from a token")
-        self.roles = {settings.jwt_role_admin: ADMIN, settings.jwt_role_read_write: WRITE, settings.jwt_role_read_only: READ}
-        self.reader = jwt.PyJWT({"verify_aud": bool(settings.jwt_audience), "verify_iss": bool(settings.jwt_issuer), "verify_jti": False})
+            log.line("warn", "secret_short", f"JWT_SECRET has less than {SECRET_BYTES} bytes: it can be guessed from a "
+                                             f"token")
+        self.roles = {settings.jwt_role_admin: ADMIN, settings.jwt_role_read_write: WRITE,
+                      settings.jwt_role_read_only: READ}
+        self.reader = jwt.PyJWT({"verify_aud": bool(settings.jwt_audience), "verify_iss": bool(settings.jwt_issuer),
+                                 "verify_jti": False})
 
     def _algorithms(self) -> dict[str, str]:
         """What a header may say → the algorithm. `auto` takes those that have a key."""
@@ -98,7 +102,8 @@ class Verifier:
 
     def _wrong(self, spelled: Any) -> Refused:
         # The header is the client's: only what looks like an algorithm is said back.
-        name = spelled if isinstance(spelled, str) and len(spelled) <= 16 and spelled.isascii() and spelled.isalnum() else "another algorithm"
+        name = spelled if isinstance(spelled,
+                                     str) and len(spelled) <= 16 and spelled.isascii() and spelled.isalnum() else "another algorithm"
         if self.settings.jwt_algorithm == "auto":
             return Refused(401, f"Unsupported algorithm: {name}")
         return Refused(401, f"Token uses {name}, expected {self.settings.jwt_algorithm}")

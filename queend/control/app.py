@@ -42,7 +42,8 @@ class Control:
         self.settings = settings
         self.core = core
         self.started = time.time()
-        self.pool = AsyncConnectionPool(with_options(conninfo, bounds(settings)), min_size=1, max_size=max(2, settings.db_pool_size // 20), open=False,
+        self.pool = AsyncConnectionPool(with_options(conninfo, bounds(settings)), min_size=1,
+                                        max_size=max(2, settings.db_pool_size // 20), open=False,
                                         connection_class=session.AsyncConnection,
                                         timeout=settings.db_connection_timeout / 1000, kwargs={"autocommit": True},
                                         reconnect_timeout=0, name="queend-control")
@@ -65,7 +66,8 @@ class Control:
             from ..auth.guard import Guard  # here: only those who use tokens pay for their libraries
 
             self.guard = Guard(settings, core, self.app)
-        self.bridge = Bridge(core, self.guard or self.app, (settings.host or "", settings.port), self.guard and self.guard.hold)
+        self.bridge = Bridge(core, self.guard or self.app, (settings.host or "", settings.port),
+                             self.guard and self.guard.hold)
 
     def open(self) -> None:
         """Answers from now on. Until `take_up` the pools are closed, which every route takes for a database that is away."""
@@ -124,16 +126,24 @@ class RawPath:
         await self.app(scope, receive, send)
 
 
-def application(control: Control) -> FastAPI:
+def resources() -> tuple[Any, ...]:
+    """The modules that have routes, in the order they are tried and described."""
     # they need the compiled part
-    from . import dead_letters, groups, log_read, messages, queues, streams, traces
-    from . import analytics, metrics, migration, notify, overview, postgres_stats, resources, shared_state, status, static
+    from . import analytics, dead_letters, groups, log_read, messages, metrics, migration, notify, overview
+    from . import postgres_stats, queues, shared_state, status, streams, traces
+    from . import resources as others
+
+    return (configure, queues, groups, messages, dead_letters, traces, log_read, streams, health, metrics, openapi,
+            others, status, overview, analytics, postgres_stats, shared_state, notify, migration, maintenance)
+
+
+def application(control: Control) -> FastAPI:
+    from . import static
 
     app = FastAPI(title="queend", version=__version__, description="A message queue on PostgreSQL.", docs_url=None,
                   redoc_url=None, openapi_url=None, redirect_slashes=False, default_response_class=Json)
     app.state.control = control
-    app.state.resources = (configure, queues, groups, messages, dead_letters, traces, log_read, streams, health, metrics, openapi,
-                           resources, status, overview, analytics, postgres_stats, shared_state, notify, migration, maintenance)
+    app.state.resources = resources()
     for resource in app.state.resources:
         app.include_router(resource.router, dependencies=[Depends(known.query_names)])
     static.serve(app, control.settings.webapp_root)
@@ -161,12 +171,14 @@ async def _invalid(request: Request, error: Exception) -> Json:
 
 
 async def _database(request: Request, error: Exception) -> Json:
-    if isinstance(error, psycopg.errors.UntranslatableCharacter):      # deep inside of JSON that is passed on as it came
+    # deep inside of JSON that is passed on as it came
+    if isinstance(error, psycopg.errors.UntranslatableCharacter):
         return Refusal(400, "A text has a character that cannot be stored (NUL)", "invalid_text").answer()
     if getattr(error, "sqlstate", None) == FULL:
         return full(error).answer()
     # An error that is not tied to what was asked for: the same again may succeed.
-    unreachable = isinstance(error, PoolTimeout) or verdict(getattr(error, "sqlstate", None)) in ("again", "away", "unfit")
+    unreachable = isinstance(error, PoolTimeout) or verdict(getattr(error, "sqlstate", None)) in ("again", "away",
+        "unfit")
     log.line("warn" if unreachable else "error", "control_query_failed", str(error).strip(), path=request.url.path)
     if unreachable:
         return Refusal(503, "Database unavailable", "database_unavailable", {"retry-after": "1"}).answer()

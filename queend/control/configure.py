@@ -5,22 +5,52 @@ from typing import Any
 
 import orjson
 import psycopg
-from fastapi import APIRouter, Request
+from fastapi import Request
 from psycopg.types.json import Jsonb
 
+from ..auth.levels import WRITE
 from .answer import Json, Refusal, body_object
-from .options import OPTIONS, SWITCH, BadOption, checked
+from .options import BACKOFF, BadOption, OPTIONS, SWITCH, checked
+from .route import Routes
+from .shapes import DONE
+from .words import FLAG, ID, INTEGER, TEXT, like, whole
 
-router = APIRouter()
+router = Routes("queues")
+OPTIONS_SHAPE = whole(
+    "retryBackoff", **dict.fromkeys(("ttl", "maxSize", "priority", "leaseTime", "retryDelay", "retryLimit",
+                                     "windowBuffer", "delayedProcessing", "retentionSeconds",
+                                     "completedRetentionSeconds",
+                                     "maxWaitTimeSeconds"), INTEGER),
+    **dict.fromkeys(("deadLetterQueue", "dlqAfterMaxRetries", "retentionEnabled", "encryptionEnabled"), FLAG),
+    retryBackoff=BACKOFF)
 
 MODES = ("merge", "replace")
 
 
-@router.post("/api/v1/configure", tags=["queues"], openapi_extra={"requestBody": {"required": True, "content": {"application/json": {
-    "schema": {"type": "object", "required": ["queue"], "properties": {
-        "queue": {"type": "string", "minLength": 1, "maxLength": 255}, "namespace": {"type": "string"}, "task": {"type": "string"},
-        "mode": {"enum": list(MODES)},
-        "options": {"type": "object", "properties": {**{option.name: option.schema() for option in OPTIONS}, SWITCH: {"enum": ["on", "off"]}}}}}}}}})
+@router.declare("POST /api/v1/configure", WRITE,
+                like(whole(configured=DONE, queueId=ID, partitionId=ID, queue=TEXT, namespace=TEXT, task=TEXT,
+                           options=OPTIONS_SHAPE), {"configured": True,
+                                                    "queueId": "797a957c-35c2-82ab-9eb6-1136a4b4fea3",
+                                                    "partitionId": "6adeecbc-e3c4-8e66-800e-544443089915",
+                                                    "queue": "orders", "namespace": "shop", "task": "billing",
+                                                    "options": {"ttl": 3600, "maxSize": 0, "priority": 0,
+                                                                "leaseTime": 60, "retryDelay": 1000, "retryLimit": 5,
+                                                                "windowBuffer": 0, "delayedProcessing": 0,
+                                                                "retentionSeconds": 0, "completedRetentionSeconds": 0,
+                                                                "maxWaitTimeSeconds": 0, "deadLetterQueue": False,
+                                                                "dlqAfterMaxRetries": False, "retentionEnabled": False,
+                                                                "encryptionEnabled": False}}),
+                where="body.queue",
+                body={"required": True, "content": {"application/json": {"schema": {"type": "object",
+                    "required": ["queue"], "properties": {"queue": {"type": "string", "minLength": 1, "maxLength": 255},
+                                                          "namespace": {"type": "string"}, "task": {"type": "string"},
+                                                          "mode": {"enum": list(MODES)},
+                                                          "options": {"type": "object",
+                                                                      "properties": {**{option.name: option.schema()
+                                                                          for option in OPTIONS},
+                                                                          SWITCH: {"enum": ["on", "off"]}}}}}}}},
+                example={"queue": "orders", "namespace": "shop", "task": "billing",
+                         "options": {"leaseTime": 60, "retryLimit": 5}})
 async def configure(request: Request) -> Json:
     """Creates the queue if there is none. What is not named stays as it is; with `mode` `replace` it returns to its default."""
     body = await body_object(request)
@@ -42,7 +72,8 @@ async def configure(request: Request) -> Json:
         try:
             row = await (await connection.execute("SELECT queend.configure(%s, %s, %s, %s)", (
                 queue, _text(body.get("namespace")), _text(body.get("task")), Jsonb(options, orjson.dumps)))).fetchone()
-        except psycopg.errors.InvalidParameterValue as error:      # an option with a form of its own, checked where it is kept
+        # an option with a form of its own, checked where it is kept
+        except psycopg.errors.InvalidParameterValue as error:
             raise _bad(f"options.{error.diag.message_primary}") from None
     control.core.notify(queue, moved=False)
     return Json(row[0])

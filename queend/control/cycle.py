@@ -101,7 +101,8 @@ def text_of(values: dict[str, bytes], name: str, where: str = "", most: int = NA
         return None
     value = loaded(raw) if raw[:1] == b'"' else None
     if not isinstance(value, str) or "\0" in value or not least <= len(value.encode()) <= most:
-        raise Refusal(400, f"{where}{name} must be a text of {'1 to' if least else 'at most'} {most} bytes without NUL", "invalid_request")
+        raise Refusal(400, f"{where}{name} must be a text of {'1 to' if least else 'at most'} {most} bytes without NUL",
+                      "invalid_request")
     return value
 
 
@@ -153,7 +154,8 @@ def cycle_of(values: dict[str, bytes], check: Callable[..., None] = lambda *_: N
             _take_op(cycle, op, f"state_ops[{place}].")
         for one in list_of(values, "push_items", ITEMS_MOST):
             check(one, "push_items")
-        cycle.items = [_item(one, f"push_items[{place}].") for place, one in enumerate(list_of(values, "push_items", ITEMS_MOST))]
+        cycle.items = [_item(one, f"push_items[{place}].") for place, one in enumerate(list_of(values, "push_items",
+            ITEMS_MOST))]
         if values.get("ack", b"null") != b"null":
             check(parts(values["ack"]), "ack")
             cycle.ack = _ack(parts(values["ack"]))
@@ -203,8 +205,10 @@ def _item(one: dict[str, bytes], where: str) -> Item:
     if trace and not CANONICAL.fullmatch(trace.lower()):
         raise Refusal(400, f"{where}traceId must be a UUID", "invalid_request")
     id = uuid.UUID(bytes=record_key(text) if text else record_new_id())
-    return Item(queue, "Default" if partition is None else partition, text_of(one, "namespace", where) or "", text_of(one, "task", where) or "",
-                one.get("payload", b"null"), id, text is None, text if text and not CANONICAL.fullmatch(text) else None, text or str(id),
+    return Item(queue, "Default" if partition is None else partition, text_of(one, "namespace", where) or "",
+                text_of(one, "task", where) or "",
+                one.get("payload", b"null"), id, text is None, text if text and not CANONICAL.fullmatch(text) else None,
+                text or str(id),
                 uuid.UUID(trace) if trace else None)
 
 
@@ -266,11 +270,14 @@ class Rows:
         kinds, lows, highs = {}, {}, {}
         for part, items in of.items():
             seven = [item.id for item in items if item.id.bytes[6] >> 4 == 7]
-            kinds[part] = (0 if all(item.made for item in items) else 1) if len(seven) == len(items) else 3 if seven else 2
+            kinds[part] = (0 if all(item.made for item in items)
+                           else 1) if len(seven) == len(items) else 3 if seven else 2
             lows[part], highs[part] = (min(seven), max(seven)) if seven else (None, None)
         written = [record_row([(item.payload, self._extras(item)) for item in row]) for row in self.rows]
-        return (sorted({part & 63 for part in self.parts}), self.parts, self.skips, [len(row) for row in self.rows], [kinds[part] for part in self.parts],
-                [lows[part] for part in self.parts], [highs[part] for part in self.parts], [b"".join(item.id.bytes for item in row) for row in self.rows],
+        return (sorted({part & 63 for part in self.parts}), self.parts, self.skips, [len(row) for row in self.rows],
+                [kinds[part] for part in self.parts],
+                [lows[part] for part in self.parts], [highs[part] for part in self.parts],
+                [b"".join(item.id.bytes for item in row) for row in self.rows],
                 [body for body, _ in written], [meta for _, meta in written])
 
     def _extras(self, item: Item) -> tuple[bytes | None, ...]:

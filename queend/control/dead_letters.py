@@ -3,26 +3,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 
 from .._core import read_partition_id, read_partition_number
+from ..auth.levels import ADMIN, READ
 from .answer import Json, Refusal, body_object
 from .database import rows, seed_of
-from .openapi import INTEGER, NAME, TEXT, array, body, record
 from .query import Query, moment_of
 from .queues import ts3
 from .record import embedded, opened
 from .redrive import redrive
+from .route import Routes
 from .sealing import revealed
+from .shapes import DONE, FROM, GROUP, LIMIT, OFFSET, PAGINATION, PARTITION, QUEUE, TO
+from .words import ANY, FLAG, ID, INTEGER, MAYBE, NAME, TEXT, TIME, array, body, record, whole
 
-router = APIRouter()
+router = Routes("dead letters")
 
 PAGE, PAGE_MOST, OFFSET_MOST = 100, 1000, 1_000_000
 TOTAL_MOST = 100_000      # counted; there may be more
 CHUNK = 200               # dead letters per transaction
 REDRIVE_MOST = 10_000     # per request
 
-QUEUE = "SELECT q.id FROM queend.queues q WHERE q.name = %s"
+QUEUE_ID = "SELECT q.id FROM queend.queues q WHERE q.name = %s"
 FIND = "SELECT d FROM queend.dead_find(%s, %s, %s, %s, %s, %s, %s) AS d"
 COUNT = "SELECT queend.dead_count(%s, %s, %s, %s, %s, %s)"
 SHOW = """SELECT *, queend.message_id(created_at, partition_id, record_offset)::text AS message_id
@@ -35,7 +38,7 @@ NAMED = """SELECT d.id FROM queend.dead_letters d JOIN unnest(%s::int[], %s::big
 
 
 async def _queue(request: Request, name: str) -> int:
-    found = await rows(request, QUEUE, name)
+    found = await rows(request, QUEUE_ID, name)
     return found[0].id if found else 0      # no queue has the number 0
 
 
@@ -47,14 +50,20 @@ class Letter:
         self.transaction_id, self.id = row.transaction_id, row.message_id
 
 
-@router.get("/api/v1/dlq", tags=["dead letters"])
+@router.declare("GET /api/v1/dlq", READ,
+                whole(messages=array(whole(id=ID, transactionId=TEXT, partitionId=ID, queue=MAYBE, partition=MAYBE,
+                                           consumerGroup=TEXT, errorMessage=MAYBE, retryCount=INTEGER, data=ANY,
+                                           producerSub=MAYBE, createdAt=TIME, failedAt=TIME, offset=INTEGER)),
+                                           total=INTEGER, pagination=PAGINATION),
+                [QUEUE, GROUP, PARTITION, FROM, TO, LIMIT, OFFSET], where="query")
 async def dead_list(request: Request) -> Json:
     """Dead letters with their payloads, newest failure first. Query: queue, consumerGroup, partition, from and to (of the failure),
     limit (100, most 1000), offset. `total` counts to 100 000."""
     query = Query(request)
     limit, offset = query.whole("limit", PAGE, 0, PAGE_MOST), query.whole("offset", 0, 0, OFFSET_MOST)
     name = query.text("queue")
-    wanted = (None if name is None else await _queue(request, name), query.text("partition"), query.text("consumerGroup"), query.moment("from"), query.moment("to"))
+    wanted = (None if name is None else await _queue(request, name), query.text("partition"),
+              query.text("consumerGroup"), query.moment("from"), query.moment("to"))
     found = [row.d for row in await rows(request, FIND, *wanted, limit, offset)]
     ((total,),) = await rows(request, COUNT, *wanted, TOTAL_MOST)
     seed = await seed_of(request)
@@ -62,20 +71,25 @@ async def dead_list(request: Request) -> Json:
     for row in await rows(request, SHOW, found):
         payload, text, id = opened(Letter(row))
         messages.append({
-            "id": id, "transactionId": text, "partitionId": read_partition_id(seed, row.partition_id), "queue": row.queue, "partition": row.partition,
-            "consumerGroup": row.group_name, "errorMessage": row.error, "retryCount": row.retries, "data": embedded(revealed(row, payload)[0]),
-            "producerSub": row.producer_sub, "createdAt": ts3(row.created_at), "failedAt": ts3(row.failed_at), "offset": row.record_offset})
+            "id": id, "transactionId": text, "partitionId": read_partition_id(seed, row.partition_id),
+            "queue": row.queue, "partition": row.partition,
+            "consumerGroup": row.group_name, "errorMessage": row.error, "retryCount": row.retries,
+            "data": embedded(revealed(row, payload)[0]),
+            "producerSub": row.producer_sub, "createdAt": ts3(row.created_at), "failedAt": ts3(row.failed_at),
+            "offset": row.record_offset})
     return Json({"messages": messages, "total": total, "pagination": {"limit": limit, "offset": offset}})
 
 
-@router.delete("/api/v1/dlq", tags=["dead letters"])
+@router.declare("DELETE /api/v1/dlq", ADMIN, whole(success=DONE, queue=TEXT, deleted=INTEGER),
+                [{**QUEUE, "required": True}, GROUP, PARTITION, FROM, TO], where="query")
 async def dead_purge(request: Request) -> Json:
     """Deletes the dead letters of a queue, or those of them that consumerGroup, partition, from and to leave; 400 without a queue."""
     query = Query(request)
     name = query.text("queue")
     if name is None:
         raise Refusal(400, "queue is required", "queue_required")
-    wanted = (await _queue(request, name), query.text("partition"), query.text("consumerGroup"), query.moment("from"), query.moment("to"))
+    wanted = (await _queue(request, name), query.text("partition"), query.text("consumerGroup"), query.moment("from"),
+              query.moment("to"))
     if not wanted[0]:
         raise Refusal(404, "Queue not found", "queue_not_found")
     deleted = 0
@@ -87,15 +101,19 @@ async def dead_purge(request: Request) -> Json:
     return Json({"success": True, "queue": name, "deleted": deleted})
 
 
-@router.post("/api/v1/dlq/redrive", tags=["dead letters"], openapi_extra={"requestBody": body(record(
-    ["queue"], queue=NAME, consumerGroup=NAME, partition=NAME, **{"from": TEXT}, to=TEXT, limit={**INTEGER, "default": REDRIVE_MOST},
-    targetQueue=NAME, targetPartition=NAME, messages=array(record(["partitionId", "offset", "consumerGroup"], partitionId=TEXT, offset=INTEGER, consumerGroup=NAME))))})
+@router.declare("POST /api/v1/dlq/redrive", ADMIN, whole(success=DONE, queue=TEXT, redriven=INTEGER, left=FLAG),
+                body=body(record(["queue"], queue=NAME, consumerGroup=NAME, partition=NAME, **{"from": TEXT}, to=TEXT,
+                                 limit={**INTEGER, "default": REDRIVE_MOST}, targetQueue=NAME, targetPartition=NAME,
+                                 messages=array(record(["partitionId", "offset", "consumerGroup"], partitionId=TEXT,
+                                                       offset=INTEGER, consumerGroup=NAME)))),
+                example={"queue": "orders", "consumerGroup": "billing", "limit": 100}, own=True)
 async def dead_redrive(request: Request) -> Json:
     """Stores dead letters of a queue as new messages, in the order they failed, and drops them: of its newest `limit` (10 000) that
     the filters leave. Into their own queue and partition, where each is for the group it was a dead letter of, or the target named, for all
     groups there. `left`: whether there are more. `messages` instead of filters names them one by one, as the list does."""
     wanted = await body_object(request)
-    names = {key: _name(wanted, key) for key in ("queue", "consumerGroup", "partition", "targetQueue", "targetPartition")}
+    names = {key: _name(wanted, key) for key in ("queue", "consumerGroup", "partition", "targetQueue",
+                                                 "targetPartition")}
     if not names["queue"]:
         raise Refusal(400, "queue is required", "queue_required")
     from_, to = (None if wanted.get(key) is None else moment_of(key, wanted[key]) for key in ("from", "to"))
@@ -109,7 +127,8 @@ async def dead_redrive(request: Request) -> Json:
             raise Refusal(400, "messages are named or found by filters, not both", "invalid_request")
         ids, left = await _named(request, queue, wanted["messages"]), False
     else:
-        ids = [row.d for row in await rows(request, FIND, queue, names["partition"], names["consumerGroup"], from_, to, limit + 1, 0)]
+        ids = [row.d for row in await rows(request, FIND, queue, names["partition"], names["consumerGroup"], from_, to,
+                                           limit + 1, 0)]
         left = len(ids) > limit
         ids = ids[:limit][::-1]
     control = request.app.state.control
@@ -126,15 +145,19 @@ async def dead_redrive(request: Request) -> Json:
 
 async def _named(request: Request, queue: int, messages: Any) -> list[int]:
     """Dead letters by partition, offset and group, in the order they failed; those that are none any more are passed over."""
-    if not isinstance(messages, list) or not 1 <= len(messages) <= REDRIVE_MOST or not all(isinstance(one, dict) for one in messages):
-        raise Refusal(400, f"messages must be 1 to {REDRIVE_MOST} objects with partitionId, offset and consumerGroup", "invalid_request")
+    if not isinstance(messages, list) or not 1 <= len(messages) <= REDRIVE_MOST or not all(isinstance(one,
+        dict) for one in messages):
+        raise Refusal(400, f"messages must be 1 to {REDRIVE_MOST} objects with partitionId, offset and consumerGroup",
+                      "invalid_request")
     seed = await seed_of(request)
     parts, offsets, groups = [], [], []
     for place, one in enumerate(messages):
         partition, offset, group = one.get("partitionId"), one.get("offset"), _name(one, "consumerGroup")
         number = read_partition_number(seed, partition.encode()) if isinstance(partition, str) else None
-        if number is None or group is None or isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset < 2**63:
-            raise Refusal(400, f"messages[{place}] must have partitionId, offset and consumerGroup as the list of dead letters shows them", "invalid_request")
+        if number is None or group is None or isinstance(offset, bool) or not isinstance(offset,
+            int) or not 0 <= offset < 2**63:
+            raise Refusal(400, f"messages[{place}] must have partitionId, offset and consumerGroup as the list of dead "
+                               f"letters shows them", "invalid_request")
         parts.append(number)
         offsets.append(offset)
         groups.append(group)
@@ -143,6 +166,7 @@ async def _named(request: Request, queue: int, messages: Any) -> list[int]:
 
 def _name(wanted: dict[str, Any], key: str) -> str | None:
     value = wanted.get(key)
-    if value is not None and (not isinstance(value, str) or len(value.encode()) > 255 or "\0" in value or not value and key != "partition"):
+    if value is not None and (not isinstance(value, str) or len(value.encode()) > 255 or "\0" in value or not value
+                              and key != "partition"):
         raise Refusal(400, f"{key} must be a text of 1 to 255 bytes without NUL", "invalid_name")
     return value

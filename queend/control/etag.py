@@ -30,10 +30,13 @@ class Tagged:
                 start, held = held, {}
                 if not event.get("more_body"):
                     tag = b'"%s"' % hashlib.blake2b(event["body"], digest_size=15).hexdigest().encode()
-                    kept = [] if any(name == b"cache-control" for name, _ in start["headers"]) else [(b"cache-control", b"no-cache")]
+                    kept = [] if any(name == b"cache-control" for name,
+                                     _ in start["headers"]) else [(b"cache-control", b"no-cache")]
                     start = {**start, "headers": [*start["headers"], (b"etag", tag), *kept]}
                     if _has(scope["headers"], tag):
-                        start = {**start, "status": 304, "headers": [pair for pair in start["headers"] if pair[0] not in (b"content-length", b"content-type")]}
+                        start = {**start, "status": 304, "headers": [pair for pair in start["headers"]
+                                                                     if pair[0] not in (b"content-length",
+                                                                         b"content-type")]}
                         event = {"type": "http.response.body", "body": b""}
                 await send(start)
             await send(event)
@@ -43,7 +46,8 @@ class Tagged:
 
 def _taggable(start: dict) -> bool:
     headers = dict(start["headers"])
-    return start["status"] == 200 and headers.get(b"content-type", b"").startswith(b"application/json") and b"etag" not in headers
+    return start["status"] == 200 and headers.get(b"content-type",
+                                                  b"").startswith(b"application/json") and b"etag" not in headers
 
 
 def _has(headers: list[tuple[bytes, bytes]], tag: bytes) -> bool:

@@ -6,18 +6,26 @@ import asyncio
 import time
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 
 from .._core import read_partition_id
+from ..auth.levels import ADMIN, READ, WRITE
 from .answer import Json, PathName, Refusal, body_object
 from .database import rows, seed_of
-from .openapi import FLAG, INTEGER, NAME, TEXT, array, body, record
 from .paged import Page
-from .queues import ts3
 from .query import Query, moment_of
+from .queues import ts3
 from .read_request import entries_of
+from .route import Routes
+from .shapes import DONE, LIMIT, OFFSET, WAS
+from .words import FLAG, ID, INTEGER, MAYBE, NAME, NUMBER, SOME_INTEGER, SOME_TIME, TEXT, TIME, array, body, parameter, record, whole
 
-router = APIRouter()
+router = Routes("groups")
+
+
+def mapping(values: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": values}
+
 
 PAGE = 1000             # partitions moved per transaction: their cursors are locked so long
 SHOWN, SHOWN_MOST = 500, 10_000     # partitions of one answer, unless `limit` says otherwise
@@ -61,7 +69,11 @@ def age_s(us: int | None) -> int:
     return 0 if us is None else max(0, int(time.time() - us / 1e6))
 
 
-@router.get("/api/v1/consumer-groups", tags=["groups"])
+@router.declare("GET /api/v1/consumer-groups", READ,
+                array(whole(name=TEXT, topics=array(TEXT), queueName=TEXT, members=INTEGER, partitionsWithLag=INTEGER,
+                            totalLag=INTEGER, maxTimeLag=INTEGER, state={"enum": ["Stable", "Lagging", "Dead"]},
+                            subscriptionMode=MAYBE, subscriptionTimestamp=SOME_TIME, subscriptionCreatedAt=SOME_TIME)),
+                [LIMIT, OFFSET])
 async def group_list(request: Request) -> Json:
     """Consumer groups of every queue, by name and queue; one that polls stands here before its first message. Query: limit (1000, most
     10 000), offset; the header `Link` names the next page where there is one."""
@@ -69,14 +81,21 @@ async def group_list(request: Request) -> Json:
     await request.app.state.control.stats.fresh()
     found, headers = page.of(await rows(request, LIST, *page.asked))
     return Json([{
-        "name": row.name, "topics": [row.queue], "queueName": row.queue, "members": row.members, "partitionsWithLag": row.lagging,
+        "name": row.name, "topics": [row.queue], "queueName": row.queue, "members": row.members,
+        "partitionsWithLag": row.lagging,
         "totalLag": row.lag, "maxTimeLag": age_s(row.newest),
-        "state": "Lagging" if age_s(row.newest) > LAGGING_S else "Stable" if row.consumed or not row.members else "Dead",
+        "state": "Lagging" if age_s(row.newest) > LAGGING_S else "Stable" if row.consumed or not row.members
+        else "Dead",
         "subscriptionMode": row.mode if row.start_at is not None else None, "subscriptionTimestamp": ts3(row.start_at),
-        "subscriptionCreatedAt": ts3(row.created_at) if row.start_at is not None else None} for row in found], headers=headers)
+        "subscriptionCreatedAt": ts3(row.created_at) if row.start_at is not None else None} for row in found],
+        headers=headers)
 
 
-@router.get("/api/v1/consumer-groups/lagging", tags=["groups"])
+@router.declare("GET /api/v1/consumer-groups/lagging", READ,
+                array(whole(consumer_group=TEXT, queue_name=TEXT, partition_name=TEXT, partition_id=ID, worker_id=MAYBE,
+                            offset_lag=INTEGER, time_lag_seconds=INTEGER, lag_hours=NUMBER,
+                            oldest_unconsumed_at=SOME_TIME, last_consumed_at=SOME_TIME)),
+                [parameter("minLagSeconds", {**INTEGER, "minimum": 0}), LIMIT])
 async def group_lagging(request: Request) -> Json:
     """Partitions whose oldest message not consumed is older than `minLagSeconds` (3600), oldest first; at most `limit` (500, most 10 000)."""
     query = Query(request)
@@ -84,38 +103,55 @@ async def group_lagging(request: Request) -> Json:
     seed = await seed_of(request)
     before = (time.time() - query.whole("minLagSeconds", 3600, 0, 2**31)) * 1e6
     return Json([{
-        "consumer_group": row.name, "queue_name": row.queue, "partition_name": row.partition, "partition_id": read_partition_id(seed, row.partition_id),
+        "consumer_group": row.name, "queue_name": row.queue, "partition_name": row.partition,
+        "partition_id": read_partition_id(seed, row.partition_id),
         "worker_id": row.lease_id and str(row.lease_id), "offset_lag": row.lag, "time_lag_seconds": age_s(row.oldest),
-        "lag_hours": round(age_s(row.oldest) / 3600, 2), "oldest_unconsumed_at": ts3(row.oldest), "last_consumed_at": ts3(row.consumed_at)}
+        "lag_hours": round(age_s(row.oldest) / 3600, 2), "oldest_unconsumed_at": ts3(row.oldest),
+        "last_consumed_at": ts3(row.consumed_at)}
         for row in await rows(request, LAGGING, int(before), query.whole("limit", SHOWN, 1, SHOWN_MOST))])
 
 
-@router.get("/api/v1/consumer-groups/{group}", tags=["groups"])
+@router.declare("GET /api/v1/consumer-groups/{group}", READ,
+                mapping(whole(partitions=array(whole("standsSince", "leasesLapsed", partition=TEXT, workerId=MAYBE,
+                                                     lastConsumedAt=SOME_TIME, totalConsumed=INTEGER, offset=INTEGER,
+                                                     head=INTEGER, offsetLag=INTEGER, timeLagSeconds=INTEGER,
+                                                     leaseActive=FLAG, standsSince=TIME, leasesLapsed=INTEGER)))),
+                [LIMIT])
 async def group_show(request: Request, group: PathName) -> Json:
     """Where the group stands, by queue; at most `limit` (500, most 10 000) partitions of each queue. {} when there is no such group."""
     queues: dict[str, Any] = {}
     standing = {row.partition_id: row for row in await rows(request, STANDING, group)}
     for row in await rows(request, SHOW, group, Query(request).whole("limit", SHOWN, 1, SHOWN_MOST)):
         queues.setdefault(row.queue, {"partitions": []})["partitions"].append({
-            "partition": row.partition, "workerId": row.lease_id and str(row.lease_id), "lastConsumedAt": ts3(row.consumed_at),
-            "totalConsumed": row.consumed, "offset": row.next, "head": row.head, "offsetLag": row.head - row.next - row.beyond,
+            "partition": row.partition, "workerId": row.lease_id and str(row.lease_id),
+            "lastConsumedAt": ts3(row.consumed_at),
+            "totalConsumed": row.consumed, "offset": row.next, "head": row.head,
+            "offsetLag": row.head - row.next - row.beyond,
             "timeLagSeconds": age_s(row.oldest), "leaseActive": row.leased,
-            **({"standsSince": ts3(one.since), "leasesLapsed": one.lapses} if (one := standing.get(row.partition_id)) else {})})
+            **({"standsSince": ts3(one.since), "leasesLapsed": one.lapses} if (one := standing.get(row.partition_id))
+               else {})})
     return Json(queues)
 
 
-@router.delete("/api/v1/consumer-groups/{group}", tags=["groups"])
+@router.declare("DELETE /api/v1/consumer-groups/{group}", ADMIN,
+                whole(success=DONE, consumerGroup=TEXT, deletedPartitions=INTEGER, metadataDeleted=FLAG, existed=FLAG),
+                [parameter("deleteMetadata", FLAG, "its subscription, too")])
 async def group_delete(request: Request, group: PathName) -> Json:
     """Deletes the group in every queue, its subscription too unless `deleteMetadata=false`; it starts afresh when used again."""
     metadata, partitions, existed = await _delete(request, group, None)
-    return Json({"success": True, "consumerGroup": group, "deletedPartitions": partitions, "metadataDeleted": metadata, "existed": existed})
+    return Json({"success": True, "consumerGroup": group, "deletedPartitions": partitions, "metadataDeleted": metadata,
+                 "existed": existed})
 
 
-@router.delete("/api/v1/consumer-groups/{group}/queues/{queue}", tags=["groups"])
+@router.declare("DELETE /api/v1/consumer-groups/{group}/queues/{queue}", ADMIN,
+                whole(success=DONE, consumerGroup=TEXT, queueName=TEXT, deletedPartitions=INTEGER, metadataDeleted=FLAG,
+                      existed=FLAG),
+                [parameter("deleteMetadata", FLAG, "its subscription, too")])
 async def group_delete_queue(request: Request, group: PathName, queue: PathName) -> Json:
     """The same in one queue."""
     metadata, partitions, existed = await _delete(request, group, queue)
-    return Json({"success": True, "consumerGroup": group, "queueName": queue, "deletedPartitions": partitions, "metadataDeleted": metadata, "existed": existed})
+    return Json({"success": True, "consumerGroup": group, "queueName": queue, "deletedPartitions": partitions,
+                 "metadataDeleted": metadata, "existed": existed})
 
 
 async def _delete(request: Request, group: str, queue: str | None) -> tuple[bool, int, bool]:
@@ -125,8 +161,10 @@ async def _delete(request: Request, group: str, queue: str | None) -> tuple[bool
     return metadata, sum(row.partitions for row in gone), bool(gone)
 
 
-@router.post("/api/v1/consumer-groups/{group}/subscription", tags=["groups"], openapi_extra={
-    "requestBody": body(record(["subscriptionTimestamp"], subscriptionTimestamp=TEXT))})
+@router.declare("POST /api/v1/consumer-groups/{group}/subscription", WRITE,
+                whole(success=DONE, consumerGroup=TEXT, newTimestamp=TEXT, rowsUpdated=INTEGER),
+                body=body(record(["subscriptionTimestamp"], subscriptionTimestamp=TEXT)),
+                example={"subscriptionTimestamp": WAS["timestamp"]})
 async def group_subscribe(request: Request, group: PathName) -> Json:
     """Moves the start of the group's recorded subscriptions; what was consumed already stays consumed."""
     wanted = (await body_object(request)).get("subscriptionTimestamp")
@@ -140,7 +178,10 @@ async def group_subscribe(request: Request, group: PathName) -> Json:
 SEEK_BODY = record([], toEnd=FLAG, timestamp=TEXT, offset={**INTEGER, "minimum": 0})
 
 
-@router.post("/api/v1/consumer-groups/{group}/queues/{queue}/seek", tags=["groups"], openapi_extra={"requestBody": body(SEEK_BODY)})
+@router.declare("POST /api/v1/consumer-groups/{group}/queues/{queue}/seek", WRITE,
+                whole("targetOffset", success=DONE, consumerGroup=TEXT, queueName=TEXT, seekToEnd=FLAG,
+                      targetTimestamp=SOME_TIME, targetOffset=INTEGER, partitionsUpdated=INTEGER),
+                body=body(SEEK_BODY), example={"toEnd": True})
 async def group_seek(request: Request, group: PathName, queue: PathName) -> Json:
     """Moves the group's cursors in all partitions of a queue: to the end, behind a time, or to an offset."""
     to_end, at, offset = _target(await body_object(request))
@@ -149,15 +190,19 @@ async def group_seek(request: Request, group: PathName, queue: PathName) -> Json
     updated, after = 0, 0
     found = await rows(request, FIND, group, None, queue)
     while found and found[0].group_id is not None and after is not None:
-        ((moved, _, after),) = await rows(request, SEEK, found[0].queue_id, found[0].group_id, None, after, PAGE, at, offset)
+        ((moved, _, after),) = await rows(request, SEEK, found[0].queue_id, found[0].group_id, None, after, PAGE, at,
+                                          offset)
         updated += moved
     await tell(request, queue)
-    return Json({"success": True, "consumerGroup": group, "queueName": queue, "seekToEnd": to_end, "targetTimestamp": ts3(at),
+    return Json({"success": True, "consumerGroup": group, "queueName": queue, "seekToEnd": to_end,
+                 "targetTimestamp": ts3(at),
                  **({} if offset is None else {"targetOffset": offset}), "partitionsUpdated": updated})
 
 
-@router.post("/api/v1/consumer-groups/{group}/queues/{queue}/partitions/{partition}/seek", tags=["groups"], openapi_extra={
-    "requestBody": body(SEEK_BODY, required=False)})
+@router.declare("POST /api/v1/consumer-groups/{group}/queues/{queue}/partitions/{partition}/seek", WRITE,
+                whole(success=DONE, consumerGroup=TEXT, queueName=TEXT, partitionName=TEXT, updated=FLAG,
+                      cursorMovedTo=SOME_TIME),
+                body=body(SEEK_BODY, required=False), example={"offset": 0})
 async def group_seek_partition(request: Request, group: PathName, queue: PathName, partition: PathName) -> Json:
     """The same in one partition; to the end where the body names nothing. 404 when there is no such partition."""
     _, at, offset = _target(await body_object(request) if (await request.body()).strip() else {})
@@ -166,21 +211,30 @@ async def group_seek_partition(request: Request, group: PathName, queue: PathNam
         raise Refusal(404, "Partition not found", "partition_not_found", success=False)
     moved, moved_to = 0, None
     if found[0].group_id is not None:
-        ((moved, moved_to, _),) = await rows(request, SEEK, found[0].queue_id, found[0].group_id, found[0].partition_id, 0, 1, at, offset)
+        ((moved, moved_to, _),) = await rows(request, SEEK, found[0].queue_id, found[0].group_id, found[0].partition_id,
+                                             0, 1, at, offset)
         await tell(request, queue)
-    return Json({"success": True, "consumerGroup": group, "queueName": queue, "partitionName": partition, "updated": moved > 0,
+    return Json({"success": True, "consumerGroup": group, "queueName": queue, "partitionName": partition,
+                 "updated": moved > 0,
                  "cursorMovedTo": ts3(moved_to)})
 
 
-@router.post("/api/v1/consumer-groups/{group}/offsets", tags=["groups"], openapi_extra={"requestBody": body(record(["entries"], entries=array(
-    record(["queue", "offset"], queue=NAME, partition={"oneOf": [NAME, INTEGER], "default": "Default"}, offset={**INTEGER, "minimum": 0}))))})
+@router.declare("POST /api/v1/consumer-groups/{group}/offsets", WRITE,
+                whole(entries=array(whole("error", queue=TEXT, partition=TEXT, offset=SOME_INTEGER, error=TEXT))),
+                where="body.entries",
+                body=body(record(["entries"], entries=array(record(["queue", "offset"], queue=NAME,
+                                                                   partition={"oneOf": [NAME, INTEGER],
+                                                                       "default": "Default"},
+                                                                       offset={**INTEGER, "minimum": 0})))),
+                example={"entries": [{"queue": "orders", "partition": "customer-7", "offset": 42}]})
 async def group_commit(request: Request, group: PathName) -> Json:
     """Commits the offsets that come next for a group that reads by offset, in 1 to 1024 partitions: its cursors move forward, never back."""
     _, items = await entries_of(request)
     wanted = [(one.queue(), one.partition(), one.whole("offset", None)) for one in items]
     found = await rows(request, COMMIT, group, *map(list, zip(*wanted, strict=True)))
     return Json({"entries": [
-        {"queue": queue, "partition": partition, "offset": row.committed, **({"error": "UNKNOWN_TOPIC_OR_PARTITION"} if row.committed is None else {})}
+        {"queue": queue, "partition": partition, "offset": row.committed,
+         **({"error": "UNKNOWN_TOPIC_OR_PARTITION"} if row.committed is None else {})}
         for (queue, partition, _), row in zip(wanted, found, strict=True)]})
 
 
@@ -193,6 +247,7 @@ def _target(wanted: dict[str, Any]) -> tuple[bool, int | None, int | None]:
         return True, None, None
     if wanted.get("timestamp") is not None:
         return False, moment_of("timestamp", wanted["timestamp"]), None
-    if offset is not None and (isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset <= OFFSET_MOST):
+    if offset is not None and (isinstance(offset, bool) or not isinstance(offset,
+        int) or not 0 <= offset <= OFFSET_MOST):
         raise Refusal(400, "offset must be a whole number of at least 0", "invalid_request")
     return False, None, offset

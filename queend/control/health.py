@@ -4,19 +4,26 @@ from __future__ import annotations
 from typing import Any
 
 import psycopg
-from fastapi import APIRouter, Request
+from fastapi import Request
 from psycopg_pool import PoolTimeout
 
 from .. import __version__
+from ..auth.levels import PUBLIC
 from .answer import Json
+from .route import Routes
+from .shapes import PEERLESS
+from .words import INTEGER, TEXT, array, like, whole
 
-router = APIRouter()
+router = Routes("health")
+DOUBTS = array({"enum": ["away", "silent", "disk_full", "read_only", "refused", "crowded", "buffer_full"]})
+RISKS = array({"enum": ["synchronous_commit", "synchronous_commit_local", "fsync", "full_page_writes"]})
 
 # A daemon without peers, in the words of those that have some.
 ALONE = {
     "enabled": False, "running": False, "server_id": "",
     "queue_config_cache": {"size": 0, "hits": 0, "misses": 0, "hit_rate": 0.0},
-    "server_health": {"servers_tracked": 0, "servers_alive": 0, "servers_dead": 0, "heartbeats_received": 0, "restarts_detected": 0},
+    "server_health": {"servers_tracked": 0, "servers_alive": 0, "servers_dead": 0, "heartbeats_received": 0,
+                      "restarts_detected": 0},
 }
 
 
@@ -29,7 +36,15 @@ def shared(control: Any) -> dict[str, Any]:
     return {**ALONE, "maintenance_mode": on["push"], "pop_maintenance_mode": on["pop"]}
 
 
-@router.get("/health", tags=["health"])
+@router.declare("GET /health", PUBLIC,
+                like(whole("reason", reason=TEXT, status={"enum": ["healthy", "unhealthy"]},
+                           database={"enum": ["connected", "disconnected"]}, doubts=DOUBTS, commitsMayBeLost=RISKS,
+                           server=TEXT, worker_id=INTEGER, version=TEXT, shared_state=whole(**PEERLESS),
+                           queen=whole(worker_id=INTEGER, status={"const": "active"})),
+                           {"status": "healthy", "database": "connected", "doubts": [], "commitsMayBeLost": [],
+                            "server": "queend", "worker_id": 0, "version": "0.1.0",
+                            "shared_state": {**ALONE, "maintenance_mode": False, "pop_maintenance_mode": False},
+                            "queen": {"worker_id": 0, "status": "active"}}))
 async def health(request: Request) -> Json:
     """200 when PostgreSQL answers, can store, and its functions serve this version, else 503; the same body. `reason`: why they do not. `doubts`:
     what is wrong with the database. `commitsMayBeLost`: which of its settings let a crash take what it has committed. Without a token, where

@@ -14,9 +14,11 @@ from .query import Query
 from .queues import EPOCH, ts3
 
 HOUR_S, DAY_S = 3600, 86400
-WIDTHS = ((HOUR_S, 1), (6 * HOUR_S, 5), (24 * HOUR_S, 15), (7 * DAY_S, 60))      # a range so long (s) is shown in buckets of so many minutes
+# a range so long (s) is shown in buckets of so many minutes
+WIDTHS = ((HOUR_S, 1), (6 * HOUR_S, 5), (24 * HOUR_S, 15), (7 * DAY_S, 60))
 WIDEST = 360
-LEVELS = ("cpu_user", "cpu_system", "rss", "virtual", "pool_size", "pool_active", "pool_idle", "threads", "waiting", "loop_lag_ms", "responses", "slots", "free", "jobs", "parked", "lag_most_ms")
+LEVELS = ("cpu_user", "cpu_system", "rss", "virtual", "pool_size", "pool_active", "pool_idle", "threads", "waiting",
+          "loop_lag_ms", "responses", "slots", "free", "jobs", "parked", "lag_most_ms")
 ROWS = 100_000      # of a series, at most
 
 SUMS = """sum(m.push_requests)::bigint AS push_requests, sum(m.push_messages)::bigint AS push_messages, sum(m.pop_requests)::bigint AS pop_requests,
@@ -86,21 +88,25 @@ def newest(found: list[Any]) -> list[Any]:
     return [one for _, one in sorted({(one.hostname, one.worker): one for one in found}.items())]
 
 
-async def queue_series(request: Request, wanted: Span, by: str = "", queue: str | None = None, namespace: str | None = None, task: str | None = None) -> list[Any]:
+async def queue_series(request: Request, wanted: Span, by: str = "", queue: str | None = None,
+                       namespace: str | None = None, task: str | None = None) -> list[Any]:
     """Sums per bucket (at, µs), oldest first. by: further columns to group by, as `q.name`, with their alias."""
     await request.app.state.control.metrics.fresh()
     names = [one.strip() for one in by.split(",") if one.strip()]
     group = ", ".join(["1", *(str(i + 2) for i in range(len(names)))])
-    return await rows(request, QUEUES.format(key="".join(f"{name}, " for name in names), group=group), *wanted.bounds, queue, queue, namespace, namespace, task, task,
+    return await rows(request, QUEUES.format(key="".join(f"{name}, " for name in names), group=group), *wanted.bounds,
+                      queue, queue, namespace, namespace, task, task,
                       prepare=False)
 
 
-async def worker_series(request: Request, wanted: Span, by: str = "", hostname: str | None = None, worker: int | None = None) -> list[Any]:
+async def worker_series(request: Request, wanted: Span, by: str = "", hostname: str | None = None,
+                        worker: int | None = None) -> list[Any]:
     """Sums and levels per bucket, oldest first; a level is [sum, samples, least, most, last], NULLs where nothing was measured."""
     await request.app.state.control.metrics.fresh()
     names = [one.strip() for one in by.split(",") if one.strip()]
     group = ", ".join(["1", *(str(i + 2) for i in range(len(names)))])
-    return await rows(request, WORKERS.format(key="".join(f"{name}, " for name in names), group=group), *wanted.bounds, hostname, hostname, worker, worker, prepare=False)
+    return await rows(request, WORKERS.format(key="".join(f"{name}, " for name in names), group=group), *wanted.bounds,
+                      hostname, hostname, worker, worker, prepare=False)
 
 
 def ts0(us: int) -> str:
@@ -113,7 +119,7 @@ def average(level: list[float | None]) -> float | None:
     return level[0] / level[1] if level and level[1] else None
 
 
-def whole(value: float | None) -> int:
+def or_zero(value: float | None) -> int:
     return int(value or 0)
 
 
@@ -123,4 +129,5 @@ def rate(count: int, seconds: float) -> float:
 
 def lag_ms(row: Any) -> tuple[float, int]:
     """Average and largest age of a message when it was delivered."""
-    return round(row.lag_us / row.lag_n / 1000, 1) if row.lag_n else 0, row.lag_most_us // 1000 if hasattr(row, "lag_most_us") else whole(row.lag_most_ms[3])
+    return round(row.lag_us / row.lag_n / 1000, 1) if row.lag_n else 0, row.lag_most_us // 1000 if hasattr(row,
+        "lag_most_us") else or_zero(row.lag_most_ms[3])

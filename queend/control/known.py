@@ -1,4 +1,4 @@
-"""Which names a request may use, by what the routes say of themselves (`described`, their bodies in OpenAPI). One that is a known name but
+"""Which names a request may use, by what the routes declare (`route`). One that is a known name but
 for its case or one letter was meant to be that; others are passed over unless the request asks (Prefer: handling=strict)."""
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from fastapi import FastAPI, Request
 
 from ..nearby import nearest
 from .answer import Refusal
+from .route import ROUTES
 
 STRICT = re.compile(r'(?:^|[\s,])handling="?strict"?(?:$|[\s,;])', re.I)
 # Beside the methods that a path has; HEAD where there is GET.
 BESIDE = ("HEAD", "OPTIONS")
-# Routes that the reference does not have: for the others its clients know no 405.
-OWN = re.compile(r"/(livez|readyz|openapi\.json|api/v1/(events/[^/]+|fetch|fetch/offsets|offsets|partitions/changed|dlq/redrive|resources/partitions"
-                 r"|resources/queues/[^/]+/depth|queues/[^/]+/clear))$")
+# Routes of the core that the reference does not have (those of the control plane say so): for the others its clients know
+# no 405.
+OWN = {"/livez", "/readyz", "/api/v1/events/{queue}"}
 
 
 def picky(request: Request) -> bool:
@@ -35,12 +36,9 @@ def refused(name: str, names: list[str], every: bool, kind: str) -> None:
 
 async def query_names(request: Request) -> None:
     """Of every route: the names in the query are known ones."""
-    from .described import ROUTES      # it is written in the words of `openapi`
-
     every = picky(request)
     if request.scope["query_string"] and (every or request.app.state.control.settings.queend_strict):
-        _, parameters, _ = ROUTES.get(f"{'GET' if request.method == 'HEAD' else request.method} {request.scope['route'].path}", (None, [], None))
-        names = [one["name"] for one in parameters if one["in"] == "query"]
+        names = [one["name"] for one in ROUTES[f"{request.method} {request.scope['route'].path}"].query]
         for name in request.query_params:
             if name:
                 refused(name, names, every, "parameter")
@@ -73,16 +71,19 @@ def _keys(value: Any, schema: dict[str, Any], every: bool) -> None:
             _keys(inner, schema["items"], every)
 
 
-def methods(app: FastAPI, path: str) -> list[str]:
-    """What a path that has routes answers to, of both planes."""
+def there(app: FastAPI, path: str) -> list[tuple[str, bool]]:
+    """What a path answers to, of both planes: method, and whether the reference has no such path."""
     from .openapi import HOT
 
-    found = {method.upper() for template, operations in HOT.items() if re.fullmatch(re.sub(r"\{[^}]+\}", "[^/]+", template), path)
-             for method in operations if method.upper() in ("GET", "POST", "PUT", "DELETE", "PATCH")}
-    for resource in app.state.resources:
-        for route in resource.router.routes:
-            if route.path_regex.match(path):
-                found |= route.methods
+    found = [(method.upper(), template in OWN) for template, operations in HOT.items()
+             if re.fullmatch(re.sub(r"\{[^}]+\}", "[^/]+", template), path) for method in operations]
+    return found + [(method, ROUTES[f"{method} {route.path}"].own) for resource in app.state.resources
+                    for route in resource.router.routes if route.path_regex.match(path) for method in route.methods]
+
+
+def methods(app: FastAPI, path: str) -> list[str]:
+    """The same with those that stand beside them; none for a path that nobody answers."""
+    found = {method for method, _ in there(app, path)}
     return sorted(found | set(BESIDE if "GET" in found else BESIDE[1:])) if found else []
 
 
@@ -94,6 +95,6 @@ def wrong_method(request: Request) -> Refusal:
         return Refusal(404, "Not found", "no_such_route")
     told = " and ".join(method for method in answered if method not in BESIDE)
     allow = {"Allow": ", ".join(answered)}
-    if OWN.fullmatch(path):
+    if any(own for _, own in there(request.app, path)):
         return Refusal(405, f"Method not allowed: this path answers {told}", "no_such_method", allow)
     return Refusal(404, f"Not found: this path answers {told}", "no_such_route", allow)

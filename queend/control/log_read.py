@@ -5,21 +5,25 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import Response
 from psycopg.rows import namedtuple_row
 
 from .. import log
 from .._core import offsets_answer, read_answer, read_moment_text, read_partition_id, read_partition_number
+from ..auth.levels import READ
 from .answer import Json, Refusal
 from .holds import Heads
-from .openapi import FLAG, INTEGER, NAME, TEXT, array, body, record
 from .read_request import INT8_MAX, Fields, entries_of, fields_of
+from .route import Routes
+from .shapes import WAS
+from .words import ANY, FLAG, ID, INTEGER, MAYBE, NAME, SOME_INTEGER, SOME_TIME, TEXT, TIME, array, body, parameter, record, whole
 
 if TYPE_CHECKING:
     from .app import Control
 
-router = APIRouter()
+router = Routes("log")
+MARKS = {"highWatermark": SOME_INTEGER, "logStartOffset": SOME_INTEGER}
 
 MIB = 1 << 20
 ENTRY_BYTES, ENTRY_MOST = 1 * MIB, 8 * MIB
@@ -34,7 +38,7 @@ TYPES = {"ndjson": "application/x-ndjson", "arrow": "application/vnd.apache.arro
          "events": "application/cloudevents-batch+json"}
 ERRORS = {0: None, 1: "UNKNOWN_TOPIC_OR_PARTITION", 2: "OFFSET_OUT_OF_RANGE"}
 
-READ = "SELECT * FROM queend.read_rows(%s::text[], %s::text[], %s::bigint[], %s::bigint[], %s)"
+READ_ROWS = "SELECT * FROM queend.read_rows(%s::text[], %s::text[], %s::bigint[], %s::bigint[], %s)"
 CHANGED = "SELECT * FROM queend.partitions_changed(%s::text[], %s::bigint[], %s::int[], %s::int[])"
 AT = "SELECT * FROM queend.offsets_at(%s::text[], %s::text[], %s::bigint[])"
 OFFSETS = "SELECT * FROM queend.offsets((SELECT q.id FROM queend.queues q WHERE q.name = %s), %s, %s, %s)"
@@ -47,11 +51,11 @@ SEED = "SELECT seed FROM queend.catalog"
 
 
 WHERE = {"queue": NAME, "partition": {"oneOf": [NAME, INTEGER], "default": "Default"}}
-TIME = {"oneOf": [{"type": "string", "format": "date-time"}, INTEGER]}
+WHEN = {"oneOf": [{"type": "string", "format": "date-time"}, INTEGER]}
 
 
 def _described(required: list[str], **properties: Any) -> dict[str, Any]:
-    return {"requestBody": body(record(required, **properties))}
+    return body(record(required, **properties))
 
 
 @dataclass
@@ -101,10 +105,13 @@ class Reader:
         async with self.turns:
             numbers = None
             if columns and "id" in columns:
-                numbers = [row.id or 0 for row in await self.rows(NUMBERS, ([w.queue for w in wanted], [w.partition for w in wanted]))]
+                numbers = [row.id or 0 for row in await self.rows(NUMBERS,
+                                                                  ([w.queue for w in wanted],
+                                                                   [w.partition for w in wanted]))]
             async with self.pool.connection() as connection, connection.cursor(binary=True) as cursor:
-                values = ([w.queue for w in wanted], [w.partition for w in wanted], [w.offset for w in wanted], [w.most for w in wanted], most)
-                await cursor.execute(READ, values, binary=True)
+                values = ([w.queue for w in wanted], [w.partition for w in wanted], [w.offset for w in wanted],
+                          [w.most for w in wanted], most)
+                await cursor.execute(READ_ROWS, values, binary=True)
                 result = cursor.pgresult
             # The columns stay as PostgreSQL sent them: an object per thousand rows, none per record.
             entries: list[tuple] = []
@@ -115,7 +122,8 @@ class Reader:
                 if at == len(entries):
                     one, status, head = wanted[at], int.from_bytes(status, "big"), int.from_bytes(head, "big")
                     error = ERRORS[status]
-                    entries.append((one.queue.encode(), one.partition.encode(), error and error.encode(), -1 if status == 1 else head,
+                    entries.append((one.queue.encode(), one.partition.encode(), error and error.encode(),
+                                    -1 if status == 1 else head,
                                     int.from_bytes(floor, "big"), one.offset, one.most, []))
                     failed = failed or error is not None
                     heads[one.queue, one.partition] = head
@@ -124,7 +132,8 @@ class Reader:
                     size += len(parts[4])
             del result, cursor
             arguments = (form, entries, most, columns, [w.end for w in wanted], numbers)
-            made = read_answer(*arguments) if size < OWN_THREAD_FROM else await asyncio.to_thread(read_answer, *arguments)
+            made = read_answer(*arguments) if size < OWN_THREAD_FROM else await asyncio.to_thread(read_answer,
+                *arguments)
             return Found(*made, failed, heads)
 
 
@@ -153,15 +162,26 @@ def _moment(us: int | None) -> str | None:
     return None if us is None else read_moment_text(us)
 
 
-@router.post("/api/v1/fetch", tags=["log"], openapi_extra=_described(
-    ["entries"], entries=array(record(["queue", "offset"], **WHERE, offset=INTEGER, end=INTEGER, maxBytes={**INTEGER, "default": ENTRY_BYTES})),
-    columns=array({"enum": list(COLUMNS)}),
-    maxBytes={**INTEGER, "default": CALL_BYTES}, maxWaitMs={**INTEGER, "default": 0}, minBytes={**INTEGER, "default": 1}))
+@router.declare("POST /api/v1/fetch", READ,
+                whole(entries=array(whole("error", queue=TEXT, partition=TEXT, **MARKS, error=TEXT,
+                                          records=array(whole(offset=INTEGER, transactionId=TEXT, payload=ANY,
+                                                              ts=TIME))))),
+                [parameter("format", {"enum": ["cloudevents"]})], where="body.entries",
+                body=_described(["entries"], entries=array(record(["queue", "offset"], **WHERE, offset=INTEGER,
+                                                                  end=INTEGER,
+                                                                  maxBytes={**INTEGER, "default": ENTRY_BYTES})),
+                                                                  columns=array({"enum": list(COLUMNS)}),
+                                                                  maxBytes={**INTEGER, "default": CALL_BYTES},
+                                                                  maxWaitMs={**INTEGER, "default": 0},
+                                                                  minBytes={**INTEGER, "default": 1}),
+                example={"entries": [{"queue": "orders", "partition": "customer-7", "offset": 0}], "maxBytes": 1048576},
+                own=True)
 async def fetch(request: Request) -> Response:
     """Records from given offsets on, of 1 to 1024 partitions; as JSON, NDJSON, an Arrow stream or CloudEvents (Accept)."""
     control = request.app.state.control
     call, items = await entries_of(request)
-    wanted = [Wanted(one.queue(), one.partition(), one.whole("offset", None), one.whole("end", INT8_MAX), one.whole("maxBytes", ENTRY_BYTES, 1, ENTRY_MOST)) for one in items]
+    wanted = [Wanted(one.queue(), one.partition(), one.whole("offset", None), one.whole("end", INT8_MAX),
+                     one.whole("maxBytes", ENTRY_BYTES, 1, ENTRY_MOST)) for one in items]
     most = call.whole("maxBytes", CALL_BYTES, 1, CALL_MOST)
     wait_ms = call.whole("maxWaitMs", 0, 0, WAIT_MOST_MS)
     least = call.whole("minBytes", 1, 0, CALL_MOST)
@@ -181,8 +201,12 @@ async def fetch(request: Request) -> Response:
     return Response(found.answer, media_type=TYPES[form])
 
 
-@router.post("/api/v1/fetch/offsets", tags=["log"], openapi_extra=_described(
-    ["entries"], entries=array(record(["queue", "timestamp"], **WHERE, timestamp=TIME))))
+@router.declare("POST /api/v1/fetch/offsets", READ,
+                whole(entries=array(whole("error", queue=TEXT, partition=TEXT, offset=SOME_INTEGER, ts=SOME_TIME,
+                                          **MARKS, error=TEXT))),
+                where="body.entries",
+                body=_described(["entries"], entries=array(record(["queue", "timestamp"], **WHERE, timestamp=WHEN))),
+                example={"entries": [{"queue": "orders", "partition": "customer-7", **WAS}]}, own=True)
 async def fetch_offsets(request: Request) -> Json:
     """The first offset stored at or after a time, and the marks, of 1 to 1024 partitions."""
     _, items = await entries_of(request)
@@ -195,14 +219,22 @@ async def fetch_offsets(request: Request) -> Json:
         for (queue, partition, _), row in zip(wanted, rows, strict=True)]})
 
 
-@router.post("/api/v1/partitions/changed", tags=["log"], openapi_extra=_described(
-    ["entries"], entries=array(record(["queue"], queue=NAME, since=TIME, after=TEXT, limit={**INTEGER, "default": PAGE}, numbers=FLAG))))
+@router.declare("POST /api/v1/partitions/changed", READ,
+                whole(safeTime=TIME, entries=array(whole("error", next=MAYBE, error=TEXT,
+                                                         partitions=array(whole("number", number=INTEGER, name=TEXT,
+                                                             id=ID, lastOffset=INTEGER, logStart=INTEGER,
+                                                             lastWriteAt=SOME_TIME))))),
+                where="body.entries",
+                body=_described(["entries"], entries=array(record(["queue"], queue=NAME, since=WHEN, after=TEXT,
+                                                                  limit={**INTEGER, "default": PAGE}, numbers=FLAG))),
+                example={"entries": [{"queue": "orders", "since": WAS["timestamp"], "limit": 100}]}, own=True)
 async def partitions_changed(request: Request) -> Json:
     """The partitions written at or after a time, in order of creation, a page at a time."""
     reader = request.app.state.control.reader
     _, items = await entries_of(request)
     page = max(1, min(PAGE, PAGES_MOST // len(items)))
-    wanted = [(one.queue(), one.moment("since"), one.cursor("after"), one.whole("limit", page, 1, page)) for one in items]
+    wanted = [(one.queue(), one.moment("since"), one.cursor("after"), one.whole("limit", page, 1,
+        page)) for one in items]
     seed = await reader.seed()
     entries: list[dict[str, Any]] = []
     asked: list[tuple] = []
@@ -224,7 +256,8 @@ async def partitions_changed(request: Request) -> Json:
         entry = places[row.ord]
         if row.status == 0:
             entry["partitions"].append({
-                "name": row.name, "id": read_partition_id(seed, row.partition_id), "lastOffset": -1 if row.written_at is None else row.head - 1,
+                "name": row.name, "id": read_partition_id(seed, row.partition_id),
+                "lastOffset": -1 if row.written_at is None else row.head - 1,
                 "logStart": row.floor, "lastWriteAt": _moment(row.written_at),
                 **({"number": row.partition_id} if named[row.ord] else {})})
         elif row.status == 1:
@@ -234,14 +267,19 @@ async def partitions_changed(request: Request) -> Json:
     return Json({"safeTime": _moment(safe.written_at), "entries": entries})
 
 
-@router.post("/api/v1/offsets", tags=["log"], openapi_extra=_described(
-    ["queue"], queue=NAME, at=TIME, after=TEXT, limit={**INTEGER, "default": OFFSETS_PAGE}))
+@router.declare("POST /api/v1/offsets", READ,
+                whole(queue=TEXT, next=MAYBE, partitions=array(whole("offset", name=TEXT, id=ID, **MARKS,
+                                                                     lastWriteAt=SOME_TIME, offset=SOME_INTEGER))),
+                where="body.queue",
+                body=_described(["queue"], queue=NAME, at=WHEN, after=TEXT, limit={**INTEGER, "default": OFFSETS_PAGE}),
+                example={"queue": "orders", "limit": 100}, own=True)
 async def offsets(request: Request) -> Response:
     """Heads and floors of all partitions of a queue, and the offsets at a time, a page at a time; 404 if there is no such queue. As JSON or an
     Arrow stream (Accept)."""
     reader = request.app.state.control.reader
     call = await fields_of(request)
-    queue, at, after, limit = call.queue(), call.moment("at"), call.cursor("after"), call.whole("limit", OFFSETS_PAGE, 1, OFFSETS_PAGE)
+    queue, at, after, limit = call.queue(), call.moment("at"), call.cursor("after"), call.whole("limit", OFFSETS_PAGE,
+        1, OFFSETS_PAGE)
     if _form(request) == "arrow":
         return await _offsets_packed(reader, call, queue, at)
     seed = await reader.seed()
@@ -251,8 +289,10 @@ async def offsets(request: Request) -> Response:
     rows = await reader.rows(OFFSETS, (queue, behind, limit + 1, at))
     if not rows and not await reader.rows("SELECT 1 FROM queend.queues q WHERE q.name = %s", (queue,)):
         raise Refusal(404, "Queue not found", "queue_not_found")
-    partitions = [{"name": row.name, "id": read_partition_id(seed, row.partition_id), "highWatermark": row.head, "logStartOffset": row.floor,
-                   "lastWriteAt": _moment(row.written_at), **({} if at is None else {"offset": row.at})} for row in rows[:limit]]
+    partitions = [{"name": row.name, "id": read_partition_id(seed, row.partition_id), "highWatermark": row.head,
+                   "logStartOffset": row.floor,
+                   "lastWriteAt": _moment(row.written_at), **({} if at is None else {"offset": row.at})}
+                   for row in rows[:limit]]
     return Json({"queue": queue, "partitions": partitions, "next": partitions[-1]["id"] if len(rows) > limit else None})
 
 

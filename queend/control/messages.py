@@ -4,23 +4,28 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 
 from .._core import read_partition_id, record_key
+from ..auth.levels import READ, WRITE
 from .answer import Json, PathName, Refusal, body_object
 from .database import QUEUE_MODE, rows, seed_of
-from .openapi import NAME, TEXT, body, record
 from .query import Query
 from .queues import ts3
 from .record import embedded, opened, partition_number
 from .redrive import redrive
+from .route import Routes
 from .sealing import revealed
+from .shapes import DONE, FROM, LIMIT, OFFSET, PARTITION, PLACE, QUEUE, TO
+from .words import ANY, FLAG, INTEGER, MAYBE, NAME, SOME_INTEGER, SOME_TIME, TEXT, TIME, array, body, parameter, record, whole
 
-router = APIRouter()
+router = Routes("messages")
+MODE = {"hasQueueMode": FLAG, "busGroupsCount": INTEGER, "type": {"enum": ["hybrid", "queue", "bus", "none"]}}
 
 HOUR_US, MINUTE_US = 3_600_000_000, 60_000_000
 PAGE, PAGE_MOST, OFFSET_MOST = 200, 1000, 100_000
-LOOK, LOOK_STATUS = 100_000, 5_000      # rows of the log that a list looks at, at most; one of a status: each takes some probes more
+# rows of the log that a list looks at, at most; one of a status: each takes some probes more
+LOOK, LOOK_STATUS = 100_000, 5_000
 
 LIST = """SELECT *, queend.message_id(stored_at, partition_id, record_offset)::text AS id, NULL AS payload
             FROM queend.message_list(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"""
@@ -45,7 +50,16 @@ async def address(request: Request, partition: str, transaction_id: str) -> tupl
     return None if number is None else (number, record_key(transaction_id))
 
 
-@router.get("/api/v1/messages", tags=["messages"])
+@router.declare("GET /api/v1/messages", READ,
+                whole(messages=array(whole("deliverAt", **PLACE, namespace=TEXT, task=TEXT, status=TEXT,
+                                           queueStatus=MAYBE, busStatus=whole(consumedBy=INTEGER, totalGroups=INTEGER),
+                                           traceId=MAYBE, producerSub=MAYBE, queuePriority=INTEGER, createdAt=TIME,
+                                           leaseExpiresAt=SOME_TIME, offset=INTEGER, deliverAt=SOME_TIME)),
+                                           mode=whole(**MODE)),
+                [QUEUE, PARTITION, parameter("ns", NAME), parameter("task", NAME),
+                 parameter("status", {"enum": ["pending", "processing", "completed", "failed", "dead_letter"]}), FROM,
+                 TO, LIMIT, OFFSET],
+                where="query")
 async def message_list(request: Request) -> Json:
     """Messages without their payloads, newest first. Query: queue, partition, ns, task, status, from (an hour ago), to (now; to the end
     of its minute), limit (200, most 1000), offset."""
@@ -55,18 +69,24 @@ async def message_list(request: Request) -> Json:
     from_ = now - HOUR_US if from_ is None else from_
     to = ((now if to is None else to) // MINUTE_US + 1) * MINUTE_US - 1
     queue, status = query.text("queue"), query.text("status")
-    found = await rows(request, LIST, queue, query.text("partition"), query.text("ns"), query.text("task"), status, from_, to,
-                       query.whole("limit", PAGE, 0, PAGE_MOST), query.whole("offset", 0, 0, OFFSET_MOST), LOOK_STATUS if status else LOOK)
+    found = await rows(request, LIST, queue, query.text("partition"), query.text("ns"), query.text("task"), status,
+                       from_, to,
+                       query.whole("limit", PAGE, 0, PAGE_MOST), query.whole("offset", 0, 0, OFFSET_MOST),
+                       LOOK_STATUS if status else LOOK)
     groups = {row.name for row in await rows(request, GROUPS, queue, queue)}
     seed = await seed_of(request)
     messages = []
     for row in found:
         transaction_id, id = opened(row)[1:] if row.body is not None else (row.transaction_id, row.id)
         messages.append({
-            "id": id, "transactionId": transaction_id, "partitionId": read_partition_id(seed, row.partition_id), "queuePath": f"{row.queue}/{row.partition}", "queue": row.queue,
-            "partition": row.partition, "namespace": row.namespace, "task": row.task, "status": row.status, "queueStatus": row.queue_status,
-            "busStatus": {"consumedBy": row.consumed_by, "totalGroups": row.groups}, "traceId": row.trace_id and str(row.trace_id),
-            "producerSub": row.producer_sub, "queuePriority": row.priority, "createdAt": ts3(row.stored_at), "leaseExpiresAt": ts3(row.lease_until or None),
+            "id": id, "transactionId": transaction_id, "partitionId": read_partition_id(seed, row.partition_id),
+            "queuePath": f"{row.queue}/{row.partition}", "queue": row.queue,
+            "partition": row.partition, "namespace": row.namespace, "task": row.task, "status": row.status,
+            "queueStatus": row.queue_status,
+            "busStatus": {"consumedBy": row.consumed_by, "totalGroups": row.groups},
+            "traceId": row.trace_id and str(row.trace_id),
+            "producerSub": row.producer_sub, "queuePriority": row.priority, "createdAt": ts3(row.stored_at),
+            "leaseExpiresAt": ts3(row.lease_until or None),
             "offset": row.record_offset, **deliver_at(row)})
     return Json({"messages": messages, "mode": _mode(groups)})
 
@@ -81,7 +101,15 @@ def _mode(groups: set[str]) -> dict[str, Any]:
     return {"hasQueueMode": QUEUE_MODE in groups, "busGroupsCount": bus, "type": MODES[QUEUE_MODE in groups, bus > 0]}
 
 
-@router.get("/api/v1/messages/{partition}/{transaction_id}", tags=["messages"])
+@router.declare("GET /api/v1/messages/{partition}/{transaction_id}", READ,
+                whole("deliverAt", **PLACE, namespace=TEXT, task=TEXT, payload=ANY, isEncrypted=FLAG,
+                      status={"enum": ["pending", "processing", "completed", "dead_letter"]}, traceId=MAYBE,
+                      producerSub=MAYBE, createdAt=TIME, errorMessage=MAYBE, retryCount=SOME_INTEGER,
+                      leaseExpiresAt=SOME_TIME, offset=INTEGER, deliverAt=SOME_TIME,
+                      queueConfig=whole(leaseTime=INTEGER, retryLimit=INTEGER, retryDelay=INTEGER, ttl=INTEGER,
+                                        priority=INTEGER), mode=whole(**MODE, consumedByGroups=INTEGER),
+                                        consumerGroups=array(whole(name=TEXT, consumed=FLAG,
+                                                                   leaseExpiresAt=SOME_TIME))))
 async def message_show(request: Request, partition: PathName, transaction_id: PathName) -> Json:
     """One message with its payload, also one that only the dead letters still have; 404 if there is none."""
     where = await address(request, partition, transaction_id)
@@ -101,17 +129,24 @@ async def message_show(request: Request, partition: PathName, transaction_id: Pa
     else:
         status = "completed" if mode and mode.consumed else "processing" if mode and mode.lease_until else "pending"
     return Json({
-        "id": id, "transactionId": text, "partitionId": read_partition_id(await seed_of(request), where[0]), "queuePath": f"{row.queue}/{row.partition}", "queue": row.queue,
-        "partition": row.partition, "namespace": row.namespace, "task": row.task, "status": status, "payload": embedded(payload), "isEncrypted": sealed,
-        "traceId": row.trace_id and str(row.trace_id), "producerSub": row.producer_sub, "createdAt": ts3(row.stored_at), "errorMessage": row.dead_error,
-        "retryCount": row.dead_retries, "leaseExpiresAt": ts3(mode.lease_until or None) if mode else None, "offset": row.record_offset,
-        "queueConfig": {"leaseTime": row.lease_time, "retryLimit": row.retry_limit, "retryDelay": row.retry_delay, "ttl": row.ttl, "priority": row.priority},
+        "id": id, "transactionId": text, "partitionId": read_partition_id(await seed_of(request), where[0]),
+        "queuePath": f"{row.queue}/{row.partition}", "queue": row.queue,
+        "partition": row.partition, "namespace": row.namespace, "task": row.task, "status": status,
+        "payload": embedded(payload), "isEncrypted": sealed,
+        "traceId": row.trace_id and str(row.trace_id), "producerSub": row.producer_sub, "createdAt": ts3(row.stored_at),
+        "errorMessage": row.dead_error,
+        "retryCount": row.dead_retries, "leaseExpiresAt": ts3(mode.lease_until or None) if mode else None,
+        "offset": row.record_offset,
+        "queueConfig": {"leaseTime": row.lease_time, "retryLimit": row.retry_limit, "retryDelay": row.retry_delay,
+                        "ttl": row.ttl, "priority": row.priority},
         "mode": {**_mode({one.name for one in states}), "consumedByGroups": sum(one.consumed for one in named)},
-        "consumerGroups": [{"name": one.name, "consumed": one.consumed, "leaseExpiresAt": ts3(one.lease_until or None)} for one in states],
+        "consumerGroups": [{"name": one.name, "consumed": one.consumed,
+                            "leaseExpiresAt": ts3(one.lease_until or None)} for one in states],
         **deliver_at(row)})
 
 
-@router.delete("/api/v1/messages/{partition}/{transaction_id}", tags=["messages"])
+@router.declare("DELETE /api/v1/messages/{partition}/{transaction_id}", WRITE,
+                whole(success=FLAG, partitionId=TEXT, transactionId=TEXT, message=TEXT))
 async def message_delete(request: Request, partition: PathName, transaction_id: PathName) -> Json:
     """Deletes the message with its dead letters and traces; `success` tells whether there was one. Cursors stay."""
     where = await address(request, partition, transaction_id)
@@ -120,7 +155,8 @@ async def message_delete(request: Request, partition: PathName, transaction_id: 
                  "message": "Message deleted successfully" if deleted else "Message not found"})
 
 
-@router.post("/api/v1/messages/{partition}/{transaction_id}/retry", tags=["messages"])
+@router.declare("POST /api/v1/messages/{partition}/{transaction_id}/retry", WRITE,
+                whole(success=DONE, partitionId=TEXT, transactionId=TEXT, newTransactionId=TEXT))
 async def message_retry(request: Request, partition: PathName, transaction_id: PathName) -> Json:
     """Stores the dead letter of this message as a new message of its partition and drops it; 404 if it is not among them."""
     where = await address(request, partition, transaction_id)
@@ -134,11 +170,14 @@ async def message_retry(request: Request, partition: PathName, transaction_id: P
         raise Refusal(409, "Message is being retried by somebody else", "in_hand")
     for queue in queues:
         control.core.notify(queue)
-    return Json({"success": True, "partitionId": partition, "transactionId": transaction_id, "newTransactionId": made[0]})
+    return Json({"success": True, "partitionId": partition, "transactionId": transaction_id,
+                 "newTransactionId": made[0]})
 
 
-@router.post("/api/v1/messages/{partition}/{transaction_id}/dlq", tags=["messages"], openapi_extra={
-    "requestBody": body(record([], consumerGroup=NAME, error=TEXT), required=False)})
+@router.declare("POST /api/v1/messages/{partition}/{transaction_id}/dlq", WRITE,
+                whole(success=DONE, partitionId=TEXT, transactionId=TEXT, consumerGroup=TEXT, moved=FLAG),
+                body=body(record([], consumerGroup=NAME, error=TEXT), required=False),
+                example={"consumerGroup": "billing", "error": "no such customer"})
 async def message_bury(request: Request, partition: PathName, transaction_id: PathName) -> Json:
     """Moves the message into the dead letters of a group (the queue mode's where the body names none): nobody is given it any more."""
     wanted = await body_object(request) if (await request.body()).strip() else {}
@@ -150,4 +189,5 @@ async def message_bury(request: Request, partition: PathName, transaction_id: Pa
     moved = (await rows(request, BURY, *where, group, error))[0][0] if where else None
     if moved is None:
         raise not_found()
-    return Json({"success": True, "partitionId": partition, "transactionId": transaction_id, "consumerGroup": group, "moved": moved})
+    return Json({"success": True, "partitionId": partition, "transactionId": transaction_id, "consumerGroup": group,
+                 "moved": moved})

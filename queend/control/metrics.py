@@ -11,21 +11,26 @@ from collections.abc import Iterator
 from typing import Any
 
 import psycopg
-from fastapi import APIRouter, Request
+from fastapi import Request
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from psycopg_pool import PoolTimeout
 from starlette.responses import Response
 
+from ..auth.levels import READ
 from ..service.retention import KINDS, Figures
 from .answer import Json
 from .maintenance import NONE, database_answers
 from .prometheus import minutes, pools
+from .route import Routes
+from .shapes import integers
+from .words import INTEGER, NUMBER, like, whole
 
-router = APIRouter()
+router = Routes("health")
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
-LIVE = ("connections", "requests", "jobs", "slots", "handles", "parked", "push_streams", "pop_limit", "ack_limit", "transaction_limit",
+LIVE = ("connections", "requests", "jobs", "slots", "handles", "parked", "push_streams", "pop_limit", "ack_limit",
+        "transaction_limit",
         "lease_limit")  # as it is now; the rest only grows
 PAGE = os.sysconf("SC_PAGE_SIZE")
 OUTBOX_MOST = 100_000      # counted
@@ -35,7 +40,16 @@ OUTBOX = f"""SELECT (SELECT count(*) FROM (SELECT FROM queend.outbox WHERE refus
                     (SELECT count(*) FROM (SELECT FROM queend.outbox WHERE refused IS NOT NULL LIMIT {OUTBOX_MOST}) AS o)"""
 
 
-@router.get("/metrics", tags=["health"])
+@router.declare("GET /metrics", READ,
+                like(whole(uptime=INTEGER, requests=whole(total=INTEGER, rate=NUMBER),
+                           messages=whole(total=INTEGER, rate=NUMBER), database=whole(**integers("poolSize",
+                               "idleConnections", "waitingRequests")), memory=whole(**integers("rss", "heapTotal",
+                                   "heapUsed", "external", "arrayBuffers")), cpu=whole(**integers("user", "system"))),
+                                   {"uptime": 888, "requests": {"total": 1014, "rate": 1.14},
+                                    "messages": {"total": 41, "rate": 0.05},
+                                    "database": {"poolSize": 3, "idleConnections": 3, "waitingRequests": 0},
+                                    "memory": {"rss": 81661952, "heapTotal": 0, "heapUsed": 0, "external": 0,
+                                               "arrayBuffers": 0}, "cpu": {"user": 10206321, "system": 1397716}}))
 async def metrics(request: Request) -> Json:
     """A few figures of this process as JSON."""
     control = request.app.state.control
@@ -54,12 +68,14 @@ async def metrics(request: Request) -> Json:
     })
 
 
-@router.get("/metrics/prometheus", tags=["health"], response_class=Response)
+@router.declare("GET /metrics/prometheus", READ, response_class=Response)
 async def prometheus(request: Request) -> Response:
     """Prometheus exposition; what needs the database is left out while it does not answer."""
     control = request.app.state.control
     registry = CollectorRegistry(auto_describe=False)
-    families = [*process(control), *engine(control.core.stats()), *database(control.core), *failover(control), *retention(control.retention.figures), *compact(control.compact.figures), *await store(control), *pools(control), *await minutes(control),
+    families = [*process(control), *engine(control.core.stats()), *database(control.core), *failover(control),
+                *retention(control.retention.figures), *compact(control.compact.figures), *await store(control),
+                *pools(control), *await minutes(control),
                 *await outbox(control)]
     registry.register(type("Collected", (), {"collect": lambda self: iter(families)})())
     return Response(generate_latest(registry), headers={"content-type": TEXT, "cache-control": "no-cache"})
@@ -80,8 +96,10 @@ def process(control: Any) -> Iterator[Metric]:
     usage, pool = resource.getrusage(resource.RUSAGE_SELF), control.pool.get_stats()
     virtual, resident = memory()
     yield gauge("queen_uptime_seconds", "Seconds since the daemon started.", int(time.time() - control.started))
-    yield CounterMetricFamily("queen_cpu_user_microseconds", "User CPU time of the process.", value=int(usage.ru_utime * 1e6))
-    yield CounterMetricFamily("queen_cpu_system_microseconds", "System CPU time of the process.", value=int(usage.ru_stime * 1e6))
+    yield CounterMetricFamily("queen_cpu_user_microseconds", "User CPU time of the process.",
+                              value=int(usage.ru_utime * 1e6))
+    yield CounterMetricFamily("queen_cpu_system_microseconds", "System CPU time of the process.",
+                              value=int(usage.ru_stime * 1e6))
     yield gauge("queen_process_resident_memory_bytes", "Resident memory.", resident)
     yield gauge("queen_process_virtual_memory_bytes", "Virtual memory.", virtual)
     yield gauge("queen_db_pool_size", "Connections of the control plane's pool.", pool["pool_size"])
@@ -99,15 +117,18 @@ def engine(stats: dict[str, Any]) -> Iterator[Metric]:
         for name, job in jobs.items():
             family.add_metric([name], job[key])
         yield family
-    latency = HistogramMetricFamily("queend_request_latency_seconds", "From a complete request to its answer.", labels=["type"])
+    latency = HistogramMetricFamily("queend_request_latency_seconds", "From a complete request to its answer.",
+                                    labels=["type"])
     for name, job in jobs.items():
         latency.add_metric([name], buckets(job["latency_us_buckets"]), job["latency_sum_us"] / 1e6)
     yield latency
-    remembered = GaugeMetricFamily("queend_remembered", "Queues, partitions, groups and cursors in memory; deleted ones until they are given back.", labels=["kind"])
+    remembered = GaugeMetricFamily("queend_remembered", "Queues, partitions, groups and cursors in memory; deleted "
+                                                        "ones until they are given back.", labels=["kind"])
     for name, n in stats["catalog"].items():
         remembered.add_metric([name], n)
     yield remembered
-    for key, text, kind in (("connections", "Connections of clients.", GaugeMetricFamily), ("refused", "Connections that were refused: a bound was reached.", CounterMetricFamily),
+    for key, text, kind in (("connections", "Connections of clients.", GaugeMetricFamily),
+                            ("refused", "Connections that were refused: a bound was reached.", CounterMetricFamily),
                             ("arriving", "Bytes held for requests that have not arrived in whole.", GaugeMetricFamily),
                             ("untaken", "Bytes of answers that clients have not taken.", GaugeMetricFamily)):
         family = kind(f"queend_clients_{key}", text, labels=[])
@@ -125,8 +146,10 @@ def engine(stats: dict[str, Any]) -> Iterator[Metric]:
     yield registry
     for name in ("push", "pop", "ack"):
         for unit, key in (("requests", "requests"), ("messages", "items")):
-            yield cluster(f"queen_cluster_{name}_{unit}", f"{name}: {unit} of this instance since its start.", jobs[name][key])
-    yield cluster("queen_cluster_transactions", "Transactions of this instance since its start.", jobs["transaction"]["requests"])
+            yield cluster(f"queen_cluster_{name}_{unit}", f"{name}: {unit} of this instance since its start.",
+                          jobs[name][key])
+    yield cluster("queen_cluster_transactions", "Transactions of this instance since its start.",
+                  jobs["transaction"]["requests"])
     for family, key in (("db_errors", "db_errors"), ("dlq", "dead_lettered")):
         yield cluster(f"queen_cluster_{family}", f"{key.replace('_', ' ')} of this instance since its start.",
                       sum(worker[key] for worker in workers))
@@ -135,9 +158,12 @@ def engine(stats: dict[str, Any]) -> Iterator[Metric]:
 def database(core: Any) -> Iterator[Metric]:
     """What is wrong with the database, and what its commits are worth."""
     seen = core.database()
-    yield gauge("queend_database_doubts", "What is wrong with the database, in /health: how many things.", len(seen["doubts"]))
-    yield gauge("queend_commits_may_be_lost", "1: a setting of the server lets a crash take what it has committed.", int(bool(seen["risks"])))
-    yield CounterMetricFamily("queend_servers_met", "Lives of database servers this daemon was connected to.", value=seen["server"])
+    yield gauge("queend_database_doubts", "What is wrong with the database, in /health: how many things.",
+                len(seen["doubts"]))
+    yield gauge("queend_commits_may_be_lost", "1: a setting of the server lets a crash take what it has committed.",
+                int(bool(seen["risks"])))
+    yield CounterMetricFamily("queend_servers_met", "Lives of database servers this daemon was connected to.",
+                              value=seen["server"])
 
 
 def failover(control: Any) -> Iterator[Metric]:
@@ -151,11 +177,14 @@ def failover(control: Any) -> Iterator[Metric]:
         return
     yield gauge("queend_buffer_pending_messages", "Messages in the failover buffer.", buffer["pending"])
     yield gauge("queend_buffer_bytes", "Bytes of its files.", buffer["bytes"])
-    yield gauge("queend_buffer_oldest_seconds", "Since when the oldest waits.", max(0.0, time.time() - buffer["oldest"]) if buffer["pending"] else 0)
-    yield gauge("queend_buffer_quarantined", "Messages that could not be stored, and damaged pieces, since the start.", buffer["failed"])
+    yield gauge("queend_buffer_oldest_seconds", "Since when the oldest waits.",
+                max(0.0, time.time() - buffer["oldest"]) if buffer["pending"] else 0)
+    yield gauge("queend_buffer_quarantined", "Messages that could not be stored, and damaged pieces, since the start.",
+                buffer["failed"])
     yield gauge("queend_buffer_healthy", "1: the last write succeeded.", int(buffer["healthy"]))
     yield CounterMetricFamily("queend_buffer_taken_messages", "Messages that went into it.", value=buffer["taken"])
-    yield CounterMetricFamily("queend_buffer_drained_messages", "Messages of it that the database has.", value=buffer["drained"])
+    yield CounterMetricFamily("queend_buffer_drained_messages", "Messages of it that the database has.",
+                              value=buffer["drained"])
 
 
 def retention(figures: Figures) -> Iterator[Metric]:
@@ -164,12 +193,14 @@ def retention(figures: Figures) -> Iterator[Metric]:
     for reason in KINDS:
         removed.add_metric([reason], figures.removed[reason])
     yield removed
-    yield CounterMetricFamily("queend_retention_removed_partitions", "Idle partitions removed.", value=figures.partitions)
+    yield CounterMetricFamily("queend_retention_removed_partitions", "Idle partitions removed.",
+                              value=figures.partitions)
     yield CounterMetricFamily("queend_retention_removed_rows", "Rows of the log removed.", value=figures.rows)
     yield CounterMetricFamily("queend_retention_runs", "Runs of the service in this daemon.", value=figures.runs)
     yield gauge("queend_retention_working", "1 in the daemon that does the work for all.", int(figures.working))
     yield gauge("queend_retention_run_seconds", "Length of the last run.", figures.seconds)
-    pinned = GaugeMetricFamily("queend_retention_pinned_messages", "Messages that stay only because a group has not consumed them.", labels=["queue", "group"])
+    pinned = GaugeMetricFamily("queend_retention_pinned_messages", "Messages that stay only because a group has not "
+                                                                   "consumed them.", labels=["queue", "group"])
     for (queue, group), count in (figures.pinned or {}).items():
         pinned.add_metric([queue, group], count)
     yield pinned
@@ -177,8 +208,10 @@ def retention(figures: Figures) -> Iterator[Metric]:
 
 def compact(figures: Any) -> Iterator[Metric]:
     """What merging small rows did."""
-    yield CounterMetricFamily("queend_compact_removed_rows", "Rows of the log that became part of another.", value=figures.gone)
-    yield CounterMetricFamily("queend_compact_passes", "Passes of the service over the log in this daemon.", value=figures.passes)
+    yield CounterMetricFamily("queend_compact_removed_rows", "Rows of the log that became part of another.",
+                              value=figures.gone)
+    yield CounterMetricFamily("queend_compact_passes", "Passes of the service over the log in this daemon.",
+                              value=figures.passes)
     yield gauge("queend_compact_working", "1 in the daemon that does the work for all.", int(figures.working))
 
 
@@ -204,10 +237,13 @@ async def outbox(control: Any) -> list[Metric]:
             (depth, oldest, refused), = await (await connection.execute(OUTBOX)).fetchall()
     except (psycopg.Error, PoolTimeout):
         return []
-    return [gauge("queend_outbox_messages", f"Committed messages that wait for their queue, at most {OUTBOX_MOST}.", depth),
+    return [gauge("queend_outbox_messages", f"Committed messages that wait for their queue, at most {OUTBOX_MOST}.",
+                  depth),
             gauge("queend_outbox_oldest_seconds", "How long the first of them waits.", float(oldest)),
-            gauge("queend_outbox_refused_messages", "Messages that cannot be stored: queend.outbox.refused says why.", refused),
-            CounterMetricFamily("queend_outbox_moved_messages", "Messages this daemon moved into their queues.", value=control.relay.figures.moved)]
+            gauge("queend_outbox_refused_messages", "Messages that cannot be stored: queend.outbox.refused says why.",
+                  refused),
+            CounterMetricFamily("queend_outbox_moved_messages", "Messages this daemon moved into their queues.",
+                                value=control.relay.figures.moved)]
 
 
 async def store(control: Any) -> list[Metric]:
@@ -215,7 +251,8 @@ async def store(control: Any) -> list[Metric]:
         await control.stats.fresh()
         async with control.pool.connection() as connection:
             rows = await (await connection.execute(
-                "SELECT q.name, s.dead FROM queend.stat_queues s JOIN queend.queues q ON q.id = s.queue_id WHERE s.dead > 0 ORDER BY q.name")).fetchall()
+                "SELECT q.name, s.dead FROM queend.stat_queues s JOIN queend.queues q ON q.id = s.queue_id WHERE "
+                "s.dead > 0 ORDER BY q.name")).fetchall()
     except (psycopg.Error, PoolTimeout):
         return []
     depth = GaugeMetricFamily("queen_dlq_depth", "Dead letters.", labels=["scope"])

@@ -3,18 +3,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 
+from ..auth.levels import ADMIN
 from ..service.elsewhere import Address, Crowded
 from ..service.transfer import EXCLUDABLE, Occupied, Transfer, TransferError
 from .answer import Json, Refusal, body_object
-from .openapi import FLAG, TEXT, body, record
+from .route import Routes
+from .shapes import DONE
+from .words import FLAG, INTEGER, NUMBER, TEXT, array, body, record, whole
 
-router = APIRouter()
+router = Routes("migration")
+TARGET = {"host": "new.example", "port": "5433", "database": "moved", "user": "mover", "password": "secret"}
 
-CONNECTION = {"host": TEXT, "port": TEXT, "database": TEXT, "user": TEXT, "password": TEXT, "ssl": FLAG, "sslRejectUnauthorized": FLAG}
+CONNECTION = {"host": TEXT, "port": TEXT, "database": TEXT, "user": TEXT, "password": TEXT, "ssl": FLAG,
+              "sslRejectUnauthorized": FLAG}
 ADDRESS = record(["host", "database", "user"], **CONNECTION)
-START = record(["host", "database", "user"], **CONNECTION, schema=TEXT, overwrite=FLAG, excludeTableData={"type": "array", "items": TEXT})
+START = record(["host", "database", "user"], **CONNECTION, schema=TEXT, overwrite=FLAG,
+               excludeTableData={"type": "array", "items": TEXT})
 PORTS = 65_535
 
 
@@ -34,7 +40,8 @@ def address(request: Request, given: dict[str, Any], missing: str) -> Address:
             raise Refusal(400, f"{name} must be true or false", "invalid_request")
     targets = request.app.state.control.settings.migration_targets()
     if not targets:
-        raise Refusal(403, "Copying to another database is off: QUEEND_MIGRATION_TARGETS lists no target", "migration_off", success=False)
+        raise Refusal(403, "Copying to another database is off: QUEEND_MIGRATION_TARGETS lists no target",
+                      "migration_off", success=False)
     target = Address(**texts, ssl=bool(given.get("ssl")), verify=given.get("sslRejectUnauthorized") is not False)
     if not target.among(targets):
         raise Refusal(403, "The target is not listed in QUEEND_MIGRATION_TARGETS", "target_not_listed", success=False)
@@ -49,7 +56,8 @@ def _crowded() -> Refusal:
     return Refusal(503, "Other connections are being tried", "busy", {"retry-after": "1"})
 
 
-@router.post("/api/v1/migration/test-connection", tags=["migration"], openapi_extra={"requestBody": body(ADDRESS)})
+@router.declare("POST /api/v1/migration/test-connection", ADMIN, whole(success=FLAG, message=TEXT), body=body(ADDRESS),
+                example=TARGET)
 async def migration_test(request: Request) -> Json:
     """Can the database be reached? Nothing else is told."""
     target = address(request, await body_object(request), "host, database, and user are required")
@@ -60,7 +68,8 @@ async def migration_test(request: Request) -> Json:
     return Json({"success": reached, "message": "Connection successful" if reached else "Connection failed"})
 
 
-@router.post("/api/v1/migration/start", tags=["migration"], status_code=202, openapi_extra={"requestBody": body(START)})
+@router.declare("POST /api/v1/migration/start", ADMIN, whole(status={"const": "started"}, message=TEXT),
+                status_code=202, body=body(START), example={**TARGET, "excludeTableData": ["messages"]})
 async def migration_start(request: Request) -> Json:
     """Makes the target's schemas `queend` and `queen` and copies everything there. One at a time: 409; also where one of them is not empty,
     until the request comes once more with `overwrite`, which drops them."""
@@ -76,7 +85,8 @@ async def migration_start(request: Request) -> Json:
     if given.get("overwrite") not in (None, True, False):
         raise Refusal(400, "overwrite must be true or false", "invalid_request")
     try:
-        await transfer(request).start(target, [name for name in without if name in EXCLUDABLE], given.get("overwrite") is True)
+        await transfer(request).start(target, [name for name in without if name in EXCLUDABLE],
+                                      given.get("overwrite") is True)
     except Occupied as error:
         raise Refusal(409, str(error), "target_not_empty") from None
     except TransferError as error:
@@ -86,13 +96,18 @@ async def migration_start(request: Request) -> Json:
     return Json({"status": "started", "message": "Migration started; see /api/v1/migration/status"}, 202)
 
 
-@router.get("/api/v1/migration/status", tags=["migration"])
+@router.declare("GET /api/v1/migration/status", ADMIN,
+                whole("error", "restoreOutput", status={"enum": ["idle", "dumping", "restoring", "complete", "error"]},
+                      currentStep=TEXT, elapsedSeconds=NUMBER, error=TEXT, restoreOutput=TEXT))
 async def migration_status(request: Request) -> Json:
     """idle, dumping (the target is prepared), restoring (it is filled), complete or error."""
     return Json(transfer(request).status())
 
 
-@router.post("/api/v1/migration/validate", tags=["migration"], openapi_extra={"requestBody": body(ADDRESS)})
+@router.declare("POST /api/v1/migration/validate", ADMIN,
+                whole(success=DONE, allMatch=FLAG, tables=array(whole(table=TEXT, sourceCount=INTEGER,
+                                                                      targetCount=INTEGER, match=FLAG))),
+                body=body(ADDRESS), example=TARGET)
 async def migration_validate(request: Request) -> Json:
     """Rows counted here and there. Those that were left out, or came since, do not match."""
     target = address(request, await body_object(request), "target host, database, and user are required")
@@ -105,7 +120,7 @@ async def migration_validate(request: Request) -> Json:
     return Json({"success": True, "allMatch": all(one["match"] for one in tables), "tables": tables})
 
 
-@router.post("/api/v1/migration/reset", tags=["migration"])
+@router.declare("POST /api/v1/migration/reset", ADMIN, whole(status={"const": "idle"}, message=TEXT))
 async def migration_reset(request: Request) -> Json:
     """Forgets how the last one ended. 409 while one runs."""
     if transfer(request).running:

@@ -1,15 +1,19 @@
 """POST /internal/api/notify: somebody stored messages past this daemon; who waits for them looks now."""
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 
+from ..auth.levels import ADMIN
 from .answer import Json, Refusal, body_object
-from .openapi import TEXT, body, record
+from .route import Routes
+from .words import TEXT, body, record, whole
 
-router = APIRouter()
+router = Routes("system")
 
 
-@router.post("/internal/api/notify", tags=["system"], openapi_extra={"requestBody": body(record(["queue"], queue=TEXT, partition=TEXT))})
+@router.declare("POST /internal/api/notify", ADMIN, whole(status={"const": "ok"}), where="body.queue",
+                body=body(record(["queue"], queue=TEXT, partition=TEXT)),
+                example={"queue": "orders", "partition": "customer-7"})
 async def notify(request: Request) -> Json:
     """Wakes the pops that are parked on a queue: its partitions are looked at afresh, the one that is named among them."""
     wanted = await body_object(request)

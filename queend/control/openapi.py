@@ -1,17 +1,22 @@
-"""GET /openapi.json: what the routers say of themselves, what `described` says of their answers, and by hand the routes the core
-answers before Python sees them."""
+"""GET /openapi.json: what the routes of the control plane declare (`route`), and by hand those that the core answers before
+Python sees them."""
 from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 
+from ..auth.levels import READ
 from .answer import Json
+from .route import ROUTES, Routes
+from .words import ANY, BYTES, FLAG, ID, INTEGER, JSON, MAYBE, MESSAGE, NAME, SOME_INTEGER, SOME_TIME, TEXT, TIME, TRACEPARENT, array, body, parameter, record, ref
 
-router = APIRouter()
+router = Routes("health")
 
 
-@router.get("/openapi.json", tags=["health"])
+@router.declare("GET /openapi.json", READ,
+                record(["openapi", "info", "paths"], openapi=TEXT, info={"type": "object"}, paths={"type": "object"}),
+                own=True)
 async def document(request: Request) -> Json:
     """OpenAPI 3.1 of every route."""
     app = request.app
@@ -22,19 +27,22 @@ async def document(request: Request) -> Json:
 
 def whole_document(described: dict[str, Any]) -> dict[str, Any]:
     """The routers' description with the hot routes, every answer, and an example for every value in a path."""
-    from .described import ROUTES      # it is written in the words below
-
-    paths = {path: {method: dict(operation) for method, operation in methods.items()} for path, methods in described["paths"].items()}
+    paths = {path: {method: dict(operation) for method, operation in methods.items()} for path,
+             methods in described["paths"].items()}
     for path, methods in paths.items():
         for method, operation in methods.items():
-            answer, parameters, example = ROUTES.get(f"{method.upper()} {path}", (JSON, [], None))
+            declared = ROUTES[f"{method.upper()} {path}"]
+            answer, example = declared.answer or JSON, declared.example
             status = next(iter(operation["responses"]))
-            operation["parameters"] = operation.get("parameters", []) + parameters
-            operation["responses"] = answers(status, operation.get("description", "").partition(".")[0], answer, "400", "404", "503")
+            operation["parameters"] = [*operation.get("parameters", []), *declared.query]
+            operation["responses"] = answers(status, operation.get("description", "").partition(".")[0], answer, "400",
+                                             "404", "503")
             if path == "/metrics/prometheus":
                 operation["responses"][status]["content"] = {"text/plain": {"schema": TEXT}}
             if path == "/api/v1/fetch":
-                operation["responses"][status]["content"] |= {"application/x-ndjson": {"schema": TEXT}, "application/vnd.apache.arrow.stream": {"schema": BYTES}, EVENTS: {"schema": array(ref("CloudEvent"))}}
+                operation["responses"][status]["content"] |= {"application/x-ndjson": {"schema": TEXT},
+                                                              "application/vnd.apache.arrow.stream": {"schema": BYTES},
+                                                              EVENTS: {"schema": array(ref("CloudEvent"))}}
             if path == "/health":
                 operation["responses"]["503"]["content"] = operation["responses"][status]["content"]
             if example is not None:
@@ -50,101 +58,86 @@ def whole_document(described: dict[str, Any]) -> dict[str, Any]:
         for method in paths[path].values():
             method["responses"][next(iter(method["responses"]))]["links"] = links
     return {**described, "servers": [{"url": "/"}], "security": [{}, {"token": []}], "paths": paths,
-            "components": {"schemas": SCHEMAS, "securitySchemes": {"token": {"type": "http", "scheme": "bearer", "description": "where JWT_ENABLED is set"}}}}
+            "components": {"schemas": SCHEMAS, "securitySchemes": {"token": {"type": "http", "scheme": "bearer",
+                "description": "where JWT_ENABLED is set"}}}}
 
-
-def ref(name: str) -> dict[str, str]:
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-def array(items: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "array", "items": items}
-
-
-def record(required: list[str], **properties: Any) -> dict[str, Any]:
-    return {"type": "object", "required": required, "properties": properties}
-
-
-def whole(*maybe: str, **properties: Any) -> dict[str, Any]:
-    """An object that has these members and no others: all of them but those of `maybe`, which may be missing."""
-    return {**record([name for name in properties if name not in maybe], **properties), "additionalProperties": False}
-
-
-def like(schema: dict[str, Any], example: Any) -> dict[str, Any]:
-    """The schema with an example."""
-    return {**schema, "examples": [example]}
-
-
-TEXT, INTEGER, FLAG, ANY = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}, {}
-NAME = {"type": "string", "maxLength": 255}
-ID = {"type": "string", "format": "uuid"}
-TIME = {"type": "string", "format": "date-time"}
-NUMBER, BYTES = {"type": "number"}, {"type": "string", "format": "binary"}
-MAYBE, SOME_INTEGER, SOME_NUMBER = ({"type": [kind, "null"]} for kind in ("string", "integer", "number"))
-SOME_TIME = {**MAYBE, "format": "date-time"}
-JSON = {"type": ["object", "array"]}
-TRACEPARENT = {"type": "string", "pattern": "^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}"}
 
 SCHEMAS = {
     "Error": record(["error"], error=TEXT, code=TEXT),
-    "Problem": record(["type", "title", "status", "detail", "instance", "error"], type=TEXT, title=TEXT, status=INTEGER, detail=TEXT, instance=TEXT, error=TEXT, code=TEXT),
-    "PushItem": record(["queue"], queue={**NAME, "minLength": 1}, partition={**NAME, "default": "Default"}, payload=ANY, transactionId=NAME, traceId=ID, traceparent=TRACEPARENT, tracestate=TEXT,
+    "Problem": record(["type", "title", "status", "detail", "instance", "error"], type=TEXT, title=TEXT, status=INTEGER,
+                      detail=TEXT, instance=TEXT, error=TEXT, code=TEXT),
+    "PushItem": record(["queue"], queue={**NAME, "minLength": 1}, partition={**NAME, "default": "Default"}, payload=ANY,
+                       transactionId=NAME, traceId=ID, traceparent=TRACEPARENT, tracestate=TEXT,
                        deliverAt={"oneOf": [TIME, INTEGER]}, delayMs={**INTEGER, "minimum": 0, "maximum": 31622400000}),
     "PushResult": record(["index", "transaction_id", "status", "queueName"], index=INTEGER, transaction_id=TEXT,
                          status={"enum": ["queued", "duplicate", "buffered", "failed"]}, message_id=ID, partition_id=ID,
                          trace_id=MAYBE, queueName=TEXT, error=TEXT, code=TEXT),
-    "PushCounts": record(["count", "queued", "duplicate", "error"], count=INTEGER, queued=INTEGER, duplicate=INTEGER, error=INTEGER),
-    "Message": record(["id", "transactionId", "data", "createdAt", "partitionId", "leaseId", "deliveryAttempt", "offset"], id=ID, transactionId=TEXT,
-                      traceId=MAYBE, data=ANY, producerSub=MAYBE, createdAt=TIME, partitionId=ID, partition=TEXT, leaseId=TEXT,
-                      consumerGroup=TEXT, queue=TEXT, deliveryAttempt=INTEGER, offset=INTEGER, traceparent=TRACEPARENT, tracestate=TEXT,
+    "PushCounts": record(["count", "queued", "duplicate", "error"], count=INTEGER, queued=INTEGER, duplicate=INTEGER,
+                         error=INTEGER),
+    "Message": record(["id", "transactionId", "data", "createdAt", "partitionId", "leaseId", "deliveryAttempt",
+                       "offset"], id=ID, transactionId=TEXT,
+                      traceId=MAYBE, data=ANY, producerSub=MAYBE, createdAt=TIME, partitionId=ID, partition=TEXT,
+                      leaseId=TEXT,
+                      consumerGroup=TEXT, queue=TEXT, deliveryAttempt=INTEGER, offset=INTEGER, traceparent=TRACEPARENT,
+                      tracestate=TEXT,
                       cloudEvent={"type": "object"}, dataEncoding={"enum": ["base64", "none"]}, deliverAt=TIME),
-    "PopResult": record(["messages"], success=FLAG, error=TEXT, queue=TEXT, partition=TEXT, partitionId=MAYBE, leaseId=MAYBE,
-                        consumerGroup=TEXT, partitionsClaimed=INTEGER, windowBufferActive=FLAG, messages=array(ref("Message")),
+    "PopResult": record(["messages"], success=FLAG, error=TEXT, queue=TEXT, partition=TEXT, partitionId=MAYBE,
+                        leaseId=MAYBE,
+                        consumerGroup=TEXT, partitionsClaimed=INTEGER, windowBufferActive=FLAG,
+                        messages=array(ref("Message")),
                         reason={"enum": ["queue_not_found", "partition_not_found", "empty"]},
                         autopilot=record(["partitions", "batch"], partitions=INTEGER, batch=INTEGER)),
-    "Ack": record(["transactionId", "partitionId"], transactionId=NAME, partitionId=ID, leaseId=MAYBE, consumerGroup=MAYBE,
-                  status={"enum": ["completed", "success", "failed", "dlq", "retry"], "default": "completed"}, error=MAYBE, cumulative=FLAG,
+    "Ack": record(["transactionId", "partitionId"], transactionId=NAME, partitionId=ID, leaseId=MAYBE,
+                  consumerGroup=MAYBE,
+                  status={"enum": ["completed", "success", "failed", "dlq", "retry"], "default": "completed"},
+                  error=MAYBE, cumulative=FLAG,
                   delayMs={**INTEGER, "minimum": 0, "maximum": 31622400000}),
-    "AckResult": record(["index", "transactionId", "success"], index=INTEGER, transactionId=TEXT, success=FLAG, error=MAYBE,
+    "AckResult": record(["index", "transactionId", "success"], index=INTEGER, transactionId=TEXT, success=FLAG,
+                        error=MAYBE,
                         queueName=MAYBE, partitionName=MAYBE, leaseReleased=FLAG, dlq=FLAG),
     "Operation": {"oneOf": [
         record(["type", "items"], type={"const": "push"}, items=array(ref("PushItem"))),
         {"allOf": [ref("Ack"), record(["type"], type={"const": "ack"})]}]},
-    "TransactionResult": record(["transactionId", "success", "results"], transactionId=ID, success=FLAG, reason=TEXT, failedIndex=SOME_INTEGER, error=TEXT,
+    "TransactionResult": record(["transactionId", "success", "results"], transactionId=ID, success=FLAG, reason=TEXT,
+                                failedIndex=SOME_INTEGER, error=TEXT,
                                 results=array({"type": "object"})),
-    "Lease": record(["leaseId", "success", "error", "expiresAt"], leaseId=TEXT, success=FLAG, error=MAYBE, expiresAt=SOME_TIME,
+    "Lease": record(["leaseId", "success", "error", "expiresAt"], leaseId=TEXT, success=FLAG, error=MAYBE,
+                    expiresAt=SOME_TIME,
                     newExpiresAt=SOME_TIME, lease_expires_at=SOME_TIME, renewed=INTEGER),
-    "CloudEvent": {**record(["specversion", "id", "source", "type"], specversion={"const": "1.0"}, id={**TEXT, "minLength": 1}, source={**TEXT, "format": "uri-reference", "minLength": 1},
-                            type={**TEXT, "minLength": 1}, subject={**TEXT, "minLength": 1}, time=TIME, datacontenttype={**TEXT, "minLength": 1}, dataschema={**TEXT, "format": "uri"},
-                            partitionkey={**NAME, "minLength": 1}, data=ANY, data_base64={**TEXT, "contentEncoding": "base64"})},
+    "CloudEvent": {**record(["specversion", "id", "source", "type"], specversion={"const": "1.0"},
+                            id={**TEXT, "minLength": 1}, source={**TEXT, "format": "uri-reference", "minLength": 1},
+                            type={**TEXT, "minLength": 1}, subject={**TEXT, "minLength": 1}, time=TIME,
+                            datacontenttype={**TEXT, "minLength": 1}, dataschema={**TEXT, "format": "uri"},
+                            partitionkey={**NAME, "minLength": 1}, data=ANY,
+                            data_base64={**TEXT, "contentEncoding": "base64"})},
 }
 
 
 def answers(status: str, text: str, schema: dict[str, Any] | None, *errors: str) -> dict[str, Any]:
     meanings = {"204": "nothing to deliver", "400": "the request names what is wrong with it; nothing was done",
-                "404": "there is nothing of this name", "409": "a name would be made, and there are as many as are allowed", "413": "body too large", "415": "a media type nobody reads here", "default": "refused; the error says why", "503": "too much is waiting, or no database: try again after Retry-After"}
+                "404": "there is nothing of this name", "409": "a name would be made, and there are as many as are "
+                                                               "allowed", "413": "body too large",
+                                                               "415": "a media type nobody reads here",
+                                                               "default": "refused; the error says why",
+                                                               "503": "too much is waiting, or no database: try again "
+                                                                      "after Retry-After"}
     described: dict[str, Any] = {status: {"description": text}}
     if schema:
         described[status]["content"] = {"application/json": {"schema": schema}}
     for code in (*errors, "default"):
         described[code] = {"description": meanings[code]}
         if code != "204":
-            described[code]["content"] = {"application/json": {"schema": ref("Error")}, "application/problem+json": {"schema": ref("Problem")}}
+            described[code]["content"] = {"application/json": {"schema": ref("Error")},
+                                          "application/problem+json": {"schema": ref("Problem")}}
         if code == "503":
             described[code]["headers"] = {"Retry-After": {"description": "seconds", "schema": INTEGER}}
     return described
 
 
-def body(schema: dict[str, Any], required: bool = True) -> dict[str, Any]:
-    return {"required": required, "content": {"application/json": {"schema": schema}}}
-
-
-def post(summary: str, request: dict[str, Any], responses: dict[str, Any], parameters: list[dict] | None = None) -> dict[str, Any]:
-    return {"post": {"summary": summary, "tags": ["messages"], "parameters": parameters or [], "requestBody": request, "responses": responses}}
-
-
-def parameter(name: str, schema: dict[str, Any], text: str = "", place: str = "query") -> dict[str, Any]:
-    return {"name": name, "in": place, "required": place == "path", "schema": schema, "description": text}
+def post(summary: str, request: dict[str, Any], responses: dict[str, Any],
+         parameters: list[dict] | None = None) -> dict[str, Any]:
+    return {"post": {"summary": summary, "tags": ["messages"], "parameters": parameters or [], "requestBody": request,
+                     "responses": responses}}
 
 
 POP = [
@@ -153,7 +146,8 @@ POP = [
     parameter("wait", FLAG, "park until there is something or the timeout is over"),
     parameter("timeout", {**INTEGER, "default": 30000}, "milliseconds, with wait"),
     parameter("consumerGroup", NAME, "an independent set of cursors; without it the queue's own"),
-    parameter("leaseSeconds", {**INTEGER, "minimum": 1, "maximum": 86400}, "length of this pop's leases; default: the queue's leaseTime"),
+    parameter("leaseSeconds", {**INTEGER, "minimum": 1, "maximum": 86400}, "length of this pop's leases; default: the "
+                                                                           "queue's leaseTime"),
     parameter("autoAck", FLAG, "consume on delivery"),
     parameter("autopilot", FLAG, "without batch or partitions: the daemon chooses"),
     parameter("subscriptionMode", {"enum": ["all", "from_beginning", "new", "new-only"]}, "where a new group starts"),
@@ -162,24 +156,29 @@ POP = [
     parameter("frames", FLAG, "framed, for the 2.x client"),
 ]
 EVENTS = "application/cloudevents-batch+json"
-MESSAGE = {"id": "019b7d3c-1f2e-7000-8000-000000000001", "transactionId": "order-17", "traceId": None, "data": {"n": 1}, "producerSub": None, "createdAt": "2026-01-02T03:04:05.678901Z",
-           "partitionId": "3b1f8c52-6a3e-8d41-9c20-5d8e7f901234", "partition": "customer-7", "leaseId": "7c9e6679-7425-40de-944b-e07fc1f90ae7", "consumerGroup": "billing", "queue": "orders",
-           "deliveryAttempt": 1, "offset": 0}
 ITEM = {"queue": "orders", "partition": "customer-7", "transactionId": "order-17", "payload": {"n": 1}}
-STORED = {"index": 0, "transaction_id": "order-17", "status": "queued", "message_id": MESSAGE["id"], "partition_id": MESSAGE["partitionId"], "trace_id": None, "queueName": "orders"}
-ACK = {"transactionId": "order-17", "partitionId": MESSAGE["partitionId"], "leaseId": MESSAGE["leaseId"], "consumerGroup": "billing", "status": "completed"}
-ACKED = {"index": 0, "transactionId": "order-17", "success": True, "error": None, "queueName": "orders", "partitionName": "customer-7", "leaseReleased": True, "dlq": False}
-EVENT = {"specversion": "1.0", "id": "17", "source": "/shop", "type": "order.placed", "time": "2026-01-02T03:04:05.678Z", "partitionkey": "customer-7", "data": {"n": 1}}
+STORED = {"index": 0, "transaction_id": "order-17", "status": "queued", "message_id": MESSAGE["id"],
+          "partition_id": MESSAGE["partitionId"], "trace_id": None, "queueName": "orders"}
+ACK = {"transactionId": "order-17", "partitionId": MESSAGE["partitionId"], "leaseId": MESSAGE["leaseId"],
+       "consumerGroup": "billing", "status": "completed"}
+ACKED = {"index": 0, "transactionId": "order-17", "success": True, "error": None, "queueName": "orders",
+         "partitionName": "customer-7", "leaseReleased": True, "dlq": False}
+EVENT = {"specversion": "1.0", "id": "17", "source": "/shop", "type": "order.placed",
+         "time": "2026-01-02T03:04:05.678Z", "partitionkey": "customer-7", "data": {"n": 1}}
 # What a path is tried with.
-EXAMPLES = {"queue": "orders", "partition": "customer-7", "group": "billing", "transaction_id": "order-17", "name": "order-17", "leaseId": MESSAGE["leaseId"]}
+EXAMPLES = {"queue": "orders", "partition": "customer-7", "group": "billing", "transaction_id": "order-17",
+            "name": "order-17", "leaseId": MESSAGE["leaseId"]}
 WITH_IDS = ("/api/v1/messages/", "/api/v1/traces/")
 
 
 def pop(summary: str, *more: dict[str, Any]) -> dict[str, Any]:
     responses = answers("200", "messages, oldest first in each partition", ref("PopResult"), "204", "400", "409", "503")
-    responses["200"]["content"] |= {EVENTS: {"schema": array(ref("CloudEvent"))}, "application/x-queen-pop": {"schema": BYTES}}
+    responses["200"]["content"] |= {EVENTS: {"schema": array(ref("CloudEvent"))},
+                                    "application/x-queen-pop": {"schema": BYTES}}
     responses["200"]["content"]["application/json"]["example"] = {
-        "success": True, **{key: MESSAGE[key] for key in ("queue", "partition", "partitionId", "leaseId", "consumerGroup")}, "partitionsClaimed": 1, "messages": [MESSAGE]}
+        "success": True, **{key: MESSAGE[key] for key in ("queue", "partition", "partitionId", "leaseId",
+                                                          "consumerGroup")}, "partitionsClaimed": 1,
+                                                          "messages": [MESSAGE]}
     return {"get": {"summary": summary, "tags": ["messages"], "parameters": [*more, *POP], "responses": responses}}
 
 
@@ -195,40 +194,62 @@ def queue() -> dict[str, Any]:
 
 
 PUSHED = {"oneOf": [array(ref("PushResult")), ref("PushCounts")]}
-KEY = {"name": "Idempotency-Key", "in": "header", "required": False, "schema": {"type": "string", "pattern": "^[!-~]{1,255}$"}, "description": "the same push again stores nothing twice"}
-CONTEXT = {"name": "traceparent", "in": "header", "required": False, "schema": TRACEPARENT, "description": "W3C trace context of what is stored"}
+KEY = {"name": "Idempotency-Key", "in": "header", "required": False, "schema": {"type": "string",
+    "pattern": "^[!-~]{1,255}$"}, "description": "the same push again stores nothing twice"}
+CONTEXT = {"name": "traceparent", "in": "header", "required": False, "schema": TRACEPARENT,
+           "description": "W3C trace context of what is stored"}
 FORMAT = parameter("format", {"enum": ["array", "counts"]}, "how the answer is wanted")
-EVENTS_BODY = {"required": True, "content": {"application/cloudevents+json": {"schema": ref("CloudEvent"), "example": EVENT}, EVENTS: {"schema": array(ref("CloudEvent")), "example": [EVENT]}}}
+EVENTS_BODY = {"required": True, "content": {"application/cloudevents+json": {"schema": ref("CloudEvent"),
+    "example": EVENT}, EVENTS: {"schema": array(ref("CloudEvent")), "example": [EVENT]}}}
 
 HOT = {
     "/api/v1/push": shown(post(
-        "Store messages", body(record(["items"], items=array(ref("PushItem")))), answers("201", "one result per item, in order, once all are durable", PUSHED, "400", "409", "413", "503"),
+        "Store messages", body(record(["items"], items=array(ref("PushItem")))),
+        answers("201", "one result per item, in order, once all are durable", PUSHED, "400", "409", "413", "503"),
         [KEY, CONTEXT, FORMAT]), {"items": [ITEM]}, "201", [STORED]),
     "/api/v1/events/{queue}": post(
-        "Store CloudEvents", EVENTS_BODY, answers("201", "one result per event, in order, once all are durable", PUSHED, "400", "409", "413", "415", "503"),
+        "Store CloudEvents", EVENTS_BODY, answers("201", "one result per event, in order, once all are durable", PUSHED,
+                                                  "400", "409", "413", "415", "503"),
         [queue(), parameter("partition", NAME, "of events without a partitionkey"), FORMAT]),
     "/api/v1/pop/queue/{queue}": pop("Take messages of any partition of a queue", queue()),
-    "/api/v1/pop/queue/{queue}/partition/{partition}": pop("Take messages of one partition", queue(), parameter("partition", NAME, place="path")),
-    "/api/v1/pop": pop("Take messages of the queues of a namespace or task", parameter("namespace", NAME), parameter("task", NAME)),
-    "/api/v1/ack": shown(post("Acknowledge one message", body(ref("Ack")), answers("200", "an array of one", array(ref("AckResult")), "400", "503")), ACK, "200", [ACKED]),
+    "/api/v1/pop/queue/{queue}/partition/{partition}": pop("Take messages of one partition", queue(),
+                                                           parameter("partition", NAME, place="path")),
+    "/api/v1/pop": pop("Take messages of the queues of a namespace or task", parameter("namespace", NAME),
+                       parameter("task", NAME)),
+    "/api/v1/ack": shown(post("Acknowledge one message", body(ref("Ack")),
+                              answers("200", "an array of one", array(ref("AckResult")), "400", "503")), ACK, "200",
+                              [ACKED]),
     "/api/v1/ack/batch": shown(post(
-        "Acknowledge messages", body(record(["acknowledgments"], consumerGroup=MAYBE, acknowledgments=array(ref("Ack")))),
-        answers("200", "one result per acknowledgment, in order", array(ref("AckResult")), "400", "413", "503")), {"acknowledgments": [ACK], "consumerGroup": "billing"}, "200", [ACKED]),
+        "Acknowledge messages", body(record(["acknowledgments"], consumerGroup=MAYBE,
+                                            acknowledgments=array(ref("Ack")))),
+        answers("200", "one result per acknowledgment, in order", array(ref("AckResult")), "400", "413", "503")),
+        {"acknowledgments": [ACK], "consumerGroup": "billing"}, "200", [ACKED]),
     "/api/v1/transaction": shown(post(
-        "Acknowledge and store, all or nothing", body(record(["operations"], operations=array(ref("Operation")), requiredLeases=array(TEXT))),
-        answers("200", "success tells whether anything was done", ref("TransactionResult"), "400", "409", "413", "503"), [CONTEXT]),
-        {"operations": [{"type": "ack", **ACK}, {"type": "push", "items": [{"queue": "bills", "payload": {"n": 1}}]}], "requiredLeases": [MESSAGE["leaseId"]]}, "200",
-        {"transactionId": "019b7d3c-1f2e-7000-8000-0000000000aa", "success": True, "results": [{"index": 0, "type": "ack", "success": True, "transactionId": "order-17", "error": None, "dlq": False}]}),
+        "Acknowledge and store, all or nothing", body(record(["operations"], operations=array(ref("Operation")),
+                                                             requiredLeases=array(TEXT))),
+        answers("200", "success tells whether anything was done", ref("TransactionResult"), "400", "409", "413", "503"),
+        [CONTEXT]),
+        {"operations": [{"type": "ack", **ACK}, {"type": "push", "items": [{"queue": "bills", "payload": {"n": 1}}]}],
+         "requiredLeases": [MESSAGE["leaseId"]]}, "200",
+        {"transactionId": "019b7d3c-1f2e-7000-8000-0000000000aa", "success": True,
+         "results": [{"index": 0, "type": "ack", "success": True, "transactionId": "order-17", "error": None,
+                      "dlq": False}]}),
     "/api/v1/lease/{leaseId}/extend": shown(post(
-        "Keep a lease longer", body(record([], seconds={**INTEGER, "minimum": 1, "maximum": 31536000, "default": 60}), required=False), answers("200", "the earliest new expiry", ref("Lease"), "400", "503"),
+        "Keep a lease longer", body(record([], seconds={**INTEGER, "minimum": 1, "maximum": 31536000, "default": 60}),
+                                    required=False), answers("200", "the earliest new expiry", ref("Lease"), "400",
+                                                             "503"),
         [parameter("leaseId", TEXT, place="path")]), {"seconds": 60}, "200",
-        {"leaseId": MESSAGE["leaseId"], "success": False, "error": "Lease not found", "expiresAt": None, "newExpiresAt": None, "lease_expires_at": None, "renewed": 0}),
-    "/livez": {"get": {"summary": "The process answers", "tags": ["health"], "responses": answers("200", "alive", record(["status"], status={"const": "alive"}))}},
-    "/readyz": {"get": {"summary": "Requests can be served", "tags": ["health"], "responses": answers("200", "ready", record(["status"], status={"const": "ready"}), "503")}},
+        {"leaseId": MESSAGE["leaseId"], "success": False, "error": "Lease not found", "expiresAt": None,
+         "newExpiresAt": None, "lease_expires_at": None, "renewed": 0}),
+    "/livez": {"get": {"summary": "The process answers", "tags": ["health"],
+                       "responses": answers("200", "alive", record(["status"], status={"const": "alive"}))}},
+    "/readyz": {"get": {"summary": "Requests can be served", "tags": ["health"],
+                        "responses": answers("200", "ready", record(["status"], status={"const": "ready"}), "503")}},
 }
 
 ADDRESS = {"partition": "$response.body#/0/partition_id", "transaction_id": "$response.body#/0/transaction_id"}
-DELIVERED = {"transactionId": "$response.body#/messages/0/transactionId", "partitionId": "$response.body#/messages/0/partitionId", "leaseId": "$response.body#/leaseId",
+DELIVERED = {"transactionId": "$response.body#/messages/0/transactionId",
+             "partitionId": "$response.body#/messages/0/partitionId", "leaseId": "$response.body#/leaseId",
              "consumerGroup": "$response.body#/consumerGroup"}
 
 
@@ -236,17 +257,24 @@ def link(method: str, path: str, **more: Any) -> dict[str, Any]:
     return {"operationRef": f"#/paths/{path.replace('~', '~0').replace('/', '~1')}/{method}", **more}
 
 
-TAKEN = {"acknowledge": link("post", "/api/v1/ack", requestBody=DELIVERED), "extend": link("post", "/api/v1/lease/{leaseId}/extend", parameters={"leaseId": "$response.body#/leaseId"})}
+TAKEN = {"acknowledge": link("post", "/api/v1/ack", requestBody=DELIVERED),
+         "extend": link("post", "/api/v1/lease/{leaseId}/extend", parameters={"leaseId": "$response.body#/leaseId"})}
 LINKS = {
     "/api/v1/push": {"show": link("get", "/api/v1/messages/{partition}/{transaction_id}", parameters=ADDRESS),
                      "delete": link("delete", "/api/v1/messages/{partition}/{transaction_id}", parameters=ADDRESS),
                      "bury": link("post", "/api/v1/messages/{partition}/{transaction_id}/dlq", parameters=ADDRESS),
-                     "take": link("get", "/api/v1/pop/queue/{queue}", parameters={"queue": "$response.body#/0/queueName"})},
-    "/api/v1/events/{queue}": {"take": link("get", "/api/v1/pop/queue/{queue}", parameters={"queue": "$response.body#/0/queueName"})},
+                     "take": link("get", "/api/v1/pop/queue/{queue}",
+                                  parameters={"queue": "$response.body#/0/queueName"})},
+    "/api/v1/events/{queue}": {"take": link("get", "/api/v1/pop/queue/{queue}",
+                                            parameters={"queue": "$response.body#/0/queueName"})},
     "/api/v1/pop/queue/{queue}": TAKEN, "/api/v1/pop/queue/{queue}/partition/{partition}": TAKEN,
-    "/api/v1/messages/{partition}/{transaction_id}/dlq": {"retry": link("post", "/api/v1/messages/{partition}/{transaction_id}/retry", parameters={
+    "/api/v1/messages/{partition}/{transaction_id}/dlq": {"retry": link("post",
+                                                                        "/api/v1/messages/{partition}/{transaction_id}/retry", parameters={
         "partition": "$response.body#/partitionId", "transaction_id": "$response.body#/transactionId"})},
-    "/api/v1/configure": {"show": link("get", "/api/v1/resources/queues/{queue}", parameters={"queue": "$response.body#/queue"}),
-                          "take": link("get", "/api/v1/pop/queue/{queue}", parameters={"queue": "$response.body#/queue"}),
-                          "delete": link("delete", "/api/v1/resources/queues/{queue}", parameters={"queue": "$response.body#/queue"})},
+    "/api/v1/configure": {"show": link("get", "/api/v1/resources/queues/{queue}",
+                                       parameters={"queue": "$response.body#/queue"}),
+                          "take": link("get", "/api/v1/pop/queue/{queue}",
+                                       parameters={"queue": "$response.body#/queue"}),
+                          "delete": link("delete", "/api/v1/resources/queues/{queue}",
+                                         parameters={"queue": "$response.body#/queue"})},
 }

@@ -11,7 +11,8 @@ BACKOFF = {"oneOf": [
     {"type": "array", "minItems": 1, "maxItems": 32, "items": {"type": "integer", "minimum": 0, "maximum": LARGEST}},
     {"type": "object", "required": ["type", "initial"], "properties": {
         "type": {"const": "exponential"}, "initial": {"type": "integer", "minimum": 1, "maximum": LARGEST},
-        "multiplier": {"type": "number", "minimum": 1, "maximum": 1000}, "max": {"type": "integer", "minimum": 1, "maximum": LARGEST},
+        "multiplier": {"type": "number", "minimum": 1, "maximum": 1000},
+        "max": {"type": "integer", "minimum": 1, "maximum": LARGEST},
         "jitter": {"type": "number", "minimum": 0, "maximum": 1}}}]}
 
 
@@ -36,7 +37,8 @@ class Option:
         """Its value in OpenAPI."""
         if self.kind == "backoff":
             return BACKOFF
-        return {"type": "boolean"} if self.kind == "flag" else {"type": "integer", "minimum": self.least, "maximum": self.most}
+        return {"type": "boolean"} if self.kind == "flag" else {"type": "integer", "minimum": self.least,
+                                                                "maximum": self.most}
 
     def read(self, given: Any) -> Any:
         """What was sent, as its own type: numbers and booleans may come as text. BadOption for anything else."""
@@ -62,25 +64,38 @@ def _flag(name: str, column: str, about: str) -> Option:
 
 
 OPTIONS: tuple[Option, ...] = (
-    _whole("leaseTime", "lease_time", 300, "s", "how long a popped batch belongs to its consumer unless the pop says otherwise; 0 is 60 s"),
+    _whole("leaseTime", "lease_time", 300, "s", "how long a popped batch belongs to its consumer unless the pop says "
+                                                "otherwise; 0 is 60 s"),
     _whole("retryLimit", "retry_limit", 3, "failures", "a batch that failed more often goes to the dead letters"),
-    _whole("deliveryLimit", "delivery_limit", 20, "leases", "a message that was left by so many leases in a row that ran out, alone in the end, goes to the dead letters at "
+    _whole("deliveryLimit", "delivery_limit", 20, "leases", "a message that was left by so many leases in a row that "
+                                                            "ran out, alone in the end, goes to the dead letters at "
            "the next; 0: never ([a message that ends its consumers](operations.md#a-message-that-ends-its-consumers))"),
-    _whole("retryDelay", "retry_delay", 1000, "ms", "the partition pauses so long after a failed batch; only if asked for, the default is no pause"),
-    Option("retryBackoff", "backoff", None, "ms", "pauses by the number of the retry: a list of them, or an exponential rule; goes before `retryDelay` "
+    _whole("retryDelay", "retry_delay", 1000, "ms", "the partition pauses so long after a failed batch; only if asked "
+                                                    "for, the default is no pause"),
+    Option("retryBackoff", "backoff", None, "ms", "pauses by the number of the retry: a list of them, or an "
+                                                  "exponential rule; goes before `retryDelay` "
            "([delays](delays.md))", "backoff"),
-    _whole("delayedProcessing", "delayed_processing", 0, "s", "a message is delivered no earlier than so long after it was stored"),
-    _whole("windowBuffer", "window_buffer", 0, "s", "nothing of a partition is delivered until it was quiet for so long"),
-    _whole("maxSize", "max_size", 0, "messages", "what the queue holds at most, stored and not consumed by all groups; 0: no bound"),
-    _whole("ttl", "ttl", 3600, "s", "older messages are not delivered, and are removed; only if asked for, the default is no bound"),
-    _whole("priority", "priority", 0, "", "pops of a namespace or task take from the queue of the highest priority first", -PRIORITY_MOST, PRIORITY_MOST),
+    _whole("delayedProcessing", "delayed_processing", 0, "s", "a message is delivered no earlier than so long after it "
+                                                              "was stored"),
+    _whole("windowBuffer", "window_buffer", 0, "s",
+           "nothing of a partition is delivered until it was quiet for so long"),
+    _whole("maxSize", "max_size", 0, "messages", "what the queue holds at most, stored and not consumed by all groups; "
+                                                 "0: no bound"),
+    _whole("ttl", "ttl", 3600, "s", "older messages are not delivered, and are removed; only if asked for, the default "
+                                    "is no bound"),
+    _whole("priority", "priority", 0, "", "pops of a namespace or task take from the queue of the highest priority "
+                                          "first", -PRIORITY_MOST, PRIORITY_MOST),
     _flag("deadLetterQueue", "dead_letter_queue", "shown only: dead letters are kept in any case"),
-    _flag("dlqAfterMaxRetries", "dlq_after_max_retries", "shown only: what used up its retries goes to the dead letters in any case"),
+    _flag("dlqAfterMaxRetries", "dlq_after_max_retries", "shown only: what used up its retries goes to the dead "
+                                                         "letters in any case"),
     _flag("retentionEnabled", "retention_enabled", "whether the next two count"),
     _whole("retentionSeconds", "retention_seconds", 0, "s", "older messages are removed, consumed or not; 0: never"),
-    _whole("completedRetentionSeconds", "completed_retention_seconds", 0, "s", "older messages that every group has consumed are removed; 0: never"),
-    _whole("maxWaitTimeSeconds", "max_wait_time_seconds", 0, "s", "older messages that some group has not consumed are removed; 0: never"),
-    _flag("encryptionEnabled", "encryption_enabled", "payloads are sealed; `true` turns it on, and only `\"encryption\": \"off\"` turns it off "
+    _whole("completedRetentionSeconds", "completed_retention_seconds", 0, "s", "older messages that every group has "
+           "consumed are removed; 0: never"),
+    _whole("maxWaitTimeSeconds", "max_wait_time_seconds", 0, "s", "older messages that some group has not consumed are "
+                                                                  "removed; 0: never"),
+    _flag("encryptionEnabled", "encryption_enabled", "payloads are sealed; `true` turns it on, and only "
+                                                     "`\"encryption\": \"off\"` turns it off "
           "([encryption](encryption.md))"),
 )
 BY_NAME = {option.name: option for option in OPTIONS}
@@ -95,12 +110,14 @@ def checked(value: Any) -> dict[str, Any]:
         raise BadOption("options must be an object")
     if SWITCH in value and value[SWITCH] not in ("on", "off"):
         raise BadOption(f'options.{SWITCH} must be "on" or "off"')
-    return {name: given if given is None or name == SWITCH else BY_NAME[name].read(given) for name, given in value.items() if name in BY_NAME or name == SWITCH}
+    return {name: given if given is None or name == SWITCH else BY_NAME[name].read(given) for name,
+            given in value.items() if name in BY_NAME or name == SWITCH}
 
 
 def shown(row: Any) -> dict[str, Any]:
     """Every option of a queue: value, unit, default and whether it was asked for. row: of queend.queues, with `asked`."""
-    return {option.name: {"value": getattr(row, option.column), "unit": option.unit, "default": option.default, "asked": option.name in row.asked}
+    return {option.name: {"value": getattr(row, option.column), "unit": option.unit, "default": option.default,
+                          "asked": option.name in row.asked}
             for option in OPTIONS}
 
 
@@ -109,7 +126,8 @@ def document() -> str:
     lines = [HEAD]
     for option in OPTIONS:
         default = "" if option.default is None else str(option.default).lower() if option.kind == "flag" else f"{option.default}"
-        span = "" if option.kind != "whole" or (option.least, option.most) == (0, LARGEST) else f" From {option.least} to {option.most}."
+        span = "" if option.kind != "whole" or (option.least, option.most) == (0,
+            LARGEST) else f" From {option.least} to {option.most}."
         lines.append(f"| `{option.name}` | {option.unit} | {default} | {option.about}.{span} |")
     return "\n".join(lines) + "\n"
 

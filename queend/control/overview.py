@@ -5,17 +5,25 @@ import statistics
 import time
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 
-from ..service.metrics import COUNTS
 from .._core import read_queue_id
+from ..auth.levels import READ
+from ..service.metrics import COUNTS
 from .answer import Json, Refusal
 from .database import rows, seed_of
-from .history import DAY_S, average, lag_ms, latest, newest, queue_series, rate, span, ts0, whole, worker_series
+from .history import DAY_S, average, lag_ms, latest, newest, or_zero, queue_series, rate, span, ts0, worker_series
 from .query import Query
 from .queues import ts3
+from .route import Routes
+from .shapes import A_LAG, A_WORKER, FROM, LAG, OPS, QUEUE, RANGE, SPAN, TO, WORKER, each, integers
+from .words import ID, INTEGER, MAYBE, NAME, NUMBER, SOME_INTEGER, SOME_NUMBER, TEXT, TIME, array, like, parameter, whole
 
-router = APIRouter()
+router = Routes("status")
+NAMESPACE = parameter("namespace", NAME)
+TASK = parameter("task", NAME)
+SPREAD = whole(**integers("avg", "median", "min", "max"))
+COUNT_NAMES = ("total", "pending", "processing", "completed", "failed", "deadLetter")
 
 RATE_S = 300
 POINTS = 10_000
@@ -70,7 +78,19 @@ async def sums(request: Request) -> Any:
     return (await rows(request, SUMS))[0]
 
 
-@router.get("/api/v1/resources/overview", tags=["status"])
+@router.declare("GET /api/v1/resources/overview", READ,
+                like(whole(**integers("queues", "partitions", "namespaces", "tasks"),
+                           messages=whole(**integers(*COUNT_NAMES)), lag=whole(time=SPREAD, offset=SPREAD),
+                           throughput=whole(ingestedPerSecond=NUMBER, processedPerSecond=NUMBER), timestamp=TIME,
+                           statsAge=INTEGER), {"queues": 1, "partitions": 2, "namespaces": 1, "tasks": 1,
+                                               "messages": {"total": 10, "pending": 1, "processing": 0, "completed": 9,
+                                                            "failed": 0, "deadLetter": 0},
+                                                            "lag": dict.fromkeys(("time", "offset"),
+                                                                {"avg": 1, "median": 1, "min": 1, "max": 1}),
+                                                                "throughput": {"ingestedPerSecond": 0.03,
+                                                                    "processedPerSecond": 0.03},
+                                                                    "timestamp": "2026-01-02T03:04:05.678Z",
+                                                                    "statsAge": 0}))
 async def overview(request: Request) -> Json:
     """Everything in a few numbers: `total`, `completed`, `failed` and `deadLetter` since the beginning, lags per queue, rates of the last five minutes."""
     row = await sums(request)
@@ -80,9 +100,11 @@ async def overview(request: Request) -> Json:
     series = await queue_series(request, wanted)
     return Json({
         "queues": row.queues, "partitions": row.partitions, "namespaces": row.namespaces, "tasks": row.tasks,
-        "messages": {"total": row.pushed, "pending": row.pending, "processing": row.processing, "completed": counted["ack_done"], "failed": counted["ack_failed"],
+        "messages": {"total": row.pushed, "pending": row.pending, "processing": row.processing,
+                     "completed": counted["ack_done"], "failed": counted["ack_failed"],
                      "deadLetter": counted["dead_lettered"]},
-        "lag": {"time": _spread([int(now - one.oldest / 1e6) if one.oldest else 0 for one in lags]), "offset": _spread([one.messages for one in lags])},
+        "lag": {"time": _spread([int(now - one.oldest / 1e6) if one.oldest else 0 for one in lags]),
+                "offset": _spread([one.messages for one in lags])},
         "throughput": {"ingestedPerSecond": rate(sum(one.push_messages for one in series), wanted.lasted()),
                        "processedPerSecond": rate(sum(one.ack_done for one in series), wanted.lasted())},
         "timestamp": ts3(int(now * 1e6)), "statsAge": -1 if row.age is None else row.age})
@@ -91,10 +113,27 @@ async def overview(request: Request) -> Json:
 def _spread(values: list[int]) -> dict[str, int]:
     if not values:
         return {"avg": 0, "median": 0, "min": 0, "max": 0}
-    return {"avg": round(statistics.mean(values)), "median": round(statistics.median(values)), "min": min(values), "max": max(values)}
+    return {"avg": round(statistics.mean(values)), "median": round(statistics.median(values)), "min": min(values),
+            "max": max(values)}
 
 
-@router.get("/api/v1/status", tags=["status"])
+@router.declare("GET /api/v1/status", READ,
+                like(whole(**SPAN, pointCount=INTEGER, throughput=array(whole(timestamp=TIME,
+                    **integers("ingested", "processed", "popMessages", "ackFailed"),
+                    **each(NUMBER, "ingestedPerSecond", "processedPerSecond", "popPerSecond"), **LAG,
+                    **each(SOME_INTEGER, "avgEventLoopLagMs", "maxEventLoopLagMs", "minFreeSlots", "dbErrors",
+                           "dlqCount"), **each(SOME_NUMBER, "queenCpuUserPct", "queenCpuSysPct", "queenRssMb",
+                                               "dbPoolActive", "dbPoolIdle", "dbPoolSize"))),
+                                               queues=array(whole(id=ID, name=TEXT, namespace=TEXT, task=TEXT,
+                                                                  **integers("partitions", "totalConsumed"))),
+                                                                  messages=whole(**integers(*COUNT_NAMES),
+                                                                      requests=whole(**integers(*OPS)),
+                                                                      batchEfficiency=whole(**each(NUMBER, *OPS))),
+                                                                      leases=whole(**integers("active",
+                                                                          "partitionsWithLeases", "totalBatchSize",
+                                                                          "totalAcked")),
+                                                                          deadLetterQueue=whole(**integers("totalMessages", "affectedPartitions"), topErrors=array(whole(error=MAYBE, count=INTEGER))), workers=array(whole(**WORKER)), errors=whole(**integers("dbErrors", "ackFailed", "dlqMessages")), statsAge=INTEGER), {**RANGE, "pointCount": 1, "throughput": [{"timestamp": "2026-01-02T03:04:00Z", "ingested": 10, "processed": 9, "popMessages": 9, "ackFailed": 0, "ingestedPerSecond": 0.17, "processedPerSecond": 0.15, "popPerSecond": 0.15, **A_LAG, "avgEventLoopLagMs": 1, "maxEventLoopLagMs": 7, "minFreeSlots": 7, "dbErrors": 0, "dlqCount": 0, "queenCpuUserPct": 0.77, "queenCpuSysPct": 0.11, "queenRssMb": 77.8, "dbPoolActive": 0.0, "dbPoolIdle": 18.0, "dbPoolSize": 18.0}], "queues": [{"id": "797a957c-35c2-82ab-9eb6-1136a4b4fea3", "name": "orders", "namespace": "shop", "task": "billing", "partitions": 2, "totalConsumed": 9}], "messages": {"total": 10, "pending": 1, "processing": 0, "completed": 9, "failed": 0, "deadLetter": 0, "requests": {"push": 4, "pop": 5, "ack": 5}, "batchEfficiency": {"push": 2.5, "pop": 1.8, "ack": 1.8}}, "leases": {"active": 1, "partitionsWithLeases": 1, "totalBatchSize": 1, "totalAcked": 0}, "deadLetterQueue": {"totalMessages": 2, "affectedPartitions": 1, "topErrors": [{"error": "no such customer", "count": 2}]}, "workers": [A_WORKER], "errors": {"dbErrors": 0, "ackFailed": 0, "dlqMessages": 0}, "statsAge": 0}),
+                [FROM, TO, QUEUE, NAMESPACE, TASK])
 async def status(request: Request) -> Json:
     """What happened in a range of time, newest first, and how things stand now. Query: from, to (the last hour), queue, namespace, task."""
     query = Query(request)
@@ -102,28 +141,41 @@ async def status(request: Request) -> Json:
     row = await sums(request)
     counted = totals(row)
     system = {one.at: one for one in await worker_series(request, wanted)}
-    series = await queue_series(request, wanted, **filters) if any(filters.values()) else list(system.values())      # workers count the same of all their queues
+    # workers count the same of all their queues
+    series = await queue_series(request, wanted, **filters) if any(filters.values()) else list(system.values())
     workers = await worker_series(request, latest(120), "m.hostname, m.worker")
     ((leases, leased),) = await rows(request, LEASES)
     dead = await rows(request, DEAD)
     by_bucket = {one.at: one for one in series}
-    points = [_point(at, by_bucket.get(at), system.get(at), wanted.lasted(at), any(filters.values())) for at in sorted(by_bucket.keys() | system.keys(), reverse=True)]
+    points = [_point(at, by_bucket.get(at), system.get(at), wanted.lasted(at),
+                     any(filters.values())) for at in sorted(by_bucket.keys() | system.keys(), reverse=True)]
     names = [value for value in filters.values() for value in (value, value)]
     seed = await seed_of(request)
     return Json({
         "timeRange": wanted.shown, "bucketMinutes": wanted.minutes, "pointCount": len(points), "throughput": points,
-        "queues": [{"id": read_queue_id(seed, one.id), "name": one.name, "namespace": one.namespace, "task": one.task, "partitions": one.partitions, "totalConsumed": one.consumed}
+        "queues": [{"id": read_queue_id(seed, one.id), "name": one.name, "namespace": one.namespace, "task": one.task,
+                    "partitions": one.partitions, "totalConsumed": one.consumed}
                    for one in await rows(request, QUEUES, *names)],
-        "messages": {"total": row.pushed, "pending": row.pending, "processing": row.processing, "completed": counted["ack_done"], "failed": counted["ack_failed"],
-                     "deadLetter": counted["dead_lettered"], "requests": {name: counted[f"{name}_requests"] for name in ("push", "pop", "ack")},
-                     "batchEfficiency": {name: rate(counted[f"{name}_messages"], counted[f"{name}_requests"] or 1) for name in ("push", "pop", "ack")}},
-        "leases": {"active": leases, "partitionsWithLeases": row.leased_partitions, "totalBatchSize": leased, "totalAcked": 0},
+        "messages": {"total": row.pushed, "pending": row.pending, "processing": row.processing,
+                     "completed": counted["ack_done"], "failed": counted["ack_failed"],
+                     "deadLetter": counted["dead_lettered"], "requests": {name: counted[f"{name}_requests"]
+                         for name in ("push", "pop", "ack")},
+                     "batchEfficiency": {name: rate(counted[f"{name}_messages"],
+                                                    counted[f"{name}_requests"] or 1) for name in ("push", "pop",
+                                                        "ack")}},
+        "leases": {"active": leases, "partitionsWithLeases": row.leased_partitions, "totalBatchSize": leased,
+                   "totalAcked": 0},
         "deadLetterQueue": {"totalMessages": row.dead, "affectedPartitions": dead[0].partitions if dead else 0,
                             "topErrors": [{"error": one.error, "count": one.count} for one in dead]},
-        "workers": [{"hostname": one.hostname, "workerId": one.worker, "avgEventLoopLagMs": whole(average(one.loop_lag_ms)), "maxEventLoopLagMs": whole(one.loop_lag_ms[3]),
-                     "freeSlots": whole(one.free[4]), "dbConnections": whole(one.slots[4]), "jobQueueSize": whole(one.jobs[4]),
-                     "messagesProcessed": one.push_messages + one.pop_messages + one.ack_messages} for one in newest(workers)],
-        "errors": {"dbErrors": sum(one.db_errors for one in system.values()), "ackFailed": sum(one.ack_failed for one in series),
+        "workers": [{"hostname": one.hostname, "workerId": one.worker,
+                     "avgEventLoopLagMs": or_zero(average(one.loop_lag_ms)),
+                     "maxEventLoopLagMs": or_zero(one.loop_lag_ms[3]),
+                     "freeSlots": or_zero(one.free[4]), "dbConnections": or_zero(one.slots[4]),
+                     "jobQueueSize": or_zero(one.jobs[4]),
+                     "messagesProcessed": one.push_messages + one.pop_messages + one.ack_messages}
+                     for one in newest(workers)],
+        "errors": {"dbErrors": sum(one.db_errors for one in system.values()),
+                   "ackFailed": sum(one.ack_failed for one in series),
                    "dlqMessages": sum(one.dead_lettered for one in system.values())},
         "statsAge": -1 if row.age is None else row.age})
 
@@ -131,21 +183,33 @@ async def status(request: Request) -> Json:
 def _point(at: int, queue: Any, system: Any, seconds: float, filtered: bool) -> dict[str, Any]:
     pushed, popped, acked = (queue.push_messages, queue.pop_messages, queue.ack_done) if queue else (0, 0, 0)
     lag = lag_ms(queue) if queue else (0, 0)
-    cpu_user, cpu_system, rss, size, active = (average(getattr(system, name)) if system else None for name in ("cpu_user", "cpu_system", "rss", "pool_size", "pool_active"))
+    cpu_user, cpu_system, rss, size, active = (average(getattr(system, name)) if system else None
+                                               for name in ("cpu_user", "cpu_system", "rss", "pool_size",
+                                                            "pool_active"))
 
     def shown(value: float | None, digits: int, divide: float = 1) -> float | None:
         return None if value is None else round(value / divide, digits)
     return {
-        "timestamp": ts0(at), "ingested": pushed, "processed": acked, "popMessages": popped, "ingestedPerSecond": rate(pushed, seconds),
-        "processedPerSecond": rate(acked, seconds), "popPerSecond": rate(popped, seconds), "avgLagMs": lag[0], "maxLagMs": lag[1],
-        "avgEventLoopLagMs": whole(average(system.loop_lag_ms)) if system else None, "maxEventLoopLagMs": whole(system.loop_lag_ms[3]) if system else None,
-        "minFreeSlots": whole(system.free[2]) if system else None, "dbErrors": system.db_errors if system else None,
+        "timestamp": ts0(at), "ingested": pushed, "processed": acked, "popMessages": popped,
+        "ingestedPerSecond": rate(pushed, seconds),
+        "processedPerSecond": rate(acked, seconds), "popPerSecond": rate(popped, seconds), "avgLagMs": lag[0],
+        "maxLagMs": lag[1],
+        "avgEventLoopLagMs": or_zero(average(system.loop_lag_ms)) if system else None,
+        "maxEventLoopLagMs": or_zero(system.loop_lag_ms[3]) if system else None,
+        "minFreeSlots": or_zero(system.free[2]) if system else None, "dbErrors": system.db_errors if system else None,
         "ackFailed": queue.ack_failed if queue else 0, "dlqCount": system.dead_lettered if system else None,
-        "queenCpuUserPct": shown(cpu_user, 2, 100), "queenCpuSysPct": shown(cpu_system, 2, 100), "queenRssMb": shown(rss, 1, 1 << 20),
-        "dbPoolActive": shown(active, 1), "dbPoolIdle": None if size is None or active is None else round(size - active, 1), "dbPoolSize": shown(size, 1)}
+        "queenCpuUserPct": shown(cpu_user, 2, 100), "queenCpuSysPct": shown(cpu_system, 2, 100),
+        "queenRssMb": shown(rss, 1, 1 << 20),
+        "dbPoolActive": shown(active, 1), "dbPoolIdle": None if size is None or active is None else round(size - active,
+            1), "dbPoolSize": shown(size, 1)}
 
 
-@router.get("/api/v1/status/analytics", tags=["status"])
+@router.declare("GET /api/v1/status/analytics", READ,
+                like(whole(dataPoints=array(whole(timestamp=TIME, messages=INTEGER)),
+                           interval={"enum": ["minute", "hour", "day", "week"]}, **{"from": TIME, "to": TIME}),
+                           {"dataPoints": [{"timestamp": "2026-01-02T03:00:00.000Z", "messages": 230}],
+                            "interval": "hour", **RANGE["timeRange"]}),
+                [FROM, TO, QUEUE, NAMESPACE, TASK, parameter("interval", {"enum": ["minute", "hour", "day", "week"]})])
 async def status_analytics(request: Request) -> Json:
     """Messages stored per minute, hour, day or week, oldest first, with zeros where there were none. Query: from (a day ago), to, queue,
     namespace, task, interval (hour)."""
@@ -161,6 +225,8 @@ async def status_analytics(request: Request) -> Json:
     await request.app.state.control.metrics.fresh()
     names = [value for name in ("queue", "namespace", "task") for value in (query.text(name),) * 2]
     stored = (STORED, *names) if any(names) else (STORED_ALL,)
-    found = {one.at: one.messages for one in await rows(request, stored[0], anchor, step, first, wanted.end, *stored[1:], prepare=False)}
-    return Json({"dataPoints": [{"timestamp": ts3(at), "messages": found.get(at, 0)} for at in range(first, wanted.end + 1, step)],
+    found = {one.at: one.messages for one in await rows(request, stored[0], anchor, step, first, wanted.end,
+                                                        *stored[1:], prepare=False)}
+    return Json({"dataPoints": [{"timestamp": ts3(at), "messages": found.get(at, 0)} for at in range(first,
+        wanted.end + 1, step)],
                  "interval": interval, **wanted.shown})

@@ -4,13 +4,22 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from psycopg.rows import dict_row
 
+from ..auth.levels import READ
 from .answer import Json
 from .queues import ts3
+from .route import Routes
+from .shapes import each, integers
+from .words import INTEGER, MAYBE, NUMBER, SOME_NUMBER, SOME_TIME, TEXT, TIME, array, like, whole
 
-router = APIRouter()
+router = Routes("analytics")
+CACHED = {**integers("diskReads", "cacheHits"), "cacheHitRatio": NUMBER}
+SOME_CACHED = {"diskReads": 51, "cacheHits": 175822, "cacheHitRatio": 99.97}
+CACHES, SOME_CACHES = whole(**integers("diskReads", "cacheHits"), hitRatio=NUMBER), {"diskReads": 51,
+    "cacheHits": 23491, "hitRatio": 99.78}
+HERE, OF_IT = {"schema": TEXT, "table": TEXT}, {"schema": "queend", "table": "log"}
 
 MOST = 100      # rows of a list
 ISO = """to_char({} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')"""
@@ -53,7 +62,30 @@ USAGE = """SELECT c.relname AS object, pg_size_pretty(count(*) * current_setting
             WHERE b.reldatabase = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()) GROUP BY c.relname ORDER BY 3 DESC"""
 
 
-@router.get("/api/v1/analytics/postgres-stats", tags=["analytics"])
+@router.declare("GET /api/v1/analytics/postgres-stats", READ,
+                like(whole(timestamp=TIME, database=TEXT, databaseCache=whole(database=TEXT, **CACHED),
+                           tableCache=array(whole(**HERE, **CACHED)), indexCache=array(whole(**HERE, index=TEXT,
+                               **CACHED)), deadTuples=array(whole(**HERE, **integers("deadTuples", "liveTuples"),
+                                                                  deadPercentage=NUMBER, lastVacuum=SOME_TIME,
+                                                                  lastAutovacuum=SOME_TIME)),
+                                                                  hotUpdates=array(whole(**HERE,
+                                                                      **integers("totalUpdates", "hotUpdates"),
+                                                                      hotUpdatePercentage=NUMBER)),
+                                                                      activeQueries=array(whole(pid=INTEGER,
+                                                                          duration=SOME_NUMBER, state=TEXT, query=MAYBE,
+                                                                          waitEventType=MAYBE, waitEvent=MAYBE)),
+                                                                          autovacuumStatus=array(whole(table=TEXT,
+                                                                              lastAutovacuum=SOME_TIME,
+                                                                              **integers("deadTuples",
+                                                                                  "autovacuumCount",
+                                                                                  "autoanalyzeCount"))),
+                                                                                  tableSizes=array(whole(table=TEXT,
+                                                                                      **each(TEXT, "totalSize",
+                                                                                          "tableSize", "indexSize"),
+                                                                                          **integers("totalSizeBytes",
+                                                                                              "tableSizeBytes",
+                                                                                              "indexSizeBytes"))),
+                                                                                              bufferConfig=whole(sharedBuffers=TEXT, sharedBuffersSize=TEXT), bufferUsage=array(whole(object=TEXT, bufferedSize=TEXT, bufferedBytes=INTEGER, percentOfCache=NUMBER)), cacheSummary=whole(tables=CACHES, indexes=CACHES)), {"timestamp": "2026-01-02T03:04:05.678Z", "database": "queue", "databaseCache": {"database": "queue", **SOME_CACHED}, "tableCache": [{**OF_IT, **SOME_CACHED}], "indexCache": [{**OF_IT, "index": "log_pkey", **SOME_CACHED}], "deadTuples": [{**OF_IT, "deadTuples": 29, "liveTuples": 1000, "deadPercentage": 2.9, "lastVacuum": None, "lastAutovacuum": "2026-01-02T03:00:00Z"}], "hotUpdates": [{"schema": "queend", "table": "cursors", "totalUpdates": 216, "hotUpdates": 216, "hotUpdatePercentage": 100.0}], "activeQueries": [{"pid": 4711, "duration": 0.02, "state": "active", "query": "SELECT 1", "waitEventType": None, "waitEvent": None}], "autovacuumStatus": [{"table": "log", "lastAutovacuum": "2026-01-02T03:00:00Z", "deadTuples": 29, "autovacuumCount": 3, "autoanalyzeCount": 3}], "tableSizes": [{"table": "log", "totalSize": "104 kB", "totalSizeBytes": 106496, "tableSize": "88 kB", "tableSizeBytes": 90112, "indexSize": "16 kB", "indexSizeBytes": 16384}], "bufferConfig": {"sharedBuffers": "32768", "sharedBuffersSize": "256 MB"}, "bufferUsage": [{"object": "log", "bufferedSize": "88 kB", "bufferedBytes": 90112, "percentOfCache": 0.03}], "cacheSummary": {"tables": SOME_CACHES, "indexes": SOME_CACHES}}))
 async def postgres_stats(request: Request) -> Json:
     """Caches, dead rows, vacuums, running statements and sizes of the daemon's own tables; lists of at most 100. `bufferUsage` needs the extension
     pg_buffercache and is empty without it."""
@@ -64,10 +96,13 @@ async def postgres_stats(request: Request) -> Json:
         lists = {name: await all_of(f"{query} LIMIT {MOST}") for name, query in LISTS.items()}
         buffers = (await all_of(BUFFERS))[0]
         used = await all_of(f"{USAGE} LIMIT {MOST}") if (await all_of(BUFFERED))[0]["there"] else []
-    return Json({"timestamp": ts3(int(time.time() * 1e6)), "database": database["database"], "databaseCache": database, **lists, "bufferConfig": buffers,
-                 "bufferUsage": used, "cacheSummary": {"tables": _summary(lists["tableCache"]), "indexes": _summary(lists["indexCache"])}})
+    return Json({"timestamp": ts3(int(time.time() * 1e6)), "database": database["database"], "databaseCache": database,
+                 **lists, "bufferConfig": buffers,
+                 "bufferUsage": used, "cacheSummary": {"tables": _summary(lists["tableCache"]),
+                                                       "indexes": _summary(lists["indexCache"])}})
 
 
 def _summary(caches: list[dict[str, Any]]) -> dict[str, float]:
     reads, hits = (sum(one[key] or 0 for one in caches) for key in ("diskReads", "cacheHits"))
-    return {"diskReads": reads, "cacheHits": hits, "hitRatio": round(100 * hits / (reads + hits), 2) if reads + hits else 0}
+    return {"diskReads": reads, "cacheHits": hits, "hitRatio": round(100 * hits / (reads + hits),
+                                                                     2) if reads + hits else 0}

@@ -11,7 +11,7 @@ from psycopg.rows import namedtuple_row
 from psycopg_pool import PoolTimeout
 
 from ..service.metrics import COUNTS, MINUTE_US, this_minute
-from .history import LEVELS, average, lag_ms, whole
+from .history import LEVELS, average, lag_ms, or_zero
 
 FRESH_US = 300_000_000       # who did nothing for so long is not told of
 QUEUES = 10_000              # at most
@@ -34,8 +34,10 @@ SELECT DISTINCT ON (m.hostname, m.port, m.worker) m.hostname, m.worker, m.pid, m
   LEFT JOIN queend.metric_workers w ON w.bucket = %(last)s AND (w.hostname, w.port, w.worker) = (m.hostname, m.port, m.worker)
  WHERE m.bucket >= %(since)s ORDER BY m.hostname, m.port, m.worker, m.bucket DESC"""
 TALLIES = (      # of Core.tallies, in its order
-    ("push_requests", "Pushes"), ("push_messages", "Messages stored"), ("pop_requests", "Pops that delivered"), ("pop_messages", "Messages delivered"),
-    ("pop_empty", "Pops that found nothing"), ("ack_requests", "Acknowledgments"), ("acked_messages", "Messages acknowledged"),
+    ("push_requests", "Pushes"), ("push_messages", "Messages stored"), ("pop_requests", "Pops that delivered"),
+    ("pop_messages", "Messages delivered"),
+    ("pop_empty", "Pops that found nothing"), ("ack_requests", "Acknowledgments"),
+    ("acked_messages", "Messages acknowledged"),
     ("ack_failed_messages", "Messages whose acknowledgment was refused"), ("transactions", "Transactions"))
 
 
@@ -55,14 +57,17 @@ def pools(control: Any) -> Iterator[Metric]:
     """What this process has beside the core's own counters, under the names the reference has for it."""
     families, workers, pool = Families(), control.core.stats()["workers"], control.pool.get_stats()
     jobs = sum(one["jobs"] - one["parked"] for one in workers)
-    for name, size, queued in (("db", sum(one["slots"] for one in workers), jobs), ("system", pool["pool_size"], pool["requests_waiting"])):
-        families.add("queen_threadpool_size", "Connections to PostgreSQL: of the data plane, of the control plane.", {"pool": name}, size)
+    for name, size, queued in (("db", sum(one["slots"] for one in workers), jobs),
+                               ("system", pool["pool_size"], pool["requests_waiting"])):
+        families.add("queen_threadpool_size", "Connections to PostgreSQL: of the data plane, of the control plane.",
+                     {"pool": name}, size)
         families.add("queen_threadpool_queue_size", "Requests that wait for one or use one.", {"pool": name}, queued)
     operations = control.core.operations()
     for op in ("push", "pop", "ack"):
         count, items, us = (sum(worker[op][i] for worker in operations) for i in (0, 1, 3))
         families.add("queen_sidecar_op_count", "Requests since the start.", {"op": op}, count)
-        families.add("queen_sidecar_op_latency_microseconds", "Average time until the answer.", {"op": op}, us // count if count else 0)
+        families.add("queen_sidecar_op_latency_microseconds", "Average time until the answer.", {"op": op},
+                     us // count if count else 0)
         families.add("queen_sidecar_op_items", "Items in the requests.", {"op": op}, items)
     waiting = control.core.parked()
     families.add("queen_queue_backoff_groups", "Long polls that wait.", {}, sum(parked for _, _, parked in waiting))
@@ -89,7 +94,8 @@ async def minutes(control: Any) -> list[Metric]:
     except (psycopg.Error, PoolTimeout):
         return []
     for result, key in (("success", "ack_done"), ("failed", "ack_failed")):
-        families.add("queen_cluster_ack", "Acknowledgments of all daemons since the beginning.", {"scope": "cluster", "result": result}, totals.get(key, 0), CounterMetricFamily)
+        families.add("queen_cluster_ack", "Acknowledgments of all daemons since the beginning.",
+                     {"scope": "cluster", "result": result}, totals.get(key, 0), CounterMetricFamily)
     for one in queues:
         if one.name:
             _queue(families, one, last)
@@ -97,24 +103,31 @@ async def minutes(control: Any) -> list[Metric]:
         _worker(families, one)
     for one in standing:
         of = {"queue": one.queue, "group": one.name}
-        families.add("queend_standing_partitions", "Partitions whose leases run out without an end: the same message is left each time.", of, one.partitions)
-        families.add("queend_standing_seconds", "Since when the first of them stands.", of, max(0.0, time.time() - one.since / 1e6))
+        families.add("queend_standing_partitions", "Partitions whose leases run out without an end: the same message "
+                                                   "is left each time.", of, one.partitions)
+        families.add("queend_standing_seconds", "Since when the first of them stands.", of,
+                     max(0.0, time.time() - one.since / 1e6))
     for queue, counts in sorted(control.metrics.totals.items())[:QUEUES]:
         for (name, text), value in zip(TALLIES, counts, strict=False):
-            families.add(f"queend_queue_{name}", f"{text}, by this daemon.", {"queue": queue}, value, CounterMetricFamily)
+            families.add(f"queend_queue_{name}", f"{text}, by this daemon.", {"queue": queue}, value,
+                         CounterMetricFamily)
     return list(families.all.values())
 
 
 def _queue(families: Families, one: Any, bucket: int) -> None:
     of = {"queue": one.name}
     for name, text, value in (
-            ("pop_messages_per_minute", "Messages delivered in the last minute that has ended.", one.pop_messages), ("push_requests_per_minute", "Pushes.", one.push_requests),
-            ("push_messages_per_minute", "Messages stored.", one.push_messages), ("pop_empty_per_minute", "Pops that found nothing.", one.pop_empty),
-            ("transactions_per_minute", "Transactions.", one.transactions), ("parked_consumers", "Long polls that waited, on average.", round(one.parked, 2)),
+            ("pop_messages_per_minute", "Messages delivered in the last minute that has ended.", one.pop_messages),
+            ("push_requests_per_minute", "Pushes.", one.push_requests),
+            ("push_messages_per_minute", "Messages stored.", one.push_messages),
+            ("pop_empty_per_minute", "Pops that found nothing.", one.pop_empty),
+            ("transactions_per_minute", "Transactions.", one.transactions),
+            ("parked_consumers", "Long polls that waited, on average.", round(one.parked, 2)),
             ("metrics_age_seconds", "Since that minute began.", int(time.time() - bucket / 1e6))):
         families.add(f"queen_queue_{name}", text, of, value)
     for stat, value in zip(("avg", "max"), lag_ms(one), strict=True):
-        families.add("queen_queue_pop_lag_milliseconds", "Age of messages when they were delivered.", {**of, "stat": stat}, value)
+        families.add("queen_queue_pop_lag_milliseconds", "Age of messages when they were delivered.",
+                     {**of, "stat": stat}, value)
     for result, value in (("success", one.ack_done), ("failed", one.ack_failed)):
         families.add("queen_queue_ack_per_minute", "Acknowledgments.", {**of, "result": result}, value)
 
@@ -122,20 +135,30 @@ def _queue(families: Families, one: Any, bucket: int) -> None:
 def _worker(families: Families, one: Any) -> None:
     of = {"hostname": one.hostname, "worker_id": str(one.worker), "pid": str(one.pid)}
     for name, text, values in (
-            ("event_loop_lag_milliseconds", "How late the control plane's loop was.", {"avg": whole(average(one.loop_lag_ms)), "max": whole(one.loop_lag_ms[3])}),
-            ("free_slots", "Connections that were free.", {"avg": whole(average(one.free)), "min": whole(one.free[2])}),
-            ("job_queue_size", "Requests in hand.", {"avg": whole(average(one.jobs)), "max": whole(one.jobs[3])}),
-            ("lag_milliseconds", "Age of messages when they were delivered.", dict(zip(("avg", "max"), (round(one.lag_us / one.lag_n / 1000, 1) if one.lag_n else 0, whole(one.lag_most_ms[3])), strict=True)))):
+            ("event_loop_lag_milliseconds", "How late the control plane's loop was.",
+             {"avg": or_zero(average(one.loop_lag_ms)), "max": or_zero(one.loop_lag_ms[3])}),
+            ("free_slots", "Connections that were free.", {"avg": or_zero(average(one.free)),
+                                                           "min": or_zero(one.free[2])}),
+            ("job_queue_size", "Requests in hand.", {"avg": or_zero(average(one.jobs)), "max": or_zero(one.jobs[3])}),
+            ("lag_milliseconds", "Age of messages when they were delivered.",
+             dict(zip(("avg", "max"), (round(one.lag_us / one.lag_n / 1000, 1) if one.lag_n else 0,
+                                       or_zero(one.lag_most_ms[3])), strict=True)))):
         for stat, value in values.items():
             families.add(f"queen_worker_{name}", text, {**of, "stat": stat}, value)
     for op in ("push", "pop", "ack"):
-        families.add("queen_worker_requests_per_minute", "Requests in the last minute that has ended.", {**of, "op": op}, getattr(one, f"{op}_requests"))
-        families.add("queen_worker_messages_per_minute", "Items in them.", {**of, "op": op}, getattr(one, f"{op}_messages"))
+        families.add("queen_worker_requests_per_minute", "Requests in the last minute that has ended.",
+                     {**of, "op": op}, getattr(one, f"{op}_requests"))
+        families.add("queen_worker_messages_per_minute", "Items in them.", {**of, "op": op},
+                     getattr(one, f"{op}_messages"))
     families.add("queen_worker_requests_per_minute", "", {**of, "op": "transaction"}, one.transactions)
     for result, value in (("success", one.ack_done), ("failed", one.ack_failed)):
-        families.add("queen_worker_ack_per_minute", "Acknowledgments in the last minute that has ended.", {**of, "result": result}, value)
+        families.add("queen_worker_ack_per_minute", "Acknowledgments in the last minute that has ended.",
+                     {**of, "result": result}, value)
     for name, text, value in (
-            ("db_connections", "Connections to PostgreSQL.", whole(one.slots[4])), ("backoff_size", "Long polls that wait.", whole(one.parked[4])),
-            ("jobs_done_per_minute", "Requests answered.", one.requests), ("db_errors_per_minute", "Errors of the database.", one.db_errors),
-            ("dlq_per_minute", "Messages that became dead letters.", one.dead_lettered), ("metrics_age_seconds", "Since it told.", int(time.time() - one.seen_at / 1e6))):
+            ("db_connections", "Connections to PostgreSQL.", or_zero(one.slots[4])),
+            ("backoff_size", "Long polls that wait.", or_zero(one.parked[4])),
+            ("jobs_done_per_minute", "Requests answered.", one.requests),
+            ("db_errors_per_minute", "Errors of the database.", one.db_errors),
+            ("dlq_per_minute", "Messages that became dead letters.", one.dead_lettered),
+            ("metrics_age_seconds", "Since it told.", int(time.time() - one.seen_at / 1e6))):
         families.add(f"queen_worker_{name}", text, of, value)

@@ -7,16 +7,21 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 
 from .._core import read_moment_text, read_partition_id, read_queue_id
+from ..auth.levels import ADMIN, READ
 from .answer import Json, PathName, Refusal
 from .database import rows, seed_of
-from .options import shown
+from .options import BY_NAME, shown
 from .paged import Page
 from .query import Query
+from .route import Routes
+from .shapes import DONE, HEAD, LIMIT, MESSAGES, OFFSET, PARTITION, SIX_COUNTS
+from .words import ANY, FLAG, ID, INTEGER, MAYBE, SOME_TIME, TEXT, TIME, array, like, whole
 
-router = APIRouter()
+router = Routes("queues")
+OPTION = whole(value=ANY, unit=TEXT, default=ANY, asked=FLAG)
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 PAGE, PAGE_MOST, OFFSET_MOST = 500, 10_000, 10_000_000     # partitions of one answer
@@ -39,7 +44,8 @@ SELECT p.name, p.created_at, f.head - f.floor AS total, f.*,
   FROM queend.partition_figures(ARRAY(SELECT x.id FROM queend.partitions x WHERE x.queue_id = %s ORDER BY x.queue_id, x.name LIMIT %s OFFSET %s)) AS f
   JOIN queend.partitions p ON p.id = f.partition_id ORDER BY p.name"""
 
-SUMMED = 5000           # partitions of a queue whose totals are those of this moment; of a larger one they are kept (`service/stats`)
+# partitions of a queue whose totals are those of this moment; of a larger one they are kept (`service/stats`)
+SUMMED = 5000
 TOTALS = """
 SELECT coalesce(sum(f.head - f.floor), 0)::bigint AS total, coalesce(sum(f.pending), 0)::bigint AS pending, coalesce(sum(f.processing), 0)::bigint AS processing,
        coalesce(sum(f.completed), 0)::bigint AS completed, coalesce(sum((SELECT count(DISTINCT d.record_offset) FROM queend.dead_letters d
@@ -51,7 +57,8 @@ CLEAR = "SELECT * FROM queend.retain(%s, %s, %s, %s, %s, 0, 0)"      # as if the
 COUNTS = ("total", "pending", "processing", "completed", "failed", "deadLetter")
 
 
-@router.get("/api/v1/resources/queues", tags=["queues"])
+@router.declare("GET /api/v1/resources/queues", READ,
+                whole(queues=array(whole(**HEAD, partitions=INTEGER, messages=MESSAGES))), [LIMIT, OFFSET])
 async def queue_list(request: Request) -> Json:
     """Queues, newest first. Query: limit (1000, most 10 000), offset; the header `Link` names the next page where there is one."""
     page = Page(request)
@@ -60,17 +67,23 @@ async def queue_list(request: Request) -> Json:
     found, headers = page.of(await rows(request, LIST, *page.asked))
     return Json({"queues": [{
         **queue_head(row, seed), "partitions": row.partitions,
-        "messages": {"total": row.total, "pending": row.pending, "processing": row.processing}} for row in found]}, headers=headers)
+        "messages": {"total": row.total, "pending": row.pending, "processing": row.processing}} for row in found]},
+        headers=headers)
 
 
-@router.get("/api/v1/resources/queues/{queue}", tags=["queues"])
+@router.declare("GET /api/v1/resources/queues/{queue}", READ,
+                whole(**HEAD, totals=SIX_COUNTS, options=whole(**{name: OPTION for name in BY_NAME}),
+                      partitions=array(whole(id=ID, name=TEXT, createdAt=TIME, stats=SIX_COUNTS,
+                                             oldestMessage=SOME_TIME, newestMessage=SOME_TIME))),
+                [LIMIT, OFFSET])
 async def queue_show(request: Request, queue: PathName) -> Json:
     """One queue, its options and its partitions by name; 404 if there is none. Query: limit (500, most 10 000), offset: of the partitions. The
     totals are of all of them: of this moment where there are at most 5000, else as they were kept."""
     head, partitions, totals = await queue_partitions(request, queue)
     seed = await seed_of(request)
     return Json({**queue_head(head, seed), "partitions": [{
-        "id": read_partition_id(seed, row.partition_id), "name": row.name, "createdAt": ts3(row.created_at), "stats": counts_of(row), "oldestMessage": ts3(row.oldest),
+        "id": read_partition_id(seed, row.partition_id), "name": row.name, "createdAt": ts3(row.created_at),
+        "stats": counts_of(row), "oldestMessage": ts3(row.oldest),
         "newestMessage": ts3(row.newest)} for row in partitions], "totals": totals, "options": shown(head)})
 
 
@@ -82,7 +95,9 @@ async def queue_partitions(request: Request, queue: str) -> tuple[Any, list[Any]
     partitions = await rows(request, PARTITIONS, head.id, limit, offset)
     if not offset and len(partitions) < limit:      # those are all
         return head, partitions, {key: sum(counts_of(row)[key] for row in partitions) for key in COUNTS}
-    every = [row.id for row in await rows(request, "SELECT p.id FROM queend.partitions p WHERE p.queue_id = %s LIMIT %s", head.id, SUMMED + 1)]
+    every = [row.id for row in await rows(request,
+                                          "SELECT p.id FROM queend.partitions p WHERE p.queue_id = %s LIMIT %s",
+                                          head.id, SUMMED + 1)]
     if len(every) <= SUMMED:
         return head, partitions, counts_of((await rows(request, TOTALS, every))[0])
     await request.app.state.control.stats.fresh()
@@ -99,10 +114,11 @@ async def queue_row(request: Request, queue: str) -> Any:
 
 def counts_of(row: Any) -> dict[str, int]:
     """The six counts of a partition or queue."""
-    return {"total": row.total or 0, "pending": row.pending or 0, "processing": row.processing or 0, "completed": row.completed or 0, "failed": 0, "deadLetter": row.dead or 0}
+    return {"total": row.total or 0, "pending": row.pending or 0, "processing": row.processing or 0,
+            "completed": row.completed or 0, "failed": 0, "deadLetter": row.dead or 0}
 
 
-@router.delete("/api/v1/resources/queues/{queue}", tags=["queues"])
+@router.declare("DELETE /api/v1/resources/queues/{queue}", ADMIN, whole(deleted=DONE, queue=TEXT, existed=FLAG))
 async def queue_delete(request: Request, queue: PathName) -> Json:
     """Deletes the queue with everything in it; deleting one that is not there succeeds."""
     control = request.app.state.control
@@ -113,7 +129,10 @@ async def queue_delete(request: Request, queue: PathName) -> Json:
     return Json({"deleted": True, "queue": queue, "existed": row[0]})
 
 
-@router.delete("/api/v1/queues/{queue}/clear", tags=["queues"])
+@router.declare("DELETE /api/v1/queues/{queue}/clear", ADMIN,
+                like(whole(cleared=DONE, queue=TEXT, partition=MAYBE, count=INTEGER),
+                     {"cleared": True, "queue": "orders", "partition": None, "count": 10}),
+                [PARTITION], own=True)
 async def queue_clear(request: Request, queue: PathName) -> Json:
     """Removes the messages stored so far, consumed or not; queue, partitions and groups stay. Query: partition, otherwise all of them.
     404 for an unknown queue or partition."""
@@ -121,7 +140,8 @@ async def queue_clear(request: Request, queue: PathName) -> Json:
     head = await queue_row(request, queue)
     after, last, removed = 0, None, 0
     if partition is not None:
-        found = await rows(request, "SELECT p.id FROM queend.partitions p WHERE p.queue_id = %s AND p.name = %s", head.id, partition)
+        found = await rows(request, "SELECT p.id FROM queend.partitions p WHERE p.queue_id = %s AND p.name = %s",
+                           head.id, partition)
         if not found:
             raise Refusal(404, "Partition not found", "partition_not_found")
         after, last = found[0].id - 1, found[0].id
@@ -135,7 +155,8 @@ async def queue_clear(request: Request, queue: PathName) -> Json:
 
 def queue_head(row: Any, seed: bytes) -> dict[str, Any]:
     """What every list says of a queue first."""
-    return {"id": read_queue_id(seed, row.id), "name": row.name, "namespace": row.namespace, "task": row.task, "createdAt": ts3(row.created_at)}
+    return {"id": read_queue_id(seed, row.id), "name": row.name, "namespace": row.namespace, "task": row.task,
+            "createdAt": ts3(row.created_at)}
 
 
 def ts3(moment: datetime.datetime | int | None) -> str | None:

@@ -35,7 +35,8 @@ class Fields:
 
     def _name(self, name: str, value: Any, least: int) -> str:
         if not isinstance(value, str) or not least <= len(value.encode()) <= NAME_BYTES or "\0" in value:
-            raise self.refuse(name, f"must be a text of {'1 to ' if least else 'at most '}{NAME_BYTES} bytes without NUL")
+            raise self.refuse(name, f"must be a text of {'1 to ' if least else 'at most '}{NAME_BYTES} bytes without "
+                                    f"NUL")
         return value
 
     def whole(self, name: str, default: int | None, low: int = 0, high: int = INT8_MAX) -> int:
@@ -43,7 +44,8 @@ class Fields:
         value = self.values.get(name)
         if value is None and default is not None:
             return default
-        if not isinstance(value, int) or isinstance(value, bool) or abs(value) > INT8_MAX or (default is None and value < low):
+        if not isinstance(value, int) or isinstance(value, bool) or abs(value) > INT8_MAX or (default is None
+            and value < low):
             raise self.refuse(name, f"must be a whole number{f' of at least {low}' if default is None else ''}")
         return min(max(value, low), high)
 

@@ -23,7 +23,8 @@ STAY = """SELECT q.id FROM queend.queues q
 HOLD = "SELECT d.id FROM queend.dead_letters d WHERE d.id = ANY (%s) ORDER BY d.id FOR UPDATE SKIP LOCKED"
 DELETE = "SELECT queend.dead_delete(%s)"
 ENCRYPTED = "SELECT q.name FROM queend.queues q WHERE q.name = ANY (%s) AND q.encryption_enabled"
-KEEP = "SELECT p.id FROM queend.partitions p WHERE p.id = ANY (%s) ORDER BY p.id FOR KEY SHARE"      # they are not removed as idle
+# they are not removed as idle
+KEEP = "SELECT p.id FROM queend.partitions p WHERE p.id = ANY (%s) ORDER BY p.id FOR KEY SHARE"
 RESOLVE = "SELECT ord, partition_id FROM queend.resolve(%s, %s) ORDER BY ord"
 PUSH = """SELECT status, base FROM queend.push(0, %s::int[], %s::int[], %s::int[], %s::int[], %s::smallint[], %s::uuid[], %s::uuid[],
                                                %s::bytea[], %s::bytea[], %s::bytea[]) ORDER BY ord"""
@@ -43,7 +44,8 @@ class Row:
     size: int = 0
 
 
-async def redrive(connection: AsyncConnection, ids: list[int], queue: str | None, partition: str | None) -> tuple[list[str], set[str]]:
+async def redrive(connection: AsyncConnection, ids: list[int], queue: str | None,
+                  partition: str | None) -> tuple[list[str], set[str]]:
     """Stores these dead letters again, those of each group in order, in the queue (None: their own) and partition (None: of the same name)
     given. What is encrypted stays so. The new transaction ids and the queues they are in; a dead letter that somebody else has in hand is left to him."""
     async with connection.transaction(), connection.cursor(row_factory=namedtuple_row) as cursor:
@@ -52,24 +54,32 @@ async def redrive(connection: AsyncConnection, ids: list[int], queue: str | None
         dead = await (await cursor.execute(SHOW, ([one for one in ids if one in held],))).fetchall()
         if not dead:
             return [], set()
-        dead.sort(key=lambda one: _group(one, queue) or "")      # those of a group together: others pass over them at once
+        # those of a group together: others pass over them at once
+        dead.sort(key=lambda one: _group(one, queue) or "")
         names = [(queue or one.queue, partition if partition is not None else one.partition) for one in dead]
-        parts = [row.partition_id for row in await (await cursor.execute(RESOLVE, tuple(map(list, zip(*names, strict=True))))).fetchall()]
+        parts = [row.partition_id for row in await (await cursor.execute(RESOLVE,
+            tuple(map(list, zip(*names, strict=True))))).fetchall()]
         if len(await (await cursor.execute(KEEP, (parts,))).fetchall()) != len(set(parts)):
             raise RuntimeError("a partition was removed while its dead letters came back")
-        encrypted = {row.name for row in await (await cursor.execute(ENCRYPTED, (list({name for name, _ in names}),))).fetchall()}
-        rows = _rows([_group(one, queue) for one in dead], dead, parts, [moved(one, opened(one)[0], name, name in encrypted) for one, (name, _) in zip(dead, names, strict=True)])
+        encrypted = {row.name for row in await (await cursor.execute(ENCRYPTED,
+                                                                     (list({name for name, _ in names}),))).fetchall()}
+        rows = _rows([_group(one, queue) for one in dead], dead, parts,
+                     [moved(one, opened(one)[0], name, name in encrypted) for one,
+                      (name, _) in zip(dead, names, strict=True)])
         written = [record_row(row.records) for row in rows]
         await cursor.execute(DELETE, ([one.id for one in dead],))
         # The lanes are held from here to the commit: nothing but it follows.
         bounds = {part: [one for row in rows if row.partition == part for one in row.ids] for part in set(parts)}
         stored = await (await cursor.execute(PUSH, (
-            sorted({part & 63 for part in parts}), [row.partition for row in rows], [row.skip for row in rows], [len(row.ids) for row in rows], [0] * len(rows),
-            [min(bounds[row.partition]) for row in rows], [max(bounds[row.partition]) for row in rows], [b"".join(one.bytes for one in row.ids) for row in rows],
+            sorted({part & 63 for part in parts}), [row.partition for row in rows], [row.skip for row in rows],
+            [len(row.ids) for row in rows], [0] * len(rows),
+            [min(bounds[row.partition]) for row in rows], [max(bounds[row.partition]) for row in rows],
+            [b"".join(one.bytes for one in row.ids) for row in rows],
             [body for body, _ in written], [meta for _, meta in written]))).fetchall()
         if len(stored) != len(rows) or any(one.base < 0 for one in stored):
             raise RuntimeError("ids that were made here are stored already")
-        if to := [(row.partition, one.base, one.base + len(row.ids) - 1, row.group) for row, one in zip(rows, stored, strict=True) if row.group]:
+        if to := [(row.partition, one.base, one.base + len(row.ids) - 1, row.group) for row,
+                  one in zip(rows, stored, strict=True) if row.group]:
             await cursor.execute(ADDRESS, tuple(map(list, zip(*to, strict=True))))
     return [str(one) for row in rows for one in row.ids], {name for name, _ in names}
 
@@ -78,7 +88,8 @@ def _group(dead: Any, queue: str | None) -> str | None:
     return None if dead.from_all or queue not in (None, dead.queue) else dead.group_name
 
 
-def _rows(groups: list[str | None], dead: list[Any], parts: list[int], payloads: list[tuple[bytes, str | None]]) -> list[Row]:
+def _rows(groups: list[str | None], dead: list[Any], parts: list[int], payloads: list[tuple[bytes,
+    str | None]]) -> list[Row]:
     rows: list[Row] = []
     last: dict[int, Row] = {}
     for group, one, part, (payload, seal) in zip(groups, dead, parts, payloads, strict=True):
@@ -87,7 +98,8 @@ def _rows(groups: list[str | None], dead: list[Any], parts: list[int], payloads:
             row = last[part] = Row(part, group, row.skip + len(row.ids) if row else 0)
             rows.append(row)
         row.ids.append(uuid.UUID(bytes=record_new_id()))
-        row.records.append((payload, (one.trace_id and one.trace_id.bytes, _text(one.producer_sub), None, None, _text(seal), _text(one.headers))))
+        row.records.append((payload, (one.trace_id and one.trace_id.bytes, _text(one.producer_sub), None, None,
+                                      _text(seal), _text(one.headers))))
         row.size += len(payload)
     return rows
 

@@ -2,42 +2,57 @@
 Sums are kept figures."""
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 
 from .._core import read_partition_id
-from .answer import Json, PathName, Refusal
+from ..auth.levels import ADMIN, READ
+from .answer import Json, PathName
 from .database import rows, seed_of
 from .paged import Page
 from .query import Query
 from .queues import OFFSET_MOST, PAGE, PAGE_MOST, PARTITIONS, counts_of, queue_row, ts3
+from .route import Routes
+from .shapes import LIMIT, OFFSET, PAGINATION, QUEUE, SIX_COUNTS, integers
+from .words import FLAG, ID, INTEGER, MAYBE, NAME, TEXT, TIME, array, like, parameter, whole
 
-router = APIRouter()
+router = Routes("queues")
+SPACE = {"queues": INTEGER, "partitions": INTEGER, "messages": whole(total=INTEGER, pending=INTEGER)}
 
-PARTITIONS_OF_ALL = PARTITIONS.replace("SELECT x.id FROM queend.partitions x WHERE x.queue_id = %s ORDER BY x.queue_id, x.name LIMIT",
+PARTITIONS_OF_ALL = PARTITIONS.replace("SELECT x.id FROM queend.partitions x WHERE x.queue_id = %s ORDER BY "
+                                       "x.queue_id, x.name LIMIT",
                                        "SELECT x.id FROM queend.partitions x ORDER BY x.id LIMIT").replace("ORDER BY p.name", "ORDER BY p.id")
 SPACES = "SELECT * FROM queend.space_list(%s, %s, %s)"
 DEPTH = "SELECT * FROM queend.group_depth(%s, %s, %s)"
 
 
-@router.get("/api/v1/resources/partitions", tags=["queues"])
+@router.declare("GET /api/v1/resources/partitions", READ,
+                whole(partitions=array(whole(id=ID, name=TEXT, queue=MAYBE, createdAt=TIME, stats=SIX_COUNTS)),
+                      pagination=PAGINATION),
+                [QUEUE, LIMIT, OFFSET], where="query", own=True)
 async def partition_list(request: Request) -> Json:
     """Partitions with their counts, live; of one `queue` by name, or of all in order of creation. Query: queue, limit (500, most 10 000), offset."""
     query = Query(request)
-    queue, limit, offset = query.text("queue"), query.whole("limit", PAGE, 0, PAGE_MOST), query.whole("offset", 0, 0, OFFSET_MOST)
+    queue, limit, offset = query.text("queue"), query.whole("limit", PAGE, 0, PAGE_MOST), query.whole("offset", 0, 0,
+        OFFSET_MOST)
     if queue is None:
         found = await rows(request, PARTITIONS_OF_ALL, limit, offset)
         ids = list({row.queue_id for row in found})
-        names = {row.id: row.name for row in await rows(request, "SELECT q.id, q.name FROM queend.queues q WHERE q.id = ANY (%s)", ids)}
+        names = {row.id: row.name for row in await rows(request, "SELECT q.id, q.name FROM queend.queues q WHERE q.id "
+                                                                 "= ANY (%s)", ids)}
     else:
         head = await queue_row(request, queue)
         found, names = await rows(request, PARTITIONS, head.id, limit, offset), {head.id: queue}
     seed = await seed_of(request)
     return Json({"partitions": [{
-        "id": read_partition_id(seed, row.partition_id), "name": row.name, "queue": names.get(row.queue_id), "createdAt": ts3(row.created_at),
+        "id": read_partition_id(seed, row.partition_id), "name": row.name, "queue": names.get(row.queue_id),
+        "createdAt": ts3(row.created_at),
         "stats": counts_of(row)} for row in found], "pagination": {"limit": limit, "offset": offset}})
 
 
-@router.get("/api/v1/resources/queues/{queue}/depth", tags=["queues"])
+@router.declare("GET /api/v1/resources/queues/{queue}/depth", READ,
+                whole(queue=TEXT, group=MAYBE, pending=INTEGER, partitionsPending=INTEGER, conflation=FLAG,
+                      effectivePending=INTEGER, partitions=array(whole(partition=TEXT, pending=INTEGER))),
+                [parameter("group", NAME), LIMIT], own=True)
 async def queue_depth(request: Request, queue: PathName) -> Json:
     """What a `group` has still to consume; without one, the group that is furthest behind in each partition. Query: group, limit (500,
     most 10 000): partitions shown, those that wait longest. 404 for an unknown queue."""
@@ -47,7 +62,8 @@ async def queue_depth(request: Request, queue: PathName) -> Json:
     head = await queue_row(request, queue)
     found = await rows(request, DEPTH, head.id, group, limit)
     pending, waiting = found[0].pending, found[0].partitions
-    return Json({"queue": queue, "group": group, "pending": pending, "partitionsPending": waiting, "conflation": False, "effectivePending": pending,
+    return Json({"queue": queue, "group": group, "pending": pending, "partitionsPending": waiting, "conflation": False,
+                 "effectivePending": pending,
                  "partitions": [{"partition": row.name, "pending": row.lag} for row in found if row.name is not None]})
 
 
@@ -55,29 +71,53 @@ async def _spaces(request: Request, column: str, name: str) -> Json:
     page = Page(request)
     await request.app.state.control.stats.fresh()
     found, headers = page.of(await rows(request, SPACES, column, *page.asked))
-    return Json({name: [{column: row.name, "queues": row.queues, "partitions": row.partitions, "messages": {"total": row.total, "pending": row.pending}}
+    return Json({name: [{column: row.name, "queues": row.queues, "partitions": row.partitions,
+                         "messages": {"total": row.total, "pending": row.pending}}
                         for row in found]}, headers=headers)
 
 
-@router.get("/api/v1/resources/namespaces", tags=["queues"])
+@router.declare("GET /api/v1/resources/namespaces", READ, whole(namespaces=array(whole(namespace=TEXT, **SPACE))),
+                [LIMIT, OFFSET])
 async def namespace_list(request: Request) -> Json:
     """Namespaces that have a queue, by name. Query: limit (1000, most 10 000), offset; the header `Link` names the next page where there is one."""
     return await _spaces(request, "namespace", "namespaces")
 
 
-@router.get("/api/v1/resources/tasks", tags=["queues"])
+@router.declare("GET /api/v1/resources/tasks", READ, whole(tasks=array(whole(task=TEXT, **SPACE))), [LIMIT, OFFSET])
 async def task_list(request: Request) -> Json:
     """Tasks that have a queue, by name. Query: limit (1000, most 10 000), offset; the header `Link` names the next page where there is one."""
     return await _spaces(request, "task", "tasks")
 
 
-@router.post("/api/v1/stats/refresh", tags=["status"])
+@router.declare("POST /api/v1/stats/refresh", ADMIN,
+                like({"oneOf": [whole(partition=whole(**integers("partitionsUpdated", "dirtyPartitionsScanned",
+                                                                 "partitionsSkippedByWatermark", "newPartitions")),
+                                                                 queue=whole(queuesUpdated=INTEGER),
+                                                                 namespace=whole(namespacesUpdated=INTEGER),
+                                                                 task=whole(tasksUpdated=INTEGER),
+                                                                 system=whole(systemUpdated=INTEGER),
+                                                                 cleanup=whole(orphanedDeleted=INTEGER)),
+                                                                 whole(skipped={"const": True},
+                                                                       reason={"const": "another_instance_running"})]},
+                                                                       {"partition": {"partitionsUpdated": 2,
+                                                                           "dirtyPartitionsScanned": 1,
+                                                                           "partitionsSkippedByWatermark": 0,
+                                                                           "newPartitions": 0},
+                                                                           "queue": {"queuesUpdated": 1},
+                                                                           "namespace": {"namespacesUpdated": 1},
+                                                                           "task": {"tasksUpdated": 1},
+                                                                           "system": {"systemUpdated": 1},
+                                                                           "cleanup": {"orphanedDeleted": 0}}),
+                tag="status")
 async def stats_refresh(request: Request) -> Json:
     """Brings the kept figures up to date by visiting every partition, a thousand per transaction; answers when that is done."""
     look = await request.app.state.control.stats.refresh()
     if look.skipped:
         return Json({"skipped": True, "reason": "another_instance_running"})
-    ((queues, spaces, tasks),) = await rows(request, "SELECT count(*) AS queues, count(DISTINCT q.namespace) AS spaces, count(DISTINCT q.task) AS tasks FROM queend.queues q")
-    return Json({"partition": {"partitionsUpdated": look.walked, "dirtyPartitionsScanned": look.changed, "partitionsSkippedByWatermark": 0, "newPartitions": 0},
-                 "queue": {"queuesUpdated": queues}, "namespace": {"namespacesUpdated": spaces}, "task": {"tasksUpdated": tasks},
+    ((queues, spaces, tasks),) = await rows(request, "SELECT count(*) AS queues, count(DISTINCT q.namespace) AS "
+                                                     "spaces, count(DISTINCT q.task) AS tasks FROM queend.queues q")
+    return Json({"partition": {"partitionsUpdated": look.walked, "dirtyPartitionsScanned": look.changed,
+                               "partitionsSkippedByWatermark": 0, "newPartitions": 0},
+                 "queue": {"queuesUpdated": queues}, "namespace": {"namespacesUpdated": spaces},
+                 "task": {"tasksUpdated": tasks},
                  "system": {"systemUpdated": 1}, "cleanup": {"orphanedDeleted": 0}})

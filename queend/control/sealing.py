@@ -33,6 +33,7 @@ def moved(row: Any, payload: bytes, queue: str, encrypted: bool) -> tuple[bytes,
     if shaped:
         plain = seal_opened(row.queue, row.seal, payload)
         if plain is None:
-            raise Refusal(500, f"A message of queue {row.queue} is sealed with a key that this server does not have", "key_missing")
+            raise Refusal(500, f"A message of queue {row.queue} is sealed with a key that this server does not have",
+                          "key_missing")
         return sealed(queue, plain)
     return sealed(queue, payload) if encrypted else (payload, None)

@@ -12,9 +12,12 @@ from .answer import PathName, Refusal
 
 OURS = re.compile(r"(api|internal|streams|health|metrics|ws|livez|readyz)(/|$)|openapi\.json$")
 TYPES = {
-    ".html": "text/html; charset=utf-8", ".js": "application/javascript; charset=utf-8", ".mjs": "application/javascript; charset=utf-8",
-    ".css": "text/css; charset=utf-8", ".json": "application/json; charset=utf-8", ".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg",
-    ".gif": "image/gif", ".svg": "image/svg+xml", ".ico": "image/x-icon", ".woff": "font/woff", ".woff2": "font/woff2", ".ttf": "font/ttf",
+    ".html": "text/html; charset=utf-8", ".js": "application/javascript; charset=utf-8",
+    ".mjs": "application/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8", ".json": "application/json; charset=utf-8", ".png": "image/png",
+    ".jpg": "image/jpeg", ".jpeg": "image/jpeg",
+    ".gif": "image/gif", ".svg": "image/svg+xml", ".ico": "image/x-icon", ".woff": "font/woff", ".woff2": "font/woff2",
+    ".ttf": "font/ttf",
     ".eot": "application/vnd.ms-fontobject", ".webp": "image/webp", ".wasm": "application/wasm"}
 HASHED = re.compile(r"\.[0-9a-fA-F]{8,}\.(js|css)$")
 FOREVER, NEVER, HOUR = "public, max-age=31536000, immutable", "no-cache, no-store, must-revalidate", "public, max-age=3600"
@@ -43,7 +46,8 @@ def serve(app: FastAPI, wanted: str) -> None:
             raise Refusal(404, "Not found", "no_such_route")
         file = await asyncio.to_thread(find, root, path)
         return Response(await asyncio.to_thread(file.read_bytes), headers={
-            "content-type": TYPES.get(file.suffix.lower(), "application/octet-stream"), "cache-control": keeping(file.relative_to(root).as_posix())})
+            "content-type": TYPES.get(file.suffix.lower(), "application/octet-stream"),
+            "cache-control": keeping(file.relative_to(root).as_posix())})
 
 
 def find(root: Path, path: str) -> Path:

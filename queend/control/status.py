@@ -1,17 +1,21 @@
 """/api/v1/status/queues: the queues as the dashboard shows them, one with its partitions, its newest messages."""
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 
 from .._core import read_partition_id
+from ..auth.levels import READ
 from .answer import Json, PathName
 from .database import rows, seed_of
 from .messages import LOOK
 from .query import Query
 from .queues import COUNTS, counts_of, queue_head, queue_partitions, ts3
 from .record import opened
+from .route import Routes
+from .shapes import HEAD, LIMIT, MESSAGES, OFFSET, PAGINATION, PLACE, SIX_COUNTS
+from .words import FLAG, ID, INTEGER, MAYBE, NAME, SOME_INTEGER, SOME_TIME, TEXT, TIME, array, parameter, whole
 
-router = APIRouter()
+router = Routes("status")
 
 RECENT_US = 60_000_000
 PAGE, MESSAGES_PAGE, PAGE_MOST, OFFSET_MOST = 100, 50, 1000, 1_000_000
@@ -24,11 +28,13 @@ SELECT q.id, q.name, q.namespace, q.task, q.created_at, coalesce(s.partitions, 0
   JOIN queend.queues q ON q.id = i.id LEFT JOIN queend.stat_queues s ON s.queue_id = q.id
  ORDER BY q.id DESC"""
 NEWEST = "SELECT coalesce((SELECT s.newest FROM queend.stat_queues s WHERE s.queue_id = q.id), 0) AS newest FROM queend.queues q WHERE q.name = %s"
-MESSAGES = """SELECT *, queend.message_id(stored_at, partition_id, record_offset)::text AS id, NULL AS payload
+MESSAGES_OF = """SELECT *, queend.message_id(stored_at, partition_id, record_offset)::text AS id, NULL AS payload
                 FROM queend.message_list(%s, NULL, NULL, NULL, NULL, %s, 9223372036854775807, %s, %s, %s)"""
 
 
-@router.get("/api/v1/status/queues", tags=["status"])
+@router.declare("GET /api/v1/status/queues", READ,
+                whole(queues=array(whole(**HEAD, partitions=INTEGER, messages=MESSAGES)), pagination=PAGINATION),
+                [parameter("namespace", NAME), parameter("task", NAME), LIMIT, OFFSET])
 async def status_queues(request: Request) -> Json:
     """Queues, newest first; `pending` includes what is under delivery. Query: namespace, task, limit (100, most 1000), offset."""
     query = Query(request)
@@ -37,11 +43,20 @@ async def status_queues(request: Request) -> Json:
     await request.app.state.control.stats.fresh()
     seed = await seed_of(request)
     return Json({"queues": [{
-        **queue_head(row, seed), "partitions": row.partitions, "messages": {"total": row.total, "pending": row.pending, "processing": row.processing}}
-        for row in await rows(request, LIST, namespace, namespace, task, task, limit, offset)], "pagination": {"limit": limit, "offset": offset}})
+        **queue_head(row, seed), "partitions": row.partitions, "messages": {"total": row.total, "pending": row.pending,
+            "processing": row.processing}}
+        for row in await rows(request, LIST, namespace, namespace, task, task, limit, offset)],
+        "pagination": {"limit": limit, "offset": offset}})
 
 
-@router.get("/api/v1/status/queues/{queue}", tags=["status"])
+@router.declare("GET /api/v1/status/queues/{queue}", READ,
+                whole(queue=whole(**HEAD, priority=INTEGER, config=whole(leaseTime=INTEGER, retryLimit=INTEGER,
+                    retryDelay=INTEGER, ttl=INTEGER, maxQueueSize=INTEGER, deadLetterQueue=FLAG)),
+                    totals=whole(messages=SIX_COUNTS, **SIX_COUNTS["properties"]),
+                    partitions=array(whole(id=ID, name=TEXT, createdAt=TIME, messages=SIX_COUNTS, stats=SIX_COUNTS,
+                                           cursor=whole(totalConsumed=SOME_INTEGER, batchesConsumed=INTEGER),
+                                           lastActivity=SOME_TIME, oldestMessage=SOME_TIME, newestMessage=SOME_TIME))),
+                [LIMIT, OFFSET])
 async def status_queue(request: Request, queue: PathName) -> Json:
     """One queue, its options and partitions by name; 404 if there is none. Query: limit (500, most 10 000), offset: of the partitions; the
     totals are of all."""
@@ -49,12 +64,16 @@ async def status_queue(request: Request, queue: PathName) -> Json:
     seed = await seed_of(request)
     return Json({
         "queue": {**queue_head(head, seed), "priority": head.priority, "config": {
-            "leaseTime": head.lease_time, "retryLimit": head.retry_limit, "retryDelay": head.retry_delay, "ttl": head.ttl, "maxQueueSize": head.max_size,
+            "leaseTime": head.lease_time, "retryLimit": head.retry_limit, "retryDelay": head.retry_delay,
+            "ttl": head.ttl, "maxQueueSize": head.max_size,
             "deadLetterQueue": head.dead_letter_queue}},
         "partitions": [{
-            "id": read_partition_id(seed, row.partition_id), "name": row.name, "createdAt": ts3(row.created_at), "messages": counts, "stats": counts,
-            "cursor": {"totalConsumed": row.consumed, "batchesConsumed": 0}, "lastActivity": ts3(_latest(row.active, row.newest)),
-            "oldestMessage": ts3(row.oldest), "newestMessage": ts3(row.newest)} for row, counts in zip(partitions, map(counts_of, partitions), strict=True)],
+            "id": read_partition_id(seed, row.partition_id), "name": row.name, "createdAt": ts3(row.created_at),
+            "messages": counts, "stats": counts,
+            "cursor": {"totalConsumed": row.consumed, "batchesConsumed": 0},
+            "lastActivity": ts3(_latest(row.active, row.newest)),
+            "oldestMessage": ts3(row.oldest), "newestMessage": ts3(row.newest)} for row,
+            counts in zip(partitions, map(counts_of, partitions), strict=True)],
         "totals": {"messages": totals, **{key: totals[key] for key in COUNTS}}})
 
 
@@ -62,20 +81,24 @@ def _latest(*moments: int | None) -> int | None:
     return max((one for one in moments if one), default=None)
 
 
-@router.get("/api/v1/status/queues/{queue}/messages", tags=["status"])
+@router.declare("GET /api/v1/status/queues/{queue}/messages", READ, array(whole(**PLACE, status=MAYBE, createdAt=TIME)),
+                [LIMIT, OFFSET])
 async def status_messages(request: Request, queue: PathName) -> Json:
     """The queue's messages without payloads, newest first; empty for an unknown queue. Query: limit (50, most 1000), offset."""
     query = Query(request)
     limit, offset = query.whole("limit", MESSAGES_PAGE, 0, PAGE_MOST), query.whole("offset", 0, 0, 100_000)
     # What is newest is mostly within the queue's last minute; only else is everything looked through for it.
     kept = await rows(request, NEWEST, queue)
-    found = await rows(request, MESSAGES, queue, max(kept[0].newest - RECENT_US, 0), limit, offset, LOOK) if kept else []
+    found = await rows(request, MESSAGES_OF, queue, max(kept[0].newest - RECENT_US, 0), limit, offset,
+                       LOOK) if kept else []
     if kept and len(found) < limit:
-        found = await rows(request, MESSAGES, queue, 0, limit, offset, LOOK)
+        found = await rows(request, MESSAGES_OF, queue, 0, limit, offset, LOOK)
     seed = await seed_of(request)
     messages = []
     for row in found:
         transaction_id, id = opened(row)[1:] if row.body is not None else (row.transaction_id, row.id)
-        messages.append({"id": id, "transactionId": transaction_id, "partitionId": read_partition_id(seed, row.partition_id), "queuePath": f"{row.queue}/{row.partition}",
-                         "queue": row.queue, "partition": row.partition, "status": row.queue_status, "createdAt": ts3(row.stored_at)})
+        messages.append({"id": id, "transactionId": transaction_id, "partitionId": read_partition_id(seed,
+            row.partition_id), "queuePath": f"{row.queue}/{row.partition}",
+                         "queue": row.queue, "partition": row.partition, "status": row.queue_status,
+                         "createdAt": ts3(row.stored_at)})
     return Json(messages)

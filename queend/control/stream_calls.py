@@ -68,15 +68,20 @@ class Streams:
     """`open` and `close` on the same running loop. Connections are opened when a stream comes."""
 
     def __init__(self, settings: Settings, core: Any, conninfo: str):
-        turns = {job: getattr(settings, f"queen_streams_{job}_max_concurrent") * settings.num_workers for job in ("register", "cycle", "state_get")}
+        turns = {job: getattr(settings, f"queen_streams_{job}_max_concurrent") * settings.num_workers
+                 for job in ("register", "cycle", "state_get")}
         self.registering, self.cycling, self.reading = (asyncio.Semaphore(one) for one in turns.values())
-        self.pool = AsyncConnectionPool(with_options(conninfo, HOT_PLANS, bounds(settings)), min_size=0, max_size=max(2, min(sum(turns.values()), settings.db_pool_size // 10)),
-                                        open=False, connection_class=session.AsyncConnection, timeout=settings.queend_patience_ms / 1000, kwargs={"autocommit": True, "prepare_threshold": 1},
+        self.pool = AsyncConnectionPool(with_options(conninfo, HOT_PLANS, bounds(settings)), min_size=0,
+                                        max_size=max(2, min(sum(turns.values()), settings.db_pool_size // 10)),
+                                        open=False, connection_class=session.AsyncConnection,
+                                        timeout=settings.queend_patience_ms / 1000,
+                                        kwargs={"autocommit": True, "prepare_threshold": 1},
                                         reconnect_timeout=0, name="queend-streams")
         self.core = core
         self.patience_s = settings.queend_patience_ms / 1000
         self.version, self.seed = 0, b""
-        self.names: dict[tuple[str, str], tuple[int, bool]] = {}       # (queue, partition) → number, is the queue encrypted; as of `version`
+        # (queue, partition) → number, is the queue encrypted; as of `version`
+        self.names: dict[tuple[str, str], tuple[int, bool]] = {}
 
     async def open(self) -> None:
         await self.pool.open()
@@ -102,11 +107,14 @@ class Streams:
                         stale += 1
                         continue
                     version, parts = await self._numbers(connection, asked.items)
-                    rows = Rows([_stored(item) if encrypted else item for item, (_, encrypted) in zip(asked.items, parts, strict=True)],
+                    rows = Rows([_stored(item) if encrypted else item for item,
+                                 (_, encrypted) in zip(asked.items, parts, strict=True)],
                                 [number for number, _ in parts], subject)
                     ack = asked.ack
-                    values = (version, query, partition, list(asked.sets), [value for value, _ in asked.sets.values()], [end for _, end in asked.sets.values()],
-                              list(asked.unsets), *rows.arguments(), asked.group, ack and ack.record, ack and ack.lease, ack.count if ack else 0,
+                    values = (version, query, partition, list(asked.sets), [value for value, _ in asked.sets.values()],
+                              [end for _, end in asked.sets.values()],
+                              list(asked.unsets), *rows.arguments(), asked.group, ack and ack.record, ack and ack.lease,
+                              ack.count if ack else 0,
                               ack.dead if ack else False, ack and ack.error, asked.release)
                     async with connection.cursor(row_factory=namedtuple_row) as cursor:
                         row = await (await cursor.execute(CYCLE, values)).fetchone()
@@ -123,8 +131,10 @@ class Streams:
                     log.line("error", "cycle_refused", str(error).strip())
                     return Done(error=error.diag.message_primary or "Database error")
                 log.line("warn" if meaning == "away" else "error", "cycle_lost", str(error).strip())
-                known = error.sqlstate is not None and not error.sqlstate.startswith("08")      # the server said why, and rolled it back
-                raise Refusal(503, error.diag.message_primary if known else LOST, "database_unavailable", {"retry-after": "1"}) from None
+                # the server said why, and rolled it back
+                known = error.sqlstate is not None and not error.sqlstate.startswith("08")
+                raise Refusal(503, error.diag.message_primary if known else LOST, "database_unavailable",
+                              {"retry-after": "1"}) from None
             if row.stale is not None:
                 self.names = {}
                 stale += 1
@@ -135,7 +145,8 @@ class Streams:
             return Done(row.queue, None, row.released, self._pushed(asked.items, rows, row))
         raise BUSY
 
-    async def _numbers(self, connection: psycopg.AsyncConnection, items: list[Item]) -> tuple[int, list[tuple[int, bool]]]:
+    async def _numbers(self, connection: psycopg.AsyncConnection, items: list[Item]) -> tuple[int,
+        list[tuple[int, bool]]]:
         """The catalogue's version and, as of it, the partition of each item and whether its queue is encrypted. What is missing is made, and stays whatever comes of the cycle."""
         wanted = list(dict.fromkeys((item.queue, item.partition) for item in items))
         if all(name in self.names for name in wanted):
@@ -182,7 +193,9 @@ class Streams:
         for number, (item, (of, place)) in enumerate(zip(items, rows.places, strict=True)):
             offset, at, duplicate = offsets[of][place]
             part = rows.parts[of]
-            result.append({"index": number, "transaction_id": item.transaction_id, "status": "duplicate" if duplicate or number in rows.repeats else "queued",
-                           "message_id": message_uuid(at, part, offset), "partition_id": read_partition_id(self.seed, part),
+            result.append({"index": number, "transaction_id": item.transaction_id,
+                           "status": "duplicate" if duplicate or number in rows.repeats else "queued",
+                           "message_id": message_uuid(at, part, offset),
+                           "partition_id": read_partition_id(self.seed, part),
                            "trace_id": item.trace and str(item.trace), "queueName": item.queue})
         return result

@@ -6,20 +6,24 @@ import uuid
 from typing import Any
 
 import orjson
-from fastapi import APIRouter, Request
+from fastapi import Request
 from psycopg.rows import namedtuple_row
 
 from ..auth.levels import POP, PUSH, READS
+from ..auth.levels import READ, WRITE
 from ..auth.permits import allows
 from . import cycle as cycles
 from .answer import Json, Refusal
 from .database import seed_of
 from .known import checked
-from .openapi import ANY, FLAG, INTEGER, MAYBE, NAME, TEXT, array, body, record
 from .queues import EPOCH
 from .record import embedded, partition_number
+from .route import Routes
+from .shapes import DONE
+from .words import ANY, FLAG, ID, INTEGER, MAYBE, MESSAGE, NAME, TEXT, TIME, array, body, record, ref, whole
 
-router = APIRouter()
+router = Routes("streams")
+QUERY = "0f8fad5b-d9cb-469f-a165-70867728950e"
 
 REGISTER = "SELECT * FROM queend.stream_register(%s, %s, %s, %s, %s)"
 STATE = "SELECT * FROM queend.stream_state(%s, %s, %s, %s, %s, %s)"
@@ -50,8 +54,11 @@ def query_uuid(text: str) -> uuid.UUID | None:
     return uuid.UUID(text) if cycles.CANONICAL.fullmatch(text.lower()) else None
 
 
-@router.post("/streams/v1/queries", tags=["streams"], openapi_extra={"requestBody": body(record(
-    ["name", "source_queue", "config_hash"], name=NAME, source_queue=NAME, config_hash=NAME, sink_queue=MAYBE, reset=FLAG))})
+@router.declare("POST /streams/v1/queries", WRITE,
+                whole(success=DONE, query_id=ID, name=TEXT, config_hash=TEXT, fresh=FLAG, reset=FLAG), where="itself",
+                body=body(record(["name", "source_queue", "config_hash"], name=NAME, source_queue=NAME,
+                                 config_hash=NAME, sink_queue=MAYBE, reset=FLAG)),
+                example={"name": "totals", "source_queue": "orders", "sink_queue": "totals", "config_hash": "c0ffee"})
 async def register(request: Request) -> Json:
     """Makes a query or finds it again by its name. Where config_hash changed: 409, or with `reset` its state is deleted."""
     values = await cycles.aside(cycles.members, await request.body())
@@ -64,17 +71,35 @@ async def register(request: Request) -> Json:
             found = await (await cursor.execute(SOURCE, (name,))).fetchall()
             permit(request, POP, source, *(row.source_queue for row in found))
             permit(request, PUSH, *([sink] if sink else []))
-        row = await (await cursor.execute(REGISTER, (name, source, sink, hash_, values.get("reset") == b"true"))).fetchone()
+        row = await (await cursor.execute(REGISTER, (name, source, sink, hash_,
+                                                     values.get("reset") == b"true"))).fetchone()
     if row.mismatch:
-        raise Refusal(409, MISMATCH.format(name), "config_hash_mismatch", success=False, query_id=str(row.query), name=name)
-    return Json({"success": True, "query_id": str(row.query), "name": name, "config_hash": hash_, "fresh": row.fresh, "reset": row.reset})
+        raise Refusal(409, MISMATCH.format(name), "config_hash_mismatch", success=False, query_id=str(row.query),
+                      name=name)
+    return Json({"success": True, "query_id": str(row.query), "name": name, "config_hash": hash_, "fresh": row.fresh,
+                 "reset": row.reset})
 
 
-@router.post("/streams/v1/cycle", tags=["streams"], openapi_extra={"requestBody": body(record(
-    ["query_id", "partition_id"], query_id=TEXT, partition_id=TEXT, consumer_group=NAME, release_lease=FLAG,
-    state_ops=array(record(["type", "key"], type={"enum": ["upsert", "delete"]}, key=TEXT, value=ANY)),
-    push_items=array(record(["queue"], queue=NAME, partition=NAME, payload=ANY, transactionId=NAME, traceId=TEXT, namespace=NAME, task=NAME)),
-    ack=record(["transactionId"], transactionId=NAME, leaseId=MAYBE, status={"enum": ["completed", "success", "failed", "dlq"]}, count=INTEGER, error=TEXT)))})
+@router.declare("POST /streams/v1/cycle", WRITE,
+                whole("error", success=FLAG, query_id=TEXT, partition_id=TEXT, queueName=MAYBE,
+                      state_ops_applied=INTEGER, push_results=array(ref("PushResult")), error=TEXT,
+                      ack_result={"oneOf": [{"type": "null"}, whole(success=FLAG, count=INTEGER, lease_released=FLAG,
+                                                                    dlq=FLAG)]}),
+                where="itself",
+                body=body(record(["query_id", "partition_id"], query_id=TEXT, partition_id=TEXT, consumer_group=NAME,
+                                 release_lease=FLAG, state_ops=array(record(["type", "key"],
+                                     type={"enum": ["upsert", "delete"]}, key=TEXT, value=ANY)),
+                                     push_items=array(record(["queue"], queue=NAME, partition=NAME, payload=ANY,
+                                                             transactionId=NAME, traceId=TEXT, namespace=NAME,
+                                                             task=NAME)),
+                                                             ack=record(["transactionId"], transactionId=NAME,
+                                                                        leaseId=MAYBE,
+                                                                        status={"enum": ["completed", "success",
+                                                                            "failed", "dlq"]}, count=INTEGER,
+                                                                            error=TEXT))),
+                example={"query_id": QUERY, "partition_id": MESSAGE["partitionId"],
+                         "state_ops": [{"type": "upsert", "key": "total", "value": {"n": 1}}],
+                         "push_items": [{"queue": "totals", "payload": {"n": 1}}]})
 async def cycle(request: Request) -> Json:
     """State, messages for the sink and the acknowledgment of what they were made of: all or, with success false, nothing."""
     check = checked(request)
@@ -96,17 +121,23 @@ async def cycle(request: Request) -> Json:
     return _answer(asked, done.queue, done.error, done.pushed, done.released)
 
 
-def _answer(asked: cycles.Cycle, queue: str | None, error: str | None, pushed: list[dict] | None = None, released: bool | None = None) -> Json:
+def _answer(asked: cycles.Cycle, queue: str | None, error: str | None, pushed: list[dict] | None = None,
+            released: bool | None = None) -> Json:
     ack = None
     if asked.ack and error is None:
-        ack = {"success": True, "count": 0 if asked.ack.dead else asked.ack.count, "lease_released": bool(released and not asked.ack.dead), "dlq": asked.ack.dead}
+        ack = {"success": True, "count": 0 if asked.ack.dead else asked.ack.count,
+               "lease_released": bool(released and not asked.ack.dead), "dlq": asked.ack.dead}
     return Json({"success": error is None, "query_id": asked.query, "partition_id": asked.partition, "queueName": queue,
-                 "state_ops_applied": asked.ops if error is None else 0, "push_results": pushed or [], "ack_result": ack,
+                 "state_ops_applied": asked.ops if error is None else 0, "push_results": pushed or [],
+                 "ack_result": ack,
                  **({} if error is None else {"error": error})})
 
 
-@router.post("/streams/v1/state/get", tags=["streams"], openapi_extra={"requestBody": body(record(
-    ["query_id", "partition_id"], query_id=TEXT, partition_id=TEXT, keys=array(TEXT), key_prefix=TEXT, ripe_at_or_before={"type": "number"}))})
+@router.declare("POST /streams/v1/state/get", READ,
+                whole(success=DONE, rows=array(whole(key=TEXT, value=ANY, updated_at=TIME))), where="itself",
+                body=body(record(["query_id", "partition_id"], query_id=TEXT, partition_id=TEXT, keys=array(TEXT),
+                                 key_prefix=TEXT, ripe_at_or_before={"type": "number"})),
+                example={"query_id": QUERY, "partition_id": MESSAGE["partitionId"], "key_prefix": "to"})
 async def state_get(request: Request) -> Json:
     """The state of a partition in a query by key: of these keys, of keys that begin so, of windows that end by then (ms). Filters combine."""
     values = await cycles.aside(cycles.members, await request.body())
@@ -124,8 +155,10 @@ async def state_get(request: Request) -> Json:
     async with streams.reading:
         found = await streams.all(STATE, id, number, _keys(values), prefix, _number(values, "ripe_at_or_before"), most)
     if found and found[-1].key is None:
-        raise Refusal(413, f"The state of this partition has more than {most} bytes: ask for keys or a key_prefix", "state_too_large")
-    return Json({"success": True, "rows": [{"key": row.key, "value": embedded(row.value.encode()), "updated_at": _ts6(row.updated_at)} for row in found]})
+        raise Refusal(413, f"The state of this partition has more than {most} bytes: ask for keys or a key_prefix",
+                      "state_too_large")
+    return Json({"success": True, "rows": [{"key": row.key, "value": embedded(row.value.encode()),
+                                            "updated_at": _ts6(row.updated_at)} for row in found]})
 
 
 def _keys(values: dict[str, bytes]) -> list[str] | None:

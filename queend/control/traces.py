@@ -5,21 +5,26 @@ from typing import Any
 from urllib.parse import unquote_plus
 
 import orjson
-from fastapi import APIRouter, Request
+from fastapi import Request
 
 from .._core import read_partition_id
+from ..auth.levels import READ, WRITE
 from .answer import Json, PathName, Refusal, body_object
 from .database import QUEUE_MODE, rows, seed_of
 from .messages import address
-from .openapi import ANY, TEXT, array, body, record
 from .query import Query
 from .queues import ts3
 from .record import embedded, opened
+from .route import Routes
 from .sealing import revealed
+from .shapes import DONE, LIMIT, OFFSET, PAGINATION
+from .words import ANY, ID, INTEGER, MAYBE, MESSAGE, TEXT, TIME, array, body, record, whole
 
-router = APIRouter()
+router = Routes("traces")
+TRACE = {"id": TEXT, "event_type": TEXT, "data": ANY, "consumer_group": TEXT, "worker_id": MAYBE, "created_at": TIME,
+         "trace_names": array(TEXT)}
 
-LIMIT, NAMES_LIMIT, LIMIT_MOST, OFFSET_MOST = 100, 50, 1000, 1_000_000
+PAGE, NAMES_PAGE, LIMIT_MOST, OFFSET_MOST = 100, 50, 1000, 1_000_000
 TRACES_MOST = 10_000      # of one message
 TOTAL_MOST = 100_000      # counted; there may be more
 NAMES_LOOK, NAME_LOOK = 10_000, 2000      # names looked at; traces of a name counted
@@ -34,9 +39,13 @@ COUNT = "SELECT count(*) FROM (SELECT FROM queend.trace_names n WHERE n.name = %
 NAMES = "SELECT * FROM queend.trace_names_list(%s, %s, %s, %s)"
 
 
-@router.post("/api/v1/traces", tags=["traces"], status_code=201, openapi_extra={"requestBody": body(record(
-    ["transactionId", "partitionId", "data"], transactionId=TEXT, partitionId=TEXT, data=ANY, consumerGroup=TEXT, eventType=TEXT,
-    traceNames={"oneOf": [TEXT, array(TEXT)]}))})
+@router.declare("POST /api/v1/traces", WRITE, whole(success=DONE, traceId=TEXT), status_code=201,
+                body=body(record(["transactionId", "partitionId", "data"], transactionId=TEXT, partitionId=TEXT,
+                                 data=ANY, consumerGroup=TEXT, eventType=TEXT,
+                                 traceNames={"oneOf": [TEXT, array(TEXT)]})),
+                example={"transactionId": "order-17", "partitionId": MESSAGE["partitionId"],
+                         "data": {"text": "charged"}, "consumerGroup": "billing", "eventType": "info",
+                         "traceNames": ["order-17"]})
 async def trace_record(request: Request) -> Json:
     """Notes something about a message, under any number of names; 404 if there is no such message."""
     wanted = await body_object(request)
@@ -53,36 +62,46 @@ async def trace_record(request: Request) -> Json:
         raise Refusal(400, f"traceNames must be a text or an array of at most {NAMES_MOST}", "invalid_request")
     group, event = wanted.get("consumerGroup"), wanted.get("eventType")
     group, event = QUEUE_MODE if group is None else group, "info" if event is None else event
-    for name, most, values in (("transactionId", NAME_MOST, [transaction_id]), ("consumerGroup", NAME_MOST, [group]), ("eventType", EVENT_MOST, [event]),
+    for name, most, values in (("transactionId", NAME_MOST, [transaction_id]), ("consumerGroup", NAME_MOST, [group]),
+                               ("eventType", EVENT_MOST, [event]),
                                ("traceNames", NAME_MOST, names)):
         if not all(isinstance(value, str) and len(value) <= most and "\0" not in value for value in values):
             raise Refusal(400, f"{name} must be text of at most {most} characters without NUL", "invalid_request")
     where = await address(request, partition, transaction_id)
     made = None
     if where:
-        ((made,),) = await rows(request, RECORD, *where, transaction_id, group, event, "0", orjson.dumps(wanted["data"]).decode(), names)
+        ((made,),) = await rows(request, RECORD, *where, transaction_id, group, event, "0",
+                                orjson.dumps(wanted["data"]).decode(), names)
     if made is None:
         raise Refusal(404, "Message not found", "message_not_found", success=False)
     return Json({"success": True, "traceId": made}, 201)
 
 
-@router.get("/api/v1/traces/names", tags=["traces"])
+@router.declare("GET /api/v1/traces/names", READ,
+                whole(trace_names=array(whole(trace_name=TEXT, trace_count=INTEGER, message_count=INTEGER,
+                                              last_seen=TIME)), total=INTEGER, pagination=PAGINATION),
+                [LIMIT, OFFSET])
 async def trace_names(request: Request) -> Json:
     """The names traces were noted under, the latest used first. Query: limit (50, most 1000), offset. Of more than 10 000 names the first are
     looked at, of each name its latest 2000 traces are counted."""
-    limit, offset = _page(request, NAMES_LIMIT)
+    limit, offset = _page(request, NAMES_PAGE)
     total, *found = await rows(request, NAMES, limit, offset, NAMES_LOOK, NAME_LOOK)
-    return Json({"trace_names": [{"trace_name": row.name, "trace_count": row.traces, "message_count": row.messages, "last_seen": ts3(row.last)} for row in found],
+    return Json({"trace_names": [{"trace_name": row.name, "trace_count": row.traces, "message_count": row.messages,
+                                  "last_seen": ts3(row.last)} for row in found],
                  "total": total.traces, "pagination": {"limit": limit, "offset": offset}})
 
 
-@router.get("/api/v1/traces/by-name/{name}", tags=["traces"])
+@router.declare("GET /api/v1/traces/by-name/{name}", READ,
+                whole(traces=array(whole(**TRACE, transaction_id=TEXT, partition_id=ID, queue_name=MAYBE,
+                                         partition_name=MAYBE, message_payload=ANY)), total=INTEGER,
+                                         pagination=PAGINATION),
+                [LIMIT, OFFSET])
 async def traces_named(request: Request, name: str) -> Json:
     """The traces of a name with the payloads of their messages, oldest first. Query: limit (100, most 1000), offset. `total` counts to 100 000."""
     name = unquote_plus(name)
     if "\0" in name:
         raise Refusal(400, "path contains a NUL character", "invalid_path")
-    limit, offset = _page(request, LIMIT)
+    limit, offset = _page(request, PAGE)
     found = await rows(request, NAMED, name, limit, offset)
     ((total,),) = await rows(request, COUNT, name, TOTAL_MOST)
     seed = await seed_of(request)
@@ -90,12 +109,14 @@ async def traces_named(request: Request, name: str) -> Json:
     wanted = list({(row.partition_id, bytes(row.record_id)) for row in found})
     for shown in await rows(request, MESSAGES, [part for part, _ in wanted], [id for _, id in wanted]):
         payloads[shown.partition_id, bytes(shown.record_id)] = embedded(revealed(shown, opened(shown)[0])[0])
-    return Json({"traces": [{**_trace(row), "transaction_id": row.transaction_id, "partition_id": read_partition_id(seed, row.partition_id), "queue_name": row.queue,
-                             "partition_name": row.partition, "message_payload": payloads.get((row.partition_id, bytes(row.record_id)))} for row in found],
+    return Json({"traces": [{**_trace(row), "transaction_id": row.transaction_id,
+                             "partition_id": read_partition_id(seed, row.partition_id), "queue_name": row.queue,
+                             "partition_name": row.partition, "message_payload": payloads.get((row.partition_id,
+                                 bytes(row.record_id)))} for row in found],
                  "total": total, "pagination": {"limit": limit, "offset": offset}})
 
 
-@router.get("/api/v1/traces/{partition}/{transaction_id}", tags=["traces"])
+@router.declare("GET /api/v1/traces/{partition}/{transaction_id}", READ, whole(traces=array(whole(**TRACE))))
 async def traces_of(request: Request, partition: PathName, transaction_id: PathName) -> Json:
     """What was noted about one message, oldest first; nothing where there is no such message."""
     where = await address(request, partition, transaction_id)
@@ -103,7 +124,8 @@ async def traces_of(request: Request, partition: PathName, transaction_id: PathN
 
 
 def _trace(row: Any) -> dict[str, Any]:
-    return {"id": str(row.id), "event_type": row.event_type, "data": embedded(row.data.encode()), "consumer_group": row.group_name, "worker_id": row.worker_id,
+    return {"id": str(row.id), "event_type": row.event_type, "data": embedded(row.data.encode()),
+            "consumer_group": row.group_name, "worker_id": row.worker_id,
             "created_at": ts3(row.created_at), "trace_names": row.names}
 
 

@@ -10,6 +10,9 @@ from support.http import Wire
 from support.tokens import SECRET, bearer, token, writer
 
 from queend.auth.levels import ADMIN, PUBLIC, READ, TABLE, UNKNOWN, WRITE, route_of
+from queend.control.app import resources
+
+resources()      # they declare their routes
 
 ROLES = {0: None, READ: "read-only", WRITE: "read-write", ADMIN: "admin"}
 HOT = ("api/v1/push", "api/v1/pop", "api/v1/ack", "api/v1/transaction", "api/v1/lease")

@@ -12,8 +12,11 @@ from support.postgres import running
 
 from queend import _core as core
 from queend.control.app import application
-from queend.control.described import QUERY, ROUTES, TARGET
-from queend.control.openapi import MESSAGE, whole_document
+from queend.control.migration import TARGET
+from queend.control.openapi import whole_document
+from queend.control.route import ROUTES
+from queend.control.streams import QUERY
+from queend.control.words import MESSAGE
 
 DOCUMENT = whole_document(application(SimpleNamespace(settings=SimpleNamespace(webapp_root=""))).openapi())      # as /openapi.json has it: a test says so
 OPERATIONS = [(method.upper(), path, operation) for path, methods in DOCUMENT["paths"].items() for method, operation in methods.items()]

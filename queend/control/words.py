@@ -1,0 +1,49 @@
+"""Words of which schemas and descriptions are made."""
+from __future__ import annotations
+
+from typing import Any
+
+TEXT, INTEGER, FLAG, ANY = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}, {}
+NAME = {"type": "string", "maxLength": 255}
+ID = {"type": "string", "format": "uuid"}
+TIME = {"type": "string", "format": "date-time"}
+NUMBER, BYTES = {"type": "number"}, {"type": "string", "format": "binary"}
+MAYBE, SOME_INTEGER, SOME_NUMBER = ({"type": [kind, "null"]} for kind in ("string", "integer", "number"))
+SOME_TIME = {**MAYBE, "format": "date-time"}
+JSON = {"type": ["object", "array"]}
+TRACEPARENT = {"type": "string", "pattern": "^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}"}
+MESSAGE = {"id": "019b7d3c-1f2e-7000-8000-000000000001", "transactionId": "order-17", "traceId": None, "data": {"n": 1},
+           "producerSub": None, "createdAt": "2026-01-02T03:04:05.678901Z",
+           "partitionId": "3b1f8c52-6a3e-8d41-9c20-5d8e7f901234", "partition": "customer-7",
+           "leaseId": "7c9e6679-7425-40de-944b-e07fc1f90ae7", "consumerGroup": "billing", "queue": "orders",
+           "deliveryAttempt": 1, "offset": 0}
+
+
+def ref(name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def array(items: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+def record(required: list[str], **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "required": required, "properties": properties}
+
+
+def whole(*maybe: str, **properties: Any) -> dict[str, Any]:
+    """An object that has these members and no others: all of them but those of `maybe`, which may be missing."""
+    return {**record([name for name in properties if name not in maybe], **properties), "additionalProperties": False}
+
+
+def like(schema: dict[str, Any], example: Any) -> dict[str, Any]:
+    """The schema with an example."""
+    return {**schema, "examples": [example]}
+
+
+def body(schema: dict[str, Any], required: bool = True) -> dict[str, Any]:
+    return {"required": required, "content": {"application/json": {"schema": schema}}}
+
+
+def parameter(name: str, schema: dict[str, Any], text: str = "", place: str = "query") -> dict[str, Any]:
+    return {"name": name, "in": place, "required": place == "path", "schema": schema, "description": text}
