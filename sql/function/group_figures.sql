@@ -53,10 +53,10 @@ LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS 
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    SELECT u.id, k.partition_id, k.name, GREATEST(k.committed + 1, COALESCE(f.floor, 0)),
-           GREATEST(COALESCE(h.next, f.floor, 0), k.committed + 1), h.created_at, k.lease_id, k.lease_until,
+    SELECT u.id, k.partition_id, k.name, GREATEST(k.committed + 1, t.floor),
+           GREATEST(t.head, k.committed + 1), t.written_at, k.lease_id, k.lease_until,
            CASE WHEN (k.committed >= 0 OR k.beyond IS NOT NULL) AND k.consumed_at > 0 THEN k.consumed_at END,
-           queend.done_count(k.beyond, GREATEST(k.committed + 1, COALESCE(f.floor, 0))),
+           queend.done_count(k.beyond, GREATEST(k.committed + 1, t.floor)),
            GREATEST(k.committed + 1 + queend.done_count(k.beyond, k.committed + 1) - COALESCE(k.origin, 0), 0)
       FROM unnest(p_group) WITH ORDINALITY AS u (id, ord)
       CROSS JOIN LATERAL (SELECT x.queue_id FROM queend.consumer_groups x WHERE x.id = u.id OFFSET 0) AS g
@@ -65,11 +65,7 @@ BEGIN
              CROSS JOIN LATERAL (SELECT x.* FROM queend.cursors x
                                   WHERE x.partition_id = p.id AND x.group_id = u.id OFFSET 0) AS c
              WHERE p.queue_id = g.queue_id ORDER BY p.id LIMIT p_limit) AS k
-      LEFT JOIN LATERAL (SELECT x.floor FROM queend.floors x
-                          WHERE x.partition_id = k.partition_id OFFSET 0) AS f ON true
-      LEFT JOIN LATERAL (SELECT l.base + l.n AS next, l.created_at FROM queend.log l
-                          WHERE l.partition_id = k.partition_id AND l.base >= COALESCE(f.floor, 0)
-                          ORDER BY l.base DESC LIMIT 1) AS h ON true
+      CROSS JOIN LATERAL queend.log_end(k.partition_id) AS t
      ORDER BY u.ord, k.partition_id;
 END $$;
 

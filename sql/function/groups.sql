@@ -200,16 +200,14 @@ BEGIN
     END IF;
     PERFORM queend.cursors_lock(v_part, array_fill(p_group, ARRAY[cardinality(v_part)]));
     WITH target AS MATERIALIZED (
-        SELECT u.part, f.floor, h.head,
+        SELECT u.part, e.floor, e.head,
                CASE WHEN p_at IS NOT NULL THEN queend.offset_since(u.part, p_at + 1) WHEN p_offset IS NOT NULL
-                         THEN p_offset ELSE h.head END AS at
+                         THEN p_offset ELSE e.head END AS at
           FROM unnest(v_part) AS u (part)
           CROSS JOIN LATERAL (SELECT FROM queend.cursors k
                                WHERE k.partition_id = u.part AND k.group_id = p_group OFFSET 0) AS k
-          CROSS JOIN LATERAL (SELECT COALESCE((SELECT x.floor FROM queend.floors x WHERE x.partition_id = u.part),
-                                              0) AS floor) AS f
-          CROSS JOIN LATERAL (SELECT queend.head(u.part) AS head) AS h
-         WHERE p_at IS NOT NULL OR p_offset IS NOT NULL OR h.head > f.floor),
+          CROSS JOIN LATERAL queend.log_end(u.part) AS e
+         WHERE p_at IS NOT NULL OR p_offset IS NOT NULL OR e.head > e.floor),
     place AS MATERIALIZED (
         SELECT t.part,
                LEAST(t.head, GREATEST(t.floor, CASE WHEN p_at IS NOT NULL AND t.at <= t.floor AND v_start IS NOT NULL

@@ -12,6 +12,17 @@ BEGIN
                       ORDER BY l.base DESC LIMIT 1), v_floor);
 END $$;
 
+-- Where a partition's log begins and ends, and when its newest record was stored (NULL: none is there). One row always.
+-- The planner makes it part of the statement: two probes of keys.
+CREATE OR REPLACE FUNCTION queend.log_end(p_part int) RETURNS TABLE (floor bigint, head bigint, written_at bigint)
+LANGUAGE sql STABLE AS $$
+    SELECT f.floor, COALESCE(l.next, f.floor), l.created_at
+      FROM (SELECT COALESCE((SELECT x.floor FROM queend.floors x WHERE x.partition_id = p_part), 0) AS floor
+            OFFSET 0) AS f
+      LEFT JOIN LATERAL (SELECT x.base + x.n AS next, x.created_at FROM queend.log x
+                          WHERE x.partition_id = p_part AND x.base >= f.floor ORDER BY x.base DESC LIMIT 1) AS l ON true
+$$;
+
 -- The base of the row that holds an offset of a partition; the offset itself where there is none.
 CREATE OR REPLACE FUNCTION queend.row_of(p_part int, p_offset bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$

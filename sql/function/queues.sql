@@ -188,12 +188,9 @@ LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS 
 BEGIN
     RETURN QUERY
     SELECT q.id, COALESCE((
-        SELECT sum(GREATEST(h.head - GREATEST(f.floor, s.next, 0), 0))::bigint
+        SELECT sum(GREATEST(t.head - GREATEST(t.floor, s.next), 0))::bigint
           FROM queend.partitions p
-          LEFT JOIN LATERAL (SELECT x.floor FROM queend.floors x WHERE x.partition_id = p.id OFFSET 0) AS f ON true
-          CROSS JOIN LATERAL (SELECT l.base + l.n AS head FROM queend.log l
-                               WHERE l.partition_id = p.id AND l.base >= COALESCE(f.floor, 0)
-                               ORDER BY l.base DESC LIMIT 1) AS h
+          CROSS JOIN LATERAL queend.log_end(p.id) AS t
           CROSS JOIN LATERAL (SELECT min(COALESCE(k.committed + 1,
                                                   CASE WHEN g.start_at IS NULL THEN 0
                                                        ELSE queend.offset_since(p.id, g.start_at) END)) AS next

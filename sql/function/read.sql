@@ -23,14 +23,12 @@ DECLARE
     e       record;
 BEGIN
     FOR e IN
-        SELECT u.ord::int - 1 AS ord, q.id AS queue, p.id AS part, u.start, u.most, COALESCE(h.head, 0) AS head,
-               COALESCE(f.floor, 0) AS floor
+        SELECT u.ord::int - 1 AS ord, q.id AS queue, p.id AS part, u.start, u.most, t.head, t.floor
           FROM unnest(p_queue, p_partition, p_offset, p_max) WITH ORDINALITY AS u (queue, partition, start, most, ord)
           LEFT JOIN LATERAL (SELECT x.id FROM queend.queues x WHERE x.name = u.queue OFFSET 0) AS q ON true
           LEFT JOIN LATERAL (SELECT x.id FROM queend.partitions x
                               WHERE x.queue_id = q.id AND x.name = u.partition OFFSET 0) AS p ON true
-          LEFT JOIN LATERAL (SELECT x.floor FROM queend.floors x WHERE x.partition_id = p.id OFFSET 0) AS f ON true
-          LEFT JOIN LATERAL (SELECT queend.head(p.id) AS head WHERE p.id IS NOT NULL) AS h ON true
+          CROSS JOIN LATERAL queend.log_end(p.id) AS t
          ORDER BY u.ord
     LOOP
         ord := e.ord;
@@ -74,16 +72,12 @@ LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS 
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    SELECT p.id, p.name, COALESCE(t.head, f.floor, 0), COALESCE(f.floor, 0), t.created_at,
-           CASE WHEN p_at IS NULL THEN NULL
-                WHEN COALESCE(t.created_at < p_at, true) THEN COALESCE(t.head, f.floor, 0)
-                ELSE GREATEST(queend.offset_since(p.id, p_at), COALESCE(f.floor, 0)) END
+    SELECT p.id, p.name, t.head, t.floor, t.written_at,
+           CASE WHEN p_at IS NULL THEN NULL WHEN COALESCE(t.written_at < p_at, true) THEN t.head
+                ELSE GREATEST(queend.offset_since(p.id, p_at), t.floor) END
       FROM (SELECT x.id, x.name FROM queend.partitions x WHERE x.queue_id = p_queue AND x.id > p_after
              ORDER BY x.id LIMIT p_limit) AS p
-      LEFT JOIN LATERAL (SELECT x.floor FROM queend.floors x WHERE x.partition_id = p.id OFFSET 0) AS f ON true
-      LEFT JOIN LATERAL (SELECT l.base + l.n AS head, l.created_at FROM queend.log l
-                              WHERE l.partition_id = p.id AND l.base >= COALESCE(f.floor, 0)
-                          ORDER BY l.base DESC LIMIT 1) AS t ON true
+      CROSS JOIN LATERAL queend.log_end(p.id) AS t
      ORDER BY p.id;
 END $$;
 
@@ -95,14 +89,13 @@ LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS 
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    SELECT u.ord::int - 1, q.id, s.found, r.created_at, COALESCE(h.head, 0), COALESCE(f.floor, 0)
+    SELECT u.ord::int - 1, q.id, s.found, r.created_at, t.head, t.floor
       FROM unnest(p_queue, p_partition, p_at) WITH ORDINALITY AS u (queue, partition, at, ord)
       LEFT JOIN LATERAL (SELECT x.id FROM queend.queues x WHERE x.name = u.queue OFFSET 0) AS q ON true
       LEFT JOIN LATERAL (SELECT x.id FROM queend.partitions x
                           WHERE x.queue_id = q.id AND x.name = u.partition OFFSET 0) AS p ON true
-      LEFT JOIN LATERAL (SELECT x.floor FROM queend.floors x WHERE x.partition_id = p.id OFFSET 0) AS f ON true
-      LEFT JOIN LATERAL (SELECT queend.head(p.id) AS head WHERE p.id IS NOT NULL) AS h ON true
-      LEFT JOIN LATERAL (SELECT NULLIF(GREATEST(queend.offset_since(p.id, u.at), f.floor), h.head) AS found
+      CROSS JOIN LATERAL queend.log_end(p.id) AS t
+      LEFT JOIN LATERAL (SELECT NULLIF(GREATEST(queend.offset_since(p.id, u.at), t.floor), t.head) AS found
                           WHERE p.id IS NOT NULL) AS s ON true
       LEFT JOIN LATERAL (SELECT queend.record_time(l.created_at, l.meta, s.found - l.base) AS created_at
                            FROM queend.log l WHERE l.partition_id = p.id AND l.base <= s.found
@@ -177,27 +170,20 @@ BEGIN
             ELSE
                 SELECT array_agg(r.id ORDER BY r.id) FILTER (WHERE r.written),
                        CASE WHEN count(*) = walk THEN max(r.id) END INTO v_page, v_last
-                  FROM (SELECT p.id, COALESCE(t.created_at >= e.since, false) AS written
+                  FROM (SELECT p.id, COALESCE(t.written_at >= e.since, false) AS written
                           FROM (SELECT x.id FROM queend.partitions x WHERE x.queue_id = e.queue AND x.id > e.after
                                  ORDER BY x.id LIMIT walk) AS p
-                          LEFT JOIN LATERAL (SELECT x.floor FROM queend.floors x
-                                              WHERE x.partition_id = p.id OFFSET 0) AS f ON true
-                          LEFT JOIN LATERAL (SELECT l.created_at FROM queend.log l
-                                              WHERE l.partition_id = p.id AND l.base >= COALESCE(f.floor, 0)
-                                              ORDER BY l.base DESC LIMIT 1) AS t ON true) AS r;
+                         CROSS JOIN LATERAL queend.log_end(p.id) AS t) AS r;
             END IF;
         END IF;
         IF cardinality(v_page) > e.most THEN
             v_last := v_page[e.most];
         END IF;
         RETURN QUERY
-        SELECT e.ord, 0, p.id, p.name, COALESCE(t.head, f.floor, 0), COALESCE(f.floor, 0), t.created_at
+        SELECT e.ord, 0, p.id, p.name, t.head, t.floor, t.written_at
           FROM unnest(v_page[1:e.most]) WITH ORDINALITY AS u (id, ord)
          CROSS JOIN LATERAL (SELECT x.id, x.name FROM queend.partitions x WHERE x.id = u.id OFFSET 0) AS p
-          LEFT JOIN LATERAL (SELECT x.floor FROM queend.floors x WHERE x.partition_id = p.id OFFSET 0) AS f ON true
-          LEFT JOIN LATERAL (SELECT l.base + l.n AS head, l.created_at FROM queend.log l
-                              WHERE l.partition_id = p.id AND l.base >= COALESCE(f.floor, 0)
-                              ORDER BY l.base DESC LIMIT 1) AS t ON true
+         CROSS JOIN LATERAL queend.log_end(p.id) AS t
          ORDER BY u.ord;
         RETURN QUERY SELECT e.ord, CASE WHEN v_last IS NULL THEN 2 ELSE 3 END, COALESCE(v_last, 0), ''::text, 0::bigint,
                             0::bigint, NULL::bigint;

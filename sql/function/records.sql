@@ -67,12 +67,8 @@ END $$;
 CREATE OR REPLACE FUNCTION queend.newest_message(part int, OUT message_id uuid, OUT created_at timestamptz)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
-    SELECT queend.message_id(l.created_at, part, l.base + l.n - 1), queend.moment(l.created_at)
-      INTO message_id, created_at
-      FROM queend.log l
-     WHERE l.partition_id = part
-       AND l.base >= COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = part), 0)
-     ORDER BY l.base DESC LIMIT 1;
+    SELECT queend.message_id(e.written_at, part, e.head - 1), queend.moment(e.written_at) INTO message_id, created_at
+      FROM queend.log_end(part) AS e;
 END $$;
 
 -- The wire id of a message by its partition and record id; NULL where there is none. For the views of the schema queen:
