@@ -27,7 +27,7 @@ from support.daemon import Daemon  # noqa: E402
 from support.postgres import running  # noqa: E402
 
 MIB = 1 << 20
-SETTINGS = {"QUEEND_BUFFER_BYTES": 0, "NUM_WORKERS": 1, "QUEEND_PUSH_TRIAL_MS": 250}
+SETTINGS = {"QUEEND_BUFFER_BYTES": 0, "NUM_WORKERS": 1}
 EVERY_S = 0.005
 AIM_MIB, AIM_MS = 256, 50
 RESET = struct.pack("ii", 1, 0)

@@ -136,7 +136,6 @@ include "core/auth/gate.pyx"              # who may use a hot route
 # again. Owns the lists of a worker; moves jobs from state to state.
 include "core/govern/job.pyx"             # a request on its way through the engine
 include "core/govern/limit.pyx"           # how many statements at a time
-include "core/govern/spread.pyx"          # over how many push streams
 include "core/govern/policy.pyx"          # when a queue becomes a statement
 include "core/govern/company.pyx"         # and whether it waits for those just answered
 include "core/govern/governor.pyx"        # when a statement of a type leaves
@@ -189,7 +188,6 @@ include "core/push/capacity.pyx"          # room in queues with a bound
 include "core/push/handover.pyx"          # parked pops served by the push itself
 include "core/push/keep.pyx"              # committed chunks kept in memory
 include "core/push/aside.pyx"             # partitions that have to learn first
-include "core/push/lanes.pyx"             # which stream stores which lane
 include "core/push/stream.pyx"            # push streams by lane
 include "core/push/push.pyx"              # a push request
 include "core/push/homeless.pyx"          # items whose partition is gone
@@ -235,7 +233,6 @@ include "core/merge.pyx"                  # rows of the log made one
 include "core/core.pyx"                   # the data plane as Python sees it
 include "core/probe/limit.pyx"            # seams for the tests of limits and policies
 include "core/probe/company.pyx"          # seams for the test of company
-include "core/probe/spread.pyx"           # seams for the tests of the number of push streams
 include "core/probe/log.pyx"              # seams for the test of log lines
 include "core/probe/dbclock.pyx"          # seams for the test of the database's clock
 include "core/probe/encode.pyx"           # seams for the tests of binary parameters

@@ -166,10 +166,7 @@ class Database(BaseSettings):
 class Engine(BaseSettings):
     queend_slots: int | None = count(None, "PostgreSQL connections per worker; default: 8, or SIDECAR_POOL_SIZE / "
                                            "NUM_WORKERS if that is set", "connections", ge=2, le=1000)
-    queend_push_streams: int = count(0, "push streams of the process, each with one batch in flight; 0: as many as "
-                                        "store most", le=64)
-    queend_push_trial_ms: int = count(250, "how long a number of push streams is watched before it is judged; 0: "
-                                           "another one after every batch, for tests", "ms", le=60_000)
+    queend_push_streams: int = count(1, "push streams of the process, each with one batch in flight", ge=1, le=64)
     queend_cache_bytes: int = count(32 << 20, "memory for the newest messages, from which consumers that keep up are "
                                               "served; 0: none", "bytes")
     queend_compress_from: int = count(1024, "rows of the log with so much payload are compressed (zstd; SQL cannot "

@@ -162,7 +162,6 @@ def core_settings(settings: Settings, local: str | None = None, buffer_dir: str 
         "session": session.statement(made),
         "slots_per_worker": max(2, slots),
         "push_streams": settings.queend_push_streams,
-        "push_trial_ms": settings.queend_push_trial_ms,
         "cache_bytes": settings.queend_cache_bytes,
         "compress_from": settings.queend_compress_from,
         "dedupe_bytes": settings.queend_dedupe_bytes,

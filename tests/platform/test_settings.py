@@ -178,7 +178,7 @@ GAUGES = {"pop_limit": ("QUEEN_POP_MAX_CONCURRENT", 3), "ack_limit": ("QUEEN_ACK
 @pytest.fixture(scope="module")
 def bounded(start_daemon: Callable[..., Daemon]) -> Daemon:
     """Few calls at once."""
-    return start_daemon(NUM_WORKERS=1, QUEEN_CONCURRENCY_MODE="static", DB_POOL_SIZE=60, DEFAULT_BATCH_SIZE=3,
+    return start_daemon(NUM_WORKERS=1, QUEEN_CONCURRENCY_MODE="static", QUEEND_PUSH_STREAMS=2, DB_POOL_SIZE=60, DEFAULT_BATCH_SIZE=3,
                         DEFAULT_TIMEOUT=300,
                         DEFAULT_SUBSCRIPTION_MODE="new", QUEEND_CONFIGURE_REPLACES="true",
                         QUEEND_MAX_QUEUED_BYTES=1 << 20,
@@ -187,19 +187,15 @@ def bounded(start_daemon: Callable[..., Daemon]) -> Daemon:
                         **dict.fromkeys(STREAM_CALLS, 1), **dict(GAUGES.values()))
 
 
-@sees(*(name for name, _ in GAUGES.values()), "QUEEND_PUSH_TRIAL_MS", "QUEEND_PUSH_STREAMS")
+@sees(*(name for name, _ in GAUGES.values()), "QUEEND_PUSH_STREAMS")
 def test_calls_at_once(bounded: Daemon, start: Callable[..., Daemon]) -> None:
     with bounded.client() as client:
-        for i in range(3):      # after each batch another number of streams would be tried
-            client.push("limits", i)
+        client.push("limits", 1)
         for gauge, (name, value) in GAUGES.items():
             assert client.metric(f"queend_worker_{gauge}") == value, name
-    fixed, tried = start(QUEEND_PUSH_STREAMS=3), start(QUEEND_PUSH_TRIAL_MS=0)
-    with fixed.client() as client, tried.client() as other:
-        client.push("q", 1), other.push("q", 1)
+    with start(QUEEND_PUSH_STREAMS=3).client() as client:
+        client.push("q", 1)
         assert client.metric("queend_worker_push_streams") == 3
-        until(lambda: other.push("q", 1) and other.metric("queend_worker_push_streams") > 1, "more streams are tried",
-              20)
 
 
 def waiting(seer: psycopg.Connection) -> int:

@@ -22,7 +22,6 @@ PACKAGE = Path(queend.__file__).parent.parent  # the build under test: in the ch
 FOREIGN = ("PG_", "QUEEN_", "QUEEND_", "SIDECAR_", "DB_", "POP_", "DEFAULT_", "FILE_BUFFER_", "DATABASE_URL", "JWT_", "PORT", "HOST", "NUM_WORKERS", "LOG_LEVEL")
 HARDER = {
     "NUM_WORKERS": 2,
-    "QUEEND_PUSH_TRIAL_MS": 0,  # another number of push streams after every batch: harder than any load
     "QUEEND_BUFFER_BYTES": 0,  # most tests ask what happens without; those of the buffer turn it on
 }
 

@@ -6,19 +6,15 @@
 cdef enum:
     ASIDE_SEEN = 20000        # ids in an answer that has more to teach: sql/function/ids.sql
 
-cdef inline PushStream* aside_of(PushStream* s) noexcept nogil:
-    return streams[0].side if lanes.adapts else s.side
-
-cdef inline PushStream* aside_deal(PushStream* to, PushStream* home, Partition* p) noexcept nogil:
-    return home.side if p.aside else to
+cdef inline PushStream* aside_deal(PushStream* s, Partition* p) noexcept nogil:
+    return s.side if p.aside else s
 
 cdef void aside_take(PushStream* s, PushBatch* b, PGresult* res) noexcept nogil:
-    # Before the refused are sent again: those that have to learn, and what was gathered for them, go to the side. Not while
-    # lanes move: what was closed for that may hold items of the same partition.
+    # Before the refused are sent again: those that have to learn, and what was gathered for them, go to the side.
     cdef PushGroup* g
     cdef int row, i
     cdef bint any = False
-    if s.main != NULL or lanes_moving():
+    if s.main != NULL:
         return
     for row in range(PQntuples(res)):
         i = pg_int4(res, row, PUSH_ORD)
@@ -49,8 +45,7 @@ cdef bint aside_bound(PushStream* s, Partition* p) noexcept nogil:
     return False
 
 cdef void group_aside(PushStream* s, PushBatch* b, PushGroup* g) noexcept nogil:
-    cdef PushStream* side = aside_of(s)
-    cdef PushStream* lane = lanes_deal(s, g.partition)       # who gathers for it
+    cdef PushStream* side = s.side
     cdef PushGroup* gathered = g.partition.open
     cdef PushGroup* to
     if side.gather == NULL:
@@ -64,10 +59,10 @@ cdef void group_aside(PushStream* s, PushBatch* b, PushGroup* g) noexcept nogil:
         side.gather.since_us = b.since_us
     group_pour(b, g, side.gather, to)
     if gathered != NULL:
-        group_pour(lane.gather, gathered, side.gather, to)
-        if lane.gather.n_groups == 0:
-            batch_free(lane.gather)
-            lane.gather = NULL
+        group_pour(s.gather, gathered, side.gather, to)
+        if s.gather.n_groups == 0:
+            batch_free(s.gather)
+            s.gather = NULL
     g.partition.open = to
     g.partition.aside = True
 
@@ -75,9 +70,9 @@ cdef void aside_home(PushStream* side, PushBatch* b) noexcept nogil:
     # The side has stored these: what it gathered for them meanwhile goes to their stream, and so does what comes.
     cdef PushGroup* g = b.first
     cdef PushGroup* to
-    cdef PushStream* s
+    cdef PushStream* s = side.main
     cdef Partition* p
-    if side.main == NULL or side.again != NULL or lanes_moving():
+    if s == NULL or side.again != NULL:
         return
     while g != NULL:
         p = g.partition
@@ -85,7 +80,6 @@ cdef void aside_home(PushStream* side, PushBatch* b) noexcept nogil:
         p.aside = False
         if p.open == NULL:
             continue
-        s = lanes_deal(side.main, p)
         if s.gather == NULL:
             s.gather = batch_new(s)
         to = batch_group(s.gather, p) if s.gather != NULL else NULL

@@ -142,16 +142,16 @@ cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
     cdef int i
     j.unresolved = NULL
     job_move(&j.job, JOB_FLYING)
-    if lanes.homes > 1 or j.held:
-        parts = <PushPart*>arena_zero(&j.job.r.arena, lanes.homes * sizeof(PushPart))
-    tails = <PushItem**>arena_zero(&j.job.r.arena, lanes.homes * sizeof(PushItem*))
+    if n_streams > 1 or j.held:
+        parts = <PushPart*>arena_zero(&j.job.r.arena, n_streams * sizeof(PushPart))
+    tails = <PushItem**>arena_zero(&j.job.r.arena, n_streams * sizeof(PushItem*))
     if parts == NULL or tails == NULL:
         j.unresolved = it
         push_give_up(w, j)
         return
     while it != NULL:
         following = it.next
-        i = ((it.partition.id) & (LANES - 1)) % lanes.homes
+        i = ((it.partition.id) & (LANES - 1)) % n_streams
         part = &parts[i]
         if part.left == 0:
             part.job = j
@@ -167,7 +167,7 @@ cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
         part.left += 1
         tails[i] = it
         it = following
-    for i in range(lanes.homes):
+    for i in range(n_streams):
         if tails[i] == NULL:
             continue
         if streams[i].worker is w:

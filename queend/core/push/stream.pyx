@@ -1,5 +1,5 @@
-# Push streams. A stream stores some of the 64 lanes (lane = partition id & 63; push/lanes says which), belongs to one
-# worker's thread, has at most one batch in flight and gathers the next one meanwhile: no timer, the batch grows with the
+# Push streams. There is a fixed number of them, divided among the workers. Each stores some of the 64 lanes for good (lane =
+# partition id & 63, stream = lane mod number), so parts of requests are sent to it. It belongs to one worker's thread, has at most one batch in flight and gathers the next one meanwhile: no timer, the batch grows with the
 # database's latency. Gathering groups items by partition, so record batches grow by themselves as load does.
 # In: items whose partitions are known. Out: items with offset, time and status, back to their requests after the commit.
 
@@ -10,9 +10,10 @@ cdef PushStream* streams      # process-wide: n_streams with lanes, then the sid
 cdef int n_streams
 cdef int streams_all
 
-cdef bint streams_open(int n) noexcept nogil:
+cdef bint streams_open(Process* p) noexcept nogil:
     global streams, n_streams, streams_all
     cdef int i
+    cdef int n = min(p.settings.push_streams, p.settings.types[<int>TYPE_PUSH].max_concurrent)
     streams = <PushStream*>calloc(2 * n, sizeof(PushStream))
     if streams == NULL:
         return False
@@ -23,7 +24,20 @@ cdef bint streams_open(int n) noexcept nogil:
         streams[i].side = &streams[n + i]
         streams[n + i].index = n + i
         streams[n + i].main = &streams[i]
+        streams[i].worker = p.workers[i % p.n]
+        streams[n + i].worker = streams[i].worker
+        streams[i].arrays.pack.least = p.settings.compress_from
+        streams[n + i].arrays.pack.least = p.settings.compress_from
     return True
+
+cdef inline int streams_of(Worker* w) noexcept nogil:
+    # How many work in w.
+    cdef int workers = w.settings.workers
+    return n_streams // workers + (w.index < n_streams % workers)
+
+cdef inline PushStream* stream_main(PushStream* s) noexcept nogil:
+    # The stream that keeps the parts which found a batch full.
+    return s if s.main == NULL else s.main
 
 cdef void streams_close() noexcept nogil:
     global streams
@@ -60,7 +74,7 @@ cdef void stream_add(PushStream* s, PushPart* part) noexcept nogil:
             items_home(s, it, False)
             it = following
             continue
-        to = aside_deal(lanes_deal(s, p), s, p)
+        to = aside_deal(s, p)
         if to.gather == NULL:
             to.gather = batch_new(to)
             if to.gather != NULL and t.hold_ms:
@@ -119,9 +133,6 @@ cdef void stream_drain(PushStream* s) noexcept nogil:
         stream_expire(s)
         return
     if s.again == NULL and s.gather == NULL:
-        return
-    if lanes_wait(s):
-        stream_expire(s)
         return
     if s.retry_at and clock_mono_us() < s.retry_at:
         return
@@ -192,8 +203,8 @@ cdef PushBatch* stream_next(PushStream* s) noexcept nogil:
         b.next = NULL
         return b
     b = stream_take(s)
-    if lanes_overflow(s).overflow_first != NULL:
-        stream_refill(lanes_overflow(s))
+    if stream_main(s).overflow_first != NULL:
+        stream_refill(stream_main(s))
     return b
 
 cdef PushBatch* stream_take(PushStream* s) noexcept nogil:
@@ -313,10 +324,9 @@ cdef void stream_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
         again.next = s.again
         s.again = again
     aside_home(s, b)
-    lanes_done(s, b.n_items, now)
     hold = s.again == NULL and stream_hold(s, b, now)
     s.leaving = True
-    if not hold and (s.again != NULL or s.gather != NULL and not stream_gathers(s)) and not lanes_wait(s):
+    if not hold and (s.again != NULL or s.gather != NULL and not stream_gathers(s)):
         stream_send(s, slot, stream_next(s))
     s.leaving = False
     batch_scatter(s, b, res)

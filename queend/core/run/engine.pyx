@@ -26,11 +26,8 @@ cdef bint engine_boot(Process* p) noexcept nogil:
     reload_running = False
     reload_at = 0
     reload_of = 0
-    if not streams_open(lanes_streams(&p.settings)):
+    if not streams_open(p):
         return False
-    for i in range(streams_all):
-        streams[i].arrays.pack.least = p.settings.compress_from
-    lanes_open(p)
     statements_open()
     boss = p.workers[0]
     return True

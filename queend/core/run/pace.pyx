@@ -83,7 +83,7 @@ cdef void rowcache_age(int64_t now) noexcept nogil:
 cdef inline void limits_tell(Engine* e) noexcept nogil:
     # For whoever looks at the metrics.
     cdef Counters* c = &e.worker.counters
-    c.push_streams = lanes_of(e.worker)
+    c.push_streams = streams_of(e.worker)
     c.pop_limit = e.pop_limit.limit
     c.ack_limit = e.ack_limit.limit
     c.transaction_limit = e.tx_limit.limit

@@ -58,26 +58,3 @@ cdef struct Company:
     int skip
     int64_t until_us
 
-cdef struct Spread:
-    int most
-    int64_t window_us             # 0: another number after every batch, for tests of what depends on it
-    int active                    # the answer
-    int64_t since_us              # when the window began; 0: with the next batch
-    int64_t last_us               # when the last batch came back
-    int64_t items                 # stored in it
-    int batches
-    int crowded                   # batches that found others waiting
-    int skip                      # batches still to come that belong to the number before
-    int base                      # number of streams outside of the trial
-    int other                     # the one it is compared with, 0: no trial
-    double rate                   # of the last window with the present number, items per us
-    double tried                  # of the last one with the other
-    double rates                  # sum of those with the present number
-    int pairs                     # compared so far
-    double gain                   # sum of what the other number gained, 0.1: a tenth more
-    double gain2                  # of the squares
-    bint fewer                    # the next trial is of half as many
-    int quiet                     # windows without demand in a row
-    double known                  # rate at the end of the last trial
-    int64_t pause_us
-    int64_t trial_at              # not before

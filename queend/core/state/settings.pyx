@@ -23,8 +23,7 @@ cdef struct Settings:
     char* conninfo            # libpq connection string
     char* session             # a statement that makes each session's settings, "": none
     int slots                 # PostgreSQL connections per worker
-    int push_streams          # in the process; 0: as many as store most
-    int push_trial_ms         # how long a number of streams is watched; 0: another after every batch
+    int push_streams          # in the process
     int64_t cache_bytes       # of the newest rows, in memory
     int compress_from         # bytes of payload from which a row of the log is compressed, 0 = never
     int64_t dedupe_bytes      # for remembering ids, in the process
@@ -168,8 +167,7 @@ cdef int settings_load(Settings* s, dict settings) except -1:
     s.reuseport = setting_word(d, "listen_mode", ("acceptor", "reuseport")) == "reuseport"
     s.backlog = setting_int(d, "backlog", 4096, 1, 65535)
     s.slots = setting_int(d, "slots_per_worker", 8, 1, 1000)
-    s.push_streams = setting_int(d, "push_streams", 0, 0, 64)
-    s.push_trial_ms = setting_int(d, "push_trial_ms", 250, 0, 60000)
+    s.push_streams = setting_int(d, "push_streams", 1, 1, 64)
     s.cache_bytes = setting_int(d, "cache_bytes", 32 << 20, 0, 1 << 50)
     s.compress_from = setting_int(d, "compress_from", 1024, 0, top)
     s.dedupe_bytes = setting_int(d, "dedupe_bytes", 256 << 20, 0, 1 << 50)
