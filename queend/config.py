@@ -202,7 +202,7 @@ class Policies(BaseSettings):
                 ("max_batch_size", count(_most, f"{_type}: most jobs of one call" + ("" if _most
                     else "; default: as many as fit"), "jobs", ge=1)),
                 ("max_concurrent", count(_calls, f"{_type}: calls at once per worker" if _type != "push" else
-                                         "push: streams at most, where QUEEND_PUSH_STREAMS is 0", "calls", ge=1))):
+                                         "push: streams at most, whatever QUEEND_PUSH_STREAMS says", "calls", ge=1))):
             __annotations__[f"queen_{_type}_{_name}"] = "int | None" if _setting.default is None else "int"
             locals()[f"queen_{_type}_{_name}"] = _setting
     for _type, _calls in ALONE.items():
