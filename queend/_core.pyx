@@ -120,6 +120,7 @@ include "core/net/leaving.pyx"            # clients that leave
 include "core/net/untaken.pyx"            # answers that are not taken, within theirs
 include "core/net/writing.pyx"            # answers: bytes out
 include "core/net/worker.pyx"             # a thread and its loop
+include "core/net/beside.pyx"             # large bodies, read beside the loop
 include "core/net/listener.pyx"           # where connections come from
 include "core/net/watch.pyx"              # does everybody turn?
 include "core/net/process.pyx"            # all workers together

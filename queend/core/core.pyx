@@ -405,7 +405,8 @@ cdef dict worker_stats(Worker* w):
             "push_streams": c.push_streams, "pop_limit": c.pop_limit, "ack_limit": c.ack_limit,
             "transaction_limit": c.transaction_limit, "lease_limit": c.lease_limit,
             "dead_lettered": c.dead_lettered, "buffered": c.buffered, "empty_pops": c.empty_pops, "handed_over": c.handed, "from_memory": c.from_memory, "acked_by_lease": c.by_lease,
-            "sealed": c.sealed, "opened": c.opened, "left_sealed": c.left_sealed, "not_sealed": c.not_sealed, "refused": c.refused, "no_room": c.no_room, "not_taken": c.not_taken, "not_parked": c.not_parked, "too_slow": c.too_slow}
+            "sealed": c.sealed, "opened": c.opened, "left_sealed": c.left_sealed, "not_sealed": c.not_sealed, "refused": c.refused, "no_room": c.no_room, "not_taken": c.not_taken, "not_parked": c.not_parked, "too_slow": c.too_slow,
+            "turn_bytes": c.turn_bytes, "read_beside": c.read_beside, "answered_beside": c.answered_beside}
 
 cdef dict op_stats(Process* p, int op):
     cdef OpCounter* c

@@ -4,18 +4,31 @@
 cdef enum:
     ARENA_CHUNK = 2048
     ARENA_KEEP = 512          # chunks a pool keeps
+    RUIN_LEAST = 8 << 20      # bytes of a block that the system has back a slice at a time (its own mapping: base/memory)
+    RUIN_SLICE = 2 << 20
 
 cdef struct Chunk:
     Chunk* next
     size_t size               # usable bytes after this header
 
+cdef struct Ruin:             # at the beginning of a large block that is given back
+    Ruin* next
+    size_t left               # bytes of it that may have pages
+
+cdef struct Adopted:          # memory that was not an arena's
+    Adopted* next
+    void* block
+    size_t size
+
 cdef struct ChunkPool:
     Chunk* free_list
     int kept
+    Ruin* ruins
 
 cdef struct Arena:
     ChunkPool* pool
     Chunk* chunks
+    Adopted* adopted
     char* at
     char* end
     bint picky                # of the request: names that nobody knows are refused (Prefer: handling=strict)
@@ -24,6 +37,7 @@ cdef inline void arena_open(Arena* a, ChunkPool* pool) noexcept nogil:
     a.pool = pool
     a.picky = False
     a.chunks = NULL
+    a.adopted = NULL
     a.at = NULL
     a.end = NULL
 
@@ -75,9 +89,48 @@ cdef Slice arena_copy(Arena* a, Slice s) noexcept nogil:
     p[s.n] = 0
     return slice_of(p, s.n)
 
+cdef bint arena_adopt(Arena* a, void* block, size_t size) noexcept nogil:
+    # The block is the arena's from now on. False: memory ran out, it is still the caller's.
+    cdef Adopted* one = <Adopted*>arena_alloc(a, sizeof(Adopted))
+    if one == NULL:
+        return False
+    one.block = block
+    one.size = size
+    one.next = a.adopted
+    a.adopted = one
+    return True
+
+cdef inline void block_free(ChunkPool* pool, void* block, size_t size) noexcept nogil:
+    # To give back the pages of a large one takes milliseconds: a slice a turn. It is its own entry in the list.
+    cdef Ruin* r = <Ruin*>block
+    if pool == NULL or size < RUIN_LEAST:
+        free(block)
+        return
+    r.left = size
+    r.next = pool.ruins
+    pool.ruins = r
+
+cdef bint chunkpool_turn(ChunkPool* pool) noexcept nogil:
+    # A slice of what was large. False: there is nothing left.
+    cdef Ruin* r = pool.ruins
+    cdef size_t at
+    if r == NULL:
+        return False
+    if r.left > 2 * RUIN_SLICE:
+        at = (<size_t>r + r.left - RUIN_SLICE) & ~(<size_t>RUIN_SLICE - 1)      # whole pages, whatever their size
+        madvise(<void*>at, (<size_t>r + r.left - at) & ~(<size_t>65535), MADV_DONTNEED)
+        r.left = at - <size_t>r
+    else:
+        pool.ruins = r.next
+        free(r)
+    return pool.ruins != NULL
+
 cdef void arena_close(Arena* a) noexcept nogil:
     cdef Chunk* c = a.chunks
     cdef Chunk* following
+    while a.adopted != NULL:
+        block_free(a.pool, a.adopted.block, a.adopted.size)
+        a.adopted = a.adopted.next
     while c != NULL:
         following = c.next
         if c.size == ARENA_CHUNK - sizeof(Chunk) and a.pool != NULL and a.pool.kept < ARENA_KEEP:
@@ -85,7 +138,7 @@ cdef void arena_close(Arena* a) noexcept nogil:
             a.pool.free_list = c
             a.pool.kept += 1
         else:
-            free(c)
+            block_free(a.pool, c, sizeof(Chunk) + c.size)
         c = following
     a.chunks = NULL
     a.at = NULL
@@ -93,8 +146,13 @@ cdef void arena_close(Arena* a) noexcept nogil:
 
 cdef void chunkpool_close(ChunkPool* pool) noexcept nogil:
     cdef Chunk* c
+    cdef Ruin* r
     while pool.free_list != NULL:
         c = pool.free_list
         pool.free_list = c.next
         free(c)
     pool.kept = 0
+    while pool.ruins != NULL:
+        r = pool.ruins
+        pool.ruins = r.next
+        free(r)

@@ -66,6 +66,7 @@ cdef void job_open(Job* j, Request* r, int op) noexcept nogil:
     j.op = op
     j.born_us = r.started_us
     j.bytes = r.body.n
+    request_settle(r)
     request_pin(r)
     r.job = j
     r.op = op

@@ -69,6 +69,10 @@ cdef extern from "<unistd.h>" nogil:
     long lseek(int, long, int)
     int SEEK_END
 
+cdef extern from "<sys/mman.h>" nogil:
+    int MADV_DONTNEED
+    int madvise(void*, size_t, int)
+
 cdef extern from "<fcntl.h>" nogil:
     int O_RDONLY, O_WRONLY, O_RDWR, O_CREAT, O_EXCL, O_APPEND, O_CLOEXEC, O_DIRECTORY
     int open(const char*, int, ...)

@@ -162,13 +162,19 @@ cdef void conn_pause(Conn* c) noexcept nogil:
         uv_read_stop(<uv_stream_t*>&c.tcp)
 
 cdef void conn_on_alloc(uv_handle_t* handle, size_t suggested, uv_buf_t* buf) noexcept nogil:
+    # No room: this turn has read enough of what is large (conn_on_read has UV_ENOBUFS).
     cdef Conn* c = <Conn*>handle.data
     if c.mode == READ_FIXED and c.state != CONN_LINGER:
         buf.base = <char*>c.reading.body.p + c.body_got
-        buf.len = c.reading.body.n - c.body_got
+        buf.len = min(c.reading.body.n - c.body_got, <size_t>INPUT_SIZE)
     else:
         buf.base = c.worker.input
         buf.len = INPUT_HEAD if c.large and c.mode == READ_HEAD else INPUT_SIZE
+    if turn_full(c.worker):
+        if c.mode != READ_HEAD or c.head.len:
+            buf.len = 0
+        elif turn_crowded(c.worker):
+            buf.len = min(buf.len, <size_t>INPUT_LITTLE)
 
 cdef void conn_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) noexcept nogil:
     cdef Conn* c = <Conn*>stream.data
@@ -177,6 +183,9 @@ cdef void conn_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) no
     cdef Buf held
     if got == 0:
         return                # nothing came after all (EAGAIN)
+    if got == UV_ENOBUFS:
+        conn_yield(c)
+        return
     if got < 0:
         if got == UV_EOF and c.state < CONN_LINGER and (c.first != NULL or c.out_pending):
             conn_read_out(c)
@@ -189,6 +198,8 @@ cdef void conn_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) no
         c.out_mark += n
         if c.out_mark > LINGER_BYTES:
             conn_close(c)
+        elif turn_yields(c.worker):
+            conn_yield(c)
         return
     if c.mode == READ_FIXED:
         c.body_got += n
@@ -199,6 +210,8 @@ cdef void conn_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) no
             conn_consume(c, data, 0)
         else:
             conn_settle(c)
+            if turn_yields(c.worker):
+                conn_yield(c)
         return
     if c.head.len:
         # the rest of a head whose beginning is kept: parsed again only when a line has ended or the limit is passed
@@ -212,22 +225,35 @@ cdef void conn_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) no
             c.head = held
             if held.cap > ARRIVING_FREE:
                 conn_account(c)
+            if turn_yields(c.worker):
+                conn_yield(c)
             return
         buf_init(&c.head)
         conn_consume(c, held.data, held.len)
         buf_free(&held)
     else:
         conn_consume(c, data, n)
+    if (c.reading != NULL or c.head.len) and turn_yields(c.worker):
+        conn_yield(c)
 
 cdef inline bint conn_sated(Conn* c) noexcept nogil:
     # It has as many answers as it may before it asks for more.
     return c.out_pending > OUT_MAX or c.untaken > OUT_MAX
 
+cdef inline bint conn_holds_back(Conn* c) noexcept nogil:
+    # Its next request has to wait: for the token or the reading of the one before, or for answers.
+    return c.mode == READ_LATER or c.beside or c.owed >= c.worker.settings.max_pipeline or conn_sated(c)
+
+cdef void conn_yield(Conn* c) noexcept nogil:
+    # It has more that is large; others come first.
+    turn_wait_more(c)
+    conn_pause(c)
+
 cdef void conn_consume(Conn* c, const char* data, size_t n) noexcept nogil:
     # Takes requests from the bytes as far as they go and keeps what is left of an incomplete one.
     cdef size_t used
     while n and c.mode != READ_NOTHING:
-        if c.mode == READ_LATER or c.owed >= c.worker.settings.max_pipeline or conn_sated(c):
+        if conn_holds_back(c):
             break
         if c.mode == READ_HEAD:
             used = conn_take_head(c, data, n)
@@ -251,7 +277,7 @@ cdef void conn_consume(Conn* c, const char* data, size_t n) noexcept nogil:
         if c.head.failed:
             conn_close(c)
             return
-    if c.wait_next != NULL or c.mode == READ_LATER or c.owed >= c.worker.settings.max_pipeline or conn_sated(c):
+    if c.wait_next != NULL or conn_holds_back(c):
         conn_pause(c)
     if c.reading != NULL or c.arriving or c.head.cap > ARRIVING_FREE:
         conn_account(c)
@@ -357,17 +383,22 @@ cdef size_t conn_take_chunks(Conn* c, const char* data, size_t n) noexcept nogil
         return n
     if outcome == 0:
         return n
-    body = <char*>arena_alloc(&r.arena, r.out.len + BODY_PADDING)
+    if r.out.cap > OUT_KEEP:
+        # not held twice, nor copied
+        body = r.out.data if buf_room(&r.out, BODY_PADDING) and arena_adopt(&r.arena, r.out.data, r.out.cap) else NULL
+    else:
+        body = <char*>arena_alloc(&r.arena, r.out.len + BODY_PADDING)
+        if body != NULL:
+            memcpy(body, r.out.data, r.out.len)
     if body == NULL:
         c.reading = NULL
         request_close(r)
         conn_refuse(c, 503, b"Out of memory")
         return n
-    memcpy(body, r.out.data, r.out.len)
     memset(body + r.out.len, 0, BODY_PADDING)
     r.body = slice_of(body, r.out.len)
-    if r.out.cap > OUT_KEEP:
-        buf_free(&r.out)      # a large body is not held twice
+    if body == r.out.data:
+        buf_init(&r.out)
     else:
         buf_clear(&r.out)
     conn_complete(c)

@@ -20,15 +20,23 @@ cdef Request* request_open(Worker* w, Conn* c) noexcept nogil:
     w.counters.live_requests += 1
     return r
 
+cdef inline void request_settle(Request* r) noexcept nogil:
+    # Its body is nothing that arrives any more.
+    if r.held:
+        budget_give(r.held)
+        r.held = 0
+
 cdef void request_close(Request* r) noexcept nogil:
     cdef Worker* w = r.worker
     request_unpin(r)
+    request_settle(r)
     if r.charged:
         untaken_add(w, r.conn, -r.charged)
     arena_close(&r.arena)
     w.counters.live_requests -= 1
     if r.out.cap > OUT_KEEP or w.requests.outs_kept == OUTS_KEEP:
-        buf_free(&r.out)
+        block_free(&w.chunks, r.out.data, r.out.cap)
+        buf_init(&r.out)
     elif r.out.data != NULL:
         buf_clear(&r.out)
         w.requests.outs[w.requests.outs_kept] = r.out

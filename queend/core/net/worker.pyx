@@ -204,8 +204,10 @@ cdef void worker_end(Worker* w) noexcept nogil:
                 conn_write_text(c, FAREWELL, strlen(FAREWELL))
             conn_close(c)
             c = following
-    while w.waits != NULL:
-        turn_next(w)
+    while w.waits.first != NULL:
+        turn_next(&w.waits)
+    while w.waits_more.first != NULL:
+        turn_next(&w.waits_more)
     inbox_close(&w.inbox)
     uv_close(<uv_handle_t*>&w.inbox.wake, worker_handle_closed)
     uv_close(<uv_handle_t*>&w.after, worker_handle_closed)

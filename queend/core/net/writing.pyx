@@ -47,7 +47,7 @@ cdef void conn_flush(Conn* c) noexcept nogil:
         if c.ended or (c.worker.stopping and c.reading == NULL and c.head.len == 0):
             conn_linger(c)
             return
-    if c.paused and c.wait_next == NULL and not c.read_out and c.mode != READ_LATER and c.owed < c.worker.settings.max_pipeline and not conn_sated(c):
+    if c.paused and c.wait_next == NULL and not c.read_out and not conn_holds_back(c):
         conn_resume(c)
         if c.state == CONN_CLOSING:
             return
@@ -146,7 +146,7 @@ cdef void conn_on_written_free(Writing* x) noexcept nogil:
     x.conn.out_pending -= x.size
     untaken_add(x.conn.worker, x.conn, -x.held)
     for i in range(x.n):
-        buf_free(&x.bufs[i])
+        block_free(&x.conn.worker.chunks, x.bufs[i].data, x.bufs[i].cap)
     free(x)
 
 cdef void conn_on_written(uv_write_t* req, int status) noexcept nogil:

@@ -2,22 +2,32 @@
 
 cdef void push_submit(Worker* w, Request* r, bint events) noexcept nogil:
     cdef PushJob* j = <PushJob*>arena_zero(&r.arena, sizeof(PushJob))
-    cdef ApiError err
-    cdef Buf* out
-    cdef int i
+    r.op = OP_PUSH
     if j == NULL:
         reply_error(r, 503, "Out of memory")
-        return
-    if not (events_read(r.headers_raw, r.asks & ASK_TRACE, r.path, r.query, r.body, &r.arena, engine_of(w).settings.max_items, &j.req, &err) if events
-            else push_read(r.headers_raw, r.query, r.body, &w.unzip, &r.arena, &w.uuids, engine_of(w).settings, &j.req, &err)):
-        r.op = OP_PUSH
-        reply_error(r, err.status, err.text)
-        return
-    if r.asks & ASK_TRACE and not events:
-        pushreq_trace(r.headers_raw, &r.arena, j.req.items, j.req.n)
-    if r.asks & ASK_KEY and not pushkey_apply(r.headers_raw, r.grant, &r.arena, &j.req, &err):
-        r.op = OP_PUSH
-        reply_error(r, err.status, err.text)
+    else:
+        body_take(w, r, j, events_read_body if events else push_read_body, push_taken)
+
+cdef bint push_read_body(Request* r, void* job, Tools* t) noexcept nogil:
+    cdef PushReq* q = &(<PushJob*>job).req
+    if not push_read(r.headers_raw, r.query, r.body, t.unzip, &r.arena, t.uuids, t.settings, q, &t.error):
+        return False
+    if r.asks & ASK_TRACE:
+        pushreq_trace(r.headers_raw, &r.arena, q.items, q.n)
+    return not r.asks & ASK_KEY or pushkey_apply(r.headers_raw, r.grant, &r.arena, q, &t.error)
+
+cdef bint events_read_body(Request* r, void* job, Tools* t) noexcept nogil:
+    cdef PushReq* q = &(<PushJob*>job).req
+    if not events_read(r.headers_raw, r.asks & ASK_TRACE, r.path, r.query, r.body, &r.arena, t.settings.max_items, q, &t.error):
+        return False
+    return not r.asks & ASK_KEY or pushkey_apply(r.headers_raw, r.grant, &r.arena, q, &t.error)
+
+cdef void push_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noexcept nogil:
+    cdef PushJob* j = <PushJob*>job
+    cdef Buf* out
+    cdef int i
+    if not good:
+        reply_error(r, e.status, e.text)
         return
     if r.grant != NULL and not gate_push(r, &j.req):
         return

@@ -99,10 +99,7 @@ cdef void engine_request(Worker* w, Request* r) noexcept nogil:
     if sites.guards and not site_admits(r, route == ROUTE_LIVEZ or route == ROUTE_READYZ):
         return
     if route == ROUTE_NONE:
-        if json_crowded(r.body):
-            reply_error(r, 413, b"The request body has too many values")
-        else:
-            bridge_submit(r)
+        body_take(w, r, NULL, values_read, values_taken)
         return
     if route == ROUTE_LIVEZ:
         watch_tells(w.process, r)
@@ -142,6 +139,18 @@ cdef void engine_request(Worker* w, Request* r) noexcept nogil:
         cycle_submit(w, r)
     else:
         pop_submit(w, r, route)
+
+cdef bint values_read(Request* r, void* job, Tools* t) noexcept nogil:
+    # Of a request for the control plane: few enough values?
+    return not json_crowded(r.body)
+
+cdef void values_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noexcept nogil:
+    if not good:
+        reply_error(r, 413, b"The request body has too many values")
+    elif r.conn == NULL:
+        reply_empty(r, 204)   # its client left meanwhile
+    else:
+        bridge_submit(r)
 
 cdef bint query_known(Request* r, int route) noexcept nogil:
     # Pops look at theirs themselves.

@@ -28,14 +28,23 @@ cdef void ackarrays_free(AckArrays* a) noexcept nogil:
 
 cdef void ack_submit(Worker* w, Request* r, bint single) noexcept nogil:
     cdef AckJob* j = <AckJob*>arena_zero(&r.arena, sizeof(AckJob))
-    cdef ApiError err
-    cdef Buf* out
     r.op = OP_ACK
     if j == NULL:
         reply_error(r, 503, "Out of memory")
-        return
-    if not ack_parse(r.body, &r.arena, single, engine_of(w).settings.max_items, &j.req, &err):
-        reply_error(r, err.status, err.text)
+    else:
+        body_take(w, r, j, ack_read_body if single else acks_read_body, ack_taken)
+
+cdef bint ack_read_body(Request* r, void* job, Tools* t) noexcept nogil:
+    return ack_parse(r.body, &r.arena, True, t.settings.max_items, &(<AckJob*>job).req, &t.error)
+
+cdef bint acks_read_body(Request* r, void* job, Tools* t) noexcept nogil:
+    return ack_parse(r.body, &r.arena, False, t.settings.max_items, &(<AckJob*>job).req, &t.error)
+
+cdef void ack_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noexcept nogil:
+    cdef AckJob* j = <AckJob*>job
+    cdef Buf* out
+    if not good:
+        reply_error(r, e.status, e.text)
         return
     job_open(&j.job, r, OP_ACK)
     if j.req.n == 0:

@@ -17,9 +17,22 @@ cdef struct CycleCall:
 
 cdef void cycle_submit(Worker* w, Request* r) noexcept nogil:
     cdef CycleJob* j = <CycleJob*>arena_zero(&r.arena, sizeof(CycleJob))
-    if j == NULL or (r.grant != NULL and r.grant.limited) or not cycle_parse(r.body, &r.arena, &w.uuids, &j.req) or not cycle_names(w, r, j):
-        request_unpin(r)
+    if j == NULL or (r.grant != NULL and r.grant.limited):
         bridge_submit(r)
+    else:
+        body_take(w, r, j, cycle_read_body, cycle_taken)
+
+cdef bint cycle_read_body(Request* r, void* job, Tools* t) noexcept nogil:
+    return cycle_parse(r.body, &r.arena, t.uuids, &(<CycleJob*>job).req)
+
+cdef void cycle_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noexcept nogil:
+    cdef CycleJob* j = <CycleJob*>job
+    if not good or not cycle_names(w, r, j):
+        request_unpin(r)
+        if r.conn == NULL:
+            reply_empty(r, 204)       # its client left while it was read
+        else:
+            bridge_submit(r)
         return
     job_open(&j.job, r, OP_OTHER)
     job_move(&j.job, JOB_QUEUED)

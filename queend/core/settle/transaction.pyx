@@ -19,19 +19,29 @@ cdef struct TxCall:
 
 cdef void tx_submit(Worker* w, Request* r) noexcept nogil:
     cdef TxJob* j = <TxJob*>arena_zero(&r.arena, sizeof(TxJob))
-    cdef ApiError err
-    cdef int i
     r.op = OP_TRANSACTION
     if j == NULL:
         reply_error(r, 503, "Out of memory")
-        return
-    if not tx_read(r.headers_raw, r.body, &w.unzip, &r.arena, &w.uuids, engine_of(w).settings.max_items, &j.req, &err):
-        reply_error(r, err.status, err.text)
-        return
+    else:
+        body_take(w, r, j, tx_read_body, tx_taken)
+
+cdef bint tx_read_body(Request* r, void* job, Tools* t) noexcept nogil:
+    cdef TxReq* q = &(<TxJob*>job).req
+    cdef int i
+    if not tx_read(r.headers_raw, r.body, t.unzip, &r.arena, t.uuids, t.settings.max_items, q, &t.error):
+        return False
     if r.asks & ASK_TRACE:
-        for i in range(j.req.n):
-            if j.req.ops[i].kind == TX_PUSH:
-                pushreq_trace(r.headers_raw, &r.arena, j.req.ops[i].push, 1)
+        for i in range(q.n):
+            if q.ops[i].kind == TX_PUSH:
+                pushreq_trace(r.headers_raw, &r.arena, q.ops[i].push, 1)
+    return True
+
+cdef void tx_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noexcept nogil:
+    cdef TxJob* j = <TxJob*>job
+    cdef int i
+    if not good:
+        reply_error(r, e.status, e.text)
+        return
     if r.grant != NULL and not gate_transaction(r, &j.req):
         return
     job_open(&j.job, r, OP_TRANSACTION)

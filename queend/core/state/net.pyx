@@ -41,6 +41,7 @@ cdef struct Request:
     int status                # of the answer
     Buf out                   # the whole answer
     int64_t charged           # of it, in the budget (net/untaken)
+    int64_t held              # of its body, in the budget of what arrives (net/beside)
     size_t head_size          # of it: status line and headers
     Grant* grant              # what its token allows, NULL: nobody asks
     void* job                 # what it has become: a Job of the engine, or a call of the bridge
@@ -91,7 +92,7 @@ cdef struct Conn:
     Conn* next_dirty
     Conn* unread_prev         # in the worker's list of those that are not read
     Conn* unread_next
-    Conn* wait_next           # of those that go on in a later turn; of the last one itself; NULL: it does not wait (net/turn)
+    Conn* wait_next           # in a list of those that go on in a later turn; of the last one itself; NULL: it does not wait (net/turn)
     Worker* worker
     Request* first            # answers owed, in order
     Request* last
@@ -115,7 +116,7 @@ cdef struct Conn:
     uint8_t owes_continue     # 100, once all earlier answers are out
     uint8_t admitted          # the token of the next request was just verified
     uint8_t ended             # after the last answer owed: no more requests, close
-    uint8_t shut              # our side is shut down
+    uint8_t beside            # its last request is being read beside the loop (net/beside)
     uint64_t from_            # whose it is (address_key), 0: it was never admitted
     int64_t arriving          # bytes of the budget it has (net/arriving)
     int64_t most              # bytes of the body that is read
@@ -132,8 +133,35 @@ cdef enum:
     INPUT_SIZE = 256 << 10    # bytes read at once
     INPUT_LARGE = 32 << 10    # a body from which on bytes are better not copied
     INPUT_HEAD = 2048         # read at once before such a body
+    INPUT_LITTLE = 8192       # read at once in a turn that has read very much
     TICK_MS = 500             # timeouts are looked at
     STOP_PATIENCE_MS = 1000   # for the rest of a request, while the worker drains
+
+cdef struct Waits:            # net/turn
+    Conn* first
+    Conn* last
+
+cdef struct Tools:            # what reading takes besides the request
+    Unzip* unzip
+    UuidGen* uuids
+    const Settings* settings
+    ApiError error            # why it is refused
+
+ctypedef bint (*BodyRead)(Request* r, void* job, Tools* t) noexcept nogil
+ctypedef void (*BodyTaken)(Worker* w, Request* r, void* job, bint good, ApiError* e) noexcept nogil
+
+cdef struct Beside:           # in the request's arena
+    uv_work_t work
+    Beside* next
+    Request* r
+    void* job
+    BodyRead read
+    BodyTaken taken
+    Tools tools
+    Unzip unzip
+    UuidGen uuids
+    bint good
+    uint64_t answered         # requests of this worker, when it began
 
 cdef enum WorkerPhase:
     WORKER_NEW = 0
@@ -155,10 +183,13 @@ cdef struct Worker:
     ConnList[CONN_STATES] conns
     Conn* dirty               # connections to look at when this turn ends
     Conn* unread              # connections that are not read
-    Conn* waits               # connections that wait for their turn, and when this one began
-    Conn* waits_last
-    int64_t turn_us           # its first request, 0: none yet
+    Waits waits               # connections that wait for their turn
+    Waits waits_more          # and those with more of what is large
+    int64_t turn_us           # this one's first request, 0: none yet
     int64_t taken_us          # its last one
+    uint64_t turn_from        # counters.bytes_in when it began
+    Beside* beside            # large bodies that are read beside the loop, the first one now
+    Beside* beside_last
     RequestPool requests
     int64_t untaken           # bytes of answers that have not gone
     int64_t untaken_told      # of them, in the budget of all

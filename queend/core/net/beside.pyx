@@ -1,0 +1,93 @@
+# Large bodies, read beside the loop: a body of many MiB takes a tenth of a second, in which nobody else would be served. One at a
+# time per worker, in order, on a thread of libuv's pool. It has of the worker only what is its own meanwhile: the request, with an
+# arena that takes nothing from the worker's, and tools of the same kind. The connection's next request is taken when it is read, so
+# that what one client sends in a row stays in order. Its place in the budget of what arrives is kept until it is a job (the engine has
+# bounds of its own) or, where the control plane has it, closed.
+
+cdef enum:
+    BESIDE_LEAST = 1 << 20    # bytes of a body
+
+cdef inline void body_take(Worker* w, Request* r, void* job, BodyRead read, BodyTaken taken) noexcept nogil:
+    # `read` takes the body apart, on any thread; `taken` is told on the worker's, now or later.
+    cdef Tools t
+    if r.body.n >= BESIDE_LEAST and beside_add(w, r, job, read, taken):
+        return
+    t.unzip = &w.unzip
+    t.uuids = &w.uuids
+    t.settings = w.settings
+    taken(w, r, job, read(r, job, &t), &t.error)
+
+cdef bint beside_add(Worker* w, Request* r, void* job, BodyRead read, BodyTaken taken) noexcept nogil:
+    # False: it has to be read at once.
+    cdef Beside* x = <Beside*>arena_zero(&r.arena, sizeof(Beside))
+    if x == NULL:
+        return False
+    x.r = r
+    x.job = job
+    x.read = read
+    x.taken = taken
+    x.work.data = x
+    if w.beside == NULL:
+        if not beside_begin(w, x):
+            return False
+        w.beside = x
+    else:
+        w.beside_last.next = x
+    w.beside_last = x
+    if r.conn != NULL:
+        r.conn.beside = True
+        r.held = r.conn.arriving
+        r.conn.arriving = 0
+    return True
+
+cdef bint beside_begin(Worker* w, Beside* x) noexcept nogil:
+    x.answered = beside_answered(w)
+    x.r.arena.pool = NULL
+    uuidgen_open(&x.uuids)
+    x.tools.unzip = &x.unzip
+    x.tools.uuids = &x.uuids
+    x.tools.settings = w.settings
+    if uv_queue_work(&w.loop, &x.work, beside_run, beside_done) == 0:
+        return True
+    x.r.arena.pool = &w.chunks
+    return False
+
+cdef void beside_run(uv_work_t* work) noexcept nogil:
+    # On a thread of the pool.
+    cdef Beside* x = <Beside*>work.data
+    x.good = x.read(x.r, x.job, &x.tools)
+    unzip_close(&x.unzip)
+
+cdef void beside_done(uv_work_t* work, int status) noexcept nogil:
+    cdef Beside* x = <Beside*>work.data
+    cdef Worker* w = x.r.worker
+    cdef Beside* following = x.next
+    w.counters.read_beside += 1
+    w.counters.answered_beside += beside_answered(w) - x.answered
+    x.r.arena.pool = &w.chunks
+    beside_tell(w, x, x.good)         # the request, and x with it, may be gone
+    while following != NULL and (w.ending or not beside_begin(w, following)):
+        x = following
+        following = x.next
+        error_set(&x.tools.error, 503, b"Out of memory")
+        beside_tell(w, x, False)
+    w.beside = following
+    if following == NULL:
+        w.beside_last = NULL
+
+cdef void beside_tell(Worker* w, Beside* x, bint good) noexcept nogil:
+    cdef Request* r = x.r
+    if r.conn != NULL:
+        r.conn.beside = False
+        conn_dirty(r.conn)
+    if w.ending:
+        reply_error(r, 503, b"The server is shutting down")
+    else:
+        x.taken(w, r, x.job, good, &x.tools.error)
+
+cdef uint64_t beside_answered(Worker* w) noexcept nogil:
+    cdef uint64_t n = 0
+    cdef int i
+    for i in range(OP_COUNT):
+        n += w.counters.op[i].requests
+    return n
