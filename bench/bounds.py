@@ -2,11 +2,11 @@
 
 python bench/bounds.py [--postgres MAJOR] [--rounds N] [--stay SECONDS] [attack …]
 The attacks are those of SECURITY.md in full size. One daemon with one worker each, default bounds; the attacker is this process, the others
-another one that pushes to a queue of its own every 5 ms. Each attack comes, stands, and leaves, several times: what is told of each of these
-times is of all rounds together. Memory is the peak of what is resident (VmHWM, reset before).
+another one that pushes to a queue of its own every 5 ms. Each attack comes, stands, and leaves, several times: what is
+told of each of these times is of all rounds together. Memory is the peak of what is resident (VmHWM, reset before).
 
-The floor is what the same pushes take while the same attacker sends the same to a server that only takes it (bench/sink.py): what is left when
-nothing of the attack reaches the daemon, on a machine whose processors all of them share.
+The floor is what the same pushes take while the same attacker sends the same to a server that only takes it
+(bench/sink.py): what is left when nothing of the attack reaches the daemon, on processors that all of them share.
 """
 from __future__ import annotations
 
@@ -176,8 +176,8 @@ def under(attack: Attack, address: Address, daemon: Daemon, rounds: int, stay_s:
     watch.join()
     comes = [one for at, one in took if any(began <= at < stands for began, stands, _ in times)]
     all_ = [one for at, one in took if at >= times[0][0]]
-    return {"pushes": len(all_), "failed": failed[:3], "p99_ms": p99(all_), "most_ms": ms(max(all_)), "comes_s": round(sum(b - a for a, b, _ in times), 1),
-            "comes_pushes": len(comes), "comes_p99_ms": p99(comes)}
+    return {"pushes": len(all_), "failed": failed[:3], "p99_ms": p99(all_), "most_ms": ms(max(all_)),
+            "comes_s": round(sum(b - a for a, b, _ in times), 1), "comes_pushes": len(comes), "comes_p99_ms": p99(comes)}
 
 
 def measure(name: str, conninfo: str, rounds: int, stay_s: float) -> dict[str, object]:

@@ -1,7 +1,8 @@
-"""A server that does nothing but take what clients send, as much of it as the daemon takes: the floor of what any server on this machine could keep.
+"""A server that only takes what clients send, as much of it as the daemon takes: the floor of what is possible here.
 
-Bodies have a budget, as the daemon's: what finds no room is refused, and a few MiB of it are swallowed. A body that is complete is answered and
-forgotten. A question for a message of 60 MiB is answered with as much as the kernel takes, any other question not at all.
+Bodies have a budget, as the daemon's: what finds no room is refused, and a few MiB of it are swallowed. A body that is
+complete is answered and forgotten. A question for a message of 60 MiB is answered with as much as the kernel takes, any
+other question not at all.
 """
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Large bodies come and are read a little at a time: whoever asks for little meanwhile is served, and what was sent in a row stays in order."""
+"""Large bodies come a little at a time and are read beside the loop: who asks for little meanwhile is served.
+
+What was sent in a row stays in order.
+"""
 from __future__ import annotations
 
 import json
@@ -27,7 +30,8 @@ def most_in_a_turn(client: Client) -> float:
 
 def chunked(path: str, body: bytes, each: int) -> bytes:
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
-    return head + b"".join(b"%x\r\n%s\r\n" % (len(body[at:at + each]), body[at:at + each]) for at in range(0, len(body), each)) + b"0\r\n\r\n"
+    pieces = (body[at:at + each] for at in range(0, len(body), each))
+    return head + b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
 
 
 def side_by_side(daemon: Daemon, all_: list[bytes]) -> list[int]:
@@ -106,12 +110,13 @@ def test_a_large_body_is_judged_as_a_small_one(daemon: Daemon, client: Client, q
     """Whoever reads it: the same answers."""
     filling = b" " * (2 * MIB)
     for target, body, status, error in (
-            ("/api/v1/push", b'{"items":[{"queue":"q","payload":01}]}', 400, "Invalid JSON"), ("/api/v1/push", b"[]", 400, "items array is required"),
-            ("/api/v1/ack", b'{"transactionId":1}', 400, None), ("/api/v1/ack/batch", b'{"acknowledgments":1}', 400, None),
-            ("/api/v1/transaction", b'{"operations":1}', 400, None)):
+            ("/api/v1/push", b'{"items":[{"queue":"q","payload":01}]}', 400, "Invalid JSON"),
+            ("/api/v1/push", b"[]", 400, "items array is required"), ("/api/v1/ack", b'{"transactionId":1}', 400, None),
+            ("/api/v1/ack/batch", b'{"acknowledgments":1}', 400, None), ("/api/v1/transaction", b'{"operations":1}', 400, None)):
         small, big = client.post(target, body), client.post(target, filling + body + filling)
         assert small.status == big.status == status
-        assert (small.json["error"].partition(" at byte")[0] == big.json["error"].partition(" at byte")[0]) and (error is None or error in big.json["error"])
+        texts = [answer.json["error"].partition(" at byte")[0] for answer in (small, big)]
+        assert texts[0] == texts[1] and (error is None or error in texts[1])
     assert client.post(f"/api/v1/lease/{queue}/extend", filling + b"{}").status == 413
 
 

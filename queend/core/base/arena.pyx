@@ -4,7 +4,7 @@
 cdef enum:
     ARENA_CHUNK = 2048
     ARENA_KEEP = 512          # chunks a pool keeps
-    RUIN_LEAST = 8 << 20      # bytes of a block that the system has back a slice at a time (its own mapping: base/memory)
+    RUIN_LEAST = 8 << 20      # bytes of a block (a mapping of its own: base/memory) that goes back a slice at a time
     RUIN_SLICE = 2 << 20
 
 cdef struct Chunk:

@@ -1,10 +1,12 @@
-# A turn of the loop and who has it: requests are taken for TURN_US, then each connection that has more waits for the turns after,
-# in order. So whoever is one of thousands that send much at once still waits for one request of each, not for all they sent: its
-# push is in the batch that leaves at the end of the turn. Time is what the last request that was taken says, no clock is asked.
+# A turn of the loop and who has it: requests are taken for TURN_US, then each connection that has more waits for the
+# turns after, in order. So whoever is one of thousands that send much at once still waits for one request of each, not
+# for all they sent: its push is in the batch that leaves at the end of the turn. Time is what the last request that was
+# taken says, no clock is asked.
 #
-# What is large (bodies longer than what is read at once, and what is swallowed of clients that were refused) comes in slices of
-# INPUT_SIZE: TURN_BYTES of all connections together in a turn, one slice each where several have more. A turn that has read
-# TURN_CROWDED all the same, a little of each of thousands, takes INPUT_LITTLE of each that is left: an ordinary request is no longer.
+# What is large (bodies longer than what is read at once, and what is swallowed of clients that were refused) comes in
+# slices of INPUT_SIZE: TURN_BYTES of all connections together in a turn, one slice each where several have more. A turn
+# that has read TURN_CROWDED all the same, a little of each of thousands, takes INPUT_LITTLE of each that is left: an
+# ordinary request is no longer.
 
 cdef enum:
     TURN_US = 5000

@@ -18,7 +18,8 @@ cdef bint push_read_body(Request* r, void* job, Tools* t) noexcept nogil:
 
 cdef bint events_read_body(Request* r, void* job, Tools* t) noexcept nogil:
     cdef PushReq* q = &(<PushJob*>job).req
-    if not events_read(r.headers_raw, r.asks & ASK_TRACE, r.path, r.query, r.body, &r.arena, t.settings.max_items, q, &t.error):
+    if not events_read(r.headers_raw, r.asks & ASK_TRACE, r.path, r.query, r.body, &r.arena, t.settings.max_items, q,
+                       &t.error):
         return False
     return not r.asks & ASK_KEY or pushkey_apply(r.headers_raw, r.grant, &r.arena, q, &t.error)
 

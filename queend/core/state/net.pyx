@@ -92,7 +92,8 @@ cdef struct Conn:
     Conn* next_dirty
     Conn* unread_prev         # in the worker's list of those that are not read
     Conn* unread_next
-    Conn* wait_next           # in a list of those that go on in a later turn; of the last one itself; NULL: it does not wait (net/turn)
+    Conn* wait_next           # in a list of those that go on in a later turn (net/turn); of the last one itself; NULL:
+                              # it does not wait
     Worker* worker
     Request* first            # answers owed, in order
     Request* last
