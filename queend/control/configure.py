@@ -10,45 +10,27 @@ from psycopg.types.json import Jsonb
 
 from ..auth.levels import WRITE
 from .answer import Json, Refusal, body_object
-from .options import BACKOFF, BadOption, OPTIONS, SWITCH, checked
+from .options import OPTIONS, SWITCH, BadOption, checked
 from .route import Routes
 from .shapes import DONE
-from .words import FLAG, ID, INTEGER, TEXT, like, whole
+from .words import ID, NAME, TEXT, body, like, record, whole
 
 router = Routes("queues")
-OPTIONS_SHAPE = whole(
-    "retryBackoff", **dict.fromkeys(("ttl", "maxSize", "priority", "leaseTime", "retryDelay", "retryLimit",
-                                     "windowBuffer", "delayedProcessing", "retentionSeconds",
-                                     "completedRetentionSeconds",
-                                     "maxWaitTimeSeconds"), INTEGER),
-    **dict.fromkeys(("deadLetterQueue", "dlqAfterMaxRetries", "retentionEnabled", "encryptionEnabled"), FLAG),
-    retryBackoff=BACKOFF)
-
 MODES = ("merge", "replace")
+OPTIONS_SHAPE = whole(*(option.name for option in OPTIONS if option.own),
+                      **{option.name: option.shape() for option in OPTIONS})
+MADE = {"configured": True, "queueId": "797a957c-35c2-82ab-9eb6-1136a4b4fea3",
+        "partitionId": "6adeecbc-e3c4-8e66-800e-544443089915", "queue": "orders", "namespace": "shop",
+        "task": "billing", "options": {**{option.name: option.default for option in OPTIONS if not option.own},
+                                       "leaseTime": 60, "retryLimit": 5}}
+BODY = record(["queue"], queue={**NAME, "minLength": 1}, namespace=TEXT, task=TEXT, mode={"enum": list(MODES)},
+              options={"type": "object", "properties": {**{option.name: option.schema() for option in OPTIONS},
+                                                        SWITCH: {"enum": ["on", "off"]}}})
 
 
 @router.declare("POST /api/v1/configure", WRITE,
                 like(whole(configured=DONE, queueId=ID, partitionId=ID, queue=TEXT, namespace=TEXT, task=TEXT,
-                           options=OPTIONS_SHAPE), {"configured": True,
-                                                    "queueId": "797a957c-35c2-82ab-9eb6-1136a4b4fea3",
-                                                    "partitionId": "6adeecbc-e3c4-8e66-800e-544443089915",
-                                                    "queue": "orders", "namespace": "shop", "task": "billing",
-                                                    "options": {"ttl": 3600, "maxSize": 0, "priority": 0,
-                                                                "leaseTime": 60, "retryDelay": 1000, "retryLimit": 5,
-                                                                "windowBuffer": 0, "delayedProcessing": 0,
-                                                                "retentionSeconds": 0, "completedRetentionSeconds": 0,
-                                                                "maxWaitTimeSeconds": 0, "deadLetterQueue": False,
-                                                                "dlqAfterMaxRetries": False, "retentionEnabled": False,
-                                                                "encryptionEnabled": False}}),
-                where="body.queue",
-                body={"required": True, "content": {"application/json": {"schema": {"type": "object",
-                    "required": ["queue"], "properties": {"queue": {"type": "string", "minLength": 1, "maxLength": 255},
-                                                          "namespace": {"type": "string"}, "task": {"type": "string"},
-                                                          "mode": {"enum": list(MODES)},
-                                                          "options": {"type": "object",
-                                                                      "properties": {**{option.name: option.schema()
-                                                                          for option in OPTIONS},
-                                                                          SWITCH: {"enum": ["on", "off"]}}}}}}}},
+                           options=OPTIONS_SHAPE), MADE), where="body.queue", body=body(BODY),
                 example={"queue": "orders", "namespace": "shop", "task": "billing",
                          "options": {"leaseTime": 60, "retryLimit": 5}})
 async def configure(request: Request) -> Json:

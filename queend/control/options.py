@@ -1,6 +1,8 @@
-"""The options of a queue, declared once: configure checks by them, the queue's page shows them, docs/queue-options.md is made of them."""
+"""The options of a queue, declared once: configure checks by them, a queue's page shows them. sql/function/options.sql and
+docs/queue-options.md are made of them by tools/options.py."""
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -22,7 +24,8 @@ class BadOption(ValueError):
 
 @dataclass(frozen=True)
 class Option:
-    """One option. column: where a row of the queue has it (control/queues). least, most: of a whole number."""
+    """One option. column: of queend.queues. least, most: of a whole number. own: the reference has none, so configure
+    answers it only where it was asked for."""
 
     name: str
     kind: Literal["whole", "flag", "backoff"]
@@ -32,6 +35,7 @@ class Option:
     column: str
     least: int = 0
     most: int = LARGEST
+    own: bool = False
 
     def schema(self) -> dict[str, Any]:
         """Its value in OpenAPI."""
@@ -39,6 +43,10 @@ class Option:
             return BACKOFF
         return {"type": "boolean"} if self.kind == "flag" else {"type": "integer", "minimum": self.least,
                                                                 "maximum": self.most}
+
+    def shape(self) -> dict[str, Any]:
+        """The same as it is answered."""
+        return BACKOFF if self.kind == "backoff" else {"type": self.schema()["type"]}
 
     def read(self, given: Any) -> Any:
         """What was sent, as its own type: numbers and booleans may come as text. BadOption for anything else."""
@@ -55,8 +63,9 @@ class Option:
         return given
 
 
-def _whole(name: str, column: str, default: int, unit: str, about: str, least: int = 0, most: int = LARGEST) -> Option:
-    return Option(name, "whole", default, unit, about, column, least, most)
+def _whole(name: str, column: str, default: int, unit: str, about: str, least: int = 0, most: int = LARGEST,
+           own: bool = False) -> Option:
+    return Option(name, "whole", default, unit, about, column, least, most, own)
 
 
 def _flag(name: str, column: str, about: str) -> Option:
@@ -67,14 +76,16 @@ OPTIONS: tuple[Option, ...] = (
     _whole("leaseTime", "lease_time", 300, "s", "how long a popped batch belongs to its consumer unless the pop says "
                                                 "otherwise; 0 is 60 s"),
     _whole("retryLimit", "retry_limit", 3, "failures", "a batch that failed more often goes to the dead letters"),
-    _whole("deliveryLimit", "delivery_limit", 20, "leases", "a message that was left by so many leases in a row that "
-                                                            "ran out, alone in the end, goes to the dead letters at "
-           "the next; 0: never ([a message that ends its consumers](operations.md#a-message-that-ends-its-consumers))"),
+    _whole("deliveryLimit", "delivery_limit", 20, "leases",
+           "a message that was left by so many leases in a row that ran out, alone in the end, goes to the dead "
+           "letters "
+           "at the next; 0: never "
+           "([a message that ends its consumers](operations.md#a-message-that-ends-its-consumers))", own=True),
     _whole("retryDelay", "retry_delay", 1000, "ms", "the partition pauses so long after a failed batch; only if asked "
                                                     "for, the default is no pause"),
     Option("retryBackoff", "backoff", None, "ms", "pauses by the number of the retry: a list of them, or an "
                                                   "exponential rule; goes before `retryDelay` "
-           "([delays](delays.md))", "backoff"),
+           "([delays](delays.md))", "retry_backoff", own=True),
     _whole("delayedProcessing", "delayed_processing", 0, "s", "a message is delivered no earlier than so long after it "
                                                               "was stored"),
     _whole("windowBuffer", "window_buffer", 0, "s",
@@ -99,35 +110,56 @@ OPTIONS: tuple[Option, ...] = (
           "([encryption](encryption.md))"),
 )
 BY_NAME = {option.name: option for option in OPTIONS}
-SWITCH = "encryption"       # "on" or "off": the only name that turns encryption off
+SWITCHED, SWITCH = "encryptionEnabled", "encryption"       # "on" or "off": the only name that turns encryption off
 
 
 def checked(value: Any) -> dict[str, Any]:
-    """The options that were sent and are known, each of its own type; null: back to the default. BadOption names the one that is wrong."""
+    """The options that were sent and are known, each of its own type; null: back to the default. BadOption names the
+    one that is wrong."""
     if value is None:
         return {}
     if not isinstance(value, dict):
         raise BadOption("options must be an object")
     if SWITCH in value and value[SWITCH] not in ("on", "off"):
         raise BadOption(f'options.{SWITCH} must be "on" or "off"')
-    return {name: given if given is None or name == SWITCH else BY_NAME[name].read(given) for name,
-            given in value.items() if name in BY_NAME or name == SWITCH}
+    return {name: given if given is None or name == SWITCH else BY_NAME[name].read(given)
+            for name, given in value.items() if name in BY_NAME or name == SWITCH}
 
 
 def shown(row: Any) -> dict[str, Any]:
-    """Every option of a queue: value, unit, default and whether it was asked for. row: of queend.queues, with `asked`."""
-    return {option.name: {"value": getattr(row, option.column), "unit": option.unit, "default": option.default,
-                          "asked": option.name in row.asked}
+    """Every option of a queue: value, unit, default and whether it was asked for. row: of queend.queues, with `asked`, and
+    with `backoff` as it was configured."""
+    return {option.name: {"value": getattr(row, "backoff" if option.kind == "backoff" else option.column),
+                          "unit": option.unit, "default": option.default, "asked": option.name in row.asked}
             for option in OPTIONS}
+
+
+def sql() -> str:
+    """sql/function/options.sql."""
+    rows = [f"        ('{option.name}', '{option.column}', '{json.dumps(option.default)}', "
+            f"{str(not option.own).lower()})"
+            for option in OPTIONS if option.name != SWITCHED]
+    return SQL_HEAD + ",\n".join(rows) + ") AS v (name, col, otherwise, shown)\n$$;\n"
+
+
+SQL_HEAD = """\
+-- The options of a queue: made by tools/options.py of queend/control/options.py, the one place to change.
+
+-- Each option but encryptionEnabled, which has rules of its own (configure): its column of queend.queues, its default,
+-- and whether configure answers it though it was not asked for.
+CREATE OR REPLACE FUNCTION queend.queue_options() RETURNS TABLE (name text, col text, otherwise jsonb, shown boolean)
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT v.name, v.col, v.otherwise::jsonb, v.shown FROM (VALUES
+"""
 
 
 def document() -> str:
     """docs/queue-options.md."""
     lines = [HEAD]
     for option in OPTIONS:
-        default = "" if option.default is None else str(option.default).lower() if option.kind == "flag" else f"{option.default}"
-        span = "" if option.kind != "whole" or (option.least, option.most) == (0,
-            LARGEST) else f" From {option.least} to {option.most}."
+        default = "" if option.default is None else json.dumps(option.default)
+        plain = option.kind != "whole" or (option.least, option.most) == (0, LARGEST)
+        span = "" if plain else f" From {option.least} to {option.most}."
         lines.append(f"| `{option.name}` | {option.unit} | {default} | {option.about}.{span} |")
     return "\n".join(lines) + "\n"
 

@@ -1,10 +1,10 @@
 -- Queues: options, deletion, sizes. Owns queend.queues. Locks: the queue's row, then what hangs on it, the catalogue
 -- last.
 
--- Creates a queue with its Default partition, or changes options of it. What p_options does not name stays as it is,
--- and so do namespace and task where they are NULL; an option that is null returns to its default. Unknown options are
--- ignored; a value that does not fit its type is an error. A ttl or retryDelay counts if it was named; the default is
--- shown only.
+-- Creates a queue with its Default partition, or changes options of it (queue_options). What p_options does not name
+-- stays as it is, and so do namespace and task where they are NULL; an option that is null returns to its default.
+-- Unknown options are ignored; a value that does not fit its type is an error. A ttl or retryDelay counts if it was
+-- named; the default is shown only.
 -- `mode` among the options: "replace" returns all that is not named to its default; "reset" also turns encryption off,
 -- which otherwise only `encryption` = "off" does.
 -- Returns the answer of POST /api/v1/configure. Raises the catalogue version only if something changed. Error QD409:
@@ -12,9 +12,6 @@
 CREATE OR REPLACE FUNCTION queend.configure(p_queue text, p_namespace text, p_task text, p_options jsonb) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
-    names CONSTANT text[] := '{leaseTime, retryLimit, retryDelay, retryBackoff, delayedProcessing, windowBuffer,
-        maxSize, ttl, priority, deadLetterQueue, dlqAfterMaxRetries, retentionEnabled, retentionSeconds,
-        completedRetentionSeconds, maxWaitTimeSeconds, deliveryLimit}';
     o     jsonb := COALESCE(p_options, '{}');
     was   queend.queues;
     q     queend.queues;
@@ -22,70 +19,42 @@ DECLARE
     every boolean := o->>'mode' IN ('replace', 'reset');
 BEGIN
     IF every THEN
-        o := (SELECT jsonb_object_agg(n.name, NULL) FROM unnest(names) AS n (name)) || o;
+        o := (SELECT jsonb_object_agg(d.name, NULL) FROM queend.queue_options() AS d) || o;
     END IF;
     PERFORM queend.queues_make(ARRAY[p_queue], ARRAY[''], ARRAY['']);
     SELECT * INTO was FROM queend.queues WHERE name = p_queue FOR NO KEY UPDATE;
-    UPDATE queend.queues AS x SET
-        namespace = COALESCE(p_namespace, CASE WHEN every THEN '' ELSE x.namespace END),
-        task = COALESCE(p_task, CASE WHEN every THEN '' ELSE x.task END),
-        lease_time = CASE WHEN o ? 'leaseTime' THEN COALESCE((o->>'leaseTime')::int, 300) ELSE x.lease_time END,
-        retry_limit = CASE WHEN o ? 'retryLimit' THEN COALESCE((o->>'retryLimit')::int, 3) ELSE x.retry_limit END,
-        retry_delay = CASE WHEN o ? 'retryDelay' THEN COALESCE((o->>'retryDelay')::int, 1000) ELSE x.retry_delay END,
-        retry_delay_set = CASE WHEN o ? 'retryDelay' THEN o->>'retryDelay' IS NOT NULL ELSE x.retry_delay_set END,
-        retry_backoff = CASE WHEN o ? 'retryBackoff' THEN queend.backoff_read(o->'retryBackoff')
-                             ELSE x.retry_backoff END,
-        delayed_processing = CASE WHEN o ? 'delayedProcessing' THEN COALESCE((o->>'delayedProcessing')::int, 0)
-                                  ELSE x.delayed_processing END,
-        window_buffer = CASE WHEN o ? 'windowBuffer' THEN COALESCE((o->>'windowBuffer')::int, 0)
-                             ELSE x.window_buffer END,
-        max_size = CASE WHEN o ? 'maxSize' THEN COALESCE((o->>'maxSize')::int, 0) ELSE x.max_size END,
-        ttl = CASE WHEN o ? 'ttl' THEN COALESCE((o->>'ttl')::int, 3600) ELSE x.ttl END,
-        ttl_set = CASE WHEN o ? 'ttl' THEN o->>'ttl' IS NOT NULL ELSE x.ttl_set END,
-        priority = CASE WHEN o ? 'priority' THEN COALESCE((o->>'priority')::int, 0) ELSE x.priority END,
-        dead_letter_queue = CASE WHEN o ? 'deadLetterQueue' THEN COALESCE((o->>'deadLetterQueue')::boolean, false)
-                                 ELSE x.dead_letter_queue END,
-        dlq_after_max_retries = CASE WHEN o ? 'dlqAfterMaxRetries'
-                                          THEN COALESCE((o->>'dlqAfterMaxRetries')::boolean, false)
-                                     ELSE x.dlq_after_max_retries END,
-        retention_enabled = CASE WHEN o ? 'retentionEnabled' THEN COALESCE((o->>'retentionEnabled')::boolean, false)
-                                 ELSE x.retention_enabled END,
-        retention_seconds = CASE WHEN o ? 'retentionSeconds' THEN COALESCE((o->>'retentionSeconds')::int, 0)
-                                 ELSE x.retention_seconds END,
-        completed_retention_seconds = CASE WHEN o ? 'completedRetentionSeconds'
-                                                THEN COALESCE((o->>'completedRetentionSeconds')::int, 0)
-                                           ELSE x.completed_retention_seconds END,
-        max_wait_time_seconds = CASE WHEN o ? 'maxWaitTimeSeconds' THEN COALESCE((o->>'maxWaitTimeSeconds')::int, 0)
-                                     ELSE x.max_wait_time_seconds END,
-        delivery_limit = CASE WHEN o ? 'deliveryLimit' THEN COALESCE((o->>'deliveryLimit')::int, 20)
-                              ELSE x.delivery_limit END,
-        encryption_enabled = CASE WHEN o->>'encryption' IS NOT NULL THEN o->>'encryption' = 'on'
-                                  WHEN (o->>'encryptionEnabled')::boolean THEN true
-                                  ELSE x.encryption_enabled AND o->>'mode' IS DISTINCT FROM 'reset' END,
-        asked = ARRAY(SELECT n.name FROM unnest(names) AS n (name)
-                       WHERE CASE WHEN o ? n.name THEN jsonb_typeof(o->n.name) <> 'null'
-                                  ELSE n.name = ANY (x.asked) END)
-                || CASE WHEN o ?| '{encryption,encryptionEnabled}' OR 'encryptionEnabled' = ANY (x.asked)
-                             THEN ARRAY['encryptionEnabled'] ELSE '{}' END
-     WHERE x.id = was.id RETURNING * INTO q;
+    q := jsonb_populate_record(was, (
+        SELECT jsonb_object_agg(d.col, CASE WHEN jsonb_typeof(o->d.name) = 'null' THEN d.otherwise
+                                            WHEN d.name = 'retryBackoff' THEN queend.backoff_read(o->d.name)
+                                            ELSE o->d.name END)
+          FROM queend.queue_options() AS d WHERE o ? d.name));
+    q.namespace := COALESCE(p_namespace, CASE WHEN every THEN '' ELSE was.namespace END);
+    q.task := COALESCE(p_task, CASE WHEN every THEN '' ELSE was.task END);
+    q.encryption_enabled := CASE WHEN o->>'encryption' IS NOT NULL THEN o->>'encryption' = 'on'
+                                 WHEN (o->>'encryptionEnabled')::boolean THEN true
+                                 ELSE was.encryption_enabled AND o->>'mode' IS DISTINCT FROM 'reset' END;
+    q.asked := ARRAY(SELECT d.name FROM queend.queue_options() AS d
+                      WHERE CASE WHEN o ? d.name THEN jsonb_typeof(o->d.name) <> 'null'
+                                 ELSE d.name = ANY (was.asked) END)
+               || CASE WHEN o ?| '{encryption,encryptionEnabled}' OR 'encryptionEnabled' = ANY (was.asked)
+                            THEN ARRAY['encryptionEnabled'] ELSE '{}' END;
+    q.retry_delay_set := 'retryDelay' = ANY (q.asked);
+    q.ttl_set := 'ttl' = ANY (q.asked);
     SELECT r.partition_id INTO part FROM queend.resolve(ARRAY[p_queue], ARRAY['Default']) AS r;
-    IF q IS DISTINCT FROM was THEN      -- last: nobody may wait for anything while holding the catalogue
-        PERFORM queend.catalog_raise();
+    IF q IS DISTINCT FROM was THEN
+        EXECUTE (SELECT format('UPDATE queend.queues SET %s WHERE id = ($1).id',
+                               string_agg(format('%1$I = ($1).%1$I', n.key), ', '))
+                   FROM jsonb_each(to_jsonb(q)) AS n WHERE n.value IS DISTINCT FROM to_jsonb(was)->n.key) USING q;
+        PERFORM queend.catalog_raise();      -- last: nobody may wait for anything while holding the catalogue
     END IF;
     RETURN jsonb_build_object(
         'configured', true, 'queueId', queend.queue_uuid(q.id), 'partitionId', queend.partition_uuid(part),
         'queue', q.name, 'namespace', q.namespace, 'task', q.task,
-        'options', jsonb_build_object(
-            'leaseTime', q.lease_time, 'retryLimit', q.retry_limit, 'retryDelay', q.retry_delay, 'priority', q.priority,
-            'delayedProcessing', q.delayed_processing, 'windowBuffer', q.window_buffer, 'maxSize', q.max_size,
-            'ttl', q.ttl, 'deadLetterQueue', q.dead_letter_queue, 'dlqAfterMaxRetries', q.dlq_after_max_retries,
-            'retentionEnabled', q.retention_enabled, 'retentionSeconds', q.retention_seconds,
-            'completedRetentionSeconds', q.completed_retention_seconds, 'maxWaitTimeSeconds', q.max_wait_time_seconds,
-            'encryptionEnabled', q.encryption_enabled)
-            || CASE WHEN 'deliveryLimit' = ANY (q.asked) THEN jsonb_build_object('deliveryLimit', q.delivery_limit)
-                    ELSE '{}' END
-            || CASE WHEN q.retry_backoff IS NULL THEN '{}'
-                    ELSE jsonb_build_object('retryBackoff', queend.backoff_show(q.retry_backoff)) END);
+        'options', (SELECT jsonb_object_agg(d.name, CASE WHEN d.name = 'retryBackoff'
+                                                              THEN queend.backoff_show(q.retry_backoff)
+                                                         ELSE to_jsonb(q)->d.col END)
+                      FROM queend.queue_options() AS d WHERE d.shown OR d.name = ANY (q.asked))
+                   || jsonb_build_object('encryptionEnabled', q.encryption_enabled));
 END $$;
 
 -- Makes the queues that are missing, with these namespaces and tasks; those that are there stay as they are. No name

@@ -9,7 +9,6 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from support.command import command
 
 from queend import connect, session
-from queend.control import options
 from queend.config import ConfigError, Settings, load, origins, without_effect
 from queend.supervisor import uses_embedded
 
@@ -197,9 +196,9 @@ def test_the_document_is_what_the_code_says():
     assert (ROOT / "docs" / "configuration.md").read_text() == document, told
 
 
-def test_the_document_of_the_queue_options_is_what_the_code_says():
-    told = "write queend.control.options.document() into it"
-    assert (ROOT / "docs" / "queue-options.md").read_text() == options.document(), told
+def test_what_is_made_of_the_queue_options_is_what_the_code_says():
+    for name, make in runpy.run_path(str(ROOT / "tools" / "options.py"))["MADE"].items():
+        assert (ROOT / name).read_text() == make(), "run: python tools/options.py"
 
 
 def test_command_config_tells_origins_and_hides_secrets():

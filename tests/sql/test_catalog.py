@@ -6,6 +6,8 @@ import uuid
 
 from sql.records import batch, id7
 
+from queend.control.options import OPTIONS
+
 
 def test_resolve_is_idempotent_and_derives_names(db):
     names = ["billing.invoice.v2", "orders-r", "billing.invoice.v2"]
@@ -217,3 +219,10 @@ def test_a_look_says_when_it_cannot_see_who_stores(db, session, partitions):
     assert looks.rows("SELECT queue_id FROM queend.recent(NULL, NULL)")[0] == (1,)
     hidden.rows("COMMIT")
     assert looks.rows("SELECT queue_id FROM queend.recent(NULL, NULL)")[0] == (0,)
+
+
+def test_every_option_has_its_column_and_default(db):
+    """A queue that nobody configured has what queend/control/options.py says."""
+    db.rows("SELECT * FROM queend.resolve(%s, %s)", ["plain"], ["p"])
+    (row,) = db.rows("SELECT * FROM queend.queues WHERE name = 'plain'")
+    assert {one.column: one.default for one in OPTIONS} == {one.column: getattr(row, one.column) for one in OPTIONS}
