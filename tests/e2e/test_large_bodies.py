@@ -8,6 +8,7 @@ import json
 import socket
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from support.client import Client, data
@@ -131,6 +132,21 @@ def test_its_client_may_leave_while_a_large_body_is_read(daemon: Daemon, queue: 
     with daemon.client() as client:
         until(lambda: client.metric("queend_worker_requests") <= 1, "nothing is in hand")
         client.push(queue, 1)
+
+
+@pytest.mark.parametrize("kind", ["length", "chunked"])
+def test_the_memory_of_large_bodies_is_given_back(daemon: Daemon, kind: str) -> None:
+    def resident() -> int:
+        status = Path(f"/proc/{daemon.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) * 1024
+    body = b"[" + b" " * (16 * MIB) + b"]"
+    one = request("POST", "/api/v1/push", body) if kind == "length" else chunked("/api/v1/push", body, 300_000)
+    before = resident()
+    with Wire(daemon.address, 60) as wire:
+        for _ in range(16):
+            wire.send(one)
+            assert wire.receive().status == 400
+    until(lambda: resident() < before + 64 * MIB, "the pages of 256 MiB are gone")
 
 
 def test_a_daemon_that_stops_answers_for_what_it_is_reading(start_daemon: Callable[..., Daemon], queue: str) -> None:

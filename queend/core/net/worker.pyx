@@ -38,6 +38,8 @@ cdef void worker_before(uv_prepare_t* handle) noexcept nogil:
     pin_up(&w.turns)
     worker_turn(w)
     service.sleep(w)
+    if chunkpool_turn(&w.chunks) and not w.ending:
+        uv_async_send(&w.inbox.wake)      # the rest with the next turn, which comes at once
     if w.stopping and not w.drained and not w.ending and worker_is_drained(w):
         w.drained = True
         process_tell(w.process)
