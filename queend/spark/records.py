@@ -98,7 +98,11 @@ class Records:
                     "maxBytes": min(ENTRY_BYTES, self.settings.bytes)} for one in asked]
         stream = pa.ipc.open_stream(link.ask("/api/v1/fetch", {"entries": entries, "maxBytes": self.settings.bytes, "columns": self.columns.asked}, ARROW))
         told = json.loads(stream.schema.metadata[b"queend.entries"])["entries"]
-        rest = []
+        found, rest = list(stream), []
+        moved = sum(said["nextOffset"] - one.start for one, said in zip(asked, told, strict=True))
+        if moved != sum(batch.num_rows for batch in found) or (not moved and not any(said.get("error") for said in told)):
+            raise DataLost(f"queue {asked[0].queue!r}, partition {asked[0].partition!r} and those read with it: the log "
+                           f"has a gap behind record {asked[0].start}: was the database changed by hand?")
         for one, said in zip(asked, told, strict=True):
             start = said["nextOffset"]
             if said.get("error"):
@@ -108,7 +112,7 @@ class Records:
             if start < one.end:
                 rest.append(one._replace(start=start))
         self.left[:ENTRIES] = rest
-        return list(stream)
+        return found
 
     def _lost(self, one: Range, said: dict) -> int:
         """Where to go on, or the end of it."""

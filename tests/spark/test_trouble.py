@@ -20,7 +20,10 @@ from support.proxy import TlsFront
 from support.wait import until
 
 from queend.spark.link import Link, Unreachable
+from queend.spark.plan import DataLost, Range
+from queend.spark.records import Columns, Records, usual
 from queend.spark.settings import LinkSettings, Options
+from queend.spark.wanted import SourceSettings
 
 
 def link(urls: str, **options: object) -> Link:
@@ -159,3 +162,20 @@ def test_the_daemon_is_killed_in_the_middle_of_a_write(spark: SparkSession, star
     with own.client() as client:
         for part in range(2):
             assert stored(client, queue, f"k{part}") == list(range(part * rows // 2, (part + 1) * rows // 2))
+
+
+def test_a_log_with_a_gap_is_not_read_as_if_it_had_none(start_daemon: Callable[..., Daemon], queue: str) -> None:
+    """By hand, which no way through the daemon leads to: a row in the middle is gone, or the floor is not where one begins."""
+    own = start_daemon()
+    settings = SourceSettings.of(Options({"url": own.url, "subscribe": queue}), streaming=False)
+    records = Records(settings, Columns(usual(False)), [Range(queue, "Default", 0, 9)])
+    with own.client() as client, psycopg.connect(own.conninfo, autocommit=True) as connection:
+        for at in (0, 3, 6):
+            client.push(queue, *range(at, at + 3))
+        assert sum(batch.num_rows for batch in records) == 9
+        connection.execute("DELETE FROM queend.log WHERE base = 3")
+        with pytest.raises(DataLost, match=f"queue '{queue}', partition 'Default'.*has a gap behind record 0"):
+            list(Records(settings, records.columns, [Range(queue, "Default", 0, 9)]))
+        connection.execute("INSERT INTO queend.floors SELECT partition_id, 1 FROM queend.log LIMIT 1")
+        with pytest.raises(DataLost, match="has a gap behind record 1"):
+            list(Records(settings, records.columns, [Range(queue, "Default", 1, 3)]))

@@ -9,6 +9,7 @@ import pytest
 from queend._core import probe_batchrow, rows_merge
 
 from sql.records import Session, batch, id4, id7, id_text
+from sql.test_retain import floor, live, retain
 
 
 def compact(db: Session, least: int = 2, limit: int = 1000, age_us: int = 0, compress_from: int = 1024) -> int:
@@ -188,3 +189,42 @@ def test_any_history(db, partitions, group, seed):
         while more := db.messages(db.pop([part], who, auto=True, budget=7)):
             taken += more
         assert taken == list(enumerate(stored[part]))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_log_that_is_merged_and_forgets_begins_with_a_row(db, partitions, group, seed):
+    """Retention by every rule, a few rows at a time, between pushes, acks of single records and compaction: the floor is
+    where a row begins, or the head, and a read from the floor on has all that is left."""
+    rng = random.Random(seed)
+    parts = partitions(2)
+    who = group(parts[0])
+    queue = db.value("SELECT q.name FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id WHERE p.id = %s",
+                     parts[0])
+    stored: dict[int, list[bytes]] = {p: [] for p in parts}
+    merged = forgotten = 0
+    for _ in range(150):
+        part = rng.choice(parts)
+        match rng.randrange(5):
+            case 0 | 1:
+                new = [id7() for _ in range(rng.choice((1, 1, 2, 5)))]
+                db.push(batch(part, new))
+                stored[part] += new
+            case 2:
+                taken = db.messages(db.pop([part], who, budget=rng.choice((1, 3, 20))))
+                if taken:
+                    db.ack(part, who, None, [one for _, one in rng.sample(taken, rng.randint(1, len(taken)))])
+                    db.rows("UPDATE queend.cursors SET lease_until = 0 WHERE partition_id = %s", part)
+            case 3:
+                merged += compact(db, least=rng.choice((2, 4)), limit=rng.choice((3, 1000)))
+            case 4:
+                rule = rng.choice(("expired", "completed", "waited"))
+                moments = [r.created_at for r in db.rows("SELECT created_at FROM queend.log WHERE partition_id = %s", part)]
+                cut = rng.choice(moments or [0]) + rng.randint(0, 1)
+                forgotten += sum(r.records for r in retain(db, part, rng.choice((1, 2, 1000)), parts=1, **{rule: cut}))
+        for p, name in zip(parts, ("p0", "p1"), strict=True):
+            live(db, p)
+            at = floor(db, p)
+            found = db.rows("SELECT * FROM queend.read_rows(ARRAY[%s::text], ARRAY[%s::text], ARRAY[%s::bigint], ARRAY[1 << 30], 1 << 30)",
+                            queue, name, at)
+            assert b"".join(one for row in found for one in row.ids or []) == b"".join(stored[p][at:])
+    assert merged and forgotten
