@@ -31,16 +31,18 @@ class QueendDataSource(DataSource):
         return "queend"
 
     def schema(self) -> StructType:
-        """Spark keeps the options of a table and does not hand them to its reader: they travel in the metadata of its first column, all but
-        the token, which may not end up in files."""
+        """Spark keeps the options of a table and does not hand them to its reader: they travel in the metadata of its
+        first column, all but the token, which may not end up in files."""
         columns = usual(Options(self.options).flag("includeHeaders", False))
         if "provider" in self.options:    # CREATE TABLE
-            columns.fields[0].metadata = {KEPT: {name: value for name, value in self.options.items() if name.lower() in NAMES - {"token"}}}
+            columns.fields[0].metadata = {
+                KEPT: {name: value for name, value in self.options.items() if name.lower() in NAMES - {"token"}}}
         return columns
 
     def reader(self, schema: StructType) -> BatchReader:
         settings = SourceSettings.of(Options(_kept(schema) | dict(self.options)), streaming=False)
-        # Spark refuses a reader that takes filters where the session does not push them down, and asks from another module where it does.
+        # Spark refuses a reader that takes filters where the session does not push them down, and asks from another
+        # module where it does.
         main = getattr(sys.modules.get("__main__"), "__spec__", None)
         told = PUSHDOWN in sys.modules or getattr(main, "name", None) == PUSHDOWN
         return (FilteredReader if told else BatchReader)(settings, schema)

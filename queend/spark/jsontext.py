@@ -52,7 +52,8 @@ def _joined(column: pa.ListArray | pa.MapArray, texts: pa.Array, begin: str, end
 
 
 def _quoted(kind: pa.DataType) -> bool:
-    return not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind))
+    return not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+                or pa.types.is_null(kind))
 
 
 def _plain(column: pa.Array) -> pa.Array:
@@ -60,7 +61,8 @@ def _plain(column: pa.Array) -> pa.Array:
     if pa.types.is_null(kind):
         return pa.nulls(len(column), pa.string())
     if pa.types.is_floating(kind):
-        return pc.if_else(pc.is_finite(column), column.cast(pa.string()), pa.scalar(None, pa.string()))    # JSON has no NaN
+        # JSON has no NaN
+        return pc.if_else(pc.is_finite(column), column.cast(pa.string()), pa.scalar(None, pa.string()))
     if not _quoted(kind):
         return column.cast(pa.string())
     if pa.types.is_timestamp(kind):
@@ -68,7 +70,8 @@ def _plain(column: pa.Array) -> pa.Array:
     elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
         text = _escaped(column.cast(pa.string()))
     elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        text = pa.array([None if one is None else base64.b64encode(one).decode() for one in column.to_pylist()], pa.string())
+        text = pa.array([None if one is None else base64.b64encode(one).decode() for one in column.to_pylist()],
+                        pa.string())
     else:
         text = column.cast(pa.string())    # dates, decimals, durations
     return pc.binary_join_element_wise('"', text, '"', "")

@@ -41,7 +41,8 @@ class Letters:
             self.kept.append(one)
             return
         key = hashlib.sha256(f"{self.name}\0{one['row']}".encode()).hexdigest()[:32]
-        item = {"queue": self.settings.dead_queue, "partition": one.get("partition") or "Default", "transactionId": f"refused-{key}", "payload": one}
+        item = {"queue": self.settings.dead_queue, "partition": one.get("partition") or "Default",
+                "transactionId": f"refused-{key}", "payload": one}
         link.ask("/api/v1/push?format=counts", {"items": [item]})
 
     def close(self) -> None:

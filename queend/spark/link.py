@@ -104,8 +104,8 @@ class Link:
             except (OSError, http.client.HTTPException) as error:
                 if isinstance(error, ssl.SSLCertVerificationError) and len(self.settings.urls) == 1:
                     self.close()
-                    raise Unreachable(f"{self.url}: {error.verify_message}; the option \"ca\" names the authorities that "
-                                      "are trusted") from None
+                    raise Unreachable(f"{self.url}: {error.verify_message}; the option \"ca\" names the authorities "
+                                      "that are trusted") from None
                 url = self.url
                 self._next()
                 trying.failed(url, f"{url}: {error or type(error).__name__}")
@@ -130,7 +130,8 @@ class Link:
         parts = urlsplit(self.url)
         if parts.scheme == "https":
             trust = ssl.create_default_context(cadata=self.settings.ca)
-            return http.client.HTTPSConnection(parts.hostname or "", parts.port or 443, timeout=self.settings.timeout, context=trust)
+            return http.client.HTTPSConnection(parts.hostname or "", parts.port or 443, timeout=self.settings.timeout,
+                                               context=trust)
         return http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=self.settings.timeout)
 
 

@@ -38,7 +38,9 @@ def queues_of(link: Link, settings: SourceSettings) -> tuple[str, ...]:
 
 
 def table_of(link: Link, queue: str, at: str | int | None = None) -> pa.Table:
-    """number, name, highWatermark, logStartOffset of all partitions in order of creation; with at (ms, or ISO 8601): offset."""
+    """number, name, highWatermark, logStartOffset of all partitions in order of creation; with at (ms, or ISO 8601)
+    also
+    offset."""
     return pa.concat_tables(_pages(link, queue, at))
 
 
@@ -46,7 +48,8 @@ def _pages(link: Link, queue: str, at: str | int | None) -> Iterator[pa.Table]:
     behind = 0
     while True:
         try:
-            answer = link.ask("/api/v1/offsets", {"queue": queue, "behind": behind, "limit": PAGE, **({} if at is None else {"at": at})}, ARROW)
+            answer = link.ask("/api/v1/offsets", {"queue": queue, "behind": behind, "limit": PAGE,
+                                                  **({} if at is None else {"at": at})}, ARROW)
         except Refused as refused:
             if refused.status == 404:
                 raise NoQueue(f"there is no queue {queue!r} at {refused.url}") from None
@@ -79,7 +82,8 @@ class Marks:
             if queue in self._since:
                 self._look(queue)
                 continue
-            safe = self._changed(queue, NEVER)["safeTime"]    # before the marks are read: what comes in between is seen again
+            # before the marks are read: what comes in between is seen again
+            safe = self._changed(queue, NEVER)["safeTime"]
             table = assigned(table_of(self.link, queue), self.settings, queue)
             columns = [table.column(name).to_pylist() for name in ("number", "name", "highWatermark", "logStartOffset")]
             self.known[queue] = {number: Mark(*rest) for number, *rest in zip(*columns, strict=True)}

@@ -12,7 +12,8 @@ from .link import Link
 from .marks import assigned, queues_of, table_of
 from .wanted import Edge, SourceSettings
 
-WEIGHT = 1_000_000    # of a task, as long as no partition is cut: a record weighs 1. Each task costs Spark's Python worker about 50 ms.
+# Of a task, as long as no partition is cut: a record weighs 1. Each task costs Spark's Python worker about 50 ms.
+WEIGHT = 1_000_000
 ENTRY = 10            # what a partition weighs besides
 
 
@@ -41,13 +42,15 @@ class Task(InputPartition):
 
 
 def tasks_of(ranges: Iterable[Range], settings: SourceSettings) -> list[InputPartition]:
-    """In the order of the ranges. A partition is cut only for minPartitions or maxRecordsPerPartition: its records are in order within a task."""
+    """In the order of the ranges. A partition is cut only for minPartitions or maxRecordsPerPartition: its records are
+    in order within a task."""
     ranges = list(ranges)
     total = sum(one.end - one.start for one in ranges)
     if not total:
         return []
     cut = settings.tasks is not None or settings.rows is not None
-    number = max(settings.tasks or 1, -(-total // settings.rows) if settings.rows else -(-(total + ENTRY * len(ranges)) // WEIGHT))
+    number = max(settings.tasks or 1,
+                 -(-total // settings.rows) if settings.rows else -(-(total + ENTRY * len(ranges)) // WEIGHT))
     room = each = -(-total // number)
     tasks: list[InputPartition] = []
     held: list[Range] = []
@@ -111,7 +114,8 @@ def edge_offsets(link: Link, edge: Edge, queue: str, settings: SourceSettings, t
         wanted = edge.times.get(queue, {})
         for moment in sorted(set(wanted.values())):
             names = pa.array([name for name, one in wanted.items() if one == moment], pa.string())
-            places = pc.if_else(pc.is_in(table.column("name"), names), _at(link, queue, moment, settings, table), places)
+            places = pc.if_else(pc.is_in(table.column("name"), names), _at(link, queue, moment, settings, table),
+                                places)
     elif edge.places is not None:
         wanted = edge.places.get(queue, {})
         index = pc.index_in(table.column("name"), pa.array(list(wanted), pa.string()))
@@ -124,7 +128,8 @@ def edge_offsets(link: Link, edge: Edge, queue: str, settings: SourceSettings, t
 def _at(link: Link, queue: str, at: str | int, settings: SourceSettings, table: pa.Table) -> pa.ChunkedArray:
     """Offsets at a time; partitions made meanwhile are left out."""
     found = assigned(table_of(link, queue, at), settings, queue)
-    return found.column("offset").slice(0, table.num_rows) if found.num_rows >= table.num_rows else table.column("highWatermark")
+    return (found.column("offset").slice(0, table.num_rows) if found.num_rows >= table.num_rows
+            else table.column("highWatermark"))
 
 
 def check(settings: SourceSettings, queue: str, table: pa.Table, start: pa.ChunkedArray, end: pa.ChunkedArray) -> None:
@@ -137,5 +142,6 @@ def check(settings: SourceSettings, queue: str, table: pa.Table, start: pa.Chunk
         if pc.any(wrong).as_py():
             at = pc.index(wrong.combine_chunks(), pa.scalar(True)).as_py()
             floor, head = (table.column(name)[at].as_py() for name in ("logStartOffset", "highWatermark"))
-            raise DataLost(f"queue {queue!r}, partition {table.column('name')[at].as_py()!r}: the {what} offset {places[at].as_py()} is not there, "
-                           f"the log has {floor} to {head}; with failOnDataLoss=false what is there is read")
+            raise DataLost(f"queue {queue!r}, partition {table.column('name')[at].as_py()!r}: the {what} offset "
+                           f"{places[at].as_py()} is not there, the log has {floor} to {head}; with "
+                           "failOnDataLoss=false what is there is read")

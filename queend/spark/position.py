@@ -19,14 +19,15 @@ Position = dict[str, dict[int, int]]
 
 
 def packed(position: Position) -> dict[str, Any]:
-    """As a checkpoint has it: per queue the partitions' numbers, each as the step from the one before, and their offsets; compressed.
-    Equal positions are equal texts: Spark compares them."""
+    """As a checkpoint has it: per queue the partitions' numbers, each as the step from the one before, and their
+    offsets; compressed. Equal positions are equal texts: Spark compares them."""
     return {"version": VERSION, "queues": {queue: _pack(position[queue]) for queue in sorted(position)}}
 
 
 def unpacked(values: Mapping[str, Any]) -> Position:
     if values.get("version") != VERSION:
-        raise ValueError(f"the checkpoint has offsets of version {values.get('version')!r}; this connector reads version {VERSION}")
+        raise ValueError(f"the checkpoint has offsets of version {values.get('version')!r}; this connector reads "
+                         f"version {VERSION}")
     return {queue: _unpack(text) for queue, text in values["queues"].items()}
 
 
@@ -37,7 +38,8 @@ def _pack(offsets: dict[int, int]) -> str:
     if sys.byteorder == "big":
         steps.byteswap()
         places.byteswap()
-    return base64.b64encode(zlib.compress(len(numbers).to_bytes(4, "little") + steps.tobytes() + places.tobytes(), 1)).decode()
+    raw = len(numbers).to_bytes(4, "little") + steps.tobytes() + places.tobytes()
+    return base64.b64encode(zlib.compress(raw, 1)).decode()
 
 
 def _unpack(text: str) -> dict[int, int]:
@@ -60,7 +62,8 @@ def asked(name: str, text: str | None) -> dict[str, dict[str, int]] | None:
         return None
     try:
         values = json.loads(text)
-        return {queue: {str(partition): _whole(place) for partition, place in partitions.items()} for queue, partitions in values.items()}
+        return {queue: {str(partition): _whole(place) for partition, place in partitions.items()}
+                for queue, partitions in values.items()}
     except (ValueError, AttributeError):
         raise OptionError(f'option "{name}" must be like {{"orders": {{"customer-7": 42}}}}, not {text!r}') from None
 

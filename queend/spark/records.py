@@ -19,20 +19,24 @@ from .wanted import SourceSettings
 ENTRIES = 1024         # of one call
 ENTRY_BYTES = 8 << 20
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
-KINDS = {"key": "binary", "value": "binary", "topic": "string", "partition": "string", "offset": "bigint", "timestamp": "timestamp",
-         "headers": "array<struct<key:string,value:binary>>", "id": "string", "transactionId": "string", "traceparent": "string", "timestampType": "int"}
-FROM = {"key": "partition", "value": "payload", "topic": "queue", "partition": "partition", "offset": "offset", "timestamp": "ts",
-        "headers": "headers", "id": "id", "transactionId": "transactionId", "traceparent": "headers", "timestampType": "offset"}
+KINDS = {"key": "binary", "value": "binary", "topic": "string", "partition": "string", "offset": "bigint",
+         "timestamp": "timestamp", "headers": "array<struct<key:string,value:binary>>", "id": "string",
+         "transactionId": "string", "traceparent": "string", "timestampType": "int"}
+FROM = {"key": "partition", "value": "payload", "topic": "queue", "partition": "partition", "offset": "offset",
+        "timestamp": "ts", "headers": "headers", "id": "id", "transactionId": "transactionId",
+        "traceparent": "headers", "timestampType": "offset"}
 ALSO = {"key": {"string"}, "value": {"string"}, "timestampType": {"integer"}}
 
 
 TYPES = {"binary": BinaryType(), "string": StringType(), "bigint": LongType(), "timestamp": TimestampType(),
-         KINDS["headers"]: ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))}
+         KINDS["headers"]: ArrayType(StructType([StructField("key", StringType()),
+                                                 StructField("value", BinaryType())]))}
 
 
 def usual(headers: bool) -> StructType:
     """The columns where nobody says which: Kafka's first."""
-    names = ["key", "value", "topic", "partition", "offset", "timestamp", *(["headers"] if headers else []), "id", "transactionId", "traceparent"]
+    names = ["key", "value", "topic", "partition", "offset", "timestamp", *(["headers"] if headers else []), "id",
+             "transactionId", "traceparent"]
     return StructType([StructField(name, TYPES[KINDS[name]]) for name in names])
 
 
@@ -60,7 +64,8 @@ class Columns:
             return pa.repeat(pa.scalar(1, field.type), found.num_rows)    # the time of the log, as Kafka numbers it
         column = found.column(FROM[field.name])
         if field.name == "traceparent":
-            return pc.struct_field(pc.extract_regex(column, '"traceparent":"(?P<parent>[^"]*)"'), "parent").cast(field.type)
+            return pc.struct_field(pc.extract_regex(column, '"traceparent":"(?P<parent>[^"]*)"'),
+                                   "parent").cast(field.type)
         if field.name == "headers":
             return _headers(column).cast(field.type)
         if pa.types.is_dictionary(column.type):
@@ -72,7 +77,8 @@ def _headers(column: pa.Array) -> pa.Array:
     if pc.max(pc.binary_length(column)).as_py() in (None, 0):
         return pa.nulls(len(column), HEADERS)
     return pa.array([[{"key": key, "value": value.encode() if isinstance(value, str) else json.dumps(value).encode()}
-                      for key, value in json.loads(text).items()] if text else None for text in column.to_pylist()], HEADERS)
+                      for key, value in json.loads(text).items()] if text else None
+                     for text in column.to_pylist()], HEADERS)
 
 
 class Records:
@@ -96,13 +102,15 @@ class Records:
         asked = self.left[:ENTRIES]
         entries = [{"queue": one.queue, "partition": one.partition, "offset": one.start, "end": one.end,
                     "maxBytes": min(ENTRY_BYTES, self.settings.bytes)} for one in asked]
-        stream = pa.ipc.open_stream(link.ask("/api/v1/fetch", {"entries": entries, "maxBytes": self.settings.bytes, "columns": self.columns.asked}, ARROW))
+        wanted = {"entries": entries, "maxBytes": self.settings.bytes, "columns": self.columns.asked}
+        stream = pa.ipc.open_stream(link.ask("/api/v1/fetch", wanted, ARROW))
         told = json.loads(stream.schema.metadata[b"queend.entries"])["entries"]
         found, rest = list(stream), []
         moved = sum(said["nextOffset"] - one.start for one, said in zip(asked, told, strict=True))
-        if moved != sum(batch.num_rows for batch in found) or (not moved and not any(said.get("error") for said in told)):
-            raise DataLost(f"queue {asked[0].queue!r}, partition {asked[0].partition!r} and those read with it: the log "
-                           f"has a gap behind record {asked[0].start}: was the database changed by hand?")
+        stands = not moved and not any(said.get("error") for said in told)
+        if stands or moved != sum(batch.num_rows for batch in found):
+            raise DataLost(f"queue {asked[0].queue!r}, partition {asked[0].partition!r} and those read with it: the "
+                           f"log has a gap behind record {asked[0].start}: was the database changed by hand?")
         for one, said in zip(asked, told, strict=True):
             start = said["nextOffset"]
             if said.get("error"):
@@ -117,9 +125,10 @@ class Records:
     def _lost(self, one: Range, said: dict) -> int:
         """Where to go on, or the end of it."""
         floor, error = said.get("logStartOffset"), said["error"]
-        text = f"queue {one.queue!r}, partition {one.partition!r}: records {one.start} to {one.end - 1} cannot be read: {error}"
+        text = f"queue {one.queue!r}, partition {one.partition!r}: records {one.start} to {one.end - 1} cannot be "
+        text += f"read: {error}"
         text += f"; the log has {floor} to {said['highWatermark']}" if floor is not None else ""
         if self.settings.strict or error == "UNREADABLE":
             raise DataLost(f"{text}. With failOnDataLoss=false what is there is read")
         logging.getLogger("queend.spark").warning(text)
-        return max(one.start, floor) if error == "OFFSET_OUT_OF_RANGE" and floor is not None and floor > one.start else one.end
+        return floor if error == "OFFSET_OUT_OF_RANGE" and floor is not None and floor > one.start else one.end

@@ -14,14 +14,14 @@ MIB = 1 << 20
 ITEMS_MOST = 10_000    # of one push (docs/push-formats.md)
 
 LINK = ("url", "token", "tokenFile", "ca", "timeoutMs", "retryTimeoutMs", "retries", "retryMs")
-SINK = ("queue", "partition", "topic", "batchRows", "batchBytes", "requestsInFlight", "compression", "delivery", "queryId", "onError",
-        "deadLetterQueue", "deadLetterPath")
-SOURCE = ("subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp",
-          "startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "maxOffsetsPerTrigger", "minPartitions", "maxRecordsPerPartition",
-          "failOnDataLoss", "includeHeaders", "commitGroup", "fetchBytes")
+SINK = ("queue", "partition", "topic", "batchRows", "batchBytes", "requestsInFlight", "compression", "delivery",
+        "queryId", "onError", "deadLetterQueue", "deadLetterPath")
+SOURCE = ("subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets", "startingTimestamp",
+          "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "maxOffsetsPerTrigger",
+          "minPartitions", "maxRecordsPerPartition", "failOnDataLoss", "includeHeaders", "commitGroup", "fetchBytes")
 # What Spark itself puts beside ours.
-FOREIGN = {"path", "checkpointlocation", "queryname", "outputmode", "header", "mergeschema", "provider", "owner", "location", "comment", "external",
-           "is_managed_location", "table_type", "collation"}
+FOREIGN = {"path", "checkpointlocation", "queryname", "outputmode", "header", "mergeschema", "provider", "owner",
+           "location", "comment", "external", "is_managed_location", "table_type", "collation"}
 
 
 class OptionError(ValueError):
@@ -83,11 +83,13 @@ class LinkSettings:
 
     @classmethod
     def of(cls, options: Options) -> LinkSettings:
-        urls = tuple(one.strip().rstrip("/") for one in (options.text("url", "http://127.0.0.1:6632") or "").split(",") if one.strip())
+        urls = tuple(one.strip().rstrip("/") for one in (options.text("url", "http://127.0.0.1:6632") or "").split(",")
+                     if one.strip())
         for url in urls:
             parts = urlsplit(url)
             if parts.scheme not in ("http", "https") or not parts.hostname:
-                raise OptionError(f'option "url" must be addresses like http://host:6632, with commas between; "{url}" is none')
+                raise OptionError(f'option "url" must be addresses like http://host:6632, with commas between; "{url}" '
+                                  'is none')
         if not urls:
             raise OptionError('option "url" is empty')
         token, file = options.text("token"), options.text("tokenFile")
@@ -129,15 +131,18 @@ class SinkSettings:
         queue, path = options.text("deadLetterQueue"), options.text("deadLetterPath")
         if options.choice("onError", "fail", "deadletter") == "fail":
             if queue or path:
-                raise OptionError(f'option "{"deadLetterQueue" if queue else "deadLetterPath"}" needs onError=deadletter')
+                raise OptionError(f'option "{"deadLetterQueue" if queue else "deadLetterPath"}" needs '
+                                  'onError=deadletter')
         elif bool(queue) == bool(path):
             raise OptionError('onError=deadletter needs one of the options "deadLetterQueue" and "deadLetterPath"')
         link = LinkSettings.of(options)
         compression = options.choice("compression", "auto", "zstd", "none")
         if compression == "auto":    # nothing is won where no wire lies between
-            compression = "none" if all(urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1") for url in link.urls) else "zstd"
+            compression = "none" if all(urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
+                                        for url in link.urls) else "zstd"
         return cls(link, options.text("queue") or options.text("topic"), options.text("partition"),
-                   options.whole("batchRows", ITEMS_MOST, 1, ITEMS_MOST), options.whole("batchBytes", 4 * MIB, 1024, 32 * MIB),
+                   options.whole("batchRows", ITEMS_MOST, 1, ITEMS_MOST),
+                   options.whole("batchBytes", 4 * MIB, 1024, 32 * MIB),
                    options.whole("requestsInFlight", 1, 1, 64), None if compression == "none" else compression,
                    options.choice("delivery", "exactly-once", "at-least-once") == "exactly-once",
                    options.text("queryId") or str(uuid.uuid4()), queue, path)

@@ -19,8 +19,9 @@ TEXT = {"string", "binary", "varchar", "char"}
 WHOLE = {"integer", "long", "short", "byte"}
 NESTED = {"struct", "array", "map"}
 COLUMNS = {    # what is read, and the types it may have
-    "value": TEXT | NESTED, "queue": {"string", "varchar", "char"}, "topic": {"string", "varchar", "char"}, "partition": TEXT | WHOLE,
-    "key": TEXT | WHOLE, "transactionId": TEXT | WHOLE, "traceparent": TEXT, "deliverAt": {"timestamp", "timestamp_ntz"},
+    "value": TEXT | NESTED, "queue": {"string", "varchar", "char"}, "topic": {"string", "varchar", "char"},
+    "partition": TEXT | WHOLE, "key": TEXT | WHOLE, "transactionId": TEXT | WHOLE, "traceparent": TEXT,
+    "deliverAt": {"timestamp", "timestamp_ntz"},
 }
 
 
@@ -46,7 +47,8 @@ class Shape:
         for field in schema.fields:
             known = next((one for one in COLUMNS if one.lower() == field.name.lower()), None)
             if known is None:
-                raise SchemaError(f'column "{field.name}" is none a queue has; there are {named(COLUMNS)}. Drop it, or put it into value')
+                raise SchemaError(f'column "{field.name}" is none a queue has; there are {named(COLUMNS)}. Drop it, or '
+                                  'put it into value')
             kind = field.dataType.typeName()
             if kind not in COLUMNS[known] and kind != "void":
                 raise SchemaError(f'column "{field.name}" is {kind}; it must be {" or ".join(sorted(COLUMNS[known]))}')
@@ -75,7 +77,8 @@ class Shape:
             columns["partition"] = pc.coalesce(*both) if len(both) > 1 else both[0]
         if self.transaction:
             given = _text(batch.column(self.transaction))
-            columns["transactionId"] = pc.coalesce(given, ids.texts(first, len(given))) if ids and given.null_count else given
+            made = ids and given.null_count
+            columns["transactionId"] = pc.coalesce(given, ids.texts(first, len(given))) if made else given
         elif ids:
             columns["transactionId"] = ids.texts(first, batch.num_rows)
         if self.trace:

@@ -44,10 +44,12 @@ class Sink:
     def __init__(self, settings: SinkSettings, shape: Shape, query: str, epoch: int, part: int):
         self.settings, self.shape, self.part = settings, shape, part
         self.ids = RowIds(query, epoch, part) if settings.exactly_once else None
-        self.letters = Letters(settings, f"{query}-{epoch}-{part}") if settings.dead_queue or settings.dead_path else None
+        aside = settings.dead_queue or settings.dead_path
+        self.letters = Letters(settings, f"{query}-{epoch}-{part}") if aside else None
         self.written = Written()
         names = {"queue": settings.queue, "partition": settings.partition}
-        self.target = "/api/v1/push?" + urlencode({"format": "counts", **{name: value for name, value in names.items() if value}})
+        self.target = "/api/v1/push?" + urlencode({"format": "counts",
+                                                   **{name: value for name, value in names.items() if value}})
         self.lanes = settings.lanes if shape.lane else 1
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
@@ -117,7 +119,8 @@ class Sink:
 
     def _body(self, table: pa.Table) -> pa.Buffer:
         out = pa.BufferOutputStream()
-        with pa.ipc.new_stream(out, table.schema, options=pa.ipc.IpcWriteOptions(compression=self.settings.compression)) as writer:
+        options = pa.ipc.IpcWriteOptions(compression=self.settings.compression)
+        with pa.ipc.new_stream(out, table.schema, options=options) as writer:
             writer.write_table(table)
         return out.getvalue()
 
@@ -142,10 +145,12 @@ class Sink:
                     body = None
                     continue
                 place = ROW.search(refused.text)
-                bad = at + int(place[1]) if place and refused.status == 400 else at if end - at == 1 and refused.status in (400, 413) else None
+                bad = (at + int(place[1]) if place and refused.status == 400
+                       else at if end - at == 1 and refused.status in (400, 413) else None)
                 if bad is None or bad >= end:
-                    raise RowRefused(f"queue {self._name(table, 'queue', at)!r}, rows {self._number(rows, at)} to {self._number(rows, end - 1)} of "
-                                     f"Spark partition {self.part}: {refused}") from None
+                    raise RowRefused(f"queue {self._name(table, 'queue', at)!r}, rows {self._number(rows, at)} to "
+                                     f"{self._number(rows, end - 1)} of Spark partition {self.part}: "
+                                     f"{refused}") from None
                 self._refuse(link, rows, table, bad, refused)
                 done.refused += 1
                 todo += [span for span in ((bad + 1, end), (at, bad)) if span[0] < span[1]]
@@ -157,8 +162,9 @@ class Sink:
             done.rows += said["queued"]
             done.duplicates += said["duplicate"]
             if said["error"]:
-                raise RowRefused(f"queue {self._name(table, 'queue', at)!r}: {said['error']} of rows {self._number(rows, at)} to "
-                                 f"{self._number(rows, end - 1)} of Spark partition {self.part} were not stored: {said}")
+                raise RowRefused(f"queue {self._name(table, 'queue', at)!r}: {said['error']} of rows "
+                                 f"{self._number(rows, at)} to {self._number(rows, end - 1)} of Spark partition "
+                                 f"{self.part} were not stored: {said}")
         return done
 
     def _name(self, table: pa.Table, column: str, at: int) -> str | None:
@@ -173,8 +179,10 @@ class Sink:
         row = self._number(rows, at)
         queue, partition = self._name(table, "queue", at), self._name(table, "partition", at)
         if self.letters is None:
-            raise RowRefused(f"queue {queue!r}, partition {partition!r}, row {row} of Spark partition {self.part}: {refused}")
-        self.letters.add(letter(table, at, row, {"queue": queue, "partition": partition, "sparkPartition": self.part}, refused.text), link)
+            raise RowRefused(f"queue {queue!r}, partition {partition!r}, row {row} of Spark partition {self.part}: "
+                             f"{refused}")
+        self.letters.add(letter(table, at, row, {"queue": queue, "partition": partition, "sparkPartition": self.part},
+                                refused.text), link)
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -188,7 +196,8 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """`df.writeStream.format("queend")`. The query's id is that of its checkpoint, so a query that starts again makes the ids it made before."""
+    """`df.writeStream.format("queend")`. The query's id is that of its checkpoint, so a query that starts again makes
+    the ids it made before."""
 
     def __init__(self, settings: SinkSettings, schema: StructType):
         self.settings, self.shape = settings, Shape.of(schema, settings.queue)
@@ -198,5 +207,6 @@ class StreamWriter(DataSourceStreamArrowWriter):
         query = task.getLocalProperty("sql.streaming.queryId")
         epoch = task.getLocalProperty("streaming.sql.batchId")
         if query is None or epoch is None:
-            raise RuntimeError("this version of Spark does not tell a task its query and epoch: rows could not be told apart")
+            raise RuntimeError("this version of Spark does not tell a task its query and epoch: rows could not be told "
+                               "apart")
         return Sink(self.settings, self.shape, query, int(epoch), task.partitionId()).write(iterator)

@@ -47,7 +47,8 @@ class BatchReader(DataSourceReader):
 
 
 class FilteredReader(BatchReader):
-    """The same where Spark tells its filters (spark.sql.python.filterPushdown.enabled): offsets and times decide where reading begins and ends."""
+    """The same where Spark tells its filters (spark.sql.python.filterPushdown.enabled): offsets and times decide where
+    reading begins and ends."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         for one in filters:
@@ -124,7 +125,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         marks = self.marks
         position: Position = {}
         for queue, known in marks.known.items():
-            table = pa.table({"number": pa.array(list(known), pa.int32()), "name": pa.array([one.name for one in known.values()], pa.string()),
+            table = pa.table({"number": pa.array(list(known), pa.int32()),
+                              "name": pa.array([one.name for one in known.values()], pa.string()),
                               "highWatermark": pa.array([one.head for one in known.values()], pa.int64()),
                               "logStartOffset": pa.array([one.floor for one in known.values()], pa.int64())})
             places = edge_offsets(marks.link, self.settings.start, queue, self.settings, table)
@@ -162,7 +164,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _share(self, start: Position, heads: Position, most: int) -> Position:
         """Of each partition its part of `most`, by how much it has to give; as Kafka's source does."""
         heads = self._not_behind(start, heads)
-        begins = {queue: {number: self._begin(start, queue, number) for number in known} for queue, known in heads.items()}
+        begins = {queue: {number: self._begin(start, queue, number) for number in known}
+                  for queue, known in heads.items()}
         total = sum(head - begins[queue][number] for queue, known in heads.items() for number, head in known.items())
         if total <= most:
             return heads
@@ -199,8 +202,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 mark = known.get(number)
                 if mark is None:
                     if self.settings.strict:
-                        raise DataLost(f"queue {queue!r}: a partition was deleted before its records {first} to {last - 1} were read; "
-                                       "with failOnDataLoss=false the others are read")
+                        raise DataLost(f"queue {queue!r}: a partition was deleted before its records {first} to "
+                                       f"{last - 1} were read; with failOnDataLoss=false the others are read")
                     continue
                 ranges.append(Range(queue, mark.name, first, last))
         return tasks_of(ranges, self.settings)
@@ -214,9 +217,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         marks = self.marks
         entries = [{"queue": queue, "partition": marks.known[queue][number].name, "offset": offset}
-                   for queue, offsets in unpacked(end).items() for number, offset in offsets.items() if number in marks.known.get(queue, {})]
+                   for queue, offsets in unpacked(end).items() for number, offset in offsets.items()
+                   if number in marks.known.get(queue, {})]
         for at in range(0, len(entries), COMMIT_ENTRIES):
-            marks.link.ask(f"/api/v1/consumer-groups/{quote(self.settings.group, safe='')}/offsets", {"entries": entries[at:at + COMMIT_ENTRIES]})
+            marks.link.ask(f"/api/v1/consumer-groups/{quote(self.settings.group, safe='')}/offsets",
+                           {"entries": entries[at:at + COMMIT_ENTRIES]})
 
     def stop(self) -> None:
         if self._link is not None:

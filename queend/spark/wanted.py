@@ -13,7 +13,8 @@ Places = dict[str, dict[str, int]]
 
 @dataclass(frozen=True)
 class Edge:
-    """One end of what is read: in words, by partition, or by time (µs). The first that is set counts, from the bottom up."""
+    """One end of what is read: in words, by partition, or by time (µs). The first that is set counts, from the bottom
+    up."""
 
     word: str
     places: Places | None = None
@@ -28,7 +29,8 @@ class Edge:
             word = text.lower()
         else:
             places = asked(f"{side}Offsets", text)
-        return cls(word, places, asked(f"{side}OffsetsByTimestamp", options.text(f"{side}OffsetsByTimestamp")), options.maybe(f"{side}Timestamp"))
+        return cls(word, places, asked(f"{side}OffsetsByTimestamp", options.text(f"{side}OffsetsByTimestamp")),
+                   options.maybe(f"{side}Timestamp"))
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,8 @@ class SourceSettings:
         if not given and options.text("queue"):
             queues = (options.text("queue") or "",)
         elif not given:
-            raise OptionError('no queue is named: set the option "subscribe" (names with commas between), "subscribePattern" or "assign"')
+            raise OptionError('no queue is named: set the option "subscribe" (names with commas between), '
+                              '"subscribePattern" or "assign"')
         pattern, assigned = options.text("subscribePattern"), None
         if pattern:
             try:
@@ -83,6 +86,7 @@ class SourceSettings:
         if end.word == "earliest":
             raise OptionError('option "endingOffsets" cannot be earliest: nothing would be read')
         rows = options.maybe("maxRecordsPerPartition", 1)
-        return cls(LinkSettings.of(options), queues, pattern, assigned, start, end, options.maybe("maxOffsetsPerTrigger", 1),
-                   options.maybe("minPartitions", 1), rows, options.flag("failOnDataLoss", True), options.flag("includeHeaders", False),
+        return cls(LinkSettings.of(options), queues, pattern, assigned, start, end,
+                   options.maybe("maxOffsetsPerTrigger", 1), options.maybe("minPartitions", 1), rows,
+                   options.flag("failOnDataLoss", True), options.flag("includeHeaders", False),
                    options.text("commitGroup"), options.whole("fetchBytes", 8 * MIB, 1024, 32 * MIB))

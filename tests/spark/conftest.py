@@ -19,11 +19,14 @@ TESTS = Path(__file__).parents[1]
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
-    os.environ.update(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1", PYTHONPATH=os.pathsep.join([str(PACKAGE), str(TESTS)]))
+    os.environ.update(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1",
+                      PYTHONPATH=os.pathsep.join([str(PACKAGE), str(TESTS)]))
     settings = {
-        "spark.driver.memory": "1g", "spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.sql.shuffle.partitions": "2",
-        "spark.local.dir": folder / "local", "spark.sql.warehouse.dir": folder / "warehouse", "spark.sql.python.filterPushdown.enabled": "true",
-        "spark.sql.session.timeZone": "UTC", "spark.jars": JAR, "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder}",
+        "spark.driver.memory": "1g", "spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "2", "spark.local.dir": folder / "local",
+        "spark.sql.warehouse.dir": folder / "warehouse", "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.sql.session.timeZone": "UTC", "spark.jars": JAR,
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder}",
     }
     builder = SparkSession.builder.master("local[2, 3]").appName("queend-tests")    # a task may fail twice
     for name, value in settings.items():

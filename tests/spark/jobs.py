@@ -22,7 +22,8 @@ class Job:
                     "spark.sql.shuffle.partitions=2",
                     "--conf", f"spark.sql.warehouse.dir={folder / 'warehouse'}", "--master", "local[2]",
                     "--conf",
-                    "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"]    # it starts in half the time
+                    # it starts in half the time
+                    "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"]
         with self.out.open("wb") as out, self.err.open("wb") as err:
             self.process = subprocess.Popen([*before, sys.executable, "-m", "queend", "spark", *words, *settings],
                                             stdin=subprocess.DEVNULL, stdout=out, stderr=err,

@@ -1,4 +1,5 @@
-"""A stream from one queue to another that does not end, run as a program so that it can be killed: url, source, target, checkpoint, rows of a trigger."""
+"""A stream from one queue to another that does not end, run as a program so that it can be killed: url, source, target,
+checkpoint, rows of a trigger."""
 from __future__ import annotations
 
 import sys
@@ -9,12 +10,15 @@ from queend.spark import QueendDataSource
 
 
 def main(url: str, source: str, target: str, checkpoint: str, rows: str) -> None:
-    spark = (SparkSession.builder.master("local[2, 4]").config("spark.ui.enabled", "false").config("spark.driver.memory", "1g")
+    spark = (SparkSession.builder.master("local[2, 4]").config("spark.ui.enabled", "false")
+             .config("spark.driver.memory", "1g")
              .config("spark.driver.host", "127.0.0.1").config("spark.local.dir", f"{checkpoint}.local").getOrCreate())
     spark.dataSource.register(QueendDataSource)
-    frame = spark.readStream.format("queend").options(url=url, subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger=rows, minPartitions="2")
+    frame = spark.readStream.format("queend").options(url=url, subscribe=source, startingOffsets="earliest",
+                                                      maxOffsetsPerTrigger=rows, minPartitions="2")
     query = (frame.schema("key string, value string").load().writeStream.format("queend")
-             .options(url=url, queue=target, batchRows="500", checkpointLocation=checkpoint).trigger(processingTime="0 seconds").start())
+             .options(url=url, queue=target, batchRows="500",
+                      checkpointLocation=checkpoint).trigger(processingTime="0 seconds").start())
     query.awaitTermination()
 
 

@@ -16,7 +16,8 @@ from queend.spark.shape import COLUMNS
 TEXT = (Path(__file__).parents[2] / "docs/spark.md").read_text()
 
 
-def test_the_quick_start_runs(spark: SparkSession, daemon: Daemon, client: Client, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_quick_start_runs(spark: SparkSession, daemon: Daemon, client: Client,
+                              capfd: pytest.CaptureFixture[str]) -> None:
     code = re.search(r"```python\n(.*?)```", TEXT, re.DOTALL)
     assert code
     names: dict = {}

@@ -45,7 +45,8 @@ def test_the_commands_run(spark: SparkSession, daemon: Daemon, client: Client, s
         words = shlex.split(command.replace("/data/", f"{tmp_path}/").replace("127.0.0.1:5432",
                                                                               f"127.0.0.1:{shop.port}"))
         capfd.readouterr()
-        assert app([*words, "--url", daemon.url, "--master", "local[2]"], standalone_mode=False) == 0, (command, capfd.readouterr().err)
+        assert app([*words, "--url", daemon.url, "--master", "local[2]"],
+                   standalone_mode=False) == 0, (command, capfd.readouterr().err)
         out, err = capfd.readouterr()
         done = json.loads(out)
         said.setdefault(done["job"], []).append(done["rows"])

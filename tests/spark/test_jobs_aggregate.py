@@ -62,7 +62,8 @@ def job(spark: SparkSession, daemon: Daemon, queue: str, folder: Path, **more: o
 
 @pytest.mark.parametrize(("how", "expected"), [
     ({"window": "1 minute"}, {("a", 0, 60): (3, 15), ("b", 60, 120): (1, 5)}),
-    ({"window": "2 minutes", "slide": "1 minute"}, {("a", -60, 60): (3, 15), ("a", 0, 120): (3, 15), ("b", 0, 120): (1, 5), ("b", 60, 180): (1, 5)}),
+    ({"window": "2 minutes", "slide": "1 minute"}, {("a", -60, 60): (3, 15), ("a", 0, 120): (3, 15),
+                                                    ("b", 0, 120): (1, 5), ("b", 60, 180): (1, 5)}),
     ({"session": "20 seconds"}, {("a", 0, 35): (2, 10), ("a", 50, 70): (1, 5), ("b", 90, 110): (1, 5)}),
 ], ids=["tumbling", "sliding", "session"])
 def test_windows(spark: SparkSession, daemon: Daemon, client: Client, queue: str, tmp_path: Path, how: dict,
@@ -101,8 +102,10 @@ def test_a_table(spark: SparkSession, daemon: Daemon, client: Client, queue: str
 
 
 @pytest.mark.parametrize(("given", "text"), [
-    ({"to": None}, "name one place for the result"), ({"session": "5 minutes"}, "name one kind of window"), ({"window": None, "session": "1 minute", "slide": "1 minute"}, "does not slide"),
-    ({"time": "at"}, 'the time "at" is bigint; it must be a timestamp'), ({"window": "five"}, "five"), ({"schema": "customer strin"}, "strin"),
+    ({"to": None}, "name one place for the result"), ({"session": "5 minutes"}, "name one kind of window"),
+    ({"window": None, "session": "1 minute", "slide": "1 minute"}, "does not slide"),
+    ({"time": "at"}, 'the time "at" is bigint; it must be a timestamp'), ({"window": "five"}, "five"),
+    ({"schema": "customer strin"}, "strin"),
     ({"select": ("sum(euros)",)}, "with name `euros` cannot be resolved"),
 ], ids=["place", "kinds", "slide", "time", "window", "schema", "column"])
 def test_what_cannot_be_is_said(spark: SparkSession, daemon: Daemon, client: Client, queue: str, tmp_path: Path,

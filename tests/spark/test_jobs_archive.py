@@ -52,7 +52,10 @@ def rows(frame: DataFrame) -> dict[str, list[tuple[int, int]]]:
 def floor(daemon: Daemon, queue: str, partition: str, offset: int) -> None:
     """As retention sets it."""
     with psycopg.connect(daemon.conninfo, autocommit=True) as connection:
-        connection.execute("""INSERT INTO queend.floors SELECT p.id, %s FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s AND p.name = %s
+        connection.execute("""INSERT INTO queend.floors
+                           SELECT p.id, %s FROM queend.partitions p
+                           JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s AND
+                           p.name = %s
                               ON CONFLICT (partition_id) DO UPDATE SET floor = excluded.floor""",
                            (offset, queue, partition))
 
@@ -66,12 +69,13 @@ def test_each_record_once(spark: SparkSession, store: Run, both: Callable[..., D
     client.push(queue, *range(100), partition="a")
     client.push(queue, *range(7), partition="käy/ü")
     first = store(batch_rows=60)
-    assert (first["rows"], first["partitions"], first["entries"], first["lost"]) == (107, 2, 2,
-                                                                                     0) and first["offsets"] == {"from": 0, "to": 107}
+    assert [first[name] for name in ("rows", "partitions", "entries", "lost")] == [107, 2, 2, 0]
+    assert first["offsets"] == {"from": 0, "to": 107}
     assert store()["rows"] == 0
     client.push(queue, *range(100, 120), partition="a")
     client.push(queue, 1, traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", transactionId="t-1")
-    assert rows(both()) == {"a": [(n, n) for n in range(120)], "käy/ü": [(n, n) for n in range(7)], "Default": [(0, 1)]}
+    assert rows(both()) == {"a": [(n, n) for n in range(120)],
+                            "käy/ü": [(n, n) for n in range(7)], "Default": [(0, 1)]}
     assert store()["rows"] == 21
     assert rows(both()) == rows(both(hot=False)) == {"a": [(n, n) for n in range(120)],
                                                      "käy/ü": [(n, n) for n in range(7)], "Default": [(0, 1)]}
@@ -217,7 +221,8 @@ def test_a_manifest_that_is_not_whole(store: Run, both: Callable[..., DataFrame]
     assert rows(both(hot=False)) == before
 
 
-def test_on_a_file_system_that_is_not_here(spark: SparkSession, daemon: Daemon, client: Client, queue: str, tmp_path: Path) -> None:
+def test_on_a_file_system_that_is_not_here(spark: SparkSession, daemon: Daemon, client: Client, queue: str,
+                                           tmp_path: Path) -> None:
     """Through Hadoop's client alone, as on a cluster: a view that is mounted, on this disk in the end."""
     (tmp_path / "far").mkdir()
     spark._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.far.link./cold", f"file://{tmp_path}/far")

@@ -69,10 +69,12 @@ def test_a_table(spark: SparkSession, shop: Postgres, daemon: Daemon, client: Cl
 
 
 @pytest.mark.parametrize(("given", "text"), [
-    ({"table": "orders_"}, 'relation "orders_" does not exist'), ({"id": ("nr",)}, 'the table has no column "nr"; '
-                                                                                   'there are id, customer, cents, day'),
-    ({"id": ()}, "say which columns tell the rows apart"), ({"jdbc": "jdbc:postgresql://127.0.0.1:1/x"}, "Connection refused"),
-    ({"driver": "org.example.Driver"}, "there is no JDBC driver org.example.Driver"), ({"where": "pric > 1"}, "with name `pric` cannot be resolved"),
+    ({"table": "orders_"}, 'relation "orders_" does not exist'),
+    ({"id": ("nr",)}, 'the table has no column "nr"; there are id, customer, cents, day'),
+    ({"id": ()}, "say which columns tell the rows apart"),
+    ({"jdbc": "jdbc:postgresql://127.0.0.1:1/x"}, "Connection refused"),
+    ({"driver": "org.example.Driver"}, "there is no JDBC driver org.example.Driver"),
+    ({"where": "pric > 1"}, "with name `pric` cannot be resolved"),
     ({"user": "keeper"}, "password"), ({"split": "customer"}, 'the column "customer" is string: only numbers, dates '
                                                               'and times can be cut'),
     ({"split": "x"}, 'no column "x"'),
@@ -104,4 +106,5 @@ def test_killed_and_run_again(spark: SparkSession, shop: Postgres, daemon: Daemo
                     user="postgres", say=quiet, url=daemon.url)
     assert said["rows"] == ROWS + 1 and total() == ROWS + 1
     for n in range(5):
-        assert [one["id"] for one in stored(client, queue, f"c{n}")] == [one for one in range(1, ROWS + 1) if one % 5 == n] + ([ROWS + 1] if n == 0 else [])
+        assert [one["id"] for one in stored(client, queue, f"c{n}")] == [
+            one for one in range(1, ROWS + 1) if one % 5 == n] + ([ROWS + 1] if n == 0 else [])

@@ -63,7 +63,8 @@ def test_an_archive_with_filters(spark: SparkSession, daemon: Daemon, client: Cl
 def test_any_query(spark: SparkSession, daemon: Daemon, client: Client, queue: str) -> None:
     """Rows that are alike in everything are as many as they are; ties and partitions that come otherwise the second
     time change nothing."""
-    query = "SELECT concat('k', id % 4) AS key, struct(id DIV 8 AS n) AS value, id DIV 40 AS at FROM range(0, 400, 1, {parts})"
+    query = ("SELECT concat('k', id % 4) AS key, struct(id DIV 8 AS n) AS value, id DIV 40 AS at "
+             "FROM range(0, 400, 1, {parts})")
     for parts in (3, 5):
         done = replay(spark, queue, "job", sql=query.format(parts=parts), order=("at",), tasks=parts, say=quiet,
                       url=daemon.url)

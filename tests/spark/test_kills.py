@@ -27,10 +27,13 @@ class Run:
 
     def __init__(self, url: str, queue: str, folder: Path, rows: int):
         self.log = folder / "log"
-        environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+        environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "PYSPARK_PYTHON": sys.executable,
+                       "SPARK_LOCAL_IP": "127.0.0.1"}
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen([sys.executable, str(Path(__file__).with_name("pipeline.py")), url, queue, f"{queue}.out", str(folder / "checkpoint"), str(rows)],
-                                            env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+            self.process = subprocess.Popen([sys.executable, str(Path(__file__).with_name("pipeline.py")), url, queue,
+                                             f"{queue}.out", str(folder / "checkpoint"), str(rows)],
+                                            env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                            start_new_session=True)
 
     def lives(self) -> bool:
         return self.process.poll() is None
@@ -46,7 +49,8 @@ class Run:
         while todo:
             pid = todo.pop()
             try:
-                children = [int(one) for task in Path(f"/proc/{pid}/task").iterdir() for one in (task / "children").read_text().split()]
+                children = [int(one) for task in Path(f"/proc/{pid}/task").iterdir()
+                            for one in (task / "children").read_text().split()]
                 if word in Path(f"/proc/{pid}/cmdline").read_text(errors="replace"):
                     below.append(pid)
             except OSError:
@@ -77,12 +81,14 @@ class Run:
 
 
 def test_everything_is_killed(start_daemon: Callable[..., Daemon], queue: str, tmp_path: Path) -> None:
-    """With SIGKILL, again and again: all processes of Spark at once, the daemon, the Python workers, the JVM. Each time the stream is under way."""
+    """With SIGKILL, again and again: all processes of Spark at once, the daemon, the Python workers, the JVM. Each time
+    the stream is under way."""
     dice, step = random.Random(SEED), ROWS // (KILLS + 2)
     own = start_daemon()
     with own.client() as client:
         for at in range(0, ROWS, 5000):
-            client.push_items([{"queue": queue, "partition": f"k{n % KEYS}", "payload": n} for n in range(at, min(ROWS, at + 5000))])
+            client.push_items([{"queue": queue, "partition": f"k{n % KEYS}", "payload": n}
+                               for n in range(at, min(ROWS, at + 5000))])
 
     def done() -> int:
         with own.client() as client:
@@ -95,7 +101,8 @@ def test_everything_is_killed(start_daemon: Callable[..., Daemon], queue: str, t
             goal = done() + dice.randrange(step // 4, step)
             while run is None or not run.lives() or done() < goal:
                 if run is not None and not run.lives():
-                    assert before != "daemon", run.story()    # a worker that is killed may end the query, a daemon may not
+                    # a worker that is killed may end the query, a daemon may not
+                    assert before != "daemon", run.story()
                     run.end()
                 if run is None or not run.lives():
                     run, before = Run(own.url, queue, tmp_path, max(500, step // 6)), "daemon"
@@ -107,7 +114,8 @@ def test_everything_is_killed(start_daemon: Callable[..., Daemon], queue: str, t
                 own = start_daemon(own.conninfo, PORT=own.port)
                 continue
             # Workers come and go with their tasks: the next ones are hit.
-            word, leaves = {"all": ("", False), "worker": ("pyspark.daemon", True), "jvm": ("org.apache.spark", False)}[kind]
+            word, leaves = {"all": ("", False), "worker": ("pyspark.daemon", True),
+                            "jvm": ("org.apache.spark", False)}[kind]
             until(lambda: run.kill(run.found(word, leaves)), f"a {kind} to kill", 60)  # noqa: B023
             assert done() < ROWS, f"all was done before {kind} was killed"
             if kind != "worker":

@@ -28,12 +28,14 @@ def test_tokens(spark: SparkSession, guarded: Daemon, queue: str, tmp_path: Path
         frame.write.format("queend").options(url=guarded.url, queue=queue, **options).mode("append").save()
 
     for options, status in (({}, 401), ({"token": reader}, 403)):
-        with pytest.raises(Exception, match=f"queue '{queue}', rows 0 to 0 of Spark partition 0: {guarded.url} answered {status}: "):
+        with pytest.raises(Exception, match=f"queue '{queue}', rows 0 to 0 of Spark partition 0: {guarded.url} "
+                                            f"answered {status}: "):
             write(**options)
     write(tokenFile=str(file))
 
     def read(**options: str) -> list[str]:
-        frame = spark.read.format("queend").options(url=guarded.url, subscribe=queue, **options).schema("value string").load()
+        frame = spark.read.format("queend").options(url=guarded.url, subscribe=queue,
+                                                    **options).schema("value string").load()
         return [row.value for row in frame.collect()]
 
     assert read(token=reader) == ["1"]
@@ -41,9 +43,11 @@ def test_tokens(spark: SparkSession, guarded: Daemon, queue: str, tmp_path: Path
         read()
     with guarded.client() as client:
         assert isinstance(client, Client)
-        assert client.request("POST", "/api/v1/offsets", {"queue": queue}, bearer(reader)).json["partitions"][0]["highWatermark"] == 1
+        assert client.request("POST", "/api/v1/offsets", {"queue": queue},
+                              bearer(reader)).json["partitions"][0]["highWatermark"] == 1
 
 
 def test_queend_needs_no_spark() -> None:
-    code = "import sys; sys.modules['pyspark'] = sys.modules['pyarrow'] = None; import queend.cli, queend.control.app, queend.supervisor"
+    code = ("import sys; sys.modules['pyspark'] = sys.modules['pyarrow'] = None; import queend.cli, "
+            "queend.control.app, queend.supervisor")
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": str(PACKAGE)}, timeout=120)

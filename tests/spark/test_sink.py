@@ -25,7 +25,8 @@ def stored(client: Client, queue: str, partition: str = "Default") -> list[dict]
 
 def test_every_column(spark: SparkSession, daemon: Daemon, client: Client, queue: str) -> None:
     parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    frame = spark.sql(f"""select '{{"n": 1}}' value, '{queue}' queue, 'a' partition, 'k' key, 't-1' transactionId, '{parent}' traceparent, null deliverAt
+    frame = spark.sql(f"""select '{{"n": 1}}' value, '{queue}' queue, 'a' partition, 'k' key, 't-1' transactionId,
+                      '{parent}' traceparent, null deliverAt
                           union all select '2', '{queue}', null, 'k', null, null, timestamp '2001-01-01 00:00:00'
                           union all select null, '{queue}', null, null, null, null, null""").coalesce(1)
     write(frame, daemon)
@@ -36,18 +37,21 @@ def test_every_column(spark: SparkSession, daemon: Daemon, client: Client, queue
 
 
 def test_what_may_be_delivered_later(spark: SparkSession, daemon: Daemon, client: Client, queue: str) -> None:
-    write(spark.sql("select '1' value, current_timestamp() + interval 1 hour deliverAt").coalesce(1), daemon, queue=queue)
+    write(spark.sql("select '1' value, current_timestamp() + interval 1 hour deliverAt").coalesce(1), daemon,
+          queue=queue)
     assert client.pop(queue) == []
     assert len(stored(client, queue)) == 1
 
 
 VALUES = {
     "binary": ("encode('{\"a\": 1}', 'utf-8')", {"a": 1}),
-    "struct": ("struct(1 as a, 'x\"\\\\\\n' as b, array(1.5D, null, double('NaN')) as c, null as d, true as e)", {"a": 1, "b": 'x"\\\n', "c": [1.5, None, None], "d": None, "e": True}),
+    "struct": ("struct(1 as a, 'x\"\\\\\\n' as b, array(1.5D, null, double('NaN')) as c, null as d, true as e)",
+               {"a": 1, "b": 'x"\\\n', "c": [1.5, None, None], "d": None, "e": True}),
     "map": ("map('a', 1, 'b', null)", {"a": 1, "b": None}),
     "numbered": ("map(7, struct(array() as x))", {"7": {"x": []}}),
     "array": ("array('x', 'y', null)", ["x", "y", None]),
-    "nested": ("struct(map('k', array(struct(date'2020-01-02' as d, 1.20BD as n))) as m, timestamp'2020-01-02 03:04:05.5' as t, X'00ff' as r)",
+    "nested": ("struct(map('k', array(struct(date'2020-01-02' as d, 1.20BD as n))) as m, timestamp'2020-01-02 "
+               "03:04:05.5' as t, X'00ff' as r)",
                {"m": {"k": [{"d": "2020-01-02", "n": "1.20"}]}, "t": "2020-01-02T03:04:05.500000Z", "r": "AP8="}),
     "none": ("if(rand() < 2, null, struct(1 as a))", None),
 }
@@ -64,7 +68,9 @@ def test_kinds_of_values(spark: SparkSession, daemon: Daemon, client: Client, qu
 def test_order_within_a_key(spark: SparkSession, daemon: Daemon, client: Client, queue: str, lanes: int) -> None:
     """Each Spark partition has keys of its own; small requests, several at a time."""
     rows, keys = 6000, 7
-    frame = spark.range(0, rows, 1, 2).select(F.concat(F.spark_partition_id(), F.lit("-"), F.col("id") % keys).alias("key"), F.col("id").cast("string").alias("value"))
+    frame = spark.range(0, rows, 1, 2).select(F.concat(F.spark_partition_id(), F.lit("-"),
+                                                       F.col("id") % keys).alias("key"),
+                                              F.col("id").cast("string").alias("value"))
     write(frame, daemon, queue=queue, batchRows=250, requestsInFlight=lanes)
     seen: list[int] = []
     for part in range(2):
@@ -75,7 +81,8 @@ def test_order_within_a_key(spark: SparkSession, daemon: Daemon, client: Client,
     assert sorted(seen) == list(range(rows))
 
 
-def test_a_job_that_runs_again_stores_nothing_twice(spark: SparkSession, daemon: Daemon, client: Client, queue: str) -> None:
+def test_a_job_that_runs_again_stores_nothing_twice(spark: SparkSession, daemon: Daemon, client: Client,
+                                                    queue: str) -> None:
     frame = spark.range(0, 5000, 1, 2).select(F.col("id").cast("string").alias("value"))
     for rows in (700, 900):
         write(frame, daemon, queue=queue, queryId="load-1", batchRows=rows)
@@ -84,7 +91,8 @@ def test_a_job_that_runs_again_stores_nothing_twice(spark: SparkSession, daemon:
     assert client.post("/api/v1/offsets", {"queue": queue}).json["partitions"][0]["highWatermark"] == 10_000
 
 
-def test_tasks_that_fail_and_run_again(spark: SparkSession, daemon: Daemon, client: Client, queue: str, tmp_path: Path) -> None:
+def test_tasks_that_fail_and_run_again(spark: SparkSession, daemon: Daemon, client: Client, queue: str,
+                                       tmp_path: Path) -> None:
     """The source of the rows fails in the middle of each task's first run, when some of them are stored."""
     def fail_once(part: int, rows):  # noqa: ANN001, ANN202
         mark = tmp_path / f"failed-{part}"
@@ -106,16 +114,20 @@ def test_tasks_that_fail_and_run_again(spark: SparkSession, daemon: Daemon, clie
 
 
 def test_a_refused_row_is_named(spark: SparkSession, daemon: Daemon, client: Client, queue: str) -> None:
-    frame = spark.range(0, 300, 1, 1).selectExpr("if(id = 217, '{bad', cast(id as string)) value", "concat('p', id % 3) key")
-    with pytest.raises(Exception, match="partition 'p1', row 217 of Spark partition 0: .* answered 400: Invalid JSON") as caught:
+    frame = spark.range(0, 300, 1, 1).selectExpr("if(id = 217, '{bad', cast(id as string)) value",
+                                                 "concat('p', id % 3) key")
+    bad = "partition 'p1', row 217 of Spark partition 0: .* answered 400: Invalid JSON"
+    with pytest.raises(Exception, match=bad) as caught:
         write(frame, daemon, queue=queue, requestsInFlight=2)
     assert f"queue '{queue}'" in str(caught.value)
 
 
 @pytest.mark.parametrize("where", ["queue", "path"])
-def test_refused_rows_go_elsewhere(spark: SparkSession, daemon: Daemon, client: Client, queue: str, tmp_path: Path, where: str) -> None:
+def test_refused_rows_go_elsewhere(spark: SparkSession, daemon: Daemon, client: Client, queue: str, tmp_path: Path,
+                                   where: str) -> None:
     bad = {17, 18, 500, 999}
-    frame = spark.range(0, 1000, 1, 1).selectExpr(f"if(id in ({','.join(map(str, bad))}), 'no json ' || id, cast(id as string)) value", "'a' key")
+    frame = spark.range(0, 1000, 1, 1).selectExpr(f"if(id in ({','.join(map(str, bad))}), 'no json ' || id, cast(id as "
+                                                  "string)) value", "'a' key")
     options = {"deadLetterQueue": f"{queue}-dead"} if where == "queue" else {"deadLetterPath": tmp_path / "dead"}
     for _ in range(2):    # as a task that runs again
         write(frame, daemon, queue=queue, onError="deadletter", batchRows=600, queryId="q", **options)
@@ -126,7 +138,8 @@ def test_refused_rows_go_elsewhere(spark: SparkSession, daemon: Daemon, client: 
         (file,) = (tmp_path / "dead").glob("*.ndjson")
         letters = [json.loads(line) for line in file.read_text().splitlines()]
     assert {one["row"] for one in letters} == bad and len(letters) == 4
-    assert all(one["value"] == f"no json {one['row']}" and one["error"].startswith("Invalid JSON") and one["queue"] == queue for one in letters)
+    assert all(one["value"] == f"no json {one['row']}" and one["error"].startswith("Invalid JSON")
+               and one["queue"] == queue for one in letters)
 
 
 def test_the_next_daemon_is_asked(spark: SparkSession, daemon: Daemon, client: Client, queue: str) -> None:
@@ -146,7 +159,8 @@ def test_the_next_daemon_is_asked(spark: SparkSession, daemon: Daemon, client: C
     ("'1' value", {"onError": "deadletter"}, 'onError=deadletter needs one of the options'),
     ("'1' value", {"url": "http://127.0.0.1:1", "retries": 1, "retryMs": 1}, "given up after 2 attempts in"),
 ])
-def test_what_cannot_be_is_said(spark: SparkSession, daemon: Daemon, queue: str, columns: str, options: dict, text: str) -> None:
+def test_what_cannot_be_is_said(spark: SparkSession, daemon: Daemon, queue: str, columns: str, options: dict,
+                                text: str) -> None:
     with pytest.raises(Exception) as caught:
         write(spark.sql(f"select {columns}"), daemon, **{"queue": queue, **options})
     assert text in str(caught.value)

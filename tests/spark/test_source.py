@@ -32,10 +32,13 @@ def numbers(frame: DataFrame) -> list[int]:
 
 
 def test_a_query_for_kafka_runs(read: Read, client: Client, queue: str) -> None:
-    stored = client.push(queue, {"n": 1}, partition="käy", traceparent=PARENT) + client.push(queue, 2, partition="käy", transactionId="t-2")
+    stored = client.push(queue, {"n": 1}, partition="käy", traceparent=PARENT)
+    stored += client.push(queue, 2, partition="käy", transactionId="t-2")
     frame = read()
-    assert frame.columns == ["key", "value", "topic", "partition", "offset", "timestamp", "id", "transactionId", "traceparent"]
-    first, second = frame.selectExpr("CAST(key AS STRING)", "CAST(value AS STRING)", "topic", "partition", "offset", "timestamp", "id", "transactionId", "traceparent").collect()
+    assert frame.columns == ["key", "value", "topic", "partition", "offset", "timestamp", "id", "transactionId",
+                             "traceparent"]
+    first, second = frame.selectExpr("CAST(key AS STRING)", "CAST(value AS STRING)", "topic", "partition", "offset",
+                                     "timestamp", "id", "transactionId", "traceparent").collect()
     assert first[:5] == ("käy", '{"n": 1}', queue, "käy", 0) and second[:5] == ("käy", "2", queue, "käy", 1)
     assert [first.id, second.id] == [one["message_id"] for one in stored]
     assert (first.traceparent, second.traceparent, second.transactionId) == (PARENT, None, "t-2")
@@ -46,13 +49,16 @@ def test_headers(read: Read, client: Client, queue: str) -> None:
     client.push(queue, 1, traceparent=PARENT)
     client.push(queue, 2)
     first, second = read(includeHeaders="true").collect()
-    assert [(one.key, bytes(one.value)) for one in first.headers] == [("traceparent", PARENT.encode())] and second.headers is None
-    assert list(first.asDict()) == ["key", "value", "topic", "partition", "offset", "timestamp", "headers", "id", "transactionId", "traceparent"]
+    assert [(one.key, bytes(one.value)) for one in first.headers] == [("traceparent", PARENT.encode())]
+    assert second.headers is None
+    assert list(first.asDict()) == ["key", "value", "topic", "partition", "offset", "timestamp", "headers", "id",
+                                    "transactionId", "traceparent"]
 
 
 def test_columns_that_are_wanted(read: Read, client: Client, queue: str) -> None:
     client.push(queue, {"n": 1})
-    assert [tuple(row) for row in read("value string, offset long, timestampType int").collect()] == [('{"n": 1}', 0, 1)]
+    (row,) = read("value string, offset long, timestampType int").collect()
+    assert tuple(row) == ('{"n": 1}', 0, 1)
     with pytest.raises(Exception, match='column "offset" is bigint, not string'):
         read("offset string").collect()
     with pytest.raises(Exception, match='column "payload" is none a queue has'):
@@ -64,7 +70,8 @@ def test_where_it_begins_and_ends(read: Read, client: Client, queue: str) -> Non
     client.push(queue, *range(10, 20), partition="b")
     at = {queue: {"a": 3, "b": -1}}
     assert numbers(read(startingOffsets=at)) == list(range(3, 10))
-    assert numbers(read(startingOffsets={queue: {"a": 8, "b": -2}}, endingOffsets={queue: {"b": 2, "a": -1}})) == [8, 9, 10, 11]
+    assert numbers(read(startingOffsets={queue: {"a": 8, "b": -2}},
+                        endingOffsets={queue: {"b": 2, "a": -1}})) == [8, 9, 10, 11]
     assert numbers(read(assign={queue: ["b"]}, endingOffsets={queue: {"b": 3}})) == [10, 11, 12]
     assert numbers(read(startingOffsets=at).where("offset >= 5 and offset < 8")) == [5, 6, 7]
     assert numbers(read().where("partition = 'b' and offset in (0, 9)")) == [10, 19]
@@ -124,7 +131,8 @@ def test_encrypted_queues_are_read(spark: SparkSession, start_daemon: Callable[.
     with own.client() as client:
         client.configure(queue, encryptionEnabled=True)
         client.push(queue, {"secret": 1})
-        rows = spark.read.format("queend").option("url", own.url).option("subscribe", queue).schema("value string").load().collect()
+        reader = spark.read.format("queend").option("url", own.url).option("subscribe", queue)
+        rows = reader.schema("value string").load().collect()
     assert [json.loads(row.value) for row in rows] == [{"secret": 1}]
 
 
@@ -136,7 +144,8 @@ def test_encrypted_queues_are_read(spark: SparkSession, start_daemon: Callable[.
     ({"startingOffsets": "newest"}, 'option "startingOffsets" must be like {"orders": {"customer-7": 42}}'),
     ({"startingOffsets": "latest"}, 'cannot be latest in a batch'),
     ({"startingOfset": "earliest"}, 'there is no option "startingofset"; did you mean startingOffsets?'),
-    ({"startingOffsets": '{"QUEUE": {"Default": 7}}'}, "partition 'Default': the starting offset 7 is not there, the log has 0 to 1"),
+    ({"startingOffsets": '{"QUEUE": {"Default": 7}}'},
+     "partition 'Default': the starting offset 7 is not there, the log has 0 to 1"),
 ], ids=["none", "two", "unknown", "pattern", "word", "latest", "typo", "offset"])
 def test_what_cannot_be_is_said(read: Read, client: Client, queue: str, options: dict, text: str) -> None:
     client.push(queue, 1)
@@ -153,7 +162,8 @@ def test_offsets_that_are_not_there(read: Read, client: Client, queue: str) -> N
 def test_in_sql(spark: SparkSession, daemon: Daemon, client: Client, queue: str) -> None:
     client.push(queue, {"n": 5}, partition="a")
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW events USING queend OPTIONS (url '{daemon.url}', subscribe '{queue}')")
-    assert [tuple(row) for row in spark.sql("SELECT get_json_object(string(value), '$.n'), partition FROM events").collect()] == [("5", "a")]
+    rows = spark.sql("SELECT get_json_object(string(value), '$.n'), partition FROM events").collect()
+    assert [tuple(row) for row in rows] == [("5", "a")]
     spark.sql(f"CREATE TABLE orders_in USING queend OPTIONS (url '{daemon.url}', subscribe '{queue}')")
     try:
         assert spark.sql("SELECT count(*) FROM orders_in").collect()[0][0] == 1

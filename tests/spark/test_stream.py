@@ -23,11 +23,13 @@ class Pipe:
         self.target = f"{source}.out"
 
     def run(self, **options: object) -> StreamingQuery:
-        reader = self.spark.readStream.format("queend").options(url=self.url, subscribe=self.source, startingOffsets="earliest")
+        reader = self.spark.readStream.format("queend").options(url=self.url, subscribe=self.source,
+                                                                startingOffsets="earliest")
         for name, value in options.items():
             reader = reader.option(name, str(value))
         writer = reader.schema("key string, value string").load().writeStream.format("queend")
-        query = writer.options(url=self.url, queue=self.target, checkpointLocation=str(self.folder)).trigger(availableNow=True).start()
+        query = writer.options(url=self.url, queue=self.target,
+                               checkpointLocation=str(self.folder)).trigger(availableNow=True).start()
         query.awaitTermination()
         return query
 
@@ -41,7 +43,8 @@ def test_a_stream_goes_on_where_it_was(pipe: Pipe, client: Client, queue: str) -
     client.push(queue, *range(1000), partition="a")
     client.push(queue, *range(300), partition="b")
     pipe.run(maxOffsetsPerTrigger=400, commitGroup="spark")
-    assert stored(client, pipe.target, "a") == list(range(1000)) and stored(client, pipe.target, "b") == list(range(300))
+    assert stored(client, pipe.target, "a") == list(range(1000))
+    assert stored(client, pipe.target, "b") == list(range(300))
     epochs = {int(one.name) for one in (pipe.folder / "commits").iterdir() if one.name.isdigit()}
     assert len(epochs) == 4
     lag = sum(one["offsetLag"] for one in client.get("/api/v1/consumer-groups/spark").json[queue]["partitions"])
@@ -50,7 +53,8 @@ def test_a_stream_goes_on_where_it_was(pipe: Pipe, client: Client, queue: str) -
     client.push(queue, *range(50), partition="new")
     assert [one["data"] for one in client.pop(queue, "new", consumerGroup="spark", batch=3)] == [0, 1, 2]
     pipe.run(commitGroup="spark")
-    assert stored(client, pipe.target, "a") == list(range(1100)) and stored(client, pipe.target, "new") == list(range(50))
+    assert stored(client, pipe.target, "a") == list(range(1100))
+    assert stored(client, pipe.target, "new") == list(range(50))
 
     # an epoch that was written, of which the checkpoint does not know
     last = max(int(one.name) for one in (pipe.folder / "commits").iterdir() if one.name.isdigit())
@@ -70,11 +74,14 @@ def test_what_retention_took(pipe: Pipe, client: Client, queue: str, daemon: Dae
     client.push(queue, *range(10, 15))
     client.push(queue, *range(15, 20))
     with psycopg.connect(daemon.conninfo, autocommit=True) as connection:    # as retention does it
-        connection.execute("""INSERT INTO queend.floors SELECT p.id, 15 FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s
+        connection.execute("""INSERT INTO queend.floors
+                           SELECT p.id, 15 FROM queend.partitions p
+                           JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s
                               ON CONFLICT (partition_id) DO UPDATE SET floor = 15""", (queue,))
     with pytest.raises(Exception, match="DataLost") as caught:
         pipe.run()
-    assert "records 10 to 19 cannot be read: OFFSET_OUT_OF_RANGE; the log has 15 to 20. With failOnDataLoss=false" in str(caught.value)
+    said = "records 10 to 19 cannot be read: OFFSET_OUT_OF_RANGE; the log has 15 to 20. With failOnDataLoss=false"
+    assert said in str(caught.value)
     pipe.run(failOnDataLoss="false")
     assert stored(client, pipe.target) == [*range(10), *range(15, 20)]
 

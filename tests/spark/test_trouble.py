@@ -32,13 +32,15 @@ def link(urls: str, **options: object) -> Link:
 
 def test_a_daemon_that_is_full_is_asked_when_it_said(start_daemon: Callable[..., Daemon], queue: str) -> None:
     full = start_daemon(QUEEND_MAX_CONNECTIONS=1)
-    one = link(f"http://127.0.0.1:{full.port},http://localhost:{full.port}", retries=2, retryMs=1)    # two names: to see that it went on
+    # two names: to see that it went on
+    one = link(f"http://127.0.0.1:{full.port},http://localhost:{full.port}", retries=2, retryMs=1)
     answers: list[object] = []
     began = time.monotonic()
     with full.client() as holder:
         assert holder.get("/livez").status == 200
         before = one.turn
-        asked = threading.Thread(target=lambda: answers.append(one.json("/api/v1/push", {"items": [{"queue": queue, "payload": 1}]})))
+        item = {"queue": queue, "payload": 1}
+        asked = threading.Thread(target=lambda: answers.append(one.json("/api/v1/push", {"items": [item]})))
         asked.start()
         until(lambda: one.turn > before, "the daemon refuses")
     asked.join(60)
@@ -69,11 +71,14 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
         subprocess.run(["openssl", *words], check=True, capture_output=True, cwd=folder)
 
     for name in ("known", "other"):
-        openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}", "-addext", "keyUsage=critical,keyCertSign",
+        openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}", "-addext",
+                "keyUsage=critical,keyCertSign",
                 "-keyout", f"{name}.key", "-out", f"{name}.crt")
-    openssl("req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-keyout", "server.key", "-out", "server.csr")
+    openssl("req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-keyout", "server.key", "-out",
+            "server.csr")
     (folder / "names").write_text("subjectAltName=DNS:localhost\nauthorityKeyIdentifier=keyid\n")
-    openssl("x509", "-req", "-in", "server.csr", "-CA", "known.crt", "-CAkey", "known.key", "-CAcreateserial", "-days", "2", "-extfile", "names", "-out", "server.crt")
+    openssl("x509", "-req", "-in", "server.csr", "-CA", "known.crt", "-CAkey", "known.key", "-CAcreateserial", "-days",
+            "2", "-extfile", "names", "-out", "server.crt")
     return folder
 
 
@@ -86,32 +91,40 @@ def front(daemon: Daemon, certificates: Path) -> Iterator[Front]:
     one.close()
 
 
-def test_https_with_its_own_authority(spark: SparkSession, client: Client, queue: str, front: Front, certificates: Path) -> None:
+def test_https_with_its_own_authority(spark: SparkSession, client: Client, queue: str, front: Front,
+                                      certificates: Path) -> None:
     """Several addresses, tried in turn; the first has nobody."""
     url, ca = f"https://localhost:1,https://localhost:{front.port}", str(certificates / "known.crt")
-    spark.sql("select '1' value").coalesce(1).write.format("queend").options(url=url, queue=queue, ca=ca, retryMs="1").mode("append").save()
-    assert [row.value for row in spark.read.format("queend").options(url=url, subscribe=queue, ca=ca, retryMs="1").schema("value string").load().collect()] == ["1"]
+    frame, options = spark.sql("select '1' value").coalesce(1), {"url": url, "ca": ca, "retryMs": "1"}
+    frame.write.format("queend").options(queue=queue, **options).mode("append").save()
+    read = spark.read.format("queend").options(subscribe=queue, **options).schema("value string").load()
+    assert [row.value for row in read.collect()] == ["1"]
     assert front.versions and data(client.pop(queue)) == [1]
     with pytest.raises(Unreachable, match='certificate.*the option "ca" names the authorities'):
         link(f"https://localhost:{front.port}", ca=certificates / "other.crt").json("/api/v1/offsets", {"queue": queue})
     with pytest.raises(Unreachable, match="(?=.*localhost:1: .*refused)given up after 3 attempts.*certificate"):
-        link(f"https://localhost:{front.port},https://localhost:1", ca=certificates / "other.crt", retries=2, retryMs=1).json("/api/v1/offsets", {"queue": queue})
+        link(f"https://localhost:{front.port},https://localhost:1", ca=certificates / "other.crt", retries=2,
+             retryMs=1).json("/api/v1/offsets", {"queue": queue})
 
 
 def test_a_batch_of_what_retention_took(spark: SparkSession, daemon: Daemon, client: Client, queue: str) -> None:
     client.push(queue, *range(4))
     client.push(queue, *range(4, 10))
     with psycopg.connect(daemon.conninfo, autocommit=True) as connection:    # as retention does it
-        connection.execute("""INSERT INTO queend.floors SELECT p.id, 4 FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s
+        connection.execute("""INSERT INTO queend.floors
+                           SELECT p.id, 4 FROM queend.partitions p
+                           JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s
                               ON CONFLICT (partition_id) DO UPDATE SET floor = 4""", (queue,))
 
     def read(**options: str) -> list[int]:
-        frame = spark.read.format("queend").options(url=daemon.url, subscribe=queue, **options).schema("value string").load()
+        frame = spark.read.format("queend").options(url=daemon.url, subscribe=queue,
+                                                    **options).schema("value string").load()
         return [int(row.value) for row in frame.collect()]
 
     assert read() == list(range(4, 10))
     where = json.dumps({queue: {"Default": 2}})
-    with pytest.raises(Exception, match="DataLost.*starting offset 2 is not there, the log has 4 to 10; with failOnDataLoss=false"):
+    with pytest.raises(Exception, match="DataLost.*starting offset 2 is not there, the log has 4 to 10; with "
+                                        "failOnDataLoss=false"):
         read(startingOffsets=where)
     assert read(startingOffsets=where, failOnDataLoss="false") == list(range(4, 10))
 
@@ -165,7 +178,8 @@ def test_the_daemon_is_killed_in_the_middle_of_a_write(spark: SparkSession, star
 
 
 def test_a_log_with_a_gap_is_not_read_as_if_it_had_none(start_daemon: Callable[..., Daemon], queue: str) -> None:
-    """By hand, which no way through the daemon leads to: a row in the middle is gone, or the floor is not where one begins."""
+    """By hand, which no way through the daemon leads to: a row in the middle is gone, or the floor is not where one
+    begins."""
     own = start_daemon()
     settings = SourceSettings.of(Options({"url": own.url, "subscribe": queue}), streaming=False)
     records = Records(settings, Columns(usual(False)), [Range(queue, "Default", 0, 9)])

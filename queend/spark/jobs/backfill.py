@@ -72,7 +72,9 @@ def backfill(spark: SparkSession, jdbc: str, table: str, to: str, job: str, *, i
     except Exception as error:  # noqa: BLE001
         text = told(error)
         if "ClassNotFound" in text or driver in text:
-            text = f"there is no JDBC driver {driver}: --jar names the file that has it (Debian's libpostgresql-jdbc-java has {JAR})"
+            text = (f"there is no JDBC driver {driver}: --jar names the file that has it (Debian's "
+                    "libpostgresql-jdbc-java has "
+                    f"{JAR})")
         raise JobError(f"table {table}: {text}") from error
 
 

@@ -37,7 +37,8 @@ def letters(spark: SparkSession, queue: str | None = None, group: str | None = N
             rows = list(_pages(wire, queue, group, most, progress))
         except (Refused, Unreachable) as error:
             raise JobError(str(error)) from None
-    seen: dict[tuple, dict] = {(one["id"], one["group"]): one for one in rows}    # what came in meanwhile shifts the pages
+    # what came in meanwhile shifts the pages
+    seen: dict[tuple, dict] = {(one["id"], one["group"]): one for one in rows}
     if not seen:
         return spark.createDataFrame([], COLUMNS)
     table = pa.Table.from_pylist(list(seen.values()), pa.schema(fields))
@@ -121,7 +122,8 @@ def revive(spark: SparkSession, where: str, queue: str | None = None, group: str
                                      {"queue": name, "messages": messages[at:at + CHUNK],
                                       **({"targetQueue": to} if to else {})})
                 except (Refused, Unreachable) as error:
-                    raise JobError(f"{error}. {redriven} were stored again before; run it again for the others") from None
+                    raise JobError(f"{error}. {redriven} were stored again before; run it again for the "
+                                   "others") from None
                 redriven += said["redriven"]
                 progress.say(f"queue {name}: {at + len(messages[at:at + CHUNK]):,} of {len(messages):,}")
     return {"job": "dlq redrive", "rows": len(found), "redriven": redriven,

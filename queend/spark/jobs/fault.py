@@ -4,7 +4,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-OURS = re.compile(r"^(?:\w+: )*(?:[\w.]+\.)?(?:JobError|DataLost|RowRefused|OptionError|SchemaError|NoQueue|Refused|Unreachable): (.+)$", re.MULTILINE)
+NAMES = "JobError|DataLost|RowRefused|OptionError|SchemaError|NoQueue|Refused|Unreachable"
+OURS = re.compile(rf"^(?:\w+: )*(?:[\w.]+\.)?(?:{NAMES}): (.+)$", re.MULTILINE)
 MARKED = re.compile(r"^\[[A-Z_.0-9]+\] ")
 STATE = re.compile(r"\s*SQLSTATE: \w+;?.*$", re.DOTALL)
 NAME = re.compile(r"^[\w.$]*(?:Exception|Error):\s*")

@@ -96,7 +96,9 @@ class Both:
 
 
 def _gap(queue: str, name: str, start: int, end: int) -> str:
-    return f"queue {queue!r}, partition {name!r}: records {start} to {end - 1} were removed before they were archived. With --allow-gaps the others are read"
+    return (f"queue {queue!r}, partition {name!r}: records {start} to {end - 1} were removed before they were "
+            "archived. "
+            "With --allow-gaps the others are read")
 
 
 def export(spark: SparkSession, queue: str, target: str, *, output: str | None = None, format: str = "parquet",

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Spark takes a configuration without an appender for none.
-QUIET = "status = off\nappender.none.type = Null\nappender.none.name = none\nrootLogger.level = off\nrootLogger.appenderRef.none.ref = none\n"
+QUIET = ("status = off\nappender.none.type = Null\nappender.none.name = none\nrootLogger.level = off\n"
+         "rootLogger.appenderRef.none.ref = none\n")
 LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 USUAL = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.sql.session.timeZone": "UTC",
          "spark.sql.python.filterPushdown.enabled": "true"}
@@ -43,7 +44,8 @@ def session(name: str, master: str | None = None, settings: dict[str, str] | Non
     try:
         return builder.getOrCreate()
     except Exception as error:  # noqa: BLE001
-        raise JobError(f"Spark did not start on {chosen}: {told(error)}. It needs Java 17; --verbose shows its log") from error
+        raise JobError(f"Spark did not start on {chosen}: {told(error)}. It needs Java 17; --verbose shows its "
+                       "log") from error
     finally:
         if not loud:
             Path(file.name).unlink(missing_ok=True)

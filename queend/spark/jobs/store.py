@@ -60,7 +60,8 @@ class Store:
         if self.local:
             base = self.local / name
             return sorted((str(one.relative_to(base)),
-                           one.stat().st_size) for one in base.rglob(f"*{suffix}") if not one.name.startswith((".", "_")))
+                           one.stat().st_size) for one in base.rglob(f"*{suffix}")
+                          if not one.name.startswith((".", "_")))
         found, walk, base = [], self._fs.listFiles(self._path(name), True), self._path(name).toUri().getPath()
         while walk.hasNext():
             one = walk.next()
