@@ -79,21 +79,24 @@ class Marks:
     def refresh(self) -> None:
         """Queues that are new to the pattern are read whole, of the others what was written since the last look."""
         for queue in queues_of(self.link, self.settings):
-            if queue in self._since:
-                self._look(queue)
-                continue
-            # before the marks are read: what comes in between is seen again
-            safe = self._changed(queue, NEVER)["safeTime"]
-            table = assigned(table_of(self.link, queue), self.settings, queue)
-            columns = [table.column(name).to_pylist() for name in ("number", "name", "highWatermark", "logStartOffset")]
-            self.known[queue] = {number: Mark(*rest) for number, *rest in zip(*columns, strict=True)}
-            self._since[queue] = safe
+            if queue not in self._since or not self._look(queue):
+                self._read(queue)
+
+    def _read(self, queue: str) -> None:
+        """All of them."""
+        safe = self._changed(queue, NEVER)["safeTime"]    # before: what comes in between is seen again
+        table = assigned(table_of(self.link, queue), self.settings, queue)
+        columns = [table.column(name).to_pylist() for name in ("number", "name", "highWatermark", "logStartOffset")]
+        self.known[queue] = {number: Mark(*rest) for number, *rest in zip(*columns, strict=True)}
+        self._since[queue] = safe
 
     def _changed(self, queue: str, since: str, after: str | None = None) -> dict[str, Any]:
         entry = {"queue": queue, "since": since, "numbers": True, **({"after": after} if after else {})}
         return self.link.json("/api/v1/partitions/changed", {"entries": [entry]})
 
-    def _look(self, queue: str) -> None:
+    def _look(self, queue: str) -> bool:
+        """What was written since. False where the database's clock was set back: what was written before it came to
+        where it stood is not found by time."""
         known, safe, after = self.known[queue], None, None
         names = None if self.settings.assigned is None else set(self.settings.assigned[queue])
         while True:
@@ -106,4 +109,7 @@ class Marks:
             after = entry["next"]
             if not after:
                 break
+        if safe < self._since[queue]:
+            return False
         self._since[queue] = safe
+        return True

@@ -1,7 +1,7 @@
 """Ranges of offsets dealt to tasks: many small partitions into few tasks; large ones cut where that is asked for."""
 from __future__ import annotations
 
-from collections.abc import Iterable
+from itertools import repeat
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -30,22 +30,24 @@ class Range(NamedTuple):
     end: int
 
 
+Place = tuple[str, str, int, int]    # a range as it travels: made and sent by the million, as a plain tuple
+
+
 class Task(InputPartition):
     """What one task reads."""
 
-    def __init__(self, ranges: list[Range]):
-        super().__init__([tuple(one) for one in ranges])
+    def __init__(self, places: list[Place]):
+        super().__init__(places)
 
     @property
     def ranges(self) -> list[Range]:
         return [Range(*one) for one in self.value or []]
 
 
-def tasks_of(ranges: Iterable[Range], settings: SourceSettings) -> list[InputPartition]:
+def tasks_of(ranges: list[Place], settings: SourceSettings) -> list[InputPartition]:
     """In the order of the ranges. A partition is cut only for minPartitions or maxRecordsPerPartition: its records are
     in order within a task."""
-    ranges = list(ranges)
-    total = sum(one.end - one.start for one in ranges)
+    total = sum(end - start for _, _, start, end in ranges)
     if not total:
         return []
     cut = settings.tasks is not None or settings.rows is not None
@@ -53,12 +55,12 @@ def tasks_of(ranges: Iterable[Range], settings: SourceSettings) -> list[InputPar
                  -(-total // settings.rows) if settings.rows else -(-(total + ENTRY * len(ranges)) // WEIGHT))
     room = each = -(-total // number)
     tasks: list[InputPartition] = []
-    held: list[Range] = []
+    held: list[Place] = []
     for one in ranges:
-        start = one.start
-        while start < one.end:
-            end = min(one.end, start + room) if cut else one.end
-            held.append(one._replace(start=start, end=end))
+        queue, partition, start, last = one
+        while start < last:
+            end = min(last, start + room) if cut else last
+            held.append((queue, partition, start, end) if cut else one)
             room -= end - start
             start = end
             if room <= 0:
@@ -80,9 +82,9 @@ class Bounds:
         self.partitions: set[str] | None = None
 
 
-def batch_ranges(link: Link, settings: SourceSettings, bounds: Bounds) -> list[Range]:
+def batch_ranges(link: Link, settings: SourceSettings, bounds: Bounds) -> list[Place]:
     """Vectors all the way: 10^6 partitions are one pass."""
-    ranges: list[Range] = []
+    ranges: list[Place] = []
     for queue in queues_of(link, settings):
         if bounds.queues is not None and queue not in bounds.queues:
             continue
@@ -99,9 +101,15 @@ def batch_ranges(link: Link, settings: SourceSettings, bounds: Bounds) -> list[R
         some = pc.less(start, end)
         if bounds.partitions is not None:
             some = pc.and_(some, pc.is_in(names, pa.array(sorted(bounds.partitions), pa.string())))
-        columns = [column.filter(some).to_pylist() for column in (names, start, end)]
-        ranges += [Range(queue, *rest) for rest in zip(*columns, strict=True)]
+        ranges += zip(repeat(queue), names.filter(some).to_pylist(), _list(start.filter(some)),
+                      _list(end.filter(some)))
     return ranges
+
+
+def _list(column: pa.ChunkedArray) -> list[int]:
+    """What to_pylist makes of offsets, which are never null: without an object between, a tenth of its time."""
+    return [one for chunk in column.chunks if len(chunk) for one in
+            memoryview(chunk.buffers()[1]).cast("q")[chunk.offset:chunk.offset + len(chunk)].tolist()]
 
 
 def edge_offsets(link: Link, edge: Edge, queue: str, settings: SourceSettings, table: pa.Table) -> pa.ChunkedArray:

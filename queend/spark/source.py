@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 
 from .link import Link
 from .marks import Marks
-from .plan import Bounds, DataLost, Range, batch_ranges, edge_offsets, tasks_of
+from .plan import Bounds, DataLost, Place, Range, batch_ranges, edge_offsets, tasks_of
 from .position import Position, packed, unpacked
 from .records import Columns, Records
 from .wanted import SourceSettings
@@ -192,7 +192,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         begin, behind = unpacked(start), unpacked(end)
-        ranges: list[Range] = []
+        ranges: list[Place] = []
         for queue, offsets in behind.items():
             known = self.marks.known.get(queue, {})
             for number, last in offsets.items():
@@ -205,7 +205,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                         raise DataLost(f"queue {queue!r}: a partition was deleted before its records {first} to "
                                        f"{last - 1} were read; with failOnDataLoss=false the others are read")
                     continue
-                ranges.append(Range(queue, mark.name, first, last))
+                ranges.append((queue, mark.name, first, last))
         return tasks_of(ranges, self.settings)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
