@@ -46,7 +46,8 @@ def test_a_task_and_its_copy(daemon: Daemon, client: Client, queue: str) -> None
     schema = StructType([StructField("key", StringType()), StructField("value", StringType())])
     settings = SinkSettings.of(Options({"url": daemon.url, "queue": queue, "batchRows": "200"}))
     numbers, start = [str(n) for n in range(ROWS)], threading.Barrier(2)
-    batches = [pa.record_batch({"key": [f"k{int(n) % KEYS}" for n in numbers[at:at + 500]], "value": numbers[at:at + 500]})
+    batches = [pa.record_batch({"key": [f"k{int(n) % KEYS}" for n in numbers[at:at + 500]],
+                                "value": numbers[at:at + 500]})
                for at in range(0, ROWS, 500)]
 
     def write() -> Written:
