@@ -114,7 +114,8 @@ def test_clients_that_leave_in_the_middle(start_daemon) -> None:
 
 def test_a_bounded_queue_refuses_and_recovers(start_daemon) -> None:
     """With the log locked no push can finish: beyond the bound they are refused at once, the others wait and succeed."""
-    daemon = start_daemon(NUM_WORKERS=1, QUEEND_MAX_QUEUED_JOBS=50)
+    # The page of metrics waits ten seconds for the database; the pushes wait longer.
+    daemon = start_daemon(NUM_WORKERS=1, QUEEND_MAX_QUEUED_JOBS=50, QUEEND_PATIENCE_MS=60_000)
     push = request("POST", "/api/v1/push", json.dumps({"items": [{"queue": "bounded", "payload": 1}]}).encode())
     with daemon.client() as client, psycopg.connect(daemon.conninfo) as connection:
         client.push("bounded", 0)
