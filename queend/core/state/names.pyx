@@ -14,7 +14,7 @@ cdef struct Capacity:         # guarded by capacity_lock
     int64_t took_us
     int64_t taken             # records let in, less those that were not stored
     int64_t stored
-    bint wanted               # a push waits for another answer
+    SharedFlag wanted         # a push waits for another answer: read without the lock
 
 cdef struct Queue:
     int32_t id
