@@ -201,20 +201,8 @@ cdef class Core:
 
     def spare(self):
         """One connection to PostgreSQL, of the worker that has most, is closed for some seconds, so that somebody else gets it."""
-        cdef InboxMsg* m
-        cdef int i
-        cdef int most = 0
-        if not self.p.running:
-            return
-        for i in range(self.p.n):
-            if atomic_get64(&self.p.workers[i].counters.connected) > atomic_get64(&self.p.workers[most].counters.connected):
-                most = i
-        m = <InboxMsg*>calloc(1, sizeof(InboxMsg))
-        if m == NULL:
+        if self.p.running and not engine_lend(&self.p):
             raise MemoryError()
-        m.run = engine_spare
-        if not worker_post(self.p.workers[most], m):
-            free(m)
 
     def bridge_fileno(self):
         """Readable when requests wait for bridge_take."""

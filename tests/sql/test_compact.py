@@ -9,7 +9,7 @@ import pytest
 from queend._core import probe_batchrow, rows_merge
 
 from sql.records import Session, batch, id4, id7, id_text
-from sql.test_retain import floor, live, retain
+from sql.retained import floor, live, retain
 
 
 def compact(db: Session, least: int = 2, limit: int = 1000, age_us: int = 0, compress_from: int = 1024) -> int:

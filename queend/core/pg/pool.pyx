@@ -57,7 +57,7 @@ cdef void slotpool_spare(SlotPool* p) noexcept nogil:
     cdef Slot* s = p.idle if p.ready > 1 else NULL
     if s != NULL:
         s.backoff_ms = SLOT_BACKOFF_MAX_MS
-        slot_break(s, b"lent to the control plane, which has none", SLOT_LOST)
+        slot_break(s, b"lent to somebody who has none", SLOT_LOST)
 
 cdef void slotpool_sweep(SlotPool* p) noexcept nogil:
     # Idle connections that nobody would be given are replaced before somebody asks.

@@ -79,6 +79,31 @@ cdef void engine_sweep(Worker* w) noexcept nogil:
     # Twice a second.
     if engine_of(w) != NULL and not engine_of(w).closing:
         slotpool_sweep(engine_of(w).slots)
+        engine_borrow(engine_of(w))
+
+cdef void engine_borrow(Engine* e) noexcept nogil:
+    # The server has no connection left, and this worker got none: another that has two and more gives up one.
+    cdef int64_t now = clock_mono_us()
+    if slotpool_ready(e.slots) or atomic_get64(&doubt.why) != DOUBT_CROWDED or now - e.borrowed_us < BORROW_US:
+        return
+    e.borrowed_us = now
+    engine_lend(e.worker.process)
+
+cdef bint engine_lend(Process* p) noexcept nogil:
+    # The worker with most connections closes one for some seconds, so that somebody else gets it. Any thread. False: memory
+    # ran out.
+    cdef int i
+    cdef int most = 0
+    cdef InboxMsg* m = <InboxMsg*>calloc(1, sizeof(InboxMsg))
+    if m == NULL:
+        return False
+    for i in range(p.n):
+        if atomic_get64(&p.workers[i].counters.connected) > atomic_get64(&p.workers[most].counters.connected):
+            most = i
+    m.run = engine_spare
+    if not worker_post(p.workers[most], m):
+        free(m)
+    return True
 
 cdef void engine_spare(Worker* w, InboxMsg* m) noexcept nogil:
     free(m)

@@ -126,6 +126,7 @@ cdef struct AdoptMsg:
 
 cdef enum:
     TROUBLE_PAUSE_US = 20000  # after a pop, acknowledgment or transaction that failed
+    BORROW_US = 2000000       # between two questions for a connection of another worker
 
 cdef struct Engine:
     Worker* worker
@@ -137,6 +138,7 @@ cdef struct Engine:
     int deadline_ms
     int64_t patience_us       # how long a request waits for a database that is away
     int64_t unready_since
+    int64_t borrowed_us       # monotonic, when it last asked for a connection of another worker
     int64_t pause_until       # after a failed pop or ack call
     int64_t version           # of the catalog that what it gathered was resolved by
     int64_t server            # the incarnation this worker goes by
