@@ -93,7 +93,7 @@ test-windows: build ## the sliding-window program of both clients, 50 runs of ea
 	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@WINDOW_RUNS=$${WINDOW_RUNS:-50} $(BIN)/python -m pytest -s tests/e2e/test_streams_sdk.py -k twice $(ARGS)
 
-test-spark: build ## the Spark connector against a real daemon, in one session of Spark on two threads: about 5 minutes
+test-spark: build ## the Spark connector against a real daemon, in one session of Spark on two threads: about 10 minutes
 	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@$(SPARK)
 	@$(BIN)/python -m pytest tests/spark --spark $(ARGS)
