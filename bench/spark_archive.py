@@ -143,7 +143,7 @@ def phases(given: argparse.Namespace, bench: Bench, spark: SparkSession, cold: s
 
 def report(given: argparse.Namespace, bench: Bench, size: int, others: float) -> None:
     text = (f"{given.rows:,} rows in {given.partitions:,} partitions, `local[{TASKS}]` on {os.cpu_count()} cores; "
-            f"other work on the machine took {others:.2f} cores. "
+            f"other work on the machine took {others:.2f} cores.\n"
             f"The archive has {size / given.rows:.0f} bytes a row.\n\n")
     text += "| | rows/s | Spark s | daemon s | PostgreSQL s | " + " | ".join(f"{one} MB"
                                                                              for one in WHO) + " |\n|---|---|---|---|---|---|---|---|\n"
