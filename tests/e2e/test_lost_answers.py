@@ -1,5 +1,6 @@
-"""Transactions and cycles whose answer is lost: the connection ends after the commit, or before the request arrived. What was pushed tells
-the daemon whether it took effect; the client gets its answer, or hears that nobody knows, and nothing is doubled or lost."""
+"""Transactions and cycles whose answer is lost: the connection ends after the commit, or before the request arrived.
+What was pushed tells the daemon whether it took effect; the client gets its answer, or hears that nobody knows, and
+nothing is doubled or lost."""
 from __future__ import annotations
 
 import json
@@ -18,28 +19,36 @@ from support.wait import until
 
 
 class Cutter:
-    """Between daemon and server. `after`: from the statement on, no answer comes back on any connection until `mend`. `before`: the
-    statement does not reach the server, once."""
+    """Between daemon and server. `after`: from the statement on, no answer comes back on any connection until `mend`.
+    `before`: the statement does not reach the server, once. `unanswered`: the connection of the statement has ended."""
 
     def __init__(self, proxy: Proxy):
+        self.proxy = proxy
         self.statement = b""
         self.when = ""
+        self.carrier = None
         self.cut = threading.Event()
+        self.unanswered = threading.Event()
         proxy.rule = self.rule
 
     def arm(self, statement: str, when: str) -> None:
         self.statement, self.when = b"\0" + statement.encode() + b"\0", when
+        self.carrier = None
         self.cut.clear()
+        self.unanswered.clear()
 
     def mend(self) -> None:
         self.statement, self.when = b"", ""
 
     def rule(self, to_server: bool, piece: bytes) -> list:
         if to_server and self.statement and self.statement in piece and not self.cut.is_set():
+            self.carrier = self.proxy.speaks
             self.cut.set()
             if self.when == "before":
                 return [CUT]
         if not to_server and self.when == "after" and self.cut.is_set():
+            if self.proxy.speaks is self.carrier:
+                self.unanswered.set()
             return [CUT]
         return [piece]
 
@@ -96,6 +105,7 @@ def lost(client: Client, cutter: Cutter, when: str, statement: str, path: str, b
     assert cutter.cut.wait(30)
     if when == "after":
         until(happened, "it took effect")
+        assert cutter.unanswered.wait(30)       # a commit is seen before its answer has come as far as the proxy
     cutter.mend()
     answer = client.receive()
     return answer.status, answer.json
