@@ -1,6 +1,7 @@
 """What operators do with the SDK, run by test_sdk.py inside the SDK's own environment.
 
-Usage: sdk_admin.py URL GENERATION OPTIONS (of the client, as JSON). Prints the names of what was checked; an assertion ends the program.
+Usage: sdk_admin.py URL GENERATION OPTIONS (of the client, as JSON). Prints the names of what was checked; an assertion
+ends the program.
 """
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ async def consumer_groups(queen: Queen) -> None:
     assert await drain(queen, "groups", "one g") == [0, 1, 2]
     await queen.queue("groups").push([{"data": 3}])
     (listed,) = [one for one in await admin.list_consumer_groups() if one["queueName"] == "groups"]
-    assert (listed["name"], listed["members"], listed["partitionsWithLag"], listed["totalLag"]) == ("one g", 1, 1, 1), listed
+    assert (listed["name"], listed["members"], listed["partitionsWithLag"],
+            listed["totalLag"]) == ("one g", 1, 1, 1), listed
     assert isinstance(await admin.get_lagging_consumers(3600), list)
 
 
@@ -50,7 +52,8 @@ async def seeking(queen: Queen) -> None:
 
 async def deleting_groups(queen: Queen) -> None:
     await queen.queue("regroup").push([{"data": 1}])
-    for delete in (lambda: queen.admin.delete_consumer_group_for_queue("h", "regroup"), lambda: queen.delete_consumer_group("h")):
+    for delete in (lambda: queen.admin.delete_consumer_group_for_queue("h", "regroup"),
+                   lambda: queen.delete_consumer_group("h")):
         assert await drain(queen, "regroup", "h") == [1]
         assert await drain(queen, "regroup", "h") == []
         assert (await delete())["deletedPartitions"] == 1
@@ -62,7 +65,8 @@ async def messages(queen: Queen) -> None:
     admin = queen.admin
     await queen.queue("msgs").partition("p").push([{"data": {"n": n}, "transactionId": f"id {n}"} for n in range(3)])
     listed = (await admin.list_messages(queue="msgs", limit=10))["messages"]
-    assert [(one["transactionId"], one["status"]) for one in listed] == [("id 2", "pending"), ("id 1", "pending"), ("id 0", "pending")], listed
+    assert [(one["transactionId"], one["status"])
+            for one in listed] == [("id 2", "pending"), ("id 1", "pending"), ("id 0", "pending")], listed
     partition = listed[0]["partitionId"]
     assert (await admin.get_message(partition, "id 1"))["payload"] == {"n": 1}
     assert (await admin.delete_message(partition, "id 1"))["success"] is True
@@ -114,8 +118,10 @@ async def traces(queen: Queen) -> None:
     await queen.queue("traced").batch(1).timeout_millis(500).each().consume(handle, signal=stop)
     found = await queen.admin.get_traces_by_name("trip 1")
     (one,) = found["traces"]
-    assert (found["total"], one["data"], one["event_type"], one["message_payload"]) == (1, {"text": "seen"}, "step", {"n": 1}), found
-    assert (await queen.admin.get_traces_for_message(one["partition_id"], one["transaction_id"]))["traces"][0]["trace_names"] == ["trip 1", "all"]
+    assert (found["total"], one["data"], one["event_type"],
+            one["message_payload"]) == (1, {"text": "seen"}, "step", {"n": 1}), found
+    assert (await queen.admin.get_traces_for_message(
+        one["partition_id"], one["transaction_id"]))["traces"][0]["trace_names"] == ["trip 1", "all"]
     assert {one["trace_name"] for one in (await queen.admin.get_trace_names())["trace_names"]} == {"trip 1", "all"}
 
 

@@ -1,6 +1,7 @@
 """What programs do with the SDK besides bulk load, run by test_sdk.py inside the SDK's own environment.
 
-Usage: sdk_calls.py URL GENERATION OPTIONS (of the client, as JSON). Prints the names of what was checked; an assertion ends the program.
+Usage: sdk_calls.py URL GENERATION OPTIONS (of the client, as JSON). Prints the names of what was checked; an assertion
+ends the program.
 """
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ async def duplicates_are_told(queen: Queen) -> None:
 
     for payloads in ([1, 2], [2, 3]):
         items = [{"data": {"n": n}, "transactionId": f"id-{n}"} for n in payloads]
-        await queen.queue("dup").push(items).on_success(count("stored")).on_duplicate(count("duplicate")).on_error(count("error"))
+        await queen.queue("dup").push(items).on_success(count("stored")).on_duplicate(count("duplicate")).on_error(
+            count("error"))
     assert told == {"stored": 3, "duplicate": 1}, told
     assert [m["data"]["n"] for m in await messages_of(queen.queue("dup"))] == [1, 2, 3]
 
@@ -97,7 +99,8 @@ async def transactions_fail_as_a_whole(queen: Queen) -> None:
     first, second = await queen.queue("tx").batch(2).pop()
     await queen.transaction().ack(first).queue("tx-out").push([{"data": "moved"}]).commit()
     try:
-        await queen.transaction().queue("tx-out").push([{"data": "never"}]).ack({**second, "transactionId": "unknown"}).commit()
+        await queen.transaction().queue("tx-out").push([{"data": "never"}]).ack({
+            **second, "transactionId": "unknown"}).commit()
     except Exception as error:
         assert "Message not found" in str(error), error
     else:
@@ -154,7 +157,8 @@ async def a_waiting_pop_is_woken(queen: Queen) -> None:
 async def several_partitions(queen: Queen) -> None:
     for partition in "abc":
         await queen.queue("parts").partition(partition).push([{"data": partition}, {"data": partition}])
-    assert sorted(m["data"] for m in await queen.queue("parts").group("g").batch(100).partitions(3).pop()) == list("aabbcc")
+    assert sorted(m["data"] for m in await queen.queue("parts").group("g").batch(100).partitions(3)
+                  .pop()) == list("aabbcc")
     assert [m["data"] for m in await queen.queue("parts").partition("b").batch(5).pop()] == ["b", "b"]
 
 
@@ -186,25 +190,30 @@ async def reads_by_offset(queen: Queen) -> None:
     await queen.queue("reads").partition("b").push([{"data": None}])
     read = await queen.queue("reads").fetch(["a", "b", "never"], offsets={"a": 2})
     assert list(read) == ["a", "b", "never"]
-    assert [(r["offset"], r["transactionId"], r["payload"]) for r in read["a"]["records"]] == [(n, f"a-{n}", {"n": n}) for n in (2, 3, 4)]
-    assert [(read[name]["highWatermark"], read[name]["logStartOffset"], read[name]["nextOffset"]) for name in read] == [(5, 0, 5), (1, 0, 1), (0, 0, 0)]
+    assert [(r["offset"], r["transactionId"], r["payload"])
+            for r in read["a"]["records"]] == [(n, f"a-{n}", {"n": n}) for n in (2, 3, 4)]
+    assert [(read[name]["highWatermark"], read[name]["logStartOffset"], read[name]["nextOffset"])
+            for name in read] == [(5, 0, 5), (1, 0, 1), (0, 0, 0)]
     assert read["b"]["records"][0]["payload"] is None and read["never"]["records"] == []
     beyond = await queen.queue("reads").fetch("a", offsets={"a": 9})
     assert beyond["a"]["nextOffset"] == 9 > beyond["a"]["highWatermark"] == 5
     assert (await queen.queue("reads-none").fetch("a"))["a"]["records"] == []
     one_by_one = await queen.queue("reads").fetch(["a", "b"], max_bytes=1)
     assert [len(one_by_one[name]["records"]) for name in "ab"] == [5, 1]
-    assert [m["data"]["n"] for m in await queen.queue("reads").partition("a").batch(9).wait(False).pop()] == list(range(5)), "nothing was claimed"
+    assert [m["data"]["n"] for m in await queen.queue("reads").partition("a").batch(9).wait(False)
+            .pop()] == list(range(5)), "nothing was claimed"
 
     changed = await queen.queue("reads").changed_since()
-    while changed["safeTime"] <= max(p["lastWriteAt"] for p in changed["partitions"]):      # somebody else's write was in flight
+    # somebody else's write was in flight
+    while changed["safeTime"] <= max(p["lastWriteAt"] for p in changed["partitions"]):
         changed = await queen.queue("reads").changed_since()
     assert [(p["name"], p["lastOffset"], p["logStart"]) for p in changed["partitions"]] == [("a", 4, 0), ("b", 0, 0)]
     assert (await queen.queue("reads").changed_since(changed["safeTime"]))["partitions"] == []
     await queen.queue("reads").partition("b").push([{"data": 1}])
     again = await queen.queue("reads").changed_since(changed["safeTime"])
     assert [(p["name"], p["lastOffset"]) for p in again["partitions"]] == [("b", 1)]
-    assert (await queen.queue("reads").changed_since(datetime.now(timezone.utc) + timedelta(days=1)))["partitions"] == []
+    assert (await queen.queue("reads")
+            .changed_since(datetime.now(timezone.utc) + timedelta(days=1)))["partitions"] == []
     assert (await queen.queue("reads-none").changed_since())["partitions"] == []
 
 
@@ -228,14 +237,16 @@ async def a_replay_beside_producers(queen: Queen) -> None:
         changed = await queen.queue("replay").changed_since(since)
         names = [p["name"] for p in changed["partitions"]]
         if names:
-            for name, found in (await queen.queue("replay").fetch(names, offsets={name: len(read.get(name, [])) for name in names})).items():
+            for name, found in (await queen.queue("replay")
+                                .fetch(names, offsets={name: len(read.get(name, [])) for name in names})).items():
                 read.setdefault(name, []).extend(r["payload"] for r in found["records"])
                 assert len(read[name]) == found["nextOffset"]
         since = changed["safeTime"]
         if last:
             break
     await producers
-    assert {name: (len(values), set(values)) for name, values in read.items()} == {name: (len(values), values) for name, values in pushed.items()}
+    assert {name: (len(values), set(values))
+            for name, values in read.items()} == {name: (len(values), values) for name, values in pushed.items()}
 
 
 async def callbacks(queen: Queen) -> None:
@@ -269,7 +280,8 @@ async def callbacks(queen: Queen) -> None:
     await (queen.queue("calls").auto_ack(False).concurrency(1).batch(1).timeout_millis(500).each()
            .consume(handle, signal=stop).on_success(well).on_error(badly))
     assert told == [True, "good", "failed"], told
-    found = await queen.queue("calls").dlq().from_("2020-01-01T00:00:00Z").to("2100-01-01T00:00:00Z").offset(0).limit(5).get()
+    found = (await queen.queue("calls").dlq().from_("2020-01-01T00:00:00Z").to("2100-01-01T00:00:00Z")
+             .offset(0).limit(5).get())
     assert [one["data"] for one in found["messages"]] == ["bad"]
     assert (await queen.queue("calls").dlq().offset(1).get())["messages"] == []
 
@@ -295,7 +307,8 @@ async def consumers_that_end(queen: Queen) -> None:
         await queen.queue("ends").partition(f"p{n}").push([{"data": n}])
     await queen.queue("ends").group("g").concurrency(2).batch(1).limit(2).renew_lease(True, 100).each().consume(handle)
     assert len(seen) >= 2, seen
-    await queen.queue("ends").group("g").batch(10).wait(True).timeout_millis(200).idle_millis(600).each().consume(handle)
+    (await queen.queue("ends").group("g").batch(10).wait(True).timeout_millis(200).idle_millis(600)
+     .each().consume(handle))
     assert sorted(seen) == [0, 1, 2, 3], seen
     HttpClient.post = post
 
@@ -312,7 +325,8 @@ async def what_else_builders_do(queen: Queen) -> None:
     await queen.transaction().queue("more").partition("q").push([{"data": "by a transaction"}]).commit()
     assert [m["data"] for m in await messages_of(queen.queue("more").group("late"))] == ["by a transaction"]
     if not SECOND_GENERATION:
-        assert [m["data"] for m in await queen.queue("more").partition("q").auto_ack(True).batch(5).wait(False).pop()] == ["by a transaction"]
+        assert [m["data"] for m in await queen.queue("more").partition("q").auto_ack(True).batch(5).wait(False)
+                .pop()] == ["by a transaction"]
         return
     sized = await queen.queue("more").group("sized").wait(False).pop_result()
     assert [m["data"] for m in sized.messages] and sized.autopilot is not None
@@ -324,12 +338,15 @@ async def what_else_builders_do(queen: Queen) -> None:
 
     await queen.queue("more").group("watched").batch(1).limit(1).supervision({"group": "app"}).each().consume(handle)
     assert len(seen) == 1, "what is observed finds no place; the messages are consumed"
-    assert [m["data"] for m in await queen.queue("more").partition("q").commit_on_delivery().batch(5).wait(False).pop()] == ["by a transaction"]
+    assert [m["data"] for m in await queen.queue("more").partition("q").commit_on_delivery().batch(5).wait(False)
+            .pop()] == ["by a transaction"]
     assert await messages_of(queen.queue("more").partition("q")) == []
 
 
-CHECKS = [callbacks, consumers_that_end, what_else_builders_do, create_and_delete, duplicates_are_told, traces_and_any_payload, a_failing_handler_ends_in_the_dead_letters, acks_and_nacks,
-          leases_are_renewed, transactions_fail_as_a_whole, a_dead_lease_stops_a_transaction, namespaces, new_groups, buffered_pushes,
+CHECKS = [callbacks, consumers_that_end, what_else_builders_do, create_and_delete, duplicates_are_told,
+          traces_and_any_payload, a_failing_handler_ends_in_the_dead_letters, acks_and_nacks,
+          leases_are_renewed, transactions_fail_as_a_whole, a_dead_lease_stops_a_transaction, namespaces,
+          new_groups, buffered_pushes,
           a_waiting_pop_is_woken, several_partitions, default_consumer, reads_by_offset, a_replay_beside_producers]
 
 

@@ -9,11 +9,15 @@ import importlib.util
 import inspect
 from typing import Any
 
-WATCHED = {"queen.client": ["Queen"], "queen.admin.admin": ["Admin"], "queen.streams.stream": ["Stream"], "queen.builders.queue_builder": ["QueueBuilder"],
-           "queen.builders.dlq_builder": ["DLQBuilder"], "queen.builders.push_builder": ["PushBuilder"], "queen.builders.consume_builder": ["ConsumeBuilder"],
-           "queen.builders.operation_builder": ["OperationBuilder"], "queen.builders.transaction_builder": ["TransactionBuilder", "TransactionQueueBuilder"]}
+WATCHED = {"queen.client": ["Queen"], "queen.admin.admin": ["Admin"], "queen.streams.stream": ["Stream"],
+           "queen.builders.queue_builder": ["QueueBuilder"],
+           "queen.builders.dlq_builder": ["DLQBuilder"], "queen.builders.push_builder": ["PushBuilder"],
+           "queen.builders.consume_builder": ["ConsumeBuilder"],
+           "queen.builders.operation_builder": ["OperationBuilder"],
+           "queen.builders.transaction_builder": ["TransactionBuilder", "TransactionQueueBuilder"]}
 # of the second generation only, for services that only its servers have
-SERVICES = {"queen.kv.kv": ["KV"], "queen.locks.locks": ["Lock", "Locks"], "queen.timers.timers": ["Timers", "TimerBuilder"], "queen.ephemeral.ephemeral": ["Ephemeral"],
+SERVICES = {"queen.kv.kv": ["KV"], "queen.locks.locks": ["Lock", "Locks"],
+            "queen.timers.timers": ["Timers", "TimerBuilder"], "queen.ephemeral.ephemeral": ["Ephemeral"],
             "queen.builders.transaction_builder": ["TransactionKvBuilder", "TransactionTimerBuilder"]}
 called: set[str] = set()
 

@@ -1,6 +1,7 @@
 """An encrypted queue through the SDK, run by test_encryption.py inside the SDK's own environment.
 
-Usage: sdk_encryption.py URL OPTIONS (of the client, as JSON) NAME. Prints the queues that were used; an assertion ends the program.
+Usage: sdk_encryption.py URL OPTIONS (of the client, as JSON) NAME. Prints the queues that were used; an assertion ends
+the program.
 """
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""pytest plugin, run in an environment of the SDK: what the SDK's own tests expect of their conftest, which is not published with them."""
+"""pytest plugin, run in an environment of the SDK: what the SDK's own tests expect of their conftest, which is not
+published with them."""
 from __future__ import annotations
 
 import os

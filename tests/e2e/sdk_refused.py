@@ -1,8 +1,9 @@
-"""What a program sees whose token is of too low a level, or missing; run by test_sdk.py inside the SDK's own environment.
+"""What a program sees whose token is of too low a level, or missing; run by test_sdk.py inside the SDK's own
+environment.
 
-Usage: sdk_refused.py URL GENERATION TOKENS (level → token, lowest first, as JSON). Every method that asks the daemon for something is
-called with every token up to its level: refused below, not at it. So is what only servers of the second generation have, with any token. The
-last line is `refused`; an assertion ends the program.
+Usage: sdk_refused.py URL GENERATION TOKENS (level → token, lowest first, as JSON). Every method that asks the daemon
+for something is called with every token up to its level: refused below, not at it. So is what only servers of the
+second generation have, with any token. The last line is `refused`; an assertion ends the program.
 """
 from __future__ import annotations
 
@@ -30,31 +31,47 @@ async def ignore(_) -> None:
 
 # level → method → call; `guarded` has a message, which the write calls may take
 READ = {
-    "Admin.get_overview": lambda queen: queen.admin.get_overview(), "Admin.get_namespaces": lambda queen: queen.admin.get_namespaces(),
-    "Admin.get_tasks": lambda queen: queen.admin.get_tasks(), "Admin.list_queues": lambda queen: queen.admin.list_queues(),
-    "Admin.get_queue": lambda queen: queen.admin.get_queue("guarded"), "Admin.get_partitions": lambda queen: queen.admin.get_partitions(queue="guarded"),
-    "Admin.list_messages": lambda queen: queen.admin.list_messages(queue="guarded"), "Admin.get_message": lambda queen: queen.admin.get_message(*ADDRESS),
-    "Admin.get_traces_by_name": lambda queen: queen.admin.get_traces_by_name("none"), "Admin.get_trace_names": lambda queen: queen.admin.get_trace_names(),
-    "Admin.get_traces_for_message": lambda queen: queen.admin.get_traces_for_message(*ADDRESS), "Admin.get_status": lambda queen: queen.admin.get_status(),
-    "Admin.get_queue_stats": lambda queen: queen.admin.get_queue_stats(), "Admin.get_queue_detail": lambda queen: queen.admin.get_queue_detail("guarded"),
-    "Admin.get_analytics": lambda queen: queen.admin.get_analytics(), "Admin.list_consumer_groups": lambda queen: queen.admin.list_consumer_groups(),
-    "Admin.get_consumer_group": lambda queen: queen.admin.get_consumer_group("g"), "Admin.get_lagging_consumers": lambda queen: queen.admin.get_lagging_consumers(),
-    "Admin.get_system_metrics": lambda queen: queen.admin.get_system_metrics(), "Admin.get_worker_metrics": lambda queen: queen.admin.get_worker_metrics(),
+    "Admin.get_overview": lambda queen: queen.admin.get_overview(),
+    "Admin.get_namespaces": lambda queen: queen.admin.get_namespaces(),
+    "Admin.get_tasks": lambda queen: queen.admin.get_tasks(),
+    "Admin.list_queues": lambda queen: queen.admin.list_queues(),
+    "Admin.get_queue": lambda queen: queen.admin.get_queue("guarded"),
+    "Admin.get_partitions": lambda queen: queen.admin.get_partitions(queue="guarded"),
+    "Admin.list_messages": lambda queen: queen.admin.list_messages(queue="guarded"),
+    "Admin.get_message": lambda queen: queen.admin.get_message(*ADDRESS),
+    "Admin.get_traces_by_name": lambda queen: queen.admin.get_traces_by_name("none"),
+    "Admin.get_trace_names": lambda queen: queen.admin.get_trace_names(),
+    "Admin.get_traces_for_message": lambda queen: queen.admin.get_traces_for_message(*ADDRESS),
+    "Admin.get_status": lambda queen: queen.admin.get_status(),
+    "Admin.get_queue_stats": lambda queen: queen.admin.get_queue_stats(),
+    "Admin.get_queue_detail": lambda queen: queen.admin.get_queue_detail("guarded"),
+    "Admin.get_analytics": lambda queen: queen.admin.get_analytics(),
+    "Admin.list_consumer_groups": lambda queen: queen.admin.list_consumer_groups(),
+    "Admin.get_consumer_group": lambda queen: queen.admin.get_consumer_group("g"),
+    "Admin.get_lagging_consumers": lambda queen: queen.admin.get_lagging_consumers(),
+    "Admin.get_system_metrics": lambda queen: queen.admin.get_system_metrics(),
+    "Admin.get_worker_metrics": lambda queen: queen.admin.get_worker_metrics(),
     "DLQBuilder.get": lambda queen: queen.queue("guarded").dlq().get()}
 WRITE = {
-    "QueueBuilder.create": lambda queen: queen.queue("guarded").create(), "QueueBuilder.push": lambda queen: queen.queue("guarded").push([{"data": 2}]),
-    "QueueBuilder.consume": lambda queen: queen.queue("guarded").batch(1).limit(1).renew_lease(True, 1000).each().consume(ignore),
-    "QueueBuilder.pop": lambda queen: queen.queue("guarded").wait(False).pop(), "Queen.ack": lambda queen: queen.ack(NOBODY), "Queen.renew": lambda queen: queen.renew(NOBODY),
+    "QueueBuilder.create": lambda queen: queen.queue("guarded").create(),
+    "QueueBuilder.push": lambda queen: queen.queue("guarded").push([{"data": 2}]),
+    "QueueBuilder.consume": lambda queen: queen.queue("guarded").batch(1).limit(1).renew_lease(True, 1000)
+    .each().consume(ignore),
+    "QueueBuilder.pop": lambda queen: queen.queue("guarded").wait(False).pop(),
+    "Queen.ack": lambda queen: queen.ack(NOBODY), "Queen.renew": lambda queen: queen.renew(NOBODY),
     "TransactionBuilder.commit": lambda queen: queen.transaction().queue("guarded").push([{"data": 3}]).commit(),
     "Queen.update_consumer_group_timestamp": lambda queen: queen.update_consumer_group_timestamp("nobody", PAST),
     "Admin.seek_consumer_group": lambda queen: queen.admin.seek_consumer_group("g", "guarded", {"timestamp": PAST}),
-    "Admin.delete_message": lambda queen: queen.admin.delete_message(*ADDRESS), "Admin.retry_message": lambda queen: queen.admin.retry_message(*ADDRESS)}
+    "Admin.delete_message": lambda queen: queen.admin.delete_message(*ADDRESS),
+    "Admin.retry_message": lambda queen: queen.admin.retry_message(*ADDRESS)}
 ADMIN = {
     "Admin.refresh_consumer_stats": lambda queen: queen.admin.refresh_consumer_stats(),
     "Admin.delete_consumer_group_for_queue": lambda queen: queen.admin.delete_consumer_group_for_queue("g", "guarded"),
-    "Queen.delete_consumer_group": lambda queen: queen.delete_consumer_group("g"), "QueueBuilder.delete": lambda queen: queen.queue("guarded").delete()}
+    "Queen.delete_consumer_group": lambda queen: queen.delete_consumer_group("g"),
+    "QueueBuilder.delete": lambda queen: queen.queue("guarded").delete()}
 if SECOND_GENERATION:
-    READ |= {"Admin.get_queue_depth": lambda queen: queen.admin.get_queue_depth("guarded"), "QueueBuilder.fetch": lambda queen: queen.queue("guarded").fetch("Default"),
+    READ |= {"Admin.get_queue_depth": lambda queen: queen.admin.get_queue_depth("guarded"),
+             "QueueBuilder.fetch": lambda queen: queen.queue("guarded").fetch("Default"),
              "QueueBuilder.changed_since": lambda queen: queen.queue("guarded").changed_since()}
     WRITE |= {"QueueBuilder.pop_result": lambda queen: queen.queue("guarded").wait(False).pop_result()}
 else:
@@ -62,21 +79,28 @@ else:
     WRITE |= {"Admin.move_message_to_dlq": lambda queen: queen.admin.move_message_to_dlq(*ADDRESS)}
     ADMIN = {
         "Admin.clear_queue": lambda queen: queen.admin.clear_queue("guarded"),
-        "Admin.get_maintenance_mode": lambda queen: queen.admin.get_maintenance_mode(), "Admin.set_maintenance_mode": lambda queen: queen.admin.set_maintenance_mode(False),
+        "Admin.get_maintenance_mode": lambda queen: queen.admin.get_maintenance_mode(),
+        "Admin.set_maintenance_mode": lambda queen: queen.admin.set_maintenance_mode(False),
         "Admin.get_pop_maintenance_mode": lambda queen: queen.admin.get_pop_maintenance_mode(),
         "Admin.set_pop_maintenance_mode": lambda queen: queen.admin.set_pop_maintenance_mode(False), **ADMIN}
 PUBLIC = {"Admin.health": lambda queen: queen.admin.health(), "Admin.metrics": lambda queen: queen.admin.metrics()}
 CALLS = dict(zip(LEVELS, (PUBLIC, READ, WRITE, ADMIN), strict=True))
-BY_ITSELF = {"Admin.clear_queue", "Admin.move_message_to_dlq"} if SECOND_GENERATION else set()      # these raise and ask nobody
+# these raise and ask nobody
+BY_ITSELF = {"Admin.clear_queue", "Admin.move_message_to_dlq"} if SECOND_GENERATION else set()
 # The SDK tells these refusals to nobody but its log: nothing came, or `error` says why.
 EMPTY, TOLD = {"QueueBuilder.pop", "QueueBuilder.pop_result", "DLQBuilder.get"}, {"Queen.ack", "Queen.renew"}
 ABSENT = {
-    "KV.get": (404, lambda queen: queen.kv.get("ns", "k")), "Locks.acquire": (404, lambda queen: queen.locks.acquire("l", ttl_seconds=5)),
-    "Queen.lock": (404, lambda queen: queen.lock("l", ttl_seconds=5).acquire()), "Queen.semaphore": (404, lambda queen: queen.semaphore("l", 2, ttl_seconds=5).acquire()),
-    "Queen.timer": (404, lambda queen: queen.timer("absent").key("k").after_ms(1000).payload({}).schedule()), "Ephemeral.queues": (404, lambda queen: queen.ephemeral.queues()),
+    "KV.get": (404, lambda queen: queen.kv.get("ns", "k")),
+    "Locks.acquire": (404, lambda queen: queen.locks.acquire("l", ttl_seconds=5)),
+    "Queen.lock": (404, lambda queen: queen.lock("l", ttl_seconds=5).acquire()),
+    "Queen.semaphore": (404, lambda queen: queen.semaphore("l", 2, ttl_seconds=5).acquire()),
+    "Queen.timer": (404, lambda queen: queen.timer("absent").key("k").after_ms(1000).payload({}).schedule()),
+    "Ephemeral.queues": (404, lambda queen: queen.ephemeral.queues()),
     "QueueBuilder.conflation": (400, lambda queen: queen.queue("absent").group("g").conflation(True).wait(False).pop()),
-    "TransactionBuilder.once": (400, lambda queen: queen.transaction().once("ns", "k", forever=True).queue("absent").push([{"data": 1}]).commit()),
-    "TransactionBuilder.timer": (400, lambda queen: queen.transaction().queue("absent").push([{"data": 1}]).timer("absent").key("k").after_ms(1000).payload({}).schedule().commit())}
+    "TransactionBuilder.once": (400, lambda queen: queen.transaction().once("ns", "k", forever=True).queue("absent")
+                                .push([{"data": 1}]).commit()),
+    "TransactionBuilder.timer": (400, lambda queen: queen.transaction().queue("absent").push([{"data": 1}])
+                                 .timer("absent").key("k").after_ms(1000).payload({}).schedule().commit())}
 answered: list[int] = []
 
 
@@ -116,7 +140,8 @@ async def with_token(level: str) -> None:
                 if name in TOLD:
                     assert result["success"] is False and result["error"] == words, (level, name, result)
                 elif name in EMPTY:
-                    assert not raised and not (result["messages"] if isinstance(result, dict) else getattr(result, "messages", result)), (level, name, result)
+                    assert not raised and not (result["messages"] if isinstance(result, dict)
+                                               else getattr(result, "messages", result)), (level, name, result)
                 else:
                     assert raised == words, (level, name, raised)
 

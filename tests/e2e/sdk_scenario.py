@@ -1,8 +1,8 @@
 """The load of test_sdk.py, run inside an environment that has nothing but the published SDK.
 
-Usage: sdk_scenario.py URL BATCH EACH OPTIONS. BATCH 0 leaves batch and partitions to the SDK's defaults; EACH: messages per
-partition; OPTIONS: of the client, as JSON. The last line on standard output is a JSON object of what was seen; a wrong order
-or a message seen twice ends the program at once.
+Usage: sdk_scenario.py URL BATCH EACH OPTIONS. BATCH 0 leaves batch and partitions to the SDK's defaults; EACH: messages
+per partition; OPTIONS: of the client, as JSON. The last line on standard output is a JSON object of what was seen; a
+wrong order or a message seen twice ends the program at once.
 """
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ class Record:
     def see(self, message: dict) -> None:
         partition, number = message["data"]["p"], message["data"]["n"]
         if message["partition"] != str(partition) or number != self.next[partition]:
-            raise SystemExit(f"{self.name}: partition {message['partition']} gave {message['data']}, expected number {self.next[partition]}")
+            raise SystemExit(f"{self.name}: partition {message['partition']} gave {message['data']},"
+                             f" expected number {self.next[partition]}")
         self.next[partition] += 1
         self.count += 1
         if self.count == PARTITIONS * EACH:
@@ -69,7 +70,8 @@ async def configure(queen: Queen, lease_seconds: int) -> None:
         assert created["configured"] is True, created
 
 
-async def consume(url: str, queue: str, group: str, batch: int, handler, stop: asyncio.Event, auto_ack: bool = True) -> None:
+async def consume(url: str, queue: str, group: str, batch: int, handler, stop: asyncio.Event,
+                  auto_ack: bool = True) -> None:
     async with Queen(url, **OPTIONS) as queen:
         builder = queen.queue(queue).group(group).timeout_millis(500)
         if batch:
@@ -118,11 +120,14 @@ async def main(url: str, batch: int) -> None:
     tasks = [asyncio.create_task(one) for one in consuming]
     queued = sum(await asyncio.gather(*producing))
     await asyncio.gather(*tasks)
-    await asyncio.gather(*(consume(url, "source", "replay", batch, recorder(replay), replay.done) for _ in range(CONSUMERS)))
+    await asyncio.gather(*(consume(url, "source", "replay", batch, recorder(replay), replay.done)
+                           for _ in range(CONSUMERS)))
     async with Queen(url, **OPTIONS) as queen:
         left = [len(await queen.queue(name).group(group).batch(10).wait(False).pop())
-                for name, group in (("source", "workers"), ("source", "movers"), ("moved", "readers"), ("source", "replay"))]
-    print(json.dumps({"queued": queued, "crashed": len(lost), "left": sum(left), "seconds": round(time.monotonic() - begin, 1),
+                for name, group in (("source", "workers"), ("source", "movers"), ("moved", "readers"),
+                                    ("source", "replay"))]
+    print(json.dumps({"queued": queued, "crashed": len(lost), "left": sum(left),
+                      "seconds": round(time.monotonic() - begin, 1),
                       **{record.name: record.count for record in (workers, movers, moved, replay)}}))
 
 

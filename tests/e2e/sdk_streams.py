@@ -1,6 +1,8 @@
-"""Streams of the published SDK, one line on standard output for each that did what it should; run by test_streams_sdk.py.
+"""Streams of the published SDK, one line on standard output for each that did what it should; run by
+test_streams_sdk.py.
 
-Usage: sdk_streams.py URL TOKEN [name of a case …]; no token: an empty one. All run at once: what takes time is waiting for windows and leases to end.
+Usage: sdk_streams.py URL TOKEN [name of a case …]; no token: an empty one. All run at once: what takes time is waiting
+for windows and leases to end.
 """
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ class Case:
         self.short = False
 
     async def short_leases(self) -> None:
-        """Leases of a second. On a busy machine one may end before its cycle comes, which is refused then; what it covered comes again."""
+        """Leases of a second. On a busy machine one may end before its cycle comes, which is refused then; what it
+        covered comes again."""
         await self.queen.queue(self.source).config({"lease_time": 1}).create()
         self.short = True
 
@@ -42,12 +45,14 @@ class Case:
         return Stream.from_(self.queen.queue(self.source), **options)
 
     async def run(self, stream: Stream, query: str | None = None, **options):
-        runner = await stream.run(query_id=query or self.name, url=URL, bearer_token=TOKEN, max_wait_millis=200, on_error=lambda error, at: self.errors.append(f"{at}: {error}"), **options)
+        runner = await stream.run(query_id=query or self.name, url=URL, bearer_token=TOKEN, max_wait_millis=200,
+                                  on_error=lambda error, at: self.errors.append(f"{at}: {error}"), **options)
         self.runners.append(runner)
         return runner
 
     async def push(self, *values, partition: str = "p") -> None:
-        for done in await self.queen.queue(self.source).partition(partition).push([{"data": value} for value in values]):
+        for done in await self.queen.queue(self.source).partition(partition).push(
+                [{"data": value} for value in values]):
             assert done["status"] == "queued", done
 
     async def until(self, enough) -> None:
@@ -62,7 +67,8 @@ class Case:
         self.seen.append(seen)
         async with asyncio.timeout(SECONDS):
             while sum(map(len, seen.values())) < count:
-                for message in await self.queen.queue(sink or self.sink).batch(100).partitions(20).wait(True).timeout_millis(5000).pop() or []:
+                for message in (await self.queen.queue(sink or self.sink).batch(100).partitions(20).wait(True)
+                                .timeout_millis(5000).pop() or []):
                     seen.setdefault(message["partition"], []).append(message["data"])
                     await self.queen.ack(message, True)
         for message in await self.queen.queue(sink or self.sink).batch(100).partitions(20).wait(False).pop() or []:
@@ -75,8 +81,10 @@ class Case:
         self.runners.clear()
 
     async def state(self, runner) -> dict:
-        (message,) = await self.queen.queue(self.source).partition("p").group(f"peek-{self.name}").batch(1).wait(False).pop()
-        answer = await runner.http.post("/streams/v1/state/get", {"query_id": runner.metrics()["serverQueryId"], "partition_id": message["partitionId"]})
+        (message,) = (await self.queen.queue(self.source).partition("p").group(f"peek-{self.name}")
+                      .batch(1).wait(False).pop())
+        answer = await runner.http.post("/streams/v1/state/get", {"query_id": runner.metrics()["serverQueryId"],
+                                                                  "partition_id": message["partitionId"]})
         return {row["key"]: row["value"] for row in answer["rows"]}
 
 
@@ -99,33 +107,39 @@ def sums(emits: list[dict]) -> Counter:
 def windowed(stream: Stream, key: bool = False) -> Stream:
     """Sums of v with their windows, as messages for the sink."""
     return stream.aggregate({"sum": lambda value: value["v"], "count": lambda value: 1}).map(
-        lambda value, ctx: {**value, "start": (ctx["windowStart"] - BASE) / 1000, **({"key": ctx["key"]} if key else {})})
+        lambda value, ctx: {**value, "start": (ctx["windowStart"] - BASE) / 1000,
+                            **({"key": ctx["key"]} if key else {})})
 
 
 def counting(case: Case, stream: Stream | None = None) -> Stream:
-    """For messages that may come again: late ones are counted. The SDK moves its watermark before it knows what came of the cycle, so after
-    a first cycle that was refused it would take them for late and drop them."""
-    return windowed((stream or case.stream()).window_tumbling(seconds=10, event_time=event_time, on_late="include", idle_flush_ms=60000)).to(case.queen.queue(case.sink))
+    """For messages that may come again: late ones are counted. The SDK moves its watermark before it knows what came of
+    the cycle, so after a first cycle that was refused it would take them for late and drop them."""
+    return windowed((stream or case.stream()).window_tumbling(seconds=10, event_time=event_time, on_late="include",
+                                                              idle_flush_ms=60000)).to(case.queen.queue(case.sink))
 
 
 async def operators(case: Case) -> None:
     await case.push(*({"n": n} for n in range(20)), partition="a")
     await case.push(*({"n": n} for n in range(10)), partition="b")
-    await case.run(case.stream().filter(lambda m: m["data"]["n"] % 2 == 0).flat_map(lambda m: [{"n": m["data"]["n"], "c": c} for c in "xy"]).to(case.queen.queue(case.sink)))
+    await case.run(case.stream().filter(lambda m: m["data"]["n"] % 2 == 0)
+                   .flat_map(lambda m: [{"n": m["data"]["n"], "c": c} for c in "xy"]).to(case.queen.queue(case.sink)))
     seen = await case.collect(30)
-    assert seen == {name: [{"n": n, "c": c} for n in range(0, top, 2) for c in "xy"] for name, top in (("a", 20), ("b", 10))}, seen
+    assert seen == {name: [{"n": n, "c": c} for n in range(0, top, 2) for c in "xy"]
+                    for name, top in (("a", 20), ("b", 10))}, seen
 
 
 async def mapping_to_partitions(case: Case) -> None:
     await case.push(*range(12))
-    await case.run(case.stream().map(lambda m: m["data"] * 10).to(case.queen.queue(case.sink), partition=lambda value: f"m{value // 10 % 3}"))
+    await case.run(case.stream().map(lambda m: m["data"] * 10)
+                   .to(case.queen.queue(case.sink), partition=lambda value: f"m{value // 10 % 3}"))
     assert await case.collect(12) == {f"m{k}": [{"value": n * 10} for n in range(k, 12, 3)] for k in range(3)}
 
 
 async def effects(case: Case) -> None:
     seen: list = []
     await case.push(*range(5))
-    runner = await case.run(case.stream().map(lambda m: m["data"]).foreach(lambda value, ctx: seen.append((value, ctx["partition"]))))
+    runner = await case.run(case.stream().map(lambda m: m["data"])
+                            .foreach(lambda value, ctx: seen.append((value, ctx["partition"]))))
     await case.until(lambda: runner.metrics()["messagesTotal"] == 5)
     assert seen == [(n, "p") for n in range(5)], seen
 
@@ -133,7 +147,8 @@ async def effects(case: Case) -> None:
 async def tumbling_with_idle_flush(case: Case) -> None:
     """By the clock: nothing comes after the last message, so the flush closes its window."""
     await case.run(case.stream().key_by(lambda m: m["data"]["k"]).window_tumbling(seconds=1, idle_flush_ms=1100).reduce(
-        lambda total, value: total + value["v"], 0).map(lambda value, ctx: {"sum": value, "key": ctx["key"], "start": 0}).to(case.queen.queue(case.sink)))
+        lambda total, value: total + value["v"],
+        0).map(lambda value, ctx: {"sum": value, "key": ctx["key"], "start": 0}).to(case.queen.queue(case.sink)))
     await case.push(*({"k": "ab"[n % 2], "v": n} for n in range(30)))
     seen: list = []
     case.seen.append(seen)
@@ -146,24 +161,29 @@ async def tumbling_with_idle_flush(case: Case) -> None:
 
 
 async def tumbling_by_event_time(case: Case) -> None:
-    runner = await case.run(windowed(case.stream().window_tumbling(seconds=10, event_time=event_time, grace_period=5, idle_flush_ms=60000)).to(case.queen.queue(case.sink)))
+    runner = await case.run(windowed(case.stream().window_tumbling(
+        seconds=10, event_time=event_time, grace_period=5, idle_flush_ms=60000)).to(case.queen.queue(case.sink)))
     await case.push(at(1), at(9.9, 2), at(10, 4), at(19, 8), at(14.9, 16))
     await case.push(at(25, 32))
     seen = await case.collect(2)
     assert sums(seen["p"]) == {0: 3, 10: 28}, seen      # 10 + 10 + 5 of grace is 25
     state = await case.state(runner)
-    assert sorted(state) == ["__wm__", next(key for key in state if key.startswith("tumb:10\x1f"))] and state["__wm__"] == {"eventTimeMs": BASE + 25000}, state
+    assert (sorted(state) == ["__wm__", next(key for key in state if key.startswith("tumb:10\x1f"))]
+            and state["__wm__"] == {"eventTimeMs": BASE + 25000}), state
 
 
 async def sliding(case: Case) -> None:
-    await case.run(windowed(case.stream().window_sliding(size=4, slide=2, event_time=event_time, idle_flush_ms=60000)).to(case.queen.queue(case.sink)))
+    await case.run(windowed(case.stream().window_sliding(size=4, slide=2, event_time=event_time, idle_flush_ms=60000))
+                   .to(case.queen.queue(case.sink)))
     await case.push(at(1), at(3, 2), at(5, 4), at(30, 8))
     seen = await case.collect(4)
     assert sums(seen["p"]) == {-2: 1, 0: 3, 2: 6, 4: 4}, seen
 
 
 async def session(case: Case) -> None:
-    await case.run(windowed(case.stream().key_by(lambda m: m["data"]["k"]).window_session(gap=5, event_time=event_time, allowed_lateness=3, idle_flush_ms=60000), key=True).to(case.queen.queue(case.sink)))
+    await case.run(windowed(case.stream().key_by(lambda m: m["data"]["k"])
+                            .window_session(gap=5, event_time=event_time, allowed_lateness=3, idle_flush_ms=60000),
+                            key=True).to(case.queen.queue(case.sink)))
     await case.push(at(0, 1, k="a"), at(3, 2, k="a"), at(4, 4, k="b"), at(9, 8, k="a"))
     await case.push(at(8, 16, k="b"), at(40, 0, k="end"))
     seen = await case.collect(3)
@@ -178,7 +198,8 @@ async def session_with_idle_flush(case: Case) -> None:
 
 
 async def cron(case: Case) -> None:
-    await case.run(windowed(case.stream().window_cron(every="minute", event_time=event_time, idle_flush_ms=60000)).to(case.queen.queue(case.sink)))
+    await case.run(windowed(case.stream().window_cron(every="minute", event_time=event_time, idle_flush_ms=60000))
+                   .to(case.queen.queue(case.sink)))
     await case.push(at(59.9), at(60, 2), at(61, 4), at(120, 8))
     seen = await case.collect(2)
     assert sums(seen["p"]) == {0: 1, 60: 6}, seen
@@ -186,7 +207,8 @@ async def cron(case: Case) -> None:
 
 def late(policy: str):
     async def case_of(case: Case) -> None:
-        runner = await case.run(windowed(case.stream().window_tumbling(seconds=10, event_time=event_time, on_late=policy, allowed_lateness=2, idle_flush_ms=60000)).to(
+        runner = await case.run(windowed(case.stream().window_tumbling(
+            seconds=10, event_time=event_time, on_late=policy, allowed_lateness=2, idle_flush_ms=60000)).to(
             case.queen.queue(case.sink)))
         await case.push(at(1), at(30, 2))
         assert sums((await case.collect(1))["p"]) == {0: 1}
@@ -221,14 +243,17 @@ async def rate_limits(case: Case) -> None:
     await case.short_leases()
     await case.push(*range(12))
     await case.run(case.stream().gate(token_bucket_gate(capacity=5, refill_per_sec=20)).to(case.queen.queue(case.sink)))
-    await case.run(case.stream().gate(sliding_window_gate(limit=6, window_sec=1)).to(case.queen.queue(f"{case.sink}-2")), f"{case.name}-2")
+    await case.run(case.stream().gate(sliding_window_gate(limit=6, window_sec=1))
+                   .to(case.queen.queue(f"{case.sink}-2")), f"{case.name}-2")
     both = await asyncio.gather(case.collect(12), case.collect(12, f"{case.sink}-2"))
-    assert [[one["value"]["data"] if "value" in one and isinstance(one["value"], dict) else one.get("value") for one in seen["p"]] for seen in both] == [list(range(12))] * 2, both
+    assert [[one["value"]["data"] if "value" in one and isinstance(one["value"], dict) else one.get("value")
+             for one in seen["p"]] for seen in both] == [list(range(12))] * 2, both
 
 
 async def mismatch_and_reset(case: Case) -> None:
     def stream(seconds: int) -> Stream:
-        return windowed(case.stream().window_tumbling(seconds=seconds, event_time=event_time, idle_flush_ms=60000)).to(case.queen.queue(case.sink))
+        return windowed(case.stream().window_tumbling(seconds=seconds, event_time=event_time, idle_flush_ms=60000)).to(
+            case.queen.queue(case.sink))
 
     runner = await case.run(stream(10))
     await case.push(at(1))
@@ -238,7 +263,8 @@ async def mismatch_and_reset(case: Case) -> None:
         await case.run(stream(20))
         raise AssertionError("another chain was taken for the same query")
     except Exception as error:
-        assert type(error).__name__ == "StreamsConfigHashMismatch" and "config_hash mismatch" in str(error) and "reset" in str(error), error
+        assert (type(error).__name__ == "StreamsConfigHashMismatch" and "config_hash mismatch" in str(error)
+                and "reset" in str(error)), error
     runner = await case.run(stream(20), reset=True)
     await case.push(at(2, 2), at(50, 4))
     assert sums((await case.collect(1))["p"]) == {0: 2}, "what was counted before the reset is gone"
@@ -258,7 +284,8 @@ async def resumed(case: Case) -> None:
 
 
 async def refused(case: Case) -> None:
-    """A delivery that is taken away before its cycle comes: nothing of the cycle takes effect, and what comes again is counted once."""
+    """A delivery that is taken away before its cycle comes: nothing of the cycle takes effect, and what comes again is
+    counted once."""
     taken: list = []
 
     async def take_away(message: dict) -> bool:
@@ -277,7 +304,8 @@ async def refused(case: Case) -> None:
 async def crowd(case: Case) -> None:
     """Two runners of one query and one of another share a source of many partitions."""
     def stream(sink: str) -> Stream:
-        return windowed(case.stream().window_tumbling(seconds=10, event_time=event_time, idle_flush_ms=60000)).to(case.queen.queue(sink))
+        return windowed(case.stream().window_tumbling(seconds=10, event_time=event_time, idle_flush_ms=60000)).to(
+            case.queen.queue(sink))
 
     for query, sink in ((None, case.sink), (None, case.sink), ("alone", f"{case.sink}-2")):
         await case.run(stream(sink), query and f"{case.name}-{query}", batch_size=5, max_partitions=3)
@@ -300,7 +328,8 @@ async def survives(case: Case) -> None:
     while True:
         try:
             for partition in range(PARTITIONS):
-                await case.queen.queue(case.source).partition(str(partition)).push([{"transactionId": f"end-{partition}", "data": at(60, 0)}])
+                await case.queen.queue(case.source).partition(str(partition)).push(
+                    [{"transactionId": f"end-{partition}", "data": at(60, 0)}])
             break
         except Exception:
             await asyncio.sleep(0.1)
@@ -308,7 +337,8 @@ async def survives(case: Case) -> None:
     async with asyncio.timeout(SECONDS):
         while len(seen) < PARTITIONS or runner.metrics()["messagesTotal"] < 1:
             try:
-                for message in await case.queen.queue(case.sink).batch(100).partitions(20).wait(True).timeout_millis(1000).pop() or []:
+                for message in (await case.queen.queue(case.sink).batch(100).partitions(20).wait(True)
+                                .timeout_millis(1000).pop() or []):
                     if all(one["id"] != message["id"] for one in seen.setdefault(message["partition"], [])):
                         seen[message["partition"]].append({"id": message["id"], **message["data"]})
                     await case.queen.ack(message, True)
@@ -319,9 +349,12 @@ async def survives(case: Case) -> None:
     assert all(len(emits) == 1 for emits in seen.values()), seen
 
 
-CASES = {"operators": operators, "map": mapping_to_partitions, "foreach": effects, "tumbling": tumbling_with_idle_flush, "event-time": tumbling_by_event_time,
-         "sliding": sliding, "session": session, "session-flush": session_with_idle_flush, "cron": cron, "late-drop": late("drop"), "late-include": late("include"),
-         "gate": gate, "rate": rate_limits, "mismatch": mismatch_and_reset, "resumed": resumed, "refused": refused, "crowd": crowd, "survives": survives}
+CASES = {"operators": operators, "map": mapping_to_partitions, "foreach": effects, "tumbling": tumbling_with_idle_flush,
+         "event-time": tumbling_by_event_time,
+         "sliding": sliding, "session": session, "session-flush": session_with_idle_flush, "cron": cron,
+         "late-drop": late("drop"), "late-include": late("include"),
+         "gate": gate, "rate": rate_limits, "mismatch": mismatch_and_reset, "resumed": resumed, "refused": refused,
+         "crowd": crowd, "survives": survives}
 
 
 async def one(queen: Queen, name: str) -> str | None:
@@ -341,7 +374,8 @@ async def one(queen: Queen, name: str) -> str | None:
 async def main() -> None:
     sdk_covered.watch()
     async with Queen(url=URL, bearer_token=TOKEN) as queen:
-        if wrong := list(filter(None, await asyncio.gather(*(one(queen, name) for name in (sys.argv[3:] or sorted(CASES.keys() - {"survives"})))))):
+        if wrong := list(filter(None, await asyncio.gather(
+                *(one(queen, name) for name in (sys.argv[3:] or sorted(CASES.keys() - {"survives"})))))):
             raise SystemExit("\n".join(wrong))
     sdk_covered.tell()
 

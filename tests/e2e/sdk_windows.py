@@ -1,7 +1,8 @@
-"""A sliding window by the clock, of the published SDK: its timer flushes beside its main loop, and both may close the same window.
+"""A sliding window by the clock, of the published SDK: its timer flushes beside its main loop, and both may close the
+same window.
 
-Usage: sdk_windows.py URL TOKEN RUNS. Each run is a stream of its own, ten at a time; a line for each in which no message came twice in a
-window. (One that comes late, after the timer closed its window, is dropped by the SDK.)
+Usage: sdk_windows.py URL TOKEN RUNS. Each run is a stream of its own, ten at a time; a line for each in which no
+message came twice in a window. (One that comes late, after the timer closed its window, is dropped by the SDK.)
 """
 from __future__ import annotations
 
@@ -23,8 +24,10 @@ async def run(queen: Queen, name: str) -> str | None:
     errors: list[str] = []
     await queen.queue(f"{name}-in").create()
     stream = Stream.from_(queen.queue(f"{name}-in")).window_sliding(size=SIZE, slide=SLIDE, idle_flush_ms=250).reduce(
-        lambda ids, value: [*ids, value["id"]], []).map(lambda ids, ctx: {"ids": ids, "start": ctx["windowStart"]}).to(queen.queue(f"{name}-out"))
-    runner = await stream.run(query_id=name, url=URL, bearer_token=TOKEN, max_wait_millis=100, on_error=lambda error, at: errors.append(f"{at}: {error}"))
+        lambda ids, value: [*ids, value["id"]],
+        []).map(lambda ids, ctx: {"ids": ids, "start": ctx["windowStart"]}).to(queen.queue(f"{name}-out"))
+    runner = await stream.run(query_id=name, url=URL, bearer_token=TOKEN, max_wait_millis=100,
+                              on_error=lambda error, at: errors.append(f"{at}: {error}"))
     for number in range(MESSAGES):
         await queen.queue(f"{name}-in").partition(f"p{number % PARTITIONS}").push([{"data": {"id": number}}])
         await asyncio.sleep(PAUSE_S)
@@ -32,7 +35,8 @@ async def run(queen: Queen, name: str) -> str | None:
     loop = asyncio.get_running_loop()
     news = loop.time()
     while loop.time() < news + QUIET_S:
-        for message in await queen.queue(f"{name}-out").batch(100).partitions(20).wait(True).timeout_millis(1000).pop() or []:
+        for message in (await queen.queue(f"{name}-out").batch(100).partitions(20).wait(True)
+                        .timeout_millis(1000).pop() or []):
             seen.update((message["partition"], message["data"]["start"], one) for one in message["data"]["ids"])
             await queen.ack(message, True)
             news = loop.time()

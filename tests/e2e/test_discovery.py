@@ -1,5 +1,5 @@
-"""What others committed is found by a wildcard pop, whoever was told of it: commits that take long, consumers that are away, clocks
-that are wrong."""
+"""What others committed is found by a wildcard pop, whoever was told of it: commits that take long, consumers that are
+away, clocks that are wrong."""
 from __future__ import annotations
 
 import json
@@ -24,7 +24,8 @@ def popped(client: Client, group: str, count: int) -> list[str]:
     """Payloads of wildcard pops until there are so many, or a pop waits ten seconds in vain."""
     found: list[str] = []
     while len(found) < count:
-        messages = client.pop("q", batch=10, partitions=10, autoAck=True, consumerGroup=group, wait=True, timeout=10_000)
+        messages = client.pop("q", batch=10, partitions=10, autoAck=True, consumerGroup=group,
+                              wait=True, timeout=10_000)
         if not messages:
             break
         found += data(messages)
@@ -51,7 +52,8 @@ def test_commits_that_nobody_looked_at(daemons: dict[str, Daemon]):
         quick.execute(PUSH, [stored("quick", "committed at once")])
         quick.execute("SELECT queen.push('q', 'outbox', '\"from the outbox\"'::jsonb)")
         began = quick.execute("SELECT clock_timestamp()").fetchone()[0]
-        until(lambda: quick.execute("SELECT clock_timestamp() - %s > make_interval(secs => %s)", [began, AWAY_S]).fetchone()[0], "nobody has looked for a while")
+        until(lambda: quick.execute("SELECT clock_timestamp() - %s > make_interval(secs => %s)", [began, AWAY_S])
+              .fetchone()[0], "nobody has looked for a while")
         slow.commit()
     for name, client in clients.items():
         assert popped(client, name, 3) == ["committed at once", "committed late", "from the outbox"], name
@@ -63,20 +65,23 @@ def test_commits_under_long_polls(daemons: dict[str, Daemon]):
     with psycopg.connect(daemons["one"].conninfo) as slow:
         slow.execute(PUSH, [stored("slow", "later")])
         for client in clients.values():
-            assert not client.pop("q", consumerGroup="waits", autoAck=True, partition="nowhere", wait=True, timeout=1200)
+            assert not client.pop("q", consumerGroup="waits", autoAck=True, partition="nowhere",
+                                  wait=True, timeout=1200)
         slow.commit()
     for name, client in clients.items():
         assert popped(client, name, 1) == ["later"], name
 
 
 def test_a_head_that_one_group_has_seen_is_told_to_the_others(daemons: dict[str, Daemon]):
-    """A pop that names the partition finds what was stored elsewhere before any look does: other groups hear of it all the same."""
+    """A pop that names the partition finds what was stored elsewhere before any look does: other groups hear of it all
+    the same."""
     one = daemons["one"].client()
     one.push("told", "known", partition="p")
     for group in ("first", "second"):
         assert data(one.pop("told", autoAck=True, consumerGroup=group, wait=True, timeout=5000)) == ["known"]
     with psycopg.connect(daemons["one"].conninfo, autocommit=True) as sql:
-        sql.execute(PUSH, [json.dumps([{"queue": "told", "partition": "p", "payload": "news", "transactionId": "news"}])])
+        sql.execute(PUSH,
+                    [json.dumps([{"queue": "told", "partition": "p", "payload": "news", "transactionId": "news"}])])
     assert data(one.pop("told", partition="p", autoAck=True, consumerGroup="first")) == ["news"]
     assert data(one.pop("told", autoAck=True, consumerGroup="second", wait=True, timeout=10_000)) == ["news"]
 

@@ -1,5 +1,5 @@
-"""What the guides print is what happens: their commands, bodies and metrics, against a real daemon. Those of the README are run by
-tests/platform/test_serve.py, those of SQL by tests/surface, those of Spark by tests/spark."""
+"""What the guides print is what happens: their commands, bodies and metrics, against a real daemon. Those of the README
+are run by tests/platform/test_serve.py, those of SQL by tests/surface, those of Spark by tests/spark."""
 import json
 import re
 import subprocess
@@ -23,7 +23,8 @@ def commands(page: str, language: str = "") -> list[tuple[str, str]]:
         if "curl" not in block:
             continue
         if "$ curl" not in block:
-            found += [(command, "") for command in re.split(r"^(?=curl)", block[block.index("curl"):], flags=re.M) if command]
+            found += [(command, "") for command in re.split(r"^(?=curl)", block[block.index("curl"):], flags=re.M)
+                      if command]
             continue
         for entry in re.split(r"^\$ ", block, flags=re.M)[1:]:
             command, _, output = entry.partition("\n")
@@ -32,7 +33,8 @@ def commands(page: str, language: str = "") -> list[tuple[str, str]]:
 
 
 def run(daemon, command: str) -> tuple[int, str]:
-    told = command.replace("localhost:6632", f"127.0.0.1:{daemon.port}").replace("curl ", "curl -s -w '\\n%{http_code}' ", 1)
+    told = command.replace("localhost:6632",
+                           f"127.0.0.1:{daemon.port}").replace("curl ", "curl -s -w '\\n%{http_code}' ", 1)
     done = subprocess.run(["bash", "-c", told], capture_output=True, text=True, check=True)
     text, _, status = done.stdout.rpartition("\n")
     return int(status), text
@@ -46,11 +48,13 @@ def keys() -> str:
 
 @pytest.fixture(scope="module")
 def daemon(start_daemon, keys, tmp_path_factory):
-    return start_daemon(QUEEND_ENCRYPTION_KEYS=keys, QUEEND_BUFFER_BYTES=1 << 24, FILE_BUFFER_DIR=tmp_path_factory.mktemp("buffer"))
+    return start_daemon(QUEEND_ENCRYPTION_KEYS=keys, QUEEND_BUFFER_BYTES=1 << 24,
+                        FILE_BUFFER_DIR=tmp_path_factory.mktemp("buffer"))
 
 
 # A copy is refused as long as nobody listed its target.
-@pytest.mark.parametrize(("page", "language", "statuses"), [("http.md", "", [400, 400, 201, 201, 201]), ("push-formats.md", "", [201]), ("encryption.md", "", [200]),
+@pytest.mark.parametrize(("page", "language", "statuses"), [
+    ("http.md", "", [400, 400, 201, 201, 201]), ("push-formats.md", "", [201]), ("encryption.md", "", [200]),
                                                             ("migration.md", "sh", [403, 200, 403])])
 def test_commands(daemon, page, language, statuses):
     found = commands(page, language)
@@ -77,7 +81,8 @@ def test_the_arrow_push(daemon, client):
 
 def test_a_message_that_waits(client):
     block, = blocks("delays.md", "json")
-    body = re.sub(r'"deliverAt": "[^"]*"', f'"deliverAt": "{(datetime.now(UTC) + timedelta(days=1)).isoformat()}"', block)
+    body = re.sub(r'"deliverAt": "[^"]*"', f'"deliverAt": "{(datetime.now(UTC) + timedelta(days=1)).isoformat()}"',
+                  block)
     assert body != block and client.post("/api/v1/push", json.loads(body)).status == 201
     assert client.pop("mail") == []
 
@@ -91,7 +96,8 @@ def test_reads_by_offset(client):
     assert entry.keys() == promised.keys() and entry["records"][0].keys() == promised["records"][0].keys()
     assert (entry["highWatermark"], entry["logStartOffset"], entry["records"][0]["payload"]) == (1, 0, {"n": 1})
     asked = {"/api/v1/partitions/changed": blocks("log-read.md", "json")[2],
-             **dict(re.findall(r"^## `POST (\S+)`[^\n]*\n\n`(\{.*?\})`", (ROOT / "docs/log-read.md").read_text(), re.M | re.S))}
+             **dict(re.findall(r"^## `POST (\S+)`[^\n]*\n\n`(\{.*?\})`",
+                               (ROOT / "docs/log-read.md").read_text(), re.M | re.S))}
     assert len(asked) == 4
     for route, body in asked.items():
         if '"timestamp"}' not in body:                                     # names alone
@@ -102,7 +108,8 @@ def test_reads_by_offset(client):
 def test_metrics_that_are_named_exist(client):
     told = client.get("/metrics/prometheus").body.decode()
     families = set(re.findall(r"^# TYPE (\S+)", told, re.M))
-    named = {name for page in (ROOT / "docs").glob("*.md") for name in re.findall(r"`(queend_[a-z_]+)(?:\{[^`]*\})?`", page.read_text())}
+    named = {name for page in (ROOT / "docs").glob("*.md")
+             for name in re.findall(r"`(queend_[a-z_]+)(?:\{[^`]*\})?`", page.read_text())}
     assert len(named) > 20
     standing = {"queend_standing_partitions", "queend_standing_seconds"}                # told while a partition stands
     assert standing <= named and not named - families - standing

@@ -1,5 +1,5 @@
-"""Two versions on one database. The other one is real: this one's files with another edition of the functions, one of them with another
-signature, and a core whose statement asks for that."""
+"""Two versions on one database. The other one is real: this one's files with another edition of the functions, one of
+them with another signature, and a core whose statement asks for that."""
 from __future__ import annotations
 
 import shutil
@@ -50,10 +50,12 @@ def make_newer(folder: Path, former: bool) -> Path:
         call = ", ".join([*names[:3], names[7], *names[4:7], names[3]])
         (sql / "former").mkdir(exist_ok=True)
         (sql / "former" / "ack_leased.sql").write_text(
-            f"CREATE OR REPLACE FUNCTION queend.ack_leased({head})\n{columns} LANGUAGE sql AS $$ SELECT * FROM queend.ack_leased({call}) $$;")
+            f"CREATE OR REPLACE FUNCTION queend.ack_leased({head})\n{columns} LANGUAGE sql AS $$ SELECT *"
+            f" FROM queend.ack_leased({call}) $$;")
     text = (sql / "function" / "edition.sql").read_text()
     before = edition_in(sql)
-    (sql / "function" / "edition.sql").write_text(text.replace(f"SELECT {before.number}, {before.serves}", f"SELECT {OURS + 1}, {OURS if former else OURS + 1}"))
+    (sql / "function" / "edition.sql").write_text(
+        text.replace(f"SELECT {before.number}, {before.serves}", f"SELECT {OURS + 1}, {OURS if former else OURS + 1}"))
     (sql / "migrate" / "9999_later.sql").write_text("ALTER TABLE queend.log ADD COLUMN later int;")
     return folder
 
@@ -93,7 +95,8 @@ class Load:
         while not self.enough.is_set():
             name = f"{who}.{number}"
             try:
-                answer = next(clients).post("/api/v1/push", {"items": [{"queue": self.queue, "partition": str(who), "transactionId": name, "payload": name}]})
+                answer = next(clients).post("/api/v1/push", {
+                    "items": [{"queue": self.queue, "partition": str(who), "transactionId": name, "payload": name}]})
             except (OSError, Gone):
                 continue
             if answer.status == 201:
@@ -110,10 +113,12 @@ class Load:
                 answer = client.pop_answer(self.queue, batch=20, wait=True, timeout=500)
                 if answer.status == 200 and answer.json["messages"]:
                     self.delivered |= {m["data"] for m in answer.json["messages"]}
-                    acks = [{"transactionId": m["transactionId"], "partitionId": m["partitionId"], "leaseId": m["leaseId"], "status": "completed"} for m in answer.json["messages"]]
+                    acks = [{"transactionId": m["transactionId"], "partitionId": m["partitionId"],
+                             "leaseId": m["leaseId"], "status": "completed"} for m in answer.json["messages"]]
                     told = client.post("/api/v1/ack/batch", {"acknowledgments": acks})
                     if told.status == 200:
-                        self.acknowledged += [m["data"] for m, one in zip(answer.json["messages"], told.json, strict=True) if one["success"]]
+                        self.acknowledged += [m["data"] for m, one in zip(answer.json["messages"], told.json,
+                                                                          strict=True) if one["success"]]
                     elif told.status != 503:
                         self.strange.append((told.status, told.body))
                 elif answer.status not in (200, 204, 503):
@@ -126,10 +131,12 @@ class Load:
 
 def functions(conninfo: str) -> list[tuple]:
     with psycopg.connect(conninfo) as connection:
-        return connection.execute("SELECT p.oid::regprocedure::text FROM pg_proc p WHERE p.proname = 'ack_leased' ORDER BY 1").fetchall()
+        return connection.execute("SELECT p.oid::regprocedure::text FROM pg_proc p WHERE p.proname = 'ack_leased'"
+                                  " ORDER BY 1").fetchall()
 
 
-def test_two_daemons_are_upgraded_one_after_the_other_under_load(postgres, start_daemon: Callable[..., Daemon], serving: Path, queue: str, tmp_path: Path):
+def test_two_daemons_are_upgraded_one_after_the_other_under_load(postgres, start_daemon: Callable[..., Daemon],
+                                                                 serving: Path, queue: str, tmp_path: Path):
     conninfo = postgres.database()
     settings = {**BUFFERS, "FILE_BUFFER_DIR": tmp_path}
     old = [start_daemon(conninfo, **settings) for _ in range(2)]
@@ -174,11 +181,13 @@ def test_two_daemons_are_upgraded_one_after_the_other_under_load(postgres, start
 def _growth(load: Load) -> Callable[[], None]:
     def grown() -> None:
         pushed, acknowledged = len(load.answered), len(load.acknowledged)
-        until(lambda: len(load.answered) > pushed + 100 and len(load.acknowledged) > acknowledged + 100, f"it works on: {load.strange[:3]}")
+        until(lambda: len(load.answered) > pushed + 100 and len(load.acknowledged) > acknowledged + 100,
+              f"it works on: {load.strange[:3]}")
     return grown
 
 
-def test_a_daemon_whose_functions_are_gone_buffers_says_so_and_never_brings_them_back(postgres, start_daemon: Callable[..., Daemon], breaking: Path, queue: str, tmp_path: Path):
+def test_a_daemon_whose_functions_are_gone_buffers_says_so_and_never_brings_them_back(
+        postgres, start_daemon: Callable[..., Daemon], breaking: Path, queue: str, tmp_path: Path):
     conninfo = postgres.database()
     old = start_daemon(conninfo, **BUFFERS, FILE_BUFFER_DIR=tmp_path, QUEEND_PATIENCE_MS=500)
     plain = start_daemon(conninfo, QUEEND_PATIENCE_MS=500)
@@ -187,9 +196,11 @@ def test_a_daemon_whose_functions_are_gone_buffers_says_so_and_never_brings_them
         assert data(client.pop(queue, autoAck=True)) == ["before"]
         assert migrate(conninfo, breaking / "sql") == ["9999_later", "function"]
         with psycopg.connect(conninfo, autocommit=True) as connection:      # connections come and go
-            connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'queend' AND datname = current_database()")
+            connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                               " WHERE application_name = 'queend' AND datname = current_database()")
         until(lambda: old.line("functions_not_ours") and plain.line("functions_not_ours"), "they have noticed")
-        reason = f"the functions of the database are of edition {OURS + 1} and serve daemons of edition {OURS + 1} and later, this is {OURS}: start a newer queend"
+        reason = (f"the functions of the database are of edition {OURS + 1} and serve daemons of edition {OURS + 1} and"
+                  f" later, this is {OURS}: start a newer queend")
         assert old.line("functions_not_ours")["detail"] == reason
         health = client.get("/health")
         assert (health.status, health.json["status"], health.json["reason"]) == (503, "unhealthy", reason)
@@ -197,8 +208,10 @@ def test_a_daemon_whose_functions_are_gone_buffers_says_so_and_never_brings_them
         until(lambda: client.push(queue, "meanwhile")[0]["status"] == "buffered", "pushes are buffered")
         answer = bare.post("/api/v1/push", {"items": [{"queue": queue, "payload": 1}]})
         assert answer.status == 503 and "retry-after" in answer.headers
-        assert client.post("/api/v1/transaction", {"operations": [{"type": "push", "items": [{"queue": queue, "payload": 1}]}]}).status == 503
-    assert functions(conninfo) == [("queend.ack_leased(bigint,integer[],integer[],boolean,bigint[],bigint[],bigint[],uuid[])",)]
+        assert client.post("/api/v1/transaction",
+                           {"operations": [{"type": "push", "items": [{"queue": queue, "payload": 1}]}]}).status == 503
+    assert functions(conninfo) == [
+        ("queend.ack_leased(bigint,integer[],integer[],boolean,bigint[],bigint[],bigint[],uuid[])",)]
     with pytest.raises(AssertionError, match=f"belongs to a newer queend: its functions are of edition {OURS + 1}"):
         start_daemon(conninfo)      # an older one does not start beside it, and changes nothing
     assert len(functions(conninfo)) == 1
@@ -209,7 +222,8 @@ def test_a_daemon_whose_functions_are_gone_buffers_says_so_and_never_brings_them
         assert "meanwhile" in data(client.pop(queue, batch=100, autoAck=True))
 
 
-def test_a_statement_that_is_not_understood_sends_its_connection_away(postgres, start_daemon: Callable[..., Daemon], breaking: Path, queue: str, tmp_path: Path):
+def test_a_statement_that_is_not_understood_sends_its_connection_away(postgres, start_daemon: Callable[..., Daemon],
+                                                                      breaking: Path, queue: str, tmp_path: Path):
     """Without a new connection that would ask: the statement itself finds that its function is gone."""
     conninfo = postgres.database()
     old = start_daemon(conninfo, **BUFFERS, FILE_BUFFER_DIR=tmp_path)
@@ -217,24 +231,30 @@ def test_a_statement_that_is_not_understood_sends_its_connection_away(postgres, 
         client.push(queue, 1, 2, 3)
         messages = client.pop(queue, batch=3)
         migrate(conninfo, breaking / "sql")
-        client.post("/api/v1/ack", {"transactionId": messages[0]["transactionId"], "partitionId": messages[0]["partitionId"], "leaseId": messages[0]["leaseId"], "status": "completed"})
+        client.post("/api/v1/ack",
+                    {"transactionId": messages[0]["transactionId"], "partitionId": messages[0]["partitionId"],
+                     "leaseId": messages[0]["leaseId"], "status": "completed"})
         until(lambda: old.line("functions_not_ours"), "it has noticed")
         until(lambda: client.push(queue, "meanwhile")[0]["status"] == "buffered", "pushes are buffered")
 
 
-def test_a_dump_in_progress_stops_no_traffic_while_the_next_version_waits(postgres, start_daemon: Callable[..., Daemon], serving: Path, queue: str, tmp_path: Path):
+def test_a_dump_in_progress_stops_no_traffic_while_the_next_version_waits(
+        postgres, start_daemon: Callable[..., Daemon], serving: Path, queue: str, tmp_path: Path):
     conninfo = postgres.database()
     old = start_daemon(conninfo)
     with old.client() as client, psycopg.connect(conninfo, application_name="a dump") as dump:
         client.push(queue, "before")
         dump.execute("SELECT FROM queend.log")
         newer = start_daemon(conninfo, PYTHONPATH=serving, **BUFFERS, FILE_BUFFER_DIR=tmp_path)
-        assert "(a dump) has a transaction open" in newer.line("migration_waits")["detail"] and newer.line("without_database")
+        assert "(a dump) has a transaction open" in newer.line("migration_waits")["detail"]
+        assert newer.line("without_database")
         with newer.client() as other:
             assert other.push(queue, "buffered", partition="p")[0]["status"] == "buffered"
             with psycopg.connect(conninfo, autocommit=True) as look:
                 for number in range(3):      # it asks for its lock, and what comes behind that is stored all the same
-                    until(lambda: look.execute("SELECT FROM pg_locks WHERE NOT granted AND relation = 'queend.log'::regclass AND mode = 'AccessExclusiveLock'").fetchall(), "it asks")
+                    until(lambda: look.execute("SELECT FROM pg_locks WHERE NOT granted AND relation ="
+                                               " 'queend.log'::regclass AND mode = 'AccessExclusiveLock'").fetchall(),
+                          "it asks")
                     assert client.push(queue, number)[0]["status"] == "queued"
             dump.commit()
             newer.await_event("database_taken_up")

@@ -1,4 +1,5 @@
-"""Encrypted queues: whatever way in and whatever way out, what is stored is sealed, and what comes out is what went in."""
+"""Encrypted queues: whatever way in and whatever way out, what is stored is sealed, and what comes out is what went
+in."""
 from __future__ import annotations
 
 import base64
@@ -59,13 +60,16 @@ def values(n: int) -> list[dict]:
 def stored(daemon: Daemon, queue: str) -> list[tuple[bytes, str | None]]:
     """(payload as it stands in the log, id of its key), in order."""
     with psycopg.connect(daemon.conninfo) as db:
-        rows = db.execute("SELECT l.ids, l.body, COALESCE(l.meta, '') AS meta, l.n FROM queend.log l JOIN queend.partitions p ON p.id = l.partition_id"
-                          " JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s ORDER BY p.id, l.base", (queue,)).fetchall()
+        rows = db.execute("SELECT l.ids, l.body, COALESCE(l.meta, '') AS meta, l.n FROM queend.log l"
+                          " JOIN queend.partitions p ON p.id = l.partition_id"
+                          " JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s ORDER BY p.id, l.base",
+                          (queue,)).fetchall()
     found: list[tuple[bytes, str | None]] = []
     for ids, body, meta, n in rows:
         more: list = []
         records = probe_batchrow(ids, body, meta, n, 0, None, more)
-        found += [(record[1], seal.decode() if seal else None) for record, (_, seal, _) in zip(records, more, strict=True)]
+        found += [(record[1], seal.decode() if seal else None)
+                  for record, (_, seal, _) in zip(records, more, strict=True)]
     return found
 
 
@@ -79,11 +83,12 @@ def no_plaintext(daemon: Daemon) -> None:
     """Nowhere in the database, nor in the log lines."""
     mark = MARK.encode()
     with psycopg.connect(daemon.conninfo) as db:
-        tables = [name for (name,) in db.execute("SELECT c.oid::regclass::text FROM pg_class c WHERE c.relkind = 'r' AND c.relnamespace = 'queend'::regnamespace").fetchall()]
+        tables = [name for (name,) in db.execute("SELECT c.oid::regclass::text FROM pg_class c WHERE c.relkind = 'r'"
+                                                 " AND c.relnamespace = 'queend'::regnamespace").fetchall()]
         assert "queend.log" in tables and "queend.dead_letters" in tables
         for table in tables:
-            ((found,),) = db.execute(f"SELECT count(*) FROM {table} t WHERE position(%s::text in t::text) > 0 OR position(%s::text in t::text) > 0",
-                                     (MARK, mark.hex())).fetchall()
+            ((found,),) = db.execute(f"SELECT count(*) FROM {table} t WHERE position(%s::text in t::text) > 0"
+                                     f" OR position(%s::text in t::text) > 0", (MARK, mark.hex())).fetchall()
             assert found == 0, table
     assert MARK not in daemon.story()
 
@@ -96,11 +101,13 @@ def by_json(client: Client, queue: str, payloads: list) -> None:
 
 def by_lines(client: Client, queue: str, payloads: list) -> None:
     body = b"\n".join(json.dumps({"payload": one}).encode() for one in payloads)
-    assert client.request("POST", f"/api/v1/push?queue={queue}", body, {"Content-Type": "application/x-ndjson"}).status == 201
+    assert client.request("POST", f"/api/v1/push?queue={queue}", body,
+                          {"Content-Type": "application/x-ndjson"}).status == 201
 
 
 def by_bare_lines(client: Client, queue: str, payloads: list) -> None:
-    answer = client.request("POST", f"/api/v1/push?queue={queue}&payload=line", b"\n".join(json.dumps(one).encode() for one in payloads), {"Content-Type": "application/x-ndjson"})
+    answer = client.request("POST", f"/api/v1/push?queue={queue}&payload=line", b"\n".join(
+        json.dumps(one).encode() for one in payloads), {"Content-Type": "application/x-ndjson"})
     assert answer.status == 201 and [one["status"] for one in answer.json] == ["queued"] * len(payloads)
 
 
@@ -109,7 +116,8 @@ def by_arrow(client: Client, queue: str, payloads: list) -> None:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write(batch)
-    answer = client.request("POST", f"/api/v1/push?queue={queue}&format=counts", sink.getvalue().to_pybytes(), {"Content-Type": "application/vnd.apache.arrow.stream"})
+    answer = client.request("POST", f"/api/v1/push?queue={queue}&format=counts", sink.getvalue().to_pybytes(),
+                            {"Content-Type": "application/vnd.apache.arrow.stream"})
     assert answer.json == {"count": len(payloads), "queued": len(payloads), "duplicate": 0, "error": 0}
 
 
@@ -130,17 +138,21 @@ def by_transaction(client: Client, queue: str, payloads: list) -> None:
 
 
 def by_binary_transaction(client: Client, queue: str, payloads: list) -> None:
-    answer = client.request("POST", "/api/v1/transaction", transaction(b"", framed_group(queue, "Default", payloads)[0]), KIND)
+    answer = client.request("POST", "/api/v1/transaction",
+                            transaction(b"", framed_group(queue, "Default", payloads)[0]), KIND)
     assert answer.json["success"] is True
 
 
 def by_events(client: Client, queue: str, payloads: list) -> None:
-    events = [{"specversion": "1.0", "id": str(n), "source": "/s", "type": "t", "data": one} for n, one in enumerate(payloads)]
-    answer = client.request("POST", f"/api/v1/events/{queue}", events, {"Content-Type": "application/cloudevents-batch+json"})
+    events = [{"specversion": "1.0", "id": str(n), "source": "/s", "type": "t", "data": one}
+              for n, one in enumerate(payloads)]
+    answer = client.request("POST", f"/api/v1/events/{queue}", events,
+                            {"Content-Type": "application/cloudevents-batch+json"})
     assert answer.status == 201, answer.body
 
 
-WAYS_IN = {one.__name__[3:]: one for one in (by_json, by_lines, by_bare_lines, by_arrow, by_binary, by_frames, by_transaction, by_binary_transaction,
+WAYS_IN = {one.__name__[3:]: one for one in (by_json, by_lines, by_bare_lines, by_arrow, by_binary, by_frames,
+                                             by_transaction, by_binary_transaction,
                                               by_events)}
 
 
@@ -153,7 +165,8 @@ def framed_pop(client: Client, queue: str, **query: Any) -> list:
 
 
 def fetched(client: Client, queue: str, accept: str) -> list:
-    answer = client.request("POST", "/api/v1/fetch", {"entries": [{"queue": queue, "offset": 0, "maxBytes": 8 << 20}]}, {"Accept": accept})
+    answer = client.request("POST", "/api/v1/fetch", {"entries": [{"queue": queue, "offset": 0, "maxBytes": 8 << 20}]},
+                            {"Accept": accept})
     assert answer.status == 200
     if accept == "application/x-ndjson":
         return [record["payload"] for record in map(json.loads, answer.body.splitlines()[:-1])]
@@ -173,7 +186,8 @@ def test_every_way_in_and_every_way_out(daemon: Daemon, client: Client, encrypte
     for accept in ("application/json", "application/x-ndjson", "application/vnd.apache.arrow.stream"):
         assert fetched(client, encrypted, accept) == payloads
     assert framed_pop(client, encrypted, consumerGroup="framed") == payloads
-    assert [one["data"] for one in client.pop_answer(encrypted, batch=1000, consumerGroup="events", format="cloudevents").json] == payloads
+    assert [one["data"] for one in client.pop_answer(encrypted, batch=1000, consumerGroup="events",
+                                                     format="cloudevents").json] == payloads
     messages = client.pop(encrypted, batch=1000)
     assert data(messages) == payloads
     first = messages[0]
@@ -207,7 +221,8 @@ def test_handed_over_and_from_memory(daemon: Daemon, client: Client, encrypted: 
     got = read_pop(answer.body)["messages"] if frames else answer.json["messages"]
     assert data(got) == payloads[:5]
     lease = got[0]["leaseId"]
-    assert client.ack_batch([{"transactionId": one["transactionId"], "partitionId": one["partitionId"], "leaseId": lease, "status": "completed"} for one in got])[-1]["success"]
+    assert client.ack_batch([{"transactionId": one["transactionId"], "partitionId": one["partitionId"],
+                              "leaseId": lease, "status": "completed"} for one in got])[-1]["success"]
     assert (framed_pop(client, encrypted) if frames else data(client.pop(encrypted, batch=100))) == payloads[5:]
     assert [client.metric(way) - old for way, old in zip(ways, before)] == [5, 15]
     no_plaintext(daemon)
@@ -231,10 +246,12 @@ def test_extras_stay(daemon: Daemon, client: Client, encrypted: str) -> None:
 def test_with_a_delay_and_a_trace(daemon: Daemon, client: Client, encrypted: str) -> None:
     """Whatever else an item carries: each of one request has its own extras and is sealed."""
     trace = str(uuid.uuid4())
-    client.push_items([{"queue": encrypted, "payload": n, "transactionId": f"t{n}", **({"delayMs": 1} if n % 2 else {}), **({"traceId": trace} if n % 3 else {})} for n in range(12)])
+    client.push_items([{"queue": encrypted, "payload": n, "transactionId": f"t{n}", **({"delayMs": 1} if n % 2 else {}),
+                        **({"traceId": trace} if n % 3 else {})} for n in range(12)])
     got: list[dict] = []
     until(lambda: got.extend(client.pop(encrypted, batch=100, autoAck=True)) or len(got) == 12, "all are delivered")
-    assert sorted((one["data"], one["transactionId"], one["traceId"]) for one in got) == [(n, f"t{n}", trace if n % 3 else None) for n in range(12)]
+    assert sorted((one["data"], one["transactionId"], one["traceId"])
+                  for one in got) == [(n, f"t{n}", trace if n % 3 else None) for n in range(12)]
     assert all(seal == "a" for _, seal in stored(daemon, encrypted))
 
 
@@ -246,7 +263,8 @@ def test_the_sink_of_a_stream(daemon: Daemon, client: Client, keyless: Daemon, e
     with keyless.client() as other:
         answer = other.post("/streams/v1/cycle", stream.body(messages, push=[{"queue": encrypted, "payload": 1}]))
         assert (answer.status, answer.json["error"]) == (500, REFUSED) and stored(daemon, encrypted) == []
-    done = stream.cycle(messages, push=[{"queue": encrypted, "payload": one, "transactionId": f"sum-{n}"} for n, one in enumerate(values(2))])
+    done = stream.cycle(messages, push=[{"queue": encrypted, "payload": one, "transactionId": f"sum-{n}"}
+                                        for n, one in enumerate(values(2))])
     assert done["success"] is True and [one["status"] for one in done["push_results"]] == ["queued", "queued"]
     assert [sealed_by(A, encrypted, raw) for raw, _ in stored(daemon, encrypted)] == values(2)
     assert data(client.pop(encrypted, batch=9)) == values(2)
@@ -261,7 +279,8 @@ def test_queues_side_by_side(daemon: Daemon, client: Client, encrypted: str) -> 
 
 
 def test_turned_on_and_off(daemon: Daemon, client: Client, queue: str) -> None:
-    """What is stored stays as it was; all of it is read. A daemon hears of the end with its next push, which may be sealed still."""
+    """What is stored stays as it was; all of it is read. A daemon hears of the end with its next push, which may be
+    sealed still."""
     client.push(queue, "before")
     client.configure(queue, encryptionEnabled=True)
     client.push(queue, "sealed")
@@ -269,7 +288,8 @@ def test_turned_on_and_off(daemon: Daemon, client: Client, queue: str) -> None:
     client.push(queue, "meanwhile")
     client.push(queue, "after")
     raw = stored(daemon, queue)
-    assert [seal for _, seal in raw][:2] + [seal for _, seal in raw][3:] == [None, "a", None] and (raw[0][0], raw[3][0]) == (b'"before"', b'"after"')
+    assert [seal for _, seal in raw][:2] + [seal for _, seal in raw][3:] == [None, "a", None]
+    assert (raw[0][0], raw[3][0]) == (b'"before"', b'"after"')
     assert data(client.pop(queue, batch=9)) == ["before", "sealed", "meanwhile", "after"]
     assert fetched(client, queue, "application/json") == ["before", "sealed", "meanwhile", "after"]
 
@@ -277,14 +297,16 @@ def test_turned_on_and_off(daemon: Daemon, client: Client, queue: str) -> None:
 # ---- keys ----------------------------------------------------------------------------------------------------------
 
 def test_rotation(daemon: Daemon, client: Client, encrypted: str, start_daemon: Callable[..., Daemon]) -> None:
-    """Sealed by the old key and by the new one, read by whoever has both; without the old one its messages come as they are stored."""
+    """Sealed by the old key and by the new one, read by whoever has both; without the old one its messages come as they
+    are stored."""
     client.push(encrypted, "old")
     both = start_daemon(daemon.conninfo, QUEEND_ENCRYPTION_KEYS=f"b:{B.hex()},a:{A.hex()}")
     with both.client() as other:
         other.push(encrypted, "new")
         assert data(other.pop(encrypted, batch=9, consumerGroup="both")) == ["old", "new"]
     raw = stored(daemon, encrypted)
-    assert both.line("encryption_keys")["detail"] == "b seals; b, a open" and not any(key.hex() in both.story() for key in (A, B))
+    assert both.line("encryption_keys")["detail"] == "b seals; b, a open"
+    assert not any(key.hex() in both.story() for key in (A, B))
     assert [seal for _, seal in raw] == ["a", "b"] and sealed_by(B, encrypted, raw[1][0]) == "new"
     both.stop()
     only = start_daemon(daemon.conninfo, QUEEND_ENCRYPTION_KEYS=f"b:{B.hex()}")
@@ -300,14 +322,17 @@ def test_rotation(daemon: Daemon, client: Client, encrypted: str, start_daemon: 
     only.stop()
 
 
-def test_the_single_key_of_the_reference(daemon: Daemon, client: Client, encrypted: str, start_daemon: Callable[..., Daemon]) -> None:
-    """A deployment switched over as it is: QUEEN_ENCRYPTION_KEY seals; given beside a list it opens. Its envelopes, which name no key, are opened."""
+def test_the_single_key_of_the_reference(daemon: Daemon, client: Client, encrypted: str,
+                                         start_daemon: Callable[..., Daemon]) -> None:
+    """A deployment switched over as it is: QUEEN_ENCRYPTION_KEY seals; given beside a list it opens. Its envelopes,
+    which name no key, are opened."""
     single = start_daemon(daemon.conninfo, QUEEN_ENCRYPTION_KEY=B.hex())
     with single.client() as other:
         other.push(encrypted, "by the single key")
         iv = os.urandom(16)
         theirs = AESGCM(B).encrypt(iv, b'{"from": "elsewhere"}', None)
-        shape = {name: base64.b64encode(value).decode() for name, value in (("iv", iv), ("authTag", theirs[-16:]), ("encrypted", theirs[:-16]))}
+        shape = {name: base64.b64encode(value).decode()
+                 for name, value in (("iv", iv), ("authTag", theirs[-16:]), ("encrypted", theirs[:-16]))}
         other.configure(encrypted, encryption="off")
         told(other, encrypted)
         other.push(encrypted, shape)          # as an import writes it
@@ -324,7 +349,8 @@ def test_the_single_key_of_the_reference(daemon: Daemon, client: Client, encrypt
 
 @pytest.mark.parametrize("known", [False, True], ids=["stale", "known"])
 @pytest.mark.parametrize("way", WAYS_IN)
-def test_without_a_key_nothing_is_stored(daemon: Daemon, keyless: Daemon, encrypted: str, way: str, known: bool) -> None:
+def test_without_a_key_nothing_is_stored(daemon: Daemon, keyless: Daemon, encrypted: str, way: str,
+                                         known: bool) -> None:
     with keyless.client() as other:
         if known:
             told(other, encrypted)
@@ -357,14 +383,16 @@ class Refused(Client):
 def test_a_whole_request_is_refused_or_none_of_it(daemon: Daemon, keyless: Daemon, encrypted: str) -> None:
     with keyless.client() as other:
         told(other, encrypted)
-        answer = other.post("/api/v1/push", {"items": [{"queue": f"{encrypted}-open", "payload": 1}, {"queue": encrypted, "payload": 2}]})
+        answer = other.post("/api/v1/push", {"items": [{"queue": f"{encrypted}-open", "payload": 1},
+                                                       {"queue": encrypted, "payload": 2}]})
         assert (answer.status, answer.json["error"]) == (500, REFUSED)
     assert stored(daemon, encrypted) == stored(daemon, f"{encrypted}-open") == []
 
 
 # ---- what others turned on -----------------------------------------------------------------------------------------
 
-def test_a_daemon_that_was_not_told_seals_too(daemon: Daemon, client: Client, queue: str, start_daemon: Callable[..., Daemon]) -> None:
+def test_a_daemon_that_was_not_told_seals_too(daemon: Daemon, client: Client, queue: str,
+                                              start_daemon: Callable[..., Daemon]) -> None:
     """Pushes run through one daemon while the other turns encryption on: whatever began after the answer is sealed."""
     peer = start_daemon(daemon.conninfo, QUEEND_ENCRYPTION_KEYS=KEYS)
     on = threading.Event()
@@ -381,7 +409,8 @@ def test_a_daemon_that_was_not_told_seals_too(daemon: Daemon, client: Client, qu
                 elif n % 2:
                     by_bare_lines(producer, queue, [{"who": place, name: k} for k in range(20)])
                 else:
-                    producer.transaction({"type": "push", "items": [{"queue": queue, "payload": {"who": place, name: 0}}]})
+                    producer.transaction({"type": "push",
+                                          "items": [{"queue": queue, "payload": {"who": place, name: 0}}]})
                 n += 1
             counts.append((place, n))
 
@@ -438,7 +467,8 @@ def test_into_another_queue_sealed_anew(daemon: Daemon, client: Client, encrypte
     no_plaintext(daemon)
 
 
-def test_plain_dead_letters_are_sealed_on_their_way_into_an_encrypted_queue(daemon: Daemon, client: Client, keyless: Daemon, encrypted: str) -> None:
+def test_plain_dead_letters_are_sealed_on_their_way_into_an_encrypted_queue(daemon: Daemon, client: Client,
+                                                                            keyless: Daemon, encrypted: str) -> None:
     source = f"{encrypted}-source"
     client.configure(source, deadLetterQueue=True)
     bury(client, source, "plain")
@@ -465,8 +495,10 @@ def test_a_changed_payload_harms_nobody_else(daemon: Daemon, client: Client, enc
     client.push(encrypted, "one", partition="a")
     client.push(encrypted, "two", partition="a")
     with psycopg.connect(daemon.conninfo, autocommit=True) as db:
-        where = "partition_id = (SELECT p.id FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s AND p.name = 'a')"
-        ((body, base),) = db.execute(f"SELECT body, base FROM queend.log WHERE {where} ORDER BY base LIMIT 1", (encrypted,)).fetchall()
+        where = ("partition_id = (SELECT p.id FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id"
+                 " WHERE q.name = %s AND p.name = 'a')")
+        ((body, base),) = db.execute(f"SELECT body, base FROM queend.log WHERE {where} ORDER BY base LIMIT 1",
+                                     (encrypted,)).fetchall()
         at = body.index(b'"authTag":"') + 12
         changed = body[:at] + (b"B" if body[at:at + 1] == b"A" else b"A") + body[at + 1:]
         db.execute(f"UPDATE queend.log SET body = %s WHERE {where} AND base = %s", (changed, encrypted, base))
@@ -476,18 +508,23 @@ def test_a_changed_payload_harms_nobody_else(daemon: Daemon, client: Client, enc
 
 
 @pytest.mark.parametrize("refuses", [False, True])
-def test_a_plain_payload_is_told_or_refused(daemon: Daemon, client: Client, queue: str, start_daemon: Callable[..., Daemon], refuses: bool) -> None:
-    """Stored before the option was turned on, or by somebody who has no key but can write to the database; also one that says it has a key."""
+def test_a_plain_payload_is_told_or_refused(daemon: Daemon, client: Client, queue: str,
+                                            start_daemon: Callable[..., Daemon], refuses: bool) -> None:
+    """Stored before the option was turned on, or by somebody who has no key but can write to the database; also one
+    that says it has a key."""
     client.push(queue, "before")
     client.configure(queue, encryptionEnabled=True)
     client.push(queue, "sealed")
     client.push(queue, "forged")
     with psycopg.connect(daemon.conninfo, autocommit=True) as db:
-        where = "partition_id = (SELECT p.id FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s AND p.name = 'Default')"
-        ((body, base),) = db.execute(f"SELECT body, base FROM queend.log WHERE {where} ORDER BY base DESC LIMIT 1", (queue,)).fetchall()
+        where = ("partition_id = (SELECT p.id FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id"
+                 " WHERE q.name = %s AND p.name = 'Default')")
+        ((body, base),) = db.execute(f"SELECT body, base FROM queend.log WHERE {where} ORDER BY base DESC LIMIT 1",
+                                     (queue,)).fetchall()
         at = body.index(b'{"encrypted"')
         size = len(body) - at
-        db.execute(f"UPDATE queend.log SET body = %s WHERE {where} AND base = %s", (body[:at] + b'"' + b"f" * (size - 2) + b'"', queue, base))
+        db.execute(f"UPDATE queend.log SET body = %s WHERE {where} AND base = %s",
+                   (body[:at] + b'"' + b"f" * (size - 2) + b'"', queue, base))
     other = start_daemon(daemon.conninfo, QUEEND_ENCRYPTION_KEYS=KEYS, QUEEND_REFUSE_PLAIN=str(refuses).lower())
     with other.client() as reader:
         before = reader.metric("queend_worker_not_sealed_total")
@@ -503,7 +540,8 @@ def test_a_plain_payload_is_told_or_refused(daemon: Daemon, client: Client, queu
 
 @pytest.mark.parametrize("generation, wire", [("0.15", "json"), ("2", "json"), ("2", "all")])
 def test_with_the_sdk(daemon: Daemon, generation: str, wire: str) -> None:
-    queues = prepare(generation).run("sdk_encryption.py", daemon, json.dumps(WIRES[wire]), f"sdk-{generation}-{wire}")[-2:]
+    queues = prepare(generation).run("sdk_encryption.py", daemon, json.dumps(WIRES[wire]),
+                                     f"sdk-{generation}-{wire}")[-2:]
     assert [len(stored(daemon, queue)) for queue in queues] == [300, 1]
     assert all(seal == "a" for queue in queues for _, seal in stored(daemon, queue))
     no_plaintext(daemon)

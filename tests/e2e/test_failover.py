@@ -38,7 +38,8 @@ def server(postgres: Postgres, tmp_path):
 
 def away(client: Client, queue: str) -> None:
     """Until the daemon has noticed that the database is gone."""
-    until(lambda: client.post("/api/v1/push", {"items": [{"queue": queue, "partition": "probe", "payload": 0}]}).json[0]["status"] == "buffered", "pushes are buffered")
+    until(lambda: client.post("/api/v1/push", {"items": [
+        {"queue": queue, "partition": "probe", "payload": 0}]}).json[0]["status"] == "buffered", "pushes are buffered")
 
 
 def buffered(client: Client) -> dict:
@@ -65,18 +66,21 @@ def test_pushes_without_a_database_are_kept_and_stored_in_order(server, postgres
         with postgres.away():
             away(client, queue)
             for n in range(20):
-                (item,) = client.push(queue, n, partition="p", transactionId=f"id{n}", traceId="0190a2b4-1111-7000-8000-000000000001")
+                (item,) = client.push(queue, n, partition="p", transactionId=f"id{n}",
+                                      traceId="0190a2b4-1111-7000-8000-000000000001")
                 assert item["status"] == "buffered" and item["queue"] == queue and item["partition"] == "p"
                 assert item["transactionId"] == item["transaction_id"] == f"id{n}" and "message_id" not in item
             (item,) = client.push(queue, "mine", partition="p")
             assert "transactionId" not in item and item["transaction_id"]
             state = buffered(client)
-            assert state["pending"] >= 21 and state["failed"] == 0 and state["dbHealthy"] is False and state["worker"] == 0
+            assert state["pending"] >= 21 and state["failed"] == 0 and state["dbHealthy"] is False
+            assert state["worker"] == 0
             assert state["bytes"] > 0 and state["oldestAgeSeconds"] >= 0
         drained(client)
         messages = client.pop(queue, "p", batch=100)
         assert data(messages) == ["before", *range(20), "mine"]
-        assert [one["transactionId"] for one in messages[1:]] == [*(f"id{n}" for n in range(20)), item["transaction_id"]]
+        assert [one["transactionId"]
+                for one in messages[1:]] == [*(f"id{n}" for n in range(20)), item["transaction_id"]]
         assert messages[1]["traceId"] == "0190a2b4-1111-7000-8000-000000000001"
         assert client.push(queue, 3, partition="p", transactionId="id3")[0]["status"] == "duplicate"
         state = buffered(client)
@@ -118,12 +122,15 @@ def test_the_daemon_starts_without_its_database(server, postgres, queue):
             assert {item["status"] for item in client.push(queue, *range(20, 40), partition="p")} == {"buffered"}
             state = buffered(client)
             assert (state["pending"], state["dbHealthy"]) == (40, False)
-            for target in (f"/api/v1/pop/queue/{queue}", f"/api/v1/pop/queue/{queue}?wait=true", "/api/v1/resources/queues", "/api/v1/status", "/metrics"):
+            for target in (f"/api/v1/pop/queue/{queue}", f"/api/v1/pop/queue/{queue}?wait=true",
+                           "/api/v1/resources/queues", "/api/v1/status", "/metrics"):
                 answer = client.get(target)
-                assert answer.status == (200 if target == "/metrics" else 503) and (answer.status == 200 or "retry-after" in answer.headers), target
+                assert answer.status == (200 if target == "/metrics" else 503) and (
+                    answer.status == 200 or "retry-after" in answer.headers), target
             answer = client.get("/health")
             assert (answer.status, answer.json["database"]) == (503, "disconnected")
-            assert (client.get("/readyz").status, client.get("/livez").status, client.get("/metrics/prometheus").status) == (503, 200, 200)
+            assert (client.get("/readyz").status, client.get("/livez").status,
+                    client.get("/metrics/prometheus").status) == (503, 200, 200)
             assert client.post("/api/v1/configure", {"queue": queue}).status == 503
     with daemon.client() as client:
         drained(client)
@@ -150,12 +157,14 @@ def test_maintenance_buffers_everything_and_nothing_arrives_until_it_ends(server
         assert (answer.status, answer.json["maintenanceMode"], answer.json["bufferHealthy"]) == (200, True, True)
         items = client.push(queue, *range(500), partition="p")
         assert {item["status"] for item in items} == {"buffered"}
-        counts = client.post("/api/v1/push?format=counts", {"items": [{"queue": queue, "partition": "p", "payload": 500}]}).json
+        counts = client.post("/api/v1/push?format=counts",
+                             {"items": [{"queue": queue, "partition": "p", "payload": 500}]}).json
         assert counts["buffered"] == counts["count"] == 1 and counts["queued"] == 0
         assert client.pop(queue, batch=10) == []
         assert client.transaction({"type": "push", "items": [{"queue": f"{queue}-direct", "payload": 1}]})["success"]
         state = client.get("/api/v1/system/maintenance").json
-        assert state["bufferedMessages"] == state["bufferStats"]["pendingCount"] == 501 and state["bufferStats"]["dbHealthy"] is True
+        assert state["bufferedMessages"] == state["bufferStats"]["pendingCount"] == 501
+        assert state["bufferStats"]["dbHealthy"] is True
         assert client.metric("queend_buffer_pending_messages") == 501
         assert client.post("/api/v1/system/maintenance", {"enabled": False}).json["maintenanceMode"] is False
         drained(client)
@@ -182,7 +191,8 @@ def test_a_bad_item_is_refused_in_maintenance_too(server, queue):
     daemon = server()
     with daemon.client() as client:
         client.post("/api/v1/system/maintenance", {"enabled": True})
-        assert client.post("/api/v1/push", {"items": [{"queue": queue, "payload": 1}, {"queue": "", "payload": 1}]}).status == 400
+        assert client.post("/api/v1/push",
+                           {"items": [{"queue": queue, "payload": 1}, {"queue": "", "payload": 1}]}).status == 400
         assert buffered(client)["pending"] == 0
 
 
@@ -239,7 +249,8 @@ def test_later_pushes_of_a_partition_stay_behind_those_that_wait(server, queue):
         def produce(who: int) -> None:
             with daemon.client() as mine:
                 while not enough.is_set():
-                    items = [{"queue": queue, "partition": str(n % 3), "payload": [who, n]} for n in itertools.islice(numbers[who], 20)]
+                    items = [{"queue": queue, "partition": str(n % 3), "payload": [who, n]}
+                             for n in itertools.islice(numbers[who], 20)]
                     seen.update(item["status"] for item in mine.push_items(items))
 
         crowd = Crowd()
@@ -254,7 +265,8 @@ def test_later_pushes_of_a_partition_stay_behind_those_that_wait(server, queue):
             got = everything(client, queue, str(partition))
             for who in range(6):
                 mine = [n for producer, n in got if producer == who]
-                assert mine == [n for n in range(next(numbers[who])) if n % 3 == partition][:len(mine)] and mine == sorted(set(mine))
+                assert mine == [n for n in range(next(numbers[who])) if n % 3 == partition][:len(mine)]
+                assert mine == sorted(set(mine))
         assert seen == {"buffered", "queued"}
 
 
@@ -263,7 +275,8 @@ def test_full_is_said_and_nothing_of_it_is_kept(server, queue):
     with daemon.client() as client:
         client.post("/api/v1/system/maintenance", {"enabled": True})
         client.push(queue, "a" * 10_000)
-        answer = client.post("/api/v1/push", {"items": [{"queue": queue, "payload": "b"}, {"queue": queue, "payload": "b" * 15_000}]})
+        answer = client.post("/api/v1/push",
+                             {"items": [{"queue": queue, "payload": "b"}, {"queue": queue, "payload": "b" * 15_000}]})
         assert answer.status == 503 and "retry-after" in answer.headers and "full" in answer.json["error"]
         client.push(queue, "c")
         client.post("/api/v1/system/maintenance", {"enabled": False})
@@ -330,8 +343,8 @@ def test_two_daemons_share_no_folder_and_the_next_one_drains_what_was_left(serve
 
 
 def test_one_daemon_drains_what_several_left_behind(server, postgres, queue, tmp_path):
-    """Two are killed with messages in their buffers, one of them half drained; a third, which runs all the time, stores the rest: once, and each
-    buffer in its order. The folder of one that lives is let alone."""
+    """Two are killed with messages in their buffers, one of them half drained; a third, which runs all the time, stores
+    the rest: once, and each buffer in its order. The folder of one that lives is let alone."""
     conninfo = postgres.database()
     kept = server(conninfo, QUEEND_BUFFER_ADOPT_MS=50)
     left = [server(conninfo, FILE_BUFFER_MAX_BATCH=20, FILE_BUFFER_EVENTS_PER_FILE=300) for _ in range(3)]
@@ -339,7 +352,8 @@ def test_one_daemon_drains_what_several_left_behind(server, postgres, queue, tmp
         a.post("/api/v1/system/maintenance", {"enabled": True})
         for number, one in enumerate(left):
             with one.client() as client:
-                until(lambda client=client: client.get("/api/v1/system/maintenance").json["maintenanceMode"], "it obeys")
+                until(lambda client=client: client.get("/api/v1/system/maintenance").json["maintenanceMode"],
+                      "it obeys")
                 for start in range(0, 1000, 100):
                     client.push(queue, *range(start, start + 100), partition=f"p{number}")
                 assert buffered(client)["pending"] == 1000
@@ -361,7 +375,8 @@ def test_one_daemon_drains_what_several_left_behind(server, postgres, queue, tmp
 
 
 def test_messages_for_another_database_are_left_alone(server, postgres, queue):
-    """A copy is another one. A daemon that began without its database finds out when it comes, and the next one goes on."""
+    """A copy is another one. A daemon that began without its database finds out when it comes, and the next one goes
+    on."""
     mine, other = postgres.database(), postgres.database()
     first = server(mine)
     with first.client() as client:
@@ -414,7 +429,9 @@ def test_a_database_that_hangs(server, postgres, queue):
     daemon = server(LIBQUEEN_INFLIGHT_DEADLINE_MS=2000, QUEEND_PUSH_STREAMS=1)
     with daemon.client() as client:
         client.push(queue, 0, partition="p")
-        pids = [postgres.cluster.pid, *(int(one) for one in Path(f"/proc/{postgres.cluster.pid}/task/{postgres.cluster.pid}/children").read_text().split())]
+        pids = [postgres.cluster.pid,
+                *(int(one) for one in Path(f"/proc/{postgres.cluster.pid}/task/{postgres.cluster.pid}/children")
+                  .read_text().split())]
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
         try:
@@ -456,14 +473,17 @@ def test_messages_of_encrypted_queues_are_not_written_in_clear(server, queue, tm
         (message,) = client.pop(plain, batch=9, autoAck=True)[1:]
         assert (message["data"], message["transactionId"]) == ("a secret of another daemon", "t")
         # and is stored as any other of its queue
-        assert db.execute("SELECT count(*) FROM queend.log WHERE position('a secret'::bytea IN body) > 0").fetchone() == (1,)
+        assert db.execute("SELECT count(*) FROM queend.log"
+                          " WHERE position('a secret'::bytea IN body) > 0").fetchone() == (1,)
 
 
 @pytest.mark.parametrize("why", ["away", "maintenance"])
 def test_an_encrypted_queue_that_the_daemon_does_not_know(server, postgres, queue, tmp_path, why):
-    """Another daemon made it. What may be for an encrypted queue is sealed, and delivered in clear, also if it is plain."""
+    """Another daemon made it. What may be for an encrypted queue is sealed, and delivered in clear, also if it is
+    plain."""
     conninfo = postgres.database()
-    daemon, other = server(conninfo, QUEEN_ENCRYPTION_KEY=KEY), server(conninfo, QUEEND_BUFFER_BYTES=0, QUEEN_ENCRYPTION_KEY=KEY)
+    daemon, other = server(conninfo,
+                           QUEEN_ENCRYPTION_KEY=KEY), server(conninfo, QUEEND_BUFFER_BYTES=0, QUEEN_ENCRYPTION_KEY=KEY)
     with daemon.client() as client, other.client() as elsewhere:
         if why == "maintenance":
             client.post("/api/v1/system/maintenance", {"enabled": True})
@@ -473,7 +493,8 @@ def test_an_encrypted_queue_that_the_daemon_does_not_know(server, postgres, queu
             for name in (queue, f"{queue}-plain"):
                 assert {one["status"] for one in client.push(name, *secrets, partition="p")} == {"buffered"}
                 lines = b"\n".join([b'{"payload":"a secret line"}'] * 50)
-                answer = client.request("POST", f"/api/v1/push?queue={name}&partition=l", lines, {"Content-Type": "application/x-ndjson"})
+                answer = client.request("POST", f"/api/v1/push?queue={name}&partition=l", lines,
+                                        {"Content-Type": "application/x-ndjson"})
                 assert {one["status"] for one in answer.json} == {"buffered"}
             files = list((tmp_path / "buffer" / "0").glob("*.seg"))
             assert files and not any(b"secret" in one.read_bytes() for one in files)

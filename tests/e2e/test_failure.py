@@ -1,4 +1,5 @@
-"""The daemon killed, the daemon stopped, PostgreSQL gone under load: what was acknowledged stays, what was not is asked again."""
+"""The daemon killed, the daemon stopped, PostgreSQL gone under load: what was acknowledged stays, what was not is asked
+again."""
 from __future__ import annotations
 
 import threading
@@ -30,7 +31,8 @@ class Load:
         client = None
         while not self.enough.is_set():
             transaction = f"{number}.{n}"
-            item = {"queue": self.queue, "partition": str(n % self.partitions), "transactionId": transaction, "payload": transaction}
+            item = {"queue": self.queue, "partition": str(n % self.partitions), "transactionId": transaction,
+                    "payload": transaction}
             try:
                 client = client or Client(self.address(), 30)
                 answer = client.post("/api/v1/push", {"items": [item]})
@@ -120,7 +122,8 @@ def test_sigterm_answers_what_was_asked(start_daemon, postgres: Postgres) -> Non
     daemon.terminate()
     for one in waiting:
         answer = one.receive()
-        assert answer.status == 204 or (answer.status == 200 and answer.json["messages"] == []) or answer.status == 503, answer
+        assert answer.status == 204 or (answer.status == 200
+                                        and answer.json["messages"] == []) or answer.status == 503, answer
     daemon.ended()
     current[0] = start_daemon(conninfo)
     load.reached(len(load.acknowledged) + 100)
@@ -150,13 +153,15 @@ def test_postgres_restarted_under_load(start_daemon, postgres: Postgres) -> None
 
 
 def test_a_long_poll_outlasts_a_database_that_is_away(start_daemon, postgres: Postgres) -> None:
-    """Its patience is its own timeout, not that of requests that want an answer now; names it has never heard of make no difference."""
+    """Its patience is its own timeout, not that of requests that want an answer now; names it has never heard of make
+    no difference."""
     daemon = start_daemon(QUEEND_PATIENCE_MS=200)
     with daemon.client() as known, daemon.client() as unknown, daemon.client() as short, daemon.client() as client:
         client.push("known", "first")
         client.ack(client.pop("known")[0])
         with postgres.away():
-            until(lambda: client.post("/api/v1/push", {"items": [{"queue": "known", "payload": 1}]}).status == 503, "a push loses its patience")
+            until(lambda: client.post("/api/v1/push", {"items": [{"queue": "known", "payload": 1}]}).status == 503,
+                  "a push loses its patience")
             known.send("GET", pop_target("known", wait=True, timeout=60000))
             unknown.send("GET", pop_target("unknown", wait=True, timeout=60000))
             short.send("GET", pop_target("unknown", wait=True, timeout=700))
@@ -195,7 +200,8 @@ def test_backends_terminated_one_by_one(start_daemon, postgres: Postgres) -> Non
     database = daemon.conninfo.rsplit("dbname=", 1)[1].split()[0]
     for wanted in range(200, 1001, 200):
         load.reached(wanted)
-        postgres.execute(f"SELECT pg_terminate_backend(pid) FROM (SELECT pid FROM pg_stat_activity WHERE datname = '{database}'"
+        postgres.execute(f"SELECT pg_terminate_backend(pid) FROM (SELECT pid FROM pg_stat_activity"
+                         f" WHERE datname = '{database}'"
                          " AND application_name NOT LIKE '%control%' ORDER BY random() LIMIT 4) victims")
     load.reached(1200)
     load.end()
@@ -205,7 +211,8 @@ def test_backends_terminated_one_by_one(start_daemon, postgres: Postgres) -> Non
 
 
 def test_a_push_whose_outcome_was_lost_is_not_stored_twice(start_daemon, postgres: Postgres) -> None:
-    """Without a transaction id of the client's: the daemon's own repeat after a broken connection must find its first try."""
+    """Without a transaction id of the client's: the daemon's own repeat after a broken connection must find its first
+    try."""
     daemon = start_daemon()
     database = daemon.conninfo.rsplit("dbname=", 1)[1].split()[0]
     stop = threading.Event()
@@ -227,7 +234,8 @@ def test_a_push_whose_outcome_was_lost_is_not_stored_twice(start_daemon, postgre
         crowd.all(push, range(4))
         for wanted in range(100, 1001, 100):
             until(lambda wanted=wanted: len(results) >= wanted or crowd.failures, f"{wanted} pushes", 30)
-            postgres.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database}' AND application_name NOT LIKE '%control%'")
+            postgres.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database}'"
+                             f" AND application_name NOT LIKE '%control%'")
         stop.set()
     with daemon.client() as client:
         seen = data(everything(client, "twice", "checker"))

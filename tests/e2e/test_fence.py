@@ -35,7 +35,8 @@ class Frozen:
             os.kill(pid, signal.SIGCONT)
         seen: list[int] = []
 
-        def settled() -> bool:      # those that were given up have ended; one that is being replaced may look like it for a moment
+        # those that were given up have ended; one that is being replaced may look like it for a moment
+        def settled() -> bool:
             seen.append(len(self.admin.execute(SLOTS).fetchall()))
             return seen[-5:] == [len(self.pids)] * 5
         until(settled, "those that were given up have ended")
@@ -55,15 +56,18 @@ def frozen(daemon: Daemon) -> Iterator[Frozen]:
 def slow(start_daemon: Callable[..., Daemon], postgres: Postgres) -> Callable[..., Daemon]:
     """A daemon that gives up after two seconds, as soon as it may."""
     def start(**more: object) -> Daemon:
-        return start_daemon(postgres.database(), **{"NUM_WORKERS": 1, "QUEEND_SLOTS": 4, "LIBQUEEN_INFLIGHT_DEADLINE_MS": 2000, "DB_STATEMENT_TIMEOUT": 1500,
-                                                    "DB_LOCK_TIMEOUT": 1000, "QUEEND_CACHE_BYTES": 0, "QUEEND_PATIENCE_MS": 10000, **more})
+        return start_daemon(postgres.database(), **{"NUM_WORKERS": 1, "QUEEND_SLOTS": 4,
+                                                    "LIBQUEEN_INFLIGHT_DEADLINE_MS": 2000, "DB_STATEMENT_TIMEOUT": 1500,
+                                                    "DB_LOCK_TIMEOUT": 1000, "QUEEND_CACHE_BYTES": 0,
+                                                    "QUEEND_PATIENCE_MS": 10000, **more})
     return start
 
 
 def left(client: Client, queue: str, count: int) -> list:
     """Waits for so many, and sees that there are no more."""
     result: list = []
-    while len(result) < count and (messages := client.pop(queue, "p", batch=100, autoAck=True, wait=True, timeout=5000)):
+    while len(result) < count and (messages := client.pop(queue, "p", batch=100, autoAck=True,
+                                                          wait=True, timeout=5000)):
         result += data(messages)
     return result + data(client.pop(queue, "p", batch=100, autoAck=True))
 
@@ -74,7 +78,8 @@ def test_a_push_is_stored_once(slow, queue, buffer, tmp_path) -> None:
     with daemon.client() as client:
         client.push(queue, "warm", partition="p")
         with frozen(daemon):
-            answers = [client.post("/api/v1/push", {"items": [{"queue": queue, "partition": "p", "payload": n}]}) for n in range(2)]
+            answers = [client.post("/api/v1/push", {"items": [{"queue": queue, "partition": "p", "payload": n}]})
+                       for n in range(2)]
             assert [answer.status for answer in answers] == [201, 201]
             until(lambda: client.get("/api/v1/status/buffers").json["pending"] == 0, "what was buffered is stored")
         assert left(client, queue, 3) == ["warm", 0, 1]
@@ -107,9 +112,11 @@ def test_a_transaction_happens_once(slow, queue) -> None:
     with daemon.client() as client:
         client.push(queue, 0, 1, partition="p")
         first, = client.pop(queue, "p", batch=1)
-        assert client.transaction({"type": "ack", **ack_of(first)}, {"type": "push", "items": [{"queue": queue, "partition": "p", "payload": 2}]})["success"]
+        assert client.transaction({"type": "ack", **ack_of(first)}, {
+            "type": "push", "items": [{"queue": queue, "partition": "p", "payload": 2}]})["success"]
         second, = client.pop(queue, "p", batch=1)
-        body = {"operations": [{"type": "ack", **ack_of(second)}, {"type": "push", "items": [{"queue": queue, "partition": "p", "payload": 3}]}]}
+        body = {"operations": [{"type": "ack", **ack_of(second)},
+                               {"type": "push", "items": [{"queue": queue, "partition": "p", "payload": 3}]}]}
         with frozen(daemon):
             told = client.post("/api/v1/transaction", body)
             assert told.status == 503 or told.json["success"], told.body
@@ -157,7 +164,8 @@ def test_many_pushes_while_backends_stand_still_again_and_again(slow, queue) -> 
     def produce(number: int) -> None:
         with daemon.client() as client:
             for n in range(3):
-                answer = client.post("/api/v1/push", {"items": [{"queue": queue, "partition": "p", "payload": f"{number}.{n}"}]})
+                answer = client.post("/api/v1/push",
+                                     {"items": [{"queue": queue, "partition": "p", "payload": f"{number}.{n}"}]})
                 assert answer.status == 201, answer.body
                 acknowledged.append(f"{number}.{n}")
 

@@ -22,7 +22,8 @@ def push(client: Client, body: bytes) -> list[dict]:
 
 def pop(client: Client, queue: str, partition: str | None = None, **query: Any) -> dict:
     answer = client.pop_answer(queue, partition, frames=True, **query)
-    assert answer.status == 200 and answer.headers["content-type"] == FRAMES, (answer.status, answer.headers, answer.body)
+    assert answer.status == 200 and answer.headers["content-type"] == FRAMES, (
+        answer.status, answer.headers, answer.body)
     return read_pop(answer.body)
 
 
@@ -36,7 +37,8 @@ def fill(client: Client, queue: str) -> int:
     client.push(queue, *({"n": n, "fill": "x" * 50} for n in range(1, 40)), partition="a")
     push(client, form_b(framed_group(queue, "a", [{"n": n} for n in range(40, 140)], uuids(100))[0],
                         framed_group(queue, "b", [{"n": n} for n in range(50)], [f"t{n}" for n in range(50)])[0]))
-    push(client, form_a(group_a([b'{"n":%d}' % n for n in range(140, 200)], uuids(60), queue, "a"), group_a([b'{"n":50}'], ["last"], queue, "b")))
+    push(client, form_a(group_a([b'{"n":%d}' % n for n in range(140, 200)], uuids(60), queue, "a"),
+                        group_a([b'{"n":50}'], ["last"], queue, "b")))
     return 251
 
 
@@ -47,7 +49,8 @@ def same(framed: list[dict], plain: list[dict]) -> None:
         for key in ("id", "transactionId", "traceId", "data", "producerSub", "partition", "deliveryAttempt", "offset"):
             assert one[key] == other[key], key
         assert one["partitionId"].isdecimal() and other["partitionId"] == ids[one["partition"]]
-        moment = datetime.datetime.fromtimestamp(one["created_us"] // 1000000, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
+        moment = datetime.datetime.fromtimestamp(one["created_us"] // 1000000,
+                                                 datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
         assert f"{moment}.{one['created_us'] % 1000000:06}Z" == other["createdAt"]
 
 
@@ -65,7 +68,8 @@ def test_the_same_as_json(client: Client, queue: str, batch: int) -> None:
         count = sum(m["partition"] == partition for m in plain)
         while count:
             answer = pop(client, queue, partition, consumerGroup="framed", batch=batch, autoAck=True)
-            assert len(answer["messages"]) <= batch and answer["leaseId"] == "" and answer["consumerGroup"] == "framed" and answer["queue"] == queue
+            assert len(answer["messages"]) <= batch and answer["leaseId"] == "" and answer["consumerGroup"] == "framed"
+            assert answer["queue"] == queue
             framed += answer["messages"]
             codecs |= set(answer["codecs"])
             count -= len(answer["messages"])
@@ -88,12 +92,15 @@ def test_several_partitions_and_the_choice_of_the_daemon(client: Client, queue: 
 def test_leases_acks_and_attempts_by_decimal_id(client: Client, queue: str) -> None:
     fill(client, queue)
     first = pop(client, queue, "a", batch=60)
-    assert first["consumerGroup"] == "__QUEUE_MODE__" and len(first["messages"]) == 60 and {m["deliveryAttempt"] for m in first["messages"]} == {1}
-    items = [{"transactionId": m["transactionId"], "partitionId": m["partitionId"], "leaseId": m["leaseId"], "status": "completed"} for m in first["messages"][:50]]
+    assert first["consumerGroup"] == "__QUEUE_MODE__" and len(first["messages"]) == 60
+    assert {m["deliveryAttempt"] for m in first["messages"]} == {1}
+    items = [{"transactionId": m["transactionId"], "partitionId": m["partitionId"], "leaseId": m["leaseId"],
+              "status": "completed"} for m in first["messages"][:50]]
     items.append({**items[0], "transactionId": first["messages"][50]["transactionId"], "status": "retry"})
     assert all(one["success"] for one in client.ack_batch(items))
     again = pop(client, queue, "a", batch=60)
-    assert data(again["messages"])[0] == {"n": 50} and again["messages"][0]["deliveryAttempt"] == 2 and again["leaseId"] != first["leaseId"]
+    assert data(again["messages"])[0] == {"n": 50} and again["messages"][0]["deliveryAttempt"] == 2
+    assert again["leaseId"] != first["leaseId"]
 
 
 @pytest.mark.parametrize("n", [5, 40])
@@ -102,7 +109,9 @@ def test_a_waiting_pop(daemon: Daemon, client: Client, queue: str, n: int) -> No
     client.configure(queue)
     with daemon.client() as waiter:
         for _ in range(3):
-            waiter.send("GET", f"/api/v1/pop/queue/{queue}?wait=true&timeout=20000&batch=30&autoAck=true&frames=true&autopilot=true")
+            waiter.send(
+                "GET",
+                f"/api/v1/pop/queue/{queue}?wait=true&timeout=20000&batch=30&autoAck=true&frames=true&autopilot=true")
             until(lambda: client.metric("queend_worker_parked") == 1, "the pop is parked")
             told = push(client, form_b(framed_group(queue, "p", list(range(n)), uuids(n))[0]))
             answer = waiter.receive()
@@ -111,7 +120,8 @@ def test_a_waiting_pop(daemon: Daemon, client: Client, queue: str, n: int) -> No
             while len(messages) < n:
                 messages += pop(client, queue, batch=1000, autoAck=True)["messages"]
             assert data(messages) == list(range(n))
-            assert [(m["id"], m["transactionId"]) for m in messages] == [(one["message_id"], one["transaction_id"]) for one in told]
+            assert [(m["id"], m["transactionId"])
+                    for m in messages] == [(one["message_id"], one["transaction_id"]) for one in told]
 
 
 def test_what_is_answered_in_json(client: Client, queue: str) -> None:
@@ -130,7 +140,8 @@ def test_binary_transactions(client: Client, queue: str) -> None:
     one, two = pop(client, queue, "in", batch=2)["messages"]
 
     def commit(message: dict, group: bytes, flags: int = 0) -> dict:
-        head = ('{"operations":[{"type":"ack","transactionId":"%s","partitionId":"%s","leaseId":"%s"}],"requiredLeases":["%s"],"kv":[]}' % (
+        head = ('{"operations":[{"type":"ack","transactionId":"%s","partitionId":"%s","leaseId":"%s"}],'
+                '"requiredLeases":["%s"],"kv":[]}' % (
             message["transactionId"], message["partitionId"], message["leaseId"], message["leaseId"])).encode()
         answer = client.request("POST", "/api/v1/transaction", transaction(head, group, flags=flags), KIND)
         assert answer.status == 200, (answer.status, answer.body)
@@ -141,8 +152,10 @@ def test_binary_transactions(client: Client, queue: str) -> None:
     ids = uuids(3)
     done = commit(two, framed_group(queue, "out", [20, 21, 22], ids)[0], flags=2)
     assert (done["success"], done["results"], done["pushed"], done["duplicate"], done["acked"]) == (True, [], 3, 0, 1)
-    refused = client.request("POST", "/api/v1/transaction", transaction(b"", framed_group(queue, "out", ["never", "x"], ["new", ids[1]])[0]), KIND).json
+    refused = client.request("POST", "/api/v1/transaction", transaction(
+        b"", framed_group(queue, "out", ["never", "x"], ["new", ids[1]])[0]), KIND).json
     assert refused["success"] is False and refused["reason"] == "duplicate" and refused["failedIndex"] == 1
     assert data(client.pop(queue, "out", batch=100)) == list(range(23)) and client.pop(queue, "in") == []
-    for body in transaction(b'{"kv":[{"op":"get"}]}', framed_group(queue, "out", [1])[0]), form_b(framed_group(queue, "out", [1])[0]), transaction(b"", b"")[:-1]:
+    for body in transaction(b'{"kv":[{"op":"get"}]}', framed_group(queue, "out", [1])[0]), form_b(
+            framed_group(queue, "out", [1])[0]), transaction(b"", b"")[:-1]:
         assert client.request("POST", "/api/v1/transaction", body, KIND).status == 400

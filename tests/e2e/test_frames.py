@@ -1,4 +1,5 @@
-"""Binary pushes through the whole daemon: stored as they came where they can be, answered message by message, in order."""
+"""Binary pushes through the whole daemon: stored as they came where they can be, answered message by message, in
+order."""
 from __future__ import annotations
 
 import json
@@ -37,7 +38,8 @@ def bodies(daemon: Daemon, queue: str) -> list[tuple[int, int, bytes]]:
     """Codec, records and body of the queue's rows, by partition and offset."""
     with psycopg.connect(daemon.conninfo) as connection:
         return [(body[0], n, body) for n, body in connection.execute(
-            "SELECT l.n, l.body FROM queend.log l JOIN queend.partitions p ON p.id = l.partition_id JOIN queend.queues q ON q.id = p.queue_id"
+            "SELECT l.n, l.body FROM queend.log l JOIN queend.partitions p ON p.id = l.partition_id"
+            " JOIN queend.queues q ON q.id = p.queue_id"
             " WHERE q.name = %s ORDER BY p.name, l.base", (queue,)).fetchall()]
 
 
@@ -51,11 +53,13 @@ def test_a_large_group_is_stored_as_it_came(daemon: Daemon, client: Client, queu
         (n, "queued", texts[n], str(uuid.UUID(bytes=ids[n]))) for n in range(300)]
     messages = client.pop(queue, batch=100) + client.pop(queue, batch=1000)
     assert [m["id"] for m in messages] == [one["message_id"] for one in told[:100]], "the partition is leased"
-    assert [c["success"] for c in client.ack_batch([{"transactionId": m["transactionId"], "partitionId": m["partitionId"], "leaseId": m["leaseId"]} for m in messages])] == [True] * 100
+    assert [c["success"] for c in client.ack_batch([{"transactionId": m["transactionId"], "partitionId": m[
+        "partitionId"], "leaseId": m["leaseId"]} for m in messages])] == [True] * 100
     messages += client.pop(queue, batch=1000)
     assert data(messages) == list(range(300)) and [m["offset"] for m in messages] == list(range(300))
     assert [m["id"] for m in messages] == [one["message_id"] for one in told]
-    assert [m["transactionId"] for m in messages] == texts and {m["partitionId"] for m in messages} == {told[0]["partition_id"]}
+    assert [m["transactionId"] for m in messages] == texts
+    assert {m["partitionId"] for m in messages} == {told[0]["partition_id"]}
 
 
 def test_texts_as_ids(client: Client, queue: str) -> None:
@@ -117,13 +121,15 @@ def test_groups_keep_their_place(client: Client, queue: str) -> None:
             groups.append(framed_group(queue, form + where, values, uuids(n))[0] if form == "b" else
                           group_a([b"%d" % v for v in values], uuids(n), queue, form + where))
         told = push(client, form_b(*groups) if form == "b" else form_a(*groups))
-        assert [one["index"] for one in told] == list(range(len(told))) and {one["status"] for one in told} == {"queued"}
+        assert [one["index"] for one in told] == list(range(len(told)))
+        assert {one["status"] for one in told} == {"queued"}
         for where in "xy":
             assert data(drain(client, queue, "g", form + where)) == list(range(next_number[where]))
 
 
 def test_a_storm_of_groups(daemon: Daemon, queue: str) -> None:
-    """Producers that share partitions and repeat themselves: nothing lost, nothing twice, each producer's order kept."""
+    """Producers that share partitions and repeat themselves: nothing lost, nothing twice, each producer's order
+    kept."""
     faults: list[str] = []
     counts: list[int] = []
 
@@ -173,15 +179,19 @@ def test_dead_letters_of_framed_messages(daemon: Daemon, client: Client, queue: 
     client.ack_batch([{"transactionId": m["transactionId"], "partitionId": m["partitionId"], "leaseId": m["leaseId"],
                        "status": "dlq" if m["data"]["n"] in (3, 7) else "completed"} for m in messages])
     with psycopg.connect(daemon.conninfo) as connection:
-        rows = connection.execute("SELECT d.record_offset - b.base, b.n, b.body FROM queend.dead_letters d JOIN queend.dead_bodies b"
-                                  " ON b.partition_id = d.partition_id JOIN queend.queues q ON q.id = d.queue_id WHERE q.name = %s"
+        rows = connection.execute("SELECT d.record_offset - b.base, b.n, b.body FROM queend.dead_letters d"
+                                  " JOIN queend.dead_bodies b"
+                                  " ON b.partition_id = d.partition_id JOIN queend.queues q ON q.id = d.queue_id"
+                                  " WHERE q.name = %s"
                                   " ORDER BY d.id", (queue,)).fetchall()
-    assert [(json.loads(p), t) for p, t, _ in (record_read(body, n, place) for place, n, body in rows)] == [({"n": 3}, "t3"), ({"n": 7}, "t7")]
+    assert [(json.loads(p), t) for p, t, _ in (record_read(body, n, place) for place, n, body in rows)] == [
+        ({"n": 3}, "t3"), ({"n": 7}, "t7")]
 
 
 def test_refusals_store_nothing(client: Client, queue: str) -> None:
     good, _, _ = framed_group(queue, "p", [1])
-    for body in form_b(good)[:-1], form_b(good, b"\0"), form_b(good, flags=9), b"QPB1", b"QTB1\0\0\0\0\0\0\0\0\0", form_a(group_a([b"1", b"{"], None, queue), flags=0):
+    for body in (form_b(good)[:-1], form_b(good, b"\0"), form_b(good, flags=9), b"QPB1", b"QTB1\0\0\0\0\0\0\0\0\0",
+                 form_a(group_a([b"1", b"{"], None, queue), flags=0)):
         for headers in KIND, {"Content-Type": "application/json"}:
             answer = client.request("POST", "/api/v1/push", body, headers)
             assert answer.status == 400 and answer.json["error"], body
@@ -201,4 +211,5 @@ def test_a_waiting_pop_is_answered_with_a_group(daemon: Daemon, client: Client, 
             messages = waiter.receive().json["messages"]
             messages += drain(client, queue, "__QUEUE_MODE__")
             assert data(messages) == list(range(n)), round_
-            assert [m["id"] for m in messages] == [one["message_id"] for one in told] and [m["transactionId"] for m in messages] == texts
+            assert [m["id"] for m in messages] == [one["message_id"] for one in told]
+            assert [m["transactionId"] for m in messages] == texts

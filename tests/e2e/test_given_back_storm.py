@@ -1,5 +1,5 @@
-"""Queues, groups and partitions are deleted while everything else goes on, and the server changes in the middle: nothing that was given
-back is used (what AddressSanitizer would tell), and in the end all of it is given back."""
+"""Queues, groups and partitions are deleted while everything else goes on, and the server changes in the middle:
+nothing that was given back is used (what AddressSanitizer would tell), and in the end all of it is given back."""
 from __future__ import annotations
 
 import os
@@ -28,8 +28,8 @@ def server(request) -> Iterator[Postgres]:
 
 
 class Chaos:
-    """Clients that do everything to queues that are deleted under their hands. Any answer is fine that says what it is; a daemon that
-    uses what it gave back is not."""
+    """Clients that do everything to queues that are deleted under their hands. Any answer is fine that says what it is;
+    a daemon that uses what it gave back is not."""
 
     QUEUES = 4
     PARTITIONS = 12
@@ -53,12 +53,16 @@ class Chaos:
         return answer
 
     def items(self, chance: random.Random) -> list[dict]:
-        return [{"queue": self.queue(chance), "partition": f"p{chance.randrange(self.PARTITIONS)}", "payload": "x" * chance.choice([3, 300, 3000]),
-                 **({"transactionId": f"{chance.randrange(1000)}"} if chance.random() < 0.3 else {})} for _ in range(chance.choice([1, 2, 40]))]
+        return [{"queue": self.queue(chance), "partition": f"p{chance.randrange(self.PARTITIONS)}",
+                 "payload": "x" * chance.choice([3, 300, 3000]),
+                 **({"transactionId": f"{chance.randrange(1000)}"} if chance.random() < 0.3 else {})}
+                for _ in range(chance.choice([1, 2, 40]))]
 
     def pop(self, chance: random.Random, wait: bool) -> str:
-        query = {"consumerGroup": f"g{chance.randrange(self.GROUPS)}", "batch": chance.choice([1, 5, 100]), "partitions": chance.choice([1, 4, 20]),
-                 "autoAck": chance.random() < 0.4, **({"wait": True, "timeout": chance.choice([50, 400, 1500])} if wait else {})}
+        query = {"consumerGroup": f"g{chance.randrange(self.GROUPS)}", "batch": chance.choice([1, 5, 100]),
+                 "partitions": chance.choice([1, 4, 20]),
+                 "autoAck": chance.random() < 0.4,
+                 **({"wait": True, "timeout": chance.choice([50, 400, 1500])} if wait else {})}
         place = chance.random()
         if place < 0.1:
             return pop_target(None, namespace="space", **query)
@@ -79,9 +83,11 @@ class Chaos:
                 group = {"consumerGroup": messages[0]["consumerGroup"]}
                 if chance.random() < 0.7:
                     status = chance.choice(["completed", "completed", "completed", "failed", "dlq"])
-                    self.ask(own, "POST", "/api/v1/ack/batch", {"acknowledgments": [ack_of(m, status) for m in messages], **group})
+                    self.ask(own, "POST", "/api/v1/ack/batch",
+                             {"acknowledgments": [ack_of(m, status) for m in messages], **group})
                 else:
-                    operations = [{"type": "ack", **ack_of(messages[0]), **group}, {"type": "push", "items": self.items(chance)[:2]}]
+                    operations = [{"type": "ack", **ack_of(messages[0]), **group},
+                                  {"type": "push", "items": self.items(chance)[:2]}]
                     self.ask(own, "POST", "/api/v1/transaction", {"operations": operations})
 
     def leaver(self, number: int) -> None:
@@ -103,7 +109,8 @@ class Chaos:
         self.ask(client, "DELETE", f"/api/v1/resources/queues/{self.queue(chance)}")
 
     def delete_group(self, client: Client, chance: random.Random) -> None:
-        self.ask(client, "DELETE", f"/api/v1/consumer-groups/g{chance.randrange(self.GROUPS)}/queues/{self.queue(chance)}")
+        self.ask(client, "DELETE",
+                 f"/api/v1/consumer-groups/g{chance.randrange(self.GROUPS)}/queues/{self.queue(chance)}")
 
     def look(self, client: Client, chance: random.Random) -> None:
         for target in ("/metrics/prometheus", "/api/v1/status", f"/api/v1/resources/queues/{self.queue(chance)}"):
@@ -116,9 +123,12 @@ class Chaos:
             try:
                 with psycopg.connect(conninfo, autocommit=True) as db:
                     some = [f"p{n}" for n in range(self.PARTITIONS) if chance.random() < 0.5]
-                    db.execute("UPDATE queend.log SET created_at = created_at - 3600000000 WHERE partition_id IN (SELECT id FROM queend.partitions WHERE name = ANY (%s))", [some])
-                    db.execute("UPDATE queend.cursors SET consumed_at = 0 WHERE partition_id IN (SELECT id FROM queend.partitions WHERE name = ANY (%s))", [some])
-                    db.execute("UPDATE queend.partitions SET created_at = created_at - interval '3 days' WHERE name = ANY (%s)", [some])
+                    db.execute("UPDATE queend.log SET created_at = created_at - 3600000000 WHERE partition_id IN"
+                               " (SELECT id FROM queend.partitions WHERE name = ANY (%s))", [some])
+                    db.execute("UPDATE queend.cursors SET consumed_at = 0 WHERE partition_id IN (SELECT id"
+                               " FROM queend.partitions WHERE name = ANY (%s))", [some])
+                    db.execute("UPDATE queend.partitions SET created_at = created_at - interval '3 days'"
+                               " WHERE name = ANY (%s)", [some])
             except psycopg.Error:
                 continue      # the server changes
 

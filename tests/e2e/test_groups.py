@@ -12,7 +12,8 @@ PAST = "2020-01-01T00:00:00Z"
 
 
 def path(group: str, queue: str | None = None, partition: str | None = None, last: str | None = None) -> str:
-    parts = ["consumer-groups", group, *(["queues", queue] if queue else []), *(["partitions", partition] if partition else []), *([last] if last else [])]
+    parts = ["consumer-groups", group, *(["queues", queue] if queue else []),
+             *(["partitions", partition] if partition else []), *([last] if last else [])]
     return "/api/v1/" + "/".join(quote(part, safe="") for part in parts)
 
 
@@ -56,8 +57,10 @@ def test_figures_are_differences_of_offsets(client: Client, queue: str) -> None:
     assert drain(client, queue, "late") == [2]
     assert listed(client, queue)["late"]["subscriptionMode"] == "new" and listed(client, queue)["late"]["totalLag"] == 0
     (a,) = client.get(path("g")).json[queue]["partitions"]
-    assert {key: a[key] for key in ("partition", "totalConsumed", "offset", "head", "offsetLag", "leaseActive", "workerId")} == {
-        "partition": "a", "totalConsumed": 2, "offset": 2, "head": 5, "offsetLag": 3, "leaseActive": False, "workerId": None}
+    assert {key: a[key] for key in ("partition", "totalConsumed", "offset", "head", "offsetLag",
+                                    "leaseActive", "workerId")} == {
+        "partition": "a", "totalConsumed": 2, "offset": 2, "head": 5, "offsetLag": 3,
+        "leaseActive": False, "workerId": None}
     assert a["lastConsumedAt"] is not None and a["timeLagSeconds"] >= 0
     assert client.get(path("nobody")).json == {}
 
@@ -67,10 +70,12 @@ def test_lagging_partitions(client: Client, queue: str) -> None:
     (message,) = client.pop(queue, consumerGroup="slow")
 
     def mine(seconds: int) -> list[dict]:
-        return [one for one in client.get(f"/api/v1/consumer-groups/lagging?minLagSeconds={seconds}").json if one["queue_name"] == queue]
+        return [one for one in client.get(f"/api/v1/consumer-groups/lagging?minLagSeconds={seconds}").json
+                if one["queue_name"] == queue]
 
     (one,) = until(lambda: mine(0), "a microsecond has passed")
-    assert (one["consumer_group"], one["partition_name"], one["offset_lag"], one["worker_id"]) == ("slow", "a", 2, message["leaseId"])
+    assert (one["consumer_group"], one["partition_name"], one["offset_lag"],
+            one["worker_id"]) == ("slow", "a", 2, message["leaseId"])
     assert one["partition_id"] == message["partitionId"] and one["time_lag_seconds"] >= 0
     assert mine(3600) == []
     client.ack(message, group="slow")
@@ -85,9 +90,10 @@ def test_seek_back_and_to_the_end(request, client: Client, queue: str, where: st
         client.push(queue, *range(3), partition=partition)
     assert sorted(drain(reader, queue, "g", 6)) == [0, 0, 1, 1, 2, 2]
     told = seek(client, "g", queue, timestamp=PAST)
-    assert told == {"success": True, "consumerGroup": "g", "queueName": queue, "seekToEnd": False, "targetTimestamp": "2020-01-01T00:00:00.000Z",
-                    "partitionsUpdated": 2}
-    assert sorted(data(until(lambda: reader.pop(queue, consumerGroup="g", batch=100, partitions=10), "the messages are back"))) == [0, 0, 1, 1, 2, 2]
+    assert told == {"success": True, "consumerGroup": "g", "queueName": queue, "seekToEnd": False,
+                    "targetTimestamp": "2020-01-01T00:00:00.000Z", "partitionsUpdated": 2}
+    assert sorted(data(until(lambda: reader.pop(queue, consumerGroup="g", batch=100, partitions=10),
+                             "the messages are back"))) == [0, 0, 1, 1, 2, 2]
     assert seek(client, "g", queue, toEnd=True)["partitionsUpdated"] == 2     # the leases are void
     assert listed(client, queue)["g"]["totalLag"] == 0
     client.push(queue, "new", partition="a")
@@ -125,14 +131,16 @@ def test_seek_to_an_offset_and_one_partition(client: Client, queue: str) -> None
     assert seek(client, "g", queue, "a")["updated"] is True       # nothing named: the end
     assert drain(client, queue, "g") == [0, 1, 2, 3, 4]
     assert seek(client, "nobody", queue, "a")["updated"] is False
-    assert client.post(path("g", queue, "c", "seek")).json == {"success": False, "error": "Partition not found", "code": "partition_not_found"}
+    assert client.post(path("g", queue, "c", "seek")).json == {"success": False, "error": "Partition not found",
+                                                               "code": "partition_not_found"}
 
 
 def test_seek_by_time_goes_behind_what_was_stored_then(client: Client, queue: str) -> None:
     client.push(queue, "old")
     (old,) = client.pop(queue, consumerGroup="g")
     client.ack(old, group="g")
-    until(lambda: client.push(f"{queue}-clock", 0) and client.pop(f"{queue}-clock", autoAck=True)[0]["createdAt"] > old["createdAt"], "time goes on")
+    until(lambda: client.push(f"{queue}-clock", 0) and client.pop(f"{queue}-clock", autoAck=True)[0]["createdAt"]
+          > old["createdAt"], "time goes on")
     client.push(queue, "young")
     (young,) = client.pop(queue, consumerGroup="g")
     client.ack(young, group="g")
@@ -154,7 +162,8 @@ def test_a_deleted_group_starts_afresh(request, client: Client, queue: str, wher
     client.push(queue, 0, 1, partition="a")
     assert drain(reader, queue, "g", 2) == [0, 1] and drain(reader, queue, "h", 2) == [0, 1]
     gone = client.request("DELETE", path("g", queue)).json
-    assert gone == {"success": True, "consumerGroup": "g", "queueName": queue, "deletedPartitions": 1, "metadataDeleted": True, "existed": True}
+    assert gone == {"success": True, "consumerGroup": "g", "queueName": queue, "deletedPartitions": 1,
+                    "metadataDeleted": True, "existed": True}
     assert "g" not in listed(client, queue)
     assert data(until(lambda: reader.pop(queue, consumerGroup="g", batch=5), "it reads from the beginning")) == [0, 1]
     assert reader.pop(queue, "a", consumerGroup="h") == []
@@ -183,11 +192,15 @@ def test_a_subscription_moves_who_has_consumed_nothing(client: Client, queue: st
 
 
 @pytest.mark.parametrize("target, body, error", [
-    ("g/queues/q/seek", {}, "Must specify either 'toEnd': true or 'timestamp'"), ("g/queues/q/seek", {"timestamp": "yesterday"}, "timestamp must be a time"),
-    ("g/queues/q/seek", {"toEnd": "yes"}, "toEnd must be true or false"), ("g/queues/q/seek", {"offset": -1}, "offset must be a whole number"),
-    ("g/queues/q/seek", {"offset": True}, "offset must be a whole number"), ("g/queues/q/seek", {"offset": 2**64}, "offset must be a whole number"),
+    ("g/queues/q/seek", {}, "Must specify either 'toEnd': true or 'timestamp'"),
+    ("g/queues/q/seek", {"timestamp": "yesterday"}, "timestamp must be a time"),
+    ("g/queues/q/seek", {"toEnd": "yes"}, "toEnd must be true or false"),
+    ("g/queues/q/seek", {"offset": -1}, "offset must be a whole number"),
+    ("g/queues/q/seek", {"offset": True}, "offset must be a whole number"),
+    ("g/queues/q/seek", {"offset": 2**64}, "offset must be a whole number"),
     ("g/queues/q/seek", b"", "Empty request body"), ("g/queues/q/seek", b"{", "Invalid JSON"),
-    ("g/subscription", {}, "Missing subscriptionTimestamp in request body"), ("g/subscription", {"subscriptionTimestamp": 5}, "subscriptionTimestamp must be"),
+    ("g/subscription", {}, "Missing subscriptionTimestamp in request body"),
+    ("g/subscription", {"subscriptionTimestamp": 5}, "subscriptionTimestamp must be"),
     ("%ff/subscription", {"subscriptionTimestamp": PAST}, "path is not valid UTF-8"),
 ])
 def test_bad_requests_name_what_is_wrong(client: Client, target: str, body: object, error: str) -> None:
@@ -205,19 +218,23 @@ def test_a_group_that_was_rewound_is_alive(client: Client, queue: str) -> None:
 
 def test_a_group_that_polls_is_listed_before_its_first_message(client: Client, queue: str) -> None:
     client.configure(queue)
-    until(lambda: client.pop_answer(queue, consumerGroup="early").json["reason"] == "empty", "the daemon knows the queue")
-    told = next(one for one in client.get("/api/v1/consumer-groups").json if (one["queueName"], one["name"]) == (queue, "early"))
+    until(lambda: client.pop_answer(queue, consumerGroup="early").json["reason"] == "empty",
+          "the daemon knows the queue")
+    told = next(one for one in client.get("/api/v1/consumer-groups").json
+                if (one["queueName"], one["name"]) == (queue, "early"))
     assert (told["members"], told["totalLag"], told["state"]) == (0, 0, "Stable")
     client.push(queue, 1)
     assert client.pop(queue, consumerGroup="early")
-    told = next(one for one in client.get("/api/v1/consumer-groups").json if (one["queueName"], one["name"]) == (queue, "early"))
+    told = next(one for one in client.get("/api/v1/consumer-groups").json
+                if (one["queueName"], one["name"]) == (queue, "early"))
     assert (told["members"], told["totalLag"]) == (1, 1)
 
 
 def test_what_a_group_has_consumed_is_not_what_a_seek_says(client: Client, queue: str) -> None:
     def consumed(group: str) -> list[int]:
         client.get("/api/v1/consumer-groups")
-        return [one["totalConsumed"] for one in client.get(f"/api/v1/consumer-groups/{group}").json[queue]["partitions"]]
+        return [one["totalConsumed"]
+                for one in client.get(f"/api/v1/consumer-groups/{group}").json[queue]["partitions"]]
 
     def foremost() -> int:
         (one,) = client.get(f"/api/v1/status/queues/{queue}").json["partitions"]
@@ -257,6 +274,7 @@ def test_what_a_group_has_consumed_begins_with_its_subscription(client: Client, 
     assert len(client.pop(queue, consumerGroup="later", batch=2, autoAck=True)) == 2
     (one,) = client.get("/api/v1/consumer-groups/later").json[queue]["partitions"]
     assert (one["totalConsumed"], one["offset"]) == (2, 7)
-    assert client.post("/api/v1/consumer-groups/later/subscription", {"subscriptionTimestamp": "2020-01-01T00:00:00Z"}).status == 200
+    assert client.post("/api/v1/consumer-groups/later/subscription",
+                       {"subscriptionTimestamp": "2020-01-01T00:00:00Z"}).status == 200
     (one,) = client.get("/api/v1/consumer-groups/later").json[queue]["partitions"]
     assert (one["totalConsumed"], one["offset"]) == (2, 7)

@@ -1,5 +1,5 @@
-"""A pop that waits is answered by the push itself: claimed in the push's transaction, written from memory. Order, leases and every other rule
-hold as if it had popped right after the commit."""
+"""A pop that waits is answered by the push itself: claimed in the push's transaction, written from memory. Order,
+leases and every other rule hold as if it had popped right after the commit."""
 from __future__ import annotations
 
 import select
@@ -57,8 +57,10 @@ def test_the_answer_is_the_same_either_way(daemon: Daemon, client: Client, queue
     settle(client, queue, "p")
     settle(client, queue, "p", group="g")
     with waiting(daemon, client, queue, consumerGroup="g", batch=3) as (waiter,):
-        client.push_items([{"queue": queue, "partition": "p", "payload": {"a": [1, "\u00e9\n"]}, "transactionId": "not a uuid \u2603"},
-                           {"queue": queue, "partition": "p", "payload": None}, {"queue": queue, "partition": "p", "payload": 7}])
+        client.push_items([{"queue": queue, "partition": "p", "payload": {"a": [1, "\u00e9\n"]},
+                            "transactionId": "not a uuid \u2603"},
+                           {"queue": queue, "partition": "p", "payload": None},
+                           {"queue": queue, "partition": "p", "payload": 7}])
         first = answer_of(waiter)
     second = client.pop(queue, "p", consumerGroup="h", batch=10)[1:]
     for message in (*first, *second):
@@ -163,7 +165,8 @@ def test_a_cursor_in_use_elsewhere_is_left_alone(daemon: Daemon, client: Client,
     settle(client, queue, "p")
     before = handed(client)
     with psycopg.connect(daemon.conninfo) as other:
-        other.execute("SELECT 1 FROM queend.cursors k JOIN queend.partitions p ON p.id = k.partition_id JOIN queend.queues q ON q.id = p.queue_id"
+        other.execute("SELECT 1 FROM queend.cursors k JOIN queend.partitions p ON p.id = k.partition_id"
+                      " JOIN queend.queues q ON q.id = p.queue_id"
                       " WHERE q.name = %s FOR UPDATE OF k", (queue,))
         with waiting(daemon, client, queue) as (waiter,):
             assert client.push(queue, "x", partition="p")[0]["status"] == "queued"
@@ -174,9 +177,11 @@ def test_a_cursor_in_use_elsewhere_is_left_alone(daemon: Daemon, client: Client,
 
 def test_a_cursor_that_another_program_moved_back(daemon: Daemon, client: Client, queue: str) -> None:
     settle(client, queue, "p")
-    with psycopg.connect(daemon.conninfo, autocommit=True) as other, waiting(daemon, client, queue, batch=10) as (waiter,):
+    with psycopg.connect(daemon.conninfo,
+                         autocommit=True) as other, waiting(daemon, client, queue, batch=10) as (waiter,):
         other.execute("UPDATE queend.cursors SET committed = -1, row_base = 0, lease_end = -1 WHERE partition_id ="
-                      " (SELECT p.id FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s)", (queue,))
+                      " (SELECT p.id FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id"
+                      " WHERE q.name = %s)", (queue,))
         client.push(queue, "second", partition="p")
         assert data(answer_of(waiter)) == ["first", "second"]
 
@@ -198,15 +203,19 @@ def test_duplicates_are_not_delivered_again(daemon: Daemon, client: Client, queu
     client.ack(client.pop(queue)[0])
     with waiting(daemon, client, queue, batch=10) as (waiter,):
         assert client.push(queue, 1, partition="p", transactionId="t-1")[0]["status"] == "duplicate"
-        assert [r["status"] for r in client.push_items([{"queue": queue, "partition": "p", "payload": n, "transactionId": t}
-                                                       for n, t in ((1, "t-1"), (2, "t-2"), (2, "t-2"))])] == ["duplicate", "queued", "duplicate"]
+        assert [r["status"]
+                for r in client.push_items([{"queue": queue, "partition": "p", "payload": n, "transactionId": t}
+                                           for n, t in ((1, "t-1"), (2, "t-2"), (2, "t-2"))])] == [
+                                                   "duplicate", "queued", "duplicate"]
         assert data(answer_of(waiter)) == [2]
 
 
 def test_random_ids_that_are_remembered(daemon: Daemon, client: Client, queue: str) -> None:
-    """What the daemon vouches for is proved new at once, so a waiter is served with it; a duplicate is not delivered."""
+    """What the daemon vouches for is proved new at once, so a waiter is served with it; a duplicate is not
+    delivered."""
     for _ in range(2):
-        client.push_items([{"queue": queue, "partition": "p", "payload": 0, "transactionId": str(uuid.uuid4())} for _ in range(100)])
+        client.push_items([{"queue": queue, "partition": "p", "payload": 0, "transactionId": str(uuid.uuid4())}
+                           for _ in range(100)])
     old = client.pop(queue, batch=1000)
     client.ack_batch([ack_of(message) for message in old])
     before = handed(client)
@@ -222,14 +231,17 @@ def test_a_client_that_left_keeps_nothing(daemon: Daemon, client: Client, queue:
     with waiting(daemon, client, queue) as (waiter,):
         before = client.metric("queend_worker_parked")
         waiter.close()
-        until(lambda: client.metric("queend_worker_parked") == before - 1, "the daemon sees it leave")      # an answer already written would keep its lease
+        # an answer already written would keep its lease
+        until(lambda: client.metric("queend_worker_parked") == before - 1, "the daemon sees it leave")
         client.push(queue, "x", partition="p")
         assert data(client.pop(queue, wait=True, timeout=20000)) == ["x"]
 
 
-@pytest.mark.parametrize("settings", [{"NUM_WORKERS": 1}, {"NUM_WORKERS": 3, "QUEEND_PUSH_STREAMS": 4}], ids=["one worker", "three"])
+@pytest.mark.parametrize("settings", [{"NUM_WORKERS": 1}, {"NUM_WORKERS": 3, "QUEEND_PUSH_STREAMS": 4}],
+                         ids=["one worker", "three"])
 def test_storm(start_daemon: Callable[..., Daemon], settings: dict) -> None:
-    """Producers that find consumers waiting, consumers that acknowledge, fail, leave: each group sees every message of a partition, in order."""
+    """Producers that find consumers waiting, consumers that acknowledge, fail, leave: each group sees every message of
+    a partition, in order."""
     daemon = start_daemon(**settings)
     partitions, each, groups, queue = 8, 150, ("g", "h"), "storm"
     seen: dict[tuple[str, str], list[int]] = defaultdict(list)
@@ -238,7 +250,8 @@ def test_storm(start_daemon: Callable[..., Daemon], settings: dict) -> None:
     def produce(number: int) -> None:
         with daemon.client() as client:
             for n in range(each):
-                client.push_items([{"queue": queue, "partition": str(p), "payload": n} for p in range(partitions) if p % 4 == number])
+                client.push_items([{"queue": queue, "partition": str(p), "payload": n} for p in range(partitions)
+                                   if p % 4 == number])
 
     def consume(group: str, number: int) -> None:
         turn = 0
@@ -278,5 +291,6 @@ def test_storm(start_daemon: Callable[..., Daemon], settings: dict) -> None:
         for thread in consumers + producers:
             thread.join()
         assert not faults
-        assert {key: value for key, value in seen.items()} == {(g, str(p)): list(range(each)) for g in groups for p in range(partitions)}
+        assert {key: value for key, value in seen.items()} == {(g, str(p)): list(range(each)) for g in groups
+                                                               for p in range(partitions)}
         assert handed(client) > 0

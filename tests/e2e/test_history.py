@@ -1,4 +1,5 @@
-"""Random histories through HTTP against the model of support/history.py. One seed per run; it is printed when a check fails."""
+"""Random histories through HTTP against the model of support/history.py. One seed per run; it is printed when a check
+fails."""
 from __future__ import annotations
 
 import os

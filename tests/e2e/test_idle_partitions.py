@@ -1,4 +1,5 @@
-"""Partitions that were left alone are removed while daemons know them: what comes for them afterwards is stored and delivered."""
+"""Partitions that were left alone are removed while daemons know them: what comes for them afterwards is stored and
+delivered."""
 from __future__ import annotations
 
 from contextlib import ExitStack
@@ -17,7 +18,8 @@ def test_daemons_that_knew_an_idle_partition_store_in_a_new_one(start_daemon, qu
         here, there, waiter = (stack.enter_context(one.client()) for one in (first, second, second))
 
         def names() -> set[str]:
-            return {name for name, in db.execute("SELECT p.name FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s", (queue,))}
+            return {name for name, in db.execute("SELECT p.name FROM queend.partitions p JOIN queend.queues q"
+                                                 " ON q.id = p.queue_id WHERE q.name = %s", (queue,))}
         here.configure(queue, ttl=600)
         for client in (here, there):
             for name in ("idle", "other", "kept", "Default"):
@@ -25,7 +27,8 @@ def test_daemons_that_knew_an_idle_partition_store_in_a_new_one(start_daemon, qu
                 assert data(client.pop(queue, name, autoAck=True)) == [1]
         # a long time ago
         db.execute("UPDATE queend.partitions SET created_at = created_at - interval '3 days'")
-        db.execute("UPDATE queend.cursors SET consumed_at = 0 WHERE partition_id NOT IN (SELECT id FROM queend.partitions WHERE name = 'kept')")
+        db.execute("UPDATE queend.cursors SET consumed_at = 0 WHERE partition_id NOT IN (SELECT id"
+                   " FROM queend.partitions WHERE name = 'kept')")
         db.execute("UPDATE queend.log SET created_at = created_at - 3600000000")
         waiter.send("GET", pop_target(queue, "idle", wait=True, timeout=60_000, autoAck=True))
         until(lambda: there.metric("queend_worker_parked") == 1, "it waits for the partition that goes")
@@ -34,7 +37,8 @@ def test_daemons_that_knew_an_idle_partition_store_in_a_new_one(start_daemon, qu
         assert here.push(queue, "again", partition="idle")[0]["status"] == "queued"
         assert data(waiter.receive().json["messages"]) == ["again"]
         for number, client in enumerate((there, here)):
-            assert [one["status"] for one in client.push_items([{"queue": queue, "partition": name, "payload": [name, number]} for name in ("other", "idle", "kept")])] == ["queued"] * 3
+            assert [one["status"] for one in client.push_items([{"queue": queue, "partition": name, "payload": [
+                name, number]} for name in ("other", "idle", "kept")])] == ["queued"] * 3
         got = [tuple(one) for _ in range(6) for one in data(here.pop(queue, autoAck=True, batch=10, partitions=5))]
         assert sorted(got) == sorted((name, number) for name in ("other", "idle", "kept") for number in (0, 1))
         assert names() == {"Default", "kept", "idle", "other"}

@@ -113,7 +113,8 @@ def test_a_large_body_is_judged_as_a_small_one(daemon: Daemon, client: Client, q
     for target, body, status, error in (
             ("/api/v1/push", b'{"items":[{"queue":"q","payload":01}]}', 400, "Invalid JSON"),
             ("/api/v1/push", b"[]", 400, "items array is required"), ("/api/v1/ack", b'{"transactionId":1}', 400, None),
-            ("/api/v1/ack/batch", b'{"acknowledgments":1}', 400, None), ("/api/v1/transaction", b'{"operations":1}', 400, None)):
+            ("/api/v1/ack/batch", b'{"acknowledgments":1}', 400, None),
+            ("/api/v1/transaction", b'{"operations":1}', 400, None)):
         small, big = client.post(target, body), client.post(target, filling + body + filling)
         assert small.status == big.status == status
         texts = [answer.json["error"].partition(" at byte")[0] for answer in (small, big)]

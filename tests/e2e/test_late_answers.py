@@ -1,6 +1,6 @@
-"""An answer of the database that arrives late: what was changed since, and is known already, is not undone by it. For each statement that
-a daemon sends and each change that somebody makes beside it: the answer is held back until the change is known, and all that the group
-has not consumed by then comes to a pop that names no partition."""
+"""An answer of the database that arrives late: what was changed since, and is known already, is not undone by it. For
+each statement that a daemon sends and each change that somebody makes beside it: the answer is held back until the
+change is known, and all that the group has not consumed by then comes to a pop that names no partition."""
 from __future__ import annotations
 
 import json
@@ -23,7 +23,8 @@ LEFT = """
 SELECT p.name FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id
   LEFT JOIN queend.consumer_groups g ON g.queue_id = q.id AND g.name = 'g'
   LEFT JOIN queend.cursors c ON c.partition_id = p.id AND c.group_id = g.id
- WHERE q.name = %s AND COALESCE(c.committed, -1) + 1 < (SELECT max(l.base + l.n) FROM queend.log l WHERE l.partition_id = p.id)"""
+ WHERE q.name = %s AND COALESCE(c.committed, -1) + 1 < (SELECT max(l.base + l.n) FROM queend.log l
+  WHERE l.partition_id = p.id)"""
 
 
 class Holder:
@@ -82,12 +83,14 @@ def pops(client: Client, queue: str, _: object, **more: object) -> None:
 
 
 def acks(client: Client, queue: str, messages: list[dict], status: str = "completed") -> None:
-    send(client, "/api/v1/ack/batch", {"consumerGroup": "g", "acknowledgments": [ack_of(one, status) for one in messages]})
+    send(client, "/api/v1/ack/batch",
+         {"consumerGroup": "g", "acknowledgments": [ack_of(one, status) for one in messages]})
 
 
 def transaction(client: Client, queue: str, messages: list[dict]) -> None:
-    send(client, "/api/v1/transaction", {"operations": [{"type": "push", "items": [{"queue": queue, "partition": "a", "payload": "pushed"}]},
-                                                        *({"type": "ack", "consumerGroup": "g", **ack_of(one)} for one in messages)]})
+    send(client, "/api/v1/transaction",
+         {"operations": [{"type": "push", "items": [{"queue": queue, "partition": "a", "payload": "pushed"}]},
+                         *({"type": "ack", "consumerGroup": "g", **ack_of(one)} for one in messages)]})
 
 
 # What is held back, what is done before, and the request that sends it.
@@ -104,7 +107,8 @@ STATEMENTS: dict[str, tuple[str, Callable, Callable]] = {
 
 GROUP = "/api/v1/consumer-groups/g"
 CHANGES: dict[str, Callable[[Client, str], int]] = {
-    "seek to the start": lambda client, queue: client.post(f"{GROUP}/queues/{quote(queue)}/seek", {"timestamp": PAST}).status,
+    "seek to the start": lambda client, queue: client.post(f"{GROUP}/queues/{quote(queue)}/seek",
+                                                           {"timestamp": PAST}).status,
     "seek to an offset": lambda client, queue: client.post(f"{GROUP}/queues/{quote(queue)}/seek", {"offset": 1}).status,
     "subscription": lambda client, queue: client.post(f"{GROUP}/subscription", {"subscriptionTimestamp": PAST}).status,
     "deletion": lambda client, queue: client.request("DELETE", f"{GROUP}/queues/{quote(queue)}").status}
@@ -112,7 +116,8 @@ CHANGES: dict[str, Callable[[Client, str], int]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("statement", STATEMENTS)
-def test_a_group_is_moved_beside(slow: tuple[Daemon, Holder, psycopg.Connection], queue: str, statement: str, change: str) -> None:
+def test_a_group_is_moved_beside(slow: tuple[Daemon, Holder, psycopg.Connection], queue: str, statement: str,
+                                 change: str) -> None:
     daemon, holder, db = slow
     name, before, request = STATEMENTS[statement]
     with daemon.client() as client, daemon.client() as other:
@@ -136,7 +141,8 @@ def test_a_group_is_moved_beside(slow: tuple[Daemon, Holder, psycopg.Connection]
 
 
 def test_a_subscription_that_removes_a_cursor(slow: tuple[Daemon, Holder, psycopg.Connection], queue: str) -> None:
-    """The pop made the group's cursor where its subscription began, now; the subscription is moved back, which removes it."""
+    """The pop made the group's cursor where its subscription began, now; the subscription is moved back, which removes
+    it."""
     daemon, holder, _ = slow
     with daemon.client() as client, daemon.client() as other:
         other.push_items([{"queue": queue, "partition": p, "payload": p} for p in "ab"])
@@ -146,7 +152,8 @@ def test_a_subscription_that_removes_a_cursor(slow: tuple[Daemon, Holder, psycop
         client.send("GET", pop_target(queue, "a", **new))
         assert holder.answered.wait(30)
         assert CHANGES["subscription"](other, queue) == 200
-        assert [one["data"] for one in other.pop(queue, "b", consumerGroup="g", wait=True, timeout=20_000)] == ["b"]      # it is known
+        # it is known
+        assert [one["data"] for one in other.pop(queue, "b", consumerGroup="g", wait=True, timeout=20_000)] == ["b"]
         holder.released.set()
         assert client.receive().status in (200, 204)
         assert [one["data"] for one in other.pop(queue, "a", consumerGroup="g", wait=True, timeout=20_000)] == ["a"]

@@ -1,4 +1,5 @@
-"""Lease ids tell where the lease is: extensions and transactions find it at any daemon, however it was claimed, and read no more than that."""
+"""Lease ids tell where the lease is: extensions and transactions find it at any daemon, however it was claimed, and
+read no more than that."""
 from __future__ import annotations
 
 import uuid
@@ -27,7 +28,8 @@ def claimed(client: Client, daemon: Daemon, queue: str, way: str, partitions: in
 
     push()
     if way != "read":      # the group has been everywhere: it keeps up
-        while not all(client.ack(one)["success"] for one in until(lambda: client.pop(queue, batch=100, partitions=10), "what there is")):
+        while not all(client.ack(one)["success"]
+                      for one in until(lambda: client.pop(queue, batch=100, partitions=10), "what there is")):
             pass
         while some := client.pop(queue, batch=100, partitions=10):
             assert all(client.ack(one)["success"] for one in some)
@@ -45,7 +47,8 @@ def claimed(client: Client, daemon: Daemon, queue: str, way: str, partitions: in
 
 @pytest.mark.parametrize("partitions", [1, 3])
 @pytest.mark.parametrize("way", WAYS)
-def test_found_by_its_id_alone(client: Client, daemon: Daemon, other: Client, queue: str, way: str, partitions: int) -> None:
+def test_found_by_its_id_alone(client: Client, daemon: Daemon, other: Client, queue: str, way: str,
+                               partitions: int) -> None:
     messages = claimed(client, daemon, queue, way, partitions)
     (lease,) = {one["leaseId"] for one in messages}
     held = len({one["partition"] for one in messages})
@@ -54,17 +57,20 @@ def test_found_by_its_id_alone(client: Client, daemon: Daemon, other: Client, qu
     for one in (client, other):
         assert one.extend(lease, {"seconds": 600})["renewed"] == held
     with psycopg.connect(daemon.conninfo, autocommit=True) as database:
-        found = database.execute("SELECT k.partition_id FROM queend.cursors k WHERE k.lease_id = %s ORDER BY 1", (lease,)).fetchall()
+        found = database.execute("SELECT k.partition_id FROM queend.cursors k WHERE k.lease_id = %s ORDER BY 1",
+                                 (lease,)).fetchall()
         named = database.execute("SELECT queend.lease_part(%s)", (lease,)).fetchone()
         remembered = database.execute("SELECT count(*) FROM queend.leases WHERE lease_id = %s", (lease,)).fetchone()
     assert len(found) == held
     assert ([named], remembered) == (found, (0,)) if held == 1 else remembered == (1,)
     # whichever is done first, the rest is found
     for n, one in enumerate(sorted(messages, key=lambda one: one["partition"])):
-        assert other.transaction({"type": "push", "items": [{"queue": f"{queue}-out", "payload": n}]}, requiredLeases=[lease])["success"] is True
+        assert other.transaction({"type": "push", "items": [{"queue": f"{queue}-out", "payload": n}]},
+                                 requiredLeases=[lease])["success"] is True
         assert client.ack(one)["success"] is True
     assert other.extend(lease)["error"] == "Lease not found"
-    told = other.transaction({"type": "push", "items": [{"queue": f"{queue}-out", "payload": "no"}]}, requiredLeases=[lease])
+    told = other.transaction({"type": "push", "items": [{"queue": f"{queue}-out", "payload": "no"}]},
+                             requiredLeases=[lease])
     assert told["success"] is False
 
 
@@ -94,9 +100,12 @@ def test_a_lease_of_an_older_daemon(client: Client, daemon: Daemon, queue: str) 
     client.push(queue, 1)
     lease = str(uuid.UUID(int=(0x0199 << 112) | (7 << 76) | (2 << 62) | uuid.uuid4().int & ((1 << 60) - 1)))
     with psycopg.connect(daemon.conninfo, autocommit=True) as database:
-        part, group = database.execute("SELECT p.id, g.group_id FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id,"
-                                       " LATERAL queend.group_resolve(q.id, 'g', 'all', NULL) AS g WHERE q.name = %s", (queue,)).fetchone()
-        database.execute("SELECT * FROM queend.pop(0, ARRAY[1], ARRAY[%s], ARRAY[%s], ARRAY[true], ARRAY[5], ARRAY[1], ARRAY[false], ARRAY[%s::uuid],"
+        part, group = database.execute("SELECT p.id, g.group_id FROM queend.partitions p JOIN queend.queues q"
+                                       " ON q.id = p.queue_id,"
+                                       " LATERAL queend.group_resolve(q.id, 'g', 'all', NULL) AS g WHERE q.name = %s",
+                                       (queue,)).fetchone()
+        database.execute("SELECT * FROM queend.pop(0, ARRAY[1], ARRAY[%s], ARRAY[%s], ARRAY[true], ARRAY[5], ARRAY[1],"
+                         " ARRAY[false], ARRAY[%s::uuid],"
                          " ARRAY[60000000::bigint], ARRAY[0::bigint], ARRAY[0::bigint])", (part, group, lease))
     assert client.extend(lease)["renewed"] == 1
 

@@ -1,4 +1,5 @@
-"""Acknowledgments of what the daemon itself delivered need no look into the log; every answer is the one the log would give."""
+"""Acknowledgments of what the daemon itself delivered need no look into the log; every answer is the one the log would
+give."""
 from __future__ import annotations
 
 import uuid
@@ -24,7 +25,8 @@ def success(results: list[dict]) -> list[bool]:
 def change(daemon: Daemon, queue: str, statement: str) -> None:
     """statement: over `k`, a cursor of the queue."""
     with psycopg.connect(daemon.conninfo, autocommit=True) as connection:
-        connection.execute(f"UPDATE queend.cursors k SET {statement} FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id"
+        connection.execute(f"UPDATE queend.cursors k SET {statement} FROM queend.partitions p JOIN queend.queues q"
+                           f" ON q.id = p.queue_id"
                            " WHERE p.id = k.partition_id AND q.name = %s", (queue,))
 
 
@@ -68,7 +70,8 @@ def test_several_partitions_and_rows(client: Client, queue: str) -> None:
     first = client.pop(queue, batch=20, partitions=3)
     assert len({m["leaseId"] for m in first}) == 1 and len({m["partition"] for m in first}) == 3 and len(first) == 20
     results = client.ack_batch([ack_of(m) for m in first])
-    assert success(results) == [True] * 20 and sum(one["leaseReleased"] for one in results) == 3 and by_lease(client) == before + 20
+    assert success(results) == [True] * 20 and sum(one["leaseReleased"] for one in results) == 3
+    assert by_lease(client) == before + 20
     rest = client.pop(queue, batch=20, partitions=3)
     assert sorted(data(first + rest)) == sorted(f"{p}{n}{i}" for p in "abc" for n in range(3) for i in range(3))
 
@@ -115,12 +118,14 @@ def test_a_part_of_what_came_as_one(daemon: Daemon, client: Client, queue: str, 
 
 # -- what goes the whole way -------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("order, released", [((4, 3, 2, 1, 0), [True] + [False] * 4), ((0, 2, 1, 3, 4), [False] * 4 + [True]), ((0, 0, 1, 2, 3), [False] * 5)],
+@pytest.mark.parametrize("order, released", [((4, 3, 2, 1, 0), [True] + [False] * 4),
+                                             ((0, 2, 1, 3, 4), [False] * 4 + [True]), ((0, 0, 1, 2, 3), [False] * 5)],
                          ids=["backwards", "mixed up", "twice"])
 def test_another_order(client: Client, queue: str, order: tuple, released: list) -> None:
     messages, before = lease_of(client, queue), by_lease(client)
     results = client.ack_batch([ack_of(messages[i]) for i in order])
-    assert success(results) == [True] * 5 and [one["leaseReleased"] for one in results] == released and by_lease(client) == before
+    assert success(results) == [True] * 5 and [one["leaseReleased"] for one in results] == released
+    assert by_lease(client) == before
 
 
 def test_not_from_the_beginning(client: Client, queue: str) -> None:
@@ -151,7 +156,9 @@ def test_no_lease_another_lease_an_unknown_message(client: Client, queue: str) -
     assert results[4]["leaseReleased"] is True and by_lease(client) == before
 
 
-@pytest.mark.parametrize("what", ["lease_until = 1", "lease_until = 0, lease_id = '00000000-0000-0000-0000-000000000000'", "lease_id = gen_random_uuid()"],
+@pytest.mark.parametrize("what",
+                         ["lease_until = 1", "lease_until = 0, lease_id = '00000000-0000-0000-0000-000000000000'",
+                          "lease_id = gen_random_uuid()"],
                          ids=["expired", "given back", "taken by another"])
 def test_a_lease_that_was_lost(daemon: Daemon, client: Client, queue: str, what: str) -> None:
     messages, before = lease_of(client, queue), by_lease(client)
@@ -176,7 +183,8 @@ def test_what_fell_to_retention(daemon: Daemon, client: Client, queue: str) -> N
         part = "(SELECT p.id FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s)"
         connection.execute(f"INSERT INTO queend.floors VALUES ({part}, 5)", (queue,))
         connection.execute(f"DELETE FROM queend.log WHERE partition_id = {part}", (queue,))
-    assert {one["error"] for one in client.ack_batch([ack_of(m) for m in messages])} == {"Message not found"} and by_lease(client) == before
+    assert {one["error"] for one in client.ack_batch([ack_of(m) for m in messages])} == {"Message not found"}
+    assert by_lease(client) == before
 
 
 def test_an_extended_lease(client: Client, queue: str) -> None:
@@ -189,7 +197,8 @@ def test_an_extended_lease(client: Client, queue: str) -> None:
 def test_a_queue_that_was_deleted(client: Client, queue: str) -> None:
     messages, before = lease_of(client, queue), by_lease(client)
     client.delete(queue)
-    assert {one["error"] for one in client.ack_batch([ack_of(m) for m in messages])} == {"Message not found"} and by_lease(client) == before
+    assert {one["error"] for one in client.ack_batch([ack_of(m) for m in messages])} == {"Message not found"}
+    assert by_lease(client) == before
 
 
 def test_leases_of_another_daemon(daemon: Daemon, client: Client, start_daemon, queue: str) -> None:

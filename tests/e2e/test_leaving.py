@@ -1,5 +1,5 @@
-"""Clients that leave: their end is noticed whatever they have in hand, and what was claimed for them goes to others. A client that only shut its
-sending side gets the answers to what it sent."""
+"""Clients that leave: their end is noticed whatever they have in hand, and what was claimed for them goes to others. A
+client that only shut its sending side gets the answers to what it sent."""
 from __future__ import annotations
 
 import json
@@ -57,11 +57,12 @@ def logged(start_daemon: Callable[..., Daemon]) -> Daemon:
     return start_daemon(NUM_WORKERS=1, QUEEND_CACHE_BYTES=0)
 
 
-# -- the end is noticed ---------------------------------------------------------------------------------------------------
+# -- the end is noticed ------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("how", ["closed", "reset"])
 @pytest.mark.parametrize("more", [0, 1, 40], ids=["as many as are read", "one more", "many more"])
-def test_polls_of_a_client_that_left_are_withdrawn(daemon: Daemon, client: Client, queue: str, how: str, more: int) -> None:
+def test_polls_of_a_client_that_left_are_withdrawn(daemon: Daemon, client: Client, queue: str,
+                                                   how: str, more: int) -> None:
     client.push(queue, "first")
     assert data(client.pop(queue, autoAck=True)) == ["first"]
     before = parked(client)
@@ -92,12 +93,13 @@ def test_half_a_request_is_forgotten(daemon: Daemon, client: Client, queue: str)
         until(lambda: parked(client) == before - 1, "its poll is over")
 
 
-# -- a client that reads on -------------------------------------------------------------------------------------------------
+# -- a client that reads on --------------------------------------------------------------------------------------------
 
 def test_who_shuts_its_sending_side_gets_its_answers(daemon: Daemon, client: Client, queue: str) -> None:
     client.push(queue, 1, 2)
     with Wire(daemon.address) as wire:
-        wire.send(push(queue, 3) + request("GET", pop_target(queue, batch=10)) + request("GET", "/api/v1/resources/queues/" + queue) + poll(queue))
+        wire.send(push(queue, 3) + request("GET", pop_target(queue, batch=10))
+                  + request("GET", "/api/v1/resources/queues/" + queue) + poll(queue))
         wire.socket.shutdown(socket.SHUT_WR)
         pushed, popped, shown, polled = [wire.receive() for _ in range(4)]
         assert pushed.status == 201 and data(popped.json["messages"])[:2] == [1, 2] and shown.json["name"] == queue
@@ -109,7 +111,8 @@ def test_more_than_are_read_at_once(daemon: Daemon, client: Client, queue: str) 
     """What stands behind the limit is read after the end was seen, and done."""
     with Wire(daemon.address) as wire:
         before = parked(client)
-        wire.send(poll(queue) * PIPELINE + b"".join(push(queue, n) for n in range(PIPELINE + 10)) + poll(queue, batch=200, autoAck=True))
+        wire.send(poll(queue) * PIPELINE + b"".join(push(queue, n) for n in range(PIPELINE + 10))
+                  + poll(queue, batch=200, autoAck=True))
         until(lambda: parked(client) == before + PIPELINE, "the polls wait")
         wire.socket.shutdown(socket.SHUT_WR)
         answers = [wire.receive() for _ in range(2 * PIPELINE + 11)]
@@ -127,15 +130,17 @@ def test_as_http_1_0_has_it(daemon: Daemon, client: Client, queue: str) -> None:
         assert data(wire.receive().json["messages"]) == [1] and wire.ended()
 
 
-# -- what was claimed for it ------------------------------------------------------------------------------------------------
+# -- what was claimed for it -------------------------------------------------------------------------------------------
 
 @contextmanager
 def claims_wait(daemon: Daemon) -> Iterator[Callable[[], bool]]:
     """Nothing is claimed in this block; gives a look at whether a claim waits."""
     with psycopg.connect(daemon.conninfo) as other, psycopg.connect(daemon.conninfo, autocommit=True) as eyes:
         other.execute("LOCK TABLE queend.cursors IN SHARE MODE")
-        yield lambda: eyes.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-                                   " AND (query LIKE '%queend.claim(%' OR query LIKE '%queend.pop(%')").fetchone()[0] > 0
+        yield lambda: eyes.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+                                   " AND wait_event_type = 'Lock'"
+                                   " AND (query LIKE '%queend.claim(%'"
+                                   " OR query LIKE '%queend.pop(%')").fetchone()[0] > 0
 
 
 @pytest.mark.parametrize("how", ["closed", "reset"])
@@ -158,7 +163,8 @@ def test_a_claim_on_its_way(request: pytest.FixtureRequest, queue: str, how: str
 @pytest.mark.parametrize("how", ["closed", "reset"])
 @pytest.mark.parametrize("kind", ["lone", "logged"], ids=["from memory", "from the log"])
 @pytest.mark.parametrize("auto", [False, True], ids=["leased", "acknowledged at once"])
-def test_an_answer_that_waits_for_the_one_before_it(request: pytest.FixtureRequest, queue: str, how: str, auto: bool, kind: str) -> None:
+def test_an_answer_that_waits_for_the_one_before_it(request: pytest.FixtureRequest, queue: str, how: str,
+                                                    auto: bool, kind: str) -> None:
     daemon: Daemon = request.getfixturevalue(kind)
     with daemon.client() as client:
         settle(client, queue, "p")
@@ -185,7 +191,8 @@ def test_delivered_by_the_push_behind_another_answer(lone: Daemon, queue: str, a
         assert data(client.pop(queue, batch=10, wait=True, timeout=20000)) == [1]
 
 
-def test_another_daemon_hears_of_what_was_taken_back(lone: Daemon, start_daemon: Callable[..., Daemon], queue: str) -> None:
+def test_another_daemon_hears_of_what_was_taken_back(lone: Daemon, start_daemon: Callable[..., Daemon],
+                                                     queue: str) -> None:
     with lone.client() as client, start_daemon(lone.conninfo).client() as other:
         settle(client, queue, "p")
         client.push(queue, 1, partition="p")
@@ -206,7 +213,8 @@ def test_what_was_read_on_behind_it_stays(lone: Daemon, queue: str) -> None:
         wire = Wire(lone.address)
         before = parked(client)
         wire.send(poll(queue + "-other") + poll(queue, batch=1, autoAck=True))
-        until(lambda: parked(client) == before + 1 and data(client.pop(queue, autoAck=True)) == [2], "the next one is taken by another client")
+        until(lambda: parked(client) == before + 1 and data(client.pop(queue, autoAck=True)) == [2],
+              "the next one is taken by another client")
         wire.abort()
         until(lambda: parked(client) == before, "it left")
         client.push(queue, 3, partition="p")

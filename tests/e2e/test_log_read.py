@@ -1,4 +1,5 @@
-"""The log read by offset over HTTP: what is answered, what is refused, and that a replay beside producers misses nothing."""
+"""The log read by offset over HTTP: what is answered, what is refused, and that a replay beside producers misses
+nothing."""
 from __future__ import annotations
 
 import io
@@ -28,7 +29,8 @@ def ask(client: Client, target: str, *entries: dict, **more: object) -> list[dic
 
 
 def fetch(client: Client, queue: str, *entries: tuple[str, int], **more: object) -> list[dict]:
-    return ask(client, FETCH, *({"queue": queue, "partition": partition, "offset": offset} for partition, offset in entries), **more)
+    return ask(client, FETCH,
+               *({"queue": queue, "partition": partition, "offset": offset} for partition, offset in entries), **more)
 
 
 def payloads(entry: dict) -> list:
@@ -39,7 +41,8 @@ def changed(client: Client, queue: str, since: str | None = None, limit: int = 1
     """All pages: partitions, and the smallest safeTime."""
     found, safe, after = [], None, None
     while True:
-        answer = client.post(CHANGED, {"entries": [{"queue": queue, "limit": limit, **({"since": since} if since else {}), **({"after": after} if after else {})}]})
+        answer = client.post(CHANGED, {"entries": [{"queue": queue, "limit": limit, **(
+            {"since": since} if since else {}), **({"after": after} if after else {})}]})
         assert answer.status == 200 and len(answer.json["safeTime"]) == 27, answer.body
         (entry,) = answer.json["entries"]
         assert "error" not in entry and len(entry["partitions"]) <= limit
@@ -73,7 +76,8 @@ def test_out_of_range_and_unknown(client: Client, queue: str) -> None:
     client.push(queue, 1, 2, partition="a")
     at_end, beyond = fetch(client, queue, ("a", 2), ("a", 3))
     assert at_end["records"] == [] and "error" not in at_end and at_end["highWatermark"] == 2
-    assert (beyond["error"], beyond["highWatermark"], beyond["logStartOffset"], beyond["records"]) == ("OFFSET_OUT_OF_RANGE", 2, 0, [])
+    assert (beyond["error"], beyond["highWatermark"], beyond["logStartOffset"],
+            beyond["records"]) == ("OFFSET_OUT_OF_RANGE", 2, 0, [])
     (nowhere,) = fetch(client, queue + "-none", ("a", 0))
     assert nowhere["error"] == "UNKNOWN_TOPIC_OR_PARTITION" and nowhere["records"] == []
 
@@ -82,16 +86,19 @@ def test_retention_and_deletion(client: Client, queue: str, daemon: Daemon) -> N
     client.push(queue, *range(5), partition="a")
     client.push(queue, *range(5, 9), partition="a")
     with psycopg.connect(daemon.conninfo, autocommit=True) as db:
-        (part,) = db.execute("SELECT p.id FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s", (queue,)).fetchone()
+        (part,) = db.execute("SELECT p.id FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id"
+                             " WHERE q.name = %s", (queue,)).fetchone()
         db.execute("INSERT INTO queend.floors VALUES (%s, 5)", (part,))
         db.execute("DELETE FROM queend.log WHERE partition_id = %s AND base < 5", (part,))
     below, kept = fetch(client, queue, ("a", 4), ("a", 5))
-    assert (below["error"], below["logStartOffset"], below["highWatermark"]) == ("OFFSET_OUT_OF_RANGE", 5, 9) and payloads(kept) == [5, 6, 7, 8]
+    assert (below["error"], below["logStartOffset"], below["highWatermark"]) == ("OFFSET_OUT_OF_RANGE", 5, 9)
+    assert payloads(kept) == [5, 6, 7, 8]
     ((one,), _) = changed(client, queue)
     assert (one["logStart"], one["lastOffset"]) == (5, 8)
     client.delete(queue)
     assert fetch(client, queue, ("a", 5))[0]["error"] == "UNKNOWN_TOPIC_OR_PARTITION"
-    assert ask(client, CHANGED, {"queue": queue}) == [{"partitions": [], "next": None, "error": "UNKNOWN_TOPIC_OR_PARTITION"}]
+    assert ask(client, CHANGED,
+               {"queue": queue}) == [{"partitions": [], "next": None, "error": "UNKNOWN_TOPIC_OR_PARTITION"}]
     assert client.post(OFFSETS, {"queue": queue}).status == 404
     client.push(queue, "again", partition="a")
     again, old = fetch(client, queue, ("a", 0), ("a", 9))
@@ -102,8 +109,8 @@ def test_budgets(client: Client, queue: str) -> None:
     for partition in "abc":
         client.push(queue, *["x" * 998] * 5, partition=partition)
     entry = {"queue": queue, "offset": 0}
-    a, b, c = ask(client, FETCH, {**entry, "partition": "a", "maxBytes": 1}, {**entry, "partition": "b", "maxBytes": 2999},
-                  {**entry, "partition": "c", "maxBytes": 1 << 60})
+    a, b, c = ask(client, FETCH, {**entry, "partition": "a", "maxBytes": 1},
+                  {**entry, "partition": "b", "maxBytes": 2999}, {**entry, "partition": "c", "maxBytes": 1 << 60})
     assert [len(one["records"]) for one in (a, b, c)] == [1, 2, 5]
     a, b, c = fetch(client, queue, ("a", 5), ("b", 0), ("c", 0), maxBytes=1)
     assert [len(one["records"]) for one in (a, b, c)] == [0, 1, 0] and not any("error" in one for one in (a, b, c))
@@ -119,7 +126,8 @@ def test_budgets(client: Client, queue: str) -> None:
 def test_one_large_answer(client: Client, queue: str) -> None:
     """More than any budget: calls go on from where the last one ended until all is read, in every format."""
     for start in range(0, 4000, 1000):
-        client.push_items([{"queue": queue, "payload": {"n": n, "text": "y" * 5000}} for n in range(start, start + 1000)])
+        client.push_items([{"queue": queue, "payload": {"n": n, "text": "y" * 5000}}
+                           for n in range(start, start + 1000)])
     read, at = [], 0
     while at < 4000:
         body = {"entries": [{"queue": queue, "offset": at, "maxBytes": 8 << 20}], "maxBytes": 8 << 20}
@@ -128,7 +136,8 @@ def test_one_large_answer(client: Client, queue: str) -> None:
         assert len(answer.body) < 9 << 20
         (mark,) = json.loads(told)["entries"]
         rows = pa.ipc.open_stream(io.BytesIO(client.request("POST", FETCH, body, {"Accept": ARROW}).body)).read_all()
-        assert rows["offset"].to_pylist() == [json.loads(line)["offset"] for line in lines] == list(range(at, mark["nextOffset"]))
+        assert rows["offset"].to_pylist() == [json.loads(line)["offset"] for line in lines] == list(
+            range(at, mark["nextOffset"]))
         assert [json.loads(p) for p in rows["payload"].to_pylist()] == [json.loads(line)["payload"] for line in lines]
         read += [json.loads(line)["payload"]["n"] for line in lines]
         assert mark["nextOffset"] > at
@@ -144,7 +153,8 @@ def test_rows_as_a_client_framed_them_and_rows_compressed_here(client: Client, q
     client.push(queue, *values, partition="p")
     client.push_items([{"queue": queue, "partition": "p", "payload": "z" * 5000}])
     with psycopg.connect(daemon.conninfo) as db:
-        codecs = db.execute("SELECT array_agg(get_byte(l.body, 0) ORDER BY l.base) FROM queend.log l JOIN queend.partitions p ON p.id = l.partition_id"
+        codecs = db.execute("SELECT array_agg(get_byte(l.body, 0) ORDER BY l.base) FROM queend.log l"
+                            " JOIN queend.partitions p ON p.id = l.partition_id"
                             " JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s", (queue,)).fetchone()[0]
     assert codecs[0] == 0x12 and codecs[-1] == 0x11
     body = {"entries": [{"queue": queue, "partition": "p", "offset": 10, "maxBytes": 8 << 20}]}
@@ -158,10 +168,12 @@ def test_rows_as_a_client_framed_them_and_rows_compressed_here(client: Client, q
 
 
 @pytest.mark.parametrize("accept, kind", [
-    (None, "application/json"), ("*/*", "application/json"), ("application/json, " + LINES, "application/json"), (LINES, LINES),
+    (None, "application/json"), ("*/*", "application/json"),
+    ("application/json, " + LINES, "application/json"), (LINES, LINES),
     ("text/html, Application/X-NDJSON;q=0.9", LINES), (ARROW, ARROW), ("text/html", "application/json")])
 def test_the_format_asked_for(client: Client, queue: str, accept: str | None, kind: str) -> None:
-    answer = client.request("POST", FETCH, {"entries": [{"queue": queue, "offset": 0}]}, {"Accept": accept} if accept else None)
+    answer = client.request("POST", FETCH, {"entries": [{"queue": queue, "offset": 0}]},
+                            {"Accept": accept} if accept else None)
     assert (answer.status, answer.headers["content-type"]) == (200, kind)
     if kind == ARROW:
         marks = json.loads(pa.ipc.open_stream(io.BytesIO(answer.body)).schema.metadata[b"queend.entries"])
@@ -175,19 +187,24 @@ ENTRY = {"queue": "q", "partition": "p", "offset": 0}
 
 @pytest.mark.parametrize("target, body, names", [
     *((target, body, "entries") for target in (FETCH, CHANGED, AT)
-      for body in ([], 5, None, {}, {"entries": None}, {"entries": {}}, {"entries": []}, {"entries": [ENTRY] * 1025}, {"entries": [5]}, {"entries": [ENTRY, None]})),
+      for body in ([], 5, None, {}, {"entries": None}, {"entries": {}}, {"entries": []}, {"entries": [ENTRY] * 1025},
+                   {"entries": [5]}, {"entries": [ENTRY, None]})),
     *((FETCH, {"entries": [{**ENTRY, **change}]}, f"entries[0].{next(iter(change))}") for change in (
-        {"queue": None}, {"queue": 5}, {"queue": ""}, {"queue": "x" * 256}, {"queue": "a\0b"}, {"partition": 1.5}, {"partition": True}, {"partition": []},
-        {"partition": "x" * 256}, {"partition": "a\0b"}, {"offset": None}, {"offset": -1}, {"offset": "0"}, {"offset": 0.5}, {"offset": True},
-        {"offset": 2**63}, {"offset": 2**70}, {"maxBytes": "1"}, {"maxBytes": 1.5}, {"maxBytes": False}, {"maxBytes": -2**64})),
+        {"queue": None}, {"queue": 5}, {"queue": ""}, {"queue": "x" * 256}, {"queue": "a\0b"}, {"partition": 1.5},
+        {"partition": True}, {"partition": []},
+        {"partition": "x" * 256}, {"partition": "a\0b"}, {"offset": None}, {"offset": -1}, {"offset": "0"},
+        {"offset": 0.5}, {"offset": True},
+        {"offset": 2**63}, {"offset": 2**70}, {"maxBytes": "1"}, {"maxBytes": 1.5}, {"maxBytes": False},
+        {"maxBytes": -2**64})),
     *((FETCH, {"entries": [ENTRY], **change}, next(iter(change))) for change in (
         {"maxBytes": "x"}, {"maxBytes": 2**64}, {"maxWaitMs": "5"}, {"maxWaitMs": 1.5}, {"minBytes": []})),
     *((CHANGED, {"entries": [{"queue": "q", **change}]}, f"entries[0].{next(iter(change))}") for change in (
-        {"queue": 1}, {"since": "yesterday"}, {"since": True}, {"since": -1}, {"since": 2**50}, {"since": "2026-13-01"}, {"since": 1.5},
-        {"after": 5}, {"limit": "5"})),
-    *((AT, {"entries": [{"queue": "q", **change}]}, "entries[0].timestamp") for change in ({}, {"timestamp": None}, {"timestamp": "x"}, {"timestamp": {}})),
-    (OFFSETS, {}, "queue"), (OFFSETS, {"queue": "q", "after": "rubbish"}, "after"), (OFFSETS, {"queue": "q", "at": "x"}, "at"),
-    (OFFSETS, {"queue": "q", "limit": "all"}, "limit")])
+        {"queue": 1}, {"since": "yesterday"}, {"since": True}, {"since": -1}, {"since": 2**50},
+        {"since": "2026-13-01"}, {"since": 1.5}, {"after": 5}, {"limit": "5"})),
+    *((AT, {"entries": [{"queue": "q", **change}]}, "entries[0].timestamp")
+      for change in ({}, {"timestamp": None}, {"timestamp": "x"}, {"timestamp": {}})),
+    (OFFSETS, {}, "queue"), (OFFSETS, {"queue": "q", "after": "rubbish"}, "after"),
+    (OFFSETS, {"queue": "q", "at": "x"}, "at"), (OFFSETS, {"queue": "q", "limit": "all"}, "limit")])
 def test_what_is_refused(client: Client, target: str, body: object, names: str) -> None:
     answer = client.post(target, json.dumps(body).encode())
     assert answer.status == 400 and answer.json["error"].startswith(names), answer.body
@@ -195,8 +212,10 @@ def test_what_is_refused(client: Client, target: str, body: object, names: str) 
 
 def test_a_bad_cursor_is_told_to_its_entry_alone(client: Client, queue: str) -> None:
     client.push(queue, 1)
-    bad, good, none = ask(client, CHANGED, {"queue": queue, "after": "rubbish"}, {"queue": queue}, {"queue": queue, "after": ""})
-    assert bad["error"] == "BAD_CURSOR" and bad["partitions"] == [] and len(good["partitions"]) == len(none["partitions"]) == 1
+    bad, good, none = ask(client, CHANGED, {"queue": queue, "after": "rubbish"}, {"queue": queue},
+                          {"queue": queue, "after": ""})
+    assert bad["error"] == "BAD_CURSOR" and bad["partitions"] == []
+    assert len(good["partitions"]) == len(none["partitions"]) == 1
     assert ask(client, CHANGED, {"queue": queue, "after": "rubbish"})[0]["error"] == "BAD_CURSOR"
 
 
@@ -231,13 +250,18 @@ def test_offsets(client: Client, queue: str) -> None:
     (entry,) = fetch(client, queue, ("b", 0))
     moment = entry["records"][0]["ts"]
     page = client.post(OFFSETS, {"queue": queue, "limit": 1, "at": moment}).json
-    assert page["queue"] == queue and [(p["name"], p["highWatermark"], p["logStartOffset"], p["offset"]) for p in page["partitions"]] == [("a", 2, 0, 2)]
+    assert page["queue"] == queue and [(p["name"], p["highWatermark"], p["logStartOffset"], p["offset"])
+                                       for p in page["partitions"]] == [("a", 2, 0, 2)]
     last = client.post(OFFSETS, {"queue": queue, "after": page["next"], "at": moment}).json
-    assert [(p["name"], p["offset"], p["lastWriteAt"]) for p in last["partitions"]] == [("b", 0, moment)] and last["next"] is None
+    assert [(p["name"], p["offset"], p["lastWriteAt"]) for p in last["partitions"]] == [("b", 0, moment)]
+    assert last["next"] is None
     assert "offset" not in client.post(OFFSETS, {"queue": queue}).json["partitions"][0]
-    first, none, nowhere, millis = ask(client, AT, {"queue": queue, "partition": "b", "timestamp": "2020-01-01"}, {"queue": queue, "partition": "b", "timestamp": "2100-01-01T00:00:00Z"},
-                                       {"queue": queue + "-none", "timestamp": 0}, {"queue": queue, "partition": "b", "timestamp": 0})
-    assert first == millis == {"queue": queue, "partition": "b", "offset": 0, "ts": moment, "highWatermark": 2, "logStartOffset": 0}
+    first, none, nowhere, millis = ask(client, AT, {"queue": queue, "partition": "b", "timestamp": "2020-01-01"},
+                                       {"queue": queue, "partition": "b", "timestamp": "2100-01-01T00:00:00Z"},
+                                       {"queue": queue + "-none", "timestamp": 0},
+                                       {"queue": queue, "partition": "b", "timestamp": 0})
+    assert first == millis == {"queue": queue, "partition": "b", "offset": 0, "ts": moment, "highWatermark": 2,
+                               "logStartOffset": 0}
     assert (none["offset"], none["ts"], none["highWatermark"]) == (None, None, 2)
     assert nowhere["error"] == "UNKNOWN_TOPIC_OR_PARTITION" and nowhere["offset"] is None
 
@@ -247,7 +271,8 @@ def test_offsets(client: Client, queue: str) -> None:
 def waiting(daemon: Daemon) -> bool:
     """Does a read wait in the control plane? What it looks at the database with is seen there."""
     with psycopg.connect(daemon.conninfo) as db:
-        return db.execute("SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%%queend.heads(%%' AND pid <> pg_backend_pid()").fetchone()[0] > 0
+        return db.execute("SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%%queend.heads(%%'"
+                          " AND pid <> pg_backend_pid()").fetchone()[0] > 0
 
 
 def begin(daemon: Daemon, **body: object) -> Client:
@@ -281,7 +306,8 @@ def test_a_read_waits_for_enough_bytes(start_daemon, queue: str) -> None:
         assert len(one.receive().json["entries"][0]["records"]) == 3
         one.close()
         # what a budget cuts off, an error, and nothing to wait for are answered at once
-        for more in ({"maxBytes": 250, "minBytes": 1000}, {"minBytes": 0}, {"entries": [{"queue": "none", "offset": 0}]}, {"entries": [{"queue": queue, "offset": 9}]}):
+        for more in ({"maxBytes": 250, "minBytes": 1000}, {"minBytes": 0},
+                     {"entries": [{"queue": "none", "offset": 0}]}, {"entries": [{"queue": queue, "offset": 9}]}):
             with begin(daemon, **{"entries": [{"queue": queue, "offset": 0}], **more}) as quick:
                 assert quick.receive().status == 200
 
@@ -317,7 +343,8 @@ PRODUCERS, CALLS, ITEMS, PARTITIONS = 4, 120, 5, 12
 
 
 def test_a_replay_beside_producers_misses_nothing(daemon: Daemon, queue: str) -> None:
-    """A reader that knows nothing but the last safeTime and its own offsets has, at the end, every record, each once, in order."""
+    """A reader that knows nothing but the last safeTime and its own offsets has, at the end, every record, each once,
+    in order."""
     pushed: dict[str, set] = {f"p{i}": set() for i in range(PARTITIONS)}
     lock, left = threading.Lock(), threading.Semaphore(0)
 
@@ -346,13 +373,15 @@ def test_a_replay_beside_producers_misses_nothing(daemon: Daemon, queue: str) ->
                 records = read.setdefault(one["name"], [])
                 while len(records) <= one["lastOffset"]:
                     (entry,) = fetch(client, queue, (one["name"], len(records)))
-                    assert [r["offset"] for r in entry["records"]] == list(range(len(records), len(records) + len(entry["records"])))
+                    assert [r["offset"] for r in entry["records"]] == list(
+                        range(len(records), len(records) + len(entry["records"])))
                     records += payloads(entry)
             rounds += 1
             if last:
                 break
     assert read.pop("Default") == [], "the partition that configure makes"
-    assert {name: len(records) for name, records in read.items()} == {name: len(values) for name, values in pushed.items()}
+    assert {name: len(records)
+            for name, records in read.items()} == {name: len(values) for name, values in pushed.items()}
     assert {name: set(records) for name, records in read.items()} == pushed
     assert rounds > 3
 
@@ -366,11 +395,13 @@ def rows(client: Client, target: str, body: dict) -> pa.Table:
 def test_columns_and_an_end(client: Client, queue: str) -> None:
     parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     stored = client.push(queue, 1, 2, traceparent=parent) + client.push(queue, *range(10))
-    table = rows(client, FETCH, {"entries": [{"queue": queue, "offset": 1, "end": 4}], "columns": ["id", "offset", "headers"]})
+    table = rows(client, FETCH,
+                 {"entries": [{"queue": queue, "offset": 1, "end": 4}], "columns": ["id", "offset", "headers"]})
     assert table.column_names == ["offset", "id", "headers"]
     assert table.column("offset").to_pylist() == [1, 2, 3]
     assert table.column("id").to_pylist() == [one["message_id"] for one in stored[1:4]]
-    assert [text and json.loads(text) for text in table.column("headers").to_pylist()] == [{"traceparent": parent}, "", ""]
+    assert [text and json.loads(text) for text in table.column("headers").to_pylist()] == [
+        {"traceparent": parent}, "", ""]
     (entry,) = json.loads(table.schema.metadata[b"queend.entries"])["entries"]
     assert (entry["nextOffset"], entry["highWatermark"]) == (4, 12)
     assert payloads(ask(client, FETCH, {"queue": queue, "offset": 1, "end": 2})[0]) == [2]
@@ -388,7 +419,8 @@ def test_marks_as_rows(client: Client, queue: str) -> None:
         {key: one[key] for key in ("name", "highWatermark", "logStartOffset", "offset")} for one in answer]
     numbers = table.column("number").to_pylist()
     assert numbers == sorted(set(numbers))
-    pages = [rows(client, OFFSETS, {"queue": queue, "limit": 2, "behind": behind}).column("name").to_pylist() for behind in (0, numbers[1], numbers[3], numbers[4])]
+    pages = [rows(client, OFFSETS, {"queue": queue, "limit": 2, "behind": behind}).column("name").to_pylist()
+             for behind in (0, numbers[1], numbers[3], numbers[4])]
     assert pages == [["pü", "p1"], ["p2", "p3"], ["p4"], []]
     assert "offset" not in rows(client, OFFSETS, {"queue": queue}).column_names
     assert client.request("POST", OFFSETS, json.dumps({"queue": "nobody's"}).encode(), {"Accept": ARROW}).status == 404
@@ -412,4 +444,5 @@ def test_progress_that_is_kept_elsewhere(client: Client, queue: str) -> None:
     assert commit(client, "reader", queue, a=8) == [8]      # and what was claimed is void
     assert [one["data"] for one in client.pop(queue, "a", batch=99, consumerGroup="reader")] == [8, 9]
     assert commit(client, "reader", "nobody's", a=1) == [None]
-    assert client.post("/api/v1/consumer-groups/reader/offsets", {"entries": [{"queue": queue, "offset": -1}]}).status == 400
+    assert client.post("/api/v1/consumer-groups/reader/offsets",
+                       {"entries": [{"queue": queue, "offset": -1}]}).status == 400

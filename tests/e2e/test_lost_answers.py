@@ -69,7 +69,8 @@ def proxy(cluster: Postgres) -> Iterator[Proxy]:
 @pytest.fixture(scope="module")
 def lossy(cluster: Postgres, proxy: Proxy) -> Iterator[tuple[Daemon, str]]:
     name = cluster.database().split("dbname=")[1].split()[0].strip("'")
-    daemon = Daemon(cluster.dsn(port=proxy.port, dbname=name, sslmode="disable", gssencmode="disable"), QUEEND_PATIENCE_MS=20_000)
+    daemon = Daemon(cluster.dsn(port=proxy.port, dbname=name, sslmode="disable", gssencmode="disable"),
+                    QUEEND_PATIENCE_MS=20_000)
     yield daemon, cluster.conninfo.replace("dbname=postgres", f"dbname={name}")
     daemon.stop()
 
@@ -94,11 +95,13 @@ def db(lossy: tuple[Daemon, str]) -> Iterator[psycopg.Connection]:
 
 
 def stored(db: psycopg.Connection, queue: str) -> int:
-    return db.execute("SELECT COALESCE(sum(l.n), 0)::int FROM queend.log l JOIN queend.partitions p ON p.id = l.partition_id JOIN queend.queues q ON q.id = p.queue_id"
+    return db.execute("SELECT COALESCE(sum(l.n), 0)::int FROM queend.log l JOIN queend.partitions p"
+                      " ON p.id = l.partition_id JOIN queend.queues q ON q.id = p.queue_id"
                       " WHERE q.name = %s", (queue,)).fetchone()[0]
 
 
-def lost(client: Client, cutter: Cutter, when: str, statement: str, path: str, body: dict, happened) -> tuple[int, dict]:
+def lost(client: Client, cutter: Cutter, when: str, statement: str, path: str, body: dict,
+         happened) -> tuple[int, dict]:
     """Sends it, and loses its answer; `happened`: that it took effect is seen in the database."""
     cutter.arm(statement, when)
     client.send("POST", path, json.dumps(body).encode())
@@ -112,16 +115,19 @@ def lost(client: Client, cutter: Cutter, when: str, statement: str, path: str, b
 
 
 def pushes(queue: str, ids: str) -> list[dict]:
-    return [{"type": "push", "items": [{"queue": queue, "partition": partition, "payload": n, **({} if ids == "made" else {"transactionId": str(uuid.uuid4())})}]}
+    return [{"type": "push", "items": [{"queue": queue, "partition": partition, "payload": n,
+                                        **({} if ids == "made" else {"transactionId": str(uuid.uuid4())})}]}
             for n, partition in enumerate(["a", "b", "a"])]
 
 
 @pytest.mark.parametrize("when", ["after", "before"])
 @pytest.mark.parametrize("ids", ["made", "given"])
-def test_a_transaction_that_pushes(client: Client, cutter: Cutter, db: psycopg.Connection, queue: str, ids: str, when: str) -> None:
+def test_a_transaction_that_pushes(client: Client, cutter: Cutter, db: psycopg.Connection, queue: str,
+                                   ids: str, when: str) -> None:
     client.push_items([{"queue": queue, "partition": p, "payload": "there"} for p in "ab"])
     body = {"operations": pushes(queue, ids)}
-    status, told = lost(client, cutter, when, "transaction", "/api/v1/transaction", body, lambda: stored(db, queue) == 5)
+    status, told = lost(client, cutter, when, "transaction", "/api/v1/transaction", body,
+                        lambda: stored(db, queue) == 5)
     assert (status, told["success"]) == (200, True), told
     assert stored(db, queue) == 5
     got = data(client.pop(queue, "a", batch=10, autoAck=True)) + data(client.pop(queue, "b", batch=10, autoAck=True))
@@ -133,62 +139,77 @@ def test_a_transaction_that_pushes(client: Client, cutter: Cutter, db: psycopg.C
 
 @pytest.mark.parametrize("when", ["after", "before"])
 @pytest.mark.parametrize("whole", [True, False])
-def test_a_transaction_that_acknowledges_too(client: Client, cutter: Cutter, db: psycopg.Connection, queue: str, whole: bool, when: str) -> None:
+def test_a_transaction_that_acknowledges_too(client: Client, cutter: Cutter, db: psycopg.Connection, queue: str,
+                                             whole: bool, when: str) -> None:
     client.push(queue, "one", "two")
     client.push(f"{queue}-out", "there", partition="a")
     client.push(f"{queue}-out", "there", partition="b")
     taken = client.pop(queue, batch=2)
     acks = [{"type": "ack", **ack_of(one)} for one in (taken if whole else taken[:1])]
     body = {"operations": [*pushes(f"{queue}-out", "made"), *acks]}
-    status, told = lost(client, cutter, when, "transaction", "/api/v1/transaction", body, lambda: stored(db, f"{queue}-out") == 5)
+    status, told = lost(client, cutter, when, "transaction", "/api/v1/transaction", body,
+                        lambda: stored(db, f"{queue}-out") == 5)
     assert (status, told["success"]) == (200, True), told
     assert stored(db, f"{queue}-out") == 5
-    committed = db.execute("SELECT k.committed FROM queend.cursors k JOIN queend.partitions p ON p.id = k.partition_id JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s",
-                           (queue,)).fetchone()[0]
+    committed = db.execute("SELECT k.committed FROM queend.cursors k JOIN queend.partitions p ON p.id = k.partition_id"
+                           " JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s", (queue,)).fetchone()[0]
     assert committed == (1 if whole else 0)
     if not whole:
         assert client.ack(taken[1])["success"] is True
     assert client.pop(queue) == []
 
 
-def test_a_transaction_of_acknowledgments_alone(client: Client, cutter: Cutter, db: psycopg.Connection, queue: str) -> None:
+def test_a_transaction_of_acknowledgments_alone(client: Client, cutter: Cutter, db: psycopg.Connection,
+                                                queue: str) -> None:
     """Nothing says whose acknowledgment it was: the client is told so, and doubles nothing by sending it again."""
     client.push(queue, "one")
     (taken,) = client.pop(queue)
     body = {"operations": [{"type": "ack", **ack_of(taken)}]}
-    committed = "SELECT k.committed FROM queend.cursors k JOIN queend.partitions p ON p.id = k.partition_id JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s"
-    status, told = lost(client, cutter, "after", "transaction", "/api/v1/transaction", body, lambda: db.execute(committed, (queue,)).fetchone() == (0,))
+    committed = ("SELECT k.committed FROM queend.cursors k JOIN queend.partitions p ON p.id = k.partition_id"
+                 " JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s")
+    status, told = lost(client, cutter, "after", "transaction", "/api/v1/transaction", body,
+                        lambda: db.execute(committed, (queue,)).fetchone() == (0,))
     assert status == 503 and "not known" in told["error"], told
-    again = until(lambda: next((one.json for one in [client.post("/api/v1/transaction", body)] if one.status == 200), None), "the daemon answers")
+    again = until(lambda: next((one.json for one in [client.post("/api/v1/transaction", body)] if one.status == 200),
+                               None), "the daemon answers")
     assert again["success"] is False and client.pop(queue) == []
 
 
 @pytest.mark.parametrize("when", ["after", "before"])
-def test_one_that_is_refused_stays_refused(client: Client, cutter: Cutter, db: psycopg.Connection, queue: str, when: str) -> None:
+def test_one_that_is_refused_stays_refused(client: Client, cutter: Cutter, db: psycopg.Connection,
+                                           queue: str, when: str) -> None:
     id = str(uuid.uuid4())
-    client.push_items([{"queue": queue, "partition": "a", "payload": "there", "transactionId": id}, {"queue": queue, "partition": "b", "payload": "there"}])
+    client.push_items([{"queue": queue, "partition": "a", "payload": "there", "transactionId": id},
+                       {"queue": queue, "partition": "b", "payload": "there"}])
     operations = pushes(queue, "made")
     operations[0]["items"][0]["transactionId"] = id
-    status, told = lost(client, cutter, when, "transaction", "/api/v1/transaction", {"operations": operations}, lambda: True)
+    status, told = lost(client, cutter, when, "transaction", "/api/v1/transaction",
+                        {"operations": operations}, lambda: True)
     assert (status, told["success"]) == (200, False), told
     assert stored(db, queue) == 2
 
 
 @pytest.mark.parametrize("when", ["after", "before"])
 @pytest.mark.parametrize("sinks", [2, 0])
-def test_a_cycle_of_a_stream(client: Client, cutter: Cutter, db: psycopg.Connection, queue: str, sinks: int, when: str) -> None:
+def test_a_cycle_of_a_stream(client: Client, cutter: Cutter, db: psycopg.Connection, queue: str,
+                             sinks: int, when: str) -> None:
     client.push(f"{queue}-sink", "there", partition="p")
     client.push(queue, 1, 2, partition="p")
     stream = Stream(client, queue, queue)
     messages = stream.pop()
-    body = stream.body(messages, {"k": 1}, [{"queue": f"{queue}-sink", "partition": "p", "payload": n} for n in range(sinks)])
-    done = "SELECT count(*) FROM queend.stream_state s JOIN queend.stream_queries q ON q.id = s.query_id WHERE q.query_uuid = %s"
-    status, told = lost(client, cutter, when, "stream_cycle", "/streams/v1/cycle", body, lambda: db.execute(done, (stream.id,)).fetchone() == (1,))
+    body = stream.body(messages, {"k": 1},
+                       [{"queue": f"{queue}-sink", "partition": "p", "payload": n} for n in range(sinks)])
+    done = ("SELECT count(*) FROM queend.stream_state s JOIN queend.stream_queries q ON q.id = s.query_id"
+            " WHERE q.query_uuid = %s")
+    status, told = lost(client, cutter, when, "stream_cycle", "/streams/v1/cycle", body,
+                        lambda: db.execute(done, (stream.id,)).fetchone() == (1,))
     if when == "after" and sinks:
         assert (status, told["success"]) == (200, True), told
     else:
-        assert status == 503 or (when == "after" and told["success"]), told      # the answer may have come before the cut
-        again = until(lambda: next((one.json for one in [client.post("/streams/v1/cycle", body)] if one.status == 200), None), "the daemon answers")
+        # the answer may have come before the cut
+        assert status == 503 or (when == "after" and told["success"]), told
+        again = until(lambda: next((one.json for one in [client.post("/streams/v1/cycle", body)] if one.status == 200),
+                                   None), "the daemon answers")
         assert again["success"] is (when == "before"), again
     assert stored(db, f"{queue}-sink") == 1 + sinks and stream.pop() == []
     assert stream.state(messages[0]["partitionId"]) == {"k": 1}

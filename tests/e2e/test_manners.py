@@ -1,4 +1,5 @@
-"""HTTP as its newer standards have it, beside the forms that clients know: problems, keys of idempotency, ETags, Retry-After."""
+"""HTTP as its newer standards have it, beside the forms that clients know: problems, keys of idempotency, ETags,
+Retry-After."""
 import json
 import uuid
 from urllib.parse import quote
@@ -13,11 +14,12 @@ PROBLEM = {"Accept": "application/problem+json"}
 def problem(answer):
     assert answer.headers["content-type"] == "application/problem+json", answer
     told = answer.json
-    assert told["type"] == "about:blank" and told["status"] == answer.status and told["title"] and told["detail"] == told["error"]
+    assert told["type"] == "about:blank" and told["status"] == answer.status and told["title"]
+    assert told["detail"] == told["error"]
     return told
 
 
-# -- RFC 9457 -----------------------------------------------------------------------------------------------------------
+# -- RFC 9457 ----------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("method, target, body, status", [
     ("POST", "/api/v1/push", b"[1,2", 400),
@@ -39,13 +41,16 @@ def test_errors_are_problems_where_they_are_asked_for(client, method, target, bo
     members = problem(told)
     assert members["instance"] == quote(target, safe="/%")
     # what compatible clients read stays as it is
-    assert {key: value for key, value in members.items() if key in plain.json} == {key: members[key] for key in plain.json} == plain.json
+    assert {key: value for key, value in members.items()
+            if key in plain.json} == {key: members[key] for key in plain.json} == plain.json
 
 
 @pytest.mark.parametrize("accept, wanted", [
     ("*/*", False), ("application/*", False), ("application/json", False), ("application/problem+json;q=0", False),
-    ("application/json, application/problem+json;q=0.9", False), ("application/problem+jsonx", False), ("text/html;a=application/problem+json", False),
-    ("application/json, application/problem+json", True), ("application/json;q=0.1,APPLICATION/problem+JSON ; q=0.125", True),
+    ("application/json, application/problem+json;q=0.9", False), ("application/problem+jsonx", False),
+    ("text/html;a=application/problem+json", False),
+    ("application/json, application/problem+json", True),
+    ("application/json;q=0.1,APPLICATION/problem+JSON ; q=0.125", True),
     ("text/html, application/problem+json;charset=utf-8;q=0.001", True),
 ])
 def test_who_counts_as_asking(client, accept, wanted):
@@ -56,7 +61,8 @@ def test_who_counts_as_asking(client, accept, wanted):
 
 def test_accept_may_come_in_several_lines(daemon):
     with Wire(daemon.address) as wire:
-        wire.send(b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\nAccept: text/html\r\naccept: application/problem+json\r\n\r\n")
+        wire.send(b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\nAccept: text/html\r\naccept:"
+                  b" application/problem+json\r\n\r\n")
         problem(wire.receive())
 
 
@@ -76,7 +82,7 @@ def test_further_members_stay_and_the_five_are_ours(client):
     assert problem(answer)["success"] is False and answer.json["code"] == "invalid_option"
 
 
-# -- ETag, HEAD, Retry-After ----------------------------------------------------------------------------------------------
+# -- ETag, HEAD, Retry-After -------------------------------------------------------------------------------------------
 
 def test_what_has_not_changed_is_not_sent_again(client, queue):
     client.configure(queue)
@@ -93,7 +99,8 @@ def test_what_has_not_changed_is_not_sent_again(client, queue):
     assert changed.status == 200 and changed.headers["etag"] != tag and changed.json["totals"]["total"] == 1
 
 
-@pytest.mark.parametrize("target", ["/health", "/metrics", "/metrics/prometheus", "/api/v1/resources/queues/none-of-this-name", "/api/v1/pop/queue/etag?batch=1"])
+@pytest.mark.parametrize("target", ["/health", "/metrics", "/metrics/prometheus",
+                                    "/api/v1/resources/queues/none-of-this-name", "/api/v1/pop/queue/etag?batch=1"])
 def test_what_has_no_etag(client, target):
     assert "etag" not in client.get(target).headers
 
@@ -102,7 +109,8 @@ def test_head_is_get_without_the_body(client, queue):
     client.configure(queue)
     for target in (f"/api/v1/resources/queues/{queue}", "/openapi.json"):
         got, head = client.get(target), client.request("HEAD", target)
-        assert head.status == 200 and head.body == b"" and head.headers["content-length"] == str(len(got.body)) and head.headers["etag"] == got.headers["etag"]
+        assert head.status == 200 and head.body == b"" and head.headers["content-length"] == str(len(got.body))
+        assert head.headers["etag"] == got.headers["etag"]
         assert client.request("HEAD", target, None, {"If-None-Match": got.headers["etag"]}).status == 304
 
 
@@ -120,22 +128,25 @@ def test_who_is_sent_away_is_told_when_to_come_back(start_daemon, postgres):
         postgres.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
         postgres.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
         until(lambda: client.get("/readyz").status == 503, "the core has lost its connections")
-        for method, target, body in (("GET", "/readyz", None), ("POST", "/api/v1/push", {"items": [{"queue": "q", "payload": 1}]}), ("GET", "/api/v1/messages", None)):
+        for method, target, body in (("GET", "/readyz", None), (
+                "POST", "/api/v1/push", {"items": [{"queue": "q", "payload": 1}]}), ("GET", "/api/v1/messages", None)):
             for headers in ({}, PROBLEM):
                 answer = client.request(method, target, body, headers)
                 assert answer.status == 503 and answer.headers["retry-after"] == "1", (target, answer)
                 assert headers == {} or problem(answer)["title"] == "Service Unavailable"
         health = client.request("GET", "/health", None, PROBLEM)
-        assert (health.status, health.headers["retry-after"], health.headers["content-type"]) == (503, "1", "application/json"), "a report, no error"
+        assert (health.status, health.headers["retry-after"],
+                health.headers["content-type"]) == (503, "1", "application/json"), "a report, no error"
         postgres.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
         until(lambda: client.get("/readyz").status == 200 and client.get("/health").status == 200, "both are back")
 
 
-# -- Idempotency-Key ------------------------------------------------------------------------------------------------------
+# -- Idempotency-Key ---------------------------------------------------------------------------------------------------
 
 def push(client, body, key=None, target="/api/v1/push", kind="application/json"):
     body = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return client.request("POST", target, body, {"Content-Type": kind, **({} if key is None else {"Idempotency-Key": key})})
+    return client.request("POST", target, body,
+                          {"Content-Type": kind, **({} if key is None else {"Idempotency-Key": key})})
 
 
 def stored(client, queue):
@@ -144,7 +155,8 @@ def stored(client, queue):
 
 
 def test_a_push_sent_again_answers_the_same_and_stores_nothing(client, queue):
-    items = {"items": [{"queue": queue, "partition": f"p{i % 3}", "payload": i, **({"traceId": str(uuid.uuid4())} if i % 2 else {})} for i in range(9)]}
+    items = {"items": [{"queue": queue, "partition": f"p{i % 3}", "payload": i,
+                        **({"traceId": str(uuid.uuid4())} if i % 2 else {})} for i in range(9)]}
     first, again = push(client, items, "order-17"), push(client, items, '"order-17"')
     assert first.status == again.status == 201 and first.json == again.json
     assert "idempotency-replayed" not in first.headers and again.headers["idempotency-replayed"] == "true"
@@ -153,7 +165,8 @@ def test_a_push_sent_again_answers_the_same_and_stores_nothing(client, queue):
     assert sorted(one["data"] for one in messages) == list(range(9))
     assert {one["transactionId"] for one in messages} == {one["transaction_id"] for one in first.json}
     other = push(client, items, "order-18")
-    assert "idempotency-replayed" not in other.headers and not {one["transaction_id"] for one in other.json} & {one["transaction_id"] for one in first.json}
+    assert "idempotency-replayed" not in other.headers
+    assert not {one["transaction_id"] for one in other.json} & {one["transaction_id"] for one in first.json}
 
 
 def test_what_a_first_attempt_did_not_store_is_stored_by_the_second(client, queue):
@@ -182,7 +195,8 @@ def test_every_form_and_size_of_a_push(client, queue, kind, query, body):
     first, again = (push(client, body, "runs", f"/api/v1/push?queue={queue}{query}", kind) for _ in range(2))
     assert first.status == 201, first.body
     assert first.json == again.json and again.headers["idempotency-replayed"] == "true"
-    assert push(client, body, "runs", f"/api/v1/push?queue={queue}&format=counts{query}", kind).json == {"count": 300, "queued": 300, "duplicate": 0, "error": 0}
+    assert push(client, body, "runs", f"/api/v1/push?queue={queue}&format=counts{query}",
+                kind).json == {"count": 300, "queued": 300, "duplicate": 0, "error": 0}
     assert stored(client, queue) == sorted(str(i) for i in range(300))
 
 

@@ -1,4 +1,5 @@
-"""What was just committed is delivered from memory; PostgreSQL is asked for the claim alone. Every answer is the one the log would give."""
+"""What was just committed is delivered from memory; PostgreSQL is asked for the claim alone. Every answer is the one
+the log would give."""
 from __future__ import annotations
 
 import threading
@@ -38,8 +39,10 @@ def test_the_answer_is_the_one_of_the_log(client: Client, queue: str) -> None:
     settle(client, queue, "p")
     settle(client, queue, "p", group="g")
     before = remembered(client)
-    client.push_items([{"queue": queue, "partition": "p", "payload": {"a": [1, "\u00e9\n"]}, "transactionId": "not a uuid \u2603"},
-                       {"queue": queue, "partition": "p", "payload": None, "traceId": "018f0000-0000-7000-8000-000000000001"}])
+    client.push_items([{"queue": queue, "partition": "p", "payload": {"a": [1, "\u00e9\n"]},
+                        "transactionId": "not a uuid \u2603"},
+                       {"queue": queue, "partition": "p", "payload": None,
+                        "traceId": "018f0000-0000-7000-8000-000000000001"}])
     client.push(queue, "x" * 100_000, partition="p")
     client.push(queue, *range(50), partition="p")
     near = client.pop(queue, "p", consumerGroup="g", batch=100)
@@ -92,12 +95,14 @@ def test_what_another_program_changed(daemon: Daemon, client: Client, queue: str
     client.push(queue, 1, partition="p")
     client.push(queue, 2, partition="p")
     with psycopg.connect(daemon.conninfo, autocommit=True) as other:
-        (partition,) = other.execute("SELECT p.id FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s", (queue,)).fetchone()
+        (partition,) = other.execute("SELECT p.id FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id"
+                                     " WHERE q.name = %s", (queue,)).fetchone()
         other.execute(change.format(partition))
     assert data(client.pop(queue, "p", batch=5)) == expected
 
 
-def test_another_daemon_writes_in_between(start_daemon: Callable[..., Daemon], daemon: Daemon, client: Client, queue: str) -> None:
+def test_another_daemon_writes_in_between(start_daemon: Callable[..., Daemon], daemon: Daemon, client: Client,
+                                          queue: str) -> None:
     second = start_daemon(daemon.conninfo)
     settle(client, queue, "p")
     with second.client() as elsewhere:
@@ -134,10 +139,13 @@ def test_within_its_bound(start_daemon: Callable[..., Daemon]) -> None:
         assert data(client.pop("q")) == [1] and remembered(client) == 0
 
 
-@pytest.mark.parametrize("end, framed", [("answered late", False), ("answered late", True), ("cancelled", False), ("given up", True)])
-def test_rows_leave_the_memory_while_a_claim_reads_them(start_daemon: Callable[..., Daemon], end: str, framed: bool) -> None:
+@pytest.mark.parametrize("end, framed",
+                         [("answered late", False), ("answered late", True), ("cancelled", False), ("given up", True)])
+def test_rows_leave_the_memory_while_a_claim_reads_them(start_daemon: Callable[..., Daemon], end: str,
+                                                        framed: bool) -> None:
     """What the claim looks at is its own; under AddressSanitizer anything else is seen."""
-    daemon = start_daemon(QUEEND_CACHE_BYTES=200_000, LIBQUEEN_INFLIGHT_DEADLINE_MS=2000 if end == "given up" else 60000)
+    daemon = start_daemon(QUEEND_CACHE_BYTES=200_000,
+                          LIBQUEEN_INFLIGHT_DEADLINE_MS=2000 if end == "given up" else 60000)
     with daemon.client() as client, daemon.client() as pushing, psycopg.connect(daemon.conninfo) as other:
         settle(client, "q", "p", "other")
         before = remembered(client)
@@ -162,7 +170,8 @@ def test_rows_leave_the_memory_while_a_claim_reads_them(start_daemon: Callable[.
             until(lambda: waiting_claims(daemon) != claim, "the claim was given up")
         if end != "answered late":
             with psycopg.connect(daemon.conninfo, autocommit=True) as one:
-                one.execute(f"SELECT pg_{'cancel' if end == 'cancelled' else 'terminate'}_backend(pid) FROM pg_stat_activity"
+                one.execute(f"SELECT pg_{'cancel' if end == 'cancelled' else 'terminate'}_backend(pid)"
+                            f" FROM pg_stat_activity"
                             " WHERE datname = current_database() AND wait_event_type = 'Lock'")
         other.rollback()
         popping.join(60)
@@ -173,7 +182,8 @@ def test_rows_leave_the_memory_while_a_claim_reads_them(start_daemon: Callable[.
 def waiting_claims(daemon: Daemon) -> list[tuple]:
     """Claims of records in memory that wait for a lock."""
     with psycopg.connect(daemon.conninfo, autocommit=True) as one:
-        return one.execute("SELECT pid, query_start FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        return one.execute("SELECT pid, query_start FROM pg_stat_activity WHERE datname = current_database()"
+                           " AND wait_event_type = 'Lock'"
                            " AND query LIKE '%queend.claim(%'").fetchall()
 
 
@@ -185,7 +195,8 @@ def test_what_a_client_framed(client: Client, queue: str) -> None:
     answer = client.request("POST", "/api/v1/push", form_b(framed_group(queue, "p", list(range(40)), texts)[0]), KIND)
     near = client.pop(queue, "p", batch=100)
     assert remembered(client) == before + 40
-    assert [m["id"] for m in near] == [one["message_id"] for one in answer.json] and [m["transactionId"] for m in near] == texts
+    assert [m["id"] for m in near] == [one["message_id"] for one in answer.json]
+    assert [m["transactionId"] for m in near] == texts
     far = client.pop(queue, "p", consumerGroup="late", batch=100)[1:]
     assert [(m["id"], m["data"], m["createdAt"]) for m in near] == [(m["id"], m["data"], m["createdAt"]) for m in far]
 
@@ -195,7 +206,8 @@ def test_framed_answers(client: Client, queue: str, batch: int) -> None:
     settle(client, queue, "p")
     settle(client, queue, "p", group="g")
     before = remembered(client)
-    client.request("POST", "/api/v1/push", form_b(framed_group(queue, "p", list(range(40)), [str(uuid.uuid4()) for _ in range(40)])[0]), KIND)
+    client.request("POST", "/api/v1/push",
+                   form_b(framed_group(queue, "p", list(range(40)), [str(uuid.uuid4()) for _ in range(40)])[0]), KIND)
     client.push(queue, *range(40, 60), partition="p", traceId="018f0000-0000-7000-8000-000000000001")
     near = read_pop(client.pop_answer(queue, "p", batch=batch, frames=True).body)
     assert remembered(client) == before + min(batch, 60)
@@ -222,7 +234,8 @@ def test_a_small_memory_under_load(start_daemon: Callable[..., Daemon]) -> None:
                     seen[message["partition"]].append(message["data"]["n"])      # leased: nobody else has the partition
                     client.ack(message)
 
-    threads = [threading.Thread(target=produce, args=(k,)) for k in range(producers)] + [threading.Thread(target=consume) for _ in range(12)]
+    threads = [threading.Thread(target=produce, args=(k,))
+               for k in range(producers)] + [threading.Thread(target=consume) for _ in range(12)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -49,19 +49,25 @@ def test_listed_and_shown(client: Client, queue: str) -> None:
     client.push_items([{"queue": queue, "partition": "b", "payload": [BIG], "transactionId": "a text/with ü"}])
     newest, *others = messages(client, queue=queue)
     assert newest["transactionId"] == "a text/with ü" and newest["queuePath"] == f"{queue}/b" and "data" not in newest
-    assert [(one["partition"], one["offset"], one["traceId"], one["status"]) for one in others] == [("a", 1, trace, "pending"), ("a", 0, trace, "pending")]
+    assert [(one["partition"], one["offset"], one["traceId"], one["status"])
+            for one in others] == [("a", 1, trace, "pending"), ("a", 0, trace, "pending")]
     shown = client.get(where(newest)).json
-    assert shown["payload"] == [BIG] and shown["id"] == newest["id"] and shown["consumerGroups"] == [] and shown["mode"]["type"] == "none"
+    assert shown["payload"] == [BIG] and shown["id"] == newest["id"] and shown["consumerGroups"] == []
+    assert shown["mode"]["type"] == "none"
     (taken,) = client.pop(queue, "a")
     shown = client.get(where(taken)).json
-    assert shown["status"] == "processing" and shown["payload"] == {"n": 0} and shown["id"] == taken["id"] and shown["leaseExpiresAt"]
+    assert shown["status"] == "processing" and shown["payload"] == {"n": 0} and shown["id"] == taken["id"]
+    assert shown["leaseExpiresAt"]
     client.ack(taken)
-    assert [(one["offset"], one["status"]) for one in messages(client, queue=queue, partition="a")] == [(1, "pending"), (0, "completed")]
+    assert [(one["offset"], one["status"]) for one in messages(client, queue=queue, partition="a")] == [
+        (1, "pending"), (0, "completed")]
     assert [one["offset"] for one in messages(client, queue=queue, status="completed")] == [0]
     client.pop(queue, "a", consumerGroup="g", autoAck=True)
     (first,) = messages(client, queue=queue, partition="a", offset=1, limit=1)
-    assert first["offset"] == 0 and first["busStatus"] == {"consumedBy": 1, "totalGroups": 1} and first["status"] == "completed"
-    assert messages(client, queue=queue, status="failed") == [] == messages(client, queue=f"{queue}-none") == messages(client, queue=queue, to="2020-01-01")
+    assert first["offset"] == 0 and first["busStatus"] == {"consumedBy": 1, "totalGroups": 1}
+    assert first["status"] == "completed"
+    assert messages(client, queue=queue, status="failed") == [] == messages(client, queue=f"{queue}-none") == messages(
+        client, queue=queue, to="2020-01-01")
     assert len(messages(client, ns=queue.split(".")[0], queue=queue)) == 3
     number = client.get("/api/v1/messages/1/nothing")
     assert number.status == 404 and number.json["error"] == "Message not found"
@@ -72,7 +78,8 @@ def test_pages_over_everything(client: Client, queue: str) -> None:
         client.push(queue, *range(5), partition=f"p{i}")
     whole = [(one["partition"], one["offset"]) for one in messages(client, queue=queue, limit=1000)]
     assert len(whole) == len(set(whole)) == 100
-    paged = [(one["partition"], one["offset"]) for at in range(0, 110, 10) for one in messages(client, queue=queue, limit=10, offset=at)]
+    paged = [(one["partition"], one["offset"]) for at in range(0, 110, 10)
+             for one in messages(client, queue=queue, limit=10, offset=at)]
     assert paged == whole
     anywhere = [one for one in messages(client, limit=1000) if one["queue"] == queue]
     assert [(one["partition"], one["offset"]) for one in anywhere] == whole
@@ -87,7 +94,8 @@ def test_a_deleted_message_is_not_delivered(client: Client, queue: str, waits: b
     last, *_, first = messages(client, queue=queue, limit=4)
     for one in (first, last):
         assert client.request("DELETE", where(one)).json == {
-            "success": True, "partitionId": one["partitionId"], "transactionId": one["transactionId"], "message": "Message deleted successfully"}
+            "success": True, "partitionId": one["partitionId"], "transactionId": one["transactionId"],
+            "message": "Message deleted successfully"}
     assert client.request("DELETE", where(first)).json["success"] is False and client.get(where(first)).status == 404
     assert data(client.pop(queue, consumerGroup="g", batch=10, wait=waits, timeout=30000)) == [1, 2]
     assert data(client.pop(queue, batch=10, autoAck=True)) == ["before"]      # up to the first of them
@@ -105,15 +113,17 @@ def test_dead_letters_page_by_page(client: Client, queue: str) -> None:
     assert page["total"] == 7 and page["pagination"] == {"limit": 3, "offset": 1}
     assert [one["data"]["n"] for one in page["messages"]] == [5, 4, 3]
     one = page["messages"][0]
-    assert {key: one[key] for key in ("transactionId", "partitionId", "queue", "partition", "consumerGroup", "errorMessage", "id")} == {
-        "transactionId": taken[5]["transactionId"], "partitionId": taken[5]["partitionId"], "queue": queue, "partition": "p", "consumerGroup": "g",
-        "errorMessage": "bad 5", "id": taken[5]["id"]}
+    assert {key: one[key] for key in ("transactionId", "partitionId", "queue", "partition", "consumerGroup",
+                                      "errorMessage", "id")} == {
+        "transactionId": taken[5]["transactionId"], "partitionId": taken[5]["partitionId"], "queue": queue,
+        "partition": "p", "consumerGroup": "g", "errorMessage": "bad 5", "id": taken[5]["id"]}
     assert one["data"]["big"] == BIG
     for nothing in ({"consumerGroup": "h"}, {"partition": "q"}, {"to": "2020-01-01"}, {"from": "2999-01-01"}):
         assert dlq(client, queue=queue, **nothing)["messages"] == []
     assert len(dlq(client, queue=queue, consumerGroup="g", partition="p")["messages"]) == 7
     assert dlq(client, queue=f"{queue}-none") == {"messages": [], "total": 0, "pagination": {"limit": 100, "offset": 0}}
-    assert client.get(where(taken[0])).json["status"] == "dead_letter" and client.get(where(taken[0])).json["errorMessage"] == "bad 0"
+    assert client.get(where(taken[0])).json["status"] == "dead_letter"
+    assert client.get(where(taken[0])).json["errorMessage"] == "bad 0"
     client.request("DELETE", f"/api/v1/consumer-groups/g/queues/{quote(queue, safe='')}")
     assert {one["consumerGroup"] for one in dlq(client, queue=queue)["messages"]} == {"g"}      # outlives its group
     # as the command line drains it: list, delete each, list again
@@ -131,7 +141,8 @@ def test_retry_makes_a_new_message(client: Client, queue: str) -> None:
     told = client.post(where(taken, "/retry"), {})
     assert told.status == 200 and told.json["success"] is True
     (again,) = until(lambda: client.pop(queue, "p"), "it is there again")
-    assert again["data"] == {"n": 1, "big": BIG} and again["traceId"] == trace and again["transactionId"] == told.json["newTransactionId"] != taken["transactionId"]
+    assert again["data"] == {"n": 1, "big": BIG} and again["traceId"] == trace
+    assert again["transactionId"] == told.json["newTransactionId"] != taken["transactionId"]
     assert dlq(client, queue=queue)["total"] == 0
     assert client.post(where(taken, "/retry"), {}).status == 404
 
@@ -140,14 +151,17 @@ def test_into_the_dead_letters_and_back(client: Client, queue: str) -> None:
     client.push(queue, 0, 1, 2)
     one = messages(client, queue=queue)[1]
     told = client.post(where(one, "/dlq"), {"error": "poison", "consumerGroup": "g"})
-    assert told.json == {"success": True, "partitionId": one["partitionId"], "transactionId": one["transactionId"], "consumerGroup": "g", "moved": True}
+    assert told.json == {"success": True, "partitionId": one["partitionId"], "transactionId": one["transactionId"],
+                         "consumerGroup": "g", "moved": True}
     assert client.post(where(one, "/dlq")).json["moved"] is False
-    assert data(client.pop(queue, batch=5, autoAck=True)) == [0] and data(client.pop(queue, batch=5, autoAck=True)) == [2]
+    assert data(client.pop(queue, batch=5, autoAck=True)) == [0]
+    assert data(client.pop(queue, batch=5, autoAck=True)) == [2]
     (dead,) = dlq(client, queue=queue)["messages"]
     assert (dead["data"], dead["errorMessage"], dead["consumerGroup"]) == (1, "poison", "g")
     shown = client.get(where(one)).json
     assert (shown["status"], shown["payload"], shown["errorMessage"]) == ("dead_letter", 1, "poison")
-    assert client.post("/api/v1/dlq/redrive", {"queue": queue}).json == {"success": True, "queue": queue, "redriven": 1, "left": False}
+    assert client.post("/api/v1/dlq/redrive",
+                       {"queue": queue}).json == {"success": True, "queue": queue, "redriven": 1, "left": False}
     assert data(until(lambda: client.pop(queue, batch=5, autoAck=True), "it is back")) == [1]
 
 
@@ -155,12 +169,15 @@ def test_redrive_by_filter_in_order(client: Client, queue: str) -> None:
     for partition in "ab":
         client.push(queue, *(f"{partition}{n}" for n in range(250)), partition=partition)
         fail(client, queue, 250, partition=partition, consumerGroup=f"g-{partition}")
-    told = client.post("/api/v1/dlq/redrive", {"queue": queue, "limit": 1, "targetQueue": f"{queue}-one", "targetPartition": "x"}).json
+    told = client.post("/api/v1/dlq/redrive",
+                       {"queue": queue, "limit": 1, "targetQueue": f"{queue}-one", "targetPartition": "x"}).json
     assert told["redriven"] == 1 and told["left"] is True
     (one,) = until(lambda: client.pop(f"{queue}-one", "x", autoAck=True), "it is in the other queue")
     with client.__class__(client.address) as waiting:
-        waiting.send("GET", f"/api/v1/pop/queue/{quote(queue, safe='')}-other?wait=true&timeout=30000&batch=1000&partitions=10&autoAck=true")
-        told = client.post("/api/v1/dlq/redrive", {"queue": queue, "partition": "a", "targetQueue": f"{queue}-other"}).json
+        waiting.send("GET", f"/api/v1/pop/queue/{quote(queue, safe='')}-other"
+                            "?wait=true&timeout=30000&batch=1000&partitions=10&autoAck=true")
+        told = client.post("/api/v1/dlq/redrive",
+                           {"queue": queue, "partition": "a", "targetQueue": f"{queue}-other"}).json
         got = data(waiting.receive().json["messages"])
     while len(got) < told["redriven"]:
         got += data(until(lambda: client.pop(f"{queue}-other", "a", batch=1000, autoAck=True), "the rest"))
@@ -186,12 +203,18 @@ def test_two_redrives_store_nothing_twice(client: Client, daemon: Daemon, queue:
 
 
 @pytest.mark.parametrize("method, target, body, error", [
-    ("GET", "/api/v1/messages?from=garbage", None, "from must be a time"), ("GET", "/api/v1/messages?to=garbage", None, "to must be a time"),
-    ("GET", "/api/v1/messages?queue=a%00b", None, "queue contains a NUL"), ("GET", "/api/v1/dlq?from=garbage", None, "from must be a time"),
-    ("GET", "/api/v1/messages/%ff/x", None, "path is not valid UTF-8"), ("DELETE", "/api/v1/dlq", None, "queue is required"),
-    ("POST", "/api/v1/dlq/redrive", {}, "queue is required"), ("POST", "/api/v1/dlq/redrive", {"queue": 5}, "queue must be a text"),
-    ("POST", "/api/v1/dlq/redrive", {"queue": "q", "limit": 0}, "limit must be"), ("POST", "/api/v1/dlq/redrive", {"queue": "q", "targetQueue": ""}, "targetQueue must be"),
-    ("POST", "/api/v1/dlq/redrive", {"queue": "q", "to": "x"}, "to must be a time"), ("POST", "/api/v1/messages/1/x/dlq", {"error": 5}, "error must be a text"),
+    ("GET", "/api/v1/messages?from=garbage", None, "from must be a time"),
+    ("GET", "/api/v1/messages?to=garbage", None, "to must be a time"),
+    ("GET", "/api/v1/messages?queue=a%00b", None, "queue contains a NUL"),
+    ("GET", "/api/v1/dlq?from=garbage", None, "from must be a time"),
+    ("GET", "/api/v1/messages/%ff/x", None, "path is not valid UTF-8"),
+    ("DELETE", "/api/v1/dlq", None, "queue is required"),
+    ("POST", "/api/v1/dlq/redrive", {}, "queue is required"),
+    ("POST", "/api/v1/dlq/redrive", {"queue": 5}, "queue must be a text"),
+    ("POST", "/api/v1/dlq/redrive", {"queue": "q", "limit": 0}, "limit must be"),
+    ("POST", "/api/v1/dlq/redrive", {"queue": "q", "targetQueue": ""}, "targetQueue must be"),
+    ("POST", "/api/v1/dlq/redrive", {"queue": "q", "to": "x"}, "to must be a time"),
+    ("POST", "/api/v1/messages/1/x/dlq", {"error": 5}, "error must be a text"),
 ])
 def test_bad_requests_name_what_is_wrong(client: Client, method: str, target: str, body: object, error: str) -> None:
     answer = client.request(method, target, body)
@@ -221,7 +244,8 @@ def test_dead_letters_are_listed_from_their_table(client: Client, queue: str) ->
     """Each once, whoever gave it up, page by page, and also when the log has them no more."""
     client.push(queue, *range(7), partition="p")
     for group, times in (("a", 7), ("b", 3)):
-        client.ack_batch([ack_of(one, "dlq") for one in client.pop(queue, "p", consumerGroup=group, batch=times)], group)
+        client.ack_batch([ack_of(one, "dlq") for one in client.pop(queue, "p", consumerGroup=group, batch=times)],
+                         group)
     target = f"/api/v1/messages?queue={quote(queue)}&status=dead_letter"
 
     def listed(more: str) -> list[int]:

@@ -26,7 +26,8 @@ def test_no_history_is_unlike_the_model(client: Client, queue: str) -> None:
             made["histories"] += 1
             self.history = History([client], f"{queue}-{made['histories']}", random.Random())
 
-        @rule(name=st.sampled_from([name for name, weight in MOVES.items() for _ in range(weight)]), chance=st.integers(0, 2**31))
+        @rule(name=st.sampled_from([name for name, weight in MOVES.items() for _ in range(weight)]),
+              chance=st.integers(0, 2**31))
         def move(self, name: str, chance: int) -> None:
             made["moves"] += 1
             self.history.chance.seed(chance)
@@ -39,6 +40,6 @@ def test_no_history_is_unlike_the_model(client: Client, queue: str) -> None:
     number = int(os.environ.get("SEED", random.SystemRandom().randrange(1 << 32)))
     print(f"SEED={number}")
     run_state_machine_as_test(seed(number)(Machine), settings=settings(
-        max_examples=HISTORIES, stateful_step_count=STEPS, deadline=None, database=None, suppress_health_check=[*HealthCheck],
-        phases=[Phase.generate, Phase.shrink], print_blob=True))
+        max_examples=HISTORIES, stateful_step_count=STEPS, deadline=None, database=None,
+        suppress_health_check=[*HealthCheck], phases=[Phase.generate, Phase.shrink], print_blob=True))
     assert made["moves"] >= 10_000, made

@@ -1,4 +1,5 @@
-"""Bounds on queues, partitions of a queue and groups of a queue: the name that is one too many is refused, whoever asks for it, and nothing else is."""
+"""Bounds on queues, partitions of a queue and groups of a queue: the name that is one too many is refused, whoever asks
+for it, and nothing else is."""
 from __future__ import annotations
 
 import json
@@ -29,7 +30,8 @@ def bounded(postgres: Postgres) -> Iterator[Callable[..., Client]]:
     running: list[tuple[Daemon, Client]] = []
 
     def start(conninfo: str | None = None, queues: int = 0, partitions: int = 0, groups: int = 0, **more) -> Client:
-        daemon = Daemon(conninfo or postgres.database(), QUEEND_MAX_QUEUES=queues, QUEEND_MAX_PARTITIONS=partitions, QUEEND_MAX_GROUPS=groups, **more)
+        daemon = Daemon(conninfo or postgres.database(), QUEEND_MAX_QUEUES=queues, QUEEND_MAX_PARTITIONS=partitions,
+                        QUEEND_MAX_GROUPS=groups, **more)
         running.append((daemon, daemon.client()))
         running[-1][1].conninfo = daemon.conninfo
         return running[-1][1]
@@ -51,9 +53,12 @@ def names(client: Client, what: str) -> list[str]:
 
 FORMS = {
     "json": lambda queue: ("/api/v1/push", json.dumps({"items": [{"queue": queue, "payload": 1}]}).encode(), {}),
-    "lines": lambda queue: ("/api/v1/push", f'{{"queue":"{queue}","payload":1}}\n{{"queue":"{queue}","payload":2}}\n'.encode(), {"Content-Type": "application/x-ndjson"}),
+    "lines": lambda queue: ("/api/v1/push",
+                            f'{{"queue":"{queue}","payload":1}}\n{{"queue":"{queue}","payload":2}}\n'.encode(),
+                            {"Content-Type": "application/x-ndjson"}),
     "frames": lambda queue: ("/api/v1/push", form_a(group_a([b"1"], queue=queue), flags=0), KIND),
-    "events": lambda queue: (f"/api/v1/events/{queue}", b'{"specversion":"1.0","id":"1","source":"/s","type":"t"}', {"Content-Type": "application/cloudevents+json"}),
+    "events": lambda queue: (f"/api/v1/events/{queue}", b'{"specversion":"1.0","id":"1","source":"/s","type":"t"}',
+                             {"Content-Type": "application/cloudevents+json"}),
 }
 
 
@@ -64,7 +69,8 @@ def test_every_form_of_a_push_is_refused_whole(bounded, form: str) -> None:
     assert client.request("POST", target, body, headers).status == 201
     target, body, headers = FORMS[form]("two")
     refused(client.request("POST", target, body, headers), QUEUES.format(1))
-    refused(client.post("/api/v1/push", {"items": [{"queue": name, "payload": 1} for name in ("one", "two")]}), QUEUES.format(1))
+    refused(client.post("/api/v1/push", {"items": [{"queue": name, "payload": 1} for name in ("one", "two")]}),
+            QUEUES.format(1))
     assert names(client, "queues") == ["one"]
     assert len(client.pop("one", batch=10)) == (2 if form == "lines" else 1), "what was refused stored nothing"
     client.delete("one")
@@ -77,7 +83,8 @@ def test_an_arrow_push_is_refused(bounded) -> None:
     sink = pyarrow.BufferOutputStream()
     with pyarrow.ipc.new_stream(sink, batch.schema) as stream:
         stream.write_batch(batch)
-    refused(client.request("POST", "/api/v1/push", sink.getvalue().to_pybytes(), {"Content-Type": "application/vnd.apache.arrow.stream"}), PARTITIONS.format("a", 1))
+    refused(client.request("POST", "/api/v1/push", sink.getvalue().to_pybytes(),
+                           {"Content-Type": "application/vnd.apache.arrow.stream"}), PARTITIONS.format("a", 1))
 
 
 def test_partitions_of_a_queue(bounded) -> None:
@@ -85,7 +92,8 @@ def test_partitions_of_a_queue(bounded) -> None:
     client.configure("q")
     for name in ("a", "b"):
         client.push("q", 1, partition=name)
-    refused(client.post("/api/v1/push", {"items": [{"queue": "q", "partition": "c", "payload": 1}]}), PARTITIONS.format("q", 3))
+    refused(client.post("/api/v1/push", {"items": [{"queue": "q", "partition": "c", "payload": 1}]}),
+            PARTITIONS.format("q", 3))
     client.push("q", 2, partition="a")
     client.push("other", 1, partition="c")
     assert names(client, "partitions") == ["Default", "a", "b", "c"]
@@ -116,7 +124,8 @@ def test_a_transaction(bounded) -> None:
     refused(client.post("/api/v1/transaction", {"operations": [push]}), QUEUES.format(1))
     push["items"][0] |= {"queue": "q", "partition": "more"}
     refused(client.post("/api/v1/transaction", {"operations": [push]}), PARTITIONS.format("q", 1))
-    ack = {"type": "ack", "transactionId": message["transactionId"], "partitionId": message["partitionId"], "status": "completed"}
+    ack = {"type": "ack", "transactionId": message["transactionId"], "partitionId": message["partitionId"],
+           "status": "completed"}
     refused(client.post("/api/v1/transaction", {"operations": [{**ack, "consumerGroup": "b"}]}), GROUPS.format("q", 1))
     assert client.transaction({**ack, "consumerGroup": "a"})["success"] is True
 
@@ -125,7 +134,8 @@ def test_a_cycle_of_a_stream(bounded) -> None:
     client = bounded(queues=1, partitions=1)
     client.push("src", 1)
     message, = client.pop("src", consumerGroup="streams.q")
-    query = client.post("/streams/v1/queries", {"name": "q", "source_queue": "src", "config_hash": "1"}).json["query_id"]
+    query = client.post("/streams/v1/queries",
+                        {"name": "q", "source_queue": "src", "config_hash": "1"}).json["query_id"]
     cycle = {"query_id": query, "partition_id": message["partitionId"], "consumer_group": "streams.q",
              "push_items": [{"queue": "sink", "payload": 1}]}
     refused(client.post("/streams/v1/cycle", cycle), QUEUES.format(1))
@@ -146,7 +156,8 @@ def test_configure_and_what_else_the_control_plane_makes(bounded) -> None:
     message, = client.pop("one", consumerGroup="a")
     assert client.ack(message, "failed", group="a", error="no")
     shown = client.get("/api/v1/messages?queue=one").json["messages"][0]
-    refused(client.post(f"/api/v1/messages/{message['partitionId']}/{shown['transactionId']}/dlq", {"consumerGroup": "b"}), GROUPS.format("one", 1))
+    refused(client.post(f"/api/v1/messages/{message['partitionId']}/{shown['transactionId']}/dlq",
+                        {"consumerGroup": "b"}), GROUPS.format("one", 1))
 
 
 def test_whoever_shares_a_call_with_what_is_refused_is_served(bounded) -> None:
@@ -156,13 +167,15 @@ def test_whoever_shares_a_call_with_what_is_refused_is_served(bounded) -> None:
     def push(number: int) -> list[int]:
         with Client(client.address) as one:
             start.wait()
-            return [one.post("/api/v1/push", {"items": [{"queue": f"q{number}-{i}", "payload": i}, {"queue": "known", "partition": f"{number}-{i}", "payload": i}]}).status
+            return [one.post("/api/v1/push", {"items": [{"queue": f"q{number}-{i}", "payload": i}, {
+                "queue": "known", "partition": f"{number}-{i}", "payload": i}]}).status
                     for i in range(10)]
 
     def partitions(number: int) -> list[int]:
         with Client(client.address) as one:
             start.wait()
-            return [one.post("/api/v1/push", {"items": [{"queue": "known", "partition": f"mine {number} {i}", "payload": i}]}).status for i in range(10)]
+            return [one.post("/api/v1/push", {"items": [{"queue": "known", "partition": f"mine {number} {i}",
+                                                         "payload": i}]}).status for i in range(10)]
 
     client.push("known", 0)
     with ThreadPoolExecutor(16) as pool:
@@ -181,22 +194,26 @@ def test_two_daemons_do_not_pass_a_bound_together(bounded) -> None:
 
     def work(number: int) -> list[int]:
         with Client((one, two)[number % 2].address) as client:
-            return [client.post("/api/v1/push", {"items": [{"queue": f"q{number}-{i}", "payload": i}]}).status for i in range(12)] + \
-                [client.post("/api/v1/push", {"items": [{"queue": "known", "partition": f"{number}-{i}", "payload": i}]}).status for i in range(12)] + \
+            return [client.post("/api/v1/push", {"items": [{"queue": f"q{number}-{i}", "payload": i}]}).status
+                    for i in range(12)] + \
+                [client.post("/api/v1/push", {"items": [{"queue": "known", "partition": f"{number}-{i}",
+                                                         "payload": i}]}).status for i in range(12)] + \
                 [client.pop_answer("known", consumerGroup=f"g{number}-{i}").status for i in range(3)]
     with ThreadPoolExecutor(8) as pool:
         answers = [status for found in pool.map(work, range(8)) for status in found]
     assert set(answers) <= {200, 201, 204, 409}
     assert len(names(one, "queues")) == 30 and len(names(one, "consumer_groups")) == 5
     with psycopg.connect(one.conninfo) as db:
-        assert db.execute("SELECT count(*) FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = 'known'").fetchone() == (50,)
+        assert db.execute("SELECT count(*) FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id"
+                          " WHERE q.name = 'known'").fetchone() == (50,)
 
 
 def test_what_the_failover_buffer_accepted_is_stored_whatever_the_bounds(bounded, tmp_path: Path) -> None:
     client = bounded(queues=1, partitions=1, QUEEND_BUFFER_BYTES=64 << 20, FILE_BUFFER_DIR=tmp_path / "buffer")
     client.push("one", 0)
     assert client.post("/api/v1/system/maintenance", {"enabled": True}).status == 200
-    sent = client.push_items([{"queue": name, "partition": part, "payload": part} for name in ("one", "two") for part in ("a", "b")])
+    sent = client.push_items([{"queue": name, "partition": part, "payload": part} for name in ("one", "two")
+                              for part in ("a", "b")])
     assert {one["status"] for one in sent} == {"buffered"}
     assert client.post("/api/v1/system/maintenance", {"enabled": False}).status == 200
     until(lambda: client.get("/api/v1/status/buffers").json["pending"] == 0, "the buffer is empty")
@@ -222,5 +239,6 @@ def test_a_bound_of_the_database_does_not_bind_the_daemon_twice(bounded) -> None
     for name in ("a", "b", "c"):
         again.push(name, 1)
     refused(again.post("/api/v1/configure", {"queue": "d"}), QUEUES.format(3))
-    with psycopg.connect(client.conninfo, autocommit=True) as db, pytest.raises(psycopg.Error, match="as QUEEND_MAX_QUEUES allows: 1"):
+    with psycopg.connect(client.conninfo,
+                         autocommit=True) as db, pytest.raises(psycopg.Error, match="as QUEEND_MAX_QUEUES allows: 1"):
         db.execute("SELECT queen.configure_queue_v1('e', '{}')")

@@ -1,4 +1,5 @@
-"""/openapi.json: it has every route, its examples fit its schemas, and what it gives as examples is really asked of a daemon."""
+"""/openapi.json: it has every route, its examples fit its schemas, and what it gives as examples is really asked of a
+daemon."""
 import json
 import re
 from types import SimpleNamespace
@@ -18,27 +19,32 @@ from queend.control.route import ROUTES
 from queend.control.streams import QUERY
 from queend.control.words import MESSAGE
 
-DOCUMENT = whole_document(application(SimpleNamespace(settings=SimpleNamespace(webapp_root=""))).openapi())      # as /openapi.json has it: a test says so
-OPERATIONS = [(method.upper(), path, operation) for path, methods in DOCUMENT["paths"].items() for method, operation in methods.items()]
+# as /openapi.json has it: a test says so
+DOCUMENT = whole_document(application(SimpleNamespace(settings=SimpleNamespace(webapp_root=""))).openapi())
+OPERATIONS = [(method.upper(), path, operation) for path, methods in DOCUMENT["paths"].items()
+              for method, operation in methods.items()]
 IDS = [f"{method} {path}" for method, path, _ in OPERATIONS]
 # One after the other on the same queue: what takes things away comes last.
 LAST = ("POST /api/v1/migration/start", "DELETE /api/v1/messages", "POST /api/v1/messages", "DELETE")
 
 
 def check(schema, value, what):
-    errors = [str(error) for error in jsonschema_rs.Draft202012Validator({**schema, "components": DOCUMENT["components"]}, validate_formats=True).iter_errors(value)]
+    errors = [str(error) for error in jsonschema_rs.Draft202012Validator({
+        **schema, "components": DOCUMENT["components"]}, validate_formats=True).iter_errors(value)]
     assert not errors, (what, errors[:3], value)
 
 
 def test_the_daemon_serves_it(client):
     answer = client.get("/openapi.json")
-    assert answer.status == 200 and answer.json == json.loads(json.dumps(DOCUMENT)) and answer.json["openapi"].startswith("3.1")
+    assert answer.status == 200 and answer.json == json.loads(json.dumps(DOCUMENT))
+    assert answer.json["openapi"].startswith("3.1")
 
 
 def test_every_route_of_both_planes_is_there():
     # the control plane's come from its routers; of the compiled routes those of its own list
     known = re.findall(r"^    ROUTE_([A-Z_]+)$", (ROOT / "queend/core/state/requests.pyx").read_text(), re.M)
-    named = {core.probe_route(method, path.replace("{", "").replace("}", "").encode()) for method, path, _ in OPERATIONS}
+    named = {core.probe_route(method, path.replace("{", "").replace("}", "").encode())
+             for method, path, _ in OPERATIONS}
     assert len(known) > 8 and named == {name.lower() for name in known} | {None}
     described = {f"{method} {path}" for method, path, _ in OPERATIONS}
     assert set(ROUTES) <= described, "described, but no route"
@@ -51,8 +57,10 @@ def test_every_route_of_both_planes_is_there():
 
 
 def test_the_comparison_with_the_reference_has_every_route():
-    cells = "\n".join(line.split("|")[1] for line in (ROOT / "docs/compatibility.md").read_text().splitlines() if line.startswith("| `"))
-    told = {f"{method} {re.sub(r':[a-zA-Z]+', '{}', path)}" for method, path in re.findall(r"`([A-Z]+) (/[^?`]*)", cells)}
+    cells = "\n".join(line.split("|")[1] for line in (ROOT / "docs/compatibility.md").read_text().splitlines()
+                      if line.startswith("| `"))
+    told = {f"{method} {re.sub(r':[a-zA-Z]+', '{}', path)}"
+            for method, path in re.findall(r"`([A-Z]+) (/[^?`]*)", cells)}
     assert told == {f"{method} {re.sub(r'{[a-z_A-Z]+}', '{}', path)}" for method, path, _ in OPERATIONS}
 
 
@@ -67,7 +75,8 @@ def test_an_operation_is_whole(method, path, operation):
     for status, answer in operation["responses"].items():
         assert answer["description"] or status == "200"
         for kind, content in answer.get("content", {}).items():
-            for example in ([content["example"]] if "example" in content else []) + content["schema"].get("examples", []):
+            for example in ([content["example"]] if "example" in content
+                            else []) + content["schema"].get("examples", []):
                 check(content["schema"], example, (status, kind))
     for kind, content in operation.get("requestBody", {}).get("content", {}).items():
         assert "example" in content or f"{method} {path}" not in ROUTES, "an example of the body"
@@ -94,19 +103,24 @@ def daemon(start_daemon, postgres):
 
 @pytest.fixture(scope="module")
 def things(daemon, postgres):
-    """A queue with a message that is under delivery and one that is dead, a query, and a database; what stands for those of the examples."""
+    """A queue with a message that is under delivery and one that is dead, a query, and a database; what stands for
+    those of the examples."""
     target = {**conninfo_to_dict(postgres.empty_database()), "host": "127.0.0.1", "port": str(postgres.port)}
     with daemon.client() as client:
         client.configure("orders", namespace="shop", task="billing")
-        query = client.post("/streams/v1/queries", {"name": "totals", "source_queue": "orders", "config_hash": "c0ffee"}).json["query_id"]
-        yield {QUERY: query, TARGET["host"]: target["host"], TARGET["port"]: target["port"], TARGET["database"]: target["dbname"], TARGET["user"]: target["user"]}
+        query = client.post("/streams/v1/queries",
+                            {"name": "totals", "source_queue": "orders", "config_hash": "c0ffee"}).json["query_id"]
+        yield {QUERY: query, TARGET["host"]: target["host"], TARGET["port"]: target["port"],
+               TARGET["database"]: target["dbname"], TARGET["user"]: target["user"]}
 
 
-@pytest.mark.parametrize("method, path, operation", sorted(OPERATIONS, key=order), ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize("method, path, operation", sorted(OPERATIONS, key=order),
+                         ids=lambda value: value if isinstance(value, str) else "")
 def test_examples_are_answered_as_described(client, things, method, path, operation):
     # its own message each time: "order-17" of this test, delivered to the group
     text = f"order-17-{method}-{re.sub(r'[^a-z]+', '-', path)}"
-    (stored,) = client.push_items([{"queue": "orders", "partition": "customer-7", "transactionId": text, "payload": {"n": 1}}])
+    (stored,) = client.push_items([{"queue": "orders", "partition": "customer-7", "transactionId": text,
+                                    "payload": {"n": 1}}])
     if path.endswith("/retry"):
         assert client.post(f"/api/v1/messages/{stored['partition_id']}/{text}/dlq").status == 200
     lease = ""
@@ -114,7 +128,8 @@ def test_examples_are_answered_as_described(client, things, method, path, operat
         # a cursor per test, so that nobody's lease is another's
         (taken, *_) = client.pop("orders", "customer-7", consumerGroup=text, subscriptionMode="all", batch=1000)
         lease = taken["leaseId"]
-    live = {"order-17": text, MESSAGE["partitionId"]: stored["partition_id"], **things, **({MESSAGE["leaseId"]: lease} if lease else {}),
+    live = {"order-17": text, MESSAGE["partitionId"]: stored["partition_id"], **things,
+            **({MESSAGE["leaseId"]: lease} if lease else {}),
             **({"billing": text} if path.startswith(("/api/v1/ack", "/api/v1/transaction")) else {})}
 
     def ours(value):
@@ -123,12 +138,14 @@ def test_examples_are_answered_as_described(client, things, method, path, operat
             value = value.replace(f'"{example}"', f'"{real}"')
         return json.loads(value)
 
-    target = re.sub(r"{(\w+)}", lambda found: ours(next(one["example"] for one in operation["parameters"] if one["name"] == found[1])), path)
+    target = re.sub(r"{(\w+)}", lambda found: ours(
+        next(one["example"] for one in operation["parameters"] if one["name"] == found[1])), path)
     if path == "/api/v1/pop":
         target += "?namespace=shop"
     if f"{method} {path}" == "DELETE /api/v1/dlq":
         target += "?queue=orders"
-    bodies = {kind: ours(content["example"]) for kind, content in operation.get("requestBody", {}).get("content", {}).items() if "example" in content} or {None: None}
+    bodies = {kind: ours(content["example"]) for kind, content in operation.get("requestBody", {}).get("content", {})
+              .items() if "example" in content} or {None: None}
     for kind, body in bodies.items():
         if kind == "application/cloudevents-batch+json":
             body[0]["id"] += "-batch"
@@ -144,11 +161,14 @@ def test_examples_are_answered_as_described(client, things, method, path, operat
 def test_pops_as_events_are_as_described(client):
     client.push("events-described", {"n": 1}, partition="p")
     answer = client.get(pop_target("events-described", format="cloudevents"))
-    check(DOCUMENT["paths"]["/api/v1/pop"]["get"]["responses"]["200"]["content"]["application/cloudevents-batch+json"]["schema"], answer.json, "events")
+    check(DOCUMENT["paths"]["/api/v1/pop"]["get"]["responses"]["200"]["content"]["application/cloudevents-batch+json"][
+        "schema"], answer.json, "events")
 
 
 @pytest.mark.parametrize("accept", ["application/json", "application/problem+json"])
 def test_errors_are_as_described(client, accept):
-    for method, target in (("GET", "/api/v1/pop"), ("GET", "/api/v1/resources/queues/nobody"), ("POST", "/api/v1/push")):
+    for method, target in (("GET", "/api/v1/pop"), ("GET", "/api/v1/resources/queues/nobody"),
+                           ("POST", "/api/v1/push")):
         answer = client.request(method, target, b"[", {"Accept": accept})
-        check(DOCUMENT["paths"]["/api/v1/pop"]["get"]["responses"]["400"]["content"][accept]["schema"], answer.json, target)
+        check(DOCUMENT["paths"]["/api/v1/pop"]["get"]["responses"]["400"]["content"][accept]["schema"],
+              answer.json, target)

@@ -32,13 +32,15 @@ def bouncer(cluster: Postgres, mode: str, **settings: object) -> Iterator[tuple[
     owner = cluster.data.stat()
     with TemporaryDirectory(prefix="queend-bouncer-") as folder:
         path = Path(folder)
-        lines = {"listen_addr": "127.0.0.1", "listen_port": port, "unix_socket_dir": "", "auth_type": "any", "pool_mode": mode, **settings}
+        lines = {"listen_addr": "127.0.0.1", "listen_port": port, "unix_socket_dir": "", "auth_type": "any",
+                 "pool_mode": mode, **settings}
         (path / "ini").write_text(f"[databases]\n* = host=127.0.0.1 port={cluster.port} user=postgres\n[pgbouncer]\n"
                                   + "".join(f"{name} = {value}\n" for name, value in lines.items()))
         path.chmod(0o755)
         account = {} if os.geteuid() else {"user": owner.st_uid, "group": owner.st_gid, "extra_groups": []}
         with (path / "log").open("w") as log:
-            process = subprocess.Popen([PROGRAM, path / "ini"], stdin=subprocess.DEVNULL, stdout=log, stderr=log, **account)
+            process = subprocess.Popen([PROGRAM, path / "ini"], stdin=subprocess.DEVNULL, stdout=log,
+                                       stderr=log, **account)
 
             def up() -> bool:
                 try:
@@ -60,7 +62,8 @@ def through(conninfo: str, port: int) -> str:
 
 
 def test_session_mode_as_it_comes(start_daemon, cluster, queue):
-    """Pushes, pops, acknowledgments, pages; settings are those of a direct connection; connections that PgBouncer ends come back."""
+    """Pushes, pops, acknowledgments, pages; settings are those of a direct connection; connections that PgBouncer ends
+    come back."""
     database = cluster.database()
     with bouncer(cluster, "session", default_pool_size=40) as (port, _):
         daemon = start_daemon(through(database, port), NUM_WORKERS=1)
@@ -68,15 +71,18 @@ def test_session_mode_as_it_comes(start_daemon, cluster, queue):
         with daemon.client() as client, daemon.client() as waiter:
             client.push(queue, *range(100), partition="p")
             messages = client.pop(queue, "p", batch=60)
-            assert data(messages) == list(range(60)) and all(one["success"] for one in client.ack_batch([ack_of(one) for one in messages]))
+            assert data(messages) == list(range(60))
+            assert all(one["success"] for one in client.ack_batch([ack_of(one) for one in messages]))
             assert data(client.pop(queue, "p", batch=60, autoAck=True)) == list(range(60, 100))
             waiter.send("GET", f"/api/v1/pop/queue/{queue}?wait=true&timeout=30000")
             until(lambda: client.metric("queend_worker_parked") == 1, "it waits")
             client.push(queue, "awaited", partition="p")
             assert data(waiter.receive().json["messages"]) == ["awaited"]
             assert client.get("/api/v1/resources/queues").status == 200 and client.get("/health").status == 200
-            cluster.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (conninfo_to_dict(database)["dbname"],))
-            until(lambda: client.post("/api/v1/push", {"items": [{"queue": queue, "partition": "q", "payload": "after"}]}).status == 201, "pushes go on")
+            cluster.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s",
+                            (conninfo_to_dict(database)["dbname"],))
+            until(lambda: client.post("/api/v1/push", {
+                "items": [{"queue": queue, "partition": "q", "payload": "after"}]}).status == 201, "pushes go on")
             assert "after" in data(client.pop(queue, "q", batch=100))
         daemon.stop()
 
@@ -87,11 +93,13 @@ def test_sessions_have_their_settings(cluster):
     with bouncer(cluster, "session") as (port, _):
         target = make_conninfo(through(cluster.database(), port), options=f"{connect.HOT_PLANS} -c lock_timeout=1234")
         with session.connect(target) as connection:
-            assert [connection.execute(f"SHOW {name}").fetchone()[0] for name in ("plan_cache_mode", "enable_seqscan", "lock_timeout")] == [
+            assert [connection.execute(f"SHOW {name}").fetchone()[0]
+                    for name in ("plan_cache_mode", "enable_seqscan", "lock_timeout")] == [
                 "force_generic_plan", "off", "1234ms"]
 
 
-@pytest.mark.parametrize(("mode", "settings"), [("transaction", {}), ("transaction", {"server_round_robin": 1}), ("statement", {})])
+@pytest.mark.parametrize(("mode", "settings"),
+                         [("transaction", {}), ("transaction", {"server_round_robin": 1}), ("statement", {})])
 def test_other_modes_are_refused(cluster, mode, settings):
     database = cluster.database()
     with bouncer(cluster, mode, **settings) as (port, _):

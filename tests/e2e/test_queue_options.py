@@ -21,16 +21,18 @@ def db(daemon: Daemon) -> Iterator[psycopg.Connection]:
 
 def age(db: psycopg.Connection, queue: str, us: int) -> None:
     """Makes everything the queue holds older."""
-    db.execute("UPDATE queend.log l SET created_at = l.created_at - %s FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id"
+    db.execute("UPDATE queend.log l SET created_at = l.created_at - %s FROM queend.partitions p JOIN queend.queues q"
+               " ON q.id = p.queue_id"
                " WHERE q.name = %s AND l.partition_id = p.id", (us, queue))
 
 
-# -- priority -----------------------------------------------------------------------------------------------------------------
+# -- priority ----------------------------------------------------------------------------------------------------------
 
 def fill(client: Client, space: str, priorities: dict[str, int], partitions: int) -> None:
     for name, priority in priorities.items():
         client.configure(f"{space}.{name}", namespace=space, task="work", priority=priority)
-        client.push_items([{"queue": f"{space}.{name}", "partition": f"p{i}", "payload": name} for i in range(partitions)])
+        client.push_items([{"queue": f"{space}.{name}", "partition": f"p{i}", "payload": name}
+                           for i in range(partitions)])
 
 
 def order(client: Client, pops: int, **query: object) -> list[str]:
@@ -48,7 +50,8 @@ def test_the_highest_priority_goes_first(strict: Daemon, queue: str) -> None:
         fill(client, queue, {"low": -1, "high": 7, "middle": 3, "none": 0}, 8)
         assert order(client, 33, namespace=queue) == ["high"] * 8 + ["middle"] * 8 + ["none"] * 8 + ["low"] * 8
         fill(client, queue, {"high": 7, "low": -1}, 3)
-        assert order(client, 7, namespace=queue, task="work", consumerGroup="two") == ["high"] * 7      # from the beginning: 8 and 3
+        # from the beginning: 8 and 3
+        assert order(client, 7, namespace=queue, task="work", consumerGroup="two") == ["high"] * 7
         client.configure(f"{queue}.high", namespace=queue, task="work", priority=-9)      # counts from the next pop on
         assert order(client, 2, namespace=queue, task="work", consumerGroup="two") == ["middle"] * 2
 
@@ -79,10 +82,11 @@ def test_a_waiting_pop_takes_the_higher_of_what_came(daemon: Daemon, client: Cli
         assert data(waiter.receive().json["messages"]) == ["low again"]
 
 
-# -- ttl ----------------------------------------------------------------------------------------------------------------------
+# -- ttl ---------------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("wait", [False, True], ids=["at once", "waiting"])
-def test_what_is_older_than_the_ttl_is_not_delivered(client: Client, db: psycopg.Connection, queue: str, wait: bool) -> None:
+def test_what_is_older_than_the_ttl_is_not_delivered(client: Client, db: psycopg.Connection, queue: str,
+                                                     wait: bool) -> None:
     client.configure(queue, ttl=600)
     client.push(queue, *range(5), partition="p")
     (leased,) = client.pop(queue, partition="p", consumerGroup="leased")
@@ -128,14 +132,15 @@ def test_retention_removes_what_is_older_than_the_ttl(start_daemon, queue: str) 
         client.push(queue, 4, partition="p")
         until(lambda: client.show(queue).json["totals"]["total"] == 1, "three are gone")
         assert data(client.pop(queue, batch=9, autoAck=True)) == [4]
-        until(lambda: db.execute("SELECT kind, messages, queend.partition_uuid(partition_id) IS NOT NULL FROM queend.retention_history").fetchall() == [("ttl", 3, True)],
+        until(lambda: db.execute("SELECT kind, messages, queend.partition_uuid(partition_id) IS NOT NULL"
+                                 " FROM queend.retention_history").fetchall() == [("ttl", 3, True)],
               "it is written down")
 
 
-# -- configure ----------------------------------------------------------------------------------------------------------------
+# -- configure ---------------------------------------------------------------------------------------------------------
 
-NUMBERS = ("leaseTime", "retryLimit", "retryDelay", "maxSize", "ttl", "delayedProcessing", "windowBuffer", "retentionSeconds",
-           "completedRetentionSeconds", "maxWaitTimeSeconds", "priority")
+NUMBERS = ("leaseTime", "retryLimit", "retryDelay", "maxSize", "ttl", "delayedProcessing",
+           "windowBuffer", "retentionSeconds", "completedRetentionSeconds", "maxWaitTimeSeconds", "priority")
 
 
 def test_every_option_is_checked(client: Client, queue: str) -> None:
@@ -145,7 +150,8 @@ def test_every_option_is_checked(client: Client, queue: str) -> None:
     for name in NUMBERS:
         for bad in (2**31, -2**31, 1.5, "x", "", "1.0", "1e3", True, [], {}, "٣", 10**30, "9" * 400):
             answer = configure(**{name: bad})
-            assert answer.status == 400 and name in answer.json["error"] and answer.json["success"] is False, (name, bad, answer.body)
+            assert answer.status == 400 and name in answer.json["error"] and answer.json["success"] is False, (
+                name, bad, answer.body)
         assert configure(**{name: -1}).status == (200 if name == "priority" else 400)
         assert configure(**{name: "41"}).json["options"][name] == 41 == configure(**{name: 41}).json["options"][name]
     for name in ("deadLetterQueue", "dlqAfterMaxRetries", "retentionEnabled"):

@@ -34,7 +34,8 @@ def bury(client: Client, queue: str, group: str, bad: list, **more) -> list:
     got: list = []
     while some := client.pop(queue, batch=3, **of(group), **more):
         for one in some:
-            answer = client.ack(one, "dlq" if one["data"] in bad else "completed", None if group == QUEUE_MODE else group, lease=False)
+            answer = client.ack(one, "dlq" if one["data"] in bad else "completed",
+                                None if group == QUEUE_MODE else group, lease=False)
             assert answer["success"] is True
         got += data(some)
     return got
@@ -56,15 +57,18 @@ def test_only_the_group_it_was_a_dead_letter_of(client: Client, queue: str, grou
 
 def test_without_a_group_those_that_have_it(client: Client, queue: str) -> None:
     client.push(queue, *range(4))
-    assert bury(client, queue, "billing", [0, 1]) == bury(client, queue, "shipping", []) == bury(client, queue, QUEUE_MODE, [1, 3]) == [0, 1, 2, 3]
+    assert bury(client, queue, "billing", [0, 1]) == bury(client, queue, "shipping",
+                                                          []) == bury(client, queue, QUEUE_MODE, [1, 3]) == [0, 1, 2, 3]
     assert redrive(client, queue) == 4
     assert take(client, queue, "shipping") == []
     # what fails again is a dead letter again, and comes back once more
     assert bury(client, queue, "billing", [1]) == [0, 1] and bury(client, queue, QUEUE_MODE, [3]) == [1, 3]
     assert redrive(client, queue, consumerGroup="billing") == 1
-    assert take(client, queue, QUEUE_MODE) == take(client, queue, "shipping") == [] and take(client, queue, "billing") == [1]
+    assert take(client, queue, QUEUE_MODE) == take(client, queue, "shipping") == []
+    assert take(client, queue, "billing") == [1]
     assert redrive(client, queue, consumerGroup=QUEUE_MODE) == 1
-    assert take(client, queue, "billing") == take(client, queue, "shipping") == [] and take(client, queue, QUEUE_MODE) == [3]
+    assert take(client, queue, "billing") == take(client, queue, "shipping") == []
+    assert take(client, queue, QUEUE_MODE) == [3]
 
 
 def test_one_message_of_the_two(client: Client, queue: str) -> None:
@@ -74,7 +78,8 @@ def test_one_message_of_the_two(client: Client, queue: str) -> None:
     (letter,) = client.get(f"/api/v1/dlq?queue={queue}").json["messages"]
     answer = client.post(f"/api/v1/messages/{letter['partitionId']}/{letter['transactionId']}/retry")
     assert answer.status == 200, answer.body
-    assert take(client, queue, "shipping") == take(client, queue, QUEUE_MODE) == [] and take(client, queue, "billing") == [1]
+    assert take(client, queue, "shipping") == take(client, queue, QUEUE_MODE) == []
+    assert take(client, queue, "billing") == [1]
 
 
 def test_another_queue_has_them_for_everybody(client: Client, queue: str) -> None:
@@ -92,10 +97,12 @@ def test_another_queue_has_them_for_everybody(client: Client, queue: str) -> Non
 def test_what_was_moved_by_hand_comes_back_to_all(client: Client, queue: str) -> None:
     client.push(queue, *range(2))
     one = client.get(f"/api/v1/messages?queue={queue}").json["messages"][-1]
-    assert client.post(f"/api/v1/messages/{one['partitionId']}/{one['transactionId']}/dlq", {"consumerGroup": "billing"}).json["moved"] is True
+    assert client.post(f"/api/v1/messages/{one['partitionId']}/{one['transactionId']}/dlq",
+                       {"consumerGroup": "billing"}).json["moved"] is True
     assert take(client, queue, "shipping") == take(client, queue, QUEUE_MODE) == [1]
     assert redrive(client, queue) == 1
-    assert take(client, queue, "shipping") == take(client, queue, QUEUE_MODE) == [0] and take(client, queue, "billing") == [1, 0]
+    assert take(client, queue, "shipping") == take(client, queue, QUEUE_MODE) == [0]
+    assert take(client, queue, "billing") == [1, 0]
 
 
 def test_parked_pops(client: Client, daemon: Daemon, queue: str) -> None:
@@ -119,11 +126,13 @@ def test_parked_pops(client: Client, daemon: Daemon, queue: str) -> None:
 
 
 def test_between_messages_served_from_memory(client: Client, queue: str) -> None:
-    """Groups that keep up are served by the push or from memory; what comes back in between stays with its group, in order."""
+    """Groups that keep up are served by the push or from memory; what comes back in between stays with its group, in
+    order."""
     for n in range(30):
         client.push(queue, *range(10 * n, 10 * n + 3))
         for one in GROUPS:
-            assert bury(client, queue, one, [10 * n + 1] if one == GROUPS[n % 3] else []) == list(range(10 * n, 10 * n + 3))
+            assert bury(client, queue, one,
+                        [10 * n + 1] if one == GROUPS[n % 3] else []) == list(range(10 * n, 10 * n + 3))
         assert redrive(client, queue, **({"consumerGroup": GROUPS[n % 3]} if n % 2 else {})) == 1
         client.push(queue, 10 * n + 9)
         for one in GROUPS:
@@ -172,9 +181,11 @@ def test_those_that_are_named(client: Client, queue: str) -> None:
     client.push(queue, *range(9), partition="a")
     assert bury(client, queue, "billing", [1, 2, 3, 7]) == bury(client, queue, "shipping", [2]) == list(range(9))
     listed = client.get(f"/api/v1/dlq?queue={queue}").json["messages"]
-    named = [{name: one[name] for name in ("partitionId", "offset", "consumerGroup")} for one in listed if one["consumerGroup"] == "billing" and one["data"] in (2, 7)]
+    named = [{name: one[name] for name in ("partitionId", "offset", "consumerGroup")} for one in listed
+             if one["consumerGroup"] == "billing" and one["data"] in (2, 7)]
     assert redrive(client, queue, messages=named) == 2 and redrive(client, queue, messages=named) == 0
-    assert sorted((one["consumerGroup"], one["data"]) for one in client.get(f"/api/v1/dlq?queue={queue}").json["messages"]) == [("billing", 1), ("billing", 3), ("shipping", 2)]
+    assert sorted((one["consumerGroup"], one["data"]) for one in client.get(f"/api/v1/dlq?queue={queue}").json[
+        "messages"]) == [("billing", 1), ("billing", 3), ("shipping", 2)]
     assert take(client, queue, "billing") == [2, 7] and take(client, queue, "shipping") == []
     other = f"{queue}.other"
     client.push(other, 1)
@@ -182,8 +193,10 @@ def test_those_that_are_named(client: Client, queue: str) -> None:
 
 
 @pytest.mark.parametrize(("more", "text"), [
-    ({"messages": []}, "messages must be 1 to 10000 objects"), ({"messages": "a"}, "messages must be 1 to 10000 objects"), ({"messages": [1]}, "messages must be 1 to 10000"),
-    ({"messages": [{"partitionId": "x", "offset": 0, "consumerGroup": "g"}]}, "messages[0] must have partitionId, offset and consumerGroup"),
+    ({"messages": []}, "messages must be 1 to 10000 objects"),
+    ({"messages": "a"}, "messages must be 1 to 10000 objects"), ({"messages": [1]}, "messages must be 1 to 10000"),
+    ({"messages": [{"partitionId": "x", "offset": 0, "consumerGroup": "g"}]},
+     "messages[0] must have partitionId, offset and consumerGroup"),
     ({"messages": [{"partitionId": "1", "offset": True, "consumerGroup": "g"}]}, "messages[0] must have"),
     ({"messages": [{"partitionId": "1", "offset": 0}], "limit": 1}, "not both"),
 ], ids=["none", "text", "number", "partition", "offset", "both"])

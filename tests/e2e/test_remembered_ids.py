@@ -36,13 +36,15 @@ class Partitions:
         for name in self.chance.choices("aaaabbbccd" + "e" * (self.made % 3 == 0), k=count):
             known = self.held[name]
             transaction = self.chance.choice([*known]) if known and self.chance.random() < again else self.new()
-            items.append({"queue": self.queue, "partition": name, "transactionId": transaction, "payload": self.chance.choice([0, "long " * 300])})
+            items.append({"queue": self.queue, "partition": name, "transactionId": transaction,
+                          "payload": self.chance.choice([0, "long " * 300])})
         return items
 
     def transact(self, client: Client, count: int, again: float) -> None:
         """The same in a transaction: all of them or none."""
         items = self.items(count, again)
-        new = {(item["partition"], item["transactionId"]) for item in items if item["transactionId"] not in self.held[item["partition"]]}
+        new = {(item["partition"], item["transactionId"]) for item in items
+               if item["transactionId"] not in self.held[item["partition"]]}
         result = client.transaction(*({"type": "push", **item} for item in items))
         assert result["success"] is (len(new) == len(items)), result
         for item in items if result["success"] else []:
@@ -59,7 +61,8 @@ class Partitions:
 
 def stored(conninfo: str, queue: str) -> dict[str, list[bytes]]:
     with psycopg.connect(conninfo) as db:
-        rows = db.execute("SELECT p.name, l.ids FROM queend.log l JOIN queend.partitions p ON p.id = l.partition_id JOIN queend.queues q"
+        rows = db.execute("SELECT p.name, l.ids FROM queend.log l JOIN queend.partitions p ON p.id = l.partition_id"
+                          " JOIN queend.queues q"
                           " ON q.id = p.queue_id WHERE q.name = %s ORDER BY p.name, l.base", (queue,)).fetchall()
     found: dict[str, list[bytes]] = {}
     for name, ids in rows:
@@ -70,7 +73,8 @@ def stored(conninfo: str, queue: str) -> dict[str, list[bytes]]:
 def listed(conninfo: str, queue: str) -> int:
     """Ids that stand in late_ids."""
     with psycopg.connect(conninfo) as db:
-        return db.execute("SELECT count(*) FROM queend.late_ids e JOIN queend.partitions p ON p.id = e.partition_id JOIN queend.queues q"
+        return db.execute("SELECT count(*) FROM queend.late_ids e JOIN queend.partitions p ON p.id = e.partition_id"
+                          " JOIN queend.queues q"
                           " ON q.id = p.queue_id WHERE q.name = %s", (queue,)).fetchone()[0]
 
 
@@ -85,14 +89,16 @@ def test_a_partition_is_a_set(start_daemon: Callable[..., Daemon], queue: str, r
         with daemons[0].client() as first, daemons[-1].client() as last:
             for _ in range(20):
                 send = model.chance.choice([model.push, model.push, model.transact])
-                send(model.chance.choice([first, first, last]), model.chance.randint(1, 60), model.chance.choice([0, 0, 0.1, 0.5]))
+                send(model.chance.choice([first, first, last]), model.chance.randint(1, 60),
+                     model.chance.choice([0, 0, 0.1, 0.5]))
         if round_ == 3:
             daemons.append(start_daemon(conninfo, QUEEND_DEDUPE_BYTES=ROOM["plenty"]))
         elif round_ % 2:
             daemons[0].kill() if round_ == 1 else daemons[0].stop()
             daemons[0] = start_daemon(conninfo, QUEEND_DEDUPE_BYTES=ROOM[room])
     found = stored(conninfo, queue)
-    assert {name: len(ids) for name, ids in found.items()} == {name: len(ids) for name, ids in model.held.items() if ids}
+    assert {name: len(ids)
+            for name, ids in found.items()} == {name: len(ids) for name, ids in model.held.items() if ids}
     assert all(len(set(ids)) == len(ids) for ids in found.values())
     total = sum(map(len, found.values()))
     assert listed(conninfo, queue) < total / 2 if room == "plenty" else listed(conninfo, queue) > 0
@@ -104,7 +110,8 @@ def one_that_stored(start_daemon: Callable[..., Daemon], queue: str) -> tuple[Da
     ids = [str(uuid.uuid4()) for _ in range(45000)]
     with daemon.client() as client:
         for at in range(0, len(ids), 5000):
-            client.push_items([{"queue": queue, "partition": "p", "transactionId": i, "payload": 0} for i in ids[at:at + 5000]])
+            client.push_items([{"queue": queue, "partition": "p", "transactionId": i, "payload": 0}
+                               for i in ids[at:at + 5000]])
     daemon.kill()
     return daemon, ids
 
@@ -116,7 +123,8 @@ def test_a_daemon_that_starts_learns_what_is_there(start_daemon: Callable[..., D
     random.shuffle(some)
     with start_daemon(first.conninfo).client() as client:
         for _ in range(2):
-            results = client.push_items([{"queue": queue, "partition": "p", "transactionId": i, "payload": 0} for i in some])
+            results = client.push_items(
+                [{"queue": queue, "partition": "p", "transactionId": i, "payload": 0} for i in some])
             fresh = {i for i, result in zip(some, results, strict=True) if result["status"] == "queued"}
             assert fresh == set(new)
             new = []
@@ -133,8 +141,10 @@ def test_a_transaction_learns_what_is_there(start_daemon: Callable[..., Daemon],
     def transactions() -> None:
         try:
             with second.client() as client:
-                for some, fine in [(new[:10], True), (new[:10], False), ([*new[10:20], ids[17]], False), (new[10:100], True), ([new[50]], False)]:
-                    result = client.transaction(*({"type": "push", "queue": queue, "partition": "p", "transactionId": i, "payload": 0} for i in some))
+                for some, fine in [(new[:10], True), (new[:10], False), ([*new[10:20], ids[17]], False),
+                                   (new[10:100], True), ([new[50]], False)]:
+                    result = client.transaction(*({"type": "push", "queue": queue, "partition": "p", "transactionId": i,
+                                                   "payload": 0} for i in some))
                     assert result["success"] is fine, result
         except BaseException as error:
             failures.append(error)
@@ -144,14 +154,16 @@ def test_a_transaction_learns_what_is_there(start_daemon: Callable[..., Daemon],
     with second.client() as client:
         for n, i in enumerate(new[100:]):
             for item, status in [(i, "queued"), (i, "duplicate"), (ids[449 * n], "duplicate")]:
-                assert client.push_items([{"queue": queue, "partition": "p", "transactionId": item, "payload": 0}])[0]["status"] == status
+                assert client.push_items([{"queue": queue, "partition": "p", "transactionId": item,
+                                           "payload": 0}])[0]["status"] == status
     thread.join()
     assert not failures
     assert len(stored(first.conninfo, queue)["p"]) == len(set(stored(first.conninfo, queue)["p"])) == 45200
     second.stop()
 
 
-GATED = """CREATE OR REPLACE FUNCTION queend.ids_learn(p_part int, p_known bigint, p_known_at bigint) RETURNS bytea LANGUAGE plpgsql STABLE AS $$
+GATED = """CREATE OR REPLACE FUNCTION queend.ids_learn(p_part int, p_known bigint,
+ p_known_at bigint) RETURNS bytea LANGUAGE plpgsql STABLE AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock_shared(1);
     RETURN queend.ids_seen(p_part, queend.ids_known(p_part, p_known, p_known_at));
@@ -160,21 +172,26 @@ END $$"""
 
 @pytest.mark.parametrize("streams", ["1", "3"])
 def test_who_learns_keeps_no_other_waiting(start_daemon: Callable[..., Daemon], queue: str, streams: str) -> None:
-    """While the reads that teach a partition stand still, all others are stored; what comes for it is stored in order after that."""
+    """While the reads that teach a partition stand still, all others are stored; what comes for it is stored in order
+    after that."""
     first, ids = one_that_stored(start_daemon, queue)
     second = start_daemon(first.conninfo, QUEEND_PUSH_STREAMS=streams)
     new = [str(uuid.uuid4()) for _ in range(60)]
     rest = [str(uuid.uuid4()) for _ in range(60)]
-    with psycopg.connect(first.conninfo, autocommit=True) as gate, second.client() as other, second.client() as waiting, second.client() as later:
+    with (psycopg.connect(first.conninfo, autocommit=True) as gate, second.client() as other,
+          second.client() as waiting, second.client() as later):
         gate.execute(GATED)
         gate.execute("SELECT pg_advisory_lock(1)")
-        every = [{"queue": queue, "partition": name, "transactionId": i, "payload": 0} for name in ["p", "b", "c"] for i in [*new[:20], ids[9]]]
+        every = [{"queue": queue, "partition": name, "transactionId": i, "payload": 0} for name in ["p", "b", "c"]
+                 for i in [*new[:20], ids[9]]]
         waiting.send("POST", "/api/v1/push", json.dumps({"items": every}).encode())
-        while not gate.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock' AND NOT granted").fetchone()[0]:
+        while not gate.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock'"
+                               " AND NOT granted").fetchone()[0]:
             other.push_items([{"queue": queue, "partition": "d", "transactionId": str(uuid.uuid4()), "payload": 0}])
         assert [len(stored(first.conninfo, queue)[name]) for name in "pbc"] == [45000, 21, 21]
-        assert {item["status"] for item in other.push_items([{"queue": queue, "partition": name, "transactionId": i, "payload": 0}
-                                                             for i in rest for name in "bcd"])} == {"queued"}
+        assert {item["status"]
+                for item in other.push_items([{"queue": queue, "partition": name, "transactionId": i, "payload": 0}
+                                              for i in rest for name in "bcd"])} == {"queued"}
         late = [{"queue": queue, "partition": "p", "transactionId": i, "payload": 0} for i in new[20:]]
         later.send("POST", "/api/v1/push", json.dumps({"items": late}).encode())
         gate.execute("SELECT pg_advisory_unlock(1)")
@@ -202,7 +219,8 @@ def test_the_same_ids_from_everywhere(start_daemon: Callable[..., Daemon], queue
                     size = chance.randint(1, 40)
                     some, left = left[:size], left[size:]
                     items = [{"queue": queue, "partition": "p" + i[0], "transactionId": i, "payload": 0} for i in some]
-                    queued.extend(i for i, result in zip(some, client.push_items(items), strict=True) if result["status"] == "queued")
+                    queued.extend(i for i, result in zip(some, client.push_items(items), strict=True)
+                                  if result["status"] == "queued")
         except BaseException as error:
             failures.append(error)
 
@@ -213,4 +231,5 @@ def test_the_same_ids_from_everywhere(start_daemon: Callable[..., Daemon], queue
         thread.join()
     assert not failures
     assert sorted(queued) == sorted(ids)
-    assert sorted(i for found in stored(first.conninfo, queue).values() for i in found) == sorted(uuid.UUID(i).bytes for i in ids)
+    assert sorted(i for found in stored(first.conninfo, queue).values()
+                  for i in found) == sorted(uuid.UUID(i).bytes for i in ids)

@@ -1,4 +1,5 @@
-"""Consumers at work while everything they have completed is removed behind them: nothing is lost, nothing comes twice."""
+"""Consumers at work while everything they have completed is removed behind them: nothing is lost, nothing comes
+twice."""
 from __future__ import annotations
 
 import random
@@ -24,7 +25,8 @@ def test_what_is_completed_goes_and_nothing_else(start_daemon, queue) -> None:
         chance = random.Random(number)
         with daemon.client() as own:
             for n in range(PUSHES):
-                results = own.push_items([{"queue": queue, "partition": f"p{chance.randrange(PARTITIONS)}", "payload": [number, n, i]} for i in range(chance.randint(1, 5))])
+                results = own.push_items([{"queue": queue, "partition": f"p{chance.randrange(PARTITIONS)}",
+                                           "payload": [number, n, i]} for i in range(chance.randint(1, 5))])
                 assert {one["status"] for one in results} == {"queued"}
                 with turn:
                     total[0] += len(results)
@@ -36,7 +38,8 @@ def test_what_is_completed_goes_and_nothing_else(start_daemon, queue) -> None:
         chance = random.Random(f"{group} {number}")
         with daemon.client() as own:
             while not (pushed.is_set() and count(group) >= total[0]):
-                messages = own.pop(queue, consumerGroup=group, batch=chance.randint(1, 40), partitions=chance.randint(1, 4), wait=True, timeout=500)
+                messages = own.pop(queue, consumerGroup=group, batch=chance.randint(1, 40),
+                                   partitions=chance.randint(1, 4), wait=True, timeout=500)
                 with turn:
                     for one in messages:
                         taken[group][one["partition"]].append((one["offset"], one["data"]))
@@ -60,7 +63,8 @@ def test_what_is_completed_goes_and_nothing_else(start_daemon, queue) -> None:
                 assert [offset for offset, _ in messages] == list(range(len(messages))), (group, name)
         assert count("red") == count("blue") == total[0]
         assert taken["red"] == taken["blue"]
-        until(lambda: db.execute("SELECT count(*) FROM queend.log").fetchone() == (0,), "all was consumed by both, all is gone")
+        until(lambda: db.execute("SELECT count(*) FROM queend.log").fetchone() == (0,),
+              "all was consumed by both, all is gone")
         for name, messages in taken["red"].items():
             (again,) = client.push(queue, "next", partition=name)
             (message,) = client.pop(queue, name, consumerGroup="red", autoAck=True)

@@ -15,7 +15,8 @@ HOUR_MS = 3_600_000
 def cursor(daemon: Daemon, queue: str, partition: str = "Default") -> dict:
     """The queue mode's cursor of a partition, as it is stored."""
     with psycopg.connect(daemon.conninfo, autocommit=True, row_factory=psycopg.rows.dict_row) as connection:
-        return connection.execute("SELECT k.* FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id JOIN queend.cursors k ON k.partition_id = p.id"
+        return connection.execute("SELECT k.* FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id"
+                                  " JOIN queend.cursors k ON k.partition_id = p.id"
                                   " WHERE q.name = %s AND p.name = %s", (queue, partition)).fetchone()
 
 
@@ -43,7 +44,8 @@ def test_the_partition_waits_and_others_do_not(client: Client, daemon: Daemon, q
     assert client.pop(queue, "a") == []
     assert data(client.pop(queue, batch=10, partitions=10)) == ["b1"]
     assert client.pop(queue, batch=10, partitions=10) == []
-    assert data(client.pop(queue, batch=10, consumerGroup="other", subscriptionMode="all")) in (["a1", "a2"], ["b1"]), "the pause is the group's"
+    assert data(client.pop(queue, batch=10, consumerGroup="other", subscriptionMode="all")) in (
+        ["a1", "a2"], ["b1"]), "the pause is the group's"
 
 
 def test_a_backoff_step_by_step_and_then_the_dead_letters(client: Client, daemon: Daemon, queue: str) -> None:
@@ -75,7 +77,8 @@ def test_a_parked_pop_is_served_when_the_pause_ends(client: Client, daemon: Daem
         assert data(one.receive().json["messages"]) == ["late"]
 
 
-def test_a_pause_that_another_daemon_made(client: Client, daemon: Daemon, start_daemon: Callable[..., Daemon], queue: str) -> None:
+def test_a_pause_that_another_daemon_made(client: Client, daemon: Daemon, start_daemon: Callable[..., Daemon],
+                                          queue: str) -> None:
     """The one that waits believes in a lease of an hour."""
     peer = start_daemon(daemon.conninfo)
     with peer.client() as waiting:
@@ -129,7 +132,8 @@ def test_a_delay_that_is_none_is_refused(client: Client, queue: str, delay: obje
     (message,) = client.pop(queue)
     for answer in (client.post("/api/v1/ack", ack_of(message, "retry", delayMs=delay)),
                    client.post("/api/v1/ack/batch", {"acknowledgments": [ack_of(message, "retry", delayMs=delay)]}),
-                   client.post("/api/v1/transaction", {"operations": [{"type": "ack", **ack_of(message, delayMs=delay)}]})):
+                   client.post("/api/v1/transaction",
+                               {"operations": [{"type": "ack", **ack_of(message, delayMs=delay)}]})):
         assert answer.status == 400 and "delayMs" in answer.json["error"]
     assert client.ack(message)["success"] is True
 
@@ -141,12 +145,14 @@ def test_a_new_configuration_does_not_end_a_pause_and_a_seek_does(client: Client
     client.ack(message, "failed")
     client.configure(queue)
     assert client.pop(queue) == []
-    assert client.post(f"/api/v1/consumer-groups/__QUEUE_MODE__/queues/{queue}/seek", {"timestamp": "1970-01-01T00:00:00Z"}).status == 200
+    assert client.post(f"/api/v1/consumer-groups/__QUEUE_MODE__/queues/{queue}/seek",
+                       {"timestamp": "1970-01-01T00:00:00Z"}).status == 200
     assert until(lambda: data(client.pop(queue)), "the message") == [1]
 
 
 @pytest.mark.parametrize("told", [[], [-1], "1", {"type": "linear"}, {"type": "exponential", "initial": 0}], ids=str)
 def test_a_backoff_that_is_none_is_refused(client: Client, queue: str, told: object) -> None:
     answer = client.post("/api/v1/configure", {"queue": queue, "options": {"retryBackoff": told}})
-    assert answer.status == 400 and answer.json["error"].startswith("options.retryBackoff") and answer.json["success"] is False
+    assert answer.status == 400 and answer.json["error"].startswith("options.retryBackoff")
+    assert answer.json["success"] is False
     assert client.show(queue).status == 404

@@ -15,7 +15,8 @@ from support.sdk import GENERATIONS, HERE, LEVELS, NEVER, PARTITIONS, TOKENS, WI
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_every_public_method_is_documented(generation: str) -> None:
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "LD_PRELOAD"))}
-    there = subprocess.run([prepare(generation).python, HERE / "sdk_covered.py"], capture_output=True, text=True, env=environment, check=True).stdout.split()
+    there = subprocess.run([prepare(generation).python, HERE / "sdk_covered.py"], capture_output=True, text=True,
+                           env=environment, check=True).stdout.split()
     told = documented(generation)
     assert sorted(told) == there and set(told.values()) <= {"equal", "different", "added", *NEVER}
 
@@ -42,7 +43,8 @@ def test_calls_with_a_token(start_daemon, generation: str, wire: str) -> None:
     options = {**WIRES[wire], "bearer_token": bearer()}
     assert len(prepare(generation).run("sdk_calls.py", daemon, generation, json.dumps(options))) >= 14
     with psycopg.connect(daemon.conninfo) as connection:
-        told = connection.execute("SELECT DISTINCT (queend.record_meta(l.meta, i)).producer_sub FROM queend.log l, generate_series(0, l.n - 1) i").fetchall()
+        told = connection.execute("SELECT DISTINCT (queend.record_meta(l.meta, i)).producer_sub"
+                                  " FROM queend.log l, generate_series(0, l.n - 1) i").fetchall()
     assert told == [("the sdk",)], "every message tells who stored it"
     daemon.stop()
 
@@ -52,25 +54,30 @@ def test_calls_with_a_token(start_daemon, generation: str, wire: str) -> None:
 def test_administration(start_daemon, tmp_path: Path, generation: str, tokens: dict) -> None:
     """With tokens: what a token of every level, and none, is refused of it, too."""
     daemon, sdk = start_daemon(QUEEND_BUFFER_BYTES=1 << 20, FILE_BUFFER_DIR=tmp_path, **tokens), prepare(generation)
-    assert len(sdk.run("sdk_admin.py", daemon, generation, json.dumps({"bearer_token": bearer()} if tokens else {}))) >= 8
+    assert len(sdk.run("sdk_admin.py", daemon, generation,
+                       json.dumps({"bearer_token": bearer()} if tokens else {}))) >= 8
     if tokens:
-        assert sdk.run("sdk_refused.py", daemon, generation, json.dumps({"": None, **{role: bearer(role) for role in LEVELS}}))[-1] == "refused"
+        assert sdk.run("sdk_refused.py", daemon, generation,
+                       json.dumps({"": None, **{role: bearer(role) for role in LEVELS}}))[-1] == "refused"
     daemon.stop()
 
 
 @pytest.mark.parametrize("generation, wire", [("0.15", "json"), ("2", "json"), ("2", "all")])
 def test_load(daemon_of_its_own: Daemon, generation: str, wire: str) -> None:
-    """100 000 messages, fewer for the binary wires, all of them together. Nothing lost, nothing twice, nothing out of order inside a partition: the
-    script sees to the last two."""
+    """100 000 messages, fewer for the binary wires, all of them together. Nothing lost, nothing twice, nothing out of
+    order inside a partition: the script sees to the last two."""
     sdk = prepare(generation)
     each = {"json": 100, "all": 40}[wire]
-    seen = json.loads(sdk.run("sdk_scenario.py", daemon_of_its_own, str(sdk.batch), str(each), json.dumps(WIRES[wire]))[-1])
+    seen = json.loads(sdk.run("sdk_scenario.py", daemon_of_its_own, str(sdk.batch), str(each),
+                              json.dumps(WIRES[wire]))[-1])
     print(seen)
     assert seen["crashed"] > 0 and seen["left"] == 0
     assert [seen[key] for key in ("queued", "workers", "movers", "moved", "replay")] == [PARTITIONS * each] * 5
-    assert framed_rows(daemon_of_its_own) == ("push_compression" in WIRES[wire]), "rows are stored as the client framed them"
+    assert framed_rows(daemon_of_its_own) == (
+        "push_compression" in WIRES[wire]), "rows are stored as the client framed them"
 
 
 def framed_rows(daemon: Daemon) -> bool:
     with psycopg.connect(daemon.conninfo) as connection:
-        return connection.execute("SELECT EXISTS (SELECT 1 FROM queend.log WHERE get_byte(body, 0) = 18)").fetchone() == (True,)
+        return connection.execute("SELECT EXISTS (SELECT 1 FROM queend.log"
+                                  " WHERE get_byte(body, 0) = 18)").fetchone() == (True,)

@@ -34,7 +34,8 @@ def sources(generation: str) -> tuple[Path, Path]:
         version = subprocess.run([python, "-c", "from importlib.metadata import version; print(version('queen-mq'))"],
                                  capture_output=True, text=True, check=True).stdout.strip()
         subprocess.run([*pip, "install", "pytest>=8", "pytest-asyncio>=1", *NEEDS[generation]], check=True)
-        subprocess.run([*pip, "download", "--no-deps", "--no-binary", ":all:", "--dest", folder, f"queen-mq=={version}"], check=True)
+        subprocess.run([*pip, "download", "--no-deps", "--no-binary", ":all:", "--dest", folder,
+                        f"queen-mq=={version}"], check=True)
         with tarfile.open(next(folder.glob("*.tar.gz"))) as archive:
             archive.extractall(folder, filter="data")
         (folder / "ready").touch()
@@ -45,23 +46,31 @@ def run(daemon: Daemon, generation: str, files: set[str], **settings: str) -> st
     """Runs files of its tests: the lines that say which were not run, and how many passed."""
     python, folder = sources(generation)
     place = conninfo_to_dict(daemon.conninfo)
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("QUEEN", "PYTHON", "LD_PRELOAD", "JWT", "PG"))}
-    environment |= {"QUEEN_SERVER_URL": daemon.url, "QUEEN_URL": daemon.url, "PYTHONPATH": str(HERE), "DIFFERENT": DIFFERENT[generation], **settings}
-    environment |= {f"PG_{name}": str(place[word]) for name, word in {"HOST": "host", "PORT": "port", "DB": "dbname", "USER": "user"}.items() if word in place}
-    done = subprocess.run([python, "-m", "pytest", "-q", "-ra", "-p", "no:cacheprovider", "-p", "sdk_own", "-o", "asyncio_mode=auto",
-                           "-o", "asyncio_default_fixture_loop_scope=session", "-o", "asyncio_default_test_loop_scope=session", *sorted(files)],
+    environment = {k: v for k, v in os.environ.items()
+                   if not k.startswith(("QUEEN", "PYTHON", "LD_PRELOAD", "JWT", "PG"))}
+    environment |= {"QUEEN_SERVER_URL": daemon.url, "QUEEN_URL": daemon.url, "PYTHONPATH": str(HERE),
+                    "DIFFERENT": DIFFERENT[generation], **settings}
+    environment |= {f"PG_{name}": str(place[word]) for name, word in {
+        "HOST": "host", "PORT": "port", "DB": "dbname", "USER": "user"}.items() if word in place}
+    done = subprocess.run([python, "-m", "pytest", "-q", "-ra", "-p", "no:cacheprovider", "-p", "sdk_own", "-o",
+                           "asyncio_mode=auto",
+                           "-o", "asyncio_default_fixture_loop_scope=session", "-o",
+                           "asyncio_default_test_loop_scope=session", *sorted(files)],
                           cwd=folder, capture_output=True, text=True, env=environment, timeout=900)
     assert done.returncode == 0, f"{done.stdout[-5000:]}\n{done.stderr[-2000:]}\n{daemon.story()}"
     return "\n".join(line for line in done.stdout.splitlines() if re.match(r"SKIPPED|XFAIL|\d+ passed", line))
 
 
 def test_what_the_sdk_expects(start_daemon, request) -> None:
-    """All at once, as they mostly wait. Everything with and without tokens; in the ordinary run one generation each way."""
+    """All at once, as they mostly wait. Everything with and without tokens; in the ordinary run one generation each
+    way."""
     everything = request.config.getoption("--sdk-tests")
 
     def one(generation: str, tokens: bool) -> str:
-        files = {one.name for one in sources(generation)[1].glob("test_*.py")} - ABSENT - (OPEN if tokens else set()) - (set() if everything else SLOW)
-        daemon = start_daemon(QUEEN_ENCRYPTION_KEY="00" * 32, **({"JWT_ENABLED": "true", "JWT_SECRET": SECRET} if tokens else {}))
+        files = {one.name for one in sources(generation)[1].glob("test_*.py")} - ABSENT - (
+            OPEN if tokens else set()) - (set() if everything else SLOW)
+        daemon = start_daemon(QUEEN_ENCRYPTION_KEY="00" * 32,
+                              **({"JWT_ENABLED": "true", "JWT_SECRET": SECRET} if tokens else {}))
         settings = {"JWT_SECRET": SECRET, "QUEEN_TOKEN": token(sub="the sdk", role="admin", exp=3600)} if tokens else {}
         told = run(daemon, generation, files, **settings)
         assert "set JWT_SECRET" not in told or not tokens, "nothing is left out for want of tokens"
@@ -70,5 +79,6 @@ def test_what_the_sdk_expects(start_daemon, request) -> None:
     for generation in NEEDS:
         sources(generation)
     with ThreadPoolExecutor() as pool:
-        for told in pool.map(lambda asked: one(*asked), [(g, t) for g in NEEDS for t in (True, False) if everything or t == (g == "0.15")]):
+        for told in pool.map(lambda asked: one(*asked),
+                             [(g, t) for g in NEEDS for t in (True, False) if everything or t == (g == "0.15")]):
             print(told)

@@ -15,7 +15,8 @@ NOWHERE = "00000000-0000-0000-0000-000000000000"
 def test_result_of_an_ack(client: Client, queue: str) -> None:
     client.push(queue, 1, 2, partition="p")
     first, second = client.pop(queue, batch=2)
-    assert client.ack(first) == {"index": 0, "transactionId": first["transactionId"], "success": True, "error": None, "queueName": queue,
+    assert client.ack(first) == {"index": 0, "transactionId": first["transactionId"], "success": True,
+                                 "error": None, "queueName": queue,
                                  "partitionName": "p", "leaseReleased": False, "dlq": False}
     assert client.ack(second)["leaseReleased"] is True
 
@@ -43,8 +44,10 @@ def test_cumulative_consumes_all_before_it(client: Client, queue: str) -> None:
     assert data(client.pop(queue, batch=5)) == [4]
 
 
-def test_an_acknowledgment_completes_what_it_names(client: Client, queue: str, daemon: Daemon, start_daemon: Callable[..., Daemon]) -> None:
-    """What stands before it comes again when the lease ends, from another daemon as well; what was confirmed does not."""
+def test_an_acknowledgment_completes_what_it_names(client: Client, queue: str, daemon: Daemon,
+                                                   start_daemon: Callable[..., Daemon]) -> None:
+    """What stands before it comes again when the lease ends, from another daemon as well; what was confirmed does
+    not."""
     client.configure(queue, leaseTime=1)
     client.push(queue, *range(6))
     messages = client.pop(queue, batch=5)
@@ -63,7 +66,8 @@ def test_an_acknowledgment_completes_what_it_names(client: Client, queue: str, d
 def test_cumulative_is_a_matter_of_completing(client: Client, queue: str) -> None:
     client.push(queue, 1)
     (message,) = client.pop(queue)
-    for given, said in (({"cumulative": "yes"}, "cumulative must be true or false"), ({"cumulative": 1}, "cumulative must be true or false"),
+    for given, said in (({"cumulative": "yes"}, "cumulative must be true or false"),
+                        ({"cumulative": 1}, "cumulative must be true or false"),
                         ({"cumulative": True, "status": "failed"}, "cumulative goes with the status completed alone")):
         answer = client.post("/api/v1/ack", {**ack_of(message), **given})
         assert answer.status == 400 and said in answer.json["error"], answer.body
@@ -88,7 +92,8 @@ def test_a_lease_that_is_not_live_has_no_say(client: Client, queue: str) -> None
         assert (result["success"], result["error"], result["queueName"]) == (False, "Invalid or expired lease", queue)
     assert client.ack(message)["success"]
     again = client.ack(message)
-    assert (again["success"], again["error"]) == (False, "Invalid or expired lease"), "the batch is complete, its lease gone"
+    assert (again["success"],
+            again["error"]) == (False, "Invalid or expired lease"), "the batch is complete, its lease gone"
 
 
 def test_without_a_lease_id_it_is_acked_for_whoever_holds_it(client: Client, queue: str) -> None:
@@ -106,7 +111,8 @@ def test_what_does_not_exist(client: Client, queue: str) -> None:
     assert (unknown["success"], unknown["error"], unknown["queueName"]) == (False, "Message not found", queue)
     for partition in (NOWHERE, str(uuid.uuid4())):
         result = client.ack({**message, "partitionId": partition}, lease=False)
-        assert (result["success"], result["error"], result["queueName"], result["partitionName"]) == (False, "Message not found", None, None)
+        assert (result["success"], result["error"], result["queueName"],
+                result["partitionName"]) == (False, "Message not found", None, None)
     never = client.ack(message, group="never-popped", lease=False)
     assert (never["success"], never["error"], never["leaseReleased"]) == (True, None, None)
     assert data(client.pop(queue, consumerGroup="never-popped")) == [1]
@@ -166,7 +172,7 @@ def test_dlq_sends_a_held_message_there_at_once(client: Client, queue: str) -> N
     assert client.dead(queue) == 1 and client.pop(queue) == []
 
 
-# -- several at once ---------------------------------------------------------------------------------------------------------
+# -- several at once ---------------------------------------------------------------------------------------------------
 
 
 def test_results_in_the_order_of_the_request(client: Client, queue: str) -> None:
@@ -178,7 +184,8 @@ def test_results_in_the_order_of_the_request(client: Client, queue: str) -> None
     assert [one["index"] for one in results] == list(range(10))
     assert [one["transactionId"] for one in results] == [one["transactionId"] for one in items]
     assert [one["success"] for one in results] == [True] * 4 + [False] + [True] * 5
-    assert {one["partitionName"] for one in results} == {"a", "b", "c"} and {one["queueName"] for one in results} == {queue}
+    assert {one["partitionName"] for one in results} == {"a", "b", "c"}
+    assert {one["queueName"] for one in results} == {queue}
     assert client.pop(queue, batch=9, partitions=3) == []
 
 
@@ -237,7 +244,8 @@ def test_mixed_at_the_limit(client: Client, queue: str) -> None:
     client.configure(queue, retryLimit=0)
     client.push(queue, *range(4))
     messages = client.pop(queue, batch=4)
-    results = client.ack_batch([ack_of(messages[0]), ack_of(messages[1], "failed"), ack_of(messages[2]), ack_of(messages[3], "failed")])
+    results = client.ack_batch([ack_of(messages[0]), ack_of(messages[1], "failed"), ack_of(messages[2]),
+                                ack_of(messages[3], "failed")])
     assert [one["dlq"] for one in results] == [False, True, False, True]
     assert client.dead(queue) == 2 and client.pop(queue) == []
 
@@ -261,7 +269,8 @@ def test_null_means_absent(client: Client, queue: str) -> None:
     client.push(queue, 1)
     (message,) = client.pop(queue)
     answer = client.post("/api/v1/ack/batch", {"consumerGroup": None, "acknowledgments": [
-        {"transactionId": message["transactionId"], "partitionId": message["partitionId"], "leaseId": None, "status": None, "error": None}]})
+        {"transactionId": message["transactionId"], "partitionId": message["partitionId"], "leaseId": None,
+         "status": None, "error": None}]})
     assert answer.status == 200 and answer.json[0]["success"] is True
 
 
@@ -279,6 +288,7 @@ def test_dead_letters_keep_what_is_needed_to_see_why(daemon: Daemon, client: Cli
     (message,) = client.pop(queue, consumerGroup="g")
     client.ack(message, "failed", group="g", error="because")
     with psycopg.connect(daemon.conninfo) as connection:
-        row = connection.execute("SELECT d.error, d.retry_count FROM queend.dead_letters d JOIN queend.queues q ON q.id = d.queue_id"
+        row = connection.execute("SELECT d.error, d.retry_count FROM queend.dead_letters d JOIN queend.queues q"
+                                 " ON q.id = d.queue_id"
                                  " WHERE q.name = %s", (queue,)).fetchall()
     assert row == [("because", 0)]

@@ -17,7 +17,8 @@ def test_a_group_starts_at_the_oldest_message_by_default(client: Client, queue: 
     assert data(client.pop(queue, consumerGroup="all", subscriptionMode="all", batch=5)) == [1, 2]
 
 
-@pytest.mark.parametrize("query", [{"subscriptionMode": "new"}, {"subscriptionMode": "new-only"}, {"subscriptionFrom": "now"}], ids=str)
+@pytest.mark.parametrize("query", [{"subscriptionMode": "new"}, {"subscriptionMode": "new-only"},
+                                   {"subscriptionFrom": "now"}], ids=str)
 def test_a_new_group_sees_what_comes_after_it(client: Client, queue: str, query: dict) -> None:
     client.push(queue, "old", partition="a")
     assert client.pop(queue, consumerGroup="g", batch=5, **query) == []
@@ -40,7 +41,8 @@ def test_a_group_may_start_at_a_time(client: Client, queue: str) -> None:
     border = client.push(queue, "second") and client.pop(queue, consumerGroup="reader", batch=2)[1]["createdAt"]
     client.push(queue, "third")
     assert data(client.pop(queue, consumerGroup="g", subscriptionFrom=border, batch=5)) == ["second", "third"]
-    assert data(client.pop(queue, consumerGroup="early", subscriptionFrom="2020-01-01T00:00:00Z", batch=5)) == ["first", "second", "third"]
+    assert data(client.pop(queue, consumerGroup="early", subscriptionFrom="2020-01-01T00:00:00Z", batch=5)) == [
+        "first", "second", "third"]
     assert client.pop(queue, consumerGroup="future", subscriptionFrom="2099-01-01T00:00:00Z", batch=5) == []
 
 
@@ -57,7 +59,7 @@ def test_each_group_has_its_own_position(client: Client, queue: str) -> None:
     assert data(client.pop(queue, batch=9)) == [0, 1, 2, 3, 4, 5]
 
 
-# -- long poll ------------------------------------------------------------------------------------------------------------
+# -- long poll ---------------------------------------------------------------------------------------------------------
 
 
 def parked(client: Client, number: int) -> None:
@@ -68,7 +70,8 @@ def parked(client: Client, number: int) -> None:
 @pytest.mark.parametrize("where", ["queue", "partition", "namespace"])
 def test_a_waiting_pop_is_woken_by_a_commit(daemon: Daemon, client: Client, queue: str, how: str, where: str) -> None:
     client.configure(queue, namespace=f"ns-{queue}")
-    target = {"queue": pop_target(queue, wait=True, timeout=30000), "partition": pop_target(queue, "p", wait=True, timeout=30000),
+    target = {"queue": pop_target(queue, wait=True, timeout=30000),
+              "partition": pop_target(queue, "p", wait=True, timeout=30000),
               "namespace": pop_target(None, namespace=f"ns-{queue}", wait=True, timeout=30000)}[where]
     with daemon.client() as waiting:
         waiting.send("GET", target)
@@ -76,7 +79,8 @@ def test_a_waiting_pop_is_woken_by_a_commit(daemon: Daemon, client: Client, queu
         if how == "push":
             client.push(queue, "hello", partition="p")
         else:
-            assert client.transaction({"type": "push", "items": [{"queue": queue, "partition": "p", "payload": "hello"}]})["success"]
+            assert client.transaction({"type": "push",
+                                       "items": [{"queue": queue, "partition": "p", "payload": "hello"}]})["success"]
         assert data(waiting.receive().json["messages"]) == ["hello"]
     parked(client, 0)
 
@@ -145,7 +149,8 @@ def test_requests_behind_a_waiting_pop_are_answered_in_order(daemon: Daemon, cli
 
 
 def test_a_push_wakes_across_workers(daemon: Daemon, client: Client, queue: str) -> None:
-    """Connections are dealt out to the workers in turn, so pops and pushes of many connections meet on different ones."""
+    """Connections are dealt out to the workers in turn, so pops and pushes of many connections meet on different
+    ones."""
     received: list[int] = []
 
     def consume() -> None:

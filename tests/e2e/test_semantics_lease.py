@@ -53,14 +53,16 @@ def test_what_cannot_be_extended(client: Client, queue: str) -> None:
     (message,) = client.pop(queue)
     for lease in ("00000000-0000-0000-0000-000000000000", "abc"):
         result = client.extend(lease, {"seconds": 60})
-        assert (result["success"], result["error"], result["expiresAt"], result["renewed"]) == (False, "Lease not found", None, 0)
+        assert (result["success"], result["error"], result["expiresAt"],
+                result["renewed"]) == (False, "Lease not found", None, 0)
     (again,) = until(lambda: client.pop(queue), "the lease expires")
     assert client.extend(message["leaseId"])["success"] is False
     client.ack(again)
     assert client.extend(again["leaseId"])["error"] == "Lease not found"
 
 
-@pytest.mark.parametrize("body", [{"seconds": "60"}, {"seconds": ""}, {"seconds": []}, {"seconds": 1.5}, {"seconds": True}, {"seconds": 0}, {"seconds": -10}, {"seconds": 10**12}], ids=str)
+@pytest.mark.parametrize("body", [{"seconds": "60"}, {"seconds": ""}, {"seconds": []}, {"seconds": 1.5},
+                                  {"seconds": True}, {"seconds": 0}, {"seconds": -10}, {"seconds": 10**12}], ids=str)
 def test_seconds_are_a_positive_whole_number(client: Client, body: dict) -> None:
     answer = client.post("/api/v1/lease/00000000-0000-0000-0000-000000000000/extend", body)
     assert answer.status == 400 and "seconds" in answer.json["error"]
@@ -78,8 +80,10 @@ def test_lease_time_of_the_queue_and_zero(client: Client, queue: str) -> None:
 
 
 def test_configure_echoes_every_option(client: Client, queue: str) -> None:
-    options = {"priority": 7, "leaseTime": 60, "retryLimit": 5, "retryDelay": 2000, "maxSize": 1000, "ttl": 7200, "deadLetterQueue": True,
-               "dlqAfterMaxRetries": True, "delayedProcessing": 1, "windowBuffer": 2, "retentionSeconds": 3600, "completedRetentionSeconds": 600,
+    options = {"priority": 7, "leaseTime": 60, "retryLimit": 5, "retryDelay": 2000, "maxSize": 1000, "ttl": 7200,
+               "deadLetterQueue": True,
+               "dlqAfterMaxRetries": True, "delayedProcessing": 1, "windowBuffer": 2, "retentionSeconds": 3600,
+               "completedRetentionSeconds": 600,
                "retentionEnabled": True, "encryptionEnabled": False, "maxWaitTimeSeconds": 30}
     result = client.configure(queue, namespace="ns", task="t", **options)
     assert result["configured"] is True and result["options"] == options
@@ -129,8 +133,10 @@ def test_asked_for_beside_partitions_that_are_free(daemon: Daemon, client: Clien
     (lease,) = {one["leaseId"] for one in client.pop(queue, batch=10)}
     with psycopg.connect(daemon.conninfo, autocommit=True) as db:
         (first_end,) = db.execute("SELECT lease_until FROM queend.cursors WHERE lease_id = %s", (lease,)).fetchone()
-        db.execute("UPDATE queend.cursors SET lease_until = lease_until + %s WHERE lease_id = %s", (more * 1_000_000, lease))
-        until(lambda: db.execute("SELECT queend.now_us() > %s", (first_end + 100_000,)).fetchone()[0], "the end that was known at first")
+        db.execute("UPDATE queend.cursors SET lease_until = lease_until + %s WHERE lease_id = %s",
+                   (more * 1_000_000, lease))
+        until(lambda: db.execute("SELECT queend.now_us() > %s", (first_end + 100_000,)).fetchone()[0],
+              "the end that was known at first")
         client.push_items([{"queue": queue, "partition": p, "payload": p} for p in "ab"])
         assert sorted(data(client.pop(queue, batch=10, partitions=3, autoAck=True))) == ["a", "b"]
         if more > 30:

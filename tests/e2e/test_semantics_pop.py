@@ -24,10 +24,12 @@ def test_answer_with_messages(client: Client, queue: str) -> None:
     assert answer.status == 200 and answer.headers["content-type"] == "application/json"
     body = answer.json
     (message,) = body["messages"]
-    assert body["success"] is True and body["queue"] == queue and body["partition"] == "p" and body["consumerGroup"] == "g"
-    assert body["partitionsClaimed"] == 1 and body["partitionId"] == message["partitionId"] and body["leaseId"] == message["leaseId"]
-    assert {"id", "transactionId", "traceId", "data", "producerSub", "createdAt", "partitionId", "partition", "leaseId", "consumerGroup",
-            "queue", "deliveryAttempt", "offset"} == set(message)
+    assert body["success"] is True and body["queue"] == queue and body["partition"] == "p"
+    assert body["consumerGroup"] == "g"
+    assert body["partitionsClaimed"] == 1 and body["partitionId"] == message["partitionId"]
+    assert body["leaseId"] == message["leaseId"]
+    assert {"id", "transactionId", "traceId", "data", "producerSub", "createdAt", "partitionId", "partition",
+            "leaseId", "consumerGroup", "queue", "deliveryAttempt", "offset"} == set(message)
     assert message["queue"] == queue and message["deliveryAttempt"] == 1 and message["offset"] == 0
     assert len(message["createdAt"]) == len("2026-01-02T03:04:05.678901Z")
 
@@ -37,7 +39,8 @@ def test_default_batch_is_one(client: Client, queue: str) -> None:
     assert data(client.pop(queue)) == [1]
 
 
-@pytest.mark.parametrize("batch, got", [("0", 1), ("-3", 1), ("abc", 1), ("", 1), ("2abc", 2), (" 2", 2), ("99999999999999999999", 1), ("100000", 3)])
+@pytest.mark.parametrize("batch, got", [("0", 1), ("-3", 1), ("abc", 1), ("", 1), ("2abc", 2), (" 2", 2),
+                                        ("99999999999999999999", 1), ("100000", 3)])
 def test_batch_is_read_leniently(lenient: Client, queue: str, batch: str, got: int) -> None:
     lenient.push(queue, 1, 2, 3)
     assert len(lenient.pop(queue, batch=batch)) == got
@@ -70,9 +73,11 @@ def test_auto_ack_consumes_on_delivery(client: Client, queue: str) -> None:
 def test_partitions_up_to_the_number_asked_for(client: Client, queue: str) -> None:
     client.push_items([{"queue": queue, "partition": p, "payload": f"{p}{n}"} for p in "abcdef" for n in range(3)])
     body = client.pop_answer(queue, batch=100, partitions=4).json
-    assert body["partitionsClaimed"] == 4 and len(body["messages"]) == 12 and len({m["leaseId"] for m in body["messages"]}) == 1
+    assert body["partitionsClaimed"] == 4 and len(body["messages"]) == 12
+    assert len({m["leaseId"] for m in body["messages"]}) == 1
     for partition in {m["partition"] for m in body["messages"]}:
-        assert [m["data"] for m in body["messages"] if m["partition"] == partition] == [f"{partition}{n}" for n in range(3)]
+        assert [m["data"] for m in body["messages"] if m["partition"] == partition] == [
+            f"{partition}{n}" for n in range(3)]
     assert len(client.pop(queue, batch=100, partitions=4)) == 6
 
 
@@ -158,7 +163,8 @@ def test_namespace_and_task_choose_among_queues(client: Client, queue: str) -> N
     for n in (1, 2, 3):
         client.push(f"{queue}-{n}", n)
     body = client.pop_answer(None, namespace=queue, task="y").json
-    assert data(body["messages"]) == [2] and body["queue"] == f"{queue}-2" and body["messages"][0]["queue"] == f"{queue}-2"
+    assert data(body["messages"]) == [2] and body["queue"] == f"{queue}-2"
+    assert body["messages"][0]["queue"] == f"{queue}-2"
     assert data(client.pop(None, namespace=queue)) == [1]
     assert empty(client, None, namespace=queue)
     assert data(client.pop(None, task="x" + queue)) == [3]

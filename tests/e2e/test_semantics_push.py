@@ -12,9 +12,11 @@ from support.daemon import Daemon
 
 
 def test_answer_of_a_stored_message(client: Client, queue: str) -> None:
-    (one,) = client.push(queue, {"n": 1}, partition="p", transactionId="t-1", traceId="11111111-2222-4333-8444-555555555555")
+    (one,) = client.push(queue, {"n": 1}, partition="p", transactionId="t-1",
+                         traceId="11111111-2222-4333-8444-555555555555")
     assert {key: one[key] for key in ("index", "transaction_id", "status", "trace_id", "queueName")} == {
-        "index": 0, "transaction_id": "t-1", "status": "queued", "trace_id": "11111111-2222-4333-8444-555555555555", "queueName": queue}
+        "index": 0, "transaction_id": "t-1", "status": "queued",
+        "trace_id": "11111111-2222-4333-8444-555555555555", "queueName": queue}
     assert uuid.UUID(one["message_id"]).version == 7
     uuid.UUID(one["partition_id"])
     (popped,) = client.pop(queue)
@@ -30,8 +32,9 @@ def test_missing_transaction_ids_are_made_and_differ(client: Client, queue: str)
     assert [one["transactionId"] for one in client.pop(queue, batch=3)] == ids
 
 
-@pytest.mark.parametrize("transaction", ["plain text", str(uuid.UUID(int=5, version=4)), "0192f0c0-0000-7000-8000-0000000000aa",
-                                         "0192F0C0-0000-7000-8000-0000000000AA", "ünï-\U0001f600", "x" * 255])
+@pytest.mark.parametrize("transaction",
+                         ["plain text", str(uuid.UUID(int=5, version=4)), "0192f0c0-0000-7000-8000-0000000000aa",
+                          "0192F0C0-0000-7000-8000-0000000000AA", "ünï-\U0001f600", "x" * 255])
 def test_the_same_id_is_stored_once_per_partition(client: Client, queue: str, transaction: str) -> None:
     (first,) = client.push(queue, "first", partition="a", transactionId=transaction)
     (again,) = client.push(queue, "again", partition="a", transactionId=transaction)
@@ -52,7 +55,8 @@ def test_ids_that_differ_only_in_case_are_two(client: Client, queue: str) -> Non
 
 def test_first_of_equal_ids_in_a_request_wins(client: Client, queue: str) -> None:
     items = client.push_items([{"queue": queue, "partition": p, "payload": n, "transactionId": t}
-                               for n, (p, t) in enumerate([("a", "x"), ("b", "x"), ("a", "x"), ("a", "y"), ("a", "y"), ("b", "x")])])
+                               for n, (p, t)
+                               in enumerate([("a", "x"), ("b", "x"), ("a", "x"), ("a", "y"), ("a", "y"), ("b", "x")])])
     assert [one["status"] for one in items] == ["queued", "queued", "duplicate", "queued", "duplicate", "duplicate"]
     assert [one["index"] for one in items] == list(range(6))
     ids = [one["message_id"] for one in items]
@@ -98,8 +102,10 @@ def test_one_of_many_equal_pushes_at_once_is_stored(daemon: Daemon, client: Clie
 
 
 @pytest.mark.parametrize("text", [
-    "null", "0", "-0", "-0.0", "1e3", "1E+400", "1.10", "12345678901234567890123", "9223372036854775808", '""', '"\\u0000"', '"a\\u0000b"',
-    '"\\/\\b\\f\\n\\r\\t\\"\\\\"', '"\\ud83d\\ude00"', '"\\ud800"', '"é\U0001f600\u2028"', "[]", "{}", '{"z":1,"a":2,"z":3}', '[ 1 ,\t2 ]', '{ "a" : [ ] }',
+    "null", "0", "-0", "-0.0", "1e3", "1E+400", "1.10", "12345678901234567890123", "9223372036854775808", '""',
+    '"\\u0000"', '"a\\u0000b"',
+    '"\\/\\b\\f\\n\\r\\t\\"\\\\"', '"\\ud83d\\ude00"', '"\\ud800"', '"é\U0001f600\u2028"', "[]", "{}",
+    '{"z":1,"a":2,"z":3}', '[ 1 ,\t2 ]', '{ "a" : [ ] }',
     "[" * 200 + "]" * 200, '"' + "x" * 300_000 + '"'], ids=lambda text: text[:24])
 def test_payloads_come_back_as_they_were_written(client: Client, queue: str, text: str) -> None:
     body = f'{{"items":[{{"queue":{json.dumps(queue)},"payload":{text}}}]}}'.encode()
@@ -114,13 +120,15 @@ def test_a_payload_that_is_missing_is_null(lenient: Client, queue: str) -> None:
 
 def test_fields_that_belong_to_others_are_ignored(client: Client, queue: str) -> None:
     name = f"{queue}.work.v2"
-    client.push_items([{"queue": name, "payload": 1, "namespace": "N", "task": "T", "producerSub": "evil", "more": {"deep": []}}])
+    client.push_items([{"queue": name, "payload": 1, "namespace": "N", "task": "T", "producerSub": "evil",
+                        "more": {"deep": []}}])
     assert client.pop(name)[0]["producerSub"] is None
     shown = client.show(name).json
     assert (shown["namespace"], shown["task"]) == (queue, "work")
 
 
-@pytest.mark.parametrize("name", ["with space", "a/b", "ünïcödé \U0001f600", "a.b.c", "100%", "q?x=1&y#z", "'\"\\;--", ".", "x" * 255])
+@pytest.mark.parametrize("name", ["with space", "a/b", "ünïcödé \U0001f600", "a.b.c", "100%", "q?x=1&y#z",
+                                  "'\"\\;--", ".", "x" * 255])
 def test_names_of_any_characters(client: Client, name: str) -> None:
     client.push(name, 1, partition=name)
     (by_queue,) = client.pop(name, consumerGroup=name)

@@ -25,22 +25,28 @@ def refused(client: Client, error: str, *operations: dict, **more: object) -> di
 def test_moves_a_message_to_another_queue(client: Client, queue: str) -> None:
     client.push(queue, 1, 2)
     first, second = client.pop(queue, batch=2)
-    result = client.transaction(ack(first), push(f"{queue}-out", "a", "b"), ack(second), requiredLeases=[first["leaseId"]])
+    result = client.transaction(ack(first), push(f"{queue}-out", "a", "b"), ack(second),
+                                requiredLeases=[first["leaseId"]])
     assert result["success"] is True and result["transactionId"]
     kinds = [(one["index"], one["type"], one["success"]) for one in result["results"]]
     assert kinds == [(0, "ack", True), (1, "push", True), (2, "push", True), (3, "ack", True)]
     acked, pushed = result["results"][0], result["results"][1]
-    assert {"transactionId", "error", "dlq"} <= set(acked) and acked["transactionId"] == first["transactionId"] and acked["dlq"] is False
-    assert {"transactionId", "messageId", "partitionId", "queueName"} <= set(pushed) and pushed["queueName"] == f"{queue}-out"
+    assert {"transactionId", "error", "dlq"} <= set(acked) and acked["transactionId"] == first["transactionId"]
+    assert acked["dlq"] is False
+    assert {"transactionId", "messageId", "partitionId", "queueName"} <= set(pushed)
+    assert pushed["queueName"] == f"{queue}-out"
     moved = client.pop(f"{queue}-out", batch=5)
-    assert data(moved) == ["a", "b"] and moved[0]["id"] == pushed["messageId"] and moved[0]["transactionId"] == pushed["transactionId"]
+    assert data(moved) == ["a", "b"] and moved[0]["id"] == pushed["messageId"]
+    assert moved[0]["transactionId"] == pushed["transactionId"]
     assert client.pop(queue) == []
 
 
 def test_push_forms(lenient: Client, queue: str) -> None:
     result = lenient.transaction(
-        {"type": "push", "queue": queue, "payload": 1}, {"type": "push", "queue": queue, "data": 2, "transactionId": "t2"},
-        {"type": "push", "queue": queue}, {"type": "push", "items": [{"queue": queue, "partition": "p", "traceId": None}]}, {"type": "push", "items": []})
+        {"type": "push", "queue": queue, "payload": 1},
+        {"type": "push", "queue": queue, "data": 2, "transactionId": "t2"},
+        {"type": "push", "queue": queue},
+        {"type": "push", "items": [{"queue": queue, "partition": "p", "traceId": None}]}, {"type": "push", "items": []})
     assert result["success"] is True and len(result["results"]) == 4
     assert result["results"][1]["transactionId"] == "t2"
     assert data(lenient.pop(queue, "Default", batch=5)) == [1, 2, {}]
@@ -51,7 +57,8 @@ def test_a_duplicate_push_undoes_all(client: Client, queue: str) -> None:
     client.push(queue, 1)
     client.push(f"{queue}-out", "old", transactionId="t")
     (message,) = client.pop(queue)
-    result = client.transaction(ack(message), push(f"{queue}-out", "new"), push(f"{queue}-out", "again", transactionId="t"))
+    result = client.transaction(ack(message), push(f"{queue}-out", "new"),
+                                push(f"{queue}-out", "again", transactionId="t"))
     assert result["success"] is False and result["error"]
     assert data(client.pop(f"{queue}-out", batch=5)) == ["old"]
     assert client.ack(message)["success"] is True, "still leased, not consumed"
@@ -70,7 +77,8 @@ def test_an_ack_that_fails_undoes_all(client: Client, queue: str) -> None:
     client.push(queue, 1, 2)
     first, second = client.pop(queue, batch=2)
     out = push(f"{queue}-out", "x")
-    refused(client, "ACK operation failed: Message not found", out, ack(first), ack({**second, "transactionId": "nope"}))
+    refused(client, "ACK operation failed: Message not found", out, ack(first),
+            ack({**second, "transactionId": "nope"}))
     refused(client, "ACK operation failed: Invalid or expired lease", out, ack(first), ack({**second, "leaseId": DEAD}))
     refused(client, "ACK operation failed: Unknown error", out, ack(first), ack(second, "retry"))
     assert client.pop(f"{queue}-out") == []
@@ -83,13 +91,17 @@ def test_a_refused_one_leaves_nothing_not_even_a_name(client: Client, queue: str
     new = push(f"{queue}-new", "x")
     fresh = push(queue, "y", partition="fresh")
     for refused_by, more in [
-        ([ack({**message, "transactionId": "nope"})], {}), ([ack({**message, "partitionId": DEAD})], {}), ([ack({**message, "leaseId": DEAD})], {}),
-        ([ack(message, "retry")], {}), ([push(queue, 2, transactionId="t")], {}), ([{"type": "odd"}], {}), ([], {"requiredLeases": [DEAD]}),
-        ([push(f"{queue}-new", 2, transactionId="u"), push(f"{queue}-new", 3, transactionId="u", partition="p"), push(f"{queue}-new", 3, transactionId="u", partition="p")], {}),
+        ([ack({**message, "transactionId": "nope"})], {}), ([ack({**message, "partitionId": DEAD})], {}),
+        ([ack({**message, "leaseId": DEAD})], {}),
+        ([ack(message, "retry")], {}), ([push(queue, 2, transactionId="t")], {}), ([{"type": "odd"}], {}),
+        ([], {"requiredLeases": [DEAD]}),
+        ([push(f"{queue}-new", 2, transactionId="u"), push(f"{queue}-new", 3, transactionId="u", partition="p"),
+          push(f"{queue}-new", 3, transactionId="u", partition="p")], {}),
     ]:
         result = client.transaction(new, fresh, *refused_by, **more)
         assert result["success"] is False, result
-        assert client.show(f"{queue}-new").status == 404 and "fresh" not in {one["name"] for one in client.show(queue).json["partitions"]}, result
+        assert client.show(f"{queue}-new").status == 404 and "fresh" not in {
+            one["name"] for one in client.show(queue).json["partitions"]}, result
     result = client.transaction(new, fresh, ack(message), requiredLeases=[message["leaseId"]])
     assert result["success"] is True and [one["success"] for one in result["results"]] == [True] * 3
     assert data(client.pop(f"{queue}-new")) == ["x"] and data(client.pop(queue, "fresh")) == ["y"]
@@ -133,7 +145,8 @@ def test_unknown_operations(client: Client, queue: str, type_: object, shown: st
 
 
 @pytest.mark.parametrize("rider", [
-    {"kv": [{"op": "put", "ns": "n", "key": "k", "value": 1}]}, {"timers": [{"op": "schedule", "queue": "q", "timerKey": "k", "delayMs": 5}]},
+    {"kv": [{"op": "put", "ns": "n", "key": "k", "value": 1}]},
+    {"timers": [{"op": "schedule", "queue": "q", "timerKey": "k", "delayMs": 5}]},
     {"positions": [{"queue": "q", "group": "g", "offset": 1}]}], ids=lambda rider: next(iter(rider)))
 def test_riders_it_does_not_know_are_refused_whole(client: Client, queue: str, rider: dict) -> None:
     answer = client.post("/api/v1/transaction", {"operations": [push(queue, 1)], **rider})

@@ -1,7 +1,8 @@
-"""The server comes back without its newest commits: a standby that lacked them took over, or it crashed with synchronous_commit=off.
+"""The server comes back without its newest commits: a standby that lacked them took over, or it crashed with
+synchronous_commit=off.
 
-What the daemon remembers must not outlive what the database lost. `forgetful` flushes nothing by itself for ten seconds, so a crash
-loses what was committed since `settle`.
+What the daemon remembers must not outlive what the database lost. `forgetful` flushes nothing by itself for ten
+seconds, so a crash loses what was committed since `settle`.
 """
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ def settle(conninfo: str) -> None:
 
 
 def crash(server: Postgres, how: str) -> None:
-    """The server ends as in a crash and recovers: all of it, or one backend, which costs all sessions and the shared memory."""
+    """The server ends as in a crash and recovers: all of it, or one backend, which costs all sessions and the shared
+    memory."""
     if how == "server":
         server.restart()
         return
@@ -70,7 +72,8 @@ def crash(server: Postgres, how: str) -> None:
 def push(client: Client, queue: str, *payloads, partition: str = "p", **more) -> list[dict]:
     """As a client that tries again while the database is away."""
     items = {"items": [{"queue": queue, "partition": partition, "payload": one, **more} for one in payloads]}
-    return until(lambda: (answer := client.post("/api/v1/push", items)).status == 201 and answer.json, "the push is answered")
+    return until(lambda: (answer := client.post("/api/v1/push", items)).status == 201 and answer.json,
+                 "the push is answered")
 
 
 def changed(*daemons: Daemon) -> None:
@@ -135,7 +138,8 @@ def test_partitions_made_in_the_lost_tail_are_made_again(serve, forgetful, datab
             assert data(client.pop(else_, batch=10, wait=True, timeout=10_000, autoAck=True)) == ["other"]
         assert data(client.pop(lost, "new", batch=10)) == []
     with psycopg.connect(database) as connection:
-        assert connection.execute("SELECT count(*) FROM queend.log l WHERE l.partition_id NOT IN (SELECT p.id FROM queend.partitions p)").fetchone() == (0,)
+        assert connection.execute("SELECT count(*) FROM queend.log l WHERE l.partition_id NOT IN (SELECT p.id"
+                                  " FROM queend.partitions p)").fetchone() == (0,)
 
 
 def test_who_waits_goes_on_waiting_at_the_new_server(serve, forgetful, database, queue):
@@ -146,7 +150,8 @@ def test_who_waits_goes_on_waiting_at_the_new_server(serve, forgetful, database,
         assert data(client.pop(f"{queue}.a", batch=10, autoAck=True)) == ["m0"]
         assert data(client.pop(None, namespace=queue, consumerGroup="g", batch=10, autoAck=True)) == ["m0"]
         waiter.send("GET", f"/api/v1/pop/queue/{queue}.a?wait=true&timeout=30000&batch=10&autoAck=true")
-        namespace.send("GET", f"/api/v1/pop?namespace={queue}&consumerGroup=g&wait=true&timeout=30000&batch=10&autoAck=true")
+        namespace.send("GET",
+                       f"/api/v1/pop?namespace={queue}&consumerGroup=g&wait=true&timeout=30000&batch=10&autoAck=true")
         until(lambda: client.metric("queend_worker_parked") == 2, "both wait")
         crash(forgetful, "server")
         changed(daemon)

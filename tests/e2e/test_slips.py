@@ -17,15 +17,23 @@ def refused(client: Client, method: str, target: str, body: Any = None) -> str:
 
 
 @pytest.mark.parametrize("query, words", [
-    ("batch=abc", "batch must be a whole number from 1"), ("batch=0", "batch must"), ("batch=-5", "batch must"), ("batch=10abc", "batch must"), ("batch=1.5", "batch must"),
-    ("batch=99999999999", "batch must"), ("partitions=x", "partitions must"), ("timeout=soon", "timeout must"), ("timeout=-1", "timeout must"),
+    ("batch=abc", "batch must be a whole number from 1"), ("batch=0", "batch must"), ("batch=-5", "batch must"),
+    ("batch=10abc", "batch must"), ("batch=1.5", "batch must"),
+    ("batch=99999999999", "batch must"), ("partitions=x", "partitions must"), ("timeout=soon", "timeout must"),
+    ("timeout=-1", "timeout must"),
     ("wait=yes", "wait must be true or false"), ("wait=True", "wait must"), ("autoAck=TRUE", "autoAck must"),
-    ("btach=5", "btach is no parameter; batch is one"), ("Batch=5", "Batch is no parameter; batch is one"), ("batchh=5", "batch is one"), ("atch=5", "batch is one"),
-    ("consumergroup=g", "consumerGroup is one"), ("autoack=true", "autoAck is one"), ("waiT=true", "wait is one"), ("partition=a", "partitions is one"),
-    ("batch=10001", "batch must be a whole number from 1 to 10000"), ("timeout=115001", "timeout must be a whole number from 0 to 115000"),
-    ("subscriptionMode=NEW&consumerGroup=g", "subscriptionMode must be all, new or new-only"), ("subscriptionMode=from_begining&consumerGroup=g", "subscriptionMode must"),
-    ("subscriptionFrom=yesterday&consumerGroup=g", "subscriptionFrom must be now or a time"), ("subscriptionMode=%ff&consumerGroup=g", "subscriptionMode must"),
-    ("frames=yes", "frames must be true or false"), ("autopilot=on", "autopilot must be"), ("batch=1%00", "batch must"), ("wait=true%00", "wait must"),
+    ("btach=5", "btach is no parameter; batch is one"), ("Batch=5", "Batch is no parameter; batch is one"),
+    ("batchh=5", "batch is one"), ("atch=5", "batch is one"),
+    ("consumergroup=g", "consumerGroup is one"), ("autoack=true", "autoAck is one"), ("waiT=true", "wait is one"),
+    ("partition=a", "partitions is one"),
+    ("batch=10001", "batch must be a whole number from 1 to 10000"),
+    ("timeout=115001", "timeout must be a whole number from 0 to 115000"),
+    ("subscriptionMode=NEW&consumerGroup=g", "subscriptionMode must be all, new or new-only"),
+    ("subscriptionMode=from_begining&consumerGroup=g", "subscriptionMode must"),
+    ("subscriptionFrom=yesterday&consumerGroup=g", "subscriptionFrom must be now or a time"),
+    ("subscriptionMode=%ff&consumerGroup=g", "subscriptionMode must"),
+    ("frames=yes", "frames must be true or false"), ("autopilot=on", "autopilot must be"), ("batch=1%00", "batch must"),
+    ("wait=true%00", "wait must"),
     ("batch=5&subscriptionMod=new", "subscriptionMode is one"), ("b%ff=1&timeuot=1", "timeout is one")])
 def test_of_a_pop(client: Client, queue: str, query: str, words: str) -> None:
     client.push("slips", 1)
@@ -36,14 +44,18 @@ def test_of_a_pop(client: Client, queue: str, query: str, words: str) -> None:
 def test_what_is_none_of_these_is_passed_over(client: Client) -> None:
     client.push("fine", 1, 2)
     assert data(client.pop("fine", batch="", timeout="", wait="", autoAck="1", color="blue", min="3")) == [1]
-    assert data(client.pop("fine", batch=10_000, timeout=115_000, wait="0", subscriptionMode="", subscriptionFrom="")) == [2]
+    assert data(client.pop("fine", batch=10_000, timeout=115_000, wait="0", subscriptionMode="",
+                           subscriptionFrom="")) == [2]
     client.push_items([{"queue": "fine", "payload": None, "color": "blue", "data": 1, "kind": "x"}])
 
 
 @pytest.mark.parametrize("item, words", [
-    ({}, "payload is required (item 1, field payload)"), ({"payload": 1, "transactionID": "t"}, "transactionID is no key; transactionId is one (item 1)"),
-    ({"payload": 1, "transactionid": 7}, "transactionId is one"), ({"payload": 1, "Partition": "p"}, "partition is one"), ({"payload": 1, "partitoin": "p"}, "partition is one"),
-    ({"payload": 1, "delayMS": 5}, "delayMs is one"), ({"payload": 1, "deliverat": "x"}, "deliverAt is one"), ({"paylod": 1}, "payload is one")])
+    ({}, "payload is required (item 1, field payload)"),
+    ({"payload": 1, "transactionID": "t"}, "transactionID is no key; transactionId is one (item 1)"),
+    ({"payload": 1, "transactionid": 7}, "transactionId is one"),
+    ({"payload": 1, "Partition": "p"}, "partition is one"), ({"payload": 1, "partitoin": "p"}, "partition is one"),
+    ({"payload": 1, "delayMS": 5}, "delayMs is one"), ({"payload": 1, "deliverat": "x"}, "deliverAt is one"),
+    ({"paylod": 1}, "payload is one")])
 def test_of_a_push(client: Client, queue: str, item: dict[str, Any], words: str) -> None:
     items = [{"queue": queue, "payload": 1}, {"queue": queue, **item}]
     assert words in refused(client, "POST", "/api/v1/push", {"items": items})
@@ -53,8 +65,10 @@ def test_of_a_push(client: Client, queue: str, item: dict[str, Any], words: str)
 
 
 @pytest.mark.parametrize("change, words", [
-    ({"status": "done"}, "status must be completed, failed, retry or dlq"), ({"status": "Completed"}, "status must"), ({"status": 5}, "status must"), ({"status": ["completed"]}, "status must"),
-    ({"leaseID": UUID}, "leaseId is one"), ({"consumergroup": "g"}, "consumerGroup is one"), ({"statsu": "failed", "color": "blue"}, "status is one"), ({"delayms": 7}, "delayMs is one")])
+    ({"status": "done"}, "status must be completed, failed, retry or dlq"), ({"status": "Completed"}, "status must"),
+    ({"status": 5}, "status must"), ({"status": ["completed"]}, "status must"),
+    ({"leaseID": UUID}, "leaseId is one"), ({"consumergroup": "g"}, "consumerGroup is one"),
+    ({"statsu": "failed", "color": "blue"}, "status is one"), ({"delayms": 7}, "delayMs is one")])
 def test_of_an_acknowledgment(client: Client, queue: str, change: dict[str, Any], words: str) -> None:
     client.push(queue, 1)
     (message,) = client.pop(queue)
@@ -68,7 +82,8 @@ def test_of_an_acknowledgment(client: Client, queue: str, change: dict[str, Any]
 def test_as_queen_mq_has_it(start_daemon) -> None:
     with start_daemon(QUEEND_STRICT="false").client() as client:
         client.push_items([{"queue": "loose", "Partition": "p"}, {"queue": "loose", "payload": 1, "transactionID": 5}])
-        (message,) = client.pop("loose", batch="abc", wait="yes", btach=7, autoAck="True", timeout=900_000, subscriptionMode="from_beginning", subscriptionFrom="garbage")
+        (message,) = client.pop("loose", batch="abc", wait="yes", btach=7, autoAck="True", timeout=900_000,
+                                subscriptionMode="from_beginning", subscriptionFrom="garbage")
         assert message["data"] is None and message["partition"] == "Default"
         assert client.ack(message, leaseID="x")["success"] is True
         assert client.get("/api/v1/messages?limit=-1&qeue=x").status == 200
@@ -82,21 +97,34 @@ CYCLE = {"query_id": UUID, "partition_id": UUID}
 
 
 @pytest.mark.parametrize("method, target, body, words", [
-    ("POST", "/api/v1/push", {"items": [], "itmes": []}, "itmes is no key; items is one"), ("POST", "/api/v1/push?fromat=counts", {"items": []}, "fromat is no parameter; format is one"),
-    ("POST", "/api/v1/transaction", {"operations": [{"type": "push", "items": [{"queue": "q", "payload": 1}]}], "requiredLease": [UUID]}, "requiredLeases is one"),
-    ("POST", "/api/v1/ack/batch", {"acknowledgments": [], "consumergroup": "g"}, "consumerGroup is one"), ("POST", LEASE, {"second": 5}, "second is no key; seconds is one"),
+    ("POST", "/api/v1/push", {"items": [], "itmes": []}, "itmes is no key; items is one"),
+    ("POST", "/api/v1/push?fromat=counts", {"items": []}, "fromat is no parameter; format is one"),
+    ("POST", "/api/v1/transaction", {"operations": [{"type": "push", "items": [{"queue": "q", "payload": 1}]}],
+                                     "requiredLease": [UUID]}, "requiredLeases is one"),
+    ("POST", "/api/v1/ack/batch", {"acknowledgments": [], "consumergroup": "g"}, "consumerGroup is one"),
+    ("POST", LEASE, {"second": 5}, "second is no key; seconds is one"),
     ("POST", "/api/v1/configure", {"queue": "q", "options": {"leasetime": 5}}, "leasetime is no key; leaseTime is one"),
-    ("POST", "/api/v1/configure", {"queue": "q", "optoins": {}}, "options is one"), ("POST", "/api/v1/configure", {"queue": "q", "namespaec": "n"}, "namespace is one"),
+    ("POST", "/api/v1/configure", {"queue": "q", "optoins": {}}, "options is one"),
+    ("POST", "/api/v1/configure", {"queue": "q", "namespaec": "n"}, "namespace is one"),
     ("POST", "/api/v1/configure", {"queue": "q", "options": {"retentionSecond": 5}}, "retentionSeconds is one"),
-    ("DELETE", "/api/v1/dlq?queue=q&consumergroup=g", None, "consumergroup is no parameter; consumerGroup is one"), ("DELETE", "/api/v1/queues/q/clear?partitoin=p", None, "partition is one"),
-    ("GET", "/api/v1/messages?limit=abc", None, "limit must be a whole number from 0 to 1000"), ("GET", "/api/v1/messages?limit=1001", None, "limit must"),
-    ("GET", "/api/v1/dlq?ofset=5", None, "offset is one"), ("GET", "/api/v1/consumer-groups/lagging?minLagSeconds=soon", None, "minLagSeconds must"),
-    ("DELETE", "/api/v1/consumer-groups/g?deleteMetadata=no", None, "deleteMetadata must be true or false"), ("DELETE", "/api/v1/consumer-groups/g?deletemetadata=false", None, "deleteMetadata is one"),
-    ("POST", "/api/v1/dlq/redrive", {"queue": "q", "consumergroup": "g"}, "consumerGroup is one"), ("POST", "/api/v1/consumer-groups/g/queues/q/seek", {"toend": True}, "toEnd is one"),
-    ("POST", "/api/v1/fetch", {"entries": [{"queue": "q", "partiton": "p", "offset": 0}]}, "partition is one"), ("POST", "/api/v1/traces", {"transactionID": "t"}, "transactionId is one"),
-    ("POST", "/streams/v1/cycle", {**CYCLE, "push_item": []}, "push_items is one"), ("POST", "/streams/v1/cycle", {**CYCLE, "ack": {"transactionId": "t", "leaseID": UUID}}, "leaseId is one"),
-    ("POST", "/streams/v1/cycle", {**CYCLE, "push_items": [{"queue": "s", "paylod": 1}]}, "payload is one"), ("POST", "/streams/v1/cycle", {**CYCLE, "state_ops": [{"type": "delete", "key": "k", "valeu": 1}]}, "value is one"),
-    ("POST", "/streams/v1/queries", {"name": "n", "source_queue": "q", "config_hash": "h", "sink_queu": "s"}, "sink_queue is one"),
+    ("DELETE", "/api/v1/dlq?queue=q&consumergroup=g", None, "consumergroup is no parameter; consumerGroup is one"),
+    ("DELETE", "/api/v1/queues/q/clear?partitoin=p", None, "partition is one"),
+    ("GET", "/api/v1/messages?limit=abc", None, "limit must be a whole number from 0 to 1000"),
+    ("GET", "/api/v1/messages?limit=1001", None, "limit must"),
+    ("GET", "/api/v1/dlq?ofset=5", None, "offset is one"),
+    ("GET", "/api/v1/consumer-groups/lagging?minLagSeconds=soon", None, "minLagSeconds must"),
+    ("DELETE", "/api/v1/consumer-groups/g?deleteMetadata=no", None, "deleteMetadata must be true or false"),
+    ("DELETE", "/api/v1/consumer-groups/g?deletemetadata=false", None, "deleteMetadata is one"),
+    ("POST", "/api/v1/dlq/redrive", {"queue": "q", "consumergroup": "g"}, "consumerGroup is one"),
+    ("POST", "/api/v1/consumer-groups/g/queues/q/seek", {"toend": True}, "toEnd is one"),
+    ("POST", "/api/v1/fetch", {"entries": [{"queue": "q", "partiton": "p", "offset": 0}]}, "partition is one"),
+    ("POST", "/api/v1/traces", {"transactionID": "t"}, "transactionId is one"),
+    ("POST", "/streams/v1/cycle", {**CYCLE, "push_item": []}, "push_items is one"),
+    ("POST", "/streams/v1/cycle", {**CYCLE, "ack": {"transactionId": "t", "leaseID": UUID}}, "leaseId is one"),
+    ("POST", "/streams/v1/cycle", {**CYCLE, "push_items": [{"queue": "s", "paylod": 1}]}, "payload is one"),
+    ("POST", "/streams/v1/cycle", {**CYCLE, "state_ops": [{"type": "delete", "key": "k", "valeu": 1}]}, "value is one"),
+    ("POST", "/streams/v1/queries", {"name": "n", "source_queue": "q", "config_hash": "h", "sink_queu": "s"},
+     "sink_queue is one"),
     ("POST", "/streams/v1/state/get", {**CYCLE, "key_prefx": "k"}, "key_prefix is one")])
 def test_of_every_other_route(client: Client, method: str, target: str, body: Any, words: str) -> None:
     assert words in refused(client, method, target, body)
@@ -104,7 +132,8 @@ def test_of_every_other_route(client: Client, method: str, target: str, body: An
 
 def test_of_an_event(client: Client, queue: str) -> None:
     event = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
-    answer = client.request("POST", f"/api/v1/events/{queue}", {**event, "partitonkey": "p"}, {"Content-Type": "application/cloudevents+json"})
+    answer = client.request("POST", f"/api/v1/events/{queue}", {**event, "partitonkey": "p"},
+                            {"Content-Type": "application/cloudevents+json"})
     assert answer.status == 400 and "partitionkey is one" in answer.json["error"]
     binary = {f"ce-{name}": value for name, value in event.items()}
     answer = client.request("POST", f"/api/v1/events/{queue}", b"", {**binary, "ce-subjct": "s"})
@@ -116,30 +145,38 @@ PICKY = {"Prefer": "respond-async, handling=strict"}
 
 
 @pytest.mark.parametrize("method, target, body, name", [
-    ("GET", "/api/v1/pop/queue/picky?color=blue", None, "color"), ("POST", "/api/v1/push", {"items": [{"queue": "picky", "payload": 1, "color": 1}]}, "color"),
-    ("POST", "/api/v1/push", {"items": [], "color": 1}, "color"), ("POST", "/api/v1/push?color=1", {"items": []}, "color"), ("POST", "/api/v1/ack?x=1", {}, "x"),
+    ("GET", "/api/v1/pop/queue/picky?color=blue", None, "color"),
+    ("POST", "/api/v1/push", {"items": [{"queue": "picky", "payload": 1, "color": 1}]}, "color"),
+    ("POST", "/api/v1/push", {"items": [], "color": 1}, "color"),
+    ("POST", "/api/v1/push?color=1", {"items": []}, "color"), ("POST", "/api/v1/ack?x=1", {}, "x"),
     ("POST", "/api/v1/ack", {"transactionId": "t", "partitionId": UUID, "color": 1}, "color"),
-    ("POST", "/api/v1/ack/batch", {"acknowledgments": [{"transactionId": "t", "partitionId": UUID, "color": 1}]}, "color"),
-    ("POST", "/api/v1/transaction", {"operations": [{"type": "push", "items": [{"queue": "picky", "payload": 1, "color": 1}]}]}, "color"),
+    ("POST", "/api/v1/ack/batch", {"acknowledgments": [{"transactionId": "t", "partitionId": UUID, "color": 1}]},
+     "color"),
+    ("POST", "/api/v1/transaction",
+     {"operations": [{"type": "push", "items": [{"queue": "picky", "payload": 1, "color": 1}]}]}, "color"),
     ("POST", "/api/v1/transaction", {"operations": [], "color": 1}, "color"), ("POST", LEASE, {"color": 1}, "color"),
-    ("POST", "/api/v1/configure", {"queue": "picky", "options": {"color": 1}}, "color"), ("GET", "/api/v1/resources/queues?color=1", None, "color"),
+    ("POST", "/api/v1/configure", {"queue": "picky", "options": {"color": 1}}, "color"),
+    ("GET", "/api/v1/resources/queues?color=1", None, "color"),
     ("POST", "/streams/v1/cycle", {**CYCLE, "color": 1}, "color")])
 def test_who_asks_is_told_of_every_other_name(client: Client, method: str, target: str, body: Any, name: str) -> None:
     for prefer in ("handling=strict", 'handling="strict"', "Handling=Strict;x=1, wait=10"):
         answer = client.request(method, target, body, {"Prefer": prefer})
-        assert answer.status == 400 and f"{name} is no " in answer.json["error"] and "; " not in answer.json["error"], (prefer, answer)
+        assert (answer.status == 400 and f"{name} is no " in answer.json["error"]
+                and "; " not in answer.json["error"]), (prefer, answer)
     for prefer in ("handling=lenient", "xhandling=strict", "handling=strictly"):
         assert "is no " not in client.request(method, target, body, {"Prefer": prefer}).body.decode(), prefer
 
 
 def test_an_empty_answer_says_what_there_is(client: Client, queue: str) -> None:
     def reasons(target: str) -> set[str]:
-        return {client.get(f"{target}?{query}").json["reason"] for query in ("batch=1", "wait=false", "wait=true&timeout=1", "wait=true&timeout=0", "autoAck=true")}
+        return {client.get(f"{target}?{query}").json["reason"]
+                for query in ("batch=1", "wait=false", "wait=true&timeout=1", "wait=true&timeout=0", "autoAck=true")}
 
     path = f"/api/v1/pop/queue/{queue}"
     assert reasons(path) == reasons(f"{path}/partition/p") == {"queue_not_found"}
     client.configure(queue, leaseTime=60)
-    until(lambda: reasons(path) == {"empty"}, "the daemon knows the queue")      # it looks for unknown names five times a second
+    # it looks for unknown names five times a second
+    until(lambda: reasons(path) == {"empty"}, "the daemon knows the queue")
     assert reasons(f"{path}/partition/p") == {"partition_not_found"}
     client.push(queue, 1, partition="p")
     assert data(client.pop(queue)) == [1]
@@ -147,14 +184,23 @@ def test_an_empty_answer_says_what_there_is(client: Client, queue: str) -> None:
 
 
 @pytest.mark.parametrize("method, target, status, allow", [
-    ("GET", "/api/v1/push", 404, "OPTIONS, POST"), ("PUT", "/api/v1/push", 404, "OPTIONS, POST"), ("POST", "/health", 404, "GET, HEAD, OPTIONS"), ("POST", "/api/v1/pop/queue/q", 404, "GET, HEAD, OPTIONS"),
-    ("DELETE", "/api/v1/messages", 404, "GET, HEAD, OPTIONS"), ("PUT", "/api/v1/resources/queues/q", 404, "DELETE, GET, HEAD, OPTIONS"),
-    ("GET", "/api/v1/events/q", 405, "OPTIONS, POST"), ("GET", "/api/v1/fetch", 405, "OPTIONS, POST"), ("POST", "/livez", 405, "GET, HEAD, OPTIONS"), ("POST", "/openapi.json", 405, "GET, HEAD, OPTIONS"),
-    ("GET", "/api/v1/queues/q/clear", 405, "DELETE, OPTIONS"), ("GET", "/api/v1/dlq/redrive", 405, "OPTIONS, POST"), ("GET", "/api/v1/nowhere", 404, None), ("POST", "/", 404, None)])
-def test_a_wrong_method_is_told_the_right_one(client: Client, method: str, target: str, status: int, allow: str | None) -> None:
+    ("GET", "/api/v1/push", 404, "OPTIONS, POST"), ("PUT", "/api/v1/push", 404, "OPTIONS, POST"),
+    ("POST", "/health", 404, "GET, HEAD, OPTIONS"), ("POST", "/api/v1/pop/queue/q", 404, "GET, HEAD, OPTIONS"),
+    ("DELETE", "/api/v1/messages", 404, "GET, HEAD, OPTIONS"),
+    ("PUT", "/api/v1/resources/queues/q", 404, "DELETE, GET, HEAD, OPTIONS"),
+    ("GET", "/api/v1/events/q", 405, "OPTIONS, POST"), ("GET", "/api/v1/fetch", 405, "OPTIONS, POST"),
+    ("POST", "/livez", 405, "GET, HEAD, OPTIONS"), ("POST", "/openapi.json", 405, "GET, HEAD, OPTIONS"),
+    ("GET", "/api/v1/queues/q/clear", 405, "DELETE, OPTIONS"), ("GET", "/api/v1/dlq/redrive", 405, "OPTIONS, POST"),
+    ("GET", "/api/v1/nowhere", 404, None), ("POST", "/", 404, None)])
+def test_a_wrong_method_is_told_the_right_one(client: Client, method: str, target: str, status: int,
+                                              allow: str | None) -> None:
     answer = client.request(method, target, None if method == "GET" else b"{}")
     assert (answer.status, answer.headers.get("allow")) == (status, allow)
-    assert allow is None or f"this path answers {allow.replace(', HEAD', '').replace(', OPTIONS', '').replace('OPTIONS, ', '').replace(', ', ' and ')}" in answer.json["error"]
+    assert (
+        allow is None
+        or f"this path answers"
+           f" {allow.replace(', HEAD', '').replace(', OPTIONS', '').replace('OPTIONS, ', '').replace(', ', ' and ')}"
+        in answer.json["error"])
 
 
 def test_deleting_what_is_not_there_says_so(client: Client, queue: str) -> None:

@@ -9,7 +9,8 @@ from support.wait import until
 
 @pytest.fixture
 def stuck(start_daemon):
-    """A function: starts a daemon with these settings and a push that waits for a lock; (daemon, client, what frees the lock)."""
+    """A function: starts a daemon with these settings and a push that waits for a lock; (daemon, client, what frees the
+    lock)."""
     locks = []
 
     def start(**settings):
@@ -22,7 +23,8 @@ def stuck(start_daemon):
         client.send("POST", "/api/v1/push", b'{"items":[{"queue":"q","payload":2}]}')
         with psycopg.connect(daemon.conninfo, autocommit=True) as look:
             until(lambda: look.execute("SELECT count(*) FROM pg_locks WHERE NOT granted AND database ="
-                                       " (SELECT oid FROM pg_database WHERE datname = current_database())").fetchone()[0], "the push waits")
+                                       " (SELECT oid FROM pg_database WHERE datname = current_database())")
+                  .fetchone()[0], "the push waits")
         return daemon, client, lock
 
     yield start

@@ -1,4 +1,5 @@
-"""Many clients, and those that leave in the middle: what is acknowledged is delivered in order, and nothing is leaked."""
+"""Many clients, and those that leave in the middle: what is acknowledged is delivered in order, and nothing is
+leaked."""
 from __future__ import annotations
 
 import json
@@ -15,7 +16,8 @@ from support.wait import until
 
 
 def test_eight_connections_push_to_one_partition(daemon: Daemon, client: Client, queue: str) -> None:
-    """Their commits interleave; consumers read meanwhile. Nothing is skipped, nothing comes twice, offsets have no gap."""
+    """Their commits interleave; consumers read meanwhile. Nothing is skipped, nothing comes twice, offsets have no
+    gap."""
     pushes = 150
     acknowledged: dict[str, tuple[int, int]] = {}
     delivered: list[dict] = []
@@ -26,7 +28,8 @@ def test_eight_connections_push_to_one_partition(daemon: Daemon, client: Client,
         chance = random.Random(number)
         with daemon.client() as own:
             for first in range(pushes):
-                results = own.push(queue, *({"by": number, "n": first, "i": i} for i in range(chance.randint(1, 4))), partition="one")
+                results = own.push(queue, *({"by": number, "n": first, "i": i} for i in range(chance.randint(1, 4))),
+                                   partition="one")
                 assert {one["status"] for one in results} == {"queued"}
                 with turn:
                     acknowledged.update({one["message_id"]: (number, first) for one in results})
@@ -66,7 +69,8 @@ def test_clients_that_leave_in_the_middle(start_daemon) -> None:
     def misbehave(number: int) -> None:
         chance = random.Random(number)
         for round_ in range(12):
-            body = json.dumps({"items": [{"queue": queue, "partition": str(chance.randrange(20)), "payload": f"{number}.{round_}"}]}).encode()
+            body = json.dumps({"items": [{"queue": queue, "partition": str(chance.randrange(20)),
+                                          "payload": f"{number}.{round_}"}]}).encode()
             whole = request("POST", "/api/v1/push", body)
             wire = Wire(daemon.address, 60)
             kind = chance.randrange(8)
@@ -80,7 +84,8 @@ def test_clients_that_leave_in_the_middle(start_daemon) -> None:
             elif kind == 2:  # in the middle of a long poll that nobody will answer
                 wire.send(request("GET", pop_target(quiet, wait=True, timeout=60000)))
             elif kind == 3:  # the same, with more behind it
-                wire.send(request("GET", pop_target(quiet, "p", wait=True, timeout=60000, consumerGroup="g")) + whole[:-1])
+                wire.send(request("GET", pop_target(quiet, "p", wait=True, timeout=60000, consumerGroup="g"))
+                          + whole[:-1])
             elif kind == 4:  # an answer on its way that nobody reads; its lease ends by itself
                 wire.send(request("GET", pop_target(queue, batch=5, partitions=3, consumerGroup="lost")))
             elif kind == 5:  # a push nobody waits for: stored or not
@@ -95,7 +100,8 @@ def test_clients_that_leave_in_the_middle(start_daemon) -> None:
         crowd.all(misbehave, range(200))
     with daemon.client() as client:
         for name, left in (("connections", 1), ("parked", 0), ("jobs", 0), ("requests", 1)):
-            until(lambda name=name, left=left: client.metric(f"queend_worker_{name}") <= left, f"{name} go down to {left}")
+            until(lambda name=name, left=left: client.metric(f"queend_worker_{name}") <= left,
+                  f"{name} go down to {left}")
         assert client.metric("queend_worker_slots") == slots
         # No pop that was left took a lease: what is pushed now is delivered at once, on the first attempt.
         client.push_items([{"queue": quiet, "partition": str(n), "payload": n} for n in range(50)])
@@ -107,13 +113,15 @@ def test_clients_that_leave_in_the_middle(start_daemon) -> None:
         for group in ("fresh", "lost"):
             seen: list[str] = []
             while not stored <= set(seen):
-                seen += data(until(lambda group=group: client.pop(queue, batch=1000, partitions=20, consumerGroup=group, autoAck=True), "more messages"))
+                seen += data(until(lambda group=group: client.pop(queue, batch=1000, partitions=20, consumerGroup=group,
+                                                                  autoAck=True), "more messages"))
             assert len(seen) == len(set(seen))
     daemon.stop()
 
 
 def test_a_bounded_queue_refuses_and_recovers(start_daemon) -> None:
-    """With the log locked no push can finish: beyond the bound they are refused at once, the others wait and succeed."""
+    """With the log locked no push can finish: beyond the bound they are refused at once, the others wait and
+    succeed."""
     # The page of metrics waits ten seconds for the database; the pushes wait longer.
     daemon = start_daemon(NUM_WORKERS=1, QUEEND_MAX_QUEUED_JOBS=50, QUEEND_PATIENCE_MS=60_000)
     push = request("POST", "/api/v1/push", json.dumps({"items": [{"queue": "bounded", "payload": 1}]}).encode())

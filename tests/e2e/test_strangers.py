@@ -1,4 +1,5 @@
-"""Long polls for what does not exist yet: each hears of what it waits for, by whatever way that comes, and of nothing else."""
+"""Long polls for what does not exist yet: each hears of what it waits for, by whatever way that comes, and of nothing
+else."""
 from __future__ import annotations
 
 import threading
@@ -55,8 +56,10 @@ def got(client: Client) -> list:
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "elsewhere"])
-def test_each_hears_of_its_own_queue_partition_namespace_or_task(daemon: Daemon, client: Client, start, elsewhere: bool) -> None:
-    """Each group stands for itself, so that nobody takes another's message. Elsewhere: pushed through a second daemon."""
+def test_each_hears_of_its_own_queue_partition_namespace_or_task(daemon: Daemon, client: Client, start,
+                                                                 elsewhere: bool) -> None:
+    """Each group stands for itself, so that nobody takes another's message. Elsewhere: pushed through a second
+    daemon."""
     with ExitStack() as stack:
         pusher = stack.enter_context(start(daemon.conninfo).client()) if elsewhere else client
         wanted = {"queue": pop_target("sales.order.a", consumerGroup="queue", **WAIT),
@@ -68,25 +71,29 @@ def test_each_hears_of_its_own_queue_partition_namespace_or_task(daemon: Daemon,
                   "other partition": pop_target("sales.order.a", "q", consumerGroup="2", **WAIT),
                   "other namespace": pop_target(None, namespace="stock", consumerGroup="3", **WAIT),
                   "other task": pop_target(None, namespace="sales", task="refund", consumerGroup="4", **WAIT)}
-        clients = dict(zip([*wanted, *others], stack.enter_context(waiting(daemon, *wanted.values(), *others.values()))))
+        clients = dict(zip([*wanted, *others],
+                           stack.enter_context(waiting(daemon, *wanted.values(), *others.values()))))
         pusher.push("sales.order.a", 1, partition="p")
         assert {name: got(clients[name]) for name in wanted} == {name: [1] for name in wanted}
         parked(client, len(others))
-        for expected, (name, queue, partition) in enumerate([("other queue", "sales.order.b", None), ("other partition", "sales.order.a", "q"),
-                                                             ("other namespace", "stock.x", None), ("other task", "sales.refund", None)]):
+        for expected, (name, queue, partition) in enumerate(
+                [("other queue", "sales.order.b", None), ("other partition", "sales.order.a", "q"),
+                 ("other namespace", "stock.x", None), ("other task", "sales.refund", None)]):
             pusher.push(queue, expected, partition=partition)
             assert got(clients[name]) == [expected]
         parked(client, 0)
 
 
-def test_an_option_changed_elsewhere_leaves_others_waiting_and_frees_what_was_delayed(daemon: Daemon, client: Client, start) -> None:
+def test_an_option_changed_elsewhere_leaves_others_waiting_and_frees_what_was_delayed(daemon: Daemon,
+                                                                                      client: Client, start) -> None:
     with start(daemon.conninfo).client() as other:
         client.configure("late", delayedProcessing=3600)
         client.configure("still")
         client.push("late", 1, partition="p")
         client.push("still", 0, partition="p")
         assert len(client.pop("still", **WAIT)) == 1
-        with waiting(daemon, pop_target("late", **WAIT), pop_target("still", **WAIT), pop_target("unknown", **WAIT)) as (late, still, unknown):
+        with waiting(daemon, pop_target("late", **WAIT), pop_target("still", **WAIT),
+                     pop_target("unknown", **WAIT)) as (late, still, unknown):
             other.configure("late", delayedProcessing=0)
             client.push("anything", 1)                     # whoever calls next learns that the catalogue changed
             assert got(late) == [1]
@@ -112,7 +119,8 @@ def test_many_names_wait_leave_and_are_answered_when_the_daemon_stops(daemon: Da
 
 @pytest.mark.parametrize("partition", [None, "p"], ids=["a queue", "a partition"])
 def test_made_before_the_first_look(request: pytest.FixtureRequest, start, queue: str, partition: str | None) -> None:
-    """The daemon has read the catalog, and its first look at what others stored is under way: it tells of nothing older."""
+    """The daemon has read the catalog, and its first look at what others stored is under way: it tells of nothing
+    older."""
     sent, go_on = threading.Event(), threading.Event()
 
     def rule(to_server: bool, piece: bytes) -> list:

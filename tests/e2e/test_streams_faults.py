@@ -1,4 +1,5 @@
-"""A cycle is cut at each of its steps: state, sink and cursor agree afterwards, and the cycle sent again counts once."""
+"""A cycle is cut at each of its steps: state, sink and cursor agree afterwards, and the cycle sent again counts
+once."""
 from __future__ import annotations
 
 import json
@@ -28,7 +29,8 @@ STEPS = {
 }
 NOTHING = ([("k", "0")], 1, -1, True)       # state, messages in the sink, cursor, leased
 ALL = ([("k", "1"), ("l", "2")], 3, 2, False)
-CYCLES = "SELECT pid, wait_event_type FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%%stream_cycle%%' AND state = 'active' AND pid <> pg_backend_pid()"
+CYCLES = ("SELECT pid, wait_event_type FROM pg_stat_activity WHERE datname = current_database()"
+          " AND query LIKE '%%stream_cycle%%' AND state = 'active' AND pid <> pg_backend_pid()")
 
 
 class Case:
@@ -44,17 +46,23 @@ class Case:
         messages = self.stream.pop()
         self.partition = messages[0]["partitionId"]
         assert self.stream.cycle(self.partition, {"k": 0})["success"]
-        self.body = self.stream.body(messages, {"k": 1, "l": 2}, [{"queue": sink, "partition": "p", "payload": n} for n in (1, 2)])
+        self.body = self.stream.body(messages, {"k": 1, "l": 2},
+                                     [{"queue": sink, "partition": "p", "payload": n} for n in (1, 2)])
         self.admin = psycopg.connect(daemon.conninfo, autocommit=True)
-        (self.query,) = self.admin.execute("SELECT id FROM queend.stream_queries WHERE query_uuid = %s", (self.stream.id,)).fetchone()
+        (self.query,) = self.admin.execute("SELECT id FROM queend.stream_queries WHERE query_uuid = %s",
+                                           (self.stream.id,)).fetchone()
         (self.source,), (self.sink,) = (self.admin.execute(
-            "SELECT p.id FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s", (name,)).fetchone() for name in (queue, sink))
+            "SELECT p.id FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s",
+            (name,)).fetchone() for name in (queue, sink))
         assert self.facts() == NOTHING
 
     def facts(self) -> tuple:
-        state = self.admin.execute("SELECT key, value FROM queend.stream_state WHERE query_id = %s AND partition_id = %s ORDER BY key", (self.query, self.source)).fetchall()
-        (stored,) = self.admin.execute("SELECT sum(n)::int FROM queend.log WHERE partition_id = %s", (self.sink,)).fetchone()
-        (cursor, leased), = self.admin.execute("SELECT committed, lease_until > 0 FROM queend.cursors WHERE partition_id = %s", (self.source,)).fetchall()
+        state = self.admin.execute("SELECT key, value FROM queend.stream_state WHERE query_id = %s"
+                                   " AND partition_id = %s ORDER BY key", (self.query, self.source)).fetchall()
+        (stored,) = self.admin.execute("SELECT sum(n)::int FROM queend.log WHERE partition_id = %s",
+                                       (self.sink,)).fetchone()
+        (cursor, leased), = self.admin.execute("SELECT committed, lease_until > 0 FROM queend.cursors"
+                                               " WHERE partition_id = %s", (self.source,)).fetchall()
         return state, stored, cursor, leased
 
     @contextmanager
@@ -64,7 +72,8 @@ class Case:
             values = {"query": self.query, "source": self.source, "sink": self.sink}
             holder.execute(STEPS[step], {name: values[name] for name in values if f"%({name})s" in STEPS[step]} or None)
             self.client.send("POST", "/streams/v1/cycle", json.dumps(self.body).encode())
-            ((pid, _),) = until(lambda: [one for one in self.admin.execute(CYCLES).fetchall() if one[1] == "Lock"], "the cycle stands still")
+            ((pid, _),) = until(lambda: [one for one in self.admin.execute(CYCLES).fetchall() if one[1] == "Lock"],
+                                "the cycle stands still")
             yield pid
 
     def ends(self) -> None:
@@ -75,7 +84,8 @@ class Case:
         self.stream.client = client
         before = self.facts()
         assert before in (NOTHING, ALL)
-        again = until(lambda: next((answer.json for answer in [client.post("/streams/v1/cycle", self.body)] if answer.status != 503), None), "the daemon answers")
+        again = until(lambda: next((answer.json for answer in [client.post("/streams/v1/cycle", self.body)]
+                                    if answer.status != 503), None), "the daemon answers")
         assert again["success"] == (before == NOTHING), again
         assert self.facts() == ALL
         assert self.stream.post(self.body)["error"] == "Invalid or expired lease" and self.facts() == ALL
@@ -108,7 +118,8 @@ def test_ordinary_cycles_do_not_pass_through_the_interpreter(case: Case) -> None
     for partition, name in ((case.body["partition_id"], "queend"), (str(case.source), "queend control")):
         case.body["partition_id"] = partition
         with case.standing("at the cursor") as pid:
-            assert case.admin.execute("SELECT application_name FROM pg_stat_activity WHERE pid = %s", (pid,)).fetchone() == (name,)
+            assert case.admin.execute("SELECT application_name FROM pg_stat_activity WHERE pid = %s",
+                                      (pid,)).fetchone() == (name,)
         assert case.client.receive().status == 200
 
 
@@ -140,7 +151,8 @@ def test_the_daemon_dies(fresh: Case, start_daemon, step: str) -> None:
 def test_the_daemon_dies_before_it_can_answer(fresh: Case, start_daemon) -> None:
     with fresh.standing("between sink and cursor"):
         os.kill(fresh.daemon.pid, signal.SIGSTOP)
-        until(lambda: all(task.joinpath("stat").read_text().rpartition(")")[2].split()[0] == "T" for task in Path("/proc", str(fresh.daemon.pid), "task").iterdir()),
+        until(lambda: all(task.joinpath("stat").read_text().rpartition(")")[2].split()[0] == "T"
+                          for task in Path("/proc", str(fresh.daemon.pid), "task").iterdir()),
               "every thread has stopped")
     fresh.ends()
     assert fresh.facts() == ALL

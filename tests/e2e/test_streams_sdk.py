@@ -17,8 +17,9 @@ CASES = 17
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_every_operator(start_daemon, generation: str) -> None:
-    """Maps, filters, windows of every kind by the clock and by event time, gates, late messages, idle flush, another chain under
-    the same name, reset, a stream that is stopped and resumed, cycles that are refused, several on one source; without tokens, and with."""
+    """Maps, filters, windows of every kind by the clock and by event time, gates, late messages, idle flush, another
+    chain under the same name, reset, a stream that is stopped and resumed, cycles that are refused, several on one
+    source; without tokens, and with."""
     sdk, (open_, guarded) = prepare(generation), (start_daemon(), start_daemon(**TOKENS))
 
     def run(one: Daemon, token: str) -> None:
@@ -28,20 +29,24 @@ def test_every_operator(start_daemon, generation: str) -> None:
     with ThreadPoolExecutor() as both:
         list(both.map(run, (open_, guarded), ("", bearer("read-write"))))
     with psycopg.connect(guarded.conninfo) as connection:
-        assert connection.execute("SELECT DISTINCT (queend.record_meta(l.meta, i)).producer_sub FROM queend.log l, generate_series(0, l.n - 1) i").fetchall() == [("the sdk",)]
+        assert connection.execute("SELECT DISTINCT (queend.record_meta(l.meta, i)).producer_sub"
+                                  " FROM queend.log l, generate_series(0, l.n - 1) i").fetchall() == [("the sdk",)]
     open_.stop()
     guarded.stop()
 
 
 def test_daemons_that_are_killed_under_a_stream(start_daemon) -> None:
-    """SIGKILL in the middle, twice; the SDK goes on with the next one on the same port. Only the first and the last want its token."""
+    """SIGKILL in the middle, twice; the SDK goes on with the next one on the same port. Only the first and the last
+    want its token."""
     one = start_daemon(NUM_WORKERS=1, **TOKENS)
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("QUEEN", "PYTHON", "LD_PRELOAD"))}
     with psycopg.connect(one.conninfo, autocommit=True) as connection, subprocess.Popen(
-            [prepare("2").python, HERE / "sdk_streams.py", one.url, bearer("read-write"), "survives"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as script:
+            [prepare("2").python, HERE / "sdk_streams.py", one.url, bearer("read-write"), "survives"], env=environment,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as script:
 
         def consumed() -> int:
-            return connection.execute("SELECT coalesce(sum(committed + 1), 0)::int FROM queend.cursors k JOIN queend.consumer_groups g ON g.id = k.group_id"
+            return connection.execute("SELECT coalesce(sum(committed + 1), 0)::int FROM queend.cursors k"
+                                      " JOIN queend.consumer_groups g ON g.id = k.group_id"
                                       " WHERE g.name = 'streams.s-survives'").fetchone()[0]
 
         assert script.stdout.readline() == "runs\n", script.stderr.read()
@@ -58,7 +63,8 @@ def test_daemons_that_are_killed_under_a_stream(start_daemon) -> None:
 @pytest.mark.parametrize("tokens", [{}, TOKENS], ids=["open", "tokens"])
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_every_public_method_was_called(start_daemon, tmp_path, generation: str, tokens: dict) -> None:
-    """By the scripts of this folder, of a daemon without tokens and of one with them; a script that did not run yet runs now."""
+    """By the scripts of this folder, of a daemon without tokens and of one with them; a script that did not run yet
+    runs now."""
     sdk, token = prepare(generation), bearer() if tokens else ""
     options = json.dumps({"bearer_token": token or None})
     scripts = {"sdk_calls.py": (generation, options), "sdk_admin.py": (generation, options), "sdk_streams.py": (token,)}
@@ -74,7 +80,8 @@ def test_every_public_method_was_called(start_daemon, tmp_path, generation: str,
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_no_window_is_emitted_twice(start_daemon, generation: str) -> None:
-    """The clients flush on a timer beside their main loop: both read a window before either closes it. WINDOW_RUNS=50: `make test-windows`."""
+    """The clients flush on a timer beside their main loop: both read a window before either closes it. WINDOW_RUNS=50:
+    `make test-windows`."""
     runs = int(os.environ.get("WINDOW_RUNS", "5"))
     done = prepare(generation).run("sdk_windows.py", start_daemon(), "", str(runs))
     assert sorted(int(line) for line in done if line.isdigit()) == list(range(runs)), done

@@ -1,4 +1,5 @@
-"""Random transactions while backends are killed under them: each happens as a whole, or not at all, and exactly once."""
+"""Random transactions while backends are killed under them: each happens as a whole, or not at all, and exactly
+once."""
 from __future__ import annotations
 
 import random
@@ -33,7 +34,8 @@ class Mover(threading.Thread):
             self.error = error
 
     def step(self, client: Client) -> None:
-        answer = client.get(pop_target(self.queue, batch=self.chance.randint(1, 3), partitions=2, wait=True, timeout=200))
+        answer = client.get(pop_target(self.queue, batch=self.chance.randint(1, 3), partitions=2,
+                                       wait=True, timeout=200))
         if answer.status != 200:
             assert answer.status in (204, 503), answer.body
             return
@@ -43,12 +45,16 @@ class Mover(threading.Thread):
         operations = []
         for message in messages:
             number = message["data"]
-            operations.append({"type": "ack", "transactionId": message["transactionId"], "partitionId": message["partitionId"]})
+            operations.append({"type": "ack", "transactionId": message["transactionId"],
+                               "partitionId": message["partitionId"]})
             for side in ("left", "right"):
-                operations.append({"type": "push", "items": [{"queue": f"{self.queue}-{side}", "partition": f"p{number % 3}", "payload": number, "transactionId": f"{number}"}]})
+                operations.append({"type": "push",
+                                   "items": [{"queue": f"{self.queue}-{side}", "partition": f"p{number % 3}",
+                                              "payload": number, "transactionId": f"{number}"}]})
         leases = [messages[0]["leaseId"]]
         if self.chance.random() < 0.3:      # one that must be refused, whole
-            bad = self.chance.choice([{**operations[0], "transactionId": "none"}, {**operations[0], "leaseId": DEAD}, None])
+            bad = self.chance.choice([{**operations[0], "transactionId": "none"},
+                                      {**operations[0], "leaseId": DEAD}, None])
             poison = {"type": "push", "items": [{"queue": f"{self.queue}-poison", "payload": 1}]}
             self.ask(client, [poison, *operations, *([bad] if bad else [])], leases if bad else [DEAD], must_fail=True)
         while self.ask(client, operations, leases) is None:
@@ -78,31 +84,39 @@ def test_all_or_nothing(start_daemon, queue: str) -> None:
     with daemon.client() as client, psycopg.connect(daemon.conninfo, autocommit=True) as admin:
         client.configure(queue, leaseTime=2)
         for first in range(0, MESSAGES, 40):
-            client.push_items([{"queue": queue, "partition": f"p{n % PARTITIONS}", "payload": n} for n in range(first, first + 40)])
+            client.push_items([{"queue": queue, "partition": f"p{n % PARTITIONS}", "payload": n}
+                               for n in range(first, first + 40)])
         done = threading.Event()
         movers = [Mover(daemon.address, queue, seed + number, done) for number in range(WORKERS)]
         for mover in movers:
             mover.start()
 
         def count() -> int:
-            return admin.execute("SELECT count(*) FROM queen.messages WHERE queue = %s", (f"{queue}-left",)).fetchone()[0]
+            return admin.execute("SELECT count(*) FROM queen.messages WHERE queue = %s",
+                                 (f"{queue}-left",)).fetchone()[0]
 
         killed = 0
         deadline = time.monotonic() + 60
         while count() < MESSAGES:
-            assert time.monotonic() < deadline and not any(mover.error for mover in movers), (seed, count(), [mover.error for mover in movers])
+            assert time.monotonic() < deadline and not any(mover.error for mover in movers), (
+                seed, count(), [mover.error for mover in movers])
             if killed < KILLS and chance.random() < 0.5:
-                killed += admin.execute("SELECT count(pg_terminate_backend(a.pid)) FROM (SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-                                        " AND query LIKE '%queend.transaction(%' ORDER BY state = 'active' DESC, random() LIMIT 1) AS a").fetchone()[0]
+                killed += admin.execute("SELECT count(pg_terminate_backend(a.pid)) FROM (SELECT pid"
+                                        " FROM pg_stat_activity WHERE datname = current_database()"
+                                        " AND pid <> pg_backend_pid()"
+                                        " AND query LIKE '%queend.transaction(%'"
+                                        " ORDER BY state = 'active' DESC, random() LIMIT 1) AS a").fetchone()[0]
         done.set()
         for mover in movers:
             mover.join(60)
         assert not any(mover.error for mover in movers), (seed, [mover.error for mover in movers])
         assert killed and sum(mover.refused for mover in movers)
         for side in ("left", "right"):
-            rows = admin.execute("SELECT payload, transaction_id FROM queen.messages WHERE queue = %s", (f"{queue}-{side}",)).fetchall()
+            rows = admin.execute("SELECT payload, transaction_id FROM queen.messages WHERE queue = %s",
+                                 (f"{queue}-{side}",)).fetchall()
             assert Counter(payload for payload, _ in rows) == Counter(range(MESSAGES)), f"seed {seed}"
         assert client.show(f"{queue}-poison").status == 404
         until(lambda: client.pop(queue) == [], "nothing is left")
-        left = admin.execute("SELECT sum(pending_estimate) FROM queen.partition_consumers WHERE queue = %s", (queue,)).fetchone()[0]
+        left = admin.execute("SELECT sum(pending_estimate) FROM queen.partition_consumers WHERE queue = %s",
+                             (queue,)).fetchone()[0]
         assert left == 0 and client.dead(queue) == 0, f"seed {seed}"

@@ -1,4 +1,5 @@
-"""Thousands of requests that arrive at once do not come before the one of somebody else: each connection has its turn."""
+"""Thousands of requests that arrive at once do not come before the one of somebody else: each connection has its
+turn."""
 from __future__ import annotations
 
 import json
@@ -15,7 +16,8 @@ MANY, EACH = 200, 60
 
 
 def push(queue: str, text: str) -> bytes:
-    return request("POST", "/api/v1/push", json.dumps({"items": [{"queue": queue, "partition": "p", "payload": text}]}).encode())
+    return request("POST", "/api/v1/push",
+                   json.dumps({"items": [{"queue": queue, "partition": "p", "payload": text}]}).encode())
 
 
 def state(pid: int) -> str:
@@ -50,7 +52,8 @@ def test_a_connection_waits_for_one_request_of_each_other(start_daemon: Callable
 
 
 def test_those_that_wait_for_their_turn_may_leave(start_daemon: Callable[..., Daemon], queue: str) -> None:
-    """What was sent by those that are gone is done or not, nothing leaks (the daemon is asked when it stops), and others are served."""
+    """What was sent by those that are gone is done or not, nothing leaks (the daemon is asked when it stops), and
+    others are served."""
     daemon = start_daemon(NUM_WORKERS=1)
     with daemon.client() as client:
         client.push(queue, "first", partition="p")

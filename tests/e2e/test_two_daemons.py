@@ -9,11 +9,13 @@ from support.wait import until
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])
-def test_a_waiting_pop_hears_of_a_push_elsewhere(client: Client, other: Client, peer: Daemon, queue: str, known: bool) -> None:
+def test_a_waiting_pop_hears_of_a_push_elsewhere(client: Client, other: Client, peer: Daemon, queue: str,
+                                                 known: bool) -> None:
     if known:
         other.push(queue, "first", partition="p")
         assert data(other.pop(queue, autoAck=True)) == ["first"]
-    for target in (pop_target(queue, wait=True, timeout=20000, autoAck=True), pop_target(queue, "p", wait=True, timeout=20000, autoAck=True)):
+    for target in (pop_target(queue, wait=True, timeout=20000, autoAck=True),
+                   pop_target(queue, "p", wait=True, timeout=20000, autoAck=True)):
         with peer.client() as waiting:
             waiting.send("GET", target)
             client.push(queue, "hello", partition="p")
@@ -35,7 +37,8 @@ def test_acks_of_what_only_the_other_daemon_has_seen(client: Client, other: Clie
         name, group = f"{queue}-{round_}", f"group-{round_}"
         client.push_items([{"queue": name, "partition": p, "payload": p} for p in "ab"])
         messages = client.pop(name, consumerGroup=group, batch=2, partitions=2)
-        assert all(one["success"] and one["queueName"] == name for one in other.ack_batch([ack_of(m) for m in messages], group))
+        assert all(one["success"] and one["queueName"] == name
+                   for one in other.ack_batch([ack_of(m) for m in messages], group))
         client.push(name, "c", partition="c")
         (message,) = client.pop(name, consumerGroup=group)
         assert other.transaction({"type": "ack", **ack_of(message), "consumerGroup": group})["success"] is True
@@ -50,7 +53,8 @@ def test_a_transaction_elsewhere_is_fenced(client: Client, other: Client, queue:
     dead = other.transaction(out, {"type": "ack", **ack_of(message, lease=False)}, requiredLeases=[message["leaseId"]])
     assert (dead["success"], dead["error"]) == (False, "Invalid or expired lease")
     (again,) = other.pop(queue, "Default")
-    assert client.transaction(out, {"type": "ack", **ack_of(again)}, requiredLeases=[again["leaseId"]])["success"] is True
+    assert client.transaction(out, {"type": "ack", **ack_of(again)},
+                              requiredLeases=[again["leaseId"]])["success"] is True
     assert data(client.pop(f"{queue}-out")) == ["x"]
 
 
@@ -75,7 +79,8 @@ def test_a_queue_deleted_elsewhere_is_gone(client: Client, other: Client, queue:
         assert other.pop(queue, "Default") == []
 
 
-def test_pushes_through_both_are_one_order_without_twins(client: Client, daemon: Daemon, peer: Daemon, queue: str) -> None:
+def test_pushes_through_both_are_one_order_without_twins(client: Client, daemon: Daemon, peer: Daemon,
+                                                         queue: str) -> None:
     told: list[tuple[str, str, str]] = []
 
     def push(number: int) -> None:
@@ -87,7 +92,8 @@ def test_pushes_through_both_are_one_order_without_twins(client: Client, daemon:
     with Crowd() as crowd:
         crowd.all(push, range(4))
     assert len(told) == 400 and sum(status == "queued" for _, status, _ in told) == 200
-    assert len({(transaction, message) for transaction, _, message in told}) == 200, "a duplicate names the message that is stored"
+    assert len({(transaction, message)
+                for transaction, _, message in told}) == 200, "a duplicate names the message that is stored"
     for partition in "01":
         messages = client.pop(queue, partition, batch=1000)
         assert [m["offset"] for m in messages] == list(range(100)) and data(messages) == list(range(100))
@@ -95,8 +101,10 @@ def test_pushes_through_both_are_one_order_without_twins(client: Client, daemon:
 
 
 @pytest.mark.parametrize("acknowledged", ["where it was popped", "elsewhere"])
-def test_a_lease_that_ends_early_is_heard_of(client: Client, other: Client, peer: Daemon, queue: str, acknowledged: str) -> None:
-    """A pop that waits at one daemon gets what is left when the other's lease is given up, long before that would have ended."""
+def test_a_lease_that_ends_early_is_heard_of(client: Client, other: Client, peer: Daemon, queue: str,
+                                             acknowledged: str) -> None:
+    """A pop that waits at one daemon gets what is left when the other's lease is given up, long before that would have
+    ended."""
     client.push(queue, 1, 2)
     (message,) = (client if acknowledged == "where it was popped" else other).pop(queue, wait=True)
     with peer.client() as waiting:

@@ -1,4 +1,5 @@
-"""Every SQLSTATE of the table, raised by the server's own functions, for every kind of job: what the client is told, and what is stored."""
+"""Every SQLSTATE of the table, raised by the server's own functions, for every kind of job: what the client is told,
+and what is stored."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -17,7 +18,8 @@ from queend._core import verdict, verdict_table
 
 CODES = [code if len(code) == 5 else f"{code}000" for code, *_ in verdict_table()] + ["QD001"]
 ANSWERS = {"again": 503, "away": 503, "unfit": 503, "unclear": 503, "data": 500}
-FUNCTIONS = ("push", "pop", "claim", "ack", "transaction", "renew", "stream_cycle", "resolve_within", "groups_find", "pop_scan", "release")
+FUNCTIONS = ("push", "pop", "claim", "ack", "transaction", "renew", "stream_cycle", "resolve_within", "groups_find",
+             "pop_scan", "release")
 
 
 def test_the_table() -> None:
@@ -26,7 +28,8 @@ def test_the_table() -> None:
     for place, code in enumerate(codes):        # a class does not hide a code of its own
         assert code[:2] not in codes[:place] or len(code) == 2
     assert {verdict(code) for code in ("40001", "40P01", "23505", "55P03", "57014", "0A000")} == {"again"}
-    assert {verdict(code) for code in ("25006", "53100", "57P01", "57P03", "58030", "08006")} == {"away"} == {verdict(None)}
+    assert {verdict(code) for code in ("25006", "53100", "57P01", "57P03", "58030", "08006")} == {
+        "away"} == {verdict(None)}
     assert {verdict(code) for code in ("42883", "42703", "42501", "3F000")} == {"unfit"}
     assert {verdict(code) for code in ("22021", "22P02", "23514", "54000")} == {"data"}
     assert {verdict(code) for code in ("QD001", "XX000", "P0001", "23502", "x", "")} == {"unclear"}
@@ -127,7 +130,8 @@ class Cycle(Case):
     def prepare(self) -> None:
         self.client.push(self.queue, 1, partition="p")
         messages = self.stream.pop()
-        self.body = self.stream.body(messages, {"k": 1}, [{"queue": f"{self.queue}-sink", "partition": "p", "payload": 1}])
+        self.body = self.stream.body(messages, {"k": 1},
+                                     [{"queue": f"{self.queue}-sink", "partition": "p", "payload": 1}])
 
     def ask(self) -> tuple[int, bool]:
         answer = self.client.post("/streams/v1/cycle", self.body)
@@ -184,7 +188,8 @@ def test_only_the_message_at_fault_is_refused(start_daemon, postgres, queue) -> 
     faults = Faults(daemon.conninfo)
     faults.admin.execute("""CREATE TABLE faults.poison (code text);
         CREATE FUNCTION faults.taste() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-            IF position('poison'::bytea IN NEW.body) > 0 THEN RAISE EXCEPTION 'poison' USING ERRCODE = (SELECT p.code FROM faults.poison p); END IF;
+            IF position('poison'::bytea IN NEW.body) > 0 THEN RAISE EXCEPTION 'poison' USING ERRCODE = (SELECT p.code
+             FROM faults.poison p); END IF;
             RETURN NEW; END $$;
         CREATE TRIGGER taste BEFORE INSERT ON queend.log FOR EACH ROW EXECUTE FUNCTION faults.taste()""")
     with daemon.client() as client:
@@ -202,8 +207,10 @@ def test_only_the_message_at_fault_is_refused(start_daemon, postgres, queue) -> 
     faults.close()
 
 
-def test_what_is_buffered_goes_into_the_quarantine_for_its_own_fault_only(start_daemon, postgres, queue, tmp_path: Path) -> None:
-    daemon = start_daemon(postgres.database(), QUEEND_BUFFER_BYTES=64 << 20, FILE_BUFFER_DIR=tmp_path / "buffer", FILE_BUFFER_FLUSH_MS=10)
+def test_what_is_buffered_goes_into_the_quarantine_for_its_own_fault_only(start_daemon, postgres, queue,
+                                                                          tmp_path: Path) -> None:
+    daemon = start_daemon(postgres.database(), QUEEND_BUFFER_BYTES=64 << 20, FILE_BUFFER_DIR=tmp_path / "buffer",
+                          FILE_BUFFER_FLUSH_MS=10)
     faults = Faults(daemon.conninfo, "push")
     with daemon.client() as client:
         client.push(queue, "first", partition="p")
@@ -238,8 +245,10 @@ def test_the_databases_isolation_level_is_not_ours(start_daemon, postgres, queue
     conninfo = postgres.database()
     faults = Faults(conninfo)
     (name,) = faults.admin.execute("SELECT current_database()").fetchone()
-    for setting, value in {"default_transaction_isolation": level, "default_transaction_deferrable": "on", "idle_session_timeout": "1s", "search_path": "public",
-                           "standard_conforming_strings": "off", "bytea_output": "escape", "datestyle": "German", "timezone": "Asia/Kolkata"}.items():
+    for setting, value in {"default_transaction_isolation": level, "default_transaction_deferrable": "on",
+                           "idle_session_timeout": "1s", "search_path": "public",
+                           "standard_conforming_strings": "off", "bytea_output": "escape", "datestyle": "German",
+                           "timezone": "Asia/Kolkata"}.items():
         faults.admin.execute(f"ALTER DATABASE {name} SET {setting} = '{value}'")
     faults.close()
     daemons = [start_daemon(conninfo) for _ in range(2)]
@@ -260,4 +269,5 @@ def test_the_databases_isolation_level_is_not_ours(start_daemon, postgres, queue
         assert sorted(got) == [[number, n] for number in range(6) for n in range(60)]
         assert client.get("/api/v1/resources/queues").status == 200
     for daemon in daemons:
-        assert not [line for line in daemon.log if line["level"] == "error" and line["event"] != "commits_may_be_lost"], daemon.story()
+        assert not [line for line in daemon.log if line["level"] == "error"
+                    and line["event"] != "commits_may_be_lost"], daemon.story()

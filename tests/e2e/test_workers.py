@@ -22,7 +22,8 @@ def workers(request: pytest.FixtureRequest, start_daemon) -> Daemon:
 
 
 def test_what_crosses_threads_keeps_its_order(workers: Daemon, queue: str) -> None:
-    """Batches over many partitions of two queues, two groups that consume with long polls: each sees all of it, in order."""
+    """Batches over many partitions of two queues, two groups that consume with long polls: each sees all of it, in
+    order."""
     queues = [f"{queue}-a", f"{queue}-b"]
     pushed: dict[tuple[str, str], int] = defaultdict(int)
     seen: dict[str, dict[tuple[str, str], list[dict]]] = {"left": defaultdict(list), "right": defaultdict(list)}
@@ -33,8 +34,10 @@ def test_what_crosses_threads_keeps_its_order(workers: Daemon, queue: str) -> No
         chance = random.Random(number)
         with workers.client() as own:
             for n in range(60):
-                items = [{"queue": chance.choice(queues), "partition": f"p{chance.randrange(40)}", "payload": [number, n, i],
-                          **({"transactionId": str(uuid.UUID(int=chance.getrandbits(128), version=4))} if chance.random() < 0.3 else {})}
+                items = [{"queue": chance.choice(queues), "partition": f"p{chance.randrange(40)}",
+                          "payload": [number, n, i],
+                          **({"transactionId": str(uuid.UUID(int=chance.getrandbits(128), version=4))}
+                             if chance.random() < 0.3 else {})}
                          for i in range(chance.choice((1, 1, 7, 60)))]
                 assert {one["status"] for one in own.push_items(items)} == {"queued"}
                 with turn:
@@ -49,7 +52,8 @@ def test_what_crosses_threads_keeps_its_order(workers: Daemon, queue: str) -> No
         chance = random.Random(number)
         with workers.client() as own:
             while not done(group):
-                messages = own.pop(name, batch=chance.randint(1, 80), partitions=chance.randint(1, 9), wait=True, timeout=300, consumerGroup=group)
+                messages = own.pop(name, batch=chance.randint(1, 80), partitions=chance.randint(1, 9), wait=True,
+                                   timeout=300, consumerGroup=group)
                 with turn:
                     for one in messages:
                         seen[group][name, one["partition"]].append(one)
@@ -61,7 +65,8 @@ def test_what_crosses_threads_keeps_its_order(workers: Daemon, queue: str) -> No
             producers.all(produce, range(6))
         complete.set()
     for parts in seen.values():
-        assert {where: [m["offset"] for m in messages] for where, messages in parts.items()} == {where: list(range(n)) for where, n in pushed.items()}
+        assert {where: [m["offset"] for m in messages]
+                for where, messages in parts.items()} == {where: list(range(n)) for where, n in pushed.items()}
         for messages in parts.values():
             for number in range(6):
                 mine = [m["data"] for m in messages if m["data"][0] == number]
@@ -113,7 +118,8 @@ def test_a_queue_deleted_while_it_is_pushed_to(workers: Daemon, queue: str) -> N
             while left:
                 late = deleted.is_set()      # asked before the push begins
                 text = f"{number} {n}"
-                answer = own.post("/api/v1/push", {"items": [{"queue": queue, "partition": f"p{n % 3}", "payload": text}]})
+                answer = own.post("/api/v1/push",
+                                  {"items": [{"queue": queue, "partition": f"p{n % 3}", "payload": text}]})
                 n += 1
                 if answer.status == 503 and not late:       # its names were gone again and again
                     continue
@@ -137,10 +143,12 @@ def test_a_queue_deleted_while_it_is_pushed_to(workers: Daemon, queue: str) -> N
 
 
 def test_parts_that_fail_on_several_threads(start_daemon, request: pytest.FixtureRequest, queue: str) -> None:
-    """The parts of a push are with streams of three workers when the database goes: each tells its own, the request is answered once."""
+    """The parts of a push are with streams of three workers when the database goes: each tells its own, the request is
+    answered once."""
     with running(request.config.getoption("--postgres"), tcp=True) as cluster:
         proxy = Proxy(cluster.port)
-        daemon = start_daemon(cluster.dsn(port=proxy.port), NUM_WORKERS=3, QUEEND_PUSH_STREAMS=6, QUEEND_PATIENCE_MS=300)
+        daemon = start_daemon(cluster.dsn(port=proxy.port), NUM_WORKERS=3, QUEEND_PUSH_STREAMS=6,
+                              QUEEND_PATIENCE_MS=300)
         fail_on_several_threads(daemon, proxy, queue)
         daemon.kill()
 
