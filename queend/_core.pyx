@@ -215,7 +215,6 @@ include "core/run/engine.pyx"             # the drain
 include "core/run/pace.pyx"               # how much at a time, and when
 include "core/run/reload.pyx"             # a catalog out of date
 include "core/run/forget.pyx"             # another server: nothing is remembered
-include "core/run/told.pyx"               # what the control plane has committed
 include "core/run/ending.pyx"             # stop and close
 include "core/run/service.pyx"            # what the rooms of sockets call
 
@@ -223,7 +222,6 @@ include "core/run/service.pyx"            # what the rooms of sockets call
 include "core/pg/refusal.pyx"             # why a server refuses us, as Python sees it
 include "core/seal/python.pyx"            # sealing, for the control plane
 include "core/record.pyx"                 # stored records, for the control plane
-include "core/slices.pyx"                 # JSON taken apart, for the control plane
 include "core/read/records.pyx"           # log rows become records, within a budget
 include "core/read/events.pyx"            # records as CloudEvents
 include "core/read/lines.pyx"             # records as JSON

@@ -28,6 +28,7 @@ write  POST api/v1/ack
 write  POST api/v1/ack/batch
 write  POST api/v1/transaction
 write  POST api/v1/lease/:lease/extend
+write  POST streams/v1/cycle
 """
 LEVELS = {"public": PUBLIC, "read": READ, "write": WRITE, "admin": ADMIN}
 

@@ -57,7 +57,7 @@ class Control:
         self.maintenance = Maintenance(core, self.pool, folder.path)
         self.folder = folder
         self.reader = log_read.Reader(self)
-        self.streams = Streams(settings, core, conninfo)
+        self.streams = Streams(settings, conninfo)
         self.compact = Compact(settings, conninfo)
         self.transfer = Transfer(conninfo, settings.queend_migration_step_ms / 1000)
         self.app = application(self)

@@ -9,7 +9,8 @@ from fastapi import Request
 from ..auth.levels import READ
 from .answer import Json
 from .route import ROUTES, Routes
-from .words import ANY, BYTES, FLAG, ID, INTEGER, JSON, MAYBE, MESSAGE, NAME, SOME_INTEGER, SOME_TIME, TEXT, TIME, TRACEPARENT, array, body, parameter, record, ref
+from .words import (ANY, BYTES, FLAG, ID, INTEGER, JSON, MAYBE, MESSAGE, NAME, QUERY, SOME_INTEGER, SOME_TIME, TEXT, TIME,
+                    TRACEPARENT, array, body, parameter, record, ref, whole)
 
 router = Routes("health")
 
@@ -202,6 +203,23 @@ FORMAT = parameter("format", {"enum": ["array", "counts"]}, "how the answer is w
 EVENTS_BODY = {"required": True, "content": {"application/cloudevents+json": {"schema": ref("CloudEvent"),
     "example": EVENT}, EVENTS: {"schema": array(ref("CloudEvent")), "example": [EVENT]}}}
 
+CYCLE = record(
+    ["query_id", "partition_id"], query_id=TEXT, partition_id=TEXT, consumer_group=NAME, release_lease=FLAG,
+    state_ops=array(record(["type", "key"], type={"enum": ["upsert", "delete"]}, key=TEXT, value=ANY)),
+    push_items=array(record(["queue"], queue=NAME, partition=NAME, payload=ANY, transactionId=NAME, traceId=TEXT,
+                            namespace=NAME, task=NAME)),
+    ack=record(["transactionId"], transactionId=NAME, leaseId=MAYBE,
+               status={"enum": ["completed", "success", "failed", "dlq"]}, count=INTEGER, error=TEXT))
+CYCLED = whole("error", success=FLAG, query_id=TEXT, partition_id=TEXT, queueName=MAYBE, state_ops_applied=INTEGER,
+               push_results=array(ref("PushResult")), error=TEXT,
+               ack_result={"oneOf": [{"type": "null"}, whole(success=FLAG, count=INTEGER, lease_released=FLAG,
+                                                             dlq=FLAG)]})
+CYCLE_EXAMPLE = {"query_id": QUERY, "partition_id": MESSAGE["partitionId"],
+                 "state_ops": [{"type": "upsert", "key": "total", "value": {"n": 1}}],
+                 "push_items": [{"queue": "totals", "payload": {"n": 1}}]}
+CYCLED_EXAMPLE = {"success": True, "query_id": QUERY, "partition_id": MESSAGE["partitionId"], "queueName": "orders",
+                  "state_ops_applied": 1, "push_results": [{**STORED, "queueName": "totals"}], "ack_result": None}
+
 HOT = {
     "/api/v1/push": shown(post(
         "Store messages", body(record(["items"], items=array(ref("PushItem")))),
@@ -241,6 +259,10 @@ HOT = {
         [parameter("leaseId", TEXT, place="path")]), {"seconds": 60}, "200",
         {"leaseId": MESSAGE["leaseId"], "success": False, "error": "Lease not found", "expiresAt": None,
          "newExpiresAt": None, "lease_expires_at": None, "renewed": 0}),
+    "/streams/v1/cycle": {"post": {**shown(post(
+        "State, messages for the sink and the acknowledgment of what they were made of: all, or with success false "
+        "nothing", body(CYCLE), answers("200", "success tells whether anything was done", CYCLED, "400", "409", "413",
+                                        "503")), CYCLE_EXAMPLE, "200", CYCLED_EXAMPLE)["post"], "tags": ["streams"]}},
     "/livez": {"get": {"summary": "The process answers", "tags": ["health"],
                        "responses": answers("200", "alive", record(["status"], status={"const": "alive"}))}},
     "/readyz": {"get": {"summary": "Requests can be served", "tags": ["health"],

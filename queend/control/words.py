@@ -12,6 +12,8 @@ MAYBE, SOME_INTEGER, SOME_NUMBER = ({"type": [kind, "null"]} for kind in ("strin
 SOME_TIME = {**MAYBE, "format": "date-time"}
 JSON = {"type": ["object", "array"]}
 TRACEPARENT = {"type": "string", "pattern": "^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}"}
+# Of a stream.
+QUERY = "0f8fad5b-d9cb-469f-a165-70867728950e"
 MESSAGE = {"id": "019b7d3c-1f2e-7000-8000-000000000001", "transactionId": "order-17", "traceId": None, "data": {"n": 1},
            "producerSub": None, "createdAt": "2026-01-02T03:04:05.678901Z",
            "partitionId": "3b1f8c52-6a3e-8d41-9c20-5d8e7f901234", "partition": "customer-7",

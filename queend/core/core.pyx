@@ -273,26 +273,6 @@ cdef class Core:
         """Has what other programs committed looked for now, not with the next second."""
         engine_look()
 
-    def told(self, list heads, acked=None):
-        """What the control plane has committed, so that parked pops wake as for a transaction of the core.
-
-        heads: [(partition, next offset)] of what it stored. acked: (partition, group, cursor, next offset of the partition, whether the lease
-        was given back). Numbers of the database; True when every partition and the group are known here: of others only
-        `notify` can tell.
-        """
-        cdef bint known = True
-        cdef PopJob* wake = NULL
-        cdef int32_t partition, group
-        cdef int64_t head, committed
-        cdef bint released
-        for partition, head in heads:
-            known = told_head(partition, head, &wake) and known
-        if acked is not None:
-            partition, group, committed, head, released = acked
-            known = told_acked(partition, group, committed, head, released, &wake) and known
-        popjobs_post(wake)
-        return known
-
     def version(self):
         """The version of the catalogue that this process goes by."""
         cdef int64_t version

@@ -6,7 +6,6 @@ import pytest
 from support.edge import answers, body, edge, start  # noqa: F401 (fixtures)
 from support.wait import until
 
-from queend._core import json_slices
 
 MIB = 1 << 20
 
@@ -219,18 +218,6 @@ def test_a_body_of_many_values_does_not_reach_the_control_plane(edge, text):
         sock.sendall(head(len(long)) + long)
         assert len(body(answers(sock, 1)[0])["body"]) == len(long)
     assert len(edge.seen) == 1
-
-
-def test_slices_are_bounded():
-    assert json_slices(b"[" + b"[]," * 249_999 + b"[]]") == [b"[]"] * 250_000
-    with pytest.raises(ValueError, match="more than 250000 elements"):
-        json_slices(b"[" + b"[]," * 250_000 + b"[]]")
-    with pytest.raises(ValueError, match="more than 250000 members"):
-        json_slices(b"{" + b",".join(b'"%d":1' % n for n in range(250_001)) + b"}")
-    assert json_slices(b'{"a":[1,2],"b":"\\u00e9","a":3}') == {"a": b"3", "b": b'"\\u00e9"'} and json_slices(b" 1 ") is None
-    for text in (b"[1,", b"[1,]", b'{"a" 1}', b"[1]x", b""):
-        with pytest.raises(ValueError):
-            json_slices(text)
 
 
 def get(path):

@@ -35,6 +35,8 @@ RESULTS = {
     "take_back": "ord int4, taken bool",
     "pushed": "ord int4, base int8, created_at int8",
     "lease_queues": "ord int4, queue text",
+    "stream_sources": "query text, partition text",
+    "queues_make": "queues_make void",
     "ids_stored": "ord int4, found int8, stored_at int8",
     "stream_cycle": "error text, stale int8, queue text, base _int8, created_at _int8, dups json, group_id int4, committed int8, head int8, released bool",
 }

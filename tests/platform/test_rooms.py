@@ -10,7 +10,7 @@ import pytest
 
 QUEEND = Path(__file__).resolve().parents[2] / "queend"
 # What Python sees of the core, in whichever folder it stands: below all rooms.
-FOR_PYTHON = {"core/pg/refusal.pyx", "core/seal/python.pyx", "core/record.pyx", "core/slices.pyx", "core/merge.pyx",
+FOR_PYTHON = {"core/pg/refusal.pyx", "core/seal/python.pyx", "core/record.pyx", "core/merge.pyx",
               "core/core.pyx"}
 FOR_PYTHON_FOLDERS = {"read", "probe"}
 BLOCK = re.compile(r"^(?:cdef|ctypedef) (struct|enum)(?: (\w+))?:\n((?:[ \t]+[^\n]*\n|[ \t]*\n)*)", re.M)

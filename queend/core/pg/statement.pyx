@@ -49,6 +49,8 @@ cdef enum:
     STMT_TAKE_BACK
     STMT_PUSHED
     STMT_LEASE_QUEUES
+    STMT_STREAM_SOURCES
+    STMT_QUEUES_MAKE
     STMT_COUNT
 
 # Result columns, in the order of each function's RETURNS TABLE.
@@ -238,6 +240,16 @@ cdef const StatementDef* statements_open() noexcept nogil:
              b" CROSS JOIN LATERAL queend.leases_find(ARRAY[l.lease], '{}', '{}') AS f"
              b" CROSS JOIN LATERAL (SELECT x.queue_id FROM queend.partitions x WHERE x.id = f.partition_id OFFSET 0) AS p"
              b" CROSS JOIN LATERAL (SELECT x.name FROM queend.queues x WHERE x.id = p.queue_id OFFSET 0) AS n")
+    # stream_sources: the source queue of a query, and the queue of a partition. query, partition
+    statement_define(&s[STMT_STREAM_SOURCES], b"stream_sources", b"ui")
+    snprintf(s[STMT_STREAM_SOURCES].text, sizeof(s.text),
+             b"SELECT (SELECT q.source_queue FROM queend.stream_queries q WHERE q.query_uuid = $1) AS query,"
+             b" (SELECT q.name FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE p.id = $2)"
+             b" AS partition")
+    # queues_make: queue, namespace, task; how many queues there may be
+    statement_define(&s[STMT_QUEUES_MAKE], b"queues_make", b"TTTt")
+    snprintf(s[STMT_QUEUES_MAKE].text, sizeof(s.text),
+             b"SELECT queend.queues_make($1,$2,$3) FROM set_config('queend.max_queues', $4, true)")
     statement_fence(&s[STMT_PUSH])
     statement_fence(&s[STMT_PUSH_DUE])
     statement_fence(&s[STMT_POP])

@@ -1,223 +1,489 @@
-# POST /streams/v1/cycle as the clients send it: sliced, and answered when it took effect. Whatever is not just that goes to the
-# control plane, which has the rules in full and says what is wrong.
+# POST /streams/v1/cycle: state, messages and an acknowledgment of one (query, partition) read; the answer. What is
+# malformed is refused. What the clients' protocol tells as a cycle that failed is kept in CycleReq.failed.
 
 cdef enum:
     CYCLE_OPS = 100000
     CYCLE_ITEMS = 10000
     CYCLE_KEY = 2048
     CYCLE_VALUE = 1048576
+    CYCLE_TXID = 1020         # bytes of a transactionId
+    CYCLE_REASON = 65536      # of why it failed
 
-cdef bint cycle_parse(Slice body, Arena* a, UuidGen* g, CycleReq* q) noexcept nogil:
-    # False: it is not an ordinary one.
+cdef bint cycle_bad(ApiError* e, const char* part, int place, const char* name, const char* text) noexcept nogil:
+    # `push_items[3].queue is required`. part NULL: of the whole; place -1: the part is no list.
+    e.status = 400
+    if part == NULL:
+        snprintf(e.text, 239, b"%s %s", name, text)
+    elif place < 0:
+        snprintf(e.text, 239, b"%s.%s %s", part, name, text)
+    else:
+        snprintf(e.text, 239, b"%s[%d].%s %s", part, place, name, text)
+    return False
+
+cdef bint cycle_no_json(CycleReq* q, Json* j, ApiError* e) noexcept nogil:
+    q.code = b"invalid_json"
+    return refuse_json(e, j)
+
+cdef bint cycle_many(CycleReq* q, const char* name, int most, ApiError* e) noexcept nogil:
+    q.code = b"too_many"
+    e.status = 400
+    snprintf(e.text, 239, b"%s has more than %d elements", name, most)
+    return False
+
+cdef bint cycle_stray(CycleReq* q, Slice key, const char* names, const char* part, int place, Arena* a,
+                      ApiError* e) noexcept nogil:
+    # True: it was refused.
+    if not key_stray(key, names, part, place, a, e):
+        return False
+    q.code = b"unknown_name"
+    return True
+
+cdef bint cycle_text(Slice raw, Arena* a, size_t least, size_t most, const char* part, int place, const char* name,
+                     Slice* out, ApiError* e) noexcept nogil:
+    # A text, p NULL for one that is absent or null. False: it is none, or too long, or has a NUL.
+    cdef bint half = False
+    cdef char[80] text
+    out[0] = slice_of(NULL, 0)
+    if raw.p == NULL or slice_is(raw, b"null"):
+        return True
+    if (raw.p[0] == b'"' and json_unescape(raw, a, out, &half) and not half and least <= out.n <= most
+            and memchr(out.p, 0, out.n) == NULL):
+        return True
+    snprintf(text, sizeof(text), b"must be a text of %s%d bytes without NUL", b"1 to " if least else b"at most ",
+             <int>most)
+    return cycle_bad(e, part, place, name, text)
+
+cdef void cycle_fails(CycleReq* q, Arena* a, const char* text, Slice what) noexcept nogil:
+    # It cannot be done, though the request is well-formed; the first reason counts.
+    cdef size_t n = strlen(text)
+    cdef char* out
+    if q.failed.p != NULL:
+        return
+    while what.n > 160 and (what.n > 200 or <unsigned char>what.p[what.n] & 0xc0 == 0x80):
+        what.n -= 1
+    out = <char*>arena_alloc(a, n + what.n + 1)
+    if out == NULL:
+        q.failed = slice_lit(b"Out of memory")
+        return
+    memcpy(out, text, n)
+    if what.n:
+        memcpy(out + n, what.p, what.n)
+    q.failed = slice_of(out, n + what.n)
+
+cdef inline bint cycle_uuid(Slice text, unsigned char* out) noexcept nogil:
+    return uuid_parse(text, out, NULL)
+
+cdef bint cycle_parse(Slice body, Arena* a, UuidGen* g, CycleReq* q, ApiError* e) noexcept nogil:
     cdef Json j
-    cdef ApiError e
     cdef bint first = True
     cdef Slice key, value
+    cdef Slice group = slice_of(NULL, 0)
+    cdef Slice ack = slice_of(NULL, 0)
+    cdef Slice release = slice_of(NULL, 0)
     cdef int c
-    cdef int seen = 0
     memset(q, 0, sizeof(CycleReq))
-    q.group = slice_lit(b"__QUEUE_MODE__")
-    if not body_open(&j, body, &e) or json_peek(&j) != b'{':
+    q.code = b"invalid_request"
+    if not body_open(&j, body, e):
+        q.code = b"empty_body"
         return False
+    if json_peek(&j) != b'{':
+        if not json_skip(&j, NULL) or not json_end(&j):
+            return cycle_no_json(q, &j, e)
+        return refuse(e, b"request body must be a JSON object")
     json_enter(&j, b'{')
     while member_next(&j, &first, a, &key):
         c = json_peek(&j)
-        if key_is(key, b"state_ops") and c == b'[':
-            if seen & 1 or not cycle_ops(&j, a, q):
+        if key_is(key, b"state_ops") and c != b'n':
+            if not cycle_ops(&j, a, q, e):
                 return False
-            seen |= 1
             continue
-        if key_is(key, b"push_items") and c == b'[':
-            if seen & 2 or not push_items(&j, a, g, CYCLE_ITEMS, &q.push, &e) or not cycle_items(&q.push):
+        if key_is(key, b"push_items") and c != b'n':
+            if not cycle_items(&j, a, g, q, e):
                 return False
-            seen |= 2
-            continue
-        if key_is(key, b"ack") and c == b'{':
-            if seen & 4 or not cycle_ack(&j, a, q):
-                return False
-            seen |= 4
             continue
         if not json_skip(&j, &value):
-            return False
+            break
         if key_is(key, b"query_id"):
-            if seen & 8 or not cycle_uuid(value, q.query):
-                return False
-            seen |= 8
             q.query_json = value
         elif key_is(key, b"partition_id"):
-            if seen & 16 or not cycle_uuid(value, q.partition_uuid):
-                return False
-            seen |= 16
             q.partition_json = value
         elif key_is(key, b"consumer_group"):
-            if seen & 32 or c != b'"' or not name_take(value, a, &q.group) or q.group.n == 0:
-                return False
-            seen |= 32
+            group = value
         elif key_is(key, b"release_lease"):
-            if seen & 64 or not (slice_is(value, b"true") or slice_is(value, b"false")):
-                return False
-            seen |= 64
-            q.keeps = slice_is(value, b"false")
-        elif (key_is(key, b"state_ops") or key_is(key, b"push_items") or key_is(key, b"ack")) and c != b'n':
+            release = value
+        elif key_is(key, b"ack"):
+            ack = value
+        elif cycle_stray(q, key, CYCLE_NAMES, b"body", -1, a, e):
             return False
-        elif cycle_stray(key, CYCLE_NAMES, a):
-            return False
-    return j.error == NULL and json_end(&j) and seen & 24 == 24
+    if j.error != NULL or not json_end(&j):
+        return cycle_no_json(q, &j, e)
+    return cycle_ids(q, a, e) and cycle_rest(q, a, group, release, ack, e)
 
-cdef bint cycle_stray(Slice key, const char* names, Arena* a) noexcept nogil:
-    cdef Slice meant
-    return name_stray(slice_of(key.p + 1, key.n - 2), names, a.picky, &meant)
+cdef bint cycle_ids(CycleReq* q, Arena* a, ApiError* e) noexcept nogil:
+    cdef Slice text
+    if q.query_json.p == NULL or q.query_json.p[0] != b'"' or q.query_json.n == 2:
+        return cycle_bad(e, NULL, 0, b"query_id", b"is required")
+    if q.partition_json.p == NULL or q.partition_json.p[0] != b'"' or q.partition_json.n == 2:
+        return cycle_bad(e, NULL, 0, b"partition_id", b"is required")
+    if not cycle_text(q.query_json, a, 0, NAME_MAX, NULL, 0, b"query_id", &text, e):
+        return False
+    q.has_query = cycle_uuid(text, q.query)
+    if not q.has_query:
+        cycle_quote(q, a, text)
+    return cycle_text(q.partition_json, a, 0, NAME_MAX, NULL, 0, b"partition_id", &q.partition, e)
 
-cdef bint cycle_uuid(Slice raw, unsigned char* out) noexcept nogil:
-    # A literal that spells a UUID.
-    return raw.n == 38 and raw.p[0] == b'"' and uuid_parse(slice_of(raw.p + 1, 36), out, NULL)
+cdef void cycle_quote(CycleReq* q, Arena* a, Slice text) noexcept nogil:
+    # In the words the clients know from the database.
+    cdef char* out = <char*>arena_alloc(a, text.n + 1)
+    if out == NULL:
+        q.failed = slice_lit(b"Out of memory")
+        return
+    memcpy(out, text.p, text.n)
+    out[text.n] = b'"'
+    q.failed = slice_of(NULL, 0)
+    cycle_fails(q, a, b"invalid input syntax for type uuid: \"", slice_of(out, text.n + 1))
 
-cdef bint cycle_ops(Json* j, Arena* a, CycleReq* q) noexcept nogil:
-    # The cursor stands at the array. Operations on one key twice are not ordinary.
+cdef bint cycle_rest(CycleReq* q, Arena* a, Slice group, Slice release, Slice ack, ApiError* e) noexcept nogil:
+    if not cycle_text(group, a, 0, NAME_MAX, NULL, 0, b"consumer_group", &q.group, e):
+        return False
+    if q.group.n == 0:
+        q.group = slice_lit(b"__QUEUE_MODE__")
+    if release.p != NULL and not (release.p[0] == b't' or release.p[0] == b'f' or release.p[0] == b'n'):
+        return cycle_bad(e, NULL, 0, b"release_lease", b"must be true or false")
+    q.keeps = release.p != NULL and release.p[0] == b'f'
+    return ack.p == NULL or slice_is(ack, b"null") or cycle_ack(ack, a, q, e)
+
+# ---- state ---------------------------------------------------------------------------------------------------------
+
+cdef bint cycle_ops(Json* j, Arena* a, CycleReq* q, ApiError* e) noexcept nogil:
+    # The cursor stands at the value.
     cdef bint first = True
     cdef int room = 0
-    cdef int i
-    cdef bint alone = True
     cdef CycleOp* more
-    cdef Table keys
-    cdef uint64_t hash_
+    q.n = 0
+    if json_peek(j) != b'[':
+        return cycle_bad(e, NULL, 0, b"state_ops", b"must be an array")
     json_enter(j, b'[')
     while json_element(j, &first):
+        if q.n >= CYCLE_OPS:
+            return cycle_many(q, b"state_ops", CYCLE_OPS, e)
         if q.n == room:
             room = room * 4 if room else 16
             more = <CycleOp*>arena_alloc(a, room * sizeof(CycleOp))
-            if more == NULL or q.n >= CYCLE_OPS:
+            if more == NULL:
+                error_set(e, 503, b"Out of memory")
                 return False
             if q.n:
                 memcpy(more, q.ops, q.n * sizeof(CycleOp))
             q.ops = more
-        if not cycle_op(j, a, &q.ops[q.n]):
+        if not cycle_op(j, a, q, &q.ops[q.n], q.n, e):
             return False
         q.n += 1
-    if j.error != NULL or q.n < 2:
-        return j.error == NULL
+    if j.error != NULL:
+        return cycle_no_json(q, j, e)
+    return q.n < 2 or cycle_last(q, e)
+
+cdef bint cycle_last(CycleReq* q, ApiError* e) noexcept nogil:
+    # Of several operations for one key the last one counts.
+    cdef Table keys
+    cdef CycleOp* other
+    cdef uint64_t hash_
+    cdef bint good = True
+    cdef int i
     table_init(&keys)
-    for i in range(q.n):
+    for i in range(q.n - 1, -1, -1):
         hash_ = slice_hash(q.ops[i].key, 1) | 1
-        if table_get(&keys, hash_) != NULL or not table_put(&keys, hash_, &q.ops[i]):
-            alone = False     # or so it seems
+        other = <CycleOp*>table_get(&keys, hash_)
+        while other != NULL and not slice_eq(other.key, q.ops[i].key):
+            hash_ += 2
+            other = <CycleOp*>table_get(&keys, hash_ | 1)
+        if other != NULL:
+            q.ops[i].dropped = True
+        elif not table_put(&keys, hash_ | 1, &q.ops[i]):
+            error_set(e, 503, b"Out of memory")
+            good = False
             break
     table_free(&keys)
-    return alone
+    return good
 
-cdef bint cycle_op(Json* j, Arena* a, CycleOp* op) noexcept nogil:
+cdef bint cycle_op(Json* j, Arena* a, CycleReq* q, CycleOp* op, int place, ApiError* e) noexcept nogil:
     cdef bint first = True
-    cdef bint half = False
-    cdef bint keyed = False
     cdef Slice key, value
-    cdef int kind = 0
+    cdef Slice kind = slice_lit(b"null")
+    cdef Slice name = slice_of(NULL, 0)
+    cdef char[32] text
     memset(op, 0, sizeof(CycleOp))
     op.value = slice_lit(b"{}")
     if json_peek(j) != b'{':
-        return False
+        snprintf(text, sizeof(text), b"state_ops[%d]", place)
+        return cycle_bad(e, NULL, 0, text, b"must be an object")
     json_enter(j, b'{')
     while member_next(j, &first, a, &key):
         if not json_skip(j, &value):
-            return False
+            break
         if key_is(key, b"type"):
-            kind = 1 if slice_is(value, b"\"upsert\"") else 2 if slice_is(value, b"\"delete\"") else 3
+            kind = value
         elif key_is(key, b"key"):
-            keyed = value.p[0] == b'"' and json_unescape(value, a, &op.key, &half)
+            name = value
         elif key_is(key, b"value"):
             op.value = value
-        elif cycle_stray(key, CYCLE_OP_NAMES, a):
+        elif cycle_stray(q, key, CYCLE_OP_NAMES, b"state_ops", place, a, e):
             return False
-    if j.error != NULL or not keyed or half or op.key.n > CYCLE_KEY or op.value.n > CYCLE_VALUE or memchr(op.key.p, 0, op.key.n) != NULL:
+    if j.error != NULL:
+        return cycle_no_json(q, j, e)
+    if not slice_is(kind, b"\"upsert\"") and not slice_is(kind, b"\"delete\""):
+        if kind.p[0] == b'"':
+            json_unescape(kind, a, &kind, NULL)
+        cycle_fails(q, a, b"Unknown state_op type: ", kind)
+        return True
+    if not cycle_text(name, a, 0, CYCLE_KEY, b"state_ops", place, b"key", &op.key, e):
         return False
-    if kind == 2:
+    if op.key.p == NULL:
+        return cycle_bad(e, b"state_ops", place, b"key", b"is required")
+    if slice_is(kind, b"\"delete\""):
         op.value.p = NULL
         return True
-    return kind == 1 and cycle_end(op, a)
+    if op.value.n > CYCLE_VALUE:
+        q.code = b"value_too_large"
+        cycle_bad(e, b"state_ops", place, b"value", b"has more than 1048576 bytes")
+        e.status = 413
+        return False
+    cycle_end(op, a)
+    return True
 
-cdef bint cycle_end(CycleOp* op, Arena* a) noexcept nogil:
+cdef void cycle_end(CycleOp* op, Arena* a) noexcept nogil:
     # The number windowEnd of its value, if there is one.
     cdef Json j
     cdef bint first = True
     cdef Slice key, value
-    cdef char[64] text
-    if op.value.p[0] != b'{' or memmem(op.value.p, op.value.n, b"indowEnd", 8) == NULL:
-        # an escaped spelling of the name is the control plane's business
-        return op.value.p[0] != b'{' or memmem(op.value.p, op.value.n, b"\\u00", 4) == NULL
+    cdef char* text
+    if op.value.p[0] != b'{' or (memmem(op.value.p, op.value.n, b"indowEnd", 8) == NULL
+                                 and memmem(op.value.p, op.value.n, b"\\u00", 4) == NULL):
+        return
     json_open(&j, op.value, JSON_DEPTH)
     json_enter(&j, b'{')
     while member_next(&j, &first, a, &key):
         if not json_skip(&j, &value):
-            return False
+            return
         if key_is(key, b"windowEnd"):
-            op.has_end = value.p[0] == b'-' or b'0' <= value.p[0] <= b'9'
-            if op.has_end:
-                if value.n >= sizeof(text):
-                    return False
+            op.has_end = False
+            text = NULL
+            if value.p[0] == b'-' or b'0' <= value.p[0] <= b'9':
+                text = <char*>arena_alloc(a, value.n + 1)
+            if text != NULL:
                 memcpy(text, value.p, value.n)
                 text[value.n] = 0
                 op.end = strtod(text, NULL)
-    return j.error == NULL
+                op.has_end = -1.8e308 < op.end < 1.8e308 and op.end - op.end == 0
 
-cdef bint cycle_items(PushReq* q) noexcept nogil:
-    # Ordinary ones have no id of their own and nothing besides.
-    cdef int i
-    for i in range(q.n):
-        if q.items[i].id_kind != 0 or q.items[i].txid.p != NULL or q.items[i].more != NULL:
+# ---- messages ------------------------------------------------------------------------------------------------------
+
+cdef bint cycle_items(Json* j, Arena* a, UuidGen* g, CycleReq* q, ApiError* e) noexcept nogil:
+    # The cursor stands at the value.
+    cdef PushReq* push = &q.push
+    cdef bint first = True
+    cdef int room = 0
+    push.n = 0
+    push.items = NULL
+    q.spaces = NULL
+    if json_peek(j) != b'[':
+        return cycle_bad(e, NULL, 0, b"push_items", b"must be an array")
+    json_enter(j, b'[')
+    while json_element(j, &first):
+        if push.n >= CYCLE_ITEMS:
+            return cycle_many(q, b"push_items", CYCLE_ITEMS, e)
+        push.items = pushitems_grow(a, push.items, push.n, &room, j, slice_of(j.begin, j.end - j.begin), CYCLE_ITEMS)
+        if push.items == NULL:
+            error_set(e, 503, b"Out of memory")
             return False
-    return True
+        if not cycle_item(j, a, g, q, &push.items[push.n], push.n, e):
+            return False
+        push.n += 1
+    return j.error == NULL or cycle_no_json(q, j, e)
 
-cdef bint cycle_ack(Json* j, Arena* a, CycleReq* q) noexcept nogil:
-    # Of a cycle that succeeded.
+cdef bint cycle_item(Json* j, Arena* a, UuidGen* g, CycleReq* q, PushItem* it, int place, ApiError* e) noexcept nogil:
     cdef bint first = True
     cdef Slice key, value, text
-    cdef uint8_t kind, keep
-    cdef size_t i
-    q.count = 1
+    cdef Slice none = slice_of(NULL, 0)
+    cdef Slice queue = none
+    cdef Slice part = none
+    cdef Slice txid = none
+    cdef Slice trace = none
+    cdef Slice payload = none
+    cdef Slice ns = none
+    cdef Slice task = none
+    cdef unsigned char[16] id
+    cdef char[32] where
+    if json_peek(j) != b'{':
+        snprintf(where, sizeof(where), b"push_items[%d]", place)
+        return cycle_bad(e, NULL, 0, where, b"must be an object")
     json_enter(j, b'{')
     while member_next(j, &first, a, &key):
         if not json_skip(j, &value):
+            break
+        if key_is(key, b"payload"):
+            payload = value
+        elif key_is(key, b"deliverAt") or key_is(key, b"delayMs"):
+            if not slice_is(value, b"null") and not slice_is(value, b"0"):
+                return cycle_bad(e, b"push_items", place, b"deliverAt" if key_is(key, b"deliverAt") else b"delayMs",
+                                 b"is not supported in a cycle")
+        elif key_is(key, b"queue"):
+            queue = value
+        elif key_is(key, b"partition"):
+            part = value
+        elif key_is(key, b"transactionId"):
+            txid = value
+        elif key_is(key, b"traceId"):
+            trace = value
+        elif key_is(key, b"namespace"):
+            ns = value
+        elif key_is(key, b"task"):
+            task = value
+        elif cycle_stray(q, key, CYCLE_ITEM_NAMES, b"push_items", place, a, e):
             return False
-        if key_is(key, b"transactionId"):
-            if value.p[0] != b'"' or not txid_take(value, a, &text) or text.n == 0:
-                return False
-            q.has_ack = record_id(text, q.ack, &kind, &keep)
-        elif key_is(key, b"leaseId"):
-            q.has_lease = not slice_is(value, b"null")
-            if q.has_lease and not cycle_uuid(value, q.lease):
-                return False
-        elif key_is(key, b"status"):
-            if not slice_is(value, b"\"completed\""):
-                return False
-        elif key_is(key, b"count"):
-            if value.n > 9:
-                return False
-            q.count = 0
-            for i in range(value.n):
-                if not b'0' <= value.p[i] <= b'9':
-                    return False
-                q.count = q.count * 10 + value.p[i] - 48
-        elif key_is(key, b"error") and not slice_is(value, b"null"):
-            return False
-        elif cycle_stray(key, CYCLE_ACK_NAMES, a):
-            return False
-    return j.error == NULL and q.has_ack
+    if j.error != NULL:
+        return cycle_no_json(q, j, e)
+    if queue.p == NULL or slice_is(queue, b"null"):
+        return cycle_bad(e, b"push_items", place, b"queue", b"is required")
+    if not cycle_text(queue, a, 1, NAME_MAX, b"push_items", place, b"queue", &text, e):
+        return False
+    if not cycle_text(part, a, 0, NAME_MAX, b"push_items", place, b"partition", &text, e):
+        return False
+    if text.p == NULL:
+        part = none
+    if not cycle_text(txid, a, 0, CYCLE_TXID, b"push_items", place, b"transactionId", &text, e):
+        return False
+    if text.p == NULL:
+        txid = none
+    elif not txid_fits(text):
+        return cycle_bad(e, b"push_items", place, b"transactionId", b"must have at most 255 characters")
+    if not cycle_text(trace, a, 0, NAME_MAX, b"push_items", place, b"traceId", &text, e):
+        return False
+    if text.n == 0:
+        trace = none
+    elif not cycle_uuid(text, id):
+        return cycle_bad(e, b"push_items", place, b"traceId", b"must be a UUID")
+    if (not cycle_text(ns, a, 0, NAME_MAX, b"push_items", place, b"namespace", &ns, e)
+            or not cycle_text(task, a, 0, NAME_MAX, b"push_items", place, b"task", &task, e)):
+        return False
+    if not pushitem_new(a, g, it, txid, queue, part, trace, payload, b"null", NULL, it - 1 if place else NULL,
+                        b"push_items", place, e):
+        return False
+    return ns.n + task.n == 0 or cycle_space(q, a, it.queue, ns, task, e)
 
-cdef void cycle_reply(Buf* b, CycleReq* q, Slice queue) noexcept nogil:
-    # queue: of the source partition.
-    buf_text(b, b"{\"success\":true,\"query_id\":")
-    buf_put(b, q.query_json.p, q.query_json.n)
+cdef bint cycle_space(CycleReq* q, Arena* a, Slice queue, Slice ns, Slice task, ApiError* e) noexcept nogil:
+    # Where its queue is to stand, should it be made. The newest comes first.
+    cdef CycleSpace* s = <CycleSpace*>arena_alloc(a, sizeof(CycleSpace))
+    if s == NULL:
+        error_set(e, 503, b"Out of memory")
+        return False
+    s.next = q.spaces
+    s.queue = queue
+    s.ns = ns if ns.p != NULL else slice_lit(b"")
+    s.task = task if task.p != NULL else slice_lit(b"")
+    q.spaces = s
+    return True
+
+# ---- the acknowledgment --------------------------------------------------------------------------------------------
+
+cdef bint cycle_ack(Slice raw, Arena* a, CycleReq* q, ApiError* e) noexcept nogil:
+    cdef Json j
+    cdef bint first = True
+    cdef Slice key, value
+    cdef Slice none = slice_of(NULL, 0)
+    cdef Slice txid = none
+    cdef Slice lease = none
+    cdef Slice status = none
+    cdef Slice count = none
+    cdef Slice error = none
+    cdef uint8_t kind, keep
+    if raw.p[0] != b'{':
+        return cycle_bad(e, NULL, 0, b"ack", b"must be an object or null")
+    json_open(&j, raw, JSON_DEPTH)
+    json_enter(&j, b'{')
+    while member_next(&j, &first, a, &key):
+        if not json_skip(&j, &value):
+            break
+        if key_is(key, b"transactionId"):
+            txid = value
+        elif key_is(key, b"leaseId"):
+            lease = value
+        elif key_is(key, b"status"):
+            status = value
+        elif key_is(key, b"count"):
+            count = value
+        elif key_is(key, b"error"):
+            error = value
+        elif cycle_stray(q, key, CYCLE_ACK_NAMES, b"ack", -1, a, e):
+            return False
+    if (not cycle_text(txid, a, 0, CYCLE_TXID, b"ack", -1, b"transactionId", &txid, e)
+            or not cycle_text(lease, a, 0, NAME_MAX, b"ack", -1, b"leaseId", &lease, e)
+            or not cycle_text(status, a, 0, NAME_MAX, b"ack", -1, b"status", &status, e)
+            or not cycle_text(error, a, 0, CYCLE_REASON, b"ack", -1, b"error", &q.error, e)):
+        return False
+    q.has_ack = True
+    q.dead = slice_is(status, b"failed") or slice_is(status, b"dlq")
+    q.has_lease = lease.n != 0
+    q.count = cycle_count(count)
+    if q.error.n == 0:
+        q.error = slice_lit(b"Streaming cycle reported failure")
+    if txid.n == 0:
+        cycle_fails(q, a, b"ack.transactionId is required", none)
+        return True
+    record_id(txid, q.ack, &kind, &keep)
+    if status.n and not (q.dead or slice_is(status, b"completed") or slice_is(status, b"success")):
+        cycle_fails(q, a, b"Unknown ack.status: ", status)
+    elif q.has_lease and not cycle_uuid(lease, q.lease):
+        cycle_fails(q, a, b"Invalid or expired lease", none)
+    return True
+
+cdef int cycle_count(Slice raw) noexcept nogil:
+    # A whole number from 0; anything else counts as 1.
+    cdef int64_t n = 0
+    cdef size_t i
+    if raw.n == 0 or raw.n > 10:
+        return 1
+    for i in range(raw.n):
+        if not b'0' <= raw.p[i] <= b'9':
+            return 1
+        n = n * 10 + raw.p[i] - 48
+    return <int>n if n <= 0x7fffffff else 1
+
+# ---- the answer ----------------------------------------------------------------------------------------------------
+
+cdef void cycle_reply(Buf* b, CycleReq* q, Slice queue, Slice error) noexcept nogil:
+    # queue: of the source partition, p NULL: not known. error: why nothing was done, p NULL: it was.
+    cdef bint done = error.p == NULL
+    buf_text(b, b"{\"success\":")
+    put_bool(b, done)
+    buf_text(b, b",\"query_id\":")
+    buf_slice(b, q.query_json)
     buf_text(b, b",\"partition_id\":")
-    buf_put(b, q.partition_json.p, q.partition_json.n)
+    buf_slice(b, q.partition_json)
     buf_text(b, b",\"queueName\":")
-    json_escape(b, queue)
-    buf_text(b, b",\"state_ops_applied\":")
-    buf_int(b, q.n)
-    buf_text(b, b",\"push_results\":")
-    push_reply_items(b, &q.push)
-    buf_text(b, b",\"ack_result\":")
-    if q.has_ack:
-        buf_text(b, b"{\"success\":true,\"count\":")
-        buf_int(b, q.count)
-        buf_text(b, b",\"lease_released\":false,\"dlq\":false}}" if q.keeps else b",\"lease_released\":true,\"dlq\":false}}")
+    if queue.p != NULL:
+        json_escape(b, queue)
     else:
-        buf_text(b, b"null}")
+        buf_text(b, b"null")
+    buf_text(b, b",\"state_ops_applied\":")
+    buf_int(b, q.n if done else 0)
+    buf_text(b, b",\"push_results\":")
+    if done:
+        push_reply_items(b, &q.push)
+    else:
+        buf_text(b, b"[]")
+    buf_text(b, b",\"ack_result\":")
+    if q.has_ack and done:
+        buf_text(b, b"{\"success\":true,\"count\":")
+        buf_int(b, 0 if q.dead else q.count)
+        buf_text(b, b",\"lease_released\":")
+        put_bool(b, not q.keeps and not q.dead)
+        buf_text(b, b",\"dlq\":")
+        put_bool(b, q.dead)
+        buf_byte(b, b'}')
+    else:
+        buf_text(b, b"null")
+    if not done:
+        buf_text(b, b",\"error\":")
+        json_escape(b, error)
+    buf_byte(b, b'}')

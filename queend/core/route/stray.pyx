@@ -19,6 +19,8 @@ cdef const char* LEASE_NAMES = (b"\x07" b"seconds")
 cdef const char* PUSH_QUERY_NAMES = (b"\x06" b"format" b"\x05" b"queue" b"\x09" b"partition" b"\x07" b"payload" b"\x09" b"deliverAt" b"\x07" b"delayMs")
 cdef const char* CYCLE_NAMES = (b"\x08" b"query_id" b"\x0c" b"partition_id" b"\x0e" b"consumer_group" b"\x0d" b"release_lease" b"\x09" b"state_ops" b"\x0a" b"push_items" b"\x03" b"ack")
 cdef const char* CYCLE_OP_NAMES = (b"\x04" b"type" b"\x03" b"key" b"\x05" b"value")
+cdef const char* CYCLE_ITEM_NAMES = (b"\x05" b"queue" b"\x09" b"partition" b"\x07" b"payload" b"\x0d" b"transactionId"
+                                     b"\x07" b"traceId" b"\x09" b"namespace" b"\x04" b"task")
 cdef const char* CYCLE_ACK_NAMES = (b"\x0d" b"transactionId" b"\x07" b"leaseId" b"\x06" b"status" b"\x05" b"count" b"\x05" b"error")
 cdef const char* EVENT_NAMES = (b"\x0b" b"specversion" b"\x02" b"id" b"\x06" b"source" b"\x04" b"type" b"\x07" b"subject" b"\x04" b"time" b"\x0f" b"datacontenttype" b"\x0a" b"dataschema" b"\x0c" b"partitionkey" b"\x0b" b"traceparent" b"\x0a" b"tracestate")
 

@@ -12,7 +12,8 @@ cdef void kinds_open() noexcept nogil:
     kind_is(OP_TRANSACTION, tx_ask, tx_barred, tx_retry, tx_refuse)
     job_kinds[OP_TRANSACTION].reloads = True
     kind_is(OP_LEASE, NULL, NULL, NULL, job_refuse)
-    kind_is(OP_OTHER, NULL, NULL, NULL, job_refuse)
+    kind_is(OP_OTHER, cycle_ask, cycle_barred, cycle_retry, cycle_refuse)
+    job_kinds[OP_OTHER].reloads = True
 
 cdef void kind_is(int op, void (*ask)(Engine* e, Job* j) noexcept nogil, bint (*barred)(Round* r, Job* j) noexcept nogil,
                   void (*retry)(Engine* e, Job* j) noexcept nogil,

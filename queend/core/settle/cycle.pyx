@@ -1,84 +1,139 @@
-# Cycles of streams, in one statement each. What is not ordinary (route/cycle), not known here, refused or failed goes to the
-# control plane, which does it from the beginning: until a cycle is known to have taken effect, nothing of it has.
+# Cycles of streams, in one statement each (queend.stream_cycle): until a cycle is known to have taken effect, nothing
+# of it has. Two others may come before it: one asks whose the query and the partition are, where that has to be known;
+# one makes sinks with their namespaces.
 
 cdef const char* CYCLE_IN_DOUBT = b"The database did not answer; whether the cycle took effect is not known"
+cdef const char* CYCLE_BUSY = b"Others are changing these queues; try again"
+
+cdef enum:
+    CYCLE_TRIES = 10          # where the names change meanwhile
+
+cdef enum CycleStep:
+    STEP_LOOK = 0             # whose they are
+    STEP_MAKE                 # its sinks
+    STEP_DO
+    STEP_ASK                  # is what it pushed stored?
 
 cdef struct CycleJob:
     Job job
     CycleReq req
+    bint looked
+    bint makes                # queues with a namespace or task, first
+    bint made
     bint doubt                # the answer was lost: what it pushed tells whether it was done
 
 cdef struct CycleCall:
     Engine* engine
     CycleJob* job
     PushBatch* batch
-    bint asks                 # it only asks whether what it pushes is stored
+    CycleStep step
     int64_t forgets           # book.forgets when it was sent
+
+# ---- in ------------------------------------------------------------------------------------------------------------
 
 cdef void cycle_submit(Worker* w, Request* r) noexcept nogil:
     cdef CycleJob* j = <CycleJob*>arena_zero(&r.arena, sizeof(CycleJob))
-    if j == NULL or (r.grant != NULL and r.grant.limited):
-        bridge_submit(r)
+    if j == NULL:
+        reply_error(r, 503, "Out of memory")
     else:
         body_take(w, r, j, cycle_read_body, cycle_taken)
 
 cdef bint cycle_read_body(Request* r, void* job, Tools* t) noexcept nogil:
-    return cycle_parse(r.body, &r.arena, t.uuids, &(<CycleJob*>job).req)
+    return cycle_parse(r.body, &r.arena, t.uuids, &(<CycleJob*>job).req, &t.error)
 
 cdef void cycle_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noexcept nogil:
     cdef CycleJob* j = <CycleJob*>job
-    if not good or not cycle_names(w, r, j):
-        request_unpin(r)
-        if r.conn == NULL:
-            reply_empty(r, 204)       # its client left while it was read
-        else:
-            bridge_submit(r)
-        return
-    job_open(&j.job, r, OP_OTHER)
-    job_move(&j.job, JOB_QUEUED)
-    joblist_add(&engine_of(w).cycles, &j.job)
+    if not good:
+        cycle_bad_request(r, &j.req, e)
+    elif r.grant == NULL or gate_push(r, &j.req.push):
+        job_open(&j.job, r, OP_OTHER)
+        cycle_go(w, j)
 
-cdef bint cycle_names(Worker* w, Request* r, CycleJob* j) noexcept nogil:
-    # False: not all of its sinks are known, or one is encrypted.
-    cdef int i
+cdef void cycle_bad_request(Request* r, CycleReq* q, ApiError* e) noexcept nogil:
+    cdef Buf body
+    if e.status == 503:
+        reply_error(r, 503, e.text)
+        return
+    buf_init(&body)
+    buf_text(&body, b"{\"error\":")
+    json_escape(&body, slice_lit(e.text))
+    buf_text(&body, b",\"code\":\"")
+    buf_text(&body, q.code)
+    buf_text(&body, b"\"}")
+    reply_raw(r, e.status, slice_lit(JSON_LINES), slice_of(body.data, body.len))
+    buf_free(&body)
+
+cdef inline bint cycle_looks(CycleJob* j) noexcept nogil:
+    # Must it be known first whose the query and the partition are?
+    return not j.looked and (j.req.failed.p != NULL or (j.job.r.grant != NULL and j.job.r.grant.limited))
+
+cdef void cycle_go(Worker* w, CycleJob* j) noexcept nogil:
+    # Names of sinks to partitions; then it waits for a connection.
+    cdef Engine* e = engine_of(w)
     cdef PushItem* it
     cdef Queue* q
-    cdef bint known = True
-    request_pin(r)
+    cdef bint missing = False
+    cdef int i
     uv_rwlock_rdlock(&catalog.lock)
-    for i in range(j.req.push.n):
+    if j.job.server != catalog_server():
+        j.job.server = catalog_server()
+        j.job.tries = 0
+        j.looked = False
+        j.made = False
+    for i in range(0 if cycle_looks(j) else j.req.push.n):
         it = &j.req.push.items[i]
         q = catalog_queue(it.queue)
-        it.partition = catalog_partition(q, it.part) if q != NULL and not q.sealed else NULL
-        if it.partition == NULL:
-            known = False
-            break
-        if r.grant != NULL:
-            it.sub = grant_subject(r.grant)
+        it.partition = catalog_partition(q, it.part) if q != NULL else NULL
+        missing = missing or it.partition == NULL
     uv_rwlock_rdunlock(&catalog.lock)
-    return known
+    j.makes = missing and j.req.spaces != NULL and not j.made
+    if missing and not j.makes:
+        if j.job.tries >= CYCLE_TRIES:
+            job_refuse(&j.job, 503, CYCLE_BUSY)
+            return
+        j.job.tries += 1
+        job_move(&j.job, JOB_RESOLVING)
+        joblist_add(&e.resolving, &j.job)
+        return
+    for i in range(0 if missing or cycle_looks(j) else j.req.push.n):
+        it = &j.req.push.items[i]
+        if item_bare(it) and not item_seal(w, &j.job, it):
+            job_unsealed(&j.job)
+            return
+    job_move(&j.job, JOB_QUEUED)
+    joblist_add(&e.cycles, &j.job)
 
-cdef void cycle_leave(CycleJob* j) noexcept nogil:
-    # To the control plane.
-    cdef Request* r = j.job.r
-    job_move(&j.job, JOB_DONE)
-    r.job = NULL
-    r.on_gone = NULL
-    request_unpin(r)
-    if r.conn == NULL:
-        reply_empty(r, 204)
-    else:
-        bridge_submit(r)
+cdef void cycle_ask(Engine* e, Job* job) noexcept nogil:
+    cdef PushReq* q = &(<CycleJob*>job).req.push
+    cdef int i
+    for i in range(q.n):
+        if q.items[i].partition == NULL:
+            ask_names(e, ASK_RESOLVE, q.items[i].queue, q.items[i].part, 0)
 
-cdef void cycle_unsent(CycleJob* j) noexcept nogil:
-    # One in doubt is not done again: it may have been.
-    if j.doubt:
-        job_refuse(&j.job, 503, CYCLE_IN_DOUBT)
+cdef bint cycle_barred(Round* r, Job* job) noexcept nogil:
+    cdef PushReq* q = &(<CycleJob*>job).req.push
+    cdef int i
+    for i in range(q.n):
+        if q.items[i].partition == NULL and refused_is(r, job, False, q.items[i].queue, q.items[i].part):
+            return True
+    return False
+
+cdef void cycle_retry(Engine* e, Job* job) noexcept nogil:
+    cycle_go(e.worker, <CycleJob*>job)
+
+cdef void cycle_refuse(Job* job, int status, const char* text) noexcept nogil:
+    # One whose answer was lost may have taken effect, whatever happened since.
+    if (<CycleJob*>job).doubt:
+        job_refuse(job, 503, CYCLE_IN_DOUBT)
     else:
-        cycle_leave(j)
+        job_refuse(job, status, text)
+
+# ---- out -----------------------------------------------------------------------------------------------------------
 
 cdef void cycles_drain(Engine* e) noexcept nogil:
     cdef CycleJob* j
+    if e.pause_until:
+        return                # a call failed just now
     while e.cycles.n and e.cycles_flying < e.cycles_most:
         j = <CycleJob*>joblist_take(&e.cycles)
         if not cycle_send(e, j):
@@ -86,120 +141,87 @@ cdef void cycles_drain(Engine* e) noexcept nogil:
             jobs_expire(e, &e.cycles)
             break
 
+cdef bint cycle_stands(CycleJob* j) noexcept nogil:
+    # Is what was found for its sinks still so?
+    cdef PushItem* it
+    cdef int i
+    for i in range(j.req.push.n):
+        it = &j.req.push.items[i]
+        if it.partition == NULL or it.partition.dead or item_bare(it):
+            return False
+    return True
+
 cdef bint cycle_send(Engine* e, CycleJob* j) noexcept nogil:
     # False: there is no connection free.
     cdef Slot* slot = slotpool_take(e.slots)
     cdef CycleCall* call
-    cdef CycleReq* q = &j.req
     cdef Params params
-    cdef int32_t number = 0
+    cdef int statement
+    cdef bint sent
+    cdef CycleStep step = (STEP_ASK if j.doubt else STEP_LOOK if cycle_looks(j) else STEP_MAKE if j.makes else STEP_DO)
     if slot == NULL:
         return False
-    call = <CycleCall*>calloc(1, sizeof(CycleCall))
-    if call != NULL:
-        call.batch = <PushBatch*>calloc(1, sizeof(PushBatch))
-    if call == NULL or call.batch == NULL:
-        free(call)
-        cycle_unsent(j)
+    if j.job.server != catalog_server() or (step == STEP_DO and not cycle_stands(j)):
+        if j.doubt:
+            job_refuse(&j.job, 503, CYCLE_IN_DOUBT)
+        else:
+            cycle_go(e.worker, j)
         return True
-    call.engine = e
-    call.job = j
-    arena_open(&call.batch.arena, &e.worker.chunks)
-    if not cycle_gather(call) or not code_id_read(catalog.seed, 112, q.partition_uuid, &number):
-        cyclecall_free(call)
-        cycle_unsent(j)
+    call = cyclecall_new(e, j, step)
+    if call == NULL:
+        cycle_refuse(&j.job, 503, "Out of memory")
         return True
     job_move(&j.job, JOB_FLYING)
-    batch_encode(call.batch, &e.tx_pushes)
-    if j.doubt:
-        return cycle_ask(e, slot, call)
-    cycle_encode(e, q)
-    params_begin(&params)
-    params_int8(&params, e.version)
-    params_bytes(&params, q.query, 16)
-    params_int4(&params, number)
-    params_array(&params, &e.y_set)
-    params_array(&params, &e.y_value)
-    params_array(&params, &e.y_end)
-    params_array(&params, &e.y_unset)
-    batch_params(&params, &e.tx_pushes)
-    params_slice(&params, q.group)
-    if q.has_ack:
-        params_bytes(&params, q.ack, 16)
+    if step == STEP_LOOK:
+        statement = STMT_STREAM_SOURCES
+        cycle_look_params(&params, &j.req)
+    elif step == STEP_MAKE:
+        statement = STMT_QUEUES_MAKE
+        cycle_make_params(e, &params, &j.req)
+    elif step == STEP_ASK:
+        statement = STMT_PUSHED
+        batch_encode(call.batch, &e.tx_pushes)
+        pushed_params(&params, &e.tx_pushes)
     else:
-        params_null(&params)
-    if q.has_lease:
-        params_bytes(&params, q.lease, 16)
-    else:
-        params_null(&params)
-    params_int4(&params, q.count)
-    params_bool(&params, False)
-    params_null(&params)
-    params_bool(&params, not q.keeps)
+        statement = STMT_CYCLE
+        batch_encode(call.batch, &e.tx_pushes)
+        cycle_params(e, &params, &j.req)
     call.forgets = atomic_get64(&book.forgets)
-    if slot_send(slot, STMT_CYCLE, &params, cycle_done, call, e.deadline_ms):
+    if slot_send(slot, statement, &params, cycle_done, call, e.deadline_ms):
         e.cycles_flying += 1
         return True
     cyclecall_free(call)
     if params.failed:
-        cycle_leave(j)
+        cycle_refuse(&j.job, 413 if params.too_large else 503,
+                     "The cycle is too large" if params.too_large else "Out of memory")
         return True
     job_move(&j.job, JOB_QUEUED)
     return False
 
-cdef bint cycle_ask(Engine* e, Slot* slot, CycleCall* call) noexcept nogil:
-    cdef Params params
-    cdef CycleJob* j = call.job
-    call.asks = True
-    pushed_params(&params, &e.tx_pushes)
-    if slot_send(slot, STMT_PUSHED, &params, cycle_done, call, e.deadline_ms):
-        e.cycles_flying += 1
-        return True
+cdef CycleCall* cyclecall_new(Engine* e, CycleJob* j, CycleStep step) noexcept nogil:
+    # NULL: memory ran out.
+    cdef CycleCall* call = <CycleCall*>calloc(1, sizeof(CycleCall))
+    if call == NULL:
+        return NULL
+    call.engine = e
+    call.job = j
+    call.step = step
+    if step != STEP_DO and step != STEP_ASK:
+        return call
+    call.batch = <PushBatch*>calloc(1, sizeof(PushBatch))
+    if call.batch != NULL:
+        arena_open(&call.batch.arena, &e.worker.chunks)
+        if cycle_gather(call):
+            return call
     cyclecall_free(call)
-    job_move(&j.job, JOB_QUEUED)
-    return False
+    return NULL
 
-cdef void cycle_told(CycleCall* call, PGresult* res, int outcome) noexcept nogil:
-    # All that it pushed is stored: it was done. Nothing is: it was not, or stands before its lanes and still may be.
-    cdef CycleJob* j = call.job
-    cdef int row, i, k
-    cdef int64_t base, at
-    cdef PushItem* it
-    cdef Partition* p
-    cdef Slice queue = slice_of(NULL, 0)
-    cdef int32_t number = 0
-    cdef PopJob* wake = NULL
-    if outcome != SLOT_OK or PQntuples(res) == 0:
-        job_refuse(&j.job, 503, CYCLE_IN_DOUBT)
-        return
-    uv_rwlock_rdlock(&catalog.lock)
-    uv_mutex_lock(&book.lock)
-    for row in range(PQntuples(res)):
-        i = pg_int4(res, row, PUSHED_ORD)
-        if i < 0 or i >= call.batch.n_chunks:
-            continue
-        base = pg_int8(res, row, PUSHED_BASE)
-        at = pg_int8(res, row, PUSHED_CREATED_AT)
-        it = call.batch.chunks[i].first
-        p = call.batch.chunks[i].group.partition
-        for k in range(call.batch.chunks[i].n):
-            it.offset = base + k
-            it.created_us = at
-            it.partition_uuid = p.uuid
-            message_id_make(at, p.id, base + k, it.message_id)
-            it = it.next
-        book_stored(p, base + call.batch.chunks[i].n, &wake)
-    if code_id_read(catalog.seed, 112, j.req.partition_uuid, &number):
-        p = catalog_partition_id(number)
-        if p != NULL:
-            queue = p.queue.name
-    uv_mutex_unlock(&book.lock)
-    uv_rwlock_rdunlock(&catalog.lock)
-    popjobs_wake(call.engine.worker, wake)
-    cycle_answer(j, queue)
+cdef void cyclecall_free(CycleCall* call) noexcept nogil:
+    batch_free(call.batch)
+    free(call)
 
 cdef bint cycle_gather(CycleCall* call) noexcept nogil:
-    # Items become record batches. False: a partition is gone, or memory ran out.
+    # Items become record batches. False: memory ran out.
     cdef PushReq* q = &call.job.req.push
     cdef Table groups
     cdef PushGroup* g
@@ -211,15 +233,94 @@ cdef bint cycle_gather(CycleCall* call) noexcept nogil:
         p = q.items[i].partition
         g = <PushGroup*>table_get(&groups, <uint32_t>p.id)
         if g == NULL:
-            g = batch_group(call.batch, p) if not p.dead else NULL
+            g = batch_group(call.batch, p)
             if g == NULL or not table_put(&groups, <uint32_t>p.id, g):
                 done = False
                 break
+        q.items[i].status = 0
         batch_place(call.batch, g, &q.items[i])
     table_free(&groups)
     return done and batch_chunks(call.batch)
 
-cdef void cycle_encode(Engine* e, CycleReq* q) noexcept nogil:
+cdef int32_t cycle_partition(CycleReq* q) noexcept nogil:
+    # The number of its partition; 0, which no partition has, where its text cannot be one.
+    cdef unsigned char[16] id
+    cdef int32_t number = 0
+    cdef int64_t n = 0
+    cdef size_t i
+    for i in range(q.partition.n):
+        if not b'0' <= q.partition.p[i] <= b'9':
+            break
+        n = n * 10 + q.partition.p[i] - 48
+        if n > 0x7fffffff:
+            return 0
+    else:
+        return <int32_t>n
+    if uuid_parse(q.partition, id, NULL) and code_id_read(catalog.seed, 112, id, &number):
+        return number
+    return 0
+
+cdef void cycle_look_params(Params* params, CycleReq* q) noexcept nogil:
+    params_begin(params)
+    if q.has_query:
+        params_bytes(params, q.query, 16)
+    else:
+        params_null(params)
+    params_int4(params, cycle_partition(q))
+
+cdef void cycle_make_params(Engine* e, Params* params, CycleReq* q) noexcept nogil:
+    # Of a queue that is named several times the first item with a namespace or task counts.
+    cdef CycleSpace* s = q.spaces
+    cdef Table seen
+    cdef char[16] most
+    table_init(&seen)
+    while s != NULL:
+        table_put(&seen, slice_hash(s.queue, 1) | 1, s)
+        s = s.next
+    pgarray_begin(&e.y_set, OID_TEXT)
+    pgarray_begin(&e.y_value, OID_TEXT)
+    pgarray_begin(&e.y_unset, OID_TEXT)
+    s = q.spaces
+    while s != NULL:
+        if table_get(&seen, slice_hash(s.queue, 1) | 1) == s:
+            pgarray_bytes(&e.y_set, s.queue.p, s.queue.n)
+            pgarray_bytes(&e.y_value, s.ns.p, s.ns.n)
+            pgarray_bytes(&e.y_unset, s.task.p, s.task.n)
+        s = s.next
+    table_free(&seen)
+    snprintf(most, sizeof(most), b"%d", e.settings.max_queues)
+    params_begin(params)
+    params_array(params, &e.y_set)
+    params_array(params, &e.y_value)
+    params_array(params, &e.y_unset)
+    params_slice(params, slice_lit(most))
+
+cdef void cycle_params(Engine* e, Params* params, CycleReq* q) noexcept nogil:
+    cycle_state(e, q)
+    params_begin(params)
+    params_int8(params, e.version)
+    params_bytes(params, q.query, 16)
+    params_int4(params, cycle_partition(q))
+    params_array(params, &e.y_set)
+    params_array(params, &e.y_value)
+    params_array(params, &e.y_end)
+    params_array(params, &e.y_unset)
+    batch_params(params, &e.tx_pushes)
+    params_slice(params, q.group)
+    if q.has_ack:
+        params_bytes(params, q.ack, 16)
+    else:
+        params_null(params)
+    if q.has_lease:
+        params_bytes(params, q.lease, 16)
+    else:
+        params_null(params)
+    params_int4(params, q.count)
+    params_bool(params, q.dead)
+    params_slice(params, q.error)
+    params_bool(params, not q.keeps)
+
+cdef void cycle_state(Engine* e, CycleReq* q) noexcept nogil:
     cdef int i
     cdef CycleOp* op
     cdef double end
@@ -230,6 +331,8 @@ cdef void cycle_encode(Engine* e, CycleReq* q) noexcept nogil:
     pgarray_begin(&e.y_unset, OID_TEXT)
     for i in range(q.n):
         op = &q.ops[i]
+        if op.dropped:
+            continue
         if op.value.p == NULL:
             pgarray_bytes(&e.y_unset, op.key.p, op.key.n)
             continue
@@ -242,87 +345,249 @@ cdef void cycle_encode(Engine* e, CycleReq* q) noexcept nogil:
         else:
             pgarray_null(&e.y_end)
 
-cdef void cyclecall_free(CycleCall* call) noexcept nogil:
-    batch_free(call.batch)
-    free(call)
+# ---- back ----------------------------------------------------------------------------------------------------------
 
 cdef void cycle_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
     cdef CycleCall* call = <CycleCall*>ctx
-    cdef Engine* e = call.engine
-    cdef CycleJob* j = call.job
-    e.cycles_flying -= 1
-    if outcome != SLOT_OK and (res == NULL or call.asks) and call.batch.n_chunks and clock_mono_us() - j.job.born_us <= e.patience_us:
-        j.doubt = True
-        e.pause_until = clock_mono_us() + TROUBLE_PAUSE_US
-        job_move(&j.job, JOB_QUEUED)
-        joblist_front(&e.cycles, &j.job)
-        cyclecall_free(call)
-        return
-    if call.asks:
-        cycle_told(call, res, outcome)
-        cyclecall_free(call)
-        return
-    cdef bint done = outcome == SLOT_OK and pg_null(res, 0, CYCLE_ERROR) and pg_null(res, 0, CYCLE_STALE)
-    if done and cycle_take(call, res):
-        cycle_answer(j, pg_bytes(res, 0, CYCLE_QUEUE))
-    elif done or res == NULL:
-        job_refuse(&j.job, 503, CYCLE_IN_DOUBT)
+    call.engine.cycles_flying -= 1
+    if outcome != SLOT_OK and (res == NULL or call.step == STEP_ASK):
+        cycle_lost(call)
+    elif outcome != SLOT_OK:
+        cycle_error(call.engine, call.job, res, clock_mono_us())
+    elif call.step == STEP_LOOK:
+        cycle_found(call, res)
+    elif call.step == STEP_MAKE:
+        call.job.made = True
+        cycle_go(call.engine.worker, call.job)
+    elif call.step == STEP_ASK:
+        cycle_told(call, res)
     else:
-        if outcome == SLOT_OK and not pg_null(res, 0, CYCLE_STALE) or outcome != SLOT_OK and verdict_of(res).reload:
-            engine_reload(e.worker)
-        cycle_leave(j)
+        cycle_take(call, res)
     cyclecall_free(call)
 
-cdef bint cycle_take(CycleCall* call, PGresult* res) noexcept nogil:
-    # Where the items are, and the book hears of it. Their ids were made here, so none is a duplicate. False: not one place per row.
-    cdef CycleReq* q = &call.job.req
+cdef void cycle_again(Engine* e, CycleJob* j) noexcept nogil:
+    e.pause_until = clock_mono_us() + TROUBLE_PAUSE_US
+    job_move(&j.job, JOB_QUEUED)
+    joblist_front(&e.cycles, &j.job)
+
+cdef void cycle_lost(CycleCall* call) noexcept nogil:
+    # No answer. What it pushed under ids made here tells whether it was done; without that only its client can know.
+    cdef CycleJob* j = call.job
+    cdef bint asks = call.step == STEP_DO and call.batch.n_chunks > 0
+    cdef int i
+    for i in range(j.req.push.n if asks else 0):
+        asks = asks and j.req.push.items[i].id_kind == 0
+    if (asks or call.step != STEP_DO) and clock_mono_us() - j.job.born_us <= call.engine.patience_us:
+        j.doubt = asks or j.doubt
+        cycle_again(call.engine, j)
+    elif call.step == STEP_DO or j.doubt:
+        job_refuse(&j.job, 503, CYCLE_IN_DOUBT)
+    else:
+        job_refuse(&j.job, 503, b"The database is not reachable")
+
+cdef void cycle_error(Engine* e, CycleJob* j, PGresult* res, int64_t now) noexcept nogil:
+    # The server said why, and that nothing took effect.
+    cdef const Verdict* v = verdict_of(res)
+    cdef char[240] text
+    if pg_sqlstate(res, b"QD409"):
+        job_refuse(&j.job, 409, pg_error(res))
+    elif job_again(&j.job, v.blame, now):
+        cycle_again(e, j)
+        if v.reload:
+            engine_reload(e.worker)
+    elif v.blame == BLAME_DATA:
+        log_line(b"error", b"cycle_refused", pg_error(res))
+        cycle_answer(j, slice_of(NULL, 0), slice_lit(pg_error(res)))
+    else:
+        log_line(b"warn" if v.blame == BLAME_AWAY else b"error", b"cycle_lost", pg_error(res))
+        snprintf(text, sizeof(text), b"%s", pg_error(res))
+        job_refuse(&j.job, 503, text)
+
+cdef void cycle_found(CycleCall* call, PGresult* res) noexcept nogil:
+    # Whose the query (column 0) and the partition (1) are; NULL: there is none, which only tokens for all queues pass.
+    cdef CycleJob* j = call.job
+    cdef Grant* grant = j.job.r.grant
+    cdef Slice source = pg_bytes(res, 0, 0)
+    cdef Slice queue = pg_bytes(res, 0, 1)
+    j.looked = True
+    if grant != NULL and grant.limited and not (source.p != NULL and queue.p != NULL
+            and grant_allows(grant, source, VERB_POP) and grant_allows(grant, queue, VERB_POP)):
+        job_move(&j.job, JOB_DONE)
+        gate_refuse_queue(j.job.r)
+    elif j.req.failed.p != NULL:
+        cycle_answer(j, queue, j.req.failed)
+    else:
+        cycle_go(call.engine.worker, j)
+
+cdef void cycle_olds(CycleCall* call, Slice told) noexcept nogil:
+    # Items that were stored before. told: {row: [[offset, or -1 of a new one, ...], [moment, ...]]}.
+    cdef Json j, moments
+    cdef Slice key, raw, at
+    cdef bint first = True
+    cdef bint outer
+    cdef int64_t row
+    if told.p == NULL:
+        return
+    json_open(&j, told, JSON_DEPTH)
+    json_enter(&j, b'{')
+    while json_member(&j, &first, &key):
+        row = cycle_number(slice_of(key.p + 1, key.n - 2))
+        outer = True
+        json_enter(&j, b'[')
+        if (not json_element(&j, &outer) or not json_skip(&j, &raw)
+                or not json_element(&j, &outer) or not json_skip(&j, &at)):
+            return
+        json_element(&j, &outer)
+        if not 0 <= row < call.batch.n_chunks:
+            continue
+        json_open(&moments, at, JSON_DEPTH)
+        json_enter(&moments, b'[')
+        cycle_old(call.batch.chunks[row].first, call.batch.chunks[row].n, raw, &moments)
+
+cdef void cycle_old(PushItem* it, int n, Slice offsets, Json* moments) noexcept nogil:
+    cdef Json j
+    cdef Slice raw, at
+    cdef bint first = True
+    cdef bint beside = True
+    cdef int k
+    json_open(&j, offsets, JSON_DEPTH)
+    json_enter(&j, b'[')
+    for k in range(n):
+        if (not json_element(&j, &first) or not json_skip(&j, &raw)
+                or not json_element(moments, &beside) or not json_skip(moments, &at)):
+            return
+        if raw.p[0] != b'-':
+            it.status = 1
+            it.offset = cycle_number(raw)
+            it.created_us = cycle_number(at)
+        it = it.next
+
+cdef int64_t cycle_number(Slice digits) noexcept nogil:
+    cdef int64_t n = 0
+    cdef size_t i
+    for i in range(digits.n):
+        n = n * 10 + (digits.p[i] - 48)
+    return n
+
+cdef void cycle_stored(CycleCall* call, int i, int64_t base, int64_t at, PopJob** wake) noexcept nogil:
+    # Where the items of a row are: those that are new from `base` on. Catalog and book locked.
+    cdef PushChunk* c = &call.batch.chunks[i]
+    cdef Partition* p = c.group.partition
+    cdef PushItem* it = c.first
+    cdef int64_t following = base
+    cdef int k
+    for k in range(c.n):
+        if it.status == 0:
+            it.offset = following
+            it.created_us = at
+            following += 1
+        it.partition_uuid = p.uuid
+        message_id_make(it.created_us, p.id, it.offset, it.message_id)
+        it = it.next
+    if following > base:
+        book_stored(p, following, wake)
+        tally_of(p.queue, call.engine.worker).push_messages += <uint64_t>(following - base)
+        tally_of(p.queue, call.engine.worker).push_requests += c.skip == 0
+
+cdef void cycle_repeats(CycleCall* call) noexcept nogil:
+    # Items whose id an earlier one of the same cycle has.
+    cdef PushGroup* g = call.batch.first
+    cdef PushItem* it
+    while g != NULL:
+        it = g.dups
+        while it != NULL:
+            it.offset = it.original.offset
+            it.created_us = it.original.created_us
+            it.partition_uuid = g.partition.uuid
+            memcpy(it.message_id, it.original.message_id, 16)
+            it = it.next
+        g = g.next
+
+cdef void cycle_take(CycleCall* call, PGresult* res) noexcept nogil:
+    # Where the items are, and the book hears of it.
+    cdef CycleJob* j = call.job
+    cdef CycleReq* q = &j.req
+    cdef Worker* w = call.engine.worker
     cdef PgIter bases, moments
     cdef int64_t base, at
-    cdef int32_t number = 0
-    cdef int i, k
-    cdef PushItem* it
+    cdef int i
     cdef Partition* p
     cdef Group* g = NULL
     cdef PopJob* wake = NULL
-    if not pg_array(res, 0, CYCLE_BASE, OID_INT8, &bases) or not pg_array(res, 0, CYCLE_CREATED_AT, OID_INT8, &moments):
-        return False
-    if bases.left != call.batch.n_chunks or moments.left != call.batch.n_chunks:
-        return False
+    if not pg_null(res, 0, CYCLE_STALE):
+        cycle_stale(call.engine, j)
+        return
+    if not pg_null(res, 0, CYCLE_ERROR):
+        cycle_answer(j, pg_bytes(res, 0, CYCLE_QUEUE), pg_bytes(res, 0, CYCLE_ERROR))
+        return
+    if (not pg_array(res, 0, CYCLE_BASE, OID_INT8, &bases) or not pg_array(res, 0, CYCLE_CREATED_AT, OID_INT8, &moments)
+            or bases.left != call.batch.n_chunks or moments.left != call.batch.n_chunks):
+        job_refuse(&j.job, 503, CYCLE_IN_DOUBT)
+        return
+    cycle_olds(call, pg_bytes(res, 0, CYCLE_DUPS))
     uv_rwlock_rdlock(&catalog.lock)
     uv_mutex_lock(&book.lock)
     for i in range(call.batch.n_chunks):
         pg_next8(&bases, &base)
         pg_next8(&moments, &at)
-        it = call.batch.chunks[i].first
-        p = call.batch.chunks[i].group.partition
-        for k in range(call.batch.chunks[i].n):
-            it.offset = base + k
-            it.created_us = at
-            it.partition_uuid = p.uuid
-            message_id_make(at, p.id, base + k, it.message_id)
-            it = it.next
-        book_stored(p, base + call.batch.chunks[i].n, &wake)
-        tally_of(p.queue, call.engine.worker).push_messages += <uint64_t>call.batch.chunks[i].n
-        tally_of(p.queue, call.engine.worker).push_requests += call.batch.chunks[i].skip == 0
-    if q.has_ack and code_id_read(catalog.seed, 112, q.partition_uuid, &number):
-        p = catalog_partition_id(number)
-        if p != NULL:
-            g = p.queue.group_list
-            tally_of(p.queue, call.engine.worker).ack_requests += 1
-            tally_of(p.queue, call.engine.worker).ack_done += <uint64_t>q.count
-        while g != NULL and g.id != pg_int4_or(res, 0, CYCLE_GROUP, 0):
-            g = g.next
-        if g != NULL:
-            book_acked(g, p, call.forgets, pg_bool(res, 0, CYCLE_RELEASED), pg_int8_or(res, 0, CYCLE_COMMITTED, -1),
-                       pg_int8_or(res, 0, CYCLE_HEAD, 0), 0, clock_mono_us(), &wake)
+        cycle_stored(call, i, base, at, &wake)
+    p = catalog_partition_id(cycle_partition(q)) if q.has_ack else NULL
+    if p != NULL:
+        g = p.queue.group_list
+        tally_of(p.queue, w).ack_requests += 1
+        if q.dead:
+            tally_of(p.queue, w).ack_failed += 1
+            w.counters.dead_lettered += 1
+        else:
+            tally_of(p.queue, w).ack_done += <uint64_t>q.count
+    while g != NULL and g.id != pg_int4_or(res, 0, CYCLE_GROUP, 0):
+        g = g.next
+    if g != NULL:
+        book_acked(g, p, call.forgets, pg_bool(res, 0, CYCLE_RELEASED), pg_int8_or(res, 0, CYCLE_COMMITTED, -1),
+                   pg_int8_or(res, 0, CYCLE_HEAD, 0), 0, clock_mono_us(), &wake)
+    uv_mutex_unlock(&book.lock)
+    uv_rwlock_rdunlock(&catalog.lock)
+    cycle_repeats(call)
+    popjobs_wake(w, wake)
+    cycle_answer(j, pg_bytes(res, 0, CYCLE_QUEUE), slice_of(NULL, 0))
+
+cdef void cycle_stale(Engine* e, CycleJob* j) noexcept nogil:
+    # Its names were looked up in a catalog that is out of date. Nothing was done.
+    if j.job.tries >= CYCLE_TRIES:
+        job_refuse(&j.job, 503, CYCLE_BUSY)
+        return
+    j.job.tries += 1
+    job_move(&j.job, JOB_RESOLVING)
+    joblist_add(&e.wait_reload, &j.job)
+    engine_reload(e.worker)
+
+cdef void cycle_told(CycleCall* call, PGresult* res) noexcept nogil:
+    # All that it pushed is stored: it was done. Nothing is: it was not, or stands before its lanes and still may be.
+    cdef CycleJob* j = call.job
+    cdef int row, i
+    cdef Partition* p
+    cdef Slice queue = slice_of(NULL, 0)
+    cdef PopJob* wake = NULL
+    if PQntuples(res) == 0:
+        job_refuse(&j.job, 503, CYCLE_IN_DOUBT)
+        return
+    uv_rwlock_rdlock(&catalog.lock)
+    uv_mutex_lock(&book.lock)
+    for row in range(PQntuples(res)):
+        i = pg_int4(res, row, PUSHED_ORD)
+        if 0 <= i < call.batch.n_chunks:
+            cycle_stored(call, i, pg_int8(res, row, PUSHED_BASE), pg_int8(res, row, PUSHED_CREATED_AT), &wake)
+    p = catalog_partition_id(cycle_partition(&j.req))
+    if p != NULL:
+        queue = p.queue.name
     uv_mutex_unlock(&book.lock)
     uv_rwlock_rdunlock(&catalog.lock)
     popjobs_wake(call.engine.worker, wake)
-    return True
+    cycle_answer(j, queue, slice_of(NULL, 0))
 
-cdef void cycle_answer(CycleJob* j, Slice queue) noexcept nogil:
+cdef void cycle_answer(CycleJob* j, Slice queue, Slice error) noexcept nogil:
     cdef Request* r = j.job.r
     job_move(&j.job, JOB_DONE)
     r.job = NULL
-    cycle_reply(reply_begin(r, 200, JSON_TYPE), &j.req, queue)
+    cycle_reply(reply_begin(r, 200, JSON_TYPE), &j.req, queue, error)
     reply_end(r)

@@ -9,7 +9,6 @@ cdef enum CursorState:
     CURSOR_DELAYED = 4        # in the due heap until a delay, window or retry pause ends
 
     FRESH_AGAIN = 2           # Cursor.fresh: forgotten while it was busy
-    FORGETS_UNKNOWN = -1      # in place of book.forgets: when it was sent nobody knows
 
 cdef struct Cursor:
     HeapNode due

@@ -202,19 +202,32 @@ cdef struct CycleOp:
     Slice value               # p NULL: the key goes
     double end                # of its window
     bint has_end
+    bint dropped              # a later operation has the same key
+
+cdef struct CycleSpace:
+    CycleSpace* next
+    Slice queue               # where it is to stand, should it be made
+    Slice ns
+    Slice task
 
 cdef struct CycleReq:
     Slice query_json          # literals as sent, for the answer
     Slice partition_json
+    Slice partition           # its text: an id of the wire, or a number
     Slice group
+    Slice failed              # why it cannot be done, though the request is well-formed; p NULL: it can
+    Slice error               # why what it acknowledges failed
+    const char* code          # of a refusal
     unsigned char[16] query
-    unsigned char[16] partition_uuid
-    int n
+    int n                     # operations, as sent
     CycleOp* ops
     PushReq push
+    CycleSpace* spaces
+    bint has_query
     bint keeps                # the lease
     bint has_ack
     bint has_lease
+    bint dead                 # what it acknowledges failed
     unsigned char[16] ack
     unsigned char[16] lease
     int count
