@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help system lock venv build run test test-quick test-asan test-tsan test-faults test-kills test-schema test-sdk test-windows test-spark test-spark-kills demo-spark fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-bounds bench-spark bench-spark-archive clean
+.PHONY: help system lock venv build run test test-quick test-asan test-tsan test-faults test-kills test-schema test-sdk test-windows test-spark test-spark-kills demo-spark ways fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-bounds bench-spark bench-spark-archive clean
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -106,6 +106,11 @@ test-spark-kills: build ## a stream from queue to queue over 10^6 rows, killed t
 demo-spark: build ## events by HTTP, a streaming aggregation, a second queue and Parquet, a chart, and the counts compared
 	@$(SPARK)
 	@$(BIN)/python examples/spark_demo.py $(ARGS)
+
+WAYS := $(CURDIR)/.ways
+ways: $(VENV)/.ready ## which functions of which files a push, a pop and an acknowledgment pass: docs/inside/ways.md
+	@SUDO="$(SUDO)" sh tools/system.sh tests
+	@sh tools/ways/ways.sh $(BIN)/python $(WAYS) > $(WAYS).md && mv $(WAYS).md docs/inside/ways.md
 
 # The whole core once more, by clang; nothing but the fuzz targets is built this way.
 FUZZ := $(CURDIR)/.fuzz

@@ -1,7 +1,9 @@
 """Build of queend: one extension module, and the SQL files shipped as package data.
 
-QUEEND_SANITIZE=address,undefined builds an instrumented module instead (make test-asan), QUEEND_SANITIZE=thread another (make test-tsan).
+QUEEND_SANITIZE=address,undefined builds an instrumented module instead (make test-asan), QUEEND_SANITIZE=thread
+another (make test-tsan).
 QUEEND_QUICK=1 compiles without optimization or debug information: for a change that is to be tried at once.
+QUEEND_TRACE=1 has every function report that it is called (make ways).
 """
 import os
 import subprocess
@@ -38,6 +40,8 @@ def core_extension() -> Extension:
     link_args = ["-pthread"]
     if os.environ.get("QUEEND_QUICK"):
         compile_args += ["-O0", "-g0", "-w"]
+    if os.environ.get("QUEEND_TRACE"):
+        compile_args += ["-O0", "-g0", "-w", "-finstrument-functions"]
     sanitize = os.environ.get("QUEEND_SANITIZE")
     if sanitize:
         compile_args += [f"-fsanitize={sanitize}", "-fno-omit-frame-pointer", "-O1"]
