@@ -173,8 +173,6 @@ class Engine(BaseSettings):
                                             "read their payloads); 0: never", "bytes")
     queend_dedupe_bytes: int = setting(256 << 20, "memory for stored ids that are not UUIDs of version 7, so that the "
                                                   "database need not look for them", "bytes", ge=0)
-    queend_compact_after: int = count(0, "small rows of the log that are older are merged in the background; 0: never",
-                                      "s")
     queend_patience_ms: int = count(10000, "how long a request waits for a database that is away", "ms", ge=1)
     sidecar_pool_size: int = count(50, "PostgreSQL connections of all workers together", "connections", ge=1, le=10_000)
     sidecar_micro_batch_wait_ms: int | None = count(None, "longest hold of every job type that has no setting of its "

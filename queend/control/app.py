@@ -35,7 +35,6 @@ class Control:
     """The control plane of one daemon. `open`, `take_up` and `close` on the same running loop."""
 
     def __init__(self, settings: Settings, core: Any, conninfo: str, folder: Folder):
-        from ..service.compact import Compact
         from . import log_read  # here, as below: it needs the compiled part, which the command line does not
         from .stream_calls import Streams
 
@@ -58,7 +57,6 @@ class Control:
         self.folder = folder
         self.reader = log_read.Reader(self)
         self.streams = Streams(settings, conninfo)
-        self.compact = Compact(settings, conninfo)
         self.transfer = Transfer(conninfo, settings.queend_migration_step_ms / 1000)
         self.app = application(self)
         self.guard = None
@@ -88,7 +86,6 @@ class Control:
         self.stats.open()
         self.metrics.open()
         self.summary.open()
-        self.compact.open()
         self.relay.open()
 
     def release(self) -> None:
@@ -105,7 +102,6 @@ class Control:
         await self.stats.close()
         await self.summary.close()
         await self.relay.close()
-        await self.compact.close()
         await self.transfer.close()
         await self.retention.close()
         await self.sweeper.close()

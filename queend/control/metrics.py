@@ -73,9 +73,8 @@ async def prometheus(request: Request) -> Response:
     control = request.app.state.control
     registry = CollectorRegistry(auto_describe=False)
     families = [*process(control), *engine(control.core.stats()), *database(control.core), *failover(control),
-                *retention(control.retention.figures), *compact(control.compact.figures), *await store(control),
-                *pools(control), *await minutes(control),
-                *await outbox(control)]
+                *retention(control.retention.figures), *await store(control), *pools(control),
+                *await minutes(control), *await outbox(control)]
     registry.register(type("Collected", (), {"collect": lambda self: iter(families)})())
     return Response(generate_latest(registry), headers={"content-type": TEXT, "cache-control": "no-cache"})
 
@@ -203,15 +202,6 @@ def retention(figures: Figures) -> Iterator[Metric]:
     for (queue, group), count in (figures.pinned or {}).items():
         pinned.add_metric([queue, group], count)
     yield pinned
-
-
-def compact(figures: Any) -> Iterator[Metric]:
-    """What merging small rows did."""
-    yield CounterMetricFamily("queend_compact_removed_rows", "Rows of the log that became part of another.",
-                              value=figures.gone)
-    yield CounterMetricFamily("queend_compact_passes", "Passes of the service over the log in this daemon.",
-                              value=figures.passes)
-    yield gauge("queend_compact_working", "1 in the daemon that does the work for all.", int(figures.working))
 
 
 def buckets(counts: list[int]) -> list[tuple[str, int]]:

@@ -1,4 +1,5 @@
-# Rows of the log that follow each other become one, for the service that compacts. Formats: docs/inside/storage.md.
+# Records of one partition that were stored one after the other become one row of the log, for imports. Formats:
+# docs/inside/storage.md.
 
 cdef bint merge_record(BodyPack* pack, Buf* payloads, Buf* extras, BatchRow* b, int place) noexcept nogil:
     # Takes over the record that comes next: its size, payload and extras.
@@ -15,9 +16,10 @@ cdef bint merge_record(BodyPack* pack, Buf* payloads, Buf* extras, BatchRow* b, 
 def rows_merge(list rows, int least=1024):
     """One row of several: (created_at, ids, body, meta).
 
-    rows: (n, created_at in µs, ids, body, meta) of rows whose offsets follow each other, oldest first; at most 1000 records in
-    all. least: bytes of payload from which the body is compressed, 0: never. Each record keeps its payload, extras and moment.
-    ValueError when a row is in no known format, holds frames of a client, or the moments run backwards.
+    rows: (n, created_at in µs, ids, body, meta) of rows whose offsets follow each other, oldest first; at most 1000
+    records in all. least: bytes of payload from which the body is compressed, 0: never. Each record keeps its payload,
+    extras and moment. ValueError when a row is in no known format, holds frames of a client, or the moments run
+    backwards.
     """
     cdef BatchRow b
     cdef Unzip z

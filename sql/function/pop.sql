@@ -30,7 +30,7 @@
 -- key, and the search ends where one is found: while a snapshot is held elsewhere none of its versions can be removed,
 -- the index has entries for hundreds of them, and the newest is the last. (With `=` the order would mean nothing to the
 -- planner.)
--- row_base is a hint: where no row begins there any more (compact has merged it with others), the row is looked for.
+-- row_base is a hint: where no row begins there any more (an earlier release merged rows), the row is looked for.
 CREATE OR REPLACE FUNCTION queend.pop(p_version bigint, p_req int[], p_part int[], p_group int[], p_fresh boolean[],
     r_budget int[], r_parts int[], r_auto boolean[], r_lease uuid[], r_lease_us bigint[], r_delay_us bigint[],
     r_window_us bigint[], r_ttl_us bigint[] DEFAULT NULL)

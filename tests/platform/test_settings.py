@@ -51,7 +51,6 @@ ELSEWHERE = {
     "e2e/test_stop.py": "QUEEND_SHUTDOWN_GRACE_MS",
     "e2e/test_storm.py": "QUEEND_MAX_QUEUED_JOBS",
     "e2e/test_workers.py": "NUM_WORKERS",
-    "platform/test_compact_service.py": "QUEEND_COMPACT_AFTER",
     "platform/test_config.py": "PG_HOST PG_PORT PG_DB PG_USER PG_PASSWORD QUEEND_DSN DATABASE_URL SIDECAR_POOL_SIZE",
     "platform/test_metrics_history.py": (
         "METRICS_SAMPLE_INTERVAL_MS METRICS_AGGREGATE_INTERVAL_S METRICS_RETENTION_DAYS"),

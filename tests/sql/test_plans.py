@@ -339,20 +339,6 @@ def test_what_changed_lately_is_found_without_a_walk(loaded):
     session.close()
 
 
-def test_compaction_reads_what_it_looks_at(loaded):
-    _, session, _, _, parts = loaded
-    find = "SELECT * FROM queend.compact_find(%s, -1, 1000, queend.now_us(), 4)"
-    assert session.pages(find, parts[80_000]) <= 2200      # the rows lie apart: a page each, and the key's
-    runs = session.rows(find, parts[80_000])[:-1]
-    assert len(runs) == 100 and {r.rows for r in runs} == {9}
-    run = runs[0]
-    rows = "SELECT * FROM queend.compact_rows(%s::int[], %s::bigint[], %s::bigint[])"
-    assert session.pages(rows, *([one] for one in run[:3])) <= 60
-    touched = session.pages("SELECT queend.compact(%s, %s::int[], %s::bigint[], %s::bigint[], %s::int[], ARRAY[0::bigint], ARRAY['x'::bytea], ARRAY['x'::bytea], ARRAY[''::bytea])",
-                            run.partition_id & 63, *([one] for one in run))
-    assert touched <= 200
-
-
 def test_sizes_and_idle_partitions_are_told_by_probes(loaded):
     _, session, queue, _, parts = loaded
     assert session.pages("SELECT * FROM queend.queue_sizes(ARRAY[%s])", queue) < 60 * PARTITIONS
