@@ -175,7 +175,7 @@ include "core/find/grave.pyx"             # what was deleted, given back
 include "core/deliver/opening.pyx"        # sealed payloads opened
 include "core/deliver/pause.pyx"          # when pops find nothing because somebody said so
 include "core/deliver/popmachine.pyx"     # one pop, state by state
-include "core/deliver/popframed.pyx"      # framed answers
+include "core/deliver/delivery.pyx"       # the messages of an answer, in any form
 include "core/deliver/cached.pyx"         # pops whose records are in memory
 include "core/deliver/popcall.pyx"        # many pops in one statement
 include "core/deliver/release.pyx"        # leases given back

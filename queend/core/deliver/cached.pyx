@@ -77,107 +77,30 @@ cdef int64_t claim_base(Taken* t, int64_t next_offset) noexcept nogil:
 
 cdef int claim_write(Engine* e, PopJob* j, Buf* out) noexcept nogil:
     # The messages of the claims that were made; returns how many.
-    cdef PopMessage m
-    cdef BatchRow b
-    cdef char[36] lease
+    cdef Delivery d
     cdef Partition* p
     cdef CachedRow* r
     cdef Taken* t
-    cdef int64_t stop
+    cdef int64_t stop, first, end
     cdef int i
-    cdef int n = 0
-    cdef bint begun = False
-    uuid_format(j.lease, lease)
-    memset(&m, 0, sizeof(m))
-    m.lease = slice_of(lease, 36 if not j.req.auto_ack else 0)
-    m.queue = j.queue.name
-    m.as_event = j.req.events
-    m.group = j.group.name
-    m.attempt = 1
+    delivery_begin(&d, e.worker, j, out, j.n_made)
     for i in range(j.n_cursors):
         t = &j.taken[i]
         if not t.made:
             continue
         p = j.cursors[i].partition
-        m.partition = p.name
-        m.partition_uuid = slice_of(p.uuid, 36)
-        if not begun:
-            pop_reply_open(out, &j.req, j.queue.name, p.name, m.partition_uuid, m.lease, j.n_made)
-            begun = True
-        m.offset = t.first
+        delivery_claim(&d, p, t.first, 1)
+        first = t.first
         stop = t.first + t.take
         r = t.row
         while r != NULL:
-            m.created_us = r.created_us
-            if j.first_us == 0:
-                j.first_us = r.created_us
-            if not batchrow_open(&b, r.ids, r.body, r.meta, r.n, &e.worker.unzip):
+            end = stop if stop < r.base + r.n else r.base + r.n
+            if not delivery_row(&d, p, r.ids, r.body, r.meta, r.base, r.created_us, r.n, first, <int>(end - first)):
                 out.failed = True      # memory ran out
                 break
-            batchrow_seek(&b, <int>(m.offset - r.base))
-            while m.offset < stop and batchrow_message(&b, &m):
-                if b.message != NULL:
-                    memcpy(m.id, b.message, 16)
-                else:
-                    message_id_make(m.created_us, p.id, m.offset, m.id)
-                pop_open(e.worker, j.queue, &m)
-                pop_write(out, &m, n == 0)
-                m.offset += 1
-                n += 1
+            first = end
             r = taken_next(t, r)
-    pop_reply_close(out, &j.req, n, j.req.partitions, j.req.batch)
-    return n
-
-cdef int claim_write_framed(Engine* e, PopJob* j, Buf* out) noexcept nogil:
-    # The same, framed.
-    cdef FrameWriter w
-    cdef PopMessage m
-    cdef BatchRow b
-    cdef char[36] lease
-    cdef CachedRow* r
-    cdef Taken* t
-    cdef Partition* p
-    cdef int64_t stop
-    cdef int take, i
-    cdef int n = 0
-    uuid_format(j.lease, lease)
-    memset(&m, 0, sizeof(m))
-    popframes_open(&w, out, &j.req, j.queue.name, j.group.name, slice_of(lease, 36 if not j.req.auto_ack else 0), j.n_made)
-    for i in range(j.n_cursors):
-        t = &j.taken[i]
-        if not t.made:
-            continue
-        p = j.cursors[i].partition
-        popframes_claim(&w, p.id, p.name, t.first, 1)
-        m.offset = t.first
-        stop = t.first + t.take
-        r = t.row
-        while r != NULL:
-            m.created_us = r.created_us
-            if j.first_us == 0:
-                j.first_us = r.created_us
-            take = <int>((stop if stop < r.base + r.n else r.base + r.n) - m.offset)
-            if <uint8_t>r.body.p[0] == BODY_FRAMES and r.meta.n == 0 and take >= r.n // FRAMED_WASTE:
-                popframes_stored(&w, r.base, r.created_us, r.n, slice_of(r.body.p + 1, r.body.n - 1), m.offset + take - 1)
-                m.offset += take
-                n += take
-            else:
-                if not batchrow_open(&b, r.ids, r.body, r.meta, r.n, &e.worker.unzip):
-                    out.failed = True
-                    break
-                batchrow_seek(&b, <int>(m.offset - r.base))
-                while m.offset < stop and batchrow_message(&b, &m):
-                    if b.message != NULL:
-                        memcpy(m.id, b.message, 16)
-                    else:
-                        message_id_make(m.created_us, p.id, m.offset, m.id)
-                    pop_open(e.worker, j.queue, &m)
-                    popframes_message(&w, &m)
-                    m.offset += 1
-                    n += 1
-            r = taken_next(t, r)
-    popframes_close(&w)
-    return n
+    return delivery_end(&d)
 
 cdef void pop_keep_made(PopJob* j) noexcept nogil:
     # Of its candidates, those whose claims were made.

@@ -464,30 +464,11 @@ cdef inline void pop_consumed(PopJob* j, int i, int64_t first, int64_t stop) noe
     j.spans[i].stop = stop
 
 cdef void popcall_reply(Engine* e, PopJob* j, PGresult* res, int first_row, int stop_row, int claimed) noexcept nogil:
-    cdef Request* r = j.job.r
-    cdef Buf* out
-    cdef PopMessage m
-    cdef BatchRow b
-    cdef char[36] lease
-    cdef int row, i, ord
-    cdef int n = 0
-    cdef Cursor* c
+    cdef Delivery d
+    cdef Cursor* c = NULL
     cdef int before = -1
-    cdef int first_ord = pg_int4(res, first_row, 0)
-    out = reply_begin(r, 200, pop_type(j))
-    if pop_type(j) is FRAMES_TYPE:
-        n = popframed_rows(e, out, j, res, first_row, stop_row, claimed)
-        answer_whole(e.worker, out)
-        pop_answered(j, n)
-        return
-    uuid_format(j.lease, lease)
-    c = j.cursors[first_ord - j.first_cursor]
-    memset(&m, 0, sizeof(m))
-    m.lease = slice_of(lease, 36 if not j.req.auto_ack else 0)
-    m.queue = j.queue.name
-    m.as_event = j.req.events
-    m.group = j.group.name
-    pop_reply_open(out, &j.req, j.queue.name, c.partition.name, slice_of(c.partition.uuid, 36), m.lease, claimed)
+    cdef int row, ord
+    delivery_begin(&d, e.worker, j, reply_begin(j.job.r, 200, pop_type(j)), claimed)
     for row in range(first_row, stop_row):
         ord = pg_int4(res, row, POP_ORD)
         if ord < j.first_cursor or pg_int2(res, row, POP_STATUS) != 1:
@@ -495,33 +476,15 @@ cdef void popcall_reply(Engine* e, PopJob* j, PGresult* res, int first_row, int 
         if ord != before:
             c = j.cursors[ord - j.first_cursor]
             before = ord
-            m.partition = c.partition.name
-            m.partition_uuid = slice_of(c.partition.uuid, 36)
-        m.attempt = pg_int4(res, row, POP_ATTEMPT)
-        if j.first_us == 0:
-            j.first_us = pg_int8(res, row, POP_CREATED_AT)
-        if not batchrow_open(&b, pg_bytes(res, row, POP_IDS), pg_bytes(res, row, POP_BODY), pg_bytes(res, row, POP_META), pg_int4(res, row, POP_N),
-                             &e.worker.unzip):
-            if not e.worker.unzip.short_of_memory:
-                log_line(b"error", b"row_unreadable", b"a row of the log is not in a known format")
-            continue
-        batchrow_seek(&b, <int>(pg_int8(res, row, POP_FIRST) - pg_int8(res, row, POP_BASE)))
-        m.offset = pg_int8(res, row, POP_FIRST)
-        for i in range(pg_int4(res, row, POP_TAKE)):
-            if not batchrow_message(&b, &m):
-                break
-            m.created_us = pg_int8(res, row, POP_CREATED_AT) - b.age_us
-            if b.message != NULL:
-                memcpy(m.id, b.message, 16)
-            else:
-                message_id_make(m.created_us, c.partition.id, m.offset, m.id)
-            pop_open(e.worker, j.queue, &m)
-            pop_write(out, &m, n == 0)
-            m.offset += 1
-            n += 1
-    pop_reply_close(out, &j.req, n, j.req.partitions, j.req.batch)
-    answer_whole(e.worker, out)
-    pop_answered(j, n)
+            delivery_claim(&d, c.partition, pg_int8(res, row, POP_FIRST), pg_int4(res, row, POP_ATTEMPT))
+        if (not delivery_row(&d, c.partition, pg_bytes(res, row, POP_IDS), pg_bytes(res, row, POP_BODY),
+                             pg_bytes(res, row, POP_META), pg_int8(res, row, POP_BASE),
+                             pg_int8(res, row, POP_CREATED_AT), pg_int4(res, row, POP_N), pg_int8(res, row, POP_FIRST),
+                             pg_int4(res, row, POP_TAKE)) and not e.worker.unzip.short_of_memory):
+            log_line(b"error", b"row_unreadable", b"a row of the log is not in a known format")
+    delivery_end(&d)
+    answer_whole(e.worker, d.out)
+    pop_answered(j, d.n)
 
 cdef void pop_answered(PopJob* j, int n) noexcept nogil:
     # Its answer with n messages is written; or memory ran out, and nothing of it was delivered.
@@ -543,11 +506,3 @@ cdef inline void answer_whole(Worker* w, Buf* out) noexcept nogil:
         w.unzip.short_of_memory = False
         w.seal.short_of_memory = False
         out.failed = True
-
-cdef inline bint batchrow_message(BatchRow* b, PopMessage* m) noexcept nogil:
-    # The next record as a message: ids, payload and extras are views into the result.
-    cdef const unsigned char* id
-    if not batchrow_record(b, &id, &m.payload, &m.extras):
-        return False
-    memcpy(m.record_id, id, 16)
-    return True

@@ -253,45 +253,41 @@ cdef void handover_keep(PopJob* j) noexcept nogil:
 
 cdef int handover_write(Worker* w, Buf* out, PopJob* j) noexcept nogil:
     # The messages of a waiter's claims; returns how many.
-    cdef PopMessage m
-    cdef char[36] lease
+    cdef Delivery d
     cdef Claim* c = j.claims
     cdef Records records
-    cdef Partition* p
-    cdef int i
-    cdef int n = 0
+    cdef PushItem* it
+    cdef int left
     cdef int claimed = 0
-    cdef bint begun = False
     while c != NULL:
         claimed += 1 if c.made else 0
         c = c.following
-    if pop_type(j) is FRAMES_TYPE:
-        return popframed_claims(w, out, j, claimed)
-    uuid_format(j.lease, lease)
-    memset(&m, 0, sizeof(m))
-    m.lease = slice_of(lease, 36 if not j.req.auto_ack else 0)
-    m.queue = j.queue.name
-    m.as_event = j.req.events
-    m.group = j.group.name
-    m.attempt = 1
+    delivery_begin(&d, w, j, out, claimed)
     c = j.claims
     while c != NULL:
         if c.made:
-            p = c.cursor.partition
-            m.partition = p.name
-            m.partition_uuid = slice_of(p.uuid, 36)
-            if not begun:
-                pop_reply_open(out, &j.req, j.queue.name, p.name, m.partition_uuid, m.lease, claimed)
-                begun = True
+            delivery_claim(&d, c.cursor.partition, c.group.first.offset, 1)
             records_begin(&records, c.group.first)
-            for i in range(c.take):
-                records_next(&records, &m)
-                pop_open(w, j.queue, &m)
-                pop_write(out, &m, n == 0)
-                n += 1
+            left = c.take
+            while left:
+                it = records.it
+                if d.framed and records.at == 0 and run_framed(it, left):
+                    d.n += it.run.n if it.run.n < left else left
+                    left -= it.run.n if it.run.n < left else left
+                    popframes_stored(&d.frames, it.offset, it.created_us, it.run.n, it.run.stored,
+                                     c.group.first.offset + c.take - left - 1)
+                    records_begin(&records, it.next)
+                else:
+                    records_next(&records, &d.m)
+                    delivery_message(&d)
+                    left -= 1
         c = c.following
-    pop_reply_close(out, &j.req, n, j.req.partitions, j.req.batch)
-    return n
+    return delivery_end(&d)
+
+cdef inline bint run_framed(PushItem* it, int wanted) noexcept nogil:
+    # Is it sent as its client framed it? A stored frame does not name its producer.
+    return (it.run != NULL and it.run.codec == BODY_FRAMES and it.sub.n == 0
+            and wanted >= it.run.n // FRAMED_WASTE)
 
 # ---- on the waiter's own worker --------------------------------------------------------------------------------------
 
@@ -317,37 +313,3 @@ cdef void pop_handed(Worker* w, InboxMsg* m) noexcept nogil:
     heap_del(&engine_of(w).deadlines, &j.deadline)
     pop_give_back(engine_of(w), j)
     pop_forget(j)
-
-cdef int popframed_claims(Worker* worker, Buf* out, PopJob* j, int claimed) noexcept nogil:
-    # The claims a push made for a waiter, from the items of its batch; returns how many messages.
-    cdef FrameWriter w
-    cdef PopMessage m
-    cdef Records records
-    cdef PushItem* it
-    cdef Claim* c = j.claims
-    cdef char[36] lease
-    cdef int left
-    cdef int n = 0
-    uuid_format(j.lease, lease)
-    memset(&m, 0, sizeof(m))
-    popframes_open(&w, out, &j.req, j.queue.name, j.group.name, slice_of(lease, 36 if not j.req.auto_ack else 0), claimed)
-    while c != NULL:
-        if c.made:
-            popframes_claim(&w, c.cursor.partition.id, c.cursor.partition.name, c.group.first.offset, 1)
-            records_begin(&records, c.group.first)
-            left = c.take
-            n += left
-            while left:
-                it = records.it
-                if records.at == 0 and it.run != NULL and it.run.codec == BODY_FRAMES and it.sub.n == 0 and left >= it.run.n // FRAMED_WASTE:
-                    left -= it.run.n if it.run.n < left else left
-                    popframes_stored(&w, it.offset, it.created_us, it.run.n, it.run.stored, c.group.first.offset + c.take - left - 1)
-                    records_begin(&records, it.next)
-                else:
-                    records_next(&records, &m)
-                    pop_open(worker, j.queue, &m)
-                    popframes_message(&w, &m)
-                    left -= 1
-        c = c.following
-    popframes_close(&w)
-    return n

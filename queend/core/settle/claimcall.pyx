@@ -175,7 +175,7 @@ cdef void claimcall_answer(Engine* e, PopJob* j) noexcept nogil:
         return
     if not j.gone:
         out = reply_begin(j.job.r, 200, pop_type(j))
-        n = claim_write_framed(e, j, out) if pop_type(j) == FRAMES_TYPE else claim_write(e, j, out)
+        n = claim_write(e, j, out)
         answer_whole(e.worker, out)
     pop_untake(j)
     pop_keep_made(j)

@@ -1,0 +1,98 @@
+# The messages of a pop's answer, whatever its form and wherever they come from: rows of the log, the same rows in
+# memory, or the items of a push that delivers by itself. In: claims and their records. Out: bytes. No lock.
+
+cdef struct Delivery:
+    Worker* w
+    PopJob* j
+    Buf* out
+    PopMessage m
+    FrameWriter frames
+    char[36] lease
+    bint framed
+    bint begun                # the head of the answer is written
+    int claimed               # partitions it is about
+    int n                     # messages so far
+
+cdef inline const char* pop_type(PopJob* j) noexcept nogil:
+    # Of the answer with messages. A pop over several queues is answered in JSON: a framed one names one queue.
+    if j.req.frames and not j.any_queue:
+        return FRAMES_TYPE
+    return EVENTS_TYPE if j.req.events else JSON_TYPE
+
+cdef void delivery_begin(Delivery* d, Worker* w, PopJob* j, Buf* out, int claimed) noexcept nogil:
+    d.w = w
+    d.j = j
+    d.out = out
+    d.claimed = claimed
+    d.n = 0
+    d.framed = pop_type(j) is FRAMES_TYPE
+    d.begun = d.framed
+    uuid_format(j.lease, d.lease)
+    memset(&d.m, 0, sizeof(d.m))
+    d.m.lease = slice_of(d.lease, 36 if not j.req.auto_ack else 0)
+    d.m.queue = j.queue.name
+    d.m.as_event = j.req.events
+    d.m.group = j.group.name
+    if d.framed:
+        popframes_open(&d.frames, out, &j.req, j.queue.name, j.group.name, d.m.lease, claimed)
+
+cdef void delivery_claim(Delivery* d, Partition* p, int64_t first, int attempt) noexcept nogil:
+    # Messages of a partition follow, from offset `first` on.
+    d.m.partition = p.name
+    d.m.partition_uuid = slice_of(p.uuid, 36)
+    d.m.attempt = attempt
+    if d.framed:
+        popframes_claim(&d.frames, p.id, p.name, first, attempt)
+    elif not d.begun:
+        d.begun = True
+        pop_reply_open(d.out, &d.j.req, d.j.queue.name, p.name, d.m.partition_uuid, d.m.lease, d.claimed)
+
+cdef inline void delivery_message(Delivery* d) noexcept nogil:
+    # d.m is complete.
+    pop_open(d.w, d.j.queue, &d.m)
+    if d.framed:
+        popframes_message(&d.frames, &d.m)
+    else:
+        pop_write(d.out, &d.m, d.n == 0)
+    d.n += 1
+
+cdef bint delivery_row(Delivery* d, Partition* p, Slice ids, Slice body, Slice meta, int64_t base, int64_t created_us,
+                       int stored, int64_t first, int take) noexcept nogil:
+    # Of a row of the log with so many records stored, those from offset `first` on. False: it is in no known format, or
+    # memory ran out.
+    cdef BatchRow b
+    cdef const unsigned char* id
+    cdef int i
+    if d.j.first_us == 0:
+        d.j.first_us = created_us
+    # a stored frame does not name its producer: with one it is written anew
+    if (d.framed and body.n and <uint8_t>body.p[0] == BODY_FRAMES and meta.n == 0
+            and take >= stored // FRAMED_WASTE):
+        popframes_stored(&d.frames, base, created_us, stored, slice_of(body.p + 1, body.n - 1), first + take - 1)
+        d.n += take
+        return True
+    if not batchrow_open(&b, ids, body, meta, stored, &d.w.unzip):
+        return False
+    batchrow_seek(&b, <int>(first - base))
+    d.m.offset = first
+    for i in range(take):
+        # ids, payload and extras are views into the row
+        if not batchrow_record(&b, &id, &d.m.payload, &d.m.extras):
+            break
+        memcpy(d.m.record_id, id, 16)
+        d.m.created_us = created_us - b.age_us
+        if b.message != NULL:
+            memcpy(d.m.id, b.message, 16)
+        else:
+            message_id_make(d.m.created_us, p.id, d.m.offset, d.m.id)
+        delivery_message(d)
+        d.m.offset += 1
+    return True
+
+cdef int delivery_end(Delivery* d) noexcept nogil:
+    # How many messages.
+    if d.framed:
+        popframes_close(&d.frames)
+    else:
+        pop_reply_close(d.out, &d.j.req, d.n, d.j.req.partitions, d.j.req.batch)
+    return d.n
