@@ -1,9 +1,11 @@
-"""What clients can take from a daemon, and from those who share it: memory above its start, and how long a push of others takes meanwhile.
+"""What clients can take from a daemon, and from those who share it: memory above its start, and how long a push of
+others takes meanwhile.
 
 python bench/bounds.py [--postgres MAJOR] [--rounds N] [--stay SECONDS] [attack …]
-The attacks are those of SECURITY.md in full size. One daemon with one worker each, default bounds; the attacker is this process, the others
-another one that pushes to a queue of its own every 5 ms. Each attack comes, stands, and leaves, several times: what is
-told of each of these times is of all rounds together. Memory is the peak of what is resident (VmHWM, reset before).
+The attacks are those of SECURITY.md in full size. One daemon with one worker each, default bounds; the attacker is this
+process, the others another one that pushes to a queue of its own every 5 ms. Each attack comes, stands, and leaves,
+several times: what is told of each of these times is of all rounds together. Memory is the peak of what is resident
+(VmHWM, reset before).
 
 The floor is what the same pushes take while the same attacker sends the same to a server that only takes it
 (bench/sink.py): what is left when nothing of the attack reaches the daemon, on processors that all of them share.
@@ -42,10 +44,12 @@ Attack = Callable[[Address], list[socket.socket]]
 
 def resident(pid: int, which: str) -> int:
     """VmRSS or VmHWM in MiB."""
-    return next(int(line.split()[1]) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith(which)) // 1024
+    return next(int(line.split()[1]) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+                if line.startswith(which)) // 1024
 
 
-def others(address: Address, over: multiprocessing.synchronize.Event, told: multiprocessing.connection.Connection) -> None:
+def others(address: Address, over: multiprocessing.synchronize.Event,
+           told: multiprocessing.connection.Connection) -> None:
     """Pushes until it is over; tells when each began and how long it took (s), and what failed."""
     took, failed = [], []
     with Client(address) as client:
@@ -96,7 +100,8 @@ def values(path: bytes) -> Attack:
         body = b"[" + b"[]," * (21 * MIB - 1) + b"[]]"
 
         def send(one: socket.socket) -> None:
-            one.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % (path, len(body)))
+            one.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length:"
+                        b" %d\r\n\r\n" % (path, len(body)))
             for at in range(0, len(body), MIB):
                 one.sendall(body[at:at + MIB])
             one.recv(400)
@@ -111,7 +116,8 @@ def parked(queue: str) -> Attack:
     def attack(address: Address) -> list[socket.socket]:
         connections = [connect(address) for _ in range(2000)]
         for one in connections:
-            one.sendall(f"GET /api/v1/pop/queue/{queue}?wait=true&timeout=115000&consumerGroup=w HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() * 50)
+            one.sendall(f"GET /api/v1/pop/queue/{queue}?wait=true&timeout=115000&consumerGroup=w HTTP/1.1\r\nHost:"
+                        " localhost\r\n\r\n".encode() * 50)
         return connections
     return attack
 
@@ -130,7 +136,8 @@ def unread(address: Address) -> list[socket.socket]:
     connections = [connect(address) for _ in range(16)]
     for partition, one in enumerate(connections):
         one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        one.sendall(f"GET /api/v1/pop/queue/big/partition/{partition}?batch=100&consumerGroup=g HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        one.sendall(f"GET /api/v1/pop/queue/big/partition/{partition}?batch=100&consumerGroup=g HTTP/1.1\r\nHost:"
+                    " localhost\r\n\r\n".encode())
     return connections
 
 
@@ -177,7 +184,8 @@ def under(attack: Attack, address: Address, daemon: Daemon, rounds: int, stay_s:
     comes = [one for at, one in took if any(began <= at < stands for began, stands, _ in times)]
     all_ = [one for at, one in took if at >= times[0][0]]
     return {"pushes": len(all_), "failed": failed[:3], "p99_ms": p99(all_), "most_ms": ms(max(all_)),
-            "comes_s": round(sum(b - a for a, b, _ in times), 1), "comes_pushes": len(comes), "comes_p99_ms": p99(comes)}
+            "comes_s": round(sum(b - a for a, b, _ in times), 1), "comes_pushes": len(comes),
+            "comes_p99_ms": p99(comes)}
 
 
 def measure(name: str, conninfo: str, rounds: int, stay_s: float) -> dict[str, object]:
@@ -204,7 +212,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("attacks", nargs="*", metavar="attack", help=", ".join(ATTACKS))
     parser.add_argument("--postgres", type=int, default=None, metavar="MAJOR")
-    parser.add_argument("--stay", type=float, default=2.0, metavar="SECONDS", help="how long the attack goes on once it stands")
+    parser.add_argument("--stay", type=float, default=2.0, metavar="SECONDS",
+                        help="how long the attack goes on once it stands")
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="how often it comes")
     given = parser.parse_args()
     if unknown := set(given.attacks) - ATTACKS.keys():

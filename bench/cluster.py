@@ -1,4 +1,5 @@
-"""A throw-away PostgreSQL for one benchmark run: the cluster that `queend serve` makes, in a folder that is removed afterwards."""
+"""A throw-away PostgreSQL for one benchmark run: the cluster that `queend serve` makes, in a folder that is removed
+afterwards."""
 
 import os
 import shutil
@@ -13,7 +14,8 @@ from queend.service.embedded import Embedded, EmbeddedError, server_settings
 
 # A scenario's figures must not depend on whether a checkpoint happens to fall into it: METHODOLOGY.md.
 OWN_SETTINGS = {"max_wal_size": "32GB", "checkpoint_timeout": "1h"}
-SETTINGS = sorted({**server_settings(), **OWN_SETTINGS}.keys() - {"unix_socket_directories", "port", "log_line_prefix", "log_checkpoints"})
+SETTINGS = sorted({**server_settings(),
+                   **OWN_SETTINGS}.keys() - {"unix_socket_directories", "port", "log_line_prefix", "log_checkpoints"})
 
 
 def fsync_ms(folder: Path) -> float:
@@ -33,7 +35,8 @@ def fsync_ms(folder: Path) -> float:
 
 class Cluster:
     def __init__(self, major: int | None = None, settings: dict[str, str] | None = None):
-        """`major`: which PostgreSQL; None takes what queend itself would take. `settings`: instead of those that keep checkpoints away."""
+        """`major`: which PostgreSQL; None takes what queend itself would take. `settings`: instead of those that keep
+        checkpoints away."""
         self.home = Path(tempfile.mkdtemp(prefix="queend-bench-", dir=os.environ.get("QUEEND_BENCH_DIR")))
         self.home.chmod(0o755)
         self.embedded = Embedded(self.home, OWN_SETTINGS if settings is None else settings, major)
@@ -65,10 +68,12 @@ class Cluster:
     def disk_bytes(self) -> int:
         """Tables of schema queend with their indexes and TOAST."""
         return int(self.one("SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class c"
-                            " JOIN pg_namespace s ON s.oid = c.relnamespace WHERE s.nspname = 'queend' AND c.relkind IN ('r', 'm')"))
+                            " JOIN pg_namespace s ON s.oid = c.relnamespace WHERE s.nspname = 'queend'"
+                            " AND c.relkind IN ('r', 'm')"))
 
     def stored(self, queue: str) -> int:
-        return int(self.one("SELECT coalesce(sum(l.n), 0) FROM queend.log l JOIN queend.partitions p ON p.id = l.partition_id"
+        return int(self.one("SELECT coalesce(sum(l.n), 0) FROM queend.log l JOIN queend.partitions p"
+                            " ON p.id = l.partition_id"
                             " JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s", queue))
 
     def fsync_ms(self) -> float:

@@ -2,9 +2,10 @@
 
     python bench/compare.py CHECKOUT [--only push1,cycle] [--turns N] [--seconds N]
 
-CHECKOUT is another checkout of queend, built, with the state before. Each has a daemon and a PostgreSQL of its own. Turns of a
-second or so change between the two, so what else the machine does meets both. A ratio is CPU per message here over there, daemon
-and PostgreSQL together: the median of all turns, and the range that holds it in 95 of 100 draws. One JSON line per scenario."""
+CHECKOUT is another checkout of queend, built, with the state before. Each has a daemon and a PostgreSQL of its own.
+Turns of a second or so change between the two, so what else the machine does meets both. A ratio is CPU per message
+here over there, daemon and PostgreSQL together: the median of all turns, and the range that holds it in 95 of 100
+draws. One JSON line per scenario."""
 
 import argparse
 import json
@@ -48,11 +49,13 @@ class Side(Lab):
         """[daemon, PostgreSQL] CPU per message of one turn, in µs."""
         queue = "compare-" + name
         if name == "cycle":
-            roles = [dict(kind="pop", name=name, queue=queue, group="cycle", conns=16, batch=50, lease=1, wait=1, timeout=2000, count=10**8)]
+            roles = [dict(kind="pop", name=name, queue=queue, group="cycle", conns=16, batch=50, lease=1, wait=1,
+                          timeout=2000, count=10**8)]
         elif name == "pipeline":
             self.prepare(queue, 1000)
             roles = [dict(kind="push", name="push", queue=queue, conns=64, items=1, partitions=1000, ids=7),
-                     dict(kind="pop", name=name, queue=queue, conns=16, batch=50, lease=1, wait=1, timeout=5000, delivery=1)]
+                     dict(kind="pop", name=name, queue=queue, conns=16, batch=50, lease=1, wait=1,
+                          timeout=5000, delivery=1)]
         else:
             self.prepare(queue, PUSHES[name]["partitions"])
             roles = [dict(kind="push", name=name, queue=queue, count=10**8, **PUSHES[name])]
@@ -99,9 +102,11 @@ def main() -> int:
                 turns.append([spent[side] for side in sides])
             parts = {cost: [(here[i], there[i]) for here, there in turns] for i, cost in enumerate(COSTS)}
             both = [(sum(here), sum(there)) for here, there in turns]
-            line = dict(scenario=name, ratio=round(ratio(both), 3), range=interval(both), here_us=round(statistics.median(h for h, _ in both), 2),
+            line = dict(scenario=name, ratio=round(ratio(both), 3), range=interval(both),
+                        here_us=round(statistics.median(h for h, _ in both), 2),
                         there_us=round(statistics.median(t for _, t in both), 2),
-                        **{cost.replace("cpu_us_per_message", "ratio"): round(ratio(part), 3) for cost, part in parts.items()})
+                        **{cost.replace("cpu_us_per_message", "ratio"): round(ratio(part), 3)
+                           for cost, part in parts.items()})
             print(json.dumps(line), flush=True)
         faults = [fault for side in sides for fault in side.faults]
         for fault in faults:

@@ -1,12 +1,13 @@
-"""How many statements at a time: fixed numbers against the numbers the daemon finds by itself, on PostgreSQL as it is and
-slowed by 10 ms. See bench/results/control.md.
+"""How many statements at a time: fixed numbers against the numbers the daemon finds by itself, on PostgreSQL as it is
+and slowed by 10 ms. See bench/results/control.md.
 
-    python bench/control.py [--quick] [--rounds N] [--seconds N] [--slow none,commit,trip] [--only push1,...] [--settings s1,c6,...] [--postgres MAJOR]
+    python bench/control.py [--quick] [--rounds N] [--seconds N] [--slow none,commit,trip] [--only push1,...]
+[--settings s1,c6,...] [--postgres MAJOR]
 
-All daemons of a scenario run side by side on one cluster and are put under load in turns, the adaptive one before and after
-every second fixed one: what else the machine does hits both. A ratio is the adaptive rate (the mean of its windows on both
-sides) over the fixed one's; the median over the rounds counts. One JSON line per scenario on standard output, a table on
-standard error."""
+All daemons of a scenario run side by side on one cluster and are put under load in turns, the adaptive one before and
+after every second fixed one: what else the machine does hits both. A ratio is the adaptive rate (the mean of its
+windows on both sides) over the fixed one's; the median over the rounds counts. One JSON line per scenario on standard
+output, a table on standard error."""
 
 import argparse
 import json
@@ -39,21 +40,25 @@ SCENARIOS = {
     "pop50": (CALLS, ("c2", "c6"), [dict(POP, lease=0)]),
     "cycle": (CALLS, ("c2", "c6"), [dict(POP, lease=1)]),
     "transaction": (CALLS, ("c2", "c6"), [dict(POP, lease=1, batch=10, into="control-into")]),
-    "pipeline": (BOTH, ("s1c2", "s1c6"), [dict(PUSH1, partitions=100), dict(POP, lease=1)]),   # as many partitions as consumers keep up with at once
+    # as many partitions as consumers keep up with at once
+    "pipeline": (BOTH, ("s1c2", "s1c6"), [dict(PUSH1, partitions=100), dict(POP, lease=1)]),
 }
 
 
 def settings_of(name: str) -> dict[str, str]:
-    """s2: two push streams; c6: six pops, acknowledgments and transactions each; s2c6: both. What is not named adapts."""
+    """s2: two push streams; c6: six pops, acknowledgments and transactions each; s2c6: both. What is not named
+    adapts."""
     fixed = {letter: number for letter, number in re.findall(r"([sc])(\d+)", name)}
     settings = {"QUEEND_PUSH_STREAMS": fixed["s"]} if "s" in fixed else {}
-    return settings | ({"QUEEN_VEGAS_MIN_LIMIT": fixed["c"], "QUEEN_VEGAS_MAX_LIMIT": fixed["c"]} if "c" in fixed else {})
+    return settings | ({"QUEEN_VEGAS_MIN_LIMIT": fixed["c"], "QUEEN_VEGAS_MAX_LIMIT": fixed["c"]}
+                       if "c" in fixed else {})
 
 
 def build_shim() -> Path:
     OUT.mkdir(exist_ok=True)
     target = OUT / "slow.so"
-    subprocess.run([os.environ.get("CC", "cc"), "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-o", target, HERE / "slow" / "slow.c", "-ldl"], check=True)
+    subprocess.run([os.environ.get("CC", "cc"), "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-o", target,
+                    HERE / "slow" / "slow.c", "-ldl"], check=True)
     return target
 
 
@@ -75,17 +80,20 @@ class Contender:
         self.name, self.server, self.rates, self.messages, self.cpu, self.commits = name, server, [], 0, 0.0, 0
 
     def told(self) -> dict:
-        return dict(rate=statistics.median(self.rates), cpu_us=self.cpu / max(self.messages, 1) * 1e6, per_commit=self.messages / max(self.commits, 1))
+        return dict(rate=statistics.median(self.rates), cpu_us=self.cpu / max(self.messages, 1) * 1e6,
+                    per_commit=self.messages / max(self.commits, 1))
 
 
 class Bench:
     def __init__(self, cluster, words):
-        self.cluster, self.words, self.windows, self.filled, self.daemons, self.warmed = cluster, words, 0, False, {}, set()
+        self.cluster, self.words, self.windows, self.filled, self.daemons, self.warmed = (
+            cluster, words, 0, False, {}, set())
 
     def fill(self, server) -> None:
         """Something to take, by every window as a group of its own."""
         server.prepare("control-filled", 1000)
-        run_load(server.host, server.port, 0, 120, [dict(PUSH100, queue="control-filled", count=self.words.fill)], lambda: None, lambda: None)
+        run_load(server.host, server.port, 0, 120, [dict(PUSH100, queue="control-filled", count=self.words.fill)],
+                 lambda: None, lambda: None)
         self.filled = True
 
     def window(self, contender: Contender, roles: list[dict], seconds: float, counts: bool = True) -> float:
@@ -102,8 +110,10 @@ class Bench:
         def read(to: list) -> None:
             to += [server.cpu_seconds() + self.cluster.cpu_seconds(), self.cluster.transactions()]
 
-        roles = [dict(role, queue=queue) | (dict(group=f"g{self.windows}") if role["kind"] == "pop" else {}) for role in roles]
-        report = run_load(server.host, server.port, self.words.warm, seconds, roles, lambda: read(before), lambda: read(after))
+        roles = [dict(role, queue=queue) | (dict(group=f"g{self.windows}") if role["kind"] == "pop" else {})
+                 for role in roles]
+        report = run_load(server.host, server.port, self.words.warm, seconds, roles, lambda: read(before),
+                          lambda: read(after))
         faults = [role["error"] for role in report["roles"].values() if role["errors"]]
         if faults:
             raise SystemExit(f"bench: {faults[0]}")
@@ -155,8 +165,10 @@ class Bench:
 def say(slow: str, got: dict) -> None:
     for name, of in got["settings"].items():
         ratio = f"{statistics.median(got['ratios'][name]) * 100:5.0f} %" if name in got["ratios"] else "       "
-        print(f"{slow:7}{got['scenario']:12}{name:9}{of['rate']:10.0f}/s {of['cpu_us']:7.1f} us {of['per_commit']:8.1f} per commit {ratio}", file=sys.stderr, flush=True)
-    print(f"{slow:7}{got['scenario']:12}{got['ratio'] * 100:.0f} % of the best fixed ({got['best']}), load {got['load']:.1f}", file=sys.stderr, flush=True)
+        print(f"{slow:7}{got['scenario']:12}{name:9}{of['rate']:10.0f}/s {of['cpu_us']:7.1f} us {of['per_commit']:8.1f}"
+              f" per commit {ratio}", file=sys.stderr, flush=True)
+    print(f"{slow:7}{got['scenario']:12}{got['ratio'] * 100:.0f} % of the best fixed ({got['best']}),"
+          f" load {got['load']:.1f}", file=sys.stderr, flush=True)
 
 
 def main() -> None:
@@ -165,14 +177,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, help="of a window; default: 1, quick: 0.8")
     parser.add_argument("--warm", type=float, default=0.4, help="before it")
-    parser.add_argument("--settle", type=float, help="of load on the adaptive daemon before the first window; default: 4, quick: 3")
+    parser.add_argument("--settle", type=float,
+                        help="of load on the adaptive daemon before the first window; default: 4, quick: 3")
     parser.add_argument("--fill", type=int, help="messages to take; default: 600 000, quick: half of it")
     parser.add_argument("--slow", default="")
     parser.add_argument("--only", default=",".join(SCENARIOS))
     parser.add_argument("--settings", default="", help="instead of the scenario's own")
     parser.add_argument("--postgres", type=int)
     words = parser.parse_args()
-    words.seconds, words.settle = words.seconds or (0.8 if words.quick else 1.0), words.settle or (3.0 if words.quick else 4.0)
+    words.seconds, words.settle = words.seconds or (0.8 if words.quick else 1.0), words.settle or (
+        3.0 if words.quick else 4.0)
     words.fill = words.fill or (300_000 if words.quick else 600_000)
     began, ratios = time.monotonic(), {}
     for slow in (words.slow or ("commit,trip" if words.quick else ",".join(DATABASES))).split(","):
@@ -180,7 +194,8 @@ def main() -> None:
         bench = Bench(cluster, words)
         try:
             for name in words.only.split(","):
-                got = bench.scenario(name, words.settings.split(",") if words.settings else list(SCENARIOS[name][words.quick]))
+                got = bench.scenario(name, words.settings.split(",") if words.settings
+                                     else list(SCENARIOS[name][words.quick]))
                 ratios[slow, name] = got
                 print(json.dumps(dict(slow=slow) | got), flush=True)
                 say(slow, got)

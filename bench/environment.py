@@ -34,6 +34,6 @@ def environment(cluster: Cluster | None, quick: bool) -> dict:
         "memory_mb": int(_first("/proc/meminfo", "MemTotal").split()[0]) // 1024,
         "kernel": platform.release(),
         "postgres": cluster.one("SHOW server_version") if cluster else None,
-        "postgres_settings": {key: cluster.one("SELECT current_setting(%s)", key) for key in SETTINGS} if cluster else None,
-        "fsync_ms": round(cluster.fsync_ms(), 3) if cluster else None,
+        "postgres_settings": {key: cluster.one("SELECT current_setting(%s)", key) for key in SETTINGS}
+        if cluster else None, "fsync_ms": round(cluster.fsync_ms(), 3) if cluster else None,
     }

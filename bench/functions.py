@@ -1,7 +1,8 @@
 """CPU of the hot functions alone: one session, prepared calls with binary parameters, a cluster of its own.
 
 python bench/functions.py [--postgres MAJOR]   prints one line per case: microseconds of the backend per message, the
-cheapest call and the mean of all, and WAL bytes per message. The cheapest call is the figure to compare on a busy machine.
+cheapest call and the mean of all, and WAL bytes per message. The cheapest call is the figure to compare on a busy
+machine.
 """
 from __future__ import annotations
 
@@ -26,9 +27,11 @@ from sql.records import ACK, PUSH, Batch, batch, id4, id7, push_arrays  # noqa: 
 PARTITIONS = 1000
 PUSH_CALL = f"SELECT * FROM queend.push(%s::bigint, %s::int[], {PUSH})".replace("%s", "%b")
 PUSH_KNOWN = PUSH_CALL.replace(")", ", p_known => %b::bigint[], p_known_at => %b::bigint[])")
-POP_CALL = ("SELECT * FROM queend.pop(%s::bigint, %s::int[], %s::int[], %s::int[], %s::boolean[], %s::int[], %s::int[], %s::boolean[],"
+POP_CALL = ("SELECT * FROM queend.pop(%s::bigint, %s::int[], %s::int[], %s::int[], %s::boolean[], %s::int[],"
+            " %s::int[], %s::boolean[],"
             " %s::uuid[], %s::bigint[], %s::bigint[], %s::bigint[])").replace("%s", "%b")
-ACK_LEASED = ("SELECT * FROM queend.ack_leased(%s::bigint, %s::int[], %s::int[], %s::uuid[], %s::bigint[], %s::bigint[], %s::bigint[], %s)"
+ACK_LEASED = ("SELECT * FROM queend.ack_leased(%s::bigint, %s::int[], %s::int[], %s::uuid[], %s::bigint[],"
+              " %s::bigint[], %s::bigint[], %s)"
               ).replace("%s", "%b")
 ACK_CALL = ACK.replace("queend.ack(%s,", "queend.ack(%s::bigint,").replace("%s", "%b")
 
@@ -40,7 +43,8 @@ class Measure:
         found = self.db.execute("SELECT ord, partition_id FROM queend.resolve(%s, %s)",
                                 (["bench"] * PARTITIONS, [f"p{i}" for i in range(PARTITIONS)])).fetchall()
         self.parts = [part for _, part in sorted(found)]
-        self.group = self.db.execute("SELECT group_id FROM queend.group_resolve((SELECT min(id) FROM queend.queues), '__QUEUE_MODE__', 'all', NULL)"
+        self.group = self.db.execute("SELECT group_id FROM queend.group_resolve((SELECT min(id)"
+                                     " FROM queend.queues), '__QUEUE_MODE__', 'all', NULL)"
                                      ).fetchone()[0]
 
     def cpu_us(self) -> float:
@@ -64,8 +68,10 @@ class Measure:
 
     def push(self, groups: int, size: int, make: Callable[[], bytes]) -> Callable[[int], int]:
         def call(_: int) -> int:
-            rows: list[Batch] = [batch(p, [make() for _ in range(size)], [payload() for _ in range(size)]) for p in random.sample(self.parts, groups)]
-            answer = self.db.execute(PUSH_CALL, (1, sorted({r.part & 63 for r in rows}), *push_arrays(rows)), prepare=True, binary=True).fetchall()
+            rows: list[Batch] = [batch(p, [make() for _ in range(size)], [payload() for _ in range(size)])
+                                 for p in random.sample(self.parts, groups)]
+            answer = self.db.execute(PUSH_CALL, (1, sorted({r.part & 63 for r in rows}), *push_arrays(rows)),
+                                     prepare=True, binary=True).fetchall()
             assert all(row[1] == 0 for row in answer)
             return groups * size
         return call
@@ -75,9 +81,11 @@ class Measure:
         known: dict[int, tuple[int, int]] = {}
 
         def call(_: int) -> int:
-            rows = [batch(p, [id4() for _ in range(size)], [payload() for _ in range(size)]) for p in random.sample(self.parts, groups)]
+            rows = [batch(p, [id4() for _ in range(size)], [payload() for _ in range(size)])
+                    for p in random.sample(self.parts, groups)]
             heads = [known.get(r.part, (-2, 0)) for r in rows]
-            answer = self.db.execute(PUSH_KNOWN, (1, sorted({r.part & 63 for r in rows}), *push_arrays(rows), *map(list, zip(*heads))),
+            answer = self.db.execute(PUSH_KNOWN, (1, sorted({r.part & 63 for r in rows}), *push_arrays(rows),
+                                                  *map(list, zip(*heads))),
                                      prepare=True, binary=True).fetchall()
             for row in answer:
                 assert row[1] == (0 if rows[row[0]].part in known else 1)
@@ -89,16 +97,20 @@ class Measure:
         return call
 
     def pop(self, requests: int, auto: bool, claimed: list | None = None) -> Callable[[int], int]:
-        """Each request takes 50 records of one partition; partitions in turn. claimed: gets (partitions, lease, ids, first offset and number) of each call."""
+        """Each request takes 50 records of one partition; partitions in turn. claimed: gets (partitions, lease, ids,
+        first offset and number) of each call."""
         def call(number: int) -> int:
             parts = [self.parts[(number * requests + i) % PARTITIONS] for i in range(requests)]
             lease = uuid.uuid4()
             rows = self.db.execute(POP_CALL, (
-                1, list(range(1, requests + 1)), parts, [self.group] * requests, [True] * requests, [50] * requests, [1] * requests, [auto] * requests,
-                [lease] * requests, [60_000_000] * requests, [0] * requests, [0] * requests), prepare=True, binary=True).fetchall()
+                1, list(range(1, requests + 1)), parts, [self.group] * requests, [True] * requests, [50] * requests,
+                [1] * requests, [auto] * requests,
+                [lease] * requests, [60_000_000] * requests, [0] * requests, [0] * requests), prepare=True,
+                                   binary=True).fetchall()
             if claimed is not None:
                 claimed.append((parts, lease, [b"".join(r[8] for r in rows if r[0] == i) for i in range(requests)],
-                                [(min(r[3] for r in rows if r[0] == i), sum(r[4] for r in rows if r[0] == i)) for i in range(requests)]))
+                                [(min(r[3] for r in rows if r[0] == i), sum(r[4] for r in rows if r[0] == i))
+                                 for i in range(requests)]))
             return sum(row[4] for row in rows if row[1] == 1)
         return call
 
@@ -106,8 +118,10 @@ class Measure:
         def call(number: int) -> int:
             parts, lease, ids, _ = claimed[number]
             sizes = [len(i) // 16 for i in ids]
-            answer = self.db.execute(ACK_CALL, (1, parts, [self.group] * len(parts), [lease] * len(parts), sizes, ids, [bytes(n) for n in sizes],
-                                                [3] * len(parts), [0] * len(parts), [], [], []), prepare=True, binary=True).fetchall()
+            answer = self.db.execute(ACK_CALL, (1, parts, [self.group] * len(parts), [lease] * len(parts), sizes, ids,
+                                                [bytes(n) for n in sizes],
+                                                [3] * len(parts), [0] * len(parts), [], [], []), prepare=True,
+                                     binary=True).fetchall()
             assert all(row[3] for row in answer)
             return sum(sizes)
         return call
@@ -117,7 +131,8 @@ class Measure:
             asked = sorted((part, *window) for part, window in zip(claimed[number][0], claimed[number][3]))
             parts, first, sizes = ([row[i] for row in asked] for i in range(3))
             after = [a + n for a, n in zip(first, sizes)]
-            answer = self.db.execute(ACK_LEASED, (1, parts, [self.group] * len(parts), [claimed[number][1]] * len(parts), first, [a - 1 for a in after], after, False),
+            answer = self.db.execute(ACK_LEASED, (1, parts, [self.group] * len(parts), [claimed[number][1]]
+                                                  * len(parts), first, [a - 1 for a in after], after, False),
                                      prepare=True, binary=True).fetchall()
             assert len(answer) == len(parts) and all(row[2] for row in answer)
             return sum(sizes)
@@ -125,7 +140,8 @@ class Measure:
 
 
 def payload() -> bytes:
-    return (b'{"order":"%08x","customer":"c-%04d","items":%d,"amount":%d,"currency":"USD","at":1795265509355199,"note":"gift, no invoice inside"}'
+    return (b'{"order":"%08x","customer":"c-%04d","items":%d,"amount":%d,"currency":"USD",'
+            b'"at":1795265509355199,"note":"gift, no invoice inside"}'
             % (random.getrandbits(32), random.randrange(10000), random.randrange(1, 10), random.randrange(100000)))
 
 
@@ -135,7 +151,8 @@ def main() -> None:
     cluster = Cluster(arguments.parse_args().postgres)
     try:
         m = Measure(cluster.dsn)
-        print(f"PostgreSQL {m.db.info.server_version // 10000}, {os.cpu_count()} processors\n{'us per message':38} {'cheapest':>8} {'mean':>8} {'WAL B':>8}")
+        print(f"PostgreSQL {m.db.info.server_version // 10000}, {os.cpu_count()} processors\n{'us per message':38}"
+              f" {'cheapest':>8} {'mean':>8} {'WAL B':>8}")
         m.push(1000, 1, id7)(0)
         m.case("push 1000 partitions x 1", 60, m.push(1000, 1, id7))
         m.case("push 100 x 1", 100, m.push(100, 1, id7))

@@ -10,7 +10,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 OUT = HERE / "out"
 LOAD = [HERE / "load" / f"{name}.c" for name in ("main", "http", "push", "binary", "pop", "payload", "text")]
-FLOOR = [HERE / "floor" / f"{name}.c" for name in ("main", "batch", "calls")] + [HERE / "load" / f"{name}.c" for name in ("payload", "text")]
+FLOOR = [HERE / "floor" / f"{name}.c" for name in ("main", "batch", "calls")] + [
+    HERE / "load" / f"{name}.c" for name in ("payload", "text")]
 
 
 def _flags(*words: str) -> list[str]:
@@ -27,8 +28,8 @@ def build(name: str, sources: list[Path]) -> Path:
         extra = _flags("--cflags", "libpq") if name != "load" else []
         libraries = _flags("--libs", "libpq" if name != "load" else "libzstd")
         partial = program.with_suffix(f".{os.getpid()}")
-        subprocess.run([os.environ.get("CC", "cc"), "-O2", "-g", "-Wall", "-Wextra", "-I", HERE / "load", *extra, "-o", partial,
-                        *sources, *libraries, "-lm"], check=True)
+        subprocess.run([os.environ.get("CC", "cc"), "-O2", "-g", "-Wall", "-Wextra", "-I", HERE / "load",
+                        *extra, "-o", partial, *sources, *libraries, "-lm"], check=True)
         partial.rename(program)
     return program
 
@@ -37,12 +38,14 @@ def run_load(host: str, port: int, warm: float, seconds: float, roles: list[dict
              part: Callable[[dict], None] | None = None, every: float = 0) -> dict:
     """One load. `start` and `stop` are called when its measured window begins and ends, `part` with the figures of each
     piece of `every` seconds. Returns its report."""
-    words = [",".join([role["kind"], *(f"{key}={value}" for key, value in role.items() if key != "kind")]) for role in roles]
+    words = [",".join([role["kind"], *(f"{key}={value}" for key, value in role.items() if key != "kind")])
+             for role in roles]
     command = [build("load", LOAD), host, str(port), str(warm), str(seconds), *words]
     return follow(command, start, stop, part, {**os.environ, "LOAD_EVERY": str(every)} if part else None)
 
 
-def follow(command: list, start: Callable, stop: Callable, part: Callable[[dict], None] | None = None, environment: dict | None = None) -> dict:
+def follow(command: list, start: Callable, stop: Callable, part: Callable[[dict], None] | None = None,
+           environment: dict | None = None) -> dict:
     """Runs a load generator until it ends; see run_load."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         report = None

@@ -5,7 +5,8 @@ from profiler import Profile
 
 
 class Window:
-    """Counters of the owner's processes between the start and the stop of a measured window; nothing when the server is not ours."""
+    """Counters of the owner's processes between the start and the stop of a measured window; nothing when the server is
+    not ours."""
 
     def __init__(self, server, cluster, profiled: str = ""):
         self.server, self.cluster, self.profiled, self.profile = server, cluster, profiled, None
@@ -13,7 +14,8 @@ class Window:
     def _read(self):
         if self.cluster is None:
             return None
-        return (self.server.cpu_seconds(), self.cluster.cpu_seconds(), self.cluster.wal_bytes(), self.cluster.transactions())
+        return (self.server.cpu_seconds(), self.cluster.cpu_seconds(), self.cluster.wal_bytes(),
+                self.cluster.transactions())
 
     def start(self):
         self.before = self._read()
@@ -32,7 +34,8 @@ class Window:
         daemon, postgres, wal, transactions = (after - before for before, after in zip(self.before, self.after))
         spent = dict(rss_mb=self.rss, daemon_cpu_s=daemon, postgres_cpu_s=postgres)
         if messages:
-            spent |= dict(daemon_cpu_us_per_message=daemon / messages * 1e6, postgres_cpu_us_per_message=postgres / messages * 1e6,
+            spent |= dict(daemon_cpu_us_per_message=daemon / messages * 1e6,
+                          postgres_cpu_us_per_message=postgres / messages * 1e6,
                           wal_bytes_per_message=wal / messages, messages_per_commit=messages / max(transactions, 1))
         return spent
 
@@ -51,7 +54,8 @@ class Lab:
 
     def load(self, warm: float, seconds: float, *roles: dict):
         """Runs a load; returns (report, what the window cost, disk grown)."""
-        window = Window(self.server, self.cluster, roles[-1]["queue"] + "-" + roles[-1]["name"] if self.profile and self.cluster else "")
+        window = Window(self.server, self.cluster, roles[-1]["queue"] + "-" + roles[-1]["name"] if self.profile
+                        and self.cluster else "")
         before = self.cluster.disk_bytes() if self.cluster else 0
         report = run_load(self.server.host, self.server.port, warm, seconds, list(roles), window.start, window.stop)
         for role in roles:
@@ -63,14 +67,16 @@ class Lab:
         return report, window, self.cluster.disk_bytes() - before if self.cluster else None
 
     def point(self, warm: float, seconds: float, *roles: dict, of: str | None = None) -> dict:
-        """One load as a point of a sweep: what `of` (a role's name; the last one's without) did and what it cost per message."""
+        """One load as a point of a sweep: what `of` (a role's name; the last one's without) did and what it cost per
+        message."""
         report, window, disk = self.load(warm, seconds, *roles)
         got = report["roles"][of or roles[-1]["name"]]
         messages, handled = got["messages"], max(got["stored"], got["taken"], 1)
-        point = {key: got[key] for key in ("messages", "p50_ms", "p99_ms", "p999_ms", "max_ms", "delivery_p50_ms", "delivery_p99_ms", "delivery_max_ms", "errors")
+        point = {key: got[key] for key in ("messages", "p50_ms", "p99_ms", "p999_ms", "max_ms", "delivery_p50_ms",
+                                           "delivery_p99_ms", "delivery_max_ms", "errors")
                  if key in got}
-        point |= dict(messages_per_s=messages / (report["seconds"] or 1e-9), disk_bytes_per_message=disk / handled, seconds=report["seconds"],
-                      load_cpu_us_per_message=report["cpu_seconds"] / max(messages, 1) * 1e6)
+        point |= dict(messages_per_s=messages / (report["seconds"] or 1e-9), disk_bytes_per_message=disk / handled,
+                      seconds=report["seconds"], load_cpu_us_per_message=report["cpu_seconds"] / max(messages, 1) * 1e6)
         point |= window.per(messages)
         if messages:
             point["cpu_us_per_message"] = point["daemon_cpu_us_per_message"] + point["postgres_cpu_us_per_message"]
@@ -79,4 +85,5 @@ class Lab:
     def check(self, name: str, queue: str) -> None:
         """What the answers called stored must be in the log, no more and no less."""
         if self.cluster and self.cluster.stored(queue) != self.stored[queue]:
-            self.faults.append(f"{name}: answers said {self.stored[queue]} stored in {queue}, the log holds {self.cluster.stored(queue)}")
+            self.faults.append(f"{name}: answers said {self.stored[queue]} stored in {queue},"
+                               f" the log holds {self.cluster.stored(queue)}")

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LINE = re.compile(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}) UTC \[\d+\] (?:LOG|ERROR):\s+(.*)")
-CHECKPOINT = re.compile(r"checkpoint complete: wrote (\d+) buffers.*?(\d+) WAL file\(s\) added, (\d+) removed, (\d+) recycled; "
+CHECKPOINT = re.compile(r"checkpoint complete: wrote (\d+) buffers.*?(\d+) WAL file\(s\) added, (\d+) removed,"
+                        r" (\d+) recycled; "
                         r"write=([\d.]+) s, sync=([\d.]+) s, total=([\d.]+) s")
 VACUUM = re.compile(r'automatic (vacuum|analyze) of table "(?:\w+\.)?(?:queend|pg_toast|pg_catalog)\.(\w+)"')
 FIGURES = re.compile(r"tuples: |pages: |index scan|WAL usage|buffer usage|avg read|index \"|frozen|system usage")
@@ -33,7 +34,8 @@ def events(path: Path, names: dict[str, str]) -> list[Event]:
             at = datetime.datetime.fromisoformat(head[1] + "+00:00").timestamp()
             if done := CHECKPOINT.search(head[2]):
                 wrote, added, removed, recycled, write, sync, total = (float(x) for x in done.groups())
-                found.append(Event("checkpoint write", at - total, at - total + write, f"{wrote:.0f} buffers; WAL files {added:.0f} added, {removed:.0f} removed, {recycled:.0f} recycled"))
+                found.append(Event("checkpoint write", at - total, at - total + write, f"{wrote:.0f} buffers;"
+                                   f" WAL files {added:.0f} added, {removed:.0f} removed, {recycled:.0f} recycled"))
                 found.append(Event("checkpoint sync", at - total + write, at, f"{sync:.2f} s"))
             elif head[2].startswith("canceling autovacuum task"):
                 found.append(Event("autovacuum cancelled", at, at))

@@ -7,8 +7,10 @@ WIDTH, HEIGHT = 640, 360
 LEFT, RIGHT, TOP, BOTTOM = 66, 150, 34, 46  # the legend stands at the right
 COLOURS = ("#3b82f6", "#f97316", "#10b981", "#a855f7", "#ef4444", "#14b8a6", "#eab308", "#ec4899", "#64748b", "#84cc16")
 STYLE = """<style>
-svg{background:#fff;font:12px system-ui,sans-serif}text{fill:#24292f}.quiet{fill:#57606a}.grid{stroke:#d8dee4}.aim{stroke:#57606a;stroke-dasharray:5 4}
-@media(prefers-color-scheme:dark){svg{background:#0d1117}text{fill:#e6edf3}.quiet{fill:#9198a1}.grid{stroke:#2f353d}.aim{stroke:#9198a1}}
+svg{background:#fff;font:12px system-ui,sans-serif}
+text{fill:#24292f}.quiet{fill:#57606a}.grid{stroke:#d8dee4}.aim{stroke:#57606a;stroke-dasharray:5 4}
+@media(prefers-color-scheme:dark){svg{background:#0d1117}
+text{fill:#e6edf3}.quiet{fill:#9198a1}.grid{stroke:#2f353d}.aim{stroke:#9198a1}}
 </style>"""
 
 
@@ -46,10 +48,12 @@ class Axis:
         return [i * step for i in range(int(self.high / step) + 1)]
 
 
-def chart(title: str, x_title: str, y_title: str, lines: dict[str, list[tuple[float, float]]], log_x: bool = True, log_y: bool = True,
-          aim: tuple[str, float] | None = None) -> str:
-    """An SVG document. lines: legend → points (x, y); points without y are left out. aim: (what, y), a dashed line across."""
-    lines = {name: sorted((x, y) for x, y in points if y is not None and (y > 0 or not log_y)) for name, points in lines.items()}
+def chart(title: str, x_title: str, y_title: str, lines: dict[str, list[tuple[float, float]]],
+          log_x: bool = True, log_y: bool = True, aim: tuple[str, float] | None = None) -> str:
+    """An SVG document. lines: legend → points (x, y); points without y are left out. aim: (what, y), a dashed line
+    across."""
+    lines = {name: sorted((x, y) for x, y in points if y is not None and (y > 0 or not log_y))
+             for name, points in lines.items()}
     lines = {name: points for name, points in lines.items() if points}
     if not lines:
         raise ValueError(f"nothing to draw in {title!r}")
@@ -57,25 +61,33 @@ def chart(title: str, x_title: str, y_title: str, lines: dict[str, list[tuple[fl
     ys = [y for points in lines.values() for _, y in points] + ([aim[1]] if aim else [])
     across = Axis(xs, log_x, LEFT, WIDTH - RIGHT)
     up = Axis(ys, log_y, HEIGHT - BOTTOM, TOP)
-    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" role="img">', STYLE,
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}"'
+           f' role="img">', STYLE,
            f"<title>{escape(title)}</title>", f'<text x="{LEFT}" y="20" font-weight="600">{escape(title)}</text>']
     for value in across.ticks():
         x = across.at(value)
-        out.append(f'<path class="grid" d="M{x:.1f} {TOP}V{HEIGHT - BOTTOM}"/><text class="quiet" x="{x:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{short(value)}</text>')
+        out.append(f'<path class="grid" d="M{x:.1f} {TOP}V{HEIGHT - BOTTOM}"/><text class="quiet" x="{x:.1f}"'
+                   f' y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{short(value)}</text>')
     for value in up.ticks():
         y = up.at(value)
-        out.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/><text class="quiet" x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{short(value)}</text>')
-    out.append(f'<text class="quiet" x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 8}" text-anchor="middle">{escape(x_title)}</text>')
-    out.append(f'<text class="quiet" transform="translate(14 {(TOP + HEIGHT - BOTTOM) / 2}) rotate(-90)" text-anchor="middle">{escape(y_title)}</text>')
+        out.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/><text class="quiet" x="{LEFT - 6}"'
+                   f' y="{y + 4:.1f}" text-anchor="end">{short(value)}</text>')
+    out.append(f'<text class="quiet" x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 8}"'
+               f' text-anchor="middle">{escape(x_title)}</text>')
+    out.append(f'<text class="quiet" transform="translate(14 {(TOP + HEIGHT - BOTTOM) / 2}) rotate(-90)"'
+               f' text-anchor="middle">{escape(y_title)}</text>')
     if aim:
         y = up.at(aim[1])
-        out.append(f'<path class="aim" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/><text class="quiet" x="{LEFT + 6}" y="{y - 4:.1f}">{escape(aim[0])}</text>')
+        out.append(f'<path class="aim" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/><text class="quiet" x="{LEFT + 6}"'
+                   f' y="{y - 4:.1f}">{escape(aim[0])}</text>')
     for i, (name, points) in enumerate(lines.items()):
         colour, y = COLOURS[i % len(COLOURS)], TOP + 12 + 18 * i
         path = "L".join(f"{across.at(x):.1f} {up.at(v):.1f}" for x, v in points)
         out.append(f'<path d="M{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        out += [f'<circle cx="{across.at(x):.1f}" cy="{up.at(v):.1f}" r="3" fill="{colour}"><title>{escape(name)}: {short(x)} → {short(v)}</title></circle>' for x, v in points]
-        out.append(f'<path d="M{WIDTH - RIGHT + 10} {y}h18" stroke="{colour}" stroke-width="3"/><text x="{WIDTH - RIGHT + 34}" y="{y + 4}">{escape(name)}</text>')
+        out += [f'<circle cx="{across.at(x):.1f}" cy="{up.at(v):.1f}" r="3" fill="{colour}"><title>{escape(name)}:'
+                f' {short(x)} → {short(v)}</title></circle>' for x, v in points]
+        out.append(f'<path d="M{WIDTH - RIGHT + 10} {y}h18" stroke="{colour}" stroke-width="3"/><text'
+                   f' x="{WIDTH - RIGHT + 34}" y="{y + 4}">{escape(name)}</text>')
     return "\n".join(out) + "\n</svg>\n"
 
 
@@ -84,11 +96,12 @@ def bars(title: str, values: dict[str, float]) -> str:
     left, row = 200, 26
     height = TOP + row * len(values) + 12
     wide = (WIDTH - left - 70) / max(values.values())
-    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img">', STYLE,
-           f'<text x="12" y="20" font-weight="600">{escape(title)}</text>']
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
+           f' role="img">', STYLE, f'<text x="12" y="20" font-weight="600">{escape(title)}</text>']
     for place, (name, value) in enumerate(values.items()):
         y = TOP + row * place
         out.append(f'<text x="{left - 8}" y="{y + 17}" text-anchor="end">{escape(name)}</text>'
-                   f'<rect x="{left}" y="{y + 4}" width="{value * wide:.1f}" height="{row - 8}" fill="{COLOURS[place % len(COLOURS)]}"/>'
+                   f'<rect x="{left}" y="{y + 4}" width="{value * wide:.1f}" height="{row - 8}"'
+                   f' fill="{COLOURS[place % len(COLOURS)]}"/>'
                    f'<text class="quiet" x="{left + value * wide + 6:.1f}" y="{y + 17}">{value:,.0f}</text>')
     return "\n".join([*out, "</svg>", ""])

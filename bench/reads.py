@@ -1,4 +1,5 @@
-"""What a read of the log by offset costs: CPU of the daemon and of PostgreSQL per million records, by format and shape of the log.
+"""What a read of the log by offset costs: CPU of the daemon and of PostgreSQL per million records, by format and shape
+of the log.
 
 python bench/reads.py [--postgres MAJOR] [--rounds N]
 Processor time, not rates: what else runs on the machine hardly changes it. The cheapest of N rounds is the figure.
@@ -21,19 +22,22 @@ import pyarrow as pa  # noqa: E402
 from cluster import Cluster  # noqa: E402
 from server import Daemon  # noqa: E402
 
-WORDS = ("gift no invoice inside express parcel standard return voucher customer service please call before delivery ring twice leave with "
+WORDS = ("gift no invoice inside express parcel standard return voucher customer service please call before delivery"
+         " ring twice leave with "
          "neighbour fragile glass this side up cash card paid open pending shipped").split()
 FORMS = {"JSON": "application/json", "NDJSON": "application/x-ndjson", "Arrow": "application/vnd.apache.arrow.stream"}
 MIB = 1 << 20
 # name: payload bytes, messages, partitions, items of one partition in a push
-LOGS = {"131 B, 500 per row": (130, 200_000, 4, 500), "131 B, 1 per row": (130, 30_000, 1000, 1), "1 KB, 60 per row": (1024, 40_000, 4, 60)}
+LOGS = {"131 B, 500 per row": (130, 200_000, 4, 500), "131 B, 1 per row": (130, 30_000, 1000, 1),
+        "1 KB, 60 per row": (1024, 40_000, 4, 60)}
 BUDGETS = {"131 B, 500 per row": (8 * MIB, 131_000)}      # the others: 8 MiB a call
 
 
 def like_json(size: int) -> bytes:
     """What programs send: the benchmark's order, with as many words of text as the size asks for."""
     head = (b'{"order":"%08x","customer":"c-%04d","items":%d,"amount":%d,"currency":"USD","at":%d,"note":"'
-            % (random.getrandbits(32), random.randrange(10000), random.randrange(1, 10), random.randrange(100000), time.time_ns() // 1000))
+            % (random.getrandbits(32), random.randrange(10000), random.randrange(1, 10), random.randrange(100000),
+               time.time_ns() // 1000))
     note = ""
     while len(head) + len(note) < size - 2:
         note += random.choice(WORDS) + " "
@@ -44,7 +48,8 @@ def load(daemon: Daemon, queue: str, size: int, messages: int, partitions: int, 
     payloads = [json.loads(like_json(size)) for _ in range(200)]
     at = 0
     while at < messages:
-        items = [{"queue": queue, "partition": f"p{(at + i) // run % partitions}", "payload": payloads[(at + i) % 200]} for i in range(min(1000, messages - at))]
+        items = [{"queue": queue, "partition": f"p{(at + i) // run % partitions}", "payload": payloads[(at + i) % 200]}
+                 for i in range(min(1000, messages - at))]
         daemon.call("POST", "/api/v1/push", {"items": items})
         at += len(items)
 
@@ -57,7 +62,8 @@ class Reader:
         self.connection = http.client.HTTPConnection(daemon.host, daemon.port, timeout=60)
 
     def ask(self, body: dict, form: str) -> bytes:
-        self.connection.request("POST", "/api/v1/fetch", json.dumps(body), {"Content-Type": "application/json", "Accept": FORMS[form]})
+        self.connection.request("POST", "/api/v1/fetch", json.dumps(body),
+                                {"Content-Type": "application/json", "Accept": FORMS[form]})
         return self.connection.getresponse().read()
 
     @staticmethod
@@ -65,12 +71,14 @@ class Reader:
         """Records, and where each entry goes on."""
         if form == "JSON":
             entries = json.loads(answer)["entries"]
-            return sum(len(e["records"]) for e in entries), [e["records"][-1]["offset"] + 1 if e["records"] else 0 for e in entries]
+            return sum(len(e["records"])
+                       for e in entries), [e["records"][-1]["offset"] + 1 if e["records"] else 0 for e in entries]
         if form == "NDJSON":
             lines = answer.splitlines()
             return len(lines) - 1, [e["nextOffset"] for e in json.loads(lines[-1])["entries"]]
         stream = pa.ipc.open_stream(io.BytesIO(answer))
-        return stream.read_all().num_rows, [e["nextOffset"] for e in json.loads(stream.schema.metadata[b"queend.entries"])["entries"]]
+        return stream.read_all().num_rows, [e["nextOffset"]
+                                            for e in json.loads(stream.schema.metadata[b"queend.entries"])["entries"]]
 
     def read(self, queue: str, partitions: int, form: str, most: int) -> tuple[float, float, int, int, int]:
         """Seconds of daemon and PostgreSQL, records, calls, bytes of answers."""
@@ -80,7 +88,8 @@ class Reader:
         for names in chunks:
             at = [0] * len(names)
             while True:
-                body = {"entries": [{"queue": queue, "partition": n, "offset": o, "maxBytes": most} for n, o in zip(names, at)], "maxBytes": most}
+                body = {"entries": [{"queue": queue, "partition": n, "offset": o, "maxBytes": most}
+                                    for n, o in zip(names, at)], "maxBytes": most}
                 answer = self.ask(body, form)
                 got, following = self.marks(form, answer)
                 if got == 0:
@@ -102,7 +111,8 @@ def main() -> None:
         daemon = Daemon(cluster)
         idle = daemon.rss_mb()
         reader = Reader(daemon, cluster)
-        print("| log | payload bytes a call | format | records a call | daemon s per 10^6 | PostgreSQL s per 10^6 | answer bytes per record |\n|---|---|---|---|---|---|---|")
+        print("| log | payload bytes a call | format | records a call | daemon s per 10^6 | PostgreSQL s per 10^6 |"
+              " answer bytes per record |\n|---|---|---|---|---|---|---|")
         for number, (name, (size, messages, partitions, run)) in enumerate(LOGS.items()):
             load(daemon, f"q{number}", size, messages, partitions, run)
             for most in BUDGETS.get(name, (8 * MIB,)):
@@ -112,7 +122,8 @@ def main() -> None:
                         a, b, records, calls, answer = reader.read(f"q{number}", partitions, form, most)
                         assert records == messages, (records, messages)
                         best = [min(x, y / records * 1e6) for x, y in zip(best, (a, b))]
-                    print(f"| {name} | {most} | {form} | {records // calls} | {best[0]:.2f} | {best[1]:.2f} | {answer // records} |", flush=True)
+                    print(f"| {name} | {most} | {form} | {records // calls} | {best[0]:.2f} | {best[1]:.2f} |"
+                          f" {answer // records} |", flush=True)
         print(f"\nMemory of the daemon: {idle:.0f} MB idle, {daemon.rss_mb():.0f} MB after these reads")
     finally:
         if daemon:

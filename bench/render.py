@@ -1,4 +1,5 @@
-"""Figures as Markdown tables and as charts, and where they go in a document: between `<!-- scale:NAME -->` and `<!-- /scale:NAME -->`."""
+"""Figures as Markdown tables and as charts, and where they go in a document: between `<!-- scale:NAME -->` and `<!--
+/scale:NAME -->`."""
 
 import re
 

@@ -3,8 +3,8 @@
 import json
 import sys
 
-FIELDS = ("scenario", "messages_per_s", "requests_per_s", "p50_ms", "p99_ms", "daemon_cpu_us_per_message", "postgres_cpu_us_per_message",
-          "wal_bytes_per_message", "disk_bytes_per_message", "rss_mb", "floor_ratio")
+FIELDS = ("scenario", "messages_per_s", "requests_per_s", "p50_ms", "p99_ms", "daemon_cpu_us_per_message",
+          "postgres_cpu_us_per_message", "wal_bytes_per_message", "disk_bytes_per_message", "rss_mb", "floor_ratio")
 HEADS = ("scenario", "msg/s", "req/s", "p50 ms", "p99 ms", "daemon us", "pg us", "WAL B", "disk B", "RSS MB", "floor")
 
 
@@ -35,7 +35,8 @@ class Report:
         line |= {key: shorten(value) for key, value in values.items()}
         self.lines.append(line)
         print(json.dumps(line | {"environment": self.environment}), flush=True)
-        extra = " ".join(f"{key}={cell(value)}" for key, value in line.items() if key not in FIELDS and value not in (0, None))
+        extra = " ".join(f"{key}={cell(value)}" for key, value in line.items() if key not in FIELDS
+                         and value not in (0, None))
         self.say(f"  {line['scenario']}: {cell(line['messages_per_s'])} msg/s  {extra}")
 
     def table(self) -> None:
@@ -43,4 +44,5 @@ class Report:
         widths = [max(len(row[i]) for row in rows) for i in range(len(HEADS))]
         self.say("")
         for row in rows:
-            self.say("  ".join(text.ljust(width) if i == 0 else text.rjust(width) for i, (text, width) in enumerate(zip(row, widths))))
+            self.say("  ".join(text.ljust(width) if i == 0 else text.rjust(width)
+                               for i, (text, width) in enumerate(zip(row, widths))))

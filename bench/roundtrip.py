@@ -1,9 +1,11 @@
-"""Where the time of one push goes at a fifth of the load: system calls of the daemon and of PostgreSQL, with their moments, put together.
+"""Where the time of one push goes at a fifth of the load: system calls of the daemon and of PostgreSQL, with their
+moments, put together.
 
     python bench/roundtrip.py [--rate 9000] [--seconds 2] [--postgres MAJOR]
 
-The load of bench/sweeps/latency.py: single pushes on a schedule, 32 parked pops. `perf record` notes reads, writes and flushes of both sides
-(tracepoints: it needs root and tracefs), which costs each of them a microsecond or two. Prints one line per step: us at the 10th, 50th and 90th percentile."""
+The load of bench/sweeps/latency.py: single pushes on a schedule, 32 parked pops. `perf record` notes reads, writes and
+flushes of both sides (tracepoints: it needs root and tracefs), which costs each of them a microsecond or two. Prints
+one line per step: us at the 10th, 50th and 90th percentile."""
 
 import argparse
 import bisect
@@ -25,13 +27,15 @@ from run import open_cluster
 from server import Daemon
 from sweeps.latency import commit_ms
 
-EVENTS = ",".join(f"syscalls:sys_{side}_{name}" for name in ("read", "write", "sendto", "recvfrom", "fdatasync") for side in ("enter", "exit"))
+EVENTS = ",".join(f"syscalls:sys_{side}_{name}" for name in ("read", "write", "sendto", "recvfrom", "fdatasync")
+                  for side in ("enter", "exit"))
 LINE = re.compile(r"\s*(\d+)/(\d+)\s+([\d.]+):\s+syscalls:sys_(enter|exit)_(\w+):\s*(.*)")
 PUSH_BYTES = 250  # a request of the load that is longer is a push, not a pop
 
 
 def record(path: Path, pids: list[int], seconds: float) -> None:
-    subprocess.run(["perf", "record", "-q", "-k", "CLOCK_MONOTONIC", "-m", "4M", "-e", EVENTS, "-o", path, "-p", ",".join(map(str, pids)),
+    subprocess.run(["perf", "record", "-q", "-k", "CLOCK_MONOTONIC", "-m", "4M", "-e", EVENTS, "-o", path, "-p",
+                    ",".join(map(str, pids)),
                     "--", "sleep", str(seconds)], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
@@ -64,7 +68,8 @@ def backend_calls(trace: list[tuple], daemon: int) -> list[dict]:
 
 
 def daemon_side(trace: list[tuple], daemon: int) -> tuple[list, list, list, list]:
-    """Calls (sent, first bytes back), and the moments of reads of clients, of pushes among them, and of writes to clients."""
+    """Calls (sent, first bytes back), and the moments of reads of clients, of pushes among them, and of writes to
+    clients."""
     calls, sent, begun, reads, pushes, writes = [], {}, {}, [], [], []
     for at, process, thread, enter, name, rest in trace:
         if process != daemon:
@@ -141,7 +146,8 @@ def main() -> None:
             report = lab.load(1, words.seconds + 2, push, pop)[0]
             noting.join()
             found = steps(events(path), server.process.pid)
-        print(f"a bare commit {commit * 1000:.0f} us, push p50 {report['roles']['push']['p50_ms'] * 1000:.0f} us\n{'':30}{'p10':>8}{'p50':>8}{'p90':>8}")
+        print(f"a bare commit {commit * 1000:.0f} us, push p50 {report['roles']['push']['p50_ms'] * 1000:.0f}"
+              f" us\n{'':30}{'p10':>8}{'p50':>8}{'p90':>8}")
         for name, values in found.items():
             values.sort()
             print(f"{name:30}" + "".join(f"{values[len(values) * share // 10]:8.0f}" for share in (1, 5, 9)))

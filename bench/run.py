@@ -25,8 +25,10 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="all scenarios in less than a minute: figures are rough")
     parser.add_argument("--only", default="", metavar="NAMES", help="comma-separated scenarios: " + " ".join(NAMES))
     parser.add_argument("--seconds", type=float, help="length of the measured window of the throughput scenarios")
-    parser.add_argument("--postgres", type=int, metavar="MAJOR", help="PostgreSQL major version; default: 15, or what queend itself takes where that is missing")
-    parser.add_argument("--profile", action="store_true", help="perf profiles of daemon and PostgreSQL into bench/out/; costs some speed")
+    parser.add_argument("--postgres", type=int, metavar="MAJOR",
+                        help="PostgreSQL major version; default: 15, or what queend itself takes where that is missing")
+    parser.add_argument("--profile", action="store_true",
+                        help="perf profiles of daemon and PostgreSQL into bench/out/; costs some speed")
     words = parser.parse_args()
     names = [name for name in words.only.split(",") if name] or list(NAMES)
     unknown = set(names) - set(NAMES)

@@ -3,8 +3,9 @@
     python bench/scale.py [--quick] [--only shape,groups] [--postgres MAJOR] [--write]
     python bench/scale.py --render      tables and plots again from bench/results/plots/scale.json, nothing is measured
 
-One JSON line per point on standard output, tables on standard error. --write: the run becomes bench/results/plots/scale.json, the plots beside it and the
-tables of bench/results/scale.md are made from it; sweeps that were not run keep their last figures. Exit 1 when any answer was wrong."""
+One JSON line per point on standard output, tables on standard error. --write: the run becomes
+bench/results/plots/scale.json, the plots beside it and the tables of bench/results/scale.md are made from it; sweeps
+that were not run keep their last figures. Exit 1 when any answer was wrong."""
 
 import argparse
 import json
@@ -33,7 +34,8 @@ def say(text: str) -> None:
 
 
 def measure(sweep, words) -> tuple[dict, list[str]]:
-    """A sweep in a cluster of its own, so that it neither finds what others stored nor keeps their disk. Returns its figures and faults."""
+    """A sweep in a cluster of its own, so that it neither finds what others stored nor keeps their disk. Returns its
+    figures and faults."""
     cluster, server = open_cluster(words.postgres), None
     try:
         server = Daemon(cluster, **getattr(sweep, "DAEMON", {}))
@@ -53,14 +55,16 @@ def aims_table(runs: dict) -> str:
     lines = ["| aim | bound | measured | | |", "|---|---|---|---|---|"]
     for name, sweep in SWEEPS.items():
         for what, bound, value, met, remark in sweep.aims(runs[name]["points"]) if name in runs else []:
-            lines.append(f"| {what} | {bound} | {render.cell(value)} | {'' if met is None else 'met' if met else '**missed**'} | {remark} |")
+            lines.append(f"| {what} | {bound} | {render.cell(value)} |"
+                         f" {'' if met is None else 'met' if met else '**missed**'} | {remark} |")
     return "\n".join(lines) + "\n"
 
 
 def told(run: dict) -> str:
     """Where a sweep was measured, in a line below its table."""
     e = run["environment"]
-    return (f"\n{e['date'][:10]}, commit `{e['commit']}`, PostgreSQL {e['postgres'].split()[0]}, {e['cpus']} processors, "
+    return (f"\n{e['date'][:10]}, commit `{e['commit']}`, PostgreSQL {e['postgres'].split()[0]},"
+            f" {e['cpus']} processors, "
             f"fdatasync {e['fsync_ms']} ms{', quick run: rough' if e['quick'] else ''}.\n")
 
 
@@ -74,7 +78,8 @@ def write(runs: dict) -> None:
         for plot, svg in sweep.plots(run["points"]).items():
             (PLOTS / f"{name}-{plot}.svg").write_text(svg)
             pictures += f"![{sweep.TITLE}: {plot}](plots/{name}-{plot}.svg)\n"
-        document = render.place(document, name, sweep.tables(run["points"]) + told(run) + ("\n" + pictures if pictures else ""))
+        document = render.place(document, name,
+                                sweep.tables(run["points"]) + told(run) + ("\n" + pictures if pictures else ""))
     DOCUMENT.write_text(document)
 
 
@@ -84,7 +89,8 @@ def main() -> int:
     parser.add_argument("--only", default="", metavar="NAMES", help="comma-separated sweeps: " + " ".join(SWEEPS))
     parser.add_argument("--postgres", type=int, metavar="MAJOR", help="PostgreSQL major version, as in run.py")
     parser.add_argument("--profile", action="store_true", help="perf profiles of daemon and PostgreSQL into bench/out/")
-    parser.add_argument("--write", action="store_true", help="make bench/results/plots and the tables of bench/results/scale.md from this run")
+    parser.add_argument("--write", action="store_true",
+                        help="make bench/results/plots and the tables of bench/results/scale.md from this run")
     parser.add_argument("--render", action="store_true", help="the same from the figures of the last run")
     words = parser.parse_args()
     names = [name for name in words.only.split(",") if name] or list(SWEEPS)

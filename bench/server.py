@@ -29,7 +29,8 @@ class Server:
     def call(self, method: str, path: str, body=None) -> object:
         connection = http.client.HTTPConnection(self.host, self.port, timeout=60)
         try:
-            connection.request(method, path, json.dumps(body) if body is not None else None, {"Content-Type": "application/json"})
+            connection.request(method, path, json.dumps(body) if body is not None else None,
+                               {"Content-Type": "application/json"})
             answer = connection.getresponse()
             text = answer.read()
             if answer.status >= 300:
@@ -39,7 +40,8 @@ class Server:
             connection.close()
 
     def prepare(self, queue: str, partitions: int) -> int:
-        """Creates the queue and its partitions p00000... by one message in each; returns how many messages that stored."""
+        """Creates the queue and its partitions p00000... by one message in each; returns how many messages that
+        stored."""
         self.call("POST", "/api/v1/configure", {"queue": queue, "options": {"leaseTime": 300}})
         names = [f"p{i:05}" for i in range(partitions)]
         for at in range(0, partitions, 500):

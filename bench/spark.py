@@ -1,5 +1,5 @@
-"""Spark in and out of a queue: rows per second and processor time, against a sink and a source that do nothing and against Spark's own JDBC
-sink and source on the same PostgreSQL. Payloads of 130 bytes.
+"""Spark in and out of a queue: rows per second and processor time, against a sink and a source that do nothing and
+against Spark's own JDBC sink and source on the same PostgreSQL. Payloads of 130 bytes.
 
 python bench/spark.py [--rows N] [--rounds N] [--only write read plan] [--plan PARTITIONS …] [--write]
 """
@@ -24,14 +24,16 @@ import pyarrow as pa  # noqa: E402
 from cluster import OWN_SETTINGS, Cluster  # noqa: E402
 from process import busy_seconds, cpu_seconds, descendants, rss_mb  # noqa: E402
 from pyspark.sql import DataFrame, SparkSession  # noqa: E402
-from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader, InputPartition, WriterCommitMessage  # noqa: E402
+from pyspark.sql.datasource import (  # noqa: E402
+    DataSource, DataSourceArrowWriter, DataSourceReader, InputPartition, WriterCommitMessage)
 from pyspark.sql.types import StructType  # noqa: E402
 from plot import bars  # noqa: E402
 from server import Daemon  # noqa: E402
 
 JAR = "/usr/share/java/postgresql.jar"
 TASKS = 2
-PAYLOAD = "concat('{\"n\":', id, ',\"text\":\"', substr('%s', 1, 114 - length(string(id))), '\"}')" % ("x" * 114)    # 130 bytes, cheap to make
+# 130 bytes, cheap to make
+PAYLOAD = "concat('{\"n\":', id, ',\"text\":\"', substr('%s', 1, 114 - length(string(id))), '\"}')" % ("x" * 114)
 TABLE = ROOT / "bench/results/spark.md"
 PLOT = ROOT / "bench/results/plots/spark-rates.svg"
 WARM = 200_000    # rows before anything is measured: Java compiles what runs often
@@ -56,7 +58,8 @@ class NoReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         n = 10_000
-        batch = pa.record_batch({"key": pa.array([b"p1"] * n), "value": pa.array([b"x" * 130] * n), "offset": pa.array(range(n), pa.int64())})
+        batch = pa.record_batch({"key": pa.array([b"p1"] * n), "value": pa.array([b"x" * 130] * n),
+                                 "offset": pa.array(range(n), pa.int64())})
         for _ in range(partition.value // n):
             yield batch
 
@@ -77,7 +80,8 @@ class Nothing(DataSource):
 
 
 def open_port(cluster: Cluster) -> str:
-    """JDBC cannot use the socket the daemon uses: whoever is on this machine may connect by TCP while the benchmark runs."""
+    """JDBC cannot use the socket the daemon uses: whoever is on this machine may connect by TCP while the benchmark
+    runs."""
     access = Path(cluster.one("SHOW hba_file"))
     access.write_text(access.read_text() + "host all all 127.0.0.1/32 trust\n")
     cluster.one("SELECT pg_reload_conf()")
@@ -96,7 +100,8 @@ class Memory(threading.Thread):
         while not self.done.wait(0.2):
             for pid in [self.process, *descendants(os.getpid())]:
                 try:
-                    place = 0 if pid == self.process else 1 if b"pyspark.daemon" in Path("/proc", str(pid), "cmdline").read_bytes() else None
+                    place = (0 if pid == self.process else 1 if b"pyspark.daemon" in Path("/proc", str(pid), "cmdline")
+                             .read_bytes() else None)
                     if place is not None:
                         self.most[place] = max(self.most[place], rss_mb(pid))
                 except (OSError, RuntimeError):
@@ -116,11 +121,12 @@ class Bench:
         self.rows = given.rows
         self.began, self.busy, self.first = time.monotonic(), busy_seconds(), sum(self.cpu())
         self.rates: dict[str, float] = {}
-        self.jdbc = {"url": f"jdbc:postgresql://127.0.0.1:{open_port(cluster)}/{cluster.connection.info.dbname}", "driver": "org.postgresql.Driver",
-                     "user": cluster.connection.info.user, "dbtable": "bench_rows"}
+        self.jdbc = {"url": f"jdbc:postgresql://127.0.0.1:{open_port(cluster)}/{cluster.connection.info.dbname}",
+                     "driver": "org.postgresql.Driver", "user": cluster.connection.info.user, "dbtable": "bench_rows"}
 
     def measure(self, name: str, run: Callable[[int], object]) -> None:
-        """The best of some rounds, its processor seconds per million rows (Spark, daemon, PostgreSQL), and the most memory of all rounds."""
+        """The best of some rounds, its processor seconds per million rows (Spark, daemon, PostgreSQL), and the most
+        memory of all rounds."""
         rows, best = self.given.rows, None
         self.rows = min(WARM, rows)
         run(-1)
@@ -135,7 +141,8 @@ class Bench:
             if best is None or took < best[0]:
                 best = (took, *spent)
         self.rates[name] = rows / best[0]
-        self.lines.append((name, f"{rows / best[0]:,.0f}", *(f"{one:.2f}" for one in best[1:]), *(f"{one:.0f}" for one in memory.stop())))
+        self.lines.append((name, f"{rows / best[0]:,.0f}", *(f"{one:.2f}" for one in best[1:]),
+                           *(f"{one:.0f}" for one in memory.stop())))
         print(*self.lines[-1], sep=" | ", flush=True)
 
     def others(self) -> float:
@@ -149,11 +156,13 @@ class Bench:
     # -- out of Spark ------------------------------------------------------------------------------------------------
 
     def frame(self) -> DataFrame:
-        return self.spark.range(0, self.rows, 1, TASKS).selectExpr("concat('p', spark_partition_id()) key", f"{PAYLOAD} value")
+        return self.spark.range(0, self.rows, 1,
+                                TASKS).selectExpr("concat('p', spark_partition_id()) key", f"{PAYLOAD} value")
 
     def write(self) -> None:
         def queue(number: int, **options: str) -> None:
-            self.frame().write.format("queend").options(url=self.url, queue=f"in-{number}-{len(options)}", **options).mode("append").save()
+            self.frame().write.format("queend").options(url=self.url, queue=f"in-{number}-{len(options)}",
+                                                        **options).mode("append").save()
 
         def jdbc(_: int) -> None:
             self.frame().write.format("jdbc").options(**self.jdbc, batchsize="10000").mode("overwrite").save()
@@ -168,14 +177,18 @@ class Bench:
 
     def read(self) -> None:
         sink = lambda frame: frame.write.format("noop").mode("overwrite").save()  # noqa: E731
-        reader = self.spark.read.format("queend").options(url=self.url, subscribe="in-0-0").schema("key binary, value binary, offset long")
-        self.measure("read: nothing", lambda _: sink(self.spark.read.format("nothing").option("rows", self.rows).load()))
+        reader = self.spark.read.format("queend").options(url=self.url, subscribe="in-0-0").schema(
+            "key binary, value binary, offset long")
+        self.measure("read: nothing",
+                     lambda _: sink(self.spark.read.format("nothing").option("rows", self.rows).load()))
         self.measure("read: queend", lambda _: sink(reader.option("minPartitions", TASKS).load()))
         if Path(JAR).exists():
             with psycopg.connect(self.cluster.dsn, autocommit=True) as connection:
                 connection.execute("ALTER TABLE bench_rows ADD COLUMN id bigint GENERATED ALWAYS AS IDENTITY")
-            parted = {"partitionColumn": "id", "lowerBound": "1", "upperBound": str(self.given.rows), "numPartitions": str(TASKS), "fetchsize": "10000"}
-            self.measure("read: JDBC", lambda _: sink(self.spark.read.format("jdbc").options(**self.jdbc, **parted).load()))
+            parted = {"partitionColumn": "id", "lowerBound": "1", "upperBound": str(self.given.rows),
+                      "numPartitions": str(TASKS), "fetchsize": "10000"}
+            self.measure("read: JDBC",
+                         lambda _: sink(self.spark.read.format("jdbc").options(**self.jdbc, **parted).load()))
 
     # -- planning -----------------------------------------------------------------------------------------------------
 
@@ -224,7 +237,8 @@ def main() -> None:
     arguments.add_argument("--postgres", type=int, metavar="MAJOR")
     arguments.add_argument("--write", action="store_true", help=f"the tables of {TABLE.relative_to(ROOT)}")
     given = arguments.parse_args()
-    os.environ.update({"PYSPARK_PYTHON": sys.executable, ENV: os.pathsep.join([str(ROOT), str(ROOT / "bench")]), "SPARK_LOCAL_IP": "127.0.0.1"})
+    os.environ.update({"PYSPARK_PYTHON": sys.executable, ENV: os.pathsep.join([str(ROOT), str(ROOT / "bench")]),
+                       "SPARK_LOCAL_IP": "127.0.0.1"})
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     cluster = Cluster(given.postgres, {**OWN_SETTINGS, "listen_addresses": "127.0.0.1", "port": str(port)})
@@ -232,8 +246,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         try:
             daemon = Daemon(cluster)
-            builder = (SparkSession.builder.master(f"local[{TASKS}]").config("spark.ui.enabled", "false").config("spark.driver.memory", "2g")
-                       .config("spark.driver.host", "127.0.0.1").config("spark.local.dir", folder).config("spark.sql.warehouse.dir", folder))
+            builder = (SparkSession.builder.master(f"local[{TASKS}]").config("spark.ui.enabled", "false")
+                       .config("spark.driver.memory", "2g")
+                       .config("spark.driver.host", "127.0.0.1").config("spark.local.dir", folder)
+                       .config("spark.sql.warehouse.dir", folder))
             if Path(JAR).exists():
                 builder = builder.config("spark.driver.extraClassPath", JAR)
             spark = builder.getOrCreate()
@@ -258,8 +274,10 @@ def main() -> None:
 
 
 def report(given: argparse.Namespace, bench: Bench, planned: list[str], others: float) -> None:
-    text = f"{given.rows:,} rows, the best of {given.rounds} rounds, `local[{TASKS}]` on {os.cpu_count()} cores; other work on the machine took {others:.2f} cores.\n\n"
-    text += "| | rows/s | Spark s | daemon s | PostgreSQL s | daemon MB | Python worker MB |\n|---|---|---|---|---|---|---|\n"
+    text = (f"{given.rows:,} rows, the best of {given.rounds} rounds, `local[{TASKS}]` on {os.cpu_count()} cores;"
+            f" other work on the machine took {others:.2f} cores.\n\n")
+    text += ("| | rows/s | Spark s | daemon s | PostgreSQL s | daemon MB | Python worker MB"
+             " |\n|---|---|---|---|---|---|---|\n")
     text += "\n".join("| " + " | ".join(line) + " |" for line in bench.lines)
     text += "\n\n| partitions | planned in s | tasks |\n|---|---|---|\n" + "\n".join(planned) + "\n"
     print(text)
@@ -268,7 +286,8 @@ def report(given: argparse.Namespace, bench: Bench, planned: list[str], others: 
         begin, end = "<!-- measured -->\n", "<!-- end -->\n"
         before, _, rest = TABLE.read_text().partition(begin)
         TABLE.write_text(before + begin + text + end + rest.partition(end)[2])
-        PLOT.write_text(bars(f"Spark, thousand rows per second ({given.rows:,} rows of 130 bytes)", {name: rate / 1000 for name, rate in bench.rates.items()}))
+        PLOT.write_text(bars(f"Spark, thousand rows per second ({given.rows:,} rows of 130 bytes)",
+                             {name: rate / 1000 for name, rate in bench.rates.items()}))
 
 
 if __name__ == "__main__":

@@ -100,7 +100,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         try:
             daemon = Daemon(cluster)
-            settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.driver.memory": "2g",
+            settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false",
+                        "spark.driver.memory": "2g",
                         "spark.driver.host": "127.0.0.1", "spark.local.dir": f"{folder}/local",
                         "spark.sql.warehouse.dir": folder, "spark.sql.session.timeZone": "UTC"}
             spark = SparkSession.builder.master(f"local[{TASKS}]").config(map=settings).getOrCreate()
@@ -145,8 +146,9 @@ def report(given: argparse.Namespace, bench: Bench, size: int, others: float) ->
     text = (f"{given.rows:,} rows in {given.partitions:,} partitions, `local[{TASKS}]` on {os.cpu_count()} cores; "
             f"other work on the machine took {others:.2f} cores.\n"
             f"The archive has {size / given.rows:.0f} bytes a row.\n\n")
-    text += "| | rows/s | Spark s | daemon s | PostgreSQL s | " + " | ".join(f"{one} MB"
-                                                                             for one in WHO) + " |\n|---|---|---|---|---|---|---|---|\n"
+    text += ("| | rows/s | Spark s | daemon s | PostgreSQL s | " + " | ".join(f"{one} MB"
+                                                                              for one in WHO)
+             + " |\n|---|---|---|---|---|---|---|---|\n")
     text += "\n".join("| " + " | ".join(line) + " |" for line in bench.lines) + "\n"
     print(text)
     print(json.dumps({"rows": given.rows, "rates": bench.rates, "bytes": size}))

@@ -9,7 +9,8 @@ from process import TICK
 
 # Names and units of the columns differ between major versions: the row as it is.
 RUNNING = """
-SELECT to_jsonb(p) || jsonb_build_object('table', p.relid::regclass::text, 'wait', a.wait_event, 'began', extract(epoch FROM a.query_start), 'query', a.query)
+SELECT to_jsonb(p) || jsonb_build_object('table', p.relid::regclass::text, 'wait', a.wait_event, 'began',
+                                        extract(epoch FROM a.query_start), 'query', a.query)
   FROM pg_stat_progress_vacuum p JOIN pg_stat_activity a USING (pid) ORDER BY p.pid"""
 
 
@@ -25,7 +26,8 @@ def _io(pid: int) -> tuple[float, int, int]:
 
 
 class Vacuums:
-    """Runs seen so far, each {table, at, until, phases: {phase: [seconds, CPU seconds]}, waits: {event: looks}, …}; moments in seconds since `began`."""
+    """Runs seen so far, each {table, at, until, phases: {phase: [seconds, CPU seconds]}, waits: {event: looks}, …};
+    moments in seconds since `began`."""
 
     def __init__(self, dsn: str, ended: threading.Event, least: float = 2.0):
         self.dsn, self.ended, self.least = dsn, ended, least
@@ -43,17 +45,22 @@ class Vacuums:
         key = row["pid"], row["table"], row["began"]
         run = self.runs.get(key)
         if run is None:
-            run = self.runs[key] = dict(table=row["table"].removeprefix("queend."), by=row["query"].split("(")[0].split(":")[0].strip(), at=row["began"] - began,
-                                        phases={}, waits={}, first=(cpu, read, written), seen=(row["began"] - began, cpu))
+            run = self.runs[key] = dict(table=row["table"].removeprefix("queend."),
+                                        by=row["query"].split("(")[0].split(":")[0].strip(), at=row["began"] - began,
+                                        phases={}, waits={}, first=(cpu, read, written),
+                                        seen=(row["began"] - began, cpu))
         seconds, spent = run["phases"].get(row["phase"], (0.0, 0.0))
         run["phases"][row["phase"]] = (seconds + now - run["seen"][0], spent + cpu - run["seen"][1])
         wait = row["wait"] or "none"
         run["waits"][wait] = run["waits"].get(wait, 0) + 1
-        run.update(until=now, seen=(now, cpu), cpu=cpu - run["first"][0], read=read - run["first"][1], written=written - run["first"][2],
-                   pages=row["heap_blks_total"], scanned=row["heap_blks_scanned"], cleared=row["heap_blks_vacuumed"], index_passes=row["index_vacuum_count"],
+        run.update(until=now, seen=(now, cpu), cpu=cpu - run["first"][0], read=read - run["first"][1],
+                   written=written - run["first"][2],
+                   pages=row["heap_blks_total"], scanned=row["heap_blks_scanned"], cleared=row["heap_blks_vacuumed"],
+                   index_passes=row["index_vacuum_count"],
                    dead=row.get("num_dead_tuples", row.get("num_dead_item_ids")))
 
     def told(self) -> list[dict]:
         """Runs that took at least `least` seconds, in order."""
         return [{key: value for key, value in run.items() if key not in ("first", "seen")}
-                for run in sorted(self.runs.values(), key=lambda run: run["at"]) if run["until"] - run["at"] >= self.least]
+                for run in sorted(self.runs.values(), key=lambda run: run["at"])
+                if run["until"] - run["at"] >= self.least]

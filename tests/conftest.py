@@ -16,10 +16,13 @@ SPARK = Path(__file__).parent / "spark"
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--postgres", type=int, default=None, metavar="MAJOR",
                      help="PostgreSQL major version to test on; default: the one the daemon takes by itself")
-    parser.addoption("--schema-calls", type=int, default=0, help="tests/schema: at least so many calls of schemathesis along the links of the document")
-    parser.addoption("--sdk-tests", action="store_true", help="tests/e2e/test_sdk_own.py: all of the SDK's own tests, minutes instead of seconds")
+    parser.addoption("--schema-calls", type=int, default=0,
+                     help="tests/schema: at least so many calls of schemathesis along the links of the document")
+    parser.addoption("--sdk-tests", action="store_true",
+                     help="tests/e2e/test_sdk_own.py: all of the SDK's own tests, minutes instead of seconds")
     parser.addoption("--spark", action="store_true", help="tests/spark too: `make test-spark`")
-    parser.addoption("--print-differences", action="store_true", help="tests/golden: print how the answers differ from the recorded ones")
+    parser.addoption("--print-differences", action="store_true",
+                     help="tests/golden: print how the answers differ from the recorded ones")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -43,7 +46,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """Long bytes are named by their place, not by their content: that may differ from one process to the next (random ids, moments)."""
+    """Long bytes are named by their place, not by their content: that may differ from one process to the next (random
+    ids, moments)."""
     return argname if isinstance(val, bytes) and len(val) > 24 else None
 
 
@@ -63,7 +67,8 @@ def postgres(request: pytest.FixtureRequest) -> Iterator[Postgres]:
 
 @pytest.fixture(scope="module")
 def start_daemon(postgres: Postgres) -> Iterator[Callable[..., Daemon]]:
-    """Starts daemons, each with a new database unless told a conninfo. Those still running at the end are stopped and checked."""
+    """Starts daemons, each with a new database unless told a conninfo. Those still running at the end are stopped and
+    checked."""
     running: list[Daemon] = []
 
     def start(conninfo: str | None = None, **settings: object) -> Daemon:

@@ -19,7 +19,8 @@ class Pgmq(System):
             raise SystemExit("bench: pgmq's SQL is missing: pip install --no-deps pgmq")
         sql = Path(package.submodule_search_locations[0], "sql")
         self.cluster = open_cluster(self.major)
-        self.version = f"{(sql / 'VERSION').read_text().strip()}, PostgreSQL {self.cluster.one('SHOW server_version').split()[0]}"
+        self.version = (f"{(sql / 'VERSION').read_text().strip()},"
+                        f" PostgreSQL {self.cluster.one('SHOW server_version').split()[0]}")
         self.host = self.cluster.dsn
         self.cluster.connection.execute((sql / "pgmq.sql").read_text())
 
@@ -27,7 +28,8 @@ class Pgmq(System):
         return {"postgres": self.cluster.cpu_seconds()}
 
     def disk_bytes(self) -> int:
-        return int(self.cluster.one("SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace"
+        return int(self.cluster.one("SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class c"
+                                    " JOIN pg_namespace s ON s.oid = c.relnamespace"
                                     " WHERE s.nspname = 'pgmq' AND c.relkind = 'r'"))
 
     def stop(self) -> None:

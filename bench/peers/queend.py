@@ -21,13 +21,15 @@ class Queend(System):
     def start(self) -> None:
         self.cluster = open_cluster(self.major)
         self.server = Daemon(self.cluster)
-        commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short=12", "HEAD"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout.strip()
+        commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short=12", "HEAD"], stdout=subprocess.PIPE,
+                                stderr=subprocess.DEVNULL, text=True).stdout.strip()
         self.version = f"{commit}, PostgreSQL {self.cluster.one('SHOW server_version').split()[0]}"
 
     def create(self, queue: str) -> None:
         """The queue and its partitions; what made them is consumed."""
         self.server.prepare(queue, KEYS)
-        self.run(queue, 0, 10, [dict(kind="pop", conns=1, items=1000, claim=KEYS, lease=0, count=KEYS)], lambda: None, lambda: None)
+        self.run(queue, 0, 10, [dict(kind="pop", conns=1, items=1000, claim=KEYS, lease=0, count=KEYS)],
+                 lambda: None, lambda: None)
 
     def count(self, queue: str) -> int:
         return self.cluster.stored(queue) - KEYS

@@ -19,10 +19,12 @@ class RabbitMQ(System):
         environment = {
             "ERL_EPMD_PORT": str(names), "RABBITMQ_NODENAME": "bench@localhost", "RABBITMQ_DIST_PORT": str(between),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
-            "RABBITMQ_CONFIG_FILE": str(config), "RABBITMQ_ENABLED_PLUGINS_FILE": str(plugins), "RABBITMQ_CONF_ENV_FILE": "/dev/null",
+            "RABBITMQ_CONFIG_FILE": str(config), "RABBITMQ_ENABLED_PLUGINS_FILE": str(plugins),
+            "RABBITMQ_CONF_ENV_FILE": "/dev/null",
             "RABBITMQ_MNESIA_BASE": str(self.home / "data"), "RABBITMQ_LOG_BASE": str(self.home / "logs"),
             "RABBITMQ_PID_FILE": str(self.home / "pid"), "RABBITMQ_GENERATED_CONFIG_DIR": str(self.home / "generated"),
-            "RABBITMQ_ADVANCED_CONFIG_FILE": str(self.home / "advanced.config"), "RABBITMQ_SCHEMA_DIR": str(self.home / "schema"),
+            "RABBITMQ_ADVANCED_CONFIG_FILE": str(self.home / "advanced.config"),
+            "RABBITMQ_SCHEMA_DIR": str(self.home / "schema"),
         }
         (self.home / "data").mkdir(mode=0o777)
         (self.home / "data").chmod(0o777)
@@ -31,7 +33,8 @@ class RabbitMQ(System):
 
 class Quorum(RabbitMQ):
     name, wire = "RabbitMQ, quorum queue", "quorum"
-    durability = "confirmed after `fdatasync` of the write-ahead log, one replica, log entries of many publishes per flush"
+    durability = ("confirmed after `fdatasync` of the write-ahead log, one replica,"
+                  " log entries of many publishes per flush")
 
 
 class Classic(RabbitMQ):

@@ -1,4 +1,5 @@
-"""A message system under load, run as an unprivileged account in a folder that is removed afterwards, reachable on the loopback only."""
+"""A message system under load, run as an unprivileged account in a folder that is removed afterwards, reachable on the
+loopback only."""
 
 import abc
 import os
@@ -13,7 +14,8 @@ from pathlib import Path
 from generator import HERE, build, follow
 from process import cpu_seconds
 
-SOURCES = [HERE / "peers" / f"{name}.c" for name in ("main", "link", "nats", "amqp", "pgmq")] + [HERE / "load" / f"{name}.c" for name in ("payload", "text")]
+SOURCES = [HERE / "peers" / f"{name}.c" for name in ("main", "link", "nats", "amqp", "pgmq")] + [
+    HERE / "load" / f"{name}.c" for name in ("payload", "text")]
 ACCOUNT = 65534  # nobody; only when we are root
 
 
@@ -25,7 +27,8 @@ def free_port() -> int:
 
 def version_of(package: str) -> str:
     """What Debian installed, or "" when it did not."""
-    done = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", package], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    done = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", package], stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, text=True)
     return done.stdout
 
 
@@ -65,8 +68,10 @@ class System(abc.ABC):
         """Starts a program as the leader of a group of its own, so that whatever it starts ends with it."""
         other = dict(user=ACCOUNT, group=ACCOUNT, extra_groups=[]) if os.getuid() == 0 else {}
         with open(self.home / "log", "ab") as log:
-            process = subprocess.Popen(command, cwd=self.home, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-                                       env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(self.home), "LANG": "C.UTF-8", **(environment or {})}, **other)
+            process = subprocess.Popen(command, cwd=self.home, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                       start_new_session=True,
+                                       env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(self.home),
+                                            "LANG": "C.UTF-8", **(environment or {})}, **other)
         self.started.append(process)
         return process
 
@@ -78,7 +83,8 @@ class System(abc.ABC):
                 return
             except OSError:
                 if process.poll() is not None or time.monotonic() > deadline:
-                    raise SystemExit(f"bench: {self.name} did not start:\n" + (self.home / "log").read_text()[-3000:]) from None
+                    raise SystemExit(f"bench: {self.name} did not start:\n" + (self.home / "log")
+                                     .read_text()[-3000:]) from None
                 time.sleep(0.05)
 
     def create(self, queue: str) -> None:
@@ -98,8 +104,10 @@ class System(abc.ABC):
         return done.stdout
 
     def run(self, queue: str, warm: float, seconds: float, roles: list[dict], start, stop) -> dict:
-        """One load; `start` and `stop` are called when its measured window begins and ends. Returns the generator's report."""
-        words = [",".join([role["kind"], *(f"{key}={value}" for key, value in role.items() if key != "kind")]) for role in roles]
+        """One load; `start` and `stop` are called when its measured window begins and ends. Returns the generator's
+        report."""
+        words = [",".join([role["kind"], *(f"{key}={value}" for key, value in role.items() if key != "kind")])
+                 for role in roles]
         return follow([*self._command(queue), "run", str(warm), str(seconds), *words], start, stop)
 
     def cpu_seconds(self) -> dict[str, float]:

@@ -1,5 +1,5 @@
-"""Latency in commits: at a fifth of the load the server can carry, and tails at full load. A commit is one row inserted and committed by
-one client over the same socket, on the same machine, just before."""
+"""Latency in commits: at a fifth of the load the server can carry, and tails at full load. A commit is one row inserted
+and committed by one client over the same socket, on the same machine, just before."""
 
 import time
 
@@ -48,15 +48,18 @@ def _keep(point: dict, name: str) -> dict:
 
 def _roles(report: dict) -> dict:
     push, pop = report["roles"]["push"], report["roles"]["pop"]
-    return dict(push_messages_per_s=push["messages"] / report["seconds"], pop_messages_per_s=pop["messages"] / report["seconds"]) | {
+    return dict(push_messages_per_s=push["messages"] / report["seconds"],
+                pop_messages_per_s=pop["messages"] / report["seconds"]) | {
         f"push_{key}": push[key] for key in ("p50_ms", "p99_ms", "p999_ms", "max_ms")} | {
         key: pop[key] for key in ("delivery_p50_ms", "delivery_p99_ms", "delivery_max_ms")}
 
 
 def tables(points: list[dict]) -> str:
     return render.table(points, [
-        ("load", "load"), ("push msg/s", "push_messages_per_s"), ("commit ms", "commit_ms"), ("push p50 ms", "push_p50_ms"), ("p99 ms", "push_p99_ms"),
-        ("p99.9 ms", "push_p999_ms"), ("max ms", "push_max_ms"), ("push to delivery p50 ms", "delivery_p50_ms"), ("p99 ms", "delivery_p99_ms"), ("max ms", "delivery_max_ms")])
+        ("load", "load"), ("push msg/s", "push_messages_per_s"), ("commit ms", "commit_ms"),
+        ("push p50 ms", "push_p50_ms"), ("p99 ms", "push_p99_ms"),
+        ("p99.9 ms", "push_p999_ms"), ("max ms", "push_max_ms"), ("push to delivery p50 ms", "delivery_p50_ms"),
+        ("p99 ms", "delivery_p99_ms"), ("max ms", "delivery_max_ms")])
 
 
 def plots(points: list[dict]) -> dict[str, str]:
@@ -67,6 +70,7 @@ def aims(points: list[dict]) -> list[tuple]:
     full, fifth, both = points
     push, delivery = fifth["push_p50_ms"] / fifth["commit_ms"], fifth["delivery_p50_ms"] / fifth["commit_ms"]
     tail = max(p["push_p99_ms"] / p["push_p50_ms"] for p in (full, both))
-    return [("Push p50 at a fifth of the load, in commits", "≤ 1.5", push, push <= 1.5, f"a commit: {render.cell(fifth['commit_ms'])} ms"),
+    return [("Push p50 at a fifth of the load, in commits", "≤ 1.5", push, push <= 1.5,
+             f"a commit: {render.cell(fifth['commit_ms'])} ms"),
             ("Push to delivery p50 at a fifth of the load, in commits", "≤ 2.5", delivery, delivery <= 2.5, ""),
             ("p99 / p50 of single pushes under full load", "≤ 5", tail, tail <= 5, "with and without consumers")]

@@ -24,14 +24,17 @@ def head(size: bytes, text: str | None, path: bytes = b"/api/v1/push", more: byt
 
 
 def chunks() -> bytes:
-    return b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (BODY[i:i + 50_000] for i in range(0, len(BODY), 50_000))) + b"0\r\n\r\n"
+    return b"".join(b"%x\r\n%s\r\n" % (len(part), part)
+                    for part in (BODY[i:i + 50_000] for i in range(0, len(BODY), 50_000))) + b"0\r\n\r\n"
 
 
 @pytest.mark.parametrize("size", [LENGTH, CHUNKED], ids=["length", "chunked"])
 @pytest.mark.parametrize("path", [b"/api/v1/push", b"/api/v1/configure"])
 @pytest.mark.parametrize("text, status, error", [
-    (None, 401, "Authentication required"), ("", 401, "Empty token"), ("x", 401, "Token decode error: no JSON Web Token"),
-    (token(key="z" * 40, role="admin"), 401, "Token verification failed: Invalid token signature"), (token(exp=-60, role="admin"), 401, "Token verification failed: Token has expired")])
+    (None, 401, "Authentication required"), ("", 401, "Empty token"),
+    ("x", 401, "Token decode error: no JSON Web Token"),
+    (token(key="z" * 40, role="admin"), 401, "Token verification failed: Invalid token signature"),
+    (token(exp=-60, role="admin"), 401, "Token verification failed: Token has expired")])
 def test_it_is_refused_without_its_body(daemon, size, path, text, status, error) -> None:
     with Wire(daemon.address) as wire:
         wire.send(head(size, text, path))

@@ -30,8 +30,8 @@ def openssl(*words: str) -> None:
 def certificate(tmp_path_factory) -> Path:
     """Of localhost, signed by itself."""
     folder = tmp_path_factory.mktemp("tls")
-    openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost",
-            "-keyout", f"{folder}/key.pem", "-out", f"{folder}/cert.pem")
+    openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext",
+            "subjectAltName=DNS:localhost", "-keyout", f"{folder}/key.pem", "-out", f"{folder}/cert.pem")
     folder.chmod(0o755)
     return folder
 
@@ -92,23 +92,27 @@ def server(certificate, monkeypatch):
 
 
 def settings(server: Server, certificate: Path, **more: str) -> dict[str, str]:
-    return {"JWT_ENABLED": "true", "JWT_ALGORITHM": "auto", "JWT_JWKS_URL": server.url, "QUEEND_JWT_JWKS_PRIVATE": "true",
-            "SSL_CERT_FILE": str(certificate / "cert.pem"), **more}
+    return {"JWT_ENABLED": "true", "JWT_ALGORITHM": "auto", "JWT_JWKS_URL": server.url,
+            "QUEEND_JWT_JWKS_PRIVATE": "true", "SSL_CERT_FILE": str(certificate / "cert.pem"), **more}
 
 
 def signed(kid: str | None, key: object = None, **claims: object) -> str:
     key = key or rsa_key()
-    return token("EdDSA" if key in (ed_key(), ed_key("two")) else "RS256", key, {"kid": kid} if kid else {}, role="read-write", **claims)
+    return token("EdDSA" if key in (ed_key(), ed_key("two")) else "RS256", key, {"kid": kid} if kid else {},
+                 role="read-write", **claims)
 
 
 def test_both_kinds_of_keys(start_daemon, server, certificate):
-    server.keys = [{"kty": "EC"}, jwk(rsa_key(), "r"), jwk(ed_key(), "e", alg="EdDSA"), jwk(rsa_key("five"), "r512", alg="RS512")]
+    server.keys = [{"kty": "EC"}, jwk(rsa_key(), "r"), jwk(ed_key(), "e", alg="EdDSA"),
+                   jwk(rsa_key("five"), "r512", alg="RS512")]
     daemon = start_daemon(**settings(server, certificate))
-    for text in (signed("r"), signed("e", ed_key()), signed(None), signed(None, ed_key()), token("RS512", rsa_key("five"), {"kid": "r512"}, role="read-write")):
+    for text in (signed("r"), signed("e", ed_key()), signed(None), signed(None, ed_key()),
+                 token("RS512", rsa_key("five"), {"kid": "r512"}, role="read-write")):
         with Caller(daemon, text) as caller:
             assert told(caller, "POST", "/api/v1/push", ITEM)[0] == 201
             assert told(caller, "GET", "/api/v1/resources/queues")[0] == 200
-    for text, words in ((signed("r", rsa_key("two")), "signature"), (signed("e"), "Unknown key"), (signed(None, rsa_key("five")), "signature"),
+    for text, words in ((signed("r", rsa_key("two")), "signature"), (signed("e"), "Unknown key"),
+                        (signed(None, rsa_key("five")), "signature"),
                         (token("RS256", rsa_key("five"), {"kid": "r512"}, role="read-write"), "Unknown key"),
                         (token("HS256", "x" * 40, {"kid": "r"}, role="admin"), "Unsupported algorithm")):
         with Caller(daemon, text) as caller:
@@ -203,7 +207,8 @@ def test_held_requests_of_clients_that_left(start_daemon, server, certificate):
     daemon.stop()
 
 
-# ---- limits of a fetch -------------------------------------------------------------------------------------------------
+# ---- limits of a fetch
+# -------------------------------------------------------------------------------------------------
 
 def fetched(url: str, private: bool = True) -> bytes:
     return asyncio.run(asyncio.wait_for(fetch(url, private), 20))
@@ -215,21 +220,27 @@ def test_a_fetch(server):
 
 
 def test_private_addresses_are_refused(server):
-    for url in (server.url, f"https://127.0.0.1:{server.port}/", "https://10.0.0.1/", "https://169.254.169.254/latest", "https://[::1]/", "https://[::ffff:127.0.0.1]/"):
+    for url in (server.url, f"https://127.0.0.1:{server.port}/", "https://10.0.0.1/", "https://169.254.169.254/latest",
+                "https://[::1]/", "https://[::ffff:127.0.0.1]/"):
         with pytest.raises(FetchError, match="not public"):
             fetched(url, private=False)
     assert server.asked == 0
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "::1", "::", "fe80::1%eth0",
-                                     "fc00::1", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::a00:1", "2002:7f00:1::1", "2002:a9fe:a9fe::", "::127.0.0.1", "::10.0.0.1",
-                                     "2001:0:4136:e378:8000:63bf:3fff:fdd2", "fec0::1", "ff02::1", "64:ff9b::e000:1", "224.0.0.1", "255.255.255.255"])
+@pytest.mark.parametrize("address", ["127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254",
+                                     "100.64.0.1", "0.0.0.0", "::1", "::", "fe80::1%eth0",
+                                     "fc00::1", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe",
+                                     "64:ff9b:1::a00:1", "2002:7f00:1::1", "2002:a9fe:a9fe::",
+                                     "::127.0.0.1", "::10.0.0.1",
+                                     "2001:0:4136:e378:8000:63bf:3fff:fdd2", "fec0::1", "ff02::1", "64:ff9b::e000:1",
+                                     "224.0.0.1", "255.255.255.255"])
 def test_what_is_not_public(address):
     assert not public(address)
 
 
 def test_what_is_public():
-    assert public("8.8.8.8") and public("2606:4700::1111") and public("64:ff9b::808:808") and public("2002:808:808::1") and public("::ffff:8.8.8.8")
+    assert public("8.8.8.8") and public("2606:4700::1111") and public("64:ff9b::808:808") and public("2002:808:808::1")
+    assert public("::ffff:8.8.8.8")
 
 
 def test_redirects_are_not_followed(server):
@@ -270,14 +281,16 @@ def test_an_answer_that_never_ends_is_given_up(server):
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc",
-                                    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab"])
+@pytest.mark.parametrize("answer",
+                         [b"", b"HTTP/1.1", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc",
+                          b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab"])
 def test_half_an_answer_is_none(answer):
     with pytest.raises(FetchError):
         body_of(answer)
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"{}", b'{"keys":1}', b'{"keys":[]}', b'{"keys":[{"kty":"EC"}]}', json.dumps({"keys": [{}] * 101}).encode()])
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"{}", b'{"keys":1}', b'{"keys":[]}', b'{"keys":[{"kty":"EC"}]}',
+                                  json.dumps({"keys": [{}] * 101}).encode()])
 def test_what_is_no_key_set_changes_nothing(server, body):
     keys = KeySet(server.url, 3600, 5, 0, True, lambda: None)
     keys._take(json.dumps({"keys": [jwk(rsa_key(), "a")]}).encode())

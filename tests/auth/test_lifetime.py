@@ -80,7 +80,8 @@ def test_a_crowd_with_a_new_token_is_let_in(daemon, queue):
         with Caller(daemon, text) as caller:
             gate.wait()
             for _ in range(5):
-                answer = caller.request("POST", "/api/v1/push", {"items": [{"queue": queue, "partition": str(n), "payload": n}]})
+                answer = caller.request("POST", "/api/v1/push",
+                                        {"items": [{"queue": queue, "partition": str(n), "payload": n}]})
                 if answer.status != 201:
                     failures.append((answer.status, answer.body))
 
@@ -101,7 +102,8 @@ def test_bad_tokens_do_not_disturb_good_ones(daemon, queue):
                 bad.send("POST", "/api/v1/push", b'{"items":[]}', bearer(token(key="z" * 40, sub=str(n), role="admin")))
         with daemon.client() as bad:
             for n in range(200):
-                assert told(bad, "POST", "/api/v1/push", {"items": []}, bearer(token(key="z" * 40, sub=str(n), role="admin")))[0] == 401
+                assert told(bad, "POST", "/api/v1/push", {"items": []},
+                            bearer(token(key="z" * 40, sub=str(n), role="admin")))[0] == 401
         assert [m["data"] for m in good.pop(queue)] == ["x"]
 
 
@@ -110,7 +112,8 @@ def test_pipelined_requests_are_answered_in_order(daemon, queue):
     with daemon.client() as client:
         tokens = [writer("fresh"), None, writer("fresh"), "x", writer("other")]
         for n, text in enumerate(tokens):
-            client.send("POST", "/api/v1/push", b'{"items":[{"queue":"%s","payload":%d}]}' % (queue.encode(), n), bearer(text) if text else None)
+            client.send("POST", "/api/v1/push", b'{"items":[{"queue":"%s","payload":%d}]}' % (queue.encode(), n),
+                        bearer(text) if text else None)
         assert [client.receive().status for _ in tokens] == [201, 401, 201, 401, 201]
 
 

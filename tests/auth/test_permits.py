@@ -33,7 +33,8 @@ def full(daemon):
 
 def limited(daemon, role: str = "read-write", **queues: object) -> Caller:
     """Names of queues with - as _."""
-    return Caller(daemon, token(sub="limited", role=role, queues={name.replace("_", "-"): verbs for name, verbs in queues.items()}))
+    return Caller(daemon, token(sub="limited", role=role,
+                                queues={name.replace("_", "-"): verbs for name, verbs in queues.items()}))
 
 
 def push_body(*queues: str) -> dict:
@@ -47,8 +48,10 @@ def test_push(daemon, full):
             assert told(caller, "POST", "/api/v1/push", push_body(*queues)) == DENIED
         assert full.get("/api/v1/resources/queues/in-c").status == 404, "a refused request stores nothing"
         for queue, status in (("in-f", 201), ("out", 403)):
-            assert caller.request("POST", "/api/v1/push", form_b(framed_group(queue, "p", list(range(40)))[0]), KIND).status == status
-            assert caller.request("POST", f"/api/v1/push?queue={queue}", b'{"payload":1}', {"Content-Type": "application/x-ndjson"}).status == status
+            assert caller.request("POST", "/api/v1/push", form_b(framed_group(queue, "p", list(range(40)))[0]),
+                                  KIND).status == status
+            assert caller.request("POST", f"/api/v1/push?queue={queue}", b'{"payload":1}',
+                                  {"Content-Type": "application/x-ndjson"}).status == status
 
 
 def test_pop_and_ack(daemon, full):
@@ -61,7 +64,8 @@ def test_pop_and_ack(daemon, full):
         assert told(caller, "GET", "/api/v1/pop/queue/nowhere") == DENIED, "what is not there is not told"
         (other,) = full.pop("hidden-1")
         assert told(caller, "POST", "/api/v1/ack", ack_of(other)) == DENIED
-        assert told(caller, "POST", "/api/v1/ack/batch", {"acknowledgments": [ack_of(message), ack_of(other)]}) == DENIED
+        assert told(caller, "POST", "/api/v1/ack/batch",
+                    {"acknowledgments": [ack_of(message), ack_of(other)]}) == DENIED
         assert caller.extend(message["leaseId"])["success"] is True
         assert caller.ack(message)["success"] is True, "the refused batch has done nothing"
         assert full.ack(other)["success"] is True
@@ -74,7 +78,8 @@ def test_transactions(daemon, full):
     full.push("tx-in", 1, 2)
     with limited(daemon, tx_in="pop", tx_out="push") as caller:
         one, two = caller.pop("tx-in", batch=2)
-        done = caller.transaction({"type": "ack", **ack_of(one)}, {"type": "push", "items": [{"queue": "tx-out", **ITEM}]})
+        done = caller.transaction({"type": "ack", **ack_of(one)},
+                                  {"type": "push", "items": [{"queue": "tx-out", **ITEM}]})
         assert done["success"] is True
         body = {"operations": [{"type": "ack", **ack_of(two)}, {"type": "push", "items": [{"queue": "tx-in", **ITEM}]}]}
         assert told(caller, "POST", "/api/v1/transaction", body) == DENIED
@@ -111,7 +116,8 @@ def test_the_control_plane(daemon, full):
         assert caller.request("POST", "/api/v1/configure", b'{"queue":"hidden","queue":"ctl-a"}').status == 200
         assert caller.request("POST", "/api/v1/configure", b'{"queue":"ctl-a","queue":"hidden"}').status == 403
         assert told(caller, "POST", "/api/v1/fetch", {"entries": [{"queue": "ctl-a", "offset": 0}]})[0] == 200
-        assert told(caller, "POST", "/api/v1/fetch", {"entries": [{"queue": "ctl-a", "offset": 0}, {"queue": "hidden", "offset": 0}]}) == DENIED
+        assert told(caller, "POST", "/api/v1/fetch",
+                    {"entries": [{"queue": "ctl-a", "offset": 0}, {"queue": "hidden", "offset": 0}]}) == DENIED
         assert told(caller, "DELETE", "/api/v1/resources/queues/ctl-r") == DENIED
         assert told(caller, "DELETE", "/api/v1/resources/queues/ctl-a")[0] == 200
     with limited(daemon, "read-only", **{"*": "read"}) as caller:
@@ -126,7 +132,8 @@ def test_permissions_give_no_level(daemon):
         assert told(caller, "POST", "/api/v1/push", push_body("x")) == DENIED
         assert told(caller, "POST", "/api/v1/push", {"items": []})[0] == 201
     with Caller(daemon, writer()) as caller:
-        assert told(caller, "POST", "/api/v1/push", push_body("free"))[0] == 201, "without the claim all queues are free"
+        assert told(caller, "POST", "/api/v1/push",
+                    push_body("free"))[0] == 201, "without the claim all queues are free"
 
 
 SHORT = st.text("ab*", max_size=9).map(str.encode)
@@ -138,8 +145,10 @@ def test_both_planes_read_patterns_alike(pattern, name):
 
 
 @pytest.mark.parametrize("pattern, name, fit", [
-    (b"", b"", True), (b"*", b"", True), (b"*", b"x", True), (b"a*", b"a", True), (b"a*c", b"abbc", True), (b"a*c", b"ac", True), (b"a*c", b"acd", False),
-    (b"a*b*c", b"axbxc", True), (b"*.dead", b"orders.dead", True), (b"ab", b"abc", False), (b"a**b", b"a-b", True), (b"?", b"x", False), (b"a.c", b"abc", False),
+    (b"", b"", True), (b"*", b"", True), (b"*", b"x", True), (b"a*", b"a", True), (b"a*c", b"abbc", True),
+    (b"a*c", b"ac", True), (b"a*c", b"acd", False),
+    (b"a*b*c", b"axbxc", True), (b"*.dead", b"orders.dead", True), (b"ab", b"abc", False), (b"a**b", b"a-b", True),
+    (b"?", b"x", False), (b"a.c", b"abc", False),
 ])
 def test_patterns(pattern, name, fit):
     assert fits(pattern, name) is fit and bool(probe_glob(pattern, name)) is fit
@@ -150,15 +159,18 @@ VALUES = st.text(" BbEeAaRrx.", max_size=12).map(lambda text: text.strip().encod
 
 @given(VALUES)
 def test_both_planes_find_the_same_token(value):
-    assert probe_bearer(b"Host: x\r\nAuthorization: " + value + b"\r\nOther: y\r\n") == bearer_of([(b"authorization", value)])
+    assert probe_bearer(b"Host: x\r\nAuthorization: " + value + b"\r\nOther: y\r\n") == bearer_of(
+        [(b"authorization", value)])
 
 
 def test_a_lease_is_extended_by_whoever_may_pop_its_queue(daemon, full):
     for number in range(3):
         full.push("leased-1", number, partition=f"p{number}")
     full.push("leased-2", 9)
-    single, several, foreign = full.pop("leased-1", "p0"), full.pop("leased-1", batch=2, partitions=2), full.pop("leased-2")
-    assert len({message["leaseId"] for message in several}) == 1 and len({message["partition"] for message in several}) == 2
+    single, several, foreign = full.pop("leased-1",
+                                        "p0"), full.pop("leased-1", batch=2, partitions=2), full.pop("leased-2")
+    assert len({message["leaseId"] for message in several}) == 1
+    assert len({message["partition"] for message in several}) == 2
     with limited(daemon, **{"leased_1": "pop", "leased_2": "push"}) as caller:
         for message in (single[0], several[0]):
             assert caller.extend(message["leaseId"])["success"] is True
@@ -168,4 +180,5 @@ def test_a_lease_is_extended_by_whoever_may_pop_its_queue(daemon, full):
         for message in (single[0], several[0], foreign[0]):
             assert told(caller, "POST", f"/api/v1/lease/{message['leaseId']}/extend", {"seconds": 86_400}) == DENIED
     before = full.extend(foreign[0]["leaseId"], {"seconds": 1})["expiresAt"]
-    assert before < full.extend(foreign[0]["leaseId"], {"seconds": 3600})["expiresAt"], "and it was not extended by a day"
+    assert before < full.extend(foreign[0]["leaseId"],
+                                {"seconds": 3600})["expiresAt"], "and it was not extended by a day"

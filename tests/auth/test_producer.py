@@ -50,19 +50,29 @@ def arrow(table: dict) -> bytes:
 
 
 FORMS = {
-    "json": lambda c, q: stored(c, {"items": [{"queue": q, "partition": "p", "payload": n, "producerSub": "liar", **({"traceId": str(uuid.uuid4())} if n % 2 else {})}
+    "json": lambda c, q: stored(c, {"items": [{"queue": q, "partition": "p", "payload": n, "producerSub": "liar",
+                                               **({"traceId": str(uuid.uuid4())} if n % 2 else {})}
                                               for n in range(40)]}),
-    "lines": lambda c, q: stored(c, b"\n".join(b'{"payload":%d,"producerSub":"liar"}' % n for n in range(40)), "application/x-ndjson", f"?queue={q}&partition=p"),
-    "payload-lines": lambda c, q: stored(c, b"\n".join(b"%d" % n for n in range(40)), "application/x-ndjson", f"?queue={q}&partition=p&payload=line&format=counts"),
-    "arrow": lambda c, q: stored(c, arrow({"payload": [str(n) for n in range(40)]}), "application/vnd.apache.arrow.stream", f"?queue={q}&partition=p"),
-    "arrow-few": lambda c, q: stored(c, arrow({"payload": ["0", "1"], "transactionId": ["a", "b"]}), "application/vnd.apache.arrow.stream", f"?queue={q}&partition=p"),
+    "lines": lambda c, q: stored(c, b"\n".join(b'{"payload":%d,"producerSub":"liar"}' % n for n in range(40)),
+                                 "application/x-ndjson", f"?queue={q}&partition=p"),
+    "payload-lines": lambda c, q: stored(c, b"\n".join(b"%d" % n for n in range(40)), "application/x-ndjson",
+                                         f"?queue={q}&partition=p&payload=line&format=counts"),
+    "arrow": lambda c, q: stored(c, arrow({"payload": [str(n) for n in range(40)]}),
+                                 "application/vnd.apache.arrow.stream", f"?queue={q}&partition=p"),
+    "arrow-few": lambda c, q: stored(c, arrow({"payload": ["0", "1"], "transactionId": ["a", "b"]}),
+                                     "application/vnd.apache.arrow.stream", f"?queue={q}&partition=p"),
     "framed-run": lambda c, q: stored(c, form_b(framed_group(q, "p", list(range(40)))[0]), KIND["Content-Type"]),
-    "framed-texts": lambda c, q: stored(c, form_b(framed_group(q, "p", list(range(40)), [f"t {n}" for n in range(40)])[0]), KIND["Content-Type"]),
+    "framed-texts": lambda c, q:
+    stored(c, form_b(framed_group(q, "p", list(range(40)), [f"t {n}" for n in range(40)])[0]), KIND["Content-Type"]),
     "framed-few": lambda c, q: stored(c, form_b(framed_group(q, "p", [0, 1])[0]), KIND["Content-Type"]),
-    "plain-run": lambda c, q: stored(c, form_a(group_a([b"%d" % n for n in range(40)], uuids(40), q, "p")), KIND["Content-Type"]),
-    "large-run": lambda c, q: stored(c, form_a(group_a([b'"%s"' % (b"x" * 200)] * 40, uuids(40), q, "p")), KIND["Content-Type"]),
-    "transaction": lambda c, q: c.transaction({"type": "push", "items": [{"queue": q, "partition": "p", "payload": n, "producerSub": "liar"} for n in range(3)]}),
-    "binary-transaction": lambda c, q: c.request("POST", "/api/v1/transaction", transaction(b"", framed_group(q, "p", list(range(20)))[0]), KIND),
+    "plain-run": lambda c, q: stored(c, form_a(group_a([b"%d" % n for n in range(40)], uuids(40), q, "p")),
+                                     KIND["Content-Type"]),
+    "large-run": lambda c, q: stored(c, form_a(group_a([b'"%s"' % (b"x" * 200)] * 40, uuids(40), q, "p")),
+                                     KIND["Content-Type"]),
+    "transaction": lambda c, q: c.transaction({"type": "push", "items": [
+        {"queue": q, "partition": "p", "payload": n, "producerSub": "liar"} for n in range(3)]}),
+    "binary-transaction": lambda c, q: c.request("POST", "/api/v1/transaction",
+                                                 transaction(b"", framed_group(q, "p", list(range(20)))[0]), KIND),
 }
 
 
@@ -79,7 +89,8 @@ def test_every_way_in_and_out(daemon, one: Caller, two: Caller, queue: str, form
     messages = read_pop(framed.body)["messages"]
     assert [(m["offset"], m["producerSub"], m["transactionId"], m["data"], m["id"]) for m in messages] == [
         (m["offset"], m["producerSub"], m["transactionId"], m["data"], m["id"]) for m in seen["a"]]
-    (part,) = [m for m in read_pop(one.request("GET", pop_target(queue, "p", batch=1, consumerGroup="d", frames=True)).body)["messages"]]
+    (part,) = [m for m in read_pop(one.request("GET", pop_target(queue, "p", batch=1, consumerGroup="d",
+                                                                 frames=True)).body)["messages"]]
     assert part["producerSub"] == "one"
 
 
@@ -116,7 +127,9 @@ def test_consumers_that_keep_up_are_told_from_memory(one: Caller, queue: str):
             messages = read_pop(answer.body)["messages"] if frames else answer.json["messages"]
             assert len(messages) == 40 and {m["producerSub"] for m in messages} == {"one"}
             last = messages[-1]
-            assert all(told["success"] for told in one.ack_batch([{"transactionId": m["transactionId"], "partitionId": m["partitionId"], "leaseId": last["leaseId"]} for m in messages]))
+            assert all(told["success"]
+                       for told in one.ack_batch([{"transactionId": m["transactionId"], "partitionId": m["partitionId"],
+                                                   "leaseId": last["leaseId"]} for m in messages]))
     assert one.metric("queend_worker_from_memory_total") > before
 
 
@@ -143,17 +156,20 @@ def test_dead_letters_name_the_producer(daemon, one: Caller, queue: str):
     for message in one.pop(queue, "p", batch=500):
         one.ack(message, "dlq")
     with psycopg.connect(daemon.conninfo) as connection:
-        told = connection.execute("SELECT DISTINCT d.producer_sub FROM queend.dead_letters d JOIN queend.queues q ON q.id = d.queue_id WHERE q.name = %s", (queue,)).fetchall()
+        told = connection.execute("SELECT DISTINCT d.producer_sub FROM queend.dead_letters d JOIN queend.queues q"
+                                  " ON q.id = d.queue_id WHERE q.name = %s", (queue,)).fetchall()
     assert told == [("one",)]
 
 
 def test_keys_of_idempotency_are_the_subject_s_or_the_token_s_own(daemon) -> None:
     body, key = {"items": [{"queue": "keyed-tokens", "payload": 1}]}, {"Idempotency-Key": "order-17"}
-    one, same, other, two, again = writer("", n=1), writer("", n=1), writer("", n=2), writer("somebody", n=1), writer("somebody", n=2)
+    one, same, other, two, again = writer("", n=1), writer("", n=1), writer("", n=2), writer(
+        "somebody", n=1), writer("somebody", n=2)
     seen = []
     for text in (one, same, other, two, again):
         with Caller(daemon, text) as caller:
             answer = caller.request("POST", "/api/v1/push", body, key)
             assert answer.status == 201
             seen.append("idempotency-replayed" in answer.headers)
-    assert seen == [False, one == same, False, False, True], "two tokens without a subject are two producers, of one subject they are one"
+    assert seen == [False, one == same, False, False,
+                    True], "two tokens without a subject are two producers, of one subject they are one"

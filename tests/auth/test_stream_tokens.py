@@ -25,7 +25,8 @@ def refused(caller: Caller, path: str, body: dict) -> bool:
 
 
 def test_levels_and_the_producer(daemon, queue: str) -> None:
-    with Caller(daemon, writer("svc")) as caller, Caller(daemon, token(role="read-only")) as reader, daemon.client() as nobody:
+    with (Caller(daemon, writer("svc")) as caller, Caller(daemon, token(role="read-only")) as reader,
+          daemon.client() as nobody):
         stream = Stream(caller, queue, queue)
         caller.push(queue, 1)
         messages = stream.pop()
@@ -42,14 +43,19 @@ def test_levels_and_the_producer(daemon, queue: str) -> None:
 
 def test_queue_permissions(daemon, queue: str) -> None:
     sink, other = f"{queue}-sink", f"{queue}-other"
-    with Caller(daemon, writer("all")) as everything, limited(daemon, **{queue: "pop", sink: "push"}) as runner, limited(daemon, **{queue: "push", sink: "pop"}) as wrong, \
-            limited(daemon, **{other: "*", sink: "push"}) as stranger, limited(daemon, "read-only", **{queue: "read"}) as reader:
+    with (Caller(daemon, writer("all")) as everything, limited(daemon, **{queue: "pop", sink: "push"}) as runner,
+          limited(daemon, **{queue: "push", sink: "pop"}) as wrong, \
+             limited(daemon, **{other: "*", sink: "push"}) as stranger,
+          limited(daemon, "read-only", **{queue: "read"}) as reader):
         everything.push(queue, 1, 2)
         everything.push(other, 1)
         mine = {"name": queue, "source_queue": queue, "sink_queue": sink, "config_hash": "h"}
-        assert refused(wrong, "queries", mine) and refused(stranger, "queries", mine) and not refused(runner, "queries", mine)
-        assert refused(runner, "queries", {**mine, "name": f"{queue}2", "sink_queue": other}) and refused(runner, "queries", {**mine, "name": f"{queue}2", "source_queue": other})
-        assert refused(stranger, "queries", {**mine, "source_queue": other, "config_hash": "new", "reset": True}), "nor can a query be taken over"
+        assert refused(wrong, "queries", mine) and refused(stranger, "queries", mine)
+        assert not refused(runner, "queries", mine)
+        assert refused(runner, "queries", {**mine, "name": f"{queue}2", "sink_queue": other})
+        assert refused(runner, "queries", {**mine, "name": f"{queue}2", "source_queue": other})
+        assert refused(stranger, "queries", {**mine, "source_queue": other, "config_hash": "new",
+                                             "reset": True}), "nor can a query be taken over"
         stream = Stream(runner, queue, queue, sink)
         messages = stream.pop()
         body = stream.body(messages, {"k": 1}, [{"queue": sink, "payload": 1}])
@@ -58,6 +64,8 @@ def test_queue_permissions(daemon, queue: str) -> None:
             assert refused(caller, "cycle", body) and refused(caller, "cycle", {**body, "push_items": [], "ack": None})
         assert refused(runner, "cycle", stream.body(messages, None, [{"queue": sink}, {"queue": other}]))
         theirs = everything.pop(other, consumerGroup=stream.group)
-        assert refused(runner, "cycle", {**body, "partition_id": theirs[0]["partitionId"], "ack": None}), "the partition is of another queue"
+        assert refused(runner, "cycle", {**body, "partition_id": theirs[0]["partitionId"],
+                                         "ack": None}), "the partition is of another queue"
         assert stream.post(body)["success"]
-        assert [refused(caller, "state/get", where) for caller in (runner, reader, wrong, stranger)] == [False, False, True, True]
+        assert [refused(caller, "state/get", where) for caller in (runner, reader, wrong, stranger)] == [
+            False, False, True, True]

@@ -23,7 +23,8 @@ def own_environment(monkeypatch):
 
 
 def settings(**values: Any):
-    return load(jwt_enabled=True, **{f"jwt_{name}" if not name.startswith("queend_") else name: value for name, value in values.items()})
+    return load(jwt_enabled=True,
+                **{f"jwt_{name}" if not name.startswith("queend_") else name: value for name, value in values.items()})
 
 
 def verify(text: str | bytes, **values: Any) -> Grant:
@@ -43,7 +44,8 @@ def refused(text: str | bytes, **values: Any) -> str:
 @pytest.mark.parametrize("configured", ["exact", "auto"])
 @pytest.mark.parametrize("algorithm, key, values", [
     ("HS256", SECRET, {"secret": SECRET}), ("EdDSA", ed_key(), {"secret": "", "public_key": pem(ed_key())}),
-    ("RS256", rsa_key(), {"secret": "", "public_key": pem(rsa_key())}), ("RS384", rsa_key(), {"secret": "", "public_key": pem(rsa_key())}),
+    ("RS256", rsa_key(), {"secret": "", "public_key": pem(rsa_key())}),
+    ("RS384", rsa_key(), {"secret": "", "public_key": pem(rsa_key())}),
     ("RS512", rsa_key(), {"secret": "", "public_key": pem(rsa_key()).replace("\n", "\\n")}),
 ])
 def test_a_good_token_passes(configured, algorithm, key, values):
@@ -53,8 +55,10 @@ def test_a_good_token_passes(configured, algorithm, key, values):
 
 
 @pytest.mark.parametrize("claims, level", [
-    ({"role": "admin"}, ADMIN), ({"role": "read-write"}, WRITE), ({"role": "read-only"}, READ), ({"role": "none"}, 0), ({}, 0),
-    ({"roles": ["x", "read-only"]}, READ), ({"roles": ["read-only", "admin"]}, ADMIN), ({"role": "read-only", "roles": ["read-write"]}, WRITE),
+    ({"role": "admin"}, ADMIN), ({"role": "read-write"}, WRITE), ({"role": "read-only"}, READ),
+    ({"role": "none"}, 0), ({}, 0),
+    ({"roles": ["x", "read-only"]}, READ), ({"roles": ["read-only", "admin"]}, ADMIN),
+    ({"role": "read-only", "roles": ["read-write"]}, WRITE),
     ({"role": ["admin"]}, 0), ({"roles": "admin"}, 0), ({"role": 1, "roles": [None, 2, {"admin": 1}]}, 0),
 ])
 def test_roles(claims, level):
@@ -100,7 +104,8 @@ def test_issuer_and_audience_only_where_set():
 # ---- what does not ---------------------------------------------------------------------------------------------------
 
 def test_a_wrong_signature():
-    assert refused(token(key="another secret, of the same length or so")) == "Token verification failed: Invalid token signature"
+    assert (refused(token(key="another secret, of the same length or so"))
+            == "Token verification failed: Invalid token signature")
     good = token(role="read-only")
     head, claims, signature = good.split(".")
     other = b64(json.dumps({"role": "admin"}).encode())
@@ -113,7 +118,8 @@ def test_none_is_no_algorithm():
         unsigned = token(name, None, role="admin")
         assert refused(unsigned) == f"Token uses {name}, expected HS256"
         assert refused(unsigned, algorithm="auto") == f"Unsupported algorithm: {name}"
-        assert refused(unsigned.rsplit(".", 1)[0] + "." + b64(b"x"), algorithm="auto") == f"Unsupported algorithm: {name}"
+        assert refused(unsigned.rsplit(".", 1)[0] + "." + b64(b"x"),
+                       algorithm="auto") == f"Unsupported algorithm: {name}"
 
 
 def test_a_public_key_is_no_secret():
@@ -121,7 +127,8 @@ def test_a_public_key_is_no_secret():
     public = pem(rsa_key())
     forged = token("HS256", public, role="admin")
     for algorithm in ("RS256", "auto"):
-        assert refused(forged, algorithm=algorithm, secret="", public_key=public) in ("Token uses HS256, expected RS256", "Unsupported algorithm: HS256")
+        assert refused(forged, algorithm=algorithm, secret="",
+                       public_key=public) in ("Token uses HS256, expected RS256", "Unsupported algorithm: HS256")
     with pytest.raises(ConfigError, match="JWT_SECRET"):
         settings(secret=public)
     raw = token("EdDSA", ed_key("other"), role="admin")
@@ -139,8 +146,8 @@ def test_an_algorithm_of_another_key():
 
 
 @pytest.mark.parametrize("text", [
-    b"x", b"..", b"a.b", b"a.b.c.d", b"\xff\xfe", b"\0", b"eyJ.eyJ.x", b"[]", f"{b64(b'[]')}.{b64(b'{}')}.x".encode(), f"{b64(b'1')}.{b64(b'{}')}.".encode(),
-    b"." * 10_000, f"{b64(b'{' * 9000)}.a.b".encode(),
+    b"x", b"..", b"a.b", b"a.b.c.d", b"\xff\xfe", b"\0", b"eyJ.eyJ.x", b"[]", f"{b64(b'[]')}.{b64(b'{}')}.x".encode(),
+    f"{b64(b'1')}.{b64(b'{}')}.".encode(), b"." * 10_000, f"{b64(b'{' * 9000)}.a.b".encode(),
 ])
 def test_what_is_no_token(text):
     assert refused(text).startswith("Token decode error: ")
@@ -156,7 +163,8 @@ def signed(head: bytes, claims: bytes) -> str:
 
 
 @pytest.mark.parametrize("claims", [
-    b"[]", b"1", b"null", b"{", b'{"exp":"soon"}', b'{"exp":Infinity}', b'{"exp":{}}', b'{"nbf":[]}', b'{"exp":1e400}', b'{"sub":1}', b'{"sub":["a"]}',
+    b"[]", b"1", b"null", b"{", b'{"exp":"soon"}', b'{"exp":Infinity}', b'{"exp":{}}', b'{"nbf":[]}', b'{"exp":1e400}',
+    b'{"sub":1}', b'{"sub":["a"]}',
     b'{"iat":"x"}', b'{"sub":"' + b"x" * 256 + b'"}', b'{"sub":"a\\u0000b"}', b'{"sub":"\\ud800"}', b"[" * 3000,
 ])
 def test_claims_that_are_none(claims):
@@ -180,8 +188,8 @@ def test_queue_permissions_become_rules():
     assert verify(token(queues={"x": "push"})).rules is None     # no claim is one unless the operator names it
 
 
-@pytest.mark.parametrize("claim", [[], "orders", 1, True, {"a": "write"}, {"a": ["push", 1]}, {"a": None}, {"x" * 256: "push"},
-                                   {f"q{i}": "push" for i in range(257)}])
+@pytest.mark.parametrize("claim", [[], "orders", 1, True, {"a": "write"}, {"a": ["push", 1]}, {"a": None},
+                                   {"x" * 256: "push"}, {f"q{i}": "push" for i in range(257)}])
 def test_a_malformed_claim_refuses_the_token(claim):
     assert "Claim queues" in refused(token(role="admin", queues=claim), queend_jwt_queues_claim="queues")
 
@@ -194,9 +202,12 @@ def test_keys_of_a_set():
 
 
 @pytest.mark.parametrize("member", [
-    None, 1, [], {}, {"kty": "RSA"}, {"kty": "RSA", "n": "", "e": ""}, {"kty": "oct", "k": "eA"}, {"kty": "EC", "crv": "P-256", "x": "a", "y": "b"},
-    {"kty": "OKP", "crv": "Ed25519", "x": "AA"}, {"kty": "OKP", "crv": "X25519", "x": b64(b"x" * 32)}, {**jwk(rsa_key()), "use": "enc"},
-    {**jwk(rsa_key()), "alg": "HS256"}, {**jwk(rsa_key()), "alg": "EdDSA"}, {**jwk(rsa_key()), "kid": 7}, {**jwk(rsa_key()), "key_ops": ["sign"]},
+    None, 1, [], {}, {"kty": "RSA"}, {"kty": "RSA", "n": "", "e": ""}, {"kty": "oct", "k": "eA"},
+    {"kty": "EC", "crv": "P-256", "x": "a", "y": "b"},
+    {"kty": "OKP", "crv": "Ed25519", "x": "AA"}, {"kty": "OKP", "crv": "X25519", "x": b64(b"x" * 32)},
+    {**jwk(rsa_key()), "use": "enc"},
+    {**jwk(rsa_key()), "alg": "HS256"}, {**jwk(rsa_key()), "alg": "EdDSA"}, {**jwk(rsa_key()), "kid": 7},
+    {**jwk(rsa_key()), "key_ops": ["sign"]},
     {"kty": "RSA", "n": "AQAB", "e": "AQAB"}, {**jwk(rsa_key()), "n": 5}, jwk(rsa_key("small", 1024)),
 ])
 def test_keys_that_are_none(member):
@@ -205,12 +216,15 @@ def test_keys_that_are_none(member):
 
 
 @pytest.mark.parametrize("values, name", [
-    ({}, "JWT_SECRET"), ({"algorithm": "RS256"}, "JWT_PUBLIC_KEY"), ({"algorithm": "EdDSA"}, "JWT_PUBLIC_KEY"), ({"algorithm": "auto"}, "JWT_ALGORITHM"),
+    ({}, "JWT_SECRET"), ({"algorithm": "RS256"}, "JWT_PUBLIC_KEY"), ({"algorithm": "EdDSA"}, "JWT_PUBLIC_KEY"),
+    ({"algorithm": "auto"}, "JWT_ALGORITHM"),
     ({"algorithm": "none"}, "JWT_ALGORITHM"), ({"algorithm": "RS256", "public_key": "x"}, "JWT_PUBLIC_KEY"),
-    ({"algorithm": "RS256", "public_key": pem(ed_key())}, "JWT_PUBLIC_KEY"), ({"algorithm": "EdDSA", "public_key": pem(rsa_key())}, "JWT_PUBLIC_KEY"),
+    ({"algorithm": "RS256", "public_key": pem(ed_key())}, "JWT_PUBLIC_KEY"),
+    ({"algorithm": "EdDSA", "public_key": pem(rsa_key())}, "JWT_PUBLIC_KEY"),
     ({"algorithm": "RS256", "public_key": pem(rsa_key("small", 1024))}, "JWT_PUBLIC_KEY"),
     *(({"algorithm": "RS256", "jwks_url": url}, "JWT_JWKS_URL") for url in (
-        "http://id.example/keys", "id.example", "https://", "https://user:word@id.example/keys", "https://id.example/a b", "https://id.example:99999/", "file:///etc/passwd")),
+        "http://id.example/keys", "id.example", "https://", "https://user:word@id.example/keys",
+        "https://id.example/a b", "https://id.example:99999/", "file:///etc/passwd")),
 ])
 def test_settings_that_would_leave_it_open_are_refused(values, name):
     with pytest.raises(ConfigError, match=name):

@@ -1,4 +1,5 @@
-"""The benchmark measures what it says: its load is as described, its report complete, and a wrong answer fails the run."""
+"""The benchmark measures what it says: its load is as described, its report complete, and a wrong answer fails the
+run."""
 from __future__ import annotations
 
 import json
@@ -11,8 +12,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FIELDS = ["scenario", "messages_per_s", "requests_per_s", "p50_ms", "p99_ms", "daemon_cpu_us_per_message", "postgres_cpu_us_per_message",
-          "wal_bytes_per_message", "disk_bytes_per_message", "rss_mb", "floor_ratio"]
+FIELDS = ["scenario", "messages_per_s", "requests_per_s", "p50_ms", "p99_ms", "daemon_cpu_us_per_message",
+          "postgres_cpu_us_per_message", "wal_bytes_per_message", "disk_bytes_per_message", "rss_mb", "floor_ratio"]
 OWNED = FIELDS[5:]
 
 
@@ -25,7 +26,8 @@ def bench(*words: str, **environment: str) -> tuple[int, list[dict], str]:
 def load(port: int, *roles: str, seconds: str = "0.3") -> dict:
     sys.path.insert(0, str(ROOT / "bench"))
     from generator import LOAD, build
-    done = subprocess.run([build("load", LOAD), "127.0.0.1", str(port), "0", seconds, *roles], capture_output=True, text=True, check=True)
+    done = subprocess.run([build("load", LOAD), "127.0.0.1", str(port), "0", seconds, *roles], capture_output=True,
+                          text=True, check=True)
     first, second, report = done.stdout.splitlines()
     assert (first, second) == ("start", "stop")
     return json.loads(report)
@@ -38,14 +40,17 @@ def test_one_line_per_scenario_with_all_fields_and_a_table():
     for line in lines:
         assert list(line)[:len(FIELDS)] == FIELDS
         assert line["messages_per_s"] > 0 and line["errors"] == 0 and line["duplicates"] == 0
-        assert line["daemon_cpu_us_per_message"] is not None and line["rss_mb"] > 0 and line["wal_bytes_per_message"] > 0
-        assert line["environment"]["postgres"] and line["environment"]["fsync_ms"] > 0 and line["environment"]["cpus"] >= 1
+        assert line["daemon_cpu_us_per_message"] is not None and line["rss_mb"] > 0
+        assert line["wal_bytes_per_message"] > 0
+        assert line["environment"]["postgres"] and line["environment"]["fsync_ms"] > 0
+        assert line["environment"]["cpus"] >= 1
         assert line["scenario"] in told.rpartition("\nscenario")[2]
     assert lines[0]["floor_ratio"] > 0 and lines[1]["floor_ratio"] > 0 and lines[2]["floor_ratio"] is None
 
 
 def test_a_checkout_costs_what_it_costs():
-    done = subprocess.run([sys.executable, ROOT / "bench" / "compare.py", ROOT, "--turns", "1", "--seconds", "1", "--only", "push100,cycle"],
+    done = subprocess.run([sys.executable, ROOT / "bench" / "compare.py", ROOT, "--turns", "1", "--seconds", "1",
+                           "--only", "push100,cycle"],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
@@ -59,13 +64,15 @@ def test_any_server_can_be_measured_and_its_secrets_stay_null(daemon):
     assert status == 0, told
     assert [line["scenario"] for line in lines] == ["push1", "cycle"]   # xmin needs the database
     for line in lines:
-        assert list(line)[:len(FIELDS)] == FIELDS and line["messages_per_s"] > 0 and line["p99_ms"] >= line["p50_ms"] > 0
+        assert list(line)[:len(FIELDS)] == FIELDS and line["messages_per_s"] > 0
+        assert line["p99_ms"] >= line["p50_ms"] > 0
         assert [line[field] for field in OWNED] == [None] * len(OWNED)
 
 
 @pytest.mark.parametrize("version", [7, 4])
 def test_the_load_is_what_the_methodology_says(daemon, client, queue, version):
-    told = load(daemon.port, f"push,queue=load{version},conns=1,items=100,partitions=3,ids={version},count=300")["roles"][0]
+    told = load(daemon.port,
+                f"push,queue=load{version},conns=1,items=100,partitions=3,ids={version},count=300")["roles"][0]
     assert told["stored"] >= 300 and told["errors"] == told["duplicates"] == 0
     messages = []
     while len(messages) < told["stored"]:

@@ -20,17 +20,21 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def load(port: int, role: str) -> dict:
     from generator import LOAD, build
-    done = subprocess.run([build("load", LOAD), "127.0.0.1", str(port), "0", "5", role], capture_output=True, text=True, check=True)
+    done = subprocess.run([build("load", LOAD), "127.0.0.1", str(port), "0", "5", role], capture_output=True,
+                          text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])["roles"][0]
 
 
 def test_a_sweep_prints_its_points_and_judges_its_aims():
-    done = subprocess.run([sys.executable, ROOT / "bench" / "scale.py", "--quick", "--only", "latency"], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, ROOT / "bench" / "scale.py", "--quick", "--only", "latency"],
+                          capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     points = [json.loads(line) for line in done.stdout.splitlines()]
     assert [point["sweep"] for point in points] == ["latency"] * 3
-    assert all(point["commit_ms"] > 0 and point["push_p99_ms"] >= point["push_p50_ms"] > 0 and point["environment"]["cpus"] for point in points)
-    assert points[1]["push_messages_per_s"] == pytest.approx(points[1]["rate"], rel=0.2)     # sent on a schedule, whatever the server does
+    assert all(point["commit_ms"] > 0 and point["push_p99_ms"] >= point["push_p50_ms"] > 0
+               and point["environment"]["cpus"] for point in points)
+    # sent on a schedule, whatever the server does
+    assert points[1]["push_messages_per_s"] == pytest.approx(points[1]["rate"], rel=0.2)
     assert points[1]["delivery_p50_ms"] > 0
     assert "Push p50 at a fifth of the load, in commits" in done.stderr
 
@@ -46,7 +50,8 @@ def test_a_shuffled_load_names_every_partition_once_per_round(daemon, client, qu
 
 def test_a_block_load_puts_a_request_in_one_partition(daemon, client, queue):
     assert load(daemon.port, "push,queue=block,conns=1,items=50,partitions=4,spread=block,count=200")["stored"] == 200
-    assert [message["partition"] for message in client.pop("block", partition="p00002", batch=100, autoAck="true")] == ["p00002"] * 50
+    assert [message["partition"]
+            for message in client.pop("block", partition="p00002", batch=100, autoAck="true")] == ["p00002"] * 50
 
 
 def test_many_queues_take_turns_and_pipelined_pops_are_all_answered(daemon, client, queue):
@@ -58,7 +63,8 @@ def test_many_queues_take_turns_and_pipelined_pops_are_all_answered(daemon, clie
 
 
 def test_a_chart_is_valid_and_draws_every_point():
-    svg = plot.chart("a < b", "x & y", "µs", {"one": [(1, 5.0), (1000, 7), (10, None)], "two": [(1, 0.5)]}, aim=("most", 6))
+    svg = plot.chart("a < b", "x & y", "µs", {"one": [(1, 5.0), (1000, 7), (10, None)], "two": [(1, 0.5)]},
+                     aim=("most", 6))
     tree = ElementTree.fromstring(svg)
     assert len(tree.findall(f".//{SVG}circle")) == 3 and "a < b" in [text.text for text in tree.iter(f"{SVG}text")]
     box = [float(value) for value in tree.get("viewBox").split()]

@@ -8,14 +8,16 @@ SOAK = Path(__file__).resolve().parents[2] / "bench" / "soak.py"
 
 
 def test_a_short_soak(tmp_path):
-    done = subprocess.run([sys.executable, SOAK, "--young", "--minutes", "0.15", "--keep", "2", "--out", tmp_path / "soak"], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, SOAK, "--young", "--minutes", "0.15", "--keep", "2", "--out",
+                           tmp_path / "soak"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in (tmp_path / "soak.jsonl").read_text().splitlines()]
     kinds = {line["kind"] for line in lines}
     assert kinds - {"vacuum"} == {"environment", "second", "sample", "event", "summary"}
     samples = [line for line in lines if line["kind"] == "sample"]
     summary = lines[-1]
-    assert samples[-1]["live"] < samples[-1]["stored"] and samples[-1]["wal"] > samples[0]["wal"]      # retention removed something
+    # retention removed something
+    assert samples[-1]["live"] < samples[-1]["stored"] and samples[-1]["wal"] > samples[0]["wal"]
     assert summary["faults"] == [] and summary["pushed"] > 0 and summary["popped"] > 0
     assert set(summary["thirds"]) == {"before", "snapshot", "after"}
     assert summary["recovery"]["cancelled"] == 0

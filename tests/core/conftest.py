@@ -15,7 +15,8 @@ from queend._core import SlotProbe
 
 @pytest.fixture(scope="session")
 def cluster(request) -> Iterator[Postgres]:
-    """A server for the tests of the wire: over TCP, stopped and started at will. Roles: postgres and keeper (password `right`)."""
+    """A server for the tests of the wire: over TCP, stopped and started at will. Roles: postgres and keeper (password
+    `right`)."""
     with running(request.config.getoption("--postgres"), tcp=True, max_connections=40) as cluster:
         cluster.execute("CREATE ROLE keeper LOGIN PASSWORD 'right'")
         cluster.execute("CREATE SCHEMA queend")
@@ -93,7 +94,8 @@ class Answer:
 
 @pytest.fixture
 def open_pool(cluster):
-    """open_pool(dsn=…, slots=…, statements=[(name, signature)] or None for the real table): stopped at the end, and nothing may be left of it."""
+    """open_pool(dsn=…, slots=…, statements=[(name, signature)] or None for the real table): stopped at the end, and
+    nothing may be left of it."""
     pools = []
 
     def open_one(dsn=None, slots=1, statements=(), ready=True):

@@ -1,4 +1,5 @@
-"""Run under callgrind: `counted.py CORE.so PLAN`. Does the plan once; callgrind counts inside the count_ methods only."""
+"""Run under callgrind: `counted.py CORE.so PLAN`. Does the plan once; callgrind counts inside the count_ methods
+only."""
 import importlib.util
 import pickle
 import sys

@@ -40,11 +40,13 @@ def test_payloads_and_extras(encode, seek):
 def test_all_extras_and_those_not_known():
     """What a later version adds is passed over; a value that is cut off is not."""
     due = (1_700_000_000_000_000).to_bytes(8, "big")
-    given = [(b"t" * 16, b"me", "ü".encode(), due, b"k1", b"{}"), (None,) * 6, (None, None, None, due, None, None), (None, None, None, None, None, b'{"a":1}')]
+    given = [(b"t" * 16, b"me", "ü".encode(), due, b"k1", b"{}"), (None,) * 6, (None, None, None, due, None, None),
+             (None, None, None, None, None, b'{"a":1}')]
     body, extras = record_row(list(zip(PAYLOADS, given)))
     assert body == plain(INNER)
     more = []
-    assert [r[2:5] for r in probe_batchrow(b"".join(IDS), body, extras, 4, more=more)] == [(b"t" * 16, "me", "ü"), (None,) * 3, (None,) * 3, (None,) * 3]
+    assert [r[2:5] for r in probe_batchrow(b"".join(IDS), body, extras, 4, more=more)] == [
+        (b"t" * 16, "me", "ü"), (None,) * 3, (None,) * 3, (None,) * 3]
     assert more == [(due, b"k1", b"{}"), (b"",) * 3, (due, b"", b""), (b"", b"", b'{"a":1}')]
     later = b"\x10\x00" + bytes([2 | 64 | 128]) + b"\x02me" + b"\x03xyz" + b"\x00" + b"\x03\x04\x01a"
     assert [r[3:5] for r in read(plain(INNER), extras=later)] == [("me", None), (None, None), (None, None), (None, "a")]
@@ -70,12 +72,15 @@ def test_a_large_row():
 @pytest.mark.parametrize("body", [
     b"", b"\x00", b"\x13" + INNER, b"\x20" + INNER, b"\x11", b"\x12", b"\x11\x05", b"\x12" + INNER,
     plain(INNER + b"x"), plain(INNER[:-1]), packed(INNER + b"x"), packed(INNER[:-1]), packed(FRAMES), framed(INNER),
-    b"\x11" + varint(len(INNER) + 1) + probe_zip(INNER), b"\x11\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff" + probe_zip(INNER),
-    packed(INNER) + b"x", framed(FRAMES) + b"x", framed(FRAMES) + probe_zip(b""), b"\x12" + probe_zip(b"") + probe_zip(FRAMES),
+    b"\x11" + varint(len(INNER) + 1) + probe_zip(INNER),
+    b"\x11\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff" + probe_zip(INNER),
+    packed(INNER) + b"x", framed(FRAMES) + b"x", framed(FRAMES) + probe_zip(b""),
+    b"\x12" + probe_zip(b"") + probe_zip(FRAMES),
     framed(FRAMES + b"x"), framed(FRAMES[:-1]), framed(FRAMES[1:]), framed(frames(PAYLOADS[1:], TEXTS[1:], IDS[1:])),
     framed(FRAMES.replace(b"\0\0\0\0", b"\0\0\0\1", 1)),                             # a frame with flags
     b"\x12\x50\x2a\x4d\x18\x04\0\0\0abcd",                                            # a skippable frame
-    b"\x12" + b"\x28\xb5\x2f\xfd\xa0" + struct.pack("<I", (64 << 20) + 1) + b"\x01\0\0",   # says it is larger than the bound
+    # says it is larger than the bound
+    b"\x12" + b"\x28\xb5\x2f\xfd\xa0" + struct.pack("<I", (64 << 20) + 1) + b"\x01\0\0",
 ])
 def test_what_is_no_row(body):
     with pytest.raises(ValueError):
@@ -108,7 +113,9 @@ def test_every_cut_and_every_changed_byte_is_refused_or_read_as_it_says(body):
 def test_one_record_for_the_control_plane():
     for body in plain(INNER), packed(INNER):
         assert [record_read(body, 4, i) for i in range(4)] == [(p, None, None) for p in PAYLOADS]
-    assert [record_read(framed(FRAMES), 4, i) for i in range(4)] == [(p, t or None, m) for p, t, m in zip(PAYLOADS, TEXTS, IDS)]
-    for body, n, i in [(b"", 1, 0), (b"\x10", 0, 0), (plain(INNER), 4, 4), (plain(INNER), 4, -1), (plain(INNER), 3, 0), (plain(INNER), 1001, 0)]:
+    assert [record_read(framed(FRAMES), 4, i)
+            for i in range(4)] == [(p, t or None, m) for p, t, m in zip(PAYLOADS, TEXTS, IDS)]
+    for body, n, i in [(b"", 1, 0), (b"\x10", 0, 0), (plain(INNER), 4, 4), (plain(INNER), 4, -1), (plain(INNER), 3, 0),
+                       (plain(INNER), 1001, 0)]:
         with pytest.raises(ValueError):
             record_read(body, n, i)

@@ -9,7 +9,8 @@ from queend._core import probe_batchrow, probe_bodypack
 from sql.records import id7, inner
 
 WORDS = [b"order", b"customer", b"amount", b"open", b"paid", b"USD"]
-PAYLOADS = some.one_of(some.binary(max_size=300), some.lists(some.sampled_from(WORDS), max_size=400).map(lambda w: b'"' + b" ".join(w) + b'"'))
+PAYLOADS = some.one_of(some.binary(max_size=300),
+                       some.lists(some.sampled_from(WORDS), max_size=400).map(lambda w: b'"' + b" ".join(w) + b'"'))
 ROWS = some.lists(some.lists(PAYLOADS, min_size=1, max_size=40), min_size=1, max_size=4)
 
 

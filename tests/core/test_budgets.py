@@ -1,4 +1,5 @@
-"""What clients may take together: descriptors, bodies that have not arrived, answers that are not taken. Others are served meanwhile."""
+"""What clients may take together: descriptors, bodies that have not arrived, answers that are not taken. Others are
+served meanwhile."""
 import contextlib
 import socket
 
@@ -45,7 +46,8 @@ def test_connections_have_a_bound(start, listen_mode):
     for _ in range(3):
         with contextlib.closing(edge.connect()) as one:
             [(status, headers, text)] = answers(one)
-            assert (status, headers["retry-after"], headers["connection"], body((0, 0, text))) == (503, "5", "close", {"error": "Too many connections are open"})
+            assert (status, headers["retry-after"], headers["connection"],
+                    body((0, 0, text))) == (503, "5", "close", {"error": "Too many connections are open"})
     assert clients(edge)["refused"] == 3
     socks.pop().close()
     until(lambda: clients(edge)["connections"] == 4, "one has left")
@@ -58,8 +60,10 @@ def test_one_address_may_not_take_them_all(start):
     socks = [edge.connect() for _ in range(3)]
     with contextlib.closing(edge.connect()) as one:
         [(status, headers, text)] = answers(one)
-        assert (status, headers["retry-after"], body((0, 0, text))) == (429, "5", {"error": "Too many connections of this address are open"})
-    with contextlib.closing(socket.create_connection(("127.0.0.1", edge.port), source_address=("127.0.0.2", 0))) as other:
+        assert (status, headers["retry-after"],
+                body((0, 0, text))) == (429, "5", {"error": "Too many connections of this address are open"})
+    with contextlib.closing(socket.create_connection(("127.0.0.1", edge.port),
+                                                     source_address=("127.0.0.2", 0))) as other:
         other.sendall(b"GET /livez HTTP/1.1\r\nHost: h\r\n\r\n")
         assert answers(other, 1)[0][0] == 200
     close(*socks)
@@ -67,7 +71,8 @@ def test_one_address_may_not_take_them_all(start):
     assert served(edge)
 
 
-@pytest.mark.parametrize("start_of", [lambda: head(100_000, "/api/v1/push"), lambda: chunked("/api/v1/push") + b"186a0\r\n"], ids=["length", "chunked"])
+@pytest.mark.parametrize("start_of", [lambda: head(100_000, "/api/v1/push"),
+                                      lambda: chunked("/api/v1/push") + b"186a0\r\n"], ids=["length", "chunked"])
 def test_bodies_that_have_not_arrived_have_a_budget(start, start_of):
     """What finds no room is refused at once, others are served, and whoever leaves gives back what it had."""
     edge = start(max_body=200_000, max_arriving=500_000)
@@ -80,7 +85,8 @@ def test_bodies_that_have_not_arrived_have_a_budget(start, start_of):
     refused = [sock for sock in socks if select_now(sock)]
     for sock in refused:
         [(status, headers, text)] = answers(sock)
-        assert (status, headers["retry-after"], body((0, 0, text))) == (503, "1", {"error": "Too much is being received; try again"})
+        assert (status, headers["retry-after"],
+                body((0, 0, text))) == (503, "1", {"error": "Too much is being received; try again"})
     for sock in socks:
         if sock not in refused:
             sock.close()
@@ -155,7 +161,8 @@ def test_while_room_is_short_a_body_has_to_come_quickly(start):
         nonlocal quick
         quick = edge.connect()
         quick.sendall(head(100_000, "/api/v1/push") + b"x" * 99_999)
-        until(lambda: clients(edge)["arriving"] > 100_000 or clients(edge)["arriving"] == 100_000 and select_now(slow) or select_now(quick), "admitted or refused")
+        until(lambda: clients(edge)["arriving"] > 100_000 or clients(edge)["arriving"] == 100_000 and select_now(slow)
+              or select_now(quick), "admitted or refused")
         if select_now(quick):
             assert answers(quick)[0][0] == 503
             quick.close()
@@ -168,7 +175,8 @@ def test_while_room_is_short_a_body_has_to_come_quickly(start):
     close(slow, quick)
 
 
-@pytest.mark.parametrize("path, most", [("/x", 1000), ("/api/v1/configure", 1000), ("/large", 5000), ("/api/v1/push", 5000), ("/api/v1/events/q", 5000), ("/api/v1/pushy", 1000)])
+@pytest.mark.parametrize("path, most", [("/x", 1000), ("/api/v1/configure", 1000), ("/large", 5000),
+                                        ("/api/v1/push", 5000), ("/api/v1/events/q", 5000), ("/api/v1/pushy", 1000)])
 def test_the_control_plane_takes_less(start, path, most):
     edge = start(max_body=5000, max_control_body=1000, large_paths="/large")
     for length, status in ((most, None), (most + 1, 413)):
@@ -208,7 +216,8 @@ def test_bodies_that_wait_for_the_control_plane_have_a_budget(start):
     close(*socks)
 
 
-@pytest.mark.parametrize("text", [b"[" + b"[]," * 300_000 + b"[]]", b"{" + b'"a":1,' * 260_000 + b'"a":1}', b"[" * 300_000])
+@pytest.mark.parametrize("text",
+                         [b"[" + b"[]," * 300_000 + b"[]]", b"{" + b'"a":1,' * 260_000 + b'"a":1}', b"[" * 300_000])
 def test_a_body_of_many_values_does_not_reach_the_control_plane(edge, text):
     with contextlib.closing(edge.connect()) as sock:
         sock.sendall(head(len(text)) + text)
@@ -251,7 +260,8 @@ def test_while_answers_are_beyond_their_budget_they_have_to_be_taken_quickly(sta
         until(lambda: clients(edge)["untaken"] > 8 * MIB, "too much")
         quick.sendall(get("/big/2000000"))
         [(status, headers, text)] = answers(quick, 1)
-        assert (status, headers["retry-after"], body((0, 0, text))["error"]) == (503, "1", "Too many answers wait for clients that do not take them; try again")
+        assert (status, headers["retry-after"], body((0, 0, text))["error"]) == (
+            503, "1", "Too many answers wait for clients that do not take them; try again")
         quick.sendall(get("/big/1000"))
         assert answers(quick, 1)[0][0] == 200 and served(edge)
         until(lambda: counted(edge, "not_taken") == 1, "it is closed")

@@ -1,4 +1,5 @@
-"""The estimate of the database's clock: a lower bound that answers make better, and that follows a clock that goes back."""
+"""The estimate of the database's clock: a lower bound that answers make better, and that follows a clock that goes
+back."""
 from __future__ import annotations
 
 from hypothesis import given
@@ -31,10 +32,12 @@ def test_a_clock_that_goes_back_is_followed_and_said():
 
 
 def test_a_clock_that_runs_slowly_is_followed_too():
-    assert probe_dbclock([(SECOND, 0, 10), (2 * SECOND - 100, SECOND, SECOND + 10)], SECOND + 10) == (2 * SECOND - 100, 0)
+    assert probe_dbclock([(SECOND, 0, 10), (2 * SECOND - 100, SECOND, SECOND + 10)],
+                         SECOND + 10) == (2 * SECOND - 100, 0)
 
 
-@given(st.integers(-HOUR, HOUR), st.lists(st.tuples(st.integers(0, SECOND), st.integers(0, SECOND), st.integers(0, SECOND)), min_size=1))
+@given(st.integers(-HOUR, HOUR),
+       st.lists(st.tuples(st.integers(0, SECOND), st.integers(0, SECOND), st.integers(0, SECOND)), min_size=1))
 def test_it_is_never_ahead_of_a_steady_clock(ahead: int, answers: list[tuple[int, int, int]]):
     now, heard = 0, []
     for pause, there, back in answers:

@@ -1,4 +1,5 @@
-"""The edge over real sockets: connections, order of answers, the bridge, timeouts by bounds, stopping, and nothing left over."""
+"""The edge over real sockets: connections, order of answers, the bridge, timeouts by bounds, stopping, and nothing left
+over."""
 import http.client
 import json
 import random
@@ -29,9 +30,11 @@ def test_probes_and_headers(edge):
 
 def test_the_bridge_carries_the_request_as_it_came(edge):
     sock = edge.connect()
-    sock.sendall(b"PUT /a%2Fb/\xc3\xa9?x=%20&y HTTP/1.1\r\nHost: h\r\nX-One: 1\r\nX-One:  two \r\nContent-Length: 4\r\n\r\n\x00\xff{}")
+    sock.sendall(b"PUT /a%2Fb/\xc3\xa9?x=%20&y HTTP/1.1\r\nHost: h\r\nX-One: 1\r\nX-One:  two \r\nContent-Length:"
+                 b" 4\r\n\r\n\x00\xff{}")
     told = body(answers(sock, 1)[0])
-    assert (told["method"], told["path"], told["query"], told["body"]) == ("PUT", "/a%2Fb/\xc3\xa9", "x=%20&y", "\x00\xff{}")
+    assert (told["method"], told["path"], told["query"],
+            told["body"]) == ("PUT", "/a%2Fb/\xc3\xa9", "x=%20&y", "\x00\xff{}")
     assert told["headers"] == [["host", "h"], ["x-one", "1"], ["x-one", "two"], ["content-length", "4"]]
     assert told["client"] == "127.0.0.1:%d" % sock.getsockname()[1]
     sock.close()
@@ -58,7 +61,8 @@ def test_reply_refuses_what_cannot_be_sent(edge):
 
 def test_answers_keep_the_order_of_requests(edge):
     sock = edge.connect()
-    sock.sendall(b"".join(b"GET /%s HTTP/1.1\r\nHost: h\r\n\r\n" % path for path in (b"hold", b"livez", b"second", b"livez")))
+    sock.sendall(b"".join(b"GET /%s HTTP/1.1\r\nHost: h\r\n\r\n" % path
+                          for path in (b"hold", b"livez", b"second", b"livez")))
     edge.wait(2)
     edge.wait(1, "held")
     edge.release()
@@ -91,7 +95,8 @@ def test_pipeline_is_bounded_and_goes_on(start):
 @pytest.mark.parametrize("piece", [1, 3, 1000])
 def test_bytes_in_any_grouping(edge, piece):
     data = (b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n" + b"POST /b HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello"
-            + b"POST /c HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n3;x=y\r\ncde\r\n0\r\nT: v\r\n\r\n"
+            + b"POST /c HTTP/1.1\r\nHost: h\r\nTransfer-Encoding:"
+              b" chunked\r\n\r\n2\r\nab\r\n3;x=y\r\ncde\r\n0\r\nT: v\r\n\r\n"
             + b"GET /d HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
     sock = edge.connect()
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -103,10 +108,13 @@ def test_bytes_in_any_grouping(edge, piece):
 
 
 def test_damaged_streams_are_answered_as_the_parser_reads_them(edge):
-    """Good and broken requests, pipelined, in random pieces: one echo for each request the parser sees, then its refusal."""
+    """Good and broken requests, pipelined, in random pieces: one echo for each request the parser sees, then its
+    refusal."""
     chance = random.Random(20261121)
-    good = [b"GET /a?b=c HTTP/1.1\r\nHost: h\r\nX: y\r\n\r\n", b"POST /p HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello",
-            b"PUT /c HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n5;e=f\r\ndefgh\r\n0\r\nT: v\r\n\r\n",
+    good = [b"GET /a?b=c HTTP/1.1\r\nHost: h\r\nX: y\r\n\r\n",
+            b"POST /p HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello",
+            b"PUT /c HTTP/1.1\r\nHost: h\r\nTransfer-Encoding:"
+            b" chunked\r\n\r\n3\r\nabc\r\n5;e=f\r\ndefgh\r\n0\r\nT: v\r\n\r\n",
             b"POST /l HTTP/1.1\r\nHost: h\r\nContent-Length: 3000\r\n\r\n" + b"z" * 3000]
     refused = 0
     for _ in range(300):
@@ -117,7 +125,8 @@ def test_damaged_streams_are_answered_as_the_parser_reads_them(edge):
         data = bytes(data) + b"GET /end HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
         requests, refusal, _ = probe_http([data])
         if not refusal and (not requests or requests[-1]["keep_alive"]):
-            continue                          # the damage made a body longer: the server rightly waits for the rest of it
+            # the damage made a body longer: the server rightly waits for the rest of it
+            continue
         sock = edge.connect()
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         at = 0
@@ -127,7 +136,8 @@ def test_damaged_streams_are_answered_as_the_parser_reads_them(edge):
             at += step
         got = answers(sock)
         sock.close()
-        assert [(body(answer)["path"].encode("latin-1"), body(answer)["body"].encode("latin-1")) for answer in got[:len(requests)]] == [
+        assert [(body(answer)["path"].encode("latin-1"), body(answer)["body"].encode("latin-1"))
+                for answer in got[:len(requests)]] == [
             (request["path"], request["body"]) for request in requests], data
         assert [answer[0] for answer in got[len(requests):]] == ([refusal[0]] if refusal else []), data
         refused += bool(refusal)
@@ -192,7 +202,8 @@ def test_expect_continue(edge):
 
 def test_refusals_come_in_turn_and_close(edge):
     sock = edge.connect()
-    sock.sendall(b"GET /hold HTTP/1.1\r\nHost: h\r\n\r\nGET /livez HTTP/1.1\r\nHost: h\r\n\r\nnonsense\r\n\r\n" + b"x" * 1_000_000)
+    sock.sendall(b"GET /hold HTTP/1.1\r\nHost: h\r\n\r\nGET /livez HTTP/1.1\r\nHost: h\r\n\r\nnonsense\r\n\r\n"
+                 + b"x" * 1_000_000)
     edge.wait(1, "held")
     edge.release()
     first, second, third = answers(sock)
@@ -202,11 +213,16 @@ def test_refusals_come_in_turn_and_close(edge):
 
 
 @pytest.mark.parametrize("data, status", [
-    (b"GET / HTTP/1.1\r\n\r\n", 400), (b"GET / HTTP/3.0\r\nHost: h\r\n\r\n", 505), (b"BREW / HTTP/1.1\r\nHost: h\r\n\r\n", 501),
+    (b"GET / HTTP/1.1\r\n\r\n", 400), (b"GET / HTTP/3.0\r\nHost: h\r\n\r\n", 505),
+    (b"BREW / HTTP/1.1\r\nHost: h\r\n\r\n", 501),
     (b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\n", 414), (b"GET / HTTP/1.1\r\nHost: h\r\nX: " + b"a" * 40_000, 431),
-    (b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999\r\n\r\n", 413), (b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\n", 400), (b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501),
-    (b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400), (b"POST / HTTP/1.1\r\nHost: h\r\nExpect: gold\r\n\r\n", 417),
-    (b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", 400), (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
+    (b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999\r\n\r\n", 413),
+    (b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\n", 400),
+    (b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501),
+    (b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
+    (b"POST / HTTP/1.1\r\nHost: h\r\nExpect: gold\r\n\r\n", 417),
+    (b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", 400),
+    (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
 ])
 def test_malformed_requests_are_answered_never_dropped(edge, data, status):
     sock = edge.connect()
@@ -227,14 +243,17 @@ def test_a_large_refused_body_does_not_destroy_the_refusal(edge):
 
 def test_http10(edge):
     sock = edge.connect()
-    sock.sendall(b"GET /livez HTTP/1.0\r\nConnection: keep-alive\r\n\r\nGET /livez HTTP/1.0\r\n\r\nGET /never HTTP/1.0\r\n\r\n")
+    sock.sendall(b"GET /livez HTTP/1.0\r\nConnection: keep-alive\r\n\r\nGET /livez HTTP/1.0\r\n\r\nGET /never"
+                 b" HTTP/1.0\r\n\r\n")
     first, second = answers(sock)
     assert first[1]["connection"] == "keep-alive" and second[1]["connection"] == "close" and not edge.seen
     sock.close()
 
 
-@pytest.mark.parametrize("data, status", [(b"", None), (b"GET / HT", 408), (b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nab", 408),
-                                          (b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab", 408)])
+@pytest.mark.parametrize("data, status", [(b"", None), (b"GET / HT", 408),
+                                          (b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nab", 408),
+                                          (b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
+                                           408)])
 def test_clients_that_never_finish(start, data, status):
     edge = start(head_timeout_ms=1, body_timeout_ms=1, idle_timeout_ms=1)
     sock = edge.connect()
@@ -265,7 +284,8 @@ def test_clients_that_leave(edge, reset):
     """Who is gone for sure is closed at once; who only sends no more may wait for its answers."""
     socks = [edge.connect() for _ in range(20)]
     for sock in socks:
-        sock.sendall(b"GET /hold HTTP/1.1\r\nHost: h\r\n\r\nGET /livez HTTP/1.1\r\nHost: h\r\n\r\nPOST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nab")
+        sock.sendall(b"GET /hold HTTP/1.1\r\nHost: h\r\n\r\nGET /livez HTTP/1.1\r\nHost:"
+                     b" h\r\n\r\nPOST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nab")
     edge.wait(20, "held")
     for sock in socks:
         if reset:
@@ -390,11 +410,14 @@ def test_both_ways_to_listen(start, mode):
         sock.close()
 
 
-@pytest.mark.parametrize("host, family, address", [("127.0.0.1", socket.AF_INET, "127.0.0.1"), ("::1", socket.AF_INET6, "::1"), ("localhost", socket.AF_INET, "127.0.0.1"),
-                                                   ("0.0.0.0", socket.AF_INET, "127.0.0.1"), ("", socket.AF_INET, "127.0.0.1")])
+@pytest.mark.parametrize("host, family, address", [("127.0.0.1", socket.AF_INET, "127.0.0.1"), (
+    "::1", socket.AF_INET6, "::1"), ("localhost", socket.AF_INET, "127.0.0.1"),
+                                                   ("0.0.0.0", socket.AF_INET, "127.0.0.1"),
+                                                   ("", socket.AF_INET, "127.0.0.1")])
 def test_addresses(start, host, family, address):
     edge = start(host=host)
-    if host == "localhost" and socket.getaddrinfo("localhost", edge.port, type=socket.SOCK_STREAM)[0][0] == socket.AF_INET6:
+    if host == "localhost" and socket.getaddrinfo("localhost", edge.port,
+                                                  type=socket.SOCK_STREAM)[0][0] == socket.AF_INET6:
         family, address = socket.AF_INET6, "::1"
     sock = socket.socket(family)
     sock.settimeout(20)
@@ -418,9 +441,12 @@ def test_an_address_in_use_is_told(edge):
 
 
 @pytest.mark.parametrize("settings, error, text", [
-    ({"prot": 1}, ValueError, "unknown settings: prot"), ({"port": "x"}, TypeError, "port must be an integer, not str"), ({"port": True}, TypeError, "port"),
-    ({"port": 65536}, ValueError, "port must be between 0 and 65535, not 65536"), ({"workers": 0}, ValueError, "workers"), ({"host": 5}, TypeError, "host"),
-    ({"listen_mode": "both"}, ValueError, "listen_mode must be one of acceptor, reuseport"), ({"host": "a\0b"}, ValueError, "host contains a NUL"),
+    ({"prot": 1}, ValueError, "unknown settings: prot"), ({"port": "x"}, TypeError, "port must be an integer, not str"),
+    ({"port": True}, TypeError, "port"),
+    ({"port": 65536}, ValueError, "port must be between 0 and 65535, not 65536"),
+    ({"workers": 0}, ValueError, "workers"), ({"host": 5}, TypeError, "host"),
+    ({"listen_mode": "both"}, ValueError, "listen_mode must be one of acceptor, reuseport"),
+    ({"host": "a\0b"}, ValueError, "host contains a NUL"),
 ])
 def test_wrong_settings_are_refused(settings, error, text):
     with pytest.raises(error, match=text):

@@ -59,8 +59,8 @@ def test_scalars_empty_and_null_are_three_things(cluster, open_pool):
 
 def test_results_are_read_as_psycopg_reads_them(cluster, open_pool):
     query = """SELECT i::smallint, i, i::bigint * 3000000000, i % 2 = 0, decode(repeat('ab', i + 3), 'hex'),
-                      ARRAY[i, NULL, 2^62]::bigint[], ARRAY[repeat('x', i + 3), '', NULL]::bytea[], '{}'::bigint[], 'é ' || i,
-                      NULL::int, NULL::bigint, NULL::boolean, NULL::bigint[], NULL::bytea, NULL::bytea[]
+                      ARRAY[i, NULL, 2^62]::bigint[], ARRAY[repeat('x', i + 3), '', NULL]::bytea[], '{}'::bigint[],
+                      'é ' || i, NULL::int, NULL::bigint, NULL::boolean, NULL::bigint[], NULL::bytea, NULL::bytea[]
                FROM generate_series(-3, 40) i"""
     rows = open_pool().call(query, decode=True).rows
     assert len(rows) == 44
@@ -73,7 +73,8 @@ def test_results_are_read_as_psycopg_reads_them(cluster, open_pool):
 
 
 def test_a_list_of_lists_is_not_taken_for_a_list(open_pool):
-    assert open_pool().call("SELECT ARRAY[[1,2],[3,4]]::bigint[], ARRAY[1]::bigint[]", decode=True).rows == [["not a list", [1]]]
+    assert open_pool().call("SELECT ARRAY[[1,2],[3,4]]::bigint[], ARRAY[1]::bigint[]",
+                            decode=True).rows == [["not a list", [1]]]
 
 
 def test_uuid_keeps_its_bytes(open_pool):

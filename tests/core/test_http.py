@@ -1,5 +1,5 @@
-"""The HTTP parser: what it reads, what it refuses and with which status, whatever the grouping of the bytes; and the same
-judged by another parser (llhttp, through httptools)."""
+"""The HTTP parser: what it reads, what it refuses and with which status, whatever the grouping of the bytes; and the
+same judged by another parser (llhttp, through httptools)."""
 import datetime
 import random
 import re
@@ -44,26 +44,30 @@ def status(data, **limits):
 
 def test_a_request_in_full():
     body = b'[{"a":1}]'
-    requests, refusal = read(b"POST /api/v1/push?x=1&y=%20 HTTP/1.1\r\nHost: queue.example:6632\r\nContent-Type:application/json\r\n"
+    requests, refusal = read(
+        b"POST /api/v1/push?x=1&y=%20 HTTP/1.1\r\nHost: queue.example:6632\r\nContent-Type:application/json\r\n"
                              b"X-Blank:\r\nX-Tabs:\t a\tb \t\r\ncontent-LENGTH: 9\r\n\r\n" + body)
     assert refusal is None
     assert requests == [{
         "method": "POST", "target": b"/api/v1/push?x=1&y=%20", "path": b"/api/v1/push", "query": b"x=1&y=%20",
-        "headers": [(b"host", b"queue.example:6632"), (b"content-type", b"application/json"), (b"x-blank", b""), (b"x-tabs", b"a\tb"),
-                    (b"content-length", b"9")],
+        "headers": [(b"host", b"queue.example:6632"), (b"content-type", b"application/json"), (b"x-blank", b""),
+                    (b"x-tabs", b"a\tb"), (b"content-length", b"9")],
         "keep_alive": True, "http10": False, "expects": False, "body": body}]
 
 
 def test_pipelined_requests_of_every_kind_of_body():
-    data = get(b"/1") + post(b"abc", b"Content-Length: 3") + chunked(b"hello ", b"world") + post(b"", b"Content-Length: 0") + get(b"/5")
+    data = (get(b"/1") + post(b"abc", b"Content-Length: 3") + chunked(b"hello ", b"world")
+            + post(b"", b"Content-Length: 0") + get(b"/5"))
     requests, refusal = read(data)
     assert refusal is None
     assert [r["body"] for r in requests] == [b"", b"abc", b"hello world", b"", b""]
 
 
 @pytest.mark.parametrize("data, answer", [
-    (get(b"/a?"), (b"/a", b"")), (get(b"/a?b?c"), (b"/a", b"b?c")), (get(b"/%00/%zz"), (b"/%00/%zz", b"")), (get("/é".encode()), ("/é".encode(), b"")),
-    (get(b"http://h/a?b"), (b"/a", b"b")), (get(b"HTTPS://h:1/"), (b"/", b"")), (get(b"//a"), (b"//a", b"")), (get(b"/a;b=c:d@e"), (b"/a;b=c:d@e", b"")),
+    (get(b"/a?"), (b"/a", b"")), (get(b"/a?b?c"), (b"/a", b"b?c")), (get(b"/%00/%zz"), (b"/%00/%zz", b"")),
+    (get("/é".encode()), ("/é".encode(), b"")),
+    (get(b"http://h/a?b"), (b"/a", b"b")), (get(b"HTTPS://h:1/"), (b"/", b"")), (get(b"//a"), (b"//a", b"")),
+    (get(b"/a;b=c:d@e"), (b"/a;b=c:d@e", b"")),
     (b"OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n", (b"*", b"")), (b"\r\n\r\n" + get(b"/x"), (b"/x", b"")),
 ])
 def test_targets(data, answer):
@@ -80,8 +84,8 @@ def test_methods(method):
 @pytest.mark.parametrize("version, header, kept", [
     (b"HTTP/1.1", None, True), (b"HTTP/1.1", b"Connection: close", False), (b"HTTP/1.1", b"Connection: Close", False),
     (b"HTTP/1.1", b"Connection: keep-alive, close", False), (b"HTTP/1.1", b"Connection: ,, foo ,close ", False),
-    (b"HTTP/1.1", b"Connection: closed", True), (b"HTTP/1.0", None, False), (b"HTTP/1.0", b"Connection: keep-alive", True),
-    (b"HTTP/1.0", b"Connection: Keep-Alive, close", False),
+    (b"HTTP/1.1", b"Connection: closed", True), (b"HTTP/1.0", None, False),
+    (b"HTTP/1.0", b"Connection: keep-alive", True), (b"HTTP/1.0", b"Connection: Keep-Alive, close", False),
 ])
 def test_keep_alive(version, header, kept):
     requests, _ = read(get(b"/", *([header] if header else []), version=version))
@@ -119,7 +123,8 @@ def test_bounds():
 
 
 def test_chunked_bodies():
-    data = post(b"3;name=value\r\nabc\r\n00A;x\r\n0123456789\r\n0;last\r\nTrailer: x\r\nEmpty:\r\n\r\n", b"transfer-encoding: Chunked") + get(b"/next")
+    data = post(b"3;name=value\r\nabc\r\n00A;x\r\n0123456789\r\n0;last\r\nTrailer: x\r\nEmpty:\r\n\r\n",
+                b"transfer-encoding: Chunked") + get(b"/next")
     requests, refusal = read(data)
     assert refusal is None and [r["body"] for r in requests] == [b"abc0123456789", b""]
 
@@ -131,7 +136,8 @@ def test_expectation():
 
 def test_date():
     for second in (0, 784111777, 951782400, 951868799, 1709164800, 4102444799, 1798761599):
-        assert core.probe_http_date(second) == datetime.datetime.fromtimestamp(second, datetime.UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")
+        assert core.probe_http_date(second) == datetime.datetime.fromtimestamp(second, datetime.UTC).strftime(
+            "%a, %d %b %Y %H:%M:%S GMT")
 
 
 class Other:
@@ -155,7 +161,8 @@ class Other:
 
     def on_message_complete(self):
         self.requests.append({"method": self.parser.get_method().decode(), "target": self.path, "body": self.body,
-                              "keep_alive": self.parser.should_keep_alive(), "http10": self.parser.get_http_version() == "1.0"})
+                              "keep_alive": self.parser.should_keep_alive(),
+                              "http10": self.parser.get_http_version() == "1.0"})
 
     @classmethod
     def read(cls, data):
@@ -173,8 +180,9 @@ LENGTH_IN_TRAILER = re.compile(rb"\r\n0\r\n([^\r\n]+\r\n)*[^\r\n]*(content-lengt
 
 
 def compare(data):
-    """What we accept, llhttp accepts and reads alike; we may refuse more (each stricter rule stands in tests/hostile/requests.toml). What we take
-    beyond it: raw bytes of other scripts in a target, as curl sends them, and any field in a trailer, as none of them counts."""
+    """What we accept, llhttp accepts and reads alike; we may refuse more (each stricter rule stands in
+    tests/hostile/requests.toml). What we take beyond it: raw bytes of other scripts in a target, as curl sends them,
+    and any field in a trailer, as none of them counts."""
     requests, refusal, left = core.probe_http([data])
     if any(byte > 127 for request in requests for byte in request["target"]) or LENGTH_IN_TRAILER.search(data):
         return requests, refusal
@@ -187,9 +195,11 @@ def compare(data):
     return requests, refusal
 
 
-tokens = st.text("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'*+-.^_`|~", min_size=1, max_size=20).map(str.encode)
+tokens = st.text("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'*+-.^_`|~", min_size=1,
+                 max_size=20).map(str.encode)
 values = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=40).map(str.encode)
-plain = st.tuples(tokens.filter(lambda t: t.lower() not in (b"host", b"content-length", b"transfer-encoding", b"connection", b"expect", b"upgrade")), values)
+plain = st.tuples(tokens.filter(lambda t: t.lower() not in (b"host", b"content-length", b"transfer-encoding",
+                                                            b"connection", b"expect", b"upgrade")), values)
 
 
 @st.composite
@@ -206,7 +216,8 @@ def streams(draw):
         elif kind == "chunked":
             lines.append(b"Transfer-Encoding: chunked\r\n")
             cut = draw(st.integers(0, len(body)))
-            body = b"".join(b"%X\r\n%s\r\n" % (len(part), part) for part in (body[:cut], body[cut:]) if part) + b"0\r\n\r\n"
+            body = b"".join(b"%X\r\n%s\r\n" % (len(part), part) for part in (body[:cut], body[cut:])
+                            if part) + b"0\r\n\r\n"
         else:
             body = b""
         out += method + b" " + target + b" HTTP/1.1\r\n" + b"".join(lines) + b"\r\n" + body
@@ -228,8 +239,10 @@ def test_streams_read_as_another_parser_reads_them(data, chance):
 
 def test_damaged_streams():
     chance = random.Random(20261121)
-    good = [get(b"/a?b=c", b"X: y", b"Connection: keep-alive"), post(b"hello", b"Content-Length: 5"), chunked(b"abc", b"defgh", trailer=b"T: v\r\n\r\n")]
-    pieces = [b"\r", b"\n", b"\r\n", b"\x00", b" ", b"\t", b":", b"\xff", b"0", b"1", b";", b"chunked", b"Content-Length: 3\r\n", b"Transfer-Encoding: chunked\r\n", b",", b"HTTP/1.1"]
+    good = [get(b"/a?b=c", b"X: y", b"Connection: keep-alive"), post(b"hello", b"Content-Length: 5"),
+            chunked(b"abc", b"defgh", trailer=b"T: v\r\n\r\n")]
+    pieces = [b"\r", b"\n", b"\r\n", b"\x00", b" ", b"\t", b":", b"\xff", b"0", b"1", b";", b"chunked",
+              b"Content-Length: 3\r\n", b"Transfer-Encoding: chunked\r\n", b",", b"HTTP/1.1"]
     for _ in range(20_000):
         data = bytearray(chance.choice(good) + chance.choice(good))
         for _ in range(chance.randint(1, 2)):
@@ -253,5 +266,6 @@ def test_any_bytes(data):
 
 @pytest.mark.parametrize("extension", [b";a", b";a=b", b';a="b c"', b';a="\\"\\\\"', b";a;b=c;d", b';a="";b'])
 def test_chunk_extensions_are_passed_over(extension: bytes) -> None:
-    requests, refusal = read(post(b"1" + extension + b"\r\nx\r\n0" + extension + b"\r\n\r\n", b"Transfer-Encoding: chunked"))
+    requests, refusal = read(post(b"1" + extension + b"\r\nx\r\n0" + extension + b"\r\n\r\n",
+                                  b"Transfer-Encoding: chunked"))
     assert refusal is None and [one["body"] for one in requests] == [b"x"]

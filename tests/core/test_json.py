@@ -13,7 +13,8 @@ from queend import _core as core
 
 sys.setrecursionlimit(20_000)
 ROOM = 80
-WIDTHS = sorted({core.probe_json_walks(width) for width in (0, 16, 32)})    # what this processor can do; the widest comes last, and stays
+# what this processor can do; the widest comes last, and stays
+WIDTHS = sorted({core.probe_json_walks(width) for width in (0, 16, 32)})
 
 
 def refuse(word):
@@ -51,8 +52,10 @@ def no_surrogates(value):
     return value
 
 
-# What may stand behind a text that is in the middle of a body: rubbish, more of the same, and what could end it by mistake.
-BEHIND = [filling * (ROOM // len(filling)) for filling in (b"\x00", b'"', b"]}", b"0", b"\\", b"\xff", b" ", b',"k":1}]}')]
+# What may stand behind a text that is in the middle of a body: rubbish, more of the same, and what could end it by
+# mistake.
+BEHIND = [filling * (ROOM // len(filling))
+          for filling in (b"\x00", b'"', b"]}", b"0", b"\\", b"\xff", b" ", b',"k":1}]}')]
 
 
 def check(data: bytes):
@@ -77,24 +80,33 @@ def check(data: bytes):
     except orjson.JSONDecodeError:
         others = False
     # orjson refuses lone surrogates and numbers beyond a double; everywhere else the two strict readers agree
-    assert others == good or (good and (no_surrogates(value) != value or re.search(rb"\d{309}|e\+?\d{3}", data, re.I))), data
+    assert others == good or (good
+                              and (no_surrogates(value) != value or re.search(rb"\d{309}|e\+?\d{3}", data, re.I))), data
 
 
 GOOD = [
-    b"null", b"true", b"false", b"0", b"-0", b"1", b"-1", b"10", b"1.5", b"-0.0", b"1e5", b"1E+5", b"1.25e-7", b"[]", b"{}", b'""',
-    b" \t\r\n[ ] ", b'[1,2 , 3]', b'{"":0}', b'{"a":{"a":{}},"a":[]}', b'"\\"\\\\\\/\\b\\f\\n\\r\\t"', b'"\\u0000"', b'"\\uD83D\\uDE00"',
-    b'"\\ud800"', b'"\\udc00\\ud800"', b'"\\ud800\\u0041"', b'"\\ud800\\ud800\\udc00"', "\"\u00e9\u65e5\u672c\U0001f600\u007f\"".encode(),
-    b'"' + b"x" * 100_000 + b'"', b"1" * 400, b"0." + b"3" * 400, b'"\xef\xbf\xbf"', b'"\xf4\x8f\xbf\xbf"', b'"\xed\x9f\xbf"', b'"\xee\x80\x80"',
-    b"[[[[[[[[[[]]]]]]]]]]", b'{"a":[{"b":[{}]}]}',
+    b"null", b"true", b"false", b"0", b"-0", b"1", b"-1", b"10", b"1.5", b"-0.0", b"1e5", b"1E+5", b"1.25e-7",
+    b"[]", b"{}", b'""',
+    b" \t\r\n[ ] ", b'[1,2 , 3]', b'{"":0}', b'{"a":{"a":{}},"a":[]}', b'"\\"\\\\\\/\\b\\f\\n\\r\\t"', b'"\\u0000"',
+    b'"\\uD83D\\uDE00"',
+    b'"\\ud800"', b'"\\udc00\\ud800"', b'"\\ud800\\u0041"', b'"\\ud800\\ud800\\udc00"',
+    "\"\u00e9\u65e5\u672c\U0001f600\u007f\"".encode(),
+    b'"' + b"x" * 100_000 + b'"', b"1" * 400, b"0." + b"3" * 400, b'"\xef\xbf\xbf"', b'"\xf4\x8f\xbf\xbf"',
+    b'"\xed\x9f\xbf"', b'"\xee\x80\x80"', b"[[[[[[[[[[]]]]]]]]]]", b'{"a":[{"b":[{}]}]}',
 ]
 BAD = [
-    b"", b" ", b"nul", b"nulll", b"True", b"NaN", b"Infinity", b"-Infinity", b"-", b"+1", b"01", b"-01", b"1.", b".5", b"1e", b"1e+", b"1.e5",
-    b"0x10", b"1_0", b"[", b"]", b"[1", b"[1,", b"[1,]", b"[,1]", b"[1 2]", b"{", b"}", b'{"a"', b'{"a":', b'{"a":1', b'{"a":1,', b'{"a":1,}',
-    b'{,"a":1}', b"{a:1}", b"{'a':1}", b'{"a" 1}', b'{"a":1 "b":2}', b'{1:2}', b'{"a":}', b"[1}", b'{"a":1]', b'"', b'"a', b'"\\', b'"\\"', b'"\\x"',
-    b'"\\u"', b'"\\u12"', b'"\\u123"', b'"\\u123g"', b'"\\u12', b'"\n"', b'"\t"', b'"\x00"', b'"\x1f"', b"1 2", b"[] []", b"null,", b"//x\n1",
-    b"/**/1", b"\xef\xbb\xbf1", b"\x001", b"1\x00", b"[1]\x00", b"\x0b1", b"\xa01",
-    b'"\x80"', b'"\xc0\x80"', b'"\xc1\xbf"', b'"\xc3"', b'"\xc3\x28"', b'"\xe0\x80\x80"', b'"\xe0\x9f\xbf"', b'"\xe2\x82"', b'"\xed\xa0\x80"',
-    b'"\xed\xbf\xbf"', b'"\xf0\x80\x80\x80"', b'"\xf0\x8f\xbf\xbf"', b'"\xf4\x90\x80\x80"', b'"\xf5\x80\x80\x80"', b'"\xff"', b'"\xfe"',
+    b"", b" ", b"nul", b"nulll", b"True", b"NaN", b"Infinity", b"-Infinity", b"-", b"+1", b"01", b"-01", b"1.", b".5",
+    b"1e", b"1e+", b"1.e5",
+    b"0x10", b"1_0", b"[", b"]", b"[1", b"[1,", b"[1,]", b"[,1]", b"[1 2]", b"{", b"}", b'{"a"', b'{"a":', b'{"a":1',
+    b'{"a":1,', b'{"a":1,}',
+    b'{,"a":1}', b"{a:1}", b"{'a':1}", b'{"a" 1}', b'{"a":1 "b":2}', b'{1:2}', b'{"a":}', b"[1}", b'{"a":1]', b'"',
+    b'"a', b'"\\', b'"\\"', b'"\\x"',
+    b'"\\u"', b'"\\u12"', b'"\\u123"', b'"\\u123g"', b'"\\u12', b'"\n"', b'"\t"', b'"\x00"', b'"\x1f"', b"1 2",
+    b"[] []", b"null,", b"//x\n1", b"/**/1", b"\xef\xbb\xbf1", b"\x001", b"1\x00", b"[1]\x00", b"\x0b1", b"\xa01",
+    b'"\x80"', b'"\xc0\x80"', b'"\xc1\xbf"', b'"\xc3"', b'"\xc3\x28"', b'"\xe0\x80\x80"', b'"\xe0\x9f\xbf"',
+    b'"\xe2\x82"', b'"\xed\xa0\x80"',
+    b'"\xed\xbf\xbf"', b'"\xf0\x80\x80\x80"', b'"\xf0\x8f\xbf\xbf"', b'"\xf4\x90\x80\x80"', b'"\xf5\x80\x80\x80"',
+    b'"\xff"', b'"\xfe"',
     b'"\xf0\x9f\x98"', b'"abcdefg\xc3"', b'"abcdefgh\xff"', b'{"\xff":1}', b'"aaaaaaaaaaaaaaaa\x01"', b'"aaaaaaa\\q"',
 ]
 
@@ -114,14 +126,16 @@ def test_every_prefix_of_a_document_is_refused():
 
 def test_special_bytes_at_every_place_of_a_word():
     for at in range(24):
-        for special in (b'\\"', b"\\\\", b"\\u00e9", "é".encode(), "日".encode(), "😀".encode(), b"\x7f", b"\x1f", b"\x80", b"\\", b'"'):
+        for special in (b'\\"', b"\\\\", b"\\u00e9", "é".encode(), "日".encode(), "😀".encode(), b"\x7f", b"\x1f",
+                        b"\x80", b"\\", b'"'):
             check(b'"' + b"a" * at + special + b"b" * (23 - at) + b'"')
 
 
 def test_every_place_in_a_block():
     """Walks look at 64 bytes at a time: each kind of token at each place, and across the edge."""
     for at in range(70):
-        for token in (b"0", b"-12.5e+3", b"123456789012345678901234567890", b"01", b"1.", b"true", b"nul", b'"\\u00e9"', b'"\\x"', '"日本"'.encode(), b'"\xc3"', b"{}", b"[]", b"[1,]",
+        for token in (b"0", b"-12.5e+3", b"123456789012345678901234567890", b"01", b"1.", b"true", b"nul", b'"\\u00e9"',
+                      b'"\\x"', '"日本"'.encode(), b'"\xc3"', b"{}", b"[]", b"[1,]",
                       b'{"k":1}', b'{"k"}', b'"a""b"', b"1 2", b'{"k":1,}', b"]", b"}", b"\x01", b'"\x01"'):
             for pad in (b" " * at, b'"' + b"x" * at + b'",', b"[" + b"1" * at + b"1],", b'{"k":"' + b"y" * at + b'"},'):
                 check(b"[" + pad + token + b"]")
@@ -163,7 +177,8 @@ def test_errors_name_the_place():
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(st.characters(codec="utf-8")),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(codec="utf-8")),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters(codec="utf-8")), inner), max_leaves=20)
 
 
@@ -184,8 +199,10 @@ def test_any_bytes(data):
 
 def test_damaged_documents():
     chance = random.Random(20261121)
-    pieces = [b"{", b"}", b"[", b"]", b",", b":", b'"', b"\\", b"\\u", b"0", b"-", b".", b"e", b"\x00", b"\xff", b"\xc3", b"\xa9", b"\xed\xa0\x80", b" ", b"null"]
-    documents = [data for data in GOOD if len(data) < 200] + [b'{"items":[{"queue":"q","payload":{"n":1.5e3,"t":"\\u00e9\\n"}}]}']
+    pieces = [b"{", b"}", b"[", b"]", b",", b":", b'"', b"\\", b"\\u", b"0", b"-", b".", b"e", b"\x00", b"\xff",
+              b"\xc3", b"\xa9", b"\xed\xa0\x80", b" ", b"null"]
+    documents = [data for data in GOOD
+                 if len(data) < 200] + [b'{"items":[{"queue":"q","payload":{"n":1.5e3,"t":"\\u00e9\\n"}}]}']
     for _ in range(20_000):
         data = bytearray(chance.choice(documents))
         for _ in range(chance.randint(1, 3)):

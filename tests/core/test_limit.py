@@ -10,7 +10,8 @@ SECOND = 1_000_000
 
 
 def round_of(limit, now, took, ok=True):
-    """Takes every permit and completes each after `took`, a time or a function of their number; returns how many there were."""
+    """Takes every permit and completes each after `took`, a time or a function of their number; returns how many there
+    were."""
     n = 0
     while limit.take():
         n += 1
@@ -56,11 +57,13 @@ def test_the_start_ends_when_calls_make_each_other_slow():
     assert round_of(limit, 0, one_at_a_time) == 4 and limit.limit == 8      # nothing to compare with yet
     round_of(limit, 10_000, one_at_a_time)
     assert limit.probing                                                    # calls go alone before a queue is believed
-    assert [round_of(limit, now, one_at_a_time) for now in range(20_000, 120_000, 10_000)] == [1] * 10 and not limit.probing
+    assert [round_of(limit, now, one_at_a_time) for now in range(20_000, 120_000, 10_000)] == [1] * 10
+    assert not limit.probing
     before = limit.limit
     round_of(limit, 200_000, one_at_a_time)
     assert not limit.starting and limit.limit == before - 1
-    assert round_of(limit, 210_000, one_at_a_time) == before - 1 == limit.limit      # from now on once per interval only
+    # from now on once per interval only
+    assert round_of(limit, 210_000, one_at_a_time) == before - 1 == limit.limit
     round_of(limit, 2 * SECOND, one_at_a_time)
     assert limit.limit == before - 2
 
@@ -180,7 +183,8 @@ def test_settings_out_of_order_are_put_in_order():
 
 
 def settle(servers, rounds=400):
-    """A database that runs `servers` statements at once, each in 1 ms; the rest queue. Returns the limit it comes to."""
+    """A database that runs `servers` statements at once, each in 1 ms; the rest queue. Returns the limit it comes
+    to."""
     limit = LimitProbe("vegas", max_concurrent=32, window_samples=10)
     now = 0
     for _ in range(rounds):

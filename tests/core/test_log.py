@@ -37,7 +37,8 @@ def test_a_line_without_detail(capfd):
     assert json.loads(capfd.readouterr().err).keys() == {"time", "level", "event"}
 
 
-@pytest.mark.parametrize("level,written", [("trace", False), ("debug", False), ("info", True), ("warn", True), ("error", True)])
+@pytest.mark.parametrize("level,written",
+                         [("trace", False), ("debug", False), ("info", True), ("warn", True), ("error", True)])
 def test_levels_from_info_on_are_written(capfd, level, written):
     probe_log(level.encode(), b"noise", None)
     assert (capfd.readouterr().err != "") == written

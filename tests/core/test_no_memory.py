@@ -1,5 +1,5 @@
-"""Every allocation of the core fails in turn while it serves: nothing ends the process, every request is answered, what was answered as stored is
-there, and nothing is left over."""
+"""Every allocation of the core fails in turn while it serves: nothing ends the process, every request is answered, what
+was answered as stored is there, and nothing is left over."""
 from __future__ import annotations
 
 import threading
@@ -23,7 +23,8 @@ def conninfo(cluster) -> str:
     return dsn
 
 
-STORED = ("SELECT COALESCE(sum(l.n), 0) FROM queend.log l JOIN queend.partitions p ON p.id = l.partition_id JOIN queend.queues q ON q.id = p.queue_id"
+STORED = ("SELECT COALESCE(sum(l.n), 0) FROM queend.log l JOIN queend.partitions p ON p.id = l.partition_id"
+          " JOIN queend.queues q ON q.id = p.queue_id"
           " WHERE q.name = %s")
 
 
@@ -32,7 +33,8 @@ class Serving:
 
     def __init__(self, conninfo: str, **settings: object):
         self.conninfo = conninfo
-        self.core = Core({"host": "127.0.0.1", "port": 0, "workers": 1, "slots_per_worker": 2, "conninfo": conninfo, **settings})
+        self.core = Core({"host": "127.0.0.1", "port": 0, "workers": 1, "slots_per_worker": 2,
+                          "conninfo": conninfo, **settings})
         self.port = self.core.start()
         until(self.core.ready, "the database answers", 30)
 
@@ -53,7 +55,8 @@ class Serving:
 
 
 class Script:
-    """What a client does, request by request. Each is answered with one of the statuses that are allowed, or its connection ends."""
+    """What a client does, request by request. Each is answered with one of the statuses that are allowed, or its
+    connection ends."""
 
     def __init__(self, serving: Serving, name: str):
         self.serving, self.queue, self.stored, self.taken = serving, name, [], []
@@ -72,7 +75,8 @@ class Script:
         return answer if answer.status < 300 else None
 
     def push(self, *payloads: str, partition: str = "p") -> None:
-        answer = self.ask("POST", "/api/v1/push", {"items": [{"queue": self.queue, "partition": partition, "payload": one} for one in payloads]})
+        answer = self.ask("POST", "/api/v1/push", {
+            "items": [{"queue": self.queue, "partition": partition, "payload": one} for one in payloads]})
         told = answer.json if answer else []
         for payload, item in zip(payloads, told or [{}] * len(payloads)):
             if item.get("status") == "queued":
@@ -100,12 +104,16 @@ class Script:
         item = {"queue": self.queue, "partition": "t", "payload": "d"}
         answer = self.ask("POST", "/api/v1/transaction", {"operations": [{"type": "push", "items": [item]}]})
         (self.stored.append if answer and answer.json.get("success") else self.doubtful.add)("d")
-        self.ask("POST", f"/api/v1/lease/{messages[0]['leaseId'] if messages else '018f0000-0000-7000-8000-000000000001'}/extend", {"seconds": 5})
+        self.ask(
+            "POST",
+            f"/api/v1/lease/{messages[0]['leaseId'] if messages else '018f0000-0000-7000-8000-000000000001'}/extend",
+            {"seconds": 5})
 
     def handed(self) -> None:
         """A pop that waits is served by the push."""
         with self.serving.client() as waiting:
-            waiting.send("GET", pop_target(self.queue, consumerGroup="other", wait=True, timeout=300, autoAck=True, batch=3))
+            waiting.send("GET",
+                         pop_target(self.queue, consumerGroup="other", wait=True, timeout=300, autoAck=True, batch=3))
             self.push("e" + "y" * 2000, partition="p")
             try:
                 answer = waiting.receive()
@@ -115,7 +123,8 @@ class Script:
                 self.ended += 1
 
     def check(self) -> None:
-        """With memory again: what was answered as stored is delivered to a new group and to one that has read before, once."""
+        """With memory again: what was answered as stored is delivered to a new group and to one that has read before,
+        once."""
         with psycopg.connect(self.serving.conninfo) as db:
             there = db.execute(STORED, (self.queue,)).fetchone()[0]
         everything = self.rest("check", there)
@@ -127,8 +136,8 @@ class Script:
         """What is left for a group, n messages. They come, if not at once: a scan that had no memory is repeated."""
         got: list[str] = []
         with self.serving.client() as client:
-            while messages := client.pop(self.queue, consumerGroup=group, batch=1000, partitions=64, autoAck=True, wait=True,
-                                         timeout=20_000 if len(got) < n else 1):
+            while messages := client.pop(self.queue, consumerGroup=group, batch=1000, partitions=64,
+                                         autoAck=True, wait=True, timeout=20_000 if len(got) < n else 1):
                 got += data(messages)
         return got
 

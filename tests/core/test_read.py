@@ -32,7 +32,8 @@ def row(base, payloads, texts=None, created=T0, encode=body):
     """One log row; texts: transaction ids that are no UUIDs, by place."""
     texts = texts or {}
     ids = [id_text(texts[i]) if i in texts else id7() for i in range(len(payloads))]
-    return base, len(payloads), created, b"".join(ids), encode(payloads), meta({i: (None, None, t) for i, t in texts.items()}) or b""
+    return (base, len(payloads), created, b"".join(ids), encode(payloads),
+            meta({i: (None, None, t) for i, t in texts.items()}) or b"")
 
 
 def entry(rows=(), partition=b"p", error=None, head=100, floor=0, offset=0, most=MOST, queue=b"q"):
@@ -61,31 +62,37 @@ def table(answer):
 
 
 SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in (
-    ("queue", pa.dictionary(pa.int32(), pa.string())), ("partition", pa.dictionary(pa.int32(), pa.string())), ("offset", pa.int64()),
+    ("queue", pa.dictionary(pa.int32(), pa.string())), ("partition", pa.dictionary(pa.int32(), pa.string())),
+    ("offset", pa.int64()),
     ("ts", pa.timestamp("us", "UTC")), ("transactionId", pa.string()), ("payload", pa.string()))])
 
 
 def test_json_to_the_byte():
     one = row(7, [b'{"a": 1}', b"null"], {1: 'my "id"'})
     text = str(uuid.UUID(bytes=one[3][:16]))
-    answer, told = read([entry([one], partition="ü\"".encode(), offset=7, head=9, floor=3), entry(error=b"UNKNOWN_TOPIC_OR_PARTITION", head=-1)])
+    answer, told = read([entry([one], partition="ü\"".encode(), offset=7, head=9, floor=3),
+                         entry(error=b"UNKNOWN_TOPIC_OR_PARTITION", head=-1)])
     assert answer.decode() == (
-        '{"entries":[{"queue":"q","partition":"ü\\"","records":[{"offset":7,"transactionId":"' + text + '","payload":{"a": 1},'
-        '"ts":"2026-01-02T03:04:05.678901Z"},{"offset":8,"transactionId":"my \\"id\\"","payload":null,"ts":"2026-01-02T03:04:05.678901Z"}],'
-        '"highWatermark":9,"logStartOffset":3},{"queue":"q","partition":"p","records":[],"highWatermark":null,"logStartOffset":null,'
+        '{"entries":[{"queue":"q","partition":"ü\\"","records":[{"offset":7,"transactionId":"' + text + '",'
+        '"payload":{"a": 1},"ts":"2026-01-02T03:04:05.678901Z"},{"offset":8,"transactionId":"my \\"id\\"",'
+        '"payload":null,"ts":"2026-01-02T03:04:05.678901Z"}],"highWatermark":9,"logStartOffset":3},'
+        '{"queue":"q","partition":"p","records":[],"highWatermark":null,"logStartOffset":null,'
         '"error":"UNKNOWN_TOPIC_OR_PARTITION"}]}')
     assert told == (2, 12, False, False)
 
 
 def test_lines():
     pretty = b'{\n  "text": "a\\nb",\r\n  "n": 1\n}'
-    answer, _ = read([entry([row(0, [pretty, b"2"])], head=5), entry([row(4, [b"3"])], b"other", offset=4, head=5)], "ndjson")
+    answer, _ = read([entry([row(0, [pretty, b"2"])], head=5), entry([row(4, [b"3"])], b"other", offset=4, head=5)],
+                     "ndjson")
     *records, told = [json.loads(line) for line in answer.decode().removesuffix("\n").split("\n")]
     assert [(r["queue"], r["partition"], r["offset"], r["payload"]) for r in records] == [
         ("q", "p", 0, {"text": "a\nb", "n": 1}), ("q", "p", 1, 2), ("q", "other", 4, 3)]
     assert {tuple(r) for r in records} == {("queue", "partition", "offset", "transactionId", "payload", "ts")}
-    assert told == {"entries": [{"queue": "q", "partition": "p", "nextOffset": 2, "highWatermark": 5, "logStartOffset": 0},
-                                {"queue": "q", "partition": "other", "nextOffset": 5, "highWatermark": 5, "logStartOffset": 0}]}
+    assert told == {"entries": [{"queue": "q", "partition": "p", "nextOffset": 2, "highWatermark": 5,
+                                 "logStartOffset": 0},
+                                {"queue": "q", "partition": "other", "nextOffset": 5, "highWatermark": 5,
+                                 "logStartOffset": 0}]}
 
 
 def test_arrow():
@@ -96,9 +103,11 @@ def test_arrow():
     assert rows.schema.remove_metadata() == SCHEMA and told == (4, 9, False, False)
     assert [r["payload"] for r in rows.to_pylist()] == ["1", '"ü"', "[]", "{}"]
     assert rows["queue"].to_pylist() == ["q"] * 3 + ["other"] and rows["partition"].to_pylist() == ["p"] * 3 + ["r"]
-    assert rows["offset"].to_pylist() == [0, 1, 2, 5] and rows["ts"].cast(pa.int64()).to_pylist() == [T0, T0, T0 + 1, T0]
+    assert rows["offset"].to_pylist() == [0, 1, 2, 5]
+    assert rows["ts"].cast(pa.int64()).to_pylist() == [T0, T0, T0 + 1, T0]
     assert rows["transactionId"].to_pylist()[:2] == ["tx", str(uuid.UUID(bytes=one[3][16:32]))]
-    assert marks[1] == {"queue": "q", "partition": "p", "nextOffset": 9, "highWatermark": 4, "logStartOffset": 2, "error": "OFFSET_OUT_OF_RANGE"}
+    assert marks[1] == {"queue": "q", "partition": "p", "nextOffset": 9, "highWatermark": 4, "logStartOffset": 2,
+                        "error": "OFFSET_OUT_OF_RANGE"}
     assert [m["nextOffset"] for m in marks] == [3, 9, 6]
 
 
@@ -118,7 +127,8 @@ def test_rows_in_several_pieces():
     assert offsets([(b"q", b"p", None, 3, 0, 0, MOST, [one, two])]) == [[0, 1, 2]]
 
 
-@pytest.mark.parametrize("encode", [lambda p: packed(inner(p)), lambda p: framed(frames(p, ["t"] * len(p), [id7()] * len(p)))])
+@pytest.mark.parametrize("encode",
+                         [lambda p: packed(inner(p)), lambda p: framed(frames(p, ["t"] * len(p), [id7()] * len(p)))])
 def test_compressed_rows_of_several_partitions(encode):
     payloads = [b'"%d"' % i + b" " * 50 for i in range(100)]
     got = parsed([entry([row(0, payloads, encode=encode)], most=1000), entry([row(0, payloads, encode=encode)], b"r")])
@@ -162,12 +172,15 @@ def test_no_such_format():
         read([entry()], "xml")
 
 
-PAYLOAD = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda x: st.lists(x, max_size=3) | st.dictionaries(st.text(), x, max_size=3), max_leaves=6)
-ROWS = st.lists(st.tuples(st.lists(st.tuples(PAYLOAD, st.none() | st.text(min_size=1, max_size=40)), min_size=1, max_size=5), st.integers(0, 3)), max_size=5)
+PAYLOAD = st.recursive(st.none() | st.booleans() | st.integers() | st.text(),
+                       lambda x: st.lists(x, max_size=3) | st.dictionaries(st.text(), x, max_size=3), max_leaves=6)
+ROWS = st.lists(st.tuples(st.lists(st.tuples(PAYLOAD, st.none() | st.text(min_size=1, max_size=40)), min_size=1,
+                                   max_size=5), st.integers(0, 3)), max_size=5)
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.tuples(ROWS, st.integers(0, 12), st.integers(1, 200)), min_size=1, max_size=4), st.integers(1, 400), st.sampled_from([2, None]))
+@given(st.lists(st.tuples(ROWS, st.integers(0, 12), st.integers(1, 200)), min_size=1, max_size=4), st.integers(1, 400),
+       st.sampled_from([2, None]))
 def test_all_formats_equal_a_model(parts, most, indent):
     entries, stored = [], []
     for number, (rows, offset, entry_most) in enumerate(parts):
@@ -178,7 +191,8 @@ def test_all_formats_equal_a_model(parts, most, indent):
             one = row(base, payloads, {i: t for i, (_, t) in enumerate(items) if t is not None}, T0 + base)
             made.append(one)
             for i, (p, t) in enumerate(items):
-                records.append((base + i, str(uuid.UUID(bytes=one[3][16 * i:16 * i + 16])) if t is None else t, payloads[i], T0 + base))
+                records.append((base + i, str(uuid.UUID(bytes=one[3][16 * i:16 * i + 16])) if t is None else t,
+                                payloads[i], T0 + base))
             base += len(items)
         entries.append(entry(made, b"p%d" % number, head=base, offset=offset, most=entry_most))
         stored.append(records)
@@ -197,16 +211,19 @@ def test_all_formats_equal_a_model(parts, most, indent):
         expected.append(mine)
     flat = [(f"p{i}", *r) for i, mine in enumerate(expected) for r in mine]
     as_json = parsed(entries, most)
-    assert [(f"p{i}", r["offset"], r["transactionId"], r["payload"], r["ts"]) for i, one in enumerate(as_json) for r in one["records"]] == [
+    assert [(f"p{i}", r["offset"], r["transactionId"], r["payload"], r["ts"]) for i, one in enumerate(as_json)
+            for r in one["records"]] == [
         (p, o, t, json.loads(d), read_moment_text(at)) for p, o, t, d, at in flat]
     *lines, told = read(entries, "ndjson", most)[0].decode().removesuffix("\n").split("\n")
-    assert [(r["partition"], r["offset"], r["transactionId"], r["payload"], r["ts"]) for r in map(json.loads, lines)] == [
+    assert [(r["partition"], r["offset"], r["transactionId"], r["payload"], r["ts"])
+            for r in map(json.loads, lines)] == [
         (p, o, t, json.loads(d), read_moment_text(at)) for p, o, t, d, at in flat]
     rows, marks = table(read(entries, "arrow", most)[0])
     assert list(zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), rows["transactionId"].to_pylist(),
                     [p.encode() for p in rows["payload"].to_pylist()], rows["ts"].cast(pa.int64()).to_pylist())) == flat
     assert marks == json.loads(told)["entries"]
-    assert [m["nextOffset"] for m in marks] == [mine[-1][0] + 1 if mine else offset for mine, (_, offset, _) in zip(expected, parts)]
+    assert [m["nextOffset"] for m in marks] == [mine[-1][0] + 1 if mine else offset
+                                                for mine, (_, offset, _) in zip(expected, parts)]
 
 
 def test_moments():

@@ -11,13 +11,14 @@ PATH = f"/api/v1/lease/{LEASE}/extend".encode()
 
 
 @pytest.mark.parametrize("body, seconds", [
-    (b"", 60), (b" ", 60), (b"{}", 60), (b"[]", 60), (b" [ ] ", 60), (b"null", 60), (b'{"seconds":null}', 60), (b'{"x":1}', 60), (b'{"seconds":1}', 1),
-    (b'{"seconds": 31536000 }', 31536000), (b'{"\\u0073econds":5}', 5)])
+    (b"", 60), (b" ", 60), (b"{}", 60), (b"[]", 60), (b" [ ] ", 60), (b"null", 60), (b'{"seconds":null}', 60),
+    (b'{"x":1}', 60), (b'{"seconds":1}', 1), (b'{"seconds": 31536000 }', 31536000), (b'{"\\u0073econds":5}', 5)])
 def test_bodies(body, seconds):
     assert probe_lease(PATH, body) == (uuid.UUID(LEASE).bytes, seconds)
 
 
-@pytest.mark.parametrize("body", [b'{"seconds":%s}' % s for s in (b"0", b"-10", b'"60"', b"1.5", b"1e2", b"true", b"[]", b"31536001", b"99999999999999999999")])
+@pytest.mark.parametrize("body", [b'{"seconds":%s}' % s for s in (b"0", b"-10", b'"60"', b"1.5", b"1e2", b"true", b"[]",
+                                                                  b"31536001", b"99999999999999999999")])
 def test_seconds_are_a_whole_number(body):
     with pytest.raises(ProbeRefused, match="seconds must be a whole number between 1 and 31536000"):
         probe_lease(PATH, body)
@@ -48,4 +49,5 @@ def test_answers():
         ("expiresAt", "newExpiresAt", "lease_expires_at"), "2026-01-02T03:04:05.678Z")
     for status, error in ((1, "Lease not found"), (2, "Lease already expired")):
         assert json.loads(probe_lease_reply(PATH, status)) == {
-            "leaseId": LEASE, "success": False, "error": error, "renewed": 0, "expiresAt": None, "newExpiresAt": None, "lease_expires_at": None}
+            "leaseId": LEASE, "success": False, "error": error, "renewed": 0, "expiresAt": None, "newExpiresAt": None,
+            "lease_expires_at": None}

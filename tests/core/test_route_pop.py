@@ -12,9 +12,10 @@ QUEUE = b"/api/v1/pop/queue/q"
 PARTITION = b"/api/v1/pop/queue/q/partition/p"
 ANY = b"/api/v1/pop"
 UUIDS = [str(uuid.UUID(int=n)).encode() for n in range(1, 9)]
-DEFAULTS = {"queue": "q", "partition": None, "group": "__QUEUE_MODE__", "namespace": None, "task": None, "batch": 1, "partitions": 1,
-            "timeout": 30000, "wait": False, "auto_ack": False, "autopilot": False, "batch_given": False, "partitions_given": False,
-            "new": False, "from": None}
+DEFAULTS = {"queue": "q", "partition": None, "group": "__QUEUE_MODE__", "namespace": None, "task": None,
+            "batch": 1, "partitions": 1,
+            "timeout": 30000, "wait": False, "auto_ack": False, "autopilot": False, "batch_given": False,
+            "partitions_given": False, "new": False, "from": None}
 
 
 def refused(path, query=b""):
@@ -30,20 +31,23 @@ def test_defaults():
 
 
 def test_everything_given():
-    query = b"batch=5&wait=true&timeout=1000&consumerGroup=g%201&autoAck=1&partitions=3&subscriptionMode=new&namespace=x&frames=true"
+    query = (b"batch=5&wait=true&timeout=1000&consumerGroup=g%201&autoAck=1&partitions=3"
+             b"&subscriptionMode=new&namespace=x&frames=true")
     assert probe_pop(QUEUE, query) == DEFAULTS | {
-        "batch": 5, "batch_given": True, "wait": True, "timeout": 1000, "group": "g 1", "auto_ack": True, "partitions": 3,
-        "partitions_given": True, "new": True}
+        "batch": 5, "batch_given": True, "wait": True, "timeout": 1000, "group": "g 1",
+        "auto_ack": True, "partitions": 3, "partitions_given": True, "new": True}
 
 
 @pytest.mark.parametrize("query, batch", [
-    (b"batch=", 1), (b"batch=abc", 1), (b"batch=0", 1), (b"batch=-5", 1), (b"batch=10abc", 10), (b"batch=%20+7", 7), (b"batch=%2B8", 8),
+    (b"batch=", 1), (b"batch=abc", 1), (b"batch=0", 1), (b"batch=-5", 1), (b"batch=10abc", 10),
+    (b"batch=%20+7", 7), (b"batch=%2B8", 8),
     (b"batch=99999999999", 1), (b"batch=100000", 10000), (b"batch=3&batch=4", 3)])
 def test_batches_are_lenient_and_bounded(query, batch):
     assert probe_pop(QUEUE, query)["batch"] == batch
 
 
-@pytest.mark.parametrize("query, wait", [(b"wait=true", True), (b"wait=1", True), (b"wait=TRUE", False), (b"wait=yes", False), (b"wait=", False), (b"wait", False)])
+@pytest.mark.parametrize("query, wait", [(b"wait=true", True), (b"wait=1", True), (b"wait=TRUE", False),
+                                         (b"wait=yes", False), (b"wait=", False), (b"wait", False)])
 def test_truth(query, wait):
     assert probe_pop(QUEUE, query)["wait"] is wait
 
@@ -78,9 +82,12 @@ def test_an_empty_group_is_queue_mode():
 
 
 @pytest.mark.parametrize("query, new, since", [
-    (b"subscriptionMode=new", True, None), (b"subscriptionMode=new-only", True, None), (b"subscriptionMode=all", False, None),
-    (b"subscriptionMode=from_beginning", False, None), (b"subscriptionFrom=now", True, None), (b"subscriptionMode=all&subscriptionFrom=now", True, None),
-    (b"subscriptionFrom=2026-01-02T03:04:05Z", False, 1767323045000000), (b"subscriptionFrom=2026-01-02T03:04:05+00:00&subscriptionMode=new", False, 1767323045000000),
+    (b"subscriptionMode=new", True, None), (b"subscriptionMode=new-only", True, None),
+    (b"subscriptionMode=all", False, None),
+    (b"subscriptionMode=from_beginning", False, None), (b"subscriptionFrom=now", True, None),
+    (b"subscriptionMode=all&subscriptionFrom=now", True, None),
+    (b"subscriptionFrom=2026-01-02T03:04:05Z", False, 1767323045000000),
+    (b"subscriptionFrom=2026-01-02T03:04:05+00:00&subscriptionMode=new", False, 1767323045000000),
     (b"subscriptionFrom=garbage", False, None), (b"subscriptionFrom=garbage&subscriptionMode=new", False, None)])
 def test_where_a_new_group_begins(query, new, since):
     asked = probe_pop(QUEUE, b"consumerGroup=g&" + query)
@@ -105,31 +112,38 @@ def test_namespace_and_task():
 def test_refusals():
     assert refused(QUEUE, b"conflation=true") == "conflation is not supported"
     assert refused(QUEUE, b"consumerGroup=" + b"x" * 256) == "consumerGroup must be valid text of at most 255 bytes"
-    assert refused(b"/api/v1/pop/queue/" + b"x" * 256) == "The queue name in the path must be valid text of 1 to 255 bytes"
+    assert refused(b"/api/v1/pop/queue/"
+                   + b"x" * 256) == "The queue name in the path must be valid text of 1 to 255 bytes"
     assert refused(PARTITION + b"x" * 255) == "The partition name in the path must be valid text of at most 255 bytes"
 
 
 # ---- answers ---------------------------------------------------------------------------------------------------------
 
 def message(**given):
-    return {"id": bytes(16), "record_id": uuid.UUID(int=5).bytes, "payload": b'{"n":1}', "partition": b"p", "partition_uuid": UUIDS[0],
+    return {"id": bytes(16), "record_id": uuid.UUID(int=5).bytes, "payload": b'{"n":1}', "partition": b"p",
+            "partition_uuid": UUIDS[0],
             "lease": UUIDS[1], "attempt": 1, "offset": 0, "created_us": 1767323045678901} | given
 
 
 def test_a_delivery():
     answer = json.loads(probe_pop_reply(QUEUE, b"consumerGroup=g%22", b"orders", [message(
-        txid='ord"1'.encode(), trace=uuid.UUID(int=7).bytes, sub="Zoë\n".encode(), attempt=3, offset=41, payload=b'[1, {"a":"\\ud800"}]')]))
+        txid='ord"1'.encode(), trace=uuid.UUID(int=7).bytes, sub="Zoë\n".encode(), attempt=3, offset=41,
+        payload=b'[1, {"a":"\\ud800"}]')]))
     lease, partition = UUIDS[1].decode(), UUIDS[0].decode()
     assert answer == {
-        "success": True, "queue": "orders", "partition": "p", "partitionId": partition, "leaseId": lease, "consumerGroup": 'g"', "partitionsClaimed": 1,
-        "messages": [{"id": str(uuid.UUID(int=0)), "transactionId": 'ord"1', "traceId": str(uuid.UUID(int=7)), "data": [1, {"a": "\ud800"}],
-                      "producerSub": "Zoë\n", "createdAt": "2026-01-02T03:04:05.678901Z", "partitionId": partition, "partition": "p", "leaseId": lease,
+        "success": True, "queue": "orders", "partition": "p", "partitionId": partition, "leaseId": lease,
+        "consumerGroup": 'g"', "partitionsClaimed": 1,
+        "messages": [{"id": str(uuid.UUID(int=0)), "transactionId": 'ord"1', "traceId": str(uuid.UUID(int=7)),
+                      "data": [1, {"a": "\ud800"}],
+                      "producerSub": "Zoë\n", "createdAt": "2026-01-02T03:04:05.678901Z", "partitionId": partition,
+                      "partition": "p", "leaseId": lease,
                       "consumerGroup": 'g"', "queue": "orders", "offset": 41, "deliveryAttempt": 3}]}
 
 
 def test_the_id_is_the_transaction_id_unless_a_text_was_kept():
     found, = json.loads(probe_pop_reply(QUEUE, b"", b"q", [message(lease=b"")]))["messages"]
-    assert found["transactionId"] == str(uuid.UUID(int=5)) and found["traceId"] is None and found["producerSub"] is None and found["leaseId"] == ""
+    assert found["transactionId"] == str(uuid.UUID(int=5)) and found["traceId"] is None and found["producerSub"] is None
+    assert found["leaseId"] == ""
 
 
 def test_payloads_come_back_byte_for_byte():
@@ -139,25 +153,33 @@ def test_payloads_come_back_byte_for_byte():
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 a_message = st.fixed_dictionaries({
-    "id": st.binary(min_size=16, max_size=16), "record_id": st.binary(min_size=16, max_size=16), "txid": texts, "sub": texts,
-    "trace": st.none() | st.binary(min_size=16, max_size=16), "payload": st.sampled_from([b"null", b"1", b'"x"', b"{}"]) | texts.map(lambda t: json.dumps(t).encode()),
-    "place": st.integers(0, 3), "attempt": st.integers(1, 3), "offset": st.integers(0, 2**42), "created_us": st.integers(0, 4 * 10**15) | st.just(0)})
+    "id": st.binary(min_size=16, max_size=16), "record_id": st.binary(min_size=16, max_size=16),
+    "txid": texts, "sub": texts,
+    "trace": st.none() | st.binary(min_size=16, max_size=16),
+    "payload": st.sampled_from([b"null", b"1", b'"x"', b"{}"]) | texts.map(lambda t: json.dumps(t).encode()),
+    "place": st.integers(0, 3), "attempt": st.integers(1, 3), "offset": st.integers(0, 2**42),
+    "created_us": st.integers(0, 4 * 10**15) | st.just(0)})
 
 
 @settings(max_examples=200)
 @given(st.lists(a_message, min_size=1, max_size=12), texts, texts, st.booleans())
 def test_many_messages_of_many_partitions(messages, queue, partition, leased):
     # what is kept from one message to the next never shows in the wrong one
-    given_messages = [m | {"txid": m["txid"].encode(), "sub": m["sub"].encode(), "partition": f"{partition}{m['place']}".encode(),
+    given_messages = [m | {"txid": m["txid"].encode(), "sub": m["sub"].encode(),
+                           "partition": f"{partition}{m['place']}".encode(),
                            "partition_uuid": UUIDS[m["place"]], "lease": UUIDS[5] if leased else b""} for m in messages]
     answer = json.loads(probe_pop_reply(QUEUE, b"autopilot=true", queue.encode(), given_messages))
     assert answer["autopilot"] == {"partitions": 1, "batch": 200}
     assert answer["messages"] == [{
         "id": str(uuid.UUID(bytes=m["id"])), "transactionId": m["txid"] or str(uuid.UUID(bytes=m["record_id"])),
-        "traceId": str(uuid.UUID(bytes=m["trace"])) if m["trace"] else None, "data": json.loads(m["payload"]), "producerSub": m["sub"] or None,
-        "createdAt": datetime.fromtimestamp(m["created_us"] // 10**6, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S") + f".{m['created_us'] % 10**6:06}Z",
-        "partitionId": UUIDS[m["place"]].decode(), "partition": f"{partition}{m['place']}", "leaseId": UUIDS[5].decode() if leased else "",
-        "consumerGroup": "__QUEUE_MODE__", "queue": queue, "deliveryAttempt": m["attempt"], "offset": m["offset"]} for m in messages]
+        "traceId": str(uuid.UUID(bytes=m["trace"])) if m["trace"] else None, "data": json.loads(m["payload"]),
+        "producerSub": m["sub"] or None,
+        "createdAt": datetime.fromtimestamp(m["created_us"] // 10**6, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
+        + f".{m['created_us'] % 10**6:06}Z",
+        "partitionId": UUIDS[m["place"]].decode(), "partition": f"{partition}{m['place']}",
+        "leaseId": UUIDS[5].decode() if leased else "",
+        "consumerGroup": "__QUEUE_MODE__", "queue": queue, "deliveryAttempt": m["attempt"],
+        "offset": m["offset"]} for m in messages]
 
 
 NOTHING = {"queue": "q", "partition": "p", "consumerGroup": "__QUEUE_MODE__", "messages": [], "success": True}
@@ -172,8 +194,10 @@ NOTHING = {"queue": "q", "partition": "p", "consumerGroup": "__QUEUE_MODE__", "m
     (PARTITION, b"wait=true", "expired", NOTHING | {"partitionId": None, "leaseId": None}),
     (QUEUE, b"wait=true", "expired", NOTHING | {"partition": "", "partitionId": None, "leaseId": None}),
     (QUEUE, b"wait=true&timeout=0", "no_partition", NOTHING | {"partition": "", "partitionId": None, "leaseId": None}),
-    (ANY, b"task=t&wait=true&consumerGroup=g", "expired", NOTHING | {"queue": "", "partition": "", "consumerGroup": "g", "partitionId": None, "leaseId": None}),
-    (QUEUE, b"autopilot=true", "no_partition", {"success": False, "error": "no_available_partition", "messages": [], "autopilot": {"partitions": 1, "batch": 200}}),
+    (ANY, b"task=t&wait=true&consumerGroup=g", "expired",
+     NOTHING | {"queue": "", "partition": "", "consumerGroup": "g", "partitionId": None, "leaseId": None}),
+    (QUEUE, b"autopilot=true", "no_partition", {"success": False, "error": "no_available_partition", "messages": [],
+                                                "autopilot": {"partitions": 1, "batch": 200}}),
 ])
 def test_empty_answers(path, query, why, answer):
     assert json.loads(probe_pop_empty(path, query, why, UUIDS[0])) == answer | {"reason": "empty"}

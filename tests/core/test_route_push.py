@@ -24,7 +24,8 @@ def refused(body, **options):
 
 
 def test_an_item_with_everything():
-    body = (b' {"x":[1,{}],"items":[ {"queue":"orders","partition":"cust-7","payload": {"n" : 1} ,"transactionId":"ord-1",'
+    body = (b' {"x":[1,{}],"items":[ {"queue":"orders","partition":"cust-7","payload": {"n" :'
+            b' 1} ,"transactionId":"ord-1",'
             b'"traceId":"0192F0C0-0000-7000-8000-0000000000AA","namespace":5}]} ')
     digest = bytearray(hashlib.sha256(b"ord-1").digest()[:16])
     digest[6] = digest[6] & 15 | 128
@@ -41,7 +42,8 @@ def test_defaults():
         made = uuid.UUID(json.loads(item["txid_json"]))
         assert made.version == 7 and made.bytes == item["id"] and item["txid_json"].decode() == f'"{made}"'
         assert item["txid"] is None
-        assert (item["partition"], item["payload"], item["trace"], item["kind"], item["keep_text"]) == ("Default", b"null", None, 0, False)
+        assert (item["partition"], item["payload"], item["trace"], item["kind"],
+                item["keep_text"]) == ("Default", b"null", None, 0, False)
     assert a["id"] < b["id"]
 
 
@@ -67,8 +69,8 @@ def test_an_escaped_uuid_is_the_uuid():
 
 
 @pytest.mark.parametrize("payload", [
-    b'"text"', b"42.5", b"null", b"true", b"[1, 2]", b'{"a":1,"a":2}', b"123456789012345678901234567890.5e-7", b'"\\u0000"',
-    b'"\\ud800"', '"ü \U0001f600"'.encode(), b"{ }", b'"\\/"'])
+    b'"text"', b"42.5", b"null", b"true", b"[1, 2]", b'{"a":1,"a":2}',
+    b"123456789012345678901234567890.5e-7", b'"\\u0000"', b'"\\ud800"', '"ü \U0001f600"'.encode(), b"{ }", b'"\\/"'])
 def test_payloads_stay_as_written(payload):
     item, = probe_push(b'{"items":[{"queue":"q","payload": %b }]}' % payload)
     assert item["payload"] == payload
@@ -80,7 +82,8 @@ def test_names_are_decoded_and_echoed_as_written():
 
 
 def test_keys_may_be_written_with_escapes_and_the_last_one_counts():
-    item, = probe_push(b'{"it\\u0065ms":[{"\\u0071ueue":"a","queue":"b","payload":1,"payload":2,"transactionId":5,"transactionId":"t"}]}')
+    item, = probe_push(b'{"it\\u0065ms":[{"\\u0071ueue":"a","queue":"b","payload":1,"payload":2,'
+                       b'"transactionId":5,"transactionId":"t"}]}')
     assert (item["queue"], item["payload"], item["txid"]) == ("b", b"2", "t")
 
 
@@ -99,8 +102,10 @@ def test_an_empty_body(body):
 
 
 @pytest.mark.parametrize("body", [
-    b"{", b'{"items":[}', b'{"items":[{"queue":"q"}]', b'{"items":[{"queue":"q"}]}x', b'{"items":[{"queue":"q",}]}', b"\xff",
-    b'{"items":[{"queue":"\xff"}]}', b'{"items":[{"queue":"q","payload":01}]}', b'{"items":[{"queue":"q"}],"x":nul}', b"[",
+    b"{", b'{"items":[}', b'{"items":[{"queue":"q"}]', b'{"items":[{"queue":"q"}]}x',
+    b'{"items":[{"queue":"q",}]}', b"\xff",
+    b'{"items":[{"queue":"\xff"}]}', b'{"items":[{"queue":"q","payload":01}]}',
+    b'{"items":[{"queue":"q"}],"x":nul}', b"[",
     b'{"items":[{"queue":"q","payload":' + b"[" * 600 + b"]" * 600 + b"}]}"])
 def test_malformed_json(body):
     assert refused(body).startswith("Invalid JSON: ")
@@ -120,8 +125,10 @@ def test_malformed_json(body):
     ({"queue": "a\0"}, "Queue must be a non-empty text of at most 255 bytes (item 1, field queue)"),
     ({"queue": "\ud800"}, "Queue must be a non-empty text of at most 255 bytes (item 1, field queue)"),
     ({"queue": "q", "partition": "\0"}, "Partition must be valid text of at most 255 bytes (item 1, field partition)"),
-    ({"queue": "q", "transactionId": "a\0"}, "TransactionId must be valid text of at most 255 characters (item 1, field transactionId)"),
-    ({"queue": "q", "transactionId": "ü" * 256}, "TransactionId must be valid text of at most 255 characters (item 1, field transactionId)"),
+    ({"queue": "q", "transactionId": "a\0"},
+     "TransactionId must be valid text of at most 255 characters (item 1, field transactionId)"),
+    ({"queue": "q", "transactionId": "ü" * 256},
+     "TransactionId must be valid text of at most 255 characters (item 1, field transactionId)"),
 ])
 def test_a_bad_item_is_named(item, text):
     assert refused({"items": [{"queue": "q"}, item, {"queue": "q"}]}) == text
@@ -141,28 +148,38 @@ def test_thousands_of_items_keep_their_order():
 
 
 def test_answers():
-    body = json.dumps({"items": [{"queue": "orders", "transactionId": "a\"b"}, {"queue": "orders", "transactionId": "d"},
-                                 {"queue": "orders", "transactionId": "f"}, {"queue": "ü", "traceId": SEVEN, "transactionId": "t"}]}).encode()
+    body = json.dumps({"items": [{"queue": "orders", "transactionId": "a\"b"},
+                                 {"queue": "orders", "transactionId": "d"},
+                                 {"queue": "orders", "transactionId": "f"},
+                                 {"queue": "ü", "traceId": SEVEN, "transactionId": "t"}]}).encode()
     stored = uuid.UUID(SEVEN).bytes
-    answer = json.loads(probe_push_reply(body, [(0, stored, FOUR.encode()), (1, stored, FOUR.encode()), (2, stored, FOUR.encode()),
-                                                (0, stored, FOUR.encode())]))
+    answer = json.loads(probe_push_reply(body, [(0, stored, FOUR.encode()), (1, stored, FOUR.encode()),
+                                                (2, stored, FOUR.encode()), (0, stored, FOUR.encode())]))
     assert answer == [
-        {"index": 0, "transaction_id": 'a"b', "status": "queued", "message_id": SEVEN, "partition_id": FOUR, "trace_id": None, "queueName": "orders"},
+        {"index": 0, "transaction_id": 'a"b', "status": "queued", "message_id": SEVEN, "partition_id": FOUR,
+         "trace_id": None, "queueName": "orders"},
         {"index": 1, "transaction_id": "d", "status": "duplicate", "message_id": SEVEN, "queueName": "orders"},
         {"index": 2, "transaction_id": "f", "status": "failed", "error": answer[2]["error"], "queueName": "orders"},
-        {"index": 3, "transaction_id": "t", "status": "queued", "message_id": SEVEN, "partition_id": FOUR, "trace_id": SEVEN, "queueName": "ü"}]
+        {"index": 3, "transaction_id": "t", "status": "queued", "message_id": SEVEN, "partition_id": FOUR,
+         "trace_id": SEVEN, "queueName": "ü"}]
     assert answer[2]["error"]
 
 
 # ---- against a model -------------------------------------------------------------------------------------------------
 
-texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(["", SEVEN, FOUR, SEVEN.upper(), "x" * 256, "a\0b"])
-anything = st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
-                        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3), max_leaves=6)
-an_item = st.fixed_dictionaries({}, optional={"queue": texts | anything, "partition": texts | anything, "transactionId": texts | anything,
-                                              "traceId": st.sampled_from([SEVEN, ""]) | anything, "payload": anything, "more": anything})
-good_item = st.fixed_dictionaries({"queue": texts}, optional={"partition": texts, "transactionId": texts, "payload": anything})
-documents = st.fixed_dictionaries({}, optional={"items": st.lists(good_item | an_item, max_size=4) | anything, "else": anything})
+texts = st.text(st.characters(exclude_categories=["Cs"]),
+                max_size=12) | st.sampled_from(["", SEVEN, FOUR, SEVEN.upper(), "x" * 256, "a\0b"])
+anything = (
+    st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
+                 lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3), max_leaves=6))
+an_item = st.fixed_dictionaries({}, optional={"queue": texts | anything, "partition": texts | anything,
+                                              "transactionId": texts | anything,
+                                              "traceId": st.sampled_from([SEVEN, ""]) | anything,
+                                              "payload": anything, "more": anything})
+good_item = st.fixed_dictionaries({"queue": texts},
+                                  optional={"partition": texts, "transactionId": texts, "payload": anything})
+documents = st.fixed_dictionaries(
+    {}, optional={"items": st.lists(good_item | an_item, max_size=4) | anything, "else": anything})
 
 
 def model(doc):
@@ -173,7 +190,8 @@ def model(doc):
     for item in doc["items"]:
         if not isinstance(item, dict):
             return None
-        queue, part, txid, trace = (item.get("queue"), item.get("partition", "Default"), item.get("transactionId", ""), item.get("traceId", ""))
+        queue, part, txid, trace = (item.get("queue"), item.get("partition", "Default"), item.get("transactionId", ""),
+                                    item.get("traceId", ""))
         if not all(isinstance(text, str) and "\0" not in text for text in (queue, part, txid, trace)):
             return None
         if not queue or len(queue.encode()) > 255 or len(part.encode()) > 255 or len(txid) > 255:
@@ -202,12 +220,14 @@ def test_random_pushes_agree_with_the_model(doc, ascii):
     for item, (queue, part, txid, trace, payload) in zip(found, expected):
         assert (item["queue"], item["partition"], item["trace"]) == (queue, part, trace)
         assert txid is None or item["txid"] == txid
-        assert json.loads(item["txid_json"]) == (item["txid"] or str(uuid.UUID(bytes=item["id"]))) and json.loads(item["queue_json"]) == queue
+        assert json.loads(item["txid_json"]) == (item["txid"] or str(uuid.UUID(bytes=item["id"])))
+        assert json.loads(item["queue_json"]) == queue
         assert json.loads(item["payload"]) == payload
 
 
 @settings(max_examples=300)
-@given(documents, st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), min_size=1, max_size=4), st.integers(0, 400))
+@given(documents, st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), min_size=1, max_size=4),
+       st.integers(0, 400))
 def test_damaged_pushes_are_read_right_or_refused(doc, edits, cut):
     body = bytearray(json.dumps(doc).encode())
     for at, byte in edits:

@@ -1,4 +1,5 @@
-"""Pushes as Arrow streams: read as pyarrow reads them, whatever the chunks; every other stream refused, none a crash."""
+"""Pushes as Arrow streams: read as pyarrow reads them, whatever the chunks; every other stream refused, none a
+crash."""
 import json
 import random
 import struct
@@ -26,7 +27,8 @@ def stream(*batches, schema=None, **options) -> bytes:
 
 
 def table(**columns) -> pa.Table:
-    return pa.table({name: column if isinstance(column, (pa.Array, pa.ChunkedArray)) else pa.array(column, pa.utf8()) for name, column in columns.items()})
+    return pa.table({name: column if isinstance(column, (pa.Array, pa.ChunkedArray)) else pa.array(column, pa.utf8())
+                     for name, column in columns.items()})
 
 
 def push(data, query: bytes = b"", **options):
@@ -50,23 +52,29 @@ def text(value):
 
 def expected(data: pa.Table, queue=None, part="Default"):
     """What pyarrow reads, with the rules for what is missing."""
-    return [(text(row.get("queue")) or queue, part if row.get("partition") is None else text(row["partition"]), text(row.get("transactionId")) or None,
-             b"null" if row["payload"] is None else text(row["payload"]).strip(" \t\r\n").encode()) for row in data.to_pylist()]
+    return [(text(row.get("queue")) or queue, part if row.get("partition") is None else text(row["partition"]),
+             text(row.get("transactionId")) or None,
+             b"null" if row["payload"] is None else text(row["payload"]).strip(" \t\r\n").encode())
+            for row in data.to_pylist()]
 
 
 def test_rows_are_items():
-    data = table(queue=["q", "q", "r"], partition=["a", "b", "b"], transactionId=["t", ID, None], payload=['{"n": 1}', " [2] ", '"é"'])
+    data = table(queue=["q", "q", "r"], partition=["a", "b", "b"], transactionId=["t", ID, None],
+                 payload=['{"n": 1}', " [2] ", '"é"'])
     items = push(data)
     assert brief(items) == [("q", "a", "t", b'{"n": 1}'), ("q", "b", ID, b"[2]"), ("r", "b", None, '"é"'.encode())]
-    assert [(item["kind"], item["keep_text"], item["trace"]) for item in items] == [(2, True, None), (1, False, None), (0, False, None)]
-    assert uuid.UUID(bytes=items[2]["id"]).version == 7 and json.loads(items[2]["txid_json"]) == str(uuid.UUID(bytes=items[2]["id"]))
+    assert [(item["kind"], item["keep_text"], item["trace"])
+            for item in items] == [(2, True, None), (1, False, None), (0, False, None)]
+    assert uuid.UUID(bytes=items[2]["id"]).version == 7
+    assert json.loads(items[2]["txid_json"]) == str(uuid.UUID(bytes=items[2]["id"]))
 
 
 def test_what_is_missing_comes_from_the_query():
     data = table(queue=[None, "own"], partition=["mine", None], transactionId=["", None], payload=[None, "1"])
     assert brief(push(data, b"queue=q&partition=p")) == [("q", "mine", None, b"null"), ("own", "p", None, b"1")]
     assert brief(push(table(payload=["1"]), b"queue=q")) == [("q", "Default", None, b"1")]
-    nulls = pa.table({"queue": pa.nulls(2), "partition": pa.nulls(2), "transactionId": pa.nulls(2), "payload": pa.nulls(2)})
+    nulls = pa.table({"queue": pa.nulls(2), "partition": pa.nulls(2), "transactionId": pa.nulls(2),
+                      "payload": pa.nulls(2)})
     assert brief(push(nulls, b"queue=q&partition=p")) == [("q", "p", None, b"null")] * 2
     assert refused(data) == "Queue must be a string (row 0, field queue)"
     assert push(table(queue=[], payload=[])) == []
@@ -77,9 +85,11 @@ def test_what_is_missing_comes_from_the_query():
 @pytest.mark.parametrize("place", [None, *PLACES], ids=str)
 def test_types(kind, place):
     words = [b"one", b"two", None, b"one", "zwölf".encode()] * 7
-    column = pa.array([word if word is None or pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else word.decode() for word in words], kind)
+    column = pa.array([word if word is None or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+                       else word.decode() for word in words], kind)
     if place is not None:
-        column = pa.DictionaryArray.from_arrays(column.dictionary_encode().indices.cast(place), column.dictionary_encode().dictionary)
+        column = pa.DictionaryArray.from_arrays(column.dictionary_encode().indices.cast(place),
+                                                column.dictionary_encode().dictionary)
     payload = pa.array([str(i) for i in range(35)]).cast(kind)
     if place is not None:
         payload = pa.DictionaryArray.from_arrays(pa.array(range(35)).cast(place), payload)
@@ -92,8 +102,10 @@ def random_column(rng: random.Random, n: int, words: list[str], missing: float) 
     values = [None if rng.random() < missing else rng.choice(words) for _ in range(n)]
     kind = rng.choice(TEXTS)
     if rng.random() < 0.5:
-        dictionary = pa.array(words if rng.random() < 0.5 else [*words, *(f"unused{i}" for i in range(rng.randrange(100)))])
-        places = pa.array([None if value is None else words.index(value) for value in values], rng.choice(PLACES[:2] if len(dictionary) < 128 else PLACES[2:]))
+        dictionary = pa.array(words if rng.random() < 0.5
+                              else [*words, *(f"unused{i}" for i in range(rng.randrange(100)))])
+        places = pa.array([None if value is None else words.index(value) for value in values],
+                          rng.choice(PLACES[:2] if len(dictionary) < 128 else PLACES[2:]))
         return pa.DictionaryArray.from_arrays(places, dictionary.cast(kind))
     return pa.array(values).cast(kind) if any(value is not None for value in values) else pa.array(values, kind)
 
@@ -102,7 +114,8 @@ def random_column(rng: random.Random, n: int, words: list[str], missing: float) 
 def test_random_tables_as_pyarrow_reads_them(seed):
     rng = random.Random(seed)
     n = rng.choice([0, 1, 7, 8, 9, 63, 64, 65, 500])
-    columns = {"queue": ["q", "größer", "x" * 255], "partition": ["", "a", "b", "日本"], "transactionId": ["", "t", ID, "ü" * 255],
+    columns = {"queue": ["q", "größer", "x" * 255], "partition": ["", "a", "b", "日本"],
+               "transactionId": ["", "t", ID, "ü" * 255],
                "payload": ["1", ' {"a": [1, "ü"]}\n', "null", '"' + "x" * 300 + '"']}
     names = [name for name in columns if name == "payload" or rng.random() < 0.8]
     rng.shuffle(names)
@@ -124,42 +137,60 @@ def test_dictionaries_that_grow_or_change(deltas, unify):
     batches = []
     for k in range(1, 6):
         dictionary = pa.array(words[:k] if deltas else words[-k:])
-        batches.append(pa.record_batch({"queue": pa.DictionaryArray.from_arrays(pa.array([*range(k), None], pa.int8()), dictionary),
-                                        "payload": pa.array([str(i) for i in range(k + 1)])}))
+        batches.append(pa.record_batch(
+            {"queue": pa.DictionaryArray.from_arrays(pa.array([*range(k), None], pa.int8()), dictionary),
+             "payload": pa.array([str(i) for i in range(k + 1)])}))
     body = stream(*batches, emit_dictionary_deltas=deltas, unify_dictionaries=unify and not deltas)
     read = pa.ipc.open_stream(body).read_all()
     assert brief(push(body, b"queue=x")) == expected(read, "x")
 
 
 def test_a_delta_without_what_it_adds_to_is_all_there_is():
-    body = stream(pa.record_batch({"queue": pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), pa.array(["a"])), "payload": pa.array(["1"])}),
-                  pa.record_batch({"queue": pa.DictionaryArray.from_arrays(pa.array([1], pa.int8()), pa.array(["a", "b"])), "payload": pa.array(["2"])}),
+    body = stream(pa.record_batch({"queue": pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), pa.array(["a"])),
+                                   "payload": pa.array(["1"])}),
+                  pa.record_batch({"queue": pa.DictionaryArray.from_arrays(
+                      pa.array([1], pa.int8()), pa.array(["a", "b"])), "payload": pa.array(["2"])}),
                   emit_dictionary_deltas=True)
     assert brief(push(body)) == [("a", "Default", None, b"1"), ("b", "Default", None, b"2")]
 
 
 @pytest.mark.parametrize("columns, query, message", [
-    (dict(queue=["q", ""], payload=["1", "1"]), b"", "Queue must be a non-empty text of at most 255 bytes (row 1, field queue)"),
-    (dict(queue=["q", "x" * 256], payload=["1", "1"]), b"", "Queue must be a non-empty text of at most 255 bytes (row 1, field queue)"),
-    (dict(queue=["q", "a\0"], payload=["1", "1"]), b"", "Queue must be a non-empty text of at most 255 bytes (row 1, field queue)"),
-    (dict(queue=pa.array([b"q", b"\xff"]), payload=["1", "1"]), b"", "Queue must be a non-empty text of at most 255 bytes (row 1, field queue)"),
-    (dict(queue=["q"], partition=["ü" * 128], payload=["1"]), b"", "Partition must be valid text of at most 255 bytes (row 0, field partition)"),
-    (dict(queue=["q"], partition=["\0"], payload=["1"]), b"", "Partition must be valid text of at most 255 bytes (row 0, field partition)"),
-    (dict(queue=["q"], transactionId=["ü" * 256], payload=["1"]), b"", "TransactionId must be valid text of at most 255 characters (row 0, field transactionId)"),
-    (dict(queue=["q"], transactionId=pa.array([b"\xc3"]), payload=["1"]), b"", "TransactionId must be valid text of at most 255 characters (row 0, field transactionId)"),
-    (dict(queue=["q"], transactionId=["a\0"], payload=["1"]), b"", "TransactionId must be valid text of at most 255 characters (row 0, field transactionId)"),
+    (dict(queue=["q", ""], payload=["1", "1"]), b"",
+     "Queue must be a non-empty text of at most 255 bytes (row 1, field queue)"),
+    (dict(queue=["q", "x" * 256], payload=["1", "1"]), b"",
+     "Queue must be a non-empty text of at most 255 bytes (row 1, field queue)"),
+    (dict(queue=["q", "a\0"], payload=["1", "1"]), b"",
+     "Queue must be a non-empty text of at most 255 bytes (row 1, field queue)"),
+    (dict(queue=pa.array([b"q", b"\xff"]), payload=["1", "1"]), b"",
+     "Queue must be a non-empty text of at most 255 bytes (row 1, field queue)"),
+    (dict(queue=["q"], partition=["ü" * 128], payload=["1"]), b"",
+     "Partition must be valid text of at most 255 bytes (row 0, field partition)"),
+    (dict(queue=["q"], partition=["\0"], payload=["1"]), b"",
+     "Partition must be valid text of at most 255 bytes (row 0, field partition)"),
+    (dict(queue=["q"], transactionId=["ü" * 256], payload=["1"]), b"",
+     "TransactionId must be valid text of at most 255 characters (row 0, field transactionId)"),
+    (dict(queue=["q"], transactionId=pa.array([b"\xc3"]), payload=["1"]), b"",
+     "TransactionId must be valid text of at most 255 characters (row 0, field transactionId)"),
+    (dict(queue=["q"], transactionId=["a\0"], payload=["1"]), b"",
+     "TransactionId must be valid text of at most 255 characters (row 0, field transactionId)"),
     (dict(payload=["1", "[1,"]), b"queue=q", "Invalid JSON: unexpected end at byte 3 (row 1, field payload)"),
     (dict(payload=["1", ""]), b"queue=q", "Invalid JSON: unexpected end at byte 0 (row 1, field payload)"),
-    (dict(payload=["1 2"]), b"queue=q", "Invalid JSON: unexpected byte after the value at byte 2 (row 0, field payload)"),
+    (dict(payload=["1 2"]), b"queue=q",
+     "Invalid JSON: unexpected byte after the value at byte 2 (row 0, field payload)"),
     (dict(payload=pa.array([b'"\xff"'])), b"queue=q", "Invalid JSON: invalid UTF-8 at byte 1 (row 0, field payload)"),
     (dict(payload=["1"] * 4), b"queue=q", "The body has more than 3 items"),
     (dict(queue=["q"]), b"", "Invalid Arrow stream: there is no column payload"),
-    (dict(queue=pa.array([1]), payload=["1"]), b"", "Invalid Arrow stream: column queue must be utf8, large_utf8, binary or large_binary"),
-    (dict(queue=["q"], payload=pa.array([[1]])), b"", "Invalid Arrow stream: column payload must be utf8, large_utf8, binary or large_binary"),
-    (dict(queue=pa.array([1]).dictionary_encode(), payload=["1"]), b"", "Invalid Arrow stream: column queue must be utf8, large_utf8, binary or large_binary"),
-    (dict(payload=pa.array(["1"], pa.string_view())), b"queue=q", "Invalid Arrow stream: column payload must be utf8, large_utf8, binary or large_binary"),
+    (dict(queue=pa.array([1]), payload=["1"]), b"",
+     "Invalid Arrow stream: column queue must be utf8, large_utf8, binary or large_binary"),
+    (dict(queue=["q"], payload=pa.array([[1]])), b"",
+     "Invalid Arrow stream: column payload must be utf8, large_utf8, binary or large_binary"),
+    (dict(queue=pa.array([1]).dictionary_encode(), payload=["1"]), b"",
+     "Invalid Arrow stream: column queue must be utf8, large_utf8, binary or large_binary"),
+    (dict(payload=pa.array(["1"], pa.string_view())), b"queue=q",
+     "Invalid Arrow stream: column payload must be utf8, large_utf8, binary or large_binary"),
     (dict(queue=["q"], payload=["1"], **{"traceId": ["x"], "größe": ["y"]}), b"",
-     "Unknown columns (there are queue, partition, transactionId, payload, deliverAt and traceparent): traceId, gr????e"),
+     "Unknown columns (there are queue, partition, transactionId, payload, deliverAt and traceparent):"
+     " traceId, gr????e"),
     (dict(payload=["1"]), b"queue=q&payload=line", "payload must be item or line, and is for application/x-ndjson"),
 ])
 def test_refusals(columns, query, message):
@@ -188,22 +219,26 @@ def test_other_streams():
     assert refused(stream(data) + b"\0", b"queue=q") == "Invalid Arrow stream: bytes after its end"
     assert refused(stream(data)[:-8] + stream(data), b"queue=q") == "Invalid Arrow stream: a second schema"
     assert refused(stream(data, use_legacy_format=True), b"queue=q").startswith("Invalid Arrow stream: ")
-    assert refused(stream(table(payload=['"' + "x" * 500 + '"']), compression="lz4"), b"queue=q") == "Invalid Arrow stream: buffers may be compressed with zstd, nothing else"
+    assert refused(stream(table(payload=['"' + "x" * 500 + '"']), compression="lz4"),
+                   b"queue=q") == "Invalid Arrow stream: buffers may be compressed with zstd, nothing else"
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, data.schema) as writer:
         writer.write(data)
-    assert refused(sink.getvalue().to_pybytes(), b"queue=q") == "Invalid Arrow stream: no message where one should begin"
+    assert refused(sink.getvalue().to_pybytes(),
+                   b"queue=q") == "Invalid Arrow stream: no message where one should begin"
 
 
 def test_what_unpacks_to_too_much_is_refused():
     data = table(payload=['"' + "x" * 600_000 + '"'] * 2)
-    assert refused(stream(data, compression="zstd"), b"queue=q") == "Invalid Arrow stream: column payload unpacks to too much"
+    assert refused(stream(data, compression="zstd"),
+                   b"queue=q") == "Invalid Arrow stream: column payload unpacks to too much"
     assert len(push(stream(data), b"queue=q")) == 2
 
 
 def samples() -> list[bytes]:
     words = pa.array(["one", "two", None, "one"])
-    plain = pa.table({"queue": words.dictionary_encode(), "partition": words, "transactionId": words.cast(pa.large_utf8()), "payload": pa.array(["1", "[2]", None, '"x"'])})
+    plain = pa.table({"queue": words.dictionary_encode(), "partition": words,
+                      "transactionId": words.cast(pa.large_utf8()), "payload": pa.array(["1", "[2]", None, '"x"'])})
     return [stream(*plain.to_batches(max_chunksize=3)), stream(plain, compression="zstd"),
             stream(pa.table({"payload": pa.array([b"1", b"2"]), "queue": pa.nulls(2)}))]
 
@@ -239,7 +274,8 @@ def test_every_number_changed_never_reads_outside(which):
     body = samples()[which]
     for at in range(0, len(body) - 4, 4):
         old, = struct.unpack_from("<i", body, at)
-        for value in (-1, -2**31, 2**31 - 1, old + 4, old - 4, old + 1, old * 2 & 0x7fffffff, len(body), len(body) - at):
+        for value in (-1, -2**31, 2**31 - 1, old + 4, old - 4, old + 1, old * 2 & 0x7fffffff,
+                      len(body), len(body) - at):
             changed = bytearray(body)
             struct.pack_into("<i", changed, at, max(min(value, 2**31 - 1), -2**31))
             read_or_refused(bytes(changed))
@@ -261,7 +297,8 @@ def read_or_refused(body: bytes) -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.integers(0, 2), st.lists(st.tuples(st.integers(0, 2000), st.binary(min_size=1, max_size=8)), min_size=1, max_size=4), st.integers(0, 3000))
+@given(st.integers(0, 2), st.lists(st.tuples(st.integers(0, 2000), st.binary(min_size=1, max_size=8)), min_size=1,
+                                   max_size=4), st.integers(0, 3000))
 def test_damaged_streams(which, edits, cut):
     body = bytearray(samples()[which])
     for at, data in edits:
@@ -273,7 +310,8 @@ def test_damaged_streams(which, edits, cut):
 def by_partition(items):
     parts = {}
     for item in items:
-        parts.setdefault((item["queue"], item["partition"]), []).append((item["txid_json"] if item["kind"] else None, item["payload"]))
+        parts.setdefault((item["queue"], item["partition"]),
+                         []).append((item["txid_json"] if item["kind"] else None, item["payload"]))
     return parts
 
 
@@ -281,11 +319,14 @@ def by_partition(items):
 def test_numbers_change_the_order_of_nothing_within_a_partition(seed):
     rng = random.Random(seed)
     n = rng.choice([1, 31, 32, 33, 100, 2500])
-    words = rng.choice([["a", "b", "c"], ["a", "a", "b"], [f"p{i}" for i in range(64)], [f"p{i}" for i in range(65)], ["a", None, "b"], ["x"]])
-    places = sorted(rng.randrange(len(words)) for _ in range(n)) if rng.random() < 0.4 else [rng.randrange(len(words)) for _ in range(n)]
+    words = rng.choice([["a", "b", "c"], ["a", "a", "b"], [f"p{i}" for i in range(64)], [f"p{i}" for i in range(65)],
+                        ["a", None, "b"], ["x"]])
+    places = sorted(rng.randrange(len(words)) for _ in range(n)) if rng.random() < 0.4 else [
+        rng.randrange(len(words)) for _ in range(n)]
     if rng.random() < 0.2:
         places[0] = None
-    ids = {"uuid": [f"0192f0c0-1111-7aaa-8bbb-{i:012x}" for i in range(n)], "same": [ID] * n, "text": [f"t{i}" for i in range(n)],
+    ids = {"uuid": [f"0192f0c0-1111-7aaa-8bbb-{i:012x}" for i in range(n)], "same": [ID] * n,
+           "text": [f"t{i}" for i in range(n)],
            "some": [ID.replace("1111", f"{i:04x}") if rng.random() < 0.9 else None for i in range(n)]}
     columns = {"partition": pa.DictionaryArray.from_arrays(pa.array(places, pa.int16()), pa.array(words)),
                "payload": pa.array([f'["{"x" * rng.choice([0, 0, 0, 200, 9000])}", {i}]' for i in range(n)])}
@@ -304,14 +345,16 @@ def test_numbers_change_the_order_of_nothing_within_a_partition(seed):
 def test_stretches_of_a_partition_are_runs():
     n = 300
     one = table(partition=["a"] * n, payload=["1"] * n)
-    mixed = pa.table({"partition": pa.array(["ab"[i % 2] for i in range(n)]).dictionary_encode(), "payload": pa.array(["1"] * n)})
+    mixed = pa.table({"partition": pa.array(["ab"[i % 2] for i in range(n)]).dictionary_encode(),
+                      "payload": pa.array(["1"] * n)})
     runs = lambda data, query: [count for count, _ in probe_push_runs(stream(data), kind=ARROW, query=query)]
     assert runs(one, b"queue=q") == [n] and runs(mixed, b"queue=q") == [1] * n
     assert runs(mixed, b"queue=q&format=counts") == [n // 2] * 2
 
 
 def test_a_bad_row_is_named_wherever_it_is_taken():
-    data = pa.table({"partition": pa.array(["ab"[i % 2] for i in range(100)]).dictionary_encode(), "payload": pa.array(["1"] * 57 + ["x"] + ["1"] * 42)})
+    data = pa.table({"partition": pa.array(["ab"[i % 2] for i in range(100)]).dictionary_encode(),
+                     "payload": pa.array(["1"] * 57 + ["x"] + ["1"] * 42)})
     for query in (b"queue=q", b"queue=q&format=counts"):
         assert refused(data, query) == "Invalid JSON: unexpected byte at byte 0 (row 57, field payload)"
     assert refused(data) == "Queue must be a string (row 0, field queue)"
@@ -324,7 +367,8 @@ HOUR = 3_600_000_000
 def test_moments_of_delivery(unit, scale):
     now = time.time_ns() // 1000
     due = [(now + HOUR) // (scale or 1) * (scale or 1), None, now - HOUR, 5]
-    column = pa.array([one if one is None else one // scale if scale else one * 1000 for one in due], pa.timestamp(unit, "UTC"))
+    column = pa.array([one if one is None else one // scale if scale else one * 1000 for one in due],
+                      pa.timestamp(unit, "UTC"))
     items = push(pa.table({"queue": ["q"] * 4, "payload": ["1"] * 4, "deliverAt": column}))
     assert [item.get("due", 0) for item in items] == [due[0], 0, 0, 0]
 
@@ -338,9 +382,11 @@ def test_rows_with_a_trace_are_items_of_their_own():
 
 
 @pytest.mark.parametrize("columns, message", [
-    (dict(deliverAt=pa.array([0, 1 << 62], pa.timestamp("us"))), "deliverAt must be a time with its zone (ISO 8601) or milliseconds since 1970, "
+    (dict(deliverAt=pa.array([0, 1 << 62], pa.timestamp("us"))),
+     "deliverAt must be a time with its zone (ISO 8601) or milliseconds since 1970, "
      "at most 366 days ahead (row 1, field deliverAt)"),
-    (dict(deliverAt=pa.array([0, 1 << 62], pa.timestamp("s"))), "deliverAt must be a time with its zone (ISO 8601) or milliseconds since 1970, "
+    (dict(deliverAt=pa.array([0, 1 << 62], pa.timestamp("s"))),
+     "deliverAt must be a time with its zone (ISO 8601) or milliseconds since 1970, "
      "at most 366 days ahead (row 1, field deliverAt)"),
     (dict(deliverAt=[1, 2]), "Invalid Arrow stream: column deliverAt must be a timestamp"),
     (dict(deliverAt=["2030-01-01", None]), "Invalid Arrow stream: column deliverAt must be a timestamp"),

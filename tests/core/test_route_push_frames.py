@@ -39,8 +39,10 @@ def refused(body, status=400, **options):
 
 def test_form_a_as_the_client_sends_it():
     for items in push(FORM_A), probe_push(FORM_A), probe_push(FORM_A, kind=b"application/json"):
-        assert [(i["queue"], i["partition"], i["payload"]) for i in items] == [("q", "p", b'{"n":1}'), ("q", "p", b'{"n":2}')]
-        assert (items[0]["txid"], items[0]["id"], items[0]["kind"], items[0]["keep_text"]) == ("t1", id_text("t1"), 2, True)
+        assert [(i["queue"], i["partition"], i["payload"])
+                for i in items] == [("q", "p", b'{"n":1}'), ("q", "p", b'{"n":2}')]
+        assert (items[0]["txid"], items[0]["id"], items[0]["kind"],
+                items[0]["keep_text"]) == ("t1", id_text("t1"), 2, True)
         assert (items[1]["txid"], items[1]["kind"], items[1]["keep_text"]) == (None, 0, False)
         assert uuid.UUID(bytes=items[1]["id"]).version == 7
 
@@ -48,14 +50,17 @@ def test_form_a_as_the_client_sends_it():
 def test_form_a_compressed_with_counts():
     item, = push(FORM_A_ZSTD)
     assert (item["queue"], item["txid"], item["payload"]) == ("q", "t1", b'{"n":1}')
-    assert json.loads(probe_push_reply(FORM_A_ZSTD, [(0, id7(), b"x" * 36)])) == {"count": 1, "queued": 1, "duplicate": 0, "error": 0}
+    assert json.loads(probe_push_reply(FORM_A_ZSTD, [(0, id7(), b"x" * 36)])) == {
+        "count": 1, "queued": 1, "duplicate": 0, "error": 0}
 
 
 def test_form_b_as_the_client_sends_it():
     first, second = push(FORM_B)
-    assert (first["txid"], first["id"], first["kind"], first["keep_text"], first["payload"]) == ("t1", id_text("t1"), 2, True, b'{"n":1}')
+    assert (first["txid"], first["id"], first["kind"], first["keep_text"],
+            first["payload"]) == ("t1", id_text("t1"), 2, True, b'{"n":1}')
     text = "019b7ca9-8f2e-7aab-acad-aeafb0b1b2b3"
-    assert (second["id"], second["kind"], second["keep_text"], second["txid_json"]) == (uuid.UUID(text).bytes, 1, False, b'"%s"' % text.encode())
+    assert (second["id"], second["kind"], second["keep_text"],
+            second["txid_json"]) == (uuid.UUID(text).bytes, 1, False, b'"%s"' % text.encode())
     assert second["payload"] == b'{"n":2}' and probe_push_runs(FORM_B) == [(1, None), (1, None)]
 
 
@@ -78,7 +83,8 @@ def test_what_becomes_a_run(make):
     body = form_a(group_a(payloads[:15], texts[:15]), group_a(payloads[15:], texts[15:]))
     assert probe_push_runs(body) == [(1, None)] * 15 + [(1000, 0x10), (485, 0x10)]
     assert [(i["payload"], i["id"]) for i in push(body)] == list(zip(payloads, ids))
-    body = form_b(*(group_b(b - a, probe_zip(frames(payloads[a:b], texts[a:b], ids[a:b]))) for a, b in ((0, 15), (15, 31), (31, 1031), (1031, 1500))))
+    body = form_b(*(group_b(b - a, probe_zip(frames(payloads[a:b], texts[a:b], ids[a:b])))
+                    for a, b in ((0, 15), (15, 31), (31, 1031), (1031, 1500))))
     assert probe_push_runs(body) == [(1, None)] * 15 + [(16, 0x12), (1000, 0x12), (469, 0x12)]
     assert [(i["payload"], i["id"], json.loads(i["txid_json"])) for i in push(body)] == list(zip(payloads, ids, texts))
 
@@ -123,17 +129,21 @@ def test_answers_of_runs():
     framed = form_b(group_b(16, probe_zip(frames([b"1"] * 16, texts, ids)), queue='a"b'))
     part = b"9c000000-0000-8000-8000-000000000000"
     answer = json.loads(probe_push_reply(framed, [(0, bytes(16), part)]))
-    assert answer == [{"index": n, "transaction_id": texts[n], "status": "queued", "message_id": str(uuid.UUID(bytes=ids[n])),
+    assert answer == [{"index": n, "transaction_id": texts[n], "status": "queued",
+                       "message_id": str(uuid.UUID(bytes=ids[n])),
                        "partition_id": part.decode(), "trace_id": None, "queueName": 'a"b'} for n in range(16)]
     failed = json.loads(probe_push_reply(framed, [(2, bytes(16), part)]))
-    assert [(one["index"], one["transaction_id"], one["status"], one["queueName"]) for one in failed] == [(n, texts[n], "failed", 'a"b') for n in range(16)]
+    assert [(one["index"], one["transaction_id"], one["status"], one["queueName"])
+            for one in failed] == [(n, texts[n], "failed", 'a"b') for n in range(16)]
     plain = form_a(group_a([b"0"], ["first"]), group_a([b"1"] * 16, [str(uuid.UUID(bytes=i)) for i in ids]))
     answer = json.loads(probe_push_reply(plain, [(0, id7(), part), (0, bytes(16), part)]))
     assert [one["index"] for one in answer] == list(range(17))
     assert [one["transaction_id"] for one in answer[1:]] == [str(uuid.UUID(bytes=i)) for i in ids]
-    assert [int(one["message_id"].replace("-", ""), 16) & (1 << 62) - 1 for one in answer[1:]] == [(7 + n) << 32 | 3 for n in range(16)]
+    assert [int(one["message_id"].replace("-", ""), 16) & (1 << 62) - 1
+            for one in answer[1:]] == [(7 + n) << 32 | 3 for n in range(16)]
     counts = form_a(group_a([b"0"], ["first"]), group_a([b"1"] * 16, [str(uuid.UUID(bytes=i)) for i in ids]), flags=6)
-    assert json.loads(probe_push_reply(counts, [(1, id7(), part), (0, bytes(16), part)])) == {"count": 17, "queued": 16, "duplicate": 1, "error": 0}
+    assert json.loads(probe_push_reply(counts, [(1, id7(), part), (0, bytes(16), part)])) == {
+        "count": 17, "queued": 16, "duplicate": 1, "error": 0}
 
 
 Z = probe_zip(frames([b"1"], ["t"], [id7()]))
@@ -143,15 +153,23 @@ Z = probe_zip(frames([b"1"], ["t"], [id7()]))
     (b"", "QPB1"), (b"QPB", "QPB1"), (b"QTB1" + FORM_B[4:], "QPB1"), (b'{"items":[]}', "QPB1"), (b"QPB1", "cut off"),
     (form_a(flags=16), "flags"), (form_a(flags=9), "flags"), (form_a(flags=12), "flags"), (form_a(flags=255), "flags"),
     (form_a(group_a([b"1"], ["t"])) + b"x", "after the last group"), (form_a()[:-1], "cut off"),
-    (form_a(group_a([b"1"], ["t"], queue="")), "Queue must be"), (form_a(group_a([b"1"], ["t"], queue="ü" * 128)), "Queue must be"),
-    (form_a(group_a([b"1"], ["t"], queue=b"\xff")), "Queue must be"), (form_a(group_a([b"1"], ["t"], queue="a\0")), "Queue must be"),
-    (form_a(group_a([b"1"], ["t"], partition="ü" * 128)), "Partition must be"), (form_a(group_a([b"1"], ["t"], partition=b"\xc3")), "Partition must be"),
-    (form_a(group_a([b"1"], ["ü" * 256])), "TransactionId must be"), (form_a(group_a([b"1"], [b"\xff"])), "TransactionId must be"),
+    (form_a(group_a([b"1"], ["t"], queue="")), "Queue must be"),
+    (form_a(group_a([b"1"], ["t"], queue="ü" * 128)), "Queue must be"),
+    (form_a(group_a([b"1"], ["t"], queue=b"\xff")), "Queue must be"),
+    (form_a(group_a([b"1"], ["t"], queue="a\0")), "Queue must be"),
+    (form_a(group_a([b"1"], ["t"], partition="ü" * 128)), "Partition must be"),
+    (form_a(group_a([b"1"], ["t"], partition=b"\xc3")), "Partition must be"),
+    (form_a(group_a([b"1"], ["ü" * 256])), "TransactionId must be"),
+    (form_a(group_a([b"1"], [b"\xff"])), "TransactionId must be"),
     (form_a(group_a([b"1"], ["a\0"])), "TransactionId must be"), (form_a(group_a([b""], ["t"])), "Invalid JSON"),
-    (form_a(group_a([b"1 2"], ["t"])), "Invalid JSON"), (form_a(group_a([b"{"], ["t"])), "Invalid JSON"), (form_a(group_a([b'"\xff"'], ["t"])), "Invalid JSON"),
-    (form_a(group_a([b"1", b"nul"], ["t", "u"])), "group 0, message 1"), (form_a(group_a([b"1"] * 20 + [b"x"])[:-1] + b"x", flags=0), "message 20"),
-    (form_b(group_b(1, Z + b"x")), "exactly one"), (form_b(group_b(1, Z + Z)), "exactly one"), (form_b(group_b(1, Z[:-1])), "exactly one"),
-    (form_b(group_b(1, b"")), "exactly one"), (form_b(group_b(2, Z)), "fewer messages"), (form_b(group_b(0, Z)), "after the last message"),
+    (form_a(group_a([b"1 2"], ["t"])), "Invalid JSON"), (form_a(group_a([b"{"], ["t"])), "Invalid JSON"),
+    (form_a(group_a([b'"\xff"'], ["t"])), "Invalid JSON"),
+    (form_a(group_a([b"1", b"nul"], ["t", "u"])), "group 0, message 1"),
+    (form_a(group_a([b"1"] * 20 + [b"x"])[:-1] + b"x", flags=0), "message 20"),
+    (form_b(group_b(1, Z + b"x")), "exactly one"), (form_b(group_b(1, Z + Z)), "exactly one"),
+    (form_b(group_b(1, Z[:-1])), "exactly one"),
+    (form_b(group_b(1, b"")), "exactly one"), (form_b(group_b(2, Z)), "fewer messages"),
+    (form_b(group_b(0, Z)), "after the last message"),
     (form_b(group_b(1, probe_zip(frames([b"1"], ["t"], [id7()]) + b"x"))), "after the last message"),
     (form_b(group_b(1, probe_zip(b"\x16" + frames([b"1"], ["t"], [id7()])[1:]))), "no message frame"),
     (form_b(group_b(1, probe_zip(frames([b"1"], ["ü" * 256], [id7()])))), "TransactionId must be"),

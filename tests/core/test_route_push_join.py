@@ -1,4 +1,5 @@
-"""Items that came one by one and follow each other in one partition go through the engine as runs; nobody can tell from the answer."""
+"""Items that came one by one and follow each other in one partition go through the engine as runs; nobody can tell from
+the answer."""
 import json
 import uuid
 
@@ -45,7 +46,8 @@ def test_what_a_run_holds(version: int) -> None:
     assert [item["id"] for item in got] == [uuid.UUID(row["transactionId"]).bytes for row in rows]
     assert {item["kind"] for item in got} == {1 if version == 7 else 2}
     assert [json.loads(item["payload"]) for item in got] == [row["payload"] for row in rows]
-    assert {(item["queue"], item["partition"], item["queue_json"], item["trace"], item["keep_text"]) for item in got} == {("q", "p", b'"q"', None, False)}
+    assert {(item["queue"], item["partition"], item["queue_json"], item["trace"], item["keep_text"])
+            for item in got} == {("q", "p", b'"q"', None, False)}
     assert [json.loads(item["txid_json"]) for item in got] == [row["transactionId"] for row in rows]
 
 
@@ -58,8 +60,8 @@ def test_ids_made_here_rise() -> None:
 
 
 @pytest.mark.parametrize("odd", [
-    {"partition": "other"}, {"queue": "other"}, {"transactionId": "text"}, {"transactionId": ""}, {"transactionId": ident(150).upper()},
-    {"traceId": ident(1)}], ids=str)
+    {"partition": "other"}, {"queue": "other"}, {"transactionId": "text"}, {"transactionId": ""},
+    {"transactionId": ident(150).upper()}, {"traceId": ident(1)}], ids=str)
 def test_what_ends_a_run(odd: dict) -> None:
     """What stands before and behind keeps its order and is joined by itself."""
     rows = items(400)
@@ -89,11 +91,14 @@ def test_the_answer_is_that_of_items(status: int) -> None:
     part = uuid.uuid4()
     rows = items(140, queue='q"\\')
     got = json.loads(probe_push_reply(body(rows), [(status, bytes(16), str(part).encode())]))
-    assert [(each["index"], each["transaction_id"], each["queueName"]) for each in got] == [(k, ident(k), 'q"\\') for k in range(140)]
+    assert [(each["index"], each["transaction_id"], each["queueName"])
+            for each in got] == [(k, ident(k), 'q"\\') for k in range(140)]
     if status:
         assert {each["status"] for each in got} == {"failed"} and "message_id" not in got[0]
     else:
-        assert {(each["status"], each["partition_id"], each["trace_id"]) for each in got} == {("queued", str(part), None)}
+        assert {(each["status"], each["partition_id"], each["trace_id"])
+                for each in got} == {("queued", str(part), None)}
         assert [each["message_id"] for each in got] == sorted({each["message_id"] for each in got})
-    assert json.loads(probe_push_reply(body(rows), [(status, bytes(16), str(part).encode())], query=b"format=counts")) == {
+    assert json.loads(probe_push_reply(body(rows), [(status, bytes(16), str(part).encode())],
+                                       query=b"format=counts")) == {
         "count": 140, "queued": 0 if status else 140, "duplicate": 0, "error": 140 if status else 0}

@@ -32,7 +32,8 @@ def refused_body(body, **options):
 
 
 def test_operations_are_flattened_in_order():
-    ops, required = tx(ACK | {"leaseId": SEVEN, "consumerGroup": "g"}, PUSH, {"type": "push", "items": []}, ACK | {"status": "dlq", "error": "e"}, requiredLeases=[SEVEN, PART])
+    ops, required = tx(ACK | {"leaseId": SEVEN, "consumerGroup": "g"}, PUSH, {"type": "push", "items": []},
+                       ACK | {"status": "dlq", "error": "e"}, requiredLeases=[SEVEN, PART])
     assert [kind for kind, _ in ops] == ["ack", "push", "push", "ack"]
     first, a, b, last = [op for _, op in ops]
     assert first["group"] == "g" and first["lease"] == uuid.UUID(SEVEN).bytes and first["status"] == 0
@@ -42,9 +43,11 @@ def test_operations_are_flattened_in_order():
     assert required == [uuid.UUID(SEVEN).bytes, uuid.UUID(PART).bytes]
 
 
-@pytest.mark.parametrize("given_payload, payload", [({}, b"{}"), ({"payload": None}, b"null"), ({"data": [1]}, b"[1]"), ({"payload": 2, "data": 1}, b"2")])
+@pytest.mark.parametrize("given_payload, payload", [({}, b"{}"), ({"payload": None}, b"null"), ({"data": [1]}, b"[1]"),
+                                                    ({"payload": 2, "data": 1}, b"2")])
 def test_the_flat_form(given_payload, payload):
-    (kind, item), = tx({"type": "push", "queue": "q", "partition": None, "traceId": None, "transactionId": None} | given_payload)[0]
+    (kind, item), = tx({"type": "push", "queue": "q", "partition": None, "traceId": None,
+                        "transactionId": None} | given_payload)[0]
     assert kind == "push" and item["payload"] == payload and item["partition"] == "Default"
 
 
@@ -61,7 +64,8 @@ def test_a_type_may_be_written_anywhere():
     assert tx({"transactionId": "t", "partitionId": "7", "type": "ack"})[0][0][1]["number"] == 7
 
 
-@pytest.mark.parametrize("kind, spelled", [({"type": "frobnicate"}, b'"frobnicate"'), ({}, b"null"), ({"type": None}, b"null"), ({"type": 5}, b"5"), ({"type": "Push"}, b'"Push"')])
+@pytest.mark.parametrize("kind, spelled", [({"type": "frobnicate"}, b'"frobnicate"'), ({}, b"null"), (
+    {"type": None}, b"null"), ({"type": 5}, b"5"), ({"type": "Push"}, b'"Push"')])
 def test_unknown_types_are_judged_in_order(kind, spelled):
     assert tx(ACK, kind)[0][1] == ("unknown", spelled)
 
@@ -78,7 +82,8 @@ def test_riders_with_nothing_in_them(value):
 @pytest.mark.parametrize("value", [[{"op": "check"}], {"a": 1}, True, 5, "x"])
 def test_a_rider_is_never_dropped(rider, value):
     assert refused(ACK, **{rider: value}) == f"{rider} is not supported in a transaction"
-    body = b'{"%s":%s,"operations":[]}' % (rider.replace(rider[0], f"\\u{ord(rider[0]):04x}", 1).encode(), json.dumps(value).encode())
+    body = b'{"%s":%s,"operations":[]}' % (rider.replace(rider[0], f"\\u{ord(rider[0]):04x}", 1).encode(),
+                                           json.dumps(value).encode())
     assert refused_body(body) == f"{rider} is not supported in a transaction"
 
 
@@ -89,15 +94,19 @@ def test_leases_of_messages_that_had_none():
 
 
 @pytest.mark.parametrize("leases, text", [
-    (SEVEN, "requiredLeases must be an array (field requiredLeases)"), ({}, "requiredLeases must be an array (field requiredLeases)"),
-    ([SEVEN, 5], "A required lease must be a string (element 1, field requiredLeases)"), ([None, [SEVEN]], "A required lease must be a string (element 1, field requiredLeases)")])
+    (SEVEN, "requiredLeases must be an array (field requiredLeases)"),
+    ({}, "requiredLeases must be an array (field requiredLeases)"),
+    ([SEVEN, 5], "A required lease must be a string (element 1, field requiredLeases)"),
+    ([None, [SEVEN]], "A required lease must be a string (element 1, field requiredLeases)")])
 def test_a_fence_is_never_dropped(leases, text):
     assert refused(ACK, requiredLeases=leases) == text
 
 
 @pytest.mark.parametrize("body, text", [
-    (b"", "Empty request body"), (b"{}", "operations array required"), (b"[]", "operations array required"), (b'{"operations":{}}', "operations array required"),
-    (b'{"operations":[]}', "operations array cannot be empty"), (b'{"operations":[5]}', "Each operation must be an object (operation 0)"),
+    (b"", "Empty request body"), (b"{}", "operations array required"), (b"[]", "operations array required"),
+    (b'{"operations":{}}', "operations array required"),
+    (b'{"operations":[]}', "operations array cannot be empty"),
+    (b'{"operations":[5]}', "Each operation must be an object (operation 0)"),
     (b'{"operations":[{"type":"push","items":[{"queue":"q"}]}],"operations":[]}', "operations is given twice")])
 def test_refused_bodies(body, text):
     assert refused_body(body) == text
@@ -105,16 +114,21 @@ def test_refused_bodies(body, text):
 
 @pytest.mark.parametrize("operation, text", [
     ({"type": "ack"}, "transactionId is required (operation 1, field transactionId)"),
-    ({"type": "ack", "transactionId": "t"}, "partitionId is required to ensure message uniqueness (operation 1, field partitionId)"),
+    ({"type": "ack", "transactionId": "t"},
+     "partitionId is required to ensure message uniqueness (operation 1, field partitionId)"),
     (ACK | {"partitionId": "x"}, "partitionId must be a UUID (operation 1, field partitionId)"),
     ({"type": "push"}, "Queue must be a string (operation 1, field queue)"),
     ({"type": "push", "items": {}}, "items must be an array (operation 1, field items)"),
     ({"type": "push", "items": [{}]}, "Queue must be a string (operation 1, field queue)"),
     ({"type": "push", "items": [5]}, "Each item must be an object (operation 1, field items)"),
-    ({"type": "push", "items": [{"queue": "q", "partition": 5}]}, "Partition must be a string (operation 1, field partition)"),
-    ({"type": "push", "items": [{"queue": "q", "transactionId": 5}]}, "TransactionId must be a string (operation 1, field transactionId)"),
-    ({"type": "push", "items": [{"queue": "q", "traceId": "no"}]}, "TraceId must be a UUID (operation 1, field traceId)"),
-    ({"type": "push", "items": [{"queue": ""}]}, "Queue must be a non-empty text of at most 255 bytes (operation 1, field queue)")])
+    ({"type": "push", "items": [{"queue": "q", "partition": 5}]},
+     "Partition must be a string (operation 1, field partition)"),
+    ({"type": "push", "items": [{"queue": "q", "transactionId": 5}]},
+     "TransactionId must be a string (operation 1, field transactionId)"),
+    ({"type": "push", "items": [{"queue": "q", "traceId": "no"}]},
+     "TraceId must be a UUID (operation 1, field traceId)"),
+    ({"type": "push", "items": [{"queue": ""}]},
+     "Queue must be a non-empty text of at most 255 bytes (operation 1, field queue)")])
 def test_a_bad_operation_is_named(operation, text):
     assert refused(ACK, operation) == text
 
@@ -137,23 +151,28 @@ def answer(*operations, fault=None, at=-1):
 
 def test_done():
     zero = str(uuid.UUID(int=0))
-    assert answer(ACK, {"type": "push", "items": [{"queue": "ü\"", "transactionId": "x"}]}, ACK | {"status": "failed"}) == {"success": True, "results": [
+    assert answer(ACK, {"type": "push", "items": [{"queue": "ü\"", "transactionId": "x"}]},
+                  ACK | {"status": "failed"}) == {"success": True, "results": [
         {"index": 0, "type": "ack", "success": True, "transactionId": "t", "error": None, "dlq": False},
-        {"index": 1, "type": "push", "success": True, "transactionId": "x", "messageId": zero, "partitionId": PART, "queueName": "ü\""},
+        {"index": 1, "type": "push", "success": True, "transactionId": "x", "messageId": zero, "partitionId": PART,
+         "queueName": "ü\""},
         {"index": 2, "type": "ack", "success": True, "transactionId": "t", "error": None, "dlq": True}]}
     assert answer({"type": "push", "items": []}) == {"success": True, "results": []}
 
 
-@pytest.mark.parametrize("fault, error, reason", [("not_found", "Message not found", "rejected_ack"), ("lease", "Invalid or expired lease", "rejected_ack"), ("status", "Unknown error", "bad_request")])
+@pytest.mark.parametrize("fault, error, reason", [("not_found", "Message not found", "rejected_ack"), (
+    "lease", "Invalid or expired lease", "rejected_ack"), ("status", "Unknown error", "bad_request")])
 def test_a_refused_ack(fault, error, reason):
-    assert answer(PUSH, ACK, fault=fault, at=2) == {"success": False, "reason": reason, "failedIndex": 2, "error": f"ACK operation failed: {error}", "results": [
+    assert answer(PUSH, ACK, fault=fault, at=2) == {"success": False, "reason": reason, "failedIndex": 2,
+                                                    "error": f"ACK operation failed: {error}", "results": [
         {"index": 2, "type": "ack", "success": False, "transactionId": "t", "error": error, "dlq": False}]}
 
 
 @pytest.mark.parametrize("kind, word", [({"type": "x\"y"}, 'x"y'), ({}, None), ({"type": 5}, 5)])
 def test_an_unknown_type(kind, word):
     text = f"Unknown operation type: {'null' if not isinstance(word, str) else word}"
-    assert answer(ACK, kind, fault="type", at=1) == {"success": False, "reason": "bad_request", "failedIndex": 1, "error": text, "results": [
+    assert answer(ACK, kind, fault="type", at=1) == {"success": False, "reason": "bad_request", "failedIndex": 1,
+                                                     "error": text, "results": [
         {"index": 1, "type": word, "success": False, "error": text}]}
 
 
@@ -164,13 +183,18 @@ def test_a_duplicate():
 
 
 def test_a_lost_lease():
-    assert answer(ACK, at=-2) == {"success": False, "reason": "rejected_ack", "error": "Invalid or expired lease", "results": []}
+    assert answer(ACK, at=-2) == {"success": False, "reason": "rejected_ack",
+                                  "error": "Invalid or expired lease", "results": []}
 
 
-anything = st.recursive(st.none() | st.booleans() | st.integers() | st.sampled_from(["", "q", PART, SEVEN, "ack", "push"]),
-                        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["queue", "type", "transactionId", "x"]), inner, max_size=3), max_leaves=5)
-operation = st.just(ACK) | st.just(PUSH) | st.fixed_dictionaries({"type": st.sampled_from(["ack", "push", "other"])}, optional={
-    k: anything for k in ("transactionId", "partitionId", "queue", "items", "payload", "status", "partition", "leaseId")})
+anything = st.recursive(st.none() | st.booleans() | st.integers()
+                        | st.sampled_from(["", "q", PART, SEVEN, "ack", "push"]),
+                        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
+                            st.sampled_from(["queue", "type", "transactionId", "x"]), inner, max_size=3), max_leaves=5)
+operation = st.just(ACK) | st.just(PUSH) | st.fixed_dictionaries(
+    {"type": st.sampled_from(["ack", "push", "other"])}, optional={
+    k: anything for k in ("transactionId", "partitionId", "queue", "items", "payload", "status",
+                          "partition", "leaseId")})
 
 
 @settings(max_examples=300)

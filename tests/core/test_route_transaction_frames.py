@@ -33,7 +33,8 @@ def without_rider(body):
 
 
 def group(values, texts=None):
-    return group_b(len(values), probe_zip(frames([json.dumps(v).encode() for v in values], texts or [""] * len(values), [id7() for _ in values])))
+    return group_b(len(values), probe_zip(frames([json.dumps(v).encode() for v in values], texts or [""] * len(values),
+                                                 [id7() for _ in values])))
 
 
 def refused(body):
@@ -50,36 +51,44 @@ def test_a_rider_is_refused_as_in_json():
 def test_as_the_client_sends_it():
     (ack_kind, ack), (push_kind, push) = probe_tx(without_rider(GUARDED))[0]
     assert (ack_kind, ack["txid_json"], ack["number"], ack["lease_bad"]) == ("ack", b'"a1"', 7, True)
-    assert (push_kind, push["queue"], push["partition"], push["txid"], push["id"], push["payload"]) == ("push", "q", "p", "t1", id_text("t1"), b'{"n":1}')
+    assert (push_kind, push["queue"], push["partition"], push["txid"], push["id"],
+            push["payload"]) == ("push", "q", "p", "t1", id_text("t1"), b'{"n":1}')
 
 
 def test_counts_without_a_head():
     (kind, push), = probe_tx(COUNTS)[0]
     assert (kind, push["txid"], push["payload"]) == ("push", "t", b"1")
     answer = json.loads(probe_tx_reply(COUNTS))
-    assert {key: value for key, value in answer.items() if key != "transactionId"} == {"success": True, "results": [], "pushed": 1, "duplicate": 0, "acked": 0}
+    assert {key: value for key, value in answer.items()
+            if key != "transactionId"} == {"success": True, "results": [], "pushed": 1, "duplicate": 0, "acked": 0}
 
 
 def test_large_groups_are_items_and_their_order_is_kept():
-    head = json.dumps({"operations": [{"type": "ack", "transactionId": "a", "partitionId": "7"}], "requiredLeases": [str(uuid.uuid4())]}).encode()
+    head = json.dumps({"operations": [{"type": "ack", "transactionId": "a", "partitionId": "7"}],
+                       "requiredLeases": [str(uuid.uuid4())]}).encode()
     body = transaction(head, group(list(range(30))), group(list(range(30, 32)), ["x", "y"]))
     ops, required = probe_tx(body)
     assert [kind for kind, _ in ops] == ["ack"] + ["push"] * 32 and len(required) == 1
     assert [int(op["payload"]) for _, op in ops[1:]] == list(range(32))
     answer = json.loads(probe_tx_reply(body))
     assert [r["index"] for r in answer["results"]] == list(range(33))
-    assert [r["transactionId"] for r in answer["results"][-2:]] == ["x", "y"] and answer["results"][-1]["queueName"] == "q"
+    assert [r["transactionId"] for r in answer["results"][-2:]] == ["x", "y"]
+    assert answer["results"][-1]["queueName"] == "q"
     assert json.loads(probe_tx_reply(transaction(head, group([1]), flags=2)))["acked"] == 1
     failed = json.loads(probe_tx_reply(transaction(head, group([1]), flags=2), "duplicate", 1))
     assert failed["success"] is False and failed["failedIndex"] == 1 and failed["reason"] == "duplicate"
 
 
 @pytest.mark.parametrize("body, text", [
-    (b"QTB1", "cut off"), (b"QTB1\0\0\0\0", "cut off"), (b"QTB1\0\xff\xff\xff\xff", "cut off"), (b"QTB1\x01" + bytes(8), "flags"), (b"QTB1\x08" + bytes(8), "flags"),
-    (b"QTB1\0" + bytes(8), "cannot be empty"), (transaction(b'{"operations":[]}'), "cannot be empty"), (transaction(b"[]", group([1])), "operations array required"),
-    (transaction(b"{", group([1])), "Invalid JSON"), (transaction(b'{"timers":[1]}', group([1])), "timers is not supported"),
+    (b"QTB1", "cut off"), (b"QTB1\0\0\0\0", "cut off"), (b"QTB1\0\xff\xff\xff\xff", "cut off"),
+    (b"QTB1\x01" + bytes(8), "flags"), (b"QTB1\x08" + bytes(8), "flags"),
+    (b"QTB1\0" + bytes(8), "cannot be empty"), (transaction(b'{"operations":[]}'), "cannot be empty"),
+    (transaction(b"[]", group([1])), "operations array required"),
+    (transaction(b"{", group([1])), "Invalid JSON"),
+    (transaction(b'{"timers":[1]}', group([1])), "timers is not supported"),
     (transaction(b"", group([1])) + b"x", "after the last group"), (transaction(b"", group([1]))[:-1], "cut off"),
-    (transaction(b"", group_a([b"1"])), ""), (form_b(group([1])), "QTB1"), (transaction(b'{"operations":[{"type":"ack"}]}', group([1])), "transactionId is required"),
+    (transaction(b"", group_a([b"1"])), ""), (form_b(group([1])), "QTB1"),
+    (transaction(b'{"operations":[{"type":"ack"}]}', group([1])), "transactionId is required"),
 ])
 def test_what_is_refused(body, text):
     assert text in refused(body)

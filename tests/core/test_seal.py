@@ -17,7 +17,8 @@ BOUND = b"queend seal 1:"
 KNOWN = [
     (b'{"n":1}', b"queend seal 1:orders", "51814d9e22fcb0", "cd52318d42b0f278e1fab2032ab4d1d7"),
     (b'{"n":1}', None, "51814d9e22fcb0", "d62f01ab794faa4ac2a900c97459c0ce"),
-    ('"é, sixteen and more bytes"'.encode(), b"queend seal 1:caf\xc3\xa9", "08608a9038bea40eb7fb7adfcd75e3f4a2282c0b1b1433d589771994", "a87605fe05a009c3c1ddf1af938b1045"),
+    ('"é, sixteen and more bytes"'.encode(), b"queend seal 1:caf\xc3\xa9",
+     "08608a9038bea40eb7fb7adfcd75e3f4a2282c0b1b1433d589771994", "a87605fe05a009c3c1ddf1af938b1045"),
 ]
 
 
@@ -29,7 +30,8 @@ def keys():
 
 
 def envelope(iv: bytes, text: bytes, tag: bytes) -> bytes:
-    return json.dumps({name: base64.b64encode(value).decode() for name, value in (("encrypted", text), ("iv", iv), ("authTag", tag))}).encode()
+    return json.dumps({name: base64.b64encode(value).decode()
+                       for name, value in (("encrypted", text), ("iv", iv), ("authTag", tag))}).encode()
 
 
 def parts(raw: bytes) -> tuple[bytes, bytes, bytes]:
@@ -98,8 +100,10 @@ def test_members_in_any_order(spell):
 
 
 @pytest.mark.parametrize("change", [
-    lambda e: e | {"more": 1}, lambda e: {k: v for k, v in e.items() if k != "iv"}, lambda e: e | {"iv": e["iv"][:-4]}, lambda e: e | {"iv": 7},
-    lambda e: e | {"authTag": e["authTag"] + "AAAA"}, lambda e: e | {"authTag": "!" * 22 + "=="}, lambda e: e | {"encrypted": ""}, lambda e: e | {"encrypted": "AAA"},
+    lambda e: e | {"more": 1}, lambda e: {k: v for k, v in e.items() if k != "iv"}, lambda e: e | {"iv": e["iv"][:-4]},
+    lambda e: e | {"iv": 7},
+    lambda e: e | {"authTag": e["authTag"] + "AAAA"}, lambda e: e | {"authTag": "!" * 22 + "=="},
+    lambda e: e | {"encrypted": ""}, lambda e: e | {"encrypted": "AAA"},
     lambda e: [e], lambda e: "text", lambda e: 7, lambda e: {},
 ])
 def test_what_is_no_envelope_is_plain(change):
@@ -110,7 +114,8 @@ def test_what_is_no_envelope_is_plain(change):
 
 @pytest.mark.parametrize("text", ["!!!!", "AA==AAAA", "A A A A ", "====", "AAAAA==="])
 def test_bad_base64_is_not_opened(text):
-    raw = json.dumps({"encrypted": text, "iv": base64.b64encode(bytes(16)).decode(), "authTag": base64.b64encode(bytes(16)).decode()}).encode()
+    raw = json.dumps({"encrypted": text, "iv": base64.b64encode(bytes(16)).decode(),
+                      "authTag": base64.b64encode(bytes(16)).decode()}).encode()
     assert seal_opened("q", "a", raw) is None and seal_opened("q", None, raw) is None
 
 
@@ -136,7 +141,8 @@ def test_keys_in_turn():
         seal_payload("q", b"1")
 
 
-@pytest.mark.parametrize("text", ["a:00", "a", ":" + "00" * 32, "é:" + "00" * 32, "x" * 33 + ":" + "00" * 32, ",".join(f"k{n}:{n:064x}" for n in range(17))])
+@pytest.mark.parametrize("text", ["a:00", "a", ":" + "00" * 32, "é:" + "00" * 32, "x" * 33 + ":" + "00" * 32,
+                                  ",".join(f"k{n}:{n:064x}" for n in range(17))])
 def test_keys_that_are_none(text):
     with pytest.raises(ValueError, match="seal_keys") as caught:
         probe_seal_keys(text)
@@ -148,7 +154,8 @@ def test_a_damaged_envelope_is_told_without_its_content(capfd):
     probe_seal_keys(f"b:{OTHER.hex()}")
     assert seal_opened("q", key, raw) is None
     lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
-    assert [(one["level"], one["event"], one["detail"]) for one in lines] == [("error", "envelope_not_opened", "queue q, key 'a': its key is not here; given as it is stored")]
+    assert [(one["level"], one["event"], one["detail"]) for one in lines] == [
+        ("error", "envelope_not_opened", "queue q, key 'a': its key is not here; given as it is stored")]
     assert seal_opened("q", key, raw) is None and not capfd.readouterr().err
 
 

@@ -1,4 +1,5 @@
-"""Slots against a real server: what a caller is told when connections are cut, killed, stalled, refused or encrypted."""
+"""Slots against a real server: what a caller is told when connections are cut, killed, stalled, refused or
+encrypted."""
 import os
 import random
 import re
@@ -53,7 +54,8 @@ class Held:
         self.connection.execute("SELECT pg_advisory_lock(77)")
 
     def waiter(self):
-        row = self.connection.execute("SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objid = 77 AND NOT granted").fetchone()
+        row = self.connection.execute("SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objid = 77"
+                                      " AND NOT granted").fetchone()
         return row and row[0]
 
     def release(self):
@@ -141,7 +143,8 @@ def test_a_terminated_backend_was_not_committed_and_is_replaced(cluster, open_po
 
 def test_an_idle_connection_that_dies_is_replaced_before_it_is_needed(cluster, open_pool):
     pool = open_pool(slots=2, statements=[ECHO])
-    pids = [pid for pid, in cluster.execute("SELECT pid FROM pg_stat_activity WHERE query LIKE '%pg_control_system%' AND pid <> pg_backend_pid()")]
+    pids = [pid for pid, in cluster.execute("SELECT pid FROM pg_stat_activity WHERE query LIKE '%pg_control_system%'"
+                                            " AND pid <> pg_backend_pid()")]
     assert len(pids) == 2
     for pid in pids:
         cluster.execute("SELECT pg_terminate_backend(%s, 10000)", [pid])
@@ -258,7 +261,8 @@ def test_no_answer_before_the_deadline(open_pool, cluster, held):
 
 def test_a_short_deadline_behind_a_long_one_is_kept(open_pool, held):
     pool = open_pool(slots=1, statements=[("wait_and_note", "q"), ECHO])
-    assert pool.call(1, q(1), b"", deadline_ms=60_000).outcome == "ok"      # its timer is still set when the next is sent
+    # its timer is still set when the next is sent
+    assert pool.call(1, q(1), b"", deadline_ms=60_000).outcome == "ok"
     assert pool.call(0, q(1), deadline_ms=150).outcome == "deadline"
 
 
@@ -317,7 +321,8 @@ def test_a_schema_that_is_not_there_yet(cluster, open_pool, capfd):
     pool.until(lambda: seen.extend(lines(capfd, "postgres_lost")) or seen)
     assert "function queend.comes_later(integer[]) does not exist" in seen[0]
     assert pool.probe.ready() == 0
-    cluster.execute("CREATE FUNCTION queend.comes_later(a int[]) RETURNS TABLE(n int) LANGUAGE sql AS 'SELECT cardinality(a)'")
+    cluster.execute("CREATE FUNCTION queend.comes_later(a int[]) RETURNS TABLE(n int) LANGUAGE sql"
+                    " AS 'SELECT cardinality(a)'")
     pool.until_ready()
     cluster.execute("DROP FUNCTION queend.comes_later")
 
@@ -385,7 +390,8 @@ def test_tls_checks_the_name_not_the_address(cluster, authority, open_pool, capf
         assert open_pool(cluster.dsn(host="localhost", **demand), statements=[ECHO]).call(0, q(1), b"").outcome == "ok"
         open_pool(cluster.dsn(**demand), ready=False)
         seen = []
-        open_pool().until(lambda: seen.extend(lines(capfd, "postgres_lost")) or any("does not match host name" in s for s in seen))
+        open_pool().until(lambda: seen.extend(lines(capfd, "postgres_lost"))
+                          or any("does not match host name" in s for s in seen))
     finally:
         front.close()
 
@@ -410,7 +416,8 @@ def tls(cluster, authority):
 
 
 def test_tls_with_a_verified_server(cluster, authority, tls, open_pool):
-    pool = open_pool(cluster.dsn(port=tls.port, sslmode="verify-full", sslrootcert=authority.file), slots=2, statements=[ECHO])
+    pool = open_pool(cluster.dsn(port=tls.port, sslmode="verify-full", sslrootcert=authority.file),
+                     slots=2, statements=[ECHO])
     blob = os.urandom(3 << 20)
     tickets = [pool.begin(0, q(i), blob) for i in range(6)]
     assert all(pool.end(t).rows[0][1] == blob for t in tickets)
@@ -498,7 +505,8 @@ def test_a_storm_of_cuts_kills_and_deadlines(cluster, open_pool, proxy, seed):
     with cluster.connect() as killer:
         for _ in range(6):
             killer.execute("""SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-                              WHERE query LIKE '%%queend.note%%' AND pid <> pg_backend_pid() ORDER BY random() LIMIT 1""")
+                              WHERE query LIKE '%%queend.note%%' AND pid <> pg_backend_pid() ORDER BY random()
+                               LIMIT 1""")
             before = pieces[0]
             pool.until(lambda: pieces[0] > before + 40 or pool.probe.waiting() == 0)
     pool.until(lambda: pool.probe.waiting() == 0)
@@ -518,5 +526,6 @@ def test_a_host_that_is_silent_keeps_no_other_waiting(cluster, open_pool):
     """It takes connections and says nothing: libpq would wait for it without end."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        pool = open_pool(cluster.dsn(host="127.0.0.1,127.0.0.1,127.0.0.1", port=f"{port},{port},{cluster.port}", connect_timeout=2), slots=2, statements=[ECHO])
+        pool = open_pool(cluster.dsn(host="127.0.0.1,127.0.0.1,127.0.0.1", port=f"{port},{port},{cluster.port}",
+                                     connect_timeout=2), slots=2, statements=[ECHO])
         assert pool.call(0, q(1), b"there").outcome == "ok"

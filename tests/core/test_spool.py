@@ -9,8 +9,10 @@ from queend._core import probe_crc32c, probe_spool_read, probe_spool_record
 
 NAME = st.text(st.characters(exclude_categories=["Cs"]), max_size=30).map(str.encode)
 MORE = st.one_of(st.just(b""), st.binary(min_size=1, max_size=40))
-RECORD = st.tuples(NAME, NAME, st.binary(max_size=300), st.uuids().map(lambda one: one.bytes), st.one_of(st.none(), NAME.filter(bool)),
-                   st.one_of(st.none(), st.binary(min_size=16, max_size=16)), MORE, MORE, MORE, MORE, st.integers(0, 2**62))
+RECORD = st.tuples(NAME, NAME, st.binary(max_size=300), st.uuids().map(lambda one: one.bytes),
+                   st.one_of(st.none(), NAME.filter(bool)),
+                   st.one_of(st.none(), st.binary(min_size=16, max_size=16)), MORE, MORE, MORE, MORE,
+                   st.integers(0, 2**62))
 
 
 def written(record):
@@ -69,7 +71,8 @@ def test_a_changed_bit_costs_its_record_and_no_other(window):
             which += 1
             end += len(pieces[which])
         seen = probe_spool_read(bytes(hurt), window)
-        assert [one for one in seen if isinstance(one, tuple)] == [found(one) for i, one in enumerate(records) if i != which]
+        assert [one for one in seen
+                if isinstance(one, tuple)] == [found(one) for i, one in enumerate(records) if i != which]
         assert b"".join(one for one in seen if isinstance(one, bytes)) == bytes(hurt[end - len(pieces[which]):end])
 
 

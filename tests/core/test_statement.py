@@ -1,4 +1,5 @@
-"""The statement table and the functions in sql/ are one contract: every statement prepares, with the columns the core reads."""
+"""The statement table and the functions in sql/ are one contract: every statement prepares, with the columns the core
+reads."""
 import psycopg
 import pytest
 
@@ -19,7 +20,8 @@ RESULTS = {
     "release": "ord int4, released bool",
     "resolve_within": "ord int4, queue_id int4, partition_id int4, refused int4",
     "catalog_load": "version int8, seed bytea, queue_id int4, epoch int4, name text, namespace text, task text, "
-                    "lease_time int4, retry_limit int4, retry_delay int4, delayed int4, window_buffer int4, max_size int4, "
+                    "lease_time int4, retry_limit int4, retry_delay int4, delayed int4,"
+                    " window_buffer int4, max_size int4, "
                     "encryption bool, priority int4, ttl int4, cleaned int8, cleaned_last bytea",
     "group_within": "group_id int4, start_at int8, fresh bool",
     "groups_find": "ord int4, group_id int4",
@@ -38,7 +40,8 @@ RESULTS = {
     "stream_sources": "query text, partition text",
     "queues_make": "queues_make void",
     "ids_stored": "ord int4, found int8, stored_at int8",
-    "stream_cycle": "error text, stale int8, queue text, base _int8, created_at _int8, dups json, group_id int4, committed int8, head int8, released bool",
+    "stream_cycle": "error text, stale int8, queue text, base _int8, created_at _int8, dups json, group_id int4,"
+                    " committed int8, head int8, released bool",
 }
 
 

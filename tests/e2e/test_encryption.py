@@ -88,7 +88,7 @@ def no_plaintext(daemon: Daemon) -> None:
         assert "queend.log" in tables and "queend.dead_letters" in tables
         for table in tables:
             ((found,),) = db.execute(f"SELECT count(*) FROM {table} t WHERE position(%s::text in t::text) > 0"
-                                     f" OR position(%s::text in t::text) > 0", (MARK, mark.hex())).fetchall()
+                                     " OR position(%s::text in t::text) > 0", (MARK, mark.hex())).fetchall()
             assert found == 0, table
     assert MARK not in daemon.story()
 

@@ -200,7 +200,7 @@ def test_backends_terminated_one_by_one(start_daemon, postgres: Postgres) -> Non
     database = daemon.conninfo.rsplit("dbname=", 1)[1].split()[0]
     for wanted in range(200, 1001, 200):
         load.reached(wanted)
-        postgres.execute(f"SELECT pg_terminate_backend(pid) FROM (SELECT pid FROM pg_stat_activity"
+        postgres.execute("SELECT pg_terminate_backend(pid) FROM (SELECT pid FROM pg_stat_activity"
                          f" WHERE datname = '{database}'"
                          " AND application_name NOT LIKE '%control%' ORDER BY random() LIMIT 4) victims")
     load.reached(1200)
@@ -235,7 +235,7 @@ def test_a_push_whose_outcome_was_lost_is_not_stored_twice(start_daemon, postgre
         for wanted in range(100, 1001, 100):
             until(lambda wanted=wanted: len(results) >= wanted or crowd.failures, f"{wanted} pushes", 30)
             postgres.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database}'"
-                             f" AND application_name NOT LIKE '%control%'")
+                             " AND application_name NOT LIKE '%control%'")
         stop.set()
     with daemon.client() as client:
         seen = data(everything(client, "twice", "checker"))

@@ -26,7 +26,7 @@ def change(daemon: Daemon, queue: str, statement: str) -> None:
     """statement: over `k`, a cursor of the queue."""
     with psycopg.connect(daemon.conninfo, autocommit=True) as connection:
         connection.execute(f"UPDATE queend.cursors k SET {statement} FROM queend.partitions p JOIN queend.queues q"
-                           f" ON q.id = p.queue_id"
+                           " ON q.id = p.queue_id"
                            " WHERE p.id = k.partition_id AND q.name = %s", (queue,))
 
 

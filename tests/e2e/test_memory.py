@@ -171,7 +171,7 @@ def test_rows_leave_the_memory_while_a_claim_reads_them(start_daemon: Callable[.
         if end != "answered late":
             with psycopg.connect(daemon.conninfo, autocommit=True) as one:
                 one.execute(f"SELECT pg_{'cancel' if end == 'cancelled' else 'terminate'}_backend(pid)"
-                            f" FROM pg_stat_activity"
+                            " FROM pg_stat_activity"
                             " WHERE datname = current_database() AND wait_event_type = 'Lock'")
         other.rollback()
         popping.join(60)

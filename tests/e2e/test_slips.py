@@ -198,7 +198,7 @@ def test_a_wrong_method_is_told_the_right_one(client: Client, method: str, targe
     assert (answer.status, answer.headers.get("allow")) == (status, allow)
     assert (
         allow is None
-        or f"this path answers"
+        or "this path answers"
            f" {allow.replace(', HEAD', '').replace(', OPTIONS', '').replace('OPTIONS, ', '').replace(', ', ' and ')}"
         in answer.json["error"])
 

@@ -1,5 +1,5 @@
-"""A random history of pushes with the daemon killed, the database killed and stopped, and maintenance switched: what was answered
-`queued`, `buffered` or `duplicate` is there once, and each producer's messages stand in their order.
+"""A random history of pushes with the daemon killed, the database killed and stopped, and maintenance switched: what
+was answered `queued`, `buffered` or `duplicate` is there once, and each producer's messages stand in their order.
 
 `make test-faults` runs it for a quarter of its time (FAULT_SECONDS, FAULT_SEED).
 """
@@ -29,7 +29,8 @@ class History:
 
     def __init__(self, postgres: Postgres, folder: Path, queue: str):
         self.postgres, self.queue = postgres, queue
-        self.settings = {"QUEEND_BUFFER_BYTES": 256 << 20, "FILE_BUFFER_DIR": folder, "FILE_BUFFER_EVENTS_PER_FILE": 500, "FILE_BUFFER_MAX_BATCH": 300,
+        self.settings = {"QUEEND_BUFFER_BYTES": 256 << 20, "FILE_BUFFER_DIR": folder,
+                         "FILE_BUFFER_EVENTS_PER_FILE": 500, "FILE_BUFFER_MAX_BATCH": 300,
                          "LIBQUEEN_INFLIGHT_DEADLINE_MS": 2000, "DB_CONNECTION_TIMEOUT": 1000, "QUEEND_SLOTS": 4}
         self.conninfo = postgres.database()
         self.daemon = Daemon(self.conninfo, **self.settings)
@@ -44,7 +45,8 @@ class History:
             items, places = [], []
             for _ in range(dice.choice((1, 1, 1, 5, 140))):
                 partition = dice.randrange(PARTITIONS) if dice.random() < 0.5 else who % PARTITIONS
-                items.append({"queue": self.queue, "partition": str(partition), "transactionId": f"{who}.{number}", "payload": [who, number]})
+                items.append({"queue": self.queue, "partition": str(partition), "transactionId": f"{who}.{number}",
+                              "payload": [who, number]})
                 places.append((partition, number))
                 number += 1
             while True:
@@ -72,7 +74,9 @@ class History:
             with self.postgres.away():
                 self.settle(dice)
         elif what == "hang":
-            pids = [self.postgres.cluster.pid, *map(int, Path(f"/proc/{self.postgres.cluster.pid}/task/{self.postgres.cluster.pid}/children").read_text().split())]
+            pids = [self.postgres.cluster.pid,
+                    *map(int, Path(f"/proc/{self.postgres.cluster.pid}/task/{self.postgres.cluster.pid}/children")
+                         .read_text().split())]
             for pid in pids:
                 os.kill(pid, signal.SIGSTOP)
             self.settle(dice)
@@ -94,7 +98,8 @@ class History:
 
     def switch(self, on: bool) -> None:
         with self.daemon.client() as client:
-            until(lambda: client.post("/api/v1/system/maintenance", {"enabled": on}).status == 200, "maintenance is switched")
+            until(lambda: client.post("/api/v1/system/maintenance", {"enabled": on}).status == 200,
+                  "maintenance is switched")
 
     def settle(self, dice: random.Random) -> None:
         """Until the producers were told something, or nothing for a while."""
@@ -137,6 +142,8 @@ def test_nothing_is_lost_doubled_or_out_of_order(postgres, queue, tmp_path):
     for partition, messages in found.items():
         for who in range(PRODUCERS):
             got = [number for producer, number in messages if producer == who]
-            assert got == [number for place, number in history.kept[who] if place == partition], (partition, who, happened)
-    print(f"\n{len(happened)} troubles: {dict(Counter(happened))}; {history.words.total()} messages: {dict(history.words)}, {sum(map(len, found.values()))} found")
+            assert got == [number for place, number in history.kept[who] if place == partition], (
+                partition, who, happened)
+    print(f"\n{len(happened)} troubles: {dict(Counter(happened))}; {history.words.total()} messages:"
+          f" {dict(history.words)}, {sum(map(len, found.values()))} found")
     history.daemon.stop()

@@ -1,8 +1,9 @@
-"""Random histories of two daemons, producers over HTTP and SQL, and consumers, while everything goes wrong that can; one checker judges them.
+"""Random histories of two daemons, producers over HTTP and SQL, and consumers, while everything goes wrong that can;
+one checker judges them.
 
-A round has its own servers, daemons and seed, which is printed. `make test-faults` plays rounds for minutes (FAULT_SECONDS); FAULT_SEED
-begins with a seed that was printed, FAULT_KINDS names what goes wrong (KINDS). The choices come from the seed; how processes meet does
-not, so the same seed may need several runs.
+A round has its own servers, daemons and seed, which is printed. `make test-faults` plays rounds for minutes
+(FAULT_SECONDS); FAULT_SEED begins with a seed that was printed, FAULT_KINDS names what goes wrong (KINDS). The choices
+come from the seed; how processes meet does not, so the same seed may need several runs.
 """
 from __future__ import annotations
 
@@ -30,12 +31,14 @@ from queend.service.migrate import migrate
 SECONDS = float(os.environ.get("FAULT_SECONDS", "12")) * 3 / 4  # test_buffer.py takes the rest
 ROUND = min(SECONDS, 60.0)
 DAEMONS, GROUPS = 2, {"first": [0], "second": [1], "both": [0, 1]}
-# After trouble: connections that are made anew, a daemon that comes up, a relay that takes over; then two seconds count again.
+# After trouble: connections that are made anew, a daemon that comes up, a relay that takes over; then two seconds count
+# again.
 RECOVERY = 8.0
 QUEUE = "history"
 FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 LONGEST = SECONDS / 4  # of one trouble
-KINDS = ["freeze", "slow commits", "cut", "fail over", "kill a daemon", "restart the database", "kill a backend", "clock", "silence", "quiet", "quiet"]
+KINDS = ["freeze", "slow commits", "cut", "fail over", "kill a daemon", "restart the database", "kill a backend",
+         "clock", "silence", "quiet", "quiet"]
 KINDS = [kind for kind in KINDS if kind in os.environ.get("FAULT_KINDS", ",".join(KINDS)).split(",")]
 
 
@@ -57,9 +60,12 @@ class Round:
 
     def start(self, place: int, port: int = 0) -> Daemon:
         # libfaketime reads its file once a second: the clock of this daemon alone jumps.
-        clock = {"LD_PRELOAD": FAKETIME, "FAKETIME_TIMESTAMP_FILE": self.clocks[place], "FAKETIME_CACHE_DURATION": 1, "FAKETIME_DONT_FAKE_MONOTONIC": 1}
-        return Daemon(self.dsn, PORT=port, QUEEND_BUFFER_BYTES=256 << 20, FILE_BUFFER_DIR=self.folder / f"buffer-{place}", DB_STATEMENT_TIMEOUT=2500,
-                      LIBQUEEN_INFLIGHT_DEADLINE_MS=3000, DB_CONNECTION_TIMEOUT=1000, QUEEND_SLOTS=4, QUEEND_COMPRESS_FROM=0, **clock)
+        clock = {"LD_PRELOAD": FAKETIME, "FAKETIME_TIMESTAMP_FILE": self.clocks[place], "FAKETIME_CACHE_DURATION": 1,
+                 "FAKETIME_DONT_FAKE_MONOTONIC": 1}
+        return Daemon(self.dsn, PORT=port, QUEEND_BUFFER_BYTES=256 << 20,
+                      FILE_BUFFER_DIR=self.folder / f"buffer-{place}", DB_STATEMENT_TIMEOUT=2500,
+                      LIBQUEEN_INFLIGHT_DEADLINE_MS=3000, DB_CONNECTION_TIMEOUT=1000, QUEEND_SLOTS=4,
+                      QUEEND_COMPRESS_FROM=0, **clock)
 
     # -- what goes wrong, and right again ------------------------------------------------------------------------------
 
@@ -90,7 +96,8 @@ class Round:
 
     def do_freeze(self, left: float) -> None:
         """Backends stand still, for longer than every deadline, and go on."""
-        pids = [pid for pid, in self.pair.primary.execute(f"SELECT pid FROM pg_stat_activity WHERE {MINE} AND application_name LIKE 'queend%'")]
+        pids = [pid for pid, in self.pair.primary.execute(f"SELECT pid FROM pg_stat_activity WHERE {MINE}"
+                                                          " AND application_name LIKE 'queend%'")]
         pids = self.dice.choice([pids, self.dice.sample(pids, len(pids) // 2)])
         for pid in pids:
             send(pid, signal.SIGSTOP)
@@ -141,7 +148,8 @@ class Round:
 
     def do_kill_a_backend(self, left: float) -> None:
         """The server ends all its sessions then, and recovers."""
-        rows = self.pair.primary.execute(f"SELECT pid FROM pg_stat_activity WHERE {MINE} ORDER BY state = 'active' DESC, random() LIMIT 1")
+        rows = self.pair.primary.execute(f"SELECT pid FROM pg_stat_activity WHERE {MINE}"
+                                         " ORDER BY state = 'active' DESC, random() LIMIT 1")
         for pid, in rows:
             send(pid, signal.SIGKILL)
         until(self.serves, "the server has recovered")
@@ -159,15 +167,17 @@ class Round:
 
     def play(self, seconds: float) -> None:
         end, kinds = time.monotonic() + seconds, []
-        actors = [Producer(self.stage, "here", True, [0]), Producer(self.stage, "there", True, [1]), Producer(self.stage, "roaming", True, [0, 1]),
-                  Producer(self.stage, "nameless", False, [0, 1]),
+        actors = [Producer(self.stage, "here", True, [0]), Producer(self.stage, "there", True, [1]),
+                  Producer(self.stage, "roaming", True, [0, 1]), Producer(self.stage, "nameless", False, [0, 1]),
                   Program(self.stage, "outbox", True, 15.0), Program(self.stage, "log", False, 15.0)]
-        actors += [Consumer(self.stage, f"{group}.{n}", group, places) for group, places in GROUPS.items() for n in range(2)]
+        actors += [Consumer(self.stage, f"{group}.{n}", group, places)
+                   for group, places in GROUPS.items() for n in range(2)]
         crowd = Crowd()
         crowd.all(lambda actor: actor.run(), actors)
         try:
             while time.monotonic() < end and not crowd.failures:
-                kinds = kinds or self.dice.sample(KINDS, len(KINDS))       # each of them once, in some order, then again
+                # each of them once, in some order, then again
+                kinds = kinds or self.dice.sample(KINDS, len(KINDS))
                 self.trouble(kinds.pop(), end)
                 self.wait(0.0, 2.0, max(0.0, end - time.monotonic()))
             self.stage.quiet.set()
@@ -200,7 +210,8 @@ def send(pid: int, number: int) -> None:
 def stored(server: Postgres) -> set[str]:
     """Payloads of all messages that a server has."""
     with psycopg.connect(server.dsn(dbname="history")) as session:
-        return {key for key, in session.execute("SELECT payload #>> '{}' FROM queen.messages UNION ALL SELECT payload #>> '{}' FROM queend.outbox")}
+        return {key for key, in session.execute("SELECT payload #>> '{}' FROM queen.messages UNION ALL"
+                                                " SELECT payload #>> '{}' FROM queend.outbox")}
 
 
 def play(seed: str, seconds: float, major: int | None) -> Counter[str]:
@@ -211,8 +222,10 @@ def play(seed: str, seconds: float, major: int | None) -> Counter[str]:
         try:
             one.play(seconds)
             faults = one.checker.faults(drained=True)
-            print(f"\nFAULT_SEED={seed}: {dict(Counter(kind for kind, _, _ in one.happened))}; {one.stage.told}; {dict(Counter(fault.kind for fault in faults))}", flush=True)
-            assert not faults, f"FAULT_SEED={seed} {one.happened}: {len(faults)} faults\n" + "\n".join(f"{fault}\n    {one.checker.story(fault.key)}" for fault in faults[:20])
+            print(f"\nFAULT_SEED={seed}: {dict(Counter(kind for kind, _, _ in one.happened))}; {one.stage.told};"
+                  f" {dict(Counter(fault.kind for fault in faults))}", flush=True)
+            assert not faults, f"FAULT_SEED={seed} {one.happened}: {len(faults)} faults\n" + "\n".join(
+                f"{fault}\n    {one.checker.story(fault.key)}" for fault in faults[:20])
             one.stop()
         finally:
             one.end()

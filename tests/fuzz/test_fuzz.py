@@ -1,5 +1,6 @@
-"""The readers of what strangers send, driven by libFuzzer under AddressSanitizer and UndefinedBehaviorSanitizer: all that is kept in corpus/
-is read again, then the fuzzer goes on from there for a while. `make fuzz` gives it longer, and keeps what it learns (FUZZ_KEEP)."""
+"""The readers of what strangers send, driven by libFuzzer under AddressSanitizer and UndefinedBehaviorSanitizer: all
+that is kept in corpus/ is read again, then the fuzzer goes on from there for a while. `make fuzz` gives it longer, and
+keeps what it learns (FUZZ_KEEP)."""
 from __future__ import annotations
 
 import os
@@ -21,14 +22,17 @@ BOUNDS = ["-timeout=10", "-rss_limit_mb=2048", "-max_len=4096", "-print_final_st
 
 @pytest.fixture(scope="module")
 def programs() -> Path:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}      # the flags of a make above this one
-    made = subprocess.run(["make", "--no-print-directory", str(PROGRAMS / "fuzz")], cwd=ROOT, capture_output=True, text=True, env=clean)
+    # the flags of a make above this one
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    made = subprocess.run(["make", "--no-print-directory", str(PROGRAMS / "fuzz")], cwd=ROOT, capture_output=True,
+                          text=True, env=clean)
     assert made.returncode == 0, made.stderr
     return PROGRAMS
 
 
 def run(programs: Path, target: str, where: Path, *arguments: str | Path) -> None:
-    done = subprocess.run([programs / target, *BOUNDS, f"-artifact_prefix={where}/", *arguments], capture_output=True, text=True, errors="replace", cwd=where)
+    done = subprocess.run([programs / target, *BOUNDS, f"-artifact_prefix={where}/", *arguments], capture_output=True,
+                          text=True, errors="replace", cwd=where)
     found = {file.name: file.read_bytes() for file in where.iterdir() if file.is_file()}
     assert done.returncode == 0 and not found, (found, done.stderr[-6000:])
 
@@ -49,6 +53,7 @@ def keep(programs: Path, target: str, where: Path, learned: Path) -> None:
     """A small set of small inputs that reaches all that any of them reaches becomes the corpus."""
     best = where / "best"
     best.mkdir()
-    run(programs, target, where, "-set_cover_merge=1", "-use_counters=0", "-max_len=1024", best, CORPUS / target, learned)
+    run(programs, target, where, "-set_cover_merge=1", "-use_counters=0", "-max_len=1024", best,
+        CORPUS / target, learned)
     shutil.rmtree(CORPUS / target)
     shutil.copytree(best, CORPUS / target)

@@ -14,10 +14,13 @@ from support.http import Answer
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)")
-HEADERS = ("content-type", "connection", "access-control-allow-origin", "access-control-allow-methods", "access-control-allow-headers")
-KEYS = (("name",), ("index",), ("name", "queueName"), ("consumer_group", "queue_name", "partition_name"))      # what tells elements of a list apart
+HEADERS = ("content-type", "connection", "access-control-allow-origin", "access-control-allow-methods",
+           "access-control-allow-headers")
+# what tells elements of a list apart
+KEYS = (("name",), ("index",), ("name", "queueName"), ("consumer_group", "queue_name", "partition_name"))
 
-TYPE, SAMPLE, LABEL = re.compile(r"^# TYPE (\S+) (\S+)$", re.M), re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.M), re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+TYPE, SAMPLE, LABEL = (re.compile(r"^# TYPE (\S+) (\S+)$", re.M), re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.M),
+                       re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"'))
 MEASURERS = ("hostname", "worker_id", "pid")
 
 
@@ -78,10 +81,12 @@ def values(where: str, old: Any, new: Any, pairs: Pairs, by_form: bool) -> Itera
             common = [one for one in old if _key(one, keys) in ours]
             yield from (f"{where}[{_key(one, keys)}]: removed" for one in old if _key(one, keys) not in ours)
             yield from (f"{where}[{key}]: added" for key in ours.keys() - {_key(one, keys) for one in old})
-            if [_key(one, keys) for one in common] != [_key(one, keys) for one in new if one in [ours[_key(other, keys)] for other in common]]:
+            if [_key(one, keys) for one in common] != [_key(one, keys) for one in new
+                                                       if one in [ours[_key(other, keys)] for other in common]]:
                 yield f"{where}: another order"
             for one in common:
-                yield from values(f"{where}[{'' if keys == ('index',) else _key(one, keys)}]", one, ours[_key(one, keys)], pairs, by_form)
+                yield from values(f"{where}[{'' if keys == ('index',) else _key(one, keys)}]", one,
+                                  ours[_key(one, keys)], pairs, by_form)
             return
         if len(old) != len(new):
             yield f"{where}: {len(old)} elements -> {len(new)}"
@@ -135,8 +140,8 @@ def _parsed(one: Answer) -> Any:
 
 
 def _families(text: str) -> dict[str, dict[str, Any]]:
-    """Of a Prometheus exposition: type and samples by their labels. Who measured and what happened in the latest minute is chance; the
-    daemon's own families are not looked at."""
+    """Of a Prometheus exposition: type and samples by their labels. Who measured and what happened in the latest minute
+    is chance; the daemon's own families are not looked at."""
     families = {name: {"type": kind} for name, kind in TYPE.findall(text) if not name.startswith("queend_")}
     for name, labels, value in SAMPLE.findall(text):
         if not name.startswith("queend_"):
@@ -156,8 +161,8 @@ def by_partition(one: Answer) -> None:
 
 
 def by_first(recorded: list[Answer], ours: list[Answer]) -> None:
-    """Answers that are measurements: of lists only the first element counts, and nothing where one of them is empty; what is null on
-    either side, because it was not measured yet, is null on both."""
+    """Answers that are measurements: of lists only the first element counts, and nothing where one of them is empty;
+    what is null on either side, because it was not measured yet, is null on both."""
     for one, other in zip(recorded, ours, strict=False):
         old, new = _shortened(_parsed(one), _parsed(other))
         if one.body and other.body and isinstance(old, (dict, list)):
@@ -167,12 +172,14 @@ def by_first(recorded: list[Answer], ours: list[Answer]) -> None:
 def _shortened(old: Any, new: Any) -> tuple[Any, Any]:
     if isinstance(old, dict) and isinstance(new, dict):
         both = {key: _shortened(old[key], new[key]) for key in old.keys() & new.keys()}
-        return {**old, **{key: pair[0] for key, pair in both.items()}}, {**new, **{key: pair[1] for key, pair in both.items()}}
+        return {**old,
+                **{key: pair[0] for key, pair in both.items()}}, {**new, **{key: pair[1] for key, pair in both.items()}}
     if isinstance(old, list) and isinstance(new, list):
         if not old or not new:
             return [], []
         one, other = _shortened(old[0], new[0])
-        for key in ("name", "queueName", "namespace", "task", "hostname", "table", "index", "object", "id"):      # which is the first is chance
+        # which is the first is chance
+        for key in ("name", "queueName", "namespace", "task", "hostname", "table", "index", "object", "id"):
             if isinstance(one, dict) and isinstance(other, dict) and key in one and key in other:
                 one[key] = other[key] = ""
         return [one], [other]

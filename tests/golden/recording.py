@@ -16,7 +16,8 @@ DATA = Path(__file__).parent / "data"
 
 @dataclass
 class Recording:
-    """number: its place in the conversation. sent: the bytes of the request(s). answers: none where the reference was silent."""
+    """number: its place in the conversation. sent: the bytes of the request(s). answers: none where the reference was
+    silent."""
 
     number: int
     name: str
@@ -65,18 +66,21 @@ def _curl(number: int, name: str, text: str) -> Recording:
     if headers.get("Content-Type") == "":  # curl's way to send none
         headers["Content-Type"] = "application/octet-stream"
     head, _, content = answer.partition("\n\n")
-    answers = split((head.replace("\n", "\r\n") + "\r\n\r\n" + content.rstrip("\n")).encode(), whole=True) if head.strip() else []
+    answers = split((head.replace("\n", "\r\n") + "\r\n\r\n" + content.rstrip("\n")).encode(),
+                    whole=True) if head.strip() else []
     return Recording(number, name, method, target, request(method, target, body, headers), answers, True)
 
 
 def split(data: bytes, whole: bool = False) -> list[Answer]:
-    """Answers one after the other. whole: all that follows the first head is its body (a file's line end may be missing)."""
+    """Answers one after the other. whole: all that follows the first head is its body (a file's line end may be
+    missing)."""
     answers = []
     while data:
         head, _, data = data.partition(b"\r\n\r\n")
         line, *lines = head.decode().split("\r\n")
         headers = {key.lower(): value.strip() for key, _, value in (one.partition(":") for one in lines)}
-        length = len(data) if whole or "content-length" not in headers and "close" in headers.get("connection", "") else int(headers.get("content-length", 0))
+        length = (len(data) if whole or "content-length" not in headers and "close" in headers.get("connection", "")
+                  else int(headers.get("content-length", 0)))
         answers.append(Answer(int(line.split(" ")[1]), headers, data[:length]))
         data = data[length:]
     return answers

@@ -1,7 +1,8 @@
 """The recorded conversation with the reference, replayed against the daemon.
 
-Every deliberate difference stands in differences.toml with its reason. A difference that is not listed fails, and so does
-a listed one that is gone. `python -m pytest tests/golden --print-differences` prints what is seen, in the file's form.
+Every deliberate difference stands in differences.toml with its reason. A difference that is not listed fails, and so
+does a listed one that is gone. `python -m pytest tests/golden --print-differences` prints what is seen, in the file's
+form.
 """
 from __future__ import annotations
 
@@ -20,9 +21,11 @@ from support.http import Answer, Gone, Wire, request
 from support.wait import until
 
 DIFFERENCES = Path(__file__).with_name("differences.toml")
-MEASURED_ALL = ("/api/v1/status", "/api/v1/analytics/", "/api/v1/resources/namespaces", "/api/v1/resources/tasks", "/api/v1/resources/overview", "/api/v1/system/shared-state",
+MEASURED_ALL = ("/api/v1/status", "/api/v1/analytics/", "/api/v1/resources/namespaces", "/api/v1/resources/tasks",
+                "/api/v1/resources/overview", "/api/v1/system/shared-state",
                 "/internal/api/shared-state", "/internal/api/inter-instance", "/api/v1/stats/refresh")
-MEASURED = ("/health", "/metrics", "/metrics/prometheus", "/api/v1/consumer-groups", "/api/v1/consumer-groups/lagging?minLagSeconds=0")
+MEASURED = ("/health", "/metrics", "/metrics/prometheus", "/api/v1/consumer-groups",
+            "/api/v1/consumer-groups/lagging?minLagSeconds=0")
 
 
 def listed(kind: str = "difference") -> dict[str, set[str]]:
@@ -40,7 +43,8 @@ def listed(kind: str = "difference") -> dict[str, set[str]]:
 @pytest.fixture(scope="module")
 def daemon(start_daemon: Callable[..., Daemon], tmp_path_factory: pytest.TempPathFactory) -> Daemon:
     """With the settings that are as the reference has it (docs/compatibility.md), and a failover buffer."""
-    return start_daemon(CORS_ORIGINS="*", QUEEND_HOSTS="*", QUEEND_STRICT="false", QUEEND_BUFFER_BYTES=1 << 20, FILE_BUFFER_DIR=tmp_path_factory.mktemp("buffer"))
+    return start_daemon(CORS_ORIGINS="*", QUEEND_HOSTS="*", QUEEND_STRICT="false", QUEEND_BUFFER_BYTES=1 << 20,
+                        FILE_BUFFER_DIR=tmp_path_factory.mktemp("buffer"))
 
 
 @pytest.fixture(scope="module")
@@ -140,4 +144,5 @@ def test_print_differences(seen: dict[str, list[str]], request: pytest.FixtureRe
             groups.setdefault(one, []).append(name)
     with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         for what, names in groups.items():
-            print(f"\n[[difference]]\nrecordings = {json.dumps(names)}\nwhat = [{json.dumps(what, ensure_ascii=False)}]\nreason = \"\"")
+            print(f"\n[[difference]]\nrecordings = {json.dumps(names)}\nwhat ="
+                  f" [{json.dumps(what, ensure_ascii=False)}]\nreason = \"\"")

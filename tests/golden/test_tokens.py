@@ -1,5 +1,5 @@
-"""The recorded conversation about tokens, replayed: their claims are the recorded ones, signed here, their times as far from now as they
-were then. Deliberate differences: tokens.toml."""
+"""The recorded conversation about tokens, replayed: their claims are the recorded ones, signed here, their times as far
+from now as they were then. Deliberate differences: tokens.toml."""
 from __future__ import annotations
 
 import json
@@ -29,10 +29,12 @@ def signed(name: str, text: str) -> str:
         header, claims = json.loads(found[1]), json.loads(found[2])
         if found[3] == "none":
             return f"{b64(json.dumps(header).encode())}.{b64(json.dumps(claims).encode())}."
-        at = datetime.strptime(then[1], "%a, %d %b %Y %H:%M:%S GMT").replace(tzinfo=timezone.utc).timestamp() if then else 0
+        at = datetime.strptime(then[1],
+                               "%a, %d %b %Y %H:%M:%S GMT").replace(tzinfo=timezone.utc).timestamp() if then else 0
         claims = {key: value - int(at) if key in ("exp", "nbf", "iat") else value for key, value in claims.items()}
         claims.setdefault("exp", None)
-        return token(header["alg"], "another secret, which is long enough as well" if name in FORGED else SECRET, header, **claims)
+        return token(header["alg"], "another secret, which is long enough as well" if name in FORGED else SECRET,
+                     header, **claims)
 
     return TOKEN.sub(one, text)
 
@@ -45,7 +47,8 @@ def recordings() -> dict[str, Recording]:
 @pytest.fixture(scope="module")
 def seen(start_daemon: Any, recordings: dict[str, Recording]) -> dict[str, list[str]]:
     """Plays the whole conversation; recording → differences."""
-    daemon: Daemon = start_daemon(JWT_ENABLED="true", JWT_SECRET=SECRET, JWT_REQUIRE_EXP="false", QUEEND_STRICT="false", CORS_ORIGINS="*")
+    daemon: Daemon = start_daemon(JWT_ENABLED="true", JWT_SECRET=SECRET, JWT_REQUIRE_EXP="false",
+                                  QUEEND_STRICT="false", CORS_ORIGINS="*")
     pairs = compare.Pairs()
     result = {}
     for one in recordings.values():

@@ -1,5 +1,5 @@
-"""Requests that attack a real daemon, as they stand in requests.toml: each answered as it says, whole and byte by byte, and nothing
-that stands behind what was refused is ever a request."""
+"""Requests that attack a real daemon, as they stand in requests.toml: each answered as it says, whole and byte by byte,
+and nothing that stands behind what was refused is ever a request."""
 from __future__ import annotations
 
 import socket

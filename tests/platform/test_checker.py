@@ -57,7 +57,8 @@ class Queue:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_clean_history(seed: int) -> None:
-    """With leases that end unacknowledged, answers that never came, seeks, and a database that lost its newest messages."""
+    """With leases that end unacknowledged, answers that never came, seeks, and a database that lost its newest
+    messages."""
     queue = Queue(seed)
     chance = queue.chance
     for _ in range(120):
@@ -165,7 +166,8 @@ def given_in_disorder(queue: Queue) -> None:
     queue.push("a")
     queue.push("a")
     end, asked = len(queue.log["a"]), queue.step()
-    queue.checker.popped("red", [("a", end - 1, queue.log["a"][-1]), ("a", end - 2, queue.log["a"][-2])], asked, queue.step(), LEASE)
+    queue.checker.popped("red", [("a", end - 1, queue.log["a"][-1]), ("a", end - 2, queue.log["a"][-2])], asked,
+                         queue.step(), LEASE)
     queue.now += LEASE
 
 
@@ -218,14 +220,17 @@ def not_delivered_again_after_its_lease(queue: Queue) -> None:
     queue.next["red", "a"] += len(queue.pop("red", "a", ack=False).messages)
 
 
-PLANTED = {"lost": [lost, lost_by_the_buffer, lost_to_one_group, lost_after_a_seek], "doubled": [stored_twice, stored_elsewhere, consumed_twice],
+PLANTED = {"lost": [lost, lost_by_the_buffer, lost_to_one_group, lost_after_a_seek],
+           "doubled": [stored_twice, stored_elsewhere, consumed_twice],
            "acknowledged": [delivered_after_its_acknowledgment, delivered_after_it_acknowledged_itself],
            "order": [passed_over, turned_round, given_in_disorder], "gone": [rows_of_the_database_before],
            "left": [not_delivered_again_after_its_lease],
-           "late": [passed_over_by_pops, passed_over_by_a_pop_that_waits, withheld_behind_a_lease_that_ended, committed_by_sql_and_not_found]}
+           "late": [passed_over_by_pops, passed_over_by_a_pop_that_waits, withheld_behind_a_lease_that_ended,
+                    committed_by_sql_and_not_found]}
 
 
-@pytest.mark.parametrize("kind, plant", [(kind, plant) for kind, plants in PLANTED.items() for plant in plants], ids=lambda one: getattr(one, "__name__", one))
+@pytest.mark.parametrize("kind, plant", [(kind, plant) for kind, plants in PLANTED.items() for plant in plants],
+                         ids=lambda one: getattr(one, "__name__", one))
 def test_a_planted_fault_is_found_and_told_apart(kind: str, plant: Callable[[Queue], None]) -> None:
     queue = Queue()
     for _ in range(EACH):

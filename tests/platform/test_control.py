@@ -8,8 +8,10 @@ from support.daemon import Daemon
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 TS3 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
-DEFAULTS = {"priority": 0, "leaseTime": 300, "retryLimit": 3, "retryDelay": 1000, "maxSize": 0, "ttl": 3600, "deadLetterQueue": False,
-            "dlqAfterMaxRetries": False, "delayedProcessing": 0, "windowBuffer": 0, "retentionSeconds": 0, "completedRetentionSeconds": 0,
+DEFAULTS = {"priority": 0, "leaseTime": 300, "retryLimit": 3, "retryDelay": 1000, "maxSize": 0, "ttl": 3600,
+            "deadLetterQueue": False,
+            "dlqAfterMaxRetries": False, "delayedProcessing": 0, "windowBuffer": 0, "retentionSeconds": 0,
+            "completedRetentionSeconds": 0,
             "retentionEnabled": False, "encryptionEnabled": False, "maxWaitTimeSeconds": 0}
 
 
@@ -30,7 +32,8 @@ def configure(daemon, **body):
 
 
 def push(daemon, queue, *partitions):
-    status, _, results = daemon.request("POST", "/api/v1/push", {"items": [{"queue": queue, "partition": p, "payload": p} for p in partitions]})
+    status, _, results = daemon.request("POST", "/api/v1/push",
+                                        {"items": [{"queue": queue, "partition": p, "payload": p} for p in partitions]})
     assert status == 201, results
     return results
 
@@ -48,23 +51,28 @@ SENT = {name: 7 if isinstance(value, int) and not isinstance(value, bool) else T
 def test_configure_again_leaves_alone_what_it_does_not_name(daemon, queue):
     _, _, first = configure(daemon, queue=queue, namespace="n", task="t", options=SENT)
     assert first["options"] == SENT and (first["namespace"], first["task"]) == ("n", "t")
-    for body in ({}, {"options": {}}, {"namespace": None, "task": None, "options": None}, {"mode": "merge", "options": {"unknown": 1}}):
+    for body in ({}, {"options": {}}, {"namespace": None, "task": None, "options": None},
+                 {"mode": "merge", "options": {"unknown": 1}}):
         assert configure(daemon, queue=queue, **body)[2] == first
-    _, _, then = configure(daemon, queue=queue, task="", options={"leaseTime": "60", "deadLetterQueue": "false", "ttl": None})
-    assert then == {**first, "task": "", "options": {**SENT, "leaseTime": 60, "deadLetterQueue": False, "ttl": DEFAULTS["ttl"]}}
+    _, _, then = configure(daemon, queue=queue, task="",
+                           options={"leaseTime": "60", "deadLetterQueue": "false", "ttl": None})
+    assert then == {**first, "task": "",
+                    "options": {**SENT, "leaseTime": 60, "deadLetterQueue": False, "ttl": DEFAULTS["ttl"]}}
 
 
 def test_configure_in_place_of_all_there_was(daemon, queue):
     _, _, first = configure(daemon, queue=queue, namespace="n", task="t", options=SENT)
     _, _, second = configure(daemon, queue=queue, mode="replace", options={"leaseTime": 60})
-    assert second == {**first, "namespace": "", "task": "", "options": {**DEFAULTS, "leaseTime": 60, "encryptionEnabled": True}}
+    assert second == {**first, "namespace": "", "task": "",
+                      "options": {**DEFAULTS, "leaseTime": 60, "encryptionEnabled": True}}
     status, _, answer = configure(daemon, queue=queue, mode="renew")
     assert status == 400 and answer["error"] == "mode must be merge or replace"
 
 
 def test_encryption_is_turned_off_by_its_own_name_alone(daemon, queue):
     """What the published clients send with every call, their default, turns nothing off."""
-    assert configure(daemon, queue=queue, options={"encryptionEnabled": True})[2]["options"]["encryptionEnabled"] is True
+    assert configure(daemon, queue=queue,
+                     options={"encryptionEnabled": True})[2]["options"]["encryptionEnabled"] is True
     for options in ({"encryptionEnabled": False}, {"encryptionEnabled": None}, {}):
         assert configure(daemon, queue=queue, options=options)[2]["options"]["encryptionEnabled"] is True
     assert configure(daemon, queue=queue, options={"encryption": "off"})[2]["options"]["encryptionEnabled"] is False
@@ -85,7 +93,8 @@ def test_every_option_says_its_unit_and_whether_it_was_asked_for(daemon, queue):
 
 
 @pytest.mark.parametrize("name, value", [
-    ("leaseTime", -5), ("leaseTime", "abc"), ("leaseTime", 1.5), ("leaseTime", True), ("leaseTime", 2**31), ("leaseTime", "9" * 30),
+    ("leaseTime", -5), ("leaseTime", "abc"), ("leaseTime", 1.5), ("leaseTime", True), ("leaseTime", 2**31),
+    ("leaseTime", "9" * 30),
     ("leaseTime", "٣"), ("leaseTime", []), ("deadLetterQueue", 1), ("deadLetterQueue", "yes"), ("deadLetterQueue", {}),
 ])
 def test_configure_names_the_bad_option(daemon, queue, name, value):
@@ -95,10 +104,13 @@ def test_configure_names_the_bad_option(daemon, queue, name, value):
 
 
 @pytest.mark.parametrize("body, error", [
-    (b"", "Empty request body"), (b'{"queue":', "Invalid JSON: "), (b'{"queue":"\xff"}', "Invalid JSON: "), (b"[]", "queue is required"),
+    (b"", "Empty request body"), (b'{"queue":', "Invalid JSON: "), (b'{"queue":"\xff"}', "Invalid JSON: "),
+    (b"[]", "queue is required"),
     (b"null", "queue is required"), (b'{"queue":5}', "queue is required"), (b'{"queue":""}', "queue is required"),
-    (b'{"queue":"a\\u0000"}', "queue must have at most 255 characters and no NUL"), (b'{"queue":"' + b"a" * 256 + b'"}', "queue must have"),
-    (b'{"queue":"a","options":[]}', "options must be an object"), (b'{"queue":"a","task":"' + b"a" * 256 + b'"}', "task must have"),
+    (b'{"queue":"a\\u0000"}', "queue must have at most 255 characters and no NUL"),
+    (b'{"queue":"' + b"a" * 256 + b'"}', "queue must have"),
+    (b'{"queue":"a","options":[]}', "options must be an object"),
+    (b'{"queue":"a","task":"' + b"a" * 256 + b'"}', "task must have"),
 ])
 def test_configure_refuses(daemon, body, error):
     status, _, answer = daemon.request("POST", "/api/v1/configure", body)
@@ -115,7 +127,8 @@ def test_queue_resources_tell_live_figures(daemon, queue):
         ("a", {"total": 2, "pending": 1, "processing": 1, "completed": 0, "failed": 0, "deadLetter": 0}),
         ("b", {"total": 1, "pending": 1, "processing": 0, "completed": 0, "failed": 0, "deadLetter": 0})]
     assert one["partitions"][0]["id"] == leased["partitionId"]
-    assert all(TS3.fullmatch(p[key]) for p in one["partitions"] for key in ("createdAt", "oldestMessage", "newestMessage"))
+    assert all(TS3.fullmatch(p[key]) for p in one["partitions"]
+               for key in ("createdAt", "oldestMessage", "newestMessage"))
     assert one["totals"] == {"total": 3, "pending": 2, "processing": 1, "completed": 0, "failed": 0, "deadLetter": 0}
     message = leased["messages"][0]
     daemon.request("POST", "/api/v1/ack", {key: message[key] for key in ("transactionId", "partitionId", "leaseId")})
@@ -136,7 +149,8 @@ def test_queues_are_listed_newest_first(daemon, queue):
 def test_names_are_decoded_once(daemon, encoded, name):
     push(daemon, name, "p")
     assert daemon.request("GET", f"/api/v1/resources/queues/{encoded}")[2]["name"] == name
-    assert daemon.request("DELETE", f"/api/v1/resources/queues/{encoded}")[2] == {"deleted": True, "queue": name, "existed": True}
+    assert daemon.request("DELETE",
+                          f"/api/v1/resources/queues/{encoded}")[2] == {"deleted": True, "queue": name, "existed": True}
 
 
 @pytest.mark.parametrize("encoded", ["%ff", "a%00b"])
@@ -155,8 +169,9 @@ def test_delete_is_idempotent_and_a_new_queue_starts_empty(daemon, queue):
     assert len(daemon.request("GET", f"/api/v1/pop/queue/{queue}?batch=10")[2]["messages"]) == 1
 
 
-@pytest.mark.parametrize("method, path", [("GET", "/nope"), ("GET", "/api/v1/nope"), ("POST", "/health"), ("PUT", "/api/v1/configure"),
-                                          ("GET", "/health/"), ("GET", "/docs")])
+@pytest.mark.parametrize("method, path",
+                         [("GET", "/nope"), ("GET", "/api/v1/nope"), ("POST", "/health"), ("PUT", "/api/v1/configure"),
+                          ("GET", "/health/"), ("GET", "/docs")])
 def test_unknown_routes_are_told(daemon, method, path):
     status, _, answer = daemon.request(method, path)
     assert (status, answer["code"]) == (404, "no_such_route") and answer["error"].startswith("Not found")
@@ -164,7 +179,8 @@ def test_unknown_routes_are_told(daemon, method, path):
 
 def test_health(daemon):
     status, _, answer = daemon.request("GET", "/health")
-    assert status == 200 and (answer["status"], answer["database"], answer["server"]) == ("healthy", "connected", "queend")
+    assert status == 200
+    assert (answer["status"], answer["database"], answer["server"]) == ("healthy", "connected", "queend")
 
 
 def test_probes(daemon):

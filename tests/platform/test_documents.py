@@ -15,7 +15,8 @@ from queend.cli import app
 from queend.config import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted(subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split())
+PAGES = sorted(subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True,
+                              check=True).stdout.split())
 # Names of PostgreSQL, of a client, of a route; any file; a text that is sealed.
 FOREIGN = {"transaction_timeout", "ephemeral_unsupported", "state/get", "migrate/NNNN_name.sql", "queend seal 1:"}
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -57,7 +58,8 @@ def test_what_is_filled_anew_says_the_same():
         assert len(lines) > 2 and max(map(len, lines)) <= 120 and all(line.startswith(others) for line in lines[1:])
         assert " ".join(" ".join(lines).split()) == " ".join(f"{first}{words} end 1. of it".split())
         assert not any(line.count("`") % 2 or line.count("[") != line.count(")") for line in lines)
-    for kept in (f"| {words} |", f"# {words}", f"```\n{words}\n```", f"    {words}", f"<!-- made -->\n{words}\n<!-- /made -->"):
+    for kept in (f"| {words} |", f"# {words}", f"```\n{words}\n```", f"    {words}",
+                 f"<!-- made -->\n{words}\n<!-- /made -->"):
         assert wrapped(kept) == kept
 
 
@@ -76,20 +78,27 @@ def test_links_lead_to_a_file_and_a_heading(page):
 
 
 def test_files_that_are_named_exist():
-    """`docs/…`, `bench/…`, `tests/…`, in pages, code and SQL alike. An applied migration never changes: it may name what was."""
-    named = subprocess.run(["git", "grep", "-noE", r"\b(docs|bench|tests|tools|queend|sql|systemd|examples)/[a-zA-Z0-9_./-]+\.(md|py|pyx|sql|toml|c|svg|sh|json)\b", "--",
-                            ":!sql/migrate", ":!tests", ":!.gitignore", ":!docs/inside/decisions/README.md"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    """`docs/…`, `bench/…`, `tests/…`, in pages, code and SQL alike. An applied migration never changes: it may name
+    what was."""
+    path = (r"\b(docs|bench|tests|tools|queend|sql|systemd|examples)/[a-zA-Z0-9_./-]+"
+            r"\.(md|py|pyx|sql|toml|c|svg|sh|json)\b")
+    named = subprocess.run(["git", "grep", "-noE", path, "--", ":!sql/migrate", ":!tests", ":!.gitignore",
+                            ":!docs/inside/decisions/README.md"],
+                           cwd=ROOT, capture_output=True, text=True, check=True).stdout
     lost = []
     for line in named.splitlines():
         file, number, path = line.split(":", 2)
-        if not any((base / path).exists() for base in (ROOT, ROOT / "tests", ROOT / Path(file).parent)) and not path.startswith(("bench/out/", "bench/results/plots/")):
+        if (not any((base / path).exists() for base in (ROOT, ROOT / "tests", ROOT / Path(file).parent))
+            and not path.startswith(("bench/out/", "bench/results/plots/"))):
             lost.append(line)
     assert not lost
 
 
 def sources(*folders: str) -> dict[str, str]:
-    files = subprocess.run(["git", "ls-files", *folders], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    return {file: (ROOT / file).read_text() for file in files if file.endswith((".py", ".pyx", ".pxd", ".sql", ".h", ".service", ".c", "Makefile"))}
+    files = subprocess.run(["git", "ls-files", *folders], cwd=ROOT, capture_output=True, text=True,
+                           check=True).stdout.split()
+    return {file: (ROOT / file).read_text() for file in files
+            if file.endswith((".py", ".pyx", ".pxd", ".sql", ".h", ".service", ".c", "Makefile"))}
 
 
 def test_names_that_are_told_are_in_the_sources():
@@ -97,20 +106,27 @@ def test_names_that_are_told_are_in_the_sources():
     found = sources("queend", "sql", "systemd", "tests", "bench", "Makefile")
     own = "\n".join(text for file, text in found.items() if file.startswith(("queend/", "sql/")))
     everything = "\n".join(found.values())
-    places = {place for file in found for place in (file.removeprefix(base) for base in ("", "queend/core/", "queend/", "sql/", "tests/"))}
-    places |= {place.rsplit(".", 1)[0] for place in places} | {parent.as_posix() for place in places for parent in Path(place).parents}
-    rooms = "|".join({folder.name for base in ("queend", "queend/core", "sql") for folder in (ROOT / base).iterdir() if folder.is_dir()} | {"core", "engine"})
+    places = {place for file in found
+              for place in (file.removeprefix(base) for base in ("", "queend/core/", "queend/", "sql/", "tests/"))}
+    places |= {place.rsplit(".", 1)[0]
+               for place in places} | {parent.as_posix() for place in places for parent in Path(place).parents}
+    rooms = "|".join({folder.name for base in ("queend", "queend/core", "sql") for folder in (ROOT / base).iterdir()
+                      if folder.is_dir()} | {"core", "engine"})
     fields = {name.upper() for name in Settings.model_fields}
     lost = []
     for page in PAGES:
         foreign = page.startswith("bench/results/")                           # tells of other programs as well
         for number, line in enumerate((ROOT / page).read_text().split("\n"), 1):
-            names = [name for name in re.findall(r"`((?:QUEEND|QUEEN|LIBQUEEN|JWT|FILE_BUFFER|STATS|METRICS|RETENTION)_[A-Z_]*[A-Z])`", line)
+            names = [name for name in re.findall(
+                r"`((?:QUEEND|QUEEN|LIBQUEEN|JWT|FILE_BUFFER|STATS|METRICS|RETENTION)_[A-Z_]*[A-Z])`", line)
                      if name not in fields and name not in everything]
-            names += [name for name in re.findall(r"`queend\.([a-z_]+)", line) if name != "_core" and not re.search(rf"\bqueend\.{name}\b", own)]
-            names += [name for name in re.findall(rf"`((?:{rooms})/[\w/.]+)`", line) if name.rstrip("/") not in places | FOREIGN]
+            names += [name for name in re.findall(r"`queend\.([a-z_]+)", line) if name != "_core"
+                      and not re.search(rf"\bqueend\.{name}\b", own)]
+            names += [name for name in re.findall(rf"`((?:{rooms})/[\w/.]+)`", line)
+                      if name.rstrip("/") not in places | FOREIGN]
             names += [name for name in re.findall(r"`([a-z]+(?:_[a-z]+)+)`", line)
-                      if not foreign and name not in everything and name not in FOREIGN and not name.startswith(("queend_", "queen_"))]
+                      if not foreign and name not in everything and name not in FOREIGN
+                      and not name.startswith(("queend_", "queen_"))]
             lost += [f"{page}:{number}: {name}" for name in names]
     assert not lost
 
@@ -123,7 +139,8 @@ def test_flags_of_benchmarks_exist():
 
 
 def options(command: click.Command, name: str = "queend") -> Iterator[tuple[str, set[str]]]:
-    yield name, {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)} | {"-h", "--help"}
+    yield name, {option for parameter in command.params
+                 for option in (*parameter.opts, *parameter.secondary_opts)} | {"-h", "--help"}
     for child in getattr(command, "commands", {}).values():
         yield from options(child, f"{name} {child.name}")
 
@@ -133,11 +150,14 @@ def test_commands_and_options_of_queend_exist():
     lost = []
     for page in PAGES:
         text = (ROOT / page).read_text().replace("\\\n", " ")
-        code = "\n".join(re.findall(r"^```\w*\n(.*?)^```", text, re.M | re.S) + re.findall(r"^    (queend .*)", text, re.M))
-        for line in re.findall(r"`(queend [a-z][^`\n]*)`", text) + re.findall(r"^(?:\$ )?(?:[A-Z_]+=\S+ +)*(queend [a-z].*)", code, re.M):
+        code = "\n".join(re.findall(r"^```\w*\n(.*?)^```", text, re.M | re.S)
+                         + re.findall(r"^    (queend .*)", text, re.M))
+        for line in re.findall(r"`(queend [a-z][^`\n]*)`",
+                               text) + re.findall(r"^(?:\$ )?(?:[A-Z_]+=\S+ +)*(queend [a-z].*)", code, re.M):
             words = line.split()
             command = max((name for name in known if words[:name.count(" ") + 1] == name.split()), key=len)
-            if line not in FOREIGN and (command == "queend" or not set(re.findall(r"(?<!\S)--[a-z-]+", line)) <= known[command]):
+            if line not in FOREIGN and (command == "queend"
+                                        or not set(re.findall(r"(?<!\S)--[a-z-]+", line)) <= known[command]):
                 lost.append((page, line))
     assert not lost
 
@@ -159,12 +179,14 @@ def test_pages_that_users_need_are_in_the_index():
     assert all(f"**{word}**" in index for word in ("queue", "partition", "group", "lease", "cursor"))
     picture, = re.findall(r"!\[[^\]]*\]\(([^)]+\.svg)\)", index)
     drawn = (ROOT / "docs" / picture).read_text()
-    assert ElementTree.fromstring(drawn).tag.endswith("svg") and "prefers-color-scheme:dark" in drawn and len(drawn) < 8000
+    assert ElementTree.fromstring(drawn).tag.endswith("svg") and "prefers-color-scheme:dark" in drawn
+    assert len(drawn) < 8000
 
 
 def test_the_index_of_decisions_names_each():
     folder = ROOT / "docs/inside/decisions"
-    assert set(LINK.findall((folder / "README.md").read_text())) >= {file.name for file in folder.glob("*.md")} - {"README.md"}
+    assert set(LINK.findall((folder / "README.md").read_text())) >= {
+        file.name for file in folder.glob("*.md")} - {"README.md"}
     assert len(list(folder.glob("*.md"))) <= 20
 
 

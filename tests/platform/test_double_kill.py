@@ -1,5 +1,5 @@
-"""The PostgreSQL of the daemon killed in part under load, and the daemon a moment later, or in the middle of its next start: it
-serves again, with all it ever answered.
+"""The PostgreSQL of the daemon killed in part under load, and the daemon a moment later, or in the middle of its next
+start: it serves again, with all it ever answered.
 
 `make test-kills` does it 200 times (KILLS, FAULT_SEED) and prints how long it took.
 """
@@ -36,7 +36,8 @@ class Producers:
     def produce(self, who: int) -> None:
         dice, client = random.Random(f"{SEED}.{who}"), None
         while not self.enough.is_set():
-            items = [{"queue": "kills", "partition": str(dice.randrange(50)), "transactionId": f"{who}.{self.answered[who]}.{n}",
+            items = [{"queue": "kills", "partition": str(dice.randrange(50)),
+                      "transactionId": f"{who}.{self.answered[who]}.{n}",
                       "payload": dice.randbytes(100).hex()} for n in range(50)]
             while not self.enough.is_set():
                 try:
@@ -91,7 +92,8 @@ def test_it_serves_again_after_any_two_kills(tmp_path: Path) -> None:
           f"{min(took):.2f} / {statistics.median(took):.2f} / {max(took):.2f} s (least, median, most)")
     with daemon.client() as client:
         until(lambda: client.get("/api/v1/status/buffers").json["pending"] == 0, "the buffer is empty")
-        wanted = {f"{who}.{number}.{n}" for who in range(PRODUCERS) for number in range(load.answered[who]) for n in range(50)}
+        wanted = {f"{who}.{number}.{n}" for who in range(PRODUCERS)
+                  for number in range(load.answered[who]) for n in range(50)}
         seen: list[str] = []
         while messages := client.pop("kills", batch=5000, partitions=50, autoAck=True):
             seen += [message["transactionId"] for message in messages]

@@ -29,7 +29,8 @@ def test_data_survives_a_restart_and_nothing_listens_on_tcp(tmp_path):
             connection.execute("CREATE TABLE kept AS SELECT 7 AS n")
             assert connection.execute("SHOW listen_addresses").fetchone() == ("",)
             assert connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
-        for path, mode in ((cluster.folder, 0o700), (cluster.data, 0o700), (cluster.log, 0o600), (cluster.folder / "lock", 0o600)):
+        for path, mode in ((cluster.folder, 0o700), (cluster.data, 0o700), (cluster.log, 0o600),
+                           (cluster.folder / "lock", 0o600)):
             assert stat.S_IMODE(path.stat().st_mode) == mode, path
         assert os.stat(f"/proc/{cluster.pid}").st_uid != 0
     finally:
@@ -59,7 +60,8 @@ def test_what_was_open_is_closed_but_not_a_folder_of_others(tmp_path):
 
 
 # The embedded programs, and every version this system has besides.
-MAJORS = [None, *sorted(int(path.name) for path in Path("/usr/lib/postgresql").glob("[0-9]*") if (path / "bin" / "initdb").exists())]
+MAJORS = [None, *sorted(int(path.name) for path in Path("/usr/lib/postgresql").glob("[0-9]*")
+                        if (path / "bin" / "initdb").exists())]
 
 
 @pytest.mark.parametrize("major", MAJORS)

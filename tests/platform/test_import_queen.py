@@ -38,10 +38,12 @@ class Queen:
     def queue(self, name: str, **columns: Any) -> uuid.UUID:
         columns = {"name": name, "namespace": name.split(".")[0], "task": "", **columns}
         names = ", ".join(columns)
-        return self.db.execute(f"INSERT INTO queen.queues ({names}) VALUES ({', '.join(['%s'] * len(columns))}) RETURNING id", [*columns.values()]).fetchone()[0]
+        return self.db.execute(f"INSERT INTO queen.queues ({names}) VALUES ({', '.join(['%s'] * len(columns))})"
+                               " RETURNING id", [*columns.values()]).fetchone()[0]
 
     def partition(self, queue: uuid.UUID, name: str) -> uuid.UUID:
-        return self.db.execute("INSERT INTO queen.partitions (queue_id, name) VALUES (%s, %s) RETURNING id", (queue, name)).fetchone()[0]
+        return self.db.execute("INSERT INTO queen.partitions (queue_id, name) VALUES (%s, %s) RETURNING id",
+                               (queue, name)).fetchone()[0]
 
     def messages(self, partition: uuid.UUID, n: int, payload: Any = None, kind: str = "") -> list[tuple]:
         """n messages: (created_at, id, transaction id, payload). Batches of some share their moment, as there."""
@@ -53,34 +55,44 @@ class Queen:
                 ms = int(self.at.timestamp() * 1000)
                 own = uuid.UUID(bytes=ms.to_bytes(6, "big") + b"\x70\x00\x80" + self.number.to_bytes(7, "big"))
                 word = kind or self.chance.choice(["7", "4", "text", "old"])
-                given = {"7": str(uuid.UUID(bytes=(ms + 3).to_bytes(6, "big") + own.bytes[6:])), "4": str(uuid.UUID(int=self.chance.getrandbits(128), version=4)),
-                         "text": f"Zahlung-ü-{self.number}", "old": str(uuid.UUID(bytes=(ms - 9_000_000).to_bytes(6, "big") + own.bytes[6:]))}[word]
+                given = {"7": str(uuid.UUID(bytes=(ms + 3).to_bytes(6, "big") + own.bytes[6:])),
+                         "4": str(uuid.UUID(int=self.chance.getrandbits(128), version=4)),
+                         "text": f"Zahlung-ü-{self.number}",
+                         "old": str(uuid.UUID(bytes=(ms - 9_000_000).to_bytes(6, "big") + own.bytes[6:]))}[word]
                 made.append((self.at, own, given, {"n": self.number} if payload is None else payload(self.number)))
-        with self.db.cursor().copy("COPY queen.messages (created_at, id, transaction_id, payload, partition_id, trace_id, producer_sub) FROM STDIN") as copy:
+        with self.db.cursor().copy("COPY queen.messages (created_at, id, transaction_id, payload, partition_id,"
+                                   " trace_id, producer_sub) FROM STDIN") as copy:
             for at, own, given, value in made:
-                copy.write_row((at, own, given, json.dumps(value), partition, uuid.UUID(int=own.int ^ 1), "me" if own.int % 3 == 0 else None))
+                copy.write_row((at, own, given, json.dumps(value), partition, uuid.UUID(int=own.int ^ 1),
+                                "me" if own.int % 3 == 0 else None))
         return made
 
     def cursor(self, partition: uuid.UUID, group: str, message: tuple | None, retries: int = 0) -> None:
         at, own = (message[0], message[1]) if message else (None, uuid.UUID(int=0))
-        self.db.execute("INSERT INTO queen.partition_consumers (partition_id, consumer_group, last_consumed_created_at, last_consumed_id, batch_retry_count, last_consumed_at,"
-                        " lease_expires_at, worker_id) VALUES (%s, %s, %s, %s, %s, now(), now() + interval '1 hour', 'a lease')", (partition, group, at, own, retries))
+        self.db.execute("INSERT INTO queen.partition_consumers (partition_id, consumer_group, last_consumed_created_at,"
+                        " last_consumed_id, batch_retry_count, last_consumed_at,"
+                        " lease_expires_at, worker_id) VALUES (%s, %s, %s, %s, %s, now(), now() + interval '1 hour',"
+                        " 'a lease')", (partition, group, at, own, retries))
 
     def subscription(self, group: str, queue: str, at: datetime, partition: str = "") -> None:
-        self.db.execute("INSERT INTO queen.consumer_groups_metadata (consumer_group, queue_name, partition_name, subscription_mode, subscription_timestamp) VALUES (%s, %s, %s, 'new', %s)",
+        self.db.execute("INSERT INTO queen.consumer_groups_metadata (consumer_group, queue_name, partition_name,"
+                        " subscription_mode, subscription_timestamp) VALUES (%s, %s, %s, 'new', %s)",
                         (group, queue, partition, at))
 
     def dead(self, partition: uuid.UUID, group: str, message: tuple, error: str) -> None:
-        self.db.execute("INSERT INTO queen.dead_letter_queue (message_id, partition_id, consumer_group, error_message, retry_count, original_created_at) VALUES (%s, %s, %s, %s, 3, %s)",
+        self.db.execute("INSERT INTO queen.dead_letter_queue (message_id, partition_id, consumer_group, error_message,"
+                        " retry_count, original_created_at) VALUES (%s, %s, %s, %s, 3, %s)",
                         (message[1], partition, group, error, message[0]))
 
 
 def environment(conninfo: str) -> dict[str, str]:
-    return {**{k: v for k, v in os.environ.items() if not k.startswith(("QUEEN", "PG"))}, "QUEEND_DSN": conninfo, "PYTHONPATH": str(PACKAGE)}
+    return {**{k: v for k, v in os.environ.items() if not k.startswith(("QUEEN", "PG"))}, "QUEEND_DSN": conninfo,
+            "PYTHONPATH": str(PACKAGE)}
 
 
 def bring(here: str, there: str, *more: str, status: int = 0) -> str:
-    done = subprocess.run([sys.executable, "-m", "queend", "import-queen", there, *more], env=environment(here), capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-m", "queend", "import-queen", there, *more], env=environment(here),
+                          capture_output=True, text=True, timeout=120)
     assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
     return done.stdout + done.stderr
 
@@ -103,9 +115,11 @@ def queen(postgres) -> Queen:
 
 
 def test_everything_that_somebody_waits_for(queen: Queen, postgres, start_daemon) -> None:
-    """Each group gets just what it has not consumed, in order, with ids, moments, producers and traces; dead letters come along."""
+    """Each group gets just what it has not consumed, in order, with ids, moments, producers and traces; dead letters
+    come along."""
     here = postgres.database()
-    orders = queen.queue("orders.eu", lease_time=60, retry_limit=5, ttl=3600, retry_delay=1000, delayed_processing=0, priority=4)
+    orders = queen.queue("orders.eu", lease_time=60, retry_limit=5, ttl=3600, retry_delay=1000,
+                         delayed_processing=0, priority=4)
     a, b, empty = (queen.partition(orders, name) for name in ("a", "b/ü", "empty"))
     first, second = queen.messages(a, 2500), queen.messages(b, 700)
     queen.cursor(a, "__QUEUE_MODE__", first[1999])
@@ -126,13 +140,17 @@ def test_everything_that_somebody_waits_for(queen: Queen, postgres, start_daemon
     daemon = start_daemon(here)
     with daemon.client() as client:
         with psycopg.connect(here) as db:
-            assert db.execute("SELECT lease_time, retry_limit, priority, ttl_set, retry_delay_set, namespace, task FROM queend.queues WHERE name = 'orders.eu'").fetchone() == (
+            assert db.execute("SELECT lease_time, retry_limit, priority, ttl_set, retry_delay_set, namespace, task"
+                              " FROM queend.queues WHERE name = 'orders.eu'").fetchone() == (
                 60, 5, 4, False, False, "orders", "")
-        repeated = client.push_items([{"queue": "orders.eu", "partition": "a", "transactionId": given, "payload": 0} for _, _, given, _ in first[2000:]])
+        repeated = client.push_items([{"queue": "orders.eu", "partition": "a", "transactionId": given, "payload": 0}
+                                      for _, _, given, _ in first[2000:]])
         assert {one["status"] for one in repeated} == {"duplicate"}
         (oldest,) = client.pop("orders.eu", "a")
-        assert (oldest["transactionId"], oldest["createdAt"]) == (first[2000][2], first[2000][0].strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
-        assert oldest["traceId"] == str(uuid.UUID(int=first[2000][1].int ^ 1)) and oldest["producerSub"] == ("me" if first[2000][1].int % 3 == 0 else None)
+        assert (oldest["transactionId"],
+                oldest["createdAt"]) == (first[2000][2], first[2000][0].strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
+        assert oldest["traceId"] == str(uuid.UUID(int=first[2000][1].int ^ 1))
+        assert oldest["producerSub"] == ("me" if first[2000][1].int % 3 == 0 else None)
         assert client.ack(oldest, "retry")["success"]
         late = [m for m in first if m[0] >= first[2100][0]]
         assert consumed(client, "orders.eu", "a", "__QUEUE_MODE__") == told(first[2000:])
@@ -142,14 +160,17 @@ def test_everything_that_somebody_waits_for(queen: Queen, postgres, start_daemon
         assert consumed(client, "orders.eu", "b/ü", "__QUEUE_MODE__") == told(second)
         assert consumed(client, "large", "Default", "whoever") == told(large)
         letters = client.get("/api/v1/dlq?queue=orders.eu").json["messages"]
-        assert {(one["transactionId"], one["errorMessage"], one["data"]["n"], one["consumerGroup"], one["retryCount"]) for one in letters} == {
-            (first[10][2], "boom", first[10][3]["n"], "billing", 3), (first[2300][2], "again", first[2300][3]["n"], "billing", 3)}
+        assert {(one["transactionId"], one["errorMessage"], one["data"]["n"], one["consumerGroup"], one["retryCount"])
+                for one in letters} == {
+            (first[10][2], "boom", first[10][3]["n"], "billing", 3),
+            (first[2300][2], "again", first[2300][3]["n"], "billing", 3)}
         client.push("orders.eu", {"n": -1}, partition="a")
         assert consumed(client, "orders.eu", "a", "billing")[0][1] == {"n": -1}
     again = bring(here, queen.conninfo)
     assert "counts agree" in again
     with daemon.client() as client:
-        assert consumed(client, "orders.eu", "a", "billing") == [] and len(client.get("/api/v1/dlq?queue=orders.eu").json["messages"]) == 2
+        assert consumed(client, "orders.eu", "a", "billing") == []
+        assert len(client.get("/api/v1/dlq?queue=orders.eu").json["messages"]) == 2
 
 
 def test_all_messages(queen: Queen, postgres, start_daemon) -> None:
@@ -168,7 +189,8 @@ def test_sealed_payloads_are_opened_with_the_same_key(queen: Queen, postgres, st
     def envelope(n: int) -> dict[str, str]:
         iv = os.urandom(16)
         sealed = AESGCM(KEY).encrypt(iv, json.dumps({"secret": n}).encode(), None)
-        return {"encrypted": base64.b64encode(sealed[:-16]).decode(), "iv": base64.b64encode(iv).decode(), "authTag": base64.b64encode(sealed[-16:]).decode()}
+        return {"encrypted": base64.b64encode(sealed[:-16]).decode(), "iv": base64.b64encode(iv).decode(),
+                "authTag": base64.b64encode(sealed[-16:]).decode()}
 
     here = postgres.database()
     part = queen.partition(queen.queue("safe", encryption_enabled=True), "Default")
@@ -179,7 +201,8 @@ def test_sealed_payloads_are_opened_with_the_same_key(queen: Queen, postgres, st
 
 
 def test_an_import_that_was_killed_goes_on(queen: Queen, postgres, start_daemon) -> None:
-    """It stops before the lane of its second partition, whose lock is held, dies there, and a second run moves the rest and nothing twice."""
+    """It stops before the lane of its second partition, whose lock is held, dies there, and a second run moves the rest
+    and nothing twice."""
     here = postgres.database()
     queue = queen.queue("q")
     parts = [queen.partition(queue, f"p{n}") for n in range(4)]
@@ -188,13 +211,17 @@ def test_an_import_that_was_killed_goes_on(queen: Queen, postgres, start_daemon)
         queen.cursor(part, "g", some[99])
     subprocess.run([sys.executable, "-m", "queend", "migrate"], env=environment(here), check=True, capture_output=True)
     with psycopg.connect(here) as holder, psycopg.connect(here, autocommit=True) as look:
-        holder.execute("SELECT pg_advisory_xact_lock(1903519076, lane) FROM generate_series(0, 63) AS lane WHERE lane % 2 = 1")
-        run = subprocess.Popen([sys.executable, "-m", "queend", "import-queen", queen.conninfo], env=environment(here), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        until(lambda: look.execute("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND classid = 1903519076").fetchone(), "it waits for a lane")
+        holder.execute("SELECT pg_advisory_xact_lock(1903519076, lane) FROM generate_series(0, 63) AS lane"
+                       " WHERE lane % 2 = 1")
+        run = subprocess.Popen([sys.executable, "-m", "queend", "import-queen", queen.conninfo], env=environment(here),
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until(lambda: look.execute("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+                                   " AND classid = 1903519076").fetchone(), "it waits for a lane")
         run.kill()
         run.wait()
         holder.rollback()
-        until(lambda: look.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'").fetchone() == (0,), "its transaction ended")
+        until(lambda: look.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <>"
+                                   " pg_backend_pid() AND state <> 'idle'").fetchone() == (0,), "its transaction ended")
         done = look.execute("SELECT count(*) FILTER (WHERE done), count(*) FROM queend.imports").fetchone()
     assert done[0] < 4 and done[1] == 5
     assert "counts agree" in bring(here, queen.conninfo)
@@ -212,7 +239,8 @@ def test_a_daemon_that_serves_the_database_hears_of_it(queen: Queen, postgres, s
         assert len(client.pop("served", batch=10, consumerGroup="g", autoAck=True, wait=True, timeout=10_000)) == 2
         later = queen.messages(queen.partition(queue, "second"), 3)
         bring(here, queen.conninfo)
-        assert data(client.pop("served", batch=10, consumerGroup="g", autoAck=True, wait=True, timeout=10_000)) == [one[3] for one in later]
+        assert data(client.pop("served", batch=10, consumerGroup="g", autoAck=True, wait=True, timeout=10_000)) == [
+            one[3] for one in later]
 
 
 def test_a_large_partition_goes_in_steps(queen: Queen, postgres, start_daemon) -> None:

@@ -46,10 +46,13 @@ def test_a_file_has_a_key_per_line(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("one, many, words", [
-    ("abc", "", "QUEEN_ENCRYPTION_KEY: it must be 64 hexadecimal digits"), ("zz" * 32, "", "QUEEN_ENCRYPTION_KEY: it must be 64 hexadecimal digits"),
+    ("abc", "", "QUEEN_ENCRYPTION_KEY: it must be 64 hexadecimal digits"),
+    ("zz" * 32, "", "QUEEN_ENCRYPTION_KEY: it must be 64 hexadecimal digits"),
     (A + "00", "", "QUEEN_ENCRYPTION_KEY: it must be 64 hexadecimal digits"),
-    ("", f"a:{A},b", "key 2 must be an id"), ("", f"a b:{A}", "key 1 must be an id"), ("", A, "key 1 must be an id"), ("", f"a:{A[1:]}", "key 1 must be an id"),
-    ("", f"a:{A},a:{B}", "key 2 has an id that was given before"), ("", ",", "there is no key in it"), ("", "/no/such/file", "/no/such/file: No such file"),
+    ("", f"a:{A},b", "key 2 must be an id"), ("", f"a b:{A}", "key 1 must be an id"), ("", A, "key 1 must be an id"),
+    ("", f"a:{A[1:]}", "key 1 must be an id"),
+    ("", f"a:{A},a:{B}", "key 2 has an id that was given before"), ("", ",", "there is no key in it"),
+    ("", "/no/such/file", "/no/such/file: No such file"),
     ("", "/", "/: Is a directory"), ("", ",".join(f"k{n}:{n:064x}" for n in range(17)), "there may be 16 keys in all"),
     (C, ",".join(f"k{n}:{n:064x}" for n in range(16)), "there may be 16 keys in all"),
 ])
@@ -61,7 +64,8 @@ def test_a_wrong_key_stops_the_daemon_and_is_not_shown(monkeypatch, one, many, w
     assert "aaaaaaaa" not in told and "bbbbbbbb" not in told.lower()
 
 
-@pytest.mark.parametrize("text, words", [("", "no key in it"), ("# nothing\n", "no key in it"), (f"a:{A}\nb:{A[:5]}\n", "key in the file 2"),
+@pytest.mark.parametrize("text, words", [("", "no key in it"), ("# nothing\n", "no key in it"),
+                                         (f"a:{A}\nb:{A[:5]}\n", "key in the file 2"),
                                          ("é", "no text in ASCII"), (f"a:{A}\n" * 2000, "more than 65536 bytes")])
 def test_a_wrong_file(monkeypatch, tmp_path, text, words):
     file = tmp_path / "keys"
@@ -81,4 +85,5 @@ def test_command_config_masks_keys():
 
 def test_command_serve_ends_without_showing_it():
     done = command("serve", QUEEN_ENCRYPTION_KEY=A[1:])
-    assert done.returncode == 2 and done.stderr.startswith("queend: QUEEN_ENCRYPTION_KEY: ") and "aaaa" not in done.stderr
+    assert done.returncode == 2 and done.stderr.startswith("queend: QUEEN_ENCRYPTION_KEY: ")
+    assert "aaaa" not in done.stderr

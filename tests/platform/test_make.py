@@ -27,14 +27,17 @@ def test_make_alone_prints_the_targets():
 
 def test_ci_runs_the_command_of_the_readme():
     assert re.search(r"^make test +#", (ROOT / "README.md").read_text(), re.M)
-    done = subprocess.run([ROOT / ".ci" / "run"], cwd="/", capture_output=True, text=True, env={**CLEAN, "MAKEFLAGS": "n"})
+    done = subprocess.run([ROOT / ".ci" / "run"], cwd="/", capture_output=True, text=True,
+                          env={**CLEAN, "MAKEFLAGS": "n"})
     wanted = subprocess.run(["make", "-n", "test"], cwd=ROOT, capture_output=True, text=True, env=CLEAN)
     assert done.stdout == wanted.stdout and "-m pytest" in done.stdout.splitlines()[-1]
 
 
 def test_make_run_serves_until_ctrl_c(tmp_path):
-    process = subprocess.Popen(["make", *MADE, "run"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-                               env={"PATH": os.environ["PATH"], "HOST": "127.0.0.1", "PORT": "0", "QUEEND_DATA_DIR": str(tmp_path)})
+    process = subprocess.Popen(["make", *MADE, "run"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               text=True, start_new_session=True,
+                               env={"PATH": os.environ["PATH"], "HOST": "127.0.0.1", "PORT": "0",
+                                    "QUEEND_DATA_DIR": str(tmp_path)})
     try:
         while not process.stdout.readline().startswith("Ctrl-C"):
             assert process.poll() is None, process.stderr.read()
@@ -55,7 +58,8 @@ def test_nothing_is_installed_where_nothing_is_missing():
 
 
 def test_what_is_locked_is_what_is_asked_for():
-    """Every distribution by one version and its hashes, nothing by an address; the ranges of pyproject.toml hold; what few need is not in it."""
+    """Every distribution by one version and its hashes, nothing by an address; the ranges of pyproject.toml hold; what
+    few need is not in it."""
     locked = {}
     for file in ("build.txt", "all.txt"):
         for entry in re.split(r"\n(?=\S)", (ROOT / "locked" / file).read_text().replace("\\\n", "\n").rstrip("\n")):
@@ -65,7 +69,8 @@ def test_what_is_locked_is_what_is_asked_for():
             assert version.operator == "==" and asked.url is None, first
             assert hashes and all(re.fullmatch(r"    --hash=sha256:[0-9a-f]{64} ?", line) for line in hashes), first
             assert locked.setdefault(asked.name, version.version) == version.version
-    wanted = subprocess.run([sys.executable, ROOT / "tools" / "requirements.py"], capture_output=True, text=True, check=True).stdout.splitlines()
+    wanted = subprocess.run([sys.executable, ROOT / "tools" / "requirements.py"], capture_output=True, text=True,
+                            check=True).stdout.splitlines()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     for text in [*wanted, *project["build-system"]["requires"]]:
         asked = Requirement(text)

@@ -13,7 +13,8 @@ MANY = 12_000
 def daemon(start_daemon, postgres):
     database = postgres.database()
     with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute(f"INSERT INTO queend.queues (name, namespace, task) SELECT 'q' || n, 'space' || n % 3000, 'task' || n % 2 FROM generate_series(1, {MANY}) AS n")
+        connection.execute("INSERT INTO queend.queues (name, namespace, task) SELECT 'q' || n, 'space' || n % 3000,"
+                           f" 'task' || n % 2 FROM generate_series(1, {MANY}) AS n")
         connection.execute("INSERT INTO queend.partitions (queue_id, name) SELECT id, 'Default' FROM queend.queues")
     return start_daemon(database)
 
@@ -39,7 +40,8 @@ def test_queues_in_pages_newest_first(client):
 
 def test_namespaces_and_tasks_in_pages(client):
     assert [len(page) for page in walk(client, "/api/v1/resources/namespaces", "namespaces")] == [1000, 1000, 1000]
-    assert walk(client, "/api/v1/resources/tasks?limit=1", "tasks") == [[one] for one in client.get("/api/v1/resources/tasks").json["tasks"]]
+    assert walk(client, "/api/v1/resources/tasks?limit=1",
+                "tasks") == [[one] for one in client.get("/api/v1/resources/tasks").json["tasks"]]
 
 
 def test_groups_in_pages(client):
@@ -48,7 +50,8 @@ def test_groups_in_pages(client):
         client.pop("q1", consumerGroup=f"g{number}", autoAck="true")
     client.request("POST", "/api/v1/stats/refresh", {})
     names = [one["name"] for one in client.get("/api/v1/consumer-groups").json]
-    assert [page[0]["name"] for page in walk(client, "/api/v1/consumer-groups?limit=1", None)] == names == ["g0", "g1", "g2"]
+    assert [page[0]["name"]
+            for page in walk(client, "/api/v1/consumer-groups?limit=1", None)] == names == ["g0", "g1", "g2"]
 
 
 def test_namespaces_of_many_queues_are_kept_sums(daemon, client):
@@ -62,7 +65,8 @@ def test_namespaces_of_many_queues_are_kept_sums(daemon, client):
     assert client.post("/api/v1/stats/refresh", {}).status == 200
     with psycopg.connect(daemon.conninfo) as db:
         assert db.execute("SELECT count(*) FROM queend.stat_spaces").fetchone() == (3000 + 1 + 3,), "they are kept"
-    assert of("namespace", "later") == {"namespace": "later", "queues": 1, "partitions": 2, "messages": {"total": 2, "pending": 2}}
+    assert of("namespace", "later") == {"namespace": "later", "queues": 1, "partitions": 2,
+                                        "messages": {"total": 2, "pending": 2}}
     assert of("task", "once")["queues"] == 1 and of("namespace", "space1")["partitions"] == 5
     client.configure("made.later", namespace="elsewhere")
     client.delete("q2")

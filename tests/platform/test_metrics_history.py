@@ -18,7 +18,8 @@ def operations(client: Client, queue: str) -> dict[str, int]:
     answer = client.get(f"/api/v1/analytics/queue-ops?queue={quote(queue, safe='')}").json
     assert set(answer["queues"]) <= {queue}
     return {key: sum(one[key] or 0 for one in answer["series"]) for key in (
-        "pushRequests", "pushMessages", "popMessages", "popEmpty", "ackRequests", "ackSuccess", "ackFailed", "transactions")}
+        "pushRequests", "pushMessages", "popMessages", "popEmpty", "ackRequests", "ackSuccess",
+        "ackFailed", "transactions")}
 
 
 def shown(client: Client, queue: str, expected: dict[str, int]) -> None:
@@ -32,11 +33,13 @@ def test_what_a_queue_did(client: Client, queue: str) -> None:
     client.ack_batch([ack_of(one) for one in messages[:2]])
     client.request("POST", "/api/v1/ack", {**ack_of(messages[2]), "leaseId": "00000000-0000-4000-8000-000000000000"})
     client.pop(queue, "nothing")
-    done = {"pushRequests": 2, "pushMessages": 4, "popMessages": 3, "popEmpty": 0, "ackRequests": 2, "ackSuccess": 2, "ackFailed": 1, "transactions": 0}
+    done = {"pushRequests": 2, "pushMessages": 4, "popMessages": 3, "popEmpty": 0, "ackRequests": 2, "ackSuccess": 2,
+            "ackFailed": 1, "transactions": 0}
     seen = until(lambda: (one := operations(client, queue))["ackFailed"] and one, "it is shown")
     assert {**seen, "popEmpty": 0} == done
     lag = client.get(f"/api/v1/analytics/queue-lag?queue={queue}").json
-    assert sum(one["popCount"] for one in lag) == 3 and all(one["maxLagMs"] >= 0 and one["queueName"] == queue for one in lag)
+    assert sum(one["popCount"] for one in lag) == 3
+    assert all(one["maxLagMs"] >= 0 and one["queueName"] == queue for one in lag)
 
 
 def test_an_automatic_acknowledgment_counts(client: Client, queue: str) -> None:
@@ -48,13 +51,18 @@ def test_an_automatic_acknowledgment_counts(client: Client, queue: str) -> None:
 def test_the_status_adds_up(client: Client, queue: str) -> None:
     client.push(queue, *range(5))
     client.ack_batch([ack_of(one) for one in client.pop(queue, batch=5)])
-    status = until(lambda: (one := client.get(f"/api/v1/status?queue={queue}").json)["throughput"] and sum(t["processed"] for t in one["throughput"]) == 5 and one, "it is shown")
-    assert sum(one["ingested"] for one in status["throughput"]) == sum(one["popMessages"] for one in status["throughput"]) == 5
+    status = until(lambda: (one := client.get(f"/api/v1/status?queue={queue}").json)["throughput"]
+                   and sum(t["processed"] for t in one["throughput"]) == 5 and one, "it is shown")
+    assert sum(one["ingested"]
+               for one in status["throughput"]) == sum(one["popMessages"] for one in status["throughput"]) == 5
     assert [(one["name"], one["totalConsumed"]) for one in status["queues"]] == [(queue, 5)]
-    assert {one["workerId"] for one in status["workers"]} == {0, 1} and status["pointCount"] == len(status["throughput"]) and 0 <= status["statsAge"] < 60
-    assert sum(one["messages"] for one in client.get(f"/api/v1/status/analytics?queue={queue}&interval=minute").json["dataPoints"]) == 5
+    assert {one["workerId"] for one in status["workers"]} == {0, 1}
+    assert status["pointCount"] == len(status["throughput"]) and 0 <= status["statsAge"] < 60
+    assert sum(one["messages"]
+               for one in client.get(f"/api/v1/status/analytics?queue={queue}&interval=minute").json["dataPoints"]) == 5
     overview = client.get("/api/v1/resources/overview").json
-    assert overview["messages"]["completed"] >= 5 and overview["messages"]["total"] >= 5 and overview["throughput"]["ingestedPerSecond"] > 0
+    assert overview["messages"]["completed"] >= 5 and overview["messages"]["total"] >= 5
+    assert overview["throughput"]["ingestedPerSecond"] > 0
 
 
 @pytest.mark.parametrize("target", [
@@ -82,13 +90,16 @@ def test_daemons_write_side_by_side_and_counts_outlive_them(start_daemon: Callab
         for i in range(4):
             here.push("q", i)
             there.push("q", i)
-        until(lambda: operations(here, "q")["pushMessages"] == 8 == operations(there, "q")["pushMessages"], "each shows what both did")
-        replicas = until(lambda: (found := here.get("/api/v1/analytics/system-metrics").json)["replicaCount"] == 2 and found["replicas"], "both are there")
+        until(lambda: operations(here, "q")["pushMessages"] == 8 == operations(there, "q")["pushMessages"],
+              "each shows what both did")
+        replicas = until(lambda: (found := here.get("/api/v1/analytics/system-metrics").json)["replicaCount"] == 2
+                         and found["replicas"], "both are there")
         assert {replica["port"] for replica in replicas} == {one.port, two.port}
         sample = replicas[0]["timeSeries"][-1]
         assert sample["sampleCount"] >= 1 and sample["metrics"]["memory"]["rss_bytes"]["last"] > 1 << 20
         workers = here.get("/api/v1/analytics/worker-metrics").json
-        assert workers["summary"]["totalPushMessages"] == 8 and all(worker["dbConnections"] > 0 for worker in workers["workers"])
+        assert workers["summary"]["totalPushMessages"] == 8
+        assert all(worker["dbConnections"] > 0 for worker in workers["workers"])
         there.push("q", "last")
     two.stop()
     with one.client() as here:
@@ -101,7 +112,8 @@ def test_parked_pops_are_shown(start_daemon: Callable[..., Daemon]) -> None:
         client.push("q", 1)
         client.pop("q", batch=1)
         waiting.send("GET", "/api/v1/pop/queue/q?wait=true&timeout=30000")
-        series = until(lambda: client.get("/api/v1/analytics/queue-parked-replicas?queue=q").json["series"], "it is sampled")
+        series = until(lambda: client.get("/api/v1/analytics/queue-parked-replicas?queue=q").json["series"],
+                       "it is sampled")
         assert series[0]["queueName"] == "q" and 0 < series[0]["parkedCount"] <= 1
         client.push("q", 2, partition="another")
         assert waiting.receive().json["messages"]
@@ -116,42 +128,53 @@ def test_old_minutes_go(start_daemon: Callable[..., Daemon]) -> None:
     with psycopg.connect(daemon.conninfo, autocommit=True) as database:
         database.execute("UPDATE queend.metric_queues SET bucket = bucket - 2 * 86400000000::bigint")
         start_daemon(daemon.conninfo, METRICS_RETENTION_DAYS=1, METRICS_SAMPLE_INTERVAL_MS=100)
-        until(lambda: not database.execute("SELECT FROM queend.metric_queues WHERE bucket < queend.now_us() - 86400000000::bigint").fetchall(), "it is gone")
+        until(lambda: not database.execute("SELECT FROM queend.metric_queues WHERE bucket < queend.now_us() -"
+                                           " 86400000000::bigint").fetchall(), "it is gone")
 
 
 def test_retention_is_shown(client: Client, daemon: Daemon, queue: str) -> None:
     client.push(queue, 1)
     with psycopg.connect(daemon.conninfo, autocommit=True) as database:
-        database.execute("INSERT INTO queend.retention_history (queue_id, kind, messages) SELECT q.id, k, n FROM queend.queues q,"
-                         " (VALUES ('retention', 3), ('completed_retention', 4), ('max_wait_time_eviction', 5)) v (k, n) WHERE q.name = %s", (queue,))
+        database.execute("INSERT INTO queend.retention_history (queue_id, kind, messages) SELECT q.id, k, n"
+                         " FROM queend.queues q,"
+                         " (VALUES ('retention', 3), ('completed_retention', 4), ('max_wait_time_eviction', 5)) v (k,"
+                         " n) WHERE q.name = %s", (queue,))
     answer = client.get(f"/api/v1/analytics/retention?queue={queue}").json
-    assert answer["totals"] == {"retentionMsgs": 3, "completedRetentionMsgs": 4, "evictionMsgs": 5, "totalMsgs": 12, "eventCount": 3}
+    assert answer["totals"] == {"retentionMsgs": 3, "completedRetentionMsgs": 4, "evictionMsgs": 5,
+                                "totalMsgs": 12, "eventCount": 3}
     assert client.get("/api/v1/analytics/retention?queue=another").json["totals"]["totalMsgs"] == 0
 
 
 def test_postgres_tells_of_itself(client: Client) -> None:
     answer = client.get("/api/v1/analytics/postgres-stats").json
-    assert set(answer) == {"timestamp", "database", "databaseCache", "tableCache", "indexCache", "cacheSummary", "deadTuples", "hotUpdates", "activeQueries",
+    assert set(answer) == {"timestamp", "database", "databaseCache", "tableCache", "indexCache", "cacheSummary",
+                           "deadTuples", "hotUpdates", "activeQueries",
                            "autovacuumStatus", "bufferConfig", "bufferUsage", "tableSizes"}
-    assert any(one["table"] == "log" for one in answer["tableSizes"]) and int(answer["bufferConfig"]["sharedBuffers"]) // 128 == int(answer["bufferConfig"]["sharedBuffersSize"].removesuffix(" MB"))
+    assert (any(one["table"] == "log" for one in answer["tableSizes"]) and int(answer["bufferConfig"]["sharedBuffers"])
+            // 128 == int(answer["bufferConfig"]["sharedBuffersSize"].removesuffix(" MB")))
 
 
-FAMILIES = """uptime_seconds cpu_user_microseconds_total cpu_system_microseconds_total process_resident_memory_bytes process_virtual_memory_bytes db_pool_size db_pool_idle
-db_pool_active threadpool_size threadpool_queue_size response_registry_size maintenance_mode_enabled sidecar_op_count sidecar_op_latency_microseconds sidecar_op_items
-queue_backoff_groups queue_backoff_queues queue_backoff_avg_interval_milliseconds shared_state_enabled servers transport_messages_total cluster_push_requests_total
-cluster_pop_requests_total cluster_ack_requests_total cluster_transactions_total cluster_push_messages_total cluster_pop_messages_total cluster_ack_messages_total
-cluster_db_errors_total cluster_dlq_total cluster_ack_total queue_pop_messages_per_minute queue_push_requests_per_minute queue_push_messages_per_minute
-queue_pop_empty_per_minute queue_transactions_per_minute queue_parked_consumers queue_metrics_age_seconds queue_pop_lag_milliseconds queue_ack_per_minute
-worker_event_loop_lag_milliseconds worker_job_queue_size worker_lag_milliseconds worker_free_slots worker_requests_per_minute worker_messages_per_minute
-worker_ack_per_minute worker_db_connections worker_backoff_size worker_jobs_done_per_minute worker_db_errors_per_minute worker_dlq_per_minute
-worker_metrics_age_seconds dlq_depth dlq_depth_by_queue"""
+FAMILIES = """
+uptime_seconds cpu_user_microseconds_total cpu_system_microseconds_total process_resident_memory_bytes
+process_virtual_memory_bytes db_pool_size db_pool_idle db_pool_active threadpool_size threadpool_queue_size
+response_registry_size maintenance_mode_enabled sidecar_op_count sidecar_op_latency_microseconds sidecar_op_items
+queue_backoff_groups queue_backoff_queues queue_backoff_avg_interval_milliseconds shared_state_enabled servers
+transport_messages_total cluster_push_requests_total cluster_pop_requests_total cluster_ack_requests_total
+cluster_transactions_total cluster_push_messages_total cluster_pop_messages_total cluster_ack_messages_total
+cluster_db_errors_total cluster_dlq_total cluster_ack_total queue_pop_messages_per_minute queue_push_requests_per_minute
+queue_push_messages_per_minute queue_pop_empty_per_minute queue_transactions_per_minute queue_parked_consumers
+queue_metrics_age_seconds queue_pop_lag_milliseconds queue_ack_per_minute worker_event_loop_lag_milliseconds
+worker_job_queue_size worker_lag_milliseconds worker_free_slots worker_requests_per_minute worker_messages_per_minute
+worker_ack_per_minute worker_db_connections worker_backoff_size worker_jobs_done_per_minute worker_db_errors_per_minute
+worker_dlq_per_minute worker_metrics_age_seconds dlq_depth dlq_depth_by_queue"""
 
 
 def test_every_family_is_there(client: Client, queue: str) -> None:
     client.post("/api/v1/configure", {"queue": queue, "options": {"retryLimit": 0}})
     client.push(queue, 1, 2)
     client.request("POST", "/api/v1/ack", {**ack_of(client.pop(queue)[0]), "status": "dlq"})
-    answer = until(lambda: (one := client.get("/metrics/prometheus")) and f'queen_queue_ack_per_minute{{queue="{queue}"' in one.body.decode() and one, "the queue is told")
+    answer = until(lambda: (one := client.get("/metrics/prometheus"))
+                   and f'queen_queue_ack_per_minute{{queue="{queue}"' in one.body.decode() and one, "the queue is told")
     lines = answer.body.decode().splitlines()
     told = {line.split("{")[0].split(" ")[0] for line in lines if not line.startswith("#")}
     assert {f"queen_{name}" for name in FAMILIES.split()} <= told
@@ -171,7 +194,8 @@ def test_a_notice_wakes_who_waits(start_daemon: Callable[..., Daemon]) -> None:
         producer.push("q", "second", partition="new")
         assert client.post("/internal/api/notify", {"queue": "q", "partition": "new"}).json == {"status": "ok"}
         assert [one["data"] for one in waiting.receive().json["messages"]] == ["second"]
-    for body, error in (({}, "queue is required"), ({"queue": 1}, "queue is required"), ({"queue": "q", "partition": 1}, "partition must be text")):
+    for body, error in (({}, "queue is required"), ({"queue": 1}, "queue is required"),
+                        ({"queue": "q", "partition": 1}, "partition must be text")):
         with slow.client() as client:
             answer = client.post("/internal/api/notify", body)
             assert (answer.status, answer.json["error"]) == (400, error)
@@ -182,17 +206,20 @@ def test_counts_belong_to_the_minute_they_happened_in(start_daemon: Callable[...
     clock = tmp_path / "clock"
     clock.write_text("+0\n")
     library = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
-    daemon = start_daemon(METRICS_SAMPLE_INTERVAL_MS=100, METRICS_AGGREGATE_INTERVAL_S=3600, LD_PRELOAD=library, FAKETIME_TIMESTAMP_FILE=clock,
-                          FAKETIME_CACHE_DURATION=1, FAKETIME_DONT_FAKE_MONOTONIC=1)
+    daemon = start_daemon(METRICS_SAMPLE_INTERVAL_MS=100, METRICS_AGGREGATE_INTERVAL_S=3600, LD_PRELOAD=library,
+                          FAKETIME_TIMESTAMP_FILE=clock, FAKETIME_CACHE_DURATION=1, FAKETIME_DONT_FAKE_MONOTONIC=1)
     with daemon.client() as client:
         client.push("minutes", 1, 2, 3)
         before = int(time.time()) // 60 * 60
         clock.write_text("+61\n")
 
         with psycopg.connect(daemon.conninfo, autocommit=True) as session:
-            rows = until(lambda: session.execute("SELECT m.bucket / 1000000, m.push_messages FROM queend.metric_queues m JOIN queend.queues q ON q.id = m.queue_id"
-                                                 " WHERE q.name = 'minutes' AND m.push_messages > 0").fetchall(), "the minute is written when it ends")
-        assert [count for _, count in rows] == [3] and before <= rows[0][0] <= before + 60 and rows[0][0] < int(time.time()) // 60 * 60 + 60
+            rows = until(lambda: session.execute("SELECT m.bucket / 1000000, m.push_messages FROM queend.metric_queues"
+                                                 " m JOIN queend.queues q ON q.id = m.queue_id"
+                                                 " WHERE q.name = 'minutes' AND m.push_messages > 0").fetchall(),
+                         "the minute is written when it ends")
+        assert [count for _, count in rows] == [3] and before <= rows[0][0] <= before + 60
+        assert rows[0][0] < int(time.time()) // 60 * 60 + 60
 
 
 def test_prometheus_counts_and_tells_of_whole_minutes(start_daemon: Callable[..., Daemon]) -> None:
@@ -202,8 +229,10 @@ def test_prometheus_counts_and_tells_of_whole_minutes(start_daemon: Callable[...
 
         def told() -> dict[str, float]:
             lines = client.get("/metrics/prometheus").body.decode().splitlines()
-            return {line.partition("{")[0]: float(line.rpartition(" ")[2]) for line in lines if 'queue="whole"' in line and 'stat="' not in line and 'result="' not in line}
+            return {line.partition("{")[0]: float(line.rpartition(" ")[2]) for line in lines if 'queue="whole"' in line
+                    and 'stat="' not in line and 'result="' not in line}
 
         seen = until(lambda: (one := told()).get("queend_queue_push_messages_total") == 4 and one, "they are counted")
         assert seen["queend_queue_push_requests_total"] == 2
-        assert seen["queen_queue_push_messages_per_minute"] in (0, 4) and 60 <= seen["queen_queue_metrics_age_seconds"] <= 121
+        assert seen["queen_queue_push_messages_per_minute"] in (0, 4)
+        assert 60 <= seen["queen_queue_metrics_age_seconds"] <= 121

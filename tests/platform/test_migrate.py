@@ -114,7 +114,8 @@ def test_a_failing_step_leaves_nothing_and_names_the_file(conninfo, folder):
     (folder / "migrate" / "0002_broken.sql").write_text("CREATE TABLE queend.half (n int); SELECT nonsense;")
     with pytest.raises(MigrationError, match="migrate/0002_broken.sql: .*nonsense"):
         migrate(conninfo, folder)
-    assert rows(conninfo, "SELECT to_regclass('queend.half'), to_regclass('queend.first')::text") == [(None, "queend.first")]
+    assert rows(conninfo, "SELECT to_regclass('queend.half'), to_regclass('queend.first')::text") == [
+        (None, "queend.first")]
 
 
 def test_the_schema_of_this_version_installs(conninfo):
@@ -127,7 +128,8 @@ def test_functions_that_no_file_has_any_more_go(conninfo):
     names = "SELECT DISTINCT proname FROM pg_proc WHERE pronamespace = 'queend'::regnamespace ORDER BY 1"
     before = rows(conninfo, names)
     with psycopg.connect(conninfo, autocommit=True) as connection:
-        connection.execute("CREATE FUNCTION queend.given_from(p_part int, p_group int, p_offset bigint) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint'")
+        connection.execute("CREATE FUNCTION queend.given_from(p_part int, p_group int,"
+                           " p_offset bigint) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint'")
         connection.execute("UPDATE queend.schema_migrations SET checksum = '' WHERE version = 0")
     assert migrate(conninfo, sql_folder()) == ["function"]
     assert rows(conninfo, names) == before
@@ -153,7 +155,8 @@ def test_a_database_that_is_not_in_utf8_is_refused(server, folder):
 
 
 def edition(number: int, serves: int) -> str:
-    return ("CREATE OR REPLACE FUNCTION queend.edition() RETURNS TABLE (edition int, serves int) LANGUAGE sql IMMUTABLE AS $$\n"
+    return ("CREATE OR REPLACE FUNCTION queend.edition() RETURNS TABLE (edition int,"
+            " serves int) LANGUAGE sql IMMUTABLE AS $$\n"
             f"    SELECT {number}, {serves}\n$$;")
 
 
@@ -179,7 +182,8 @@ def test_functions_of_an_older_version_never_come_back(conninfo, folder, newer):
 def test_a_version_that_is_not_served_any_more_is_told(conninfo, folder, newer):
     (newer / "function" / "edition.sql").write_text(edition(6, 6))
     migrate(conninfo, newer)
-    with pytest.raises(MigrationError, match="belongs to a newer queend: its functions are of edition 6 and serve daemons of edition 6 and later, this is edition 5"):
+    with pytest.raises(MigrationError, match="belongs to a newer queend: its functions are of edition 6 and serve"
+                                             " daemons of edition 6 and later, this is edition 5"):
         migrate(conninfo, folder)
     assert rows(conninfo, "SELECT queend.f()") == [(2,)]
 
@@ -204,14 +208,18 @@ def test_a_table_that_somebody_reads_for_long_is_changed_later_and_nobody_queues
     migrate(conninfo, folder)
     (folder / "migrate" / "0002_wider.sql").write_text("ALTER TABLE queend.first ADD COLUMN m int;")
     applied: list[str] = []
-    with psycopg.connect(conninfo, autocommit=True) as other, psycopg.connect(conninfo, application_name="a dump") as dump:
+    with psycopg.connect(conninfo,
+                         autocommit=True) as other, psycopg.connect(conninfo, application_name="a dump") as dump:
         dump.execute("LOCK TABLE queend.first IN ACCESS SHARE MODE")
-        with pytest.raises(MigrationBusy, match=r"wider waits for a lock: process \d+ \(a dump\) has a transaction open since 20"):
+        with pytest.raises(MigrationBusy,
+                           match=r"wider waits for a lock: process \d+ \(a dump\) has a transaction open since 20"):
             migrate(conninfo, folder, patience_s=0)
         worker = threading.Thread(target=lambda: applied.extend(migrate(conninfo, folder)), daemon=True)
         worker.start()
-        for _ in range(3):      # it waits and gives up, again and again: what queued behind it passes before the dump has ended
-            until(lambda: other.execute("SELECT FROM pg_locks WHERE NOT granted AND relation = 'queend.first'::regclass").fetchall(), "it asks for its lock")
+        # it waits and gives up, again and again: what queued behind it passes before the dump has ended
+        for _ in range(3):
+            until(lambda: other.execute("SELECT FROM pg_locks WHERE NOT granted"
+                                        " AND relation = 'queend.first'::regclass").fetchall(), "it asks for its lock")
             other.execute("INSERT INTO queend.first VALUES (1)")
         assert worker.is_alive()
         dump.commit()
@@ -243,12 +251,15 @@ def test_names_compare_by_byte_and_what_shows_them_stays(conninfo, tmp_path):
             INSERT INTO queend.queues (name) VALUES ('b'), ('a'), ('B')""")
     assert migrate(conninfo, sql_folder()) == ["0023_names_by_byte"]
     by_locale = rows(conninfo, """
-        SELECT i.indexrelid::regclass FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid, unnest(i.indcollation::oid[]) o
+        SELECT i.indexrelid::regclass FROM pg_index i
+         JOIN pg_class c ON c.oid = i.indrelid, unnest(i.indcollation::oid[]) o
          WHERE c.relnamespace = 'queend'::regnamespace AND o NOT IN (0, '"C"'::regcollation)""")
     assert by_locale == []
     assert rows(conninfo, "SELECT name FROM queen.own ORDER BY name") == [("B",), ("a",), ("b",)]
-    assert rows(conninfo, "SELECT has_table_privilege('reader', 'queen.queues', 'SELECT WITH GRANT OPTION'), has_table_privilege('reader', 'queen.own', 'SELECT')") == [(True, True)]
-    assert rows(conninfo, "SELECT reloptions, obj_description(oid) FROM pg_class WHERE oid = 'queen.own'::regclass") == [(["security_barrier=true"], "somebody's own")]
+    assert rows(conninfo, "SELECT has_table_privilege('reader', 'queen.queues', 'SELECT WITH GRANT OPTION'),"
+                          " has_table_privilege('reader', 'queen.own', 'SELECT')") == [(True, True)]
+    assert rows(conninfo, "SELECT reloptions, obj_description(oid) FROM pg_class"
+                          " WHERE oid = 'queen.own'::regclass") == [(["security_barrier=true"], "somebody's own")]
     with psycopg.connect(conninfo, autocommit=True) as connection:
         connection.execute("DELETE FROM queen.queues WHERE name = 'a'")      # by the trigger of the view
         connection.execute("DROP VIEW queen.own; REVOKE ALL ON queen.queues FROM reader; DROP ROLE reader")
@@ -279,5 +290,6 @@ def test_names_that_were_there_before_are_counted(conninfo, tmp_path):
     counted = "SELECT queue_id, kind, sum(n)::int FROM queend.name_counts GROUP BY 1, 2 ORDER BY 1, 2"
     assert rows(conninfo, counted) == [(0, "queue", 2), (11, "partition", 2), (12, "group", 1), (12, "partition", 1)]
     with psycopg.connect(conninfo, autocommit=True) as connection:
-        connection.execute("INSERT INTO queend.queues (name) VALUES ('c')")      # as a daemon of the version before does
+        # as a daemon of the version before does
+        connection.execute("INSERT INTO queend.queues (name) VALUES ('c')")
     assert rows(conninfo, counted)[0] == (0, "queue", 3)

@@ -42,12 +42,14 @@ def to(postgres: Postgres):
     """A database as a request names it."""
     def address(conninfo: str, **more: Any) -> dict[str, Any]:
         parts = conninfo_to_dict(conninfo)
-        return {"host": "127.0.0.1", "port": str(postgres.port), "database": parts["dbname"], "user": parts["user"], "password": "", **more}
+        return {"host": "127.0.0.1", "port": str(postgres.port), "database": parts["dbname"], "user": parts["user"],
+                "password": "", **more}
     return address
 
 
 def ended(client: Client) -> dict[str, Any]:
-    return until(lambda: (now := client.get(f"{BASE}/status").json)["status"] in ("complete", "error") and now, "the copy ended")
+    return until(lambda: (now := client.get(f"{BASE}/status").json)["status"] in ("complete", "error")
+                 and now, "the copy ended")
 
 
 def fill(client: Client) -> None:
@@ -63,14 +65,17 @@ def fill(client: Client) -> None:
 def test_a_database_is_copied(client: Client, daemon, postgres, start_daemon, to) -> None:
     fill(client)
     there = to(postgres.empty_database())
-    conninfo = daemon.conninfo.replace(f"dbname={conninfo_to_dict(daemon.conninfo)['dbname']}", f"dbname={there['database']}")
+    conninfo = daemon.conninfo.replace(f"dbname={conninfo_to_dict(daemon.conninfo)['dbname']}",
+                                       f"dbname={there['database']}")
     assert client.post(f"{BASE}/test-connection", there).json == {"success": True, "message": "Connection successful"}
     assert client.post(f"{BASE}/start", there).status == 202
     status = ended(client)
     assert status["status"] == "complete" and "log: " in status["restoreOutput"], status
     found = client.post(f"{BASE}/validate", there).json
     assert found["success"] and found["allMatch"], found
-    assert {one["table"]: one["targetCount"] for one in found["tables"]} | {"messages": 101, "queues": 2, "dead_letter_queue": 1} == {one["table"]: one["targetCount"] for one in found["tables"]}
+    assert {one["table"]: one["targetCount"] for one in found["tables"]} | {
+        "messages": 101, "queues": 2,
+        "dead_letter_queue": 1} == {one["table"]: one["targetCount"] for one in found["tables"]}
     with start_daemon(conninfo).client() as other:
         assert data(other.pop("q", "a", consumerGroup="g", batch=100, autoAck=True)) == [*range(20, 50)]
         assert data(other.pop("q", "b", consumerGroup="g", batch=100, autoAck=True)) == [*range(1, 50)]
@@ -79,7 +84,8 @@ def test_a_database_is_copied(client: Client, daemon, postgres, start_daemon, to
         other.push("new", "queue", partition="new")
         assert data(other.pop("q", "a", consumerGroup="g")) == ["new"] and data(other.pop("new", "new")) == ["queue"]
     assert client.post(f"{BASE}/validate", there).json["allMatch"] is False
-    assert client.post(f"{BASE}/reset").json["status"] == "idle" and client.get(f"{BASE}/status").json == {"status": "idle", "currentStep": "", "elapsedSeconds": 0.0}
+    assert client.post(f"{BASE}/reset").json["status"] == "idle"
+    assert client.get(f"{BASE}/status").json == {"status": "idle", "currentStep": "", "elapsedSeconds": 0.0}
 
 
 def test_without_messages_offsets_go_on(client: Client, daemon, postgres, start_daemon, to) -> None:
@@ -87,7 +93,8 @@ def test_without_messages_offsets_go_on(client: Client, daemon, postgres, start_
     there = to(postgres.empty_database(), excludeTableData=["messages", "nothing we have"])
     client.post(f"{BASE}/start", there)
     assert ended(client)["status"] == "complete"
-    conninfo = daemon.conninfo.replace(f"dbname={conninfo_to_dict(daemon.conninfo)['dbname']}", f"dbname={there['database']}")
+    conninfo = daemon.conninfo.replace(f"dbname={conninfo_to_dict(daemon.conninfo)['dbname']}",
+                                       f"dbname={there['database']}")
     with start_daemon(conninfo).client() as other:
         assert other.pop("empty") == []
         other.push("empty", "first")
@@ -107,9 +114,12 @@ def test_one_at_a_time_and_a_stop_in_the_middle(postgres, start_daemon, listed, 
 
 
 @pytest.mark.parametrize("change, text", [
-    ({"host": ""}, "are required"), ({"user": None}, "are required"), ({"port": 5432}, "port must be a string"), ({"port": "99999"}, "port must be"), ({"port": "x"}, "port must be"),
-    ({"ssl": "yes"}, "ssl must be"), ({"password": ["x"]}, "password must be"), ({"database": "a\0b"}, "database must be"),
-    ({"overwrite": "yes"}, "overwrite must be"), ({"excludeTableData": "messages"}, "excludeTableData must be"), ({"schema": "public"}, "schema can only")])
+    ({"host": ""}, "are required"), ({"user": None}, "are required"), ({"port": 5432}, "port must be a string"),
+    ({"port": "99999"}, "port must be"), ({"port": "x"}, "port must be"),
+    ({"ssl": "yes"}, "ssl must be"), ({"password": ["x"]}, "password must be"),
+    ({"database": "a\0b"}, "database must be"),
+    ({"overwrite": "yes"}, "overwrite must be"), ({"excludeTableData": "messages"}, "excludeTableData must be"),
+    ({"schema": "public"}, "schema can only")])
 def test_bad_input(client: Client, daemon, to, change: dict[str, Any], text: str) -> None:
     before = client.get(f"{BASE}/status").json
     answer = client.post(f"{BASE}/start", to(daemon.conninfo) | change)
@@ -136,11 +146,13 @@ def test_it_is_off_unless_a_target_is_listed(client: Client, daemon, postgres, s
         for what in ("test-connection", "start", "validate"):
             answer = other.post(f"{BASE}/{what}", there)
             assert (answer.status, answer.json["code"]) == (403, "migration_off")
-    for change in ({"host": "localhost"}, {"port": "2"}, {"host": str(postgres.data)}, {"host": "@abstract"}, {"host": f"127.0.0.1,{postgres.data}"}, {"host": "silent.example", "port": "5432"}):
+    for change in ({"host": "localhost"}, {"port": "2"}, {"host": str(postgres.data)}, {"host": "@abstract"},
+                   {"host": f"127.0.0.1,{postgres.data}"}, {"host": "silent.example", "port": "5432"}):
         for what in ("test-connection", "start", "validate"):
             answer = client.post(f"{BASE}/{what}", there | change)
             assert (answer.status, answer.json["code"]) == (403, "target_not_listed"), change
-    assert targets_read("a/b, [::1]:5433/*,C.example:1/d") == {("a", 5432, "b"), ("::1", 5433, "*"), ("c.example", 1, "d")}
+    assert targets_read("a/b, [::1]:5433/*,C.example:1/d") == {("a", 5432, "b"), ("::1", 5433, "*"),
+                                                               ("c.example", 1, "d")}
     for wrong in ("a", "/var/run/db", "@x/y", "a:b/c", "user@host/db", "a/"):
         with pytest.raises(ValueError, match="is no target"):
             targets_read(wrong)
@@ -157,8 +169,10 @@ def test_what_is_there_is_dropped_by_a_second_request_alone(client: Client, post
         connection.execute("CREATE SCHEMA queend; CREATE SCHEMA queen; CREATE TABLE queen.precious (n int)")
     assert client.post(f"{BASE}/start", {**there, "overwrite": True}).status == 409, "nobody was told of it yet"
     answer = client.post(f"{BASE}/start", there)
-    assert (answer.status, answer.json["code"]) == (409, "target_not_empty") and "queen is not empty" in answer.json["error"]
-    assert client.post(f"{BASE}/start", {**there, "user": "somebody", "overwrite": True}).status == 400, "another request confirms nothing"
+    assert (answer.status, answer.json["code"]) == (409, "target_not_empty")
+    assert "queen is not empty" in answer.json["error"]
+    assert client.post(f"{BASE}/start", {**there, "user": "somebody",
+                                         "overwrite": True}).status == 400, "another request confirms nothing"
     assert kept() and client.get(f"{BASE}/status").json["status"] != "dumping"
     assert client.post(f"{BASE}/start", {**there, "overwrite": True}).status == 202
     assert ended(client)["status"] == "complete" and not kept()
@@ -171,7 +185,8 @@ def test_nothing_of_the_daemon_s_own_is_used(postgres, start_daemon, listed, to,
     (tmp_path / "pass").chmod(0o600)
     there = to(postgres.empty_database(), user="keeper")
     for own in ({"PGPASSWORD": "own-secret"}, {"PGPASSFILE": tmp_path / "pass"}):
-        with psycopg.connect(f"host=127.0.0.1 port={postgres.port} user=keeper dbname=postgres", **{"password": "own-secret"}):
+        with psycopg.connect(f"host=127.0.0.1 port={postgres.port} user=keeper dbname=postgres",
+                             **{"password": "own-secret"}):
             pass
         with start_daemon(**listed, **own).client() as client:
             assert client.post(f"{BASE}/test-connection", there).json["success"] is False
@@ -179,7 +194,8 @@ def test_nothing_of_the_daemon_s_own_is_used(postgres, start_daemon, listed, to,
             assert client.post(f"{BASE}/test-connection", {**there, "password": "own-secret"}).json["success"] is True
     for option in psycopg.pq.Conninfo.get_defaults():
         if option.envvar and option.keyword not in (b"service", b"servicefile"):
-            assert option.keyword.decode() in conninfo_to_dict(Address("h", "1", "d", "u", "", False).conninfo()), "left to the environment"
+            assert option.keyword.decode() in conninfo_to_dict(
+                Address("h", "1", "d", "u", "", False).conninfo()), "left to the environment"
 
 
 class Silent:

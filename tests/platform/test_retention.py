@@ -1,4 +1,5 @@
-"""The retention service of running daemons: what queues let go is gone, what holds it back is told, one daemon works for all."""
+"""The retention service of running daemons: what queues let go is gone, what holds it back is told, one daemon works
+for all."""
 from __future__ import annotations
 
 import psycopg
@@ -54,7 +55,8 @@ def test_completed_and_what_pins_it(daemon, client, queue):
     client.pop(queue, consumerGroup="slow", batch=1, autoAck=True)
     name = f'queend_retention_pinned_messages{{group="slow",queue="{queue}"}}'
     until(lambda: metric(client, name) == 2, "the slow group pins what it has not consumed")
-    assert any(line.get("event") == "retention_pinned" and line["queue"] == queue and line["group"] == "slow" for line in daemon.log)
+    assert any(line.get("event") == "retention_pinned" and line["queue"] == queue and line["group"] == "slow"
+               for line in daemon.log)
     assert total(client, queue) == 3
     client.pop(queue, consumerGroup="slow", batch=9, autoAck=True)
     until(lambda: total(client, queue) == 0 and metric(client, name) == 0, "all has been consumed by everybody")
@@ -91,7 +93,8 @@ def test_one_works_for_all_and_the_next_takes_over(start_daemon):
         client.push("q", "two")
         until(lambda: total(client, "q") == 0, "the second one removed it")
         until(lambda: metric(client, "queend_retention_removed_rows_total") == 1, "it is counted")
-        pid = db.execute("SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objid = %s AND classid = 0", (0x71756575_01 & 0xFFFFFFFF,)).fetchone()
+        pid = db.execute("SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objid = %s AND classid = 0",
+                         (0x71756575_01 & 0xFFFFFFFF,)).fetchone()
         assert pid is None or db.execute("SELECT pg_terminate_backend(%s)", pid).fetchone() == (True,)
         client.push("q", "three")
         until(lambda: total(client, "q") == 0, "it works on after its session was ended")
@@ -102,7 +105,8 @@ def test_random_ids_of_what_is_gone_are_free_again(client, queue):
     ids = [f"order {n}" for n in range(200)]
 
     def push(some: list[str]) -> set[str]:
-        answers = client.push_items([{"queue": queue, "partition": "p", "transactionId": one, "payload": one} for one in some])
+        answers = client.push_items(
+            [{"queue": queue, "partition": "p", "transactionId": one, "payload": one} for one in some])
         return {one["status"] for one in answers}
     client.configure(queue)
     for at in range(0, 200, 20):

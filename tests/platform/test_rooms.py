@@ -1,4 +1,5 @@
-"""Rooms of the core only look up: a file uses names of its own room and of rooms that queend/_core.pyx includes before it.
+"""Rooms of the core only look up: a file uses names of its own room and of rooms that queend/_core.pyx includes before
+it.
 
 Upwards a room calls through function pointers, which are fields and so no names of another file (state/net: Service).
 """

@@ -21,7 +21,8 @@ print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), resource.getrlimit(resource.RLIMIT
 
 
 def core_limit(pid: int) -> str:
-    (line,) = (line for line in Path(f"/proc/{pid}/limits").read_text().splitlines() if line.startswith("Max core file size"))
+    (line,) = (line for line in Path(f"/proc/{pid}/limits").read_text().splitlines()
+               if line.startswith("Max core file size"))
     return line.split()[4]
 
 
@@ -39,10 +40,13 @@ def test_nor_can_it_be_traced(leave, dumpable):
     assert done.stdout.split()[0] == dumpable and (done.stdout.split()[1] == "0" or leave)
 
 
-@pytest.mark.parametrize("dsn", ["postgresql://bob:hor@se/battery@127.0.0.1:1/stap%6ce", "postgresql://bob:hor@staple-host:1/battery", "host=127.0.0.1 port=1 user=horse dbname=staple-base"])
+@pytest.mark.parametrize("dsn", ["postgresql://bob:hor@se/battery@127.0.0.1:1/stap%6ce",
+                                 "postgresql://bob:hor@staple-host:1/battery",
+                                 "host=127.0.0.1 port=1 user=horse dbname=staple-base"])
 def test_no_part_of_a_connection_string_is_in_an_error(tmp_path, dsn):
     with Daemon.own(tmp_path, QUEEND_DSN=dsn) as daemon:
-        until(lambda: daemon.line("database_unreachable") or daemon.process.poll() is not None, "it tells that it cannot connect")
+        until(lambda: daemon.line("database_unreachable") or daemon.process.poll() is not None,
+              "it tells that it cannot connect")
         daemon.end()
         told = daemon.story() + "".join(map(str, daemon.log)) + "".join(daemon.other)
         assert not [part for part in ("se/battery", "staple", "horse", "hor@") if part in told], told
@@ -52,7 +56,8 @@ def test_nor_of_one_that_cannot_be_read(tmp_path):
     with Daemon.own(tmp_path, QUEEND_DSN="postgresql://bob:horse@[::1") as daemon:
         assert daemon.wait() != 0
         told = daemon.story() + "".join(map(str, daemon.log)) + "".join(daemon.other)
-        assert "QUEEND_DSN: it is no connection string" in told and not [part for part in ("horse", "Traceback") if part in told], told
+        assert "QUEEND_DSN: it is no connection string" in told and not [
+            part for part in ("horse", "Traceback") if part in told], told
 
 
 def test_of_commands_neither():

@@ -72,7 +72,8 @@ def test_greets_with_lines_that_work(data):
         commands = "\n".join(line for line in text.splitlines() if line.startswith("  "))
         assert f"http://127.0.0.1:{daemon.port}" in text
         done = subprocess.run(["bash", "-c", commands], capture_output=True, text=True)
-        pushed, popped, acked = [line for line in done.stdout.replace("][", "]\n[").replace("]{", "]\n{").splitlines() if line]
+        pushed, popped, acked = [line for line in done.stdout.replace("][", "]\n[").replace("]{", "]\n{")
+                                 .splitlines() if line]
         assert '"status":"queued"' in pushed and '"hello":"world"' in popped and '"success":true' in acked
 
 
@@ -82,7 +83,8 @@ def test_the_session_of_the_readme_is_what_happens(data):
     session = lines[begin:lines.index("```", begin)]
     with Daemon.own(data) as daemon:
         daemon.await_ready()
-        script = "; echo; ".join(line[2:] for line in session if line.startswith("$ ")).replace("localhost:6632", f"127.0.0.1:{daemon.port}")
+        script = "; echo; ".join(line[2:] for line in session
+                                 if line.startswith("$ ")).replace("localhost:6632", f"127.0.0.1:{daemon.port}")
         done = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
         told = [line for line in done.stdout.splitlines() if line]
         promised = [line for line in session if not line.startswith("$ ")]

@@ -1,5 +1,5 @@
-"""Every setting has an effect that a test sees: here, in the file that ELSEWHERE names, or in the core's own tests (CORE).
-A setting without one has to be among NO_EFFECT. Settings that do not disturb each other share a daemon."""
+"""Every setting has an effect that a test sees: here, in the file that ELSEWHERE names, or in the core's own tests
+(CORE). A setting without one has to be among NO_EFFECT. Settings that do not disturb each other share a daemon."""
 from __future__ import annotations
 
 import json
@@ -64,8 +64,8 @@ ELSEWHERE = {
     "platform/test_tls.py": "PG_USE_SSL PG_SSL_REJECT_UNAUTHORIZED",
     "platform/test_watch.py": "QUEEND_STUCK_MS QUEEND_CONTROL_STUCK_MS",
 }
-# What needs half a minute or a broken client to be seen is tested in the core alone, with a core setting. Here: that this
-# setting becomes that one.
+# What needs half a minute or a broken client to be seen is tested in the core alone, with a core setting. Here: that
+# this setting becomes that one.
 CORE = {
     "QUEEND_MAX_CONNECTIONS": ("max_connections", "core/test_budgets.py"),
     "QUEEND_MAX_ARRIVING_BYTES": ("max_arriving", "core/test_budgets.py"),
@@ -116,8 +116,8 @@ HELD = {f"QUEEN_{kind}_{name}": value for kind in ("PUSH", "POP", "ACK", "RENEW_
 
 
 def in_two_calls(daemon: Daemon, kind: str, requests: list[bytes]) -> list[Any]:
-    """Four requests. One alone waits; with three more there are two calls of two: the first because there are enough for
-    one, the second because more are not taken at once."""
+    """Four requests. One alone waits; with three more there are two calls of two: the first because there are enough
+    for one, the second because more are not taken at once."""
     with daemon.client() as client, daemon.client() as alone, daemon.client() as others:
         before = calls(client, kind)
         alone.get("/livez"), others.get("/livez")
@@ -177,8 +177,8 @@ GAUGES = {"pop_limit": ("QUEEN_POP_MAX_CONCURRENT", 3), "ack_limit": ("QUEEN_ACK
 @pytest.fixture(scope="module")
 def bounded(start_daemon: Callable[..., Daemon]) -> Daemon:
     """Few calls at once."""
-    return start_daemon(NUM_WORKERS=1, QUEEN_CONCURRENCY_MODE="static", QUEEND_PUSH_STREAMS=2, DB_POOL_SIZE=60, DEFAULT_BATCH_SIZE=3,
-                        DEFAULT_TIMEOUT=300,
+    return start_daemon(NUM_WORKERS=1, QUEEN_CONCURRENCY_MODE="static", QUEEND_PUSH_STREAMS=2, DB_POOL_SIZE=60,
+                        DEFAULT_BATCH_SIZE=3, DEFAULT_TIMEOUT=300,
                         DEFAULT_SUBSCRIPTION_MODE="new", QUEEND_CONFIGURE_REPLACES="true",
                         QUEEND_MAX_QUEUED_BYTES=1 << 20,
                         QUEEND_MAX_CONTROL_BODY_BYTES=4096, QUEEND_MAX_OPEN_BODY_BYTES=900_000,

@@ -1,4 +1,5 @@
-"""A web application below /: its files, its index for everything else, nothing beside its folder, nothing over the API."""
+"""A web application below /: its files, its index for everything else, nothing beside its folder, nothing over the
+API."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -14,7 +15,8 @@ def pages(start_daemon: Callable[..., Daemon], tmp_path_factory: pytest.TempPath
     folder = tmp_path_factory.mktemp("web")
     root = folder / "dist"
     (root / "assets").mkdir(parents=True)
-    for name, text in (("index.html", "<html>index</html>"), ("assets/app.js", "app"), ("logo.svg", "<svg/>"), ("main.0123abcd.css", "css"), ("data.bin", "x"), ("ü b.txt", "umlaut")):
+    for name, text in (("index.html", "<html>index</html>"), ("assets/app.js", "app"), ("logo.svg", "<svg/>"),
+                       ("main.0123abcd.css", "css"), ("data.bin", "x"), ("ü b.txt", "umlaut")):
         (root / name).write_text(text)
     (folder / "secret.txt").write_text("secret")
     (root / "way-out").symlink_to(folder / "secret.txt")
@@ -35,12 +37,14 @@ def pages(start_daemon: Callable[..., Daemon], tmp_path_factory: pytest.TempPath
 ])
 def test_files(pages: Client, path: str, text: str, kind: str, keeping: str) -> None:
     answer = pages.get(path)
-    assert (answer.status, answer.body.decode(), answer.headers["content-type"], answer.headers["cache-control"]) == (200, text, kind, keeping)
+    assert (answer.status, answer.body.decode(), answer.headers["content-type"],
+            answer.headers["cache-control"]) == (200, text, kind, keeping)
     head = pages.request("HEAD", path)
     assert head.status == 200 and head.headers["content-length"] == str(len(answer.body))
 
 
-@pytest.mark.parametrize("path", ["/../secret.txt", "/%2e%2e/secret.txt", "/assets/..%2f..%2fsecret.txt", "/..%5csecret.txt/../../secret.txt", "/way-out",
+@pytest.mark.parametrize("path", ["/../secret.txt", "/%2e%2e/secret.txt", "/assets/..%2f..%2fsecret.txt",
+                                  "/..%5csecret.txt/../../secret.txt", "/way-out",
                                   "//etc/passwd", "/assets//../../secret.txt"])
 def test_nothing_beside_the_folder(pages: Client, path: str) -> None:
     answer = pages.get(path)
@@ -48,7 +52,8 @@ def test_nothing_beside_the_folder(pages: Client, path: str) -> None:
     assert answer.status in (403, 404) or answer.body == b"<html>index</html>"
 
 
-@pytest.mark.parametrize("path", ["/api/me", "/api/v1/nope", "/api", "/internal/x", "/streams/v1/x", "/ws/", "/health/x", "/metrics/x", "/assets/none.js"])
+@pytest.mark.parametrize("path", ["/api/me", "/api/v1/nope", "/api", "/internal/x", "/streams/v1/x", "/ws/",
+                                  "/health/x", "/metrics/x", "/assets/none.js"])
 def test_what_is_not_there(pages: Client, path: str) -> None:
     answer = pages.get(path)
     assert (answer.status, answer.json["error"]) == (404, "Not found")

@@ -11,12 +11,17 @@ from support.wait import until
 
 # What the sums should be, from cursors, floors and log, without anything kept.
 LIVE_QUEUES = """
-SELECT p.queue_id, count(*)::bigint, sum(f.head), sum(f.head - f.floor), sum(f.pending), sum(f.processing), sum(f.completed)
-  FROM queend.partitions p JOIN queend.partition_figures(ARRAY(SELECT id FROM queend.partitions)) f ON f.partition_id = p.id GROUP BY p.queue_id ORDER BY 1"""
-KEPT_QUEUES = "SELECT queue_id, partitions, pushed, total, pending, processing, completed FROM queend.stat_queues WHERE partitions > 0 ORDER BY 1"
+SELECT p.queue_id, count(*)::bigint, sum(f.head), sum(f.head - f.floor), sum(f.pending), sum(f.processing),
+       sum(f.completed)
+  FROM queend.partitions p
+  JOIN queend.partition_figures(ARRAY(SELECT id FROM queend.partitions)) f ON f.partition_id = p.id
+ GROUP BY p.queue_id ORDER BY 1"""
+KEPT_QUEUES = ("SELECT queue_id, partitions, pushed, total, pending, processing, completed FROM queend.stat_queues"
+               " WHERE partitions > 0 ORDER BY 1")
 LIVE_GROUPS = """
 SELECT group_id, count(*), count(*) FILTER (WHERE head > next), sum(head - next)::bigint, sum(leased)::bigint
-  FROM queend.partition_cursors(ARRAY(SELECT id FROM queend.partitions)) WHERE group_id IS NOT NULL GROUP BY group_id ORDER BY 1"""
+  FROM queend.partition_cursors(ARRAY(SELECT id FROM queend.partitions)) WHERE group_id IS NOT NULL
+ GROUP BY group_id ORDER BY 1"""
 KEPT_GROUPS = "SELECT group_id, members, lagging, lag, leased FROM queend.stat_groups WHERE members > 0 ORDER BY 1"
 
 
@@ -50,7 +55,8 @@ def test_a_look_follows_what_happens(client: Client, database: psycopg.Connectio
     assert listed(client, queue)["messages"] == {"total": 20, "pending": 17, "processing": 3}
     client.ack_batch([ack_of(one) for one in messages])
     client.pop(queue, "p1", batch=10, consumerGroup="other", autoAck="true")
-    assert listed(client, queue)["messages"] == {"total": 20, "pending": 13, "processing": 0}, "the largest over the groups"
+    assert listed(client, queue)["messages"] == {"total": 20, "pending": 13,
+                                                 "processing": 0}, "the largest over the groups"
     same(database)
     client.push(queue, 1, partition="new")
     assert listed(client, queue)["partitions"] == 6
@@ -70,15 +76,18 @@ def test_a_lease_that_runs_out_is_pending_again(client: Client, queue: str) -> N
     client.push(queue, 1, 2)
     client.pop(queue, batch=2)
     assert listed(client, queue)["messages"]["processing"] == 2
-    until(lambda: listed(client, queue)["messages"] == {"total": 2, "pending": 2, "processing": 0}, "the lease runs out")
+    until(lambda: listed(client, queue)["messages"] == {"total": 2, "pending": 2, "processing": 0},
+          "the lease runs out")
 
 
 def test_clearing_removes_messages_and_nothing_else(client: Client, database: psycopg.Connection, queue: str) -> None:
     client.push(queue, 1, 2, partition="a")
     client.push(queue, 3, partition="b")
-    assert client.request("DELETE", f"/api/v1/queues/{queue}/clear?partition=a").json == {"cleared": True, "queue": queue, "partition": "a", "count": 2}
+    assert client.request("DELETE", f"/api/v1/queues/{queue}/clear?partition=a").json == {
+        "cleared": True, "queue": queue, "partition": "a", "count": 2}
     assert client.pop(queue, "a") == [] and client.show(queue).json["totals"]["total"] == 1
-    assert client.request("DELETE", f"/api/v1/queues/{queue}/clear").json == {"cleared": True, "queue": queue, "partition": None, "count": 1}
+    assert client.request("DELETE", f"/api/v1/queues/{queue}/clear").json == {
+        "cleared": True, "queue": queue, "partition": None, "count": 1}
     assert listed(client, queue)["messages"] == {"total": 0, "pending": 0, "processing": 0}
     client.push(queue, 4, partition="a")
     assert [one["data"] for one in client.pop(queue, batch=10)] == [4]
@@ -91,7 +100,9 @@ def test_clearing_removes_messages_and_nothing_else(client: Client, database: ps
 def test_a_refresh_repairs_what_is_wrong(client: Client, database: psycopg.Connection, queue: str) -> None:
     client.push(queue, *range(10))
     assert listed(client, queue)["messages"]["total"] == 10
-    database.execute("TRUNCATE queend.stat_partitions, queend.stat_cursors, queend.stat_queues, queend.stat_groups, queend.stats")      # as after a crash
+    # as after a crash
+    database.execute("TRUNCATE queend.stat_partitions, queend.stat_cursors, queend.stat_queues,"
+                     " queend.stat_groups, queend.stats")
     told = refresh(client)
     assert told["partition"]["partitionsUpdated"] >= 1 and told["queue"]["queuesUpdated"] >= 1
     assert listed(client, queue)["messages"]["total"] == 10
@@ -106,7 +117,8 @@ def test_pages_of_partitions(client: Client, queue: str) -> None:
     shown = client.get(f"/api/v1/status/queues/{queue}?limit=2").json
     assert [one["name"] for one in shown["partitions"]] == ["a", "b"] and shown["totals"]["messages"]["pending"] == 5
     shown = client.get(f"/api/v1/resources/partitions?queue={queue}&limit=3").json
-    assert [(one["name"], one["queue"], one["stats"]["pending"]) for one in shown["partitions"]] == [("a", queue, 1), ("b", queue, 1), ("c", queue, 1)]
+    assert [(one["name"], one["queue"], one["stats"]["pending"])
+            for one in shown["partitions"]] == [("a", queue, 1), ("b", queue, 1), ("c", queue, 1)]
     assert client.get("/api/v1/resources/partitions?queue=no-such").status == 404
     assert len(client.get("/api/v1/resources/partitions").json["partitions"]) >= 5
 
@@ -131,6 +143,7 @@ def test_two_daemons_keep_one_set_of_figures(start_daemon: Callable[..., Daemon]
     with one.client() as here, two.client() as there:
         for i in range(20):
             (here, there)[i % 2].push("q", i, partition=f"p{i % 7}")
-        until(lambda: all(listed(client, "q")["messages"]["pending"] == 20 for client in (here, there)), "both show what both stored")
+        until(lambda: all(listed(client, "q")["messages"]["pending"] == 20 for client in (here, there)),
+              "both show what both stored")
         with psycopg.connect(one.conninfo, autocommit=True) as database:
             same(database)

@@ -1,4 +1,5 @@
-"""Block ranges of the log get their summaries as soon as they are full, so that looking for what is new reads little."""
+"""Block ranges of the log get their summaries as soon as they are full, so that looking for what is new reads
+little."""
 from __future__ import annotations
 
 import asyncio
@@ -9,14 +10,17 @@ from psycopg_pool import AsyncConnectionPool
 
 from queend.service.summary import PAGES, Summary
 
-FILL = """INSERT INTO queend.log SELECT %s + i, queend.now_us(), 1, 1, '00000000-0000-0000-0000-000000000000', false, uuid_send(gen_random_uuid()),
-                 '\\x10027b7d' || convert_to(repeat('x', 400), 'UTF8'), '' FROM generate_series(1, 10000) AS i"""
+FILL = """INSERT INTO queend.log
+          SELECT %s + i, queend.now_us(), 1, 1, '00000000-0000-0000-0000-000000000000', false,
+                 uuid_send(gen_random_uuid()), '\\x10027b7d' || convert_to(repeat('x', 400), 'UTF8'), ''
+            FROM generate_series(1, 10000) AS i"""
 
 
 def pages(db: psycopg.Connection) -> int:
     """Pages a look for what comes in an hour reads."""
     db.execute("SET enable_bitmapscan = on; SET enable_seqscan = off; SET enable_indexscan = off")
-    plan = db.execute("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT 1 FROM queend.log WHERE created_at >= (SELECT queend.now_us() + 3600000000)").fetchone()[0][0]["Plan"]
+    plan = db.execute("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT 1 FROM queend.log"
+                      " WHERE created_at >= (SELECT queend.now_us() + 3600000000)").fetchone()[0][0]["Plan"]
     return plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
 
 
@@ -30,7 +34,8 @@ def conninfo(postgres) -> str:
 
 def test_what_is_full_is_summarized(conninfo):
     async def run(db: psycopg.Connection) -> None:
-        async with AsyncConnectionPool(conninfo, min_size=1, max_size=1, open=False, kwargs={"autocommit": True}) as pool:
+        async with AsyncConnectionPool(conninfo, min_size=1, max_size=1, open=False,
+                                       kwargs={"autocommit": True}) as pool:
             summary = Summary(pool)
             await summary.look()      # an empty log
             for step in range(3):
@@ -51,7 +56,8 @@ def test_what_is_full_is_summarized(conninfo):
 
 def test_a_vacuum_is_not_disturbed(conninfo):
     async def run(db: psycopg.Connection, vacuum: psycopg.Connection) -> None:
-        async with AsyncConnectionPool(conninfo, min_size=1, max_size=1, open=False, kwargs={"autocommit": True}) as pool:
+        async with AsyncConnectionPool(conninfo, min_size=1, max_size=1, open=False,
+                                       kwargs={"autocommit": True}) as pool:
             summary = Summary(pool)
             await summary.look()
             db.execute(FILL, (0,))
@@ -67,7 +73,8 @@ def test_a_vacuum_is_not_disturbed(conninfo):
 
 
 def test_no_automatic_worker_wants_the_lock_of_a_vacuum(conninfo):
-    """With autosummarize the server's own workers would, and PostgreSQL cancels an automatic vacuum somebody waits for: one of more than 15 s never ends."""
+    """With autosummarize the server's own workers would, and PostgreSQL cancels an automatic vacuum somebody waits for:
+    one of more than 15 s never ends."""
     with psycopg.connect(conninfo) as db:
         (options,) = db.execute("SELECT reloptions FROM pg_class WHERE oid = 'queend.log_by_time'::regclass").fetchone()
     assert "autosummarize=off" in options

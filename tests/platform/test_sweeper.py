@@ -9,8 +9,9 @@ from psycopg_pool import AsyncConnectionPool
 from queend.control.sweeper import Sweeper
 from support.wait import until
 
-PUSH = """SELECT queend.push(0, '{}', ARRAY[%s], ARRAY[0], ARRAY[1], ARRAY[2::smallint], ARRAY[NULL::uuid], ARRAY[NULL::uuid],
-                             ARRAY[uuid_send(gen_random_uuid())], ARRAY['\\x10027b7d'::bytea], ARRAY[NULL::bytea])"""
+PUSH = """SELECT queend.push(0, '{}', ARRAY[%s], ARRAY[0], ARRAY[1], ARRAY[2::smallint], ARRAY[NULL::uuid],
+                             ARRAY[NULL::uuid], ARRAY[uuid_send(gen_random_uuid())],
+                             ARRAY['\\x10027b7d'::bytea], ARRAY[NULL::bytea])"""
 
 
 def test_sweeps_what_was_deleted(postgres):
@@ -30,7 +31,8 @@ def test_sweeps_what_was_deleted(postgres):
             sweeper = Sweeper(pool)
             db.execute("SELECT queend.queue_delete('gone')")
             sweeper.open()
-            await asyncio.to_thread(until, lambda: pool.get_stats().get("requests_num", 0) >= 2, "a second pass")     # so the first is over
+            # so the first is over
+            await asyncio.to_thread(until, lambda: pool.get_stats().get("requests_num", 0) >= 2, "a second pass")
             assert rows() == 3
             holder.rollback()
             await asyncio.to_thread(until, lambda: rows() == 0, "the rows to be removed")

@@ -34,7 +34,8 @@ def test_the_service_stays_locked_down():
 def confined(folder: Path, *words: object, **more: object) -> subprocess.Popen:
     """A program under what the unit allows, which sees only `folder` as its own."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "QUEEND_DATA_DIR": str(folder), "PORT": "0"}
-    return subprocess.Popen([sys.executable, ROOT / "tests" / "support" / "confined.py", UNITS / "queend.service", folder, *words], cwd="/", text=True,
+    return subprocess.Popen([sys.executable, ROOT / "tests" / "support" / "confined.py", UNITS / "queend.service",
+                             folder, *words], cwd="/", text=True,
                             env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
 
 
@@ -52,10 +53,12 @@ def test_daemon_and_postgresql_run_under_the_filters_of_the_unit(tmp_path_factor
     assert process.returncode == 0 and '"stopped"' in told, told
 
 
-@pytest.mark.parametrize("what", ["os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))", "os.setpriority(os.PRIO_PROCESS, 0, 5)", "os.chroot('/')",
+@pytest.mark.parametrize("what", ["os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))",
+                                  "os.setpriority(os.PRIO_PROCESS, 0, 5)", "os.chroot('/')",
                                   "open('/etc/queend-was-here', 'w')", "os.stat('/proc/meminfo')"])
 def test_what_the_unit_forbids_fails(tmp_path, what):
-    process = confined(tmp_path, sys.executable, "-c", f"import os\ntry:\n    {what}\nexcept OSError as error:\n    print('refused')")
+    process = confined(tmp_path, sys.executable, "-c",
+                       f"import os\ntry:\n    {what}\nexcept OSError as error:\n    print('refused')")
     assert process.communicate(timeout=60)[0] == "refused\n"
 
 
@@ -65,7 +68,8 @@ def test_the_account_is_valid():
 
 
 def test_notify_sends_one_datagram(tmp_path, monkeypatch):
-    for address, name in [(str(tmp_path / "n"), str(tmp_path / "n")), ("\0queend-%d" % os.getpid(), "@queend-%d" % os.getpid())]:
+    for address, name in [(str(tmp_path / "n"), str(tmp_path / "n")),
+                          ("\0queend-%d" % os.getpid(), "@queend-%d" % os.getpid())]:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
             receiver.bind(address)
             monkeypatch.setenv("NOTIFY_SOCKET", name)

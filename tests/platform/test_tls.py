@@ -28,9 +28,11 @@ def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tls")
     authority(folder, "known")
     authority(folder, "other")
-    openssl("req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-keyout", f"{folder}/server.key", "-out", f"{folder}/server.csr")
+    openssl("req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-keyout", f"{folder}/server.key", "-out",
+            f"{folder}/server.csr")
     (folder / "names").write_text("subjectAltName=DNS:localhost")
-    openssl("x509", "-req", "-in", f"{folder}/server.csr", "-CA", f"{folder}/known.crt", "-CAkey", f"{folder}/known.key", "-CAcreateserial",
+    openssl("x509", "-req", "-in", f"{folder}/server.csr", "-CA", f"{folder}/known.crt", "-CAkey",
+            f"{folder}/known.key", "-CAcreateserial",
             "-days", "2", "-extfile", f"{folder}/names", "-out", f"{folder}/server.crt")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -46,7 +48,8 @@ def server(tmp_path_factory):
         os.chown(cluster.data / name, cluster.account.uid, cluster.account.gid)
     (cluster.data / "tls_hba.conf").write_text("local all all peer map=queend\nhostssl all all all trust\n")
     os.chmod(cluster.data / "tls_hba.conf", 0o644)
-    cluster.settings = {"listen_addresses": "127.0.0.1", "port": str(port), "ssl": "on", "hba_file": "/proc/self/cwd/tls_hba.conf"}
+    cluster.settings = {"listen_addresses": "127.0.0.1", "port": str(port), "ssl": "on",
+                        "hba_file": "/proc/self/cwd/tls_hba.conf"}
     try:
         cluster.start()
         yield port, folder
@@ -70,7 +73,8 @@ def test_encrypted_without_verification(monkeypatch, server):
 
 
 def test_verified(monkeypatch, server):
-    assert connection(monkeypatch, server, PG_USE_SSL="true", PG_SSL_REJECT_UNAUTHORIZED="true", PGSSLROOTCERT=f"{server[1]}/known.crt")
+    assert connection(monkeypatch, server, PG_USE_SSL="true", PG_SSL_REJECT_UNAUTHORIZED="true",
+                      PGSSLROOTCERT=f"{server[1]}/known.crt")
     assert connection(monkeypatch, server, PG_USE_SSL="true", PGSSLROOTCERT=f"{server[1]}/known.crt")
 
 

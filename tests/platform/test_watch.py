@@ -20,7 +20,8 @@ def manager(tmp_path):
 
 @pytest.fixture
 def watched(start_daemon, manager, tmp_path) -> Daemon:
-    return start_daemon(NOTIFY_SOCKET=str(tmp_path / "notify"), WATCHDOG_USEC="600000", QUEEND_STUCK_MS=3000, QUEEND_CONTROL_STUCK_MS=15000)
+    return start_daemon(NOTIFY_SOCKET=str(tmp_path / "notify"), WATCHDOG_USEC="600000", QUEEND_STUCK_MS=3000,
+                        QUEEND_CONTROL_STUCK_MS=15000)
 
 
 def heard(manager: socket.socket) -> list[bytes]:

@@ -1,5 +1,6 @@
-"""schemathesis asks a daemon everything /openapi.json says may be asked, and more: no answer is a 5xx, none has a status, type or body that
-the document does not know. A few hundred calls here; `make test-schema` makes 20 000 of them along its links (`--schema-calls`)."""
+"""schemathesis asks a daemon everything /openapi.json says may be asked, and more: no answer is a 5xx, none has a
+status, type or body that the document does not know. A few hundred calls here; `make test-schema` makes 20 000 of them
+along its links (`--schema-calls`)."""
 import os
 import subprocess
 import sys
@@ -7,7 +8,8 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance"
+CHECKS = ("not_a_server_error,status_code_conformance,content_type_conformance,"
+          "response_headers_conformance,response_schema_conformance")
 ROUND_S = 60
 PARALLEL = 2      # of a long run: most of the time is schemathesis' own
 
@@ -15,7 +17,8 @@ PARALLEL = 2      # of a long run: most of the time is schemathesis' own
 def started(daemon, folder, seed, *words):
     folder.mkdir()
     environment = {**os.environ, "SCHEMATHESIS_HOOKS": "hooks", "PYTHONPATH": str(HERE), "NO_COLOR": "1"}
-    command = [sys.executable, "-m", "schemathesis.cli", "run", f"{daemon.url}/openapi.json", "--checks", CHECKS, "--suppress-health-check", "all", "--warnings", "off", "--continue-on-failure",
+    command = [sys.executable, "-m", "schemathesis.cli", "run", f"{daemon.url}/openapi.json", "--checks", CHECKS,
+               "--suppress-health-check", "all", "--warnings", "off", "--continue-on-failure",
                "--seed", str(seed), *words]
     with open(folder / "told", "w") as told:
         return subprocess.Popen(command, env=environment, cwd=folder, stdout=told, stderr=subprocess.STDOUT)
@@ -35,12 +38,14 @@ def test_every_answer_is_as_described(start_daemon, request, tmp_path):
     wanted, daemon, began = request.config.getoption("--schema-calls"), start_daemon(), time.monotonic()
     seed = int(time.time()) if wanted else 1
     phases, examples = ("examples,coverage,fuzzing", "20") if wanted else ("examples,fuzzing,stateful", "3")
-    finished([(tmp_path / "single", started(daemon, tmp_path / "single", seed, "--phases", phases, "--max-examples", examples))])
+    finished([(tmp_path / "single",
+               started(daemon, tmp_path / "single", seed, "--phases", phases, "--max-examples", examples))])
     first = done = calls(daemon)
     while wanted and done - first < wanted:
         seed += PARALLEL
         folders = [tmp_path / str(seed + i) for i in range(PARALLEL)]
-        finished([(folder, started(daemon, folder, int(folder.name), "--phases", "stateful", "--max-time", str(ROUND_S))) for folder in folders])
+        finished([(folder, started(daemon, folder, int(folder.name), "--phases", "stateful", "--max-time",
+                                   str(ROUND_S))) for folder in folders])
         done = calls(daemon)
     assert done > 150, "it asked little"
     print(f"\n{first} calls one by one, {done - first} along links, seed {seed}, {time.monotonic() - began:.0f} s")

@@ -49,7 +49,8 @@ def group(db: Session) -> Callable[..., int]:
     """Makes a consumer group on the queue of a partition and returns its id."""
     def make(part: int, name: str | None = None, mode: str = "all", start: int | None = None) -> int:
         queue = db.value("SELECT queue_id FROM queend.partitions WHERE id = %s", part)
-        return db.rows("SELECT * FROM queend.group_resolve(%s, %s, %s, %s)", queue, name or f"g{next(_names)}", mode, start)[0].group_id
+        return db.rows("SELECT * FROM queend.group_resolve(%s, %s, %s, %s)", queue, name or f"g{next(_names)}",
+                       mode, start)[0].group_id
     return make
 
 

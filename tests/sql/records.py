@@ -25,7 +25,8 @@ def id7(at_us: int | None = None) -> bytes:
         _last = tick = max(_last + 1, time.time_ns() // 1000000 << 12)
     else:
         tick = at_us // 1000 << 12 | random.getrandbits(12)
-    return struct.pack(">Q", tick >> 12 << 16 | 0x7000 | tick & 0xFFF) + bytes([0x80 | os.urandom(1)[0] & 0x3F]) + os.urandom(7)
+    return struct.pack(">Q", tick >> 12 << 16 | 0x7000 | tick
+                       & 0xFFF) + bytes([0x80 | os.urandom(1)[0] & 0x3F]) + os.urandom(7)
 
 
 def id4() -> bytes:
@@ -101,12 +102,13 @@ def kind_of(ids: list[bytes]) -> tuple[int, bytes | None, bytes | None]:
 Batch = namedtuple("Batch", "part skip n kind lo hi ids body meta")
 
 
-def batch(part: int, ids: list[bytes], payloads: list[bytes] | None = None, metas: dict | None = None, kind: int | None = None, skip: int = 0,
-          of: list[bytes] | None = None) -> Batch:
+def batch(part: int, ids: list[bytes], payloads: list[bytes] | None = None, metas: dict | None = None,
+          kind: int | None = None, skip: int = 0, of: list[bytes] | None = None) -> Batch:
     """One batch row. of: all ids of the partition in this call where it has several rows."""
     own, lo, hi = kind_of(of or ids)
     payloads = payloads or [b'{"id":"%s"}' % i.hex().encode() for i in ids]
-    return Batch(part, skip, len(ids), own if kind is None else kind, as_uuid(lo), as_uuid(hi), b"".join(ids), body(payloads), meta(metas or {}))
+    return Batch(part, skip, len(ids), own if kind is None else kind, as_uuid(lo), as_uuid(hi), b"".join(ids),
+                 body(payloads), meta(metas or {}))
 
 
 PUSH = "%s::int[], %s::int[], %s::int[], %s::smallint[], %s::uuid[], %s::uuid[], %s::bytea[], %s::bytea[], %s::bytea[]"
@@ -138,12 +140,16 @@ class Session:
 
     def push(self, *batches: Batch, version: int = 0) -> list:
         lanes = sorted({b.part & 63 for b in batches})
-        return sorted(self.rows(f"SELECT * FROM queend.push(%s, %s::int[], {PUSH})", version, lanes, *push_arrays(list(batches))))
+        return sorted(self.rows(f"SELECT * FROM queend.push(%s, %s::int[], {PUSH})", version, lanes,
+                                *push_arrays(list(batches))))
 
-    def pop(self, parts: list[int], group: int, budget: int = 100, partitions: int = 100, auto: bool = False, lease: str | None = None,
-            lease_us: int = 60_000_000, delay_us: int = 0, window_us: int = 0, fresh: bool = True, version: int = 0) -> list:
+    def pop(self, parts: list[int], group: int, budget: int = 100, partitions: int = 100, auto: bool = False,
+            lease: str | None = None,
+            lease_us: int = 60_000_000, delay_us: int = 0, window_us: int = 0, fresh: bool = True,
+            version: int = 0) -> list:
         """One request with these candidates."""
-        return self.pop_many([(parts, group, budget, partitions, auto, lease, lease_us, delay_us, window_us)], fresh, version)
+        return self.pop_many([(parts, group, budget, partitions, auto, lease, lease_us, delay_us, window_us)], fresh,
+                             version)
 
     def pop_many(self, requests: list[tuple], fresh: bool = True, version: int = 0) -> list:
         """requests: (parts, group, budget, partitions, auto, lease, lease_us, delay_us, window_us)."""
@@ -151,23 +157,27 @@ class Session:
         reqs, parts, groups = ([c[i] for c in candidates] for i in range(3))
         columns = [[r[i] for r in requests] for i in range(2, 9)]
         columns[3] = [lease or str(uuid.uuid4()) for lease in columns[3]]
-        return self.rows("SELECT * FROM queend.pop(%s, %s::int[], %s::int[], %s::int[], %s::boolean[], %s::int[], %s::int[], %s::boolean[],"
+        return self.rows("SELECT * FROM queend.pop(%s, %s::int[], %s::int[], %s::int[], %s::boolean[], %s::int[],"
+                         " %s::int[], %s::boolean[],"
                          " %s::uuid[], %s::bigint[], %s::bigint[], %s::bigint[])",
                          version, reqs, parts, groups, [fresh] * len(parts), *columns)
 
-    def ack(self, part: int, group: int | None, lease: str | None, ids: list[bytes], status: bytes | None = None, retry_limit: int = 3,
-            retry_delay_us: int = 0, errors: dict[int, str] | None = None):
+    def ack(self, part: int, group: int | None, lease: str | None, ids: list[bytes], status: bytes | None = None,
+            retry_limit: int = 3, retry_delay_us: int = 0, errors: dict[int, str] | None = None):
         """One element; returns its result row."""
         errors = errors or {}
-        return self.rows(ACK, 0, [part], [group], [lease], [len(ids)], [b"".join(ids)], [status or bytes(len(ids))], [retry_limit],
+        return self.rows(ACK, 0, [part], [group], [lease], [len(ids)], [b"".join(ids)],
+                         [status or bytes(len(ids))], [retry_limit],
                          [retry_delay_us], [0] * len(errors), list(errors), list(errors.values()))[0]
 
     def messages(self, rows: list) -> list[tuple[int, bytes]]:
         """(offset, record id) of all claimed records, in order."""
-        return [(row.first + i, row.ids[16 * (row.first - row.base + i):][:16]) for row in rows if row.status == 1 for i in range(row.take)]
+        return [(row.first + i, row.ids[16 * (row.first - row.base + i):][:16]) for row in rows if row.status == 1
+                for i in range(row.take)]
 
 
-ACK = ("SELECT * FROM queend.ack(%s, %s::int[], %s::int[], %s::uuid[], %s::int[], %s::bytea[], %s::bytea[], %s::int[], %s::bigint[],"
+ACK = ("SELECT * FROM queend.ack(%s, %s::int[], %s::int[], %s::uuid[], %s::int[], %s::bytea[], %s::bytea[],"
+       " %s::int[], %s::bigint[],"
        " %s::int[], %s::int[], %s::text[])")
 
 
@@ -195,7 +205,8 @@ def consume(db, part, group, budget: int, auto: bool) -> list[int]:
     seen = []
     for _ in range(1000):
         lease = str(uuid.uuid4())
-        rows = db.pop([part], group, budget=budget, auto=auto, lease=lease, version=db.value("SELECT version FROM queend.catalog"))
+        rows = db.pop([part], group, budget=budget, auto=auto, lease=lease,
+                      version=db.value("SELECT version FROM queend.catalog"))
         got = db.messages(rows)
         if got:
             assert [at for at, _ in got] == list(range(got[0][0], got[0][0] + len(got)))
@@ -203,7 +214,8 @@ def consume(db, part, group, budget: int, auto: bool) -> list[int]:
             if not auto:
                 assert db.ack(part, group, lease, [one for _, one in got]).released is True
         elif rows[0].status == 0:
-            assert db.rows("SELECT committed + 1 - queend.head(partition_id), lease_until FROM queend.cursors WHERE partition_id = %s AND group_id = %s", part, group) in (
+            assert db.rows("SELECT committed + 1 - queend.head(partition_id), lease_until FROM queend.cursors"
+                           " WHERE partition_id = %s AND group_id = %s", part, group) in (
                 [(0, 0)], [])
             return seen
         else:

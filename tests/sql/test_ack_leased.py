@@ -1,4 +1,5 @@
-"""Acknowledging what was delivered without reading the log: done where queend.ack would do the same, refused wherever it would not."""
+"""Acknowledging what was delivered without reading the log: done where queend.ack would do the same, refused wherever
+it would not."""
 from __future__ import annotations
 
 import uuid
@@ -9,7 +10,8 @@ from sql.records import Session, batch, id7, new_lease
 
 from queend.connect import HOT_PLANS
 
-STATE = ("SELECT committed, row_base, lease_until, lease_end, retry_until, consumed_at > 0, retries, attempt, lease_id FROM queend.cursors"
+STATE = ("SELECT committed, row_base, lease_until, lease_end, retry_until, consumed_at > 0, retries, attempt, lease_id"
+         " FROM queend.cursors"
          " WHERE partition_id = %s")
 
 
@@ -20,7 +22,8 @@ def leased(db, *acks, version: int = 0, heads: bool = False) -> list:
 
 @pytest.fixture
 def delivered(db, partitions, group):
-    """makes(n): a partition with records 0 to 9 in rows of 4, 3 and 3, the first n of them under a lease: (part, group, lease, ids)."""
+    """makes(n): a partition with records 0 to 9 in rows of 4, 3 and 3, the first n of them under a lease: (part, group,
+    lease, ids)."""
     def make(n: int = 10):
         part, = partitions()
         readers = group(part)
@@ -33,7 +36,8 @@ def delivered(db, partitions, group):
     return make
 
 
-@pytest.mark.parametrize("n, base", [(10, 10), (7, 7), (6, 4), (1, 0)], ids=["all", "ends with a row", "ends in a row", "one"])
+@pytest.mark.parametrize("n, base", [(10, 10), (7, 7), (6, 4), (1, 0)],
+                         ids=["all", "ends with a row", "ends in a row", "one"])
 def test_a_whole_lease_as_ack_does_it(db, delivered, n, base):
     one, two = delivered(n), delivered(n)
     for part, readers, _, _ in (one, two):
@@ -49,7 +53,8 @@ def test_the_beginning_of_a_lease_and_then_its_rest(db, delivered):
     before = db.value("SELECT lease_until FROM queend.cursors WHERE partition_id = %s", part)
     db.rows("UPDATE queend.cursors SET retries = 1 WHERE partition_id = %s", part)
     assert leased(db, (part, readers, lease, 0, 4, 10)) == [(part, readers, False, 0)]
-    assert db.rows("SELECT committed, lease_until, lease_id, retries FROM queend.cursors WHERE partition_id = %s", part) == [(4, before, uuid.UUID(lease), 1)]
+    assert db.rows("SELECT committed, lease_until, lease_id, retries FROM queend.cursors WHERE partition_id = %s",
+                   part) == [(4, before, uuid.UUID(lease), 1)]
     assert leased(db, (part, readers, lease, 0, 4, 10)) == []           # once
     assert leased(db, (part, readers, lease, 5, 9, 10)) == [(part, readers, True, 0)]
     assert db.pop([part], readers)[0].status == 0
@@ -62,12 +67,15 @@ def test_the_head_where_it_is_asked_for(db, delivered):
 
 
 def test_many_in_the_order_asked(db, conninfo, delivered):
-    """Whatever is known of the floors when the daemon's plan is made: a join that fits so few of them may lose the order."""
+    """Whatever is known of the floors when the daemon's plan is made: a join that fits so few of them may lose the
+    order."""
     all_ = sorted(delivered() for _ in range(12))
-    db.rows("INSERT INTO queend.floors (partition_id, floor) SELECT part, 0 FROM unnest(%s::int[]) AS part", [part for part, *_ in all_])
+    db.rows("INSERT INTO queend.floors (partition_id, floor) SELECT part, 0 FROM unnest(%s::int[]) AS part",
+            [part for part, *_ in all_])
     db.rows("ANALYZE queend.floors")
     wrong = all_[3]
-    acks = [(part, readers, lease if part != wrong[0] else str(uuid.uuid4()), 0, 9, 10) for part, readers, lease, _ in all_]
+    acks = [(part, readers, lease if part != wrong[0] else str(uuid.uuid4()), 0, 9, 10)
+            for part, readers, lease, _ in all_]
     hot = Session(f"{conninfo} options='{HOT_PLANS}'")
     assert leased(hot, *acks) == [(part, readers, True, 0) for part, readers, _, _ in all_ if part != wrong[0]]
     hot.close()
@@ -80,7 +88,8 @@ def refused(db, part, readers, lease, first=0, last=9, **more):
     assert db.rows("SELECT * FROM queend.cursors WHERE partition_id = %s", part) == before
 
 
-@pytest.mark.parametrize("change", ["lease_until = queend.now_us() - 1", "lease_until = 0", "lease_id = gen_random_uuid()", "committed = 3", "committed = -1, lease_end = 3"],
+@pytest.mark.parametrize("change", ["lease_until = queend.now_us() - 1", "lease_until = 0",
+                                    "lease_id = gen_random_uuid()", "committed = 3", "committed = -1, lease_end = 3"],
                          ids=["expired", "given back", "leased anew", "moved", "a smaller window"])
 def test_not_where_the_cursor_is_otherwise(db, delivered, change):
     part, readers, lease, _ = delivered()
@@ -118,7 +127,9 @@ def test_a_stale_caller_acknowledges_nothing(db, delivered):
     refused(db, part, readers, lease, version=1 << 40)
 
 
-@pytest.mark.parametrize("change", ["committed = 5", "lease_until = 0, lease_id = '00000000-0000-0000-0000-000000000000'", "lease_id = gen_random_uuid()"],
+@pytest.mark.parametrize("change",
+                         ["committed = 5", "lease_until = 0, lease_id = '00000000-0000-0000-0000-000000000000'",
+                          "lease_id = gen_random_uuid()"],
                          ids=["moved", "given back", "leased by another"])
 def test_a_lease_that_is_lost_at_the_same_moment(db, session, delivered, change):
     part, readers, lease, _ = delivered()

@@ -30,7 +30,8 @@ def again(db, part, readers, lease=None, **options):
 
 
 def dead(db, part):
-    return [tuple(r) for r in db.rows("SELECT record_offset, error, retry_count FROM queend.dead_letters WHERE partition_id = %s ORDER BY id", part)]
+    return [tuple(r) for r in db.rows("SELECT record_offset, error, retry_count FROM queend.dead_letters"
+                                      " WHERE partition_id = %s ORDER BY id", part)]
 
 
 def test_failed_go_back_together_until_the_limit_then_all_die(db, popped):
@@ -84,7 +85,8 @@ def test_an_acknowledgment_completes_what_it_names(db, popped):
     assert (row.codes, row.released, row.committed) == (b"\5", True, 4) and beyond(db, part) == "{[7,8)}"
     lease = new_lease()
     assert again(db, part, readers, lease) == ([5, 6], 1)
-    assert db.ack(part, readers, lease, ids[5:7]).committed == 7      # the window is whole: its rest is looked for with the next delivery
+    # the window is whole: its rest is looked for with the next delivery
+    assert db.ack(part, readers, lease, ids[5:7]).committed == 7
     assert again(db, part, readers) == ([8, 9], 1) and beyond(db, part) is None
 
 
@@ -105,7 +107,8 @@ def test_cumulative_takes_what_stands_before_it(db, popped):
     row = db.ack(part, readers, lease, [ids[5]], bytes([UPTO]))      # done before, those before it were not
     assert (row.codes, row.committed) == (b"\1", 5) and beyond(db, part) is None
     row = db.ack(part, readers, lease, [ids[6], ids[7], ids[8]], bytes([UPTO, RETRY, UPTO]))
-    assert (row.codes, row.released, row.committed) == (b"\1\5\5", True, 6) and beyond(db, part) is None, "nothing passes what goes back"
+    assert (row.codes, row.released,
+            row.committed) == (b"\1\5\5", True, 6) and beyond(db, part) is None, "nothing passes what goes back"
 
 
 def test_a_seek_clears_what_was_done_beyond(db, popped):
@@ -162,7 +165,8 @@ def test_no_more_gaps_than_are_remembered(db, partitions, group):
     ids = [id7() for _ in range(3)]
     db.push(batch(part, ids))
     db.pop([part], readers)
-    db.rows("UPDATE queend.cursors SET beyond = (SELECT range_agg(int8range(2 * i, 2 * i + 1)) FROM generate_series(500, 10499) AS i) WHERE partition_id = %s", part)
+    db.rows("UPDATE queend.cursors SET beyond = (SELECT range_agg(int8range(2 * i, 2 * i + 1))"
+            " FROM generate_series(500, 10499) AS i) WHERE partition_id = %s", part)
     assert db.ack(part, readers, None, [ids[1]]).codes == b"\x80"
     assert db.ack(part, readers, None, [ids[0]]).codes == b"\1", "which makes none"
     with pytest.raises(psycopg.errors.ProgramLimitExceeded):
@@ -178,10 +182,13 @@ def test_figures_know_what_is_done_beyond_a_gap(db, popped):
     assert (row.pending, row.processing, row.completed, row.consumed) == (0, 8, 2, 2)
     row, = db.rows("SELECT * FROM queend.group_positions(%s, 10)", [readers])
     assert (row.next, row.head, row.beyond) == (0, 10, 2) and row.consumed_at > 0
-    assert [db.rows("SELECT consumed FROM queend.message_groups(%s, %s)", part, at) for at in (2, 3, 4)] == [[(False,)], [(True,)], [(False,)]]
-    assert db.rows("SELECT pending_estimate FROM queen.partition_consumers WHERE partition_id = queend.partition_uuid(%s)", part) == [(8,)]
+    assert [db.rows("SELECT consumed FROM queend.message_groups(%s, %s)", part, at)
+            for at in (2, 3, 4)] == [[(False,)], [(True,)], [(False,)]]
+    assert db.rows("SELECT pending_estimate FROM queen.partition_consumers"
+                   " WHERE partition_id = queend.partition_uuid(%s)", part) == [(8,)]
     lists = {status: sorted(row.record_offset for row in db.rows(
-        "SELECT * FROM queend.message_list((SELECT q.name FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id WHERE p.id = %s), NULL, NULL, NULL, %s, 0, 4000000000000000, 100, 0, 1000)",
+        "SELECT * FROM queend.message_list((SELECT q.name FROM queend.queues q JOIN queend.partitions p"
+        " ON p.queue_id = q.id WHERE p.id = %s), NULL, NULL, NULL, %s, 0, 4000000000000000, 100, 0, 1000)",
         part, status)) for status in ("completed", "pending")}
     assert lists == {"completed": [3, 8], "pending": [0, 1, 2, 4, 5, 6, 7, 9]}
 
@@ -228,7 +235,8 @@ def test_retry_delay_holds_the_partition_back(db, popped):
     row = db.ack(part, readers, lease, ids[:1], bytes([FAILED]), retry_delay_us=3_600_000_000)
     assert row.retry_until > 0
     row, = db.pop([part], readers)
-    assert (row.status, row.until) == (3, db.value("SELECT retry_until FROM queend.cursors WHERE partition_id = %s", part))
+    assert (row.status,
+            row.until) == (3, db.value("SELECT retry_until FROM queend.cursors WHERE partition_id = %s", part))
 
 
 def test_the_cursor_never_goes_back(db, popped):
@@ -274,16 +282,19 @@ def test_many_elements_in_one_call(db, partitions, group):
     db.pop(parts, readers, lease=lease)
     from sql.records import ACK
     order = [parts[2], parts[0], parts[1], parts[0]]
-    rows = {r.ord: r for r in db.rows(ACK, 0, order, [readers] * 4, [lease, lease, str(uuid.uuid4()), None], [3, 2, 3, 1],
-                                      [b"".join(ids[order[0]]), b"".join(ids[order[1]][:2]), b"".join(ids[order[2]]), ids[order[3]][2]],
-                                      [bytes(3), bytes(2), bytes(3), bytes([FAILED])], [3] * 4, [0] * 4, [3], [0], ["late"])}
+    rows = {r.ord: r
+            for r in db.rows(ACK, 0, order, [readers] * 4, [lease, lease, str(uuid.uuid4()), None], [3, 2, 3, 1],
+                             [b"".join(ids[order[0]]), b"".join(ids[order[1]][:2]),
+                              b"".join(ids[order[2]]), ids[order[3]][2]],
+                             [bytes(3), bytes(2), bytes(3), bytes([FAILED])], [3] * 4, [0] * 4, [3], [0], ["late"])}
     assert [rows[i].codes for i in range(4)] == [b"\1\1\5", b"\1\1", b"\x10" * 3, b"\5"]
     assert [rows[i].committed for i in range(4)] == [2, 1, -1, 1]
 
 
 def test_lease_expiry_and_release(db, popped):
     part, readers, lease, ids = popped
-    assert db.rows("SELECT * FROM queend.release(%s, %s, %s::uuid[])", [part], [readers], [str(uuid.uuid4())]) == [(0, False)]
+    assert db.rows("SELECT * FROM queend.release(%s, %s, %s::uuid[])", [part], [readers],
+                   [str(uuid.uuid4())]) == [(0, False)]
     assert db.rows("SELECT * FROM queend.release(%s, %s, %s::uuid[])", [part], [readers], [lease]) == [(0, True)]
     assert again(db, part, readers) == (list(range(10)), 1)
 
@@ -313,5 +324,6 @@ def test_a_thousand_dead_letters_of_one_call(db, partitions, group):
     row = db.ack(part, readers, lease, ids[::-1], bytes([DLQ] * 1000), errors={5: "five"})
     assert (row.codes, row.released, row.committed) == (b"\3" * 1000, True, 999)
     rows = db.rows("SELECT * FROM queend.dead_letters WHERE partition_id = %s ORDER BY id", part)
-    assert [(r.record_offset, r.transaction_id, r.payload) for r in rows] == [(i, f"dead-{i}", str(i)) for i in range(1000)]
+    assert [(r.record_offset, r.transaction_id, r.payload)
+            for r in rows] == [(i, f"dead-{i}", str(i)) for i in range(1000)]
     assert [r.record_offset for r in rows if r.error != "Retries exhausted"] == [994] and rows[994].error == "five"

@@ -1,4 +1,5 @@
-"""Records for one consumer group: its deliveries have them, those of others pass over them, and nothing else is lost."""
+"""Records for one consumer group: its deliveries have them, those of others pass over them, and nothing else is
+lost."""
 from __future__ import annotations
 
 import random
@@ -7,7 +8,8 @@ import uuid
 import pytest
 from sql.records import batch, consume, delete, id7, stored
 
-CLAIM = "SELECT * FROM queend.claim(%s, %s::int[], %s::int[], %s::bigint[], %s::int[], %s::bigint[], %s::uuid[], %s::bigint[])"
+CLAIM = ("SELECT * FROM queend.claim(%s, %s::int[], %s::int[], %s::bigint[], %s::int[], %s::bigint[],"
+         " %s::uuid[], %s::bigint[])")
 
 
 def addressed(db, part: int, count: int, name: str) -> list[bytes]:
@@ -20,7 +22,8 @@ def addressed(db, part: int, count: int, name: str) -> list[bytes]:
 
 
 def runs(db, part: int) -> list[tuple]:
-    return db.rows("SELECT first_offset, last_offset, group_name FROM queend.addressed WHERE partition_id = %s ORDER BY 1", part)
+    return db.rows("SELECT first_offset, last_offset, group_name FROM queend.addressed WHERE partition_id = %s"
+                   " ORDER BY 1", part)
 
 
 @pytest.mark.parametrize("auto", [False, True])
@@ -34,7 +37,8 @@ def test_each_group_has_its_own(db, partitions, group, budget, auto):
     addressed(db, part, 1, "other")
     stored(db, part, 2)
     addressed(db, part, 1, "one")
-    assert runs(db, part) == [(3, 6, "one"), (7, 7, "other"), (10, 10, "one")]      # what follows of one group is one run
+    # what follows of one group is one run
+    assert runs(db, part) == [(3, 6, "one"), (7, 7, "other"), (10, 10, "one")]
     assert consume(db, part, one, budget, auto) == [0, 1, 2, 3, 4, 5, 6, 8, 9, 10]
     assert consume(db, part, other, budget, auto) == [0, 1, 2, 7, 8, 9]
     assert consume(db, part, third, budget, auto) == [0, 1, 2, 8, 9]
@@ -72,9 +76,11 @@ def test_a_deleted_group_is_meant_when_it_is_used_again(db, partitions, group):
     part, = partitions(1)
     group(part, "one")
     addressed(db, part, 1, "one")
-    name = db.value("SELECT q.name FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id WHERE p.id = %s", part)
+    name = db.value("SELECT q.name FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id WHERE p.id = %s",
+                    part)
     db.rows("SELECT * FROM queend.group_delete('one', %s, true)", name)
-    assert consume(db, part, group(part, "one"), 10, True) == [0] and consume(db, part, group(part, "two"), 10, True) == []
+    assert consume(db, part, group(part, "one"), 10, True) == [0]
+    assert consume(db, part, group(part, "two"), 10, True) == []
 
 
 def test_runs_beyond_what_one_look_passes(db, partitions, group):
@@ -87,7 +93,8 @@ def test_runs_beyond_what_one_look_passes(db, partitions, group):
 
 
 def test_any_order(db, partitions, group):
-    """Pushes, addressed records, deletions and deliveries of three groups: each group has what is for it once, in order."""
+    """Pushes, addressed records, deletions and deliveries of three groups: each group has what is for it once, in
+    order."""
     seed = random.randrange(1 << 30)
     dice = random.Random(seed)
     part, = partitions(1)
@@ -107,7 +114,8 @@ def test_any_order(db, partitions, group):
             if dice.random() < 0.3:
                 last = max(seen[name], default=-1)
                 got = consume(db, part, who, dice.choice([1, 2, 100]), dice.random() < 0.5)
-                assert got == [at for at, (_, to) in sorted(live.items()) if at > last and to in (None, name)], f"seed {seed}"
+                assert got == [at for at, (_, to) in sorted(live.items()) if at > last
+                               and to in (None, name)], f"seed {seed}"
                 seen[name] += got
 
 
@@ -116,7 +124,8 @@ def test_addresses_go_with_retention_and_with_the_partition(db, partitions, grou
     addressed(db, part, 2, "one")
     stored(db, part, 1)
     addressed(db, part, 2, "one")
-    queue, name = db.rows("SELECT q.id, q.name FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id WHERE p.id = %s", part)[0]
+    queue, name = db.rows("SELECT q.id, q.name FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id"
+                          " WHERE p.id = %s", part)[0]
     cut = db.value("SELECT created_at FROM queend.log WHERE partition_id = %s AND base = 3", part)
     db.rows("SELECT * FROM queend.retain(%s, 0, 10, 1000, %s, 0, 0)", queue, cut)
     assert runs(db, part) == [(3, 4, "one")] and consume(db, part, group(part, "other"), 10, True) == []

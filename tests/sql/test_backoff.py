@@ -14,11 +14,13 @@ HOUR_US = 3_600_000_000
 
 @pytest.fixture
 def failing(db, partitions, group):
-    """failing(**options): a queue with these options and one message under lease; a function that acknowledges and pops it again."""
+    """failing(**options): a queue with these options and one message under lease; a function that acknowledges and pops
+    it again."""
     def make(**options):
         part, = partitions()
         readers = group(part)
-        queue = db.value("SELECT q.name FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE p.id = %s", part)
+        queue = db.value("SELECT q.name FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id"
+                         " WHERE p.id = %s", part)
         if options:
             db.value("SELECT queend.configure(%s, '', '', %s)", queue, json.dumps(options))
         record = id7()
@@ -30,10 +32,12 @@ def failing(db, partitions, group):
             assert db.messages(db.pop([part], readers, lease=lease)) == [(0, record)]
             row = db.ack(part, readers, lease, [record], status, retry_limit=100, retry_delay_us=retry_delay_us)
             assert row.released
-            pause = db.value("SELECT CASE WHEN retry_until > 0 THEN retry_until - consumed_at ELSE 0 END FROM queend.cursors WHERE partition_id = %s", part)
+            pause = db.value("SELECT CASE WHEN retry_until > 0 THEN retry_until - consumed_at ELSE 0 END"
+                             " FROM queend.cursors WHERE partition_id = %s", part)
             if pause:
                 assert db.pop([part], readers)[0].until == row.retry_until
-                assert db.value("SELECT ends_at FROM queend.pauses WHERE partition_id = %s AND group_id = %s", part, readers) == row.retry_until
+                assert db.value("SELECT ends_at FROM queend.pauses WHERE partition_id = %s AND group_id = %s", part,
+                                readers) == row.retry_until
             db.rows("UPDATE queend.cursors SET retry_until = 0 WHERE partition_id = %s", part)
             return pause
         return fail
@@ -62,8 +66,10 @@ def test_an_exponential_backoff_up_to_its_maximum(failing):
 
 def test_no_number_of_failures_is_too_large(db, failing, partitions):
     part, = partitions()
-    queue = db.value("SELECT q.name FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE p.id = %s", part)
-    db.value("SELECT queend.configure(%s, '', '', %s)", queue, json.dumps({"retryBackoff": {"type": "exponential", "initial": 1, "multiplier": 1000, "max": 5}}))
+    queue = db.value("SELECT q.name FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE p.id = %s",
+                     part)
+    db.value("SELECT queend.configure(%s, '', '', %s)", queue,
+             json.dumps({"retryBackoff": {"type": "exponential", "initial": 1, "multiplier": 1000, "max": 5}}))
     assert db.value("SELECT queend.retry_pause(%s, 2147483647)", part) == 5000
 
 
@@ -84,19 +90,25 @@ def test_an_acknowledgment_says_itself_how_long(failing):
 
 @pytest.mark.parametrize("told,kept", [
     ([5], [5]), ([0, 2147483647], [0, 2147483647]),
-    ({"type": "exponential", "initial": 5}, {"type": "exponential", "initial": 5, "multiplier": 2, "max": 3600000, "jitter": 0}),
-    ({"type": "exponential", "initial": 5, "multiplier": 1.5, "max": 7, "jitter": 0.25}, {"type": "exponential", "initial": 5, "multiplier": 1.5, "max": 7, "jitter": 0.25}),
+    ({"type": "exponential", "initial": 5},
+     {"type": "exponential", "initial": 5, "multiplier": 2, "max": 3600000, "jitter": 0}),
+    ({"type": "exponential", "initial": 5, "multiplier": 1.5, "max": 7, "jitter": 0.25},
+     {"type": "exponential", "initial": 5, "multiplier": 1.5, "max": 7, "jitter": 0.25}),
 ], ids=str)
 def test_a_backoff_is_shown_as_it_was_told(db, told, kept):
-    assert db.value("SELECT queend.configure('shown', '', '', %s)", json.dumps({"retryBackoff": told}))["options"]["retryBackoff"] == kept
+    assert db.value("SELECT queend.configure('shown', '', '', %s)",
+                    json.dumps({"retryBackoff": told}))["options"]["retryBackoff"] == kept
     options = db.value("SELECT queend.configure('shown', '', '', '{\"retryBackoff\": null}')")["options"]
     assert "retryBackoff" not in options and options["retryDelay"] == 1000
 
 
 @pytest.mark.parametrize("told", [
-    [], [-1], [1.5], ["1"], [None], [2147483648], [1] * 33, 5, "5", True, {}, {"type": "linear", "initial": 1}, {"type": "exponential"},
-    {"type": "exponential", "initial": 0}, {"type": "exponential", "initial": 1, "multiplier": 0.5}, {"type": "exponential", "initial": 1, "jitter": 1.1},
-    {"type": "exponential", "initial": 1, "max": 0}, {"type": "exponential", "initial": "1"}, {"type": "exponential", "initial": 1.5},
+    [], [-1], [1.5], ["1"], [None], [2147483648], [1] * 33, 5, "5", True, {}, {"type": "linear", "initial": 1},
+    {"type": "exponential"},
+    {"type": "exponential", "initial": 0}, {"type": "exponential", "initial": 1, "multiplier": 0.5},
+    {"type": "exponential", "initial": 1, "jitter": 1.1},
+    {"type": "exponential", "initial": 1, "max": 0}, {"type": "exponential", "initial": "1"},
+    {"type": "exponential", "initial": 1.5},
 ], ids=str)
 def test_a_backoff_that_is_none_is_refused(db, told):
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="retryBackoff"):
@@ -123,7 +135,8 @@ def test_an_acknowledgment_in_sql_says_it_too(db, partitions, group):
     db.push(batch(part, [record]))
 
     def ack(**more):
-        item = {"transactionId": str(uuid.UUID(bytes=record)), "partitionId": str(db.value("SELECT queend.partition_uuid(%s)", part)), "status": "retry", **more}
+        item = {"transactionId": str(uuid.UUID(bytes=record)),
+                "partitionId": str(db.value("SELECT queend.partition_uuid(%s)", part)), "status": "retry", **more}
         return db.value("SELECT queen.ack_messages_v2(%s)", json.dumps([item]))[0]["success"]
 
     for delay in (-1, "5", 1.5, 31622400001):

@@ -15,10 +15,13 @@ def test_resolve_is_idempotent_and_derives_names(db):
     assert rows == sorted(db.rows("SELECT * FROM queend.resolve(%s, %s)", names, ["a", "a", "b"]))
     assert rows[0].queue_id == rows[2].queue_id != rows[1].queue_id and len({r.partition_id for r in rows}) == 3
     loaded = {r.name: r for r in db.rows("SELECT * FROM queend.catalog_load()")}
-    assert (loaded[names[0]].namespace, loaded[names[0]].task, loaded[names[0]].lease_time) == ("billing", "invoice", 300)
+    assert (loaded[names[0]].namespace, loaded[names[0]].task,
+            loaded[names[0]].lease_time) == ("billing", "invoice", 300)
     assert (loaded["orders-r"].namespace, loaded["orders-r"].task) == ("orders-r", "")
-    assert db.rows("SELECT * FROM queend.partition_find(%s, %s)", [rows[0].queue_id] * 2, ["nope", "b"]) == [(1, rows[2].partition_id)]
-    assert sorted(db.rows("SELECT * FROM queend.partitions_find(%s)", [rows[2].partition_id, 10**9])) == [(rows[2].partition_id, rows[0].queue_id, "b")]
+    assert db.rows("SELECT * FROM queend.partition_find(%s, %s)", [rows[0].queue_id] * 2,
+                   ["nope", "b"]) == [(1, rows[2].partition_id)]
+    assert sorted(db.rows("SELECT * FROM queend.partitions_find(%s)", [rows[2].partition_id, 10**9])) == [
+        (rows[2].partition_id, rows[0].queue_id, "b")]
 
 
 def spelled(seed: bytes, number: int, tag: bytes, mask: bytes) -> uuid.UUID:
@@ -54,7 +57,8 @@ def test_configure_raises_the_version_only_on_change(db):
         return db.value("SELECT queend.configure('conf', 'ns', 'task', %s::jsonb)", options)
     answer = configure('{"leaseTime": "60", "retentionEnabled": true, "unknown": 1}')
     assert (answer["configured"], answer["queue"], answer["namespace"], answer["task"]) == (True, "conf", "ns", "task")
-    assert len(answer["options"]) == 15 and (answer["options"]["leaseTime"], answer["options"]["retentionEnabled"]) == (60, True)
+    assert len(answer["options"]) == 15
+    assert (answer["options"]["leaseTime"], answer["options"]["retentionEnabled"]) == (60, True)
     part = db.value("SELECT queend.partition_id(%s::uuid)", answer["partitionId"])
     queue = db.value("SELECT q.id FROM queend.queues q WHERE queend.queue_uuid(q.id) = %s::uuid", answer["queueId"])
     assert db.rows("SELECT queue_id, name FROM queend.partitions_find(%s)", [part]) == [(queue, "Default")]
@@ -135,7 +139,8 @@ def test_the_next_look_begins_before_what_this_one_cannot_see(db, session, parti
     first = db.rows("SELECT * FROM queend.recent(queend.now_us(), 0)")
     assert first[2:] == [] and first[0].head <= began and first[1].head <= began
     slow.connection.execute("COMMIT")
-    assert [r.head for r in db.rows("SELECT * FROM queend.recent(%s, 0)", first[0].head) if r.partition_id == part] == [1]
+    assert [r.head for r in db.rows("SELECT * FROM queend.recent(%s, 0)", first[0].head)
+            if r.partition_id == part] == [1]
 
 
 def test_delay_and_window(db, partitions, group):
@@ -143,7 +148,8 @@ def test_delay_and_window(db, partitions, group):
     readers = group(part)
     db.push(batch(part, [id7()]))
     db.push(batch(part, [id7()]))
-    ages = [db.value("SELECT queend.now_us()") - r.created_at for r in db.rows("SELECT created_at FROM queend.log WHERE partition_id = %s ORDER BY 1", part)]
+    ages = [db.value("SELECT queend.now_us()") - r.created_at
+            for r in db.rows("SELECT created_at FROM queend.log WHERE partition_id = %s ORDER BY 1", part)]
     row, = db.pop([part], readers, delay_us=3_600_000_000)
     assert row.status == 3 and 3_500_000_000 < row.until - db.value("SELECT queend.now_us()") <= 3_600_000_000
     row, = db.pop([part], readers, window_us=3_600_000_000)
@@ -161,7 +167,8 @@ def test_delete_and_sweep(db, partitions, group):
         db.push(batch(part, [id7(), uuid.uuid4().bytes]))
     db.push(batch(kept, [id7()]))
     db.pop([part], readers, budget=1)
-    name = db.value("SELECT q.name FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id WHERE p.id = %s", part)
+    name = db.value("SELECT q.name FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id WHERE p.id = %s",
+                    part)
     version = db.value("SELECT version FROM queend.catalog")
     assert db.value("SELECT queend.queue_delete(%s)", name) and not db.value("SELECT queend.queue_delete(%s)", name)
     assert db.value("SELECT version FROM queend.catalog") == version + 1
@@ -174,19 +181,24 @@ def test_delete_and_sweep(db, partitions, group):
 
 def test_steps_of_a_pop(db, partitions):
     first, second = partitions(2)
-    queue = db.value("SELECT q.name FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id WHERE p.id = %s", first)
-    resolve, lease, release = "SELECT * FROM queen.pop_sm_resolve(%s, 'steps')", "SELECT * FROM queen.pop_sm_lease(%s, 'p1', 'steps', 60, %s, 4)", \
-        "SELECT queen.pop_sm_release(%s, 'steps', %s)"
+    queue = db.value("SELECT q.name FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id WHERE p.id = %s",
+                     first)
+    resolve, lease, release = ("SELECT * FROM queen.pop_sm_resolve(%s, 'steps')",
+                               "SELECT * FROM queen.pop_sm_lease(%s, 'p1', 'steps', 60, %s, 4)", \
+         "SELECT queen.pop_sm_release(%s, 'steps', %s)")
     assert db.rows(resolve, queue) == []
     ids = [id7() for _ in range(5)]
     db.push(batch(second, ids[:3], metas={1: (None, "me", "two")}))
     db.push(batch(second, ids[3:]))
     step, = db.rows(resolve, queue)
-    assert (step.partition_id, step.partition_name, step.lease_time) == (db.value("SELECT queend.partition_uuid(%s)", second), "p1", 300)
+    assert (step.partition_id, step.partition_name,
+            step.lease_time) == (db.value("SELECT queend.partition_uuid(%s)", second), "p1", 300)
     taken, = db.rows(lease, queue, "me")
     assert db.rows(lease, queue, "you") == [] and db.rows(resolve, queue) == []
-    messages = db.value("SELECT queen.pop_sm_fetch(%s, %s, %s, 4)", taken.partition_id, taken.cursor_ts, taken.cursor_id)
-    assert [one["transactionId"] for one in messages] == [str(uuid.UUID(bytes=ids[0])), "two", *(str(uuid.UUID(bytes=i)) for i in ids[2:4])]
+    messages = db.value("SELECT queen.pop_sm_fetch(%s, %s, %s, 4)", taken.partition_id,
+                        taken.cursor_ts, taken.cursor_id)
+    assert [one["transactionId"] for one in messages] == [str(uuid.UUID(bytes=ids[0])), "two",
+                                                          *(str(uuid.UUID(bytes=i)) for i in ids[2:4])]
     assert messages[1]["producerSub"] == "me"
     assert not db.value(release, step.partition_id, "you") and db.value(release, step.partition_id, "me")
     assert db.rows(lease, queue, "me") == [taken]

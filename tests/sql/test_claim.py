@@ -1,4 +1,5 @@
-"""Claims for records that the caller has in memory: made where a pop would claim the same, refused wherever it would not."""
+"""Claims for records that the caller has in memory: made where a pop would claim the same, refused wherever it would
+not."""
 from __future__ import annotations
 
 import uuid
@@ -43,7 +44,8 @@ def test_many_at_once_in_the_order_asked(db, partitions, group):
     db.push(*[batch(p, [id7()]) for p in parts])
     wanted = [(p, g) for p in reversed(parts) for g in (two, one)]
     assert claim(db, *[(p, g, 0, 1, 0, str(uuid.uuid4()), MINUTE) for p, g in wanted]) == wanted
-    assert db.rows("SELECT DISTINCT committed, lease_end, attempt, retry_until, retries FROM queend.cursors WHERE partition_id = ANY(%s)", parts) == [(-1, 0, 1, 0, 0)]
+    assert db.rows("SELECT DISTINCT committed, lease_end, attempt, retry_until, retries FROM queend.cursors"
+                   " WHERE partition_id = ANY(%s)", parts) == [(-1, 0, 1, 0, 0)]
 
 
 def refused(db, part, readers, first=1):
@@ -52,7 +54,8 @@ def refused(db, part, readers, first=1):
     assert db.rows("SELECT * FROM queend.cursors WHERE partition_id = %s", part) == before
 
 
-@pytest.mark.parametrize("change", ["committed = 1, lease_end = 1", "committed = -1", "lease_until = queend.now_us() + 1000000", "lease_end = 2",
+@pytest.mark.parametrize("change", ["committed = 1, lease_end = 1", "committed = -1",
+                                    "lease_until = queend.now_us() + 1000000", "lease_end = 2",
                                     "retry_until = queend.now_us() + 1000000"],
                          ids=["consumed elsewhere", "moved back", "leased", "a delivery is open", "in a pause"])
 def test_not_where_the_cursor_is_otherwise(db, ready, change):
@@ -91,14 +94,16 @@ def test_a_locked_cursor_is_passed_over(db, session, ready):
     other.rows("COMMIT")
 
 
-@pytest.mark.parametrize("values", ["-1, -1, 0, queend.now_us() + 1000000", "0, 0, 1, 0", "-1, 0, 1, 0"], ids=["leased", "consumed", "left open"])
+@pytest.mark.parametrize("values", ["-1, -1, 0, queend.now_us() + 1000000", "0, 0, 1, 0", "-1, 0, 1, 0"],
+                         ids=["leased", "consumed", "left open"])
 def test_a_pop_that_makes_the_cursor_at_the_same_moment_wins(db, session, partitions, group, values):
     part, = partitions()
     readers = group(part)
     db.push(batch(part, [id7()]))
     other = session()
     other.rows("BEGIN")
-    other.rows(f"INSERT INTO queend.cursors (committed, lease_end, attempt, lease_until, partition_id, group_id) VALUES ({values}, %s, %s)", part, readers)
+    other.rows("INSERT INTO queend.cursors (committed, lease_end, attempt, lease_until, partition_id, group_id)"
+               f" VALUES ({values}, %s, %s)", part, readers)
     waiting = Waiting(session(), db, lambda: claim(db, (part, readers, 0, 1, 0, str(uuid.uuid4()), MINUTE)))
     other.rows("COMMIT")
     assert waiting.result() == []

@@ -20,7 +20,8 @@ def clean(db: Session, queue_of: int, before: int | None = None, page: int = 100
 
 
 def emptied(db: Session, part: int) -> None:
-    db.rows("SELECT * FROM queend.retain((SELECT queue_id FROM queend.partitions WHERE id = %s), %s, 1, 1000, %s, 0, 0)", part, part - 1, 2**60)
+    db.rows("SELECT * FROM queend.retain((SELECT queue_id FROM queend.partitions"
+            " WHERE id = %s), %s, 1, 1000, %s, 0, 0)", part, part - 1, 2**60)
 
 
 def test_only_what_nobody_would_miss_goes(db, partitions, group):
@@ -28,25 +29,32 @@ def test_only_what_nobody_would_miss_goes(db, partitions, group):
     for part in (full, emptied_one):
         db.push(batch(part, [id7()]))
     emptied(db, emptied_one)
-    db.rows("INSERT INTO queend.dead_letters (queue_id, partition_id, group_id, record_offset, record_id, transaction_id, payload, error, retry_count, created_at, failed_at)"
-            " SELECT queue_id, id, 0, 0, '', '', '', '', 0, 0, 0 FROM queend.partitions WHERE id = %s RETURNING id", dead)
-    db.rows("WITH q AS (INSERT INTO queend.stream_queries (name, source_queue, config_hash) VALUES ('clean', '', '') RETURNING id)"
-            " INSERT INTO queend.stream_state (updated_at, query_id, partition_id, key, value) SELECT 0, q.id, %s, 'k', '1' FROM q RETURNING key", state)
+    db.rows("INSERT INTO queend.dead_letters (queue_id, partition_id, group_id, record_offset, record_id,"
+            " transaction_id, payload, error, retry_count, created_at, failed_at)"
+            " SELECT queue_id, id, 0, 0, '', '', '', '', 0, 0, 0 FROM queend.partitions WHERE id = %s RETURNING id",
+            dead)
+    db.rows("WITH q AS (INSERT INTO queend.stream_queries (name, source_queue, config_hash)"
+            " VALUES ('clean', '', '') RETURNING id)"
+            " INSERT INTO queend.stream_state (updated_at, query_id, partition_id, key, value)"
+            " SELECT 0, q.id, %s, 'k', '1' FROM q RETURNING key", state)
     one = group(full)
-    db.rows("INSERT INTO queend.cursors (committed, partition_id, group_id, consumed_at) VALUES (-1, %s, %s, %s), (-1, %s, %s, 5) RETURNING 1",
-            fresh, one, 2**60, idle, one)
+    db.rows("INSERT INTO queend.cursors (committed, partition_id, group_id, consumed_at)"
+            " VALUES (-1, %s, %s, %s), (-1, %s, %s, 5) RETURNING 1", fresh, one, 2**60, idle, one)
     db.rows("UPDATE queend.partitions SET name = 'Default' WHERE id = %s RETURNING id", default)
-    version, queue = db.value("SELECT version FROM queend.catalog"), db.value("SELECT queue_id FROM queend.partitions WHERE id = %s", full)
+    version, queue = (db.value("SELECT version FROM queend.catalog"),
+                      db.value("SELECT queue_id FROM queend.partitions WHERE id = %s", full))
     assert clean(db, full, before=1) == []                       # all of them are younger
     assert clean(db, full, page=3) == sorted([emptied_one, idle])
     assert db.value("SELECT version FROM queend.catalog") > version
     cleaned, last = db.rows("SELECT cleaned, cleaned_last FROM queend.queues WHERE id = %s", queue)[0]
     assert cleaned == 2 and {n for n, in struct.iter_unpack(">i", last)} == {emptied_one, idle}
-    assert [row.version for row in db.rows("SELECT * FROM queend.catalog_load()") if row.queue_id == queue and row.cleaned == 2]
+    assert [row.version for row in db.rows("SELECT * FROM queend.catalog_load()") if row.queue_id == queue
+            and row.cleaned == 2]
     while db.rows("SELECT * FROM queend.sweep(1000)")[0].partitions:
         pass
     assert db.rows("SELECT FROM queend.cursors WHERE partition_id = %s", idle) == []
-    again = db.rows("SELECT * FROM queend.resolve(ARRAY(SELECT name FROM queend.queues WHERE id = %s), ARRAY['p5'])", queue)[0].partition_id
+    again = db.rows("SELECT * FROM queend.resolve(ARRAY(SELECT name FROM queend.queues WHERE id = %s), ARRAY['p5'])",
+                    queue)[0].partition_id
     assert again > idle and db.push(batch(again, [id7()]))[0].base == 0
 
 

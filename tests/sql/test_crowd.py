@@ -47,14 +47,16 @@ def test_everything_is_delivered_once_and_in_order(session, partitions, group):
             assert time.monotonic() < deadline, "records are missing"
             auto, lease = pick.random() < 0.3, str(uuid.uuid4())
             some = pick.sample(parts, pick.randrange(1, PARTITIONS))
-            rows = db.pop(some, who, budget=pick.randrange(1, 30), partitions=pick.randrange(1, 4), auto=auto, lease=lease)
+            rows = db.pop(some, who, budget=pick.randrange(1, 30), partitions=pick.randrange(1, 4),
+                          auto=auto, lease=lease)
             for ord_ in {r.ord for r in rows if r.status == 1}:
                 part, mine = some[ord_], db.messages([r for r in rows if r.ord == ord_])
                 if auto:
                     delivered[who, part] += mine      # nobody else can have records of the same cursor in between
                     continue
                 done = mine[:pick.randrange(1, len(mine) + 1)]
-                row = db.ack(part, who, lease, [i for _, i in done]) if pick.random() < 0.8 else db.ack(part, who, lease, [done[-1][1]], CUMULATIVE)
+                row = db.ack(part, who, lease, [i for _, i in done]) if pick.random() < 0.8 else db.ack(
+                    part, who, lease, [done[-1][1]], CUMULATIVE)
                 assert not any(code & 24 for code in row.codes), row
                 delivered[who, part] += done
                 if len(done) < len(mine):

@@ -50,11 +50,13 @@ class Model:
         assert row.base == (len(self.held) - fresh if fresh else -1)
 
 
-TOLD = "p_known => %s::bigint[], p_known_at => %s::bigint[], p_look_row => %s::int[], p_look_from => %s::bigint[], p_look_to => %s::bigint[]"
+TOLD = ("p_known => %s::bigint[], p_known_at => %s::bigint[], p_look_row => %s::int[], p_look_from => %s::bigint[],"
+        " p_look_to => %s::bigint[]")
 
 
 class Memory:
-    """What a daemon remembers of one partition, as push.sql asks it to: the ids that are not version 7, and up to where it knows them."""
+    """What a daemon remembers of one partition, as push.sql asks it to: the ids that are not version 7, and up to where
+    it knows them."""
 
     def __init__(self, wants: int | None = -2):
         self.ids: dict[bytes, set[int]] = {}
@@ -67,7 +69,8 @@ class Memory:
         if one.kind == 1:
             return db.push(one)[0]
         for _ in range(1000):
-            row, = db.rows(f"SELECT * FROM queend.push(0, %s::int[], {PUSH}, {TOLD})", [part & 63], *push_arrays([one]), *self.tells(ids))
+            row, = db.rows(f"SELECT * FROM queend.push(0, %s::int[], {PUSH}, {TOLD})", [part & 63],
+                           *push_arrays([one]), *self.tells(ids))
             self.learn(row)
             if row.status != 3:
                 break
@@ -76,10 +79,12 @@ class Memory:
         return row
 
     def transact(self, db: Session, part: int, ids: list[bytes]):
-        """The same in a transaction, which stores all of them or none. A compressed body must not be cut, and need not be."""
+        """The same in a transaction, which stores all of them or none. A compressed body must not be cut, and need not
+        be."""
         one = batch(part, ids)._replace(body=packed(inner([b"x"] * len(ids))))
         for _ in range(1000):
-            row, = db.rows(f"SELECT * FROM queend.transaction(0, %s::int[], {PUSH}, %s::int[], %s::int[], %s::uuid[], %s::int[], %s::bytea[],"
+            row, = db.rows(f"SELECT * FROM queend.transaction(0, %s::int[], {PUSH}, %s::int[], %s::int[], %s::uuid[],"
+                           " %s::int[], %s::bytea[],"
                            f" %s::bytea[], %s::int[], %s::int[], %s::text[], %s::uuid[], %s::int[], %s::int[], {TOLD})",
                            [part & 63], *push_arrays([one]), *([[]] * 12), *self.tells(ids))
             self.learn(row)
@@ -116,7 +121,8 @@ class Memory:
 @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32), data=st.data())
 def test_equals_a_set_whoever_remembers(conninfo, seed, data):
-    """Two daemons that remember, one that may, one without room, one that does not care; restarts, retention, a lost end of the log."""
+    """Two daemons that remember, one that may, one without room, one that does not care; restarts, retention, a lost
+    end of the log."""
     db = Session(conninfo)
     try:
         part = db.rows("SELECT * FROM queend.resolve(%s, %s)", [f"mem{seed}"], ["a"])[0].partition_id
@@ -130,24 +136,30 @@ def test_equals_a_set_whoever_remembers(conninfo, seed, data):
         for _ in range(data.draw(st.integers(1, 25))):
             who = data.draw(st.sampled_from([*wants, *wants, "nobody", "restart", "floor", "lost"]))
             whole = data.draw(st.booleans())
-            some = [ids[i] for i in data.draw(st.lists(st.integers(0, len(ids) - 1), min_size=1, max_size=4, unique=True))]
+            some = [ids[i]
+                    for i in data.draw(st.lists(st.integers(0, len(ids) - 1), min_size=1, max_size=4, unique=True))]
             head = db.value("SELECT queend.head(%s)", part)
             if who == "restart":
                 name = data.draw(st.sampled_from([*wants]))
                 daemons[name] = Memory(wants[name])
             elif who == "floor":
                 starts = db.rows("SELECT base FROM queend.log WHERE partition_id = %s AND base >= %s", part, floor)
-                floor = data.draw(st.sampled_from(sorted({floor, head, *(row.base for row in starts)})))      # whole rows go, never a part
-                db.rows("INSERT INTO queend.floors VALUES (%s, %s) ON CONFLICT (partition_id) DO UPDATE SET floor = excluded.floor", part, floor)
+                # whole rows go, never a part
+                floor = data.draw(st.sampled_from(sorted({floor, head, *(row.base for row in starts)})))
+                db.rows("INSERT INTO queend.floors VALUES (%s, %s) ON CONFLICT (partition_id) DO UPDATE"
+                        " SET floor = excluded.floor", part, floor)
                 db.rows("DELETE FROM queend.log WHERE partition_id = %s AND base + n <= %s", part, floor)
                 model.held = {i: at for i, at in model.held.items() if at >= floor}
             elif who == "lost":
-                # A database that came back without its last commits: whatever was stored with the newest row is gone, late ids too.
-                row = db.rows("SELECT base FROM queend.log WHERE partition_id = %s AND base >= %s ORDER BY base DESC LIMIT 1", part, floor)
+                # A database that came back without its last commits: whatever was stored with the newest row is gone,
+                # late ids too.
+                row = db.rows("SELECT base FROM queend.log WHERE partition_id = %s AND base >= %s"
+                              " ORDER BY base DESC LIMIT 1", part, floor)
                 if row:
                     db.rows("DELETE FROM queend.log WHERE partition_id = %s AND base >= %s", part, row[0].base)
                     db.rows("DELETE FROM queend.late_ids WHERE partition_id = %s AND position >= %s", part, row[0].base)
-                    db.rows("UPDATE queend.unlisted SET since = least(since, %s) WHERE partition_id = %s", row[0].base, part)
+                    db.rows("UPDATE queend.unlisted SET since = least(since, %s) WHERE partition_id = %s", row[0].base,
+                            part)
                     model.held = {i: at for i, at in model.held.items() if at < row[0].base}
             elif whole:
                 row = (daemons[who] if who in daemons else Memory(None)).transact(db, part, some)
@@ -159,14 +171,16 @@ def test_equals_a_set_whoever_remembers(conninfo, seed, data):
                 row = db.push(batch(part, some))[0] if who == "nobody" else daemons[who].push(db, part, some)
                 check(model, row, some, head)
         rows = db.rows("SELECT base, ids FROM queend.log WHERE partition_id = %s ORDER BY base", part)
-        stored = [(r.ids[16 * i:16 * i + 16], r.base + i) for r in rows for i in range(len(r.ids) // 16) if r.base + i >= floor]
+        stored = [(r.ids[16 * i:16 * i + 16], r.base + i) for r in rows for i in range(len(r.ids) // 16)
+                  if r.base + i >= floor]
         assert stored == sorted(model.held.items(), key=lambda held: held[1])
     finally:
         db.close()
 
 
 def test_a_log_that_lost_its_end_is_not_the_one_that_is_remembered(db, partitions):
-    """The same head again, but with other ids below it: what a database that came back without its last commits may grow."""
+    """The same head again, but with other ids below it: what a database that came back without its last commits may
+    grow."""
     part, = partitions()
     first, lost, other = id4(), [id4(), id4()], [id4(), id4()]
     memory, peer = Memory(), Memory()
@@ -206,7 +220,8 @@ def check(model: Model, row, ids: list[bytes], head: int) -> None:
 
 
 SENDS = st.lists(st.tuples(st.integers(0, 2), st.lists(st.integers(0, POOL - 1), min_size=1, max_size=3, unique=True),
-                           st.sampled_from(["push", "push", "fresh", "chunks", "older", "step back", "again", "again"])), min_size=1, max_size=20)
+                           st.sampled_from(["push", "push", "fresh", "chunks", "older", "step back", "again",
+                                            "again"])), min_size=1, max_size=20)
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
@@ -214,7 +229,8 @@ SENDS = st.lists(st.tuples(st.integers(0, 2), st.lists(st.integers(0, POOL - 1),
 def test_equals_a_set(conninfo, seed, sends):
     db = Session(conninfo)
     try:
-        parts = [r.partition_id for r in sorted(db.rows("SELECT * FROM queend.resolve(%s, %s)", [f"set{seed}"] * 3, ["a", "b", "c"]))]
+        parts = [r.partition_id
+                 for r in sorted(db.rows("SELECT * FROM queend.resolve(%s, %s)", [f"set{seed}"] * 3, ["a", "b", "c"]))]
         db.rows("DELETE FROM queend.log WHERE partition_id = ANY(%s)", parts)
         db.rows("DELETE FROM queend.late_ids WHERE partition_id = ANY(%s)", parts)
         known = pool(seed)
@@ -241,7 +257,8 @@ def test_equals_a_set(conninfo, seed, sends):
             else:
                 model.check(db.push(batch(part, ids))[0], ids)
         for part, model in zip(parts, models, strict=True):
-            rows = db.rows("SELECT base, n, ids, body, created_at FROM queend.log WHERE partition_id = %s ORDER BY base", part)
+            rows = db.rows("SELECT base, n, ids, body, created_at FROM queend.log WHERE partition_id = %s"
+                           " ORDER BY base", part)
             stored = [r.ids[i:i + 16] for r in rows for i in range(0, 16 * r.n, 16)]
             assert stored == sorted(model.held, key=model.held.get)
             assert [r.base for r in rows] == [sum(x.n for x in rows[:i]) for i in range(len(rows))]
@@ -262,9 +279,11 @@ def shift(db: Session, parts: list[int], models: list[Model], known: list[bytes]
     late = db.rows("DELETE FROM queend.late_ids WHERE partition_id = ANY(%s) RETURNING *", parts)
     with db.connection.cursor() as cursor:
         cursor.executemany(f"INSERT INTO queend.log VALUES ({', '.join(['%s'] * 9)})", [
-            row._replace(created_at=row.created_at + by, high=uuid.UUID(bytes=moved(row.high.bytes)) if row.high.int else row.high,
+            row._replace(created_at=row.created_at + by, high=uuid.UUID(bytes=moved(row.high.bytes))
+                         if row.high.int else row.high,
                          ids=b"".join(moved(row.ids[i:i + 16]) for i in range(0, len(row.ids), 16))) for row in rows])
-        cursor.executemany("INSERT INTO queend.late_ids VALUES (%s, %s, %s)", [row._replace(id=moved(row.id)) for row in late])
+        cursor.executemany("INSERT INTO queend.late_ids VALUES (%s, %s, %s)",
+                           [row._replace(id=moved(row.id)) for row in late])
     for model in models:
         model.held = {moved(i): offset for i, offset in model.held.items()}
     known[:] = [moved(i) for i in known]
@@ -282,7 +301,8 @@ def test_an_id_of_the_future_is_known_when_its_time_comes(db, partitions):
 
 
 def test_one_winner_among_connections(session, partitions):
-    """Eight sessions push the same ids of all kinds in other orders and sizes: each id is stored once, all others are told where."""
+    """Eight sessions push the same ids of all kinds in other orders and sizes: each id is stored once, all others are
+    told where."""
     parts = partitions(2)
     ids = pool(7) + [id7() for _ in range(20)]
     answers: list[tuple[int, bytes, int]] = []

@@ -20,7 +20,8 @@ def test_a_file_opens_with_what_it_holds_and_fits_the_screen(path: Path) -> None
 
 
 def test_a_function_of_the_daemon_stands_in_one_place() -> None:
-    places = Counter(name for path in FILES for schema, name in FUNCTION.findall(path.read_text()) if schema == "queend")
+    places = Counter(name for path in FILES for schema, name in FUNCTION.findall(path.read_text())
+                     if schema == "queend")
     assert [name for name, count in places.items() if count > 1] == []
 
 
@@ -31,6 +32,7 @@ def test_what_is_public_has_a_comment(conninfo) -> None:
             SELECT p.oid::regprocedure::text FROM pg_proc p WHERE p.pronamespace = 'queen'::regnamespace
                AND length(COALESCE(obj_description(p.oid, 'pg_proc'), '')) < 30
             UNION ALL
-            SELECT c.oid::regclass::text FROM pg_class c WHERE c.relnamespace IN ('queen'::regnamespace, 'queen_streams'::regnamespace)
+            SELECT c.oid::regclass::text FROM pg_class c
+             WHERE c.relnamespace IN ('queen'::regnamespace, 'queen_streams'::regnamespace)
                AND c.relkind = 'v' AND length(COALESCE(obj_description(c.oid, 'pg_class'), '')) < 30""").fetchall()
     assert bare == []

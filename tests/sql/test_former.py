@@ -1,4 +1,5 @@
-"""What daemons of the last release ask, today's functions answer: the statements as they were, in a file that a release adds."""
+"""What daemons of the last release ask, today's functions answer: the statements as they were, in a file that a release
+adds."""
 from __future__ import annotations
 
 import json
@@ -28,7 +29,8 @@ def connection(conninfo):
 
 @pytest.mark.parametrize("statement", STATEMENTS, ids=[one["name"] for one in STATEMENTS])
 def test_a_statement_of_the_edition_that_is_served_is_understood(connection, statement):
-    """A signature that changes gets a function in sql/former, or the edition says that it serves the one before no more."""
+    """A signature that changes gets a function in sql/former, or the edition says that it serves the one before no
+    more."""
     prepared = connection.pgconn.prepare(statement["name"].encode(), statement["text"].encode(), statement["types"])
     assert not prepared.error_message, prepared.error_message.decode()
     told = connection.pgconn.describe_prepared(statement["name"].encode())

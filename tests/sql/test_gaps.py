@@ -1,5 +1,6 @@
-"""Random histories of two consumers beside each other: whatever is acknowledged, in whatever order, and however leases end, nothing is skipped,
-nothing comes again after its acknowledgment was confirmed, and each delivery begins with the first message that is left."""
+"""Random histories of two consumers beside each other: whatever is acknowledged, in whatever order, and however leases
+end, nothing is skipped, nothing comes again after its acknowledgment was confirmed, and each delivery begins with the
+first message that is left."""
 from __future__ import annotations
 
 import os
@@ -56,7 +57,8 @@ class Consumer:
         for _ in range(20_000):
             if not self.ledger.left():
                 return
-            move = self.chance.choices([self.pop, self.auto, self.claim, self.ack, self.leased, self.transaction, self.expire], [6, 1, 3, 8, 3, 2, 2])[0]
+            move = self.chance.choices([self.pop, self.auto, self.claim, self.ack, self.leased, self.transaction,
+                                        self.expire], [6, 1, 3, 8, 3, 2, 2])[0]
             move()
         raise AssertionError("it does not come to an end")
 
@@ -72,11 +74,13 @@ class Consumer:
             self.taken(part, lease, before[part], [offset for offset, _ in found])
 
     def auto(self) -> None:
-        """Delivered and acknowledged at once. What it will take is not known before: nobody else may look at the ledger meanwhile."""
+        """Delivered and acknowledged at once. What it will take is not known before: nobody else may look at the ledger
+        meanwhile."""
         part = self.chance.choice([*self.ledger.ids])
         with self.ledger.lock:
             before = set(self.ledger.confirmed[part])
-            offsets = [offset for offset, _ in self.db.messages(self.db.pop([part], self.group, budget=self.chance.randint(1, 5), auto=True))]
+            offsets = [offset for offset, _ in self.db.messages(
+                self.db.pop([part], self.group, budget=self.chance.randint(1, 5), auto=True))]
             self.ledger.asked[part].update(offsets)
             self.ledger.confirmed[part].update(offsets)
             assert not before & set(offsets) and not set(range(min(offsets, default=0))) - self.ledger.asked[part]
@@ -108,7 +112,8 @@ class Consumer:
             assert set(row.codes) == {16}
             return
         # A word that goes back has the lease released, and leaves alone what stands behind it.
-        stop = min((o for o, w, code in zip(named, status, row.codes) if w in (FAILED, RETRY) and not code & 2), default=MESSAGES)
+        stop = min((o for o, w, code in zip(named, status, row.codes) if w in (FAILED, RETRY) and not code & 2),
+                   default=MESSAGES)
         upto = max((o for o, w in zip(named, status) if w == UPTO and o < stop), default=-1)
         done = [o for o in named if o < stop] + list(range(upto + 1))
         self.ledger.confirm(part, done)
@@ -139,7 +144,8 @@ class Consumer:
         part, lease, offsets = one
         named = self.chance.sample(offsets, self.chance.randint(1, len(offsets)))
         self.ledger.ask(part, named)
-        row = transaction(self.db, acks=[(part, self.group, lease, [self.ledger.ids[part][offset] for offset in named], None)])[1, 0]
+        row = transaction(self.db, acks=[(part, self.group, lease,
+                                          [self.ledger.ids[part][offset] for offset in named], None)])[1, 0]
         if set(row.codes) <= {1, 5}:
             self.ledger.confirm(part, named)
             left = [offset for offset in offsets if offset not in named]

@@ -12,7 +12,8 @@ from support.frames import frames
 
 @pytest.mark.parametrize("auto", [False, True])
 @pytest.mark.parametrize("budget", [1, 3, 100])
-@pytest.mark.parametrize("gone", [[0], [9], [4], [0, 1, 2], [7, 8, 9], [3, 4, 5, 6], [0, 2, 4, 6, 8], [1, 3, 5, 7, 9], list(range(10)), [0, 9]], ids=str)
+@pytest.mark.parametrize("gone", [[0], [9], [4], [0, 1, 2], [7, 8, 9], [3, 4, 5, 6], [0, 2, 4, 6, 8], [1, 3, 5, 7, 9],
+                                  list(range(10)), [0, 9]], ids=str)
 def test_deliveries_pass_over_them(db, partitions, group, gone, budget, auto):
     part, = partitions(1)
     ids = stored(db, part, 10, rows=5)
@@ -27,7 +28,8 @@ def test_deliveries_pass_over_them(db, partitions, group, gone, budget, auto):
 
 
 def test_deletions_between_deliveries(db, partitions, group):
-    """Any order of pushes, deletions and deliveries: what was not deleted before it was delivered comes once, in order."""
+    """Any order of pushes, deletions and deliveries: what was not deleted before it was delivered comes once, in
+    order."""
     seed = random.randrange(1 << 30)
     dice = random.Random(seed)
     part, = partitions(1)
@@ -88,7 +90,8 @@ def test_dead_letters_and_copies_go_too(db, partitions, group):
     assert db.value("SELECT queend.message_bury(%s, %s, 'g', 'z')", part, ids[0]) is None
     assert consume(db, part, group(part), 100, True) == [1]
     delete(db, part, ids[1], ids[2])
-    assert db.value(copies, part) == 0 == db.value("SELECT count(*) FROM queend.dead_letters WHERE partition_id = %s", part)
+    assert db.value(copies,
+                    part) == 0 == db.value("SELECT count(*) FROM queend.dead_letters WHERE partition_id = %s", part)
 
 
 def test_holes_go_with_retention(db, partitions, group):

@@ -1,4 +1,5 @@
-"""A statement that is executed after its moment does nothing, wherever it stood still before; and a log that holds twins is acknowledged."""
+"""A statement that is executed after its moment does nothing, wherever it stood still before; and a log that holds
+twins is acknowledged."""
 from __future__ import annotations
 
 import threading
@@ -11,14 +12,16 @@ from support.wait import until
 from queend._core import probe_statements
 
 FENCE = " WHERE clock_timestamp() <= %s OR queend.late(%s)"
-CHANGE = {"push", "push_due", "pop", "turn", "ack", "transaction", "transaction_due", "stream_cycle", "renew", "release", "take_back", "resolve_within", "group_within"}
+CHANGE = {"push", "push_due", "pop", "turn", "ack", "transaction", "transaction_due", "stream_cycle", "renew",
+          "release", "take_back", "resolve_within", "group_within"}
 
 
 def test_all_that_changes_something_is_fenced() -> None:
     assert {name for name, text, _ in probe_statements() if "queend.late(" in text} == CHANGE
     for name, text, types in probe_statements():
         if name in CHANGE:
-            assert text.endswith(f" WHERE clock_timestamp() <= ${len(types)} OR queend.late(${len(types)})") and types[-1] == 1184, name
+            assert (text.endswith(f" WHERE clock_timestamp() <= ${len(types)} OR queend.late(${len(types)})")
+                    and types[-1] == 1184), name
 
 
 @pytest.mark.parametrize("hold", ["lane", "cursor"])
@@ -30,7 +33,8 @@ def test_a_statement_that_waited_too_long_for_its_locks_does_nothing(session, db
     stored(db, part, 1)
     lease = new_lease()
     ((_, one),) = db.messages(db.pop([part], readers, lease=lease))
-    before = db.rows("SELECT * FROM queend.cursors WHERE partition_id = %s", part), db.value("SELECT count(*) FROM queend.log WHERE partition_id = %s", part)
+    before = db.rows("SELECT * FROM queend.cursors WHERE partition_id = %s",
+                     part), db.value("SELECT count(*) FROM queend.log WHERE partition_id = %s", part)
     holder.rows("BEGIN")
     if hold == "lane":
         holder.rows("SELECT pg_advisory_xact_lock(1903519076, %s)", part & 63)
@@ -42,22 +46,26 @@ def test_a_statement_that_waited_too_long_for_its_locks_does_nothing(session, db
     def call() -> None:
         try:
             if hold == "lane":
-                late.rows(f"SELECT * FROM queend.push(0, %s::int[], {PUSH}){FENCE}", [part & 63], *push_arrays([batch(part, [id7()])]), moment, moment)
+                late.rows(f"SELECT * FROM queend.push(0, %s::int[], {PUSH}){FENCE}", [part & 63],
+                          *push_arrays([batch(part, [id7()])]), moment, moment)
             else:
-                late.rows("SELECT * FROM queend.ack(0, %s::int[], %s::int[], %s::uuid[], ARRAY[1], %s::bytea[], ARRAY['\\x00'::bytea], ARRAY[3], ARRAY[0::bigint], '{}', '{}', '{}')" + FENCE,
+                late.rows("SELECT * FROM queend.ack(0, %s::int[], %s::int[], %s::uuid[], ARRAY[1], %s::bytea[],"
+                          " ARRAY['\\x00'::bytea], ARRAY[3], ARRAY[0::bigint], '{}', '{}', '{}')" + FENCE,
                           [part], [readers], [lease], [one], moment, moment)
         except psycopg.Error as error:
             errors.append(error)
 
     thread = threading.Thread(target=call)
     thread.start()
-    until(lambda: db.value("SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = %s", late.pid), "it waits")
+    until(lambda: db.value("SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = %s", late.pid),
+          "it waits")
     until(lambda: db.value("SELECT clock_timestamp() > %s", moment), "its moment has passed")
     holder.rows("COMMIT")
     thread.join(30)
     assert errors and errors[0].sqlstate == "QD408"
     assert abs(int(errors[0].diag.message_detail) - db.value("SELECT queend.now_us()")) < 60_000_000
-    assert before == (db.rows("SELECT * FROM queend.cursors WHERE partition_id = %s", part), db.value("SELECT count(*) FROM queend.log WHERE partition_id = %s", part))
+    assert before == (db.rows("SELECT * FROM queend.cursors WHERE partition_id = %s", part),
+                      db.value("SELECT count(*) FROM queend.log WHERE partition_id = %s", part))
 
 
 @pytest.mark.parametrize("moment,done", [("infinity", True), ("-infinity", False)])
@@ -67,13 +75,17 @@ def test_each_function_is_undone_as_a_whole(db, partitions, group, moment, done)
     stored(db, part, 3)
     calls = [
         (f"SELECT * FROM queend.push(0, %s::int[], {PUSH}){FENCE}", [part & 63], *push_arrays([batch(part, [id7()])])),
-        ("SELECT * FROM queend.pop(0, ARRAY[1], %s::int[], %s::int[], ARRAY[true], ARRAY[2], ARRAY[1], ARRAY[true], ARRAY[%s::uuid], ARRAY[0::bigint], ARRAY[0::bigint],"
+        ("SELECT * FROM queend.pop(0, ARRAY[1], %s::int[], %s::int[], ARRAY[true], ARRAY[2], ARRAY[1], ARRAY[true],"
+         " ARRAY[%s::uuid], ARRAY[0::bigint], ARRAY[0::bigint],"
          f" ARRAY[0::bigint]){FENCE}", [part], [readers], NOTHING),
-        ("SELECT * FROM (SELECT part, grp, released, head FROM queend.ack_leased(0, '{}', '{}', '{}', '{}', '{}', '{}', false) UNION ALL"
-         " SELECT part, grp, NULL, 0 FROM queend.claim(0, %s::int[], %s::int[], ARRAY[%s::bigint], ARRAY[1], ARRAY[0::bigint], ARRAY[%s::uuid], ARRAY[60000000::bigint])) AS t" + FENCE,
+        ("SELECT * FROM (SELECT part, grp, released, head FROM queend.ack_leased(0, '{}', '{}', '{}', '{}', '{}',"
+         " '{}', false) UNION ALL"
+         " SELECT part, grp, NULL, 0 FROM queend.claim(0, %s::int[], %s::int[], ARRAY[%s::bigint], ARRAY[1],"
+         " ARRAY[0::bigint], ARRAY[%s::uuid], ARRAY[60000000::bigint])) AS t" + FENCE,
          [part], [readers], 2 if done else 0, new_lease()),
     ]
-    facts = "SELECT (SELECT sum(l.n) FROM queend.log l WHERE l.partition_id = %s), (SELECT (k.committed, k.lease_until > 0) FROM queend.cursors k WHERE k.partition_id = %s)"
+    facts = ("SELECT (SELECT sum(l.n) FROM queend.log l WHERE l.partition_id = %s), (SELECT (k.committed,"
+             " k.lease_until > 0) FROM queend.cursors k WHERE k.partition_id = %s)")
     for call, *values in calls:
         before = db.rows(facts, part, part)
         if done:
@@ -87,7 +99,8 @@ def test_each_function_is_undone_as_a_whole(db, partitions, group, moment, done)
 
 @pytest.fixture
 def twins(db, partitions, group):
-    """Records a b b c, the second and the third with one id, as a statement that was executed twice left them once: (partition, group, ids)."""
+    """Records a b b c, the second and the third with one id, as a statement that was executed twice left them once:
+    (partition, group, ids)."""
     part, = partitions()
     readers = group(part)
     ids = [id7() for _ in range(3)]
@@ -124,6 +137,7 @@ def test_twins_are_acknowledged_in_a_transaction_and_found_by_a_push(db, twins) 
     part, readers, ids = twins
     lease = new_lease()
     db.pop([part], readers, lease=lease)
-    assert db.value("SELECT queend.transaction_check(%s, %s, %s, %s, queend.now_us())", part, readers, lease, b"".join(ids)) == b"\1" * 4
+    assert db.value("SELECT queend.transaction_check(%s, %s, %s, %s, queend.now_us())", part, readers, lease,
+                    b"".join(ids)) == b"\1" * 4
     row, = db.push(batch(part, [ids[1], id7(), ids[3]]))
     assert (row.status, row.dup_offset) == (1, [1, -1, 3])

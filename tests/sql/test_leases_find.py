@@ -18,7 +18,8 @@ def renewed(db, lease: str) -> tuple[int, int]:
 def spelled(db, part: int) -> str:
     """An id as a daemon makes it for a lease of this partition."""
     return str(db.value("SELECT encode(t.raw || int4send(%s # queend.id_mask(c.seed, 'l', t.raw)), 'hex')::uuid"
-                        "  FROM queend.catalog c, (SELECT substr(set_byte(uuid_send(gen_random_uuid()), 0, 200), 1, 12) AS raw) AS t", part))
+                        "  FROM queend.catalog c, (SELECT substr(set_byte(uuid_send(gen_random_uuid()), 0, 200), 1, 12)"
+                        " AS raw) AS t", part))
 
 
 def test_of_one_partition(db, partitions, group):
@@ -42,15 +43,17 @@ def test_of_several_partitions(db, partitions, group, how):
     rows = [batch(part, [id7()]) for part in parts]
     if how == "push":
         lanes = sorted({part & 63 for part in parts})
-        db.rows("SELECT * FROM queend.push(0, %s::int[], %s::int[], %s::int[], %s::int[], %s::smallint[], %s::uuid[], %s::uuid[], %s::bytea[], %s::bytea[], %s::bytea[],"
-                " NULL, %s::int[], %s::int[], %s::int[], %s::boolean[], %s::uuid[], %s::bigint[])", lanes, *map(list, zip(*rows)),
-                [1, 2, 3], [who] * 3, [1] * 3, [True] * 3, [lease] * 3, [60_000_000] * 3)
+        db.rows("SELECT * FROM queend.push(0, %s::int[], %s::int[], %s::int[], %s::int[], %s::smallint[], %s::uuid[],"
+                " %s::uuid[], %s::bytea[], %s::bytea[], %s::bytea[],"
+                " NULL, %s::int[], %s::int[], %s::int[], %s::boolean[], %s::uuid[], %s::bigint[])", lanes,
+                *map(list, zip(*rows)), [1, 2, 3], [who] * 3, [1] * 3, [True] * 3, [lease] * 3, [60_000_000] * 3)
     else:
         db.push(*rows)
     if how == "pop":
         db.pop(parts, who, lease=lease)
     if how == "claim":
-        db.rows("SELECT * FROM queend.claim(0, %s::int[], %s::int[], %s::bigint[], %s::int[], %s::bigint[], %s::uuid[], %s::bigint[])",
+        db.rows("SELECT * FROM queend.claim(0, %s::int[], %s::int[], %s::bigint[], %s::int[], %s::bigint[],"
+                " %s::uuid[], %s::bigint[])",
                 parts, [who] * 3, [0] * 3, [1] * 3, [0] * 3, [lease] * 3, [60_000_000] * 3)
     assert renewed(db, lease) == (0, 3)
     assert db.ack(parts[0], who, lease, [rows[0].ids]).released is True
@@ -72,10 +75,13 @@ def test_what_was_not_claimed_is_not_remembered(db, partitions, group):
 def test_named_by_a_program(db, partitions, group, lease):
     part, = partitions()
     db.push(batch(part, [id7(), id7()]))
-    name = db.value("SELECT q.name FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id WHERE p.id = %s", part)
-    (answer,) = db.value("SELECT queen.pop_unified_batch_v4(jsonb_build_array(jsonb_build_object('queue_name', %s::text, 'worker_id', %s::text, 'batch_size', 1)))", name, lease)
+    name = db.value("SELECT q.name FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id WHERE p.id = %s",
+                    part)
+    (answer,) = db.value("SELECT queen.pop_unified_batch_v4(jsonb_build_array(jsonb_build_object('queue_name',"
+                         " %s::text, 'worker_id', %s::text, 'batch_size', 1)))", name, lease)
     assert answer["result"]["leaseId"] == lease
-    assert db.value("SELECT queen.renew_lease_v2(jsonb_build_array(jsonb_build_object('leaseId', %s::text)))", lease)[0]["success"] is True
+    assert db.value("SELECT queen.renew_lease_v2(jsonb_build_array(jsonb_build_object('leaseId', %s::text)))",
+                    lease)[0]["success"] is True
     assert renewed(db, lease) == (0, 1)
     assert len(db.rows("SELECT * FROM queen.pop_sm_lease(%s, 'p0', 'steps', 60, %s, 1)", name, lease)) == 1
     assert renewed(db, lease) == (0, 2)
@@ -102,5 +108,6 @@ def test_forgotten_when_nobody_has_them(db, partitions, group):
         return gone
 
     tidy()
-    assert db.rows("SELECT lease_id::text FROM queend.leases WHERE lease_id = ANY (%s::uuid[])", leases) == [(leases[1],)]
+    assert db.rows("SELECT lease_id::text FROM queend.leases WHERE lease_id = ANY (%s::uuid[])",
+                   leases) == [(leases[1],)]
     assert renewed(db, leases[1]) == (0, 1) and tidy() == 0

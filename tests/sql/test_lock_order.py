@@ -1,5 +1,6 @@
-"""Changes of queues and groups by hand, beside each other and beside acknowledgments: one order of locks, so that they wait and never
-for each other in a circle. Each test takes by hand the lock that one of them takes first, and lets the others come up to it."""
+"""Changes of queues and groups by hand, beside each other and beside acknowledgments: one order of locks, so that they
+wait and never for each other in a circle. Each test takes by hand the lock that one of them takes first, and lets the
+others come up to it."""
 from __future__ import annotations
 
 import pytest
@@ -16,10 +17,12 @@ def three(session) -> tuple[Session, Session, Session, Session]:
 
 
 def place(db: Session, part: int) -> tuple[int, str]:
-    return db.rows("SELECT q.id, q.name FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id WHERE p.id = %s", part)[0]
+    return db.rows("SELECT q.id, q.name FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id"
+                   " WHERE p.id = %s", part)[0]
 
 
-@pytest.mark.parametrize("call", ["SELECT * FROM queend.group_delete('g', NULL, true)", "SELECT * FROM queend.group_subscribe('g', 5)"])
+@pytest.mark.parametrize("call", ["SELECT * FROM queend.group_delete('g', NULL, true)",
+                                  "SELECT * FROM queend.group_subscribe('g', 5)"])
 def test_groups_and_the_deletion_of_a_queue(three, partitions, group, call):
     a, b, _, watcher = three
     part, = partitions()
@@ -43,7 +46,8 @@ def test_a_seek_a_deletion_and_a_cycle_of_a_stream(three, session, partitions, g
     c.rows("BEGIN")
     c.rows("SELECT FROM queend.partitions WHERE id = %s FOR KEY SHARE", part)
     a.rows("SELECT FROM queend.queues WHERE id = %s FOR UPDATE", queue)
-    seek = Waiting(watcher, b, lambda: b.rows("SELECT * FROM queend.group_seek(%s, %s, NULL, 0, 100, NULL, 0)", queue, who))
+    seek = Waiting(watcher, b,
+                   lambda: b.rows("SELECT * FROM queend.group_seek(%s, %s, NULL, 0, 100, NULL, 0)", queue, who))
     deletion = Waiting(watcher, a, lambda: a.value("SELECT queend.queue_delete(%s)", name))
     c.rows("SELECT queend.cursors_lock(%s, %s)", [part], [who])
     c.rows("COMMIT")
@@ -66,7 +70,8 @@ def test_idle_partitions_and_the_deletion_of_their_queue(three, partitions):
 
 
 def test_a_subscription_and_acknowledgments_over_two_queues(three, partitions, group):
-    """The group's cursors lie in both queues, one between the others by number: whoever takes several takes them in that order."""
+    """The group's cursors lie in both queues, one between the others by number: whoever takes several takes them in
+    that order."""
     a, b, _, watcher = three
     (one,), (two,) = partitions(), partitions()
     three_, = watcher.rows("SELECT partition_id FROM queend.resolve(%s, %s)", [place(watcher, one)[1]], ["later"])[0]

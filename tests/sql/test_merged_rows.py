@@ -1,5 +1,5 @@
-"""Rows of records that were stored at several moments, as an import or an earlier release merged them: nobody who reads,
-retries or looks for an id can tell."""
+"""Rows of records that were stored at several moments, as an import or an earlier release merged them: nobody who
+reads, retries or looks for an id can tell."""
 from __future__ import annotations
 
 import random
@@ -129,8 +129,8 @@ def test_a_dead_letter_of_a_merged_row(db, partitions, group):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_log_that_forgets_begins_with_a_row(db, partitions, group, seed):
-    """Retention by every rule, a few rows at a time, between pushes and acks of single records: the floor is where a row
-    begins, or the head, and a read from the floor on has all that is left."""
+    """Retention by every rule, a few rows at a time, between pushes and acks of single records: the floor is where a
+    row begins, or the head, and a read from the floor on has all that is left."""
     rng = random.Random(seed)
     parts = partitions(2)
     who = group(parts[0])

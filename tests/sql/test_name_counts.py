@@ -5,7 +5,8 @@ import pytest
 from sql.calls import Waiting
 from sql.records import Session
 
-COUNTED = "SELECT queue_id, kind, sum(n)::int AS n FROM queend.name_counts GROUP BY 1, 2 HAVING sum(n) <> 0 ORDER BY 1, 2"
+COUNTED = ("SELECT queue_id, kind, sum(n)::int AS n FROM queend.name_counts GROUP BY 1, 2"
+           " HAVING sum(n) <> 0 ORDER BY 1, 2")
 THERE = """SELECT 0 AS queue_id, 'queue' AS kind, count(*)::int AS n FROM queend.queues HAVING count(*) > 0
            UNION ALL SELECT queue_id, 'partition', count(*)::int FROM queend.partitions GROUP BY 1
            UNION ALL SELECT queue_id, 'group', count(*)::int FROM queend.consumer_groups GROUP BY 1 ORDER BY 1, 2"""
@@ -25,7 +26,8 @@ def test_what_is_made_and_removed_is_counted(db: Session, partitions, group) -> 
     queue = db.value("SELECT queue_id FROM queend.partitions WHERE id = %s", part)
     name = db.value("SELECT name FROM queend.queues WHERE id = %s", queue)
     assert exact(db)
-    assert db.value("SELECT queend.names_total(%s, 'partition')", queue) == 5 and db.value("SELECT queend.names_total(%s, 'group')", queue) == 2
+    assert db.value("SELECT queend.names_total(%s, 'partition')", queue) == 5
+    assert db.value("SELECT queend.names_total(%s, 'group')", queue) == 2
     db.rows("SELECT queend.configure('counted.new', NULL, NULL, '{}')")
     db.rows("SELECT queend.configure('counted.new', NULL, NULL, '{}')")
     db.rows("SELECT * FROM queend.group_delete('g', %s, true)", name)
@@ -66,7 +68,8 @@ def test_nobody_waits_for_a_transaction_that_made_names(two) -> None:
     a.rows("COMMIT")
     assert exact(watcher)
     watcher.rows("SELECT * FROM queend.resolve(ARRAY['shared'], ARRAY['c'])")
-    assert exact(watcher) and watcher.value("SELECT count(*) FROM queend.name_counts WHERE queue_id = %s AND kind = 'partition'", queue) == 2
+    assert exact(watcher) and watcher.value("SELECT count(*) FROM queend.name_counts WHERE queue_id = %s"
+                                            " AND kind = 'partition'", queue) == 2
 
 
 def test_near_a_bound_one_goes_after_the_other(two) -> None:
@@ -97,9 +100,11 @@ def test_at_a_bound_that_was_passed_nobody_waits(two) -> None:
 
 
 @pytest.mark.parametrize("kind, call", [
-    ("queues", "SELECT queend.configure('too many {}', NULL, NULL, NULL)"), ("queues", "SELECT * FROM queend.resolve(ARRAY['too many {}'], ARRAY['p'])"),
+    ("queues", "SELECT queend.configure('too many {}', NULL, NULL, NULL)"),
+    ("queues", "SELECT * FROM queend.resolve(ARRAY['too many {}'], ARRAY['p'])"),
     ("partitions", "SELECT * FROM queend.resolve(ARRAY['few'], ARRAY['q'])"),
-    ("groups", "SELECT * FROM queend.group_resolve((SELECT id FROM queend.queues WHERE name = 'few'), 'h', 'all', NULL)")])
+    ("groups",
+     "SELECT * FROM queend.group_resolve((SELECT id FROM queend.queues WHERE name = 'few'), 'h', 'all', NULL)")])
 def test_a_session_with_a_bound_is_told(db: Session, kind: str, call: str) -> None:
     db.rows("SELECT * FROM queend.resolve(ARRAY['few'], ARRAY['p'])")
     db.rows("SELECT * FROM queend.group_resolve((SELECT id FROM queend.queues WHERE name = 'few'), 'g', 'all', NULL)")

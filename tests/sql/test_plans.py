@@ -11,15 +11,18 @@ from sql.calls import ACK_LEASED, CLAIM, PUSH_CLAIM, TRANSACTION
 from sql.records import ACK, PUSH, Session, batch, id4, id7, new_lease, push_arrays
 
 PARTITIONS, ROWS = 100_000, 10
-HOT = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off -c enable_sort=off -c jit=off"
+HOT = ("-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off -c"
+       " enable_sort=off -c jit=off")
 HOUR = 3_600_000_000
 PUSH_CALL = f"SELECT * FROM queend.push(%s, %s::int[], {PUSH})"
-POP_CALL = ("SELECT * FROM queend.pop(0, %s::int[], %s::int[], %s::int[], %s::boolean[], %s::int[], %s::int[], %s::boolean[], %s::uuid[],"
+POP_CALL = ("SELECT * FROM queend.pop(0, %s::int[], %s::int[], %s::int[], %s::boolean[], %s::int[], %s::int[],"
+            " %s::boolean[], %s::uuid[],"
             " %s::bigint[], %s::bigint[], %s::bigint[])")
 
 
 # catalog has one row and no key to ask for.
-SCANS = "SELECT relname, seq_scan FROM pg_stat_xact_user_tables WHERE schemaname = 'queend' AND relname <> 'catalog' AND seq_scan > 0 ORDER BY 1"
+SCANS = ("SELECT relname, seq_scan FROM pg_stat_xact_user_tables WHERE schemaname = 'queend' AND relname <> 'catalog'"
+         " AND seq_scan > 0 ORDER BY 1")
 
 
 class Hot(Session):
@@ -51,12 +54,16 @@ def loaded(postgres):
         early.rows(call, *values)
     for table in ("log", "late_ids", "cursors", "partitions"):      # TRUNCATE would throw the plans away
         early.rows(f"DELETE FROM queend.{table}")
-    early.rows("INSERT INTO queend.partitions (id, queue_id, name) SELECT 1000 + i, %s, 'p' || i FROM generate_series(1, %s) AS i", queue, PARTITIONS)
+    early.rows("INSERT INTO queend.partitions (id, queue_id, name) SELECT 1000 + i, %s, 'p' || i"
+               " FROM generate_series(1, %s) AS i", queue, PARTITIONS)
     early.rows("""INSERT INTO queend.log
-                  SELECT b, queend.now_us() - %s + (b * %s + i) * 3000::bigint, 1000 + i, 1, '00000000-0000-0000-0000-000000000000', false,
-                         uuid_send(gen_random_uuid()), '\\x10027b7d', '' FROM generate_series(0, %s) AS b, generate_series(1, %s) AS i""",
+                  SELECT b, queend.now_us() - %s + (b * %s + i) * 3000::bigint, 1000 + i, 1,
+                   '00000000-0000-0000-0000-000000000000', false,
+                         uuid_send(gen_random_uuid()), '\\x10027b7d', ''
+                          FROM generate_series(0, %s) AS b, generate_series(1, %s) AS i""",
                HOUR, PARTITIONS, ROWS - 1, PARTITIONS)
-    early.rows("INSERT INTO queend.cursors (committed, partition_id, group_id) SELECT -1, 1000 + i, %s FROM generate_series(1, %s) AS i", group, PARTITIONS)
+    early.rows("INSERT INTO queend.cursors (committed, partition_id, group_id) SELECT -1, 1000 + i, %s"
+               " FROM generate_series(1, %s) AS i", group, PARTITIONS)
     early.rows("SELECT brin_summarize_new_values('queend.log_by_time')")
     yield conninfo, early, queue, group, list(range(1001, 1001 + PARTITIONS))
     early.close()
@@ -83,13 +90,17 @@ def calls(queue: int, group: int, parts: list[int]):
     yield 120, PUSH_CALL, push([batch(p, [i]) for p, i in zip(parts, new)])      # duplicates
     yield 120, PUSH_CALL, push([batch(p, [i]) for p, i in zip(parts, late)])
     yield 60, POP_CALL, pop(False)
-    yield 60, PUSH_CLAIM, (*push([batch(p, [id7()]) for p in parts]), list(range(1, n + 1)), [group] * n, [1] * n, [True] * n, [lease] * n, [0] * n)
+    yield 60, PUSH_CLAIM, (*push([batch(p, [id7()]) for p in parts]), list(range(1, n + 1)), [group] * n, [1] * n,
+                           [True] * n, [lease] * n, [0] * n)
     yield 60, CLAIM, (0, parts, [group] * n, [0] * n, [1] * n, [0] * n, [lease] * n, [0] * n)
-    yield 20, "SELECT * FROM queend.renew(%s::uuid[], %s, %s::int[], %s::int[], %s::int[])", ([lease], [60], [1] * n, parts, [group] * n)
+    yield 20, "SELECT * FROM queend.renew(%s::uuid[], %s, %s::int[], %s::int[], %s::int[])", (
+        [lease], [60], [1] * n, parts, [group] * n)
     yield 45, ACK, (0, *acks(late), [3] * n, [0] * n, [], [], [])                # not the window: one by one
     yield 60, POP_CALL, pop(True)
-    yield 70, POP_CALL, pop(True, group + 1, True)                               # a group that meets these partitions first
-    yield 160, TRANSACTION, (*push([batch(p, [id7()]) for p in parts]), *acks(new)[:2], [None] * n, *acks(new)[3:], [], [], [], [], [], [])
+    # a group that meets these partitions first
+    yield 70, POP_CALL, pop(True, group + 1, True)
+    yield 160, TRANSACTION, (*push([batch(p, [id7()]) for p in parts]), *acks(new)[:2], [None] * n, *acks(new)[3:],
+                             [], [], [], [], [], [])
     yield 12, "SELECT * FROM queend.release(%s, %s, %s::uuid[])", (parts, [group] * n, [lease] * n)
     yield 25, "SELECT * FROM queend.resolve(%s, %s)", (["plans"] * n, [f"p{p}" for p in parts])
     yield 45, "SELECT * FROM queend.resolve(%s, %s)", (["plans"] * n, [f"new {lease} {p}" for p in parts])   # made
@@ -125,8 +136,8 @@ def test_acknowledging_what_was_delivered(loaded, count):
     for row in rows:
         ids[row.ord] = ids.get(row.ord, b"") + row.ids
     assert len(ids) == count and sum(row.take for row in rows) == 10 * count
-    touched = session.pages(ACK, 0, [parts[i] for i in ids], [group] * count, [lease] * count, [10] * count, list(ids.values()),
-                            [bytes(10)] * count, [3] * count, [0] * count, [], [], [])
+    touched = session.pages(ACK, 0, [parts[i] for i in ids], [group] * count, [lease] * count,
+                            [10] * count, list(ids.values()), [bytes(10)] * count, [3] * count, [0] * count, [], [], [])
     assert touched <= 120 + 40 * count
     assert session.value("SELECT min(committed) FROM queend.cursors WHERE partition_id = ANY(%s)", parts) == 9
 
@@ -145,14 +156,16 @@ def test_acknowledging_by_lease_reads_no_log(loaded, count):
 
 
 def test_leases_are_found_by_probes(loaded):
-    """Whoever renews a lease: its partition is in the id, or it is remembered, or there is none. Not all cursors are read."""
+    """Whoever renews a lease: its partition is in the id, or it is remembered, or there is none. Not all cursors are
+    read."""
     _, session, _, group, all_parts = loaded
     parts = all_parts[41_000:41_003]
     several = new_lease()
     session.rows("INSERT INTO queend.leases SELECT gen_random_uuid(), 1, ARRAY[1, 2] FROM generate_series(1, 10000)")
     session.pop(parts, group, budget=1000, lease=several, fresh=False)
     one = str(session.value("SELECT encode(t.raw || int4send(%s # queend.id_mask(c.seed, 'l', t.raw)), 'hex')::uuid"
-                            "  FROM queend.catalog c, (SELECT substr(set_byte(uuid_send(gen_random_uuid()), 0, 200), 1, 12) AS raw) AS t", all_parts[41_009]))
+                            "  FROM queend.catalog c, (SELECT substr(set_byte(uuid_send(gen_random_uuid()), 0, 200), 1,"
+                            " 12) AS raw) AS t", all_parts[41_009]))
     session.pop([all_parts[41_009]], group, budget=10, lease=one, fresh=False)
     call = "SELECT * FROM queend.renew(%s::uuid[], %s, %s::int[], %s::int[], %s::int[])"
     for _ in range(7):
@@ -182,12 +195,14 @@ def test_cursors_change_in_place(loaded):
 
     def updates():
         session.rows("SELECT pg_stat_force_next_flush()")
-        return session.rows("SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE schemaname = 'queend' AND relname = 'cursors'")[0]
+        return session.rows("SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE schemaname = 'queend'"
+                            " AND relname = 'cursors'")[0]
     before = updates()
     for _ in range(10):
         lease = str(uuid.uuid4())
         rows = session.pop(parts, group, budget=50, lease=lease, fresh=False)
-        session.rows("SELECT * FROM queend.renew(%s::uuid[], %s, %s::int[], %s::int[], %s::int[])", [lease], [600], [1] * 50, parts, [group] * 50)
+        session.rows("SELECT * FROM queend.renew(%s::uuid[], %s, %s::int[], %s::int[], %s::int[])", [lease], [600],
+                     [1] * 50, parts, [group] * 50)
         for row in rows:
             if row.status == 1:
                 session.ack(parts[row.ord], group, lease, [row.ids])
@@ -210,12 +225,14 @@ def log_reads(session: Hot, queue: int, parts: list[int]):
     after = parts[0]
     moment = session.value("SELECT created_at FROM queend.log WHERE partition_id = %s AND base = 5", parts[0])
     late = session.value("SELECT queend.now_us()") + 1
-    yield 60, "SELECT * FROM queend.read_rows(%s, %s, %s::bigint[], %s::bigint[], 1000000000)", (*names, [4] * n, [1000] * n)
+    yield 60, "SELECT * FROM queend.read_rows(%s, %s, %s::bigint[], %s::bigint[], 1000000000)", (
+        *names, [4] * n, [1000] * n)
     yield 25, "SELECT queend.heads(%s, %s)", names
     yield 90, "SELECT * FROM queend.offsets_at(%s, %s, %s::bigint[])", (*names, [moment] * n)
     yield 60, "SELECT * FROM queend.offsets(%s, %s, %s, %s)", (queue, after, n, moment)
     yield 25, "SELECT * FROM queend.partitions_changed(ARRAY['plans'], ARRAY[NULL::bigint], %s, %s)", ([after], [n])
-    yield 20, "SELECT * FROM queend.partitions_changed(%s, %s::bigint[], %s, %s)", (["plans"] * n, [late] * n, [0] * n, [1000] * n)
+    yield 20, "SELECT * FROM queend.partitions_changed(%s, %s::bigint[], %s, %s)", (
+        ["plans"] * n, [late] * n, [0] * n, [1000] * n)
 
 
 @pytest.mark.parametrize("count", [1, 100])
@@ -247,7 +264,8 @@ def test_groups_are_shown_and_moved_by_probes(loaded, moment):
         early.rows("ANALYZE")
     seek = "SELECT * FROM queend.group_seek(%s, %s, %s::int, %s, %s, %s::bigint, %s::bigint)"
     middle = session.value("SELECT created_at FROM queend.log WHERE partition_id = %s AND base = 5", all_parts[60_000])
-    strange = session.value("SELECT count(*) FROM queend.partitions WHERE id < %s", all_parts[0])      # made by other tests, without cursors
+    # made by other tests, without cursors
+    strange = session.value("SELECT count(*) FROM queend.partitions WHERE id < %s", all_parts[0])
     for count in (3, 3, 3, 3, 3, 3, 3, 1, 100):
         for most, call, values in (
                 (30 + 8 * strange, "SELECT * FROM queend.group_show('readers', %s)", (count,)),
@@ -256,12 +274,14 @@ def test_groups_are_shown_and_moved_by_probes(loaded, moment):
                 (120, seek, (queue, group, None, all_parts[60_000], count, middle, None)),
                 (40, seek, (queue, group, all_parts[60_000], 0, 1, None, 0))):
             touched = session.pages(call, *values)
-            assert touched <= 200 + most * count or count == 3, (count, call, touched)      # 3: the plan is made, catalogues are read
+            # 3: the plan is made, catalogues are read
+            assert touched <= 200 + most * count or count == 3, (count, call, touched)
     session.close()
 
 
 def test_all_groups_are_shown_by_kept_figures(loaded):
-    """A walk through everything takes some probes per partition and cursor, a visit of one partition a few, a page of all groups hardly any."""
+    """A walk through everything takes some probes per partition and cursor, a visit of one partition a few, a page of
+    all groups hardly any."""
     conninfo, early, queue, group, all_parts = loaded
     session = Control(conninfo)
     middle = session.value("SELECT created_at FROM queend.log WHERE partition_id = %s AND base = 5", all_parts[60_000])
@@ -270,7 +290,8 @@ def test_all_groups_are_shown_by_kept_figures(loaded):
         pass
     session.rows("SELECT queend.stats_keep(queend.now_us(), false)")
     assert session.value("SELECT members FROM queend.stat_groups WHERE group_id = %s", group) >= PARTITIONS
-    for call, values in (("SELECT * FROM queend.group_list()", ()), ("SELECT * FROM queend.group_lagging(%s, 100)", (middle,)),
+    for call, values in (("SELECT * FROM queend.group_list()", ()),
+                         ("SELECT * FROM queend.group_lagging(%s, 100)", (middle,)),
                          ("SELECT queend.stats_visit(%s::int[], %s::int[])", ([queue] * 3, all_parts[60_000:60_003]))):
         session.pages(call, *values)      # the plan is made, catalogues are read
         assert session.pages(call, *values) <= 3000, call
@@ -278,19 +299,24 @@ def test_all_groups_are_shown_by_kept_figures(loaded):
 
 
 def test_messages_are_found_by_probes(loaded):
-    """One message, a page of a partition, of a queue of many partitions and of everything, of a status too; dead letters page by page;
-    deliveries in a database with holes."""
+    """One message, a page of a partition, of a queue of many partitions and of everything, of a status too; dead
+    letters page by page; deliveries in a database with holes."""
     conninfo, early, queue, group, all_parts = loaded
     session = Control(conninfo)
     part = all_parts[65_000]
     early.push(batch(part, [id7()]))
-    base, ids, at = session.rows("SELECT base, ids, created_at FROM queend.log WHERE partition_id = %s ORDER BY base DESC LIMIT 1", part)[0]
-    session.rows("""INSERT INTO queend.dead_letters (queue_id, partition_id, group_id, record_offset, record_id, transaction_id, payload, error, retry_count, created_at, failed_at)
-                    SELECT %s, %s + i %% 1000, %s, i, uuid_send(gen_random_uuid()), 'x', '1', 'e', 0, 0, i FROM generate_series(1, 100000) AS i""", queue, all_parts[0], group)
+    base, ids, at = session.rows("SELECT base, ids, created_at FROM queend.log WHERE partition_id = %s"
+                                 " ORDER BY base DESC LIMIT 1", part)[0]
+    session.rows("""INSERT INTO queend.dead_letters (queue_id, partition_id, group_id, record_offset, record_id,
+     transaction_id, payload, error, retry_count, created_at, failed_at)
+                    SELECT %s, %s + i %% 1000, %s, i, uuid_send(gen_random_uuid()), 'x', '1', 'e', 0, 0, i
+                     FROM generate_series(1, 100000) AS i""", queue, all_parts[0], group)
     session.rows("INSERT INTO queend.holes SELECT i, %s FROM generate_series(10, 10000) AS i", part)
-    session.rows("INSERT INTO queend.addressed SELECT 2 * i, 2 * i, %s, 'nobody' FROM generate_series(2500, 10500) AS i", part)
+    session.rows("INSERT INTO queend.addressed SELECT 2 * i, 2 * i, %s, 'nobody'"
+                 " FROM generate_series(2500, 10500) AS i", part)
     page = "SELECT * FROM queend.message_list(%s, %s, NULL, NULL, NULL, %s, %s, 20, 0, 100000)"
-    of_status = "SELECT * FROM queend.message_list(%s, NULL, NULL, NULL, %s, 0, %s, 20, 0, 5000)"      # found nowhere: no more than 5000 rows are looked at
+    # found nowhere: no more than 5000 rows are looked at
+    of_status = "SELECT * FROM queend.message_list(%s, NULL, NULL, NULL, %s, 0, %s, 20, 0, 5000)"
     for _ in range(7):
         for most, call, values in (
                 (300, "SELECT queend.message_find(%s, %s)", (part, ids[:16])),
@@ -299,15 +325,21 @@ def test_messages_are_found_by_probes(loaded):
                 (1500, page, ("plans", f"p{part - 1000}", 0, at)),
                 (8000, page, ("plans", None, at - 60_000_000, at)),
                 (8000, page, (None, None, at - 60_000_000, at)),
-                *((80_000, of_status, (name, status, at)) for name in ("plans", None) for status in ("pending", "processing", "completed")),
-                *((2500, "SELECT * FROM queend.message_list(%s, NULL, NULL, NULL, 'dead_letter', 0, %s, 20, 0, 5000)", (name, at)) for name in ("plans", None)),
-                (4000, "SELECT * FROM queend.message_list('plans', %s, NULL, NULL, 'dead_letter', 0, %s, 20, 0, 5000)", (f"p{all_parts[7] - 1000}", at)),
+                *((80_000, of_status, (name, status, at)) for name in ("plans", None)
+                  for status in ("pending", "processing", "completed")),
+                *((2500, "SELECT * FROM queend.message_list(%s, NULL, NULL, NULL, 'dead_letter', 0, %s, 20, 0, 5000)",
+                   (name, at)) for name in ("plans", None)),
+                (4000, "SELECT * FROM queend.message_list('plans', %s, NULL, NULL, 'dead_letter', 0, %s, 20, 0, 5000)",
+                 (f"p{all_parts[7] - 1000}", at)),
                 (300, "SELECT * FROM queend.dead_find(%s, NULL, NULL, NULL, NULL, 20, 0)", (queue,)),
                 (300, "SELECT * FROM queend.dead_find(NULL, NULL, NULL, 500, 1000, 20, 0)", ()),
-                (900, "SELECT * FROM queend.dead_find(%s, %s, 'readers', NULL, NULL, 20, 0)", (queue, f"p{all_parts[7] - 1000}")),
+                (900, "SELECT * FROM queend.dead_find(%s, %s, 'readers', NULL, NULL, 20, 0)",
+                 (queue, f"p{all_parts[7] - 1000}")),
                 (900, "SELECT queend.dead_count(NULL, %s, NULL, NULL, NULL, 100000)", (f"p{all_parts[7] - 1000}",)),
-                (900, "SELECT * FROM queend.dead_show(ARRAY(SELECT queend.dead_find(NULL, NULL, NULL, NULL, NULL, 20, 0)))", ()),
-                (900, "SELECT queend.dead_delete(ARRAY(SELECT queend.dead_find(NULL, NULL, NULL, NULL, NULL, 20, 0)))", ()),
+                (900, "SELECT * FROM queend.dead_show(ARRAY(SELECT queend.dead_find(NULL, NULL, NULL, NULL,"
+                      " NULL, 20, 0)))", ()),
+                (900, "SELECT queend.dead_delete(ARRAY(SELECT queend.dead_find(NULL, NULL, NULL, NULL, NULL, 20, 0)))",
+                 ()),
                 (60, "SELECT queend.hole_after(%s, 5000)", (part,)),
                 (60, "SELECT queend.hole_end(%s, 9990)", (part,)),
                 (60, "SELECT queend.given_until(%s, %s, 5000, 100)", (part, group)),
@@ -320,7 +352,8 @@ def test_messages_are_found_by_probes(loaded):
 
 
 def test_what_changed_lately_is_found_without_a_walk(loaded):
-    """A page of the partitions written since a moment costs what was written since, not what is stored or how many there are."""
+    """A page of the partitions written since a moment costs what was written since, not what is stored or how many
+    there are."""
     conninfo, early, queue, _, all_parts = loaded
     session = Control(conninfo)
     call = "SELECT * FROM queend.partitions_changed(ARRAY['plans'], ARRAY[%s::bigint], ARRAY[0], ARRAY[1000])"
@@ -342,4 +375,5 @@ def test_what_changed_lately_is_found_without_a_walk(loaded):
 def test_sizes_and_idle_partitions_are_told_by_probes(loaded):
     _, session, queue, _, parts = loaded
     assert session.pages("SELECT * FROM queend.queue_sizes(ARRAY[%s])", queue) < 60 * PARTITIONS
-    assert session.pages("SELECT * FROM queend.partitions_clean(%s, 500, queend.now_us() + %s)", parts[5000], HOUR) < 60 * 500
+    assert session.pages("SELECT * FROM queend.partitions_clean(%s, 500, queend.now_us() + %s)",
+                         parts[5000], HOUR) < 60 * 500

@@ -107,7 +107,8 @@ def test_many_requests_share_one_call(db, partitions, group):
     rows = db.pop_many([(parts[:2], readers, 4, 2, False, leases[0], 60_000_000, 0, 0),
                         (parts[2:4], readers, 10, 1, True, leases[1], 60_000_000, 0, 0),
                         (parts[:1] + parts[4:], others, 7, 3, False, leases[2], 60_000_000, 0, 0)])
-    assert {r.ord: (r.status, r.take) for r in rows} == {0: (1, 3), 1: (1, 1), 2: (1, 3), 3: (4, 0), 4: (1, 3), 5: (1, 3), 6: (1, 1)}
+    assert {r.ord: (r.status, r.take) for r in rows} == {0: (1, 3), 1: (1, 1), 2: (1, 3), 3: (4, 0), 4: (1, 3),
+                                                         5: (1, 3), 6: (1, 1)}
     held = {(r.partition_id, r.group_id): str(r.lease_id) for r in db.rows(
         "SELECT * FROM queend.cursors WHERE lease_until > 0 AND partition_id = ANY(%s)", parts)}
     assert held == {(parts[0], readers): leases[0], (parts[1], readers): leases[0], (parts[0], others): leases[2],

@@ -9,7 +9,8 @@ from sql.records import batch, id4, id7, push_arrays
 
 
 def push(db, batches, *claims, version: int = 0) -> tuple[list, set]:
-    """claims: (row, group, take, whole, lease, lease_us). Returns the rows of the batches, and (partition, group) of the claims made."""
+    """claims: (row, group, take, whole, lease, lease_us). Returns the rows of the batches, and (partition, group) of
+    the claims made."""
     lanes = sorted({b.part & 63 for b in batches})
     rows = db.rows(PUSH_CLAIM, version, lanes, *push_arrays(list(batches)), *[list(column) for column in zip(*claims)])
     return [r for r in rows if r.status != 2], {(r.ord, r.base) for r in rows if r.status == 2}
@@ -52,8 +53,10 @@ def test_several_rows_partitions_and_groups(db, partitions, group):
     first = [id7() for _ in range(4)]
     batches = [batch(a, first[:2], of=first), batch(a, first[2:], of=first, skip=2), batch(b, [id7()])]
     lease = str(uuid.uuid4())
-    stored, made = push(db, batches, (1, one, 4, True, lease, MINUTE), (3, one, 1, True, lease, MINUTE), (3, two, 1, True, str(uuid.uuid4()), 0))
-    assert len(stored) == 3 and made == {(a, one), (b, one), (b, two)}          # cursors that did not exist, in new partitions
+    stored, made = push(db, batches, (1, one, 4, True, lease, MINUTE), (3, one, 1, True, lease, MINUTE),
+                        (3, two, 1, True, str(uuid.uuid4()), 0))
+    # cursors that did not exist, in new partitions
+    assert len(stored) == 3 and made == {(a, one), (b, one), (b, two)}
     assert set(db.ack(a, one, lease, first).codes) <= DONE
     assert db.messages(db.pop([b], two)) == [] and len(db.messages(db.pop([a], two))) == 4
 
@@ -68,7 +71,8 @@ def test_not_over_an_open_lease_or_what_it_left(db, ready):
     db.push(batch(part, [id7()]))
     rows = db.pop([part], readers, lease_us=MINUTE)
     refused(db, part, readers)
-    db.rows("UPDATE queend.cursors SET lease_until = 1 WHERE partition_id = %s", part)          # it ran out: its batch comes first
+    # it ran out: its batch comes first
+    db.rows("UPDATE queend.cursors SET lease_until = 1 WHERE partition_id = %s", part)
     refused(db, part, readers)
     assert [offset for offset, _ in db.messages(db.pop([part], readers))] == [1, 2, 3] and rows
 
@@ -94,7 +98,8 @@ def test_not_for_a_group_that_is_new_to_an_old_partition(db, ready, group):
 def test_a_new_cursor_keeps_to_the_start_of_its_group(db, partitions, group, start, made):
     part, = partitions()
     readers = group(part, None, "timestamp", db.value("SELECT queend.now_us()") + start)
-    assert push(db, [batch(part, [id7()])], (1, readers, 1, True, str(uuid.uuid4()), MINUTE))[1] == ({(part, readers)} if made else set())
+    assert push(db, [batch(part, [id7()])],
+                (1, readers, 1, True, str(uuid.uuid4()), MINUTE))[1] == ({(part, readers)} if made else set())
 
 
 def test_not_for_a_group_that_is_gone(db, partitions):
@@ -125,9 +130,10 @@ def test_a_pop_that_makes_the_cursor_at_the_same_moment_wins(db, session, partit
     readers = group(part)
     other = session()
     other.rows("BEGIN")
-    other.rows("INSERT INTO queend.cursors (committed, partition_id, group_id, lease_until, lease_id) VALUES (-1, %s, %s, queend.now_us() + %s, %s)",
-               part, readers, MINUTE, uuid.uuid4())
-    waiting = Waiting(session(), db, lambda: push(db, [batch(part, [id7()])], (1, readers, 1, True, str(uuid.uuid4()), MINUTE)))
+    other.rows("INSERT INTO queend.cursors (committed, partition_id, group_id, lease_until, lease_id)"
+               " VALUES (-1, %s, %s, queend.now_us() + %s, %s)", part, readers, MINUTE, uuid.uuid4())
+    waiting = Waiting(session(), db,
+                      lambda: push(db, [batch(part, [id7()])], (1, readers, 1, True, str(uuid.uuid4()), MINUTE)))
     other.rows("COMMIT")
     stored, made = waiting.result()
     assert stored[0].status == 0 and made == set()
@@ -135,5 +141,6 @@ def test_a_pop_that_makes_the_cursor_at_the_same_moment_wins(db, session, partit
 
 def test_a_stale_caller_claims_nothing(db, ready):
     part, readers = ready
-    rows = db.rows(PUSH_CLAIM, 1 << 40, [part & 63], *push_arrays([batch(part, [id7()])]), [1], [readers], [1], [True], [uuid.uuid4()], [MINUTE])
+    rows = db.rows(PUSH_CLAIM, 1 << 40, [part & 63], *push_arrays([batch(part, [id7()])]), [1], [readers], [1], [True],
+                   [uuid.uuid4()], [MINUTE])
     assert [(r.ord, r.status) for r in rows] == [(-1, 9)]

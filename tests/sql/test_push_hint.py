@@ -1,4 +1,5 @@
-"""Where the caller says the newest row begins, push looks from there on; a wrong word of it changes nothing but the way."""
+"""Where the caller says the newest row begins, push looks from there on; a wrong word of it changes nothing but the
+way."""
 from __future__ import annotations
 
 import pytest
@@ -7,10 +8,12 @@ from sql.records import PUSH, batch, id4, id7, push_arrays
 
 def push(db, hint: int | None, *batches) -> list:
     lanes = sorted({b.part & 63 for b in batches})
-    return sorted(db.rows(f"SELECT * FROM queend.push(0, %s::int[], {PUSH}, %s::bigint[])", lanes, *push_arrays(list(batches)), [hint] * len(batches)))
+    return sorted(db.rows(f"SELECT * FROM queend.push(0, %s::int[], {PUSH}, %s::bigint[])", lanes,
+                          *push_arrays(list(batches)), [hint] * len(batches)))
 
 
-@pytest.mark.parametrize("hint", [None, 0, 1, 2, 4], ids=["none", "nothing known", "inside a row", "an older row", "the newest row"])
+@pytest.mark.parametrize("hint", [None, 0, 1, 2, 4],
+                         ids=["none", "nothing known", "inside a row", "an older row", "the newest row"])
 def test_offsets_follow_the_newest_row_wherever_the_hint_points(db, partitions, hint):
     part, = partitions()
     for ids in ([id7(), id7()], [id7(), id7()], [id7()]):

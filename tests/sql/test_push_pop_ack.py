@@ -15,8 +15,10 @@ def test_records_come_back_in_order_with_gapless_offsets(db, partitions, group):
     assert db.push(batch(first, ids[5:]))[0].base == 3
     got = db.pop([first, second], readers)
     assert [r.ord for r in got] == [0, 0, 1]
-    assert db.messages(got) == [(0, ids[0]), (1, ids[1]), (2, ids[2]), (3, ids[5]), (4, ids[6]), (0, ids[3]), (1, ids[4])]
-    assert [(r.base, r.n, r.first, r.take, r.attempt, r.head) for r in got] == [(0, 3, 0, 3, 1, 5), (3, 2, 3, 2, 1, 5), (0, 2, 0, 2, 1, 2)]
+    assert db.messages(got) == [(0, ids[0]), (1, ids[1]), (2, ids[2]), (3, ids[5]), (4, ids[6]),
+                                (0, ids[3]), (1, ids[4])]
+    assert [(r.base, r.n, r.first, r.take, r.attempt, r.head)
+            for r in got] == [(0, 3, 0, 3, 1, 5), (3, 2, 3, 2, 1, 5), (0, 2, 0, 2, 1, 2)]
     assert got[0].created_at <= got[1].created_at
     assert payloads(db, got[0])[1] == '{"id":"%s"}' % ids[1].hex()
 
@@ -38,14 +40,16 @@ def test_duplicates_answer_the_first_and_the_rest_is_stored(db, partitions, grou
     new = [id7(), id4(), id7()]
     mixed = [new[0], old[2], new[1], old[0], new[2], old[1]]
     trace = uuid.uuid4().bytes
-    row = db.push(batch(part, mixed, [b"%d" % i for i in range(6)], {1: (trace, None, "order-1"), 2: (trace, "me", None), 4: (None, None, "t")}))[0]
+    row = db.push(batch(part, mixed, [b"%d" % i for i in range(6)],
+                        {1: (trace, None, "order-1"), 2: (trace, "me", None), 4: (None, None, "t")}))[0]
     assert (row.status, row.base, list(row.dup_offset)) == (1, 3, [-1, 2, -1, 0, -1, 1])
     assert list(row.dup_at) == [0, stored[2].created_at, 0, stored[0].created_at, 0, stored[1].created_at]
     got = db.pop([part], group(part))
     assert [i for _, i in db.messages(got)] == old + new
     last = got[-1]
     assert payloads(db, last) == ["0", "2", "4"]
-    assert [tuple(db.rows("SELECT trace_id, producer_sub, transaction_id FROM queend.record_meta(%s, %s)", last.meta, i)[0]) for i in range(3)] == [
+    assert [tuple(db.rows("SELECT trace_id, producer_sub, transaction_id FROM queend.record_meta(%s, %s)", last.meta,
+                          i)[0]) for i in range(3)] == [
         (None, None, None), (uuid.UUID(bytes=trace), "me", None), (None, None, "t")]
 
 
@@ -108,6 +112,7 @@ def test_acks_of_a_group_nobody_knows(db, partitions, group):
     part, = partitions()
     known = id7()
     db.push(batch(part, [known]))
-    assert (db.ack(part, None, None, [known, id7()]).status, db.ack(part, None, None, [known, id7()]).codes) == (2, b"\1\x08")
+    assert (db.ack(part, None, None, [known, id7()]).status,
+            db.ack(part, None, None, [known, id7()]).codes) == (2, b"\1\x08")
     row = db.ack(part, group(part), str(uuid.uuid4()), [known])
     assert (row.status, row.codes) == (2, b"\x10")

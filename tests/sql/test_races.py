@@ -1,4 +1,5 @@
-"""Two sessions at every hot function, stepped by locks: a step is over when pg_stat_activity shows the other one waiting."""
+"""Two sessions at every hot function, stepped by locks: a step is over when pg_stat_activity shows the other one
+waiting."""
 from __future__ import annotations
 
 import pytest
@@ -7,14 +8,16 @@ from sql.records import ACK, batch, id4, id7, new_lease
 
 
 def test_interleaved_commits_skip_nothing(two, partitions, group):
-    """A begins first, B wants to commit first; a consumer that pops whatever is there must get both, in offset order."""
+    """A begins first, B wants to commit first; a consumer that pops whatever is there must get both, in offset
+    order."""
     a, b, reader = two
     part, = partitions()
     readers = group(part)
     ids = [id7() for _ in range(2)]
     assert a.push(batch(part, [ids[0]]))[0].base == 0
     waiting = Waiting(reader, b, lambda: b.push(batch(part, [ids[1]])))
-    assert [r.status for r in reader.pop([part], readers, auto=True)] == [0]      # nothing is visible, nothing is passed
+    # nothing is visible, nothing is passed
+    assert [r.status for r in reader.pop([part], readers, auto=True)] == [0]
     a.rows("COMMIT")
     assert waiting.result()[0].base == 1
     assert reader.messages(reader.pop([part], readers, auto=True)) == list(enumerate(ids))
@@ -116,10 +119,12 @@ def test_a_pop_under_way_does_not_undo_a_seek(two, partitions, group, auto):
     first.rows("LOCK TABLE queend.schedule")      # where a pop looks behind the cursor
     waiting = Waiting(watcher, popper, lambda: popper.pop([part], readers, budget=2, auto=auto, fresh=False))
     queue = watcher.value("SELECT queue_id FROM queend.partitions WHERE id = %s", part)
-    assert watcher.rows("SELECT updated FROM queend.group_seek(%s, %s, %s, 0, 1, 0, NULL)", queue, readers, part) == [(1,)]
+    assert watcher.rows("SELECT updated FROM queend.group_seek(%s, %s, %s, 0, 1, 0, NULL)", queue,
+                        readers, part) == [(1,)]
     first.rows("COMMIT")
     assert [(row.status, row.first, row.take) for row in waiting.result()] == [(1, 0, 1), (1, 1, 1)]
-    assert watcher.value("SELECT committed FROM queend.cursors WHERE partition_id = %s AND group_id = %s", part, readers) == (1 if auto else -1)
+    assert watcher.value("SELECT committed FROM queend.cursors WHERE partition_id = %s AND group_id = %s", part,
+                         readers) == (1 if auto else -1)
 
 
 def test_two_acks_of_one_lease_release_it_once(two, partitions, group):
@@ -162,15 +167,15 @@ def test_crossed_acks_do_not_deadlock(two, partitions, group):
     b.pop(parts, readers, lease=lease)
     a.ack(parts[0], readers, lease, [ids[parts[0]]])
     order = parts[::-1]
-    waiting = Waiting(watcher, b, lambda: b.rows(ACK, 0, order, [readers] * 2, [lease] * 2, [1, 1], [ids[p] for p in order], [bytes(1)] * 2,
-                                                 [3] * 2, [0] * 2, [], [], []))
+    waiting = Waiting(watcher, b, lambda: b.rows(ACK, 0, order, [readers] * 2, [lease] * 2, [1, 1],
+                                                 [ids[p] for p in order], [bytes(1)] * 2, [3] * 2, [0] * 2, [], [], []))
     a.rows("COMMIT")
     assert {r.ord: r.codes for r in waiting.result()} == {0: b"\5", 1: b"\x10"}
 
 
 def test_an_ack_locks_in_order_whatever_it_does(two, partitions, group):
-    """One window is completed, the quick way; of the other, whose cursor comes first, a record fails. While the call waits
-    for the first cursor it must not hold the second."""
+    """One window is completed, the quick way; of the other, whose cursor comes first, a record fails. While the call
+    waits for the first cursor it must not hold the second."""
     a, b, watcher = two
     parts = sorted(partitions(2))
     readers = group(parts[0])
@@ -180,8 +185,9 @@ def test_an_ack_locks_in_order_whatever_it_does(two, partitions, group):
     lease = new_lease()
     b.pop(parts, readers, lease=lease)
     a.rows("SELECT 1 FROM queend.cursors WHERE partition_id = %s FOR UPDATE", parts[0])
-    waiting = Waiting(watcher, b, lambda: b.rows(ACK, 0, parts, [readers] * 2, [lease] * 2, [1, 1], [ids[p] for p in parts],
-                                                 [bytes([1]), bytes([0])], [3] * 2, [0] * 2, [], [], []))
+    waiting = Waiting(watcher, b,
+                      lambda: b.rows(ACK, 0, parts, [readers] * 2, [lease] * 2, [1, 1], [ids[p] for p in parts],
+                                     [bytes([1]), bytes([0])], [3] * 2, [0] * 2, [], [], []))
     assert watcher.rows("SELECT 1 FROM queend.cursors WHERE partition_id = %s FOR UPDATE NOWAIT", parts[1])
     a.rows("COMMIT")
     assert {r.ord: r.codes for r in waiting.result()} == {0: b"\5", 1: b"\5"}
@@ -196,8 +202,9 @@ def test_renewal_and_ack(two, partitions, group):
     lease = new_lease()
     b.pop([part], readers, lease=lease)
     a.ack(part, readers, lease, [i])
-    waiting = Waiting(watcher, b, lambda: b.rows("SELECT * FROM queend.renew(%s::uuid[], %s, %s::int[], %s::int[], %s::int[])",
-                                                 [lease], [600], [1], [part], [readers]))
+    waiting = Waiting(watcher, b,
+                      lambda: b.rows("SELECT * FROM queend.renew(%s::uuid[], %s, %s::int[], %s::int[], %s::int[])",
+                                     [lease], [600], [1], [part], [readers]))
     a.rows("COMMIT")
     assert [(r.status, r.renewed) for r in waiting.result()] == [(1, 0)]
     assert watcher.rows("SELECT lease_until FROM queend.cursors WHERE partition_id = %s", part) == [(0,)]
@@ -212,7 +219,8 @@ def test_release_and_ack(two, partitions, group):
     lease = new_lease()
     b.pop([part], readers, lease=lease)
     a.ack(part, readers, lease, [i])
-    waiting = Waiting(watcher, b, lambda: b.rows("SELECT * FROM queend.release(%s, %s, %s::uuid[])", [part], [readers], [lease]))
+    waiting = Waiting(watcher, b,
+                      lambda: b.rows("SELECT * FROM queend.release(%s, %s, %s::uuid[])", [part], [readers], [lease]))
     a.rows("COMMIT")
     assert waiting.result() == [(0, False)]
 
@@ -227,7 +235,8 @@ def test_transactions_that_move_the_same_record(two, partitions, group):
     lease = new_lease()
     b.pop([source], readers, lease=lease)
     assert transaction(a, [batch(target, [id7()])], [(source, readers, lease, [i], None)])[1, 0].codes == b"\5"
-    waiting = Waiting(watcher, b, lambda: transaction(b, [batch(other, [id7()])], [(source, readers, lease, [i], None)], [lease]))
+    waiting = Waiting(watcher, b,
+                      lambda: transaction(b, [batch(other, [id7()])], [(source, readers, lease, [i], None)], [lease]))
     a.rows("COMMIT")
     refused = waiting.result()
     assert refused[1, 0].codes == b"\x10" and (2, 0) in refused
@@ -249,19 +258,22 @@ def test_transaction_sees_the_push_it_waited_for(two, partitions):
 def test_resolve_of_one_name_by_two(two):
     a, b, watcher = two
     mine = a.rows("SELECT * FROM queend.resolve(%s, %s)", ["race-a", "race-b"], ["p", "p"])
-    waiting = Waiting(watcher, b, lambda: b.rows("SELECT * FROM queend.resolve(%s, %s)", ["race-b", "race-a"], ["p", "p"]))
+    waiting = Waiting(watcher, b,
+                      lambda: b.rows("SELECT * FROM queend.resolve(%s, %s)", ["race-b", "race-a"], ["p", "p"]))
     a.rows("COMMIT")
     assert {(r.queue_id, r.partition_id) for r in waiting.result()} == {(r.queue_id, r.partition_id) for r in mine}
 
 
 def test_push_to_a_queue_that_is_being_deleted(two, partitions):
-    """The push waits for its lane behind another one; the queue goes meanwhile: the caller is told that its names are stale."""
+    """The push waits for its lane behind another one; the queue goes meanwhile: the caller is told that its names are
+    stale."""
     a, b, watcher = two
     part, = partitions()
     version = watcher.value("SELECT version FROM queend.catalog")
     a.push(batch(part, [id7()]))
     waiting = Waiting(watcher, b, lambda: b.push(batch(part, [id7()]), version=version))
-    queue = watcher.value("SELECT q.name FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id WHERE p.id = %s", part)
+    queue = watcher.value("SELECT q.name FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id"
+                          " WHERE p.id = %s", part)
     assert watcher.value("SELECT queend.queue_delete(%s)", queue)
     assert watcher.rows("SELECT * FROM queend.sweep(100)") == [(0, 1)]        # the lane is busy: not yet
     a.rows("COMMIT")

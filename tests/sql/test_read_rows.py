@@ -1,4 +1,5 @@
-"""What a log read asks the database: rows by offset, partitions changed since, the moment no later write can lie before."""
+"""What a log read asks the database: rows by offset, partitions changed since, the moment no later write can lie
+before."""
 from __future__ import annotations
 
 import psycopg
@@ -16,14 +17,16 @@ def named(db, partitions):
     """Makes partitions of a new queue: (queue name, ids)."""
     def make(count=1):
         parts = partitions(count)
-        return db.value("SELECT q.name FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id WHERE p.id = %s", parts[0]), parts
+        return db.value("SELECT q.name FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id"
+                        " WHERE p.id = %s", parts[0]), parts
     return make
 
 
 def push(db, part, rows, records=1, size=0):
     for _ in range(rows):
         ids = [id7() for _ in range(records)]
-        assert [r.status for r in db.push(batch(part, ids, [b'"%s"' % (b"x" * size)] * records if size else None))] == [0]
+        assert [r.status
+                for r in db.push(batch(part, ids, [b'"%s"' % (b"x" * size)] * records if size else None))] == [0]
 
 
 def read(db, queue, *entries, most=BIG):
@@ -53,10 +56,12 @@ def changed(db, *entries):
 def test_rows_from_the_one_that_holds_the_offset(db, named):
     queue, (part,) = named()
     push(db, part, 4, records=3)
-    assert bases(read(db, queue, *(("p0", o) for o in (0, 2, 3, 11, 12)))) == [[0, 3, 6, 9], [0, 3, 6, 9], [3, 6, 9], [9], None]
+    assert bases(read(db, queue, *(("p0", o) for o in (0, 2, 3, 11, 12)))) == [
+        [0, 3, 6, 9], [0, 3, 6, 9], [3, 6, 9], [9], None]
     one = read(db, queue, ("p0", 4))[0]
     assert (one.status, one.head, one.floor) == (0, 12, 0) and one.n == [3, 3, 3]
-    assert [one.ids, one.body] == [list(column) for column in zip(*db.rows("SELECT ids, body FROM queend.log WHERE partition_id = %s AND base > 0 ORDER BY base", part))]
+    assert [one.ids, one.body] == [list(column) for column in zip(
+        *db.rows("SELECT ids, body FROM queend.log WHERE partition_id = %s AND base > 0 ORDER BY base", part))]
 
 
 def test_marks_and_refusals(db, named):
@@ -66,7 +71,8 @@ def test_marks_and_refusals(db, named):
     db.rows("INSERT INTO queend.floors VALUES (%s, 2)", part)
     rows = read(db, queue, ("p0", 1), ("p0", 2), ("p0", 3), ("p0", 4), ("p1", 0), ("p1", 1), ("never", 0))
     assert [(r.status, r.head, r.floor, r.base) for r in rows] == [
-        (2, 3, 2, None), (0, 3, 2, [2]), (0, 3, 2, None), (2, 3, 2, None), (0, 0, 0, None), (2, 0, 0, None), (0, 0, 0, None)]
+        (2, 3, 2, None), (0, 3, 2, [2]), (0, 3, 2, None), (2, 3, 2, None), (0, 0, 0, None),
+        (2, 0, 0, None), (0, 0, 0, None)]
     assert [(r.status, r.head) for r in read(db, "no such queue", ("p0", 0))] == [(1, 0)]
 
 
@@ -75,13 +81,16 @@ def test_a_partition_that_retention_emptied(db, named):
     push(db, part, 3)
     db.rows("DELETE FROM queend.log WHERE partition_id = %s", part)
     db.rows("INSERT INTO queend.floors VALUES (%s, 3)", part)
-    assert [(r.status, r.head, r.floor) for r in read(db, queue, ("p0", 2), ("p0", 3), ("p0", 4))] == [(2, 3, 3), (0, 3, 3), (2, 3, 3)]
-    assert db.rows("SELECT head, floor, written_at, at FROM queend.offsets(%s, 0, 10, 0)", db.value("SELECT queue_id FROM queend.partitions WHERE id = %s", part)) == [(3, 3, None, 3)]
+    assert [(r.status, r.head, r.floor) for r in read(db, queue, ("p0", 2), ("p0", 3), ("p0", 4))] == [
+        (2, 3, 3), (0, 3, 3), (2, 3, 3)]
+    assert db.rows("SELECT head, floor, written_at, at FROM queend.offsets(%s, 0, 10, 0)",
+                   db.value("SELECT queue_id FROM queend.partitions WHERE id = %s", part)) == [(3, 3, None, 3)]
 
 
 def test_bytes_are_bounded_and_the_first_row_always_comes(db, named):
     queue, _ = named(3)
-    parts = db.rows("SELECT p.id FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s ORDER BY 1", queue)
+    parts = db.rows("SELECT p.id FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE q.name = %s"
+                    " ORDER BY 1", queue)
     for (part,) in parts:
         push(db, part, 5, size=1000)
     cost = 1 + 2 + 1002 + 32
@@ -93,8 +102,8 @@ def test_bytes_are_bounded_and_the_first_row_always_comes(db, named):
 
 def test_a_long_read_comes_in_pieces(db, named):
     queue, (part, _) = named(2)
-    db.rows("""INSERT INTO queend.log SELECT b, queend.now_us(), %s, 1, '00000000-0000-0000-0000-000000000000', false, uuid_send(gen_random_uuid()),
-               '\\x10027b7d', '' FROM generate_series(0, 2499) AS b""", part)
+    db.rows("""INSERT INTO queend.log SELECT b, queend.now_us(), %s, 1, '00000000-0000-0000-0000-000000000000', false,
+                      uuid_send(gen_random_uuid()), '\\x10027b7d', '' FROM generate_series(0, 2499) AS b""", part)
     rows = read(db, queue, ("p0", 1), ("p1", 0))
     assert [row.ord for row in rows] == [0, 0, 0, 1]
     assert sum((row.base for row in rows[:3]), []) == list(range(1, 2500))
@@ -103,7 +112,8 @@ def test_a_long_read_comes_in_pieces(db, named):
 
 
 def test_a_write_in_flight_holds_the_safe_time_back(session, named):
-    """The record's moment is read before its commit: without the lock table a reader that goes on from now would miss it."""
+    """The record's moment is read before its commit: without the lock table a reader that goes on from now would miss
+    it."""
     writer, reader = session(), session()
     queue, (part, other) = named(2)
     writer.rows("BEGIN")
@@ -126,7 +136,8 @@ def test_a_write_that_waits_for_its_lane_holds_it_back_too(session, named):
     waiter.rows("BEGIN")
     begun = waiter.value("SELECT (extract(epoch FROM now()) * 1000000)::bigint")
     waiter.connection.pgconn.send_query(b"SELECT pg_advisory_xact_lock(1903519076, %d)" % (part & 63))
-    until(lambda: reader.value("SELECT count(*) FROM pg_locks WHERE pid = %s AND NOT granted", waiter.pid) == 1, "it waits")
+    until(lambda: reader.value("SELECT count(*) FROM pg_locks WHERE pid = %s AND NOT granted", waiter.pid) == 1,
+          "it waits")
     holder.rows("COMMIT")
     assert reader.value("SELECT queend.safe_time()") <= begun
     waiter.connection.pgconn.get_result()
@@ -141,7 +152,8 @@ def test_locks_of_others_do_not(session):
     other.rows("BEGIN")
     other.rows("SELECT pg_advisory_xact_lock(1903519077, 1)")
     other.rows("SELECT pg_advisory_xact_lock(1903519076)")
-    assert reader.value("SELECT queend.safe_time()") > other.value("SELECT (extract(epoch FROM now()) * 1000000)::bigint")
+    assert reader.value("SELECT queend.safe_time()") > other.value(
+        "SELECT (extract(epoch FROM now()) * 1000000)::bigint")
 
 
 def test_what_cannot_be_seen_stops_the_safe_time(session, conninfo, named):
@@ -186,7 +198,8 @@ def test_partitions_in_order_of_creation_and_by_page(db, named):
     for limit in (1, 7, 20, 25, 1000):
         assert pages(db, queue, None, limit) == sorted(parts)
         assert pages(db, queue, 0, limit) == sorted(parts[5:])
-    assert changed(db, (other, 0, 0, 10), ("none", 0, 0, 10), (queue, 1 << 60, 0, 10))[1] == [([stranger], 2, 0), ([], 1, 0), ([], 2, 0)]
+    assert changed(db, (other, 0, 0, 10), ("none", 0, 0, 10),
+                   (queue, 1 << 60, 0, 10))[1] == [([stranger], 2, 0), ([], 1, 0), ([], 2, 0)]
 
 
 def test_since_is_inclusive(db, named):
@@ -200,8 +213,8 @@ def test_much_written_since_is_found_by_walking(db, named):
     """More rows than are looked at by time: the same answer."""
     queue, parts = named(30)
     busy, (much,) = named()
-    db.rows("""INSERT INTO queend.log SELECT b, queend.now_us(), %s, 1, '00000000-0000-0000-0000-000000000000', false, uuid_send(gen_random_uuid()),
-               '\\x10027b7d', '' FROM generate_series(0, 100000) AS b""", much)
+    db.rows("""INSERT INTO queend.log SELECT b, queend.now_us(), %s, 1, '00000000-0000-0000-0000-000000000000', false,
+                      uuid_send(gen_random_uuid()), '\\x10027b7d', '' FROM generate_series(0, 100000) AS b""", much)
     since = db.value("SELECT queend.now_us()")
     assert db.value("SELECT queend.written_since(0, 100000)") is None
     for part in parts[::3]:
@@ -224,13 +237,15 @@ def test_offsets_at_a_time(db, named):
 
     def ask(*moments, name="p0", queue=queue):
         return [(r.found, r.stored_at, r.head, r.floor) for r in
-                db.rows("SELECT * FROM queend.offsets_at(%s, %s, %s)", [queue] * len(moments), [name] * len(moments), list(moments))]
+                db.rows("SELECT * FROM queend.offsets_at(%s, %s, %s)", [queue] * len(moments),
+                        [name] * len(moments), list(moments))]
     assert ask(0, at[0], at[0] + 1, at[1], at[2], at[2] + 1) == [
         (0, at[0], 6, 0), (0, at[0], 6, 0), (2, at[1], 6, 0), (2, at[1], 6, 0), (4, at[2], 6, 0), (None, None, 6, 0)]
     assert ask(0, name="p1") == [(None, None, 0, 0)] and ask(0, name="never") == [(None, None, 0, 0)]
     assert [r.queue_id for r in db.rows("SELECT * FROM queend.offsets_at(%s, %s, %s)", ["none"], ["p0"], [0])] == [None]
     number = db.value("SELECT queue_id FROM queend.partitions WHERE id = %s", part)
-    assert [(r.name, r.head, r.floor, r.written_at, r.at) for r in db.rows("SELECT * FROM queend.offsets(%s, 0, 10, %s)", number, at[1])] == [
+    assert [(r.name, r.head, r.floor, r.written_at, r.at)
+            for r in db.rows("SELECT * FROM queend.offsets(%s, 0, 10, %s)", number, at[1])] == [
         ("p0", 6, 0, at[2], 2), ("p1", 0, 0, None, 0)]
     assert [r.name for r in db.rows("SELECT * FROM queend.offsets(%s, %s, 1, NULL)", number, part)] == ["p1"]
     db.rows("DELETE FROM queend.log WHERE partition_id = %s AND base < 2", part)
@@ -241,7 +256,8 @@ def test_offsets_at_a_time(db, named):
 def test_heads_by_name(db, named):
     queue, (part, _) = named(2)
     push(db, part, 2, records=3)
-    assert db.value("SELECT queend.heads(%s, %s)", [queue, "none", queue, queue], ["p0", "p0", "never", "p1"]) == [6, -1, 0, 0]
+    assert db.value("SELECT queend.heads(%s, %s)", [queue, "none", queue, queue],
+                    ["p0", "p0", "never", "p1"]) == [6, -1, 0, 0]
 
 
 def test_a_compressed_body_counts_unpacked(db, named):
@@ -255,4 +271,5 @@ def test_a_compressed_body_counts_unpacked(db, named):
         ids = [id7()]
         db.push(batch(part, ids)._replace(body=packed(inner([b'"%s"' % (b"x" * 9998)]))))
     cost = 2 + 10_000 + 32
-    assert bases(read(db, queue, ("p0", 0, 3 * cost))) == [[0, 1, 2]] and bases(read(db, queue, ("p0", 0, 3 * cost + 1))) == [[0, 1, 2, 3]]
+    assert bases(read(db, queue, ("p0", 0, 3 * cost))) == [[0, 1, 2]]
+    assert bases(read(db, queue, ("p0", 0, 3 * cost + 1))) == [[0, 1, 2, 3]]

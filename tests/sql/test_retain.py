@@ -1,4 +1,5 @@
-"""Retention: what goes, what stays, and that what went is gone for pop, ack and dedupe; against a model, and in races."""
+"""Retention: what goes, what stays, and that what went is gone for pop, ack and dedupe; against a model, and in
+races."""
 from __future__ import annotations
 
 import random
@@ -23,7 +24,8 @@ def test_expired_goes_consumed_or_not(db, partitions):
         for _ in range(3):
             db.push(batch(p, [id7(), id7()]))
     cut = db.value("SELECT created_at FROM queend.log WHERE partition_id = %s AND base = 4", part)
-    assert [(r.partition_id, r.reason, r.rows, r.records) for r in retain(db, part, expired=cut)] == [(part, 1, 2, 4), (other, 1, 3, 6)]
+    assert [(r.partition_id, r.reason, r.rows, r.records) for r in retain(db, part, expired=cut)] == [
+        (part, 1, 2, 4), (other, 1, 3, 6)]
     assert live(db, part) == [(4, 2)] and live(db, other) == []
     assert db.push(batch(other, [id7()]))[0].base == 6      # an offset is never given twice
     assert retain(db, part, expired=cut) == []
@@ -82,7 +84,8 @@ def test_a_group_that_has_not_come_yet_is_waited_for(db, partitions, group):
     ids = [id7() for _ in range(3)]
     for i in ids[:2]:
         db.push(batch(part, [i]))
-    late = group(part, mode="timestamp", start=db.value("SELECT created_at FROM queend.log WHERE partition_id = %s AND base = 1", part))
+    late = group(part, mode="timestamp",
+                 start=db.value("SELECT created_at FROM queend.log WHERE partition_id = %s AND base = 1", part))
     db.push(batch(part, [ids[2]]))
     db.pop([part], quick, auto=True)
     later = now(db) + SECOND
@@ -103,7 +106,8 @@ def test_waited_too_long(db, partitions, group):
     readers = group(part)
     db.pop([part], readers, budget=1, auto=True)
     db.pop([done], readers, auto=True)
-    cut = {p: db.value("SELECT created_at FROM queend.log WHERE partition_id = %s AND base = 2", p) for p in (part, done, never)}
+    cut = {p: db.value("SELECT created_at FROM queend.log WHERE partition_id = %s AND base = 2", p)
+           for p in (part, done, never)}
     assert [(r.reason, r.records) for r in retain(db, part, waited=cut[part], parts=1)] == [(3, 2)]
     assert retain(db, done, waited=cut[done], parts=1) == []      # all is consumed: not a matter of waiting
     assert [(r.reason, r.records) for r in retain(db, never, waited=cut[never], parts=1)] == [(3, 2)]
@@ -135,7 +139,8 @@ def test_an_ack_of_what_is_gone(db, partitions, group):
     cut = db.value("SELECT created_at FROM queend.log WHERE partition_id = %s AND base = 1", part)
     retain(db, part, expired=cut)
     row = db.ack(part, readers, lease, ids)
-    assert list(row.codes) == [8, 5] and row.released and row.committed == 1      # not found; done, and the lease with it
+    # not found; done, and the lease with it
+    assert list(row.codes) == [8, 5] and row.released and row.committed == 1
     assert db.pop([part], readers)[0].status == 0
 
 
@@ -168,7 +173,8 @@ def test_a_partition_deleted_meanwhile_gets_no_floor(two, partitions):  # noqa: 
     first, second, watcher = two
     part, = partitions()
     second.push(batch(part, [id7()]))
-    queue = second.value("SELECT q.name FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id WHERE p.id = %s", part)
+    queue = second.value("SELECT q.name FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id"
+                         " WHERE p.id = %s", part)
     retain(first, part, expired=now(first) + SECOND)
     waiting = Waiting(watcher, second, lambda: second.value("SELECT queend.queue_delete(%s)", queue))
     first.rows("COMMIT")
@@ -182,7 +188,8 @@ def test_a_deletion_under_way_is_not_waited_for(two, partitions):  # noqa: F811
     first, second, _ = two
     part, = partitions()
     second.push(batch(part, [id7()]))
-    first.value("SELECT queend.queue_delete(q.name) FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id WHERE p.id = %s", part)
+    first.value("SELECT queend.queue_delete(q.name) FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id"
+                " WHERE p.id = %s", part)
     assert retain(second, part, expired=now(second) + SECOND) == []
     first.rows("ROLLBACK")
 
@@ -222,7 +229,8 @@ def test_tidy(db, partitions, group):
         row, = db.rows("SELECT * FROM queend.tidy(%s, %s, 2)", *at)
         removed, at = removed + row.removed, (row.next_part, row.next_group)
     assert removed >= 2
-    assert db.rows("SELECT partition_id, group_id FROM queend.cursors WHERE partition_id IN (%s, %s)", part, gone) == [(part, stay)]
+    assert db.rows("SELECT partition_id, group_id FROM queend.cursors WHERE partition_id IN (%s, %s)", part,
+                   gone) == [(part, stay)]
 
 
 @dataclass
@@ -246,7 +254,8 @@ def test_any_history_is_that_of_a_log_that_forgets(db, partitions, group, seed):
     def push():
         part = chance.choice(parts)
         log = logs[part]
-        ids = [chance.choice(log.ids) if log.ids and chance.random() < 0.3 else chance.choice(kinds)() for _ in range(chance.randint(1, 6))]
+        ids = [chance.choice(log.ids) if log.ids and chance.random() < 0.3 else chance.choice(kinds)()
+               for _ in range(chance.randint(1, 6))]
         ids = list(dict.fromkeys(ids))
         row, = db.push(batch(part, ids))
         stored = {i: log.floor + n for n, i in enumerate(log.ids[log.floor:])}
@@ -274,7 +283,8 @@ def test_any_history_is_that_of_a_log_that_forgets(db, partitions, group, seed):
         limit = chance.choice([1, 2, 1000])
         told = retain(db, part, rows=limit, parts=1, **{rule: cut})
         to = next((base for base, _, at in log.rows if at >= cut), len(log.ids))
-        least = min(log.cursors.get(one, log.floor) for one in groups) if log.cursors else 0 if rule == "completed" else -1
+        least = min(log.cursors.get(one, log.floor)
+                    for one in groups) if log.cursors else 0 if rule == "completed" else -1
         if rule == "completed":
             to = min(to, next((base for base, n, _ in log.rows if base + n > least), len(log.ids)))
         elif rule == "waited" and log.cursors and least >= to:
@@ -294,10 +304,11 @@ def test_any_history_is_that_of_a_log_that_forgets(db, partitions, group, seed):
 
 
 def test_what_is_gone_but_not_vacuumed_is_not_walked_through(session, partitions, group):
-    """Generation after generation is deleted while an old snapshot keeps vacuum from removing any of it: a retention, a push,
-    a duplicate and a pop touch as many pages at the end as at the beginning."""
+    """Generation after generation is deleted while an old snapshot keeps vacuum from removing any of it: a retention, a
+    push, a duplicate and a pop touch as many pages at the end as at the beginning."""
     hot, reader = session(), session()
-    for setting in ("enable_seqscan = off", "enable_bitmapscan = off", "enable_sort = off", "plan_cache_mode = force_generic_plan"):
+    for setting in ("enable_seqscan = off", "enable_bitmapscan = off", "enable_sort = off",
+                    "plan_cache_mode = force_generic_plan"):
         hot.rows(f"SET {setting}")
     part, = partitions()
     readers = group(part)
@@ -327,12 +338,14 @@ def test_what_is_gone_but_not_vacuumed_is_not_walked_through(session, partitions
     costs = []
     for _ in range(25):
         at = head(hot, part)
-        hot.rows("INSERT INTO queend.log SELECT %s + i, queend.now_us(), %s, 1, '00000000-0000-0000-0000-000000000000', false, uuid_send(gen_random_uuid()), '\\x10027b7d', ''"
+        hot.rows("INSERT INTO queend.log SELECT %s + i, queend.now_us(), %s, 1, '00000000-0000-0000-0000-000000000000',"
+                 " false, uuid_send(gen_random_uuid()), '\\x10027b7d', ''"
                  " FROM generate_series(0, 199) AS i", at, part)
         old = id7()
         hot.push(batch(part, [old]))
         cut = hot.value("SELECT created_at FROM queend.log WHERE partition_id = %s ORDER BY base DESC LIMIT 1", part)
-        costs.append((pages(lambda cut=cut: hot.rows("SELECT * FROM queend.retain(%s, %s, 1, 1000, %s, 0, 0)", queue, part - 1, cut)),
+        costs.append((pages(lambda cut=cut: hot.rows("SELECT * FROM queend.retain(%s, %s, 1, 1000, %s, 0, 0)",
+                                                     queue, part - 1, cut)),
                       pages(lambda: hot.push(batch(part, [id7()]))),
                       pages(lambda old=old: hot.push(batch(part, [old]))),
                       pages(lambda: hot.pop([part], readers, budget=1, auto=True))))

@@ -28,8 +28,10 @@ def put(db):
     """put(part, moments…): stores records as push_due does; their ids."""
     def store(part, *moments, ids=None, session=None):
         ids = ids or [id7() for _ in moments]
-        rows = (session or db).rows("SELECT * FROM queend.push_due(0, %s::int[], %s::int[], %s::int[], %s::int[], %s::smallint[], %s::uuid[], %s::uuid[], %s::bytea[],"
-                                    " %s::bytea[], %s::bytea[])", [part & 63], *push_arrays([timed(part, ids, moments)]))
+        rows = (session or db).rows("SELECT * FROM queend.push_due(0, %s::int[], %s::int[], %s::int[], %s::int[],"
+                                    " %s::smallint[], %s::uuid[], %s::uuid[], %s::bytea[],"
+                                    " %s::bytea[], %s::bytea[])", [part & 63],
+                                    *push_arrays([timed(part, ids, moments)]))
         assert [row.status for row in rows] in ([0], [1])
         return ids
     return store
@@ -41,7 +43,8 @@ def now(db):
 
 
 def runs(db, part):
-    return [tuple(row) for row in db.rows("SELECT first_offset, last_offset, due FROM queend.schedule WHERE partition_id = %s ORDER BY 1", part)]
+    return [tuple(row) for row in db.rows("SELECT first_offset, last_offset, due FROM queend.schedule"
+                                          " WHERE partition_id = %s ORDER BY 1", part)]
 
 
 def offsets(db, rows):
@@ -107,9 +110,11 @@ def test_holes_before_a_held_record_do_not_let_it_through(db, partitions, group,
     ids = put(part, None, None, None, now() + HOUR, None)
     for one in ids[:3]:
         assert db.value("SELECT queend.message_delete(%s, %s)", part, one)
-    assert [row.status for row in db.pop([part], readers, budget=1, auto=True)] == [4], "the cursor has passed the deleted ones: look again"
+    assert [row.status for row in db.pop([part], readers, budget=1, auto=True)] == [
+        4], "the cursor has passed the deleted ones: look again"
     assert [row.status for row in db.pop([part], readers, budget=1, auto=True)] == [3]
-    assert db.value("SELECT queend.message_delete(%s, %s)", part, ids[3]), "and when it is deleted itself, it holds nothing back"
+    assert db.value("SELECT queend.message_delete(%s, %s)", part,
+                    ids[3]), "and when it is deleted itself, it holds nothing back"
     assert runs(db, part) == [] and offsets(db, db.pop([part], readers, auto=True)) == [4]
 
 
@@ -121,7 +126,8 @@ def test_deleting_in_the_middle_of_a_run(db, partitions, put, now):
     assert runs(db, part) == [(0, 1, later), (3, 4, later)]
     db.value("SELECT queend.message_delete(%s, %s)", part, ids[0])
     assert runs(db, part) == [(1, 1, later), (3, 4, later)]
-    assert db.rows("SELECT group_id FROM queend.waking(0, 0, %s, 10000) WHERE partition_id = %s AND at < %s", later, part, later)[0].group_id == 0, "daemons are told"
+    assert db.rows("SELECT group_id FROM queend.waking(0, 0, %s, 10000) WHERE partition_id = %s AND at < %s", later,
+                   part, later)[0].group_id == 0, "daemons are told"
 
 
 def test_a_seek_into_the_middle_of_a_run_waits_too(db, partitions, group, put, now):
@@ -162,7 +168,8 @@ def test_retention_counts_from_the_moment(db, partitions, put, now):
         db.rows("SELECT * FROM queend.retain(%s, 0, 10, 100, %s, 0, 0)", queue, older_than)
         return [row.base for row in db.rows("SELECT base FROM queend.log WHERE partition_id = %s ORDER BY 1", part)]
 
-    assert left(now() - 15 * HOUR) == [1, 2, 3, 4], "the first was never held back; what stands behind a held one counts with it"
+    assert left(now() - 15 * HOUR) == [1, 2, 3,
+                                       4], "the first was never held back; what stands behind a held one counts with it"
     assert left(now() - 5 * HOUR) == [3, 4] and [run[0] for run in runs(db, part)] == [3]
     assert left(now()) == [] and runs(db, part) == []
 
@@ -175,7 +182,8 @@ def test_a_ttl_counts_from_the_moment(db, partitions, group, put, now):
 
     def live(ttl):
         at = now() - ttl
-        return db.value("SELECT queend.live_from(%s, 0, 0, %s)", part, at), db.value("SELECT queend.live_from(%s, 0, 2, %s)", part, at)
+        return db.value("SELECT queend.live_from(%s, 0, 0, %s)", part,
+                        at), db.value("SELECT queend.live_from(%s, 0, 2, %s)", part, at)
 
     assert live(2 * HOUR) == (1, 2) and live(HOUR // 2) == (3, 3)
     assert readers
@@ -184,7 +192,8 @@ def test_a_ttl_counts_from_the_moment(db, partitions, group, put, now):
 def test_a_transaction_pushes_with_moments(db, partitions, group, now):
     part, = partitions()
     readers, later = group(part), now() + HOUR
-    rows = db.rows("SELECT * FROM queend.transaction_due(0, %s::int[], %s::int[], %s::int[], %s::int[], %s::smallint[], %s::uuid[], %s::uuid[], %s::bytea[], %s::bytea[],"
+    rows = db.rows("SELECT * FROM queend.transaction_due(0, %s::int[], %s::int[], %s::int[], %s::int[], %s::smallint[],"
+                   " %s::uuid[], %s::uuid[], %s::bytea[], %s::bytea[],"
                    " %s::bytea[], '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}')",
                    [part & 63], *push_arrays([timed(part, [id7(), id7()], [None, later])]))
     assert [row.status for row in rows] == [0] and runs(db, part) == [(1, 1, later)]
@@ -193,22 +202,26 @@ def test_a_transaction_pushes_with_moments(db, partitions, group, now):
 
 def test_the_steps_of_a_pop_look_at_it_too(db, partitions, group, put, now):
     part, = partitions()
-    queue = db.value("SELECT q.name FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE p.id = %s", part)
+    queue = db.value("SELECT q.name FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE p.id = %s",
+                     part)
     put(part, now() + HOUR, None)
     assert db.rows("SELECT * FROM queen.pop_sm_resolve(%s, 'steps')", queue) == []
-    assert db.rows("SELECT * FROM queend.pop_one(%s, %s, 10, %s, 60000000)", part, group(part), str(uuid.uuid4())) == [(3, None, None)]
+    assert db.rows("SELECT * FROM queend.pop_one(%s, %s, 10, %s, 60000000)", part, group(part),
+                   str(uuid.uuid4())) == [(3, None, None)]
 
 
 def test_a_deleted_queue_takes_its_schedule_along(db, partitions, put, now):
     part, = partitions()
     put(part, now() + HOUR)
-    db.value("SELECT queend.queue_delete((SELECT q.name FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE p.id = %s))", part)
+    db.value("SELECT queend.queue_delete((SELECT q.name FROM queend.partitions p JOIN queend.queues q"
+             " ON q.id = p.queue_id WHERE p.id = %s))", part)
     until(lambda: db.rows("SELECT * FROM queend.sweep(1000)")[0].partitions == 0, "everything is swept")
     assert runs(db, part) == []
 
 
 def test_nothing_goes_early_while_many_push_and_pop(conninfo, session, partitions, group, put, now):
-    """Sessions that push records with near moments and sessions that pop: every record once, in order, none before its moment."""
+    """Sessions that push records with near moments and sessions that pop: every record once, in order, none before its
+    moment."""
     part, = partitions()
     readers, total, dice = group(part), 300, random.Random(7)
     taken, failures = [], []
@@ -216,14 +229,16 @@ def test_nothing_goes_early_while_many_push_and_pop(conninfo, session, partition
     def push(db):
         for _ in range(total // 30):
             near = db.value("SELECT queend.now_us()")
-            put(part, *[near + dice.choice((0, 3000, 30000)) if dice.random() < 0.5 else None for _ in range(10)], session=db)
+            put(part, *[near + dice.choice((0, 3000, 30000)) if dice.random() < 0.5 else None for _ in range(10)],
+                session=db)
 
     def pop(db):
         while len(taken) < total and not failures:
             lease = str(uuid.uuid4())
             got = db.messages(db.pop([part], readers, budget=7, lease=lease))
             if got:        # its moment stands there until it is acknowledged
-                moment = db.value("SELECT consumed_at FROM queend.cursors WHERE partition_id = %s AND lease_id = %s", part, lease)
+                moment = db.value("SELECT consumed_at FROM queend.cursors WHERE partition_id = %s AND lease_id = %s",
+                                  part, lease)
                 taken.extend((offset, moment) for offset, _ in got)
                 assert db.ack(part, readers, lease, [one for _, one in got]).released
 

@@ -1,4 +1,5 @@
-"""Messages that end their consumers: deliveries become narrow until the culprit is alone, and it goes to the dead letters."""
+"""Messages that end their consumers: deliveries become narrow until the culprit is alone, and it goes to the dead
+letters."""
 from __future__ import annotations
 
 import uuid
@@ -20,7 +21,8 @@ def part(db, partitions):
 
 
 def limit(db, part, most: int) -> None:
-    db.rows("UPDATE queend.queues SET delivery_limit = %s WHERE id = (SELECT queue_id FROM queend.partitions WHERE id = %s)", most, part)
+    db.rows("UPDATE queend.queues SET delivery_limit = %s WHERE id = (SELECT queue_id FROM queend.partitions"
+            " WHERE id = %s)", most, part)
 
 
 def ran_out(db, part) -> None:
@@ -33,7 +35,8 @@ def taken(db, part, readers, lease=None, budget: int = 8) -> list[tuple[int, byt
 
 def standing(db, part):
     rows = db.rows("SELECT first, lapses, width FROM queend.standing WHERE partition_id = %s", part)
-    assert [row.standing for row in db.rows("SELECT standing FROM queend.cursors WHERE partition_id = %s", part)] == [True if rows else None]
+    assert [row.standing for row in db.rows("SELECT standing FROM queend.cursors WHERE partition_id = %s", part)] == [
+        True if rows else None]
     return tuple(rows[0]) if rows else None
 
 
@@ -57,7 +60,8 @@ def consume(db, part, readers, culprits: set[int], one_by_one: bool = False) -> 
 
 
 def dead(db, part) -> list[tuple[int, str]]:
-    return [tuple(row) for row in db.rows("SELECT record_offset, error FROM queend.dead_letters WHERE partition_id = %s ORDER BY id", part)]
+    return [tuple(row) for row in db.rows("SELECT record_offset, error FROM queend.dead_letters WHERE partition_id = %s"
+                                          " ORDER BY id", part)]
 
 
 def test_deliveries_are_halved_until_the_culprit_is_alone(db, part, group):
@@ -66,7 +70,8 @@ def test_deliveries_are_halved_until_the_culprit_is_alone(db, part, group):
     seen = consume(db, part, readers, {5})
     assert [(one[0], len(one)) for one in seen] == [
         (0, 8), (0, 8), (0, 4), (4, 4), (4, 2), (4, 1), (5, 1), (5, 1), (5, 1), (5, 1), (5, 1), (6, 1), (7, 1), (8, 8)]
-    assert dead(db, part) == [(5, "Left by 5 consumers whose leases ran out (deliveryLimit 4)")] and standing(db, part) is None
+    assert dead(db, part) == [(5, "Left by 5 consumers whose leases ran out (deliveryLimit 4)")]
+    assert standing(db, part) is None
 
 
 @pytest.mark.parametrize("one_by_one", [False, True], ids=["batches", "one by one"])
@@ -98,7 +103,8 @@ def test_one_lease_that_ran_out_changes_nothing(db, part, group):
     assert len(messages) == 8 and standing(db, part) == (0, 1, None)
     assert db.rows("SELECT * FROM queend.standing_list(NULL) WHERE partition_id = %s", part) == []
     db.ack(part, readers, lease, [record for _, record in messages])
-    assert claim(db, (part, readers, 8, 8, 8, str(uuid.uuid4()), 60_000_000)) == []      # the way that knows all the rules looks first
+    # the way that knows all the rules looks first
+    assert claim(db, (part, readers, 8, 8, 8, str(uuid.uuid4()), 60_000_000)) == []
     assert len(taken(db, part, readers)) == 8 and standing(db, part) is None
 
 
@@ -116,7 +122,8 @@ def test_an_end_that_a_daemon_or_its_database_caused_does_not_count(db, part, gr
     readers = group(part)
     for _ in range(5):
         assert len(taken(db, part, readers)) == 8
-        db.rows("INSERT INTO queend.system_state VALUES ('away', '{}', queend.now_us()) ON CONFLICT (key) DO UPDATE SET changed_at = excluded.changed_at")
+        db.rows("INSERT INTO queend.system_state VALUES ('away', '{}', queend.now_us()) ON CONFLICT (key) DO UPDATE"
+                " SET changed_at = excluded.changed_at")
         ran_out(db, part)
     assert standing(db, part) is None
 
@@ -127,5 +134,6 @@ def test_a_seek_ends_it(db, part, group):
         taken(db, part, readers)
         ran_out(db, part)
     assert standing(db, part) == (0, 2, 4)
-    db.rows("SELECT * FROM queend.group_seek((SELECT queue_id FROM queend.partitions WHERE id = %s), %s, %s, 0, 1, NULL, 0)", part, readers, part)
+    db.rows("SELECT * FROM queend.group_seek((SELECT queue_id FROM queend.partitions"
+            " WHERE id = %s), %s, %s, 0, 1, NULL, 0)", part, readers, part)
     assert standing(db, part) is None and len(taken(db, part, readers)) == 8

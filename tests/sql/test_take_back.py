@@ -10,7 +10,8 @@ from sql.records import batch, id7
 
 def take_back(db, *spans) -> list[bool]:
     """spans: (part, group, first, stop)"""
-    rows = db.rows("SELECT * FROM queend.take_back(%s::int[], %s::int[], %s::bigint[], %s::bigint[])", *[list(column) for column in zip(*spans)])
+    rows = db.rows("SELECT * FROM queend.take_back(%s::int[], %s::int[], %s::bigint[], %s::bigint[])",
+                   *[list(column) for column in zip(*spans)])
     return [row.taken for row in sorted(rows)]
 
 

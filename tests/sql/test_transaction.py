@@ -22,7 +22,8 @@ def moved(db, partitions, group):
 
 
 def state(db, *parts):
-    return db.rows("SELECT partition_id, base, ids FROM queend.log WHERE partition_id = ANY(%s) ORDER BY 1, 2", list(parts)) + db.rows(
+    return db.rows("SELECT partition_id, base, ids FROM queend.log WHERE partition_id = ANY(%s) ORDER BY 1, 2",
+                   list(parts)) + db.rows(
         "SELECT * FROM queend.cursors WHERE partition_id = ANY(%s) ORDER BY partition_id", list(parts)) + db.rows(
         "SELECT * FROM queend.late_ids WHERE partition_id = ANY(%s)", list(parts)) + db.rows(
         "SELECT * FROM queend.dead_letters WHERE partition_id = ANY(%s)", list(parts))
@@ -34,10 +35,12 @@ def test_moves_records(db, moved):
     rows = transaction(db, [batch(target, new)], [(source, readers, lease, ids[:2], None)], [lease])
     assert (rows[0, 0].status, rows[0, 0].base) == (0, 0)
     assert (rows[1, 0].codes, rows[1, 0].committed, rows[1, 0].head, rows[1, 0].released) == (b"\1\1", 1, 4, False)
-    rows = transaction(db, [batch(target, [id7()])], [(source, readers, None, ids[2:], bytes([0, FAILED]))], errors=[(0, 1, "bad")])
+    rows = transaction(db, [batch(target, [id7()])], [(source, readers, None, ids[2:], bytes([0, FAILED]))],
+                       errors=[(0, 1, "bad")])
     assert rows[0, 0].base == 2
     assert (rows[1, 0].codes, rows[1, 0].committed, rows[1, 0].released) == (b"\1\3", 3, True)
-    assert db.rows("SELECT record_offset, error, retry_count FROM queend.dead_letters WHERE partition_id = %s", source) == [(3, "bad", 0)]
+    assert db.rows("SELECT record_offset, error, retry_count FROM queend.dead_letters WHERE partition_id = %s",
+                   source) == [(3, "bad", 0)]
 
 
 def test_only_a_look_changes_nothing(db, moved):
@@ -45,8 +48,10 @@ def test_only_a_look_changes_nothing(db, moved):
     before = state(db, source, target)
     arrays = push_arrays([batch(target, [id7()])])
     for one, refused in ((lease, False), (str(uuid.uuid4()), True)):
-        rows = db.rows(TRANSACTION[:-1] + ", p_dry => true)", 0, [target & 63], *arrays, [source], [readers], [one], [2], [b"".join(ids[:2])], [bytes(2)], [], [], [], [one], [], [])
-        assert any(r.kind == 2 or r.kind == 1 and r.codes != b"\1\1" for r in rows) == refused and state(db, source, target) == before
+        rows = db.rows(TRANSACTION[:-1] + ", p_dry => true)", 0, [target & 63], *arrays, [source], [readers], [one],
+                       [2], [b"".join(ids[:2])], [bytes(2)], [], [], [], [one], [], [])
+        assert any(r.kind == 2 or r.kind == 1 and r.codes != b"\1\1" for r in rows) == refused
+        assert state(db, source, target) == before
 
 
 @pytest.mark.parametrize("case", ["duplicate", "late duplicate", "not found", "lease", "required", "stale"])

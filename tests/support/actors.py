@@ -1,4 +1,5 @@
-"""Who takes part in a random history: producers over HTTP and SQL, and consumers. Each tells the checker what it asked and what it heard."""
+"""Who takes part in a random history: producers over HTTP and SQL, and consumers. Each tells the checker what it asked
+and what it heard."""
 from __future__ import annotations
 
 import json
@@ -72,7 +73,8 @@ class Actor:
 
 
 class Producer(Actor):
-    """Over HTTP, one request at a time. named: with ids of its own, asked again until answered, of any of its daemons; else once."""
+    """Over HTTP, one request at a time. named: with ids of its own, asked again until answered, of any of its daemons;
+    else once."""
 
     def __init__(self, stage: Stage, name: str, named: bool, places: list[int]):
         super().__init__(stage, name)
@@ -81,8 +83,10 @@ class Producer(Actor):
     def run(self) -> None:
         while not self.stage.quiet.is_set():
             place = self.dice.choice(self.places)
-            # What one daemon has in its buffer comes after what another has stored meanwhile: the order is that of what was asked of one.
-            self.line = (self.name, place) if not self.named else self.name if len(self.places) == 1 else (self.name, self.number)
+            # What one daemon has in its buffer comes after what another has stored meanwhile: the order is that of what
+            # was asked of one.
+            self.line = (self.name, place) if not self.named else self.name if len(self.places) == 1 else (
+                self.name, self.number)
             self.push(place)
             self.stage.quiet.wait(self.dice.choice([0.01, 0.05, 0.2]))
 
@@ -92,7 +96,8 @@ class Producer(Actor):
             partition = f"{self.name}-{self.dice.randrange(3)}" if self.dice.random() < 0.7 else "all"
             key = self.key(partition)
             keys.append(key)
-            items.append({"queue": self.stage.queue, "partition": partition, "payload": key, **({"transactionId": key} if self.named else {})})
+            items.append({"queue": self.stage.queue, "partition": partition, "payload": key,
+                          **({"transactionId": key} if self.named else {})})
         while True:
             answer = self.ask(place, "POST", "/api/v1/push", {"items": items})
             if answer is not None and answer.status == 201:
@@ -147,12 +152,14 @@ class Program(Actor):
 
 
 class Consumer(Actor):
-    """Pops of any partition, of some daemons. Mostly it acknowledges what it gets; now and then it is busy for a while, or gone."""
+    """Pops of any partition, of some daemons. Mostly it acknowledges what it gets; now and then it is busy for a while,
+    or gone."""
 
     def __init__(self, stage: Stage, name: str, group: str, places: list[int]):
         super().__init__(stage, name)
         self.group, self.places = group, places
-        self.leaves = 3  # how often it is gone when nothing is pushed any more: then no later message covers up what stays behind
+        # how often it is gone when nothing is pushed any more: then no later message covers up what stays behind
+        self.leaves = 3
 
     def run(self) -> None:
         while not self.stage.over.is_set():
@@ -160,8 +167,8 @@ class Consumer(Actor):
                 self.stage.over.wait(0.05)
                 continue
             place, waits = self.dice.choice(self.places), self.dice.random() < 0.8
-            target = pop_target(self.stage.queue, consumerGroup=self.group, batch=self.dice.choice([1, 10, 100]), partitions=self.dice.choice([1, 3, 10]),
-                                wait=waits, timeout=1000)
+            target = pop_target(self.stage.queue, consumerGroup=self.group, batch=self.dice.choice([1, 10, 100]),
+                                partitions=self.dice.choice([1, 3, 10]), wait=waits, timeout=1000)
             asked = time.monotonic()
             answer = self.ask(place, "GET", target)
             ended = time.monotonic()
@@ -170,8 +177,8 @@ class Consumer(Actor):
                 continue
             assert answer.status in (200, 204), (answer.status, answer.body)
             messages = answer.json["messages"] if answer.status == 200 else []
-            pop = self.checker.popped(self.group, [(m["partition"], m["offset"], m["data"]) for m in messages], asked, ended, LEASE,
-                                      f"daemon {place}", waits=waits)
+            pop = self.checker.popped(self.group, [(m["partition"], m["offset"], m["data"]) for m in messages],
+                                      asked, ended, LEASE, f"daemon {place}", waits=waits)
             if messages:
                 self.settle(place, pop, messages)
             elif not waits:
@@ -190,14 +197,16 @@ class Consumer(Actor):
             return
         if chance < 0.08:
             self.stage.quiet.wait(self.dice.uniform(1.0, LEASE - 1.0))
-        answer = self.ask(place, "POST", "/api/v1/ack/batch", {"consumerGroup": self.group, "acknowledgments": [ack_of(m) for m in messages]})
+        answer = self.ask(place, "POST", "/api/v1/ack/batch",
+                          {"consumerGroup": self.group, "acknowledgments": [ack_of(m) for m in messages]})
         if answer is None or answer.status == 503:
             self.stage.tell("ack unknown")
             self.checker.ack_unanswered(pop)
             return
         assert answer.status == 200, (answer.status, answer.body)
         at = time.monotonic()
-        confirmed = [(m["partition"], m["offset"]) for m, one in zip(messages, answer.json, strict=True) if one["success"]]
+        confirmed = [(m["partition"], m["offset"])
+                     for m, one in zip(messages, answer.json, strict=True) if one["success"]]
         self.checker.ack_answered(pop, confirmed, at, released=len(confirmed) == len(messages))
         self.stage.tell("consumed", len(confirmed))
         self.stage.tell("refused", len(messages) - len(confirmed))

@@ -19,7 +19,8 @@ class Caller(Client):
         super().send(method, target, body, {**bearer(self.token), **(headers or {})})
 
 
-def told(client: Client, method: str, target: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, str | None]:
+def told(client: Client, method: str, target: str, body: Any = None,
+         headers: dict[str, str] | None = None) -> tuple[int, str | None]:
     """Status and error of an answer."""
     answer = client.request(method, target, body, headers)
     shown = answer.json if answer.body and answer.headers.get("content-type") == "application/json" else None

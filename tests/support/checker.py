@@ -1,14 +1,14 @@
 """One judge over all histories: it is told what was asked and answered, and says what a queue must never do.
 
-A message is known by its payload, a value no other message has. Times are seconds of the observer's monotonic clock. What was asked and
-never answered may have happened or not: it is allowed either way.
+A message is known by its payload, a value no other message has. Times are seconds of the observer's monotonic clock.
+What was asked and never answered may have happened or not: it is allowed either way.
 
 | fault | what it means |
 |---|---|
 | lost | answered `queued`, `buffered` or `duplicate`, or committed by SQL, and never delivered to a group |
 | doubled | one message stored twice, or consumed twice by one group |
-| order | delivered before one that stands before it in its partition, or stored before one its producer had stored earlier |
-| acknowledged | delivered again after its acknowledgment was confirmed |
+| order | delivered before one that stands before it in its partition, or stored before one its producer had stored
+earlier | | acknowledged | delivered again after its acknowledgment was confirmed |
 | gone | delivered although the database that is served now never had it |
 | left | delivered, never acknowledged, and not delivered again to a group that went on until nothing more came |
 | late | committed and deliverable for longer than `within`, and a pop of any partition, alone, came back empty |
@@ -63,8 +63,8 @@ class Pop:
 
 
 class Checker:
-    """within: seconds after which a message that is committed must be deliverable. recovery: seconds a daemon has after trouble
-    before that counts again."""
+    """within: seconds after which a message that is committed must be deliverable. recovery: seconds a daemon has after
+    trouble before that counts again."""
 
     def __init__(self, groups: Iterable[str], within: float = 2.0, recovery: float = 0.0):
         self.groups, self.within, self.recovery = list(groups), within, recovery
@@ -72,7 +72,8 @@ class Checker:
         self.pushed: dict[Any, Pushed] = {}
         self.excused: dict[Any, float] = {}  # key → when the database went that had it
         self.pops: dict[str, list[Pop]] = {group: [] for group in self.groups}
-        self.blind: dict[str, list[tuple[float, float]]] = {group: [] for group in self.groups}  # claims that nobody may know of
+        # claims that nobody may know of
+        self.blind: dict[str, list[tuple[float, float]]] = {group: [] for group in self.groups}
         self.troubles: list[tuple[float, float]] = []
         self.acked: dict[tuple[str, Place], list[tuple[float, Pop]]] = defaultdict(list)
         self.unsure: set[tuple[str, Place]] = set()  # acknowledged, perhaps: nobody answered
@@ -100,8 +101,8 @@ class Checker:
         """A transaction of SQL that pushed it has committed."""
         self.push_answered(key, "queued", at)
 
-    def popped(self, group: str, messages: list[tuple[str, int, Any]], asked: float, ended: float, lease: float | None = None,
-               daemon: Any = None, wildcard: bool = True, waits: bool = False) -> Pop:
+    def popped(self, group: str, messages: list[tuple[str, int, Any]], asked: float, ended: float,
+               lease: float | None = None, daemon: Any = None, wildcard: bool = True, waits: bool = False) -> Pop:
         """messages: (partition, offset, key). lease: its seconds; None: acknowledged with the delivery."""
         pop = Pop(group, daemon, wildcard, waits, asked, ended, FOREVER if lease is None else ended + lease,
                   {(partition, offset): key for partition, offset, key in messages})
@@ -147,7 +148,8 @@ class Checker:
             self.troubles.append((begin, end + self.recovery))
 
     def replaced(self, asked: float, answered: float, gone: Iterable[Any]) -> None:
-        """Another database took over, which lacks the newest commits of the one before: these messages, and movements of the groups."""
+        """Another database took over, which lacks the newest commits of the one before: these messages, and movements
+        of the groups."""
         with self.lock:
             self.excused |= dict.fromkeys(gone, asked)
             for group in self.groups:
@@ -165,18 +167,22 @@ class Checker:
                     before = sum(answered <= pop.asked for _, answered, _ in self.eras[group])
                     after = sum(asked <= pop.ended for asked, _, _ in self.eras[group])
                     pop.era = before if before == after else -1
-            return [*self._stored_twice(), *self._gone(), *self._lost(), *self._order(), *self._again(), *self._late(), *(self._left() if drained else [])]
+            return [*self._stored_twice(), *self._gone(), *self._lost(), *self._order(), *self._again(), *self._late(),
+                    *(self._left() if drained else [])]
 
     def story(self, key: Any) -> str:
         """What is known of one message."""
         push = self.pushed.get(key)
-        told = [] if push is None else [(push.asked, "asked"), *((at, what) for at, what in ((push.stored, "kept"), (push.visible, "stored")) if at is not None)]
+        told = [] if push is None else [(push.asked, "asked"), *(
+            (at, what) for at, what in ((push.stored, "kept"), (push.visible, "stored")) if at is not None)]
         for group in self.groups:
             for pop in self.pops[group]:
                 for place, other in pop.messages.items():
                     if other == key:
-                        told.append((pop.ended, f"to {group} from {pop.daemon} at {place}, asked {pop.asked:.2f}, era {pop.era}"))
-                        told += [(at, f"confirmed for {group}") for at, by in self.acked.get((group, place), ()) if by is pop]
+                        told.append((pop.ended,
+                                     f"to {group} from {pop.daemon} at {place}, asked {pop.asked:.2f}, era {pop.era}"))
+                        told += [(at, f"confirmed for {group}")
+                                 for at, by in self.acked.get((group, place), ()) if by is pop]
         return "; ".join(f"{at:.2f} {what}" for at, what in sorted(told))
 
     def missing(self) -> list[tuple[str, Any]]:
@@ -186,7 +192,8 @@ class Checker:
             return [(group, key) for group in self.groups for key in due - self._consumed(group)]
 
     def _consumed(self, group: str) -> set[Any]:
-        return {key for pop in self.pops[group] for place, key in pop.messages.items() if (group, place) in self.acked or (group, place) in self.unsure}
+        return {key for pop in self.pops[group] for place, key in pop.messages.items() if (group, place) in self.acked
+                or (group, place) in self.unsure}
 
     def _places(self) -> dict[Any, set[Place]]:
         """Where each message stands: as told by the deliveries since a database was last replaced."""
@@ -200,16 +207,19 @@ class Checker:
         return places
 
     def _stored_twice(self) -> list[Fault]:
-        found = [Fault("doubled", key, f"stands at {sorted(places)}") for key, places in self._places().items() if len(places) > 1]
+        found = [Fault("doubled", key, f"stands at {sorted(places)}")
+                 for key, places in self._places().items() if len(places) > 1]
         for group in self.groups:
             for pop in self.pops[group]:
                 for (partition, offset), key in pop.messages.items():
                     if key not in self.pushed or self.pushed[key].partition != partition:
-                        found.append(Fault("doubled", key, f"was delivered from {partition}:{offset}, where nobody pushed it"))
+                        found.append(Fault("doubled", key,
+                                           f"was delivered from {partition}:{offset}, where nobody pushed it"))
         return found
 
     def _gone(self) -> list[Fault]:
-        return [Fault("gone", key, f"was lost with its database at {self.excused[key]:.2f} and came to {group} at {pop.ended:.2f}")
+        return [Fault("gone", key,
+                      f"was lost with its database at {self.excused[key]:.2f} and came to {group} at {pop.ended:.2f}")
                 for group in self.groups for pop in self.pops[group] for key in pop.messages.values()
                 if key in self.excused and (self.pushed[key].stored or FOREVER) < self.excused[key]
                 and pop.asked > max(answered for _, answered, positions in self.eras[group] if positions is None)]
@@ -222,16 +232,20 @@ class Checker:
             # What was there when the group was moved may have been passed over: that counts below.
             moved = {partition: asked for asked, _, positions in self.eras[group] for partition in positions or ()}
             found += [Fault("lost", key, f"of {push.partition}, told at {push.stored:.2f}, never came to {group}")
-                      for key, push in self.pushed.items() if push.stored is not None and key not in seen and key not in self.excused and push.asked > moved.get(push.partition, 0.0)]
+                      for key, push in self.pushed.items() if push.stored is not None and key not in seen
+                      and key not in self.excused and push.asked > moved.get(push.partition, 0.0)]
             for number, (_, answered, positions) in enumerate(self.eras[group], 1):
-                later = {partition for _, _, others in self.eras[group][number:] for partition in (positions or {} if others is None else others)}
+                later = {partition for _, _, others in self.eras[group][number:]
+                         for partition in (positions or {} if others is None else others)}
                 for partition, start in (positions or {}).items():
                     if partition in later:
                         continue
                     again = {key for pop in self.pops[group] if pop.ended >= answered for key in pop.messages.values()}
-                    found += [Fault("lost", key, f"at {place}: never came to {group} after it was moved back to {start} at {answered:.2f}")
+                    found += [Fault("lost", key, f"at {place}: never came to {group} after it was moved back to {start}"
+                                                 f" at {answered:.2f}")
                               for key, where in places.items() for place in where
-                              if place[0] == partition and place[1] >= start and key not in again and key not in self.excused]
+                              if place[0] == partition and place[1] >= start and key not in again
+                              and key not in self.excused]
         return found
 
     def _left(self) -> list[Fault]:
@@ -243,7 +257,8 @@ class Checker:
                 for (partition, offset), key in pop.messages.items():
                     if key not in done and key not in told and key not in self.excused and partition not in moved:
                         told.add(key)
-                        found.append(Fault("left", key, f"at {partition}:{offset} came to {group} at {pop.ended:.2f}, and not again"))
+                        found.append(Fault(
+                            "left", key, f"at {partition}:{offset} came to {group} at {pop.ended:.2f}, and not again"))
         return found
 
     def _order(self) -> list[Fault]:
@@ -253,8 +268,10 @@ class Checker:
             seen: set[tuple[int, Place]] = set()
             ended: dict[tuple[int, str], list[tuple[float, int]]] = defaultdict(list)
             for pop in self.pops[group]:
-                if list(pop.messages) != sorted(pop.messages, key=lambda place: place[1]) and len({p for p, _ in pop.messages}) == 1:
-                    found.append(Fault("order", [*pop.messages.values()], f"in one answer to {group}: {[*pop.messages]}"))
+                if list(pop.messages) != sorted(pop.messages,
+                                                key=lambda place: place[1]) and len({p for p, _ in pop.messages}) == 1:
+                    found.append(Fault("order", [*pop.messages.values()],
+                                       f"in one answer to {group}: {[*pop.messages]}"))
                 if pop.era < 0:
                     continue
                 for place, key in pop.messages.items():
@@ -264,7 +281,8 @@ class Checker:
                     line = ended[pop.era, place[0]]
                     at = bisect_left(line, (pop.asked, -1))     # of pops that had ended before this one was asked
                     if at and line[at - 1][1] > place[1]:
-                        found.append(Fault("order", key, f"at {place} came to {group} at {pop.ended:.2f}, after offset {line[at - 1][1]}"))
+                        found.append(Fault("order", key, f"at {place} came to {group} at {pop.ended:.2f},"
+                                                         f" after offset {line[at - 1][1]}"))
                 for partition in {partition for partition, _ in pop.messages}:
                     line = ended[pop.era, partition]
                     highest = max(offset for name, offset in pop.messages if name == partition)
@@ -272,13 +290,16 @@ class Checker:
         by_producer: dict[tuple[Any, str], list[tuple[int, int, Any]]] = defaultdict(list)
         for key, places in self._places().items():
             push = self.pushed.get(key)
-            if push is not None and push.stored is not None and key not in self.excused and {partition for partition, _ in places} == {push.partition}:
-                by_producer[push.producer, push.partition].append((push.number, min(offset for _, offset in places), key))
+            if push is not None and push.stored is not None and key not in self.excused and {
+                    partition for partition, _ in places} == {push.partition}:
+                by_producer[push.producer,
+                            push.partition].append((push.number, min(offset for _, offset in places), key))
         for (producer, partition), line in by_producer.items():
             line.sort(key=lambda one: one[0])
             for (_, first, key), (_, second, later) in zip(line, line[1:], strict=False):
                 if second <= first:
-                    found.append(Fault("order", later, f"of {producer} stands at {partition}:{second}, {key!r}, asked for before it, at {first}"))
+                    found.append(Fault("order", later, f"of {producer} stands at {partition}:{second}, {key!r},"
+                                                       f" asked for before it, at {first}"))
         return found
 
     def _again(self) -> list[Fault]:
@@ -288,20 +309,24 @@ class Checker:
                 if pop.era < 0:
                     continue
                 for place, key in pop.messages.items():
-                    confirmed = [(at, other) for at, other in self.acked.get((group, place), ()) if other is not pop and other.era == pop.era]
+                    confirmed = [(at, other) for at, other in self.acked.get((group, place), ()) if other is not pop
+                                 and other.era == pop.era]
                     before = [at for at, _ in confirmed if at < pop.asked]
                     mine = [at for at, other in self.acked.get((group, place), ()) if other is pop]
                     if before:
-                        found.append(Fault("acknowledged", key, f"at {place} came to {group} at {pop.ended:.2f}, confirmed at {min(before):.2f}"))
+                        found.append(Fault("acknowledged", key, f"at {place} came to {group} at {pop.ended:.2f},"
+                                           f" confirmed at {min(before):.2f}"))
                     elif mine and any(at < pop.ended for at, _ in confirmed):
-                        found.append(Fault("doubled", key, f"at {place} was consumed twice by {group}, at {min(at for at, _ in confirmed):.2f} and {min(mine):.2f}"))
+                        (found.append(Fault("doubled", key, f"at {place} was consumed twice by {group},"
+                                            f" at {min(at for at, _ in confirmed):.2f} and {min(mine):.2f}")))
         return found
 
     def _beside(self, pop: Pop, ends: list[float]) -> bool:
         """Whether another pop of the group was under way that got something: it may have had in hand all there was."""
         since = pop.ended if pop.waits else pop.asked
         begin = bisect_left(ends, since)
-        return any(other.messages and other.asked <= pop.ended for other in self.pops[pop.group][begin:bisect_right(ends, pop.ended + LONGEST_POP)])
+        return any(other.messages and other.asked <= pop.ended
+                   for other in self.pops[pop.group][begin:bisect_right(ends, pop.ended + LONGEST_POP)])
 
     def _late(self) -> list[Fault]:
         found = []
@@ -315,7 +340,8 @@ class Checker:
                     held[partition].append((pop.asked, min(pop.released, pop.lease_ends)))
             moved = [(asked, answered) for asked, answered, _ in self.eras[group]]
             all_ends = [pop.ended for pop in self.pops[group]]
-            empty = [pop for pop in self.pops[group] if pop.wildcard and not pop.messages and not self._beside(pop, all_ends)]
+            empty = [pop for pop in self.pops[group] if pop.wildcard and not pop.messages
+                     and not self._beside(pop, all_ends)]
             ends = [pop.ended for pop in empty]
             told: set[str] = set()      # the first of a partition says it: what stands behind it waits with it
             for key, push in sorted(self.pushed.items(), key=lambda one: one[1].asked):
@@ -329,8 +355,10 @@ class Checker:
                 for pop in asked:
                     free = max([push.visible, *(end for begin, end in busy if begin < pop.ended)])
                     if (pop.ended if pop.waits else pop.asked) > free + self.within:
-                        found.append(Fault("late", key, f"of {push.partition}, told at {push.visible:.2f} and free since {free:.2f}:"
-                                                        f" a pop of {group} at {pop.daemon} was empty at {pop.ended:.2f}; it came at {first.get(key, FOREVER):.2f}"))
+                        found.append(Fault("late", key,
+                                           f"of {push.partition}, told at {push.visible:.2f} and free since {free:.2f}:"
+                                                        f" a pop of {group} at {pop.daemon} was empty at"
+                                                        f" {pop.ended:.2f}; it came at {first.get(key, FOREVER):.2f}"))
                         told.add(push.partition)
                         break
         return found

@@ -74,14 +74,17 @@ class Client:
         assert answer.status in (200, 204), (answer.status, answer.body)
         return answer.json["messages"] if answer.status == 200 else []
 
-    def ack(self, message: dict, status: str = "completed", group: str | None = None, lease: bool = True, **more: Any) -> dict:
-        answer = self.post("/api/v1/ack", {**ack_of(message, status, lease), **({"consumerGroup": group} if group else {}), **more})
+    def ack(self, message: dict, status: str = "completed", group: str | None = None, lease: bool = True,
+            **more: Any) -> dict:
+        answer = self.post("/api/v1/ack",
+                           {**ack_of(message, status, lease), **({"consumerGroup": group} if group else {}), **more})
         assert answer.status == 200, (answer.status, answer.body)
         (element,) = answer.json
         return element
 
     def ack_batch(self, items: list[dict], group: str | None = None) -> list[dict]:
-        answer = self.post("/api/v1/ack/batch", {"acknowledgments": items, **({"consumerGroup": group} if group else {})})
+        answer = self.post("/api/v1/ack/batch",
+                           {"acknowledgments": items, **({"consumerGroup": group} if group else {})})
         assert answer.status == 200, (answer.status, answer.body)
         assert len(answer.json) == len(items)
         return answer.json
@@ -117,7 +120,8 @@ class Client:
 
     def metric(self, name: str) -> float:
         """Sum of a metric over its labels."""
-        lines = [line for line in self.get("/metrics/prometheus").body.decode().splitlines() if line.startswith((name + " ", name + "{"))]
+        lines = [line for line in self.get("/metrics/prometheus").body.decode().splitlines()
+                 if line.startswith((name + " ", name + "{"))]
         assert lines, f"no metric {name}"
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
 

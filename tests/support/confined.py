@@ -1,10 +1,11 @@
-"""Runs a program the way a unit file confines it, where there is no systemd: the same system calls, no capabilities, a user namespace of
-its own, /proc of its own processes only, nothing writable but one folder.
+"""Runs a program the way a unit file confines it, where there is no systemd: the same system calls, no capabilities, a
+user namespace of its own, /proc of its own processes only, nothing writable but one folder.
 
     python confined.py UNIT FOLDER PROGRAM [ARGUMENT …]
 
-For root. The program sees itself as another account, as PostgreSQL wants it. What is asked of the unit: SystemCallFilter, SystemCallErrorNumber, ProtectProc, ProcSubset, PrivateUsers, ProtectSystem,
-NoNewPrivileges, MemoryDenyWriteExecute, CapabilityBoundingSet, UMask."""
+For root. The program sees itself as another account, as PostgreSQL wants it. What is asked of the unit:
+SystemCallFilter, SystemCallErrorNumber, ProtectProc, ProcSubset, PrivateUsers, ProtectSystem, NoNewPrivileges,
+MemoryDenyWriteExecute, CapabilityBoundingSet, UMask."""
 from __future__ import annotations
 
 import ctypes
@@ -34,7 +35,8 @@ def members(name: str) -> set[str]:
     """The system calls of a set of systemd's, or the one of that name."""
     if not name.startswith("@"):
         return {name}
-    told = subprocess.run(["systemd-analyze", "syscall-filter", "--no-pager", name], check=True, capture_output=True, text=True).stdout
+    told = subprocess.run(["systemd-analyze", "syscall-filter", "--no-pager", name], check=True,
+                          capture_output=True, text=True).stdout
     words = [line.strip() for line in told.splitlines()[1:]]
     return set().union(*(members(word) for word in words if word and not word.startswith("#")))
 
@@ -80,7 +82,8 @@ def confine(unit: Path, folder: Path) -> None:
     if said["MemoryDenyWriteExecute"] == ["yes"]:
         LIBC.prctl(SET_MDWE, 1, 0, 0, 0)      # from Linux 6.3 on
     checked(LIBC.prctl(SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-    context = ctypes.c_void_p(seccomp.seccomp_init(ctypes.c_uint32(ERRNO | getattr(errno, said["SystemCallErrorNumber"][0]))))
+    context = ctypes.c_void_p(
+        seccomp.seccomp_init(ctypes.c_uint32(ERRNO | getattr(errno, said["SystemCallErrorNumber"][0]))))
     for name in calls:
         number = seccomp.seccomp_syscall_resolve_name(name.encode())
         if number >= 0:

@@ -19,7 +19,8 @@ from .wait import until
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(queend.__file__).parent.parent  # the build under test: in the checkout, or the sanitizers' one
 # Settings of whoever runs the tests must not reach the daemon under test.
-FOREIGN = ("PG_", "QUEEN_", "QUEEND_", "SIDECAR_", "DB_", "POP_", "DEFAULT_", "FILE_BUFFER_", "DATABASE_URL", "JWT_", "PORT", "HOST", "NUM_WORKERS", "LOG_LEVEL")
+FOREIGN = ("PG_", "QUEEN_", "QUEEND_", "SIDECAR_", "DB_", "POP_", "DEFAULT_", "FILE_BUFFER_", "DATABASE_URL", "JWT_",
+           "PORT", "HOST", "NUM_WORKERS", "LOG_LEVEL")
 HARDER = {
     "NUM_WORKERS": 2,
     "QUEEND_BUFFER_BYTES": 0,  # most tests ask what happens without; those of the buffer turn it on
@@ -27,7 +28,8 @@ HARDER = {
 
 
 class Daemon:
-    """One run of `queend serve`, ready when this returns. conninfo: its database. settings: environment variables besides."""
+    """One run of `queend serve`, ready when this returns. conninfo: its database. settings: environment variables
+    besides."""
 
     def __init__(self, conninfo: str, **settings: Any):
         self.conninfo, self.settings = conninfo, settings
@@ -51,7 +53,8 @@ class Daemon:
         self.greeting: list[str] = []  # lines for who sits at a terminal
         self._heard = 0  # lines of the log that `await_event` has passed
         self.port = 0
-        self.process = subprocess.Popen([sys.executable, "-m", "queend", "serve"], env=preloaded(environment), cwd="/", text=True, errors="replace",
+        self.process = subprocess.Popen([sys.executable, "-m", "queend", "serve"], env=preloaded(environment), cwd="/",
+                                        text=True, errors="replace",
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self._readers = [threading.Thread(target=work, daemon=True) for work in (self._read, self._read_greeting)]
         for reader in self._readers:

@@ -41,7 +41,8 @@ class Edge:
         token, method, path, query, headers, body, client = request
         if path.startswith(b"/big/"):
             return self.core.bridge_reply(token, 200, [], b"x" * int(path[5:]))
-        told = {"method": method, "path": path.decode("latin-1"), "query": query.decode("latin-1"), "body": body.decode("latin-1"), "client": client,
+        told = {"method": method, "path": path.decode("latin-1"), "query": query.decode("latin-1"),
+                "body": body.decode("latin-1"), "client": client,
                 "headers": [(name.decode(), value.decode("latin-1")) for name, value in headers]}
         self.core.bridge_reply(token, 200, [(b"content-type", b"application/json")], json.dumps(told).encode())
 

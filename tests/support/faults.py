@@ -6,7 +6,8 @@ import psycopg
 ALWAYS = 1 << 30
 SCHEMA = """
 CREATE SCHEMA faults;
-CREATE TABLE faults.planted (name text PRIMARY KEY, code text, times int NOT NULL DEFAULT 0, since bigint NOT NULL DEFAULT 0);
+CREATE TABLE faults.planted (name text PRIMARY KEY, code text, times int NOT NULL DEFAULT 0,
+ since bigint NOT NULL DEFAULT 0);
 CREATE FUNCTION faults.meet(p_name text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     f faults.planted;
@@ -17,7 +18,8 @@ BEGIN
         RAISE EXCEPTION 'planted in %', p_name USING ERRCODE = f.code;
     END IF;
 END $$"""
-ASKS = "SELECT p.oid, l.lanname, p.prosrc FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang WHERE p.pronamespace = 'queend'::regnamespace AND p.proname = %s"
+ASKS = ("SELECT p.oid, l.lanname, p.prosrc FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang"
+        " WHERE p.pronamespace = 'queend'::regnamespace AND p.proname = %s")
 
 
 class Faults:
@@ -36,23 +38,29 @@ class Faults:
 
     def plant(self, name: str, code: str, times: int = ALWAYS) -> None:
         """The next calls of it raise this SQLSTATE."""
-        self.admin.execute(f"UPDATE faults.planted SET code = %s, times = %s, since = nextval('faults.met_{name}') WHERE name = %s", (code, times, name))
+        self.admin.execute(f"UPDATE faults.planted SET code = %s, times = %s, since = nextval('faults.met_{name}')"
+                           " WHERE name = %s", (code, times, name))
 
     def clear(self, name: str) -> None:
         self.admin.execute("UPDATE faults.planted SET times = 0 WHERE name = %s", (name,))
 
     def met(self, name: str) -> int:
         """How often it has been called since it was planted."""
-        return self.admin.execute(f"SELECT (SELECT last_value FROM faults.met_{name}) - since FROM faults.planted WHERE name = %s", (name,)).fetchone()[0]
+        return self.admin.execute(f"SELECT (SELECT last_value FROM faults.met_{name}) - since FROM faults.planted"
+                                  " WHERE name = %s", (name,)).fetchone()[0]
 
     def _open(self, name: str) -> None:
         ((oid, language, source),) = self.admin.execute(ASKS, (name,)).fetchall()
         (text,) = self.admin.execute("SELECT pg_get_functiondef(%s)", (oid,)).fetchone()
         if language == "plpgsql":
-            self.admin.execute(text.replace(source, source.replace("\nBEGIN\n", f"\nBEGIN\n    PERFORM faults.meet('{name}');\n", 1)).encode())
+            self.admin.execute(text.replace(source, source.replace(
+                "\nBEGIN\n", f"\nBEGIN\n    PERFORM faults.meet('{name}');\n", 1)).encode())
             return
         arguments, given, result, count = self.admin.execute(
-            "SELECT pg_get_function_arguments(oid), pg_get_function_identity_arguments(oid), pg_get_function_result(oid), pronargs FROM pg_proc WHERE oid = %s", (oid,)).fetchone()
+            "SELECT pg_get_function_arguments(oid), pg_get_function_identity_arguments(oid),"
+            " pg_get_function_result(oid), pronargs FROM pg_proc WHERE oid = %s", (oid,)).fetchone()
         self.admin.execute(f"ALTER FUNCTION queend.{name}({given}) RENAME TO {name}_real")
-        self.admin.execute(f"CREATE FUNCTION queend.{name}({arguments}) RETURNS {result} LANGUAGE plpgsql AS $$ BEGIN PERFORM faults.meet('{name}');"
-                           f" RETURN QUERY SELECT * FROM queend.{name}_real({', '.join(f'${n + 1}' for n in range(count))}); END $$".encode())
+        self.admin.execute(f"CREATE FUNCTION queend.{name}({arguments}) RETURNS {result} LANGUAGE plpgsql"
+                           f" AS $$ BEGIN PERFORM faults.meet('{name}');"
+                           " RETURN QUERY SELECT *"
+                           f" FROM queend.{name}_real({', '.join(f'${n + 1}' for n in range(count))}); END $$".encode())

@@ -18,7 +18,8 @@ def text16(text: str | bytes) -> bytes:
     return struct.pack("<H", len(raw)) + raw
 
 
-def group_a(payloads: list[bytes], ids: list | None = None, queue: str | bytes = "q", partition: str | bytes = "p") -> bytes:
+def group_a(payloads: list[bytes], ids: list | None = None, queue: str | bytes = "q",
+            partition: str | bytes = "p") -> bytes:
     """A group of form A; ids: a text each, "" for none."""
     out = text16(queue) + text16(partition) + struct.pack("<I", len(payloads))
     for place, payload in enumerate(payloads):
@@ -40,7 +41,8 @@ def form_b(*groups: bytes, flags: int = 8) -> bytes:
 
 
 def transaction(head: bytes, *groups: bytes, flags: int = 0) -> bytes:
-    return b"QTB1" + bytes([flags]) + struct.pack("<I", len(head)) + head + struct.pack("<I", len(groups)) + b"".join(groups)
+    return b"QTB1" + bytes([flags]) + struct.pack("<I",
+                                                  len(head)) + head + struct.pack("<I", len(groups)) + b"".join(groups)
 
 
 def message_ids(n: int) -> list[bytes]:
@@ -59,9 +61,10 @@ def frames(payloads: list[bytes], texts: list[str], ids: list[bytes]) -> bytes:
                     for p, t, i in zip(payloads, texts, ids))
 
 
-def framed_group(queue: str, partition: str, values: list[Any], texts: list[str] | None = None) -> tuple[bytes, list[bytes], bytes]:
-    """A group of form B with these payloads; texts: transactionIds, those of the message ids unless given. Also the message
-    ids and the zstd frame."""
+def framed_group(queue: str, partition: str, values: list[Any],
+                 texts: list[str] | None = None) -> tuple[bytes, list[bytes], bytes]:
+    """A group of form B with these payloads; texts: transactionIds, those of the message ids unless given. Also the
+    message ids and the zstd frame."""
     ids = message_ids(len(values))
     texts = texts or [str(uuid.UUID(bytes=i)) for i in ids]
     z = probe_zip(frames([json.dumps(v).encode() for v in values], texts, ids))
@@ -85,7 +88,8 @@ class Reader:
 
 
 def read_pop(body: bytes) -> dict:
-    """A framed answer as the JSON one would be; `codecs`: those of its records, in order. Strict: nothing may be left over."""
+    """A framed answer as the JSON one would be; `codecs`: those of its records, in order. Strict: nothing may be left
+    over."""
     r = Reader(body)
     assert r.take(5) == b"QPF1\x01"
     own = r.take(r.number("I"))
@@ -106,9 +110,13 @@ def read_pop(body: bytes) -> dict:
                 text = frame.text()
                 producer = frame.text() if flags & 2 else None
                 if start <= offset <= end:
-                    messages.append({"id": str(message_id), "transactionId": text, "traceId": trace, "data": json.loads(frame.data[frame.at:]),
-                                     "producerSub": producer, "created_us": created, "partitionId": str(partition_id), "partition": partition,
-                                     "leaseId": lease, "consumerGroup": group, "deliveryAttempt": attempt, "offset": offset})
+                    messages.append({"id": str(message_id), "transactionId": text, "traceId": trace,
+                                     "data": json.loads(frame.data[frame.at:]),
+                                     "producerSub": producer, "created_us": created, "partitionId": str(partition_id),
+                                     "partition": partition,
+                                     "leaseId": lease, "consumerGroup": group,
+                                     "deliveryAttempt": attempt, "offset": offset})
             assert inner.at == len(inner.data)
     assert r.at == len(r.data)
-    return {**(json.loads(own) if own else {}), "queue": queue, "leaseId": lease, "consumerGroup": group, "messages": messages, "codecs": codecs}
+    return {**(json.loads(own) if own else {}), "queue": queue, "leaseId": lease, "consumerGroup": group,
+            "messages": messages, "codecs": codecs}

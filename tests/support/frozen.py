@@ -1,4 +1,5 @@
-"""A thread of another process that stands still, as one does that waits for a disk or hangs: stopped by ptrace, alone."""
+"""A thread of another process that stands still, as one does that waits for a disk or hangs: stopped by ptrace,
+alone."""
 from __future__ import annotations
 
 import ctypes
@@ -15,7 +16,8 @@ libc.ptrace.restype = ctypes.c_long
 
 
 def thread_named(pid: int, name: str) -> int:
-    return next(int(task.name) for task in Path(f"/proc/{pid}/task").iterdir() if (task / "comm").read_text().strip() == name)
+    return next(int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()
+                if (task / "comm").read_text().strip() == name)
 
 
 @contextmanager

@@ -15,8 +15,8 @@ from .wait import until
 GROUPS = ["__QUEUE_MODE__", "red", "blue"]
 RETRY_LIMIT = 2
 # move → how often
-MOVES = {"push": 60, "pop": 60, "ack": 70, "extend": 20, "transaction": 30, "wrong_lease": 10, "auto": 10, "seek": 6, "delete": 12, "retry_dead": 6,
-         "drop_group": 2, "drop_queue": 1}
+MOVES = {"push": 60, "pop": 60, "ack": 70, "extend": 20, "transaction": 30, "wrong_lease": 10, "auto": 10, "seek": 6,
+         "delete": 12, "retry_dead": 6, "drop_group": 2, "drop_queue": 1}
 
 
 @dataclass
@@ -63,8 +63,8 @@ class Partition:
 
 
 class History:
-    """clients: one per daemon; each step takes one of them. With several daemons a pop may not know yet of what was just
-    pushed elsewhere, so then only what is delivered is checked, not what was withheld."""
+    """clients: one per daemon; each step takes one of them. With several daemons a pop may not know yet of what was
+    just pushed elsewhere, so then only what is delivered is checked, not what was withheld."""
 
     def __init__(self, clients: list[Client], queue: str, chance: random.Random):
         self.clients, self.client, self.queue, self.chance = clients, clients[0], queue, chance
@@ -86,7 +86,7 @@ class History:
         getattr(self, name)()
         self.done[name] = self.done.get(name, 0) + 1
 
-    # -- moves ----------------------------------------------------------------------------------------------------------------
+    # -- moves ---------------------------------------------------------------------------------------------------------
 
     def items(self) -> list[dict]:
         items = []
@@ -96,7 +96,8 @@ class History:
             if known and self.chance.random() < 0.2:
                 transaction = self.chance.choice(known)[0]
             else:
-                transaction = f"t{self.number}" if self.chance.random() < 0.5 else f"{self.number:08x}-0000-4000-8000-000000000000"
+                transaction = (f"t{self.number}" if self.chance.random() < 0.5
+                               else f"{self.number:08x}-0000-4000-8000-000000000000")
             items.append({"queue": self.queue, "partition": name, "transactionId": transaction, "payload": self.number})
             self.number += 1
         return items
@@ -147,8 +148,9 @@ class History:
                  and one.cursors[group].lease is None and one.left(group)]
         assert set(names) <= set(ready)
         if len(self.clients) == 1 and len(messages) < batch and len(names) < count:
-            # While a group is being looked through (it is new, was moved or forgotten), what is known of it already may be all that a pop gets;
-            # and a partition of which nothing but deleted messages is left counts as one that was claimed.
+            # While a group is being looked through (it is new, was moved or forgotten), what is known of it already may
+            # be all that a pop gets; and a partition of which nothing but deleted messages is left counts as one that
+            # was claimed.
             assert names or not ready, f"withheld {ready} from {group}"
 
     def ack(self) -> None:
@@ -163,7 +165,8 @@ class History:
                 last = self.chance.choice(mine)
                 named, words = [m for m in mine if m["offset"] <= last["offset"]], []
                 items.append(ack_of(last, cumulative=True))
-                self.partitions[name].consume(group, [*range(self.partitions[name].cursors[group].next, last["offset"] + 1)])
+                self.partitions[name].consume(group,
+                                              [*range(self.partitions[name].cursors[group].next, last["offset"] + 1)])
             else:
                 named = mine[:self.chance.randint(0, len(mine))] if self.chance.random() < 0.3 else mine
                 if self.chance.random() < 0.4:
@@ -181,10 +184,12 @@ class History:
         assert all(one["success"] for one in results), results
 
     def acked(self, partition: Partition, group: str, messages: list[dict], words: list[str]) -> None:
-        """What the words of one partition do: nothing from the first retried one on; failed ones at the limit are dead-lettered."""
+        """What the words of one partition do: nothing from the first retried one on; failed ones at the limit are
+        dead-lettered."""
         cursor = partition.cursors[group]
         asked = [(message["offset"], word) for message, word in zip(messages, words, strict=True)]
-        going = [(at, word) for at, word in asked if word == "retry" or (word == "failed" and cursor.failures < RETRY_LIMIT)]
+        going = [(at, word) for at, word in asked if word == "retry"
+                 or (word == "failed" and cursor.failures < RETRY_LIMIT)]
         done = [(at, word) for at, word in asked if not going or at < min(going)[0]]
         partition.dead += [(at, group) for at, word in done if word != "completed"]
         if going:
@@ -198,7 +203,8 @@ class History:
         if self.held:
             group, messages = self.chance.choice(self.held)
             result = self.client.extend(messages[0]["leaseId"], {"seconds": 300})
-            live = [c for p in self.partitions.values() for c in p.cursors.values() if c.lease == messages[0]["leaseId"]]
+            live = [c for p in self.partitions.values() for c in p.cursors.values()
+                    if c.lease == messages[0]["leaseId"]]
             assert result["success"] is bool(live) and result["renewed"] == len(live)
 
     def transaction(self) -> None:
@@ -207,7 +213,8 @@ class History:
         group, messages = self.held.pop(self.chance.randrange(len(self.held))) if self.held else ("", [])
         operations += [{"type": "ack", **ack_of(m), "consumerGroup": group} for m in messages]
         ids = [(item["partition"], item["transactionId"]) for item in items]
-        clash = len(set(ids)) < len(ids) or any(t in (known for known, _ in self.partitions[p].messages) for p, t in ids)
+        clash = len(set(ids)) < len(ids) or any(t in (known for known, _ in self.partitions[p].messages)
+                                                for p, t in ids)
         result = self.client.transaction(*operations, requiredLeases=list({m["leaseId"] for m in messages}))
         assert result["success"] is not clash, (result, clash)
         if clash:
@@ -224,7 +231,8 @@ class History:
     def wrong_lease(self) -> None:
         if self.held:
             group, messages = self.chance.choice(self.held)
-            (result,) = self.client.ack_batch([{**ack_of(messages[0]), "leaseId": "00000000-0000-4000-8000-000000000000"}], group)
+            (result,) = self.client.ack_batch(
+                [{**ack_of(messages[0]), "leaseId": "00000000-0000-4000-8000-000000000000"}], group)
             assert (result["success"], result["error"]) == (False, "Invalid or expired lease")
 
     def seek(self) -> None:
@@ -237,12 +245,15 @@ class History:
         answer = self.client.post(f"{path}/seek", {"toEnd": True} if to == "end" else {"offset": at})
         moved = [name for name in known if only in (None, name)]
         if only and not self.partitions[only].id:
-            assert answer.status == 404 or answer.json["updated"] is False, answer.body      # a transaction that failed may have made it
+            # a transaction that failed may have made it
+            assert answer.status == 404 or answer.json["updated"] is False, answer.body
             return
-        assert (answer.json["updated"] if only else answer.json["partitionsUpdated"]) == len(moved), (answer.body, moved)
+        assert (answer.json["updated"]
+                if only else answer.json["partitionsUpdated"]) == len(moved), (answer.body, moved)
         for name in moved:
             one = self.partitions[name]
-            one.cursors[group] = Cursor(next=len(one.messages) if to == "end" else min(at, len(one.messages)), known=True)
+            one.cursors[group] = Cursor(next=len(one.messages) if to == "end" else min(at, len(one.messages)),
+                                        known=True)
         self.void(group, moved)
 
     def drop_group(self) -> None:
@@ -257,7 +268,8 @@ class History:
 
     def known(self, group: str) -> list[str]:
         """Partitions where the group has a cursor: at least those of which it was given something."""
-        shown = self.client.get(f"/api/v1/consumer-groups/{group}").json.get(self.queue, {"partitions": []})["partitions"]
+        shown = self.client.get(f"/api/v1/consumer-groups/{group}").json.get(self.queue, {
+            "partitions": []})["partitions"]
         names = [one["partition"] for one in shown]
         assert set(names) >= {name for name, one in self.partitions.items() if one.cursors[group].known}, (names, group)
         return names
@@ -288,7 +300,8 @@ class History:
 
     def retry_dead(self) -> None:
         """A dead letter becomes a new message of its partition, for the group whose it was."""
-        found = [(name, at, group) for name, one in self.partitions.items() for at, group in one.dead if sum(at == other for other, _ in one.dead) == 1]
+        found = [(name, at, group) for name, one in self.partitions.items() for at, group in one.dead
+                 if sum(at == other for other, _ in one.dead) == 1]
         if not found:
             return
         name, at, group = self.chance.choice(found)
@@ -303,14 +316,16 @@ class History:
         assert self.client.delete(self.queue)["deleted"] is True
         self.begin()
 
-    # -- the end --------------------------------------------------------------------------------------------------------------
+    # -- the end -------------------------------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Gives all leases back and reads every group to its end: all that was stored comes once, in order. Dead letters are there."""
+        """Gives all leases back and reads every group to its end: all that was stored comes once, in order. Dead
+        letters are there."""
         while self.held:
             group, messages = self.held.pop()
             live = {m["partition"]: m for m in messages if self.partitions[m["partition"]].cursors[group].lease}
-            assert all(one["success"] for one in self.client.ack_batch([ack_of(m, "retry") for m in live.values()], group))
+            assert all(one["success"]
+                       for one in self.client.ack_batch([ack_of(m, "retry") for m in live.values()], group))
             for name in live:
                 self.partitions[name].cursors[group].lease = None
         for group in GROUPS:
@@ -325,6 +340,8 @@ class History:
             (name, one.messages[at][1]) for name, one in self.partitions.items() for at, _ in one.dead)
 
     def rest(self, group: str) -> list[dict]:
-        """Some of what the group has left. A pop of one partition always asks the database, so it needs no word from the other daemon."""
+        """Some of what the group has left. A pop of one partition always asks the database, so it needs no word from
+        the other daemon."""
         where = self.chance.choice([*self.partitions]) if len(self.clients) > 1 else None
-        return self.chance.choice(self.clients).pop(self.queue, where, consumerGroup=group, batch=500, partitions=5, autoAck=True)
+        return self.chance.choice(self.clients).pop(self.queue, where, consumerGroup=group, batch=500,
+                                                    partitions=5, autoAck=True)

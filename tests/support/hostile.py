@@ -25,7 +25,8 @@ def cases() -> Iterator[Case]:
     for part in tomllib.loads(FILE.read_text())["part"]:
         for number, one in enumerate(part["cases"], 1):
             assert set(one) <= {"send", "post", "get", "type", "body", "answers", "says", "then"}, one
-            yield Case(f"{part['key']}-{number:02d}", part["clause"], written(one), tuple(one["answers"]), one.get("says", ""),
+            yield Case(f"{part['key']}-{number:02d}", part["clause"], written(one), tuple(one["answers"]),
+                       one.get("says", ""),
                        one.get("then", "close" if "send" in one else "open"), part.get("parser", False))
 
 
@@ -36,10 +37,12 @@ def written(one: dict[str, Any]) -> bytes:
         return b"GET " + text(one["get"]) + b" HTTP/1.1\r\nHost: localhost\r\n\r\n"
     body = text(one["body"])
     kind = one.get("type", "application/json").encode()
-    return b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s" % (text(one["post"]), kind, len(body), body)
+    return b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s" % (
+        text(one["post"]), kind, len(body), body)
 
 
 def text(value: str | list[Any]) -> bytes:
     if isinstance(value, str):
         return value.encode("latin-1")
-    return b"".join(part["repeat"].encode("latin-1") * part["times"] if isinstance(part, dict) else part.encode("latin-1") for part in value)
+    return b"".join(part["repeat"].encode("latin-1") * part["times"] if isinstance(part, dict)
+                    else part.encode("latin-1") for part in value)

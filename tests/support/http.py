@@ -96,6 +96,8 @@ class Wire:
 def request(method: str, target: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> bytes:
     """The bytes of a request."""
     given = {name.lower() for name in headers or {}}
-    lines = {"Host": "localhost", **({} if body is None else {"Content-Type": "application/json", "Content-Length": str(len(body))})}
+    lines = {"Host": "localhost",
+             **({} if body is None else {"Content-Type": "application/json", "Content-Length": str(len(body))})}
     lines = {**{name: value for name, value in lines.items() if name.lower() not in given}, **(headers or {})}
-    return (f"{method} {target} HTTP/1.1\r\n" + "".join(f"{k}: {v}\r\n" for k, v in lines.items()) + "\r\n").encode() + (body or b"")
+    return (f"{method} {target} HTTP/1.1\r\n" + "".join(f"{k}: {v}\r\n" for k, v in lines.items())
+            + "\r\n").encode() + (body or b"")

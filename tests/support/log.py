@@ -19,7 +19,8 @@ def heads(client: Client, queue: str) -> dict[str, int]:
 def stored(client: Client, queue: str, partition: str = "Default") -> list:
     found: list = []
     while True:
-        (entry,) = client.post("/api/v1/fetch", {"entries": [{"queue": queue, "partition": partition, "offset": len(found)}]}).json["entries"]
+        (entry,) = client.post("/api/v1/fetch", {
+            "entries": [{"queue": queue, "partition": partition, "offset": len(found)}]}).json["entries"]
         if not entry["records"]:
             return found
         found += [one["payload"] for one in entry["records"]]

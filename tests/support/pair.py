@@ -30,14 +30,15 @@ class Pair:
         return f"host=127.0.0.1 port={self.front.port} user=postgres dbname={name}"
 
     def fail_over(self, look: Callable[[Postgres], set[Any]]) -> set[Any]:
-        """The standby hears nothing for a second, then the primary is gone and the standby takes over. look: what a server has.
-        Returns what went with the old one."""
+        """The standby hears nothing for a second, then the primary is gone and the standby takes over. look: what a
+        server has. Returns what went with the old one."""
         self.behind.rule = swallow
         time.sleep(1.0)         # what is lost is what was committed in it
         self.front.target = free_port()
         self.front.cut()
         old, new = self.primary, self.standby
-        until(lambda: old.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {MINE}") == [], "nobody is connected")
+        until(lambda: old.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {MINE}") == [],
+              "nobody is connected")
         had = look(old)
         self.behind.close()
         old.stop()
@@ -66,10 +67,14 @@ class Pair:
         (folder / "pg").mkdir(mode=0o700)
         if not account.is_self:
             os.chown(folder / "pg", account.uid, account.gid)
-        subprocess.run([binaries.find(account, self.major).folder / "pg_basebackup", "-D", ".", "-h", "127.0.0.1", "-p", str(self.primary.port), "-U", "postgres",
-                        "--checkpoint=fast", "--wal-method=stream", "--no-sync"], cwd=folder / "pg", check=True, capture_output=True, **account.become())
+        subprocess.run([binaries.find(account, self.major).folder / "pg_basebackup", "-D", ".", "-h", "127.0.0.1", "-p",
+                        str(self.primary.port), "-U", "postgres",
+                        "--checkpoint=fast", "--wal-method=stream", "--no-sync"], cwd=folder / "pg", check=True,
+                       capture_output=True, **account.become())
         (folder / "pg" / "standby.signal").touch()
         (folder / "created").touch()
         self.behind = Proxy(self.primary.port)
-        self.standby = Postgres(folder, self.major, tcp=True, primary_conninfo=f"host=127.0.0.1 port={self.behind.port} user=postgres")
-        until(lambda: self.primary.execute("SELECT 1 FROM pg_stat_replication WHERE state = 'streaming'"), "the standby follows")
+        self.standby = Postgres(folder, self.major, tcp=True,
+                                primary_conninfo=f"host=127.0.0.1 port={self.behind.port} user=postgres")
+        until(lambda: self.primary.execute("SELECT 1 FROM pg_stat_replication WHERE state = 'streaming'"),
+              "the standby follows")

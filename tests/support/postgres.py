@@ -18,7 +18,8 @@ from queend.service.migrate import migrate
 
 from .wait import until
 
-# No test cuts the power: what a server wrote before it was killed, the kernel has, and nobody needs to wait for the disk.
+# No test cuts the power: what a server wrote before it was killed, the kernel has, and nobody needs to wait for the
+# disk.
 SETTINGS = {"shared_buffers": "256MB", "fsync": "off", "autovacuum_naptime": "1min"}
 # Over TCP everybody is let in, but who is called `keeper` needs a password; a standby may follow.
 BY_TCP = """\
@@ -38,13 +39,14 @@ class Reachable(Embedded):
 
 
 class Postgres:
-    """One running cluster. major: its version, None takes what the daemon itself would take. tcp: whether it listens on `port` of 127.0.0.1,
-    not only in its folder. settings: of the server, on top of the tests' own."""
+    """One running cluster. major: its version, None takes what the daemon itself would take. tcp: whether it listens on
+    `port` of 127.0.0.1, not only in its folder. settings: of the server, on top of the tests' own."""
 
     def __init__(self, folder: Path, major: int | None = None, tcp: bool = False, **settings: object):
         self.port = free_port() if tcp else None
-        self.cluster = (Reachable if tcp else Embedded)(folder, {**SETTINGS, **({"listen_addresses": "127.0.0.1", "port": str(self.port)} if tcp else {}),
-                                                                 **{name: str(value) for name, value in settings.items()}}, major)
+        self.cluster = (Reachable if tcp else Embedded)(
+            folder, {**SETTINGS, **({"listen_addresses": "127.0.0.1", "port": str(self.port)} if tcp else {}),
+                     **{name: str(value) for name, value in settings.items()}}, major)
         self.conninfo = self.cluster.start()
         self._names = (f"t{number}" for number in itertools.count(1))
         self._migrated: str | None = None
@@ -60,7 +62,8 @@ class Postgres:
 
     def dsn(self, **more: object) -> str:
         """How to connect over TCP."""
-        return make_conninfo(**{"host": "127.0.0.1", "port": self.port, "user": "postgres", "dbname": "postgres", **more})
+        return make_conninfo(**{"host": "127.0.0.1", "port": self.port, "user": "postgres",
+                                "dbname": "postgres", **more})
 
     def connect(self) -> psycopg.Connection:
         return psycopg.connect(self.conninfo, autocommit=True)

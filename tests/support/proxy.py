@@ -12,10 +12,10 @@ MUTE = object()
 
 
 class Proxy:
-    """Listens on `port`, forwards to `target`. `rule(to_server: bool, data: bytes)` is called for one piece at a time and
-    returns what to deliver, as a list of bytes; CUT in it ends the connection at that place, MUTE lets nothing more
-    through in this direction, a function is called and delays what stands behind it. `speaks`: the client's socket of the
-    connection that the piece belongs to."""
+    """Listens on `port`, forwards to `target`. `rule(to_server: bool, data: bytes)` is called for one piece at a time
+    and returns what to deliver, as a list of bytes; CUT in it ends the connection at that place, MUTE lets nothing more
+    through in this direction, a function is called and delays what stands behind it. `speaks`: the client's socket of
+    the connection that the piece belongs to."""
 
     def __init__(self, target):
         self.target = target

@@ -1,11 +1,13 @@
-"""Under a sanitizer its runtime is preloaded into the interpreter. The daemons the tests start need it too; other programs must not have it."""
+"""Under a sanitizer its runtime is preloaded into the interpreter. The daemons the tests start need it too; other
+programs must not have it."""
 import os
 
 PRELOAD = os.environ.pop("LD_PRELOAD", None)
 
 
 def preloaded(environment: dict[str, str]) -> dict[str, str]:
-    """The environment of an interpreter that runs queend: the runtime comes before what else it preloads, and may look into its own process."""
+    """The environment of an interpreter that runs queend: the runtime comes before what else it preloads, and may look
+    into its own process."""
     if not PRELOAD:
         return environment
     libraries = [PRELOAD.replace(" ", ":"), environment.get("LD_PRELOAD")]

@@ -1,4 +1,5 @@
-"""How pytest-xdist deals the tests to its workers: whole files, those that take long first, those that measure last and alone."""
+"""How pytest-xdist deals the tests to its workers: whole files, those that take long first, those that measure last and
+alone."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -9,9 +10,10 @@ if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
 # In this order, before all others: what begins late keeps one worker busy when the others have nothing left to do.
-LONG = ("tests/e2e/test_sdk.py::test_load", "tests/fuzz/", "tests/schema/", "tests/e2e/test_sdk_own.py", "tests/e2e/test_model.py", "tests/e2e/test_sdk.py",
-        "tests/e2e/test_streams_sdk.py", "tests/e2e/test_remembered_ids.py", "tests/platform/test_serve.py", "tests/e2e/test_failover.py",
-        "tests/platform/test_import_queen.py")
+LONG = ("tests/e2e/test_sdk.py::test_load", "tests/fuzz/", "tests/schema/", "tests/e2e/test_sdk_own.py",
+        "tests/e2e/test_model.py", "tests/e2e/test_sdk.py",
+        "tests/e2e/test_streams_sdk.py", "tests/e2e/test_remembered_ids.py", "tests/platform/test_serve.py",
+        "tests/e2e/test_failover.py", "tests/platform/test_import_queen.py")
 # Every test of these is dealt alone: they share nothing.
 SPLIT = ("tests/e2e/test_sdk.py", "tests/e2e/test_streams_sdk.py")
 ALONE = "tests/bench/"
@@ -20,7 +22,8 @@ TOGETHER = "tests/spark/"
 
 
 class Scheduler(LoadScopeScheduling):
-    """A scope is a file, a test of one in SPLIT, or all of TOGETHER. When nothing but files of ALONE is left, one worker gets them, and only when the others have ended."""
+    """A scope is a file, a test of one in SPLIT, or all of TOGETHER. When nothing but files of ALONE is left, one
+    worker gets them, and only when the others have ended."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.split("::", 1)[0]
@@ -47,7 +50,8 @@ class Scheduler(LoadScopeScheduling):
         return not all(scope.startswith(ALONE) for scope in self.workqueue)
 
     def _is_alone(self, node: WorkerController) -> bool:
-        return all(other is node or (other.shutting_down and not self._pending_of(self.assigned_work[other])) for other in self.nodes)
+        return all(other is node or (other.shutting_down and not self._pending_of(self.assigned_work[other]))
+                   for other in self.nodes)
 
 
 def rank(scope: str) -> int:

@@ -18,7 +18,8 @@ PARTITIONS = 1000  # of the load
 # generation: what pip is asked for, batch of bulk consumers (0: the SDK's own choice)
 GENERATIONS = {"0.15": ("queen-mq==0.15.0", 200), "2": ("queen-mq[zstd]>=2,<3", 0)}
 # how the second generation may be told to talk
-WIRES = {"json": {}, "binary": {"binary_push": True}, "framed": {"framed_pop": True}, "compressed": {"binary_push": True, "push_compression": True},
+WIRES = {"json": {}, "binary": {"binary_push": True}, "framed": {"framed_pop": True},
+         "compressed": {"binary_push": True, "push_compression": True},
          "all": {"binary_push": True, "push_compression": True, "framed_pop": True}}
 TOKENS = {"JWT_ENABLED": "true", "JWT_SECRET": SECRET}
 LEVELS = ("read-only", "read-write", "admin")
@@ -38,7 +39,8 @@ class Sdk:
     def run(self, script: str, daemon: Daemon, *arguments: str) -> list[str]:
         """Runs a script of this folder in the environment; the lines it printed."""
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("QUEEN", "PYTHON", "LD_PRELOAD"))}
-        done = subprocess.run([self.python, HERE / script, daemon.url, *arguments], capture_output=True, text=True, env=environment, timeout=600)
+        done = subprocess.run([self.python, HERE / script, daemon.url, *arguments], capture_output=True, text=True,
+                              env=environment, timeout=600)
         assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}\n{daemon.story()}"
         part = SHARED / f"part-{os.getpid()}"
         part.write_text(done.stdout)
@@ -58,7 +60,8 @@ class Sdk:
 
     @staticmethod
     def _words(beginning: str, files: str) -> set[str] | None:
-        lines = [line for file in SHARED.glob(f"{files}*") for line in file.read_text().splitlines() if line.startswith(beginning)]
+        lines = [line for file in SHARED.glob(f"{files}*") for line in file.read_text().splitlines()
+                 if line.startswith(beginning)]
         return {word for line in lines for word in line.split()[1:]} if lines else None
 
 
@@ -70,7 +73,8 @@ def prepare(generation: str) -> Sdk:
     with alone():
         if not ready.exists() or ready.read_text() != requirement:
             subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
-            done = subprocess.run([folder / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", requirement],
+            done = subprocess.run([folder / "bin" / "pip", "install", "--quiet",
+                                   "--disable-pip-version-check", requirement],
                                   capture_output=True, text=True)
             assert done.returncode == 0, done.stderr
             ready.write_text(requirement)
@@ -80,7 +84,8 @@ def prepare(generation: str) -> Sdk:
 def documented(generation: str) -> dict[str, str]:
     """Method → what docs/compatibility.md says of it for a generation."""
     column, told = list(GENERATIONS).index(generation) + 1, {}
-    for line in (ROOT / "docs/compatibility.md").read_text().partition("## Methods of the Python client")[2].partition("\n## ")[0].splitlines():
+    for line in ((ROOT / "docs/compatibility.md").read_text()
+                 .partition("## Methods of the Python client")[2].partition("\n## ")[0].splitlines()):
         if line.startswith("| `"):
             cells = [cell.strip() for cell in line.strip("|").split("|")]
             told |= dict.fromkeys(re.findall(r"`(.+?)`", cells[0]), cells[column])

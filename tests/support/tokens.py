@@ -41,7 +41,8 @@ def jwk(key: Any, kid: str | None = None, **more: Any) -> dict[str, Any]:
         members = {"kty": "OKP", "crv": "Ed25519", "x": b64(public.public_bytes(Encoding.Raw, PublicFormat.Raw))}
     else:
         numbers = public.public_numbers()
-        members = {"kty": "RSA", "n": b64(numbers.n.to_bytes(public.key_size // 8, "big")), "e": b64(numbers.e.to_bytes(3, "big"))}
+        members = {"kty": "RSA", "n": b64(numbers.n.to_bytes(public.key_size // 8, "big")),
+                   "e": b64(numbers.e.to_bytes(3, "big"))}
     return {**members, **({"kid": kid} if kid else {}), **more}
 
 
@@ -65,7 +66,8 @@ def token(algorithm: str = "HS256", key: Any = SECRET, header: dict[str, Any] | 
     claims.setdefault("exp", LATER - now)
     if claims["exp"] is None:
         del claims["exp"]
-    claims = {name: now + value if name in ("exp", "nbf", "iat") and isinstance(value, (int, float)) else value for name, value in claims.items()}
+    claims = {name: now + value if name in ("exp", "nbf", "iat") and isinstance(value, (int, float)) else value
+              for name, value in claims.items()}
     head = {"alg": algorithm, "typ": "JWT", **(header or {})}
     text = f"{b64(json.dumps(head).encode())}.{b64(json.dumps(claims).encode())}"
     return f"{text}.{b64(sign(algorithm, key, text.encode()))}"

@@ -18,9 +18,12 @@ def test_the_examples(sql, connect, alone) -> None:
         for example in EXAMPLES:
             sql.rows(example)
             sql.rows("SELECT * FROM queend.relay()")
-        assert sql.rows("SELECT * FROM orders") and sql.rows("SELECT payload FROM queen.messages WHERE queue = 'orders' ORDER BY payload") == [({"order": 7},), ({"order": 8},)]
-        for name in re.findall(r"`((?:push|pop|ack|renew|has|execute|configure|delete|get|update|seek|list|record)_\w+)`", TEXT):
-            assert sql.value("SELECT count(*) FROM pg_proc WHERE pronamespace = 'queen'::regnamespace AND proname = %s", name) == 1, name
+        assert sql.rows("SELECT * FROM orders") and sql.rows("SELECT payload FROM queen.messages WHERE queue = 'orders'"
+                                                             " ORDER BY payload") == [({"order": 7},), ({"order": 8},)]
+        for name in re.findall(
+                r"`((?:push|pop|ack|renew|has|execute|configure|delete|get|update|seek|list|record)_\w+)`", TEXT):
+            assert sql.value("SELECT count(*) FROM pg_proc WHERE pronamespace = 'queen'::regnamespace AND proname = %s",
+                             name) == 1, name
         shop = connect(alone)
         shop.rows("SET ROLE shop")
         assert shop.value("SELECT queen.push('orders', NULL, '1')")
@@ -32,7 +35,8 @@ def test_the_examples(sql, connect, alone) -> None:
         clerk.rows("SET ROLE clerk")
         assert clerk.value("SELECT queen.push('orders', NULL, '2')")
         assert clerk.rows("SELECT * FROM queend.relay()") == [("orders", 2)]
-        messages = clerk.value("SELECT queen.pop_unified_batch_v4('[{\"queue_name\": \"orders\", \"partition_name\": \"Default\"}]')")[0]["result"]["messages"]
+        messages = clerk.value("SELECT queen.pop_unified_batch_v4('[{\"queue_name\": \"orders\", \"partition_name\":"
+                               " \"Default\"}]')")[0]["result"]["messages"]
         assert [one["data"] for one in messages] == [1, 2]
         assert clerk.value("SELECT queen.delete_queue_v1('orders')")["existed"] is True
     finally:

@@ -1,4 +1,5 @@
-"""queen.push in a transaction of one's own: stored with it, moved into the queue once, in order, by whoever is there."""
+"""queen.push in a transaction of one's own: stored with it, moved into the queue once, in order, by whoever is
+there."""
 from __future__ import annotations
 
 import json
@@ -15,12 +16,14 @@ PUSH = "SELECT queen.push(%s, %s, %s::json)"
 def stored(sql, queue: str, partition: str = "Default") -> list:
     """The payloads of a partition, in order."""
     return [json.loads(row.payload) for row in sql.rows(
-        "SELECT f.payload FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id CROSS JOIN LATERAL queend.records(p.id, 0, 100000) AS f"
+        "SELECT f.payload FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id CROSS"
+        " JOIN LATERAL queend.records(p.id, 0, 100000) AS f"
         " WHERE q.name = %s AND p.name = %s", queue, partition)]
 
 
 def relay(sql) -> int:
-    """All that is there; how many were moved. -1 says that another relay works: one that was killed holds its lock for a moment longer."""
+    """All that is there; how many were moved. -1 says that another relay works: one that was killed holds its lock for
+    a moment longer."""
     total = 0
     while rows := sql.rows("SELECT * FROM queend.relay()"):
         total += sum(max(row.moved, 0) for row in rows)
@@ -57,10 +60,12 @@ def test_forms_of_a_call(sql, queue) -> None:
     made = sql.value("SELECT queen.push(%s, 'p', jsonb_build_object('b', 1, 'a', 2))", queue)
     assert made[14] == "7"
     assert sql.value("SELECT queen.push(%s, 'p', '{\"text\": \"literal\"}', 'order-7')", queue) == "order-7"
-    assert sql.value("SELECT queen.push(%s, partition => 'p', payload => NULL::json, transaction_id => '')", queue)[14] == "7"
+    assert sql.value("SELECT queen.push(%s, partition => 'p', payload => NULL::json, transaction_id => '')",
+                     queue)[14] == "7"
     sql.rows("SELECT queen.push(%s, 'p', '[1, 2.50]'::json, trace_id => '0192f0c0-0000-7000-8000-0000000000aa')", queue)
     relay(sql)
-    rows = sql.rows("SELECT f.* FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id CROSS JOIN LATERAL queend.records(p.id, 0, 10) AS f"
+    rows = sql.rows("SELECT f.* FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id CROSS"
+                    " JOIN LATERAL queend.records(p.id, 0, 10) AS f"
                     " WHERE q.name = %s", queue)
     assert [row.payload for row in rows] == ['{"a": 2, "b": 1}', '{"text": "literal"}', "null", "[1, 2.50]"]
     assert (rows[0].transaction_id, rows[1].transaction_id) == (made, "order-7")
@@ -72,7 +77,8 @@ def test_forms_of_a_call(sql, queue) -> None:
     ("queen.push(NULL, 'p', '1')", "22023", "Queue must be a non-empty text of at most 255 bytes"),
     ("queen.push(repeat('é', 128), 'p', '1')", "22023", "Queue must be a non-empty text of at most 255 bytes"),
     ("queen.push('q', repeat('x', 256), '1')", "22023", "Partition must be valid text of at most 255 bytes"),
-    ("queen.push('q', 'p', '1', repeat('x', 256))", "22023", "TransactionId must be valid text of at most 255 characters"),
+    ("queen.push('q', 'p', '1', repeat('x', 256))", "22023",
+     "TransactionId must be valid text of at most 255 characters"),
     ("queen.push('q', 'p', 'no json')", "22P02", "invalid input syntax for type json"),
 ])
 def test_what_cannot_be_stored_is_refused_at_once(sql, call, code, text) -> None:
@@ -148,7 +154,8 @@ def test_a_relay_that_dies_leaves_everything_as_it_was(sql, connect, alone, queu
     victim.rows("BEGIN")
     assert victim.rows("SELECT * FROM queend.relay()") == [(queue, 3)]
     sql.rows("SELECT pg_terminate_backend(%s)", victim.connection.info.backend_pid)
-    until(lambda: not sql.rows("SELECT FROM pg_stat_activity WHERE pid = %s", victim.connection.info.backend_pid), "the backend is gone")
+    until(lambda: not sql.rows("SELECT FROM pg_stat_activity WHERE pid = %s", victim.connection.info.backend_pid),
+          "the backend is gone")
     assert stored(sql, queue, "p") == []
     assert relay(sql) == 3 and stored(sql, queue, "p") == [0, 1, 2]
 
@@ -170,15 +177,18 @@ def test_the_mark_tells_how_far_the_outbox_is_empty(sql, connect, alone, queue) 
     slow.rows(PUSH, queue, "p", "1")
     sql.rows(PUSH, queue, "p", "2")
     (first,) = sql.rows("SELECT * FROM queend.outbox_mark(0)")
-    assert relay(sql) == 1 and sql.rows("SELECT * FROM queend.outbox_mark(NULL)")[0].oldest <= first.after, "somebody below is under way"
+    assert (relay(sql) == 1 and sql.rows("SELECT * FROM queend.outbox_mark(NULL)")[0].oldest
+            <= first.after), "somebody below is under way"
     slow.rows("COMMIT")
     (second,) = sql.rows("SELECT * FROM queend.outbox_mark(NULL)")
     assert second.oldest > first.after
-    assert sum(row.moved for row in sql.rows("SELECT * FROM queend.relay(1000, %s)", first.last + 1)) == 0, "nothing above"
+    assert sum(row.moved
+               for row in sql.rows("SELECT * FROM queend.relay(1000, %s)", first.last + 1)) == 0, "nothing above"
     assert relay(sql) == 1
 
 
-def test_a_transaction_that_was_open_when_the_daemon_marked_is_moved_when_it_commits(daemon, client, beside, connect, queue) -> None:
+def test_a_transaction_that_was_open_when_the_daemon_marked_is_moved_when_it_commits(daemon, client, beside,
+                                                                                     connect, queue) -> None:
     slow = connect(daemon.conninfo)
     slow.rows("BEGIN")
     slow.rows(PUSH, queue, "p", "1")
@@ -190,10 +200,11 @@ def test_a_transaction_that_was_open_when_the_daemon_marked_is_moved_when_it_com
     assert sorted(data(client.pop(queue, batch=100))) == list(range(1, 14))
 
 
-# -- with a daemon -------------------------------------------------------------------------------------------------------
+# -- with a daemon -----------------------------------------------------------------------------------------------------
 
 def test_a_waiting_consumer_is_woken(client: Client, daemon, beside, queue) -> None:
-    for target in (pop_target(queue, wait=True, timeout=30000, autoAck=True), pop_target(queue, "p", wait=True, timeout=30000, autoAck=True)):
+    for target in (pop_target(queue, wait=True, timeout=30000, autoAck=True),
+                   pop_target(queue, "p", wait=True, timeout=30000, autoAck=True)):
         with daemon.client() as waiting:
             waiting.send("GET", target)
             until(lambda: client.metric("queend_worker_parked") > 0, "the pop waits")
@@ -209,14 +220,16 @@ def test_another_daemon_is_woken_too(daemon, start_daemon, beside, queue) -> Non
     peer = start_daemon(daemon.conninfo)
     with daemon.client() as first, peer.client() as second:
         for one in (first, second):
-            one.send("GET", pop_target(queue, wait=True, timeout=30000, autoAck=True, consumerGroup=f"g{one.address[1]}"))
+            one.send("GET",
+                     pop_target(queue, wait=True, timeout=30000, autoAck=True, consumerGroup=f"g{one.address[1]}"))
         until(lambda: all(d.client().metric("queend_worker_parked") > 0 for d in (daemon, peer)), "both wait")
         beside.rows(PUSH, queue, "p", "1")
         assert [data(one.receive().json["messages"]) for one in (first, second)] == [[1], [1]]
 
 
 def test_sessions_keep_their_order_and_nothing_is_lost_or_twice(daemon, connect, postgres, queue) -> None:
-    """Several sessions, each with transactions of several messages, some rolled back, while the daemon moves and its relay is killed."""
+    """Several sessions, each with transactions of several messages, some rolled back, while the daemon moves and its
+    relay is killed."""
     sessions, rounds = 4, 60
     committed: list[list[int]] = [[] for _ in range(sessions)]
 
@@ -236,7 +249,8 @@ def test_sessions_keep_their_order_and_nothing_is_lost_or_twice(daemon, connect,
     boss = connect(daemon.conninfo)
     killed = 0
     while any(thread.is_alive() for thread in threads):
-        killed += boss.value("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query LIKE 'SELECT * FROM queend.relay(%%' AND pid <> pg_backend_pid()"
+        killed += boss.value("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+                             " WHERE query LIKE 'SELECT * FROM queend.relay(%%' AND pid <> pg_backend_pid()"
                              " AND datname = current_database()") if killed < 2 else 0
     for thread in threads:
         thread.join()
