@@ -50,6 +50,13 @@ def test_no_line_of_prose_is_longer_than_120():
     assert done.stdout == "", "python tools/wrap.py"
 
 
+def test_no_line_of_a_test_or_a_benchmark_is_longer_than_120():
+    files = subprocess.run(["git", "ls-files", "tests/*.py", "bench/*.py"], cwd=ROOT, capture_output=True, text=True,
+                           check=True).stdout.split()
+    assert [f"{file}:{number}" for file in files
+            for number, line in enumerate((ROOT / file).read_text().split("\n"), 1) if len(line) > 120] == []
+
+
 def test_what_is_filled_anew_says_the_same():
     wrapped = runpy.run_path(str(ROOT / "tools/wrap.py"))["wrapped"]
     words = "a word and `some code of more words` and [a link](to/somewhere.md) " * 4
