@@ -49,6 +49,7 @@ include "core/pg/decode.pyx"              # binary results
 include "core/pg/dbclock.pyx"             # what the database's clock shows
 include "core/pg/verdict.pyx"             # what an error means, and what is done
 include "core/pg/statement.pyx"           # the statements of the hot path
+include "core/pg/args.pyx"                # its parameters, by name
 include "core/pg/address.pyx"             # where the server is
 include "core/pg/incarnation.pyx"         # which life of which server it is
 include "core/pg/edition.pyx"             # do its functions serve us?
@@ -64,12 +65,13 @@ include "core/state/settings.pyx"         # what the operator set
 include "core/state/requests.pyx"         # what a request asks for
 include "core/state/grants.pyx"           # what a token allows
 include "core/state/jobs.pyx"             # a request on its way through the engine
+include "core/state/calls.pyx"            # a statement on its way
+include "core/state/limits.pyx"           # when statements leave, and how many fly
 include "core/state/names.pyx"            # queues, partitions, consumer groups
 include "core/state/ready.pyx"            # what is ready, and who waits
 include "core/state/push.pyx"             # items on their way into the log
 include "core/state/pop.pyx"              # pops, and the statements that serve them
 include "core/state/settle.pyx"           # acknowledgments, transactions, leases
-include "core/state/limits.pyx"           # when statements leave, and how many fly
 include "core/state/net.pyx"              # sockets, requests, threads
 include "core/state/engine.pyx"           # the engine of one worker
 
@@ -136,10 +138,9 @@ include "core/auth/gate.pyx"              # who may use a hot route
 # When a statement leaves, and how many fly. In: lists of jobs, and how long calls took. Out: yes, or when to look
 # again. Owns the lists of a worker; moves jobs from state to state.
 include "core/govern/job.pyx"             # a request on its way through the engine
-include "core/govern/limit.pyx"           # how many statements at a time
-include "core/govern/policy.pyx"          # when a queue becomes a statement
-include "core/govern/company.pyx"         # and whether it waits for those just answered
-include "core/govern/governor.pyx"        # when a statement of a type leaves
+include "core/govern/limit.pyx"           # how many statements of a type fly
+include "core/govern/hold.pyx"            # when waiting jobs become a statement
+include "core/govern/call.pyx"            # a statement from its first parameter to its end
 
 # What this process knows by name and id. In: rows of look-ups. Out: queues, partitions, groups. Owns the catalog
 # (catalog.lock).
@@ -200,6 +201,7 @@ include "core/settle/ackleased.pyx"       # those that need no look into the log
 include "core/settle/claimcall.pyx"       # pops whose records are in memory, and acknowledgments beside them
 include "core/settle/turn.pyx"            # which of these statements is next
 include "core/settle/transaction.pyx"     # acknowledgments and pushes, all or nothing
+include "core/settle/txcall.pyx"          # their statement
 include "core/settle/cycle.pyx"           # cycles of streams
 include "core/settle/lease.pyx"           # extended, given back
 
@@ -212,7 +214,7 @@ include "core/failover/refill.pyx"        # and out of it
 # what rooms above call.
 include "core/run/kinds.pyx"              # the table of job kinds
 include "core/run/engine.pyx"             # the drain
-include "core/run/pace.pyx"               # how much at a time, and when
+include "core/run/timer.pyx"              # when to look again without being woken
 include "core/run/reload.pyx"             # a catalog out of date
 include "core/run/forget.pyx"             # another server: nothing is remembered
 include "core/run/ending.pyx"             # stop and close
@@ -230,8 +232,7 @@ include "core/read/arrowout.pyx"          # records as an Arrow stream
 include "core/read/read.pyx"              # the log read as Python sees it
 include "core/merge.pyx"                  # rows of the log made one
 include "core/core.pyx"                   # the data plane as Python sees it
-include "core/probe/limit.pyx"            # seams for the tests of limits and policies
-include "core/probe/company.pyx"          # seams for the test of company
+include "core/probe/limit.pyx"            # seams for the tests of limits and holds
 include "core/probe/log.pyx"              # seams for the test of log lines
 include "core/probe/dbclock.pyx"          # seams for the test of the database's clock
 include "core/probe/encode.pyx"           # seams for the tests of binary parameters

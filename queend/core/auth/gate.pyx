@@ -76,8 +76,6 @@ cdef bint gate_allows(Request* r, Slice queue, int verb) noexcept nogil:
 
 cdef void gate_refuse_queue(Request* r) noexcept nogil:
     # Of a request that is no job.
-    r.job = NULL
-    r.on_gone = NULL
     reply_error(r, 403, b"Insufficient permissions for this queue")
 
 cdef bint gate_push(Request* r, PushReq* q) noexcept nogil:

@@ -32,9 +32,6 @@ cdef void pauses_drain(Engine* e) noexcept nogil:
             joblist_add(&e.paused, job)
 
 cdef void pop_paused(PopJob* j) noexcept nogil:
-    cdef Request* r = j.job.r
-    pop_move(j, POP_EMPTY)
-    r.job = NULL
-    r.on_gone = NULL
+    cdef Request* r = pop_close(j, POP_EMPTY)
     r.worker.counters.empty_pops += 1
     reply_simple(r, 200, b'{"messages":[],"paused":true}')

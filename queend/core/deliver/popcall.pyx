@@ -1,124 +1,75 @@
 # The fused call of the pop machine: claim and fetch for many pops in one statement, rows back to their requests.
 
 cdef bint popcall_send(Engine* e) noexcept nogil:
-    cdef Slot* slot = slotpool_take(e.slots)
-    cdef PopCall* call
+    cdef PopCall* call = <PopCall*>call_open(e, sizeof(PopCall), STMT_POP, &e.pop_limit, popcall_done)
+    cdef PopArgs* a = <PopArgs*>e.args.at
     cdef PopJob* j
-    cdef Params params
-    cdef int i, n, room
-    cdef int64_t ttl_us = 0
     cdef bint alone = False
-    if slot == NULL:
-        return False
-    call = <PopCall*>calloc(1, sizeof(PopCall))
     if call == NULL:
         return False
-    call.engine = e
-    arena_open(&call.arena, &e.worker.chunks)
-    room = CALL_CURSORS + POP_MAX_PARTITIONS
-    call.cursors = <Cursor**>arena_alloc(&call.arena, room * sizeof(Cursor*))
-    call.rows = <int*>arena_alloc(&call.arena, room * sizeof(int))
-    if call.cursors == NULL or call.rows == NULL:
-        popcall_free(call)
-        return False
-    popcall_begin(e)
-    while e.pops.first != NULL and call.n_jobs < e.pop_policy.max_jobs and call.n_cursors < CALL_CURSORS and not alone:
-        if not popcall_room(call, <PopJob*>e.pops.first):
-            break
-        if e.pops.first.alone and call.n_jobs:
+    call.cursors = <Cursor**>arena_alloc(&call.base.arena, CALL_ROOM * sizeof(Cursor*))
+    call.rows = <int*>arena_alloc(&call.base.arena, CALL_ROOM * sizeof(int))
+    while (call.cursors != NULL and call.rows != NULL and e.pops.first != NULL and not alone
+            and call.base.jobs.n < e.pop_hold.max_jobs and call.n_cursors < CALL_CURSORS):
+        if e.pops.first.alone and call.base.jobs.n or not popcall_room(call, <PopJob*>e.pops.first):
             break
         alone = e.pops.first.alone
         j = <PopJob*>joblist_take(&e.pops)
-        if j.gone:
-            pop_drop_candidates(j)
-            pop_forget(j)
-            continue
-        if j.group.dead:
-            pop_drop_candidates(j)
-            pop_try(e.worker, j)
-            continue
-        pop_lease_make(e.worker, j, j.n_cursors, j.cursors[0])
-        call.n_jobs += 1
-        j.first_cursor = call.n_cursors
-        for i in range(j.n_cursors):
-            call.cursors[call.n_cursors] = j.cursors[i]
-            call.n_cursors += 1
-            pgarray_int4(&e.a_req, call.n_jobs)
-            pgarray_int4(&e.a_part, j.cursors[i].partition.id)
-            pgarray_int4(&e.a_group, j.cursors[i].group.id)
-            pgarray_bool(&e.a_fresh, atomic_get8(&j.cursors[i].fresh) != 0)
-        pgarray_int4(&e.r_budget, j.req.batch)
-        pgarray_int4(&e.r_parts, j.req.partitions)
-        pgarray_bool(&e.r_auto, j.req.auto_ack)
-        pgarray_uuid(&e.r_lease, j.lease)
-        pgarray_int8(&e.r_lease_us, pop_lease_us(j))
-        pgarray_int8(&e.r_delay_us, j.queue.delay_us)
-        pgarray_int8(&e.r_window_us, j.queue.window_us)
-        ttl_us |= j.queue.ttl_us
-        popcall_add(call, j)
-    if call.n_jobs == 0:
-        popcall_free(call)
+        if j.gone or j.group.dead:
+            pop_turn_away(e, j)
+        else:
+            popcall_add(call, a, j)
+    if call.base.jobs.n == 0:
+        call_drop(&call.base)
         return False
+    popcall_ttl(call, &a.ttl_us)
     popcall_expect(call)
-    popcall_end(e, &params)
-    popcall_ttl(e, call if ttl_us else NULL, &params)
-    call.sent_us = clock_mono_us()
     e.worker.counters.op[OP_POP].calls += 1
-    if slot_send(slot, STMT_POP, &params, popcall_done, call, e.deadline_ms):
-        return True
-    popcall_again(call, 503 if params.failed else 0)
-    return False
+    return call_send(&call.base)
 
-cdef inline void popcall_add(PopCall* call, PopJob* j) noexcept nogil:
-    # It travels with the call.
-    pop_move(j, POP_FETCHING)
-    j.job.next = NULL
-    if call.last != NULL:
-        call.last.next = &j.job
+cdef void pop_turn_away(Engine* e, PopJob* j) noexcept nogil:
+    # Its client left, or its group is deleted.
+    pop_drop_candidates(j)
+    if j.gone:
+        pop_forget(j)
     else:
-        call.jobs = &j.job
-    call.last = &j.job
+        pop_try(e.worker, j)
 
-cdef void popcall_begin(Engine* e) noexcept nogil:
-    pgarray_begin(&e.a_req, OID_INT4)
-    pgarray_begin(&e.a_part, OID_INT4)
-    pgarray_begin(&e.a_group, OID_INT4)
-    pgarray_begin(&e.a_fresh, OID_BOOL)
-    pgarray_begin(&e.r_budget, OID_INT4)
-    pgarray_begin(&e.r_parts, OID_INT4)
-    pgarray_begin(&e.r_auto, OID_BOOL)
-    pgarray_begin(&e.r_lease, OID_UUID)
-    pgarray_begin(&e.r_lease_us, OID_INT8)
-    pgarray_begin(&e.r_delay_us, OID_INT8)
-    pgarray_begin(&e.r_window_us, OID_INT8)
+cdef void popcall_add(PopCall* call, PopArgs* a, PopJob* j) noexcept nogil:
+    cdef int i
+    popcall_take(call, j)
+    for i in range(j.n_cursors):
+        pgarray_int4(&a.req, call.base.jobs.n)
+        pgarray_int4(&a.part, j.cursors[i].partition.id)
+        pgarray_int4(&a.group, j.cursors[i].group.id)
+        pgarray_bool(&a.fresh, atomic_get8(&j.cursors[i].fresh) != 0)
+    pgarray_int4(&a.budget, j.req.batch)
+    pgarray_int4(&a.parts, j.req.partitions)
+    pgarray_bool(&a.auto_ack, j.req.auto_ack)
+    pgarray_uuid(&a.lease, j.lease)
+    pgarray_int8(&a.lease_us, pop_lease_us(j))
+    pgarray_int8(&a.delay_us, j.queue.delay_us)
+    pgarray_int8(&a.window_us, j.queue.window_us)
 
-cdef void popcall_end(Engine* e, Params* params) noexcept nogil:
-    params_begin(params)
-    params_int8(params, e.version)
-    params_array(params, &e.a_req)
-    params_array(params, &e.a_part)
-    params_array(params, &e.a_group)
-    params_array(params, &e.a_fresh)
-    params_array(params, &e.r_budget)
-    params_array(params, &e.r_parts)
-    params_array(params, &e.r_auto)
-    params_array(params, &e.r_lease)
-    params_array(params, &e.r_lease_us)
-    params_array(params, &e.r_delay_us)
-    params_array(params, &e.r_window_us)
+cdef void popcall_take(PopCall* call, PopJob* j) noexcept nogil:
+    # It travels with the call, its candidates too.
+    pop_lease_make(call.base.engine.worker, j, j.n_cursors, j.cursors[0])
+    j.first_cursor = call.n_cursors
+    memcpy(call.cursors + call.n_cursors, j.cursors, j.n_cursors * sizeof(Cursor*))
+    call.n_cursors += j.n_cursors
+    pop_move(j, POP_FETCHING)
+    joblist_add(&call.base.jobs, &j.job)
 
-cdef void popcall_ttl(Engine* e, PopCall* call, Params* params) noexcept nogil:
-    # How old the messages of each request may be, where one of them (call not NULL) has such a bound.
-    cdef Job* job
-    if call == NULL:
-        params_null(params)
-        return
-    pgarray_begin(&e.r_ttl_us, OID_INT8)
-    job = call.jobs
+cdef void popcall_ttl(PopCall* call, PgArray* out) noexcept nogil:
+    # How old the messages of each request may be, where one of them has such a bound.
+    cdef int64_t any = 0
+    cdef Job* job = call.base.jobs.first
     while job != NULL:
-        pgarray_int8(&e.r_ttl_us, (<PopJob*>job).queue.ttl_us)
+        any |= (<PopJob*>job).queue.ttl_us
+        pgarray_int8(out, (<PopJob*>job).queue.ttl_us)
         job = job.next
-    params_array(params, &e.r_ttl_us)
+    if any == 0:
+        arg_null(out)
 
 cdef inline int64_t pop_expects(PopJob* j) noexcept nogil:
     # Bytes it may bring, as those of its queue were of late.
@@ -129,7 +80,7 @@ cdef bint popcall_room(PopCall* call, PopJob* j) noexcept nogil:
     # May it travel with the call? One that brings much waits until others have brought theirs.
     cdef int64_t bytes = pop_expects(j)
     cdef int64_t flying
-    if call.n_jobs:
+    if call.base.jobs.n:
         if call.expected + bytes > CALL_BYTES:
             return False
     elif bytes > CALL_FREE:
@@ -145,13 +96,7 @@ cdef inline void popcall_expect(PopCall* call) noexcept nogil:
         call.expected = 0
     else:
         atomic_add64(&budget.expected, call.expected)
-        call.told = True
-
-cdef void popcall_free(PopCall* call) noexcept nogil:
-    if call.told:
-        atomic_add64(&budget.expected, -call.expected)
-    arena_close(&call.arena)
-    free(call)
+        call.counted = True
 
 cdef void pop_drop_candidates(PopJob* j) noexcept nogil:
     # Nothing was asked of the database: the candidates are as ready as before.
@@ -192,20 +137,11 @@ cdef void pops_expire(Engine* e) noexcept nogil:
 cdef void popcall_again(PopCall* call, int status) noexcept nogil:
     # The call did not happen (or its outcome is lost: leases it took run out by themselves). Everyone tries again, or is
     # refused with `status`.
-    cdef Job* job = call.jobs
-    cdef Job* following
-    cdef PopJob* j
-    cdef int i
-    cdef Worker* w = call.engine.worker
+    cdef Engine* e = call.base.engine
+    cdef PopJob* j = <PopJob*>joblist_take(&call.base.jobs)
     cdef int64_t now = clock_mono_us()
-    uv_mutex_lock(&book.lock)
-    for i in range(call.n_cursors):
-        cursor_move(call.cursors[i], CURSOR_READY, 0)
-    uv_mutex_unlock(&book.lock)
-    popcall_free(call)
-    while job != NULL:
-        following = job.next
-        j = <PopJob*>job
+    popcall_ready(call)
+    while j != NULL:
         j.n_cursors = 0
         if j.gone:
             pop_forget(j)
@@ -213,92 +149,83 @@ cdef void popcall_again(PopCall* call, int status) noexcept nogil:
             pop_fail(j, status, "The database refused the pop")
         elif j.until_us and now >= j.until_us:
             pop_empty(j, WHY_EXPIRED)
-        elif status or not j.until_us and j.job.errors and now - j.job.born_us > engine_of(w).patience_us:
+        elif status or not j.until_us and j.job.errors and now - j.job.born_us > e.patience_us:
             pop_fail(j, 503, "The database did not answer in time; try again")
         else:
             pop_move(j, POP_LEASING)
-            joblist_add(&engine_of(w).woken, job)
-        job = following
+            joblist_add(&e.woken, &j.job)
+        j = <PopJob*>joblist_take(&call.base.jobs)
+
+cdef void popcall_ready(PopCall* call) noexcept nogil:
+    # Nothing was claimed: its candidates are as ready as before.
+    cdef int i
+    uv_mutex_lock(&book.lock)
+    for i in range(call.n_cursors):
+        cursor_move(call.cursors[i], CURSOR_READY, 0)
+    uv_mutex_unlock(&book.lock)
 
 cdef void popcall_disown(PopCall* call) noexcept nogil:
     # The outcome is lost: what the call may have leased is given back by the lease ids chosen for it.
-    cdef Job* job = call.jobs
+    cdef Job* job = call.base.jobs.first
     cdef PopJob* j
     cdef int i
     while job != NULL:
         j = <PopJob*>job
         if not j.req.auto_ack:
             for i in range(j.n_cursors):
-                release_want(call.engine, j.cursors[i], j)
+                release_want(call.base.engine, j.cursors[i], j)
         job = job.next
 
-cdef void popcall_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
-    cdef PopCall* call = <PopCall*>ctx
-    cdef Engine* e = call.engine
-    cdef Job* job
-    cdef Job* following
-    cdef int64_t now = clock_mono_us()
-    limit_done(&e.pop_limit, now, now - call.sent_us, outcome == SLOT_OK)
-    if popcall_failed(res, outcome):
-        popcall_trouble(call, res, outcome, now)
+cdef void popcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
+    cdef PopCall* call = <PopCall*>c
+    if call.counted:
+        atomic_add64(&budget.expected, -call.expected)
+    # the second: the word that the catalog is stale
+    if outcome != SLOT_OK or PQntuples(res) > 0 and pg_int4(res, 0, 0) < 0:
+        popcall_trouble(call, res, outcome)
         return
     popcall_rows(call, res)
-    popcall_book(call, res, now)
-    job = call.jobs
-    while job != NULL:
-        following = job.next
-        popcall_answer(e, <PopJob*>job, res, call.rows)
-        job = following
-    popcall_free(call)
+    popcall_book(call, res, c.ended_us)
+    while c.jobs.first != NULL:
+        popcall_answer(c.engine, <PopJob*>joblist_take(&c.jobs), res, call.rows)
 
-cdef inline bint popcall_failed(PGresult* res, int outcome) noexcept nogil:
-    # No answer, a refusal, or the word that the catalog is stale.
-    return outcome != SLOT_OK or (PQntuples(res) > 0 and pg_int4(res, 0, 0) < 0)
-
-cdef void popcall_trouble(PopCall* call, PGresult* res, int outcome, int64_t now) noexcept nogil:
+cdef void popcall_trouble(PopCall* call, PGresult* res, int outcome) noexcept nogil:
     # Everyone in a call that failed tries again or is refused.
-    cdef Engine* e = call.engine
-    cdef Job* job = call.jobs
-    cdef Job* following
-    cdef int i
+    cdef Engine* e = call.base.engine
+    cdef PopJob* j
+    if outcome >= SLOT_UNSENT:
+        popcall_again(call, 0 if outcome == SLOT_UNSENT else 503)
+        return
     if outcome != SLOT_OK:
-        e.pause_until = now + TROUBLE_PAUSE_US
+        e.pause_until = call.base.ended_us + TROUBLE_PAUSE_US
         if res == NULL:
             popcall_disown(call)
             popcall_again(call, 0)
         else:
-            popcall_error(call, res, now)
+            popcall_error(call, res)
         return
     engine_reload(e.worker)
-    uv_mutex_lock(&book.lock)
-    for i in range(call.n_cursors):
-        cursor_move(call.cursors[i], CURSOR_READY, 0)
-    uv_mutex_unlock(&book.lock)
-    popcall_free(call)
-    while job != NULL:
-        following = job.next
-        (<PopJob*>job).n_cursors = 0
-        pop_move(<PopJob*>job, POP_RESOLVING)
-        joblist_add(&e.wait_reload, job)
-        job = following
+    popcall_ready(call)
+    while call.base.jobs.first != NULL:
+        j = <PopJob*>joblist_take(&call.base.jobs)
+        j.n_cursors = 0
+        pop_move(j, POP_RESOLVING)
+        joblist_add(&e.wait_reload, &j.job)
 
-cdef void popcall_error(PopCall* call, PGresult* res, int64_t now) noexcept nogil:
+cdef void popcall_error(PopCall* call, PGresult* res) noexcept nogil:
     # The server said why, and that nothing was claimed.
     cdef const Verdict* v = verdict_of(res)
-    cdef Job* job = call.jobs
-    cdef bint again = False
-    cdef bint shared = job != NULL and job.next != NULL
+    cdef Job* job = call.base.jobs.first
+    cdef bint again = call.base.jobs.n == 0 or call.base.jobs.n > 1 and blames_request(v.blame)
     while job != NULL:
-        again = job_again(job, v.blame, now) or again
+        again = job_again(job, v.blame, call.base.ended_us) or again
         job.alone = job.alone or blames_request(v.blame)
         job = job.next
     if v.reload:
-        engine_reload(call.engine.worker)
-    if not again and not (shared and blames_request(v.blame)) and call.jobs != NULL:
+        engine_reload(call.base.engine.worker)
+    if not again:
         log_line(b"error", b"pop_refused", pg_error(res))
-        popcall_again(call, 500 if v.blame == BLAME_DATA else 503)
-    else:
-        popcall_again(call, 0)
+    popcall_again(call, 0 if again else 500 if v.blame == BLAME_DATA else 503)
 
 cdef void popcall_rows(PopCall* call, PGresult* res) noexcept nogil:
     # Where each candidate's rows begin: the claimed ones come first, in the order asked, and after all of them the others.
@@ -336,7 +263,7 @@ cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil
             first = pg_int8(res, row, POP_FIRST)
             take = pg_int4(res, row, POP_TAKE)
             c.next_offset = first + take
-    job = call.jobs
+    job = call.base.jobs.first
     while job != NULL:
         j = <PopJob*>job
         for i in range(j.first_cursor, j.first_cursor + j.n_cursors):
@@ -350,7 +277,7 @@ cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil
                 status = pg_int2(res, row, POP_STATUS)
                 until = pg_int8_or(res, row, POP_UNTIL, 0)
                 if not PQgetisnull(res, row, POP_BURIED):
-                    call.engine.worker.counters.dead_lettered += pg_int4(res, row, POP_BURIED)
+                    call.base.engine.worker.counters.dead_lettered += pg_int4(res, row, POP_BURIED)
             if status == 1:
                 c.open = not j.req.auto_ack
             if status == 1 and not j.req.auto_ack:
@@ -379,7 +306,7 @@ cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil
                 book_wake_cursor(c, &wake)
         job = job.next
     uv_mutex_unlock(&book.lock)
-    popjobs_wake(call.engine.worker, wake)
+    popjobs_wake(call.base.engine.worker, wake)
 
 cdef void popcall_answer(Engine* e, PopJob* j, PGresult* res, const int* rows) noexcept nogil:
     # The rows of one request become its answer. rows: where those of each candidate begin, -1: it has none.

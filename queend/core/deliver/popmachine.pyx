@@ -53,7 +53,6 @@ cdef void pop_submit(Worker* w, Request* r, int route) noexcept nogil:
     if j.req.auto_ack:
         j.spans = <PopSpan*>arena_alloc(&r.arena, pop_width(j) * sizeof(PopSpan))
     if j.cursors == NULL or (j.req.auto_ack and j.spans == NULL):
-        r.job = NULL
         reply_error(r, 503, "Out of memory")
         return
     r.on_gone = pop_gone
@@ -344,12 +343,13 @@ cdef void pop_unsent(Request* r) noexcept nogil:
     pop_give_back(engine_of(r.worker), <PopJob*>r.job)
     r.job = NULL
 
+cdef inline Request* pop_close(PopJob* j, int state) noexcept nogil:
+    # Its request is answered next.
+    pop_move(j, state)
+    return job_end(&j.job)
+
 cdef void pop_forget(PopJob* j) noexcept nogil:
-    cdef Request* r = j.job.r
-    pop_move(j, POP_EMPTY)
-    r.job = NULL
-    r.on_gone = NULL
-    reply_empty(r, 204)
+    reply_empty(pop_close(j, POP_EMPTY), 204)
 
 cdef const char* pop_reason(PopJob* j) noexcept nogil:
     # In the same words whether it waited or not.
@@ -360,11 +360,8 @@ cdef const char* pop_reason(PopJob* j) noexcept nogil:
     return b"empty"
 
 cdef void pop_empty(PopJob* j, int why) noexcept nogil:
-    cdef Request* r = j.job.r
+    cdef Request* r = pop_close(j, POP_EMPTY)
     cdef Buf* out
-    pop_move(j, POP_EMPTY)
-    r.job = NULL
-    r.on_gone = NULL
     r.worker.counters.empty_pops += 1
     tally_pop(j, r.worker, 0)
     out = reply_begin(r, 200, EVENTS_TYPE if j.req.events else JSON_TYPE)
@@ -372,11 +369,7 @@ cdef void pop_empty(PopJob* j, int why) noexcept nogil:
     reply_end(r)
 
 cdef void pop_fail(PopJob* j, int status, const char* text) noexcept nogil:
-    cdef Request* r = j.job.r
-    pop_move(j, POP_FAILED)
-    r.job = NULL
-    r.on_gone = NULL
-    reply_error(r, status, text)
+    reply_error(pop_close(j, POP_FAILED), status, text)
 
 cdef void pop_ask(Engine* e, Job* job) noexcept nogil:
     cdef PopJob* j = <PopJob*>job

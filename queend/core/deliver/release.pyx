@@ -5,7 +5,7 @@ cdef enum:
     RELEASE_TRIES = 20        # then it ends by itself
 
 cdef struct ReleaseCall:
-    Engine* engine
+    Call base
     Release* list
 
 cdef void release_want(Engine* e, Cursor* c, PopJob* j) noexcept nogil:
@@ -29,60 +29,38 @@ cdef void releases_close(Engine* e) noexcept nogil:
         free(x)
 
 cdef void releases_drain(Engine* e) noexcept nogil:
-    cdef Slot* slot
-    cdef Params params
     cdef ReleaseCall* call
+    cdef LeaseArgs* a = <LeaseArgs*>e.args.at
     cdef Release* x
-    if e.releases == NULL or e.release_flying or clock_mono_us() < e.pause_until:
+    if e.releases == NULL or clock_mono_us() < e.pause_until:
         return
-    slot = slotpool_take(e.slots)
-    if slot == NULL:
-        return
-    call = <ReleaseCall*>calloc(1, sizeof(ReleaseCall))
+    call = <ReleaseCall*>call_open(e, sizeof(ReleaseCall), STMT_RELEASE, &e.release_limit, releases_done)
     if call == NULL:
         return
-    call.engine = e
     call.list = e.releases
     e.releases = NULL
-    pgarray_begin(&e.ask_a, OID_INT4)
-    pgarray_begin(&e.ask_b, OID_INT4)
-    pgarray_begin(&e.ask_c, OID_UUID)
     x = call.list
     while x != NULL:
-        pgarray_int4(&e.ask_a, x.cursor.partition.id)
-        pgarray_int4(&e.ask_b, x.cursor.group.id)
-        pgarray_uuid(&e.ask_c, x.lease)
+        pgarray_int4(&a.part, x.cursor.partition.id)
+        pgarray_int4(&a.group, x.cursor.group.id)
+        pgarray_uuid(&a.lease, x.lease)
         x = x.next
-    params_begin(&params)
-    params_array(&params, &e.ask_a)
-    params_array(&params, &e.ask_b)
-    params_array(&params, &e.ask_c)
-    e.release_flying = True
-    if not slot_send(slot, STMT_RELEASE, &params, releases_done, call, e.deadline_ms):
-        e.release_flying = False
-        x = call.list
-        while x.next != NULL:
-            x = x.next
-        x.next = e.releases
-        e.releases = call.list
-        free(call)
+    call_send(&call.base)
 
-cdef void releases_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
-    cdef ReleaseCall* call = <ReleaseCall*>ctx
-    cdef Engine* e = call.engine
-    cdef Release* x = call.list
+cdef void releases_done(Call* c, PGresult* res, int outcome) noexcept nogil:
+    cdef Engine* e = c.engine
+    cdef Release* x = (<ReleaseCall*>c).list
     cdef Release* following
     cdef PopJob* wake = NULL
-    e.release_flying = False
     uv_mutex_lock(&book.lock)
     while x != NULL:
         following = x.next
         if outcome != SLOT_OK and x.tries < RELEASE_TRIES:
             # by its lease id: to be given back twice does no harm
-            x.tries += 1
+            x.tries += outcome < SLOT_UNSENT
             x.next = e.releases
             e.releases = x
-            e.pause_until = clock_mono_us() + TROUBLE_PAUSE_US
+            e.pause_until = c.ended_us + TROUBLE_PAUSE_US
             x = following
             continue
         # whether the lease was still ours or not: asking again tells
@@ -93,5 +71,4 @@ cdef void releases_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexc
         free(x)
         x = following
     uv_mutex_unlock(&book.lock)
-    free(call)
     popjobs_wake(e.worker, wake)

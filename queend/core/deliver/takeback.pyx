@@ -7,7 +7,7 @@
 # the claim is made.
 
 cdef struct TakebackCall:
-    Engine* engine
+    Call base
     Takeback* list
 
 cdef void takeback_want(Engine* e, PopJob* j, int i) noexcept nogil:
@@ -29,62 +29,37 @@ cdef void takebacks_close(Engine* e) noexcept nogil:
         free(x)
 
 cdef void takebacks_drain(Engine* e) noexcept nogil:
-    cdef Slot* slot
-    cdef Params params
     cdef TakebackCall* call
+    cdef SpanArgs* a = <SpanArgs*>e.args.at
     cdef Takeback* x
-    if e.takebacks == NULL or e.takeback_flying:
+    if e.takebacks == NULL:
         return
-    slot = slotpool_take(e.slots)
-    if slot == NULL:
-        return
-    call = <TakebackCall*>calloc(1, sizeof(TakebackCall))
+    call = <TakebackCall*>call_open(e, sizeof(TakebackCall), STMT_TAKE_BACK, &e.takeback_limit, takebacks_done)
     if call == NULL:
         return
-    call.engine = e
     call.list = e.takebacks
     e.takebacks = NULL
-    pgarray_begin(&e.ask_a, OID_INT4)
-    pgarray_begin(&e.ask_b, OID_INT4)
-    pgarray_begin(&e.c_first, OID_INT8)
-    pgarray_begin(&e.c_base, OID_INT8)
     x = call.list
     while x != NULL:
-        pgarray_int4(&e.ask_a, x.cursor.partition.id)
-        pgarray_int4(&e.ask_b, x.cursor.group.id)
-        pgarray_int8(&e.c_first, x.span.first)
-        pgarray_int8(&e.c_base, x.span.stop)
+        pgarray_int4(&a.part, x.cursor.partition.id)
+        pgarray_int4(&a.group, x.cursor.group.id)
+        pgarray_int8(&a.first, x.span.first)
+        pgarray_int8(&a.stop, x.span.stop)
         x = x.next
-    params_begin(&params)
-    params_array(&params, &e.ask_a)
-    params_array(&params, &e.ask_b)
-    params_array(&params, &e.c_first)
-    params_array(&params, &e.c_base)
-    e.takeback_flying = True
-    if not slot_send(slot, STMT_TAKE_BACK, &params, takebacks_done, call, e.deadline_ms):
-        takebacks_again(call)
+    call_send(&call.base)
 
-cdef void takebacks_again(TakebackCall* call) noexcept nogil:
-    # Beside those that came meanwhile.
-    cdef Takeback* last = call.list
-    while last.next != NULL:
-        last = last.next
-    last.next = call.engine.takebacks
-    call.engine.takebacks = call.list
-    call.engine.takeback_flying = False
-    free(call)
-
-cdef void takebacks_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
+cdef void takebacks_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     # Taken back or not: asking again tells. Without an answer the same, once more: a second time does no harm.
-    cdef TakebackCall* call = <TakebackCall*>ctx
-    cdef Engine* e = call.engine
-    cdef Takeback* x = call.list
+    cdef Engine* e = c.engine
+    cdef Takeback* x = (<TakebackCall*>c).list
     cdef Takeback* following
     cdef PopJob* wake = NULL
-    if outcome == SLOT_LOST and not e.closing:
-        takebacks_again(call)
+    if outcome >= SLOT_UNSENT or outcome == SLOT_LOST and not e.closing:
+        while x.next != NULL:
+            x = x.next
+        x.next = e.takebacks  # beside those that came meanwhile
+        e.takebacks = (<TakebackCall*>c).list
         return
-    e.takeback_flying = False
     uv_mutex_lock(&book.lock)
     while x != NULL:
         following = x.next
@@ -98,5 +73,4 @@ cdef void takebacks_done(Slot* slot, void* ctx, PGresult* res, int outcome) noex
         free(x)
         x = following
     uv_mutex_unlock(&book.lock)
-    free(call)
     popjobs_wake(e.worker, wake)

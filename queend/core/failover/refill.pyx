@@ -205,8 +205,7 @@ cdef void refill_end() noexcept nogil:
     cdef Request* r = refill.r
     if refill.job.limited:
         capacity_settle(refill.job)
-    job_move(&refill.job.job, JOB_DONE)
-    r.job = NULL
+    job_end(&refill.job.job)
     refill.r = NULL
     refill.job = NULL
     request_close(r)

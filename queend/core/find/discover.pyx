@@ -16,8 +16,6 @@ cdef enum Finding:            # what the answer under way, and the names it need
     FIND_ENDED
     FIND_SCAN
 
-cdef const char* LOOK = b"SELECT pg_current_snapshot()::text, version, queend.now_us() FROM queend.catalog"
-
 cdef void discover_next(Engine* e) noexcept nogil:
     # The next group to be scanned. Those that can be found no more are left.
     cdef Discover* d = &e.discover
@@ -43,7 +41,6 @@ cdef void discover_left(Engine* e) noexcept nogil:
 
 cdef void discover_drain(Engine* e) noexcept nogil:
     # One statement at a time. What a look wants goes before a page of a scan, which may have a thousand more.
-    cdef Slot* slot
     cdef Discover* d = &e.discover
     if d.finding:
         return
@@ -51,40 +48,36 @@ cdef void discover_drain(Engine* e) noexcept nogil:
         discover_next(e)
     if d.scanning == NULL and not d.recent_wanted and not d.waking_wanted and not d.ended_wanted:
         return
-    slot = slotpool_take(e.slots)
-    if slot == NULL:
+    if slotpool_take(e.slots) == NULL:
         return
     if d.recent_wanted:
         d.recent_wanted = False
-        recent_send(e, slot)
+        recent_send(e)
     elif d.waking_wanted:
         d.waking_wanted = False
-        waking_send(e, slot)
+        waking_send(e)
     elif d.ended_wanted:
         d.ended_wanted = False
-        ended_send(e, slot)
+        ended_send(e)
     elif clock_mono_us() >= d.pause_until:
-        scan_send(e, slot)
+        scan_send(e)
 
-cdef void discover_send(Engine* e, Slot* slot, int statement, Params* params, slot_done done, int finding) noexcept nogil:
+cdef void discover_begin(Engine* e, int statement, call_done done, int finding) noexcept nogil:
     e.discover.finding = finding
-    if not slot_send(slot, statement, params, done, e, e.deadline_ms):
-        e.discover.finding = FIND_NOTHING
-        if finding != FIND_SCAN:
-            e.discover.snapshot = 0
+    call_begin(&e.discover.call, e, statement, done)
 
-cdef void scan_send(Engine* e, Slot* slot) noexcept nogil:
+cdef void scan_send(Engine* e) noexcept nogil:
     cdef Group* g = e.discover.scanning
-    cdef Params params
+    cdef ScanArgs* a = <ScanArgs*>e.args.at
     uv_mutex_lock(&book.lock)
     e.discover.moves = book.moves
     uv_mutex_unlock(&book.lock)
-    params_begin(&params)
-    params_int4(&params, g.queue.id)
-    params_int4(&params, g.id)
-    params_int4(&params, g.scan_after)
-    params_int4(&params, SCAN_PAGE)
-    discover_send(e, slot, STMT_POP_SCAN, &params, scan_done, FIND_SCAN)
+    discover_begin(e, STMT_POP_SCAN, scan_done, FIND_SCAN)
+    arg_int4(&a.queue, g.queue.id)
+    arg_int4(&a.group, g.id)
+    arg_int4(&a.after, g.scan_after)
+    arg_int4(&a.most, SCAN_PAGE)
+    call_send(&e.discover.call)
 
 cdef inline int64_t look_due(Discover* d, bint waiting, const Settings* s) noexcept nogil:
     # When to look next (monotonic). The first time at once: everything after it goes on from there.
@@ -97,8 +90,8 @@ cdef inline int64_t look_due(Discover* d, bint waiting, const Settings* s) noexc
 cdef void discover_tick(Engine* e, int64_t now) noexcept nogil:
     # By one worker: has anything been committed at all, the catalog among it? An idle database answers that for microseconds.
     cdef Discover* d = &e.discover
-    cdef Slot* slot
     cdef bint waiting
+    cdef bint free
     if d.finding or d.recent_wanted or d.waking_wanted or d.ended_wanted:
         return
     uv_mutex_lock(&book.lock)
@@ -106,21 +99,21 @@ cdef void discover_tick(Engine* e, int64_t now) noexcept nogil:
     if now < look_due(d, waiting, e.settings):
         uv_mutex_unlock(&book.lock)
         return
-    slot = slotpool_take(e.slots)
-    if slot != NULL:
+    free = slotpool_take(e.slots) != NULL
+    if free:
         d.ended_all = book.missed
         book.missed = False
     uv_mutex_unlock(&book.lock)
-    if slot == NULL:
+    if not free:
         return                # the timer comes here again
     d.look_now = False
     d.looked_us = now
-    d.finding = FIND_LOOK
-    if not slot_query_simple(slot, LOOK, look_done, e, e.deadline_ms if e.deadline_ms < LOOK_DEADLINE_MS else LOOK_DEADLINE_MS):
-        d.finding = FIND_NOTHING
+    discover_begin(e, STMT_LOOK, look_done, FIND_LOOK)
+    d.call.deadline_ms = min(e.deadline_ms, LOOK_DEADLINE_MS)
+    call_send(&d.call)
 
-cdef void look_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
-    cdef Engine* e = <Engine*>ctx
+cdef void look_done(Call* c, PGresult* res, int outcome) noexcept nogil:
+    cdef Engine* e = c.engine
     cdef Discover* d = &e.discover
     cdef uint64_t snapshot
     d.finding = FIND_NOTHING
@@ -145,24 +138,21 @@ cdef void look_again(Discover* d) noexcept nogil:
 
 # ---- what was stored since the last look -----------------------------------------------------------------------------
 
-cdef void recent_send(Engine* e, Slot* slot) noexcept nogil:
+cdef void recent_send(Engine* e) noexcept nogil:
     cdef Discover* d = &e.discover
-    cdef Params params
+    cdef RecentArgs* a = <RecentArgs*>e.args.at
     cdef int64_t now = clock_mono_us()
     d.gap = d.since == 0 or now - d.since_us > LOOK_GAP_US
     d.recent_us = now
-    params_begin(&params)
-    if d.gap:
-        params_null(&params)
-        params_null(&params)
-    else:
-        params_int8(&params, d.since)
-        params_int8(&params, now - d.since_us + RECENT_MARGIN_US)
-    discover_send(e, slot, STMT_RECENT, &params, recent_done, FIND_RECENT)
+    discover_begin(e, STMT_RECENT, recent_done, FIND_RECENT)
+    if not d.gap:
+        arg_int8(&a.since_us, d.since)
+        arg_int8(&a.back_us, now - d.since_us + RECENT_MARGIN_US)
+    call_send(&d.call)
 
-cdef void recent_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
+cdef void recent_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     # The first two rows tell where the next look begins, the others are partitions with their heads.
-    cdef Engine* e = <Engine*>ctx
+    cdef Engine* e = c.engine
     cdef Discover* d = &e.discover
     cdef int row
     cdef bint unknown = False
@@ -182,7 +172,8 @@ cdef void recent_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
         d.gap = True          # it has ended: whatever it stored is found by scans
     d.next_writer = pg_int8(res, 1, 2)
     if back_at and d.recent_us - back_at < BACK_HELD_US and d.since and d.since < d.next_since:
-        d.next_since = d.since      # a transaction that began before the clock was set back may yet store records of a lower moment
+        # a transaction that began before the clock was set back may yet store records of a lower moment
+        d.next_since = d.since
     uv_rwlock_rdlock(&catalog.lock)
     for row in range(2, PQntuples(res)):
         if catalog_queue_id(pg_int4(res, row, 1)) == NULL:
@@ -279,8 +270,8 @@ cdef bint found_keep(Discover* d, int n) noexcept nogil:
     d.server = catalog_server()
     return True
 
-cdef void scan_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
-    cdef Engine* e = <Engine*>ctx
+cdef void scan_done(Call* c, PGresult* res, int outcome) noexcept nogil:
+    cdef Engine* e = c.engine
     cdef Discover* d = &e.discover
     cdef int row
     cdef int32_t last = -1
@@ -308,9 +299,9 @@ cdef void scan_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept 
     d.last_page = not more
     found_name(e, FIND_SCAN)
 
-cdef void waking_send(Engine* e, Slot* slot) noexcept nogil:
+cdef void waking_send(Engine* e) noexcept nogil:
     cdef Discover* d = &e.discover
-    cdef Params params
+    cdef WakingArgs* a = <WakingArgs*>e.args.at
     cdef int64_t back
     d.waking_sent = dbclock_now()
     back = d.waking_sent - WAKING_BACK_US
@@ -318,15 +309,15 @@ cdef void waking_send(Engine* e, Slot* slot) noexcept nogil:
         back = d.writer       # a pause that is committed late
     if d.waking_after == 0 and (d.waking_from == 0 or back < d.waking_from):
         d.waking_from = back
-    params_begin(&params)
-    params_int8(&params, d.waking_from)
-    params_int4(&params, d.waking_after)
-    params_int8(&params, d.waking_sent + WAKING_AHEAD_US)
-    params_int4(&params, WAKING_PAGE)
-    discover_send(e, slot, STMT_WAKING, &params, waking_done, FIND_WAKING)
+    discover_begin(e, STMT_WAKING, waking_done, FIND_WAKING)
+    arg_int8(&a.from_us, d.waking_from)
+    arg_int4(&a.after, d.waking_after)
+    arg_int8(&a.to_us, d.waking_sent + WAKING_AHEAD_US)
+    arg_int4(&a.most, WAKING_PAGE)
+    call_send(&d.call)
 
-cdef void waking_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
-    cdef Engine* e = <Engine*>ctx
+cdef void waking_done(Call* c, PGresult* res, int outcome) noexcept nogil:
+    cdef Engine* e = c.engine
     cdef Discover* d = &e.discover
     cdef int row
     cdef int n = PQntuples(res) if outcome == SLOT_OK else 0
@@ -349,28 +340,23 @@ cdef void waking_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
 cdef void found_name(Engine* e, int finding) noexcept nogil:
     # Partitions of other processes' making are asked for by id before they are used.
     cdef Discover* d = &e.discover
-    cdef Slot* slot
-    cdef Params params
+    cdef NamesArgs* a = <NamesArgs*>e.args.at
     cdef int i
-    pgarray_begin(&e.ask_a, OID_INT4)
+    discover_begin(e, STMT_PARTITIONS_FIND, found_named, finding)
     uv_rwlock_rdlock(&catalog.lock)
     for i in range(d.n_found):
         if catalog_partition_id(d.found[i].partition) == NULL:
-            pgarray_int4(&e.ask_a, d.found[i].partition)
+            pgarray_int4(&a.first, d.found[i].partition)
     uv_rwlock_rdunlock(&catalog.lock)
-    if e.ask_a.n == 0:
-        found_take(e, finding)
-        return
-    slot = slotpool_take(e.slots)
-    params_begin(&params)
-    params_array(&params, &e.ask_a)
-    d.finding = finding
     d.cleanings = catalog.cleanings
-    if slot == NULL or not slot_send(slot, STMT_PARTITIONS_FIND, &params, found_named, e, e.deadline_ms):
-        found_take(e, finding)         # without them: it is read again
+    if a.first.n:
+        call_send(&d.call)
+    else:
+        found_take(e, finding)
 
-cdef void found_named(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
-    cdef Engine* e = <Engine*>ctx
+cdef void found_named(Call* c, PGresult* res, int outcome) noexcept nogil:
+    # Without them where it failed: it is read again.
+    cdef Engine* e = c.engine
     if outcome == SLOT_OK:
         names_take(e, res, e.discover.cleanings)
     found_take(e, e.discover.finding)

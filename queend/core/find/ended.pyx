@@ -1,19 +1,18 @@
-# Leases that ended before their time through another daemon. Who ends one tells its own process only: a write for every lease, so that
-# others hear of it, would cost all acknowledgments. Instead some of the leases this process believes in are looked up once a second, while
-# somebody waits for them and something was committed at all.
+# Leases that ended before their time through another daemon. Who ends one tells its own process only: a write for every
+# lease, so that others hear of it, would cost all acknowledgments. Instead some of the leases this process believes in are
+# looked up once a second, while somebody waits for them and something was committed at all.
 
 cdef enum:
     ENDED_STEPS = 8192        # of the book's leases and pauses that are considered for it
 
-cdef void ended_send(Engine* e, Slot* slot) noexcept nogil:
+cdef void ended_send(Engine* e) noexcept nogil:
     cdef Discover* d = &e.discover
-    cdef Params params
+    cdef CursorArgs* a = <CursorArgs*>e.args.at
     cdef Cursor* c
     cdef int steps = 0
     cdef int n
     d.n_checked = 0
-    pgarray_begin(&e.ask_a, OID_INT4)
-    pgarray_begin(&e.ask_b, OID_INT4)
+    discover_begin(e, STMT_LEASES_ENDED, ended_done, FIND_ENDED)
     uv_mutex_lock(&book.lock)
     n = book.due.n
     while steps < n and steps < ENDED_STEPS and d.n_checked < ENDED_PAGE:
@@ -22,31 +21,30 @@ cdef void ended_send(Engine* e, Slot* slot) noexcept nogil:
         steps += 1
         c = <Cursor*>book.due.nodes[d.ended_at].owner
         if c.state == CURSOR_LEASED and not c.group.dead and (d.ended_all or c.group.n_wait or c.wait_first != NULL):
-            pgarray_int4(&e.ask_a, c.partition.id)
-            pgarray_int4(&e.ask_b, c.group.id)
+            pgarray_int4(&a.part, c.partition.id)
+            pgarray_int4(&a.group, c.group.id)
             d.checked[d.n_checked].partition = c.partition.id
             d.checked[d.n_checked].group = c.group.id
             d.checked[d.n_checked].due = c.due.at
             d.n_checked += 1
     uv_mutex_unlock(&book.lock)
-    if d.n_checked == 0:
-        return
-    params_begin(&params)
-    params_array(&params, &e.ask_a)
-    params_array(&params, &e.ask_b)
-    discover_send(e, slot, STMT_LEASES_ENDED, &params, ended_done, FIND_ENDED)
+    if d.n_checked:
+        call_send(&d.call)
+    else:
+        d.finding = FIND_NOTHING
 
-cdef void ended_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
-    cdef Engine* e = <Engine*>ctx
+cdef void ended_done(Call* call, PGresult* res, int outcome) noexcept nogil:
+    cdef Engine* e = call.engine
     cdef Discover* d = &e.discover
     cdef int row, i
     cdef Partition* p
     cdef Group* g
     cdef Cursor* c
     cdef PopJob* wake = NULL
-    d.finding = FIND_NOTHING
     if outcome != SLOT_OK:
+        look_again(d)
         return
+    d.finding = FIND_NOTHING
     uv_rwlock_rdlock(&catalog.lock)
     uv_mutex_lock(&book.lock)
     for row in range(PQntuples(res)):

@@ -18,7 +18,6 @@ cdef Ask* ask_of(Engine* e, int kind) noexcept nogil:
     a = <Ask*>arena_zero(&e.round.arena, sizeof(Ask))
     if a == NULL:
         return NULL
-    a.engine = e
     a.kind = kind
     a.room = 1000
     a.first = <Slice*>arena_alloc(&e.round.arena, a.room * sizeof(Slice))
@@ -28,7 +27,8 @@ cdef Ask* ask_of(Engine* e, int kind) noexcept nogil:
         a.marks = <int64_t*>arena_zero(&e.round.arena, a.room * sizeof(int64_t))
     if kind == ASK_STORED:
         a.items = <PushItem**>arena_alloc(&e.round.arena, a.room * sizeof(PushItem*))
-    if a.first == NULL or a.second == NULL or a.ids == NULL or (kind == ASK_SIZE and a.marks == NULL) or (kind == ASK_STORED and a.items == NULL):
+    if (a.first == NULL or a.second == NULL or a.ids == NULL or (kind == ASK_SIZE and a.marks == NULL)
+            or (kind == ASK_STORED and a.items == NULL)):
         return NULL
     a.next = e.round.waiting
     e.round.waiting = a
@@ -64,7 +64,6 @@ cdef void ask_group(Engine* e, Queue* q, Slice name, Slice mode, bint has_since,
     a.first = <Slice*>arena_alloc(&e.round.arena, sizeof(Slice))
     if a.first == NULL:
         return
-    a.engine = e
     a.kind = ASK_GROUP
     a.queue = q
     a.first[0] = name
@@ -118,85 +117,72 @@ cdef void lookup_drain(Engine* e) noexcept nogil:
     elif e.round.flying == 0 and not slotpool_ready(e.slots):
         round_expire(e)
 
+cdef int ask_statement(int kind) noexcept nogil:
+    if kind == ASK_GROUP:
+        return STMT_GROUP_WITHIN
+    if kind == ASK_STORED:
+        return STMT_IDS_STORED
+    if kind == ASK_SIZE:
+        return STMT_QUEUE_SIZES
+    if kind == ASK_PARTITION:
+        return STMT_PARTITION_FIND
+    if kind == ASK_GROUPS:
+        return STMT_GROUPS_FIND
+    return STMT_PARTITIONS_FIND if kind == ASK_NAMES else STMT_RESOLVE_WITHIN
+
 cdef bint ask_send(Engine* e, Ask* a) noexcept nogil:
-    cdef Slot* slot = slotpool_take(e.slots)
-    cdef Params params
-    cdef int i
-    cdef int statement
-    if slot == NULL:
+    if slotpool_take(e.slots) == NULL:
         return False
-    pgarray_begin(&e.ask_a, OID_TEXT if a.kind == ASK_RESOLVE or a.kind == ASK_DRAINED else OID_INT4)
-    pgarray_begin(&e.ask_b, OID_TEXT)
-    params_begin(&params)
+    call_begin(&a.base, e, ask_statement(a.kind), ask_done)
     if a.kind == ASK_GROUP:
-        statement = STMT_GROUP_WITHIN
-        params_int4(&params, a.queue.id)
-        params_slice(&params, a.first[0])
-        params_slice(&params, a.mode)
-        if a.has_since:
-            params_int8(&params, a.since_us)
-        else:
-            params_null(&params)
-        params_bound(&params, e.settings.max_groups)
+        group_ask(e, a, <GroupArgs*>e.args.at)
     elif a.kind == ASK_STORED:
-        statement = STMT_IDS_STORED
-        stored_begin(a)
-        params_array(&params, &e.ask_a)
-        params_array(&params, &e.ask_b)
-        params_array(&params, &e.ask_c)
+        stored_ask(a, <IdsArgs*>e.args.at)
     else:
-        for i in range(a.n):
-            if a.kind == ASK_RESOLVE or a.kind == ASK_DRAINED:
-                pgarray_bytes(&e.ask_a, a.first[i].p, a.first[i].n)
-            else:
-                pgarray_int4(&e.ask_a, a.ids[i])
-            pgarray_bytes(&e.ask_b, a.second[i].p, a.second[i].n)
-        params_array(&params, &e.ask_a)
-        if a.kind == ASK_SIZE:
-            statement = STMT_QUEUE_SIZES
-            sizes_begin(a)
-        elif a.kind == ASK_RESOLVE or a.kind == ASK_DRAINED:
-            statement = STMT_RESOLVE_WITHIN
-        elif a.kind == ASK_PARTITION:
-            statement = STMT_PARTITION_FIND
-        elif a.kind == ASK_GROUPS:
-            statement = STMT_GROUPS_FIND
-        else:
-            statement = STMT_PARTITIONS_FIND
-        if a.kind != ASK_NAMES and a.kind != ASK_SIZE:
-            params_array(&params, &e.ask_b)
-        if statement == STMT_RESOLVE_WITHIN:
-            params_bound(&params, e.settings.max_queues if a.kind == ASK_RESOLVE else 0)
-            params_bound(&params, e.settings.max_partitions if a.kind == ASK_RESOLVE else 0)
+        names_ask(e, a, <NamesArgs*>e.args.at)
     a.cleanings = catalog.cleanings
-    a.forgets = atomic_get64(&book.forgets)
     if a.first_us == 0:
         a.first_us = clock_mono_us()
     e.round.waiting = a.next
     e.round.flying += 1
-    if not slot_send(slot, statement, &params, ask_done, a, e.deadline_ms):
-        e.round.flying -= 1
-        a.next = e.round.waiting
-        e.round.waiting = a
-        return False
-    return True
+    return call_send(&a.base)
 
-cdef inline void params_bound(Params* params, int most) noexcept nogil:
-    if most:
-        params_int4(params, most)
-    else:
-        params_null(params)
+cdef void group_ask(Engine* e, Ask* a, GroupArgs* p) noexcept nogil:
+    arg_int4(&p.queue, a.queue.id)
+    arg_slice(&p.name, a.first[0])
+    arg_slice(&p.mode, a.mode)
+    if a.has_since:
+        arg_int8(&p.from_us, a.since_us)
+    arg_bound(&p.max_groups, e.settings.max_groups)
 
-cdef void stored_begin(Ask* a) noexcept nogil:
-    cdef Engine* e = a.engine
+cdef void names_ask(Engine* e, Ask* a, NamesArgs* p) noexcept nogil:
+    # By name, or by the number of what they are in.
+    cdef bint resolves = a.kind == ASK_RESOLVE or a.kind == ASK_DRAINED
     cdef int i
-    pgarray_begin(&e.ask_b, OID_BYTEA)
-    pgarray_begin(&e.ask_c, OID_INT8)
+    if a.kind == ASK_SIZE:
+        sizes_begin(a)
+    for i in range(a.n):
+        if resolves:
+            pgarray_bytes(&p.first, a.first[i].p, a.first[i].n)
+        else:
+            pgarray_int4(&p.first, a.ids[i])
+        if a.kind != ASK_NAMES and a.kind != ASK_SIZE:
+            pgarray_bytes(&p.second, a.second[i].p, a.second[i].n)
+    if a.kind == ASK_RESOLVE:
+        arg_bound(&p.max_queues, e.settings.max_queues)
+        arg_bound(&p.max_partitions, e.settings.max_partitions)
+
+cdef inline void arg_bound(PgArray* a, int most) noexcept nogil:
+    if most:
+        arg_int4(a, most)
+
+cdef void stored_ask(Ask* a, IdsArgs* p) noexcept nogil:
+    cdef int i
     uv_mutex_lock(&recalls.lock)
     for i in range(a.n):
-        pgarray_int4(&e.ask_a, a.items[i].partition.id)
-        pgarray_bytes(&e.ask_b, a.items[i].id, 16)
-        pgarray_int8(&e.ask_c, recall_from(a.items[i].partition, a.items[i].id))
+        pgarray_int4(&p.part, a.items[i].partition.id)
+        pgarray_bytes(&p.id, a.items[i].id, 16)
+        pgarray_int8(&p.known, recall_from(a.items[i].partition, a.items[i].id))
     uv_mutex_unlock(&recalls.lock)
 
 cdef void stored_take(Ask* a, PGresult* res) noexcept nogil:
@@ -212,7 +198,6 @@ cdef void stored_take(Ask* a, PGresult* res) noexcept nogil:
 
 cdef void sizes_begin(Ask* a) noexcept nogil:
     cdef int i
-    a.asked_us = clock_mono_us()
     uv_rwlock_rdlock(&catalog.lock)
     for i in range(a.n):
         a.marks[i] = capacity_mark(a.ids[i])
@@ -225,23 +210,26 @@ cdef void sizes_take(Ask* a, PGresult* res) noexcept nogil:
     for row in range(PQntuples(res)):
         for i in range(a.n):
             if a.ids[i] == pg_int4(res, row, 0):
-                capacity_learn(a.ids[i], pg_int8(res, row, 1), pg_int4(res, row, 2), a.marks[i], a.asked_us)
+                capacity_learn(a.ids[i], pg_int8(res, row, 1), pg_int4(res, row, 2), a.marks[i], a.base.sent_us)
                 break
 
-cdef void ask_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
-    cdef Ask* a = <Ask*>ctx
-    cdef Engine* e = a.engine
+cdef void ask_done(Call* c, PGresult* res, int outcome) noexcept nogil:
+    cdef Ask* a = <Ask*>c
+    cdef Engine* e = c.engine
     cdef const Verdict* v = verdict_of(res)
     e.round.flying -= 1
+    if outcome >= SLOT_UNSENT:
+        ask_again(e, a)
+        return
     if outcome == SLOT_OK:
         ask_take(a, res)
-    elif (a.tries < ASK_TRIES if outcome != SLOT_ERROR else blame_again(v.blame, a.tries + 1, clock_mono_us() - a.first_us, e.patience_us)):
+    elif (a.tries < ASK_TRIES if outcome != SLOT_ERROR else
+            blame_again(v.blame, a.tries + 1, c.ended_us - a.first_us, e.patience_us)):
         # Every slot may have lost its connection at once: more tries than slots, and a pause once it looks like that.
         a.tries += 1
-        a.next = e.round.waiting
-        e.round.waiting = a
+        ask_again(e, a)
         if a.tries > 2:
-            e.round.pause_until = clock_mono_us() + 20000
+            e.round.pause_until = c.ended_us + 20000
     else:
         e.round.failures += 1
         e.round.apart = blames_request(v.blame)
@@ -249,6 +237,10 @@ cdef void ask_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept n
             e.round.why = 500
         log_line(b"error", b"lookup_refused", pg_error(res))
     lookup_drain(e)
+
+cdef inline void ask_again(Engine* e, Ask* a) noexcept nogil:
+    a.next = e.round.waiting
+    e.round.waiting = a
 
 cdef void ask_take(Ask* a, PGresult* res) noexcept nogil:
     # The rows become catalog entries.
@@ -262,11 +254,11 @@ cdef void ask_take(Ask* a, PGresult* res) noexcept nogil:
         stored_take(a, res)
         return
     uv_rwlock_wrlock(&catalog.lock)
-    if (a.kind == ASK_GROUP or a.kind == ASK_GROUPS) and a.forgets != atomic_get64(&book.forgets):
+    if (a.kind == ASK_GROUP or a.kind == ASK_GROUPS) and a.base.forgets != atomic_get64(&book.forgets):
         n = 0             # a group it tells of may have been deleted: it is asked again
     if a.kind == ASK_GROUP:
         if n and PQgetisnull(res, 0, 0):
-            refused_add(&a.engine.round, BOUND_GROUPS, a.queue.name, a.first[0])
+            refused_add(&a.base.engine.round, BOUND_GROUPS, a.queue.name, a.first[0])
         elif n and not a.queue.dead:
             uv_mutex_lock(&book.lock)
             g = catalog_add_group(a.queue, pg_int4(res, 0, 0), a.first[0])
@@ -277,7 +269,7 @@ cdef void ask_take(Ask* a, PGresult* res) noexcept nogil:
         sizes_take(a, res)
     elif a.kind == ASK_NAMES:
         uv_rwlock_wrunlock(&catalog.lock)
-        names_take(a.engine, res, a.cleanings)
+        names_take(a.base.engine, res, a.cleanings)
         return
     elif a.kind == ASK_GROUPS or a.cleanings == catalog.cleanings:     # else it is asked again
         q = NULL
@@ -286,7 +278,7 @@ cdef void ask_take(Ask* a, PGresult* res) noexcept nogil:
             if i < 0 or i >= a.n:
                 continue
             if a.kind == ASK_RESOLVE and not PQgetisnull(res, row, 3):
-                refused_add(&a.engine.round, pg_int4(res, row, 3), a.first[i], a.second[i])
+                refused_add(&a.base.engine.round, pg_int4(res, row, 3), a.first[i], a.second[i])
                 continue
             if a.kind == ASK_RESOLVE or a.kind == ASK_DRAINED:
                 q = catalog_add_queue(pg_int4(res, row, 1), a.first[i])
@@ -308,10 +300,11 @@ cdef void ask_take(Ask* a, PGresult* res) noexcept nogil:
                 g = catalog_add_group(q, pg_int4(res, row, 1), a.second[i])
                 uv_mutex_unlock(&book.lock)
     uv_rwlock_wrunlock(&catalog.lock)
-    popjobs_wake(a.engine.worker, wake)
+    popjobs_wake(a.base.engine.worker, wake)
 
 cdef void names_take(Engine* e, PGresult* res, uint64_t cleanings) noexcept nogil:
-    # Rows (id, queue_id, name) of partitions_find, of no use if partitions were removed since it was asked for. A queue this process has not heard of asks for a reload.
+    # Rows (id, queue_id, name) of partitions_find, of no use if partitions were removed since it was asked for. A queue
+    # this process has not heard of asks for a reload.
     cdef int row
     cdef Queue* q
     cdef bint unknown = False

@@ -71,8 +71,92 @@ cdef void job_open(Job* j, Request* r, int op) noexcept nogil:
     r.job = j
     r.op = op
 
-cdef void job_refuse(Job* j, int status, const char* text) noexcept nogil:
+cdef inline void job_queue(Job* j, JobList* list) noexcept nogil:
+    # It waits for a statement.
+    job_move(j, JOB_QUEUED)
+    joblist_add(list, j)
+
+cdef inline void job_queue_first(Job* j, JobList* list) noexcept nogil:
+    job_move(j, JOB_QUEUED)
+    joblist_front(list, j)
+
+cdef inline void job_look_up(Job* j, JobList* list) noexcept nogil:
+    # It waits for names: of a round (`resolving`) or a reload (`wait_reload`).
+    job_move(j, JOB_RESOLVING)
+    joblist_add(list, j)
+
+cdef void jobs_queue_first(JobList* jobs, JobList* list) noexcept nogil:
+    # They were not sent: the first again, in their order.
+    cdef Job* job = jobs.first
+    if job == NULL:
+        return
+    while job != NULL:
+        job_move(job, JOB_QUEUED)
+        job = job.next
+    jobs.last.next = list.first
+    jobs.n += list.n
+    if list.last != NULL:
+        jobs.last = list.last
+    list[0] = jobs[0]
+    memset(jobs, 0, sizeof(JobList))
+
+cdef Request* job_end(Job* j) noexcept nogil:
+    # Its request is answered next, or leaves the engine.
     cdef Request* r = j.r
     job_move(j, JOB_DONE)
     r.job = NULL
-    reply_error(r, status, text)
+    r.on_gone = NULL
+    return r
+
+cdef void job_refuse(Job* j, int status, const char* text) noexcept nogil:
+    reply_error(job_end(j), status, text)
+
+cdef void jobs_failed(Call* c, PGresult* res, JobList* list, const CallTexts* texts) noexcept nogil:
+    # Each job of a call that failed goes back into its list, or is refused.
+    cdef Engine* e = c.engine
+    cdef const Verdict* v = verdict_of(res)
+    cdef bint shared = c.jobs.n > 1 and blames_request(v.blame)
+    cdef Job* job
+    cdef bint refused
+    e.want_reload = e.want_reload or v.reload
+    if res != NULL:
+        e.pause_until = c.ended_us + TROUBLE_PAUSE_US
+    while c.jobs.first != NULL:
+        job = joblist_take(&c.jobs)
+        if res == NULL:
+            job_refuse(job, 503, texts.unknown)
+        elif job_again(job, v.blame, c.ended_us) or shared and not job.alone:
+            job.alone = job.alone or blames_request(v.blame)
+            job_queue(job, list)
+        else:
+            log_line(b"error", texts.event, pg_error(res))
+            refused = v.blame == BLAME_DATA and texts.refused != NULL
+            job_refuse(job, 500 if refused else 503, texts.refused if refused else texts.put_off)
+
+cdef bint job_outlasts(Job* job, JobList* list, int64_t now) noexcept nogil:
+    # A long poll outlasts a database that is away: it waits on in the list, until its own deadline. False: it is none.
+    cdef JobKind* t = &job_kinds[job.op]
+    cdef int64_t until = t.until(job) if t.until != NULL else 0
+    if until == 0:
+        return False
+    if now < until:
+        joblist_add(list, job)
+    else:
+        t.expire(job)
+    return True
+
+cdef void jobs_expire(Engine* e, JobList* list) noexcept nogil:
+    # No connection for too long: whoever waits longer than the patience is told.
+    cdef int n = list.n
+    cdef Job* job
+    cdef int64_t now
+    if slotpool_ready(e.slots):
+        return
+    now = clock_mono_us()
+    while n > 0:
+        n -= 1
+        job = joblist_take(list)
+        if now - job.born_us > e.patience_us:
+            job_kinds[job.op].refuse(job, 503, b"The database is not reachable")
+        else:
+            joblist_add(list, job)

@@ -43,6 +43,13 @@ cdef void limit_open(Limit* l, const LimitConfig* config) noexcept nogil:
     l.limit = limit_clamp(LIMIT_START, c.min_limit, c.max_limit)
     l.starting = True
 
+cdef void limit_fixed(Limit* l, int most) noexcept nogil:
+    cdef LimitConfig c
+    memset(&c, 0, sizeof(c))
+    c.mode = LIMIT_STATIC
+    c.max_concurrent = most
+    limit_open(l, &c)
+
 cdef inline bint limit_take(Limit* l) noexcept nogil:
     # A permit, or False. Give it back with limit_give (nothing was sent) or limit_done.
     if l.in_flight >= (1 if l.probe_us else l.limit):
@@ -154,3 +161,37 @@ cdef void limit_look(Limit* l, int64_t now_us) noexcept nogil:
         l.limit = limit_clamp(l.limit - 1, l.config.min_limit, l.config.max_limit)
     elif queue < low and used:
         l.limit = limit_clamp(l.limit * 2 if l.starting else l.limit + 1, l.config.min_limit, l.config.max_limit)
+
+# ---- as the operator set them ---------------------------------------------------------------------------------------
+
+cdef void limits_open(Engine* e) noexcept nogil:
+    # The slots a stream needs stay out of their reach.
+    limit_of_type(e, &e.pop_limit, TYPE_POP)
+    limit_of_type(e, &e.claim_limit, TYPE_POP)
+    limit_of_type(e, &e.ack_limit, TYPE_ACK)
+    limit_of_type(e, &e.tx_limit, TYPE_TRANSACTION)
+    limit_of_type(e, &e.lease_limit, TYPE_LEASE)
+    # they wait for each other in there
+    limit_fixed(&e.cycle_limit, limit_clamp(e.settings.cycles, 1, e.settings.slots // 2 if e.settings.slots > 3 else 1))
+    limit_fixed(&e.lease_asks_limit, 2)
+    limit_fixed(&e.release_limit, 1)
+    limit_fixed(&e.takeback_limit, 1)
+
+cdef void limit_of_type(Engine* e, Limit* l, int job_type) noexcept nogil:
+    cdef LimitConfig c = limit_config(e.settings, job_type)
+    limit_open(l, &c)
+
+cdef LimitConfig limit_config(Settings* s, int job_type) noexcept nogil:
+    cdef LimitConfig c
+    cdef int most = s.slots - 2 if s.slots > 3 else 1
+    memset(&c, 0, sizeof(c))
+    c.mode = LIMIT_VEGAS if s.vegas else LIMIT_STATIC
+    c.max_concurrent = limit_clamp(s.types[job_type].max_concurrent, 1, most)
+    c.min_limit = s.vegas_min_limit
+    c.max_limit = s.vegas_max_limit
+    c.alpha = s.vegas_alpha
+    c.beta = s.vegas_beta
+    c.window_samples = s.vegas_window_samples
+    c.fastest_window_us = <int64_t>s.vegas_fastest_window_sec * 1000000
+    c.interval_us = <int64_t>s.vegas_interval_ms * 1000
+    return c

@@ -209,42 +209,35 @@ cdef inline const unsigned char* chunk_id(PushItem** it, int k) noexcept nogil:
 
 # ---- a batch before it is sent ---------------------------------------------------------------------------------------
 
-cdef void batch_recall(PushBatch* b, PushArrays* s) noexcept nogil:
+cdef void batch_recall(PushBatch* b, KnownArgs* a) noexcept nogil:
     # What push is told of each row: how far its partition is known, and where its ids may stand.
     cdef int i
     cdef bint any = False
     cdef PushGroup* g = NULL
-    pgarray_begin(&s.known, OID_INT8)
-    pgarray_begin(&s.known_at, OID_INT8)
-    pgarray_begin(&s.look_row, OID_INT4)
-    pgarray_begin(&s.look_from, OID_INT8)
-    pgarray_begin(&s.look_to, OID_INT8)
+    pgarray_begin(&a.known, OID_INT8)
+    pgarray_begin(&a.known_at, OID_INT8)
+    pgarray_begin(&a.look_row, OID_INT4)
+    pgarray_begin(&a.look_from, OID_INT8)
+    pgarray_begin(&a.look_to, OID_INT8)
     uv_mutex_lock(&recalls.lock)
     for i in range(b.n_chunks):
         if b.chunks[i].group is not g:
             g = b.chunks[i].group
             if g.has_other:
                 any = True
-                group_recall(b, i, s)
+                group_recall(b, i, a)
         if g.has_other:
-            pgarray_int8(&s.known, g.known)
-            pgarray_int8(&s.known_at, g.known_at)
+            pgarray_int8(&a.known, g.known)
+            pgarray_int8(&a.known_at, g.known_at)
         else:
-            pgarray_null(&s.known)
-            pgarray_null(&s.known_at)
+            pgarray_null(&a.known)
+            pgarray_null(&a.known_at)
     uv_mutex_unlock(&recalls.lock)
     if not any:
-        pgarray_begin(&s.known, OID_INT8)
-        pgarray_begin(&s.known_at, OID_INT8)
+        pgarray_begin(&a.known, OID_INT8)
+        pgarray_begin(&a.known_at, OID_INT8)
 
-cdef void recall_params(Params* params, PushArrays* s) noexcept nogil:
-    params_array(params, &s.known)
-    params_array(params, &s.known_at)
-    params_array(params, &s.look_row)
-    params_array(params, &s.look_from)
-    params_array(params, &s.look_to)
-
-cdef void group_recall(PushBatch* b, int first, PushArrays* s) noexcept nogil:
+cdef void group_recall(PushBatch* b, int first, KnownArgs* a) noexcept nogil:
     cdef PushGroup* g = b.chunks[first].group
     cdef Recall* r = g.partition.recall
     cdef PushItem* it
@@ -275,9 +268,9 @@ cdef void group_recall(PushBatch* b, int first, PushArrays* s) noexcept nogil:
                 look = True
                 place = r.cells[at] & 0xffff
                 if place != last:
-                    pgarray_int4(&s.look_row, i + 1)
-                    pgarray_int8(&s.look_from, r.origin + (place << r.shift))
-                    pgarray_int8(&s.look_to, r.origin + (place + 1 << r.shift))
+                    pgarray_int4(&a.look_row, i + 1)
+                    pgarray_int8(&a.look_from, r.origin + (place << r.shift))
+                    pgarray_int8(&a.look_to, r.origin + (place + 1 << r.shift))
                 last = place
                 at = at + 1 if at + 1 < r.size else 0
         i += 1

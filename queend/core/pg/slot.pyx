@@ -23,6 +23,9 @@ cdef enum:
     SLOT_LOST = 2             # the connection is gone. res NULL: whether it committed is unknown; res not NULL: the
                               # server said why, and that nothing was committed (shutdown, terminated)
     SLOT_DEADLINE = 3         # no answer in time; whether it committed, or will, is unknown
+    SLOT_UNSENT = 4           # nothing was sent, nor is it below: no connection was free
+    SLOT_NO_MEMORY = 5
+    SLOT_TOO_LARGE = 6        # PostgreSQL takes no such message
 
 cdef enum:
     SLOT_BACKOFF_MIN_MS = 50
@@ -365,7 +368,8 @@ cdef bint slot_send(Slot* s, int statement, Params* params, slot_done done, void
         return False
     if s.pool.statements[statement].fenced:
         # by the loop's clock, as the deadline: when that has passed, so has this moment
-        params_moment(params, dbclock_at(<int64_t>uv_now(s.pool.loop) * 1000) + <int64_t>deadline_ms * 1000 if dbclock_known() else INFINITE_US)
+        params_moment(params, INFINITE_US if not dbclock_known() else
+                      dbclock_at(<int64_t>uv_now(s.pool.loop) * 1000) + <int64_t>deadline_ms * 1000)
     if PQsendQueryPrepared(s.conn, s.pool.statements[statement].name, params.n, params.values, params.lengths,
                            PARAMS_BINARY, 1) != 1:
         slot_break(s, PQerrorMessage(s.conn), SLOT_LOST)

@@ -1,6 +1,6 @@
 # The statements of the hot path: one per function of sql/function, prepared on every connection, called by number.
-# A signature has one letter per parameter: q bigint, i integer, t text, y bytea, u uuid, j jsonb, b boolean; a capital is the
-# array of it, S smallint[], B boolean[], D double precision[].
+# A signature has one letter per parameter: q bigint, i integer, t text, y bytea, u uuid, j jsonb, b boolean; a capital is
+# the array of it, S smallint[], B boolean[], D double precision[]; v is the version of the catalog. Names: pg/args.
 
 cdef enum:
     OID_BOOL = 16
@@ -51,6 +51,7 @@ cdef enum:
     STMT_LEASE_QUEUES
     STMT_STREAM_SOURCES
     STMT_QUEUES_MAKE
+    STMT_LOOK
     STMT_COUNT
 
 # Result columns, in the order of each function's RETURNS TABLE.
@@ -128,13 +129,17 @@ cdef struct StatementDef:
     const char* name
     char[420] text
     int n_params
-    bint fenced               # it changes something, and refuses to after a moment that slot_send gives it: the last parameter
+    int n_args                # those that pg/args fills
+    bint versioned            # the first is the version of the catalog
+    bint fenced               # it changes something, and refuses to after a moment that slot_send gives it: the last
+                              # parameter
     Oid[PARAMS_MAX] types
+    Oid[PARAMS_MAX] elements  # of arrays; 0: it is none
 
 cdef StatementDef[STMT_COUNT] STATEMENTS
 
 cdef Oid statement_type(char letter) noexcept nogil:
-    if letter == b'q': return OID_INT8
+    if letter == b'q' or letter == b'v': return OID_INT8
     if letter == b'i': return OID_INT4
     if letter == b't': return OID_TEXT
     if letter == b'y': return OID_BYTEA
@@ -150,14 +155,27 @@ cdef Oid statement_type(char letter) noexcept nogil:
     if letter == b'Y': return OID_BYTEA_ARRAY
     return OID_UUID_ARRAY
 
+cdef Oid statement_element(char letter) noexcept nogil:
+    if letter == b'Q': return OID_INT8
+    if letter == b'I': return OID_INT4
+    if letter == b'S': return OID_INT2
+    if letter == b'B': return OID_BOOL
+    if letter == b'D': return OID_FLOAT8
+    if letter == b'T': return OID_TEXT
+    if letter == b'Y': return OID_BYTEA
+    return OID_UUID if letter == b'U' else 0
+
 cdef void statement_define(StatementDef* d, const char* name, const char* signature) noexcept nogil:
     cdef int i
     cdef size_t at
     d.name = name
     d.n_params = <int>strlen(signature)
+    d.n_args = d.n_params
+    d.versioned = signature[0] == b'v'
     at = <size_t>snprintf(d.text, sizeof(d.text), b"SELECT * FROM queend.%s(", name)
     for i in range(d.n_params):
         d.types[i] = statement_type(signature[i])
+        d.elements[i] = statement_element(signature[i])
         at += <size_t>snprintf(d.text + at, sizeof(d.text) - at, b"$%d,", i + 1)
     if d.n_params:
         at -= 1               # the last comma
@@ -165,102 +183,82 @@ cdef void statement_define(StatementDef* d, const char* name, const char* signat
 
 cdef inline bint statement_stores(int statement) noexcept nogil:
     # Does it need space on the server's disk?
-    return statement == STMT_PUSH or statement == STMT_TRANSACTION or statement == STMT_PUSH_DUE or statement == STMT_TRANSACTION_DUE or statement == STMT_CYCLE
+    return (statement == STMT_PUSH or statement == STMT_PUSH_DUE or statement == STMT_TRANSACTION
+            or statement == STMT_TRANSACTION_DUE or statement == STMT_CYCLE)
 
 cdef void statement_fence(StatementDef* d) noexcept nogil:
-    # It ends with a look at the clock, for every row it returns, after all its work and under its locks: a statement that is
-    # executed after the moment is undone (sql/function/late.sql).
+    # It ends with a look at the clock, for every row it returns, after all its work and under its locks: a statement that
+    # is executed after the moment is undone (sql/function/late.sql).
     cdef size_t at = strlen(d.text)
     d.fenced = True
     d.types[d.n_params] = OID_TIMESTAMPTZ
     d.n_params += 1
-    snprintf(d.text + at, sizeof(d.text) - at, b" WHERE clock_timestamp() <= $%d OR queend.late($%d)", d.n_params, d.n_params)
+    snprintf(d.text + at, sizeof(d.text) - at, b" WHERE clock_timestamp() <= $%d OR queend.late($%d)", d.n_params,
+             d.n_params)
 
 cdef const StatementDef* statements_open() noexcept nogil:
     # The table of STMT_COUNT definitions. Filled once, before the first worker starts.
     cdef StatementDef* s = STATEMENTS
-    # push: version, lanes, then per group row part, skip, n, kind, lo, hi, ids, body, meta, hint; per claim row, group, take,
-    # whole, lease, lease_us; per group row known, known_at; per place to look row, from, to
-    statement_define(&s[STMT_PUSH], b"push", b"qIIIISUUYYYQIIIBUQQQIQQ")
-    # pop: version; per candidate req, part, group, fresh; per request budget, parts, auto, lease, lease_us, delay_us, window_us,
-    # ttl_us (NULL: none has one)
-    statement_define(&s[STMT_POP], b"pop", b"qIIIBIIBUQQQQ")
-    # ack: version; per group part, group, lease, n, ids, status, retry_limit, retry_delay_us; per failure row, idx, error
-    statement_define(&s[STMT_ACK], b"ack", b"qIIUIYYIQIIT")
-    # transaction: version, the push arrays, the ack arrays without retry settings, required leases and where they may be; what is
-    # remembered, as in push; only look
-    statement_define(&s[STMT_TRANSACTION], b"transaction", b"qIIIISUUYYYIIUIYYIITUIIQQIQQb")
-    # renew: lease, seconds; hints req, part, group
+    statement_define(&s[STMT_PUSH], b"push", b"vIIIISUUYYYQIIIBUQQQIQQ")
+    statement_define(&s[STMT_PUSH_DUE], b"push_due", b"vIIIISUUYYYQIIIBUQQQIQQ")
+    statement_define(&s[STMT_POP], b"pop", b"vIIIBIIBUQQQQ")
+    statement_define(&s[STMT_ACK], b"ack", b"vIIUIYYIQIIT")
+    statement_define(&s[STMT_TRANSACTION], b"transaction", b"vIIIISUUYYYIIUIYYIITUIIQQIQQb")
+    statement_define(&s[STMT_TRANSACTION_DUE], b"transaction_due", b"vIIIISUUYYYIIUIYYIITUIIQQIQQb")
     statement_define(&s[STMT_RENEW], b"renew", b"UIIII")
-    # release: part, group, lease
     statement_define(&s[STMT_RELEASE], b"release", b"IIU")
-    # resolve_within: queue, partition; how many queues, and partitions of one, there may be
     statement_define(&s[STMT_RESOLVE_WITHIN], b"resolve_within", b"TTii")
     statement_define(&s[STMT_CATALOG_LOAD], b"catalog_load", b"")
-    # group_within: queue, name, mode, from_us; how many groups it may have
     statement_define(&s[STMT_GROUP_WITHIN], b"group_within", b"ittqi")
-    # groups_find: queue, name
     statement_define(&s[STMT_GROUPS_FIND], b"groups_find", b"IT")
-    # partitions_find: id
     statement_define(&s[STMT_PARTITIONS_FIND], b"partitions_find", b"I")
-    # partition_find: queue, name
     statement_define(&s[STMT_PARTITION_FIND], b"partition_find", b"IT")
-    # pop_scan: queue, group, after, limit
     statement_define(&s[STMT_POP_SCAN], b"pop_scan", b"iiii")
-    # recent: since_us, back_us
     statement_define(&s[STMT_RECENT], b"recent", b"qq")
-    # ids_stored: partition, id, known
     statement_define(&s[STMT_IDS_STORED], b"ids_stored", b"IYQ")
-    # turn: acknowledgments and claims of one moment in one transaction. version; per lease part, group, lease, first, last, base;
-    # whether heads are wanted; per candidate part, group, first, take, base, lease, lease_us
-    statement_define(&s[STMT_TURN], b"turn", b"qIIUQQQbIIQIQUQ")
-    snprintf(s[STMT_TURN].text, sizeof(s.text), b"SELECT * FROM (SELECT part, grp, released, head FROM queend.ack_leased($1,$2,$3,$4,$5,$6,$7,$8)"
-             b" UNION ALL SELECT part, grp, NULL, 0 FROM queend.claim($1,$9,$10,$11,$12,$13,$14,$15)) AS t")
-    # ids_learn: partition, known, known_at
+    statement_define(&s[STMT_TURN], b"turn", b"vIIUQQQbIIQIQUQ")
     statement_define(&s[STMT_IDS_LEARN], b"ids_learn", b"iqq")
-    # waking: from_us, behind this partition, to_us, limit
     statement_define(&s[STMT_WAKING], b"waking", b"qiqi")
-    # leases_ended: partitions, groups
     statement_define(&s[STMT_LEASES_ENDED], b"leases_ended", b"II")
-    # queue_sizes: queue
     statement_define(&s[STMT_QUEUE_SIZES], b"queue_sizes", b"I")
-    # push_due, transaction_due: as push and transaction
-    statement_define(&s[STMT_PUSH_DUE], b"push_due", b"qIIIISUUYYYQIIIBUQQQIQQ")
-    statement_define(&s[STMT_TRANSACTION_DUE], b"transaction_due", b"qIIIISUUYYYIIUIYYIITUIIQQIQQb")
-    # stream_cycle: version, query, partition; keys, values, ends of windows, keys to drop; the push arrays; group, record, lease, count,
-    # dead, error, release
-    statement_define(&s[STMT_CYCLE], b"stream_cycle", b"quiTTDTIIIISUUYYYtyuibtb")
-    # take_back: partition, group, first, stop
+    statement_define(&s[STMT_CYCLE], b"stream_cycle", b"vuiTTDTIIIISUUYYYtyuibtb")
     statement_define(&s[STMT_TAKE_BACK], b"take_back", b"IIQQ")
-    # pushed: lanes, partition, n, ids
     statement_define(&s[STMT_PUSHED], b"pushed", b"IIIY")
-    # lease_queues: whose are these leases? lease
     statement_define(&s[STMT_LEASE_QUEUES], b"lease_queues", b"U")
-    snprintf(s[STMT_LEASE_QUEUES].text, sizeof(s.text), b"SELECT l.ord::int - 1 AS ord, n.name AS queue FROM unnest($1) WITH ORDINALITY AS l (lease, ord)"
+    # acknowledgments and claims of one moment in one transaction
+    snprintf(s[STMT_TURN].text, sizeof(s.text),
+             b"SELECT * FROM (SELECT part, grp, released, head FROM queend.ack_leased($1,$2,$3,$4,$5,$6,$7,$8)"
+             b" UNION ALL SELECT part, grp, NULL, 0 FROM queend.claim($1,$9,$10,$11,$12,$13,$14,$15)) AS t")
+    # whose are these leases?
+    snprintf(s[STMT_LEASE_QUEUES].text, sizeof(s.text),
+             b"SELECT l.ord::int - 1 AS ord, n.name AS queue FROM unnest($1) WITH ORDINALITY AS l (lease, ord)"
              b" CROSS JOIN LATERAL queend.leases_find(ARRAY[l.lease], '{}', '{}') AS f"
-             b" CROSS JOIN LATERAL (SELECT x.queue_id FROM queend.partitions x WHERE x.id = f.partition_id OFFSET 0) AS p"
+             b" CROSS JOIN LATERAL"
+             b" (SELECT x.queue_id FROM queend.partitions x WHERE x.id = f.partition_id OFFSET 0) AS p"
              b" CROSS JOIN LATERAL (SELECT x.name FROM queend.queues x WHERE x.id = p.queue_id OFFSET 0) AS n")
-    # stream_sources: the source queue of a query, and the queue of a partition. query, partition
+    # stream_sources: the source queue of a query, and the queue of a partition
     statement_define(&s[STMT_STREAM_SOURCES], b"stream_sources", b"ui")
     snprintf(s[STMT_STREAM_SOURCES].text, sizeof(s.text),
              b"SELECT (SELECT q.source_queue FROM queend.stream_queries q WHERE q.query_uuid = $1) AS query,"
              b" (SELECT q.name FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id WHERE p.id = $2)"
              b" AS partition")
-    # queues_make: queue, namespace, task; how many queues there may be
     statement_define(&s[STMT_QUEUES_MAKE], b"queues_make", b"TTTt")
     snprintf(s[STMT_QUEUES_MAKE].text, sizeof(s.text),
              b"SELECT queend.queues_make($1,$2,$3) FROM set_config('queend.max_queues', $4, true)")
+    statement_define(&s[STMT_LOOK], b"look", b"")
+    snprintf(s[STMT_LOOK].text, sizeof(s.text),
+             b"SELECT pg_current_snapshot()::text, version, queend.now_us() FROM queend.catalog")
     statement_fence(&s[STMT_PUSH])
     statement_fence(&s[STMT_PUSH_DUE])
     statement_fence(&s[STMT_POP])
-    statement_fence(&s[STMT_TURN])
     statement_fence(&s[STMT_ACK])
     statement_fence(&s[STMT_TRANSACTION])
     statement_fence(&s[STMT_TRANSACTION_DUE])
-    statement_fence(&s[STMT_CYCLE])
     statement_fence(&s[STMT_RENEW])
     statement_fence(&s[STMT_RELEASE])
-    statement_fence(&s[STMT_TAKE_BACK])
     statement_fence(&s[STMT_RESOLVE_WITHIN])
     statement_fence(&s[STMT_GROUP_WITHIN])
+    statement_fence(&s[STMT_TURN])
+    statement_fence(&s[STMT_CYCLE])
+    statement_fence(&s[STMT_TAKE_BACK])
     return s

@@ -10,7 +10,8 @@ cdef class ProbeCount:
     cdef PushReq request
     cdef Buf out
     cdef PushBatch batch
-    cdef PushArrays arrays
+    cdef Args args
+    cdef BodyPack pack
     cdef Partition* partitions
     cdef int n_partitions
     cdef PopMessage* messages
@@ -23,11 +24,14 @@ cdef class ProbeCount:
         self.limits = probe_limits(100000)
         buf_init(&self.out)
         arena_open(&self.batch.arena, NULL)
-        memset(&self.arrays, 0, sizeof(PushArrays))
+        statements_open()
+        memset(&self.args, 0, sizeof(Args))
+        memset(&self.pack, 0, sizeof(BodyPack))
 
     def __dealloc__(self):
         arena_close(&self.batch.arena)
-        pusharrays_free(&self.arrays)
+        args_free(&self.args)
+        bodypack_free(&self.pack)
         buf_free(&self.out)
         free(self.partitions)
         free(self.messages)
@@ -85,6 +89,7 @@ cdef class ProbeCount:
             m.offset = i
 
     def count_batch(self):
+        cdef PushArgs* a = <PushArgs*>self.args.at
         cdef int i
         cdef PushItem* it
         cdef Partition* p
@@ -96,7 +101,8 @@ cdef class ProbeCount:
             batch_place(&self.batch, p.open, it)
         if not batch_chunks(&self.batch):
             raise MemoryError()
-        batch_encode(&self.batch, &self.arrays)
+        args_begin(&self.args, &STATEMENTS[<int>STMT_PUSH])
+        batch_encode(&self.batch, &a.rows, &a.hint, &self.pack)
         return self.batch.n_items
 
     def count_reply(self):

@@ -1,4 +1,4 @@
-# What the tests of limits and policies drive. Both are pure, so the test decides what time it is.
+# What the tests of limits and holds drive. Both are pure, so the test decides what time it is.
 
 cdef class LimitProbe:
     """One limit. mode: 'static' or 'vegas'; windows and intervals in microseconds."""
@@ -46,22 +46,22 @@ cdef class LimitProbe:
     def fastest(self, int64_t now_us):
         return limit_fastest(&self.l, now_us)
 
-cdef class PolicyProbe:
-    """One batch policy."""
-    cdef Policy p
+cdef class HoldProbe:
+    """One hold. rule: 'turn' or 'push'; times in microseconds."""
+    cdef Hold h
 
-    def __cinit__(self, int preferred=50, int max_jobs=500, int max_items=10000, int64_t max_bytes=1 << 23,
-                  int64_t hold_us=5000, bint patient=False):
-        policy_open(&self.p, preferred, max_jobs, max_items, max_bytes, hold_us, patient)
+    def __cinit__(self, int preferred=50, int max_jobs=500, int64_t wait_us=5000, bint patient=False, str rule="turn"):
+        hold_open(&self.h, preferred, max_jobs, wait_us, patient)
+        self.h.rule = &HOLD_TURN if rule == "turn" else &HOLD_PUSH
 
-    def take(self, int jobs, int64_t age_us=0, int in_flight=0, double fastest_us=0):
-        return policy_take(&self.p, jobs, age_us, in_flight, fastest_us)
+    def wait(self, int jobs, int64_t age_us=0, int in_flight=0, double fastest_us=0):
+        return hold_for(&self.h, jobs, age_us, in_flight, fastest_us)
 
-    def wait(self, int jobs, int64_t age_us, double fastest_us=0):
-        return policy_wait(&self.p, jobs, age_us, fastest_us)
+    def answered(self, int answered, int gathered, int64_t now_us, int64_t took_us=0):
+        hold_answered(&self.h, answered, gathered, took_us, now_us)
 
-    def room(self, int jobs, int items, int64_t size, int more_items, int64_t more_bytes):
-        return bool(policy_room(&self.p, jobs, items, size, more_items, more_bytes))
+    def returning(self, int gathered, int64_t now_us):
+        return hold_returning(&self.h, gathered, now_us)
 
 def limit_of_settings(dict settings, int job_type):
     """What a worker's limit of this type is opened with (JobType)."""

@@ -121,11 +121,11 @@ cdef void group_pour(PushBatch* b, PushGroup* g, PushBatch* into, PushGroup* to)
 
 # ---- learning --------------------------------------------------------------------------------------------------------
 
-cdef bint aside_learn(PushStream* s, Slot* slot, PushBatch* b) noexcept nogil:
+cdef bint aside_learn(PushStream* s, PushBatch* b) noexcept nogil:
     # Reads on for a partition of a batch of the side. False: there is none, the batch can be sent.
     cdef PushGroup* g = b.first if s.main != NULL else NULL
     cdef Recall* r
-    cdef Params params
+    cdef LearnArgs* a = <LearnArgs*>engine_of(s.worker).args.at
     while g != NULL and not g.learn:
         g = g.next
     if g == NULL:
@@ -137,19 +137,17 @@ cdef bint aside_learn(PushStream* s, Slot* slot, PushBatch* b) noexcept nogil:
     if r != NULL:
         recall_used(r)
     uv_mutex_unlock(&recalls.lock)
-    params_begin(&params)
-    params_int4(&params, g.partition.id)
-    params_int8(&params, g.known)
-    params_int8(&params, g.known_at)
     s.flying = b
     s.learning = g
-    if slot_send(slot, STMT_IDS_LEARN, &params, aside_learned, s, engine_of(s.worker).deadline_ms):
-        return True
-    aside_later(s, b)
+    call_begin(&s.call, engine_of(s.worker), STMT_IDS_LEARN, aside_learned)
+    arg_int4(&a.part, g.partition.id)
+    arg_int8(&a.known, g.known)
+    arg_int8(&a.known_at, g.known_at)
+    call_send(&s.call)
     return True
 
-cdef void aside_learned(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
-    cdef PushStream* s = <PushStream*>ctx
+cdef void aside_learned(Call* c, PGresult* res, int outcome) noexcept nogil:
+    cdef PushStream* s = <PushStream*>c
     cdef PushBatch* b = s.flying
     cdef PushGroup* g = s.learning
     cdef Slice seen
@@ -163,12 +161,11 @@ cdef void aside_learned(Slot* slot, void* ctx, PGresult* res, int outcome) noexc
     g.learn = seen.n >= 16 * (ASIDE_SEEN + 1) and g.partition.recall != NULL
     uv_mutex_unlock(&recalls.lock)
     s.flying = NULL
-    stream_send(s, slot, b)
+    stream_send(s, b)
 
 cdef void aside_later(PushStream* s, PushBatch* b) noexcept nogil:
     # What comes of a read that failed, the push tells.
     s.learning.learn = False
     s.flying = NULL
-    b.next = s.again
-    s.again = b
+    stream_first(s, b)
     s.retry_at = clock_mono_us() + 20000

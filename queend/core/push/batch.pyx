@@ -1,25 +1,6 @@
 # A batch: the items of one push call, grouped by partition, cut into rows of the log, written as binary arrays.
 # In: items whose partitions are known. Out: the parameters of queend.push. No I/O and no clock in here.
 
-cdef void pusharrays_free(PushArrays* a) noexcept nogil:
-    pgarray_free(&a.lanes)
-    pgarray_free(&a.part)
-    pgarray_free(&a.skip)
-    pgarray_free(&a.n)
-    pgarray_free(&a.kind)
-    pgarray_free(&a.lo)
-    pgarray_free(&a.hi)
-    pgarray_free(&a.ids)
-    pgarray_free(&a.body)
-    pgarray_free(&a.meta)
-    pgarray_free(&a.hint)
-    bodypack_free(&a.pack)
-    pgarray_free(&a.known)
-    pgarray_free(&a.known_at)
-    pgarray_free(&a.look_row)
-    pgarray_free(&a.look_from)
-    pgarray_free(&a.look_to)
-
 cdef PushBatch* batch_new(PushStream* s) noexcept nogil:
     cdef PushBatch* b = <PushBatch*>calloc(1, sizeof(PushBatch))
     if b != NULL:
@@ -212,42 +193,21 @@ cdef bint batch_chunks(PushBatch* b) noexcept nogil:
         g = g.next
     return True
 
-cdef void batch_params(Params* params, PushArrays* a) noexcept nogil:
-    params_array(params, &a.lanes)
-    params_array(params, &a.part)
-    params_array(params, &a.skip)
-    params_array(params, &a.n)
-    params_array(params, &a.kind)
-    params_array(params, &a.lo)
-    params_array(params, &a.hi)
-    params_array(params, &a.ids)
-    params_array(params, &a.body)
-    params_array(params, &a.meta)
-
-cdef void batch_encode(PushBatch* b, PushArrays* s) noexcept nogil:
+cdef void batch_encode(PushBatch* b, RowArgs* a, PgArray* hint, BodyPack* pack) noexcept nogil:
+    # hint: where the newest row of each partition begins; NULL: nobody asks.
     cdef uint64_t lanes = 0
     cdef int i, kind
     cdef PushChunk* c
     cdef PushGroup* g
-    pgarray_begin(&s.lanes, OID_INT4)
-    pgarray_begin(&s.part, OID_INT4)
-    pgarray_begin(&s.skip, OID_INT4)
-    pgarray_begin(&s.n, OID_INT4)
-    pgarray_begin(&s.kind, OID_INT2)
-    pgarray_begin(&s.lo, OID_UUID)
-    pgarray_begin(&s.hi, OID_UUID)
-    pgarray_begin(&s.ids, OID_BYTEA)
-    pgarray_begin(&s.body, OID_BYTEA)
-    pgarray_begin(&s.meta, OID_BYTEA)
-    pgarray_begin(&s.hint, OID_INT8)
     for i in range(b.n_chunks):
         c = &b.chunks[i]
         g = c.group
         lanes |= <uint64_t>1 << (g.partition.id & (LANES - 1))
-        pgarray_int4(&s.part, g.partition.id)
-        pgarray_int4(&s.skip, c.skip)
-        pgarray_int8(&s.hint, atomic_get64(&g.partition.row_base))
-        pgarray_int4(&s.n, c.n)
+        pgarray_int4(&a.part, g.partition.id)
+        pgarray_int4(&a.skip, c.skip)
+        pgarray_int4(&a.n, c.n)
+        if hint != NULL:
+            pgarray_int8(hint, atomic_get64(&g.partition.row_base))
         if not g.has_client and not b.unsure:
             kind = 0
         elif not g.has_other:
@@ -256,56 +216,85 @@ cdef void batch_encode(PushBatch* b, PushArrays* s) noexcept nogil:
             kind = 2
         else:
             kind = 3
-        pgarray_int2(&s.kind, kind)
+        pgarray_int2(&a.kind, kind)
         if g.has_v7:
-            pgarray_uuid(&s.lo, g.lo)
-            pgarray_uuid(&s.hi, g.hi)
+            pgarray_uuid(&a.lo, g.lo)
+            pgarray_uuid(&a.hi, g.hi)
         else:
-            pgarray_null(&s.lo)
-            pgarray_null(&s.hi)
-        chunk_encode(s, c, b.plain)
+            pgarray_null(&a.lo)
+            pgarray_null(&a.hi)
+        chunk_encode(a, pack, c, b.plain)
+    lanes_encode(&a.lanes, lanes)
+
+cdef void lanes_encode(PgArray* out, uint64_t lanes) noexcept nogil:
+    cdef int i
     for i in range(LANES):
         if lanes >> i & 1:
-            pgarray_int4(&s.lanes, i)
+            pgarray_int4(out, i)
 
-cdef bint body_begin(PushArrays* s, size_t bytes, bint plain, size_t* mark, Buf** out) noexcept nogil:
+cdef void batch_ask(PushBatch* b, PushedArgs* a) noexcept nogil:
+    # Is it stored?
+    cdef uint64_t lanes = 0
+    cdef PushChunk* c
+    cdef int i
+    for i in range(b.n_chunks):
+        c = &b.chunks[i]
+        lanes |= <uint64_t>1 << (c.group.partition.id & (LANES - 1))
+        pgarray_int4(&a.part, c.group.partition.id)
+        pgarray_int4(&a.n, c.n)
+        ids_encode(&a.ids, c)
+    lanes_encode(&a.lanes, lanes)
+
+cdef bint body_begin(PgArray* body, BodyPack* p, size_t bytes, bint plain, size_t* mark, Buf** out) noexcept nogil:
     # Where sizes and payloads of a row go: into its body, or (True) beside it, to be compressed from there by body_end.
-    cdef bint pack = s.pack.least > 0 and bytes >= s.pack.least and not plain
-    mark[0] = pgarray_open(&s.body)
+    cdef bint pack = not plain and p.least > 0 and bytes >= p.least
+    mark[0] = pgarray_open(body)
     if pack:
-        out[0] = &s.pack.plain
+        out[0] = &p.plain
         buf_clear(out[0])
     else:
-        out[0] = &s.body.buf
+        out[0] = &body.buf
         buf_byte(out[0], BODY_V1)
     return pack
 
-cdef void body_end(PushArrays* s, bint pack, size_t mark) noexcept nogil:
+cdef void body_end(PgArray* body, BodyPack* p, bint pack, size_t mark) noexcept nogil:
     if pack:
-        bodypack_write(&s.pack, &s.body.buf)
-    pgarray_close(&s.body, mark)
+        bodypack_write(p, &body.buf)
+    pgarray_close(body, mark)
 
-cdef void chunk_encode(PushArrays* s, PushChunk* c, bint plain) noexcept nogil:
-    # Ids, body and meta of one row. A chunk is one run or a chain of items without any.
+cdef void chunk_encode(RowArgs* a, BodyPack* pack, PushChunk* c, bint plain) noexcept nogil:
+    # Ids, body and meta of one row. A chunk is one run or a chain of items without any. pack: NULL if plain.
+    ids_encode(&a.ids, c)
     if c.first.run != NULL:
-        run_encode(s, c.first, plain)
+        run_encode(a, pack, c.first, plain)
     else:
-        items_encode(s, c, plain)
+        items_encode(a, pack, c, plain)
+
+cdef void ids_encode(PgArray* out, PushChunk* c) noexcept nogil:
+    cdef PushItem* it = c.first
+    cdef char* ids = pgarray_reserve(out, 16 * <size_t>c.n)
+    cdef int k
+    if ids == NULL:
+        return
+    if it.run != NULL:
+        memcpy(ids, it.run.ids, 16 * <size_t>c.n)
+        return
+    for k in range(c.n):
+        memcpy(ids + 16 * k, it.id, 16)
+        it = it.next
 
 cdef inline bint item_sealed(PushItem* it) noexcept nogil:
     return it.more != NULL and it.more.seal.n != 0
 
-cdef void items_encode(PushArrays* s, PushChunk* c, bint plain) noexcept nogil:
-    cdef char* ids = pgarray_reserve(&s.ids, 16 * <size_t>c.n)
+cdef void items_encode(RowArgs* a, BodyPack* p, PushChunk* c, bint plain) noexcept nogil:
     cdef bint extras = False
     cdef size_t mark
     cdef Buf* out
-    cdef bint pack = body_begin(s, c.bytes, plain or item_sealed(c.first), &mark, &out)      # what is sealed hardly shrinks, and SQL can read it so
+    # what is sealed hardly shrinks, and SQL can read it so
+    cdef bint pack = body_begin(&a.body, p, c.bytes, plain or item_sealed(c.first), &mark, &out)
     cdef PushItem* it = c.first
     cdef int k
     for k in range(c.n):
-        if ids != NULL:
-            memcpy(ids + 16 * k, it.id, 16)
         if it.keep_text or it.has_trace or it.sub.n or it.more != NULL:
             extras = True
         buf_varint(out, it.payload.n)
@@ -314,58 +303,57 @@ cdef void items_encode(PushArrays* s, PushChunk* c, bint plain) noexcept nogil:
     for k in range(c.n):
         buf_slice(out, it.payload)
         it = it.next
-    body_end(s, pack, mark)
+    body_end(&a.body, p, pack, mark)
     if extras:
-        chunk_encode_meta(s, c)
+        items_encode_meta(&a.meta, c)
     else:
-        pgarray_null(&s.meta)
+        pgarray_null(&a.meta)
 
-cdef void run_encode(PushArrays* s, PushItem* it, bint plain) noexcept nogil:
+cdef void run_encode(RowArgs* a, BodyPack* p, PushItem* it, bint plain) noexcept nogil:
     cdef PushRun* run = it.run
     cdef size_t mark
     cdef Buf* out
     cdef bint pack
     cdef int k
-    pgarray_bytes(&s.ids, run.ids, 16 * <size_t>run.n)
     if it.sub.n or it.more != NULL:
-        run_encode_meta(s, it)
+        run_encode_meta(&a.meta, it)
     else:
-        pgarray_null(&s.meta)
+        pgarray_null(&a.meta)
     if run.codec == BODY_FRAMES:
-        mark = pgarray_open(&s.body)
-        buf_byte(&s.body.buf, BODY_FRAMES)
-        buf_slice(&s.body.buf, run.stored)
-        pgarray_close(&s.body, mark)
+        mark = pgarray_open(&a.body)
+        buf_byte(&a.body.buf, BODY_FRAMES)
+        buf_slice(&a.body.buf, run.stored)
+        pgarray_close(&a.body, mark)
         return
-    pack = body_begin(s, run.bytes, plain, &mark, &out)
+    pack = body_begin(&a.body, p, run.bytes, plain, &mark, &out)
     for k in range(run.n):
         buf_varint(out, run.payloads[k].n)
     for k in range(run.n):
         buf_slice(out, run.payloads[k])
-    body_end(s, pack, mark)
+    body_end(&a.body, p, pack, mark)
 
-cdef void run_encode_meta(PushArrays* s, PushItem* it) noexcept nogil:
+cdef void run_encode_meta(PgArray* meta, PushItem* it) noexcept nogil:
     # All records of a run have its producer.
-    cdef size_t mark = pgarray_open(&s.meta)
+    cdef size_t mark = pgarray_open(meta)
     cdef Extras x
     cdef int k
     item_extras(it, &x)
-    buf_byte(&s.meta.buf, META_V1)
+    buf_byte(&meta.buf, META_V1)
     for k in range(it.run.n):
-        extras_put(&s.meta.buf, k, &x)
-    pgarray_close(&s.meta, mark)
+        extras_put(&meta.buf, k, &x)
+    pgarray_close(meta, mark)
 
-cdef void chunk_encode_meta(PushArrays* s, PushChunk* c) noexcept nogil:
-    cdef size_t mark = pgarray_open(&s.meta)
+cdef void items_encode_meta(PgArray* meta, PushChunk* c) noexcept nogil:
+    cdef size_t mark = pgarray_open(meta)
     cdef PushItem* it = c.first
     cdef Extras x
     cdef int k
-    buf_byte(&s.meta.buf, META_V1)
+    buf_byte(&meta.buf, META_V1)
     for k in range(c.n):
         item_extras(it, &x)
-        extras_put(&s.meta.buf, k, &x)
+        extras_put(&meta.buf, k, &x)
         it = it.next
-    pgarray_close(&s.meta, mark)
+    pgarray_close(meta, mark)
 
 cdef bint batch_cut(PushStream* s, PushBatch* b, int end) noexcept nogil:
     # The rows from `end` on, where a partition begins, are the next batch. False: no memory, b stays whole.

@@ -14,14 +14,6 @@ cdef enum:
     HANDOVER_CLAIMS = 256     # in one push: the rest of a batch for which more wait is the next one
     HANDOVER_BYTES = 4194304  # of one partition's records; more goes the usual way
 
-cdef void claimarrays_free(ClaimArrays* a) noexcept nogil:
-    pgarray_free(&a.row)
-    pgarray_free(&a.group)
-    pgarray_free(&a.take)
-    pgarray_free(&a.whole)
-    pgarray_free(&a.lease)
-    pgarray_free(&a.lease_us)
-
 # ---- with the batch ------------------------------------------------------------------------------------------------
 
 cdef bint handover_choose(PushStream* s, PushBatch* b) noexcept nogil:
@@ -112,20 +104,16 @@ cdef void handover_take(PushStream* s, PushBatch* b, PopJob* j, int share) noexc
     j.hand_left = j.req.batch
     j.hand_width = share if share < width else width
 
-cdef void handover_params(PushStream* s, PushBatch* b, Params* params) noexcept nogil:
-    cdef ClaimArrays* a = &s.claims
+cdef void handover_encode(PushStream* s, PushBatch* b, ClaimArgs* a) noexcept nogil:
     cdef Claim* c
     cdef int i
     if b.n_claims == 0:
-        for i in range(6):
-            params_null(params)
-        return
-    pgarray_begin(&a.row, OID_INT4)
-    pgarray_begin(&a.group, OID_INT4)
-    pgarray_begin(&a.take, OID_INT4)
-    pgarray_begin(&a.whole, OID_BOOL)
-    pgarray_begin(&a.lease, OID_UUID)
-    pgarray_begin(&a.lease_us, OID_INT8)
+        arg_null(&a.row)
+        arg_null(&a.group)
+        arg_null(&a.take)
+        arg_null(&a.whole)
+        arg_null(&a.lease)
+        arg_null(&a.lease_us)
     for i in range(b.n_claims):
         c = &b.claims[i]
         if c is c.job.claims:
@@ -136,12 +124,6 @@ cdef void handover_params(PushStream* s, PushBatch* b, Params* params) noexcept 
         pgarray_bool(&a.whole, c.take == c.group.n)
         pgarray_uuid(&a.lease, c.job.lease)
         pgarray_int8(&a.lease_us, 0 if c.job.req.auto_ack else pop_lease_us(c.job))
-    params_array(params, &a.row)
-    params_array(params, &a.group)
-    params_array(params, &a.take)
-    params_array(params, &a.whole)
-    params_array(params, &a.lease)
-    params_array(params, &a.lease_us)
 
 # ---- back ----------------------------------------------------------------------------------------------------------
 

@@ -1,14 +1,15 @@
 # Committed chunks that somebody will read soon become rows in memory (memory/rowcache).
 
-cdef CachedRow* cachedrow_make(PushArrays* scratch, PushChunk* c) noexcept nogil:
-    # A copy of a committed chunk; NULL when memory ran out, then it is not kept. Book not locked.
+cdef CachedRow* cachedrow_make(Engine* e, PushChunk* c) noexcept nogil:
+    # A copy of a committed chunk; NULL when memory ran out, then it is not kept. Book not locked. No statement is written.
+    cdef RowArgs* scratch = &(<PushArgs*>e.args.at).rows
     cdef CachedRow* r
     cdef char* at
     cdef Slice ids, body, meta
     pgarray_begin(&scratch.ids, OID_BYTEA)
     pgarray_begin(&scratch.body, OID_BYTEA)
     pgarray_begin(&scratch.meta, OID_BYTEA)
-    chunk_encode(scratch, c, True)
+    chunk_encode(scratch, NULL, c, True)
     ids = pgarray_only(&scratch.ids)
     body = pgarray_only(&scratch.body)
     meta = pgarray_only(&scratch.meta)

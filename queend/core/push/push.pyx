@@ -35,7 +35,6 @@ cdef void push_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) n
     job_open(&j.job, r, OP_PUSH)
     j.job.bytes += j.req.unpacked
     if j.req.n == 0:
-        r.job = NULL
         out = reply_begin(r, 201, JSON_TYPE)
         push_reply(out, &j.req)
         reply_end(r)
@@ -84,8 +83,7 @@ cdef void push_go(Worker* w, PushJob* j) noexcept nogil:
         push_give_up(w, j)
     else:
         j.job.tries += 1
-        job_move(&j.job, JOB_RESOLVING)
-        joblist_add(&engine_of(w).resolving, &j.job)
+        job_look_up(&j.job, &engine_of(w).resolving)
 
 cdef void push_decided(PushJob* j) noexcept nogil:
     # It came to be looked up, and nothing of it is to be sent.
@@ -298,8 +296,7 @@ cdef void push_tell(PushJob* j) noexcept nogil:
         else:
             n += 1
             stored = item_answer(it, &j.req, counters) or stored
-    job_move(&j.job, JOB_DONE)
-    r.job = NULL
+    job_end(&j.job)
     counters.op[OP_PUSH].items += n
     if not stored and j.unsealed:
         reply_unsealed(r)

@@ -45,10 +45,7 @@ cdef bint push_seal(Worker* w, PushJob* j) noexcept nogil:
     return True
 
 cdef void job_unsealed(Job* j) noexcept nogil:
-    cdef Request* r = j.r
-    job_move(j, JOB_DONE)
-    r.job = NULL
-    reply_unsealed(r)
+    reply_unsealed(job_end(j))
 
 cdef void reply_unsealed(Request* r) noexcept nogil:
     if sealring.n:

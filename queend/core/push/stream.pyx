@@ -1,9 +1,11 @@
-# Push streams. There is a fixed number of them, divided among the workers. Each stores some of the 64 lanes for good (lane =
-# partition id & 63, stream = lane mod number), so parts of requests are sent to it. It belongs to one worker's thread, has at most one batch in flight and gathers the next one meanwhile: no timer, the batch grows with the
-# database's latency. Gathering groups items by partition, so record batches grow by themselves as load does.
+# Push streams. There is a fixed number of them, divided among the workers. Each stores some of the 64 lanes for good
+# (lane = partition id & 63, stream = lane mod number), so parts of requests are sent to it. It belongs to one worker's
+# thread, has at most one batch in flight and gathers the next one meanwhile: no timer, the batch grows with the database's
+# latency. Gathering groups items by partition, so record batches grow by themselves as load does.
 # In: items whose partitions are known. Out: items with offset, time and status, back to their requests after the commit.
 
 cdef enum:
+    HOLD_ITEMS = 512          # of a batch that waits for clients to return
     BUFFER_TRIES = 4          # of a batch that the database cannot take now, before it goes into the failover buffer
 
 cdef PushStream* streams      # process-wide: n_streams with lanes, then the side of each
@@ -26,8 +28,8 @@ cdef bint streams_open(Process* p) noexcept nogil:
         streams[n + i].main = &streams[i]
         streams[i].worker = p.workers[i % p.n]
         streams[n + i].worker = streams[i].worker
-        streams[i].arrays.pack.least = p.settings.compress_from
-        streams[n + i].arrays.pack.least = p.settings.compress_from
+        hold_of_type(&p.settings, &streams[i].hold, TYPE_PUSH, &HOLD_PUSH)
+        hold_of_type(&p.settings, &streams[n + i].hold, TYPE_PUSH, &HOLD_PUSH)
     return True
 
 cdef inline int streams_of(Worker* w) noexcept nogil:
@@ -47,9 +49,6 @@ cdef void streams_close() noexcept nogil:
         s = &streams[i]
         batch_free(s.gather)
         batch_free(s.flying)
-        pusharrays_free(&s.arrays)
-        claimarrays_free(&s.claims)
-        pusharrays_free(&s.keep)
     free(streams)
     streams = NULL
 
@@ -59,7 +58,6 @@ cdef void stream_add(PushStream* s, PushPart* part) noexcept nogil:
     cdef PushItem* it
     cdef PushItem* following
     cdef Partition* p
-    cdef TypeSettings* t = &s.worker.settings.types[<int>TYPE_PUSH]
     cdef bint short = False
     if s.overflow_first != NULL or part.job.drain and s.gather != NULL and not batch_holds(s.gather, part):
         stream_overflow(s, part)
@@ -77,10 +75,10 @@ cdef void stream_add(PushStream* s, PushPart* part) noexcept nogil:
         to = aside_deal(s, p)
         if to.gather == NULL:
             to.gather = batch_new(to)
-            if to.gather != NULL and t.hold_ms:
-                to.gather.hold_until = clock_mono_us() + <int64_t>t.hold_ms * 1000
+            if to.gather != NULL and s.hold.patient:
+                to.gather.begun_us = clock_mono_us()
         short = to.gather == NULL
-        if short or batch_full(to.gather, part.job, t.max_jobs):
+        if short or batch_full(to.gather, part.job, s.hold.max_jobs):
             break
         following = it.next
         if p.open == NULL:
@@ -126,7 +124,6 @@ cdef void stream_refill(PushStream* s) noexcept nogil:
 
 cdef void stream_drain(PushStream* s) noexcept nogil:
     # Sends what there is, if nothing is in flight and a slot is free.
-    cdef Slot* slot
     if s.flying != NULL:
         return
     if s.stale:
@@ -136,64 +133,26 @@ cdef void stream_drain(PushStream* s) noexcept nogil:
         return
     if s.retry_at and clock_mono_us() < s.retry_at:
         return
-    if s.again == NULL and (stream_gathers(s) or stream_holds(s)):
+    if s.again == NULL and stream_holds(s):
         return
-    slot = slotpool_take(engine_of(s.worker).slots)
-    if slot == NULL:
+    if slotpool_take(engine_of(s.worker).slots) == NULL:
         stream_expire(s)
         return
-    stream_send(s, slot, stream_next(s))
-
-# Clients that wait for their answers send again when they have them. Without a hold they fall into two halves that take
-# turns: half as many records per commit, and twice the fixed cost. So where a commit is slow and batches are small, the
-# answers leave first and the next batch waits for those clients: at most a quarter of a commit, and not at all for a
-# while once nobody came (clients that do not wait for answers).
-
-cdef enum:
-    HOLD_ITEMS = 512          # larger batches have spread the fixed cost
-    HOLD_COMMIT_US = 1000     # faster commits are not worth waiting for
-    HOLD_MOST_US = 1500
-
-cdef bint stream_hold(PushStream* s, PushBatch* b, int64_t now) noexcept nogil:
-    # A batch came back: expect its clients to come again?
-    cdef int64_t took = now - s.sent_us
-    cdef int waiting = s.gather.n_items if s.gather != NULL else 0
-    s.hold_until = 0
-    if s.no_hold:
-        s.no_hold -= 1
-        return False
-    if took < HOLD_COMMIT_US or b.n_items + waiting > HOLD_ITEMS or b.n_items + waiting < 2:
-        return False
-    s.expect = (b.n_items + waiting) * 7 // 8
-    s.hold_until = now + (took // 4 if took < 4 * HOLD_MOST_US else HOLD_MOST_US)
-    return True
+    stream_send(s, stream_next(s))
 
 cdef bint stream_holds(PushStream* s) noexcept nogil:
-    # Still waiting for company? Asked when something is there to send.
-    if s.hold_until == 0:
-        return False
-    if s.gather.n_items >= s.expect:
-        s.alone = 0
-    elif clock_mono_us() < s.hold_until:
-        return True
-    elif s.gather.n_items * 2 < s.expect:
-        s.alone += 1 if s.alone < 8 else 0
-        s.no_hold = 1 << s.alone
-    s.hold_until = 0
-    return False
+    # Does what it gathered wait, for others or for clients that return? A side has waited already.
+    cdef int64_t now = clock_mono_us()
+    cdef int64_t wait = hold_for(&s.hold, s.gather.n_jobs, now - s.gather.begun_us, 0, 0) if s.main == NULL else 0
+    return engine_waits_for(engine_of(s.worker), wait if wait else hold_returning(&s.hold, s.gather.n_items, now))
 
-cdef bint stream_gathers(PushStream* s) noexcept nogil:
-    # Is its batch held, as the operator asked for? The timer looks again.
-    cdef Engine* e = engine_of(s.worker)
-    cdef int64_t wait
-    if s.gather.hold_until == 0 or s.main != NULL or s.gather.n_jobs >= e.settings.types[<int>TYPE_PUSH].preferred:
-        return False
-    wait = s.gather.hold_until - clock_mono_us()
-    if wait <= 0:
-        return False
-    if e.hold_us < 0 or wait < e.hold_us:
-        e.hold_us = wait
-    return True
+cdef void stream_answered(PushStream* s, PushBatch* b) noexcept nogil:
+    # Clients that wait for their answers send again when they have them. Without a hold they fall into two halves that take
+    # turns: half as many records per commit, and twice the fixed cost. Larger batches have spread that cost.
+    cdef int waiting = s.gather.n_items if s.gather != NULL else 0
+    s.hold.expected = 0
+    if s.again == NULL and b.n_items + waiting <= HOLD_ITEMS:
+        hold_answered(&s.hold, b.n_items, waiting, s.call.ended_us - s.call.sent_us, s.call.ended_us)
 
 cdef PushBatch* stream_next(PushStream* s) noexcept nogil:
     cdef PushBatch* b = s.again
@@ -212,7 +171,7 @@ cdef PushBatch* stream_take(PushStream* s) noexcept nogil:
     cdef PushBatch* b = s.gather
     cdef PushGroup* g = b.first
     s.gather = NULL
-    s.hold_until = 0
+    s.hold.expected = 0
     while g != NULL:
         g.partition.open = NULL
         g = g.next
@@ -245,10 +204,10 @@ cdef void stream_empty(PushStream* s) noexcept nogil:
     while s.again != NULL or s.gather != NULL:
         batch_fail(s, stream_next(s), 503)
 
-cdef void stream_send(PushStream* s, Slot* slot, PushBatch* b) noexcept nogil:
+cdef void stream_send(PushStream* s, PushBatch* b) noexcept nogil:
     # Encodes and sends; what could not be sent is kept for later.
-    cdef Params params
     cdef Engine* e = engine_of(s.worker)
+    cdef PushArgs* a = <PushArgs*>e.args.at
     if catalog.n_sealed or catalog.n_limited:
         batch_bare(s, b)
         if b.first == NULL:
@@ -261,59 +220,40 @@ cdef void stream_send(PushStream* s, Slot* slot, PushBatch* b) noexcept nogil:
         if b.first == NULL:
             stream_drop(s, b)
             return
-    if aside_learn(s, slot, b):
+    if aside_learn(s, b):
         return
-    s.flying = b
     if b.since_us == 0:
         b.since_us = clock_mono_us()
     if not batch_chunks(b):
-        s.flying = NULL
         batch_fail(s, b, 503)
         return
-    batch_recall(b, &s.arrays)
+    s.flying = b
+    call_begin(&s.call, e, STMT_PUSH_DUE if b.scheduled else STMT_PUSH, stream_done)
+    batch_recall(b, &a.known)
     if handover_choose(s, b):
-        batch_recall(b, &s.arrays)        # fewer rows now
-    batch_encode(b, &s.arrays)
-    params_begin(&params)
-    params_int8(&params, e.version)
-    batch_params(&params, &s.arrays)
-    params_array(&params, &s.arrays.hint)
-    handover_params(s, b, &params)
-    recall_params(&params, &s.arrays)
-    s.sent_us = clock_mono_us()
+        batch_recall(b, &a.known)     # fewer rows now
+    batch_encode(b, &a.rows, &a.hint, &e.pack)
+    handover_encode(s, b, &a.claims)
     s.worker.counters.op[OP_PUSH].calls += 1
-    if slot_send(slot, STMT_PUSH_DUE if b.scheduled else STMT_PUSH, &params, stream_done, s, e.deadline_ms):
-        return
-    s.flying = NULL
-    handover_undo(s, b, False)
-    if params.failed:
-        batch_fail(s, b, 503)
-        return
-    b.next = s.again
-    s.again = b
-    s.retry_at = clock_mono_us() + 20000
+    call_send(&s.call)
 
 # ---- the answer ----------------------------------------------------------------------------------------------------
 
-cdef void stream_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
+cdef void stream_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     # Sends the next batch first, then scatters this one's results: the database never waits for our replies, unless
-    # their receivers are worth waiting for (stream_hold).
-    cdef PushStream* s = <PushStream*>ctx
+    # their receivers are worth waiting for (stream_holds).
+    cdef PushStream* s = <PushStream*>c
     cdef PushBatch* b = s.flying
     cdef PushBatch* again
-    cdef bint hold
-    cdef int64_t now = clock_mono_us()
     s.flying = NULL
     if outcome != SLOT_OK:
-        s.worker.counters.db_errors += 1
         stream_trouble(s, b, res, outcome)
         return
     if PQntuples(res) and pg_int4(res, 0, 0) < 0:
         # The catalog changed elsewhere: reload, find the names again, send again.
         handover_undo(s, b, False)
         s.stale = True
-        b.next = s.again
-        s.again = b
+        stream_first(s, b)
         engine_reload(s.worker)
         return
     spool.doubt = False
@@ -321,19 +261,23 @@ cdef void stream_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcep
     aside_take(s, b, res)
     again = batch_refused(s, b, res)
     if again != NULL:
-        again.next = s.again
-        s.again = again
+        stream_first(s, again)
     aside_home(s, b)
-    hold = s.again == NULL and stream_hold(s, b, now)
+    stream_answered(s, b)
     s.leaving = True
-    if not hold and (s.again != NULL or s.gather != NULL and not stream_gathers(s)):
-        stream_send(s, slot, stream_next(s))
+    if s.again != NULL or s.gather != NULL and not stream_holds(s):
+        stream_send(s, stream_next(s))
     s.leaving = False
     batch_scatter(s, b, res)
     while s.dropped != NULL:
         again = s.dropped
         s.dropped = again.next
         batch_free(again)
+
+cdef inline void stream_first(PushStream* s, PushBatch* b) noexcept nogil:
+    # It is sent before anything that was gathered.
+    b.next = s.again
+    s.again = b
 
 cdef void stream_drop(PushStream* s, PushBatch* b) noexcept nogil:
     # It is empty, or has failed. One that was cut off the batch that is scattered next keeps that one's memory (batch_part).
@@ -346,7 +290,14 @@ cdef void stream_drop(PushStream* s, PushBatch* b) noexcept nogil:
 cdef void stream_trouble(PushStream* s, PushBatch* b, PGresult* res, int outcome) noexcept nogil:
     cdef int64_t now = clock_mono_us()
     cdef const Verdict* v = verdict_of(res)
-    handover_undo(s, b, res == NULL)
+    handover_undo(s, b, res == NULL and outcome < SLOT_UNSENT)
+    if outcome == SLOT_UNSENT:
+        stream_first(s, b)
+        s.retry_at = now + 20000
+        return
+    if outcome > SLOT_UNSENT:
+        batch_fail(s, b, 503)
+        return
     b.tries += 1
     if outcome != SLOT_ERROR:
         # The connection went away with the batch in flight. Without the server's word that nothing was stored, it may be
@@ -354,7 +305,8 @@ cdef void stream_trouble(PushStream* s, PushBatch* b, PGresult* res, int outcome
         if res == NULL:
             b.unsure = True
         if outcome == SLOT_DEADLINE and spool.on:
-            # Other connections may hang just as long: no push waits for that. Whether these are stored is seen when the buffer is drained.
+            # Other connections may hang just as long: no push waits for that. Whether these are stored is seen when the
+            # buffer is drained.
             spool.doubt = True
             stream_give_up(s, b, 503)
             stream_empty(s)
@@ -362,17 +314,16 @@ cdef void stream_trouble(PushStream* s, PushBatch* b, PGresult* res, int outcome
         if now - b.since_us > engine_of(s.worker).patience_us:
             stream_give_up(s, b, 503)
             return
-        b.next = s.again
-        s.again = b
+        stream_first(s, b)
         s.retry_at = now + 20000
     elif stream_again(s, b, v.blame, now):
-        b.next = s.again
-        s.again = b
+        stream_first(s, b)
         s.retry_at = now + blame_pause_us(b.tries)
         if v.reload:
             s.stale = True
             engine_reload(s.worker)
-    elif v.blame == BLAME_DATA and b.n_items > 1 or v.blame == BLAME_UNCLEAR and (b.n_groups > 1 or b.n_items > 1 and not group_drains(b.first)):
+    elif (v.blame == BLAME_DATA and b.n_items > 1
+            or v.blame == BLAME_UNCLEAR and (b.n_groups > 1 or b.n_items > 1 and not group_drains(b.first))):
         batch_split(s, b)
     elif v.blame == BLAME_DATA:
         log_line(b"error", b"push_refused", pg_error(res))
@@ -386,7 +337,8 @@ cdef void stream_trouble(PushStream* s, PushBatch* b, PGresult* res, int outcome
         stream_give_up(s, b, 503)
 
 cdef void stream_give_up(PushStream* s, PushBatch* b, int status) noexcept nogil:
-    # For now. Where it came from the failover buffer nothing that was split from it is stored in its place: it comes again in its order.
+    # For now. Where it came from the failover buffer nothing that was split from it is stored in its place: it comes again
+    # in its order.
     cdef PushBatch** at = &s.again
     cdef PushBatch* other
     cdef bint ordered = b.n_groups == 1 and group_drains(b.first)
@@ -522,7 +474,7 @@ cdef void stream_keep(PushStream* s, PushBatch* b) noexcept nogil:
     cdef int i
     for i in range(b.n_chunks - 1, -1, -1):
         if b.chunks[i].keep:
-            r = cachedrow_make(&s.keep, &b.chunks[i])
+            r = cachedrow_make(engine_of(s.worker), &b.chunks[i])
             if r != NULL:
                 r.next = rows
                 rows = r
@@ -531,7 +483,7 @@ cdef void stream_keep(PushStream* s, PushBatch* b) noexcept nogil:
         r = rows
         rows = r.next
         r.next = NULL
-        rowcache_add(r, s.sent_us)
+        rowcache_add(r, s.call.sent_us)
     uv_mutex_unlock(&book.lock)
 
 cdef void group_dups(PushStream* s, PushGroup* g) noexcept nogil:

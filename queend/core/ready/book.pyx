@@ -3,22 +3,6 @@
 # One process-wide mutex guards all of it; it is held for a batch of changes, never across I/O. Everything in here is a
 # hint: PostgreSQL decides. Every move of a cursor goes through cursor_move.
 
-cdef struct Book:
-    uv_mutex_t lock
-    Heap due
-    Table strangers           # parked pops of queues, partitions or namespaces not (all) known: stranger.pyx
-    int n_strangers
-    int n_cursors             # in memory
-    int64_t parked
-    bint missed               # somebody who does not wait found nothing since the last look at what others committed
-    Group* scan_first         # groups that want a scan
-    SharedInt n_scans         # of them
-    uint32_t moves            # of all cursors, so far
-    int64_t forgets           # how often the groups of a queue were forgotten, so far: read without the lock
-    bint looked               # there was a look: scans may begin
-
-cdef Book book
-
 cdef void book_open() noexcept nogil:
     memset(&book, 0, sizeof(book))
     uv_mutex_init(&book.lock)

@@ -28,7 +28,8 @@ cdef void book_wake_all(PopJob** wake) noexcept nogil:
 cdef bint engine_idle(Worker* w) noexcept nogil:
     cdef Engine* e = engine_of(w)
     cdef int i
-    if e.queued_jobs or e.releases != NULL or e.release_flying or e.takebacks != NULL or e.takeback_flying:
+    if (e.queued_jobs or e.releases != NULL or e.release_limit.in_flight or e.takebacks != NULL
+            or e.takeback_limit.in_flight):
         return False
     if w is boss and spill_works():
         return False
@@ -64,37 +65,7 @@ cdef void engine_closing(Engine* e) noexcept nogil:
     takebacks_close(e)
     heap_free(&e.deadlines)
     table_free(&e.ack_rows)
-    ackarrays_free(&e.ack_arrays)
-    ackarrays_free(&e.tx_acks)
-    pusharrays_free(&e.tx_pushes)
-    pgarray_free(&e.tx_required)
-    pgarray_free(&e.a_req)
-    pgarray_free(&e.a_part)
-    pgarray_free(&e.a_group)
-    pgarray_free(&e.a_fresh)
-    pgarray_free(&e.r_budget)
-    pgarray_free(&e.r_parts)
-    pgarray_free(&e.r_auto)
-    pgarray_free(&e.r_lease)
-    pgarray_free(&e.r_lease_us)
-    pgarray_free(&e.r_delay_us)
-    pgarray_free(&e.r_window_us)
-    pgarray_free(&e.r_ttl_us)
-    pgarray_free(&e.c_first)
-    pgarray_free(&e.c_take)
-    pgarray_free(&e.c_base)
-    pgarray_free(&e.l_part)
-    pgarray_free(&e.l_group)
-    pgarray_free(&e.l_lease)
-    pgarray_free(&e.l_first)
-    pgarray_free(&e.l_last)
-    pgarray_free(&e.l_base)
-    pgarray_free(&e.ask_a)
-    pgarray_free(&e.ask_b)
-    pgarray_free(&e.ask_c)
-    pgarray_free(&e.y_set)
-    pgarray_free(&e.y_value)
-    pgarray_free(&e.y_end)
-    pgarray_free(&e.y_unset)
+    args_free(&e.args)
+    bodypack_free(&e.pack)
     free(e.discover.found)
     free(e)

@@ -55,8 +55,9 @@ cdef bint engine_open(Worker* w) noexcept nogil:
     e.settings = w.settings
     e.deadline_ms = w.settings.deadline_ms
     e.patience_us = <int64_t>w.settings.patience_ms * 1000
-    e.tx_pushes.pack.least = w.settings.compress_from
+    e.pack.least = w.settings.compress_from
     limits_open(e)
+    holds_open(e)
     uv_timer_init(&w.loop, &e.timer)
     e.timer.data = e
     w.counters.live_handles += 1

@@ -2,10 +2,8 @@
 
 cdef void reload_send(Engine* e) noexcept nogil:
     global reload_running, reload_sent
-    cdef Slot* slot = slotpool_take(e.slots)
-    cdef Params params
     cdef bint mine
-    if slot == NULL:
+    if slotpool_take(e.slots) == NULL:
         return
     uv_mutex_lock(&reload_lock)
     mine = not reload_running
@@ -19,10 +17,8 @@ cdef void reload_send(Engine* e) noexcept nogil:
     uv_rwlock_wrlock(&catalog.lock)
     catalog.reload_from = catalog.additions
     uv_rwlock_wrunlock(&catalog.lock)
-    params_begin(&params)
-    if not slot_send(slot, STMT_CATALOG_LOAD, &params, reload_done, e, e.deadline_ms):
-        reload_running = False
-        e.want_reload = True
+    call_begin(&e.reload, e, STMT_CATALOG_LOAD, reload_done)
+    call_send(&e.reload)
 
 cdef void reload_waits(Engine* e) noexcept nogil:
     # Who waits for a reload while no connection is there: long polls until their own deadline, all others as long as the
@@ -40,9 +36,9 @@ cdef void reload_waits(Engine* e) noexcept nogil:
             else:
                 joblist_add(&e.wait_reload, job)
 
-cdef void reload_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
+cdef void reload_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     global reload_running, reload_at, reload_of
-    cdef Engine* e = <Engine*>ctx
+    cdef Engine* e = c.engine
     cdef int i
     cdef bint missed = False
     cdef InboxMsg* m

@@ -4,27 +4,16 @@
 
 cdef const char* ACK_UNKNOWN = "The database did not answer; whether the acknowledgments took effect is not known"
 
+cdef CallTexts ACK_TEXTS
+ACK_TEXTS.event = b"ack_refused"
+ACK_TEXTS.unknown = ACK_UNKNOWN
+ACK_TEXTS.refused = b"The database refused the acknowledgments"
+ACK_TEXTS.put_off = b"The database could not take the acknowledgments; try again"
+
 cdef struct AckCall:
-    Engine* engine
-    Arena arena
-    Job* jobs
+    Call base
     AckRow* rows
     int n_rows
-    int64_t sent_us
-    int64_t forgets           # book.forgets when it was sent
-
-cdef void ackarrays_free(AckArrays* a) noexcept nogil:
-    pgarray_free(&a.part)
-    pgarray_free(&a.grp)
-    pgarray_free(&a.lease)
-    pgarray_free(&a.n)
-    pgarray_free(&a.ids)
-    pgarray_free(&a.status)
-    pgarray_free(&a.limit)
-    pgarray_free(&a.delay)
-    pgarray_free(&a.f_row)
-    pgarray_free(&a.f_idx)
-    pgarray_free(&a.f_error)
 
 cdef void ack_submit(Worker* w, Request* r, bint single) noexcept nogil:
     cdef AckJob* j = <AckJob*>arena_zero(&r.arena, sizeof(AckJob))
@@ -48,7 +37,6 @@ cdef void ack_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) no
         return
     job_open(&j.job, r, OP_ACK)
     if j.req.n == 0:
-        r.job = NULL
         out = reply_begin(r, 200, JSON_TYPE)
         buf_text(out, b"[]")
         reply_end(r)
@@ -86,8 +74,8 @@ cdef bint ackitem_find(AckItem* it, Slice group, bint asked, bint* ask) noexcept
     return True
 
 cdef inline bint ackjob_current(Engine* e, AckJob* j) noexcept nogil:
-    # The statement says that it knows the catalog as the worker does: so must the names in it. A catalog that is not whole has no version;
-    # then the worker's is older than the database's, which refuses the statement.
+    # The statement says that it knows the catalog as the worker does: so must the names in it. A catalog that is not whole
+    # has no version; then the worker's is older than the database's, which refuses the statement.
     return j.job.server == catalog_server() and (j.version >= e.version or j.version < 0)
 
 cdef void ack_go(Worker* w, AckJob* j) noexcept nogil:
@@ -102,19 +90,18 @@ cdef void ack_go(Worker* w, AckJob* j) noexcept nogil:
     j.version = catalog.version
     for i in range(j.req.n):
         it = &j.req.items[i]
-        if i and it.partition_id == 0 and memcmp(it.partition_uuid, (it - 1).partition_uuid, 16) == 0 and it.partition_number == (it - 1).partition_number:
+        if (i and it.partition_id == 0 and it.partition_number == (it - 1).partition_number
+                and memcmp(it.partition_uuid, (it - 1).partition_uuid, 16) == 0):
             it.partition_id = (it - 1).partition_id
         ackitem_find(it, j.req.group, j.asked >= ACK_ROUNDS, &ask)
         allowed = allowed and gate_ack(j.job.r, it)
     uv_rwlock_rdunlock(&catalog.lock)
     if not allowed:
-        job_move(&j.job, JOB_DONE)
-        gate_refuse_queue(j.job.r)
+        gate_refuse_queue(job_end(&j.job))
         return
     if ask:
         j.asked += 1
-        job_move(&j.job, JOB_RESOLVING)
-        joblist_add(&engine_of(w).resolving, &j.job)
+        job_look_up(&j.job, &engine_of(w).resolving)
         return
     j.pending = 0
     for i in range(j.req.n):
@@ -132,8 +119,7 @@ cdef void ack_go(Worker* w, AckJob* j) noexcept nogil:
         else:
             j.pending += 1
     if j.pending:
-        job_move(&j.job, JOB_QUEUED)
-        joblist_add(&engine_of(w).leased if ack_leased(j) else &engine_of(w).acks, &j.job)
+        job_queue(&j.job, &engine_of(w).leased if ack_leased(j) else &engine_of(w).acks)
     else:
         job_move(&j.job, JOB_FLYING)
         ack_answer(j)
@@ -141,52 +127,37 @@ cdef void ack_go(Worker* w, AckJob* j) noexcept nogil:
 cdef void acks_drain(Engine* e) noexcept nogil:
     if e.acks.n and not slotpool_ready(e.slots):
         jobs_expire(e, &e.acks)
-    while policy_fires(e, &e.ack_policy, &e.acks, &e.ack_limit) and limit_take(&e.ack_limit):
-        if not ackcall_send(e):
-            limit_give(&e.ack_limit)
-            break
+    while hold_fires(e, &e.ack_hold, &e.acks, &e.ack_limit) and ackcall_send(e):
+        pass
 
 cdef bint ackcall_send(Engine* e) noexcept nogil:
-    cdef Slot* slot = slotpool_take(e.slots)
-    cdef AckCall* call
-    cdef AckJob* j
-    cdef Job* last = NULL
-    cdef Params params
+    cdef AckCall* call = <AckCall*>call_open(e, sizeof(AckCall), STMT_ACK, &e.ack_limit, ackcall_done)
+    cdef AckArgs* a = <AckArgs*>e.args.at
+    cdef AckJob* j = <AckJob*>e.acks.first
     cdef JobList later
     cdef int n = 0
     cdef int jobs = 0
     cdef int before
     cdef bint alone = False
-    if slot == NULL:
-        return False
-    call = <AckCall*>calloc(1, sizeof(AckCall))
     if call == NULL:
         return False
-    call.engine = e
-    arena_open(&call.arena, &e.worker.chunks)
     memset(&later, 0, sizeof(later))
     table_clear(&e.ack_rows)
-    n = 0
-    j = <AckJob*>e.acks.first
-    while j != NULL and n < CALL_ACKS and jobs < e.ack_policy.max_jobs:
+    while j != NULL and n < CALL_ACKS and jobs < e.ack_hold.max_jobs:
         n += j.pending
         jobs += 1
         j = <AckJob*>j.job.next
-    call.rows = <AckRow*>arena_alloc(&call.arena, n * sizeof(AckRow))
-    if call.rows == NULL:
-        ackcall_free(call)
-        return False
-    while e.acks.first != NULL and n > 0 and not alone:
+    call.rows = <AckRow*>arena_alloc(&call.base.arena, n * sizeof(AckRow))
+    while call.rows != NULL and e.acks.first != NULL and n > 0 and not alone:
         j = <AckJob*>e.acks.first
         if not ackjob_current(e, j):
             n -= j.pending
             joblist_take(&e.acks)
             ack_go(e.worker, j)
             continue
-        if j.job.alone:
-            if call.jobs != NULL:
-                break
-            alone = True
+        if j.job.alone and call.base.jobs.n:
+            break
+        alone = j.job.alone
         n -= j.pending
         joblist_take(&e.acks)
         before = call.n_rows
@@ -195,43 +166,14 @@ cdef bint ackcall_send(Engine* e) noexcept nogil:
             joblist_add(&later, &j.job)      # everything it touches is taken by this call
             continue
         job_move(&j.job, JOB_FLYING)
-        j.job.next = NULL
-        if last != NULL:
-            last.next = &j.job
-        else:
-            call.jobs = &j.job
-        last = &j.job
-    if later.first != NULL:
-        # in front again, in their order
-        later.last.next = e.acks.first
-        if e.acks.last == NULL:
-            e.acks.last = later.last
-        e.acks.first = later.first
-        e.acks.n += later.n
+        joblist_add(&call.base.jobs, &j.job)
+    jobs_queue_first(&later, &e.acks)
     if call.n_rows == 0:
-        ackcall_free(call)
+        call_drop(&call.base)
         return False
-    ack_encode(call.rows, call.n_rows, &e.ack_arrays)
-    params_begin(&params)
-    params_int8(&params, e.version)
-    params_array(&params, &e.ack_arrays.part)
-    params_array(&params, &e.ack_arrays.grp)
-    params_array(&params, &e.ack_arrays.lease)
-    params_array(&params, &e.ack_arrays.n)
-    params_array(&params, &e.ack_arrays.ids)
-    params_array(&params, &e.ack_arrays.status)
-    params_array(&params, &e.ack_arrays.limit)
-    params_array(&params, &e.ack_arrays.delay)
-    params_array(&params, &e.ack_arrays.f_row)
-    params_array(&params, &e.ack_arrays.f_idx)
-    params_array(&params, &e.ack_arrays.f_error)
-    call.sent_us = clock_mono_us()
-    call.forgets = atomic_get64(&book.forgets)
+    ack_encode(call.rows, call.n_rows, &a.acks, &a.failures, a)
     e.worker.counters.op[OP_ACK].calls += 1
-    if slot_send(slot, STMT_ACK, &params, ackcall_done, call, e.deadline_ms):
-        return True
-    ackcall_again(call, 0)
-    return False
+    return call_send(&call.base)
 
 cdef void ack_rows_add(AckCall* call, Table* taken, AckJob* j) noexcept nogil:
     # The job's pending items become rows. An item whose (partition, group) another row of this call has, with another
@@ -272,24 +214,13 @@ cdef void ack_rows_add(AckCall* call, Table* taken, AckJob* j) noexcept nogil:
         row.last = it
         row.n += 1
 
-cdef void ack_encode(AckRow* rows, int n, AckArrays* a) noexcept nogil:
+cdef void ack_encode(AckRow* rows, int n, AckedArgs* a, FailureArgs* f, AckArgs* options) noexcept nogil:
+    # options: besides what the queues' options say of what goes back; NULL: nobody asks.
     cdef int i, k
-    cdef int64_t delay
     cdef AckRow* row
     cdef AckItem* it
     cdef char* ids
     cdef char* status
-    pgarray_begin(&a.part, OID_INT4)
-    pgarray_begin(&a.grp, OID_INT4)
-    pgarray_begin(&a.lease, OID_UUID)
-    pgarray_begin(&a.n, OID_INT4)
-    pgarray_begin(&a.ids, OID_BYTEA)
-    pgarray_begin(&a.status, OID_BYTEA)
-    pgarray_begin(&a.limit, OID_INT4)
-    pgarray_begin(&a.delay, OID_INT8)
-    pgarray_begin(&a.f_row, OID_INT4)
-    pgarray_begin(&a.f_idx, OID_INT4)
-    pgarray_begin(&a.f_error, OID_TEXT)
     for i in range(n):
         row = &rows[i]
         pgarray_int4(&a.part, row.partition.id)
@@ -302,17 +233,8 @@ cdef void ack_encode(AckRow* rows, int n, AckArrays* a) noexcept nogil:
         else:
             pgarray_null(&a.lease)
         pgarray_int4(&a.n, row.n)
-        pgarray_int4(&a.limit, row.partition.queue.retry_limit)
-        it = row.first
-        delay = -1
-        while it != NULL:     # the longest that the acks of what goes back ask for
-            if (it.status == 1 or it.status == 3) and it.delay_us > delay:
-                delay = it.delay_us
-            it = it.next
-        if delay >= 0:
-            pgarray_int8(&a.delay, delay)
-        else:
-            pgarray_null(&a.delay)      # as the options of the queue say
+        if options != NULL:
+            ack_encode_retry(row, options)
         ids = pgarray_reserve(&a.ids, 16 * <size_t>row.n)
         status = pgarray_reserve(&a.status, row.n)
         if ids == NULL or status == NULL:
@@ -323,107 +245,64 @@ cdef void ack_encode(AckRow* rows, int n, AckArrays* a) noexcept nogil:
             memcpy(ids + 16 * k, it.id, 16)
             status[k] = <char>it.status
             if it.error.n and (it.status == 1 or it.status == 2):
-                pgarray_int4(&a.f_row, i)
-                pgarray_int4(&a.f_idx, k)
-                pgarray_bytes(&a.f_error, it.error.p, it.error.n)
+                pgarray_int4(&f.row, i)
+                pgarray_int4(&f.idx, k)
+                pgarray_bytes(&f.error, it.error.p, it.error.n)
             k += 1
             it = it.next
 
-cdef void ackcall_free(AckCall* call) noexcept nogil:
-    arena_close(&call.arena)
-    free(call)
+cdef void ack_encode_retry(AckRow* row, AckArgs* a) noexcept nogil:
+    cdef AckItem* it = row.first
+    cdef int64_t delay = -1
+    pgarray_int4(&a.retry_limit, row.partition.queue.retry_limit)
+    while it != NULL:         # the longest that the acks of what goes back ask for
+        if (it.status == 1 or it.status == 3) and it.delay_us > delay:
+            delay = it.delay_us
+        it = it.next
+    if delay >= 0:
+        pgarray_int8(&a.retry_delay_us, delay)
+    else:
+        pgarray_null(&a.retry_delay_us)      # as the options of the queue say
 
-cdef void ackcall_again(AckCall* call, int status) noexcept nogil:
-    # Every job of the call goes back to the queue, or is refused with `status`.
-    cdef Engine* e = call.engine
-    cdef Job* job = call.jobs
-    cdef Job* following
-    ackcall_free(call)
-    while job != NULL:
-        following = job.next
-        if status:
-            job_refuse(job, status, ACK_UNKNOWN)
-        else:
-            job_move(job, JOB_QUEUED)
-            joblist_add(&e.acks, job)
-        job = following
-
-cdef void ackcall_lost(AckCall* call) noexcept nogil:
+cdef void rows_unsure(Engine* e, AckRow* rows, int n) noexcept nogil:
     # No answer: whether these leases have ended is not known.
     cdef int i
     cdef PopJob* wake = NULL
     uv_mutex_lock(&book.lock)
-    for i in range(call.n_rows):
-        if call.rows[i].group != NULL:
-            book_unsure(call.rows[i].group, call.rows[i].partition, &wake)
+    for i in range(n):
+        if rows[i].group != NULL:
+            book_unsure(rows[i].group, rows[i].partition, &wake)
     uv_mutex_unlock(&book.lock)
-    popjobs_wake(call.engine.worker, wake)
+    popjobs_wake(e.worker, wake)
 
-cdef void ackcall_error(AckCall* call, PGresult* res, int64_t now) noexcept nogil:
-    # The server said why, and that nothing took effect.
-    cdef Engine* e = call.engine
-    cdef const Verdict* v = verdict_of(res)
-    cdef Job* job = call.jobs
-    cdef Job* following
-    cdef bint shared = job.next != NULL
-    ackcall_free(call)
-    e.pause_until = now + TROUBLE_PAUSE_US
-    if v.reload:
-        engine_reload(e.worker)
-    while job != NULL:
-        following = job.next
-        if job_again(job, v.blame, now) or (shared and blames_request(v.blame)):
-            job.alone = job.alone or blames_request(v.blame)
-            job_move(job, JOB_QUEUED)
-            joblist_add(&e.acks, job)
-        else:
-            log_line(b"error", b"ack_refused", pg_error(res))
-            if v.blame == BLAME_DATA:
-                job_refuse(job, 500, "The database refused the acknowledgments")
-            else:
-                job_refuse(job, 503, "The database could not take the acknowledgments; try again")
-        job = following
-
-cdef void ackcall_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
-    cdef AckCall* call = <AckCall*>ctx
-    cdef Engine* e = call.engine
-    cdef Job* job
-    cdef Job* following
+cdef void ackcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
+    cdef AckCall* call = <AckCall*>c
+    cdef Engine* e = c.engine
     cdef AckJob* j
-    cdef int64_t now = clock_mono_us()
-    limit_done(&e.ack_limit, now, now - call.sent_us, outcome == SLOT_OK)
+    if outcome >= SLOT_UNSENT:
+        jobs_queue_first(&c.jobs, &e.acks)
+        return
     if outcome != SLOT_OK:
         if res == NULL:
-            ackcall_lost(call)
-            ackcall_again(call, 503)
-        else:
-            ackcall_error(call, res, now)
+            rows_unsure(e, call.rows, call.n_rows)
+        jobs_failed(c, res, &e.acks, &ACK_TEXTS)
         return
     if PQntuples(res) and pg_int4(res, 0, ACK_ORD) < 0:
-        job = call.jobs
-        ackcall_free(call)
-        while job != NULL:
-            following = job.next
-            (<AckJob*>job).asked = 0
-            job_move(job, JOB_RESOLVING)
-            joblist_add(&e.wait_reload, job)
-            job = following
+        while c.jobs.first != NULL:
+            j = <AckJob*>joblist_take(&c.jobs)
+            j.asked = 0
+            job_look_up(&j.job, &e.wait_reload)
         engine_reload(e.worker)
         return
-    ackcall_take(call, res, now)
-    job = call.jobs
-    while job != NULL:
-        following = job.next
-        j = <AckJob*>job
+    ackcall_take(call, res)
+    while c.jobs.first != NULL:
+        j = <AckJob*>joblist_take(&c.jobs)
         if j.pending <= 0:
             ack_answer(j)
         else:
-            job_move(job, JOB_QUEUED)
-            joblist_front(&e.acks, job)
-        job = following
-    ackcall_free(call)
+            job_queue_first(&j.job, &e.acks)
 
-cdef void ackcall_take(AckCall* call, PGresult* res, int64_t now) noexcept nogil:
+cdef void ackcall_take(AckCall* call, PGresult* res) noexcept nogil:
     cdef int row, i, k
     cdef AckRow* a
     cdef AckItem* it
@@ -446,22 +325,23 @@ cdef void ackcall_take(AckCall* call, PGresult* res, int64_t now) noexcept nogil
             it.group_missing = pg_int2(res, row, ACK_STATUS) == 2
             any_ = any_ or it.code & ACKED_OK
             if it.code & ACKED_DLQ:
-                call.engine.worker.counters.dead_lettered += 1
+                call.base.engine.worker.counters.dead_lettered += 1
             a.job.pending -= 1
             k += 1
             it = it.next
         if a.group != NULL and pg_int2(res, row, ACK_STATUS) == 0:
-            book_acked(a.group, a.partition, call.forgets, pg_bool(res, row, ACK_RELEASED), pg_int8_or(res, row, ACK_COMMITTED, -1),
-                       pg_int8_or(res, row, ACK_HEAD, 0), pg_int8_or(res, row, ACK_RETRY_UNTIL, 0), now, &wake)
-            if any_:
-                held_over((<uint64_t><uint32_t>a.partition.id << 32) | <uint32_t>a.group.id)      # what is left of it may have gaps
+            book_acked(a.group, a.partition, call.base.forgets, pg_bool(res, row, ACK_RELEASED),
+                       pg_int8_or(res, row, ACK_COMMITTED, -1), pg_int8_or(res, row, ACK_HEAD, 0),
+                       pg_int8_or(res, row, ACK_RETRY_UNTIL, 0), call.base.ended_us, &wake)
+            if any_:          # what is left of it may have gaps
+                held_over((<uint64_t><uint32_t>a.partition.id << 32) | <uint32_t>a.group.id)
     uv_mutex_unlock(&book.lock)
-    popjobs_wake(call.engine.worker, wake)
+    popjobs_wake(call.base.engine.worker, wake)
 
 cdef void book_acked(Group* g, Partition* p, int64_t forgets, bint released, int64_t committed, int64_t head,
                      int64_t retry_until, int64_t now, PopJob** wake) noexcept nogil:
-    # What an ack did to a cursor; lock held. forgets: book.forgets when it was sent. Where cursors were moved by hand since, it may
-    # tell of the time before: that the lease it ended is not the present one, the next pop finds out.
+    # What an ack did to a cursor; lock held. forgets: book.forgets when it was sent. Where cursors were moved by hand
+    # since, it may tell of the time before: that the lease it ended is not the present one, the next pop finds out.
     cdef Cursor* c = book_noted(g, p)
     cdef int64_t wait
     if c == NULL:
@@ -499,8 +379,7 @@ cdef void ack_answer(AckJob* j) noexcept nogil:
         if it.partition != NULL:
             it.queue_name = it.partition.queue.name
             it.partition_name = it.partition.name
-    job_move(&j.job, JOB_DONE)
-    r.job = NULL
+    job_end(&j.job)
     r.worker.counters.op[OP_ACK].items += j.req.n
     tally_ack(&j.req, r.worker)
     out = reply_begin(r, 200, JSON_TYPE)

@@ -108,57 +108,45 @@ cdef void ackjobs_renew(Engine* e, JobList* list) noexcept nogil:
             ackjob_unleased(<AckJob*>job)
             ack_go(e.worker, <AckJob*>job)
 
-cdef void leased_gather(Engine* e, PopCall* call) noexcept nogil:
+cdef void leased_gather(PopCall* call, TurnArgs* a) noexcept nogil:
     # As many as fit travel with the call, cursors in ascending order.
+    cdef Engine* e = call.base.engine
     cdef AckJob* j
-    cdef Job* last = NULL
-    cdef LeasedAck* a
+    cdef LeasedAck* one
     cdef int jobs = 0
     cdef int room = 0
     cdef int i
     ackjobs_renew(e, &e.leased)
     j = <AckJob*>e.leased.first
-    pgarray_begin(&e.l_part, OID_INT4)
-    pgarray_begin(&e.l_group, OID_INT4)
-    pgarray_begin(&e.l_lease, OID_UUID)
-    pgarray_begin(&e.l_first, OID_INT8)
-    pgarray_begin(&e.l_last, OID_INT8)
-    pgarray_begin(&e.l_base, OID_INT8)
-    call.heads = False
-    while j != NULL and jobs < e.ack_policy.max_jobs and (jobs == 0 or room + j.n_leased <= CALL_CURSORS):
+    while j != NULL and jobs < e.ack_hold.max_jobs and (jobs == 0 or room + j.n_leased <= CALL_CURSORS):
         jobs += 1
         room += j.n_leased
         j = <AckJob*>j.job.next
     if room == 0:
         return
-    call.acks = <LeasedAck**>arena_alloc(&call.arena, room * sizeof(LeasedAck*))
-    if call.acks == NULL:
+    call.leased = <LeasedAck**>arena_alloc(&call.base.arena, room * sizeof(LeasedAck*))
+    if call.leased == NULL:
         return
-    call.n_ack_jobs = jobs
     while jobs:
         jobs -= 1
         j = <AckJob*>joblist_take(&e.leased)
         job_move(&j.job, JOB_FLYING)
-        if last != NULL:
-            last.next = &j.job
-        else:
-            call.ack_jobs = &j.job
-        last = &j.job
+        joblist_add(&call.acks, &j.job)
         for i in range(j.n_leased):
-            call.acks[call.n_acks] = &j.leased[i]
-            call.n_acks += 1
+            call.leased[call.n_leased] = &j.leased[i]
+            call.n_leased += 1
             call.heads |= j.leased[i].look
-    qsort(call.acks, call.n_acks, sizeof(LeasedAck*), leasedack_order)
-    for i in range(call.n_acks):
-        a = call.acks[i]
-        pgarray_int4(&e.l_part, <int32_t>(a.key >> 32))
-        pgarray_int4(&e.l_group, <int32_t><uint32_t>a.key)
-        pgarray_uuid(&e.l_lease, a.first.lease)
-        pgarray_int8(&e.l_first, a.first_offset)
-        pgarray_int8(&e.l_last, a.first_offset + a.n - 1)
-        pgarray_int8(&e.l_base, a.base)
+    qsort(call.leased, call.n_leased, sizeof(LeasedAck*), leasedack_order)
+    for i in range(call.n_leased):
+        one = call.leased[i]
+        pgarray_int4(&a.acked_part, <int32_t>(one.key >> 32))
+        pgarray_int4(&a.acked_group, <int32_t><uint32_t>one.key)
+        pgarray_uuid(&a.acked_lease, one.first.lease)
+        pgarray_int8(&a.acked_first, one.first_offset)
+        pgarray_int8(&a.acked_last, one.first_offset + one.n - 1)
+        pgarray_int8(&a.acked_base, one.base)
 
-cdef int leased_done(PopCall* call, PGresult* res, int64_t now) noexcept nogil:
+cdef int leased_done(PopCall* call, PGresult* res) noexcept nogil:
     # The acknowledgments of a call that was answered; returns the row behind theirs.
     cdef int row = 0
     cdef int n = PQntuples(res)
@@ -166,22 +154,23 @@ cdef int leased_done(PopCall* call, PGresult* res, int64_t now) noexcept nogil:
     cdef LeasedAck* a
     cdef bint released
     cdef PopJob* wake = NULL
-    if call.n_acks == 0:
+    if call.n_leased == 0:
         return 0
     uv_mutex_lock(&book.lock)
-    for i in range(call.n_acks):
-        a = call.acks[i]
+    for i in range(call.n_leased):
+        a = call.leased[i]
         if row >= n or pg_null(res, row, TURN_RELEASED):
             break
-        if pg_int4(res, row, TURN_PART) == <int32_t>(a.key >> 32) and pg_int4(res, row, TURN_GROUP) == <int32_t><uint32_t>a.key:
+        if (pg_int4(res, row, TURN_PART) == <int32_t>(a.key >> 32)
+                and pg_int4(res, row, TURN_GROUP) == <int32_t><uint32_t>a.key):
             released = pg_bool(res, row, TURN_RELEASED)
             leasedack_take(a, released)
-            book_acked(a.first.group, a.first.partition, call.forgets, released, a.first_offset + a.n - 1,
-                       pg_int8(res, row, TURN_HEAD), 0, now, &wake)
-            call.engine.worker.counters.by_lease += a.n
+            book_acked(a.first.group, a.first.partition, call.base.forgets, released, a.first_offset + a.n - 1,
+                       pg_int8(res, row, TURN_HEAD), 0, call.base.ended_us, &wake)
+            call.base.engine.worker.counters.by_lease += a.n
             row += 1
     uv_mutex_unlock(&book.lock)
-    popjobs_wake(call.engine.worker, wake)
+    popjobs_wake(call.base.engine.worker, wake)
     leased_home(call)
     return row
 
@@ -208,38 +197,29 @@ cdef void leasedack_take(LeasedAck* a, bint released) noexcept nogil:
 
 cdef void leased_home(PopCall* call) noexcept nogil:
     # Jobs of which all took effect are answered; of the others the rest goes the whole way.
-    cdef Job* job = call.ack_jobs
-    cdef Job* following
     cdef AckJob* j
-    call.ack_jobs = NULL
-    while job != NULL:
-        following = job.next
-        j = <AckJob*>job
+    while call.acks.first != NULL:
+        j = <AckJob*>joblist_take(&call.acks)
         if j.pending <= 0:
             ack_answer(j)
         else:
             ackjob_unleased(j)
-            job_move(job, JOB_QUEUED)
-            joblist_add(&call.engine.acks, job)
-        job = following
+            job_queue(&j.job, &call.base.engine.acks)
 
 cdef void leased_lost(PopCall* call) noexcept nogil:
     # No answer: nobody knows.
-    cdef Job* job = call.ack_jobs
-    cdef Job* following
+    cdef Job* job
     cdef PopJob* wake = NULL
     cdef int i
     uv_mutex_lock(&book.lock)
-    for i in range(call.n_acks):
-        book_unsure(call.acks[i].first.group, call.acks[i].first.partition, &wake)
+    for i in range(call.n_leased):
+        book_unsure(call.leased[i].first.group, call.leased[i].first.partition, &wake)
     uv_mutex_unlock(&book.lock)
-    popjobs_wake(call.engine.worker, wake)
-    call.ack_jobs = NULL
-    while job != NULL:
-        following = job.next
+    popjobs_wake(call.base.engine.worker, wake)
+    while call.acks.first != NULL:
+        job = joblist_take(&call.acks)
         ackjob_unleased(<AckJob*>job)
         job_refuse(job, 503, ACK_UNKNOWN)
-        job = following
 
 cdef void leased_expire(Engine* e) noexcept nogil:
     # No connection: they wait with the others, whose patience is looked after.

@@ -23,11 +23,10 @@ cdef struct CycleJob:
     bint doubt                # the answer was lost: what it pushed tells whether it was done
 
 cdef struct CycleCall:
-    Engine* engine
+    Call base
     CycleJob* job
-    PushBatch* batch
+    PushBatch batch
     CycleStep step
-    int64_t forgets           # book.forgets when it was sent
 
 # ---- in ------------------------------------------------------------------------------------------------------------
 
@@ -92,16 +91,14 @@ cdef void cycle_go(Worker* w, CycleJob* j) noexcept nogil:
             job_refuse(&j.job, 503, CYCLE_BUSY)
             return
         j.job.tries += 1
-        job_move(&j.job, JOB_RESOLVING)
-        joblist_add(&e.resolving, &j.job)
+        job_look_up(&j.job, &e.resolving)
         return
     for i in range(0 if missing or cycle_looks(j) else j.req.push.n):
         it = &j.req.push.items[i]
         if item_bare(it) and not item_seal(w, &j.job, it):
             job_unsealed(&j.job)
             return
-    job_move(&j.job, JOB_QUEUED)
-    joblist_add(&e.cycles, &j.job)
+    job_queue(&j.job, &e.cycles)
 
 cdef void cycle_ask(Engine* e, Job* job) noexcept nogil:
     cdef PushReq* q = &(<CycleJob*>job).req.push
@@ -131,13 +128,10 @@ cdef void cycle_refuse(Job* job, int status, const char* text) noexcept nogil:
 # ---- out -----------------------------------------------------------------------------------------------------------
 
 cdef void cycles_drain(Engine* e) noexcept nogil:
-    cdef CycleJob* j
     if e.pause_until:
         return                # a call failed just now
-    while e.cycles.n and e.cycles_flying < e.cycles_most:
-        j = <CycleJob*>joblist_take(&e.cycles)
-        if not cycle_send(e, j):
-            joblist_front(&e.cycles, &j.job)
+    while e.cycles.n:
+        if not cycle_send(e):
             jobs_expire(e, &e.cycles)
             break
 
@@ -151,74 +145,43 @@ cdef bint cycle_stands(CycleJob* j) noexcept nogil:
             return False
     return True
 
-cdef bint cycle_send(Engine* e, CycleJob* j) noexcept nogil:
-    # False: there is no connection free.
-    cdef Slot* slot = slotpool_take(e.slots)
-    cdef CycleCall* call
-    cdef Params params
-    cdef int statement
-    cdef bint sent
-    cdef CycleStep step = (STEP_ASK if j.doubt else STEP_LOOK if cycle_looks(j) else STEP_MAKE if j.makes else STEP_DO)
-    if slot == NULL:
+cdef bint cycle_send(Engine* e) noexcept nogil:
+    # False: nothing was sent, and the job is back in its queue or was refused.
+    cdef CycleCall* call = <CycleCall*>call_open(e, sizeof(CycleCall), STMT_CYCLE, &e.cycle_limit, cycle_done)
+    cdef CycleJob* j
+    cdef CycleStep step
+    if call == NULL:
         return False
+    j = <CycleJob*>joblist_take(&e.cycles)
+    step = (STEP_ASK if j.doubt else STEP_LOOK if cycle_looks(j) else STEP_MAKE if j.makes else STEP_DO)
     if j.job.server != catalog_server() or (step == STEP_DO and not cycle_stands(j)):
+        call_drop(&call.base)
         if j.doubt:
             job_refuse(&j.job, 503, CYCLE_IN_DOUBT)
         else:
             cycle_go(e.worker, j)
         return True
-    call = cyclecall_new(e, j, step)
-    if call == NULL:
+    call.job = j
+    call.step = step
+    arena_open(&call.batch.arena, &e.worker.chunks)
+    if (step == STEP_DO or step == STEP_ASK) and not cycle_gather(call):
+        arena_close(&call.batch.arena)
+        call_drop(&call.base)
         cycle_refuse(&j.job, 503, "Out of memory")
         return True
     job_move(&j.job, JOB_FLYING)
     if step == STEP_LOOK:
-        statement = STMT_STREAM_SOURCES
-        cycle_look_params(&params, &j.req)
+        call_asks(&call.base, STMT_STREAM_SOURCES)
+        cycle_look(<SourcesArgs*>e.args.at, &j.req)
     elif step == STEP_MAKE:
-        statement = STMT_QUEUES_MAKE
-        cycle_make_params(e, &params, &j.req)
+        call_asks(&call.base, STMT_QUEUES_MAKE)
+        cycle_make(e, <SpacesArgs*>e.args.at, &j.req)
     elif step == STEP_ASK:
-        statement = STMT_PUSHED
-        batch_encode(call.batch, &e.tx_pushes)
-        pushed_params(&params, &e.tx_pushes)
+        call_asks(&call.base, STMT_PUSHED)
+        batch_ask(&call.batch, <PushedArgs*>e.args.at)
     else:
-        statement = STMT_CYCLE
-        batch_encode(call.batch, &e.tx_pushes)
-        cycle_params(e, &params, &j.req)
-    call.forgets = atomic_get64(&book.forgets)
-    if slot_send(slot, statement, &params, cycle_done, call, e.deadline_ms):
-        e.cycles_flying += 1
-        return True
-    cyclecall_free(call)
-    if params.failed:
-        cycle_refuse(&j.job, 413 if params.too_large else 503,
-                     "The cycle is too large" if params.too_large else "Out of memory")
-        return True
-    job_move(&j.job, JOB_QUEUED)
-    return False
-
-cdef CycleCall* cyclecall_new(Engine* e, CycleJob* j, CycleStep step) noexcept nogil:
-    # NULL: memory ran out.
-    cdef CycleCall* call = <CycleCall*>calloc(1, sizeof(CycleCall))
-    if call == NULL:
-        return NULL
-    call.engine = e
-    call.job = j
-    call.step = step
-    if step != STEP_DO and step != STEP_ASK:
-        return call
-    call.batch = <PushBatch*>calloc(1, sizeof(PushBatch))
-    if call.batch != NULL:
-        arena_open(&call.batch.arena, &e.worker.chunks)
-        if cycle_gather(call):
-            return call
-    cyclecall_free(call)
-    return NULL
-
-cdef void cyclecall_free(CycleCall* call) noexcept nogil:
-    batch_free(call.batch)
-    free(call)
+        cycle_encode(call, <CycleArgs*>e.args.at)
+    return call_send(&call.base)
 
 cdef bint cycle_gather(CycleCall* call) noexcept nogil:
     # Items become record batches. False: memory ran out.
@@ -233,14 +196,14 @@ cdef bint cycle_gather(CycleCall* call) noexcept nogil:
         p = q.items[i].partition
         g = <PushGroup*>table_get(&groups, <uint32_t>p.id)
         if g == NULL:
-            g = batch_group(call.batch, p)
+            g = batch_group(&call.batch, p)
             if g == NULL or not table_put(&groups, <uint32_t>p.id, g):
                 done = False
                 break
         q.items[i].status = 0
-        batch_place(call.batch, g, &q.items[i])
+        batch_place(&call.batch, g, &q.items[i])
     table_free(&groups)
-    return done and batch_chunks(call.batch)
+    return done and batch_chunks(&call.batch)
 
 cdef int32_t cycle_partition(CycleReq* q) noexcept nogil:
     # The number of its partition; 0, which no partition has, where its text cannot be one.
@@ -260,15 +223,12 @@ cdef int32_t cycle_partition(CycleReq* q) noexcept nogil:
         return number
     return 0
 
-cdef void cycle_look_params(Params* params, CycleReq* q) noexcept nogil:
-    params_begin(params)
+cdef void cycle_look(SourcesArgs* a, CycleReq* q) noexcept nogil:
     if q.has_query:
-        params_bytes(params, q.query, 16)
-    else:
-        params_null(params)
-    params_int4(params, cycle_partition(q))
+        arg_bytes(&a.query, q.query, 16)
+    arg_int4(&a.partition, cycle_partition(q))
 
-cdef void cycle_make_params(Engine* e, Params* params, CycleReq* q) noexcept nogil:
+cdef void cycle_make(Engine* e, SpacesArgs* a, CycleReq* q) noexcept nogil:
     # Of a queue that is named several times the first item with a namespace or task counts.
     cdef CycleSpace* s = q.spaces
     cdef Table seen
@@ -277,98 +237,86 @@ cdef void cycle_make_params(Engine* e, Params* params, CycleReq* q) noexcept nog
     while s != NULL:
         table_put(&seen, slice_hash(s.queue, 1) | 1, s)
         s = s.next
-    pgarray_begin(&e.y_set, OID_TEXT)
-    pgarray_begin(&e.y_value, OID_TEXT)
-    pgarray_begin(&e.y_unset, OID_TEXT)
     s = q.spaces
     while s != NULL:
         if table_get(&seen, slice_hash(s.queue, 1) | 1) == s:
-            pgarray_bytes(&e.y_set, s.queue.p, s.queue.n)
-            pgarray_bytes(&e.y_value, s.ns.p, s.ns.n)
-            pgarray_bytes(&e.y_unset, s.task.p, s.task.n)
+            pgarray_bytes(&a.queue, s.queue.p, s.queue.n)
+            pgarray_bytes(&a.ns, s.ns.p, s.ns.n)
+            pgarray_bytes(&a.task, s.task.p, s.task.n)
         s = s.next
     table_free(&seen)
     snprintf(most, sizeof(most), b"%d", e.settings.max_queues)
-    params_begin(params)
-    params_array(params, &e.y_set)
-    params_array(params, &e.y_value)
-    params_array(params, &e.y_unset)
-    params_slice(params, slice_lit(most))
+    arg_slice(&a.max_queues, slice_lit(most))
 
-cdef void cycle_params(Engine* e, Params* params, CycleReq* q) noexcept nogil:
-    cycle_state(e, q)
-    params_begin(params)
-    params_int8(params, e.version)
-    params_bytes(params, q.query, 16)
-    params_int4(params, cycle_partition(q))
-    params_array(params, &e.y_set)
-    params_array(params, &e.y_value)
-    params_array(params, &e.y_end)
-    params_array(params, &e.y_unset)
-    batch_params(params, &e.tx_pushes)
-    params_slice(params, q.group)
+cdef void cycle_encode(CycleCall* call, CycleArgs* a) noexcept nogil:
+    cdef CycleReq* q = &call.job.req
+    arg_bytes(&a.query, q.query, 16)
+    arg_int4(&a.partition, cycle_partition(q))
+    cycle_state(a, q)
+    batch_encode(&call.batch, &a.rows, NULL, &call.base.engine.pack)
+    arg_slice(&a.group, q.group)
     if q.has_ack:
-        params_bytes(params, q.ack, 16)
-    else:
-        params_null(params)
+        arg_bytes(&a.record, q.ack, 16)
     if q.has_lease:
-        params_bytes(params, q.lease, 16)
-    else:
-        params_null(params)
-    params_int4(params, q.count)
-    params_bool(params, q.dead)
-    params_slice(params, q.error)
-    params_bool(params, not q.keeps)
+        arg_bytes(&a.lease, q.lease, 16)
+    arg_int4(&a.count, q.count)
+    arg_bool(&a.dead, q.dead)
+    arg_slice(&a.error, q.error)
+    arg_bool(&a.release, not q.keeps)
 
-cdef void cycle_state(Engine* e, CycleReq* q) noexcept nogil:
+cdef void cycle_state(CycleArgs* a, CycleReq* q) noexcept nogil:
     cdef int i
     cdef CycleOp* op
     cdef double end
     cdef int64_t bits
-    pgarray_begin(&e.y_set, OID_TEXT)
-    pgarray_begin(&e.y_value, OID_TEXT)
-    pgarray_begin(&e.y_end, OID_FLOAT8)
-    pgarray_begin(&e.y_unset, OID_TEXT)
     for i in range(q.n):
         op = &q.ops[i]
         if op.dropped:
             continue
         if op.value.p == NULL:
-            pgarray_bytes(&e.y_unset, op.key.p, op.key.n)
+            pgarray_bytes(&a.unset, op.key.p, op.key.n)
             continue
-        pgarray_bytes(&e.y_set, op.key.p, op.key.n)
-        pgarray_bytes(&e.y_value, op.value.p, op.value.n)
+        pgarray_bytes(&a.key, op.key.p, op.key.n)
+        pgarray_bytes(&a.value, op.value.p, op.value.n)
         if op.has_end:
             end = op.end
             memcpy(&bits, &end, 8)
-            pgarray_int8(&e.y_end, bits)
+            pgarray_int8(&a.end, bits)
         else:
-            pgarray_null(&e.y_end)
+            pgarray_null(&a.end)
 
 # ---- back ----------------------------------------------------------------------------------------------------------
 
-cdef void cycle_done(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
-    cdef CycleCall* call = <CycleCall*>ctx
-    call.engine.cycles_flying -= 1
-    if outcome != SLOT_OK and (res == NULL or call.step == STEP_ASK):
+cdef void cycle_done(Call* c, PGresult* res, int outcome) noexcept nogil:
+    cdef CycleCall* call = <CycleCall*>c
+    cycle_back(call, res, outcome)
+    arena_close(&call.batch.arena)
+
+cdef void cycle_back(CycleCall* call, PGresult* res, int outcome) noexcept nogil:
+    cdef Engine* e = call.base.engine
+    if outcome == SLOT_UNSENT:
+        job_queue_first(&call.job.job, &e.cycles)
+    elif outcome == SLOT_TOO_LARGE:
+        cycle_refuse(&call.job.job, 413, "The cycle is too large")
+    elif outcome == SLOT_NO_MEMORY:
+        cycle_refuse(&call.job.job, 503, "Out of memory")
+    elif outcome != SLOT_OK and (res == NULL or call.step == STEP_ASK):
         cycle_lost(call)
     elif outcome != SLOT_OK:
-        cycle_error(call.engine, call.job, res, clock_mono_us())
+        cycle_error(e, call.job, res, call.base.ended_us)
     elif call.step == STEP_LOOK:
         cycle_found(call, res)
     elif call.step == STEP_MAKE:
         call.job.made = True
-        cycle_go(call.engine.worker, call.job)
+        cycle_go(call.base.engine.worker, call.job)
     elif call.step == STEP_ASK:
         cycle_told(call, res)
     else:
         cycle_take(call, res)
-    cyclecall_free(call)
 
 cdef void cycle_again(Engine* e, CycleJob* j) noexcept nogil:
     e.pause_until = clock_mono_us() + TROUBLE_PAUSE_US
-    job_move(&j.job, JOB_QUEUED)
-    joblist_front(&e.cycles, &j.job)
+    job_queue_first(&j.job, &e.cycles)
 
 cdef void cycle_lost(CycleCall* call) noexcept nogil:
     # No answer. What it pushed under ids made here tells whether it was done; without that only its client can know.
@@ -377,9 +325,9 @@ cdef void cycle_lost(CycleCall* call) noexcept nogil:
     cdef int i
     for i in range(j.req.push.n if asks else 0):
         asks = asks and j.req.push.items[i].id_kind == 0
-    if (asks or call.step != STEP_DO) and clock_mono_us() - j.job.born_us <= call.engine.patience_us:
+    if (asks or call.step != STEP_DO) and clock_mono_us() - j.job.born_us <= call.base.engine.patience_us:
         j.doubt = asks or j.doubt
-        cycle_again(call.engine, j)
+        cycle_again(call.base.engine, j)
     elif call.step == STEP_DO or j.doubt:
         job_refuse(&j.job, 503, CYCLE_IN_DOUBT)
     else:
@@ -412,12 +360,11 @@ cdef void cycle_found(CycleCall* call, PGresult* res) noexcept nogil:
     j.looked = True
     if grant != NULL and grant.limited and not (source.p != NULL and queue.p != NULL
             and grant_allows(grant, source, VERB_POP) and grant_allows(grant, queue, VERB_POP)):
-        job_move(&j.job, JOB_DONE)
-        gate_refuse_queue(j.job.r)
+        gate_refuse_queue(job_end(&j.job))
     elif j.req.failed.p != NULL:
         cycle_answer(j, queue, j.req.failed)
     else:
-        cycle_go(call.engine.worker, j)
+        cycle_go(call.base.engine.worker, j)
 
 cdef void cycle_olds(CycleCall* call, Slice told) noexcept nogil:
     # Items that were stored before. told: {row: [[offset, or -1 of a new one, ...], [moment, ...]]}.
@@ -486,8 +433,8 @@ cdef void cycle_stored(CycleCall* call, int i, int64_t base, int64_t at, PopJob*
         it = it.next
     if following > base:
         book_stored(p, following, wake)
-        tally_of(p.queue, call.engine.worker).push_messages += <uint64_t>(following - base)
-        tally_of(p.queue, call.engine.worker).push_requests += c.skip == 0
+        tally_of(p.queue, call.base.engine.worker).push_messages += <uint64_t>(following - base)
+        tally_of(p.queue, call.base.engine.worker).push_requests += c.skip == 0
 
 cdef void cycle_repeats(CycleCall* call) noexcept nogil:
     # Items whose id an earlier one of the same cycle has.
@@ -507,7 +454,7 @@ cdef void cycle_take(CycleCall* call, PGresult* res) noexcept nogil:
     # Where the items are, and the book hears of it.
     cdef CycleJob* j = call.job
     cdef CycleReq* q = &j.req
-    cdef Worker* w = call.engine.worker
+    cdef Worker* w = call.base.engine.worker
     cdef PgIter bases, moments
     cdef int64_t base, at
     cdef int i
@@ -515,7 +462,7 @@ cdef void cycle_take(CycleCall* call, PGresult* res) noexcept nogil:
     cdef Group* g = NULL
     cdef PopJob* wake = NULL
     if not pg_null(res, 0, CYCLE_STALE):
-        cycle_stale(call.engine, j)
+        cycle_stale(call.base.engine, j)
         return
     if not pg_null(res, 0, CYCLE_ERROR):
         cycle_answer(j, pg_bytes(res, 0, CYCLE_QUEUE), pg_bytes(res, 0, CYCLE_ERROR))
@@ -543,7 +490,7 @@ cdef void cycle_take(CycleCall* call, PGresult* res) noexcept nogil:
     while g != NULL and g.id != pg_int4_or(res, 0, CYCLE_GROUP, 0):
         g = g.next
     if g != NULL:
-        book_acked(g, p, call.forgets, pg_bool(res, 0, CYCLE_RELEASED), pg_int8_or(res, 0, CYCLE_COMMITTED, -1),
+        book_acked(g, p, call.base.forgets, pg_bool(res, 0, CYCLE_RELEASED), pg_int8_or(res, 0, CYCLE_COMMITTED, -1),
                    pg_int8_or(res, 0, CYCLE_HEAD, 0), 0, clock_mono_us(), &wake)
     uv_mutex_unlock(&book.lock)
     uv_rwlock_rdunlock(&catalog.lock)
@@ -557,8 +504,7 @@ cdef void cycle_stale(Engine* e, CycleJob* j) noexcept nogil:
         job_refuse(&j.job, 503, CYCLE_BUSY)
         return
     j.job.tries += 1
-    job_move(&j.job, JOB_RESOLVING)
-    joblist_add(&e.wait_reload, &j.job)
+    job_look_up(&j.job, &e.wait_reload)
     engine_reload(e.worker)
 
 cdef void cycle_told(CycleCall* call, PGresult* res) noexcept nogil:
@@ -582,12 +528,10 @@ cdef void cycle_told(CycleCall* call, PGresult* res) noexcept nogil:
         queue = p.queue.name
     uv_mutex_unlock(&book.lock)
     uv_rwlock_rdunlock(&catalog.lock)
-    popjobs_wake(call.engine.worker, wake)
+    popjobs_wake(call.base.engine.worker, wake)
     cycle_answer(j, queue, slice_of(NULL, 0))
 
 cdef void cycle_answer(CycleJob* j, Slice queue, Slice error) noexcept nogil:
-    cdef Request* r = j.job.r
-    job_move(&j.job, JOB_DONE)
-    r.job = NULL
+    cdef Request* r = job_end(&j.job)
     cycle_reply(reply_begin(r, 200, JSON_TYPE), &j.req, queue, error)
     reply_end(r)

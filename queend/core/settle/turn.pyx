@@ -12,31 +12,27 @@ cdef void pops_drain(Engine* e) noexcept nogil:
         claims_expire(e)
         leased_expire(e)
         pops_expire(e)
-    while turn_fires(e) and limit_take(&e.claim_limit):
-        if not claimcall_send(e):
-            limit_give(&e.claim_limit)
-            break
-    while policy_fires(e, &e.pop_policy, &e.pops, &e.pop_limit) and limit_take(&e.pop_limit):
-        if not popcall_send(e):
-            limit_give(&e.pop_limit)
-            break
+    while turn_fires(e) and claimcall_send(e):
+        pass
+    while hold_fires(e, &e.pop_hold, &e.pops, &e.pop_limit) and popcall_send(e):
+        pass
 
 cdef bint turn_fires(Engine* e) noexcept nogil:
     # Claims and the acknowledgments that travel with them wait as one.
     cdef JobList both = e.claims
-    cdef int64_t wait
+    cdef Hold* hold = &e.turn_hold
     both.n += e.leased.n
-    if both.n and e.claim_limit.in_flight == 0:
-        wait = company_wait(&e.company, both.n, clock_mono_us())
-        if wait:
-            if e.hold_us < 0 or wait < e.hold_us:
-                e.hold_us = wait
-            return False
+    if both.n == 0:
+        return False
+    if (e.claim_limit.in_flight == 0
+            and engine_waits_for(e, hold_returning(hold, both.n, clock_mono_us()))):
+        return False
     if both.first == NULL or (e.leased.first != NULL and e.leased.first.queued_us < both.first.queued_us):
         both.first = e.leased.first
     # A hold that was asked for of acknowledgments is theirs where no claim travels with them.
-    return policy_fires(e, &e.ack_policy if e.claims.n == 0 and e.ack_policy.patient else &e.pop_policy, &both,
-                        &e.claim_limit)
+    if e.claims.n == 0 and e.ack_hold.patient:
+        hold = &e.ack_hold
+    return hold_fires(e, hold, &both, &e.claim_limit)
 
 cdef void claims_expire(Engine* e) noexcept nogil:
     # No connection: they wait with the others, whose patience is looked after.

@@ -16,8 +16,8 @@ cdef enum NameBound:
     BOUND_GROUPS = 3
 
 cdef struct Ask:
+    Call base
     Ask* next
-    Engine* engine
     int kind
     int n
     int room
@@ -25,10 +25,8 @@ cdef struct Ask:
     Slice* second
     int32_t* ids
     PushItem** items          # ASK_STORED
-    int64_t* marks            # ASK_SIZE: capacity_mark of each, and when they were taken
-    int64_t asked_us
+    int64_t* marks            # ASK_SIZE: capacity_mark of each
     uint64_t cleanings        # of the catalog when it was sent
-    int64_t forgets           # and book.forgets
     Queue* queue              # ASK_GROUP
     Slice mode
     int64_t since_us
@@ -79,6 +77,7 @@ cdef struct Checked:
     int64_t due               # when the lease was to end: a newer lease is not what was asked about
 
 cdef struct Discover:
+    Call call
     int64_t server            # the incarnation that `found` is of
     Group* scanning
     int pin                   # of it
@@ -140,6 +139,7 @@ cdef struct Engine:
     int64_t unready_since
     int64_t borrowed_us       # monotonic, when it last asked for a connection of another worker
     int64_t pause_until       # after a failed pop or ack call
+    Call reload
     int64_t version           # of the catalog that what it gathered was resolved by
     int64_t server            # the incarnation this worker goes by
     bint stopping
@@ -161,37 +161,28 @@ cdef struct Engine:
     JobList leases
     JobList lease_asks        # of tokens that are limited to queues: whose leases are they?
     JobList cycles
-    int cycles_flying
-    int cycles_most
-    int tx_flying
-    int lease_asks_flying
     Release* releases
-    bint release_flying
     Takeback* takebacks
-    bint takeback_flying
     Heap deadlines
     Limit pop_limit
     Limit claim_limit         # of claims and what travels with them: much shorter calls, which would make the others look slow
     Limit ack_limit
     Limit tx_limit
     Limit lease_limit
-    Policy pop_policy
-    Policy ack_policy
-    Policy lease_policy
-    Company company           # of claims and what travels with them
+    Limit lease_asks_limit
+    Limit cycle_limit
+    Limit release_limit
+    Limit takeback_limit
+    Hold pop_hold
+    Hold turn_hold            # of claims and what travels with them
+    Hold ack_hold
+    Hold lease_hold
     int64_t hold_us           # until time alone ends a hold, -1: nothing is held
     Round round
     Discover discover
     Table ack_rows
-    AckArrays ack_arrays
-    AckArrays tx_acks
-    PushArrays tx_pushes
-    PgArray tx_required
-    PgArray a_req, a_part, a_group, a_fresh, r_budget, r_parts, r_auto, r_lease, r_lease_us, r_delay_us, r_window_us, r_ttl_us
-    PgArray c_first, c_take, c_base     # of claims, beside a_part, a_group, r_lease and r_lease_us
-    PgArray l_part, l_group, l_lease, l_first, l_last, l_base      # of acknowledgments beside the claims
-    PgArray ask_a, ask_b, ask_c
-    PgArray y_set, y_value, y_end, y_unset      # of a cycle's state
+    Args args                 # of the statement that is written
+    BodyPack pack
 
 cdef Worker* boss             # the first worker: looks after what is due by time
 

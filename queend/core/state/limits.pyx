@@ -38,23 +38,25 @@ cdef struct Limit:
     int64_t looked_us
     int64_t halved_us
 
-cdef struct Policy:
+cdef struct HoldRule:
+    # How clients that return are awaited; in jobs or in records, as its user counts.
+    int least                 # answered and gathered, from which on it is worth it
+    int share                 # of them are awaited, in eighths
+    int enough                # of those have to come, in eighths: else nobody waits for a while
+    int64_t slow_us           # a faster statement is not worth it
+    int part                  # of the statement's time
+    int64_t least_us
+    int64_t most_us
+    int most_misses           # nobody waits for 2 to the number of misses in a row, at most so many
+
+cdef struct Hold:
     int preferred             # this many jobs need not wait any longer
     int max_jobs              # of one statement
-    int max_items             # messages or acknowledgments of one statement
-    int64_t max_bytes         # of their bodies
-    int64_t hold_us           # the oldest job waits at most this long for company; -1: as long as a statement is in flight,
-                              # unless the database is far away (policy_hold)
-    bint patient              # hold even when no statement of the type is in flight (the operator asked for the hold)
-
-cdef enum:
-    COMPANY_US = 1000         # no job waits longer
-    COMPANY_LEAST = 4         # jobs, answered and gathered, from which on it is worth it
-    COMPANY_SKIPS = 6         # nobody waits for 2 to the number of misses in a row, at most so many, of the following statements
-
-cdef struct Company:
-    int expected              # jobs to go with; 0: nobody is awaited
-    int misses
-    int skip
+    int64_t wait_us           # the oldest job waits at most this long for others; -1: as long as a statement is in flight,
+                              # unless the database is far away (hold_for)
+    bint patient              # also when none is in flight: the operator asked for it
+    const HoldRule* rule      # NULL: no client is awaited
+    int expected              # to go with; 0: nobody is awaited
     int64_t until_us
-
+    int misses
+    int skip                  # statements that wait for nobody

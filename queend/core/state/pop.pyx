@@ -37,6 +37,7 @@ cdef enum:
     CALL_EACH = 65536         # of a message, where none was seen yet
     CALL_CURSORS = 1000       # candidates in one call
     POP_MAX_PARTITIONS = 64   # candidates of one pop at a time
+    CALL_ROOM = CALL_CURSORS + POP_MAX_PARTITIONS
     AUTOPILOT_PARTITIONS = 16
 
 cdef enum:
@@ -82,23 +83,16 @@ cdef struct PopJob:
     Buf handed                # its answer, when it comes from another thread
 
 cdef struct PopCall:
-    Engine* engine
-    Arena arena
-    Job* jobs                 # chained by next
-    Job* last
+    Call base
     Cursor** cursors
     int* rows                 # of its answer: where those of each candidate begin
     int n_cursors
-    int n_jobs
-    Job* ack_jobs             # of a call for records in memory: acknowledgments that travel with it, chained by next
-    int n_ack_jobs
-    LeasedAck** acks          # what they are about, cursors ascending
-    int n_acks
+    JobList acks              # of a call for records in memory: acknowledgments that travel with it
+    LeasedAck** leased        # what they are about, cursors ascending
+    int n_leased
     int64_t expected          # bytes of its answers, as far as can be told
-    bint told                 # in the budget
+    bint counted              # in the budget
     bint heads                # where their logs end is asked for
-    int64_t sent_us
-    int64_t forgets           # book.forgets when it was sent
 
 cdef enum:
     FRAMED_WASTE = 4          # a stored frame is sent whole when at least one in so many of its messages is wanted

@@ -112,11 +112,7 @@ cdef struct PushBatch:
     bint plain                # no row of it may be compressed: duplicates are taken out of it in SQL
     int tries
     int64_t since_us          # when it was first sent
-    int64_t hold_until        # gathers until then, or until it has the preferred size; 0: no hold was asked for
-
-cdef struct PushArrays:
-    PgArray lanes, part, skip, n, kind, lo, hi, ids, body, meta, hint, known, known_at, look_row, look_from, look_to
-    BodyPack pack
+    int64_t begun_us          # when it began to gather, where the operator asked for a hold
 
 cdef struct Claim:
     Claim* following          # of the same waiter
@@ -128,10 +124,8 @@ cdef struct Claim:
     bint made
     bint answers              # its waiter is answered, and this is its first
 
-cdef struct ClaimArrays:
-    PgArray row, group, take, whole, lease, lease_us
-
 cdef struct PushStream:
+    Call call                 # first: what is in flight
     int index
     PushStream* side          # for partitions that must wait and keep no other waiting (push/aside)
     PushStream* main          # whose side it is, NULL: it has lanes
@@ -144,16 +138,9 @@ cdef struct PushStream:
     bint leaving              # the next batch leaves, that one is not scattered yet
     PushPart* overflow_first  # parts that found the gathering batch full
     PushPart* overflow_last
-    int64_t sent_us
     int64_t retry_at          # not before (monotonic), after a failure
-    int64_t hold_until        # company is expected until then (monotonic), 0 = send at once
-    int expect                # items that end the hold
-    int alone                 # holds in a row that brought too little company
-    int no_hold               # batches to send without one, after that
+    Hold hold
     bint stale                # waits for the catalog to be reloaded
-    PushArrays arrays
-    ClaimArrays claims
-    PushArrays keep           # scratch of the row cache
 
 cdef struct Recall:
     Partition* partition

@@ -61,3 +61,19 @@ cdef struct Held:
     bint flying               # an acknowledgment of it is on its way
     size_t bytes
     unsigned char* ids        # 16 of each record; behind the struct
+
+cdef struct Book:
+    uv_mutex_t lock
+    Heap due
+    Table strangers           # parked pops of queues, partitions or namespaces not (all) known: stranger.pyx
+    int n_strangers
+    int n_cursors             # in memory
+    int64_t parked
+    bint missed               # somebody who does not wait found nothing since the last look at what others committed
+    Group* scan_first         # groups that want a scan
+    SharedInt n_scans         # of them
+    uint32_t moves            # of all cursors, so far
+    int64_t forgets           # how often the groups of a queue were forgotten, so far: read without the lock
+    bint looked               # there was a look: scans may begin
+
+cdef Book book

@@ -29,9 +29,6 @@ cdef struct AckRow:
     AckItem* last
     int n
 
-cdef struct AckArrays:
-    PgArray part, grp, lease, n, ids, status, limit, delay, f_row, f_idx, f_error
-
 cdef struct LeasedAck:
     AckJob* job
     Held* held                # only while the book is locked

@@ -1,4 +1,4 @@
-# Pace: how many calls of a kind, of how many jobs, and when to look again without being woken.
+# When to look again without being woken: jobs that are held, long polls, leases that end, looks, retries.
 
 cdef void engine_arm(Engine* e) noexcept nogil:
     # The timer is only ever moved forward here; firing early costs one look.
@@ -6,7 +6,6 @@ cdef void engine_arm(Engine* e) noexcept nogil:
     cdef int64_t next_us = 0
     cdef HeapNode* top = heap_top(&e.deadlines)
     cdef int64_t wait, look_us
-    cdef int i
     if not e.closing:
         now = clock_mono_us()
         if top != NULL:
@@ -26,9 +25,6 @@ cdef void engine_arm(Engine* e) noexcept nogil:
                 next_us = look_us
         if e.hold_us >= 0 and (next_us == 0 or now + e.hold_us < next_us):
             next_us = now + e.hold_us
-        for i in range(streams_all):
-            if streams[i].worker is e.worker and streams[i].hold_until and streams[i].gather != NULL and (next_us == 0 or streams[i].hold_until < next_us):
-                next_us = streams[i].hold_until
         if e.pause_until and (next_us == 0 or e.pause_until < next_us):
             next_us = e.pause_until
         if engine_waits(e) and (next_us == 0 or next_us > now + 50000):

@@ -1,0 +1,77 @@
+# A statement from its first parameter to its end. In: an engine that has something to ask. Out: `done`, called exactly
+# once for each call that was to be sent, with what came of it (SLOT_*). Owner: the worker.
+#
+#     call = <PopCall*>call_open(e, sizeof(PopCall), STMT_POP, &e.pop_limit, popcall_done)
+#     args = <PopArgs*>e.args.at            fill it; leave with call_drop if there is nothing to ask
+#     call_send(&call.base)                 False: nothing was sent, and `done` has put everything back
+#
+# One statement at a time is written: nothing is sent between call_open and call_send.
+
+cdef Call* call_open(Engine* e, size_t size, int statement, Limit* limit, call_done done) noexcept nogil:
+    # size: of a struct whose first member is a Call; it is freed after `done`. NULL: no connection is free, as many fly as
+    # may, or memory ran out.
+    cdef Call* c
+    if slotpool_take(e.slots) == NULL or not limit_take(limit):
+        return NULL
+    c = <Call*>calloc(1, size)
+    if c == NULL:
+        limit_give(limit)
+        return NULL           # `done` is not called
+    call_begin(c, e, statement, done)
+    c.limit = limit
+    c.kept = False
+    return c
+
+cdef void call_begin(Call* c, Engine* e, int statement, call_done done) noexcept nogil:
+    # The same for a call that stands in something that outlives it. It needs no permit.
+    memset(c, 0, sizeof(Call))
+    c.engine = e
+    c.done = done
+    c.kept = True
+    c.deadline_ms = e.deadline_ms
+    arena_open(&c.arena, &e.worker.chunks)
+    call_asks(c, statement)
+
+cdef inline void call_asks(Call* c, int statement) noexcept nogil:
+    # It is another statement than the one it was begun for.
+    c.statement = statement
+    args_begin(&c.engine.args, &STATEMENTS[statement])
+
+cdef void call_drop(Call* c) noexcept nogil:
+    # There was nothing to send.
+    limit_give(c.limit)
+    call_free(c)
+
+cdef bint call_send(Call* c) noexcept nogil:
+    cdef Engine* e = c.engine
+    cdef Slot* slot = slotpool_take(e.slots)
+    cdef Params params
+    args_end(&e.args, &params, e.version)
+    call_leaves(c)
+    if slot != NULL and slot_send(slot, c.statement, &params, call_answered, c, c.deadline_ms):
+        return True
+    call_end(c, NULL, SLOT_TOO_LARGE if params.too_large else SLOT_NO_MEMORY if params.failed else SLOT_UNSENT)
+    return False
+
+cdef inline void call_leaves(Call* c) noexcept nogil:
+    c.sent_us = clock_mono_us()
+    c.forgets = atomic_get64(&book.forgets)
+
+cdef void call_answered(Slot* slot, void* ctx, PGresult* res, int outcome) noexcept nogil:
+    call_end(<Call*>ctx, res, outcome)
+
+cdef void call_end(Call* c, PGresult* res, int outcome) noexcept nogil:
+    # Where every call ends.
+    cdef bint kept = c.kept   # then `done` may have begun the next one in its place
+    c.ended_us = clock_mono_us()
+    if c.limit != NULL and outcome >= SLOT_UNSENT:
+        limit_give(c.limit)
+    elif c.limit != NULL:
+        limit_done(c.limit, c.ended_us, c.ended_us - c.sent_us, outcome == SLOT_OK)
+    c.done(c, res, outcome)
+    if not kept:
+        call_free(c)
+
+cdef inline void call_free(Call* c) noexcept nogil:
+    arena_close(&c.arena)
+    free(c)

@@ -1,0 +1,92 @@
+# When waiting jobs become a statement. They wait for others, so that one commit serves many: as long as a statement of the
+# type is in flight, or as long as the operator says (hold_for); and for the clients that were just answered, which would
+# else be a group of their own for good: most of them, for a moment, and while they come (hold_returning). Pure: time and
+# sizes come in. hold_fires is what the engine asks.
+
+cdef enum:
+    HOLD_FAR_US = 4000        # where even the fastest statement takes so long it is not work that takes it: to wait for the
+                              # one in flight would double every request's time, and save work that nobody misses
+
+cdef HoldRule HOLD_TURN       # claims and acknowledgments: three quarters of the clients, a millisecond, whatever it took
+HOLD_TURN.least = 4
+HOLD_TURN.share = 6
+HOLD_TURN.enough = 8
+HOLD_TURN.slow_us = 0
+HOLD_TURN.part = 1
+HOLD_TURN.least_us = 1000
+HOLD_TURN.most_us = 1000
+HOLD_TURN.most_misses = 6
+
+cdef HoldRule HOLD_PUSH       # records: a quarter of a commit, where that is slow
+HOLD_PUSH.least = 2
+HOLD_PUSH.share = 7
+HOLD_PUSH.enough = 4
+HOLD_PUSH.slow_us = 1000
+HOLD_PUSH.part = 4
+HOLD_PUSH.least_us = 0
+HOLD_PUSH.most_us = 1500
+HOLD_PUSH.most_misses = 8
+
+cdef void holds_open(Engine* e) noexcept nogil:
+    hold_of_type(e.settings, &e.pop_hold, TYPE_POP, NULL)
+    hold_of_type(e.settings, &e.turn_hold, TYPE_POP, &HOLD_TURN)
+    hold_of_type(e.settings, &e.ack_hold, TYPE_ACK, NULL)
+    hold_of_type(e.settings, &e.lease_hold, TYPE_LEASE, NULL)
+
+cdef void hold_of_type(Settings* s, Hold* h, int job_type, const HoldRule* rule) noexcept nogil:
+    cdef TypeSettings* t = &s.types[job_type]
+    hold_open(h, t.preferred, t.max_jobs, <int64_t>t.hold_ms * 1000 if t.hold_ms else -1, t.hold_ms > 0)
+    h.rule = rule
+
+cdef void hold_open(Hold* h, int preferred, int max_jobs, int64_t wait_us, bint patient) noexcept nogil:
+    # Values out of range are brought into it, as operators' settings are.
+    memset(h, 0, sizeof(Hold))
+    h.preferred = max(preferred, 1)
+    h.max_jobs = max(max_jobs, 1)
+    h.wait_us = wait_us if wait_us >= 0 else -1
+    h.patient = patient and wait_us >= 0
+
+cdef int64_t hold_for(const Hold* h, int jobs, int64_t age_us, int in_flight, double fastest_us) noexcept nogil:
+    # How many microseconds `jobs` jobs, the oldest age_us old, still wait while in_flight statements of the type run; 0: they
+    # go, -1: until one of those ends. fastest_us: of the fastest statement, 0: not known.
+    cdef int64_t most = h.wait_us
+    if most < 0 and fastest_us >= HOLD_FAR_US:
+        most = <int64_t>(fastest_us / 4)
+    if jobs >= h.preferred or not (h.patient or in_flight > 0):
+        return 0
+    return -1 if most < 0 else max(most - age_us, 0)
+
+cdef void hold_answered(Hold* h, int answered, int gathered, int64_t took_us, int64_t now) noexcept nogil:
+    # A statement answered so many while others gathered; none is in flight now.
+    h.expected = 0
+    if answered + gathered < h.rule.least or took_us < h.rule.slow_us:
+        return
+    if h.skip > 0:
+        h.skip -= 1
+        return
+    h.expected = (answered + gathered) * h.rule.share // 8
+    h.until_us = now + max(min(took_us // h.rule.part, h.rule.most_us), h.rule.least_us)
+
+cdef int64_t hold_returning(Hold* h, int gathered, int64_t now) noexcept nogil:
+    # How many microseconds those who have gathered wait for clients that return; 0: they go.
+    if h.expected == 0:
+        return 0
+    if gathered < h.expected and now < h.until_us:
+        return h.until_us - now
+    if gathered >= h.expected:
+        h.misses = 0
+    elif gathered * 8 < h.expected * h.rule.enough:
+        h.misses = min(h.misses + 1, h.rule.most_misses)
+        h.skip = 1 << h.misses
+    h.expected = 0
+    return 0
+
+cdef bint hold_fires(Engine* e, const Hold* h, JobList* jobs, const Limit* l) noexcept nogil:
+    return jobs.n > 0 and not engine_waits_for(e, hold_for(h, jobs.n, clock_mono_us() - jobs.first.queued_us, l.in_flight,
+                                                           l.fastest))
+
+cdef bint engine_waits_for(Engine* e, int64_t wait_us) noexcept nogil:
+    # Something is held for so long: the timer looks again. False: it is not held.
+    if wait_us > 0 and (e.hold_us < 0 or wait_us < e.hold_us):
+        e.hold_us = wait_us
+    return wait_us != 0

@@ -1,0 +1,176 @@
+# The parameters of one statement while it is written. A worker has one set of arrays, used again for every statement. In:
+# a statement of the table. Out: its parameters, begun; filled through the struct of its name, sent by args_end.
+# A struct names the parameters of a function in their order. Its types are the signature's (pg/statement); a parameter
+# that is never written is NULL, unless it is an array.
+
+cdef struct Args:
+    const StatementDef* of
+    PgArray[PARAMS_MAX] at
+
+cdef struct RowArgs:
+    # rows for the log
+    PgArray lanes, part, skip, n, kind, lo, hi, ids, body, meta
+
+cdef struct ClaimArgs:
+    # claims for waiters of a push
+    PgArray row, group, take, whole, lease, lease_us
+
+cdef struct KnownArgs:
+    # how far ids are known, by row; places to look for some of them
+    PgArray known, known_at, look_row, look_from, look_to
+
+cdef struct AckedArgs:
+    # acknowledgments, by partition, group and lease
+    PgArray part, grp, lease, n, ids, status
+
+cdef struct FailureArgs:
+    PgArray row, idx, error
+
+cdef struct PushArgs:
+    PgArray version
+    RowArgs rows
+    PgArray hint
+    ClaimArgs claims
+    KnownArgs known
+
+cdef struct PopArgs:
+    # by candidate; by request; ttl_us NULL: none has one
+    PgArray version, req, part, group, fresh
+    PgArray budget, parts, auto_ack, lease, lease_us, delay_us, window_us, ttl_us
+
+cdef struct AckArgs:
+    PgArray version
+    AckedArgs acks
+    PgArray retry_limit, retry_delay_us
+    FailureArgs failures
+
+cdef struct TxArgs:
+    # required leases, and where they may be; dry: only look
+    PgArray version
+    RowArgs rows
+    AckedArgs acks
+    FailureArgs failures
+    PgArray required, part, group
+    KnownArgs known
+    PgArray dry
+
+cdef struct TurnArgs:
+    # acknowledgments by lease; claims
+    PgArray version, acked_part, acked_group, acked_lease, acked_first, acked_last, acked_base, heads
+    PgArray part, group, first, take, base, lease, lease_us
+
+cdef struct CycleArgs:
+    # state: set, their ends, dropped; rows; what is acknowledged
+    PgArray version, query, partition, key, value, end, unset
+    RowArgs rows
+    PgArray group, record, lease, count, dead, error, release
+
+cdef struct SourcesArgs:
+    # stream_sources
+    PgArray query, partition
+
+cdef struct SpacesArgs:
+    # queues_make
+    PgArray queue, ns, task, max_queues
+
+cdef struct PushedArgs:
+    PgArray lanes, part, n, ids
+
+cdef struct RenewArgs:
+    PgArray lease, seconds, req, part, group
+
+cdef struct LeaseArgs:
+    # release
+    PgArray part, group, lease
+
+cdef struct SpanArgs:
+    # take_back
+    PgArray part, group, first, stop
+
+cdef struct NamesArgs:
+    # of look-ups
+    PgArray first, second, max_queues, max_partitions
+
+cdef struct GroupArgs:
+    PgArray queue, name, mode, from_us, max_groups
+
+cdef struct IdsArgs:
+    # ids_stored
+    PgArray part, id, known
+
+cdef struct LearnArgs:
+    # ids_learn
+    PgArray part, known, known_at
+
+cdef struct ScanArgs:
+    # pop_scan
+    PgArray queue, group, after, most
+
+cdef struct RecentArgs:
+    PgArray since_us, back_us
+
+cdef struct WakingArgs:
+    PgArray from_us, after, to_us, most
+
+cdef struct CursorArgs:
+    # leases_ended
+    PgArray part, group
+
+cdef void args_begin(Args* a, const StatementDef* statement) noexcept nogil:
+    # All arrays are empty, all others are NULL.
+    cdef int i
+    a.of = statement
+    for i in range(statement.n_args):
+        if statement.elements[i]:
+            pgarray_begin(&a.at[i], statement.elements[i])
+        else:
+            arg_null(&a.at[i])
+
+cdef void args_end(Args* a, Params* p, int64_t version) noexcept nogil:
+    # They can be sent. version: of the catalog, for statements that say by which one they were written.
+    cdef int i
+    cdef PgArray* arg
+    params_begin(p)
+    for i in range(a.of.n_args):
+        arg = &a.at[i]
+        if a.of.versioned and i == 0:
+            params_int8(p, version)
+        elif arg.elem_oid:
+            params_array(p, arg)
+        elif arg.n:
+            p.failed = p.failed or arg.buf.failed
+            params_bytes(p, arg.buf.data, arg.buf.len)
+        else:
+            params_null(p)
+
+cdef void args_free(Args* a) noexcept nogil:
+    cdef int i
+    for i in range(PARAMS_MAX):
+        pgarray_free(&a.at[i])
+
+cdef inline void arg_null(PgArray* a) noexcept nogil:
+    # The parameter is NULL, also if it is an array.
+    buf_clear(&a.buf)
+    a.n = 0
+    a.elem_oid = 0
+
+cdef inline void arg_bytes(PgArray* a, const void* data, size_t n) noexcept nogil:
+    # text, bytea or uuid
+    buf_clear(&a.buf)
+    buf_put(&a.buf, data, n)
+    a.n = 1
+
+cdef inline void arg_slice(PgArray* a, Slice s) noexcept nogil:
+    arg_bytes(a, s.p, s.n)
+
+cdef inline void arg_int8(PgArray* a, int64_t v) noexcept nogil:
+    cdef uint64_t w = htobe64(<uint64_t>v)
+    arg_bytes(a, &w, 8)
+
+cdef inline void arg_int4(PgArray* a, int32_t v) noexcept nogil:
+    cdef uint32_t w = htobe32(<uint32_t>v)
+    arg_bytes(a, &w, 4)
+
+cdef inline void arg_bool(PgArray* a, bint v) noexcept nogil:
+    cdef uint8_t w = 1 if v else 0
+    arg_bytes(a, &w, 1)

@@ -1,0 +1,353 @@
+# The statement of a transaction, one per transaction: the function validates everything under its locks before it changes
+# anything, so a refusal leaves no trace. In: a job whose names are known. Out: its results, and what the book hears.
+# Where the answer was lost, what was pushed tells whether it took effect (queend.pushed).
+
+cdef enum:
+    TX_FAULTS = 10            # added to what tx_take returns, so that none is 0
+    TX_DONE = -1
+    TX_LEASE = -2             # a required lease is not live
+    TX_CLEAR = -3             # it was only looked at, and nothing stands against it
+
+cdef struct TxCall:
+    Call base
+    TxJob* job
+    PushBatch batch
+    AckRow* rows
+    int n_rows
+    bint asks                 # it only asks whether what it pushes is stored
+    bint dry                  # it pushes to what does not exist yet: first a look whether the rest of it would be refused
+
+cdef void txs_drain(Engine* e) noexcept nogil:
+    while e.txs.n:
+        if not txcall_send(e):
+            jobs_expire(e, &e.txs)
+            break
+
+cdef bint txcall_send(Engine* e) noexcept nogil:
+    # False: nothing was sent, and the job is back in its queue or was refused.
+    cdef TxCall* call = <TxCall*>call_open(e, sizeof(TxCall), STMT_TRANSACTION, &e.tx_limit, txcall_done)
+    cdef TxJob* j
+    if call == NULL:
+        return False
+    j = <TxJob*>joblist_take(&e.txs)
+    if not tx_current(j, &call.dry):
+        call_drop(&call.base)
+        tx_go(e.worker, j)
+        return True
+    call.job = j
+    call.asks = j.doubt and not call.dry
+    call.batch.unsure = j.unsure
+    arena_open(&call.batch.arena, &e.worker.chunks)
+    job_move(&j.job, JOB_FLYING)
+    if not tx_gather(call, j):
+        arena_close(&call.batch.arena)
+        call_drop(&call.base)
+        return True           # answered: it contradicts itself
+    if call.asks:
+        call_asks(&call.base, STMT_PUSHED)
+        batch_ask(&call.batch, <PushedArgs*>e.args.at)
+    else:
+        call.base.statement = STMT_TRANSACTION_DUE if call.batch.scheduled else STMT_TRANSACTION
+        tx_encode(call, <TxArgs*>e.args.at)
+        e.worker.counters.op[OP_TRANSACTION].calls += 1
+    return call_send(&call.base)
+
+cdef bint tx_current(TxJob* j, bint* dry) noexcept nogil:
+    # Are its names what they were? Else a queue was deleted since they were looked up, or is encrypted now, or the server is
+    # another. dry: it pushes to what does not exist yet.
+    cdef PushItem* it
+    cdef int i
+    if j.job.server != catalog_server():
+        return False
+    for i in range(j.req.n):
+        it = j.req.ops[i].push
+        if j.req.ops[i].kind == TX_PUSH and it.partition == NULL:
+            dry[0] = True
+        elif j.req.ops[i].kind == TX_PUSH and (it.partition.dead or item_bare(it)):
+            return False
+    return True
+
+cdef void tx_encode(TxCall* call, TxArgs* a) noexcept nogil:
+    cdef TxJob* j = call.job
+    cdef int i
+    batch_recall(&call.batch, &a.known)
+    batch_encode(&call.batch, &a.rows, NULL, &call.base.engine.pack)
+    ack_encode(call.rows, call.n_rows, &a.acks, &a.failures, NULL)
+    for i in range(j.req.n_required):
+        pgarray_uuid(&a.required, j.req.required + 16 * i)
+    for i in range(call.n_rows if j.req.n_required else 0):
+        pgarray_int4(&a.part, call.rows[i].partition.id)
+        pgarray_int4(&a.group, call.rows[i].group.id)
+    arg_bool(&a.dry, call.dry)
+
+cdef bint tx_gather(TxCall* call, TxJob* j) noexcept nogil:
+    # Operations become record batches and ack rows. False: the job was answered.
+    cdef Table seen
+    cdef TxOp* op
+    cdef int fault = 0
+    cdef int i
+    call.rows = <AckRow*>arena_alloc(&call.base.arena, (j.req.n + 1) * sizeof(AckRow))
+    if call.rows == NULL:
+        job_refuse(&j.job, 503, "Out of memory")
+        return False
+    table_init(&seen)
+    for i in range(j.req.n):
+        op = &j.req.ops[i]
+        if op.kind != TX_PUSH:
+            fault = tx_gather_ack(call, &seen, op.ack)
+        elif op.push.partition != NULL:
+            fault = tx_gather_push(call, &seen, op.push)
+        if fault:
+            break
+    table_free(&seen)
+    if fault > 0:
+        op.fault = fault
+        tx_answer(j, i)
+    elif fault or not batch_chunks(&call.batch):
+        job_refuse(&j.job, 503, "Out of memory")
+        fault = -1
+    return fault == 0
+
+cdef int tx_gather_push(TxCall* call, Table* seen, PushItem* it) noexcept nogil:
+    # TX_FAULT_*; 0: none, -1: memory ran out.
+    cdef PushGroup* g = <PushGroup*>table_get(seen, <uint32_t>it.partition.id)
+    if g == NULL:
+        g = batch_group(&call.batch, it.partition)
+        if g == NULL or not table_put(seen, <uint32_t>it.partition.id, g):
+            return -1
+    it.status = 0
+    batch_place(&call.batch, g, it)
+    return TX_FAULT_DUPLICATE if it.status else 0
+
+cdef int tx_gather_ack(TxCall* call, Table* seen, AckItem* it) noexcept nogil:
+    # The same.
+    cdef uint64_t key = (<uint64_t>1 << 63) | (<uint64_t><uint32_t>it.partition.id << 31) ^ <uint32_t>it.group.id
+    cdef AckRow* row = <AckRow*>table_get(seen, key)
+    if row != NULL and it.has_lease and row.first.has_lease and memcmp(row.first.lease, it.lease, 16) != 0:
+        return TX_FAULT_LEASE     # two leases of one (partition, group): at most one can be live
+    if row == NULL:
+        row = &call.rows[call.n_rows]
+        call.n_rows += 1
+        memset(row, 0, sizeof(AckRow))
+        row.partition = it.partition
+        row.group = it.group
+        if not table_put(seen, key, row):
+            return -1
+    it.next = NULL
+    if it.has_lease and row.first != NULL and not row.first.has_lease:
+        # the row is checked against the one lease that was named
+        it.next = row.first
+        row.first = it
+    elif row.last != NULL:
+        row.last.next = it
+        row.last = it
+    if row.first == NULL:
+        row.first = it
+        row.last = it
+    row.n += 1
+    return 0
+
+# ---- the answer ----------------------------------------------------------------------------------------------------
+
+cdef void txcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
+    cdef TxCall* call = <TxCall*>c
+    cdef TxJob* j = call.job
+    if outcome == SLOT_UNSENT:
+        job_queue_first(&j.job, &c.engine.txs)
+    elif outcome == SLOT_TOO_LARGE:
+        tx_refuse(&j.job, 413, "The transaction is too large")
+    elif outcome == SLOT_NO_MEMORY:
+        tx_refuse(&j.job, 503, "Out of memory")
+    elif outcome != SLOT_OK and (res == NULL or call.asks):
+        if not call.asks:
+            rows_unsure(c.engine, call.rows, call.n_rows)      # what it may have stored is found by the next look
+        tx_doubt(call)
+    elif outcome != SLOT_OK:
+        tx_error(call, res)
+    elif call.asks:
+        tx_recovered(call, res)
+    elif PQntuples(res) and pg_int4(res, 0, TX_ORD) < 0:
+        tx_stale(c.engine, j)
+    elif tx_learn(call, res):
+        job_queue_first(&j.job, &c.engine.txs)
+    else:
+        tx_end(call, tx_take(call, res))
+    arena_close(&call.batch.arena)
+
+cdef void tx_end(TxCall* call, int fault) noexcept nogil:
+    # fault: of tx_take.
+    cdef TxJob* j = call.job
+    if fault == TX_CLEAR:
+        j.cleared = True
+        tx_go(call.base.engine.worker, j)
+    elif fault != TX_DONE and j.unsure and call.batch.n_chunks:
+        j.doubt = True        # refused because it was done after all?
+        j.unsure = False
+        j.fault = fault + TX_FAULTS
+        job_queue_first(&j.job, &call.base.engine.txs)
+    else:
+        tx_answer(j, fault)
+
+cdef void tx_stale(Engine* e, TxJob* j) noexcept nogil:
+    j.asked = False
+    job_look_up(&j.job, &e.wait_reload)
+    engine_reload(e.worker)
+
+cdef void tx_doubt(TxCall* call) noexcept nogil:
+    # No answer. What was pushed tells whether it took effect, and it is asked for that; without a push only its client can
+    # know.
+    cdef TxJob* j = call.job
+    cdef Engine* e = call.base.engine
+    cdef int64_t now = call.base.ended_us
+    if now - j.job.born_us > e.patience_us or (call.batch.n_chunks == 0 and not call.dry):
+        job_refuse(&j.job, 503, TX_IN_DOUBT)
+        return
+    j.doubt = j.doubt or not call.dry
+    e.pause_until = now + TROUBLE_PAUSE_US
+    job_queue(&j.job, &e.txs)
+
+cdef void tx_recovered(TxCall* call, PGresult* res) noexcept nogil:
+    # All of it is stored: it was done. Nothing is: it was not, and is sent again with every id looked for.
+    cdef TxJob* j = call.job
+    cdef Engine* e = call.base.engine
+    cdef TxOp* op
+    cdef PopJob* wake = NULL
+    cdef int row, i
+    j.doubt = False
+    if PQntuples(res) == 0 and j.fault:
+        tx_answer(j, j.fault - TX_FAULTS)
+        return
+    if PQntuples(res) == 0:
+        j.unsure = True
+        tx_go(e.worker, j)
+        return
+    uv_rwlock_rdlock(&catalog.lock)
+    uv_mutex_lock(&book.lock)
+    for row in range(PQntuples(res)):
+        i = pg_int4(res, row, PUSHED_ORD)
+        if 0 <= i < call.batch.n_chunks:
+            chunk_stored(&call.batch.chunks[i], pg_int8(res, row, PUSHED_BASE), pg_int8(res, row, PUSHED_CREATED_AT), &wake)
+    uv_mutex_unlock(&book.lock)
+    uv_rwlock_rdunlock(&catalog.lock)
+    popjobs_wake(e.worker, wake)
+    for i in range(j.req.n):
+        op = &j.req.ops[i]
+        op.fault = 0
+        if op.kind == TX_ACK:
+            op.ack.code = ACKED_OK | (ACKED_DLQ if 1 <= op.ack.status <= 2 else 0)
+    tx_answer(j, TX_DONE)
+
+cdef void chunk_stored(PushChunk* c, int64_t base, int64_t created_us, PopJob** wake) noexcept nogil:
+    # All of a row is, one behind the other; the book hears of it. Catalog and book locked.
+    cdef PushItem* it = c.first
+    cdef int k
+    for k in range(c.n):
+        it.status = 0
+        it.offset = base + k
+        it.created_us = created_us
+        it = it.next
+    book_stored(c.group.partition, base + c.n, wake)
+
+cdef void tx_error(TxCall* call, PGresult* res) noexcept nogil:
+    # The server said why, and that nothing took effect.
+    cdef const Verdict* v = verdict_of(res)
+    cdef TxJob* j = call.job
+    cdef Engine* e = call.base.engine
+    if job_again(&j.job, v.blame, call.base.ended_us):
+        e.pause_until = call.base.ended_us + TROUBLE_PAUSE_US
+        if v.reload:
+            tx_stale(e, j)
+        else:
+            job_queue(&j.job, &e.txs)
+        return
+    log_line(b"error", b"transaction_refused", pg_error(res))
+    if v.blame == BLAME_DATA:
+        job_refuse(&j.job, 500, "The database refused the transaction")
+    else:
+        job_refuse(&j.job, 503, "The database could not take the transaction, and nothing of it took effect; try again")
+
+cdef bint tx_learn(TxCall* call, PGresult* res) noexcept nogil:
+    # What the answer says of ids this daemon remembers. True: there is more to learn first, and nothing was done.
+    cdef int row, i
+    cdef bint again = False
+    uv_mutex_lock(&recalls.lock)
+    for row in range(PQntuples(res)):
+        i = pg_int4(res, row, TX_ORD)
+        if pg_int2(res, row, TX_KIND) == 0 and 0 <= i < call.batch.n_chunks:
+            again = again or pg_int2(res, row, TX_STATUS) == 3
+            chunk_learn(&call.batch.chunks[i], pg_bytes(res, row, TX_SEEN), pg_int8(res, row, TX_BASE),
+                        pg_int8(res, row, TX_CREATED_AT), NULL)
+    uv_mutex_unlock(&recalls.lock)
+    return again
+
+cdef int tx_take(TxCall* call, PGresult* res) noexcept nogil:
+    # Results to the operations, and to the book. TX_DONE, TX_LEASE, TX_CLEAR, or the first operation at fault.
+    cdef int row, i
+    cdef bint refused = False
+    cdef bint lease = False
+    cdef PopJob* wake = NULL
+    for row in range(PQntuples(res)):
+        i = pg_int4(res, row, TX_ORD)
+        if pg_int2(res, row, TX_KIND) == 0 and 0 <= i < call.batch.n_chunks:
+            refused = tx_take_push(&call.batch.chunks[i], res, row) or refused
+        elif pg_int2(res, row, TX_KIND) == 1 and 0 <= i < call.n_rows:
+            refused = tx_take_ack(&call.rows[i], pg_bytes(res, row, TX_CODES)) or refused
+        elif pg_int2(res, row, TX_KIND) == 2:
+            lease = True
+    if refused or lease:
+        return tx_fault(&call.job.req)
+    if call.dry:
+        return TX_CLEAR
+    uv_rwlock_rdlock(&catalog.lock)
+    uv_mutex_lock(&book.lock)
+    for row in range(PQntuples(res)):
+        i = pg_int4(res, row, TX_ORD)
+        if pg_int2(res, row, TX_KIND) == 0 and 0 <= i < call.batch.n_chunks:
+            book_stored(call.batch.chunks[i].group.partition, pg_int8(res, row, TX_BASE) + call.batch.chunks[i].n, &wake)
+        elif pg_int2(res, row, TX_KIND) == 1 and 0 <= i < call.n_rows:
+            book_acked(call.rows[i].group, call.rows[i].partition, call.base.forgets, pg_bool(res, row, TX_RELEASED),
+                       pg_int8_or(res, row, TX_COMMITTED, -1), pg_int8_or(res, row, TX_HEAD, 0), 0, call.base.ended_us,
+                       &wake)
+    uv_mutex_unlock(&book.lock)
+    uv_rwlock_rdunlock(&catalog.lock)
+    popjobs_wake(call.base.engine.worker, wake)
+    return TX_DONE
+
+cdef bint tx_take_push(PushChunk* c, PGresult* res, int row) noexcept nogil:
+    # True: a record of it is a duplicate.
+    cdef PushItem* it = c.first
+    cdef bint refused = False
+    cdef int k
+    for k in range(c.n):
+        it.offset = pg_int8_or(res, row, TX_BASE, 0) + k
+        it.created_us = pg_int8_or(res, row, TX_CREATED_AT, 0)
+        if pg_int2(res, row, TX_STATUS) == 1 and k == pg_int4_or(res, row, TX_DUP_INDEX, 0):
+            it.status = 1
+            refused = True
+        it = it.next
+    return refused
+
+cdef bint tx_take_ack(AckRow* row, Slice codes) noexcept nogil:
+    cdef AckItem* a = row.first
+    cdef bint refused = False
+    cdef size_t k = 0
+    while a != NULL:
+        a.code = <uint8_t>codes.p[k] if k < codes.n else ACKED_OK
+        refused = refused or a.code & (ACKED_NOT_FOUND | ACKED_BAD_LEASE)
+        k += 1
+        a = a.next
+    return refused
+
+cdef int tx_fault(TxReq* q) noexcept nogil:
+    # The first operation at fault; TX_LEASE: none is.
+    cdef TxOp* op
+    cdef int i
+    for i in range(q.n):
+        op = &q.ops[i]
+        if op.kind == TX_PUSH and op.push.status == 1:
+            op.fault = TX_FAULT_DUPLICATE
+            return i
+        if op.kind == TX_ACK and op.ack.code & (ACKED_BAD_LEASE | ACKED_NOT_FOUND):
+            op.fault = TX_FAULT_LEASE if op.ack.code & ACKED_BAD_LEASE else TX_FAULT_NOT_FOUND
+            return i
+    return TX_LEASE
