@@ -107,7 +107,8 @@ def test_who_does_not_come_is_not_awaited_for_a_while():
     assert hold.returning(1, now) == 1000
 
 
-@given(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 300), st.integers(0, 3000), st.integers(0, 10**6)), max_size=50),
+@given(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 300), st.integers(0, 3000), st.integers(0, 10**6)),
+                max_size=50),
        st.sampled_from([("turn", 1000), ("push", 1500)]))
 def test_no_job_waits_longer_than_its_rule_says(steps, rule):
     hold, now = HoldProbe(rule=rule[0]), 0
