@@ -26,8 +26,10 @@ JOB_TYPES: dict[str, tuple[int, int | None, int]] = {
     "push": (50, None, 24), "pop": (20, 500, 16), "ack": (50, 500, 16), "renew_lease": (10, 100, 2)}
 # Those whose requests have a call each: calls at once.
 ALONE = {"transaction": 16, "streams_register": 2, "streams_cycle": 16, "streams_state_get": 16}
-# Read while building or testing, not by the daemon.
-NOT_SETTINGS = {"QUEEND_CONFIG", "QUEEND_BENCH_DIR", "QUEEND_SANITIZE", "QUEEND_BUILD_DIR", "QUEEND_ANNOTATE"}
+# Read while building or testing, or by the commands, not by the daemon.
+NOT_SETTINGS = {"QUEEND_CONFIG", "QUEEND_BENCH_DIR", "QUEEND_SANITIZE", "QUEEND_BUILD_DIR", "QUEEND_ANNOTATE",
+                # of the command line: which server is meant
+                "QUEEND_URL", "QUEEND_TOKEN", "QUEEND_TOKEN_FILE", "QUEEND_CONTEXT"}
 # Names of the reference server that mean nothing here, by why: accepted, told at start where they are set.
 NO_EFFECT = {name: why for why, names in {
     "a parked pop is woken by what is stored, it does not ask again and again; POP_WAIT_MAX_INTERVAL_MS works":

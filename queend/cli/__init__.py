@@ -1,25 +1,97 @@
-"""The command line: `queend serve`, `queend migrate`, `queend config`, `queend import-queen`, `queend failover`, `queend spark`."""
+"""The command line. Each command stands in a file of its own; only the one that is called is imported."""
 from __future__ import annotations
 
-from typing import Annotated
+import importlib
+import os
+import sys
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from .. import __version__
-from .config import config
-from .failover import failover
-from .import_queen import import_queen
-from .migrate import migrate
-from .serve import serve
-from .spark import spark
+from .remote import CaFile, Context, Timeout, TokenFile, Url, given
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]})
-app.command()(serve)
-app.command()(migrate)
-app.command()(config)
-app.command()(import_queen)
-app.add_typer(failover, name="failover")
-app.add_typer(spark, name="spark")
+# by heading: the name of each command, its file below queend/cli, what it is for
+SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
+    "The daemon": {
+        "serve": ("serve", "Run the daemon: with the PostgreSQL that is configured, or with one of its own."),
+        "migrate": ("migrate", "Bring the database the daemon would use to this version's schema and end."),
+        "config": ("config", "Check the settings and print them; secrets are masked."),
+        "import-queen": ("import_queen", "Move queues, undelivered messages, group cursors and dead letters here from "
+                                         "a Queen MQ database."),
+        "failover": ("failover", "The failover buffer's folders."),
+    },
+    "A server that runs": {
+        "status": ("status", "What the server does: health, messages, rates, backlog."),
+        "queue": ("queue", "Queues: list, show, configure, clear, delete."),
+        "group": ("group", "Consumer groups: list with lag, show, seek, delete."),
+    },
+    "Messages": {
+        "push": ("push", "Store messages: from arguments, standard input or files."),
+        "pop": ("pop", "Take messages."),
+        "ack": ("ack", "Acknowledge messages."),
+        "tail": ("tail", "Print messages as they are stored, oldest first."),
+        "dlq": ("dlq", "Dead letters: list, show, redrive, purge."),
+    },
+    "Others": {
+        "context": ("context", "Saved servers and their tokens."),
+        "spark": ("spark", "Jobs on Spark: archive, read, replay, dlq, aggregate, backfill (docs/spark.md)."),
+    },
+}
+COMMANDS = {name: place for section in SECTIONS.values() for name, place in section.items()}
+
+
+class Commands(dict[str, Any]):
+    """The commands by name, each imported when it is looked at."""
+
+    def __init__(self) -> None:
+        super().__init__(dict.fromkeys(COMMANDS))
+
+    def __getitem__(self, name: str) -> Any:
+        found = super().__getitem__(name)
+        if found is None:
+            module = importlib.import_module(f".{COMMANDS[name][0]}", __name__)
+            made = getattr(module, COMMANDS[name][0])
+            one = made if isinstance(made, typer.Typer) else typer.Typer()
+            if one is not made:
+                one.command(name)(made)
+            one._add_completion, one.rich_markup_mode = False, None      # as `queend` itself has it
+            self[name] = found = get_command(one)
+            found.name = name
+        return found
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self else default
+
+    def values(self) -> Any:
+        return [self[name] for name in self]
+
+    def items(self) -> Any:
+        return [(name, self[name]) for name in self]
+
+
+class Root(TyperGroup):
+    """`queend` itself. Its help is made of the table above, so that nothing is imported for it."""
+
+    def __init__(self, **attributes: Any):
+        super().__init__(**attributes)
+        self.commands = Commands()
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        self.format_usage(ctx, formatter)
+        self.format_help_text(ctx, formatter)
+        with formatter.section("Options"):
+            formatter.write_dl([record for parameter in self.get_params(ctx)
+                                if (record := parameter.get_help_record(ctx))])
+        for heading, commands in SECTIONS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name, text) for name, (_, text) in commands.items()])
+
+
+app = typer.Typer(cls=Root, add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False,
+                  rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]})
 
 
 def _version(wanted: bool) -> None:
@@ -29,9 +101,18 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback()
-def queend(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False) -> None:
-    """A message queue daemon on PostgreSQL. Settings come from the environment; see `queend config`."""
+def queend(url: Url = None, context: Context = None, token_file: TokenFile = None, ca: CaFile = None,
+           timeout: Timeout = None,
+           version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True,
+                                                 help="Print the version.")] = False) -> None:
+    """A message queue daemon on PostgreSQL. Settings of the daemon come from the environment; see `queend config`."""
+    given.clear()
+    given.update(url=url, context=context, token_file=token_file, ca=ca, timeout=timeout)
 
 
 def main() -> None:
-    app()
+    try:
+        app(prog_name="queend")
+    except BrokenPipeError:      # who read what we print has left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)

@@ -1,0 +1,80 @@
+"""queend ack"""
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from typing import Annotated, Any, Optional
+
+import orjson
+import typer
+
+from .client import Server
+from .lines import Bad, payloads
+from .pop import acknowledge
+from .push import milliseconds
+from .remote import USAGE, Stop, remote
+
+BATCH = 1000
+
+
+class Status(StrEnum):
+    completed = "completed"
+    failed = "failed"
+    retry = "retry"
+    dlq = "dlq"
+
+
+def address(word: str) -> tuple[str, str]:
+    """Partition id and transaction id of PARTITION_ID/TRANSACTION_ID, as lists print it."""
+    partition, slash, transaction = word.partition("/")
+    if not slash or not partition or not transaction:
+        raise Stop(f"{word!r} is not of the form PARTITION_ID/TRANSACTION_ID, as queend pop -o names prints it", USAGE)
+    return partition, transaction
+
+
+@remote
+def ack(
+    server: Server,
+    ids: Annotated[Optional[list[str]], typer.Argument(metavar="[PARTITION_ID/TRANSACTION_ID]...", help="Messages; "
+                   "without any, lines of standard input as queend pop -o ndjson prints them.")] = None,
+    lease: Annotated[Optional[str], typer.Option(help="Their lease.")] = None,
+    group: Annotated[Optional[str], typer.Option("--group", "-g", help="The consumer group.")] = None,
+    status: Annotated[Status, typer.Option(help="What became of them.")] = Status.completed,
+    error: Annotated[Optional[str], typer.Option(help="Why they failed; kept with a dead letter.")] = None,
+    delay: Annotated[Optional[str], typer.Option(metavar="DURATION", help="Failed ones come again no sooner.")] = None,
+) -> None:
+    """Acknowledge messages: completed, failed, to be retried, or into the dead letters."""
+    more: dict[str, Any] = {"error": error} if error is not None else {}
+    if delay is not None:
+        more["delayMs"] = milliseconds(delay)
+    count = 0
+
+    def send(messages: list[dict[str, Any]]) -> None:
+        nonlocal count
+        by_group: dict[str | None, list[dict[str, Any]]] = {}
+        for one in messages:
+            by_group.setdefault(group or one.get("consumerGroup"), []).append(one)
+        for name, some in by_group.items():
+            acknowledge(server, some, name, status.value, **more)
+            count += len(some)
+
+    if ids:
+        send([{"partitionId": partition, "transactionId": transaction, "leaseId": lease}
+              for partition, transaction in map(address, ids)])
+    else:
+        gathered: list[dict[str, Any]] = []
+        try:
+            for line in payloads([], True, False):
+                one = orjson.loads(line.text)
+                if not isinstance(one, dict) or not {"partitionId", "transactionId"} <= set(one):
+                    raise Bad(f"{line.where} is no message: it has no partitionId and transactionId")
+                gathered.append(one)
+                if len(gathered) == BATCH:
+                    send(gathered)
+                    gathered = []
+        except Bad as fault:
+            raise Stop(f"{fault}; {count} messages before it were acknowledged", 1) from None
+        if gathered:
+            send(gathered)
+    typer.echo(f"{count} {status.value}")
+    sys.stdout.flush()

@@ -1,0 +1,208 @@
+"""A server of the protocol, as the command line calls it: one connection, JSON in and out, errors in words."""
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import socket
+import ssl
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+NEXT = re.compile(r'<([^>]*)>\s*;\s*rel="next"')
+
+
+class ServerError(Exception):
+    """What a server refused, or why there was no answer. status: of the process; code: of HTTP, 0 where none came."""
+
+    def __init__(self, text: str, status: int = 1, hint: str = "", code: int = 0, body: Any = None):
+        super().__init__(text)
+        self.text, self.status, self.hint, self.code, self.body = text, status, hint, code, body
+
+
+class NoRoute(ServerError):
+    """The server has no such route."""
+
+
+class Answer:
+    """Status, headers in lower case, body."""
+
+    def __init__(self, status: int, headers: dict[str, str], body: bytes):
+        self.status, self.headers, self.body = status, headers, body
+
+
+class Server:
+    def __init__(self, url: str, token: str = "", timeout: float = 30.0, ca: str | None = None):
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        try:
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            host, port = None, None
+        if parts.scheme not in ("http", "https") or not host:
+            raise ServerError(f"{url!r} is no address of a server", 2, "it looks like http://host:6632")
+        if parts.username or parts.password:
+            raise ServerError("the address holds a password", 2, "a token goes into QUEEND_TOKEN or --token-file")
+        if not token.isascii() or any(byte < " " for byte in token):
+            raise ServerError("the token has characters that no token has", 2)
+        self.token, self.timeout, self.ca, self.secure = token, timeout, ca, parts.scheme == "https"
+        self.host, self.port = host, port or (443 if self.secure else 80)
+        self.base = parts.path.rstrip("/")
+        shown = f"[{host}]" if ":" in host else host
+        self.url = f"{parts.scheme}://{shown}{f':{port}' if port else ''}{self.base}"
+        self._connection: http.client.HTTPConnection | None = None
+
+    def close(self) -> None:
+        if self._connection:
+            self._connection.close()
+            self._connection = None
+
+    # -- calls: path has {} for names, which are escaped -----------------------------------------------------------
+
+    def get(self, path: str, *names: str, within: float | None = None, **query: Any) -> Any:
+        return self.json("GET", path, *names, query=query, within=within)
+
+    def post(self, path: str, *names: str, body: Any = None, within: float | None = None, **query: Any) -> Any:
+        return self.json("POST", path, *names, query=query, body=body, within=within)
+
+    def delete(self, path: str, *names: str, within: float | None = None, **query: Any) -> Any:
+        return self.json("DELETE", path, *names, query=query, within=within)
+
+    def json(self, method: str, path: str, *names: str, **more: Any) -> Any:
+        """The body of an answer that is no error; raises ServerError for one that is."""
+        return self.read(self.call(method, path, *names, **more), method, path)
+
+    def pages(self, path: str, *names: str, **query: Any) -> Any:
+        """The bodies of a long list, page by page, as the header Link names the next one."""
+        target = _target(path, names, query)
+        while target:
+            answer = self.call("GET", "", target=target)
+            yield self.read(answer, "GET", path)
+            following = NEXT.search(answer.headers.get("link", ""))
+            target = following[1] if following else ""
+
+    def call(self, method: str, path: str, *names: str, query: dict[str, Any] | None = None, body: Any = None,
+             headers: dict[str, str] | None = None, within: float | None = None, target: str = "") -> Answer:
+        target = self.base + (target or _target(path, names, query or {}))
+        sent = body if isinstance(body, bytes | None) else json.dumps(body, ensure_ascii=False).encode()
+        words = {"Accept": "application/json", "User-Agent": "queend", **(headers or {})}
+        if sent is not None:
+            words.setdefault("Content-Type", "application/json")
+        elif method in ("POST", "PUT"):
+            words["Content-Length"] = "0"
+        if self.token:
+            words["Authorization"] = f"Bearer {self.token}"
+        fresh = self._connection is None
+        try:
+            return self._exchange(method, target, sent, words, within or self.timeout)
+        except (http.client.RemoteDisconnected, ConnectionError) as error:
+            self.close()
+            # A connection that was idle may have been closed by the server: what only looks is asked for again.
+            if not fresh and method == "GET" and "/pop" not in target:
+                return self.call(method, path, query=query, headers=headers, within=within,
+                                 target=target.removeprefix(self.base))
+            raise self._lost(error, method) from None
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise self._lost(error, method) from None
+
+    def _exchange(self, method: str, target: str, body: bytes | None, headers: dict[str, str],
+                  timeout: float) -> Answer:
+        connection = self._connection
+        if connection is None:
+            connection = self._connection = self._open(timeout)
+        connection.timeout = timeout
+        try:
+            if connection.sock is None:
+                connection.connect()
+            connection.sock.settimeout(timeout)
+        except OSError as error:
+            self.close()
+            raise self._unreachable(error) from None
+        try:
+            connection.request(method, target, body, headers)
+        except (BrokenPipeError, ConnectionResetError):
+            pass      # refused before all of it was read: the answer may be there
+        answer = connection.getresponse()
+        read = answer.read()
+        if answer.will_close:
+            self.close()
+        return Answer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, read)
+
+    def _open(self, timeout: float) -> http.client.HTTPConnection:
+        if not self.secure:
+            return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
+        try:
+            return http.client.HTTPSConnection(self.host, self.port, timeout=timeout,
+                                               context=ssl.create_default_context(cafile=self.ca))
+        except OSError as error:
+            raise ServerError(f"the certificates cannot be read: {error}", 2) from None
+
+    # -- errors ----------------------------------------------------------------------------------------------------
+
+    def _unreachable(self, error: OSError) -> ServerError:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return ServerError(f"the certificate of {self.url} is not trusted: {error.verify_message}", 6,
+                               "--ca names the certificates to trust")
+        if isinstance(error, ssl.SSLError):
+            return ServerError(f"{self.url} does not speak TLS: {error.reason or error}", 6, "http://… instead?")
+        if isinstance(error, socket.gaierror):
+            return ServerError(f"the name {self.host} of {self.url} cannot be found: {error.strerror}", 6)
+        if isinstance(error, TimeoutError):
+            return ServerError(f"{self.url} cannot be reached: no answer in time", 6)
+        return ServerError(f"no server answers at {self.url}: {error.strerror or error}", 6,
+                           "queend serve starts one; --url, QUEEND_URL or queend context name another")
+
+    def _lost(self, error: Exception, method: str) -> ServerError:
+        doubt = "" if method == "GET" else "whether it was done is not known"
+        if isinstance(error, TimeoutError):
+            return ServerError(f"{self.url} did not answer in time", 6, doubt or "--timeout waits longer")
+        if isinstance(error, (http.client.RemoteDisconnected, http.client.IncompleteRead, ConnectionError)):
+            return ServerError(f"the connection to {self.url} broke before the answer was there", 6, doubt)
+        if isinstance(error, http.client.HTTPException):
+            return ServerError(f"what answers at {self.url} is no HTTP server", 6)
+        return ServerError(f"the connection to {self.url} broke: {error}", 6, doubt)
+
+    def read(self, answer: Answer, method: str, path: str) -> Any:
+        """The body as JSON. Refuses errors, also those that Queen MQ sends with status 200."""
+        body: Any = None
+        if answer.body.strip():
+            try:
+                body = json.loads(answer.body)
+            except (ValueError, RecursionError):
+                if answer.status < 300 or answer.status == 404:
+                    raise NoRoute(f"{self.url} answers no JSON to {method} {path}: it has no such route, or is no "
+                                  "server of this protocol", 4, code=answer.status) from None
+        told = body if isinstance(body, dict) else {}
+        text = str(told.get("error") or told.get("detail") or "")
+        if answer.status < 300:
+            if text and set(told) <= {"error", "code", "success"}:
+                raise ServerError(text, 4 if "not found" in text.lower() else 1, code=answer.status, body=body)
+            return body
+        text = text or answer.body[:200].decode(errors="replace").strip() or f"status {answer.status}"
+        raise self._refused(answer, text, told, f"{method} {path}")
+
+    def _refused(self, answer: Answer, text: str, told: dict[str, Any], route: str) -> ServerError:
+        code = answer.status
+        more = {"code": code, "body": told}
+        if code == 401:
+            return ServerError(f"{self.url} wants a token: {text}", 7,
+                               "QUEEND_TOKEN, --token-file or a context gives one" if not self.token else
+                               "queend token inspect shows what the token says", **more)
+        if code == 403:
+            return ServerError(f"the token may not do this: {text}", 7, **more)
+        if code in (404, 405) and (told.get("code") in ("no_such_route", "no_such_method") or text == "Not found"):
+            return NoRoute(f"this server has no route {route}", 4,
+                           "it is of another version, or of another kind", **more)
+        if code == 404:
+            return ServerError(text, 4, **more)
+        if code in (502, 503, 504):
+            return ServerError(f"{self.url} cannot serve this now: {text}", 6, "queend doctor looks for the reason",
+                               **more)
+        return ServerError(text, 1, **more)
+
+
+def _target(path: str, names: tuple[str, ...], query: dict[str, Any]) -> str:
+    filled = path.format(*(quote(name, safe="") for name in names))
+    words = {name.rstrip("_"): str(value).lower() if isinstance(value, bool) else value
+             for name, value in query.items() if value is not None}
+    return f"{filled}?{urlencode(words)}" if words else filled

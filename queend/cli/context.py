@@ -1,0 +1,81 @@
+"""queend context"""
+from __future__ import annotations
+
+import os
+from typing import Annotated, Optional
+
+import typer
+
+from .client import Server
+from .output import Format, Output, show
+from .remote import NOT_FOUND, Stop, ending
+from .saved import chosen, load, path, save
+
+context = typer.Typer(no_args_is_help=True, help="Saved servers and their tokens.")
+NONE = "queend context list shows them"
+
+
+@context.command("list")
+@ending
+def context_list(output: Output = Format.table) -> None:
+    """The saved servers; tokens are not shown."""
+    state = load()
+    show(({"name": name, "url": one["url"], "current": name == state.get("current"),
+           "token": "saved" if one.get("token") else one.get("tokenFile", "")}
+          for name, one in sorted(state["contexts"].items())),
+         {"": lambda one: "*" if one["current"] else "", "name": "name", "url": "url", "token": "token"}, output)
+
+
+@context.command()
+@ending
+def add(
+    name: Annotated[str, typer.Argument(help="How it is to be called.")],
+    url: Annotated[str, typer.Argument(help="Its address.")],
+    token_file: Annotated[Optional[str], typer.Option(help="A file with its token, read at each call.")] = None,
+    ask_token: Annotated[bool, typer.Option("--ask-token", help="Ask for a token and save it.")] = False,
+    ca: Annotated[Optional[str], typer.Option(help="Certificates in PEM, for https.")] = None,
+) -> None:
+    """Save a server, or change one. The first is chosen. A token in QUEEND_TOKEN is saved with it."""
+    state = load()
+    one = {"url": Server(url).url}
+    token = typer.prompt("Token", hide_input=True, err=True) if ask_token else os.environ.get("QUEEND_TOKEN", "")
+    if token_file:
+        one["tokenFile"] = os.path.abspath(token_file)
+    elif token:
+        one["token"] = token.strip()
+    if ca:
+        one["ca"] = os.path.abspath(ca)
+    state["contexts"][name] = one
+    state["current"] = state.get("current") or name
+    save(state)
+    typer.echo(f"{name}: {one['url']}, in {path()}", err=True)
+
+
+@context.command()
+@ending
+def use(name: Annotated[str, typer.Argument(help="A saved server.")]) -> None:
+    """Choose the server that is meant where nothing else is said."""
+    state = load()
+    if name not in state["contexts"]:
+        raise Stop(f"there is no context {name!r}", NOT_FOUND, NONE)
+    save({**state, "current": name})
+
+
+@context.command("show")
+@ending
+def context_show(name: Annotated[Optional[str], typer.Argument(help="A saved server.")] = None) -> None:
+    """The address of a saved server; without a name of the one that is chosen."""
+    one = chosen(name)
+    if one is None:
+        raise Stop("no context is chosen", NOT_FOUND, "queend context add saves one")
+    typer.echo(one["url"])
+
+
+@context.command()
+@ending
+def remove(name: Annotated[str, typer.Argument(help="A saved server.")]) -> None:
+    """Forget a server and its token."""
+    state = load()
+    if state["contexts"].pop(name, None) is None:
+        raise Stop(f"there is no context {name!r}", NOT_FOUND, NONE)
+    save({**state, "current": None if state.get("current") == name else state.get("current")})

@@ -1,0 +1,132 @@
+"""queend dlq"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Optional
+
+import typer
+
+from .ack import address
+from .client import Server
+from .output import Format, Output, Progress, age, dump, facts, one, show
+from .queue import LONG_S, DryRun, Yes
+from .remote import remote, sure
+
+dlq = typer.Typer(no_args_is_help=True, help="Dead letters: list, show, redrive, purge.")
+PAGE = 1000
+MOST = 10_000      # dead letters that one request sends back
+Queue = Annotated[str, typer.Argument(help="Their queue.")]
+Group = Annotated[Optional[str], typer.Option("--group", "-g", help="Only of this group.")]
+Partition = Annotated[Optional[str], typer.Option("--partition", "-p", help="Only of this partition.")]
+From = Annotated[Optional[str], typer.Option("--from", metavar="TIME", help="Failed at or after this time.")]
+To = Annotated[Optional[str], typer.Option("--to", metavar="TIME", help="Failed at or before this time.")]
+
+
+def filters(group: str | None, partition: str | None, from_: str | None, to: str | None) -> dict[str, Any]:
+    given = {"consumerGroup": group, "partition": partition, "from": from_, "to": to}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def letters(server: Server, limit: int | None, **query: Any) -> Iterator[dict[str, Any]]:
+    """Dead letters, newest failure first."""
+    offset = 0
+    while limit is None or offset < limit:
+        page = min(PAGE, limit - offset) if limit is not None else PAGE
+        some = (server.get("/api/v1/dlq", limit=page, offset=offset, **query) or {}).get("messages", [])
+        yield from some
+        offset += len(some)
+        if len(some) < page:
+            return
+
+
+def counted(server: Server, **query: Any) -> int:
+    return int((server.get("/api/v1/dlq", limit=1, **query) or {}).get("total", 0))
+
+
+def shown(count: int) -> str:
+    return f"{count} dead letters" if count < 100_000 else f"{count} dead letters or more"
+
+
+@dlq.command("list")
+@remote
+def dlq_list(
+    server: Server,
+    queue: Annotated[Optional[str], typer.Argument(help="Only of this queue.")] = None,
+    group: Group = None, partition: Partition = None, from_: From = None, to: To = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="So many at most.")] = 100,
+    output: Output = Format.table,
+) -> None:
+    """Dead letters, newest failure first."""
+    found = ({**row, "address": f"{row['partitionId']}/{row['transactionId']}"}
+             for row in letters(server, limit, **filters(group, partition, from_, to), queue=queue))
+    show(found, {"failed": lambda row: age(row["failedAt"]), "queue": "queue", "partition": "partition",
+                 "group": "consumerGroup", "retries": "retryCount", "error": lambda row: row["errorMessage"] or "",
+                 "id": "address"}, output, "address")
+
+
+@dlq.command("show")
+@remote
+def dlq_show(server: Server, id_: Annotated[str, typer.Argument(metavar="PARTITION_ID/TRANSACTION_ID")],
+             output: Output = Format.table) -> None:
+    """A dead letter with its error and its payload."""
+    row = server.get("/api/v1/messages/{}/{}", *address(id_))
+
+    def lines() -> None:
+        facts([("queue", row["queue"]), ("partition", row["partition"]), ("offset", row.get("offset")),
+               ("stored", f"{row['createdAt']}, {age(row['createdAt'])} ago"), ("status", row["status"]),
+               ("error", row.get("errorMessage")), ("retries", row.get("retryCount")),
+               ("producer", row.get("producerSub")), ("trace", row.get("traceId"))])
+        typer.echo(dump(row["payload"], 2))
+
+    one({**row, "name": id_}, output, lines)
+
+
+@dlq.command()
+@remote
+def redrive(
+    server: Server, queue: Queue, group: Group = None, partition: Partition = None, from_: From = None, to: To = None,
+    limit: Annotated[Optional[int], typer.Option("--limit", "-n", min=1, help="Only the newest so many.")] = None,
+    to_queue: Annotated[Optional[str], typer.Option(help="Into this queue, for all groups there.")] = None,
+    to_partition: Annotated[Optional[str], typer.Option(help="Into this partition.")] = None,
+    yes: Yes = False, dry_run: DryRun = False,
+) -> None:
+    """Send dead letters back, in the order they failed."""
+    wanted = filters(group, partition, from_, to)
+    total = counted(server, queue=queue, **wanted)
+    count = total if limit is None else min(total, limit)
+    where = f"the queue {to_queue or queue!r}"
+    if dry_run:
+        typer.echo(f"would send {shown(count)} of {queue} back into {where}")
+        return
+    if not count:
+        typer.echo("0 sent back")
+        return
+    sure(f"Send {shown(count)} of {queue!r} back into {where} at {server.url}?", yes)
+    body = {"queue": queue, **wanted, **({"targetQueue": to_queue} if to_queue else {}),
+            **({"targetPartition": to_partition} if to_partition else {})}
+    done = 0
+    with Progress("sending back", count, "dead letters") as progress:
+        while limit is None or done < limit:
+            step = MOST if limit is None else min(MOST, limit - done)
+            answer = server.post("/api/v1/dlq/redrive", body={**body, "limit": step}, within=LONG_S)
+            done += answer["redriven"]
+            progress.add(answer["redriven"])
+            # What fails again meanwhile is not sent back again.
+            if not answer["left"] or not answer["redriven"] or (limit is None and total < 100_000 and done >= total):
+                break
+    typer.echo(f"{done} sent back")
+
+
+@dlq.command()
+@remote
+def purge(server: Server, queue: Queue, group: Group = None, partition: Partition = None, from_: From = None,
+          to: To = None, yes: Yes = False, dry_run: DryRun = False) -> None:
+    """Delete dead letters for good."""
+    wanted = filters(group, partition, from_, to)
+    count = counted(server, queue=queue, **wanted)
+    if dry_run:
+        typer.echo(f"would delete {shown(count)} of {queue}")
+        return
+    sure(f"Delete {shown(count)} of {queue!r} at {server.url}?", yes)
+    answer = server.delete("/api/v1/dlq", queue=queue, within=LONG_S, **wanted)
+    typer.echo(f"{answer['deleted']} deleted")

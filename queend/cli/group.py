@@ -1,0 +1,117 @@
+"""queend group"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Optional
+
+import typer
+
+from .client import Server
+from .output import Format, Output, age, show, span
+from .queue import LONG_S, DryRun, Yes, found
+from .remote import NOT_FOUND, USAGE, Stop, remote, sure
+
+group = typer.Typer(no_args_is_help=True, help="Consumer groups: list with lag, show, seek, delete.")
+Group = Annotated[str, typer.Argument(help="A consumer group; __QUEUE_MODE__ is that of consumers that name none.")]
+OfQueue = Annotated[Optional[str], typer.Option("--queue", help="Only of this queue.")]
+BEGINNING = "1970-01-01T00:00:00Z"
+
+
+def groups_of(server: Server, queue: str | None = None, name: str | None = None) -> Iterator[dict[str, Any]]:
+    """All groups, a row a queue, page by page."""
+    for page in server.pages("/api/v1/consumer-groups", limit=1000):
+        yield from (row for row in page or [] if queue in (None, row["queueName"]) and name in (None, row["name"]))
+
+
+@group.command("list")
+@remote
+def group_list(server: Server, queue: OfQueue = None,
+               lagging: Annotated[bool, typer.Option("--lagging", help="Only those that are behind.")] = False,
+               output: Output = Format.table) -> None:
+    """Groups and how far they are behind, a line for each of their queues."""
+    show((row for row in groups_of(server, queue) if not lagging or row["totalLag"]),
+         {"group": "name", "queue": "queueName", "lag": "totalLag", "partitions behind": "partitionsWithLag",
+          "of": "members", "by": lambda row: span(row["maxTimeLag"]) if row["totalLag"] else "", "state": "state",
+          "begins": lambda row: row.get("subscriptionMode") or ""}, output)
+
+
+@group.command("show")
+@remote
+def group_show(server: Server, name: Group, queue: OfQueue = None,
+               limit: Annotated[int, typer.Option(min=1, help="Partitions of each queue that are shown.")] = 500,
+               output: Output = Format.table) -> None:
+    """Where a group stands in each partition, those that are furthest behind first."""
+    answer = server.get("/api/v1/consumer-groups/{}", name, limit=limit) or {}
+    rows = [{"queue": of, **row} for of, one in answer.items() if queue in (None, of) for row in one["partitions"]]
+    if not rows and not any(True for _ in groups_of(server, queue, name)):
+        raise Stop(f"there is no group {name!r}" + (f" of {queue!r}" if queue else ""), NOT_FOUND)
+    rows.sort(key=lambda row: -row["offsetLag"])
+    show(rows, {"queue": "queue", "partition": "partition", "next": "offset", "head": "head", "lag": "offsetLag",
+                "oldest": lambda row: span(row["timeLagSeconds"]) if row["offsetLag"] else "",
+                "leased": lambda row: "yes" if row["leaseActive"] else "",
+                "consumed": lambda row: age(row["lastConsumedAt"]),
+                "stands": lambda row: f"{age(row['standsSince'])}, {row['leasesLapsed']} leases ran out"
+                if row.get("standsSince") else ""}, output, "partition")
+
+
+@group.command()
+@remote
+def seek(
+    server: Server,
+    name: Group,
+    queue: Annotated[str, typer.Argument(help="One of its queues.")],
+    partition: Annotated[Optional[str], typer.Option(help="Only this partition.")] = None,
+    beginning: Annotated[bool, typer.Option("--beginning", help="To the oldest message.")] = False,
+    end: Annotated[bool, typer.Option("--end", help="Behind the newest message.")] = False,
+    to: Annotated[Optional[str], typer.Option(metavar="TIME", help="Behind what was stored until a time in "
+                                              "ISO 8601.")] = None,
+    offset: Annotated[Optional[int], typer.Option(min=0, help="To this offset.")] = None,
+    yes: Yes = False, dry_run: DryRun = False,
+) -> None:
+    """Move a group: what is before the new place is consumed, what is behind it comes (again)."""
+    if sum((beginning, end, to is not None, offset is not None)) != 1:
+        raise Stop("one of --beginning, --end, --to and --offset is needed", USAGE)
+    found(server, queue, limit=1)
+    row = next(groups_of(server, queue, name), None)
+    if row is None:
+        raise Stop(f"there is no group {name!r} of {queue!r}", NOT_FOUND)
+    where = f"{partition!r} of {queue!r}" if partition is not None else f"all {row['members']} partitions of {queue!r}"
+    place = "the oldest message" if beginning else "the end" if end else to or f"offset {offset}"
+    if dry_run:
+        typer.echo(f"would move {name!r} to {place} in {where}; it is {row['totalLag']} messages behind now")
+        return
+    sure(f"Move {name!r} to {place} in {where}? It is {row['totalLag']} messages behind now.", yes)
+    body = {"toEnd": True} if end else {"offset": offset} if offset is not None else {
+        "timestamp": BEGINNING if beginning else to}
+    if partition is None:
+        done = server.post("/api/v1/consumer-groups/{}/queues/{}/seek", name, queue, body=body, within=LONG_S)
+        typer.echo(f"moved in {done['partitionsUpdated']} partitions")
+    else:
+        done = server.post("/api/v1/consumer-groups/{}/queues/{}/partitions/{}/seek", name, queue, partition, body=body)
+        typer.echo("moved" if done["updated"] else "it was there")
+
+
+@group.command()
+@remote
+def delete(
+    server: Server, name: Group, queue: OfQueue = None,
+    keep_subscription: Annotated[bool, typer.Option("--keep-subscription", help="Used again, it begins where it was "
+                                                    "told to begin.")] = False,
+    yes: Yes = False, dry_run: DryRun = False,
+) -> None:
+    """Delete a group, with its cursors. Used again, it starts afresh."""
+    rows = list(groups_of(server, queue, name))
+    if not rows:
+        raise Stop(f"there is no group {name!r}" + (f" of {queue!r}" if queue else ""), NOT_FOUND)
+    for row in rows:
+        typer.echo(f"{'would delete ' if dry_run else ''}{name} of {row['queueName']}: {row['members']} partitions, "
+                   f"{row['totalLag']} messages behind", err=not dry_run)
+    if dry_run:
+        return
+    sure(f"Delete the group {name!r} at {server.url}?", yes)
+    query = {"deleteMetadata": False} if keep_subscription else {}
+    if queue is None:
+        done = server.delete("/api/v1/consumer-groups/{}", name, within=LONG_S, **query)
+    else:
+        done = server.delete("/api/v1/consumer-groups/{}/queues/{}", name, queue, within=LONG_S, **query)
+    typer.echo(f"deleted {name}: {done.get('deletedPartitions', 0)} partitions")

@@ -1,0 +1,223 @@
+"""How answers are printed: as a table for people; as JSON, lines of JSON or names for programs."""
+from __future__ import annotations
+
+import enum
+import json
+import sys
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Annotated, Any
+
+import typer
+
+RICH_ROWS = 500      # more rows than that are aligned page by page, without rich
+SIGNS = ("", "k", "M", "G", "T")
+
+
+class Format(enum.StrEnum):
+    table = "table"
+    json = "json"
+    ndjson = "ndjson"
+    names = "names"
+
+
+Output = Annotated[Format, typer.Option("-o", "--output", help="How it is printed.")]
+Column = str | Callable[[dict[str, Any]], Any]
+
+
+def show(rows: Iterable[dict[str, Any]], columns: dict[str, Column], how: Format, name: str = "name") -> int:
+    """Prints a list as it comes, and returns how long it was. columns: a key or a function by heading."""
+    count = 0
+    if how is Format.table:
+        return _tables(iter(rows), columns)
+    if how is Format.json:
+        sys.stdout.write("[")
+    for row in rows:
+        if how is Format.json:
+            sys.stdout.write((",\n " if count else "\n ") + dump(row))
+        else:
+            sys.stdout.write((dump(row) if how is Format.ndjson else clean(row[name])) + "\n")
+        count += 1
+    if how is Format.json:
+        sys.stdout.write("\n]\n" if count else "]\n")
+    return count
+
+
+def one(value: dict[str, Any], how: Format, lines: Callable[[], None], name: str = "name") -> None:
+    """Prints one thing; `lines` prints it for people."""
+    if how is Format.table:
+        lines()
+    elif how is Format.names:
+        sys.stdout.write(clean(value[name]) + "\n")
+    else:
+        sys.stdout.write(dump(value, 2 if how is Format.json else None) + "\n")
+
+
+def facts(pairs: Iterable[tuple[str, Any]]) -> None:
+    """Lines of a word and what it is; those without a value are left out."""
+    found = [(word, cell(value)) for word, value in pairs if value not in (None, "")]
+    width = max((len(word) for word, _ in found), default=0)
+    for word, value in found:
+        sys.stdout.write(f"{word:<{width}}  {value}\n")
+
+
+def _tables(rows: Iterator[dict[str, Any]], columns: dict[str, Column]) -> int:
+    count = 0
+    while page := list(islice(rows, RICH_ROWS + 1)):
+        cells = [[cell(row.get(column) if isinstance(column, str) else column(row)) for column in columns.values()]
+                 for row in page]
+        numbers = [all(_number(line[i]) for line in cells) for i in range(len(columns))]
+        if count == 0 and len(page) <= RICH_ROWS and sys.stdout.isatty():
+            _rich(list(columns), cells, numbers)
+            return len(page)
+        _aligned(list(columns) if count == 0 else None, cells, numbers)
+        count += len(page)
+    if not count and sys.stdout.isatty():
+        typer.echo("none", err=True)
+    return count
+
+
+def _rich(heads: list[str], cells: list[list[str]], numbers: list[bool]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for head, number in zip(heads, numbers, strict=True):
+        table.add_column(head, justify="right" if number else "left", overflow="fold", no_wrap=number)
+    for line in cells:
+        table.add_row(*(Text(text) for text in line))
+    Console(highlight=False).print(table)
+
+
+def _aligned(heads: list[str] | None, cells: list[list[str]], numbers: list[bool]) -> None:
+    every = [*([heads] if heads else []), *cells]
+    widths = [max(_width(line[i]) for line in every) for i in range(len(numbers))]
+    for line in every:
+        parts = [" " * (width - _width(text)) + text if number else text + " " * (width - _width(text))
+                 for text, width, number in zip(line, widths, numbers, strict=True)]
+        sys.stdout.write("  ".join(parts).rstrip() + "\n")
+
+
+def _number(text: str) -> bool:
+    return not text or text[0].isdigit() or text == "-"
+
+
+def _width(text: str) -> int:
+    if text.isascii():
+        return len(text)
+    return sum(0 if unicodedata.combining(sign) else 2 if unicodedata.east_asian_width(sign) in "WF" else 1
+               for sign in text)
+
+
+def cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:,.1f}".rstrip("0").rstrip(".") if value else "0"
+    return clean(value if isinstance(value, str) else dump(value) if isinstance(value, (dict, list)) else str(value))
+
+
+def clean(text: str) -> str:
+    """A name as it may go to a terminal: what would move the cursor or end the line is spelled out."""
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else json.dumps(sign)[1:-1] if ord(sign) < 0x7f else
+                   f"\\u{ord(sign):04x}" for sign in text)
+
+
+def dump(value: Any, indent: int | None = None) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=indent,
+                      separators=None if indent else (",", ":")).encode(errors="backslashreplace").decode()
+
+
+def short(number: float | None) -> str:
+    """1234567 as 1.2M."""
+    if number is None:
+        return ""
+    value, sign = float(number), 0
+    while value >= 999.5 and sign < len(SIGNS) - 1:
+        value, sign = value / 1000, sign + 1
+    text = f"{value:.0f}" if value >= 99.5 else f"{value:.1f}".removesuffix(".0")
+    return text + SIGNS[sign]
+
+
+def size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+def span(seconds: float | None) -> str:
+    """A duration in its two largest units."""
+    if seconds is None:
+        return ""
+    parts, rest = [], int(seconds)
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
+        if rest >= length or (unit == "s" and not parts):
+            parts.append(f"{rest // length} {unit}")
+            rest %= length
+    return " ".join(parts[:2])
+
+
+def age(moment: str | None) -> str:
+    """How long ago a time was, as the server tells times."""
+    if not moment:
+        return ""
+    try:
+        then = datetime.fromisoformat(moment.replace("Z", "+00:00"))
+    except ValueError:
+        return moment
+    return span(max(0.0, (datetime.now(UTC) - then).total_seconds()))
+
+
+class Progress:
+    """A bar on standard error where that is a terminal, with rate and, where the whole is known, the time left."""
+
+    def __init__(self, what: str, total: float | None = None, unit: str = "", bytes_: bool = False):
+        self.what, self.total, self.unit, self.bytes = what, total, unit, bytes_
+        self._bar: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> Progress:
+        if sys.stderr.isatty():
+            from rich import progress
+            from rich.console import Console
+
+            speed = [progress.DownloadColumn(), progress.TransferSpeedColumn()] if self.bytes else [
+                progress.TextColumn("{task.completed:,.0f} " + self.unit), _Rate(progress)]
+            self._bar = progress.Progress(progress.TextColumn("{task.description}"), progress.BarColumn(), *speed,
+                                          progress.TimeElapsedColumn(), progress.TimeRemainingColumn(),
+                                          console=Console(stderr=True), transient=True)
+            self._bar.start()
+            self._task = self._bar.add_task(self.what, total=self.total)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def add(self, more: float) -> None:
+        if self._bar:
+            self._bar.advance(self._task, more)
+
+    def now(self, what: str) -> None:
+        if self._bar:
+            self._bar.update(self._task, description=what)
+
+
+def _Rate(progress: Any) -> Any:
+    class Rate(progress.ProgressColumn):
+        def render(self, task: Any) -> Any:
+            from rich.text import Text
+
+            return Text(f"{short(task.finished_speed or task.speed)}/s" if task.speed else "")
+
+    return Rate()

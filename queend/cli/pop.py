@@ -1,0 +1,107 @@
+"""queend pop"""
+from __future__ import annotations
+
+import sys
+import time
+from typing import Annotated, Any, Optional
+
+import typer
+
+from .client import Server
+from .output import Format, Output, age, dump, show
+from .remote import NOTHING, USAGE, Stop, remote, tell
+
+POLL_S = 30.0      # one request waits so long at most
+
+
+def acknowledgment(message: dict[str, Any], status: str = "completed", **more: Any) -> dict[str, Any]:
+    """What an acknowledgment says of a popped message."""
+    return {"transactionId": message["transactionId"], "partitionId": message["partitionId"], "status": status,
+            **({"leaseId": message["leaseId"]} if message.get("leaseId") else {}), **more}
+
+
+@remote
+def pop(
+    server: Server,
+    queue: Annotated[Optional[str], typer.Argument(help="The queue; or none, with --namespace or --task.")] = None,
+    partition: Annotated[Optional[str], typer.Option("--partition", "-p", help="Only of this partition.")] = None,
+    group: Annotated[Optional[str], typer.Option("--group", "-g", help="The consumer group.")] = None,
+    batch: Annotated[int, typer.Option("--batch", "-n", min=1, help="So many messages at most.")] = 1,
+    partitions: Annotated[Optional[int], typer.Option(min=1, help="Of so many partitions at most.")] = None,
+    wait: Annotated[float, typer.Option("--wait", "-w", metavar="SECONDS", min=0, help="Wait for a message.")] = 0,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on until Ctrl-C.")] = False,
+    ack: Annotated[bool, typer.Option("--ack", help="Acknowledge what was printed.")] = False,
+    auto_ack: Annotated[bool, typer.Option("--auto-ack", help="They count as consumed with the delivery.")] = False,
+    lease: Annotated[Optional[int], typer.Option(metavar="SECONDS", min=1, help="How long they are ours.")] = None,
+    beginning: Annotated[Optional[str], typer.Option("--from", metavar="WHERE", help="Where a new group begins: new, "
+                                                     "all, or a time.")] = None,
+    namespace: Annotated[Optional[str], typer.Option(help="Of any queue of this namespace.")] = None,
+    task: Annotated[Optional[str], typer.Option(help="Of any queue of this task.")] = None,
+    payload: Annotated[bool, typer.Option("--payload", help="Print the payload alone, a line each.")] = False,
+    output: Output = Format.table,
+) -> None:
+    """Take messages. Ends with 5 where there are none. What is not acknowledged comes again when its lease ends."""
+    if (queue is None) == (namespace is None and task is None):
+        raise Stop("a queue, or --namespace or --task, is needed", USAGE)
+    if ack and auto_ack:
+        raise Stop("--ack and --auto-ack exclude each other", USAGE)
+    names = [name for name in (queue, partition) if name is not None]
+    path = "/api/v1/pop" + ("/queue/{}" if queue is not None else "") + ("/partition/{}" if partition is not None
+                                                                         else "")
+    query: dict[str, Any] = {"batch": batch, "consumerGroup": group, "partitions": partitions, "leaseSeconds": lease,
+                             "autoAck": auto_ack or None, "namespace": namespace, "task": task}
+    if beginning is not None:
+        query |= {"subscriptionMode": beginning} if beginning in ("new", "all") else {"subscriptionFrom": beginning}
+    end = time.monotonic() + wait
+    whole: list[dict[str, Any]] = []
+    count = 0
+    while True:
+        left = POLL_S if follow else min(POLL_S, end - time.monotonic())
+        waiting = {"wait": True, "timeout": max(1, int(left * 1000))} if left > 0 else {}
+        answer = server.get(path, *names, within=server.timeout + max(0.0, left), **query, **waiting) or {}
+        messages = answer.get("messages", [])
+        count += len(messages)
+        if output is Format.json and not follow:
+            whole = messages
+        else:
+            printed(messages, output, payload)
+        if messages and ack:
+            sys.stdout.flush()
+            acknowledge(server, messages, group)
+        if not follow and (messages or time.monotonic() >= end):
+            break
+    if output is Format.json and not payload:
+        show(whole, {}, output)
+    elif payload and whole:
+        printed(whole, output, payload)
+    if not count:
+        tell("no message" + ("" if not wait else f" in {wait:g} s"))
+        raise typer.Exit(NOTHING)
+    if output is Format.table and not payload and not (ack or auto_ack) and sys.stderr.isatty():
+        tell("not acknowledged yet", "queend ack ID --lease LEASE does it, --ack does it at once")
+
+
+def printed(messages: list[dict[str, Any]], output: Format, payload: bool) -> None:
+    if payload:
+        for one in messages:
+            sys.stdout.write(dump(one["data"]) + "\n")
+    elif output is Format.names:
+        for one in messages:
+            sys.stdout.write(f"{one['partitionId']}/{one['transactionId']}\n")
+    elif output is not Format.table:
+        show(messages, {}, Format.ndjson)
+    elif messages:
+        show(messages, {"partition": "partition", "offset": "offset", "age": lambda one: age(one["createdAt"]),
+                        "attempt": "deliveryAttempt", "id": lambda one: f"{one['partitionId']}/{one['transactionId']}",
+                        "lease": "leaseId", "payload": lambda one: dump(one["data"])}, Format.table)
+    sys.stdout.flush()
+
+
+def acknowledge(server: Server, messages: list[dict[str, Any]], group: str | None, status: str = "completed",
+                **more: Any) -> None:
+    body = {"acknowledgments": [acknowledgment(one, status, **more) for one in messages],
+            **({"consumerGroup": group} if group else {})}
+    answer = server.post("/api/v1/ack/batch", body=body) or []
+    if refused := [row for row in answer if not row.get("success")]:
+        raise Stop(f"{len(refused)} of {len(messages)} acknowledgments were refused: {refused[0]['transactionId']}: "
+                   f"{refused[0].get('error')}", 1)

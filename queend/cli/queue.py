@@ -1,0 +1,197 @@
+"""queend queue"""
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Optional
+
+import typer
+
+from .client import Server, ServerError
+from .output import Format, Output, age, facts, one, short, show
+from .remote import NOT_FOUND, USAGE, Stop, remote, sure
+
+queue = typer.Typer(no_args_is_help=True, help="Queues: list, show, configure, clear, delete.")
+Name = Annotated[str, typer.Argument(help="A queue.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+LONG_S = 600.0      # what removes or moves many messages may take
+
+
+def queues_of(server: Server) -> Iterator[dict[str, Any]]:
+    """All queues, page by page."""
+    for page in server.pages("/api/v1/resources/queues", limit=1000):
+        yield from (page or {}).get("queues", [])
+
+
+def rates_of(server: Server) -> dict[str, tuple[float, float]]:
+    """Messages in and out a second, of the last minute that something happened in; {} where the server cannot say."""
+    since = (datetime.now(UTC) - timedelta(minutes=2)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    try:
+        series = (server.get("/api/v1/analytics/queue-ops", from_=since) or {}).get("series", [])
+    except ServerError as error:
+        if error.code == 0:
+            raise
+        return {}
+    return {row["queueName"]: (row["pushPerSecond"], row["popPerSecond"]) for row in series}
+
+
+@queue.command("list")
+@remote
+def queue_list(
+    server: Server,
+    pattern: Annotated[Optional[str], typer.Argument(help="Only those whose name it fits: order*.")] = None,
+    namespace: Annotated[Optional[str], typer.Option(help="Only those of a namespace.")] = None,
+    task: Annotated[Optional[str], typer.Option(help="Only those of a task.")] = None,
+    waiting: Annotated[bool, typer.Option("--waiting", help="Only those in which messages wait.")] = False,
+    output: Output = Format.table,
+) -> None:
+    """Queues with depth and rates, newest first."""
+    rates = rates_of(server) if output is not Format.names else {}
+
+    def wanted() -> Iterator[dict[str, Any]]:
+        for row in queues_of(server):
+            if pattern is not None and not fnmatch.fnmatchcase(row["name"], pattern):
+                continue
+            if namespace in (None, row["namespace"]) and task in (None, row["task"]) and (
+                    not waiting or row["messages"]["pending"]):
+                into, out = rates.get(row["name"], (0.0, 0.0))
+                yield {**row, "inPerSecond": into, "outPerSecond": out}
+
+    show(wanted(), {"queue": "name", "namespace": "namespace", "task": "task",
+                    "partitions": lambda row: short(row["partitions"]),
+                    "waiting": lambda row: short(row["messages"]["pending"]),
+                    "in hand": lambda row: short(row["messages"]["processing"]),
+                    "stored": lambda row: short(row["messages"]["total"]),
+                    "in/s": lambda row: short(row["inPerSecond"]), "out/s": lambda row: short(row["outPerSecond"])},
+         output)
+
+
+def found(server: Server, name: str, **query: Any) -> dict[str, Any]:
+    """A queue; the refusal names it where there is none."""
+    try:
+        return server.get("/api/v1/resources/queues/{}", name, **query)
+    except ServerError as error:
+        if error.status == NOT_FOUND and error.text == "Queue not found":
+            raise Stop(f"there is no queue {name!r}", NOT_FOUND) from None
+        raise
+
+
+@queue.command("show")
+@remote
+def queue_show(server: Server, name: Name,
+               limit: Annotated[int, typer.Option(min=0, help="Partitions that are shown.")] = 20,
+               output: Output = Format.table) -> None:
+    """A queue with its totals, its options and its partitions."""
+    head = found(server, name, limit=limit)
+    into, out = rates_of(server).get(name, (0.0, 0.0))
+
+    def lines() -> None:
+        totals = head["totals"]
+        facts([("queue", head["name"]), ("namespace", head["namespace"]), ("task", head["task"]),
+               ("made", f"{head['createdAt']}, {age(head['createdAt'])} ago"),
+               ("waiting", f"{totals['pending']:,}"), ("in hand", f"{totals['processing']:,}"),
+               ("done", f"{totals['completed']:,}"), ("stored", f"{totals['total']:,}"),
+               ("dead letters", f"{totals['deadLetter']:,}" if totals["deadLetter"] else ""),
+               ("rates", f"{short(into)} in and {short(out)} out a second")])
+        asked = {option: value for option, value in head.get("options", {}).items() if value.get("asked")}
+        if asked:
+            typer.echo()
+            show(({"option": option, **value} for option, value in asked.items()),
+                 {"option": "option", "value": "value", "unit": "unit"}, Format.table)
+        if head["partitions"]:
+            typer.echo()
+            show(head["partitions"], {"partition": "name", "waiting": lambda row: row["stats"]["pending"],
+                                      "in hand": lambda row: row["stats"]["processing"],
+                                      "stored": lambda row: row["stats"]["total"],
+                                      "dead": lambda row: row["stats"]["deadLetter"],
+                                      "oldest": lambda row: age(row["oldestMessage"]),
+                                      "newest": lambda row: age(row["newestMessage"])}, Format.table)
+
+    one(head, output, lines)
+
+
+@queue.command()
+@remote
+def configure(
+    server: Server,
+    name: Name,
+    options: Annotated[Optional[list[str]], typer.Argument(metavar="[OPTION=VALUE]...", help="leaseTime=60; null "
+                       "returns one to its default (docs/queue-options.md).")] = None,
+    namespace: Annotated[Optional[str], typer.Option(help="Its namespace.")] = None,
+    task: Annotated[Optional[str], typer.Option(help="Its task.")] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="What is not named returns to its default.")] = False,
+    output: Output = Format.table,
+) -> None:
+    """Set options of a queue; makes it where there is none."""
+    given: dict[str, Any] = {}
+    for word in options or []:
+        option, equals, text = word.partition("=")
+        if not equals or not option:
+            raise Stop(f"{word!r} is not of the form OPTION=VALUE", USAGE)
+        try:
+            given[option] = json.loads(text)
+        except ValueError:
+            given[option] = text
+    body = {"queue": name, "options": given, **({"namespace": namespace} if namespace is not None else {}),
+            **({"task": task} if task is not None else {}), **({"mode": "replace"} if replace else {})}
+    answer = server.post("/api/v1/configure", body=body)
+    one({"name": name, **answer}, output,
+        lambda: facts((option, answer["options"].get(option)) for option in given or answer["options"]))
+
+
+@queue.command()
+@remote
+def clear(server: Server, name: Name,
+          partition: Annotated[Optional[str], typer.Option(help="Only this partition.")] = None,
+          yes: Yes = False, dry_run: DryRun = False) -> None:
+    """Remove the messages of a queue, consumed or not; queue, partitions and groups stay."""
+    if partition is None:
+        count = found(server, name, limit=1)["totals"]["total"]
+    else:
+        count = _partition(server, name, partition)["stats"]["total"]
+    what = f"the queue {name!r}" if partition is None else f"the partition {partition!r} of {name!r}"
+    if dry_run:
+        typer.echo(f"would remove {count} messages of {what}")
+        return
+    sure(f"Remove {count} messages of {what} at {server.url}?", yes)
+    done = server.delete("/api/v1/queues/{}/clear", name, partition=partition, within=LONG_S)
+    typer.echo(f"removed {done['count']} messages")
+
+
+def _partition(server: Server, name: str, partition: str) -> dict[str, Any]:
+    limit, offset = 10_000, 0
+    while True:
+        rows = found(server, name, limit=limit, offset=offset)["partitions"]
+        for row in rows:
+            if row["name"] == partition:
+                return row
+        offset += limit
+        if len(rows) < limit:
+            raise Stop(f"there is no partition {partition!r} in {name!r}", NOT_FOUND)
+
+
+@queue.command()
+@remote
+def delete(server: Server, names: Annotated[list[str], typer.Argument(help="Queues.")], yes: Yes = False,
+           dry_run: DryRun = False) -> None:
+    """Delete queues with everything in them."""
+    heads = [found(server, name, limit=1) for name in names]
+    groups: dict[str, list[str]] = {}
+    for page in server.pages("/api/v1/consumer-groups", limit=1000):
+        for row in page or []:
+            if row["queueName"] in names:
+                groups.setdefault(row["queueName"], []).append(row["name"])
+    for head in heads:
+        totals = head["totals"]
+        typer.echo(f"{'would delete ' if dry_run else ''}{head['name']}: {totals['total']} messages, "
+                   f"{totals['pending'] + totals['processing']} of them not consumed, "
+                   f"{totals['deadLetter']} dead letters, {len(groups.get(head['name'], []))} groups", err=not dry_run)
+    if dry_run:
+        return
+    sure(f"Delete {'this queue' if len(heads) == 1 else f'these {len(heads)} queues'} at {server.url}?", yes)
+    for name in names:
+        server.delete("/api/v1/resources/queues/{}", name, within=LONG_S)
+        typer.echo(f"deleted {name}")

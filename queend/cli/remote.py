@@ -1,0 +1,135 @@
+"""What every command has that talks to a server: which server, how to say what went wrong, its exit status."""
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+import typing
+from collections.abc import Callable
+from typing import Annotated, Any, Optional
+
+import typer
+
+from .. import log
+from .client import Server, ServerError
+from .saved import ContextError, chosen
+
+Url = Annotated[Optional[str], typer.Option("--url", metavar="URL", help="The server; default: QUEEND_URL, else the "
+                                            "context, else http://127.0.0.1:6632.")]
+Context = Annotated[Optional[str], typer.Option("--context", metavar="NAME", help="A saved server (queend context).")]
+TokenFile = Annotated[Optional[str], typer.Option("--token-file", metavar="FILE", help="A file that holds a token; "
+                                                  "default: QUEEND_TOKEN, else the context's.")]
+CaFile = Annotated[Optional[str], typer.Option("--ca", metavar="FILE", help="Certificates in PEM, for https.")]
+Timeout = Annotated[Optional[float], typer.Option("--timeout", metavar="SECONDS", min=0.1,
+                                                  help="How long an answer is waited for (30).")]
+SHARED: dict[str, Any] = {"url": Url, "context": Context, "token_file": TokenFile, "ca": CaFile, "timeout": Timeout}
+given: dict[str, Any] = {}      # those of them that stood before the command
+
+# Exit statuses, as docs/cli.md tells them.
+REFUSED, USAGE, DIFFERS, NOT_FOUND, NOTHING, UNREACHABLE, FORBIDDEN, INTERRUPTED, CLOSED = 1, 2, 3, 4, 5, 6, 7, 130, 141
+
+
+class Stop(Exception):
+    """The end of a command: a sentence, perhaps a hint, a status."""
+
+    def __init__(self, text: str, status: int = REFUSED, hint: str = ""):
+        self.text, self.status, self.hint = text, status, hint
+
+
+def tell(text: str, hint: str = "") -> None:
+    """A line on standard error, and one with what to do."""
+    typer.echo(f"queend: {log.masked(text)}", err=True)
+    if hint:
+        typer.echo(f"        {hint}", err=True)
+
+
+def ending(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The command with its ends told in words."""
+
+    def run(**arguments: Any) -> Any:
+        try:
+            try:
+                result = function(**arguments)
+                sys.stdout.flush()
+                return result
+            except KeyboardInterrupt:
+                tell("interrupted")
+                raise typer.Exit(INTERRUPTED) from None
+            except (Stop, ServerError) as error:
+                sys.stdout.flush()
+                tell(error.text, error.hint)
+                raise typer.Exit(error.status) from None
+            except ContextError as error:
+                tell(str(error))
+                raise typer.Exit(USAGE) from None
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(CLOSED) from None
+
+    return like(run, function, {})
+
+
+def remote(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A command whose first argument is the server: it gets the options that say which one."""
+
+    def run(**arguments: Any) -> Any:
+        own = {name: arguments.pop(name) for name in SHARED}
+        words = {name: given.get(name) if value is None else value for name, value in own.items()}
+        server = connect(**words)
+        try:
+            return function(server=server, **arguments)
+        finally:
+            server.close()
+
+    return ending(like(run, function, SHARED))
+
+
+def like(run: Callable[..., Any], function: Callable[..., Any], more: dict[str, Any]) -> Callable[..., Any]:
+    """`run` with the signature of `function` as typer reads it, without the server, and with these options."""
+    hints = getattr(function, "__hints__", None) or typing.get_type_hints(function, include_extras=True)
+    hints = {name: hint for name, hint in hints.items() if name not in ("server", "return")}
+    own = [parameter.replace(annotation=hints[name])
+           for name, parameter in inspect.signature(function).parameters.items() if name in hints]
+    added = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
+             for name, hint in more.items()]
+    run.__name__, run.__doc__, run.__module__ = function.__name__, function.__doc__, function.__module__
+    hints = {**hints, **more}
+    run.__hints__ = run.__annotations__ = hints      # type: ignore[attr-defined]
+    run.__signature__ = inspect.Signature([*own, *added])      # type: ignore[attr-defined]
+    return run
+
+
+def connect(url: str | None, context: str | None, token_file: str | None, ca: str | None,
+            timeout: float | None) -> Server:
+    """The server that is meant. The token of a context goes to its own server and to no other."""
+    if url and context:
+        raise Stop("--url and --context exclude each other", USAGE)
+    saved = chosen(context) if not (url or (os.environ.get("QUEEND_URL") and not context)) else None
+    address = url or (saved or {}).get("url") or os.environ.get("QUEEND_URL") or "http://127.0.0.1:6632"
+    file = token_file or os.environ.get("QUEEND_TOKEN_FILE") or ""
+    token = os.environ.get("QUEEND_TOKEN") or ""
+    if file and (token_file or not token):
+        token = _read(file)
+    elif saved and (context or not token):
+        token = _read(saved["tokenFile"]) if saved.get("tokenFile") else saved.get("token", token)
+    return Server(address, token.strip(), timeout or 30.0, ca or (saved or {}).get("ca"))
+
+
+def _read(file: str) -> str:
+    try:
+        with open(os.path.expanduser(file), encoding="ascii") as opened:
+            return opened.read(1 << 16)
+    except (OSError, UnicodeDecodeError) as error:
+        raise Stop(f"the token cannot be read: {error}", USAGE) from None
+
+
+def sure(question: str, yes: bool) -> None:
+    """Asks before something is destroyed. Without a terminal nobody can answer: then --yes has to say so."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise Stop("this cannot be undone, and there is no terminal to ask at", USAGE,
+                   "--yes does it without a question")
+    sys.stdout.flush()
+    if not typer.confirm(question, err=True):
+        raise Stop("nothing was done")

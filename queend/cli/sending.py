@@ -1,0 +1,119 @@
+"""Pushes by the thousand: items gathered into requests, answers counted, a fault traced to its line."""
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+
+from .client import Server, ServerError
+from .lines import Payload
+from .output import Format, dump
+from .remote import USAGE, Stop
+
+ITEMS, BYTES = 1000, 1 << 20      # of one request
+AGAIN_S = 30.0                    # so long a server that cannot take it now is asked again
+PLACE = re.compile(r"\(item (\d+)(?:, ([^)]*))?\)")
+
+
+class Sender:
+    def __init__(self, server: Server, queue: str, partition: str, field: str | None, every: dict[str, Any],
+                 headers: dict[str, str], output: Format):
+        self.server, self.queue, self.partition, self.field = server, queue, partition, field
+        self.every, self.headers, self.output = every, headers, output
+        self.event = any(name.lower().startswith("ce-") for name in headers)
+        self.items: list[bytes] = []
+        self.places: list[str] = []
+        self.size = self.stored = self.duplicates = self.buffered = self.printed = 0
+
+    def add(self, payload: Payload, item: bool) -> None:
+        made = self._item(payload) if item else payload.text if self.event else self._wrapped(payload)
+        self.items.append(made)
+        self.places.append(payload.where)
+        self.size += len(made)
+        if len(self.items) >= ITEMS or self.size >= BYTES or self.event:
+            self.flush()
+
+    def _wrapped(self, payload: Payload) -> bytes:
+        partition = self.partition
+        if self.field is not None:
+            value = orjson.loads(payload.text)
+            for name in self.field.split("."):
+                value = value.get(name) if isinstance(value, dict) else None
+            if not isinstance(value, (str, int)) or isinstance(value, bool):
+                raise Stop(f"{payload.where} has no {self.field} that names a partition", 1)
+            partition = str(value)
+        head = dump({"queue": self.queue, "partition": partition, **self.every}).encode()
+        return b'%s,"payload":%s}' % (head[:-1], payload.text)
+
+    def _item(self, payload: Payload) -> bytes:
+        if not payload.text.lstrip().startswith(b"{"):
+            raise Stop(f"{payload.where} is no object: --items wants one with payload", 1)
+        named = orjson.loads(payload.text)
+        head = {name: value for name, value in {"queue": self.queue, "partition": self.partition, **self.every}.items()
+                if name not in named}
+        if "payload" not in named:
+            raise Stop(f"{payload.where} has no payload", 1)
+        rest = payload.text.strip()
+        return (dump(head).encode()[:-1] + b"," + rest[1:]) if head else rest
+
+    def flush(self) -> None:
+        if not self.items:
+            return
+        items, places, self.items, self.places, self.size = self.items, self.places, [], [], 0
+        answer = self._send(items, places)
+        for row in answer:
+            status = row.get("status", "queued")
+            self.stored += status == "queued"
+            self.duplicates += status == "duplicate"
+            self.buffered += status == "buffered"
+            if self.output is Format.ndjson:
+                sys.stdout.write(dump(row) + "\n")
+            elif self.output is Format.names:
+                sys.stdout.write(row["transaction_id"] + "\n")
+            elif self.output is Format.json:
+                sys.stdout.write(("[\n " if not self.printed else ",\n ") + dump(row))
+            self.printed += 1
+        if wrong := [(row, place) for row, place in zip(answer, places, strict=False)
+                     if row.get("status") not in ("queued", "duplicate", "buffered")]:
+            row, place = wrong[0]
+            raise Stop(f"{place}: {row.get('error') or row.get('status')}", 1)
+
+    def _send(self, items: list[bytes], places: list[str]) -> list[dict[str, Any]]:
+        if self.event:
+            path = (f"/api/v1/events/{quote(self.queue, safe='')}?partition={quote(self.partition, safe='')}"
+                    + "".join(f"&{name}={quote(str(value))}" for name, value in self.every.items()))
+            body, headers = items[0], {"Content-Type": "application/json", **self.headers}
+        else:
+            path, body, headers = "/api/v1/push", b'{"items":[' + b",".join(items) + b"]}", self.headers
+        begin = time.monotonic()
+        while True:
+            try:
+                return self.server.read(self.server.call("POST", "", target=path, body=body, headers=headers),
+                                        "POST", path.partition("?")[0]) or []
+            except ServerError as error:
+                # It says that nothing was done: the same again stores nothing twice.
+                if error.code == 503 and time.monotonic() - begin < AGAIN_S:
+                    time.sleep(1.0)
+                    continue
+                if error.code == 400 and (found := PLACE.search(error.text)) and int(found[1]) < len(places):
+                    error.text = f"{places[int(found[1])]}: {error.text[:found.start()].strip()}"
+                if self.stored:
+                    error.hint = "; ".join(filter(None, (f"{self.stored} messages before were stored", error.hint)))
+                raise
+
+    def tell(self) -> None:
+        """How many messages were stored."""
+        if self.output is Format.json:
+            sys.stdout.write("\n]\n" if self.printed else "[]\n")
+        if self.output is Format.table and self.printed:
+            told = [f"{self.stored} stored"]
+            if self.duplicates:
+                told.append(f"{self.duplicates} were there already")
+            if self.buffered:
+                told.append(f"{self.buffered} buffered until the database is back")
+            sys.stdout.write(", ".join(told) + "\n")

@@ -1,0 +1,65 @@
+"""queend status"""
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from .client import Server, ServerError
+from .output import Format, Output, facts, one, short, size, span
+from .remote import REFUSED, remote
+
+
+def asked(server: Server, path: str, **query: Any) -> dict[str, Any]:
+    """What a route says; nothing where the server lacks it or does not let us."""
+    try:
+        return server.get(path, **query) or {}
+    except ServerError as error:
+        if error.code == 0 or error.status == 6:
+            raise
+        return {}
+
+
+@remote
+def status(server: Server, output: Output = Format.table) -> None:
+    """What the server does: health, messages, rates, backlog. Ends with 1 where it is not healthy."""
+    try:
+        health = server.get("/health") or {}
+    except ServerError as error:
+        if error.code != 503 or not isinstance(error.body, dict):
+            raise
+        health = error.body
+    there = health.get("status") == "healthy"
+    overview = asked(server, "/api/v1/resources/overview") if there else {}
+    buffers = asked(server, "/api/v1/status/buffers")
+    modes = health.get("shared_state", {})
+    messages, rates, late = overview.get("messages", {}), overview.get("throughput", {}), overview.get("lag", {})
+    whole = {"url": server.url, "health": health, "overview": overview, "buffers": buffers}
+
+    def lines() -> None:
+        facts([
+            ("server", f"{server.url}, {health.get('server', 'a server')} {health.get('version', '')}"),
+            ("health", health.get("status", "unknown")), ("why", health.get("reason")),
+            ("database", ", ".join([health.get("database", "unknown"), *health.get("doubts", [])])),
+            ("commits", "MAY BE LOST: " + ", ".join(health["commitsMayBeLost"])
+             if health.get("commitsMayBeLost") else ""),
+            ("maintenance", " and ".join(name for name, key in (("push", "maintenance_mode"),
+                                                                ("pop", "pop_maintenance_mode")) if modes.get(key))),
+            *([("queues", f"{overview['queues']} with {short(overview['partitions'])} partitions"),
+               ("waiting", f"{short(messages['pending'])} messages, {short(messages['processing'])} more with "
+                           "consumers"),
+               ("dead letters", short(messages["deadLetter"]) if messages["deadLetter"] else ""),
+               ("rates", f"{short(rates['ingestedPerSecond'])} in and {short(rates['processedPerSecond'])} out a "
+                         "second, of five minutes"),
+               ("lag", f"{span(late['time']['max'])} at most, {span(late['time']['median'])} in the middle")]
+              if messages and rates and late else []),
+            ("buffered", f"{buffers['pending']} messages in {size(buffers.get('bytes', 0))}, the oldest for "
+                         f"{span(buffers.get('oldestAgeSeconds'))}" if buffers.get("pending") else ""),
+            ("quarantined", buffers.get("failed") or ""),
+            ("buffers", f"{buffers['otherDatabases']} of other databases: queend failover adopt"
+             if buffers.get("otherDatabases") else ""),
+        ])
+
+    one({**whole, "name": server.url}, output, lines)
+    if not there:
+        raise typer.Exit(REFUSED)

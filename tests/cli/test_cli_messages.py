@@ -1,0 +1,156 @@
+"""queend push, pop, ack, tail and dlq, against one daemon."""
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+
+from support.client import data
+from support.wait import until
+
+# What a process that was forked from a large one has used counts from that one's size on.
+MEASURED = ("import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True); "
+            "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
+
+
+def test_push_from_arguments_input_and_files(cli, client, queue, tmp_path):
+    assert cli.ok("push", queue, '{"n":1}', "2", '"three"').out == "3 stored\n"
+    assert cli.ok("push", queue, input='{"n":4}\r\n\n[5]\nnull').out == "3 stored\n"
+    assert cli.ok("push", queue, "--text", input="six \"quoted\"\n漢\n").out == "2 stored\n"
+    (tmp_path / "one.json").write_text('{\n "n":\n 8 }\n')
+    (tmp_path / "two.ndjson").write_text("9\n10\n")
+    assert cli.ok("push", queue, "-f", str(tmp_path / "one.json")).out == "1 stored\n"
+    two = str(tmp_path / "two.ndjson")
+    assert cli.ok("push", queue, "--lines", "-f", two, "-f", "-", input="11").out == "3 stored\n"
+    assert data(client.pop(queue, batch=100)) == [{"n": 1}, 2, "three", {"n": 4}, [5], None, 'six "quoted"', "漢",
+                                                  {"n": 8}, 9, 10, 11]
+
+
+def test_what_a_push_carries(cli, client, queue):
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    first = cli.ok("push", queue, "1", "-p", "p 1", "--transaction-id", "t/1", "-H", f"traceparent: {trace}", "-o",
+                   "json").json
+    assert [row["transaction_id"] for row in first] == ["t/1"]
+    assert cli.ok("push", queue, "1", "-p", "p 1", "--transaction-id", "t/1").out == "0 stored, 1 were there already\n"
+    (message,) = client.pop(queue)
+    assert (message["partition"], message["transactionId"], message["traceparent"]) == ("p 1", "t/1", trace)
+    cli.ok("push", queue, '{"who":{"id":7}}', '{"who":{"id":8}}', "--partition-field", "who.id")
+    assert {one["partition"] for one in client.pop(queue, batch=10, partitions=10)} == {"7", "8"}
+    cli.ok("push", queue, "--items", input='{"payload":1,"partition":"own","transactionId":"x"}\n{"payload":2}\n')
+    assert {one["partition"] for one in client.pop(queue, batch=10, partitions=10)} == {"own", "Default"}
+    cli.ok("push", queue, "3", "-p", "later", "--delay", "1h")
+    assert client.pop(queue, "later") == []
+    headers = ("ce-specversion: 1.0", "ce-id: 1", "ce-source: /s", "ce-type: t")
+    cli.ok("push", queue, '{"n":1}', "-p", "event", *(word for one in headers for word in ("-H", one)))
+    (event,) = client.pop_answer(queue, "event", format="cloudevents").json
+    assert (event["type"], event["source"], event["data"]) == ("t", "/s", {"n": 1})
+
+
+def test_what_is_not_json_is_named_by_its_line(cli, client, queue, tmp_path):
+    lines = "".join(f'{{"n":{i}}}\n' for i in range(1500)) + '\n{"n":\n{"n":3}\n'
+    refused = cli("push", queue, input=lines)
+    assert refused.status == 1 and "line 1502 is not JSON" in refused.err
+    assert "1500 messages before it were stored" in refused.err
+    assert client.show(queue).json["totals"]["total"] == 1500
+    (tmp_path / "bad.json").write_bytes(b"\xff\x00")
+    refused = cli("push", queue, "-f", str(tmp_path / "bad.json"))
+    assert refused.status == 1 and "bad.json is not JSON" in refused.err
+    assert "argument 2 is not JSON" in cli("push", queue, "1", "{").err
+    assert "No such file" in cli("push", queue, "-f", str(tmp_path / "none")).err
+    # what only the server refuses is named as well
+    refused = cli("push", queue, "--items", input='{"payload":1}\n{"payload":1,"deliverAt":"soon"}\n')
+    assert refused.status == 1 and "line 2: " in refused.err
+    assert cli("push", queue, "1", "--delay", "1h", "--deliver-at", "2100-01-01T00:00:00Z").status == 2
+    assert cli("push", queue, "1", "--delay", "soon").status == 2
+
+
+def test_much_input_takes_little_memory(cli, client, queue):
+    line = json.dumps({"text": "x" * 1000}).encode() + b"\n"
+    with tempfile.TemporaryFile() as made:
+        for _ in range(40):
+            made.write(line * 1000)      # 40 MB
+        made.seek(0)
+        command = [sys.executable, "-c", MEASURED, sys.executable, "-m", "queend", "push", queue]
+        pushing = subprocess.run(command, stdin=made, env=cli.clean(), stdout=subprocess.PIPE, text=True, check=True)
+    told, used = pushing.stdout.splitlines()
+    assert told == "40000 stored" and int(used) < 80 << 10      # KiB; with all of it there would be 120 MiB
+
+
+def test_pop_and_acknowledge(cli, client, queue):
+    nothing = cli("pop", queue)
+    assert nothing.status == 5 and "no message" in nothing.err
+    client.push(queue, 1, 2, 3, 4)
+    (first,) = cli.ok("pop", queue, "-o", "json", "--ack").json
+    assert first["data"] == 1
+    assert cli.ok("pop", queue, "--auto-ack", "--payload").out == "2\n"
+    third = cli.ok("pop", queue, "-n", "2", "-o", "ndjson").out
+    assert cli.ok("ack", input=third).out == "2 completed\n"
+    assert client.show(queue).json["totals"]["completed"] == 4
+    client.push(queue, 5)
+    (fifth,) = cli.ok("pop", queue, "-o", "json").json
+    id_ = f"{fifth['partitionId']}/{fifth['transactionId']}"
+    assert cli("ack", id_, "--lease", "3b1f8c52-6a3e-8d41-9c20-5d8e7f901234").status == 1
+    assert cli.ok("ack", id_, "--lease", fifth["leaseId"], "--status", "failed", "--error", "no").out == "1 failed\n"
+    (again,) = cli.ok("pop", queue, "-o", "json").json
+    assert again["deliveryAttempt"] == 2
+    assert cli("ack", "no-address").status == 2
+    refused = cli("ack", input="{}\n")
+    assert refused.status == 1 and "line 1 is no message" in refused.err
+    assert cli("pop").status == 2
+
+
+def test_pop_waits_for_a_message(cli, client, queue):
+    client.push(queue, 0)
+    client.pop(queue, autoAck=True)
+    waiting = cli.process("pop", queue, "--wait", "60", "--payload", "--auto-ack", stdout=subprocess.PIPE)
+    until(lambda: client.metric("queend_worker_parked") > 0, "the pop is parked")
+    client.push(queue, "now")
+    assert waiting.communicate(timeout=60)[0] == b'"now"\n' and waiting.returncode == 0
+
+
+def test_tail_shows_the_newest_and_takes_nothing(cli, client, queue):
+    for i in range(12):
+        client.push(queue, i, partition=str(i % 3))
+    assert [one["payload"] for one in cli.ok("tail", queue, "-n", "5", "-o", "ndjson").lines] == [7, 8, 9, 10, 11]
+    assert cli.ok("tail", queue, "--payload", "-p", "1").out == "1\n4\n7\n10\n"
+    assert cli.ok("tail", queue, "-n", "1").out.endswith('2#3  11\n')
+    assert len(client.pop(queue, batch=100, partitions=10)) == 12
+    assert cli("tail", "no-such-queue").status == 4
+
+
+def test_tail_follows_until_ctrl_c(cli, client, queue):
+    client.push(queue, "old", partition="a")
+    tail = cli.process("tail", "-f", queue, "-n", "1", "--payload", stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                       text=True)
+    assert tail.stdout.readline() == '"old"\n'
+    for i in range(300):
+        client.push(queue, f"new {i}", partition=f"p{i % 7}")
+    seen = [tail.stdout.readline() for _ in range(300)]
+    assert sorted(seen) == sorted(f'"new {i}"\n' for i in range(300))
+    tail.send_signal(signal.SIGINT)
+    rest, told = tail.communicate(timeout=60)
+    assert rest == "" and tail.returncode == 130 and told == "queend: interrupted\n"
+
+
+def test_dead_letters(cli, client, queue):
+    client.push(queue, *range(6), partition="p")
+    client.push(queue, "q", partition="q")
+    for one in client.pop(queue, batch=10, partitions=2):
+        client.ack(one, "dlq", error=f"broken {one['data']}")
+    rows = cli.ok("dlq", "list", queue, "-o", "json").json
+    assert len(rows) == 7 and {row["errorMessage"] for row in rows} >= {"broken 0", "broken q"}
+    assert len(cli.ok("dlq", "list", queue, "-p", "q", "-o", "names").out.split()) == 1
+    assert len(cli.ok("dlq", "list", queue, "-n", "3").out.splitlines()) == 4
+    (id_,) = cli.ok("dlq", "list", queue, "-p", "q", "-o", "names").out.split()
+    shown = cli.ok("dlq", "show", id_).out
+    assert "broken q" in shown and '"q"' in shown
+    told = cli.ok("dlq", "redrive", queue, "-p", "q", "-n", "1", "--dry-run").out
+    assert told == f"would send 1 dead letters of {queue} back into the queue '{queue}'\n"
+    assert cli("dlq", "redrive", queue).status == 2
+    assert cli.ok("dlq", "redrive", queue, "-p", "q", "--yes").out == "1 sent back\n"
+    assert data(client.pop(queue)) == ["q"]
+    assert cli.ok("dlq", "redrive", queue, "-n", "2", "--to-queue", f"{queue}-2", "--yes").out == "2 sent back\n"
+    assert data(client.pop(f"{queue}-2", batch=10, wait=True)) == [4, 5]
+    assert cli.ok("dlq", "purge", queue, "--dry-run").out == f"would delete 4 dead letters of {queue}\n"
+    assert cli.ok("dlq", "purge", queue, "--yes").out == "4 deleted\n"
+    assert cli.ok("dlq", "list", queue, "-o", "json").json == []

@@ -1,0 +1,136 @@
+"""queend status, queue and group, against one daemon."""
+import json
+import subprocess
+
+import pytest
+
+STRANGE = ["with space", "with/slash", "grüße-漢字-🚀", "100%", "a?b#c&d=e", "-dash", "..", 'quote"\'', "tab\there",
+           "esc\x1b[31m"]
+
+
+def test_status_tells_health_and_backlog(cli, client, queue):
+    client.push(queue, 1)
+    told = cli.ok("status").out
+    assert "healthy" in told and "connected" in told and "waiting" in told
+    assert cli.ok("status", "-o", "json").json["health"]["status"] == "healthy"
+
+
+def test_list_in_every_form(cli, client, queue):
+    client.push(queue, 1, 2, 3)
+    client.pop(queue)
+    heads, row = cli.ok("queue", "list", queue).out.splitlines()
+    assert heads.split()[0] == "queue" and row.split()[0] == queue
+    (one,) = cli.ok("queue", "list", queue, "-o", "json").json
+    assert one["messages"] == {"total": 3, "pending": 2, "processing": 1} and "inPerSecond" in one
+    assert cli.ok("queue", "list", queue, "-o", "ndjson").lines == [one]
+    assert cli.ok("queue", "list", queue, "-o", "names").out == f"{queue}\n"
+    assert cli.ok("queue", "list", "no-such-*", "-o", "json").json == []
+    assert cli("queue", "list", "-o", "yaml").status == 2
+
+
+@pytest.mark.parametrize("name", STRANGE, ids=[f"name{i}" for i in range(len(STRANGE))])
+def test_any_name_goes_through_every_command(cli, name):
+    cli.ok("push", "--partition", name, "--", name, '{"n":1}')
+    assert cli.ok("queue", "show", "-o", "json", "--", name).json["name"] == name
+    printed = cli.ok("queue", "list", "-o", "names").out.splitlines()
+    shown = name.replace("\t", "\\t").replace("\x1b", "\\u001b")
+    assert shown in printed and "\x1b" not in cli.ok("queue", "list").out
+    (message,) = cli.ok("pop", "-g", name, "-p", name, "--ack", "-o", "json", "--", name).json
+    assert message["data"] == {"n": 1} and message["partition"] == name
+    assert cli.ok("group", "show", "-o", "json", "--queue", name, "--", name).json[0]["offsetLag"] == 0
+    cli.ok("group", "seek", "--beginning", "--yes", "--partition", name, "--", name, name)
+    assert cli.ok("tail", "-o", "ndjson", "--", name).lines[0]["partition"] == name
+    cli.ok("group", "delete", "--yes", "--", name)
+    cli.ok("queue", "clear", "--yes", "--partition", name, "--", name)
+    cli.ok("queue", "delete", "--yes", "--", name)
+    assert cli("queue", "show", "--", name).status == 4
+
+
+def test_configure_sets_and_returns_options(cli, queue):
+    told = cli.ok("queue", "configure", queue, "leaseTime=60", "retryBackoff=[1000,5000]", "--namespace", "shop").out
+    assert "leaseTime     60" in told
+    shown = cli.ok("queue", "show", queue, "-o", "json").json
+    assert shown["namespace"] == "shop" and shown["options"]["retryBackoff"]["value"] == [1000, 5000]
+    assert "retryBackoff" in cli.ok("queue", "show", queue).out
+    cli.ok("queue", "configure", queue, "leaseTime=null")
+    shown = cli.ok("queue", "show", queue, "-o", "json").json
+    assert not shown["options"]["leaseTime"]["asked"] and shown["options"]["retryBackoff"]["asked"]
+    refused = cli("queue", "configure", queue, "leaseTime=soon")
+    assert refused.status == 1 and "leaseTime must be an integer" in refused.err
+    assert cli("queue", "configure", queue, "leaseTime").status == 2
+
+
+def test_clear_and_delete_say_first_what_they_do(cli, client, queue):
+    client.push(queue, 1, 2, partition="a")
+    client.push(queue, 3, partition="b")
+    client.pop(queue, consumerGroup="g", batch=10)
+    assert cli.ok("queue", "clear", queue, "--dry-run").out == f"would remove 3 messages of the queue '{queue}'\n"
+    assert cli.ok("queue", "clear", queue, "--dry-run", "--partition", "a").out.startswith("would remove 2 messages")
+    assert cli("queue", "clear", queue, "--dry-run", "--partition", "c").status == 4
+    refused = cli("queue", "clear", queue)
+    assert refused.status == 2 and "--yes" in refused.err
+    assert cli.ok("queue", "show", queue, "-o", "json").json["totals"]["total"] == 3
+    assert cli.ok("queue", "clear", queue, "-y", "--partition", "b").out == "removed 1 messages\n"
+    told = cli.ok("queue", "delete", queue, "--dry-run").out
+    assert told == f"would delete {queue}: 2 messages, 2 of them not consumed, 0 dead letters, 1 groups\n"
+    assert cli("queue", "delete", queue).status == 2
+    assert cli("queue", "delete", queue, "no-such", "--yes").status == 4      # none is deleted then
+    cli.ok("queue", "delete", queue, "--yes")
+    assert cli("queue", "show", queue).status == 4
+
+
+def test_questions_at_a_terminal(cli, client, queue):
+    client.push(queue, 1)
+    status, shown = cli.at_terminal("queue", "delete", queue, answer="n")
+    assert status == 1 and "[y/N]" in shown and "nothing was done" in shown
+    assert cli.ok("queue", "show", queue)
+    status, shown = cli.at_terminal("queue", "delete", queue, answer="y")
+    assert status == 0 and f"deleted {queue}" in shown
+    assert cli("queue", "show", queue).status == 4
+
+
+def test_a_table_at_a_terminal(cli, client, queue):
+    client.push(queue, 1)
+    status, shown = cli.at_terminal("queue", "list", queue)
+    assert status == 0 and queue in shown and "─" in shown
+
+
+def test_groups_lag_seek_delete(cli, client, queue):
+    client.push(queue, *range(5))
+    popped = client.pop(queue, consumerGroup="readers", batch=2)
+    for one in popped:
+        client.ack(one, group="readers")
+    row = next(row for row in cli.ok("group", "list", "--queue", queue, "-o", "ndjson").lines)
+    assert (row["name"], row["totalLag"]) == ("readers", 3)
+    (place,) = cli.ok("group", "show", "readers", "--queue", queue, "-o", "json").json
+    assert (place["offset"], place["head"], place["offsetLag"]) == (2, 5, 3)
+    assert cli.ok("group", "seek", "readers", queue, "--end", "--dry-run").out.endswith("it is 3 messages behind now\n")
+    assert cli("group", "seek", "readers", queue, "--end").status == 2
+    assert cli("group", "seek", "readers", queue, "--yes").status == 2
+    for words, offset in ((["--end"], 5), (["--beginning"], 0), (["--offset", "4"], 4),
+                          (["--to", "2100-01-01T00:00:00Z"], 5)):
+        cli.ok("group", "seek", "readers", queue, "--yes", *words)
+        assert cli.ok("group", "show", "readers", "--queue", queue, "-o", "json").json[0]["offset"] == offset, words
+    assert cli("group", "seek", "readers", queue, "--to", "tomorrow", "--yes").status == 1
+    assert cli("group", "seek", "nobody", queue, "--end", "--yes").status == 4
+    assert "would delete readers" in cli.ok("group", "delete", "readers", "--dry-run").out
+    cli.ok("group", "delete", "readers", "--queue", queue, "--yes")
+    assert cli("group", "show", "readers", "--queue", queue).status == 4
+
+
+def test_many_queues_come_page_by_page(cli, client):
+    names = {f"many-{i:05}" for i in range(2500)}
+    items = [{"queue": name, "payload": 1} for name in sorted(names)]
+    for at in range(0, len(items), 1000):
+        client.push_items(items[at:at + 1000])
+    assert set(cli.ok("queue", "list", "many-*", "-o", "names").out.split()) == names
+    assert len(cli.ok("queue", "list", "many-*").out.splitlines()) == len(names) + 1
+    assert {row["name"] for row in cli.ok("queue", "list", "many-*", "-o", "json").json} == names
+
+
+def test_a_reader_that_leaves_ends_it_quietly(cli, client):
+    client.push_items([{"queue": f"pipe-{i:04}", "payload": 1} for i in range(1000)])
+    listing = cli.process("queue", "list", "-o", "ndjson", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    json.loads(listing.stdout.readline())
+    listing.stdout.close()
+    assert listing.stderr.read() == b"" and listing.wait(60) == 141

@@ -1,0 +1,207 @@
+"""Which server, which token, and what is told where there is none."""
+import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+
+import pytest
+from support.cli import Cli
+from support.daemon import ROOT
+from support.tokens import SECRET, token
+from support.wait import until
+
+
+@pytest.fixture
+def nowhere(tmp_path) -> Cli:
+    return Cli(None, tmp_path)
+
+
+class Odd:
+    """A server that reads a request, sends these bytes and closes."""
+
+    def __init__(self, answer: bytes):
+        self.answer, self.asked = answer, []
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}"
+        self.thread = threading.Thread(target=self._serve, daemon=True)
+        self.thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self.socket.accept()
+            except OSError:
+                return
+            with connection:
+                self.asked.append(connection.recv(1 << 16).decode("latin-1"))
+                connection.sendall(self.answer)
+
+    def __enter__(self) -> "Odd":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
+
+
+def http(status: str, body: bytes, kind: str = "application/json") -> bytes:
+    return f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+@pytest.mark.parametrize(("url", "status", "told"), [
+    ("http://127.0.0.1:1", 6, "no server answers at http://127.0.0.1:1"),
+    ("127.0.0.1:1", 6, "no server answers"),
+    ("http://no-such-host.invalid:6632", 6, "no-such-host.invalid"),
+    ("ftp://127.0.0.1", 2, "is no address of a server"),
+    ("http://127.0.0.1:port", 2, "is no address of a server"),
+    ("http://me:secret@127.0.0.1", 2, "holds a password"),
+])
+def test_an_address_where_nobody_is(nowhere, url, status, told):
+    done = nowhere("queue", "list", "--url", url)
+    assert done.status == status and told in done.err and done.out == "" and "secret" not in done.err
+
+
+@pytest.mark.parametrize(("answer", "status", "told"), [
+    (b"SSH-2.0-OpenSSH_9.2\r\n", 6, "is no HTTP server"),
+    (b"", 6, "broke before the answer was there"),
+    (b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"queues\":", 6, "broke before the answer was there"),
+    (http("200 OK", b"<html>", "text/html"), 4, "no server of this protocol"),
+    (http("404 Not Found", b"<html>", "text/html"), 4, "has no such route"),
+    (http("404 Not Found", b'{"error":"Not found"}'), 4, "this server has no route GET /api/v1/resources/queues"),
+    (http("200 OK", b'{"error":"Queue not found"}'), 4, "Queue not found"),
+    (http("500 Oops", b"plain words"), 1, "plain words"),
+    (http("503 Service Unavailable", b'{"error":"Database unavailable"}'), 6, "cannot serve this now: Database"),
+], ids=["ssh", "nothing", "half", "page", "page-404", "no-route", "error-as-200", "no-json", "unavailable"])
+def test_a_server_that_answers_oddly(nowhere, answer, status, told):
+    with Odd(answer) as odd:
+        done = nowhere("queue", "list", "-o", "names", "--url", odd.url)
+    assert done.status == status and told in done.err and "Traceback" not in done.err
+
+
+def test_a_write_whose_answer_is_lost_says_so(nowhere):
+    with Odd(b"") as odd:
+        done = nowhere("push", "q", "1", "--url", odd.url)
+    assert done.status == 6 and "whether it was done is not known" in done.err
+
+
+def test_a_server_that_says_nothing(nowhere):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        done = nowhere("status", "--url", f"http://127.0.0.1:{silent.getsockname()[1]}", "--timeout", "0.2")
+    assert done.status == 6 and "did not answer in time" in done.err
+
+
+def test_options_before_and_behind_the_command(nowhere, daemon):
+    assert nowhere("--url", daemon.url, "status").status == 0
+    assert nowhere("status", "--url", daemon.url).status == 0
+    assert nowhere("--url", "http://127.0.0.1:1", "status", "--url", daemon.url).status == 0
+    assert nowhere("status", QUEEND_URL=f"{daemon.url}/").status == 0
+
+
+def test_saved_servers(nowhere, daemon):
+    assert nowhere("context", "show").status == 4
+    nowhere.ok("context", "add", "here", daemon.url)
+    nowhere.ok("context", "add", "there", "http://127.0.0.1:1", QUEEND_TOKEN="a.b.c")
+    file = nowhere.environment["XDG_CONFIG_HOME"] + "/queend/contexts.json"
+    assert stat.S_IMODE(os.stat(file).st_mode) == 0o600
+    assert nowhere.ok("context", "show").out == f"{daemon.url}\n"
+    assert nowhere("status").status == 0
+    assert nowhere("status", "--context", "there").status == 6
+    nowhere.ok("context", "use", "there")
+    assert nowhere("status").status == 6 and nowhere("status", QUEEND_CONTEXT="here").status == 0
+    rows = nowhere.ok("context", "list", "-o", "json").json
+    assert [tuple(row[key] for key in ("name", "current", "token")) for row in rows] == [
+        ("here", False, ""), ("there", True, "saved")]
+    assert "a.b.c" not in nowhere.ok("context", "list").out
+    assert nowhere("status", "--context", "nobody").status == 2
+    nowhere.ok("context", "remove", "there")
+    assert nowhere.ok("context", "list", "-o", "names").out == "here\n"
+    os.chmod(file, 0o644)
+    refused = nowhere("context", "list")
+    assert refused.status == 2 and "chmod 600" in refused.err
+    os.chmod(file, 0o600)
+    with open(file, "w") as broken:
+        broken.write("{")
+    assert nowhere("status").status == 2
+
+
+def test_the_token_of_a_saved_server_goes_to_no_other(nowhere):
+    with Odd(http("200 OK", b'{"queues":[]}')) as its, Odd(http("200 OK", b'{"queues":[]}')) as other:
+        nowhere.ok("context", "add", "its", its.url, QUEEND_TOKEN="a.b.c")
+        for words in ([], ["--url", other.url]):
+            nowhere.ok("queue", "list", "-o", "names", *words)
+        assert "Bearer a.b.c" in its.asked[0] and "authorization" not in other.asked[0].lower()
+
+
+def test_tokens(start_daemon, tmp_path):
+    daemon = start_daemon(JWT_ENABLED="true", JWT_SECRET=SECRET)
+    cli = Cli(daemon.url, tmp_path)
+    wanted = cli("queue", "list")
+    assert wanted.status == 7 and "wants a token" in wanted.err and "QUEEND_TOKEN" in wanted.err
+    assert cli("queue", "list", QUEEND_TOKEN="a.b.c").status == 7
+    reader = token(role="read-only")
+    assert cli("queue", "list", QUEEND_TOKEN=reader).status == 0
+    refused = cli("push", "q", "1", QUEEND_TOKEN=reader)
+    assert refused.status == 7 and "may not do this" in refused.err
+    (tmp_path / "token").write_text(token(role="read-write") + "\n")
+    assert cli("push", "q", "1", "--token-file", str(tmp_path / "token"), QUEEND_TOKEN=reader).status == 0
+    assert cli("push", "q", "1", "--token-file", str(tmp_path / "none")).status == 2
+
+
+def test_a_server_that_stops_in_the_middle(start_daemon, tmp_path):
+    daemon = start_daemon()
+    cli = Cli(daemon.url, tmp_path)
+    pushing = cli.process("push", "q", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    for i in range(2000):
+        pushing.stdin.write(f"{i}\n")
+    pushing.stdin.flush()
+    with daemon.client() as client:
+        while client.show("q").json.get("totals", {}).get("total", 0) < 1000:
+            pass
+    daemon.kill()
+    told = pushing.communicate("".join(f"{i}\n" for i in range(5000)), timeout=120)[1]
+    assert pushing.returncode == 6 and re.search(r"\d+ messages before were stored", told), told
+
+
+def test_ctrl_c(cli, client, queue):
+    client.push(queue, 0)
+    client.pop(queue, autoAck=True)
+    waiting = cli.process("pop", queue, "--wait", "600", stderr=subprocess.PIPE, text=True)
+    until(lambda: client.metric("queend_worker_parked") > 0, "the pop is parked")
+    waiting.send_signal(signal.SIGINT)
+    assert waiting.communicate(timeout=60)[1] == "queend: interrupted\n" and waiting.returncode == 130
+
+
+def test_the_page_of_commands_is_current():
+    made = subprocess.run([sys.executable, ROOT / "tools/cli.py"], capture_output=True, text=True, check=True,
+                          env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}).stdout
+    assert (ROOT / "docs/cli.md").read_text() == made, "PYTHONPATH=. python tools/cli.py > docs/cli.md"
+
+
+def test_the_help_says_what_the_commands_say():
+    from typer.main import get_command
+
+    from queend.cli import COMMANDS, app
+
+    commands = get_command(app).commands
+    for name, (_, text) in COMMANDS.items():
+        assert commands[name].help.startswith(text.split(" (docs")[0].rstrip(".")), name
+
+
+def imported(*words: str) -> set[str]:
+    done = subprocess.run([sys.executable, "-X", "importtime", "-m", "queend", *words], capture_output=True, text=True,
+                          cwd=ROOT, check=True)
+    return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+
+
+def test_help_imports_no_command():
+    assert not imported("--help") & {"rich", "pydantic", "psycopg", "fastapi", "queend._core", "queend.config",
+                                     "queend.cli.serve", "queend.cli.queue"}
+
+
+def test_serve_imports_none_of_the_other_commands():
+    assert not {name for name in imported("serve", "--help") if name.startswith("rich")
+                or name in ("queend.cli.queue", "queend.cli.output")}
