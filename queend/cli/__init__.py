@@ -22,6 +22,9 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "import-queen": ("import_queen", "Move queues, undelivered messages, group cursors and dead letters here from "
                                          "a Queen MQ database."),
         "failover": ("failover", "The failover buffer's folders."),
+        "backup": ("backup", "Write a backup of the database the daemon uses, and of its failover buffer, into a new "
+                             "folder."),
+        "restore": ("backup", "Bring a backup into the database the daemon would use."),
     },
     "A server that runs": {
         "status": ("status", "What the server does: health, messages, rates, backlog."),
@@ -53,7 +56,7 @@ class Commands(dict[str, Any]):
         found = super().__getitem__(name)
         if found is None:
             module = importlib.import_module(f".{COMMANDS[name][0]}", __name__)
-            made = getattr(module, COMMANDS[name][0])
+            made = getattr(module, name.replace("-", "_"))
             one = made if isinstance(made, typer.Typer) else typer.Typer()
             if one is not made:
                 one.command(name)(made)

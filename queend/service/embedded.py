@@ -241,7 +241,8 @@ class Embedded:
 
     def _write_access(self) -> None:
         """Who may connect: the account it runs as and the account of the daemon, told by the kernel, no passwords."""
-        self._write("pg_hba.conf", "local all all peer map=queend\n")
+        # `all` leaves out those that copy the cluster (pg_basebackup)
+        self._write("pg_hba.conf", "local all all peer map=queend\nlocal replication all peer map=queend\n")
         users = {self.account.name, binaries.name_of(os.geteuid())}
         self._write("pg_ident.conf", "".join(f'queend "{user}" {ROLE}\n' for user in sorted(users)))
 

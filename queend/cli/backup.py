@@ -1,0 +1,107 @@
+"""queend backup and queend restore"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import psycopg
+import typer
+
+from ..config import ConfigError, Settings
+from .common import settings_or_exit
+from .output import Progress, size
+from .remote import Stop, ending, sure
+
+Folder = Annotated[Path, typer.Argument(help="The folder of the backup.")]
+
+
+@contextmanager
+def database(settings: Settings, running: bool) -> Iterator[tuple[str, bool]]:
+    """The connection string of the database a daemon would use, and whether it is of our own kind. running: that of a
+    daemon which runs will do; else the server is started, and stopped again."""
+    from .. import connect
+    from ..service.backup import BackupError
+    from ..service.buffer import FolderError
+    from ..service.embedded import Embedded, EmbeddedError
+    from ..service.migrate import MigrationError
+    from ..supervisor import uses_embedded
+
+    cluster = Embedded(settings.queend_data_dir) if uses_embedded(settings) else None
+    try:
+        local = None
+        if cluster:
+            if running and not (cluster.folder / "created").exists():
+                raise Stop(f"there is no database in {cluster.folder}", 4, "QUEEND_DATA_DIR names another folder")
+            try:
+                local = cluster.start()
+            except EmbeddedError as error:
+                if not running or "is in use by another queend" not in str(error):
+                    raise
+                local = cluster.conninfo()
+        yield connect.conninfo(settings, local, options="-c statement_timeout=0 -c lock_timeout=0"), bool(cluster)
+    except (ConfigError, EmbeddedError, BackupError, FolderError, MigrationError, OSError, psycopg.Error) as error:
+        raise Stop(str(error).strip()) from None
+    finally:
+        if cluster:
+            cluster.stop()
+
+
+@ending
+def backup(
+    target: Folder,
+    everything: Annotated[bool, typer.Option("--all", help="Of a database that others use, too: everything in "
+                                             "it.")] = False,
+) -> None:
+    """Write a backup of the database the daemon uses, and of its failover buffer, into a new folder.
+
+    The daemon may run meanwhile; messages that were answered before the backup began are in it. Run it where the daemon
+    runs, with its settings and as its account. Settings and encryption keys are not part of it.
+    """
+    from ..service.backup import make
+    from ..service.buffer import root_of
+
+    settings, _ = settings_or_exit()
+    with database(settings, running=True) as (conninfo, ours), Progress("dumping", bytes_=True) as progress:
+        made = make(target, conninfo, root_of(settings), everything or ours, progress.add)
+    buffers = f", {made['buffers']} folders of the failover buffer" if made["buffers"] else ""
+    typer.echo(f"{target}: {size(made['bytes'])} of PostgreSQL {made['postgres']}{buffers}")
+
+
+@ending
+def restore(
+    source: Folder,
+    replace: Annotated[bool, typer.Option("--replace", help="Drop what queend has in the database first.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Bring a backup into the database the daemon would use.
+
+    It is brought to the schema of this version. No daemon may run on it meanwhile. A database that has tables of queend already is refused, unless --replace says
+    that they may go.
+    """
+    from ..service import backup as work
+    from ..service.buffer import root_of
+    from ..service.migrate import identity_of, migrate
+
+    settings, _ = settings_or_exit()
+    try:
+        made: dict[str, Any] = work.told(source)
+        with Progress("checking", made["bytes"], bytes_=True) as progress:
+            work.whole(source, made, progress.add)
+    except (work.BackupError, OSError) as error:
+        raise Stop(str(error)) from None
+    with database(settings, running=False) as (conninfo, _):
+        if work.holds(conninfo):
+            if not replace:
+                raise Stop("the database has tables of queend already", 1, "--replace drops them first")
+            words = psycopg.conninfo.conninfo_to_dict(conninfo)
+            sure(f"Drop all that queend has in the database {words.get('dbname') or ''} at "
+                 f"{words.get('host') or 'the default address'}?", yes)
+            work.empty(conninfo)
+        with Progress("restoring", made["bytes"], bytes_=True) as progress:
+            work.restore(source, conninfo, progress.add)
+        migrate(conninfo)
+        buffers = work.restore_buffers(source, root_of(settings), identity_of(conninfo))
+    drained = f", and {buffers} folders of the failover buffer; the next daemon stores them" if buffers else ""
+    typer.echo(f"restored what was kept at {made['made']}{drained}")
