@@ -39,7 +39,8 @@ $(KIND): $(VENV)/.ready setup.py queend/_core.pyx $(shell find queend/core -type
 	@rm -f build/.quick build/.full
 	@touch $@
 
-run: build ## start PostgreSQL (its own, local) and the daemon; Ctrl-C stops both
+run: build ## start PostgreSQL (its own, local) and the daemon; Ctrl-C stops both; the command queend is in the path then (BINDIR)
+	@BINDIR="$(BINDIR)" sh tools/launcher.sh
 	@exec $(BIN)/python -m queend serve
 
 # Most tests wait most of the time: on two cores four processes share them (tests/support/scheduler.py). With ARGS there is one, unless they ask for more.

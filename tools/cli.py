@@ -13,7 +13,8 @@ from queend.cli.remote import SHARED
 
 HEAD = """# The command line
 
-`queend` runs the daemon, and talks to one that runs. In a checkout it is `bin/queend`.
+`queend` runs the daemon, and talks to one that runs. `make run` puts it into the path; in a checkout it is
+`bin/queend`.
 
 ```
 queend push orders '{"n":1}'

@@ -77,8 +77,8 @@ def restore(
 ) -> None:
     """Bring a backup into the database the daemon would use.
 
-    It is brought to the schema of this version. No daemon may run on it meanwhile. A database that has tables of queend already is refused, unless --replace says
-    that they may go.
+    It is brought to the schema of this version. No daemon may run on it meanwhile. A database that has tables of queend
+    already is refused, unless --replace says that they may go.
     """
     from ..service import backup as work
     from ..service.buffer import root_of

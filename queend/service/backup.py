@@ -1,7 +1,7 @@
 """A backup of everything a daemon keeps: a dump of its database by PostgreSQL's own program, and its failover buffer.
 
-The buffer is copied first. What is drained while the dump is made is in both then, and stored once when it is drained again:
-the ids of messages in the buffer are always looked up.
+The buffer is copied first. What is drained while the dump is made is in both then, and stored once when it is drained
+again: the ids of messages in the buffer are always looked up.
 """
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def restore(source: Path, conninfo: str, heard: Heard) -> None:
 
 
 def restore_buffers(source: Path, root: Path, identity: Identity) -> int:
-    """The folders of the failover buffer, beside those that are there; the next daemon drains them. How many they are."""
+    """The folders of the failover buffer, beside those that are there; which the next daemon drains. How many."""
     placed = []
     for folder in sorted((source / "buffer").glob("*")):
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -177,7 +177,8 @@ def _checked(process: subprocess.Popen, name: str, errors: Any) -> None:
 
 
 def _words(conninfo: str) -> tuple[str, dict[str, str]]:
-    """The connection string without its password, which others on the machine could read, and the environment with it."""
+    """The connection string without its password, which others could read in the list of processes, and the
+    environment with it."""
     words = {name: value for name, value in conninfo_to_dict(conninfo).items()
              if name not in ("options", "application_name")}
     password = words.pop("password", None)

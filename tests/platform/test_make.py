@@ -34,13 +34,16 @@ def test_ci_runs_the_command_of_the_readme():
 
 
 def test_make_run_serves_until_ctrl_c(tmp_path):
-    process = subprocess.Popen(["make", *MADE, "run"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                               text=True, start_new_session=True,
+    (tmp_path / "bin").mkdir()
+    process = subprocess.Popen(["make", *MADE, f"BINDIR={tmp_path / 'bin'}", "run"], cwd=ROOT,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
                                env={"PATH": os.environ["PATH"], "HOST": "127.0.0.1", "PORT": "0",
                                     "QUEEND_DATA_DIR": str(tmp_path)})
     try:
         while not process.stdout.readline().startswith("Ctrl-C"):
             assert process.poll() is None, process.stderr.read()
+        told = subprocess.run([tmp_path / "bin" / "queend", "--version"], cwd="/", capture_output=True, text=True)
+        assert told.stdout.startswith("queend "), told
         os.killpg(process.pid, signal.SIGINT)  # what a terminal does: everyone in the foreground hears it
         rest, log = process.communicate(timeout=60)
     finally:
@@ -48,6 +51,17 @@ def test_make_run_serves_until_ctrl_c(tmp_path):
             process.kill()
     assert '"event":"stopped","drained":true' in log
     assert not (tmp_path / "pg" / "postmaster.pid").exists()
+
+
+def test_the_launcher_leaves_what_others_put_there(tmp_path):
+    (tmp_path / "queend").write_text("of somebody else")
+    link = ["sh", "tools/launcher.sh"]
+    subprocess.run(link, cwd=ROOT, check=True, env={"PATH": os.environ["PATH"], "BINDIR": str(tmp_path)})
+    assert (tmp_path / "queend").read_text() == "of somebody else"
+    (tmp_path / "queend").unlink()
+    for _ in range(2):
+        subprocess.run(link, cwd=ROOT, check=True, env={"PATH": os.environ["PATH"], "BINDIR": str(tmp_path)})
+        assert (tmp_path / "queend").resolve() == ROOT / "bin" / "queend"
 
 
 def test_nothing_is_installed_where_nothing_is_missing():
