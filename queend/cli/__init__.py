@@ -28,6 +28,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "A server that runs": {
         "status": ("status", "What the server does: health, messages, rates, backlog."),
+        "doctor": ("doctor", "What is wrong with the server or its database, or soon will be."),
         "queue": ("queue", "Queues: list, show, configure, clear, delete."),
         "group": ("group", "Consumer groups: list with lag, show, seek, delete."),
     },

@@ -187,7 +187,7 @@ class Server:
         if code == 401:
             return ServerError(f"{self.url} wants a token: {text}", 7,
                                "QUEEND_TOKEN, --token-file or a context gives one" if not self.token else
-                               "queend token inspect shows what the token says", **more)
+                               "it may have ended, or be of another server", **more)
         if code == 403:
             return ServerError(f"the token may not do this: {text}", 7, **more)
         if code in (404, 405) and (told.get("code") in ("no_such_route", "no_such_method") or text == "Not found"):

@@ -125,12 +125,12 @@ class RawPath:
 def resources() -> tuple[Any, ...]:
     """The modules that have routes, in the order they are tried and described."""
     # they need the compiled part
-    from . import analytics, dead_letters, groups, log_read, messages, metrics, migration, notify, overview
+    from . import analytics, dead_letters, doctor, groups, log_read, messages, metrics, migration, notify, overview
     from . import postgres_stats, queues, shared_state, status, streams, traces
     from . import resources as others
 
     return (configure, queues, groups, messages, dead_letters, traces, log_read, streams, health, metrics, openapi,
-            others, status, overview, analytics, postgres_stats, shared_state, notify, migration, maintenance)
+            others, status, overview, analytics, postgres_stats, shared_state, notify, migration, maintenance, doctor)
 
 
 def application(control: Control) -> FastAPI:

@@ -1,0 +1,30 @@
+"""queend doctor"""
+from __future__ import annotations
+
+import textwrap
+
+import typer
+
+from .client import Server
+from .output import Format, Output, clean, show
+from .remote import REFUSED, remote
+
+COLOURS = {"critical": "red", "warning": "yellow", "notice": "cyan"}
+
+
+@remote
+def doctor(server: Server, output: Output = Format.table) -> None:
+    """What is wrong with the server or its database, or soon will be. Ends with 1 where something is critical."""
+    answer = server.get("/api/v1/system/doctor", within=max(server.timeout, 60.0))
+    findings = answer["findings"]
+    if output is not Format.table:
+        show(findings, {}, output, "check")
+    else:
+        for one in findings:
+            typer.secho(f"{one['level']}: {clean(one['title'])}", fg=COLOURS.get(one["level"]), bold=True)
+            for text in (one["evidence"], one["advice"]):
+                typer.echo(textwrap.fill(clean(text), 100, initial_indent="    ", subsequent_indent="    "))
+        if not findings:
+            typer.echo(f"nothing found; looked at {', '.join(answer['checks'])}")
+    if answer["status"] == "critical":
+        raise typer.Exit(REFUSED)

@@ -1,0 +1,77 @@
+"""queend doctor: each fault is made, found, and no longer found when it is over."""
+import psycopg
+import pytest
+from support.cli import Cli
+from support.wait import until
+
+from queend.control import doctor
+from queend.control.doctor import CHECKS
+
+
+def found(cli, check):
+    done = cli("doctor", "-o", "json")
+    assert done.status in (0, 1), done
+    return [one for one in done.json if one["check"] == check]
+
+
+def waiting(cli):
+    return [one for one in found(cli, "daemon") if one["title"] == "messages wait in the failover buffer"]
+
+
+def test_nothing_is_wrong_with_a_new_one_but_the_cluster_of_tests(cli):
+    done = cli("doctor")
+    assert done.status == 1 and "fsync is not as it should be" in done.out, done
+    assert {one["evidence"] for check in CHECKS for one in found(cli, check)} == {"fsync is not as it should be"}
+    assert not [one for check in CHECKS for one in found(cli, check) if "could not be made" in one["title"]]
+
+
+def test_who_waits_for_a_lock(cli, daemon):
+    waiter = psycopg.connect(daemon.conninfo)
+    with psycopg.connect(daemon.conninfo) as holder:
+        holder.execute("CREATE TABLE public.held ()")
+        holder.commit()
+        holder.execute("LOCK TABLE public.held")
+        waiter.pgconn.send_query(b"BEGIN; LOCK TABLE public.held")
+        (one,) = until(lambda: found(cli, "locks"), "the wait is long enough to be told")
+        assert str(holder.info.backend_pid) in one["evidence"] and one["level"] == "warning"
+        holder.rollback()
+    waiter.close()
+    assert not found(cli, "locks")
+
+
+def test_a_slot_that_nobody_reads(cli, daemon):
+    with psycopg.connect(daemon.conninfo, autocommit=True) as connection:
+        if connection.execute("SHOW wal_level").fetchone() != ("logical",):
+            connection.execute("SELECT pg_create_physical_replication_slot('idle', true)")
+            assert not found(cli, "slots")      # it keeps little, and no dead rows
+            connection.execute("SELECT pg_drop_replication_slot('idle')")
+
+
+@pytest.mark.parametrize("query", ["HORIZON", "SLOTS", "TABLES", "SERVER", "LOCKED", "STANDING", "LAGGING"])
+def test_every_question_can_be_asked(daemon, query):
+    with psycopg.connect(daemon.conninfo) as connection:
+        connection.execute(getattr(doctor, query))
+
+
+def test_a_group_that_nobody_reads(cli, client, daemon, queue):
+    client.push(queue, 1, 2)
+    client.pop(queue, consumerGroup="gone")
+    assert not found(cli, "unread")      # and the figures are of this moment
+    with psycopg.connect(daemon.conninfo) as connection:      # as if they had come two hours ago
+        connection.execute("UPDATE queend.stat_cursors SET newest = newest - 7200000000 WHERE newest IS NOT NULL")
+        rows = connection.execute(doctor.LAGGING).fetchall()
+        connection.rollback()
+    assert ("gone", queue) in {row[:2] for row in rows}
+
+
+def test_what_waits_in_the_failover_buffer(start_daemon, tmp_path):
+    daemon = start_daemon(QUEEND_BUFFER_BYTES=64 << 20, FILE_BUFFER_DIR=tmp_path / "buffer")
+    cli = Cli(daemon.url, tmp_path)
+    with daemon.client() as client:
+        client.post("/api/v1/system/maintenance", {"enabled": True})
+        client.push("orders", 1)
+        (one,) = waiting(cli)
+        assert one["evidence"].startswith("1 in ")
+        assert "failover buffer" in cli("doctor").out
+        client.post("/api/v1/system/maintenance", {"enabled": False})
+        until(lambda: not waiting(cli), "it is drained")
