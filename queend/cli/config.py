@@ -1,8 +1,9 @@
 """queend config"""
 from __future__ import annotations
 
+import json
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -16,17 +17,30 @@ LOGIN = re.compile(r"//[^/?#,\s]*@")
 QUERY = re.compile(r"(?<=.)\?[^#,\s]+")
 
 
-def config(show_origin: Annotated[bool, typer.Option("--show-origin", help="Say where each value comes from.")] = False) -> None:
+def config(
+    show_origin: Annotated[bool, typer.Option("--show-origin", help="Say where each value comes from.")] = False,
+    changed: Annotated[bool, typer.Option("--changed", help="Only those that are not the default.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,
+) -> None:
     """Check the settings and print them; secrets are masked."""
     settings, _ = settings_or_exit()
     origin = origins(settings)
-    table = Table("setting", "value", *(["origin"] if show_origin else []), box=None, pad_edge=False)
+    shown: dict[str, Any] = {}
     for name, field in Settings.model_fields.items():
         value = getattr(settings, name)
+        if changed and (origin[name] == "default" or value == field.default):
+            continue
         if (field.json_schema_extra or {})["secret"] and value:  # type: ignore[index]
             value = "********"
         elif isinstance(value, str):
             value = QUERY.sub("?********", LOGIN.sub("//********@", value))
+        shown[name] = value
+    if as_json:
+        typer.echo(json.dumps({name.upper(): {"value": value, "origin": origin[name]} if show_origin else value
+                               for name, value in shown.items()}, indent=1, default=str))
+        return
+    table = Table("setting", "value", *(["origin"] if show_origin else []), box=None, pad_edge=False)
+    for name, value in shown.items():
         table.add_row(name.upper(), "" if value is None else str(value), *([origin[name]] if show_origin else []))
     console = Console(soft_wrap=True, highlight=False, markup=False)
     if not console.is_terminal:

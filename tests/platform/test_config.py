@@ -1,4 +1,5 @@
 """Settings: where they come from, what is refused, how they become connection strings."""
+import json
 import os
 import runpy
 from pathlib import Path
@@ -209,6 +210,13 @@ def test_command_config_tells_origins_and_hides_secrets():
     assert lines["PORT"] == ["7777", "environment"]
     assert lines["PG_PASSWORD"] == ["********", "environment"]
     assert "hunter2" not in done.stdout and lines["JWT_JWKS_URL"][0] == "https://********@id.example/keys?********#f"
+
+
+def test_command_config_as_json_and_only_what_was_changed():
+    done = command("config", "--json", "--changed", PORT="7777", HOST="127.0.0.2", PG_PASSWORD="hunter2")
+    assert json.loads(done.stdout) == {"PORT": 7777, "HOST": "127.0.0.2", "PG_PASSWORD": "********"}
+    told = json.loads(command("config", "--json", "--show-origin", PORT="7777").stdout)
+    assert told["PORT"] == {"value": 7777, "origin": "environment"} and told["HOST"]["origin"] == "default"
 
 
 def test_command_serve_ends_with_a_clear_message():
