@@ -1,9 +1,9 @@
 """Every setting of the daemon: its name, type, default and meaning, in one place.
 
-A setting is an environment variable, or a key of the TOML file named by QUEEND_CONFIG (the same name in lower case); the
-environment wins. The names without QUEEND_ are those of Queen MQ, so that a deployment can be switched over as it is;
-those that mean nothing here (NO_EFFECT) are accepted and told at start. A wrong value, an unknown key or a name that is
-one letter from one of ours (JWT_ENABELD) stops the daemon.
+A setting is an environment variable, or a key of the TOML file named by QUEEND_CONFIG (the same name in lower case);
+the environment wins. The names without QUEEND_ are those of Queen MQ, so that a deployment can be switched over as
+it is; those that mean nothing here (NO_EFFECT) are accepted and told at start. A wrong value, an unknown key or a
+name that is one letter from one of ours (JWT_ENABELD) stops the daemon.
 """
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ class Server(BaseSettings):
     host: str | None = setting(None, "address to listen on; default: 0.0.0.0 with JWT_ENABLED, else 127.0.0.1, which "
                                      "only this machine reaches")
     port: int = count(6632, "HTTP port; 0 takes a free one", le=65535)
-    num_workers: int = count(max(1, (os.cpu_count() or 2) // 2), "worker threads, each with its own loop and "
-                                                                 "connections", ge=1, le=256)
+    num_workers: int = count(max(1, (os.cpu_count() or 2) // 2),
+                             "worker threads, each with its own loop and connections", ge=1, le=256)
     log_level: Literal[LOG_LEVELS] = setting("info", "trace, debug, info, warn or error")  # type: ignore[valid-type]
     webapp_root: str = setting("", "folder of a web application, served below /; default: webapp/dist, here or up to "
                                    "two folders above, if there is one")
@@ -93,8 +93,8 @@ class Server(BaseSettings):
     queend_hosts: str = setting("", "while only this machine reaches the port and nobody needs a token: further names, "
                                     "with commas, that Host may have; `*`: any")
     queend_data_dir: Path = setting(Path(".queend"), "folder of the embedded PostgreSQL and its lock")
-    queend_listen_mode: Literal["acceptor", "reuseport"] = setting("acceptor", "who accepts: one thread that hands "
-                                                                   "sockets out in turn, or every worker")
+    queend_listen_mode: Literal["acceptor", "reuseport"] = setting(
+        "acceptor", "who accepts: one thread that hands sockets out in turn, or every worker")
     queend_max_body_bytes: int = count(64 << 20, "largest request body; beyond: 413", "bytes", ge=1024)
     queend_max_queued_jobs: int = count(100_000, "requests waiting for PostgreSQL; beyond: 503", "jobs", ge=1)
     queend_max_queued_bytes: int = setting(256 << 20, "bodies waiting for PostgreSQL; beyond: 503", "bytes", ge=1 << 20)
@@ -110,9 +110,9 @@ class Clients(BaseSettings):
     queend_max_connections: int | None = count(None, "connections of clients; beyond: 503; default: as many as the "
                                                      "process may have descriptors, less those it needs itself",
                                                "connections", ge=1)
-    queend_max_connections_per_address: int | None = count(None, "the same of one address (IPv6: of one /64); beyond: "
-                                                                 "429; default: half of QUEEND_MAX_CONNECTIONS; 0: no "
-                                                           "bound of its own", "connections")
+    queend_max_connections_per_address: int | None = count(
+        None, "the same of one address (IPv6: of one /64); beyond: 429; default: half of QUEEND_MAX_CONNECTIONS; 0: no "
+              "bound of its own", "connections")
     queend_max_control_body_bytes: int = count(1 << 20, "largest request body of what is no push, acknowledgment, "
                                                         "transaction, stream cycle or question for state; beyond: 413",
                                                "bytes", ge=1024)
@@ -125,9 +125,9 @@ class Clients(BaseSettings):
     queend_max_untaken_bytes: int = setting(128 << 20, "memory for answers that clients have not taken; beyond: pops "
                                                        "are 503, and connections that take too "
                                             "little are closed", "bytes", ge=1 << 20)
-    queend_max_untaken_connection_bytes: int = setting(64 << 20, "the same of one connection, where they are of more "
-                                                                 "than one answer; beyond: it is closed", "bytes",
-                                                                 ge=1 << 20)
+    queend_max_untaken_connection_bytes: int = setting(
+        64 << 20, "the same of one connection, where they are of more than one answer; beyond: it is closed", "bytes",
+        ge=1 << 20)
     queend_max_queues: int = count(200_000, "queues of the database; one more: 409; 0: no bound", "queues")
     queend_max_partitions: int = count(2_000_000, "partitions of a queue; one more: 409; 0: no bound", "partitions")
     queend_max_groups: int = count(10_000, "consumer groups of a queue; one more: 409; 0: no bound", "groups")
@@ -179,8 +179,8 @@ class Engine(BaseSettings):
     sidecar_pool_size: int = count(50, "PostgreSQL connections of all workers together", "connections", ge=1, le=10_000)
     sidecar_micro_batch_wait_ms: int | None = count(None, "longest hold of every job type that has no setting of its "
                                                           "own; default: 0", "ms")
-    queen_concurrency_mode: Literal["vegas", "static"] = setting("vegas", "how many calls are in flight at once: "
-                                                                          "adapted or fixed")
+    queen_concurrency_mode: Literal["vegas", "static"] = setting(
+        "vegas", "how many calls are in flight at once: adapted or fixed")
     queen_vegas_min_limit: int = count(1, "least calls in flight", ge=1)
     queen_vegas_max_limit: int = count(32, "most calls in flight", ge=1)
     queen_vegas_alpha: int = count(3, "queueing below which the limit grows")
@@ -292,8 +292,8 @@ class Tokens(BaseSettings):
     """Bearer tokens (docs/auth.md)."""
 
     jwt_enabled: bool = setting(False, "true: every request needs a token; false: none is looked at")
-    jwt_algorithm: Literal["HS256", "RS256", "EdDSA", "auto"] = setting("HS256", "HS256, RS256, EdDSA or auto: what "
-                                                                        "the token says, of those that have a key")
+    jwt_algorithm: Literal["HS256", "RS256", "EdDSA", "auto"] = setting(
+        "HS256", "HS256, RS256, EdDSA or auto: what the token says, of those that have a key")
     jwt_secret: str = setting("", "HS256 secret", secret=True)
     jwt_public_key: str = setting("", "PEM of RS256 or EdDSA, wins over the key set")
     jwt_jwks_url: str = setting("", "key set, https")
@@ -304,8 +304,8 @@ class Tokens(BaseSettings):
     jwt_clock_skew: int = count(30, "how far clocks may be apart in exp, nbf and iat", "s")
     jwt_require_exp: bool = setting(True, "true: a token without exp is refused; false: it is good for ever, as with "
                                           "Queen MQ")
-    jwt_skip_paths: str = setting("/health,/metrics/prometheus,/metrics,/", "paths without token, and all below those "
-                                                                            "that end with a slash")
+    jwt_skip_paths: str = setting(
+        "/health,/metrics/prometheus,/metrics,/", "paths without token, and all below those that end with a slash")
     jwt_roles_claim: str = setting("role", "claim with a role")
     jwt_roles_array_claim: str = setting("roles", "claim with a list of roles")
     jwt_role_admin: str = setting("admin", "role that may do everything")
@@ -421,8 +421,7 @@ def origins(settings: Settings, arguments: dict[str, Any] | None = None) -> dict
     environment = {name.lower() for name, value in os.environ.items() if value}
     file, arguments = _file(), arguments or {}
     return {name: "argument" if name in arguments else "environment" if name in environment else "file" if name in file
-            else "default"
-            for name in type(settings).model_fields}
+            else "default" for name in type(settings).model_fields}
 
 
 def without_effect() -> dict[str, str]:

@@ -22,12 +22,11 @@ LARGE_PATHS = (          # of the control plane, whose bodies may be as large as
 )
 # The hot functions are written for one plan each: nested loops over primary keys, whatever the statistics say.
 HOT_PLANS = ("-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off -c enable_sort=off "
-             "-c jit=off"
-             " -c enable_nestloop=on -c enable_indexscan=on -c enable_indexonlyscan=on")
-# What every session is, whatever ALTER DATABASE, ALTER ROLE or the DSN say: the functions are written for it. Left to the
-# operator: default_transaction_read_only, which says that nothing is to be written here and is obeyed (docs/failover.md),
-# and everything that changes no result. lock_timeout, statement_timeout and idle_in_transaction_session_timeout have
-# settings of their own.
+             "-c jit=off -c enable_nestloop=on -c enable_indexscan=on -c enable_indexonlyscan=on")
+# What every session is, whatever ALTER DATABASE, ALTER ROLE or the DSN say: the functions are written for it. Left to
+# the operator: default_transaction_read_only, which says that nothing is to be written here and is obeyed
+# (docs/failover.md), and everything that changes no result. lock_timeout, statement_timeout and
+# idle_in_transaction_session_timeout have settings of their own.
 SESSION = {
     # under its lanes a push must see what was committed while it waited for them
     "default_transaction_isolation": "read committed",
@@ -57,14 +56,13 @@ def session_options() -> str:
 def bounds(settings: Settings) -> str:
     """How many queues, partitions and groups a session of clients may make there be, as libpq's `options`."""
     return (f"-c queend.max_queues={settings.queend_max_queues} -c "
-            f"queend.max_partitions={settings.queend_max_partitions}"
-            f" -c queend.max_groups={settings.queend_max_groups}")
+            f"queend.max_partitions={settings.queend_max_partitions} -c queend.max_groups={settings.queend_max_groups}")
 
 
 def with_options(conninfo: str, *options: str) -> str:
     """The connection string with these after its own options: the last one counts."""
-    return make_conninfo(conninfo, options=" ".join(one for one in (conninfo_to_dict(conninfo).get("options") or "",
-                                                                    *options) if one))
+    return make_conninfo(conninfo, options=" ".join(
+        one for one in (conninfo_to_dict(conninfo).get("options") or "", *options) if one))
 
 
 def conninfo(settings: Settings, local: str | None = None, **more: str) -> str:
@@ -106,9 +104,8 @@ def dsn_words(settings: Settings) -> dict[str, Any]:
         return conninfo_to_dict(settings.queend_dsn or settings.database_url)
     except psycopg.ProgrammingError:      # libpq's words quote what it could not read, which may be the password
         raise ConfigError(f"{'QUEEND_DSN' if settings.queend_dsn else 'DATABASE_URL'}: it is no connection string, "
-                          f"neither "
-                          "`host=… user=…` nor postgresql://…; special characters of a URI's password are written as "
-                          "%40") from None
+                          "neither `host=… user=…` nor postgresql://…; special characters of a URI's password are "
+                          "written as %40") from None
 
 
 def tls(settings: Settings) -> dict[str, str]:
@@ -139,8 +136,8 @@ def connections(settings: Settings, slots: int) -> dict[str, int]:
     most = settings.queend_max_connections
     if most is None:
         there = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        most = 2**31 - 1 if there == resource.RLIM_INFINITY else max(there // 2,
-                                                                     there - slots - settings.db_pool_size - RESERVE)
+        most = 2**31 - 1 if there == resource.RLIM_INFINITY else max(
+            there // 2, there - slots - settings.db_pool_size - RESERVE)
     one = settings.queend_max_connections_per_address
     return {"max_connections": most, "max_per_address": -(-most // 2) if one is None else one}
 
@@ -152,69 +149,51 @@ def core_settings(settings: Settings, local: str | None = None, buffer_dir: str 
         asked = "sidecar_pool_size" in settings.model_fields_set
         slots = -(-settings.sidecar_pool_size // settings.num_workers) if asked else 8
     address, made = session.parted(conninfo(settings, local, options=HOT_PLANS))
-    flat: dict[str, Any] = {
-        "host": settings.address(),
-        "port": settings.port,
-        "workers": settings.num_workers,
-        "listen_mode": settings.queend_listen_mode,
-        "log_level": settings.log_level,
-        "conninfo": address,
-        "session": session.statement(made),
-        "slots_per_worker": max(2, slots),
-        "push_streams": settings.queend_push_streams,
-        "cache_bytes": settings.queend_cache_bytes,
-        "compress_from": settings.queend_compress_from,
-        "dedupe_bytes": settings.queend_dedupe_bytes,
-        "patience_ms": settings.queend_patience_ms,
-        "max_body": settings.queend_max_body_bytes,
-        "max_control_body": min(settings.queend_max_control_body_bytes, settings.queend_max_body_bytes),
-        "max_open_body": settings.queend_max_open_body_bytes or settings.queend_max_body_bytes,
-        "large_paths": ",".join(LARGE_PATHS),
-        "max_arriving": settings.queend_max_arriving_bytes or max(128 << 20, 2 * settings.queend_max_body_bytes),
-        "max_untaken": settings.queend_max_untaken_bytes,
-        "max_untaken_of_one": settings.queend_max_untaken_connection_bytes,
-        "stuck_ms": settings.queend_stuck_ms,
-        "control_stuck_ms": settings.queend_control_stuck_ms,
-        "max_queues": settings.queend_max_queues,
-        "max_partitions": settings.queend_max_partitions,
-        "max_groups": settings.queend_max_groups,
-        "max_parked": settings.queend_max_parked,
-        "least_rate": settings.queend_least_rate,
-        **connections(settings, max(2, slots) * settings.num_workers),
-        "max_queued_jobs": settings.queend_max_queued_jobs,
-        "max_queued_bytes": settings.queend_max_queued_bytes,
-        "buffer_dir": buffer_dir,
-        "buffer_bytes": settings.queend_buffer_bytes,
-        "buffer_records": settings.file_buffer_events_per_file,
-        "buffer_chunk": settings.file_buffer_max_batch,
-        "buffer_pause_ms": settings.file_buffer_flush_ms,
-        "edition": edition_in(sql_folder()).number,
-        "inflight_deadline_ms": settings.libqueen_inflight_deadline_ms or max(2000,
-            settings.db_statement_timeout + 5000),
-        "hidden": log.hidden(),
-        "refuse_plain": settings.queend_refuse_plain,
-        "strict": settings.queend_strict,
-        "seal_keys": ",".join(f"{name}:{key.hex()}" for name, key in keyring(settings)),
-        "grants": settings.queend_jwt_tokens if settings.jwt_enabled else 0,
-        "guards_pages": int(not settings.jwt_enabled),
-        "origins": ",".join(settings.origins()),
-        "hosts": ",".join(settings.hosts()),
-        "open_paths": ",".join(settings.open_paths()),
-        "default_timeout_ms": settings.default_timeout,
-        "default_batch": settings.default_batch_size,
-        "default_sub_mode": "new" if settings.default_subscription_mode == "new-only"
-        else settings.default_subscription_mode or "all",
-        "priority_share": settings.queend_priority_share,
-        "look_ms": settings.pop_wait_max_interval_ms,
-        "concurrency_mode": settings.queen_concurrency_mode,
-        "vegas_min_limit": settings.queen_vegas_min_limit,
-        "vegas_max_limit": settings.queen_vegas_max_limit,
-        "vegas_alpha": settings.queen_vegas_alpha,
-        "vegas_beta": settings.queen_vegas_beta,
-        "vegas_rtt_window_samples": settings.queen_vegas_rtt_window_samples,
-        "vegas_rtt_min_window_sec": settings.queen_vegas_rtt_min_window_sec,
-        "vegas_update_interval_ms": settings.queen_vegas_update_interval_ms,
-    }
+    flat: dict[str, Any] = {"host": settings.address(), "port": settings.port, "workers": settings.num_workers,
+                            "listen_mode": settings.queend_listen_mode, "log_level": settings.log_level,
+                            "conninfo": address, "session": session.statement(made), "slots_per_worker": max(2, slots),
+                            "push_streams": settings.queend_push_streams, "cache_bytes": settings.queend_cache_bytes,
+                            "compress_from": settings.queend_compress_from,
+                            "dedupe_bytes": settings.queend_dedupe_bytes, "patience_ms": settings.queend_patience_ms,
+                            "max_body": settings.queend_max_body_bytes, "max_control_body": min(
+                                settings.queend_max_control_body_bytes, settings.queend_max_body_bytes),
+                            "max_open_body": settings.queend_max_open_body_bytes or settings.queend_max_body_bytes,
+                            "large_paths": ",".join(LARGE_PATHS), "max_arriving": settings.queend_max_arriving_bytes
+                            or max(128 << 20, 2 * settings.queend_max_body_bytes),
+                            "max_untaken": settings.queend_max_untaken_bytes,
+                            "max_untaken_of_one": settings.queend_max_untaken_connection_bytes,
+                            "stuck_ms": settings.queend_stuck_ms, "control_stuck_ms": settings.queend_control_stuck_ms,
+                            "max_queues": settings.queend_max_queues, "max_partitions": settings.queend_max_partitions,
+                            "max_groups": settings.queend_max_groups, "max_parked": settings.queend_max_parked,
+                            "least_rate": settings.queend_least_rate,
+                            **connections(settings, max(2, slots) * settings.num_workers),
+                            "max_queued_jobs": settings.queend_max_queued_jobs,
+                            "max_queued_bytes": settings.queend_max_queued_bytes, "buffer_dir": buffer_dir,
+                            "buffer_bytes": settings.queend_buffer_bytes,
+                            "buffer_records": settings.file_buffer_events_per_file,
+                            "buffer_chunk": settings.file_buffer_max_batch,
+                            "buffer_pause_ms": settings.file_buffer_flush_ms,
+                            "edition": edition_in(sql_folder()).number,
+                            "inflight_deadline_ms": settings.libqueen_inflight_deadline_ms
+                            or max(2000, settings.db_statement_timeout + 5000), "hidden": log.hidden(),
+                            "refuse_plain": settings.queend_refuse_plain, "strict": settings.queend_strict,
+                            "seal_keys": ",".join(f"{name}:{key.hex()}" for name, key in keyring(settings)),
+                            "grants": settings.queend_jwt_tokens if settings.jwt_enabled else 0,
+                            "guards_pages": int(not settings.jwt_enabled), "origins": ",".join(settings.origins()),
+                            "hosts": ",".join(settings.hosts()), "open_paths": ",".join(settings.open_paths()),
+                            "default_timeout_ms": settings.default_timeout,
+                            "default_batch": settings.default_batch_size,
+                            "default_sub_mode": "new" if settings.default_subscription_mode == "new-only"
+                            else settings.default_subscription_mode or "all",
+                            "priority_share": settings.queend_priority_share,
+                            "look_ms": settings.pop_wait_max_interval_ms,
+                            "concurrency_mode": settings.queen_concurrency_mode,
+                            "vegas_min_limit": settings.queen_vegas_min_limit,
+                            "vegas_max_limit": settings.queen_vegas_max_limit,
+                            "vegas_alpha": settings.queen_vegas_alpha, "vegas_beta": settings.queen_vegas_beta,
+                            "vegas_rtt_window_samples": settings.queen_vegas_rtt_window_samples,
+                            "vegas_rtt_min_window_sec": settings.queen_vegas_rtt_min_window_sec,
+                            "vegas_update_interval_ms": settings.queen_vegas_update_interval_ms,}
     shared_hold = settings.sidecar_micro_batch_wait_ms or 0
     for job in ("streams_cycle", "transaction"):
         flat[f"{job}_max_concurrent"] = getattr(settings, f"queen_{job}_max_concurrent")

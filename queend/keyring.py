@@ -21,8 +21,8 @@ def key_id(key: bytes) -> str:
 
 
 def keyring(settings: Settings) -> list[tuple[str, bytes]]:
-    """(id, 32 bytes) per key: those of QUEEND_ENCRYPTION_KEYS in their order, then QUEEN_ENCRYPTION_KEY. Raises ValueError, naming the
-    setting and the place of the key at fault, never its text."""
+    """(id, 32 bytes) per key: those of QUEEND_ENCRYPTION_KEYS in their order, then QUEEN_ENCRYPTION_KEY. Raises
+    ValueError, naming the setting and the place of the key at fault, never its text."""
     keys = _listed(settings.queend_encryption_keys.strip())
     if one := settings.queen_encryption_key.strip():
         if not HEX.fullmatch(one):
@@ -53,7 +53,8 @@ def _listed(text: str) -> list[tuple[str, bytes]]:
     for number, one in enumerate(filter(None, (part.strip() for part in re.split(r"[,\n]", text))), 1):
         name, _, key = (word.strip() for word in one.partition(":"))
         if not ID.fullmatch(name) or not HEX.fullmatch(key):
-            raise ValueError(f"QUEEND_ENCRYPTION_KEYS: {place} {number} must be an id (1 to 32 letters, digits, '.', '_', '-'), ':' and 64 hexadecimal digits")
+            raise ValueError(f"QUEEND_ENCRYPTION_KEYS: {place} {number} must be an id (1 to 32 letters, digits, '.', "
+                             "'_', '-'), ':' and 64 hexadecimal digits")
         if name in keys:
             raise ValueError(f"QUEEND_ENCRYPTION_KEYS: {place} {number} has an id that was given before")
         keys[name] = bytes.fromhex(key)

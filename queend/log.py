@@ -23,8 +23,8 @@ def level_set(level: str) -> None:
 
 
 def hide(words: dict[str, str]) -> None:
-    """Parts of a connection string, by name: where a message quotes one of them, it gets the name instead. (A URI with an `@` or `/` in its
-    password is parted at the wrong place: a piece of it is taken for the host.)"""
+    """Parts of a connection string, by name: where a message quotes one of them, it gets the name instead. (A URI
+    with an `@` or `/` in its password is parted at the wrong place: a piece of it is taken for the host.)"""
     _hidden.update({f"{quote}{text}{quote}": f"({name})" for name, text in words.items() for quote in "\"'"})
 
 
@@ -44,7 +44,8 @@ def line(level: str, event: str, detail: str | None = None, **facts: Any) -> Non
     if RANKS[level] < _threshold:
         return
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    record = {"time": now, "level": level, "event": event, **({"detail": masked(detail)} if detail is not None else {}), **facts}
+    record = {"time": now, "level": level, "event": event, **({"detail": masked(detail)} if detail is not None else {}),
+              **facts}
     os.write(2, orjson.dumps(record, default=str, option=orjson.OPT_NON_STR_KEYS) + b"\n")
 
 

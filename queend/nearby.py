@@ -15,7 +15,8 @@ def near(name: str, other: str) -> bool:
     at = next((i for i, (a, b) in enumerate(zip(name, other, strict=False)) if a != b), len(name))
     if len(name) < len(other):
         return name[at:] == other[at + 1:]
-    return name[at + 1:] == other[at + 1:] or (name[at:at + 2] == other[at:at + 2][::-1] and name[at + 2:] == other[at + 2:])
+    return name[at + 1:] == other[at + 1:] or (
+        name[at:at + 2] == other[at:at + 2][::-1] and name[at + 2:] == other[at + 2:])
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:

@@ -1,7 +1,8 @@
 """Settings of a session, made on it and not asked for with its start: PgBouncer refuses a start that has `options`.
 
-A connection string of ours carries them as libpq's `options` does (`-c name=value …`). `parted` takes them out; the classes below
-connect without them and make them with the first statement, so that whoever has such a string gets a session as it says.
+A connection string of ours carries them as libpq's `options` does (`-c name=value …`). `parted` takes them out; the
+classes below connect without them and make them with the first statement, so that whoever has such a string gets a
+session as it says.
 """
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ SETTING = re.compile(r"(?:-c|--)([A-Za-z_][\w.$-]*)=(.*)", re.S)
 
 
 def parted(conninfo: str, **more: Any) -> tuple[str, list[tuple[str, str]]]:
-    """The connection string without its options, and those as (name, value) in their order. more: words that replace others.
+    """The connection string without its options, and those as (name, value) in their order. more: words that replace
+    others.
 
     Options that are more than settings (a switch of the server's command line) stay where they are.
     """
@@ -29,7 +31,8 @@ def parted(conninfo: str, **more: Any) -> tuple[str, list[tuple[str, str]]]:
 
 
 def read(options: str) -> list[tuple[str, str]] | None:
-    """`-c name=value --name=value …`, a backslash before what is not to part words. None: something else is in there."""
+    """`-c name=value --name=value …`, a backslash before what is not to part words. None: something else is in
+    there."""
     found = []
     words = [re.sub(r"\\(.)", r"\1", word, flags=re.S) for word in WORD.findall(options)]
     while words:

@@ -1,4 +1,5 @@
-"""The life of the daemon: database up, schema in place, core and control plane serving, and all of it ended in order."""
+"""The life of the daemon: database up, schema in place, core and control plane serving, and all of it ended in
+order."""
 from __future__ import annotations
 
 import asyncio
@@ -43,7 +44,8 @@ def refusal_of(conninfo: str) -> str | None:
 
     address = session.parted(conninfo)[0]
     words = conninfo_to_dict(address)
-    hosts = [] if words.get("hostaddr") else [one for one in str(words.get("host") or "").split(",") if one and one[0] not in "/@"]
+    hosts = [] if words.get("hostaddr") else [
+        one for one in str(words.get("host") or "").split(",") if one and one[0] not in "/@"]
     unknown = [host for host in hosts if _unknown(host)]
     if unknown:
         return f"no such host: {', '.join(unknown)}" if len(unknown) == len(hosts) else None
@@ -84,7 +86,8 @@ class Supervisor:
         self.fault: Exception | None = None      # found while serving; ends the daemon
 
     def run(self, greet: Callable[[str], None] | None = None) -> int:
-        """Serves until SIGTERM or SIGINT. greet: called with the address once requests are answered. Raises StartError."""
+        """Serves until SIGTERM or SIGINT. greet: called with the address once requests are answered. Raises
+        StartError."""
         self.greet = greet
         log.level_set(self.settings.log_level)
         log.line("info", "starting", version=__version__)
@@ -109,7 +112,8 @@ class Supervisor:
             # Migrations may take longer than a request may.
             target = connect.conninfo(self.settings, local, options="-c statement_timeout=0 -c lock_timeout=0")
             buffers = self.settings.queend_buffer_bytes > 0
-            identity = await self._reach(target, stop, 0 if buffers else DATABASE_WAIT_S, patient=buffers and holds_messages(self.settings))
+            identity = await self._reach(
+                target, stop, 0 if buffers else DATABASE_WAIT_S, patient=buffers and holds_messages(self.settings))
             if stop.is_set():
                 return 0
             if identity is None and not buffers:
@@ -121,17 +125,20 @@ class Supervisor:
                 log.line("debug", "database_stopped")
 
     async def _embed(self, stop: asyncio.Event) -> str | None:
-        """Starts the embedded server, if it is that one, and returns its conninfo. One that still recovers then is a database that is away."""
+        """Starts the embedded server, if it is that one, and returns its conninfo. One that still recovers then is a
+        database that is away."""
         local = None
         if self.embedded:
             begin = time.monotonic()
             buffers = self.settings.queend_buffer_bytes > 0
             try:
                 local = self.embedded.begin()      # on this thread: the server ends with the one it was started from
-                there = await asyncio.to_thread(self.embedded.await_ready, recovery=RECOVERY_S if buffers else math.inf, enough=stop.is_set)
+                there = await asyncio.to_thread(
+                    self.embedded.await_ready, recovery=RECOVERY_S if buffers else math.inf, enough=stop.is_set)
             except EmbeddedError as error:
                 raise StartError(str(error)) from error
-            log.line("info", "database_started", f"embedded PostgreSQL in {self.embedded.data}{'' if there else ', which recovers'}",
+            log.line("info", "database_started",
+                     f"embedded PostgreSQL in {self.embedded.data}{'' if there else ', which recovers'}",
                      pid=self.embedded.pid, ms=round((time.monotonic() - begin) * 1000))
         elif not connect.verifies_server(self.settings):
             log.line("warn", "server_not_verified", "TLS without a check of the server's certificate: "
@@ -139,7 +146,8 @@ class Supervisor:
         return local
 
     async def _reach(self, target: str, stop: asyncio.Event, wait_s: float, patient: bool = False) -> str | None:
-        """Brings the database to the schema of this version and tells which it is. None: it could not be reached for so long, or `stop` came.
+        """Brings the database to the schema of this version and tells which it is. None: it could not be reached for so
+        long, or `stop` came.
 
         patient: also where it refuses us, which then is said again every minute; else that is a StartError.
         """
@@ -152,17 +160,21 @@ class Supervisor:
                     log.line("info", "migrated", applied=applied)
                 ours, theirs = await asyncio.to_thread(editions, target)
                 if theirs.number > ours.number:
-                    log.line("info", "database_newer", f"its functions are of edition {theirs.number}, which serve this one, edition {ours.number}; used as they are")
+                    log.line("info", "database_newer", f"its functions are of edition {theirs.number}, which serve "
+                                                       f"this one, edition {ours.number}; used as they are")
                 return await asyncio.to_thread(identity_of, target)
-            except (psycopg.OperationalError, psycopg.errors.InsufficientPrivilege, TimeoutError, MigrationBusy) as error:
+            except (psycopg.OperationalError, psycopg.errors.InsufficientPrivilege, TimeoutError,
+                    MigrationBusy) as error:
                 busy = isinstance(error, MigrationBusy)
                 reason = str(error).strip() or "no answer: a pooler in between may have no connection left"
-                refused = not busy and (isinstance(error, psycopg.errors.InsufficientPrivilege) or await asyncio.to_thread(refusal_of, target))
+                refused = not busy and (isinstance(error, psycopg.errors.InsufficientPrivilege)
+                                        or await asyncio.to_thread(refusal_of, target))
                 if refused and not patient:
                     raise StartError(f"PostgreSQL refuses this daemon: {reason}") from None
                 why = reason if busy else f"PostgreSQL cannot be reached: {reason}"
                 if why != self.unreachable or time.monotonic() - told >= AGAIN_S:
-                    log.line("error" if refused else "warn", "migration_waits" if busy else "database_unreachable", reason)
+                    log.line("error" if refused else "warn", "migration_waits" if busy else "database_unreachable",
+                             reason)
                     told = time.monotonic()
                 self.unreachable = why
                 if time.monotonic() >= deadline:
@@ -182,7 +194,8 @@ class Supervisor:
             core = self.core = Core(connect.core_settings(self.settings, local, str(folder.path or "")))
         except (FolderError, OSError) as error:
             raise StartError(str(error)) from None
-        control = Control(self.settings, core, connect.conninfo(self.settings, local, application_name="queend control", options="-c jit=off"), folder)
+        control = Control(self.settings, core, connect.conninfo(
+            self.settings, local, application_name="queend control", options="-c jit=off"), folder)
         control.open()
         there = identity is not None
         tasks: list[asyncio.Task] = []
@@ -199,20 +212,24 @@ class Supervisor:
             notify("READY=1", status if there else f"{status}; the database is away")
             bound, alone = core.address()
             if not alone and not self.settings.jwt_enabled:
-                log.line("warn", "open_to_network", f"whoever reaches {bound} port {port} may read, change and delete everything: there are no tokens; "
-                         "set JWT_ENABLED, or HOST=127.0.0.1")
+                log.line("warn", "open_to_network", f"whoever reaches {bound} port {port} may read, change and delete "
+                                                    "everything: there are no tokens; set JWT_ENABLED, or "
+                                                    "HOST=127.0.0.1")
             log.line("info", "ready", f"http://{bound}:{port}", port=port, workers=self.settings.num_workers)
             if self.greet:
                 self.greet(f"http://{reachable(bound)}:{port}")
-            tasks = [asyncio.create_task(self._beat()), asyncio.create_task(self._watch_database()), asyncio.create_task(self._adopt(folder))]
+            tasks = [asyncio.create_task(self._beat()), asyncio.create_task(self._watch_database()),
+                     asyncio.create_task(self._adopt(folder))]
             if not there:
-                log.line("warn", "without_database", "pushes go into the failover buffer until PostgreSQL can be reached")
+                log.line("warn", "without_database",
+                         "pushes go into the failover buffer until PostgreSQL can be reached")
                 tasks.append(asyncio.create_task(self._take_up(target, folder, control, stop, status)))
             await stop.wait()
             notify("STOPPING=1")
             begin = time.monotonic()
             control.release()
-            with contextlib.suppress(TimeoutError):      # what queues did is known while the core runs; a database that hangs keeps no stop waiting
+            # what queues did is known while the core runs; a database that hangs keeps no stop waiting
+            with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(control.metrics.close(), LAST_MINUTE_S)
             log.line("info", "stopping")
             # In a thread: the control plane answers what it has in hand meanwhile.
@@ -246,7 +263,8 @@ class Supervisor:
         try:
             if (identity := await self._reach(target, stop, math.inf, patient=True)) is not None:
                 if not folder.claim(identity):
-                    raise FolderError(f"failover buffer: {folder.path} holds messages for another database than the one that has come; they are kept")
+                    raise FolderError(f"failover buffer: {folder.path} holds messages for another database than the "
+                                      "one that has come; they are kept")
                 await control.take_up()
                 self.core.connect()
                 log.line("info", "database_taken_up")
@@ -264,7 +282,8 @@ class Supervisor:
         return stop.is_set()
 
     async def _beat(self) -> None:
-        """Tells the core's watch that this loop runs, and where systemd listens. The watch feeds its watchdog, whatever this loop does."""
+        """Tells the core's watch that this loop runs, and where systemd listens. The watch feeds its watchdog,
+        whatever this loop does."""
         if (period := watchdog_seconds()) and (address := notify_address()):
             self.core.feed(address, max(1, round(period * 1000)))
         while True:

@@ -16,7 +16,8 @@ FAILED = Refused(500, "Internal server error")
 
 
 def bearer_of(headers: list[tuple[bytes, bytes]]) -> bytes | None:
-    """The token: what follows `Bearer `, or the whole value of the first Authorization; None without one. As bearer_of of the core."""
+    """The token: what follows `Bearer `, or the whole value of the first Authorization; None without one. As
+    bearer_of of the core."""
     value = next((value for name, value in headers if name == b"authorization"), None)
     if value is not None and value[:6].lower() == b"bearer" and value[6:7] in (b"", b" "):
         return value[6:].lstrip(b" ")
@@ -96,7 +97,8 @@ class Guard:
     # -- requests the core holds -------------------------------------------------------------------------------------
 
     def hold(self, request: int, bearer: bytes) -> None:
-        """Verifies the token and lets the request go on, or answers it. A token is verified once, however many wait for it."""
+        """Verifies the token and lets the request go on, or answers it. A token is verified once, however many wait
+        for it."""
         waiting = self.held.setdefault(bearer, [])
         waiting.append(request)
         if len(waiting) == 1:

@@ -30,7 +30,8 @@ class KeySet:
 
     def __init__(self, url: str, refresh_s: float, timeout_s: float, pause_s: float, private: bool,
                  changed: Callable[[], None]):
-        self.url, self.refresh_s, self.timeout_s, self.pause_s, self.private, self.changed = url, refresh_s, timeout_s, pause_s, private, changed
+        self.url, self.private, self.changed = url, private, changed
+        self.refresh_s, self.timeout_s, self.pause_s = refresh_s, timeout_s, pause_s
         self.keys: list[Key] | None = None      # None: never had
         self.failed = False
         self.begun = -float("inf")              # when the last fetch began
@@ -47,8 +48,8 @@ class KeySet:
                 await asyncio.wait([task])
 
     async def find(self, algorithm: str, kid: str | None) -> Key | None:
-        """The key of this id; without an id the first of the algorithm. An unknown one makes the set be fetched again, no more
-        often than every pause_s. Refused(503) while there is no set."""
+        """The key of this id; without an id the first of the algorithm. An unknown one makes the set be fetched
+        again, no more often than every pause_s. Refused(503) while there is no set."""
         if self.fetching and self.keys is None:
             await asyncio.shield(self.fetching)
         key = self._known(algorithm, kid)
@@ -116,7 +117,8 @@ class KeySet:
 
 
 async def fetch(url: str, private: bool) -> bytes:
-    """The body at an https URL. No redirect is followed, no private address asked unless `private`. FetchError, OSError."""
+    """The body at an https URL. No redirect is followed, no private address asked unless `private`. FetchError,
+    OSError."""
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or 443
     found = await asyncio.get_running_loop().getaddrinfo(host, port, proto=6)

@@ -21,7 +21,8 @@ RSA_BITS = 2048
 
 
 def usable(settings: Settings) -> None:
-    """Raises ValueError, naming the setting, if tokens could not be verified or would be verified by something else than meant."""
+    """Raises ValueError, naming the setting, if tokens could not be verified or would be verified by something else
+    than meant."""
     algorithm, url = settings.jwt_algorithm, settings.jwt_jwks_url
     if algorithm == HS256 and not settings.jwt_secret:
         raise ValueError("JWT_SECRET: HS256 needs it")
@@ -44,7 +45,8 @@ def usable(settings: Settings) -> None:
     if url:
         try:
             parts = urlsplit(url)
-            good = parts.scheme == "https" and parts.hostname and parts.port != 0 and not parts.username and url.isascii() and url.isprintable() and " " not in url
+            good = (parts.scheme == "https" and parts.hostname and parts.port != 0 and not parts.username
+                    and url.isascii() and url.isprintable() and " " not in url)
         except ValueError:
             good = False
         if not good:

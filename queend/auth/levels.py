@@ -34,8 +34,8 @@ LEVELS = {"public": PUBLIC, "read": READ, "write": WRITE, "admin": ADMIN}
 
 
 class Route:
-    """where its queues are named: `body.queue`, `body.entries`, `query`, `itself` (the route asks the grant), or nowhere:
-    then it is about the one in its path, or about all of them."""
+    """where its queues are named: `body.queue`, `body.entries`, `query`, `itself` (the route asks the grant), or
+    nowhere: then it is about the one in its path, or about all of them."""
 
     def __init__(self, level: int, method: str, path: str, where: str = ""):
         self.level, self.method, self.path, self.where = level, method, path, where
@@ -76,7 +76,8 @@ def route_of(method: str, path: str) -> tuple[Route, dict[str, str]]:
 
 
 def queues_of(route: Route, parameters: dict[str, str], query: bytes, body: bytes) -> list[str]:
-    """The queues a request is about; EVERY_QUEUE where it names none. What it says wrongly is refused by the route itself."""
+    """The queues a request is about; EVERY_QUEUE where it names none. What it says wrongly is refused by the route
+    itself."""
     if "queue" in parameters:
         return [unquote(parameters["queue"], errors="replace")]
     if route.where == "query":

@@ -13,7 +13,8 @@ Rules = list[tuple[bytes, int]]
 
 
 def rules_of(claim: str, value: Any) -> Rules:
-    """{pattern: verb, or a list of verbs} as rules. Anything else refuses the token: a limit must not be lost by a slip."""
+    """{pattern: verb, or a list of verbs} as rules. Anything else refuses the token: a limit must not be lost by a
+    slip."""
     if not isinstance(value, dict) or len(value) > RULES_MOST:
         raise unverified(f"Claim {claim} must be an object of at most {RULES_MOST} queue patterns")
     rules = []

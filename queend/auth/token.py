@@ -34,7 +34,8 @@ WORDS = {  # what a failed check is called
 
 @dataclass(frozen=True)
 class Grant:
-    """What a token allows. level: 0 without a role. rules: None without limits. expires_us: since the epoch, skew included."""
+    """What a token allows. level: 0 without a role. rules: None without limits. expires_us: since the epoch, skew
+    included."""
 
     level: int
     subject: str
@@ -43,7 +44,8 @@ class Grant:
 
 
 class Verifier:
-    """With the keys the settings name. `open` and `close` on the running loop; changed: called when grants must not be believed."""
+    """With the keys the settings name. `open` and `close` on the running loop; changed: called when grants must not
+    be believed."""
 
     def __init__(self, settings: Settings, changed: Callable[[], None]):
         self.settings = settings
@@ -102,8 +104,8 @@ class Verifier:
 
     def _wrong(self, spelled: Any) -> Refused:
         # The header is the client's: only what looks like an algorithm is said back.
-        name = spelled if isinstance(spelled,
-                                     str) and len(spelled) <= 16 and spelled.isascii() and spelled.isalnum() else "another algorithm"
+        name = spelled if isinstance(
+            spelled, str) and len(spelled) <= 16 and spelled.isascii() and spelled.isalnum() else "another algorithm"
         if self.settings.jwt_algorithm == "auto":
             return Refused(401, f"Unsupported algorithm: {name}")
         return Refused(401, f"Token uses {name}, expected {self.settings.jwt_algorithm}")
@@ -125,7 +127,8 @@ class Verifier:
         roles = [claims.get(settings.jwt_roles_claim), *(named if isinstance(named, list) else ())]
         level = max((self.roles.get(role, 0) for role in roles if isinstance(role, str)), default=0)
         subject = claims.get("sub") or ""
-        if len(subject.encode(errors="surrogatepass")) > SUBJECT_BYTES or "\0" in subject or any("\ud800" <= c <= "\udfff" for c in subject):
+        if len(subject.encode(errors="surrogatepass")) > SUBJECT_BYTES or "\0" in subject or any(
+            "\ud800" <= c <= "\udfff" for c in subject):
             raise unverified(f"sub must be a text of at most {SUBJECT_BYTES} bytes")
         limits = settings.queend_jwt_queues_claim
         rules = rules_of(limits, claims[limits]) if limits and claims.get(limits) is not None else None

@@ -41,11 +41,10 @@ class Control:
         self.settings = settings
         self.core = core
         self.started = time.time()
-        self.pool = AsyncConnectionPool(with_options(conninfo, bounds(settings)), min_size=1,
-                                        max_size=max(2, settings.db_pool_size // 20), open=False,
-                                        connection_class=session.AsyncConnection,
-                                        timeout=settings.db_connection_timeout / 1000, kwargs={"autocommit": True},
-                                        reconnect_timeout=0, name="queend-control")
+        self.pool = AsyncConnectionPool(
+            with_options(conninfo, bounds(settings)), min_size=1, max_size=max(2, settings.db_pool_size // 20),
+            open=False, connection_class=session.AsyncConnection, timeout=settings.db_connection_timeout / 1000,
+            kwargs={"autocommit": True}, reconnect_timeout=0, name="queend-control")
         self.sweeper = Sweeper(self.pool)
         self.retention = Retention(settings, conninfo)
         self.relay = Relay(conninfo, core)
@@ -68,7 +67,8 @@ class Control:
                              self.guard and self.guard.hold)
 
     def open(self) -> None:
-        """Answers from now on. Until `take_up` the pools are closed, which every route takes for a database that is away."""
+        """Answers from now on. Until `take_up` the pools are closed, which every route takes for a database that is
+        away."""
         self.maintenance.open()
         if self.guard:
             self.guard.open()

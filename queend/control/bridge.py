@@ -15,8 +15,8 @@ FAILED = (500, [(b"content-type", b"application/json")], b'{"error":"Internal se
 
 
 class Bridge:
-    """Serves `app` with the requests of `core` on the running loop between `open` and `close`. hold: takes the requests that
-    only wait for their token, with the token."""
+    """Serves `app` with the requests of `core` on the running loop between `open` and `close`. hold: takes the
+    requests that only wait for their token, with the token."""
 
     def __init__(self, core: Any, app: Any, server: tuple[str, int], hold: Callable[[int, bytes], None] | None = None):
         self.core = core
@@ -47,12 +47,10 @@ class Bridge:
 
     async def _answer(self, token: int, method: str, path: bytes, query: bytes, headers: list[tuple[bytes, bytes]],
                       body: bytes, client: str) -> None:
-        scope = {
-            "type": "http", "asgi": {"version": "3.0", "spec_version": "2.4"}, "http_version": "1.1", "scheme": "http",
-            "method": method, "path": path.decode("latin-1"), "raw_path": path, "query_string": query, "root_path": "",
-            "headers": [(name.lower(), value) for name, value in headers], "client": (client, 0), "server": self.server,
-            "state": {},
-        }
+        scope = {"type": "http", "asgi": {"version": "3.0", "spec_version": "2.4"}, "http_version": "1.1",
+                 "scheme": "http", "method": method, "path": path.decode("latin-1"), "raw_path": path,
+                 "query_string": query, "root_path": "", "headers": [(name.lower(), value) for name, value in headers],
+                 "client": (client, 0), "server": self.server, "state": {},}
         inbox = [{"type": "http.request", "body": body, "more_body": False}]
         answer: dict[str, Any] = {"status": 0, "headers": [], "body": b""}
 

@@ -28,13 +28,13 @@ BODY = record(["queue"], queue={**NAME, "minLength": 1}, namespace=TEXT, task=TE
                                                         SWITCH: {"enum": ["on", "off"]}}})
 
 
-@router.declare("POST /api/v1/configure", WRITE,
-                like(whole(configured=DONE, queueId=ID, partitionId=ID, queue=TEXT, namespace=TEXT, task=TEXT,
-                           options=OPTIONS_SHAPE), MADE), where="body.queue", body=body(BODY),
-                example={"queue": "orders", "namespace": "shop", "task": "billing",
-                         "options": {"leaseTime": 60, "retryLimit": 5}})
+@router.declare("POST /api/v1/configure", WRITE, like(
+    whole(configured=DONE, queueId=ID, partitionId=ID, queue=TEXT, namespace=TEXT, task=TEXT, options=OPTIONS_SHAPE),
+    MADE), where="body.queue", body=body(BODY), example={
+        "queue": "orders", "namespace": "shop", "task": "billing", "options": {"leaseTime": 60, "retryLimit": 5}})
 async def configure(request: Request) -> Json:
-    """Creates the queue if there is none. What is not named stays as it is; with `mode` `replace` it returns to its default."""
+    """Creates the queue if there is none. What is not named stays as it is; with `mode` `replace` it returns to its
+    default."""
     body = await body_object(request)
     queue = body.get("queue")
     if not isinstance(queue, str) or not queue:

@@ -32,9 +32,11 @@ SHOW = """SELECT *, queend.message_id(created_at, partition_id, record_offset)::
             FROM queend.dead_show(%s)"""
 DELETE = "SELECT queend.dead_delete(%s)"
 # One pass over the dead letters of the partitions that are named, however many are wanted of each.
-NAMED = """SELECT d.id FROM queend.dead_letters d JOIN unnest(%s::int[], %s::bigint[], %s::text[]) AS u (part, at, name) ON u.part = d.partition_id AND u.at = d.record_offset
-             LEFT JOIN queend.consumer_groups g ON g.id = d.group_id
-            WHERE d.queue_id = %s AND d.partition_id = ANY (%s) AND COALESCE(d.group_name, g.name) = u.name ORDER BY d.failed_at, d.id"""
+NAMED = """SELECT d.id FROM queend.dead_letters d
+     JOIN unnest(%s::int[], %s::bigint[], %s::text[]) AS u (part, at, name) ON u.part = d.partition_id
+        AND u.at = d.record_offset LEFT JOIN queend.consumer_groups g ON g.id = d.group_id
+     WHERE d.queue_id = %s AND d.partition_id = ANY (%s) AND COALESCE(d.group_name, g.name) = u.name
+     ORDER BY d.failed_at, d.id"""
 
 
 async def _queue(request: Request, name: str) -> int:
@@ -50,15 +52,14 @@ class Letter:
         self.transaction_id, self.id = row.transaction_id, row.message_id
 
 
-@router.declare("GET /api/v1/dlq", READ,
-                whole(messages=array(whole(id=ID, transactionId=TEXT, partitionId=ID, queue=MAYBE, partition=MAYBE,
-                                           consumerGroup=TEXT, errorMessage=MAYBE, retryCount=INTEGER, data=ANY,
-                                           producerSub=MAYBE, createdAt=TIME, failedAt=TIME, offset=INTEGER)),
-                                           total=INTEGER, pagination=PAGINATION),
+@router.declare("GET /api/v1/dlq", READ, whole(
+    messages=array(whole(id=ID, transactionId=TEXT, partitionId=ID, queue=MAYBE, partition=MAYBE, consumerGroup=TEXT,
+                         errorMessage=MAYBE, retryCount=INTEGER, data=ANY, producerSub=MAYBE, createdAt=TIME,
+                         failedAt=TIME, offset=INTEGER)), total=INTEGER, pagination=PAGINATION),
                 [QUEUE, GROUP, PARTITION, FROM, TO, LIMIT, OFFSET], where="query")
 async def dead_list(request: Request) -> Json:
-    """Dead letters with their payloads, newest failure first. Query: queue, consumerGroup, partition, from and to (of the failure),
-    limit (100, most 1000), offset. `total` counts to 100 000."""
+    """Dead letters with their payloads, newest failure first. Query: queue, consumerGroup, partition, from and to
+    (of the failure), limit (100, most 1000), offset. `total` counts to 100 000."""
     query = Query(request)
     limit, offset = query.whole("limit", PAGE, 0, PAGE_MOST), query.whole("offset", 0, 0, OFFSET_MOST)
     name = query.text("queue")
@@ -70,20 +71,19 @@ async def dead_list(request: Request) -> Json:
     messages = []
     for row in await rows(request, SHOW, found):
         payload, text, id = opened(Letter(row))
-        messages.append({
-            "id": id, "transactionId": text, "partitionId": read_partition_id(seed, row.partition_id),
-            "queue": row.queue, "partition": row.partition,
-            "consumerGroup": row.group_name, "errorMessage": row.error, "retryCount": row.retries,
-            "data": embedded(revealed(row, payload)[0]),
-            "producerSub": row.producer_sub, "createdAt": ts3(row.created_at), "failedAt": ts3(row.failed_at),
-            "offset": row.record_offset})
+        messages.append({"id": id, "transactionId": text, "partitionId": read_partition_id(seed, row.partition_id),
+                         "queue": row.queue, "partition": row.partition, "consumerGroup": row.group_name,
+                         "errorMessage": row.error, "retryCount": row.retries,
+                         "data": embedded(revealed(row, payload)[0]), "producerSub": row.producer_sub,
+                         "createdAt": ts3(row.created_at), "failedAt": ts3(row.failed_at), "offset": row.record_offset})
     return Json({"messages": messages, "total": total, "pagination": {"limit": limit, "offset": offset}})
 
 
 @router.declare("DELETE /api/v1/dlq", ADMIN, whole(success=DONE, queue=TEXT, deleted=INTEGER),
                 [{**QUEUE, "required": True}, GROUP, PARTITION, FROM, TO], where="query")
 async def dead_purge(request: Request) -> Json:
-    """Deletes the dead letters of a queue, or those of them that consumerGroup, partition, from and to leave; 400 without a queue."""
+    """Deletes the dead letters of a queue, or those of them that consumerGroup, partition, from and to leave; 400
+    without a queue."""
     query = Query(request)
     name = query.text("queue")
     if name is None:
@@ -108,9 +108,10 @@ async def dead_purge(request: Request) -> Json:
                                                        offset=INTEGER, consumerGroup=NAME)))),
                 example={"queue": "orders", "consumerGroup": "billing", "limit": 100}, own=True)
 async def dead_redrive(request: Request) -> Json:
-    """Stores dead letters of a queue as new messages, in the order they failed, and drops them: of its newest `limit` (10 000) that
-    the filters leave. Into their own queue and partition, where each is for the group it was a dead letter of, or the target named, for all
-    groups there. `left`: whether there are more. `messages` instead of filters names them one by one, as the list does."""
+    """Stores dead letters of a queue as new messages, in the order they failed, and drops them: of its newest
+    `limit` (10 000) that the filters leave. Into their own queue and partition, where each is for the group it was a
+    dead letter of, or the target named, for all groups there. `left`: whether there are more. `messages` instead of
+    filters names them one by one, as the list does."""
     wanted = await body_object(request)
     names = {key: _name(wanted, key) for key in ("queue", "consumerGroup", "partition", "targetQueue",
                                                  "targetPartition")}
@@ -144,7 +145,8 @@ async def dead_redrive(request: Request) -> Json:
 
 
 async def _named(request: Request, queue: int, messages: Any) -> list[int]:
-    """Dead letters by partition, offset and group, in the order they failed; those that are none any more are passed over."""
+    """Dead letters by partition, offset and group, in the order they failed; those that are none any more are passed
+    over."""
     if not isinstance(messages, list) or not 1 <= len(messages) <= REDRIVE_MOST or not all(isinstance(one,
         dict) for one in messages):
         raise Refusal(400, f"messages must be 1 to {REDRIVE_MOST} objects with partitionId, offset and consumerGroup",

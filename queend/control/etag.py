@@ -34,9 +34,8 @@ class Tagged:
                                      _ in start["headers"]) else [(b"cache-control", b"no-cache")]
                     start = {**start, "headers": [*start["headers"], (b"etag", tag), *kept]}
                     if _has(scope["headers"], tag):
-                        start = {**start, "status": 304, "headers": [pair for pair in start["headers"]
-                                                                     if pair[0] not in (b"content-length",
-                                                                         b"content-type")]}
+                        start = {**start, "status": 304, "headers": [
+                            pair for pair in start["headers"] if pair[0] not in (b"content-length", b"content-type")]}
                         event = {"type": "http.response.body", "body": b""}
                 await send(start)
             await send(event)

@@ -1,5 +1,5 @@
-"""/api/v1/consumer-groups: where groups stand, how far they lag, moving and deleting them. Lags are differences of offsets:
-of one group as they are, of all groups as they were kept (`service/stats`)."""
+"""/api/v1/consumer-groups: where groups stand, how far they lag, moving and deleting them. Lags are differences of
+offsets: of one group as they are, of all groups as they were kept (`service/stats`)."""
 from __future__ import annotations
 
 import asyncio
@@ -18,7 +18,8 @@ from .queues import ts3
 from .read_request import entries_of
 from .route import Routes
 from .shapes import DONE, LIMIT, OFFSET, WAS
-from .words import FLAG, ID, INTEGER, MAYBE, NAME, NUMBER, SOME_INTEGER, SOME_TIME, TEXT, TIME, array, body, parameter, record, whole
+from .words import (FLAG, ID, INTEGER, MAYBE, NAME, NUMBER, SOME_INTEGER, SOME_TIME, TEXT, TIME, array, body, parameter,
+                    record, whole)
 
 router = Routes("groups")
 
@@ -49,8 +50,9 @@ SEEK = "SELECT * FROM queend.group_seek(%s, %s, %s, %s, %s, %s, %s)"
 
 
 async def tell(request: Request, *queues: str) -> None:
-    """Tells this daemon that groups of these queues were moved, and waits until it goes by what was committed: whoever has the
-    answer finds the new state. Others see it within a second. A daemon that cannot reload now is not waited for longer."""
+    """Tells this daemon that groups of these queues were moved, and waits until it goes by what was committed:
+    whoever has the answer finds the new state. Others see it within a second. A daemon that cannot reload now is not
+    waited for longer."""
     core = request.app.state.control.core
     if not queues:
         return
@@ -69,35 +71,33 @@ def age_s(us: int | None) -> int:
     return 0 if us is None else max(0, int(time.time() - us / 1e6))
 
 
-@router.declare("GET /api/v1/consumer-groups", READ,
-                array(whole(name=TEXT, topics=array(TEXT), queueName=TEXT, members=INTEGER, partitionsWithLag=INTEGER,
-                            totalLag=INTEGER, maxTimeLag=INTEGER, state={"enum": ["Stable", "Lagging", "Dead"]},
-                            subscriptionMode=MAYBE, subscriptionTimestamp=SOME_TIME, subscriptionCreatedAt=SOME_TIME)),
-                [LIMIT, OFFSET])
+@router.declare("GET /api/v1/consumer-groups", READ, array(
+    whole(name=TEXT, topics=array(TEXT), queueName=TEXT, members=INTEGER, partitionsWithLag=INTEGER, totalLag=INTEGER,
+          maxTimeLag=INTEGER, state={"enum": ["Stable", "Lagging", "Dead"]}, subscriptionMode=MAYBE,
+          subscriptionTimestamp=SOME_TIME, subscriptionCreatedAt=SOME_TIME)), [LIMIT, OFFSET])
 async def group_list(request: Request) -> Json:
-    """Consumer groups of every queue, by name and queue; one that polls stands here before its first message. Query: limit (1000, most
-    10 000), offset; the header `Link` names the next page where there is one."""
+    """Consumer groups of every queue, by name and queue; one that polls stands here before its first message. Query:
+    limit (1000, most 10 000), offset; the header `Link` names the next page where there is one."""
     page = Page(request)
     await request.app.state.control.stats.fresh()
     found, headers = page.of(await rows(request, LIST, *page.asked))
-    return Json([{
-        "name": row.name, "topics": [row.queue], "queueName": row.queue, "members": row.members,
-        "partitionsWithLag": row.lagging,
-        "totalLag": row.lag, "maxTimeLag": age_s(row.newest),
-        "state": "Lagging" if age_s(row.newest) > LAGGING_S else "Stable" if row.consumed or not row.members
-        else "Dead",
-        "subscriptionMode": row.mode if row.start_at is not None else None, "subscriptionTimestamp": ts3(row.start_at),
-        "subscriptionCreatedAt": ts3(row.created_at) if row.start_at is not None else None} for row in found],
-        headers=headers)
+    return Json([
+                 {"name": row.name, "topics": [row.queue], "queueName": row.queue, "members": row.members,
+                  "partitionsWithLag": row.lagging, "totalLag": row.lag, "maxTimeLag": age_s(row.newest),
+                  "state": "Lagging" if age_s(row.newest) > LAGGING_S else "Stable" if row.consumed or not row.members
+                  else "Dead", "subscriptionMode": row.mode if row.start_at is not None else None,
+                  "subscriptionTimestamp": ts3(row.start_at),
+                  "subscriptionCreatedAt": ts3(row.created_at) if row.start_at is not None else None} for row in found],
+                headers=headers)
 
 
-@router.declare("GET /api/v1/consumer-groups/lagging", READ,
-                array(whole(consumer_group=TEXT, queue_name=TEXT, partition_name=TEXT, partition_id=ID, worker_id=MAYBE,
-                            offset_lag=INTEGER, time_lag_seconds=INTEGER, lag_hours=NUMBER,
-                            oldest_unconsumed_at=SOME_TIME, last_consumed_at=SOME_TIME)),
-                [parameter("minLagSeconds", {**INTEGER, "minimum": 0}), LIMIT])
+@router.declare("GET /api/v1/consumer-groups/lagging", READ, array(
+    whole(consumer_group=TEXT, queue_name=TEXT, partition_name=TEXT, partition_id=ID, worker_id=MAYBE,
+          offset_lag=INTEGER, time_lag_seconds=INTEGER, lag_hours=NUMBER, oldest_unconsumed_at=SOME_TIME,
+          last_consumed_at=SOME_TIME)), [parameter("minLagSeconds", {**INTEGER, "minimum": 0}), LIMIT])
 async def group_lagging(request: Request) -> Json:
-    """Partitions whose oldest message not consumed is older than `minLagSeconds` (3600), oldest first; at most `limit` (500, most 10 000)."""
+    """Partitions whose oldest message not consumed is older than `minLagSeconds` (3600), oldest first; at most
+    `limit` (500, most 10 000)."""
     query = Query(request)
     await request.app.state.control.stats.fresh()
     seed = await seed_of(request)
@@ -111,25 +111,24 @@ async def group_lagging(request: Request) -> Json:
         for row in await rows(request, LAGGING, int(before), query.whole("limit", SHOWN, 1, SHOWN_MOST))])
 
 
-@router.declare("GET /api/v1/consumer-groups/{group}", READ,
-                mapping(whole(partitions=array(whole("standsSince", "leasesLapsed", partition=TEXT, workerId=MAYBE,
-                                                     lastConsumedAt=SOME_TIME, totalConsumed=INTEGER, offset=INTEGER,
-                                                     head=INTEGER, offsetLag=INTEGER, timeLagSeconds=INTEGER,
-                                                     leaseActive=FLAG, standsSince=TIME, leasesLapsed=INTEGER)))),
-                [LIMIT])
+@router.declare("GET /api/v1/consumer-groups/{group}", READ, mapping(
+    whole(partitions=array(whole(
+        "standsSince", "leasesLapsed", partition=TEXT, workerId=MAYBE, lastConsumedAt=SOME_TIME, totalConsumed=INTEGER,
+        offset=INTEGER, head=INTEGER, offsetLag=INTEGER, timeLagSeconds=INTEGER, leaseActive=FLAG, standsSince=TIME,
+        leasesLapsed=INTEGER)))), [LIMIT])
 async def group_show(request: Request, group: PathName) -> Json:
-    """Where the group stands, by queue; at most `limit` (500, most 10 000) partitions of each queue. {} when there is no such group."""
+    """Where the group stands, by queue; at most `limit` (500, most 10 000) partitions of each queue. {} when there
+    is no such group."""
     queues: dict[str, Any] = {}
     standing = {row.partition_id: row for row in await rows(request, STANDING, group)}
     for row in await rows(request, SHOW, group, Query(request).whole("limit", SHOWN, 1, SHOWN_MOST)):
         queues.setdefault(row.queue, {"partitions": []})["partitions"].append({
             "partition": row.partition, "workerId": row.lease_id and str(row.lease_id),
-            "lastConsumedAt": ts3(row.consumed_at),
-            "totalConsumed": row.consumed, "offset": row.next, "head": row.head,
-            "offsetLag": row.head - row.next - row.beyond,
-            "timeLagSeconds": age_s(row.oldest), "leaseActive": row.leased,
-            **({"standsSince": ts3(one.since), "leasesLapsed": one.lapses} if (one := standing.get(row.partition_id))
-               else {})})
+            "lastConsumedAt": ts3(row.consumed_at), "totalConsumed": row.consumed, "offset": row.next, "head": row.head,
+            "offsetLag": row.head - row.next - row.beyond, "timeLagSeconds": age_s(row.oldest),
+            "leaseActive": row.leased, **(
+                {"standsSince": ts3(one.since), "leasesLapsed": one.lapses} if (one := standing.get(row.partition_id))
+                else {})})
     return Json(queues)
 
 
@@ -137,7 +136,8 @@ async def group_show(request: Request, group: PathName) -> Json:
                 whole(success=DONE, consumerGroup=TEXT, deletedPartitions=INTEGER, metadataDeleted=FLAG, existed=FLAG),
                 [parameter("deleteMetadata", FLAG, "its subscription, too")])
 async def group_delete(request: Request, group: PathName) -> Json:
-    """Deletes the group in every queue, its subscription too unless `deleteMetadata=false`; it starts afresh when used again."""
+    """Deletes the group in every queue, its subscription too unless `deleteMetadata=false`; it starts afresh when
+    used again."""
     metadata, partitions, existed = await _delete(request, group, None)
     return Json({"success": True, "consumerGroup": group, "deletedPartitions": partitions, "metadataDeleted": metadata,
                  "existed": existed})
@@ -145,8 +145,7 @@ async def group_delete(request: Request, group: PathName) -> Json:
 
 @router.declare("DELETE /api/v1/consumer-groups/{group}/queues/{queue}", ADMIN,
                 whole(success=DONE, consumerGroup=TEXT, queueName=TEXT, deletedPartitions=INTEGER, metadataDeleted=FLAG,
-                      existed=FLAG),
-                [parameter("deleteMetadata", FLAG, "its subscription, too")])
+                      existed=FLAG), [parameter("deleteMetadata", FLAG, "its subscription, too")])
 async def group_delete_queue(request: Request, group: PathName, queue: PathName) -> Json:
     """The same in one queue."""
     metadata, partitions, existed = await _delete(request, group, queue)
@@ -201,8 +200,7 @@ async def group_seek(request: Request, group: PathName, queue: PathName) -> Json
 
 @router.declare("POST /api/v1/consumer-groups/{group}/queues/{queue}/partitions/{partition}/seek", WRITE,
                 whole(success=DONE, consumerGroup=TEXT, queueName=TEXT, partitionName=TEXT, updated=FLAG,
-                      cursorMovedTo=SOME_TIME),
-                body=body(SEEK_BODY, required=False), example={"offset": 0})
+                      cursorMovedTo=SOME_TIME), body=body(SEEK_BODY, required=False), example={"offset": 0})
 async def group_seek_partition(request: Request, group: PathName, queue: PathName, partition: PathName) -> Json:
     """The same in one partition; to the end where the body names nothing. 404 when there is no such partition."""
     _, at, offset = _target(await body_object(request) if (await request.body()).strip() else {})
@@ -215,20 +213,20 @@ async def group_seek_partition(request: Request, group: PathName, queue: PathNam
                                              0, 1, at, offset)
         await tell(request, queue)
     return Json({"success": True, "consumerGroup": group, "queueName": queue, "partitionName": partition,
-                 "updated": moved > 0,
-                 "cursorMovedTo": ts3(moved_to)})
+                 "updated": moved > 0, "cursorMovedTo": ts3(moved_to)})
 
 
 @router.declare("POST /api/v1/consumer-groups/{group}/offsets", WRITE,
                 whole(entries=array(whole("error", queue=TEXT, partition=TEXT, offset=SOME_INTEGER, error=TEXT))),
-                where="body.entries",
-                body=body(record(["entries"], entries=array(record(["queue", "offset"], queue=NAME,
-                                                                   partition={"oneOf": [NAME, INTEGER],
-                                                                       "default": "Default"},
-                                                                       offset={**INTEGER, "minimum": 0})))),
+                where="body.entries", body=body(
+                    record(["entries"], entries=array(
+                        record(["queue", "offset"], queue=NAME,
+                               partition={"oneOf": [NAME, INTEGER], "default": "Default"},
+                               offset={**INTEGER, "minimum": 0})))),
                 example={"entries": [{"queue": "orders", "partition": "customer-7", "offset": 42}]})
 async def group_commit(request: Request, group: PathName) -> Json:
-    """Commits the offsets that come next for a group that reads by offset, in 1 to 1024 partitions: its cursors move forward, never back."""
+    """Commits the offsets that come next for a group that reads by offset, in 1 to 1024 partitions: its cursors move
+    forward, never back."""
     _, items = await entries_of(request)
     wanted = [(one.queue(), one.partition(), one.whole("offset", None)) for one in items]
     found = await rows(request, COMMIT, group, *map(list, zip(*wanted, strict=True)))

@@ -19,12 +19,10 @@ DOUBTS = array({"enum": ["away", "silent", "disk_full", "read_only", "refused", 
 RISKS = array({"enum": ["synchronous_commit", "synchronous_commit_local", "fsync", "full_page_writes"]})
 
 # A daemon without peers, in the words of those that have some.
-ALONE = {
-    "enabled": False, "running": False, "server_id": "",
-    "queue_config_cache": {"size": 0, "hits": 0, "misses": 0, "hit_rate": 0.0},
-    "server_health": {"servers_tracked": 0, "servers_alive": 0, "servers_dead": 0, "heartbeats_received": 0,
-                      "restarts_detected": 0},
-}
+ALONE = {"enabled": False, "running": False, "server_id": "",
+         "queue_config_cache": {"size": 0, "hits": 0, "misses": 0, "hit_rate": 0.0},
+         "server_health": {"servers_tracked": 0, "servers_alive": 0, "servers_dead": 0, "heartbeats_received": 0,
+                           "restarts_detected": 0},}
 
 
 FATAL = {"away", "silent", "disk_full"}      # doubts with which nothing, or not everything, can be stored
@@ -46,9 +44,9 @@ def shared(control: Any) -> dict[str, Any]:
                             "shared_state": {**ALONE, "maintenance_mode": False, "pop_maintenance_mode": False},
                             "queen": {"worker_id": 0, "status": "active"}}))
 async def health(request: Request) -> Json:
-    """200 when PostgreSQL answers, can store, and its functions serve this version, else 503; the same body. `reason`: why they do not. `doubts`:
-    what is wrong with the database. `commitsMayBeLost`: which of its settings let a crash take what it has committed. Without a token, where
-    JWT_SKIP_PATHS does not have it, only `status`."""
+    """200 when PostgreSQL answers, can store, and its functions serve this version, else 503; the same body.
+    `reason`: why they do not. `doubts`: what is wrong with the database. `commitsMayBeLost`: which of its settings
+    let a crash take what it has committed. Without a token, where JWT_SKIP_PATHS does not have it, only `status`."""
     control = request.app.state.control
     reason, database = control.core.unserved(), control.core.database()
     try:
@@ -60,9 +58,8 @@ async def health(request: Request) -> Json:
     alive = there and reason is None and not FATAL.intersection(database["doubts"])
     if getattr(request.state, "brief", False):
         return Json({"status": "healthy" if alive else "unhealthy"}, 200 if alive else 503)
-    return Json({
-        "status": "healthy" if alive else "unhealthy", "database": "connected" if there else "disconnected",
-        "doubts": database["doubts"], "commitsMayBeLost": database["risks"],
-        "server": "queend", "worker_id": 0, "version": __version__, **({"reason": reason} if reason else {}),
-        "shared_state": shared(control), "queen": {"worker_id": 0, "status": "active"},
-    }, 200 if alive else 503)
+    return Json({"status": "healthy" if alive else "unhealthy", "database": "connected" if there else "disconnected",
+                 "doubts": database["doubts"], "commitsMayBeLost": database["risks"], "server": "queend",
+                 "worker_id": 0, "version": __version__, **({"reason": reason} if reason else {}),
+                 "shared_state": shared(control), "queen": {"worker_id": 0, "status": "active"},},
+                200 if alive else 503)

@@ -21,21 +21,30 @@ LEVELS = ("cpu_user", "cpu_system", "rss", "virtual", "pool_size", "pool_active"
           "loop_lag_ms", "responses", "slots", "free", "jobs", "parked", "lag_most_ms")
 ROWS = 100_000      # of a series, at most
 
-SUMS = """sum(m.push_requests)::bigint AS push_requests, sum(m.push_messages)::bigint AS push_messages, sum(m.pop_requests)::bigint AS pop_requests,
-       sum(m.pop_messages)::bigint AS pop_messages, sum(m.pop_empty)::bigint AS pop_empty, sum(m.ack_requests)::bigint AS ack_requests,
-       sum(m.ack_done)::bigint AS ack_done, sum(m.ack_failed)::bigint AS ack_failed, sum(m.transactions)::bigint AS transactions,
-       sum(m.lag_us)::bigint AS lag_us, sum(m.lag_n)::bigint AS lag_n, max(m.lag_most_us) AS lag_most_us,
-       sum(m.parked)::bigint AS parked, max(m.samples) AS samples"""
-QUEUES = f"""SELECT m.bucket - m.bucket %% %s AS at, {{key}} {SUMS} FROM queend.metric_queues m JOIN queend.queues q ON q.id = m.queue_id
-             WHERE m.bucket >= %s AND m.bucket <= %s AND (%s::text IS NULL OR q.name = %s) AND (%s::text IS NULL OR q.namespace = %s)
-               AND (%s::text IS NULL OR q.task = %s) GROUP BY {{group}} ORDER BY {{group}} LIMIT {ROWS}"""
-WORKERS = f"""SELECT m.bucket - m.bucket %% %s AS at, {{key}} max(m.seen_at) AS seen_at, {", ".join(
-    f"coalesce(sum(m.counts[{i + 1}]), 0)::bigint AS {name}" for i, name in enumerate(COUNTS))}, {", ".join(
-    f"ARRAY[sum((m.levels->'{name}'->>0)::float8), sum((m.levels->'{name}'->>1)::float8), min((m.levels->'{name}'->>2)::float8), "
-    f"max((m.levels->'{name}'->>3)::float8), (array_agg((m.levels->'{name}'->>4)::float8 ORDER BY m.bucket DESC) FILTER (WHERE m.levels ? '{name}'))[1]] AS {name}"
-    for name in LEVELS)} FROM queend.metric_workers m
-             WHERE m.bucket >= %s AND m.bucket <= %s AND (%s::text IS NULL OR m.hostname = %s) AND (%s::int IS NULL OR m.worker = %s)
-             GROUP BY {{group}} ORDER BY {{group}} LIMIT {ROWS}"""
+SUMS = ", ".join(f"sum(m.{name})::bigint AS {name}"
+                 for name in ("push_requests", "push_messages", "pop_requests", "pop_messages", "pop_empty",
+                              "ack_requests", "ack_done", "ack_failed", "transactions", "lag_us", "lag_n",
+                              "parked")) + ", max(m.lag_most_us) AS lag_most_us, max(m.samples) AS samples"
+COUNTED = ", ".join(f"coalesce(sum(m.counts[{i}]), 0)::bigint AS {name}" for i, name in enumerate(COUNTS, 1))
+# Of a level: sum, samples, least, most, last.
+LEVEL = """ARRAY[sum((m.levels->'{0}'->>0)::float8), sum((m.levels->'{0}'->>1)::float8),
+                 min((m.levels->'{0}'->>2)::float8), max((m.levels->'{0}'->>3)::float8),
+                 (array_agg((m.levels->'{0}'->>4)::float8 ORDER BY m.bucket DESC)
+                  FILTER (WHERE m.levels ? '{0}'))[1]] AS {0}"""
+# A filter that is NULL lets everything pass.
+OF_QUEUE = "(%(queue)s::text IS NULL OR q.name = %(queue)s)"
+FILTERS = OF_QUEUE + """ AND (%(namespace)s::text IS NULL OR q.namespace = %(namespace)s)
+   AND (%(task)s::text IS NULL OR q.task = %(task)s)"""
+QUEUES = f"""SELECT m.bucket - m.bucket %% %(width)s AS at, {{columns}} {SUMS}
+  FROM queend.metric_queues m JOIN queend.queues q ON q.id = m.queue_id
+ WHERE m.bucket >= %(first)s AND m.bucket <= %(last)s AND {FILTERS}
+ GROUP BY {{group}} ORDER BY {{group}} LIMIT {ROWS}"""
+WORKERS = f"""SELECT m.bucket - m.bucket %% %(width)s AS at, {{columns}} max(m.seen_at) AS seen_at, {COUNTED},
+       {", ".join(map(LEVEL.format, LEVELS))}
+  FROM queend.metric_workers m
+ WHERE m.bucket >= %(first)s AND m.bucket <= %(last)s
+   AND (%(hostname)s::text IS NULL OR m.hostname = %(hostname)s) AND (%(worker)s::int IS NULL OR m.worker = %(worker)s)
+ GROUP BY {{group}} ORDER BY {{group}} LIMIT {ROWS}"""
 
 
 @dataclass(frozen=True)
@@ -47,15 +56,17 @@ class Span:
     minutes: int
 
     @property
-    def shown(self) -> dict[str, str | None]:
+    def range(self) -> dict[str, str | None]:
         return {"from": ts3(self.start), "to": ts3(self.end)}
 
     @property
-    def seconds(self) -> int:
-        return self.minutes * 60
+    def shown(self) -> dict[str, Any]:
+        """How every answer names it."""
+        return {"timeRange": self.range, "bucketMinutes": self.minutes}
 
     def lasted(self, at: int | None = None) -> float:
-        """Seconds of the bucket that begins at `at` (µs), as far as they are past and in the range; without `at` of all of them."""
+        """Seconds of the bucket that begins at `at` (µs), as far as they are past and in the range; without `at` of
+        all of them."""
         start = self.start - self.start % MINUTE_US      # minutes are counted as a whole
         end = min(self.end - self.end % MINUTE_US + MINUTE_US, int(time.time() * 1e6))
         if at is not None:
@@ -63,9 +74,9 @@ class Span:
         return max(end - start, 1_000_000) / 1e6
 
     @property
-    def bounds(self) -> tuple[int, int, int]:
-        """Width of a bucket, first and last minute, µs."""
-        return self.minutes * MINUTE_US, self.start - self.start % MINUTE_US, self.end
+    def bounds(self) -> dict[str, int]:
+        """Width of a bucket, first and last minute, µs: parameters of the statements above."""
+        return {"width": self.minutes * MINUTE_US, "first": self.start - self.start % MINUTE_US, "last": self.end}
 
 
 def span(request: Request, seconds: int = HOUR_S) -> Span:
@@ -88,25 +99,28 @@ def newest(found: list[Any]) -> list[Any]:
     return [one for _, one in sorted({(one.hostname, one.worker): one for one in found}.items())]
 
 
-async def queue_series(request: Request, wanted: Span, by: str = "", queue: str | None = None,
+async def _series(request: Request, statement: str, wanted: Span, by: tuple[str, ...], **filters: Any) -> list[Any]:
+    await request.app.state.control.metrics.fresh()
+    statement = statement.format(columns="".join(f"{name}, " for name in by), group=", ".join(["at", *by]))
+    return await rows(request, statement, **wanted.bounds, **filters, prepare=False)
+
+
+async def queue_series(request: Request, wanted: Span, *by: str, queue: str | None = None,
                        namespace: str | None = None, task: str | None = None) -> list[Any]:
-    """Sums per bucket (at, µs), oldest first. by: further columns to group by, as `q.name`, with their alias."""
-    await request.app.state.control.metrics.fresh()
-    names = [one.strip() for one in by.split(",") if one.strip()]
-    group = ", ".join(["1", *(str(i + 2) for i in range(len(names)))])
-    return await rows(request, QUEUES.format(key="".join(f"{name}, " for name in names), group=group), *wanted.bounds,
-                      queue, queue, namespace, namespace, task, task,
-                      prepare=False)
+    """Sums per bucket (at, µs), oldest first. by: further columns to group by, as `q.name`."""
+    return await _series(request, QUEUES, wanted, by, queue=queue, namespace=namespace, task=task)
 
 
-async def worker_series(request: Request, wanted: Span, by: str = "", hostname: str | None = None,
+async def worker_series(request: Request, wanted: Span, *by: str, hostname: str | None = None,
                         worker: int | None = None) -> list[Any]:
-    """Sums and levels per bucket, oldest first; a level is [sum, samples, least, most, last], NULLs where nothing was measured."""
-    await request.app.state.control.metrics.fresh()
-    names = [one.strip() for one in by.split(",") if one.strip()]
-    group = ", ".join(["1", *(str(i + 2) for i in range(len(names)))])
-    return await rows(request, WORKERS.format(key="".join(f"{name}, " for name in names), group=group), *wanted.bounds,
-                      hostname, hostname, worker, worker, prepare=False)
+    """Sums and levels per bucket, oldest first. The five numbers of a level are NULL where nothing was measured."""
+    return await _series(request, WORKERS, wanted, by, hostname=hostname, worker=worker)
+
+
+def hostname_and_worker(query: Query) -> dict[str, Any]:
+    """Which workers a request asks for."""
+    worker = query.whole("workerId", -1, -1, 2**31 - 1)
+    return {"hostname": query.text("hostname"), "worker": None if worker < 0 else worker}
 
 
 def ts0(us: int) -> str:
@@ -127,7 +141,18 @@ def rate(count: int, seconds: float) -> float:
     return round(count / seconds, 2)
 
 
-def lag_ms(row: Any) -> tuple[float, int]:
+def lag_ms(row: Any) -> dict[str, float]:
     """Average and largest age of a message when it was delivered."""
-    return round(row.lag_us / row.lag_n / 1000, 1) if row.lag_n else 0, row.lag_most_us // 1000 if hasattr(row,
-        "lag_most_us") else or_zero(row.lag_most_ms[3])
+    largest = row.lag_most_us // 1000 if hasattr(row, "lag_most_us") else or_zero(row.lag_most_ms[3])
+    return {"avgLagMs": round(row.lag_us / row.lag_n / 1000, 1) if row.lag_n else 0, "maxLagMs": largest}
+
+
+NO_LAG = {"avgLagMs": 0, "maxLagMs": 0}
+
+
+def worker_state(row: Any) -> dict[str, Any]:
+    """How a worker was when it was seen last."""
+    return {"hostname": row.hostname, "workerId": row.worker, "avgEventLoopLagMs": or_zero(average(row.loop_lag_ms)),
+            "maxEventLoopLagMs": or_zero(row.loop_lag_ms[3]), "freeSlots": or_zero(row.free[4]),
+            "dbConnections": or_zero(row.slots[4]), "jobQueueSize": or_zero(row.jobs[4]),
+            "messagesProcessed": row.push_messages + row.pop_messages + row.ack_messages}

@@ -38,8 +38,8 @@ class Holds:
         """True once a head (by queue and partition) is another, but not before `pause` seconds are over; False when the
         loop's clock reaches `deadline`, at once when too many wait already or after `release`."""
         loop = asyncio.get_running_loop()
-        if self._released or len(self._held) >= READS_MOST or sum(len(h.heads)
-                                                                  for h in self._held) + len(heads) > PARTITIONS_MOST:
+        if self._released or len(self._held) >= READS_MOST or sum(
+            len(h.heads) for h in self._held) + len(heads) > PARTITIONS_MOST:
             return False
         hold = _Hold(heads, loop.time() + pause)
         self._held.add(hold)
@@ -82,8 +82,8 @@ class Holds:
             return 0.0
         try:
             async with self.pool.connection() as connection:
-                row = await (await connection.execute(HEADS, ([q for q, _ in wanted],
-                                                              [p for _, p in wanted]))).fetchone()
+                row = await (await connection.execute(
+                    HEADS, ([q for q, _ in wanted], [p for _, p in wanted]))).fetchone()
         except (psycopg.Error, PoolTimeout):
             self._wake(looked, True)        # their next read tells what is wrong
             return 0.0

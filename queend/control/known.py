@@ -1,5 +1,5 @@
-"""Which names a request may use, by what the routes declare (`route`). One that is a known name but
-for its case or one letter was meant to be that; others are passed over unless the request asks (Prefer: handling=strict)."""
+"""Which names a request may use, by what the routes declare (`route`). One that is a known name but for its case or
+one letter was meant to be that; others are passed over unless the request asks (Prefer: handling=strict)."""
 from __future__ import annotations
 
 import re
@@ -15,8 +15,8 @@ from .route import ROUTES
 STRICT = re.compile(r'(?:^|[\s,])handling="?strict"?(?:$|[\s,;])', re.I)
 # Beside the methods that a path has; HEAD where there is GET.
 BESIDE = ("HEAD", "OPTIONS")
-# Routes of the core that the reference does not have (those of the control plane say so): for the others its clients know
-# no 405.
+# Routes of the core that the reference does not have (those of the control plane say so): for the others its clients
+# know no 405.
 OWN = {"/livez", "/readyz", "/api/v1/events/{queue}"}
 
 

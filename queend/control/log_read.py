@@ -17,7 +17,8 @@ from .holds import Heads
 from .read_request import INT8_MAX, Fields, entries_of, fields_of
 from .route import Routes
 from .shapes import WAS
-from .words import ANY, FLAG, ID, INTEGER, MAYBE, NAME, SOME_INTEGER, SOME_TIME, TEXT, TIME, array, body, parameter, record, whole
+from .words import (ANY, FLAG, ID, INTEGER, MAYBE, NAME, SOME_INTEGER, SOME_TIME, TEXT, TIME, array, body, parameter,
+                    record, whole)
 
 if TYPE_CHECKING:
     from .app import Control
@@ -46,7 +47,8 @@ COLUMNS = ("queue", "partition", "offset", "ts", "transactionId", "payload", "id
 PACKED = """SELECT array_agg(o.partition_id), array_agg(o.name), array_agg(o.head), array_agg(o.floor), array_agg(o.at)
               FROM queend.offsets((SELECT q.id FROM queend.queues q WHERE q.name = %s), %s, %s, %s) AS o"""
 NUMBERS = """SELECT p.id FROM unnest(%s::text[], %s::text[]) WITH ORDINALITY AS u (queue, partition, ord)
-             LEFT JOIN queend.queues q ON q.name = u.queue LEFT JOIN queend.partitions p ON p.queue_id = q.id AND p.name = u.partition ORDER BY u.ord"""
+     LEFT JOIN queend.queues q ON q.name = u.queue
+     LEFT JOIN queend.partitions p ON p.queue_id = q.id AND p.name = u.partition ORDER BY u.ord"""
 SEED = "SELECT seed FROM queend.catalog"
 
 
@@ -105,9 +107,9 @@ class Reader:
         async with self.turns:
             numbers = None
             if columns and "id" in columns:
-                numbers = [row.id or 0 for row in await self.rows(NUMBERS,
-                                                                  ([w.queue for w in wanted],
-                                                                   [w.partition for w in wanted]))]
+                numbers = [row.id or 0
+                           for row in await self.rows(
+                               NUMBERS, ([w.queue for w in wanted], [w.partition for w in wanted]))]
             async with self.pool.connection() as connection, connection.cursor(binary=True) as cursor:
                 values = ([w.queue for w in wanted], [w.partition for w in wanted], [w.offset for w in wanted],
                           [w.most for w in wanted], most)
@@ -138,7 +140,8 @@ class Reader:
 
 
 def _form(request: Request) -> str:
-    """What `format=cloudevents` asks for, else the first format of the Accept header that is known; JSON where none is."""
+    """What `format=cloudevents` asks for, else the first format of the Accept header that is known; JSON where none
+    is."""
     if request.query_params.get("format") == "cloudevents":
         return "events"
     for word in request.headers.get("accept", "").split(","):
@@ -162,22 +165,20 @@ def _moment(us: int | None) -> str | None:
     return None if us is None else read_moment_text(us)
 
 
-@router.declare("POST /api/v1/fetch", READ,
-                whole(entries=array(whole("error", queue=TEXT, partition=TEXT, **MARKS, error=TEXT,
-                                          records=array(whole(offset=INTEGER, transactionId=TEXT, payload=ANY,
-                                                              ts=TIME))))),
+@router.declare("POST /api/v1/fetch", READ, whole(
+    entries=array(whole("error", queue=TEXT, partition=TEXT, **MARKS, error=TEXT,
+                        records=array(whole(offset=INTEGER, transactionId=TEXT, payload=ANY, ts=TIME))))),
                 [parameter("format", {"enum": ["cloudevents"]})], where="body.entries",
-                body=_described(["entries"], entries=array(record(["queue", "offset"], **WHERE, offset=INTEGER,
-                                                                  end=INTEGER,
-                                                                  maxBytes={**INTEGER, "default": ENTRY_BYTES})),
-                                                                  columns=array({"enum": list(COLUMNS)}),
-                                                                  maxBytes={**INTEGER, "default": CALL_BYTES},
-                                                                  maxWaitMs={**INTEGER, "default": 0},
-                                                                  minBytes={**INTEGER, "default": 1}),
+                body=_described(["entries"], entries=array(
+                    record(["queue", "offset"], **WHERE, offset=INTEGER, end=INTEGER,
+                           maxBytes={**INTEGER, "default": ENTRY_BYTES})), columns=array({"enum": list(COLUMNS)}),
+                                maxBytes={**INTEGER, "default": CALL_BYTES}, maxWaitMs={**INTEGER, "default": 0},
+                                minBytes={**INTEGER, "default": 1}),
                 example={"entries": [{"queue": "orders", "partition": "customer-7", "offset": 0}], "maxBytes": 1048576},
                 own=True)
 async def fetch(request: Request) -> Response:
-    """Records from given offsets on, of 1 to 1024 partitions; as JSON, NDJSON, an Arrow stream or CloudEvents (Accept)."""
+    """Records from given offsets on, of 1 to 1024 partitions; as JSON, NDJSON, an Arrow stream or CloudEvents
+    (Accept)."""
     control = request.app.state.control
     call, items = await entries_of(request)
     wanted = [Wanted(one.queue(), one.partition(), one.whole("offset", None), one.whole("end", INT8_MAX),
@@ -191,7 +192,8 @@ async def fetch(request: Request) -> Response:
     pause = 0.0
     while True:
         found = await control.reader.read(form, wanted, most, columns)
-        if not wait_ms or found.records and found.size >= least or least == 0 or found.behind or found.failed or found.unreadable:
+        enough = least == 0 or found.records and found.size >= least
+        if not wait_ms or enough or found.behind or found.failed or found.unreadable:
             break
         if not await control.holds.wait(found.heads, deadline, pause):
             break
@@ -201,9 +203,8 @@ async def fetch(request: Request) -> Response:
     return Response(found.answer, media_type=TYPES[form])
 
 
-@router.declare("POST /api/v1/fetch/offsets", READ,
-                whole(entries=array(whole("error", queue=TEXT, partition=TEXT, offset=SOME_INTEGER, ts=SOME_TIME,
-                                          **MARKS, error=TEXT))),
+@router.declare("POST /api/v1/fetch/offsets", READ, whole(
+    entries=array(whole("error", queue=TEXT, partition=TEXT, offset=SOME_INTEGER, ts=SOME_TIME, **MARKS, error=TEXT))),
                 where="body.entries",
                 body=_described(["entries"], entries=array(record(["queue", "timestamp"], **WHERE, timestamp=WHEN))),
                 example={"entries": [{"queue": "orders", "partition": "customer-7", **WAS}]}, own=True)
@@ -219,14 +220,14 @@ async def fetch_offsets(request: Request) -> Json:
         for (queue, partition, _), row in zip(wanted, rows, strict=True)]})
 
 
-@router.declare("POST /api/v1/partitions/changed", READ,
-                whole(safeTime=TIME, entries=array(whole("error", next=MAYBE, error=TEXT,
-                                                         partitions=array(whole("number", number=INTEGER, name=TEXT,
-                                                             id=ID, lastOffset=INTEGER, logStart=INTEGER,
-                                                             lastWriteAt=SOME_TIME))))),
-                where="body.entries",
-                body=_described(["entries"], entries=array(record(["queue"], queue=NAME, since=WHEN, after=TEXT,
-                                                                  limit={**INTEGER, "default": PAGE}, numbers=FLAG))),
+@router.declare("POST /api/v1/partitions/changed", READ, whole(
+    safeTime=TIME, entries=array(
+        whole("error", next=MAYBE, error=TEXT, partitions=array(
+            whole("number", number=INTEGER, name=TEXT, id=ID, lastOffset=INTEGER, logStart=INTEGER,
+                  lastWriteAt=SOME_TIME))))), where="body.entries",
+                body=_described(["entries"], entries=array(
+                    record(["queue"], queue=NAME, since=WHEN, after=TEXT, limit={**INTEGER, "default": PAGE},
+                           numbers=FLAG))),
                 example={"entries": [{"queue": "orders", "since": WAS["timestamp"], "limit": 100}]}, own=True)
 async def partitions_changed(request: Request) -> Json:
     """The partitions written at or after a time, in order of creation, a page at a time."""
@@ -257,9 +258,8 @@ async def partitions_changed(request: Request) -> Json:
         if row.status == 0:
             entry["partitions"].append({
                 "name": row.name, "id": read_partition_id(seed, row.partition_id),
-                "lastOffset": -1 if row.written_at is None else row.head - 1,
-                "logStart": row.floor, "lastWriteAt": _moment(row.written_at),
-                **({"number": row.partition_id} if named[row.ord] else {})})
+                "lastOffset": -1 if row.written_at is None else row.head - 1, "logStart": row.floor,
+                "lastWriteAt": _moment(row.written_at), **({"number": row.partition_id} if named[row.ord] else {})})
         elif row.status == 1:
             entry["error"] = ERRORS[1]
         elif row.status == 3:
@@ -267,15 +267,15 @@ async def partitions_changed(request: Request) -> Json:
     return Json({"safeTime": _moment(safe.written_at), "entries": entries})
 
 
-@router.declare("POST /api/v1/offsets", READ,
-                whole(queue=TEXT, next=MAYBE, partitions=array(whole("offset", name=TEXT, id=ID, **MARKS,
-                                                                     lastWriteAt=SOME_TIME, offset=SOME_INTEGER))),
-                where="body.queue",
-                body=_described(["queue"], queue=NAME, at=WHEN, after=TEXT, limit={**INTEGER, "default": OFFSETS_PAGE}),
+@router.declare("POST /api/v1/offsets", READ, whole(
+    queue=TEXT, next=MAYBE,
+    partitions=array(whole("offset", name=TEXT, id=ID, **MARKS, lastWriteAt=SOME_TIME, offset=SOME_INTEGER))),
+                where="body.queue", body=_described(
+                    ["queue"], queue=NAME, at=WHEN, after=TEXT, limit={**INTEGER, "default": OFFSETS_PAGE}),
                 example={"queue": "orders", "limit": 100}, own=True)
 async def offsets(request: Request) -> Response:
-    """Heads and floors of all partitions of a queue, and the offsets at a time, a page at a time; 404 if there is no such queue. As JSON or an
-    Arrow stream (Accept)."""
+    """Heads and floors of all partitions of a queue, and the offsets at a time, a page at a time; 404 if there is no
+    such queue. As JSON or an Arrow stream (Accept)."""
     reader = request.app.state.control.reader
     call = await fields_of(request)
     queue, at, after, limit = call.queue(), call.moment("at"), call.cursor("after"), call.whole("limit", OFFSETS_PAGE,

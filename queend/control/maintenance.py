@@ -34,39 +34,34 @@ def database_answers(control: Any, buffer: dict[str, Any]) -> bool:
     return control.core.ready() and not buffer["away"]
 
 
-@router.declare("GET /api/v1/system/maintenance", ADMIN,
-                like(whole(maintenanceMode=FLAG, popMaintenanceMode=FLAG, bufferedMessages=INTEGER, bufferHealthy=FLAG,
-                           bufferStats=whole(**integers("pendingCount", "failedCount"), dbHealthy=FLAG,
-                                             failedFiles=whole(**integers("count", "totalBytes", "failoverCount",
-                                                 "qos0Count"), totalMB=NUMBER))),
-                                                 {"maintenanceMode": True, "popMaintenanceMode": False,
-                                                  "bufferedMessages": 12, "bufferHealthy": True,
-                                                  "bufferStats": {"pendingCount": 12, "failedCount": 0,
-                                                                  "dbHealthy": True,
-                                                                  "failedFiles": {"count": 0, "totalBytes": 0,
-                                                                      "failoverCount": 0, "qos0Count": 0,
-                                                                      "totalMB": 0.0}}}))
+@router.declare("GET /api/v1/system/maintenance", ADMIN, like(
+    whole(maintenanceMode=FLAG, popMaintenanceMode=FLAG, bufferedMessages=INTEGER, bufferHealthy=FLAG,
+          bufferStats=whole(**integers("pendingCount", "failedCount"), dbHealthy=FLAG,
+                            failedFiles=whole(**integers("count", "totalBytes", "failoverCount", "qos0Count"),
+                                              totalMB=NUMBER))),
+    {"maintenanceMode": True, "popMaintenanceMode": False, "bufferedMessages": 12, "bufferHealthy": True,
+     "bufferStats": {"pendingCount": 12, "failedCount": 0, "dbHealthy": True,
+                     "failedFiles": {"count": 0, "totalBytes": 0, "failoverCount": 0, "qos0Count": 0,
+                                     "totalMB": 0.0}}}))
 async def maintenance(request: Request) -> Json:
     """Both switches, and the failover buffer of this daemon."""
     control = request.app.state.control
     buffer, on = control.core.buffer() or NONE, control.maintenance.on
-    return Json({
-        "maintenanceMode": on["push"], "popMaintenanceMode": on["pop"], "bufferedMessages": buffer["pending"],
-        "bufferHealthy": buffer["healthy"],
-        "bufferStats": {"pendingCount": buffer["pending"], "failedCount": buffer["failed"],
-                        "dbHealthy": database_answers(control, buffer),
-                        "failedFiles": {"count": int(buffer["failed"] > 0), "totalBytes": 0, "totalMB": 0.0,
-                                        "failoverCount": buffer["failed"], "qos0Count": 0}},
-    })
+    return Json({"maintenanceMode": on["push"], "popMaintenanceMode": on["pop"], "bufferedMessages": buffer["pending"],
+                 "bufferHealthy": buffer["healthy"], "bufferStats": {
+                     "pendingCount": buffer["pending"], "failedCount": buffer["failed"],
+                     "dbHealthy": database_answers(control, buffer), "failedFiles": {
+                         "count": int(buffer["failed"] > 0), "totalBytes": 0, "totalMB": 0.0,
+                         "failoverCount": buffer["failed"], "qos0Count": 0}},})
 
 
-@router.declare("POST /api/v1/system/maintenance", ADMIN,
-                like(whole(maintenanceMode=FLAG, bufferedMessages=INTEGER, bufferHealthy=FLAG, message=TEXT),
-                     {"maintenanceMode": True, "bufferedMessages": 0, "bufferHealthy": True,
-                      "message": "Maintenance mode is on: pushes are buffered"}),
-                body=SWITCH, example={"enabled": False})
+@router.declare("POST /api/v1/system/maintenance", ADMIN, like(
+    whole(maintenanceMode=FLAG, bufferedMessages=INTEGER, bufferHealthy=FLAG, message=TEXT),
+    {"maintenanceMode": True, "bufferedMessages": 0, "bufferHealthy": True,
+     "message": "Maintenance mode is on: pushes are buffered"}), body=SWITCH, example={"enabled": False})
 async def set_maintenance(request: Request) -> Json:
-    """While on, every push of every daemon goes into its failover buffer, and none is drained. `bufferedMessages`: when it was switched."""
+    """While on, every push of every daemon goes into its failover buffer, and none is drained. `bufferedMessages`:
+    when it was switched."""
     buffer = request.app.state.control.core.buffer() or NONE
     enabled = await switch(request, "push")
     return Json({"maintenanceMode": enabled, "bufferedMessages": buffer["pending"], "bufferHealthy": buffer["healthy"],
@@ -74,19 +69,17 @@ async def set_maintenance(request: Request) -> Json:
                  "buffered messages are drained"})
 
 
-@router.declare("GET /api/v1/system/maintenance/pop", ADMIN,
-                like(whole(popMaintenanceMode=FLAG, message=TEXT), {"popMaintenanceMode": False,
-                                                                    "message": "Pop maintenance is off"}))
+@router.declare("GET /api/v1/system/maintenance/pop", ADMIN, like(
+    whole(popMaintenanceMode=FLAG, message=TEXT), {"popMaintenanceMode": False, "message": "Pop maintenance is off"}))
 async def pop_maintenance(request: Request) -> Json:
     """Is pop maintenance on?"""
     return _pop(request.app.state.control.maintenance.on["pop"])
 
 
-@router.declare("POST /api/v1/system/maintenance/pop", ADMIN,
-                like(whole(popMaintenanceMode=FLAG, message=TEXT), {"popMaintenanceMode": True,
-                                                                    "message": "Pop maintenance is on: pops find "
-                                                                    "nothing"}),
-                body=SWITCH, example={"enabled": False})
+@router.declare("POST /api/v1/system/maintenance/pop", ADMIN, like(
+    whole(popMaintenanceMode=FLAG, message=TEXT),
+    {"popMaintenanceMode": True, "message": "Pop maintenance is on: pops find nothing"}), body=SWITCH,
+                example={"enabled": False})
 async def set_pop_maintenance(request: Request) -> Json:
     """While on, pops of every daemon find nothing; those that wait already go on waiting."""
     return _pop(await switch(request, "pop"))
@@ -97,20 +90,18 @@ def _pop(on: bool) -> Json:
                  else "Pop maintenance is off"})
 
 
-@router.declare("GET /api/v1/status/buffers", READ,
-                like(whole("note", pending=INTEGER, failed=INTEGER, dbHealthy=FLAG, worker=INTEGER, bytes=INTEGER,
-                           oldestAgeSeconds=NUMBER, otherDatabases=INTEGER, note=TEXT),
-                           {"pending": 12, "failed": 0, "dbHealthy": False, "worker": 0, "bytes": 2048,
-                            "oldestAgeSeconds": 4.2, "otherDatabases": 0}),
-                tag="status")
+@router.declare("GET /api/v1/status/buffers", READ, like(
+    whole("note", pending=INTEGER, failed=INTEGER, dbHealthy=FLAG, worker=INTEGER, bytes=INTEGER,
+          oldestAgeSeconds=NUMBER, otherDatabases=INTEGER, note=TEXT),
+    {"pending": 12, "failed": 0, "dbHealthy": False, "worker": 0, "bytes": 2048, "oldestAgeSeconds": 4.2,
+     "otherDatabases": 0}), tag="status")
 async def buffers(request: Request) -> Json:
     """The failover buffer of this daemon."""
     control = request.app.state.control
     buffer = control.core.buffer()
     shown = buffer or NONE
     return Json({"pending": shown["pending"], "failed": shown["failed"], "dbHealthy": database_answers(control, shown),
-                 "worker": 0,
-                 "bytes": shown["bytes"], "oldestAgeSeconds": round(max(0.0, time.time() - shown["oldest"]),
-                                                                    3) if shown["pending"] else 0.0,
-                 "otherDatabases": len(control.folder.foreign), **({} if buffer else {"note": "This daemon has no "
-                     "failover buffer"})})
+                 "worker": 0, "bytes": shown["bytes"],
+                 "oldestAgeSeconds": round(max(0.0, time.time() - shown["oldest"]), 3) if shown["pending"] else 0.0,
+                 "otherDatabases": len(control.folder.foreign),
+                 **({} if buffer else {"note": "This daemon has no failover buffer"})})

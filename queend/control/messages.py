@@ -17,7 +17,8 @@ from .redrive import redrive
 from .route import Routes
 from .sealing import revealed
 from .shapes import DONE, FROM, LIMIT, OFFSET, PARTITION, PLACE, QUEUE, TO
-from .words import ANY, FLAG, INTEGER, MAYBE, NAME, SOME_INTEGER, SOME_TIME, TEXT, TIME, array, body, parameter, record, whole
+from .words import (ANY, FLAG, INTEGER, MAYBE, NAME, SOME_INTEGER, SOME_TIME, TEXT, TIME, array, body, parameter,
+                    record, whole)
 
 router = Routes("messages")
 MODE = {"hasQueueMode": FLAG, "busGroupsCount": INTEGER, "type": {"enum": ["hybrid", "queue", "bus", "none"]}}
@@ -29,7 +30,8 @@ LOOK, LOOK_STATUS = 100_000, 5_000
 
 LIST = """SELECT *, queend.message_id(stored_at, partition_id, record_offset)::text AS id, NULL AS payload
             FROM queend.message_list(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"""
-GROUPS = """SELECT DISTINCT g.name FROM queend.consumer_groups g JOIN queend.queues q ON q.id = g.queue_id WHERE %s::text IS NULL OR q.name = %s"""
+GROUPS = """SELECT DISTINCT g.name FROM queend.consumer_groups g JOIN queend.queues q ON q.id = g.queue_id
+     WHERE %s::text IS NULL OR q.name = %s"""
 SHOW = """SELECT *, queend.message_id(stored_at, %s, record_offset)::text AS id
             FROM queend.message_show(%s, %s)"""
 STATES = "SELECT * FROM queend.message_groups(%s, %s)"
@@ -50,19 +52,17 @@ async def address(request: Request, partition: str, transaction_id: str) -> tupl
     return None if number is None else (number, record_key(transaction_id))
 
 
-@router.declare("GET /api/v1/messages", READ,
-                whole(messages=array(whole("deliverAt", **PLACE, namespace=TEXT, task=TEXT, status=TEXT,
-                                           queueStatus=MAYBE, busStatus=whole(consumedBy=INTEGER, totalGroups=INTEGER),
-                                           traceId=MAYBE, producerSub=MAYBE, queuePriority=INTEGER, createdAt=TIME,
-                                           leaseExpiresAt=SOME_TIME, offset=INTEGER, deliverAt=SOME_TIME)),
-                                           mode=whole(**MODE)),
+@router.declare("GET /api/v1/messages", READ, whole(
+    messages=array(whole("deliverAt", **PLACE, namespace=TEXT, task=TEXT, status=TEXT, queueStatus=MAYBE,
+                         busStatus=whole(consumedBy=INTEGER, totalGroups=INTEGER), traceId=MAYBE, producerSub=MAYBE,
+                         queuePriority=INTEGER, createdAt=TIME, leaseExpiresAt=SOME_TIME, offset=INTEGER,
+                         deliverAt=SOME_TIME)), mode=whole(**MODE)),
                 [QUEUE, PARTITION, parameter("ns", NAME), parameter("task", NAME),
                  parameter("status", {"enum": ["pending", "processing", "completed", "failed", "dead_letter"]}), FROM,
-                 TO, LIMIT, OFFSET],
-                where="query")
+                 TO, LIMIT, OFFSET], where="query")
 async def message_list(request: Request) -> Json:
-    """Messages without their payloads, newest first. Query: queue, partition, ns, task, status, from (an hour ago), to (now; to the end
-    of its minute), limit (200, most 1000), offset."""
+    """Messages without their payloads, newest first. Query: queue, partition, ns, task, status, from (an hour ago),
+    to (now; to the end of its minute), limit (200, most 1000), offset."""
     query = Query(request)
     now = int(time.time() * 1e6)
     from_, to = query.moment("from"), query.moment("to")
@@ -70,8 +70,7 @@ async def message_list(request: Request) -> Json:
     to = ((now if to is None else to) // MINUTE_US + 1) * MINUTE_US - 1
     queue, status = query.text("queue"), query.text("status")
     found = await rows(request, LIST, queue, query.text("partition"), query.text("ns"), query.text("task"), status,
-                       from_, to,
-                       query.whole("limit", PAGE, 0, PAGE_MOST), query.whole("offset", 0, 0, OFFSET_MOST),
+                       from_, to, query.whole("limit", PAGE, 0, PAGE_MOST), query.whole("offset", 0, 0, OFFSET_MOST),
                        LOOK_STATUS if status else LOOK)
     groups = {row.name for row in await rows(request, GROUPS, queue, queue)}
     seed = await seed_of(request)
@@ -108,8 +107,7 @@ def _mode(groups: set[str]) -> dict[str, Any]:
                       leaseExpiresAt=SOME_TIME, offset=INTEGER, deliverAt=SOME_TIME,
                       queueConfig=whole(leaseTime=INTEGER, retryLimit=INTEGER, retryDelay=INTEGER, ttl=INTEGER,
                                         priority=INTEGER), mode=whole(**MODE, consumedByGroups=INTEGER),
-                                        consumerGroups=array(whole(name=TEXT, consumed=FLAG,
-                                                                   leaseExpiresAt=SOME_TIME))))
+                      consumerGroups=array(whole(name=TEXT, consumed=FLAG, leaseExpiresAt=SOME_TIME))))
 async def message_show(request: Request, partition: PathName, transaction_id: PathName) -> Json:
     """One message with its payload, also one that only the dead letters still have; 404 if there is none."""
     where = await address(request, partition, transaction_id)
@@ -128,21 +126,20 @@ async def message_show(request: Request, partition: PathName, transaction_id: Pa
         status = "completed" if all(one.consumed for one in named) else "pending"
     else:
         status = "completed" if mode and mode.consumed else "processing" if mode and mode.lease_until else "pending"
-    return Json({
-        "id": id, "transactionId": text, "partitionId": read_partition_id(await seed_of(request), where[0]),
-        "queuePath": f"{row.queue}/{row.partition}", "queue": row.queue,
-        "partition": row.partition, "namespace": row.namespace, "task": row.task, "status": status,
-        "payload": embedded(payload), "isEncrypted": sealed,
-        "traceId": row.trace_id and str(row.trace_id), "producerSub": row.producer_sub, "createdAt": ts3(row.stored_at),
-        "errorMessage": row.dead_error,
-        "retryCount": row.dead_retries, "leaseExpiresAt": ts3(mode.lease_until or None) if mode else None,
-        "offset": row.record_offset,
-        "queueConfig": {"leaseTime": row.lease_time, "retryLimit": row.retry_limit, "retryDelay": row.retry_delay,
-                        "ttl": row.ttl, "priority": row.priority},
-        "mode": {**_mode({one.name for one in states}), "consumedByGroups": sum(one.consumed for one in named)},
-        "consumerGroups": [{"name": one.name, "consumed": one.consumed,
-                            "leaseExpiresAt": ts3(one.lease_until or None)} for one in states],
-        **deliver_at(row)})
+    return Json({"id": id, "transactionId": text, "partitionId": read_partition_id(await seed_of(request), where[0]),
+                 "queuePath": f"{row.queue}/{row.partition}", "queue": row.queue, "partition": row.partition,
+                 "namespace": row.namespace, "task": row.task, "status": status, "payload": embedded(payload),
+                 "isEncrypted": sealed, "traceId": row.trace_id and str(row.trace_id), "producerSub": row.producer_sub,
+                 "createdAt": ts3(row.stored_at), "errorMessage": row.dead_error, "retryCount": row.dead_retries,
+                 "leaseExpiresAt": ts3(mode.lease_until or None) if mode else None, "offset": row.record_offset,
+                 "queueConfig": {"leaseTime": row.lease_time, "retryLimit": row.retry_limit,
+                                 "retryDelay": row.retry_delay, "ttl": row.ttl, "priority": row.priority},
+                 "mode": {**_mode({one.name for one in states}),
+                          "consumedByGroups": sum(one.consumed for one in named)},
+                 "consumerGroups": [
+                                    {"name": one.name, "consumed": one.consumed,
+                                     "leaseExpiresAt": ts3(one.lease_until or None)} for one in states],
+                 **deliver_at(row)})
 
 
 @router.declare("DELETE /api/v1/messages/{partition}/{transaction_id}", WRITE,
@@ -158,7 +155,8 @@ async def message_delete(request: Request, partition: PathName, transaction_id: 
 @router.declare("POST /api/v1/messages/{partition}/{transaction_id}/retry", WRITE,
                 whole(success=DONE, partitionId=TEXT, transactionId=TEXT, newTransactionId=TEXT))
 async def message_retry(request: Request, partition: PathName, transaction_id: PathName) -> Json:
-    """Stores the dead letter of this message as a new message of its partition and drops it; 404 if it is not among them."""
+    """Stores the dead letter of this message as a new message of its partition and drops it; 404 if it is not among
+    them."""
     where = await address(request, partition, transaction_id)
     dead = await rows(request, DEAD, *where) if where else []
     if not dead:
@@ -179,9 +177,11 @@ async def message_retry(request: Request, partition: PathName, transaction_id: P
                 body=body(record([], consumerGroup=NAME, error=TEXT), required=False),
                 example={"consumerGroup": "billing", "error": "no such customer"})
 async def message_bury(request: Request, partition: PathName, transaction_id: PathName) -> Json:
-    """Moves the message into the dead letters of a group (the queue mode's where the body names none): nobody is given it any more."""
+    """Moves the message into the dead letters of a group (the queue mode's where the body names none): nobody is
+    given it any more."""
     wanted = await body_object(request) if (await request.body()).strip() else {}
-    group, error = wanted.get("consumerGroup") or QUEUE_MODE, wanted.get("error") or wanted.get("errorMessage") or "Moved by hand"
+    group, error = wanted.get("consumerGroup") or QUEUE_MODE, wanted.get("error") or wanted.get(
+        "errorMessage") or "Moved by hand"
     for name, value in (("consumerGroup", group), ("error", error)):
         if not isinstance(value, str) or "\0" in value:
             raise Refusal(400, f"{name} must be a text without NUL", "invalid_request")

@@ -1,6 +1,7 @@
 """GET /metrics (JSON) and GET /metrics/prometheus.
 
-The families named queen_… are those dashboards of Queen MQ know; queend_… are ours and come straight from the core's counters.
+The families named queen_… are those dashboards of Queen MQ know; queend_… are ours and come straight from the core's
+counters.
 """
 from __future__ import annotations
 
@@ -34,21 +35,20 @@ LIVE = ("connections", "requests", "jobs", "slots", "handles", "parked", "push_s
 PAGE = os.sysconf("SC_PAGE_SIZE")
 OUTBOX_MOST = 100_000      # counted
 OUTBOX = f"""SELECT (SELECT count(*) FROM (SELECT FROM queend.outbox WHERE refused IS NULL LIMIT {OUTBOX_MOST}) AS o),
-                    (SELECT COALESCE(extract(epoch FROM clock_timestamp() - created_at), 0) FROM (SELECT min(id) AS id FROM queend.outbox WHERE refused IS NULL) AS f
-                       LEFT JOIN queend.outbox USING (id)),
-                    (SELECT count(*) FROM (SELECT FROM queend.outbox WHERE refused IS NOT NULL LIMIT {OUTBOX_MOST}) AS o)"""
+        (SELECT COALESCE(extract(epoch FROM clock_timestamp() - created_at), 0) FROM (SELECT min(id) AS id
+        FROM queend.outbox WHERE refused IS NULL) AS f LEFT JOIN queend.outbox USING (id)), (SELECT count(*) FROM
+        (SELECT FROM queend.outbox WHERE refused IS NOT NULL LIMIT {OUTBOX_MOST}) AS o)"""
 
 
-@router.declare("GET /metrics", READ,
-                like(whole(uptime=INTEGER, requests=whole(total=INTEGER, rate=NUMBER),
-                           messages=whole(total=INTEGER, rate=NUMBER), database=whole(**integers("poolSize",
-                               "idleConnections", "waitingRequests")), memory=whole(**integers("rss", "heapTotal",
-                                   "heapUsed", "external", "arrayBuffers")), cpu=whole(**integers("user", "system"))),
-                                   {"uptime": 888, "requests": {"total": 1014, "rate": 1.14},
-                                    "messages": {"total": 41, "rate": 0.05},
-                                    "database": {"poolSize": 3, "idleConnections": 3, "waitingRequests": 0},
-                                    "memory": {"rss": 81661952, "heapTotal": 0, "heapUsed": 0, "external": 0,
-                                               "arrayBuffers": 0}, "cpu": {"user": 10206321, "system": 1397716}}))
+@router.declare("GET /metrics", READ, like(
+    whole(uptime=INTEGER, requests=whole(total=INTEGER, rate=NUMBER), messages=whole(total=INTEGER, rate=NUMBER),
+          database=whole(**integers("poolSize", "idleConnections", "waitingRequests")),
+          memory=whole(**integers("rss", "heapTotal", "heapUsed", "external", "arrayBuffers")),
+          cpu=whole(**integers("user", "system"))), {
+              "uptime": 888, "requests": {"total": 1014, "rate": 1.14}, "messages": {"total": 41, "rate": 0.05},
+              "database": {"poolSize": 3, "idleConnections": 3, "waitingRequests": 0},
+              "memory": {"rss": 81661952, "heapTotal": 0, "heapUsed": 0, "external": 0, "arrayBuffers": 0},
+              "cpu": {"user": 10206321, "system": 1397716}}))
 async def metrics(request: Request) -> Json:
     """A few figures of this process as JSON."""
     control = request.app.state.control
@@ -56,15 +56,12 @@ async def metrics(request: Request) -> Json:
     uptime = time.time() - control.started
     requests = sum(job["requests"] for job in stats["jobs"].values())
     messages = sum(job["items"] for name, job in stats["jobs"].items() if name in ("push", "pop"))
-    return Json({
-        "uptime": int(uptime),
-        "requests": {"total": requests, "rate": round(requests / max(uptime, 1), 2)},
-        "messages": {"total": messages, "rate": round(messages / max(uptime, 1), 2)},
-        "database": {"poolSize": pool["pool_size"], "idleConnections": pool["pool_available"],
-                     "waitingRequests": pool["requests_waiting"]},
-        "memory": {"rss": memory()[1], "heapTotal": 0, "heapUsed": 0, "external": 0, "arrayBuffers": 0},
-        "cpu": {"user": int(usage.ru_utime * 1e6), "system": int(usage.ru_stime * 1e6)},
-    })
+    return Json({"uptime": int(uptime), "requests": {"total": requests, "rate": round(requests / max(uptime, 1), 2)},
+                 "messages": {"total": messages, "rate": round(messages / max(uptime, 1), 2)},
+                 "database": {"poolSize": pool["pool_size"], "idleConnections": pool["pool_available"],
+                              "waitingRequests": pool["requests_waiting"]},
+                 "memory": {"rss": memory()[1], "heapTotal": 0, "heapUsed": 0, "external": 0, "arrayBuffers": 0},
+                 "cpu": {"user": int(usage.ru_utime * 1e6), "system": int(usage.ru_stime * 1e6)},})
 
 
 @router.declare("GET /metrics/prometheus", READ, response_class=Response)
@@ -108,7 +105,8 @@ def process(control: Any) -> Iterator[Metric]:
 
 
 def engine(stats: dict[str, Any]) -> Iterator[Metric]:
-    """The core's counters: per job type with latency histograms, per worker, and the cluster families of this instance."""
+    """The core's counters: per job type with latency histograms, per worker, and the cluster families of this
+    instance."""
     jobs, workers = stats["jobs"], stats["workers"]
     for key in ("requests", "items", "errors", "calls"):
         family = CounterMetricFamily(f"queend_{key}", f"Per job type: {key.replace('_', ' ')}.", labels=["type"])
@@ -227,12 +225,11 @@ async def outbox(control: Any) -> list[Metric]:
     except (psycopg.Error, PoolTimeout):
         return []
     return [gauge("queend_outbox_messages", f"Committed messages that wait for their queue, at most {OUTBOX_MOST}.",
-                  depth),
-            gauge("queend_outbox_oldest_seconds", "How long the first of them waits.", float(oldest)),
+                  depth), gauge("queend_outbox_oldest_seconds", "How long the first of them waits.", float(oldest)),
             gauge("queend_outbox_refused_messages", "Messages that cannot be stored: queend.outbox.refused says why.",
-                  refused),
-            CounterMetricFamily("queend_outbox_moved_messages", "Messages this daemon moved into their queues.",
-                                value=control.relay.figures.moved)]
+                  refused), CounterMetricFamily(
+                      "queend_outbox_moved_messages", "Messages this daemon moved into their queues.",
+                      value=control.relay.figures.moved)]
 
 
 async def store(control: Any) -> list[Metric]:

@@ -25,7 +25,8 @@ PORTS = 65_535
 
 
 def address(request: Request, given: dict[str, Any], missing: str) -> Address:
-    """Where to connect. Refusal: 400 for what is missing or of another type, 403 for what the operator has not listed."""
+    """Where to connect. Refusal: 400 for what is missing or of another type, 403 for what the operator has not
+    listed."""
     texts = {name: given.get(name) for name in ("host", "database", "user")}
     if not all(texts.values()):
         raise Refusal(400, missing, "invalid_request")
@@ -71,8 +72,8 @@ async def migration_test(request: Request) -> Json:
 @router.declare("POST /api/v1/migration/start", ADMIN, whole(status={"const": "started"}, message=TEXT),
                 status_code=202, body=body(START), example={**TARGET, "excludeTableData": ["messages"]})
 async def migration_start(request: Request) -> Json:
-    """Makes the target's schemas `queend` and `queen` and copies everything there. One at a time: 409; also where one of them is not empty,
-    until the request comes once more with `overwrite`, which drops them."""
+    """Makes the target's schemas `queend` and `queen` and copies everything there. One at a time: 409; also where
+    one of them is not empty, until the request comes once more with `overwrite`, which drops them."""
     given = await body_object(request)
     target = address(request, given, "target host, database, and user are required")
     if given.get("schema") not in (None, "", "queen"):
@@ -104,9 +105,8 @@ async def migration_status(request: Request) -> Json:
     return Json(transfer(request).status())
 
 
-@router.declare("POST /api/v1/migration/validate", ADMIN,
-                whole(success=DONE, allMatch=FLAG, tables=array(whole(table=TEXT, sourceCount=INTEGER,
-                                                                      targetCount=INTEGER, match=FLAG))),
+@router.declare("POST /api/v1/migration/validate", ADMIN, whole(
+    success=DONE, allMatch=FLAG, tables=array(whole(table=TEXT, sourceCount=INTEGER, targetCount=INTEGER, match=FLAG))),
                 body=body(ADDRESS), example=TARGET)
 async def migration_validate(request: Request) -> Json:
     """Rows counted here and there. Those that were left out, or came since, do not match."""

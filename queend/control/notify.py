@@ -15,7 +15,8 @@ router = Routes("system")
                 body=body(record(["queue"], queue=TEXT, partition=TEXT)),
                 example={"queue": "orders", "partition": "customer-7"})
 async def notify(request: Request) -> Json:
-    """Wakes the pops that are parked on a queue: its partitions are looked at afresh, the one that is named among them."""
+    """Wakes the pops that are parked on a queue: its partitions are looked at afresh, the one that is named among
+    them."""
     wanted = await body_object(request)
     queue, partition = wanted.get("queue"), wanted.get("partition")
     if not isinstance(queue, str) or not queue or "\0" in queue:

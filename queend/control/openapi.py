@@ -1,5 +1,5 @@
-"""GET /openapi.json: what the routes of the control plane declare (`route`), and by hand those that the core answers before
-Python sees them."""
+"""GET /openapi.json: what the routes of the control plane declare (`route`), and by hand those that the core answers
+before Python sees them."""
 from __future__ import annotations
 
 from typing import Any
@@ -9,8 +9,8 @@ from fastapi import Request
 from ..auth.levels import READ
 from .answer import Json
 from .route import ROUTES, Routes
-from .words import (ANY, BYTES, FLAG, ID, INTEGER, JSON, MAYBE, MESSAGE, NAME, QUERY, SOME_INTEGER, SOME_TIME, TEXT, TIME,
-                    TRACEPARENT, array, body, parameter, record, ref, whole)
+from .words import (ANY, BYTES, FLAG, ID, INTEGER, JSON, MAYBE, MESSAGE, NAME, QUERY, SOME_INTEGER, SOME_TIME, TEXT,
+                    TIME, TRACEPARENT, array, body, parameter, record, ref, whole)
 
 router = Routes("health")
 
@@ -41,9 +41,9 @@ def whole_document(described: dict[str, Any]) -> dict[str, Any]:
             if path == "/metrics/prometheus":
                 operation["responses"][status]["content"] = {"text/plain": {"schema": TEXT}}
             if path == "/api/v1/fetch":
-                operation["responses"][status]["content"] |= {"application/x-ndjson": {"schema": TEXT},
-                                                              "application/vnd.apache.arrow.stream": {"schema": BYTES},
-                                                              EVENTS: {"schema": array(ref("CloudEvent"))}}
+                operation["responses"][status]["content"] |= {
+                    "application/x-ndjson": {"schema": TEXT}, "application/vnd.apache.arrow.stream": {"schema": BYTES},
+                    EVENTS: {"schema": array(ref("CloudEvent"))}}
             if path == "/health":
                 operation["responses"]["503"]["content"] = operation["responses"][status]["content"]
             if example is not None:
@@ -53,7 +53,8 @@ def whole_document(described: dict[str, Any]) -> dict[str, Any]:
         for operation in methods.values():
             for one in operation.get("parameters", []):
                 if one["in"] == "path":
-                    one["example"] = MESSAGE["partitionId"] if one["name"] == "partition" and path.startswith(WITH_IDS) else EXAMPLES[one["name"]]
+                    one["example"] = MESSAGE["partitionId"] if one["name"] == "partition" and path.startswith(
+                        WITH_IDS) else EXAMPLES[one["name"]]
                     one["schema"] = {"type": "string", "minLength": 1}
     for path, links in LINKS.items():
         for method in paths[path].values():
@@ -63,65 +64,56 @@ def whole_document(described: dict[str, Any]) -> dict[str, Any]:
                 "description": "where JWT_ENABLED is set"}}}}
 
 
-SCHEMAS = {
-    "Error": record(["error"], error=TEXT, code=TEXT),
-    "Problem": record(["type", "title", "status", "detail", "instance", "error"], type=TEXT, title=TEXT, status=INTEGER,
-                      detail=TEXT, instance=TEXT, error=TEXT, code=TEXT),
-    "PushItem": record(["queue"], queue={**NAME, "minLength": 1}, partition={**NAME, "default": "Default"}, payload=ANY,
-                       transactionId=NAME, traceId=ID, traceparent=TRACEPARENT, tracestate=TEXT,
-                       deliverAt={"oneOf": [TIME, INTEGER]}, delayMs={**INTEGER, "minimum": 0, "maximum": 31622400000}),
-    "PushResult": record(["index", "transaction_id", "status", "queueName"], index=INTEGER, transaction_id=TEXT,
-                         status={"enum": ["queued", "duplicate", "buffered", "failed"]}, message_id=ID, partition_id=ID,
-                         trace_id=MAYBE, queueName=TEXT, error=TEXT, code=TEXT),
-    "PushCounts": record(["count", "queued", "duplicate", "error"], count=INTEGER, queued=INTEGER, duplicate=INTEGER,
-                         error=INTEGER),
-    "Message": record(["id", "transactionId", "data", "createdAt", "partitionId", "leaseId", "deliveryAttempt",
-                       "offset"], id=ID, transactionId=TEXT,
-                      traceId=MAYBE, data=ANY, producerSub=MAYBE, createdAt=TIME, partitionId=ID, partition=TEXT,
-                      leaseId=TEXT,
-                      consumerGroup=TEXT, queue=TEXT, deliveryAttempt=INTEGER, offset=INTEGER, traceparent=TRACEPARENT,
-                      tracestate=TEXT,
-                      cloudEvent={"type": "object"}, dataEncoding={"enum": ["base64", "none"]}, deliverAt=TIME),
-    "PopResult": record(["messages"], success=FLAG, error=TEXT, queue=TEXT, partition=TEXT, partitionId=MAYBE,
-                        leaseId=MAYBE,
-                        consumerGroup=TEXT, partitionsClaimed=INTEGER, windowBufferActive=FLAG,
-                        messages=array(ref("Message")),
-                        reason={"enum": ["queue_not_found", "partition_not_found", "empty"]},
-                        autopilot=record(["partitions", "batch"], partitions=INTEGER, batch=INTEGER)),
-    "Ack": record(["transactionId", "partitionId"], transactionId=NAME, partitionId=ID, leaseId=MAYBE,
-                  consumerGroup=MAYBE,
-                  status={"enum": ["completed", "success", "failed", "dlq", "retry"], "default": "completed"},
-                  error=MAYBE, cumulative=FLAG,
-                  delayMs={**INTEGER, "minimum": 0, "maximum": 31622400000}),
-    "AckResult": record(["index", "transactionId", "success"], index=INTEGER, transactionId=TEXT, success=FLAG,
-                        error=MAYBE,
-                        queueName=MAYBE, partitionName=MAYBE, leaseReleased=FLAG, dlq=FLAG),
-    "Operation": {"oneOf": [
-        record(["type", "items"], type={"const": "push"}, items=array(ref("PushItem"))),
-        {"allOf": [ref("Ack"), record(["type"], type={"const": "ack"})]}]},
-    "TransactionResult": record(["transactionId", "success", "results"], transactionId=ID, success=FLAG, reason=TEXT,
-                                failedIndex=SOME_INTEGER, error=TEXT,
-                                results=array({"type": "object"})),
-    "Lease": record(["leaseId", "success", "error", "expiresAt"], leaseId=TEXT, success=FLAG, error=MAYBE,
-                    expiresAt=SOME_TIME,
-                    newExpiresAt=SOME_TIME, lease_expires_at=SOME_TIME, renewed=INTEGER),
-    "CloudEvent": {**record(["specversion", "id", "source", "type"], specversion={"const": "1.0"},
-                            id={**TEXT, "minLength": 1}, source={**TEXT, "format": "uri-reference", "minLength": 1},
-                            type={**TEXT, "minLength": 1}, subject={**TEXT, "minLength": 1}, time=TIME,
-                            datacontenttype={**TEXT, "minLength": 1}, dataschema={**TEXT, "format": "uri"},
-                            partitionkey={**NAME, "minLength": 1}, data=ANY,
-                            data_base64={**TEXT, "contentEncoding": "base64"})},
-}
+SCHEMAS = {"Error": record(["error"], error=TEXT, code=TEXT), "Problem": record(
+    ["type", "title", "status", "detail", "instance", "error"], type=TEXT, title=TEXT, status=INTEGER, detail=TEXT,
+    instance=TEXT, error=TEXT, code=TEXT), "PushItem": record(
+        ["queue"], queue={**NAME, "minLength": 1}, partition={**NAME, "default": "Default"}, payload=ANY,
+        transactionId=NAME, traceId=ID, traceparent=TRACEPARENT, tracestate=TEXT, deliverAt={"oneOf": [TIME, INTEGER]},
+        delayMs={**INTEGER, "minimum": 0, "maximum": 31622400000}),
+           "PushResult": record(["index", "transaction_id", "status", "queueName"], index=INTEGER, transaction_id=TEXT,
+                                status={"enum": ["queued", "duplicate", "buffered", "failed"]}, message_id=ID,
+                                partition_id=ID, trace_id=MAYBE, queueName=TEXT, error=TEXT, code=TEXT),
+           "PushCounts": record(["count", "queued", "duplicate", "error"], count=INTEGER, queued=INTEGER,
+                                duplicate=INTEGER, error=INTEGER),
+           "Message": record(["id", "transactionId", "data", "createdAt", "partitionId", "leaseId", "deliveryAttempt",
+                              "offset"], id=ID, transactionId=TEXT, traceId=MAYBE, data=ANY, producerSub=MAYBE,
+                             createdAt=TIME, partitionId=ID, partition=TEXT, leaseId=TEXT, consumerGroup=TEXT,
+                             queue=TEXT, deliveryAttempt=INTEGER, offset=INTEGER, traceparent=TRACEPARENT,
+                             tracestate=TEXT, cloudEvent={"type": "object"}, dataEncoding={"enum": ["base64", "none"]},
+                             deliverAt=TIME), "PopResult": record(
+                                 ["messages"], success=FLAG, error=TEXT, queue=TEXT, partition=TEXT, partitionId=MAYBE,
+                                 leaseId=MAYBE, consumerGroup=TEXT, partitionsClaimed=INTEGER, windowBufferActive=FLAG,
+                                 messages=array(ref("Message")),
+                                 reason={"enum": ["queue_not_found", "partition_not_found", "empty"]},
+                                 autopilot=record(["partitions", "batch"], partitions=INTEGER, batch=INTEGER)),
+           "Ack": record(["transactionId", "partitionId"], transactionId=NAME, partitionId=ID, leaseId=MAYBE,
+                         consumerGroup=MAYBE,
+                         status={"enum": ["completed", "success", "failed", "dlq", "retry"], "default": "completed"},
+                         error=MAYBE, cumulative=FLAG, delayMs={**INTEGER, "minimum": 0, "maximum": 31622400000}),
+           "AckResult": record(["index", "transactionId", "success"], index=INTEGER, transactionId=TEXT, success=FLAG,
+                               error=MAYBE, queueName=MAYBE, partitionName=MAYBE, leaseReleased=FLAG, dlq=FLAG),
+           "Operation": {"oneOf": [record(["type", "items"], type={"const": "push"}, items=array(ref("PushItem"))),
+                                   {"allOf": [ref("Ack"), record(["type"], type={"const": "ack"})]}]},
+           "TransactionResult": record(
+               ["transactionId", "success", "results"], transactionId=ID, success=FLAG, reason=TEXT,
+               failedIndex=SOME_INTEGER, error=TEXT, results=array({"type": "object"})),
+           "Lease": record(["leaseId", "success", "error", "expiresAt"], leaseId=TEXT, success=FLAG, error=MAYBE,
+                           expiresAt=SOME_TIME, newExpiresAt=SOME_TIME, lease_expires_at=SOME_TIME, renewed=INTEGER),
+           "CloudEvent": {**record(["specversion", "id", "source", "type"], specversion={"const": "1.0"},
+                                   id={**TEXT, "minLength": 1},
+                                   source={**TEXT, "format": "uri-reference", "minLength": 1},
+                                   type={**TEXT, "minLength": 1}, subject={**TEXT, "minLength": 1}, time=TIME,
+                                   datacontenttype={**TEXT, "minLength": 1}, dataschema={**TEXT, "format": "uri"},
+                                   partitionkey={**NAME, "minLength": 1}, data=ANY,
+                                   data_base64={**TEXT, "contentEncoding": "base64"})},}
 
 
 def answers(status: str, text: str, schema: dict[str, Any] | None, *errors: str) -> dict[str, Any]:
     meanings = {"204": "nothing to deliver", "400": "the request names what is wrong with it; nothing was done",
-                "404": "there is nothing of this name", "409": "a name would be made, and there are as many as are "
-                                                               "allowed", "413": "body too large",
-                                                               "415": "a media type nobody reads here",
-                                                               "default": "refused; the error says why",
-                                                               "503": "too much is waiting, or no database: try again "
-                                                                      "after Retry-After"}
+                "404": "there is nothing of this name",
+                "409": "a name would be made, and there are as many as are allowed", "413": "body too large",
+                "415": "a media type nobody reads here", "default": "refused; the error says why",
+                "503": "too much is waiting, or no database: try again after Retry-After"}
     described: dict[str, Any] = {status: {"description": text}}
     if schema:
         described[status]["content"] = {"application/json": {"schema": schema}}
@@ -141,21 +133,19 @@ def post(summary: str, request: dict[str, Any], responses: dict[str, Any],
                      "responses": responses}}
 
 
-POP = [
-    parameter("batch", {**INTEGER, "minimum": 1}, "most messages of the answer"),
-    parameter("partitions", {**INTEGER, "minimum": 1}, "most partitions of the answer"),
-    parameter("wait", FLAG, "park until there is something or the timeout is over"),
-    parameter("timeout", {**INTEGER, "default": 30000}, "milliseconds, with wait"),
-    parameter("consumerGroup", NAME, "an independent set of cursors; without it the queue's own"),
-    parameter("leaseSeconds", {**INTEGER, "minimum": 1, "maximum": 86400}, "length of this pop's leases; default: the "
-                                                                           "queue's leaseTime"),
-    parameter("autoAck", FLAG, "consume on delivery"),
-    parameter("autopilot", FLAG, "without batch or partitions: the daemon chooses"),
-    parameter("subscriptionMode", {"enum": ["all", "from_beginning", "new", "new-only"]}, "where a new group starts"),
-    parameter("subscriptionFrom", TEXT, "`now` or a timestamp"),
-    parameter("format", {"enum": ["json", "cloudevents"]}, "as Accept: application/cloudevents-batch+json"),
-    parameter("frames", FLAG, "framed, for the 2.x client"),
-]
+POP = [parameter("batch", {**INTEGER, "minimum": 1}, "most messages of the answer"),
+       parameter("partitions", {**INTEGER, "minimum": 1}, "most partitions of the answer"),
+       parameter("wait", FLAG, "park until there is something or the timeout is over"),
+       parameter("timeout", {**INTEGER, "default": 30000}, "milliseconds, with wait"),
+       parameter("consumerGroup", NAME, "an independent set of cursors; without it the queue's own"),
+       parameter("leaseSeconds", {**INTEGER, "minimum": 1, "maximum": 86400},
+                 "length of this pop's leases; default: the queue's leaseTime"),
+       parameter("autoAck", FLAG, "consume on delivery"),
+       parameter("autopilot", FLAG, "without batch or partitions: the daemon chooses"),
+       parameter("subscriptionMode", {"enum": ["all", "from_beginning", "new", "new-only"]},
+                 "where a new group starts"), parameter("subscriptionFrom", TEXT, "`now` or a timestamp"),
+       parameter("format", {"enum": ["json", "cloudevents"]}, "as Accept: application/cloudevents-batch+json"),
+       parameter("frames", FLAG, "framed, for the 2.x client"),]
 EVENTS = "application/cloudevents-batch+json"
 ITEM = {"queue": "orders", "partition": "customer-7", "transactionId": "order-17", "payload": {"n": 1}}
 STORED = {"index": 0, "transaction_id": "order-17", "status": "queued", "message_id": MESSAGE["id"],
@@ -203,17 +193,15 @@ FORMAT = parameter("format", {"enum": ["array", "counts"]}, "how the answer is w
 EVENTS_BODY = {"required": True, "content": {"application/cloudevents+json": {"schema": ref("CloudEvent"),
     "example": EVENT}, EVENTS: {"schema": array(ref("CloudEvent")), "example": [EVENT]}}}
 
-CYCLE = record(
-    ["query_id", "partition_id"], query_id=TEXT, partition_id=TEXT, consumer_group=NAME, release_lease=FLAG,
-    state_ops=array(record(["type", "key"], type={"enum": ["upsert", "delete"]}, key=TEXT, value=ANY)),
-    push_items=array(record(["queue"], queue=NAME, partition=NAME, payload=ANY, transactionId=NAME, traceId=TEXT,
-                            namespace=NAME, task=NAME)),
-    ack=record(["transactionId"], transactionId=NAME, leaseId=MAYBE,
-               status={"enum": ["completed", "success", "failed", "dlq"]}, count=INTEGER, error=TEXT))
+CYCLE = record(["query_id", "partition_id"], query_id=TEXT, partition_id=TEXT, consumer_group=NAME, release_lease=FLAG,
+               state_ops=array(record(["type", "key"], type={"enum": ["upsert", "delete"]}, key=TEXT, value=ANY)),
+               push_items=array(record(["queue"], queue=NAME, partition=NAME, payload=ANY, transactionId=NAME,
+                                       traceId=TEXT, namespace=NAME, task=NAME)),
+               ack=record(["transactionId"], transactionId=NAME, leaseId=MAYBE,
+                          status={"enum": ["completed", "success", "failed", "dlq"]}, count=INTEGER, error=TEXT))
 CYCLED = whole("error", success=FLAG, query_id=TEXT, partition_id=TEXT, queueName=MAYBE, state_ops_applied=INTEGER,
-               push_results=array(ref("PushResult")), error=TEXT,
-               ack_result={"oneOf": [{"type": "null"}, whole(success=FLAG, count=INTEGER, lease_released=FLAG,
-                                                             dlq=FLAG)]})
+               push_results=array(ref("PushResult")), error=TEXT, ack_result={
+                   "oneOf": [{"type": "null"}, whole(success=FLAG, count=INTEGER, lease_released=FLAG, dlq=FLAG)]})
 CYCLE_EXAMPLE = {"query_id": QUERY, "partition_id": MESSAGE["partitionId"],
                  "state_ops": [{"type": "upsert", "key": "total", "value": {"n": 1}}],
                  "push_items": [{"queue": "totals", "payload": {"n": 1}}]}
@@ -281,22 +269,21 @@ def link(method: str, path: str, **more: Any) -> dict[str, Any]:
 
 TAKEN = {"acknowledge": link("post", "/api/v1/ack", requestBody=DELIVERED),
          "extend": link("post", "/api/v1/lease/{leaseId}/extend", parameters={"leaseId": "$response.body#/leaseId"})}
-LINKS = {
-    "/api/v1/push": {"show": link("get", "/api/v1/messages/{partition}/{transaction_id}", parameters=ADDRESS),
-                     "delete": link("delete", "/api/v1/messages/{partition}/{transaction_id}", parameters=ADDRESS),
-                     "bury": link("post", "/api/v1/messages/{partition}/{transaction_id}/dlq", parameters=ADDRESS),
-                     "take": link("get", "/api/v1/pop/queue/{queue}",
-                                  parameters={"queue": "$response.body#/0/queueName"})},
-    "/api/v1/events/{queue}": {"take": link("get", "/api/v1/pop/queue/{queue}",
-                                            parameters={"queue": "$response.body#/0/queueName"})},
-    "/api/v1/pop/queue/{queue}": TAKEN, "/api/v1/pop/queue/{queue}/partition/{partition}": TAKEN,
-    "/api/v1/messages/{partition}/{transaction_id}/dlq": {"retry": link("post",
-                                                                        "/api/v1/messages/{partition}/{transaction_id}/retry", parameters={
-        "partition": "$response.body#/partitionId", "transaction_id": "$response.body#/transactionId"})},
-    "/api/v1/configure": {"show": link("get", "/api/v1/resources/queues/{queue}",
-                                       parameters={"queue": "$response.body#/queue"}),
-                          "take": link("get", "/api/v1/pop/queue/{queue}",
-                                       parameters={"queue": "$response.body#/queue"}),
-                          "delete": link("delete", "/api/v1/resources/queues/{queue}",
-                                         parameters={"queue": "$response.body#/queue"})},
-}
+LINKS = {"/api/v1/push": {
+    "show": link("get", "/api/v1/messages/{partition}/{transaction_id}", parameters=ADDRESS),
+    "delete": link("delete", "/api/v1/messages/{partition}/{transaction_id}", parameters=ADDRESS),
+    "bury": link("post", "/api/v1/messages/{partition}/{transaction_id}/dlq", parameters=ADDRESS),
+    "take": link("get", "/api/v1/pop/queue/{queue}", parameters={"queue": "$response.body#/0/queueName"})},
+         "/api/v1/events/{queue}": {
+             "take": link("get", "/api/v1/pop/queue/{queue}", parameters={"queue": "$response.body#/0/queueName"})},
+         "/api/v1/pop/queue/{queue}": TAKEN, "/api/v1/pop/queue/{queue}/partition/{partition}": TAKEN,
+         "/api/v1/messages/{partition}/{transaction_id}/dlq": {
+             "retry": link("post", "/api/v1/messages/{partition}/{transaction_id}/retry",
+                           parameters={"partition": "$response.body#/partitionId",
+                                       "transaction_id": "$response.body#/transactionId"})},
+         "/api/v1/configure": {"show": link(
+             "get", "/api/v1/resources/queues/{queue}", parameters={"queue": "$response.body#/queue"}),
+                               "take": link("get", "/api/v1/pop/queue/{queue}",
+                                            parameters={"queue": "$response.body#/queue"}),
+                               "delete": link("delete", "/api/v1/resources/queues/{queue}",
+                                              parameters={"queue": "$response.body#/queue"})},}

@@ -1,5 +1,5 @@
-"""The options of a queue, declared once: configure checks by them, a queue's page shows them. sql/function/options.sql and
-docs/queue-options.md are made of them by tools/options.py."""
+"""The options of a queue, declared once: configure checks by them, a queue's page shows them.
+sql/function/options.sql and docs/queue-options.md are made of them by tools/options.py."""
 from __future__ import annotations
 
 import json
@@ -41,8 +41,8 @@ class Option:
         """Its value in OpenAPI."""
         if self.kind == "backoff":
             return BACKOFF
-        return {"type": "boolean"} if self.kind == "flag" else {"type": "integer", "minimum": self.least,
-                                                                "maximum": self.most}
+        return {"type": "boolean"} if self.kind == "flag" else {
+            "type": "integer", "minimum": self.least, "maximum": self.most}
 
     def shape(self) -> dict[str, Any]:
         """The same as it is answered."""
@@ -73,42 +73,41 @@ def _flag(name: str, column: str, about: str) -> Option:
 
 
 OPTIONS: tuple[Option, ...] = (
-    _whole("leaseTime", "lease_time", 300, "s", "how long a popped batch belongs to its consumer unless the pop says "
-                                                "otherwise; 0 is 60 s"),
+    _whole("leaseTime", "lease_time", 300, "s",
+           "how long a popped batch belongs to its consumer unless the pop says otherwise; 0 is 60 s"),
     _whole("retryLimit", "retry_limit", 3, "failures", "a batch that failed more often goes to the dead letters"),
     _whole("deliveryLimit", "delivery_limit", 20, "leases",
            "a message that was left by so many leases in a row that ran out, alone in the end, goes to the dead "
-           "letters "
-           "at the next; 0: never "
-           "([a message that ends its consumers](operations.md#a-message-that-ends-its-consumers))", own=True),
-    _whole("retryDelay", "retry_delay", 1000, "ms", "the partition pauses so long after a failed batch; only if asked "
-                                                    "for, the default is no pause"),
+           "letters at the next; 0: never ([a message that ends its "
+           "consumers](operations.md#a-message-that-ends-its-consumers))", own=True),
+    _whole("retryDelay", "retry_delay", 1000, "ms",
+           "the partition pauses so long after a failed batch; only if asked for, the default is no pause"),
     Option("retryBackoff", "backoff", None, "ms", "pauses by the number of the retry: a list of them, or an "
-                                                  "exponential rule; goes before `retryDelay` "
-           "([delays](delays.md))", "retry_backoff", own=True),
-    _whole("delayedProcessing", "delayed_processing", 0, "s", "a message is delivered no earlier than so long after it "
-                                                              "was stored"),
+                                                  "exponential rule; goes before `retryDelay` ([delays](delays.md))",
+           "retry_backoff", own=True), _whole(
+               "delayedProcessing", "delayed_processing", 0, "s",
+               "a message is delivered no earlier than so long after it was stored"),
     _whole("windowBuffer", "window_buffer", 0, "s",
            "nothing of a partition is delivered until it was quiet for so long"),
-    _whole("maxSize", "max_size", 0, "messages", "what the queue holds at most, stored and not consumed by all groups; "
-                                                 "0: no bound"),
-    _whole("ttl", "ttl", 3600, "s", "older messages are not delivered, and are removed; only if asked for, the default "
-                                    "is no bound"),
-    _whole("priority", "priority", 0, "", "pops of a namespace or task take from the queue of the highest priority "
-                                          "first", -PRIORITY_MOST, PRIORITY_MOST),
+    _whole("maxSize", "max_size", 0, "messages",
+           "what the queue holds at most, stored and not consumed by all groups; 0: no bound"),
+    _whole("ttl", "ttl", 3600, "s",
+           "older messages are not delivered, and are removed; only if asked for, the default is no bound"),
+    _whole("priority", "priority", 0, "",
+           "pops of a namespace or task take from the queue of the highest priority first", -PRIORITY_MOST,
+           PRIORITY_MOST),
     _flag("deadLetterQueue", "dead_letter_queue", "shown only: dead letters are kept in any case"),
-    _flag("dlqAfterMaxRetries", "dlq_after_max_retries", "shown only: what used up its retries goes to the dead "
-                                                         "letters in any case"),
+    _flag("dlqAfterMaxRetries", "dlq_after_max_retries",
+          "shown only: what used up its retries goes to the dead letters in any case"),
     _flag("retentionEnabled", "retention_enabled", "whether the next two count"),
     _whole("retentionSeconds", "retention_seconds", 0, "s", "older messages are removed, consumed or not; 0: never"),
-    _whole("completedRetentionSeconds", "completed_retention_seconds", 0, "s", "older messages that every group has "
-           "consumed are removed; 0: never"),
-    _whole("maxWaitTimeSeconds", "max_wait_time_seconds", 0, "s", "older messages that some group has not consumed are "
-                                                                  "removed; 0: never"),
-    _flag("encryptionEnabled", "encryption_enabled", "payloads are sealed; `true` turns it on, and only "
-                                                     "`\"encryption\": \"off\"` turns it off "
-          "([encryption](encryption.md))"),
-)
+    _whole("completedRetentionSeconds", "completed_retention_seconds", 0, "s",
+           "older messages that every group has consumed are removed; 0: never"),
+    _whole("maxWaitTimeSeconds", "max_wait_time_seconds", 0, "s",
+           "older messages that some group has not consumed are removed; 0: never"),
+    _flag("encryptionEnabled", "encryption_enabled",
+          "payloads are sealed; `true` turns it on, and only `\"encryption\": \"off\"` turns it off "
+          "([encryption](encryption.md))"),)
 BY_NAME = {option.name: option for option in OPTIONS}
 SWITCHED, SWITCH = "encryptionEnabled", "encryption"       # "on" or "off": the only name that turns encryption off
 
@@ -127,8 +126,8 @@ def checked(value: Any) -> dict[str, Any]:
 
 
 def shown(row: Any) -> dict[str, Any]:
-    """Every option of a queue: value, unit, default and whether it was asked for. row: of queend.queues, with `asked`, and
-    with `backoff` as it was configured."""
+    """Every option of a queue: value, unit, default and whether it was asked for. row: of queend.queues, with
+    `asked`, and with `backoff` as it was configured."""
     return {option.name: {"value": getattr(row, "backoff" if option.kind == "backoff" else option.column),
                           "unit": option.unit, "default": option.default, "asked": option.name in row.asked}
             for option in OPTIONS}

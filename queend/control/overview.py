@@ -1,4 +1,5 @@
-"""The whole at a glance: /api/v1/resources/overview, /api/v1/status, /api/v1/status/analytics. Sums are kept, rates come from the minutes written."""
+"""The whole at a glance: /api/v1/resources/overview, /api/v1/status, /api/v1/status/analytics. Sums come from the
+figures `service/stats` keeps, rates from the minutes that daemons wrote (history.py)."""
 from __future__ import annotations
 
 import statistics
@@ -12,18 +13,18 @@ from ..auth.levels import READ
 from ..service.metrics import COUNTS
 from .answer import Json, Refusal
 from .database import rows, seed_of
-from .history import DAY_S, average, lag_ms, latest, newest, or_zero, queue_series, rate, span, ts0, worker_series
+from .history import (DAY_S, FILTERS, NO_LAG, average, lag_ms, latest, newest, or_zero, queue_series, rate, span, ts0,
+                      worker_series, worker_state)
 from .query import Query
 from .queues import ts3
 from .route import Routes
-from .shapes import A_LAG, A_WORKER, FROM, LAG, OPS, QUEUE, RANGE, SPAN, TO, WORKER, each, integers
-from .words import ID, INTEGER, MAYBE, NAME, NUMBER, SOME_INTEGER, SOME_NUMBER, TEXT, TIME, array, like, parameter, whole
+from .shapes import FROM, LAG, OPS, QUEUE, SIX_COUNTS, SPAN, TO, WORKER, each, integers
+from .words import ID, INTEGER, MAYBE, NAME, NUMBER, SOME_INTEGER, SOME_NUMBER, TEXT, TIME, array, parameter, whole
 
 router = Routes("status")
 NAMESPACE = parameter("namespace", NAME)
 TASK = parameter("task", NAME)
 SPREAD = whole(**integers("avg", "median", "min", "max"))
-COUNT_NAMES = ("total", "pending", "processing", "completed", "failed", "deadLetter")
 
 RATE_S = 300
 POINTS = 10_000
@@ -31,38 +32,47 @@ STEPS = {"minute": 60, "hour": 3600, "day": DAY_S, "week": 7 * DAY_S}
 MONDAY_S = 4 * DAY_S      # 1970-01-05
 
 SUMS = """
-SELECT count(*) AS queues, count(DISTINCT nullif(q.namespace, '')) AS namespaces, count(DISTINCT nullif(q.task, '')) AS tasks,
-       coalesce(sum(s.partitions), 0)::bigint AS partitions, coalesce(sum(s.pushed), 0)::bigint AS pushed, coalesce(sum(s.pending), 0)::bigint AS pending,
-       coalesce(sum(s.processing), 0)::bigint AS processing, coalesce(sum(s.dead), 0)::bigint AS dead, coalesce(sum(s.leased), 0)::bigint AS leased_partitions,
-       (SELECT (queend.now_us() - x.looked_at) / 1000000 FROM queend.stats x) AS age, (SELECT t.counts FROM queend.metric_totals t) AS totals
+SELECT count(*) AS queues, count(DISTINCT nullif(q.namespace, '')) AS namespaces,
+       count(DISTINCT nullif(q.task, '')) AS tasks, coalesce(sum(s.partitions), 0)::bigint AS partitions,
+       coalesce(sum(s.pushed), 0)::bigint AS pushed, coalesce(sum(s.pending), 0)::bigint AS pending,
+       coalesce(sum(s.processing), 0)::bigint AS processing, coalesce(sum(s.dead), 0)::bigint AS dead,
+       coalesce(sum(s.leased), 0)::bigint AS leased_partitions,
+       (SELECT (queend.now_us() - x.looked_at) / 1000000 FROM queend.stats x) AS age,
+       (SELECT t.counts FROM queend.metric_totals t) AS totals
   FROM queend.queues q LEFT JOIN queend.stat_queues s ON s.queue_id = q.id"""
-# Per queue: messages left for the group that is furthest behind, and when the oldest was stored that some group has not consumed.
+# Per queue: messages left for the group that is furthest behind, and the time of the oldest that some group has still
+# to consume.
 LAGS = """
 SELECT greatest(s.pending + s.processing, 0) AS messages,
        (SELECT min(o.oldest) FROM queend.consumer_groups g
-         CROSS JOIN LATERAL (SELECT c.oldest FROM queend.stat_cursors c WHERE c.group_id = g.id AND c.lag > 0 ORDER BY c.oldest LIMIT 1) o
+         CROSS JOIN LATERAL (SELECT c.oldest FROM queend.stat_cursors c
+                              WHERE c.group_id = g.id AND c.lag > 0 ORDER BY c.oldest LIMIT 1) o
          WHERE g.queue_id = s.queue_id) AS oldest
   FROM queend.stat_queues s JOIN queend.queues q ON q.id = s.queue_id"""
-QUEUES = """
+QUEUES = f"""
 SELECT q.id, q.name, q.namespace, q.task, s.partitions, s.consumed
   FROM queend.queues q JOIN queend.stat_queues s ON s.queue_id = q.id
- WHERE s.total > 0 AND (%s::text IS NULL OR q.name = %s) AND (%s::text IS NULL OR q.namespace = %s) AND (%s::text IS NULL OR q.task = %s)
- ORDER BY q.created_at, q.id LIMIT 10000"""
-LEASES = "SELECT coalesce(sum(g.leases), 0)::bigint AS active, coalesce(sum(g.leased), 0)::bigint AS messages FROM queend.stat_groups g JOIN queend.queues q ON q.id = g.queue_id"
+ WHERE s.total > 0 AND {FILTERS} ORDER BY q.created_at, q.id LIMIT 10000"""
+LEASES = """
+SELECT coalesce(sum(g.leases), 0)::bigint AS active, coalesce(sum(g.leased), 0)::bigint AS messages
+  FROM queend.stat_groups g JOIN queend.queues q ON q.id = g.queue_id"""
 # Of the latest dead letters only: they may be many.
 DEAD = """
-SELECT d.error, count(*) AS count, (SELECT count(DISTINCT x.partition_id) FROM (SELECT l.partition_id FROM queend.dead_letters l ORDER BY l.failed_at DESC, l.id DESC LIMIT 10000) x) AS partitions
-  FROM (SELECT l.error FROM queend.dead_letters l ORDER BY l.failed_at DESC, l.id DESC LIMIT 1000) d GROUP BY d.error ORDER BY count DESC, d.error LIMIT 10"""
-STORED = """
-SELECT m.bucket - (m.bucket - %s) %% %s AS at, sum(m.push_messages)::bigint AS messages FROM queend.metric_queues m JOIN queend.queues q ON q.id = m.queue_id
- WHERE m.bucket >= %s AND m.bucket <= %s AND (%s::text IS NULL OR q.name = %s) AND (%s::text IS NULL OR q.namespace = %s) AND (%s::text IS NULL OR q.task = %s)
- GROUP BY 1 ORDER BY 1"""
-
-
-# The same of everything, which is some rows a minute and not one for each queue.
+SELECT d.error, count(*) AS count,
+       (SELECT count(DISTINCT x.partition_id)
+          FROM (SELECT l.partition_id FROM queend.dead_letters l
+                 ORDER BY l.failed_at DESC, l.id DESC LIMIT 10000) x) AS partitions
+  FROM (SELECT l.error FROM queend.dead_letters l ORDER BY l.failed_at DESC, l.id DESC LIMIT 1000) d
+ GROUP BY d.error ORDER BY count DESC, d.error LIMIT 10"""
+STORED = f"""
+SELECT m.bucket - (m.bucket - %(anchor)s) %% %(step)s AS at, sum(m.push_messages)::bigint AS messages
+  FROM queend.metric_queues m JOIN queend.queues q ON q.id = m.queue_id
+ WHERE m.bucket >= %(first)s AND m.bucket <= %(last)s AND {FILTERS} GROUP BY 1 ORDER BY 1"""
+# The same of all queues, from the rows of workers, which are fewer.
 STORED_ALL = f"""
-SELECT m.bucket - (m.bucket - %s) %% %s AS at, sum(m.counts[{COUNTS.index("push_messages") + 1}])::bigint AS messages FROM queend.metric_workers m
- WHERE m.bucket >= %s AND m.bucket <= %s GROUP BY 1 ORDER BY 1"""
+SELECT m.bucket - (m.bucket - %(anchor)s) %% %(step)s AS at,
+       sum(m.counts[{COUNTS.index("push_messages") + 1}])::bigint AS messages
+  FROM queend.metric_workers m WHERE m.bucket >= %(first)s AND m.bucket <= %(last)s GROUP BY 1 ORDER BY 1"""
 
 
 def totals(row: Any) -> dict[str, int]:
@@ -78,36 +88,25 @@ async def sums(request: Request) -> Any:
     return (await rows(request, SUMS))[0]
 
 
-@router.declare("GET /api/v1/resources/overview", READ,
-                like(whole(**integers("queues", "partitions", "namespaces", "tasks"),
-                           messages=whole(**integers(*COUNT_NAMES)), lag=whole(time=SPREAD, offset=SPREAD),
-                           throughput=whole(ingestedPerSecond=NUMBER, processedPerSecond=NUMBER), timestamp=TIME,
-                           statsAge=INTEGER), {"queues": 1, "partitions": 2, "namespaces": 1, "tasks": 1,
-                                               "messages": {"total": 10, "pending": 1, "processing": 0, "completed": 9,
-                                                            "failed": 0, "deadLetter": 0},
-                                                            "lag": dict.fromkeys(("time", "offset"),
-                                                                {"avg": 1, "median": 1, "min": 1, "max": 1}),
-                                                                "throughput": {"ingestedPerSecond": 0.03,
-                                                                    "processedPerSecond": 0.03},
-                                                                    "timestamp": "2026-01-02T03:04:05.678Z",
-                                                                    "statsAge": 0}))
+@router.declare("GET /api/v1/resources/overview", READ, whole(
+    **integers("queues", "partitions", "namespaces", "tasks"), messages=SIX_COUNTS,
+    lag=whole(time=SPREAD, offset=SPREAD), throughput=whole(ingestedPerSecond=NUMBER, processedPerSecond=NUMBER),
+    timestamp=TIME, statsAge=INTEGER))
 async def overview(request: Request) -> Json:
-    """Everything in a few numbers: `total`, `completed`, `failed` and `deadLetter` since the beginning, lags per queue, rates of the last five minutes."""
+    """Everything in a few numbers: `total`, `completed`, `failed` and `deadLetter` since the beginning, lags per
+    queue, rates of the last five minutes."""
     row = await sums(request)
     counted, now = totals(row), time.time()
     lags = await rows(request, LAGS)
     wanted = span(request, RATE_S)
     series = await queue_series(request, wanted)
-    return Json({
-        "queues": row.queues, "partitions": row.partitions, "namespaces": row.namespaces, "tasks": row.tasks,
-        "messages": {"total": row.pushed, "pending": row.pending, "processing": row.processing,
-                     "completed": counted["ack_done"], "failed": counted["ack_failed"],
-                     "deadLetter": counted["dead_lettered"]},
-        "lag": {"time": _spread([int(now - one.oldest / 1e6) if one.oldest else 0 for one in lags]),
-                "offset": _spread([one.messages for one in lags])},
-        "throughput": {"ingestedPerSecond": rate(sum(one.push_messages for one in series), wanted.lasted()),
-                       "processedPerSecond": rate(sum(one.ack_done for one in series), wanted.lasted())},
-        "timestamp": ts3(int(now * 1e6)), "statsAge": -1 if row.age is None else row.age})
+    return Json({"queues": row.queues, "partitions": row.partitions, "namespaces": row.namespaces, "tasks": row.tasks,
+                 "messages": _messages(row, counted),
+                 "lag": {"time": _spread([int(now - one.oldest / 1e6) if one.oldest else 0 for one in lags]),
+                         "offset": _spread([one.messages for one in lags])},
+                 "throughput": {"ingestedPerSecond": rate(sum(one.push_messages for one in series), wanted.lasted()),
+                                "processedPerSecond": rate(sum(one.ack_done for one in series), wanted.lasted())},
+                 "timestamp": ts3(int(now * 1e6)), "statsAge": -1 if row.age is None else row.age})
 
 
 def _spread(values: list[int]) -> dict[str, int]:
@@ -117,102 +116,98 @@ def _spread(values: list[int]) -> dict[str, int]:
             "max": max(values)}
 
 
-@router.declare("GET /api/v1/status", READ,
-                like(whole(**SPAN, pointCount=INTEGER, throughput=array(whole(timestamp=TIME,
-                    **integers("ingested", "processed", "popMessages", "ackFailed"),
-                    **each(NUMBER, "ingestedPerSecond", "processedPerSecond", "popPerSecond"), **LAG,
-                    **each(SOME_INTEGER, "avgEventLoopLagMs", "maxEventLoopLagMs", "minFreeSlots", "dbErrors",
-                           "dlqCount"), **each(SOME_NUMBER, "queenCpuUserPct", "queenCpuSysPct", "queenRssMb",
-                                               "dbPoolActive", "dbPoolIdle", "dbPoolSize"))),
-                                               queues=array(whole(id=ID, name=TEXT, namespace=TEXT, task=TEXT,
-                                                                  **integers("partitions", "totalConsumed"))),
-                                                                  messages=whole(**integers(*COUNT_NAMES),
-                                                                      requests=whole(**integers(*OPS)),
-                                                                      batchEfficiency=whole(**each(NUMBER, *OPS))),
-                                                                      leases=whole(**integers("active",
-                                                                          "partitionsWithLeases", "totalBatchSize",
-                                                                          "totalAcked")),
-                                                                          deadLetterQueue=whole(**integers("totalMessages", "affectedPartitions"), topErrors=array(whole(error=MAYBE, count=INTEGER))), workers=array(whole(**WORKER)), errors=whole(**integers("dbErrors", "ackFailed", "dlqMessages")), statsAge=INTEGER), {**RANGE, "pointCount": 1, "throughput": [{"timestamp": "2026-01-02T03:04:00Z", "ingested": 10, "processed": 9, "popMessages": 9, "ackFailed": 0, "ingestedPerSecond": 0.17, "processedPerSecond": 0.15, "popPerSecond": 0.15, **A_LAG, "avgEventLoopLagMs": 1, "maxEventLoopLagMs": 7, "minFreeSlots": 7, "dbErrors": 0, "dlqCount": 0, "queenCpuUserPct": 0.77, "queenCpuSysPct": 0.11, "queenRssMb": 77.8, "dbPoolActive": 0.0, "dbPoolIdle": 18.0, "dbPoolSize": 18.0}], "queues": [{"id": "797a957c-35c2-82ab-9eb6-1136a4b4fea3", "name": "orders", "namespace": "shop", "task": "billing", "partitions": 2, "totalConsumed": 9}], "messages": {"total": 10, "pending": 1, "processing": 0, "completed": 9, "failed": 0, "deadLetter": 0, "requests": {"push": 4, "pop": 5, "ack": 5}, "batchEfficiency": {"push": 2.5, "pop": 1.8, "ack": 1.8}}, "leases": {"active": 1, "partitionsWithLeases": 1, "totalBatchSize": 1, "totalAcked": 0}, "deadLetterQueue": {"totalMessages": 2, "affectedPartitions": 1, "topErrors": [{"error": "no such customer", "count": 2}]}, "workers": [A_WORKER], "errors": {"dbErrors": 0, "ackFailed": 0, "dlqMessages": 0}, "statsAge": 0}),
+@router.declare("GET /api/v1/status", READ, whole(
+    **SPAN, pointCount=INTEGER, throughput=array(
+        whole(timestamp=TIME, **integers("ingested", "processed", "popMessages", "ackFailed"),
+              **each(NUMBER, "ingestedPerSecond", "processedPerSecond", "popPerSecond"), **LAG,
+              **each(SOME_INTEGER, "avgEventLoopLagMs", "maxEventLoopLagMs", "minFreeSlots", "dbErrors", "dlqCount"),
+              **each(SOME_NUMBER, "queenCpuUserPct", "queenCpuSysPct", "queenRssMb", "dbPoolActive", "dbPoolIdle",
+                     "dbPoolSize"))),
+    queues=array(whole(id=ID, name=TEXT, namespace=TEXT, task=TEXT, **integers("partitions", "totalConsumed"))),
+    messages=whole(**SIX_COUNTS["properties"], requests=whole(**integers(*OPS)),
+                   batchEfficiency=whole(**each(NUMBER, *OPS))),
+    leases=whole(**integers("active", "partitionsWithLeases", "totalBatchSize", "totalAcked")),
+    deadLetterQueue=whole(**integers("totalMessages", "affectedPartitions"),
+                          topErrors=array(whole(error=MAYBE, count=INTEGER))), workers=array(whole(**WORKER)),
+    errors=whole(**integers("dbErrors", "ackFailed", "dlqMessages")), statsAge=INTEGER),
                 [FROM, TO, QUEUE, NAMESPACE, TASK])
 async def status(request: Request) -> Json:
-    """What happened in a range of time, newest first, and how things stand now. Query: from, to (the last hour), queue, namespace, task."""
-    query = Query(request)
-    wanted, filters = span(request), {name: query.text(name) for name in ("queue", "namespace", "task")}
+    """What happened in a range of time, newest first, and how things stand now. Query: from, to (the last hour),
+    queue, namespace, task."""
+    wanted, filters = span(request), _filters(Query(request))
     row = await sums(request)
     counted = totals(row)
     system = {one.at: one for one in await worker_series(request, wanted)}
     # workers count the same of all their queues
     series = await queue_series(request, wanted, **filters) if any(filters.values()) else list(system.values())
-    workers = await worker_series(request, latest(120), "m.hostname, m.worker")
+    workers = newest(await worker_series(request, latest(120), "m.hostname", "m.worker"))
     ((leases, leased),) = await rows(request, LEASES)
     dead = await rows(request, DEAD)
     by_bucket = {one.at: one for one in series}
-    points = [_point(at, by_bucket.get(at), system.get(at), wanted.lasted(at),
-                     any(filters.values())) for at in sorted(by_bucket.keys() | system.keys(), reverse=True)]
-    names = [value for value in filters.values() for value in (value, value)]
+    points = [_point(at, by_bucket.get(at), system.get(at), wanted.lasted(at))
+              for at in sorted(by_bucket.keys() | system.keys(), reverse=True)]
     seed = await seed_of(request)
     return Json({
-        "timeRange": wanted.shown, "bucketMinutes": wanted.minutes, "pointCount": len(points), "throughput": points,
+        **wanted.shown, "pointCount": len(points), "throughput": points,
         "queues": [{"id": read_queue_id(seed, one.id), "name": one.name, "namespace": one.namespace, "task": one.task,
                     "partitions": one.partitions, "totalConsumed": one.consumed}
-                   for one in await rows(request, QUEUES, *names)],
-        "messages": {"total": row.pushed, "pending": row.pending, "processing": row.processing,
-                     "completed": counted["ack_done"], "failed": counted["ack_failed"],
-                     "deadLetter": counted["dead_lettered"], "requests": {name: counted[f"{name}_requests"]
-                         for name in ("push", "pop", "ack")},
-                     "batchEfficiency": {name: rate(counted[f"{name}_messages"],
-                                                    counted[f"{name}_requests"] or 1) for name in ("push", "pop",
-                                                        "ack")}},
+                   for one in await rows(request, QUEUES, **filters)],
+        "messages": {**_messages(row, counted), "requests": {name: counted[f"{name}_requests"] for name in OPS},
+                     "batchEfficiency": {name: rate(counted[f"{name}_messages"], counted[f"{name}_requests"] or 1)
+                                         for name in OPS}},
         "leases": {"active": leases, "partitionsWithLeases": row.leased_partitions, "totalBatchSize": leased,
                    "totalAcked": 0},
         "deadLetterQueue": {"totalMessages": row.dead, "affectedPartitions": dead[0].partitions if dead else 0,
                             "topErrors": [{"error": one.error, "count": one.count} for one in dead]},
-        "workers": [{"hostname": one.hostname, "workerId": one.worker,
-                     "avgEventLoopLagMs": or_zero(average(one.loop_lag_ms)),
-                     "maxEventLoopLagMs": or_zero(one.loop_lag_ms[3]),
-                     "freeSlots": or_zero(one.free[4]), "dbConnections": or_zero(one.slots[4]),
-                     "jobQueueSize": or_zero(one.jobs[4]),
-                     "messagesProcessed": one.push_messages + one.pop_messages + one.ack_messages}
-                     for one in newest(workers)],
+        "workers": [worker_state(one) for one in workers],
         "errors": {"dbErrors": sum(one.db_errors for one in system.values()),
                    "ackFailed": sum(one.ack_failed for one in series),
                    "dlqMessages": sum(one.dead_lettered for one in system.values())},
         "statsAge": -1 if row.age is None else row.age})
 
 
-def _point(at: int, queue: Any, system: Any, seconds: float, filtered: bool) -> dict[str, Any]:
-    pushed, popped, acked = (queue.push_messages, queue.pop_messages, queue.ack_done) if queue else (0, 0, 0)
-    lag = lag_ms(queue) if queue else (0, 0)
-    cpu_user, cpu_system, rss, size, active = (average(getattr(system, name)) if system else None
-                                               for name in ("cpu_user", "cpu_system", "rss", "pool_size",
-                                                            "pool_active"))
+def _filters(query: Query) -> dict[str, str | None]:
+    return {name: query.text(name) for name in ("queue", "namespace", "task")}
+
+
+def _messages(row: Any, counted: dict[str, int]) -> dict[str, int]:
+    return {"total": row.pushed, "pending": row.pending, "processing": row.processing,
+            "completed": counted["ack_done"], "failed": counted["ack_failed"], "deadLetter": counted["dead_lettered"]}
+
+
+def _point(at: int, queue: Any, system: Any, seconds: float) -> dict[str, Any]:
+    pushed, popped, acked, failed = (queue.push_messages, queue.pop_messages, queue.ack_done,
+                                     queue.ack_failed) if queue else (0, 0, 0, 0)
+    return {"timestamp": ts0(at), "ingested": pushed, "processed": acked, "popMessages": popped, "ackFailed": failed,
+            "ingestedPerSecond": rate(pushed, seconds), "processedPerSecond": rate(acked, seconds),
+            "popPerSecond": rate(popped, seconds), **(lag_ms(queue) if queue else NO_LAG),
+            **(_process(system) if system else dict.fromkeys(PROCESS))}
+
+
+PROCESS = ("avgEventLoopLagMs", "maxEventLoopLagMs", "minFreeSlots", "dbErrors", "dlqCount", "queenCpuUserPct",
+           "queenCpuSysPct", "queenRssMb", "dbPoolActive", "dbPoolIdle", "dbPoolSize")
+
+
+def _process(system: Any) -> dict[str, Any]:
+    """The values of PROCESS in a bucket."""
+    user, kernel, rss, size, active = (average(getattr(system, name)) for name in (
+        "cpu_user", "cpu_system", "rss", "pool_size", "pool_active"))
 
     def shown(value: float | None, digits: int, divide: float = 1) -> float | None:
         return None if value is None else round(value / divide, digits)
-    return {
-        "timestamp": ts0(at), "ingested": pushed, "processed": acked, "popMessages": popped,
-        "ingestedPerSecond": rate(pushed, seconds),
-        "processedPerSecond": rate(acked, seconds), "popPerSecond": rate(popped, seconds), "avgLagMs": lag[0],
-        "maxLagMs": lag[1],
-        "avgEventLoopLagMs": or_zero(average(system.loop_lag_ms)) if system else None,
-        "maxEventLoopLagMs": or_zero(system.loop_lag_ms[3]) if system else None,
-        "minFreeSlots": or_zero(system.free[2]) if system else None, "dbErrors": system.db_errors if system else None,
-        "ackFailed": queue.ack_failed if queue else 0, "dlqCount": system.dead_lettered if system else None,
-        "queenCpuUserPct": shown(cpu_user, 2, 100), "queenCpuSysPct": shown(cpu_system, 2, 100),
-        "queenRssMb": shown(rss, 1, 1 << 20),
-        "dbPoolActive": shown(active, 1), "dbPoolIdle": None if size is None or active is None else round(size - active,
-            1), "dbPoolSize": shown(size, 1)}
+    values = (or_zero(average(system.loop_lag_ms)), or_zero(system.loop_lag_ms[3]), or_zero(system.free[2]),
+              system.db_errors, system.dead_lettered, shown(user, 2, 100), shown(kernel, 2, 100),
+              shown(rss, 1, 1 << 20), shown(active, 1),
+              None if size is None or active is None else round(size - active, 1), shown(size, 1))
+    return dict(zip(PROCESS, values, strict=True))
 
 
-@router.declare("GET /api/v1/status/analytics", READ,
-                like(whole(dataPoints=array(whole(timestamp=TIME, messages=INTEGER)),
-                           interval={"enum": ["minute", "hour", "day", "week"]}, **{"from": TIME, "to": TIME}),
-                           {"dataPoints": [{"timestamp": "2026-01-02T03:00:00.000Z", "messages": 230}],
-                            "interval": "hour", **RANGE["timeRange"]}),
-                [FROM, TO, QUEUE, NAMESPACE, TASK, parameter("interval", {"enum": ["minute", "hour", "day", "week"]})])
+@router.declare("GET /api/v1/status/analytics", READ, whole(
+    dataPoints=array(whole(timestamp=TIME, messages=INTEGER)), interval={"enum": list(STEPS)},
+    **{"from": TIME, "to": TIME}), [FROM, TO, QUEUE, NAMESPACE, TASK, parameter("interval", {"enum": list(STEPS)})])
 async def status_analytics(request: Request) -> Json:
-    """Messages stored per minute, hour, day or week, oldest first, with zeros where there were none. Query: from (a day ago), to, queue,
-    namespace, task, interval (hour)."""
+    """Messages stored per minute, hour, day or week, oldest first, with zeros where there were none. Query: from (a
+    day ago), to, queue, namespace, task, interval (hour)."""
     query = Query(request)
     interval = query.text("interval") or "hour"
     if interval not in STEPS:
@@ -223,10 +218,9 @@ async def status_analytics(request: Request) -> Json:
     if (wanted.end - first) // step > POINTS:
         raise Refusal(400, f"the range has more than {POINTS} points", "invalid_request")
     await request.app.state.control.metrics.fresh()
-    names = [value for name in ("queue", "namespace", "task") for value in (query.text(name),) * 2]
-    stored = (STORED, *names) if any(names) else (STORED_ALL,)
-    found = {one.at: one.messages for one in await rows(request, stored[0], anchor, step, first, wanted.end,
-                                                        *stored[1:], prepare=False)}
-    return Json({"dataPoints": [{"timestamp": ts3(at), "messages": found.get(at, 0)} for at in range(first,
-        wanted.end + 1, step)],
-                 "interval": interval, **wanted.shown})
+    filters, times = _filters(query), {"anchor": anchor, "step": step, "first": first, "last": wanted.end}
+    stored = await rows(request, STORED if any(filters.values()) else STORED_ALL, **filters, **times, prepare=False)
+    found = {one.at: one.messages for one in stored}
+    return Json({"dataPoints": [{"timestamp": ts3(at), "messages": found.get(at, 0)}
+                                for at in range(first, wanted.end + 1, step)],
+                 "interval": interval, **wanted.range})

@@ -25,7 +25,8 @@ class Page:
         return self.limit + 1, self.offset
 
     def of(self, found: list[Any]) -> tuple[list[Any], dict[str, str]]:
-        """What is shown of what was found, and the answer's headers: `Link` names the next page where there is one (RFC 8288)."""
+        """What is shown of what was found, and the answer's headers: `Link` names the next page where there is one
+        (RFC 8288)."""
         if len(found) <= self.limit or not self.limit:
             return found[:self.limit], {}
         query = {**self.request.query_params, "limit": self.limit, "offset": self.offset + self.limit}

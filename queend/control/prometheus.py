@@ -1,4 +1,5 @@
-"""Families of /metrics/prometheus that follow the minutes daemons write: per queue and per worker, and the sums over all daemons."""
+"""Families of /metrics/prometheus that follow the minutes daemons write: per queue and per worker, and the sums over
+all daemons."""
 from __future__ import annotations
 
 import time
@@ -16,22 +17,29 @@ from .history import LEVELS, average, lag_ms, or_zero
 FRESH_US = 300_000_000       # who did nothing for so long is not told of
 QUEUES = 10_000              # at most
 TOTALS = "SELECT t.counts FROM queend.metric_totals t"
-# Of the last minute that has ended; listed are those that did something lately.
+ENDED = "FILTER (WHERE m.bucket = %(last)s)"      # of the last minute that has ended
+SUMS = ", ".join(f"coalesce(sum(m.{name}) {ENDED}, 0)::bigint AS {name}" for name in (
+    "push_requests", "push_messages", "pop_messages", "pop_empty", "ack_done", "ack_failed", "transactions", "lag_us",
+    "lag_n"))
+# Queues that did something lately.
 BY_QUEUE = f"""
-SELECT q.name, {", ".join(f"coalesce(sum(m.{name}) FILTER (WHERE m.bucket = %(last)s), 0)::bigint AS {name}" for name in (
-    "push_requests", "push_messages", "pop_messages", "pop_empty", "ack_done", "ack_failed", "transactions", "lag_us", "lag_n"))},
-       coalesce(max(m.lag_most_us) FILTER (WHERE m.bucket = %(last)s), 0) AS lag_most_us,
-       coalesce(sum(m.parked) FILTER (WHERE m.bucket = %(last)s), 0)::float8 / greatest(max(m.samples) FILTER (WHERE m.bucket = %(last)s), 1) AS parked
+SELECT q.name, {SUMS}, coalesce(max(m.lag_most_us) {ENDED}, 0) AS lag_most_us,
+       coalesce(sum(m.parked) {ENDED}, 0)::float8 / greatest(max(m.samples) {ENDED}, 1) AS parked
   FROM queend.queues q JOIN queend.metric_queues m ON m.queue_id = q.id AND m.bucket >= %(since)s
  GROUP BY q.name ORDER BY q.name LIMIT {QUEUES}"""
-STANDING = "SELECT queue, name, count(*) AS partitions, min(since) AS since FROM queend.standing_list(NULL) GROUP BY queue, name ORDER BY queue, name LIMIT 10000"
-# Counts of that minute, levels of the newest.
+STANDING = """
+SELECT queue, name, count(*) AS partitions, min(since) AS since FROM queend.standing_list(NULL)
+ GROUP BY queue, name ORDER BY queue, name LIMIT 10000"""
+COUNTED = ", ".join(f"coalesce(w.counts[{i}], 0) AS {name}" for i, name in enumerate(COUNTS, 1))
+LEVEL = """ARRAY(SELECT e::float8 FROM jsonb_array_elements_text(
+               coalesce(m.levels->'{0}', '[null, null, null, null, null]')) AS e) AS {0}"""
+# Counts of the last minute that has ended, levels of the newest.
 BY_WORKER = f"""
-SELECT DISTINCT ON (m.hostname, m.port, m.worker) m.hostname, m.worker, m.pid, m.seen_at, {", ".join(
-    f"coalesce(w.counts[{i + 1}], 0) AS {name}" for i, name in enumerate(COUNTS))}, {", ".join(
-    f"ARRAY(SELECT e::float8 FROM jsonb_array_elements_text(coalesce(m.levels->'{name}', '[null, null, null, null, null]')) AS e) AS {name}" for name in LEVELS)}
+SELECT DISTINCT ON (m.hostname, m.port, m.worker) m.hostname, m.worker, m.pid, m.seen_at, {COUNTED},
+       {", ".join(map(LEVEL.format, LEVELS))}
   FROM queend.metric_workers m
-  LEFT JOIN queend.metric_workers w ON w.bucket = %(last)s AND (w.hostname, w.port, w.worker) = (m.hostname, m.port, m.worker)
+  LEFT JOIN queend.metric_workers w
+    ON w.bucket = %(last)s AND (w.hostname, w.port, w.worker) = (m.hostname, m.port, m.worker)
  WHERE m.bucket >= %(since)s ORDER BY m.hostname, m.port, m.worker, m.bucket DESC"""
 TALLIES = (      # of Core.tallies, in its order
     ("push_requests", "Pushes"), ("push_messages", "Messages stored"), ("pop_requests", "Pops that delivered"),
@@ -125,7 +133,7 @@ def _queue(families: Families, one: Any, bucket: int) -> None:
             ("parked_consumers", "Long polls that waited, on average.", round(one.parked, 2)),
             ("metrics_age_seconds", "Since that minute began.", int(time.time() - bucket / 1e6))):
         families.add(f"queen_queue_{name}", text, of, value)
-    for stat, value in zip(("avg", "max"), lag_ms(one), strict=True):
+    for stat, value in zip(("avg", "max"), lag_ms(one).values(), strict=True):
         families.add("queen_queue_pop_lag_milliseconds", "Age of messages when they were delivered.",
                      {**of, "stat": stat}, value)
     for result, value in (("success", one.ack_done), ("failed", one.ack_failed)):
@@ -135,14 +143,12 @@ def _queue(families: Families, one: Any, bucket: int) -> None:
 def _worker(families: Families, one: Any) -> None:
     of = {"hostname": one.hostname, "worker_id": str(one.worker), "pid": str(one.pid)}
     for name, text, values in (
-            ("event_loop_lag_milliseconds", "How late the control plane's loop was.",
-             {"avg": or_zero(average(one.loop_lag_ms)), "max": or_zero(one.loop_lag_ms[3])}),
-            ("free_slots", "Connections that were free.", {"avg": or_zero(average(one.free)),
-                                                           "min": or_zero(one.free[2])}),
-            ("job_queue_size", "Requests in hand.", {"avg": or_zero(average(one.jobs)), "max": or_zero(one.jobs[3])}),
-            ("lag_milliseconds", "Age of messages when they were delivered.",
-             dict(zip(("avg", "max"), (round(one.lag_us / one.lag_n / 1000, 1) if one.lag_n else 0,
-                                       or_zero(one.lag_most_ms[3])), strict=True)))):
+        ("event_loop_lag_milliseconds", "How late the control plane's loop was.",
+         {"avg": or_zero(average(one.loop_lag_ms)), "max": or_zero(one.loop_lag_ms[3])}),
+        ("free_slots", "Connections that were free.", {"avg": or_zero(average(one.free)), "min": or_zero(one.free[2])}),
+        ("job_queue_size", "Requests in hand.", {"avg": or_zero(average(one.jobs)), "max": or_zero(one.jobs[3])}),
+        ("lag_milliseconds", "Age of messages when they were delivered.",
+         dict(zip(("avg", "max"), lag_ms(one).values(), strict=True)))):
         for stat, value in values.items():
             families.add(f"queen_worker_{name}", text, {**of, "stat": stat}, value)
     for op in ("push", "pop", "ack"):

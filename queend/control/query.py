@@ -26,7 +26,8 @@ class Query:
         return value
 
     def whole(self, name: str, default: int, low: int, high: int) -> int:
-        """A whole number from low to high; not strict: the number the value begins with, brought between them, the default where it begins with none."""
+        """A whole number from low to high; not strict: the number the value begins with, brought between them, the
+        default where it begins with none."""
         value = self.values.get(name)
         if self.strict and value and not (WHOLE.fullmatch(value) and low <= int(value) <= high):
             raise Refusal(400, f"{name} must be a whole number from {low} to {high}", "invalid_number")

@@ -28,29 +28,31 @@ PAGE, PAGE_MOST, OFFSET_MOST = 500, 10_000, 10_000_000     # partitions of one a
 CLEAR_PAGE, CLEAR_PARTITIONS = 1000, 1000                   # log rows removed, partitions looked at per transaction
 
 LIST = """
-SELECT q.id, q.name, q.namespace, q.task, q.created_at, coalesce(s.partitions, 0) AS partitions, coalesce(s.total, 0) AS total,
-       coalesce(s.pending, 0) AS pending, coalesce(s.processing, 0) AS processing
-  FROM (SELECT x.id FROM queend.queues x ORDER BY x.id DESC LIMIT %s OFFSET %s) AS i
-  JOIN queend.queues q ON q.id = i.id LEFT JOIN queend.stat_queues s ON s.queue_id = q.id
- ORDER BY q.id DESC"""
+SELECT q.id, q.name, q.namespace, q.task, q.created_at, coalesce(s.partitions, 0) AS partitions,
+    coalesce(s.total, 0) AS total, coalesce(s.pending, 0) AS pending, coalesce(s.processing, 0) AS processing
+ FROM (SELECT x.id FROM queend.queues x ORDER BY x.id DESC LIMIT %s OFFSET %s) AS i JOIN queend.queues q ON q.id = i.id
+ LEFT JOIN queend.stat_queues s ON s.queue_id = q.id ORDER BY q.id DESC"""
 
 ONE = """
 SELECT q.*, queend.backoff_show(q.retry_backoff) AS backoff, s.total, s.pending, s.processing, s.completed, s.dead
   FROM queend.queues q LEFT JOIN queend.stat_queues s ON s.queue_id = q.id WHERE q.name = %s"""
 
-PARTITIONS = """
+PARTITIONS_BY = """
 SELECT p.name, p.created_at, f.head - f.floor AS total, f.*,
        (SELECT count(DISTINCT d.record_offset) FROM queend.dead_letters d WHERE d.partition_id = f.partition_id) AS dead
-  FROM queend.partition_figures(ARRAY(SELECT x.id FROM queend.partitions x WHERE x.queue_id = %s ORDER BY x.queue_id, x.name LIMIT %s OFFSET %s)) AS f
-  JOIN queend.partitions p ON p.id = f.partition_id ORDER BY p.name"""
+  FROM queend.partition_figures(ARRAY(SELECT x.id FROM queend.partitions x {} LIMIT %s OFFSET %s)) AS f
+  JOIN queend.partitions p ON p.id = f.partition_id ORDER BY {}"""
+PARTITIONS = PARTITIONS_BY.format("WHERE x.queue_id = %s ORDER BY x.queue_id, x.name", "p.name")
+PARTITIONS_OF_ALL = PARTITIONS_BY.format("ORDER BY x.id", "p.id")
 
 # partitions of a queue whose totals are those of this moment; of a larger one they are kept (`service/stats`)
 SUMMED = 5000
 TOTALS = """
-SELECT coalesce(sum(f.head - f.floor), 0)::bigint AS total, coalesce(sum(f.pending), 0)::bigint AS pending, coalesce(sum(f.processing), 0)::bigint AS processing,
-       coalesce(sum(f.completed), 0)::bigint AS completed, coalesce(sum((SELECT count(DISTINCT d.record_offset) FROM queend.dead_letters d
-       WHERE d.partition_id = f.partition_id)), 0)::bigint AS dead
-  FROM queend.partition_figures(%s) AS f"""
+SELECT coalesce(sum(f.head - f.floor), 0)::bigint AS total, coalesce(sum(f.pending), 0)::bigint AS pending,
+    coalesce(sum(f.processing), 0)::bigint AS processing, coalesce(sum(f.completed), 0)::bigint AS completed,
+    coalesce(sum((SELECT count(DISTINCT d.record_offset) FROM queend.dead_letters d
+    WHERE d.partition_id = f.partition_id)), 0)::bigint AS dead
+ FROM queend.partition_figures(%s) AS f"""
 
 CLEAR = "SELECT * FROM queend.retain(%s, %s, %s, %s, %s, 0, 0)"      # as if they had expired
 
@@ -60,7 +62,8 @@ COUNTS = ("total", "pending", "processing", "completed", "failed", "deadLetter")
 @router.declare("GET /api/v1/resources/queues", READ,
                 whole(queues=array(whole(**HEAD, partitions=INTEGER, messages=MESSAGES))), [LIMIT, OFFSET])
 async def queue_list(request: Request) -> Json:
-    """Queues, newest first. Query: limit (1000, most 10 000), offset; the header `Link` names the next page where there is one."""
+    """Queues, newest first. Query: limit (1000, most 10 000), offset; the header `Link` names the next page where
+    there is one."""
     page = Page(request)
     await request.app.state.control.stats.fresh()
     seed = await seed_of(request)
@@ -71,14 +74,14 @@ async def queue_list(request: Request) -> Json:
         headers=headers)
 
 
-@router.declare("GET /api/v1/resources/queues/{queue}", READ,
-                whole(**HEAD, totals=SIX_COUNTS, options=whole(**{name: OPTION for name in BY_NAME}),
-                      partitions=array(whole(id=ID, name=TEXT, createdAt=TIME, stats=SIX_COUNTS,
-                                             oldestMessage=SOME_TIME, newestMessage=SOME_TIME))),
-                [LIMIT, OFFSET])
+@router.declare("GET /api/v1/resources/queues/{queue}", READ, whole(
+    **HEAD, totals=SIX_COUNTS, options=whole(**{name: OPTION for name in BY_NAME}),
+    partitions=array(whole(id=ID, name=TEXT, createdAt=TIME, stats=SIX_COUNTS, oldestMessage=SOME_TIME,
+                           newestMessage=SOME_TIME))), [LIMIT, OFFSET])
 async def queue_show(request: Request, queue: PathName) -> Json:
-    """One queue, its options and its partitions by name; 404 if there is none. Query: limit (500, most 10 000), offset: of the partitions. The
-    totals are of all of them: of this moment where there are at most 5000, else as they were kept."""
+    """One queue, its options and its partitions by name; 404 if there is none. Query: limit (500, most 10 000),
+    offset: of the partitions. The totals are of all of them: of this moment where there are at most 5000, else as
+    they were kept."""
     head, partitions, totals = await queue_partitions(request, queue)
     seed = await seed_of(request)
     return Json({**queue_head(head, seed), "partitions": [{
@@ -88,7 +91,8 @@ async def queue_show(request: Request, queue: PathName) -> Json:
 
 
 async def queue_partitions(request: Request, queue: str) -> tuple[Any, list[Any], dict[str, int]]:
-    """The queue's row, the partitions the request asks for, the sums over all of its partitions. Refuses an unknown queue."""
+    """The queue's row, the partitions the request asks for, the sums over all of its partitions. Refuses an unknown
+    queue."""
     query = Query(request)
     limit, offset = query.whole("limit", PAGE, 0, PAGE_MOST), query.whole("offset", 0, 0, OFFSET_MOST)
     head = await queue_row(request, queue)
@@ -129,13 +133,12 @@ async def queue_delete(request: Request, queue: PathName) -> Json:
     return Json({"deleted": True, "queue": queue, "existed": row[0]})
 
 
-@router.declare("DELETE /api/v1/queues/{queue}/clear", ADMIN,
-                like(whole(cleared=DONE, queue=TEXT, partition=MAYBE, count=INTEGER),
-                     {"cleared": True, "queue": "orders", "partition": None, "count": 10}),
-                [PARTITION], own=True)
+@router.declare("DELETE /api/v1/queues/{queue}/clear", ADMIN, like(
+    whole(cleared=DONE, queue=TEXT, partition=MAYBE, count=INTEGER),
+    {"cleared": True, "queue": "orders", "partition": None, "count": 10}), [PARTITION], own=True)
 async def queue_clear(request: Request, queue: PathName) -> Json:
-    """Removes the messages stored so far, consumed or not; queue, partitions and groups stay. Query: partition, otherwise all of them.
-    404 for an unknown queue or partition."""
+    """Removes the messages stored so far, consumed or not; queue, partitions and groups stay. Query: partition,
+    otherwise all of them. 404 for an unknown queue or partition."""
     partition = Query(request).text("partition")
     head = await queue_row(request, queue)
     after, last, removed = 0, None, 0

@@ -19,12 +19,13 @@ def partition_number(seed: bytes, text: str) -> int | None:
 
 
 def opened(row: Any) -> tuple[bytes, str, str]:
-    """(payload as JSON, transactionId, message id) of a row with payload or body, n, place, and transaction_id and id as far as
-    the database knows them."""
+    """(payload as JSON, transactionId, message id) of a row with payload or body, n, place, and transaction_id and
+    id as far as the database knows them."""
     if row.body is None:
         return row.payload.encode(), row.transaction_id, row.id
     payload, text, message = record_read(row.body, row.n, row.place)
-    return payload or b"null", text if text is not None else row.transaction_id, str(uuid.UUID(bytes=message)) if message else row.id
+    return payload or b"null", text if text is not None else row.transaction_id, str(
+        uuid.UUID(bytes=message)) if message else row.id
 
 
 def embedded(payload: bytes) -> orjson.Fragment:

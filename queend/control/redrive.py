@@ -1,7 +1,8 @@
 """Dead letters back into a queue: stored as new messages and gone from the dead letters, both or neither.
 
-In its own queue the new message of a dead letter is for the group it was a dead letter of (docs/inside/decisions/messages.md).
-What was moved among them by hand, away from all groups, comes back to all of them, and so does what goes into another queue."""
+In its own queue the new message of a dead letter is for the group it was a dead letter of
+(docs/inside/decisions/messages.md). What was moved among them by hand, away from all groups, comes back to all of
+them, and so does what goes into another queue."""
 from __future__ import annotations
 
 import uuid
@@ -19,17 +20,19 @@ ROW_BYTES, ROW_RECORDS = 65_536, 1000
 SHOW = "SELECT * FROM queend.dead_show(%s)"
 # A queue is deleted from its row on: nobody who holds that waits for what is locked after it here.
 STAY = """SELECT q.id FROM queend.queues q
-           WHERE q.name = %s OR q.id IN (SELECT d.queue_id FROM queend.dead_letters d WHERE d.id = ANY (%s)) ORDER BY q.id FOR KEY SHARE"""
+     WHERE q.name = %s OR q.id IN (SELECT d.queue_id FROM queend.dead_letters d WHERE d.id = ANY (%s))
+     ORDER BY q.id FOR KEY SHARE"""
 HOLD = "SELECT d.id FROM queend.dead_letters d WHERE d.id = ANY (%s) ORDER BY d.id FOR UPDATE SKIP LOCKED"
 DELETE = "SELECT queend.dead_delete(%s)"
 ENCRYPTED = "SELECT q.name FROM queend.queues q WHERE q.name = ANY (%s) AND q.encryption_enabled"
 # they are not removed as idle
 KEEP = "SELECT p.id FROM queend.partitions p WHERE p.id = ANY (%s) ORDER BY p.id FOR KEY SHARE"
 RESOLVE = "SELECT ord, partition_id FROM queend.resolve(%s, %s) ORDER BY ord"
-PUSH = """SELECT status, base FROM queend.push(0, %s::int[], %s::int[], %s::int[], %s::int[], %s::smallint[], %s::uuid[], %s::uuid[],
-                                               %s::bytea[], %s::bytea[], %s::bytea[]) ORDER BY ord"""
-ADDRESS = """SELECT queend.address_add(u.part, u.first, u.last, u.name) FROM unnest(%s::int[], %s::bigint[], %s::bigint[], %s::text[]) WITH ORDINALITY
-                 AS u (part, first, last, name, ord) ORDER BY u.part, u.first"""
+PUSH = """SELECT status, base FROM queend.push(0, %s::int[], %s::int[], %s::int[], %s::int[], %s::smallint[],
+        %s::uuid[], %s::uuid[], %s::bytea[], %s::bytea[], %s::bytea[]) ORDER BY ord"""
+ADDRESS = """SELECT queend.address_add(u.part, u.first, u.last, u.name)
+     FROM unnest(%s::int[], %s::bigint[], %s::bigint[], %s::text[]) WITH ORDINALITY AS u (part, first, last, name, ord)
+     ORDER BY u.part, u.first"""
 
 
 @dataclass
@@ -46,8 +49,9 @@ class Row:
 
 async def redrive(connection: AsyncConnection, ids: list[int], queue: str | None,
                   partition: str | None) -> tuple[list[str], set[str]]:
-    """Stores these dead letters again, those of each group in order, in the queue (None: their own) and partition (None: of the same name)
-    given. What is encrypted stays so. The new transaction ids and the queues they are in; a dead letter that somebody else has in hand is left to him."""
+    """Stores these dead letters again, those of each group in order, in the queue (None: their own) and partition
+    (None: of the same name) given. What is encrypted stays so. The new transaction ids and the queues they are in; a
+    dead letter that somebody else has in hand is left to him."""
     async with connection.transaction(), connection.cursor(row_factory=namedtuple_row) as cursor:
         await cursor.execute(STAY, (queue, ids))
         held = {row.id for row in await (await cursor.execute(HOLD, (ids,))).fetchall()}
@@ -63,9 +67,8 @@ async def redrive(connection: AsyncConnection, ids: list[int], queue: str | None
             raise RuntimeError("a partition was removed while its dead letters came back")
         encrypted = {row.name for row in await (await cursor.execute(ENCRYPTED,
                                                                      (list({name for name, _ in names}),))).fetchall()}
-        rows = _rows([_group(one, queue) for one in dead], dead, parts,
-                     [moved(one, opened(one)[0], name, name in encrypted) for one,
-                      (name, _) in zip(dead, names, strict=True)])
+        rows = _rows([_group(one, queue) for one in dead], dead, parts, [
+            moved(one, opened(one)[0], name, name in encrypted) for one, (name, _) in zip(dead, names, strict=True)])
         written = [record_row(row.records) for row in rows]
         await cursor.execute(DELETE, ([one.id for one in dead],))
         # The lanes are held from here to the commit: nothing but it follows.

@@ -10,7 +10,7 @@ from .answer import Json, PathName
 from .database import rows, seed_of
 from .paged import Page
 from .query import Query
-from .queues import OFFSET_MOST, PAGE, PAGE_MOST, PARTITIONS, counts_of, queue_row, ts3
+from .queues import OFFSET_MOST, PAGE, PAGE_MOST, PARTITIONS, PARTITIONS_OF_ALL, counts_of, queue_row, ts3
 from .route import Routes
 from .shapes import LIMIT, OFFSET, PAGINATION, QUEUE, SIX_COUNTS, integers
 from .words import FLAG, ID, INTEGER, MAYBE, NAME, TEXT, TIME, array, like, parameter, whole
@@ -18,27 +18,24 @@ from .words import FLAG, ID, INTEGER, MAYBE, NAME, TEXT, TIME, array, like, para
 router = Routes("queues")
 SPACE = {"queues": INTEGER, "partitions": INTEGER, "messages": whole(total=INTEGER, pending=INTEGER)}
 
-PARTITIONS_OF_ALL = PARTITIONS.replace("SELECT x.id FROM queend.partitions x WHERE x.queue_id = %s ORDER BY "
-                                       "x.queue_id, x.name LIMIT",
-                                       "SELECT x.id FROM queend.partitions x ORDER BY x.id LIMIT").replace("ORDER BY p.name", "ORDER BY p.id")
 SPACES = "SELECT * FROM queend.space_list(%s, %s, %s)"
 DEPTH = "SELECT * FROM queend.group_depth(%s, %s, %s)"
 
 
-@router.declare("GET /api/v1/resources/partitions", READ,
-                whole(partitions=array(whole(id=ID, name=TEXT, queue=MAYBE, createdAt=TIME, stats=SIX_COUNTS)),
-                      pagination=PAGINATION),
+@router.declare("GET /api/v1/resources/partitions", READ, whole(
+    partitions=array(whole(id=ID, name=TEXT, queue=MAYBE, createdAt=TIME, stats=SIX_COUNTS)), pagination=PAGINATION),
                 [QUEUE, LIMIT, OFFSET], where="query", own=True)
 async def partition_list(request: Request) -> Json:
-    """Partitions with their counts, live; of one `queue` by name, or of all in order of creation. Query: queue, limit (500, most 10 000), offset."""
+    """Partitions with their counts, live; of one `queue` by name, or of all in order of creation. Query: queue,
+    limit (500, most 10 000), offset."""
     query = Query(request)
     queue, limit, offset = query.text("queue"), query.whole("limit", PAGE, 0, PAGE_MOST), query.whole("offset", 0, 0,
         OFFSET_MOST)
     if queue is None:
         found = await rows(request, PARTITIONS_OF_ALL, limit, offset)
         ids = list({row.queue_id for row in found})
-        names = {row.id: row.name for row in await rows(request, "SELECT q.id, q.name FROM queend.queues q WHERE q.id "
-                                                                 "= ANY (%s)", ids)}
+        names = {row.id: row.name
+                 for row in await rows(request, "SELECT q.id, q.name FROM queend.queues q WHERE q.id = ANY (%s)", ids)}
     else:
         head = await queue_row(request, queue)
         found, names = await rows(request, PARTITIONS, head.id, limit, offset), {head.id: queue}
@@ -54,8 +51,8 @@ async def partition_list(request: Request) -> Json:
                       effectivePending=INTEGER, partitions=array(whole(partition=TEXT, pending=INTEGER))),
                 [parameter("group", NAME), LIMIT], own=True)
 async def queue_depth(request: Request, queue: PathName) -> Json:
-    """What a `group` has still to consume; without one, the group that is furthest behind in each partition. Query: group, limit (500,
-    most 10 000): partitions shown, those that wait longest. 404 for an unknown queue."""
+    """What a `group` has still to consume; without one, the group that is furthest behind in each partition. Query:
+    group, limit (500, most 10 000): partitions shown, those that wait longest. 404 for an unknown queue."""
     query = Query(request)
     group, limit = query.text("group"), query.whole("limit", PAGE, 0, PAGE_MOST)
     await request.app.state.control.stats.fresh()
@@ -79,45 +76,37 @@ async def _spaces(request: Request, column: str, name: str) -> Json:
 @router.declare("GET /api/v1/resources/namespaces", READ, whole(namespaces=array(whole(namespace=TEXT, **SPACE))),
                 [LIMIT, OFFSET])
 async def namespace_list(request: Request) -> Json:
-    """Namespaces that have a queue, by name. Query: limit (1000, most 10 000), offset; the header `Link` names the next page where there is one."""
+    """Namespaces that have a queue, by name. Query: limit (1000, most 10 000), offset; the header `Link` names the
+    next page where there is one."""
     return await _spaces(request, "namespace", "namespaces")
 
 
 @router.declare("GET /api/v1/resources/tasks", READ, whole(tasks=array(whole(task=TEXT, **SPACE))), [LIMIT, OFFSET])
 async def task_list(request: Request) -> Json:
-    """Tasks that have a queue, by name. Query: limit (1000, most 10 000), offset; the header `Link` names the next page where there is one."""
+    """Tasks that have a queue, by name. Query: limit (1000, most 10 000), offset; the header `Link` names the next
+    page where there is one."""
     return await _spaces(request, "task", "tasks")
 
 
-@router.declare("POST /api/v1/stats/refresh", ADMIN,
-                like({"oneOf": [whole(partition=whole(**integers("partitionsUpdated", "dirtyPartitionsScanned",
-                                                                 "partitionsSkippedByWatermark", "newPartitions")),
-                                                                 queue=whole(queuesUpdated=INTEGER),
-                                                                 namespace=whole(namespacesUpdated=INTEGER),
-                                                                 task=whole(tasksUpdated=INTEGER),
-                                                                 system=whole(systemUpdated=INTEGER),
-                                                                 cleanup=whole(orphanedDeleted=INTEGER)),
-                                                                 whole(skipped={"const": True},
-                                                                       reason={"const": "another_instance_running"})]},
-                                                                       {"partition": {"partitionsUpdated": 2,
-                                                                           "dirtyPartitionsScanned": 1,
-                                                                           "partitionsSkippedByWatermark": 0,
-                                                                           "newPartitions": 0},
-                                                                           "queue": {"queuesUpdated": 1},
-                                                                           "namespace": {"namespacesUpdated": 1},
-                                                                           "task": {"tasksUpdated": 1},
-                                                                           "system": {"systemUpdated": 1},
-                                                                           "cleanup": {"orphanedDeleted": 0}}),
-                tag="status")
+@router.declare("POST /api/v1/stats/refresh", ADMIN, like(
+    {"oneOf": [whole(partition=whole(
+        **integers("partitionsUpdated", "dirtyPartitionsScanned", "partitionsSkippedByWatermark", "newPartitions")),
+                     queue=whole(queuesUpdated=INTEGER), namespace=whole(namespacesUpdated=INTEGER),
+                     task=whole(tasksUpdated=INTEGER), system=whole(systemUpdated=INTEGER),
+                     cleanup=whole(orphanedDeleted=INTEGER)),
+               whole(skipped={"const": True}, reason={"const": "another_instance_running"})]},
+    {"partition": {"partitionsUpdated": 2, "dirtyPartitionsScanned": 1, "partitionsSkippedByWatermark": 0,
+                   "newPartitions": 0}, "queue": {"queuesUpdated": 1}, "namespace": {"namespacesUpdated": 1},
+     "task": {"tasksUpdated": 1}, "system": {"systemUpdated": 1}, "cleanup": {"orphanedDeleted": 0}}), tag="status")
 async def stats_refresh(request: Request) -> Json:
-    """Brings the kept figures up to date by visiting every partition, a thousand per transaction; answers when that is done."""
+    """Brings the kept figures up to date by visiting every partition, a thousand per transaction; answers when that
+    is done."""
     look = await request.app.state.control.stats.refresh()
     if look.skipped:
         return Json({"skipped": True, "reason": "another_instance_running"})
     ((queues, spaces, tasks),) = await rows(request, "SELECT count(*) AS queues, count(DISTINCT q.namespace) AS "
                                                      "spaces, count(DISTINCT q.task) AS tasks FROM queend.queues q")
-    return Json({"partition": {"partitionsUpdated": look.walked, "dirtyPartitionsScanned": look.changed,
-                               "partitionsSkippedByWatermark": 0, "newPartitions": 0},
-                 "queue": {"queuesUpdated": queues}, "namespace": {"namespacesUpdated": spaces},
-                 "task": {"tasksUpdated": tasks},
-                 "system": {"systemUpdated": 1}, "cleanup": {"orphanedDeleted": 0}})
+    return Json({"partition": {
+        "partitionsUpdated": look.walked, "dirtyPartitionsScanned": look.changed, "partitionsSkippedByWatermark": 0,
+        "newPartitions": 0}, "queue": {"queuesUpdated": queues}, "namespace": {"namespacesUpdated": spaces},
+                 "task": {"tasksUpdated": tasks}, "system": {"systemUpdated": 1}, "cleanup": {"orphanedDeleted": 0}})

@@ -8,8 +8,8 @@ from .answer import Refusal
 
 
 def revealed(row: Any, payload: bytes) -> tuple[bytes, bool]:
-    """(the payload as it was pushed, whether it is stored sealed) of a row with queue, encrypted (the queue's option) and seal
-    (the id of its key). What cannot be opened stays as it is stored; the log is told."""
+    """(the payload as it was pushed, whether it is stored sealed) of a row with queue, encrypted (the queue's
+    option) and seal (the id of its key). What cannot be opened stays as it is stored; the log is told."""
     if row.seal is None and not row.encrypted:
         return payload, False
     plain = seal_opened(row.queue, row.seal, payload)
@@ -17,7 +17,8 @@ def revealed(row: Any, payload: bytes) -> tuple[bytes, bool]:
 
 
 def sealed(queue: str, payload: bytes) -> tuple[bytes, str]:
-    """What an encrypted queue stores of a payload, and the id of its key. Refusal(500) without a key: never stored in clear instead."""
+    """What an encrypted queue stores of a payload, and the id of its key. Refusal(500) without a key: never stored
+    in clear instead."""
     try:
         return seal_payload(queue, payload)
     except LookupError:
@@ -25,8 +26,9 @@ def sealed(queue: str, payload: bytes) -> tuple[bytes, str]:
 
 
 def moved(row: Any, payload: bytes, queue: str, encrypted: bool) -> tuple[bytes, str | None]:
-    """What is stored when a stored record (a row as above) goes into a queue: the payload and the id of its key. What is sealed stays
-    so, as it is in its own queue, sealed anew for another, whether that is encrypted or not. Refusal(500) if that takes a key that is not here."""
+    """What is stored when a stored record (a row as above) goes into a queue: the payload and the id of its key.
+    What is sealed stays so, as it is in its own queue, sealed anew for another, whether that is encrypted or not.
+    Refusal(500) if that takes a key that is not here."""
     shaped = row.seal is not None or row.encrypted and seal_envelope(payload)
     if shaped and queue == row.queue:
         return payload, row.seal

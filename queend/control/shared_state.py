@@ -1,4 +1,5 @@
-"""What daemons share with each other: two switches, which are kept in the database. /api/v1/system/shared-state and its two other names."""
+"""What daemons share with each other: two switches, which are kept in the database. /api/v1/system/shared-state and
+its two other names."""
 from __future__ import annotations
 
 from fastapi import Request
@@ -11,11 +12,10 @@ from .shapes import PEERLESS
 from .words import like, whole
 
 router = Routes("system")
-ALONE = {"enabled": False, "running": False, "server_id": "", "queue_config_cache": {"size": 0, "hits": 0, "misses": 0,
-    "hit_rate": 0.0},
+ALONE = {"enabled": False, "running": False, "server_id": "",
+         "queue_config_cache": {"size": 0, "hits": 0, "misses": 0, "hit_rate": 0.0},
          "server_health": {"servers_tracked": 0, "servers_alive": 0, "servers_dead": 0, "heartbeats_received": 0,
-                           "restarts_detected": 0},
-         "maintenance_mode": False, "pop_maintenance_mode": False}
+                           "restarts_detected": 0}, "maintenance_mode": False, "pop_maintenance_mode": False}
 SHARED = like(whole(**PEERLESS), ALONE)
 
 

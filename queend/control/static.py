@@ -1,4 +1,5 @@
-"""A web application at /: files of one folder, index.html for every other path a browser may ask for. Never anything below /api."""
+"""A web application at /: files of one folder, index.html for every other path a browser may ask for. Never anything
+below /api."""
 from __future__ import annotations
 
 import asyncio
@@ -11,16 +12,15 @@ from starlette.responses import Response
 from .answer import PathName, Refusal
 
 OURS = re.compile(r"(api|internal|streams|health|metrics|ws|livez|readyz)(/|$)|openapi\.json$")
-TYPES = {
-    ".html": "text/html; charset=utf-8", ".js": "application/javascript; charset=utf-8",
-    ".mjs": "application/javascript; charset=utf-8",
-    ".css": "text/css; charset=utf-8", ".json": "application/json; charset=utf-8", ".png": "image/png",
-    ".jpg": "image/jpeg", ".jpeg": "image/jpeg",
-    ".gif": "image/gif", ".svg": "image/svg+xml", ".ico": "image/x-icon", ".woff": "font/woff", ".woff2": "font/woff2",
-    ".ttf": "font/ttf",
-    ".eot": "application/vnd.ms-fontobject", ".webp": "image/webp", ".wasm": "application/wasm"}
+TYPES = {".html": "text/html; charset=utf-8", ".js": "application/javascript; charset=utf-8",
+         ".mjs": "application/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
+         ".json": "application/json; charset=utf-8", ".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg",
+         ".gif": "image/gif", ".svg": "image/svg+xml", ".ico": "image/x-icon", ".woff": "font/woff",
+         ".woff2": "font/woff2", ".ttf": "font/ttf", ".eot": "application/vnd.ms-fontobject", ".webp": "image/webp",
+         ".wasm": "application/wasm"}
 HASHED = re.compile(r"\.[0-9a-fA-F]{8,}\.(js|css)$")
-FOREVER, NEVER, HOUR = "public, max-age=31536000, immutable", "no-cache, no-store, must-revalidate", "public, max-age=3600"
+FOREVER, HOUR = "public, max-age=31536000, immutable", "public, max-age=3600"
+NEVER = "no-cache, no-store, must-revalidate"
 USUAL = ("webapp/dist", "../webapp/dist", "../../webapp/dist")
 
 
@@ -51,7 +51,8 @@ def serve(app: FastAPI, wanted: str) -> None:
 
 
 def find(root: Path, path: str) -> Path:
-    """The file of a decoded path without its first slash. Refuses whatever leads out of the folder, links followed, and assets that are not there."""
+    """The file of a decoded path without its first slash. Refuses whatever leads out of the folder, links followed,
+    and assets that are not there."""
     try:
         file = (root / path.lstrip("/")).resolve()
         if not file.is_relative_to(root) or ".." in Path(path).parts:

@@ -21,13 +21,14 @@ RECENT_US = 60_000_000
 PAGE, MESSAGES_PAGE, PAGE_MOST, OFFSET_MOST = 100, 50, 1000, 1_000_000
 
 LIST = """
-SELECT q.id, q.name, q.namespace, q.task, q.created_at, coalesce(s.partitions, 0) AS partitions, coalesce(s.total, 0) AS total,
-       coalesce(s.pending + s.processing, 0) AS pending, coalesce(s.processing, 0) AS processing
-  FROM (SELECT x.id FROM queend.queues x WHERE (%s::text IS NULL OR x.namespace = %s) AND (%s::text IS NULL OR x.task = %s)
-         ORDER BY x.id DESC LIMIT %s OFFSET %s) AS i
-  JOIN queend.queues q ON q.id = i.id LEFT JOIN queend.stat_queues s ON s.queue_id = q.id
- ORDER BY q.id DESC"""
-NEWEST = "SELECT coalesce((SELECT s.newest FROM queend.stat_queues s WHERE s.queue_id = q.id), 0) AS newest FROM queend.queues q WHERE q.name = %s"
+SELECT q.id, q.name, q.namespace, q.task, q.created_at, coalesce(s.partitions, 0) AS partitions,
+    coalesce(s.total, 0) AS total, coalesce(s.pending + s.processing, 0) AS pending,
+    coalesce(s.processing, 0) AS processing
+ FROM (SELECT x.id FROM queend.queues x WHERE (%s::text IS NULL OR x.namespace = %s) AND (%s::text IS NULL
+    OR x.task = %s) ORDER BY x.id DESC LIMIT %s OFFSET %s) AS i JOIN queend.queues q ON q.id = i.id
+ LEFT JOIN queend.stat_queues s ON s.queue_id = q.id ORDER BY q.id DESC"""
+NEWEST = """SELECT coalesce((SELECT s.newest FROM queend.stat_queues s WHERE s.queue_id = q.id), 0) AS newest
+     FROM queend.queues q WHERE q.name = %s"""
 MESSAGES_OF = """SELECT *, queend.message_id(stored_at, partition_id, record_offset)::text AS id, NULL AS payload
                 FROM queend.message_list(%s, NULL, NULL, NULL, NULL, %s, 9223372036854775807, %s, %s, %s)"""
 
@@ -36,7 +37,8 @@ MESSAGES_OF = """SELECT *, queend.message_id(stored_at, partition_id, record_off
                 whole(queues=array(whole(**HEAD, partitions=INTEGER, messages=MESSAGES)), pagination=PAGINATION),
                 [parameter("namespace", NAME), parameter("task", NAME), LIMIT, OFFSET])
 async def status_queues(request: Request) -> Json:
-    """Queues, newest first; `pending` includes what is under delivery. Query: namespace, task, limit (100, most 1000), offset."""
+    """Queues, newest first; `pending` includes what is under delivery. Query: namespace, task, limit (100, most
+    1000), offset."""
     query = Query(request)
     namespace, task = query.text("namespace"), query.text("task")
     limit, offset = query.whole("limit", PAGE, 0, PAGE_MOST), query.whole("offset", 0, 0, OFFSET_MOST)
@@ -49,32 +51,30 @@ async def status_queues(request: Request) -> Json:
         "pagination": {"limit": limit, "offset": offset}})
 
 
-@router.declare("GET /api/v1/status/queues/{queue}", READ,
-                whole(queue=whole(**HEAD, priority=INTEGER, config=whole(leaseTime=INTEGER, retryLimit=INTEGER,
-                    retryDelay=INTEGER, ttl=INTEGER, maxQueueSize=INTEGER, deadLetterQueue=FLAG)),
-                    totals=whole(messages=SIX_COUNTS, **SIX_COUNTS["properties"]),
-                    partitions=array(whole(id=ID, name=TEXT, createdAt=TIME, messages=SIX_COUNTS, stats=SIX_COUNTS,
-                                           cursor=whole(totalConsumed=SOME_INTEGER, batchesConsumed=INTEGER),
-                                           lastActivity=SOME_TIME, oldestMessage=SOME_TIME, newestMessage=SOME_TIME))),
-                [LIMIT, OFFSET])
+@router.declare("GET /api/v1/status/queues/{queue}", READ, whole(
+    queue=whole(**HEAD, priority=INTEGER, config=whole(
+        leaseTime=INTEGER, retryLimit=INTEGER, retryDelay=INTEGER, ttl=INTEGER, maxQueueSize=INTEGER,
+        deadLetterQueue=FLAG)), totals=whole(messages=SIX_COUNTS, **SIX_COUNTS["properties"]),
+    partitions=array(whole(id=ID, name=TEXT, createdAt=TIME, messages=SIX_COUNTS, stats=SIX_COUNTS,
+                           cursor=whole(totalConsumed=SOME_INTEGER, batchesConsumed=INTEGER), lastActivity=SOME_TIME,
+                           oldestMessage=SOME_TIME, newestMessage=SOME_TIME))), [LIMIT, OFFSET])
 async def status_queue(request: Request, queue: PathName) -> Json:
-    """One queue, its options and partitions by name; 404 if there is none. Query: limit (500, most 10 000), offset: of the partitions; the
-    totals are of all."""
+    """One queue, its options and partitions by name; 404 if there is none. Query: limit (500, most 10 000), offset:
+    of the partitions; the totals are of all."""
     head, partitions, totals = await queue_partitions(request, queue)
     seed = await seed_of(request)
-    return Json({
-        "queue": {**queue_head(head, seed), "priority": head.priority, "config": {
-            "leaseTime": head.lease_time, "retryLimit": head.retry_limit, "retryDelay": head.retry_delay,
-            "ttl": head.ttl, "maxQueueSize": head.max_size,
-            "deadLetterQueue": head.dead_letter_queue}},
-        "partitions": [{
-            "id": read_partition_id(seed, row.partition_id), "name": row.name, "createdAt": ts3(row.created_at),
-            "messages": counts, "stats": counts,
-            "cursor": {"totalConsumed": row.consumed, "batchesConsumed": 0},
-            "lastActivity": ts3(_latest(row.active, row.newest)),
-            "oldestMessage": ts3(row.oldest), "newestMessage": ts3(row.newest)} for row,
-            counts in zip(partitions, map(counts_of, partitions), strict=True)],
-        "totals": {"messages": totals, **{key: totals[key] for key in COUNTS}}})
+    return Json({"queue": {**queue_head(head, seed), "priority": head.priority,
+                           "config": {"leaseTime": head.lease_time, "retryLimit": head.retry_limit,
+                                      "retryDelay": head.retry_delay, "ttl": head.ttl, "maxQueueSize": head.max_size,
+                                      "deadLetterQueue": head.dead_letter_queue}},
+                 "partitions": [
+                                {"id": read_partition_id(seed, row.partition_id), "name": row.name,
+                                 "createdAt": ts3(row.created_at), "messages": counts, "stats": counts,
+                                 "cursor": {"totalConsumed": row.consumed, "batchesConsumed": 0},
+                                 "lastActivity": ts3(_latest(row.active, row.newest)), "oldestMessage": ts3(row.oldest),
+                                 "newestMessage": ts3(row.newest)} for row,
+                                counts in zip(partitions, map(counts_of, partitions), strict=True)],
+                 "totals": {"messages": totals, **{key: totals[key] for key in COUNTS}}})
 
 
 def _latest(*moments: int | None) -> int | None:
@@ -84,7 +84,8 @@ def _latest(*moments: int | None) -> int | None:
 @router.declare("GET /api/v1/status/queues/{queue}/messages", READ, array(whole(**PLACE, status=MAYBE, createdAt=TIME)),
                 [LIMIT, OFFSET])
 async def status_messages(request: Request, queue: PathName) -> Json:
-    """The queue's messages without payloads, newest first; empty for an unknown queue. Query: limit (50, most 1000), offset."""
+    """The queue's messages without payloads, newest first; empty for an unknown queue. Query: limit (50, most 1000),
+    offset."""
     query = Query(request)
     limit, offset = query.whole("limit", MESSAGES_PAGE, 0, PAGE_MOST), query.whole("offset", 0, 0, 100_000)
     # What is newest is mostly within the queue's last minute; only else is everything looked through for it.

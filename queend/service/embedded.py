@@ -1,14 +1,16 @@
-"""A PostgreSQL of our own: created, started and stopped by the daemon, reachable only through a socket in its data folder.
+"""A PostgreSQL of our own: created, started and stopped by the daemon, reachable only through a socket in its data
+folder.
 
 Layout of the data folder: `lock` (held while a daemon uses it), `pg/` (the cluster, mode 0700, owned by the account it
 runs as; its socket lies there too), `postgres.log`, and `creating` or `created`: whether the cluster is complete.
 
-A start may find anything that a kill can leave: a half-made cluster, a server that runs, recovers or ends, parts of one, files that
-name processes which are gone. Only one daemon gets past the lock; then whatever runs in the folder is ended (service/leftovers).
+A start may find anything that a kill can leave: a half-made cluster, a server that runs, recovers or ends, parts of
+one, files that name processes which are gone. Only one daemon gets past the lock; then whatever runs in the folder is
+ended (service/leftovers).
 
-Every program inherits the opened data folder and gets `/proc/self/fd/N` as its path. The kernel resolves that link without
-walking the real path, so the account needs no access to the folders above (a checkout below /root stays closed), and a path
-longer than a socket address allows does no harm.
+Every program inherits the opened data folder and gets `/proc/self/fd/N` as its path. The kernel resolves that link
+without walking the real path, so the account needs no access to the folders above (a checkout below /root stays
+closed), and a path longer than a socket address allows does no harm.
 """
 from __future__ import annotations
 
@@ -67,7 +69,8 @@ class Embedded:
         self._log_begin = 0      # where in the log the present run begins
 
     def start(self, timeout: float = 60.0) -> str:
-        """Creates the cluster if there is none, starts it, waits until it serves and returns its conninfo. Raises EmbeddedError."""
+        """Creates the cluster if there is none, starts it, waits until it serves and returns its conninfo. Raises
+        EmbeddedError."""
         self.begin()
         try:
             self.await_ready(timeout)
@@ -90,9 +93,11 @@ class Embedded:
             raise
         return self.conninfo()
 
-    def await_ready(self, timeout: float = 60.0, recovery: float = math.inf, enough: Callable[[], bool] = lambda: False) -> bool:
-        """Waits until it serves. False: it still recovers after `recovery` seconds, or `enough` said so. From any thread. Raises
-        EmbeddedError if it ends, or answers nobody for `timeout` seconds; then nothing of it runs any more."""
+    def await_ready(self, timeout: float = 60.0, recovery: float = math.inf,
+                    enough: Callable[[], bool] = lambda: False) -> bool:
+        """Waits until it serves. False: it still recovers after `recovery` seconds, or `enough` said so. From any
+        thread. Raises EmbeddedError if it ends, or answers nobody for `timeout` seconds; then nothing of it runs any
+        more."""
         begin = heard = time.monotonic()      # heard: when it last answered anything
         server = self._server
         assert server is not None
@@ -103,7 +108,8 @@ class Embedded:
             except psycopg.OperationalError as error:
                 reason = str(error)
             now = time.monotonic()
-            if "the database system is " in reason:      # starting up, in recovery: however long that takes, beginning anew takes longer
+            # starting up, in recovery: however long that takes, beginning anew takes longer
+            if "the database system is " in reason:
                 heard = now
                 if now - begin > recovery:
                     return False
@@ -145,7 +151,8 @@ class Embedded:
             raise EmbeddedError(str(error)) from error
 
     def stop(self, timeout: float = 30.0) -> None:
-        """Fast shutdown (sessions are ended, a checkpoint is written); immediate after `timeout` seconds, or where nothing is to be written."""
+        """Fast shutdown (sessions are ended, a checkpoint is written); immediate after `timeout` seconds, or where
+        nothing is to be written."""
         self._halt(timeout)
         for fd in (self._opened, self._lock):
             if fd is not None:
@@ -166,13 +173,15 @@ class Embedded:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                # One that was killed a moment ago may not have let go yet, and one that has just come may not have signed.
+                # One that was killed a moment ago may not have let go yet, and one that has just come may not have
+                # signed.
                 if time.monotonic() < deadline:
                     time.sleep(0.01)
                     continue
                 owner = os.pread(fd, 20, 0).decode(errors="replace").strip() or "unknown"
                 os.close(fd)
-                raise EmbeddedError(f"{self.folder} is in use by another queend (pid {owner}); set QUEEND_DATA_DIR") from None
+                raise EmbeddedError(f"{self.folder} is in use by another queend (pid {owner}); set "
+                                    "QUEEND_DATA_DIR") from None
         os.ftruncate(fd, 0)
         os.pwrite(fd, b"%d\n" % os.getpid(), 0)
         self._lock = fd
@@ -187,8 +196,8 @@ class Embedded:
         if (self.folder / "created").exists():
             for name in ("PG_VERSION", "global/pg_control"):
                 if not (self.data / name).exists():
-                    raise EmbeddedError(f"the cluster in {self.data} is damaged: {name} is missing; restore a backup of the folder, "
-                                        f"or move {self.folder} away to begin with an empty one")
+                    raise EmbeddedError(f"the cluster in {self.data} is damaged: {name} is missing; restore a backup "
+                                        f"of the folder, or move {self.folder} away to begin with an empty one")
             self._open()
             self._clear()
             major = int((self.data / "PG_VERSION").read_text())
@@ -197,7 +206,8 @@ class Embedded:
         if self.data.exists():
             if not (self.folder / "creating").exists() and any(self.data.iterdir()):
                 raise EmbeddedError(f"{self.data} exists and was not made by queend; set QUEEND_DATA_DIR")
-            if (self.folder / "creating").exists():      # an interrupted initdb, which may go on: nothing was ever stored in it
+            # an interrupted initdb, which may go on: nothing was ever stored in it
+            if (self.folder / "creating").exists():
                 leftovers.kill(self.data)
                 shutil.rmtree(self.data)
         self.programs = binaries.find(self.account, self.major)
@@ -235,9 +245,10 @@ class Embedded:
             os.fchmod(log.fileno(), 0o600)      # it tells of what people store
             self._log_begin = log.tell()
             # A session of its own: Ctrl-C in the terminal must reach the daemon first, which drains and then stops us.
-            self._server = subprocess.Popen(command, cwd="/", pass_fds=[self._opened], env=ENVIRONMENT, stdin=subprocess.DEVNULL,
-                                            stdout=log, stderr=log, start_new_session=True,
-                                            preexec_fn=_dying_with(os.getpid(), signal.SIGINT), **self.account.become())
+            self._server = subprocess.Popen(
+                command, cwd="/", pass_fds=[self._opened], env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=log,
+                stderr=log, start_new_session=True, preexec_fn=_dying_with(os.getpid(), signal.SIGINT),
+                **self.account.become())
 
     def _write_access(self) -> None:
         """Who may connect: the account it runs as and the account of the daemon, told by the kernel, no passwords."""
@@ -254,7 +265,8 @@ class Embedded:
             path.write_text(text)  # in place: owner and mode stay
 
     def _clear(self) -> None:
-        """Ends what a killed daemon or a server that died left in the folder: our lock proves that no other daemon uses it."""
+        """Ends what a killed daemon or a server that died left in the folder: our lock proves that no other daemon
+        uses it."""
         leftovers.end(self.data)
         # Nobody is in there: a file that is left names a process that died, or by now a stranger.
         for path in (self.data / "postmaster.pid", *self.data.glob(".s.PGSQL.*.lock")):
@@ -283,7 +295,8 @@ class Embedded:
 def server_settings(major: int = binaries.OLDEST) -> dict[str, str]:
     """Server settings that fit a queue: every commit durable, few checkpoints, no parallel plans, local socket only."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    # The more of the log lies in these buffers, the less vacuum waits: pages it has to fetch go through a small ring, and each turn of it waits for a commit.
+    # The more of the log lies in these buffers, the less vacuum waits: pages it has to fetch go through a small ring,
+    # and each turn of it waits for a commit.
     buffers = max(64, min(memory // 8, 4 << 30) >> 20)
     return {
         "listen_addresses": "",
@@ -297,13 +310,15 @@ def server_settings(major: int = binaries.OLDEST) -> dict[str, str]:
         # A checkpoint makes the next write of every page a full page of WAL: seldom is cheap.
         "checkpoint_timeout": "15min",
         "max_wal_size": "4GB",
-        # What a checkpoint's time of full speed needs is kept: a WAL file that must be made, not renamed, holds up a commit for 40 ms.
+        # What a checkpoint's time of full speed needs is kept: a WAL file that must be made, not renamed, holds up a
+        # commit for 40 ms.
         "min_wal_size": "2GB",
         "checkpoint_completion_target": "0.9",
         "wal_buffers": "16MB",
         "autovacuum_naptime": "15s",
         "autovacuum_vacuum_cost_limit": "2000",
-        "autovacuum_work_mem": "256MB",  # 45 million dead rows in one pass over the indexes (version 15 and 16; later ones need less), taken only while a vacuum needs it
+        # 45 million dead rows in one pass over the indexes; taken only while a vacuum needs it
+        "autovacuum_work_mem": "256MB",
         **({"vacuum_buffer_usage_limit": "128MB"} if major >= 16 else {}),  # the ring
         "jit": "off",
         "max_parallel_workers_per_gather": "0",
@@ -314,7 +329,8 @@ def server_settings(major: int = binaries.OLDEST) -> dict[str, str]:
 
 
 def _dying_with(parent: int, number: int) -> Callable[[], None]:
-    """For the child between fork and exec: a killed daemon takes its PostgreSQL along, so that nothing is left running unattended."""
+    """For the child between fork and exec: a killed daemon takes its PostgreSQL along, so that nothing is left
+    running unattended."""
     def die_with_parent() -> None:
         _libc.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
         if os.getppid() != parent:      # killed before we asked to be told

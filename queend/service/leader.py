@@ -54,7 +54,8 @@ class Leader:
 
 
 class Turns(Leader):
-    """The same for a service that takes the lock for each piece of work: `lead`, then `rest`. The session stays in between."""
+    """The same for a service that takes the lock for each piece of work: `lead`, then `rest`. The session stays in
+    between."""
 
     async def lead(self) -> bool:
         if self.connection is None:

@@ -1,7 +1,8 @@
 """Processes of PostgreSQL that run in the folder of a cluster: which they are, and how they are ended.
 
-A process belongs to a cluster if it is called postgres or initdb and its working directory is the cluster's folder, or it has that
-folder open, as all that we start have from their first moment. A number in a file, or a name alone, proves nothing.
+A process belongs to a cluster if it is called postgres or initdb and its working directory is the cluster's folder,
+or it has that folder open, as all that we start have from their first moment. A number in a file, or a name alone,
+proves nothing.
 """
 from __future__ import annotations
 
@@ -41,10 +42,12 @@ def inside(data: Path) -> list[Process]:
     return [found for entry in os.scandir("/proc") if entry.name.isdigit() and (found := _look(entry.name, here))]
 
 
-def end(data: Path, fast_s: float = FAST_S, immediate_s: float = IMMEDIATE_S, reap: Callable[[], object] = lambda: None) -> None:
-    """Ends them all and returns when none is left: asks for a fast shutdown, after `fast_s` for an immediate one, and kills what is still
-    there `immediate_s` after that. A server that has no checkpoint to write is not asked for a fast one: during a recovery it would never end
-    (version 18). reap: called again and again, for the parent of the server. Raises LeftoverError."""
+def end(data: Path, fast_s: float = FAST_S, immediate_s: float = IMMEDIATE_S,
+        reap: Callable[[], object] = lambda: None) -> None:
+    """Ends them all and returns when none is left: asks for a fast shutdown, after `fast_s` for an immediate one,
+    and kills what is still there `immediate_s` after that. A server that has no checkpoint to write is not asked for
+    a fast one: during a recovery it would never end (version 18). reap: called again and again, for the parent of
+    the server. Raises LeftoverError."""
     begin = time.monotonic()
     said: dict[int, int] = {}
     stuck_since: float | None = None
@@ -132,7 +135,8 @@ def _stuck(keeper: Process, found: list[Process]) -> bool:
 
 
 def _send(data: Path, pid: int, number: int) -> None:
-    """The process that is called so now gets the signal if it is still one of the cluster's: numbers are given again."""
+    """The process that is called so now gets the signal if it is still one of the cluster's: numbers are given
+    again."""
     with suppress(ProcessLookupError, FileNotFoundError):
         handle = os.pidfd_open(pid)
         try:

@@ -1,10 +1,10 @@
 """Push and pop maintenance: two switches for all daemons of a database.
 
-They are rows of queend.system_state. Every daemon looks twice a second, and keeps what it saw in a file beside the failover
-buffer, so that it obeys from its first request on even if it is started while the database is away.
+They are rows of queend.system_state. Every daemon looks twice a second, and keeps what it saw in a file beside the
+failover buffer, so that it obeys from its first request on even if it is started while the database is away.
 
-With its first look, and the first one after the database was away, it notes the moment: leases that ran out meanwhile say nothing about
-their consumers (sql/function/lapse.sql).
+With its first look, and the first one after the database was away, it notes the moment: leases that ran out
+meanwhile say nothing about their consumers (sql/function/lapse.sql).
 """
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ class Maintenance(Running):
             try:
                 await self._look()
             except PoolTimeout:
-                self._away = self._away or not self.pool.get_stats().get("pool_size") or "away" in self.core.database()["doubts"]
+                self._away = self._away or not self.pool.get_stats().get(
+                    "pool_size") or "away" in self.core.database()["doubts"]
                 if not self.pool.get_stats().get("pool_size") and "away" not in self.core.database()["doubts"]:
                     log.line("warn", "control_without_connection", "the data plane lends one of its connections")
                     self.core.spare()

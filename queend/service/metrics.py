@@ -1,8 +1,9 @@
 """What this daemon does, sampled and written down a minute at a time.
 
-Levels (processor, memory, pools, what waits) are measured every METRICS_SAMPLE_INTERVAL_MS; counts the core keeps anyway. When a minute
-ends, what was counted in it is set apart. Every METRICS_AGGREGATE_INTERVAL_S, when a page is asked for what is not written yet, and at
-the end, it is added to the minute's rows (`sql/migrate/0018_metrics.sql`). Rows older than METRICS_RETENTION_DAYS go.
+Levels (processor, memory, pools, what waits) are measured every METRICS_SAMPLE_INTERVAL_MS; counts the core keeps
+anyway. When a minute ends, what was counted in it is set apart. Every METRICS_AGGREGATE_INTERVAL_S, when a page is
+asked for what is not written yet, and at the end, it is added to the minute's rows (`sql/migrate/0018_metrics.sql`).
+Rows older than METRICS_RETENTION_DAYS go.
 """
 from __future__ import annotations
 
@@ -28,15 +29,17 @@ SEALED_MOST = 1 << 31      # by one key
 PAGE_AGE_S = 0.05          # what a page shows of this daemon is at most so much older than the page, or
 SHARE = 20                 # so many times what writing it took
 # Of a worker, in the order of metric_workers.counts; the last four are summed over its queues.
-COUNTS = ("push_requests", "push_messages", "pop_requests", "pop_messages", "ack_requests", "ack_messages", "transactions", "requests", "errors",
-          "db_errors", "dead_lettered", "empty_pops", "push_us", "pop_us", "ack_us", "ack_done", "ack_failed", "lag_us", "lag_n")
+COUNTS = ("push_requests", "push_messages", "pop_requests", "pop_messages", "ack_requests", "ack_messages",
+          "transactions", "requests", "errors", "db_errors", "dead_lettered", "empty_pops", "push_us", "pop_us",
+          "ack_us", "ack_done", "ack_failed", "lag_us", "lag_n")
 OF_QUEUES = len(COUNTS) - 4
 NOTHING, SUMS = (0,) * 12, 11            # of Core.tallies: the last one is no sum
 MINUTES = 60               # are remembered while nothing can be written; then the oldest two become one
 
 KEEP = "SELECT queend.metrics_keep(%s, %s, %s, %s, %s::int[], %s::int[], %s::bigint[], %s::jsonb, %s::jsonb)"
-CLEAN = """WITH old AS (DELETE FROM queend.{0} WHERE ctid = ANY (ARRAY(SELECT m.ctid FROM queend.{0} m WHERE m.bucket < %s ORDER BY m.bucket LIMIT %s)) RETURNING 1)
-           SELECT count(*) FROM old"""
+CLEAN = """WITH old AS (DELETE FROM queend.{0} WHERE ctid = ANY (ARRAY(SELECT m.ctid FROM queend.{0} m
+        WHERE m.bucket < %s ORDER BY m.bucket LIMIT %s)) RETURNING 1) SELECT count(*)
+     FROM old"""
 
 
 def this_minute() -> int:
@@ -84,7 +87,8 @@ class Minute:
     def rows(self) -> list[tuple[int, int, list[int]]]:
         """(queue, worker, the numbers of metrics_keep)."""
         keys = sorted(self.queues.keys() | {(queue, 0) for queue in self.parked})
-        return [(*key, [*self.queues.get(key, NOTHING), self.parked.get(key[0], 0) if key[1] == 0 else 0, self.samples]) for key in keys]
+        return [(*key, [*self.queues.get(key, NOTHING), self.parked.get(key[0], 0) if key[1] == 0 else 0, self.samples])
+                for key in keys]
 
     def take(self, other: Minute) -> None:
         """Adds what another one has; its levels are lost."""
@@ -105,7 +109,8 @@ class Metrics(Running):
         self._bucket = this_minute()
         self._minutes: dict[int, Minute] = {}       # where they begin, µs; oldest first
         self._seen: dict[tuple[int, int], tuple[int, ...]] = {}       # (queue, worker) → what is counted in minutes
-        self.totals: dict[str, list[int]] = {}       # queue → its sums of Core.tallies since the start; they never fall while the queue is there
+        # queue → its sums of Core.tallies since the start; they never fall while the queue is there
+        self.totals: dict[str, list[int]] = {}
         self._seen_workers: list[list[int]] = []
         self._lock = asyncio.Lock()
         self._kept_at = self._cost = 0.0
@@ -143,21 +148,27 @@ class Metrics(Running):
             self._minutes[self._bucket] = Minute(len(self.core.stats()["workers"]))
         return self._minutes[self._bucket]
 
-    def _sample(self, late_s: float, passed_s: float, before: resource.struct_rusage, now: resource.struct_rusage) -> None:
+    def _sample(self, late_s: float, passed_s: float, before: resource.struct_rusage,
+                now: resource.struct_rusage) -> None:
         minute, pool, workers = self._open(), self.pool.get_stats(), self.core.stats()["workers"]
         with open("/proc/self/statm") as file:
             virtual, resident = (int(pages) * resource.getpagesize() for pages in file.read().split()[:2])
-        slots, jobs = (sum(values) for values in zip(*((one["slots"], one["jobs"] - one["parked"]) for one in workers), strict=True))
+        slots, jobs = (sum(values)
+                       for values in zip(*((one["slots"], one["jobs"] - one["parked"]) for one in workers),
+                                         strict=True))
         busy = min(slots, jobs)
         # One process, one set of its levels: they stand with the first worker.
-        minute.levels[0].add(
-            cpu_user=round((now.ru_utime - before.ru_utime) / passed_s * 10_000), cpu_system=round((now.ru_stime - before.ru_stime) / passed_s * 10_000),
-            rss=resident, virtual=virtual, pool_size=slots + pool["pool_size"], pool_active=busy + pool["pool_size"] - pool["pool_available"],
-            pool_idle=slots - busy + pool["pool_available"], threads=len(os.listdir("/proc/self/task")), waiting=pool["requests_waiting"],
-            loop_lag_ms=max(0.0, late_s * 1000))
+        minute.levels[0].add(cpu_user=round((now.ru_utime - before.ru_utime) / passed_s * 10_000),
+                             cpu_system=round((now.ru_stime - before.ru_stime) / passed_s * 10_000), rss=resident,
+                             virtual=virtual, pool_size=slots + pool["pool_size"],
+                             pool_active=busy + pool["pool_size"] - pool["pool_available"],
+                             pool_idle=slots - busy + pool["pool_available"],
+                             threads=len(os.listdir("/proc/self/task")), waiting=pool["requests_waiting"],
+                             loop_lag_ms=max(0.0, late_s * 1000))
         for levels, one in zip(minute.levels, workers, strict=True):
             jobs = one["jobs"] - one["parked"]
-            levels.add(slots=one["slots"], free=max(one["slots"] - jobs, 0), jobs=jobs, parked=one["parked"], responses=one["requests"])
+            levels.add(slots=one["slots"], free=max(one["slots"] - jobs, 0), jobs=jobs, parked=one["parked"],
+                       responses=one["requests"])
         for queue, _, parked in self.core.parked():
             minute.parked[queue] = minute.parked.get(queue, 0) + parked
         minute.samples += 1
@@ -168,7 +179,8 @@ class Metrics(Running):
         """Half of what a key may seal (docs/encryption.md): told once."""
         if sealed >= SEALED_MOST and not self.key_told:
             self.key_told = True
-            log.line("warn", "key_half_used", f"{sealed} payloads were sealed since the start; change the key before all daemons together come to 2^32")
+            log.line("warn", "key_half_used", f"{sealed} payloads were sealed since the start; change the key before "
+                                              "all daemons together come to 2^32")
 
     def _count(self) -> None:
         """What the core counted since the last time goes to the minute that was open, which then ends if it is over."""
@@ -187,7 +199,8 @@ class Metrics(Running):
                 total = self.totals[names[key[0]]]
                 total[:] = (had + one for had, one in zip(total, more, strict=True))
         workers = self._workers()
-        for mine, now, before in zip(minute.workers, workers, self._seen_workers or [[0] * OF_QUEUES for _ in workers], strict=True):
+        for mine, now, before in zip(
+            minute.workers, workers, self._seen_workers or [[0] * OF_QUEUES for _ in workers], strict=True):
             mine[:OF_QUEUES] = (had + one - other for had, one, other in zip(mine, now, before, strict=False))
         self._seen, self._seen_workers = tallies, workers
         self._bucket = this_minute()
@@ -201,7 +214,8 @@ class Metrics(Running):
             await self.keep()
 
     async def keep(self) -> None:
-        """Adds to the database what came since the last time; what cannot be written now is written the next time, to the minute in which it came."""
+        """Adds to the database what came since the last time; what cannot be written now is written the next time,
+        to the minute in which it came."""
         async with self._lock:
             began = time.monotonic()
             self._count()
@@ -209,8 +223,9 @@ class Metrics(Running):
                 async with self.pool.connection() as connection:
                     for bucket in list(self._minutes):
                         rows = (one := self._minutes[bucket]).rows()
-                        values = (self.hostname, self.port, self.pid, bucket, [row[0] for row in rows], [row[1] for row in rows],
-                                  [value for row in rows for value in row[2]], orjson.dumps(one.workers).decode(),
+                        values = (self.hostname, self.port, self.pid, bucket, [row[0] for row in rows],
+                                  [row[1] for row in rows], [value for row in rows for value in row[2]],
+                                  orjson.dumps(one.workers).decode(),
                                   orjson.dumps([levels.values for levels in one.levels]).decode())
                         del self._minutes[bucket]       # what comes from here on is another share of it
                         try:
@@ -236,8 +251,9 @@ class Metrics(Running):
         result = []
         for operations, worker in zip(self.core.operations(), self.core.stats()["workers"], strict=True):
             push, pop, ack, transaction = (operations[name] for name in ("push", "pop", "ack", "transaction"))
-            result.append([*push[:2], *pop[:2], *ack[:2], transaction[0], sum(one[0] for one in operations.values()), sum(one[2] for one in operations.values()),
-                           worker["db_errors"], worker["dead_lettered"], worker["empty_pops"], push[3], pop[3], ack[3]])
+            result.append([*push[:2], *pop[:2], *ack[:2], transaction[0], sum(one[0] for one in operations.values()),
+                           sum(one[2] for one in operations.values()), worker["db_errors"], worker["dead_lettered"],
+                           worker["empty_pops"], push[3], pop[3], ack[3]])
         return result
 
     async def _clean(self) -> None:

@@ -1,10 +1,11 @@
-"""Brings a database to the schema of this version: numbered migrations, each once; then functions and the public surface when they changed.
+"""Brings a database to the schema of this version: numbered migrations, each once; then functions and the public
+surface when they changed.
 
-All work happens under one advisory lock, so any number of daemons may start at once. A database that is up to date costs
-a few small queries and no lock. What a newer release has installed is never replaced (service/edition).
+All work happens under one advisory lock, so any number of daemons may start at once. A database that is up to date
+costs a few small queries and no lock. What a newer release has installed is never replaced (service/edition).
 
-A step that changes a table needs a lock that waits for every transaction which has so much as read it, and keeps all who come after
-waiting meanwhile. So it asks for no longer than LOCK_MS, and tries again a moment later.
+A step that changes a table needs a lock that waits for every transaction which has so much as read it, and keeps all
+who come after waiting meanwhile. So it asks for no longer than LOCK_MS, and tries again a moment later.
 """
 from __future__ import annotations
 
@@ -60,8 +61,8 @@ def sql_folder() -> Path:
 
 
 def steps(folder: Path) -> list[Step]:
-    """The migrations in order, then the functions (those that serve former releases last), then the public surface (views and functions
-    of the schema queen)."""
+    """The migrations in order, then the functions (those that serve former releases last), then the public surface
+    (views and functions of the schema queen)."""
     found = []
     for path in sorted((folder / "migrate").glob("*.sql")):
         match = MIGRATION.fullmatch(path.name)
@@ -78,18 +79,19 @@ def steps(folder: Path) -> list[Step]:
 
 
 def migrate(conninfo: str, folder: Path | None = None, patience_s: float = PATIENCE_S) -> list[str]:
-    """Applies what is missing and returns the names of the steps applied (empty: nothing to do, or a newer release has done it and serves
-    this one too).
+    """Applies what is missing and returns the names of the steps applied (empty: nothing to do, or a newer release has
+    done it and serves this one too).
 
-    Raises MigrationError if an applied migration was changed since, if the database is newer than this version and does not serve it, of
-    too old a PostgreSQL or not in UTF-8, or if a step fails; MigrationBusy if others kept a lock for `patience_s` seconds;
-    psycopg.OperationalError if the server cannot be reached.
+    Raises MigrationError if an applied migration was changed since, if the database is newer than this version and
+    does not serve it, of too old a PostgreSQL or not in UTF-8, or if a step fails; MigrationBusy if others kept a
+    lock for `patience_s` seconds; psycopg.OperationalError if the server cannot be reached.
     """
     with session.connect(conninfo, autocommit=True) as connection:
         return migrate_over(connection, folder, patience_s)
 
 
-def migrate_over(connection: psycopg.Connection, folder: Path | None = None, patience_s: float = PATIENCE_S) -> list[str]:
+def migrate_over(connection: psycopg.Connection, folder: Path | None = None, patience_s: float = PATIENCE_S) -> list[
+    str]:
     """The same over a connection, which commits by itself."""
     folder = folder or sql_folder()
     wanted = steps(folder)
@@ -98,8 +100,8 @@ def migrate_over(connection: psycopg.Connection, folder: Path | None = None, pat
         raise MigrationError(f"PostgreSQL 15 or later is needed, this is {connection.info.server_version // 10000}")
     encoding = connection.info.parameter_status("server_encoding")
     if encoding != "UTF8":
-        raise MigrationError(f"the database {connection.info.dbname} is encoded in {encoding}, which cannot hold every name; "
-                             "queend needs one made with ENCODING 'UTF8'")
+        raise MigrationError(f"the database {connection.info.dbname} is encoded in {encoding}, which cannot hold every "
+                             "name; queend needs one made with ENCODING 'UTF8'")
     if connection.execute(FOREIGN).fetchone() != (None,):
         # Somebody else's tables: the daemon works without its surface in SQL.
         wanted = [step for step in wanted if step.name != "queen"]
@@ -119,20 +121,23 @@ def migrate_over(connection: psycopg.Connection, folder: Path | None = None, pat
 
 
 def identity_of(conninfo: str) -> Identity:
-    """Which database this is: another text for every other one, also for a copy. Raises psycopg.OperationalError if it cannot be reached."""
+    """Which database this is: another text for every other one, also for a copy. Raises psycopg.OperationalError if
+    it cannot be reached."""
     with session.connect(conninfo, autocommit=True) as connection:
         return Identity(*connection.execute(IDENTITY).fetchone())
 
 
 def editions(conninfo: str) -> tuple[Edition, Edition]:
-    """Of the functions of this version, and of those in the database. Raises psycopg.OperationalError if it cannot be reached."""
+    """Of the functions of this version, and of those in the database. Raises psycopg.OperationalError if it cannot
+    be reached."""
     with session.connect(conninfo, autocommit=True) as connection:
         return edition_in(sql_folder()), edition_of(connection)
 
 
 IDENTITY = """
-SELECT encode(sha256(c.seed || int8send(s.system_identifier) || int8send(d.oid::bigint)), 'hex'), encode(sha256(c.seed), 'hex')
-  FROM queend.catalog c, pg_control_system() s, pg_database d WHERE d.datname = current_database()"""
+SELECT encode(sha256(c.seed || int8send(s.system_identifier) || int8send(d.oid::bigint)), 'hex'),
+    encode(sha256(c.seed), 'hex') FROM queend.catalog c, pg_control_system() s, pg_database d
+ WHERE d.datname = current_database()"""
 # A table of the reference server stands where a view of ours would: it has one of those schemas in this database.
 FOREIGN = """
 SELECT min(c.relname) FROM pg_class c
@@ -149,12 +154,12 @@ CREATE TABLE IF NOT EXISTS queend.schema_migrations (
 
 # Who may be what a step waits for: the transaction that has kept a lock in our schemas for longest.
 HOLDER = """
-SELECT format('process %s (%s) has a transaction open since %s', a.pid, coalesce(nullif(a.application_name, ''), a.usename),
-              to_char(a.xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'))
-  FROM pg_locks l JOIN pg_class c ON c.oid = l.relation JOIN pg_stat_activity a ON a.pid = l.pid
- WHERE l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND a.pid <> pg_backend_pid() AND l.granted
-   AND c.relnamespace IN (to_regnamespace('queend'), to_regnamespace('queen'))
- ORDER BY a.xact_start LIMIT 1"""
+SELECT format('process %s (%s) has a transaction open since %s', a.pid, coalesce(nullif(a.application_name, ''),
+    a.usename), to_char(a.xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'))
+ FROM pg_locks l JOIN pg_class c ON c.oid = l.relation JOIN pg_stat_activity a ON a.pid = l.pid
+ WHERE l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND a.pid <> pg_backend_pid()
+    AND l.granted AND c.relnamespace IN (to_regnamespace('queend'), to_regnamespace('queen')) ORDER BY a.xact_start
+ LIMIT 1"""
 
 
 def _missing(connection: psycopg.Connection, wanted: list[Step], folder: Path) -> list[Step]:
@@ -164,8 +169,8 @@ def _missing(connection: psycopg.Connection, wanted: list[Step], folder: Path) -
     if theirs.number > ours.number:
         if theirs.serves_daemon(ours):
             return []
-        raise MigrationError(f"the database belongs to a newer queend: its functions are of edition {theirs.number} and serve daemons of "
-                             f"edition {theirs.serves} and later, this is edition {ours.number}")
+        raise MigrationError(f"the database belongs to a newer queend: its functions are of edition {theirs.number} "
+                             f"and serve daemons of edition {theirs.serves} and later, this is edition {ours.number}")
     applied = dict(connection.execute("SELECT version, checksum FROM queend.schema_migrations"))
     for step in wanted:
         if step.version > 0 and applied.get(step.version, step.checksum) != step.checksum:
@@ -219,15 +224,15 @@ def _run(connection: psycopg.Connection, step: Step) -> None:
         raise
     except psycopg.Error as error:
         raise MigrationError(f"{path.parent.name}/{path.name}: {error}") from error
-    connection.execute(
-        "INSERT INTO queend.schema_migrations (version, name, checksum) VALUES (%s, %s, %s)"
-        " ON CONFLICT (version) DO UPDATE SET checksum = excluded.checksum, applied_at = now()",
-        (step.version, step.name, step.checksum))
+    connection.execute("INSERT INTO queend.schema_migrations (version, name, checksum) VALUES (%s, %s, %s) ON CONFLICT "
+                       "(version) DO UPDATE SET checksum = excluded.checksum, applied_at = now()",
+                       (step.version, step.name, step.checksum))
 
 
 def _recreate(connection: psycopg.Connection, text: str, before: dict[str, str]) -> None:
-    """Runs statements of `CREATE OR REPLACE`, all of a file or, where one of its functions cannot be replaced, one by one: only that function
-    is dropped first, for views may depend on the others. before: the functions that nothing of the step has replaced yet."""
+    """Runs statements of `CREATE OR REPLACE`, all of a file or, where one of its functions cannot be replaced, one
+    by one: only that function is dropped first, for views may depend on the others. before: the functions that
+    nothing of the step has replaced yet."""
     try:
         with connection.transaction():
             connection.execute(text)

@@ -1,8 +1,9 @@
 """Is there a pooler between us and PostgreSQL, and does it leave a session whole?
 
-Settings, prepared statements and advisory locks of the daemon belong to sessions. PgBouncer with `pool_mode = session` keeps one
-server connection for each of ours, for as long as it lasts. In its other modes every transaction gets any connection: plans would
-be made without our settings, and two daemons could both be the one that removes old messages.
+Settings, prepared statements and advisory locks of the daemon belong to sessions. PgBouncer with `pool_mode =
+session` keeps one server connection for each of ours, for as long as it lasts. In its other modes every transaction
+gets any connection: plans would be made without our settings, and two daemons could both be the one that removes old
+messages.
 """
 from __future__ import annotations
 
@@ -11,8 +12,9 @@ import psycopg
 from .. import session
 
 PID = "SELECT pg_backend_pid()"
-REFUSED = ("between the daemon and PostgreSQL is a pooler that shares server connections between transactions ({}). The daemon needs sessions of "
-           "its own: pool_mode = session for its database (docs/operations.md), or a direct connection")
+REFUSED = ("between the daemon and PostgreSQL is a pooler that shares server connections between transactions ({}). "
+           "The daemon needs sessions of its own: pool_mode = session for its database (docs/operations.md), or a "
+           "direct connection")
 
 
 class PoolerError(RuntimeError):
@@ -20,7 +22,8 @@ class PoolerError(RuntimeError):
 
 
 async def check(conninfo: str) -> bool:
-    """True: there is a pooler, and sessions are whole. Raises PoolerError where they are not, psycopg.Error where nothing is there."""
+    """True: there is a pooler, and sessions are whole. Raises PoolerError where they are not, psycopg.Error where
+    nothing is there."""
     one = await session.AsyncConnection.connect(conninfo, autocommit=True)
     try:
         mine = await _pid(one)
@@ -28,8 +31,8 @@ async def check(conninfo: str) -> bool:
             return False      # what the server told at the start is true: nobody stands between
         other = await session.AsyncConnection.connect(conninfo, autocommit=True)
         try:
-            # While `one` rests, a pooler that shares gives `other` the server connection that `one` used last; or, where it deals
-            # them in turn, gives `one` another afterwards.
+            # While `one` rests, a pooler that shares gives `other` the server connection that `one` used last; or,
+            # where it deals them in turn, gives `one` another afterwards.
             try:
                 await other.execute("BEGIN")
             except psycopg.Error as error:

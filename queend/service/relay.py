@@ -1,8 +1,8 @@
 """Moves what programs pushed inside their own transactions (the outbox) into its queues, as soon as it has committed.
 
-Every daemon looks; the database lets one move at a time (queend.relay), so another takes over at once where one ends. Who waits
-in this daemon is woken by it, who waits in others by the word it sends them (NOTIFY, of this service alone: programs that push
-send none, it would have their commits wait for each other).
+Every daemon looks; the database lets one move at a time (queend.relay), so another takes over at once where one
+ends. Who waits in this daemon is woken by it, who waits in others by the word it sends them (NOTIFY, of this service
+alone: programs that push send none, it would have their commits wait for each other).
 """
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ MARK_S = 1.0           # between two notes of how far the outbox has been emptie
 AFRESH_S = 60.0        # until all of it is looked at once more
 BUSY_S = 1.0           # until another try after the database was away
 # As the hot connections: a plan made while a table was small must not be a scan (sql/README.md).
-SETTINGS = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off"
+SETTINGS = ("SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off;"
+            " SET jit = off")
 
 
 @dataclass
@@ -76,7 +77,8 @@ class Relay(Running):
                     self.core.look()
 
     async def _empty(self, connection: psycopg.AsyncConnection, low: int) -> tuple[bool, bool]:
-        """Moves what there is. Whether there was anything; and whether nothing is left, as far as another daemon is not at it."""
+        """Moves what there is. Whether there was anything; and whether nothing is left, as far as another daemon is
+        not at it."""
         some = careful = False
         while True:
             try:
@@ -98,7 +100,8 @@ class Relay(Running):
 
 
 def _own(error: psycopg.Error) -> bool:
-    """Can it be a message's own fault? Anything else is the database's and ends the connection. (0A000: its queue is encrypted.)"""
+    """Can it be a message's own fault? Anything else is the database's and ends the connection. (0A000: its queue is
+    encrypted.)"""
     return verdict(error.sqlstate) == "data" or isinstance(error, psycopg.errors.FeatureNotSupported)
 
 

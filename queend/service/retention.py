@@ -1,10 +1,10 @@
-"""Removes what queues no longer keep, in the background: expired and completed messages, those that waited too long or outlived
-the ttl, and cursors of what is gone. What went is written down in `queend.retention_history`.
+"""Removes what queues no longer keep, in the background: expired and completed messages, those that waited too long or
+outlived the ttl, and cursors of what is gone. What went is written down in `queend.retention_history`.
 
-Any number of daemons may run it on one database; one of them works, the others look every interval whether it still does:
-its advisory lock belongs to its session and ends with it. Every step is one small transaction of `queend.retain`. After each
-the service rests as long as the step took, half of one processor at most, unless the run is late: what is pushed faster than
-that has to go as fast.
+Any number of daemons may run it on one database; one of them works, the others look every interval whether it still
+does: its advisory lock belongs to its session and ends with it. Every step is one small transaction of
+`queend.retain`. After each the service rests as long as the step took, half of one processor at most, unless the run
+is late: what is pushed faster than that has to go as fast.
 """
 from __future__ import annotations
 
@@ -23,20 +23,23 @@ from .running import Running
 LOCK = 0x71756575_01       # session lock of the one that works
 PARTITIONS = 1000          # looked at per step
 CURSORS = 1000             # looked at per step
-TIDY_S = 3600.0            # cursors nobody can reach, idle partitions and old history; sooner where retention is looked after often
+# cursors nobody can reach, idle partitions and old history; sooner where retention is looked after often
+TIDY_S = 3600.0
 BUSY_S = 1.0               # until another try after the database was away
 REASONS = {1: "expired", 2: "completed", 3: "waited"}
-KINDS = {"expired": "retention", "completed": "completed_retention", "waited": "max_wait_time_eviction", "ttl": "ttl"}      # as the history names them
-QUEUES = """SELECT id, name, queend.now_us() AS now, CASE WHEN retention_enabled THEN retention_seconds ELSE 0 END,
-                   CASE WHEN retention_enabled THEN completed_retention_seconds ELSE 0 END, max_wait_time_seconds, CASE WHEN ttl_set THEN ttl ELSE 0 END
-              FROM queend.queues
-             WHERE retention_enabled AND (retention_seconds > 0 OR completed_retention_seconds > 0) OR max_wait_time_seconds > 0
-                OR ttl_set AND ttl > 0 ORDER BY id"""
+# as the history names them
+KINDS = {"expired": "retention", "completed": "completed_retention", "waited": "max_wait_time_eviction", "ttl": "ttl"}
+QUEUES = """SELECT id, name, queend.now_us() AS now, CASE WHEN retention_enabled THEN retention_seconds ELSE 0 END, CASE
+        WHEN retention_enabled THEN completed_retention_seconds ELSE 0 END, max_wait_time_seconds, CASE
+        WHEN ttl_set THEN ttl ELSE 0 END FROM queend.queues
+     WHERE retention_enabled AND (retention_seconds > 0 OR completed_retention_seconds > 0) OR max_wait_time_seconds > 0
+        OR ttl_set AND ttl > 0 ORDER BY id"""
 HISTORY_ROWS = 1000
-FORGET = """WITH gone AS (DELETE FROM queend.retention_history WHERE id IN (
-                SELECT h.id FROM queend.retention_history h WHERE h.executed_at < now() - make_interval(days => %s) ORDER BY h.executed_at LIMIT %s) RETURNING 1)
-            SELECT count(*) FROM gone"""
-HISTORY = "INSERT INTO queend.retention_history (queue_id, partition_id, kind, messages) SELECT %s, * FROM unnest(%s::int[], %s::text[], %s::bigint[])"
+FORGET = """WITH gone AS (DELETE FROM queend.retention_history WHERE id IN ( SELECT h.id FROM queend.retention_history h
+        WHERE h.executed_at < now() - make_interval(days => %s) ORDER BY h.executed_at LIMIT %s) RETURNING 1)
+     SELECT count(*) FROM gone"""
+HISTORY = """INSERT INTO queend.retention_history (queue_id, partition_id, kind, messages) SELECT %s, *
+     FROM unnest(%s::int[], %s::text[], %s::bigint[])"""
 
 
 @dataclass
@@ -49,7 +52,8 @@ class Figures:
     runs: int = 0
     working: bool = False                    # it is the one
     seconds: float = 0.0                     # the last run, rests included
-    pinned: dict[tuple[str, str], int] | None = None   # (queue, group) → messages that only wait for this group to consume them
+    # (queue, group) → messages that only wait for this group to consume them
+    pinned: dict[tuple[str, str], int] | None = None
 
 
 class Retention(Running):
@@ -58,7 +62,8 @@ class Retention(Running):
     def __init__(self, settings: Settings, conninfo: str):
         self.settings = settings
         self.figures = Figures(Counter(), pinned={})
-        # A removal that a crash undoes is done again; who was given an offset above it has flushed it with his own commit.
+        # A removal that a crash undoes is done again; who was given an offset above it has flushed it with his own
+        # commit.
         self._leader = Leader(conninfo, LOCK, "SET synchronous_commit = off")
         self._late = 0.0      # when the present run stops resting
 
@@ -67,7 +72,9 @@ class Retention(Running):
         await self._leave()
 
     async def _run(self) -> None:
-        every = {"retention": self.settings.retention_interval / 1000, "eviction": self.settings.eviction_interval / 1000, "tidy": min(TIDY_S, 12 * self.settings.retention_interval / 1000)}
+        every = {"retention": self.settings.retention_interval / 1000,
+                 "eviction": self.settings.eviction_interval / 1000,
+                 "tidy": min(TIDY_S, 12 * self.settings.retention_interval / 1000)}
         due = {job: time.monotonic() + seconds for job, seconds in every.items()}
         while True:
             await asyncio.sleep(max(0.0, min(due.values()) - time.monotonic()))
@@ -82,8 +89,6 @@ class Retention(Running):
                 await self._leave()
                 await asyncio.sleep(BUSY_S)
 
-    # -- who works ------------------------------------------------------------------------------------------------------------
-
     async def _lead(self) -> bool:
         """Whether this one works: it holds the lock as long as its session lives."""
         self.figures.working = await self._leader.lead()
@@ -92,8 +97,6 @@ class Retention(Running):
     async def _leave(self) -> None:
         self.figures.working = False
         await self._leader.leave()
-
-    # -- the work -------------------------------------------------------------------------------------------------------------
 
     async def _work(self, jobs: set[str]) -> None:
         began = time.monotonic()
@@ -119,11 +122,13 @@ class Retention(Running):
     async def _clean(self) -> None:
         """Idle partitions, and what was written down too long ago."""
         if self.settings.partition_cleanup_days:
-            ((before,),) = await self._rows("SELECT queend.now_us() - %s * 86400000000::bigint", self.settings.partition_cleanup_days)
+            ((before,),) = await self._rows(
+                "SELECT queend.now_us() - %s * 86400000000::bigint", self.settings.partition_cleanup_days)
             after: int | None = 0
             gone = 0
             while after is not None:
-                ((removed, after),) = await self._step("SELECT * FROM queend.partitions_clean(%s, %s, %s)", after, PARTITIONS, before)
+                ((removed, after),) = await self._step(
+                    "SELECT * FROM queend.partitions_clean(%s, %s, %s)", after, PARTITIONS, before)
                 gone += removed
             self.figures.partitions += gone
             if gone:
@@ -144,7 +149,8 @@ class Retention(Running):
         where: dict[str, set[int]] = {}
         after: int | None = 0
         while after is not None and any(moments):
-            *told, last = await self._step("SELECT * FROM queend.retain(%s, %s, %s, %s, %s, %s, %s)", number, after, PARTITIONS, rows, *moments)
+            *told, last = await self._step(
+                "SELECT * FROM queend.retain(%s, %s, %s, %s, %s, %s, %s)", number, after, PARTITIONS, rows, *moments)
             for part, reason, gone, records, waiting, group in told:
                 if gone:
                     word = "ttl" if reason == 1 and ttl > expired else REASONS[reason]
@@ -157,7 +163,8 @@ class Retention(Running):
         self.figures.removed += removed
         if removed:
             log.line("debug", "retained", queue=name, **removed)
-            await self._rows(HISTORY + " RETURNING id", number, [min(where[word]) if len(where[word]) == 1 else None for word in removed],
+            await self._rows(HISTORY + " RETURNING id", number,
+                             [min(where[word]) if len(where[word]) == 1 else None for word in removed],
                              [KINDS[word] for word in removed], list(removed.values()))
 
     async def _pinned(self, pinned: Counter[tuple[int, int | None]]) -> None:
@@ -165,13 +172,14 @@ class Retention(Running):
         names = {}
         if pinned:
             for queue, name, group, title in await self._rows(
-                    "SELECT q.id, q.name, g.id, g.name FROM queend.queues q LEFT JOIN queend.consumer_groups g ON g.queue_id = q.id WHERE q.id = ANY(%s)",
-                    [queue for queue, _ in pinned]):
+                "SELECT q.id, q.name, g.id, g.name FROM queend.queues q LEFT JOIN queend.consumer_groups g ON "
+                "g.queue_id = q.id WHERE q.id = ANY(%s)", [queue for queue, _ in pinned]):
                 names[queue, group], names[queue, None] = (name, title), (name, "")
         was, now = self.figures.pinned or {}, {names[key]: count for key, count in pinned.items() if key in names}
         for queue, group in now.keys() - was.keys():
             log.line("warn", "retention_pinned", f"messages of {queue} stay because "
-                     + (f"the group {group} has not consumed them" if group else "no group has consumed them"), queue=queue, group=group, messages=now[queue, group])
+                     + (f"the group {group} has not consumed them" if group else "no group has consumed them"),
+                     queue=queue, group=group, messages=now[queue, group])
         self.figures.pinned = now
 
     async def _step(self, query: str, *values: object) -> list[tuple]:

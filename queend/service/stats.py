@@ -1,10 +1,10 @@
 """Keeps the figures of queues and groups, so that a page asks for a sum and not for 100 000 partitions.
 
 A look finds the partitions that changed since the one before and brings their part of the sums up to date
-(`sql/function/stats.sql`). One look at a time works on a database: it holds a session lock. Every
-STATS_INTERVAL_MS one of the daemons looks, every STATS_RECONCILE_INTERVAL_MS it begins to walk through all partitions, a thousand per
-transaction, for a tenth of the time at most. Where there are few partitions a page looks itself before it answers: figures of a small
-database are of this moment, those of a large one as old as the interval at most.
+(`sql/function/stats.sql`). One look at a time works on a database: it holds a session lock. Every STATS_INTERVAL_MS
+one of the daemons looks, every STATS_RECONCILE_INTERVAL_MS it begins to walk through all partitions, a thousand per
+transaction, for a tenth of the time at most. Where there are few partitions a page looks itself before it answers:
+figures of a small database are of this moment, those of a large one as old as the interval at most.
 """
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ WALK = 0.1                 # of the time between two looks a walk may take; what
 PAUSE_S = 1.0              # after the database was away
 NEVER = 1e9
 
-DUE = """SELECT coalesce((queend.now_us() - s.looked_at) / 1e6, 1e9)::float8, coalesce((queend.now_us() - s.full_at) / 1e6, 1e9)::float8,
-                EXISTS (SELECT FROM queend.stat_queues q WHERE q.visit_after IS NOT NULL) FROM (SELECT) AS one LEFT JOIN queend.stats s ON true"""
+DUE = """SELECT coalesce((queend.now_us() - s.looked_at) / 1e6, 1e9)::float8,
+        coalesce((queend.now_us() - s.full_at) / 1e6, 1e9)::float8, EXISTS (SELECT FROM queend.stat_queues q
+        WHERE q.visit_after IS NOT NULL) FROM (SELECT) AS one LEFT JOIN queend.stats s ON true"""
 CHANGED = "SELECT since, queues, parts FROM queend.stats_changed(%s, %s, %s)"
 VISIT = "SELECT queend.stats_visit(%s::int[], %s::int[])"
 STEP = "SELECT queend.stats_walk(%s)"
@@ -72,7 +73,8 @@ class Stats(Running):
                     if await self._leader.lead():
                         ((age, full_age, walking),) = await self._leader.rows(DUE)
                         if age >= self.interval * 0.9:      # another daemon may have looked just now
-                            await self._work(ROWS, full_age >= self.full and not walking, whole=True, walk_s=self.interval * WALK if age < NEVER else NEVER)
+                            await self._work(ROWS, full_age >= self.full and not walking, whole=True,
+                                             walk_s=self.interval * WALK if age < NEVER else NEVER)
                             await self._leader.rows(NOTE)
                         await self._leader.rest()
             except psycopg.Error as error:
@@ -82,7 +84,8 @@ class Stats(Running):
             await asyncio.sleep(pause)
 
     async def fresh(self) -> None:
-        """Looks before a page answers, where there are few partitions. Never raises for the database: the page asks it next and tells."""
+        """Looks before a page answers, where there are few partitions. Never raises for the database: the page asks
+        it next and tells."""
         asked = time.monotonic()
         if self._partitions > SMALL:
             return
@@ -116,8 +119,9 @@ class Stats(Running):
         return look
 
     async def _work(self, rows: int, full: bool, whole: bool, walk_s: float) -> Look:
-        """full: a walk through everything begins. whole: all that changed is visited; else not more than a page may wait for, the rest is left
-        to the service. walk_s: how long it walks where a walk is due, one page of it at least."""
+        """full: a walk through everything begins. whole: all that changed is visited; else not more than a page may
+        wait for, the rest is left to the service. walk_s: how long it walks where a walk is due, one page of it at
+        least."""
         look = Look()
         self._began = time.monotonic()
         ((since, queues, parts),) = await self._leader.rows(CHANGED, rows, whole, whole or self._partitions <= SMALL)

@@ -1,8 +1,9 @@
 """Keeps the index of the log by time summarized.
 
-What other programs committed is found once a second through the BRIN index on created_at, and a block range without a summary
-has to be read as a whole. PostgreSQL summarizes when an automatic vacuum comes by: with its usual minute between two looks
-that is a minute of pushes to read again every second. So each block range gets its summary here as soon as it is full.
+What other programs committed is found once a second through the BRIN index on created_at, and a block range without
+a summary has to be read as a whole. PostgreSQL summarizes when an automatic vacuum comes by: with its usual minute
+between two looks that is a minute of pushes to read again every second. So each block range gets its summary here as
+soon as it is full.
 """
 from __future__ import annotations
 
@@ -19,9 +20,11 @@ PAUSE_S = 60.0       # after the server refused
 RANGES = 1000        # at most per statement
 PAGES = 128          # of a block range, as the migration made the index
 FULL = f"SELECT pg_relation_size('queend.log') / current_setting('block_size')::int / {PAGES}"
-# A vacuum of the log holds the lock that summarizing takes. Asking first spares the server's log an error per second while one goes on.
+# A vacuum of the log holds the lock that summarizing takes. Asking first spares the server's log an error per second
+# while one goes on.
 BUSY = """SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
-                           WHERE d.datname = current_database() AND l.relation = 'queend.log'::regclass AND l.mode = 'ShareUpdateExclusiveLock')"""
+        WHERE d.datname = current_database() AND l.relation = 'queend.log'::regclass
+        AND l.mode = 'ShareUpdateExclusiveLock')"""
 
 
 class Summary(Running):
@@ -44,7 +47,8 @@ class Summary(Running):
             await asyncio.sleep(pause)
 
     async def look(self) -> None:
-        """Summarizes the ranges that were filled since the last look; the first time, all that have no summary. Nothing while a vacuum is at work."""
+        """Summarizes the ranges that were filled since the last look; the first time, all that have no summary.
+        Nothing while a vacuum is at work."""
         async with self.pool.connection() as connection:
             (full,) = await (await connection.execute(FULL)).fetchone()
             if self._done is not None and full <= self._done:
@@ -60,6 +64,6 @@ class Summary(Running):
                     await connection.execute("SELECT brin_summarize_new_values('queend.log_by_time')")
                 else:
                     full = min(full, self._done + RANGES)
-                    await connection.execute("SELECT brin_summarize_range('queend.log_by_time', r * %s) FROM generate_series(%s::bigint, %s) AS r",
-                                             (PAGES, self._done, full - 1))
+                    await connection.execute("SELECT brin_summarize_range('queend.log_by_time', r * %s) FROM "
+                                             "generate_series(%s::bigint, %s) AS r", (PAGES, self._done, full - 1))
             self._done = full

@@ -1,7 +1,7 @@
 """One database copied into another: all that queend keeps, from one snapshot, counted on both sides.
 
-The target's schemas `queend` and `queen` are dropped and made anew by the migrations; then table after table goes over two connections
-as binary COPY, on a thread of its own.
+The target's schemas `queend` and `queen` are dropped and made anew by the migrations; then table after table goes
+over two connections as binary COPY, on a thread of its own.
 """
 from __future__ import annotations
 
@@ -18,29 +18,38 @@ from .elsewhere import UNREACHABLE, Address, Crowded, Cut, Work
 from .migrate import MigrationError, migrate_over
 
 # names that clients know → tables left empty
-EXCLUDABLE = {
-    "messages": ("log", "late_ids", "holes", "addressed", "unlisted", "outbox"), "dead_letter_queue": ("dead_letters", "dead_bodies"), "message_traces": ("traces", "trace_names"),
-    "message_trace_names": (), "messages_consumed": (), "stats": (), "stats_history": (), "retention_history": ("retention_history",),
-    "system_metrics": (), "worker_metrics": (), "worker_metrics_summary": (), "queue_lag_metrics": ()}
+EXCLUDABLE = {"messages": ("log", "late_ids", "holes", "addressed", "unlisted", "outbox"),
+              "dead_letter_queue": ("dead_letters", "dead_bodies"), "message_traces": ("traces", "trace_names"),
+              "message_trace_names": (), "messages_consumed": (), "stats": (), "stats_history": (),
+              "retention_history": ("retention_history",), "system_metrics": (), "worker_metrics": (),
+              "worker_metrics_summary": (), "queue_lag_metrics": ()}
 # what is counted, under the names that clients know; others under their own
-COUNTED = {
-    "queues": "SELECT count(*) FROM queend.queues", "partitions": "SELECT count(*) FROM queend.partitions",
-    "messages": "SELECT COALESCE(sum(n), 0)::bigint FROM queend.log", "partition_consumers": "SELECT count(*) FROM queend.cursors",
-    "consumer_groups_metadata": "SELECT count(*) FROM queend.consumer_groups", "dead_letter_queue": "SELECT count(*) FROM queend.dead_letters",
-    "retention_history": "SELECT count(*) FROM queend.retention_history", "message_traces": "SELECT count(*) FROM queend.traces"}
+COUNTED = {"queues": "SELECT count(*) FROM queend.queues", "partitions": "SELECT count(*) FROM queend.partitions",
+           "messages": "SELECT COALESCE(sum(n), 0)::bigint FROM queend.log",
+           "partition_consumers": "SELECT count(*) FROM queend.cursors",
+           "consumer_groups_metadata": "SELECT count(*) FROM queend.consumer_groups",
+           "dead_letter_queue": "SELECT count(*) FROM queend.dead_letters",
+           "retention_history": "SELECT count(*) FROM queend.retention_history",
+           "message_traces": "SELECT count(*) FROM queend.traces"}
 # all that is kept: no figures that are computed anew, no notes of the migrations
-TABLES = """SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'queend'::regnamespace AND c.relkind = 'r' AND c.relpersistence = 'p'
-               AND c.relname <> 'schema_migrations' ORDER BY c.relname"""
-COLUMNS = "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = '' ORDER BY attnum"
-SEQUENCES = """SELECT s.seqrelid::regclass::text, a.attrelid::regclass::text, a.attname FROM pg_sequence s JOIN pg_depend d ON d.objid = s.seqrelid AND d.deptype IN ('a', 'i')
-  JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid JOIN pg_class c ON c.oid = a.attrelid WHERE c.relnamespace = 'queend'::regnamespace"""
+TABLES = """SELECT c.relname FROM pg_class c
+     WHERE c.relnamespace = 'queend'::regnamespace AND c.relkind = 'r' AND c.relpersistence = 'p'
+        AND c.relname <> 'schema_migrations' ORDER BY c.relname"""
+COLUMNS = """SELECT attname FROM pg_attribute
+     WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = '' ORDER BY attnum"""
+SEQUENCES = """SELECT s.seqrelid::regclass::text, a.attrelid::regclass::text, a.attname
+     FROM pg_sequence s JOIN pg_depend d ON d.objid = s.seqrelid AND d.deptype IN ('a', 'i')
+     JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid JOIN pg_class c ON c.oid = a.attrelid
+     WHERE c.relnamespace = 'queend'::regnamespace"""
 # Offsets are never given twice: where the messages stay behind, the target goes on where the source is.
-FLOORS = "COPY (SELECT p.id, queend.head(p.id) FROM queend.partitions p WHERE queend.head(p.id) > 0) TO STDOUT (FORMAT binary)"
+FLOORS = """COPY (SELECT p.id, queend.head(p.id) FROM queend.partitions p
+        WHERE queend.head(p.id) > 0) TO STDOUT (FORMAT binary)"""
 SESSION = "-c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0 -c timezone=UTC"
 
 
-OCCUPIED = """SELECT n.nspname FROM pg_namespace n WHERE n.nspname IN ('queend', 'queen')
-   AND EXISTS (SELECT FROM pg_depend d WHERE d.refclassid = 'pg_namespace'::regclass AND d.refobjid = n.oid) ORDER BY 1"""
+OCCUPIED = """SELECT n.nspname FROM pg_namespace n
+     WHERE n.nspname IN ('queend', 'queen') AND EXISTS (SELECT FROM pg_depend d
+        WHERE d.refclassid = 'pg_namespace'::regclass AND d.refobjid = n.oid) ORDER BY 1"""
 CHECK_S = 10.0           # to see whether a server answers
 CONFIRM_S = 600.0        # how long a request that was refused may be confirmed
 ASKED_MOST = 16
@@ -75,7 +84,8 @@ def compare(work: Work, source: str, target: Address) -> list[dict]:
             raise TransferError(f"Failed to connect to {side}") from None
         with connection:
             counts.append([_count(work, connection, text) for text in COUNTED.values()])
-    return [{"table": name, "sourceCount": there, "targetCount": here, "match": there == here and there >= 0} for name, there, here in zip(COUNTED, *counts, strict=True)]
+    return [{"table": name, "sourceCount": there, "targetCount": here, "match": there == here and there >= 0} for name,
+            there, here in zip(COUNTED, *counts, strict=True)]
 
 
 def _count(work: Work, connection: psycopg.Connection, text: str) -> int:
@@ -93,7 +103,8 @@ class Transfer:
         self.source, self.step_s = source, step_s
         self.state, self.step, self.error, self.lines = "idle", "", "", []
         self._since = self._until = 0.0
-        self._asked: dict[Address, float] = {}       # targets whose contents were told, and until when they may be overwritten
+        # targets whose contents were told, and until when they may be overwritten
+        self._asked: dict[Address, float] = {}
         self._works: set[Work] = set()
         self._task: asyncio.Task | None = None
         self._stopped = False
@@ -125,7 +136,8 @@ class Transfer:
             raise TransferError("A count took too long") from None
 
     async def start(self, target: Address, without: list[str], overwrite: bool) -> None:
-        """Returns when the copy has begun. Raises Occupied where the target is not empty: `overwrite` counts from the second request on."""
+        """Returns when the copy has begun. Raises Occupied where the target is not empty: `overwrite` counts from
+        the second request on."""
         try:
             found = await self._run(CHECK_S, occupied, target)
         except (*UNREACHABLE, TimeoutError, Cut):
@@ -136,12 +148,14 @@ class Transfer:
             self._asked = {one: until for one, until in self._asked.items() if until > now}
             if len(self._asked) < ASKED_MOST:
                 self._asked[target] = now + CONFIRM_S
-            raise Occupied(f"The target's schema {' and '.join(found)} is not empty: all in it would be lost; the same request with overwrite: true, within ten minutes, confirms that")
+            raise Occupied(f"The target's schema {' and '.join(found)} is not empty: all in it would be lost; the same "
+                           "request with overwrite: true, within ten minutes, confirms that")
         if self.running or self._stopped:
             raise TransferError("Migration already in progress")
         self.state, self.step, self.error, self.lines = "dumping", "connecting", "", []
         self._since = now
-        log.line("info", "transfer_started", f"to {target.host}:{target.port}/{target.database} as {target.user}", overwritten=found)
+        log.line("info", "transfer_started", f"to {target.host}:{target.port}/{target.database} as {target.user}",
+                 overwritten=found)
         self._task = asyncio.create_task(self._copied(target, without, bool(found)))
 
     def reset(self) -> None:
@@ -193,7 +207,8 @@ class Transfer:
 
     def _copy(self, work: Work, target: Address, without: list[str], overwrite: bool) -> None:
         # On its thread.
-        with work.connect(self.source, options=SESSION) as there, work.connect(target.conninfo(), options=SESSION) as here:
+        with work.connect(self.source, options=SESSION) as there, work.connect(
+            target.conninfo(), options=SESSION) as here:
             there.isolation_level, there.read_only = psycopg.IsolationLevel.REPEATABLE_READ, True
             if _same(there, here):
                 raise TransferError("the target is the database that is to be copied")
@@ -212,11 +227,13 @@ class Transfer:
                 if name in left:
                     continue
                 self.step = f"copying {name}"
-                self.lines.append(f"{name}: {_table(work, there, here, name, FLOORS if name == 'floors' and 'log' in left else None)} bytes")
+                size = _table(work, there, here, name, FLOORS if name == "floors" and "log" in left else None)
+                self.lines.append(f"{name}: {size} bytes")
             self.step = "setting sequences"
             for sequence, table, column in here.execute(SEQUENCES).fetchall():
                 work.step()
-                here.execute(sql.SQL("SELECT setval(%s, GREATEST((SELECT max({}) FROM {}), 1))").format(sql.Identifier(column), sql.SQL(table)), (sequence,))
+                here.execute(sql.SQL("SELECT setval(%s, GREATEST((SELECT max({}) FROM {}), 1))").format(
+                    sql.Identifier(column), sql.SQL(table)), (sequence,))
             here.execute("SELECT queend.catalog_raise()")
             work.step()
             here.commit()
@@ -226,8 +243,9 @@ def _same(there: psycopg.Connection, here: psycopg.Connection) -> bool:
     """One database under two addresses: a lock of the one is seen in the other."""
     key = secrets.randbits(62)
     there.execute("SELECT pg_advisory_lock_shared(%s)", (key,))
-    found = here.execute("SELECT EXISTS (SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())"
-                         " AND l.classid = %s::bigint::oid AND l.objid = %s::bigint::oid)", (key >> 32, key & 0xFFFFFFFF)).fetchone()[0]
+    found = here.execute("SELECT EXISTS (SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND l.database = (SELECT "
+                         "d.oid FROM pg_database d WHERE d.datname = current_database()) AND l.classid = "
+                         "%s::bigint::oid AND l.objid = %s::bigint::oid)", (key >> 32, key & 0xFFFFFFFF)).fetchone()[0]
     there.execute("SELECT pg_advisory_unlock_shared(%s)", (key,))
     return found
 
@@ -238,8 +256,10 @@ def _table(work: Work, there: psycopg.Connection, here: psycopg.Connection, name
     columns = sql.SQL(", ").join(sql.Identifier(column) for (column,) in there.execute(COLUMNS, (f"queend.{name}",)))
     size = 0
     here.execute(sql.SQL("DELETE FROM {}").format(table))
-    with (there.cursor().copy(select or sql.SQL("COPY {} ({}) TO STDOUT (FORMAT binary)").format(table, columns)) as out,
-          here.cursor().copy(sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary)").format(table, sql.SQL("partition_id, floor") if select else columns)) as into):
+    with (there.cursor().copy(
+        select or sql.SQL("COPY {} ({}) TO STDOUT (FORMAT binary)").format(table, columns)) as out,
+          here.cursor().copy(sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary)").format(
+              table, sql.SQL("partition_id, floor") if select else columns)) as into):
         for block in out:
             work.step()
             size += len(block)

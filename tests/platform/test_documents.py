@@ -199,3 +199,10 @@ def test_the_index_of_decisions_names_each():
 
 def test_what_costs_are_told_on_two_screens():
     assert len((ROOT / "docs/performance.md").read_text().splitlines()) <= 80
+
+
+def test_no_line_of_the_control_plane_or_of_a_service_is_longer_than_120():
+    files = [*(ROOT / "queend").glob("*.py"), *(path for folder in ("control", "service", "auth")
+                                               for path in (ROOT / "queend" / folder).rglob("*.py"))]
+    assert not [f"{path.relative_to(ROOT)}:{number}" for path in files
+                for number, line in enumerate(path.read_text().splitlines(), 1) if len(line) > 120]

@@ -35,9 +35,10 @@ class Summary:
             self.differences.append(what)
 
 
-def bring(source: Source, target: Target, everything: bool, only: list[str], compress_from: int, tell: Callable[[str], None]) -> Summary:
-    """Moves queues, partitions, what some group has not consumed yet (everything: all messages), cursors and dead letters. What an import before
-    this one has moved is not moved again. only: names of queues, empty: all."""
+def bring(source: Source, target: Target, everything: bool, only: list[str], compress_from: int,
+          tell: Callable[[str], None]) -> Summary:
+    """Moves queues, partitions, what some group has not consumed yet (everything: all messages), cursors and dead
+    letters. What an import before this one has moved is not moved again. only: names of queues, empty: all."""
     wanted = [one for one in source.queues() if not only or one.name in only]
     if missing := sorted(set(only) - {one.name for one in wanted}):
         raise ImportRefused(f"there is no queue {', '.join(missing)}")
@@ -61,7 +62,8 @@ def bring(source: Source, target: Target, everything: bool, only: list[str], com
                     summary.messages += progress[part.id].stored
                     continue
                 _partition(source, target, progress[part.id], low, cursors[part.id], ids, compress_from)
-                summary.messages += _check(source, target, progress[part.id], low, cursors[part.id], ids, f"{queue.name}/{part.name}", summary)
+                summary.messages += _check(
+                    source, target, progress[part.id], low, cursors[part.id], ids, f"{queue.name}/{part.name}", summary)
         target.tell(queue.name)
         found = target.dead_letters(queue, source.dead_letters(queue), ids)
         summary.dead_letters += found
@@ -70,7 +72,8 @@ def bring(source: Source, target: Target, everything: bool, only: list[str], com
 
 
 def lowest(groups: list[Any], cursors: list[Cursor]) -> Place:
-    """What lies behind this place some group has not consumed. A group of the queue that never came to the partition has consumed nothing of it."""
+    """What lies behind this place some group has not consumed. A group of the queue that never came to the partition
+    has consumed nothing of it."""
     places = {one.group: one.place for one in cursors}
     if not groups:
         return BEGINNING
@@ -86,9 +89,11 @@ def _names(*names: str) -> None:
         raise ImportRefused(f"names have at most {NAME_MOST} bytes here: {', '.join(long)}")
 
 
-def _partition(source: Source, target: Target, progress: Any, low: Place, cursors: list[Cursor], groups: dict[str, int], compress_from: int) -> None:
+def _partition(source: Source, target: Target, progress: Any, low: Place, cursors: list[Cursor], groups: dict[str, int],
+               compress_from: int) -> None:
     # Cursors: (committed when all is there, moment, group, retries).
-    placed = [(source.count(progress.source_id, low, one.place) - 1, one.consumed_us, groups[one.group], one.retries) for one in cursors]
+    placed = [(source.count(progress.source_id, low, one.place) - 1, one.consumed_us, groups[one.group], one.retries)
+              for one in cursors]
     after = low if progress.last_id is None else (progress.last_at, progress.last_id)
     rows, last = Rows(progress.stored, progress.high, progress.odd), None
     for n, last in enumerate(source.messages(progress.source_id, after), 1):
@@ -102,7 +107,8 @@ def _partition(source: Source, target: Target, progress: Any, low: Place, cursor
     target.done(progress)
 
 
-def _check(source: Source, target: Target, progress: Any, low: Place, cursors: list[Cursor], groups: dict[str, int], name: str, summary: Summary) -> int:
+def _check(source: Source, target: Target, progress: Any, low: Place, cursors: list[Cursor], groups: dict[str, int],
+           name: str, summary: Summary) -> int:
     """Counts a partition on both sides; how many messages it has."""
     there = source.count(progress.source_id, low)
     here, lags = target.figures(progress)
@@ -111,5 +117,6 @@ def _check(source: Source, target: Target, progress: Any, low: Place, cursors: l
     for one in cursors:
         lag = source.count(progress.source_id, max(low, one.place))
         if lags.get(groups[one.group]) != lag:
-            summary.differ(f"{name}, group {one.group}: {lag} messages to consume there, {lags.get(groups[one.group])} here")
+            summary.differ(f"{name}, group {one.group}: {lag} messages to consume there, {lags.get(groups[one.group])} "
+                           "here")
     return here

@@ -19,30 +19,32 @@ CHUNK = 2000         # messages fetched at a time
 # What a group's cursor has behind it, and what a group that consumed nothing yet does not want.
 QUEUES = "SELECT * FROM {}.queues ORDER BY name"
 GROUPS = """SELECT c.consumer_group AS name, m.mode, (extract(epoch FROM m.start) * 1000000)::bigint AS start_us
-  FROM (SELECT DISTINCT k.consumer_group FROM {0}.partition_consumers k JOIN {0}.partitions p ON p.id = k.partition_id WHERE p.queue_id = %(queue)s
-        UNION SELECT x.consumer_group FROM {0}.consumer_groups_metadata x WHERE x.queue_name = %(name)s) AS c
-  LEFT JOIN LATERAL (SELECT x.subscription_mode AS mode, x.subscription_timestamp AS start FROM {0}.consumer_groups_metadata x
-                      WHERE x.consumer_group = c.consumer_group AND x.queue_name = %(name)s AND x.partition_name = '' LIMIT 1) AS m ON true
- ORDER BY 1"""
+     FROM (SELECT DISTINCT k.consumer_group FROM {0}.partition_consumers k
+        JOIN {0}.partitions p ON p.id = k.partition_id WHERE p.queue_id = %(queue)s UNION SELECT x.consumer_group
+        FROM {0}.consumer_groups_metadata x WHERE x.queue_name = %(name)s) AS c
+     LEFT JOIN LATERAL (SELECT x.subscription_mode AS mode, x.subscription_timestamp AS start
+        FROM {0}.consumer_groups_metadata x WHERE x.consumer_group = c.consumer_group AND x.queue_name = %(name)s
+        AND x.partition_name = '' LIMIT 1) AS m ON true ORDER BY 1"""
 PARTITIONS = "SELECT p.id, p.name FROM {0}.partitions p WHERE p.queue_id = %s AND p.id > %s ORDER BY p.id LIMIT %s"
-CURSORS = """SELECT k.partition_id, k.consumer_group, k.last_consumed_created_at AS at, k.last_consumed_id AS id, k.batch_retry_count AS retries,
-       (extract(epoch FROM k.last_consumed_at) * 1000000)::bigint AS consumed_us, m.start
-  FROM {0}.partition_consumers k
-  JOIN {0}.partitions p ON p.id = k.partition_id JOIN {0}.queues q ON q.id = p.queue_id
-  LEFT JOIN LATERAL (SELECT x.subscription_timestamp AS start FROM {0}.consumer_groups_metadata x
-                      WHERE x.consumer_group = k.consumer_group AND x.queue_name = q.name AND x.partition_name IN ('', p.name)
-                      ORDER BY x.partition_name DESC LIMIT 1) AS m ON k.last_consumed_created_at IS NULL
- WHERE k.partition_id = ANY (%s)"""
+CURSORS = """SELECT k.partition_id, k.consumer_group, k.last_consumed_created_at AS at, k.last_consumed_id AS id,
+        k.batch_retry_count AS retries, (extract(epoch FROM k.last_consumed_at) * 1000000)::bigint AS consumed_us,
+        m.start FROM {0}.partition_consumers k JOIN {0}.partitions p ON p.id = k.partition_id
+     JOIN {0}.queues q ON q.id = p.queue_id
+     LEFT JOIN LATERAL (SELECT x.subscription_timestamp AS start FROM {0}.consumer_groups_metadata x
+        WHERE x.consumer_group = k.consumer_group AND x.queue_name = q.name AND x.partition_name IN ('', p.name)
+        ORDER BY x.partition_name DESC LIMIT 1) AS m ON k.last_consumed_created_at IS NULL
+     WHERE k.partition_id = ANY (%s)"""
 AFTER = "(m.created_at, m.id) > (%(at)s::timestamptz, %(id)s::uuid)"
 MESSAGES = """SELECT m.id, m.transaction_id, m.trace_id, m.payload::text AS payload, m.producer_sub, m.created_at,
        (extract(epoch FROM m.created_at) * 1000000)::bigint AS created_us
   FROM {0}.messages m WHERE m.partition_id = %(part)s AND """ + AFTER + " ORDER BY m.created_at, m.id"
 COUNT = "SELECT count(*) FROM {0}.messages m WHERE m.partition_id = %(part)s AND " + AFTER
 BETWEEN = COUNT + " AND (m.created_at, m.id) <= (%(to_at)s::timestamptz, %(to_id)s::uuid)"
-DEAD = """SELECT d.partition_id, d.consumer_group, d.error_message, d.retry_count, m.transaction_id, m.trace_id, m.producer_sub, m.payload::text AS payload,
-       (extract(epoch FROM m.created_at) * 1000000)::bigint AS created_us, (extract(epoch FROM d.failed_at) * 1000000)::bigint AS failed_us
-  FROM {0}.dead_letter_queue d JOIN {0}.messages m ON m.id = d.message_id JOIN {0}.partitions p ON p.id = m.partition_id
- WHERE p.queue_id = %s ORDER BY d.failed_at, d.id"""
+DEAD = """SELECT d.partition_id, d.consumer_group, d.error_message, d.retry_count, m.transaction_id, m.trace_id,
+        m.producer_sub, m.payload::text AS payload, (extract(epoch FROM m.created_at) * 1000000)::bigint AS created_us,
+        (extract(epoch FROM d.failed_at) * 1000000)::bigint AS failed_us
+     FROM {0}.dead_letter_queue d JOIN {0}.messages m ON m.id = d.message_id
+     JOIN {0}.partitions p ON p.id = m.partition_id WHERE p.queue_id = %s ORDER BY d.failed_at, d.id"""
 
 ZERO = uuid.UUID(int=0)
 Place = tuple[datetime, uuid.UUID]     # (created_at, id): what lies behind it is wanted
@@ -66,14 +68,18 @@ class Source:
 
     def __init__(self, dsn: str, schema: str):
         try:
-            self.connection = psycopg.connect(dsn, row_factory=namedtuple_row, application_name="queend import-queen", client_encoding="UTF8",
-                                              options="-c statement_timeout=0 -c idle_in_transaction_session_timeout=0 -c default_transaction_read_only=on -c timezone=UTC")
+            self.connection = psycopg.connect(
+                dsn, row_factory=namedtuple_row, application_name="queend import-queen", client_encoding="UTF8",
+                options="-c statement_timeout=0 -c idle_in_transaction_session_timeout=0 -c "
+                        "default_transaction_read_only=on -c timezone=UTC")
         except psycopg.Error as error:
             raise SourceError(f"the database cannot be reached: {str(error).strip()}") from None
         self.schema = sql.Identifier(schema)
         self.connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         self.connection.read_only = True
-        kinds = dict(self.connection.execute("SELECT c.relname, c.relkind::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s", (schema,)).fetchall())
+        kinds = dict(self.connection.execute(
+            "SELECT c.relname, c.relkind::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE "
+            "n.nspname = %s", (schema,)).fetchall())
         if self.connection.execute("SELECT to_regclass('queend.log')").fetchone()[0] is not None:
             raise SourceError("this is a database of queend")
         if missing := [name for name in TABLES if kinds.get(name) not in ("r", "p")]:

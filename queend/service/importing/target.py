@@ -14,23 +14,30 @@ from ..._core import record_key, record_row, rows_merge
 
 WINDOW_US = 60_000_000       # how far a version-7 id may be from the moment it is stored for the log to prove it
 ROW_RECORDS, ROW_BYTES = 1000, 65_536
-OFFSETS = 1 << 42            # dead letters of messages that were not taken over have offsets from the end of what offsets can be
-DEFAULTS = {"ttl": 3600, "retryDelay": 1000}      # every queue there shows them, and they mean nothing: naming them here would put them in force
+# dead letters of messages that were not taken over have offsets from the end of what offsets can be
+OFFSETS = 1 << 42
+# every queue there shows them, and they mean nothing: naming them here would put them in force
+DEFAULTS = {"ttl": 3600, "retryDelay": 1000}
 
 CONFIGURE = "SELECT queend.configure(%s, %s, %s, %s)"
 RESOLVE = "SELECT queue_id, partition_id FROM queend.resolve(%s, %s) ORDER BY ord"
-BEGIN = """INSERT INTO queend.imports (source_id, partition_id) SELECT * FROM unnest(%s::uuid[], %s::int[]) ON CONFLICT DO NOTHING"""
+BEGIN = """INSERT INTO queend.imports (source_id, partition_id) SELECT *
+     FROM unnest(%s::uuid[], %s::int[]) ON CONFLICT DO NOTHING"""
 PROGRESS = "SELECT * FROM queend.imports WHERE source_id = ANY (%s)"
-APPEND = "SELECT queend.import_rows(%s, %s::bigint[], %s::bigint[], %s::int[], %s::uuid[], %s::boolean[], %s::bytea[], %s::bytea[], %s::bytea[], %s::bigint[], %s::bytea[])"
+APPEND = """SELECT queend.import_rows(%s, %s::bigint[], %s::bigint[], %s::int[], %s::uuid[], %s::boolean[], %s::bytea[],
+        %s::bytea[], %s::bytea[], %s::bigint[], %s::bytea[])"""
 STORED = "UPDATE queend.imports SET stored = %s, last_at = %s, last_id = %s, high = %s, odd = %s WHERE source_id = %s"
-CURSOR = """INSERT INTO queend.cursors AS k (committed, row_base, lease_end, consumed_at, partition_id, group_id, retries)
-SELECT c.committed, COALESCE((SELECT l.base FROM queend.log l WHERE l.partition_id = %(part)s AND l.base <= c.committed + 1 ORDER BY l.base DESC LIMIT 1), 0),
-       c.committed, c.consumed, %(part)s, c.grp, c.retries
-  FROM unnest(%(committed)s::bigint[], %(consumed)s::bigint[], %(group)s::int[], %(retries)s::int[]) AS c (committed, consumed, grp, retries) ORDER BY c.grp
-ON CONFLICT (partition_id, group_id) DO UPDATE SET committed = GREATEST(k.committed, excluded.committed), row_base = GREATEST(k.row_base, excluded.row_base),
-    lease_end = GREATEST(k.lease_end, excluded.lease_end)"""
-DEAD = """INSERT INTO queend.dead_letters (queue_id, partition_id, group_id, group_name, record_offset, record_id, transaction_id, trace_id, producer_sub, payload, error,
-    retry_count, created_at, failed_at) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"""
+CURSOR = """INSERT INTO queend.cursors AS k (committed, row_base, lease_end, consumed_at, partition_id, group_id,
+        retries) SELECT c.committed, COALESCE((SELECT l.base FROM queend.log l WHERE l.partition_id = %(part)s
+        AND l.base <= c.committed + 1 ORDER BY l.base DESC
+        LIMIT 1), 0), c.committed, c.consumed, %(part)s, c.grp, c.retries
+     FROM unnest(%(committed)s::bigint[], %(consumed)s::bigint[], %(group)s::int[], %(retries)s::int[]) AS c (committed,
+        consumed, grp, retries) ORDER BY c.grp
+     ON CONFLICT (partition_id, group_id) DO UPDATE SET committed = GREATEST(k.committed, excluded.committed),
+        row_base = GREATEST(k.row_base, excluded.row_base), lease_end = GREATEST(k.lease_end, excluded.lease_end)"""
+DEAD = """INSERT INTO queend.dead_letters (queue_id, partition_id, group_id, group_name, record_offset, record_id,
+        transaction_id, trace_id, producer_sub, payload, error, retry_count, created_at, failed_at)
+     VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"""
 FOUND = "SELECT queend.message_find(%s, %s)"
 
 
@@ -41,7 +48,8 @@ class Rows:
     base: int
     high: uuid.UUID
     odd: bool
-    columns: list[list[Any]] = field(default_factory=lambda: [[] for _ in range(8)])     # base, created, n, high, odd, ids, body, meta
+    # base, created, n, high, odd, ids, body, meta
+    columns: list[list[Any]] = field(default_factory=lambda: [[] for _ in range(8)])
     late_at: list[int] = field(default_factory=list)
     late: list[bytes] = field(default_factory=list)
     open: list[tuple[int, int, bytes, bytes, bytes]] = field(default_factory=list)       # as rows_merge wants them
@@ -59,8 +67,10 @@ class Rows:
         key, created = record_key(message.transaction_id), min(message.created_us, now_us)
         created = max(created, self.open[-1][1] if self.open else self.columns[1][-1] if self.columns[1] else 0)
         canonical = str(uuid.UUID(bytes=key)) == message.transaction_id
-        body, meta = record_row([(payload, (message.trace_id and message.trace_id.bytes, message.producer_sub and message.producer_sub.encode(),
-                                           None if canonical else message.transaction_id.encode(), None, None, None))])
+        body, meta = record_row([(
+            payload, (message.trace_id and message.trace_id.bytes,
+                      message.producer_sub and message.producer_sub.encode(),
+                      None if canonical else message.transaction_id.encode(), None, None, None))])
         seven = key[6] >> 4 == 7
         if seven and abs(int.from_bytes(key[:6], "big") * 1000 - created) < WINDOW_US - 1_000_000:
             self.high = max(self.high, uuid.UUID(bytes=key))
@@ -74,7 +84,9 @@ class Rows:
     def close(self, compress_from: int) -> None:
         if self.open:
             created, ids, body, meta = rows_merge(self.open, compress_from)
-            for column, value in zip(self.columns, (self.base, created, len(self.open), self.high, self.odd, ids, body, meta), strict=True):
+            for column, value in zip(self.columns,
+                                     (self.base, created, len(self.open), self.high, self.odd, ids, body, meta),
+                                     strict=True):
                 column.append(value)
             self.base, self.open, self.bytes = self.stored, [], 0
 
@@ -91,25 +103,31 @@ class Target:
 
     def known(self, names: list[str]) -> list[str]:
         """Those of these queues that exist and were not made by an import."""
-        return [row.name for row in self.connection.execute(
-            "SELECT q.name FROM queend.queues q WHERE q.name = ANY (%s) AND NOT EXISTS (SELECT FROM queend.imports i JOIN queend.partitions p ON p.id = i.partition_id"
-            " WHERE p.queue_id = q.id) ORDER BY 1", (names,))]
+        return [row.name
+                for row in self.connection.execute(
+                    "SELECT q.name FROM queend.queues q WHERE q.name = ANY (%s) AND NOT EXISTS (SELECT FROM "
+                    "queend.imports i JOIN queend.partitions p ON p.id = i.partition_id WHERE p.queue_id = q.id) ORDER "
+                    "BY 1", (names,))]
 
     def queue(self, queue: Any, groups: list[Any]) -> dict[str, int]:
         """Makes a queue with its options and groups; group name → id."""
-        options = {
-            "priority": queue.priority, "leaseTime": queue.lease_time, "retryLimit": queue.retry_limit, "retryDelay": queue.retry_delay, "ttl": queue.ttl,
-            "deadLetterQueue": queue.dead_letter_queue, "dlqAfterMaxRetries": queue.dlq_after_max_retries, "delayedProcessing": queue.delayed_processing,
-            "windowBuffer": queue.window_buffer, "retentionSeconds": queue.retention_seconds, "completedRetentionSeconds": queue.completed_retention_seconds,
-            "retentionEnabled": queue.retention_enabled, "encryptionEnabled": queue.encryption_enabled, "maxWaitTimeSeconds": queue.max_wait_time_seconds,
-            "maxSize": queue.max_queue_size}
+        options = {"priority": queue.priority, "leaseTime": queue.lease_time, "retryLimit": queue.retry_limit,
+                   "retryDelay": queue.retry_delay, "ttl": queue.ttl, "deadLetterQueue": queue.dead_letter_queue,
+                   "dlqAfterMaxRetries": queue.dlq_after_max_retries, "delayedProcessing": queue.delayed_processing,
+                   "windowBuffer": queue.window_buffer, "retentionSeconds": queue.retention_seconds,
+                   "completedRetentionSeconds": queue.completed_retention_seconds,
+                   "retentionEnabled": queue.retention_enabled, "encryptionEnabled": queue.encryption_enabled,
+                   "maxWaitTimeSeconds": queue.max_wait_time_seconds, "maxSize": queue.max_queue_size}
         given = {name: value for name, value in options.items() if value is not None and DEFAULTS.get(name) != value}
         with self.connection.transaction():
-            self.connection.execute(CONFIGURE, (queue.name, queue.namespace or "", queue.task or "", orjson.dumps(given).decode()))
+            self.connection.execute(CONFIGURE, (
+                queue.name, queue.namespace or "", queue.task or "", orjson.dumps(given).decode()))
             (found,) = self.connection.execute(RESOLVE, ([queue.name], ["Default"])).fetchall()
             self.connection.execute(BEGIN, ([queue.id], [found.partition_id]))
-            return {group.name: self.connection.execute("SELECT group_id FROM queend.group_resolve(%s, %s, 'all', %s)", (found.queue_id, group.name, group.start_us)).fetchone().group_id
-                    for group in groups}
+            return {
+                    group.name: self.connection.execute(
+                        "SELECT group_id FROM queend.group_resolve(%s, %s, 'all', %s)",
+                        (found.queue_id, group.name, group.start_us)).fetchone().group_id for group in groups}
 
     def partitions(self, queue: str, page: list[Any]) -> dict[uuid.UUID, Any]:
         """Makes a page of partitions; id there → how far its import has come."""
@@ -120,41 +138,50 @@ class Target:
         return {row.source_id: row for row in self.connection.execute(PROGRESS, ([one.id for one in page],))}
 
     def append(self, progress: Any, rows: Rows, last: Any, cursors: list[tuple[int, int, int, int]]) -> None:
-        """Stores closed rows and says how far it came, and with them cursors: (committed in the end, moment, group, retries); a cursor goes no
-        further than what is stored. RuntimeError where somebody else wrote to the partition."""
+        """Stores closed rows and says how far it came, and with them cursors: (committed in the end, moment, group,
+        retries); a cursor goes no further than what is stored. RuntimeError where somebody else wrote to the
+        partition."""
         part = progress.partition_id
         with self.connection.transaction():
             if rows.columns[0]:
                 stored = self.connection.execute(APPEND, (part, *rows.columns, rows.late_at, rows.late)).fetchone()[0]
                 if not stored:
                     raise RuntimeError("somebody pushed to a partition that is being imported")
-                self.connection.execute(STORED, (rows.base, last.created_at, last.id, rows.high, rows.odd, progress.source_id))
-            self.connection.execute(CURSOR, {"part": part, "committed": [min(one[0], rows.base - 1) for one in cursors], "consumed": [one[1] for one in cursors],
-                                             "group": [one[2] for one in cursors], "retries": [one[3] for one in cursors]})
+                self.connection.execute(STORED,
+                                        (rows.base, last.created_at, last.id, rows.high, rows.odd, progress.source_id))
+            self.connection.execute(CURSOR, {
+                "part": part, "committed": [min(one[0], rows.base - 1) for one in cursors],
+                "consumed": [one[1] for one in cursors], "group": [one[2] for one in cursors],
+                "retries": [one[3] for one in cursors]})
 
     def done(self, progress: Any) -> None:
         self.connection.execute("UPDATE queend.imports SET done = true WHERE source_id = %s", (progress.source_id,))
 
     def tell(self, queue: str) -> None:
-        """Has the daemons that serve this database look at the queue afresh: its records have moments of long ago, where no look goes."""
+        """Has the daemons that serve this database look at the queue afresh: its records have moments of long ago,
+        where no look goes."""
         self.connection.execute("SELECT queend.groups_moved(q.id) FROM queend.queues q WHERE q.name = %s", (queue,))
 
     def dead_letters(self, queue: Any, letters: Any, groups: dict[str, int]) -> int:
         """Brings all dead letters of a queue at once, unless an import did so before; how many."""
         n = 0
         with self.connection.transaction(), self.connection.cursor() as cursor:
-            if cursor.execute("UPDATE queend.imports SET done = true WHERE source_id = %s AND NOT done", (queue.id,)).rowcount == 0:
+            if cursor.execute("UPDATE queend.imports SET done = true WHERE source_id = %s AND NOT done",
+                              (queue.id,)).rowcount == 0:
                 return 0
             queue_id = cursor.execute("SELECT id FROM queend.queues WHERE name = %s", (queue.name,)).fetchone().id
             parts: dict[uuid.UUID, int] = {}
             for one in letters:
                 if one.partition_id not in parts:
-                    parts[one.partition_id] = cursor.execute("SELECT partition_id FROM queend.imports WHERE source_id = %s", (one.partition_id,)).fetchone().partition_id
+                    cursor.execute("SELECT partition_id FROM queend.imports WHERE source_id = %s", (one.partition_id,))
+                    parts[one.partition_id] = cursor.fetchone().partition_id
                 part, key = parts[one.partition_id], record_key(one.transaction_id)
                 at = cursor.execute(FOUND, (part, key)).fetchone()[0]
                 n += 1
-                cursor.execute(DEAD, (queue_id, part, groups.get(one.consumer_group, 0), one.consumer_group, OFFSETS - n if at is None else at, key, one.transaction_id, one.trace_id,
-                                      one.producer_sub, one.payload, one.error_message or "", one.retry_count or 0, one.created_us, one.failed_us))
+                cursor.execute(DEAD, (queue_id, part, groups.get(one.consumer_group, 0), one.consumer_group,
+                                      OFFSETS - n if at is None else at, key, one.transaction_id, one.trace_id,
+                                      one.producer_sub, one.payload, one.error_message or "", one.retry_count or 0,
+                                      one.created_us, one.failed_us))
         return n
 
     def figures(self, progress: Any) -> tuple[int, dict[int, int]]:
