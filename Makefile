@@ -115,9 +115,10 @@ ways: $(VENV)/.ready ## which functions of which files a push, a pop and an ackn
 
 # The whole core once more, by clang; nothing but the fuzz targets is built this way.
 FUZZ := $(CURDIR)/.fuzz
+FUZZ_FLAGS := -O1 -g1
 $(FUZZ)/fuzz: $(VENV)/.ready tools/fuzz.sh tests/fuzz/targets.pyx tests/fuzz/main.c queend/_core.pyx $(shell find queend/core -type f)
 	@SUDO="$(SUDO)" sh tools/system.sh fuzz
-	@sh tools/fuzz.sh $(BIN)/python $(FUZZ)
+	@FUZZ_FLAGS='$(FUZZ_FLAGS)' sh tools/fuzz.sh $(BIN)/python $(FUZZ)
 
 fuzz: $(FUZZ)/fuzz ## libFuzzer on every reader of what strangers send, so many seconds each (FUZZ_SECONDS=60); FUZZ_KEEP=1 keeps what it learns
 	@FUZZ_SECONDS=$${FUZZ_SECONDS:-60} $(BIN)/python -m pytest -p no:cacheprovider tests/fuzz $(ARGS)

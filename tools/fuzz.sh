@@ -1,5 +1,5 @@
 # Builds what libFuzzer drives: the core once more, under clang's sanitizers, and a program for each target (tests/fuzz).
-#   sh tools/fuzz.sh PYTHON FOLDER
+#   FUZZ_FLAGS=… sh tools/fuzz.sh PYTHON FOLDER
 set -e
 python=$1 folder=$2
 mkdir -p "$folder"
@@ -7,8 +7,9 @@ ask() { "$python" -c "import sysconfig; print(sysconfig.get_config_var('$1'))"; 
 library=$(ask LDVERSION) where=$(ask LIBDIR)
 headers=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
 "$python" -m cython -3 -I . -I queend tests/fuzz/targets.pyx -o "$folder/targets.c"
-# shellcheck disable=SC2046
-clang -O1 -g1 -w -DQUEEND_ONE_THREAD -fno-strict-aliasing -fno-omit-frame-pointer -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
+# shellcheck disable=SC2046,SC2086
+clang $FUZZ_FLAGS -w -DQUEEND_ONE_THREAD -fno-strict-aliasing -fno-omit-frame-pointer \
+    -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
     -I"$folder" -Iqueend/core/includes -I"$headers" "$folder/targets.c" tests/fuzz/main.c -o "$folder/fuzz.new" \
     -L"$where" -Wl,-rpath,"$where" -lpython"$library" $(pkg-config --cflags --libs libuv libpq libcrypto libzstd) -lpthread
 for target in head chunk json lines arrow frames events spool; do

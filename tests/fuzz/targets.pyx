@@ -255,7 +255,7 @@ cdef void fuzz_json(const uint8_t* data, size_t n) noexcept nogil:
             fuzz_must(ack.n <= 1000, b"more acknowledgments than may be")
         elif i == 3 and tx_parse(f.text, &f.arena, &f.ids, 1000, &tx, &e):
             fuzz_must(0 < tx.n <= 1000, b"more operations than may be")
-        elif i == 4 and cycle_parse(f.text, &f.arena, &f.ids, &cycle):
+        elif i == 4 and cycle_parse(f.text, &f.arena, &f.ids, &cycle, &e):
             fuzz_items(&cycle.push)
         elif i == 5:
             lease_parse(slice_lit(b"/api/v1/lease/0/extend"), f.text, &f.arena, &lease, &e)
