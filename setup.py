@@ -91,7 +91,8 @@ python_packages = ["queend"] + ["queend." + ".".join(p.parent.relative_to(ROOT /
 setup(
     packages=python_packages + sql_names,
     package_dir=sql_dirs,
-    package_data={name: ["*.sql"] for name in sql_names},
+    package_data={"queend": ["dashboard/*", "dashboard/assets/*"],
+                  **{name: ["*.sql"] for name in sql_names}},
     include_package_data=False,
     ext_modules=extensions(),
     zip_safe=False,

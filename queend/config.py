@@ -88,6 +88,8 @@ class Server(BaseSettings):
     log_level: Literal[LOG_LEVELS] = setting("info", "trace, debug, info, warn or error")  # type: ignore[valid-type]
     webapp_root: str = setting("", "folder of a web application, served below /; default: webapp/dist, here or up to "
                                    "two folders above, if there is one")
+    queend_dashboard: bool = setting(True, "the dashboard of docs/dashboard.md, served below / where there is no "
+                                           "WEBAPP_ROOT or other folder of a web application")
     cors_origins: str = setting("", "pages of which origins (`https://app.example`, with commas; `*`: any) may ask and "
                                     "read; without JWT_ENABLED others are refused")
     queend_hosts: str = setting("", "while only this machine reaches the port and nobody needs a token: further names, "

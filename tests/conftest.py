@@ -11,6 +11,7 @@ from support.daemon import Daemon
 from support.postgres import Postgres, running
 
 SPARK = Path(__file__).parent / "spark"
+DASHBOARD = Path(__file__).parent / "dashboard"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -21,13 +22,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--sdk-tests", action="store_true",
                      help="tests/e2e/test_sdk_own.py: all of the SDK's own tests, minutes instead of seconds")
     parser.addoption("--spark", action="store_true", help="tests/spark too: `make test-spark`")
+    parser.addoption("--dashboard", action="store_true", help="tests/dashboard too: `make test-dashboard`")
     parser.addoption("--print-differences", action="store_true",
                      help="tests/golden: print how the answers differ from the recorded ones")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Without --spark nothing of tests/spark is even imported: the other tests need no Spark."""
-    return True if collection_path == SPARK and not config.getoption("--spark") else None
+    """Without --spark nothing of tests/spark is even imported: the other tests need no Spark. So with the browser."""
+    return True if (collection_path == SPARK and not config.getoption("--spark")
+                    or collection_path == DASHBOARD and not config.getoption("--dashboard")) else None
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -27,6 +27,9 @@ if test "${1:-}" = tests; then
     need_fuzzer
 elif test "${1:-}" = fuzz; then
     need_fuzzer
+elif test "${1:-}" = dashboard; then
+    have chromium || need chromium
+    have npm || need npm
 elif test "${1:-}" = spark; then
     have java || need openjdk-17-jre-headless
     test -e /usr/share/java/postgresql.jar || need libpostgresql-jdbc-java # a job reads tables

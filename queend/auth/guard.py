@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import log
 from ..config import Settings
-from ..control.static import folder, is_file
+from ..control.static import open_files
 from .levels import PUBLIC, READ, UNKNOWN, queues_of, route_of
 from .permits import allows
 from .refused import Refused
@@ -30,8 +30,7 @@ class Guard:
     def __init__(self, settings: Settings, core: Any, app: Any):
         self.core, self.app = core, app
         self.skips = settings.open_paths()
-        # a web application is served to anyone, without its data
-        self.files = folder(settings.webapp_root) is not None
+        self.is_file = open_files(settings)
         self.verifier = Verifier(settings, core.grants_clear)
         self.held: dict[bytes, list[int]] = {}       # bearer token → requests of the core that wait for it
         self.tasks: set[asyncio.Task] = set()
@@ -74,7 +73,8 @@ class Guard:
         if route.level == PUBLIC and (path != "/health" or bearer is None):
             scope["state"]["brief"] = True
             return
-        if route is UNKNOWN and self.files and scope["method"] == "GET" and is_file(path):
+        # a web application is served to anyone, without its data
+        if route is UNKNOWN and scope["method"] == "GET" and self.is_file(path):
             return
         if bearer is None:
             raise Refused(401, "Authentication required")

@@ -40,8 +40,6 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "dlq": ("dlq", "Dead letters: list, show, redrive, purge."),
     },
     "Others": {
-        "trace": ("trace", "What was noted about messages."),
-        "token": ("token", "Tokens: mint, inspect."),
         "context": ("context", "Saved servers and their tokens."),
         "spark": ("spark", "Jobs on Spark: archive, read, replay, dlq, aggregate, backfill (docs/spark.md)."),
     },

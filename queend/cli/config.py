@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Annotated, Any
 
 import typer
@@ -10,11 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from ..config import Settings, origins
+from ..masked import masked
 from .common import settings_or_exit
-
-# parts of URLs that may be secrets
-LOGIN = re.compile(r"//[^/?#,\s]*@")
-QUERY = re.compile(r"(?<=.)\?[^#,\s]+")
 
 
 def config(
@@ -27,14 +23,8 @@ def config(
     origin = origins(settings)
     shown: dict[str, Any] = {}
     for name, field in Settings.model_fields.items():
-        value = getattr(settings, name)
-        if changed and (origin[name] == "default" or value == field.default):
-            continue
-        if (field.json_schema_extra or {})["secret"] and value:  # type: ignore[index]
-            value = "********"
-        elif isinstance(value, str):
-            value = QUERY.sub("?********", LOGIN.sub("//********@", value))
-        shown[name] = value
+        if not changed or origin[name] != "default" and getattr(settings, name) != field.default:
+            shown[name] = masked(settings, name)
     if as_json:
         typer.echo(json.dumps({name.upper(): {"value": value, "origin": origin[name]} if show_origin else value
                                for name, value in shown.items()}, indent=1, default=str))

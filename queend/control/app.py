@@ -35,7 +35,7 @@ class Control:
     """The control plane of one daemon. `open`, `take_up` and `close` on the same running loop."""
 
     def __init__(self, settings: Settings, core: Any, conninfo: str, folder: Folder):
-        from . import log_read  # here, as below: it needs the compiled part, which the command line does not
+        from . import live, log_read  # here, as below: it needs the compiled part, which the command line does not
         from .stream_calls import Streams
 
         self.settings = settings
@@ -52,6 +52,7 @@ class Control:
         self.metrics = Metrics(settings, core, self.pool)
         self.summary = Summary(self.pool)
         self.holds = Holds(self.pool)
+        self.backlog = live.Backlog()
         self.maintenance = Maintenance(core, self.pool, folder.path)
         self.folder = folder
         self.reader = log_read.Reader(self)
@@ -125,12 +126,14 @@ class RawPath:
 def resources() -> tuple[Any, ...]:
     """The modules that have routes, in the order they are tried and described."""
     # they need the compiled part
-    from . import analytics, dead_letters, doctor, groups, log_read, messages, metrics, migration, notify, overview
-    from . import postgres_stats, queues, shared_state, status, streams, traces
+    from . import analytics, dead_letters, doctor, groups, live, log_read, messages, metrics, migration, notify
+    from . import overview, postgres_stats, queues, scheduled, shared_state, status, stream_queries, streams, traces
     from . import resources as others
+    from . import settings as settings_shown
 
-    return (configure, queues, groups, messages, dead_letters, traces, log_read, streams, health, metrics, openapi,
-            others, status, overview, analytics, postgres_stats, shared_state, notify, migration, maintenance, doctor)
+    return (configure, queues, groups, messages, scheduled, dead_letters, traces, log_read, streams, stream_queries,
+            health, metrics, openapi, others, status, overview, live, analytics, postgres_stats, shared_state, notify,
+            migration, maintenance, doctor, settings_shown)
 
 
 def application(control: Control) -> FastAPI:
@@ -142,7 +145,7 @@ def application(control: Control) -> FastAPI:
     app.state.resources = resources()
     for resource in app.state.resources:
         app.include_router(resource.router, dependencies=[Depends(known.query_names)])
-    static.serve(app, control.settings.webapp_root)
+    static.serve(app, control.settings)
     app.add_middleware(Tagged)
     app.add_middleware(RawPath)
     app.add_exception_handler(Refusal, lambda request, error: error.answer())

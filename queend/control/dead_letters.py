@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 from fastapi import Request
 
 from .._core import read_partition_id, read_partition_number
@@ -32,9 +33,9 @@ SHOW = """SELECT *, queend.message_id(created_at, partition_id, record_offset)::
             FROM queend.dead_show(%s)"""
 DELETE = "SELECT queend.dead_delete(%s)"
 # One pass over the dead letters of the partitions that are named, however many are wanted of each.
-NAMED = """SELECT d.id FROM queend.dead_letters d
-     JOIN unnest(%s::int[], %s::bigint[], %s::text[]) AS u (part, at, name) ON u.part = d.partition_id
-        AND u.at = d.record_offset LEFT JOIN queend.consumer_groups g ON g.id = d.group_id
+NAMED = """SELECT d.id, u.ord FROM queend.dead_letters d
+     JOIN unnest(%s::int[], %s::bigint[], %s::text[]) WITH ORDINALITY AS u (part, at, name, ord)
+        ON u.part = d.partition_id AND u.at = d.record_offset LEFT JOIN queend.consumer_groups g ON g.id = d.group_id
      WHERE d.queue_id = %s AND d.partition_id = ANY (%s) AND COALESCE(d.group_name, g.name) = u.name
      ORDER BY d.failed_at, d.id"""
 
@@ -105,13 +106,13 @@ async def dead_purge(request: Request) -> Json:
                 body=body(record(["queue"], queue=NAME, consumerGroup=NAME, partition=NAME, **{"from": TEXT}, to=TEXT,
                                  limit={**INTEGER, "default": REDRIVE_MOST}, targetQueue=NAME, targetPartition=NAME,
                                  messages=array(record(["partitionId", "offset", "consumerGroup"], partitionId=TEXT,
-                                                       offset=INTEGER, consumerGroup=NAME)))),
+                                                       offset=INTEGER, consumerGroup=NAME, payload=ANY)))),
                 example={"queue": "orders", "consumerGroup": "billing", "limit": 100}, own=True)
 async def dead_redrive(request: Request) -> Json:
-    """Stores dead letters of a queue as new messages, in the order they failed, and drops them: of its newest
-    `limit` (10 000) that the filters leave. Into their own queue and partition, where each is for the group it was a
-    dead letter of, or the target named, for all groups there. `left`: whether there are more. `messages` instead of
-    filters names them one by one, as the list does."""
+    """Stores dead letters of a queue as new messages, in the order they failed, and drops them: of its newest `limit`
+    (10 000) that the filters leave. Into their own queue and partition, where each is for the group it was a dead
+    letter of, or the target named, for all groups there. `left`: whether there are more. `messages` instead of filters
+    names them one by one, as the list does; one with `payload` comes back with that instead of its own."""
     wanted = await body_object(request)
     names = {key: _name(wanted, key) for key in ("queue", "consumerGroup", "partition", "targetQueue",
                                                  "targetPartition")}
@@ -126,17 +127,20 @@ async def dead_redrive(request: Request) -> Json:
     if "messages" in wanted:
         if {"consumerGroup", "partition", "from", "to", "limit"} & set(wanted):
             raise Refusal(400, "messages are named or found by filters, not both", "invalid_request")
-        ids, left = await _named(request, queue, wanted["messages"]), False
+        payloads = await _named(request, queue, wanted["messages"])
+        ids, left = list(payloads), False
     else:
         ids = [row.d for row in await rows(request, FIND, queue, names["partition"], names["consumerGroup"], from_, to,
                                            limit + 1, 0)]
         left = len(ids) > limit
         ids = ids[:limit][::-1]
+        payloads = {}
     control = request.app.state.control
     redriven, queues = 0, set()
     for at in range(0, len(ids), CHUNK):
         async with control.pool.connection() as connection:
-            made, into = await redrive(connection, ids[at:at + CHUNK], names["targetQueue"], names["targetPartition"])
+            made, into = await redrive(connection, ids[at:at + CHUNK], names["targetQueue"], names["targetPartition"],
+                                       payloads)
         redriven += len(made)
         queues |= into
     for name in queues:
@@ -144,9 +148,9 @@ async def dead_redrive(request: Request) -> Json:
     return Json({"success": True, "queue": names["queue"], "redriven": redriven, "left": left})
 
 
-async def _named(request: Request, queue: int, messages: Any) -> list[int]:
-    """Dead letters by partition, offset and group, in the order they failed; those that are none any more are passed
-    over."""
+async def _named(request: Request, queue: int, messages: Any) -> dict[int, bytes | None]:
+    """Dead letters by partition, offset and group, in the order they failed, with their new payloads; those that are
+    none any more are passed over."""
     if not isinstance(messages, list) or not 1 <= len(messages) <= REDRIVE_MOST or not all(isinstance(one,
         dict) for one in messages):
         raise Refusal(400, f"messages must be 1 to {REDRIVE_MOST} objects with partitionId, offset and consumerGroup",
@@ -163,7 +167,9 @@ async def _named(request: Request, queue: int, messages: Any) -> list[int]:
         parts.append(number)
         offsets.append(offset)
         groups.append(group)
-    return [row.id for row in await rows(request, NAMED, parts, offsets, groups, queue, list(set(parts)))]
+    found = await rows(request, NAMED, parts, offsets, groups, queue, list(set(parts)))
+    return {row.id: orjson.dumps(one["payload"]) if "payload" in (one := messages[row.ord - 1]) else None
+            for row in found}
 
 
 def _name(wanted: dict[str, Any], key: str) -> str | None:

@@ -17,7 +17,7 @@ from .query import Query, moment_of
 from .queues import ts3
 from .read_request import entries_of
 from .route import Routes
-from .shapes import DONE, LIMIT, OFFSET, WAS
+from .shapes import DONE, LIMIT, OFFSET, QUEUE, WAS
 from .words import (FLAG, ID, INTEGER, MAYBE, NAME, NUMBER, SOME_INTEGER, SOME_TIME, TEXT, TIME, array, body, parameter,
                     record, whole)
 
@@ -35,6 +35,8 @@ HEARD_TRIES, HEARD_PAUSE_S = 200, 0.005
 OFFSET_MOST = 2**63 - 1
 
 LIST = "SELECT * FROM queend.group_list() LIMIT %s OFFSET %s"
+SEARCH = """SELECT * FROM queend.group_list() g WHERE (%s::text IS NULL OR strpos(lower(g.name), lower(%s)) > 0)
+               AND (%s::text IS NULL OR g.queue = %s) LIMIT %s OFFSET %s"""
 LAGGING = "SELECT * FROM queend.group_lagging(%s, %s)"
 SHOW = "SELECT * FROM queend.group_show(%s, %s)"
 STANDING = "SELECT * FROM queend.standing_list(%s)"
@@ -71,24 +73,29 @@ def age_s(us: int | None) -> int:
     return 0 if us is None else max(0, int(time.time() - us / 1e6))
 
 
-@router.declare("GET /api/v1/consumer-groups", READ, array(
-    whole(name=TEXT, topics=array(TEXT), queueName=TEXT, members=INTEGER, partitionsWithLag=INTEGER, totalLag=INTEGER,
-          maxTimeLag=INTEGER, state={"enum": ["Stable", "Lagging", "Dead"]}, subscriptionMode=MAYBE,
-          subscriptionTimestamp=SOME_TIME, subscriptionCreatedAt=SOME_TIME)), [LIMIT, OFFSET])
+@router.declare("GET /api/v1/consumer-groups", READ,
+                array(whole(name=TEXT, topics=array(TEXT), queueName=TEXT, members=INTEGER, partitionsWithLag=INTEGER,
+                            totalLag=INTEGER, maxTimeLag=INTEGER, state={"enum": ["Stable", "Lagging", "Dead"]},
+                            subscriptionMode=MAYBE, subscriptionTimestamp=SOME_TIME, subscriptionCreatedAt=SOME_TIME)),
+                [LIMIT, OFFSET, parameter("search", NAME, "a part of the group's name, in any case"), QUEUE])
 async def group_list(request: Request) -> Json:
     """Consumer groups of every queue, by name and queue; one that polls stands here before its first message. Query:
-    limit (1000, most 10 000), offset; the header `Link` names the next page where there is one."""
-    page = Page(request)
+    limit (1000, most 10 000), offset; the header `Link` names the next page where there is one. search: a part of the
+    group's name; queue."""
+    page, query = Page(request), Query(request)
+    search, queue = query.text("search"), query.text("queue")
     await request.app.state.control.stats.fresh()
-    found, headers = page.of(await rows(request, LIST, *page.asked))
-    return Json([
-                 {"name": row.name, "topics": [row.queue], "queueName": row.queue, "members": row.members,
-                  "partitionsWithLag": row.lagging, "totalLag": row.lag, "maxTimeLag": age_s(row.newest),
-                  "state": "Lagging" if age_s(row.newest) > LAGGING_S else "Stable" if row.consumed or not row.members
-                  else "Dead", "subscriptionMode": row.mode if row.start_at is not None else None,
-                  "subscriptionTimestamp": ts3(row.start_at),
-                  "subscriptionCreatedAt": ts3(row.created_at) if row.start_at is not None else None} for row in found],
-                headers=headers)
+    found, headers = page.of(await (rows(request, SEARCH, search, search, queue, queue, *page.asked)
+                                    if search or queue else rows(request, LIST, *page.asked)))
+    return Json([{
+        "name": row.name, "topics": [row.queue], "queueName": row.queue, "members": row.members,
+        "partitionsWithLag": row.lagging,
+        "totalLag": row.lag, "maxTimeLag": age_s(row.newest),
+        "state": "Lagging" if age_s(row.newest) > LAGGING_S else "Stable" if row.consumed or not row.members
+        else "Dead",
+        "subscriptionMode": row.mode if row.start_at is not None else None, "subscriptionTimestamp": ts3(row.start_at),
+        "subscriptionCreatedAt": ts3(row.created_at) if row.start_at is not None else None} for row in found],
+        headers=headers)
 
 
 @router.declare("GET /api/v1/consumer-groups/lagging", READ, array(

@@ -18,7 +18,7 @@ from .paged import Page
 from .query import Query
 from .route import Routes
 from .shapes import DONE, HEAD, LIMIT, MESSAGES, OFFSET, PARTITION, SIX_COUNTS
-from .words import ANY, FLAG, ID, INTEGER, MAYBE, SOME_TIME, TEXT, TIME, array, like, whole
+from .words import ANY, FLAG, ID, INTEGER, MAYBE, NAME, SOME_TIME, TEXT, TIME, array, like, parameter, whole
 
 router = Routes("queues")
 OPTION = whole(value=ANY, unit=TEXT, default=ANY, asked=FLAG)
@@ -32,6 +32,13 @@ SELECT q.id, q.name, q.namespace, q.task, q.created_at, coalesce(s.partitions, 0
     coalesce(s.total, 0) AS total, coalesce(s.pending, 0) AS pending, coalesce(s.processing, 0) AS processing
  FROM (SELECT x.id FROM queend.queues x ORDER BY x.id DESC LIMIT %s OFFSET %s) AS i JOIN queend.queues q ON q.id = i.id
  LEFT JOIN queend.stat_queues s ON s.queue_id = q.id ORDER BY q.id DESC"""
+# Of all queues: each is looked at.
+SEARCH = """
+SELECT q.id, q.name, q.namespace, q.task, q.created_at, coalesce(s.partitions, 0) AS partitions,
+    coalesce(s.total, 0) AS total, coalesce(s.pending, 0) AS pending, coalesce(s.processing, 0) AS processing
+ FROM queend.queues q LEFT JOIN queend.stat_queues s ON s.queue_id = q.id
+ WHERE %s::text IS NULL OR strpos(lower(q.name), lower(%s)) > 0 ORDER BY {} LIMIT %s OFFSET %s"""
+SORTS = {"newest": "q.id DESC", "name": "q.name", "pending": "coalesce(s.pending, 0) DESC, q.id DESC"}
 
 ONE = """
 SELECT q.*, queend.backoff_show(q.retry_backoff) AS backoff, s.total, s.pending, s.processing, s.completed, s.dead
@@ -60,14 +67,24 @@ COUNTS = ("total", "pending", "processing", "completed", "failed", "deadLetter")
 
 
 @router.declare("GET /api/v1/resources/queues", READ,
-                whole(queues=array(whole(**HEAD, partitions=INTEGER, messages=MESSAGES))), [LIMIT, OFFSET])
+                whole(queues=array(whole(**HEAD, partitions=INTEGER, messages=MESSAGES))),
+                [LIMIT, OFFSET, parameter("search", NAME, "a part of the name, in any case"),
+                 parameter("sort", {"enum": list(SORTS)})])
 async def queue_list(request: Request) -> Json:
-    """Queues, newest first. Query: limit (1000, most 10 000), offset; the header `Link` names the next page where
-    there is one."""
-    page = Page(request)
+    """Queues, newest first. Query: limit (1000, most 10 000), offset; the header `Link` names the next page where there
+    is one. search: a part of the name, in any case; sort: newest, name, or pending, those with the largest backlog
+    first."""
+    page, query = Page(request), Query(request)
+    search, sort = query.text("search"), query.text("sort") or "newest"
+    if sort not in SORTS:
+        raise Refusal(400, f"sort must be one of {', '.join(SORTS)}", "invalid_request")
     await request.app.state.control.stats.fresh()
     seed = await seed_of(request)
-    found, headers = page.of(await rows(request, LIST, *page.asked))
+    if search is None and sort == "newest":
+        found, headers = page.of(await rows(request, LIST, *page.asked))
+    else:
+        found, headers = page.of(await rows(request, SEARCH.format(SORTS[sort]), search, search, *page.asked,
+                                            prepare=False))
     return Json({"queues": [{
         **queue_head(row, seed), "partitions": row.partitions,
         "messages": {"total": row.total, "pending": row.pending, "processing": row.processing}} for row in found]},

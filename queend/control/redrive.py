@@ -14,7 +14,7 @@ from psycopg.rows import namedtuple_row
 
 from .._core import record_new_id, record_row
 from .record import opened
-from .sealing import moved
+from .sealing import moved, sealed
 
 ROW_BYTES, ROW_RECORDS = 65_536, 1000
 SHOW = "SELECT * FROM queend.dead_show(%s)"
@@ -47,11 +47,12 @@ class Row:
     size: int = 0
 
 
-async def redrive(connection: AsyncConnection, ids: list[int], queue: str | None,
-                  partition: str | None) -> tuple[list[str], set[str]]:
+async def redrive(connection: AsyncConnection, ids: list[int], queue: str | None, partition: str | None,
+                  payloads: dict[int, bytes | None] | None = None) -> tuple[list[str], set[str]]:
     """Stores these dead letters again, those of each group in order, in the queue (None: their own) and partition
-    (None: of the same name) given. What is encrypted stays so. The new transaction ids and the queues they are in; a
-    dead letter that somebody else has in hand is left to him."""
+    (None: of the same name) given; payloads: what some of them, by id, hold instead of their own. What is encrypted
+    stays so. The new transaction ids and the queues they are in; a dead letter that somebody else has in hand is left
+    to him."""
     async with connection.transaction(), connection.cursor(row_factory=namedtuple_row) as cursor:
         await cursor.execute(STAY, (queue, ids))
         held = {row.id for row in await (await cursor.execute(HOLD, (ids,))).fetchall()}
@@ -67,8 +68,9 @@ async def redrive(connection: AsyncConnection, ids: list[int], queue: str | None
             raise RuntimeError("a partition was removed while its dead letters came back")
         encrypted = {row.name for row in await (await cursor.execute(ENCRYPTED,
                                                                      (list({name for name, _ in names}),))).fetchall()}
-        rows = _rows([_group(one, queue) for one in dead], dead, parts, [
-            moved(one, opened(one)[0], name, name in encrypted) for one, (name, _) in zip(dead, names, strict=True)])
+        rows = _rows([_group(one, queue) for one in dead], dead, parts,
+                     [_payload(one, (payloads or {}).get(one.id), name, name in encrypted)
+                      for one, (name, _) in zip(dead, names, strict=True)])
         written = [record_row(row.records) for row in rows]
         await cursor.execute(DELETE, ([one.id for one in dead],))
         # The lanes are held from here to the commit: nothing but it follows.
@@ -85,6 +87,14 @@ async def redrive(connection: AsyncConnection, ids: list[int], queue: str | None
                   one in zip(rows, stored, strict=True) if row.group]:
             await cursor.execute(ADDRESS, tuple(map(list, zip(*to, strict=True))))
     return [str(one) for row in rows for one in row.ids], {name for name, _ in names}
+
+
+def _payload(dead: Any, new: bytes | None, queue: str, encrypted: bool) -> tuple[bytes, str | None]:
+    """What is stored, and the id of the key it is sealed with."""
+    if new is None:
+        return moved(dead, opened(dead)[0], queue, encrypted)
+    # what was sealed is never stored in clear
+    return sealed(queue, new) if encrypted or dead.seal is not None else (new, None)
 
 
 def _group(dead: Any, queue: str | None) -> str | None:

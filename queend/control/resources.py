@@ -6,11 +6,12 @@ from fastapi import Request
 
 from .._core import read_partition_id
 from ..auth.levels import ADMIN, READ
-from .answer import Json, PathName
+from .answer import Json, PathName, Refusal
 from .database import rows, seed_of
 from .paged import Page
 from .query import Query
-from .queues import OFFSET_MOST, PAGE, PAGE_MOST, PARTITIONS, PARTITIONS_OF_ALL, counts_of, queue_row, ts3
+from .queues import (OFFSET_MOST, PAGE, PAGE_MOST, PARTITIONS, PARTITIONS_BY, PARTITIONS_OF_ALL, counts_of,
+                     queue_row, ts3)
 from .route import Routes
 from .shapes import LIMIT, OFFSET, PAGINATION, QUEUE, SIX_COUNTS, integers
 from .words import FLAG, ID, INTEGER, MAYBE, NAME, TEXT, TIME, array, like, parameter, whole
@@ -18,19 +19,30 @@ from .words import FLAG, ID, INTEGER, MAYBE, NAME, TEXT, TIME, array, like, para
 router = Routes("queues")
 SPACE = {"queues": INTEGER, "partitions": INTEGER, "messages": whole(total=INTEGER, pending=INTEGER)}
 
+# From a name on, those that begin with something: both are a range of the index of names.
+PARTITIONS_FROM = PARTITIONS_BY.format(
+    "WHERE x.queue_id = %s AND x.name >= %s AND x.name <= %s AND (%s::text IS NULL OR x.name > %s) "
+    "ORDER BY x.queue_id, x.name", "p.name")
+LAST = "\U0010ffff"      # behind every other character
 SPACES = "SELECT * FROM queend.space_list(%s, %s, %s)"
 DEPTH = "SELECT * FROM queend.group_depth(%s, %s, %s)"
 
 
-@router.declare("GET /api/v1/resources/partitions", READ, whole(
-    partitions=array(whole(id=ID, name=TEXT, queue=MAYBE, createdAt=TIME, stats=SIX_COUNTS)), pagination=PAGINATION),
-                [QUEUE, LIMIT, OFFSET], where="query", own=True)
+@router.declare("GET /api/v1/resources/partitions", READ,
+                whole(partitions=array(whole(id=ID, name=TEXT, queue=MAYBE, createdAt=TIME, stats=SIX_COUNTS)),
+                      pagination=PAGINATION),
+                [QUEUE, LIMIT, OFFSET, parameter("prefix", NAME, "what names begin with; with queue"),
+                 parameter("after", NAME, "names behind this one; with queue")], where="query", own=True)
 async def partition_list(request: Request) -> Json:
-    """Partitions with their counts, live; of one `queue` by name, or of all in order of creation. Query: queue,
-    limit (500, most 10 000), offset."""
+    """Partitions with their counts, live; of one `queue` by name, or of all in order of creation. Query: queue, limit
+    (500, most 10 000), offset; with queue also prefix, what names begin with, and after, the last name of the page
+    before: so the pages of a queue of a million partitions cost what the first costs."""
     query = Query(request)
     queue, limit, offset = query.text("queue"), query.whole("limit", PAGE, 0, PAGE_MOST), query.whole("offset", 0, 0,
         OFFSET_MOST)
+    prefix, after = query.text("prefix"), query.text("after")
+    if queue is None and (prefix or after):
+        raise Refusal(400, "prefix and after need queue", "queue_required")
     if queue is None:
         found = await rows(request, PARTITIONS_OF_ALL, limit, offset)
         ids = list({row.queue_id for row in found})
@@ -38,7 +50,13 @@ async def partition_list(request: Request) -> Json:
                  for row in await rows(request, "SELECT q.id, q.name FROM queend.queues q WHERE q.id = ANY (%s)", ids)}
     else:
         head = await queue_row(request, queue)
-        found, names = await rows(request, PARTITIONS, head.id, limit, offset), {head.id: queue}
+        names = {head.id: queue}
+        if prefix or after:
+            begin = prefix or ""
+            found = await rows(request, PARTITIONS_FROM, head.id, max(begin, after or "", key=str.encode),
+                               begin + LAST, after, after, limit, offset, prepare=False)
+        else:
+            found = await rows(request, PARTITIONS, head.id, limit, offset)
     seed = await seed_of(request)
     return Json({"partitions": [{
         "id": read_partition_id(seed, row.partition_id), "name": row.name, "queue": names.get(row.queue_id),

@@ -1,15 +1,22 @@
-"""A web application at /: files of one folder, index.html for every other path a browser may ask for. Never anything
-below /api."""
+"""A web application at /, never anything below /api: files of a folder the operator names, index.html for every other
+path a browser may ask for; or the dashboard of this package (docs/dashboard.md), of which only its own files are
+answered."""
 from __future__ import annotations
 
 import asyncio
+import gzip
 import re
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 
+from .. import __file__ as package
+from ..config import Settings
 from .answer import PathName, Refusal
+from .known import wrong_method
 
 OURS = re.compile(r"(api|internal|streams|health|metrics|ws|livez|readyz)(/|$)|openapi\.json$")
 TYPES = {".html": "text/html; charset=utf-8", ".js": "application/javascript; charset=utf-8",
@@ -21,23 +28,45 @@ TYPES = {".html": "text/html; charset=utf-8", ".js": "application/javascript; ch
 HASHED = re.compile(r"\.[0-9a-fA-F]{8,}\.(js|css)$")
 FOREVER, HOUR = "public, max-age=31536000, immutable", "public, max-age=3600"
 NEVER = "no-cache, no-store, must-revalidate"
+GZIP = re.compile(r"(?:^|[\s,])gzip(?:\s*;\s*q=(?!0(?:\.0*)?(?:$|[\s,]))[\d.]+)?\s*(?:$|,)", re.I)
 USUAL = ("webapp/dist", "../webapp/dist", "../../webapp/dist")
 
 
+# The built page of dashboard/ (`make dashboard`).
+DASHBOARD = Path(package).parent / "dashboard"
+# What its pages may do: nothing that is not from here, no text that becomes code, in no frame of others.
+GUARDED = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+                               "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+                               "require-trusted-types-for 'script'; trusted-types 'none'",
+    "x-content-type-options": "nosniff", "x-frame-options": "DENY", "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin", "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()"}
+PACKED = (".html", ".js", ".css", ".svg")
+PACKED_BYTES = 1024      # smaller files go out as they are
+
+
 def folder(wanted: str) -> Path | None:
-    """The folder that is served: `wanted`, else the first of the usual places that is one."""
+    """The folder of a web application: `wanted`, else the first of the usual places that is one."""
     return next((path.resolve() for path in map(Path, [wanted] if wanted else USUAL) if path.is_dir()), None)
 
 
-def is_file(path: str) -> bool:
-    """Whether a path (raw, with its first slash) is none of the daemon's own."""
-    return not OURS.match(path.lstrip("/"))
+def open_files(settings: Settings) -> Callable[[str], bool]:
+    """What says of a path (raw, with its first slash) whether it may be a file. Anyone may have those: they show no
+    data."""
+    if folder(settings.webapp_root) is not None:
+        return lambda path: not OURS.match(path.lstrip("/"))
+    if settings.queend_dashboard:
+        return lambda path: path[1:] in page()
+    return lambda path: False
 
 
-def serve(app: FastAPI, wanted: str) -> None:
-    """Adds the route, last of all, if there is a folder to serve."""
-    root = folder(wanted)
+def serve(app: FastAPI, settings: Settings) -> None:
+    """Adds the route, last of all, if there is something to serve."""
+    root = folder(settings.webapp_root)
     if root is None:
+        if settings.queend_dashboard and page():
+            app.get("/{path:path}", include_in_schema=False)(dashboard)
         return
 
     @app.get("/{path:path}", include_in_schema=False)
@@ -48,6 +77,32 @@ def serve(app: FastAPI, wanted: str) -> None:
         return Response(await asyncio.to_thread(file.read_bytes), headers={
             "content-type": TYPES.get(file.suffix.lower(), "application/octet-stream"),
             "cache-control": keeping(file.relative_to(root).as_posix())})
+
+
+@cache
+def page() -> dict[str, tuple[bytes, bytes | None, dict[str, str]]]:
+    """The files of the dashboard by their paths: content, the same packed, headers. They are few, small, and never
+    change."""
+    files = {}
+    for file in sorted(DASHBOARD.rglob("*")):
+        path, kind = file.relative_to(DASHBOARD).as_posix(), TYPES.get(file.suffix)
+        if kind and file.is_file() and not path.endswith("sources.json"):
+            content = file.read_bytes()
+            packed = gzip.compress(content, mtime=0) if file.suffix in PACKED and len(content) > PACKED_BYTES else None
+            files[path] = content, packed, {**GUARDED, "content-type": kind, "cache-control": keeping(path),
+                                            **({"vary": "Accept-Encoding"} if packed else {})}
+    if "index.html" in files:
+        files[""] = files["index.html"]
+    return files
+
+
+async def dashboard(request: Request, path: PathName) -> Response:
+    if path not in page():
+        raise wrong_method(request)
+    content, packed, headers = page()[path]
+    if packed and GZIP.search(request.headers.get("accept-encoding", "")):
+        return Response(packed, headers={**headers, "content-encoding": "gzip"})
+    return Response(content, headers=headers)
 
 
 def find(root: Path, path: str) -> Path:

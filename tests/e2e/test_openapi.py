@@ -20,7 +20,8 @@ from queend.control.streams import QUERY
 from queend.control.words import MESSAGE
 
 # as /openapi.json has it: a test says so
-DOCUMENT = whole_document(application(SimpleNamespace(settings=SimpleNamespace(webapp_root=""))).openapi())
+BARE = SimpleNamespace(settings=SimpleNamespace(webapp_root="", queend_dashboard=False))
+DOCUMENT = whole_document(application(BARE).openapi())
 OPERATIONS = [(method.upper(), path, operation) for path, methods in DOCUMENT["paths"].items()
               for method, operation in methods.items()]
 IDS = [f"{method} {path}" for method, path, _ in OPERATIONS]

@@ -59,7 +59,7 @@ ELSEWHERE = {
     "platform/test_retention.py": "RETENTION_INTERVAL EVICTION_INTERVAL",
     "platform/test_secrecy.py": "QUEEND_CORE_DUMPS",
     "platform/test_serve.py": "PORT QUEEND_DATA_DIR DB_CONNECTION_TIMEOUT",
-    "platform/test_static.py": "WEBAPP_ROOT",
+    "platform/test_static.py": "WEBAPP_ROOT QUEEND_DASHBOARD",
     "platform/test_stats.py": "STATS_INTERVAL_MS",
     "platform/test_tls.py": "PG_USE_SSL PG_SSL_REJECT_UNAUTHORIZED",
     "platform/test_watch.py": "QUEEND_STUCK_MS QUEEND_CONTROL_STUCK_MS",

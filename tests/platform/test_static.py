@@ -77,5 +77,6 @@ def test_who_has_no_token_sees_files_and_no_data(start_daemon: Callable[..., Dae
         assert client.request("POST", "/queues/q").status == 401
 
 
-def test_without_a_folder_there_is_nothing(client: Client) -> None:
-    assert client.get("/").status == 404 and client.get("/index.html").status == 404
+def test_without_a_folder_and_a_dashboard_there_is_nothing(start_daemon: Callable[..., Daemon]) -> None:
+    with start_daemon(QUEEND_DASHBOARD="false").client() as client:
+        assert client.get("/").status == 404 and client.get("/index.html").status == 404

@@ -1,0 +1,144 @@
+import "./style.css";
+import type { JSX } from "preact";
+import { render } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { get, Refused } from "./api";
+import { asked, keepToken, mayAdmin, session, setTheme, theme, token } from "./session";
+import { go, place, to } from "./route";
+import { Dialog, Name, Problem, text } from "./ui";
+import { Overview } from "./pages/overview";
+import { QueueList } from "./pages/queues";
+import { QueuePage } from "./pages/queue";
+import { GroupList, GroupPage } from "./pages/groups";
+import { MessagePage, MessagesPage } from "./pages/messages";
+import { DeadLetters } from "./pages/dead";
+import { Traces } from "./pages/traces";
+import { Daemons, Doctor, Maintenance, Partitions, Scheduled, SettingsPage, Streams } from "./pages/system";
+
+interface Page { title: string; key: string; show: (rest: string[]) => JSX.Element; admin?: boolean }
+
+const PAGES: Record<string, Page> = {
+  overview: { title: "Overview", key: "o", show: () => <Overview /> },
+  queues: { title: "Queues", key: "q", show: (rest) => rest[0] === undefined ? <QueueList /> : <QueuePage key={rest[0]} queue={rest[0]} tab={rest[1] ?? "partitions"} /> },
+  partitions: { title: "Partitions", key: "p", show: () => <Partitions /> },
+  groups: { title: "Groups", key: "g", show: (rest) => rest[0] === undefined ? <GroupList /> : <GroupPage key={rest[0]} group={rest[0]} /> },
+  messages: { title: "Messages", key: "m", show: (rest) => rest[0] === undefined || rest[1] === undefined ? <MessagesPage /> : <MessagePage key={rest.join("/")} partition={rest[0]} id={rest[1]} /> },
+  dead: { title: "Dead letters", key: "d", show: () => <DeadLetters /> },
+  scheduled: { title: "Scheduled", key: "c", show: () => <Scheduled /> },
+  traces: { title: "Traces", key: "t", show: (rest) => <Traces name={rest[0]} /> },
+  streams: { title: "Streams", key: "s", show: () => <Streams /> },
+  daemons: { title: "Daemons", key: "h", show: () => <Daemons /> },
+  doctor: { title: "Doctor", key: "x", show: () => <Doctor /> },
+  maintenance: { title: "Maintenance", key: "w", show: () => <Maintenance />, admin: true },
+  settings: { title: "Settings", key: "e", show: () => <SettingsPage />, admin: true },
+};
+
+function shown(): [string, Page][] {
+  return Object.entries(PAGES).filter(([, page]) => !page.admin || mayAdmin.value);
+}
+
+function App(): JSX.Element {
+  const used = token.value;
+  const who = session.value;
+  const why = asked.value;
+  const [error, setError] = useState<unknown>(null);
+  const [attempt, setAttempt] = useState(0);
+  const [help, setHelp] = useState(false);
+  const [open, setOpen] = useState(false);
+  const here = place.value.parts;
+  const at = here[0] !== undefined && Object.hasOwn(PAGES, here[0]) ? here[0] : "overview";
+  const where = here.join("/");
+
+  useEffect(() => {
+    if (session.value) return undefined;
+    const abort = new AbortController();
+    let timer = 0;
+    get("/api/v1/system/session", { signal: abort.signal }).then((found) => {
+      session.value = found;
+      asked.value = null;
+      setError(null);
+    }, (failed: unknown) => {
+      if (abort.signal.aborted || (failed instanceof Refused && failed.status === 401)) return;
+      if (failed instanceof Refused && failed.status === 403) asked.value = "This token has no role here.";
+      setError(failed);
+      timer = window.setTimeout(() => setAttempt((one) => one + 1), 3000);
+    });
+    return () => { abort.abort(); clearTimeout(timer); };
+  }, [used, who === null, attempt]);
+
+  useEffect(() => {
+    document.title = `${here[1] ?? PAGES[at]?.title} · queend`;
+    setOpen(false);
+    if (document.activeElement === document.body || document.activeElement instanceof HTMLAnchorElement) document.querySelector<HTMLElement>("main h1")?.focus({ preventScroll: true });
+  }, [where]);
+
+  useEffect(() => {
+    let leader = false;
+    const pressed = (event: KeyboardEvent): void => {
+      const target = event.target;
+      if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+      if (target instanceof HTMLInputElement || target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement) return;
+      if (leader) {
+        leader = false;
+        const found = shown().find(([, page]) => page.key === event.key);
+        if (found) { event.preventDefault(); go(to([found[0]])); }
+      } else if (event.key === "g") {
+        leader = true;
+      } else if (event.key === "/") {
+        const search = document.querySelector<HTMLInputElement>("main input");
+        if (search) { event.preventDefault(); search.focus(); }
+      } else if (event.key === "?") {
+        setHelp(true);
+      }
+    };
+    addEventListener("keydown", pressed);
+    return () => removeEventListener("keydown", pressed);
+  }, []);
+
+  if (why !== null) return <Entry why={why} />;
+  if (!who) return <main class="entry"><h1>queend</h1><Problem error={error} /><p class="quiet" role="status">Asking the daemon…</p></main>;
+  const page = PAGES[at];
+  return <>
+    <header class={open ? "side open" : "side"}>
+      <a class="skip" href={location.hash || "#/"} onClick={(event) => { event.preventDefault(); document.querySelector<HTMLElement>("main h1")?.focus(); }}>To the content</a>
+      <div class="brand"><span>queend</span><button type="button" class="menu" aria-expanded={open} onClick={() => setOpen(!open)}>Menu</button></div>
+      <nav aria-label="Pages"><ul>{shown().map(([name, one]) =>
+        <li key={name}><a href={to([name])} {...(name === at ? { "aria-current": "page" as const } : {})}>{one.title}</a></li>)}</ul></nav>
+      <div class="who">
+        <span>{who.tokens ? <><Name>{who.subject ?? "a token"}</Name> ({who.level})</> : "no tokens: everyone is admin"}<br />version {who.version}</span>
+        {who.queues && <span>limited to {Object.keys(who.queues).length} queue patterns</span>}
+        <label class="field">Colours<select value={theme.value} onChange={(event) => setTheme(event.currentTarget.value as "auto" | "light" | "dark")}>
+          <option value="auto">as the system</option><option value="light">light</option><option value="dark">dark</option></select></label>
+        {who.tokens && <button type="button" onClick={() => { keepToken(""); session.value = null; asked.value = ""; }}>Forget token</button>}
+        <button type="button" onClick={() => setHelp(true)}>Keys</button>
+      </div>
+    </header>
+    <main>{page?.admin && !mayAdmin.value ? <><h1 tabIndex={-1}>{page.title}</h1><p class="quiet">Only an administrator sees this.</p></> : page?.show(here.slice(1))}</main>
+    {help && <Dialog title="Keys" onClose={() => setHelp(false)}>
+      <p><kbd>/</kbd> search · <kbd>?</kbd> this list · <kbd>Esc</kbd> closes</p>
+      <ul>{shown().map(([name, one]) => <li key={name}><kbd>g</kbd> <kbd>{one.key}</kbd> {one.title}</li>)}</ul>
+      <div class="buttons"><button type="button" onClick={() => setHelp(false)}>Close</button></div>
+    </Dialog>}
+  </>;
+}
+
+function Entry({ why }: { why: string }): JSX.Element {
+  return <main class="entry"><form onSubmit={(event) => {
+    event.preventDefault();
+    const given = text(new FormData(event.currentTarget), "token").trim().replace(/^Bearer\s+/i, "");
+    if (!given) return;
+    asked.value = null;
+    session.value = null;
+    keepToken(given);
+  }}>
+    <h1 tabIndex={-1}>queend</h1>
+    {why && <p class="problem" role="alert">{why}</p>}
+    <label class="field">This daemon asks for a token<input name="token" type="password" autocomplete="off" spellcheck={false} required /></label>
+    <p class="quiet">It stays in this tab and is sent to this daemon alone.</p>
+    <div class="buttons"><button type="submit" class="main">Go on</button></div>
+  </form></main>;
+}
+
+setTheme(theme.value);
+const host = document.getElementById("page");
+if (host) render(<App />, host);

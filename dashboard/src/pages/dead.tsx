@@ -1,0 +1,82 @@
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { getText, post, remove, send, type Answer } from "../api";
+import { usePoll } from "../poll";
+import { elements, member, pretty } from "../raw";
+import { alter, place, to } from "../route";
+import { mayAdmin } from "../session";
+import { count } from "../text";
+import { Ask, Field, Heading, moment, Name, Pager, Search, Shown, Table, text, Time } from "../ui";
+import { Payload } from "./messages";
+
+const PAGE = 50;
+const STEP = 1000;
+type Letters = Answer<"/api/v1/dlq", "get">;
+type Letter = Letters["messages"][number] & { raw: string };
+
+export function DeadLetters(): JSX.Element {
+  const query = place.value.query;
+  const value = (name: string): string => query.get(name) ?? "";
+  const set = (name: string) => (wanted: string): void => alter({ [name]: wanted, offset: undefined });
+  const offset = Number(query.get("offset")) || 0;
+  const filter = { queue: value("queue"), consumerGroup: value("group"), partition: value("partition"), from: moment(value("from")), to: moment(value("to")) };
+  const [dialog, setDialog] = useState<"all" | "purge" | Letter | { edit: Letter } | null>(null);
+  const [progress, setProgress] = useState("");
+  const polled = usePoll(async (signal) => {
+    const raw = await getText("/api/v1/dlq", { query: { ...filter, limit: PAGE, offset }, signal });
+    const answer = JSON.parse(raw) as Letters;
+    const each = elements(member(raw, "messages") ?? "[]");
+    return { total: answer.total, letters: answer.messages.map((one, i): Letter => ({ ...one, raw: member(each[i] ?? "{}", "data") ?? "null" })) };
+  }, JSON.stringify([filter, offset]), 10_000);
+  const close = (): void => { setDialog(null); setProgress(""); polled.again(); };
+  const body = Object.fromEntries(Object.entries(filter).filter(([, one]) => one));
+  const place_ = (one: Letter): Record<string, unknown> => ({ partitionId: one.partitionId, offset: one.offset, consumerGroup: one.consumerGroup });
+  return <>
+    <Heading title="Dead letters">
+      {mayAdmin.value && filter.queue && !!polled.value?.total && <>
+        <button type="button" class="main" onClick={() => setDialog("all")}>Retry all that match</button>
+        <button type="button" class="danger" onClick={() => setDialog("purge")}>Delete all that match</button></>}
+    </Heading>
+    <div class="filters">
+      <Search label="Queue" value={filter.queue} onChange={set("queue")} /><Search label="Group" value={filter.consumerGroup} onChange={set("group")} /><Search label="Partition" value={filter.partition} onChange={set("partition")} />
+      <Field label="Failed after" type="datetime-local" value={value("from")} onChange={(event) => set("from")(event.currentTarget.value)} />
+      <Field label="Failed before" type="datetime-local" value={value("to")} onChange={(event) => set("to")(event.currentTarget.value)} />
+    </div>
+    {mayAdmin.value && !filter.queue && <p class="quiet">Name a queue to retry or delete many at once.</p>}
+    <Shown of={polled}>{({ total, letters }) => <>
+      <p class="quiet" role="status">{count(total)} dead letters match.</p>
+      <Table caption="Dead letters" rows={letters} none="There are none." columns={[
+        { title: "Message", cell: (row) => <a href={to(["messages", row.partitionId, row.transactionId])}><Name>{row.transactionId}</Name></a> },
+        { title: "Queue", cell: (row) => <Name>{row.queue ?? "(deleted)"}</Name> }, { title: "Partition", cell: (row) => <Name>{row.partition ?? "(deleted)"}</Name> },
+        { title: "Group", cell: (row) => <Name>{row.consumerGroup}</Name> }, { title: "Error", cell: (row) => <Name>{(row.errorMessage ?? "").slice(0, 300)}</Name> },
+        { title: "Retries", number: true, cell: (row) => count(row.retryCount) }, { title: "Failed", cell: (row) => <Time at={row.failedAt} /> },
+        { title: "Do", cell: (row) => <div class="actions"><button type="button" class="small" onClick={() => setDialog(row)}>View<span class="unseen"> {row.transactionId}</span></button>
+          {mayAdmin.value && row.queue && <button type="button" class="small" onClick={() => setDialog({ edit: row })}>Edit and retry<span class="unseen"> {row.transactionId}</span></button>}</div> },
+      ]} />
+      <Pager offset={offset} shown={letters.length} page={PAGE} more={offset + letters.length < total} />
+      {dialog === "all" && <Ask title="Retry all that match" verb="Retry" onClose={close} onDo={async (form) => {
+        let done = 0;
+        for (let left = true; left;) {
+          const answer = await post("/api/v1/dlq/redrive", { body: { ...body, limit: STEP, targetQueue: text(form, "target") || undefined } });
+          done += answer.redriven;
+          left = answer.left && answer.redriven > 0;
+          setProgress(`${count(done)} of about ${count(total)} are stored again.`);
+        }
+        return `${count(done)} were stored again.`;
+      }}><p>Stores {count(total)} dead letters again, in the order they failed, each for the group it was a dead letter of.</p>
+        <Field label="Into another queue" name="target" maxLength={255} hint="There they are for all groups." />{progress && <p role="status">{progress}</p>}</Ask>}
+      {dialog === "purge" && <Ask title="Delete all that match" verb="Delete" danger confirm={filter.queue} onClose={close} onDo={async () =>
+        `${count((await remove("/api/v1/dlq", { query: filter })).deleted)} were deleted.`}><p>Deletes {count(total)} dead letters. Nobody can bring them back.</p></Ask>}
+    </>}</Shown>
+    {dialog !== null && typeof dialog === "object" && "raw" in dialog && <Ask title={<>Dead letter <Name>{dialog.transactionId}</Name></>} verb={mayAdmin.value && dialog.queue ? "Retry" : "Close"} onClose={close} onDo={async () => {
+      if (mayAdmin.value && dialog.queue) await post("/api/v1/dlq/redrive", { body: { queue: dialog.queue, messages: [place_(dialog)] } });
+    }}><p><Name>{dialog.errorMessage ?? "no error was told"}</Name></p><Payload raw={dialog.raw} label="Payload" /></Ask>}
+    {dialog !== null && typeof dialog === "object" && "edit" in dialog && <Ask title={<>Edit <Name>{dialog.edit.transactionId}</Name></>} verb="Retry with this payload" onClose={close} onDo={async (form) => {
+      const payload = text(form, "payload").trim();
+      try { JSON.parse(payload); } catch { throw new Error("The payload is no JSON."); }
+      const named = JSON.stringify(place_(dialog.edit)).slice(0, -1);
+      const answer = await (await send("POST", "/api/v1/dlq/redrive", { raw: `{"queue":${JSON.stringify(dialog.edit.queue)},"messages":[${named},"payload":${payload}}]}` })).json() as { redriven: number };
+      if (!answer.redriven) throw new Error("It is no dead letter any more.");
+    }}><label class="field">Payload (JSON)<textarea name="payload" spellcheck={false} defaultValue={pretty(dialog.edit.raw)[0]} /></label></Ask>}
+  </>;
+}

@@ -1,0 +1,90 @@
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { get, getPage, post, remove } from "../api";
+import { usePoll } from "../poll";
+import { alter, go, place, to } from "../route";
+import { mayAdmin, mayWrite } from "../session";
+import { count, seconds } from "../text";
+import { Ask, Choice, Field, Heading, moment, Name, Pager, Search, Shown, Table, Tag, text, Time } from "../ui";
+
+const PAGE = 50;
+
+export function GroupTable({ queue, search }: { queue: string; search: string }): JSX.Element {
+  const offset = Number(place.value.query.get("offset")) || 0;
+  const polled = usePoll((signal) => getPage("/api/v1/consumer-groups", { query: { queue, search, limit: PAGE, offset }, signal }), `${queue}\n${search}\n${offset}`, 5000);
+  return <Shown of={polled}>{([found, more]) => <>
+    <Table caption="Consumer groups" rows={found} none="No group has come yet." columns={[
+      { title: "Group", cell: (row) => <a href={to(["groups", row.name])}>{row.name === "__QUEUE_MODE__" ? "(without a group)" : <Name>{row.name}</Name>}</a> },
+      { title: "Queue", cell: (row) => <a href={to(["queues", row.queueName])}><Name>{row.queueName}</Name></a> },
+      { title: "State", cell: (row) => <Tag kind={row.state === "Stable" ? "good" : "warn"}>{row.state}</Tag> },
+      { title: "Lag", number: true, cell: (row) => count(row.totalLag) },
+      { title: "Behind by", number: true, cell: (row) => seconds(row.maxTimeLag) },
+      { title: "Partitions behind", number: true, cell: (row) => count(row.partitionsWithLag) },
+      { title: "Partitions", number: true, cell: (row) => count(row.members) },
+      { title: "Starts at", cell: (row) => row.subscriptionMode ?? "" },
+    ]} />
+    <Pager offset={offset} shown={found.length} page={PAGE} more={more} />
+  </>}</Shown>;
+}
+
+export function GroupList(): JSX.Element {
+  const search = place.value.query.get("search") ?? "";
+  const lagging = usePoll((signal) => get("/api/v1/consumer-groups/lagging", { query: { minLagSeconds: 300, limit: 20 }, signal }), "lagging", 10_000);
+  return <>
+    <Heading title="Groups and lag" />
+    <div class="filters"><Search label="Search groups" value={search} onChange={(value) => alter({ search: value, offset: undefined })} /></div>
+    <GroupTable queue="" search={search} />
+    <section><h2>Partitions that are more than five minutes behind</h2>
+      <Shown of={lagging}>{(found) => <Table caption="Lagging partitions" rows={found} none="None." columns={[
+        { title: "Group", cell: (row) => <Name>{row.consumer_group}</Name> }, { title: "Queue", cell: (row) => <Name>{row.queue_name}</Name> },
+        { title: "Partition", cell: (row) => <Name>{row.partition_name}</Name> }, { title: "Lag", number: true, cell: (row) => count(row.offset_lag) },
+        { title: "Oldest waits", number: true, cell: (row) => seconds(row.time_lag_seconds) },
+      ]} />}</Shown></section>
+  </>;
+}
+
+export function GroupPage({ group }: { group: string }): JSX.Element {
+  const [seeking, setSeeking] = useState<{ queue: string; partition?: string } | null>(null);
+  const [deleting, setDeleting] = useState<{ queue?: string; partitions: number } | null>(null);
+  const [kind, setKind] = useState("end");
+  const polled = usePoll((signal) => get("/api/v1/consumer-groups/{group}", { names: { group }, query: { limit: 100 }, signal }), group, 5000);
+  const close = (): void => { setSeeking(null); setDeleting(null); polled.again(); };
+  return <>
+    <Heading title={<><span class="quiet">Group </span><Name>{group}</Name></>} />
+    <Shown of={polled}>{(found) => <>
+      {!Object.keys(found).length && <p class="quiet">There is no such group.</p>}
+      {Object.entries(found).map(([queue, { partitions }]) => <section key={queue}>
+        <div class="heading"><h2>In <a href={to(["queues", queue])}><Name>{queue}</Name></a></h2><div class="actions">
+          {mayWrite.value && <button type="button" onClick={() => setSeeking({ queue })}>Seek</button>}
+          {mayAdmin.value && <button type="button" class="danger" onClick={() => setDeleting({ queue, partitions: partitions.length })}>Delete here</button>}</div></div>
+        <Table caption={`Partitions of ${queue}`} rows={partitions} none="It has consumed nothing here." columns={[
+          { title: "Partition", cell: (row) => <Name>{row.partition}</Name> },
+          { title: "Next offset", number: true, cell: (row) => count(row.offset) }, { title: "Head", number: true, cell: (row) => count(row.head) },
+          { title: "Lag", number: true, cell: (row) => count(row.offsetLag) }, { title: "Behind by", number: true, cell: (row) => seconds(row.timeLagSeconds) },
+          { title: "Consumed", number: true, cell: (row) => count(row.totalConsumed) },
+          { title: "Lease", cell: (row) => row.standsSince ? <Tag kind="bad">stands</Tag> : row.leaseActive ? <Tag kind="good">held</Tag> : "" },
+          { title: "Last", cell: (row) => <Time at={row.lastConsumedAt} /> },
+          { title: "Move", cell: (row) => mayWrite.value && <button type="button" class="small" onClick={() => setSeeking({ queue, partition: row.partition })}>Seek<span class="unseen"> in {row.partition}</span></button> },
+        ]} />
+        {partitions.length >= 100 && <p class="quiet">The first 100 partitions are shown.</p>}
+      </section>)}
+      {mayAdmin.value && Object.keys(found).length > 0 && <button type="button" class="danger" onClick={() => setDeleting({ partitions: Object.values(found).reduce((sum, one) => sum + one.partitions.length, 0) })}>Delete the group everywhere</button>}
+    </>}</Shown>
+    {seeking && <Ask title={seeking.partition === undefined ? "Move the group in all partitions" : "Move the group in one partition"} verb="Move" onClose={close} onDo={async (form) => {
+      const body = kind === "end" ? { toEnd: true } : kind === "time" ? { timestamp: moment(text(form, "at")) } : { offset: Number(text(form, "offset")) };
+      const names = { group, queue: seeking.queue };
+      if (seeking.partition === undefined) return `${count((await post("/api/v1/consumer-groups/{group}/queues/{queue}/seek", { names, body })).partitionsUpdated)} partitions were moved.`;
+      const done = await post("/api/v1/consumer-groups/{group}/queues/{queue}/partitions/{partition}/seek", { names: { ...names, partition: seeking.partition }, body });
+      return done.updated ? "It was moved." : "It stood there already.";
+    }}>
+      <p>What it passes over it does not get; what it goes back over it gets again.</p>
+      <Choice label="To" value={kind} values={{ end: "the end", time: "a moment", offset: "an offset" }} onChange={setKind} />
+      {kind === "time" && <Field label="Messages stored after" name="at" type="datetime-local" step={1} required />}
+      {kind === "offset" && <Field label="Offset" name="offset" type="number" min={0} required defaultValue="0" />}
+    </Ask>}
+    {deleting && <Ask title="Delete the group" verb="Delete" danger confirm={group} onClose={close} onDo={async () => {
+      if (deleting.queue === undefined) { await remove("/api/v1/consumer-groups/{group}", { names: { group } }); go(to(["groups"])); }
+      else await remove("/api/v1/consumer-groups/{group}/queues/{queue}", { names: { group, queue: deleting.queue } });
+    }}><p>Forgets where it stands in {count(deleting.partitions)} partitions{deleting.queue === undefined ? " of all its queues" : ""}. Messages stay; used again, it starts afresh.</p></Ask>}
+  </>;
+}

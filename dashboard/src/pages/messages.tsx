@@ -1,0 +1,132 @@
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { get, getText, post, remove, send, type Answer } from "../api";
+import { usePoll } from "../poll";
+import { member, pretty } from "../raw";
+import { alter, go, place, to } from "../route";
+import { mayWrite } from "../session";
+import { bytes, count, visibleLines } from "../text";
+import { Ask, Choice, Facts, Field, Heading, moment, Name, Pager, Search, Shown, Table, Tag, text, Time } from "../ui";
+
+const PAGE = 50;
+const SHOWN = 64 * 1024;
+type Message = Answer<"/api/v1/messages/{partition}/{transaction_id}", "get">;
+
+const kinds: Record<string, "good" | "bad" | "warn" | "plain"> = { completed: "good", dead_letter: "bad", processing: "warn" };
+export function State({ of }: { of: string }): JSX.Element {
+  return <Tag kind={kinds[of] ?? "plain"}>{of.replace("_", " ")}</Tag>;
+}
+
+/** A payload as it is stored, as text and nothing else; of a long one the beginning. */
+export function Payload({ raw, label }: { raw: string; label: string }): JSX.Element {
+  const [all, setAll] = useState(false);
+  const [copied, setCopied] = useState("");
+  const [shown, whole] = pretty(raw, all ? Infinity : SHOWN);
+  return <>
+    <pre tabIndex={0} role="region" aria-label={label}>{visibleLines(shown)}{whole ? "" : "…"}</pre>
+    <div class="actions">
+      <span class="quiet">{bytes(new TextEncoder().encode(raw).length)}</span>
+      {!whole && <button type="button" onClick={() => setAll(true)}>Show all of it</button>}
+      <button type="button" onClick={() => void navigator.clipboard?.writeText(raw).then(() => setCopied("copied"), () => setCopied("not allowed"))}>Copy</button>
+      <span role="status">{copied}</span>
+    </div>
+  </>;
+}
+
+export function MessageTable({ queue, partition, status, hours }: { queue: string; partition: string; status: string; hours: number }): JSX.Element {
+  const offset = Number(place.value.query.get("offset")) || 0;
+  const key = JSON.stringify([queue, partition, status, hours, offset]);
+  const polled = usePoll((signal) => get("/api/v1/messages", { query: { queue, partition, status, from: new Date(Date.now() - hours * 3.6e6).toISOString(), limit: PAGE + 1, offset }, signal }), key, 5000);
+  return <Shown of={polled}>{(found) => <>
+    <Table caption="Messages" rows={found.messages.slice(0, PAGE)} none="There is no such message." columns={[
+      { title: "Message", cell: (row) => <a href={to(["messages", row.partitionId, row.transactionId])}><Name>{row.transactionId}</Name></a> },
+      { title: "Queue", cell: (row) => <Name>{row.queue}</Name> }, { title: "Partition", cell: (row) => <Name>{row.partition}</Name> },
+      { title: "Offset", number: true, cell: (row) => count(row.offset) }, { title: "State", cell: (row) => <State of={row.status} /> },
+      { title: "Groups done", number: true, cell: (row) => `${row.busStatus.consumedBy} of ${row.busStatus.totalGroups}` },
+      { title: "Stored", cell: (row) => <Time at={row.createdAt} /> }, { title: "Due", cell: (row) => row.deliverAt ? <Time at={row.deliverAt} /> : "" },
+    ]} />
+    <Pager offset={offset} shown={Math.min(PAGE, found.messages.length)} page={PAGE} more={found.messages.length > PAGE} />
+  </>}</Shown>;
+}
+
+export function MessagesPage(): JSX.Element {
+  const query = place.value.query;
+  const value = (name: string): string => query.get(name) ?? "";
+  const [pushing, setPushing] = useState(false);
+  const set = (name: string) => (wanted: string): void => alter({ [name]: wanted, offset: undefined });
+  return <>
+    <Heading title="Messages">{mayWrite.value && <button type="button" class="main" onClick={() => setPushing(true)}>Push</button>}</Heading>
+    <div class="filters">
+      <Search label="Queue" value={value("queue")} onChange={set("queue")} />
+      <Search label="Partition" value={value("partition")} onChange={set("partition")} />
+      <Choice label="State" value={value("status")} values={{ "": "any", pending: "pending", processing: "under delivery", completed: "consumed", dead_letter: "dead letter" }} onChange={set("status")} />
+      <Choice label="Stored within" value={value("hours") || "24"} values={{ 1: "an hour", 24: "a day", 168: "a week", 87600: "any time" }} onChange={set("hours")} />
+    </div>
+    <MessageTable queue={value("queue")} partition={value("partition")} status={value("status")} hours={Number(value("hours")) || 24} />
+    {pushing && <PushForm queue={value("queue")} onClose={() => setPushing(false)} />}
+  </>;
+}
+
+export function PushForm({ queue, onClose }: { queue: string; onClose: () => void }): JSX.Element {
+  return <Ask title="Push a message" verb="Push" onClose={onClose} onDo={async (form) => {
+    const payload = text(form, "payload").trim() || "null";
+    try { JSON.parse(payload); } catch { throw new Error("The payload is no JSON. A text stands in quotes."); }
+    const item: Record<string, unknown> = { queue: text(form, "queue"), partition: text(form, "partition") || undefined, transactionId: text(form, "id") || undefined, deliverAt: moment(text(form, "at")) };
+    const members = JSON.stringify(item).slice(1, -1);
+    // as it was typed: JavaScript would round long numbers
+    const answer: unknown = await (await send("POST", "/api/v1/push", { raw: `{"items":[{${members},"payload":${payload}}]}` })).json();
+    const one = Array.isArray(answer) ? answer[0] as { status: string; transaction_id: string; error?: string } : undefined;
+    if (!one || one.status === "failed") throw new Error(one?.error ?? "It was not stored.");
+    return one.status === "duplicate" ? "This transaction id is stored already: nothing new was stored." : `It is ${one.status}, as ${one.transaction_id}.`;
+  }}>
+    <Field label="Queue" name="queue" required maxLength={255} defaultValue={queue} />
+    <Field label="Partition" name="partition" maxLength={255} placeholder="Default" />
+    <label class="field">Payload (JSON)<textarea name="payload" spellcheck={false} defaultValue={'{"hello": "world"}'} /></label>
+    <Field label="Transaction id" name="id" maxLength={255} hint="Stored once per partition; without it one is made." />
+    <Field label="Deliver no earlier than" name="at" type="datetime-local" step={1} />
+  </Ask>;
+}
+
+export function MessagePage({ partition, id }: { partition: string; id: string }): JSX.Element {
+  const [dialog, setDialog] = useState<"bury" | "delete" | "retry" | null>(null);
+  const names = { partition, transaction_id: id };
+  const polled = usePoll(async (signal) => {
+    const raw = await getText("/api/v1/messages/{partition}/{transaction_id}", { names, signal });
+    const traces = await get("/api/v1/traces/{partition}/{transaction_id}", { names, signal });
+    return { message: JSON.parse(raw) as Message, payload: member(raw, "payload") ?? "null", traces: traces.traces };
+  }, `${partition}\n${id}`, 0);
+  const close = (): void => { setDialog(null); polled.again(); };
+  return <>
+    <Heading title={<><span class="quiet">Message </span><Name>{id}</Name></>}>
+      {mayWrite.value && polled.value && <>
+        {polled.value.message.status === "dead_letter" ? <button type="button" class="main" onClick={() => setDialog("retry")}>Retry</button>
+          : <button type="button" onClick={() => setDialog("bury")}>To the dead letters</button>}
+        <button type="button" class="danger" onClick={() => setDialog("delete")}>Delete</button></>}
+    </Heading>
+    <Shown of={polled}>{({ message, payload, traces }) => <>
+      <Facts of={{
+        State: <State of={message.status} />, Queue: <a href={to(["queues", message.queue])}><Name>{message.queue}</Name></a>, Partition: <Name>{message.partition}</Name>,
+        Offset: count(message.offset), Stored: <Time at={message.createdAt} />, Due: <Time at={message.deliverAt} />, Producer: message.producerSub ? <Name>{message.producerSub}</Name> : "–",
+        "Lease until": <Time at={message.leaseExpiresAt} />, Encrypted: message.isEncrypted ? "yes" : "no",
+      }} />
+      {message.errorMessage !== null && <p class="problem"><Name>{message.errorMessage}</Name></p>}
+      <section><h2>Payload</h2><Payload raw={payload} label="Payload" /></section>
+      <section><h2>Groups</h2><Table caption="Groups" rows={message.consumerGroups} none="No group has come to its partition." columns={[
+        { title: "Group", cell: (row) => <Name>{row.name}</Name> }, { title: "Consumed", cell: (row) => row.consumed ? "yes" : "no" }, { title: "Lease until", cell: (row) => <Time at={row.leaseExpiresAt} /> }]} /></section>
+      <section><h2>Traces</h2><Table caption="Traces" rows={traces} none="Nothing was noted about it." columns={[
+        { title: "When", cell: (row) => <Time at={row.created_at} /> }, { title: "Event", cell: (row) => <Name>{row.event_type}</Name> }, { title: "Group", cell: (row) => <Name>{row.consumer_group}</Name> },
+        { title: "Names", cell: (row) => row.trace_names.map((name) => <a key={name} href={to(["traces", name])}><Name>{name}</Name> </a>) }, { title: "Data", cell: (row) => <Name>{JSON.stringify(row.data)}</Name> }]} /></section>
+    </>}</Shown>
+    {dialog === "bury" && <Ask title="Move to the dead letters" verb="Move" danger onClose={close} onDo={async (form) => {
+      await post("/api/v1/messages/{partition}/{transaction_id}/dlq", { names, body: { consumerGroup: text(form, "group") || undefined, error: text(form, "error") || undefined } });
+    }}><p>Nobody is given it any more.</p><Field label="Group" name="group" maxLength={255} hint="Empty: consumers without a group." /><Field label="Why" name="error" maxLength={255} /></Ask>}
+    {dialog === "delete" && <Ask title="Delete the message" verb="Delete" danger onClose={() => setDialog(null)} onDo={async () => {
+      await remove("/api/v1/messages/{partition}/{transaction_id}", { names });
+      go(to(["messages"]));
+    }}><p>It goes with its dead letters and traces.</p></Ask>}
+    {dialog === "retry" && <Ask title="Retry the message" verb="Retry" onClose={() => setDialog(null)} onDo={async () => {
+      const done = await post("/api/v1/messages/{partition}/{transaction_id}/retry", { names });
+      go(to(["messages", partition, done.newTransactionId]));
+    }}><p>It is stored as a new message of its partition, and is no dead letter any more.</p></Ask>}
+  </>;
+}

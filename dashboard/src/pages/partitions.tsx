@@ -1,0 +1,38 @@
+import type { JSX } from "preact";
+import { get } from "../api";
+import { usePoll } from "../poll";
+import { alter, place, to } from "../route";
+import { count } from "../text";
+import { Name, Search, Shown, Table, Time } from "../ui";
+
+const PAGE = 50;
+
+/** The partitions of a queue by name. A page begins behind the last name of the one before: so it costs the same among a million. */
+export function PartitionTable({ queue }: { queue: string }): JSX.Element {
+  const query = place.value.query;
+  const prefix = query.get("prefix") ?? "";
+  const after = query.get("after") ?? "";
+  const polled = usePoll((signal) => get("/api/v1/resources/partitions", { query: { queue, prefix, after, limit: PAGE + 1 }, signal }), `${queue}\n${prefix}\n${after}`, 5000);
+  return <section>
+    <div class="filters"><Search label="Names that begin with" value={prefix} onChange={(value) => alter({ prefix: value, after: undefined })} /></div>
+    <Shown of={polled}>{(found) => {
+      const rows = found.partitions.slice(0, PAGE);
+      const last = rows.at(-1)?.name;
+      return <>
+        <Table caption="Partitions" rows={rows} none="There is no such partition." columns={[
+          { title: "Partition", cell: (row) => <a href={to(["messages"], { queue, partition: row.name })}><Name>{row.name}</Name></a> },
+          { title: "Pending", number: true, cell: (row) => count(row.stats.pending) },
+          { title: "Under delivery", number: true, cell: (row) => count(row.stats.processing) },
+          { title: "Consumed", number: true, cell: (row) => count(row.stats.completed) },
+          { title: "Dead letters", number: true, cell: (row) => count(row.stats.deadLetter) },
+          { title: "Stored", number: true, cell: (row) => count(row.stats.total) },
+          { title: "Made", cell: (row) => <Time at={row.createdAt} /> },
+        ]} />
+        {(after || found.partitions.length > PAGE) && <nav class="pager" aria-label="Pages">
+          <button type="button" disabled={!after} onClick={() => alter({ after: undefined })}>First</button>
+          <button type="button" disabled={found.partitions.length <= PAGE} onClick={() => alter({ after: last })}>Next</button>
+        </nav>}
+      </>;
+    }}</Shown>
+  </section>;
+}

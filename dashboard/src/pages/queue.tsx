@@ -1,0 +1,80 @@
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { get, post, remove, type Answer } from "../api";
+import { usePoll } from "../poll";
+import { go, place, to } from "../route";
+import { mayAdmin, mayWrite } from "../session";
+import { count } from "../text";
+import { Ask, Facts, Heading, Name, Shown, Tag } from "../ui";
+import { GroupTable } from "./groups";
+import { MessageTable, PushForm } from "./messages";
+import { PartitionTable } from "./partitions";
+
+type Queue = Answer<"/api/v1/resources/queues/{queue}", "get">;
+const TABS: Record<string, string> = { partitions: "Partitions", messages: "Messages", groups: "Groups", options: "Options" };
+
+export function QueuePage({ queue, tab }: { queue: string; tab: string }): JSX.Element {
+  const [dialog, setDialog] = useState<"push" | "clear" | "delete" | null>(null);
+  const polled = usePoll((signal) => get("/api/v1/resources/queues/{queue}", { names: { queue }, query: { limit: 0 }, signal }), queue, 5000);
+  const close = (): void => { setDialog(null); polled.again(); };
+  return <>
+    <Heading title={<><span class="quiet">Queue </span><Name>{queue}</Name></>}>
+      {mayWrite.value && <button type="button" class="main" onClick={() => setDialog("push")}>Push</button>}
+      <a class="button" href={to(["dead"], { queue })}>Dead letters</a>
+      {mayAdmin.value && <button type="button" class="danger" onClick={() => setDialog("clear")}>Clear</button>}
+      {mayAdmin.value && <button type="button" class="danger" onClick={() => setDialog("delete")}>Delete</button>}
+    </Heading>
+    <Shown of={polled}>{(found) => <>
+      <Facts of={{
+        Pending: count(found.totals.pending), "Under delivery": count(found.totals.processing), Consumed: count(found.totals.completed),
+        "Dead letters": count(found.totals.deadLetter), Stored: count(found.totals.total),
+        Namespace: found.namespace ? <Name>{found.namespace}</Name> : "–", Task: found.task ? <Name>{found.task}</Name> : "–",
+      }} />
+      <nav class="tabs" aria-label="Of this queue">{Object.entries(TABS).map(([name, title]) =>
+        <a key={name} href={to(["queues", queue, name])} {...(name === tab ? { "aria-current": "page" as const } : {})}>{title}</a>)}</nav>
+      {tab === "messages" ? <MessageTable queue={queue} partition={place.value.query.get("partition") ?? ""} status="" hours={24 * 365} />
+        : tab === "groups" ? <GroupTable queue={queue} search="" />
+        : tab === "options" ? <Options queue={found} onDone={polled.again} />
+        : <PartitionTable queue={queue} />}
+      {dialog === "push" && <PushForm queue={queue} onClose={close} />}
+      {dialog === "clear" && <Ask title="Clear the queue" verb="Remove messages" danger confirm={queue} onClose={close} onDo={async () => {
+        const done = await remove("/api/v1/queues/{queue}/clear", { names: { queue } });
+        return `${count(done.count)} messages are gone.`;
+      }}><p>Removes the {count(found.totals.total)} messages stored so far, consumed or not, {count(found.totals.pending)} of them pending. The queue, its partitions and groups stay.</p></Ask>}
+      {dialog === "delete" && <Ask title="Delete the queue" verb="Delete" danger confirm={queue} onClose={close} onDo={async () => {
+        await remove("/api/v1/resources/queues/{queue}", { names: { queue } });
+        go(to(["queues"]));
+      }}><p>Deletes the queue with its {count(found.totals.total)} messages ({count(found.totals.pending)} pending), {count(found.totals.deadLetter)} dead letters, its partitions and groups. Nobody can bring them back.</p></Ask>}
+    </>}</Shown>
+  </>;
+}
+
+function Options({ queue, onDone }: { queue: Queue; onDone: () => void }): JSX.Element {
+  const [changing, setChanging] = useState<string | null>(null);
+  const options = Object.entries(queue.options as Record<string, { value: unknown; unit: string; default: unknown; asked: boolean }>);
+  const one = options.find(([name]) => name === changing)?.[1];
+  const close = (): void => { setChanging(null); onDone(); };
+  const written = (value: unknown): string => value === null ? "–" : typeof value === "object" ? JSON.stringify(value) : String(value);
+  return <div class="wide" role="region" aria-label="Options" tabIndex={0}>
+    <table><caption class="unseen">Options of the queue</caption>
+      <thead><tr><th scope="col">Option</th><th scope="col">Value</th><th scope="col">Default</th><th scope="col"><span class="unseen">Change</span></th></tr></thead>
+      <tbody>{options.map(([name, option]) => <tr key={name}>
+        <th scope="row">{name}</th><td>{written(option.value)} {option.value !== null && option.unit} {option.asked && <Tag kind="plain">set</Tag>}</td>
+        <td>{written(option.default)}</td>
+        <td>{mayWrite.value && <button type="button" class="small" onClick={() => setChanging(name)}>Change<span class="unseen"> {name}</span></button>}</td>
+      </tr>)}</tbody></table>
+    {changing !== null && one && <Ask title={`Change ${changing}`} verb="Save" onClose={close} onDo={async (form) => {
+      const given = String(form.get("value") ?? "").trim();
+      const reset = form.get("reset") === "on";
+      let value: unknown = null;
+      if (!reset) {
+        try { value = JSON.parse(given); } catch { throw new Error("Write a number, true, false, or JSON."); }
+      }
+      const options = changing === "encryptionEnabled" ? { encryption: value === true ? "on" : "off" } : { [changing]: value };
+      await post("/api/v1/configure", { body: { queue: queue.name, options } });
+    }}>
+      <label class="field">Value {one.unit && `(${one.unit})`}<input name="value" defaultValue={one.value === null ? "" : written(one.value)} autocomplete="off" spellcheck={false} /></label>
+      {changing !== "encryptionEnabled" && <label class="field check"><input type="checkbox" name="reset" />back to the default, {written(one.default)}</label>}
+    </Ask>}
+  </div>;
+}

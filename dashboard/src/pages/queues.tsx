@@ -1,0 +1,48 @@
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { getPage, post } from "../api";
+import { usePoll } from "../poll";
+import { alter, go, place, to } from "../route";
+import { mayWrite } from "../session";
+import { count } from "../text";
+import { Ask, Choice, Field, Heading, Name, Pager, Search, Shown, Table, Time, text } from "../ui";
+
+const PAGE = 50;
+
+export function QueueList(): JSX.Element {
+  const query = place.value.query;
+  const search = query.get("search") ?? "";
+  const sort = query.get("sort") ?? "newest";
+  const offset = Number(query.get("offset")) || 0;
+  const [making, setMaking] = useState(false);
+  const polled = usePoll((signal) => getPage("/api/v1/resources/queues", { query: { search, sort, limit: PAGE, offset }, signal }), `${search}\n${sort}\n${offset}`, 5000);
+  return <>
+    <Heading title="Queues">{mayWrite.value && <button type="button" class="main" onClick={() => setMaking(true)}>New queue</button>}</Heading>
+    <div class="filters">
+      <Search label="Search names" value={search} onChange={(value) => alter({ search: value, offset: undefined })} />
+      <Choice label="Order" value={sort} values={{ newest: "newest first", name: "by name", pending: "largest backlog first" }} onChange={(value) => alter({ sort: value === "newest" ? undefined : value, offset: undefined })} />
+    </div>
+    <Shown of={polled}>{([found, more]) => <>
+      <Table caption="Queues" rows={found.queues} none={search ? "No queue has this in its name." : "There is no queue yet: the first push makes one."} columns={[
+        { title: "Queue", cell: (row) => <a href={to(["queues", row.name])}><Name>{row.name}</Name></a> },
+        { title: "Namespace", cell: (row) => row.namespace && <Name>{row.namespace}</Name> },
+        { title: "Task", cell: (row) => row.task && <Name>{row.task}</Name> },
+        { title: "Partitions", number: true, cell: (row) => count(row.partitions) },
+        { title: "Pending", number: true, cell: (row) => count(row.messages.pending) },
+        { title: "Under delivery", number: true, cell: (row) => count(row.messages.processing) },
+        { title: "Stored", number: true, cell: (row) => count(row.messages.total) },
+        { title: "Made", cell: (row) => <Time at={row.createdAt} /> },
+      ]} />
+      <Pager offset={offset} shown={found.queues.length} page={PAGE} more={more} />
+    </>}</Shown>
+    {making && <Ask title="New queue" verb="Make it" onClose={() => setMaking(false)} onDo={async (form) => {
+      const queue = text(form, "queue");
+      await post("/api/v1/configure", { body: { queue, namespace: text(form, "namespace") || undefined, task: text(form, "task") || undefined } });
+      go(to(["queues", queue]));
+    }}>
+      <Field label="Name" name="queue" required maxLength={255} />
+      <Field label="Namespace" name="namespace" maxLength={255} />
+      <Field label="Task" name="task" maxLength={255} />
+    </Ask>}
+  </>;
+}

@@ -1,0 +1,164 @@
+// The parts all pages are made of.
+import type { ComponentChildren, JSX } from "preact";
+import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { told } from "./api";
+import type { Polled } from "./poll";
+import { alter } from "./route";
+import { visible } from "./text";
+
+/** A stranger's text on one line: set apart, so that it does not turn the line around. */
+export function Name({ children }: { children: string }): JSX.Element {
+  return <bdi class={children === "" ? "name empty" : "name"}>{visible(children)}</bdi>;
+}
+
+export function Time({ at }: { at: string | null | undefined }): JSX.Element {
+  if (!at) return <span>–</span>;
+  const moment = new Date(at);
+  return <time dateTime={at} title={at}>{Number.isNaN(moment.getTime()) ? at : moment.toLocaleString()}</time>;
+}
+
+export function Heading({ title, children }: { title: ComponentChildren; children?: ComponentChildren }): JSX.Element {
+  return <header class="heading"><h1 tabIndex={-1}>{title}</h1><div class="actions">{children}</div></header>;
+}
+
+export function Problem({ error }: { error: unknown }): JSX.Element | null {
+  return error ? <p class="problem" role="alert">{told(error)}</p> : null;
+}
+
+/** What was asked for, or why it is not there. What was there before stays while the daemon does not answer. */
+export function Shown<T>({ of, children }: { of: Polled<T>; children: (value: T) => ComponentChildren }): JSX.Element {
+  return <>
+    <Problem error={of.error} />
+    {of.value !== undefined ? children(of.value) : of.error ? <button type="button" onClick={of.again}>Try again</button> : <p class="quiet" role="status">Loading…</p>}
+  </>;
+}
+
+export interface Column<T> {
+  title: string;
+  cell: (row: T) => ComponentChildren;
+  number?: boolean;
+}
+
+export function Table<T>({ caption, columns, rows, none }: { caption: string; columns: Column<T>[]; rows: T[]; none: string }): JSX.Element {
+  if (!rows.length) return <p class="quiet">{none}</p>;
+  return <div class="wide" role="region" aria-label={caption} tabIndex={0}>
+    <table>
+      <caption class="unseen">{caption}</caption>
+      <thead><tr>{columns.map((one) => <th key={one.title} scope="col" class={one.number ? "number" : ""}>{one.title}</th>)}</tr></thead>
+      <tbody>{rows.map((row, at) => <tr key={at}>{columns.map((one) => <td key={one.title} class={one.number ? "number" : ""}>{one.cell(row)}</td>)}</tr>)}</tbody>
+    </table>
+  </div>;
+}
+
+export function Pager({ offset, shown, page, more }: { offset: number; shown: number; page: number; more: boolean }): JSX.Element | null {
+  if (!offset && !more) return null;
+  return <nav class="pager" aria-label="Pages">
+    <button type="button" disabled={!offset} onClick={() => alter({ offset: Math.max(0, offset - page) || undefined })}>Back</button>
+    <span>{shown ? `${offset + 1} to ${offset + shown}` : "none"}</span>
+    <button type="button" disabled={!more} onClick={() => alter({ offset: offset + page })}>Next</button>
+  </nav>;
+}
+
+/** A field that takes effect when typing pauses. */
+export function Search({ label, value, onChange }: { label: string; value: string; onChange: (value: string) => void }): JSX.Element {
+  const [text, setText] = useState(value);
+  const timer = useRef(0);
+  useEffect(() => setText(value), [value]);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  return <label class="field search">{label}
+    <input type="search" value={text} maxLength={255} autocomplete="off" spellcheck={false} onInput={(event) => {
+      const wanted = event.currentTarget.value;
+      setText(wanted);
+      clearTimeout(timer.current);
+      timer.current = window.setTimeout(() => onChange(wanted), 300);
+    }} />
+  </label>;
+}
+
+export function Field({ label, hint, ...input }: { label: string; hint?: string } & JSX.IntrinsicElements["input"]): JSX.Element {
+  const id = useId();
+  return <label class="field">{label}
+    <input autocomplete="off" spellcheck={false} {...(hint ? { "aria-describedby": id } : {})} {...input} />
+    {hint && <small id={id}>{hint}</small>}
+  </label>;
+}
+
+export function Choice({ label, value, values, onChange }: { label: string; value: string; values: Record<string, string>; onChange: (value: string) => void }): JSX.Element {
+  return <label class="field">{label}
+    <select value={value} onChange={(event) => onChange(event.currentTarget.value)}>
+      {Object.entries(values).map(([key, text]) => <option key={key} value={key} selected={key === value}>{text}</option>)}
+    </select>
+  </label>;
+}
+
+export function Facts({ of }: { of: Record<string, ComponentChildren> }): JSX.Element {
+  return <dl class="facts">{Object.entries(of).map(([name, value]) => <div key={name}><dt>{name}</dt><dd>{value}</dd></div>)}</dl>;
+}
+
+export function Tag({ kind, children }: { kind: "good" | "bad" | "warn" | "plain"; children: ComponentChildren }): JSX.Element {
+  return <span class={`tag ${kind}`}>{children}</span>;
+}
+
+/** A dialog of the browser: it holds the focus, and Escape closes it. */
+export function Dialog({ title, onClose, children }: { title: ComponentChildren; onClose: () => void; children: ComponentChildren }): JSX.Element {
+  const box = useRef<HTMLDialogElement>(null);
+  const id = useId();
+  useEffect(() => {
+    const before = document.activeElement;
+    box.current?.showModal();
+    return () => { if (before instanceof HTMLElement) before.focus(); };
+  }, []);
+  return <dialog ref={box} aria-labelledby={id} onClose={onClose} onCancel={onClose}>
+    <h2 id={id}>{title}</h2>
+    {children}
+  </dialog>;
+}
+
+/** A form in a dialog: does what it is for, tells what went wrong, and closes when it went well. `confirm`: what has to be typed first. */
+export function Ask({ title, verb, danger, confirm, onDo, onClose, children }: {
+  title: ComponentChildren; verb: string; danger?: boolean; confirm?: string | undefined; onDo: (form: FormData) => Promise<string | void>;
+  onClose: () => void; children?: ComponentChildren;
+}): JSX.Element {
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<unknown>(null);
+  const [done, setDone] = useState("");
+  const [typed, setTyped] = useState("");
+  const run = async (event: SubmitEvent): Promise<void> => {
+    event.preventDefault();
+    setBusy(true);
+    setError(null);
+    try {
+      const said = await onDo(new FormData(event.currentTarget as HTMLFormElement));
+      if (said) setDone(said);
+      else onClose();
+    } catch (failed) {
+      setError(failed);
+    }
+    setBusy(false);
+  };
+  return <Dialog title={title} onClose={onClose}>
+    <form onSubmit={(event) => void run(event)}>
+      {!done && children}
+      {!done && confirm !== undefined && <label class="field">To go on, type <Name>{confirm}</Name>
+        <input value={typed} autocomplete="off" spellcheck={false} onInput={(event) => setTyped(event.currentTarget.value)} />
+      </label>}
+      <Problem error={error} />
+      {done && <p role="status">{done}</p>}
+      <div class="buttons">
+        <button type="button" onClick={onClose}>{done ? "Close" : "Cancel"}</button>
+        {!done && <button type="submit" class={danger ? "danger" : "main"} disabled={busy || (confirm !== undefined && typed !== confirm)}>{busy ? "Working…" : verb}</button>}
+      </div>
+    </form>
+  </Dialog>;
+}
+
+export function text(form: FormData, name: string): string {
+  const value = form.get(name);
+  return typeof value === "string" ? value : "";
+}
+
+/** A moment of a field of the browser's own kind, which is local, as the daemon takes it. */
+export function moment(value: string): string | undefined {
+  const at = value ? new Date(value) : null;
+  return at && !Number.isNaN(at.getTime()) ? at.toISOString() : undefined;
+}

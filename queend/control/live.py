@@ -1,0 +1,138 @@
+"""/api/v1/system/live and /api/v1/system/session: what a page that watches asks again and again, in one request; and
+who asks."""
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+from fastapi import Request
+from psycopg_pool import PoolTimeout
+
+from .. import __version__
+from ..auth.levels import ADMIN, MANAGE, POP, PUSH, READ, READS, WRITE
+from .answer import Json
+from .database import rows
+from .health import DOUBTS
+from .maintenance import NONE, database_answers
+from .metrics import memory
+from .queues import ts3
+from .route import Routes
+from .shapes import integers
+from .words import FLAG, INTEGER, MAYBE, NUMBER, SOME_INTEGER, SOME_TIME, TEXT, TIME, array, like, whole
+
+router = Routes("system")
+
+JOBS = ("push", "pop", "ack", "transaction")
+JOB = ("requests", "items", "errors", "latencySumUs")
+COUNTED = ("deadLettered", "duplicates", "emptyPops", "dbErrors")
+SUMS = ("queues", "partitions", "pending", "processing", "deadLetters")
+# The least time between two looks; how much of it a look may take; after a failure.
+LOOK_S, SHARE, AWAY_S = 1.0, 20, 2.0
+FAR_US = 4_000_000_000_000_000            # an end so far away is none
+LEVELS = {READ: "read-only", WRITE: "read-write", ADMIN: "admin"}
+VERBS = {"push": PUSH, "pop": POP, "read": READS, "manage": MANAGE}
+
+BACKLOG = """
+SELECT count(*) AS queues, coalesce(sum(s.partitions), 0)::bigint AS partitions,
+       coalesce(sum(s.pending), 0)::bigint AS pending,
+       coalesce(sum(s.processing), 0)::bigint AS processing, coalesce(sum(s.dead), 0)::bigint AS dead,
+       (SELECT (queend.now_us() - x.looked_at) / 1000000 FROM queend.stats x) AS age,
+       (SELECT min(o.oldest) FROM queend.stat_groups g CROSS JOIN LATERAL (
+           SELECT c.oldest FROM queend.stat_cursors c WHERE c.group_id = g.group_id AND c.lag > 0
+            ORDER BY c.oldest LIMIT 1) o) AS oldest
+  FROM queend.queues q LEFT JOIN queend.stat_queues s ON s.queue_id = q.id"""
+
+
+@dataclass
+class Backlog:
+    """Sums over all queues: one look for all who ask at a time, and none before twenty times as long as the last one
+    took."""
+
+    known: dict[str, Any] | None = None
+    _next: float = 0.0
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def now(self, request: Request) -> dict[str, Any] | None:
+        """None while the database does not answer."""
+        async with self._lock:
+            began = time.monotonic()
+            if began >= self._next:
+                try:
+                    await request.app.state.control.stats.fresh()
+                    (row,) = await rows(request, BACKLOG)
+                    self.known = {
+                        **{name: getattr(row, name) for name in SUMS[:-1]}, "deadLetters": row.dead,
+                        "oldestSeconds": None if row.oldest is None else max(0, round(time.time() - row.oldest / 1e6)),
+                        "statsAge": -1 if row.age is None else row.age}
+                    self._next = time.monotonic() + max(LOOK_S, SHARE * (time.monotonic() - began))
+                except (psycopg.Error, PoolTimeout):
+                    self.known, self._next = None, time.monotonic() + AWAY_S
+            return self.known
+
+
+@router.declare("GET /api/v1/system/live", READ,
+                like(whole(at=TIME, startedAt=TIME, host=TEXT, version=TEXT, ready=FLAG, doubts=DOUBTS,
+                           jobs=whole(**dict.fromkeys(JOBS, whole(**integers(*JOB), latencyBuckets=array(INTEGER)))),
+                           **integers(*COUNTED, "connections", "parked", "residentBytes"), cpuSeconds=NUMBER,
+                           maintenance=whole(push=FLAG, pop=FLAG),
+                           buffer=whole(**integers("pending", "failed"), dbHealthy=FLAG),
+                           backlog={"oneOf": [{"type": "null"}, whole(**integers(*SUMS, "statsAge"),
+                                                                      oldestSeconds=SOME_INTEGER)]}),
+                     {"at": "2026-01-02T03:04:05.678Z", "startedAt": "2026-01-02T03:00:00.000Z", "host": "one",
+                      "version": "0.1.0", "ready": True, "doubts": [],
+                      "jobs": dict.fromkeys(JOBS, {"requests": 4, "items": 10, "errors": 0, "latencySumUs": 9000,
+                                                   "latencyBuckets": [0, 0, 4]}),
+                      **dict.fromkeys(COUNTED, 0), "connections": 3, "parked": 1, "residentBytes": 81661952,
+                      "cpuSeconds": 11.6, "maintenance": {"push": False, "pop": False},
+                      "buffer": {"pending": 0, "failed": 0, "dbHealthy": True},
+                      "backlog": {"queues": 1, "partitions": 2, "pending": 1, "processing": 0, "deadLetters": 0,
+                                  "statsAge": 0, "oldestSeconds": 3}}), own=True)
+async def live(request: Request) -> Json:
+    """What a page that watches needs, in one request. Counters of this daemon since its start: their differences are
+    rates; bucket i of the latencies counts those below 2**i microseconds. `backlog`: of the whole database, looked at
+    for all who ask together; null while it does not answer."""
+    control = request.app.state.control
+    stats, on, buffer = control.core.stats(), control.maintenance.on, control.core.buffer() or NONE
+    workers, used = stats["workers"], time.process_time()
+    doubts = control.core.database()["doubts"]
+    return Json({
+        "at": ts3(int(time.time() * 1e6)), "startedAt": ts3(int(control.started * 1e6)), "host": socket.gethostname(),
+        "version": __version__, "ready": control.core.unserved() is None and control.core.ready(), "doubts": doubts,
+        "jobs": {name: {"requests": job["requests"], "items": job["items"], "errors": job["errors"],
+                        "latencySumUs": job["latency_sum_us"], "latencyBuckets": job["latency_us_buckets"]}
+                 for name, job in ((name, stats["jobs"][name]) for name in JOBS)},
+        "deadLettered": sum(one["dead_lettered"] for one in workers),
+        "duplicates": sum(one["duplicates"] for one in workers),
+        "emptyPops": sum(one["empty_pops"] for one in workers), "dbErrors": sum(one["db_errors"] for one in workers),
+        "connections": stats["clients"]["connections"], "parked": sum(one["parked"] for one in workers),
+        "residentBytes": memory()[1], "cpuSeconds": round(used, 3),
+        "maintenance": {"push": on["push"], "pop": on["pop"]},
+        "buffer": {"pending": buffer["pending"], "failed": buffer["failed"],
+                   "dbHealthy": database_answers(control, buffer)},
+        "backlog": await control.backlog.now(request)})
+
+
+@router.declare("GET /api/v1/system/session", READ,
+                like(whole(tokens=FLAG, level={"enum": list(LEVELS.values())}, subject=MAYBE, expiresAt=SOME_TIME,
+                           queues={"oneOf": [{"type": "null"}, {"type": "object", "additionalProperties": array(
+                               {"enum": list(VERBS)})}]}, version=TEXT),
+                     {"tokens": True, "level": "read-write", "subject": "billing",
+                      "expiresAt": "2026-01-02T04:00:00.000Z", "queues": {"invoices.*": ["push", "pop"]},
+                      "version": "0.1.0"}), where="itself", own=True)
+async def session(request: Request) -> Json:
+    """Who asks, as the token says: its level, subject, end, and the queues it is limited to (null: none). Without
+    tokens everyone is `admin`."""
+    grant = getattr(request.state, "grant", None)
+    if grant is None:
+        return Json({"tokens": False, "level": "admin", "subject": None, "expiresAt": None, "queues": None,
+                     "version": __version__})
+    queues = None if grant.rules is None else {
+        pattern.decode(errors="replace"): [name for name, verb in VERBS.items() if verbs & verb]
+        for pattern, verbs in grant.rules}
+    return Json({"tokens": True, "level": LEVELS[grant.level], "subject": grant.subject or None,
+                 "expiresAt": ts3(grant.expires_us) if 0 < grant.expires_us < FAR_US else None,
+                 "queues": queues, "version": __version__})

@@ -1,0 +1,59 @@
+"""GET /api/v1/messages/scheduled: what waits for its delivery moment (docs/delays.md)."""
+from __future__ import annotations
+
+import time
+
+from fastapi import Request
+
+from .._core import read_partition_id
+from ..auth.levels import READ
+from .answer import Json
+from .database import rows, seed_of
+from .query import Query
+from .queues import queue_row, ts3
+from .route import Routes
+from .shapes import LIMIT, OFFSET, PAGINATION, QUEUE
+from .words import ID, INTEGER, MAYBE, TEXT, TIME, array, like, whole
+
+router = Routes("messages")
+PAGE, PAGE_MOST, OFFSET_MOST = 100, 1000, 100_000
+LOOK = 100_000      # runs looked at for a queue
+
+# Runs of neighbours with one moment. The partition of some may be gone: its schedule is removed a little later.
+LIST = """
+SELECT s.due, s.first_offset, s.last_offset, s.partition_id, p.name AS partition, q.name AS queue, r.transaction_id
+  FROM (SELECT x.* FROM (SELECT y.* FROM queend.schedule y WHERE y.due > %s
+                          ORDER BY y.due, y.partition_id, y.first_offset LIMIT %s) x
+         WHERE %s::int IS NULL
+            OR EXISTS (SELECT FROM queend.partitions z WHERE z.id = x.partition_id AND z.queue_id = %s)
+         ORDER BY x.due, x.partition_id, x.first_offset LIMIT %s OFFSET %s) s
+  JOIN queend.partitions p ON p.id = s.partition_id JOIN queend.queues q ON q.id = p.queue_id
+  LEFT JOIN LATERAL (SELECT o.transaction_id FROM queend.records(s.partition_id, s.first_offset, 1) o) r ON true
+ ORDER BY s.due, s.partition_id, s.first_offset"""
+
+
+@router.declare("GET /api/v1/messages/scheduled", READ,
+                like(whole(scheduled=array(whole(deliverAt=TIME, queue=TEXT, partition=TEXT, partitionId=ID,
+                                                 messages=INTEGER, offset=INTEGER, transactionId=MAYBE)),
+                           pagination=PAGINATION),
+                     {"scheduled": [{"deliverAt": "2026-01-02T03:04:05.678Z", "queue": "orders",
+                                     "partition": "customer-7", "partitionId": "3b1f8c52-6a3e-8d41-9c20-5d8e7f901234",
+                                     "messages": 2, "offset": 17, "transactionId": "order-17"}],
+                      "pagination": {"limit": 100, "offset": 0}}),
+                [QUEUE, LIMIT, OFFSET], where="query", own=True)
+async def scheduled_list(request: Request) -> Json:
+    """Messages whose delivery moment (`deliverAt`) has not come, the next first; neighbours of a partition with one
+    moment together: how many, and offset and transactionId of the first. Query: queue, limit (100, most 1000), offset.
+    Of a queue those among the next 100 000 of all."""
+    query = Query(request)
+    limit, offset = query.whole("limit", PAGE, 0, PAGE_MOST), query.whole("offset", 0, 0, OFFSET_MOST)
+    name = query.text("queue")
+    queue = None if name is None else (await queue_row(request, name)).id
+    found = await rows(request, LIST, int(time.time() * 1e6), limit + offset if queue is None else LOOK, queue, queue,
+                       limit, offset)
+    seed = await seed_of(request)
+    return Json({"scheduled": [{
+        "deliverAt": ts3(row.due), "queue": row.queue, "partition": row.partition,
+        "partitionId": read_partition_id(seed, row.partition_id), "messages": row.last_offset - row.first_offset + 1,
+        "offset": row.first_offset, "transactionId": row.transaction_id} for row in found],
+        "pagination": {"limit": limit, "offset": offset}})

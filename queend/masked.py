@@ -1,0 +1,21 @@
+"""Settings as people may see them."""
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from .config import Settings
+
+# parts of URLs that may be secrets
+LOGIN = re.compile(r"//[^/?#,\s]*@")
+QUERY = re.compile(r"(?<=.)\?[^#,\s]+")
+
+
+def masked(settings: Settings, name: str) -> Any:
+    """The value of a setting; a secret, and the secret parts of a URL, as asterisks."""
+    value = getattr(settings, name)
+    if (Settings.model_fields[name].json_schema_extra or {})["secret"] and value:  # type: ignore[index]
+        return "********"
+    if isinstance(value, str):
+        return QUERY.sub("?********", LOGIN.sub("//********@", value))
+    return value

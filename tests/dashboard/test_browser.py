@@ -1,0 +1,235 @@
+"""Every page with real traffic: no finding of axe in dark and light, no script of a stranger, no error; and what people
+do there."""
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import expect
+from support.daemon import ROOT, Daemon
+from support.tokens import SECRET, token
+from support.wait import until
+
+from .conftest import Seen, findings
+
+PICTURES = ROOT / "docs/pictures"
+BAD = "<script>alert(1)</script>\u202egnp.exe"
+PAGES = {
+    "overview": "Overview", "queues": "Queues", "queues/orders": "orders", "queues/orders/options": "orders",
+    "queues/orders/messages": "orders", "queues/orders/groups": "orders",
+    "partitions?queue=orders": "Partitions",
+    "groups": "Groups and lag", "groups/billing": "billing", "messages": "Messages",
+    "dead?queue=orders": "Dead letters",
+    "scheduled": "Scheduled messages", "traces": "Traces", "traces/order-1": "order-1", "streams": "Streams",
+    "daemons": "Daemons", "doctor": "Doctor",
+    "maintenance": "Maintenance", "settings": "Settings"}
+ADDRESS = ("transactionId", "partitionId", "leaseId")
+SHOWN = {"overview", "queues", "queues/orders", "dead?queue=orders"}
+
+
+@pytest.fixture(scope="module")
+def busy(start_daemon: Callable[..., Daemon]) -> Iterator[Daemon]:
+    """A daemon with a little of everything, and traffic that goes on."""
+    daemon = start_daemon()
+    over = threading.Event()
+    with daemon.client() as client:
+        for queue in ("orders", "bills", "audit", BAD):
+            client.post("/api/v1/push", {"items": [{
+                "queue": queue, "partition": f"customer-{n % 7}", "payload": {"n": n, "text": BAD, "long": 1},
+                "transactionId": f"order-{n}"} for n in range(40)]})
+        found = client.get("/api/v1/pop/queue/orders?consumerGroup=billing&subscriptionMode=all&batch=20"
+                           "&partitions=7").json
+        for one in found["messages"][:6]:
+            client.post("/api/v1/ack", {**{key: one[key] for key in ADDRESS}, "consumerGroup": "billing",
+                                        "status": "dlq", "error": f"no such customer {BAD}"})
+        one = found["messages"][0]
+        client.post("/api/v1/traces", {"transactionId": one["transactionId"], "partitionId": one["partitionId"],
+                                       "data": {"text": BAD}, "traceNames": ["order-1", BAD]})
+        client.post("/api/v1/push", {"items": [{"queue": "orders", "payload": 1, "delayMs": 3_600_000}]})
+        client.post("/streams/v1/queries", {"name": "totals", "source_queue": "orders", "sink_queue": "bills",
+                                            "config_hash": "x"})
+
+    def traffic() -> None:
+        with daemon.client() as client:
+            n = 0
+            while not over.wait(0.05):
+                n += 1
+                client.post("/api/v1/push", {"items": [{"queue": "live", "partition": f"p{i}", "payload": n}
+                                                       for i in range(1 + n % 20)]})
+                client.get("/api/v1/pop/queue/live?batch=30&partitions=10&autoAck=true")
+
+    thread = threading.Thread(target=traffic)
+    thread.start()
+    yield daemon
+    over.set()
+    thread.join()
+
+
+@pytest.mark.parametrize("where", PAGES)
+def test_a_page_in_light_and_dark_and_narrow(busy: Daemon, visit: Callable[..., Seen], where: str) -> None:
+    for scheme in ("light", "dark"):
+        seen = visit(busy, color_scheme=scheme)
+        page = seen.go(where)
+        expect(page.get_by_role("heading", level=1)).to_contain_text(PAGES[where])
+        expect(page.get_by_text("Loading…")).to_have_count(0)
+        if where == "overview":
+            until(lambda: page.locator(".chart b", has_text="–").count() < 3, "charts have points")
+            page.wait_for_timeout(12_000)
+        assert not findings(page)
+        if where in SHOWN:
+            page.screenshot(path=PICTURES / f"dashboard-{where.partition('?')[0].replace('/', '-')}-{scheme}.png")
+        page.set_viewport_size({"width": 360, "height": 740})
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, "a narrow screen does not scroll sideways"
+        assert not findings(page)
+
+
+def test_names_of_strangers_are_text(busy: Daemon, visit: Callable[..., Seen]) -> None:
+    page = visit(busy).go("queues")
+    page.get_by_role("link", name="<script>").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("<script>alert(1)</script>\\u202egnp.exe")
+    page.get_by_label("Of this queue").get_by_role("link", name="Messages").click()
+    page.get_by_role("link", name="order-3", exact=True).first.click()
+    expect(page.locator("pre")).to_contain_text("<script>alert(1)</script>\\u202egnp.exe")
+    assert page.locator("main script").count() == 0
+
+
+def test_a_queue_is_made_filled_looked_at_and_deleted(busy: Daemon, visit: Callable[..., Seen]) -> None:
+    page = visit(busy).go("queues")
+    page.get_by_role("button", name="New queue").click()
+    page.get_by_label("Name", exact=True).fill("made by hand")
+    page.get_by_role("button", name="Make it").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("made by hand")
+    page.get_by_role("button", name="Push").click()
+    page.get_by_label("Payload").fill('{"big": 12345678901234567890, "zero": "a\\u0000b"}')
+    page.get_by_label("Transaction id").fill("one")
+    page.get_by_role("dialog").get_by_role("button", name="Push").click()
+    expect(page.get_by_role("dialog")).to_contain_text("It is queued")
+    page.keyboard.press("Escape")
+    page.get_by_label("Of this queue").get_by_role("link", name="Messages").click()
+    page.get_by_role("link", name="one", exact=True).click()
+    expect(page.locator("pre")).to_contain_text('"big": 12345678901234567890')
+    page.go_back()
+    page.get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("dialog")).to_contain_text("1 messages")
+    expect(page.get_by_role("dialog").get_by_role("button", name="Delete")).to_be_disabled()
+    page.get_by_label("To go on").fill("made by hand")
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("heading", name="Queues", level=1)).to_be_visible()
+
+
+def test_a_large_payload_is_shown_in_part(busy: Daemon, visit: Callable[..., Seen]) -> None:
+    with busy.client() as client:
+        (one,) = client.post("/api/v1/push", {"items": [{"queue": "large", "payload": ["x" * 100] * 10_000}]}).json
+    page = visit(busy).go(f"messages/{one['partition_id']}/{one['transaction_id']}")
+    expect(page.get_by_role("button", name="Show all of it")).to_be_visible()
+    assert len(page.locator("pre").inner_text()) < 70_000
+
+
+def test_a_dead_letter_is_edited_and_all_are_retried(busy: Daemon, visit: Callable[..., Seen]) -> None:
+    with busy.client() as client:
+        client.post("/api/v1/push", {"items": [{"queue": "dying", "payload": n} for n in range(5)]})
+        found = client.get("/api/v1/pop/queue/dying?batch=5").json["messages"]
+        for one in found:
+            client.post("/api/v1/ack", {**{key: one[key] for key in ADDRESS}, "status": "dlq"})
+    page = visit(busy).go("dead?queue=dying")
+    expect(page.get_by_text("5 dead letters match.")).to_be_visible()
+    page.get_by_role("button", name="Edit and retry").first.click()
+    page.get_by_label("Payload").fill('{"edited": true}')
+    page.get_by_role("button", name="Retry with this payload").click()
+    expect(page.get_by_text("4 dead letters match.")).to_be_visible()
+    page.get_by_role("button", name="Retry all that match").click()
+    page.get_by_role("dialog").get_by_role("button", name="Retry").click()
+    expect(page.get_by_role("dialog")).to_contain_text("4 were stored again.")
+    with busy.client() as client:
+        again = client.get("/api/v1/pop/queue/dying?batch=9").json["messages"]
+    assert sorted(str(one["data"]) for one in again)[-1] == "{'edited': True}" and len(again) == 5
+
+
+def test_the_level_decides_and_a_token_ends(start_daemon: Callable[..., Daemon], visit: Callable[..., Seen]) -> None:
+    daemon = start_daemon(JWT_ENABLED="true", JWT_SECRET=SECRET, JWT_CLOCK_SKEW=0)
+    page = visit(daemon).page
+    page.goto(daemon.url)
+    page.get_by_label("token").fill("nonsense")
+    page.get_by_role("button", name="Go on").click()
+    expect(page.get_by_role("alert")).to_contain_text("decode")
+    assert not findings(page)
+    page.get_by_label("token").fill(token(role="read-only", sub="looker"))
+    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("link", name="Queues", exact=True).click()
+    expect(page.get_by_role("heading", name="Queues", level=1)).to_be_visible()
+    assert page.get_by_role("button", name="New queue").count() == 0
+    assert page.get_by_role("link", name="Settings").count() == 0
+    page.get_by_role("button", name="Forget token").click()
+    page.get_by_label("token").fill(token(role="admin", exp=6))
+    page.get_by_role("button", name="Go on").click()
+    expect(page.get_by_role("button", name="New queue")).to_be_visible()
+    expect(page.get_by_role("alert")).to_contain_text("expired")
+    expect(page.get_by_label("token")).to_be_visible()
+
+
+def test_a_daemon_that_restarts_comes_back_into_the_page(start_daemon: Callable[..., Daemon],
+                                                         visit: Callable[..., Seen]) -> None:
+    daemon = start_daemon()
+    seen = visit(daemon)
+    page = seen.go("overview")
+    expect(page.get_by_text("serving", exact=True)).to_be_visible()
+    daemon.stop()
+    expect(page.get_by_role("alert")).to_contain_text("does not answer")
+    start_daemon(daemon.conninfo, PORT=daemon.port)
+    expect(page.get_by_text("serving", exact=True)).to_be_visible()
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_a_hidden_page_asks_nothing(busy: Daemon, visit: Callable[..., Seen]) -> None:
+    page = visit(busy).page
+    page.add_init_script("""Object.defineProperty(document, "hidden", {
+        get: () => window.away === true, configurable: true})""")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "/api/" in request.url else None)
+    page.goto(busy.url)
+    until(lambda: page.wait_for_timeout(50) or len([one for one in asked if one.endswith("/live")]) > 1, "it polls")
+    page.evaluate("""() => { window.away = true; document.dispatchEvent(new Event("visibilitychange")); }""")
+    page.wait_for_timeout(500)
+    before = len(asked)
+    page.wait_for_timeout(5000)
+    assert len(asked) == before and all(one.endswith(("/live", "/session")) for one in asked)
+    page.evaluate("""() => { window.away = false; document.dispatchEvent(new Event("visibilitychange")); }""")
+    until(lambda: page.wait_for_timeout(50) or len(asked) > before, "it polls again")
+
+
+def test_keys(busy: Daemon, visit: Callable[..., Seen]) -> None:
+    page = visit(busy).go("overview")
+    page.keyboard.press("g")
+    page.keyboard.press("q")
+    expect(page.get_by_role("heading", name="Queues", level=1)).to_be_visible()
+    page.keyboard.press("/")
+    page.keyboard.type("aud")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.keyboard.press("Tab")
+    page.locator("h1").focus()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_100_000_partitions_and_queues(start_daemon: Callable[..., Daemon], visit: Callable[..., Seen]) -> None:
+    daemon = start_daemon()
+    with daemon.client() as client:
+        for start in range(0, 100_000, 5000):
+            step = range(start, start + 5000)
+            client.post("/api/v1/push?format=counts", {"items": [
+                {"queue": "many", "partition": f"p{n:06}", "payload": n} for n in step]})
+            client.post("/api/v1/push?format=counts", {"items": [{"queue": f"q{n:06}", "payload": n} for n in step]})
+    page = visit(daemon).go("queues/many")
+    expect(page.locator("tbody tr")).to_have_count(50)
+    page.get_by_role("button", name="Next").click()
+    expect(page.locator("tbody tr").first).to_contain_text("p000050")
+    page.get_by_label("Names that begin with").fill("p09999")
+    expect(page.locator("tbody tr")).to_have_count(10)
+    page.goto(f"{daemon.url}/#/queues")
+    page.get_by_label("Search names").fill("q099999")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.goto(f"{daemon.url}/#/overview")
+    expect(page.get_by_text("200,000", exact=True)).to_be_visible()
