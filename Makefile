@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help system lock venv build run test test-quick test-asan test-tsan test-faults test-kills test-schema test-sdk test-windows test-spark test-spark-kills demo-spark ways fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-bounds bench-spark bench-spark-archive clean
+.PHONY: help system lock venv build run test test-quick test-asan test-tsan test-faults test-kills test-schema test-sdk dashboard test-dashboard test-windows test-spark test-spark-kills demo-spark ways fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-bounds bench-spark bench-spark-archive clean
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -89,6 +89,16 @@ test-sdk: build ## the published clients' own tests, all of them, with and witho
 	@$(BIN)/python -m pytest tests/e2e/test_sdk_own.py -s --sdk-tests $(ARGS)
 
 SPARK = SUDO="$(SUDO)" sh tools/system.sh spark && $(BIN)/python tools/requirements.py spark | $(BIN)/pip install --quiet --disable-pip-version-check -r /dev/stdin
+
+dashboard: build ## build the dashboard of dashboard/ into queend/dashboard (Node 20 and npm; nobody else needs them)
+	@$(BIN)/python tools/dashboard.py
+
+test-dashboard: build ## the dashboard in a headless Chromium, with axe; makes docs/pictures anew: about 3 minutes
+	@SUDO="$(SUDO)" sh tools/system.sh tests
+	@SUDO="$(SUDO)" sh tools/system.sh dashboard
+	@cd dashboard && test -d node_modules || npm ci --no-audit --no-fund --silent
+	@$(PIP) 'playwright>=1.48,<2'
+	@$(BIN)/python -m pytest tests/dashboard --dashboard $(ARGS)
 
 test-windows: build ## the sliding-window program of both clients, 50 runs of each: no window comes twice (WINDOW_RUNS)
 	@SUDO="$(SUDO)" sh tools/system.sh tests
