@@ -52,7 +52,7 @@ export function Table<T>({ caption, columns, rows, none }: { caption: string; co
 
 export function Pager({ offset, shown, page, more }: { offset: number; shown: number; page: number; more: boolean }): JSX.Element | null {
   if (!offset && !more) return null;
-  return <nav class="pager" aria-label="Pages">
+  return <nav class="pager" aria-label="Parts of the list">
     <button type="button" disabled={!offset} onClick={() => alter({ offset: Math.max(0, offset - page) || undefined })}>Back</button>
     <span>{shown ? `${offset + 1} to ${offset + shown}` : "none"}</span>
     <button type="button" disabled={!more} onClick={() => alter({ offset: offset + page })}>Next</button>

@@ -27,11 +27,13 @@ class Seen:
 
     def __init__(self, context: BrowserContext, url: str):
         self.page: Page = context.new_page()
-        self.url, self.faults = url, []
+        self.url, self.faults, self.looks = url, [], []
         self.page.set_default_timeout(60_000)
         self.page.on("pageerror", lambda error: self.faults.append(str(error)))
         self.page.on("console", lambda line: self.faults.append(line.text)
                      if line.type == "error" and "Failed to load resource" not in line.text else None)
+        self.page.on("response", lambda answer: self.looks.append(answer.status)
+                     if answer.url.endswith("/live") else None)
         self.page.on("dialog", lambda dialog: (self.faults.append("a script of a stranger ran"), dialog.dismiss()))
 
     def go(self, where: str = "overview", heading: str | None = None) -> Page:

@@ -28,7 +28,7 @@ export function PartitionTable({ queue }: { queue: string }): JSX.Element {
           { title: "Stored", number: true, cell: (row) => count(row.stats.total) },
           { title: "Made", cell: (row) => <Time at={row.createdAt} /> },
         ]} />
-        {(after || found.partitions.length > PAGE) && <nav class="pager" aria-label="Pages">
+        {(after || found.partitions.length > PAGE) && <nav class="pager" aria-label="Parts of the list">
           <button type="button" disabled={!after} onClick={() => alter({ after: undefined })}>First</button>
           <button type="button" disabled={found.partitions.length <= PAGE} onClick={() => alter({ after: last })}>Next</button>
         </nav>}
