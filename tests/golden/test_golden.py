@@ -43,7 +43,8 @@ def listed(kind: str = "difference") -> dict[str, set[str]]:
 @pytest.fixture(scope="module")
 def daemon(start_daemon: Callable[..., Daemon], tmp_path_factory: pytest.TempPathFactory) -> Daemon:
     """With the settings that are as the reference has it (docs/compatibility.md), and a failover buffer."""
-    return start_daemon(CORS_ORIGINS="*", QUEEND_HOSTS="*", QUEEND_STRICT="false", QUEEND_BUFFER_BYTES=1 << 20,
+    return start_daemon(QUEEND_DASHBOARD="false", CORS_ORIGINS="*", QUEEND_HOSTS="*", QUEEND_STRICT="false",
+                        QUEEND_BUFFER_BYTES=1 << 20,
                         FILE_BUFFER_DIR=tmp_path_factory.mktemp("buffer"))
 
 

@@ -47,7 +47,8 @@ def recordings() -> dict[str, Recording]:
 @pytest.fixture(scope="module")
 def seen(start_daemon: Any, recordings: dict[str, Recording]) -> dict[str, list[str]]:
     """Plays the whole conversation; recording → differences."""
-    daemon: Daemon = start_daemon(JWT_ENABLED="true", JWT_SECRET=SECRET, JWT_REQUIRE_EXP="false",
+    daemon: Daemon = start_daemon(QUEEND_DASHBOARD="false", JWT_ENABLED="true", JWT_SECRET=SECRET,
+                                  JWT_REQUIRE_EXP="false",
                                   QUEEND_STRICT="false", CORS_ORIGINS="*")
     pairs = compare.Pairs()
     result = {}

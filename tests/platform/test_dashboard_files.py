@@ -137,7 +137,7 @@ def test_what_is_scheduled_is_listed(client: Client, queue: str) -> None:
 
 def test_streams_are_listed(client: Client, queue: str) -> None:
     made = client.post("/streams/v1/queries", {"name": queue, "source_queue": "a", "config_hash": "x"}).json
-    (one,) = [one for one in client.get("/streams/v1/queries").json if one["name"] == queue]
+    (one,) = [one for one in client.get("/streams/v1/queries").json["queries"] if one["name"] == queue]
     assert [one[name] for name in ("query_id", "source_queue", "sink_queue", "state_keys")] == [
         made["query_id"], "a", None, 0]
 

@@ -65,8 +65,7 @@ def test_probes_and_links_pass(client: Client) -> None:
     for path in ("/livez", "/readyz"):
         assert asked(client, "GET", path, None, Host="node-7.cluster.example",
                      Sec_Fetch_Site="cross-site").status == 200
-    # no web application here
-    assert asked(client, "GET", "/", None, Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="navigate").status == 404
+    assert asked(client, "GET", "/", None, Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="navigate").status == 200
     assert asked(client, "GET", "/assets/x", None, Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="no-cors").status == 403
     assert asked(client, "POST", "/", {}, Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="navigate").status == 403
 

@@ -45,12 +45,12 @@ export function Streams(): JSX.Element {
   return <>
     <Heading title="Streams" />
     <Shown of={polled}>{([found, more]) => <>
-      <Table caption="Streams" rows={found} none="No stream is registered." columns={[
+      <Table caption="Streams" rows={found.queries} none="No stream is registered." columns={[
         { title: "Stream", cell: (row) => <Name>{row.name}</Name> }, { title: "From", cell: (row) => <a href={to(["queues", row.source_queue])}><Name>{row.source_queue}</Name></a> },
         { title: "Into", cell: (row) => row.sink_queue ? <a href={to(["queues", row.sink_queue])}><Name>{row.sink_queue}</Name></a> : "–" },
         { title: "Keys of state", number: true, cell: (row) => row.state_keys >= 10_000 ? "10,000 or more" : count(row.state_keys) },
         { title: "Registered", cell: (row) => <Time at={row.created_at} /> }, { title: "Again", cell: (row) => <Time at={row.updated_at} /> }]} />
-      <Pager offset={offset} shown={found.length} page={PAGE} more={more} />
+      <Pager offset={offset} shown={found.queries.length} page={PAGE} more={more} />
     </>}</Shown>
   </>;
 }
