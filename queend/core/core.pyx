@@ -7,9 +7,11 @@ cdef tuple METHODS = ("", "GET", "POST", "PUT", "DELETE", "OPTIONS", "GET", "PAT
 
 cdef tuple OP_NAMES = ("push", "pop", "ack", "transaction", "lease", "other")
 
-cdef tuple DOUBTS = ((DOUBT_AWAY, "away"), (DOUBT_SILENT, "silent"), (DOUBT_DISK, "disk_full"), (DOUBT_READ_ONLY, "read_only"), (DOUBT_REFUSED, "refused"),
+cdef tuple DOUBTS = ((DOUBT_AWAY, "away"), (DOUBT_SILENT, "silent"), (DOUBT_DISK, "disk_full"),
+                     (DOUBT_READ_ONLY, "read_only"), (DOUBT_REFUSED, "refused"),
                      (DOUBT_CROWDED, "crowded"), (DOUBT_BUFFER, "buffer_full"))
-cdef tuple RISKS = ((RISK_COMMIT, "synchronous_commit"), (RISK_STANDBY, "synchronous_commit_local"), (RISK_FSYNC, "fsync"), (RISK_PAGES, "full_page_writes"))
+cdef tuple RISKS = ((RISK_COMMIT, "synchronous_commit"), (RISK_STANDBY, "synchronous_commit_local"),
+                    (RISK_FSYNC, "fsync"), (RISK_PAGES, "full_page_writes"))
 
 cdef bytes slice_bytes(Slice s):
     return s.p[:s.n]
@@ -47,7 +49,8 @@ cdef class Core:
         global log_hidden
         free(log_hidden)
         log_hidden = strdup(hidden) if hidden else NULL
-        if not bridge_open(self.p.settings.max_bridged, self.p.settings.max_queued_jobs, self.p.settings.max_bridged_bytes):
+        if not bridge_open(self.p.settings.max_bridged, self.p.settings.max_queued_jobs,
+                           self.p.settings.max_bridged_bytes):
             raise OSError("eventfd: no descriptor left")
         if self.p.settings.grants:
             if not grants_open(self.p.settings.grants):
@@ -87,7 +90,8 @@ cdef class Core:
         cdef int error
         cdef Settings* s = &self.p.settings
         reason[0] = 0
-        spool_open(s.buffer_dir, s.buffer_bytes, s.buffer_records, s.buffer_chunk, s.buffer_pause_ms, reason, sizeof(reason))
+        spool_open(s.buffer_dir, s.buffer_bytes, s.buffer_records, s.buffer_chunk, s.buffer_pause_ms, reason,
+                   sizeof(reason))
         if spool.on:
             error = quarantine_recover()
             if error:
@@ -108,7 +112,8 @@ cdef class Core:
         not be stored, records ever taken and drained, and whether the database is away. None: it is off."""
         if not spool.on:
             return None
-        return {"pending": spool.pending, "bytes": spool.bytes, "oldest": spool.oldest_us / 1e6 if spool.pending else 0.0,
+        return {"pending": spool.pending, "bytes": spool.bytes,
+                "oldest": spool.oldest_us / 1e6 if spool.pending else 0.0,
                 "failed": spool.failed, "taken": spool.taken, "drained": spool.drained, "healthy": not spool.trouble,
                 "away": spool.gate == GATE_SHUT and not spool.paused, "paused": spool.paused}
 
@@ -196,7 +201,8 @@ cdef class Core:
         crash take what was committed) and "server", a number that grows with each life of a server that was met."""
         cdef int64_t doubts = process_doubts(&self.p) if self.p.running else DOUBT_AWAY
         cdef int risks = incarnation.risks
-        return {"doubts": [name for bit, name in DOUBTS if doubts & <int64_t>bit], "risks": [name for bit, name in RISKS if risks & <int>bit],
+        return {"doubts": [name for bit, name in DOUBTS if doubts & <int64_t>bit],
+                "risks": [name for bit, name in RISKS if risks & <int>bit],
                 "server": incarnation_now()}
 
     def spare(self):
@@ -220,7 +226,8 @@ cdef class Core:
         while c != NULL:
             r = c.r
             if c.held:
-                out.append((c.token, "", slice_bytes(r.path), b"", [], slice_bytes(bearer_of(r.headers_raw)), (<bytes>c.client).decode()))
+                out.append((c.token, "", slice_bytes(r.path), b"", [], slice_bytes(bearer_of(r.headers_raw)),
+                            (<bytes>c.client).decode()))
             else:
                 out.append((c.token, METHODS[r.method], slice_bytes(r.path), slice_bytes(r.query),
                             header_pairs(r.headers_raw), slice_bytes(r.body), (<bytes>c.client).decode()))
@@ -329,7 +336,8 @@ cdef class Core:
 
     def operations(self):
         """Per worker, for each kind of request: (answered, items in them, answered with an error, microseconds until the answers)."""
-        return [{name: (self.p.workers[i].counters.op[k].requests, self.p.workers[i].counters.op[k].items, self.p.workers[i].counters.op[k].errors,
+        return [{name: (self.p.workers[i].counters.op[k].requests, self.p.workers[i].counters.op[k].items,
+                        self.p.workers[i].counters.op[k].errors,
                         self.p.workers[i].counters.op[k].latency_sum_us)
                  for k, name in enumerate(OP_NAMES)} for i in range(self.p.n)]
 
@@ -341,7 +349,8 @@ cdef class Core:
         jobs = {}
         for i, name in enumerate(OP_NAMES):
             jobs[name] = op_stats(&self.p, i)
-        clients = {"connections": atomic_get64(&budget.connections), "refused": budget.refused, "arriving": atomic_get64(&budget.arriving),
+        clients = {"connections": atomic_get64(&budget.connections), "refused": budget.refused,
+                   "arriving": atomic_get64(&budget.arriving),
                    "untaken": atomic_get64(&budget.untaken)}
         return {"workers": workers, "jobs": jobs, "catalog": catalog_stats(), "clients": clients}
 
@@ -363,7 +372,8 @@ cdef class Core:
 
 cdef dict catalog_stats():
     # Of queues that were deleted as well, until they are given back.
-    return {"queues": catalog.n_queues, "partitions": catalog.n_partitions, "groups": catalog.n_groups, "cursors": book.n_cursors}
+    return {"queues": catalog.n_queues, "partitions": catalog.n_partitions, "groups": catalog.n_groups,
+            "cursors": book.n_cursors}
 
 cdef dict worker_stats(Worker* w):
     cdef Counters* c = &w.counters

@@ -92,7 +92,8 @@ cdef int arrow_message(ArrowReader* r, FlatTable* header, Slice* body, ApiError*
     if left == 0:
         return 0
     if left < 8 or le32(r.p) != <uint32_t>0xffffffff:
-        arrow_refuse(e, b"unexpected end" if left < 4 or le32(r.p) == <uint32_t>0xffffffff else b"no message where one should begin")
+        arrow_refuse(e, b"unexpected end" if left < 4
+                     or le32(r.p) == <uint32_t>0xffffffff else b"no message where one should begin")
         return -1
     size = le32(r.p + 4)
     if size == 0:
@@ -134,7 +135,8 @@ cdef bint arrow_batch_open(ArrowReader* r, ArrowBatch* b, Slice body, ApiError* 
     b.node = 0
     b.buffer = 0
     b.codec = -1
-    if b.n < 0 or not flat_vector(&b.table, 1, 16, &b.nodes, &b.n_nodes) or not flat_vector(&b.table, 2, 16, &b.buffers, &b.n_buffers):
+    if b.n < 0 or not flat_vector(&b.table, 1, 16, &b.nodes,
+                                  &b.n_nodes) or not flat_vector(&b.table, 2, 16, &b.buffers, &b.n_buffers):
         return arrow_refuse(e, b"malformed metadata")
     if flat_field(&b.table, 3, 4) != NULL:
         if not flat_child(&b.table, 3, &compression):

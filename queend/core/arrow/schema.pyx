@@ -105,7 +105,8 @@ cdef bint arrow_unknown(FlatTable* schema, const char* fields, size_t n, ApiErro
         if arrow_role(name) >= 0:
             continue
         if at == 0:
-            at = snprintf(e.text, 239, b"Unknown columns (there are queue, partition, transactionId, payload, deliverAt and traceparent): ")
+            at = snprintf(e.text, 239,
+                          b"Unknown columns (there are queue, partition, transactionId, payload, deliverAt and traceparent): ")
         elif at < 220:
             at += snprintf(e.text + at, 239 - at, b", ")
         for k in range(name.n):

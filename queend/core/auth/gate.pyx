@@ -1,5 +1,5 @@
-# Who may use a hot route. A request comes in; it goes on with its grant, is refused, or waits for the control plane to verify
-# its token and then comes in again. The other routes are guarded in the control plane (queend/auth/guard.py).
+# Who may use a hot route. A request comes in; it goes on with its grant, is refused, or waits for the control plane to
+# verify its token and then comes in again. The other routes are guarded in the control plane (queend/auth/guard.py).
 
 cdef Slice bearer_of(Slice headers) noexcept nogil:
     # The token: what follows `Bearer `, or the whole value of Authorization. p NULL: no such header.
@@ -46,7 +46,8 @@ cdef bint gate_passes(Request* r, int route) noexcept nogil:
     return True
 
 cdef int gate_early(Request* r) noexcept nogil:
-    # Before a large body is read. 1: it may be; the gate is passed when it is there. 0: the token has to be verified. -1: refused.
+    # Before a large body is read. 1: it may be; the gate is passed when it is there. 0: the token has to be verified.
+    # -1: refused.
     cdef unsigned char[32] digest
     cdef Slice token
     cdef Grant* grant

@@ -1,7 +1,7 @@
-# What a token that was verified allows, found again by the token's SHA-256: the hot routes answer without the interpreter
-# and without another look at a signature. The control plane verifies and puts grants in; a grant ends with its token, with
-# the keys (grants_clear) or when newer ones need its place. Requests copy the grant they found into their arena, so that
-# none of them holds the table.
+# What a token that was verified allows, found again by the token's SHA-256: the hot routes answer without the
+# interpreter and without another look at a signature. The control plane verifies and puts grants in; a grant ends with
+# its token, with the keys (grants_clear) or when newer ones need its place. Requests copy the grant they found into
+# their arena, so that none of them holds the table.
 
 cdef struct Grants:
     uv_rwlock_t lock
@@ -136,7 +136,8 @@ cdef Grant* grant_make(bytes token, int level, int64_t expires_us, bytes subject
     cdef GrantRule* rule
     cdef uint32_t at = <uint32_t>(sizeof(Grant) + len(pairs) * sizeof(GrantRule))
     cdef bytes text
-    if not 0 <= level <= GRANT_ADMIN or len(pairs) > GRANT_RULES or any(len(pattern) > 255 for pattern, _ in pairs) or len(subject) > 255:
+    if not 0 <= level <= GRANT_ADMIN or len(pairs) > GRANT_RULES or any(len(pattern) > 255 for pattern,
+                                                                        _ in pairs) or len(subject) > 255:
         raise ValueError("a grant has a level from 0 to 3, a subject of at most 255 bytes and at most 256 rules of as many bytes")
     g = <Grant*>calloc(1, size)
     if g == NULL:

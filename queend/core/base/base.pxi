@@ -64,7 +64,8 @@ cdef extern from "jsonwalk.h" nogil:
     jsonwalk* jsonwalk_best(int most)         # of at most so many bytes at a time; NULL: none
 
 cdef extern from "atomic.h" nogil:
-    ctypedef bint SharedFlag "shared_int"         # a word that other threads read without the lock under which it is set
+    # a word that other threads read without the lock under which it is set
+    ctypedef bint SharedFlag "shared_int"
     ctypedef int SharedInt "shared_int"
     ctypedef int32_t SharedInt32 "shared_int32"
     ctypedef int64_t SharedInt64 "shared_int64"

@@ -44,7 +44,8 @@ cdef struct Counters:
     uint64_t turn_bytes       # most that one turn of the loop read from clients
     uint64_t read_beside      # bodies that were read beside the loop
     uint64_t answered_beside  # requests answered meanwhile
-    int64_t silent_since      # monotonic ms, when a statement was sent after the last answer of the database; 0: none waits
+    # monotonic ms, when a statement was sent after the last answer of the database; 0: none waits
+    int64_t silent_since
     int64_t connected         # connections that serve
     int64_t live_connections
     int64_t live_requests

@@ -1,6 +1,6 @@
-# One zstd frame, unpacked. Its header must tell the size, which is bounded before a byte of memory is taken for it: what a
-# few bytes may unpack to is the reader's decision, never the sender's.
-# Owns: a context and a scratch room that is used again, both made when the first frame comes. One per thread.
+# One zstd frame, unpacked. Its header must tell the size, which is bounded before a byte of memory is taken for it:
+# what a few bytes may unpack to is the reader's decision, never the sender's. Owns: a context and a scratch room that
+# is used again, both made when the first frame comes. One per thread.
 
 cdef enum:
     UNZIP_MOST = 67108864     # bytes that one frame may unpack to

@@ -1,5 +1,5 @@
-# UUIDs: version 7 made here (strictly increasing inside one generator), lease ids, parsing, spelling, and the two ids that
-# are computed instead of stored: message ids and partition ids (formats in docs/inside/storage.md).
+# UUIDs: version 7 made here (strictly increasing inside one generator), lease ids, parsing, spelling, and the two ids
+# that are computed instead of stored: message ids and partition ids (formats in docs/inside/storage.md).
 
 cdef struct UuidGen:
     int64_t last_ms
@@ -89,8 +89,8 @@ cdef inline int hex_value(unsigned char c) noexcept nogil:
     return v & 15 if v != 255 else -1
 
 cdef bint uuid_parse(Slice s, unsigned char* out, bint* canonical) noexcept nogil:
-    # The 36-character form, either case. `canonical` (may be NULL) tells whether it was all lower case. False leaves out as
-    # it may be.
+    # The 36-character form, either case. `canonical` (may be NULL) tells whether it was all lower case. False leaves
+    # out as it may be.
     cdef int spelled
     if s.n != 36:
         return False
@@ -132,7 +132,8 @@ cdef void code_id_make(const unsigned char* seed, char letter, int32_t number, u
     for i in range(4):
         out[12 + i] ^= digest[i]
 
-cdef void code_id_mask(const unsigned char* seed, char letter, const unsigned char* tag, unsigned char* digest) noexcept nogil:
+cdef void code_id_mask(const unsigned char* seed, char letter, const unsigned char* tag,
+                       unsigned char* digest) noexcept nogil:
     cdef unsigned char[29] msg
     memcpy(msg, seed, 16)
     msg[16] = 109 if letter == 112 else 114        # 'm' for 'p', 'r' for 'q'

@@ -1,5 +1,5 @@
-# The way to the control plane and back. Workers park requests here; the interpreter's thread, woken by an eventfd, takes
-# them and answers by token. No worker ever waits for the interpreter.
+# The way to the control plane and back. Workers park requests here; the interpreter's thread, woken by an eventfd,
+# takes them and answers by token. No worker ever waits for the interpreter.
 
 cdef struct BridgeCall:
     BridgeCall* next          # waiting to be taken
@@ -68,7 +68,8 @@ cdef void bridge_send(Request* r, bint held) noexcept nogil:
     c.size = <int64_t>r.body.n
     conn_name(r.conn, c.client, sizeof(c.client))
     uv_mutex_lock(&bridge.lock)
-    if bridge.waiting[held] < bridge.most[held] and (bridge.bytes[held] == 0 or bridge.bytes[held] + c.size <= bridge.most_bytes):
+    if bridge.waiting[held] < bridge.most[held] and (bridge.bytes[held] == 0
+                                                     or bridge.bytes[held] + c.size <= bridge.most_bytes):
         bridge.tokens += 1
         c.token = bridge.tokens
         room = table_put(&bridge.calls, c.token, c)
@@ -141,8 +142,8 @@ cdef void bridge_gone(Request* r) noexcept nogil:
         reply_empty(r, 204)
 
 cdef BridgeAnswer* bridge_answer(uint64_t token, int status, Slice headers, Slice body) noexcept nogil:
-    # Any thread: sends the answer on its way. A token that was answered or forsaken before is ignored. NULL when memory ran
-    # out.
+    # Any thread: sends the answer on its way. A token that was answered or forsaken before is ignored. NULL when memory
+    # ran out.
     cdef BridgeCall* c
     cdef BridgeAnswer* a = <BridgeAnswer*>malloc(sizeof(BridgeAnswer) + headers.n + body.n)
     cdef char* bytes = <char*>a + sizeof(BridgeAnswer)

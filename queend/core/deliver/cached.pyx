@@ -1,5 +1,5 @@
-# Pops whose records are in memory: rows are referenced when the candidates are chosen, and the answer is written from them
-# once the claim is made. In: candidates. Out: messages. Rows are guarded by book.lock.
+# Pops whose records are in memory: rows are referenced when the candidates are chosen, and the answer is written from
+# them once the claim is made. In: candidates. Out: messages. Rows are guarded by book.lock.
 
 cdef bint pop_take_cached(PopJob* j, PopJob** wake) noexcept nogil:
     # A pop has chosen its candidates: can all of them be answered from memory? Then their rows are referenced, and
@@ -46,8 +46,8 @@ cdef bint pop_take_cached(PopJob* j, PopJob** wake) noexcept nogil:
     return True
 
 cdef inline CachedRow* taken_next(Taken* t, CachedRow* r) noexcept nogil:
-    # The claim's row after r, NULL after its last one. What `newer` of the last row points to is not referenced, and may
-    # be gone.
+    # The claim's row after r, NULL after its last one. What `newer` of the last row points to is not referenced, and
+    # may be gone.
     return r.newer if r.base + r.n < t.first + t.take else NULL
 
 cdef void pop_taken_release(PopJob* j) noexcept nogil:
@@ -68,8 +68,8 @@ cdef void pop_untake(PopJob* j) noexcept nogil:
     uv_mutex_unlock(&book.lock)
 
 cdef int64_t claim_base(Taken* t, int64_t next_offset) noexcept nogil:
-    # Where a read may begin once `next_offset`, one of the claim's records or the one after them, follows committed: the row
-    # that holds it.
+    # Where a read may begin once `next_offset`, one of the claim's records or the one after them, follows committed:
+    # the row that holds it.
     cdef CachedRow* r = t.row
     while r.base + r.n <= next_offset and r.base + r.n < t.first + t.take:
         r = r.newer

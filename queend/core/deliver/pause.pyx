@@ -1,6 +1,6 @@
-# Pop maintenance: pops find nothing, and are told so. One that would have waited is held for a second, or as long as it would
-# have waited, so that clients that ask again at once do not spin; it goes on when maintenance ends. Pops that were parked
-# before are let alone.
+# Pop maintenance: pops find nothing, and are told so. One that would have waited is held for a second, or as long as it
+# would have waited, so that clients that ask again at once do not spin; it goes on when maintenance ends. Pops that
+# were parked before are let alone.
 
 cdef enum:
     PAUSE_US = 1000000

@@ -135,8 +135,8 @@ cdef void pops_expire(Engine* e) noexcept nogil:
             joblist_add(&e.pops, &j.job)
 
 cdef void popcall_again(PopCall* call, int status) noexcept nogil:
-    # The call did not happen (or its outcome is lost: leases it took run out by themselves). Everyone tries again, or is
-    # refused with `status`.
+    # The call did not happen (or its outcome is lost: leases it took run out by themselves). Everyone tries again, or
+    # is refused with `status`.
     cdef Engine* e = call.base.engine
     cdef PopJob* j = <PopJob*>joblist_take(&call.base.jobs)
     cdef int64_t now = clock_mono_us()
@@ -228,7 +228,8 @@ cdef void popcall_error(PopCall* call, PGresult* res) noexcept nogil:
     popcall_again(call, 0 if again else 500 if v.blame == BLAME_DATA else 503)
 
 cdef void popcall_rows(PopCall* call, PGresult* res) noexcept nogil:
-    # Where each candidate's rows begin: the claimed ones come first, in the order asked, and after all of them the others.
+    # Where each candidate's rows begin: the claimed ones come first, in the order asked, and after all of them the
+    # others.
     cdef int row, i
     for i in range(call.n_cursors):
         call.rows[i] = -1

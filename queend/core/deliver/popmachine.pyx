@@ -1,6 +1,6 @@
-# The pop state machine. One request: PENDING → RESOLVING (names, group, candidates from the book) → LEASING and FETCHING
-# (fused: one statement claims and reads for many requests) → COMPLETED, EMPTY or FAILED; a long poll goes from EMPTY to
-# PARKED in the book and back. All moves go through pop_move.
+# The pop state machine. One request: PENDING → RESOLVING (names, group, candidates from the book) → LEASING and
+# FETCHING (fused: one statement claims and reads for many requests) → COMPLETED, EMPTY or FAILED; a long poll goes from
+# EMPTY to PARKED in the book and back. All moves go through pop_move.
 
 cdef inline int64_t pop_lease_us(PopJob* j) noexcept nogil:
     # How long what it claims is leased.
@@ -33,7 +33,8 @@ cdef void pop_submit(Worker* w, Request* r, int route) noexcept nogil:
         reply_error(r, err.status, err.text)
         return
     if r.asks & ASK_EVENTS and not j.req.frames:
-        j.req.events = j.req.events or accept_weight(r.headers_raw, EVENTS_TYPE) >= max(1, accept_weight(r.headers_raw, JSON_TYPE))
+        j.req.events = j.req.events or accept_weight(r.headers_raw,
+                                                     EVENTS_TYPE) >= max(1, accept_weight(r.headers_raw, JSON_TYPE))
     if route != ROUTE_POP_ANY and not gate_allows(r, j.req.queue, VERB_POP):
         gate_refuse_queue(r)
         return
@@ -153,9 +154,9 @@ cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
     return False
 
 cdef bint pop_pick_queue(PopJob* j) noexcept nogil:
-    # A namespace pop goes to a matching queue that has something, or may: of the highest priority, and among equals to the one
-    # that was passed over most often. One pop in so many (QUEEND_PRIORITY_SHARE) goes to the one of a lower priority that was.
-    # False: a matching queue does not know the group yet (j.queue is that one). Catalog lock held.
+    # A namespace pop goes to a matching queue that has something, or may: of the highest priority, and among equals to
+    # the one that was passed over most often. One pop in so many (QUEEND_PRIORITY_SHARE) goes to the one of a lower
+    # priority that was. False: a matching queue does not know the group yet (j.queue is that one). Catalog lock held.
     cdef int share = engine_of(j.job.r.worker).settings.priority_share
     cdef Queue* q = catalog.list
     cdef Group* g
@@ -173,7 +174,8 @@ cdef bint pop_pick_queue(PopJob* j) noexcept nogil:
     q = catalog.list
     while q != NULL:
         g = pop_may_serve(j, q)
-        if g != NULL and (top == NULL or q.priority > top.queue.priority or (q.priority == top.queue.priority and g.passed > top.passed)):
+        if g != NULL and (top == NULL or q.priority > top.queue.priority
+                          or (q.priority == top.queue.priority and g.passed > top.passed)):
             top = g
         q = q.next
     q = catalog.list if top != NULL else NULL

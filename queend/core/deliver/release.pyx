@@ -1,5 +1,5 @@
-# Leases nobody has a use for are given back: those of pops whose client left. In: cursors and the lease that was made for
-# them. Out: the lease ended in the database, the partition ready again.
+# Leases nobody has a use for are given back: those of pops whose client left. In: cursors and the lease that was made
+# for them. Out: the lease ended in the database, the partition ready again.
 
 cdef enum:
     RELEASE_TRIES = 20        # then it ends by itself

@@ -1,10 +1,10 @@
-# Claims that were acknowledged at once for a client that left before their records were on their way: taken back, so that
-# somebody else gets them. In: what such a claim consumed. Out: cursors that are ready again.
+# Claims that were acknowledged at once for a client that left before their records were on their way: taken back, so
+# that somebody else gets them. In: what such a claim consumed. Out: cursors that are ready again.
 #
-# The claim itself stays one update of the cursor, as cheap as ever; only who leaves costs a statement (queend.take_back). It
-# moves the cursor back only if it still stands where the claim left it: where somebody went on behind it, the records
-# are not delivered again. So the book lets nobody go on until the answer is there, if the client is known to have left when
-# the claim is made.
+# The claim itself stays one update of the cursor, as cheap as ever; only who leaves costs a statement
+# (queend.take_back). It moves the cursor back only if it still stands where the claim left it: where somebody went on
+# behind it, the records are not delivered again. So the book lets nobody go on until the answer is there, if the client
+# is known to have left when the claim is made.
 
 cdef struct TakebackCall:
     Call base

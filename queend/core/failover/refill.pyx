@@ -1,7 +1,7 @@
-# The failover buffer drained: records come from the disk, a chunk at a time, and take the way of any push, as a job without a
-# client. One chunk is under way at any time, so their order stays and other pushes share the batches. When a chunk is
-# committed the position passes it. A crash before that drains it again: every id is looked for, so nothing is stored twice.
-# On the first worker's thread.
+# The failover buffer drained: records come from the disk, a chunk at a time, and take the way of any push, as a job
+# without a client. One chunk is under way at any time, so their order stays and other pushes share the batches. When a
+# chunk is committed the position passes it. A crash before that drains it again: every id is looked for, so nothing is
+# stored twice. On the first worker's thread.
 
 cdef struct Refill:
     Request* r                # of the chunk under way; NULL: none
@@ -31,7 +31,8 @@ cdef void refill_drain(Engine* e) noexcept nogil:
         s = spool.first
     if clock_mono_us() < refill.retry_at:
         return
-    if s != NULL and not spool.paused and not e.stopping and catalog.loaded and slotpool_ready(e.slots) and spool.at < s.size:
+    if (s != NULL and not spool.paused and not e.stopping and catalog.loaded and slotpool_ready(e.slots)
+            and spool.at < s.size):
         want = refill.want if refill.want else SPOOL_WINDOW
         if <int64_t>want > s.size - spool.at:
             want = <size_t>(s.size - spool.at)
@@ -58,7 +59,8 @@ cdef void refill_stepped(uv_work_t* work, int status) noexcept nogil:
         return
     if t.error == EIO and t.want and not t.bad.len and not t.drop and not t.note:
         # The disk cannot read it. What is readable behind this page is found again by its mark.
-        snprintf(text, sizeof(text), b"%020llu.seg at %lld: %s", <unsigned long long>t.number, <long long>t.at, strerror(EIO))
+        snprintf(text, sizeof(text), b"%020llu.seg at %lld: %s", <unsigned long long>t.number, <long long>t.at,
+                 strerror(EIO))
         log_line(b"error", b"buffer_unreadable", text)
         spool.failed += 1
         spool.at += 4096 - spool.at % 4096
@@ -76,12 +78,13 @@ cdef void refill_stepped(uv_work_t* work, int status) noexcept nogil:
         refill_chunk(t)
 
 cdef void refill_adopt(Worker* w, InboxMsg* msg) noexcept nogil:
-    # A segment that another daemon left. Refused while there is anything of our own to do: whoever sent it looks whether it is
-    # still there, and sends it again.
+    # A segment that another daemon left. Refused while there is anything of our own to do: whoever sent it looks
+    # whether it is still there, and sends it again.
     global spill_moved
     cdef AdoptMsg* m = <AdoptMsg*>msg
     cdef int error
-    cdef bint idle = (spool.on and spool.first == NULL and spool.gather.len == 0 and not spool.writing and not spool.paused and not refill_busy()
+    cdef bint idle = (spool.on and spool.first == NULL and spool.gather.len == 0 and not spool.writing
+                      and not spool.paused and not refill_busy()
                       and boss.engine != NULL and catalog.loaded and not engine_of(w).stopping and slotpool_ready(engine_of(w).slots))
     if idle:
         if spool.fd >= 0:
@@ -166,8 +169,8 @@ cdef void refill_chunk(SpoolStep* t) noexcept nogil:
     push_go(boss, j)
 
 cdef void refill_open(Request* r, PushItem* it, Extras* x) noexcept nogil:
-    # It was sealed because nobody could hear what became of its queue meanwhile. A plain one stores it in clear; if that is
-    # out of date, it is sealed again before its batch leaves.
+    # It was sealed because nobody could hear what became of its queue meanwhile. A plain one stores it in clear; if
+    # that is out of date, it is sealed again before its batch leaves.
     cdef Slice plain = it.payload
     cdef Queue* q
     cdef bint stays

@@ -1,9 +1,9 @@
 # Pushes on their way into the failover buffer. In: jobs that come while the gate is not open, and jobs whose items the
-# database could not take. Out: the same jobs, home again, when their records are on the disk, or may go to the database.
-# Everything here happens on the first worker's thread; a job that is here belongs to it.
+# database could not take. Out: the same jobs, home again, when their records are on the disk, or may go to the
+# database. Everything here happens on the first worker's thread; a job that is here belongs to it.
 #
-# The rule that keeps order: a push to a partition that has records in the buffer waits a moment for them to be drained, and
-# goes behind them into the buffer if they are not. So nothing overtakes, and the buffer runs empty under any load.
+# The rule that keeps order: a push to a partition that has records in the buffer waits a moment for them to be drained,
+# and goes behind them into the buffer if they are not. So nothing overtakes, and the buffer runs empty under any load.
 
 cdef enum:
     SPILL_HOLD_US = 1000000   # how long a push waits for the records before it
@@ -216,7 +216,8 @@ cdef void spill_drain(Engine* e) noexcept nogil:
     if not spool.writing and spool.gather.len:
         spool_write_begin(&boss.loop, spill_written)
     refill_drain(e)
-    if spool.pending == 0 and spool.gather_records == 0 and not spool.writing and spool.waiting.used and refill.r == NULL:
+    if (spool.pending == 0 and spool.gather_records == 0 and not spool.writing and spool.waiting.used
+            and refill.r == NULL):
         table_clear(&spool.waiting)       # records that were damaged are counted for partitions nobody knows
         spill_moved = True
     spill_gate(e)

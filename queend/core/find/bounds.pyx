@@ -1,6 +1,7 @@
-# Names that may not be made: there are as many queues, partitions of a queue or groups of a queue as the operator allows. In: what a
-# round of lookup was refused. Out: 409 to the jobs that asked for it, and to no other. The database counts (sql/function/names_room);
-# it is asked when a name is made, and only then. What the failover buffer holds was accepted, and is bound by nothing.
+# Names that may not be made: there are as many queues, partitions of a queue or groups of a queue as the operator
+# allows. In: what a round of lookup was refused. Out: 409 to the jobs that asked for it, and to no other. The database
+# counts (sql/function/names_room); it is asked when a name is made, and only then. What the failover buffer holds was
+# accepted, and is bound by nothing.
 
 cdef enum:
     BOUND_SAY_US = 60000000   # between two lines for the operator
@@ -49,7 +50,8 @@ cdef void refused_answer(Engine* e, Job* job) noexcept nogil:
     if job.bound == BOUND_QUEUES:
         snprintf(text, sizeof(text), b"There are as many queues as QUEEND_MAX_QUEUES allows: %d", e.settings.max_queues)
     else:
-        snprintf(text, sizeof(text), b"Queue %.*s has as many %s allows: %d", <int>min(job.bound_at.n, <size_t>1024), job.bound_at.p,
+        snprintf(text, sizeof(text), b"Queue %.*s has as many %s allows: %d", <int>min(job.bound_at.n, <size_t>1024),
+                 job.bound_at.p,
                  b"partitions as QUEEND_MAX_PARTITIONS" if job.bound == BOUND_PARTITIONS else b"consumer groups as QUEEND_MAX_GROUPS",
                  e.settings.max_partitions if job.bound == BOUND_PARTITIONS else e.settings.max_groups)
     if bound_said_us == 0 or now - bound_said_us > BOUND_SAY_US:

@@ -1,13 +1,14 @@
-# What the database no longer has, or has otherwise: the catalog taken anew, and burials in it. The caller holds the catalog's
-# lock for writing.
+# What the database no longer has, or has otherwise: the catalog taken anew, and burials in it. The caller holds the
+# catalog's lock for writing.
 #
-# What is buried is found no more by name or id, nor from anything that is: a cursor leads to its partition and group, so one
-# that goes alone takes its cursors out of everything that lives on. What holds it goes on with it. A queue's cursors,
-# partitions and groups lead to one another only; the lists of the whole process that a cursor, row, id or scan of them may
-# stand in are left when they are freed.
+# What is buried is found no more by name or id, nor from anything that is: a cursor leads to its partition and group,
+# so one that goes alone takes its cursors out of everything that lives on. What holds it goes on with it. A queue's
+# cursors, partitions and groups lead to one another only; the lists of the whole process that a cursor, row, id or scan
+# of them may stand in are left when they are freed.
 
 cdef void catalog_bury_partitions(Queue* q, PopJob** wake) noexcept nogil:
-    # All of a queue that lives on, and its groups with them: who needs one finds it again, without the cursors of before.
+    # All of a queue that lives on, and its groups with them: who needs one finds it again, without the cursors of
+    # before.
     cdef Partition* last = catalog_forget_partitions(q)
     cdef Group* g
     if last == NULL:
@@ -24,8 +25,8 @@ cdef void catalog_bury_partitions(Queue* q, PopJob** wake) noexcept nogil:
     table_clear(&q.groups)
 
 cdef void catalog_cleaned(Queue* q, int64_t cleaned, Slice last, PopJob** wake) noexcept nogil:
-    # Idle partitions were removed: those removed since the last reload are forgotten, all of the queue's if some of them are
-    # not among the `last`. Their names may belong to others by now, which are looked up when they are needed.
+    # Idle partitions were removed: those removed since the last reload are forgotten, all of the queue's if some of
+    # them are not among the `last`. Their names may belong to others by now, which are looked up when they are needed.
     cdef int64_t i
     cdef int64_t n = cleaned - q.cleaned
     cdef uint32_t id
@@ -110,8 +111,8 @@ cdef void catalog_bury_groups(PopJob** wake) noexcept nogil:
         q = q.next
 
 cdef void catalog_forget_groups(Queue* q) noexcept nogil:
-    # Groups may have been deleted, or their cursors moved by hand: pops resolve them again, and what the book believes of
-    # them is void.
+    # Groups may have been deleted, or their cursors moved by hand: pops resolve them again, and what the book believes
+    # of them is void.
     cdef Group* g = q.group_list
     if g != NULL:
         catalog.n_forgotten += q.forgotten_us == 0
@@ -137,8 +138,8 @@ cdef bint slice_replace(Slice* at, Slice s) noexcept nogil:
     return True
 
 cdef void catalog_take(PGresult* res, PopJob** wake) noexcept nogil:
-    # All rows of catalog_load: options replaced, queues that are gone buried, groups of a new epoch forgotten. wake: those who
-    # waited for what is buried of queues that live on; of the others book_reloaded tells.
+    # All rows of catalog_load: options replaced, queues that are gone buried, groups of a new epoch forgotten. wake:
+    # those who waited for what is buried of queues that live on; of the others book_reloaded tells.
     cdef int i, n = PQntuples(res)
     cdef int sealed = 0
     cdef int limited = 0

@@ -1,12 +1,12 @@
-# Finding work this process was not told of: the cold scan of a group (start-up, a group never seen, a reload), and the look
-# at what other programs have committed and whose pauses are about to end. Always in the background, never in front of a
-# client that a hint can serve.
+# Finding work this process was not told of: the cold scan of a group (start-up, a group never seen, a reload), and the
+# look at what other programs have committed and whose pauses are about to end. Always in the background, never in front
+# of a client that a hint can serve.
 #
 # Looks go on from one another. A look reads what was stored since the moment before which, at the last complete look,
-# everything was visible (queend.safe_time, by the database's clock): a commit that takes long, a clock that is set, a daemon
-# that nobody asked for a while make none be passed over. Somebody waits: a look a second; else one every five, so that the
-# next one finds little. Where none was possible for a minute, all groups are scanned instead.
-# A partition's head is raised by book_head alone, which tells every group: so a head that is known has been told.
+# everything was visible (queend.safe_time, by the database's clock): a commit that takes long, a clock that is set, a
+# daemon that nobody asked for a while make none be passed over. Somebody waits: a look a second; else one every five,
+# so that the next one finds little. Where none was possible for a minute, all groups are scanned instead. A partition's
+# head is raised by book_head alone, which tells every group: so a head that is known has been told.
 
 cdef enum Finding:            # what the answer under way, and the names it needs, are about
     FIND_NOTHING = 0
@@ -21,7 +21,8 @@ cdef void discover_next(Engine* e) noexcept nogil:
     cdef Discover* d = &e.discover
     cdef Group* g
     uv_mutex_lock(&book.lock)
-    while book.looked and book.scan_first != NULL and d.scanning == NULL:      # the first look begins before the first scan
+    # the first look begins before the first scan
+    while book.looked and book.scan_first != NULL and d.scanning == NULL:
         g = book.scan_first
         book.scan_first = g.scan_next
         book.n_scans -= 1
@@ -88,7 +89,8 @@ cdef inline int64_t look_due(Discover* d, bint waiting, const Settings* s) noexc
     return d.looked_us + (look if waiting or d.since == 0 or look > LOOK_QUIET_US else LOOK_QUIET_US)
 
 cdef void discover_tick(Engine* e, int64_t now) noexcept nogil:
-    # By one worker: has anything been committed at all, the catalog among it? An idle database answers that for microseconds.
+    # By one worker: has anything been committed at all, the catalog among it? An idle database answers that for
+    # microseconds.
     cdef Discover* d = &e.discover
     cdef bint waiting
     cdef bint free
@@ -407,8 +409,8 @@ cdef void found_take(Engine* e, int finding) noexcept nogil:
             if c.state == CURSOR_IDLE:
                 cursor_move(c, CURSOR_LEASED, now + f.leased_until - wall)
         elif c.state == CURSOR_IDLE or c.state == CURSOR_LEASED:
-            # LEASED: a claim's answer, or a scan's before this one, may be older than the move that ended the lease. Where the
-            # scan is what is old, a try in vain tells.
+            # LEASED: a claim's answer, or a scan's before this one, may be older than the move that ended the lease.
+            # Where the scan is what is old, a try in vain tells.
             cursor_move(c, CURSOR_READY, 0)
             book_wake_cursor(c, &wake)
     uv_mutex_unlock(&book.lock)

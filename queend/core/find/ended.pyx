@@ -1,6 +1,6 @@
 # Leases that ended before their time through another daemon. Who ends one tells its own process only: a write for every
-# lease, so that others hear of it, would cost all acknowledgments. Instead some of the leases this process believes in are
-# looked up once a second, while somebody waits for them and something was committed at all.
+# lease, so that others hear of it, would cost all acknowledgments. Instead some of the leases this process believes in
+# are looked up once a second, while somebody waits for them and something was committed at all.
 
 cdef enum:
     ENDED_STEPS = 8192        # of the book's leases and pauses that are considered for it

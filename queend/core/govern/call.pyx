@@ -8,8 +8,8 @@
 # One statement at a time is written: nothing is sent between call_open and call_send.
 
 cdef Call* call_open(Engine* e, size_t size, int statement, Limit* limit, call_done done) noexcept nogil:
-    # size: of a struct whose first member is a Call; it is freed after `done`. NULL: no connection is free, as many fly as
-    # may, or memory ran out.
+    # size: of a struct whose first member is a Call; it is freed after `done`. NULL: no connection is free, as many fly
+    # as may, or memory ran out.
     cdef Call* c
     if slotpool_take(e.slots) == NULL or not limit_take(limit):
         return NULL

@@ -1,13 +1,15 @@
-# When waiting jobs become a statement. They wait for others, so that one commit serves many: as long as a statement of the
-# type is in flight, or as long as the operator says (hold_for); and for the clients that were just answered, which would
-# else be a group of their own for good: most of them, for a moment, and while they come (hold_returning). Pure: time and
-# sizes come in. hold_fires is what the engine asks.
+# When waiting jobs become a statement. They wait for others, so that one commit serves many: as long as a statement of
+# the type is in flight, or as long as the operator says (hold_for); and for the clients that were just answered, which
+# would else be a group of their own for good: most of them, for a moment, and while they come (hold_returning). Pure:
+# time and sizes come in. hold_fires is what the engine asks.
 
 cdef enum:
-    HOLD_FAR_US = 4000        # where even the fastest statement takes so long it is not work that takes it: to wait for the
+    # where even the fastest statement takes so long it is not work that takes it: to wait for the
+    HOLD_FAR_US = 4000
                               # one in flight would double every request's time, and save work that nobody misses
 
-cdef HoldRule HOLD_TURN       # claims and acknowledgments: three quarters of the clients, a millisecond, whatever it took
+# claims and acknowledgments: three quarters of the clients, a millisecond, whatever it took
+cdef HoldRule HOLD_TURN
 HOLD_TURN.least = 4
 HOLD_TURN.share = 6
 HOLD_TURN.enough = 8
@@ -47,8 +49,8 @@ cdef void hold_open(Hold* h, int preferred, int max_jobs, int64_t wait_us, bint 
     h.patient = patient and wait_us >= 0
 
 cdef int64_t hold_for(const Hold* h, int jobs, int64_t age_us, int in_flight, double fastest_us) noexcept nogil:
-    # How many microseconds `jobs` jobs, the oldest age_us old, still wait while in_flight statements of the type run; 0: they
-    # go, -1: until one of those ends. fastest_us: of the fastest statement, 0: not known.
+    # How many microseconds `jobs` jobs, the oldest age_us old, still wait while in_flight statements of the type run;
+    # 0: they go, -1: until one of those ends. fastest_us: of the fastest statement, 0: not known.
     cdef int64_t most = h.wait_us
     if most < 0 and fastest_us >= HOLD_FAR_US:
         most = <int64_t>(fastest_us / 4)
@@ -82,7 +84,8 @@ cdef int64_t hold_returning(Hold* h, int gathered, int64_t now) noexcept nogil:
     return 0
 
 cdef bint hold_fires(Engine* e, const Hold* h, JobList* jobs, const Limit* l) noexcept nogil:
-    return jobs.n > 0 and not engine_waits_for(e, hold_for(h, jobs.n, clock_mono_us() - jobs.first.queued_us, l.in_flight,
+    return jobs.n > 0 and not engine_waits_for(e,
+                                               hold_for(h, jobs.n, clock_mono_us() - jobs.first.queued_us, l.in_flight,
                                                            l.fastest))
 
 cdef bint engine_waits_for(Engine* e, int64_t wait_us) noexcept nogil:

@@ -6,10 +6,10 @@
 # shrink. It grows only when it was reached since the last look. A start is quick: the limit doubles with every round of
 # completions until the first sign of a queue. Failed calls halve it, at most once per interval.
 #
-# base is the fastest call of the last 30 s until that looks like a queue. But calls are also slow because others use the
-# machine, and fewer of ours make those no faster: measured by the fastest one, a busy machine would hold the limit at one.
-# So before anything is concluded from a queue, some calls go alone (a probe), and their mean is the base for 30 s. Then
-# others do: by now the fastest call of the last 30 s may be one that queued.
+# base is the fastest call of the last 30 s until that looks like a queue. But calls are also slow because others use
+# the machine, and fewer of ours make those no faster: measured by the fastest one, a busy machine would hold the limit
+# at one. So before anything is concluded from a queue, some calls go alone (a probe), and their mean is the base for 30
+# s. Then others do: by now the fastest call of the last 30 s may be one that queued.
 
 cdef inline int limit_clamp(int v, int low, int high) noexcept nogil:
     return low if v < low else high if v > high else v
@@ -65,8 +65,8 @@ cdef inline void limit_give(Limit* l) noexcept nogil:
         l.in_flight -= 1
 
 cdef void limit_done(Limit* l, int64_t now_us, int64_t took_us, bint ok) noexcept nogil:
-    # A call ended after took_us. ok False: no answer (deadline, lost connection), or one that speaks of overload (timeouts,
-    # deadlocks). now_us is monotonic.
+    # A call ended after took_us. ok False: no answer (deadline, lost connection), or one that speaks of overload
+    # (timeouts, deadlocks). now_us is monotonic.
     limit_give(l)
     if l.config.mode == LIMIT_STATIC or took_us < 0:
         return

@@ -1,5 +1,5 @@
-# A chunked body, decoded as its bytes come in, whatever their grouping. Extensions and trailers are checked, bounded and
-# forgotten. No I/O.
+# A chunked body, decoded as its bytes come in, whatever their grouping. Extensions and trailers are checked, bounded
+# and forgotten. No I/O.
 
 cdef enum ChunkState:
     CHUNK_SIZE = 0            # digits of a size
@@ -109,7 +109,8 @@ cdef int chunked_feed(Chunked* c, const char* data, size_t n, size_t* used, int6
     return 0
 
 cdef inline bint chunked_extension(Chunked* c, unsigned char b) noexcept nogil:
-    # ;name, ;name=token, ;name="any \"text\"" (RFC 9112 7.1.1). White space is where requests are smuggled: there is none.
+    # ;name, ;name=token, ;name="any \"text\"" (RFC 9112 7.1.1). White space is where requests are smuggled: there is
+    # none.
     if c.state == CHUNK_EXTENSION_QUOTED:
         if b == b'"':
             c.state = CHUNK_EXTENSION_END

@@ -14,7 +14,8 @@ cdef bint header_next(const char** at, const char* end, const char* name, Slice*
             p += n + 1
             while p < stop and (p[0] == b' ' or p[0] == b'\t'):
                 p += 1
-            while stop > p and ((stop - 1)[0] == b' ' or (stop - 1)[0] == b'\t' or (stop - 1)[0] == b'\r' or (stop - 1)[0] == b'\n'):
+            while stop > p and ((stop - 1)[0] == b' ' or (stop - 1)[0] == b'\t' or (stop - 1)[0] == b'\r'
+                                or (stop - 1)[0] == b'\n'):
                 stop -= 1
             value[0] = slice_of(p, stop - p)
             return True
@@ -56,7 +57,8 @@ cdef inline bint type_is(Slice value, const char* name) noexcept nogil:
     return value.n == n or value.p[n] == b';' or value.p[n] == b' ' or value.p[n] == b'\t'
 
 cdef int accept_weight(Slice headers, const char* name) noexcept nogil:
-    # How willingly the client takes a media type that Accept names, in thousandths; 0: it does not. Ranges such as */* name nothing.
+    # How willingly the client takes a media type that Accept names, in thousandths; 0: it does not. Ranges such as */*
+    # name nothing.
     cdef const char* at = headers.p
     cdef const char* end
     cdef const char* stop

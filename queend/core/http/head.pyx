@@ -98,7 +98,8 @@ cdef void head_begin(Buf* b, int status, const char* date) noexcept nogil:
     buf_put(b, b"\r\n", 2)
 
 cdef void head_end(Buf* b, int status, bint keep_alive, bint http10) noexcept nogil:
-    # Connection where the version's default does not say it, a hole for the length (none where no body may be), the end.
+    # Connection where the version's default does not say it, a hole for the length (none where no body may be), the
+    # end.
     if not keep_alive:
         buf_text(b, b"Connection: close\r\n")
     elif http10:

@@ -208,7 +208,8 @@ cdef int head_fields(const char** at, const char* end, Head* h) noexcept nogil:
         if p[0] != b'\r' or p[1] != b'\n':
             return head_refuse(h, 400, b"Malformed header line")
         last = p
-        while last > value and (last - 1)[0] == b' ':     # a tab stays and spoils lengths and codings: readers differ there
+        # a tab stays and spoils lengths and codings: readers differ there
+        while last > value and (last - 1)[0] == b' ':
             last -= 1
         p += 2
         count += 1
@@ -295,7 +296,8 @@ cdef bint head_field(Head* h, const char* name, size_t size, const char* v, size
         if h.chunked:
             head_refuse(h, 400, b"Repeated Transfer-Encoding header")
             return False
-        if n < 7 or not text_is(v + n - 7, 7, b"chunked") or (n > 7 and v[n - 8] != b',' and v[n - 8] != b' ' and v[n - 8] != b'\t'):
+        if n < 7 or not text_is(v + n - 7, 7, b"chunked") or (n > 7 and v[n - 8] != b',' and v[n - 8] != b' '
+                                                              and v[n - 8] != b'\t'):
             head_refuse(h, 400, b"The last transfer coding must be chunked")
             return False
         if n > 7:
@@ -310,7 +312,8 @@ cdef bint prefers_strict(const char* v, size_t n) noexcept nogil:
     cdef const char* at = v
     cdef size_t quote
     while end - at >= 15:
-        if text_is(at, 9, b"handling=") and (at == v or (at - 1)[0] == b' ' or (at - 1)[0] == b',' or (at - 1)[0] == b'\t'):
+        if text_is(at, 9, b"handling=") and (at == v or (at - 1)[0] == b' ' or (at - 1)[0] == b','
+                                             or (at - 1)[0] == b'\t'):
             quote = 1 if at[9] == b'"' else 0
             if end - at >= <ptrdiff_t>(15 + 2 * quote) and text_is(at + 9 + quote, 6, b"strict"):
                 at += 15 + 2 * quote

@@ -1,6 +1,6 @@
 # RFC 9457: an error as application/problem+json, for those whose Accept names it. Accept is looked at when an error is
-# written and at no other time. All problems have the type about:blank: the status says what they are, `detail` and, where
-# there is one, `code` say more; `error` stays for those who read that.
+# written and at no other time. All problems have the type about:blank: the status says what they are, `detail` and,
+# where there is one, `code` say more; `error` stays for those who read that.
 
 cdef const char* PROBLEM_TYPE = b"application/problem+json"
 
@@ -27,7 +27,8 @@ cdef void uri_put(Buf* b, Slice text, bint segment) noexcept nogil:
     cdef unsigned char c
     for i in range(text.n):
         c = <unsigned char>text.p[i]
-        if 48 <= c <= 57 or 65 <= c <= 90 or 97 <= c <= 122 or (0 < c < 128 and memchr(marks, c, 4 if segment else 20) != NULL):
+        if 48 <= c <= 57 or 65 <= c <= 90 or 97 <= c <= 122 or (0 < c < 128
+                                                                and memchr(marks, c, 4 if segment else 20) != NULL):
             buf_byte(b, <char>c)
         else:
             buf_byte(b, b'%')
@@ -72,7 +73,8 @@ cdef void problem_copy(Buf* b, int status, Slice path, Slice error, Slice body) 
     json_peek(&j)
     json_enter(&j, b'{')
     while json_member(&j, &first, &key) and json_skip(&j, &value):
-        if not (slice_is(key, b'"type"') or slice_is(key, b'"title"') or slice_is(key, b'"status"') or slice_is(key, b'"detail"') or slice_is(key, b'"instance"')):
+        if not (slice_is(key, b'"type"') or slice_is(key, b'"title"') or slice_is(key, b'"status"')
+                or slice_is(key, b'"detail"') or slice_is(key, b'"instance"')):
             buf_byte(b, b',')
             buf_slice(b, key)
             buf_byte(b, b':')

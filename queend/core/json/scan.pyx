@@ -1,7 +1,8 @@
-# JSON, read in place: strict RFC 8259 with strict UTF-8, nothing allocated, numbers and strings left as they were written.
-# A cursor walks over the text once; whoever drives it picks what it needs and skips (and thereby validates) the rest.
-# Never reads at or past `end`, so it works on any slice; where the caller says that more is readable (json_padded), objects and arrays are
-# checked in one walk first (includes/jsonwalk.h), and byte by byte only where that does not find them valid.
+# JSON, read in place: strict RFC 8259 with strict UTF-8, nothing allocated, numbers and strings left as they were
+# written. A cursor walks over the text once; whoever drives it picks what it needs and skips (and thereby validates)
+# the rest. Never reads at or past `end`, so it works on any slice; where the caller says that more is readable
+# (json_padded), objects and arrays are checked in one walk first (includes/jsonwalk.h), and byte by byte only where
+# that does not find them valid.
 
 cdef enum:
     JSON_DEPTH = 512          # default of json_open callers
@@ -59,7 +60,8 @@ cdef inline int json_peek(Json* j) noexcept nogil:
     return <unsigned char>j.p[0] if j.p < j.end else 0
 
 cdef inline size_t json_plain(const char* p, size_t n) noexcept nogil:
-    # How many bytes from p on are printable ASCII other than quote and backslash (all that needs no look inside strings).
+    # How many bytes from p on are printable ASCII other than quote and backslash (all that needs no look inside
+    # strings).
     cdef size_t i = 0
     cdef unsigned int m
     cdef unsigned char c
@@ -340,7 +342,8 @@ cdef bint json_skip(Json* j, Slice* raw) noexcept nogil:
                         return False
                 break
             if c != (125 if inside else 93):         # the brace or the bracket
-                return json_fail(j, p, b"expected a comma or a closing brace" if inside else b"expected a comma or a closing bracket")
+                return json_fail(j, p,
+                                 b"expected a comma or a closing brace" if inside else b"expected a comma or a closing bracket")
             p += 1
             depth -= 1
             if depth:
@@ -378,8 +381,8 @@ cdef bint json_enter(Json* j, char opening) noexcept nogil:
     return True
 
 cdef inline bint json_member(Json* j, bint* first, Slice* key_raw) noexcept nogil:
-    # After json_enter(j, '{'), with first set to True by the caller: True with the key's literal (quotes included) and the
-    # cursor at its value, which the caller must consume; False after the closing brace or with j.error set.
+    # After json_enter(j, '{'), with first set to True by the caller: True with the key's literal (quotes included) and
+    # the cursor at its value, which the caller must consume; False after the closing brace or with j.error set.
     cdef int c = json_peek(j)
     cdef const char* start
     cdef const char* p
@@ -409,8 +412,8 @@ cdef inline bint json_member(Json* j, bint* first, Slice* key_raw) noexcept nogi
     return True
 
 cdef bint json_element(Json* j, bint* first) noexcept nogil:
-    # After json_enter(j, '['), with first set to True by the caller: True with the cursor at an element, which the caller
-    # must consume; False after the closing bracket or with j.error set.
+    # After json_enter(j, '['), with first set to True by the caller: True with the cursor at an element, which the
+    # caller must consume; False after the closing bracket or with j.error set.
     cdef int c = json_peek(j)
     if j.error != NULL:
         return False

@@ -2,9 +2,9 @@
 # acknowledged. So an acknowledgment that names what a lease begins with is known to do so without reading the log
 # (settle/ackleased). In: claims that were made. Out: leases by (partition, group).
 #
-# A hint like everything in the book, whose lock guards it: who finds nothing here goes the whole way, and PostgreSQL looks
-# at lease and cursor itself. One entry per (partition, group), the newest; beyond a bound of bytes for the process the
-# oldest is forgotten, and one whose lease ran out.
+# A hint like everything in the book, whose lock guards it: who finds nothing here goes the whole way, and PostgreSQL
+# looks at lease and cursor itself. One entry per (partition, group), the newest; beyond a bound of bytes for the
+# process the oldest is forgotten, and one whose lease ran out.
 
 cdef enum:
     HELD_BYTES = 16777216     # of memory in all: some 18 000 leases of 50 records
@@ -50,7 +50,8 @@ cdef void held_end(Cursor* c) noexcept nogil:
     # Its lease is over.
     held_over(held_key(c))
 
-cdef Held* held_begin(Cursor* c, const unsigned char* lease, int64_t first, int n, int64_t base, bint afar) noexcept nogil:
+cdef Held* held_begin(Cursor* c, const unsigned char* lease, int64_t first, int n, int64_t base,
+                      bint afar) noexcept nogil:
     # Records first … first + n - 1 are leased; the caller fills in their ids. NULL: it is not remembered.
     cdef size_t bytes = sizeof(Held) + 16 * <size_t>n
     cdef Held* h
@@ -119,7 +120,8 @@ cdef void held_pushed(Claim* c) noexcept nogil:
     cdef PushItem* it = c.group.first
     cdef int take
     cdef int n = 0
-    cdef Held* h = held_begin(c.cursor, c.job.lease, first, c.take, first + c.take if c.take == c.group.n else first, False)
+    cdef Held* h = held_begin(c.cursor, c.job.lease, first, c.take, first + c.take if c.take == c.group.n else first,
+                              False)
     while h != NULL and n < c.take and it != NULL:
         if it.run == NULL:
             memcpy(h.ids + 16 * n, it.id, 16)

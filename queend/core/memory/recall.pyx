@@ -1,11 +1,11 @@
-# What this process remembers of a partition's ids that are not version 7 (those prove themselves new by their order), so that
-# the database need not look for them: the rules are in sql/function/push.sql.
-# In: ids that are stored, with their offsets; ids to be pushed. Out: "none of these is stored", or where some may be.
-# Owner: the process; all of it under recalls.lock, which is held for no I/O and taken before no other lock.
+# What this process remembers of a partition's ids that are not version 7 (those prove themselves new by their order),
+# so that the database need not look for them: the rules are in sql/function/push.sql. In: ids that are stored, with
+# their offsets; ids to be pushed. Out: "none of these is stored", or where some may be. Owner: the process; all of it
+# under recalls.lock, which is held for no I/O and taken before no other lock.
 #
-# A cell is 48 bits of a keyed hash and 16 bits of place: offsets counted from `origin` in steps of 1 << shift. Among 10^7 ids a
-# new one meets the hash of another by one chance in 28 million, and a place is then 256 records to look through. Linear
-# probing, at most 4/5 of the cells used: 10 to 15 bytes per id.
+# A cell is 48 bits of a keyed hash and 16 bits of place: offsets counted from `origin` in steps of 1 << shift. Among
+# 10^7 ids a new one meets the hash of another by one chance in 28 million, and a place is then 256 records to look
+# through. Linear probing, at most 4/5 of the cells used: 10 to 15 bytes per id.
 
 cdef enum:
     RECALL_FROM = 64          # ids a partition must have got before remembering them pays
@@ -161,7 +161,8 @@ cdef bint recall_look(Recall* r, const unsigned char* id, uint64_t* i) noexcept 
     return False
 
 cdef void recall_ahead(Recall* r, PushItem* it, int k) noexcept nogil:
-    # Asks for the cell of a record that comes later in a run, 0 to begin with: a cell is seldom in the processor's cache.
+    # Asks for the cell of a record that comes later in a run, 0 to begin with: a cell is seldom in the processor's
+    # cache.
     cdef int i
     if it.run == NULL:
         return
@@ -172,8 +173,8 @@ cdef void recall_ahead(Recall* r, PushItem* it, int k) noexcept nogil:
         wide_fetch(&r.cells[recall_at(r, recall_hash(it.run.ids + 16 * (k + RECALL_AHEAD)))])
 
 cdef int64_t recall_from(Partition* p, const unsigned char* id) noexcept nogil:
-    # The offset an id may be stored at, or behind, unless late_ids has it. Where nothing is remembered, the log is not searched:
-    # the offset is beyond all others.
+    # The offset an id may be stored at, or behind, unless late_ids has it. Where nothing is remembered, the log is not
+    # searched: the offset is beyond all others.
     cdef Recall* r = p.recall
     cdef int64_t least, at
     cdef uint64_t i
@@ -188,7 +189,8 @@ cdef int64_t recall_from(Partition* p, const unsigned char* id) noexcept nogil:
     return least
 
 cdef void recall_crowded(Partition* p) noexcept nogil:
-    # No room. The first time what is gone from the log meanwhile is left behind, by learning anew; then it is given up for a while.
+    # No room. The first time what is gone from the log meanwhile is left behind, by learning anew; then it is given up
+    # for a while.
     cdef uint64_t used = 0
     if p.recall != NULL:
         used = p.recall.used
@@ -298,8 +300,8 @@ cdef void batch_learn(PushBatch* b, PGresult* res) noexcept nogil:
     uv_mutex_unlock(&recalls.lock)
 
 cdef void chunk_learn(PushChunk* c, Slice seen, int64_t base, int64_t created_at, PgIter* dups) noexcept nogil:
-    # The answer to one row. base -1: nothing of it was stored; dups: the offset of the older record or -1 for each of its
-    # records, NULL: all were stored. The caller holds the lock.
+    # The answer to one row. base -1: nothing of it was stored; dups: the offset of the older record or -1 for each of
+    # its records, NULL: all were stored. The caller holds the lock.
     cdef Partition* p = c.group.partition
     if p.recall == NULL and not c.group.has_other:
         return
@@ -309,8 +311,8 @@ cdef void chunk_learn(PushChunk* c, Slice seen, int64_t base, int64_t created_at
         chunk_keep(c, p, seen.p != NULL, base, created_at, dups)
 
 cdef bint group_current(PushGroup* g) noexcept nogil:
-    # Is what its call was told still what is remembered? What was learned or forgotten meanwhile (a transaction may run beside
-    # a push) makes the ids it was answered follow nothing.
+    # Is what its call was told still what is remembered? What was learned or forgotten meanwhile (a transaction may run
+    # beside a push) makes the ids it was answered follow nothing.
     cdef int64_t told = g.known if g.known >= 0 else (-2 - g.known if g.known < -1 else 0)
     cdef Recall* r = g.partition.recall
     if r == NULL or told == 0:
@@ -344,7 +346,8 @@ cdef void partition_learn(Partition* p, Slice seen) noexcept nogil:
     r.known = at + <int64_t>n
     r.known_at = moment
 
-cdef void chunk_keep(PushChunk* c, Partition* p, bint taught, int64_t base, int64_t created_at, PgIter* dups) noexcept nogil:
+cdef void chunk_keep(PushChunk* c, Partition* p, bint taught, int64_t base, int64_t created_at,
+                     PgIter* dups) noexcept nogil:
     # One row's records. What does not follow what is known is left to the next push, which is told what lies between.
     cdef Recall* r = p.recall
     cdef int64_t at = base

@@ -1,9 +1,9 @@
-# The newest rows of the log, kept for groups that keep up: what was just committed is delivered from memory, and PostgreSQL
-# is asked for the claim alone (settle/claimcall). In: committed chunks. Out: rows by offset.
+# The newest rows of the log, kept for groups that keep up: what was just committed is delivered from memory, and
+# PostgreSQL is asked for the claim alone (settle/claimcall). In: committed chunks. Out: rows by offset.
 #
-# A partition's rows are a gapless chain that ends at its head. They are kept only while a group's cursor stands among them,
-# for ROWCACHE_AGE_US at most and within a bound of bytes for the process, oldest first. All of it is guarded by the book.
-# A row that a claim is reading (refs) leaves the chain at once and the memory when the claim is answered.
+# A partition's rows are a gapless chain that ends at its head. They are kept only while a group's cursor stands among
+# them, for ROWCACHE_AGE_US at most and within a bound of bytes for the process, oldest first. All of it is guarded by
+# the book. A row that a claim is reading (refs) leaves the chain at once and the memory when the claim is answered.
 
 cdef struct RowCache:
     CachedRow* first
@@ -112,7 +112,8 @@ cdef void rowcache_passed(Partition* p) noexcept nogil:
         while g != NULL:
             if not g.dead:
                 c = <Cursor*>table_get(&g.cursors, <uint32_t>p.id)
-                if c != NULL and c.next_offset >= p.cache_first.base and c.next_offset < p.cache_first.base + p.cache_first.n:
+                if (c != NULL and c.next_offset >= p.cache_first.base
+                        and c.next_offset < p.cache_first.base + p.cache_first.n):
                     return
             g = g.next
         rowcache_drop(p)

@@ -1,8 +1,8 @@
 # The catalog: what this process knows of queues, partitions and groups, by name and by id. In: rows of catalog_load,
-# resolve, group_resolve and the finders. Out: pointers that stay valid while who looked them up is pinned (net/era): what is
-# deleted is unlinked and marked dead at once, and freed later (find/grave).
-# Owner: the process. The tables are guarded by `lock`; what the pop side keeps in them (cursors, waiters, heads) by the
-# book's mutex. Lock order: catalog.lock, then book.lock, then an inbox.
+# resolve, group_resolve and the finders. Out: pointers that stay valid while who looked them up is pinned (net/era):
+# what is deleted is unlinked and marked dead at once, and freed later (find/grave). Owner: the process. The tables are
+# guarded by `lock`; what the pop side keeps in them (cursors, waiters, heads) by the book's mutex. Lock order:
+# catalog.lock, then book.lock, then an inbox.
 
 cdef struct Grave:            # freed in this order: what stands in one points to what stands in the next
     Group* groups
@@ -28,7 +28,8 @@ cdef struct Catalog:
     int n_forgotten           # queues with groups that may have been deleted
     uint32_t mark
     uint64_t additions
-    SharedInt64 cleanings        # reloads that told of removed partitions: a look-up that was under way may know one still
+    # reloads that told of removed partitions: a look-up that was under way may know one still
+    SharedInt64 cleanings
     SharedInt n_sealed              # encrypted queues
     SharedInt n_limited             # those with a bound (maxSize)
     uint64_t reload_from      # additions when the running reload was sent: what came later it may not have seen
@@ -126,8 +127,8 @@ cdef void catalog_derive(Slice name, Slice* ns, Slice* task) noexcept nogil:
     task[0] = slice_keep(slice_of(name.p + i, k - i))
 
 cdef Queue* catalog_add_queue(int32_t id, Slice name) noexcept nogil:
-    # Finds or adds by name. A queue of that name with another id was deleted elsewhere: it is buried first. NULL when memory
-    # ran out, as of the other two: who misses the name asks for it again.
+    # Finds or adds by name. A queue of that name with another id was deleted elsewhere: it is buried first. NULL when
+    # memory ran out, as of the other two: who misses the name asks for it again.
     cdef Queue* q = catalog_queue(name)
     cdef uint64_t h = catalog_hash(name)
     if q != NULL:
@@ -144,7 +145,8 @@ cdef Queue* catalog_add_queue(int32_t id, Slice name) noexcept nogil:
     q.name = slice_keep(name)
     catalog_derive(name, &q.ns, &q.task)
     q.same_hash = <Queue*>table_get(&catalog.by_name, h)
-    if (q.tally == NULL or q.name.p == NULL or q.ns.p == NULL or q.task.p == NULL or not table_put(&catalog.by_id, <uint32_t>id, q)
+    if (q.tally == NULL or q.name.p == NULL or q.ns.p == NULL or q.task.p == NULL
+        or not table_put(&catalog.by_id, <uint32_t>id, q)
             or not table_put(&catalog.by_name, h, q)):
         table_del(&catalog.by_id, <uint32_t>id)
         queue_free(q)
@@ -223,10 +225,10 @@ cdef Group* catalog_add_group(Queue* q, int32_t id, Slice name) noexcept nogil:
     return g
 
 # ---- burial: the caller holds the lock for writing -------------------------------------------------------------------
-# What is buried is found no more by name or id, nor from anything that is: a cursor leads to its partition and group, so one that
-# goes alone takes its cursors out of everything that lives on. What holds it goes on with it. A queue's cursors, partitions and
-# groups lead to one another only; the lists of the whole process that a cursor, row, id or scan of them may stand in are left
-# when they are freed.
+# What is buried is found no more by name or id, nor from anything that is: a cursor leads to its partition and group,
+# so one that goes alone takes its cursors out of everything that lives on. What holds it goes on with it. A queue's
+# cursors, partitions and groups lead to one another only; the lists of the whole process that a cursor, row, id or scan
+# of them may stand in are left when they are freed.
 
 cdef inline Grave* grave_open() noexcept nogil:
     return &catalog.graves[era_now & 1]

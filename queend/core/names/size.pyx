@@ -10,7 +10,8 @@ cdef void capacity_close() noexcept nogil:
     uv_mutex_destroy(&capacity_lock)
 
 cdef int64_t capacity_mark(int32_t queue) noexcept nogil:
-    # What this process has stored in the queue so far; what an answer asked for from now on holds at least. Catalog locked.
+    # What this process has stored in the queue so far; what an answer asked for from now on holds at least. Catalog
+    # locked.
     cdef Queue* q = catalog_queue_id(queue)
     cdef int64_t stored = 0
     if q != NULL:
@@ -20,7 +21,8 @@ cdef int64_t capacity_mark(int32_t queue) noexcept nogil:
     return stored
 
 cdef void capacity_learn(int32_t queue, int64_t size, int32_t most, int64_t mark, int64_t asked_us) noexcept nogil:
-    # An answer of queue_sizes; one that was asked for before another that came already is of no use. Catalog locked for writing.
+    # An answer of queue_sizes; one that was asked for before another that came already is of no use. Catalog locked for
+    # writing.
     cdef Queue* q = catalog_queue_id(queue)
     if q == NULL:
         return

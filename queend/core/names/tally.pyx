@@ -1,6 +1,6 @@
-# What each queue did, per worker: plain words that only their worker's thread adds to, a cache line of their own each, so nobody
-# waits for anybody. In: answers, as they are written. Out: to whoever samples them (Core.tallies); a torn read is a slightly old
-# value. They live as long as the queue's entry in the catalogue.
+# What each queue did, per worker: plain words that only their worker's thread adds to, a cache line of their own each,
+# so nobody waits for anybody. In: answers, as they are written. Out: to whoever samples them (Core.tallies); a torn
+# read is a slightly old value. They live as long as the queue's entry in the catalogue.
 
 cdef int tally_workers = 1
 

@@ -1,5 +1,6 @@
-# What clients may take together, whoever they are: descriptors, and memory for what is incomplete or not taken. All words are of
-# the process; they are touched when a connection opens or closes and for requests and answers that do not pass in one piece.
+# What clients may take together, whoever they are: descriptors, and memory for what is incomplete or not taken. All
+# words are of the process; they are touched when a connection opens or closes and for requests and answers that do not
+# pass in one piece.
 
 cdef enum:
     BUDGET_TOLD_US = 60000000

@@ -1,6 +1,6 @@
 # A client's connection: its bytes become requests, handed to the engine as they complete; their answers leave in order.
-# An idle connection holds no buffer: reads go through the worker's, only the head of an incomplete request is kept here,
-# and a body is read straight into its request's memory.
+# An idle connection holds no buffer: reads go through the worker's, only the head of an incomplete request is kept
+# here, and a body is read straight into its request's memory.
 
 cdef void conn_move(Conn* c, int state) noexcept nogil:
     # The one place where a connection changes state. Moving to the same state restarts its clock.
@@ -133,8 +133,8 @@ cdef void conn_closed(uv_handle_t* handle) noexcept nogil:
         free(c)
 
 cdef void conn_linger(Conn* c) noexcept nogil:
-    # Everything is said. Closing at once would let unread bytes of the client reset the connection and destroy the answer
-    # on its way: our side is shut down and the client's bytes are swallowed until it closes too, within bounds.
+    # Everything is said. Closing at once would let unread bytes of the client reset the connection and destroy the
+    # answer on its way: our side is shut down and the client's bytes are swallowed until it closes too, within bounds.
     conn_move(c, CONN_LINGER)
     buf_free(&c.head)
     conn_let_go(c)
@@ -426,7 +426,8 @@ cdef void conn_complete(Conn* c) noexcept nogil:
         service.request(w, r)
 
 cdef void conn_again(Conn* c, Request* r) noexcept nogil:
-    # The token of the last request owed, whose body was not read, is verified: its bytes are read once more, from the head on.
+    # The token of the last request owed, whose body was not read, is verified: its bytes are read once more, from the
+    # head on.
     cdef Request** at = &c.first
     c.last = NULL
     while at[0] != r:

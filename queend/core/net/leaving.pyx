@@ -1,6 +1,6 @@
-# How the end of a client is noticed, whatever it has in hand. While a connection is read, reading tells. One that is not (too
-# many requests or answers in hand, or nothing more comes) is asked at every tick of its worker: its end is noticed within
-# TICK_MS. The poll of the system tells of an end that stands behind bytes nobody has read yet.
+# How the end of a client is noticed, whatever it has in hand. While a connection is read, reading tells. One that is
+# not (too many requests or answers in hand, or nothing more comes) is asked at every tick of its worker: its end is
+# noticed within TICK_MS. The poll of the system tells of an end that stands behind bytes nobody has read yet.
 #
 # What an end means:
 #   reset (the kernel knows that nobody is there): the connection is closed, what was claimed for it and not handed to the

@@ -18,7 +18,8 @@ cdef struct FdMsg:
     int fd
     uint64_t from_            # whose connection it is
 
-cdef int listener_bind(const char* host, int port, bint reuseport, int backlog, char* reason, size_t size) noexcept nogil:
+cdef int listener_bind(const char* host, int port, bint reuseport, int backlog, char* reason,
+                       size_t size) noexcept nogil:
     # A listening descriptor, or -1 and the reason. Host "" is every address of both families where the system has them.
     cdef addrinfo hints
     cdef addrinfo* found = NULL

@@ -100,8 +100,8 @@ cdef void reply_options(Request* r) noexcept nogil:
     reply_end(r)
 
 cdef void reply_raw(Request* r, int status, Slice headers, Slice body) noexcept nogil:
-    # headers: complete lines, without Date, Connection and Content-Length. An error in JSON becomes a problem for those who
-    # ask; what may be tried again later says when.
+    # headers: complete lines, without Date, Connection and Content-Length. An error in JSON becomes a problem for those
+    # who ask; what may be tried again later says when.
     cdef Buf* b = reply_head(r, status)
     cdef Slice error
     cdef bint problem = status >= 400 and problem_wanted(r.headers_raw) and problem_error(body, &error)

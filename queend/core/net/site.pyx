@@ -1,11 +1,12 @@
-# Which pages of browsers may ask, where nobody needs a token. A page of any site can make its visitor's browser send requests to
-# an address that only the visitor reaches, and a pop is a GET. A browser says where a page is from (Origin, Sec-Fetch-Site); a
-# page that had its own name point to this machine (DNS rebinding) is told by that name, in Host.
+# Which pages of browsers may ask, where nobody needs a token. A page of any site can make its visitor's browser send
+# requests to an address that only the visitor reaches, and a pop is a GET. A browser says where a page is from (Origin,
+# Sec-Fetch-Site); a page that had its own name point to this machine (DNS rebinding) is told by that name, in Host.
 
 cdef struct Sites:
     bint guards               # requests of other sites' pages are refused
     bint local                # only this machine can reach the port: a Host that names another is refused, too
-    const char* origins       # that may ask and read: lower case, each ended by a NUL; an empty one ends them. `*` is any
+    # that may ask and read: lower case, each ended by a NUL; an empty one ends them. `*` is any
+    const char* origins
     const char* hosts         # names of this machine, the same way
 
 cdef Sites sites
@@ -98,7 +99,8 @@ cdef bint site_foreign(Request* r) noexcept nogil:
     cdef const char* end = at + r.headers_raw.n
     cdef Slice value = header_value(r.headers_raw, b"sec-fetch-site")
     cdef bint site = value.p != NULL
-    cdef bint other = site and not (value.n == 11 and text_folds(value.p, b"same-origin", 11) or value.n == 4 and text_folds(value.p, b"none", 4))
+    cdef bint other = site and not (value.n == 11 and text_folds(value.p, b"same-origin", 11)
+                                    or value.n == 4 and text_folds(value.p, b"none", 4))
     cdef bint named = False
     if site and not other or sites.origins[0] == b'*':
         return False
@@ -112,7 +114,8 @@ cdef bint site_link(Request* r) noexcept nogil:
     # Somebody followed a link to a page of the web application, which does nothing by itself.
     cdef Slice mode = header_value(r.headers_raw, b"sec-fetch-mode")
     return (mode.n == 8 and text_folds(mode.p, b"navigate", 8) and (r.method == METHOD_GET or r.method == METHOD_HEAD)
-            and not site_under(r.path, b"/api") and not site_under(r.path, b"/internal") and not site_under(r.path, b"/streams")
+            and not site_under(r.path, b"/api") and not site_under(r.path,
+                                                                   b"/internal") and not site_under(r.path, b"/streams")
             and not site_under(r.path, b"/metrics"))
 
 cdef inline bint site_under(Slice path, const char* begin) noexcept nogil:

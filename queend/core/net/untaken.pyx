@@ -1,9 +1,11 @@
-# Answers that are made and not gone: what the kernel has not taken, and what waits behind an answer that is still owed. They are
-# counted where they are large, where they wait, and where a write did not go out at once: an ordinary answer never is.
+# Answers that are made and not gone: what the kernel has not taken, and what waits behind an answer that is still owed.
+# They are counted where they are large, where they wait, and where a write did not go out at once: an ordinary answer
+# never is.
 #
-# Who asks must take: in each write_timeout_ms at least the least rate; and while all answers together are beyond their budget, at
-# a pace that takes them within PACE_ALL_MS. Meanwhile no pop is begun (engine_request). A connection that has too much for
-# itself, of more than one answer, is closed at once. What was claimed for answers that did not go out is given back.
+# Who asks must take: in each write_timeout_ms at least the least rate; and while all answers together are beyond their
+# budget, at a pace that takes them within PACE_ALL_MS. Meanwhile no pop is begun (engine_request). A connection that
+# has too much for itself, of more than one answer, is closed at once. What was claimed for answers that did not go out
+# is given back.
 
 cdef enum:
     UNTAKEN_TELL = 65536      # bytes of a worker that the others need not know of

@@ -1,6 +1,6 @@
-# The watch: a thread that looks whether every worker's loop turns and the control plane's loop runs, each for itself, tells what it
-# sees (log, /livez), and feeds the watchdog of whoever supervises. It takes no lock that a loop holds and never waits for the
-# interpreter: a control plane that is busy ends no healthy data plane.
+# The watch: a thread that looks whether every worker's loop turns and the control plane's loop runs, each for itself,
+# tells what it sees (log, /livez), and feeds the watchdog of whoever supervises. It takes no lock that a loop holds and
+# never waits for the interpreter: a control plane that is busy ends no healthy data plane.
 
 cdef enum:
     WATCH_MS = 500            # between two looks; a worker that has nothing to do turns as often
@@ -58,14 +58,16 @@ cdef bint watch_look(Process* p, int64_t now) noexcept nogil:
         watch_tell(&w.watched_stuck, is_stuck, b"worker_stuck", b"worker_turns_again", i, silent)
     silent = atomic_get64(&x.beat_ms)
     silent = now - silent if silent else 0
-    watch_tell(&x.control_told, silent >= WATCH_CONTROL_MS, b"control_plane_busy", b"control_plane_runs_again", -1, silent)
+    watch_tell(&x.control_told, silent >= WATCH_CONTROL_MS, b"control_plane_busy", b"control_plane_runs_again", -1,
+               silent)
     if p.settings.control_stuck_ms and silent >= p.settings.control_stuck_ms and stuck == 0:
         stuck = -1
     if stuck != atomic_get64(&x.stuck):
         atomic_set64(&x.stuck, stuck)
     return stuck == 0 and late < max(WATCH_LATE_MS, x.period_ms // 2)
 
-cdef void watch_tell(bint* told, bint stuck, const char* event, const char* over, int worker, int64_t silent) noexcept nogil:
+cdef void watch_tell(bint* told, bint stuck, const char* event, const char* over, int worker,
+                     int64_t silent) noexcept nogil:
     # Once when it begins, once when it is over.
     cdef char[96] text
     if stuck == told[0]:
@@ -110,7 +112,8 @@ cdef void watch_free(Watch* x) noexcept nogil:
     uv_mutex_destroy(&x.lock)
 
 cdef bint watch_feeds(Process* p, const char* address, size_t n, int period_ms) noexcept nogil:
-    # From now on whoever listens at this address of the Unix domain (a NUL first: an abstract one) hears WATCHDOG=1. False: it is none.
+    # From now on whoever listens at this address of the Unix domain (a NUL first: an abstract one) hears WATCHDOG=1.
+    # False: it is none.
     cdef Watch* x = &p.watch
     cdef bint ok
     if not x.running or n == 0 or n >= sizeof(x.address.sun_path):

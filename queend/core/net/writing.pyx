@@ -20,7 +20,8 @@ cdef inline void conn_dirty(Conn* c) noexcept nogil:
         c.worker.dirty = c
 
 cdef void worker_flush(Worker* w) noexcept nogil:
-    # Looking at a connection may make requests of it complete, and these may be answered at once: until nothing is left.
+    # Looking at a connection may make requests of it complete, and these may be answered at once: until nothing is
+    # left.
     cdef Conn* c
     while w.dirty != NULL:
         c = w.dirty

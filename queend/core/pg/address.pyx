@@ -178,7 +178,8 @@ cdef void address_on_answer(uv_getaddrinfo_t* request, int status, addrinfo* ans
     address_next(a, request.loop)
 
 cdef void address_silent(Address* a, int first) noexcept nogil:
-    # An attempt that began with that host ran out of time: libpq leaves a host that refuses, and waits for one that is silent.
+    # An attempt that began with that host ran out of time: libpq leaves a host that refuses, and waits for one that is
+    # silent.
     if a.found and a.first == first:
         a.first = (first + 1) % a.found
 

@@ -1,6 +1,6 @@
-# The parameters of one statement while it is written. A worker has one set of arrays, used again for every statement. In:
-# a statement of the table. Out: its parameters, begun; filled through the struct of its name, sent by args_end.
-# A struct names the parameters of a function in their order. Its types are the signature's (pg/statement); a parameter
+# The parameters of one statement while it is written. A worker has one set of arrays, used again for every statement.
+# In: a statement of the table. Out: its parameters, begun; filled through the struct of its name, sent by args_end. A
+# struct names the parameters of a function in their order. Its types are the signature's (pg/statement); a parameter
 # that is never written is NULL, unless it is an array.
 
 cdef struct Args:

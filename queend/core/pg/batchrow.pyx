@@ -1,7 +1,7 @@
 # Reading one row of the log: `n` records whose ids, payloads and extras are sliced without copying. Formats in
-# docs/inside/storage.md: body = version and codec, then n sizes as varints and the payloads, plain or as one zstd frame, or one
-# zstd frame of message frames as a client sent it; meta = version byte, then the
-# extras (extras.pyx). What is compressed is unpacked into the scratch of an Unzip: valid until the next row is opened with it.
+# docs/inside/storage.md: body = version and codec, then n sizes as varints and the payloads, plain or as one zstd
+# frame, or one zstd frame of message frames as a client sent it; meta = version byte, then the extras (extras.pyx).
+# What is compressed is unpacked into the scratch of an Unzip: valid until the next row is opened with it.
 
 cdef enum:
     BODY_V1 = 0x10            # plain
@@ -108,13 +108,14 @@ cdef inline uint16_t le16_read(const unsigned char* p) noexcept nogil:
     return le16toh(v)
 
 cdef inline const unsigned char* frame_next(const unsigned char* p, const unsigned char* end) noexcept nogil:
-    # A message frame as clients send it: u32 length of the rest, u8 0, id (16 bytes), u16 length of the transactionId and
-    # its text, payload; integers little-endian. The position after it, NULL when it is cut off or something else.
+    # A message frame as clients send it: u32 length of the rest, u8 0, id (16 bytes), u16 length of the transactionId
+    # and its text, payload; integers little-endian. The position after it, NULL when it is cut off or something else.
     cdef uint32_t n
     if end - p < FRAME_HEAD:
         return NULL
     n = le32_read(p)
-    if <uint64_t>(end - p) - 4 < n or n < FRAME_HEAD - 4 or p[4] != 0 or <uint32_t>le16_read(p + 21) + FRAME_HEAD - 4 > n:
+    if (<uint64_t>(end - p) - 4 < n or n < FRAME_HEAD - 4 or p[4] != 0
+            or <uint32_t>le16_read(p + 21) + FRAME_HEAD - 4 > n):
         return NULL
     return p + 4 + n
 

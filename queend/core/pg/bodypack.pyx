@@ -4,7 +4,8 @@
 
 cdef enum:
     PACK_LEVEL = 1
-    PACK_HASH = 11            # of 2^n places where text was seen: few enough to stay near, which is faster and packs no worse
+    # of 2^n places where text was seen: few enough to stay near, which is faster and packs no worse
+    PACK_HASH = 11
 
 cdef struct BodyPack:
     size_t least              # bytes of payload from which a row is compressed, 0 = never

@@ -1,10 +1,10 @@
-# The database's clock, as far as answers told. In: its wall clock, with the moments between which it was read. Out: what it
-# shows now. Moments in the database (leases, pauses, created_at) are compared with this clock, never with our own wall clock,
-# which may be an hour off.
+# The database's clock, as far as answers told. In: its wall clock, with the moments between which it was read. Out:
+# what it shows now. Moments in the database (leases, pauses, created_at) are compared with this clock, never with our
+# own wall clock, which may be an hour off.
 #
-# Kept is how far the database's clock is ahead of our monotonic one. An answer bounds it from both sides: the clock was read
-# after the question was sent and before the answer came. The largest lower bound is kept; an answer whose upper bound lies
-# below it replaces it: the database's clock runs slower than ours, or was set back.
+# Kept is how far the database's clock is ahead of our monotonic one. An answer bounds it from both sides: the clock was
+# read after the question was sent and before the answer came. The largest lower bound is kept; an answer whose upper
+# bound lies below it replaces it: the database's clock runs slower than ours, or was set back.
 
 cdef enum:
     DBCLOCK_STEP_US = 500000          # less than that is drift
@@ -22,8 +22,8 @@ cdef void dbclock_open() noexcept nogil:
     atomic_set64(&dbclock.back_at, 0)
 
 cdef void dbclock_heard(int64_t db_us, int64_t sent_us, int64_t got_us) noexcept nogil:
-    # db_us: the database's wall clock, read between sent_us and got_us (monotonic). Two threads that hear something at the same
-    # moment may lose the better of two bounds; both hold.
+    # db_us: the database's wall clock, read between sent_us and got_us (monotonic). Two threads that hear something at
+    # the same moment may lose the better of two bounds; both hold.
     cdef int64_t known = atomic_get64(&dbclock.least)
     cdef int64_t least = db_us - got_us
     if known != DBCLOCK_SILENT and db_us - sent_us < known:
@@ -42,8 +42,8 @@ cdef inline bint dbclock_known() noexcept nogil:
     return atomic_get64(&dbclock.least) != DBCLOCK_SILENT
 
 cdef inline int64_t dbclock_now() noexcept nogil:
-    # What it shows now (µs since the Unix epoch), and never more unless it went back since it was last heard of. Our own wall clock
-    # until something was heard.
+    # What it shows now (µs since the Unix epoch), and never more unless it went back since it was last heard of. Our
+    # own wall clock until something was heard.
     return dbclock_at(clock_mono_us())
 
 cdef inline int64_t dbclock_least() noexcept nogil:

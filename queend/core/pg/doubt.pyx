@@ -1,5 +1,6 @@
-# What is wrong with the database, as far as its connections tell: whoever asks whether this daemon serves is told. In: what
-# became of connections and statements. Out: DOUBT_* bits. Words that any thread may read; a reader sees a moment's truth.
+# What is wrong with the database, as far as its connections tell: whoever asks whether this daemon serves is told. In:
+# what became of connections and statements. Out: DOUBT_* bits. Words that any thread may read; a reader sees a moment's
+# truth.
 
 cdef enum DatabaseDoubt:
     DOUBT_AWAY = 1            # no connection
@@ -19,7 +20,8 @@ cdef struct Doubt:
     int64_t disk_us           # monotonic, when the disk was full last; 0: something was stored since
     int64_t why               # why connections fail, DOUBT_*
     int64_t buffer            # the failover buffer has no room
-    int64_t suspicions        # how often a server turned out to be read-only under a connection: those made before are replaced
+    # how often a server turned out to be read-only under a connection: those made before are replaced
+    int64_t suspicions
     int64_t told_us           # monotonic, when it was last written to the log why
 
 cdef Doubt doubt
@@ -46,8 +48,8 @@ cdef int doubt_of_state(const char* state) noexcept nogil:
     return 0
 
 cdef const char* connect_state(const char* text) noexcept nogil:
-    # The SQLSTATE in libpq's verbose message about a connection: five characters between two blanks and a colon. NULL: none,
-    # the server said nothing.
+    # The SQLSTATE in libpq's verbose message about a connection: five characters between two blanks and a colon. NULL:
+    # none, the server said nothing.
     cdef const char* p = strstr(text, b":  ")
     cdef int i
     while p != NULL:

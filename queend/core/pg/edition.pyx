@@ -1,6 +1,7 @@
-# Do the database's functions serve this program? Every connection asks for their edition before it prepares its statements,
-# and one that finds functions it does not know, by the edition or by a statement that cannot be prepared, goes: a database
-# without a connection is one that is away. In: answers of the server. Out: the reason, for who asks how this daemon is.
+# Do the database's functions serve this program? Every connection asks for their edition before it prepares its
+# statements, and one that finds functions it does not know, by the edition or by a statement that cannot be prepared,
+# goes: a database without a connection is one that is away. In: answers of the server. Out: the reason, for who asks
+# how this daemon is.
 
 cdef const char* EDITION = b"SELECT edition, serves FROM queend.edition()"
 
@@ -27,17 +28,21 @@ cdef void edition_open(int ours) noexcept nogil:
 
 cdef bint edition_unfit(PGresult* res) noexcept nogil:
     # Does this error say that the functions, or what they return, are others than ours?
-    return pg_sqlstate(res, b"42883") or pg_sqlstate(res, b"42703") or pg_sqlstate(res, b"42P01") or pg_sqlstate(res, b"3F000")
+    return pg_sqlstate(res, b"42883") or pg_sqlstate(res,
+                                                     b"42703") or pg_sqlstate(res,
+                                                                              b"42P01") or pg_sqlstate(res, b"3F000")
 
 cdef bint edition_serves(int number, int serves, char* reason, size_t n) noexcept nogil:
     # False: `reason` says why not.
     if serves <= edition.ours <= number:
         return True
     if number < edition.ours:
-        snprintf(reason, n, b"the functions of the database are of edition %d, older than this queend's %d: restart it, or run queend migrate",
+        snprintf(reason, n,
+                 b"the functions of the database are of edition %d, older than this queend's %d: restart it, or run queend migrate",
                  number, <int>edition.ours)
     else:
-        snprintf(reason, n, b"the functions of the database are of edition %d and serve daemons of edition %d and later, this is %d: start a newer queend",
+        snprintf(reason, n,
+                 b"the functions of the database are of edition %d and serve daemons of edition %d and later, this is %d: start a newer queend",
                  number, serves, <int>edition.ours)
     return False
 

@@ -1,8 +1,9 @@
-# What a record may carry besides its payload: `meta` of a row of the log has, for each record that carries any, its place in
-# the row as a varint, a byte of flags and the values, lowest flag first (docs/inside/storage.md). From EXTRA_SUB on a value is a
-# varint length and that many bytes, so that a reader passes over flags it does not know.
+# What a record may carry besides its payload: `meta` of a row of the log has, for each record that carries any, its
+# place in the row as a varint, a byte of flags and the values, lowest flag first (docs/inside/storage.md). From
+# EXTRA_SUB on a value is a varint length and that many bytes, so that a reader passes over flags it does not know.
 
-cdef inline const unsigned char* varint_read(const unsigned char* p, const unsigned char* end, uint64_t* v) noexcept nogil:
+cdef inline const unsigned char* varint_read(const unsigned char* p, const unsigned char* end,
+                                             uint64_t* v) noexcept nogil:
     # The position after it, NULL when cut off or longer than 10 bytes.
     cdef int shift = 0
     v[0] = 0
@@ -45,7 +46,8 @@ cdef inline int64_t extras_due(Extras* x) noexcept nogil:
     return <int64_t>be64toh(wire)
 
 cdef const unsigned char* extras_read(const unsigned char* p, const unsigned char* end, Extras* x) noexcept nogil:
-    # One record's, from its flags on; what it has not is left as it is. The position after them, NULL when they are cut off.
+    # One record's, from its flags on; what it has not is left as it is. The position after them, NULL when they are cut
+    # off.
     cdef Slice* values = <Slice*>x
     cdef uint8_t flags
     cdef uint64_t n

@@ -1,13 +1,14 @@
-# Which life of which server a connection leads to. A server that took over, was restored or recovered from a crash may lack
-# commits that this process was told of, so what is remembered must not outlive it. In: the answer to INCARNATION, asked with
-# the statements that a new connection prepares. Out: a number that is raised when the server is another; `forget` has
-# dropped everything by then.
+# Which life of which server a connection leads to. A server that took over, was restored or recovered from a crash may
+# lack commits that this process was told of, so what is remembered must not outlive it. In: the answer to INCARNATION,
+# asked with the statements that a new connection prepares. Out: a number that is raised when the server is another;
+# `forget` has dropped everything by then.
 #
-# `lock` is held for reading while an answer is taken in, and for writing while the number is raised. So nothing an older
-# server said is learned after what was learned of it has been dropped. It is taken before every other lock.
+# `lock` is held for reading while an answer is taken in, and for writing while the number is raised. So nothing an
+# older server said is learned after what was learned of it has been dropped. It is taken before every other lock.
 
-# The system, its timeline, its start, the last time shared memory was made anew (crash recovery under the same postmaster
-# resets these statistics, from PostgreSQL 15 on), the database. Then: may nothing be written? What commits are worth. The clock.
+# The system, its timeline, its start, the last time shared memory was made anew (crash recovery under the same
+# postmaster resets these statistics, from PostgreSQL 15 on), the database. Then: may nothing be written? What commits
+# are worth. The clock.
 cdef const char* INCARNATION = (
     b"SELECT concat_ws('/', (SELECT c.system_identifier FROM pg_control_system() c),"
     b" CASE WHEN pg_is_in_recovery() THEN 'recovery' ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END,"
@@ -35,7 +36,8 @@ cdef struct Incarnation:
     int64_t number            # 0: no server was seen yet
     char[INCARNATION_TEXT] text
     int risks
-    void (*forget)(int64_t number) noexcept nogil      # drops all that is remembered, for the incarnation of that number
+    # drops all that is remembered, for the incarnation of that number
+    void (*forget)(int64_t number) noexcept nogil
 
 cdef Incarnation incarnation
 
@@ -59,7 +61,8 @@ cdef int64_t incarnation_of(PGresult* res) noexcept nogil:
     uv_rwlock_wrlock(&incarnation.lock)
     if strlen(incarnation.text) != n or memcmp(incarnation.text, text.p, n) != 0:
         if incarnation.number:
-            log_line(b"warn", b"server_changed", b"another server, or one that was started anew: what was remembered is dropped")
+            log_line(b"warn", b"server_changed",
+                     b"another server, or one that was started anew: what was remembered is dropped")
         if incarnation.forget != NULL:
             incarnation.forget(incarnation.number + 1)
         memcpy(incarnation.text, text.p, n)
@@ -76,10 +79,14 @@ cdef void incarnation_risks(int risks) noexcept nogil:
         return
     incarnation.risks = risks
     if risks & RISK_COMMIT:
-        log_line(b"error", b"commits_may_be_lost", b"synchronous_commit is off: a crash of the server loses messages that were answered as queued")
+        log_line(b"error", b"commits_may_be_lost",
+                 b"synchronous_commit is off: a crash of the server loses messages that were answered as queued")
     if risks & RISK_STANDBY:
-        log_line(b"error", b"commits_may_be_lost", b"synchronous_commit is local beside synchronous standbys: a failover loses messages that were answered as queued")
+        log_line(b"error", b"commits_may_be_lost",
+                 b"synchronous_commit is local beside synchronous standbys: a failover loses messages that were answered as queued")
     if risks & RISK_FSYNC:
-        log_line(b"error", b"commits_may_be_lost", b"fsync is off: a crash of the server's machine loses or damages the database")
+        log_line(b"error", b"commits_may_be_lost",
+                 b"fsync is off: a crash of the server's machine loses or damages the database")
     if risks & RISK_PAGES:
-        log_line(b"error", b"commits_may_be_lost", b"full_page_writes is off: a crash of the server's machine may damage the database")
+        log_line(b"error", b"commits_may_be_lost",
+                 b"full_page_writes is off: a crash of the server's machine may damage the database")

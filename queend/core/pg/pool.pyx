@@ -1,10 +1,13 @@
-# A worker's slots together: opened and closed as one, the idle ones handed out, trouble told once and not once per slot.
+# A worker's slots together: opened and closed as one, the idle ones handed out, trouble told once and not once per
+# slot.
 
-cdef SlotPool* slotpool_open(uv_loop_t* loop, const char* conninfo, const char* session, int n, const StatementDef* statements,
+cdef SlotPool* slotpool_open(uv_loop_t* loop, const char* conninfo, const char* session, int n,
+                             const StatementDef* statements,
                              int n_statements, void* owner, void (*on_idle)(void*) noexcept nogil,
                              Counters* counters) noexcept nogil:
-    # n slots, none connected before slotpool_connect. on_idle(owner) is called on the loop each time a slot becomes able to
-    # take a statement. NULL when memory ran out. Session and statements must outlive the pool; conninfo is copied.
+    # n slots, none connected before slotpool_connect. on_idle(owner) is called on the loop each time a slot becomes
+    # able to take a statement. NULL when memory ran out. Session and statements must outlive the pool; conninfo is
+    # copied.
     cdef SlotPool* p = <SlotPool*>calloc(1, sizeof(SlotPool))
     cdef Slot* s
     cdef int i
@@ -71,8 +74,8 @@ cdef inline bint slotpool_ready(SlotPool* p) noexcept nogil:
     return p.ready > 0
 
 cdef void slotpool_complain(SlotPool* p, const char* reason, int why) noexcept nogil:
-    # One line when trouble begins and one when its reason changes, at most one a second: never one per slot. While nothing can
-    # be reached it is said again every minute, as an error where somebody has to change something.
+    # One line when trouble begins and one when its reason changes, at most one a second: never one per slot. While
+    # nothing can be reached it is said again every minute, as an error where somebody has to change something.
     cdef uint64_t h = slice_hash(slice_lit(reason), 1)
     cdef uint64_t now = uv_now(p.loop)
     atomic_set64(&doubt.why, why)

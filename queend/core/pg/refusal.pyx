@@ -1,5 +1,5 @@
-# Why a server refuses us, for the control plane: libpq tells the SQLSTATE of a refusal in its verbose message alone, and psycopg
-# does not ask for that one.
+# Why a server refuses us, for the control plane: libpq tells the SQLSTATE of a refusal in its verbose message alone,
+# and psycopg does not ask for that one.
 
 cdef extern from "<poll.h>" nogil:
     ctypedef struct pollfd:

@@ -331,8 +331,8 @@ cdef void slot_drop(Slot* s) noexcept nogil:
 # -- statements -------------------------------------------------------------------------------------------------------
 
 cdef bint slot_outlived(Slot* s) noexcept nogil:
-    # Is this idle connection one to a server that another has replaced, to one that takes no writes any more, or to functions
-    # that turned out not to be ours? Then it goes.
+    # Is this idle connection one to a server that another has replaced, to one that takes no writes any more, or to
+    # functions that turned out not to be ours? Then it goes.
     if s.server != incarnation_now():
         slot_break(s, b"the server was replaced", SLOT_LOST)
     elif s.suspicions != atomic_get64(&doubt.suspicions):
@@ -472,8 +472,8 @@ cdef void slot_synced(Slot* s) noexcept nogil:
             p.on_idle(p.owner)
 
 cdef void slot_doubted(Slot* s, PGresult* res) noexcept nogil:
-    # Errors that are the connection's: a new one may do better. A statement that came too late tells what the clock shows: it has
-    # jumped, for this process still waits.
+    # Errors that are the connection's: a new one may do better. A statement that came too late tells what the clock
+    # shows: it has jumped, for this process still waits.
     cdef const char* now
     if pg_sqlstate(res, b"QD408"):
         now = PQresultErrorField(res, PG_DIAG_MESSAGE_DETAIL)

@@ -1,5 +1,5 @@
-# The statements of the hot path: one per function of sql/function, prepared on every connection, called by number.
-# A signature has one letter per parameter: q bigint, i integer, t text, y bytea, u uuid, j jsonb, b boolean; a capital is
+# The statements of the hot path: one per function of sql/function, prepared on every connection, called by number. A
+# signature has one letter per parameter: q bigint, i integer, t text, y bytea, u uuid, j jsonb, b boolean; a capital is
 # the array of it, S smallint[], B boolean[], D double precision[]; v is the version of the catalog. Names: pg/args.
 
 cdef enum:
@@ -187,8 +187,8 @@ cdef inline bint statement_stores(int statement) noexcept nogil:
             or statement == STMT_TRANSACTION_DUE or statement == STMT_CYCLE)
 
 cdef void statement_fence(StatementDef* d) noexcept nogil:
-    # It ends with a look at the clock, for every row it returns, after all its work and under its locks: a statement that
-    # is executed after the moment is undone (sql/function/late.sql).
+    # It ends with a look at the clock, for every row it returns, after all its work and under its locks: a statement
+    # that is executed after the moment is undone (sql/function/late.sql).
     cdef size_t at = strlen(d.text)
     d.fenced = True
     d.types[d.n_params] = OID_TIMESTAMPTZ

@@ -1,14 +1,16 @@
-# What an error of the server means for the statement that met it: the one table of SQLSTATEs. Every job asks it, and so does
-# the control plane (_core.verdict); what each job does is in docs/failover.md. In: an error result. Out: a verdict.
+# What an error of the server means for the statement that met it: the one table of SQLSTATEs. Every job asks it, and so
+# does the control plane (_core.verdict); what each job does is in docs/failover.md. In: an error result. Out: a
+# verdict.
 #
-# Only DATA is ever the fault of what was asked for, and only once a statement has been split until one message stands alone.
-# Everything else is tried again, buffered, or answered 503: an unknown error is UNCLEAR, never a message's own.
+# Only DATA is ever the fault of what was asked for, and only once a statement has been split until one message stands
+# alone. Everything else is tried again, buffered, or answered 503: an unknown error is UNCLEAR, never a message's own.
 
 cdef enum Blame:
     BLAME_AGAIN = 0           # the same again may succeed at once: conflicts, locks, a statement out of date
     BLAME_AWAY                # the server cannot do it now: full, read-only, shutting down, out of resources
     BLAME_UNFIT               # the database is not as this program needs it: functions, columns, rights
-    BLAME_UNCLEAR             # may be tied to one message, and nothing says that it is the message's own fault: split, then 503
+    # may be tied to one message, and nothing says that it is the message's own fault: split, then 503
+    BLAME_UNCLEAR
     BLAME_DATA                # cannot be stored as it is: split, then the message at fault is refused
 
 cdef enum:
@@ -61,7 +63,8 @@ cdef void verdicts_open() noexcept nogil:
     verdict_add(b"23514", BLAME_DATA, False, False, b"a check of a table on what it holds")
     verdict_add(b"23P01", BLAME_AGAIN, False, False, b"an exclusion of ours")
     verdict_add(b"25006", BLAME_AWAY, True, False, b"read-only: a standby, or default_transaction_read_only")
-    verdict_add(b"25", BLAME_AWAY, True, False, b"the session or its transaction ran into a time limit, or is in no state to go on")
+    verdict_add(b"25", BLAME_AWAY, True, False,
+                b"the session or its transaction ran into a time limit, or is in no state to go on")
     verdict_add(b"53", BLAME_AWAY, False, False, b"out of disk, memory or connections")
     verdict_add(b"58", BLAME_AWAY, False, False, b"the server's system failed: a file, a disk")
     verdict_add(b"08", BLAME_AWAY, True, False, b"the connection failed")
@@ -121,5 +124,6 @@ def verdict(code):
 
 def verdict_table():
     """The table as [(code or class, verdict, connection replaced, catalog reloaded, meaning)], in the order it is read."""
-    return [(verdicts[i].code.decode(), BLAMES[verdicts[i].blame], verdicts[i].anew, verdicts[i].reload, verdicts[i].meaning.decode())
+    return [(verdicts[i].code.decode(), BLAMES[verdicts[i].blame], verdicts[i].anew, verdicts[i].reload,
+             verdicts[i].meaning.decode())
             for i in range(n_verdicts)]

@@ -1,5 +1,5 @@
-# What the test of instruction counts drives: each `count_` method is one thing done to one request's worth of messages, with
-# everything it needs made before, so that what callgrind counts inside is nothing else.
+# What the test of instruction counts drives: each `count_` method is one thing done to one request's worth of messages,
+# with everything it needs made before, so that what callgrind counts inside is nothing else.
 
 cdef class ProbeCount:
     """A request: head (bytes up to the blank line), Content-Type lines, query, body. Methods return how many messages."""
@@ -52,7 +52,8 @@ cdef class ProbeCount:
 
     def count_push(self):
         cdef ApiError e
-        if not push_read(slice_of(self.headers, len(self.headers)), self.room.query, self.room.body, &self.room.unzip, &self.room.arena, &self.room.ids, &self.limits, &self.request, &e):
+        if not push_read(slice_of(self.headers, len(self.headers)), self.room.query, self.room.body, &self.room.unzip,
+                         &self.room.arena, &self.room.ids, &self.limits, &self.request, &e):
             raise probe_refusal(&e)
         return self.request.n
 

@@ -10,7 +10,8 @@ def probe_array(str kind, list values, bint late=False):
     cdef Params p
     cdef size_t mark
     cdef bytes raw
-    oids = {"int2": OID_INT2, "int4": OID_INT4, "int8": OID_INT8, "bool": OID_BOOL, "uuid": OID_UUID, "bytea": OID_BYTEA,
+    oids = {"int2": OID_INT2, "int4": OID_INT4, "int8": OID_INT8, "bool": OID_BOOL, "uuid": OID_UUID,
+            "bytea": OID_BYTEA,
             "text": OID_TEXT}
     pgarray_init(&a)
     pgarray_begin(&a, OID_BYTEA)
@@ -68,11 +69,13 @@ def probe_columns():
                 "meta": POP_META, "head": POP_HEAD, "until": POP_UNTIL, "buried": POP_BURIED},
         "ack": {"ord": ACK_ORD, "status": ACK_STATUS, "codes": ACK_CODES, "released": ACK_RELEASED,
                 "committed": ACK_COMMITTED, "head": ACK_HEAD, "retry_until": ACK_RETRY_UNTIL},
-        "transaction": {"ord": TX_ORD, "kind": TX_KIND, "status": TX_STATUS, "base": TX_BASE, "created_at": TX_CREATED_AT,
+        "transaction": {"ord": TX_ORD, "kind": TX_KIND, "status": TX_STATUS, "base": TX_BASE,
+                        "created_at": TX_CREATED_AT,
                         "codes": TX_CODES, "released": TX_RELEASED, "committed": TX_COMMITTED, "head": TX_HEAD,
                         "dup_index": TX_DUP_INDEX, "seen": TX_SEEN},
         "turn": {"part": TURN_PART, "grp": TURN_GROUP, "released": TURN_RELEASED, "head": TURN_HEAD},
-        "stream_cycle": {"error": CYCLE_ERROR, "stale": CYCLE_STALE, "queue": CYCLE_QUEUE, "base": CYCLE_BASE, "created_at": CYCLE_CREATED_AT,
+        "stream_cycle": {"error": CYCLE_ERROR, "stale": CYCLE_STALE, "queue": CYCLE_QUEUE, "base": CYCLE_BASE,
+                         "created_at": CYCLE_CREATED_AT,
                          "dups": CYCLE_DUPS, "group_id": CYCLE_GROUP, "committed": CYCLE_COMMITTED, "head": CYCLE_HEAD, "released": CYCLE_RELEASED},
         "renew": {"ord": RENEW_ORD, "status": RENEW_STATUS, "expires_at": RENEW_EXPIRES_AT, "renewed": RENEW_RENEWED},
     }

@@ -4,7 +4,8 @@ def probe_json_walks(int most):
     """From now on at most so many bytes at a time in walks (32, 16, 0: none); how many it is. For as long as nothing else runs."""
     global json_walks
     json_walks = jsonwalk_best(most)
-    return 0 if json_walks == NULL else 32 if json_walks == jsonwalk_best(32) and json_walks != jsonwalk_best(16) else 16
+    return (0 if json_walks == NULL else 32 if json_walks == jsonwalk_best(32)
+            and json_walks != jsonwalk_best(16) else 16)
 
 def probe_json_skip(bytes text, int max_depth=JSON_DEPTH, bytes behind=b""):
     """One document: (None, its exact bytes) or (error text, None). Copied to memory that ends where the text ends, or with `behind`, which must

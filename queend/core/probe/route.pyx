@@ -89,7 +89,8 @@ cdef dict probe_pushitem(PushItem* it):
             "txid": probe_text(it.txid), "txid_json": spelled, "queue_json": probe_bytes(it.queue_json),
             "payload": probe_bytes(it.payload), "id": <bytes>it.id[:16], "kind": it.id_kind,
             "keep_text": bool(it.keep_text), "trace": <bytes>it.trace[:16] if it.has_trace else None,
-            **({} if it.more == NULL else {"due": extras_due(it.more) if it.more.due.n else 0, "headers": probe_bytes(it.more.headers)})}
+            **({} if it.more == NULL else {"due": extras_due(it.more) if it.more.due.n else 0,
+                                           "headers": probe_bytes(it.more.headers)})}
 
 cdef bytes probe_type(bytes kind):
     return b"" if kind is None else b"Host: x\r\nContent-type:  " + kind + b" \r\nX: y\r\n"
@@ -108,7 +109,8 @@ def probe_push(bytes body, int max_items=10000, bytes kind=None, bytes query=b""
     cdef PushReq q
     cdef ApiError e
     cdef Settings limits = probe_limits(max_items)
-    if not push_read(slice_of(headers, len(headers)), room.query, room.body, &room.unzip, &room.arena, &room.ids, &limits, &q, &e):
+    if not push_read(slice_of(headers, len(headers)), room.query, room.body, &room.unzip, &room.arena, &room.ids,
+                     &limits, &q, &e):
         raise probe_refusal(&e)
     out = []
     for i in range(q.n):
@@ -126,7 +128,8 @@ def probe_push_runs(bytes body, int max_items=10000, bytes kind=None, bytes quer
     cdef PushReq q
     cdef ApiError e
     cdef Settings limits = probe_limits(max_items)
-    if not push_read(slice_of(headers, len(headers)), room.query, room.body, &room.unzip, &room.arena, &room.ids, &limits, &q, &e):
+    if not push_read(slice_of(headers, len(headers)), room.query, room.body, &room.unzip, &room.arena, &room.ids,
+                     &limits, &q, &e):
         raise probe_refusal(&e)
     return [(pushitem_count(&q.items[i]), q.items[i].run.codec if q.items[i].run != NULL else None) for i in range(q.n)]
 
@@ -139,7 +142,8 @@ def probe_push_reply(bytes body, list results, bytes kind=None, bytes query=b"")
     cdef ApiError e
     cdef bytes uuid, message
     cdef Settings limits = probe_limits(10000)
-    if not push_read(slice_of(headers, len(headers)), room.query, room.body, &room.unzip, &room.arena, &room.ids, &limits, &q, &e):
+    if not push_read(slice_of(headers, len(headers)), room.query, room.body, &room.unzip, &room.arena, &room.ids,
+                     &limits, &q, &e):
         raise probe_refusal(&e)
     for i, (status, message, uuid) in enumerate(results):
         q.items[i].status = status

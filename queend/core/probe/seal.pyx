@@ -10,7 +10,8 @@ def probe_seal_state(str queue, str key, bytes payload):
     cdef bytes name = queue.encode()
     cdef bytes id = (key or "").encode()
     cdef Slice text = slice_of(payload, len(payload))
-    return ("opened", "plain", "no_key", "broken")[seal_open(&seal_python, slice_of(name, len(name)), slice_of(id, len(id)), &text)]
+    return ("opened", "plain", "no_key",
+            "broken")[seal_open(&seal_python, slice_of(name, len(name)), slice_of(id, len(id)), &text)]
 
 def probe_seal_time(bytes payload, int rounds):
     """CPU seconds of this thread for sealing and for opening the payload `rounds` times."""

@@ -94,7 +94,8 @@ cdef void probe_on_done(Slot* s, void* ctx, PGresult* res, int outcome) noexcept
         if probe_send(s, c):
             return
     with gil:
-        (<SlotProbe>p.self).record(c.ticket, c.callbacks, probe_rows(res, c.decode), probe_state(res), outcome, s.statement)
+        (<SlotProbe>p.self).record(c.ticket, c.callbacks, probe_rows(res, c.decode), probe_state(res), outcome,
+                                   s.statement)
     free(c.text)
     buf_free(&c.bytes)
     free(c)

@@ -3,7 +3,8 @@
 cdef Slice spool_probe_slice(bytes text):
     return slice_of(<const char*>text, len(text))
 
-def probe_spool_record(bytes queue, bytes part, bytes payload, bytes id, bytes txid=None, bytes trace=None, bytes sub=b"", bytes due=b"",
+def probe_spool_record(bytes queue, bytes part, bytes payload, bytes id, bytes txid=None, bytes trace=None,
+                       bytes sub=b"", bytes due=b"",
                        bytes seal=b"", bytes headers=b"", int64_t now_us=0):
     """One record as it is written."""
     cdef PushItem it
@@ -53,7 +54,8 @@ def probe_spool_read(bytes data, size_t window):
             continue
         want = window
         if found == SPOOL_RECORD:
-            out.append((slice_bytes(it.queue), slice_bytes(it.part), (<char*>it.id)[:16], slice_bytes(it.txid) if it.keep_text else None,
+            out.append((slice_bytes(it.queue), slice_bytes(it.part), (<char*>it.id)[:16],
+                        slice_bytes(it.txid) if it.keep_text else None,
                         (<char*>it.trace)[:16] if it.has_trace else None, slice_bytes(it.sub), slice_bytes(it.payload), since,
                         slice_bytes(x.due), slice_bytes(x.seal), slice_bytes(x.headers)))
         else:
@@ -63,4 +65,5 @@ def probe_spool_read(bytes data, size_t window):
 
 def probe_crc32c(bytes data, uint32_t seed=0):
     """(by the processor if it can, by the table)."""
-    return crc32c(seed, <const char*>data, len(data)), crc32c_plain(seed ^ <uint32_t>0xffffffff, <const unsigned char*><const char*>data, len(data)) ^ <uint32_t>0xffffffff
+    return crc32c(seed, <const char*>data, len(data)), crc32c_plain(seed ^ <uint32_t>0xffffffff,
+                                                                    <const unsigned char*><const char*>data, len(data)) ^ <uint32_t>0xffffffff

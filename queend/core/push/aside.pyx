@@ -1,7 +1,8 @@
-# A partition whose ids this daemon must learn first, or the database list, keeps no other waiting: its items leave their
-# stream for the stream's side, a stream without lanes, which learns by reads that hold no lane and then pushes as any other.
-# In: answers that refuse partitions until more is known. Out: those partitions stored by the side, and home again after that.
-# Owner: the stream's thread. While a partition is aside all its items go there, so their order is kept.
+# A partition whose ids this daemon must learn first, or the database list, keeps no other waiting: its items leave
+# their stream for the stream's side, a stream without lanes, which learns by reads that hold no lane and then pushes as
+# any other. In: answers that refuse partitions until more is known. Out: those partitions stored by the side, and home
+# again after that. Owner: the stream's thread. While a partition is aside all its items go there, so their order is
+# kept.
 
 cdef enum:
     ASIDE_SEEN = 20000        # ids in an answer that has more to teach: sql/function/ids.sql
@@ -93,7 +94,8 @@ cdef void aside_home(PushStream* side, PushBatch* b) noexcept nogil:
         side.gather = NULL
 
 cdef void group_pour(PushBatch* b, PushGroup* g, PushBatch* into, PushGroup* to) noexcept nogil:
-    # A group leaves its batch: its items, each duplicate after what it repeats, follow those of another of its partition.
+    # A group leaves its batch: its items, each duplicate after what it repeats, follow those of another of its
+    # partition.
     cdef PushGroup* before = NULL
     cdef PushGroup* at = b.first
     cdef PushItem* it = g.first

@@ -144,11 +144,13 @@ cdef void batch_place(PushBatch* b, PushGroup* g, PushItem* it) noexcept nogil:
 
 cdef inline bint batch_full(PushBatch* b, PushJob* j, int most_jobs) noexcept nogil:
     # For an item of j.
-    return b.n_jobs >= most_jobs and b.job is not j or b.n_items >= BATCH_ITEMS or b.bytes >= BATCH_BYTES or b.n_groups >= BATCH_GROUPS
+    return (b.n_jobs >= most_jobs and b.job is not j or b.n_items >= BATCH_ITEMS or b.bytes >= BATCH_BYTES
+            or b.n_groups >= BATCH_GROUPS)
 
 cdef inline bint batch_holds(PushBatch* b, PushPart* part) noexcept nogil:
     # All of it? What is drained stands in one batch: its partitions are stored in their order, or not now.
-    return b.n_items + part.left <= BATCH_ITEMS and b.n_groups + part.left <= BATCH_GROUPS and b.bytes + part.job.job.bytes <= BATCH_BYTES
+    return (b.n_items + part.left <= BATCH_ITEMS and b.n_groups + part.left <= BATCH_GROUPS
+            and b.bytes + part.job.job.bytes <= BATCH_BYTES)
 
 cdef bint batch_chunks(PushBatch* b) noexcept nogil:
     # Cuts groups into rows of at most ROW_RECORDS and about ROW_BYTES.
@@ -172,7 +174,8 @@ cdef bint batch_chunks(PushBatch* b) noexcept nogil:
         bytes = 0
         c = NULL
         while it != NULL:
-            if c == NULL or it.run != NULL or c.first.run != NULL or c.n >= ROW_RECORDS or (c.n and bytes + it.payload.n > ROW_BYTES):
+            if (c == NULL or it.run != NULL or c.first.run != NULL or c.n >= ROW_RECORDS
+                    or (c.n and bytes + it.payload.n > ROW_BYTES)):
                 b.chunks[b.n_chunks].group = g
                 b.chunks[b.n_chunks].first = it
                 b.chunks[b.n_chunks].n = 0

@@ -1,13 +1,13 @@
-# Capacity: pushes to queues with maxSize. In: items whose partitions are known. Out: those there is room for, marked with
-# the queue whose room they take; the others have failed. Queues without maxSize cost one look at a number.
+# Capacity: pushes to queues with maxSize. In: items whose partitions are known. Out: those there is room for, marked
+# with the queue whose room they take; the others have failed. Queues without maxSize cost one look at a number.
 #
-# What a queue holds is what was stored and not yet consumed by all of its groups: queend.queue_sizes sums it up from heads,
-# floors and cursors. It is asked (by a round of lookup) when the last answer is old, or when there is no room by an answer
-# that was asked for before the request came. Between answers this process counts what it lets in:
+# What a queue holds is what was stored and not yet consumed by all of its groups: queend.queue_sizes sums it up from
+# heads, floors and cursors. It is asked (by a round of lookup) when the last answer is old, or when there is no room by
+# an answer that was asked for before the request came. Between answers this process counts what it lets in:
 #   size = answer - stored by then + taken (let in, and not found to be duplicates or refused since)
-# What was on its way when the answer was made may be counted twice, but never not at all. What others store is in the next
-# answer: by so much may a bound be exceeded, at worst to as many times maxSize as there are daemons.
-# Owner: the process; guarded by capacity_lock, which is taken alone or below the catalog's, and held across nothing.
+# What was on its way when the answer was made may be counted twice, but never not at all. What others store is in the
+# next answer: by so much may a bound be exceeded, at worst to as many times maxSize as there are daemons. Owner: the
+# process; guarded by capacity_lock, which is taken alone or below the catalog's, and held across nothing.
 
 cdef enum:
     CAPACITY_AGE_US = 1000000    # how long an answer is believed by which the queue is empty
@@ -25,15 +25,16 @@ cdef inline int64_t capacity_left(Queue* q) noexcept nogil:
 cdef inline bint capacity_old(Queue* q, int64_t now) noexcept nogil:
     # Too old to let anything in by? The less room there seems to be, the sooner it is.
     cdef Capacity* c = &q.capacity
-    return c.asked_us == 0 or now - c.asked_us > CAPACITY_SHARE * c.took_us + CAPACITY_AGE_US * capacity_left(q) // q.max_size
+    return (c.asked_us == 0
+            or now - c.asked_us > CAPACITY_SHARE * c.took_us + CAPACITY_AGE_US * capacity_left(q) // q.max_size)
 
 cdef inline bint capacity_told(Capacity* c, int64_t now, int64_t since) noexcept nogil:
     # New enough to refuse what came at `since`?
     return c.asked_us >= since or (c.took_us > CAPACITY_CHEAP_US and now - c.asked_us < CAPACITY_SHARE * c.took_us)
 
 cdef bint capacity_admit(Worker* w, PushJob* j) noexcept nogil:
-    # Takes room for the items that are to be sent; those there is none for leave the chain. False: the job waits for sizes,
-    # with the room it has, or was answered.
+    # Takes room for the items that are to be sent; those there is none for leave the chain. False: the job waits for
+    # sizes, with the room it has, or was answered.
     cdef int64_t now = clock_mono_us()
     cdef PushItem** link = &j.unresolved
     cdef PushItem* it
@@ -51,7 +52,8 @@ cdef bint capacity_admit(Worker* w, PushJob* j) noexcept nogil:
             continue
         n = pushitem_count(it)
         room = n if j.drain else capacity_room(q, n)      # what the failover buffer holds was accepted
-        if not j.drain and j.job.tries < 10 and (capacity_old(q, now) or (room < n and not capacity_told(&q.capacity, now, j.job.born_us))):
+        if not j.drain and j.job.tries < 10 and (capacity_old(q, now)
+                                                 or (room < n and not capacity_told(&q.capacity, now, j.job.born_us))):
             q.capacity.wanted = True
             wait = True
             break
@@ -157,8 +159,8 @@ cdef inline void capacity_count(PushItem* it, int n) noexcept nogil:
         q.capacity.taken -= n
 
 cdef int capacity_transaction(TxJob* j) noexcept nogil:
-    # Is there room for all it pushes? -1: yes; -2: sizes have to be asked for; else the operation for which there is none.
-    # A transaction counts once it has taken effect: those that run side by side do not see each other.
+    # Is there room for all it pushes? -1: yes; -2: sizes have to be asked for; else the operation for which there is
+    # none. A transaction counts once it has taken effect: those that run side by side do not see each other.
     cdef int64_t now = clock_mono_us()
     cdef int fault = -1
     cdef int i = 0
@@ -171,7 +173,9 @@ cdef int capacity_transaction(TxJob* j) noexcept nogil:
             it = j.req.ops[i].push
             q = it.partition.queue
             if q.max_size > 0:
-                if j.job.tries < 10 and (capacity_old(q, now) or (capacity_left(q) == 0 and not capacity_told(&q.capacity, now, j.job.born_us))):
+                if j.job.tries < 10 and (capacity_old(q, now)
+                                         or (capacity_left(q) == 0
+                                             and not capacity_told(&q.capacity, now, j.job.born_us))):
                     q.capacity.wanted = True
                     fault = -2
                 elif capacity_left(q) == 0:

@@ -1,14 +1,15 @@
-# Delivery in the push's own round trip. When a batch leaves, pops that are parked for its partitions travel with it: the
-# push claims for them in its own transaction, and on commit they are answered from the batch itself. No second statement,
-# no second commit, nothing read back.
+# Delivery in the push's own round trip. When a batch leaves, pops that are parked for its partitions travel with it:
+# the push claims for them in its own transaction, and on commit they are answered from the batch itself. No second
+# statement, no second commit, nothing read back.
 #
 # Why order and leases hold: the push holds the partition's lane and claims only where the cursor stands exactly before
-# its first new record (committed + 1 = base), free of a lease and of a pause, under the cursor's row lock (SKIP LOCKED: a
-# push waits for no pop or ack); a group without a cursor there gets one if the partition is new too. So what is claimed is what a pop right after the commit would have claimed. Where anything
-# differs nothing is claimed, and the waiter is woken as ever.
+# its first new record (committed + 1 = base), free of a lease and of a pause, under the cursor's row lock (SKIP LOCKED:
+# a push waits for no pop or ack); a group without a cursor there gets one if the partition is new too. So what is
+# claimed is what a pop right after the commit would have claimed. Where anything differs nothing is claimed, and the
+# waiter is woken as ever.
 #
-# A waiter on its way is in no list of the book; it belongs to the batch until handover_book gives it back. What concerns
-# its request happens on its own worker (pop_handed).
+# A waiter on its way is in no list of the book; it belongs to the batch until handover_book gives it back. What
+# concerns its request happens on its own worker (pop_handed).
 
 cdef enum:
     HANDOVER_CLAIMS = 256     # in one push: the rest of a batch for which more wait is the next one
@@ -17,8 +18,8 @@ cdef enum:
 # ---- with the batch ------------------------------------------------------------------------------------------------
 
 cdef bint handover_choose(PushStream* s, PushBatch* b) noexcept nogil:
-    # The batch is cut into rows and about to leave: whom can it serve? True: it has become shorter. What is stored for as many
-    # waiters as one call serves is committed and delivered while the database stores the rest.
+    # The batch is cut into rows and about to leave: whom can it serve? True: it has become shorter. What is stored for
+    # as many waiters as one call serves is committed and delivered while the database stores the rest.
     cdef PushChunk* c
     cdef PushGroup* g = b.first
     cdef Group* group
@@ -128,8 +129,8 @@ cdef void handover_encode(PushStream* s, PushBatch* b, ClaimArgs* a) noexcept no
 # ---- back ----------------------------------------------------------------------------------------------------------
 
 cdef void handover_made(PushBatch* b, int* at, int partition, int64_t group) noexcept nogil:
-    # The database claimed for this one. Claims come back in the order they went, those with new cursors after the others; at:
-    # where to look on from.
+    # The database claimed for this one. Claims come back in the order they went, those with new cursors after the
+    # others; at: where to look on from.
     cdef Claim* c
     cdef int i
     for i in range(b.n_claims):
@@ -140,8 +141,8 @@ cdef void handover_made(PushBatch* b, int* at, int partition, int64_t group) noe
             return
 
 cdef void handover_undo(PushStream* s, PushBatch* b, bint lost) noexcept nogil:
-    # The call did not happen, or its outcome is lost: every waiter tries again the usual way, and what may have been leased
-    # is given back.
+    # The call did not happen, or its outcome is lost: every waiter tries again the usual way, and what may have been
+    # leased is given back.
     cdef PopJob* wake = NULL
     cdef Claim* c
     cdef int i

@@ -1,5 +1,5 @@
-# After the catalog was reloaded: items gathered for partitions that are gone go home and find their names again, and so do those
-# of queues that have got a bound since, for which no room was taken.
+# After the catalog was reloaded: items gathered for partitions that are gone go home and find their names again, and so
+# do those of queues that have got a bound since, for which no room was taken.
 
 cdef struct HomelessMsg:
     InboxMsg msg

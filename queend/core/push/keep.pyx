@@ -1,7 +1,8 @@
 # Committed chunks that somebody will read soon become rows in memory (memory/rowcache).
 
 cdef CachedRow* cachedrow_make(Engine* e, PushChunk* c) noexcept nogil:
-    # A copy of a committed chunk; NULL when memory ran out, then it is not kept. Book not locked. No statement is written.
+    # A copy of a committed chunk; NULL when memory ran out, then it is not kept. Book not locked. No statement is
+    # written.
     cdef RowArgs* scratch = &(<PushArgs*>e.args.at).rows
     cdef CachedRow* r
     cdef char* at

@@ -133,8 +133,8 @@ cdef void push_unreached(Worker* w, PushJob* j, int status, const char* text) no
         job_refuse(&j.job, status, text)
 
 cdef void push_bounded(Worker* w, PushJob* j, const char* text) noexcept nogil:
-    # A name it needs may not be made: nothing of it is stored. Where others of its items are on their way already, as the queue was
-    # deleted meanwhile, what is left counts as not reached.
+    # A name it needs may not be made: nothing of it is stored. Where others of its items are on their way already, as
+    # the queue was deleted meanwhile, what is left counts as not reached.
     if j.held:
         push_unreached(w, j, 503, text)
         return

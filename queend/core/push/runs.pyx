@@ -1,5 +1,6 @@
-# Runs in a batch. A run is one item of its group's chain and one row of the log. It is spread into items of their own when
-# one of its records may not be stored: an id seen before in the batch, or the database's word that it holds one already.
+# Runs in a batch. A run is one item of its group's chain and one row of the log. It is spread into items of their own
+# when one of its records may not be stored: an id seen before in the batch, or the database's word that it holds one
+# already.
 
 cdef void run_place(PushBatch* b, PushGroup* g, PushItem* it) noexcept nogil:
     # Puts a run into its partition's group, whole, or record by record when an id of it is there already.
@@ -72,8 +73,8 @@ cdef void group_open_runs(PushGroup* g) noexcept nogil:
         it = it.next
 
 cdef int64_t run_results(PushItem* it, PGresult* res, int row, int64_t base, int64_t created) noexcept nogil:
-    # One row of results for a run whose ids were looked up. Only a plain one can have been stored in part. The offset after
-    # the last record that was stored now.
+    # One row of results for a run whose ids were looked up. Only a plain one can have been stored in part. The offset
+    # after the last record that was stored now.
     cdef PgIter offs
     cdef PgIter ats
     cdef int64_t off, stored_at
@@ -202,7 +203,8 @@ cdef bint records_next(Records* r, PopMessage* m) noexcept nogil:
             m.payload = run.payloads[r.at]
         else:
             if r.at == 0:
-                batchrow_inner(&r.row, slice_of(<const char*>run.ids, 16 * <size_t>run.n), run.inner, True, slice_of(NULL, 0), run.n)
+                batchrow_inner(&r.row, slice_of(<const char*>run.ids, 16 * <size_t>run.n), run.inner, True,
+                               slice_of(NULL, 0), run.n)
             batchrow_record(&r.row, &id, &m.payload, &x)
             m.extras.text = x.text      # a client's frames say nothing else
             memcpy(m.id, r.row.message, 16)

@@ -1,6 +1,6 @@
-# Encrypted queues in the engine: payloads are sealed where a request has found its queues, before anything of it is handed on,
-# and opened where an answer is written. Between the two nobody sees a plain one: not a batch, the memory of newest rows, the
-# database or what waits for it.
+# Encrypted queues in the engine: payloads are sealed where a request has found its queues, before anything of it is
+# handed on, and opened where an answer is written. Between the two nobody sees a plain one: not a batch, the memory of
+# newest rows, the database or what waits for it.
 
 cdef inline bint item_bare(PushItem* it) noexcept nogil:
     # Must it be sealed and is not? It has its partition.
@@ -27,8 +27,8 @@ cdef bint item_seal(Worker* w, Job* j, PushItem* it) noexcept nogil:
     return True
 
 cdef bint push_seal(Worker* w, PushJob* j) noexcept nogil:
-    # All items that are not on their way, whose partitions are known. A run of an encrypted queue becomes items: its records
-    # carry a key's id. False: the request is answered, or what is left of it has failed.
+    # All items that are not on their way, whose partitions are known. A run of an encrypted queue becomes items: its
+    # records carry a key's id. False: the request is answered, or what is left of it has failed.
     cdef PushItem** at = &j.unresolved
     cdef PushItem* it
     while at[0] != NULL:
@@ -77,7 +77,8 @@ cdef bint tx_seal(Worker* w, TxJob* j) noexcept nogil:
     cdef int i
     for i in range(j.req.n):
         op = &j.req.ops[i]
-        if op.kind == TX_PUSH and op.push.partition != NULL and item_bare(op.push) and not item_seal(w, &j.job, op.push):
+        if (op.kind == TX_PUSH and op.push.partition != NULL and item_bare(op.push)
+                and not item_seal(w, &j.job, op.push)):
             job_unsealed(&j.job)
             return False
     return True
@@ -94,8 +95,8 @@ cdef bint group_bare(PushGroup* g) noexcept nogil:
     return False
 
 cdef void batch_bare(PushStream* s, PushBatch* b) noexcept nogil:
-    # Before a batch leaves: the database takes it under a version of the catalog that this process knows by now, so what has
-    # to be sealed, or needs room (push/capacity), is known as well. Such items go home and come again.
+    # Before a batch leaves: the database takes it under a version of the catalog that this process knows by now, so
+    # what has to be sealed, or needs room (push/capacity), is known as well. Such items go home and come again.
     cdef PushGroup* g = b.first
     while g != NULL:
         if group_bare(g) or group_roomless(g):
@@ -106,9 +107,9 @@ cdef void batch_bare(PushStream* s, PushBatch* b) noexcept nogil:
 # ---- answers -------------------------------------------------------------------------------------------------------
 
 cdef bint spill_seal(Worker* w, PushJob* j) noexcept nogil:
-    # What is not resolved is sealed before it is written anywhere, whatever its queue is: a plain one may have become encrypted
-    # without this process being able to hear of it. A record that names its key is opened in any queue. Without a key only what
-    # is known to need one is refused. False: the request is answered, or its items have failed.
+    # What is not resolved is sealed before it is written anywhere, whatever its queue is: a plain one may have become
+    # encrypted without this process being able to hear of it. A record that names its key is opened in any queue.
+    # Without a key only what is known to need one is refused. False: the request is answered, or its items have failed.
     cdef PushItem** at = &j.unresolved
     cdef PushItem* it
     cdef Queue* q

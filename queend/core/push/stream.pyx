@@ -1,8 +1,8 @@
 # Push streams. There is a fixed number of them, divided among the workers. Each stores some of the 64 lanes for good
 # (lane = partition id & 63, stream = lane mod number), so parts of requests are sent to it. It belongs to one worker's
-# thread, has at most one batch in flight and gathers the next one meanwhile: no timer, the batch grows with the database's
-# latency. Gathering groups items by partition, so record batches grow by themselves as load does.
-# In: items whose partitions are known. Out: items with offset, time and status, back to their requests after the commit.
+# thread, has at most one batch in flight and gathers the next one meanwhile: no timer, the batch grows with the
+# database's latency. Gathering groups items by partition, so record batches grow by themselves as load does. In: items
+# whose partitions are known. Out: items with offset, time and status, back to their requests after the commit.
 
 cdef enum:
     HOLD_ITEMS = 512          # of a batch that waits for clients to return
@@ -147,8 +147,8 @@ cdef bint stream_holds(PushStream* s) noexcept nogil:
     return engine_waits_for(engine_of(s.worker), wait if wait else hold_returning(&s.hold, s.gather.n_items, now))
 
 cdef void stream_answered(PushStream* s, PushBatch* b) noexcept nogil:
-    # Clients that wait for their answers send again when they have them. Without a hold they fall into two halves that take
-    # turns: half as many records per commit, and twice the fixed cost. Larger batches have spread that cost.
+    # Clients that wait for their answers send again when they have them. Without a hold they fall into two halves that
+    # take turns: half as many records per commit, and twice the fixed cost. Larger batches have spread that cost.
     cdef int waiting = s.gather.n_items if s.gather != NULL else 0
     s.hold.expected = 0
     if s.again == NULL and b.n_items + waiting <= HOLD_ITEMS:
@@ -280,7 +280,8 @@ cdef inline void stream_first(PushStream* s, PushBatch* b) noexcept nogil:
     s.again = b
 
 cdef void stream_drop(PushStream* s, PushBatch* b) noexcept nogil:
-    # It is empty, or has failed. One that was cut off the batch that is scattered next keeps that one's memory (batch_part).
+    # It is empty, or has failed. One that was cut off the batch that is scattered next keeps that one's memory
+    # (batch_part).
     if s.leaving:
         b.next = s.dropped
         s.dropped = b
@@ -300,8 +301,8 @@ cdef void stream_trouble(PushStream* s, PushBatch* b, PGresult* res, int outcome
         return
     b.tries += 1
     if outcome != SLOT_ERROR:
-        # The connection went away with the batch in flight. Without the server's word that nothing was stored, it may be
-        # stored: sent again with every id checked, it is stored exactly once.
+        # The connection went away with the batch in flight. Without the server's word that nothing was stored, it may
+        # be stored: sent again with every id checked, it is stored exactly once.
         if res == NULL:
             b.unsure = True
         if outcome == SLOT_DEADLINE and spool.on:
@@ -337,8 +338,8 @@ cdef void stream_trouble(PushStream* s, PushBatch* b, PGresult* res, int outcome
         stream_give_up(s, b, 503)
 
 cdef void stream_give_up(PushStream* s, PushBatch* b, int status) noexcept nogil:
-    # For now. Where it came from the failover buffer nothing that was split from it is stored in its place: it comes again
-    # in its order.
+    # For now. Where it came from the failover buffer nothing that was split from it is stored in its place: it comes
+    # again in its order.
     cdef PushBatch** at = &s.again
     cdef PushBatch* other
     cdef bint ordered = b.n_groups == 1 and group_drains(b.first)

@@ -1,7 +1,7 @@
-# Columns as one Arrow IPC stream: schema, the dictionaries, one record batch, the end. Of records: queue and partition (dictionaries
-# of utf8, indices int32), offset (int64), ts (timestamp, µs, UTC), transactionId and payload (utf8), id and headers (utf8; headers
-# a JSON object, empty where there are none), as many as are wanted; the schema's metadata tells the entries: marks, errors, where to
-# go on. No column has nulls.
+# Columns as one Arrow IPC stream: schema, the dictionaries, one record batch, the end. Of records: queue and partition
+# (dictionaries of utf8, indices int32), offset (int64), ts (timestamp, µs, UTC), transactionId and payload (utf8), id
+# and headers (utf8; headers a JSON object, empty where there are none), as many as are wanted; the schema's metadata
+# tells the entries: marks, errors, where to go on. No column has nulls.
 
 cdef enum:
     IPC_V5 = 4
@@ -158,7 +158,8 @@ cdef void ipc_gather(IpcOut* a, ReadCall* c) noexcept nogil:
 # ---- messages ------------------------------------------------------------------------------------------------------
 
 cdef size_t ipc_message(Buf* b, uint8_t kind, int64_t body, FbsTable* t) noexcept nogil:
-    # Begins a message; t: its table, of which field 2 is the header still to be written. Returns where the flatbuffer starts.
+    # Begins a message; t: its table, of which field 2 is the header still to be written. Returns where the flatbuffer
+    # starts.
     cdef size_t base
     fbs_pad(b, 0, 8)
     buf_le32(b, <uint32_t>0xffffffff)
@@ -224,7 +225,8 @@ cdef void ipc_schema(Buf* b, IpcColumn** columns, int n, const char* key, Slice 
 cdef inline int64_t ipc_padded(size_t n) noexcept nogil:
     return <int64_t>((n + 7) & ~<size_t>7)
 
-cdef void ipc_batch(Buf* b, size_t base, size_t slot, int64_t length, int columns, const size_t* sizes, int n) noexcept nogil:
+cdef void ipc_batch(Buf* b, size_t base, size_t slot, int64_t length, int columns, const size_t* sizes,
+                    int n) noexcept nogil:
     # The table of a record batch whose body has n buffers of these sizes, each padded.
     cdef FbsTable t
     cdef size_t at

@@ -35,7 +35,8 @@ cdef inline void fbs_refer(Buf* b, size_t slot) noexcept nogil:
     fbs_int(b, slot, <int32_t>(b.len - slot))
 
 cdef void fbs_table(Buf* b, size_t base, size_t slot, const char* sizes, FbsTable* t) noexcept nogil:
-    # A table of zeros that the reference at `slot` means. sizes: a digit per field: 0 absent, else its bytes (a reference: 4).
+    # A table of zeros that the reference at `slot` means. sizes: a digit per field: 0 absent, else its bytes (a
+    # reference: 4).
     cdef int n = <int>strlen(sizes)
     cdef uint16_t[FBS_FIELDS + 2] vtable
     cdef size_t end = 4

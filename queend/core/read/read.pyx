@@ -92,7 +92,8 @@ def offsets_answer(bytes number, bytes name, bytes head, bytes floor, bytes at, 
     cdef int64_t rows
     cdef int n = 5 if timed else 4
     cdef int i
-    if not pg_array_of(read_slice(number), OID_INT4_ELEMENT, &arrays[0]) or not pg_array_of(read_slice(name), OID_TEXT_ELEMENT, &arrays[1]):
+    if not pg_array_of(read_slice(number), OID_INT4_ELEMENT,
+                       &arrays[0]) or not pg_array_of(read_slice(name), OID_TEXT_ELEMENT, &arrays[1]):
         raise ValueError("arrays of another type")
     for i, one in enumerate((head, floor, at)[:n - 2]):
         if not pg_array_of(read_slice(one), OID_INT8_ELEMENT, &arrays[2 + i]):

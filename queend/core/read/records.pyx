@@ -1,5 +1,5 @@
-# The log read by offset: the rows queend.read_rows found, turned into records one after the other, within the budgets of
-# the call. No I/O. What is borrowed from the rows lives as long as the caller's bytes.
+# The log read by offset: the rows queend.read_rows found, turned into records one after the other, within the budgets
+# of the call. No I/O. What is borrowed from the rows lives as long as the caller's bytes.
 
 cdef enum:
     READ_ANSWER_MOST = 67108864       # bytes of an answer after which no record is begun
@@ -56,7 +56,8 @@ cdef struct ReadRecord:
     Extras extras
     Slice payload
 
-cdef bint readrows_open(ReadRows* r, Slice base, Slice n, Slice created, Slice ids, Slice body, Slice meta) noexcept nogil:
+cdef bint readrows_open(ReadRows* r, Slice base, Slice n, Slice created, Slice ids, Slice body,
+                        Slice meta) noexcept nogil:
     # Binary arrays as PostgreSQL sent them; False when they do not belong together.
     if not pg_array_of(base, OID_INT8_ELEMENT, &r.base) or not pg_array_of(n, OID_INT4_ELEMENT, &r.n):
         return False
@@ -116,7 +117,8 @@ cdef bint readcall_behind(ReadCall* c) noexcept nogil:
 
 cdef bint readentry_next(ReadCall* c, ReadEntry* e, size_t written, ReadRecord* out) noexcept nogil:
     # The next record of an entry; False at its end or when a budget is spent. The first record of the call is given
-    # whatever its size, so that every call gets on; the first of an entry only if the call's own budget has room for it.
+    # whatever its size, so that every call gets on; the first of an entry only if the call's own budget has room for
+    # it.
     cdef Extras x
     if e.spent or e.error.n or c.left <= 0:
         return False

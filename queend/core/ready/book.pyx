@@ -13,8 +13,9 @@ cdef void book_close() noexcept nogil:
     uv_mutex_destroy(&book.lock)
 
 cdef Cursor* book_cursor(Group* g, Partition* p) noexcept nogil:
-    # Finds or makes; lock held. NULL when memory ran out. A cursor has its place among the due ones before it is used: it
-    # moves without asking for memory. NULL as well for a partition that is buried: what lives leads to nothing that does not.
+    # Finds or makes; lock held. NULL when memory ran out. A cursor has its place among the due ones before it is used:
+    # it moves without asking for memory. NULL as well for a partition that is buried: what lives leads to nothing that
+    # does not.
     cdef Cursor* c = <Cursor*>table_get(&g.cursors, <uint32_t>p.id)
     if c != NULL:
         return c
@@ -133,8 +134,8 @@ cdef void book_head(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
         g = g.next
 
 cdef void book_found(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
-    # The database says that the partition ends at `head`. Where that is news it is news for every group. One that a scan to
-    # come will tell hears of it only where it knows the partition already. Lock held.
+    # The database says that the partition ends at `head`. Where that is news it is news for every group. One that a
+    # scan to come will tell hears of it only where it knows the partition already. Lock held.
     cdef Group* g
     cdef Cursor* c
     if head <= p.head:
@@ -191,8 +192,9 @@ cdef void cursor_wakes(Cursor* c, int64_t at, int64_t due, int64_t now, PopJob**
         book_wake_cursor(c, wake)
 
 cdef void book_stored(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
-    # Somebody here stored up to `head` in what he found under its name. The process may have forgotten the partition since: it
-    # may live on under another name entry; where it does not, the groups of its queue look again. Catalog and book locked.
+    # Somebody here stored up to `head` in what he found under its name. The process may have forgotten the partition
+    # since: it may live on under another name entry; where it does not, the groups of its queue look again. Catalog and
+    # book locked.
     cdef Partition* found = catalog_partition_id(p.id) if p.dead else p
     cdef Queue* q
     cdef Group* g
@@ -211,8 +213,8 @@ cdef inline void book_made(Cursor* c) noexcept nogil:
     atomic_set8(&c.fresh, c.fresh == FRESH_AGAIN)
 
 cdef void book_forget(Group* g) noexcept nogil:
-    # Cursors of the group were moved by hand: where they stand and whether they are leased is for a scan to find out. What is
-    # ready or on its way stays so: the database decides. Lock held.
+    # Cursors of the group were moved by hand: where they stand and whether they are leased is for a scan to find out.
+    # What is ready or on its way stays so: the database decides. Lock held.
     cdef Cursor* c = g.all_cursors
     while c != NULL:
         atomic_set8(&c.fresh, FRESH_AGAIN if c.state == CURSOR_BUSY else 1)

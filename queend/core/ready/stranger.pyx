@@ -1,7 +1,7 @@
-# Strangers: parked pops that no group's list can hold, because their queue or partition is not known yet or because they
-# ask for a namespace or task. In: who waits for what. Out: those to whom a queue's news is news.
-# They stand in one list per thing waited for (a queue's name, or a namespace with a task), found by its hash: news of one
-# queue costs nothing for those who wait for another. Guarded by the book's lock.
+# Strangers: parked pops that no group's list can hold, because their queue or partition is not known yet or because
+# they ask for a namespace or task. In: who waits for what. Out: those to whom a queue's news is news. They stand in one
+# list per thing waited for (a queue's name, or a namespace with a task), found by its hash: news of one queue costs
+# nothing for those who wait for another. Guarded by the book's lock.
 
 cdef struct Strangers:
     Strangers* same_hash
@@ -22,7 +22,8 @@ cdef Strangers* strangers_find(bint any_queue, Slice name, Slice task) noexcept 
     return s
 
 cdef inline Strangers* strangers_of(PopJob* j) noexcept nogil:
-    return strangers_find(j.any_queue, j.req.ns if j.any_queue else j.req.queue, j.req.task if j.any_queue else slice_of(NULL, 0))
+    return strangers_find(j.any_queue, j.req.ns if j.any_queue else j.req.queue,
+                          j.req.task if j.any_queue else slice_of(NULL, 0))
 
 cdef bint strangers_park(PopJob* j) noexcept nogil:
     # False when memory ran out.
@@ -88,8 +89,8 @@ cdef void book_wake_strangers(Queue* q, Slice partition, PopJob** wake) noexcept
     strangers_wake(strangers_find(True, none, none), none, wake)
 
 cdef void book_wake_known(PopJob** wake) noexcept nogil:
-    # All who wait for a namespace or task, or for something of a queue that is known by now. Those of unknown queues keep their places.
-    # Catalog and book locked.
+    # All who wait for a namespace or task, or for something of a queue that is known by now. Those of unknown queues
+    # keep their places. Catalog and book locked.
     cdef size_t i = 0
     cdef Strangers* s
     while book.n_strangers and i <= book.strangers.mask:

@@ -1,4 +1,5 @@
-# Parked pops that are to be tried again: each goes to its own worker. In: jobs taken out of the book. Out: the worker's list.
+# Parked pops that are to be tried again: each goes to its own worker. In: jobs taken out of the book. Out: the worker's
+# list.
 
 cdef void pop_move(PopJob* j, int state) noexcept nogil:
     j.state = state

@@ -86,8 +86,8 @@ cdef bint partition_ref(Slice text, AckItem* it) noexcept nogil:
     return True
 
 cdef void ack_error_take(Slice raw, Arena* a, Slice* out) noexcept nogil:
-    # What went wrong, for people: an odd character in it is no reason to refuse the acknowledgment. PostgreSQL's text has
-    # no NUL, so a blank takes its place.
+    # What went wrong, for people: an odd character in it is no reason to refuse the acknowledgment. PostgreSQL's text
+    # has no NUL, so a blank takes its place.
     cdef char* p
     if not json_unescape(raw, a, out, NULL):
         out[0] = slice_of(NULL, 0)
@@ -97,14 +97,16 @@ cdef void ack_error_take(Slice raw, Arena* a, Slice* out) noexcept nogil:
         p[0] = b' '           # only an escape spells NUL, so the text is a copy in the arena
         p = <char*>memchr(p, 0, out.p + out.n - p)
 
-cdef bint ackitem_take(AckItem* it, AckRaw* raw, AckRaw* before, Arena* a, const char* what, int index, ApiError* e) noexcept nogil:
-    # From literals to an item; the two required ones are known to be there. before: the literals of the item that stands
-    # before it in the array, NULL when there is none: most have its partition and its lease.
+cdef bint ackitem_take(AckItem* it, AckRaw* raw, AckRaw* before, Arena* a, const char* what, int index,
+                       ApiError* e) noexcept nogil:
+    # From literals to an item; the two required ones are known to be there. before: the literals of the item that
+    # stands before it in the array, NULL when there is none: most have its partition and its lease.
     cdef Slice text
     cdef uint8_t kind, keep
     memset(it, 0, sizeof(AckItem))
     if not txid_take(raw.txid, a, &text):
-        return refuse_item(e, b"transactionId must be valid text of at most 255 characters", what, index, b"transactionId")
+        return refuse_item(e, b"transactionId must be valid text of at most 255 characters", what, index,
+                           b"transactionId")
     record_id(text, it.id, &kind, &keep)
     it.txid_json = raw.txid
     if before != NULL and slice_eq(before.partition, raw.partition):
@@ -252,9 +254,11 @@ cdef bint ack_items(Json* j, Arena* a, int max_items, AckReq* q, ApiError* e) no
         elif not ack_object(j, a, &raw, e):
             return False
         if raw.txid.p == NULL or raw.txid.n <= 2:
-            return refuse_item(e, b"Each acknowledgment must have a valid transactionId string", b"item", q.n, b"transactionId")
+            return refuse_item(e, b"Each acknowledgment must have a valid transactionId string", b"item", q.n,
+                               b"transactionId")
         if raw.partition.p == NULL or raw.partition.n <= 2:
-            return refuse_item(e, b"Each acknowledgment must have a valid partitionId string to ensure message uniqueness",
+            return refuse_item(e,
+                               b"Each acknowledgment must have a valid partitionId string to ensure message uniqueness",
                                b"item", q.n, b"partitionId")
         if not ackitem_take(&q.items[q.n], &raw, &before if q.n else NULL, a, b"item", q.n, e):
             return False

@@ -1,6 +1,7 @@
 # POST /api/v1/events/{queue}: CloudEvents 1.0 over HTTP: structured (application/cloudevents+json), batched
-# (application/cloudevents-batch+json) and binary (ce- headers). The event's data becomes the payload; its attributes go into the
-# headers of the record as they came, so that the same event can go out again. Source and id make the transactionId.
+# (application/cloudevents-batch+json) and binary (ce- headers). The event's data becomes the payload; its attributes go
+# into the headers of the record as they came, so that the same event can go out again. Source and id make the
+# transactionId.
 
 cdef enum:
     EVENT_ATTRIBUTES = 64     # of one event
@@ -76,9 +77,12 @@ cdef bint event_known(Event* v, Slice name, Slice text) noexcept nogil:
     # What the standard says of the attributes it names, and of those that mean something here.
     cdef Slice meant
     cdef char[80] hint
-    cdef bint wanted = (slice_is(name, b"id") or slice_is(name, b"source") or slice_is(name, b"type") or slice_is(name, b"specversion")
-                        or slice_is(name, b"datacontenttype") or slice_is(name, b"dataschema") or slice_is(name, b"subject") or slice_is(name, b"time")
-                        or slice_is(name, b"partitionkey") or slice_is(name, b"traceparent") or slice_is(name, b"tracestate"))
+    cdef bint wanted = (slice_is(name, b"id") or slice_is(name, b"source") or slice_is(name, b"type")
+                        or slice_is(name, b"specversion")
+                        or slice_is(name, b"datacontenttype") or slice_is(name,
+                                                                          b"dataschema") or slice_is(name, b"subject") or slice_is(name, b"time")
+                        or slice_is(name, b"partitionkey") or slice_is(name,
+                                                                       b"traceparent") or slice_is(name, b"tracestate"))
     if not wanted:
         # an extension may have any name; one that is near to the standard's own would be a slip that nobody hears of
         if strict and name_judge(name, EVENT_NAMES, &meant) == NAME_NEAR:
@@ -294,7 +298,8 @@ cdef bint event_body(Event* v, Slice kind, Slice body) noexcept nogil:
         if kind.n:
             return refuse_json(v.error, &j)
     buf_init(&b)
-    if (type_has(kind, b"/xml") or type_has(kind, b"+xml") or (kind.n > 5 and text_folds(kind.p, b"text/", 5))) and utf8_valid(body):
+    if (type_has(kind, b"/xml") or type_has(kind, b"+xml")
+        or (kind.n > 5 and text_folds(kind.p, b"text/", 5))) and utf8_valid(body):
         json_escape(&b, body)
     else:
         v.base64 = True
@@ -308,7 +313,8 @@ cdef bint event_body(Event* v, Slice kind, Slice body) noexcept nogil:
 
 # ---- a request -------------------------------------------------------------------------------------------------------
 
-cdef bint events_read(Slice headers, bint traced, Slice path, Slice query, Slice body, Arena* a, int max_items, PushReq* out, ApiError* e) noexcept nogil:
+cdef bint events_read(Slice headers, bint traced, Slice path, Slice query, Slice body, Arena* a, int max_items,
+                      PushReq* out, ApiError* e) noexcept nogil:
     # A fault refuses the whole request; nothing was used yet.
     cdef Slice kind = header_value(headers, b"content-type")
     cdef Slice queue, partition, text
@@ -316,7 +322,8 @@ cdef bint events_read(Slice headers, bint traced, Slice path, Slice query, Slice
     cdef int found
     memset(&where, 0, sizeof(where))
     memset(out, 0, sizeof(PushReq))
-    if not percent_decode(slice_of(path.p + 15, path.n - 15), a, False, &queue) or queue.n == 0 or queue.n > NAME_MAX:      # after /api/v1/events/
+    # after /api/v1/events/
+    if not percent_decode(slice_of(path.p + 15, path.n - 15), a, False, &queue) or queue.n == 0 or queue.n > NAME_MAX:
         return refuse(e, b"The queue name in the path must be valid text of 1 to 255 bytes")
     where.queue = queue
     found = query_find(query, b"partition", a, &partition)
@@ -330,15 +337,18 @@ cdef bint events_read(Slice headers, bint traced, Slice path, Slice query, Slice
     if found and not out.counts and not slice_is(text, b"array"):
         return refuse(e, b"format must be array or counts")
     if kind.n >= 23 and text_folds(kind.p, b"application/cloudevents", 23):
-        if not type_is(kind, b"application/cloudevents+json") and not type_is(kind, b"application/cloudevents-batch+json"):
-            error_set(e, 415, b"Events come as application/cloudevents+json, application/cloudevents-batch+json or with ce- headers")
+        if not type_is(kind, b"application/cloudevents+json") and not type_is(kind,
+                                                                              b"application/cloudevents-batch+json"):
+            error_set(e, 415,
+                      b"Events come as application/cloudevents+json, application/cloudevents-batch+json or with ce- headers")
             return False
         return events_json(type_is(kind, b"application/cloudevents-batch+json"), body, &where, a, max_items, out, e)
     if header_value(headers, b"ce-specversion").p == NULL:
         return refuse(e, b"Neither a Content-Type of CloudEvents nor a header ce-specversion")
     return events_binary(headers, kind, body, &where, a, out, e)
 
-cdef bint events_binary(Slice headers, Slice kind, Slice body, EventWhere* where, Arena* a, PushReq* out, ApiError* e) noexcept nogil:
+cdef bint events_binary(Slice headers, Slice kind, Slice body, EventWhere* where, Arena* a, PushReq* out,
+                        ApiError* e) noexcept nogil:
     cdef Event* v = <Event*>arena_alloc(a, sizeof(Event))
     cdef bint ok
     out.items = <PushItem*>arena_alloc(a, sizeof(PushItem))
@@ -346,13 +356,15 @@ cdef bint events_binary(Slice headers, Slice kind, Slice body, EventWhere* where
         error_set(e, 503, b"Out of memory")
         return False
     event_open(v, a, 0, e)
-    ok = event_headers(v, headers) and (kind.n == 0 or event_attribute(v, slice_lit(b"datacontenttype"), kind, slice_of(NULL, 0))) \
+    ok = event_headers(v, headers) and (kind.n == 0
+                                        or event_attribute(v, slice_lit(b"datacontenttype"), kind, slice_of(NULL, 0))) \
         and event_body(v, kind, body) and event_close(v, where, out.items)
     buf_free(&v.json)
     out.n = 1
     return ok
 
-cdef bint events_json(bint batch, Slice body, EventWhere* where, Arena* a, int max_items, PushReq* out, ApiError* e) noexcept nogil:
+cdef bint events_json(bint batch, Slice body, EventWhere* where, Arena* a, int max_items, PushReq* out,
+                      ApiError* e) noexcept nogil:
     cdef Event* v = <Event*>arena_alloc(a, sizeof(Event))
     cdef Json j
     cdef bint first = True

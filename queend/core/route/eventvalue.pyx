@@ -18,7 +18,8 @@ cdef bint event_uri(Slice text, bint absolute) noexcept nogil:
         c = <unsigned char>text.p[i]
         if c <= 32 or memchr(b"\"<>\\^`{|}", c, 9) != NULL:
             return False
-        if c == b'%' and (i + 2 >= text.n or hex_value(<unsigned char>text.p[i + 1]) < 0 or hex_value(<unsigned char>text.p[i + 2]) < 0):
+        if c == b'%' and (i + 2 >= text.n or hex_value(<unsigned char>text.p[i + 1]) < 0
+                          or hex_value(<unsigned char>text.p[i + 2]) < 0):
             return False
     if not absolute:
         return text.n > 0
@@ -66,7 +67,8 @@ cdef bint event_time(Slice text) noexcept nogil:
             i += 1
     if i + 1 == text.n and (text.p[i] | 32) == b'z':
         return time_parse(slice_of(text.p, 19), &us)
-    return (i + 6 == text.n and (text.p[i] == b'+' or text.p[i] == b'-') and 48 <= text.p[i + 1] <= 50 and 48 <= text.p[i + 2] <= 57 and text.p[i + 3] == b':'
+    return (i + 6 == text.n and (text.p[i] == b'+' or text.p[i] == b'-') and 48 <= text.p[i + 1] <= 50
+            and 48 <= text.p[i + 2] <= 57 and text.p[i + 3] == b':'
             and 48 <= text.p[i + 4] <= 53 and 48 <= text.p[i + 5] <= 57 and time_parse(slice_of(text.p, 19), &us))
 
 cdef bint event_base64(Slice text) noexcept nogil:

@@ -140,7 +140,8 @@ cdef inline int64_t due_after(int64_t now, int64_t delay_us) noexcept nogil:
     # To the millisecond, up: so items of one request have one moment.
     return (now + delay_us + 999) // 1000 * 1000
 
-cdef bint due_known(Slice at, Slice delay, bint quoted, Arena* a, int64_t* due, const char** why, const char** field) noexcept nogil:
+cdef bint due_known(Slice at, Slice delay, bint quoted, Arena* a, int64_t* due, const char** why,
+                    const char** field) noexcept nogil:
     # From deliverAt and delayMs (p NULL: not given) to a moment; 0: at once. quoted: texts are literals with quotes.
     cdef Slice text = at
     cdef int64_t us = 0

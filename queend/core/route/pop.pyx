@@ -25,7 +25,8 @@ cdef bint pop_path(int route, Slice path, Arena* a, PopReq* q, ApiError* e) noex
             return refuse(e, b"The partition name in the path must be valid text of at most 255 bytes")
     return True
 
-cdef bint pop_parse(int route, Slice path, Slice query, Arena* a, const Settings* s, PopReq* q, ApiError* e) noexcept nogil:
+cdef bint pop_parse(int route, Slice path, Slice query, Arena* a, const Settings* s, PopReq* q,
+                    ApiError* e) noexcept nogil:
     cdef Slice text
     cdef bint given, yes, also
     memset(q, 0, sizeof(PopReq))
@@ -59,7 +60,8 @@ cdef bint pop_parse(int route, Slice path, Slice query, Arena* a, const Settings
     q.autopilot = yes
     if not pop_form(query, a, q, e):
         return False
-    if not query_number(query, b"batch", a, AUTOPILOT_BATCH if q.autopilot else s.default_batch, 1, BATCH_MAX, &q.batch, &given, e):
+    if not query_number(query, b"batch", a, AUTOPILOT_BATCH if q.autopilot else s.default_batch, 1, BATCH_MAX, &q.batch,
+                        &given, e):
         return False
     q.batch_given = given
     if not query_number(query, b"partitions", a, 1, 1, 1000000, &q.partitions, &given, e):
@@ -78,7 +80,8 @@ cdef bint pop_parse(int route, Slice path, Slice query, Arena* a, const Settings
         q.partitions_given = True       # by the path: nothing is left to choose
     if q.timeout_ms > MAX_TIMEOUT_MS:
         q.timeout_ms = MAX_TIMEOUT_MS
-    if query_find(query, b"leaseSeconds", a, &text) and (not query_int(query, b"leaseSeconds", a, 0, &q.lease_s) or not 1 <= q.lease_s <= LEASE_MAX):
+    if query_find(query, b"leaseSeconds", a, &text) and (not query_int(query, b"leaseSeconds", a, 0, &q.lease_s)
+                                                         or not 1 <= q.lease_s <= LEASE_MAX):
         return refuse(e, b"leaseSeconds must be a number from 1 to 86400")
     return pop_subscription(query, a, s, q, e)
 
@@ -101,11 +104,13 @@ cdef bint pop_form(Slice query, Arena* a, PopReq* q, ApiError* e) noexcept nogil
     return True
 
 cdef bint pop_subscription(Slice query, Arena* a, const Settings* s, PopReq* q, ApiError* e) noexcept nogil:
-    # Where a group that is new here begins (section 6.5). Queue mode always begins at the oldest message. from_beginning: `all`, in the
-    # words of the published clients.
+    # Where a group that is new here begins (section 6.5). Queue mode always begins at the oldest message.
+    # from_beginning: `all`, in the words of the published clients.
     cdef Slice mode, since
     cdef int found = query_find(query, b"subscriptionMode", a, &mode)
-    if strict and (found < 0 or mode.n and not slice_is(mode, b"all") and not slice_is(mode, b"from_beginning") and not slice_is(mode, b"new") and not slice_is(mode, b"new-only")):
+    if strict and (found < 0
+                   or mode.n and not slice_is(mode, b"all") and not slice_is(mode,
+                                                                             b"from_beginning") and not slice_is(mode, b"new") and not slice_is(mode, b"new-only")):
         return refuse(e, b"subscriptionMode must be all, new or new-only")
     found = query_find(query, b"subscriptionFrom", a, &since)
     if strict and (found < 0 or since.n and not slice_is(since, b"now") and not time_parse(since, &q.sub_from_us)):
@@ -126,7 +131,8 @@ cdef bint pop_subscription(Slice query, Arena* a, const Settings* s, PopReq* q, 
 
 # ---- the answer ----------------------------------------------------------------------------------------------------
 
-cdef void pop_reply_open(Buf* b, PopReq* q, Slice queue, Slice partition, Slice uuid, Slice lease, int claimed) noexcept nogil:
+cdef void pop_reply_open(Buf* b, PopReq* q, Slice queue, Slice partition, Slice uuid, Slice lease,
+                         int claimed) noexcept nogil:
     if q.events:
         buf_byte(b, b'[')
         return

@@ -1,6 +1,7 @@
-# The answer to a pop with frames=true: application/x-queen-pop, as the 2.x client reads it (docs/binary-formats.md). Records
-# go out as they are stored where a client framed them, else as message frames written here; nothing is spelled as JSON.
-# In: names and records. Out: bytes. Counts and lengths that are known only afterwards are filled in when their part ends.
+# The answer to a pop with frames=true: application/x-queen-pop, as the 2.x client reads it (docs/binary-formats.md).
+# Records go out as they are stored where a client framed them, else as message frames written here; nothing is spelled
+# as JSON. In: names and records. Out: bytes. Counts and lengths that are known only afterwards are filled in when their
+# part ends.
 
 cdef const char* FRAMES_TYPE = b"application/x-queen-pop"
 
@@ -28,7 +29,8 @@ cdef inline void buf_le32_at(Buf* b, size_t at, uint32_t v) noexcept nogil:
     if not b.failed:
         memcpy(b.data + at, &w, 4)
 
-cdef void popframes_open(FrameWriter* w, Buf* out, PopReq* q, Slice queue, Slice group, Slice lease, int claims) noexcept nogil:
+cdef void popframes_open(FrameWriter* w, Buf* out, PopReq* q, Slice queue, Slice group, Slice lease,
+                         int claims) noexcept nogil:
     cdef size_t at
     memset(w, 0, sizeof(FrameWriter))
     w.out = out
@@ -68,7 +70,8 @@ cdef void popframes_close(FrameWriter* w) noexcept nogil:
         memcpy(w.out.data + w.claim_at, &end, 8)
         buf_le32_at(w.out, w.claim_at + 12, w.records)
 
-cdef void popframes_head(FrameWriter* w, int64_t base, int64_t created_us, int n, int codec, size_t size) noexcept nogil:
+cdef void popframes_head(FrameWriter* w, int64_t base, int64_t created_us, int n, int codec,
+                         size_t size) noexcept nogil:
     popframes_raw_end(w)
     w.records += 1
     buf_le64(w.out, <uint64_t>base)
@@ -77,7 +80,8 @@ cdef void popframes_head(FrameWriter* w, int64_t base, int64_t created_us, int n
     buf_byte(w.out, <char>codec)
     buf_le32(w.out, <uint32_t>size)
 
-cdef void popframes_stored(FrameWriter* w, int64_t base, int64_t created_us, int n, Slice z, int64_t last) noexcept nogil:
+cdef void popframes_stored(FrameWriter* w, int64_t base, int64_t created_us, int n, Slice z,
+                           int64_t last) noexcept nogil:
     # A row as the client framed it; `last`: the offset up to which it is delivered.
     popframes_head(w, base, created_us, n, ZSTD_RECORD, z.n)
     buf_slice(w.out, z)

@@ -1,10 +1,11 @@
 # POST /api/v1/push: items sliced out of the body, every one validated before any is used; and the answer.
 
-cdef bint pushitem_new(Arena* a, UuidGen* g, PushItem* it, Slice txid_raw, Slice queue_raw, Slice part_raw, Slice trace_raw,
+cdef bint pushitem_new(Arena* a, UuidGen* g, PushItem* it, Slice txid_raw, Slice queue_raw, Slice part_raw,
+                       Slice trace_raw,
                        Slice payload, const char* empty_payload, PushOptions* options, const PushItem* before, const char* what,
                        int index, ApiError* e) noexcept nogil:
-    # From literals (p NULL: absent) to an item. options: names where it has none, may be NULL when it has a queue. before:
-    # an item whose queue it may share, or NULL. `what` and `index` name it where it is refused.
+    # From literals (p NULL: absent) to an item. options: names where it has none, may be NULL when it has a queue.
+    # before: an item whose queue it may share, or NULL. `what` and `index` name it where it is refused.
     cdef Slice text
     memset(it, 0, sizeof(PushItem))
     if part_raw.p == NULL:
@@ -23,7 +24,8 @@ cdef bint pushitem_new(Arena* a, UuidGen* g, PushItem* it, Slice txid_raw, Slice
         it.txid = slice_of(txid_raw.p + 1, txid_raw.n - 2)
         if not record_uuid(it.txid, it.id, &it.id_kind):
             if not txid_take(txid_raw, a, &it.txid):
-                return refuse_item(e, b"TransactionId must be valid text of at most 255 characters", what, index, b"transactionId")
+                return refuse_item(e, b"TransactionId must be valid text of at most 255 characters", what, index,
+                                   b"transactionId")
             record_id(it.txid, it.id, &it.id_kind, &it.keep_text)
         it.txid_json = txid_raw
     else:
@@ -35,7 +37,8 @@ cdef bint pushitem_new(Arena* a, UuidGen* g, PushItem* it, Slice txid_raw, Slice
     it.payload = payload if payload.p != NULL else slice_lit(empty_payload)
     return True
 
-cdef bint push_item(Json* j, Arena* a, UuidGen* g, PushOptions* options, PushItem* it, const PushItem* before, const char* what,
+cdef bint push_item(Json* j, Arena* a, UuidGen* g, PushOptions* options, PushItem* it, const PushItem* before,
+                    const char* what,
                     int index, ApiError* e) noexcept nogil:
     # The cursor stands at the item. options: names for an item that has none, NULL where it must have them. before: the
     # item before it, or NULL.
@@ -115,7 +118,8 @@ cdef bint push_item(Json* j, Arena* a, UuidGen* g, PushOptions* options, PushIte
         return False
     return (due.p == NULL and delay.p == NULL) or pushitem_due(it, a, due, delay, what, index, e)
 
-cdef PushItem* pushitems_grow(Arena* a, PushItem* items, int n, int* room, Json* j, Slice body, int max_items) noexcept nogil:
+cdef PushItem* pushitems_grow(Arena* a, PushItem* items, int n, int* room, Json* j, Slice body,
+                              int max_items) noexcept nogil:
     # Room for one more: from the second growth on for as many as the body will hold if it goes on as it began.
     cdef PushItem* more
     cdef size_t done

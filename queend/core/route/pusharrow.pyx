@@ -1,7 +1,8 @@
-# POST /api/v1/push with application/vnd.apache.arrow.stream: one item per row. Names, ids and payloads are slices of the
-# body, or of a buffer that was unpacked.
+# POST /api/v1/push with application/vnd.apache.arrow.stream: one item per row. Names, ids and payloads are slices of
+# the body, or of a buffer that was unpacked.
 
-cdef bint pusharrow_parse(Slice body, size_t room, PushOptions* options, Arena* a, UuidGen* g, int max_items, PushReq* out,
+cdef bint pusharrow_parse(Slice body, size_t room, PushOptions* options, Arena* a, UuidGen* g, int max_items,
+                          PushReq* out,
                           ApiError* e) noexcept nogil:
     # A bad row refuses the whole request and is named by its number, from 0 on through all batches. room: bytes that
     # compressed buffers may unpack to.
@@ -37,7 +38,8 @@ cdef bint pusharrow_rows(ArrowReader* r, PushOptions* options, Frames* f, ApiErr
     while i < r.rows:
         n = pusharrow_stretch(r, order, i)
         e.status = 0
-        if n >= RUN_LEAST and not pusharrow_apart(r, order, i, n) and pusharrow_run(r, order, i, n, ms, options, &like, f, e):
+        if n >= RUN_LEAST and not pusharrow_apart(r, order, i,
+                                                  n) and pusharrow_run(r, order, i, n, ms, options, &like, f, e):
             i += n
             continue
         if e.status:
@@ -57,16 +59,17 @@ cdef inline int64_t arrow_row(const int32_t* order, int64_t i) noexcept nogil:
     return order[i] if order != NULL else i
 
 cdef bint pusharrow_order(ArrowReader* r, Arena* a, int32_t** order) noexcept nogil:
-    # Rows by their place in the partition column's dictionary, in their order within one place. Left as they are where there
-    # is no dictionary of few values, all different, or where values are missing or the queue differs too: within a
-    # partition nothing may change its place.
+    # Rows by their place in the partition column's dictionary, in their order within one place. Left as they are where
+    # there is no dictionary of few values, all different, or where values are missing or the queue differs too: within
+    # a partition nothing may change its place.
     cdef ArrowColumn* c = &r.columns[ARROW_PARTITION]
     cdef Slice[64] names
     cdef int32_t[64] counts
     cdef int32_t* out
     cdef int32_t at, before
     cdef int64_t i
-    if not r.present[ARROW_PARTITION] or r.present[ARROW_QUEUE] or c.kind != ARROW_INDEX or c.valid != NULL or c.dictionary.n > 64:
+    if (not r.present[ARROW_PARTITION] or r.present[ARROW_QUEUE] or c.kind != ARROW_INDEX or c.valid != NULL
+            or c.dictionary.n > 64):
         return True
     for at in range(<int32_t>c.dictionary.n):
         names[at] = arrow_entry(c.dictionary, at)
@@ -116,9 +119,11 @@ cdef int64_t pusharrow_stretch(ArrowReader* r, const int32_t* order, int64_t i) 
         n += 1
     return n
 
-cdef bint pusharrow_run(ArrowReader* r, const int32_t* order, int64_t i, int64_t n, int64_t ms, PushOptions* options, PushItem* like, Frames* f,
+cdef bint pusharrow_run(ArrowReader* r, const int32_t* order, int64_t i, int64_t n, int64_t ms, PushOptions* options,
+                        PushItem* like, Frames* f,
                         ApiError* e) noexcept nogil:
-    # n rows as one run. False with e.status 0: they are none (ids that are no UUIDs, some missing and some not, one twice).
+    # n rows as one run. False with e.status 0: they are none (ids that are no UUIDs, some missing and some not, one
+    # twice).
     cdef PushRun* run
     cdef PushItem one
     cdef int64_t k, row
@@ -137,7 +142,8 @@ cdef bint pusharrow_run(ArrowReader* r, const int32_t* order, int64_t i, int64_t
         row = arrow_row(order, i + k)
         one.txid = slice_of(NULL, 0)
         one.keep_text = 0
-        if not pusharrow_id(r, row, f.uuids, ms, &one, f.n + <int>row, e) or not pusharrow_payload(r, row, &one, f.n + <int>row, e):
+        if not pusharrow_id(r, row, f.uuids, ms, &one, f.n + <int>row,
+                            e) or not pusharrow_payload(r, row, &one, f.n + <int>row, e):
             return False
         if k == 0:
             run.made = one.txid.p == NULL
@@ -150,7 +156,8 @@ cdef bint pusharrow_run(ArrowReader* r, const int32_t* order, int64_t i, int64_t
     run_ids(run)
     return (run.made or run_distinct(run)) and frames_keep(f, run, like, True)
 
-cdef bint pusharrow_items(ArrowReader* r, const int32_t* order, int64_t i, int64_t n, int64_t ms, PushOptions* options, PushItem* before, Frames* f,
+cdef bint pusharrow_items(ArrowReader* r, const int32_t* order, int64_t i, int64_t n, int64_t ms, PushOptions* options,
+                          PushItem* before, Frames* f,
                           ApiError* e) noexcept nogil:
     # before: an item whose names it may share; becomes the last of these.
     cdef PushItem* it = frames_items(f, <int>n)
@@ -161,7 +168,8 @@ cdef bint pusharrow_items(ArrowReader* r, const int32_t* order, int64_t i, int64
         row = arrow_row(order, i + k)
         memset(it, 0, sizeof(PushItem))
         if not pusharrow_names(r, row, options, before if before.queue.p != NULL else NULL, it, f.n + <int>row, e) \
-                or not pusharrow_id(r, row, f.uuids, ms, it, f.n + <int>row, e) or not pusharrow_payload(r, row, it, f.n + <int>row, e) \
+                or not pusharrow_id(r, row, f.uuids, ms, it, f.n + <int>row,
+                                    e) or not pusharrow_payload(r, row, it, f.n + <int>row, e) \
                 or not pusharrow_extras(r, row, f.arena, it, f.n + <int>row, e):
             return False
         before.queue = it.queue
@@ -223,7 +231,8 @@ cdef bint pusharrow_moment(ArrowReader* r, int64_t value, int64_t* us) noexcept 
     us[0] = value * scale
     return True
 
-cdef inline bint pusharrow_names(ArrowReader* r, int64_t i, PushOptions* options, PushItem* before, PushItem* it, int row,
+cdef inline bint pusharrow_names(ArrowReader* r, int64_t i, PushOptions* options, PushItem* before, PushItem* it,
+                                 int row,
                                  ApiError* e) noexcept nogil:
     # Rows of one queue or partition come in runs: what the row before had is not checked again.
     it.queue = arrow_value(&r.columns[ARROW_QUEUE], i) if r.present[ARROW_QUEUE] else slice_of(NULL, 0)
@@ -244,7 +253,8 @@ cdef inline bint pusharrow_names(ArrowReader* r, int64_t i, PushOptions* options
         return refuse_item(e, b"Partition must be valid text of at most 255 bytes", b"row", row, b"partition")
     return True
 
-cdef inline bint pusharrow_id(ArrowReader* r, int64_t i, UuidGen* g, int64_t ms, PushItem* it, int row, ApiError* e) noexcept nogil:
+cdef inline bint pusharrow_id(ArrowReader* r, int64_t i, UuidGen* g, int64_t ms, PushItem* it, int row,
+                              ApiError* e) noexcept nogil:
     cdef Slice text = slice_of(NULL, 0)
     if r.present[ARROW_TXID]:
         text = arrow_value(&r.columns[ARROW_TXID], i)
@@ -255,7 +265,8 @@ cdef inline bint pusharrow_id(ArrowReader* r, int64_t i, UuidGen* g, int64_t ms,
     if not record_id(text, it.id, &it.id_kind, &it.keep_text):
         return False
     if it.keep_text and (not txid_fits(text) or not utf8_valid(text)):
-        return refuse_item(e, b"TransactionId must be valid text of at most 255 characters", b"row", row, b"transactionId")
+        return refuse_item(e, b"TransactionId must be valid text of at most 255 characters", b"row", row,
+                           b"transactionId")
     return True
 
 cdef inline bint pusharrow_payload(ArrowReader* r, int64_t i, PushItem* it, int row, ApiError* e) noexcept nogil:
@@ -269,5 +280,6 @@ cdef inline bint pusharrow_payload(ArrowReader* r, int64_t i, PushItem* it, int 
     if json_skip(&j, &it.payload) and json_end(&j):
         return True
     e.status = 400
-    snprintf(e.text, 239, b"Invalid JSON: %s at byte %lld (row %d, field payload)", j.error, <long long>(j.p - j.begin), row)
+    snprintf(e.text, 239, b"Invalid JSON: %s at byte %lld (row %d, field payload)", j.error, <long long>(j.p - j.begin),
+             row)
     return False

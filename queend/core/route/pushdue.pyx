@@ -1,7 +1,9 @@
-# The moment from which on a record may be delivered: deliverAt or delayMs of an item, or of the request's query for all items
-# that say nothing themselves. What has passed already, and a delay of 0, is no moment: such an item is like any other.
+# The moment from which on a record may be delivered: deliverAt or delayMs of an item, or of the request's query for all
+# items that say nothing themselves. What has passed already, and a delay of 0, is no moment: such an item is like any
+# other.
 
-cdef bint pushitem_due(PushItem* it, Arena* a, Slice at, Slice delay, const char* what, int index, ApiError* e) noexcept nogil:
+cdef bint pushitem_due(PushItem* it, Arena* a, Slice at, Slice delay, const char* what, int index,
+                       ApiError* e) noexcept nogil:
     # From literals, p NULL or null where the item has none.
     cdef int64_t due
     cdef const char* why

@@ -1,6 +1,6 @@
-# POST /api/v1/push with application/x-queen-push: the binary bodies of the 2.x client, byte for byte as in docs/binary-formats.md.
-# Form A has payloads one by one, form B a zstd frame of message frames per group. Everything is checked before anything is
-# used; groups that can be rows of the log as they are become runs, all others items.
+# POST /api/v1/push with application/x-queen-push: the binary bodies of the 2.x client, byte for byte as in
+# docs/binary-formats.md. Form A has payloads one by one, form B a zstd frame of message frames per group. Everything is
+# checked before anything is used; groups that can be rows of the log as they are become runs, all others items.
 
 cdef enum:
     FRAMES_ZSTD = 1           # form A: what follows the length is one zstd frame
@@ -61,7 +61,8 @@ cdef inline bint frames_text(Frames* f, Slice* out) noexcept nogil:
     f.p += 2
     return frames_slice(f, n, out)
 
-cdef bint pushframes_parse(Slice body, Unzip* z, Arena* a, UuidGen* g, int max_items, PushReq* out, ApiError* e) noexcept nogil:
+cdef bint pushframes_parse(Slice body, Unzip* z, Arena* a, UuidGen* g, int max_items, PushReq* out,
+                           ApiError* e) noexcept nogil:
     cdef Frames f
     cdef uint8_t flags
     cdef Slice raw
@@ -73,7 +74,8 @@ cdef bint pushframes_parse(Slice body, Unzip* z, Arena* a, UuidGen* g, int max_i
         return refuse(e, b"Invalid binary push: cut off")
     flags = f.p[4]
     f.p += 5
-    if flags & ~(FRAMES_ZSTD | FRAMES_COUNTS | FRAMES_TXN | FRAMES_FRAMES) or (flags & FRAMES_FRAMES and flags & (FRAMES_ZSTD | FRAMES_TXN)):
+    if flags & ~(FRAMES_ZSTD | FRAMES_COUNTS | FRAMES_TXN | FRAMES_FRAMES) or (flags & FRAMES_FRAMES
+                                                                               and flags & (FRAMES_ZSTD | FRAMES_TXN)):
         return refuse(e, b"Invalid binary push: unknown flags")
     out.counts = flags & FRAMES_COUNTS != 0
     if flags & FRAMES_ZSTD:
@@ -88,7 +90,8 @@ cdef bint pushframes_parse(Slice body, Unzip* z, Arena* a, UuidGen* g, int max_i
     out.unpacked = f.unpacked
     return True
 
-cdef void frames_begin(Frames* f, Slice body, Unzip* z, Arena* a, UuidGen* g, int max_items, PushReq* out, ApiError* e) noexcept nogil:
+cdef void frames_begin(Frames* f, Slice body, Unzip* z, Arena* a, UuidGen* g, int max_items, PushReq* out,
+                       ApiError* e) noexcept nogil:
     memset(f, 0, sizeof(Frames))
     f.p = <const unsigned char*>body.p
     f.end = f.p + body.n
@@ -137,7 +140,8 @@ cdef bint frames_groups(Frames* f, uint8_t flags) noexcept nogil:
             f.error.status = 400
             snprintf(f.error.text, 239, b"The push has more than %d messages", f.max_items)
             return False
-        if not (frames_packed(f, &like, <int>n) if flags & FRAMES_FRAMES else frames_plain(f, &like, <int>n, flags & FRAMES_TXN != 0)):
+        if not (frames_packed(f, &like,
+                              <int>n) if flags & FRAMES_FRAMES else frames_plain(f, &like, <int>n, flags & FRAMES_TXN != 0)):
             return False
         f.n += <int>n
     if f.p != f.end:
@@ -166,7 +170,8 @@ cdef inline bint frames_payload(Frames* f, Slice payload, int i) noexcept nogil:
     if json_skip(&j, NULL) and json_end(&j):
         return True
     f.error.status = 400
-    snprintf(f.error.text, 239, b"Invalid JSON: %s at byte %lld (group %d, message %d)", j.error, <long long>(j.p - j.begin), f.group, i)
+    snprintf(f.error.text, 239, b"Invalid JSON: %s at byte %lld (group %d, message %d)", j.error,
+             <long long>(j.p - j.begin), f.group, i)
     return False
 
 cdef PushItem* frames_items(Frames* f, int n) noexcept nogil:
@@ -256,7 +261,8 @@ cdef bint frames_packed(Frames* f, PushItem* like, int n) noexcept nogil:
     if p != end:
         return frames_refuse(f, b"bytes after the last message")
     run_ids(run)
-    return frames_keep(f, run, like, not f.single and n >= RUN_LEAST and n <= RUN_MOST and z.n <= RUN_BYTES and inner.n <= RUN_RATIO * z.n and run_distinct(run))
+    return frames_keep(f, run, like, not f.single and n >= RUN_LEAST and n <= RUN_MOST and z.n <= RUN_BYTES
+                       and inner.n <= RUN_RATIO * z.n and run_distinct(run))
 
 cdef inline bint uuid_plain(Slice text, unsigned char* id) noexcept nogil:
     # A UUID in canonical spelling: its own record id.
@@ -266,8 +272,8 @@ cdef inline bint uuid_plain(Slice text, unsigned char* id) noexcept nogil:
 # ---- form A --------------------------------------------------------------------------------------------------------
 
 cdef bint frames_plain(Frames* f, PushItem* like, int n, bint with_ids) noexcept nogil:
-    # n messages: [u16 length, transactionId,] u32 length, payload. Cut into runs as rows are cut; what cannot be a run is
-    # read once more as items.
+    # n messages: [u16 length, transactionId,] u32 length, payload. Cut into runs as rows are cut; what cannot be a run
+    # is read once more as items.
     cdef const unsigned char* at
     cdef int left = n
     cdef int taken

@@ -1,8 +1,9 @@
-# Items that came one by one (JSON, NDJSON), joined to runs where many follow each other in one partition: nothing is done for each of them between
-# here and the row of the log.
+# Items that came one by one (JSON, NDJSON), joined to runs where many follow each other in one partition: nothing is
+# done for each of them between here and the row of the log.
 
 cdef enum:
-    JOIN_LEAST = 128          # fewer are better merged with what others push to the partition: a row of its own costs PostgreSQL about 6 us
+    # fewer are better merged with what others push to the partition: a row of its own costs PostgreSQL about 6 us
+    JOIN_LEAST = 128
 
 cdef void pushitems_join(PushReq* q, Arena* a) noexcept nogil:
     # In place; the order stays. Where memory runs out items stay items.
@@ -31,8 +32,10 @@ cdef void pushitems_join(PushReq* q, Arena* a) noexcept nogil:
     q.n = at
 
 cdef inline bint pushitems_alike(PushItem* one, PushItem* other) noexcept nogil:
-    # May they be in one row of the log, as far as it is not for their size? One partition, the queue written alike, ids made here or UUIDs, nothing extra.
-    return (not (one.keep_text or one.has_trace or other.keep_text or other.has_trace) and one.more == NULL and other.more == NULL and one.queue.p == other.queue.p and one.sub.p == other.sub.p
+    # May they be in one row of the log, as far as it is not for their size? One partition, the queue written alike, ids
+    # made here or UUIDs, nothing extra.
+    return (not (one.keep_text or one.has_trace or other.keep_text or other.has_trace) and one.more == NULL
+            and other.more == NULL and one.queue.p == other.queue.p and one.sub.p == other.sub.p
             and (one.id_kind == 0) == (other.id_kind == 0) and slice_eq(one.part, other.part))
 
 cdef int pushitems_stretch(PushItem* first, int left) noexcept nogil:

@@ -1,6 +1,6 @@
-# Idempotency-Key: a push that is sent again with its key stores nothing twice. No table remembers keys: what the daemon would
-# have given a random id gets one that follows from the key and its place in the request, and is found as any id is, within its
-# partition and for as long as its message is stored.
+# Idempotency-Key: a push that is sent again with its key stores nothing twice. No table remembers keys: what the daemon
+# would have given a random id gets one that follows from the key and its place in the request, and is found as any id
+# is, within its partition and for as long as its message is stored.
 
 cdef enum:
     KEY_MOST = 255            # characters of a key
@@ -23,8 +23,8 @@ cdef bint pushkey_take(Slice headers, Slice* key, ApiError* e) noexcept nogil:
     return True
 
 cdef bint pushkey_apply(Slice headers, Grant* grant, Arena* a, PushReq* q, ApiError* e) noexcept nogil:
-    # Records without a transactionId of their own get their ids from the key. With tokens, keys of two subjects are two; a token without
-    # a subject is one of its own.
+    # Records without a transactionId of their own get their ids from the key. With tokens, keys of two subjects are
+    # two; a token without a subject is one of its own.
     cdef unsigned char[40] seed
     cdef Slice key
     cdef Slice subject = slice_of(NULL, 0)

@@ -31,7 +31,8 @@ cdef bint refuse_more(ApiError* e, int max_items, int line) noexcept nogil:
     snprintf(e.text, 239, b"The body has more than %d items (line %d)", max_items, line)
     return False
 
-cdef bint pushlines_parse(Slice body, PushOptions* options, Arena* a, UuidGen* g, int max_items, PushReq* out, ApiError* e) noexcept nogil:
+cdef bint pushlines_parse(Slice body, PushOptions* options, Arena* a, UuidGen* g, int max_items, PushReq* out,
+                          ApiError* e) noexcept nogil:
     # A bad line refuses the whole request and is named by its number, blank lines counted.
     cdef Lines l
     cdef Json j
@@ -52,14 +53,16 @@ cdef bint pushlines_parse(Slice body, PushOptions* options, Arena* a, UuidGen* g
         if out.items == NULL:
             error_set(e, 503, b"Out of memory")
             return False
-        if not push_item(&j, a, g, options, &out.items[out.n], &out.items[out.n - 1] if out.n else NULL, b"line", l.line, e):
+        if not push_item(&j, a, g, options, &out.items[out.n], &out.items[out.n - 1] if out.n else NULL, b"line",
+                         l.line, e):
             return refuse_line(e, &j, l.line) if j.error != NULL else False
         if not json_end(&j):
             return refuse_line(e, &j, l.line)
         out.n += 1
     return True
 
-cdef bint pushlines_bare(Slice body, PushOptions* options, Arena* a, UuidGen* g, int max_items, PushReq* out, ApiError* e) noexcept nogil:
+cdef bint pushlines_bare(Slice body, PushOptions* options, Arena* a, UuidGen* g, int max_items, PushReq* out,
+                         ApiError* e) noexcept nogil:
     # All lines belong to one partition, so they go through the engine as runs: rows of the log of about equal size.
     cdef Frames f
     cdef Lines l

@@ -1,7 +1,7 @@
-# A run: records of one partition that came together and go through the engine as one item, because they are to be one row
-# of the log. Nothing is done per record between the route and the database but a look at its id.
-# In: ids and payloads, or a client's message frames. Out: a body ready to be stored; or, when one of its records turns out
-# to be a duplicate, items of their own (run_open).
+# A run: records of one partition that came together and go through the engine as one item, because they are to be one
+# row of the log. Nothing is done per record between the route and the database but a look at its id. In: ids and
+# payloads, or a client's message frames. Out: a body ready to be stored; or, when one of its records turns out to be a
+# duplicate, items of their own (run_open).
 
 cdef void run_ids(PushRun* run) noexcept nogil:
     # What the ids are as a whole: kinds, smallest, largest, in order.
@@ -58,7 +58,8 @@ cdef void run_open(PushRun* run, PushItem* head, PushItem* items) noexcept nogil
     cdef bint canonical
     cdef int i
     if run.codec == BODY_FRAMES:
-        batchrow_inner(&b, slice_of(<const char*>run.ids, 16 * <size_t>run.n), run.inner, True, slice_of(NULL, 0), run.n)
+        batchrow_inner(&b, slice_of(<const char*>run.ids, 16 * <size_t>run.n), run.inner, True, slice_of(NULL, 0),
+                       run.n)
     for i in range(run.n):
         it = &items[i]
         it[0] = head[0]

@@ -1,5 +1,5 @@
-# Names that were meant to be others. What is unknown is passed over, so a slip in a name would be taken for nothing at all: what is
-# a known name but for its case, or for one letter, is refused.
+# Names that were meant to be others. What is unknown is passed over, so a slip in a name would be taken for nothing at
+# all: what is a known name but for its case, or for one letter, is refused.
 
 cdef bint strict              # QUEEND_STRICT; set before the threads start
 
@@ -40,7 +40,8 @@ cdef bint name_near(Slice a, Slice b) noexcept nogil:
         return memcmp(a.p + i + 1, b.p + i, b.n - i) == 0
     if memcmp(a.p + i + 1, b.p + i + 1, a.n - i - 1) == 0:
         return True
-    return i + 1 < a.n and a.p[i] == b.p[i + 1] and a.p[i + 1] == b.p[i] and memcmp(a.p + i + 2, b.p + i + 2, a.n - i - 2) == 0
+    return (i + 1 < a.n and a.p[i] == b.p[i + 1] and a.p[i + 1] == b.p[i]
+            and memcmp(a.p + i + 2, b.p + i + 2, a.n - i - 2) == 0)
 
 cdef enum NameIs:
     NAME_KNOWN = 0
@@ -96,7 +97,8 @@ cdef bint refuse_stray(ApiError* e, Slice name, Slice meant, const char* what, i
     if what != NULL and index >= 0:
         snprintf(where, sizeof(where), b" (%s %d)", what, index)
     e.status = 400
-    snprintf(e.text, 239, b"%.*s is no %s%s%.*s%s%s", <int>min(name.n, <size_t>64), name.p, kind, so, <int>meant.n, meant.p, one, where)
+    snprintf(e.text, 239, b"%.*s is no %s%s%.*s%s%s", <int>min(name.n, <size_t>64), name.p, kind, so, <int>meant.n,
+             meant.p, one, where)
     return False
 
 cdef bint key_stray(Slice key, const char* names, const char* what, int index, Arena* a, ApiError* e) noexcept nogil:
@@ -128,7 +130,8 @@ cdef bint query_names(Slice query, const char* names, Arena* a, ApiError* e) noe
         p = stop + 1
     return True
 
-cdef bint query_number(Slice query, const char* key, Arena* a, int missing, int low, int high, int* out, bint* given, ApiError* e) noexcept nogil:
+cdef bint query_number(Slice query, const char* key, Arena* a, int missing, int low, int high, int* out, bint* given,
+                       ApiError* e) noexcept nogil:
     # A whole number from low on; beyond high it is high where that is no mistake. Strict: nothing else is one.
     cdef Slice s
     cdef size_t i

@@ -1,5 +1,5 @@
-# W3C trace context: the traceparent (and tracestate) of a push, or of one of its items, goes into the headers of its records and comes
-# back with them, so that a trace goes on where they are delivered.
+# W3C trace context: the traceparent (and tracestate) of a push, or of one of its items, goes into the headers of its
+# records and comes back with them, so that a trace goes on where they are delivered.
 
 cdef enum:
     TRACESTATE_MOST = 512     # characters
@@ -22,9 +22,11 @@ cdef bint traceparent_valid(Slice s) noexcept nogil:
     cdef size_t i
     if s.n < 55 or s.n > 255 or s.p[2] != b'-' or s.p[35] != b'-' or s.p[52] != b'-':
         return False
-    if not hex_lower(s.p, 2, &zero) or memcmp(s.p, b"ff", 2) == 0 or (zero and s.n != 55) or (s.n > 55 and s.p[55] != b'-'):
+    if not hex_lower(s.p, 2, &zero) or memcmp(s.p, b"ff", 2) == 0 or (zero
+                                                                      and s.n != 55) or (s.n > 55 and s.p[55] != b'-'):
         return False
-    if not hex_lower(s.p + 3, 32, &zero) or zero or not hex_lower(s.p + 36, 16, &zero) or zero or not hex_lower(s.p + 53, 2, &zero):
+    if not hex_lower(s.p + 3, 32, &zero) or zero or not hex_lower(s.p + 36, 16,
+                                                                  &zero) or zero or not hex_lower(s.p + 53, 2, &zero):
         return False
     for i in range(55, s.n):
         if s.p[i] <= 32 or s.p[i] > 126:
@@ -53,10 +55,12 @@ cdef bint tracestate_valid(Slice s) noexcept nogil:
         if p < q:
             n += 1
             equal = <const char*>memchr(p, b'=', q - p)
-            if n > TRACESTATE_MEMBERS or equal == NULL or equal == p or equal - p > 256 or equal + 1 == q or q - equal - 1 > 256:
+            if (n > TRACESTATE_MEMBERS or equal == NULL or equal == p or equal - p > 256 or equal + 1 == q
+                    or q - equal - 1 > 256):
                 return False
             while p < equal:
-                if not (97 <= p[0] <= 122 or 48 <= p[0] <= 57 or p[0] == b'_' or p[0] == b'-' or p[0] == b'*' or p[0] == b'/' or p[0] == b'@'):
+                if not (97 <= p[0] <= 122 or 48 <= p[0] <= 57 or p[0] == b'_' or p[0] == b'-' or p[0] == b'*'
+                        or p[0] == b'/' or p[0] == b'@'):
                     return False
                 p += 1
             p += 1
@@ -92,7 +96,8 @@ cdef bint headers_keep(Arena* a, Buf* b, PushItem* it) noexcept nogil:
     it.more = more
     return True
 
-cdef bint pushitem_trace(Arena* a, PushItem* it, Slice parent_raw, Slice state_raw, const char* what, int index, ApiError* e) noexcept nogil:
+cdef bint pushitem_trace(Arena* a, PushItem* it, Slice parent_raw, Slice state_raw, const char* what, int index,
+                         ApiError* e) noexcept nogil:
     # Fields of an item, as literals; p NULL: absent.
     cdef Slice parent = slice_of(NULL, 0)
     cdef Slice state = slice_of(NULL, 0)

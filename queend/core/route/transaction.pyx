@@ -132,7 +132,8 @@ cdef bint tx_required(Json* j, Arena* a, int max_items, TxReq* q, ApiError* e) n
         return refuse_json(e, j)
     return True
 
-cdef bint tx_operations(Json* j, Arena* a, UuidGen* g, int max_items, int* room, TxReq* q, bint* empty, ApiError* e) noexcept nogil:
+cdef bint tx_operations(Json* j, Arena* a, UuidGen* g, int max_items, int* room, TxReq* q, bint* empty,
+                        ApiError* e) noexcept nogil:
     cdef bint first = True
     cdef int index = 0
     empty[0] = True
@@ -152,7 +153,8 @@ cdef bint tx_operations(Json* j, Arena* a, UuidGen* g, int max_items, int* room,
         return refuse_json(e, j)
     return True
 
-cdef bint tx_operation(Json* j, Arena* a, UuidGen* g, int max_items, int* room, TxReq* q, int index, ApiError* e) noexcept nogil:
+cdef bint tx_operation(Json* j, Arena* a, UuidGen* g, int max_items, int* room, TxReq* q, int index,
+                       ApiError* e) noexcept nogil:
     cdef TxRaw raw
     cdef bint first = True
     cdef Slice key, value
@@ -218,7 +220,8 @@ cdef bint tx_operation(Json* j, Arena* a, UuidGen* g, int max_items, int* room, 
         if raw.ack.txid.p == NULL:
             return refuse_item(e, b"transactionId is required", b"operation", index, b"transactionId")
         if raw.ack.partition.p == NULL:
-            return refuse_item(e, b"partitionId is required to ensure message uniqueness", b"operation", index, b"partitionId")
+            return refuse_item(e, b"partitionId is required to ensure message uniqueness", b"operation", index,
+                               b"partitionId")
         if not ackitem_take(op.ack, &raw.ack, NULL, a, b"operation", index, e):
             return False
     q.n += 1
@@ -243,7 +246,8 @@ cdef bint tx_push_one(Arena* a, UuidGen* g, int* room, TxReq* q, TxRaw* raw, int
     if it == NULL:
         error_set(e, 503, b"Out of memory")
         return False
-    if not pushitem_new(a, g, it, raw.ack.txid, raw.queue, raw.part, raw.trace, payload, b"{}", NULL, NULL, b"operation", index, e):
+    if not pushitem_new(a, g, it, raw.ack.txid, raw.queue, raw.part, raw.trace, payload, b"{}", NULL, NULL,
+                        b"operation", index, e):
         return False
     if not pushitem_due(it, a, raw.due, raw.ack.delay, b"operation", index, e):
         return False
@@ -256,7 +260,8 @@ cdef bint tx_push_one(Arena* a, UuidGen* g, int* room, TxReq* q, TxRaw* raw, int
     q.n += 1
     return True
 
-cdef bint tx_push(Json* outer, Arena* a, UuidGen* g, int max_items, int* room, TxReq* q, TxRaw* raw, int index, ApiError* e) noexcept nogil:
+cdef bint tx_push(Json* outer, Arena* a, UuidGen* g, int max_items, int* room, TxReq* q, TxRaw* raw, int index,
+                  ApiError* e) noexcept nogil:
     cdef Json j
     cdef TxRaw item
     cdef bint first = True
@@ -377,8 +382,8 @@ cdef void tx_result(Buf* b, TxOp* op, int index) noexcept nogil:
     buf_byte(b, b'}')
 
 cdef void tx_reply(Buf* b, TxReq* q, int fault) noexcept nogil:
-    # fault: the operation that failed, -1 none, -2 a required lease is not live. Of a transaction that was not done only
-    # the failing operation is listed: nothing else happened.
+    # fault: the operation that failed, -1 none, -2 a required lease is not live. Of a transaction that was not done
+    # only the failing operation is listed: nothing else happened.
     cdef int i
     cdef int pushed = 0
     buf_text(b, b"{\"transactionId\":")

@@ -1,5 +1,5 @@
-# The end of an engine: a graceful stop answers who waits and lets finish what is in flight; closing gives back the slots
-# and all memory.
+# The end of an engine: a graceful stop answers who waits and lets finish what is in flight; closing gives back the
+# slots and all memory.
 
 cdef void engine_stop(Worker* w) noexcept nogil:
     # Graceful stop: parked pops are answered, nothing new is taken, what is in flight goes on.
@@ -34,7 +34,8 @@ cdef bint engine_idle(Worker* w) noexcept nogil:
     if w is boss and spill_works():
         return False
     for i in range(streams_all):
-        if streams[i].worker is w and (streams[i].flying != NULL or streams[i].again != NULL or streams[i].gather != NULL):
+        if streams[i].worker is w and (streams[i].flying != NULL or streams[i].again != NULL
+                                       or streams[i].gather != NULL):
             return False
     return True
 

@@ -61,7 +61,8 @@ cdef bint engine_open(Worker* w) noexcept nogil:
     uv_timer_init(&w.loop, &e.timer)
     e.timer.data = e
     w.counters.live_handles += 1
-    e.slots = slotpool_open(&w.loop, w.settings.conninfo, w.settings.session, w.settings.slots, STATEMENTS, STMT_COUNT, e,
+    e.slots = slotpool_open(&w.loop, w.settings.conninfo, w.settings.session, w.settings.slots, STATEMENTS, STMT_COUNT,
+                            e,
                             engine_slot_idle, &w.counters)
     if e.slots != NULL:
         e.slots.on_server = engine_server
@@ -91,8 +92,8 @@ cdef void engine_borrow(Engine* e) noexcept nogil:
     engine_lend(e.worker.process)
 
 cdef bint engine_lend(Process* p) noexcept nogil:
-    # The worker with most connections closes one for some seconds, so that somebody else gets it. Any thread. False: memory
-    # ran out.
+    # The worker with most connections closes one for some seconds, so that somebody else gets it. Any thread. False:
+    # memory ran out.
     cdef int i
     cdef int most = 0
     cdef InboxMsg* m = <InboxMsg*>calloc(1, sizeof(InboxMsg))
@@ -182,7 +183,8 @@ cdef bint query_known(Request* r, int route) noexcept nogil:
     # Pops look at theirs themselves.
     cdef ApiError e
     if (route == ROUTE_POP_ANY or route == ROUTE_POP_QUEUE or route == ROUTE_POP_PARTITION
-            or query_names(r.query, PUSH_QUERY_NAMES if route == ROUTE_PUSH or route == ROUTE_EVENTS else NO_NAMES, &r.arena, &e)):
+            or query_names(r.query, PUSH_QUERY_NAMES if route == ROUTE_PUSH
+                           or route == ROUTE_EVENTS else NO_NAMES, &r.arena, &e)):
         return True
     reply_error(r, e.status, e.text)
     return False

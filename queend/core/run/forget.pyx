@@ -1,11 +1,12 @@
-# Another server, or another life of the same one (pg/incarnation): what this process remembers may be of commits that server
-# never had. In: the word of the pg room, on the thread of whichever worker was connected first. Out: an empty catalog, and
-# nothing in memory. Each worker then goes on by itself when its own first connection stands (engine_server): no statement
-# goes out before the catalog is loaded anew, because none has a version that the database accepts.
+# Another server, or another life of the same one (pg/incarnation): what this process remembers may be of commits that
+# server never had. In: the word of the pg room, on the thread of whichever worker was connected first. Out: an empty
+# catalog, and nothing in memory. Each worker then goes on by itself when its own first connection stands
+# (engine_server): no statement goes out before the catalog is loaded anew, because none has a version that the database
+# accepts.
 #
-# What is on its way meets this in one of three places. An answer of the server before is taken for a lost one. Who holds
-# partitions or groups finds them dead. Who holds numbers finds them of another incarnation (Job.server, PushBatch.server,
-# Round.server) and looks its names up again.
+# What is on its way meets this in one of three places. An answer of the server before is taken for a lost one. Who
+# holds partitions or groups finds them dead. Who holds numbers finds them of another incarnation (Job.server,
+# PushBatch.server, Round.server) and looks its names up again.
 
 cdef void forget_all(int64_t number) noexcept nogil:
     # Nobody is taking an answer in: incarnation.lock is held for writing.

@@ -15,7 +15,8 @@ cdef void kinds_open() noexcept nogil:
     kind_is(OP_OTHER, cycle_ask, cycle_barred, cycle_retry, cycle_refuse)
     job_kinds[OP_OTHER].reloads = True
 
-cdef void kind_is(int op, void (*ask)(Engine* e, Job* j) noexcept nogil, bint (*barred)(Round* r, Job* j) noexcept nogil,
+cdef void kind_is(int op, void (*ask)(Engine* e, Job* j) noexcept nogil,
+                  bint (*barred)(Round* r, Job* j) noexcept nogil,
                   void (*retry)(Engine* e, Job* j) noexcept nogil,
                   void (*refuse)(Job* j, int status, const char* text) noexcept nogil) noexcept nogil:
     cdef JobKind* t = &job_kinds[op]

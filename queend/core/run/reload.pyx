@@ -1,4 +1,5 @@
-# When the catalog changed elsewhere: it is loaded anew, once for the whole process, and everyone hears of the end of it.
+# When the catalog changed elsewhere: it is loaded anew, once for the whole process, and everyone hears of the end of
+# it.
 
 cdef void reload_send(Engine* e) noexcept nogil:
     global reload_running, reload_sent
@@ -21,8 +22,8 @@ cdef void reload_send(Engine* e) noexcept nogil:
     call_send(&e.reload)
 
 cdef void reload_waits(Engine* e) noexcept nogil:
-    # Who waits for a reload while no connection is there: long polls until their own deadline, all others as long as the
-    # patience lasts.
+    # Who waits for a reload while no connection is there: long polls until their own deadline, all others as long as
+    # the patience lasts.
     cdef int n = e.wait_reload.n
     cdef int64_t now = clock_mono_us()
     cdef Job* job
@@ -120,8 +121,8 @@ cdef void engine_reloaded(Worker* w, InboxMsg* m) noexcept nogil:
         discover_loaded(e)
 
 cdef void engine_notify(Slice name, bint moved) noexcept nogil:
-    # Any thread: the queue has news, who is parked on it tries again. moved: cursors or partitions too, so its groups are
-    # looked at afresh; new options move nothing, and every client that starts may set them once more.
+    # Any thread: the queue has news, who is parked on it tries again. moved: cursors or partitions too, so its groups
+    # are looked at afresh; new options move nothing, and every client that starts may set them once more.
     cdef InboxMsg* m
     cdef PopJob* wake = NULL
     cdef Queue* q

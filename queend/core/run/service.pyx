@@ -1,4 +1,5 @@
-# What the rooms of sockets call: this is where a complete request enters the engine (run/engine), and where a loop turns it.
+# What the rooms of sockets call: this is where a complete request enters the engine (run/engine), and where a loop
+# turns it.
 
 cdef void service_open() noexcept nogil:
     # Before anything of the process starts.

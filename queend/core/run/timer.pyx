@@ -43,12 +43,15 @@ cdef void engine_arm(Engine* e) noexcept nogil:
 cdef bint engine_waits(Engine* e) noexcept nogil:
     # Work that nobody else will wake: retries, and requests that wait for a database that is away.
     cdef int i
-    if e.want_reload or e.wait_reload.n or e.paused.n or e.woken.n or e.pops.n or e.claims.n or e.leased.n or e.acks.n or e.txs.n or e.cycles.n or e.leases.n or e.releases != NULL or e.takebacks != NULL or e.round.running or e.resolving.n:
+    if (e.want_reload or e.wait_reload.n or e.paused.n or e.woken.n or e.pops.n or e.claims.n or e.leased.n or e.acks.n
+            or e.txs.n or e.cycles.n or e.leases.n or e.releases != NULL or e.takebacks != NULL or e.round.running
+            or e.resolving.n):
         return True
     if e.worker is boss and spill_waits():
         return True
     for i in range(streams_all):
-        if streams[i].worker is e.worker and streams[i].flying == NULL and (streams[i].again != NULL or streams[i].gather != NULL):
+        if streams[i].worker is e.worker and streams[i].flying == NULL and (streams[i].again != NULL
+                                                                            or streams[i].gather != NULL):
             return True
     return False
 

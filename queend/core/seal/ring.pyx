@@ -1,5 +1,5 @@
-# The keys of encrypted queues: read once before the threads start, constant until they have ended. The first one seals, all
-# open. A key is known by its id, which is no secret and stands beside every record it sealed.
+# The keys of encrypted queues: read once before the threads start, constant until they have ended. The first one seals,
+# all open. A key is known by its id, which is no secret and stands beside every record it sealed.
 
 cdef enum:
     SEAL_KEYS = 16

@@ -6,7 +6,8 @@
 cdef enum:
     SEAL_IV = 16
     SEAL_TAG = 16
-    SEAL_CHUNK = 6144         # sealed and spelled at a time, in the processor's cache: whole blocks, whole groups of base64
+    # sealed and spelled at a time, in the processor's cache: whole blocks, whole groups of base64
+    SEAL_CHUNK = 6144
     SEAL_IVS = 64             # taken from the system at once
     SEAL_KEEP = 1048576       # of the room, from one payload to the next
     SEAL_MOST = 1 << 30       # bytes of a payload, far beyond any request
@@ -19,7 +20,8 @@ cdef enum SealOpened:
     SEAL_PLAIN = 1            # it is no envelope
     SEAL_NO_KEY = 2           # of the key it names none is here, and no other opens it
     SEAL_BROKEN = 3           # its key is here: it was changed, or belongs to another queue
-    SEAL_REFUSED = 4          # it is no envelope, and the operator wants none of these given: a text stands in its place
+    # it is no envelope, and the operator wants none of these given: a text stands in its place
+    SEAL_REFUSED = 4
 
 cdef struct Seal:
     EVP_CIPHER_CTX* sealing
@@ -107,7 +109,8 @@ cdef bint seal_write(Seal* s, Slice queue, Slice payload, char* out) noexcept no
             return False
         out = seal_base64(out, chunk, n)
         i += n
-    if EVP_CipherFinal_ex(s.sealing, chunk, &written) != 1 or EVP_CIPHER_CTX_ctrl(s.sealing, EVP_CTRL_AEAD_GET_TAG, SEAL_TAG, tag) != 1:
+    if EVP_CipherFinal_ex(s.sealing, chunk,
+                          &written) != 1 or EVP_CIPHER_CTX_ctrl(s.sealing, EVP_CTRL_AEAD_GET_TAG, SEAL_TAG, tag) != 1:
         return False
     out = seal_base64(seal_text(out, b"\",\"iv\":\""), iv, SEAL_IV)
     out = seal_base64(seal_text(out, b"\",\"authTag\":\""), tag, SEAL_TAG)
@@ -123,7 +126,8 @@ cdef struct Envelope:
 
 cdef inline bint envelope_short(Slice raw, unsigned char* out) noexcept nogil:
     # A literal of 24 characters of base64: 16 bytes, and two of padding.
-    return raw.n == 26 and raw.p[24] == b'=' and raw.p[23] == b'=' and EVP_DecodeBlock(out, <const unsigned char*>raw.p + 1, 24) == 18
+    return (raw.n == 26 and raw.p[24] == b'=' and raw.p[23] == b'='
+            and EVP_DecodeBlock(out, <const unsigned char*>raw.p + 1, 24) == 18)
 
 cdef bint envelope_read(Slice payload, Envelope* e) noexcept nogil:
     # An object with exactly these three members, in any order.
@@ -168,13 +172,15 @@ cdef bint seal_try(Seal* s, int key, Slice queue, Envelope* e, const char* text,
         if c == NULL:
             return False
     return (EVP_CipherInit_ex(c, NULL, NULL, NULL, e.iv, -1) == 1 and (queue.p == NULL or seal_bind(c, queue))
-            and EVP_CipherUpdate(c, <unsigned char*>out, &written, <const unsigned char*>text, <int>n) == 1 and <size_t>written == n
+            and EVP_CipherUpdate(c, <unsigned char*>out, &written, <const unsigned char*>text,
+                                 <int>n) == 1 and <size_t>written == n
             and EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_AEAD_SET_TAG, SEAL_TAG, e.tag) == 1
             and EVP_CipherFinal_ex(c, <unsigned char*>out + n, &written) == 1)
 
 cdef int seal_open(Seal* s, Slice queue, Slice id, Slice* payload) noexcept nogil:
-    # What was sealed with the key `id`, or (id empty) what another program sealed, which names no key and binds no queue: all
-    # keys are tried. SEAL_OPENED: payload is what was sealed, valid until the next call; else it stays as it was.
+    # What was sealed with the key `id`, or (id empty) what another program sealed, which names no key and binds no
+    # queue: all keys are tried. SEAL_OPENED: payload is what was sealed, valid until the next call; else it stays as it
+    # was.
     cdef Envelope e
     cdef Slice none = slice_of(NULL, 0)
     cdef Slice out
@@ -210,7 +216,8 @@ cdef int seal_open(Seal* s, Slice queue, Slice id, Slice* payload) noexcept nogi
 cdef const char* SEAL_TEXT = b'{"error":"The payload is not sealed, though its queue is encrypted: whoever stored it had no key"}'
 
 cdef int seal_plain(Seal* s, Slice queue, int result, Slice* payload) noexcept nogil:
-    # A payload of an encrypted queue that is no envelope: stored before the option was set, or by somebody without a key.
+    # A payload of an encrypted queue that is no envelope: stored before the option was set, or by somebody without a
+    # key.
     cdef char[400] text
     cdef int64_t now = clock_mono_us()
     if s.plain_us == 0 or now - s.plain_us > SEAL_TOLD_US:
@@ -224,8 +231,8 @@ cdef int seal_plain(Seal* s, Slice queue, int result, Slice* payload) noexcept n
     return SEAL_REFUSED
 
 cdef int seal_reveal(Seal* s, Slice queue, Slice id, Slice* payload) noexcept nogil:
-    # seal_open for an answer, where the queue is encrypted or the record has a key: what cannot be opened is given as it is stored,
-    # and the log is told now and then.
+    # seal_open for an answer, where the queue is encrypted or the record has a key: what cannot be opened is given as
+    # it is stored, and the log is told now and then.
     cdef Envelope e
     cdef char[400] text
     cdef int64_t now
@@ -240,6 +247,7 @@ cdef int seal_reveal(Seal* s, Slice queue, Slice id, Slice* payload) noexcept no
         s.told_us = now
         if result == SEAL_BROKEN:
             why = b"it was changed, or is of another queue"
-        snprintf(text, sizeof(text), b"queue %.*s, key '%.*s': %s; given as it is stored", <int>queue.n, queue.p, <int>id.n, id.p, why)
+        snprintf(text, sizeof(text), b"queue %.*s, key '%.*s': %s; given as it is stored", <int>queue.n, queue.p,
+                 <int>id.n, id.p, why)
         log_line(b"error", b"envelope_not_opened", text)
     return result

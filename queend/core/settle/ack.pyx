@@ -1,6 +1,6 @@
-# Acknowledgments: many requests in one statement, a row per (partition, group, lease) of a request. A (partition, group)
-# occurs once per call; what finds it taken waits for the next call, so the rules of a request are applied one request
-# at a time.
+# Acknowledgments: many requests in one statement, a row per (partition, group, lease) of a request. A (partition,
+# group) occurs once per call; what finds it taken waits for the next call, so the rules of a request are applied one
+# request at a time.
 
 cdef const char* ACK_UNKNOWN = "The database did not answer; whether the acknowledgments took effect is not known"
 
@@ -74,8 +74,8 @@ cdef bint ackitem_find(AckItem* it, Slice group, bint asked, bint* ask) noexcept
     return True
 
 cdef inline bint ackjob_current(Engine* e, AckJob* j) noexcept nogil:
-    # The statement says that it knows the catalog as the worker does: so must the names in it. A catalog that is not whole
-    # has no version; then the worker's is older than the database's, which refuses the statement.
+    # The statement says that it knows the catalog as the worker does: so must the names in it. A catalog that is not
+    # whole has no version; then the worker's is older than the database's, which refuses the statement.
     return j.job.server == catalog_server() and (j.version >= e.version or j.version < 0)
 
 cdef void ack_go(Worker* w, AckJob* j) noexcept nogil:

@@ -1,7 +1,7 @@
-# Acknowledgments that need no look into the log: all of a request completes what this daemon delivered under a lease, from
-# the lease's first record on and in its order (memory/held). They share a statement with the claims of pops whose records
-# are in memory (settle/claimcall), and so a commit. What PostgreSQL does not confirm goes the whole way (settle/ack), which
-# tells why.
+# Acknowledgments that need no look into the log: all of a request completes what this daemon delivered under a lease,
+# from the lease's first record on and in its order (memory/held). They share a statement with the claims of pops whose
+# records are in memory (settle/claimcall), and so a commit. What PostgreSQL does not confirm goes the whole way
+# (settle/ack), which tells why.
 from libc.stdlib cimport qsort
 
 cdef int leasedack_count(AckJob* j) noexcept nogil:
@@ -18,8 +18,8 @@ cdef int leasedack_count(AckJob* j) noexcept nogil:
     return n
 
 cdef bint ack_leased(AckJob* j) noexcept nogil:
-    # Is this request such an acknowledgment? Then its leases are taken note of, and nobody else's acknowledgment of them goes
-    # this way until it is answered.
+    # Is this request such an acknowledgment? Then its leases are taken note of, and nobody else's acknowledgment of
+    # them goes this way until it is answered.
     cdef int most = leasedack_count(j)
     cdef LeasedAck* all_
     cdef AckItem* it

@@ -1,6 +1,6 @@
-# Pops whose records are in memory: one small statement claims for many of them (queend.claim: the cursor must stand where
-# the book believes, free of a lease), and they are answered from the row cache. Where the claim is refused the pop goes the
-# whole way (deliver/popcall), with the same candidates.
+# Pops whose records are in memory: one small statement claims for many of them (queend.claim: the cursor must stand
+# where the book believes, free of a lease), and they are answered from the row cache. Where the claim is refused the
+# pop goes the whole way (deliver/popcall), with the same candidates.
 
 # ---- the call ------------------------------------------------------------------------------------------------------
 

@@ -1,5 +1,5 @@
-# Transactions: acknowledgments and pushes that take effect together or not at all. In: a request. Out: its job, resolved
-# and queued for its statement (settle/txcall); its answer.
+# Transactions: acknowledgments and pushes that take effect together or not at all. In: a request. Out: its job,
+# resolved and queued for its statement (settle/txcall); its answer.
 
 cdef const char* TX_IN_DOUBT = b"The database did not answer; whether the transaction took effect is not known"
 

@@ -1,6 +1,6 @@
-# The statement of a transaction, one per transaction: the function validates everything under its locks before it changes
-# anything, so a refusal leaves no trace. In: a job whose names are known. Out: its results, and what the book hears.
-# Where the answer was lost, what was pushed tells whether it took effect (queend.pushed).
+# The statement of a transaction, one per transaction: the function validates everything under its locks before it
+# changes anything, so a refusal leaves no trace. In: a job whose names are known. Out: its results, and what the book
+# hears. Where the answer was lost, what was pushed tells whether it took effect (queend.pushed).
 
 cdef enum:
     TX_FAULTS = 10            # added to what tx_take returns, so that none is 0
@@ -15,7 +15,8 @@ cdef struct TxCall:
     AckRow* rows
     int n_rows
     bint asks                 # it only asks whether what it pushes is stored
-    bint dry                  # it pushes to what does not exist yet: first a look whether the rest of it would be refused
+    # it pushes to what does not exist yet: first a look whether the rest of it would be refused
+    bint dry
 
 cdef void txs_drain(Engine* e) noexcept nogil:
     while e.txs.n:
@@ -53,8 +54,8 @@ cdef bint txcall_send(Engine* e) noexcept nogil:
     return call_send(&call.base)
 
 cdef bint tx_current(TxJob* j, bint* dry) noexcept nogil:
-    # Are its names what they were? Else a queue was deleted since they were looked up, or is encrypted now, or the server is
-    # another. dry: it pushes to what does not exist yet.
+    # Are its names what they were? Else a queue was deleted since they were looked up, or is encrypted now, or the
+    # server is another. dry: it pushes to what does not exist yet.
     cdef PushItem* it
     cdef int i
     if j.job.server != catalog_server():
@@ -194,8 +195,8 @@ cdef void tx_stale(Engine* e, TxJob* j) noexcept nogil:
     engine_reload(e.worker)
 
 cdef void tx_doubt(TxCall* call) noexcept nogil:
-    # No answer. What was pushed tells whether it took effect, and it is asked for that; without a push only its client can
-    # know.
+    # No answer. What was pushed tells whether it took effect, and it is asked for that; without a push only its client
+    # can know.
     cdef TxJob* j = call.job
     cdef Engine* e = call.base.engine
     cdef int64_t now = call.base.ended_us
@@ -226,7 +227,8 @@ cdef void tx_recovered(TxCall* call, PGresult* res) noexcept nogil:
     for row in range(PQntuples(res)):
         i = pg_int4(res, row, PUSHED_ORD)
         if 0 <= i < call.batch.n_chunks:
-            chunk_stored(&call.batch.chunks[i], pg_int8(res, row, PUSHED_BASE), pg_int8(res, row, PUSHED_CREATED_AT), &wake)
+            chunk_stored(&call.batch.chunks[i], pg_int8(res, row, PUSHED_BASE), pg_int8(res, row, PUSHED_CREATED_AT),
+                         &wake)
     uv_mutex_unlock(&book.lock)
     uv_rwlock_rdunlock(&catalog.lock)
     popjobs_wake(e.worker, wake)
@@ -303,7 +305,8 @@ cdef int tx_take(TxCall* call, PGresult* res) noexcept nogil:
     for row in range(PQntuples(res)):
         i = pg_int4(res, row, TX_ORD)
         if pg_int2(res, row, TX_KIND) == 0 and 0 <= i < call.batch.n_chunks:
-            book_stored(call.batch.chunks[i].group.partition, pg_int8(res, row, TX_BASE) + call.batch.chunks[i].n, &wake)
+            book_stored(call.batch.chunks[i].group.partition, pg_int8(res, row, TX_BASE) + call.batch.chunks[i].n,
+                        &wake)
         elif pg_int2(res, row, TX_KIND) == 1 and 0 <= i < call.n_rows:
             book_acked(call.rows[i].group, call.rows[i].partition, call.base.forgets, pg_bool(res, row, TX_RELEASED),
                        pg_int8_or(res, row, TX_COMMITTED, -1), pg_int8_or(res, row, TX_HEAD, 0), 0, call.base.ended_us,

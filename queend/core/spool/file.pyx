@@ -1,8 +1,9 @@
-# The files of the failover buffer. Everything here blocks, and runs on a thread of libuv's pool or before the loops start;
-# nothing here knows of jobs. In: bytes to keep, places to read. Out: errno, 0 when done.
+# The files of the failover buffer. Everything here blocks, and runs on a thread of libuv's pool or before the loops
+# start; nothing here knows of jobs. In: bytes to keep, places to read. Out: errno, 0 when done.
 #
-# The folder belongs to one process (its lock is the supervisor's). In it: segments, named by a rising number, each a head and
-# records back to back; `position`, up to where the oldest segment is in the database; `quarantine`, what could not be stored.
+# The folder belongs to one process (its lock is the supervisor's). In it: segments, named by a rising number, each a
+# head and records back to back; `position`, up to where the oldest segment is in the database; `quarantine`, what could
+# not be stored.
 
 cdef enum:
     SEGMENT_HEAD = 16
@@ -146,7 +147,8 @@ cdef int position_write(int dir_fd, uint64_t number, int64_t at) noexcept nogil:
     return error
 
 cdef bint position_read(int dir_fd, uint64_t* number, int64_t* at) noexcept nogil:
-    # False: there is none, or it was torn. Then the oldest segment is drained from its start, which stores nothing twice.
+    # False: there is none, or it was torn. Then the oldest segment is drained from its start, which stores nothing
+    # twice.
     cdef char[POSITION_SIZE] text
     cdef uint64_t v
     cdef bint ok

@@ -1,5 +1,6 @@
-# A record of the failover buffer: one message, with everything the database will need of it (docs/failover.md has the bytes).
-# In: a push item, or bytes from a file. Out: bytes, or an item whose slices point into them. No I/O and no clock in here.
+# A record of the failover buffer: one message, with everything the database will need of it (docs/failover.md has the
+# bytes). In: a push item, or bytes from a file. Out: bytes, or an item whose slices point into them. No I/O and no
+# clock in here.
 
 cdef enum:
     SPOOL_MARK = 0x63655251   # "QRec", little-endian: where to look for the next record behind bytes that are damaged
@@ -62,8 +63,10 @@ cdef inline bint spool_whole(const char* p, size_t have) noexcept nogil:
     n = spool_le32(p + 4)
     return SPOOL_LEAST <= n <= have - SPOOL_HEAD and spool_sum(p, n) == spool_le32(p + 8)
 
-cdef int spool_next(const char* p, size_t have, size_t left, PushItem* it, Extras* x, int64_t* at_us, size_t* n) noexcept nogil:
-    # What stands at p, of which `have` bytes are in memory and `left` (at least as many) in the file. it is overwritten.
+cdef int spool_next(const char* p, size_t have, size_t left, PushItem* it, Extras* x, int64_t* at_us,
+                    size_t* n) noexcept nogil:
+    # What stands at p, of which `have` bytes are in memory and `left` (at least as many) in the file. it is
+    # overwritten.
     cdef size_t rest, i
     if have >= SPOOL_HEAD and spool_le32(p) == SPOOL_MARK:
         rest = spool_le32(p + 4)

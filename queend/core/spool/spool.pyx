@@ -1,5 +1,6 @@
-# The failover buffer as its owner sees it: the first worker's thread, and before the threads start the one that opens it.
-# It knows the segments, which partitions have records in them, and how much there is. Others read `gate` and the figures.
+# The failover buffer as its owner sees it: the first worker's thread, and before the threads start the one that opens
+# it. It knows the segments, which partitions have records in them, and how much there is. Others read `gate` and the
+# figures.
 
 cdef enum SpoolGate:
     GATE_OPEN = 0             # pushes go to the database
@@ -60,8 +61,10 @@ cdef struct Spool:
 
 cdef Spool spool
 
-cdef void spool_open(const char* dir, int64_t limit, int per_file, int chunk, int pause_ms, char* reason, size_t size) noexcept nogil:
-    # dir exists and is ours alone. reason stays empty, or says why it cannot be used. The segments are added next, in order.
+cdef void spool_open(const char* dir, int64_t limit, int per_file, int chunk, int pause_ms, char* reason,
+                     size_t size) noexcept nogil:
+    # dir exists and is ours alone. reason stays empty, or says why it cannot be used. The segments are added next, in
+    # order.
     cdef UuidGen g
     memset(&spool, 0, sizeof(Spool))
     spool.fd = -1
@@ -162,7 +165,8 @@ cdef void segment_drop() noexcept nogil:
     free(s)
 
 cdef int spool_recover(uint64_t number, char* reason, size_t size) noexcept nogil:
-    # Before the threads start, oldest first: reads a whole segment, counts its records, cuts a torn end. errno, 0: done.
+    # Before the threads start, oldest first: reads a whole segment, counts its records, cuts a torn end. errno, 0:
+    # done.
     cdef char[25] name
     cdef SpoolSegment* s
     cdef int fd
@@ -252,8 +256,8 @@ cdef int segment_recover(int fd, uint64_t number) noexcept nogil:
     return error
 
 cdef int spool_adopt(const char* dir, uint64_t number) noexcept nogil:
-    # A segment of a daemon that is gone becomes ours, while we have none: whoever asks has locked its folder. Done when it is
-    # away from there. errno, 0: done. It blocks as a start does: the whole segment is read.
+    # A segment of a daemon that is gone becomes ours, while we have none: whoever asks has locked its folder. Done when
+    # it is away from there. errno, 0: done. It blocks as a start does: the whole segment is read.
     cdef char[25] name
     cdef char[25] named
     cdef uint64_t noted = 0
@@ -273,7 +277,8 @@ cdef int spool_adopt(const char* dir, uint64_t number) noexcept nogil:
     if error == 0 and renameat(from_fd, name, spool.dir_fd, named) != 0:
         error = errno
     if error == 0 and (fsync(spool.dir_fd) != 0 or fsync(from_fd) != 0):
-        error = errno             # it is ours all the same: which folder has it after a crash is not known, one of the two
+        # it is ours all the same: which folder has it after a crash is not known, one of the two
+        error = errno
     close(from_fd)
     fd = openat(spool.dir_fd, named, O_RDWR | O_CLOEXEC)
     if fd < 0:
@@ -283,7 +288,8 @@ cdef int spool_adopt(const char* dir, uint64_t number) noexcept nogil:
     return error
 
 cdef int quarantine_recover() noexcept nogil:
-    # What earlier runs could not store counts on. Before the segments: what is cut off them is counted then. errno, 0: done.
+    # What earlier runs could not store counts on. Before the segments: what is cut off them is counted then. errno, 0:
+    # done.
     cdef SpoolScan scan
     cdef int64_t end
     cdef int error = 0
@@ -298,8 +304,8 @@ cdef int quarantine_recover() noexcept nogil:
     return error
 
 cdef int segment_cut(int fd, int64_t good, int64_t end) noexcept nogil:
-    # What stands behind the last whole record was being written when the machine or the daemon stopped, and nobody was told
-    # that it is kept; or it was damaged later. A copy of it stays.
+    # What stands behind the last whole record was being written when the machine or the daemon stopped, and nobody was
+    # told that it is kept; or it was damaged later. A copy of it stays.
     cdef Buf b
     cdef char[64] text
     cdef int error

@@ -95,13 +95,16 @@ cdef struct Discover:
     int64_t recent_us         # monotonic, when the look under way was sent
     int64_t next_since        # what it will leave in `since`
     bint gap                  # too long ago, or hidden: the groups are scanned when it is through
-    int64_t load_after        # monotonic: queues that came meanwhile are known after a reload begun later; 0 = no need of one
+    # monotonic: queues that came meanwhile are known after a reload begun later; 0 = no need of one
+    int64_t load_after
     bint blind                # a transaction was under way whose start is hidden: looks may pass its records over
     int64_t doubted_us        # monotonic, when the groups were last scanned because of one
     int64_t next_writer
-    int64_t writer            # database's clock: who may have written a pause then unseen began no earlier; 0 = not known
+    # database's clock: who may have written a pause then unseen began no earlier; 0 = not known
+    int64_t writer
     bint waking_wanted
-    int64_t waking_from       # database's clock: pauses that end up to then, and up to partition waking_after, are known
+    # database's clock: pauses that end up to then, and up to partition waking_after, are known
+    int64_t waking_from
     int32_t waking_after
     int64_t waking_sent
     bint last_page            # of the scan
@@ -165,7 +168,8 @@ cdef struct Engine:
     Takeback* takebacks
     Heap deadlines
     Limit pop_limit
-    Limit claim_limit         # of claims and what travels with them: much shorter calls, which would make the others look slow
+    # of claims and what travels with them: much shorter calls, which would make the others look slow
+    Limit claim_limit
     Limit ack_limit
     Limit tx_limit
     Limit lease_limit

@@ -42,12 +42,15 @@ cdef struct JobList:
     int n
 
 cdef struct JobKind:
-    # What is done with a job by those who need not know its kind: one row per OP_* (run/kinds). NULL: it does not happen.
+    # What is done with a job by those who need not know its kind: one row per OP_* (run/kinds). NULL: it does not
+    # happen.
     void (*ask)(Engine* e, Job* j) noexcept nogil           # asks for the names it misses; catalog.lock held
-    bint (*barred)(Round* r, Job* j) noexcept nogil         # did it ask for a name that may not be made? Its `bound` says so
+    # did it ask for a name that may not be made? Its `bound` says so
+    bint (*barred)(Round* r, Job* j) noexcept nogil
     void (*retry)(Engine* e, Job* j) noexcept nogil         # what it waited for is there
     void (*refuse)(Job* j, int status, const char* text) noexcept nogil     # its answer is an error
-    int64_t (*until)(Job* j) noexcept nogil     # it outlasts a database that is away until then (monotonic); 0: it does not
+    # it outlasts a database that is away until then (monotonic); 0: it does not
+    int64_t (*until)(Job* j) noexcept nogil
     void (*expire)(Job* j) noexcept nogil       # that moment came
     bint reloads              # a queue it misses may be in the catalog: it waits for the reload
     bint hurries              # it does not wait for a database that is away: there is a failover buffer

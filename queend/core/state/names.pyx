@@ -40,7 +40,8 @@ cdef struct Queue:
     Table groups              # hash of the name → Group chain
     Group* group_list         # guarded by the book as well
     Partition* all_partitions # those that can be found; of a buried queue all that went with it
-    int64_t forgotten_us      # monotonic, when its groups were last forgotten, 0: all of them were found again or are buried
+    # monotonic, when its groups were last forgotten, 0: all of them were found again or are buried
+    int64_t forgotten_us
     uint32_t mark             # seen by the running reload
     bint changed              # by a reload: who is parked on it has not been told yet
     Tally* tally              # what it did, per worker

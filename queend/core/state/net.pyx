@@ -1,5 +1,5 @@
-# Sockets, requests, threads. Everything on a connection and its requests belongs to its worker's thread; other threads reach
-# a worker through its inbox only. Only conn_move writes the state of a connection.
+# Sockets, requests, threads. Everything on a connection and its requests belongs to its worker's thread; other threads
+# reach a worker through its inbox only. Only conn_move writes the state of a connection.
 
 cdef struct Listener
 cdef struct Process
@@ -46,7 +46,8 @@ cdef struct Request:
     Grant* grant              # what its token allows, NULL: nobody asks
     void* job                 # what it has become: a Job of the engine, or a call of the bridge
     void (*on_gone)(Request* r) noexcept nogil     # the client left before the answer; may be NULL
-    void (*on_end)(Request* r) noexcept nogil      # the client sends no more: it may have left, or wait for this answer; may be NULL
+    # the client sends no more: it may have left, or wait for this answer; may be NULL
+    void (*on_end)(Request* r) noexcept nogil
     void (*on_unsent)(Request* r) noexcept nogil   # the client left before the answer went out; may be NULL
 
 cdef struct RequestPool:
@@ -70,7 +71,8 @@ cdef enum ConnReading:
     READ_FIXED = 1            # a body of known length
     READ_CHUNKED = 2
     READ_NOTHING = 3          # nothing that may come is a request: after an error or `Connection: close`
-    READ_LATER = 4            # a request with a large body waits for its token to be verified; it is read from its head on then
+    # a request with a large body waits for its token to be verified; it is read from its head on then
+    READ_LATER = 4
     READ_GONE = 5             # it is closed, and freed when its turn comes
 
 cdef enum:
@@ -306,7 +308,8 @@ cdef struct Service:
     void (*request)(Worker* w, Request* r) noexcept nogil       # it is complete
     bint guarded              # tokens are asked for
     bint (*open_to_all)(Slice path) noexcept nogil      # this path needs none
-    int (*early)(Request* r) noexcept nogil             # may its body be read? 1: yes; 0: once its token is verified; -1: no
+    # may its body be read? 1: yes; 0: once its token is verified; -1: no
+    int (*early)(Request* r) noexcept nogil
     void (*refuse)(Request* r) noexcept nogil           # it may not
     void (*verify)(Request* r, bint token) noexcept nogil
 

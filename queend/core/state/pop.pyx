@@ -1,5 +1,5 @@
-# Pops, and the statements that serve them. Owner: the pop's worker; who is parked stands in lists that book.lock guards.
-# Only pop_move writes the state of a pop.
+# Pops, and the statements that serve them. Owner: the pop's worker; who is parked stands in lists that book.lock
+# guards. Only pop_move writes the state of a pop.
 
 cdef struct Engine
 cdef struct LeasedAck

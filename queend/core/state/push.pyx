@@ -22,7 +22,8 @@ cdef struct PushPart:
     int left
     bint unsure               # as the job was when the part was made: the job is its worker's, this one its stream's
     bint parted               # some of its items went home before it: it comes behind them, by the same way
-    int failed                # as in PushJob, of its items: written by the stream's thread, while the job is its worker's
+    # as in PushJob, of its items: written by the stream's thread, while the job is its worker's
+    int failed
 
 cdef struct PushJob:
     Job job
@@ -33,7 +34,8 @@ cdef struct PushJob:
     PushItem* unresolved      # items whose partition is not known yet
     bint limited              # some of it takes room of a queue with a bound
     bint doubts               # some for which there was none may be stored already
-    int failed                # why items could not be stored: 0 all were, 500 the database refuses them, 501 nobody knows whose
+    # why items could not be stored: 0 all were, 500 the database refuses them, 501 nobody knows whose
+    int failed
                               # fault it is (BLAME_UNCLEAR), 503 it could not take them; the largest of all
     bint drain                # comes from the failover buffer (failover/refill); it has no client
     int records               # of those

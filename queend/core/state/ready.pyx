@@ -27,7 +27,8 @@ cdef struct Cursor:
     uint8_t dead              # its partition is buried: in no list but that one's
     uint8_t again             # something happened while it was busy: look again
     uint32_t moved            # book.moves when it last changed its state
-    uint8_t open              # its newest delivery is not known to be acknowledged to the end: what is left of it goes first
+    # its newest delivery is not known to be acknowledged to the end: what is left of it goes first
+    uint8_t open
 
 cdef enum:
     ROWCACHE_AGE_US = 10000000

@@ -46,7 +46,8 @@ cdef struct PushItem:
     const char* partition_uuid        # 36 bytes
     Slice queue
     Slice part
-    Slice queue_json          # literals with quotes as the client wrote them, for the answer; p NULL where there are none
+    # literals with quotes as the client wrote them, for the answer; p NULL where there are none
+    Slice queue_json
     Slice txid_json
     Slice txid                # p NULL: made here
     Slice payload             # exact bytes
@@ -60,7 +61,8 @@ cdef struct PushItem:
     uint8_t has_trace
     uint8_t timed             # said itself when it may be delivered
     uint8_t keyed             # its id follows from an Idempotency-Key: found stored means stored by this request before
-    uint8_t status            # 0 queued, 1 duplicate, 2 failed, 3 in the failover buffer, 4 not stored because the database was not reached
+    # 0 queued, 1 duplicate, 2 failed, 3 in the failover buffer, 4 not stored because the database was not reached
+    uint8_t status
     uint8_t full              # failed because its queue is full; offset is then the queue's maxSize
     int64_t offset
     int64_t created_us

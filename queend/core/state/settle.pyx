@@ -10,7 +10,8 @@ cdef enum:
     ACKED_TOO_LATE = 64       # it should have gone back, or to the dead letters, and was acknowledged before
     ACKED_GAPS = 128          # more gaps than a cursor remembers
     CALL_ACKS = 20000         # records in one call
-    ACK_ROUNDS = 4            # of look-ups: a partition of a queue unknown here, the catalog, the partition again, its group
+    # of look-ups: a partition of a queue unknown here, the catalog, the partition again, its group
+    ACK_ROUNDS = 4
 
 cdef struct AckJob:
     Job job
@@ -43,7 +44,8 @@ cdef struct TxJob:
     Job job
     TxReq req
     bint asked
-    bint cleared              # nothing stood against it when it was looked at: what it names and does not exist may be made
+    # nothing stood against it when it was looked at: what it names and does not exist may be made
+    bint cleared
     bint limited              # it pushes to a queue with a bound
     bint doubt                # the answer was lost: before anything else, was it done?
     bint unsure               # it was lost once: ids made here are looked for as well
