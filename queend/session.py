@@ -6,6 +6,7 @@ session as it says.
 """
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any
 
@@ -74,6 +75,17 @@ class Connection(psycopg.Connection[Any]):
 
 
 class AsyncConnection(psycopg.AsyncConnection[Any]):
+    async def wait(self, *arguments: Any, **more: Any) -> Any:
+        """A statement that is cancelled while it is sent ends with CancelledError, and its connection with it.
+        psycopg resumes such a statement without the state of its socket, which is a TypeError."""
+        try:
+            return await super().wait(*arguments, **more)
+        except TypeError as error:
+            if not isinstance(cancelled := error.__context__, asyncio.CancelledError):
+                raise
+            self.pgconn.finish()
+            raise cancelled from None
+
     @classmethod
     async def connect(cls, conninfo: str = "", **more: Any) -> Any:
         options = {"options": more.pop("options")} if "options" in more else {}

@@ -31,7 +31,8 @@ EXTERNAL = ("queend_dsn", "database_url", "pg_host", "pg_port", "pg_user", "pg_p
 DATABASE_WAIT_S = 60.0
 LOCKS_WAIT_S = 5.0       # how long a migration may wait for its locks before the daemon serves without the database
 RECOVERY_S = 5.0         # how long an embedded server may recover before the daemon serves without it
-LAST_MINUTE_S = 2.0      # to write down what queues did, at the end
+# At the end, to write down what queues did: as long as something of it was written in so many seconds, and in all.
+LAST_MINUTE_S, LAST_MINUTE_MOST_S = 2.0, 15.0
 
 
 POOLER_S = 20.0
@@ -228,9 +229,7 @@ class Supervisor:
             notify("STOPPING=1")
             begin = time.monotonic()
             control.release()
-            # what queues did is known while the core runs; a database that hangs keeps no stop waiting
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(control.metrics.close(), LAST_MINUTE_S)
+            await self._write_last(control)
             log.line("info", "stopping")
             # In a thread: the control plane answers what it has in hand meanwhile.
             drained = await asyncio.to_thread(core.stop, self.settings.queend_shutdown_grace_ms)
@@ -248,6 +247,17 @@ class Supervisor:
         log.line("info" if clean else "error", "stopped", drained=drained, leaks=leaks,
                  ms=round((time.monotonic() - begin) * 1000))
         return 0 if clean else 1
+
+    async def _write_last(self, control: Control) -> None:
+        """What queues did is known while the core runs; a database that hangs keeps no stop waiting."""
+        last, steps, most = asyncio.create_task(control.metrics.close()), -1, time.monotonic() + LAST_MINUTE_MOST_S
+        while not last.done() and steps != control.metrics.steps and time.monotonic() < most:
+            steps = control.metrics.steps
+            await asyncio.wait({last}, timeout=LAST_MINUTE_S)
+        last.cancel()
+        await asyncio.wait({last})
+        if not last.cancelled() and (error := last.exception()):
+            log.line("error", "metrics_not_kept", str(error).strip())
 
     async def _adopt(self, folder: Folder) -> None:
         """What daemons left behind in their failover buffers that are gone comes into ours."""

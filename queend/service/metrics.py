@@ -12,6 +12,7 @@ import os
 import resource
 import socket
 import time
+from operator import add, sub
 from typing import Any
 
 import orjson
@@ -35,6 +36,7 @@ COUNTS = ("push_requests", "push_messages", "pop_requests", "pop_messages", "ack
 OF_QUEUES = len(COUNTS) - 4
 NOTHING, SUMS = (0,) * 12, 11            # of Core.tallies: the last one is no sum
 MINUTES = 60               # are remembered while nothing can be written; then the oldest two become one
+PORTION = 1000             # queues of one statement: whoever is cancelled while it is sent loses the connection
 
 KEEP = "SELECT queend.metrics_keep(%s, %s, %s, %s, %s::int[], %s::int[], %s::bigint[], %s::jsonb, %s::jsonb)"
 CLEAN = """WITH old AS (DELETE FROM queend.{0} WHERE ctid = ANY (ARRAY(SELECT m.ctid FROM queend.{0} m
@@ -76,19 +78,35 @@ class Minute:
 
     def add(self, key: tuple[int, int], more: list[int], lag_most: int) -> None:
         """What a queue did on a worker."""
-        one = self.queues.setdefault(key, [*NOTHING])
-        one[:SUMS] = (mine + other for mine, other in zip(one, more, strict=False))
-        one[SUMS] = max(one[SUMS], lag_most)
+        one = self.queues.get(key)
+        if one is None:
+            self.queues[key] = [*more, lag_most]
+        else:
+            one[:SUMS] = map(add, one, more)
+            one[SUMS] = max(one[SUMS], lag_most)
         mine = self.workers[key[1]]
-        mine[OF_QUEUES:] = (had + more[i] for had, i in zip(mine[OF_QUEUES:], (6, 7, 9, 10), strict=True))
+        for at, i in enumerate((6, 7, 9, 10), OF_QUEUES):
+            mine[at] += more[i]
         if lag_most:
             self.levels[key[1]].add(lag_most_ms=lag_most / 1000)
 
-    def rows(self) -> list[tuple[int, int, list[int]]]:
-        """(queue, worker, the numbers of metrics_keep)."""
+    def portions(self) -> list[list[tuple[int, int]]]:
+        """(queue, worker) of those that did something, in order, as many as one statement tells of. The last portion
+        tells of the workers, too: it is there where no queue did anything."""
         keys = sorted(self.queues.keys() | {(queue, 0) for queue in self.parked})
-        return [(*key, [*self.queues.get(key, NOTHING), self.parked.get(key[0], 0) if key[1] == 0 else 0, self.samples])
-                for key in keys]
+        return [keys[i:i + PORTION] for i in range(0, max(len(keys), 1), PORTION)]
+
+    def values(self, keys: list[tuple[int, int]]) -> list[int]:
+        """The numbers of metrics_keep of a portion."""
+        return [value for key in keys for value in (
+            *self.queues.get(key, NOTHING), self.parked.get(key[0], 0) if key[1] == 0 else 0, self.samples)]
+
+    def drop(self, keys: list[tuple[int, int]]) -> None:
+        """A portion is written."""
+        for key in keys:
+            self.queues.pop(key, None)
+            if key[1] == 0:
+                self.parked.pop(key[0], None)
 
     def take(self, other: Minute) -> None:
         """Adds what another one has; its levels are lost."""
@@ -114,6 +132,7 @@ class Metrics(Running):
         self._seen_workers: list[list[int]] = []
         self._lock = asyncio.Lock()
         self._kept_at = self._cost = 0.0
+        self.steps = 0      # of writing, so far
 
     async def close(self) -> None:
         if self._task is not None:
@@ -185,19 +204,22 @@ class Metrics(Running):
     def _count(self) -> None:
         """What the core counted since the last time goes to the minute that was open, which then ends if it is over."""
         minute = self._open()
-        tallies, names = {}, {}
+        # There may be 100 000 queues, and nothing else of this loop runs meanwhile: what did nothing costs two look-ups.
+        tallies: dict[tuple[int, int], tuple[int, ...]] = {}
+        had, before, totals = self.totals, self._seen, {}
         for queue, name, worker, counts in self.core.tallies():
-            tallies[queue, worker], names[queue] = counts, name
-        self.totals = {name: self.totals.get(name, [0] * SUMS) for name in names.values()}
-        for key, counts in tallies.items():
-            seen = self._seen.get(key, NOTHING)
-            if any(one < other for one, other in zip(counts[:SUMS], seen[:SUMS], strict=True)):
-                seen = NOTHING      # the core forgot the queue, with its server, and counts it anew
-            more = [one - other for one, other in zip(counts[:SUMS], seen[:SUMS], strict=True)]
-            if any(more):
-                minute.add(key, more, counts[SUMS])
-                total = self.totals[names[key[0]]]
-                total[:] = (had + one for had, one in zip(total, more, strict=True))
+            key = (queue, worker)
+            tallies[key], lag_most, counts = counts[:SUMS], counts[SUMS], counts[:SUMS]
+            total = totals[name] = totals.get(name) or had.get(name) or [0] * SUMS
+            seen = before.get(key)
+            if seen == counts:
+                continue
+            more = [*counts] if seen is None else [*map(sub, counts, seen)]
+            if min(more) < 0:
+                more = [*counts]      # the core forgot the queue, with its server, and counts it anew
+            minute.add(key, more, lag_most)
+            total[:] = map(add, total, more)
+        self.totals = totals
         workers = self._workers()
         for mine, now, before in zip(
             minute.workers, workers, self._seen_workers or [[0] * OF_QUEUES for _ in workers], strict=True):
@@ -219,18 +241,13 @@ class Metrics(Running):
         async with self._lock:
             began = time.monotonic()
             self._count()
+            self.steps += 1
             try:
                 async with self.pool.connection() as connection:
                     for bucket in list(self._minutes):
-                        rows = (one := self._minutes[bucket]).rows()
-                        values = (self.hostname, self.port, self.pid, bucket, [row[0] for row in rows],
-                                  [row[1] for row in rows], [value for row in rows for value in row[2]],
-                                  orjson.dumps(one.workers).decode(),
-                                  orjson.dumps([levels.values for levels in one.levels]).decode())
-                        del self._minutes[bucket]       # what comes from here on is another share of it
+                        one = self._minutes.pop(bucket)       # what comes from here on is another share of it
                         try:
-                            await connection.execute(KEEP, values)
-                            await connection.commit()
+                            await self._write(connection, bucket, one)
                         except BaseException:
                             self._put_back(bucket, one)
                             raise
@@ -239,6 +256,18 @@ class Metrics(Running):
                 return
             self._kept_at = time.monotonic()
             self._cost = self._kept_at - began
+
+    async def _write(self, connection: Any, bucket: int, one: Minute) -> None:
+        """Portion by portion; what was written is no longer in `one`."""
+        portions = one.portions()
+        for keys in portions:
+            workers, levels = (one.workers, one.levels) if keys is portions[-1] else ([], [])
+            await connection.execute(KEEP, (
+                self.hostname, self.port, self.pid, bucket, [queue for queue, _ in keys],
+                [worker for _, worker in keys], one.values(keys), orjson.dumps(workers).decode(),
+                orjson.dumps([level.values for level in levels]).decode()))
+            one.drop(keys)
+            self.steps += 1
 
     def _put_back(self, bucket: int, one: Minute) -> None:
         meanwhile = self._minutes.pop(bucket, None)

@@ -34,6 +34,9 @@ BEGIN
               levels, ord)
     ON CONFLICT (bucket, hostname, port, worker) DO UPDATE SET pid = excluded.pid, seen_at = excluded.seen_at,
         counts = queend.counts_add(m.counts, excluded.counts), levels = queend.levels_add(m.levels, excluded.levels);
+    IF p_counts = '[]' THEN      -- the workers come with another portion
+        RETURN;
+    END IF;
     UPDATE queend.metric_totals t SET counts = queend.counts_add(t.counts, (
         SELECT array_agg(s.n ORDER BY s.ord) FROM (
             SELECT e.ord, sum(e.n::bigint)::bigint AS n FROM jsonb_array_elements(p_counts) AS w
