@@ -189,8 +189,8 @@ cdef class Core:
         return drained
 
     def ready(self):
-        """Does the database answer?"""
-        return self.p.running and engine_ready()
+        """Does the database answer, every worker?"""
+        return self.p.running and process_ready(&self.p)
 
     def unserved(self):
         """Why the functions of the database do not serve this version; None: they do, as far as known."""

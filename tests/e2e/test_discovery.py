@@ -59,6 +59,19 @@ def test_commits_that_nobody_looked_at(daemons: dict[str, Daemon]):
         assert popped(client, name, 3) == ["committed at once", "committed late", "from the outbox"], name
 
 
+def test_looks_go_on_while_nobody_waits(start_daemon: Callable[..., Daemon]):
+    """The first pop after a quiet time does not wait: what others stored meanwhile must have been found before it."""
+    daemon = start_daemon(POP_WAIT_MAX_INTERVAL_MS=100)
+    seen = set()
+    with psycopg.connect(daemon.conninfo, autocommit=True) as database:
+        def many() -> bool:
+            seen.update(at for (at,) in database.execute(
+                "SELECT query_start FROM pg_stat_activity WHERE application_name = 'queend' AND datname = "
+                "current_database() AND query LIKE '%pg_current_snapshot()%queend.catalog'"))
+            return len(seen) >= 20
+        until(many, "twenty looks")
+
+
 def test_commits_under_long_polls(daemons: dict[str, Daemon]):
     """The same while somebody waits all the time: looks that found nothing must not pass the open transaction over."""
     clients = {name: daemon.client() for name, daemon in daemons.items()}

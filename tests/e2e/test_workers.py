@@ -21,6 +21,16 @@ def workers(request: pytest.FixtureRequest, start_daemon) -> Daemon:
     return start_daemon(NUM_WORKERS=3, QUEEND_PUSH_STREAMS=streams, QUEEND_LISTEN_MODE=mode)
 
 
+def test_a_daemon_that_says_it_is_ready_is_so_on_every_connection(start_daemon) -> None:
+    """Each connection is another worker's in turn: all of them have reached the database."""
+    for _ in range(3):
+        daemon = start_daemon(NUM_WORKERS=8, DB_POOL_SIZE=8)
+        for _ in range(16):
+            with daemon.client() as client:
+                assert client.get("/readyz").status == 200
+        daemon.stop()
+
+
 def test_what_crosses_threads_keeps_its_order(workers: Daemon, queue: str) -> None:
     """Batches over many partitions of two queues, two groups that consume with long polls: each sees all of it, in
     order."""

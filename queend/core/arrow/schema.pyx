@@ -106,7 +106,8 @@ cdef bint arrow_unknown(FlatTable* schema, const char* fields, size_t n, ApiErro
             continue
         if at == 0:
             at = snprintf(e.text, 239,
-                          b"Unknown columns (there are queue, partition, transactionId, payload, deliverAt and traceparent): ")
+                          b"Unknown columns (there are queue, partition, transactionId, payload, deliverAt "
+                          b"and traceparent): ")
         elif at < 220:
             at += snprintf(e.text + at, 239 - at, b", ")
         for k in range(name.n):

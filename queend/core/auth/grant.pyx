@@ -136,9 +136,10 @@ cdef Grant* grant_make(bytes token, int level, int64_t expires_us, bytes subject
     cdef GrantRule* rule
     cdef uint32_t at = <uint32_t>(sizeof(Grant) + len(pairs) * sizeof(GrantRule))
     cdef bytes text
-    if not 0 <= level <= GRANT_ADMIN or len(pairs) > GRANT_RULES or any(len(pattern) > 255 for pattern,
-                                                                        _ in pairs) or len(subject) > 255:
-        raise ValueError("a grant has a level from 0 to 3, a subject of at most 255 bytes and at most 256 rules of as many bytes")
+    if (not 0 <= level <= GRANT_ADMIN or len(subject) > 255 or len(pairs) > GRANT_RULES
+            or any(len(pattern) > 255 for pattern, _ in pairs)):
+        raise ValueError("a grant has a level from 0 to 3, a subject of at most 255 bytes and at most 256 rules of as "
+                         "many bytes")
     g = <Grant*>calloc(1, size)
     if g == NULL:
         raise MemoryError()

@@ -68,8 +68,8 @@ cdef void bridge_send(Request* r, bint held) noexcept nogil:
     c.size = <int64_t>r.body.n
     conn_name(r.conn, c.client, sizeof(c.client))
     uv_mutex_lock(&bridge.lock)
-    if bridge.waiting[held] < bridge.most[held] and (bridge.bytes[held] == 0
-                                                     or bridge.bytes[held] + c.size <= bridge.most_bytes):
+    if (bridge.waiting[held] < bridge.most[held]
+            and (bridge.bytes[held] == 0 or bridge.bytes[held] + c.size <= bridge.most_bytes)):
         bridge.tokens += 1
         c.token = bridge.tokens
         room = table_put(&bridge.calls, c.token, c)

@@ -33,8 +33,8 @@ cdef void pop_submit(Worker* w, Request* r, int route) noexcept nogil:
         reply_error(r, err.status, err.text)
         return
     if r.asks & ASK_EVENTS and not j.req.frames:
-        j.req.events = j.req.events or accept_weight(r.headers_raw,
-                                                     EVENTS_TYPE) >= max(1, accept_weight(r.headers_raw, JSON_TYPE))
+        j.req.events = (j.req.events or accept_weight(r.headers_raw, EVENTS_TYPE)
+                        >= max(1, accept_weight(r.headers_raw, JSON_TYPE)))
     if route != ROUTE_POP_ANY and not gate_allows(r, j.req.queue, VERB_POP):
         gate_refuse_queue(r)
         return

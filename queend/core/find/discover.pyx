@@ -4,9 +4,10 @@
 #
 # Looks go on from one another. A look reads what was stored since the moment before which, at the last complete look,
 # everything was visible (queend.safe_time, by the database's clock): a commit that takes long, a clock that is set, a
-# daemon that nobody asked for a while make none be passed over. Somebody waits: a look a second; else one every five,
-# so that the next one finds little. Where none was possible for a minute, all groups are scanned instead. A partition's
-# head is raised by book_head alone, which tells every group: so a head that is known has been told.
+# daemon that nobody asked for a while make none be passed over. There is a look a second, also while nobody waits: the
+# next pop finds what others committed, though it does not wait. Where none was possible for a minute, all groups are
+# scanned instead. A partition's head is raised by book_head alone, which tells every group: so a head that is known has
+# been told.
 
 cdef enum Finding:            # what the answer under way, and the names it needs, are about
     FIND_NOTHING = 0
@@ -80,34 +81,24 @@ cdef void scan_send(Engine* e) noexcept nogil:
     arg_int4(&a.most, SCAN_PAGE)
     call_send(&e.discover.call)
 
-cdef inline int64_t look_due(Discover* d, bint waiting, const Settings* s) noexcept nogil:
+cdef inline int64_t look_due(Discover* d, const Settings* s) noexcept nogil:
     # When to look next (monotonic). The first time at once: everything after it goes on from there.
-    cdef int64_t look
     if d.look_now or d.since == 0 and d.looked_us == 0:
         return 1
-    look = <int64_t>limit_clamp(s.look_ms, 20, LOOK_MOST_MS) * 1000
-    return d.looked_us + (look if waiting or d.since == 0 or look > LOOK_QUIET_US else LOOK_QUIET_US)
+    return d.looked_us + <int64_t>limit_clamp(s.look_ms, 20, LOOK_MOST_MS) * 1000
 
 cdef void discover_tick(Engine* e, int64_t now) noexcept nogil:
     # By one worker: has anything been committed at all, the catalog among it? An idle database answers that for
     # microseconds.
     cdef Discover* d = &e.discover
-    cdef bint waiting
-    cdef bint free
-    if d.finding or d.recent_wanted or d.waking_wanted or d.ended_wanted:
+    if d.finding or d.recent_wanted or d.waking_wanted or d.ended_wanted or now < look_due(d, e.settings):
         return
-    uv_mutex_lock(&book.lock)
-    waiting = book.parked > 0 or book.missed
-    if now < look_due(d, waiting, e.settings):
-        uv_mutex_unlock(&book.lock)
-        return
-    free = slotpool_take(e.slots) != NULL
-    if free:
-        d.ended_all = book.missed
-        book.missed = False
-    uv_mutex_unlock(&book.lock)
-    if not free:
+    if slotpool_take(e.slots) == NULL:
         return                # the timer comes here again
+    uv_mutex_lock(&book.lock)
+    d.ended_all = book.missed
+    book.missed = False
+    uv_mutex_unlock(&book.lock)
     d.look_now = False
     d.looked_us = now
     discover_begin(e, STMT_LOOK, look_done, FIND_LOOK)

@@ -84,9 +84,11 @@ cdef int64_t hold_returning(Hold* h, int gathered, int64_t now) noexcept nogil:
     return 0
 
 cdef bint hold_fires(Engine* e, const Hold* h, JobList* jobs, const Limit* l) noexcept nogil:
-    return jobs.n > 0 and not engine_waits_for(e,
-                                               hold_for(h, jobs.n, clock_mono_us() - jobs.first.queued_us, l.in_flight,
-                                                           l.fastest))
+    cdef int64_t waited
+    if jobs.n == 0:
+        return False
+    waited = clock_mono_us() - jobs.first.queued_us
+    return not engine_waits_for(e, hold_for(h, jobs.n, waited, l.in_flight, l.fastest))
 
 cdef bint engine_waits_for(Engine* e, int64_t wait_us) noexcept nogil:
     # Something is held for so long: the timer looks again. False: it is not held.

@@ -296,8 +296,8 @@ cdef bint head_field(Head* h, const char* name, size_t size, const char* v, size
         if h.chunked:
             head_refuse(h, 400, b"Repeated Transfer-Encoding header")
             return False
-        if n < 7 or not text_is(v + n - 7, 7, b"chunked") or (n > 7 and v[n - 8] != b',' and v[n - 8] != b' '
-                                                              and v[n - 8] != b'\t'):
+        if (n < 7 or not text_is(v + n - 7, 7, b"chunked")
+                or (n > 7 and v[n - 8] != b',' and v[n - 8] != b' ' and v[n - 8] != b'\t')):
             head_refuse(h, 400, b"The last transfer coding must be chunked")
             return False
         if n > 7:

@@ -27,8 +27,8 @@ cdef void uri_put(Buf* b, Slice text, bint segment) noexcept nogil:
     cdef unsigned char c
     for i in range(text.n):
         c = <unsigned char>text.p[i]
-        if 48 <= c <= 57 or 65 <= c <= 90 or 97 <= c <= 122 or (0 < c < 128
-                                                                and memchr(marks, c, 4 if segment else 20) != NULL):
+        if (48 <= c <= 57 or 65 <= c <= 90 or 97 <= c <= 122
+                or (0 < c < 128 and memchr(marks, c, 4 if segment else 20) != NULL)):
             buf_byte(b, <char>c)
         else:
             buf_byte(b, b'%')

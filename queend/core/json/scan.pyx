@@ -342,8 +342,8 @@ cdef bint json_skip(Json* j, Slice* raw) noexcept nogil:
                         return False
                 break
             if c != (125 if inside else 93):         # the brace or the bracket
-                return json_fail(j, p,
-                                 b"expected a comma or a closing brace" if inside else b"expected a comma or a closing bracket")
+                return json_fail(j, p, b"expected a comma or a closing brace" if inside
+                                 else b"expected a comma or a closing bracket")
             p += 1
             depth -= 1
             if depth:

@@ -114,9 +114,8 @@ cdef bint site_link(Request* r) noexcept nogil:
     # Somebody followed a link to a page of the web application, which does nothing by itself.
     cdef Slice mode = header_value(r.headers_raw, b"sec-fetch-mode")
     return (mode.n == 8 and text_folds(mode.p, b"navigate", 8) and (r.method == METHOD_GET or r.method == METHOD_HEAD)
-            and not site_under(r.path, b"/api") and not site_under(r.path,
-                                                                   b"/internal") and not site_under(r.path, b"/streams")
-            and not site_under(r.path, b"/metrics"))
+            and not site_under(r.path, b"/api") and not site_under(r.path, b"/internal")
+            and not site_under(r.path, b"/streams") and not site_under(r.path, b"/metrics"))
 
 cdef inline bint site_under(Slice path, const char* begin) noexcept nogil:
     cdef size_t n = strlen(begin)

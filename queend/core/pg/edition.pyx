@@ -28,9 +28,8 @@ cdef void edition_open(int ours) noexcept nogil:
 
 cdef bint edition_unfit(PGresult* res) noexcept nogil:
     # Does this error say that the functions, or what they return, are others than ours?
-    return pg_sqlstate(res, b"42883") or pg_sqlstate(res,
-                                                     b"42703") or pg_sqlstate(res,
-                                                                              b"42P01") or pg_sqlstate(res, b"3F000")
+    return (pg_sqlstate(res, b"42883") or pg_sqlstate(res, b"42703")
+            or pg_sqlstate(res, b"42P01") or pg_sqlstate(res, b"3F000"))
 
 cdef bint edition_serves(int number, int serves, char* reason, size_t n) noexcept nogil:
     # False: `reason` says why not.
@@ -38,11 +37,13 @@ cdef bint edition_serves(int number, int serves, char* reason, size_t n) noexcep
         return True
     if number < edition.ours:
         snprintf(reason, n,
-                 b"the functions of the database are of edition %d, older than this queend's %d: restart it, or run queend migrate",
+                 b"the functions of the database are of edition %d, older than this queend's %d: "
+                 b"restart it, or run queend migrate",
                  number, <int>edition.ours)
     else:
         snprintf(reason, n,
-                 b"the functions of the database are of edition %d and serve daemons of edition %d and later, this is %d: start a newer queend",
+                 b"the functions of the database are of edition %d and serve daemons of edition %d and later, "
+                 b"this is %d: start a newer queend",
                  number, serves, <int>edition.ours)
     return False
 

@@ -83,7 +83,8 @@ cdef void incarnation_risks(int risks) noexcept nogil:
                  b"synchronous_commit is off: a crash of the server loses messages that were answered as queued")
     if risks & RISK_STANDBY:
         log_line(b"error", b"commits_may_be_lost",
-                 b"synchronous_commit is local beside synchronous standbys: a failover loses messages that were answered as queued")
+                 b"synchronous_commit is local beside synchronous standbys: "
+                 b"a failover loses messages that were answered as queued")
     if risks & RISK_FSYNC:
         log_line(b"error", b"commits_may_be_lost",
                  b"fsync is off: a crash of the server's machine loses or damages the database")

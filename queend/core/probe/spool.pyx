@@ -65,5 +65,6 @@ def probe_spool_read(bytes data, size_t window):
 
 def probe_crc32c(bytes data, uint32_t seed=0):
     """(by the processor if it can, by the table)."""
-    return crc32c(seed, <const char*>data, len(data)), crc32c_plain(seed ^ <uint32_t>0xffffffff,
-                                                                    <const unsigned char*><const char*>data, len(data)) ^ <uint32_t>0xffffffff
+    cdef uint32_t ones = <uint32_t>0xffffffff
+    plain = crc32c_plain(seed ^ ones, <const unsigned char*><const char*>data, len(data)) ^ ones
+    return crc32c(seed, <const char*>data, len(data)), plain

@@ -20,8 +20,8 @@ cdef int route_match(int method, Slice path) noexcept nogil:
             return ROUTE_ACK_BATCH
         if slice_is(rest, b"transaction"):
             return ROUTE_TRANSACTION
-        if rest.n > 13 and memcmp(rest.p, b"lease/", 6) == 0 and memcmp(rest.p + rest.n - 7, b"/extend",
-                                                                        7) == 0 and memchr(rest.p + 6, b'/', rest.n - 13) == NULL:
+        if (rest.n > 13 and memcmp(rest.p, b"lease/", 6) == 0 and memcmp(rest.p + rest.n - 7, b"/extend", 7) == 0
+                and memchr(rest.p + 6, b'/', rest.n - 13) == NULL):
             return ROUTE_LEASE
         if rest.n > 7 and memcmp(rest.p, b"events/", 7) == 0 and memchr(rest.p + 7, b'/', rest.n - 7) == NULL:
             return ROUTE_EVENTS
@@ -36,8 +36,8 @@ cdef int route_match(int method, Slice path) noexcept nogil:
         if slash == NULL:
             return ROUTE_POP_QUEUE
         rest = slice_of(slash, rest.n - (slash - rest.p))
-        if slash != path.p + 18 and rest.n >= 11 and memcmp(rest.p, b"/partition/",
-                                                            11) == 0 and memchr(rest.p + 11, b'/', rest.n - 11) == NULL:
+        if (slash != path.p + 18 and rest.n >= 11 and memcmp(rest.p, b"/partition/", 11) == 0
+                and memchr(rest.p + 11, b'/', rest.n - 11) == NULL):
             return ROUTE_POP_PARTITION
     return ROUTE_NONE
 

@@ -79,10 +79,9 @@ cdef bint event_known(Event* v, Slice name, Slice text) noexcept nogil:
     cdef char[80] hint
     cdef bint wanted = (slice_is(name, b"id") or slice_is(name, b"source") or slice_is(name, b"type")
                         or slice_is(name, b"specversion")
-                        or slice_is(name, b"datacontenttype") or slice_is(name,
-                                                                          b"dataschema") or slice_is(name, b"subject") or slice_is(name, b"time")
-                        or slice_is(name, b"partitionkey") or slice_is(name,
-                                                                       b"traceparent") or slice_is(name, b"tracestate"))
+                        or slice_is(name, b"datacontenttype") or slice_is(name, b"dataschema")
+                        or slice_is(name, b"subject") or slice_is(name, b"time") or slice_is(name, b"partitionkey")
+                        or slice_is(name, b"traceparent") or slice_is(name, b"tracestate"))
     if not wanted:
         # an extension may have any name; one that is near to the standard's own would be a slip that nobody hears of
         if strict and name_judge(name, EVENT_NAMES, &meant) == NAME_NEAR:
@@ -337,10 +336,11 @@ cdef bint events_read(Slice headers, bint traced, Slice path, Slice query, Slice
     if found and not out.counts and not slice_is(text, b"array"):
         return refuse(e, b"format must be array or counts")
     if kind.n >= 23 and text_folds(kind.p, b"application/cloudevents", 23):
-        if not type_is(kind, b"application/cloudevents+json") and not type_is(kind,
-                                                                              b"application/cloudevents-batch+json"):
+        if (not type_is(kind, b"application/cloudevents+json")
+                and not type_is(kind, b"application/cloudevents-batch+json")):
             error_set(e, 415,
-                      b"Events come as application/cloudevents+json, application/cloudevents-batch+json or with ce- headers")
+                      b"Events come as application/cloudevents+json, application/cloudevents-batch+json "
+                      b"or with ce- headers")
             return False
         return events_json(type_is(kind, b"application/cloudevents-batch+json"), body, &where, a, max_items, out, e)
     if header_value(headers, b"ce-specversion").p == NULL:

@@ -80,8 +80,8 @@ cdef bint pop_parse(int route, Slice path, Slice query, Arena* a, const Settings
         q.partitions_given = True       # by the path: nothing is left to choose
     if q.timeout_ms > MAX_TIMEOUT_MS:
         q.timeout_ms = MAX_TIMEOUT_MS
-    if query_find(query, b"leaseSeconds", a, &text) and (not query_int(query, b"leaseSeconds", a, 0, &q.lease_s)
-                                                         or not 1 <= q.lease_s <= LEASE_MAX):
+    if (query_find(query, b"leaseSeconds", a, &text)
+            and (not query_int(query, b"leaseSeconds", a, 0, &q.lease_s) or not 1 <= q.lease_s <= LEASE_MAX)):
         return refuse(e, b"leaseSeconds must be a number from 1 to 86400")
     return pop_subscription(query, a, s, q, e)
 
@@ -108,9 +108,8 @@ cdef bint pop_subscription(Slice query, Arena* a, const Settings* s, PopReq* q, 
     # from_beginning: `all`, in the words of the published clients.
     cdef Slice mode, since
     cdef int found = query_find(query, b"subscriptionMode", a, &mode)
-    if strict and (found < 0
-                   or mode.n and not slice_is(mode, b"all") and not slice_is(mode,
-                                                                             b"from_beginning") and not slice_is(mode, b"new") and not slice_is(mode, b"new-only")):
+    if strict and (found < 0 or mode.n and not slice_is(mode, b"all") and not slice_is(mode, b"from_beginning")
+                   and not slice_is(mode, b"new") and not slice_is(mode, b"new-only")):
         return refuse(e, b"subscriptionMode must be all, new or new-only")
     found = query_find(query, b"subscriptionFrom", a, &since)
     if strict and (found < 0 or since.n and not slice_is(since, b"now") and not time_parse(since, &q.sub_from_us)):

@@ -38,8 +38,8 @@ cdef bint pusharrow_rows(ArrowReader* r, PushOptions* options, Frames* f, ApiErr
     while i < r.rows:
         n = pusharrow_stretch(r, order, i)
         e.status = 0
-        if n >= RUN_LEAST and not pusharrow_apart(r, order, i,
-                                                  n) and pusharrow_run(r, order, i, n, ms, options, &like, f, e):
+        if (n >= RUN_LEAST and not pusharrow_apart(r, order, i, n)
+                and pusharrow_run(r, order, i, n, ms, options, &like, f, e)):
             i += n
             continue
         if e.status:

@@ -74,8 +74,8 @@ cdef bint pushframes_parse(Slice body, Unzip* z, Arena* a, UuidGen* g, int max_i
         return refuse(e, b"Invalid binary push: cut off")
     flags = f.p[4]
     f.p += 5
-    if flags & ~(FRAMES_ZSTD | FRAMES_COUNTS | FRAMES_TXN | FRAMES_FRAMES) or (flags & FRAMES_FRAMES
-                                                                               and flags & (FRAMES_ZSTD | FRAMES_TXN)):
+    if (flags & ~(FRAMES_ZSTD | FRAMES_COUNTS | FRAMES_TXN | FRAMES_FRAMES)
+            or (flags & FRAMES_FRAMES and flags & (FRAMES_ZSTD | FRAMES_TXN))):
         return refuse(e, b"Invalid binary push: unknown flags")
     out.counts = flags & FRAMES_COUNTS != 0
     if flags & FRAMES_ZSTD:
@@ -140,8 +140,8 @@ cdef bint frames_groups(Frames* f, uint8_t flags) noexcept nogil:
             f.error.status = 400
             snprintf(f.error.text, 239, b"The push has more than %d messages", f.max_items)
             return False
-        if not (frames_packed(f, &like,
-                              <int>n) if flags & FRAMES_FRAMES else frames_plain(f, &like, <int>n, flags & FRAMES_TXN != 0)):
+        if not (frames_packed(f, &like, <int>n) if flags & FRAMES_FRAMES
+                else frames_plain(f, &like, <int>n, flags & FRAMES_TXN != 0)):
             return False
         f.n += <int>n
     if f.p != f.end:

@@ -91,8 +91,8 @@ cdef void push_reply_tail(Buf* b, PushItem* it) noexcept nogil:
     elif it.status == 2:
         buf_text(b, b",\"status\":\"failed\",\"error\":\"The database refused this message\"")
     elif it.status == 4:      # others of its request were stored, or all of it would be answered 503
-        buf_text(b,
-                 b",\"status\":\"failed\",\"code\":\"unavailable\",\"error\":\"The database could not take this message now; try again\"")
+        buf_text(b, b",\"status\":\"failed\",\"code\":\"unavailable\","
+                    b"\"error\":\"The database could not take this message now; try again\"")
     if it.status == 0:
         buf_text(b, b",\"partition_id\":\"")
         buf_put(b, it.partition_uuid, 36)

@@ -22,11 +22,11 @@ cdef bint traceparent_valid(Slice s) noexcept nogil:
     cdef size_t i
     if s.n < 55 or s.n > 255 or s.p[2] != b'-' or s.p[35] != b'-' or s.p[52] != b'-':
         return False
-    if not hex_lower(s.p, 2, &zero) or memcmp(s.p, b"ff", 2) == 0 or (zero
-                                                                      and s.n != 55) or (s.n > 55 and s.p[55] != b'-'):
+    if (not hex_lower(s.p, 2, &zero) or memcmp(s.p, b"ff", 2) == 0 or (zero and s.n != 55)
+            or (s.n > 55 and s.p[55] != b'-')):
         return False
-    if not hex_lower(s.p + 3, 32, &zero) or zero or not hex_lower(s.p + 36, 16,
-                                                                  &zero) or zero or not hex_lower(s.p + 53, 2, &zero):
+    if (not hex_lower(s.p + 3, 32, &zero) or zero or not hex_lower(s.p + 36, 16, &zero) or zero
+            or not hex_lower(s.p + 53, 2, &zero)):
         return False
     for i in range(55, s.n):
         if s.p[i] <= 32 or s.p[i] > 126:

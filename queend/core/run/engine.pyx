@@ -115,7 +115,12 @@ cdef void engine_spare(Worker* w, InboxMsg* m) noexcept nogil:
 cdef void engine_slot_idle(void* owner) noexcept nogil:
     engine_drain((<Engine*>owner).worker)
 
-cdef bint engine_ready() noexcept nogil:
+cdef bint process_ready(Process* p) noexcept nogil:
+    # Does the database answer every worker? Any thread.
+    cdef int i
+    for i in range(p.n):
+        if atomic_get64(&p.workers[i].counters.connected) == 0:
+            return False
     return catalog.loaded
 
 # ---- in ------------------------------------------------------------------------------------------------------------

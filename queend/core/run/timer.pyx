@@ -17,8 +17,8 @@ cdef void engine_arm(Engine* e) noexcept nogil:
                 next_us = top.at
             if rowcache.first != NULL and (next_us == 0 or rowcache.first.kept_us + ROWCACHE_AGE_US < next_us):
                 next_us = rowcache.first.kept_us + ROWCACHE_AGE_US
-            look_us = look_due(&e.discover, book.parked > 0 or book.missed, e.settings)
             uv_mutex_unlock(&book.lock)
+            look_us = look_due(&e.discover, e.settings)
             if look_us <= now:
                 look_us = now + 20000         # it waits for a connection, or for the end of the one before
             if not e.slots.closing and (next_us == 0 or look_us < next_us):
@@ -50,8 +50,8 @@ cdef bint engine_waits(Engine* e) noexcept nogil:
     if e.worker is boss and spill_waits():
         return True
     for i in range(streams_all):
-        if streams[i].worker is e.worker and streams[i].flying == NULL and (streams[i].again != NULL
-                                                                            or streams[i].gather != NULL):
+        if (streams[i].worker is e.worker and streams[i].flying == NULL
+                and (streams[i].again != NULL or streams[i].gather != NULL)):
             return True
     return False
 

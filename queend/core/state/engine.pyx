@@ -51,7 +51,6 @@ cdef struct Round:
 cdef enum:
     SCAN_PAGE = 1000
     LOOK_MOST_MS = 30000             # however seldom the operator wants looks
-    LOOK_QUIET_US = 5000000          # while nobody waits
     LOOK_GAP_US = 60000000           # a longer time is not read through: groups are scanned
     BLIND_US = 60000000              # between scans because of transactions whose start is hidden
     RECENT_MARGIN_US = 1000000       # clocks that are slewed; what is read twice is known already

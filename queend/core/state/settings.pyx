@@ -73,7 +73,7 @@ cdef struct Settings:
     int cycles                # of streams in the database at once per worker
     int priority_share        # of so many namespace pops one goes to lower priorities; 0: none
     bint default_new          # new groups begin with new messages only
-    int look_ms               # between two looks for what others stored, while somebody waits
+    int look_ms               # between two looks for what others stored
     bint vegas                # else static limits
     int vegas_min_limit
     int vegas_max_limit
