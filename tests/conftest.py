@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from support import shared
 from support.client import Client
 from support.daemon import Daemon
@@ -12,6 +13,10 @@ from support.postgres import Postgres, running
 
 SPARK = Path(__file__).parent / "spark"
 DASHBOARD = Path(__file__).parent / "dashboard"
+
+# How long an example takes says more about the machine than about what is tested.
+settings.register_profile("queend", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("queend")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

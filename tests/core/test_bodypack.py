@@ -14,7 +14,7 @@ PAYLOADS = some.one_of(some.binary(max_size=300),
 ROWS = some.lists(some.lists(PAYLOADS, min_size=1, max_size=40), min_size=1, max_size=4)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(ROWS)
 def test_every_row_is_read_as_it_was_written(rows: list[list[bytes]]) -> None:
     bodies = probe_bodypack([inner(payloads) for payloads in rows])

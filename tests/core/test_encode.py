@@ -33,7 +33,7 @@ def test_arrays_arrive_as_they_were_meant(cluster, keep, open_pool, kind):
     _, values, raw = KINDS[kind]
 
     with cluster.connect() as reader:
-        @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+        @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
         @given(st.lists(st.none() | values, max_size=60), st.booleans())
         def check(items, late):
             assert pool.call(0, probe_array(kind, [None if v is None else raw(v) for v in items], late)).outcome == "ok"

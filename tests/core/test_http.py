@@ -224,7 +224,7 @@ def streams(draw):
     return out
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(streams(), st.randoms(use_true_random=False))
 def test_streams_read_as_another_parser_reads_them(data, chance):
     requests, refusal = compare(data)
@@ -257,7 +257,7 @@ def test_damaged_streams():
         compare(bytes(data))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(max_size=60))
 def test_any_bytes(data):
     compare(data)

@@ -182,7 +182,7 @@ json_values = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters(codec="utf-8")), inner), max_leaves=20)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(json_values, st.booleans(), st.sampled_from([None, 1]))
 def test_any_document(value, ascii_only, indent):
     data = json.dumps(value, ensure_ascii=ascii_only, indent=indent).encode()
@@ -190,7 +190,7 @@ def test_any_document(value, ascii_only, indent):
     assert core.probe_json_skip(data)[0] is None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(max_size=40))
 def test_any_bytes(data):
     check(data)
@@ -217,7 +217,7 @@ def test_damaged_documents():
         check(bytes(data))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(st.characters(codec="utf-8")))
 def test_literals_are_written_as_they_are_read(text):
     literal = core.probe_json_escape(text)

@@ -178,7 +178,7 @@ ROWS = st.lists(st.tuples(st.lists(st.tuples(PAYLOAD, st.none() | st.text(min_si
                                    max_size=5), st.integers(0, 3)), max_size=5)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(ROWS, st.integers(0, 12), st.integers(1, 200)), min_size=1, max_size=4), st.integers(1, 400),
        st.sampled_from([2, None]))
 def test_all_formats_equal_a_model(parts, most, indent):

@@ -296,7 +296,7 @@ def read_or_refused(body: bytes) -> None:
             assert item["queue"] and json.loads(item["payload"]) is not NotImplemented
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.integers(0, 2), st.lists(st.tuples(st.integers(0, 2000), st.binary(min_size=1, max_size=8)), min_size=1,
                                    max_size=4), st.integers(0, 3000))
 def test_damaged_streams(which, edits, cut):

@@ -143,7 +143,7 @@ documents = st.lists(st.one_of(
     st.none()), max_size=8)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(documents, st.booleans(), st.sampled_from(["\n", "\r\n"]))
 def test_any_lines_against_the_json_push(items, ascii_only, end):
     text = end.join("" if item is None else json.dumps(item, ensure_ascii=ascii_only)
@@ -162,7 +162,7 @@ def test_any_lines_against_the_json_push(items, ascii_only, end):
             json.loads(one[3]) for one in expected]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=5),
        st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), min_size=1, max_size=4))
 def test_damaged_lines_are_read_right_or_refused(numbers, edits):

@@ -33,7 +33,7 @@ def test_the_checksum_is_crc_32c():
         assert wide == plain
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(RECORD, max_size=8), st.integers(1, 500))
 def test_records_come_back(records, window):
     assert probe_spool_read(b"".join(map(written, records)), window) == [found(record) for record in records]
@@ -76,7 +76,7 @@ def test_a_changed_bit_costs_its_record_and_no_other(window):
         assert b"".join(one for one in seen if isinstance(one, bytes)) == bytes(hurt[end - len(pieces[which]):end])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.binary(max_size=200), st.integers(1, 64))
 def test_noise_between_records_is_told_apart(noise, window):
     before, after = some(2)

@@ -40,6 +40,6 @@ def test_no_history_is_unlike_the_model(client: Client, queue: str) -> None:
     number = int(os.environ.get("SEED", random.SystemRandom().randrange(1 << 32)))
     print(f"SEED={number}")
     run_state_machine_as_test(seed(number)(Machine), settings=settings(
-        max_examples=HISTORIES, stateful_step_count=STEPS, deadline=None, database=None,
+        max_examples=HISTORIES, stateful_step_count=STEPS, database=None,
         suppress_health_check=[*HealthCheck], phases=[Phase.generate, Phase.shrink], print_blob=True))
     assert made["moves"] >= 10_000, made

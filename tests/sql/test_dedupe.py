@@ -118,7 +118,7 @@ class Memory:
                 self.ids.setdefault(i, set()).add(at)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32), data=st.data())
 def test_equals_a_set_whoever_remembers(conninfo, seed, data):
     """Two daemons that remember, one that may, one without room, one that does not care; restarts, retention, a lost
@@ -224,7 +224,7 @@ SENDS = st.lists(st.tuples(st.integers(0, 2), st.lists(st.integers(0, POOL - 1),
                                             "again"])), min_size=1, max_size=20)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32), sends=SENDS)
 def test_equals_a_set(conninfo, seed, sends):
     db = Session(conninfo)
