@@ -3,7 +3,6 @@
 
 import re
 
-from plot import chart  # noqa: F401  (the sweeps draw with it)
 from report import shorten
 
 

@@ -24,7 +24,6 @@ from environment import environment
 from generator import run_load
 from pglog import events
 from plot import chart
-from process import cpu_seconds
 from report import shorten
 from server import Daemon
 from vacuums import Vacuums

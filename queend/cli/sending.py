@@ -1,7 +1,6 @@
 """Pushes by the thousand: items gathered into requests, answers counted, a fault traced to its line."""
 from __future__ import annotations
 
-import json
 import re
 import sys
 import time
@@ -13,7 +12,7 @@ import orjson
 from .client import Server, ServerError
 from .lines import Payload
 from .output import Format, dump
-from .remote import USAGE, Stop
+from .remote import Stop
 
 ITEMS, BYTES = 1000, 1 << 20      # of one request
 AGAIN_S = 30.0                    # so long a server that cannot take it now is asked again

@@ -1,6 +1,5 @@
 """The edge over real sockets: connections, order of answers, the bridge, timeouts by bounds, stopping, and nothing left
 over."""
-import http.client
 import json
 import random
 import resource

@@ -374,6 +374,28 @@ def test_one_daemon_drains_what_several_left_behind(server, postgres, queue, tmp
         assert everything(a, queue, "p2") == list(range(1000))
 
 
+def test_a_daemon_that_starts_beside_two_left_folders_says_so_and_drains_both(server, postgres, queue):
+    conninfo = postgres.database()
+    left = [server(conninfo), server(conninfo)]
+    with left[0].client() as a, left[1].client() as b:
+        a.post("/api/v1/system/maintenance", {"enabled": True})
+        until(lambda: b.get("/api/v1/system/maintenance").json["maintenanceMode"], "the other daemon obeys")
+        a.push(queue, 1, partition="one")
+        b.push(queue, 2, partition="two")
+        left[0].kill()
+        left[1].kill()
+    third = server(conninfo, QUEEND_BUFFER_ADOPT_MS=50)
+    assert "this daemon will" in third.line("buffer_left_behind")["detail"]
+    with third.client() as client:
+        client.post("/api/v1/system/maintenance", {"enabled": False})
+        drained(client)
+        for partition, value in (("one", 1), ("two", 2)):
+            seen: list[int] = []
+            until(lambda seen=seen, partition=partition: seen.extend(everything(client, queue, partition)) or seen,
+                  "what was left behind is stored")
+            assert seen == [value]
+
+
 def test_messages_for_another_database_are_left_alone(server, postgres, queue):
     """A copy is another one. A daemon that began without its database finds out when it comes, and the next one goes
     on."""

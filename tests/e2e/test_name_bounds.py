@@ -16,7 +16,6 @@ from support.client import Client, data
 from support.daemon import Daemon
 from support.frames import KIND, form_a, group_a
 from support.postgres import Postgres
-from support.streams import Stream
 from support.wait import until
 
 QUEUES = "There are as many queues as QUEEND_MAX_QUEUES allows: {}"

@@ -2,9 +2,8 @@
 before."""
 from __future__ import annotations
 
-import psycopg
 import pytest
-from sql.records import Session, batch, id7, inner, packed, varint
+from sql.records import batch, id7, inner, packed, varint
 from support.wait import until
 
 READ = "SELECT * FROM queend.read_rows(%s::text[], %s::text[], %s::bigint[], %s::bigint[], %s)"

@@ -8,7 +8,6 @@ another, once, in the order they come; files of core/base and core/state, which 
 readers of JSON and HTTP and the connection to PostgreSQL, which stand by themselves.
 """
 import mmap
-import os
 import re
 import struct
 import subprocess

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
-import psycopg
 from psycopg.rows import namedtuple_row
 
 from ... import session
