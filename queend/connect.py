@@ -142,61 +142,46 @@ def connections(settings: Settings, slots: int) -> dict[str, int]:
     return {"max_connections": most, "max_per_address": -(-most // 2) if one is None else one}
 
 
+# What the core takes as it is set, by the core's name.
+CORE = {name.removeprefix("queend_").removeprefix("queen_"): name for name in (
+    "port", "queend_listen_mode", "log_level", "queend_push_streams", "queend_cache_bytes", "queend_compress_from",
+    "queend_dedupe_bytes", "queend_patience_ms", "queend_stuck_ms", "queend_control_stuck_ms", "queend_max_queues",
+    "queend_max_partitions", "queend_max_groups", "queend_max_parked", "queend_least_rate", "queend_max_queued_jobs",
+    "queend_max_queued_bytes", "queend_buffer_bytes", "queend_refuse_plain", "queend_strict", "queend_priority_share",
+    "queen_concurrency_mode", "queen_vegas_min_limit", "queen_vegas_max_limit", "queen_vegas_alpha",
+    "queen_vegas_beta", "queen_vegas_rtt_window_samples", "queen_vegas_rtt_min_window_sec",
+    "queen_vegas_update_interval_ms", "queen_streams_cycle_max_concurrent", "queen_transaction_max_concurrent")} | {
+    "workers": "num_workers", "max_body": "queend_max_body_bytes", "max_untaken": "queend_max_untaken_bytes",
+    "max_untaken_of_one": "queend_max_untaken_connection_bytes", "buffer_records": "file_buffer_events_per_file",
+    "buffer_chunk": "file_buffer_max_batch", "buffer_pause_ms": "file_buffer_flush_ms",
+    "default_timeout_ms": "default_timeout", "default_batch": "default_batch_size",
+    "look_ms": "pop_wait_max_interval_ms"}
+
+
 def core_settings(settings: Settings, local: str | None = None, buffer_dir: str = "") -> dict[str, Any]:
     """What the core takes: flat, numbers and strings only. buffer_dir: this process's own; empty: no buffer."""
     slots = settings.queend_slots
     if slots is None:
         asked = "sidecar_pool_size" in settings.model_fields_set
         slots = -(-settings.sidecar_pool_size // settings.num_workers) if asked else 8
+    slots = max(2, slots)
     address, made = session.parted(conninfo(settings, local, options=HOT_PLANS))
-    flat: dict[str, Any] = {"host": settings.address(), "port": settings.port, "workers": settings.num_workers,
-                            "listen_mode": settings.queend_listen_mode, "log_level": settings.log_level,
-                            "conninfo": address, "session": session.statement(made), "slots_per_worker": max(2, slots),
-                            "push_streams": settings.queend_push_streams, "cache_bytes": settings.queend_cache_bytes,
-                            "compress_from": settings.queend_compress_from,
-                            "dedupe_bytes": settings.queend_dedupe_bytes, "patience_ms": settings.queend_patience_ms,
-                            "max_body": settings.queend_max_body_bytes, "max_control_body": min(
-                                settings.queend_max_control_body_bytes, settings.queend_max_body_bytes),
-                            "max_open_body": settings.queend_max_open_body_bytes or settings.queend_max_body_bytes,
-                            "large_paths": ",".join(LARGE_PATHS), "max_arriving": settings.queend_max_arriving_bytes
-                            or max(128 << 20, 2 * settings.queend_max_body_bytes),
-                            "max_untaken": settings.queend_max_untaken_bytes,
-                            "max_untaken_of_one": settings.queend_max_untaken_connection_bytes,
-                            "stuck_ms": settings.queend_stuck_ms, "control_stuck_ms": settings.queend_control_stuck_ms,
-                            "max_queues": settings.queend_max_queues, "max_partitions": settings.queend_max_partitions,
-                            "max_groups": settings.queend_max_groups, "max_parked": settings.queend_max_parked,
-                            "least_rate": settings.queend_least_rate,
-                            **connections(settings, max(2, slots) * settings.num_workers),
-                            "max_queued_jobs": settings.queend_max_queued_jobs,
-                            "max_queued_bytes": settings.queend_max_queued_bytes, "buffer_dir": buffer_dir,
-                            "buffer_bytes": settings.queend_buffer_bytes,
-                            "buffer_records": settings.file_buffer_events_per_file,
-                            "buffer_chunk": settings.file_buffer_max_batch,
-                            "buffer_pause_ms": settings.file_buffer_flush_ms,
-                            "edition": edition_in(sql_folder()).number,
-                            "inflight_deadline_ms": settings.libqueen_inflight_deadline_ms
-                            or max(2000, settings.db_statement_timeout + 5000), "hidden": log.hidden(),
-                            "refuse_plain": settings.queend_refuse_plain, "strict": settings.queend_strict,
-                            "seal_keys": ",".join(f"{name}:{key.hex()}" for name, key in keyring(settings)),
-                            "grants": settings.queend_jwt_tokens if settings.jwt_enabled else 0,
-                            "guards_pages": int(not settings.jwt_enabled), "origins": ",".join(settings.origins()),
-                            "hosts": ",".join(settings.hosts()), "open_paths": ",".join(settings.open_paths()),
-                            "default_timeout_ms": settings.default_timeout,
-                            "default_batch": settings.default_batch_size,
-                            "default_sub_mode": "new" if settings.default_subscription_mode == "new-only"
-                            else settings.default_subscription_mode or "all",
-                            "priority_share": settings.queend_priority_share,
-                            "look_ms": settings.pop_wait_max_interval_ms,
-                            "concurrency_mode": settings.queen_concurrency_mode,
-                            "vegas_min_limit": settings.queen_vegas_min_limit,
-                            "vegas_max_limit": settings.queen_vegas_max_limit,
-                            "vegas_alpha": settings.queen_vegas_alpha, "vegas_beta": settings.queen_vegas_beta,
-                            "vegas_rtt_window_samples": settings.queen_vegas_rtt_window_samples,
-                            "vegas_rtt_min_window_sec": settings.queen_vegas_rtt_min_window_sec,
-                            "vegas_update_interval_ms": settings.queen_vegas_update_interval_ms,}
+    body, mode = settings.queend_max_body_bytes, settings.default_subscription_mode or "all"
+    flat: dict[str, Any] = {name: getattr(settings, setting) for name, setting in CORE.items()}
+    flat |= connections(settings, slots * settings.num_workers) | {
+        "host": settings.address(), "conninfo": address, "session": session.statement(made),
+        "slots_per_worker": slots, "hidden": log.hidden(), "edition": edition_in(sql_folder()).number,
+        "max_control_body": min(settings.queend_max_control_body_bytes, body),
+        "max_open_body": settings.queend_max_open_body_bytes or body, "large_paths": ",".join(LARGE_PATHS),
+        "max_arriving": settings.queend_max_arriving_bytes or max(128 << 20, 2 * body), "buffer_dir": buffer_dir,
+        "inflight_deadline_ms": (settings.libqueen_inflight_deadline_ms
+                                 or max(2000, settings.db_statement_timeout + 5000)),
+        "seal_keys": ",".join(f"{name}:{key.hex()}" for name, key in keyring(settings)),
+        "grants": settings.queend_jwt_tokens if settings.jwt_enabled else 0,
+        "guards_pages": int(not settings.jwt_enabled), "origins": ",".join(settings.origins()),
+        "hosts": ",".join(settings.hosts()), "open_paths": ",".join(settings.open_paths()),
+        "default_sub_mode": "new" if mode == "new-only" else mode}
     shared_hold = settings.sidecar_micro_batch_wait_ms or 0
-    for job in ("streams_cycle", "transaction"):
-        flat[f"{job}_max_concurrent"] = getattr(settings, f"queen_{job}_max_concurrent")
     for job in JOB_TYPES:
         for name in ("preferred_batch_size", "max_hold_ms", "max_batch_size", "max_concurrent"):
             value = getattr(settings, f"queen_{job}_{name}")

@@ -1,7 +1,6 @@
 """The application: its resources, its errors, its pool of connections."""
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import Any
 
@@ -23,11 +22,12 @@ from ..service.retention import Retention
 from ..service.stats import Stats
 from ..service.summary import Summary
 from ..service.transfer import Transfer
-from . import configure, health, known, maintenance, openapi
+from . import known
 from .answer import FULL, Json, Refusal, full
 from .bridge import Bridge
 from .etag import Tagged
 from .holds import Holds
+from .route import routers
 from .sweeper import Sweeper
 
 
@@ -57,6 +57,7 @@ class Control:
         self.folder = folder
         self.reader = log_read.Reader(self)
         self.streams = Streams(settings, conninfo)
+        self.services = (self.sweeper, self.retention, self.relay, self.summary, self.stats, self.metrics)
         self.transfer = Transfer(conninfo, settings.queend_migration_step_ms / 1000)
         self.app = application(self)
         self.guard = None
@@ -82,12 +83,8 @@ class Control:
         except PoolTimeout as error:
             log.line("warn", "control_without_connection", str(error))
         await self.streams.open()
-        self.sweeper.open()
-        self.retention.open()
-        self.stats.open()
-        self.metrics.open()
-        self.summary.open()
-        self.relay.open()
+        for service in self.services:
+            service.open()
 
     def release(self) -> None:
         """Answers what only waits: the daemon is about to stop."""
@@ -97,18 +94,9 @@ class Control:
     async def close(self) -> None:
         self.release()
         await self.bridge.close()
-        if self.guard:
-            await self.guard.close()
-        await self.metrics.close()
-        await self.stats.close()
-        await self.summary.close()
-        await self.relay.close()
-        await self.transfer.close()
-        await self.retention.close()
-        await self.sweeper.close()
-        await self.streams.close()
-        await self.maintenance.close()
-        await self.pool.close()
+        for one in (*([self.guard] if self.guard else []), *reversed(self.services), self.transfer, self.streams,
+                    self.maintenance, self.pool):
+            await one.close()
 
 
 class RawPath:
@@ -123,28 +111,14 @@ class RawPath:
         await self.app(scope, receive, send)
 
 
-def resources() -> tuple[Any, ...]:
-    """The modules that have routes, in the order they are tried and described."""
-    # they need the compiled part
-    from . import analytics, dead_letters, doctor, groups, live, log_read, messages, metrics, migration, notify
-    from . import overview, postgres_stats, queues, scheduled, shared_state, status, stream_queries, streams, traces
-    from . import resources as others
-    from . import settings as settings_shown
-
-    return (configure, queues, groups, messages, scheduled, dead_letters, traces, log_read, streams, stream_queries,
-            health, metrics, openapi, others, status, overview, live, analytics, postgres_stats, shared_state, notify,
-            migration, maintenance, doctor, settings_shown)
-
-
 def application(control: Control) -> FastAPI:
     from . import static
 
     app = FastAPI(title="queend", version=__version__, description="A message queue on PostgreSQL.", docs_url=None,
                   redoc_url=None, openapi_url=None, redirect_slashes=False, default_response_class=Json)
     app.state.control = control
-    app.state.resources = resources()
-    for resource in app.state.resources:
-        app.include_router(resource.router, dependencies=[Depends(known.query_names)])
+    for router in routers():
+        app.include_router(router, dependencies=[Depends(known.query_names)])
     static.serve(app, control.settings)
     app.add_middleware(Tagged)
     app.add_middleware(RawPath)

@@ -10,21 +10,24 @@ from .._core import read_partition_id, read_partition_number
 from ..auth.levels import ADMIN, READ
 from .answer import Json, Refusal, body_object
 from .database import rows, seed_of
+from .paged import Page
 from .query import Query, moment_of
 from .queues import ts3
 from .record import embedded, opened
 from .redrive import redrive
-from .route import Routes
+from .route import Paged, Routes
 from .sealing import revealed
-from .shapes import DONE, FROM, GROUP, LIMIT, OFFSET, PAGINATION, PARTITION, QUEUE, TO
+from .shapes import DONE, FROM, GROUP, PAGINATION, PARTITION, QUEUE, TO
 from .words import ANY, FLAG, ID, INTEGER, MAYBE, NAME, TEXT, TIME, array, body, record, whole
 
 router = Routes("dead letters")
 
-PAGE, PAGE_MOST, OFFSET_MOST = 100, 1000, 1_000_000
+PAGE_MOST = 1000
 TOTAL_MOST = 100_000      # counted; there may be more
 CHUNK = 200               # dead letters per transaction
 REDRIVE_MOST = 10_000     # per request
+
+FILTERS = (GROUP, PARTITION, FROM, TO)
 
 QUEUE_ID = "SELECT q.id FROM queend.queues q WHERE q.name = %s"
 FIND = "SELECT d FROM queend.dead_find(%s, %s, %s, %s, %s, %s, %s) AS d"
@@ -45,6 +48,11 @@ async def _queue(request: Request, name: str) -> int:
     return found[0].id if found else 0      # no queue has the number 0
 
 
+def _filters(query: Query) -> tuple[str | None, str | None, int | None, int | None]:
+    """As dead_find and dead_count take them."""
+    return query.text("partition"), query.text("consumerGroup"), query.moment("from"), query.moment("to")
+
+
 class Letter:
     """A row of dead_show as `opened` wants it."""
 
@@ -57,16 +65,14 @@ class Letter:
     messages=array(whole(id=ID, transactionId=TEXT, partitionId=ID, queue=MAYBE, partition=MAYBE, consumerGroup=TEXT,
                          errorMessage=MAYBE, retryCount=INTEGER, data=ANY, producerSub=MAYBE, createdAt=TIME,
                          failedAt=TIME, offset=INTEGER)), total=INTEGER, pagination=PAGINATION),
-                [QUEUE, GROUP, PARTITION, FROM, TO, LIMIT, OFFSET], where="query")
+                [QUEUE, *FILTERS], where="query", page=Paged(100, PAGE_MOST, 1_000_000))
 async def dead_list(request: Request) -> Json:
-    """Dead letters with their payloads, newest failure first. Query: queue, consumerGroup, partition, from and to
-    (of the failure), limit (100, most 1000), offset. `total` counts to 100 000."""
-    query = Query(request)
-    limit, offset = query.whole("limit", PAGE, 0, PAGE_MOST), query.whole("offset", 0, 0, OFFSET_MOST)
-    name = query.text("queue")
-    wanted = (None if name is None else await _queue(request, name), query.text("partition"),
-              query.text("consumerGroup"), query.moment("from"), query.moment("to"))
-    found = [row.d for row in await rows(request, FIND, *wanted, limit, offset)]
+    """Dead letters with their payloads, newest failure first; `from` and `to` are of the failure. `total` counts to
+    100 000."""
+    page = Page(request)
+    name = page.text("queue")
+    wanted = (None if name is None else await _queue(request, name), *_filters(page))
+    found = [row.d for row in await rows(request, FIND, *wanted, page.limit, page.offset)]
     ((total,),) = await rows(request, COUNT, *wanted, TOTAL_MOST)
     seed = await seed_of(request)
     messages = []
@@ -77,11 +83,11 @@ async def dead_list(request: Request) -> Json:
                          "errorMessage": row.error, "retryCount": row.retries,
                          "data": embedded(revealed(row, payload)[0]), "producerSub": row.producer_sub,
                          "createdAt": ts3(row.created_at), "failedAt": ts3(row.failed_at), "offset": row.record_offset})
-    return Json({"messages": messages, "total": total, "pagination": {"limit": limit, "offset": offset}})
+    return Json({"messages": messages, "total": total, "pagination": page.shown})
 
 
 @router.declare("DELETE /api/v1/dlq", ADMIN, whole(success=DONE, queue=TEXT, deleted=INTEGER),
-                [{**QUEUE, "required": True}, GROUP, PARTITION, FROM, TO], where="query")
+                [{**QUEUE, "required": True}, *FILTERS], where="query")
 async def dead_purge(request: Request) -> Json:
     """Deletes the dead letters of a queue, or those of them that consumerGroup, partition, from and to leave; 400
     without a queue."""
@@ -89,8 +95,7 @@ async def dead_purge(request: Request) -> Json:
     name = query.text("queue")
     if name is None:
         raise Refusal(400, "queue is required", "queue_required")
-    wanted = (await _queue(request, name), query.text("partition"), query.text("consumerGroup"), query.moment("from"),
-              query.moment("to"))
+    wanted = (await _queue(request, name), *_filters(query))
     if not wanted[0]:
         raise Refusal(404, "Queue not found", "queue_not_found")
     deleted = 0

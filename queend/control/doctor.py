@@ -20,7 +20,7 @@ from .health import FATAL
 from .maintenance import NONE
 from .queues import ts3
 from .route import Routes
-from .words import TEXT, TIME, array, like, whole
+from .words import TEXT, TIME, array, whole
 
 router = Routes("system")
 LEVELS = ("ok", "notice", "warning", "critical")
@@ -198,12 +198,9 @@ CHECKS = {"horizon": horizon, "slots": slots, "tables": tables, "server": server
 SHAPE = whole(status={"enum": list(LEVELS)}, timestamp=TIME, checks=array(TEXT),
               findings=array(whole(check=TEXT, level={"enum": list(LEVELS[1:])}, title=TEXT, evidence=TEXT,
                                    advice=TEXT)))
-EXAMPLE = {"status": "warning", "timestamp": "2026-01-02T03:04:05.678Z", "checks": list(CHECKS), "findings": [
-    {"check": "horizon", "level": "warning", "title": "session 4711 of psql, idle in transaction keeps PostgreSQL from "
-     "removing dead rows", "evidence": "open for 12 min, 90210 transactions old", "advice": "End it"}]}
 
 
-@router.declare("GET /api/v1/system/doctor", READ, like(SHAPE, EXAMPLE), own=True)
+@router.declare("GET /api/v1/system/doctor", READ, SHAPE, own=True)
 async def doctor(request: Request) -> Json:
     """What is wrong or soon will be, worst first: each with what was seen and what to do. `checks`: what was looked
     at."""

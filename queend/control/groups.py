@@ -16,12 +16,15 @@ from .paged import Page
 from .query import Query, moment_of
 from .queues import ts3
 from .read_request import entries_of
-from .route import Routes
-from .shapes import DONE, LIMIT, OFFSET, QUEUE, WAS
+from .route import Paged, Routes
+from .shapes import DONE, QUEUE, WAS, integers
 from .words import (FLAG, ID, INTEGER, MAYBE, NAME, NUMBER, SOME_INTEGER, SOME_TIME, TEXT, TIME, array, body, parameter,
                     record, whole)
 
 router = Routes("groups")
+
+
+GROUP_NAME = {**TEXT, "examples": ["billing"]}
 
 
 def mapping(values: dict[str, Any]) -> dict[str, Any]:
@@ -29,7 +32,7 @@ def mapping(values: dict[str, Any]) -> dict[str, Any]:
 
 
 PAGE = 1000             # partitions moved per transaction: their cursors are locked so long
-SHOWN, SHOWN_MOST = 500, 10_000     # partitions of one answer, unless `limit` says otherwise
+SHOWN = Paged(500, far=0, least=1)
 LAGGING_S = 300         # older than this the newest message of a partition is, and its group counts as lagging
 HEARD_TRIES, HEARD_PAUSE_S = 200, 0.005
 OFFSET_MOST = 2**63 - 1
@@ -74,25 +77,24 @@ def age_s(us: int | None) -> int:
 
 
 @router.declare("GET /api/v1/consumer-groups", READ,
-                array(whole(name=TEXT, topics=array(TEXT), queueName=TEXT, members=INTEGER, partitionsWithLag=INTEGER,
-                            totalLag=INTEGER, maxTimeLag=INTEGER, state={"enum": ["Stable", "Lagging", "Dead"]},
-                            subscriptionMode=MAYBE, subscriptionTimestamp=SOME_TIME, subscriptionCreatedAt=SOME_TIME)),
-                [LIMIT, OFFSET, parameter("search", NAME, "a part of the group's name, in any case"), QUEUE])
+                array(whole(name=GROUP_NAME, topics=array(TEXT), queueName=TEXT, members=INTEGER,
+                            **integers("partitionsWithLag", "totalLag", "maxTimeLag"),
+                            state={"enum": ["Stable", "Lagging", "Dead"]}, subscriptionMode=MAYBE,
+                            subscriptionTimestamp=SOME_TIME, subscriptionCreatedAt=SOME_TIME)),
+                [QUEUE], page=Paged(search="the group's name"))
 async def group_list(request: Request) -> Json:
-    """Consumer groups of every queue, by name and queue; one that polls stands here before its first message. Query:
-    limit (1000, most 10 000), offset; the header `Link` names the next page where there is one. search: a part of the
-    group's name; queue."""
-    page, query = Page(request), Query(request)
-    search, queue = query.text("search"), query.text("queue")
+    """Consumer groups of every queue, by name and queue; one that polls stands here before its first message. The
+    header `Link` names the next page where there is one."""
+    page = Page(request)
+    search, queue = page.search, page.text("queue")
     await request.app.state.control.stats.fresh()
     found, headers = page.of(await (rows(request, SEARCH, search, search, queue, queue, *page.asked)
                                     if search or queue else rows(request, LIST, *page.asked)))
     return Json([{
         "name": row.name, "topics": [row.queue], "queueName": row.queue, "members": row.members,
-        "partitionsWithLag": row.lagging,
-        "totalLag": row.lag, "maxTimeLag": age_s(row.newest),
-        "state": "Lagging" if age_s(row.newest) > LAGGING_S else "Stable" if row.consumed or not row.members
-        else "Dead",
+        "partitionsWithLag": row.lagging, "totalLag": row.lag, "maxTimeLag": age_s(row.newest),
+        "state": ("Lagging" if age_s(row.newest) > LAGGING_S else "Stable" if row.consumed or not row.members
+                  else "Dead"),
         "subscriptionMode": row.mode if row.start_at is not None else None, "subscriptionTimestamp": ts3(row.start_at),
         "subscriptionCreatedAt": ts3(row.created_at) if row.start_at is not None else None} for row in found],
         headers=headers)
@@ -101,34 +103,33 @@ async def group_list(request: Request) -> Json:
 @router.declare("GET /api/v1/consumer-groups/lagging", READ, array(
     whole(consumer_group=TEXT, queue_name=TEXT, partition_name=TEXT, partition_id=ID, worker_id=MAYBE,
           offset_lag=INTEGER, time_lag_seconds=INTEGER, lag_hours=NUMBER, oldest_unconsumed_at=SOME_TIME,
-          last_consumed_at=SOME_TIME)), [parameter("minLagSeconds", {**INTEGER, "minimum": 0}), LIMIT])
+          last_consumed_at=SOME_TIME)), 
+    [parameter("minLagSeconds", {**INTEGER, "minimum": 0, "default": 3600})], page=SHOWN)
 async def group_lagging(request: Request) -> Json:
-    """Partitions whose oldest message not consumed is older than `minLagSeconds` (3600), oldest first; at most
-    `limit` (500, most 10 000)."""
-    query = Query(request)
+    """Partitions whose oldest message not consumed is older than `minLagSeconds`, oldest first."""
+    page = Page(request)
     await request.app.state.control.stats.fresh()
     seed = await seed_of(request)
-    before = (time.time() - query.whole("minLagSeconds", 3600, 0, 2**31)) * 1e6
+    before = (time.time() - page.whole("minLagSeconds", 3600, 0, 2**31)) * 1e6
     return Json([{
         "consumer_group": row.name, "queue_name": row.queue, "partition_name": row.partition,
         "partition_id": read_partition_id(seed, row.partition_id),
         "worker_id": row.lease_id and str(row.lease_id), "offset_lag": row.lag, "time_lag_seconds": age_s(row.oldest),
         "lag_hours": round(age_s(row.oldest) / 3600, 2), "oldest_unconsumed_at": ts3(row.oldest),
         "last_consumed_at": ts3(row.consumed_at)}
-        for row in await rows(request, LAGGING, int(before), query.whole("limit", SHOWN, 1, SHOWN_MOST))])
+        for row in await rows(request, LAGGING, int(before), page.limit)])
 
 
 @router.declare("GET /api/v1/consumer-groups/{group}", READ, mapping(
     whole(partitions=array(whole(
         "standsSince", "leasesLapsed", partition=TEXT, workerId=MAYBE, lastConsumedAt=SOME_TIME, totalConsumed=INTEGER,
         offset=INTEGER, head=INTEGER, offsetLag=INTEGER, timeLagSeconds=INTEGER, leaseActive=FLAG, standsSince=TIME,
-        leasesLapsed=INTEGER)))), [LIMIT])
+        leasesLapsed=INTEGER)))), page=SHOWN)
 async def group_show(request: Request, group: PathName) -> Json:
-    """Where the group stands, by queue; at most `limit` (500, most 10 000) partitions of each queue. {} when there
-    is no such group."""
+    """Where the group stands, by queue; at most `limit` partitions of each queue. {} when there is no such group."""
     queues: dict[str, Any] = {}
     standing = {row.partition_id: row for row in await rows(request, STANDING, group)}
-    for row in await rows(request, SHOW, group, Query(request).whole("limit", SHOWN, 1, SHOWN_MOST)):
+    for row in await rows(request, SHOW, group, Page(request).limit):
         queues.setdefault(row.queue, {"partitions": []})["partitions"].append({
             "partition": row.partition, "workerId": row.lease_id and str(row.lease_id),
             "lastConsumedAt": ts3(row.consumed_at), "totalConsumed": row.consumed, "offset": row.next, "head": row.head,

@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import Request
 
 from ..nearby import nearest
 from .answer import Refusal
-from .route import ROUTES
+from .route import ROUTERS, ROUTES
 
 STRICT = re.compile(r'(?:^|[\s,])handling="?strict"?(?:$|[\s,;])', re.I)
 # Beside the methods that a path has; HEAD where there is GET.
@@ -71,30 +71,30 @@ def _keys(value: Any, schema: dict[str, Any], every: bool) -> None:
             _keys(inner, schema["items"], every)
 
 
-def there(app: FastAPI, path: str) -> list[tuple[str, bool]]:
+def there(path: str) -> list[tuple[str, bool]]:
     """What a path answers to, of both planes: method, and whether the reference has no such path."""
     from .openapi import HOT
 
     found = [(method.upper(), template in OWN) for template, operations in HOT.items()
              if re.fullmatch(re.sub(r"\{[^}]+\}", "[^/]+", template), path) for method in operations]
-    return found + [(method, ROUTES[f"{method} {route.path}"].own) for resource in app.state.resources
-                    for route in resource.router.routes if route.path_regex.match(path) for method in route.methods]
+    return found + [(method, ROUTES[f"{method} {route.path}"].own) for router in ROUTERS
+                    for route in router.routes if route.path_regex.match(path) for method in route.methods]
 
 
-def methods(app: FastAPI, path: str) -> list[str]:
+def methods(path: str) -> list[str]:
     """The same with those that stand beside them; none for a path that nobody answers."""
-    found = {method for method, _ in there(app, path)}
+    found = {method for method, _ in there(path)}
     return sorted(found | set(BESIDE if "GET" in found else BESIDE[1:])) if found else []
 
 
 def wrong_method(request: Request) -> Refusal:
     """A path that nobody answers, or not to this method: then the answer says to which."""
     path = request.scope["path"]
-    answered = methods(request.app, path)
+    answered = methods(path)
     if not answered:
         return Refusal(404, "Not found", "no_such_route")
     told = " and ".join(method for method in answered if method not in BESIDE)
     allow = {"Allow": ", ".join(answered)}
-    if any(own for _, own in there(request.app, path)):
+    if any(own for _, own in there(path)):
         return Refusal(405, f"Method not allowed: this path answers {told}", "no_such_method", allow)
     return Refusal(404, f"Not found: this path answers {told}", "no_such_route", allow)

@@ -10,12 +10,13 @@ from ..auth.levels import ADMIN, READ
 from .answer import Json, Refusal, body_object
 from .route import Routes
 from .shapes import integers
-from .words import FLAG, INTEGER, NUMBER, TEXT, body, like, record, whole
+from .words import FLAG, INTEGER, NUMBER, TEXT, body, record, whole
 
 router = Routes("system")
 
 NONE = {"pending": 0, "bytes": 0, "oldest": 0.0, "failed": 0, "healthy": False, "away": False}
 SWITCH = body(record(["enabled"], enabled=FLAG))
+POP_SWITCH = whole(popMaintenanceMode=FLAG, message=TEXT)
 
 
 async def switch(request: Request, which: str) -> bool:
@@ -34,15 +35,10 @@ def database_answers(control: Any, buffer: dict[str, Any]) -> bool:
     return control.core.ready() and not buffer["away"]
 
 
-@router.declare("GET /api/v1/system/maintenance", ADMIN, like(
-    whole(maintenanceMode=FLAG, popMaintenanceMode=FLAG, bufferedMessages=INTEGER, bufferHealthy=FLAG,
-          bufferStats=whole(**integers("pendingCount", "failedCount"), dbHealthy=FLAG,
-                            failedFiles=whole(**integers("count", "totalBytes", "failoverCount", "qos0Count"),
-                                              totalMB=NUMBER))),
-    {"maintenanceMode": True, "popMaintenanceMode": False, "bufferedMessages": 12, "bufferHealthy": True,
-     "bufferStats": {"pendingCount": 12, "failedCount": 0, "dbHealthy": True,
-                     "failedFiles": {"count": 0, "totalBytes": 0, "failoverCount": 0, "qos0Count": 0,
-                                     "totalMB": 0.0}}}))
+@router.declare("GET /api/v1/system/maintenance", ADMIN, whole(
+    maintenanceMode=FLAG, popMaintenanceMode=FLAG, bufferedMessages=INTEGER, bufferHealthy=FLAG,
+    bufferStats=whole(**integers("pendingCount", "failedCount"), dbHealthy=FLAG, failedFiles=whole(
+        **integers("count", "totalBytes", "failoverCount", "qos0Count"), totalMB=NUMBER))))
 async def maintenance(request: Request) -> Json:
     """Both switches, and the failover buffer of this daemon."""
     control = request.app.state.control
@@ -55,10 +51,9 @@ async def maintenance(request: Request) -> Json:
                          "failoverCount": buffer["failed"], "qos0Count": 0}},})
 
 
-@router.declare("POST /api/v1/system/maintenance", ADMIN, like(
-    whole(maintenanceMode=FLAG, bufferedMessages=INTEGER, bufferHealthy=FLAG, message=TEXT),
-    {"maintenanceMode": True, "bufferedMessages": 0, "bufferHealthy": True,
-     "message": "Maintenance mode is on: pushes are buffered"}), body=SWITCH, example={"enabled": False})
+@router.declare("POST /api/v1/system/maintenance", ADMIN,
+                whole(maintenanceMode=FLAG, bufferedMessages=INTEGER, bufferHealthy=FLAG, message=TEXT), body=SWITCH,
+                example={"enabled": False})
 async def set_maintenance(request: Request) -> Json:
     """While on, every push of every daemon goes into its failover buffer, and none is drained. `bufferedMessages`:
     when it was switched."""
@@ -69,17 +64,13 @@ async def set_maintenance(request: Request) -> Json:
                  "buffered messages are drained"})
 
 
-@router.declare("GET /api/v1/system/maintenance/pop", ADMIN, like(
-    whole(popMaintenanceMode=FLAG, message=TEXT), {"popMaintenanceMode": False, "message": "Pop maintenance is off"}))
+@router.declare("GET /api/v1/system/maintenance/pop", ADMIN, POP_SWITCH)
 async def pop_maintenance(request: Request) -> Json:
     """Is pop maintenance on?"""
     return _pop(request.app.state.control.maintenance.on["pop"])
 
 
-@router.declare("POST /api/v1/system/maintenance/pop", ADMIN, like(
-    whole(popMaintenanceMode=FLAG, message=TEXT),
-    {"popMaintenanceMode": True, "message": "Pop maintenance is on: pops find nothing"}), body=SWITCH,
-                example={"enabled": False})
+@router.declare("POST /api/v1/system/maintenance/pop", ADMIN, POP_SWITCH, body=SWITCH, example={"enabled": False})
 async def set_pop_maintenance(request: Request) -> Json:
     """While on, pops of every daemon find nothing; those that wait already go on waiting."""
     return _pop(await switch(request, "pop"))
@@ -90,11 +81,9 @@ def _pop(on: bool) -> Json:
                  else "Pop maintenance is off"})
 
 
-@router.declare("GET /api/v1/status/buffers", READ, like(
-    whole("note", pending=INTEGER, failed=INTEGER, dbHealthy=FLAG, worker=INTEGER, bytes=INTEGER,
-          oldestAgeSeconds=NUMBER, otherDatabases=INTEGER, note=TEXT),
-    {"pending": 12, "failed": 0, "dbHealthy": False, "worker": 0, "bytes": 2048, "oldestAgeSeconds": 4.2,
-     "otherDatabases": 0}), tag="status")
+@router.declare("GET /api/v1/status/buffers", READ,
+                whole("note", **integers("pending", "failed", "worker", "bytes", "otherDatabases"), dbHealthy=FLAG,
+                      oldestAgeSeconds=NUMBER, note=TEXT), tag="status")
 async def buffers(request: Request) -> Json:
     """The failover buffer of this daemon."""
     control = request.app.state.control

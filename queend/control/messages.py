@@ -10,13 +10,13 @@ from .._core import read_partition_id, record_key
 from ..auth.levels import READ, WRITE
 from .answer import Json, PathName, Refusal, body_object
 from .database import QUEUE_MODE, rows, seed_of
-from .query import Query
+from .paged import Page
 from .queues import ts3
 from .record import embedded, opened, partition_number
 from .redrive import redrive
-from .route import Routes
+from .route import Paged, Routes
 from .sealing import revealed
-from .shapes import DONE, FROM, LIMIT, OFFSET, PARTITION, PLACE, QUEUE, TO
+from .shapes import DONE, FROM, PARTITION, PLACE, QUEUE, TO
 from .words import (ANY, FLAG, INTEGER, MAYBE, NAME, SOME_INTEGER, SOME_TIME, TEXT, TIME, array, body, parameter,
                     record, whole)
 
@@ -24,7 +24,6 @@ router = Routes("messages")
 MODE = {"hasQueueMode": FLAG, "busGroupsCount": INTEGER, "type": {"enum": ["hybrid", "queue", "bus", "none"]}}
 
 HOUR_US, MINUTE_US = 3_600_000_000, 60_000_000
-PAGE, PAGE_MOST, OFFSET_MOST = 200, 1000, 100_000
 # rows of the log that a list looks at, at most; one of a status: each takes some probes more
 LOOK, LOOK_STATUS = 100_000, 5_000
 
@@ -59,19 +58,18 @@ async def address(request: Request, partition: str, transaction_id: str) -> tupl
                          deliverAt=SOME_TIME)), mode=whole(**MODE)),
                 [QUEUE, PARTITION, parameter("ns", NAME), parameter("task", NAME),
                  parameter("status", {"enum": ["pending", "processing", "completed", "failed", "dead_letter"]}), FROM,
-                 TO, LIMIT, OFFSET], where="query")
+                 TO], where="query", page=Paged(200, 1000, 100_000))
 async def message_list(request: Request) -> Json:
-    """Messages without their payloads, newest first. Query: queue, partition, ns, task, status, from (an hour ago),
-    to (now; to the end of its minute), limit (200, most 1000), offset."""
-    query = Query(request)
+    """Messages without their payloads, newest first: of the last hour, unless `from` and `to` (the end of its minute)
+    say otherwise."""
+    query = Page(request)
     now = int(time.time() * 1e6)
     from_, to = query.moment("from"), query.moment("to")
     from_ = now - HOUR_US if from_ is None else from_
     to = ((now if to is None else to) // MINUTE_US + 1) * MINUTE_US - 1
     queue, status = query.text("queue"), query.text("status")
     found = await rows(request, LIST, queue, query.text("partition"), query.text("ns"), query.text("task"), status,
-                       from_, to, query.whole("limit", PAGE, 0, PAGE_MOST), query.whole("offset", 0, 0, OFFSET_MOST),
-                       LOOK_STATUS if status else LOOK)
+                       from_, to, query.limit, query.offset, LOOK_STATUS if status else LOOK)
     groups = {row.name for row in await rows(request, GROUPS, queue, queue)}
     seed = await seed_of(request)
     messages = []

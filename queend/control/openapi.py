@@ -8,6 +8,7 @@ from fastapi import Request
 
 from ..auth.levels import READ
 from .answer import Json
+from .examples import example
 from .route import ROUTES, Routes
 from .words import (ANY, BYTES, FLAG, ID, INTEGER, JSON, MAYBE, MESSAGE, NAME, QUERY, SOME_INTEGER, SOME_TIME, TEXT,
                     TIME, TRACEPARENT, array, body, parameter, record, ref, whole)
@@ -33,7 +34,7 @@ def whole_document(described: dict[str, Any]) -> dict[str, Any]:
     for path, methods in paths.items():
         for method, operation in methods.items():
             declared = ROUTES[f"{method.upper()} {path}"]
-            answer, example = declared.answer or JSON, declared.example
+            answer = declared.answer or JSON
             status = next(iter(operation["responses"]))
             operation["parameters"] = [*operation.get("parameters", []), *declared.query]
             operation["responses"] = answers(status, operation.get("description", "").partition(".")[0], answer, "400",
@@ -46,8 +47,11 @@ def whole_document(described: dict[str, Any]) -> dict[str, Any]:
                     EVENTS: {"schema": array(ref("CloudEvent"))}}
             if path == "/health":
                 operation["responses"]["503"]["content"] = operation["responses"][status]["content"]
-            if example is not None:
-                operation["requestBody"]["content"]["application/json"]["example"] = example
+            if declared.answer:
+                shown = operation["responses"][status]["content"]["application/json"]
+                shown["example"] = example(answer, SCHEMAS)
+            if declared.example is not None:
+                operation["requestBody"]["content"]["application/json"]["example"] = declared.example
     paths = {**HOT, **paths}
     for path, methods in paths.items():
         for operation in methods.values():

@@ -132,8 +132,7 @@ def _spread(values: list[int]) -> dict[str, int]:
     errors=whole(**integers("dbErrors", "ackFailed", "dlqMessages")), statsAge=INTEGER),
                 [FROM, TO, QUEUE, NAMESPACE, TASK])
 async def status(request: Request) -> Json:
-    """What happened in a range of time, newest first, and how things stand now. Query: from, to (the last hour),
-    queue, namespace, task."""
+    """What happened in a range of time (the last hour), newest first, and how things stand now."""
     wanted, filters = span(request), _filters(Query(request))
     row = await sums(request)
     counted = totals(row)
@@ -204,14 +203,13 @@ def _process(system: Any) -> dict[str, Any]:
 
 @router.declare("GET /api/v1/status/analytics", READ, whole(
     dataPoints=array(whole(timestamp=TIME, messages=INTEGER)), interval={"enum": list(STEPS)},
-    **{"from": TIME, "to": TIME}), [FROM, TO, QUEUE, NAMESPACE, TASK, parameter("interval", {"enum": list(STEPS)})])
+    **{"from": TIME, "to": TIME}), [FROM, TO, QUEUE, NAMESPACE, TASK,
+                                    parameter("interval", {"enum": list(STEPS), "default": "hour"})])
 async def status_analytics(request: Request) -> Json:
-    """Messages stored per minute, hour, day or week, oldest first, with zeros where there were none. Query: from (a
-    day ago), to, queue, namespace, task, interval (hour)."""
+    """Messages stored per minute, hour, day or week, oldest first, with zeros where there were none; of the last day
+    where `from` is not given."""
     query = Query(request)
-    interval = query.text("interval") or "hour"
-    if interval not in STEPS:
-        raise Refusal(400, "interval must be minute, hour, day or week", "invalid_request")
+    interval = query.one_of("interval", ("hour", *STEPS))
     wanted, step = span(request, DAY_S), STEPS[interval] * 1_000_000
     anchor = MONDAY_S * 1_000_000 if interval == "week" else 0
     first = wanted.start - (wanted.start - anchor) % step

@@ -7,17 +7,27 @@ from urllib.parse import urlencode
 from fastapi import Request
 
 from .query import Query
+from .route import ROUTES, Paged
 
-PAGE, PAGE_MOST, OFFSET_MOST = 1000, 10_000, 10_000_000
 
-
-class Page:
-    """Which elements are asked for. Query: limit (1000, most 10 000), offset."""
+class Page(Query):
+    """Which elements are asked for, as the route declares it (`route.Paged`), and the rest of the query."""
 
     def __init__(self, request: Request):
-        query = Query(request)
+        super().__init__(request)
         self.request = request
-        self.limit, self.offset = query.whole("limit", PAGE, 0, PAGE_MOST), query.whole("offset", 0, 0, OFFSET_MOST)
+        rule = ROUTES[f"{request.method} {request.scope['route'].path}"].page
+        assert rule
+        self.rule: Paged = rule
+        self.limit = self.whole("limit", rule.limit, rule.least, rule.most)
+        self.offset = self.whole("offset", 0, 0, rule.far) if rule.far else 0
+        self.search = self.text("search") if rule.search else None
+        self.sort = self.one_of("sort", rule.sorts) if rule.sorts else ""
+
+    @property
+    def shown(self) -> dict[str, int]:
+        """How answers name it."""
+        return {"limit": self.limit, "offset": self.offset}
 
     @property
     def asked(self) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from fastapi import Request
 
@@ -39,6 +40,13 @@ class Query:
         if self.strict and value and value not in ("true", "1", "false", "0"):
             raise Refusal(400, f"{name} must be true or false", "invalid_truth")
         return default if not value else value in ("true", "1")
+
+    def one_of(self, name: str, choices: Sequence[str]) -> str:
+        """One of these; the first where it is absent. Refuses anything else."""
+        value = self.text(name) or choices[0]
+        if value not in choices:
+            raise Refusal(400, f"{name} must be one of {', '.join(choices)}", "invalid_request")
+        return value
 
     def moment(self, name: str) -> int | None:
         """µs since the Unix epoch of a time in ISO 8601, None where there is none; refuses anything else."""

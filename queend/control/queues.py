@@ -16,15 +16,15 @@ from .database import rows, seed_of
 from .options import BY_NAME, shown
 from .paged import Page
 from .query import Query
-from .route import Routes
-from .shapes import DONE, HEAD, LIMIT, MESSAGES, OFFSET, PARTITION, SIX_COUNTS
-from .words import ANY, FLAG, ID, INTEGER, MAYBE, NAME, SOME_TIME, TEXT, TIME, array, like, parameter, whole
+from .route import Paged, Routes
+from .shapes import DONE, HEAD, MESSAGES, PARTITION, SIX_COUNTS
+from .words import ANY, FLAG, ID, INTEGER, MAYBE, SOME_TIME, TEXT, TIME, array, whole
 
 router = Routes("queues")
 OPTION = whole(value=ANY, unit=TEXT, default=ANY, asked=FLAG)
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-PAGE, PAGE_MOST, OFFSET_MOST = 500, 10_000, 10_000_000     # partitions of one answer
+PARTITIONS_PAGE = Paged(500)
 CLEAR_PAGE, CLEAR_PARTITIONS = 1000, 1000                   # log rows removed, partitions looked at per transaction
 
 LIST = """
@@ -68,23 +68,18 @@ COUNTS = ("total", "pending", "processing", "completed", "failed", "deadLetter")
 
 @router.declare("GET /api/v1/resources/queues", READ,
                 whole(queues=array(whole(**HEAD, partitions=INTEGER, messages=MESSAGES))),
-                [LIMIT, OFFSET, parameter("search", NAME, "a part of the name, in any case"),
-                 parameter("sort", {"enum": list(SORTS)})])
+                page=Paged(search="the name", sorts=tuple(SORTS)))
 async def queue_list(request: Request) -> Json:
-    """Queues, newest first. Query: limit (1000, most 10 000), offset; the header `Link` names the next page where there
-    is one. search: a part of the name, in any case; sort: newest, name, or pending, those with the largest backlog
-    first."""
-    page, query = Page(request), Query(request)
-    search, sort = query.text("search"), query.text("sort") or "newest"
-    if sort not in SORTS:
-        raise Refusal(400, f"sort must be one of {', '.join(SORTS)}", "invalid_request")
+    """Queues, newest first; by `pending` those with the largest backlog first. The header `Link` names the next page
+    where there is one."""
+    page = Page(request)
     await request.app.state.control.stats.fresh()
     seed = await seed_of(request)
-    if search is None and sort == "newest":
+    if page.search is None and page.sort == "newest":
         found, headers = page.of(await rows(request, LIST, *page.asked))
     else:
-        found, headers = page.of(await rows(request, SEARCH.format(SORTS[sort]), search, search, *page.asked,
-                                            prepare=False))
+        found, headers = page.of(await rows(request, SEARCH.format(SORTS[page.sort]), page.search, page.search,
+                                            *page.asked, prepare=False))
     return Json({"queues": [{
         **queue_head(row, seed), "partitions": row.partitions,
         "messages": {"total": row.total, "pending": row.pending, "processing": row.processing}} for row in found]},
@@ -94,11 +89,10 @@ async def queue_list(request: Request) -> Json:
 @router.declare("GET /api/v1/resources/queues/{queue}", READ, whole(
     **HEAD, totals=SIX_COUNTS, options=whole(**{name: OPTION for name in BY_NAME}),
     partitions=array(whole(id=ID, name=TEXT, createdAt=TIME, stats=SIX_COUNTS, oldestMessage=SOME_TIME,
-                           newestMessage=SOME_TIME))), [LIMIT, OFFSET])
+                           newestMessage=SOME_TIME))), page=PARTITIONS_PAGE)
 async def queue_show(request: Request, queue: PathName) -> Json:
-    """One queue, its options and its partitions by name; 404 if there is none. Query: limit (500, most 10 000),
-    offset: of the partitions. The totals are of all of them: of this moment where there are at most 5000, else as
-    they were kept."""
+    """One queue, its options and its partitions by name, a page of them; 404 if there is none. The totals are of all
+    partitions: of this moment where there are at most 5000, else as they were kept."""
     head, partitions, totals = await queue_partitions(request, queue)
     seed = await seed_of(request)
     return Json({**queue_head(head, seed), "partitions": [{
@@ -110,11 +104,10 @@ async def queue_show(request: Request, queue: PathName) -> Json:
 async def queue_partitions(request: Request, queue: str) -> tuple[Any, list[Any], dict[str, int]]:
     """The queue's row, the partitions the request asks for, the sums over all of its partitions. Refuses an unknown
     queue."""
-    query = Query(request)
-    limit, offset = query.whole("limit", PAGE, 0, PAGE_MOST), query.whole("offset", 0, 0, OFFSET_MOST)
+    page = Page(request)
     head = await queue_row(request, queue)
-    partitions = await rows(request, PARTITIONS, head.id, limit, offset)
-    if not offset and len(partitions) < limit:      # those are all
+    partitions = await rows(request, PARTITIONS, head.id, page.limit, page.offset)
+    if not page.offset and len(partitions) < page.limit:      # those are all
         return head, partitions, {key: sum(counts_of(row)[key] for row in partitions) for key in COUNTS}
     every = [row.id for row in await rows(request,
                                           "SELECT p.id FROM queend.partitions p WHERE p.queue_id = %s LIMIT %s",
@@ -150,9 +143,8 @@ async def queue_delete(request: Request, queue: PathName) -> Json:
     return Json({"deleted": True, "queue": queue, "existed": row[0]})
 
 
-@router.declare("DELETE /api/v1/queues/{queue}/clear", ADMIN, like(
-    whole(cleared=DONE, queue=TEXT, partition=MAYBE, count=INTEGER),
-    {"cleared": True, "queue": "orders", "partition": None, "count": 10}), [PARTITION], own=True)
+@router.declare("DELETE /api/v1/queues/{queue}/clear", ADMIN,
+                whole(cleared=DONE, queue=TEXT, partition=MAYBE, count=INTEGER), [PARTITION], own=True)
 async def queue_clear(request: Request, queue: PathName) -> Json:
     """Removes the messages stored so far, consumed or not; queue, partitions and groups stay. Query: partition,
     otherwise all of them. 404 for an unknown queue or partition."""

@@ -9,12 +9,10 @@ from ..auth.levels import ADMIN, READ
 from .answer import Json, PathName, Refusal
 from .database import rows, seed_of
 from .paged import Page
-from .query import Query
-from .queues import (OFFSET_MOST, PAGE, PAGE_MOST, PARTITIONS, PARTITIONS_BY, PARTITIONS_OF_ALL, counts_of,
-                     queue_row, ts3)
-from .route import Routes
-from .shapes import LIMIT, OFFSET, PAGINATION, QUEUE, SIX_COUNTS, integers
-from .words import FLAG, ID, INTEGER, MAYBE, NAME, TEXT, TIME, array, like, parameter, whole
+from .queues import (PARTITIONS, PARTITIONS_BY, PARTITIONS_OF_ALL, PARTITIONS_PAGE, counts_of, queue_row, ts3)
+from .route import Paged, Routes
+from .shapes import DONE, PAGINATION, QUEUE, SIX_COUNTS, integers
+from .words import FLAG, ID, INTEGER, MAYBE, NAME, TEXT, TIME, array, parameter, whole
 
 router = Routes("queues")
 SPACE = {"queues": INTEGER, "partitions": INTEGER, "messages": whole(total=INTEGER, pending=INTEGER)}
@@ -31,20 +29,18 @@ DEPTH = "SELECT * FROM queend.group_depth(%s, %s, %s)"
 @router.declare("GET /api/v1/resources/partitions", READ,
                 whole(partitions=array(whole(id=ID, name=TEXT, queue=MAYBE, createdAt=TIME, stats=SIX_COUNTS)),
                       pagination=PAGINATION),
-                [QUEUE, LIMIT, OFFSET, parameter("prefix", NAME, "what names begin with; with queue"),
-                 parameter("after", NAME, "names behind this one; with queue")], where="query", own=True)
+                [QUEUE, parameter("prefix", NAME, "what names begin with; with queue"),
+                 parameter("after", NAME, "names behind this one; with queue")], where="query", own=True,
+                page=PARTITIONS_PAGE)
 async def partition_list(request: Request) -> Json:
-    """Partitions with their counts, live; of one `queue` by name, or of all in order of creation. Query: queue, limit
-    (500, most 10 000), offset; with queue also prefix, what names begin with, and after, the last name of the page
-    before: so the pages of a queue of a million partitions cost what the first costs."""
-    query = Query(request)
-    queue, limit, offset = query.text("queue"), query.whole("limit", PAGE, 0, PAGE_MOST), query.whole("offset", 0, 0,
-        OFFSET_MOST)
-    prefix, after = query.text("prefix"), query.text("after")
+    """Partitions with their counts, live; of one `queue` by name, or of all in order of creation. With `after`, the
+    last name of the page before, the pages of a queue of a million partitions cost what the first costs."""
+    page = Page(request)
+    queue, prefix, after = page.text("queue"), page.text("prefix"), page.text("after")
     if queue is None and (prefix or after):
         raise Refusal(400, "prefix and after need queue", "queue_required")
     if queue is None:
-        found = await rows(request, PARTITIONS_OF_ALL, limit, offset)
+        found = await rows(request, PARTITIONS_OF_ALL, page.limit, page.offset)
         ids = list({row.queue_id for row in found})
         names = {row.id: row.name
                  for row in await rows(request, "SELECT q.id, q.name FROM queend.queues q WHERE q.id = ANY (%s)", ids)}
@@ -54,28 +50,27 @@ async def partition_list(request: Request) -> Json:
         if prefix or after:
             begin = prefix or ""
             found = await rows(request, PARTITIONS_FROM, head.id, max(begin, after or "", key=str.encode),
-                               begin + LAST, after, after, limit, offset, prepare=False)
+                               begin + LAST, after, after, page.limit, page.offset, prepare=False)
         else:
-            found = await rows(request, PARTITIONS, head.id, limit, offset)
+            found = await rows(request, PARTITIONS, head.id, page.limit, page.offset)
     seed = await seed_of(request)
     return Json({"partitions": [{
         "id": read_partition_id(seed, row.partition_id), "name": row.name, "queue": names.get(row.queue_id),
-        "createdAt": ts3(row.created_at),
-        "stats": counts_of(row)} for row in found], "pagination": {"limit": limit, "offset": offset}})
+        "createdAt": ts3(row.created_at), "stats": counts_of(row)} for row in found], "pagination": page.shown})
 
 
 @router.declare("GET /api/v1/resources/queues/{queue}/depth", READ,
                 whole(queue=TEXT, group=MAYBE, pending=INTEGER, partitionsPending=INTEGER, conflation=FLAG,
                       effectivePending=INTEGER, partitions=array(whole(partition=TEXT, pending=INTEGER))),
-                [parameter("group", NAME), LIMIT], own=True)
+                [parameter("group", NAME)], own=True, page=Paged(500, far=0))
 async def queue_depth(request: Request, queue: PathName) -> Json:
-    """What a `group` has still to consume; without one, the group that is furthest behind in each partition. Query:
-    group, limit (500, most 10 000): partitions shown, those that wait longest. 404 for an unknown queue."""
-    query = Query(request)
-    group, limit = query.text("group"), query.whole("limit", PAGE, 0, PAGE_MOST)
+    """What a `group` has still to consume; without one, the group that is furthest behind in each partition. Shown are
+    the partitions that wait longest. 404 for an unknown queue."""
+    page = Page(request)
+    group = page.text("group")
     await request.app.state.control.stats.fresh()
     head = await queue_row(request, queue)
-    found = await rows(request, DEPTH, head.id, group, limit)
+    found = await rows(request, DEPTH, head.id, group, page.limit)
     pending, waiting = found[0].pending, found[0].partitions
     return Json({"queue": queue, "group": group, "pending": pending, "partitionsPending": waiting, "conflation": False,
                  "effectivePending": pending,
@@ -92,30 +87,25 @@ async def _spaces(request: Request, column: str, name: str) -> Json:
 
 
 @router.declare("GET /api/v1/resources/namespaces", READ, whole(namespaces=array(whole(namespace=TEXT, **SPACE))),
-                [LIMIT, OFFSET])
+                page=Paged())
 async def namespace_list(request: Request) -> Json:
-    """Namespaces that have a queue, by name. Query: limit (1000, most 10 000), offset; the header `Link` names the
-    next page where there is one."""
+    """Namespaces that have a queue, by name. The header `Link` names the next page where there is one."""
     return await _spaces(request, "namespace", "namespaces")
 
 
-@router.declare("GET /api/v1/resources/tasks", READ, whole(tasks=array(whole(task=TEXT, **SPACE))), [LIMIT, OFFSET])
+@router.declare("GET /api/v1/resources/tasks", READ, whole(tasks=array(whole(task=TEXT, **SPACE))), page=Paged())
 async def task_list(request: Request) -> Json:
-    """Tasks that have a queue, by name. Query: limit (1000, most 10 000), offset; the header `Link` names the next
-    page where there is one."""
+    """Tasks that have a queue, by name. The header `Link` names the next page where there is one."""
     return await _spaces(request, "task", "tasks")
 
 
-@router.declare("POST /api/v1/stats/refresh", ADMIN, like(
-    {"oneOf": [whole(partition=whole(
-        **integers("partitionsUpdated", "dirtyPartitionsScanned", "partitionsSkippedByWatermark", "newPartitions")),
-                     queue=whole(queuesUpdated=INTEGER), namespace=whole(namespacesUpdated=INTEGER),
-                     task=whole(tasksUpdated=INTEGER), system=whole(systemUpdated=INTEGER),
-                     cleanup=whole(orphanedDeleted=INTEGER)),
-               whole(skipped={"const": True}, reason={"const": "another_instance_running"})]},
-    {"partition": {"partitionsUpdated": 2, "dirtyPartitionsScanned": 1, "partitionsSkippedByWatermark": 0,
-                   "newPartitions": 0}, "queue": {"queuesUpdated": 1}, "namespace": {"namespacesUpdated": 1},
-     "task": {"tasksUpdated": 1}, "system": {"systemUpdated": 1}, "cleanup": {"orphanedDeleted": 0}}), tag="status")
+@router.declare("POST /api/v1/stats/refresh", ADMIN, {"oneOf": [
+    whole(partition=whole(**integers("partitionsUpdated", "dirtyPartitionsScanned", "partitionsSkippedByWatermark",
+                                     "newPartitions")),
+          queue=whole(queuesUpdated=INTEGER), namespace=whole(namespacesUpdated=INTEGER),
+          task=whole(tasksUpdated=INTEGER), system=whole(systemUpdated=INTEGER),
+          cleanup=whole(orphanedDeleted=INTEGER)),
+    whole(skipped=DONE, reason={"const": "another_instance_running"})]}, tag="status")
 async def stats_refresh(request: Request) -> Json:
     """Brings the kept figures up to date by visiting every partition, a thousand per transaction; answers when that
     is done."""

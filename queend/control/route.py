@@ -1,8 +1,10 @@
 """A route of the control plane is declared once, above the function that answers it: who may, about which queues it
-is, what it is asked and what it answers. The levels (`auth/levels`), the OpenAPI document (`openapi`) and the names
-a request may use (`known`) come from there."""
+is, what it is asked and what it answers. The levels (`auth/levels`), the OpenAPI document (`openapi`), the names a
+request may use (`known`) and the pages of its list (`paged`) come from there."""
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,6 +13,37 @@ from typing import Any
 from fastapi import APIRouter
 
 from ..auth import levels
+from .words import INTEGER, NAME, parameter
+
+OFFSET_MOST = 10_000_000
+
+
+@dataclass(frozen=True)
+class Paged:
+    """How a list is asked for: elements of an answer unless `limit` says otherwise, and at most. far: the largest
+    offset; 0: there is none. search: by a part of a name. sorts: orders it can be in, the first one unless asked
+    otherwise."""
+
+    limit: int = 1000
+    most: int = 10_000
+    far: int = OFFSET_MOST
+    least: int = 0
+    search: str = ""
+    sorts: tuple[str, ...] = ()
+
+    @property
+    def query(self) -> list[dict[str, Any]]:
+        """As OpenAPI has it."""
+        asked = [parameter("limit", {**INTEGER, "minimum": self.least, "maximum": self.most, "default": self.limit},
+                           "most elements of the answer")]
+        if self.far:
+            asked.append(parameter("offset", {**INTEGER, "minimum": 0, "maximum": self.far, "default": 0},
+                                   "elements left out first"))
+        if self.search:
+            asked.append(parameter("search", NAME, f"a part of {self.search}, in any case"))
+        if self.sorts:
+            asked.append(parameter("sort", {"enum": list(self.sorts), "default": self.sorts[0]}))
+        return asked
 
 
 @dataclass(frozen=True)
@@ -22,9 +55,11 @@ class Declared:
     query: Sequence[dict[str, Any]] = ()
     example: Any = None
     own: bool = False
+    page: Paged | None = None
 
 
 ROUTES: dict[str, Declared] = {}      # by "METHOD /path"
+ROUTERS: list[Routes] = []
 
 
 class Routes(APIRouter):
@@ -33,14 +68,25 @@ class Routes(APIRouter):
     def __init__(self, tag: str):
         super().__init__()
         self.tag = tag
+        ROUTERS.append(self)
 
     def declare(self, route: str, level: int, answer: dict[str, Any] | None = None,
                 query: Sequence[dict[str, Any]] = (), *, where: str = "", body: Any = None, example: Any = None,
-                own: bool = False, tag: str = "", **more: Any) -> Callable:
+                own: bool = False, tag: str = "", page: Paged | None = None, **more: Any) -> Callable:
         """route: "METHOD /path". where: as in auth/levels. body: what is sent, as OpenAPI has it; example: one.
-        more: as FastAPI knows it."""
+        page: of a list. more: as FastAPI knows it."""
         method, path = route.split()
-        ROUTES[route] = Declared(answer, query, example, own)
+        ROUTES[route] = Declared(answer, [*query, *(page.query if page else ())], example, own, page)
         levels.declare(level, method, re.sub(r"{(\w+)}", r":\1", path[1:]), where)
         extra = {"requestBody": body} if body else None
         return self.api_route(path, methods=[method], tags=[tag or self.tag], openapi_extra=extra, **more)
+
+
+def routers() -> list[Routes]:
+    """Those of every file of this folder, by what they are about. Some need the compiled part, which the command
+    line does not."""
+    from . import __path__ as folder
+
+    for file in pkgutil.iter_modules(folder):
+        importlib.import_module(f"{__package__}.{file.name}")
+    return sorted(ROUTERS, key=lambda router: router.tag)

@@ -9,14 +9,13 @@ from .._core import read_partition_id
 from ..auth.levels import READ
 from .answer import Json
 from .database import rows, seed_of
-from .query import Query
+from .paged import Page
 from .queues import queue_row, ts3
-from .route import Routes
-from .shapes import LIMIT, OFFSET, PAGINATION, QUEUE
-from .words import ID, INTEGER, MAYBE, TEXT, TIME, array, like, whole
+from .route import Paged, Routes
+from .shapes import PAGINATION, QUEUE
+from .words import ID, INTEGER, MAYBE, TEXT, TIME, array, whole
 
 router = Routes("messages")
-PAGE, PAGE_MOST, OFFSET_MOST = 100, 1000, 100_000
 LOOK = 100_000      # runs looked at for a queue
 
 # Runs of neighbours with one moment. The partition of some may be gone: its schedule is removed a little later.
@@ -33,27 +32,22 @@ SELECT s.due, s.first_offset, s.last_offset, s.partition_id, p.name AS partition
 
 
 @router.declare("GET /api/v1/messages/scheduled", READ,
-                like(whole(scheduled=array(whole(deliverAt=TIME, queue=TEXT, partition=TEXT, partitionId=ID,
-                                                 messages=INTEGER, offset=INTEGER, transactionId=MAYBE)),
-                           pagination=PAGINATION),
-                     {"scheduled": [{"deliverAt": "2026-01-02T03:04:05.678Z", "queue": "orders",
-                                     "partition": "customer-7", "partitionId": "3b1f8c52-6a3e-8d41-9c20-5d8e7f901234",
-                                     "messages": 2, "offset": 17, "transactionId": "order-17"}],
-                      "pagination": {"limit": 100, "offset": 0}}),
-                [QUEUE, LIMIT, OFFSET], where="query", own=True)
+                whole(scheduled=array(whole(deliverAt=TIME, queue=TEXT, partition=TEXT, partitionId=ID,
+                                            messages=INTEGER, offset=INTEGER, transactionId=MAYBE)),
+                      pagination=PAGINATION),
+                [QUEUE], where="query", own=True, page=Paged(100, 1000, 100_000))
 async def scheduled_list(request: Request) -> Json:
     """Messages whose delivery moment (`deliverAt`) has not come, the next first; neighbours of a partition with one
-    moment together: how many, and offset and transactionId of the first. Query: queue, limit (100, most 1000), offset.
-    Of a queue those among the next 100 000 of all."""
-    query = Query(request)
-    limit, offset = query.whole("limit", PAGE, 0, PAGE_MOST), query.whole("offset", 0, 0, OFFSET_MOST)
-    name = query.text("queue")
+    moment together: how many, and offset and transactionId of the first. Of a queue those among the next 100 000 of
+    all."""
+    page = Page(request)
+    name = page.text("queue")
     queue = None if name is None else (await queue_row(request, name)).id
-    found = await rows(request, LIST, int(time.time() * 1e6), limit + offset if queue is None else LOOK, queue, queue,
-                       limit, offset)
+    found = await rows(request, LIST, int(time.time() * 1e6), page.limit + page.offset if queue is None else LOOK,
+                       queue, queue, page.limit, page.offset)
     seed = await seed_of(request)
     return Json({"scheduled": [{
         "deliverAt": ts3(row.due), "queue": row.queue, "partition": row.partition,
         "partitionId": read_partition_id(seed, row.partition_id), "messages": row.last_offset - row.first_offset + 1,
         "offset": row.first_offset, "transactionId": row.transaction_id} for row in found],
-        "pagination": {"limit": limit, "offset": offset}})
+        "pagination": page.shown})

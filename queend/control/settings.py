@@ -10,16 +10,14 @@ from ..config import ConfigError, Settings, origins
 from ..masked import masked
 from .answer import Json
 from .route import Routes
-from .words import FLAG, TEXT, array, like, whole
+from .words import FLAG, TEXT, array, whole
 
 router = Routes("system")
 
 
 @router.declare("GET /api/v1/system/settings", ADMIN,
-                like(array(whole(name=TEXT, value=TEXT, default=TEXT, unit=TEXT, about=TEXT, origin=TEXT,
-                                 changed=FLAG)),
-                     [{"name": "PORT", "value": "6632", "default": "6632", "unit": "", "about": "HTTP port",
-                       "origin": "default", "changed": False}]), own=True)
+                array(whole(name={**TEXT, "examples": ["PORT"]}, value=TEXT, default=TEXT, unit=TEXT, about=TEXT,
+                            origin=TEXT, changed=FLAG)), own=True)
 async def settings_list(request: Request) -> Json:
     """The settings of this daemon as `queend config` shows them: value, default, unit, where it comes from. Secrets are
     masked."""

@@ -5,10 +5,7 @@ from typing import Any
 
 from .words import FLAG, ID, INTEGER, NAME, NUMBER, TEXT, TIME, parameter, whole
 
-LIMIT, OFFSET = parameter("limit", {**INTEGER, "minimum": 0}, "most elements of the answer"), parameter("offset",
-    {**INTEGER, "minimum": 0}, "elements left out first")
-FROM, TO = parameter("from", TIME, "ISO 8601; without a zone UTC"), parameter("to", TIME,
-    "ISO 8601; without a zone UTC")
+FROM, TO = (parameter(name, TIME, "ISO 8601; without a zone UTC") for name in ("from", "to"))
 QUEUE, PARTITION, GROUP = parameter("queue", NAME), parameter("partition", NAME), parameter("consumerGroup", NAME)
 PAGINATION = whole(limit=INTEGER, offset=INTEGER)
 DONE = {"const": True}
@@ -29,17 +26,13 @@ def integers(*names: str) -> dict[str, Any]:
     return each(INTEGER, *names)
 
 
-RANGE = {"timeRange": {"from": "2026-01-02T03:00:00.000Z", "to": "2026-01-02T04:00:00.000Z"}, "bucketMinutes": 1}
 SPAN = {"timeRange": whole(**{"from": TIME, "to": TIME}), "bucketMinutes": INTEGER}
 WORKER = {"hostname": TEXT, **integers("workerId", "avgEventLoopLagMs", "maxEventLoopLagMs", "freeSlots",
                                        "dbConnections", "jobQueueSize", "messagesProcessed")}
-A_WORKER = {"hostname": "one", "workerId": 0, "avgEventLoopLagMs": 1, "maxEventLoopLagMs": 7, "freeSlots": 8,
-            "dbConnections": 8, "jobQueueSize": 0, "messagesProcessed": 19}
 LAG = {"avgLagMs": NUMBER, "maxLagMs": INTEGER}
-A_LAG = {"avgLagMs": 3.5, "maxLagMs": 20}
 OPS = ("push", "pop", "ack")
-PEERLESS = {"enabled": FLAG, "running": FLAG, "server_id": TEXT, "queue_config_cache": whole(**integers("size", "hits",
-    "misses"), hit_rate=NUMBER),
-            "server_health": whole(**integers("servers_tracked", "servers_alive", "servers_dead", "heartbeats_received",
-                                              "restarts_detected")),
-            "maintenance_mode": FLAG, "pop_maintenance_mode": FLAG}
+PEERLESS = whole(enabled=FLAG, running=FLAG, server_id=TEXT,
+                 queue_config_cache=whole(**integers("size", "hits", "misses"), hit_rate=NUMBER),
+                 server_health=whole(**integers("servers_tracked", "servers_alive", "servers_dead",
+                                                "heartbeats_received", "restarts_detected")),
+                 maintenance_mode=FLAG, pop_maintenance_mode=FLAG)

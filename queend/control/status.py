@@ -8,17 +8,16 @@ from ..auth.levels import READ
 from .answer import Json, PathName
 from .database import rows, seed_of
 from .messages import LOOK
-from .query import Query
-from .queues import COUNTS, counts_of, queue_head, queue_partitions, ts3
+from .paged import Page
+from .queues import COUNTS, PARTITIONS_PAGE, counts_of, queue_head, queue_partitions, ts3
 from .record import opened
-from .route import Routes
-from .shapes import HEAD, LIMIT, MESSAGES, OFFSET, PAGINATION, PLACE, SIX_COUNTS
+from .route import Paged, Routes
+from .shapes import HEAD, MESSAGES, PAGINATION, PLACE, SIX_COUNTS
 from .words import FLAG, ID, INTEGER, MAYBE, NAME, SOME_INTEGER, SOME_TIME, TEXT, TIME, array, parameter, whole
 
 router = Routes("status")
 
 RECENT_US = 60_000_000
-PAGE, MESSAGES_PAGE, PAGE_MOST, OFFSET_MOST = 100, 50, 1000, 1_000_000
 
 LIST = """
 SELECT q.id, q.name, q.namespace, q.task, q.created_at, coalesce(s.partitions, 0) AS partitions,
@@ -35,20 +34,18 @@ MESSAGES_OF = """SELECT *, queend.message_id(stored_at, partition_id, record_off
 
 @router.declare("GET /api/v1/status/queues", READ,
                 whole(queues=array(whole(**HEAD, partitions=INTEGER, messages=MESSAGES)), pagination=PAGINATION),
-                [parameter("namespace", NAME), parameter("task", NAME), LIMIT, OFFSET])
+                [parameter("namespace", NAME), parameter("task", NAME)], page=Paged(100, 1000, 1_000_000))
 async def status_queues(request: Request) -> Json:
-    """Queues, newest first; `pending` includes what is under delivery. Query: namespace, task, limit (100, most
-    1000), offset."""
-    query = Query(request)
-    namespace, task = query.text("namespace"), query.text("task")
-    limit, offset = query.whole("limit", PAGE, 0, PAGE_MOST), query.whole("offset", 0, 0, OFFSET_MOST)
+    """Queues, newest first; `pending` includes what is under delivery."""
+    page = Page(request)
+    namespace, task = page.text("namespace"), page.text("task")
     await request.app.state.control.stats.fresh()
     seed = await seed_of(request)
     return Json({"queues": [{
-        **queue_head(row, seed), "partitions": row.partitions, "messages": {"total": row.total, "pending": row.pending,
-            "processing": row.processing}}
-        for row in await rows(request, LIST, namespace, namespace, task, task, limit, offset)],
-        "pagination": {"limit": limit, "offset": offset}})
+        **queue_head(row, seed), "partitions": row.partitions,
+        "messages": {"total": row.total, "pending": row.pending, "processing": row.processing}}
+        for row in await rows(request, LIST, namespace, namespace, task, task, page.limit, page.offset)],
+        "pagination": page.shown})
 
 
 @router.declare("GET /api/v1/status/queues/{queue}", READ, whole(
@@ -57,10 +54,9 @@ async def status_queues(request: Request) -> Json:
         deadLetterQueue=FLAG)), totals=whole(messages=SIX_COUNTS, **SIX_COUNTS["properties"]),
     partitions=array(whole(id=ID, name=TEXT, createdAt=TIME, messages=SIX_COUNTS, stats=SIX_COUNTS,
                            cursor=whole(totalConsumed=SOME_INTEGER, batchesConsumed=INTEGER), lastActivity=SOME_TIME,
-                           oldestMessage=SOME_TIME, newestMessage=SOME_TIME))), [LIMIT, OFFSET])
+                           oldestMessage=SOME_TIME, newestMessage=SOME_TIME))), page=PARTITIONS_PAGE)
 async def status_queue(request: Request, queue: PathName) -> Json:
-    """One queue, its options and partitions by name; 404 if there is none. Query: limit (500, most 10 000), offset:
-    of the partitions; the totals are of all."""
+    """One queue, its options and partitions by name, a page of them; 404 if there is none. The totals are of all."""
     head, partitions, totals = await queue_partitions(request, queue)
     seed = await seed_of(request)
     return Json({"queue": {**queue_head(head, seed), "priority": head.priority,
@@ -82,18 +78,16 @@ def _latest(*moments: int | None) -> int | None:
 
 
 @router.declare("GET /api/v1/status/queues/{queue}/messages", READ, array(whole(**PLACE, status=MAYBE, createdAt=TIME)),
-                [LIMIT, OFFSET])
+                page=Paged(50, 1000, 100_000))
 async def status_messages(request: Request, queue: PathName) -> Json:
-    """The queue's messages without payloads, newest first; empty for an unknown queue. Query: limit (50, most 1000),
-    offset."""
-    query = Query(request)
-    limit, offset = query.whole("limit", MESSAGES_PAGE, 0, PAGE_MOST), query.whole("offset", 0, 0, 100_000)
+    """The queue's messages without payloads, newest first; empty for an unknown queue."""
+    page = Page(request)
     # What is newest is mostly within the queue's last minute; only else is everything looked through for it.
     kept = await rows(request, NEWEST, queue)
-    found = await rows(request, MESSAGES_OF, queue, max(kept[0].newest - RECENT_US, 0), limit, offset,
+    found = await rows(request, MESSAGES_OF, queue, max(kept[0].newest - RECENT_US, 0), page.limit, page.offset,
                        LOOK) if kept else []
-    if kept and len(found) < limit:
-        found = await rows(request, MESSAGES_OF, queue, 0, limit, offset, LOOK)
+    if kept and len(found) < page.limit:
+        found = await rows(request, MESSAGES_OF, queue, 0, page.limit, page.offset, LOOK)
     seed = await seed_of(request)
     messages = []
     for row in found:

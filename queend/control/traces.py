@@ -12,19 +12,18 @@ from ..auth.levels import READ, WRITE
 from .answer import Json, PathName, Refusal, body_object
 from .database import QUEUE_MODE, rows, seed_of
 from .messages import address
-from .query import Query
+from .paged import Page
 from .queues import ts3
 from .record import embedded, opened
-from .route import Routes
+from .route import Paged, Routes
 from .sealing import revealed
-from .shapes import DONE, LIMIT, OFFSET, PAGINATION
+from .shapes import DONE, PAGINATION
 from .words import ANY, ID, INTEGER, MAYBE, MESSAGE, TEXT, TIME, array, body, record, whole
 
 router = Routes("traces")
 TRACE = {"id": TEXT, "event_type": TEXT, "data": ANY, "consumer_group": TEXT, "worker_id": MAYBE, "created_at": TIME,
          "trace_names": array(TEXT)}
 
-PAGE, NAMES_PAGE, LIMIT_MOST, OFFSET_MOST = 100, 50, 1000, 1_000_000
 TRACES_MOST = 10_000      # of one message
 TOTAL_MOST = 100_000      # counted; there may be more
 NAMES_LOOK, NAME_LOOK = 10_000, 2000      # names looked at; traces of a name counted
@@ -80,28 +79,28 @@ async def trace_record(request: Request) -> Json:
 
 @router.declare("GET /api/v1/traces/names", READ, whole(
     trace_names=array(whole(trace_name=TEXT, trace_count=INTEGER, message_count=INTEGER, last_seen=TIME)),
-    total=INTEGER, pagination=PAGINATION), [LIMIT, OFFSET])
+    total=INTEGER, pagination=PAGINATION), page=Paged(50, 1000, 1_000_000))
 async def trace_names(request: Request) -> Json:
-    """The names traces were noted under, the latest used first. Query: limit (50, most 1000), offset. Of more than
-    10 000 names the first are looked at, of each name its latest 2000 traces are counted."""
-    limit, offset = _page(request, NAMES_PAGE)
-    total, *found = await rows(request, NAMES, limit, offset, NAMES_LOOK, NAME_LOOK)
+    """The names traces were noted under, the latest used first. Of more than 10 000 names the first are looked at, of
+    each name its latest 2000 traces are counted."""
+    page = Page(request)
+    total, *found = await rows(request, NAMES, page.limit, page.offset, NAMES_LOOK, NAME_LOOK)
     return Json({"trace_names": [{"trace_name": row.name, "trace_count": row.traces, "message_count": row.messages,
                                   "last_seen": ts3(row.last)} for row in found],
-                 "total": total.traces, "pagination": {"limit": limit, "offset": offset}})
+                 "total": total.traces, "pagination": page.shown})
 
 
 @router.declare("GET /api/v1/traces/by-name/{name}", READ, whole(
     traces=array(whole(**TRACE, transaction_id=TEXT, partition_id=ID, queue_name=MAYBE, partition_name=MAYBE,
-                       message_payload=ANY)), total=INTEGER, pagination=PAGINATION), [LIMIT, OFFSET])
+                       message_payload=ANY)), total=INTEGER, pagination=PAGINATION),
+    page=Paged(100, 1000, 1_000_000))
 async def traces_named(request: Request, name: str) -> Json:
-    """The traces of a name with the payloads of their messages, oldest first. Query: limit (100, most 1000), offset.
-    `total` counts to 100 000."""
+    """The traces of a name with the payloads of their messages, oldest first. `total` counts to 100 000."""
     name = unquote_plus(name)
     if "\0" in name:
         raise Refusal(400, "path contains a NUL character", "invalid_path")
-    limit, offset = _page(request, PAGE)
-    found = await rows(request, NAMED, name, limit, offset)
+    page = Page(request)
+    found = await rows(request, NAMED, name, page.limit, page.offset)
     ((total,),) = await rows(request, COUNT, name, TOTAL_MOST)
     seed = await seed_of(request)
     payloads: dict[tuple, Any] = {}
@@ -112,7 +111,7 @@ async def traces_named(request: Request, name: str) -> Json:
                              "partition_id": read_partition_id(seed, row.partition_id), "queue_name": row.queue,
                              "partition_name": row.partition, "message_payload": payloads.get((row.partition_id,
                                  bytes(row.record_id)))} for row in found],
-                 "total": total, "pagination": {"limit": limit, "offset": offset}})
+                 "total": total, "pagination": page.shown})
 
 
 @router.declare("GET /api/v1/traces/{partition}/{transaction_id}", READ, whole(traces=array(whole(**TRACE))))
@@ -126,8 +125,3 @@ def _trace(row: Any) -> dict[str, Any]:
     return {"id": str(row.id), "event_type": row.event_type, "data": embedded(row.data.encode()),
             "consumer_group": row.group_name, "worker_id": row.worker_id,
             "created_at": ts3(row.created_at), "trace_names": row.names}
-
-
-def _page(request: Request, limit: int) -> tuple[int, int]:
-    query = Query(request)
-    return query.whole("limit", limit, 0, LIMIT_MOST), query.whole("offset", 0, 0, OFFSET_MOST)

@@ -9,10 +9,10 @@ from support.client import Client
 from support.http import Wire
 from support.tokens import SECRET, bearer, token, writer
 
-from queend.auth.levels import ADMIN, PUBLIC, READ, TABLE, UNKNOWN, WRITE, route_of
-from queend.control.app import resources
+from queend.auth.levels import ADMIN, READ, TABLE, UNKNOWN, WRITE, route_of
+from queend.control.route import routers
 
-resources()      # they declare their routes
+routers()      # they declare their routes
 
 ROLES = {0: None, READ: "read-only", WRITE: "read-write", ADMIN: "admin"}
 HOT = ("api/v1/push", "api/v1/pop", "api/v1/ack", "api/v1/transaction", "api/v1/lease")
