@@ -29,8 +29,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "A server that runs": {
         "status": ("status", "What the server does: health, messages, rates, backlog."),
         "doctor": ("doctor", "What is wrong with the server or its database, or soon will be."),
-        "queue": ("queue", "Queues: list, show, configure, clear, delete."),
-        "group": ("group", "Consumer groups: list with lag, show, seek, delete."),
+        "queue": ("queue", "Queues: list, show, configure, pause, resume, clear, delete."),
+        "group": ("group", "Consumer groups: list with lag, show, seek, pause, resume, delete."),
     },
     "Messages": {
         "push": ("push", "Store messages: from arguments, standard input or files."),

@@ -6,12 +6,12 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from .client import Server
+from .client import Server, ServerError
 from .output import Format, Output, age, show, span
 from .queue import LONG_S, DryRun, Yes, found
 from .remote import NOT_FOUND, USAGE, Stop, remote, sure
 
-group = typer.Typer(no_args_is_help=True, help="Consumer groups: list with lag, show, seek, delete.")
+group = typer.Typer(no_args_is_help=True, help="Consumer groups: list with lag, show, seek, pause, resume, delete.")
 Group = Annotated[str, typer.Argument(help="A consumer group; __QUEUE_MODE__ is that of consumers that name none.")]
 OfQueue = Annotated[Optional[str], typer.Option("--queue", help="Only of this queue.")]
 BEGINNING = "1970-01-01T00:00:00Z"
@@ -31,7 +31,7 @@ def group_list(server: Server, queue: OfQueue = None,
     """Groups and how far they are behind, a line for each of their queues."""
     show((row for row in groups_of(server, queue) if not lagging or row["totalLag"]),
          {"group": "name", "queue": "queueName", "lag": "totalLag", "partitions behind": "partitionsWithLag",
-          "of": "members", "by": lambda row: span(row["maxTimeLag"]) if row["totalLag"] else "", "state": "state",
+          "of": "members", "by": lambda row: span(row["maxTimeLag"]) if row["totalLag"] else "", "state": lambda row: "Paused" if row.get("paused") else row["state"],
           "begins": lambda row: row.get("subscriptionMode") or ""}, output)
 
 
@@ -89,6 +89,34 @@ def seek(
     else:
         done = server.post("/api/v1/consumer-groups/{}/queues/{}/partitions/{}/seek", name, queue, partition, body=body)
         typer.echo("moved" if done["updated"] else "it was there")
+
+
+@group.command()
+@remote
+def pause(server: Server, name: Group, queue: OfQueue = None) -> None:
+    """Stop the delivery to a group, in one of its queues or in all of them. Other groups go on."""
+    switch(server, name, queue, "pause")
+
+
+@group.command()
+@remote
+def resume(server: Server, name: Group, queue: OfQueue = None) -> None:
+    """Deliver to a group again that was paused."""
+    switch(server, name, queue, "resume")
+
+
+def switch(server: Server, name: str, queue: str | None, verb: str) -> None:
+    queues = [queue] if queue is not None else [row["queueName"] for row in groups_of(server, name=name)]
+    if not queues:
+        raise Stop(f"there is no group {name!r}", NOT_FOUND)
+    for of in queues:
+        try:
+            done = server.post("/api/v1/consumer-groups/{}/queues/{}/{}", name, of, verb)
+        except ServerError as error:
+            if error.status == NOT_FOUND and error.text in ("Queue not found", "Consumer group not found"):
+                raise Stop(f"there is no group {name!r} of {of!r}", NOT_FOUND) from None
+            raise
+        typer.echo(f"{verb}d {name} of {of}" if done["changed"] else f"{name} of {of} was {verb}d already")
 
 
 @group.command()

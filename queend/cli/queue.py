@@ -13,8 +13,9 @@ from .client import Server, ServerError
 from .output import Format, Output, age, facts, one, short, show
 from .remote import NOT_FOUND, USAGE, Stop, remote, sure
 
-queue = typer.Typer(no_args_is_help=True, help="Queues: list, show, configure, clear, delete.")
+queue = typer.Typer(no_args_is_help=True, help="Queues: list, show, configure, pause, resume, clear, delete.")
 Name = Annotated[str, typer.Argument(help="A queue.")]
+Names = Annotated[list[str], typer.Argument(help="Queues.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
 LONG_S = 600.0      # what removes or moves many messages may take
@@ -65,8 +66,8 @@ def queue_list(
                     "waiting": lambda row: short(row["messages"]["pending"]),
                     "in hand": lambda row: short(row["messages"]["processing"]),
                     "stored": lambda row: short(row["messages"]["total"]),
-                    "in/s": lambda row: short(row["inPerSecond"]), "out/s": lambda row: short(row["outPerSecond"])},
-         output)
+                    "in/s": lambda row: short(row["inPerSecond"]), "out/s": lambda row: short(row["outPerSecond"]),
+                    "": lambda row: "paused" if row.get("paused") else ""}, output)
 
 
 def found(server: Server, name: str, **query: Any) -> dict[str, Any]:
@@ -91,7 +92,7 @@ def queue_show(server: Server, name: Name,
     def lines() -> None:
         totals = head["totals"]
         facts([("queue", head["name"]), ("namespace", head["namespace"]), ("task", head["task"]),
-               ("made", f"{head['createdAt']}, {age(head['createdAt'])} ago"),
+               ("state", "paused" if head.get("paused") else ""), ("made", f"{head['createdAt']}, {age(head['createdAt'])} ago"),
                ("waiting", f"{totals['pending']:,}"), ("in hand", f"{totals['processing']:,}"),
                ("done", f"{totals['completed']:,}"), ("stored", f"{totals['total']:,}"),
                ("dead letters", f"{totals['deadLetter']:,}" if totals["deadLetter"] else ""),
@@ -144,6 +145,31 @@ def configure(
 
 @queue.command()
 @remote
+def pause(server: Server, names: Names) -> None:
+    """Stop the delivery of queues: pops find nothing, those that may wait do. Pushes and acknowledgments go on."""
+    switch(server, names, "pause")
+
+
+@queue.command()
+@remote
+def resume(server: Server, names: Names) -> None:
+    """Deliver from queues again that were paused."""
+    switch(server, names, "resume")
+
+
+def switch(server: Server, names: list[str], verb: str) -> None:
+    for name in names:
+        try:
+            done = server.post("/api/v1/queues/{}/{}", name, verb)
+        except ServerError as error:
+            if error.status == NOT_FOUND and error.text == "Queue not found":
+                raise Stop(f"there is no queue {name!r}", NOT_FOUND) from None
+            raise
+        typer.echo(f"{verb}d {name}" if done["changed"] else f"{name} was {verb}d already")
+
+
+@queue.command()
+@remote
 def clear(server: Server, name: Name,
           partition: Annotated[Optional[str], typer.Option(help="Only this partition.")] = None,
           yes: Yes = False, dry_run: DryRun = False) -> None:
@@ -175,8 +201,7 @@ def _partition(server: Server, name: str, partition: str) -> dict[str, Any]:
 
 @queue.command()
 @remote
-def delete(server: Server, names: Annotated[list[str], typer.Argument(help="Queues.")], yes: Yes = False,
-           dry_run: DryRun = False) -> None:
+def delete(server: Server, names: Names, yes: Yes = False, dry_run: DryRun = False) -> None:
     """Delete queues with everything in them."""
     heads = [found(server, name, limit=1) for name in names]
     groups: dict[str, list[str]] = {}

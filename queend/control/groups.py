@@ -54,10 +54,10 @@ COMMIT = "SELECT * FROM queend.group_commit(%s, %s::text[], %s::text[], %s::bigi
 SEEK = "SELECT * FROM queend.group_seek(%s, %s, %s, %s, %s, %s, %s)"
 
 
-async def tell(request: Request, *queues: str) -> None:
-    """Tells this daemon that groups of these queues were moved, and waits until it goes by what was committed:
-    whoever has the answer finds the new state. Others see it within a second. A daemon that cannot reload now is not
-    waited for longer."""
+async def tell(request: Request, *queues: str, paused: bool = False) -> None:
+    """Tells this daemon that groups of these queues were moved (paused: that they were paused or resumed), and waits
+    until it goes by what was committed: whoever has the answer finds the new state. Others see it within a second. A
+    daemon that cannot reload now is not waited for longer."""
     core = request.app.state.control.core
     if not queues:
         return
@@ -65,7 +65,7 @@ async def tell(request: Request, *queues: str) -> None:
     for i in range(HEARD_TRIES):
         if i % (HEARD_TRIES // 4) == 0:      # a reload that was under way may be older than the change
             for queue in queues:
-                core.notify(queue)
+                core.notify(queue, moved=not paused, paused=paused)
         if core.version() >= version:
             return
         await asyncio.sleep(HEARD_PAUSE_S)
@@ -77,10 +77,10 @@ def age_s(us: int | None) -> int:
 
 
 @router.declare("GET /api/v1/consumer-groups", READ,
-                array(whole(name=GROUP_NAME, topics=array(TEXT), queueName=TEXT, members=INTEGER,
+                array(whole("paused", name=GROUP_NAME, topics=array(TEXT), queueName=TEXT, members=INTEGER,
                             **integers("partitionsWithLag", "totalLag", "maxTimeLag"),
                             state={"enum": ["Stable", "Lagging", "Dead"]}, subscriptionMode=MAYBE,
-                            subscriptionTimestamp=SOME_TIME, subscriptionCreatedAt=SOME_TIME)),
+                            subscriptionTimestamp=SOME_TIME, subscriptionCreatedAt=SOME_TIME, paused=FLAG)),
                 [QUEUE], page=Paged(search="the group's name"))
 async def group_list(request: Request) -> Json:
     """Consumer groups of every queue, by name and queue; one that polls stands here before its first message. The
@@ -96,7 +96,8 @@ async def group_list(request: Request) -> Json:
         "state": ("Lagging" if age_s(row.newest) > LAGGING_S else "Stable" if row.consumed or not row.members
                   else "Dead"),
         "subscriptionMode": row.mode if row.start_at is not None else None, "subscriptionTimestamp": ts3(row.start_at),
-        "subscriptionCreatedAt": ts3(row.created_at) if row.start_at is not None else None} for row in found],
+        "subscriptionCreatedAt": ts3(row.created_at) if row.start_at is not None else None,
+        **({"paused": True} if row.paused else {})} for row in found],
         headers=headers)
 
 

@@ -29,19 +29,22 @@ CLEAR_PAGE, CLEAR_PARTITIONS = 1000, 1000                   # log rows removed, 
 
 LIST = """
 SELECT q.id, q.name, q.namespace, q.task, q.created_at, coalesce(s.partitions, 0) AS partitions,
-    coalesce(s.total, 0) AS total, coalesce(s.pending, 0) AS pending, coalesce(s.processing, 0) AS processing
+    coalesce(s.total, 0) AS total, coalesce(s.pending, 0) AS pending, coalesce(s.processing, 0) AS processing,
+    queend.is_paused(q.id, 0) AS paused
  FROM (SELECT x.id FROM queend.queues x ORDER BY x.id DESC LIMIT %s OFFSET %s) AS i JOIN queend.queues q ON q.id = i.id
  LEFT JOIN queend.stat_queues s ON s.queue_id = q.id ORDER BY q.id DESC"""
 # Of all queues: each is looked at.
 SEARCH = """
 SELECT q.id, q.name, q.namespace, q.task, q.created_at, coalesce(s.partitions, 0) AS partitions,
-    coalesce(s.total, 0) AS total, coalesce(s.pending, 0) AS pending, coalesce(s.processing, 0) AS processing
+    coalesce(s.total, 0) AS total, coalesce(s.pending, 0) AS pending, coalesce(s.processing, 0) AS processing,
+    queend.is_paused(q.id, 0) AS paused
  FROM queend.queues q LEFT JOIN queend.stat_queues s ON s.queue_id = q.id
  WHERE %s::text IS NULL OR strpos(lower(q.name), lower(%s)) > 0 ORDER BY {} LIMIT %s OFFSET %s"""
 SORTS = {"newest": "q.id DESC", "name": "q.name", "pending": "coalesce(s.pending, 0) DESC, q.id DESC"}
 
 ONE = """
-SELECT q.*, queend.backoff_show(q.retry_backoff) AS backoff, s.total, s.pending, s.processing, s.completed, s.dead
+SELECT q.*, queend.backoff_show(q.retry_backoff) AS backoff, s.total, s.pending, s.processing, s.completed, s.dead,
+       queend.is_paused(q.id, 0) AS paused
   FROM queend.queues q LEFT JOIN queend.stat_queues s ON s.queue_id = q.id WHERE q.name = %s"""
 
 PARTITIONS_BY = """
@@ -67,7 +70,7 @@ COUNTS = ("total", "pending", "processing", "completed", "failed", "deadLetter")
 
 
 @router.declare("GET /api/v1/resources/queues", READ,
-                whole(queues=array(whole(**HEAD, partitions=INTEGER, messages=MESSAGES))),
+                whole(queues=array(whole("paused", **HEAD, paused=FLAG, partitions=INTEGER, messages=MESSAGES))),
                 page=Paged(search="the name", sorts=tuple(SORTS)))
 async def queue_list(request: Request) -> Json:
     """Queues, newest first; by `pending` those with the largest backlog first. The header `Link` names the next page
@@ -87,7 +90,7 @@ async def queue_list(request: Request) -> Json:
 
 
 @router.declare("GET /api/v1/resources/queues/{queue}", READ, whole(
-    **HEAD, totals=SIX_COUNTS, options=whole(**{name: OPTION for name in BY_NAME}),
+    "paused", **HEAD, paused=FLAG, totals=SIX_COUNTS, options=whole(**{name: OPTION for name in BY_NAME}),
     partitions=array(whole(id=ID, name=TEXT, createdAt=TIME, stats=SIX_COUNTS, oldestMessage=SOME_TIME,
                            newestMessage=SOME_TIME))), page=PARTITIONS_PAGE)
 async def queue_show(request: Request, queue: PathName) -> Json:
@@ -168,7 +171,7 @@ async def queue_clear(request: Request, queue: PathName) -> Json:
 def queue_head(row: Any, seed: bytes) -> dict[str, Any]:
     """What every list says of a queue first."""
     return {"id": read_queue_id(seed, row.id), "name": row.name, "namespace": row.namespace, "task": row.task,
-            "createdAt": ts3(row.created_at)}
+            "createdAt": ts3(row.created_at), **({"paused": True} if getattr(row, "paused", False) else {})}
 
 
 def ts3(moment: datetime.datetime | int | None) -> str | None:

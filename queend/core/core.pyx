@@ -271,10 +271,11 @@ cdef class Core:
         if grants.on:
             grants_clear()
 
-    def notify(self, str queue, bint moved=True):
-        """Wakes the parked pops of a queue. moved: what its groups have to read may have changed, not only its options."""
+    def notify(self, str queue, bint moved=True, bint paused=False):
+        """Wakes the parked pops of a queue. moved: what its groups have to read may have changed, not only its options.
+        paused: it was paused or resumed, or a group of it."""
         cdef bytes name = queue.encode()
-        engine_notify(slice_of(name, len(name)), moved)
+        engine_notify(slice_of(name, len(name)), moved, paused)
 
     def look(self):
         """Has what other programs committed looked for now, not with the next second."""

@@ -204,7 +204,8 @@ class Metrics(Running):
     def _count(self) -> None:
         """What the core counted since the last time goes to the minute that was open, which then ends if it is over."""
         minute = self._open()
-        # There may be 100 000 queues, and nothing else of this loop runs meanwhile: what did nothing costs two look-ups.
+        # There may be 100 000 queues, and nothing else of this loop runs meanwhile: one that did nothing costs two
+        # look-ups.
         tallies: dict[tuple[int, int], tuple[int, ...]] = {}
         had, before, totals = self.totals, self._seen, {}
         for queue, name, worker, counts in self.core.tallies():

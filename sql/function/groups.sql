@@ -248,6 +248,7 @@ LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
     v record;
+    v_id int;
 BEGIN
     PERFORM FROM queend.queues q
       WHERE q.id IN (SELECT g.queue_id FROM queend.consumer_groups g WHERE g.name = p_group)
@@ -263,8 +264,10 @@ BEGIN
         UPDATE queend.dead_letters d SET group_name = p_group WHERE d.queue_id = v.queue_id AND d.group_id = v.id;
         IF p_metadata THEN
             DELETE FROM queend.consumer_groups g WHERE g.id = v.id;
+            DELETE FROM queend.paused x WHERE x.queue_id = v.queue_id AND x.group_id = v.id;
         ELSE
-            UPDATE queend.consumer_groups g SET id = DEFAULT WHERE g.id = v.id;
+            UPDATE queend.consumer_groups g SET id = DEFAULT WHERE g.id = v.id RETURNING g.id INTO v_id;
+            UPDATE queend.paused x SET group_id = v_id WHERE x.queue_id = v.queue_id AND x.group_id = v.id;
         END IF;
         PERFORM queend.groups_moved(v.queue_id);
         RETURN NEXT;

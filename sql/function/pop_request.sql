@@ -41,6 +41,9 @@ BEGIN
       FROM queend.group_resolve(q.id, v_group,
                                 CASE WHEN p_request->>'sub_from' = 'now' THEN 'new' ELSE p_request->>'sub_mode' END,
                                 v_from) AS r;
+    IF queend.is_paused(q.id, g.group_id) THEN
+        RETURN queend.pop_result(p_request, v_group, NULL, '{}', '[]', 'paused', false);
+    END IF;
     v_us := COALESCE(NULLIF((p_request->>'lease_seconds')::int, 0), NULLIF(q.lease_time, 0), 60) * 1000000::bigint;
     IF v_part IS NOT NULL THEN
         SELECT * INTO p

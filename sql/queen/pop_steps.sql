@@ -13,7 +13,7 @@ BEGIN
       CROSS JOIN LATERAL queend.group_resolve(q.id, pop_sm_resolve.consumer_group, 'all', NULL) AS g
       JOIN queend.partitions p ON p.queue_id = q.id
       LEFT JOIN queend.cursors k ON k.partition_id = p.id AND k.group_id = g.group_id
-     WHERE q.name = pop_sm_resolve.queue AND COALESCE(GREATEST(k.lease_until, k.retry_until), 0) <= queend.now_us()
+     WHERE q.name = pop_sm_resolve.queue AND NOT queend.is_paused(q.id, g.group_id) AND COALESCE(GREATEST(k.lease_until, k.retry_until), 0) <= queend.now_us()
        AND queend.schedule_due(p.id, COALESCE(k.committed + 1, 0), queend.now_us()) IS NULL
        AND queend.head(p.id) > COALESCE(k.committed + 1,
                                         CASE WHEN g.start_at IS NULL THEN 0
@@ -42,6 +42,7 @@ BEGIN
     SELECT p.id, g.group_id, l.first, q.lease_time, q.window_buffer, q.delayed_processing INTO v
       FROM queend.queues q JOIN queend.partitions p ON p.queue_id = q.id
       CROSS JOIN LATERAL queend.group_resolve(q.id, pop_sm_lease.consumer_group, 'all', NULL) AS g
+      CROSS JOIN LATERAL (SELECT WHERE NOT queend.is_paused(q.id, g.group_id)) AS going
       CROSS JOIN LATERAL queend.pop_one(p.id, g.group_id, pop_sm_lease.batch_size, v_lease,
                                         COALESCE(NULLIF(pop_sm_lease.lease_seconds, 0),
                                                  q.lease_time) * 1000000::bigint) AS l

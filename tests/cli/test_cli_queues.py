@@ -60,6 +60,24 @@ def test_configure_sets_and_returns_options(cli, queue):
     assert cli("queue", "configure", queue, "leaseTime").status == 2
 
 
+def test_pause_and_resume(cli, client, queue):
+    client.push(queue, 1)
+    client.pop(queue, consumerGroup="g", autoAck="true")
+    assert cli.ok("queue", "pause", queue).out == f"paused {queue}\n"
+    assert cli.ok("queue", "pause", queue).out == f"{queue} was paused already\n"
+    assert "paused" in cli.ok("queue", "show", queue).out and "paused" in cli.ok("queue", "list", queue).out
+    assert cli("pop", queue).status == 5
+    assert cli.ok("queue", "resume", queue).out == f"resumed {queue}\n"
+    assert cli.ok("group", "pause", "g", "--queue", queue).out == f"paused g of {queue}\n"
+    assert "Paused" in cli.ok("group", "list", "--queue", queue).out
+    assert cli("pop", queue, "-g", "g").status == 5 and cli.ok("pop", queue, "--ack", "-o", "json").json
+    assert cli.ok("group", "resume", "g", "--queue", queue).out == f"resumed g of {queue}\n"
+    for words in (("queue", "pause", "no-such"), ("group", "pause", "g", "--queue", "no-such"),
+                  ("group", "resume", "no-such"), ("group", "pause", "no-such", "--queue", queue)):
+        refused = cli(*words)
+        assert refused.status == 4 and "there is no" in refused.err
+
+
 def test_clear_and_delete_say_first_what_they_do(cli, client, queue):
     client.push(queue, 1, 2, partition="a")
     client.push(queue, 3, partition="b")

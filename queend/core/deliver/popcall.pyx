@@ -15,7 +15,7 @@ cdef bint popcall_send(Engine* e) noexcept nogil:
             break
         alone = e.pops.first.alone
         j = <PopJob*>joblist_take(&e.pops)
-        if j.gone or j.group.dead:
+        if j.gone or j.group.dead or j.group.paused:
             pop_turn_away(e, j)
         else:
             popcall_add(call, a, j)
@@ -28,7 +28,7 @@ cdef bint popcall_send(Engine* e) noexcept nogil:
     return call_send(&call.base)
 
 cdef void pop_turn_away(Engine* e, PopJob* j) noexcept nogil:
-    # Its client left, or its group is deleted.
+    # Its client left, or its group is deleted or paused.
     pop_drop_candidates(j)
     if j.gone:
         pop_forget(j)

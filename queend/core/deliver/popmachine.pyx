@@ -92,7 +92,7 @@ cdef void pop_pass(Worker* w, PopJob* j) noexcept nogil:
     if j.group == NULL:
         return
     uv_mutex_lock(&book.lock)
-    if j.group.n_ready and j.group.wait_first != NULL:
+    if j.group.n_ready and j.group.wait_first != NULL and not j.group.paused:
         wake_push(j.group.wait_first, &wake)
     uv_mutex_unlock(&book.lock)
     popjobs_wake(w, wake)
@@ -204,7 +204,7 @@ cdef inline Group* pop_may_serve(PopJob* j, Queue* q) noexcept nogil:
     if not popjob_matches(j, q):
         return NULL
     g = catalog_group(q, j.req.group)
-    return g if g.n_ready or g.scan != SCAN_DONE else NULL
+    return g if not g.paused and (g.n_ready or g.scan != SCAN_DONE) else NULL
 
 cdef inline bint pop_stale(PopJob* j) noexcept nogil:
     # Is what it found gone since? Nobody would wake it there. Book locked.
@@ -219,10 +219,14 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
     cdef const char* refused = NULL
     cdef bint cached = False
     cdef bint stale = False
+    cdef bint paused = False
     cdef PopJob* wake = NULL
     uv_mutex_lock(&book.lock)
     if pop_stale(j):
         stale = True
+    elif j.group.paused:
+        paused = True
+        j.why = WHY_NO_PARTITION
     elif j.only != NULL:
         if j.only.state != CURSOR_BUSY:
             cursor_move(j.only, CURSOR_BUSY, 0)
@@ -249,7 +253,7 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
     if j.n_cursors:
         cached = pop_take_cached(j, &wake)
     elif not stale:
-        if j.only == NULL and j.group.scan != SCAN_DONE:
+        if j.only == NULL and j.group.scan != SCAN_DONE and not paused:
             parked = True         # what is there is not known yet: the scan wakes it, also when it finds nothing
         elif j.until_us > clock_mono_us():
             parked = True
@@ -359,6 +363,8 @@ cdef const char* pop_reason(PopJob* j) noexcept nogil:
         return b"queue_not_found"
     if j.named and j.want_partition.p != NULL and j.only == NULL:
         return b"partition_not_found"
+    if j.group != NULL and j.group.paused:
+        return b"paused"
     return b"empty"
 
 cdef void pop_empty(PopJob* j, int why) noexcept nogil:

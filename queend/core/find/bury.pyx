@@ -137,6 +137,14 @@ cdef bint slice_replace(Slice* at, Slice s) noexcept nogil:
         at[0] = kept
     return True
 
+cdef void catalog_pause(Queue* q) noexcept nogil:
+    # Which of its groups are paused is another set. Who is parked there is woken after this (book_reloaded).
+    cdef Group* g = q.group_list
+    q.changed = True
+    while g != NULL:
+        g.paused = queue_pauses(q, g.id)
+        g = g.next
+
 cdef void catalog_take(PGresult* res, PopJob** wake) noexcept nogil:
     # All rows of catalog_load: options replaced, queues that are gone buried, groups of a new epoch forgotten. wake:
     # those who waited for what is buried of queues that live on; of the others book_reloaded tells.
@@ -187,6 +195,9 @@ cdef void catalog_take(PGresult* res, PopJob** wake) noexcept nogil:
         sealed += 1 if q.sealed else 0
         q.priority = pg_int4(res, i, 14)
         q.ttl_us = <int64_t>pg_int4(res, i, 15) * 1000000
+        if slice_replace(&q.paused, pg_bytes(res, i, 18)):
+            catalog_pause(q)
+            whole = whole and slice_eq(q.paused, pg_bytes(res, i, 18))
         catalog_cleaned(q, pg_int8(res, i, 16), pg_bytes(res, i, 17), wake)
     q = catalog.list
     while q != NULL:

@@ -69,6 +69,7 @@ cdef void queue_free(Queue* q) noexcept nogil:
     free(<void*>q.name.p)
     free(<void*>q.ns.p)
     free(<void*>q.task.p)
+    free(<void*>q.paused.p)
     free(q.tally)
     free(q)
 
@@ -109,6 +110,16 @@ cdef Group* catalog_group(Queue* q, Slice name) noexcept nogil:
     while g != NULL and not slice_eq(g.name, name):
         g = g.same_hash
     return g
+
+cdef bint queue_pauses(Queue* q, int32_t group) noexcept nogil:
+    # Is a group of this id paused, by itself or with all of the queue?
+    cdef size_t i
+    cdef uint32_t id
+    for i in range(0, q.paused.n & ~<size_t>3, 4):
+        memcpy(&id, q.paused.p + i, 4)
+        if id == 0 or be32toh(id) == <uint32_t>group:
+            return True
+    return False
 
 # ---- additions: the caller holds the lock for writing --------------------------------------------------------------
 
@@ -203,6 +214,7 @@ cdef Group* catalog_add_group(Queue* q, int32_t id, Slice name) noexcept nogil:
         if not table_put(&q.groups, h, g):
             return NULL
         g.dead = False
+        g.paused = queue_pauses(q, id)
         if g.scan == SCAN_DONE:       # while it was forgotten, what was committed did not reach its cursors
             g.scan = SCAN_WANTED
         elif g.scan == SCAN_RUNNING:
@@ -213,6 +225,7 @@ cdef Group* catalog_add_group(Queue* q, int32_t id, Slice name) noexcept nogil:
         return NULL
     g.id = id
     g.queue = q
+    g.paused = queue_pauses(q, id)
     g.name = slice_keep(name)
     g.same_hash = <Group*>table_get(&q.groups, h)
     if g.name.p == NULL or not table_put(&q.groups, h, g):

@@ -290,8 +290,11 @@ cdef inline void wake_push(PopJob* j, PopJob** wake) noexcept nogil:
     wake[0] = j
 
 cdef void book_wake_cursor(Cursor* c, PopJob** wake) noexcept nogil:
-    # One ready partition is worth one waiter: one that named it first, else the oldest of its group.
+    # One ready partition is worth one waiter: one that named it first, else the oldest of its group. Nobody of a group
+    # that is paused: the end of the pause wakes all of them.
     cdef Group* g = c.group
+    if g.paused:
+        return
     if c.wait_first != NULL:
         wake_push(c.wait_first, wake)
     elif g.wait_first != NULL:

@@ -120,9 +120,10 @@ cdef void engine_reloaded(Worker* w, InboxMsg* m) noexcept nogil:
     if w is boss:
         discover_loaded(e)
 
-cdef void engine_notify(Slice name, bint moved) noexcept nogil:
+cdef void engine_notify(Slice name, bint moved, bint paused) noexcept nogil:
     # Any thread: the queue has news, who is parked on it tries again. moved: cursors or partitions too, so its groups
-    # are looked at afresh; new options move nothing, and every client that starts may set them once more.
+    # are looked at afresh; new options move nothing, and every client that starts may set them once more. paused: or
+    # resumed. Pops of a paused group send no statement that would find out.
     cdef InboxMsg* m
     cdef PopJob* wake = NULL
     cdef Queue* q
@@ -143,7 +144,7 @@ cdef void engine_notify(Slice name, bint moved) noexcept nogil:
     if m == NULL or boss == NULL:
         free(m)
         return
-    m.run = engine_changed if moved else engine_nudge      # the scans are its business
+    m.run = engine_changed if moved or paused else engine_nudge      # the scans are its business
     if not worker_post(boss, m):
         free(m)
 

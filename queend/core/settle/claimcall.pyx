@@ -17,7 +17,7 @@ cdef bint claimcall_send(Engine* e) noexcept nogil:
         if call.base.jobs.n and call.expected > CALL_BYTES:
             break
         j = <PopJob*>joblist_take(&e.claims)
-        if j.gone or j.group.dead:
+        if j.gone or j.group.dead or j.group.paused:
             pop_untake(j)
             pop_turn_away(e, j)
         else:

@@ -32,6 +32,7 @@ cdef struct Queue:
     SharedFlag sealed               # its payloads are encrypted
     SharedInt32 priority
     SharedInt64 ttl_us            # 0: messages do not grow old
+    Slice paused              # ids of its groups that are paused, each 4 bytes; 0: all of them
     Capacity capacity
     int64_t cleaned           # idle partitions removed, as of the last reload
     Queue* next
@@ -73,6 +74,7 @@ cdef struct Partition:
 cdef struct Group:
     int32_t id
     SharedFlag dead           # forgotten: it can be found again while it is in its queue's list
+    SharedFlag paused         # its pops find nothing, those that may wait do (deliver/pause)
     Queue* queue
     Group* next               # of its queue, or buried with it
     Group* same_hash
