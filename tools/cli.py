@@ -34,6 +34,17 @@ saved server. The token of a saved server goes to that server and to no other. T
 others on the machine could read it. Saved servers are in `contexts.json` in `XDG_CONFIG_HOME` (its folder `queend`),
 which only its owner may read; a file that others may read is refused.
 
+## Completion
+
+```
+eval "$(queend completion bash)"
+eval "$(queend completion zsh)"
+queend completion fish | source
+```
+
+Commands, options, and names of queues, groups and saved servers are completed; names come from the server that is
+meant, if it answers within a second.
+
 ## What is printed
 
 Lists take `-o`: `table` (aligned for people), `json` (one array), `ndjson` (one object a line), `names` (one name a

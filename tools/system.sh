@@ -19,6 +19,9 @@ if test "${1:-}" = tests; then
     have curl || need curl
     have openssl || need openssl
     have systemd-analyze || need systemd
+    have zsh || need zsh # completion is tried in the shells themselves
+    have fish || need fish
+    have promtool || need prometheus
     test -x /usr/sbin/pgbouncer || need pgbouncer
     ls /usr/lib/*/faketime/libfaketime.so.1 >/dev/null 2>&1 || need libfaketime
     ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1 || need faketime
@@ -59,6 +62,12 @@ case "$missing" in *postgresql*)
     if test ! -e /etc/postgresql-common/createcluster.conf; then
         $SUDO mkdir -p /etc/postgresql-common
         echo "create_main_cluster = false" | $SUDO tee /etc/postgresql-common/createcluster.conf >/dev/null
+    fi
+esac
+case "$missing" in *prometheus*)
+    # Only its promtool is wanted: the server is not to start, now or later.
+    if test -d /etc/systemd/system && test ! -e /etc/systemd/system/prometheus.service; then
+        $SUDO ln -s /dev/null /etc/systemd/system/prometheus.service
     fi
 esac
 if test "${1:-}" = peers && test ! -e /usr/sbin/policy-rc.d; then

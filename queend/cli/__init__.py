@@ -4,6 +4,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from keyword import iskeyword
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from .. import __version__
+from .completion import VARIABLE
 from .remote import CaFile, Context, Timeout, TokenFile, Url, given
 
 # by heading: the name of each command, its file below queend/cli, what it is for
@@ -31,6 +33,11 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "doctor": ("doctor", "What is wrong with the server or its database, or soon will be."),
         "queue": ("queue", "Queues: list, show, configure, pause, resume, clear, delete."),
         "group": ("group", "Consumer groups: list with lag, show, seek, pause, resume, delete."),
+        "export": ("definitions", "Write down queues with the options that were asked for and their groups, for `queend "
+                                  "import`."),
+        "import": ("definitions", "Make the queues and groups of a file that are missing, and change what differs; the "
+                                  "same again does nothing."),
+        "bench": ("bench", "Push and pop as fast as a few connections can, and print rates and latencies."),
     },
     "Messages": {
         "push": ("push", "Store messages: from arguments, standard input or files."),
@@ -38,9 +45,13 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "ack": ("ack", "Acknowledge messages."),
         "tail": ("tail", "Print messages as they are stored, oldest first."),
         "dlq": ("dlq", "Dead letters: list, show, redrive, purge."),
+        "trace": ("trace", "What was noted about messages."),
     },
     "Others": {
         "context": ("context", "Saved servers and their tokens."),
+        "token": ("token", "Tokens: mint, inspect."),
+        "completion": ("completion", "Print what a shell reads to complete commands, options and names of queues, "
+                                     "groups and saved servers."),
         "spark": ("spark", "Jobs on Spark: archive, read, replay, dlq, aggregate, backfill (docs/spark.md)."),
     },
 }
@@ -57,7 +68,8 @@ class Commands(dict[str, Any]):
         found = super().__getitem__(name)
         if found is None:
             module = importlib.import_module(f".{COMMANDS[name][0]}", __name__)
-            made = getattr(module, name.replace("-", "_"))
+            word = name.replace("-", "_")
+            made = getattr(module, f"{word}_" if iskeyword(word) else word)
             one = made if isinstance(made, typer.Typer) else typer.Typer()
             if one is not made:
                 one.command(name)(made)
@@ -115,6 +127,10 @@ def queend(url: Url = None, context: Context = None, token_file: TokenFile = Non
 
 
 def main() -> None:
+    if VARIABLE in os.environ:      # a shell asks what may come next
+        from typer.completion import completion_init
+
+        completion_init()
     try:
         app(prog_name="queend")
     except BrokenPipeError:      # who read what we print has left

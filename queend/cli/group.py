@@ -7,13 +7,15 @@ from typing import Annotated, Any, Optional
 import typer
 
 from .client import Server, ServerError
+from .completion import groups, queues
 from .output import Format, Output, age, show, span
 from .queue import LONG_S, DryRun, Yes, found
 from .remote import NOT_FOUND, USAGE, Stop, remote, sure
 
 group = typer.Typer(no_args_is_help=True, help="Consumer groups: list with lag, show, seek, pause, resume, delete.")
-Group = Annotated[str, typer.Argument(help="A consumer group; __QUEUE_MODE__ is that of consumers that name none.")]
-OfQueue = Annotated[Optional[str], typer.Option("--queue", help="Only of this queue.")]
+Group = Annotated[str, typer.Argument(help="A consumer group; __QUEUE_MODE__ is that of consumers that name none.",
+                                          autocompletion=groups)]
+OfQueue = Annotated[Optional[str], typer.Option("--queue", help="Only of this queue.", autocompletion=queues)]
 BEGINNING = "1970-01-01T00:00:00Z"
 
 
@@ -59,7 +61,7 @@ def group_show(server: Server, name: Group, queue: OfQueue = None,
 def seek(
     server: Server,
     name: Group,
-    queue: Annotated[str, typer.Argument(help="One of its queues.")],
+    queue: Annotated[str, typer.Argument(help="One of its queues.", autocompletion=queues)],
     partition: Annotated[Optional[str], typer.Option(help="Only this partition.")] = None,
     beginning: Annotated[bool, typer.Option("--beginning", help="To the oldest message.")] = False,
     end: Annotated[bool, typer.Option("--end", help="Behind the newest message.")] = False,

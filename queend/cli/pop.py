@@ -8,6 +8,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from .client import Server
+from .completion import queues
 from .output import Format, Output, age, dump, show
 from .remote import NOTHING, USAGE, Stop, remote, tell
 
@@ -23,7 +24,8 @@ def acknowledgment(message: dict[str, Any], status: str = "completed", **more: A
 @remote
 def pop(
     server: Server,
-    queue: Annotated[Optional[str], typer.Argument(help="The queue; or none, with --namespace or --task.")] = None,
+    queue: Annotated[Optional[str], typer.Argument(help="The queue; or none, with --namespace or --task.",
+                                                   autocompletion=queues)] = None,
     partition: Annotated[Optional[str], typer.Option("--partition", "-p", help="Only of this partition.")] = None,
     group: Annotated[Optional[str], typer.Option("--group", "-g", help="The consumer group.")] = None,
     batch: Annotated[int, typer.Option("--batch", "-n", min=1, help="So many messages at most.")] = 1,

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from .client import Server
+from .completion import queues
 from .lines import Bad, payloads, values
 from .output import Format, Output, Progress
 from .remote import USAGE, Stop, remote
@@ -30,7 +31,7 @@ def milliseconds(text: str) -> int:
 @remote
 def push(
     server: Server,
-    queue: Annotated[str, typer.Argument(help="The queue; made where there is none.")],
+    queue: Annotated[str, typer.Argument(help="The queue; made where there is none.", autocompletion=queues)],
     payload: Annotated[Optional[list[str]], typer.Argument(help="JSON, a message each; without any, lines of standard "
                                                            "input.")] = None,
     partition: Annotated[str, typer.Option("--partition", "-p", help="Its partition.")] = "Default",

@@ -10,12 +10,13 @@ from typing import Annotated, Any, Optional
 import typer
 
 from .client import Server, ServerError
+from .completion import queues
 from .output import Format, Output, age, facts, one, short, show
 from .remote import NOT_FOUND, USAGE, Stop, remote, sure
 
 queue = typer.Typer(no_args_is_help=True, help="Queues: list, show, configure, pause, resume, clear, delete.")
-Name = Annotated[str, typer.Argument(help="A queue.")]
-Names = Annotated[list[str], typer.Argument(help="Queues.")]
+Name = Annotated[str, typer.Argument(help="A queue.", autocompletion=queues)]
+Names = Annotated[list[str], typer.Argument(help="Queues.", autocompletion=queues)]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
 LONG_S = 600.0      # what removes or moves many messages may take

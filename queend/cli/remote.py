@@ -12,11 +12,13 @@ import typer
 
 from .. import log
 from .client import Server, ServerError
+from .completion import contexts
 from .saved import ContextError, chosen
 
 Url = Annotated[Optional[str], typer.Option("--url", metavar="URL", help="The server; default: QUEEND_URL, else the "
                                             "context, else http://127.0.0.1:6632.")]
-Context = Annotated[Optional[str], typer.Option("--context", metavar="NAME", help="A saved server (queend context).")]
+Context = Annotated[Optional[str], typer.Option("--context", metavar="NAME", help="A saved server (queend context).",
+                                                    autocompletion=contexts)]
 TokenFile = Annotated[Optional[str], typer.Option("--token-file", metavar="FILE", help="A file that holds a token; "
                                                   "default: QUEEND_TOKEN, else the context's.")]
 CaFile = Annotated[Optional[str], typer.Option("--ca", metavar="FILE", help="Certificates in PEM, for https.")]

@@ -11,7 +11,7 @@ import typer
 
 from .client import Server
 from .output import Format, Output, clean, dump
-from .queue import found
+from .queue import found, queues
 from .remote import remote
 
 ENTRIES = 500            # partitions of one request
@@ -22,7 +22,7 @@ EVER = "1970-01-01T00:00:00Z"
 @remote
 def tail(
     server: Server,
-    queue: Annotated[str, typer.Argument(help="The queue.")],
+    queue: Annotated[str, typer.Argument(help="The queue.", autocompletion=queues)],
     partition: Annotated[Optional[str], typer.Option("--partition", "-p", help="Only of this partition.")] = None,
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, max=1000, help="So many of the newest to begin "
                                        "with.")] = 10,

@@ -1,0 +1,262 @@
+"""queend bench"""
+from __future__ import annotations
+
+import json
+import random
+import resource
+import threading
+import time
+from collections.abc import Callable
+from typing import Annotated, Any, Optional
+
+import typer
+
+from .client import Server, ServerError
+from .completion import queues
+from .output import Format, Output, Progress, facts, one, short, size
+from .pop import acknowledgment
+from .queue import LONG_S
+from .remote import NOT_FOUND, Stop, remote, tell
+
+DRAIN_S = 30.0      # what was pushed may take so long to arrive after the last push
+WAIT_MS = 500       # of a pop
+SAMPLES = 200_000   # of latencies, of each kind and thread
+MOST = 256          # threads of a kind
+
+
+class Load:
+    """What all threads share. Each counts for itself; only `stop` and the first error are common."""
+
+    def __init__(self, seconds: float, messages: int | None):
+        self.end, self.left = time.monotonic() + seconds, messages
+        self.pushing, self.stop = True, threading.Event()
+        self.error: Exception | None = None
+        self.lock = threading.Lock()
+
+    def take(self, batch: int) -> int:
+        """How many messages a producer may push next; 0: none."""
+        if self.stop.is_set() or time.monotonic() >= self.end:
+            return 0
+        with self.lock:
+            if self.left is None:
+                return batch
+            taken = min(batch, self.left)
+            self.left -= taken
+            return taken
+
+    def failed(self, error: Exception) -> None:
+        with self.lock:
+            self.error = self.error or error
+        self.stop.set()
+
+
+class Counts:
+    """Of one thread."""
+
+    def __init__(self) -> None:
+        self.messages = self.requests = 0
+        self.took: list[float] = []
+        self.acked: list[float] = []
+        self.delivered: list[float] = []
+
+
+def note(samples: list[float], value: float) -> None:
+    """The first ones, then any of them with the chance that keeps it a fair sample."""
+    if len(samples) < SAMPLES:
+        samples.append(value)
+    elif random.random() < 0.1:
+        samples[random.randrange(SAMPLES)] = value
+
+
+@remote
+def bench(
+    server: Server,
+    queue: Annotated[Optional[str], typer.Argument(help="A queue that is there; its messages are consumed. Without: "
+                                                   "one that is made, and deleted at the end.",
+                                                   autocompletion=queues)] = None,
+    producers: Annotated[int, typer.Option("--producers", min=0, max=MOST, help="Connections that push.")] = 2,
+    consumers: Annotated[int, typer.Option("--consumers", min=0, max=MOST, help="Connections that pop and "
+                                           "acknowledge.")] = 2,
+    seconds: Annotated[float, typer.Option("--seconds", "-s", min=0.1, max=86400, help="So long is pushed.")] = 10,
+    messages: Annotated[Optional[int], typer.Option("--messages", "-m", min=1, help="Or so many messages, "
+                                                    "whichever ends first.")] = None,
+    batch: Annotated[int, typer.Option("--batch", "-n", min=1, max=10_000, help="Messages of a push, and at most of a "
+                                       "pop.")] = 100,
+    payload: Annotated[int, typer.Option("--size", metavar="BYTES", min=0, max=1 << 20, help="Of a payload.")] = 200,
+    partitions: Annotated[int, typer.Option(min=1, max=1_000_000, help="That messages are spread over.")] = 16,
+    auto_ack: Annotated[bool, typer.Option("--auto-ack", help="Messages count as consumed with the delivery.")] = False,
+    output: Output = Format.table,
+) -> None:
+    """Push and pop as fast as a few connections can, and print rates and latencies. This program is Python: with small
+    batches it is the bound before the server is."""
+    if queue is not None and consumers:
+        _sure_of(server, queue)
+    own = queue is None
+    name = queue or f"bench-{random.randrange(1 << 40):x}"
+    if own:
+        server.post("/api/v1/configure", body={"queue": name, "options": {}})
+    load = Load(seconds, messages)
+    made = [Counts() for _ in range(producers)]
+    taken = [Counts() for _ in range(consumers)]
+    try:
+        began, before = time.monotonic(), _used()
+        threads = [_thread(load, server, produce, counts, name, batch, payload, partitions) for counts in made]
+        others = [_thread(load, server, consume, counts, name, batch, auto_ack) for counts in taken]
+        with Progress("measuring", seconds, "s") as progress:
+            pushed_s = _wait(threads, load, progress, began)
+        load.pushing = False
+        pushed = sum(one.messages for one in made)
+        ended = _drain(load, others, taken, pushed if own else None) - began
+        used = (_used() - before) / max(time.monotonic() - began, 1e-9)
+    finally:
+        load.stop.set()
+        if own:
+            _deleted(server, name)
+    if load.error:
+        raise load.error
+    result = _result(name, server.url, made, taken, pushed_s, ended, batch, payload, partitions, used)
+    result["allArrived"] = not own or not consumers or result["popped"]["messages"] == pushed
+    one(result, output, lambda: _told(result), "queue")
+    if used > 0.9:
+        tell("this program used a whole core: the server may do more", "more of it side by side tells how much")
+    if not result["allArrived"]:
+        raise Stop(f"{pushed} messages were pushed, {result['popped']['messages']} came within {DRAIN_S:g} s")
+
+
+def _sure_of(server: Server, queue: str) -> None:
+    try:
+        server.get("/api/v1/resources/queues/{}", queue, limit=0)
+    except ServerError as error:
+        if error.status == NOT_FOUND:
+            raise Stop(f"there is no queue {queue!r}", NOT_FOUND, "without a name one is made for it") from None
+        raise
+
+
+def _used() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def _thread(load: Load, server: Server, work: Callable[..., None], counts: Counts, *more: Any) -> threading.Thread:
+    """On a connection of its own."""
+    def run() -> None:
+        mine = Server(server.url, server.token, server.timeout, server.ca)
+        try:
+            work(load, mine, counts, *more)
+        except Exception as error:
+            load.failed(error)
+        finally:
+            mine.close()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread
+
+
+def produce(load: Load, server: Server, counts: Counts, queue: str, batch: int, payload: int, partitions: int) -> None:
+    filler, at = "x" * payload, random.randrange(partitions)
+    while n := load.take(batch):
+        at = (at + 1) % partitions
+        text = json.dumps({"at": time.time(), "x": filler})
+        head = json.dumps({"queue": queue, "partition": f"p{at}"})[:-1]
+        item = f'{head},"payload":{text}}}'
+        began = time.monotonic()
+        rows = server.read(server.call("POST", "/api/v1/push", body=f'{{"items":[{",".join([item] * n)}]}}'.encode()),
+                           "POST", "/api/v1/push")
+        note(counts.took, time.monotonic() - began)
+        if wrong := [row for row in rows if row.get("status") not in ("queued", "duplicate")]:
+            raise Stop(f"a push was answered {wrong[0].get('status')}: {wrong[0].get('error', '')}")
+        counts.messages += n
+        counts.requests += 1
+
+
+def consume(load: Load, server: Server, counts: Counts, queue: str, batch: int, auto_ack: bool) -> None:
+    while not load.stop.is_set():
+        began = time.monotonic()
+        answer = server.get("/api/v1/pop/queue/{}", queue, batch=batch, wait=True, timeout=WAIT_MS,
+                            autoAck=auto_ack or None)
+        now, rows = time.monotonic(), (answer or {}).get("messages", [])
+        if not rows:
+            continue
+        note(counts.took, now - began)
+        moment = time.time()
+        for row in rows:
+            if isinstance(row["data"], dict) and isinstance(row["data"].get("at"), float):
+                note(counts.delivered, moment - row["data"]["at"])
+        if not auto_ack:
+            began = time.monotonic()
+            done = server.post("/api/v1/ack/batch", body={"acknowledgments": [acknowledgment(row) for row in rows]})
+            note(counts.acked, time.monotonic() - began)
+            if refused := [row for row in done or [] if not row.get("success")]:
+                raise Stop(f"an acknowledgment was refused: {refused[0].get('error')}")
+        counts.messages += len(rows)
+        counts.requests += 1
+
+
+def _wait(threads: list[threading.Thread], load: Load, progress: Progress, began: float) -> float:
+    """Until nobody pushes any more; without producers, until the time is over. How long that was."""
+    told = began
+    while not load.stop.is_set() and (any(one.is_alive() for one in threads) or not threads
+                                      and time.monotonic() < load.end):
+        load.stop.wait(0.1)
+        now = time.monotonic()
+        progress.add(now - told)
+        told = now
+    return time.monotonic() - began
+
+
+def _drain(load: Load, threads: list[threading.Thread], taken: list[Counts], pushed: int | None) -> float:
+    """Until everything has arrived, or nothing more is to. When that was."""
+    until = time.monotonic() + (DRAIN_S if pushed is not None else 0.0)
+    while threads and not load.stop.is_set() and time.monotonic() < until and (
+            sum(one.messages for one in taken) < (pushed or 0)):
+        time.sleep(0.01)
+    ended = time.monotonic()
+    load.stop.set()
+    for one in threads:
+        one.join(WAIT_MS / 1000 + 30)
+    return ended
+
+
+def _deleted(server: Server, name: str) -> None:
+    try:
+        server.delete("/api/v1/resources/queues/{}", name, within=LONG_S)
+    except ServerError as error:
+        tell(f"the queue {name} is left behind: {error.text}", f"queend queue delete {name}")
+
+
+def _result(name: str, url: str, made: list[Counts], taken: list[Counts], pushed_s: float, popped_s: float, batch: int,
+            payload: int, partitions: int, used: float) -> dict[str, Any]:
+    def side(counts: list[Counts], seconds: float, **kinds: str) -> dict[str, Any]:
+        messages = sum(one.messages for one in counts)
+        return {"connections": len(counts), "messages": messages, "requests": sum(one.requests for one in counts),
+                "perSecond": round(messages / seconds, 1) if seconds else 0.0,
+                **{word: spread([value for one in counts for value in getattr(one, kind)])
+                   for word, kind in kinds.items()}}
+
+    return {"url": url, "queue": name, "batch": batch, "size": payload, "partitions": partitions,
+            "seconds": round(popped_s, 3), "clientCpu": round(used, 2),
+            "pushed": side(made, pushed_s, latencyMs="took"),
+            "popped": side(taken, popped_s, latencyMs="took", ackLatencyMs="acked", deliveryMs="delivered")}
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    """In ms."""
+    values.sort()
+    return {word: round(values[min(len(values) - 1, int(len(values) * share))] * 1000, 2)
+            for word, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("most", 1.0))} if values else {}
+
+
+def _told(result: dict[str, Any]) -> None:
+    def latency(values: dict[str, float]) -> str:
+        return " ".join(f"{word} {value:g}" for word, value in values.items()) + " ms" if values else ""
+
+    made, taken = result["pushed"], result["popped"]
+    facts([("server", result["url"]), ("messages", f"of {size(result['size'])} in {result['partitions']} partitions, "
+                                                   f"{result['batch']} a request"),
+           ("pushed", f"{short(made['messages'])} by {made['connections']} connections, {short(made['perSecond'])}/s"),
+           ("a push", latency(made["latencyMs"])),
+           ("popped", f"{short(taken['messages'])} by {taken['connections']} connections, {short(taken['perSecond'])}/s"
+            if taken["connections"] else ""),
+           ("a pop", latency(taken["latencyMs"])), ("an ack", latency(taken["ackLatencyMs"])),
+           ("push to pop", latency(taken["deliveryMs"]))])

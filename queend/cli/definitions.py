@@ -1,0 +1,217 @@
+"""queend export and queend import: queues with their options, and the groups that consume them."""
+from __future__ import annotations
+
+import json
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from .client import Server, ServerError
+from .completion import queues as completed
+from .group import groups_of
+from .output import Format, Output, Progress, dump, show
+from .queue import found, queues_of
+from .remote import NOT_FOUND, REFUSED, USAGE, Stop, remote, tell
+
+VERSION = 1
+QUEUE_MODE = "__QUEUE_MODE__"      # the group of consumers that name none: every queue has it
+SEALED = "encryptionEnabled"
+LARGEST = 256 << 20
+
+
+@remote
+def export(
+    server: Server,
+    names: Annotated[Optional[list[str]], typer.Argument(help="Only these queues.", autocompletion=completed)] = None,
+    file: Annotated[Optional[Path], typer.Option("--file", "-f", help="Into this file, not to standard output.")] = None,
+    output: Annotated[Format, typer.Option("-o", "--output", help="json; ndjson has a queue a line; names alone.")]
+        = Format.json,
+) -> None:
+    """Write down queues with the options that were asked for and their groups, for `queend import`. No messages, no
+    positions of groups."""
+    wanted = names or [row["name"] for row in queues_of(server)]
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in groups_of(server):
+        if row["name"] != QUEUE_MODE or row.get("paused"):
+            groups.setdefault(row["queueName"], []).append(_group(row))
+    silent = 0
+    with Progress("reading", len(wanted), "queues") as progress:
+        queues = []
+        for name in sorted(wanted):
+            head = found(server, name, limit=0)
+            silent += "options" not in head
+            queues.append({
+                "name": name, "namespace": head.get("namespace") or "", "task": head.get("task") or "",
+                "options": {option: value["value"] for option, value in sorted(head.get("options", {}).items())
+                            if value.get("asked")},
+                **({"paused": True} if head.get("paused") else {}), "groups": groups.get(name, [])})
+            progress.add(1)
+    if silent:
+        tell(f"this server does not tell the options of its queues: {silent} have none in the file")
+    text = (dump({"queend": "definitions", "version": VERSION, "queues": queues}, 1) + "\n"
+            if output in (Format.json, Format.table) else
+            "".join((dump(one) if output is Format.ndjson else one["name"]) + "\n" for one in queues))
+    if file is None:
+        sys.stdout.write(text)
+        return
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Stop(f"{file}: {error.strerror}") from None
+    typer.echo(f"{len(queues)} queues in {file}", err=True)
+
+
+def _group(row: dict[str, Any]) -> dict[str, Any]:
+    """Where it begins in a partition that it has not come to: at the oldest message, or behind a moment."""
+    return {"name": row["name"],
+            **({"from": row["subscriptionTimestamp"]} if row.get("subscriptionTimestamp") else {}),
+            **({"paused": True} if row.get("paused") else {})}
+
+
+@remote
+def import_(
+    server: Server,
+    file: Annotated[Path, typer.Argument(help="What `queend export` wrote, as JSON or a queue a line; - is standard "
+                                         "input.")],
+    replace: Annotated[bool, typer.Option("--replace", help="Options that the file does not name return to their "
+                                          "defaults.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    output: Output = Format.table,
+) -> None:
+    """Make the queues and groups of a file that are missing, and change what differs; the same again does nothing.
+    Nothing is deleted. Prints what was done."""
+    wanted = definitions(file)
+    there: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in groups_of(server):
+        there.setdefault(row["queueName"], {})[row["name"]] = row
+
+    def steps() -> Iterator[dict[str, Any]]:
+        with Progress("importing", len(wanted), "queues") as progress:
+            for one in wanted:
+                yield from _queue(server, one, there.get(one["name"], {}), replace, dry_run)
+                progress.add(1)
+
+    done = list(steps())
+    show(done if output is not Format.table else (row for row in done if row["action"] != "same"),
+         {"": "action", "queue": "queue", "group": "group", "what": lambda row: dump(row["what"]) if row["what"]
+          else ""}, output, "queue")
+    count = sum(row["action"] != "same" for row in done)
+    if output is Format.table:
+        typer.echo(f"{count} to do" if dry_run else f"{count} done, {len(done) - count} were so already", err=True)
+    if refused := [row for row in done if row["action"] == "not possible"]:
+        raise Stop(f"{len(refused)} of them this server cannot do", REFUSED)
+
+
+def definitions(file: Path) -> list[dict[str, Any]]:
+    """The queues of a file, checked; says what is wrong with it and where."""
+    try:
+        text = sys.stdin.buffer.read(LARGEST + 1) if str(file) == "-" else file.read_bytes()
+    except OSError as error:
+        raise Stop(f"{file}: {error.strerror}", USAGE) from None
+    if len(text) > LARGEST:
+        raise Stop(f"{file} has more than {LARGEST >> 20} MiB", USAGE)
+    try:
+        try:
+            whole = json.loads(text)
+        except ValueError:
+            whole = {"queues": [json.loads(line) for line in text.splitlines() if line.strip()]}
+    except (ValueError, RecursionError) as error:
+        raise Stop(f"{file} is no JSON: {error}", USAGE) from None
+    if isinstance(whole, dict) and "queues" not in whole and "name" in whole:
+        whole = {"queues": [whole]}
+    if not isinstance(whole, dict) or not isinstance(whole.get("queues"), list) or not text.strip():
+        raise Stop(f"{file} has no queues: queend export writes such files", USAGE)
+    if whole.get("version", VERSION) != VERSION:
+        raise Stop(f"{file} is of version {whole['version']}, which this queend does not know", USAGE)
+    seen: set[str] = set()
+    for number, one in enumerate(whole["queues"]):
+        problem = _wrong(one) or ("stands twice" if one["name"] in seen else "")
+        if problem:
+            raise Stop(f"{file}: queue {number} {problem}", USAGE)
+        seen.add(one["name"])
+    return whole["queues"]
+
+
+def _wrong(one: Any) -> str:
+    if not isinstance(one, dict) or not isinstance(one.get("name"), str) or not one["name"]:
+        return "has no name"
+    for word in ("namespace", "task"):
+        if not isinstance(one.get(word, ""), str):
+            return f"has a {word} that is no text"
+    if not isinstance(one.get("options", {}), dict):
+        return "has options that are no object"
+    if not isinstance(one.get("groups", []), list) or any(
+            not isinstance(group, dict) or not isinstance(group.get("name"), str) or not group["name"]
+            or not isinstance(group.get("from", ""), str) for group in one.get("groups", [])):
+        return "has groups that are no list of objects with a name"
+    return ""
+
+
+def _queue(server: Server, one: dict[str, Any], groups: dict[str, dict[str, Any]], replace: bool,
+           dry_run: bool) -> Iterator[dict[str, Any]]:
+    try:
+        head = server.get("/api/v1/resources/queues/{}", one["name"], limit=0)
+    except ServerError as error:
+        if error.status != NOT_FOUND:
+            raise
+        head = None
+    what = _differs(one, head, replace)
+    row = {"queue": one["name"], "group": None}
+    yield {**row, "action": "make" if head is None else "change" if what else "same", "what": what}
+    if not dry_run and (head is None or what):
+        options = {option: value for option, value in one.get("options", {}).items() if option != SEALED}
+        if SEALED in one.get("options", {}):
+            options["encryption"] = "on" if one["options"][SEALED] else "off"
+        server.post("/api/v1/configure", body={
+            "queue": one["name"], "namespace": one.get("namespace", ""), "task": one.get("task", ""),
+            "options": options, **({"mode": "replace"} if replace else {})})
+    yield from _paused(server, ("/api/v1/queues/{}/{}", one["name"]), row, one, head or {}, dry_run)
+    for group in one.get("groups", []):
+        yield from _group_made(server, one["name"], group, groups.get(group["name"]), dry_run)
+
+
+def _differs(one: dict[str, Any], head: dict[str, Any] | None, replace: bool) -> dict[str, Any]:
+    """What of a queue is to be set; everything where the server does not tell how it is."""
+    options = one.get("options", {})
+    if head is None or "options" not in head:
+        return {"namespace": one.get("namespace", ""), "task": one.get("task", ""), **options}
+    was = {option: value["value"] for option, value in head["options"].items() if value.get("asked")}
+    now = {word: one[word] for word in ("namespace", "task") if word in one and one[word] != head.get(word)}
+    now |= {option: value for option, value in options.items()
+            if option not in was or was[option] != value and not _filled(value, was[option])}
+    return now | ({option: None for option in was if option not in options and option != SEALED} if replace else {})
+
+
+def _filled(value: Any, was: Any) -> bool:
+    """A rule whose defaults the server filled in is the same."""
+    return isinstance(value, dict) and isinstance(was, dict) and {**was, **value} == was
+
+
+def _group_made(server: Server, queue: str, group: dict[str, Any], there: dict[str, Any] | None,
+                dry_run: bool) -> Iterator[dict[str, Any]]:
+    row = {"queue": queue, "group": group["name"]}
+    action = "same" if there is not None or group["name"] == QUEUE_MODE else "make"
+    if action == "make" and not dry_run:
+        # A group comes with its first pop. That of a partition which is not there takes nothing.
+        server.get("/api/v1/pop/queue/{}/partition/{}", queue, f"none-{uuid.uuid4()}", consumerGroup=group["name"],
+                   batch=1, subscriptionFrom=group.get("from"))
+        if not any(True for _ in groups_of(server, queue, group["name"])):
+            action = "not possible"
+    yield {**row, "action": action, "what": {"from": group["from"]} if group.get("from") and action != "same" else {}}
+    yield from _paused(server, ("/api/v1/consumer-groups/{}/queues/{}/{}", group["name"], queue), row, group,
+                       there or {}, dry_run)
+
+
+def _paused(server: Server, path: tuple[str, ...], row: dict[str, Any], wanted: dict[str, Any], was: dict[str, Any],
+            dry_run: bool) -> Iterator[dict[str, Any]]:
+    """A pause is made, and ended only where the file says so."""
+    if "paused" not in wanted or bool(wanted["paused"]) == bool(was.get("paused")):
+        return
+    verb = "pause" if wanted["paused"] else "resume"
+    if not dry_run:
+        server.post(*path, verb)
+    yield {**row, "action": verb, "what": {}}

@@ -1,0 +1,60 @@
+"""queend token"""
+from __future__ import annotations
+
+import base64
+import json
+import os
+import sys
+import time
+from enum import StrEnum
+from typing import Annotated, Any, Optional
+
+import typer
+
+from .output import dump
+from .push import milliseconds
+from .remote import USAGE, Stop, ending
+
+token = typer.Typer(no_args_is_help=True, help="Tokens: mint, inspect.")
+
+
+class Role(StrEnum):
+    read_only = "read-only"
+    read_write = "read-write"
+    admin = "admin"
+
+
+@token.command()
+@ending
+def mint(subject: Annotated[str, typer.Argument(help="Whose it is (sub).")],
+         role: Annotated[Role, typer.Option(help="What it may do.")] = Role.read_only,
+         lasts: Annotated[str, typer.Option("--for", metavar="DURATION", help="How long it lasts.")] = "1d") -> None:
+    """Print a token for HS256, signed with JWT_SECRET of the environment."""
+    secret = os.environ.get("JWT_SECRET")
+    if not secret:
+        raise Stop("JWT_SECRET is not set", USAGE, "it is the daemon's; other algorithms have their own issuers")
+    import jwt
+
+    now = int(time.time())
+    claims: dict[str, Any] = {"sub": subject, "role": role.value, "iat": now, "exp": now + milliseconds(lasts) // 1000}
+    claims |= {claim: os.environ[name] for claim, name in (("iss", "JWT_ISSUER"), ("aud", "JWT_AUDIENCE"))
+               if os.environ.get(name)}
+    typer.echo(jwt.encode(claims, secret, algorithm="HS256"))
+
+
+@token.command()
+@ending
+def inspect(file: Annotated[Optional[str], typer.Argument(help="A file that holds it, - for standard input; default: "
+                                                          "QUEEND_TOKEN.")] = None) -> None:
+    """Print what a token says. Its signature is not checked."""
+    text = os.environ.get("QUEEND_TOKEN", "") if file is None else ""
+    try:
+        if file is not None:
+            text = sys.stdin.read(1 << 16) if file == "-" else open(file, encoding="ascii").read(1 << 16)
+        head, claims = (json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+                        for part in text.strip().split(".")[:2])
+    except (OSError, ValueError) as error:
+        raise Stop(f"that is no token: {error}", USAGE) from None
+    typer.echo(dump({"header": head, "claims": claims}, 2))
+    if isinstance(claims, dict) and isinstance(claims.get("exp"), (int, float)) and claims["exp"] < time.time():
+        raise Stop("it has ended")

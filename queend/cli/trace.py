@@ -1,0 +1,44 @@
+"""queend trace"""
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from .ack import address
+from .client import Server
+from .output import Format, Output, age, show
+from .remote import remote
+
+trace = typer.Typer(no_args_is_help=True, help="What was noted about messages.")
+COLUMNS: dict[str, Any] = {"noted": lambda row: age(row["created_at"]), "event": "event_type",
+                           "group": "consumer_group", "data": "data"}
+
+
+@trace.command("list")
+@remote
+def trace_list(server: Server, limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000)] = 50,
+               output: Output = Format.table) -> None:
+    """Names under which something was noted, the latest first."""
+    rows = (server.get("/api/v1/traces/names", limit=limit) or {}).get("trace_names", [])
+    show(rows, {"name": "trace_name", "traces": "trace_count", "messages": "message_count",
+                "last": lambda row: age(row["last_seen"])}, output, "trace_name")
+
+
+@trace.command()
+@remote
+def named(server: Server, name: Annotated[str, typer.Argument(help="A name.")],
+          limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000)] = 100,
+          output: Output = Format.table) -> None:
+    """What was noted under a name, oldest first."""
+    rows = (server.get("/api/v1/traces/by-name/{}", name, limit=limit) or {}).get("traces") or []
+    show(rows, {"queue": "queue_name", "partition": "partition_name", "message": "transaction_id", **COLUMNS}, output,
+         "id")
+
+
+@trace.command("show")
+@remote
+def trace_show(server: Server, id_: Annotated[str, typer.Argument(metavar="PARTITION_ID/TRANSACTION_ID")],
+               output: Output = Format.table) -> None:
+    """What was noted about a message, oldest first."""
+    show((server.get("/api/v1/traces/{}/{}", *address(id_)) or {}).get("traces", []), COLUMNS, output, "id")

@@ -1,0 +1,26 @@
+"""queend token and trace."""
+from support.cli import Cli
+from support.tokens import SECRET
+
+
+def test_a_minted_token_is_taken_and_read(start_daemon, tmp_path):
+    cli = Cli(start_daemon(JWT_ENABLED="true", JWT_SECRET=SECRET).url, tmp_path)
+    text = cli.ok("token", "mint", "me", "--role", "read-write", "--for", "1h", JWT_SECRET=SECRET).out.strip()
+    assert cli("push", "orders", "1", QUEEND_TOKEN=text).status == 0
+    assert cli("queue", "delete", "orders", "--yes", QUEEND_TOKEN=text).status == 7
+    claims = cli.ok("token", "inspect", QUEEND_TOKEN=text).json["claims"]
+    assert (claims["sub"], claims["role"], claims["exp"] - claims["iat"]) == ("me", "read-write", 3600)
+    assert cli.ok("token", "inspect", "-", input=text).json["claims"] == claims
+    assert cli("token", "inspect", QUEEND_TOKEN="nothing").status == 2
+    assert cli("token", "mint", "me", JWT_SECRET=None).status == 2
+
+
+def test_what_was_noted_is_shown(cli, client, queue):
+    (pushed,) = client.push(queue, 1)
+    answer = client.post("/api/v1/traces", {"transactionId": pushed["transaction_id"], "traceNames": [f"{queue} /x"],
+                                            "partitionId": pushed["partition_id"], "data": {"text": "charged"}})
+    assert answer.status == 201
+    assert f"{queue} /x" in cli.ok("trace", "list", "-o", "names").out.splitlines()
+    assert [row["data"] for row in cli.ok("trace", "named", f"{queue} /x", "-o", "json").json] == [{"text": "charged"}]
+    shown = cli.ok("trace", "show", f"{pushed['partition_id']}/{pushed['transaction_id']}").out
+    assert '{"text":"charged"}' in shown
