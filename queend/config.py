@@ -1,9 +1,9 @@
 """Every setting of the daemon: its name, type, default and meaning, in one place.
 
-A setting is an environment variable, or a key of the TOML file named by QUEEND_CONFIG (the same name in lower case);
-the environment wins. The names without QUEEND_ are those of Queen MQ, so that a deployment can be switched over as
-it is; those that mean nothing here (NO_EFFECT) are accepted and told at start. A wrong value, an unknown key or a
-name that is one letter from one of ours (JWT_ENABELD) stops the daemon.
+A setting is a credential (queend/credentials.py), an environment variable, or a key of the TOML file named by
+QUEEND_CONFIG (the same name in lower case); the first that is there wins. The names without QUEEND_ are those of Queen
+MQ, so that a deployment can be switched over as it is; those that mean nothing here (NO_EFFECT) are accepted and told
+at start. A wrong value, an unknown key or a name that is one letter from one of ours (JWT_ENABELD) stops the daemon.
 """
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from .credentials import credentials
 from .keyring import keyring
 from .nearby import nearest
 
@@ -71,8 +72,13 @@ class ConfigError(ValueError):
     """The settings cannot be used; the message has one line per problem, each naming the setting."""
 
 
-def setting(default: Any, text: str, unit: str = "", secret: bool = False, **limits: Any) -> Any:
-    return Field(default, description=text, json_schema_extra={"unit": unit, "secret": secret}, **limits)
+def setting(default: Any, text: str, unit: str = "", secret: bool = False, live: bool = False, **limits: Any) -> Any:
+    """live: it may change while the daemon runs (queend/reload.py)."""
+    return Field(default, description=text, json_schema_extra={"unit": unit, "secret": secret, "live": live}, **limits)
+
+
+def is_live(name: str) -> bool:
+    return bool(Settings.model_fields[name].json_schema_extra["live"])  # type: ignore[index,call-overload]
 
 
 def count(default: int | None, text: str, unit: str = "", ge: int = 0, le: int = 2**31 - 1, **more: Any) -> Any:
@@ -85,7 +91,8 @@ class Server(BaseSettings):
     port: int = count(6632, "HTTP port; 0 takes a free one", le=65535)
     num_workers: int = count(max(1, (os.cpu_count() or 2) // 2),
                              "worker threads, each with its own loop and connections", ge=1, le=256)
-    log_level: Literal[LOG_LEVELS] = setting("info", "trace, debug, info, warn or error")  # type: ignore[valid-type]
+    log_level: Literal[LOG_LEVELS] = setting("info", "trace, debug, info, warn or error",
+                                             live=True)  # type: ignore[valid-type]
     webapp_root: str = setting("", "folder of a web application, served below /; default: webapp/dist, here or up to "
                                    "two folders above, if there is one")
     queend_dashboard: bool = setting(True, "the dashboard of docs/dashboard.md, served below / where there is no "
@@ -103,7 +110,7 @@ class Server(BaseSettings):
     queend_stuck_ms: int = count(30_000, "a worker whose loop has not turned for so long is stuck: /livez is 503, and "
                                          "the watchdog is not fed; 0: never", "ms")
     queend_control_stuck_ms: int = count(600_000, "the same of the control plane's loop; 0: never", "ms")
-    queend_shutdown_grace_ms: int = count(10_000, "time for requests in flight at shutdown", "ms")
+    queend_shutdown_grace_ms: int = count(10_000, "time for requests in flight at shutdown", "ms", live=True)
 
 
 class Clients(BaseSettings):
@@ -111,10 +118,10 @@ class Clients(BaseSettings):
 
     queend_max_connections: int | None = count(None, "connections of clients; beyond: 503; default: as many as the "
                                                      "process may have descriptors, less those it needs itself",
-                                               "connections", ge=1)
+                                               "connections", ge=1, live=True)
     queend_max_connections_per_address: int | None = count(
         None, "the same of one address (IPv6: of one /64); beyond: 429; default: half of QUEEND_MAX_CONNECTIONS; 0: no "
-              "bound of its own", "connections")
+              "bound of its own", "connections", live=True)
     queend_max_control_body_bytes: int = count(1 << 20, "largest request body of what is no push, acknowledgment, "
                                                         "transaction, stream cycle or question for state; beyond: 413",
                                                "bytes", ge=1024)
@@ -219,7 +226,7 @@ class Queues(BaseSettings):
     default_subscription_mode: Literal["", "all", "new", "new-only"] = setting("", "mode of groups that ask for none")
     queend_configure_replaces: bool = setting(False, "true: a configure returns every option that it does not name to "
                                                      "its default, as Queen MQ does; "
-                                              "false: what it does not name stays")
+                                              "false: what it does not name stays", live=True)
     queend_strict: bool = setting(True, "true: a value that is none, a push item without payload, and a name that is a "
                                         "known one but for its case or one letter, "
                                   "are 400; false: they count as not given, as with Queen MQ")
@@ -232,25 +239,27 @@ class Queues(BaseSettings):
 
 class Keeping(BaseSettings):
     retention_interval: int = count(300_000, "time between two looks for what retentionSeconds and "
-                                             "completedRetentionSeconds let go", "ms", ge=100)
-    retention_batch_size: int = count(1000, "removed per transaction", "log rows", ge=1, le=100_000)
+                                             "completedRetentionSeconds let go", "ms", ge=100, live=True)
+    retention_batch_size: int = count(1000, "removed per transaction", "log rows", ge=1, le=100_000, live=True)
     eviction_interval: int = count(60_000, "time between two looks for what waited longer than maxWaitTimeSeconds, or "
-                                           "outlived its ttl", "ms", ge=100)
-    eviction_batch_size: int = count(1000, "removed per transaction", "log rows", ge=1, le=100_000)
+                                           "outlived its ttl", "ms", ge=100, live=True)
+    eviction_batch_size: int = count(1000, "removed per transaction", "log rows", ge=1, le=100_000, live=True)
     partition_cleanup_days: int = count(30, "partitions that are empty and were left alone for so long are removed; 0: "
-                                            "never", "days", le=36_500)
+                                            "never", "days", le=36_500, live=True)
 
 
 class Figures(BaseSettings):
     """What pages show."""
 
     stats_interval_ms: int = count(10_000, "figures of queues and groups: time between two looks for what changed",
-                                   "ms", ge=100)
+                                   "ms", ge=100, live=True)
     stats_reconcile_interval_ms: int = count(120_000, "the same: time between two walks through everything", "ms",
-                                             ge=1000)
-    metrics_sample_interval_ms: int = count(1000, "metrics: time between two samples of a daemon", "ms", ge=100)
-    metrics_aggregate_interval_s: int = count(60, "metrics: time between two writes of what was sampled", "s", ge=1)
-    metrics_retention_days: int = count(90, "metrics: kept for", "days", ge=1)
+                                             ge=1000, live=True)
+    metrics_sample_interval_ms: int = count(1000, "metrics: time between two samples of a daemon", "ms", ge=100,
+                                            live=True)
+    metrics_aggregate_interval_s: int = count(60, "metrics: time between two writes of what was sampled", "s", ge=1,
+                                              live=True)
+    metrics_retention_days: int = count(90, "metrics: kept for", "days", ge=1, live=True)
 
 
 class Failover(BaseSettings):
@@ -273,7 +282,8 @@ class Copying(BaseSettings):
     """Copying to another database (docs/migration.md)."""
 
     queend_migration_targets: str = setting("", "where /api/v1/migration may copy everything to: `host:port/database`, "
-                                                "with commas, `host:port/*` for all of a server; empty: nowhere")
+                                                "with commas, `host:port/*` for all of a server; empty: nowhere",
+                                            live=True)
     queend_migration_step_ms: int = count(60_000, "how long a step of it may take in which nothing happens", "ms",
                                           ge=100)
 
@@ -295,28 +305,29 @@ class Tokens(BaseSettings):
 
     jwt_enabled: bool = setting(False, "true: every request needs a token; false: none is looked at")
     jwt_algorithm: Literal["HS256", "RS256", "EdDSA", "auto"] = setting(
-        "HS256", "HS256, RS256, EdDSA or auto: what the token says, of those that have a key")
-    jwt_secret: str = setting("", "HS256 secret", secret=True)
-    jwt_public_key: str = setting("", "PEM of RS256 or EdDSA, wins over the key set")
-    jwt_jwks_url: str = setting("", "key set, https")
-    jwt_jwks_refresh_interval: int = count(3600, "key set: fetched again after", "s", ge=1)
-    jwt_jwks_timeout_ms: int = count(5000, "key set: time limit of a fetch", "ms", ge=1)
-    jwt_issuer: str = setting("", "iss, checked if set")
-    jwt_audience: str = setting("", "aud, checked if set")
-    jwt_clock_skew: int = count(30, "how far clocks may be apart in exp, nbf and iat", "s")
+        "HS256", "HS256, RS256, EdDSA or auto: what the token says, of those that have a key", live=True)
+    jwt_secret: str = setting("", "HS256 secret", secret=True, live=True)
+    jwt_public_key: str = setting("", "PEM of RS256 or EdDSA, wins over the key set", live=True)
+    jwt_jwks_url: str = setting("", "key set, https", live=True)
+    jwt_jwks_refresh_interval: int = count(3600, "key set: fetched again after", "s", ge=1, live=True)
+    jwt_jwks_timeout_ms: int = count(5000, "key set: time limit of a fetch", "ms", ge=1, live=True)
+    jwt_issuer: str = setting("", "iss, checked if set", live=True)
+    jwt_audience: str = setting("", "aud, checked if set", live=True)
+    jwt_clock_skew: int = count(30, "how far clocks may be apart in exp, nbf and iat", "s", live=True)
     jwt_require_exp: bool = setting(True, "true: a token without exp is refused; false: it is good for ever, as with "
-                                          "Queen MQ")
+                                          "Queen MQ", live=True)
     jwt_skip_paths: str = setting(
         "/health,/metrics/prometheus,/metrics,/", "paths without token, and all below those that end with a slash")
-    jwt_roles_claim: str = setting("role", "claim with a role")
-    jwt_roles_array_claim: str = setting("roles", "claim with a list of roles")
-    jwt_role_admin: str = setting("admin", "role that may do everything")
-    jwt_role_read_write: str = setting("read-write", "role that may produce, consume and configure")
-    jwt_role_read_only: str = setting("read-only", "role that may look")
-    queend_jwt_queues_claim: str = setting("", "claim with queue permissions; empty: no claim is one")
+    jwt_roles_claim: str = setting("role", "claim with a role", live=True)
+    jwt_roles_array_claim: str = setting("roles", "claim with a list of roles", live=True)
+    jwt_role_admin: str = setting("admin", "role that may do everything", live=True)
+    jwt_role_read_write: str = setting("read-write", "role that may produce, consume and configure", live=True)
+    jwt_role_read_only: str = setting("read-only", "role that may look", live=True)
+    queend_jwt_queues_claim: str = setting("", "claim with queue permissions; empty: no claim is one", live=True)
     queend_jwt_tokens: int = count(16384, "verified tokens remembered", "tokens", ge=8, le=1 << 24)
-    queend_jwt_jwks_pause_ms: int = count(10_000, "key set: least time between fetches for unknown keys", "ms")
-    queend_jwt_jwks_private: bool = setting(False, "key set: may be at an address that is not public")
+    queend_jwt_jwks_pause_ms: int = count(10_000, "key set: least time between fetches for unknown keys", "ms",
+                                          live=True)
+    queend_jwt_jwks_private: bool = setting(False, "key set: may be at an address that is not public", live=True)
 
 
 def listed(text: str) -> list[str]:
@@ -324,8 +335,8 @@ def listed(text: str) -> list[str]:
     return [one for one in (one.strip() for one in text.split(",")) if one]
 
 
-class File(PydanticBaseSettingsSource):
-    """The TOML file; a key that is no setting reaches the model, which forbids it."""
+class Given(PydanticBaseSettingsSource):
+    """The TOML file, or the credentials; a key that is no setting reaches the model, which forbids it."""
 
     def __init__(self, settings_cls: type[BaseSettings], values: dict[str, Any]):
         super().__init__(settings_cls)
@@ -346,7 +357,14 @@ class Settings(Tokens, Sealing, Copying, Failover, Figures, Keeping, Queues, Pol
     def settings_customise_sources(cls, settings_cls, init_settings, env_settings, dotenv_settings,
                                    file_secret_settings):
         file = {name: value for name, value in _file().items() if name.upper() not in NO_EFFECT}
-        return init_settings, env_settings, File(settings_cls, file)  # the first that has a value wins
+        secret, _ = credentials(settings_cls.model_fields)
+        # the first that has a value wins
+        return init_settings, Given(settings_cls, secret), env_settings, Given(settings_cls, file)
+
+    def take(self, other: Settings, names: set[str]) -> None:
+        """These become as in the other, for everybody who holds these settings."""
+        for name in names:
+            self.__dict__[name] = getattr(other, name)
 
     def open_paths(self) -> list[str]:
         """JWT_SKIP_PATHS, one by one."""
@@ -398,7 +416,7 @@ class Settings(Tokens, Sealing, Copying, Failover, Figures, Keeping, Queues, Pol
 def load(**arguments: Any) -> Settings:
     """The settings of this process; `arguments` (command line) win over the environment. Raises ConfigError."""
     known = {name.upper() for name in Settings.model_fields} | NOT_SETTINGS | set(NO_EFFECT)
-    problems = []
+    _, problems = credentials(Settings.model_fields)
     for name in sorted(os.environ):
         if name.upper() in known or name in STRANGERS:
             continue
@@ -419,10 +437,11 @@ def load(**arguments: Any) -> Settings:
 
 
 def origins(settings: Settings, arguments: dict[str, Any] | None = None) -> dict[str, str]:
-    """Setting → `argument`, `environment`, `file` or `default`."""
+    """Setting → `argument`, `credential`, `environment`, `file` or `default`."""
     environment = {name.lower() for name, value in os.environ.items() if value}
-    file, arguments = _file(), arguments or {}
-    return {name: "argument" if name in arguments else "environment" if name in environment else "file" if name in file
+    file, arguments, (secret, _) = _file(), arguments or {}, credentials(Settings.model_fields)
+    return {name: "argument" if name in arguments else "credential" if name in secret
+            else "environment" if name in environment else "file" if name in file
             else "default" for name in type(settings).model_fields}
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os
 import resource
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -158,18 +159,31 @@ CORE = {name.removeprefix("queend_").removeprefix("queen_"): name for name in (
     "look_ms": "pop_wait_max_interval_ms"}
 
 
-def core_settings(settings: Settings, local: str | None = None, buffer_dir: str = "") -> dict[str, Any]:
-    """What the core takes: flat, numbers and strings only. buffer_dir: this process's own; empty: no buffer."""
+def slots_of(settings: Settings) -> int:
+    """Connections to PostgreSQL per worker."""
     slots = settings.queend_slots
     if slots is None:
         asked = "sidecar_pool_size" in settings.model_fields_set
         slots = -(-settings.sidecar_pool_size // settings.num_workers) if asked else 8
-    slots = max(2, slots)
+    return max(2, slots)
+
+
+def changing(settings: Settings) -> dict[str, Any]:
+    """What of the core's may change while it runs."""
+    return {"log_level": settings.log_level, **connections(settings, slots_of(settings) * settings.num_workers)}
+
+
+def core_settings(settings: Settings, local: str | None = None, buffer_dir: str = "",
+                  sockets: Sequence[int] = ()) -> dict[str, Any]:
+    """What the core takes: flat, numbers and strings only. buffer_dir: this process's own; empty: no buffer. sockets:
+    that listen already, none: of HOST and PORT."""
+    slots = slots_of(settings)
     address, made = session.parted(conninfo(settings, local, options=HOT_PLANS))
     body, mode = settings.queend_max_body_bytes, settings.default_subscription_mode or "all"
     flat: dict[str, Any] = {name: getattr(settings, setting) for name, setting in CORE.items()}
     flat |= connections(settings, slots * settings.num_workers) | {
-        "host": settings.address(), "conninfo": address, "session": session.statement(made),
+        "host": settings.address(), "sockets": ",".join(map(str, sockets)), "conninfo": address,
+        "session": session.statement(made),
         "slots_per_worker": slots, "hidden": log.hidden(), "edition": edition_in(sql_folder()).number,
         "max_control_body": min(settings.queend_max_control_body_bytes, body),
         "max_open_body": settings.queend_max_open_body_bytes or body, "large_paths": ",".join(LARGE_PATHS),

@@ -16,11 +16,12 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from . import __version__, connect, log, secrecy, session
+from . import __version__, activation, connect, log, secrecy, session
 from .config import Settings, origins, without_effect
 from .control.app import Control
 from .keyring import keyring
 from .notify import notify, notify_address, watchdog_seconds
+from .reload import reload
 from .service import pooler
 from .service.buffer import Folder, FolderError, holds_messages
 from .service.embedded import Embedded, EmbeddedError
@@ -80,7 +81,7 @@ class Supervisor:
     """One daemon. `run` returns the exit status: 0 after an orderly end in which nothing leaked."""
 
     def __init__(self, settings: Settings, arguments: dict[str, Any] | None = None):
-        self.settings = settings
+        self.settings, self.arguments = settings, arguments or {}
         self.embedded = Embedded(settings.queend_data_dir) if uses_embedded(settings, arguments) else None
         self.core: Any = None
         self.unreachable = ""      # why the database could not be reached, as last told
@@ -92,6 +93,14 @@ class Supervisor:
         self.greet = greet
         log.level_set(self.settings.log_level)
         log.line("info", "starting", version=__version__)
+        try:
+            self.sockets = activation.sockets()
+        except activation.ActivationError as error:
+            raise StartError(str(error)) from None
+        if self.sockets and (named := [name.upper() for name in ("host", "port")
+                                       if origins(self.settings, self.arguments)[name] != "default"]):
+            log.line("warn", "sockets_given", f"{' and '.join(named)} have no effect on where the daemon "
+                                              "listens: systemd gave it sockets, which the .socket unit names")
         # Every parked pop is an open connection: take what we are allowed to take.
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -106,6 +115,9 @@ class Supervisor:
     async def _run(self) -> int:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
+        # the end of a terminal is the end of who sits at it
+        self.again = asyncio.Event()
+        loop.add_signal_handler(signal.SIGHUP, (stop if os.isatty(0) else self.again).set)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         try:
@@ -192,7 +204,7 @@ class Supervisor:
 
         try:
             folder = Folder(self.settings, identity)
-            core = self.core = Core(connect.core_settings(self.settings, local, str(folder.path or "")))
+            core = self.core = Core(connect.core_settings(self.settings, local, str(folder.path or ""), self.sockets))
         except (FolderError, OSError) as error:
             raise StartError(str(error)) from None
         control = Control(self.settings, core, connect.conninfo(
@@ -204,11 +216,13 @@ class Supervisor:
             if there:
                 await control.take_up()
             try:
-                port = control.metrics.port = core.start(there)
+                port = control.metrics.port = core.start(there, False)
+                # until the database answers connections wait in the kernel, and none is told that it is away
+                if there and not await self._await_ready(stop):
+                    log.line("warn", "not_ready", "serving, but PostgreSQL has not answered the core yet")
+                core.accept()
             except OSError as error:
                 raise StartError(str(error)) from None
-            if there and not await self._await_ready(stop):
-                log.line("warn", "not_ready", "serving, but PostgreSQL has not answered the core yet")
             status = f"STATUS=serving on port {port}"
             notify("READY=1", status if there else f"{status}; the database is away")
             bound, alone = core.address()
@@ -220,6 +234,7 @@ class Supervisor:
             if self.greet:
                 self.greet(f"http://{reachable(bound)}:{port}")
             tasks = [asyncio.create_task(self._beat()), asyncio.create_task(self._watch_database()),
+                     asyncio.create_task(self._reload(control)),
                      asyncio.create_task(self._adopt(folder))]
             if not there:
                 log.line("warn", "without_database",
@@ -258,6 +273,15 @@ class Supervisor:
         await asyncio.wait({last})
         if not last.cancelled() and (error := last.exception()):
             log.line("error", "metrics_not_kept", str(error).strip())
+
+    async def _reload(self, control: Control) -> None:
+        while True:
+            await self.again.wait()
+            self.again.clear()
+            try:
+                await reload(self.settings, self.arguments, control)
+            except Exception as error:      # it goes on as it was
+                log.line("error", "reload_failed", repr(error))
 
     async def _adopt(self, folder: Folder) -> None:
         """What daemons left behind in their failover buffers that are gone comes into ours."""

@@ -6,10 +6,18 @@ from queend.config import (
 
 HEAD = """# Settings
 
-Environment variables; or keys of a TOML file named by `QUEEND_CONFIG`, in lower case (`port = 6632`). The environment
-wins over the file, the command line (`--host`, `--port`, `--log-level`) over both. A wrong value, an unknown `QUEEND_…`
-variable or an unknown key stops the daemon with a message that names it. `queend config --show-origin` prints what is
-in effect and where it comes from. Booleans are `true` or `false`.
+Environment variables; or keys of a TOML file named by `QUEEND_CONFIG`, in lower case (`port = 6632`); or, for what is
+secret, files of the folder `CREDENTIALS_DIRECTORY`, one a setting: `LoadCredential=jwt_secret:/path` of systemd and
+secrets that a container mounts make such a folder. A file has the name of its setting (`pg_password`), perhaps
+behind `queend.`; its text is the value. Credentials win over the environment, the environment over the TOML file,
+the command line (`--host`, `--port`, `--log-level`) over all. A wrong value, an unknown `QUEEND_…` variable or an
+unknown key stops the daemon with a message that names it. `queend config --show-origin` prints what is in effect and
+where it comes from. Booleans are `true` or `false`.
+
+At SIGHUP (`systemctl reload queend`) the daemon reads the TOML file and the credentials again. Those marked with ↻
+change then, and no connection ends. Another one that differs stays as it was, and the log says so
+(`setting_needs_restart`). Where anything is wrong nothing changes (`reload_refused`). The environment of a process that
+runs cannot change.
 
 Without `QUEEND_DSN`, `DATABASE_URL` and any of `PG_HOST`, `PG_PORT`, `PG_USER`, `PG_PASSWORD`, `PG_DB` the daemon runs
 a PostgreSQL of its own in `QUEEND_DATA_DIR` and touches no other.
@@ -36,7 +44,7 @@ def document() -> str:
             field = Settings.model_fields[name]
             extra = field.json_schema_extra
             default = "half the processors" if name == "num_workers" else shown(field.default)
-            parts.append(f"| {name.upper()} | {default} | {extra['unit']} | {field.description} |")
+            parts.append(f"| {name.upper()}{' ↻' if extra['live'] else ''} | {default} | {extra['unit']} | {field.description} |")
         parts.append("")
     parts.append("## Names without effect\n\n| names | why |\n|---|---|")
     for why in dict.fromkeys(NO_EFFECT.values()):

@@ -43,6 +43,25 @@ class Guard:
             await asyncio.wait(self.tasks)
         await self.verifier.close()
 
+    async def change(self, settings: Settings) -> None:
+        """Keys, issuer, roles are others from now on: what was verified before is verified again."""
+        before, self.verifier = self.verifier, Verifier(settings, self.core.grants_clear)
+        self.verifier.open()
+        self.core.grants_clear()
+        await before.quiet()      # requests may still wait for its keys
+        await before.close()
+
+    async def _verify(self, bearer: bytes) -> Grant:
+        while True:
+            verifier = self.verifier
+            try:
+                grant = await verifier.verify(bearer)
+            except Refused:
+                if verifier is self.verifier:
+                    raise
+            if verifier is self.verifier:      # else the keys have changed meanwhile
+                return grant
+
     # -- routes of the control plane ---------------------------------------------------------------------------------
 
     async def __call__(self, scope: dict, receive: Any, send: Any) -> None:
@@ -80,7 +99,7 @@ class Guard:
             raise Refused(401, "Authentication required")
         if not bearer:
             raise Refused(401, "Empty token")
-        grant = await self.verifier.verify(bearer)
+        grant = await self._verify(bearer)
         if path == "/health":
             scope["state"]["brief"] = grant.level < READ
         if grant.level < route.level:
@@ -109,7 +128,7 @@ class Guard:
     async def _release(self, bearer: bytes) -> None:
         refused = None
         try:
-            self._grant(bearer, await self.verifier.verify(bearer))
+            self._grant(bearer, await self._verify(bearer))
         except Refused as error:
             refused = error
         except Exception as error:  # the clients must hear something, whatever happened

@@ -1,6 +1,7 @@
 """A bearer token becomes a grant: signature, times, issuer and audience, role, queues."""
 from __future__ import annotations
 
+import asyncio
 import time
 import warnings
 from collections.abc import Callable
@@ -75,6 +76,11 @@ class Verifier:
     def open(self) -> None:
         if self.set:
             self.set.open()
+
+    async def quiet(self) -> None:
+        """Waits until no key set is on its way."""
+        if self.set and self.set.fetching:
+            await asyncio.wait([self.set.fetching])
 
     async def close(self) -> None:
         if self.set:

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from .. import __version__, log, session
 from .._core import verdict
 from ..config import Settings
-from ..connect import bounds, with_options
+from ..connect import bounds, changing, with_options
 from ..service.buffer import Folder
 from ..service.maintenance import Maintenance
 from ..service.metrics import Metrics
@@ -85,6 +85,15 @@ class Control:
         await self.streams.open()
         for service in self.services:
             service.open()
+
+    async def changed(self, names: set[str]) -> None:
+        """These settings have changed while the daemon runs."""
+        self.core.change(**changing(self.settings))
+        self.retention.changed()
+        self.stats.changed()
+        self.metrics.changed()
+        if self.guard and any("jwt" in name for name in names):
+            await self.guard.change(self.settings)
 
     def release(self) -> None:
         """Answers what only waits: the daemon is about to stop."""

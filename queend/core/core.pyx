@@ -143,8 +143,10 @@ cdef class Core:
             spool.gate = GATE_SHUT if pushes else GATE_OPEN
         engine_wake()
 
-    def start(self, bint connects=True):
+    def start(self, bint connects=True, bint accepts=True):
         """Binds and starts the threads; the port really bound. OSError with the reason when that is impossible.
+
+        accepts: connections at once; else they wait in the kernel until `accept`.
 
         connects: to the database at once; else `connect` has to say that it is ready. Until then pushes go into the failover
         buffer and everything else is told that the database cannot be reached.
@@ -156,15 +158,28 @@ cdef class Core:
         reason[0] = 0
         self.p.connects = connects
         with nogil:
-            ok = process_start(&self.p, reason, sizeof(reason))
+            ok = process_start(&self.p, reason, sizeof(reason)) and (not accepts or process_accept(&self.p))
         if not ok:
             host = (<bytes>self.p.settings.host).decode()
             raise OSError(f"cannot serve on {host or '*'} port {self.p.settings.port}: {(<bytes>reason).decode()}")
         return self.p.port
 
+    def accept(self):
+        """Takes connections. After a start that did not accept."""
+        if self.p.running and not process_accept(&self.p):
+            raise OSError("a thread could not start")
+
     def address(self):
         """The address really bound, as in a URL, and whether only this machine can reach it."""
         return (<bytes>self.p.address).decode(), bool(self.p.loopback)
+
+    def change(self, str log_level, int max_connections, int max_per_address):
+        """What may change while it runs: the lowest level of the log, how many connections there may be."""
+        if max_connections < 1 or max_per_address < 0:
+            raise ValueError("there must be a connection")
+        level = "debug" if log_level == "trace" else log_level
+        log_level_set(level.encode())
+        budget_change(max_connections, max_per_address)
 
     def beat(self):
         """The control plane's loop runs. To be called once a second, by it."""

@@ -140,12 +140,13 @@ class Metrics(Running):
             await self.keep()
 
     async def _run(self) -> None:
-        every, write = self.settings.metrics_sample_interval_ms / 1000, self.settings.metrics_aggregate_interval_s
         sampled = time.monotonic()
-        usage, cleaned, due = resource.getrusage(resource.RUSAGE_SELF), sampled - CLEAN_S, sampled + write
+        usage, cleaned, kept = resource.getrusage(resource.RUSAGE_SELF), sampled - CLEAN_S, sampled
         while True:
+            every, write = self.settings.metrics_sample_interval_ms / 1000, self.settings.metrics_aggregate_interval_s
             asked, pause = time.monotonic(), min(every, 60 - time.time() % 60)      # a minute is closed when it ends
-            await asyncio.sleep(pause)
+            if await self._rest(pause):
+                continue
             now = time.monotonic()
             turned = this_minute() != self._bucket
             if turned:
@@ -154,8 +155,8 @@ class Metrics(Running):
                 used = resource.getrusage(resource.RUSAGE_SELF)
                 self._sample(now - asked - pause, now - sampled, usage, used)
                 usage, sampled = used, now
-            if now >= due or turned:
-                due = now + write
+            if now >= kept + write or turned:
+                kept = now
                 await self.keep()
             if now - cleaned >= CLEAN_S:
                 cleaned = now

@@ -72,22 +72,26 @@ class Retention(Running):
         await self._leave()
 
     async def _run(self) -> None:
-        every = {"retention": self.settings.retention_interval / 1000,
-                 "eviction": self.settings.eviction_interval / 1000,
-                 "tidy": min(TIDY_S, 12 * self.settings.retention_interval / 1000)}
-        due = {job: time.monotonic() + seconds for job, seconds in every.items()}
+        due = {job: time.monotonic() + seconds for job, seconds in self._every().items()}
         while True:
-            await asyncio.sleep(max(0.0, min(due.values()) - time.monotonic()))
+            if await self._rest(min(due.values()) - time.monotonic()):
+                due = {job: min(due[job], time.monotonic() + seconds) for job, seconds in self._every().items()}
+                continue
             jobs = {job for job, at in due.items() if at <= time.monotonic()}
             try:
                 if await self._lead():
                     await self._work(jobs)
                 for job in jobs:
-                    due[job] = time.monotonic() + every[job]
+                    due[job] = time.monotonic() + self._every()[job]
             except psycopg.Error as error:
                 log.line("warn", "retention_failed", str(error).strip())
                 await self._leave()
                 await asyncio.sleep(BUSY_S)
+
+    def _every(self) -> dict[str, float]:
+        return {"retention": self.settings.retention_interval / 1000,
+                "eviction": self.settings.eviction_interval / 1000,
+                "tidy": min(TIDY_S, 12 * self.settings.retention_interval / 1000)}
 
     async def _lead(self) -> bool:
         """Whether this one works: it holds the lock as long as its session lives."""

@@ -53,8 +53,7 @@ class Stats(Running):
     """`open` and `close` on the same running loop. conninfo: of the control plane."""
 
     def __init__(self, settings: Settings, conninfo: str):
-        self.interval = settings.stats_interval_ms / 1000
-        self.full = settings.stats_reconcile_interval_ms / 1000
+        self.settings = settings
         # All of it can be made again: nobody waits for the disk.
         self._leader = Turns(conninfo, LOCK, "SET synchronous_commit = off; SET statement_timeout = 0")
         self._lock = asyncio.Lock()
@@ -64,6 +63,14 @@ class Stats(Running):
     async def close(self) -> None:
         await super().close()
         await self._leader.leave()
+
+    @property
+    def interval(self) -> float:
+        return self.settings.stats_interval_ms / 1000
+
+    @property
+    def full(self) -> float:
+        return self.settings.stats_reconcile_interval_ms / 1000
 
     async def _run(self) -> None:
         while True:
@@ -81,7 +88,7 @@ class Stats(Running):
                 log.line("warn", "stats_failed", str(error).strip())
                 await self._leader.leave()
                 pause = PAUSE_S
-            await asyncio.sleep(pause)
+            await self._rest(pause)
 
     async def fresh(self) -> None:
         """Looks before a page answers, where there are few partitions. Never raises for the database: the page asks

@@ -11,6 +11,7 @@ from support.command import command
 
 from queend import connect, session
 from queend.config import ConfigError, Settings, load, origins, without_effect
+from queend.keyring import keyring
 from queend.supervisor import uses_embedded
 
 ROOT = Path(__file__).parent.parent.parent
@@ -266,3 +267,62 @@ def test_several_hosts_are_tried_for_one_that_can_be_written_to(monkeypatch):
     assert conninfo_to_dict(connect.conninfo(load()))["target_session_attrs"] == "any"
     monkeypatch.setenv("QUEEND_DSN", "host=a dbname=d")
     assert "target_session_attrs" not in conninfo_to_dict(connect.conninfo(load()))
+
+
+# ---- credentials ----------------------------------------------------------------------------------------------------
+
+@pytest.fixture
+def secrets(monkeypatch, tmp_path) -> Path:
+    folder = tmp_path / "secrets"
+    folder.mkdir()
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(folder))
+    return folder
+
+
+def test_a_credential_is_a_setting_and_wins_over_environment_and_file(monkeypatch, secrets, tmp_path):
+    (secrets / "pg_password").write_text("of the credential\n")
+    (secrets / "JWT_SECRET").write_text("s" * 40)
+    (secrets / "queend.pg_user").write_text("somebody")
+    (secrets / "tls.key").write_text("of another program")
+    (secrets / "..data").mkdir()
+    monkeypatch.setenv("PG_PASSWORD", "of the environment")
+    (tmp_path / "queend.toml").write_text('jwt_secret = "of the file"\n')
+    monkeypatch.setenv("QUEEND_CONFIG", str(tmp_path / "queend.toml"))
+    settings = load()
+    assert (settings.pg_password, settings.jwt_secret, settings.pg_user) == ("of the credential", "s" * 40, "somebody")
+    assert load(pg_user="me").pg_user == "me"
+    origin = origins(settings)
+    assert [origin[name] for name in ("pg_password", "jwt_secret", "pg_user", "pg_db")] == [
+        "credential", "credential", "credential", "default"]
+    assert not uses_embedded(settings)
+
+
+def test_keys_of_encrypted_queues_come_from_a_credential(secrets):
+    (secrets / "queend_encryption_keys").write_text(f"new:{'1' * 64}\nold:{'2' * 64}\n")
+    assert [name for name, _ in keyring(load())] == ["new", "old"]
+
+
+def test_an_empty_credential_is_none(secrets):
+    (secrets / "pg_password").write_text("\n")
+    assert load().pg_password == "postgres"
+
+
+@pytest.mark.parametrize("name, text, told", [
+    ("jwt_secrte", b"x", "jwt_secrte: no such setting; jwt_secret is one (credential)"),
+    ("queend.nothing", b"x", "queend.nothing: no such setting (credential)"),
+    ("jwt_secret", b"\xff", "JWT_SECRET: credential jwt_secret is no text of at most 1048576 bytes"),
+    ("port", b"none", "PORT: Input should be a valid integer, unable to parse string as an integer")])
+def test_a_wrong_credential_is_told(secrets, name, text, told):
+    (secrets / name).write_bytes(text)
+    assert problems() == [told]
+
+
+def test_two_credentials_of_one_setting_are_refused(secrets):
+    (secrets / "pg_password").write_text("a")
+    (secrets / "PG_PASSWORD").write_text("b")
+    assert problems() == ["PG_PASSWORD: there are two credentials of it"]
+
+
+def test_a_folder_of_credentials_that_is_not_there_is_told(monkeypatch, tmp_path):
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path / "nothing"))
+    assert problems() == [f"CREDENTIALS_DIRECTORY: {tmp_path / 'nothing'}: No such file or directory"]

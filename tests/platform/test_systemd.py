@@ -15,20 +15,45 @@ ROOT = Path(__file__).parent.parent.parent
 UNITS = ROOT / "systemd"
 
 
-def test_the_service_is_valid(tmp_path):
+def test_the_units_are_valid(tmp_path):
     # The checker wants a program that exists; everything else is checked as it is shipped.
-    text = (UNITS / "queend.service").read_text()
-    assert "ExecStart=/opt/queend/bin/queend serve\n" in text
-    unit = tmp_path / "queend.service"
-    unit.write_text(text.replace("/opt/queend/bin/queend serve", f"{sys.executable} -m queend serve"))
-    done = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True)
+    for name in ("queend.service", "queend@.service"):
+        text = (UNITS / name).read_text()
+        assert "ExecStart=/opt/queend/bin/queend serve\n" in text
+        (tmp_path / name.replace("@", "@blue")).write_text(
+            text.replace("/opt/queend/bin/queend serve", f"{sys.executable} -m queend serve"))
+    (tmp_path / "queend.socket").write_text((UNITS / "queend.socket").read_text())
+    done = subprocess.run(["systemd-analyze", "verify", "--man=no", *sorted(tmp_path.iterdir())], capture_output=True,
+                          text=True)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_service_stays_locked_down():
-    done = subprocess.run(["systemd-analyze", "security", "--offline=true", "--threshold=9", UNITS / "queend.service"],
+@pytest.mark.parametrize("unit", ["queend.service", "queend@.service"])
+def test_the_service_stays_locked_down(unit):
+    done = subprocess.run(["systemd-analyze", "security", "--offline=true", "--threshold=9", UNITS / unit],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-300:]
+
+
+def test_an_instance_differs_by_its_name_alone():
+    one, instance = ((UNITS / name).read_text().splitlines() for name in ("queend.service", "queend@.service"))
+    said = [[line for line in lines if line and not line.startswith("#")] for lines in (one, instance)]
+    assert len(said[0]) == len(said[1])
+    for mine, its in zip(*said, strict=True):
+        assert mine == its or "%i" in its
+        assert its.count("%i") == (0 if mine == its else 2 if "QUEEND_CONFIG" in its else 1)
+
+
+def test_the_settings_that_are_shipped_can_be_read(tmp_path):
+    """Every line of the example is a setting with a value that may be."""
+    text = (UNITS / "queend.toml").read_text()
+    shown = tmp_path / "shown.toml"
+    shown.write_text("\n".join(line[2:] for line in text.splitlines() if " = " in line) + '\njwt_secret = "' + "s" * 40
+                     + '"\n')
+    for file in (UNITS / "queend.toml", shown):
+        done = subprocess.run([sys.executable, "-m", "queend", "config", "--changed"], capture_output=True, text=True,
+                              env={**os.environ, "PYTHONPATH": str(ROOT), "QUEEND_CONFIG": str(file)})
+        assert done.returncode == 0, done.stderr
 
 
 def confined(folder: Path, *words: object, **more: object) -> subprocess.Popen:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,8 @@ class Daemon:
         daemon._begin({"QUEEND_DATA_DIR": folder, **settings})
         return daemon
 
-    def _begin(self, settings: dict[str, Any]) -> None:
+    def _begin(self, settings: dict[str, Any], handed: Sequence[int] = (), before: Sequence[str] = ()) -> None:
+        # handed: descriptors that it inherits; before: a program that starts it
         environment = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
         environment |= {"HOST": "127.0.0.1", "PORT": "0", "PYTHONPATH": str(PACKAGE)}
         environment |= {k: str(v) for k, v in settings.items()}
@@ -53,8 +55,8 @@ class Daemon:
         self.greeting: list[str] = []  # lines for who sits at a terminal
         self._heard = 0  # lines of the log that `await_event` has passed
         self.port = 0
-        self.process = subprocess.Popen([sys.executable, "-m", "queend", "serve"], env=preloaded(environment), cwd="/",
-                                        text=True, errors="replace",
+        self.process = subprocess.Popen([*before, sys.executable, "-m", "queend", "serve"], cwd="/",
+                                        env=preloaded(environment), pass_fds=handed, text=True, errors="replace",
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self._readers = [threading.Thread(target=work, daemon=True) for work in (self._read, self._read_greeting)]
         for reader in self._readers:

@@ -75,6 +75,8 @@ cdef extern from "<sys/mman.h>" nogil:
 
 cdef extern from "<fcntl.h>" nogil:
     int O_RDONLY, O_WRONLY, O_RDWR, O_CREAT, O_EXCL, O_APPEND, O_CLOEXEC, O_DIRECTORY
+    int F_DUPFD_CLOEXEC
+    int fcntl(int, int, ...)
     int open(const char*, int, ...)
     int openat(int, const char*, int, ...)
     int unlinkat(int, const char*, int)

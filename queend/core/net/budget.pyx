@@ -16,6 +16,13 @@ cdef void budget_open(Settings* s) noexcept nogil:
     uv_mutex_init(&budget.lock)
     table_init(&budget.addresses)
 
+cdef void budget_change(int most, int most_of_one) noexcept nogil:
+    # How many connections there may be from now on; those that are there stay.
+    uv_mutex_lock(&budget.lock)
+    budget.most = most
+    budget.most_of_one = most_of_one
+    uv_mutex_unlock(&budget.lock)
+
 cdef void budget_close() noexcept nogil:
     table_free(&budget.addresses)
     uv_mutex_destroy(&budget.lock)

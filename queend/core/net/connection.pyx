@@ -144,6 +144,10 @@ cdef void conn_linger(Conn* c) noexcept nogil:
     elif c.paused:
         conn_read_start(c)
 
+cdef inline bint conn_young(Conn* c) noexcept nogil:
+    # Just accepted: its first request is on the way, and is still answered while the worker drains.
+    return not c.asked and c.state == CONN_IDLE and uv_now(&c.worker.loop) - c.since < STOP_PATIENCE_MS
+
 cdef inline int conn_fd(Conn* c) noexcept nogil:
     cdef int fd = -1
     uv_fileno(<uv_handle_t*>&c.tcp, &fd)
@@ -409,6 +413,8 @@ cdef void conn_complete(Conn* c) noexcept nogil:
     cdef Request* r = c.reading
     cdef Worker* w = c.worker
     c.reading = NULL
+    if c.asked < 2:
+        c.asked += 1
     c.owes_continue = False
     free(c.chunked)
     c.chunked = NULL

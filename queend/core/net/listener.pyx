@@ -1,4 +1,5 @@
 # A listening socket on a loop. What it accepts goes to the workers in turn (the acceptor's), or to its own (reuseport).
+# Sockets that somebody else has bound (systemd) may be several; they stay open there when ours are closed.
 
 cdef enum:
     ACCEPT_RUN = 64           # connections taken in one turn
@@ -82,8 +83,8 @@ cdef bint listener_name(int fd, char* out, size_t size) noexcept nogil:
     snprintf(out, size, b"[%s]" if address.ss_family == AF_INET6 else b"%s", text)
     return strncmp(text, b"127.", 4) == 0 or strcmp(text, b"::1") == 0 or strncmp(text, b"::ffff:127.", 11) == 0
 
-cdef Listener* listener_new(Process* process, Worker* worker, int fd) noexcept nogil:
-    # Owns fd from here on; freed with listener_free.
+cdef Listener* listener_new(Process* process, Worker* worker, int fd, Listener* next_) noexcept nogil:
+    # Owns fd from here on, in front of the others of its loop; freed with listener_free.
     cdef Listener* l = <Listener*>calloc(1, sizeof(Listener))
     if l == NULL:
         close(fd)
@@ -91,34 +92,41 @@ cdef Listener* listener_new(Process* process, Worker* worker, int fd) noexcept n
     l.process = process
     l.worker = worker
     l.fd = fd
+    l.next = next_
     return l
 
 cdef void listener_free(Listener* l) noexcept nogil:
-    # After its loop has ended.
-    if l != NULL:
+    # And the others, after their loop has ended.
+    cdef Listener* following
+    while l != NULL:
+        following = l.next
         if l.fd >= 0:
             close(l.fd)
         free(l)
+        l = following
 
 cdef void listener_start(Listener* l, uv_loop_t* loop) noexcept nogil:
-    l.loop = loop
-    uv_timer_init(loop, &l.timer)
-    l.timer.data = l
-    uv_poll_init(loop, &l.poll, l.fd)
-    l.poll.data = l
-    uv_poll_start(&l.poll, UV_READABLE, listener_on_ready)
-    l.running = True
+    # And the others.
+    while l != NULL:
+        l.loop = loop
+        uv_timer_init(loop, &l.timer)
+        l.timer.data = l
+        uv_poll_init(loop, &l.poll, l.fd)
+        l.poll.data = l
+        uv_poll_start(&l.poll, UV_READABLE, listener_on_ready)
+        l.running = True
+        l = l.next
 
 cdef void listener_stop(Listener* l) noexcept nogil:
-    # On its loop; once more does nothing. The port is free when the handles are closed.
-    if not l.running:
-        return
-    l.running = False
-    uv_poll_stop(&l.poll)
-    uv_close(<uv_handle_t*>&l.poll, NULL)
-    uv_close(<uv_handle_t*>&l.timer, NULL)
-    close(l.fd)
-    l.fd = -1
+    # And the others, on their loop; once more does nothing. The port is free when the handles are closed.
+    while l != NULL and l.running:
+        l.running = False
+        uv_poll_stop(&l.poll)
+        uv_close(<uv_handle_t*>&l.poll, NULL)
+        uv_close(<uv_handle_t*>&l.timer, NULL)
+        close(l.fd)
+        l.fd = -1
+        l = l.next
 
 cdef void listener_on_ready(uv_poll_t* handle, int status, int events) noexcept nogil:
     cdef Listener* l = <Listener*>handle.data

@@ -19,10 +19,7 @@ cdef void acceptor_on_stop(uv_async_t* handle) noexcept nogil:
     listener_stop(p.listener)
     uv_close(<uv_handle_t*>&p.stop, NULL)
 
-cdef bint acceptor_start(Process* p, int fd) noexcept nogil:
-    p.listener = listener_new(p, NULL, fd)
-    if p.listener == NULL:
-        return False
+cdef bint acceptor_start(Process* p) noexcept nogil:
     uv_loop_init(&p.loop)
     uv_async_init(&p.loop, &p.stop, acceptor_on_stop)
     p.stop.data = p
@@ -39,12 +36,72 @@ cdef void acceptor_stop(Process* p) noexcept nogil:
     uv_thread_join(&p.thread)
     uv_loop_close(&p.loop)
 
+# -- sockets ----------------------------------------------------------------------------------------------------------
+
+cdef Listener* process_listens(Process* p, char* reason, size_t size) noexcept nogil:
+    # On the sockets that were given, else on one of our own; NULL and the reason. Port and address are the first one's.
+    cdef Settings* s = &p.settings
+    cdef const char* given = s.sockets
+    cdef char[64] name
+    cdef Listener* l = NULL
+    cdef Listener* more
+    cdef int fd
+    p.loopback = True
+    while l == NULL or given[0]:
+        fd = atoi(given) if given[0] else listener_bind(s.host, s.port, s.reuseport, s.backlog, reason, size)
+        if fd < 0:
+            return NULL
+        if not listener_name(fd, name, sizeof(name)):
+            p.loopback = False
+        if l == NULL:
+            p.port = listener_port(fd)
+            memcpy(p.address, name, sizeof(name))
+        more = listener_new(p, NULL, fd, l)
+        if more == NULL:
+            snprintf(reason, size, b"not enough memory")
+            listener_free(l)
+            return NULL
+        l = more
+        given += strlen(given) + 1 if given[0] else 0
+    return l
+
+cdef bint process_shares(Process* p, Worker* w, char* reason, size_t size) noexcept nogil:
+    # Every worker accepts: the first one from the sockets there are, the others from ones of their own on the same port.
+    # Those that were given all accept from: what waits in the queue of a socket of our own is lost when we end.
+    cdef Listener* l = p.listener
+    cdef Listener* more
+    cdef int fd
+    if w.index == 0:
+        while l != NULL:
+            l.worker = w
+            l = l.next
+        w.listener = p.listener
+        p.listener = NULL
+        return True
+    l = p.workers[0].listener
+    while l != NULL:
+        if p.settings.sockets[0]:
+            fd = fcntl(l.fd, F_DUPFD_CLOEXEC, 3)
+            if fd < 0:
+                snprintf(reason, size, b"%s", strerror(errno))
+        else:
+            fd = listener_bind(p.settings.host, p.port, True, p.settings.backlog, reason, size)
+        if fd < 0:
+            return False
+        more = listener_new(p, w, fd, w.listener)
+        if more == NULL:
+            snprintf(reason, size, b"not enough memory")
+            return False
+        w.listener = more
+        l = l.next
+    return True
+
 # -- start and stop ---------------------------------------------------------------------------------------------------
 
 cdef bint process_start(Process* p, char* reason, size_t size) noexcept nogil:
-    # Binds, starts the threads. False with the reason when something is missing; nothing is left running then.
+    # Binds, starts the threads, accepts nobody yet. False with the reason when something is missing; nothing is left running then.
     cdef Settings* s = &p.settings
-    cdef int fd, i
+    cdef int i
     cdef int started = 0
     cdef bint ok = True
     cdef sigset_t all_signals, before
@@ -58,27 +115,22 @@ cdef bint process_start(Process* p, char* reason, size_t size) noexcept nogil:
         snprintf(reason, size, b"not enough memory")
         process_free(p)
         return False
-    fd = listener_bind(s.host, s.port, s.reuseport, s.backlog, reason, size)
-    if fd < 0:
+    p.listener = process_listens(p, reason, size)
+    if p.listener == NULL:
         process_free(p)
         return False
-    p.port = listener_port(fd)
-    p.loopback = listener_name(fd, p.address, sizeof(p.address))
     sites.local = p.loopback
     for i in range(p.n):
         p.workers[i] = worker_new(p, i, s)
         if p.workers[i] == NULL:
             ok = False
             break
-        if s.reuseport:
-            if i > 0:
-                fd = listener_bind(s.host, p.port, True, s.backlog, reason, size)
-                if fd < 0:
-                    ok = False
-                    break
-            p.workers[i].listener = listener_new(p, p.workers[i], fd)
+        if s.reuseport and not process_shares(p, p.workers[i], reason, size):
+            ok = False
+            break
     if not ok or not service.boot(p):
-        snprintf(reason, size, b"not enough memory")
+        if not reason[0]:
+            snprintf(reason, size, b"not enough memory")
         process_abort(p, 0)
         return False
     # signals are the main thread's business
@@ -92,8 +144,6 @@ cdef bint process_start(Process* p, char* reason, size_t size) noexcept nogil:
     for i in range(started):
         uv_sem_wait(&p.workers[i].opened)
         ok = ok and p.workers[i].phase == WORKER_RUNNING
-    if ok and not s.reuseport:
-        ok = acceptor_start(p, fd)
     ok = ok and watch_start(p)
     pthread_sigmask(SIG_SETMASK, &before, NULL)
     if not ok:
@@ -103,6 +153,24 @@ cdef bint process_start(Process* p, char* reason, size_t size) noexcept nogil:
         return False
     p.running = True
     return True
+
+cdef bint process_accept(Process* p) noexcept nogil:
+    # Connections are taken from now on; until here they wait in the kernel. False: a thread could not start.
+    cdef sigset_t all_signals, before
+    cdef int i
+    if p.listens:
+        return True
+    p.listens = True
+    if p.settings.reuseport:
+        for i in range(p.n):
+            p.workers[i].told_listen.run = worker_listen
+            worker_post(p.workers[i], &p.workers[i].told_listen)
+        return True
+    sigfillset(&all_signals)
+    pthread_sigmask(SIG_SETMASK, &all_signals, &before)
+    acceptor_start(p)
+    pthread_sigmask(SIG_SETMASK, &before, NULL)
+    return p.accepting
 
 cdef void process_connect(Process* p) noexcept nogil:
     # Was started without the database, which is ready now.

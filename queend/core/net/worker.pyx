@@ -48,7 +48,7 @@ cdef void worker_on_tick(uv_timer_t* handle) noexcept nogil:
     cdef Worker* w = <Worker*>handle.data
     httpdate_set(&w.date, clock_wall_us() // 1000000)
     service.tick(w)
-    worker_expire(w, CONN_IDLE, w.settings.idle_timeout_ms)
+    worker_expire(w, CONN_IDLE, STOP_PATIENCE_MS if w.stopping else w.settings.idle_timeout_ms)
     worker_expire(w, CONN_HEAD, worker_patience(w, w.settings.head_timeout_ms))
     worker_expire(w, CONN_BODY, worker_patience(w, w.settings.body_timeout_ms))
     arriving_look(w)
@@ -132,8 +132,6 @@ cdef void worker_run(void* arg) noexcept nogil:
         uv_check_start(&w.after, worker_after)
         uv_prepare_start(&w.before, worker_before)
         uv_timer_start(&w.tick, worker_on_tick, TICK_MS, TICK_MS)
-        if w.listener != NULL:
-            listener_start(w.listener, &w.loop)
         w.phase = WORKER_RUNNING
     else:
         w.phase = WORKER_FAILED
@@ -156,6 +154,11 @@ cdef void worker_free(Worker* w) noexcept nogil:
     free(w.input)
     free(w)
 
+cdef void worker_listen(Worker* w, InboxMsg* m) noexcept nogil:
+    # reuseport: it accepts from now on.
+    if not w.stopping:
+        listener_start(w.listener, &w.loop)
+
 # -- stop -------------------------------------------------------------------------------------------------------------
 
 cdef void worker_stop(Worker* w, InboxMsg* m) noexcept nogil:
@@ -164,12 +167,11 @@ cdef void worker_stop(Worker* w, InboxMsg* m) noexcept nogil:
     if w.stopping:
         return
     w.stopping = True
-    if w.listener != NULL:
-        listener_stop(w.listener)
+    listener_stop(w.listener)
     service.stop(w)
     c = w.conns[CONN_IDLE].first
     while c != NULL:
-        conn_dirty(c)         # looked at when the turn ends: nothing is owed, so it closes
+        conn_dirty(c)         # looked at when the turn ends: nothing is owed, so it closes, unless it is young
         c = c.next
 
 cdef bint worker_is_drained(Worker* w) noexcept nogil:
@@ -192,8 +194,7 @@ cdef void worker_end(Worker* w) noexcept nogil:
     cdef Conn* following
     w.stopping = True
     w.ending = True
-    if w.listener != NULL:
-        listener_stop(w.listener)
+    listener_stop(w.listener)
     if w.phase != WORKER_FAILED:
         service.close(w)
         service.forsake(w)

@@ -45,7 +45,7 @@ cdef void conn_flush(Conn* c) noexcept nogil:
             conn_close(c)
             return
     if c.first == NULL and not c.out_pending and c.state < CONN_LINGER:
-        if c.ended or (c.worker.stopping and c.reading == NULL and c.head.len == 0):
+        if c.ended or (c.worker.stopping and c.reading == NULL and c.head.len == 0 and not conn_young(c)):
             conn_linger(c)
             return
     if c.paused and c.wait_next == NULL and not c.read_out and not conn_holds_back(c):

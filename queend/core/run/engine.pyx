@@ -139,8 +139,8 @@ cdef void engine_request(Worker* w, Request* r) noexcept nogil:
     if route == ROUTE_READYZ:
         engine_tell(w, r)
         return
-    if e.stopping:
-        reply_error(r, 503, "The server is shutting down")
+    if e.stopping and (r.conn == NULL or r.conn.asked > 1):
+        reply_error(r, 503, "The server is shutting down")      # but the first one of a connection is served
         return
     if not catalog.loaded and not (spool.on and route == ROUTE_PUSH):
         reply_error(r, 503, "The database is not reachable yet")

@@ -118,6 +118,7 @@ cdef struct Conn:
     uint8_t read_out          # and all it had sent was read
     uint8_t owes_continue     # 100, once all earlier answers are out
     uint8_t admitted          # the token of the next request was just verified
+    uint8_t asked             # requests of it that were taken: none, one, more
     uint8_t ended             # after the last answer owed: no more requests, close
     uint8_t beside            # its last request is being read beside the loop (net/beside)
     uint64_t from_            # whose it is (address_key), 0: it was never admitted
@@ -204,7 +205,7 @@ cdef struct Worker:
     HttpDate date
     char* input               # what was read last
     Engine* engine
-    Listener* listener        # reuseport
+    Listener* listener        # reuseport: the first one
     Process* process
     bint stopping             # no new work: drains
     bint drained              # has told so
@@ -220,7 +221,8 @@ cdef struct Worker:
     uv_sem_t opened
     uint8_t phase
     InboxMsg told_era         # on its way while it has not seen the era
-    InboxMsg told_connect     # what it is told once in its life
+    InboxMsg told_listen      # what it is told once in its life
+    InboxMsg told_connect
     InboxMsg told_stop
     InboxMsg told_halt
 
@@ -231,6 +233,7 @@ cdef struct Listener:
     int fd
     Process* process
     Worker* worker            # reuseport: the owner; NULL: round robin
+    Listener* next            # the others of the same loop
     unsigned int turn
     bint running
 
@@ -255,12 +258,13 @@ cdef struct Process:
     int port                  # really bound
     char[64] address          # really bound, as in a URL
     bint loopback             # only this machine can reach it
-    Listener* listener        # of the acceptor
+    Listener* listener        # of the acceptor, the first one
     uv_loop_t loop            # the acceptor's
     uv_async_t stop
     uv_thread_t thread
     Watch watch
-    bint accepting
+    bint accepting            # the acceptor runs
+    bint listens              # connections are accepted, by whomever
     uv_mutex_t lock
     uv_cond_t told
     int drained               # workers that have nothing left to say

@@ -20,6 +20,7 @@ cdef struct Settings:
     int workers
     bint reuseport            # every worker accepts for itself
     int backlog
+    char* sockets             # that listen already, none of ours: numbers, each ended by a NUL, and an empty one
     char* conninfo            # libpq connection string
     char* session             # a statement that makes each session's settings, "": none
     int slots                 # PostgreSQL connections per worker
@@ -128,6 +129,8 @@ cdef char* setting_list(dict given, str name) except NULL:
 
 cdef void settings_free(Settings* s) noexcept nogil:
     free(s.host)
+    free(s.sockets)
+    s.sockets = NULL
     free(s.conninfo)
     free(s.session)
     free(s.open_paths)
@@ -166,6 +169,7 @@ cdef int settings_load(Settings* s, dict settings) except -1:
     s.workers = setting_int(d, "workers", 1, 1, 256)
     s.reuseport = setting_word(d, "listen_mode", ("acceptor", "reuseport")) == "reuseport"
     s.backlog = setting_int(d, "backlog", 4096, 1, 65535)
+    s.sockets = setting_list(d, "sockets")
     s.slots = setting_int(d, "slots_per_worker", 8, 1, 1000)
     s.push_streams = setting_int(d, "push_streams", 1, 1, 64)
     s.cache_bytes = setting_int(d, "cache_bytes", 32 << 20, 0, 1 << 50)

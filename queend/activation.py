@@ -1,0 +1,38 @@
+"""Sockets that systemd binds and hands over (sd_listen_fds): LISTEN_PID, LISTEN_FDS. They stay open there while the
+daemon is started anew, so that nobody's connection is refused."""
+from __future__ import annotations
+
+import os
+import socket
+
+FIRST = 3                # the number of the first one
+MOST = 64
+NAMES = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
+
+
+class ActivationError(RuntimeError):
+    """What was handed over cannot be served; the message is for the operator."""
+
+
+def sockets() -> list[int]:
+    """Those that were handed to this process; none without systemd. What it starts does not inherit them, nor hears
+    of them."""
+    given = {name: os.environ.pop(name, "") for name in NAMES}
+    if given["LISTEN_PID"] != str(os.getpid()):      # for whoever started us
+        return []
+    if not given["LISTEN_FDS"].isdigit() or not 1 <= int(given["LISTEN_FDS"]) <= MOST:
+        raise ActivationError(f"LISTEN_FDS: {given['LISTEN_FDS'] or 'nothing'} is no number from 1 to {MOST}")
+    numbers = list(range(FIRST, FIRST + int(given["LISTEN_FDS"])))
+    for number in numbers:
+        try:
+            os.set_inheritable(number, False)
+            os.set_blocking(number, False)
+            with socket.socket(fileno=os.dup(number)) as one:
+                listens = (one.family in (socket.AF_INET, socket.AF_INET6) and one.type == socket.SOCK_STREAM
+                           and one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+        except OSError as error:
+            raise ActivationError(f"LISTEN_FDS: descriptor {number}: {error.strerror}") from None
+        if not listens:
+            raise ActivationError(f"LISTEN_FDS: descriptor {number} is no TCP socket that listens "
+                                  "(ListenStream= with an address and a port)")
+    return numbers

@@ -1,0 +1,45 @@
+"""Settings from files of a folder, one file each: LoadCredential= of systemd, or secrets that a container mounts.
+
+The folder is $CREDENTIALS_DIRECTORY. A file has the name of a setting, in any case, perhaps behind `queend.`:
+`jwt_secret`, `pg_password`. Its text, without line ends behind it, is the value. Files of other names are not ours."""
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from .nearby import nearest
+
+PREFIX = "queend."
+MOST = 1 << 20           # bytes; systemd has the same bound
+
+
+def credentials(names: Iterable[str]) -> tuple[dict[str, str], list[str]]:
+    """What is there of these settings (in lower case), and what is wrong with it."""
+    folder = os.environ.get("CREDENTIALS_DIRECTORY")
+    if not folder:
+        return {}, []
+    known, found, problems = sorted(names), {}, []
+    try:
+        files = sorted(path for path in Path(folder).iterdir() if not path.name.startswith(".") and path.is_file())
+    except OSError as error:
+        return {}, [f"CREDENTIALS_DIRECTORY: {folder}: {error.strerror}"]
+    for path in files:
+        name = path.name.lower().removeprefix(PREFIX)
+        if name not in known:
+            meant = nearest(name, (one for one in known if "_" in one))
+            if meant or path.name.lower().startswith(PREFIX):
+                problems.append(f"{path.name}: no such setting" + (f"; {meant} is one" if meant else "")
+                                + " (credential)")
+        elif name in found:
+            problems.append(f"{name.upper()}: there are two credentials of it")
+        else:
+            try:
+                if path.stat().st_size > MOST:
+                    raise ValueError
+                found[name] = path.read_text().rstrip("\r\n")
+            except OSError as error:
+                problems.append(f"{name.upper()}: credential {path.name}: {error.strerror}")
+            except ValueError:
+                problems.append(f"{name.upper()}: credential {path.name} is no text of at most {MOST} bytes")
+    return {name: text for name, text in found.items() if text}, problems

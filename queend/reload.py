@@ -1,0 +1,54 @@
+"""SIGHUP: the settings are read again, and those that may change while the daemon runs do (`live` in config.py). No
+connection ends and no request waits for it. The environment of a process that runs is what it was: what changes is the
+file of QUEEND_CONFIG and the folder of credentials."""
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from . import log, secrecy
+from .config import ConfigError, Settings, is_live, load
+from .control.app import Control
+from .notify import notify
+
+
+def differing(before: Settings, after: Settings) -> set[str]:
+    return {name for name in Settings.model_fields if getattr(before, name) != getattr(after, name)}
+
+
+async def reload(settings: Settings, arguments: dict[str, Any], control: Control) -> bool:
+    """Puts what changed into effect, in `settings` itself, which everybody holds. False: it was refused, and nothing
+    has changed. Tells the log, and systemd."""
+    notify("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
+    try:
+        return await _reload(settings, arguments, control)
+    finally:
+        notify("READY=1")
+
+
+async def _reload(settings: Settings, arguments: dict[str, Any], control: Control) -> bool:
+    try:
+        wanted = load(**arguments)
+    except ConfigError as error:
+        log.line("error", "reload_refused", str(error))
+        return False
+    names = differing(settings, wanted)
+    changed = {name for name in names if is_live(name)}
+    # with the others as they are, what changes has to hold
+    try:
+        mixed = Settings.model_validate({**settings.model_dump(), **{name: getattr(wanted, name) for name in changed}})
+    except ValueError as error:
+        log.line("error", "reload_refused", str(error))
+        return False
+    for name in sorted(names - changed):
+        log.line("warn", "setting_needs_restart", f"{name.upper()} cannot change while the daemon runs; it stays as it "
+                                                  "was until the next start")
+    if changed:
+        settings.take(mixed, changed)
+        if settings.jwt_secret:
+            secrecy.close(settings.queend_core_dumps)
+        if "log_level" in changed:
+            log.level_set(settings.log_level)
+        await control.changed(changed)
+    log.line("info", "reloaded", changed=sorted(name.upper() for name in changed))
+    return True
