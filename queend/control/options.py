@@ -93,6 +93,12 @@ OPTIONS: tuple[Option, ...] = (
            "what the queue holds at most, stored and not consumed by all groups; 0: no bound"),
     _whole("ttl", "ttl", 3600, "s",
            "older messages are not delivered, and are removed; only if asked for, the default is no bound"),
+    _whole("rateLimit", "rate_limit", 0, "messages",
+           "a consumer group is delivered so many messages of a partition in a `ratePeriod`; 0: no bound "
+           "([rates](delays.md#rates))", most=1_000_000, own=True),
+    _whole("ratePeriod", "rate_period", 1, "s", "the time `rateLimit` counts for", 1, 86_400 * 366, own=True),
+    _whole("rateBurst", "rate_burst", 0, "messages",
+           "how many of them at once, after a rest; 0: as many as `rateLimit`", most=1_000_000, own=True),
     _whole("priority", "priority", 0, "",
            "pops of a namespace or task take from the queue of the highest priority first", -PRIORITY_MOST,
            PRIORITY_MOST),

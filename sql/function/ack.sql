@@ -210,7 +210,7 @@ BEGIN
                                               ORDER BY l.base DESC LIMIT 1), 0) END,
            lease_id    = CASE WHEN released THEN none ELSE k.lease_id END,
            lease_until = CASE WHEN released THEN 0 ELSE k.lease_until END,
-           retry_until = ack_group.retry_until,
+           retry_until = COALESCE(NULLIF(ack_group.retry_until, 0), k.retry_until),
            retries     = CASE WHEN v_back THEN k.retries + 1
                               WHEN v_dead IS NOT NULL OR v_stop IS NULL AND ack_group.committed >= k.lease_end THEN 0
                               ELSE k.retries END,

@@ -6,7 +6,9 @@
 --                                     p_fresh: the group may have no cursor there yet
 --   r_budget, r_parts, …              one per request: most records, most partitions, acknowledge at once, lease id,
 --                                     its length, delayedProcessing and windowBuffer, all in µs; r_ttl_us: what is
---                                     older is passed over as if it were gone (0, or NULL for all: nothing is)
+--                                     older is passed over as if it were gone (0, or NULL for all: nothing is);
+--                                     r_rate_us, r_burst: a partition is delivered to the group one record in so many
+--                                     µs, and at most so many at once (0, or NULL for all: no bound)
 -- One row per candidate, or one per log row of a claimed candidate in offset order (ord: 0-based candidate):
 --   status 1  claimed: deliver `take` records from offset `first`; base, n, ids, body, meta are the row as stored
 --          0  nothing to deliver      2  leased (until) or locked (until = 0)      3  not before `until`
@@ -31,9 +33,13 @@
 -- the index has entries for hundreds of them, and the newest is the last. (With `=` the order would mean nothing to the
 -- planner.)
 -- row_base is a hint: where no row begins there any more (an earlier release merged rows), the row is looked for.
+--
+-- A rate is kept with the pause: retry_until is the moment from which one record may be delivered, each r_rate_us later
+-- there is one more, r_burst at most. What is delivered moves it ahead by as many steps. No other column, no other row:
+-- it holds for all daemons, and a partition that has to wait looks like one that pauses.
 CREATE OR REPLACE FUNCTION queend.pop(p_version bigint, p_req int[], p_part int[], p_group int[], p_fresh boolean[],
     r_budget int[], r_parts int[], r_auto boolean[], r_lease uuid[], r_lease_us bigint[], r_delay_us bigint[],
-    r_window_us bigint[], r_ttl_us bigint[] DEFAULT NULL)
+    r_window_us bigint[], r_ttl_us bigint[] DEFAULT NULL, r_rate_us bigint[] DEFAULT NULL, r_burst int[] DEFAULT NULL)
 RETURNS TABLE (ord int, status smallint, attempt int, first bigint, take int, base bigint, n int, created_at bigint,
                ids bytea, body bytea, meta bytea, head bigint, until bigint, buried int)
 LANGUAGE plpgsql AS $$
@@ -111,7 +117,10 @@ BEGIN
                           WHERE y.partition_id = p.part AND y.base = GREATEST(k.row_base, p.floor)),
                         (SELECT y.base FROM queend.log y WHERE y.partition_id = p.part AND y.base <= k.first
                           ORDER BY y.base DESC LIMIT 1), 0) AS row_base,
+               k.retry_until,
                LEAST(p.stop, s.d[1] + r_budget[p.req] - p.before,
+                     CASE WHEN r_rate_us[p.req] > 0
+                          THEN s.d[1] + LEAST((v_now - k.retry_until) / r_rate_us[p.req] + 1, r_burst[p.req]) END,
                      CASE WHEN p.addressed THEN queend.given_until(p.part, p.grp, s.d[1], r_budget[p.req])
                           WHEN v_holes IS NOT FALSE THEN queend.hole_after(p.part, s.d[1]) END,
                      s.d[2],
@@ -135,8 +144,9 @@ BEGIN
          WHERE p.before < r_budget[p.req] AND p.place <= r_parts[p.req]),
     kept AS MATERIALIZED (
         SELECT r.* FROM (
-            SELECT c.ord, c.req, c.part, c.grp, c.head, c.attempt, c.standing, c.buried, l.base, l.n, l.created_at,
-                   l.ids, l.body, l.meta, GREATEST(c.first, l.base) AS first, LEAST(c.stop, l.base + l.n) AS stop,
+            SELECT c.ord, c.req, c.part, c.grp, c.head, c.attempt, c.standing, c.buried, c.retry_until, l.base, l.n,
+                   l.created_at, l.ids, l.body, l.meta, GREATEST(c.first, l.base) AS first,
+                   LEAST(c.stop, l.base + l.n) AS stop,
                    sum(l.size) OVER (PARTITION BY c.req ORDER BY c.ord, l.base ROWS UNBOUNDED PRECEDING)
                       - l.size AS bytes
               FROM locked c
@@ -150,24 +160,29 @@ BEGIN
          WHERE r.bytes < 8388608 OR r.bytes IS NULL),
     claim AS (
         INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_id, lease_until, lease_end,
-                                         attempt, consumed_at, standing)
+                                         attempt, consumed_at, standing, retry_until)
         SELECT d.part, d.grp, CASE WHEN d.auto THEN d.stop - 1 ELSE d.committed END,
                CASE WHEN NOT d.auto THEN d.row_base WHEN d.row_end = d.stop THEN d.stop ELSE d.last_base END,
                CASE WHEN d.auto THEN '00000000-0000-0000-0000-000000000000' ELSE r_lease[d.req] END,
                CASE WHEN d.auto THEN 0 ELSE v_now + r_lease_us[d.req] END, d.stop - 1, d.attempt, v_now,
-               CASE WHEN d.standing = 1 THEN true END
+               CASE WHEN d.standing = 1 THEN true END,
+               CASE WHEN r_rate_us[d.req] > 0
+                    THEN GREATEST(d.retry_until, v_now - r_rate_us[d.req] * (r_burst[d.req] - 1))
+                         + r_rate_us[d.req] * (d.stop - 1 - d.committed)
+                    ELSE d.retry_until END
           FROM (SELECT e.req, e.part, e.grp, r_auto[e.req] AS auto, max(e.stop) AS stop, min(e.first) - 1 AS committed,
                        min(e.base) AS row_base,
                        max(e.base) AS last_base, max(e.base + e.n) AS row_end, max(e.attempt) AS attempt,
-                       max(e.standing) AS standing
+                       max(e.standing) AS standing, max(e.retry_until) AS retry_until
                   FROM kept e GROUP BY e.req, e.part, e.grp
                 UNION ALL      -- nothing but deleted records: the cursor passes them
-                SELECT c.req, c.part, c.grp, true, c.first, c.first - 1, c.row_base, c.row_base, 0, 0, c.standing
+                SELECT c.req, c.part, c.grp, true, c.first, c.first - 1, c.row_base, c.row_base, 0, 0, c.standing,
+                       c.retry_until
                   FROM locked c WHERE c.passed AND c.stop <= c.first) AS d
         ON CONFLICT (partition_id, group_id) DO UPDATE
            SET committed = excluded.committed, row_base = excluded.row_base, lease_id = excluded.lease_id,
                lease_until = excluded.lease_until, lease_end = excluded.lease_end, attempt = excluded.attempt,
-               consumed_at = v_now, standing = excluded.standing,
+               consumed_at = v_now, standing = excluded.standing, retry_until = excluded.retry_until,
                retries = CASE WHEN excluded.lease_until = 0 THEN 0 ELSE k.retries END,
                beyond = CASE WHEN k.beyond IS NOT NULL
                                   THEN NULLIF(k.beyond * int8multirange(int8range(excluded.committed + 1, NULL)),

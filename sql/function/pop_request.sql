@@ -151,7 +151,9 @@ BEGIN
                                     ARRAY[false], ARRAY[p_lease], ARRAY[p_lease_us],
                                     ARRAY[q.delayed_processing * 1000000::bigint],
                                     ARRAY[q.window_buffer * 1000000::bigint],
-                                    ARRAY[CASE WHEN q.ttl_set THEN q.ttl ELSE 0 END * 1000000::bigint]) AS r
+                                    ARRAY[CASE WHEN q.ttl_set THEN q.ttl ELSE 0 END * 1000000::bigint],
+                                    ARRAY[queend.rate_us(q.rate_limit, q.rate_period)],
+                                    ARRAY[queend.rate_burst(q.rate_limit, q.rate_burst)]) AS r
      WHERE p.id = p_part;
 END $$;
 

@@ -11,7 +11,7 @@ cdef bint pop_take_cached(PopJob* j, PopJob** wake) noexcept nogil:
     cdef int n = 0
     cdef CachedRow* r
     cdef Taken* t
-    if j.job.alone or rowcache.first == NULL or j.queue.delay_us or j.queue.window_us or j.queue.ttl_us:
+    if j.job.alone or rowcache.first == NULL or queue_holds_back(j.queue) or j.queue.ttl_us:
         return False
     now = clock_mono_us()
     for i in range(j.n_cursors):

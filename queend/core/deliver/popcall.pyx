@@ -22,7 +22,7 @@ cdef bint popcall_send(Engine* e) noexcept nogil:
     if call.base.jobs.n == 0:
         call_drop(&call.base)
         return False
-    popcall_ttl(call, &a.ttl_us)
+    popcall_bounds(call, a)
     popcall_expect(call)
     e.worker.counters.op[OP_POP].calls += 1
     return call_send(&call.base)
@@ -60,16 +60,26 @@ cdef void popcall_take(PopCall* call, PopJob* j) noexcept nogil:
     pop_move(j, POP_FETCHING)
     joblist_add(&call.base.jobs, &j.job)
 
-cdef void popcall_ttl(PopCall* call, PgArray* out) noexcept nogil:
-    # How old the messages of each request may be, where one of them has such a bound.
-    cdef int64_t any = 0
+cdef void popcall_bounds(PopCall* call, PopArgs* a) noexcept nogil:
+    # How old the messages of each request may be, and how fast they may be delivered, where one of them has such a
+    # bound.
+    cdef bint old = False
+    cdef bint paced = False
+    cdef Queue* q
     cdef Job* job = call.base.jobs.first
     while job != NULL:
-        any |= (<PopJob*>job).queue.ttl_us
-        pgarray_int8(out, (<PopJob*>job).queue.ttl_us)
+        q = (<PopJob*>job).queue
+        old |= q.ttl_us != 0
+        paced |= q.rate_us != 0
+        pgarray_int8(&a.ttl_us, q.ttl_us)
+        pgarray_int8(&a.rate_us, q.rate_us)
+        pgarray_int4(&a.burst, q.rate_burst)
         job = job.next
-    if any == 0:
-        arg_null(out)
+    if not old:
+        arg_null(&a.ttl_us)
+    if not paced:
+        arg_null(&a.rate_us)
+        arg_null(&a.burst)
 
 cdef inline int64_t pop_expects(PopJob* j) noexcept nogil:
     # Bytes it may bring, as those of its queue were of late.

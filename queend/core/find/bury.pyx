@@ -198,6 +198,8 @@ cdef void catalog_take(PGresult* res, PopJob** wake) noexcept nogil:
         if slice_replace(&q.paused, pg_bytes(res, i, 18)):
             catalog_pause(q)
             whole = whole and slice_eq(q.paused, pg_bytes(res, i, 18))
+        q.rate_us = pg_int8(res, i, 19)
+        q.rate_burst = pg_int4(res, i, 20)
         catalog_cleaned(q, pg_int8(res, i, 16), pg_bytes(res, i, 17), wake)
     q = catalog.list
     while q != NULL:

@@ -50,7 +50,7 @@ cdef bint rowcache_wanted(Partition* p, int64_t base, int64_t head) noexcept nog
     cdef Group* g = p.queue.group_list
     cdef Cursor* c
     cdef int64_t start = base
-    if rowcache.most == 0 or p.queue.delay_us or p.queue.window_us or p.queue.ttl_us:
+    if rowcache.most == 0 or queue_holds_back(p.queue) or p.queue.ttl_us:
         return False
     if p.cache_last != NULL and p.cache_last.base + p.cache_last.n == base:
         start = p.cache_first.base

@@ -34,9 +34,9 @@ cdef struct PushArgs:
     KnownArgs known
 
 cdef struct PopArgs:
-    # by candidate; by request; ttl_us NULL: none has one
+    # by candidate; by request; ttl_us, rate_us and burst NULL: none has one
     PgArray version, req, part, group, fresh
-    PgArray budget, parts, auto_ack, lease, lease_us, delay_us, window_us, ttl_us
+    PgArray budget, parts, auto_ack, lease, lease_us, delay_us, window_us, ttl_us, rate_us, burst
 
 cdef struct AckArgs:
     PgArray version

@@ -201,7 +201,7 @@ cdef const StatementDef* statements_open() noexcept nogil:
     cdef StatementDef* s = STATEMENTS
     statement_define(&s[STMT_PUSH], b"push", b"vIIIISUUYYYQIIIBUQQQIQQ")
     statement_define(&s[STMT_PUSH_DUE], b"push_due", b"vIIIISUUYYYQIIIBUQQQIQQ")
-    statement_define(&s[STMT_POP], b"pop", b"vIIIBIIBUQQQQ")
+    statement_define(&s[STMT_POP], b"pop", b"vIIIBIIBUQQQQQI")
     statement_define(&s[STMT_ACK], b"ack", b"vIIUIYYIQIIT")
     statement_define(&s[STMT_TRANSACTION], b"transaction", b"vIIIISUUYYYIIUIYYIITUIIQQIQQb")
     statement_define(&s[STMT_TRANSACTION_DUE], b"transaction_due", b"vIIIISUUYYYIIUIYYIITUIIQQIQQb")

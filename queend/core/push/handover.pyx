@@ -57,7 +57,7 @@ cdef void handover_claim(PushStream* s, PushBatch* b, int row, Group* group) noe
     cdef Cursor* c
     cdef PopJob* j
     cdef Claim* claim
-    if g.scheduled or group.dead or group.paused or group.queue.delay_us or group.queue.window_us or b.n_claims >= HANDOVER_CLAIMS:
+    if g.scheduled or group.dead or group.paused or queue_holds_back(group.queue) or b.n_claims >= HANDOVER_CLAIMS:
         return
     c = book_cursor(group, g.partition)
     if c == NULL or c.state != CURSOR_IDLE:

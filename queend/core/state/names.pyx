@@ -33,6 +33,8 @@ cdef struct Queue:
     SharedInt32 priority
     SharedInt64 ttl_us            # 0: messages do not grow old
     Slice paused              # ids of its groups that are paused, each 4 bytes; 0: all of them
+    SharedInt64 rate_us           # a group is delivered a message of a partition in so long, 0: no bound
+    SharedInt32 rate_burst        # so many at once
     Capacity capacity
     int64_t cleaned           # idle partitions removed, as of the last reload
     Queue* next
