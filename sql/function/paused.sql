@@ -1,7 +1,8 @@
 -- Queues and groups that are paused: their pops find nothing, all else goes on. Owns queend.paused. Daemons learn of it
 -- with the catalogue. Locks: the queue's row, the pause, the catalogue last.
 
--- Pauses a queue (p_group NULL) or one group of it, or ends that. outcome: changed, same (it was so), no_queue, no_group.
+-- Pauses a queue (p_group NULL) or one group of it, or ends that. outcome: changed, same (it was so), no_queue,
+-- no_group.
 CREATE OR REPLACE FUNCTION queend.pause(p_queue text, p_group text, p_paused boolean) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE

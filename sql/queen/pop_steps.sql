@@ -13,7 +13,8 @@ BEGIN
       CROSS JOIN LATERAL queend.group_resolve(q.id, pop_sm_resolve.consumer_group, 'all', NULL) AS g
       JOIN queend.partitions p ON p.queue_id = q.id
       LEFT JOIN queend.cursors k ON k.partition_id = p.id AND k.group_id = g.group_id
-     WHERE q.name = pop_sm_resolve.queue AND NOT queend.is_paused(q.id, g.group_id) AND COALESCE(GREATEST(k.lease_until, k.retry_until), 0) <= queend.now_us()
+     WHERE q.name = pop_sm_resolve.queue AND NOT queend.is_paused(q.id, g.group_id)
+       AND COALESCE(GREATEST(k.lease_until, k.retry_until), 0) <= queend.now_us()
        AND queend.schedule_due(p.id, COALESCE(k.committed + 1, 0), queend.now_us()) IS NULL
        AND queend.head(p.id) > COALESCE(k.committed + 1,
                                         CASE WHEN g.start_at IS NULL THEN 0
