@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help system lock venv build run test test-quick test-asan test-tsan test-faults test-kills test-schema test-sdk dashboard test-dashboard test-windows test-spark test-spark-kills demo-spark ways fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-bounds bench-spark bench-spark-archive clean
+.PHONY: help system lock venv build run test test-quick test-asan test-tsan test-faults test-kills test-schema test-sdk dashboard test-dashboard test-windows test-spark test-spark-kills demo-spark documents site ways fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-bounds bench-spark bench-spark-archive clean
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -117,6 +117,18 @@ test-spark-kills: build ## a stream from queue to queue over 10^6 rows, killed t
 demo-spark: build ## events by HTTP, a streaming aggregation, a second queue and Parquet, a chart, and the counts compared
 	@$(SPARK)
 	@$(BIN)/python examples/spark_demo.py $(ARGS)
+
+documents: build ## what documents say of settings, options, commands, routes and SQL, made anew from the code
+	@for pair in configuration:configuration cli:cli api:api sql_reference:sql-reference; do \
+	  PYTHONPATH=. $(BIN)/python tools/$${pair%%:*}.py > build/document.md && mv build/document.md docs/$${pair##*:}.md; done
+	@PYTHONPATH=. $(BIN)/python tools/options.py
+
+SITE := $(CURDIR)/build/site
+site: ## the documents as a static site in build/site; a link that leads nowhere ends it
+	@test -x build/.venv-site/bin/python || $(PYTHON) -m venv build/.venv-site
+	@$(PYTHON) tools/requirements.py site | build/.venv-site/bin/pip install --quiet --disable-pip-version-check -r /dev/stdin
+	@$(PYTHON) tools/site.py
+	@NO_MKDOCS_2_WARNING=1 build/.venv-site/bin/mkdocs build --strict --site-dir $(SITE) 2> build/site.log || { grep -E 'WARNING|ERROR' build/site.log; exit 1; }
 
 WAYS := $(CURDIR)/.ways
 ways: $(VENV)/.ready ## which functions of which files a push, a pop and an acknowledgment pass: docs/inside/ways.md

@@ -18,6 +18,7 @@ if test "${1:-}" = tests; then
     have valgrind || need valgrind
     have curl || need curl
     have openssl || need openssl
+    test -x /usr/sbin/nginx || need nginx-light # the proxy of docs/production.md
     have systemd-analyze || need systemd
     have zsh || need zsh # completion is tried in the shells themselves
     have fish || need fish
@@ -70,8 +71,9 @@ case "$missing" in *prometheus*)
         $SUDO ln -s /dev/null /etc/systemd/system/prometheus.service
     fi
 esac
-if test "${1:-}" = peers && test ! -e /usr/sbin/policy-rc.d; then
-    # The benchmark starts its own: the packages must start nothing.
+guarded=$(case "${1:-}$missing" in peers*|*nginx*) echo yes;; esac)
+if test -n "$guarded" && test ! -e /usr/sbin/policy-rc.d; then
+    # Benchmark and tests start their own: the packages must start nothing.
     trap '$SUDO rm -f /usr/sbin/policy-rc.d' EXIT
     printf '#!/bin/sh\nexit 101\n' | $SUDO tee /usr/sbin/policy-rc.d >/dev/null
     $SUDO chmod 755 /usr/sbin/policy-rc.d
@@ -79,8 +81,8 @@ fi
 $SUDO apt-get update -qq
 # shellcheck disable=SC2086
 $SUDO env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
-case "${1:-}$missing" in peers*)
-    for unit in rabbitmq-server.service nats-server.service epmd.socket epmd.service; do # nor at the next start of the machine
+case "$guarded" in yes)
+    for unit in rabbitmq-server.service nats-server.service epmd.socket epmd.service nginx.service; do # nor at the next start of the machine
         ! have systemctl || $SUDO systemctl disable "$unit" >/dev/null 2>&1 || true
     done
 esac

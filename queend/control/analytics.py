@@ -97,8 +97,7 @@ SELECT b.at, sum(b.messages) FILTER (WHERE b.kind IN ('retention', 'ttl'))::bigi
         whole(hostname=TEXT, port=INTEGER, workerId=TEXT,
               timeSeries=array(whole(timestamp=TIME, sampleCount=INTEGER, metrics=METRICS))))), [FROM, TO, *DAEMON])
 async def system_metrics(request: Request) -> Json:
-    """Processor, memory and pools of every daemon, oldest first. Query: from, to (the last hour), hostname,
-    workerId."""
+    """Processor, memory and pools of every daemon, oldest first; of the last hour unless said otherwise."""
     wanted = span(request)
     replicas: dict[tuple[str, int], list[Any]] = {}
     for one in await worker_series(request, wanted, "m.hostname", "m.port", **hostname_and_worker(Query(request))):
@@ -142,8 +141,7 @@ def _rates(one: Any, names: dict[str, str], seconds: float) -> dict[str, float]:
     queues=array(whole(queueName=TEXT, popCount=INTEGER, **LAG)),
     summary=whole(**integers(*WORKER_SUMS, "pendingMessages"))), [FROM, TO, *DAEMON])
 async def worker_metrics(request: Request) -> Json:
-    """What the workers did, newest first, and their latest state. Query: from, to (the last hour), hostname,
-    workerId."""
+    """What the workers did, newest first, and their latest state; of the last hour unless said otherwise."""
     wanted, which = span(request), hostname_and_worker(Query(request))
     series = await worker_series(request, wanted, **which)
     workers = newest(await worker_series(request, latest(SEEN_S), "m.hostname", "m.worker", **which))
@@ -169,8 +167,8 @@ def _bucket(one: Any, seconds: float) -> dict[str, Any]:
 @router.declare("GET /api/v1/analytics/queue-lag", READ,
                 array(whole(queueName=TEXT, popCount=INTEGER, **LAG, bucketTime=TIME)), [FROM, TO, QUEUE])
 async def queue_lag(request: Request) -> Json:
-    """Age of messages when they were delivered, minute by minute, newest first. Query: from, to (the last hour),
-    queue."""
+    """Age of messages when they were delivered, minute by minute, newest first; of the last hour unless said
+    otherwise."""
     wanted = span(request)
     found = await queue_series(request, Span(wanted.start, wanted.end, 1), "q.name", queue=Query(request).text("queue"))
     return Json([{"queueName": one.name, "popCount": one.pop_messages, **lag_ms(one), "bucketTime": ts0(one.at)}
@@ -183,7 +181,7 @@ async def queue_lag(request: Request) -> Json:
                     **integers(*QUEUE_COUNTS, "partitionsCreated", "partitionsDeleted"),
                     **each(NUMBER, *QUEUE_RATES, "parkedCount")))), [FROM, TO, QUEUE])
 async def queue_ops(request: Request) -> Json:
-    """What was done to each queue, oldest first. Query: from, to (the last hour), queue."""
+    """What was done to each queue, oldest first; in the last hour unless said otherwise."""
     wanted, queue = span(request), Query(request).text("queue")
     series = {(one.at, one.name): one for one in await queue_series(request, wanted, "q.name", queue=queue)}
     width, first, last = wanted.bounds.values()
@@ -214,8 +212,8 @@ def _operations(at: int, name: str, one: Any, partitions: list[int] | None, seco
                                                  parkedCount=NUMBER)),
                       replicas=array(whole(hostname=TEXT, workerId=INTEGER))), [FROM, TO, QUEUE])
 async def queue_parked_replicas(request: Request) -> Json:
-    """Long polls that waited, by queue and daemon, on average; only where there were some. Query: from, to (the last
-    hour), queue."""
+    """Long polls that waited, by queue and daemon, on average; only where there were some; in the last hour
+    unless said otherwise."""
     wanted = span(request)
     await request.app.state.control.metrics.fresh()
     found = await rows(request, PARKED, **wanted.bounds, queue=Query(request).text("queue"), prepare=False)
@@ -230,7 +228,7 @@ async def queue_parked_replicas(request: Request) -> Json:
                 whole(**SPAN, series=array(whole(bucket=TIME, **integers(*REMOVED))),
                       totals=whole(**integers(*REMOVED))), [FROM, TO, QUEUE])
 async def retention(request: Request) -> Json:
-    """What retention removed, oldest first. Query: from, to (the last hour), queue."""
+    """What retention removed, oldest first; in the last hour unless said otherwise."""
     wanted = span(request)
     found = await rows(request, RETENTION, seconds=wanted.minutes * 60, start=wanted.start, end=wanted.end,
                        queue=Query(request).text("queue"))

@@ -149,8 +149,8 @@ async def queue_delete(request: Request, queue: PathName) -> Json:
 @router.declare("DELETE /api/v1/queues/{queue}/clear", ADMIN,
                 whole(cleared=DONE, queue=TEXT, partition=MAYBE, count=INTEGER), [PARTITION], own=True)
 async def queue_clear(request: Request, queue: PathName) -> Json:
-    """Removes the messages stored so far, consumed or not; queue, partitions and groups stay. Query: partition,
-    otherwise all of them. 404 for an unknown queue or partition."""
+    """Removes the messages stored so far, consumed or not; queue, partitions and groups stay. All of them, or
+    those of `partition`; 404 for an unknown one."""
     partition = Query(request).text("partition")
     head = await queue_row(request, queue)
     after, last, removed = 0, None, 0

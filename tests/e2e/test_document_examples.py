@@ -1,14 +1,16 @@
 """What the guides print is what happens: their commands, bodies and metrics, against a real daemon. Those of the README
 are run by tests/platform/test_serve.py, those of SQL by tests/surface, those of Spark by tests/spark."""
 import json
+import os
 import re
 import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
 import requests
-from support.daemon import ROOT
+from support.daemon import PACKAGE, ROOT
 
 
 
@@ -103,6 +105,19 @@ def test_reads_by_offset(client):
         if '"timestamp"}' not in body:                                     # names alone
             body = json.loads(re.sub(r'"after": "…", |, "after": "…"', "", body))
             assert client.post(route.replace("{group}", "readers"), body).status == 200, (route, body)
+
+
+def test_commands_by_symptom(daemon, client, tmp_path):
+    client.push("orders", {"n": 1}, partition="customer-7")
+    client.pop("orders", consumerGroup="billing")
+    lines = [line for block in blocks("troubleshooting.md") for line in re.findall(r"^\$ (.*)", block, re.M)]
+    assert len(lines) >= 7 and all(line.startswith("queend ") for line in lines)
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(PACKAGE), "LANG": "C.UTF-8",
+                   "QUEEND_URL": f"http://127.0.0.1:{daemon.port}", "XDG_CONFIG_HOME": str(tmp_path)}
+    for line in lines:
+        done = subprocess.run(["bash", "-c", line.replace("queend ", f"{sys.executable} -m queend ", 1)], cwd=tmp_path,
+                              env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, (line, done)
 
 
 def test_metrics_that_are_named_exist(client):

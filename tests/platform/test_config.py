@@ -198,6 +198,12 @@ def test_the_document_is_what_the_code_says():
     assert (ROOT / "docs" / "configuration.md").read_text() == document, told
 
 
+@pytest.mark.parametrize("tool, page", [("api", "api"), ("sql_reference", "sql-reference")])
+def test_references_are_what_the_code_says(tool, page):
+    made = runpy.run_path(str(ROOT / "tools" / f"{tool}.py"))["document"]()
+    assert (ROOT / "docs" / f"{page}.md").read_text() == made, "run: make documents"
+
+
 def test_what_is_made_of_the_queue_options_is_what_the_code_says():
     for name, make in runpy.run_path(str(ROOT / "tools" / "options.py"))["MADE"].items():
         assert (ROOT / name).read_text() == make(), "run: python tools/options.py"

@@ -191,6 +191,12 @@ def test_pages_that_users_need_are_in_the_index():
     assert len(drawn) < 8000
 
 
+def test_the_site_has_every_page_for_users():
+    told = set(re.findall(r"(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M))
+    assert {page for page in PAGES if re.fullmatch(r"docs/[^/]+\.md|README\.md|SECURITY\.md|examples/.*", page)} <= told
+    assert all((ROOT / page).exists() for page in told)
+
+
 def test_the_index_of_decisions_names_each():
     folder = ROOT / "docs/inside/decisions"
     assert set(LINK.findall((folder / "README.md").read_text())) >= {

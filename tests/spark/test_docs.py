@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,24 @@ def test_the_quick_start_runs(spark: SparkSession, daemon: Daemon, client: Clien
     exec(code[1].replace("http://127.0.0.1:6632", daemon.url), names)  # noqa: S102
     totals = {row.partition: row[1] for row in names["totals"].collect()}
     assert totals == {f"customer-{n}": sum(range(n, 1000, 10)) * 5 for n in range(10)}
+
+
+def test_the_example_runs(spark: SparkSession, daemon: Daemon, monkeypatch: pytest.MonkeyPatch,
+                          capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("QUEEND_URL", daemon.url)
+    monkeypatch.setattr("sys.argv", ["spark_orders.py"])
+    runpy.run_path(str(Path(__file__).parents[2] / "examples/spark_orders.py"), run_name="__main__")
+    assert capsys.readouterr().out.splitlines() == [
+        f"customer-{n}: {sum(range(n, 1000, 10)) * 5} cents" for n in range(10)]
+
+
+def test_the_step_of_the_tutorial_runs(spark: SparkSession, daemon: Daemon, client: Client,
+                                       capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = re.findall(r"^```py\n(.*?)^```", (Path(__file__).parents[2] / "docs/tutorial.md").read_text(),
+                         re.M | re.S)
+    client.push("tutorial", {"order": 1, "cents": 500}, partition="anna")
+    exec(code.replace("http://localhost:6632", daemon.url).replace('"orders"', '"tutorial"'), {})  # noqa: S102
+    assert re.search(r"\|\s*anna\|\s*500\|", capsys.readouterr().out)
 
 
 def test_every_option_and_column_is_told() -> None:

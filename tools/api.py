@@ -1,0 +1,77 @@
+"""Prints docs/api.md: every route as /openapi.json describes it, as tables. A test compares the two."""
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+from typing import Any
+
+from queend.auth import levels
+from queend.control.app import application
+from queend.control.openapi import whole_document
+
+HEAD = """# HTTP routes
+
+Made from what a daemon says of itself at `/openapi.json`, which has schemas and an example of each body and answer
+besides. How requests and errors look in general: [HTTP](http.md). Level: the least a [token](auth.md) must allow;
+without tokens nobody asks. Parameters are of the query; a number in brackets is the default.
+"""
+TITLES = {"messages": "Messages", "queues": "Queues, partitions", "groups": "Consumer groups",
+          "dead letters": "Dead letters", "log": "Reading by offset", "streams": "Streams", "traces": "Traces",
+          "status": "Status", "analytics": "Figures over time", "system": "The daemon", "health": "Health and metrics",
+          "migration": "Copying to another database"}
+NAMES = ("public", "read", "write", "admin")
+
+
+def document() -> str:
+    bare = SimpleNamespace(settings=SimpleNamespace(webapp_root="", queend_dashboard=False))
+    described = whole_document(application(bare).openapi())["paths"]
+    found: dict[str, list[tuple[str, str, dict[str, Any]]]] = {tag: [] for tag in TITLES}
+    for path, methods in described.items():
+        for method, operation in methods.items():
+            found[operation["tags"][0]].append((method.upper(), path, operation))
+    parts = [HEAD]
+    for tag, title in TITLES.items():
+        parts.append(f"## {title}\n\n| route | level | what |\n|---|---|---|")
+        parts += [f"| `{method} {path}` | {level(method, path)} | {what(operation)} |"
+                  for method, path, operation in found[tag]]
+        parts.append("")
+        if tag == "messages":
+            parts.append(pops(described["/api/v1/pop/queue/{queue}"]["get"]["parameters"]))
+    return "\n".join(parts)
+
+
+def level(method: str, path: str) -> str:
+    return NAMES[levels.route_of(method, path.replace("{", "").replace("}", ""))[0].level]
+
+
+def what(operation: dict[str, Any]) -> str:
+    text = re.sub(r"\s+", " ", operation.get("description") or operation["summary"])
+    asked = [f"`{one['name']}`{default(one)}" for one in operation.get("parameters", [])
+             if one["in"] == "query" and not (one["name"] in POPS and "Take messages" in operation["summary"])]
+    return (text if text.endswith(".") else f"{text}.") + (f" Query: {', '.join(asked)}." if asked else "")
+
+
+def default(one: dict[str, Any]) -> str:
+    schema = one["schema"]
+    return f" ({schema['default']})" if schema.get("default") not in (None, 0) else ""
+
+
+POPS = ("batch", "partitions", "wait", "timeout", "consumerGroup", "leaseSeconds", "autoAck", "autopilot",
+        "subscriptionMode", "subscriptionFrom", "format", "frames")
+
+
+def pops(parameters: list[dict[str, Any]]) -> str:
+    lines = ["### Parameters of a pop\n", "| parameter | value | meaning |", "|---|---|---|"]
+    for one in parameters:
+        if one["in"] == "query":
+            schema = one["schema"]
+            value = ", ".join(f"`{word}`" for word in schema["enum"]) if "enum" in schema else {
+                "integer": "whole number", "boolean": "`true`, `false`", "string": "text"}[schema["type"]]
+            value += f" from {schema['minimum']}" if "minimum" in schema else ""
+            value += f" to {schema['maximum']}" if "maximum" in schema else ""
+            lines.append(f"| `{one['name']}`{default(one)} | {value} | {one['description']} |")
+    return "\n".join([*lines, ""])
+
+
+if __name__ == "__main__":
+    print(document(), end="")
