@@ -2,15 +2,17 @@
 afterwards."""
 
 import os
-import shutil
-import tempfile
+import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
-import psycopg
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]  # the checkout's own queend, and what starts it
 
-from process import cpu_seconds
-from queend.service.embedded import Embedded, EmbeddedError, server_settings
+from process import cpu_seconds  # noqa: E402
+from queend.service.embedded import EmbeddedError, server_settings  # noqa: E402
+from support.postgres import running  # noqa: E402
 
 # A scenario's figures must not depend on whether a checkpoint happens to fall into it: METHODOLOGY.md.
 OWN_SETTINGS = {"max_wal_size": "32GB", "checkpoint_timeout": "1h"}
@@ -37,19 +39,18 @@ class Cluster:
     def __init__(self, major: int | None = None, settings: dict[str, str] | None = None):
         """`major`: which PostgreSQL; None takes what queend itself would take. `settings`: instead of those that keep
         checkpoints away."""
-        self.home = Path(tempfile.mkdtemp(prefix="queend-bench-", dir=os.environ.get("QUEEND_BENCH_DIR")))
-        self.home.chmod(0o755)
-        self.embedded = Embedded(self.home, OWN_SETTINGS if settings is None else settings, major)
+        self._life = ExitStack()
+        server = self._life.enter_context(running(major, plain=True, below=os.environ.get("QUEEND_BENCH_DIR"),
+                                                  **(OWN_SETTINGS if settings is None else settings)))
+        self.embedded, self.home, self.dsn = server.cluster, server.cluster.folder, server.conninfo
         try:
-            self.dsn = self.embedded.start()
-            self.connection = psycopg.connect(self.dsn, autocommit=True)
+            self.connection = self._life.enter_context(server.connect())
         except BaseException:
             self.stop()
             raise
 
     def stop(self) -> None:
-        self.embedded.stop(0)     # nothing in there is worth a checkpoint
-        shutil.rmtree(self.home, ignore_errors=True)
+        self._life.close()
 
     def one(self, query: str, *values):
         return self.connection.execute(query, values).fetchone()[0]

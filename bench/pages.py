@@ -14,19 +14,15 @@ import datetime
 import http.client
 import json
 import os
-import signal
 import statistics
-import subprocess
-import sys
 import time
-from pathlib import Path
 from urllib.parse import quote
 
 import psycopg
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from cluster import Cluster
 from process import cpu_seconds
+from server import Daemon
 
 TIMES, MOST_MS = 20, 5000      # a page is asked for so often, or so long
 RECORDS = 10
@@ -117,14 +113,11 @@ def main() -> None:
     parser.add_argument("--only", default="", help="pages whose path has this")
     wanted = parser.parse_args()
     from queend.control.history import LEVELS
+    from queend.service.migrate import migrate
     cluster = Cluster(wanted.postgres)
-    environment = {**os.environ, "QUEEND_DSN": cluster.dsn, "HOST": "127.0.0.1", "PORT": str(wanted.port),
-                   "NUM_WORKERS": "1", "LOG_LEVEL": "warn",
-                   "STATS_RECONCILE_INTERVAL_MS": "3600000", "PYTHONPATH": sys.path[0]}
     daemon = None
     try:
-        subprocess.run([sys.executable, "-m", "queend", "migrate"], env=environment, check=True,
-                       stdout=subprocess.DEVNULL)
+        migrate(cluster.dsn)
         with psycopg.connect(cluster.dsn, autocommit=True) as connection:
             for statement in LOAD.split(";\n"):
                 if statement.strip():
@@ -133,8 +126,7 @@ def main() -> None:
                                                    "minute": int(time.time() // 60 * 60_000_000)})
             connection.execute(VACUUM)
             messages = connection.execute("SELECT count(*) * %s FROM queend.log", (RECORDS,)).fetchone()[0]
-            daemon = subprocess.Popen([sys.executable, "-m", "queend", "serve"], env=environment)
-            connect(wanted.port)
+            daemon = Daemon(cluster, PORT=str(wanted.port), NUM_WORKERS="1", STATS_RECONCILE_INTERVAL_MS="3600000")
             began, cpu = time.perf_counter(), cluster.cpu_seconds()
             ask(wanted.port, "/api/v1/stats/refresh", "POST")
             walk = (f"| a walk through everything, {(time.perf_counter() - began):.1f} s |"
@@ -149,14 +141,14 @@ def main() -> None:
             for page in PAGES:
                 if wanted.only in page:
                     measure(wanted.port, page, page.replace("DAY", day)
-                            .replace("MESSAGE", f"{one['partitionId']}/{one['transactionId']}"), cluster, daemon.pid)
+                            .replace("MESSAGE", f"{one['partitionId']}/{one['transactionId']}"), cluster,
+                            daemon.process.pid)
             print("\n| keeping the figures | CPU of PostgreSQL |\n|---|---|")
             measure_looks(cluster, connection)
             print(walk)
     finally:
         if daemon:
-            daemon.send_signal(signal.SIGTERM)
-            daemon.wait()
+            daemon.stop()
         cluster.stop()
 
 
@@ -188,16 +180,6 @@ def measure_looks(cluster: Cluster, connection: psycopg.Connection) -> None:
             connection.execute("SELECT queend.stats_visit(%s::int[], %s::int[])", (queues or [], parts or []))
             cpu += cluster.cpu_seconds() - before
         print(f"| {what} | {cpu / TIMES * 1000:.0f} ms |")
-
-
-def connect(port: int) -> None:
-    for _ in range(600):
-        try:
-            if ask(port, "/health")[0] == 200:
-                return
-        except OSError:
-            time.sleep(0.1)
-    raise SystemExit("the daemon does not answer")
 
 
 def ask(port: int, path: str, method: str = "GET") -> tuple[int, bytes]:

@@ -2,18 +2,14 @@
 
 import http.client
 import json
-import os
 import socket
 import subprocess
-import sys
-import time
 import urllib.parse
 from pathlib import Path
 
-from cluster import Cluster
+from cluster import ROOT, Cluster
 from process import cpu_seconds, rss_mb
-
-ROOT = Path(__file__).resolve().parent.parent
+from support import daemon
 
 
 class Server:
@@ -66,28 +62,12 @@ class Daemon(Server):
 
     def __init__(self, cluster: Cluster, checkout: Path = ROOT, **settings: str):
         """`checkout`: whose queend; it must be built there."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        super().__init__(f"http://127.0.0.1:{port}")
-        environment = {**os.environ, "QUEEND_DSN": cluster.dsn, "PORT": str(port), "HOST": "127.0.0.1", **settings}
-        self.log = cluster.home / "daemon.log"
-        with open(self.log, "wb") as log:
-            self.process = subprocess.Popen([sys.executable, "-m", "queend", "serve"], env=environment, cwd=checkout,
-                                            stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        deadline = time.monotonic() + 30
-        while not self._ready():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                self.stop()
-                raise SystemExit("bench: the daemon did not get ready:\n" + self.log.read_text()[-4000:])
-            time.sleep(0.02)
-
-    def _ready(self) -> bool:
         try:
-            self.call("GET", "/readyz")
-            return True
-        except (OSError, SystemExit, http.client.HTTPException):
-            return False
+            self.daemon = daemon.Daemon.plain(cluster.dsn, PYTHONPATH=checkout, **settings)
+        except AssertionError as error:
+            raise SystemExit(f"bench: the daemon did not get ready:\n{error}") from None
+        self.process = self.daemon.process
+        super().__init__(self.daemon.url)
 
     def cpu_seconds(self) -> float:
         return cpu_seconds(self.process.pid)
@@ -96,10 +76,7 @@ class Daemon(Server):
         return rss_mb(self.process.pid)
 
     def stop(self) -> None:
-        if self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(30)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+        try:
+            self.daemon.end()
+        except subprocess.TimeoutExpired:
+            self.daemon.kill()

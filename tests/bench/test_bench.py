@@ -7,30 +7,19 @@ import os
 import subprocess
 import sys
 import uuid
-from pathlib import Path
 
 import pytest
+from support.load import BENCH, load
 
-ROOT = Path(__file__).resolve().parents[2]
 FIELDS = ["scenario", "messages_per_s", "requests_per_s", "p50_ms", "p99_ms", "daemon_cpu_us_per_message",
           "postgres_cpu_us_per_message", "wal_bytes_per_message", "disk_bytes_per_message", "rss_mb", "floor_ratio"]
 OWNED = FIELDS[5:]
 
 
 def bench(*words: str, **environment: str) -> tuple[int, list[dict], str]:
-    done = subprocess.run([sys.executable, ROOT / "bench" / "run.py", "--quick", "--seconds", "0.4", *words],
+    done = subprocess.run([sys.executable, BENCH / "run.py", "--quick", "--seconds", "0.4", *words],
                           env={**os.environ, **environment}, capture_output=True, text=True)
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
-
-
-def load(port: int, *roles: str, seconds: str = "0.3") -> dict:
-    sys.path.insert(0, str(ROOT / "bench"))
-    from generator import LOAD, build
-    done = subprocess.run([build("load", LOAD), "127.0.0.1", str(port), "0", seconds, *roles], capture_output=True,
-                          text=True, check=True)
-    first, second, report = done.stdout.splitlines()
-    assert (first, second) == ("start", "stop")
-    return json.loads(report)
 
 
 def test_one_line_per_scenario_with_all_fields_and_a_table():
@@ -49,7 +38,7 @@ def test_one_line_per_scenario_with_all_fields_and_a_table():
 
 
 def test_a_checkout_costs_what_it_costs():
-    done = subprocess.run([sys.executable, ROOT / "bench" / "compare.py", ROOT, "--turns", "1", "--seconds", "1",
+    done = subprocess.run([sys.executable, BENCH / "compare.py", BENCH.parent, "--turns", "1", "--seconds", "1",
                            "--only", "push100,cycle"],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -91,7 +80,7 @@ def test_the_load_is_what_the_methodology_says(daemon, client, queue, version):
 
 def test_a_transaction_of_the_load_moves_what_it_takes(daemon, client, queue):
     stored = load(daemon.port, "push,queue=moved-from,conns=1,items=100,partitions=3,count=300")["roles"][0]["stored"]
-    told = load(daemon.port, "pop,queue=moved-from,conns=2,batch=10,lease=1,into=moved-to", seconds="60")["roles"][0]
+    told = load(daemon.port, "pop,queue=moved-from,conns=2,batch=10,lease=1,into=moved-to")["roles"][0]
     assert told["acked"] == told["taken"] == stored and told["errors"] == 0
     messages = []
     while len(messages) < stored:
@@ -102,5 +91,5 @@ def test_a_transaction_of_the_load_moves_what_it_takes(daemon, client, queue):
 
 
 def test_refused_requests_are_errors_not_messages(daemon):
-    told = load(daemon.port, "pop,queue=%FFbad,conns=1", seconds="0.1")["roles"][0]
+    told = load(daemon.port, "pop,queue=%FFbad,conns=1", seconds=0.1)["roles"][0]
     assert told["messages"] == 0 and told["errors"] > 0 and told["error"].startswith("status 400")

@@ -257,9 +257,10 @@ def test_a_step_has_an_end(start_daemon, silent: Silent) -> None:
 
 
 def test_a_copy_that_stands_still_ends(start_daemon, postgres, to) -> None:
-    daemon = start_daemon(QUEEND_MIGRATION_TARGETS=f"127.0.0.1:{postgres.port}/*", QUEEND_MIGRATION_STEP_MS="3000")
+    # Long enough for the steps before, however busy the machine is.
+    daemon = start_daemon(QUEEND_MIGRATION_TARGETS=f"127.0.0.1:{postgres.port}/*", QUEEND_MIGRATION_STEP_MS="10000")
     there = to(postgres.empty_database())
     with daemon.client() as client, psycopg.connect(daemon.conninfo) as holder:
         holder.execute("LOCK TABLE queend.traces IN ACCESS EXCLUSIVE MODE")
         assert client.post(f"{BASE}/start", there).status == 202
-        assert ended(client)["error"] == "copying traces: nothing happened for 3 s"
+        assert ended(client)["error"] == "copying traces: nothing happened for 10 s"

@@ -13,6 +13,7 @@ from typing import Any
 
 import queend
 
+from . import forked
 from .client import Client
 from .sanitizer import preloaded
 from .wait import until
@@ -38,15 +39,25 @@ class Daemon:
         self.await_ready()
 
     @classmethod
+    def plain(cls, conninfo: str, **settings: Any) -> Daemon:
+        """With default settings, in an interpreter of its own, as people start it."""
+        return cls._plain(conninfo, {"QUEEND_DSN": conninfo, **settings}).await_ready()
+
+    @classmethod
     def own(cls, folder: Path, **settings: Any) -> Daemon:
-        """With its PostgreSQL in `folder` and default settings, as people start it. Not waited for."""
+        """The same with its PostgreSQL in `folder`. Not waited for."""
+        return cls._plain("", {"QUEEND_DATA_DIR": folder, **settings})
+
+    @classmethod
+    def _plain(cls, conninfo: str, settings: dict[str, Any]) -> Daemon:
         daemon = cls.__new__(cls)
-        daemon.conninfo, daemon.settings = "", settings
-        daemon._begin({"QUEEND_DATA_DIR": folder, **settings})
+        daemon.conninfo, daemon.settings = conninfo, settings
+        daemon._begin(settings, alone=True)
         return daemon
 
-    def _begin(self, settings: dict[str, Any], handed: Sequence[int] = (), before: Sequence[str] = ()) -> None:
-        # handed: descriptors that it inherits; before: a program that starts it
+    def _begin(self, settings: dict[str, Any], handed: Sequence[int] = (), before: Sequence[str] = (),
+               alone: bool = False) -> None:
+        # handed: descriptors that it inherits; before: a program that starts it; alone: in an interpreter of its own
         environment = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
         environment |= {"HOST": "127.0.0.1", "PORT": "0", "PYTHONPATH": str(PACKAGE)}
         environment |= {k: str(v) for k, v in settings.items()}
@@ -55,9 +66,13 @@ class Daemon:
         self.greeting: list[str] = []  # lines for who sits at a terminal
         self._heard = 0  # lines of the log that `await_event` has passed
         self.port = 0
-        self.process = subprocess.Popen([*before, sys.executable, "-m", "queend", "serve"], cwd="/",
-                                        env=preloaded(environment), pass_fds=handed, text=True, errors="replace",
-                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        environment = preloaded(environment)
+        if alone or handed or before or not forked.fits(environment):
+            self.process = subprocess.Popen([*before, sys.executable, "-m", "queend", "serve"], cwd="/",
+                                            env=environment, pass_fds=handed, text=True, errors="replace",
+                                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        else:
+            self.process = forked.Forked(["serve"], environment)
         self._readers = [threading.Thread(target=work, daemon=True) for work in (self._read, self._read_greeting)]
         for reader in self._readers:
             reader.start()

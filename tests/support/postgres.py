@@ -40,12 +40,15 @@ class Reachable(Embedded):
 
 class Postgres:
     """One running cluster. major: its version, None takes what the daemon itself would take. tcp: whether it listens on
-    `port` of 127.0.0.1, not only in its folder. settings: of the server, on top of the tests' own."""
+    `port` of 127.0.0.1, not only in its folder. plain: it is set up as the daemon does it, not as for tests. settings:
+    of the server, on top of these."""
 
-    def __init__(self, folder: Path, major: int | None = None, tcp: bool = False, **settings: object):
+    def __init__(self, folder: Path, major: int | None = None, tcp: bool = False, plain: bool = False,
+                 **settings: object):
         self.port = free_port() if tcp else None
         self.cluster = (Reachable if tcp else Embedded)(
-            folder, {**SETTINGS, **({"listen_addresses": "127.0.0.1", "port": str(self.port)} if tcp else {}),
+            folder, {**({} if plain else SETTINGS),
+                     **({"listen_addresses": "127.0.0.1", "port": str(self.port)} if tcp else {}),
                      **{name: str(value) for name, value in settings.items()}}, major)
         self.conninfo = self.cluster.start()
         self._names = (f"t{number}" for number in itertools.count(1))
@@ -130,12 +133,13 @@ class Postgres:
 
 
 @contextmanager
-def running(major: int | None = None, tcp: bool = False, **settings: object) -> Iterator[Postgres]:
-    """A cluster in a folder of its own; both are gone at the end."""
+def running(major: int | None = None, tcp: bool = False, plain: bool = False, below: str | None = None,
+            **settings: object) -> Iterator[Postgres]:
+    """A cluster in a folder of its own, `below` another one if told; both are gone at the end."""
     # Not below pytest's own folder, which nobody else may enter: initdb 15 walks the path as its unprivileged account.
-    with tempfile.TemporaryDirectory(prefix="queend-test-") as folder:
+    with tempfile.TemporaryDirectory(prefix="queend-test-", dir=below) as folder:
         os.chmod(folder, 0o755)
-        server = Postgres(Path(folder), major, tcp, **settings)
+        server = Postgres(Path(folder), major, tcp, plain, **settings)
         try:
             yield server
         finally:
