@@ -260,6 +260,8 @@ class Figures(BaseSettings):
     metrics_aggregate_interval_s: int = count(60, "metrics: time between two writes of what was sampled", "s", ge=1,
                                               live=True)
     metrics_retention_days: int = count(90, "metrics: kept for", "days", ge=1, live=True)
+    queend_metrics_queues: int = count(1000, "/metrics/prometheus tells of so many queues and so many groups by name, "
+                                             "those furthest behind", "queues", le=100_000, live=True)
 
 
 class Failover(BaseSettings):

@@ -36,6 +36,7 @@ class Control:
 
     def __init__(self, settings: Settings, core: Any, conninfo: str, folder: Folder):
         from . import live, log_read  # here, as below: it needs the compiled part, which the command line does not
+        from .rounds import Rounds
         from .stream_calls import Streams
 
         self.settings = settings
@@ -53,6 +54,7 @@ class Control:
         self.summary = Summary(self.pool)
         self.holds = Holds(self.pool)
         self.backlog = live.Backlog()
+        self.doctor = Rounds(self)
         self.maintenance = Maintenance(core, self.pool, folder.path)
         self.folder = folder
         self.reader = log_read.Reader(self)
@@ -103,8 +105,8 @@ class Control:
     async def close(self) -> None:
         self.release()
         await self.bridge.close()
-        for one in (*([self.guard] if self.guard else []), *reversed(self.services), self.transfer, self.streams,
-                    self.maintenance, self.pool):
+        for one in (*([self.guard] if self.guard else []), self.doctor, *reversed(self.services), self.transfer,
+                    self.streams, self.maintenance, self.pool):
             await one.close()
 
 

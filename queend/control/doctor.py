@@ -200,11 +200,8 @@ SHAPE = whole(status={"enum": list(LEVELS)}, timestamp=TIME, checks=array(TEXT),
                                    advice=TEXT)))
 
 
-@router.declare("GET /api/v1/system/doctor", READ, SHAPE, own=True)
-async def doctor(request: Request) -> Json:
-    """What is wrong or soon will be, worst first: each with what was seen and what to do. `checks`: what was looked
-    at."""
-    control = request.app.state.control
+async def examined(control: Any) -> list[dict[str, str]]:
+    """The findings of all checks, worst first."""
     findings: list[dict[str, str]] = []
 
     async def ask(query: str) -> list[dict[str, Any]]:
@@ -218,6 +215,13 @@ async def doctor(request: Request) -> Json:
         except (psycopg.Error, PoolTimeout, OSError) as error:
             findings.append({"check": name, "level": "warning", "title": f"the check {name} could not be made",
                              "evidence": str(error).strip()[:200], "advice": "Look at /health"})
-    findings.sort(key=lambda one: -LEVELS.index(one["level"]))
+    return sorted(findings, key=lambda one: -LEVELS.index(one["level"]))
+
+
+@router.declare("GET /api/v1/system/doctor", READ, SHAPE, own=True)
+async def doctor(request: Request) -> Json:
+    """What is wrong or soon will be, worst first: each with what was seen and what to do. `checks`: what was looked
+    at."""
+    findings = await examined(request.app.state.control)
     return Json({"status": findings[0]["level"] if findings else "ok", "timestamp": ts3(int(time.time() * 1e6)),
                  "checks": list(CHECKS), "findings": findings})

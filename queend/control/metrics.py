@@ -9,6 +9,7 @@ import os
 import resource
 import time
 from collections.abc import Iterator
+from heapq import nlargest
 from typing import Any
 
 import psycopg
@@ -21,8 +22,9 @@ from starlette.responses import Response
 from ..auth.levels import READ
 from ..service.retention import KINDS, Figures
 from .answer import Json
+from .backlogs import backlogs
 from .maintenance import NONE, database_answers
-from .prometheus import minutes, pools
+from .prometheus import QUEUES, minutes, pools
 from .route import Routes
 from .shapes import integers
 from .words import INTEGER, NUMBER, like, whole
@@ -70,7 +72,9 @@ async def prometheus(request: Request) -> Response:
     control = request.app.state.control
     registry = CollectorRegistry(auto_describe=False)
     families = [*process(control), *engine(control.core.stats()), *database(control.core), *failover(control),
-                *retention(control.retention.figures), *await store(control), *pools(control),
+                *retention(control.retention.figures, control.settings.queend_metrics_queues),
+                *await backlogs(control), *control.doctor.families(),
+                *await store(control), *pools(control),
                 *await minutes(control), *await outbox(control)]
     registry.register(type("Collected", (), {"collect": lambda self: iter(families)})())
     return Response(generate_latest(registry), headers={"content-type": TEXT, "cache-control": "no-cache"})
@@ -118,6 +122,12 @@ def engine(stats: dict[str, Any]) -> Iterator[Metric]:
     for name, job in jobs.items():
         latency.add_metric([name], buckets(job["latency_us_buckets"]), job["latency_sum_us"] / 1e6)
     yield latency
+    for name, text, key in (("queend_delivery_age_seconds", "Age of messages when they were delivered: of the oldest "
+                                                            "row in each answer of a pop.", "age"),
+                            ("queend_statement_latency_seconds", "From a statement of the data plane to the end of its "
+                                                                 "answer.", "statement")):
+        counts, total = stats["times"][key]
+        yield HistogramMetricFamily(name, text, buckets=buckets(counts), sum_value=total / 1e6)
     remembered = GaugeMetricFamily("queend_remembered", "Queues, partitions, groups and cursors in memory; deleted "
                                                         "ones until they are given back.", labels=["kind"])
     for name, n in stats["catalog"].items():
@@ -183,8 +193,8 @@ def failover(control: Any) -> Iterator[Metric]:
                               value=buffer["drained"])
 
 
-def retention(figures: Figures) -> Iterator[Metric]:
-    """What the retention service removed, and which idle groups hold back the rest."""
+def retention(figures: Figures, most: int) -> Iterator[Metric]:
+    """What the retention service removed, and which idle groups hold back the rest: those that hold most of it."""
     removed = CounterMetricFamily("queend_retention_removed_messages", "Messages removed, by rule.", labels=["reason"])
     for reason in KINDS:
         removed.add_metric([reason], figures.removed[reason])
@@ -197,7 +207,7 @@ def retention(figures: Figures) -> Iterator[Metric]:
     yield gauge("queend_retention_run_seconds", "Length of the last run.", figures.seconds)
     pinned = GaugeMetricFamily("queend_retention_pinned_messages", "Messages that stay only because a group has not "
                                                                    "consumed them.", labels=["queue", "group"])
-    for (queue, group), count in (figures.pinned or {}).items():
+    for (queue, group), count in nlargest(most, (figures.pinned or {}).items(), key=lambda one: one[1]):
         pinned.add_metric([queue, group], count)
     yield pinned
 
@@ -238,7 +248,7 @@ async def store(control: Any) -> list[Metric]:
         async with control.pool.connection() as connection:
             rows = await (await connection.execute(
                 "SELECT q.name, s.dead FROM queend.stat_queues s JOIN queend.queues q ON q.id = s.queue_id WHERE "
-                "s.dead > 0 ORDER BY q.name")).fetchall()
+                "s.dead > 0 ORDER BY q.name LIMIT %s", (QUEUES,))).fetchall()
     except (psycopg.Error, PoolTimeout):
         return []
     depth = GaugeMetricFamily("queen_dlq_depth", "Dead letters.", labels=["scope"])

@@ -29,7 +29,7 @@ SELECT q.name, {SUMS}, coalesce(max(m.lag_most_us) {ENDED}, 0) AS lag_most_us,
  GROUP BY q.name ORDER BY q.name LIMIT {QUEUES}"""
 STANDING = """
 SELECT queue, name, count(*) AS partitions, min(since) AS since FROM queend.standing_list(NULL)
- GROUP BY queue, name ORDER BY queue, name LIMIT 10000"""
+ GROUP BY queue, name ORDER BY partitions DESC, queue, name LIMIT %s"""
 COUNTED = ", ".join(f"coalesce(w.counts[{i}], 0) AS {name}" for i, name in enumerate(COUNTS, 1))
 LEVEL = """ARRAY(SELECT e::float8 FROM jsonb_array_elements_text(
                coalesce(m.levels->'{0}', '[null, null, null, null, null]')) AS e) AS {0}"""
@@ -90,7 +90,7 @@ def pools(control: Any) -> Iterator[Metric]:
 
 async def minutes(control: Any) -> list[Metric]:
     """Of the database; nothing while it does not answer."""
-    families, last = Families(), this_minute() - MINUTE_US
+    families, last, most = Families(), this_minute() - MINUTE_US, control.settings.queend_metrics_queues
     try:
         await control.metrics.fresh()
         times = {"last": last, "since": last + MINUTE_US - FRESH_US}
@@ -98,7 +98,7 @@ async def minutes(control: Any) -> list[Metric]:
             totals = dict(zip(COUNTS, (await (await cursor.execute(TOTALS)).fetchone()).counts, strict=False))
             queues = await (await cursor.execute(BY_QUEUE, times)).fetchall()
             workers = await (await cursor.execute(BY_WORKER, times)).fetchall()
-            standing = await (await cursor.execute(STANDING)).fetchall()
+            standing = await (await cursor.execute(STANDING, (most,))).fetchall()
     except (psycopg.Error, PoolTimeout):
         return []
     for result, key in (("success", "ack_done"), ("failed", "ack_failed")):
@@ -109,17 +109,18 @@ async def minutes(control: Any) -> list[Metric]:
             _queue(families, one, last)
     for one in workers:
         _worker(families, one)
+    partitions = GaugeMetricFamily("queend_standing_partitions", "Partitions whose leases run out without an end: the "
+                                   "same message is left each time.", labels=["queue", "group"])
+    since = GaugeMetricFamily("queend_standing_seconds", "Since when the first of them stands.",
+                              labels=["queue", "group"])
     for one in standing:
-        of = {"queue": one.queue, "group": one.name}
-        families.add("queend_standing_partitions", "Partitions whose leases run out without an end: the same message "
-                                                   "is left each time.", of, one.partitions)
-        families.add("queend_standing_seconds", "Since when the first of them stands.", of,
-                     max(0.0, time.time() - one.since / 1e6))
-    for queue, counts in sorted(control.metrics.totals.items())[:QUEUES]:
+        partitions.add_metric([one.queue, one.name], one.partitions)
+        since.add_metric([one.queue, one.name], max(0.0, time.time() - one.since / 1e6))
+    for queue, counts in sorted(control.metrics.totals.items())[:most]:
         for (name, text), value in zip(TALLIES, counts, strict=False):
             families.add(f"queend_queue_{name}", f"{text}, by this daemon.", {"queue": queue}, value,
                          CounterMetricFamily)
-    return list(families.all.values())
+    return [*families.all.values(), partitions, since]
 
 
 def _queue(families: Families, one: Any, bucket: int) -> None:

@@ -368,7 +368,8 @@ cdef class Core:
         clients = {"connections": atomic_get64(&budget.connections), "refused": budget.refused,
                    "arriving": atomic_get64(&budget.arriving),
                    "untaken": atomic_get64(&budget.untaken)}
-        return {"workers": workers, "jobs": jobs, "catalog": catalog_stats(), "clients": clients}
+        return {"workers": workers, "jobs": jobs, "catalog": catalog_stats(), "clients": clients,
+                "times": {"age": times_stats(&self.p, 0), "statement": times_stats(&self.p, 1)}}
 
     def leaks(self):
         """What is alive: all zero after stop."""
@@ -401,6 +402,19 @@ cdef dict worker_stats(Worker* w):
             "dead_lettered": c.dead_lettered, "buffered": c.buffered, "empty_pops": c.empty_pops, "handed_over": c.handed, "from_memory": c.from_memory, "acked_by_lease": c.by_lease,
             "sealed": c.sealed, "opened": c.opened, "left_sealed": c.left_sealed, "not_sealed": c.not_sealed, "refused": c.refused, "no_room": c.no_room, "not_taken": c.not_taken, "not_parked": c.not_parked, "too_slow": c.too_slow,
             "turn_bytes": c.turn_bytes, "read_beside": c.read_beside, "answered_beside": c.answered_beside}
+
+cdef tuple times_stats(Process* p, int kind):
+    # (counts by bucket, sum in microseconds) of all workers.
+    cdef Times* t
+    cdef int i, k
+    cdef uint64_t total = 0
+    buckets = [0] * LATENCY_BUCKETS
+    for i in range(p.n):
+        t = &p.workers[i].counters.statement if kind else &p.workers[i].counters.age
+        total += t.sum_us
+        for k in range(LATENCY_BUCKETS):
+            buckets[k] += t.n[k]
+    return buckets, total
 
 cdef dict op_stats(Process* p, int op):
     cdef OpCounter* c

@@ -52,6 +52,7 @@ ELSEWHERE = {
     "e2e/test_storm.py": "QUEEND_MAX_QUEUED_JOBS",
     "e2e/test_workers.py": "NUM_WORKERS",
     "platform/test_config.py": "PG_HOST PG_PORT PG_DB PG_USER PG_PASSWORD QUEEND_DSN DATABASE_URL SIDECAR_POOL_SIZE",
+    "platform/test_monitoring.py": "QUEEND_METRICS_QUEUES",
     "platform/test_metrics_history.py": (
         "METRICS_SAMPLE_INTERVAL_MS METRICS_AGGREGATE_INTERVAL_S METRICS_RETENTION_DAYS"),
     "platform/test_migration.py": "QUEEND_MIGRATION_TARGETS QUEEND_MIGRATION_STEP_MS",

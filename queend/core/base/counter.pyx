@@ -19,8 +19,14 @@ cdef struct OpCounter:
     uint64_t latency_sum_us
     uint64_t[LATENCY_BUCKETS] latency
 
+cdef struct Times:            # bucket i counts those below 2**i microseconds
+    uint64_t sum_us
+    uint64_t[LATENCY_BUCKETS] n
+
 cdef struct Counters:
     OpCounter[OP_COUNT] op
+    Times age                 # of messages when they were delivered: of the oldest row of each pop's answer
+    Times statement           # from a statement's first byte to the end of its answer
     uint64_t accepted         # connections
     uint64_t bytes_in
     uint64_t bytes_out
@@ -59,11 +65,19 @@ cdef struct Counters:
     int transaction_limit
     int lease_limit
 
+cdef extern from *:
+    int __builtin_clzll(unsigned long long v) noexcept nogil
+
+cdef inline int latency_bucket(uint64_t us) noexcept nogil:
+    cdef int b = 64 - __builtin_clzll(us) if us else 0
+    return b if b < LATENCY_BUCKETS else LATENCY_BUCKETS - 1
+
 cdef inline void counter_latency(OpCounter* c, int64_t us) noexcept nogil:
-    cdef int b = 0
     cdef uint64_t v = <uint64_t>us if us > 0 else 0
     c.latency_sum_us += v
-    while v and b < LATENCY_BUCKETS - 1:
-        v >>= 1
-        b += 1
-    c.latency[b] += 1
+    c.latency[latency_bucket(v)] += 1
+
+cdef inline void times_add(Times* t, int64_t us) noexcept nogil:
+    cdef uint64_t v = <uint64_t>us if us > 0 else 0
+    t.sum_us += v
+    t.n[latency_bucket(v)] += 1

@@ -64,6 +64,8 @@ cdef void call_end(Call* c, PGresult* res, int outcome) noexcept nogil:
     # Where every call ends.
     cdef bint kept = c.kept   # then `done` may have begun the next one in its place
     c.ended_us = clock_mono_us()
+    if outcome < SLOT_UNSENT:
+        times_add(&c.engine.worker.counters.statement, c.ended_us - c.sent_us)
     if c.limit != NULL and outcome >= SLOT_UNSENT:
         limit_give(c.limit)
     elif c.limit != NULL:

@@ -18,7 +18,7 @@ cdef inline Tally* tally_of(Queue* q, Worker* w) noexcept nogil:
 cdef inline void tally_pop(PopJob* j, Worker* w, int n) noexcept nogil:
     # Its answer with n messages is written.
     cdef Tally* t
-    cdef int64_t lag
+    cdef int64_t lag = 0
     if j.queue == NULL:
         return
     t = tally_of(j.queue, w)
@@ -37,6 +37,7 @@ cdef inline void tally_pop(PopJob* j, Worker* w, int n) noexcept nogil:
             t.lag_us += <uint64_t>lag
             if <uint64_t>lag > t.lag_most_us:
                 t.lag_most_us = <uint64_t>lag
+    times_add(&w.counters.age, lag)
 
 cdef inline void tally_bytes(PopJob* j, Worker* w, int n, size_t bytes) noexcept nogil:
     # So large an answer was. More is believed at once, less by and by.

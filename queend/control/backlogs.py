@@ -1,0 +1,87 @@
+"""Families of /metrics/prometheus about what waits: per queue and per group, never per partition. They are the kept
+figures (`service/stats`). At most QUEEND_METRICS_QUEUES queues and as many groups are told of, those furthest behind;
+how many are left out is told, and sums are of all."""
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import psycopg
+from prometheus_client.core import GaugeMetricFamily, Metric
+from psycopg.rows import namedtuple_row
+from psycopg_pool import PoolTimeout
+
+WHOLE = """
+SELECT count(*) AS queues, coalesce(sum(s.pending), 0)::bigint AS pending,
+       coalesce(sum(s.processing), 0)::bigint AS processing, coalesce(sum(s.dead), 0)::bigint AS dead,
+       (SELECT count(*) FROM queend.stat_groups) AS groups,
+       coalesce((SELECT (queend.now_us() - x.looked_at) / 1e6 FROM queend.stats x), 0)::float8 AS age
+  FROM queend.stat_queues s"""
+QUEUES = """
+SELECT q.name, s.pending, s.processing, s.total, s.dead,
+       (SELECT min(o.oldest) FROM queend.consumer_groups g
+         CROSS JOIN LATERAL (SELECT c.oldest FROM queend.stat_cursors c WHERE c.group_id = g.id AND c.lag > 0
+                              ORDER BY c.oldest LIMIT 1) AS o
+         WHERE g.queue_id = s.queue_id) AS oldest, queend.is_paused(s.queue_id, 0) AS paused
+  FROM (SELECT x.* FROM queend.stat_queues x ORDER BY x.pending + x.processing DESC, x.queue_id LIMIT %s) AS s
+  JOIN queend.queues q ON q.id = s.queue_id ORDER BY q.name"""
+GROUPS = """
+SELECT q.name AS queue, g.name, s.lag, s.leased, s.lagging,
+       (SELECT c.oldest FROM queend.stat_cursors c WHERE c.group_id = s.group_id AND c.lag > 0
+         ORDER BY c.oldest LIMIT 1) AS oldest, queend.is_paused(s.queue_id, s.group_id) AS paused
+  FROM (SELECT x.* FROM queend.stat_groups x ORDER BY x.lag DESC, x.group_id LIMIT %s) AS s
+  JOIN queend.consumer_groups g ON g.id = s.group_id JOIN queend.queues q ON q.id = g.queue_id
+ ORDER BY q.name, g.name"""
+OF_QUEUE = (      # name, what it is, of a row and the time
+    ("queend_queue_backlog_messages", "Messages that wait for the group that is furthest behind, those with consumers "
+                                      "aside.", lambda row, now: row.pending),
+    ("queend_queue_processing_messages", "Messages that consumers have on lease.", lambda row, now: row.processing),
+    ("queend_queue_stored_messages", "Messages that are stored, consumed or not.", lambda row, now: row.total),
+    ("queend_queue_dead_letters", "Dead letters.", lambda row, now: row.dead),
+    ("queend_queue_oldest_seconds", "Age of the oldest message that some group has to consume; 0: there is none.",
+     lambda row, now: age(row.oldest, now)),
+    ("queend_queue_paused", "1: pops find nothing until it is resumed.", lambda row, now: int(row.paused)))
+OF_GROUP = (
+    ("queend_group_lag_messages", "Messages the group has not consumed.", lambda row, now: row.lag),
+    ("queend_group_processing_messages", "Messages its consumers have on lease.", lambda row, now: row.leased),
+    ("queend_group_lagging_partitions", "Partitions in which it is behind.", lambda row, now: row.lagging),
+    ("queend_group_oldest_seconds", "Age of the oldest message it has to consume; 0: there is none.",
+     lambda row, now: age(row.oldest, now)),
+    ("queend_group_paused", "1: pops of it find nothing until it, or its queue, is resumed.",
+     lambda row, now: int(row.paused)))
+
+
+def age(oldest: int | None, now: float) -> float:
+    """Seconds since a moment in µs; 0 for none."""
+    return max(0.0, round(now - oldest / 1e6, 3)) if oldest else 0.0
+
+
+async def backlogs(control: Any) -> list[Metric]:
+    """Of the database; nothing while it does not answer."""
+    most = control.settings.queend_metrics_queues
+    try:
+        await control.stats.fresh()
+        async with control.pool.connection() as connection, connection.cursor(row_factory=namedtuple_row) as cursor:
+            whole = await (await cursor.execute(WHOLE)).fetchone()
+            queues = await (await cursor.execute(QUEUES, (most,))).fetchall()
+            groups = await (await cursor.execute(GROUPS, (most,))).fetchall()
+    except (psycopg.Error, PoolTimeout):
+        return []
+    left_out = GaugeMetricFamily("queend_backlog_left_out", "Queues and groups that are not told of by name: "
+                                                            "QUEEND_METRICS_QUEUES is the bound.", labels=["kind"])
+    for kind, count, told in (("queues", whole.queues, queues), ("groups", whole.groups, groups)):
+        left_out.add_metric([kind], max(count - most, 0) if told else 0)
+    found: list[Metric] = [left_out, *(GaugeMetricFamily(name, text, value=value) for name, text, value in (
+        ("queend_backlog_messages", "Messages that wait, of all queues.", whole.pending),
+        ("queend_backlog_processing_messages", "Messages that consumers have on lease, of all queues.",
+         whole.processing),
+        ("queend_dead_letters", "Dead letters of all queues.", whole.dead),
+        ("queend_backlog_age_seconds", "How old the figures of backlogs are.", max(0.0, whole.age))))]
+    now = time.time()
+    for table, rows, labels in ((OF_QUEUE, queues, ["queue"]), (OF_GROUP, groups, ["queue", "group"])):
+        for name, text, value in table:
+            family = GaugeMetricFamily(name, text, labels=labels)
+            for row in rows:
+                family.add_metric([row.name] if table is OF_QUEUE else [row.queue, row.name], value(row, now))
+            found.append(family)
+    return found

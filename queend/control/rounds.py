@@ -1,0 +1,50 @@
+"""What the doctor finds, as metrics."""
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from .doctor import CHECKS, LEVELS, examined
+
+EVERY_S = 60.0      # between two rounds
+
+
+class Rounds:
+    """The findings as metrics. One round of all checks at a time, at most one a minute, and only while somebody
+    scrapes: a scrape tells of the last round and begins the next one, for which it does not wait."""
+
+    def __init__(self, control: Any):
+        self.control = control
+        self.findings: list[dict[str, str]] = []
+        self.seconds = self.ended = 0.0
+        self._began = -EVERY_S
+        self._task: asyncio.Task | None = None
+
+    def families(self) -> list[Metric]:
+        now = time.monotonic()
+        if now - self._began >= EVERY_S and (self._task is None or self._task.done()):
+            self._began = now
+            self._task = asyncio.create_task(self._round(), name="doctor")
+        if not self.ended:
+            return []
+        found = GaugeMetricFamily("queend_doctor_finding", "What queend doctor finds: how many of a check and level.",
+                                  labels=["check", "level"])
+        for check in CHECKS:
+            for level in LEVELS[1:]:
+                found.add_metric([check, level], sum((one["check"], one["level"]) == (check, level)
+                                                     for one in self.findings))
+        return [found, GaugeMetricFamily("queend_doctor_round_seconds", "How long its last round took.",
+                                         value=round(self.seconds, 6)),
+                GaugeMetricFamily("queend_doctor_round_timestamp_seconds", "When that round ended.", value=self.ended)]
+
+    async def _round(self) -> None:
+        self.findings = await examined(self.control)
+        self.seconds, self.ended = time.monotonic() - self._began, time.time()
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
