@@ -18,6 +18,7 @@ from ..auth.levels import READ
 from .answer import Json
 from .health import FATAL
 from .maintenance import NONE
+from .plans import lanes, plans
 from .queues import ts3
 from .route import Routes
 from .words import TEXT, TIME, array, whole
@@ -194,7 +195,7 @@ async def unread(control: Any, ask: Ask) -> AsyncIterator[Finding]:
 
 
 CHECKS = {"horizon": horizon, "slots": slots, "tables": tables, "server": server, "locks": locks, "daemon": daemon,
-          "disk": disk, "standing": standing, "unread": unread}
+          "disk": disk, "plans": plans, "lanes": lanes, "standing": standing, "unread": unread}
 SHAPE = whole(status={"enum": list(LEVELS)}, timestamp=TIME, checks=array(TEXT),
               findings=array(whole(check=TEXT, level={"enum": list(LEVELS[1:])}, title=TEXT, evidence=TEXT,
                                    advice=TEXT)))

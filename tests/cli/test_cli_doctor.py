@@ -6,6 +6,7 @@ from support.wait import until
 
 from queend.control import doctor
 from queend.control.doctor import CHECKS
+from queend.control.plans import LANES
 
 
 def found(cli, check):
@@ -45,6 +46,35 @@ def test_a_slot_that_nobody_reads(cli, daemon):
             connection.execute("SELECT pg_create_physical_replication_slot('idle', true)")
             assert not found(cli, "slots")      # it keeps little, and no dead rows
             connection.execute("SELECT pg_drop_replication_slot('idle')")
+
+
+def test_a_lane_in_which_pushes_wait(cli, daemon):
+    """A program that pushed from SQL and does not commit."""
+    waiter = psycopg.connect(daemon.conninfo)
+    with psycopg.connect(daemon.conninfo) as holder:
+        holder.execute("SELECT pg_advisory_xact_lock(%s, 7)", (LANES,))
+        waiter.pgconn.send_query(f"SELECT pg_advisory_xact_lock({LANES}, 7)".encode())
+        (one,) = until(lambda: found(cli, "lanes"), "it waits")
+        assert "lane 7" in one["title"] and f"session {holder.info.backend_pid}" in one["evidence"]
+        holder.rollback()
+    waiter.close()
+    assert not found(cli, "lanes")
+
+
+@pytest.mark.parametrize("index, table", [("cursors_pkey", "cursors"), ("log_pkey", "log")])
+def test_a_look_up_that_goes_another_way(start_daemon, tmp_path, index, table):
+    """Its index is there and may not be used, as after a REINDEX CONCURRENTLY that failed."""
+    daemon = start_daemon()
+    cli = Cli(daemon.url, tmp_path)
+    assert not found(cli, "plans")
+    with psycopg.connect(daemon.conninfo, autocommit=True) as connection:
+        change = "UPDATE pg_index SET indisvalid = %s WHERE indexrelid = %s::regclass"
+        connection.execute(change, (False, f"queend.{index}"))
+        invalid, *others = found(cli, "plans")
+        assert invalid["level"] == "critical" and index in invalid["title"]
+        assert others and all(f"instead of {index}" in one["evidence"] and table in one["evidence"] for one in others)
+        connection.execute(change, (True, f"queend.{index}"))
+    assert not found(cli, "plans")
 
 
 @pytest.mark.parametrize("query", ["HORIZON", "SLOTS", "TABLES", "SERVER", "LOCKED", "STANDING", "LAGGING"])
