@@ -198,8 +198,7 @@ include "core/push/homeless.pyx"          # items whose partition is gone
 # its answer.
 include "core/settle/ack.pyx"             # acknowledgments
 include "core/settle/ackleased.pyx"       # those that need no look into the log
-include "core/settle/claimcall.pyx"       # pops whose records are in memory, and acknowledgments beside them
-include "core/settle/turn.pyx"            # which of these statements is next
+include "core/settle/claimcall.pyx"       # claims of pops in memory, acknowledgments beside them
 include "core/settle/transaction.pyx"     # acknowledgments and pushes, all or nothing
 include "core/settle/txcall.pyx"          # their statement
 include "core/settle/cycle.pyx"           # cycles of streams
@@ -212,9 +211,9 @@ include "core/failover/refill.pyx"        # and out of it
 
 # One worker's engine as a whole: what is next, its timer, its start and end. In: `service`. Owns the Engine; fills in
 # what rooms above call.
-include "core/run/kinds.pyx"              # the table of job kinds
-include "core/run/engine.pyx"             # the drain
-include "core/run/timer.pyx"              # when to look again without being woken
+include "core/run/drain.pyx"              # what waits, and when to look again without being woken
+include "core/run/kinds.pyx"              # the tables of job types
+include "core/run/engine.pyx"             # its start, requests in
 include "core/run/reload.pyx"             # a catalog out of date
 include "core/run/forget.pyx"             # another server: nothing is remembered
 include "core/run/ending.pyx"             # stop and close

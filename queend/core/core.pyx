@@ -397,8 +397,8 @@ cdef dict worker_stats(Worker* w):
     return {"turns": w.turns, "connections": c.live_connections, "requests": c.live_requests, "jobs": c.live_jobs,
             "slots": c.live_slots, "handles": c.live_handles, "parked": c.parked, "accepted": c.accepted,
             "bytes_in": c.bytes_in, "bytes_out": c.bytes_out, "db_errors": c.db_errors, "duplicates": c.duplicates,
-            "push_streams": c.push_streams, "pop_limit": c.pop_limit, "ack_limit": c.ack_limit,
-            "transaction_limit": c.transaction_limit, "lease_limit": c.lease_limit,
+            "push_streams": c.op[OP_PUSH].limit, "pop_limit": c.op[OP_POP].limit, "ack_limit": c.op[OP_ACK].limit,
+            "transaction_limit": c.op[OP_TRANSACTION].limit, "lease_limit": c.op[OP_LEASE].limit,
             "dead_lettered": c.dead_lettered, "buffered": c.buffered, "empty_pops": c.empty_pops, "handed_over": c.handed, "from_memory": c.from_memory, "acked_by_lease": c.by_lease,
             "sealed": c.sealed, "opened": c.opened, "left_sealed": c.left_sealed, "not_sealed": c.not_sealed, "refused": c.refused, "no_room": c.no_room, "not_taken": c.not_taken, "not_parked": c.not_parked, "too_slow": c.too_slow,
             "turn_bytes": c.turn_bytes, "read_beside": c.read_beside, "answered_beside": c.answered_beside}

@@ -16,6 +16,7 @@ cdef struct OpCounter:
     uint64_t items            # messages or acknowledgments in them
     uint64_t errors           # answered with 4xx or 5xx
     uint64_t calls            # statements sent
+    int limit                 # how many of them may be in flight, as of now
     uint64_t latency_sum_us
     uint64_t[LATENCY_BUCKETS] latency
 
@@ -59,11 +60,6 @@ cdef struct Counters:
     int64_t live_slots
     int64_t live_handles
     int64_t parked
-    int push_streams          # calls of a kind that may be in flight, as of now
-    int pop_limit
-    int ack_limit
-    int transaction_limit
-    int lease_limit
 
 cdef extern from *:
     int __builtin_clzll(unsigned long long v) noexcept nogil

@@ -1,7 +1,7 @@
 # The fused call of the pop machine: claim and fetch for many pops in one statement, rows back to their requests.
 
 cdef bint popcall_send(Engine* e) noexcept nogil:
-    cdef PopCall* call = <PopCall*>call_open(e, sizeof(PopCall), STMT_POP, &e.pop_limit, popcall_done)
+    cdef PopCall* call = <PopCall*>call_open(e, sizeof(PopCall), STMT_POP, &e.pops.limit, popcall_done)
     cdef PopArgs* a = <PopArgs*>e.args.at
     cdef PopJob* j
     cdef bint alone = False
@@ -9,12 +9,12 @@ cdef bint popcall_send(Engine* e) noexcept nogil:
         return False
     call.cursors = <Cursor**>arena_alloc(&call.base.arena, CALL_ROOM * sizeof(Cursor*))
     call.rows = <int*>arena_alloc(&call.base.arena, CALL_ROOM * sizeof(int))
-    while (call.cursors != NULL and call.rows != NULL and e.pops.first != NULL and not alone
-            and call.base.jobs.n < e.pop_hold.max_jobs and call.n_cursors < CALL_CURSORS):
-        if e.pops.first.alone and call.base.jobs.n or not popcall_room(call, <PopJob*>e.pops.first):
+    while (call.cursors != NULL and call.rows != NULL and e.pops.jobs.first != NULL and not alone
+            and call.base.jobs.n < e.pops.hold.max_jobs and call.n_cursors < CALL_CURSORS):
+        if e.pops.jobs.first.alone and call.base.jobs.n or not popcall_room(call, <PopJob*>e.pops.jobs.first):
             break
-        alone = e.pops.first.alone
-        j = <PopJob*>joblist_take(&e.pops)
+        alone = e.pops.jobs.first.alone
+        j = <PopJob*>joblist_take(&e.pops.jobs)
         if j.gone or j.group.dead or j.group.paused:
             pop_turn_away(e, j)
         else:
@@ -128,10 +128,10 @@ cdef void pops_expire(Engine* e) noexcept nogil:
     if slotpool_ready(e.slots):
         return
     now = clock_mono_us()
-    n = e.pops.n
+    n = e.pops.jobs.n
     while n > 0:
         n -= 1
-        j = <PopJob*>joblist_take(&e.pops)
+        j = <PopJob*>joblist_take(&e.pops.jobs)
         if j.gone:
             pop_drop_candidates(j)
             pop_forget(j)
@@ -142,7 +142,7 @@ cdef void pops_expire(Engine* e) noexcept nogil:
             pop_drop_candidates(j)
             pop_fail(j, 503, "The database is not reachable")
         else:
-            joblist_add(&e.pops, &j.job)
+            joblist_add(&e.pops.jobs, &j.job)
 
 cdef void popcall_again(PopCall* call, int status) noexcept nogil:
     # The call did not happen (or its outcome is lost: leases it took run out by themselves). Everyone tries again, or

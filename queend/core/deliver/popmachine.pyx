@@ -261,14 +261,15 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
             book.missed = True
         refused = pop_park(e, j) if parked else NULL
     uv_mutex_unlock(&book.lock)
-    popjobs_wake(w, wake)
+    if wake != NULL:
+        popjobs_wake(w, wake)
     if refused != NULL:
         pop_fail(j, 503, refused)
     elif parked:
         return                    # whoever took it out of the book since has it now: nothing of it may be looked at
     elif j.n_cursors:
         pop_move(j, POP_LEASING)
-        joblist_add(&e.claims if cached else &e.pops, &j.job)
+        joblist_add(&e.claims.jobs if cached else &e.pops.jobs, &j.job)
     elif stale:
         pop_move(j, POP_LEASING)
         joblist_add(&e.woken, &j.job)

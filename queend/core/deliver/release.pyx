@@ -32,8 +32,6 @@ cdef void releases_drain(Engine* e) noexcept nogil:
     cdef ReleaseCall* call
     cdef LeaseArgs* a = <LeaseArgs*>e.args.at
     cdef Release* x
-    if e.releases == NULL or clock_mono_us() < e.pause_until:
-        return
     call = <ReleaseCall*>call_open(e, sizeof(ReleaseCall), STMT_RELEASE, &e.release_limit, releases_done)
     if call == NULL:
         return

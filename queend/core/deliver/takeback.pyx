@@ -32,8 +32,6 @@ cdef void takebacks_drain(Engine* e) noexcept nogil:
     cdef TakebackCall* call
     cdef SpanArgs* a = <SpanArgs*>e.args.at
     cdef Takeback* x
-    if e.takebacks == NULL:
-        return
     call = <TakebackCall*>call_open(e, sizeof(TakebackCall), STMT_TAKE_BACK, &e.takeback_limit, takebacks_done)
     if call == NULL:
         return

@@ -208,9 +208,7 @@ cdef void spill_gate(Engine* e) noexcept nogil:
 
 cdef void spill_drain(Engine* e) noexcept nogil:
     global spill_moved
-    # Once per turn of the first worker's loop.
-    if not spool.on:
-        return
+    # Once per turn of the first worker's loop, where there is a buffer.
     spill_gate(e)
     spill_look()
     if not spool.writing and spool.gather.len:
@@ -228,4 +226,4 @@ cdef inline bint spill_works() noexcept nogil:
 
 cdef inline bint spill_waits() noexcept nogil:
     # The timer looks again.
-    return spool.on and (spool.pending != 0 or spill_held.n != 0)
+    return spool.pending != 0 or spill_held.n != 0

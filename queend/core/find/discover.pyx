@@ -44,8 +44,6 @@ cdef void discover_left(Engine* e) noexcept nogil:
 cdef void discover_drain(Engine* e) noexcept nogil:
     # One statement at a time. What a look wants goes before a page of a scan, which may have a thousand more.
     cdef Discover* d = &e.discover
-    if d.finding:
-        return
     if d.scanning == NULL and book.n_scans:
         discover_next(e)
     if d.scanning == NULL and not d.recent_wanted and not d.waking_wanted and not d.ended_wanted:
@@ -85,7 +83,7 @@ cdef inline int64_t look_due(Discover* d, const Settings* s) noexcept nogil:
     # When to look next (monotonic). The first time at once: everything after it goes on from there.
     if d.look_now or d.since == 0 and d.looked_us == 0:
         return 1
-    return d.looked_us + <int64_t>limit_clamp(s.look_ms, 20, LOOK_MOST_MS) * 1000
+    return d.looked_us + <int64_t>min(max(s.look_ms, 20), LOOK_MOST_MS) * 1000
 
 cdef void discover_tick(Engine* e, int64_t now) noexcept nogil:
     # By one worker: has anything been committed at all, the catalog among it? An idle database answers that for

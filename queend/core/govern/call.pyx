@@ -1,7 +1,7 @@
 # A statement from its first parameter to its end. In: an engine that has something to ask. Out: `done`, called exactly
 # once for each call that was to be sent, with what came of it (SLOT_*). Owner: the worker.
 #
-#     call = <PopCall*>call_open(e, sizeof(PopCall), STMT_POP, &e.pop_limit, popcall_done)
+#     call = <PopCall*>call_open(e, sizeof(PopCall), STMT_POP, &e.pops.limit, popcall_done)
 #     args = <PopArgs*>e.args.at            fill it; leave with call_drop if there is nothing to ask
 #     call_send(&call.base)                 False: nothing was sent, and `done` has put everything back
 #

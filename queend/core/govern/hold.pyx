@@ -29,12 +29,6 @@ HOLD_PUSH.least_us = 0
 HOLD_PUSH.most_us = 1500
 HOLD_PUSH.most_misses = 8
 
-cdef void holds_open(Engine* e) noexcept nogil:
-    hold_of_type(e.settings, &e.pop_hold, TYPE_POP, NULL)
-    hold_of_type(e.settings, &e.turn_hold, TYPE_POP, &HOLD_TURN)
-    hold_of_type(e.settings, &e.ack_hold, TYPE_ACK, NULL)
-    hold_of_type(e.settings, &e.lease_hold, TYPE_LEASE, NULL)
-
 cdef void hold_of_type(Settings* s, Hold* h, int job_type, const HoldRule* rule) noexcept nogil:
     cdef TypeSettings* t = &s.types[job_type]
     hold_open(h, t.preferred, t.max_jobs, <int64_t>t.hold_ms * 1000 if t.hold_ms else -1, t.hold_ms > 0)
@@ -83,15 +77,18 @@ cdef int64_t hold_returning(Hold* h, int gathered, int64_t now) noexcept nogil:
     h.expected = 0
     return 0
 
-cdef bint hold_fires(Engine* e, const Hold* h, JobList* jobs, const Limit* l) noexcept nogil:
-    cdef int64_t waited
-    if jobs.n == 0:
-        return False
-    waited = clock_mono_us() - jobs.first.queued_us
-    return not engine_waits_for(e, hold_for(h, jobs.n, waited, l.in_flight, l.fastest))
+cdef bint hold_fires(Engine* e, JobQueue* q) noexcept nogil:
+    return q.jobs.n > 0 and not hold_waits(e, &q.hold, &q.hold, q.jobs.n, q.jobs.first.queued_us, q.jobs.n, &q.limit)
 
-cdef bint engine_waits_for(Engine* e, int64_t wait_us) noexcept nogil:
-    # Something is held for so long: the timer looks again. False: it is not held.
-    if wait_us > 0 and (e.hold_us < 0 or wait_us < e.hold_us):
-        e.hold_us = wait_us
-    return wait_us != 0
+cdef bint hold_waits(Engine* e, const Hold* h, Hold* returning, int jobs, int64_t since_us, int gathered,
+                     const Limit* l) noexcept nogil:
+    # Do jobs that have gathered since then wait, for others (h) or for clients that return? The timer looks again. l:
+    # of their statements; NULL: none of them is in flight.
+    cdef int64_t now = clock_mono_us()
+    cdef int in_flight = l.in_flight if l != NULL else 0
+    cdef int64_t wait = hold_for(h, jobs, now - since_us, in_flight, l.fastest if l != NULL else 0)
+    if wait == 0 and in_flight == 0:
+        wait = hold_returning(returning, gathered, now)
+    if wait > 0 and (e.hold_us < 0 or wait < e.hold_us):
+        e.hold_us = wait
+    return wait != 0

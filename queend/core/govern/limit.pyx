@@ -164,24 +164,12 @@ cdef void limit_look(Limit* l, int64_t now_us) noexcept nogil:
 
 # ---- as the operator set them ---------------------------------------------------------------------------------------
 
-cdef void limits_open(Engine* e) noexcept nogil:
-    # The slots a stream needs stay out of their reach.
-    limit_of_type(e, &e.pop_limit, TYPE_POP)
-    limit_of_type(e, &e.claim_limit, TYPE_POP)
-    limit_of_type(e, &e.ack_limit, TYPE_ACK)
-    limit_of_type(e, &e.tx_limit, TYPE_TRANSACTION)
-    limit_of_type(e, &e.lease_limit, TYPE_LEASE)
-    # they wait for each other in there
-    limit_fixed(&e.cycle_limit, limit_clamp(e.settings.cycles, 1, e.settings.slots // 2 if e.settings.slots > 3 else 1))
-    limit_fixed(&e.lease_asks_limit, 2)
-    limit_fixed(&e.release_limit, 1)
-    limit_fixed(&e.takeback_limit, 1)
-
 cdef void limit_of_type(Engine* e, Limit* l, int job_type) noexcept nogil:
     cdef LimitConfig c = limit_config(e.settings, job_type)
     limit_open(l, &c)
 
 cdef LimitConfig limit_config(Settings* s, int job_type) noexcept nogil:
+    # The slots a stream needs stay out of its reach.
     cdef LimitConfig c
     cdef int most = s.slots - 2 if s.slots > 3 else 1
     memset(&c, 0, sizeof(c))

@@ -7,16 +7,11 @@
 cdef enum:
     ASIDE_SEEN = 20000        # ids in an answer that has more to teach: sql/function/ids.sql
 
-cdef inline PushStream* aside_deal(PushStream* s, Partition* p) noexcept nogil:
-    return s.side if p.aside else s
-
 cdef void aside_take(PushStream* s, PushBatch* b, PGresult* res) noexcept nogil:
     # Before the refused are sent again: those that have to learn, and what was gathered for them, go to the side.
     cdef PushGroup* g
     cdef int row, i
     cdef bint any = False
-    if s.main != NULL:
-        return
     for row in range(PQntuples(res)):
         i = pg_int4(res, row, PUSH_ORD)
         if pg_int2(res, row, PUSH_STATUS) == 3 and 0 <= i < b.n_chunks:
@@ -73,7 +68,7 @@ cdef void aside_home(PushStream* side, PushBatch* b) noexcept nogil:
     cdef PushGroup* to
     cdef PushStream* s = side.main
     cdef Partition* p
-    if s == NULL or side.again != NULL:
+    if side.again != NULL:
         return
     while g != NULL:
         p = g.partition
@@ -125,7 +120,7 @@ cdef void group_pour(PushBatch* b, PushGroup* g, PushBatch* into, PushGroup* to)
 
 cdef bint aside_learn(PushStream* s, PushBatch* b) noexcept nogil:
     # Reads on for a partition of a batch of the side. False: there is none, the batch can be sent.
-    cdef PushGroup* g = b.first if s.main != NULL else NULL
+    cdef PushGroup* g = b.first
     cdef Recall* r
     cdef LearnArgs* a = <LearnArgs*>engine_of(s.worker).args.at
     while g != NULL and not g.learn:

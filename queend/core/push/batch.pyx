@@ -167,9 +167,11 @@ cdef bint batch_chunks(PushBatch* b) noexcept nogil:
         return False
     b.n_chunks = 0
     b.scheduled = False
+    b.has_other = False
     g = b.first
     while g != NULL:
         it = g.first
+        b.has_other = b.has_other or g.has_other
         g.scheduled = False
         bytes = 0
         c = NULL

@@ -17,6 +17,12 @@ cdef enum:
 
 # ---- with the batch ------------------------------------------------------------------------------------------------
 
+cdef bint handover_begin(PushStream* s, PushBatch* b, ClaimArgs* a) noexcept nogil:
+    # Who is served, and what the database is told of it. True: the batch has become shorter.
+    cdef bint shorter = handover_choose(s, b)
+    handover_encode(s, b, a)
+    return shorter
+
 cdef bint handover_choose(PushStream* s, PushBatch* b) noexcept nogil:
     # The batch is cut into rows and about to leave: whom can it serve? True: it has become shorter. What is stored for
     # as many waiters as one call serves is committed and delivered while the database stores the rest.

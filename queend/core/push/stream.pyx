@@ -30,6 +30,7 @@ cdef bint streams_open(Process* p) noexcept nogil:
         streams[n + i].worker = streams[i].worker
         hold_of_type(&p.settings, &streams[i].hold, TYPE_PUSH, &HOLD_PUSH)
         hold_of_type(&p.settings, &streams[n + i].hold, TYPE_PUSH, &HOLD_PUSH)
+        streams[n + i].hold.patient = False       # its items have waited already
     return True
 
 cdef inline int streams_of(Worker* w) noexcept nogil:
@@ -72,11 +73,12 @@ cdef void stream_add(PushStream* s, PushPart* part) noexcept nogil:
             items_home(s, it, False)
             it = following
             continue
-        to = aside_deal(s, p)
+        to = s.side if p.aside else s
         if to.gather == NULL:
             to.gather = batch_new(to)
-            if to.gather != NULL and s.hold.patient:
-                to.gather.begun_us = clock_mono_us()
+            if to.gather != NULL:
+                to.gather.server = catalog_server()
+                to.gather.begun_us = clock_mono_us() if s.hold.patient else 0
         short = to.gather == NULL
         if short or batch_full(to.gather, part.job, s.hold.max_jobs):
             break
@@ -123,13 +125,9 @@ cdef void stream_refill(PushStream* s) noexcept nogil:
 # ---- sending -------------------------------------------------------------------------------------------------------
 
 cdef void stream_drain(PushStream* s) noexcept nogil:
-    # Sends what there is, if nothing is in flight and a slot is free.
-    if s.flying != NULL:
-        return
+    # Sends what there is, if a slot is free. Nothing is in flight.
     if s.stale:
         stream_expire(s)
-        return
-    if s.again == NULL and s.gather == NULL:
         return
     if s.retry_at and clock_mono_us() < s.retry_at:
         return
@@ -141,10 +139,8 @@ cdef void stream_drain(PushStream* s) noexcept nogil:
     stream_send(s, stream_next(s))
 
 cdef bint stream_holds(PushStream* s) noexcept nogil:
-    # Does what it gathered wait, for others or for clients that return? A side has waited already.
-    cdef int64_t now = clock_mono_us()
-    cdef int64_t wait = hold_for(&s.hold, s.gather.n_jobs, now - s.gather.begun_us, 0, 0) if s.main == NULL else 0
-    return engine_waits_for(engine_of(s.worker), wait if wait else hold_returning(&s.hold, s.gather.n_items, now))
+    # Does what it gathered wait, for others or for clients that return?
+    return hold_waits(engine_of(s.worker), &s.hold, &s.hold, s.gather.n_jobs, s.gather.begun_us, s.gather.n_items, NULL)
 
 cdef void stream_answered(PushStream* s, PushBatch* b) noexcept nogil:
     # Clients that wait for their answers send again when they have them. Without a hold they fall into two halves that
@@ -220,7 +216,7 @@ cdef void stream_send(PushStream* s, PushBatch* b) noexcept nogil:
         if b.first == NULL:
             stream_drop(s, b)
             return
-    if aside_learn(s, b):
+    if s.main != NULL and aside_learn(s, b):
         return
     if b.since_us == 0:
         b.since_us = clock_mono_us()
@@ -229,11 +225,11 @@ cdef void stream_send(PushStream* s, PushBatch* b) noexcept nogil:
         return
     s.flying = b
     call_begin(&s.call, e, STMT_PUSH_DUE if b.scheduled else STMT_PUSH, stream_done)
-    batch_recall(b, &a.known)
-    if handover_choose(s, b):
+    if b.has_other:
+        batch_recall(b, &a.known)
+    if handover_begin(s, b, &a.claims) and b.has_other:
         batch_recall(b, &a.known)     # fewer rows now
     batch_encode(b, &a.rows, &a.hint, &e.pack)
-    handover_encode(s, b, &a.claims)
     s.worker.counters.op[OP_PUSH].calls += 1
     call_send(&s.call)
 
@@ -258,11 +254,14 @@ cdef void stream_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         return
     spool.doubt = False
     batch_learn(b, res)
-    aside_take(s, b, res)
-    again = batch_refused(s, b, res)
-    if again != NULL:
-        stream_first(s, again)
-    aside_home(s, b)
+    if stream_refuses(res):
+        if s.main == NULL:
+            aside_take(s, b, res)
+        again = batch_refused(s, b, res)
+        if again != NULL:
+            stream_first(s, again)
+    if s.main != NULL:
+        aside_home(s, b)
     stream_answered(s, b)
     s.leaving = True
     if s.again != NULL or s.gather != NULL and not stream_holds(s):
@@ -273,6 +272,14 @@ cdef void stream_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         again = s.dropped
         s.dropped = again.next
         batch_free(again)
+
+cdef inline bint stream_refuses(PGresult* res) noexcept nogil:
+    # Of some partition nothing was stored: more has to be known first, or its rows to be plain.
+    cdef int row
+    for row in range(PQntuples(res)):
+        if pg_int2(res, row, PUSH_STATUS) == 3:
+            return True
+    return False
 
 cdef inline void stream_first(PushStream* s, PushBatch* b) noexcept nogil:
     # It is sent before anything that was gathered.
@@ -442,7 +449,8 @@ cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nog
     # After the commit, never before: waiters hear of it now.
     uv_rwlock_rdlock(&catalog.lock)
     uv_mutex_lock(&book.lock)
-    handover_book(b, clock_mono_us(), &wake)
+    if b.n_claims:
+        handover_book(b, clock_mono_us(), &wake)
     g = b.first
     while g != NULL:
         if g.head:
@@ -450,12 +458,15 @@ cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nog
         g = g.next
     for i in range(b.n_chunks):
         c = &b.chunks[i]
-        c.keep = c.group.answered and c.whole and not c.scheduled and rowcache_wanted(c.group.partition, c.first.offset, c.group.head)
+        c.keep = (c.group.answered and c.whole and not c.scheduled
+                  and rowcache_wanted(c.group.partition, c.first.offset, c.group.head))
         keeps = keeps or c.keep
     uv_mutex_unlock(&book.lock)
     uv_rwlock_rdunlock(&catalog.lock)
-    popjobs_wake(s.worker, wake)
-    handover_answer(s, b)
+    if wake != NULL:
+        popjobs_wake(s.worker, wake)
+    if b.n_claims:
+        handover_answer(s, b)
     if keeps:
         stream_keep(s, b)
     g = b.first

@@ -1,8 +1,5 @@
-# The engine of one worker: what waits for a statement, and the drain that sends it. Wake sources: submission,
-# completion of a statement, the timer (deadlines, due leases, retries), messages of other workers.
-#
-# The drain runs once per loop iteration, after I/O, so that everything read in one iteration shares a call. It starts
-# with another kind each time, so that no kind starves.
+# The engine of one worker: its start, and the requests it is handed. What turns it (run/drain): requests, the end of a
+# statement, the timer (deadlines, due leases, retries), messages of other workers.
 
 cdef bint engine_boot(Process* p) noexcept nogil:
     # Before the threads start: what all workers share.
@@ -56,8 +53,9 @@ cdef bint engine_open(Worker* w) noexcept nogil:
     e.deadline_ms = w.settings.deadline_ms
     e.patience_us = <int64_t>w.settings.patience_ms * 1000
     e.pack.least = w.settings.compress_from
-    limits_open(e)
-    holds_open(e)
+    w.counters.op[OP_PUSH].limit = streams_of(w)
+    queues_open(e)
+    drains_open(e)
     uv_timer_init(&w.loop, &e.timer)
     e.timer.data = e
     w.counters.live_handles += 1
@@ -245,56 +243,3 @@ cdef void reply_not_ready(Request* r, const char* why) noexcept nogil:
     cdef char[160] text
     snprintf(text, sizeof(text), b"{\"status\":\"not ready\",\"error\":\"%s\"}", why)
     reply_raw(r, 503, slice_lit(JSON_LINES), slice_lit(text))
-
-# ---- drain ---------------------------------------------------------------------------------------------------------
-
-cdef void engine_drain(Worker* w) noexcept nogil:
-    cdef Engine* e = engine_of(w)
-    cdef int i
-    cdef int64_t now
-    if e == NULL or e.slots == NULL:
-        return
-    if e.want_reload and clock_mono_us() >= e.reload_pause:
-        reload_send(e)
-    if e.wait_reload.n and not slotpool_ready(e.slots):
-        reload_waits(e)
-    lookup_drain(e)
-    e.hold_us = -1
-    e.rotate += 1
-    for i in range(4):
-        engine_drain_kind(e, (e.rotate + i) & 3)
-    cycles_drain(e)
-    lease_asks_drain(e)
-    leases_drain(e)
-    releases_drain(e)
-    takebacks_drain(e)
-    discover_drain(e)
-    if e.paused.n:
-        pauses_drain(e)
-    if w is boss:
-        spill_drain(e)
-    if slotpool_ready(e.slots):
-        e.unready_since = 0
-    elif e.unready_since == 0:
-        e.unready_since = clock_mono_us()
-    limits_tell(e)
-    engine_arm(e)
-
-cdef void engine_drain_kind(Engine* e, int kind) noexcept nogil:
-    cdef int i
-    if kind != 0 and e.pause_until:
-        if clock_mono_us() < e.pause_until:
-            return            # a call failed just now: the timer looks again
-        e.pause_until = 0
-    if kind == 0:
-        for i in range(streams_all):
-            if streams[i].worker is e.worker:
-                stream_drain(&streams[i])
-    elif kind == 1:
-        if e.woken.n or e.pops.n or e.claims.n or e.leased.n:
-            pops_drain(e)
-    elif kind == 2:
-        if e.acks.n:
-            acks_drain(e)
-    elif e.txs.n:
-        txs_drain(e)

@@ -119,21 +119,20 @@ cdef void ack_go(Worker* w, AckJob* j) noexcept nogil:
         else:
             j.pending += 1
     if j.pending:
-        job_queue(&j.job, &engine_of(w).leased if ack_leased(j) else &engine_of(w).acks)
+        job_queue(&j.job, &engine_of(w).leased if ack_leased(j) else &engine_of(w).acks.jobs)
     else:
         job_move(&j.job, JOB_FLYING)
         ack_answer(j)
 
 cdef void acks_drain(Engine* e) noexcept nogil:
-    if e.acks.n and not slotpool_ready(e.slots):
-        jobs_expire(e, &e.acks)
-    while hold_fires(e, &e.ack_hold, &e.acks, &e.ack_limit) and ackcall_send(e):
+    jobs_expire(e, &e.acks.jobs)
+    while hold_fires(e, &e.acks) and ackcall_send(e):
         pass
 
 cdef bint ackcall_send(Engine* e) noexcept nogil:
-    cdef AckCall* call = <AckCall*>call_open(e, sizeof(AckCall), STMT_ACK, &e.ack_limit, ackcall_done)
+    cdef AckCall* call = <AckCall*>call_open(e, sizeof(AckCall), STMT_ACK, &e.acks.limit, ackcall_done)
     cdef AckArgs* a = <AckArgs*>e.args.at
-    cdef AckJob* j = <AckJob*>e.acks.first
+    cdef AckJob* j = <AckJob*>e.acks.jobs.first
     cdef JobList later
     cdef int n = 0
     cdef int jobs = 0
@@ -143,23 +142,23 @@ cdef bint ackcall_send(Engine* e) noexcept nogil:
         return False
     memset(&later, 0, sizeof(later))
     table_clear(&e.ack_rows)
-    while j != NULL and n < CALL_ACKS and jobs < e.ack_hold.max_jobs:
+    while j != NULL and n < CALL_ACKS and jobs < e.acks.hold.max_jobs:
         n += j.pending
         jobs += 1
         j = <AckJob*>j.job.next
     call.rows = <AckRow*>arena_alloc(&call.base.arena, n * sizeof(AckRow))
-    while call.rows != NULL and e.acks.first != NULL and n > 0 and not alone:
-        j = <AckJob*>e.acks.first
+    while call.rows != NULL and e.acks.jobs.first != NULL and n > 0 and not alone:
+        j = <AckJob*>e.acks.jobs.first
         if not ackjob_current(e, j):
             n -= j.pending
-            joblist_take(&e.acks)
+            joblist_take(&e.acks.jobs)
             ack_go(e.worker, j)
             continue
         if j.job.alone and call.base.jobs.n:
             break
         alone = j.job.alone
         n -= j.pending
-        joblist_take(&e.acks)
+        joblist_take(&e.acks.jobs)
         before = call.n_rows
         ack_rows_add(call, &e.ack_rows, j)
         if call.n_rows == before:
@@ -167,7 +166,7 @@ cdef bint ackcall_send(Engine* e) noexcept nogil:
             continue
         job_move(&j.job, JOB_FLYING)
         joblist_add(&call.base.jobs, &j.job)
-    jobs_queue_first(&later, &e.acks)
+    jobs_queue_first(&later, &e.acks.jobs)
     if call.n_rows == 0:
         call_drop(&call.base)
         return False
@@ -280,12 +279,12 @@ cdef void ackcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef Engine* e = c.engine
     cdef AckJob* j
     if outcome >= SLOT_UNSENT:
-        jobs_queue_first(&c.jobs, &e.acks)
+        jobs_queue_first(&c.jobs, &e.acks.jobs)
         return
     if outcome != SLOT_OK:
         if res == NULL:
             rows_unsure(e, call.rows, call.n_rows)
-        jobs_failed(c, res, &e.acks, &ACK_TEXTS)
+        jobs_failed(c, res, &e.acks.jobs, &ACK_TEXTS)
         return
     if PQntuples(res) and pg_int4(res, 0, ACK_ORD) < 0:
         while c.jobs.first != NULL:
@@ -300,7 +299,7 @@ cdef void ackcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         if j.pending <= 0:
             ack_answer(j)
         else:
-            job_queue_first(&j.job, &e.acks)
+            job_queue_first(&j.job, &e.acks.jobs)
 
 cdef void ackcall_take(AckCall* call, PGresult* res) noexcept nogil:
     cdef int row, i, k

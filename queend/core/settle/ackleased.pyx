@@ -118,7 +118,7 @@ cdef void leased_gather(PopCall* call, TurnArgs* a) noexcept nogil:
     cdef int i
     ackjobs_renew(e, &e.leased)
     j = <AckJob*>e.leased.first
-    while j != NULL and jobs < e.ack_hold.max_jobs and (jobs == 0 or room + j.n_leased <= CALL_CURSORS):
+    while j != NULL and jobs < e.acks.hold.max_jobs and (jobs == 0 or room + j.n_leased <= CALL_CURSORS):
         jobs += 1
         room += j.n_leased
         j = <AckJob*>j.job.next
@@ -154,8 +154,6 @@ cdef int leased_done(PopCall* call, PGresult* res) noexcept nogil:
     cdef LeasedAck* a
     cdef bint released
     cdef PopJob* wake = NULL
-    if call.n_leased == 0:
-        return 0
     uv_mutex_lock(&book.lock)
     for i in range(call.n_leased):
         a = call.leased[i]
@@ -170,7 +168,8 @@ cdef int leased_done(PopCall* call, PGresult* res) noexcept nogil:
             call.base.engine.worker.counters.by_lease += a.n
             row += 1
     uv_mutex_unlock(&book.lock)
-    popjobs_wake(call.base.engine.worker, wake)
+    if wake != NULL:
+        popjobs_wake(call.base.engine.worker, wake)
     leased_home(call)
     return row
 
@@ -204,7 +203,7 @@ cdef void leased_home(PopCall* call) noexcept nogil:
             ack_answer(j)
         else:
             ackjob_unleased(j)
-            job_queue(&j.job, &call.base.engine.acks)
+            job_queue(&j.job, &call.base.engine.acks.jobs)
 
 cdef void leased_lost(PopCall* call) noexcept nogil:
     # No answer: nobody knows.
@@ -227,4 +226,4 @@ cdef void leased_expire(Engine* e) noexcept nogil:
     while e.leased.first != NULL:
         job = joblist_take(&e.leased)
         ackjob_unleased(<AckJob*>job)
-        joblist_add(&e.acks, job)
+        joblist_add(&e.acks.jobs, job)

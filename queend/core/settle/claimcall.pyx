@@ -1,28 +1,71 @@
 # Pops whose records are in memory: one small statement claims for many of them (queend.claim: the cursor must stand
 # where the book believes, free of a lease), and they are answered from the row cache. Where the claim is refused the
-# pop goes the whole way (deliver/popcall), with the same candidates.
+# pop goes the whole way (deliver/popcall), with the same candidates. Acknowledgments by lease travel with the claims.
+
+# ---- which statement is next ---------------------------------------------------------------------------------------
+
+cdef void pops_drain(Engine* e) noexcept nogil:
+    # Woken waiters choose candidates first; then calls go out while permits and slots last.
+    cdef Job* j
+    cdef int n = e.woken.n
+    while n > 0:
+        n -= 1
+        j = joblist_take(&e.woken)
+        pop_try(e.worker, <PopJob*>j)
+    if not slotpool_ready(e.slots):
+        claims_expire(e)
+        leased_expire(e)
+        pops_expire(e)
+    while turn_fires(e) and claimcall_send(e):
+        pass
+    while e.pops.jobs.n and hold_fires(e, &e.pops) and popcall_send(e):
+        pass
+
+cdef bint turn_fires(Engine* e) noexcept nogil:
+    # Claims and the acknowledgments that travel with them wait as one.
+    cdef JobQueue* q = &e.claims
+    cdef const Hold* hold = &q.hold
+    cdef Job* oldest = q.jobs.first
+    cdef int n = q.jobs.n + e.leased.n
+    if n == 0:
+        return False
+    if oldest == NULL or (e.leased.first != NULL and e.leased.first.queued_us < oldest.queued_us):
+        oldest = e.leased.first
+    # A hold that was asked for of acknowledgments is theirs where no claim travels with them.
+    if q.jobs.n == 0 and e.acks.hold.patient:
+        hold = &e.acks.hold
+    return not hold_waits(e, hold, &q.hold, n, oldest.queued_us, n, &q.limit)
+
+cdef void claims_expire(Engine* e) noexcept nogil:
+    # No connection: they wait with the others, whose patience is looked after.
+    cdef PopJob* j
+    while e.claims.jobs.first != NULL:
+        j = <PopJob*>joblist_take(&e.claims.jobs)
+        pop_untake(j)
+        joblist_add(&e.pops.jobs, &j.job)
 
 # ---- the call ------------------------------------------------------------------------------------------------------
 
 cdef bint claimcall_send(Engine* e) noexcept nogil:
-    cdef PopCall* call = <PopCall*>call_open(e, sizeof(PopCall), STMT_TURN, &e.claim_limit, claimcall_done)
+    cdef PopCall* call = <PopCall*>call_open(e, sizeof(PopCall), STMT_TURN, &e.claims.limit, claimcall_done)
     cdef TurnArgs* a = <TurnArgs*>e.args.at
     cdef PopJob* j
     if call == NULL:
         return False
     call.cursors = <Cursor**>arena_alloc(&call.base.arena, CALL_ROOM * sizeof(Cursor*))
-    while (call.cursors != NULL and e.claims.first != NULL and call.base.jobs.n < e.pop_hold.max_jobs
+    while (call.cursors != NULL and e.claims.jobs.first != NULL and call.base.jobs.n < e.pops.hold.max_jobs
             and call.n_cursors < CALL_CURSORS):
-        call.expected += min(pop_expects(<PopJob*>e.claims.first), CLAIM_BYTES)
+        call.expected += min(pop_expects(<PopJob*>e.claims.jobs.first), CLAIM_BYTES)
         if call.base.jobs.n and call.expected > CALL_BYTES:
             break
-        j = <PopJob*>joblist_take(&e.claims)
+        j = <PopJob*>joblist_take(&e.claims.jobs)
         if j.gone or j.group.dead or j.group.paused:
             pop_untake(j)
             pop_turn_away(e, j)
         else:
             claimcall_add(call, a, j)
-    leased_gather(call, a)
+    if e.leased.n:
+        leased_gather(call, a)
     if call.base.jobs.n == 0 and call.n_leased == 0:
         call_drop(&call.base)
         return False
@@ -57,9 +100,12 @@ cdef void claimcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef PopCall* call = <PopCall*>c
     cdef Engine* e = c.engine
     cdef int row = 0
-    if e.claim_limit.in_flight == 0 and outcome < SLOT_UNSENT:
-        hold_answered(&e.turn_hold, c.jobs.n + call.acks.n, e.claims.n + e.leased.n, c.ended_us - c.sent_us, c.ended_us)
-    if outcome == SLOT_OK:
+    if e.claims.limit.in_flight == 0 and outcome < SLOT_UNSENT:
+        hold_answered(&e.claims.hold, c.jobs.n + call.acks.n, e.claims.jobs.n + e.leased.n, c.ended_us - c.sent_us,
+                      c.ended_us)
+    if call.n_leased == 0:
+        pass
+    elif outcome == SLOT_OK:
         row = leased_done(call, res)
     elif res == NULL and outcome < SLOT_UNSENT:
         leased_lost(call)
@@ -112,7 +158,8 @@ cdef void claimcall_book(PopCall* call, PGresult* res, int row, int64_t now) noe
                 book_wake_cursor(c, &wake)
         job = job.next
     uv_mutex_unlock(&book.lock)
-    popjobs_wake(call.base.engine.worker, wake)
+    if wake != NULL:
+        popjobs_wake(call.base.engine.worker, wake)
 
 cdef void claimcall_answer(Engine* e, PopJob* j) noexcept nogil:
     cdef Buf* out
@@ -121,7 +168,7 @@ cdef void claimcall_answer(Engine* e, PopJob* j) noexcept nogil:
         # something moved the cursor that the book does not know of: the whole way tells
         pop_untake(j)
         pop_move(j, POP_LEASING)
-        joblist_add(&e.pops, &j.job)
+        joblist_add(&e.pops.jobs, &j.job)
         return
     if not j.gone:
         out = reply_begin(j.job.r, 200, pop_type(j))

@@ -98,7 +98,7 @@ cdef void cycle_go(Worker* w, CycleJob* j) noexcept nogil:
         if item_bare(it) and not item_seal(w, &j.job, it):
             job_unsealed(&j.job)
             return
-    job_queue(&j.job, &e.cycles)
+    job_queue(&j.job, &e.cycles.jobs)
 
 cdef void cycle_ask(Engine* e, Job* job) noexcept nogil:
     cdef PushReq* q = &(<CycleJob*>job).req.push
@@ -128,11 +128,9 @@ cdef void cycle_refuse(Job* job, int status, const char* text) noexcept nogil:
 # ---- out -----------------------------------------------------------------------------------------------------------
 
 cdef void cycles_drain(Engine* e) noexcept nogil:
-    if e.pause_until:
-        return                # a call failed just now
-    while e.cycles.n:
+    while e.cycles.jobs.n:
         if not cycle_send(e):
-            jobs_expire(e, &e.cycles)
+            jobs_expire(e, &e.cycles.jobs)
             break
 
 cdef bint cycle_stands(CycleJob* j) noexcept nogil:
@@ -147,12 +145,12 @@ cdef bint cycle_stands(CycleJob* j) noexcept nogil:
 
 cdef bint cycle_send(Engine* e) noexcept nogil:
     # False: nothing was sent, and the job is back in its queue or was refused.
-    cdef CycleCall* call = <CycleCall*>call_open(e, sizeof(CycleCall), STMT_CYCLE, &e.cycle_limit, cycle_done)
+    cdef CycleCall* call = <CycleCall*>call_open(e, sizeof(CycleCall), STMT_CYCLE, &e.cycles.limit, cycle_done)
     cdef CycleJob* j
     cdef CycleStep step
     if call == NULL:
         return False
-    j = <CycleJob*>joblist_take(&e.cycles)
+    j = <CycleJob*>joblist_take(&e.cycles.jobs)
     step = (STEP_ASK if j.doubt else STEP_LOOK if cycle_looks(j) else STEP_MAKE if j.makes else STEP_DO)
     if j.job.server != catalog_server() or (step == STEP_DO and not cycle_stands(j)):
         call_drop(&call.base)
@@ -295,7 +293,7 @@ cdef void cycle_done(Call* c, PGresult* res, int outcome) noexcept nogil:
 cdef void cycle_back(CycleCall* call, PGresult* res, int outcome) noexcept nogil:
     cdef Engine* e = call.base.engine
     if outcome == SLOT_UNSENT:
-        job_queue_first(&call.job.job, &e.cycles)
+        job_queue_first(&call.job.job, &e.cycles.jobs)
     elif outcome == SLOT_TOO_LARGE:
         cycle_refuse(&call.job.job, 413, "The cycle is too large")
     elif outcome == SLOT_NO_MEMORY:
@@ -316,7 +314,7 @@ cdef void cycle_back(CycleCall* call, PGresult* res, int outcome) noexcept nogil
 
 cdef void cycle_again(Engine* e, CycleJob* j) noexcept nogil:
     e.pause_until = clock_mono_us() + TROUBLE_PAUSE_US
-    job_queue_first(&j.job, &e.cycles)
+    job_queue_first(&j.job, &e.cycles.jobs)
 
 cdef void cycle_lost(CycleCall* call) noexcept nogil:
     # No answer. What it pushed under ids made here tells whether it was done; without that only its client can know.

@@ -28,20 +28,19 @@ cdef void lease_submit(Worker* w, Request* r) noexcept nogil:
         reply_error(r, err.status, err.text)
         return
     job_open(&j.job, r, OP_LEASE)
-    job_queue(&j.job, &engine_of(w).lease_asks if r.grant != NULL and r.grant.limited else &engine_of(w).leases)
+    job_queue(&j.job,
+              &engine_of(w).lease_asks.jobs if r.grant != NULL and r.grant.limited else &engine_of(w).leases.jobs)
 
 # ---- whose it is ---------------------------------------------------------------------------------------------------
 
 cdef void lease_asks_drain(Engine* e) noexcept nogil:
     # A lease's id names no queue that a token could be held against: the database is asked first.
     cdef Call* call
-    if e.lease_asks.n == 0 or clock_mono_us() < e.pause_until:
-        return
-    jobs_expire(e, &e.lease_asks)
-    call = call_open(e, sizeof(Call), STMT_LEASE_QUEUES, &e.lease_asks_limit, lease_asks_done)
+    jobs_expire(e, &e.lease_asks.jobs)
+    call = call_open(e, sizeof(Call), STMT_LEASE_QUEUES, &e.lease_asks.limit, lease_asks_done)
     if call == NULL:
         return
-    leases_take(call, &e.lease_asks, LEASE_ASKS, &e.args.at[0], NULL)
+    leases_take(call, &e.lease_asks.jobs, LEASE_ASKS, &e.args.at[0], NULL)
     call_send(call)
 
 cdef void lease_asks_done(Call* c, PGresult* res, int outcome) noexcept nogil:
@@ -50,10 +49,10 @@ cdef void lease_asks_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef int row, i = 0
     cdef bint allowed
     if outcome >= SLOT_UNSENT:
-        jobs_queue_first(&c.jobs, &e.lease_asks)
+        jobs_queue_first(&c.jobs, &e.lease_asks.jobs)
         return
     if outcome != SLOT_OK:
-        jobs_failed(c, res, &e.lease_asks, &LEASE_ASK_TEXTS)
+        jobs_failed(c, res, &e.lease_asks.jobs, &LEASE_ASK_TEXTS)
         return
     while c.jobs.first != NULL:
         job = joblist_take(&c.jobs)
@@ -62,7 +61,7 @@ cdef void lease_asks_done(Call* c, PGresult* res, int outcome) noexcept nogil:
             if pg_int4(res, row, 0) == i and not grant_allows(job.r.grant, pg_bytes(res, row, 1), VERB_POP):
                 allowed = False
         if allowed:
-            job_queue(job, &e.leases)
+            job_queue(job, &e.leases.jobs)
         else:
             job_refuse(job, 403, "Insufficient permissions for this queue")
         i += 1
@@ -70,18 +69,16 @@ cdef void lease_asks_done(Call* c, PGresult* res, int outcome) noexcept nogil:
 # ---- its extension -------------------------------------------------------------------------------------------------
 
 cdef void leases_drain(Engine* e) noexcept nogil:
-    if e.leases.n == 0 or clock_mono_us() < e.pause_until:
-        return
-    jobs_expire(e, &e.leases)
-    while hold_fires(e, &e.lease_hold, &e.leases, &e.lease_limit) and leasecall_send(e):
+    jobs_expire(e, &e.leases.jobs)
+    while hold_fires(e, &e.leases) and leasecall_send(e):
         pass
 
 cdef bint leasecall_send(Engine* e) noexcept nogil:
-    cdef Call* call = call_open(e, sizeof(Call), STMT_RENEW, &e.lease_limit, leases_done)
+    cdef Call* call = call_open(e, sizeof(Call), STMT_RENEW, &e.leases.limit, leases_done)
     cdef RenewArgs* a = <RenewArgs*>e.args.at
     if call == NULL:
         return False
-    leases_take(call, &e.leases, e.lease_hold.max_jobs, &a.lease, &a.seconds)
+    leases_take(call, &e.leases.jobs, e.leases.hold.max_jobs, &a.lease, &a.seconds)
     e.worker.counters.op[OP_LEASE].calls += 1
     return call_send(call)
 
@@ -101,10 +98,10 @@ cdef void leases_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef Buf* out
     cdef int row, i = 0
     if outcome >= SLOT_UNSENT:
-        jobs_queue_first(&c.jobs, &c.engine.leases)
+        jobs_queue_first(&c.jobs, &c.engine.leases.jobs)
         return
     if outcome != SLOT_OK:
-        jobs_failed(c, res, &c.engine.leases, &LEASE_TEXTS)
+        jobs_failed(c, res, &c.engine.leases.jobs, &LEASE_TEXTS)
         return
     while c.jobs.first != NULL:
         j = <LeaseJob*>joblist_take(&c.jobs)

@@ -121,7 +121,7 @@ cdef void tx_go(Worker* w, TxJob* j) noexcept nogil:
         return
     if catalog.n_sealed and not tx_seal(w, j):
         return
-    job_queue(&j.job, &e.txs)
+    job_queue(&j.job, &e.txs.jobs)
 
 cdef bint tx_refusable(TxJob* j) noexcept nogil:
     # Can what is in the database refuse it? Pushes to what does not exist yet alone it cannot.

@@ -19,18 +19,18 @@ cdef struct TxCall:
     bint dry
 
 cdef void txs_drain(Engine* e) noexcept nogil:
-    while e.txs.n:
+    while e.txs.jobs.n:
         if not txcall_send(e):
-            jobs_expire(e, &e.txs)
+            jobs_expire(e, &e.txs.jobs)
             break
 
 cdef bint txcall_send(Engine* e) noexcept nogil:
     # False: nothing was sent, and the job is back in its queue or was refused.
-    cdef TxCall* call = <TxCall*>call_open(e, sizeof(TxCall), STMT_TRANSACTION, &e.tx_limit, txcall_done)
+    cdef TxCall* call = <TxCall*>call_open(e, sizeof(TxCall), STMT_TRANSACTION, &e.txs.limit, txcall_done)
     cdef TxJob* j
     if call == NULL:
         return False
-    j = <TxJob*>joblist_take(&e.txs)
+    j = <TxJob*>joblist_take(&e.txs.jobs)
     if not tx_current(j, &call.dry):
         call_drop(&call.base)
         tx_go(e.worker, j)
@@ -71,7 +71,8 @@ cdef bint tx_current(TxJob* j, bint* dry) noexcept nogil:
 cdef void tx_encode(TxCall* call, TxArgs* a) noexcept nogil:
     cdef TxJob* j = call.job
     cdef int i
-    batch_recall(&call.batch, &a.known)
+    if call.batch.has_other:
+        batch_recall(&call.batch, &a.known)
     batch_encode(&call.batch, &a.rows, NULL, &call.base.engine.pack)
     ack_encode(call.rows, call.n_rows, &a.acks, &a.failures, NULL)
     for i in range(j.req.n_required):
@@ -154,7 +155,7 @@ cdef void txcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef TxCall* call = <TxCall*>c
     cdef TxJob* j = call.job
     if outcome == SLOT_UNSENT:
-        job_queue_first(&j.job, &c.engine.txs)
+        job_queue_first(&j.job, &c.engine.txs.jobs)
     elif outcome == SLOT_TOO_LARGE:
         tx_refuse(&j.job, 413, "The transaction is too large")
     elif outcome == SLOT_NO_MEMORY:
@@ -170,7 +171,7 @@ cdef void txcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     elif PQntuples(res) and pg_int4(res, 0, TX_ORD) < 0:
         tx_stale(c.engine, j)
     elif tx_learn(call, res):
-        job_queue_first(&j.job, &c.engine.txs)
+        job_queue_first(&j.job, &c.engine.txs.jobs)
     else:
         tx_end(call, tx_take(call, res))
     arena_close(&call.batch.arena)
@@ -185,7 +186,7 @@ cdef void tx_end(TxCall* call, int fault) noexcept nogil:
         j.doubt = True        # refused because it was done after all?
         j.unsure = False
         j.fault = fault + TX_FAULTS
-        job_queue_first(&j.job, &call.base.engine.txs)
+        job_queue_first(&j.job, &call.base.engine.txs.jobs)
     else:
         tx_answer(j, fault)
 
@@ -205,7 +206,7 @@ cdef void tx_doubt(TxCall* call) noexcept nogil:
         return
     j.doubt = j.doubt or not call.dry
     e.pause_until = now + TROUBLE_PAUSE_US
-    job_queue(&j.job, &e.txs)
+    job_queue(&j.job, &e.txs.jobs)
 
 cdef void tx_recovered(TxCall* call, PGresult* res) noexcept nogil:
     # All of it is stored: it was done. Nothing is: it was not, and is sent again with every id looked for.
@@ -260,7 +261,7 @@ cdef void tx_error(TxCall* call, PGresult* res) noexcept nogil:
         if v.reload:
             tx_stale(e, j)
         else:
-            job_queue(&j.job, &e.txs)
+            job_queue(&j.job, &e.txs.jobs)
         return
     log_line(b"error", b"transaction_refused", pg_error(res))
     if v.blame == BLAME_DATA:

@@ -129,6 +129,29 @@ cdef enum:
     TROUBLE_PAUSE_US = 20000  # after a pop, acknowledgment or transaction that failed
     BORROW_US = 2000000       # between two questions for a connection of another worker
 
+cdef struct JobQueue:
+    # Jobs of one type that wait for a statement: when it leaves, and how many fly.
+    JobList jobs
+    Hold hold
+    Limit limit
+
+cdef enum:
+    DRAIN_LISTS = 4
+    DRAINS_IN_TURN = 4        # of the drains, beginning with DRAIN_FIRST: each turn begins with another one of them
+    DRAIN_FIRST = 1
+    DRAINS_MOST = 12
+
+ctypedef void* ListHead
+
+cdef struct Drain:
+    # What is done in a turn about lists that are not empty: one row each (run/kinds).
+    void (*run)(Engine* e) noexcept nogil
+    # where the first of each list stands; NULL: there are fewer lists. Of none: it is called in each turn
+    ListHead* lists[DRAIN_LISTS]
+    bint rests                # for a moment after a call that failed
+    int op                    # OP_* of `queue`
+    JobQueue* queue           # whose limit is told to whoever looks at the metrics; NULL: none is
+
 cdef struct Engine:
     Worker* worker
     Settings* settings
@@ -153,33 +176,25 @@ cdef struct Engine:
     int64_t queued_bytes
     JobList resolving
     JobList wait_reload
-    JobList pops              # with candidates
-    JobList claims            # the same, their records in memory
+    JobQueue pops             # with candidates
+    # the same, their records in memory, and what travels with them: much shorter calls, which would make the others
+    # look slow
+    JobQueue claims
     JobList woken             # to be tried again
     JobList paused            # pops held by maintenance
-    JobList acks
+    JobQueue acks
     JobList leased            # the same, known to complete what was delivered
-    JobList txs
-    JobList leases
-    JobList lease_asks        # of tokens that are limited to queues: whose leases are they?
-    JobList cycles
+    JobQueue txs
+    JobQueue leases
+    JobQueue lease_asks       # of tokens that are limited to queues: whose leases are they?
+    JobQueue cycles
     Release* releases
     Takeback* takebacks
     Heap deadlines
-    Limit pop_limit
-    # of claims and what travels with them: much shorter calls, which would make the others look slow
-    Limit claim_limit
-    Limit ack_limit
-    Limit tx_limit
-    Limit lease_limit
-    Limit lease_asks_limit
-    Limit cycle_limit
     Limit release_limit
     Limit takeback_limit
-    Hold pop_hold
-    Hold turn_hold            # of claims and what travels with them
-    Hold ack_hold
-    Hold lease_hold
+    Drain[DRAINS_MOST] drains
+    int n_drains
     int64_t hold_us           # until time alone ends a hold, -1: nothing is held
     Round round
     Discover discover

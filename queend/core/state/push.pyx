@@ -111,6 +111,7 @@ cdef struct PushBatch:
     int64_t server            # the incarnation whose partitions it has
     bint unsure               # its outcome was lost once: every id is checked
     bint scheduled            # some record of it has a delivery moment
+    bint has_other            # some id in it that is the client's and not of version 7
     bint plain                # no row of it may be compressed: duplicates are taken out of it in SQL
     int tries
     int64_t since_us          # when it was first sent

@@ -1,0 +1,146 @@
+# The drain: what waits for a statement, and is sent. It runs once per loop iteration, after I/O, so that everything
+# read in one iteration shares a call; each of its rows (run/kinds) that has something to do is called once. The first
+# four take turns at being first, so that no type of job starves. Then the timer is set: when to look again without
+# being woken, for jobs that are held, long polls, leases that end, looks, retries.
+
+cdef void engine_drain(Worker* w) noexcept nogil:
+    cdef Engine* e = engine_of(w)
+    cdef Discover* d
+    cdef int i
+    if e == NULL or e.slots == NULL:
+        return
+    d = &e.discover
+    if e.want_reload and clock_mono_us() >= e.reload_pause:
+        reload_send(e)
+    if e.wait_reload.n and not slotpool_ready(e.slots):
+        reload_waits(e)
+    e.hold_us = -1
+    e.rotate += 1
+    if e.pause_until and clock_mono_us() >= e.pause_until:
+        e.pause_until = 0     # else a call failed just now: the timer looks again
+    drain_run(e, &e.drains[0])
+    for i in range(DRAINS_IN_TURN):
+        drain_run(e, &e.drains[DRAIN_FIRST + (e.rotate + i) % DRAINS_IN_TURN])
+    for i in range(DRAIN_FIRST + DRAINS_IN_TURN, e.n_drains):
+        drain_run(e, &e.drains[i])
+    if not d.finding and (d.scanning != NULL or book.n_scans or d.recent_wanted or d.waking_wanted or d.ended_wanted):
+        discover_drain(e)
+    if w is boss and spool.on:
+        spill_drain(e)
+    if slotpool_ready(e.slots):
+        e.unready_since = 0
+    elif e.unready_since == 0:
+        e.unready_since = clock_mono_us()
+    limits_tell(e)
+    engine_arm(e)
+
+cdef inline void drain_run(Engine* e, Drain* d) noexcept nogil:
+    if (d.lists[0] == NULL or drain_waits(d)) and not (d.rests and e.pause_until):
+        d.run(e)
+
+cdef inline bint drain_waits(Drain* d) noexcept nogil:
+    # Is there something in its lists?
+    cdef int i
+    for i in range(DRAIN_LISTS):
+        if d.lists[i] != NULL and d.lists[i][0] != NULL:
+            return True
+    return False
+
+cdef void pushes_drain(Engine* e) noexcept nogil:
+    # The streams of this worker.
+    cdef int i
+    for i in range(streams_all):
+        if streams[i].worker is e.worker and stream_waits(&streams[i]):
+            stream_drain(&streams[i])
+
+cdef inline bint stream_waits(PushStream* s) noexcept nogil:
+    # For a statement to be sent.
+    return s.flying == NULL and (s.again != NULL or s.gather != NULL)
+
+cdef inline void limits_tell(Engine* e) noexcept nogil:
+    # For whoever looks at the metrics.
+    cdef int i
+    for i in range(e.n_drains):
+        if e.drains[i].queue != NULL:
+            e.worker.counters.op[e.drains[i].op].limit = e.drains[i].queue.limit.limit
+
+# ---- the timer -----------------------------------------------------------------------------------------------------
+
+cdef void engine_arm(Engine* e) noexcept nogil:
+    # The timer is only ever moved forward here; firing early costs one look.
+    cdef int64_t now
+    cdef int64_t next_us = 0
+    cdef HeapNode* top = heap_top(&e.deadlines)
+    cdef int64_t wait, look_us
+    if not e.closing:
+        now = clock_mono_us()
+        if top != NULL:
+            next_us = top.at
+        if e.worker.index == 0:
+            uv_mutex_lock(&book.lock)
+            top = heap_top(&book.due)
+            if top != NULL and (next_us == 0 or top.at < next_us):
+                next_us = top.at
+            if rowcache.first != NULL and (next_us == 0 or rowcache.first.kept_us + ROWCACHE_AGE_US < next_us):
+                next_us = rowcache.first.kept_us + ROWCACHE_AGE_US
+            uv_mutex_unlock(&book.lock)
+            look_us = look_due(&e.discover, e.settings)
+            if look_us <= now:
+                look_us = now + 20000         # it waits for a connection, or for the end of the one before
+            if not e.slots.closing and (next_us == 0 or look_us < next_us):
+                next_us = look_us
+        if e.hold_us >= 0 and (next_us == 0 or now + e.hold_us < next_us):
+            next_us = now + e.hold_us
+        if e.pause_until and (next_us == 0 or e.pause_until < next_us):
+            next_us = e.pause_until
+        if engine_waits(e) and (next_us == 0 or next_us > now + 50000):
+            next_us = now + 50000
+        if e.settings.workers > 1 and e.worker.index == 0 and (next_us == 0 or next_us > now + 100000):
+            next_us = now + 100000        # other workers add due times without telling
+        if next_us == 0 or (e.armed_us and e.armed_us <= next_us):
+            return
+        wait = (next_us - now + 999) // 1000
+        if wait < 1:
+            wait = 1
+        e.armed_us = next_us
+        uv_update_time(&e.worker.loop)
+        uv_timer_start(&e.timer, engine_on_timer, <uint64_t>wait, 0)
+
+cdef bint engine_waits(Engine* e) noexcept nogil:
+    # Work that nobody else will wake: retries, and requests that wait for a database that is away.
+    cdef int i
+    if e.want_reload or e.wait_reload.n or e.round.running:
+        return True
+    for i in range(e.n_drains):
+        if drain_waits(&e.drains[i]):
+            return True
+    if e.worker is boss and spool.on and spill_waits():
+        return True
+    for i in range(streams_all):
+        if streams[i].worker is e.worker and stream_waits(&streams[i]):
+            return True
+    return False
+
+cdef void engine_on_timer(uv_timer_t* t) noexcept nogil:
+    cdef Engine* e = <Engine*>t.data
+    cdef int64_t now = clock_mono_us()
+    cdef HeapNode* top
+    cdef PopJob* wake = NULL
+    e.armed_us = 0
+    while True:
+        top = heap_top(&e.deadlines)
+        if top == NULL or top.at > now:
+            break
+        heap_del(&e.deadlines, top)
+        pop_deadline(e.worker, <PopJob*>top.owner)
+    if e.worker.index == 0:
+        book_due(now, &wake)
+        rowcache_age(now)
+        popjobs_wake(e.worker, wake)
+        discover_tick(e, now)
+    engine_drain(e.worker)
+
+cdef void rowcache_age(int64_t now) noexcept nogil:
+    uv_mutex_lock(&book.lock)
+    rowcache_evict(now)
+    uv_mutex_unlock(&book.lock)
