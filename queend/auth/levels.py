@@ -7,28 +7,18 @@ from urllib.parse import parse_qs, unquote
 
 import orjson
 
+from .._core import hot_routes_of_core
+
 PUBLIC, READ, WRITE, ADMIN = 0, 1, 2, 3
 # verbs of queue permissions, as the core counts them
 PUSH, POP, READS, MANAGE = 1, 2, 4, 8
 EVERY_QUEUE = "*"
 
-# What the core answers, and files: level, method, path below /. The routes of the control plane declare theirs
-# (control/route). Paths are matched whole, a parameter is one segment.
+# Files: level, method, path below /. The routes of the control plane declare theirs (control/route), those of the core
+# stand in its table (core/run/kinds). Paths are matched whole, a parameter is one segment.
 ROUTES = """
-public GET  livez
-public GET  readyz
 public GET  :nothing
 public GET  assets/*
-write  POST api/v1/push
-write  POST api/v1/events/:queue
-write  GET  api/v1/pop
-write  GET  api/v1/pop/queue/:queue
-write  GET  api/v1/pop/queue/:queue/partition/:partition
-write  POST api/v1/ack
-write  POST api/v1/ack/batch
-write  POST api/v1/transaction
-write  POST api/v1/lease/:lease/extend
-write  POST streams/v1/cycle
 """
 LEVELS = {"public": PUBLIC, "read": READ, "write": WRITE, "admin": ADMIN}
 
@@ -64,6 +54,8 @@ def declare(level: int, method: str, path: str, where: str = "") -> None:
 for _line in ROUTES.strip().split("\n"):
     _level, _method, _path = _line.split()
     declare(LEVELS[_level], _method, _path)
+for _declared in hot_routes_of_core():
+    declare(*_declared)
 UNKNOWN = Route(ADMIN, "*", "*")
 
 

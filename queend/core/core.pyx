@@ -24,6 +24,11 @@ cdef list header_pairs(Slice raw):
         out.append((name.lower(), value.strip(b" \t")))
     return out
 
+def hot_routes_of_core():
+    """What the core answers by itself: (level, method, path below / with `:name` for a segment)."""
+    return [(hot_routes[i].level, METHODS[method], hot_routes[i].path.decode().strip("/").replace("?", ""))
+            for i in range(n_hot_routes) for method in (METHOD_GET, METHOD_POST) if hot_routes[i].methods >> method & 1]
+
 cdef class Core:
     """The HTTP server and the engine behind it. One per process.
 

@@ -80,7 +80,8 @@ cdef void fuzz_head(const uint8_t* data, size_t n) noexcept nogil:
     cdef char* copy
     cdef char* other
     cdef size_t cut, step
-    cdef int route, now
+    cdef const HotRoute* hot
+    cdef int now
     cdef int outcome = fuzz_head_of(data, n, &h, &copy)
     step = n // 64 + 1
     cut = 0
@@ -105,15 +106,15 @@ cdef void fuzz_head(const uint8_t* data, size_t n) noexcept nogil:
     if request_trace(h.headers, &f.arena, &parent, &state):
         fuzz_touch(parent)
         fuzz_touch(state)
-    route = route_match(h.method, h.path)
+    hot = route_match(h.method, h.path)
     e.status = 0
-    if route == ROUTE_POP_QUEUE or route == ROUTE_POP_PARTITION or route == ROUTE_POP_ANY:
-        if pop_parse(route, h.path, h.query, &f.arena, &f.limits, &pop, &e):
+    if hot != NULL and hot.submit is pop_submit:
+        if pop_parse(hot.route, h.path, h.query, &f.arena, &f.limits, &pop, &e):
             fuzz_must(utf8_valid(pop.queue) and pop.queue.n <= NAME_MAX and utf8_valid(pop.group), b"a name that is none")
             fuzz_must(1 <= pop.batch <= BATCH_MAX and pop.timeout_ms >= 0, b"a pop out of bounds")
         else:
             fuzz_refusal(&e)
-    elif route == ROUTE_LEASE:
+    elif hot != NULL and hot.submit is lease_submit:
         if not lease_parse(h.path, slice_of(copy + h.size, 0), &f.arena, &lease, &e):
             fuzz_refusal(&e)
     elif query_find(h.query, b"q", &f.arena, &value) > 0:

@@ -21,7 +21,7 @@ cdef bint gate_skips(Slice path) noexcept nogil:
         skip += n + 1
     return False
 
-cdef bint gate_passes(Request* r, int route) noexcept nogil:
+cdef bint gate_passes(Request* r, const HotRoute* route) noexcept nogil:
     # True: it goes on. False: it was answered, or waits for its token to be verified.
     cdef unsigned char[32] digest
     cdef Slice token
@@ -39,8 +39,7 @@ cdef bint gate_passes(Request* r, int route) noexcept nogil:
     if r.grant == NULL:
         bridge_send(r, True)
         return False
-    # all hot routes need the same level; a lease's id names no queue, so who has it needs the verb on some queue
-    if r.grant.level < GRANT_WRITE or (route == ROUTE_LEASE and not grant_allows_some(r.grant, VERB_POP)):
+    if r.grant.level < route.level or (route.verb and not grant_allows_some(r.grant, route.verb)):
         reply_error(r, 403, b"Insufficient permissions")
         return False
     return True

@@ -19,6 +19,15 @@ cdef bint popjob_matches(PopJob* j, Queue* q) noexcept nogil:
         return False
     return gate_allows(j.job.r, q.name, VERB_POP)
 
+cdef JobKind POP_JOB
+POP_JOB.op = OP_POP
+POP_JOB.ask = pop_ask
+POP_JOB.barred = pop_barred
+POP_JOB.retry = pop_retry
+POP_JOB.refuse = pop_refuse
+POP_JOB.until = pop_until
+POP_JOB.expire = pop_expire
+
 # ---- in ------------------------------------------------------------------------------------------------------------
 
 cdef void pop_submit(Worker* w, Request* r, int route) noexcept nogil:
@@ -38,7 +47,7 @@ cdef void pop_submit(Worker* w, Request* r, int route) noexcept nogil:
     if route != ROUTE_POP_ANY and not gate_allows(r, j.req.queue, VERB_POP):
         gate_refuse_queue(r)
         return
-    job_open(&j.job, r, OP_POP)
+    job_open(&j.job, r, &POP_JOB)
     j.deadline.owner = j
     j.any_queue = route == ROUTE_POP_ANY
     if route == ROUTE_POP_PARTITION:

@@ -58,4 +58,4 @@ cdef void refused_answer(Engine* e, Job* job) noexcept nogil:
         bound_said_us = now
         log_line(b"warn", b"bound_reached", text)
     job.bound = 0
-    job_kinds[job.op].refuse(job, 409, text)
+    job.kind.refuse(job, 409, text)

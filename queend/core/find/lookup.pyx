@@ -102,7 +102,7 @@ cdef void lookup_drain(Engine* e) noexcept nogil:
         e.round.server = catalog_server()
         job = e.round.jobs
         while job != NULL:
-            job_kinds[job.op].ask(e, job)
+            job.kind.ask(e, job)
             job = job.next
         uv_rwlock_rdunlock(&catalog.lock)
     if e.round.server != catalog_server():
@@ -327,8 +327,8 @@ cdef void round_end(Engine* e) noexcept nogil:
     cdef bint failed = e.round.failures > 0
     cdef bint apart = failed and e.round.apart and job.next != NULL
     while e.round.refused.used and job != NULL:
-        if job_kinds[job.op].barred != NULL:
-            job_kinds[job.op].barred(&e.round, job)
+        if job.kind.barred != NULL:
+            job.kind.barred(&e.round, job)
         job = job.next
     job = e.round.jobs
     table_free(&e.round.refused)
@@ -343,18 +343,18 @@ cdef void round_end(Engine* e) noexcept nogil:
         if job.bound:
             refused_answer(e, job)
         elif failed and not apart:
-            job_kinds[job.op].refuse(job, e.round.why, NAMES_NOT_NOW if e.round.why == 503 else NAMES_NOT)
-        elif e.round.reload and e.want_reload and job_kinds[job.op].reloads:
+            job.kind.refuse(job, e.round.why, NAMES_NOT_NOW if e.round.why == 503 else NAMES_NOT)
+        elif e.round.reload and e.want_reload and job.kind.reloads:
             joblist_add(&e.wait_reload, job)
         else:
-            job_kinds[job.op].retry(e, job)
+            job.kind.retry(e, job)
         job = following
 
 cdef void round_expire(Engine* e) noexcept nogil:
     # No connection for too long: the oldest of the round decides for all of it.
     cdef Job* job = e.round.jobs
     cdef Job* following
-    cdef JobKind* t
+    cdef const JobKind* t
     cdef int64_t now = clock_mono_us()
     cdef bint lost = e.unready_since != 0 and now - e.unready_since >= e.patience_us
     if job == NULL or e.unready_since == 0 or not (lost or (spill_hurries() and round_hurries(job))):
@@ -367,7 +367,7 @@ cdef void round_expire(Engine* e) noexcept nogil:
     while job != NULL:
         following = job.next
         job.next = NULL
-        t = &job_kinds[job.op]
+        t = job.kind
         if not job_outlasts(job, &e.resolving, now):
             if t.hurries or lost:
                 t.refuse(job, 503, b"The database is not reachable")
@@ -376,6 +376,6 @@ cdef void round_expire(Engine* e) noexcept nogil:
         job = following
 
 cdef bint round_hurries(Job* job) noexcept nogil:
-    while job != NULL and not job_kinds[job.op].hurries:
+    while job != NULL and not job.kind.hurries:
         job = job.next
     return job != NULL

@@ -60,16 +60,16 @@ cdef bint job_again(Job* j, int blame, int64_t now) noexcept nogil:
     j.errors += 1 if j.errors < 255 else 0
     return blame_again(blame, j.errors, now - j.born_us, engine_of(j.r.worker).patience_us)
 
-cdef void job_open(Job* j, Request* r, int op) noexcept nogil:
+cdef void job_open(Job* j, Request* r, const JobKind* kind) noexcept nogil:
     memset(j, 0, sizeof(Job))
     j.r = r
-    j.op = op
+    j.kind = kind
     j.born_us = r.started_us
     j.bytes = r.body.n
     request_settle(r)
     request_pin(r)
     r.job = j
-    r.op = op
+    r.op = kind.op
 
 cdef inline void job_queue(Job* j, JobList* list) noexcept nogil:
     # It waits for a statement.
@@ -135,7 +135,7 @@ cdef void jobs_failed(Call* c, PGresult* res, JobList* list, const CallTexts* te
 
 cdef bint job_outlasts(Job* job, JobList* list, int64_t now) noexcept nogil:
     # A long poll outlasts a database that is away: it waits on in the list, until its own deadline. False: it is none.
-    cdef JobKind* t = &job_kinds[job.op]
+    cdef const JobKind* t = job.kind
     cdef int64_t until = t.until(job) if t.until != NULL else 0
     if until == 0:
         return False
@@ -157,6 +157,6 @@ cdef void jobs_expire(Engine* e, JobList* list) noexcept nogil:
         n -= 1
         job = joblist_take(list)
         if now - job.born_us > e.patience_us:
-            job_kinds[job.op].refuse(job, 503, b"The database is not reachable")
+            job.kind.refuse(job, 503, b"The database is not reachable")
         else:
             joblist_add(list, job)

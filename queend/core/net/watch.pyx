@@ -131,10 +131,10 @@ cdef bint watch_feeds(Process* p, const char* address, size_t n, int period_ms) 
     uv_mutex_unlock(&x.lock)
     return ok
 
-cdef void watch_tells(Process* p, Request* r) noexcept nogil:
+cdef void watch_tells(Worker* w, Request* r, int route) noexcept nogil:
     # /livez
     cdef char[160] text
-    cdef int64_t stuck = atomic_get64(&p.watch.stuck)
+    cdef int64_t stuck = atomic_get64(&w.process.watch.stuck)
     if stuck == 0:
         reply_simple(r, 200, b"{\"status\":\"alive\"}")
         return

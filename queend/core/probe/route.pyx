@@ -56,11 +56,9 @@ def probe_route(str method, bytes path):
     """The hot route of a request: its name in lower case, or None."""
     methods = {"GET": METHOD_GET, "POST": METHOD_POST, "PUT": METHOD_PUT, "DELETE": METHOD_DELETE, "HEAD": METHOD_HEAD,
                "OPTIONS": METHOD_OPTIONS, "PATCH": METHOD_PATCH}
-    names = {ROUTE_NONE: None, ROUTE_PUSH: "push", ROUTE_POP_QUEUE: "pop_queue", ROUTE_POP_PARTITION: "pop_partition",
-             ROUTE_POP_ANY: "pop_any", ROUTE_ACK: "ack", ROUTE_ACK_BATCH: "ack_batch", ROUTE_TRANSACTION: "transaction",
-             ROUTE_LEASE: "lease", ROUTE_CYCLE: "cycle", ROUTE_LIVEZ: "livez", ROUTE_READYZ: "readyz", ROUTE_EVENTS: "events"}
     cdef ProbeRoom room = ProbeRoom(path=path)
-    return names[route_match(methods[method], room.path)]
+    cdef const HotRoute* route = route_match(methods[method], room.path)
+    return None if route == NULL else route.name.decode()
 
 def probe_query(bytes query, bytes key):
     """The decoded value of a query parameter, None when absent; ValueError when it cannot be decoded."""
@@ -165,7 +163,10 @@ cdef int probe_popreq(ProbeRoom room, PopReq* q, dict defaults) except -1:
     s.default_timeout_ms = defaults.get("timeout", 30000)
     s.default_batch = defaults.get("batch", 1)
     s.default_new = defaults.get("new", False)
-    if not pop_parse(route_match(METHOD_GET, room.path), room.path, room.query, &room.arena, &s, q, &e):
+    cdef const HotRoute* route = route_match(METHOD_GET, room.path)
+    if route == NULL:
+        raise ValueError("no pop")
+    if not pop_parse(route.route, room.path, room.query, &room.arena, &s, q, &e):
         raise probe_refusal(&e)
     return 0
 

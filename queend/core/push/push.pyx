@@ -1,12 +1,20 @@
 # A push request: names to partitions, parts to their streams, the answer when the last part is home.
 
-cdef void push_submit(Worker* w, Request* r, bint events) noexcept nogil:
+cdef JobKind PUSH_JOB
+PUSH_JOB.op = OP_PUSH
+PUSH_JOB.ask = push_ask
+PUSH_JOB.barred = push_barred
+PUSH_JOB.retry = push_retry
+PUSH_JOB.refuse = push_refuse
+PUSH_JOB.hurries = True
+
+cdef void push_submit(Worker* w, Request* r, int route) noexcept nogil:
     cdef PushJob* j = <PushJob*>arena_zero(&r.arena, sizeof(PushJob))
     r.op = OP_PUSH
     if j == NULL:
         reply_error(r, 503, "Out of memory")
     else:
-        body_take(w, r, j, events_read_body if events else push_read_body, push_taken)
+        body_take(w, r, j, events_read_body if route == ROUTE_EVENTS else push_read_body, push_taken)
 
 cdef bint push_read_body(Request* r, void* job, Tools* t) noexcept nogil:
     cdef PushReq* q = &(<PushJob*>job).req
@@ -32,7 +40,7 @@ cdef void push_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) n
         return
     if r.grant != NULL and not gate_push(r, &j.req):
         return
-    job_open(&j.job, r, OP_PUSH)
+    job_open(&j.job, r, &PUSH_JOB)
     j.job.bytes += j.req.unpacked
     if j.req.n == 0:
         out = reply_begin(r, 201, JSON_TYPE)

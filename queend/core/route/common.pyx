@@ -1,45 +1,37 @@
 # What the routes share: paths, queries, names and the texts of refusals.
 
-cdef int route_match(int method, Slice path) noexcept nogil:
-    # The hot routes; everything else belongs to the control plane.
-    cdef Slice rest
-    cdef const char* slash
-    if slice_is(path, b"/livez") and (method == METHOD_GET or method == METHOD_HEAD):
-        return ROUTE_LIVEZ
-    if slice_is(path, b"/readyz") and (method == METHOD_GET or method == METHOD_HEAD):
-        return ROUTE_READYZ
-    if path.n < 8 or memcmp(path.p, b"/api/v1/", 8) != 0:
-        return ROUTE_CYCLE if method == METHOD_POST and slice_is(path, b"/streams/v1/cycle") else ROUTE_NONE
-    rest = slice_of(path.p + 8, path.n - 8)
-    if method == METHOD_POST:
-        if slice_is(rest, b"push"):
-            return ROUTE_PUSH
-        if slice_is(rest, b"ack"):
-            return ROUTE_ACK
-        if slice_is(rest, b"ack/batch"):
-            return ROUTE_ACK_BATCH
-        if slice_is(rest, b"transaction"):
-            return ROUTE_TRANSACTION
-        if (rest.n > 13 and memcmp(rest.p, b"lease/", 6) == 0 and memcmp(rest.p + rest.n - 7, b"/extend", 7) == 0
-                and memchr(rest.p + 6, b'/', rest.n - 13) == NULL):
-            return ROUTE_LEASE
-        if rest.n > 7 and memcmp(rest.p, b"events/", 7) == 0 and memchr(rest.p + 7, b'/', rest.n - 7) == NULL:
-            return ROUTE_EVENTS
-        return ROUTE_NONE
-    if method != METHOD_GET:
-        return ROUTE_NONE
-    if slice_is(rest, b"pop"):
-        return ROUTE_POP_ANY
-    if rest.n > 10 and memcmp(rest.p, b"pop/queue/", 10) == 0:
-        rest = slice_of(rest.p + 10, rest.n - 10)
-        slash = <const char*>memchr(rest.p, b'/', rest.n)
-        if slash == NULL:
-            return ROUTE_POP_QUEUE
-        rest = slice_of(slash, rest.n - (slash - rest.p))
-        if (slash != path.p + 18 and rest.n >= 11 and memcmp(rest.p, b"/partition/", 11) == 0
-                and memchr(rest.p + 11, b'/', rest.n - 11) == NULL):
-            return ROUTE_POP_PARTITION
-    return ROUTE_NONE
+cdef const HotRoute* route_match(int method, Slice path) noexcept nogil:
+    # NULL: it belongs to the control plane.
+    cdef int i
+    for i in range(n_hot_routes):
+        if hot_routes[i].methods >> method & 1 and route_fits(&hot_routes[i], path):
+            return &hot_routes[i]
+    return NULL
+
+cdef inline bint route_fits(const HotRoute* t, Slice path) noexcept nogil:
+    cdef const char* at = t.path + t.fixed
+    cdef const char* p = path.p + t.fixed
+    cdef const char* end = path.p + path.n
+    cdef const char* begin
+    if path.n < t.fixed or memcmp(path.p, t.path, t.fixed) != 0:
+        return False
+    while at[0]:
+        if at[0] != b':':
+            if p == end or p[0] != at[0]:
+                return False
+            p += 1
+            at += 1
+            continue
+        begin = p
+        while p < end and p[0] != b'/':
+            p += 1
+        while at[0] and at[0] != b'/' and at[0] != b'?':
+            at += 1
+        if at[0] == b'?':
+            at += 1
+        elif p == begin:
+            return False
+    return p == end
 
 cdef bint percent_decode(Slice raw, Arena* a, bint plus, Slice* out) noexcept nogil:
     # %XX once, and '+' to a blank where asked. False: a bad escape, a NUL, text that is not UTF-8, or no memory.

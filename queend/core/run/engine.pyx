@@ -6,7 +6,6 @@ cdef bint engine_boot(Process* p) noexcept nogil:
     global reload_running, reload_at, reload_of, boss, tally_workers
     cdef int i
     tally_workers = p.n
-    kinds_open()
     elsewhere.send = spill_send
     elsewhere.answered = refill_answered
     elsewhere.retry = refill_retry
@@ -125,50 +124,32 @@ cdef bint process_ready(Process* p) noexcept nogil:
 
 cdef void engine_request(Worker* w, Request* r) noexcept nogil:
     cdef Engine* e = engine_of(w)
-    cdef int route = route_match(r.method, r.path)
-    if sites.guards and not site_admits(r, route == ROUTE_LIVEZ or route == ROUTE_READYZ):
+    cdef const HotRoute* route = route_match(r.method, r.path)
+    if sites.guards and not site_admits(r, route != NULL and route.tells):
         return
-    if route == ROUTE_NONE:
+    if route == NULL:
         body_take(w, r, NULL, values_read, values_taken)
         return
-    if route == ROUTE_LIVEZ:
-        watch_tells(w.process, r)
-        return
-    if route == ROUTE_READYZ:
-        engine_tell(w, r)
+    if route.tells:
+        route.submit(w, r, route.route)
         return
     if e.stopping and (r.conn == NULL or r.conn.asked > 1):
         reply_error(r, 503, "The server is shutting down")      # but the first one of a connection is served
         return
-    if not catalog.loaded and not (spool.on and route == ROUTE_PUSH):
+    if not catalog.loaded and not (spool.on and route.buffered):
         reply_error(r, 503, "The database is not reachable yet")
         return
     if e.queued_jobs >= e.settings.max_queued_jobs or e.queued_bytes >= e.settings.max_queued_bytes:
         reply_error(r, 503, "Too many requests are waiting; try again")
         return
-    if route >= ROUTE_POP_QUEUE and route <= ROUTE_POP_ANY and untaken_over():
+    if route.delivers and untaken_over():
         reply_error(r, 503, UNTAKEN_TEXT)
         return
     if grants.on and not gate_passes(r, route):
         return
-    if r.query.n and not query_known(r, route):
+    if r.query.n and route.query != NULL and not query_known(r, route.query):
         return
-    if route == ROUTE_PUSH:
-        push_submit(w, r, False)
-    elif route == ROUTE_EVENTS:
-        push_submit(w, r, True)
-    elif route == ROUTE_ACK:
-        ack_submit(w, r, True)
-    elif route == ROUTE_ACK_BATCH:
-        ack_submit(w, r, False)
-    elif route == ROUTE_TRANSACTION:
-        tx_submit(w, r)
-    elif route == ROUTE_LEASE:
-        lease_submit(w, r)
-    elif route == ROUTE_CYCLE:
-        cycle_submit(w, r)
-    else:
-        pop_submit(w, r, route)
+    route.submit(w, r, route.route)
 
 cdef bint values_read(Request* r, void* job, Tools* t) noexcept nogil:
     # Of a request for the control plane: few enough values?
@@ -182,12 +163,9 @@ cdef void values_taken(Worker* w, Request* r, void* job, bint good, ApiError* e)
     else:
         bridge_submit(r)
 
-cdef bint query_known(Request* r, int route) noexcept nogil:
-    # Pops look at theirs themselves.
+cdef bint query_known(Request* r, const char* names) noexcept nogil:
     cdef ApiError e
-    if (route == ROUTE_POP_ANY or route == ROUTE_POP_QUEUE or route == ROUTE_POP_PARTITION
-            or query_names(r.query, PUSH_QUERY_NAMES if route == ROUTE_PUSH
-                           or route == ROUTE_EVENTS else NO_NAMES, &r.arena, &e)):
+    if query_names(r.query, names, &r.arena, &e):
         return True
     reply_error(r, e.status, e.text)
     return False
@@ -213,7 +191,7 @@ cdef int64_t process_doubts(Process* p) noexcept nogil:
         doubts |= DOUBT_BUFFER
     return doubts
 
-cdef void engine_tell(Worker* w, Request* r) noexcept nogil:
+cdef void engine_tell(Worker* w, Request* r, int route) noexcept nogil:
     # Can this worker serve?
     cdef Engine* e = engine_of(w)
     cdef int64_t doubts = process_doubts(w.process)

@@ -1,30 +1,58 @@
-# The tables of job types. What is done with a job by those who need not know its type (kinds_open); its queue, policy
-# and limit (queues_open); what is done about its lists in a turn (drains_open). A new type is a row of each.
+# The tables of the engine. Its routes: what a request is, and who takes it. In each worker: each job type's queue,
+# policy and limit (queues_open), and what is done about its lists in a turn (drains_open). A new job type is a row of
+# each; what else is done with its jobs its own file says (JobKind).
 
-cdef void kinds_open() noexcept nogil:
-    memset(job_kinds, 0, sizeof(job_kinds))
-    kind_is(OP_PUSH, push_ask, push_barred, push_retry, push_refuse)
-    job_kinds[OP_PUSH].hurries = True
-    kind_is(OP_POP, pop_ask, pop_barred, pop_retry, pop_refuse)
-    job_kinds[OP_POP].until = pop_until
-    job_kinds[OP_POP].expire = pop_expire
-    kind_is(OP_ACK, ack_ask, NULL, ack_retry, job_refuse)
-    job_kinds[OP_ACK].reloads = True
-    kind_is(OP_TRANSACTION, tx_ask, tx_barred, tx_retry, tx_refuse)
-    job_kinds[OP_TRANSACTION].reloads = True
-    kind_is(OP_LEASE, NULL, NULL, NULL, job_refuse)
-    kind_is(OP_OTHER, cycle_ask, cycle_barred, cycle_retry, cycle_refuse)
-    job_kinds[OP_OTHER].reloads = True
+cdef void routes_open() noexcept nogil:
+    cdef HotRoute* t
+    global n_hot_routes
+    n_hot_routes = 0
+    t = route_is(b"push", METHOD_POST, b"/api/v1/push", push_submit, ROUTE_PUSH)
+    t.query = PUSH_QUERY_NAMES
+    t.buffered = True
+    pop_route(b"pop_queue", b"/api/v1/pop/queue/:queue", ROUTE_POP_QUEUE)
+    pop_route(b"pop_partition", b"/api/v1/pop/queue/:queue/partition/:partition?", ROUTE_POP_PARTITION)
+    pop_route(b"pop_any", b"/api/v1/pop", ROUTE_POP_ANY)
+    route_is(b"ack", METHOD_POST, b"/api/v1/ack", ack_submit, ROUTE_ACK)
+    route_is(b"ack_batch", METHOD_POST, b"/api/v1/ack/batch", ack_submit, ROUTE_ACK_BATCH)
+    route_is(b"transaction", METHOD_POST, b"/api/v1/transaction", tx_submit, ROUTE_ONLY)
+    t = route_is(b"lease", METHOD_POST, b"/api/v1/lease/:lease/extend", lease_submit, ROUTE_ONLY)
+    t.verb = VERB_POP         # a lease's id names no queue
+    t.small = True
+    route_is(b"cycle", METHOD_POST, b"/streams/v1/cycle", cycle_submit, ROUTE_ONLY)
+    t = route_is(b"events", METHOD_POST, b"/api/v1/events/:queue", push_submit, ROUTE_EVENTS)
+    t.query = PUSH_QUERY_NAMES
+    t = route_is(b"livez", METHOD_GET, b"/livez", watch_tells, ROUTE_ONLY)
+    t.methods |= 1 << METHOD_HEAD
+    t.level = 0
+    t.tells = True
+    t = route_is(b"readyz", METHOD_GET, b"/readyz", engine_tell, ROUTE_ONLY)
+    t.methods |= 1 << METHOD_HEAD
+    t.level = 0
+    t.tells = True
 
-cdef void kind_is(int op, void (*ask)(Engine* e, Job* j) noexcept nogil,
-                  bint (*barred)(Round* r, Job* j) noexcept nogil,
-                  void (*retry)(Engine* e, Job* j) noexcept nogil,
-                  void (*refuse)(Job* j, int status, const char* text) noexcept nogil) noexcept nogil:
-    cdef JobKind* t = &job_kinds[op]
-    t.ask = ask
-    t.barred = barred
-    t.retry = retry
-    t.refuse = refuse
+cdef HotRoute* route_is(const char* name, int method, const char* path,
+                        void (*submit)(Worker* w, Request* r, int route) noexcept nogil, int route) noexcept nogil:
+    global n_hot_routes
+    cdef HotRoute* t = &hot_routes[n_hot_routes]
+    cdef const char* first = strchr(path, b':')
+    n_hot_routes += 1
+    memset(t, 0, sizeof(HotRoute))
+    t.name = name
+    t.methods = 1 << method
+    t.path = path
+    t.fixed = <size_t>(first - path) if first != NULL else strlen(path)
+    t.level = GRANT_WRITE
+    t.query = NO_NAMES
+    t.submit = submit
+    t.route = route
+    return t
+
+cdef void pop_route(const char* name, const char* path, int route) noexcept nogil:
+    cdef HotRoute* t = route_is(name, METHOD_GET, path, pop_submit, route)
+    t.query = NULL
+    t.delivers = True
+
+routes_open()
 
 # ---- of each worker ------------------------------------------------------------------------------------------------
 

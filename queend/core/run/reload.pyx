@@ -33,7 +33,7 @@ cdef void reload_waits(Engine* e) noexcept nogil:
         job = joblist_take(&e.wait_reload)
         if not job_outlasts(job, &e.wait_reload, now):
             if lost:
-                job_kinds[job.op].refuse(job, 503, b"The database is not reachable")
+                job.kind.refuse(job, 503, b"The database is not reachable")
             else:
                 joblist_add(&e.wait_reload, job)
 
@@ -112,7 +112,7 @@ cdef void engine_reloaded(Worker* w, InboxMsg* m) noexcept nogil:
     while job != NULL:
         following = job.next
         job.next = NULL
-        job_kinds[job.op].retry(e, job)
+        job.kind.retry(e, job)
         job = following
     for i in range(streams_all):
         if streams[i].worker is w:

@@ -15,13 +15,20 @@ cdef struct AckCall:
     AckRow* rows
     int n_rows
 
-cdef void ack_submit(Worker* w, Request* r, bint single) noexcept nogil:
+cdef JobKind ACK_JOB
+ACK_JOB.op = OP_ACK
+ACK_JOB.ask = ack_ask
+ACK_JOB.retry = ack_retry
+ACK_JOB.refuse = job_refuse
+ACK_JOB.reloads = True
+
+cdef void ack_submit(Worker* w, Request* r, int route) noexcept nogil:
     cdef AckJob* j = <AckJob*>arena_zero(&r.arena, sizeof(AckJob))
     r.op = OP_ACK
     if j == NULL:
         reply_error(r, 503, "Out of memory")
     else:
-        body_take(w, r, j, ack_read_body if single else acks_read_body, ack_taken)
+        body_take(w, r, j, ack_read_body if route == ROUTE_ACK else acks_read_body, ack_taken)
 
 cdef bint ack_read_body(Request* r, void* job, Tools* t) noexcept nogil:
     return ack_parse(r.body, &r.arena, True, t.settings.max_items, &(<AckJob*>job).req, &t.error)
@@ -35,7 +42,7 @@ cdef void ack_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) no
     if not good:
         reply_error(r, e.status, e.text)
         return
-    job_open(&j.job, r, OP_ACK)
+    job_open(&j.job, r, &ACK_JOB)
     if j.req.n == 0:
         out = reply_begin(r, 200, JSON_TYPE)
         buf_text(out, b"[]")

@@ -28,9 +28,17 @@ cdef struct CycleCall:
     PushBatch batch
     CycleStep step
 
+cdef JobKind CYCLE_JOB
+CYCLE_JOB.op = OP_OTHER
+CYCLE_JOB.ask = cycle_ask
+CYCLE_JOB.barred = cycle_barred
+CYCLE_JOB.retry = cycle_retry
+CYCLE_JOB.refuse = cycle_refuse
+CYCLE_JOB.reloads = True
+
 # ---- in ------------------------------------------------------------------------------------------------------------
 
-cdef void cycle_submit(Worker* w, Request* r) noexcept nogil:
+cdef void cycle_submit(Worker* w, Request* r, int route) noexcept nogil:
     cdef CycleJob* j = <CycleJob*>arena_zero(&r.arena, sizeof(CycleJob))
     if j == NULL:
         reply_error(r, 503, "Out of memory")
@@ -45,7 +53,7 @@ cdef void cycle_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) 
     if not good:
         cycle_bad_request(r, &j.req, e)
     elif r.grant == NULL or gate_push(r, &j.req.push):
-        job_open(&j.job, r, OP_OTHER)
+        job_open(&j.job, r, &CYCLE_JOB)
         cycle_go(w, j)
 
 cdef void cycle_bad_request(Request* r, CycleReq* q, ApiError* e) noexcept nogil:

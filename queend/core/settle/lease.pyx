@@ -17,7 +17,11 @@ cdef CallTexts LEASE_ASK_TEXTS
 LEASE_ASK_TEXTS = LEASE_TEXTS
 LEASE_ASK_TEXTS.unknown = b"The database did not answer; the lease was not extended"
 
-cdef void lease_submit(Worker* w, Request* r) noexcept nogil:
+cdef JobKind LEASE_JOB
+LEASE_JOB.op = OP_LEASE
+LEASE_JOB.refuse = job_refuse
+
+cdef void lease_submit(Worker* w, Request* r, int route) noexcept nogil:
     cdef LeaseJob* j = <LeaseJob*>arena_zero(&r.arena, sizeof(LeaseJob))
     cdef ApiError err
     r.op = OP_LEASE
@@ -27,7 +31,7 @@ cdef void lease_submit(Worker* w, Request* r) noexcept nogil:
     if not lease_parse(r.path, r.body, &r.arena, &j.req, &err):
         reply_error(r, err.status, err.text)
         return
-    job_open(&j.job, r, OP_LEASE)
+    job_open(&j.job, r, &LEASE_JOB)
     job_queue(&j.job,
               &engine_of(w).lease_asks.jobs if r.grant != NULL and r.grant.limited else &engine_of(w).leases.jobs)
 

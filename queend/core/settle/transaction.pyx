@@ -3,7 +3,15 @@
 
 cdef const char* TX_IN_DOUBT = b"The database did not answer; whether the transaction took effect is not known"
 
-cdef void tx_submit(Worker* w, Request* r) noexcept nogil:
+cdef JobKind TX_JOB
+TX_JOB.op = OP_TRANSACTION
+TX_JOB.ask = tx_ask
+TX_JOB.barred = tx_barred
+TX_JOB.retry = tx_retry
+TX_JOB.refuse = tx_refuse
+TX_JOB.reloads = True
+
+cdef void tx_submit(Worker* w, Request* r, int route) noexcept nogil:
     cdef TxJob* j = <TxJob*>arena_zero(&r.arena, sizeof(TxJob))
     r.op = OP_TRANSACTION
     if j == NULL:
@@ -30,7 +38,7 @@ cdef void tx_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noe
         return
     if r.grant != NULL and not gate_transaction(r, &j.req):
         return
-    job_open(&j.job, r, OP_TRANSACTION)
+    job_open(&j.job, r, &TX_JOB)
     j.job.bytes += j.req.unpacked
     i = tx_static_fault(j)
     if i >= 0:

@@ -3,6 +3,7 @@
 
 cdef struct Engine
 cdef struct Job
+cdef struct JobKind
 cdef struct Request
 cdef struct Round
 cdef struct Worker
@@ -23,7 +24,7 @@ cdef struct Job:
     InboxMsg msg              # first: a job travels between workers as a message
     Request* r
     Job* next                 # in the queue of its state
-    int op                    # OP_*
+    const JobKind* kind
     uint8_t state
     uint8_t tries             # how often it went back to resolve or was sent again
     int64_t server            # the incarnation whose names and numbers it has
@@ -42,8 +43,8 @@ cdef struct JobList:
     int n
 
 cdef struct JobKind:
-    # What is done with a job by those who need not know its kind: one row per OP_* (run/kinds). NULL: it does not
-    # happen.
+    # What is done with a job by those who need not know its kind: each type's file has one. NULL: it does not happen.
+    int op                    # OP_* it is counted under
     void (*ask)(Engine* e, Job* j) noexcept nogil           # asks for the names it misses; catalog.lock held
     # did it ask for a name that may not be made? Its `bound` says so
     bint (*barred)(Round* r, Job* j) noexcept nogil
@@ -54,5 +55,3 @@ cdef struct JobKind:
     void (*expire)(Job* j) noexcept nogil       # that moment came
     bint reloads              # a queue it misses may be in the catalog: it waits for the reload
     bint hurries              # it does not wait for a database that is away: there is a failover buffer
-
-cdef JobKind[OP_COUNT] job_kinds

@@ -318,3 +318,25 @@ cdef struct Service:
     void (*verify)(Request* r, bint token) noexcept nogil
 
 cdef Service service
+
+cdef enum:
+    ROUTES_MOST = 16
+
+cdef struct HotRoute:
+    # A request that needs no interpreter: one row each (run/kinds).
+    const char* name
+    int methods               # bits, 1 << METHOD_*
+    const char* path          # `:name` is a segment, `:name?` one that may be empty
+    size_t fixed              # bytes before the first of these
+    int level                 # GRANT_* its token must have
+    int verb                  # VERB_* its token must have for some queue; 0: none
+    int route                 # ROUTE_* for `submit`
+    const char* query         # the names its query may have, as route/stray has them; NULL: it looks at them itself
+    bint tells                # of the daemon: in any state, to whoever asks
+    bint delivers             # it is not begun while answers are not taken
+    bint buffered             # it may go into the failover buffer
+    bint small                # its body is no larger than one for the control plane
+    void (*submit)(Worker* w, Request* r, int route) noexcept nogil
+
+cdef HotRoute[ROUTES_MOST] hot_routes
+cdef int n_hot_routes

@@ -18,20 +18,15 @@ cdef enum:
 cdef enum:
     DELAY_DAYS = 366          # the longest that a message or a partition may be told to wait
 
-cdef enum Route:
-    ROUTE_NONE = 0
+cdef enum Route:              # of those that one function takes (HotRoute)
+    ROUTE_ONLY = 0
     ROUTE_PUSH
+    ROUTE_EVENTS
     ROUTE_POP_QUEUE
     ROUTE_POP_PARTITION
     ROUTE_POP_ANY
     ROUTE_ACK
     ROUTE_ACK_BATCH
-    ROUTE_TRANSACTION
-    ROUTE_LEASE
-    ROUTE_CYCLE
-    ROUTE_EVENTS
-    ROUTE_LIVEZ
-    ROUTE_READYZ
 
 cdef struct PushRun
 
