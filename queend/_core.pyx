@@ -24,11 +24,13 @@ include "core/base/log.pyx"               # one line for operators
 include "core/json/scan.pyx"              # JSON validated in place
 include "core/json/values.pyx"            # how many there are
 include "core/json/text.pyx"              # string literals read and written
+include "core/json/member.pyx"            # members of an object, by name
 
 # HTTP/1.1 as text, without sockets. In: bytes. Out: heads and fields; heads of answers.
 include "core/http/parse.pyx"             # a request's head
 include "core/http/chunked.pyx"           # a body in chunks
 include "core/http/field.pyx"             # one of its fields
+include "core/http/query.pyx"             # its query, and what is percent-encoded
 include "core/http/head.pyx"              # an answer's head
 include "core/http/problem.pyx"           # an error as a problem
 
@@ -77,13 +79,11 @@ include "core/state/engine.pyx"           # the engine of one worker
 
 # What a request asks for, and how it is answered. In: a request's bytes. Out: state/requests; bytes of an answer. No
 # I/O, no lock.
-include "core/route/common.pyx"           # paths, queries, names, refusals
+include "core/route/common.pyx"           # which route, names, refusals
 include "core/route/stray.pyx"            # names that were meant to be others
 include "core/route/moment.pyx"           # a time as people write it
-include "core/route/pushrun.pyx"          # records that go through the engine as one
+include "core/route/pushrun.pyx"          # records that go through the engine as one, items joined
 include "core/route/pushdue.pyx"          # when their items may be delivered
-include "core/route/pushjoin.pyx"         # items of one partition, made one
-include "core/route/pushform.pyx"         # what a push's body is, and how it is answered
 include "core/route/tracecontext.pyx"     # which trace a record belongs to
 include "core/route/pushkey.pyx"          # ids a repeated push has again
 include "core/route/push.pyx"             # items as JSON
@@ -112,16 +112,14 @@ include "core/spool/spool.pyx"            # what is in it
 include "core/net/inbox.pyx"              # messages between threads
 include "core/net/era.pyx"                # who may still hold what was deleted
 include "core/net/budget.pyx"             # how much all clients together may hold
-include "core/net/request.pyx"            # one request, from complete to answered
+include "core/net/request.pyx"            # one request, from complete to answered; its answer
 include "core/net/site.pyx"               # which pages may ask
-include "core/net/reply.pyx"              # its answer
-include "core/net/turn.pyx"               # whose turn it is
 include "core/net/connection.pyx"         # bytes in: requests
 include "core/net/arriving.pyx"           # what is incomplete, within its budget
 include "core/net/leaving.pyx"            # clients that leave
 include "core/net/untaken.pyx"            # answers that are not taken, within theirs
 include "core/net/writing.pyx"            # answers: bytes out
-include "core/net/worker.pyx"             # a thread and its loop
+include "core/net/worker.pyx"             # a thread and its loop; whose turn it is
 include "core/net/beside.pyx"             # large bodies, read beside the loop
 include "core/net/listener.pyx"           # where connections come from
 include "core/net/watch.pyx"              # does everybody turn?
@@ -173,7 +171,6 @@ include "core/find/bury.pyx"              # the catalog taken anew, burials in i
 include "core/find/grave.pyx"             # what was deleted, given back
 
 # Pops. In: a query. Out: messages under a lease. Owns a pop from its request to its answer (pop_move).
-include "core/deliver/opening.pyx"        # sealed payloads opened
 include "core/deliver/pause.pyx"          # when pops find nothing because somebody said so
 include "core/deliver/popmachine.pyx"     # one pop, state by state
 include "core/deliver/delivery.pyx"       # the messages of an answer, in any form
@@ -188,8 +185,8 @@ include "core/push/runs.pyx"              # runs in a batch, and out of it
 include "core/push/sealing.pyx"           # encrypted queues
 include "core/push/capacity.pyx"          # room in queues with a bound
 include "core/push/handover.pyx"          # parked pops served by the push itself
-include "core/push/keep.pyx"              # committed chunks kept in memory
 include "core/push/aside.pyx"             # partitions that have to learn first
+include "core/push/results.pyx"           # what was stored where, told
 include "core/push/stream.pyx"            # push streams by lane
 include "core/push/push.pyx"              # a push request
 include "core/push/homeless.pyx"          # items whose partition is gone

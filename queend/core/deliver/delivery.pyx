@@ -47,13 +47,30 @@ cdef void delivery_claim(Delivery* d, Partition* p, int64_t first, int attempt) 
         d.begun = True
         pop_reply_open(d.out, &d.j.req, d.j.queue.name, p.name, d.m.partition_uuid, d.m.lease, d.claimed)
 
+cdef inline void pop_open(Worker* w, Queue* q, PopMessage* m) noexcept nogil:
+    # The payload as it was pushed, valid until the next one is opened by this worker.
+    if m.extras.seal.n or q.sealed:
+        pop_unseal(w, q.name, m)
+
+cdef void pop_unseal(Worker* w, Slice queue, PopMessage* m) noexcept nogil:
+    # What cannot be opened is delivered as it is stored: nothing is lost, and nobody else's messages wait for it.
+    cdef int result = seal_reveal(&w.seal, queue, m.extras.seal, &m.payload)
+    if result == SEAL_OPENED:
+        w.counters.opened += 1
+    elif result == SEAL_PLAIN or result == SEAL_REFUSED:
+        w.counters.not_sealed += 1
+    else:
+        w.counters.left_sealed += 1
+
 cdef inline void delivery_message(Delivery* d) noexcept nogil:
     # d.m is complete.
     pop_open(d.w, d.j.queue, &d.m)
     if d.framed:
         popframes_message(&d.frames, &d.m)
+    elif d.m.as_event:
+        event_put(d.out, &d.m, d.n == 0)
     else:
-        pop_write(d.out, &d.m, d.n == 0)
+        pop_reply_message(d.out, &d.m, d.n == 0)
     d.n += 1
 
 cdef bint delivery_row(Delivery* d, Partition* p, Slice ids, Slice body, Slice meta, int64_t base, int64_t created_us,
@@ -90,9 +107,13 @@ cdef bint delivery_row(Delivery* d, Partition* p, Slice ids, Slice body, Slice m
     return True
 
 cdef int delivery_end(Delivery* d) noexcept nogil:
-    # How many messages.
+    # How many messages. Where there was no memory to unpack and open all of them the answer has failed.
     if d.framed:
         popframes_close(&d.frames)
     else:
         pop_reply_close(d.out, &d.j.req, d.n, d.j.req.partitions, d.j.req.batch)
+    if d.w.unzip.short_of_memory or d.w.seal.short_of_memory:
+        d.w.unzip.short_of_memory = False
+        d.w.seal.short_of_memory = False
+        d.out.failed = True
     return d.n

@@ -47,7 +47,7 @@ cdef void popcall_add(PopCall* call, PopArgs* a, PopJob* j) noexcept nogil:
     pgarray_int4(&a.parts, j.req.partitions)
     pgarray_bool(&a.auto_ack, j.req.auto_ack)
     pgarray_uuid(&a.lease, j.lease)
-    pgarray_int8(&a.lease_us, pop_lease_us(j))
+    pgarray_int8(&a.lease_us, j.lease_us)
     pgarray_int8(&a.delay_us, j.queue.delay_us)
     pgarray_int8(&a.window_us, j.queue.window_us)
 
@@ -292,7 +292,7 @@ cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil
             if status == 1:
                 c.open = not j.req.auto_ack
             if status == 1 and not j.req.auto_ack:
-                cursor_move(c, CURSOR_LEASED, now + pop_lease_us(j) + 2000)
+                cursor_move(c, CURSOR_LEASED, now + j.lease_us + 2000)
                 held_rows(c, j, res, row)
             elif status == 1:
                 pop_consumed(j, i - j.first_cursor, pg_int8(res, row, POP_FIRST), c.next_offset)
@@ -421,7 +421,6 @@ cdef void popcall_reply(Engine* e, PopJob* j, PGresult* res, int first_row, int 
                              pg_int4(res, row, POP_TAKE)) and not e.worker.unzip.short_of_memory):
             log_line(b"error", b"row_unreadable", b"a row of the log is not in a known format")
     delivery_end(&d)
-    answer_whole(e.worker, d.out)
     pop_answered(j, d.n)
 
 cdef void pop_answered(PopJob* j, int n) noexcept nogil:
@@ -434,13 +433,5 @@ cdef void pop_answered(PopJob* j, int n) noexcept nogil:
     pop_move(j, POP_COMPLETED)
     r.on_unsent = pop_unsent
     r.worker.counters.op[OP_POP].items += n
-    tally_pop(j, r.worker, n)
-    tally_bytes(j, r.worker, n, r.out.len)
+    tally_pop(j, r.worker, n, r.out.len)
     reply_end(r)
-
-cdef inline void answer_whole(Worker* w, Buf* out) noexcept nogil:
-    # Was there memory to unpack and open all that was written to it?
-    if w.unzip.short_of_memory or w.seal.short_of_memory:
-        w.unzip.short_of_memory = False
-        w.seal.short_of_memory = False
-        out.failed = True

@@ -2,12 +2,9 @@
 # FETCHING (fused: one statement claims and reads for many requests) → COMPLETED, EMPTY or FAILED; a long poll goes from
 # EMPTY to PARKED in the book and back. All moves go through pop_move.
 
-cdef inline int64_t pop_lease_us(PopJob* j) noexcept nogil:
-    # How long what it claims is leased.
-    return j.req.lease_s * <int64_t>1000000 if j.req.lease_s else j.queue.lease_us
-
 cdef void pop_lease_make(Worker* w, PopJob* j, int n, Cursor* first) noexcept nogil:
-    # The id of what it claims now, of n partitions at most.
+    # The lease of what it claims now, of n partitions at most.
+    j.lease_us = j.req.lease_s * <int64_t>1000000 if j.req.lease_s else j.queue.lease_us
     lease_id_make(&w.secrets, catalog.seed, first.partition.id if n == 1 or j.req.auto_ack else 0, j.lease)
 
 cdef bint popjob_matches(PopJob* j, Queue* q) noexcept nogil:
@@ -44,7 +41,7 @@ cdef void pop_submit(Worker* w, Request* r, int route) noexcept nogil:
     if r.asks & ASK_EVENTS and not j.req.frames:
         j.req.events = (j.req.events or accept_weight(r.headers_raw, EVENTS_TYPE)
                         >= max(1, accept_weight(r.headers_raw, JSON_TYPE)))
-    if route != ROUTE_POP_ANY and not gate_allows(r, j.req.queue, VERB_POP):
+    if r.grant != NULL and route != ROUTE_POP_ANY and not gate_allows(r, j.req.queue, VERB_POP):
         gate_refuse_queue(r)
         return
     job_open(&j.job, r, &POP_JOB)
@@ -381,7 +378,7 @@ cdef void pop_empty(PopJob* j, int why) noexcept nogil:
     cdef Request* r = pop_close(j, POP_EMPTY)
     cdef Buf* out
     r.worker.counters.empty_pops += 1
-    tally_pop(j, r.worker, 0)
+    tally_pop(j, r.worker, 0, 0)
     out = reply_begin(r, 200, EVENTS_TYPE if j.req.events else JSON_TYPE)
     pop_reply_empty(out, &j.req, why, j.only.partition.uuid if j.only != NULL else NULL, pop_reason(j))
     reply_end(r)

@@ -1,32 +1,6 @@
 # A job is one request on its way through the engine. It stands in its request's arena and ends with exactly one answer.
 # Everything on it happens on its request's worker; what another thread does for it comes back through the inbox.
 
-cdef inline void joblist_add(JobList* l, Job* j) noexcept nogil:
-    j.next = NULL
-    if l.last != NULL:
-        l.last.next = j
-    else:
-        l.first = j
-    l.last = j
-    l.n += 1
-
-cdef inline void joblist_front(JobList* l, Job* j) noexcept nogil:
-    j.next = l.first
-    l.first = j
-    if l.last == NULL:
-        l.last = j
-    l.n += 1
-
-cdef inline Job* joblist_take(JobList* l) noexcept nogil:
-    cdef Job* j = l.first
-    if j != NULL:
-        l.first = j.next
-        if l.first == NULL:
-            l.last = NULL
-        l.n -= 1
-        j.next = NULL
-    return j
-
 cdef int64_t jobs_standing      # long polls that were parked, until they are answered, of all workers
 
 cdef void job_move(Job* j, int state) noexcept nogil:
@@ -55,6 +29,19 @@ cdef void job_move(Job* j, int state) noexcept nogil:
         engine_of(j.r.worker).queued_jobs -= 1
         engine_of(j.r.worker).queued_bytes -= <int64_t>j.bytes
 
+cdef void pop_move(PopJob* j, int state) noexcept nogil:
+    j.state = state
+    if state == POP_RESOLVING:
+        job_move(&j.job, JOB_RESOLVING)
+    elif state == POP_LEASING:
+        job_move(&j.job, JOB_QUEUED)
+    elif state == POP_FETCHING:
+        job_move(&j.job, JOB_FLYING)
+    elif state == POP_PARKED:
+        job_move(&j.job, JOB_PARKED)
+    elif state == POP_COMPLETED or state == POP_EMPTY or state == POP_FAILED:
+        job_move(&j.job, JOB_DONE)
+
 cdef bint job_again(Job* j, int blame, int64_t now) noexcept nogil:
     # It met an error that was not its own. Once more?
     j.errors += 1 if j.errors < 255 else 0
@@ -66,8 +53,7 @@ cdef void job_open(Job* j, Request* r, const JobKind* kind) noexcept nogil:
     j.kind = kind
     j.born_us = r.started_us
     j.bytes = r.body.n
-    request_settle(r)
-    request_pin(r)
+    request_engage(r)
     r.job = j
     r.op = kind.op
 

@@ -124,3 +124,20 @@ cdef void json_escape(Buf* b, Slice text) noexcept nogil:
             buf_put(b, e, 2)
             i += 1
     buf_byte(b, b'"')
+
+# ---- values as texts -------------------------------------------------------------------------------------------------
+
+cdef inline void put_uuid(Buf* b, const unsigned char* id) noexcept nogil:
+    # A literal with its quotes.
+    cdef char* at = buf_reserve(b, 38)
+    if at != NULL:
+        at[0] = b'"'
+        uuid_format(id, at + 1)
+        at[37] = b'"'
+
+cdef inline void put_time(Buf* b, int64_t us, int digits) noexcept nogil:
+    cdef char* at = buf_reserve(b, 23 + digits)
+    if at != NULL:
+        at[0] = b'"'
+        clock_format(us, digits, at + 1)
+        at[22 + digits] = b'"'

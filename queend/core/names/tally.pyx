@@ -15,9 +15,10 @@ cdef Tally* tally_make() noexcept nogil:
 cdef inline Tally* tally_of(Queue* q, Worker* w) noexcept nogil:
     return &q.tally[w.index]
 
-cdef inline void tally_pop(PopJob* j, Worker* w, int n) noexcept nogil:
+cdef inline void tally_pop(PopJob* j, Worker* w, int n, size_t bytes) noexcept nogil:
     # Its answer with n messages is written.
     cdef Tally* t
+    cdef uint64_t each
     cdef int64_t lag = 0
     if j.queue == NULL:
         return
@@ -27,6 +28,9 @@ cdef inline void tally_pop(PopJob* j, Worker* w, int n) noexcept nogil:
     if n == 0:
         t.pop_empty += 1
         return
+    # so large an answer was: more is believed at once, less by and by
+    each = bytes // <uint64_t>n + 1
+    t.each = each if each > t.each else t.each - ((t.each - each) >> 3)
     if j.req.auto_ack:
         t.ack_requests += 1
         t.ack_done += <uint64_t>n
@@ -38,16 +42,6 @@ cdef inline void tally_pop(PopJob* j, Worker* w, int n) noexcept nogil:
             if <uint64_t>lag > t.lag_most_us:
                 t.lag_most_us = <uint64_t>lag
     times_add(&w.counters.age, lag)
-
-cdef inline void tally_bytes(PopJob* j, Worker* w, int n, size_t bytes) noexcept nogil:
-    # So large an answer was. More is believed at once, less by and by.
-    cdef Tally* t
-    cdef uint64_t each
-    if j.queue == NULL or n == 0:
-        return
-    t = tally_of(j.queue, w)
-    each = bytes // <uint64_t>n + 1
-    t.each = each if each > t.each else t.each - ((t.each - each) >> 3)
 
 cdef void tally_ack(AckReq* q, Worker* w) noexcept nogil:
     cdef Queue* queue

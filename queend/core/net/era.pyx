@@ -33,18 +33,3 @@ cdef inline void pin_drop(int64_t* pins, int pin) noexcept nogil:
     # 0: there is none.
     if pin:
         pin_down(&pins[pin - 1])
-
-cdef inline void request_pin(Request* r) noexcept nogil:
-    # Before it looks anything up.
-    if r.pin == 0:
-        r.pin = <uint8_t>pin_take(r.worker.pins)
-
-cdef inline void request_unpin(Request* r) noexcept nogil:
-    pin_drop(r.worker.pins, r.pin)
-    r.pin = 0
-
-cdef inline void request_repin(Request* r) noexcept nogil:
-    # It holds nothing now, and is about to look up all it needs.
-    if r.pin != 1 + <int>(era_now & 1):
-        request_unpin(r)
-        request_pin(r)

@@ -130,7 +130,7 @@ cdef void handover_encode(PushStream* s, PushBatch* b, ClaimArgs* a) noexcept no
         pgarray_int4(&a.take, c.take)
         pgarray_bool(&a.whole, c.take == c.group.n)
         pgarray_uuid(&a.lease, c.job.lease)
-        pgarray_int8(&a.lease_us, 0 if c.job.req.auto_ack else pop_lease_us(c.job))
+        pgarray_int8(&a.lease_us, 0 if c.job.req.auto_ack else c.job.lease_us)
 
 # ---- back ----------------------------------------------------------------------------------------------------------
 
@@ -181,7 +181,7 @@ cdef void handover_book(PushBatch* b, int64_t now, PopJob** wake) noexcept nogil
         c.cursor.next_offset = c.group.first.offset + c.take
         c.cursor.open = not c.job.req.auto_ack
         if not c.job.req.auto_ack:
-            cursor_move(c.cursor, CURSOR_LEASED, now + pop_lease_us(c.job) + 2000)
+            cursor_move(c.cursor, CURSOR_LEASED, now + c.job.lease_us + 2000)
             held_pushed(c)
         else:
             cursor_rest(c.cursor)
@@ -218,7 +218,6 @@ cdef void handover_answer(PushStream* s, PushBatch* b) noexcept nogil:
             buf_init(&j.handed)
             out = &j.handed
         j.n_handed = handover_write(s.worker, out, j)
-        answer_whole(s.worker, out)
         handover_keep(j)
         s.worker.counters.handed += j.n_handed
         if out is &j.handed:

@@ -1,19 +1,6 @@
 # Parked pops that are to be tried again: each goes to its own worker. In: jobs taken out of the book. Out: the worker's
 # list.
 
-cdef void pop_move(PopJob* j, int state) noexcept nogil:
-    j.state = state
-    if state == POP_RESOLVING:
-        job_move(&j.job, JOB_RESOLVING)
-    elif state == POP_LEASING:
-        job_move(&j.job, JOB_QUEUED)
-    elif state == POP_FETCHING:
-        job_move(&j.job, JOB_FLYING)
-    elif state == POP_PARKED:
-        job_move(&j.job, JOB_PARKED)
-    elif state == POP_COMPLETED or state == POP_EMPTY or state == POP_FAILED:
-        job_move(&j.job, JOB_DONE)
-
 cdef void popjobs_wake(Worker* w, PopJob* wake) noexcept nogil:
     # Jobs taken out of the book by whoever found work: each goes to its own worker. Book not locked.
     cdef PopJob* following
@@ -51,3 +38,96 @@ cdef void pop_woken(Worker* w, InboxMsg* m) noexcept nogil:
     j.job.tries = 0
     pop_move(j, POP_LEASING)
     joblist_add(&engine_of(w).woken, &j.job)
+
+# ---- who waits, in the book ----------------------------------------------------------------------------------------------
+
+cdef void waiters_add(PopJob** first, PopJob** last, PopJob* j) noexcept nogil:
+    j.wait_prev = last[0]
+    j.wait_next = NULL
+    if last[0] != NULL:
+        last[0].wait_next = j
+    else:
+        first[0] = j
+    last[0] = j
+
+cdef void waiters_del(PopJob** first, PopJob** last, PopJob* j) noexcept nogil:
+    if j.wait_prev != NULL:
+        j.wait_prev.wait_next = j.wait_next
+    else:
+        first[0] = j.wait_next
+    if j.wait_next != NULL:
+        j.wait_next.wait_prev = j.wait_prev
+    else:
+        last[0] = j.wait_prev
+    j.wait_next = NULL
+    j.wait_prev = NULL
+
+cdef bint book_park(PopJob* j) noexcept nogil:
+    # Lock held. The job belongs to the book until book_unpark or a wake. False when memory ran out.
+    if j.only != NULL:
+        waiters_add(&j.only.wait_first, &j.only.wait_last, j)
+        j.only.group.n_wait_only += 1
+        j.parked_at = PARKED_CURSOR
+    elif j.group != NULL and not j.any_queue and j.want_partition.p == NULL:
+        waiters_add(&j.group.wait_first, &j.group.wait_last, j)
+        j.group.n_wait += 1
+        j.parked_at = PARKED_GROUP
+    else:
+        if not strangers_park(j):
+            return False
+        j.parked_at = PARKED_STRANGER
+    book.parked += 1
+    return True
+
+cdef void book_unpark(PopJob* j) noexcept nogil:
+    # Lock held; nothing when it is not parked.
+    if j.parked_at == PARKED_NOT:
+        return
+    if j.parked_at == PARKED_CURSOR:
+        waiters_del(&j.only.wait_first, &j.only.wait_last, j)
+        j.only.group.n_wait_only -= 1
+    elif j.parked_at == PARKED_GROUP:
+        waiters_del(&j.group.wait_first, &j.group.wait_last, j)
+        j.group.n_wait -= 1
+    else:
+        strangers_unpark(j)
+    j.parked_at = PARKED_NOT
+    book.parked -= 1
+
+cdef inline void wake_push(PopJob* j, PopJob** wake) noexcept nogil:
+    book_unpark(j)
+    j.wait_next = wake[0]
+    wake[0] = j
+
+cdef void book_wake_cursor(Cursor* c, PopJob** wake) noexcept nogil:
+    # One ready partition is worth one waiter: one that named it first, else the oldest of its group. Nobody of a group
+    # that is paused: the end of the pause wakes all of them.
+    cdef Group* g = c.group
+    if g.paused:
+        return
+    if c.wait_first != NULL:
+        wake_push(c.wait_first, wake)
+    elif g.wait_first != NULL:
+        wake_push(g.wait_first, wake)
+    if book.n_strangers:
+        book_wake_strangers(c.partition.queue, c.partition.name, wake)
+
+cdef void book_wake_queue(Queue* q, PopJob** wake) noexcept nogil:
+    # Everyone parked on the queue tries again (it was changed or deleted). Lock held.
+    cdef Group* g = q.group_list
+    while g != NULL:
+        group_wake(g, wake)
+        g = g.next
+    if book.n_strangers:
+        book_wake_strangers(q, slice_of(NULL, 0), wake)
+
+cdef void group_wake(Group* g, PopJob** wake) noexcept nogil:
+    cdef Cursor* c = g.all_cursors if g.n_wait_only or g.n_delayed else NULL     # a queue may have a million
+    while g.wait_first != NULL:
+        wake_push(g.wait_first, wake)
+    while c != NULL:
+        while c.wait_first != NULL:
+            wake_push(c.wait_first, wake)
+        if c.state == CURSOR_DELAYED:
+            cursor_move(c, CURSOR_READY, 0)
+        c = c.all_next

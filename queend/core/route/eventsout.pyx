@@ -1,13 +1,6 @@
 # Messages as CloudEvents: what came as one goes out with its attributes as they were, any other message as an event of
 # this queue. What an acknowledgment needs stands in extensions, which all begin with `queend`.
 
-cdef inline void pop_write(Buf* b, PopMessage* m, bint first) noexcept nogil:
-    # One message, in the form the answer has.
-    if m.as_event:
-        event_put(b, m, first)
-    else:
-        pop_reply_message(b, m, first)
-
 cdef void event_put(Buf* b, PopMessage* m, bint first) noexcept nogil:
     cdef Json j
     cdef Slice key, value

@@ -101,7 +101,7 @@ cdef void ack_go(Worker* w, AckJob* j) noexcept nogil:
                 and memcmp(it.partition_uuid, (it - 1).partition_uuid, 16) == 0):
             it.partition_id = (it - 1).partition_id
         ackitem_find(it, j.req.group, j.asked >= ACK_ROUNDS, &ask)
-        allowed = allowed and gate_ack(j.job.r, it)
+        allowed = allowed and (j.job.r.grant == NULL or gate_ack(j.job.r, it))
     uv_rwlock_rdunlock(&catalog.lock)
     if not allowed:
         gate_refuse_queue(job_end(&j.job))
@@ -343,37 +343,6 @@ cdef void ackcall_take(AckCall* call, PGresult* res) noexcept nogil:
                 held_over((<uint64_t><uint32_t>a.partition.id << 32) | <uint32_t>a.group.id)
     uv_mutex_unlock(&book.lock)
     popjobs_wake(call.base.engine.worker, wake)
-
-cdef void book_acked(Group* g, Partition* p, int64_t forgets, bint released, int64_t committed, int64_t head,
-                     int64_t retry_until, int64_t now, PopJob** wake) noexcept nogil:
-    # What an ack did to a cursor; lock held. forgets: book.forgets when it was sent. Where cursors were moved by hand
-    # since, it may tell of the time before: that the lease it ended is not the present one, the next pop finds out.
-    cdef Cursor* c = book_noted(g, p)
-    cdef int64_t wait
-    if c == NULL:
-        return
-    book_found(p, head, wake)
-    if c.state == CURSOR_BUSY:
-        c.again = 1
-        return
-    if not released:
-        return
-    if forgets != book.forgets:
-        book_unsure(g, p, wake)
-        return
-    c.open = committed + 1 < c.next_offset
-    c.next_offset = committed + 1
-    wait = retry_until - dbclock_now() if retry_until else 0
-    if wait > 0 and p.head > c.next_offset:
-        c.wakes_at = retry_until
-        cursor_move(c, CURSOR_DELAYED, now + wait)
-        return
-    if c.state == CURSOR_READY:
-        return
-    c.again = 0
-    cursor_rest(c)
-    if c.state == CURSOR_READY:
-        book_wake_cursor(c, wake)
 
 cdef void ack_answer(AckJob* j) noexcept nogil:
     cdef Request* r = j.job.r

@@ -86,7 +86,7 @@ cdef void claimcall_add(PopCall* call, TurnArgs* a, PopJob* j) noexcept nogil:
         pgarray_int4(&a.take, t.take)
         pgarray_int8(&a.base, claim_base(t, t.first + t.take if j.req.auto_ack else t.first))
         pgarray_uuid(&a.lease, j.lease)
-        pgarray_int8(&a.lease_us, 0 if j.req.auto_ack else pop_lease_us(j))
+        pgarray_int8(&a.lease_us, 0 if j.req.auto_ack else j.lease_us)
 
 cdef void claimcall_untake(PopCall* call) noexcept nogil:
     cdef Job* job = call.base.jobs.first
@@ -151,7 +151,7 @@ cdef void claimcall_book(PopCall* call, PGresult* res, int row, int64_t now) noe
                 elif j.req.auto_ack:
                     cursor_rest(c)
                 else:
-                    cursor_move(c, CURSOR_LEASED, now + pop_lease_us(j) + 2000)
+                    cursor_move(c, CURSOR_LEASED, now + j.lease_us + 2000)
                     held_cached(c, j, &j.taken[i])
                 rowcache_passed(c.partition)
             if c.state == CURSOR_READY:
@@ -173,7 +173,6 @@ cdef void claimcall_answer(Engine* e, PopJob* j) noexcept nogil:
     if not j.gone:
         out = reply_begin(j.job.r, 200, pop_type(j))
         n = claim_write(e, j, out)
-        answer_whole(e.worker, out)
     pop_untake(j)
     pop_keep_made(j)
     if j.gone:
@@ -182,3 +181,70 @@ cdef void claimcall_answer(Engine* e, PopJob* j) noexcept nogil:
         return
     e.worker.counters.from_memory += n
     pop_answered(j, n)
+
+# ---- from memory ---------------------------------------------------------------------------------------------------
+
+cdef void pop_untake(PopJob* j) noexcept nogil:
+    uv_mutex_lock(&book.lock)
+    pop_taken_release(j)
+    uv_mutex_unlock(&book.lock)
+
+cdef int64_t claim_base(Taken* t, int64_t next_offset) noexcept nogil:
+    # Where a read may begin once `next_offset`, one of the claim's records or the one after them, follows committed:
+    # the row that holds it.
+    cdef CachedRow* r = t.row
+    while r.base + r.n <= next_offset and r.base + r.n < t.first + t.take:
+        r = r.newer
+    return next_offset if r.base + r.n <= next_offset else r.base
+
+cdef int claim_write(Engine* e, PopJob* j, Buf* out) noexcept nogil:
+    # The messages of the claims that were made; returns how many.
+    cdef Delivery d
+    cdef Partition* p
+    cdef CachedRow* r
+    cdef Taken* t
+    cdef int64_t stop, first, end
+    cdef int i
+    delivery_begin(&d, e.worker, j, out, j.n_made)
+    for i in range(j.n_cursors):
+        t = &j.taken[i]
+        if not t.made:
+            continue
+        p = j.cursors[i].partition
+        delivery_claim(&d, p, t.first, 1)
+        first = t.first
+        stop = t.first + t.take
+        r = t.row
+        while r != NULL:
+            end = stop if stop < r.base + r.n else r.base + r.n
+            if not delivery_row(&d, p, r.ids, r.body, r.meta, r.base, r.created_us, r.n, first, <int>(end - first)):
+                out.failed = True      # memory ran out
+                break
+            first = end
+            r = taken_next(t, r)
+    return delivery_end(&d)
+
+cdef void pop_keep_made(PopJob* j) noexcept nogil:
+    # Of its candidates, those whose claims were made.
+    cdef int i
+    cdef int n = 0
+    for i in range(j.n_cursors):
+        if j.taken[i].made:
+            j.cursors[n] = j.cursors[i]
+            if j.req.auto_ack:
+                pop_consumed(j, n, j.taken[i].first, j.taken[i].first + j.taken[i].take)
+            n += 1
+    j.n_cursors = n
+
+cdef void held_cached(Cursor* c, PopJob* j, Taken* t) noexcept nogil:
+    # A claim of records in memory was made.
+    cdef int64_t stop = t.first + t.take
+    cdef int64_t at = t.first
+    cdef int64_t upto
+    cdef CachedRow* r = t.row
+    cdef Held* h = held_begin(c, j.lease, t.first, t.take, claim_base(t, stop), False)
+    while h != NULL and r != NULL:
+        upto = r.base + r.n if r.base + r.n < stop else stop
+        memcpy(h.ids + 16 * (at - t.first), r.ids.p + 16 * (at - r.base), <size_t>(16 * (upto - at)))
+        at = upto
+        r = taken_next(t, r)

@@ -42,6 +42,32 @@ cdef struct JobList:
     Job* last
     int n
 
+cdef inline void joblist_add(JobList* l, Job* j) noexcept nogil:
+    j.next = NULL
+    if l.last != NULL:
+        l.last.next = j
+    else:
+        l.first = j
+    l.last = j
+    l.n += 1
+
+cdef inline void joblist_front(JobList* l, Job* j) noexcept nogil:
+    j.next = l.first
+    l.first = j
+    if l.last == NULL:
+        l.last = j
+    l.n += 1
+
+cdef inline Job* joblist_take(JobList* l) noexcept nogil:
+    cdef Job* j = l.first
+    if j != NULL:
+        l.first = j.next
+        if l.first == NULL:
+            l.last = NULL
+        l.n -= 1
+        j.next = NULL
+    return j
+
 cdef struct JobKind:
     # What is done with a job by those who need not know its kind: each type's file has one. NULL: it does not happen.
     int op                    # OP_* it is counted under

@@ -70,6 +70,7 @@ cdef struct PopJob:
     Cursor** cursors
     PopSpan* spans            # beside them, of one that acknowledges at once
     unsigned char[16] lease
+    int64_t lease_us          # how long what it claims is leased
     int64_t until_us          # long-poll deadline (monotonic), 0 = no waiting
     int64_t paused_until      # pop maintenance: told then
     Claim* claims             # while a push carries it: what is claimed for it

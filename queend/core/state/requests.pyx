@@ -86,6 +86,10 @@ cdef struct PushRun:
     Slice inner               # and what it unpacks to
     PushItem* items           # room for n, filled by run_open
 
+cdef inline int pushitem_count(PushItem* it) noexcept nogil:
+    # Records in an item.
+    return it.run.n if it.run != NULL else 1
+
 cdef struct PushReq:
     int n
     bint counts               # answered in numbers
@@ -236,3 +240,16 @@ cdef struct LeaseReq:
     int status                # 0 extended, 1 not found, 2 expired
     int renewed
     int64_t expires_us
+
+cdef enum PushForm:
+    PUSH_JSON = 0             # and every type nobody claims: clients send JSON under many names
+    PUSH_LINES                # application/x-ndjson
+    PUSH_ARROW                # application/vnd.apache.arrow.stream
+    PUSH_FRAMES               # application/x-queen-push
+
+cdef struct PushOptions:
+    Slice queue               # of items that name none; p NULL: not given
+    Slice part
+    bint bare                 # a line is a payload, not an item
+    bint counts               # the answer is wanted in numbers
+    int64_t due               # of items that do not say themselves when they may be delivered, 0 = at once

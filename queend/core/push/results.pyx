@@ -1,0 +1,234 @@
+# The answer to a batch, to its items and to those who wait for them: after the commit, never before. What somebody will
+# read soon is kept in memory (memory/rowcache). In: rows of queend.push. Out: items with offset, time and status.
+
+cdef void batch_scatter(PushStream* s, PushBatch* b, PGresult* res) noexcept nogil:
+    cdef bint keeps = False
+    cdef PopJob* wake = NULL
+    cdef PushChunk* c
+    cdef PushGroup* g
+    cdef PushGroup* following
+    cdef int i
+    batch_results(b, res)
+    # After the commit, never before: waiters hear of it now.
+    uv_rwlock_rdlock(&catalog.lock)
+    uv_mutex_lock(&book.lock)
+    if b.n_claims:
+        handover_book(b, clock_mono_us(), &wake)
+    g = b.first
+    while g != NULL:
+        if g.head:
+            book_stored(g.partition, g.head, &wake)
+        g = g.next
+    for i in range(b.n_chunks):
+        c = &b.chunks[i]
+        c.keep = (c.group.answered and c.whole and not c.scheduled
+                  and rowcache_wanted(c.group.partition, c.first.offset, c.group.head))
+        keeps = keeps or c.keep
+    uv_mutex_unlock(&book.lock)
+    uv_rwlock_rdunlock(&catalog.lock)
+    if wake != NULL:
+        popjobs_wake(s.worker, wake)
+    if b.n_claims:
+        handover_answer(s, b)
+    if keeps:
+        stream_keep(s, b)
+    g = b.first
+    while g != NULL:
+        following = g.next
+        if not g.answered:
+            group_fail(s, g, 501)
+        else:
+            group_done(s, g)
+        g = following
+    batch_free(b)
+
+cdef void batch_results(PushBatch* b, PGresult* res) noexcept nogil:
+    # What was stored where, to the items.
+    cdef int i, row
+    cdef int claim = 0
+    for row in range(PQntuples(res)):
+        i = pg_int4(res, row, PUSH_ORD)
+        if pg_int2(res, row, PUSH_STATUS) == 2:
+            handover_made(b, &claim, i, pg_int8(res, row, PUSH_BASE))
+        elif 0 <= i < b.n_chunks and pg_int2(res, row, PUSH_STATUS) != 3:
+            chunk_results(&b.chunks[i], res, row)
+
+cdef void chunk_results(PushChunk* c, PGresult* res, int row) noexcept nogil:
+    cdef PushItem* it = c.first
+    cdef int64_t base = pg_int8(res, row, PUSH_BASE)
+    cdef int64_t created = pg_int8(res, row, PUSH_CREATED_AT)
+    cdef int64_t head = -1
+    cdef int64_t fresh, off, stored_at
+    cdef bint grew = True     # something of the chunk was stored now
+    cdef PgIter offs
+    cdef PgIter ats
+    cdef int k
+    c.whole = True
+    if it.run != NULL and pg_int2(res, row, PUSH_STATUS) == 1:
+        fresh = run_results(it, res, row, base, created)
+        c.whole = fresh - base == c.n
+        grew = base >= 0 and fresh > base
+        head = run_head(it)
+    elif it.run != NULL:
+        it.offset = base
+        it.created_us = created
+        head = base + c.n
+    elif pg_int2(res, row, PUSH_STATUS) == 0:
+        for k in range(c.n):
+            it.offset = base + k
+            it.created_us = created
+            it = it.next
+        head = base + c.n
+    else:
+        pg_array(res, row, PUSH_DUP_OFFSET, OID_INT8, &offs)
+        pg_array(res, row, PUSH_DUP_AT, OID_INT8, &ats)
+        fresh = base
+        for k in range(c.n):
+            off = -1
+            stored_at = created
+            pg_next8(&offs, &off)
+            pg_next8(&ats, &stored_at)
+            if off >= 0:
+                it.offset = off
+                it.created_us = stored_at
+                if off >= head:
+                    head = off + 1        # whoever stored it may have told nobody
+                # an id made here that is "already stored" is our own batch, sent twice
+                it.status = 1 if it.id_kind != 0 else 0
+            else:
+                it.offset = fresh
+                it.created_us = created
+                fresh += 1
+            it = it.next
+        c.whole = fresh - base == c.n
+        grew = base >= 0 and fresh > base
+        if grew and fresh > head:
+            head = fresh
+    # Told to the groups even when a pop has seen this head before us: only we tell all of them.
+    if head > c.group.head:
+        c.group.head = head
+    if grew:
+        atomic_set64(&c.group.partition.row_base, base)
+    c.group.answered = True
+
+cdef void stream_keep(PushStream* s, PushBatch* b) noexcept nogil:
+    # Rows for the cache are copied without a lock, then hung in together.
+    cdef CachedRow* rows = NULL
+    cdef CachedRow* r
+    cdef int i
+    for i in range(b.n_chunks - 1, -1, -1):
+        if b.chunks[i].keep:
+            r = cachedrow_make(engine_of(s.worker), &b.chunks[i])
+            if r != NULL:
+                r.next = rows
+                rows = r
+    uv_mutex_lock(&book.lock)
+    while rows != NULL:
+        r = rows
+        rows = r.next
+        r.next = NULL
+        rowcache_add(r, s.call.sent_us)
+    uv_mutex_unlock(&book.lock)
+
+cdef void group_dups(PushStream* s, PushGroup* g) noexcept nogil:
+    # Before their first occurrences are answered: an answered request takes its memory with it.
+    cdef PushItem* it = g.dups
+    cdef PushItem* following
+    cdef PushItem* first
+    while it != NULL:
+        following = it.next
+        first = <PushItem*>it.original
+        if first.run != NULL and first.run.open:
+            first = &first.run.items[it.original_at]
+        it.offset = first.offset + (it.original_at if first.run != NULL else 0)
+        it.created_us = first.created_us
+        it.status = 1 if first.status < 2 else first.status
+        item_done(s, it)
+        it = following
+
+cdef void group_done(PushStream* s, PushGroup* g) noexcept nogil:
+    cdef PushItem* it
+    cdef PushItem* following
+    group_dups(s, g)
+    it = g.first
+    while it != NULL:
+        following = it.next
+        item_done(s, it)
+        it = following
+
+cdef void group_fail(PushStream* s, PushGroup* g, int status) noexcept nogil:
+    cdef PushItem* it = g.first
+    while it != NULL:
+        it.status = 2 if status == 500 else 4
+        if status > it.of_part.failed:
+            it.of_part.failed = status
+        it = it.next
+    group_done(s, g)
+
+cdef void batch_fail(PushStream* s, PushBatch* b, int status) noexcept nogil:
+    cdef PushGroup* g = b.first
+    cdef PushGroup* following
+    while g != NULL:
+        following = g.next
+        group_fail(s, g, status)
+        g = following
+    stream_drop(s, b)
+
+cdef void item_refuse(PushStream* s, PushItem* it) noexcept nogil:
+    # Memory ran out before it was gathered: it is not stored.
+    it.status = 4
+    it.of_part.failed = 503
+    item_done(s, it)
+
+cdef inline void item_done(PushStream* s, PushItem* it) noexcept nogil:
+    cdef PushPart* part = it.of_part
+    part.left -= 1
+    if part.left == 0:
+        if part.job.job.r.worker is s.worker and not part.parted:
+            push_part_done(part)
+        else:
+            part.msg.run = push_part_home
+            worker_post(part.job.job.r.worker, &part.msg)
+
+# ---- kept in memory ------------------------------------------------------------------------------------------------------
+
+cdef CachedRow* cachedrow_make(Engine* e, PushChunk* c) noexcept nogil:
+    # A copy of a committed chunk; NULL when memory ran out, then it is not kept. Book not locked. No statement is
+    # written.
+    cdef RowArgs* scratch = &(<PushArgs*>e.args.at).rows
+    cdef CachedRow* r
+    cdef char* at
+    cdef Slice ids, body, meta
+    pgarray_begin(&scratch.ids, OID_BYTEA)
+    pgarray_begin(&scratch.body, OID_BYTEA)
+    pgarray_begin(&scratch.meta, OID_BYTEA)
+    chunk_encode(scratch, NULL, c, True)
+    ids = pgarray_only(&scratch.ids)
+    body = pgarray_only(&scratch.body)
+    meta = pgarray_only(&scratch.meta)
+    if ids.n == 0 or body.n == 0 or scratch.meta.buf.failed:
+        return NULL
+    r = <CachedRow*>malloc(sizeof(CachedRow) + ids.n + body.n + meta.n)
+    if r == NULL:
+        return NULL
+    memset(r, 0, sizeof(CachedRow))
+    at = <char*>r + sizeof(CachedRow)
+    r.partition = c.group.partition
+    r.base = c.first.offset
+    r.created_us = c.first.created_us
+    r.n = c.n
+    r.bytes = sizeof(CachedRow) + ids.n + body.n + meta.n
+    r.ids = slice_of(at, ids.n)
+    r.body = slice_of(at + ids.n, body.n)
+    r.meta = slice_of(at + ids.n + body.n, meta.n)
+    memcpy(at, ids.p, ids.n)
+    memcpy(at + ids.n, body.p, body.n)
+    if meta.n:
+        memcpy(at + ids.n + body.n, meta.p, meta.n)
+    return r
+
+cdef inline Slice pgarray_only(PgArray* a) noexcept nogil:
+    # The only element of an array; empty when it is NULL or memory ran out.
+    if a.buf.failed or a.has_null or a.n != 1:
+        return slice_of(NULL, 0)
+    return slice_of(a.buf.data + PGARRAY_HEADER + 4, a.buf.len - PGARRAY_HEADER - 4)
