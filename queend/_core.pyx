@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False, embedsignature=True
 """The data plane of queend: from socket to socket without the interpreter.
 
-This file is the map. Rooms stand in the order in which data passes them; each opens with what comes in, what goes out and
-what it owns. A room uses only what stands above it (tests/platform/test_rooms.py); upwards it calls through pointers that
-state/ declares: Service (sockets to the engine), JobKind (what is done with a job), Elsewhere (the failover buffer).
+This file is the map. Rooms stand in the order in which data passes them; each opens with what comes in, what goes out
+and what it owns. A room uses only what stands above it (tests/platform/test_rooms.py); upwards it calls through
+pointers that state/ declares: Service (sockets to the engine), JobKind (what is done with a job), HotRoute and Drain
+(rows of run/kinds), Elsewhere (the failover buffer).
 """
 # What every room uses: memory, time, tables. Owns nothing.
 include "core/base/base.pxi"              # C names every room uses
@@ -148,17 +149,17 @@ include "core/names/size.pyx"             # what queues with a bound hold
 include "core/names/stale.pyx"            # that it is out of date
 
 # What was seen and may be of use again: newest rows, ids, leases. Hints, within bounds of bytes. Guarded by book.lock,
-# ids by recalls.lock.
-include "core/memory/held.pyx"            # what is out on lease
+# ids by idsets.lock.
+include "core/memory/unacked.pyx"         # what is delivered and not acknowledged
 include "core/memory/rowcache.pyx"        # the newest rows, in memory
-include "core/memory/recall.pyx"          # ids the database need not look for
+include "core/memory/idset.pyx"           # ids of partitions, remembered
 
 # Who has something to deliver, who waits for it. In: commits, claims, ends of leases. Out: candidates, and waiters to
 # be tried again. Owns the book (book.lock, below catalog.lock, above an inbox).
 include "core/ready/wake.pyx"             # parked pops to be tried again
 include "core/ready/scans.pyx"            # groups to be looked through
 include "core/ready/book.pyx"             # what is ready, and who waits
-include "core/ready/stranger.pyx"         # who waits for what is not known yet
+include "core/ready/byname.pyx"           # pops that wait by name
 include "core/ready/tallies.pyx"          # what each queue did, all of them
 
 # What the database knows and this process does not. In: names that are missed, what others committed. Out: the catalog,
@@ -166,7 +167,7 @@ include "core/ready/tallies.pyx"          # what each queue did, all of them
 include "core/find/lookup.pyx"            # names to ids
 include "core/find/bounds.pyx"            # names that may not be made
 include "core/find/discover.pyx"          # work nobody told of
-include "core/find/ended.pyx"             # leases that ended elsewhere
+include "core/find/leases.pyx"            # leases that ended elsewhere
 include "core/find/bury.pyx"              # the catalog taken anew, burials in it
 include "core/find/grave.pyx"             # what was deleted, given back
 
@@ -185,11 +186,11 @@ include "core/push/runs.pyx"              # runs in a batch, and out of it
 include "core/push/sealing.pyx"           # encrypted queues
 include "core/push/capacity.pyx"          # room in queues with a bound
 include "core/push/handover.pyx"          # parked pops served by the push itself
-include "core/push/aside.pyx"             # partitions that have to learn first
+include "core/push/side.pyx"              # partitions whose ids must be loaded first
 include "core/push/results.pyx"           # what was stored where, told
 include "core/push/stream.pyx"            # push streams by lane
 include "core/push/push.pyx"              # a push request
-include "core/push/homeless.pyx"          # items whose partition is gone
+include "core/push/evict.pyx"             # items taken out of batches
 
 # What consumers say. In: acknowledgments, transactions, cycles, extensions. Out: cursors moved. Owns such a job until
 # its answer.
@@ -213,7 +214,7 @@ include "core/run/kinds.pyx"              # the tables of job types
 include "core/run/engine.pyx"             # its start, requests in
 include "core/run/reload.pyx"             # a catalog out of date
 include "core/run/forget.pyx"             # another server: nothing is remembered
-include "core/run/ending.pyx"             # stop and close
+include "core/run/stop.pyx"               # stop and close
 include "core/run/service.pyx"            # what the rooms of sockets call
 
 # What Python sees of the core, and seams for tests.

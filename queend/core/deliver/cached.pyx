@@ -1,5 +1,5 @@
-# Pops whose records are in memory: rows are referenced when the candidates are chosen, and the answer is written from
-# them once the claim is made. In: candidates. Out: messages. Rows are guarded by book.lock.
+# Pops whose records are in memory: rows are referenced when the candidates are chosen; once the claim is made the answer
+# is written from them (settle/claimcall). Rows are guarded by book.lock.
 
 cdef bint pop_take_cached(PopJob* j, PopJob** wake) noexcept nogil:
     # A pop has chosen its candidates: can all of them be answered from memory? Then their rows are referenced, and
@@ -44,20 +44,3 @@ cdef bint pop_take_cached(PopJob* j, PopJob** wake) noexcept nogil:
         book_wake_cursor(j.cursors[i], wake)
     j.n_cursors = n
     return True
-
-cdef inline CachedRow* taken_next(Taken* t, CachedRow* r) noexcept nogil:
-    # The claim's row after r, NULL after its last one. What `newer` of the last row points to is not referenced, and
-    # may be gone.
-    return r.newer if r.base + r.n < t.first + t.take else NULL
-
-cdef void pop_taken_release(PopJob* j) noexcept nogil:
-    # The references of all its claims. Book locked.
-    cdef CachedRow* r
-    cdef CachedRow* newer
-    cdef int i
-    for i in range(j.n_cursors):
-        r = j.taken[i].row
-        while r != NULL:
-            newer = taken_next(&j.taken[i], r)
-            cachedrow_release(r)
-            r = newer

@@ -20,6 +20,9 @@ cdef inline const char* pop_type(PopJob* j) noexcept nogil:
     return EVENTS_TYPE if j.req.events else JSON_TYPE
 
 cdef void delivery_begin(Delivery* d, Worker* w, PopJob* j, Buf* out, int claimed) noexcept nogil:
+    # out NULL: the answer of its request begins.
+    if out == NULL:
+        out = reply_begin(j.job.r, 200, pop_type(j))
     d.w = w
     d.j = j
     d.out = out

@@ -293,7 +293,7 @@ cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil
                 c.open = not j.req.auto_ack
             if status == 1 and not j.req.auto_ack:
                 cursor_move(c, CURSOR_LEASED, now + j.lease_us + 2000)
-                held_rows(c, j, res, row)
+                unacked_rows(c, j, res, row)
             elif status == 1:
                 pop_consumed(j, i - j.first_cursor, pg_int8(res, row, POP_FIRST), c.next_offset)
                 if j.gone:
@@ -406,7 +406,7 @@ cdef void popcall_reply(Engine* e, PopJob* j, PGresult* res, int first_row, int 
     cdef Cursor* c = NULL
     cdef int before = -1
     cdef int row, ord
-    delivery_begin(&d, e.worker, j, reply_begin(j.job.r, 200, pop_type(j)), claimed)
+    delivery_begin(&d, e.worker, j, NULL, claimed)
     for row in range(first_row, stop_row):
         ord = pg_int4(res, row, POP_ORD)
         if ord < j.first_cursor or pg_int2(res, row, POP_STATUS) != 1:

@@ -434,8 +434,8 @@ cdef void scan_end(Engine* e) noexcept nogil:
         if j.until_us == 0:
             wake_push(j, &wake)
         j = following
-    if book.n_strangers:
-        book_wake_strangers(g.queue, slice_of(NULL, 0), &wake)
+    if book.n_name_waiters:
+        book_wake_name_waiters(g.queue, slice_of(NULL, 0), &wake)
     uv_mutex_unlock(&book.lock)
     discover_left(e)
     popjobs_wake(e.worker, wake)

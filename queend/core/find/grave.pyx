@@ -112,13 +112,13 @@ cdef void partitions_emptied(Partition** list) noexcept nogil:
     cdef Partition* following
     cdef Cursor* c
     cdef int n = 0
-    uv_mutex_lock(&recalls.lock)
+    uv_mutex_lock(&idsets.lock)
     while p != NULL and n < GRAVE_SLICE:
-        if p.recall != NULL:
-            recall_drop(p.recall)
+        if p.idset != NULL:
+            idset_drop(p.idset)
         p = p.all_next
         n += 1
-    uv_mutex_unlock(&recalls.lock)
+    uv_mutex_unlock(&idsets.lock)
     p = list[0]
     uv_mutex_lock(&book.lock)
     while n:

@@ -178,12 +178,12 @@ cdef inline void arg_bound(PgArray* a, int most) noexcept nogil:
 
 cdef void stored_ask(Ask* a, IdsArgs* p) noexcept nogil:
     cdef int i
-    uv_mutex_lock(&recalls.lock)
+    uv_mutex_lock(&idsets.lock)
     for i in range(a.n):
         pgarray_int4(&p.part, a.items[i].partition.id)
         pgarray_bytes(&p.id, a.items[i].id, 16)
-        pgarray_int8(&p.known, recall_from(a.items[i].partition, a.items[i].id))
-    uv_mutex_unlock(&recalls.lock)
+        pgarray_int8(&p.known, idset_from(a.items[i].partition, a.items[i].id))
+    uv_mutex_unlock(&idsets.lock)
 
 cdef void stored_take(Ask* a, PGresult* res) noexcept nogil:
     # Rows (ord, found, stored_at).
@@ -286,8 +286,8 @@ cdef void ask_take(Ask* a, PGresult* res) noexcept nogil:
                     continue      # asked again
                 catalog_add_partition(q, pg_int4(res, row, 2), a.second[i])
                 uv_mutex_lock(&book.lock)
-                if book.n_strangers:
-                    book_wake_strangers(q, a.second[i], &wake)
+                if book.n_name_waiters:
+                    book_wake_name_waiters(q, a.second[i], &wake)
                 uv_mutex_unlock(&book.lock)
                 continue
             q = catalog_queue_id(a.ids[i])

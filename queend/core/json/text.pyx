@@ -125,7 +125,7 @@ cdef void json_escape(Buf* b, Slice text) noexcept nogil:
             i += 1
     buf_byte(b, b'"')
 
-# ---- values as texts -------------------------------------------------------------------------------------------------
+# ---- values as texts -----------------------------------------------------------------------------------------------
 
 cdef inline void put_uuid(Buf* b, const unsigned char* id) noexcept nogil:
     # A literal with its quotes.

@@ -174,10 +174,6 @@ cdef Queue* catalog_add_queue(int32_t id, Slice name) noexcept nogil:
     catalog.list = q
     return q
 
-cdef inline bint queue_holds_back(const Queue* q) noexcept nogil:
-    # Can what is stored, and not leased, have to wait? Then only a pop in the database knows how much may be delivered.
-    return q.delay_us or q.window_us or q.rate_us
-
 cdef Partition* catalog_add_partition(Queue* q, int32_t id, Slice name) noexcept nogil:
     cdef Partition* p = catalog_partition_id(id)
     cdef uint64_t h = catalog_hash(name)

@@ -88,7 +88,7 @@ cdef void requestpool_close(RequestPool* pool) noexcept nogil:
         pool.outs_kept -= 1
         buf_free(&pool.outs[pool.outs_kept])
 
-# ---- its answer ------------------------------------------------------------------------------------------------------
+# ---- its answer ----------------------------------------------------------------------------------------------------
 
 cdef inline Buf* reply_head(Request* r, int status) noexcept nogil:
     # Status line and date.

@@ -93,7 +93,7 @@ cdef void worker_expire(Worker* w, int state, int timeout_ms) noexcept nogil:
         else:
             conn_close(c)
 
-# -- whose turn it is --------------------------------------------------------------------------------------------------
+# -- whose turn it is ------------------------------------------------------------------------------------------------
 
 cdef enum:
     TURN_US = 5000
@@ -179,7 +179,7 @@ cdef void turn_begin(uv_idle_t* handle) noexcept nogil:
     if w.waits.first == NULL and w.waits_more.first == NULL:
         uv_idle_stop(&w.between)
 
-# -- life -------------------------------------------------------------------------------------------------------------
+# -- life ------------------------------------------------------------------------------------------------------------
 
 cdef Worker* worker_new(Process* process, int index, Settings* s) noexcept nogil:
     # NULL when memory ran out.
@@ -255,7 +255,7 @@ cdef void worker_listen(Worker* w, InboxMsg* m) noexcept nogil:
     if not w.stopping:
         listener_start(w.listener, &w.loop)
 
-# -- stop -------------------------------------------------------------------------------------------------------------
+# -- stop ------------------------------------------------------------------------------------------------------------
 
 cdef void worker_stop(Worker* w, InboxMsg* m) noexcept nogil:
     # The drain begins: no new connections, no new pops; answers owed are still given.

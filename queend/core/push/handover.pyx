@@ -182,7 +182,7 @@ cdef void handover_book(PushBatch* b, int64_t now, PopJob** wake) noexcept nogil
         c.cursor.open = not c.job.req.auto_ack
         if not c.job.req.auto_ack:
             cursor_move(c.cursor, CURSOR_LEASED, now + c.job.lease_us + 2000)
-            held_pushed(c)
+            unacked_pushed(c)
         else:
             cursor_rest(c.cursor)
             if c.cursor.state == CURSOR_READY:
@@ -212,9 +212,8 @@ cdef void handover_answer(PushStream* s, PushBatch* b) noexcept nogil:
         j = c.job
         if not c.answers:
             continue          # it was woken, or has gone with its answer
-        if j.job.r.worker is s.worker and not j.gone:
-            out = reply_begin(j.job.r, 200, pop_type(j))
-        else:
+        out = NULL
+        if j.job.r.worker is not s.worker or j.gone:
             buf_init(&j.handed)
             out = &j.handed
         j.n_handed = handover_write(s.worker, out, j)

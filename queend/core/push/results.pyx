@@ -190,7 +190,7 @@ cdef inline void item_done(PushStream* s, PushItem* it) noexcept nogil:
             part.msg.run = push_part_home
             worker_post(part.job.job.r.worker, &part.msg)
 
-# ---- kept in memory ------------------------------------------------------------------------------------------------------
+# ---- kept in memory ------------------------------------------------------------------------------------------------
 
 cdef CachedRow* cachedrow_make(Engine* e, PushChunk* c) noexcept nogil:
     # A copy of a committed chunk; NULL when memory ran out, then it is not kept. Book not locked. No statement is

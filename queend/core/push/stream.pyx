@@ -70,10 +70,10 @@ cdef void stream_add(PushStream* s, PushPart* part) noexcept nogil:
             # Its name was looked up before the catalog was reloaded, and it got here after that: s was cleaned already.
             following = it.next
             it.next = NULL
-            items_home(s, it, False)
+            items_evict(s, it, False)
             it = following
             continue
-        to = s.side if p.aside else s
+        to = s.side if p.on_side else s
         if to.gather == NULL:
             to.gather = batch_new(to)
             if to.gather != NULL:
@@ -216,7 +216,7 @@ cdef void stream_send(PushStream* s, PushBatch* b) noexcept nogil:
         if b.first == NULL:
             stream_drop(s, b)
             return
-    if s.main != NULL and aside_learn(s, b):
+    if s.main != NULL and side_learn(s, b):
         return
     if b.since_us == 0:
         b.since_us = clock_mono_us()
@@ -226,9 +226,9 @@ cdef void stream_send(PushStream* s, PushBatch* b) noexcept nogil:
     s.flying = b
     call_begin(&s.call, e, STMT_PUSH_DUE if b.scheduled else STMT_PUSH, stream_done)
     if b.has_other:
-        batch_recall(b, &a.known)
+        batch_known(b, &a.known)
     if handover_begin(s, b, &a.claims) and b.has_other:
-        batch_recall(b, &a.known)     # fewer rows now
+        batch_known(b, &a.known)     # fewer rows now
     batch_encode(b, &a.rows, &a.hint, &e.pack)
     s.worker.counters.op[OP_PUSH].calls += 1
     call_send(&s.call)
@@ -256,12 +256,12 @@ cdef void stream_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     batch_learn(b, res)
     if stream_refuses(res):
         if s.main == NULL:
-            aside_take(s, b, res)
+            side_take(s, b, res)
         again = batch_refused(s, b, res)
         if again != NULL:
             stream_first(s, again)
     if s.main != NULL:
-        aside_home(s, b)
+        side_return(s, b)
     stream_answered(s, b)
     s.leaving = True
     if s.again != NULL or s.gather != NULL and not stream_holds(s):

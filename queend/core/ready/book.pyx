@@ -9,7 +9,7 @@ cdef void book_open() noexcept nogil:
 
 cdef void book_close() noexcept nogil:
     heap_free(&book.due)
-    table_free(&book.strangers)
+    table_free(&book.name_waiters)
     uv_mutex_destroy(&book.lock)
 
 cdef Cursor* book_cursor(Group* g, Partition* p) noexcept nogil:
@@ -86,7 +86,7 @@ cdef void cursor_move(Cursor* c, int state, int64_t due_us) noexcept nogil:
 cdef void cursor_free(Cursor* c) noexcept nogil:
     # Nobody holds it any more. Lock held.
     if not c.dead:
-        held_end(c)
+        unacked_end(c)
         heap_del(&book.due, &c.due)
         c.group.all_cursors = c.all_next      # it is the first
     book.n_cursors -= 1
@@ -97,7 +97,7 @@ cdef void cursor_bury(Cursor* c, PopJob** wake) noexcept nogil:
     while c.wait_first != NULL:
         wake_push(c.wait_first, wake)
     cursor_move(c, CURSOR_IDLE, 0)
-    held_end(c)
+    unacked_end(c)
     if c.all_prev != NULL:
         c.all_prev.all_next = c.all_next
     else:
@@ -241,7 +241,7 @@ cdef int64_t book_due(int64_t now, PopJob** wake) noexcept nogil:
             break
         c = <Cursor*>n.owner
         if c.state == CURSOR_LEASED:
-            held_end(c)
+            unacked_end(c)
         cursor_move(c, CURSOR_READY, 0)
         book_wake_cursor(c, wake)
     now = n.at if n != NULL else 0

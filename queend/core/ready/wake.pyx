@@ -39,7 +39,7 @@ cdef void pop_woken(Worker* w, InboxMsg* m) noexcept nogil:
     pop_move(j, POP_LEASING)
     joblist_add(&engine_of(w).woken, &j.job)
 
-# ---- who waits, in the book ----------------------------------------------------------------------------------------------
+# ---- who waits, in the book ----------------------------------------------------------------------------------------
 
 cdef void waiters_add(PopJob** first, PopJob** last, PopJob* j) noexcept nogil:
     j.wait_prev = last[0]
@@ -73,7 +73,7 @@ cdef bint book_park(PopJob* j) noexcept nogil:
         j.group.n_wait += 1
         j.parked_at = PARKED_GROUP
     else:
-        if not strangers_park(j):
+        if not namewaiters_park(j):
             return False
         j.parked_at = PARKED_STRANGER
     book.parked += 1
@@ -90,7 +90,7 @@ cdef void book_unpark(PopJob* j) noexcept nogil:
         waiters_del(&j.group.wait_first, &j.group.wait_last, j)
         j.group.n_wait -= 1
     else:
-        strangers_unpark(j)
+        namewaiters_unpark(j)
     j.parked_at = PARKED_NOT
     book.parked -= 1
 
@@ -109,8 +109,8 @@ cdef void book_wake_cursor(Cursor* c, PopJob** wake) noexcept nogil:
         wake_push(c.wait_first, wake)
     elif g.wait_first != NULL:
         wake_push(g.wait_first, wake)
-    if book.n_strangers:
-        book_wake_strangers(c.partition.queue, c.partition.name, wake)
+    if book.n_name_waiters:
+        book_wake_name_waiters(c.partition.queue, c.partition.name, wake)
 
 cdef void book_wake_queue(Queue* q, PopJob** wake) noexcept nogil:
     # Everyone parked on the queue tries again (it was changed or deleted). Lock held.
@@ -118,8 +118,8 @@ cdef void book_wake_queue(Queue* q, PopJob** wake) noexcept nogil:
     while g != NULL:
         group_wake(g, wake)
         g = g.next
-    if book.n_strangers:
-        book_wake_strangers(q, slice_of(NULL, 0), wake)
+    if book.n_name_waiters:
+        book_wake_name_waiters(q, slice_of(NULL, 0), wake)
 
 cdef void group_wake(Group* g, PopJob** wake) noexcept nogil:
     cdef Cursor* c = g.all_cursors if g.n_wait_only or g.n_delayed else NULL     # a queue may have a million

@@ -195,7 +195,7 @@ cdef bint push_parse(Slice body, Arena* a, UuidGen* g, int max_items, PushReq* o
         return refuse(e, b"items array is required")
     return True
 
-# ---- whatever the form --------------------------------------------------------------------------------------------------
+# ---- whatever the form ---------------------------------------------------------------------------------------------
 
 cdef inline bint frames_magic(Slice body, const char* magic) noexcept nogil:
     return body.n >= 4 and memcmp(body.p, magic, 4) == 0

@@ -94,7 +94,7 @@ cdef inline void item_extras(PushItem* it, Extras* x) noexcept nogil:
     x.sub = it.sub
     x.text = slice_of(it.txid.p, it.txid.n if it.keep_text else 0)
 
-# ---- joined ----------------------------------------------------------------------------------------------------------
+# ---- joined --------------------------------------------------------------------------------------------------------
 
 # Items that came one by one (JSON, NDJSON), joined to runs where many follow each other in one partition: nothing is
 # done for each of them between here and the row of the log.

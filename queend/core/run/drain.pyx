@@ -34,6 +34,9 @@ cdef void engine_drain(Worker* w) noexcept nogil:
     limits_tell(e)
     engine_arm(e)
 
+cdef void engine_slot_idle(void* owner) noexcept nogil:
+    engine_drain((<Engine*>owner).worker)
+
 cdef inline void drain_run(Engine* e, Drain* d) noexcept nogil:
     if (d.lists[0] == NULL or drain_waits(d)) and not (d.rests and e.pause_until):
         d.run(e)

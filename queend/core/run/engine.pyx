@@ -12,9 +12,9 @@ cdef bint engine_boot(Process* p) noexcept nogil:
     dbclock_open()
     catalog_open()
     book_open()
-    recalls_open(p.settings.dedupe_bytes)
+    idsets_open(p.settings.dedupe_bytes)
     rowcache_open(<size_t>p.settings.cache_bytes)
-    held_open()
+    unacked_open()
     capacity_open()
     uv_mutex_init(&reload_lock)
     incarnation_open(forget_all)
@@ -35,9 +35,9 @@ cdef void engine_halt(Process* p) noexcept nogil:
     incarnation_open(NULL)    # nothing is left that it could drop
     streams_close()
     catalog_close()
-    recalls_close()
+    idsets_close()
     rowcache_close()
-    held_close()
+    unacked_close()
     capacity_close()
     book_close()
     uv_mutex_destroy(&reload_lock)
@@ -108,9 +108,6 @@ cdef void engine_spare(Worker* w, InboxMsg* m) noexcept nogil:
     free(m)
     if engine_of(w) != NULL and not engine_of(w).closing:
         slotpool_spare(engine_of(w).slots)
-
-cdef void engine_slot_idle(void* owner) noexcept nogil:
-    engine_drain((<Engine*>owner).worker)
 
 cdef bint process_ready(Process* p) noexcept nogil:
     # Does the database answer every worker? Any thread.

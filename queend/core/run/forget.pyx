@@ -18,8 +18,8 @@ cdef void forget_all(int64_t number) noexcept nogil:
     uv_mutex_lock(&book.lock)
     while rowcache.first != NULL:
         rowcache_drop(rowcache.first.partition)
-    while held.oldest != NULL:
-        held_forget(held.oldest)
+    while unacked.oldest != NULL:
+        unacked_forget(unacked.oldest)
     book.looked = False
     while book.scan_first != NULL:
         book.scan_first.scan_listed = False
@@ -39,10 +39,10 @@ cdef void forget_all(int64_t number) noexcept nogil:
     catalog.version = -1
     atomic_set64(&catalog.server, number)
     uv_rwlock_wrunlock(&catalog.lock)
-    uv_mutex_lock(&recalls.lock)
-    while recalls.oldest != NULL:
-        recall_drop(recalls.oldest)
-    uv_mutex_unlock(&recalls.lock)
+    uv_mutex_lock(&idsets.lock)
+    while idsets.oldest != NULL:
+        idset_drop(idsets.oldest)
+    uv_mutex_unlock(&idsets.lock)
     uv_mutex_lock(&reload_lock)
     reload_running = False    # one that still waits for the server before would keep the next one waiting
     uv_mutex_unlock(&reload_lock)

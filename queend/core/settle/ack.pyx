@@ -340,7 +340,7 @@ cdef void ackcall_take(AckCall* call, PGresult* res) noexcept nogil:
                        pg_int8_or(res, row, ACK_COMMITTED, -1), pg_int8_or(res, row, ACK_HEAD, 0),
                        pg_int8_or(res, row, ACK_RETRY_UNTIL, 0), call.base.ended_us, &wake)
             if any_:          # what is left of it may have gaps
-                held_over((<uint64_t><uint32_t>a.partition.id << 32) | <uint32_t>a.group.id)
+                unacked_over((<uint64_t><uint32_t>a.partition.id << 32) | <uint32_t>a.group.id)
     uv_mutex_unlock(&book.lock)
     popjobs_wake(call.base.engine.worker, wake)
 

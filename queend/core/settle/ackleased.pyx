@@ -1,6 +1,6 @@
 # Acknowledgments that need no look into the log: all of a request completes what this daemon delivered under a lease,
-# from the lease's first record on and in its order (memory/held). They share a statement with the claims of pops whose
-# records are in memory (settle/claimcall), and so a commit. What PostgreSQL does not confirm goes the whole way
+# from the lease's first record on and in its order (memory/unacked). They share a statement with the claims of pops
+# whose records are in memory (settle/claimcall), and so a commit. What PostgreSQL does not confirm goes the whole way
 # (settle/ack), which tells why.
 from libc.stdlib cimport qsort
 
@@ -42,7 +42,7 @@ cdef bint ack_leased(AckJob* j) noexcept nogil:
         if not good:
             break
     for i in range(n):
-        all_[i].held.flying = good
+        all_[i].unacked.flying = good
     uv_mutex_unlock(&book.lock)
     if good:
         j.leased = all_
@@ -52,12 +52,12 @@ cdef bint ack_leased(AckJob* j) noexcept nogil:
 cdef bint leasedack_open(LeasedAck* a, AckJob* j, AckItem* it) noexcept nogil:
     cdef Partition* p = it.partition
     cdef uint64_t key = (<uint64_t><uint32_t>p.id << 32) | <uint32_t>it.group.id
-    cdef Held* h = <Held*>table_get(&held.table, key)
+    cdef Unacked* h = <Unacked*>table_get(&unacked.table, key)
     if h == NULL or h.flying or memcmp(h.lease, it.lease, 16) != 0:
         return False
     h.flying = True           # also against a second part of this request
     a.job = j
-    a.held = h
+    a.unacked = h
     a.key = key
     a.first = it
     a.n = 0
@@ -67,20 +67,20 @@ cdef bint leasedack_open(LeasedAck* a, AckJob* j, AckItem* it) noexcept nogil:
     return True
 
 cdef inline bint leasedack_next(LeasedAck* a, AckItem* it) noexcept nogil:
-    if a.n >= a.held.n or memcmp(it.id, a.held.ids + 16 * (a.held.done + a.n), 16) != 0:
+    if a.n >= a.unacked.n or memcmp(it.id, a.unacked.ids + 16 * (a.unacked.done + a.n), 16) != 0:
         return False
     a.n += 1
     return True
 
 cdef void ackjob_unleased(AckJob* j) noexcept nogil:
     # It did not go this way, or not all of it.
-    cdef Held* h
+    cdef Unacked* h
     cdef int i
     uv_mutex_lock(&book.lock)
     for i in range(j.n_leased):
-        h = <Held*>table_get(&held.table, j.leased[i].key)
+        h = <Unacked*>table_get(&unacked.table, j.leased[i].key)
         if h != NULL and memcmp(h.lease, j.leased[i].first.lease, 16) == 0:
-            held_forget(h)
+            unacked_forget(h)
     uv_mutex_unlock(&book.lock)
     j.n_leased = 0
 
@@ -175,7 +175,7 @@ cdef int leased_done(PopCall* call, PGresult* res) noexcept nogil:
 
 cdef void leasedack_take(LeasedAck* a, bint released) noexcept nogil:
     # It took effect. Book locked.
-    cdef Held* h = <Held*>table_get(&held.table, a.key)
+    cdef Unacked* h = <Unacked*>table_get(&unacked.table, a.key)
     cdef int i
     for i in range(a.n):
         a.first[i].done = True
@@ -187,7 +187,7 @@ cdef void leasedack_take(LeasedAck* a, bint released) noexcept nogil:
     if h == NULL or memcmp(h.lease, a.first.lease, 16) != 0:
         return
     if released or a.n >= h.n:
-        held_forget(h)
+        unacked_forget(h)
         return
     h.first += a.n
     h.done += a.n

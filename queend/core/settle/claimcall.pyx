@@ -152,7 +152,7 @@ cdef void claimcall_book(PopCall* call, PGresult* res, int row, int64_t now) noe
                     cursor_rest(c)
                 else:
                     cursor_move(c, CURSOR_LEASED, now + j.lease_us + 2000)
-                    held_cached(c, j, &j.taken[i])
+                    unacked_cached(c, j, &j.taken[i])
                 rowcache_passed(c.partition)
             if c.state == CURSOR_READY:
                 book_wake_cursor(c, &wake)
@@ -162,7 +162,6 @@ cdef void claimcall_book(PopCall* call, PGresult* res, int row, int64_t now) noe
         popjobs_wake(call.base.engine.worker, wake)
 
 cdef void claimcall_answer(Engine* e, PopJob* j) noexcept nogil:
-    cdef Buf* out
     cdef int n = 0
     if j.n_made == 0:
         # something moved the cursor that the book does not know of: the whole way tells
@@ -171,8 +170,7 @@ cdef void claimcall_answer(Engine* e, PopJob* j) noexcept nogil:
         joblist_add(&e.pops.jobs, &j.job)
         return
     if not j.gone:
-        out = reply_begin(j.job.r, 200, pop_type(j))
-        n = claim_write(e, j, out)
+        n = claim_write(e, j)
     pop_untake(j)
     pop_keep_made(j)
     if j.gone:
@@ -183,6 +181,23 @@ cdef void claimcall_answer(Engine* e, PopJob* j) noexcept nogil:
     pop_answered(j, n)
 
 # ---- from memory ---------------------------------------------------------------------------------------------------
+
+cdef inline CachedRow* taken_next(Taken* t, CachedRow* r) noexcept nogil:
+    # The claim's row after r, NULL after its last one. What `newer` of the last row points to is not referenced, and
+    # may be gone.
+    return r.newer if r.base + r.n < t.first + t.take else NULL
+
+cdef void pop_taken_release(PopJob* j) noexcept nogil:
+    # The references of all its claims. Book locked.
+    cdef CachedRow* r
+    cdef CachedRow* newer
+    cdef int i
+    for i in range(j.n_cursors):
+        r = j.taken[i].row
+        while r != NULL:
+            newer = taken_next(&j.taken[i], r)
+            cachedrow_release(r)
+            r = newer
 
 cdef void pop_untake(PopJob* j) noexcept nogil:
     uv_mutex_lock(&book.lock)
@@ -197,7 +212,7 @@ cdef int64_t claim_base(Taken* t, int64_t next_offset) noexcept nogil:
         r = r.newer
     return next_offset if r.base + r.n <= next_offset else r.base
 
-cdef int claim_write(Engine* e, PopJob* j, Buf* out) noexcept nogil:
+cdef int claim_write(Engine* e, PopJob* j) noexcept nogil:
     # The messages of the claims that were made; returns how many.
     cdef Delivery d
     cdef Partition* p
@@ -205,7 +220,7 @@ cdef int claim_write(Engine* e, PopJob* j, Buf* out) noexcept nogil:
     cdef Taken* t
     cdef int64_t stop, first, end
     cdef int i
-    delivery_begin(&d, e.worker, j, out, j.n_made)
+    delivery_begin(&d, e.worker, j, NULL, j.n_made)
     for i in range(j.n_cursors):
         t = &j.taken[i]
         if not t.made:
@@ -218,7 +233,7 @@ cdef int claim_write(Engine* e, PopJob* j, Buf* out) noexcept nogil:
         while r != NULL:
             end = stop if stop < r.base + r.n else r.base + r.n
             if not delivery_row(&d, p, r.ids, r.body, r.meta, r.base, r.created_us, r.n, first, <int>(end - first)):
-                out.failed = True      # memory ran out
+                d.out.failed = True    # memory ran out
                 break
             first = end
             r = taken_next(t, r)
@@ -236,13 +251,13 @@ cdef void pop_keep_made(PopJob* j) noexcept nogil:
             n += 1
     j.n_cursors = n
 
-cdef void held_cached(Cursor* c, PopJob* j, Taken* t) noexcept nogil:
+cdef void unacked_cached(Cursor* c, PopJob* j, Taken* t) noexcept nogil:
     # A claim of records in memory was made.
     cdef int64_t stop = t.first + t.take
     cdef int64_t at = t.first
     cdef int64_t upto
     cdef CachedRow* r = t.row
-    cdef Held* h = held_begin(c, j.lease, t.first, t.take, claim_base(t, stop), False)
+    cdef Unacked* h = unacked_begin(c, j.lease, t.first, t.take, claim_base(t, stop), False)
     while h != NULL and r != NULL:
         upto = r.base + r.n if r.base + r.n < stop else stop
         memcpy(h.ids + 16 * (at - t.first), r.ids.p + 16 * (at - r.base), <size_t>(16 * (upto - at)))

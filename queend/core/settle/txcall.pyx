@@ -72,7 +72,7 @@ cdef void tx_encode(TxCall* call, TxArgs* a) noexcept nogil:
     cdef TxJob* j = call.job
     cdef int i
     if call.batch.has_other:
-        batch_recall(&call.batch, &a.known)
+        batch_known(&call.batch, &a.known)
     batch_encode(&call.batch, &a.rows, NULL, &call.base.engine.pack)
     ack_encode(call.rows, call.n_rows, &a.acks, &a.failures, NULL)
     for i in range(j.req.n_required):
@@ -273,14 +273,14 @@ cdef bint tx_learn(TxCall* call, PGresult* res) noexcept nogil:
     # What the answer says of ids this daemon remembers. True: there is more to learn first, and nothing was done.
     cdef int row, i
     cdef bint again = False
-    uv_mutex_lock(&recalls.lock)
+    uv_mutex_lock(&idsets.lock)
     for row in range(PQntuples(res)):
         i = pg_int4(res, row, TX_ORD)
         if pg_int2(res, row, TX_KIND) == 0 and 0 <= i < call.batch.n_chunks:
             again = again or pg_int2(res, row, TX_STATUS) == 3
             chunk_learn(&call.batch.chunks[i], pg_bytes(res, row, TX_SEEN), pg_int8(res, row, TX_BASE),
                         pg_int8(res, row, TX_CREATED_AT), NULL)
-    uv_mutex_unlock(&recalls.lock)
+    uv_mutex_unlock(&idsets.lock)
     return again
 
 cdef int tx_take(TxCall* call, PGresult* res) noexcept nogil:

@@ -5,7 +5,7 @@ cdef struct CachedRow
 cdef struct Cursor
 cdef struct PopJob
 cdef struct PushGroup
-cdef struct Recall
+cdef struct IdSet
 cdef struct Tally
 
 cdef struct Capacity:         # guarded by capacity_lock
@@ -50,6 +50,10 @@ cdef struct Queue:
     Tally* tally              # what it did, per worker
     uint64_t born             # the catalog's count of additions when it was added
 
+cdef inline bint queue_holds_back(const Queue* q) noexcept nogil:
+    # Can what is stored, and not leased, have to wait? Then only a pop in the database knows how much may be delivered.
+    return q.delay_us or q.window_us or q.rate_us
+
 cdef struct Partition:
     int32_t id
     SharedFlag dead
@@ -66,12 +70,12 @@ cdef struct Partition:
     CachedRow* cache_first    # its newest rows, in memory (book)
     CachedRow* cache_last
     PushGroup* open           # what the stream of its lane gathers for it (that stream's thread)
-    bint aside                # it gathers at the stream's side (push/aside; the same thread)
-    # guarded by recalls.lock:
-    Recall* recall            # its ids that are not version 7, NULL: not remembered
-    uint32_t no_recall_until  # monotonic, s: there was no room, 0 = may be remembered
+    bint on_side              # it gathers at the stream's side (push/side; the same thread)
+    # guarded by idsets.lock:
+    IdSet* idset             # its ids that are not version 7, NULL: not remembered
+    uint32_t no_idset_until  # monotonic, s: there was no room, 0 = may be remembered
     uint32_t crowded          # ids that were remembered when room ran out, and one
-    uint8_t strange           # such ids pushed while they were not remembered, up to RECALL_FROM
+    uint8_t strange           # such ids pushed while they were not remembered, up to IDSET_FROM
 
 cdef struct Group:
     int32_t id

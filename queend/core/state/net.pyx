@@ -94,7 +94,7 @@ cdef struct Conn:
     Conn* next_dirty
     Conn* unread_prev         # in the worker's list of those that are not read
     Conn* unread_next
-    Conn* wait_next           # in a list of those that go on in a later turn (net/turn); of the last one itself; NULL:
+    Conn* wait_next           # in a list of those that go on in a later turn (net/worker); of the last one itself; NULL:
                               # it does not wait
     Worker* worker
     Request* first            # answers owed, in order
@@ -141,7 +141,7 @@ cdef enum:
     TICK_MS = 500             # timeouts are looked at
     STOP_PATIENCE_MS = 1000   # for the rest of a request, while the worker drains
 
-cdef struct Waits:            # net/turn
+cdef struct Waits:            # net/worker
     Conn* first
     Conn* last
 

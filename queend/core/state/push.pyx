@@ -74,14 +74,14 @@ cdef struct PushGroup:
     bint answered
     int64_t head              # the partition's head after the commit, 0 = nothing new
     PushItem* dups            # records of the same call with an id seen before: answered from their first occurrence
-    int64_t known             # what push is told of it (memory/recall)
+    int64_t known             # what push is told of it (memory/idset)
     int64_t known_at
     PushSlot* slots           # hash of ids, made when they come out of order
     uint32_t slots_mask
     int runs                  # items of the chain that are runs
     bint refused              # nothing of it was stored: to be sent again, plain
     bint scheduled            # some record of it has a delivery moment
-    bint aside                # it has to wait at its stream's side: push/aside
+    bint to_side              # it has to wait at its stream's side: push/side
     bint learn                # its partition's ids are to be read before it is sent
 
 cdef struct PushChunk:
@@ -130,7 +130,7 @@ cdef struct Claim:
 cdef struct PushStream:
     Call call                 # first: what is in flight
     int index
-    PushStream* side          # for partitions that must wait and keep no other waiting (push/aside)
+    PushStream* side          # for partitions that must wait and keep no other waiting (push/side)
     PushStream* main          # whose side it is, NULL: it has lanes
     PushGroup* learning       # what a side reads for
     Worker* worker
@@ -145,10 +145,10 @@ cdef struct PushStream:
     Hold hold
     bint stale                # waits for the catalog to be reloaded
 
-cdef struct Recall:
+cdef struct IdSet:
     Partition* partition
-    Recall* newer
-    Recall* older
+    IdSet* newer
+    IdSet* older
     uint64_t* cells
     uint64_t size
     uint64_t used

@@ -49,9 +49,9 @@ cdef struct CachedRow:
     Slice body
     Slice meta
 
-cdef struct Held:
-    Held* newer               # of the process, in the order they were leased
-    Held* older
+cdef struct Unacked:
+    Unacked* newer               # of the process, in the order they were leased
+    Unacked* older
     uint64_t key
     unsigned char[16] lease
     int64_t first             # offset of the first record that is not acknowledged
@@ -66,8 +66,8 @@ cdef struct Held:
 cdef struct Book:
     uv_mutex_t lock
     Heap due
-    Table strangers           # parked pops of queues, partitions or namespaces not (all) known: stranger.pyx
-    int n_strangers
+    Table name_waiters        # parked pops of queues, partitions or namespaces not (all) known: ready/byname
+    int n_name_waiters
     int n_cursors             # in memory
     int64_t parked
     bint missed               # somebody who does not wait found nothing since the last look at what others committed

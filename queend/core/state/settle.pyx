@@ -32,7 +32,7 @@ cdef struct AckRow:
 
 cdef struct LeasedAck:
     AckJob* job
-    Held* held                # only while the book is locked
+    Unacked* unacked          # only while the book is locked
     AckItem* first            # n items of the request, one behind the other
     int n
     uint64_t key

@@ -1,13 +1,13 @@
-# A partition whose ids this daemon must learn first, or the database list, keeps no other waiting: its items leave
-# their stream for the stream's side, a stream without lanes, which learns by reads that hold no lane and then pushes as
-# any other. In: answers that refuse partitions until more is known. Out: those partitions stored by the side, and home
-# again after that. Owner: the stream's thread. While a partition is aside all its items go there, so their order is
+# The side of a stream: a stream without lanes of its own. A partition whose ids must first be loaded moves there, so
+# that no other waits for it: the side loads them by reads that hold no lane, then pushes as any stream does. In:
+# answers that refuse partitions until more is known. Out: those partitions stored by the side, and back with their
+# stream after that. Owner: the stream's thread. While a partition is there all its items go there, so their order is
 # kept.
 
 cdef enum:
-    ASIDE_SEEN = 20000        # ids in an answer that has more to teach: sql/function/ids.sql
+    SIDE_SEEN = 20000        # ids in an answer that has more to teach: sql/function/ids.sql
 
-cdef void aside_take(PushStream* s, PushBatch* b, PGresult* res) noexcept nogil:
+cdef void side_take(PushStream* s, PushBatch* b, PGresult* res) noexcept nogil:
     # Before the refused are sent again: those that have to learn, and what was gathered for them, go to the side.
     cdef PushGroup* g
     cdef int row, i
@@ -16,18 +16,18 @@ cdef void aside_take(PushStream* s, PushBatch* b, PGresult* res) noexcept nogil:
         i = pg_int4(res, row, PUSH_ORD)
         if pg_int2(res, row, PUSH_STATUS) == 3 and 0 <= i < b.n_chunks:
             g = b.chunks[i].group
-            g.learn = g.learn or pg_bytes(res, row, PUSH_SEEN).n >= 16 * (ASIDE_SEEN + 1)
-            g.aside = g.aside or g.learn or g.known == -1
-            any = any or g.aside
+            g.learn = g.learn or pg_bytes(res, row, PUSH_SEEN).n >= 16 * (SIDE_SEEN + 1)
+            g.to_side = g.to_side or g.learn or g.known == -1
+            any = any or g.to_side
     g = b.first if any else NULL
     while g != NULL:
-        any = g.aside
-        g.aside = False
-        if any and not aside_bound(s, g.partition):
-            group_aside(s, b, g)
+        any = g.to_side
+        g.to_side = False
+        if any and not side_blocked(s, g.partition):
+            group_to_side(s, b, g)
         g = g.next
 
-cdef bint aside_bound(PushStream* s, Partition* p) noexcept nogil:
+cdef bint side_blocked(PushStream* s, Partition* p) noexcept nogil:
     # Do older items of it wait to be sent by s?
     cdef PushBatch* b = s.again
     cdef PushGroup* g
@@ -40,7 +40,7 @@ cdef bint aside_bound(PushStream* s, Partition* p) noexcept nogil:
         b = b.next
     return False
 
-cdef void group_aside(PushStream* s, PushBatch* b, PushGroup* g) noexcept nogil:
+cdef void group_to_side(PushStream* s, PushBatch* b, PushGroup* g) noexcept nogil:
     cdef PushStream* side = s.side
     cdef PushGroup* gathered = g.partition.open
     cdef PushGroup* to
@@ -60,9 +60,9 @@ cdef void group_aside(PushStream* s, PushBatch* b, PushGroup* g) noexcept nogil:
             batch_free(s.gather)
             s.gather = NULL
     g.partition.open = to
-    g.partition.aside = True
+    g.partition.on_side = True
 
-cdef void aside_home(PushStream* side, PushBatch* b) noexcept nogil:
+cdef void side_return(PushStream* side, PushBatch* b) noexcept nogil:
     # The side has stored these: what it gathered for them meanwhile goes to their stream, and so does what comes.
     cdef PushGroup* g = b.first
     cdef PushGroup* to
@@ -73,14 +73,14 @@ cdef void aside_home(PushStream* side, PushBatch* b) noexcept nogil:
     while g != NULL:
         p = g.partition
         g = g.next
-        p.aside = False
+        p.on_side = False
         if p.open == NULL:
             continue
         if s.gather == NULL:
             s.gather = batch_new(s)
         to = batch_group(s.gather, p) if s.gather != NULL else NULL
         if to == NULL:
-            p.aside = True
+            p.on_side = True
             continue
         group_pour(side.gather, p.open, s.gather, to)
         p.open = to
@@ -118,49 +118,49 @@ cdef void group_pour(PushBatch* b, PushGroup* g, PushBatch* into, PushGroup* to)
 
 # ---- learning --------------------------------------------------------------------------------------------------------
 
-cdef bint aside_learn(PushStream* s, PushBatch* b) noexcept nogil:
+cdef bint side_learn(PushStream* s, PushBatch* b) noexcept nogil:
     # Reads on for a partition of a batch of the side. False: there is none, the batch can be sent.
     cdef PushGroup* g = b.first
-    cdef Recall* r
+    cdef IdSet* r
     cdef LearnArgs* a = <LearnArgs*>engine_of(s.worker).args.at
     while g != NULL and not g.learn:
         g = g.next
     if g == NULL:
         return False
-    uv_mutex_lock(&recalls.lock)
-    r = g.partition.recall
+    uv_mutex_lock(&idsets.lock)
+    r = g.partition.idset
     g.known = -2 - r.known if r != NULL else -2
     g.known_at = r.known_at if r != NULL else 0
     if r != NULL:
-        recall_used(r)
-    uv_mutex_unlock(&recalls.lock)
+        idset_used(r)
+    uv_mutex_unlock(&idsets.lock)
     s.flying = b
     s.learning = g
-    call_begin(&s.call, engine_of(s.worker), STMT_IDS_LEARN, aside_learned)
+    call_begin(&s.call, engine_of(s.worker), STMT_IDS_LEARN, side_learned)
     arg_int4(&a.part, g.partition.id)
     arg_int8(&a.known, g.known)
     arg_int8(&a.known_at, g.known_at)
     call_send(&s.call)
     return True
 
-cdef void aside_learned(Call* c, PGresult* res, int outcome) noexcept nogil:
+cdef void side_learned(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef PushStream* s = <PushStream*>c
     cdef PushBatch* b = s.flying
     cdef PushGroup* g = s.learning
     cdef Slice seen
     if outcome != SLOT_OK or PQntuples(res) == 0:
-        aside_later(s, b)
+        side_later(s, b)
         return
     seen = pg_bytes(res, 0, 0)
-    uv_mutex_lock(&recalls.lock)
+    uv_mutex_lock(&idsets.lock)
     if group_current(g):
         partition_learn(g.partition, seen)
-    g.learn = seen.n >= 16 * (ASIDE_SEEN + 1) and g.partition.recall != NULL
-    uv_mutex_unlock(&recalls.lock)
+    g.learn = seen.n >= 16 * (SIDE_SEEN + 1) and g.partition.idset != NULL
+    uv_mutex_unlock(&idsets.lock)
     s.flying = NULL
     stream_send(s, b)
 
-cdef void aside_later(PushStream* s, PushBatch* b) noexcept nogil:
+cdef void side_later(PushStream* s, PushBatch* b) noexcept nogil:
     # What comes of a read that failed, the push tells.
     s.learning.learn = False
     s.flying = NULL

@@ -23,7 +23,7 @@ cdef void book_wake_all(PopJob** wake) noexcept nogil:
         while q != NULL:
             book_wake_queue(q, wake)
             q = q.next
-    book_wake_all_strangers(wake)
+    book_wake_all_name_waiters(wake)
 
 cdef bint engine_idle(Worker* w) noexcept nogil:
     cdef Engine* e = engine_of(w)

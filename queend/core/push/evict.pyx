@@ -1,7 +1,7 @@
-# After the catalog was reloaded: items gathered for partitions that are gone go home and find their names again, and so
-# do those of queues that have got a bound since, for which no room was taken.
+# Items taken out of batches after the catalog was reloaded: their partition is gone, or their queue has got a bound
+# since, for which no room was taken. They go back to their requests, which look their names up again.
 
-cdef struct HomelessMsg:
+cdef struct EvictedMsg:
     InboxMsg msg
     PushJob* job
     PushItem* items
@@ -46,8 +46,8 @@ cdef void batch_evict(PushStream* s, PushBatch* b) noexcept nogil:
             if b.unsure and not g.partition.dead:
                 group_fail(s, g, 503)      # they may be stored, in clear
             else:
-                items_home(s, g.dups, b.unsure)
-                items_home(s, g.first, b.unsure)
+                items_evict(s, g.dups, b.unsure)
+                items_evict(s, g.first, b.unsure)
         else:
             last = g
         g = following
@@ -59,13 +59,13 @@ cdef bint group_roomless(PushGroup* g) noexcept nogil:
         it = it.next
     return it != NULL
 
-cdef void items_home(PushStream* s, PushItem* it, bint unsure) noexcept nogil:
+cdef void items_evict(PushStream* s, PushItem* it, bint unsure) noexcept nogil:
     # Runs of one part travel together; the part shrinks by what left it, after they were sent off.
-    cdef HomelessMsg* m
+    cdef EvictedMsg* m
     cdef PushItem* last
     cdef PushPart* part
     while it != NULL:
-        m = <HomelessMsg*>calloc(1, sizeof(HomelessMsg))
+        m = <EvictedMsg*>calloc(1, sizeof(EvictedMsg))
         if m == NULL:
             last = it
             it = it.next
@@ -86,14 +86,14 @@ cdef void items_home(PushStream* s, PushItem* it, bint unsure) noexcept nogil:
                 break
             last = it
         last.next = NULL
-        m.msg.run = push_homeless
+        m.msg.run = push_evicted
         worker_post(part.job.job.r.worker, &m.msg)
         if part.left == 0:
             part.msg.run = push_part_home
             worker_post(part.job.job.r.worker, &part.msg)
 
-cdef void push_homeless(Worker* w, InboxMsg* msg) noexcept nogil:
-    cdef HomelessMsg* m = <HomelessMsg*>msg
+cdef void push_evicted(Worker* w, InboxMsg* msg) noexcept nogil:
+    cdef EvictedMsg* m = <EvictedMsg*>msg
     cdef PushJob* j = m.job
     cdef PushItem* items = m.items
     cdef PushItem* last = items

@@ -1,0 +1,112 @@
+# Pops that wait by name: no group's list can hold them, because their queue or partition is not known yet or because
+# they ask for a namespace or task. In: who waits for what. Out: those who wait for a queue that has news. They stand
+# in one list per name (of a queue, or a namespace with a task), found by its hash: news of one queue costs nothing
+# for those who wait for another. Guarded by the book's lock.
+
+cdef struct NameWaiters:
+    NameWaiters* same_hash
+    uint64_t hash
+    bint any_queue
+    Slice name                # of the queue; any_queue: the namespace, empty for all
+    Slice task
+    PopJob* first
+    PopJob* last
+
+cdef inline uint64_t namewaiters_hash(bint any_queue, Slice name, Slice task) noexcept nogil:
+    return (hash_mix(slice_hash(name, catalog.hash_seed) + any_queue) + slice_hash(task, catalog.hash_seed)) | 1
+
+cdef NameWaiters* namewaiters_find(bint any_queue, Slice name, Slice task) noexcept nogil:
+    cdef NameWaiters* s = <NameWaiters*>table_get(&book.name_waiters, namewaiters_hash(any_queue, name, task))
+    while s != NULL and not (s.any_queue == any_queue and slice_eq(s.name, name) and slice_eq(s.task, task)):
+        s = s.same_hash
+    return s
+
+cdef inline NameWaiters* namewaiters_of(PopJob* j) noexcept nogil:
+    return namewaiters_find(j.any_queue, j.req.ns if j.any_queue else j.req.queue,
+                          j.req.task if j.any_queue else slice_of(NULL, 0))
+
+cdef bint namewaiters_park(PopJob* j) noexcept nogil:
+    # False when memory ran out.
+    cdef NameWaiters* s = namewaiters_of(j)
+    if s == NULL:
+        s = <NameWaiters*>calloc(1, sizeof(NameWaiters))
+        if s == NULL:
+            return False
+        s.any_queue = j.any_queue
+        s.name = slice_keep(j.req.ns if j.any_queue else j.req.queue)
+        s.task = slice_keep(j.req.task if j.any_queue else slice_of(NULL, 0))
+        s.hash = namewaiters_hash(s.any_queue, s.name, s.task)
+        s.same_hash = <NameWaiters*>table_get(&book.name_waiters, s.hash)
+        if s.name.p == NULL or s.task.p == NULL or not table_put(&book.name_waiters, s.hash, s):
+            free(<void*>s.name.p)
+            free(<void*>s.task.p)
+            free(s)
+            return False
+    waiters_add(&s.first, &s.last, j)
+    book.n_name_waiters += 1
+    return True
+
+cdef void namewaiters_unpark(PopJob* j) noexcept nogil:
+    # The list goes with the last of it.
+    cdef NameWaiters* s = namewaiters_of(j)
+    cdef NameWaiters* at
+    waiters_del(&s.first, &s.last, j)
+    book.n_name_waiters -= 1
+    if s.first != NULL:
+        return
+    at = <NameWaiters*>table_get(&book.name_waiters, s.hash)
+    if at is not s:
+        while at.same_hash is not s:
+            at = at.same_hash
+        at.same_hash = s.same_hash
+    elif s.same_hash != NULL:
+        table_put(&book.name_waiters, s.hash, s.same_hash)
+    else:
+        table_del(&book.name_waiters, s.hash)
+    free(<void*>s.name.p)
+    free(<void*>s.task.p)
+    free(s)
+
+cdef void namewaiters_wake(NameWaiters* s, Slice partition, PopJob** wake) noexcept nogil:
+    # All of a list; with a partition, only those that named it or none. The list may be gone afterwards.
+    cdef PopJob* j = s.first if s != NULL else NULL
+    cdef PopJob* following
+    while j != NULL:
+        following = j.wait_next
+        if partition.p == NULL or j.want_partition.p == NULL or slice_eq(j.want_partition, partition):
+            wake_push(j, wake)
+        j = following
+
+cdef void book_wake_name_waiters(Queue* q, Slice partition, PopJob** wake) noexcept nogil:
+    # News of a queue, or (with a name) of one partition of it: pops of that name, and of what it is filed under.
+    cdef Slice none = slice_of(NULL, 0)
+    namewaiters_wake(namewaiters_find(False, q.name, none), partition, wake)
+    if q.dead:
+        return
+    namewaiters_wake(namewaiters_find(True, q.ns, q.task), none, wake)
+    namewaiters_wake(namewaiters_find(True, q.ns, none), none, wake)
+    namewaiters_wake(namewaiters_find(True, none, q.task), none, wake)
+    namewaiters_wake(namewaiters_find(True, none, none), none, wake)
+
+cdef void book_wake_known(PopJob** wake) noexcept nogil:
+    # All who wait for a namespace or task, or for something of a queue that is known by now. Those of unknown queues
+    # keep their places. Catalog and book locked.
+    cdef size_t i = 0
+    cdef NameWaiters* s
+    while book.n_name_waiters and i <= book.name_waiters.mask:
+        s = <NameWaiters*>book.name_waiters.cells[i].value if book.name_waiters.cells[i].key else NULL
+        while s != NULL and not s.any_queue and catalog_queue(s.name) == NULL:
+            s = s.same_hash
+        if s == NULL:
+            i += 1
+        else:
+            namewaiters_wake(s, slice_of(NULL, 0), wake)      # it leaves the table, and another may take its cell
+
+cdef void book_wake_all_name_waiters(PopJob** wake) noexcept nogil:
+    cdef size_t i = 0
+    while book.n_name_waiters and i <= book.name_waiters.mask:
+        if book.name_waiters.cells[i].key == 0:
+            i += 1
+        else:
+            # it leaves the table, and another may take its cell
+            namewaiters_wake(<NameWaiters*>book.name_waiters.cells[i].value, slice_of(NULL, 0), wake)
