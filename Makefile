@@ -128,7 +128,7 @@ site: ## the documents as a static site in build/site; a link that leads nowhere
 	@test -x build/.venv-site/bin/python || $(PYTHON) -m venv build/.venv-site
 	@$(PYTHON) tools/requirements.py site | build/.venv-site/bin/pip install --quiet --disable-pip-version-check -r /dev/stdin
 	@$(PYTHON) tools/site.py
-	@NO_MKDOCS_2_WARNING=1 build/.venv-site/bin/mkdocs build --strict --site-dir $(SITE) 2> build/site.log || { grep -E 'WARNING|ERROR' build/site.log; exit 1; }
+	@NO_MKDOCS_2_WARNING=1 build/.venv-site/bin/mkdocs build --strict --config-file build/mkdocs.yml --site-dir $(SITE) 2> build/site.log || { grep -E 'WARNING|ERROR' build/site.log; exit 1; }
 
 WAYS := $(CURDIR)/.ways
 ways: $(VENV)/.ready ## which functions of which files a push, a pop and an acknowledgment pass: docs/inside/ways.md

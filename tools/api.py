@@ -7,13 +7,16 @@ from typing import Any
 
 from queend.auth import levels
 from queend.control.app import application
+from queend.control.known import OWN
 from queend.control.openapi import whole_document
+from queend.control.route import ROUTES
 
 HEAD = """# HTTP routes
 
 Made from what a daemon says of itself at `/openapi.json`, which has schemas and an example of each body and answer
 besides. How requests and errors look in general: [HTTP](http.md). Level: the least a [token](auth.md) must allow;
-without tokens nobody asks. Parameters are of the query; a number in brackets is the default.
+without tokens nobody asks; `own`: Queen MQ has no such route. Parameters are of the query; a number in brackets is the
+default.
 """
 TITLES = {"messages": "Messages", "queues": "Queues, partitions", "groups": "Consumer groups",
           "dead letters": "Dead letters", "log": "Reading by offset", "streams": "Streams", "traces": "Traces",
@@ -41,7 +44,8 @@ def document() -> str:
 
 
 def level(method: str, path: str) -> str:
-    return NAMES[levels.route_of(method, path.replace("{", "").replace("}", ""))[0].level]
+    own = path in OWN or (route := ROUTES.get(f"{method} {path}")) is not None and route.own
+    return NAMES[levels.route_of(method, path.replace("{", "").replace("}", ""))[0].level] + (", own" if own else "")
 
 
 def what(operation: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 `make site`."""
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -38,6 +39,22 @@ def marked(text: str) -> str:
     return "\n".join(lines)
 
 
+def nav() -> list[dict]:
+    """The order of the pages: that of the index of the documents, once each."""
+    seen: set[str] = set()
+
+    def pages(text: str) -> list[str]:
+        found = [(Path("docs") / target).as_posix() for target in LINK.findall(text) if target.endswith(".md")]
+        found = [re.sub(r"^docs/\.\./", "", page) for page in found]
+        return [page for page in dict.fromkeys(found) if page not in seen and not seen.add(page)]  # type: ignore[func-returns-value]
+
+    parts = dict(re.findall(r"^## (.+)\n((?:(?!## ).*\n)*)", (ROOT / "docs/README.md").read_text(), re.M))
+    seen |= {"README.md"}
+    learn = ["docs/README.md", "docs/tutorial.md", "examples/README.md", "docs/choosing.md"]
+    seen |= set(learn)
+    return [{"Start": "README.md"}, {"Learn": learn}, *({title: pages(parts[title])} for title in ("Guides", "References"))]
+
+
 def main() -> None:
     shutil.rmtree(PAGES, ignore_errors=True)
     pages = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"], cwd=ROOT,
@@ -52,6 +69,8 @@ def main() -> None:
                 place = PAGES / there.resolve().relative_to(ROOT)
                 place.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(there, place)
+    # JSON is YAML as well
+    (ROOT / "build" / "mkdocs.yml").write_text(json.dumps({"INHERIT": "../mkdocs.yml", "nav": nav()}, indent=1))
 
 
 if __name__ == "__main__":

@@ -57,12 +57,15 @@ def test_every_route_of_both_planes_is_there():
         assert method in DOCUMENT["paths"][path.replace("~1", "/").replace("~0", "~")]
 
 
-def test_the_comparison_with_the_reference_has_every_route():
+def test_the_comparison_with_the_reference_has_every_route_it_has():
+    """Those that only queend has are in docs/api.md, which is made from the routes."""
     cells = "\n".join(line.split("|")[1] for line in (ROOT / "docs/compatibility.md").read_text().splitlines()
                       if line.startswith("| `"))
     told = {f"{method} {re.sub(r':[a-zA-Z]+', '{}', path)}"
             for method, path in re.findall(r"`([A-Z]+) (/[^?`]*)", cells)}
-    assert told == {f"{method} {re.sub(r'{[a-z_A-Z]+}', '{}', path)}" for method, path, _ in OPERATIONS}
+    every = {f"{method} {re.sub(r'{[a-z_A-Z]+}', '{}', path)}": ROUTES.get(f"{method} {path}")
+             for method, path, _ in OPERATIONS}
+    assert {route for route, declared in every.items() if not (declared and declared.own)} <= told <= every.keys()
 
 
 @pytest.mark.parametrize("method, path, operation", OPERATIONS, ids=IDS)
