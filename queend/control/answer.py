@@ -1,6 +1,7 @@
 """How the control plane speaks: JSON by orjson, errors as {"error", "code"}."""
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Annotated, Any
 from urllib.parse import unquote_to_bytes
@@ -28,6 +29,7 @@ class Refusal(Exception):
         return Json({**self.extra, "error": self.error, "code": self.code}, self.status, self.headers)
 
 
+ASIDE_BYTES = 65_536
 FULL = "QD409"      # SQLSTATE of sql/function/names.sql
 
 
@@ -36,18 +38,21 @@ def full(error: Any) -> Refusal:
     return Refusal(409, error.diag.message_primary or "There are too many", "bound_reached")
 
 
-async def body_object(request: Request) -> dict[str, Any]:
-    """The request body as a JSON object; any other JSON counts as an object without keys. Refuses what is no JSON."""
+async def body_object(request: Request, strict: bool = False) -> dict[str, Any]:
+    """The request body as a JSON object; any other JSON counts as an object without keys, or with `strict` is refused.
+    Refuses what is no JSON. A large one is read beside the loop."""
     from .known import checked      # it refuses in the words of this file
 
     body = await request.body()
     if not body.strip():
         raise Refusal(400, "Empty request body", "empty_body")
     try:
-        value = orjson.loads(body)
+        value = await asyncio.to_thread(orjson.loads, body) if len(body) > ASIDE_BYTES else orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise Refusal(400, f"Invalid JSON: {error}", "invalid_json") from None
     if not isinstance(value, dict):
+        if strict:
+            raise Refusal(400, "request body must be a JSON object", "invalid_request")
         return {}
     checked(request)(value)
     return value

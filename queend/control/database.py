@@ -18,6 +18,10 @@ async def seed_of(request: Request) -> bytes:
 async def rows(request: Request, query: str, *values: Any, prepare: bool | None = None, **named: Any) -> list[Any]:
     """All rows of a statement, as named tuples, in a transaction of its own. prepare=False has the plan made for these
     values, as a range of time needs it."""
-    pool = request.app.state.control.pool
+    return await fetched(request.app.state.control.pool, query, named or values, prepare)
+
+
+async def fetched(pool: Any, query: str, values: Any, prepare: bool | None = None) -> list[Any]:
+    """The same of any pool."""
     async with pool.connection() as connection, connection.cursor(row_factory=namedtuple_row) as cursor:
-        return await (await cursor.execute(query, named or values, prepare=prepare)).fetchall()
+        return await (await cursor.execute(query, values, prepare=prepare)).fetchall()

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import Request
 from fastapi.responses import Response
-from psycopg.rows import namedtuple_row
 
 from .. import log
 from .._core import offsets_answer, read_answer, read_moment_text, read_partition_id, read_partition_number
 from ..auth.levels import READ
 from .answer import Json, Refusal
+from .database import fetched
 from .holds import Heads
 from .read_request import INT8_MAX, Fields, entries_of, fields_of
 from .route import Routes
@@ -100,16 +100,14 @@ class Reader:
         return self._seed
 
     async def rows(self, query: str, values: tuple) -> list[Any]:
-        async with self.pool.connection() as connection, connection.cursor(row_factory=namedtuple_row) as cursor:
-            return await (await cursor.execute(query, values)).fetchall()
+        return await fetched(self.pool, query, values)
 
     async def read(self, form: str, wanted: list[Wanted], most: int, columns: tuple[str, ...] | None = None) -> Found:
         async with self.turns:
             numbers = None
             if columns and "id" in columns:
-                numbers = [row.id or 0
-                           for row in await self.rows(
-                               NUMBERS, ([w.queue for w in wanted], [w.partition for w in wanted]))]
+                names = [w.queue for w in wanted], [w.partition for w in wanted]
+                numbers = [row.id or 0 for row in await self.rows(NUMBERS, names)]
             async with self.pool.connection() as connection, connection.cursor(binary=True) as cursor:
                 values = ([w.queue for w in wanted], [w.partition for w in wanted], [w.offset for w in wanted],
                           [w.most for w in wanted], most)

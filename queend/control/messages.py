@@ -74,11 +74,8 @@ async def message_list(request: Request) -> Json:
     seed = await seed_of(request)
     messages = []
     for row in found:
-        transaction_id, id = opened(row)[1:] if row.body is not None else (row.transaction_id, row.id)
         messages.append({
-            "id": id, "transactionId": transaction_id, "partitionId": read_partition_id(seed, row.partition_id),
-            "queuePath": f"{row.queue}/{row.partition}", "queue": row.queue,
-            "partition": row.partition, "namespace": row.namespace, "task": row.task, "status": row.status,
+            **place(row, seed), "namespace": row.namespace, "task": row.task, "status": row.status,
             "queueStatus": row.queue_status,
             "busStatus": {"consumedBy": row.consumed_by, "totalGroups": row.groups},
             "traceId": row.trace_id and str(row.trace_id),
@@ -86,6 +83,13 @@ async def message_list(request: Request) -> Json:
             "leaseExpiresAt": ts3(row.lease_until or None),
             "offset": row.record_offset, **deliver_at(row)})
     return Json({"messages": messages, "mode": _mode(groups)})
+
+
+def place(row: Any, seed: bytes) -> dict[str, Any]:
+    """PLACE of a row of message_list."""
+    transaction_id, id = opened(row)[1:] if row.body is not None else (row.transaction_id, row.id)
+    return {"id": id, "transactionId": transaction_id, "partitionId": read_partition_id(seed, row.partition_id),
+            "queuePath": f"{row.queue}/{row.partition}", "queue": row.queue, "partition": row.partition}
 
 
 def deliver_at(row: Any) -> dict[str, str]:

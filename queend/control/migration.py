@@ -1,6 +1,8 @@
 """/api/v1/migration: this database copied into another one, as the dashboard asks for it."""
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from fastapi import Request
@@ -53,8 +55,17 @@ def transfer(request: Request) -> Transfer:
     return request.app.state.control.transfer
 
 
-def _crowded() -> Refusal:
-    return Refusal(503, "Other connections are being tried", "busy", {"retry-after": "1"})
+@contextlib.contextmanager
+def told() -> Iterator[None]:
+    """What cannot be done, as an answer."""
+    try:
+        yield
+    except Occupied as error:
+        raise Refusal(409, str(error), "target_not_empty") from None
+    except TransferError as error:
+        raise Refusal(400, str(error), "connection_failed", success=False) from None
+    except Crowded:
+        raise Refusal(503, "Other connections are being tried", "busy", {"retry-after": "1"}) from None
 
 
 @router.declare("POST /api/v1/migration/test-connection", ADMIN, whole(success=FLAG, message=TEXT), body=body(ADDRESS),
@@ -62,10 +73,8 @@ def _crowded() -> Refusal:
 async def migration_test(request: Request) -> Json:
     """Can the database be reached? Nothing else is told."""
     target = address(request, await body_object(request), "host, database, and user are required")
-    try:
+    with told():
         reached = await transfer(request).answers(target)
-    except Crowded:
-        raise _crowded() from None
     return Json({"success": reached, "message": "Connection successful" if reached else "Connection failed"})
 
 
@@ -85,15 +94,9 @@ async def migration_start(request: Request) -> Json:
         raise Refusal(409, "Migration already in progress", "migration_running")
     if given.get("overwrite") not in (None, True, False):
         raise Refusal(400, "overwrite must be true or false", "invalid_request")
-    try:
+    with told():
         await transfer(request).start(target, [name for name in without if name in EXCLUDABLE],
                                       given.get("overwrite") is True)
-    except Occupied as error:
-        raise Refusal(409, str(error), "target_not_empty") from None
-    except TransferError as error:
-        raise Refusal(400, str(error), "connection_failed", success=False) from None
-    except Crowded:
-        raise _crowded() from None
     return Json({"status": "started", "message": "Migration started; see /api/v1/migration/status"}, 202)
 
 
@@ -111,12 +114,8 @@ async def migration_status(request: Request) -> Json:
 async def migration_validate(request: Request) -> Json:
     """Rows counted here and there. Those that were left out, or came since, do not match."""
     target = address(request, await body_object(request), "target host, database, and user are required")
-    try:
+    with told():
         tables = await transfer(request).compare(target)
-    except Crowded:
-        raise _crowded() from None
-    except TransferError as error:
-        raise Refusal(400, str(error), "connection_failed", success=False) from None
     return Json({"success": True, "allMatch": all(one["match"] for one in tables), "tables": tables})
 
 

@@ -25,6 +25,8 @@ router = Routes("status")
 NAMESPACE = parameter("namespace", NAME)
 TASK = parameter("task", NAME)
 SPREAD = whole(**integers("avg", "median", "min", "max"))
+PROCESS = ("avgEventLoopLagMs", "maxEventLoopLagMs", "minFreeSlots", "dbErrors", "dlqCount", "queenCpuUserPct",
+           "queenCpuSysPct", "queenRssMb", "dbPoolActive", "dbPoolIdle", "dbPoolSize")
 
 RATE_S = 300
 POINTS = 10_000
@@ -120,9 +122,7 @@ def _spread(values: list[int]) -> dict[str, int]:
     **SPAN, pointCount=INTEGER, throughput=array(
         whole(timestamp=TIME, **integers("ingested", "processed", "popMessages", "ackFailed"),
               **each(NUMBER, "ingestedPerSecond", "processedPerSecond", "popPerSecond"), **LAG,
-              **each(SOME_INTEGER, "avgEventLoopLagMs", "maxEventLoopLagMs", "minFreeSlots", "dbErrors", "dlqCount"),
-              **each(SOME_NUMBER, "queenCpuUserPct", "queenCpuSysPct", "queenRssMb", "dbPoolActive", "dbPoolIdle",
-                     "dbPoolSize"))),
+              **each(SOME_INTEGER, *PROCESS[:5]), **each(SOME_NUMBER, *PROCESS[5:]))),
     queues=array(whole(id=ID, name=TEXT, namespace=TEXT, task=TEXT, **integers("partitions", "totalConsumed"))),
     messages=whole(**SIX_COUNTS["properties"], requests=whole(**integers(*OPS)),
                    batchEfficiency=whole(**each(NUMBER, *OPS))),
@@ -181,10 +181,6 @@ def _point(at: int, queue: Any, system: Any, seconds: float) -> dict[str, Any]:
             "ingestedPerSecond": rate(pushed, seconds), "processedPerSecond": rate(acked, seconds),
             "popPerSecond": rate(popped, seconds), **(lag_ms(queue) if queue else NO_LAG),
             **(_process(system) if system else dict.fromkeys(PROCESS))}
-
-
-PROCESS = ("avgEventLoopLagMs", "maxEventLoopLagMs", "minFreeSlots", "dbErrors", "dlqCount", "queenCpuUserPct",
-           "queenCpuSysPct", "queenRssMb", "dbPoolActive", "dbPoolIdle", "dbPoolSize")
 
 
 def _process(system: Any) -> dict[str, Any]:

@@ -7,10 +7,9 @@ from .._core import read_partition_id
 from ..auth.levels import READ
 from .answer import Json, PathName
 from .database import rows, seed_of
-from .messages import LOOK
+from .messages import LOOK, place
 from .paged import Page
 from .queues import COUNTS, PARTITIONS_PAGE, counts_of, queue_head, queue_partitions, ts3
-from .record import opened
 from .route import Paged, Routes
 from .shapes import HEAD, MESSAGES, PAGINATION, PLACE, SIX_COUNTS
 from .words import FLAG, ID, INTEGER, MAYBE, NAME, SOME_INTEGER, SOME_TIME, TEXT, TIME, array, parameter, whole
@@ -64,12 +63,11 @@ async def status_queue(request: Request, queue: PathName) -> Json:
                                       "retryDelay": head.retry_delay, "ttl": head.ttl, "maxQueueSize": head.max_size,
                                       "deadLetterQueue": head.dead_letter_queue}},
                  "partitions": [
-                                {"id": read_partition_id(seed, row.partition_id), "name": row.name,
-                                 "createdAt": ts3(row.created_at), "messages": counts, "stats": counts,
-                                 "cursor": {"totalConsumed": row.consumed, "batchesConsumed": 0},
-                                 "lastActivity": ts3(_latest(row.active, row.newest)), "oldestMessage": ts3(row.oldest),
-                                 "newestMessage": ts3(row.newest)} for row,
-                                counts in zip(partitions, map(counts_of, partitions), strict=True)],
+                     {"id": read_partition_id(seed, row.partition_id), "name": row.name,
+                      "createdAt": ts3(row.created_at), "messages": counts_of(row), "stats": counts_of(row),
+                      "cursor": {"totalConsumed": row.consumed, "batchesConsumed": 0},
+                      "lastActivity": ts3(_latest(row.active, row.newest)), "oldestMessage": ts3(row.oldest),
+                      "newestMessage": ts3(row.newest)} for row in partitions],
                  "totals": {"messages": totals, **{key: totals[key] for key in COUNTS}}})
 
 
@@ -89,11 +87,4 @@ async def status_messages(request: Request, queue: PathName) -> Json:
     if kept and len(found) < page.limit:
         found = await rows(request, MESSAGES_OF, queue, 0, page.limit, page.offset, LOOK)
     seed = await seed_of(request)
-    messages = []
-    for row in found:
-        transaction_id, id = opened(row)[1:] if row.body is not None else (row.transaction_id, row.id)
-        messages.append({"id": id, "transactionId": transaction_id, "partitionId": read_partition_id(seed,
-            row.partition_id), "queuePath": f"{row.queue}/{row.partition}",
-                         "queue": row.queue, "partition": row.partition, "status": row.queue_status,
-                         "createdAt": ts3(row.stored_at)})
-    return Json(messages)
+    return Json([{**place(row, seed), "status": row.queue_status, "createdAt": ts3(row.stored_at)} for row in found])

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from psycopg.rows import namedtuple_row
 from psycopg_pool import AsyncConnectionPool
 
 from .. import session
 from ..config import Settings
 from ..connect import HOT_PLANS, with_options
+from .database import fetched
 
 
 class Streams:
@@ -33,5 +33,4 @@ class Streams:
         await self.pool.close()
 
     async def all(self, query: str, *values: Any) -> list[Any]:
-        async with self.pool.connection() as connection, connection.cursor(row_factory=namedtuple_row) as cursor:
-            return await (await cursor.execute(query, values)).fetchall()
+        return await fetched(self.pool, query, values)

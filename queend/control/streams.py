@@ -1,21 +1,18 @@
 """/streams/v1: what the stream clients keep in the daemon. Cycles are the core's (route/cycle)."""
 from __future__ import annotations
 
-import asyncio
 import datetime
 import re
 import uuid
 from typing import Any
 
-import orjson
 from fastapi import Request
 from psycopg.rows import namedtuple_row
 
 from ..auth.levels import POP, PUSH, READ, READS, WRITE
 from ..auth.permits import allows
-from .answer import Json, Refusal
+from .answer import Json, Refusal, body_object
 from .database import seed_of
-from .known import checked
 from .queues import EPOCH
 from .record import embedded, partition_number
 from .route import Routes
@@ -25,7 +22,6 @@ from .words import ANY, FLAG, ID, MAYBE, MESSAGE, NAME, QUERY, TEXT, TIME, array
 router = Routes("streams")
 CANONICAL = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 NAME_BYTES, KEY_BYTES, KEYS_MOST = 255, 2048, 100_000
-ASIDE_BYTES = 65_536
 
 REGISTER = "SELECT * FROM queend.stream_register(%s, %s, %s, %s, %s)"
 STATE = "SELECT * FROM queend.stream_state(%s, %s, %s, %s, %s, %s)"
@@ -33,21 +29,6 @@ SOURCE = "SELECT q.source_queue FROM queend.stream_queries q WHERE q.name = %s"
 SOURCE_OF = "SELECT q.source_queue FROM queend.stream_queries q WHERE q.query_uuid = %s"
 MISMATCH = ("config_hash mismatch: operator chain changed for queryId '{}'. Pass reset:true to wipe existing state, or "
             "use a new queryId.")
-
-
-async def body_of(request: Request) -> dict[str, Any]:
-    """The request's body, an object; refuses anything else. A large one is read beside the loop."""
-    text = await request.body()
-    if not text.strip():
-        raise Refusal(400, "Empty request body", "empty_body")
-    try:
-        values = await asyncio.to_thread(orjson.loads, text) if len(text) > ASIDE_BYTES else orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise Refusal(400, f"Invalid JSON: {error}", "invalid_json") from None
-    if not isinstance(values, dict):
-        raise Refusal(400, "request body must be a JSON object", "invalid_request")
-    checked(request)(values)
-    return values
 
 
 def text_of(values: dict[str, Any], name: str, most: int = NAME_BYTES) -> str:
@@ -97,7 +78,7 @@ def query_uuid(text: str) -> uuid.UUID | None:
 async def register(request: Request) -> Json:
     """Makes a query or finds it again by its name. Where config_hash changed: 409, or with `reset` its state is
     deleted."""
-    values = await body_of(request)
+    values = await body_object(request, strict=True)
     name, source, hash_ = (required(values, key) for key in ("name", "source_queue", "config_hash"))
     sink = text_of(values, "sink_queue") or None
     streams = request.app.state.control.streams
@@ -124,7 +105,7 @@ async def register(request: Request) -> Json:
 async def state_get(request: Request) -> Json:
     """The state of a partition in a query by key: of these keys, of keys that begin so, of windows that end by then
     (ms). Filters combine."""
-    values = await body_of(request)
+    values = await body_object(request, strict=True)
     query, partition = (required(values, key) for key in ("query_id", "partition_id"))
     prefix = text_of(values, "key_prefix", most=KEY_BYTES) or None
     id, number = query_uuid(query), await numbered(request, partition)
