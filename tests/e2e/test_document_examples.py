@@ -126,5 +126,6 @@ def test_metrics_that_are_named_exist(client):
     named = {name for page in (ROOT / "docs").glob("*.md")
              for name in re.findall(r"`(queend_[a-z_]+)(?:\{[^`]*\})?`", page.read_text())}
     assert len(named) > 20
-    standing = {"queend_standing_partitions", "queend_standing_seconds"}                # told while a partition stands
-    assert standing <= named and not named - families - standing
+    # told while a partition stands, and while the doctor finds something
+    sometimes = {"queend_standing_partitions", "queend_standing_seconds", "queend_doctor_finding"}
+    assert sometimes <= named and not named - families - sometimes
