@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support.callers import Caller, told
 from support.tokens import ed_key, jwk, rsa_key, token
-from support.wait import until
+from support.wait import PATIENCE, until
 
 from queend.auth import jwks
 from queend.auth.jwks import FetchError, KeySet, body_of, fetch, public
@@ -51,7 +51,7 @@ class Server:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self):
                 outer.asked += 1
-                outer.gate.wait(20)
+                outer.gate.wait(PATIENCE)
                 body = outer.body if outer.body is not None else json.dumps({"keys": outer.keys}).encode()
                 try:
                     self.send_response(outer.status)

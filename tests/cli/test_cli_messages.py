@@ -6,7 +6,7 @@ import sys
 import tempfile
 
 from support.client import data
-from support.wait import until
+from support.wait import PATIENCE, until
 
 # What a process that was forked from a large one has used counts from that one's size on.
 MEASURED = ("import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True); "
@@ -105,7 +105,7 @@ def test_pop_waits_for_a_message(cli, client, queue):
     waiting = cli.process("pop", queue, "--wait", "60", "--payload", "--auto-ack", stdout=subprocess.PIPE)
     until(lambda: client.metric("queend_worker_parked") > 0, "the pop is parked")
     client.push(queue, "now")
-    assert waiting.communicate(timeout=60)[0] == b'"now"\n' and waiting.returncode == 0
+    assert waiting.communicate(timeout=PATIENCE)[0] == b'"now"\n' and waiting.returncode == 0
 
 
 def test_tail_shows_the_newest_and_takes_nothing(cli, client, queue):
@@ -128,7 +128,7 @@ def test_tail_follows_until_ctrl_c(cli, client, queue):
     seen = [tail.stdout.readline() for _ in range(300)]
     assert sorted(seen) == sorted(f'"new {i}"\n' for i in range(300))
     tail.send_signal(signal.SIGINT)
-    rest, told = tail.communicate(timeout=60)
+    rest, told = tail.communicate(timeout=PATIENCE)
     assert rest == "" and tail.returncode == 130 and told == "queend: interrupted\n"
 
 

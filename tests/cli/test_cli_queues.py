@@ -3,6 +3,7 @@ import json
 import subprocess
 
 import pytest
+from support.wait import PATIENCE
 
 STRANGE = ["with space", "with/slash", "grüße-漢字-🚀", "100%", "a?b#c&d=e", "-dash", "..", 'quote"\'', "tab\there",
            "esc\x1b[31m"]
@@ -151,4 +152,4 @@ def test_a_reader_that_leaves_ends_it_quietly(cli, client):
     listing = cli.process("queue", "list", "-o", "ndjson", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     json.loads(listing.stdout.readline())
     listing.stdout.close()
-    assert listing.stderr.read() == b"" and listing.wait(60) == 141
+    assert listing.stderr.read() == b"" and listing.wait(PATIENCE) == 141

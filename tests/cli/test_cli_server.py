@@ -12,7 +12,7 @@ import pytest
 from support.cli import Cli
 from support.daemon import ROOT
 from support.tokens import SECRET, token
-from support.wait import until
+from support.wait import PATIENCE, until
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def test_a_server_that_stops_in_the_middle(start_daemon, tmp_path):
         while client.show("q").json.get("totals", {}).get("total", 0) < 1000:
             pass
     daemon.kill()
-    told = pushing.communicate("".join(f"{i}\n" for i in range(5000)), timeout=120)[1]
+    told = pushing.communicate("".join(f"{i}\n" for i in range(5000)), timeout=PATIENCE)[1]
     assert pushing.returncode == 6 and re.search(r"\d+ messages before were stored", told), told
 
 
@@ -172,7 +172,7 @@ def test_ctrl_c(cli, client, queue):
     waiting = cli.process("pop", queue, "--wait", "600", stderr=subprocess.PIPE, text=True)
     until(lambda: client.metric("queend_worker_parked") > 0, "the pop is parked")
     waiting.send_signal(signal.SIGINT)
-    assert waiting.communicate(timeout=60)[1] == "queend: interrupted\n" and waiting.returncode == 130
+    assert waiting.communicate(timeout=PATIENCE)[1] == "queend: interrupted\n" and waiting.returncode == 130
 
 
 def test_the_page_of_commands_is_current():

@@ -7,7 +7,7 @@ import pytest
 import support.sanitizer  # noqa: F401  before any server is started
 from support.postgres import Postgres, running
 from support.proxy import Proxy
-from support.wait import until
+from support.wait import PATIENCE, until
 
 from queend._core import SlotProbe
 
@@ -53,13 +53,13 @@ class Pool:
         self.probe.submit(self.tickets, statement, list(values), deadline_ms, chain, decode)
         return self.tickets
 
-    def end(self, ticket, timeout=30):
+    def end(self, ticket, timeout=PATIENCE):
         return Answer(*self.probe.answer(ticket, timeout))
 
     def call(self, statement, *values, **more):
         return self.end(self.begin(statement, *values, **more))
 
-    def until(self, what, timeout=30):
+    def until(self, what, timeout=PATIENCE):
         """Waits until what() is true; it looks at the pool or at the server."""
         def look():
             assert self.failure is None, (self.failure, self.probe.states())
@@ -72,7 +72,7 @@ class Pool:
     def stop(self):
         if self.thread.is_alive():
             self.probe.stop()
-        self.thread.join(30)
+        self.thread.join(PATIENCE)
         assert not self.thread.is_alive() and self.failure is None, self.failure
         live, handles, _ = self.probe.counters()
         assert (live, handles) == (0, 0)

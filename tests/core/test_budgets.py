@@ -5,7 +5,7 @@ import socket
 
 import pytest
 from support.edge import answers, body, edge, start  # noqa: F401 (fixtures)
-from support.wait import until
+from support.wait import PATIENCE, until
 
 
 MIB = 1 << 20
@@ -101,7 +101,7 @@ def select_now(sock):
     except TimeoutError:
         return False
     finally:
-        sock.settimeout(20)
+        sock.settimeout(PATIENCE)
 
 
 def test_a_body_that_is_complete_holds_nothing_of_the_budget(start):

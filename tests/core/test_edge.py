@@ -10,7 +10,7 @@ import threading
 
 import pytest
 from support.edge import answers, body, edge, start  # noqa: F401 (fixtures)
-from support.wait import until
+from support.wait import PATIENCE, until
 
 from queend._core import Core, probe_http, probe_sizes
 
@@ -172,7 +172,7 @@ def test_a_client_that_reads_nothing_is_not_read_either(edge):
     taken = len(edge.seen)
     assert taken * len(request) < sent and taken < 1000
     sock.setblocking(True)
-    sock.settimeout(20)
+    sock.settimeout(PATIENCE)
     assert all(status == 200 and len(text) == 100_000 for status, _, text in answers(sock, taken))
     sock.close()
 
@@ -419,7 +419,7 @@ def test_addresses(start, host, family, address):
                                                   type=socket.SOCK_STREAM)[0][0] == socket.AF_INET6:
         family, address = socket.AF_INET6, "::1"
     sock = socket.socket(family)
-    sock.settimeout(20)
+    sock.settimeout(PATIENCE)
     sock.connect((address, edge.port))
     sock.sendall(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
     assert answers(sock, 1)[0][0] == 200
@@ -464,7 +464,7 @@ def test_descriptors_run_out(start):
     resource.setrlimit(resource.RLIMIT_NOFILE, (spare, hard))
     try:
         for sock in socks:
-            sock.settimeout(20)
+            sock.settimeout(PATIENCE)
             sock.connect(("127.0.0.1", edge.port))           # the kernel accepts; the process cannot
             sock.sendall(b"GET /livez HTTP/1.1\r\nHost: h\r\n\r\n")
         turns = edge.core.stats()["workers"][0]["accepted"]

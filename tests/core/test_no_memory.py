@@ -36,7 +36,7 @@ class Serving:
         self.core = Core({"host": "127.0.0.1", "port": 0, "workers": 1, "slots_per_worker": 2,
                           "conninfo": conninfo, **settings})
         self.port = self.core.start()
-        until(self.core.ready, "the database answers", 30)
+        until(self.core.ready, "the database answers")
 
     def client(self) -> Client:
         return Client(("127.0.0.1", self.port), 20)

@@ -37,6 +37,7 @@ def test_a_message_that_ends_its_consumers(client: Client, queue: str) -> None:
     assert one["leasesLapsed"] == 2 and one["standsSince"].endswith("Z") and one["offset"] == 0
     metrics = client.get("/metrics/prometheus").body.decode()
     assert f'queend_standing_partitions{{group="__QUEUE_MODE__",queue="{queue}"}} 1.0' in metrics
+    client.configure(queue, leaseTime=300)
     (good,) = client.pop(queue, batch=2, **WAITS)
     assert good["data"] == "good" and client.ack(good)["leaseReleased"] is True
     (dead,) = client.get(f"/api/v1/dlq?queue={queue}").json["messages"]

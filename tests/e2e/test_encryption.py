@@ -20,7 +20,7 @@ from support.client import Client, ack_of, data, pop_target
 from support.daemon import Daemon
 from support.frames import KIND, form_a, form_b, framed_group, group_a, read_pop, transaction
 from support.streams import Stream
-from support.wait import until
+from support.wait import PATIENCE, until
 from support.sdk import WIRES, prepare
 
 from queend._core import probe_batchrow
@@ -423,7 +423,7 @@ def test_a_daemon_that_was_not_told_seals_too(daemon: Daemon, client: Client, qu
     client.configure(queue, encryptionEnabled=True)
     on.set()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE)
     assert len(counts) == 4, peer.story()
     raw = stored(daemon, queue)
     open_ = [json.loads(one) for one, seal in raw if seal is None]

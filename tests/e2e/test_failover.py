@@ -13,7 +13,7 @@ from support.client import Client, data
 from support.crowd import Crowd
 from support.daemon import Daemon
 from support.postgres import Postgres
-from support.wait import until
+from support.wait import PATIENCE, until
 
 
 SHARED = ("/api/v1/system/shared-state", "/internal/api/shared-state/stats", "/internal/api/inter-instance/stats")
@@ -49,7 +49,7 @@ def buffered(client: Client) -> dict:
 
 
 def drained(client: Client) -> None:
-    until(lambda: buffered(client)["pending"] == 0, "the buffer is empty", 30)
+    until(lambda: buffered(client)["pending"] == 0, "the buffer is empty")
 
 
 def everything(client: Client, queue: str, partition: str | None = None) -> list:
@@ -257,7 +257,7 @@ def test_later_pushes_of_a_partition_stay_behind_those_that_wait(server, queue):
         crowd.all(produce, range(6))
         until(lambda: buffered(client)["pending"] > 3000 or crowd.failures, "much is buffered")
         client.post("/api/v1/system/maintenance", {"enabled": False})
-        until(lambda: "queued" in seen or crowd.failures, "pushes are stored again", 60)
+        until(lambda: "queued" in seen or crowd.failures, "pushes are stored again")
         enough.set()
         crowd.join()
         drained(client)
@@ -409,7 +409,7 @@ def test_messages_for_another_database_are_left_alone(server, postgres, queue):
         second = server(other)
         with second.client() as client:
             assert client.push(queue, "for the other")[0]["status"] == "buffered"
-    assert second.process.wait(60) == 1 and second.line("buffer_parted")
+    assert second.process.wait(PATIENCE) == 1 and second.line("buffer_parted")
     second.kill()
     assert "another database" in second.other[-1]
     third = server(other)

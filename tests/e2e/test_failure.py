@@ -53,7 +53,7 @@ class Load:
                 self.enough.wait(0.01)
 
     def reached(self, count: int) -> None:
-        until(lambda: len(self.acknowledged) >= count or self.crowd.failures, f"{count} acknowledged pushes", 60)
+        until(lambda: len(self.acknowledged) >= count or self.crowd.failures, f"{count} acknowledged pushes")
         if self.crowd.failures:
             raise self.crowd.failures[0]
 
@@ -142,8 +142,8 @@ def test_postgres_restarted_under_load(start_daemon, postgres: Postgres) -> None
             waiting.send("GET", pop_target(f"quiet-{wanted}", wait=True, timeout=60000))
             until(lambda: client.metric("queend_worker_parked") == 1, "the pop waits")
             postgres.restart()
-            until(lambda: client.get("/readyz").status == 200, "the core is back", 30)
-            until(lambda: client.get("/health").status == 200, "the control plane is back", 30)
+            until(lambda: client.get("/readyz").status == 200, "the core is back")
+            until(lambda: client.get("/health").status == 200, "the control plane is back")
             client_push(client, f"quiet-{wanted}")
             assert data(waiting.receive().json["messages"]) == ["woken"], "a pop that waited through it is served"
             load.reached(len(load.acknowledged) + 200)
@@ -233,7 +233,7 @@ def test_a_push_whose_outcome_was_lost_is_not_stored_twice(start_daemon, postgre
     with Crowd() as crowd:
         crowd.all(push, range(4))
         for wanted in range(100, 1001, 100):
-            until(lambda wanted=wanted: len(results) >= wanted or crowd.failures, f"{wanted} pushes", 30)
+            until(lambda wanted=wanted: len(results) >= wanted or crowd.failures, f"{wanted} pushes")
             postgres.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database}'"
                              " AND application_name NOT LIKE '%control%'")
         stop.set()

@@ -101,7 +101,7 @@ def test_small_requests_are_answered_while_a_large_body_is_read(daemon: Daemon, 
 def test_what_comes_behind_a_large_body_stays_behind_it(daemon: Daemon, queue: str, kind: str) -> None:
     body = large(queue, 3 * MIB)
     first = request("POST", "/api/v1/push", body) if kind == "length" else chunked("/api/v1/push", body, 300_000)
-    with Wire(daemon.address, 60) as wire, daemon.client() as client:
+    with Wire(daemon.address) as wire, daemon.client() as client:
         wire.send(first + request("POST", "/api/v1/push", large(queue, 1)) + request("GET", "/livez", b""))
         assert [wire.receive().status for _ in range(3)] == [201, 201, 200]
         assert [len(one) for one in data(client.pop(queue, "p", batch=10, autoAck=True))] == [3 * MIB, 1]
@@ -126,7 +126,7 @@ def test_its_client_may_leave_while_a_large_body_is_read(daemon: Daemon, queue: 
     """What was whole is stored or not, nothing leaks (the daemon is asked when it stops), and others are served."""
     body = b'{"items":[{"queue":"%s","payload":[%s[]]}]}' % (queue.encode(), b"[]," * (5 * MIB))
     for target in ("/api/v1/push", "/api/v1/ack/batch", "/api/v1/transaction", "/streams/v1/cycle"):
-        with Wire(daemon.address, 60) as wire:
+        with Wire(daemon.address) as wire:
             wire.send(request("POST", target, body))
             wire.socket.shutdown(socket.SHUT_WR)
             wire.abort()
@@ -143,7 +143,7 @@ def test_the_memory_of_large_bodies_is_given_back(daemon: Daemon, kind: str) -> 
     body = b"[" + b" " * (16 * MIB) + b"]"
     one = request("POST", "/api/v1/push", body) if kind == "length" else chunked("/api/v1/push", body, 300_000)
     before = resident()
-    with Wire(daemon.address, 60) as wire:
+    with Wire(daemon.address) as wire:
         for _ in range(16):
             wire.send(one)
             assert wire.receive().status == 400

@@ -14,7 +14,7 @@ from support.client import Client, ack_of, pop_target
 from support.daemon import Daemon
 from support.postgres import running
 from support.proxy import Proxy
-from support.wait import until
+from support.wait import PATIENCE, until
 
 PAST = "2020-01-01T00:00:00Z"
 
@@ -126,7 +126,7 @@ def test_a_group_is_moved_beside(slow: tuple[Daemon, Holder, psycopg.Connection]
         prepared = before(other, queue)
         holder.arm(name)
         request(client, queue, prepared)
-        assert holder.answered.wait(30), "it was not sent"
+        assert holder.answered.wait(PATIENCE), "it was not sent"
         assert CHANGES[change](other, queue) == 200
         if before is taken and change != "subscription":
             until(lambda: other.pop(queue, "c", consumerGroup="g", wait=False), "somebody goes on from there")
@@ -150,7 +150,7 @@ def test_a_subscription_that_removes_a_cursor(slow: tuple[Daemon, Holder, psycop
         assert other.pop(queue, "b", **new) == []
         holder.arm("pop")
         client.send("GET", pop_target(queue, "a", **new))
-        assert holder.answered.wait(30)
+        assert holder.answered.wait(PATIENCE)
         assert CHANGES["subscription"](other, queue) == 200
         # it is known
         assert [one["data"] for one in other.pop(queue, "b", consumerGroup="g", wait=True, timeout=20_000)] == ["b"]

@@ -70,7 +70,7 @@ def test_polls_of_a_client_that_left_are_withdrawn(daemon: Daemon, client: Clien
     wire.send(poll(queue, autoAck=True) * (PIPELINE + more))
     until(lambda: parked(client) == before + PIPELINE, "its polls wait")
     leave(wire, how)
-    until(lambda: parked(client) == before, "they are withdrawn", 20)
+    until(lambda: parked(client) == before, "they are withdrawn", 60)      # the polls would last 110 s
     client.push(queue, *range(10))
     assert data(client.pop(queue, batch=20, autoAck=True)) == list(range(10))
 
@@ -80,7 +80,7 @@ def test_their_descriptors_come_back(daemon: Daemon, client: Client, queue: str)
     for _ in range(100):
         with Wire(daemon.address) as wire:
             wire.send(poll(queue) * PIPELINE)
-    until(lambda: client.metric("queend_worker_connections") <= before, "all are closed", 20)
+    until(lambda: client.metric("queend_worker_connections") <= before, "all are closed", 60)
     assert parked(client) == 0
 
 

@@ -15,7 +15,7 @@ from support.daemon import Daemon
 from support.postgres import Postgres, running
 from support.proxy import CUT, Proxy
 from support.streams import Stream
-from support.wait import until
+from support.wait import PATIENCE, until
 
 
 class Cutter:
@@ -105,10 +105,10 @@ def lost(client: Client, cutter: Cutter, when: str, statement: str, path: str, b
     """Sends it, and loses its answer; `happened`: that it took effect is seen in the database."""
     cutter.arm(statement, when)
     client.send("POST", path, json.dumps(body).encode())
-    assert cutter.cut.wait(30)
+    assert cutter.cut.wait(PATIENCE)
     if when == "after":
         until(happened, "it took effect")
-        assert cutter.unanswered.wait(30)       # a commit is seen before its answer has come as far as the proxy
+        assert cutter.unanswered.wait(PATIENCE)       # a commit is seen before its answer has come as far as the proxy
     cutter.mend()
     answer = client.receive()
     return answer.status, answer.json

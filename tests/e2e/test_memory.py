@@ -12,7 +12,7 @@ from support.client import Client, data
 from support.daemon import Daemon
 from support.parked import settle
 from support.frames import KIND, form_b, framed_group, read_pop
-from support.wait import until
+from support.wait import PATIENCE, until
 
 
 
@@ -174,7 +174,7 @@ def test_rows_leave_the_memory_while_a_claim_reads_them(start_daemon: Callable[.
                             " FROM pg_stat_activity"
                             " WHERE datname = current_database() AND wait_event_type = 'Lock'")
         other.rollback()
-        popping.join(60)
+        popping.join(PATIENCE)
         assert [one["data"][0] for one in answers] == ["0", "1"]
         assert end != "answered late" or remembered(client) == before + 2
 

@@ -48,13 +48,14 @@ def test_an_acknowledgment_completes_what_it_names(client: Client, queue: str, d
                                                    start_daemon: Callable[..., Daemon]) -> None:
     """What stands before it comes again when the lease ends, from another daemon as well; what was confirmed does
     not."""
-    client.configure(queue, leaseTime=1)
+    client.configure(queue, leaseTime=3)
     client.push(queue, *range(6))
     messages = client.pop(queue, batch=5)
     assert client.ack(messages[4])["success"] and client.ack(messages[2], cumulative=False)["success"]
     (place,) = client.get("/api/v1/consumer-groups/__QUEUE_MODE__").json[queue]["partitions"]
     assert (place["offset"], place["offsetLag"], place["totalConsumed"]) == (0, 4, 2)
     assert data(client.pop(queue, batch=5, wait=True, timeout=20000)) == [0, 1]
+    client.configure(queue, leaseTime=300)
     with start_daemon(daemon.conninfo).client() as other:
         for expected in ([0, 1], [3], [5]):
             messages = other.pop(queue, batch=5, wait=True, timeout=20000)

@@ -36,11 +36,11 @@ def test_never_shortens(client: Client, queue: str) -> None:
 
 
 def test_extends_every_partition_of_the_lease(client: Client, queue: str) -> None:
-    client.configure(queue, leaseTime=1)
+    client.configure(queue, leaseTime=3)
     client.push_items([{"queue": queue, "partition": p, "payload": p} for p in "abc"])
     messages = client.pop(queue, batch=3, partitions=3)
     assert client.extend(messages[0]["leaseId"], {"seconds": 100})["renewed"] == 3
-    # A lease of one second taken later is over before any of these.
+    # A lease of three seconds taken later is over before any of these.
     client.push(queue, "d", partition="d")
     assert data(client.pop(queue)) == ["d"]
     assert data(until(lambda: client.pop(queue, batch=9, partitions=9), "the short lease expires")) == ["d"]
@@ -125,7 +125,7 @@ def test_a_pop_may_ask_for_the_length_of_its_leases(start_daemon, queue: str, ca
         assert 6000 < seconds_left(client.extend(message["leaseId"], {"seconds": 1})["expiresAt"]) <= 7001
 
 
-@pytest.mark.parametrize("more", [4, 600], ids=["to its end", "ended early"])
+@pytest.mark.parametrize("more", [8, 600], ids=["to its end", "ended early"])
 def test_asked_for_beside_partitions_that_are_free(daemon: Daemon, client: Client, queue: str, more: int) -> None:
     """All of partition c is leased, for longer than was known at first. A pop tries c, then two that have messages."""
     client.configure(queue, leaseTime=1)

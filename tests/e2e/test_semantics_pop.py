@@ -7,6 +7,9 @@ import pytest
 from support.client import QUEUE_MODE, Client, ack_of, data
 from support.wait import until
 
+SHORT_S = 3     # of leases and delays that end by themselves: what happens meanwhile fits in on a slow machine as well
+LONG_S = 300
+
 
 def empty(client: Client, queue: str | None, partition: str | None = None, **query: object) -> bool:
     """True if the answer is an empty one in an allowed form: 204 without body, or 200 with no messages."""
@@ -114,10 +117,11 @@ def test_order_survives_many_pops(client: Client, queue: str) -> None:
 
 
 def test_redelivery_after_an_expired_lease(client: Client, queue: str) -> None:
-    client.configure(queue, leaseTime=1)
+    client.configure(queue, leaseTime=SHORT_S)
     client.push(queue, 1, 2, 3)
     first = client.pop(queue, batch=2)
     assert empty(client, queue, batch=2)
+    client.configure(queue, leaseTime=LONG_S)
     again = until(lambda: client.pop(queue, batch=2), "the lease expires")
     assert data(again) == data(first) == [1, 2] and again[0]["leaseId"] != first[0]["leaseId"]
     assert [m["deliveryAttempt"] for m in again] == [2, 2]
@@ -128,7 +132,7 @@ def test_redelivery_after_an_expired_lease(client: Client, queue: str) -> None:
 
 
 def test_partial_ack_leaves_the_tail_until_the_lease_expires(client: Client, queue: str) -> None:
-    client.configure(queue, leaseTime=1)
+    client.configure(queue, leaseTime=SHORT_S)
     client.push(queue, 1, 2, 3)
     messages = client.pop(queue, batch=3)
     assert client.ack(messages[0])["leaseReleased"] is False
@@ -137,7 +141,7 @@ def test_partial_ack_leaves_the_tail_until_the_lease_expires(client: Client, que
 
 
 def test_delayed_processing_hides_young_messages(client: Client, queue: str) -> None:
-    client.configure(queue, delayedProcessing=1)
+    client.configure(queue, delayedProcessing=SHORT_S)
     (pushed,) = client.push(queue, 1)
     assert empty(client, queue) and empty(client, queue, "Default")
     (message,) = until(lambda: client.pop(queue), "the message is old enough")
@@ -145,7 +149,7 @@ def test_delayed_processing_hides_young_messages(client: Client, queue: str) -> 
 
 
 def test_window_buffer_withholds_a_partition_while_it_is_fed(client: Client, queue: str) -> None:
-    client.configure(queue, windowBuffer=1)
+    client.configure(queue, windowBuffer=SHORT_S)
     client.push(queue, 1)
     assert empty(client, queue)
     answer = client.pop_answer(queue, "Default")

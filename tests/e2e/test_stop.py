@@ -4,7 +4,7 @@ import threading
 
 import psycopg
 import pytest
-from support.wait import until
+from support.wait import PATIENCE, until
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_when_the_grace_is_over_the_client_is_told(stuck):
     daemon.terminate()
     answer = client.receive()
     assert answer.status == 503 and answer.headers["connection"] == "close" and "outcome" in answer.json["error"]
-    assert daemon.process.wait(60) == 1       # not clean, and it says so
+    assert daemon.process.wait(PATIENCE) == 1       # not clean, and it says so
     until(lambda: daemon.line("stopped"), "the last line")
     assert not daemon.line("stopped")["drained"]
 
@@ -73,7 +73,7 @@ def test_a_parked_pop_is_answered_at_once(start_daemon):
         waiting = threading.Thread(target=lambda: answers.append(client.receive()))
         waiting.start()
         daemon.terminate()
-        waiting.join(30)
+        waiting.join(PATIENCE)
         assert [answer.status // 100 for answer in answers] == [2] and answers[0].headers["connection"] == "close"
     daemon.ended()
 

@@ -12,7 +12,7 @@ from support.client import Client, ack_of, data, pop_target
 from support.crowd import Crowd
 from support.daemon import Daemon
 from support.http import Gone, Wire, request
-from support.wait import until
+from support.wait import PATIENCE, until
 
 
 def test_eight_connections_push_to_one_partition(daemon: Daemon, client: Client, queue: str) -> None:
@@ -72,7 +72,7 @@ def test_clients_that_leave_in_the_middle(start_daemon) -> None:
             body = json.dumps({"items": [{"queue": queue, "partition": str(chance.randrange(20)),
                                           "payload": f"{number}.{round_}"}]}).encode()
             whole = request("POST", "/api/v1/push", body)
-            wire = Wire(daemon.address, 60)
+            wire = Wire(daemon.address)
             kind = chance.randrange(8)
             if kind == 0:  # a whole push, and the answer
                 wire.send(whole)
@@ -128,7 +128,7 @@ def test_a_bounded_queue_refuses_and_recovers(start_daemon) -> None:
     with daemon.client() as client, psycopg.connect(daemon.conninfo) as connection:
         client.push("bounded", 0)
         connection.execute("LOCK TABLE queend.log IN ACCESS EXCLUSIVE MODE")
-        wires = [Wire(daemon.address, 60) for _ in range(150)]
+        wires = [Wire(daemon.address) for _ in range(150)]
         for wire in wires:
             wire.send(push)
         until(lambda: client.metric("queend_worker_refused_total"), "pushes are refused")
@@ -151,7 +151,7 @@ def test_slow_senders_hold_nothing_up(daemon: Daemon, client: Client, queue: str
     """Bodies that arrive byte by byte stand beside quick requests of the same workers."""
     body = json.dumps({"items": [{"queue": queue, "payload": "slow"}]}).encode()
     whole = request("POST", "/api/v1/push", body)
-    wires = [Wire(daemon.address, 60) for _ in range(bodies)]
+    wires = [Wire(daemon.address) for _ in range(bodies)]
     for position in range(len(whole)):
         for wire in wires:
             wire.send(whole[position:position + 1])
@@ -166,7 +166,7 @@ def test_slow_senders_hold_nothing_up(daemon: Daemon, client: Client, queue: str
 def test_a_reader_that_does_not_read(daemon: Daemon, client: Client, queue: str) -> None:
     """Answers that nobody takes are bounded; everybody else is served."""
     client.push(queue, "x" * 500_000)
-    wire = Wire(daemon.address, 60)
+    wire = Wire(daemon.address)
     target = pop_target(queue, consumerGroup="g", autoAck=True)
     wire.send(b"".join(request("GET", target.replace("=g", f"=g{n}")) for n in range(60)))
     for _ in range(20):
@@ -180,8 +180,8 @@ def test_a_reader_that_does_not_read(daemon: Daemon, client: Client, queue: str)
 
 def test_a_connection_that_says_nothing_is_closed_at_shutdown(start_daemon) -> None:
     daemon = start_daemon()
-    silent = Wire(daemon.address, 60)
-    half = Wire(daemon.address, 60)
+    silent = Wire(daemon.address)
+    half = Wire(daemon.address)
     half.send(b"POST /api/v1/push HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n123")
     daemon.terminate()
     for wire in (silent, half):

@@ -11,7 +11,7 @@ from support.client import Client, data, pop_target
 from support.daemon import Daemon
 from support.postgres import running
 from support.proxy import Proxy
-from support.wait import until
+from support.wait import PATIENCE, until
 
 WAIT = {"wait": True, "timeout": 60_000, "autoAck": True, "batch": 10}
 
@@ -138,7 +138,7 @@ def test_made_before_the_first_look(request: pytest.FixtureRequest, start, queue
             late = Daemon(cluster.dsn(port=proxy.port, sslmode="disable", gssencmode="disable"))
             try:
                 with late.client() as watcher, late.client() as client:
-                    assert sent.wait(60)
+                    assert sent.wait(PATIENCE)
                     client.send("GET", pop_target(queue, partition, **WAIT))
                     parked(watcher, 1)
                     pusher.push(queue, 1, partition=partition or "p")

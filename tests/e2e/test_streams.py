@@ -219,9 +219,10 @@ def test_filters_of_the_state(client: Client, stream: Stream, queue: str) -> Non
 
 
 def test_a_kept_lease_gives_the_rest_again(client: Client, stream: Stream, queue: str) -> None:
-    client.configure(queue, leaseTime=1)
+    client.configure(queue, leaseTime=3)
     client.push(queue, *range(5), partition="p")
     messages = stream.pop()
+    client.configure(queue, leaseTime=300)
     answer = stream.cycle(messages[:2], {"k": 1}, [], release_lease=False)
     assert answer["ack_result"] == {"success": True, "count": 2, "lease_released": False, "dlq": False}
     with_lease = stream.cycle(messages[:3], {"k": 2}, [], release_lease=False)

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 from support.daemon import Daemon
-from support.wait import until
+from support.wait import PATIENCE, until
 from support.sdk import GENERATIONS, HERE, NEVER, TOKENS, bearer, documented, prepare
 
 CASES = 17
@@ -51,10 +51,10 @@ def test_daemons_that_are_killed_under_a_stream(start_daemon) -> None:
 
         assert script.stdout.readline() == "runs\n", script.stderr.read()
         for least, settings in ((200, {}), (1000, TOKENS)):
-            until(lambda least=least: consumed() >= least or script.poll() is not None, "the stream goes on", 60)
+            until(lambda least=least: consumed() >= least or script.poll() is not None, "the stream goes on")
             one.kill()
             one = start_daemon(one.conninfo, NUM_WORKERS=1, PORT=one.port, **settings)
-        out, error = script.communicate(timeout=120)
+        out, error = script.communicate(timeout=PATIENCE)
         assert script.returncode == 0, f"{out[-2000:]}{error[-3000:]}"
         assert consumed() == 2010
     one.stop()

@@ -9,7 +9,7 @@ from collections import Counter
 
 import psycopg
 from support.client import Client, pop_target
-from support.wait import until
+from support.wait import PATIENCE, until
 
 MESSAGES, WORKERS, PARTITIONS, KILLS = 240, 4, 6, 12
 DEAD = "00000000-0000-0000-0000-000000000000"
@@ -108,7 +108,7 @@ def test_all_or_nothing(start_daemon, queue: str) -> None:
                                         " ORDER BY state = 'active' DESC, random() LIMIT 1) AS a").fetchone()[0]
         done.set()
         for mover in movers:
-            mover.join(60)
+            mover.join(PATIENCE)
         assert not any(mover.error for mover in movers), (seed, [mover.error for mover in movers])
         assert killed and sum(mover.refused for mover in movers)
         for side in ("left", "right"):

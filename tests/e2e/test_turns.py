@@ -27,7 +27,7 @@ def state(pid: int) -> str:
 
 def test_a_connection_waits_for_one_request_of_each_other(start_daemon: Callable[..., Daemon], queue: str) -> None:
     daemon = start_daemon(NUM_WORKERS=1, QUEEND_PUSH_STREAMS=1)
-    wires = [Wire(daemon.address, 60) for _ in range(MANY + 1)]
+    wires = [Wire(daemon.address) for _ in range(MANY + 1)]
     for wire in wires:
         wire.send(push(queue, "first"))
         assert wire.receive().status == 201
@@ -57,7 +57,7 @@ def test_those_that_wait_for_their_turn_may_leave(start_daemon: Callable[..., Da
     daemon = start_daemon(NUM_WORKERS=1)
     with daemon.client() as client:
         client.push(queue, "first", partition="p")
-        wires = [Wire(daemon.address, 60) for _ in range(MANY)]
+        wires = [Wire(daemon.address) for _ in range(MANY)]
         os.kill(daemon.pid, signal.SIGSTOP)
         until(lambda: state(daemon.pid) == "T", "it stands")
         for number, wire in enumerate(wires):

@@ -10,6 +10,7 @@ import sys
 
 from support.daemon import PACKAGE, ROOT
 from support.sdk import HERE, prepare
+from support.wait import PATIENCE
 
 PAGE = (ROOT / "docs/tutorial.md").read_text()
 BLOCKS = re.findall(r"^```([^\n]*)\n(.*?)^```", PAGE, re.M | re.S)
@@ -44,7 +45,7 @@ def test_it_does_what_it_says(start_daemon, tmp_path) -> None:
                     assert done.returncode == 0 and (not promised or like(done.stdout, promised)), (line, done)
                     steps += 1
         python.stdin.close()
-        assert python.wait(60) == 0 and steps >= 14
+        assert python.wait(PATIENCE) == 0 and steps >= 14
 
 
 def test_the_python_of_the_readme(daemon, tmp_path) -> None:

@@ -21,6 +21,7 @@ KEYS = (("name",), ("index",), ("name", "queueName"), ("consumer_group", "queue_
 
 TYPE, SAMPLE, LABEL = (re.compile(r"^# TYPE (\S+) (\S+)$", re.M), re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.M),
                        re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"'))
+LAGS = ("timeLagSeconds",)      # how long something took until now
 MEASURERS = ("hostname", "worker_id", "pid")
 
 
@@ -66,7 +67,7 @@ def values(where: str, old: Any, new: Any, pairs: Pairs, by_form: bool) -> Itera
             elif key not in old:
                 yield f"{where}.{key}: added"
             else:
-                yield from values(f"{where}.{key}", old[key], new[key], pairs, by_form)
+                yield from values(f"{where}.{key}", old[key], new[key], pairs, by_form or key in LAGS)
     elif isinstance(old, list) and isinstance(new, dict):
         yield f"{where}: array -> object"
         if len(old) == 1:

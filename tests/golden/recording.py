@@ -28,12 +28,13 @@ class Recording:
     stays_open: bool
 
 
-def load(folder: Path = DATA, change: Callable[[str, str], str] = lambda name, text: text) -> list[Recording]:
-    """All recordings in the order of the conversation. change: what is made of a file's text, by its name."""
-    return [read(path, change) for path in sorted(folder.glob("*.txt"))]
+def load() -> list[Recording]:
+    """All recordings in the order of the conversation."""
+    return [read(path) for path in sorted(DATA.glob("*.txt"))]
 
 
-def read(path: Path, change: Callable[[str, str], str]) -> Recording:
+def read(path: Path, change: Callable[[str, str], str] = lambda name, text: text) -> Recording:
+    """change: what is made of the file's text, by its name."""
     text = change(path.stem, path.read_text())
     number, name = int(path.stem[:3]), path.stem
     return _raw(number, name, text) if text.startswith("$ (raw socket)") else _curl(number, name, text)

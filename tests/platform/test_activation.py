@@ -12,7 +12,7 @@ import pytest
 from support.activated import Manager
 from support.client import Client
 from support.http import request
-from support.wait import until
+from support.wait import PATIENCE, until
 
 from queend import activation
 
@@ -59,7 +59,7 @@ class Callers:
     def end(self) -> None:
         self.stop.set()
         for thread in self.threads:
-            thread.join(60)
+            thread.join(PATIENCE)
 
 
 @pytest.mark.parametrize("mode", ["acceptor", "reuseport"])

@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from support.wait import PATIENCE
 
 ROOT = Path(__file__).parent.parent.parent
 # What these tests run in has been built: make is not to look at it again.
@@ -45,7 +46,7 @@ def test_make_run_serves_until_ctrl_c(tmp_path):
         told = subprocess.run([tmp_path / "bin" / "queend", "--version"], cwd="/", capture_output=True, text=True)
         assert told.stdout.startswith("queend "), told
         os.killpg(process.pid, signal.SIGINT)  # what a terminal does: everyone in the foreground hears it
-        rest, log = process.communicate(timeout=60)
+        rest, log = process.communicate(timeout=PATIENCE)
     finally:
         if process.poll() is None:
             process.kill()

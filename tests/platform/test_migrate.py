@@ -4,7 +4,7 @@ import threading
 
 import psycopg
 import pytest
-from support.wait import until
+from support.wait import PATIENCE, until
 
 from queend.service.embedded import Embedded
 from queend.service.migrate import FUNCTION, LOCK, MigrationBusy, MigrationError, migrate, sql_folder
@@ -223,7 +223,7 @@ def test_a_table_that_somebody_reads_for_long_is_changed_later_and_nobody_queues
             other.execute("INSERT INTO queend.first VALUES (1)")
         assert worker.is_alive()
         dump.commit()
-    worker.join(30)
+    worker.join(PATIENCE)
     assert applied == ["0002_wider"]
 
 

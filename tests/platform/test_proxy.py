@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import trustme
 from support.daemon import ROOT
-from support.wait import until
+from support.wait import PATIENCE, until
 
 
 @pytest.fixture
@@ -69,5 +69,5 @@ def test_push_and_a_pop_that_waits(proxied, client, queue) -> None:
         line.endswith(b" 1.0") for line in client.get("/metrics/prometheus").body.splitlines()
         if line.startswith(b"queend_worker_parked{")), "it waits")
     client.push(queue, "woken")
-    waiting.join(60)
+    waiting.join(PATIENCE)
     assert b'"woken"' in found[0]

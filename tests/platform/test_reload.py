@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.daemon import Daemon
 from support.tokens import SECRET, bearer, token
-from support.wait import until
+from support.wait import PATIENCE, until
 
 from queend.config import Settings, is_live
 
@@ -107,7 +107,7 @@ def test_a_secret_changes_and_tokens_of_the_one_before_end(start, tmp_path):
 def test_systemd_is_told(start, tmp_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
-        manager.settimeout(60)
+        manager.settimeout(PATIENCE)
         daemon, _ = start("", NOTIFY_SOCKET=tmp_path / "notify")
         assert manager.recv(1000).startswith(b"READY=1")
         again(daemon)

@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from support.daemon import ROOT, Daemon
-from support.wait import until
+from support.wait import PATIENCE, until
 
 from queend.service.embedded import Embedded
 from queend.service.migrate import migrate
@@ -193,7 +193,7 @@ def test_the_embedded_server_is_started_again_when_it_dies(data):
         os.kill(next(line["pid"] for line in daemon.log if line["event"] == "database_started"), signal.SIGKILL)
         daemon.await_event("database_died")
         daemon.await_event("database_started")
-        until(lambda: daemon.request("POST", "/api/v1/push", ITEM)[0] == 201, "the core has connections again", 30)
+        until(lambda: daemon.request("POST", "/api/v1/push", ITEM)[0] == 201, "the core has connections again")
         assert len(pop(daemon)) == 1
         assert daemon.end() == 0
 
@@ -201,7 +201,7 @@ def test_the_embedded_server_is_started_again_when_it_dies(data):
 def test_systemd_hears_ready_watchdog_and_stopping(tmp_path, data):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
-        manager.settimeout(60)
+        manager.settimeout(PATIENCE)
         with Daemon.own(data, NOTIFY_SOCKET=str(tmp_path / "notify"), WATCHDOG_USEC="300000") as daemon:
             assert manager.recv(1000).startswith(b"READY=1\n")
             assert [manager.recv(100) for _ in range(3)] == [b"WATCHDOG=1"] * 3
@@ -240,8 +240,8 @@ def test_health_tells_when_the_database_is_gone_and_back(tmp_path, data):
             assert (status, headers["retry-after"], answer["code"]) == (503, "1", "database_unavailable")
             assert daemon.request("GET", "/metrics/prometheus")[0] == 200
             cluster.start()
-            until(lambda: daemon.request("GET", "/health")[0] == 200, "the control plane has a connection again", 30)
-            until(lambda: daemon.request("GET", "/readyz")[0] == 200, "the core has connections again", 30)
+            until(lambda: daemon.request("GET", "/health")[0] == 200, "the control plane has a connection again")
+            until(lambda: daemon.request("GET", "/readyz")[0] == 200, "the core has connections again")
             assert push(daemon)["status"] == "queued"
             assert daemon.end() == 0
     finally:

@@ -346,7 +346,7 @@ def test_pauses_of_the_buffer(start: Callable[..., Daemon], tmp_path: Path) -> N
             errors, runs = client.metric("queend_worker_db_errors_total"), client.metric("queend_retention_runs_total")
             until(lambda: client.metric("queend_retention_runs_total") >= runs + 5, "five runs")
             return 0 < errors == client.metric("queend_worker_db_errors_total")
-        until(no_more_errors, "it is left alone", 20)
+        until(no_more_errors, "it is left alone")
         assert client.get("/api/v1/status/buffers").json["pending"] == 1
         database.execute("DROP TRIGGER full_disk ON queend.log")
 

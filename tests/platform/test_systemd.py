@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.client import Client, data
+from support.wait import PATIENCE
 
 from queend.notify import notify, watchdog_seconds
 
@@ -74,7 +75,7 @@ def test_daemon_and_postgresql_run_under_the_filters_of_the_unit(tmp_path_factor
             assert data(client.pop("q", autoAck="true")) == [1]
     finally:
         process.terminate()
-        told = process.communicate(timeout=60)[1]
+        told = process.communicate(timeout=PATIENCE)[1]
     assert process.returncode == 0 and '"stopped"' in told, told
 
 
@@ -84,7 +85,7 @@ def test_daemon_and_postgresql_run_under_the_filters_of_the_unit(tmp_path_factor
 def test_what_the_unit_forbids_fails(tmp_path, what):
     process = confined(tmp_path, sys.executable, "-c",
                        f"import os\ntry:\n    {what}\nexcept OSError as error:\n    print('refused')")
-    assert process.communicate(timeout=60)[0] == "refused\n"
+    assert process.communicate(timeout=PATIENCE)[0] == "refused\n"
 
 
 def test_the_account_is_valid():

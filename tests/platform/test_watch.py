@@ -7,14 +7,14 @@ import pytest
 from support.daemon import Daemon
 from support.frozen import frozen, thread_named
 from support.http import Gone
-from support.wait import until
+from support.wait import PATIENCE, until
 
 
 @pytest.fixture
 def manager(tmp_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
-        manager.settimeout(60)
+        manager.settimeout(PATIENCE)
         yield manager
 
 
@@ -34,7 +34,7 @@ def heard(manager: socket.socket) -> list[bytes]:
     except BlockingIOError:
         return told
     finally:
-        manager.settimeout(60)
+        manager.settimeout(PATIENCE)
 
 
 def livez(daemon: Daemon) -> set[int]:
@@ -68,7 +68,7 @@ def test_a_busy_control_plane_ends_no_healthy_data_plane(watched, manager):
 
 
 def test_a_stuck_worker_is_seen(watched, manager):
-    assert livez(watched) == {200}
+    until(lambda: livez(watched) == {200}, "all is well")
     with frozen(thread_named(watched.pid, "worker 1")):
         line = watched.await_event("worker_stuck")
         assert line["level"] == "error" and line["detail"].startswith("worker 1 has not turned for ")

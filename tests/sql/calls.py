@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 
 from sql.records import PUSH, Session, push_arrays
-from support.wait import until
+from support.wait import PATIENCE, until
 
 MINUTE = 60_000_000
 DONE = {1, 5}        # acknowledged; and with it the delivery
@@ -40,7 +40,7 @@ class Waiting:
         assert self.thread.is_alive(), f"it did not wait: {self._answer or self._error}"
 
     def result(self):
-        self.thread.join(60)
+        self.thread.join(PATIENCE)
         assert not self._error, self._error
         return self._answer[0]
 

@@ -7,7 +7,7 @@ import threading
 import psycopg
 import pytest
 from sql.records import NOTHING, PUSH, batch, id7, new_lease, push_arrays, stored
-from support.wait import until
+from support.wait import PATIENCE, until
 
 from queend._core import probe_statements
 
@@ -61,7 +61,7 @@ def test_a_statement_that_waited_too_long_for_its_locks_does_nothing(session, db
           "it waits")
     until(lambda: db.value("SELECT clock_timestamp() > %s", moment), "its moment has passed")
     holder.rows("COMMIT")
-    thread.join(30)
+    thread.join(PATIENCE)
     assert errors and errors[0].sqlstate == "QD408"
     assert abs(int(errors[0].diag.message_detail) - db.value("SELECT queend.now_us()")) < 60_000_000
     assert before == (db.rows("SELECT * FROM queend.cursors WHERE partition_id = %s", part),

@@ -8,7 +8,7 @@ import uuid
 
 import pytest
 from sql.records import batch, id7, id_text, push_arrays, varint
-from support.wait import until
+from support.wait import PATIENCE, until
 
 HOUR = 3_600_000_000
 
@@ -252,7 +252,7 @@ def test_nothing_goes_early_while_many_push_and_pop(conninfo, session, partition
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE)
     assert not failures and [offset for offset, _ in taken] == list(range(total))
     db = session()
     due = {}

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from queend.cli import app
 
 from .daemon import PACKAGE
+from .wait import PATIENCE
 
 # Nothing of whoever runs the tests may say which server is meant.
 QUIET: dict[str, Any] = {"QUEEND_URL": None, "QUEEND_TOKEN": None, "QUEEND_TOKEN_FILE": None, "QUEEND_CONTEXT": None,
@@ -65,7 +66,7 @@ class Cli:
         """As one types it: a process of its own."""
         return subprocess.Popen([sys.executable, "-m", "queend", *words], env=self.clean(), cwd="/", **more)
 
-    def at_terminal(self, *words: str, answer: str = "", seconds: float = 60.0) -> tuple[int, str]:
+    def at_terminal(self, *words: str, answer: str = "", seconds: float = PATIENCE) -> tuple[int, str]:
         """At a terminal of its own, with `answer` typed as soon as it asks: its status, and all that was shown."""
         pid, terminal = pty.fork()
         if pid == 0:

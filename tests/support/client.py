@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from .http import Answer, Wire, request
+from .wait import PATIENCE
 
 QUEUE_MODE = "__QUEUE_MODE__"
 
@@ -13,7 +14,7 @@ QUEUE_MODE = "__QUEUE_MODE__"
 class Client:
     """Talks over one connection at a time and opens another where that one was closed between two requests."""
 
-    def __init__(self, address: tuple[str, int], timeout: float = 60.0):
+    def __init__(self, address: tuple[str, int], timeout: float = PATIENCE):
         self.address, self.timeout = address, timeout
         self.wire: Wire | None = None
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 
+from .wait import PATIENCE
+
 
 class Crowd:
     """`with Crowd() as crowd: crowd.go(work)…` waits for all at the end and raises the first failure."""
@@ -27,7 +29,7 @@ class Crowd:
         for one in arguments:
             self.go(work, one)
 
-    def join(self, seconds: float = 120) -> None:
+    def join(self, seconds: float = 2 * PATIENCE) -> None:
         for thread in self.threads:
             thread.join(seconds)
         if self.failures:

@@ -16,7 +16,7 @@ import queend
 from . import forked
 from .client import Client
 from .sanitizer import preloaded
-from .wait import until
+from .wait import PATIENCE, until
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(queend.__file__).parent.parent  # the build under test: in the checkout, or the sanitizers' one
@@ -96,12 +96,12 @@ class Daemon:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def client(self, timeout: float = 60.0) -> Client:
+    def client(self, timeout: float = PATIENCE) -> Client:
         return Client(self.address, timeout)
 
     def request(self, method: str, target: str, body: Any = None) -> tuple[int, dict[str, str], Any]:
         """One call on a connection of its own: status, headers and body, as JSON if it is."""
-        with self.client(30) as client:
+        with self.client() as client:
             answer = client.request(method, target, body)
         is_json = answer.headers.get("content-type") == "application/json"
         return answer.status, answer.headers, answer.json if is_json and answer.body else answer.body.decode()
@@ -112,7 +112,7 @@ class Daemon:
         """The latest log line of this event."""
         return next((line for line in reversed(self.log) if line.get("event") == event), None)
 
-    def await_event(self, event: str, seconds: float = 60.0) -> dict:
+    def await_event(self, event: str, seconds: float = PATIENCE) -> dict:
         """The next log line of this event after those that were awaited before."""
         def look() -> dict | None:
             over = self.process.poll() is not None and not self._readers[0].is_alive()
@@ -142,7 +142,7 @@ class Daemon:
             self.terminate()
         self.ended()
 
-    def ended(self, seconds: float = 60.0) -> None:
+    def ended(self, seconds: float = PATIENCE) -> None:
         """Waits for the end that `terminate` asked for and checks how it went."""
         status = self.wait(seconds)
         last = self.log[-1] if self.log else {}
@@ -156,7 +156,7 @@ class Daemon:
             self.process.send_signal(number)
         return self.wait()
 
-    def wait(self, seconds: float = 60.0) -> int:
+    def wait(self, seconds: float = PATIENCE) -> int:
         """Its exit status, when all it wrote has been read."""
         status = self.process.wait(seconds)
         for reader in self._readers:

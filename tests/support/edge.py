@@ -9,6 +9,8 @@ import pytest
 
 from queend._core import Core
 
+from .wait import PATIENCE
+
 
 class Edge:
     """A running core whose control plane echoes requests, on a thread. /hold waits for release()."""
@@ -58,7 +60,7 @@ class Edge:
 
     def connect(self):
         sock = socket.create_connection(("127.0.0.1", self.port))
-        sock.settimeout(20)
+        sock.settimeout(PATIENCE)
         return sock
 
     def stop(self, grace_ms=10_000):

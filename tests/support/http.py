@@ -6,6 +6,8 @@ import socket
 from dataclasses import dataclass
 from typing import Any
 
+from .wait import PATIENCE
+
 
 class Gone(ConnectionError):
     """The other side closed the connection."""
@@ -25,7 +27,7 @@ class Answer:
 class Wire:
     """One connection. `send` and `receive` may be mixed freely, for pipelining and half requests."""
 
-    def __init__(self, address: tuple[str, int], timeout: float = 30.0):
+    def __init__(self, address: tuple[str, int], timeout: float = PATIENCE):
         self.socket = socket.create_connection(address, timeout)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.rest = b""

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +43,7 @@ class Sdk:
         done = subprocess.run([self.python, HERE / script, daemon.url, *arguments], capture_output=True, text=True,
                               env=environment, timeout=600)
         assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}\n{daemon.story()}"
-        part = SHARED / f"part-{os.getpid()}"
+        part = SHARED / f"part-{os.getpid()}-{threading.get_ident()}"
         part.write_text(done.stdout)
         part.rename(SHARED / f"{self._told(script, 'JWT_ENABLED' in daemon.settings)}-{time.time_ns()}")
         return done.stdout.splitlines()

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import TypeVar
 
 Seen = TypeVar("Seen")
+# How long a test waits for what is sure to come, on the slowest machine. Only a failure takes so long.
+PATIENCE = 180.0
 
 
-def until(look: Callable[[], Seen], what: str, seconds: float = 60.0) -> Seen:
+def until(look: Callable[[], Seen], what: str, seconds: float = PATIENCE) -> Seen:
     """Looks again and again until something true is seen, and returns it. Fails after `seconds`, naming `what`."""
     deadline = time.monotonic() + seconds
     while True:

@@ -194,9 +194,9 @@ def test_a_transaction_that_was_open_when_the_daemon_marked_is_moved_when_it_com
     slow.rows(PUSH, queue, "p", "1")
     for number in range(2, 14):        # the daemon empties the outbox above it, over some of its marks
         beside.rows(PUSH, queue, "p", str(number))
-        until(lambda: not beside.value("SELECT count(*) FROM queend.outbox"), "moved", 60)
+        until(lambda: not beside.value("SELECT count(*) FROM queend.outbox"), "moved")
     slow.rows("COMMIT")
-    until(lambda: not beside.value("SELECT count(*) FROM queend.outbox"), "the slow one too", 30)
+    until(lambda: not beside.value("SELECT count(*) FROM queend.outbox"), "the slow one too")
     assert sorted(data(client.pop(queue, batch=100))) == list(range(1, 14))
 
 
