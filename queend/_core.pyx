@@ -113,6 +113,7 @@ include "core/spool/spool.pyx"            # what is in it
 include "core/net/inbox.pyx"              # messages between threads
 include "core/net/era.pyx"                # who may still hold what was deleted
 include "core/net/budget.pyx"             # how much all clients together may hold
+include "core/net/requestlog.pyx"         # a line per answer, if that is wanted
 include "core/net/request.pyx"            # one request, from complete to answered; its answer
 include "core/net/site.pyx"               # which pages may ask
 include "core/net/connection.pyx"         # bytes in: requests

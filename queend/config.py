@@ -93,6 +93,10 @@ class Server(BaseSettings):
                              "worker threads, each with its own loop and connections", ge=1, le=256)
     log_level: Literal[LOG_LEVELS] = setting("info", "trace, debug, info, warn or error",
                                              live=True)  # type: ignore[valid-type]
+    queend_request_log: Literal["off", "sampled", "all"] = setting(
+        "off", "a line in the log for each answer, without payloads: of none, of some and of those with status 500 and "
+               "above, of all")
+    queend_request_log_share: int = count(100, "sampled: one in so many", "requests", ge=1)
     webapp_root: str = setting("", "folder of a web application, served below /; default: webapp/dist, here or up to "
                                    "two folders above, if there is one")
     queend_dashboard: bool = setting(True, "the dashboard of docs/dashboard.md, served below / where there is no "

@@ -406,7 +406,7 @@ cdef dict worker_stats(Worker* w):
             "transaction_limit": c.op[OP_TRANSACTION].limit, "lease_limit": c.op[OP_LEASE].limit,
             "dead_lettered": c.dead_lettered, "buffered": c.buffered, "empty_pops": c.empty_pops, "handed_over": c.handed, "from_memory": c.from_memory, "acked_by_lease": c.by_lease,
             "sealed": c.sealed, "opened": c.opened, "left_sealed": c.left_sealed, "not_sealed": c.not_sealed, "refused": c.refused, "no_room": c.no_room, "not_taken": c.not_taken, "not_parked": c.not_parked, "too_slow": c.too_slow,
-            "turn_bytes": c.turn_bytes, "read_beside": c.read_beside, "answered_beside": c.answered_beside}
+            "logged": c.logged, "not_logged": c.not_logged, "turn_bytes": c.turn_bytes, "read_beside": c.read_beside, "answered_beside": c.answered_beside}
 
 cdef tuple times_stats(Process* p, int kind):
     # (counts by bucket, sum in microseconds) of all workers.

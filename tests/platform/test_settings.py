@@ -57,6 +57,7 @@ ELSEWHERE = {
         "METRICS_SAMPLE_INTERVAL_MS METRICS_AGGREGATE_INTERVAL_S METRICS_RETENTION_DAYS"),
     "platform/test_migration.py": "QUEEND_MIGRATION_TARGETS QUEEND_MIGRATION_STEP_MS",
     "platform/test_pages.py": "CORS_ORIGINS QUEEND_HOSTS HOST",
+    "platform/test_request_log.py": "QUEEND_REQUEST_LOG QUEEND_REQUEST_LOG_SHARE",
     "platform/test_retention.py": "RETENTION_INTERVAL EVICTION_INTERVAL",
     "platform/test_secrecy.py": "QUEEND_CORE_DUMPS",
     "platform/test_serve.py": "PORT QUEEND_DATA_DIR DB_CONNECTION_TIMEOUT",

@@ -47,6 +47,8 @@ cdef struct Counters:
     uint64_t not_parked       # pops refused, because too many were waiting
     uint64_t not_taken        # connections closed, because their answers were not taken
     uint64_t no_room          # refused, because too much was being received
+    uint64_t logged           # lines of the request log
+    uint64_t not_logged       # for want of room
     uint64_t too_slow         # whose bodies came too slowly
     uint64_t turn_bytes       # most that one turn of the loop read from clients
     uint64_t read_beside      # bodies that were read beside the loop

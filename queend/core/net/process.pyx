@@ -144,7 +144,7 @@ cdef bint process_start(Process* p, char* reason, size_t size) noexcept nogil:
     for i in range(started):
         uv_sem_wait(&p.workers[i].opened)
         ok = ok and p.workers[i].phase == WORKER_RUNNING
-    ok = ok and watch_start(p)
+    ok = ok and requestlog_start(p) and watch_start(p)
     pthread_sigmask(SIG_SETMASK, &before, NULL)
     if not ok:
         snprintf(reason, size, b"a thread could not start")
@@ -203,6 +203,7 @@ cdef bint process_stop(Process* p, int grace_ms) noexcept nogil:
         worker_post(p.workers[i], &p.workers[i].told_halt)
     for i in range(p.n):
         uv_thread_join(&p.workers[i].thread)
+    requestlog_stop(p)
     service.halt(p)
     p.running = False
     return drained
@@ -222,6 +223,7 @@ cdef void process_abort(Process* p, int started) noexcept nogil:
             p.workers[i].phase = WORKER_FAILED
             worker_end(p.workers[i])
             uv_run(&p.workers[i].loop, UV_RUN_DEFAULT)
+    requestlog_stop(p)
     process_free(p)
 
 cdef void process_free(Process* p) noexcept nogil:

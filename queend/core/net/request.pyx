@@ -144,6 +144,8 @@ cdef void reply_end(Request* r) noexcept nogil:
     if r.status >= 400:
         counter.errors += 1
     counter_latency(counter, clock_mono_us() - r.started_us)
+    if w.requestlog.every:
+        requestlog_note(r)
     if r.conn == NULL:
         request_close(r)
     else:

@@ -194,7 +194,9 @@ cdef Worker* worker_new(Process* process, int index, Settings* s) noexcept nogil
     w.limits.max_target = <size_t>s.max_target
     w.limits.max_body = s.max_body
     w.input = <char*>malloc(INPUT_SIZE)
-    if w.input == NULL:
+    if w.input == NULL or not requestlog_open(&w.requestlog, s.request_log):
+        requestlog_close(&w.requestlog)
+        free(w.input)
         free(w)
         return NULL
     uuidgen_open(&w.uuids)
@@ -247,6 +249,7 @@ cdef void worker_free(Worker* w) noexcept nogil:
         log_line(b"error", b"loop_not_empty", NULL)
     uv_mutex_destroy(&w.inbox.lock)
     uv_sem_destroy(&w.opened)
+    requestlog_close(&w.requestlog)
     free(w.input)
     free(w)
 

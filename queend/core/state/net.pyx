@@ -173,6 +173,21 @@ cdef enum WorkerPhase:
     WORKER_FAILED = 2         # the engine did not open
     WORKER_STOPPED = 3
 
+cdef struct RequestLog:       # of a worker: net/requestlog
+    uv_mutex_t lock           # the worker's thread and the one that writes
+    char* lines               # those that are not written yet
+    char* spare
+    size_t used
+    int every                 # one line for so many requests, 0: none
+    uint64_t number           # of answers
+
+cdef struct LogWriter:        # the thread that writes them
+    uv_thread_t thread
+    uv_mutex_t lock
+    uv_cond_t told
+    bint running
+    bint ends
+
 cdef struct Worker:
     Counters counters         # first: the structure is aligned to a cache line
     uv_loop_t loop
@@ -203,6 +218,7 @@ cdef struct Worker:
     Unzip unzip               # for bodies that came or lie compressed
     Seal seal                 # for payloads of encrypted queues
     HttpDate date
+    RequestLog requestlog
     char* input               # what was read last
     Engine* engine
     Listener* listener        # reuseport: the first one
@@ -263,6 +279,7 @@ cdef struct Process:
     uv_async_t stop
     uv_thread_t thread
     Watch watch
+    LogWriter logwriter
     bint accepting            # the acceptor runs
     bint listens              # connections are accepted, by whomever
     uv_mutex_t lock

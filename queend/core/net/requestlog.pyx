@@ -1,0 +1,157 @@
+# The request log: a line of JSON per answer, without payloads. Off, one in so many, or all. A worker writes its lines into
+# memory; a thread of its own takes them from there ten times a second and writes them to standard error. A worker waits
+# neither for that nor for the interpreter: where there is no room the line is dropped, and counted.
+
+cdef enum:
+    REQUESTLOG_ROOM = 1 << 20         # bytes of lines of a worker that are not written yet
+    REQUESTLOG_LINE = 3072            # of one at most
+    REQUESTLOG_PIPE = 4096            # PIPE_BUF
+    REQUESTLOG_PATH = 512             # of the path in it
+    REQUESTLOG_ID = 128               # of X-Request-Id
+    REQUESTLOG_MS = 100
+
+cdef inline const char* method_text(int method) noexcept nogil:
+    if method == METHOD_GET: return b"GET"
+    if method == METHOD_POST: return b"POST"
+    if method == METHOD_PUT: return b"PUT"
+    if method == METHOD_DELETE: return b"DELETE"
+    if method == METHOD_OPTIONS: return b"OPTIONS"
+    if method == METHOD_HEAD: return b"HEAD"
+    return b"PATCH" if method == METHOD_PATCH else b""
+
+cdef size_t requestlog_text(char* out, Slice s, size_t most) noexcept nogil:
+    # As part of a JSON string, whatever bytes a client sent: what is not printable ASCII in percent. At most 3 * most.
+    cdef size_t i
+    cdef size_t at = 0
+    cdef unsigned char c
+    for i in range(s.n if s.n < most else most):
+        c = <unsigned char>s.p[i]
+        if c > 32 and c < 127 and c != b'"' and c != b'\\':
+            out[at] = <char>c
+            at += 1
+        else:
+            at += <size_t>snprintf(out + at, 4, b"%%%02X", <unsigned int>c)
+    return at
+
+cdef inline void requestlog_note(Request* r) noexcept nogil:
+    # Its answer is complete.
+    cdef RequestLog* l = &r.worker.requestlog
+    l.number += 1
+    if l.every == 1 or l.number % <uint64_t>l.every == 0 or r.status >= 500:
+        requestlog_put(r, l)
+
+cdef void requestlog_put(Request* r, RequestLog* l) noexcept nogil:
+    cdef char[REQUESTLOG_LINE] line
+    cdef char[64] head
+    cdef Slice trace = header_value(r.headers_raw, b"traceparent") if r.headers_raw.n else slice_of(NULL, 0)
+    cdef Slice id = header_value(r.headers_raw, b"x-request-id") if r.headers_raw.n else slice_of(NULL, 0)
+    cdef size_t at
+    clock_format(clock_wall_us(), 3, head)
+    at = <size_t>snprintf(line, sizeof(line), b'{"time":"%.24s","level":"info","event":"request","id":"%d-%llu",'
+                          b'"method":"%s","path":"', head, r.worker.index, <unsigned long long>l.number,
+                          method_text(r.method))
+    at += requestlog_text(line + at, r.path, REQUESTLOG_PATH)
+    at += <size_t>snprintf(line + at, 160, b'","status":%d,"us":%lld,"in":%llu,"out":%llu', r.status,
+                           <long long>(clock_mono_us() - r.started_us), <unsigned long long>r.body.n,
+                           <unsigned long long>(r.out.len - r.head_size if r.out.len > r.head_size else 0))
+    if trace.p != NULL and traceparent_valid(trace):
+        at += <size_t>snprintf(line + at, 64, b',"trace":"%.32s"', trace.p + 3)
+    if id.p != NULL and id.n:
+        at += <size_t>snprintf(line + at, 16, b',"request":"')
+        at += requestlog_text(line + at, id, REQUESTLOG_ID)
+        line[at] = b'"'
+        at += 1
+    memcpy(line + at, b"}\n", 2)
+    at += 2
+    uv_mutex_lock(&l.lock)
+    if l.used + at <= REQUESTLOG_ROOM:
+        memcpy(l.lines + l.used, line, at)
+        l.used += at
+        r.worker.counters.logged += 1
+    else:
+        r.worker.counters.not_logged += 1
+    uv_mutex_unlock(&l.lock)
+
+# ---- memory of a worker ----------------------------------------------------------------------------------------------
+
+cdef bint requestlog_open(RequestLog* l, int every) noexcept nogil:
+    # every: one line for so many requests, 0: none. False when memory ran out.
+    uv_mutex_init(&l.lock)
+    l.every = every
+    if every == 0:
+        return True
+    l.lines = <char*>malloc(REQUESTLOG_ROOM)
+    l.spare = <char*>malloc(REQUESTLOG_ROOM)
+    return l.lines != NULL and l.spare != NULL
+
+cdef void requestlog_close(RequestLog* l) noexcept nogil:
+    free(l.lines)
+    free(l.spare)
+    uv_mutex_destroy(&l.lock)
+
+# ---- the thread ------------------------------------------------------------------------------------------------------
+
+cdef void requestlog_run(void* arg) noexcept nogil:
+    cdef Process* p = <Process*>arg
+    cdef LogWriter* x = &p.logwriter
+    cdef bint ends = False
+    cdef int i
+    prctl(PR_SET_NAME, b"request log")
+    while not ends:
+        uv_mutex_lock(&x.lock)
+        if not x.ends:
+            uv_cond_timedwait(&x.told, &x.lock, <uint64_t>REQUESTLOG_MS * 1000000)
+        ends = x.ends         # once more: nobody adds a line any more
+        uv_mutex_unlock(&x.lock)
+        for i in range(p.n):
+            requestlog_write(&p.workers[i].requestlog)
+
+cdef void requestlog_write(RequestLog* l) noexcept nogil:
+    cdef char* lines
+    cdef size_t n
+    cdef size_t done = 0
+    cdef size_t stop
+    cdef ssize_t written
+    uv_mutex_lock(&l.lock)
+    lines = l.lines
+    n = l.used
+    l.lines = l.spare
+    l.spare = lines
+    l.used = 0
+    uv_mutex_unlock(&l.lock)
+    while done < n:
+        # whole lines, and no more than a pipe takes at once: lines of other threads stand between them
+        stop = n - done
+        if stop > REQUESTLOG_PIPE:
+            stop = REQUESTLOG_PIPE
+            while lines[done + stop - 1] != b'\n':
+                stop -= 1
+        written = write(2, lines + done, stop)
+        if written > 0:
+            done += <size_t>written
+        elif written == 0 or errno != EINTR:
+            return            # nobody is left to tell
+
+cdef bint requestlog_start(Process* p) noexcept nogil:
+    cdef LogWriter* x = &p.logwriter
+    if p.settings.request_log == 0:
+        return True
+    uv_mutex_init(&x.lock)
+    uv_cond_init(&x.told)
+    x.ends = False
+    x.running = uv_thread_create(&x.thread, requestlog_run, p) == 0
+    return x.running
+
+cdef void requestlog_stop(Process* p) noexcept nogil:
+    # After the workers have ended: their last lines are written.
+    cdef LogWriter* x = &p.logwriter
+    if not x.running:
+        return
+    uv_mutex_lock(&x.lock)
+    x.ends = True
+    uv_cond_broadcast(&x.told)
+    uv_mutex_unlock(&x.lock)
+    uv_thread_join(&x.thread)
+    x.running = False
+    uv_cond_destroy(&x.told)
+    uv_mutex_destroy(&x.lock)

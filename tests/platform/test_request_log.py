@@ -1,0 +1,101 @@
+"""The request log: a line per answer, with ids and without payloads, written beside the workers."""
+from __future__ import annotations
+
+import json
+import threading
+
+from support.daemon import Daemon
+from support.wait import until
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+LONG = "/none/" + '"' * 400      # three bytes of the log each
+
+
+class Deaf(Daemon):
+    """Nobody reads what it writes, from the moment it is ready to `hears`."""
+
+    def _read(self) -> None:
+        self.hears = threading.Event()
+        assert self.process.stderr is not None
+        with self.process.stderr as lines:
+            for line in lines:
+                try:
+                    self.log.append(json.loads(line))
+                except ValueError:
+                    self.other.append(line.rstrip("\n"))
+                if '"ready"' in line:
+                    self.hears.wait()
+
+
+def lines(daemon: Daemon) -> list[dict]:
+    return [line for line in daemon.log if line["event"] == "request"]
+
+
+def test_each_answer_has_its_line(start_daemon):
+    daemon = start_daemon(QUEEND_REQUEST_LOG="all")
+    with daemon.client() as client:
+        client.request("POST", "/api/v1/push", {"items": [{"queue": "q", "payload": "a-secret"}]},
+                       {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01", "X-Request-Id": 'mine "1"'})
+        client.pop("q")
+        client.get("/none?token=a-secret")
+        client.get("/health")
+        client.request("HEAD", "/livez")
+        client.get(LONG)
+    daemon.stop()
+    found = lines(daemon)
+    push, pop, none, health, head, long = found
+    assert (push["method"], push["path"], push["status"]) == ("POST", "/api/v1/push", 201)
+    assert push["trace"] == TRACE and push["request"] == "mine%20%221%22" and push["in"] > 20 < push["out"]
+    assert (pop["method"], pop["path"], pop["status"]) == ("GET", "/api/v1/pop/queue/q", 200) and "trace" not in pop
+    assert (none["path"], none["status"], health["status"]) == ("/none", 404, 200), "no query"
+    assert (head["method"], head["out"]) == ("HEAD", 0)
+    assert long["path"].startswith("/none/%22%22")
+    assert len({one["id"] for one in found}) == 6 and all(one["us"] >= 0 for one in found)
+    assert "a-secret" not in json.dumps(daemon.log), "no payload"
+
+
+def test_off_there_is_none_and_sampled_one_in_so_many(start_daemon):
+    off, sampled = start_daemon(), start_daemon(QUEEND_REQUEST_LOG="sampled", QUEEND_REQUEST_LOG_SHARE=10,
+                                                NUM_WORKERS=1)
+    for daemon in (off, sampled):
+        with daemon.client() as client:
+            for _ in range(95):
+                assert client.get("/livez").status == 200
+        daemon.stop()
+    assert lines(off) == [] and len(lines(sampled)) == 9
+
+
+def test_who_does_not_read_the_log_stops_no_request(postgres):
+    """Two megabytes of lines that nobody takes: what does not fit is dropped and counted, all else goes on."""
+    daemon = Deaf(postgres.database(), QUEEND_REQUEST_LOG="all", NUM_WORKERS=1)
+    try:
+        with daemon.client() as client:
+            def dropped() -> float:
+                for _ in range(200):
+                    assert client.get(LONG).status == 404
+                return client.metric("queend_worker_not_logged_total")
+
+            until(dropped, "there is no room")
+            assert client.push("q", 1) and client.pop("q")
+            logged = client.metric("queend_worker_logged_total")
+    finally:
+        daemon.hears.set()
+    daemon.stop()
+    assert len(lines(daemon)) >= logged and not daemon.other, "whole lines, all that were counted"
+
+
+def test_many_threads_write_whole_lines(start_daemon):
+    daemon = start_daemon(QUEEND_REQUEST_LOG="all", NUM_WORKERS=2)
+
+    def work() -> None:
+        with daemon.client() as client:
+            for _ in range(300):
+                client.get(LONG)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    daemon.stop()
+    assert len(lines(daemon)) == 1200 and not daemon.other
