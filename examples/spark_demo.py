@@ -1,7 +1,9 @@
-"""Events by HTTP → queue → a streaming aggregation → a second queue and Parquet → a chart; then the counts are compared. `make demo-spark`.
+"""Events by HTTP → queue → a streaming aggregation → a second queue and Parquet → a chart; then the counts are
+compared. `make demo-spark`.
 
 Starts a daemon with a PostgreSQL of its own in a folder that is removed, and Spark on two threads.
 """
+
 from __future__ import annotations
 
 import json
@@ -18,14 +20,31 @@ from collections import Counter
 from pathlib import Path
 
 EVENTS, KINDS = 20_000, ("order", "payment", "refund", "visit", "login")
-DIGITS = {"0": 31599, "1": 11415, "2": 29671, "3": 29647, "4": 23497, "5": 31183, "6": 31215, "7": 29257, "8": 31727, "9": 31695}    # 3 × 5 dots each
+DIGITS = {
+    "0": 31599,
+    "1": 11415,
+    "2": 29671,
+    "3": 29647,
+    "4": 23497,
+    "5": 31183,
+    "6": 31215,
+    "7": 29257,
+    "8": 31727,
+    "9": 31695,
+}  # 3 × 5 dots each
 COLOURS = ((59, 130, 246), (249, 115, 22), (16, 185, 129), (168, 85, 247), (239, 68, 68))
 
 
 def daemon(folder: str) -> tuple[subprocess.Popen, str]:
     environment = {**os.environ, "QUEEND_DATA_DIR": folder, "PORT": "0", "HOST": "127.0.0.1"}
-    process = subprocess.Popen([sys.executable, "-m", "queend", "serve"], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                               stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "queend", "serve"],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     for line in process.stderr or ():
         told = json.loads(line) if line.startswith("{") else {}
         if told.get("event") == "ready":
@@ -40,7 +59,11 @@ def send(url: str) -> Counter:
     for at in range(0, EVENTS, 1000):
         events = [{"kind": random.choice(KINDS), "at": now - random.randrange(600), "n": at + n} for n in range(1000)]
         items = [{"queue": "events", "partition": event["kind"], "payload": event} for event in events]
-        request = urllib.request.Request(f"{url}/api/v1/push?format=counts", json.dumps({"items": items}).encode(), {"Content-Type": "application/json"})
+        request = urllib.request.Request(
+            f"{url}/api/v1/push?format=counts",
+            json.dumps({"items": items}).encode(),
+            {"Content-Type": "application/json"},
+        )
         with urllib.request.urlopen(request) as answer:
             assert json.load(answer)["queued"] == 1000
         sent.update(event["kind"] for event in events)
@@ -54,22 +77,51 @@ def aggregate(url: str, folder: str) -> tuple[Counter, Counter]:
 
     from queend.spark import QueendDataSource
 
-    spark = (SparkSession.builder.master("local[2]").appName("demo").config("spark.ui.enabled", "false").config("spark.driver.memory", "1g")
-             .config("spark.sql.shuffle.partitions", "2").config("spark.driver.host", "127.0.0.1").config("spark.local.dir", folder).getOrCreate())
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .appName("demo")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "1g")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.local.dir", folder)
+        .getOrCreate()
+    )
     spark.sparkContext.setLogLevel("ERROR")
     spark.dataSource.register(QueendDataSource)
-    events = spark.readStream.format("queend").options(url=url, subscribe="events", startingOffsets="earliest", commitGroup="demo").load()
-    parsed = events.select(F.from_json(F.col("value").cast("string"), "kind string, at long").alias("e")).select("e.kind", F.timestamp_seconds("e.at").alias("at"))
-    counts = parsed.groupBy(F.window("at", "1 minute"), "kind").count().select("kind", F.col("window.start").alias("minute"), "count")
+    events = (
+        spark.readStream.format("queend")
+        .options(url=url, subscribe="events", startingOffsets="earliest", commitGroup="demo")
+        .load()
+    )
+    parsed = events.select(F.from_json(F.col("value").cast("string"), "kind string, at long").alias("e")).select(
+        "e.kind", F.timestamp_seconds("e.at").alias("at")
+    )
+    counts = (
+        parsed.groupBy(F.window("at", "1 minute"), "kind")
+        .count()
+        .select("kind", F.col("window.start").alias("minute"), "count")
+    )
 
     def both(batch, epoch):  # noqa: ANN001, ANN202
         rows = batch.orderBy("minute", "kind").coalesce(1).persist()
         rows.write.mode("overwrite").parquet(f"{folder}/totals/epoch={epoch}")
-        (rows.select(F.col("kind").alias("key"), F.to_json(F.struct("kind", "minute", "count")).alias("value"))
-         .write.format("queend").options(url=url, queue="totals", queryId=f"totals-{epoch}").mode("append").save())
+        (
+            rows.select(F.col("kind").alias("key"), F.to_json(F.struct("kind", "minute", "count")).alias("value"))
+            .write.format("queend")
+            .options(url=url, queue="totals", queryId=f"totals-{epoch}")
+            .mode("append")
+            .save()
+        )
         rows.unpersist()
 
-    query = counts.writeStream.outputMode("update").option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True).foreachBatch(both).start()
+    query = (
+        counts.writeStream.outputMode("update")
+        .option("checkpointLocation", f"{folder}/checkpoint")
+        .trigger(availableNow=True)
+        .foreachBatch(both)
+        .start()
+    )
     query.awaitTermination()
     totals = spark.read.format("queend").options(url=url, subscribe="totals").schema("value string").load()
     queue = [json.loads(row.value) for row in totals.collect()]
@@ -90,8 +142,8 @@ def chart(path: Path, minutes: Counter) -> None:
     pixels = [bytearray(b"\xff" * 3 * width) for _ in range(height)]
 
     def box(x: int, y: int, w: int, h: int, colour: tuple[int, int, int]) -> None:
-        for line in pixels[max(0, y):y + h]:
-            line[3 * x:3 * (x + w)] = bytes(colour) * w
+        for line in pixels[max(0, y) : y + h]:
+            line[3 * x : 3 * (x + w)] = bytes(colour) * w
 
     times = sorted({minute for minute, _ in minutes})
     most = max(sum(minutes[minute, kind] for kind in KINDS) for minute in times)
@@ -111,12 +163,19 @@ def chart(path: Path, minutes: Counter) -> None:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
     raw = b"".join(b"\0" + bytes(line) for line in pixels)
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + piece(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) + piece(b"IDAT", zlib.compress(raw)) + piece(b"IEND", b""))
+    path.write_bytes(
+        b"\x89PNG\r\n\x1a\n"
+        + piece(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+        + piece(b"IDAT", zlib.compress(raw))
+        + piece(b"IEND", b"")
+    )
 
 
 def main() -> None:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")])
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")]
+    )
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     picture = Path(sys.argv[1] if len(sys.argv) > 1 else "spark-demo.png").resolve()
     with tempfile.TemporaryDirectory() as folder:

@@ -3,6 +3,7 @@ are run by tests/platform/test_serve.py, those of SQL by tests/surface, those of
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 import requests
 from support.daemon import PACKAGE, ROOT
+from support.wait import until
 
 
 
@@ -118,6 +120,18 @@ def test_commands_by_symptom(daemon, client, tmp_path):
         done = subprocess.run(["bash", "-c", line.replace("queend ", f"{sys.executable} -m queend ", 1)], cwd=tmp_path,
                               env=environment, capture_output=True, text=True)
         assert done.returncode == 0, (line, done)
+
+
+def test_the_reference_of_metrics_is_what_is_told(daemon):
+    tool = runpy.run_path(str(ROOT / "tools/metrics.py"))
+    page = {name: rest for name, *rest in re.findall(r"^\| `(queen\w+)`\*? \| (\w+) \| ([^|]*) \| (.*) \|$",
+                                                     (ROOT / "docs/metrics.md").read_text(), re.M)}
+    told = {}
+    until(lambda: told.update(tool["families"](tool["busy"](f"http://127.0.0.1:{daemon.port}")))
+          or page.keys() <= told.keys() | tool["SOMETIMES"].keys(), "all of it is told")
+    for name, (kind, labels, text) in told.items():
+        if name not in tool["SOMETIMES"]:      # labels are seen where there is a sample
+            assert page.get(name) == [kind, labels or page[name][1], text], f"{name}: run make documents"
 
 
 def test_metrics_that_are_named_exist(client):

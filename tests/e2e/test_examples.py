@@ -1,4 +1,4 @@
-"""examples/ do what they say, against a real daemon. Those of Spark: tests/spark and `make demo-spark`."""
+"""examples/ do what they say, against a real daemon. Those of Spark: tests/spark."""
 from __future__ import annotations
 
 import os

@@ -12,7 +12,7 @@ from support.client import Client, ack_of, data, pop_target
 from support.crowd import Crowd
 from support.daemon import Daemon
 from support.http import Gone, Wire, request
-from support.wait import PATIENCE, until
+from support.wait import until
 
 
 def test_eight_connections_push_to_one_partition(daemon: Daemon, client: Client, queue: str) -> None:

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,14 @@ def test_the_example_runs(spark: SparkSession, daemon: Daemon, monkeypatch: pyte
     runpy.run_path(str(Path(__file__).parents[2] / "examples/spark_orders.py"), run_name="__main__")
     assert capsys.readouterr().out.splitlines() == [
         f"customer-{n}: {sum(range(n, 1000, 10)) * 5} cents" for n in range(10)]
+
+
+def test_the_demo_counts_every_event_once(tmp_path: Path) -> None:
+    """In a Spark of its own, as `make demo-spark` runs it."""
+    example = Path(__file__).parents[2] / "examples/spark_demo.py"
+    done = subprocess.run([sys.executable, example], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and "all 20000 events counted once" in done.stdout, done
+    assert (tmp_path / "spark-demo.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_step_of_the_tutorial_runs(spark: SparkSession, daemon: Daemon, client: Client,

@@ -1,0 +1,85 @@
+"""Prints docs/metrics.md: what a daemon tells Prometheus, as it tells it. A test compares the two.
+
+    python tools/metrics.py
+
+Starts a daemon with a PostgreSQL of its own in a folder that is removed, and has it do a little of everything."""
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from pathlib import Path
+
+HEAD = """# Metrics
+
+What `GET /metrics/prometheus` of a daemon tells, as it tells it. What to make of it, and rules for alerts:
+[operations](operations.md#backlogs-alerts-dashboards). A counter's name ends with `_total`, a histogram has `_bucket`,
+`_sum` and `_count`. Families marked with * are told while there is something to tell.
+"""
+PARTS = {"queend_": "Its own", "queen_": "Under the names of Queen MQ"}
+FAMILY = re.compile(r"^# HELP (\S+) (.*)\n# TYPE \S+ (\S+)\n((?:(?!# ).*\n)*)", re.M)
+# Told now and then: what they are.
+SOMETIMES = {
+    "queend_doctor_finding": ("gauge", "check, level", "What the doctor found."),
+    "queend_standing_partitions": ("gauge", "queue, group", "Partitions that stand."),
+    "queend_standing_seconds": ("gauge", "queue, group", "Since when the first of them stands."),
+}
+
+
+def families(told: str) -> dict[str, tuple[str, str, str]]:
+    """Name → type, labels, what it is; from an exposition."""
+    found = {}
+    for name, text, kind, samples in FAMILY.findall(told):
+        labels = dict.fromkeys(re.findall(r'(\w+)="', "".join(re.findall(r"\{[^}]*\}", samples.partition("\n")[0]))))
+        found[name] = (kind, ", ".join(one for one in labels if one != "le"), text)
+    return found
+
+
+def document(found: dict[str, tuple[str, str, str]]) -> str:
+    parts = [HEAD]
+    for prefix, title in PARTS.items():
+        parts.append(f"## {title}\n\n| family | type | labels | what |\n|---|---|---|---|")
+        for name, (kind, labels, text) in sorted((found | SOMETIMES).items()):
+            if name.startswith(prefix):
+                parts.append(f"| `{name}`{'*' * (name in SOMETIMES)} | {kind} | {labels} | {text} |")
+        parts.append("")
+    return "\n".join(parts)
+
+
+def busy(url: str) -> str:
+    """Has the daemon do a little of everything; what it tells then."""
+    def ask(path: str, body: object = None) -> bytes:
+        data = None if body is None else json.dumps(body).encode()
+        with urllib.request.urlopen(urllib.request.Request(url + path, data)) as answer:
+            return answer.read()
+
+    ask("/api/v1/configure", {"queue": "metrics", "options": {"retryLimit": 0}})
+    ask("/api/v1/push", {"items": [{"queue": "metrics", "payload": n} for n in range(3)]})
+    (first, *_) = json.loads(ask("/api/v1/pop/queue/metrics?consumerGroup=group&batch=1&wait=true"))["messages"]
+    ask("/api/v1/ack", {**{name: first[name] for name in ("transactionId", "partitionId", "leaseId")},
+                        "consumerGroup": "group", "status": "failed"})
+    ask("/api/v1/stats/refresh", {})
+    return ask("/metrics/prometheus").decode()
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+        process = subprocess.Popen([sys.executable, "-m", "queend", "serve"], stdin=subprocess.DEVNULL, text=True,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                   env={**kept, "QUEEND_DATA_DIR": str(Path(folder) / "data"), "PORT": "0"})
+        try:
+            told = (json.loads(line) for line in process.stderr or () if line.startswith("{"))
+            port = next(line["port"] for line in told if line["event"] == "ready")
+            print(document(families(busy(f"http://127.0.0.1:{port}"))), end="")
+        finally:
+            process.terminate()
+            process.communicate()
+
+
+if __name__ == "__main__":
+    main()
