@@ -58,7 +58,8 @@ test-quick: build ## the tests of the core, the SQL functions and the tokens tha
 ASAN := $(CURDIR)/.asan
 # Not there: what valgrind counts, a model of databases that is all Python, daemons whose clock another library sets, and the scripts of the
 # SDKs, with leases of a second.
-ASAN_NOT = tests/core/test_instructions.py tests/e2e/test_discovery.py tests/e2e/test_sdk%.py tests/e2e/test_streams_sdk.py
+ASAN_NOT = tests/core/test_instructions.py tests/e2e/test_discovery.py tests/e2e/test_sdk%.py tests/e2e/test_streams_sdk.py \
+  tests/e2e/test_tutorial.py tests/e2e/test_examples.py
 ASAN_TESTS = $(filter-out $(ASAN_NOT),$(wildcard tests/core/test_*.py tests/auth/test_*.py tests/e2e/test_*.py)) tests/platform/test_control.py tests/golden tests/surface tests/schema
 test-asan: $(VENV)/.ready ## run the tests of the data plane under AddressSanitizer and UndefinedBehaviorSanitizer
 	@SUDO="$(SUDO)" sh tools/system.sh tests

@@ -27,7 +27,7 @@ from .maintenance import NONE, database_answers
 from .prometheus import QUEUES, minutes, pools
 from .route import Routes
 from .shapes import integers
-from .words import INTEGER, NUMBER, like, whole
+from .words import INTEGER, NUMBER, whole
 
 router = Routes("health")
 
@@ -42,15 +42,11 @@ OUTBOX = f"""SELECT (SELECT count(*) FROM (SELECT FROM queend.outbox WHERE refus
         (SELECT FROM queend.outbox WHERE refused IS NOT NULL LIMIT {OUTBOX_MOST}) AS o)"""
 
 
-@router.declare("GET /metrics", READ, like(
-    whole(uptime=INTEGER, requests=whole(total=INTEGER, rate=NUMBER), messages=whole(total=INTEGER, rate=NUMBER),
-          database=whole(**integers("poolSize", "idleConnections", "waitingRequests")),
-          memory=whole(**integers("rss", "heapTotal", "heapUsed", "external", "arrayBuffers")),
-          cpu=whole(**integers("user", "system"))), {
-              "uptime": 888, "requests": {"total": 1014, "rate": 1.14}, "messages": {"total": 41, "rate": 0.05},
-              "database": {"poolSize": 3, "idleConnections": 3, "waitingRequests": 0},
-              "memory": {"rss": 81661952, "heapTotal": 0, "heapUsed": 0, "external": 0, "arrayBuffers": 0},
-              "cpu": {"user": 10206321, "system": 1397716}}))
+@router.declare("GET /metrics", READ, whole(
+    uptime=INTEGER, requests=whole(total=INTEGER, rate=NUMBER), messages=whole(total=INTEGER, rate=NUMBER),
+    database=whole(**integers("poolSize", "idleConnections", "waitingRequests")),
+    memory=whole(**integers("rss", "heapTotal", "heapUsed", "external", "arrayBuffers")),
+    cpu=whole(**integers("user", "system"))))
 async def metrics(request: Request) -> Json:
     """A few figures of this process as JSON."""
     control = request.app.state.control

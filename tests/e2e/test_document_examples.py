@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 import requests
 from support.daemon import PACKAGE, ROOT
+from support.sanitizer import preloaded
 from support.wait import until
 
 
@@ -114,8 +115,8 @@ def test_commands_by_symptom(daemon, client, tmp_path):
     client.pop("orders", consumerGroup="billing")
     lines = [line for block in blocks("troubleshooting.md") for line in re.findall(r"^\$ (.*)", block, re.M)]
     assert len(lines) >= 7 and all(line.startswith("queend ") for line in lines)
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(PACKAGE), "LANG": "C.UTF-8",
-                   "QUEEND_URL": f"http://127.0.0.1:{daemon.port}", "XDG_CONFIG_HOME": str(tmp_path)}
+    environment = preloaded({"PATH": os.environ["PATH"], "PYTHONPATH": str(PACKAGE), "LANG": "C.UTF-8",
+                             "QUEEND_URL": f"http://127.0.0.1:{daemon.port}", "XDG_CONFIG_HOME": str(tmp_path)})
     for line in lines:
         done = subprocess.run(["bash", "-c", line.replace("queend ", f"{sys.executable} -m queend ", 1)], cwd=tmp_path,
                               env=environment, capture_output=True, text=True)
