@@ -114,6 +114,7 @@ include "core/net/inbox.pyx"              # messages between threads
 include "core/net/era.pyx"                # who may still hold what was deleted
 include "core/net/budget.pyx"             # how much all clients together may hold
 include "core/net/requestlog.pyx"         # a line per answer, if that is wanted
+include "core/net/spans.pyx"              # spans of traces, if they are wanted
 include "core/net/request.pyx"            # one request, from complete to answered; its answer
 include "core/net/site.pyx"               # which pages may ask
 include "core/net/connection.pyx"         # bytes in: requests

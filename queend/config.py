@@ -97,6 +97,10 @@ class Server(BaseSettings):
         "off", "a line in the log for each answer, without payloads: of none, of some and of those with status 500 and "
                "above, of all")
     queend_request_log_share: int = count(100, "sampled: one in so many", "requests", ge=1)
+    queend_otlp_endpoint: str = setting("", "collector of OpenTelemetry, http://host:4318: spans of pushes, deliveries "
+                                            "and acknowledgments of sampled traces go there")
+    queend_otlp_headers: str = setting("", "headers for it, name=value with commas", secret=True)
+    queend_otlp_share: int = count(1, "of sampled traces one in so many", "traces", ge=1)
     webapp_root: str = setting("", "folder of a web application, served below /; default: webapp/dist, here or up to "
                                    "two folders above, if there is one")
     queend_dashboard: bool = setting(True, "the dashboard of docs/dashboard.md, served below / where there is no "
@@ -409,6 +413,9 @@ class Settings(Tokens, Sealing, Copying, Failover, Figures, Keeping, Queues, Pol
             raise ValueError("QUEEND_MAX_ARRIVING_BYTES is below QUEEND_MAX_BODY_BYTES")
         if self.webapp_root and not Path(self.webapp_root).is_dir():
             raise ValueError(f"WEBAPP_ROOT: {self.webapp_root} is no folder")
+        if self.queend_otlp_endpoint and not re.fullmatch(r"https?://[^/\s@?#:]+(:\d{1,5})?(/[^\s?#]*)?",
+                                                          self.queend_otlp_endpoint):
+            raise ValueError("QUEEND_OTLP_ENDPOINT is no address of a collector; one is `http://localhost:4318`")
         if self.queen_vegas_min_limit > self.queen_vegas_max_limit:
             raise ValueError("QUEEN_VEGAS_MIN_LIMIT is above QUEEN_VEGAS_MAX_LIMIT")
         if self.jwt_enabled:

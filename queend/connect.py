@@ -181,6 +181,7 @@ def core_settings(settings: Settings, local: str | None = None, buffer_dir: str 
     address, made = session.parted(conninfo(settings, local, options=HOT_PLANS))
     body, mode = settings.queend_max_body_bytes, settings.default_subscription_mode or "all"
     flat: dict[str, Any] = {name: getattr(settings, setting) for name, setting in CORE.items()}
+    flat["trace_share"] = settings.queend_otlp_share if settings.queend_otlp_endpoint else 0
     flat["request_log"] = {"off": 0, "sampled": settings.queend_request_log_share, "all": 1}[
         settings.queend_request_log]
     flat |= connections(settings, slots * settings.num_workers) | {

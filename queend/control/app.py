@@ -21,6 +21,7 @@ from ..service.relay import Relay
 from ..service.retention import Retention
 from ..service.stats import Stats
 from ..service.summary import Summary
+from ..service.tracing import Tracing
 from ..service.transfer import Transfer
 from . import known
 from .answer import FULL, Json, Refusal, full
@@ -55,11 +56,13 @@ class Control:
         self.holds = Holds(self.pool)
         self.backlog = live.Backlog()
         self.doctor = Rounds(self)
+        self.tracing = Tracing(settings, core)
         self.maintenance = Maintenance(core, self.pool, folder.path)
         self.folder = folder
         self.reader = log_read.Reader(self)
         self.streams = Streams(settings, conninfo)
-        self.services = (self.sweeper, self.retention, self.relay, self.summary, self.stats, self.metrics)
+        self.services = (self.sweeper, self.retention, self.relay, self.summary, self.stats, self.metrics,
+                         self.tracing)
         self.transfer = Transfer(conninfo, settings.queend_migration_step_ms / 1000)
         self.app = application(self)
         self.guard = None

@@ -69,7 +69,7 @@ async def prometheus(request: Request) -> Response:
     registry = CollectorRegistry(auto_describe=False)
     families = [*process(control), *engine(control.core.stats()), *database(control.core), *failover(control),
                 *retention(control.retention.figures, control.settings.queend_metrics_queues),
-                *await backlogs(control), *control.doctor.families(),
+                *await backlogs(control), *control.doctor.families(), *spans(control),
                 *await store(control), *pools(control),
                 *await minutes(control), *await outbox(control)]
     registry.register(type("Collected", (), {"collect": lambda self: iter(families)})())
@@ -166,6 +166,14 @@ def database(core: Any) -> Iterator[Metric]:
                 int(bool(seen["risks"])))
     yield CounterMetricFamily("queend_servers_met", "Lives of database servers this daemon was connected to.",
                               value=seen["server"])
+
+
+def spans(control: Any) -> Iterator[Metric]:
+    """Of traces: what became of those that the workers noted."""
+    if control.settings.queend_otlp_endpoint:
+        for name, text, value in (("queend_spans_sent", "Spans that the collector took.", control.tracing.sent),
+                                  ("queend_spans_failed", "Spans that it did not take.", control.tracing.failed)):
+            yield CounterMetricFamily(name, text, value=value)
 
 
 def failover(control: Any) -> Iterator[Metric]:

@@ -362,6 +362,30 @@ cdef class Core:
                         self.p.workers[i].counters.op[k].latency_sum_us)
                  for k, name in enumerate(OP_NAMES)} for i in range(self.p.n)]
 
+    def spans(self):
+        """Spans of traces since the last call: [(kind, trace, parent, start and end in microseconds, status, messages, offset or -1, queue,
+        partition, group)]."""
+        cdef Spans* s
+        cdef Span* x
+        cdef int i, k, n
+        out = []
+        for i in range(self.p.n):
+            s = &self.p.workers[i].spans
+            if s.every == 0:
+                continue
+            uv_mutex_lock(&s.lock)
+            x = s.all
+            n = s.n
+            s.all = s.spare
+            s.spare = x
+            s.n = 0
+            uv_mutex_unlock(&s.lock)
+            for k in range(n):
+                out.append((x[k].kind, x[k].trace[:32].decode(), x[k].parent[:16].decode(), x[k].start_us, x[k].end_us, x[k].status,
+                            x[k].count, x[k].offset, (<bytes>x[k].queue).decode(errors="replace"),
+                            (<bytes>x[k].partition).decode(errors="replace"), (<bytes>x[k].group).decode(errors="replace")))
+        return out
+
     def stats(self):
         """Counters since start: {"workers": [per worker], "jobs": {kind: summed}, "catalog": {kind: in memory now}}; latencies by bucket,
         bucket i counts those below 2**i microseconds."""
@@ -406,7 +430,7 @@ cdef dict worker_stats(Worker* w):
             "transaction_limit": c.op[OP_TRANSACTION].limit, "lease_limit": c.op[OP_LEASE].limit,
             "dead_lettered": c.dead_lettered, "buffered": c.buffered, "empty_pops": c.empty_pops, "handed_over": c.handed, "from_memory": c.from_memory, "acked_by_lease": c.by_lease,
             "sealed": c.sealed, "opened": c.opened, "left_sealed": c.left_sealed, "not_sealed": c.not_sealed, "refused": c.refused, "no_room": c.no_room, "not_taken": c.not_taken, "not_parked": c.not_parked, "too_slow": c.too_slow,
-            "logged": c.logged, "not_logged": c.not_logged, "turn_bytes": c.turn_bytes, "read_beside": c.read_beside, "answered_beside": c.answered_beside}
+            "logged": c.logged, "not_logged": c.not_logged, "spans": c.spans, "spans_dropped": c.spans_dropped, "turn_bytes": c.turn_bytes, "read_beside": c.read_beside, "answered_beside": c.answered_beside}
 
 cdef tuple times_stats(Process* p, int kind):
     # (counts by bucket, sum in microseconds) of all workers.

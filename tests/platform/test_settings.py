@@ -64,6 +64,7 @@ ELSEWHERE = {
     "platform/test_static.py": "WEBAPP_ROOT QUEEND_DASHBOARD",
     "platform/test_stats.py": "STATS_INTERVAL_MS",
     "platform/test_tls.py": "PG_USE_SSL PG_SSL_REJECT_UNAUTHORIZED",
+    "platform/test_tracing.py": "QUEEND_OTLP_ENDPOINT QUEEND_OTLP_HEADERS QUEEND_OTLP_SHARE",
     "platform/test_watch.py": "QUEEND_STUCK_MS QUEEND_CONTROL_STUCK_MS",
 }
 # What needs half a minute or a broken client to be seen is tested in the core alone, with a core setting. Here: that

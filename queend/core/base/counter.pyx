@@ -48,6 +48,8 @@ cdef struct Counters:
     uint64_t not_taken        # connections closed, because their answers were not taken
     uint64_t no_room          # refused, because too much was being received
     uint64_t logged           # lines of the request log
+    uint64_t spans            # of traces (net/spans)
+    uint64_t spans_dropped    # for want of room
     uint64_t not_logged       # for want of room
     uint64_t too_slow         # whose bodies came too slowly
     uint64_t turn_bytes       # most that one turn of the loop read from clients

@@ -65,8 +65,17 @@ cdef void pop_unseal(Worker* w, Slice queue, PopMessage* m) noexcept nogil:
     else:
         w.counters.left_sealed += 1
 
+cdef void delivery_span(Delivery* d) noexcept nogil:
+    # From the moment it was stored to now: how long it waited for its consumer.
+    cdef Slice parent = span_parent(d.m.extras.headers)
+    if parent.p != NULL:
+        span_put(d.w, SPAN_DELIVER, parent, d.m.created_us, 200, 1, d.j.queue.name, d.m.partition, d.j.group.name,
+                 d.m.offset)
+
 cdef inline void delivery_message(Delivery* d) noexcept nogil:
     # d.m is complete.
+    if d.w.spans.every and d.m.extras.headers.n:
+        delivery_span(d)
     pop_open(d.w, d.j.queue, &d.m)
     if d.framed:
         popframes_message(&d.frames, &d.m)

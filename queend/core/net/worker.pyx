@@ -194,8 +194,10 @@ cdef Worker* worker_new(Process* process, int index, Settings* s) noexcept nogil
     w.limits.max_target = <size_t>s.max_target
     w.limits.max_body = s.max_body
     w.input = <char*>malloc(INPUT_SIZE)
-    if w.input == NULL or not requestlog_open(&w.requestlog, s.request_log):
+    if (w.input == NULL or not requestlog_open(&w.requestlog, s.request_log)
+            or not spans_open(&w.spans, s.trace_share)):
         requestlog_close(&w.requestlog)
+        spans_close(&w.spans)
         free(w.input)
         free(w)
         return NULL
@@ -250,6 +252,7 @@ cdef void worker_free(Worker* w) noexcept nogil:
     uv_mutex_destroy(&w.inbox.lock)
     uv_sem_destroy(&w.opened)
     requestlog_close(&w.requestlog)
+    spans_close(&w.spans)
     free(w.input)
     free(w)
 

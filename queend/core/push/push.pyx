@@ -277,6 +277,30 @@ cdef void push_spilled(Worker* w, InboxMsg* m) noexcept nogil:
         w.counters.buffered += push_mark(j, 4, 3)
     push_tell(j)
 
+cdef void push_spans(Request* r, PushReq* q, int status) noexcept nogil:
+    # One for records that share their headers, as those of a request without traceparents of their own do.
+    cdef PushItem* it
+    cdef PushItem* first = NULL
+    cdef int64_t began = span_began(r)
+    cdef int n = 0
+    cdef int i
+    for i in range(q.n):
+        it = &q.items[i]
+        if it.more == NULL or it.more.headers.n == 0:
+            continue
+        if first == NULL or it.more.headers.p != first.more.headers.p or not slice_eq(it.queue, first.queue):
+            push_span(r, first, began, status, n)
+            first = it
+            n = 0
+        n += it.run.n if it.run != NULL else 1
+    push_span(r, first, began, status, n)
+
+cdef void push_span(Request* r, PushItem* it, int64_t began, int status, int n) noexcept nogil:
+    cdef Slice parent = span_parent(it.more.headers) if it != NULL else slice_of(NULL, 0)
+    if parent.p != NULL:
+        span_put(r.worker, SPAN_SEND, parent, began, status, n, it.queue, it.part, slice_of(NULL, 0),
+                 it.offset if n == 1 and it.status < 2 else -1)
+
 cdef void push_tell(PushJob* j) noexcept nogil:
     cdef Request* r = j.job.r
     cdef Counters* counters = &r.worker.counters
@@ -304,6 +328,8 @@ cdef void push_tell(PushJob* j) noexcept nogil:
         else:
             n += 1
             stored = item_answer(it, &j.req, counters) or stored
+    if r.worker.spans.every:
+        push_spans(r, &j.req, 201 if stored else 503)
     job_end(&j.job)
     counters.op[OP_PUSH].items += n
     if not stored and j.unsealed:

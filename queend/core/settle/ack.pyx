@@ -344,6 +344,14 @@ cdef void ackcall_take(AckCall* call, PGresult* res) noexcept nogil:
     uv_mutex_unlock(&book.lock)
     popjobs_wake(call.base.engine.worker, wake)
 
+cdef void ack_span(Request* r, AckReq* q) noexcept nogil:
+    # Of the trace its consumer goes on with.
+    cdef Slice parent, state
+    cdef Slice none = slice_of(NULL, 0)
+    if request_trace(r.headers_raw, &r.arena, &parent, &state):
+        span_put(r.worker, SPAN_SETTLE, parent, span_began(r), 200, q.n, q.items[0].queue_name if q.n else none,
+                 q.items[0].partition_name if q.n else none, q.group, -1)
+
 cdef void ack_answer(AckJob* j) noexcept nogil:
     cdef Request* r = j.job.r
     cdef Buf* out
@@ -357,6 +365,8 @@ cdef void ack_answer(AckJob* j) noexcept nogil:
     job_end(&j.job)
     r.worker.counters.op[OP_ACK].items += j.req.n
     tally_ack(&j.req, r.worker)
+    if r.worker.spans.every and r.asks & ASK_TRACE:
+        ack_span(r, &j.req)
     out = reply_begin(r, 200, JSON_TYPE)
     ack_reply(out, &j.req)
     reply_end(r)

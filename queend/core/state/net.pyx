@@ -181,6 +181,35 @@ cdef struct RequestLog:       # of a worker: net/requestlog
     int every                 # one line for so many requests, 0: none
     uint64_t number           # of answers
 
+cdef enum SpanKind:
+    SPAN_SEND = 0
+    SPAN_DELIVER = 1
+    SPAN_SETTLE = 2
+
+cdef enum:
+    SPANS_MOST = 2048         # of a worker that were not fetched yet
+    SPAN_NAME = 256           # bytes of a name in one; longer ones are cut
+
+cdef struct Span:             # net/spans
+    uint8_t kind              # SpanKind
+    char[32] trace            # hexadecimal, as in traceparent
+    char[16] parent
+    int64_t start_us          # wall
+    int64_t end_us
+    int status                # of the answer
+    int count                 # messages
+    int64_t offset            # of the message, -1: of several or none
+    char[SPAN_NAME] queue     # with a NUL behind it
+    char[SPAN_NAME] partition
+    char[SPAN_NAME] group
+
+cdef struct Spans:            # of a worker
+    uv_mutex_t lock           # the worker's thread and the one that fetches them
+    Span* all
+    Span* spare
+    int n
+    int every                 # one of so many traces, 0: none
+
 cdef struct LogWriter:        # the thread that writes them
     uv_thread_t thread
     uv_mutex_t lock
@@ -219,6 +248,7 @@ cdef struct Worker:
     Seal seal                 # for payloads of encrypted queues
     HttpDate date
     RequestLog requestlog
+    Spans spans
     char* input               # what was read last
     Engine* engine
     Listener* listener        # reuseport: the first one

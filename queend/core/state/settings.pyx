@@ -42,6 +42,7 @@ cdef struct Settings:
     int max_partitions        # the same of a queue
     int max_groups            # the same
     int request_log           # a line for one in so many requests, 0: none
+    int trace_share           # spans of one in so many traces, 0: of none
     int stuck_ms              # without a turn: a worker is stuck; 0: never
     int control_stuck_ms      # without a beat: so is the control plane; 0: never
     int max_connections       # beyond: 503
@@ -190,6 +191,7 @@ cdef int settings_load(Settings* s, dict settings) except -1:
     s.max_partitions = setting_int(d, "max_partitions", 0, 0, top)
     s.max_groups = setting_int(d, "max_groups", 0, 0, top)
     s.request_log = setting_int(d, "request_log", 0, 0, top)
+    s.trace_share = setting_int(d, "trace_share", 0, 0, top)
     s.stuck_ms = setting_int(d, "stuck_ms", 30000, 0, top)
     s.control_stuck_ms = setting_int(d, "control_stuck_ms", 600000, 0, top)
     s.max_connections = setting_int(d, "max_connections", top, 1, top)
