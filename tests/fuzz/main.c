@@ -1,4 +1,5 @@
-/* The side of libFuzzer: Python is there for the module to be made, and never asked again. The program's name says which target it is. */
+/* The side of libFuzzer: Python is there for the module to be made, and never asked again. The program's name says
+ * which target it is. */
 #include <Python.h>
 #include <libgen.h>
 #include <sanitizer/lsan_interface.h>
