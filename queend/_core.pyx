@@ -202,6 +202,7 @@ include "core/settle/claimcall.pyx"       # claims of pops in memory, acknowledg
 include "core/settle/transaction.pyx"     # acknowledgments and pushes, all or nothing
 include "core/settle/txcall.pyx"          # their statement
 include "core/settle/cycle.pyx"           # cycles of streams
+include "core/settle/cyclecall.pyx"       # their statements
 include "core/settle/lease.pyx"           # extended, given back
 
 # Pushes while the database is away. In: jobs. Out: the same, home again; pushes of what the buffer holds. Owned by the

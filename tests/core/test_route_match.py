@@ -14,6 +14,7 @@ HOT = [
     ("POST", b"/api/v1/transaction", "transaction"),
     ("POST", b"/api/v1/lease/abc/extend", "lease"),
     ("POST", b"/streams/v1/cycle", "cycle"),
+    ("POST", b"/api/v1/events/q", "events"),
     ("GET", b"/api/v1/pop", "pop_any"),
     ("GET", b"/api/v1/pop/queue/q", "pop_queue"),
     ("GET", b"/api/v1/pop/queue/a%2Fb", "pop_queue"),
@@ -33,6 +34,7 @@ NOT_HOT = [
     ("GET", b"/api/v1/pop/queue/q/partition"), ("GET", b"/api/v1/pop/queue/q/partition/a/b"),
     ("POST", b"/api/v1/lease//extend"), ("POST", b"/api/v1/lease/extend"), ("POST", b"/api/v1/lease/a/b/extend"),
     ("POST", b"/api/v1/lease/a/extendx"), ("GET", b"/api/v1/lease/a/extend"), ("POST", b"/api/v1/ack/batch/"),
+    ("POST", b"/api/v1/events/"), ("POST", b"/api/v1/events/a/b"), ("GET", b"/api/v1/events/q"),
     ("GET", b"/streams/v1/cycle"), ("POST", b"/streams/v1/cycle/"), ("POST", b"/streams/v1/queries"),
     ("POST", b"/streams/v1/state/get"),
 ]

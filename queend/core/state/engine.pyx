@@ -139,7 +139,7 @@ cdef enum:
     DRAIN_LISTS = 4
     DRAINS_IN_TURN = 4        # of the drains, beginning with DRAIN_FIRST: each turn begins with another one of them
     DRAIN_FIRST = 1
-    DRAINS_MOST = 12
+    DRAINS_MOST = 16
 
 ctypedef void* ListHead
 
