@@ -27,6 +27,7 @@ from support.postgres import running  # noqa: E402
 
 CORE = ROOT / "queend" / "core"
 APART = ("base", "state", "json", "arrow", "seal", "http", "pg")
+TIMERS = ("worker_on_tick", "engine_on_timer")      # what they do is of no request
 QUIET = 200     # calls in 50 ms of a daemon that only looks at its timers
 HEAD = """# The way of a request
 
@@ -73,9 +74,13 @@ class Trace:
         server = next(thread for thread, _, name in calls if name == "request_open")
         stack: list[tuple[str, str]] = []
         found: dict[tuple[str, str, str, str], None] = {}
+        timer = ""
         for thread, back, name in calls:
             file = self.homes.get(name)
             if thread != server or file is None or file.startswith(APART):
+                continue
+            if timer or name in TIMERS:
+                timer = "" if back and name == timer else timer or name
                 continue
             if back:
                 if stack and stack[-1][0] == name:
@@ -107,7 +112,8 @@ def ways(client: Client, trace: Trace) -> dict[str, list[tuple[str, str, str, st
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder, running() as server:
         out = Path(folder) / "trace"
-        daemon = Daemon(server.database(), NUM_WORKERS=1, LD_PRELOAD=TRACER, TRACE_OUT=out)
+        daemon = Daemon(server.database(), NUM_WORKERS=1, POP_WAIT_MAX_INTERVAL_MS=30_000, LD_PRELOAD=TRACER,
+                        TRACE_OUT=out)
         try:
             with daemon.client() as client:
                 found = ways(client, Trace(out, daemon.pid))
