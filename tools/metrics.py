@@ -25,6 +25,10 @@ FAMILY = re.compile(r"^# HELP (\S+) (.*)\n# TYPE \S+ (\S+)\n((?:(?!# ).*\n)*)", 
 # Told now and then: what they are.
 SOMETIMES = {
     "queend_doctor_finding": ("gauge", "check, level", "What the doctor found."),
+    "queend_doctor_round_seconds": ("gauge", "", "How long its last round took."),
+    "queend_doctor_round_timestamp_seconds": ("gauge", "", "When that round ended."),
+    "queend_spans_sent_total": ("counter", "", "Spans that the collector took."),
+    "queend_spans_failed_total": ("counter", "", "Spans that it did not take."),
     "queend_standing_partitions": ("gauge", "queue, group", "Partitions that stand."),
     "queend_standing_seconds": ("gauge", "queue, group", "Since when the first of them stands."),
 }
