@@ -3,6 +3,7 @@
 
 import re
 
+from plot import chart  # noqa: F401  (the sweeps draw with it)
 from report import shorten
 
 

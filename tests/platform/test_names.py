@@ -30,13 +30,15 @@ def unmade(text: str) -> set[str]:
 
 
 def unused(text: str) -> set[str]:
-    """Names that are imported at the top of a file and stand nowhere else in it."""
-    tree = ast.parse(text)
+    """Names that are imported at the top of a file and stand nowhere else in it; unless it says that others take them
+    from there."""
+    tree, lines = ast.parse(text), text.split("\n")
     words = {one.id for one in ast.walk(tree) if isinstance(one, ast.Name)}
     words |= {word for one in ast.walk(tree) if isinstance(one, ast.Constant) and isinstance(one.value, str)
               for word in [one.value]}
     return {(name.asname or name.name).partition(".")[0] for one in tree.body
             if isinstance(one, ast.Import | ast.ImportFrom) and getattr(one, "module", "") != "__future__"
+            and "noqa: F401" not in lines[one.lineno - 1]
             for name in one.names if name.asname != name.name} - words
 
 
@@ -53,4 +55,4 @@ def test_names_are_made_and_imports_used():
 def test_a_name_that_nobody_made_is_seen():
     assert unmade("def f(a):\n    return [a + b for c in a]\n") == {"b"}
     assert unmade("import x\ndef f():\n    global y\n    y = x\ndef g():\n    return y\n") == set()
-    assert unused("import a.b, c\nfrom d import e as f, g\nc.x(g)\n") == {"a", "f"}
+    assert unused("import a.b, c\nfrom d import e as f, g\nc.x(g)\nimport h  # noqa: F401 (others)\n") == {"a", "f"}
