@@ -141,6 +141,5 @@ def test_metrics_that_are_named_exist(client):
     named = {name for page in (ROOT / "docs").glob("*.md")
              for name in re.findall(r"`(queend_[a-z_]+)(?:\{[^`]*\})?`", page.read_text())}
     assert len(named) > 20
-    # told while a partition stands, and while the doctor finds something
-    sometimes = {"queend_standing_partitions", "queend_standing_seconds", "queend_doctor_finding"}
+    sometimes = set(runpy.run_path(str(ROOT / "tools/metrics.py"))["SOMETIMES"])
     assert sometimes <= named and not named - families - sometimes
