@@ -75,6 +75,7 @@ include "core/state/ready.pyx"            # what is ready, and who waits
 include "core/state/push.pyx"             # items on their way into the log
 include "core/state/pop.pyx"              # pops, and the statements that serve them
 include "core/state/settle.pyx"           # acknowledgments, transactions, leases
+include "core/state/feed.pyx"             # streams of messages to clients
 include "core/state/net.pyx"              # sockets, requests, threads
 include "core/state/engine.pyx"           # the engine of one worker
 
@@ -97,6 +98,8 @@ include "core/route/pushreply.pyx"        # their results
 include "core/route/eventsout.pyx"        # messages as CloudEvents
 include "core/route/pop.pyx"              # a query in, messages out
 include "core/route/popframes.pyx"        # the same as the 2.x client frames them
+include "core/route/feed.pyx"             # a stream of messages asked for
+include "core/route/feedout.pyx"          # and written
 include "core/route/ack.pyx"              # acknowledgments in, results out
 include "core/route/transaction.pyx"      # operations in, results out
 include "core/route/txframes.pyx"         # the same as the 2.x client frames them
@@ -153,6 +156,7 @@ include "core/names/stale.pyx"            # that it is out of date
 # What was seen and may be of use again: newest rows, ids, leases. Hints, within bounds of bytes. Guarded by book.lock,
 # ids by idsets.lock.
 include "core/memory/unacked.pyx"         # what is delivered and not acknowledged
+include "core/memory/fed.pyx"             # what of it is out to feeds
 include "core/memory/rowcache.pyx"        # the newest rows, in memory
 include "core/memory/idset.pyx"           # ids of partitions, remembered
 
@@ -204,6 +208,11 @@ include "core/settle/txcall.pyx"          # their statement
 include "core/settle/cycle.pyx"           # cycles of streams
 include "core/settle/cyclecall.pyx"       # their statements
 include "core/settle/lease.pyx"           # extended, given back
+
+# Streams of messages: one pop after another for one request. In: a request, and what a WebSocket says. Out: messages
+# until its client leaves. Owns a feed from its request to its end.
+include "core/feed/socket.pyx"            # a stream over a WebSocket
+include "core/feed/feed.pyx"              # a request that is answered for as long as its client stays
 
 # Pushes while the database is away. In: jobs. Out: the same, home again; pushes of what the buffer holds. Owned by the
 # first worker.

@@ -32,8 +32,9 @@ from .words import INTEGER, NUMBER, whole
 router = Routes("health")
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
-LIVE = ("connections", "requests", "jobs", "slots", "handles", "parked", "push_streams", "pop_limit", "ack_limit",
-        "transaction_limit", "lease_limit", "turn_bytes")  # as it is now, or the most so far; the rest only grows
+LIVE = ("connections", "requests", "jobs", "slots", "handles", "parked", "streams", "push_streams", "pop_limit",
+        "ack_limit", "transaction_limit", "lease_limit",
+        "turn_bytes")  # as it is now, or the most so far; the rest only grows
 PAGE = os.sysconf("SC_PAGE_SIZE")
 OUTBOX_MOST = 100_000      # counted
 OUTBOX = f"""SELECT (SELECT count(*) FROM (SELECT FROM queend.outbox WHERE refused IS NULL LIMIT {OUTBOX_MOST}) AS o),

@@ -115,6 +115,7 @@ SCHEMAS = {"Error": record(["error"], error=TEXT, code=TEXT), "Problem": record(
 def answers(status: str, text: str, schema: dict[str, Any] | None, *errors: str) -> dict[str, Any]:
     meanings = {"204": "nothing to deliver", "400": "the request names what is wrong with it; nothing was done",
                 "404": "there is nothing of this name",
+                "403": "the token allows something else, or a page of another site asks",
                 "409": "a name would be made, and there are as many as are allowed", "413": "body too large",
                 "415": "a media type nobody reads here", "default": "refused; the error says why",
                 "503": "too much is waiting, or no database: try again after Retry-After"}
@@ -177,6 +178,22 @@ def pop(summary: str, *more: dict[str, Any]) -> dict[str, Any]:
     return {"get": {"summary": summary, "tags": ["messages"], "parameters": [*more, *POP], "responses": responses}}
 
 
+def stream(summary: str, *more: dict[str, Any]) -> dict[str, Any]:
+    described = {"200": {"description": "server-sent events, for as long as the client stays: one per message, its data"
+                         " a message as a pop has it, its id `partitionId:offset`. With `Upgrade: websocket`: 101",
+                         "content": {"text/event-stream": {"schema": TEXT}}},
+                 **{code: one for code, one in answers("200", "", None, "400", "403", "503").items() if code != "200"}}
+    named = ("batch", "consumerGroup", "autoAck", "partitions", "subscriptionMode", "subscriptionFrom", "format",
+             "leaseSeconds")
+    own = [parameter("credit", {**INTEGER, "minimum": 1, "maximum": 10000, "default": 100},
+                     "messages that may be out without an acknowledgment"),
+           parameter("heartbeat", {**INTEGER, "minimum": 1, "maximum": 600, "default": 15},
+                     "seconds of silence before a sign of life"),
+           parameter("release", {**FLAG, "default": False}, "leases end with the stream")]
+    return {"get": {"summary": summary, "tags": ["messages"], "responses": described,
+                    "parameters": [*more, *(one for one in POP if one["name"] in named), *own]}}
+
+
 def shown(operation: dict[str, Any], request: Any, status: str, answer: Any) -> dict[str, Any]:
     """The operation with an example of both."""
     operation["post"]["requestBody"]["content"]["application/json"]["example"] = request
@@ -226,6 +243,9 @@ HOT = {
                                                            parameter("partition", NAME, place="path")),
     "/api/v1/pop": pop("Take messages of the queues of a namespace or task", parameter("namespace", NAME),
                        parameter("task", NAME)),
+    "/api/v1/stream/{queue}": stream("Messages of any partition of a queue as they come", queue()),
+    "/api/v1/stream/{queue}/partition/{partition}": stream("Messages of one partition as they come", queue(),
+                                                           parameter("partition", NAME, place="path")),
     "/api/v1/ack": shown(post("Acknowledge one message", body(ref("Ack")),
                               answers("200", "an array of one", array(ref("AckResult")), "400", "503")), ACK, "200",
                               [ACKED]),

@@ -404,7 +404,7 @@ cdef class Core:
         """What is alive: all zero after stop."""
         cdef int i
         cdef Counters* c
-        out = dict.fromkeys(("connections", "requests", "jobs", "slots", "handles", "parked"), 0)
+        out = dict.fromkeys(("connections", "requests", "jobs", "slots", "handles", "parked", "streams"), 0)
         for i in range(self.p.n):
             c = &self.p.workers[i].counters
             out["connections"] += c.live_connections
@@ -413,6 +413,7 @@ cdef class Core:
             out["slots"] += c.live_slots
             out["handles"] += c.live_handles
             out["parked"] += c.parked
+            out["streams"] += c.live_feeds
         out["remembered"] = sum(catalog_stats().values())
         return out
 
@@ -428,7 +429,9 @@ cdef dict worker_stats(Worker* w):
             "bytes_in": c.bytes_in, "bytes_out": c.bytes_out, "db_errors": c.db_errors, "duplicates": c.duplicates,
             "push_streams": c.op[OP_PUSH].limit, "pop_limit": c.op[OP_POP].limit, "ack_limit": c.op[OP_ACK].limit,
             "transaction_limit": c.op[OP_TRANSACTION].limit, "lease_limit": c.op[OP_LEASE].limit,
-            "dead_lettered": c.dead_lettered, "buffered": c.buffered, "empty_pops": c.empty_pops, "handed_over": c.handed, "from_memory": c.from_memory, "acked_by_lease": c.by_lease,
+            "dead_lettered": c.dead_lettered, "buffered": c.buffered, "empty_pops": c.empty_pops,
+            "handed_over": c.handed, "streams": c.live_feeds, "streams_begun": c.feeds, "streamed": c.fed,
+            "from_memory": c.from_memory, "acked_by_lease": c.by_lease,
             "sealed": c.sealed, "opened": c.opened, "left_sealed": c.left_sealed, "not_sealed": c.not_sealed, "refused": c.refused, "no_room": c.no_room, "not_taken": c.not_taken, "not_parked": c.not_parked, "too_slow": c.too_slow,
             "logged": c.logged, "not_logged": c.not_logged, "spans": c.spans, "spans_dropped": c.spans_dropped, "turn_bytes": c.turn_bytes, "read_beside": c.read_beside, "answered_beside": c.answered_beside}
 

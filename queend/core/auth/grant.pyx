@@ -81,6 +81,13 @@ cdef Grant* grants_find(const unsigned char* digest, int64_t now_us, Arena* a) n
     uv_rwlock_rdunlock(&grants.lock)
     return out
 
+cdef Grant* grant_copy(Grant* g, Arena* a) noexcept nogil:
+    # NULL when memory ran out.
+    cdef Grant* copy = <Grant*>arena_alloc(a, g.size)
+    if copy != NULL:
+        memcpy(copy, g, g.size)
+    return copy
+
 cdef bint glob_fits(const char* p, size_t pn, const char* s, size_t sn) noexcept nogil:
     # `*` stands for any bytes, also none; all others for themselves. At most pn * sn steps.
     cdef size_t pi = 0

@@ -43,6 +43,7 @@ cdef extern from "<sys/random.h>" nogil:
     ssize_t getrandom(void*, size_t, unsigned int)
 
 cdef extern from "<openssl/sha.h>" nogil:
+    unsigned char* SHA1(const unsigned char*, size_t, unsigned char*)
     unsigned char* SHA256(const unsigned char*, size_t, unsigned char*)
 
 cdef extern from "wide.h" nogil:

@@ -38,6 +38,8 @@ cdef struct Counters:
     uint64_t empty_pops
     uint64_t from_memory      # messages delivered from the row cache
     uint64_t by_lease         # acknowledgments that needed no look into the log
+    uint64_t feeds            # streams that were begun
+    uint64_t fed              # messages delivered to them
     uint64_t handed           # messages delivered by the push that stored them
     uint64_t sealed           # payloads, of encrypted queues
     uint64_t opened
@@ -60,6 +62,7 @@ cdef struct Counters:
     int64_t connected         # connections that serve
     int64_t live_connections
     int64_t live_requests
+    int64_t live_feeds
     int64_t live_jobs
     int64_t live_slots
     int64_t live_handles

@@ -10,6 +10,7 @@ cdef struct Delivery:
     char[36] lease
     bint framed
     bint begun                # the head of the answer is written
+    size_t at                 # where it begins, for a feed
     int claimed               # partitions it is about
     int n                     # messages so far
 
@@ -29,12 +30,16 @@ cdef void delivery_begin(Delivery* d, Worker* w, PopJob* j, Buf* out, int claime
     d.claimed = claimed
     d.n = 0
     d.framed = pop_type(j) is FRAMES_TYPE
-    d.begun = d.framed
+    d.begun = d.framed or j.req.feed
     uuid_format(j.lease, d.lease)
     memset(&d.m, 0, sizeof(d.m))
     d.m.lease = slice_of(d.lease, 36 if not j.req.auto_ack else 0)
     d.m.queue = j.queue.name
     d.m.as_event = j.req.events
+    d.m.feed = j.req.feed
+    d.at = out.len
+    if d.m.feed:
+        chunk_open(out, d.m.feed)
     d.m.group = j.group.name
     if d.framed:
         popframes_open(&d.frames, out, &j.req, j.queue.name, j.group.name, d.m.lease, claimed)
@@ -79,6 +84,8 @@ cdef inline void delivery_message(Delivery* d) noexcept nogil:
     pop_open(d.w, d.j.queue, &d.m)
     if d.framed:
         popframes_message(&d.frames, &d.m)
+    elif d.m.feed:
+        feed_put(d.out, &d.m)
     elif d.m.as_event:
         event_put(d.out, &d.m, d.n == 0)
     else:
@@ -122,6 +129,8 @@ cdef int delivery_end(Delivery* d) noexcept nogil:
     # How many messages. Where there was no memory to unpack and open all of them the answer has failed.
     if d.framed:
         popframes_close(&d.frames)
+    elif d.m.feed:
+        chunk_close(d.out, d.m.feed, d.at)
     else:
         pop_reply_close(d.out, &d.j.req, d.n, d.j.req.partitions, d.j.req.batch)
     if d.w.unzip.short_of_memory or d.w.seal.short_of_memory:

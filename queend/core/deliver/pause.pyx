@@ -17,7 +17,7 @@ cdef void pop_pause(Worker* w, PopJob* j) noexcept nogil:
         pop_paused(j)
         return
     until = clock_mono_us() + PAUSE_US
-    j.paused_until = until if until < j.until_us else j.until_us
+    j.paused_until = until if until < j.until_us and not j.req.feed else j.until_us      # a feed has nobody to tell
     pop_move(j, POP_RESOLVING)
     joblist_add(&engine_of(w).paused, &j.job)
 

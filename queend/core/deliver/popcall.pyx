@@ -431,6 +431,7 @@ cdef void pop_answered(PopJob* j, int n) noexcept nogil:
         pop_fail(j, 503, "Out of memory")
         return
     pop_move(j, POP_COMPLETED)
+    j.n_messages = n
     r.on_unsent = pop_unsent
     r.worker.counters.op[OP_POP].items += n
     tally_pop(j, r.worker, n, r.out.len)

@@ -44,10 +44,14 @@ cdef void pop_submit(Worker* w, Request* r, int route) noexcept nogil:
     if r.grant != NULL and route != ROUTE_POP_ANY and not gate_allows(r, j.req.queue, VERB_POP):
         gate_refuse_queue(r)
         return
+    pop_begin(w, r, j)
+
+cdef void pop_begin(Worker* w, Request* r, PopJob* j) noexcept nogil:
+    # What it asks for is known, and allowed.
     job_open(&j.job, r, &POP_JOB)
     j.deadline.owner = j
-    j.any_queue = route == ROUTE_POP_ANY
-    if route == ROUTE_POP_PARTITION:
+    j.any_queue = j.req.route == ROUTE_POP_ANY
+    if j.req.route == ROUTE_POP_PARTITION or j.req.route == ROUTE_STREAM_PARTITION:
         j.want_partition = j.req.partition
     if j.req.wait and j.req.timeout_ms > 0 and not r.conn.half:
         # a little early, so that the answer reaches clients that count to the same number

@@ -10,15 +10,27 @@ cdef struct ReleaseCall:
 
 cdef void release_want(Engine* e, Cursor* c, PopJob* j) noexcept nogil:
     # What j claimed, or may have. Of another worker's pop: the book is locked.
+    cdef Release* x = release_new(e, c, j.lease)
+    if x != NULL:
+        x.pin = pin_share(e.worker.pins, j.job.r.pin)
+
+cdef void release_fed(Engine* e, Fed* x) noexcept nogil:
+    # What is out to a feed. Book locked: the cursor is not buried yet, and what is pinned before it is outlives that.
+    cdef Release* one = release_new(e, x.cursor, x.lease)
+    if one != NULL:
+        one.pin = pin_take(e.worker.pins)
+
+cdef Release* release_new(Engine* e, Cursor* c, const unsigned char* lease) noexcept nogil:
+    # NULL, when memory ran out: the lease then ends by itself.
     cdef Release* x = <Release*>malloc(sizeof(Release))
     if x == NULL:
-        return                # the lease then ends by itself
+        return NULL
     x.cursor = c
     x.tries = 0
-    x.pin = pin_share(e.worker.pins, j.job.r.pin)
-    memcpy(x.lease, j.lease, 16)
+    memcpy(x.lease, lease, 16)
     x.next = e.releases
     e.releases = x
+    return x
 
 cdef void releases_close(Engine* e) noexcept nogil:
     # They end by themselves.

@@ -1,6 +1,6 @@
 # Leases that ended before their time through another daemon. Who ends one tells its own process only: a write for every
 # lease, so that others hear of it, would cost all acknowledgments. Instead some of the leases this process believes in
-# are looked up once a second, while somebody waits for them and something was committed at all.
+# are looked up once a second, while somebody waits for them (or for credit) and something was committed at all.
 
 cdef enum:
     ENDED_STEPS = 8192        # of the book's leases and pauses that are considered for it
@@ -20,7 +20,8 @@ cdef void ended_send(Engine* e) noexcept nogil:
         d.ended_at = d.ended_at % n + 1
         steps += 1
         c = <Cursor*>book.due.nodes[d.ended_at].owner
-        if c.state == CURSOR_LEASED and not c.group.dead and (d.ended_all or c.group.n_wait or c.wait_first != NULL):
+        if c.state == CURSOR_LEASED and not c.group.dead and (d.ended_all or c.group.n_wait or c.wait_first != NULL
+                                                                  or c.fed != NULL and c.fed.feed.full):
             pgarray_int4(&a.part, c.partition.id)
             pgarray_int4(&a.group, c.group.id)
             d.checked[d.n_checked].partition = c.partition.id

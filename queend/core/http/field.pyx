@@ -29,6 +29,19 @@ cdef Slice header_value(Slice raw, const char* name) noexcept nogil:
     header_next(&at, raw.p + raw.n, name, &value)
     return value
 
+cdef bint header_lists(Slice raw, const char* name, const char* word) noexcept nogil:
+    # Does a header of this name list the word (both in lower case)?
+    cdef const char* at = raw.p
+    cdef Slice value
+    cdef size_t n = strlen(word)
+    cdef size_t i
+    while header_next(&at, raw.p + raw.n, name, &value):
+        for i in range(value.n - n + 1 if value.n >= n else 0):
+            if (text_folds(value.p + i, word, n) and (i == 0 or value.p[i - 1] == b' ' or value.p[i - 1] == b',')
+                    and (i + n == value.n or value.p[i + n] == b' ' or value.p[i + n] == b',')):
+                return True
+    return False
+
 cdef inline bint text_folds(const char* p, const char* lower, size_t n) noexcept nogil:
     # p is `lower` but for the case of its letters?
     cdef size_t i

@@ -35,6 +35,8 @@ cdef void httpdate_set(HttpDate* d, int64_t second) noexcept nogil:
     memcpy(t + 25, b" GMT", 5)
 
 cdef const char* status_phrase(int status) noexcept nogil:
+    if status == 101:
+        return b"Switching Protocols"
     if status == 200:
         return b"OK"
     if status == 201:
@@ -73,6 +75,8 @@ cdef const char* status_phrase(int status) noexcept nogil:
         return b"Expectation Failed"
     if status == 422:
         return b"Unprocessable Content"
+    if status == 426:
+        return b"Upgrade Required"
     if status == 429:
         return b"Too Many Requests"
     if status == 431:

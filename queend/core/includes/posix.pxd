@@ -32,7 +32,7 @@ cdef extern from "<sys/prctl.h>" nogil:
     int prctl(int, const char*)
 
 cdef extern from "<netinet/in.h>" nogil:
-    int IPPROTO_IPV6, IPV6_V6ONLY
+    int IPPROTO_IPV6, IPV6_V6ONLY, IPPROTO_TCP
     struct in_addr:
         uint32_t s_addr
     struct in6_addr:
@@ -45,6 +45,9 @@ cdef extern from "<netinet/in.h>" nogil:
         in6_addr sin6_addr
     uint16_t ntohs(uint16_t)
     uint32_t ntohl(uint32_t)
+
+cdef extern from "<netinet/tcp.h>" nogil:
+    int TCP_USER_TIMEOUT
 
 cdef extern from "<netdb.h>" nogil:
     int AI_PASSIVE, AI_NUMERICSERV

@@ -24,6 +24,7 @@ cdef void unacked_close() noexcept nogil:
     while unacked.oldest != NULL:
         unacked_forget(unacked.oldest)
     table_free(&unacked.table)
+    table_free(&fed_leases)
 
 cdef inline uint64_t unacked_key(Cursor* c) noexcept nogil:
     return (<uint64_t><uint32_t>c.partition.id << 32) | <uint32_t>c.group.id
@@ -56,6 +57,8 @@ cdef Unacked* unacked_begin(Cursor* c, const unsigned char* lease, int64_t first
     cdef size_t bytes = sizeof(Unacked) + 16 * <size_t>n
     cdef Unacked* h
     unacked_end(c)
+    if c.fed != NULL:
+        fed_over(c)           # of a lease before this one
     if c.dead:
         return NULL
     h = <Unacked*>malloc(bytes)

@@ -82,6 +82,7 @@ cdef void conn_close(Conn* c) noexcept nogil:
     if c.state == CONN_CLOSING:
         return
     conn_move(c, CONN_CLOSING)
+    c.feed = NULL
     c.first = NULL
     c.last = NULL
     c.owed = 0
@@ -225,7 +226,8 @@ cdef void conn_on_read(uv_stream_t* stream, ssize_t got, const uv_buf_t* buf) no
             c.head = held
             conn_close(c)
             return
-        if memchr(data, b'\n', n) == NULL and held.len <= c.worker.limits.max_head:
+        if held.len < c.feed.want if c.mode == READ_FRAMES and c.feed != NULL else (
+                memchr(data, b'\n', n) == NULL and held.len <= c.worker.limits.max_head):
             c.head = held
             if held.cap > ARRIVING_FREE:
                 conn_account(c)
@@ -246,7 +248,8 @@ cdef inline bint conn_sated(Conn* c) noexcept nogil:
 
 cdef inline bint conn_holds_back(Conn* c) noexcept nogil:
     # Its next request has to wait: for the token or the reading of the one before, or for answers.
-    return c.mode == READ_LATER or c.beside or c.owed >= c.worker.settings.max_pipeline or conn_sated(c)
+    return (c.mode == READ_LATER or c.beside or c.owed >= c.worker.settings.max_pipeline or conn_sated(c)
+            or c.feed != NULL and c.feed.n_commands >= c.worker.settings.max_pipeline)
 
 cdef void conn_yield(Conn* c) noexcept nogil:
     # It has more that is large; others come first.
@@ -263,6 +266,10 @@ cdef void conn_consume(Conn* c, const char* data, size_t n) noexcept nogil:
             used = conn_take_head(c, data, n)
             if used == 0:
                 break
+        elif c.mode == READ_FRAMES:
+            used = service.heard(c, data, n)
+            if used == 0:
+                break
         elif c.mode == READ_CHUNKED:
             used = conn_take_chunks(c, data, n)
         else:
@@ -271,7 +278,7 @@ cdef void conn_consume(Conn* c, const char* data, size_t n) noexcept nogil:
             return
         data += used
         n -= used
-        if n and c.mode == READ_HEAD and turn_over(c.worker):
+        if n and (c.mode == READ_HEAD or c.mode == READ_FRAMES) and turn_over(c.worker):
             turn_wait(c)
             break
     if c.state == CONN_CLOSING:

@@ -101,9 +101,19 @@ cdef inline Buf* reply_begin(Request* r, int status, const char* content_type) n
     # Status line and headers; the caller appends the body and calls reply_end. content_type NULL: no body will follow.
     return reply_begin_more(r, status, content_type, b"")
 
+cdef Buf* reply_bare(Request* r, int status) noexcept nogil:
+    # Of what was made for a feed: a body is all it has.
+    request_out(r)
+    r.status = status
+    r.head_size = 0
+    return &r.out
+
 cdef Buf* reply_begin_more(Request* r, int status, const char* content_type, const char* lines) noexcept nogil:
     # The same with further header lines.
-    cdef Buf* b = reply_head(r, status)
+    cdef Buf* b
+    if r.feed != NULL:
+        return reply_bare(r, status)
+    b = reply_head(r, status)
     buf_text(b, lines)
     if content_type != NULL:
         buf_text(b, b"Content-Type: ")
@@ -125,6 +135,11 @@ cdef void reply_end(Request* r) noexcept nogil:
     # The body is complete: the answer goes out with the others of this turn of the loop. r may be gone afterwards.
     cdef Worker* w = r.worker
     cdef OpCounter* counter = &w.counters.op[r.op]
+    if r.feed != NULL:
+        r.replied = True
+        r.on_gone = NULL
+        service.fed(r)
+        return
     if r.out.failed and not r.unanswerable:
         r.unanswerable = True
         reply_error(r, 503, b"Out of memory: whether the request was done is not known")
@@ -160,11 +175,21 @@ cdef void reply_simple(Request* r, int status, const char* json_text) noexcept n
 
 cdef void reply_error(Request* r, int status, const char* text) noexcept nogil:
     # {"error": text}, or as a problem; 503 tells when to come back, 401 what is asked for, 405 what is known.
-    cdef Buf* b = reply_head(r, status)
-    cdef bint problem = r.headers_raw.n and problem_wanted(r.headers_raw)
+    cdef Buf* b
+    cdef bint problem
+    if r.feed != NULL:
+        buf_text(reply_bare(r, status), b'{"error":')
+        json_escape(&r.out, slice_lit(text))
+        buf_byte(&r.out, b'}')
+        reply_end(r)
+        return
+    b = reply_head(r, status)
+    problem = r.headers_raw.n and problem_wanted(r.headers_raw)
     buf_text(b, b"Content-Type: application/problem+json\r\n" if problem else b"Content-Type: application/json\r\n")
     if status == 503 or status == 401:
         buf_text(b, b"Retry-After: 1\r\n" if status == 503 else b"WWW-Authenticate: Bearer\r\n")
+    if status == 426:
+        buf_text(b, b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n")
     if status == 405:
         buf_text(b, b"Allow: GET, HEAD, POST, PUT, DELETE, OPTIONS\r\n")
     if status == 503:

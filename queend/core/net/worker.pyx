@@ -305,7 +305,7 @@ cdef void worker_end(Worker* w) noexcept nogil:
         c = w.conns[state].first
         while c != NULL:
             following = c.next
-            if c.first != NULL and not c.out_pending:
+            if c.first != NULL and c.feed == NULL and not c.out_pending:
                 conn_write_text(c, FAREWELL, strlen(FAREWELL))
             conn_close(c)
             c = following

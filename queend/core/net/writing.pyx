@@ -35,10 +35,9 @@ cdef void conn_flush(Conn* c) noexcept nogil:
         c.worker.counters.not_taken += 1
         conn_close(c)
         return
-    while c.first != NULL and c.first.replied:
-        if not conn_write(c):
-            conn_close(c)
-            return
+    if not conn_answer(c) or c.feed != NULL and c.first is c.feed.r and not (service.flow(c) and conn_answer(c)):
+        conn_close(c)
+        return
     if c.owes_continue and c.first == NULL and not c.out_pending:
         c.owes_continue = False
         if not conn_write_text(c, b"HTTP/1.1 100 Continue\r\n\r\n", 25):
@@ -53,6 +52,13 @@ cdef void conn_flush(Conn* c) noexcept nogil:
         if c.state == CONN_CLOSING:
             return
     conn_settle(c)
+
+cdef inline bint conn_answer(Conn* c) noexcept nogil:
+    # All that is answered and has its turn. False: the connection is broken.
+    while c.first != NULL and c.first.replied:
+        if not conn_write(c):
+            return False
+    return True
 
 cdef void conn_resume(Conn* c) noexcept nogil:
     # Room again: first what was kept, then what comes.
@@ -127,6 +133,43 @@ cdef bint conn_write_later(Conn* c, unsigned int n, size_t sent, size_t size) no
                 sent = 0
         buf_init(&r.out)
         r = r.next
+    return conn_hand(c, x, out, n)
+
+cdef bint conn_write_part(Conn* c, Buf* part) noexcept nogil:
+    # Of an answer that goes on. The buffer is empty afterwards, or has changed hands. False: the connection is broken.
+    cdef uv_buf_t out
+    cdef int sent = 0
+    cdef Writing* x
+    if part.failed:
+        return False
+    out.base = part.data
+    out.len = part.len
+    if not c.out_pending:
+        sent = uv_try_write(<uv_stream_t*>&c.tcp, &out, 1)
+        if sent == UV_EAGAIN:
+            sent = 0
+        if sent < 0:
+            return False
+    c.worker.counters.bytes_out += part.len
+    if <size_t>sent == part.len:
+        buf_clear(part)
+        return True
+    x = <Writing*>malloc(sizeof(Writing))
+    if x == NULL:
+        return False
+    x.conn = c
+    x.req.data = x
+    x.size = part.len - <size_t>sent
+    x.n = 1
+    x.held = <int64_t>(part.cap if part.cap <= OUT_KEEP else part.len)
+    x.bufs[0] = part[0]
+    buf_init(part)
+    out.base += sent
+    out.len -= <size_t>sent
+    return conn_hand(c, x, &out, 1)
+
+cdef bint conn_hand(Conn* c, Writing* x, const uv_buf_t* out, unsigned int n) noexcept nogil:
+    # To the loop, which tells when it is written.
     c.out_pending += x.size
     c.handed += <int64_t>x.size
     untaken_add(c.worker, c, x.held)

@@ -65,6 +65,8 @@ cdef void cursor_move(Cursor* c, int state, int64_t due_us) noexcept nogil:
         heap_del(&book.due, &c.due)
         g.n_delayed -= c.state == CURSOR_DELAYED
     c.state = state
+    if c.fed != NULL and state != CURSOR_LEASED and state != CURSOR_BUSY:
+        fed_over(c)           # a look at a lease that goes on makes it busy for a while
     book.moves += 1
     c.moved = book.moves
     if state == CURSOR_READY:
@@ -85,6 +87,8 @@ cdef void cursor_move(Cursor* c, int state, int64_t due_us) noexcept nogil:
 
 cdef void cursor_free(Cursor* c) noexcept nogil:
     # Nobody holds it any more. Lock held.
+    if c.fed != NULL:
+        fed_over(c)
     if not c.dead:
         unacked_end(c)
         heap_del(&book.due, &c.due)

@@ -9,7 +9,9 @@ cdef bint pop_name(Slice query, const char* key, Arena* a, Slice* out, ApiError*
     return True
 
 cdef bint pop_path(int route, Slice path, Arena* a, PopReq* q, ApiError* e) noexcept nogil:
-    cdef const char* p = path.p + 18          # after /api/v1/pop/queue/
+    # what stands after /api/v1/pop/queue/ or /api/v1/stream/
+    cdef bint streams = route == ROUTE_STREAM_QUEUE or route == ROUTE_STREAM_PARTITION
+    cdef const char* p = path.p + (15 if streams else 18)
     cdef const char* end = path.p + path.n
     cdef const char* slash
     if route == ROUTE_POP_ANY:
@@ -19,7 +21,7 @@ cdef bint pop_path(int route, Slice path, Arena* a, PopReq* q, ApiError* e) noex
         slash = end
     if not percent_decode(slice_of(p, slash - p), a, False, &q.queue) or q.queue.n > NAME_MAX or q.queue.n == 0:
         return refuse(e, b"The queue name in the path must be valid text of 1 to 255 bytes")
-    if route == ROUTE_POP_PARTITION:
+    if route == ROUTE_POP_PARTITION or route == ROUTE_STREAM_PARTITION:
         p = slash + 11
         if not percent_decode(slice_of(p, end - p), a, False, &q.partition) or q.partition.n > NAME_MAX:
             return refuse(e, b"The partition name in the path must be valid text of at most 255 bytes")
@@ -31,7 +33,8 @@ cdef bint pop_parse(int route, Slice path, Slice query, Arena* a, const Settings
     cdef bint given, yes, also
     memset(q, 0, sizeof(PopReq))
     q.route = route
-    if not query_names(query, POP_NAMES, a, e):
+    if not query_names(query, STREAM_NAMES if route == ROUTE_STREAM_QUEUE or route == ROUTE_STREAM_PARTITION
+                       else POP_NAMES, a, e):
         return False
     if not pop_path(route, path, a, q, e):
         return False
@@ -75,7 +78,7 @@ cdef bint pop_parse(int route, Slice path, Slice query, Arena* a, const Settings
         q.batch = BATCH_MAX
     if q.partitions < 1:
         q.partitions = 1
-    if route == ROUTE_POP_PARTITION:
+    if route == ROUTE_POP_PARTITION or route == ROUTE_STREAM_PARTITION:
         q.partitions = 1
         q.partitions_given = True       # by the path: nothing is left to choose
     if q.timeout_ms > MAX_TIMEOUT_MS:

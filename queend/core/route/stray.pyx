@@ -8,6 +8,10 @@ cdef enum:
 
 # Each begins with its length.
 cdef const char* POP_NAMES = (b"\x05" b"batch" b"\x04" b"wait" b"\x07" b"timeout" b"\x0d" b"consumerGroup" b"\x07" b"autoAck" b"\x10" b"commitOnDelivery" b"\x0a" b"partitions" b"\x10" b"subscriptionMode" b"\x10" b"subscriptionFrom" b"\x09" b"namespace" b"\x04" b"task" b"\x09" b"autopilot" b"\x06" b"frames" b"\x06" b"format" b"\x0c" b"leaseSeconds" b"\x0a" b"conflation")
+cdef const char* STREAM_NAMES = (b"\x05" b"batch" b"\x0d" b"consumerGroup" b"\x07" b"autoAck"
+                                 b"\x10" b"commitOnDelivery" b"\x0a" b"partitions" b"\x10" b"subscriptionMode"
+                                 b"\x10" b"subscriptionFrom" b"\x06" b"format" b"\x0c" b"leaseSeconds"
+                                 b"\x0a" b"conflation" b"\x06" b"credit" b"\x09" b"heartbeat" b"\x07" b"release")
 cdef const char* PUSH_NAMES = (b"\x05" b"queue" b"\x09" b"partition" b"\x07" b"payload" b"\x0d" b"transactionId" b"\x07" b"traceId" b"\x0b" b"traceparent" b"\x0a" b"tracestate" b"\x09" b"deliverAt" b"\x07" b"delayMs")
 cdef const char* ACK_NAMES = (b"\x0d" b"transactionId" b"\x0b" b"partitionId" b"\x06" b"status" b"\x0d" b"consumerGroup" b"\x07" b"leaseId" b"\x05" b"error" b"\x07" b"delayMs" b"\x0a" b"cumulative" b"\x04" b"type")
 cdef const char* TX_NAMES = (b"\x0d" b"transactionId" b"\x0b" b"partitionId" b"\x06" b"status" b"\x0d" b"consumerGroup" b"\x07" b"leaseId" b"\x05" b"error" b"\x07" b"delayMs" b"\x0a" b"cumulative" b"\x04" b"type" b"\x05" b"queue" b"\x09" b"partition" b"\x07" b"payload" b"\x07" b"traceId" b"\x0b" b"traceparent" b"\x0a" b"tracestate" b"\x09" b"deliverAt" b"\x05" b"items" b"\x04" b"data")

@@ -12,6 +12,8 @@ cdef void routes_open() noexcept nogil:
     pop_route(b"pop_queue", b"/api/v1/pop/queue/:queue", ROUTE_POP_QUEUE)
     pop_route(b"pop_partition", b"/api/v1/pop/queue/:queue/partition/:partition?", ROUTE_POP_PARTITION)
     pop_route(b"pop_any", b"/api/v1/pop", ROUTE_POP_ANY)
+    stream_route(b"stream_queue", b"/api/v1/stream/:queue", ROUTE_STREAM_QUEUE)
+    stream_route(b"stream_partition", b"/api/v1/stream/:queue/partition/:partition?", ROUTE_STREAM_PARTITION)
     route_is(b"ack", METHOD_POST, b"/api/v1/ack", ack_submit, ROUTE_ACK)
     route_is(b"ack_batch", METHOD_POST, b"/api/v1/ack/batch", ack_submit, ROUTE_ACK_BATCH)
     route_is(b"transaction", METHOD_POST, b"/api/v1/transaction", tx_submit, ROUTE_ONLY)
@@ -49,6 +51,11 @@ cdef HotRoute* route_is(const char* name, int method, const char* path,
 
 cdef void pop_route(const char* name, const char* path, int route) noexcept nogil:
     cdef HotRoute* t = route_is(name, METHOD_GET, path, pop_submit, route)
+    t.query = NULL
+    t.delivers = True
+
+cdef void stream_route(const char* name, const char* path, int route) noexcept nogil:
+    cdef HotRoute* t = route_is(name, METHOD_GET, path, feed_submit, route)
     t.query = NULL
     t.delivers = True
 

@@ -20,7 +20,12 @@ cdef void service_open() noexcept nogil:
     service.early = gate_early
     service.refuse = gate_early_refuse
     service.verify = bridge_send
+    service.fed = feed_fed
+    service.flow = feed_flow
+    service.heard = socket_heard
 
 cdef void service_tick(Worker* w) noexcept nogil:
     engine_sweep(w)
+    if engine_of(w) != NULL:
+        feeds_tick(engine_of(w))
     era_tick(w)

@@ -13,6 +13,7 @@ cdef void engine_stop(Worker* w) noexcept nogil:
     uv_mutex_unlock(&book.lock)
     uv_rwlock_rdunlock(&catalog.lock)
     popjobs_wake(w, wake)
+    feeds_stop(e)
     engine_drain(w)
 
 cdef void book_wake_all(PopJob** wake) noexcept nogil:
@@ -65,6 +66,7 @@ cdef void engine_closing(Engine* e) noexcept nogil:
     releases_close(e)
     takebacks_close(e)
     heap_free(&e.deadlines)
+    heap_free(&e.beats)
     table_free(&e.ack_rows)
     args_free(&e.args)
     bodypack_free(&e.pack)

@@ -96,6 +96,17 @@ cdef void leases_take(Call* call, JobList* list, int most, PgArray* leases, PgAr
             pgarray_int4(seconds, j.req.seconds)
         joblist_add(&call.jobs, &j.job)
 
+cdef void lease_longer(LeaseReq* q, int64_t now) noexcept nogil:
+    # Of what is out to a feed: it counts against its credit for longer.
+    cdef Fed* x
+    uv_mutex_lock(&book.lock)
+    x = fed_of(q.lease)
+    while x != NULL:
+        if x.cursor.state == CURSOR_LEASED:
+            cursor_move(x.cursor, CURSOR_LEASED, now + q.expires_us - dbclock_now())
+        x = x.alike
+    uv_mutex_unlock(&book.lock)
+
 cdef void leases_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     cdef LeaseJob* j
     cdef Request* r
@@ -116,6 +127,8 @@ cdef void leases_done(Call* c, PGresult* res, int outcome) noexcept nogil:
                 j.req.expires_us = pg_int8_or(res, row, RENEW_EXPIRES_AT, 0)
                 j.req.renewed = pg_int4_or(res, row, RENEW_RENEWED, 0)
                 break
+        if j.req.status == 0:
+            lease_longer(&j.req, c.ended_us)
         r = job_end(&j.job)
         r.worker.counters.op[OP_LEASE].items += 1
         out = reply_begin(r, 200, JSON_TYPE)

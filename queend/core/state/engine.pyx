@@ -191,6 +191,7 @@ cdef struct Engine:
     Release* releases
     Takeback* takebacks
     Heap deadlines
+    Heap beats                # of its feeds
     Limit release_limit
     Limit takeback_limit
     Drain[DRAINS_MOST] drains

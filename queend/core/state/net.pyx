@@ -44,6 +44,7 @@ cdef struct Request:
     int64_t held              # of its body, in the budget of what arrives (net/beside)
     size_t head_size          # of it: status line and headers
     Grant* grant              # what its token allows, NULL: nobody asks
+    Feed* feed                # that it was made for: its answer is a part of that one's
     void* job                 # what it has become: a Job of the engine, or a call of the bridge
     void (*on_gone)(Request* r) noexcept nogil     # the client left before the answer; may be NULL
     # the client sends no more: it may have left, or wait for this answer; may be NULL
@@ -74,6 +75,7 @@ cdef enum ConnReading:
     # a request with a large body waits for its token to be verified; it is read from its head on then
     READ_LATER = 4
     READ_GONE = 5             # it is closed, and freed when its turn comes
+    READ_FRAMES = 6           # of a WebSocket
 
 cdef enum:
     OUT_MAX = 1 << 20         # bytes of answers a client may leave untaken before it is no longer read
@@ -100,6 +102,7 @@ cdef struct Conn:
     Request* first            # answers owed, in order
     Request* last
     Request* reading          # head complete, body not
+    Feed* feed                # what its last request has become
     Buf head                  # bytes that are not a complete request yet; answers owed may hold some back, too
     size_t body_got           # READ_FIXED
     Chunked* chunked          # READ_CHUNKED
@@ -362,6 +365,10 @@ cdef struct Service:
     # may its body be read? 1: yes; 0: once its token is verified; -1: no
     int (*early)(Request* r) noexcept nogil
     void (*refuse)(Request* r) noexcept nogil           # it may not
+    void (*fed)(Request* r) noexcept nogil              # what was made for a feed is answered
+    # the frame these bytes begin with; how many it has, 0: it is not complete
+    size_t (*heard)(Conn* c, const char* data, size_t n) noexcept nogil
+    bint (*flow)(Conn* c) noexcept nogil                # the end of a turn, for a feed. False: its connection is broken
     void (*verify)(Request* r, bint token) noexcept nogil
 
 cdef Service service

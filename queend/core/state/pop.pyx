@@ -78,6 +78,7 @@ cdef struct PopJob:
     int hand_left             # records it still takes
     int hand_width            # partitions it takes at most
     int n_handed
+    int n_messages            # of its answer
     int64_t first_us          # when the first row it was answered from was stored, 0: handed over
     Taken* taken              # one per candidate, while its records come from memory
     int n_made

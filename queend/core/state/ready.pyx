@@ -10,6 +10,8 @@ cdef enum CursorState:
 
     FRESH_AGAIN = 2           # Cursor.fresh: forgotten while it was busy
 
+cdef struct Fed
+
 cdef struct Cursor:
     HeapNode due
     Partition* partition
@@ -29,6 +31,7 @@ cdef struct Cursor:
     uint32_t moved            # book.moves when it last changed its state
     # its newest delivery is not known to be acknowledged to the end: what is left of it goes first
     uint8_t open
+    Fed* fed                  # a feed whose lease it is, NULL: none
 
 cdef enum:
     ROWCACHE_AGE_US = 10000000

@@ -27,6 +27,8 @@ cdef enum Route:              # of those that one function takes (HotRoute)
     ROUTE_POP_ANY
     ROUTE_ACK
     ROUTE_ACK_BATCH
+    ROUTE_STREAM_QUEUE
+    ROUTE_STREAM_PARTITION
 
 cdef struct PushRun
 
@@ -97,6 +99,18 @@ cdef struct PushReq:
     size_t unpacked           # bytes the request takes beside its body
     PushItem* items
 
+cdef enum FeedForm:
+    FEED_NONE = 0
+    FEED_CHUNKS = 1           # server-sent events
+    FEED_PLAIN = 2            # the same to a client that knows no chunks
+    FEED_SOCKET = 3           # a WebSocket
+
+cdef struct FeedReq:          # what a stream asks for besides its pops
+    int credit                # messages without an acknowledgment, 0: not said
+    int beat_s                # it hears something so often
+    bint release              # its leases end with it
+    bint release_given
+
 cdef struct PopReq:
     int route
     Slice queue
@@ -113,6 +127,7 @@ cdef struct PopReq:
     bint autopilot
     bint frames               # the answer is wanted framed
     bint events               # or as CloudEvents
+    uint8_t feed              # FEED_*: it is a stream's, and its messages are written as one's
     bint batch_given
     bint partitions_given
     bint sub_new
@@ -124,6 +139,7 @@ cdef struct PopMessage:
     unsigned char[16] record_id
     Slice payload
     bint as_event
+    uint8_t feed              # FEED_*
     Extras extras             # without a text: the record id's spelling is the transactionId
     Slice lease               # 36 bytes, empty with autoAck
     Slice queue

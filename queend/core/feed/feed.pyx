@@ -1,0 +1,371 @@
+# A feed: one request that is answered with messages for as long as its client stays. Here it asks for them with one pop
+# after another, each as a client's would be, which waits in the book among the others. No pop is made while its client
+# has as many messages without an acknowledgment as it wants to have, or has not taken what it was given. In: a request,
+# ends of leases. Out: messages, signs of life. Owns the feed, and the requests that are made for it.
+
+cdef enum:
+    # a pop waits so long, and up to half as long again: what it found may not be held for good
+    FEED_POP_MS = 20000
+    FEED_PAUSE_US = 1000000   # after something failed
+    FEED_RETRY_MS = 2000      # a client that was cut off waits so long
+    FEED_ENDLESS = <int64_t>1 << 40     # credit where it is not counted
+    FEED_SILENCES = 3         # signs of life without an answer, then nobody is there
+
+# ---- begin ---------------------------------------------------------------------------------------------------------
+
+cdef void feed_submit(Worker* w, Request* r, int route) noexcept nogil:
+    cdef Engine* e = engine_of(w)
+    cdef Conn* c = r.conn
+    cdef Feed* f
+    cdef ApiError err
+    if c == NULL:
+        reply_empty(r, 204)   # its client left meanwhile
+        return
+    f = <Feed*>calloc(1, sizeof(Feed))
+    if f == NULL:
+        reply_error(r, 503, b"Out of memory")
+        return
+    err.status = 0
+    if feed_parse(route, r.path, r.query, &r.arena, e.settings, &f.req, &f.ask, &err):
+        feed_judge(f, r, &err)
+    if err.status == 0 and socket_wanted(r):
+        f.req.feed = FEED_SOCKET
+        socket_judge(r, f.accept, &err)
+    if err.status == 0 and not heap_add(&e.beats, &f.beat, clock_mono_us() + f.ask.beat_s * <int64_t>1000000):
+        error_set(&err, 503, b"Out of memory")
+    if err.status:
+        free(f)
+        reply_error(r, err.status, err.text)
+        return
+    f.beat.owner = f
+    f.msg.run = feed_credited
+    f.worker = w
+    f.r = r
+    if f.req.feed == FEED_NONE:
+        f.req.feed = FEED_PLAIN if r.http10 else FEED_CHUNKS
+    elif not f.ask.release_given:
+        f.ask.release = True  # who acknowledges here does so no more when it is gone
+    if f.req.auto_ack and (f.req.feed != FEED_SOCKET or f.ask.credit == 0):
+        f.granted = FEED_ENDLESS
+    else:
+        f.granted = f.ask.credit if f.ask.credit else max(FEED_CREDIT, f.req.batch)
+    r.job = f
+    r.on_gone = feed_gone
+    r.on_end = feed_half
+    w.counters.feeds += 1
+    w.counters.live_feeds += 1
+    feed_sit(f, c)
+
+cdef void feed_judge(Feed* f, Request* r, ApiError* e) noexcept nogil:
+    # What speaks against it, if anything does.
+    if not gate_allows(r, f.req.queue, VERB_POP):
+        error_set(e, 403, b"Insufficient permissions for this queue")
+    elif r.next != NULL or r.conn.reading != NULL:
+        error_set(e, 400, b"Nothing may follow the request for a stream on its connection")
+    elif atomic_get64(&jobs_standing) >= r.worker.settings.max_parked:
+        r.worker.counters.not_parked += 1
+        error_set(e, 503, b"Too many pops are waiting; try again")
+
+cdef void feed_sit(Feed* f, Conn* c) noexcept nogil:
+    # The connection is its own from now on: whatever follows on it is no request.
+    cdef int silent_ms = FEED_SILENCES * f.ask.beat_s * 1000
+    f.r.keep_alive = False
+    c.feed = f
+    c.ended = True
+    c.mode = READ_FRAMES if f.req.feed == FEED_SOCKET else READ_NOTHING
+    buf_free(&c.head)
+    conn_let_go(c)
+    # who is cut off does not answer, and the kernel would go on for a quarter of an hour
+    setsockopt(conn_fd(c), IPPROTO_TCP, TCP_USER_TIMEOUT, &silent_ms, sizeof(silent_ms))
+    conn_dirty(c)
+
+cdef void feed_begin(Feed* f) noexcept nogil:
+    # Its head is written when all answers before it are.
+    cdef Buf* b
+    cdef char[40] text
+    f.begun = True
+    if f.req.feed == FEED_SOCKET:
+        socket_begin(f)
+        return
+    b = reply_head(f.r, 200)
+    buf_text(b, b"Content-Type: text/event-stream\r\nCache-Control: no-store\r\nX-Accel-Buffering: no\r\n"
+                b"Connection: close\r\n")
+    if sites.origins[0]:
+        site_tell(f.r)
+    if f.req.feed == FEED_CHUNKS:
+        buf_text(b, b"Transfer-Encoding: chunked\r\n")
+    buf_put(b, b"\r\n", 2)
+    snprintf(text, sizeof(text), b"retry: %d\n\n", FEED_RETRY_MS)
+    feed_text(b, f.req.feed, text)
+
+# ---- messages ------------------------------------------------------------------------------------------------------
+
+cdef bint feed_flow(Conn* c) noexcept nogil:
+    # What has gathered goes out, and more is asked for. False: the connection is broken.
+    cdef Feed* f = c.feed
+    cdef Request* q = f.answer
+    cdef const char* why
+    if not f.begun:
+        feed_begin(f)
+    if f.r.out.len or f.r.out.failed:
+        if not conn_write_part(c, &f.r.out):
+            return False
+        buf_free(&f.r.out)
+        f.wrote_us = clock_mono_us()
+    if q != NULL:
+        if not conn_write_part(c, &q.out):
+            return False      # it goes back with the rest
+        f.answer = NULL
+        f.wrote_us = clock_mono_us()
+        request_close(q)
+    why = feed_over(f, c)
+    if why != NULL:
+        feed_end(f, why)
+    else:
+        feed_next(f, c)
+    return True
+
+cdef void feed_next(Feed* f, Conn* c) noexcept nogil:
+    cdef Engine* e = engine_of(f.worker)
+    cdef Request* q
+    cdef PopJob* j
+    cdef int64_t left = f.granted - f.used
+    cdef int64_t now
+    if f.pop != NULL or c.out_pending or left <= 0:
+        return
+    now = clock_mono_us()
+    if now < f.pause_until:
+        return
+    if untaken_over() or e.queued_jobs >= e.settings.max_queued_jobs:
+        feed_pause(f, now)
+        return
+    q = request_open(f.worker, c)
+    j = <PopJob*>arena_zero(&q.arena, sizeof(PopJob)) if q != NULL else NULL
+    if j == NULL or not feed_ask(f, q, j):
+        if q != NULL:
+            request_close(q)
+        feed_pause(f, now)
+        return
+    if left < j.req.batch:
+        j.req.batch = <int>left
+    q.feed = f
+    q.grant = f.r.grant
+    q.method = METHOD_GET
+    q.started_us = now
+    f.pop = q
+    pop_begin(f.worker, q, j)
+
+cdef bint feed_ask(Feed* f, Request* q, PopJob* j) noexcept nogil:
+    # Its names are copied: it may outlive the feed. False: memory ran out.
+    j.req = f.req
+    j.req.queue = arena_copy(&q.arena, f.req.queue)
+    j.req.group = arena_copy(&q.arena, f.req.group)
+    j.req.partition = arena_copy(&q.arena, f.req.partition)
+    j.req.timeout_ms = FEED_POP_MS + <int>(hash_mix(<uint64_t><uintptr_t>q) % (FEED_POP_MS // 2))
+    return j.req.queue.p != NULL and j.req.group.p != NULL and j.req.partition.p != NULL
+
+cdef void feed_fed(Request* q) noexcept nogil:
+    # What was made for a feed is answered.
+    cdef Feed* f = q.feed
+    if q is not f.pop:
+        socket_answered(f, q)
+        conn_dirty(f.r.conn)
+        return
+    f.pop = NULL
+    if q.on_unsent != NULL:
+        f.answer = q
+        feed_note(f, <PopJob*>q.job)
+    else:
+        if q.status == 503:
+            feed_pause(f, clock_mono_us())
+        elif q.status >= 400:
+            feed_last(f, b"refused", slice_of(q.out.data, q.out.len))
+        request_close(q)
+    conn_dirty(f.r.conn)
+
+cdef void feed_note(Feed* f, PopJob* j) noexcept nogil:
+    # What an answer brought is out to it, under its leases.
+    cdef int left = j.n_messages
+    cdef int i
+    cdef Unacked* h
+    cdef Cursor* c
+    f.worker.counters.fed += left
+    if j.req.auto_ack:
+        f.used += left if f.req.feed == FEED_SOCKET else 0
+        return
+    f.used += left
+    uv_mutex_lock(&book.lock)
+    for i in range(j.n_cursors):
+        c = j.cursors[i]
+        h = <Unacked*>table_get(&unacked.table, unacked_key(c)) if c.state == CURSOR_LEASED else NULL
+        if h != NULL and memcmp(h.lease, j.lease, 16) == 0 and fed_begin(f, c, j.lease, min(left, h.n)):
+            left -= c.fed.n
+    if left:
+        feed_note_rest(f, j, left)
+    f.full = f.used >= f.granted
+    uv_mutex_unlock(&book.lock)
+
+cdef void feed_note_rest(Feed* f, PopJob* j, int left) noexcept nogil:
+    # Messages of leases that nobody remembers count with the first that is one. Book locked.
+    cdef Cursor* c
+    cdef int i
+    for i in range(j.n_cursors):
+        c = j.cursors[i]
+        if c.state == CURSOR_LEASED and c.fed != NULL and c.fed.feed is f:
+            c.fed.n += left
+            return
+    for i in range(j.n_cursors):
+        c = j.cursors[i]
+        if c.state == CURSOR_LEASED and c.fed == NULL and fed_begin(f, c, j.lease, left):
+            return
+    f.used -= left            # its lease is over already
+
+cdef void feed_credited(Worker* w, InboxMsg* m) noexcept nogil:
+    # Leases are over.
+    cdef Feed* f = <Feed*>m
+    cdef bint closed
+    uv_mutex_lock(&book.lock)
+    f.used -= f.returned
+    f.returned = 0
+    f.full = f.used >= f.granted
+    f.posted = False
+    closed = f.closed
+    uv_mutex_unlock(&book.lock)
+    if closed:
+        free(f)
+    else:
+        conn_dirty(f.r.conn)
+
+# ---- signs of life -------------------------------------------------------------------------------------------------
+
+cdef void feeds_tick(Engine* e) noexcept nogil:
+    # Twice a second.
+    cdef int64_t now = clock_mono_us()
+    cdef HeapNode* top = heap_top(&e.beats)
+    while top != NULL and top.at <= now:
+        feed_beat(e, <Feed*>top.owner, now)
+        top = heap_top(&e.beats)
+
+cdef void feed_beat(Engine* e, Feed* f, int64_t now) noexcept nogil:
+    cdef int64_t beat = f.ask.beat_s * <int64_t>1000000
+    if f.begun and f.req.feed == FEED_SOCKET and socket_dead(f):
+        conn_close(f.r.conn)
+        return
+    if f.begun and not f.r.conn.out_pending and now - f.wrote_us >= beat:
+        if f.req.feed == FEED_SOCKET:
+            socket_ping(f)
+        else:
+            feed_text(&f.r.out, f.req.feed, b":\n\n")
+        f.wrote_us = now
+    heap_add(&e.beats, &f.beat, f.wrote_us + beat if f.wrote_us + beat > now else now + beat)
+    conn_dirty(f.r.conn)
+
+cdef inline void feed_pause(Feed* f, int64_t now) noexcept nogil:
+    f.pause_until = now + FEED_PAUSE_US
+    heap_add(&engine_of(f.worker).beats, &f.beat, f.pause_until)
+
+# ---- end -----------------------------------------------------------------------------------------------------------
+
+cdef const char* feed_over(Feed* f, Conn* c) noexcept nogil:
+    # Why it ends, NULL: it goes on.
+    if f.last:
+        return b""
+    if engine_of(f.worker).stopping:
+        return b"shutdown"
+    if c.half:
+        return b"closed"
+    if f.r.grant != NULL and f.r.grant.expires_us <= clock_wall_us():
+        return b"token expired"
+    return NULL
+
+cdef void feed_last(Feed* f, const char* why, Slice error) noexcept nogil:
+    # Its last event. error: an object that says more, empty: there is none.
+    cdef Buf* b = &f.r.out
+    cdef size_t at = b.len
+    if f.last:
+        return
+    if f.req.feed == FEED_SOCKET:
+        socket_last(f, why, error)
+        return
+    f.last = True
+    chunk_open(b, f.req.feed)
+    buf_text(b, b'event: end\ndata: {"reason":"')
+    buf_text(b, why)
+    buf_byte(b, b'"')
+    if error.n > 2:
+        buf_byte(b, b',')
+        buf_put(b, error.p + 1, error.n - 2)
+    buf_text(b, b"}\n\n")
+    chunk_close(b, f.req.feed, at)
+
+cdef void feed_end(Feed* f, const char* why) noexcept nogil:
+    # Its request is answered, to the end.
+    cdef Request* r = f.r
+    if why[0]:
+        feed_last(f, why, slice_of(NULL, 0))
+    if f.req.feed == FEED_CHUNKS:
+        buf_put(&r.out, b"0\r\n\r\n", 5)
+    r.conn.feed = NULL
+    r.on_gone = NULL
+    r.on_end = NULL
+    r.job = NULL
+    r.replied = True
+    feed_close(f)
+
+cdef void feed_gone(Request* r) noexcept nogil:
+    # Its client left.
+    feed_close(<Feed*>r.job)
+    request_close(r)
+
+cdef void feed_half(Request* r) noexcept nogil:
+    # Its client sends no more: nobody can tell whether it reads on, so it is over.
+    conn_dirty(r.conn)
+
+cdef void feed_close(Feed* f) noexcept nogil:
+    # What it was not given goes back; what it was given too, if it wants that.
+    cdef Engine* e = engine_of(f.worker)
+    cdef Request* q
+    cdef bint posted
+    heap_del(&e.beats, &f.beat)
+    f.worker.counters.live_feeds -= 1
+    if f.worker.requestlog.every:
+        requestlog_note(f.r)
+    feed_forsake(f.pop)
+    feed_forsake(f.answer)
+    while f.commands != NULL:
+        q = f.commands
+        f.commands = q.next
+        q.feed = NULL         # it is done all the same
+        q.conn = NULL
+    buf_free(&f.parts)
+    uv_mutex_lock(&book.lock)
+    while f.out != NULL:
+        if f.ask.release and not e.closing and f.out.cursor.state == CURSOR_LEASED:
+            release_fed(e, f.out)
+        fed_drop(f.out)
+    posted = f.posted
+    f.closed = True
+    uv_mutex_unlock(&book.lock)
+    if not posted:
+        free(f)
+
+cdef void feed_forsake(Request* q) noexcept nogil:
+    # A request that was made for it, if there is one, goes on without it.
+    if q == NULL:
+        return
+    q.feed = NULL
+    q.conn = NULL
+    q.grant = NULL
+    if not q.replied:
+        if q.on_gone != NULL:
+            q.on_gone(q)
+        return
+    if q.on_unsent != NULL:
+        q.on_unsent(q)
+    request_close(q)
+
+cdef void feeds_stop(Engine* e) noexcept nogil:
+    # The drain begins: they end with this turn.
+    cdef int i
+    for i in range(e.beats.n):
+        conn_dirty((<Feed*>e.beats.nodes[i + 1].owner).r.conn)

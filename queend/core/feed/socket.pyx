@@ -1,0 +1,315 @@
+# A stream over a WebSocket (RFC 6455): frames of its client in, answers and messages out. What a client says in a text
+# message is a request of the ordinary routes, without its HTTP:
+#   {"ack": <body of POST /api/v1/ack or /api/v1/ack/batch>}, {"extend": {"leaseId", "seconds"}}, {"credit": n},
+# each with a "ref" of its own choice, which its answer repeats. Owns the requests that are made for it.
+
+cdef enum:
+    SOCKET_MOST = 256 << 10   # bytes of a message
+    SOCKET_REF = 256          # of a ref
+    SOCKET_NORMAL = 1000      # why it is closed
+    SOCKET_AWAY = 1001
+    SOCKET_WRONG = 1002
+    SOCKET_BINARY = 1003
+    SOCKET_TEXT_BAD = 1007
+    SOCKET_POLICY = 1008
+    SOCKET_LARGE = 1009
+    SOCKET_CLOSE = 0x88       # first bytes of frames
+    SOCKET_PING = 0x89
+    SOCKET_PONG = 0x8a
+
+# ---- begin ---------------------------------------------------------------------------------------------------------
+
+cdef bint socket_wanted(Request* r) noexcept nogil:
+    # Is it to be a WebSocket?
+    cdef Slice value = header_value(r.headers_raw, b"upgrade")
+    return value.n == 9 and text_folds(value.p, b"websocket", 9)
+
+cdef void socket_judge(Request* r, char* accept, ApiError* e) noexcept nogil:
+    # The answer to the client's key (28 characters and a NUL), or why there is none.
+    cdef Slice key = header_value(r.headers_raw, b"sec-websocket-key")
+    cdef unsigned char[64] text
+    cdef unsigned char[24] digest
+    if r.http10 or not header_lists(r.headers_raw, b"connection", b"upgrade"):
+        error_set(e, 400, b"A WebSocket is asked for by HTTP/1.1 with Connection: Upgrade")
+    elif not slice_is(header_value(r.headers_raw, b"sec-websocket-version"), b"13"):
+        error_set(e, 426, b"Version 13 of the WebSocket protocol is known (RFC 6455)")
+    elif key.n != 24 or EVP_DecodeBlock(text, <const unsigned char*>key.p, 24) < 0 or key.p[23] != b'=':
+        error_set(e, 400, b"Sec-WebSocket-Key must be 16 bytes in base64")
+    else:
+        memcpy(text, key.p, 24)
+        memcpy(text + 24, b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11", 36)
+        SHA1(text, 60, digest)
+        EVP_EncodeBlock(<unsigned char*>accept, digest, 20)
+
+cdef void socket_begin(Feed* f) noexcept nogil:
+    cdef Buf* b = reply_head(f.r, 101)
+    buf_text(b, b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ")
+    buf_text(b, f.accept)
+    buf_text(b, b"\r\n\r\n")
+
+# ---- frames --------------------------------------------------------------------------------------------------------
+
+cdef void socket_put(Buf* b, int first, const char* p, size_t n) noexcept nogil:
+    # A frame of at most SOCKET_SHORT bytes.
+    buf_byte(b, <char>first)
+    buf_byte(b, <char>n)
+    buf_put(b, p, n)
+
+cdef void socket_close(Feed* f, int code, const char* why) noexcept nogil:
+    # Its last frame.
+    cdef char[126] text
+    cdef size_t n = min(strlen(why), <size_t>123)
+    if f.last:
+        return
+    f.last = True
+    text[0] = <char>(code >> 8)
+    text[1] = <char>(code & 255)
+    memcpy(text + 2, why, n)
+    socket_put(&f.r.out, SOCKET_CLOSE, text, n + 2)
+    conn_dirty(f.r.conn)
+
+cdef size_t socket_heard(Conn* c, const char* data, size_t n) noexcept nogil:
+    # The frame that the bytes begin with; returns how many it has, 0: it is not complete. After the last one everything
+    # is swallowed.
+    cdef Feed* f = c.feed
+    cdef const unsigned char* p = <const unsigned char*>data
+    cdef size_t at = 2
+    cdef size_t i
+    cdef uint64_t length
+    cdef int code
+    if f == NULL or f.last:
+        return n
+    f.want = n + 1
+    if n < 2:
+        return 0
+    length = p[1] & 127
+    if length > SOCKET_SHORT:
+        at = 4 if length == 126 else 10
+        if n < at:
+            return 0
+        length = 0
+        for i in range(2, at):
+            length = length << 8 | p[i]
+    code = socket_wrong(f, p[0], p[1], length)
+    if code:
+        socket_close(f, code, b"")
+        return n
+    at += 4
+    if n < at + length:
+        f.want = at + <size_t>length
+        return 0
+    for i in range(<size_t>length):
+        (<char*>data)[at + i] ^= data[at - 4 + (i & 3)]
+    f.silences = 0
+    f.half = False
+    socket_frame_in(f, p[0], slice_of(data + at, <size_t>length))
+    return at + <size_t>length
+
+cdef int socket_wrong(Feed* f, int first, int second, uint64_t length) noexcept nogil:
+    # Why a frame with these first bytes is not taken, 0: it is.
+    cdef int op = first & 15
+    cdef int form = second & 127
+    if first & 0x70 or not second & 0x80 or form == 126 and length < 126 or form == 127 and length <= SOCKET_MIDDLE:
+        return SOCKET_WRONG
+    if op >= 8:
+        return SOCKET_WRONG if op > 10 or length > SOCKET_SHORT or not first & 0x80 else 0
+    if op == 2 and not f.parted:
+        return SOCKET_BINARY
+    if op > 1 or (op == 0) != f.parted:
+        return SOCKET_WRONG
+    return SOCKET_LARGE if length > SOCKET_MOST - f.parts.len else 0
+
+cdef void socket_frame_in(Feed* f, int first, Slice payload) noexcept nogil:
+    # One that is well-formed.
+    cdef int op = first & 15
+    if op == 8:
+        socket_closed(f, payload)
+    elif op == 9:
+        socket_put(&f.r.out, SOCKET_PONG, payload.p, payload.n)
+        conn_dirty(f.r.conn)
+    elif op == 10:
+        pass                  # it lives
+    elif first & 0x80 and not f.parted:
+        socket_said(f, payload)
+    else:
+        buf_slice(&f.parts, payload)
+        f.parted = not first & 0x80
+        if f.parts.failed:
+            socket_close(f, SOCKET_LARGE, b"Out of memory")
+        elif not f.parted:
+            socket_said(f, slice_of(f.parts.data, f.parts.len))
+        if not f.parted:
+            buf_free(&f.parts)
+
+cdef void socket_closed(Feed* f, Slice payload) noexcept nogil:
+    # The client says that it goes, and why: it hears the same.
+    cdef int code = SOCKET_NORMAL
+    if payload.n >= 2:
+        code = <unsigned char>payload.p[0] << 8 | <unsigned char>payload.p[1]
+        if not (1000 <= code <= 1003 or 1007 <= code <= 1014 or 3000 <= code <= 4999):
+            code = SOCKET_WRONG
+        elif not utf8_valid(slice_of(payload.p + 2, payload.n - 2)):
+            code = SOCKET_TEXT_BAD
+    elif payload.n == 1:
+        code = SOCKET_WRONG
+    socket_close(f, code, b"")
+
+cdef void socket_last(Feed* f, const char* why, Slice error) noexcept nogil:
+    # It ends. error: {"error": "…"}, empty: there is none.
+    cdef char[124] text
+    cdef int code = SOCKET_NORMAL
+    if strcmp(why, b"shutdown") == 0:
+        code = SOCKET_AWAY
+    elif why[0] == b't' or why[0] == b'r':
+        code = SOCKET_POLICY
+    if error.n > 13:
+        snprintf(text, sizeof(text), b"%.*s", <int>min(error.n - 12, <size_t>120), error.p + 10)
+        if utf8_valid(slice_of(text, strlen(text))):
+            socket_close(f, code, text)
+            return
+    socket_close(f, code, why)
+
+cdef void socket_ping(Feed* f) noexcept nogil:
+    f.silences += 1
+    socket_put(&f.r.out, SOCKET_PING, b"", 0)
+
+cdef bint socket_dead(Feed* f) noexcept nogil:
+    # Its client says nothing any more, or began a frame long ago.
+    cdef bint half = f.half
+    f.half = f.r.conn.head.len > 0 and not f.r.conn.paused
+    return f.silences >= FEED_SILENCES or half and f.half
+
+# ---- what the client says ------------------------------------------------------------------------------------------
+
+cdef void socket_said(Feed* f, Slice text) noexcept nogil:
+    cdef Request* q
+    cdef char* copy
+    cdef ApiError e
+    if not utf8_valid(text):
+        socket_close(f, SOCKET_TEXT_BAD, b"")
+        return
+    q = request_open(f.worker, f.r.conn)
+    copy = <char*>arena_alloc(&q.arena, text.n + BODY_PADDING) if q != NULL else NULL
+    if copy != NULL and f.r.grant != NULL:
+        q.grant = grant_copy(f.r.grant, &q.arena)
+    if copy == NULL or f.r.grant != NULL and q.grant == NULL:
+        if q != NULL:
+            request_close(q)
+        socket_close(f, SOCKET_POLICY, b"Out of memory")
+        return
+    memcpy(copy, text.p, text.n)
+    memset(copy + text.n, 0, BODY_PADDING)
+    q.feed = f
+    q.method = METHOD_POST
+    q.started_us = clock_mono_us()
+    q.next = f.commands
+    f.commands = q
+    f.n_commands += 1
+    if not socket_read(f, q, slice_of(copy, text.n), &e):
+        reply_error(q, e.status, e.text)
+
+cdef bint socket_read(Feed* f, Request* q, Slice text, ApiError* e) noexcept nogil:
+    # What it asks for is done, or begun. False: it is refused.
+    cdef Json j
+    cdef Slice key, value
+    cdef Slice what = slice_of(NULL, 0)
+    cdef bint first = True
+    json_open(&j, text, JSON_DEPTH)
+    json_padded(&j)
+    if json_peek(&j) != b'{':
+        return refuse(e, b"A message must be an object with ack, extend or credit")
+    json_enter(&j, b'{')
+    while json_member(&j, &first, &key) and json_skip(&j, &value):
+        if key_is(key, b"ref"):
+            if value.n > SOCKET_REF:
+                return refuse(e, b"ref must have at most 256 bytes")
+            q.query = value
+        elif what.p != NULL or not (key_is(key, b"ack") or key_is(key, b"extend") or key_is(key, b"credit")):
+            return refuse(e, b"A message must have one of ack, extend and credit, and may have a ref")
+        else:
+            what = value
+            q.path = slice_of(key.p + 1, key.n - 2)
+    if j.error != NULL or not json_end(&j):
+        return refuse_json(e, &j)
+    if what.p == NULL:
+        return refuse(e, b"A message must be an object with ack, extend or credit")
+    q.target = q.path         # what its answer is named after
+    return socket_do(f, q, what, e)
+
+cdef bint socket_do(Feed* f, Request* q, Slice what, ApiError* e) noexcept nogil:
+    cdef Engine* engine = engine_of(f.worker)
+    cdef bint many
+    cdef int n = 0
+    if engine.stopping or engine.queued_jobs >= engine.settings.max_queued_jobs:
+        error_set(e, 503, b"Too many requests are waiting; try again")
+        return False
+    if q.path.p[0] == b'c':
+        if not lease_seconds(what, &n) or n > BATCH_MAX:
+            return refuse(e, b"credit must be a whole number from 1 to 10000")
+        f.granted = min(f.granted + n, f.used + BATCH_MAX)
+        buf_int(reply_begin(q, 200, JSON_TYPE), f.granted - f.used)
+        reply_end(q)
+        return True
+    if what.p[0] != b'{' and what.p[0] != b'[':
+        return refuse(e, b"ack and extend must be what their routes take")
+    q.body = what
+    if q.path.p[0] == b'a':
+        many = memmem(what.p, what.n, b'"acknowledgments"', 17) != NULL
+        ack_submit(f.worker, q, ROUTE_ACK_BATCH if many else ROUTE_ACK)
+        return True
+    if not socket_lease(q, what, e):
+        return False
+    lease_submit(f.worker, q, ROUTE_ONLY)
+    return True
+
+cdef bint socket_lease(Request* q, Slice what, ApiError* e) noexcept nogil:
+    # The path of the extension of the lease that is named.
+    cdef Json j
+    cdef Slice key, value
+    cdef Slice lease = slice_of(NULL, 0)
+    cdef bint first = True
+    cdef char* path = <char*>arena_alloc(&q.arena, 64)
+    json_open(&j, what, JSON_DEPTH)
+    if json_peek(&j) == b'{':
+        json_enter(&j, b'{')
+        while json_member(&j, &first, &key) and json_skip(&j, &value):
+            if key_is(key, b"leaseId"):
+                lease = value
+    if lease.n != 38 or lease.p[0] != b'"' or path == NULL or memchr(lease.p, b'\\', 38) != NULL:
+        return refuse(e, b"leaseId must be the id of a lease")
+    memcpy(path, b"/api/v1/lease/", 14)
+    memcpy(path + 14, lease.p + 1, 36)
+    memcpy(path + 50, b"/extend", 7)
+    q.path = slice_of(path, 57)
+    return True
+
+cdef void socket_answered(Feed* f, Request* q) noexcept nogil:
+    # {"ack": …, "status": 200, "ref": …}
+    cdef Buf* b = &f.r.out
+    cdef size_t at = b.len
+    cdef Request** before = &f.commands
+    cdef OpCounter* counter = &f.worker.counters.op[q.op]
+    while before[0] is not q:
+        before = &before[0].next
+    before[0] = q.next
+    f.n_commands -= 1
+    counter.requests += 1
+    counter.errors += q.status >= 400
+    counter_latency(counter, clock_mono_us() - q.started_us)
+    buf_put(b, b"\0\0\0\0{\"", 6)
+    if q.target.n:
+        buf_slice(b, q.target)
+    else:
+        buf_text(b, b"refused")
+    buf_text(b, b'":')
+    buf_put(b, q.out.data, q.out.len)
+    buf_text(b, b',"status":')
+    buf_int(b, q.status)
+    if q.query.n:
+        buf_text(b, b',"ref":')
+        buf_slice(b, q.query)
+    buf_byte(b, b'}')
+    if q.out.failed:
+        b.failed = True       # the connection ends instead of lying
+    socket_frame(b, at, NULL)
+    request_close(q)

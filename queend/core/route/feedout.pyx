@@ -1,0 +1,102 @@
+# Messages as a stream has them: server-sent events, or frames of a WebSocket. In: messages. Out: bytes.
+
+cdef enum:
+    CHUNK_HEAD = 10           # `0000abcd\r\n`: its size is filled in when it is complete
+    SOCKET_TEXT = 0x81        # a whole text message
+    SOCKET_SHORT = 125        # bytes whose number stands in the second byte
+    SOCKET_MIDDLE = 65535     # in the two that follow; else in eight
+
+cdef const char* HEX = b"0123456789abcdef"
+
+cdef inline void chunk_open(Buf* b, int form) noexcept nogil:
+    if form == FEED_CHUNKS:
+        buf_put(b, b"00000000\r\n", CHUNK_HEAD)
+
+cdef void chunk_close(Buf* b, int form, size_t at) noexcept nogil:
+    # What began at `at`; nothing, where nothing follows: an empty chunk is the end.
+    cdef size_t n = b.len - at - CHUNK_HEAD
+    cdef int i = 8
+    if form != FEED_CHUNKS or b.failed:
+        return
+    if n == 0:
+        b.len = at
+        return
+    while i:
+        i -= 1
+        b.data[at + <size_t>i] = HEX[n & 15]
+        n >>= 4
+    buf_put(b, b"\r\n", 2)
+
+cdef void feed_text(Buf* b, int form, const char* text) noexcept nogil:
+    # Lines of server-sent events, as they are.
+    cdef size_t at = b.len
+    chunk_open(b, form)
+    buf_text(b, text)
+    chunk_close(b, form, at)
+
+cdef void feed_flatten(Buf* b, size_t at) noexcept nogil:
+    # A line end in JSON stands between its tokens, where a blank does as well; in an event it would end the line.
+    cdef char* p
+    cdef char* end = b.data + b.len
+    cdef int i
+    if b.failed:
+        return
+    for i in range(2):
+        p = b.data + at
+        while True:
+            p = <char*>memchr(p, b'\r' if i else b'\n', end - p)
+            if p == NULL:
+                break
+            p[0] = b' '
+
+cdef void socket_frame(Buf* b, size_t at, PopMessage* m) noexcept nogil:
+    # What stands from `at` on, behind four bytes of room, is one text message of a WebSocket.
+    cdef size_t n = b.len - at - 4
+    cdef size_t more = 0
+    cdef int i
+    if b.failed:
+        return
+    if n > SOCKET_MIDDLE:
+        more = 6
+        if buf_reserve(b, 6) == NULL:
+            return
+        memmove(b.data + at + 10, b.data + at + 4, n)
+        if m != NULL:
+            m.tail_n = 0      # it is not where it was written
+    elif n <= SOCKET_SHORT:
+        memmove(b.data + at + 2, b.data + at + 4, n)
+        b.len -= 2
+        b.data[at] = <char>SOCKET_TEXT
+        b.data[at + 1] = <char>n
+        return
+    b.data[at] = <char>SOCKET_TEXT
+    b.data[at + 1] = <char>(127 if more else 126)
+    for i in range(8 if more else 2):
+        b.data[at + 2 + (7 if more else 1) - i] = <char>(n & 255)
+        n >>= 8
+
+cdef inline void feed_put_json(Buf* b, PopMessage* m) noexcept nogil:
+    if m.as_event:
+        event_put(b, m, True)
+    else:
+        pop_reply_message(b, m, True)
+
+cdef void feed_put(Buf* b, PopMessage* m) noexcept nogil:
+    # One message.
+    cdef size_t at = b.len
+    if m.feed == FEED_SOCKET:
+        buf_put(b, b"\0\0\0\0", 4)
+        buf_text(b, b'{"message":')
+        feed_put_json(b, m)
+        buf_byte(b, b'}')
+        socket_frame(b, at, m)
+        return
+    buf_put(b, b"id: ", 4)
+    buf_slice(b, m.partition_uuid)
+    buf_byte(b, b':')
+    buf_int(b, m.offset)
+    buf_put(b, b"\ndata: ", 7)
+    at = b.len
+    feed_put_json(b, m)
+    feed_flatten(b, at)
+    buf_put(b, b"\n\n", 2)
