@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help system lock venv build run test test-quick test-asan test-tsan test-faults test-kills test-schema test-sdk dashboard test-dashboard test-windows test-spark test-spark-kills demo-spark documents site ways fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-bounds bench-spark bench-spark-archive clean
+.PHONY: help system lock venv build run test test-quick test-asan test-tsan test-faults test-kills test-schema test-sdk dashboard test-dashboard test-windows test-spark package deb test-packages test-spark-kills demo-spark documents site ways fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-bounds bench-spark bench-spark-archive clean
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -109,6 +109,19 @@ test-spark: build ## the Spark connector against a real daemon, in one session o
 	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@$(SPARK)
 	@$(BIN)/python -m pytest tests/spark --spark $(ARGS)
+
+package: ## the sdist, and a wheel for each CPython from 3.11 to 3.14 found here, in dist/: about 2 minutes each
+	@$(MAKE) --no-print-directory system
+	@$(PYTHON) tools/package.py $(ARGS)
+
+deb: ## the Debian package of the wheel for the system's Python, in dist/: half a minute
+	@$(PYTHON) tools/deb.py
+
+test-packages: build ## what is in dist/, installed in a new Debian and under its systemd (root): about 5 minutes
+	@SUDO="$(SUDO)" sh tools/system.sh tests
+	@SUDO="$(SUDO)" sh tools/system.sh packages
+	@$(BIN)/python tools/requirements.py packages | $(PIP) -r /dev/stdin
+	@$(BIN)/python -m pytest -s tests/packages --packages $(ARGS)
 
 test-spark-kills: build ## a stream from queue to queue over 10^6 rows, killed ten times with everything around it (SPARK_KILLS, SPARK_ROWS)
 	@SUDO="$(SUDO)" sh tools/system.sh tests

@@ -100,6 +100,8 @@ setup(
     package_dir=sql_dirs,
     package_data={"queend": ["dashboard/*", "dashboard/assets/*"],
                   **{name: ["*.sql"] for name in sql_names}},
+    # where the units lie after an installation: PREFIX/share/queend
+    data_files=[("share/queend/systemd", sorted(str(p.relative_to(ROOT)) for p in (ROOT / "systemd").iterdir()))],
     include_package_data=False,
     ext_modules=extensions(),
     zip_safe=False,

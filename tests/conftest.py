@@ -13,6 +13,7 @@ from support.postgres import Postgres, running
 
 SPARK = Path(__file__).parent / "spark"
 DASHBOARD = Path(__file__).parent / "dashboard"
+PACKAGES = Path(__file__).parent / "packages"
 
 # How long an example takes says more about the machine than about what is tested.
 settings.register_profile("queend", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -28,6 +29,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
                      help="tests/e2e/test_sdk_own.py: all of the SDK's own tests, minutes instead of seconds")
     parser.addoption("--spark", action="store_true", help="tests/spark too: `make test-spark`")
     parser.addoption("--dashboard", action="store_true", help="tests/dashboard too: `make test-dashboard`")
+    parser.addoption("--packages", action="store_true", help="tests/packages too: `make test-packages`")
+    parser.addoption("--clean-folder", metavar="FOLDER",
+                     help="tests/packages: a Debian that debootstrap made, instead of a new one")
     parser.addoption("--print-differences", action="store_true",
                      help="tests/golden: print how the answers differ from the recorded ones")
 
@@ -35,7 +39,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Without --spark nothing of tests/spark is even imported: the other tests need no Spark. So with the browser."""
     return True if (collection_path == SPARK and not config.getoption("--spark")
-                    or collection_path == DASHBOARD and not config.getoption("--dashboard")) else None
+                    or collection_path == DASHBOARD and not config.getoption("--dashboard")
+                    or collection_path == PACKAGES and not config.getoption("--packages")) else None
 
 
 def pytest_configure(config: pytest.Config) -> None:

