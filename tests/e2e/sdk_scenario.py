@@ -16,7 +16,7 @@ from queen import Queen
 PARTITIONS = 1000
 EACH = int(sys.argv[3])
 OPTIONS = json.loads(sys.argv[4])
-PER_PUSH = max(20, EACH // 2)
+PER_PUSH = EACH // 2
 PRODUCERS = 4
 CONSUMERS = 3
 LEASE_SECONDS = 60

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""What libFuzzer drives (`make fuzz`): the whole core once more, and a door to each of its readers. Each target gets bytes in memory that
-ends where they end. It ends the process where a reader contradicts itself: other words for other groupings of the same bytes, or something
-accepted that is not what it says."""
+"""What libFuzzer drives (`make fuzz`): the whole core once more, and a door to each of its readers. Each target gets
+bytes in memory that ends where they end. It ends the process where a reader contradicts itself: other words for other
+groupings of the same bytes, or something accepted that is not what it says."""
 include "queend/_core.pyx"
 
 cdef extern from "<stdlib.h>" nogil:
@@ -89,7 +89,8 @@ cdef void fuzz_head(const uint8_t* data, size_t n) noexcept nogil:
         now = fuzz_head_of(data, cut, &part, &other)
         free(other)
         if now:
-            fuzz_must(now == outcome and (now < 0 or part.size == h.size), b"a head that is another when less of it has come")
+            fuzz_must(now == outcome and (now < 0 or part.size == h.size),
+                      b"a head that is another when less of it has come")
         cut += step
     if outcome < 0:
         fuzz_must(400 <= h.status <= 505 and h.reason != NULL, b"a head refused without a reason")
@@ -100,7 +101,8 @@ cdef void fuzz_head(const uint8_t* data, size_t n) noexcept nogil:
     fuzz_must(not (h.chunked and (h.has_length or h.http10)), b"two lengths")
     # what every request goes through next
     for now in range(4):
-        fuzz_touch(header_value(h.headers, b"content-type" if now == 0 else b"x-a" if now == 1 else b"authorization" if now == 2 else b"origin"))
+        fuzz_touch(header_value(h.headers, b"content-type" if now == 0 else b"x-a" if now == 1
+                                else b"authorization" if now == 2 else b"origin"))
     accept_weight(h.headers, b"application/problem+json")
     fuzz_open(&f, <const uint8_t*>h.target.p, h.target.n)
     if request_trace(h.headers, &f.arena, &parent, &state):
@@ -110,7 +112,8 @@ cdef void fuzz_head(const uint8_t* data, size_t n) noexcept nogil:
     e.status = 0
     if hot != NULL and hot.submit is pop_submit:
         if pop_parse(hot.route, h.path, h.query, &f.arena, &f.limits, &pop, &e):
-            fuzz_must(utf8_valid(pop.queue) and pop.queue.n <= NAME_MAX and utf8_valid(pop.group), b"a name that is none")
+            fuzz_must(utf8_valid(pop.queue) and pop.queue.n <= NAME_MAX and utf8_valid(pop.group),
+                      b"a name that is none")
             fuzz_must(1 <= pop.batch <= BATCH_MAX and pop.timeout_ms >= 0, b"a pop out of bounds")
         else:
             fuzz_refusal(&e)
@@ -205,7 +208,8 @@ cdef void fuzz_items(PushReq* q) noexcept nogil:
 
 cdef void fuzz_item(PushItem* it) noexcept nogil:
     cdef Buf literal
-    fuzz_must(0 < it.queue.n <= NAME_MAX and utf8_valid(it.queue) and memchr(it.queue.p, 0, it.queue.n) == NULL, b"a queue that is no name")
+    fuzz_must(0 < it.queue.n <= NAME_MAX and utf8_valid(it.queue) and memchr(it.queue.p, 0, it.queue.n) == NULL,
+              b"a queue that is no name")
     fuzz_must(it.part.n <= NAME_MAX and utf8_valid(it.part), b"a partition that is no name")
     fuzz_must(it.txid.p == NULL or utf8_valid(it.txid), b"a transactionId that is no text")
     fuzz_must(fuzz_json_is(it.payload), b"a payload that is no JSON")
@@ -264,7 +268,7 @@ cdef void fuzz_json(const uint8_t* data, size_t n) noexcept nogil:
             fuzz_refusal(&e)
     fuzz_close(&f)
 
-# ---- forms of a push ---------------------------------------------------------------------------------------------------
+# ---- forms of a push ------------------------------------------------------------------------------------------------
 
 cdef void fuzz_push(const uint8_t* data, size_t n, Slice headers, Slice query) noexcept nogil:
     cdef Fuzz f
@@ -287,7 +291,8 @@ cdef void fuzz_frames(const uint8_t* data, size_t n) noexcept nogil:
     cdef int i
     fuzz_push(data, n, slice_lit(b"content-type: application/x-queen-push\r\n"), slice_of(NULL, 0))
     fuzz_open(&f, data, n)
-    if tx_read(slice_lit(b"content-type: application/x-queen-push\r\n"), f.text, &f.unzip, &f.arena, &f.ids, 1000, &q, &e):
+    if tx_read(slice_lit(b"content-type: application/x-queen-push\r\n"), f.text, &f.unzip, &f.arena, &f.ids, 1000,
+               &q, &e):
         for i in range(q.n):
             if q.ops[i].kind == TX_PUSH:
                 fuzz_item(q.ops[i].push)
@@ -297,7 +302,8 @@ cdef void fuzz_frames(const uint8_t* data, size_t n) noexcept nogil:
 
 cdef void fuzz_lines(const uint8_t* data, size_t n) noexcept nogil:
     if n:
-        fuzz_push(data + 1, n - 1, slice_lit(b"content-type: application/x-ndjson\r\n"), slice_lit(b"queue=q&payload=line") if data[0] & 1 else slice_lit(b"queue=q"))
+        fuzz_push(data + 1, n - 1, slice_lit(b"content-type: application/x-ndjson\r\n"),
+                  slice_lit(b"queue=q&payload=line") if data[0] & 1 else slice_lit(b"queue=q"))
 
 cdef void fuzz_events(const uint8_t* data, size_t n) noexcept nogil:
     # Header lines, a blank line, the body.
@@ -326,7 +332,7 @@ cdef void fuzz_events(const uint8_t* data, size_t n) noexcept nogil:
         fuzz_close(&f)
     free(whole)
 
-# ---- failover files ----------------------------------------------------------------------------------------------------
+# ---- failover files -------------------------------------------------------------------------------------------------
 
 cdef void fuzz_spool(const uint8_t* data, size_t n) noexcept nogil:
     # The first byte: how much the reader sees at a time; whether checksums are set right first, which no fuzzer finds.
@@ -363,12 +369,14 @@ cdef void fuzz_spool(const uint8_t* data, size_t n) noexcept nogil:
         memcpy(seen, copy + at, have)
         found = spool_next(seen, have, left - at, &it, &x, &since, &size)
         if found == SPOOL_MORE:
-            fuzz_must(have < size <= (left - at if left - at > SPOOL_HEAD else <size_t>SPOOL_HEAD), b"a record that goes on behind its file")
+            fuzz_must(have < size <= (left - at if left - at > SPOOL_HEAD else <size_t>SPOOL_HEAD),
+                      b"a record that goes on behind its file")
             want = size
         else:
             fuzz_must(0 < size <= have, b"a reader that stands still")
             if found == SPOOL_RECORD:
-                fuzz_must(fuzz_inside(it.queue, seen, have) and fuzz_inside(it.part, seen, have) and fuzz_inside(it.payload, seen, have), b"a record outside of its bytes")
+                fuzz_must(fuzz_inside(it.queue, seen, have) and fuzz_inside(it.part, seen, have)
+                          and fuzz_inside(it.payload, seen, have), b"a record outside of its bytes")
                 fuzz_touch(it.queue)
                 fuzz_touch(it.part)
                 fuzz_touch(it.payload)
@@ -386,7 +394,7 @@ cdef void fuzz_spool(const uint8_t* data, size_t n) noexcept nogil:
 cdef inline bint fuzz_inside(Slice s, const char* p, size_t n) noexcept nogil:
     return s.n == 0 or p <= s.p and s.p + s.n <= p + n
 
-# ---- which ---------------------------------------------------------------------------------------------------------------
+# ---- which ----------------------------------------------------------------------------------------------------------
 
 ctypedef void (*FuzzTarget)(const uint8_t*, size_t) noexcept nogil
 cdef FuzzTarget fuzz_chosen = NULL
@@ -394,8 +402,9 @@ cdef FuzzTarget fuzz_chosen = NULL
 cdef public int fuzz_choose(const char* name):
     """0: it is known, and everything is ready."""
     global fuzz_chosen, strict
-    targets = {b"head": <uintptr_t>fuzz_head, b"chunk": <uintptr_t>fuzz_chunk, b"json": <uintptr_t>fuzz_json, b"lines": <uintptr_t>fuzz_lines,
-               b"arrow": <uintptr_t>fuzz_arrow, b"frames": <uintptr_t>fuzz_frames, b"events": <uintptr_t>fuzz_events, b"spool": <uintptr_t>fuzz_spool}
+    targets = {b"head": <uintptr_t>fuzz_head, b"chunk": <uintptr_t>fuzz_chunk, b"json": <uintptr_t>fuzz_json,
+               b"lines": <uintptr_t>fuzz_lines, b"arrow": <uintptr_t>fuzz_arrow, b"frames": <uintptr_t>fuzz_frames,
+               b"events": <uintptr_t>fuzz_events, b"spool": <uintptr_t>fuzz_spool}
     if name not in targets:
         return 1
     fuzz_chosen = <FuzzTarget><uintptr_t>targets[name]
