@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help system lock venv build run test test-quick test-asan test-tsan test-faults test-kills test-schema test-sdk dashboard test-dashboard test-windows test-spark package deb test-packages test-spark-kills demo-spark documents site ways fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-bounds bench-spark bench-spark-archive clean
+.PHONY: help system lock venv build run test test-quick test-asan test-tsan test-faults test-kills test-schema test-sdk dashboard test-dashboard test-windows test-spark package deb test-packages test-spark-kills demo-spark documents site ways fuzz bench bench-quick bench-scale bench-soak bench-peers bench-compare bench-bounds bench-live bench-spark bench-spark-archive clean
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -188,6 +188,10 @@ bench-compare: build ## what a change costs per message, against another checkou
 bench-bounds: build ## what clients can take: memory above the start and the p99 of a push of others under each attack of SECURITY.md
 	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@$(BIN)/python bench/bounds.py $(ARGS)
+
+bench-live: build ## 10 000 connections that wait, as long polls, server-sent events and WebSockets: push to delivery and processor time per message
+	@SUDO="$(SUDO)" sh tools/system.sh tests
+	@$(BIN)/python bench/live.py $(ARGS)
 
 bench-spark: build ## Spark in and out of queues against sinks and sources that do nothing and against JDBC, and planning: bench/results/spark.md
 	@SUDO="$(SUDO)" sh tools/system.sh tests
