@@ -128,5 +128,5 @@ def test_the_package_under_systemd(clean, package):
 
 def test_without_postgresql_it_says_what_is_missing(clean, package):
     clean.run("dpkg", "--force-depends", "-i", f"/given/{package.name}", bind=package.parent, check=False)
-    words = clean.shell("runuser -u queend -- env QUEEND_DATA_DIR=/tmp/queend queend serve 2>&1 || true")
+    words = clean.shell("runuser -u queend -- env QUEEND_DATA_DIR=/tmp/queend timeout 60 queend serve 2>&1 || true")
     assert "apt-get install postgresql" in words and "PG_HOST" in words, words
