@@ -69,8 +69,8 @@ async def backlogs(control: Any) -> list[Metric]:
         return []
     left_out = GaugeMetricFamily("queend_backlog_left_out", "Queues and groups that are not told of by name: "
                                                             "QUEEND_METRICS_QUEUES is the bound.", labels=["kind"])
-    for kind, count, told in (("queues", whole.queues, queues), ("groups", whole.groups, groups)):
-        left_out.add_metric([kind], max(count - most, 0) if told else 0)
+    for kind, count in (("queues", whole.queues), ("groups", whole.groups)):
+        left_out.add_metric([kind], max(count - most, 0))
     found: list[Metric] = [left_out, *(GaugeMetricFamily(name, text, value=value) for name, text, value in (
         ("queend_backlog_messages", "Messages that wait, of all queues.", whole.pending),
         ("queend_backlog_processing_messages", "Messages that consumers have on lease, of all queues.",

@@ -248,8 +248,8 @@ async def outbox(control: Any) -> list[Metric]:
 
 
 async def store(control: Any) -> list[Metric]:
+    """Kept figures, as fresh as those of the backlogs before."""
     try:
-        await control.stats.fresh()
         async with control.pool.connection() as connection:
             rows = await (await connection.execute(
                 "SELECT q.name, s.dead FROM queend.stat_queues s JOIN queend.queues q ON q.id = s.queue_id WHERE "

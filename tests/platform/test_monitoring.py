@@ -109,6 +109,14 @@ def test_no_more_series_than_the_bound_and_it_is_told(start_daemon):
         assert len(scrape(client).splitlines()) < 2000
 
 
+def test_none_by_name_where_none_are_wanted(start_daemon):
+    with start_daemon(QUEEND_METRICS_QUEUES=0).client() as client:
+        client.push("q", 1)
+        text = scrape(client)
+        assert samples(text, "queend_queue_backlog_messages") == {} and one(text, "queend_backlog_messages") == 1
+        assert one(text, "queend_backlog_left_out", kind="queues") == 1
+
+
 def test_the_doctors_findings_are_told_and_not_looked_for_at_each_scrape(client):
     text = until(lambda: (found := scrape(client)) and samples(found, "queend_doctor_finding") and found, "it looked")
     found = samples(text, "queend_doctor_finding")
