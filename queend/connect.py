@@ -24,6 +24,8 @@ LARGE_PATHS = (          # of the control plane, whose bodies may be as large as
 # The hot functions are written for one plan each: nested loops over primary keys, whatever the statistics say.
 HOT_PLANS = ("-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off -c enable_sort=off "
              "-c jit=off -c enable_nestloop=on -c enable_indexscan=on -c enable_indexonlyscan=on")
+# Of the control plane. A statement nobody waits for any more ends a second after its connection was closed.
+PAGES = "-c jit=off -c client_connection_check_interval=1000"
 # What every session is, whatever ALTER DATABASE, ALTER ROLE or the DSN say: the functions are written for it. Left to
 # the operator: default_transaction_read_only, which says that nothing is to be written here and is obeyed
 # (docs/failover.md), and everything that changes no result. lock_timeout, statement_timeout and

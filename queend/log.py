@@ -1,6 +1,7 @@
 """What operators read: one JSON object per line on standard error, the same form as the core's lines."""
 from __future__ import annotations
 
+import contextlib
 import datetime
 import logging
 import os
@@ -46,7 +47,8 @@ def line(level: str, event: str, detail: str | None = None, **facts: Any) -> Non
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     record = {"time": now, "level": level, "event": event, **({"detail": masked(detail)} if detail is not None else {}),
               **facts}
-    os.write(2, orjson.dumps(record, default=str, option=orjson.OPT_NON_STR_KEYS) + b"\n")
+    with contextlib.suppress(OSError):      # whoever read the log is gone: that is no reason not to serve
+        os.write(2, orjson.dumps(record, default=str, option=orjson.OPT_NON_STR_KEYS) + b"\n")
 
 
 class _Forward(logging.Handler):

@@ -11,9 +11,12 @@ import re
 from typing import Any
 
 import psycopg
+from psycopg import waiting
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
+STILL_S = 5.0      # after its statement_timeout a server should have answered
 WORD = re.compile(r"(?:\\.|\S)+", re.S)
 SETTING = re.compile(r"(?:-c|--)([A-Za-z_][\w.$-]*)=(.*)", re.S)
 
@@ -75,16 +78,22 @@ class Connection(psycopg.Connection[Any]):
 
 
 class AsyncConnection(psycopg.AsyncConnection[Any]):
-    async def wait(self, *arguments: Any, **more: Any) -> Any:
-        """A statement that is cancelled while it is sent ends with CancelledError, and its connection with it.
-        psycopg resumes such a statement without the state of its socket, which is a TypeError."""
+    patience: float | None = None      # s, for the answer to a statement; None: for ever
+
+    async def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+        """A statement that is cancelled ends at once, and its connection with it: the server notices that
+        (connect.PAGES). psycopg would ask the server to cancel it, by a call of libpq that waits for an answer and
+        holds the interpreter meanwhile: a server that stands still would stop the whole control plane."""
         try:
-            return await super().wait(*arguments, **more)
-        except TypeError as error:
-            if not isinstance(cancelled := error.__context__, asyncio.CancelledError):
-                raise
+            async with asyncio.timeout(self.patience):
+                return await waiting.wait_async(gen, self.pgconn.socket, interval=interval, timeout=timeout)
+        except TimeoutError:
             self.pgconn.finish()
-            raise cancelled from None
+            raise psycopg.OperationalError("the database does not answer") from None
+        except asyncio.CancelledError:
+            if self.pgconn.transaction_status == TransactionStatus.ACTIVE:
+                self.pgconn.finish()
+            raise
 
     @classmethod
     async def connect(cls, conninfo: str = "", **more: Any) -> Any:
@@ -99,6 +108,19 @@ class AsyncConnection(psycopg.AsyncConnection[Any]):
             except BaseException:
                 await connection.close()
                 raise
+        return connection
+
+
+class PatientConnection(AsyncConnection):
+    """Of a pool of pages. A server that keeps its statement_timeout answers in time; one that does not stands still,
+    and is not waited for."""
+
+    @classmethod
+    async def connect(cls, conninfo: str = "", **more: Any) -> Any:
+        connection = await super().connect(conninfo, **more)
+        for name, value in parted(conninfo)[1]:
+            if name == "statement_timeout":
+                connection.patience = int(value) / 1000 + STILL_S if value.isdigit() and int(value) else None
         return connection
 
 

@@ -208,7 +208,7 @@ class Supervisor:
         except (FolderError, OSError) as error:
             raise StartError(str(error)) from None
         control = Control(self.settings, core, connect.conninfo(
-            self.settings, local, application_name="queend control", options="-c jit=off"), folder)
+            self.settings, local, application_name="queend control", options=connect.PAGES), folder)
         control.open()
         there = identity is not None
         tasks: list[asyncio.Task] = []

@@ -45,7 +45,7 @@ class Control:
         self.started = time.time()
         self.pool = AsyncConnectionPool(
             with_options(conninfo, bounds(settings)), min_size=1, max_size=max(2, settings.db_pool_size // 20),
-            open=False, connection_class=session.AsyncConnection, timeout=settings.db_connection_timeout / 1000,
+            open=False, connection_class=session.PatientConnection, timeout=settings.db_connection_timeout / 1000,
             kwargs={"autocommit": True}, reconnect_timeout=0, name="queend-control")
         self.sweeper = Sweeper(self.pool)
         self.retention = Retention(settings, conninfo)

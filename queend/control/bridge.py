@@ -12,6 +12,8 @@ from typing import Any
 from .. import log
 
 FAILED = (500, [(b"content-type", b"application/json")], b'{"error":"Internal server error","code":"internal"}')
+STOPPED = (503, [(b"content-type", b"application/json")],
+           b'{"error":"The server is shutting down","code":"unavailable"}')
 
 
 class Bridge:
@@ -30,8 +32,10 @@ class Bridge:
         asyncio.get_running_loop().add_reader(self.fd, self._take)
 
     async def close(self) -> None:
-        """Takes no more requests and waits for those in hand."""
+        """Takes no more requests and ends those in hand: the core has given them the time there was."""
         asyncio.get_running_loop().remove_reader(self.fd)
+        for task in self.tasks:
+            task.cancel()
         if self.tasks:
             await asyncio.wait(self.tasks)
 
@@ -68,6 +72,8 @@ class Bridge:
             reply = (answer["status"], answer["headers"], answer["body"])
             if not answer["status"]:
                 raise RuntimeError("the application sent no answer")
+        except asyncio.CancelledError:
+            reply = STOPPED
         except Exception as error:  # the client must hear something, whatever happened
             log.line("error", "request_failed", repr(error), method=method, path=scope["path"])
             reply = FAILED

@@ -1,6 +1,7 @@
 """GET /health: is the store there?"""
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import psycopg
@@ -25,6 +26,7 @@ ALONE = {"enabled": False, "running": False, "server_id": "",
                            "restarts_detected": 0},}
 
 
+SILENT_S = 5.0      # a database that says nothing for so long is not there
 FATAL = {"away", "silent", "disk_full"}      # doubts with which nothing, or not everything, can be stored
 
 
@@ -46,10 +48,10 @@ async def health(request: Request) -> Json:
     control = request.app.state.control
     reason, database = control.core.unserved(), control.core.database()
     try:
-        async with control.pool.connection() as connection:
+        async with asyncio.timeout(SILENT_S), control.pool.connection() as connection:
             await connection.execute("SELECT 1")
         there = True
-    except (psycopg.Error, PoolTimeout):
+    except (psycopg.Error, PoolTimeout, TimeoutError):
         there = False
     alive = there and reason is None and not FATAL.intersection(database["doubts"])
     if getattr(request.state, "brief", False):

@@ -23,7 +23,7 @@ class Streams:
         self.pool = AsyncConnectionPool(
             with_options(conninfo, HOT_PLANS), min_size=0,
             max_size=max(2, min(sum(turns.values()), settings.db_pool_size // 10)), open=False,
-            connection_class=session.AsyncConnection, timeout=settings.queend_patience_ms / 1000,
+            connection_class=session.PatientConnection, timeout=settings.queend_patience_ms / 1000,
             kwargs={"autocommit": True, "prepare_threshold": 1}, reconnect_timeout=0, name="queend-streams")
 
     async def open(self) -> None:

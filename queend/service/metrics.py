@@ -131,6 +131,7 @@ class Metrics(Running):
         self.totals: dict[str, list[int]] = {}
         self._seen_workers: list[list[int]] = []
         self._lock = asyncio.Lock()
+        self._writing: set[asyncio.Task] = set()
         self._kept_at = self._cost = 0.0
         self.steps = 0      # of writing, so far
 
@@ -239,7 +240,14 @@ class Metrics(Running):
 
     async def keep(self) -> None:
         """Adds to the database what came since the last time; what cannot be written now is written the next time,
-        to the minute in which it came."""
+        to the minute in which it came. Who waits for it may be cancelled, the writing goes on: of a statement that is
+        cut off nobody would know whether it was done."""
+        task = asyncio.create_task(self._keep())
+        self._writing.add(task)
+        task.add_done_callback(self._writing.discard)
+        await asyncio.shield(task)
+
+    async def _keep(self) -> None:
         async with self._lock:
             began = time.monotonic()
             self._count()

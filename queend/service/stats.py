@@ -25,6 +25,7 @@ ROWS = 1_000_000           # of the log between two looks; beyond, everything is
 PAGE_ROWS = 20_000         # the same when a page looks: that much it does not read
 SMALL = 10_000             # partitions, of which every page looks itself
 WAIT_S = 2.0               # for a look that is under way
+FRESH_S = 10.0             # a page waits no longer for a look of its own
 WALK = 0.1                 # of the time between two looks a walk may take; what is left of it goes on with the next
 PAUSE_S = 1.0              # after the database was away
 NEVER = 1e9
@@ -102,9 +103,10 @@ class Stats(Running):
             return
         try:
             if self._began < asked:      # else one began after the question
-                await self._look(PAGE_ROWS, full=False, whole=False, walk_s=0.0)
-        except psycopg.Error as error:
-            log.line("warn", "stats_failed", str(error).strip())
+                async with asyncio.timeout(FRESH_S):
+                    await self._look(PAGE_ROWS, full=False, whole=False, walk_s=0.0)
+        except (psycopg.Error, TimeoutError) as error:
+            log.line("warn", "stats_failed", str(error).strip() or "the database does not answer")
             await self._leader.leave()      # and with the session goes the lock
         finally:
             self._lock.release()

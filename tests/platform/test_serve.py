@@ -1,4 +1,5 @@
 """The daemon as people start it: with its own PostgreSQL, alone and side by side, ended in every way."""
+import json
 import os
 import re
 import signal
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from support.client import Client
 from support.daemon import ROOT, Daemon
 from support.wait import PATIENCE, until
 
@@ -46,6 +48,27 @@ def push(daemon: Daemon) -> dict:
 def pop(daemon: Daemon) -> list[dict]:
     status, _, answer = daemon.request("GET", "/api/v1/pop/queue/kept?autoAck=true")
     return answer["messages"] if status == 200 else []
+
+
+def test_serves_on_when_nobody_reads_its_log(data):
+    """Whoever took the lines was restarted, as journald may be: each of them fails from then on."""
+    settings = {"QUEEND_DATA_DIR": str(data), "HOST": "127.0.0.1", "PORT": "0", "LOG_LEVEL": "debug",
+                "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen([sys.executable, "-m", "queend", "serve"], env={**os.environ, **settings}, cwd="/",
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        port = next(line["port"] for line in map(json.loads, process.stderr) if line["event"] == "ready")
+        process.stderr.close()
+        with Client(("127.0.0.1", port)) as client:
+            for n in range(5):
+                client.push("kept", n)
+                assert client.get("/api/v1/resources/queues").status == 200
+                assert client.get("/health").json["status"] == "healthy"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 0
+    finally:
+        process.kill()
+        process.wait()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -1,0 +1,85 @@
+"""A PostgreSQL whose processes all stand still: nothing of it answers, neither a statement nor the wish to cancel one."""
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+from support.client import pop_target
+from support.daemon import Daemon
+from support.postgres import Postgres, running
+from support.wait import until
+
+
+@pytest.fixture(scope="module")
+def cluster(request) -> Iterator[Postgres]:
+    with running(request.config.getoption("--postgres"), tcp=True) as server:
+        yield server
+
+
+@contextmanager
+def frozen(cluster: Postgres) -> Iterator[None]:
+    """No process is started by a postmaster that stands still: first it, then what it has started."""
+    stopped: list[int] = []
+    try:
+        for pid in cluster.pids():
+            os.kill(pid, signal.SIGSTOP)
+            stopped.append(pid)
+        yield
+    finally:
+        for pid in stopped:
+            try:
+                os.kill(pid, signal.SIGCONT)
+            except ProcessLookupError:
+                pass
+
+
+def test_a_daemon_stops(cluster):
+    """Statements of its services are under way and are cancelled: it does not wait for the server to take note."""
+    with Daemon(cluster.database(), STATS_INTERVAL_MS=100, QUEEND_SHUTDOWN_GRACE_MS=1000) as daemon:
+        with daemon.client() as client, daemon.client() as waiting:
+            client.push("q", 1)
+            waiting.send("GET", pop_target("nothing", wait=True, timeout=60_000))
+            with frozen(cluster):
+                with daemon.client() as page:
+                    page.send("GET", "/api/v1/resources/queues")
+                    until(lambda: daemon.request("GET", "/health")[0] == 503, "it is seen that the database is silent")
+                    daemon.process.send_signal(signal.SIGTERM)
+                    until(lambda: daemon.process.poll() is not None, "the daemon has ended", 90)
+
+
+def test_the_control_plane_goes_on(cluster):
+    """A page that nobody waits for any more is cancelled; others, which need no database, are answered."""
+    daemon = Daemon(cluster.database(), DB_STATEMENT_TIMEOUT=2000, STATS_INTERVAL_MS=100)
+    try:
+        with daemon.client() as client:
+            client.push("q", 1)
+            with frozen(cluster):
+                for _ in range(3):
+                    with daemon.client() as page:
+                        page.send("GET", "/api/v1/resources/queues")
+                        assert page.receive().status == 503
+                    assert daemon.request("GET", "/openapi.json")[0] == 200
+            until(lambda: daemon.request("GET", "/api/v1/resources/queues")[0] == 200, "all is well again")
+    finally:
+        daemon.end()
+
+
+def test_a_statement_of_a_page_ends_with_its_connection(cluster):
+    """The control plane's sessions look whether somebody is there: a lock that is waited for is not waited for in vain."""
+    conninfo = cluster.database()
+    with Daemon(conninfo, DB_STATEMENT_TIMEOUT=0, DB_LOCK_TIMEOUT=0) as daemon, daemon.client() as client:
+        client.push("q", 1)
+        with psycopg.connect(conninfo) as holder, psycopg.connect(conninfo, autocommit=True) as look:
+            holder.execute("LOCK TABLE queend.queues IN ACCESS EXCLUSIVE MODE")
+            waits = ("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'queend control' AND "
+                     "wait_event_type = 'Lock' AND datname = current_database()")
+            with daemon.client() as page:
+                page.send("GET", "/api/v1/resources/queues")
+                until(lambda: look.execute(waits).fetchone()[0] > 0, "the page waits for the lock")
+            daemon.process.kill()
+            until(lambda: look.execute(waits).fetchone()[0] == 0, "nobody waits for it any more")
+            holder.rollback()
