@@ -69,7 +69,7 @@ def test_the_control_plane_goes_on(cluster):
 
 
 def test_a_statement_of_a_page_ends_with_its_connection(cluster):
-    """The control plane's sessions look whether somebody is there: a lock that is waited for is not waited for in vain."""
+    """The control plane's sessions look whether somebody is there: no lock is waited for in vain."""
     conninfo = cluster.database()
     with Daemon(conninfo, DB_STATEMENT_TIMEOUT=0, DB_LOCK_TIMEOUT=0) as daemon, daemon.client() as client:
         client.push("q", 1)
