@@ -1,4 +1,4 @@
-"""A PostgreSQL whose processes all stand still: nothing of it answers, neither a statement nor the wish to cancel one."""
+"""A PostgreSQL all of whose processes stand still: it answers neither a statement nor the wish to cancel one."""
 from __future__ import annotations
 
 import os
