@@ -33,7 +33,8 @@ def group_list(server: Server, queue: OfQueue = None,
     """Groups and how far they are behind, a line for each of their queues."""
     show((row for row in groups_of(server, queue) if not lagging or row["totalLag"]),
          {"group": "name", "queue": "queueName", "lag": "totalLag", "partitions behind": "partitionsWithLag",
-          "of": "members", "by": lambda row: span(row["maxTimeLag"]) if row["totalLag"] else "", "state": lambda row: "Paused" if row.get("paused") else row["state"],
+          "of": "members", "by": lambda row: span(row["maxTimeLag"]) if row["totalLag"] else "",
+          "state": lambda row: "Paused" if row.get("paused") else row["state"],
           "begins": lambda row: row.get("subscriptionMode") or ""}, output)
 
 
