@@ -5,12 +5,15 @@ import contextlib
 import datetime
 import logging
 import os
+from collections.abc import Callable
 from typing import Any
 
 import orjson
 
+MOST = 4096      # bytes of a line: a pipe that takes anything takes so much without a wait
 RANKS = {"trace": 0, "debug": 0, "info": 1, "warn": 2, "error": 3}
 _threshold = RANKS["info"]
+_write: Callable[[bytes], None]
 _hidden: dict[str, str] = {}      # texts in quotes → what stands in their place
 
 
@@ -47,8 +50,30 @@ def line(level: str, event: str, detail: str | None = None, **facts: Any) -> Non
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     record = {"time": now, "level": level, "event": event, **({"detail": masked(detail)} if detail is not None else {}),
               **facts}
+    text = _text(record)
+    if len(text) > MOST:      # escapes make a character up to six bytes
+        text = _text({**record, "detail": str(record.get("detail", ""))[:MOST // 8], "cut": True})
+    if len(text) > MOST:
+        text = _text({"time": now, "level": level, "event": event, "cut": True})
+    _write(text)
+
+
+def _text(record: dict[str, Any]) -> bytes:
+    return orjson.dumps(record, default=str, option=orjson.OPT_NON_STR_KEYS) + b"\n"
+
+
+def _direct(text: bytes) -> None:
     with contextlib.suppress(OSError):      # whoever read the log is gone: that is no reason not to serve
-        os.write(2, orjson.dumps(record, default=str, option=orjson.OPT_NON_STR_KEYS) + b"\n")
+        os.write(2, text)
+
+
+_write = _direct
+
+
+def through(write: Callable[[bytes], None]) -> None:
+    """From now on `write` writes the lines: the daemon's own, which waits for nobody who does not read."""
+    global _write
+    _write = write
 
 
 class _Forward(logging.Handler):

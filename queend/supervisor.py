@@ -200,7 +200,8 @@ class Supervisor:
 
     async def _serve(self, local: str | None, target: str, identity: str | None, stop: asyncio.Event) -> int:
         """identity: of the database. None: it is away, and the daemon buffers pushes until it has come."""
-        from ._core import Core  # here, so that the command line works without the compiled part
+        from ._core import Core, log_write  # here, so that the command line works without the compiled part
+        log.through(log_write)
 
         try:
             folder = Folder(self.settings, identity)

@@ -29,6 +29,14 @@ def hot_routes_of_core():
     return [(hot_routes[i].level, METHODS[method], hot_routes[i].path.decode().strip("/").replace("?", ""))
             for i in range(n_hot_routes) for method in (METHOD_GET, METHOD_POST) if hot_routes[i].methods >> method & 1]
 
+def log_write(bytes line):
+    """One whole line of the log, of at most 4096 bytes; who does not read the log is not waited for."""
+    cdef const char* text = line
+    cdef size_t n = <size_t>len(line)
+    with nogil:
+        if not log_put(text, n):
+            log_drop()
+
 cdef class Core:
     """The HTTP server and the engine behind it. One per process.
 

@@ -4,27 +4,11 @@ from __future__ import annotations
 import json
 import threading
 
-from support.daemon import Daemon
+from support.daemon import Daemon, Unread
 from support.wait import until
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 LONG = "/none/" + '"' * 400      # three bytes of the log each
-
-
-class Deaf(Daemon):
-    """Nobody reads what it writes, from the moment it is ready to `hears`."""
-
-    def _read(self) -> None:
-        self.hears = threading.Event()
-        assert self.process.stderr is not None
-        with self.process.stderr as lines:
-            for line in lines:
-                try:
-                    self.log.append(json.loads(line))
-                except ValueError:
-                    self.other.append(line.rstrip("\n"))
-                if '"ready"' in line:
-                    self.hears.wait()
 
 
 def lines(daemon: Daemon) -> list[dict]:
@@ -67,7 +51,7 @@ def test_off_there_is_none_and_sampled_one_in_so_many(start_daemon):
 
 def test_who_does_not_read_the_log_stops_no_request(postgres):
     """Two megabytes of lines that nobody takes: what does not fit is dropped and counted, all else goes on."""
-    daemon = Deaf(postgres.database(), QUEEND_REQUEST_LOG="all", NUM_WORKERS=1)
+    daemon = Unread(postgres.database(), QUEEND_REQUEST_LOG="all", NUM_WORKERS=1)
     try:
         with daemon.client() as client:
             def dropped() -> float:
@@ -79,7 +63,7 @@ def test_who_does_not_read_the_log_stops_no_request(postgres):
             assert client.push("q", 1) and client.pop("q")
             logged = client.metric("queend_worker_logged_total")
     finally:
-        daemon.hears.set()
+        daemon.reads.set()
     daemon.stop()
     assert len(lines(daemon)) >= logged and not daemon.other, "whole lines, all that were counted"
 

@@ -1,6 +1,7 @@
 """The daemon as a user runs it: a process, its settings in the environment, its log on standard error."""
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -176,9 +177,25 @@ class Daemon:
                     self.log.append(json.loads(line))
                 except ValueError:
                     self.other.append(line.rstrip("\n"))
+                self._has_read(line)
+
+    def _has_read(self, line: str) -> None:
+        """A line of the log, in the thread that reads them."""
 
     def _read_greeting(self) -> None:
         assert self.process.stdout is not None
         with self.process.stdout as lines:
             for line in lines:
                 self.greeting.append(line)
+
+
+class Unread(Daemon):
+    """Nobody reads its log, from the moment it is ready until `reads` is set."""
+
+    def _has_read(self, line: str) -> None:
+        if '"ready"' in line:
+            self.reads.wait()
+
+    @functools.cached_property
+    def reads(self) -> threading.Event:
+        return threading.Event()

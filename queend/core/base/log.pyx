@@ -1,7 +1,14 @@
 # What operators read: one JSON object per line on standard error, each in one write so that threads never mix lines.
+# Nobody waits for a reader: while standard error takes nothing (a stopped pager, a frozen journal), lines are dropped
+# and counted. The first line it takes again says how many.
 
 cdef enum:
     LOG_LINE = 2048           # longer details are cut
+    LOG_WRITE = 4096          # PIPE_BUF: a pipe that takes anything takes so much
+
+cdef uv_mutex_t log_lock      # one thread writes at a time: the room that one sees, no other fills
+cdef int64_t log_dropped = 0  # lines, since the last that was written
+uv_mutex_init(&log_lock)
 
 cdef char* log_hidden = NULL        # texts that are never written, with line ends between them
 cdef char log_threshold = b'i'     # first letter of the lowest level written
@@ -63,6 +70,46 @@ cdef void log_mask(char* text) noexcept nogil:
             memset(at, b'*', n)
         one = end + 1 if end != NULL else NULL
 
+cdef bint log_takes(int wait_ms) noexcept nogil:
+    # Does standard error take LOG_WRITE bytes without a wait? Also true where a write fails at once.
+    cdef pollfd p
+    p.fd = 2
+    p.events = POLLOUT
+    p.revents = 0
+    cdef int found = poll(&p, 1, wait_ms)
+    while found < 0 and errno == EINTR:
+        found = poll(&p, 1, wait_ms)
+    return found > 0
+
+cdef bint log_put(const char* lines, size_t n) noexcept nogil:
+    # Whole lines, at most LOG_WRITE bytes. False: standard error takes none now.
+    cdef char[128] note
+    cdef char[32] now
+    cdef bint takes
+    uv_mutex_lock(&log_lock)
+    if log_dropped and log_takes(0):
+        clock_format(clock_wall_us(), 3, now)
+        if write(2, note, <size_t>snprintf(
+                note, sizeof(note), b'{"time":"%.24s","level":"warn","event":"log_lines_dropped","lines":%lld}\n', now,
+                <long long>log_dropped)) >= 0:
+            log_forget()
+    takes = log_takes(0)
+    if takes and write(2, lines, n) < 0:
+        pass                  # nobody is left to tell
+    uv_mutex_unlock(&log_lock)
+    return takes
+
+cdef inline void log_forget() noexcept nogil:
+    global log_dropped
+    log_dropped = 0
+
+cdef void log_drop() noexcept nogil:
+    # One more line that was not taken.
+    global log_dropped
+    uv_mutex_lock(&log_lock)
+    log_dropped += 1
+    uv_mutex_unlock(&log_lock)
+
 cdef void log_line(const char* level, const char* event, const char* detail) noexcept nogil:
     # level: debug, info, warn, error. event: a word in snake case. detail: UTF-8 text for people, may be NULL.
     cdef char[LOG_LINE] line
@@ -88,5 +135,5 @@ cdef void log_line(const char* level, const char* event, const char* detail) noe
         at += 1
     line[at] = b'}'
     line[at + 1] = b'\n'
-    if write(2, line, at + 2) < 0:
-        pass                  # nobody is left to tell
+    if not log_put(line, at + 2):
+        log_drop()

@@ -90,7 +90,7 @@ cdef extern from "<sys/eventfd.h>" nogil:
     int eventfd(unsigned int, int)
 
 cdef extern from "<poll.h>" nogil:
-    int POLLERR, POLLHUP, POLLRDHUP
+    int POLLIN, POLLOUT, POLLERR, POLLHUP, POLLRDHUP
     struct pollfd:
         int fd
         short events

@@ -5,10 +5,10 @@
 cdef enum:
     REQUESTLOG_ROOM = 1 << 20         # bytes of lines of a worker that are not written yet
     REQUESTLOG_LINE = 3072            # of one at most
-    REQUESTLOG_PIPE = 4096            # PIPE_BUF
     REQUESTLOG_PATH = 512             # of the path in it
     REQUESTLOG_ID = 128               # of X-Request-Id
     REQUESTLOG_MS = 100
+    REQUESTLOG_LAST = 10              # waits of so long for a reader, once the process ends
 
 cdef inline const char* method_text(int method) noexcept nogil:
     if method == METHOD_GET: return b"GET"
@@ -104,14 +104,14 @@ cdef void requestlog_run(void* arg) noexcept nogil:
         ends = x.ends         # once more: nobody adds a line any more
         uv_mutex_unlock(&x.lock)
         for i in range(p.n):
-            requestlog_write(&p.workers[i].requestlog)
+            requestlog_write(&p.workers[i].requestlog, x)
 
-cdef void requestlog_write(RequestLog* l) noexcept nogil:
+cdef void requestlog_write(RequestLog* l, LogWriter* x) noexcept nogil:
     cdef char* lines
     cdef size_t n
     cdef size_t done = 0
     cdef size_t stop
-    cdef ssize_t written
+    cdef int waits = 0
     uv_mutex_lock(&l.lock)
     lines = l.lines
     n = l.used
@@ -120,17 +120,24 @@ cdef void requestlog_write(RequestLog* l) noexcept nogil:
     l.used = 0
     uv_mutex_unlock(&l.lock)
     while done < n:
-        # whole lines, and no more than a pipe takes at once: lines of other threads stand between them
         stop = n - done
-        if stop > REQUESTLOG_PIPE:
-            stop = REQUESTLOG_PIPE
+        if stop > LOG_WRITE:
+            stop = LOG_WRITE
             while lines[done + stop - 1] != b'\n':
                 stop -= 1
-        written = write(2, lines + done, stop)
-        if written > 0:
-            done += <size_t>written
-        elif written == 0 or errno != EINTR:
-            return            # nobody is left to tell
+        if log_takes(REQUESTLOG_MS) and log_put(lines + done, stop):
+            done += stop
+        elif requestlog_ends(x):
+            waits += 1
+            if waits == REQUESTLOG_LAST:
+                return        # nobody reads
+
+cdef inline bint requestlog_ends(LogWriter* x) noexcept nogil:
+    cdef bint ends
+    uv_mutex_lock(&x.lock)
+    ends = x.ends
+    uv_mutex_unlock(&x.lock)
+    return ends
 
 cdef bint requestlog_start(Process* p) noexcept nogil:
     cdef LogWriter* x = &p.logwriter

@@ -1,14 +1,6 @@
 # Why a server refuses us, for the control plane: libpq tells the SQLSTATE of a refusal in its verbose message alone,
 # and psycopg does not ask for that one.
 
-cdef extern from "<poll.h>" nogil:
-    ctypedef struct pollfd:
-        int fd
-        short events
-        short revents
-    int poll(pollfd*, unsigned long, int)
-    int POLLIN, POLLOUT
-
 cdef int refusal_of(const char* conninfo, int timeout_ms, char* reason, size_t size) noexcept nogil:
     # DOUBT_* of a try to connect, and what the server said; 0: it can be reached, or nothing that lasts is in the way.
     cdef PGconn* conn = PQconnectStart(conninfo)
