@@ -48,9 +48,9 @@ meant, if it answers within a second.
 ## What is printed
 
 Lists take `-o`: `table` (aligned for people), `json` (one array), `ndjson` (one object a line), `names` (one name a
-line).
-Answers go to standard output, questions, hints and progress to standard error. In tables and names, characters that
-would move the cursor are spelled out; JSON has every name as it is.
+line). Of an empty one, the table says so on standard error; `json` is `[]`, the others are empty. Answers go to
+standard output, questions, hints and progress to standard error. In tables and names, characters that would move the
+cursor are spelled out; JSON has every name as it is.
 
 What destroys something asks first. `--yes` answers; without a terminal and without `--yes` it is refused. `--dry-run`
 says what would be done, with counts.

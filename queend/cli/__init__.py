@@ -3,7 +3,10 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from keyword import iskeyword
 from typing import Annotated, Any
 
@@ -55,6 +58,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "spark": ("spark", "Jobs on Spark: archive, read, replay, dlq, aggregate, backfill (docs/spark.md)."),
     },
 }
+PEDANTRY = ((r"^Value error, ", ""), (r", unable to (parse|interpret).*", ""), (r"^Input should be ", "it must be "))
 COMMANDS = {name: place for section in SECTIONS.values() for name, place in section.items()}
 
 
@@ -88,12 +92,32 @@ class Commands(dict[str, Any]):
         return [(name, self[name]) for name in self]
 
 
+@contextmanager
+def spoken() -> Iterator[None]:
+    """Refused words in words: as pydantic, which typer asks, says it, they are no sentence for people."""
+    try:
+        yield
+    except Exception as error:
+        if hasattr(error, "format_message") and isinstance(getattr(error, "message", None), str):
+            for pattern, instead in PEDANTRY:
+                error.message = re.sub(pattern, instead, error.message)
+        raise
+
+
 class Root(TyperGroup):
     """`queend` itself. Its help is made of the table above, so that nothing is imported for it."""
 
     def __init__(self, **attributes: Any):
         super().__init__(**attributes)
         self.commands = Commands()
+
+    def make_context(self, *words: Any, **more: Any) -> Any:
+        with spoken():
+            return super().make_context(*words, **more)
+
+    def invoke(self, ctx: Any) -> Any:
+        with spoken():
+            return super().invoke(ctx)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         self.format_usage(ctx, formatter)

@@ -23,7 +23,8 @@ def context_list(output: Output = Format.table) -> None:
     show(({"name": name, "url": one["url"], "current": name == state.get("current"),
            "token": "saved" if one.get("token") else one.get("tokenFile", "")}
           for name, one in sorted(state["contexts"].items())),
-         {"": lambda one: "*" if one["current"] else "", "name": "name", "url": "url", "token": "token"}, output)
+         {"": lambda one: "*" if one["current"] else "", "name": "name", "url": "url", "token": "token"}, output,
+         none="no saved servers: queend context add saves one")
 
 
 @context.command()

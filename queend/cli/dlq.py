@@ -9,7 +9,7 @@ import typer
 from .ack import address
 from .client import Server
 from .output import Format, Output, Progress, age, dump, facts, one, show
-from .queue import LONG_S, DryRun, Yes
+from .queue import LONG_S, DryRun, Yes, found
 from .remote import remote, sure
 
 dlq = typer.Typer(no_args_is_help=True, help="Dead letters: list, show, redrive, purge.")
@@ -57,11 +57,13 @@ def dlq_list(
     output: Output = Format.table,
 ) -> None:
     """Dead letters, newest failure first."""
-    found = ({**row, "address": f"{row['partitionId']}/{row['transactionId']}"}
-             for row in letters(server, limit, **filters(group, partition, from_, to), queue=queue))
-    show(found, {"failed": lambda row: age(row["failedAt"]), "queue": "queue", "partition": "partition",
-                 "group": "consumerGroup", "retries": "retryCount", "error": lambda row: row["errorMessage"] or "",
-                 "id": "address"}, output, "address")
+    if queue is not None:
+        found(server, queue, limit=1)
+    rows = ({**row, "address": f"{row['partitionId']}/{row['transactionId']}"}
+            for row in letters(server, limit, **filters(group, partition, from_, to), queue=queue))
+    show(rows, {"failed": lambda row: age(row["failedAt"]), "queue": "queue", "partition": "partition",
+                "group": "consumerGroup", "retries": "retryCount", "error": lambda row: row["errorMessage"] or "",
+                "id": "address"}, output, "address", "no dead letters")
 
 
 @dlq.command("show")
@@ -91,6 +93,7 @@ def redrive(
     yes: Yes = False, dry_run: DryRun = False,
 ) -> None:
     """Send dead letters back, in the order they failed."""
+    found(server, queue, limit=1)
     wanted = filters(group, partition, from_, to)
     total = counted(server, queue=queue, **wanted)
     count = total if limit is None else min(total, limit)
@@ -122,6 +125,7 @@ def redrive(
 def purge(server: Server, queue: Queue, group: Group = None, partition: Partition = None, from_: From = None,
           to: To = None, yes: Yes = False, dry_run: DryRun = False) -> None:
     """Delete dead letters for good."""
+    found(server, queue, limit=1)
     wanted = filters(group, partition, from_, to)
     count = counted(server, queue=queue, **wanted)
     if dry_run:

@@ -31,11 +31,14 @@ def group_list(server: Server, queue: OfQueue = None,
                lagging: Annotated[bool, typer.Option("--lagging", help="Only those that are behind.")] = False,
                output: Output = Format.table) -> None:
     """Groups and how far they are behind, a line for each of their queues."""
+    if queue is not None:
+        found(server, queue, limit=1)
     show((row for row in groups_of(server, queue) if not lagging or row["totalLag"]),
          {"group": "name", "queue": "queueName", "lag": "totalLag", "partitions behind": "partitionsWithLag",
           "of": "members", "by": lambda row: span(row["maxTimeLag"]) if row["totalLag"] else "",
           "state": lambda row: "Paused" if row.get("paused") else row["state"],
-          "begins": lambda row: row.get("subscriptionMode") or ""}, output)
+          "begins": lambda row: row.get("subscriptionMode") or ""}, output,
+         none="no group is behind" if lagging else "no groups")
 
 
 @group.command("show")
@@ -54,7 +57,7 @@ def group_show(server: Server, name: Group, queue: OfQueue = None,
                 "leased": lambda row: "yes" if row["leaseActive"] else "",
                 "consumed": lambda row: age(row["lastConsumedAt"]),
                 "stands": lambda row: f"{age(row['standsSince'])}, {row['leasesLapsed']} leases ran out"
-                if row.get("standsSince") else ""}, output, "partition")
+                if row.get("standsSince") else ""}, output, "partition", f"{name} has consumed nothing yet")
 
 
 @group.command()

@@ -27,11 +27,16 @@ Output = Annotated[Format, typer.Option("-o", "--output", help="How it is printe
 Column = str | Callable[[dict[str, Any]], Any]
 
 
-def show(rows: Iterable[dict[str, Any]], columns: dict[str, Column], how: Format, name: str = "name") -> int:
-    """Prints a list as it comes, and returns how long it was. columns: a key or a function by heading."""
+def show(rows: Iterable[dict[str, Any]], columns: dict[str, Column], how: Format, name: str = "name",
+         none: str = "") -> int:
+    """Prints a list as it comes, and returns how long it was. columns: a key or a function by heading. none: what a
+    person is told where the list is empty."""
     count = 0
     if how is Format.table:
-        return _tables(iter(rows), columns)
+        count = _tables(iter(rows), columns)
+        if not count and none:
+            typer.echo(clean(none), err=True)
+        return count
     if how is Format.json:
         sys.stdout.write("[")
     for row in rows:
@@ -74,8 +79,6 @@ def _tables(rows: Iterator[dict[str, Any]], columns: dict[str, Column]) -> int:
             return len(page)
         _aligned(list(columns) if count == 0 else None, cells, numbers)
         count += len(page)
-    if not count and sys.stdout.isatty():
-        typer.echo("none", err=True)
     return count
 
 

@@ -5,10 +5,12 @@ import fnmatch
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 from typing import Annotated, Any, Optional
 
 import typer
 
+from ..control.options import BY_NAME, SWITCH
 from .client import Server, ServerError
 from .completion import queues
 from .output import Format, Output, age, facts, one, short, show
@@ -68,7 +70,9 @@ def queue_list(
                     "in hand": lambda row: short(row["messages"]["processing"]),
                     "stored": lambda row: short(row["messages"]["total"]),
                     "in/s": lambda row: short(row["inPerSecond"]), "out/s": lambda row: short(row["outPerSecond"]),
-                    "": lambda row: "paused" if row.get("paused") else ""}, output)
+                    "": lambda row: "paused" if row.get("paused") else ""}, output,
+         none="no queues: the first push makes one" if (pattern, namespace, task, waiting) == (None, None, None, False)
+         else "no such queues")
 
 
 def found(server: Server, name: str, **query: Any) -> dict[str, Any]:
@@ -133,6 +137,10 @@ def configure(
         option, equals, text = word.partition("=")
         if not equals or not option:
             raise Stop(f"{word!r} is not of the form OPTION=VALUE", USAGE)
+        if option not in (*BY_NAME, SWITCH):      # servers pass over what they do not know
+            meant = get_close_matches(option, BY_NAME, 1)
+            raise Stop(f"there is no option {option!r}", USAGE, f"{meant[0]}?" if meant else
+                       f"options are {', '.join(BY_NAME)}")
         try:
             given[option] = json.loads(text)
         except ValueError:

@@ -122,7 +122,8 @@ def _read(file: str) -> str:
         with open(os.path.expanduser(file), encoding="ascii") as opened:
             return opened.read(1 << 16)
     except (OSError, UnicodeDecodeError) as error:
-        raise Stop(f"the token cannot be read: {error}", USAGE) from None
+        why = error.strerror if isinstance(error, OSError) else "it is no text of ASCII"
+        raise Stop(f"the token cannot be read: {file}: {why}", USAGE) from None
 
 
 def sure(question: str, yes: bool) -> None:

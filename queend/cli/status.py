@@ -7,16 +7,18 @@ import typer
 
 from .client import Server, ServerError
 from .output import Format, Output, facts, one, short, size, span
-from .remote import REFUSED, remote
+from .remote import FORBIDDEN, REFUSED, remote, tell
 
 
-def asked(server: Server, path: str, **query: Any) -> dict[str, Any]:
-    """What a route says; nothing where the server lacks it or does not let us."""
+def asked(server: Server, path: str, refused: list[str], **query: Any) -> dict[str, Any]:
+    """What a route says; nothing where the server lacks it or does not let us, which goes to `refused`."""
     try:
         return server.get(path, **query) or {}
     except ServerError as error:
         if error.code == 0 or error.status == 6:
             raise
+        if error.status == FORBIDDEN:
+            refused.append(error.text)
         return {}
 
 
@@ -30,8 +32,9 @@ def status(server: Server, output: Output = Format.table) -> None:
             raise
         health = error.body
     there = health.get("status") == "healthy"
-    overview = asked(server, "/api/v1/resources/overview") if there else {}
-    buffers = asked(server, "/api/v1/status/buffers")
+    refused: list[str] = []
+    overview = asked(server, "/api/v1/resources/overview", refused) if there else {}
+    buffers = asked(server, "/api/v1/status/buffers", refused)
     modes = health.get("shared_state", {})
     messages, rates, late = overview.get("messages", {}), overview.get("throughput", {}), overview.get("lag", {})
     whole = {"url": server.url, "health": health, "overview": overview, "buffers": buffers}
@@ -61,5 +64,7 @@ def status(server: Server, output: Output = Format.table) -> None:
         ])
 
     one({**whole, "name": server.url}, output, lines)
+    if refused:
+        tell("this is what everybody may see", refused[0])
     if not there:
         raise typer.Exit(REFUSED)

@@ -53,8 +53,11 @@ def inspect(file: Annotated[Optional[str], typer.Argument(help="A file that hold
             text = sys.stdin.read(1 << 16) if file == "-" else open(file, encoding="ascii").read(1 << 16)
         head, claims = (json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
                         for part in text.strip().split(".")[:2])
-    except (OSError, ValueError) as error:
-        raise Stop(f"that is no token: {error}", USAGE) from None
+    except OSError as error:
+        raise Stop(f"the token cannot be read: {file}: {error.strerror}", USAGE) from None
+    except ValueError as error:
+        raise Stop(f"that is no token: {error}" if text.strip() else "there is no token in it", USAGE,
+                   "" if file or text.strip() else "QUEEND_TOKEN or a file gives one") from None
     typer.echo(dump({"header": head, "claims": claims}, 2))
     if isinstance(claims, dict) and isinstance(claims.get("exp"), (int, float)) and claims["exp"] < time.time():
         raise Stop("it has ended")

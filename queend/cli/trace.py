@@ -22,7 +22,8 @@ def trace_list(server: Server, limit: Annotated[int, typer.Option("--limit", "-n
     """Names under which something was noted, the latest first."""
     rows = (server.get("/api/v1/traces/names", limit=limit) or {}).get("trace_names", [])
     show(rows, {"name": "trace_name", "traces": "trace_count", "messages": "message_count",
-                "last": lambda row: age(row["last_seen"])}, output, "trace_name")
+                "last": lambda row: age(row["last_seen"])}, output, "trace_name",
+         none="no names: nothing was noted")
 
 
 @trace.command()
@@ -33,7 +34,7 @@ def named(server: Server, name: Annotated[str, typer.Argument(help="A name.")],
     """What was noted under a name, oldest first."""
     rows = (server.get("/api/v1/traces/by-name/{}", name, limit=limit) or {}).get("traces") or []
     show(rows, {"queue": "queue_name", "partition": "partition_name", "message": "transaction_id", **COLUMNS}, output,
-         "id")
+         "id", f"nothing was noted under {name!r}")
 
 
 @trace.command("show")
@@ -41,4 +42,5 @@ def named(server: Server, name: Annotated[str, typer.Argument(help="A name.")],
 def trace_show(server: Server, id_: Annotated[str, typer.Argument(metavar="PARTITION_ID/TRANSACTION_ID")],
                output: Output = Format.table) -> None:
     """What was noted about a message, oldest first."""
-    show((server.get("/api/v1/traces/{}/{}", *address(id_)) or {}).get("traces", []), COLUMNS, output, "id")
+    show((server.get("/api/v1/traces/{}/{}", *address(id_)) or {}).get("traces", []), COLUMNS, output, "id",
+         "nothing was noted about this message")

@@ -66,7 +66,8 @@ def told(source: Path) -> dict[str, Any]:
     try:
         made = json.loads((source / "backup.json").read_text())
     except (OSError, ValueError) as error:
-        raise BackupError(f"{source} is no backup: {error}") from None
+        why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.strerror else error
+        raise BackupError(f"{source} is no backup: {why}") from None
     if not isinstance(made, dict) or made.get("format") != FORMAT:
         raise BackupError(f"{source} is a backup in a form that this version does not know")
     return made

@@ -1,0 +1,99 @@
+"""What every command says of wrong words, of nothing to list, of a server that is not there or wants a token."""
+import socket
+
+import pytest
+from support.cli import Cli
+from support.tokens import SECRET, token
+
+from queend.cli.output import Format
+
+WRONG = {
+    "queue list -o xml": "'xml' is not one of 'table', 'json', 'ndjson', 'names'.",
+    "status -o yaml": "'yaml' is not one of 'table', 'json', 'ndjson', 'names'.",
+    "completion tcsh": "'tcsh' is not one of 'bash', 'zsh', 'fish'.",
+    "token mint me --role king": "'king' is not one of 'read-only', 'read-write', 'admin'.",
+    "pop q --batch x": "'--batch' / '-n': it must be a valid integer\n",
+    "pop q --wait -1": "'--wait' / '-w': it must be greater than or equal to 0\n",
+    "bench --seconds x": "'--seconds' / '-s': it must be a valid number\n",
+    "--timeout x queue list": "'--timeout': it must be a valid number\n",
+    "token inspect /nowhere": "the token cannot be read: /nowhere: No such file or directory",
+    "queue list --token-file /nowhere": "the token cannot be read: /nowhere: No such file or directory",
+}
+EMPTY = {"queue list no-*": "no such queues", "group list": "no groups", "group list --lagging": "no group is behind",
+         "dlq list": "no dead letters", "trace list": "no names: nothing was noted",
+         "trace named x": "nothing was noted under 'x'", "context list": "no saved servers: queend context add"}
+MESSAGE = "00000000-0000-0000-0000-000000000001/x"
+# Every command that talks to a server.
+CALLS = ["doctor", "queue list", "queue show q", "queue configure q leaseTime=5", "queue pause q", "queue resume q",
+         "queue clear q --yes", "queue delete q --yes", "group list", "group show g", "group seek g q --end --yes",
+         "group pause g", "group resume g", "group delete g --yes", "export", "bench -s 1", "push q 1", "pop q",
+         "tail q", f"ack {MESSAGE}", "dlq list", f"dlq show {MESSAGE}", "dlq redrive q --yes", "dlq purge q --yes",
+         "trace list", "trace named x", f"trace show {MESSAGE}"]
+
+
+@pytest.fixture(scope="module")
+def bare(start_daemon):
+    """A daemon in which nothing is, and which wants a token."""
+    return start_daemon(JWT_ENABLED="true", JWT_SECRET=SECRET)
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_wrong_words_are_told_in_words(tmp_path, words):
+    done = Cli("http://127.0.0.1:1", tmp_path)(*words.split())
+    assert done.status == 2 and WRONG[words] in done.err and done.out == ""
+    assert "Value error" not in done.err and "Errno" not in done.err
+
+
+@pytest.mark.parametrize("words", EMPTY)
+@pytest.mark.parametrize("how", list(Format))
+def test_an_empty_list(bare, tmp_path, words, how):
+    cli = Cli(bare.url, tmp_path, QUEEND_TOKEN=token(role="admin"))
+    done = cli.ok(*words.split(), "-o", how)
+    assert done.out == ("[]\n" if how == "json" else "")
+    assert done.err.startswith(EMPTY[words]) if how == "table" else done.err == ""
+
+
+@pytest.mark.parametrize("words", CALLS)
+def test_a_server_that_is_not_there(tmp_path, words):
+    with socket.create_server(("127.0.0.1", 0)) as taken:      # and gone
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    done = Cli(url, tmp_path)(*words.split())
+    assert (done.status, done.out) == (6, "")
+    assert done.err.startswith(f"queend: no server answers at {url}: Connection refused\n        queend serve ")
+
+
+@pytest.mark.parametrize("words", CALLS)
+def test_a_token_that_is_missing_or_wrong(bare, tmp_path, words):
+    done = Cli(bare.url, tmp_path)(*words.split())
+    assert (done.status, done.out) == (7, "") and "wants a token" in done.err and "QUEEND_TOKEN" in done.err
+    done = Cli(bare.url, tmp_path, QUEEND_TOKEN="wrong")(*words.split())
+    assert (done.status, done.out) == (7, "") and "it may have ended, or be of another server" in done.err
+
+
+def test_status_says_what_it_may_not_show(bare, tmp_path):
+    done = Cli(bare.url, tmp_path).ok("status")
+    assert "healthy" in done.out and "waiting" not in done.out and "what everybody may see" in done.err
+
+
+@pytest.mark.parametrize("words", ["show", "pause", "resume", "clear --yes", "delete --yes"])
+def test_a_queue_that_is_not_there(bare, tmp_path, words):
+    cli = Cli(bare.url, tmp_path, QUEEND_TOKEN=token(role="admin"))
+    verb, *more = words.split()
+    done = cli("queue", verb, "none", *more)
+    assert (done.status, done.err) == (4, "queend: there is no queue 'none'\n")
+
+
+@pytest.mark.parametrize("words", ["dlq list none", "dlq redrive none --yes", "dlq purge none --yes", "tail none",
+                                   "group list --queue none", "group seek g none --end", "export none"])
+def test_a_queue_that_is_not_there_of_other_commands(bare, tmp_path, words):
+    done = Cli(bare.url, tmp_path, QUEEND_TOKEN=token(role="admin"))(*words.split())
+    assert (done.status, done.err) == (4, "queend: there is no queue 'none'\n")
+
+
+def test_an_option_that_is_not_there(bare, tmp_path):
+    cli = Cli(bare.url, tmp_path, QUEEND_TOKEN=token(role="admin"))
+    done = cli("queue", "configure", "q", "leasetime=5")
+    assert (done.status, done.err) == (2, "queend: there is no option 'leasetime'\n        leaseTime?\n")
+    done = cli("queue", "configure", "q", "x=5")
+    assert done.status == 2 and "options are leaseTime, retryLimit," in done.err
+    assert cli("queue", "show", "q").status == 4, "nothing was made"
