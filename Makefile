@@ -98,7 +98,7 @@ test-dashboard: build ## the dashboard in a headless Chromium, with axe; makes d
 	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@SUDO="$(SUDO)" sh tools/system.sh dashboard
 	@cd dashboard && test -d node_modules || npm ci --no-audit --no-fund --silent
-	@$(PIP) 'playwright>=1.48,<2'
+	@$(BIN)/python tools/requirements.py dashboard | $(PIP) -r /dev/stdin
 	@$(BIN)/python -m pytest tests/dashboard --dashboard $(ARGS)
 
 test-windows: build ## the sliding-window program of both clients, 50 runs of each: no window comes twice (WINDOW_RUNS)
@@ -117,10 +117,13 @@ package: ## the sdist, and a wheel for each CPython from 3.11 to 3.14 found here
 deb: ## the Debian package of the wheel for the system's Python, in dist/: half a minute
 	@$(PYTHON) tools/deb.py
 
-test-packages: build ## what is in dist/, installed in a new Debian and under its systemd (root): about 5 minutes
+PYTHONS ?= /usr/bin/python3
+test-packages: build ## make wheel and package (PYTHONS: for which Python; DIST=kept: what is there), install them in a new Debian and under its systemd (root): about 15 minutes
 	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@SUDO="$(SUDO)" sh tools/system.sh packages
 	@$(BIN)/python tools/requirements.py packages | $(PIP) -r /dev/stdin
+	@test "$(DIST)" = kept || $(MAKE) --no-print-directory package ARGS='$(PYTHONS)'
+	@test "$(DIST)" = kept || $(MAKE) --no-print-directory deb
 	@$(BIN)/python -m pytest -s tests/packages --packages $(ARGS)
 
 test-spark-kills: build ## a stream from queue to queue over 10^6 rows, killed ten times with everything around it (SPARK_KILLS, SPARK_ROWS)
