@@ -3,32 +3,38 @@
 
 -- The catalogue version and seed with every queue and its options: one row per queue, one row with NULLs if there is
 -- none. ttl: 0 where it is not enforced. paused: ids of groups that are, 4 bytes each, 0 for all of the queue's.
--- rate_us: 0 without a rate.
+-- rate_us: 0 without a rate. shared: of rates over all partitions (rates), 1 where each group has one, 2 where all
+-- of them together have one, and what changes with them in the bits above; 0: neither.
 CREATE OR REPLACE FUNCTION queend.catalog_load()
 RETURNS TABLE (version bigint, seed bytea, queue_id int, epoch int, name text, namespace text, task text,
                lease_time int, retry_limit int, retry_delay int, delayed int, window_buffer int, max_size int,
                encryption boolean, priority int, ttl int, cleaned bigint, cleaned_last bytea,
-               paused bytea, rate_us bigint, rate_burst int)
+               paused bytea, rate_us bigint, rate_burst int, shared bigint)
 LANGUAGE sql STABLE AS $$
     SELECT c.version, c.seed, q.id, q.epoch, q.name, q.namespace, q.task, q.lease_time, q.retry_limit, q.retry_delay,
            q.delayed_processing, q.window_buffer, q.max_size, q.encryption_enabled, q.priority,
            CASE WHEN q.ttl_set THEN q.ttl ELSE 0 END, q.cleaned, q.cleaned_last, p.paused,
-           queend.rate_us(q.rate_limit, q.rate_period), queend.rate_burst(q.rate_limit, q.rate_burst)
+           queend.rate_us(q.rate_limit, q.rate_period), queend.rate_burst(q.rate_limit, q.rate_burst, q.rate_period),
+           CASE WHEN q.group_rate_limit > 0 OR q.queue_rate_limit > 0
+                THEN ((hashtext(concat_ws(',', q.group_rate_limit, q.group_rate_burst, q.queue_rate_limit,
+                                          q.queue_rate_burst, q.rate_period))::bigint & 2147483647) << 2)
+                     | (q.group_rate_limit > 0)::int | 2 * (q.queue_rate_limit > 0)::int ELSE 0 END
       FROM queend.catalog c LEFT JOIN queend.queues q ON true
       LEFT JOIN (SELECT x.queue_id, string_agg(int4send(x.group_id), ''::bytea ORDER BY x.group_id) AS paused
                    FROM queend.paused x GROUP BY x.queue_id) AS p ON p.queue_id = q.id
 $$;
 
 -- A queue's rate as pop wants it: µs from one message of a partition to the next, rounded up (0: no bound), and how
--- many at once.
+-- many at once: as many as queend.pop can count with, where a step is long.
 CREATE OR REPLACE FUNCTION queend.rate_us(p_limit int, p_period int) RETURNS bigint
 LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN p_limit > 0 THEN (p_period * 1000000::bigint + p_limit - 1) / p_limit ELSE 0 END
 $$;
 
-CREATE OR REPLACE FUNCTION queend.rate_burst(p_limit int, p_burst int) RETURNS int
+CREATE OR REPLACE FUNCTION queend.rate_burst(p_limit int, p_burst int, p_period int) RETURNS int
 LANGUAGE sql IMMUTABLE AS $$
-    SELECT CASE WHEN p_burst > 0 THEN p_burst ELSE GREATEST(p_limit, 1) END
+    SELECT LEAST(CASE WHEN p_burst > 0 THEN p_burst ELSE GREATEST(p_limit, 1) END,
+                 4000000000000000000 / GREATEST(queend.rate_us(p_limit, p_period), 1))::int
 $$;
 
 -- Ids of existing partitions by (queue id, name); ord is the 0-based place, a missing one has no row.

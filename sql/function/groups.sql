@@ -265,9 +265,11 @@ BEGIN
         IF p_metadata THEN
             DELETE FROM queend.consumer_groups g WHERE g.id = v.id;
             DELETE FROM queend.paused x WHERE x.queue_id = v.queue_id AND x.group_id = v.id;
+            DELETE FROM queend.rates x WHERE x.queue_id = v.queue_id AND x.group_id = v.id;
         ELSE
             UPDATE queend.consumer_groups g SET id = DEFAULT WHERE g.id = v.id RETURNING g.id INTO v_id;
             UPDATE queend.paused x SET group_id = v_id WHERE x.queue_id = v.queue_id AND x.group_id = v.id;
+            UPDATE queend.rates x SET group_id = v_id WHERE x.queue_id = v.queue_id AND x.group_id = v.id;
         END IF;
         PERFORM queend.groups_moved(v.queue_id);
         RETURN NEXT;

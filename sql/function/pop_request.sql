@@ -143,18 +143,33 @@ CREATE OR REPLACE FUNCTION queend.pop_one(p_part int, p_group int, p_take int, p
     OUT status int, OUT first bigint, OUT take bigint)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
+DECLARE
+    v_paced int := (SELECT q.id FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id
+                     WHERE p.id = p_part AND (q.group_rate_limit > 0 OR q.queue_rate_limit > 0));
+    v_take  int := p_take;
 BEGIN
+    IF v_paced IS NOT NULL THEN
+        v_take := queend.rates_reserve(v_paced, p_group, p_take);
+        IF v_take = 0 THEN
+            status := 3;
+            RETURN;
+        END IF;
+    END IF;
     SELECT max(r.status), min(r.first) FILTER (WHERE r.status = 1), sum(r.take) FILTER (WHERE r.status = 1)
       INTO status, first, take
       FROM queend.partitions p JOIN queend.queues q ON q.id = p.queue_id
-      CROSS JOIN LATERAL queend.pop(0, ARRAY[1], ARRAY[p_part], ARRAY[p_group], ARRAY[true], ARRAY[p_take], ARRAY[1],
+      CROSS JOIN LATERAL queend.pop(0, ARRAY[1], ARRAY[p_part], ARRAY[p_group], ARRAY[true], ARRAY[v_take], ARRAY[1],
                                     ARRAY[false], ARRAY[p_lease], ARRAY[p_lease_us],
                                     ARRAY[q.delayed_processing * 1000000::bigint],
                                     ARRAY[q.window_buffer * 1000000::bigint],
                                     ARRAY[CASE WHEN q.ttl_set THEN q.ttl ELSE 0 END * 1000000::bigint],
                                     ARRAY[queend.rate_us(q.rate_limit, q.rate_period)],
-                                    ARRAY[queend.rate_burst(q.rate_limit, q.rate_burst)]) AS r
+                                    ARRAY[queend.rate_burst(q.rate_limit, q.rate_burst,
+                                                            q.rate_period)]) AS r
      WHERE p.id = p_part;
+    IF v_paced IS NOT NULL THEN
+        PERFORM queend.rates_return(v_paced, p_group, v_take - COALESCE(take, 0)::int);
+    END IF;
 END $$;
 
 -- The result of a pop in the reference server's shape. p_taken: the partitions that were claimed; the first names the

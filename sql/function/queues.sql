@@ -142,6 +142,7 @@ BEGIN
     DELETE FROM queend.consumer_groups g WHERE g.queue_id = v_queue;
     DELETE FROM queend.dead_letters d WHERE d.queue_id = v_queue;
     DELETE FROM queend.paused p WHERE p.queue_id = v_queue;
+    DELETE FROM queend.rates r WHERE r.queue_id = v_queue;
     DELETE FROM queend.queues q WHERE q.id = v_queue;
     PERFORM queend.catalog_raise();
     RETURN true;

@@ -23,7 +23,7 @@ RESULTS = {
                     "lease_time int4, retry_limit int4, retry_delay int4, delayed int4,"
                     " window_buffer int4, max_size int4, "
                     "encryption bool, priority int4, ttl int4, cleaned int8, cleaned_last bytea, paused bytea, "
-                    "rate_us int8, rate_burst int4",
+                    "rate_us int8, rate_burst int4, shared int8",
     "group_within": "group_id int4, start_at int8, fresh bool",
     "groups_find": "ord int4, group_id int4",
     "partitions_find": "id int4, queue_id int4, name text",
@@ -34,6 +34,7 @@ RESULTS = {
     "ids_learn": "ids_learn bytea",
     "waking": "partition_id int4, queue_id int4, group_id int4, at int8",
     "leases_ended": "ord int4",
+    "rates_take": "ord int4, granted int4, next_at int8",
     "queue_sizes": "queue_id int4, size int8, max_size int4",
     "take_back": "ord int4, taken bool",
     "pushed": "ord int4, base int8, created_at int8",

@@ -43,7 +43,7 @@ cdef void popcall_add(PopCall* call, PopArgs* a, PopJob* j) noexcept nogil:
         pgarray_int4(&a.part, j.cursors[i].partition.id)
         pgarray_int4(&a.group, j.cursors[i].group.id)
         pgarray_bool(&a.fresh, atomic_get8(&j.cursors[i].fresh) != 0)
-    pgarray_int4(&a.budget, j.req.batch)
+    pgarray_int4(&a.budget, j.allowed)
     pgarray_int4(&a.parts, j.req.partitions)
     pgarray_bool(&a.auto_ack, j.req.auto_ack)
     pgarray_uuid(&a.lease, j.lease)
@@ -116,6 +116,7 @@ cdef void pop_drop_candidates(PopJob* j) noexcept nogil:
     for i in range(j.n_cursors):
         cursor_move(j.cursors[i], CURSOR_READY, 0)
         book_wake_cursor(j.cursors[i], &wake)
+    rate_settle(j, 0, &wake)
     uv_mutex_unlock(&book.lock)
     j.n_cursors = 0
     popjobs_wake(j.job.r.worker, wake)
@@ -148,9 +149,10 @@ cdef void popcall_again(PopCall* call, int status) noexcept nogil:
     # The call did not happen (or its outcome is lost: leases it took run out by themselves). Everyone tries again, or
     # is refused with `status`.
     cdef Engine* e = call.base.engine
-    cdef PopJob* j = <PopJob*>joblist_take(&call.base.jobs)
+    cdef PopJob* j
     cdef int64_t now = clock_mono_us()
     popcall_ready(call)
+    j = <PopJob*>joblist_take(&call.base.jobs)
     while j != NULL:
         j.n_cursors = 0
         if j.gone:
@@ -169,10 +171,16 @@ cdef void popcall_again(PopCall* call, int status) noexcept nogil:
 cdef void popcall_ready(PopCall* call) noexcept nogil:
     # Nothing was claimed: its candidates are as ready as before.
     cdef int i
+    cdef Job* job = call.base.jobs.first
+    cdef PopJob* wake = NULL
     uv_mutex_lock(&book.lock)
     for i in range(call.n_cursors):
         cursor_move(call.cursors[i], CURSOR_READY, 0)
+    while job != NULL:
+        rate_settle(<PopJob*>job, 0, &wake)
+        job = job.next
     uv_mutex_unlock(&book.lock)
+    popjobs_wake(call.base.engine.worker, wake)
 
 cdef void popcall_disown(PopCall* call) noexcept nogil:
     # The outcome is lost: what the call may have leased is given back by the lease ids chosen for it.
@@ -253,7 +261,7 @@ cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil
     cdef int row, i
     cdef int n = PQntuples(res)
     cdef int status, take
-    cdef int64_t until, first, wall = dbclock_now()
+    cdef int64_t until, first, took, wall = dbclock_now()
     cdef uint8_t again
     cdef Cursor* c
     cdef PopJob* wake = NULL
@@ -277,6 +285,7 @@ cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil
     job = call.base.jobs.first
     while job != NULL:
         j = <PopJob*>job
+        took = 0
         for i in range(j.first_cursor, j.first_cursor + j.n_cursors):
             c = call.cursors[i]
             row = call.rows[i]
@@ -290,6 +299,7 @@ cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil
                 if not PQgetisnull(res, row, POP_BURIED):
                     call.base.engine.worker.counters.dead_lettered += pg_int4(res, row, POP_BURIED)
             if status == 1:
+                took += c.next_offset - pg_int8(res, row, POP_FIRST)
                 c.open = not j.req.auto_ack
             if status == 1 and not j.req.auto_ack:
                 cursor_move(c, CURSOR_LEASED, now + j.lease_us + 2000)
@@ -315,6 +325,7 @@ cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil
                 cursor_rest(c)
             if c.state == CURSOR_READY:
                 book_wake_cursor(c, &wake)
+        rate_settle(j, took, &wake)
         job = job.next
     uv_mutex_unlock(&book.lock)
     popjobs_wake(call.base.engine.worker, wake)

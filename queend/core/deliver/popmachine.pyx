@@ -82,6 +82,7 @@ cdef inline int pop_width(PopJob* j) noexcept nogil:
 cdef void pop_try(Worker* w, PopJob* j) noexcept nogil:
     # One attempt: names, then candidates; ends in a call, in resolving, parked, or answered.
     cdef Engine* e = engine_of(w)
+    j.paced = False
     if j.gone:
         pop_pass(w, j)
         pop_forget(j)
@@ -102,6 +103,8 @@ cdef void pop_pass(Worker* w, PopJob* j) noexcept nogil:
     if j.group == NULL:
         return
     uv_mutex_lock(&book.lock)
+    if j.queue.shared:
+        rates_turn(j.queue, &wake)
     if j.group.n_ready and j.group.wait_first != NULL and not j.group.paused:
         wake_push(j.group.wait_first, &wake)
     uv_mutex_unlock(&book.lock)
@@ -214,7 +217,9 @@ cdef inline Group* pop_may_serve(PopJob* j, Queue* q) noexcept nogil:
     if not popjob_matches(j, q):
         return NULL
     g = catalog_group(q, j.req.group)
-    return g if not g.paused and (g.n_ready or g.scan != SCAN_DONE) else NULL
+    if g.paused or q.shared and rate_empty(g):
+        return NULL
+    return g if g.n_ready or g.scan != SCAN_DONE else NULL
 
 cdef inline bint pop_stale(PopJob* j) noexcept nogil:
     # Is what it found gone since? Nobody would wake it there. Book locked.
@@ -230,13 +235,20 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
     cdef bint cached = False
     cdef bint stale = False
     cdef bint paused = False
+    cdef bint paced = False       # there is something, but no tokens for it
     cdef PopJob* wake = NULL
+    j.allowed = j.req.batch
     uv_mutex_lock(&book.lock)
     if pop_stale(j):
         stale = True
     elif j.group.paused:
         paused = True
         j.why = WHY_NO_PARTITION
+    elif j.queue.shared and (j.group.ready_first != NULL if j.only == NULL else j.only.state != CURSOR_BUSY):
+        j.allowed = rate_reserve(j)
+        paced = j.allowed == 0
+    if stale or paused or paced:
+        pass
     elif j.only != NULL:
         if j.only.state != CURSOR_BUSY:
             cursor_move(j.only, CURSOR_BUSY, 0)
@@ -250,8 +262,8 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
             width = j.group.n_ready // (j.group.n_wait + 1)
             width = 1 if width < 1 else (AUTOPILOT_PARTITIONS if width > AUTOPILOT_PARTITIONS else width)
             j.req.partitions = width
-        if width > j.req.batch:
-            width = j.req.batch
+        if width > j.allowed:
+            width = j.allowed
         while j.n_cursors < width and j.group.ready_first != NULL:
             c = j.group.ready_first
             cursor_move(c, CURSOR_BUSY, 0)
@@ -263,7 +275,12 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
     if j.n_cursors:
         cached = pop_take_cached(j, &wake)
     elif not stale:
-        if j.only == NULL and j.group.scan != SCAN_DONE and not paused:
+        if paced:
+            j.why = WHY_NO_PARTITION if j.only == NULL else WHY_NOTHING
+            # until the database has said whether there are tokens; or until there are, if it may wait elsewhere as well
+            j.paced = not rate_empty(j.group) or not j.any_queue
+            parked = not rate_empty(j.group) or j.until_us > clock_mono_us()
+        elif j.only == NULL and j.group.scan != SCAN_DONE and not paused:
             parked = True         # what is there is not known yet: the scan wakes it, also when it finds nothing
         elif j.until_us > clock_mono_us():
             parked = True

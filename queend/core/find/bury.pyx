@@ -151,6 +151,7 @@ cdef void catalog_take(PGresult* res, PopJob** wake) noexcept nogil:
     cdef int i, n = PQntuples(res)
     cdef int sealed = 0
     cdef int limited = 0
+    cdef Queue* shared = NULL
     cdef bint whole = True
     cdef Queue* q
     cdef Queue* following
@@ -200,7 +201,15 @@ cdef void catalog_take(PGresult* res, PopJob** wake) noexcept nogil:
             whole = whole and slice_eq(q.paused, pg_bytes(res, i, 18))
         q.rate_us = pg_int8(res, i, 19)
         q.rate_burst = pg_int4(res, i, 20)
+        if q.shared != pg_int8(res, i, 21):
+            q.shared = pg_int8(res, i, 21)
+            q.changed = True      # who waits for tokens asks anew
+            rates_changed(q)
+        if q.shared:
+            q.shared_next = shared
+            shared = q
         catalog_cleaned(q, pg_int8(res, i, 16), pg_bytes(res, i, 17), wake)
+    catalog.shared = shared
     q = catalog.list
     while q != NULL:
         following = q.next

@@ -20,6 +20,7 @@ cdef struct Catalog:
     Table by_id
     Table partitions
     Queue* list
+    Queue* shared             # those with rates over all partitions
     Grave[2] graves           # by the era of the burial
     Grave due                 # the first worker's: may be freed
     SharedInt64 n_queues      # in memory, buried ones among them
@@ -271,6 +272,11 @@ cdef void catalog_bury(Queue* q) noexcept nogil:
         link = &link[0].next
     if link[0] != NULL:
         link[0] = q.next
+    link = &catalog.shared
+    while link[0] != NULL and link[0] is not q:
+        link = &link[0].shared_next
+    if link[0] != NULL:
+        link[0] = q.shared_next
     if q.forgotten_us:
         q.forgotten_us = 0
         catalog.n_forgotten -= 1

@@ -112,6 +112,10 @@ cdef struct RecentArgs:
 cdef struct WakingArgs:
     PgArray from_us, after, to_us, most
 
+cdef struct RateArgs:
+    # rates_take
+    PgArray queue, group, want, back
+
 cdef struct CursorArgs:
     # leases_ended
     PgArray part, group

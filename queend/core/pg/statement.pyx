@@ -52,6 +52,7 @@ cdef enum:
     STMT_STREAM_SOURCES
     STMT_QUEUES_MAKE
     STMT_LOOK
+    STMT_RATES_TAKE
     STMT_COUNT
 
 # Result columns, in the order of each function's RETURNS TABLE.
@@ -245,6 +246,7 @@ cdef const StatementDef* statements_open() noexcept nogil:
     statement_define(&s[STMT_QUEUES_MAKE], b"queues_make", b"TTTt")
     snprintf(s[STMT_QUEUES_MAKE].text, sizeof(s.text),
              b"SELECT queend.queues_make($1,$2,$3) FROM set_config('queend.max_queues', $4, true)")
+    statement_define(&s[STMT_RATES_TAKE], b"rates_take", b"IIII")
     statement_define(&s[STMT_LOOK], b"look", b"")
     snprintf(s[STMT_LOOK].text, sizeof(s.text),
              b"SELECT pg_current_snapshot()::text, version, queend.now_us() FROM queend.catalog")
@@ -261,4 +263,5 @@ cdef const StatementDef* statements_open() noexcept nogil:
     statement_fence(&s[STMT_TURN])
     statement_fence(&s[STMT_CYCLE])
     statement_fence(&s[STMT_TAKE_BACK])
+    statement_fence(&s[STMT_RATES_TAKE])
     return s

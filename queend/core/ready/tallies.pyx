@@ -23,7 +23,7 @@ cdef int tally_list(TallySeen** out) noexcept nogil:
         out[0][n].parked = 0
         g = q.group_list
         while g != NULL:
-            out[0][n].parked += g.n_wait + g.n_wait_only
+            out[0][n].parked += g.n_wait + g.n_wait_only + g.n_paced
             g = g.next
         n += 1
         q = q.next

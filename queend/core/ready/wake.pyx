@@ -64,7 +64,11 @@ cdef void waiters_del(PopJob** first, PopJob** last, PopJob* j) noexcept nogil:
 
 cdef bint book_park(PopJob* j) noexcept nogil:
     # Lock held. The job belongs to the book until book_unpark or a wake. False when memory ran out.
-    if j.only != NULL:
+    if j.paced:
+        waiters_add(&j.group.paced_first, &j.group.paced_last, j)
+        j.group.n_paced += 1
+        j.parked_at = PARKED_PACED
+    elif j.only != NULL:
         waiters_add(&j.only.wait_first, &j.only.wait_last, j)
         j.only.group.n_wait_only += 1
         j.parked_at = PARKED_CURSOR
@@ -83,7 +87,10 @@ cdef void book_unpark(PopJob* j) noexcept nogil:
     # Lock held; nothing when it is not parked.
     if j.parked_at == PARKED_NOT:
         return
-    if j.parked_at == PARKED_CURSOR:
+    if j.parked_at == PARKED_PACED:
+        waiters_del(&j.group.paced_first, &j.group.paced_last, j)
+        j.group.n_paced -= 1
+    elif j.parked_at == PARKED_CURSOR:
         waiters_del(&j.only.wait_first, &j.only.wait_last, j)
         j.only.group.n_wait_only -= 1
     elif j.parked_at == PARKED_GROUP:
@@ -125,6 +132,8 @@ cdef void group_wake(Group* g, PopJob** wake) noexcept nogil:
     cdef Cursor* c = g.all_cursors if g.n_wait_only or g.n_delayed else NULL     # a queue may have a million
     while g.wait_first != NULL:
         wake_push(g.wait_first, wake)
+    while g.paced_first != NULL:
+        wake_push(g.paced_first, wake)
     while c != NULL:
         while c.wait_first != NULL:
             wake_push(c.wait_first, wake)

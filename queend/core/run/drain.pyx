@@ -25,6 +25,8 @@ cdef void engine_drain(Worker* w) noexcept nogil:
         drain_run(e, &e.drains[i])
     if not d.finding and (d.scanning != NULL or book.n_scans or d.recent_wanted or d.waking_wanted or d.ended_wanted):
         discover_drain(e)
+    if w is boss and book.rates_at:
+        rates_drain(e)
     if w is boss and spool.on:
         spill_drain(e)
     if slotpool_ready(e.slots):
@@ -84,6 +86,8 @@ cdef void engine_arm(Engine* e) noexcept nogil:
             top = heap_top(&book.due)
             if top != NULL and (next_us == 0 or top.at < next_us):
                 next_us = top.at
+            if book.rates_at and not e.rates.busy and (next_us == 0 or book.rates_at < next_us):
+                next_us = book.rates_at
             if rowcache.first != NULL and (next_us == 0 or rowcache.first.kept_us + ROWCACHE_AGE_US < next_us):
                 next_us = rowcache.first.kept_us + ROWCACHE_AGE_US
             uv_mutex_unlock(&book.lock)

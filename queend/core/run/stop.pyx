@@ -71,4 +71,5 @@ cdef void engine_closing(Engine* e) noexcept nogil:
     args_free(&e.args)
     bodypack_free(&e.pack)
     free(e.discover.found)
+    free(e.rates.asks)
     free(e)

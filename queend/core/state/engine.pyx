@@ -75,6 +75,17 @@ cdef struct Checked:
     int32_t group
     int64_t due               # when the lease was to end: a newer lease is not what was asked about
 
+cdef struct RateAsk:
+    int32_t queue
+    int32_t group             # 0: of all groups together
+
+cdef struct Slices:           # tokens of rates asked for (find/rates)
+    Call call
+    bint busy
+    int n
+    RateAsk* asks
+    int room
+
 cdef struct Discover:
     Call call
     int64_t server            # the incarnation that `found` is of
@@ -199,6 +210,7 @@ cdef struct Engine:
     int64_t hold_us           # until time alone ends a hold, -1: nothing is held
     Round round
     Discover discover
+    Slices rates
     Table ack_rows
     Args args                 # of the statement that is written
     BodyPack pack

@@ -16,6 +16,21 @@ cdef struct Capacity:         # guarded by capacity_lock
     int64_t stored
     SharedFlag wanted         # a push waits for another answer: read without the lock
 
+cdef enum:
+    SHARED_GROUP = 1          # each group has a rate over all partitions
+    SHARED_QUEUE = 2          # all groups together have one
+    SHARED_BITS = 3
+    RATE_WANT = 1000000       # most tokens asked for at once
+    RATE_HELD_US = 250000     # how long a slice is held
+    RATE_LEAST_US = 1000      # between two looks
+    RATE_PAUSE_US = 100000    # after an error
+
+cdef struct Rate:             # the slice of a bucket in the database that this process holds (ready/rates): the book's
+    int64_t tokens
+    int64_t until_us          # monotonic: what is left is given back then
+    int64_t next_us           # monotonic: the bucket is empty until then
+    int want                  # tokens that are missing: asked for next
+
 cdef struct Queue:
     int32_t id
     int32_t epoch
@@ -35,6 +50,10 @@ cdef struct Queue:
     Slice paused              # ids of its groups that are paused, each 4 bytes; 0: all of them
     SharedInt64 rate_us           # a group is delivered a message of a partition in so long, 0: no bound
     SharedInt32 rate_burst        # so many at once
+    SharedInt64 shared            # rates over all partitions: SHARED_*, and what changes with them above; 0: none
+    Rate rate                     # of all groups together; guarded by the book
+    Queue* shared_next            # of the catalog's list of queues with such rates
+    int32_t turn                  # the group that was last served by that rate (book)
     Capacity capacity
     int64_t cleaned           # idle partitions removed, as of the last reload
     Queue* next
@@ -52,7 +71,7 @@ cdef struct Queue:
 
 cdef inline bint queue_holds_back(const Queue* q) noexcept nogil:
     # Can what is stored, and not leased, have to wait? Then only a pop in the database knows how much may be delivered.
-    return q.delay_us or q.window_us or q.rate_us
+    return q.delay_us or q.window_us or q.rate_us or q.shared
 
 cdef struct Partition:
     int32_t id
@@ -93,6 +112,11 @@ cdef struct Group:
     PopJob* wait_first
     PopJob* wait_last
     int n_wait
+    Rate rate                 # over all partitions
+    PopJob* paced_first       # pops that wait for tokens, of it or of the queue
+    PopJob* paced_last
+    int n_paced
+    int64_t given             # messages that those may take who were woken just now
     int n_wait_only           # waiters that named one partition
     int n_delayed             # cursors in that state
     uint32_t passed           # namespace pops that went to another queue while this one had something

@@ -20,6 +20,7 @@ cdef enum ParkedAt:
     PARKED_GROUP = 1
     PARKED_CURSOR = 2
     PARKED_STRANGER = 3
+    PARKED_PACED = 4
 
 cdef enum PopWhy:
     WHY_NO_PARTITION = 0      # wildcard, nothing claimable
@@ -58,6 +59,11 @@ cdef struct PopJob:
     Cursor* only              # specific pop
     Slice want_partition      # specific pop of a partition not known yet
     bint any_queue            # namespace or task pop
+    bint paced                # it waits for tokens (ready/rates)
+    bint waited               # it has: what there is now has to do
+    int reserved              # tokens it holds
+    int shared                # of which rates: SHARED_*
+    int allowed               # messages it may take
     bint gone                 # the client left
     bint asked                # names were asked for since it was last tried
     bint named                # they were looked up,

@@ -79,5 +79,6 @@ cdef struct Book:
     uint32_t moves            # of all cursors, so far
     int64_t forgets           # how often the groups of a queue were forgotten, so far: read without the lock
     bint looked               # there was a look: scans may begin
+    SharedInt64 rates_at          # monotonic, when rates are looked at next (find/rates), 0: never
 
 cdef Book book

@@ -1,0 +1,147 @@
+# Tokens of rates over all partitions (ready/rates), taken from the database: a slice for some pops, at most a quarter
+# of a second old. One statement at a time, of the first worker, for all rates that need one: it asks for what pops miss
+# and gives back what is too old. What is held by a process that dies is lost: fewer messages go, never more.
+
+cdef void rates_drain(Engine* e) noexcept nogil:
+    cdef Slices* s = &e.rates
+    cdef RateArgs* a
+    cdef Queue* q
+    cdef Group* g
+    cdef int64_t now = clock_mono_us()
+    cdef int64_t due = 0
+    cdef int64_t waiting
+    cdef PopJob* wake = NULL
+    if s.busy or book.rates_at > now:
+        return
+    if slotpool_take(e.slots) == NULL:
+        book.rates_at = now + 10 * RATE_LEAST_US
+        return
+    call_begin(&s.call, e, STMT_RATES_TAKE, rates_done)
+    a = <RateArgs*>e.args.at
+    s.n = 0
+    uv_rwlock_rdlock(&catalog.lock)
+    uv_mutex_lock(&book.lock)
+    book.rates_at = 0
+    q = catalog.shared
+    while q != NULL:
+        rates_turn(q, &wake)
+        waiting = 0
+        g = q.group_list
+        while g != NULL:
+            if q.shared & SHARED_GROUP and not g.dead:
+                rate_ask(s, a, &g.rate, q, g, g.paced_first.req.batch if g.n_paced else 0, now, &due)
+            if g.n_paced:
+                waiting += g.paced_first.req.batch
+            g = g.next
+        if q.shared & SHARED_QUEUE:
+            rate_ask(s, a, &q.rate, q, NULL, min(waiting, RATE_WANT), now, &due)
+        rates_resume(q, now, &due, &wake)
+        q = q.shared_next
+    if due:
+        rates_look(due)
+    uv_mutex_unlock(&book.lock)
+    uv_rwlock_rdunlock(&catalog.lock)
+    popjobs_wake(e.worker, wake)
+    if s.n:
+        s.busy = True
+        call_send(&s.call)
+    else:
+        arena_close(&s.call.arena)
+
+cdef void rate_ask(Slices* s, RateArgs* a, Rate* r, Queue* q, Group* g, int64_t waiting, int64_t now,
+                   int64_t* due) noexcept nogil:
+    # waiting: what some of those who wait for tokens would take. Book locked.
+    cdef int64_t back = 0
+    cdef int64_t next_us
+    cdef RateAsk* asks
+    if r.tokens <= 0 and r.want < waiting:
+        r.want = <int>waiting
+    if r.tokens > 0 and r.until_us <= now and r.want == 0:
+        back = r.tokens
+    if back == 0 and (r.want == 0 or r.next_us > now):
+        next_us = r.next_us if r.next_us > now and r.want else r.until_us if r.tokens > 0 else 0
+        if next_us and (due[0] == 0 or next_us < due[0]):
+            due[0] = next_us
+        return
+    if s.n == s.room:
+        asks = <RateAsk*>realloc(s.asks, (s.room * 2 + 16) * sizeof(RateAsk))
+        if asks == NULL:
+            due[0] = now + RATE_PAUSE_US
+            return
+        s.asks = asks
+        s.room = s.room * 2 + 16
+    s.asks[s.n].queue = q.id
+    s.asks[s.n].group = g.id if g != NULL else 0
+    s.n += 1
+    pgarray_int4(&a.queue, q.id)
+    pgarray_int4(&a.group, g.id if g != NULL else 0)
+    pgarray_int4(&a.want, r.want)
+    pgarray_int4(&a.back, <int>back)
+    r.tokens -= back
+    r.want = 0
+
+cdef void rates_resume(Queue* q, int64_t now, int64_t* due, PopJob** wake) noexcept nogil:
+    # Pops of namespaces wait beside: they are told when there is something again. Book locked.
+    cdef Group* g = q.group_list
+    cdef int64_t at
+    while g != NULL:
+        if book.n_name_waiters and g.n_ready:
+            at = 0
+            if q.shared & SHARED_GROUP and g.rate.tokens <= 0:
+                at = g.rate.next_us
+            if q.shared & SHARED_QUEUE and q.rate.tokens <= 0 and q.rate.next_us > at:
+                at = q.rate.next_us
+            if at > now:
+                if due[0] == 0 or at < due[0]:
+                    due[0] = at
+            elif at:
+                book_wake_name_waiters(q, slice_of(NULL, 0), wake)
+        g = g.next
+
+cdef void rates_done(Call* c, PGresult* res, int outcome) noexcept nogil:
+    cdef Engine* e = c.engine
+    cdef Slices* s = &e.rates
+    cdef int row, i
+    cdef Queue* q
+    cdef Queue* before = NULL
+    cdef Group* g
+    cdef Rate* r
+    cdef PopJob* wake = NULL
+    cdef int64_t now = clock_mono_us()
+    cdef int64_t wall = dbclock_at(now)
+    cdef int64_t at
+    s.busy = False
+    if outcome == SLOT_ERROR:
+        log_line(b"error", b"rates_refused", pg_error(res))
+    uv_rwlock_rdlock(&catalog.lock)
+    uv_mutex_lock(&book.lock)
+    for row in range(s.n):
+        i = pg_int4(res, row, 0) if outcome == SLOT_OK and row < PQntuples(res) else row
+        q = catalog_queue_id(s.asks[i].queue) if 0 <= i < s.n else NULL
+        r = NULL
+        if q != NULL and s.asks[i].group == 0:
+            r = &q.rate
+        elif q != NULL:
+            g = q.group_list
+            while g != NULL and (g.dead or g.id != s.asks[i].group):
+                g = g.next
+            r = &g.rate if g != NULL else NULL
+        if before is not q and before != NULL:
+            rates_answered(before, &wake)
+        before = q
+        if r == NULL:
+            continue
+        if outcome == SLOT_OK and row < PQntuples(res):
+            r.tokens += pg_int4(res, row, 1)
+            at = pg_int8(res, row, 2)
+            r.next_us = now + max(at - wall, RATE_LEAST_US) if at else 0
+            if r.tokens > 0:
+                r.until_us = now + RATE_HELD_US
+        else:
+            r.next_us = now + RATE_PAUSE_US
+    if before != NULL:
+        rates_answered(before, &wake)
+    rates_look(2)             # what is due now
+    uv_mutex_unlock(&book.lock)
+    uv_rwlock_rdunlock(&catalog.lock)
+    popjobs_wake(e.worker, wake)
