@@ -2,11 +2,10 @@
 from __future__ import annotations
 
 import contextlib
-import select
 
 import pytest
 from support.client import data, pop_target
-from support.parked import waiting
+from support.parked import first_served, waiting
 from support.wait import until
 
 
@@ -34,8 +33,7 @@ def test_pops_that_wait_have_a_bound(daemon, client, target, request):
                     answer.json) == (503, "1", {"error": "Too many pops are waiting; try again"})
         assert client.pop(queue) == []      # one that does not wait finds nothing, as ever
         client.push(queue, 2, partition="p")
-        served, _, _ = select.select([one.wire.socket for one in clients], [], [], 20)
-        assert [data(one.receive().json["messages"]) for one in clients if one.wire.socket in served] == [[2]]
+        assert data(first_served(clients).receive().json["messages"]) == [2]
         with contextlib.closing(daemon.client()) as fourth:      # there is room for one again
             fourth.send("GET", target(queue))
             until(lambda: client.metric("queend_worker_parked") == 3, "it waits")

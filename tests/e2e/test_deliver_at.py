@@ -60,7 +60,7 @@ def test_a_parked_pop_is_served_when_the_moment_comes(client: Client, daemon: Da
     client.push(queue, "first", partition="p")
     assert data(client.pop(queue, autoAck=True)) == [
         "first"], "the partition and the cursor are known: a push could deliver by itself"
-    waiting.send("GET", pop_target(queue, "p" if specific else None, wait=True, timeout=60000, batch=10, autoAck=auto))
+    waiting.send("GET", pop_target(queue, "p" if specific else None, wait=True, timeout=100_000, batch=10, autoAck=auto))
     until(lambda: client.metric("queend_worker_parked"), "the pop is parked")
     client.push_items([{"queue": queue, "partition": "p", "payload": "timed", "delayMs": 400},
                        {"queue": queue, "partition": "p", "payload": "after"}])
@@ -81,19 +81,19 @@ def test_a_consumer_that_keeps_up_does_not_get_it_from_memory(client: Client, qu
         client.push(queue, f"behind {round_}")
         got: list = []
         while round_ < 2 and len(got) < 3:
-            got += data(client.pop(queue, batch=10, autoAck=True, wait=True, timeout=30000))
+            got += data(client.pop(queue, batch=10, autoAck=True, wait=True, timeout=100_000))
         assert got in ([], [f"now {round_}", f"later {round_}", f"behind {round_}"])
     assert data(client.pop(queue, batch=10, autoAck=True)) == ["now 2"] and client.pop(queue) == []
 
 
 def test_the_moment_as_text_and_as_number(client: Client, daemon: Daemon, queue: str) -> None:
-    ahead = int(time.time() * 1000) + 300
+    ahead = int(time.time() * 1000) + 3000     # still to come when it is stored
     east = datetime.fromtimestamp(ahead / 1000, timezone(timedelta(hours=5, minutes=30))).isoformat()
     client.push_items([{"queue": queue, "partition": p, "payload": p, "deliverAt": at}
                        for p, at in (("number", ahead), ("text", east))])
     got: list[dict] = []
     while len(got) < 2:
-        some = client.pop(queue, batch=10, partitions=10, wait=True, timeout=30000)
+        some = client.pop(queue, batch=10, partitions=10, wait=True, timeout=100_000)
         not_early(daemon, some)
         got += some
     assert {one["deliverAt"]
@@ -152,7 +152,7 @@ def test_a_moment_for_all_items_of_a_request(client: Client, daemon: Daemon, que
     assert stored[1] == 401 and stored[0] <= 10, "one moment is one run"
     got: dict[str, list] = {}
     while sum(map(len, got.values())) < 401:
-        some = client.pop(queue, batch=1000, wait=True, timeout=30000)
+        some = client.pop(queue, batch=1000, wait=True, timeout=100_000)
         not_early(daemon, some)
         assert client.ack_batch([ack_of(one) for one in some])[-1]["leaseReleased"]
         got.setdefault(some[0]["partition"], []).extend(some)
@@ -169,7 +169,7 @@ def test_a_transaction_pushes_for_later(client: Client, daemon: Daemon, queue: s
                               {"type": "push", "items": [{"queue": f"{queue}-out", "partition": "p",
                                                           "payload": "listed", "deliverAt": in_ms(HOUR_MS)}]})
     assert done["success"] is True
-    got = client.pop(f"{queue}-out", wait=True, timeout=30000)
+    got = client.pop(f"{queue}-out", wait=True, timeout=100_000)
     not_early(daemon, got)
     assert data(got) == ["flat"] and client.pop(f"{queue}-out", "p") == []
 
@@ -191,7 +191,7 @@ def test_the_lists_show_it_and_the_lag_counts_it(client: Client, queue: str) -> 
 def test_deleting_it_lets_the_others_go(client: Client, daemon: Daemon, waiting: Client, queue: str) -> None:
     client.push(queue, "late", deliverAt=in_ms(HOUR_MS), transactionId="t")
     client.push(queue, "behind")
-    waiting.send("GET", pop_target(queue, wait=True, timeout=60000))
+    waiting.send("GET", pop_target(queue, wait=True, timeout=100_000))
     until(lambda: client.metric("queend_worker_parked"), "the pop is parked")
     (one,) = [m for m in client.get(f"/api/v1/messages?queue={queue}").json["messages"] if "deliverAt" in m]
     assert client.request("DELETE", f"/api/v1/messages/{one['partitionId']}/t").json["success"] is True
@@ -202,12 +202,12 @@ def test_failures_and_dead_letters_behind_a_moment(client: Client, daemon: Daemo
     client.configure(queue, retryLimit=1)
     client.push(queue, "timed", delayMs=300)
     for dlq in (False, True):
-        (message,) = client.pop(queue, wait=True, timeout=30000)
+        (message,) = client.pop(queue, wait=True, timeout=100_000)
         not_early(daemon, [message])
         assert client.ack(message, "failed")["dlq"] is dlq
     answer = client.post("/api/v1/dlq/redrive", {"queue": queue})
     assert answer.status == 200
-    (message,) = client.pop(queue, wait=True, timeout=30000)
+    (message,) = client.pop(queue, wait=True, timeout=100_000)
     assert message["data"] == "timed" and "deliverAt" not in message, "sent back, it goes at once"
 
 
@@ -220,7 +220,7 @@ def test_a_moment_outlives_the_daemon_and_reaches_the_others(start_daemon: Calla
         held = client.pop(queue, batch=2)
         second = start_daemon(first.conninfo)
         with second.client() as other:
-            other.send("GET", pop_target(queue, wait=True, timeout=60000))     # believes in a lease of an hour
+            other.send("GET", pop_target(queue, wait=True, timeout=100_000))     # believes in a lease of an hour
             until(lambda: second.client().metric("queend_worker_parked"), "the pop is parked")
             assert client.ack_batch([ack_of(one) for one in held])[-1]["leaseReleased"]
             first.kill()
@@ -236,6 +236,6 @@ def test_after_a_restart(start_daemon: Callable[..., Daemon], queue: str) -> Non
     first.kill()
     second = start_daemon(first.conninfo)
     with second.client() as client:
-        got = client.pop(queue, wait=True, timeout=60000)
+        got = client.pop(queue, wait=True, timeout=100_000)
     assert data(got) == ["timed"]
     not_early(second, got)

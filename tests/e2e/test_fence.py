@@ -59,7 +59,7 @@ def slow(start_daemon: Callable[..., Daemon], postgres: Postgres) -> Callable[..
         return start_daemon(postgres.database(), **{"NUM_WORKERS": 1, "QUEEND_SLOTS": 4,
                                                     "LIBQUEEN_INFLIGHT_DEADLINE_MS": 2000, "DB_STATEMENT_TIMEOUT": 1500,
                                                     "DB_LOCK_TIMEOUT": 1000, "QUEEND_CACHE_BYTES": 0,
-                                                    "QUEEND_PATIENCE_MS": 10000, **more})
+                                                    "QUEEND_PATIENCE_MS": 60000, **more})
     return start
 
 
@@ -67,7 +67,7 @@ def left(client: Client, queue: str, count: int) -> list:
     """Waits for so many, and sees that there are no more."""
     result: list = []
     while len(result) < count and (messages := client.pop(queue, "p", batch=100, autoAck=True,
-                                                          wait=True, timeout=5000)):
+                                                          wait=True, timeout=100_000)):
         result += data(messages)
     return result + data(client.pop(queue, "p", batch=100, autoAck=True))
 
@@ -91,7 +91,7 @@ def test_a_pop_that_acknowledges_at_once_consumes_for_its_client_only(slow, queu
         client.push(queue, *range(6), partition="p")
         client.pop(queue, "p", batch=1, autoAck=True)
         with frozen(daemon):
-            got = client.pop(queue, "p", batch=2, autoAck=True, wait=True, timeout=20000)
+            got = client.pop(queue, "p", batch=2, autoAck=True, wait=True, timeout=100_000)
             assert data(got) == [1, 2]
         assert left(client, queue, 3) == [3, 4, 5]
 
@@ -102,7 +102,7 @@ def test_a_lease_is_held_by_who_was_told_of_it(slow, queue) -> None:
         client.push(queue, *range(4), partition="p")
         client.ack(client.pop(queue, "p", batch=1)[0])
         with frozen(daemon):
-            got = client.pop(queue, "p", batch=1, wait=True, timeout=20000)
+            got = client.pop(queue, "p", batch=1, wait=True, timeout=100_000)
             assert data(got) == [1] and client.ack(got[0])["success"]
         assert left(client, queue, 2) == [2, 3]
 

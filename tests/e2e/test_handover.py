@@ -2,7 +2,6 @@
 leases and every other rule hold as if it had popped right after the commit."""
 from __future__ import annotations
 
-import select
 import threading
 import uuid
 from collections import defaultdict
@@ -13,7 +12,7 @@ import psycopg
 import pytest
 from support.client import Client, ack_of, data, pop_target
 from support.daemon import Daemon
-from support.parked import answer_of, settle, waiting
+from support.parked import answer_of, first_served, settle, waiting
 from support.wait import until
 
 
@@ -77,8 +76,7 @@ def test_part_of_a_push(daemon: Daemon, client: Client, queue: str) -> None:
     with waiting(daemon, client, queue, number=2, batch=2) as waiters:
         client.push(queue, *range(5), partition="p")
         # one of them is served; the partition is leased to it until it is acknowledged
-        (socket,), _, _ = select.select([w.wire.socket for w in waiters], [], [], 20)
-        first = next(w for w in waiters if w.wire.socket is socket)
+        first = first_served(waiters)
         messages = answer_of(first)
         assert data(messages) == [0, 1]
         for message in messages:

@@ -1,12 +1,13 @@
 """Pops that wait, and cursors that were used."""
 from __future__ import annotations
 
+import select
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from .client import Client, pop_target
 from .daemon import Daemon
-from .wait import until
+from .wait import PATIENCE, until
 
 
 @contextmanager
@@ -16,7 +17,7 @@ def waiting(daemon: Daemon, client: Client, queue: str, number: int = 1, **query
         before = client.metric("queend_worker_parked")
         clients = [stack.enter_context(daemon.client()) for _ in range(number)]
         for one in clients:
-            one.send("GET", pop_target(queue, wait=True, timeout=20000, **query))
+            one.send("GET", pop_target(queue, wait=True, timeout=100_000, **query))
         until(lambda: client.metric("queend_worker_parked") == before + number, "the pops wait")
         yield clients
 
@@ -29,6 +30,12 @@ def settle(client: Client, queue: str, *partitions: str, group: str | None = Non
             client.push(queue, "first", partition=partition)
         for message in client.pop(queue, partition, batch=1000, **query):
             client.ack(message, group=group)
+
+
+def first_served(clients: list[Client]) -> Client:
+    """The one that has an answer first. Workers are threads: which of several pops they serve first, nobody says."""
+    ready, _, _ = select.select([one.wire.socket for one in clients], [], [], PATIENCE)
+    return next(one for one in clients if one.wire.socket in ready)
 
 
 def answer_of(client: Client) -> list[dict]:
