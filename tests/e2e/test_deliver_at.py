@@ -60,7 +60,8 @@ def test_a_parked_pop_is_served_when_the_moment_comes(client: Client, daemon: Da
     client.push(queue, "first", partition="p")
     assert data(client.pop(queue, autoAck=True)) == [
         "first"], "the partition and the cursor are known: a push could deliver by itself"
-    waiting.send("GET", pop_target(queue, "p" if specific else None, wait=True, timeout=100_000, batch=10, autoAck=auto))
+    waiting.send("GET", pop_target(queue, "p" if specific else None, wait=True, timeout=100_000, batch=10,
+                                   autoAck=auto))
     until(lambda: client.metric("queend_worker_parked"), "the pop is parked")
     client.push_items([{"queue": queue, "partition": "p", "payload": "timed", "delayMs": 400},
                        {"queue": queue, "partition": "p", "payload": "after"}])

@@ -152,13 +152,13 @@ def test_two_daemons_are_upgraded_one_after_the_other_under_load(postgres, start
             grown = _growth(load)
             grown()
             first = start_daemon(conninfo, PYTHONPATH=serving, **settings)
-            assert first.line("migrated")["applied"] == ["9999_later", "function"]
+            assert first.told("migrated")["applied"] == ["9999_later", "function"]
             assert len(functions(conninfo)) == 2, "one for each version"
             load.addresses = [first.address, old[1].address]
             old[0].stop()
             grown()
             again = start_daemon(conninfo, **settings)      # one of the older version comes back meanwhile
-            assert again.line("database_newer") and not again.line("migrated") and len(functions(conninfo)) == 2
+            assert again.told("database_newer") and not again.line("migrated") and len(functions(conninfo)) == 2
             load.addresses = [first.address, again.address]
             old[1].stop()
             grown()
@@ -201,7 +201,7 @@ def test_a_daemon_whose_functions_are_gone_buffers_says_so_and_never_brings_them
         until(lambda: old.line("functions_not_ours") and plain.line("functions_not_ours"), "they have noticed")
         reason = (f"the functions of the database are of edition {OURS + 1} and serve daemons of edition {OURS + 1} and"
                   f" later, this is {OURS}: start a newer queend")
-        assert old.line("functions_not_ours")["detail"] == reason
+        assert old.told("functions_not_ours")["detail"] == reason
         health = client.get("/health")
         assert (health.status, health.json["status"], health.json["reason"]) == (503, "unhealthy", reason)
         assert client.get("/readyz").status == 503
@@ -246,8 +246,9 @@ def test_a_dump_in_progress_stops_no_traffic_while_the_next_version_waits(
         client.push(queue, "before")
         dump.execute("SELECT FROM queend.log")
         newer = start_daemon(conninfo, PYTHONPATH=serving, **BUFFERS, FILE_BUFFER_DIR=tmp_path)
-        assert "(a dump) has a transaction open" in newer.line("migration_waits")["detail"]
-        assert newer.line("without_database")
+        # the log may tell of it a moment after the first line that says ready
+        waits = until(lambda: newer.line("without_database") and newer.line("migration_waits"), "both are told")
+        assert "(a dump) has a transaction open" in waits["detail"]
         with newer.client() as other:
             assert other.push(queue, "buffered", partition="p")[0]["status"] == "buffered"
             with psycopg.connect(conninfo, autocommit=True) as look:
@@ -260,4 +261,4 @@ def test_a_dump_in_progress_stops_no_traffic_while_the_next_version_waits(
             newer.await_event("database_taken_up")
             until(lambda: other.get("/api/v1/status/buffers").json["pending"] == 0, "what was buffered is stored")
             assert other.push(queue, "after")[0]["status"] == "queued"
-    assert newer.line("migrated")["applied"] == ["9999_later", "function"]
+    assert newer.told("migrated")["applied"] == ["9999_later", "function"]

@@ -305,7 +305,7 @@ def test_rotation(daemon: Daemon, client: Client, encrypted: str, start_daemon: 
         other.push(encrypted, "new")
         assert data(other.pop(encrypted, batch=9, consumerGroup="both")) == ["old", "new"]
     raw = stored(daemon, encrypted)
-    assert both.line("encryption_keys")["detail"] == "b seals; b, a open"
+    assert both.told("encryption_keys")["detail"] == "b seals; b, a open"
     assert not any(key.hex() in both.story() for key in (A, B))
     assert [seal for _, seal in raw] == ["a", "b"] and sealed_by(B, encrypted, raw[1][0]) == "new"
     both.stop()
@@ -317,7 +317,7 @@ def test_rotation(daemon: Daemon, client: Client, encrypted: str, start_daemon: 
         for accept in ("application/json", "application/x-ndjson", "application/vnd.apache.arrow.stream"):
             assert fetched(other, encrypted, accept) == [envelope, text]
         assert other.metric("queend_worker_left_sealed_total") == 2 and other.metric("queend_worker_opened_total") == 2
-    assert "its key is not here" in only.line("envelope_not_opened")["detail"]
+    assert "its key is not here" in only.told("envelope_not_opened")["detail"]
     assert data(client.pop(encrypted, batch=9, consumerGroup="late")) == ["old", json.loads(raw[1][0])]
     only.stop()
 
@@ -535,7 +535,7 @@ def test_a_plain_payload_is_told_or_refused(daemon: Daemon, client: Client, queu
             else:
                 assert got[0] == "before" and set(got[2]) == {"f"}
         assert reader.metric("queend_worker_not_sealed_total") > before
-    assert ("QUEEND_REFUSE_PLAIN)" in other.line("payload_not_sealed")["detail"]) is refuses
+    assert ("QUEEND_REFUSE_PLAIN)" in other.told("payload_not_sealed")["detail"]) is refuses
 
 
 @pytest.mark.parametrize("generation, wire", [("0.15", "json"), ("2", "json"), ("2", "all")])

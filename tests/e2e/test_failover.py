@@ -137,7 +137,7 @@ def test_the_daemon_starts_without_its_database(server, postgres, queue):
         assert everything(client, queue, "p") == list(range(40))
         assert client.push(queue, "after")[0]["status"] == "queued"
         until(lambda: client.get("/health").status == 200, "the control plane has connections")
-        assert daemon.line("migrated") and daemon.line("database_taken_up")
+        assert daemon.told("migrated") and daemon.told("database_taken_up")
 
 
 def test_a_daemon_that_never_saw_its_database_stops_in_order(server, postgres, queue):
@@ -300,7 +300,7 @@ def test_a_damaged_record_goes_into_the_quarantine_and_blocks_nothing(server, po
         drained(client)
         assert everything(client, queue) == [f"payload {n}" for n in range(10) if n != 4]
         assert buffered(client)["failed"] == 1
-        assert again.line("buffer_record_bad")
+        assert again.told("buffer_record_bad")
     again.stop()
     with server(conninfo).client() as client:
         assert buffered(client)["failed"] == 1
@@ -385,7 +385,7 @@ def test_a_daemon_that_starts_beside_two_left_folders_says_so_and_drains_both(se
         left[0].kill()
         left[1].kill()
     third = server(conninfo, QUEEND_BUFFER_ADOPT_MS=50)
-    assert "this daemon will" in third.line("buffer_left_behind")["detail"]
+    assert "this daemon will" in third.told("buffer_left_behind")["detail"]
     with third.client() as client:
         client.post("/api/v1/system/maintenance", {"enabled": False})
         drained(client)
@@ -409,14 +409,14 @@ def test_messages_for_another_database_are_left_alone(server, postgres, queue):
         second = server(other)
         with second.client() as client:
             assert client.push(queue, "for the other")[0]["status"] == "buffered"
-    assert second.process.wait(PATIENCE) == 1 and second.line("buffer_parted")
+    assert second.process.wait(PATIENCE) == 1 and second.told("buffer_parted")
     second.kill()
     assert "another database" in second.other[-1]
     third = server(other)
     with third.client() as client:
         drained(client)
         assert everything(client, queue) == ["for the other"]
-        assert third.line("buffer_of_another_database") and buffered(client)["otherDatabases"] == 1
+        assert third.told("buffer_of_another_database") and buffered(client)["otherDatabases"] == 1
     fourth = server(mine)
     with fourth.client() as client:
         assert (buffered(client)["pending"], buffered(client)["otherDatabases"]) == (1, 0)

@@ -181,5 +181,5 @@ def test_deletions_while_the_server_changes(server) -> None:
         with daemon.client() as client:
             until(lambda: client.get("/readyz").status == 200, "the daemon is ready")
             settled(client)
-        assert daemon.line("server_changed") and chaos.answers[201] and chaos.answers[200], chaos.answers
+        assert daemon.told("server_changed") and chaos.answers[201] and chaos.answers[200], chaos.answers
         daemon.stop()

@@ -67,7 +67,7 @@ def test_session_mode_as_it_comes(start_daemon, cluster, queue):
     database = cluster.database()
     with bouncer(cluster, "session", default_pool_size=40) as (port, _):
         daemon = start_daemon(through(database, port), NUM_WORKERS=1)
-        assert daemon.line("pooler")
+        assert daemon.told("pooler")
         with daemon.client() as client, daemon.client() as waiter:
             client.push(queue, *range(100), partition="p")
             messages = client.pop(queue, "p", batch=60)

@@ -26,7 +26,7 @@ def pause_ms(daemon: Daemon, queue: str, partition: str = "Default") -> float:
     return (row["retry_until"] - row["consumed_at"]) / 1000 if row["retry_until"] else 0
 
 
-def test_without_a_word_about_it_what_failed_comes_again_without_a_pause(client: Client, daemon: Daemon, queue: str) -> None:
+def test_what_failed_comes_again_without_a_pause_unless_told(client: Client, daemon: Daemon, queue: str) -> None:
     client.configure(queue, retryLimit=5)
     client.push(queue, 1)
     for _ in range(3):

@@ -114,7 +114,7 @@ def test_all_sockets_are_served_and_the_settings_of_our_own_have_no_effect(postg
     systemd = manager("127.0.0.1", "::1")
     daemon = systemd.daemon(postgres.database(), PORT=1).await_ready()
     assert daemon.port == systemd.port
-    assert "HOST and PORT" in daemon.line("sockets_given")["detail"]
+    assert "HOST and PORT" in daemon.told("sockets_given")["detail"]
     for host in ("127.0.0.1", "::1"):
         with Client((host, systemd.port)) as client:
             assert client.push("q", host)[0]["status"] == "queued"
@@ -126,7 +126,7 @@ def test_an_address_of_the_network_counts_as_one(postgres, manager):
     """Of several sockets one that others reach is enough: Host is not held against names of this machine."""
     systemd = manager("127.0.0.1", "::")
     daemon = systemd.daemon(postgres.database()).await_ready()
-    assert daemon.line("open_to_network")
+    assert daemon.told("open_to_network")
     with Client(("127.0.0.1", systemd.port)) as client:
         assert client.request("GET", "/livez", headers={"Host": "queue.example"}).status == 200
     daemon.stop()

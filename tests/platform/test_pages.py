@@ -108,14 +108,14 @@ def test_with_tokens_it_is_the_token_that_counts(start_daemon) -> None:
 def test_without_tokens_it_listens_on_loopback_alone(tmp_path) -> None:
     with Daemon.own(tmp_path, HOST="") as daemon:
         daemon.await_ready()
-        assert daemon.line("ready")["detail"] == f"http://127.0.0.1:{daemon.port}"
+        assert daemon.told("ready")["detail"] == f"http://127.0.0.1:{daemon.port}"
         assert daemon.line("open_to_network") is None
         until(lambda: f"http://127.0.0.1:{daemon.port}" in "".join(daemon.greeting), "it has greeted")
         assert daemon.end() == 0
     with Daemon.own(tmp_path, HOST="0.0.0.0") as daemon:
         daemon.await_ready()
-        assert daemon.line("ready")["detail"] == f"http://0.0.0.0:{daemon.port}"
-        assert daemon.line("open_to_network")["level"] == "warn"
+        assert daemon.told("ready")["detail"] == f"http://0.0.0.0:{daemon.port}"
+        assert daemon.told("open_to_network")["level"] == "warn"
         with daemon.client() as client:      # a service's name in a container network
             assert asked(client, "GET", LIST, None, Host="queend:6632").status == 200
             assert asked(client, "GET", LIST, None, Host="queend:6632", Origin="https://evil.example").status == 403
@@ -124,4 +124,4 @@ def test_without_tokens_it_listens_on_loopback_alone(tmp_path) -> None:
 
 def test_with_tokens_it_listens_to_all(start_daemon) -> None:
     daemon = start_daemon(JWT_ENABLED="true", JWT_SECRET="s" * 32, HOST="")
-    assert daemon.line("ready")["detail"] == f"http://0.0.0.0:{daemon.port}" and daemon.line("open_to_network") is None
+    assert daemon.told("ready")["detail"] == f"http://0.0.0.0:{daemon.port}" and daemon.line("open_to_network") is None

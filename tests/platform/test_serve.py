@@ -154,7 +154,7 @@ def test_a_database_that_recovers_for_long_is_one_that_is_away(data):
         settings.write("hot_standby = off\n")
     with Daemon.own(data) as daemon:
         daemon.await_ready()
-        assert daemon.line("database_started")["detail"].endswith("which recovers")
+        assert daemon.told("database_started")["detail"].endswith("which recovers")
         until(lambda: daemon.line("without_database"), "it says so")
         assert push(daemon)["status"] == "buffered"
         (data / "pg" / "promote").touch()

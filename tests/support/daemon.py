@@ -113,6 +113,10 @@ class Daemon:
         """The latest log line of this event."""
         return next((line for line in reversed(self.log) if line.get("event") == event), None)
 
+    def told(self, event: str) -> dict:
+        """The same, waited for: what the log tells is read a moment after the answer of the request that it tells of."""
+        return until(lambda: self.line(event), f"the daemon tells {event}")
+
     def await_event(self, event: str, seconds: float = PATIENCE) -> dict:
         """The next log line of this event after those that were awaited before."""
         def look() -> dict | None:
