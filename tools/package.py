@@ -97,7 +97,8 @@ def main() -> None:
             done = wheel(python, tree, fresh, place)
             print(f"{done.name}  {done.stat().st_size >> 10} KiB  {time.monotonic() - began:.0f} s", flush=True)
             shutil.rmtree(tree / "build", ignore_errors=True)
-        if missing := [one for one in VERSIONS if one not in pythons]:
+        missing = [] if sys.argv[1:] else [one for one in VERSIONS if one not in pythons]
+        if missing:
             print(f"not here, hence no wheel: CPython {', '.join(missing)}")
         dist.mkdir(exist_ok=True)
         for old in [*dist.glob("queend-*.whl"), *dist.glob("queend-*.tar.gz")]:

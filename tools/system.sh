@@ -22,6 +22,7 @@ if test "${1:-}" = tests; then
     have systemd-analyze || need systemd
     have zsh || need zsh # completion is tried in the shells themselves
     have fish || need fish
+    have node || need nodejs # examples/orders.mjs
     have promtool || need prometheus
     test -x /usr/sbin/pgbouncer || need pgbouncer
     ls /usr/lib/*/faketime/libfaketime.so.1 >/dev/null 2>&1 || need libfaketime

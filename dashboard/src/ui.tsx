@@ -99,6 +99,20 @@ export function Tag({ kind, children }: { kind: "good" | "bad" | "warn" | "plain
   return <span class={`tag ${kind}`}>{children}</span>;
 }
 
+/** A button that does something at once, and tells what went wrong. */
+export function Press({ onDo, children }: { onDo: () => Promise<unknown>; children: ComponentChildren }): JSX.Element {
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<unknown>(null);
+  return <>
+    <button type="button" disabled={busy} onClick={async () => {
+      setBusy(true);
+      setError(null);
+      try { await onDo(); } catch (wrong) { setError(wrong); } finally { setBusy(false); }
+    }}>{children}</button>
+    <Problem error={error} />
+  </>;
+}
+
 /** A dialog of the browser: it holds the focus, and Escape closes it. */
 export function Dialog({ title, onClose, children }: { title: ComponentChildren; onClose: () => void; children: ComponentChildren }): JSX.Element {
   const box = useRef<HTMLDialogElement>(null);

@@ -36,7 +36,7 @@ def export(
     wanted = names or [row["name"] for row in queues_of(server)]
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in groups_of(server):
-        if row["name"] != QUEUE_MODE or row.get("paused"):
+        if row["name"] != QUEUE_MODE or paused(row):
             groups.setdefault(row["queueName"], []).append(_group(row))
     silent = 0
     with Progress("reading", len(wanted), "queues") as progress:
@@ -65,11 +65,16 @@ def export(
     typer.echo(f"{len(queues)} queues in {file}", err=True)
 
 
+def paused(row: dict[str, Any]) -> bool:
+    """Is the group itself paused, whatever its queue is?"""
+    return bool(row.get("paused")) and row.get("pausedBy") != "queue"
+
+
 def _group(row: dict[str, Any]) -> dict[str, Any]:
     """Where it begins in a partition that it has not come to: at the oldest message, or behind a moment."""
     return {"name": row["name"],
             **({"from": row["subscriptionTimestamp"]} if row.get("subscriptionTimestamp") else {}),
-            **({"paused": True} if row.get("paused") else {})}
+            **({"paused": True} if paused(row) else {})}
 
 
 @remote
@@ -203,7 +208,7 @@ def _group_made(server: Server, queue: str, group: dict[str, Any], there: dict[s
             action = "not possible"
     yield {**row, "action": action, "what": {"from": group["from"]} if group.get("from") and action != "same" else {}}
     yield from _paused(server, ("/api/v1/consumer-groups/{}/queues/{}/{}", group["name"], queue), row, group,
-                       there or {}, dry_run)
+                       {"paused": paused(there or {})}, dry_run)
 
 
 def _paused(server: Server, path: tuple[str, ...], row: dict[str, Any], wanted: dict[str, Any], was: dict[str, Any],

@@ -36,7 +36,8 @@ def group_list(server: Server, queue: OfQueue = None,
     show((row for row in groups_of(server, queue) if not lagging or row["totalLag"]),
          {"group": "name", "queue": "queueName", "lag": "totalLag", "partitions behind": "partitionsWithLag",
           "of": "members", "by": lambda row: span(row["maxTimeLag"]) if row["totalLag"] else "",
-          "state": lambda row: "Paused" if row.get("paused") else row["state"],
+          "state": lambda row: row["state"] if not row.get("paused") else "Paused" + (
+              " with its queue" if row.get("pausedBy") == "queue" else ""),
           "begins": lambda row: row.get("subscriptionMode") or ""}, output,
          none="no group is behind" if lagging else "no groups")
 

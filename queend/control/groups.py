@@ -42,6 +42,8 @@ SEARCH = """SELECT * FROM queend.group_list() g WHERE (%s::text IS NULL OR strpo
                AND (%s::text IS NULL OR g.queue = %s) LIMIT %s OFFSET %s"""
 LAGGING = "SELECT * FROM queend.group_lagging(%s, %s)"
 SHOW = "SELECT * FROM queend.group_show(%s, %s)"
+PAUSED = """SELECT q.name AS queue, g.name FROM queend.paused p JOIN queend.consumer_groups g ON g.id = p.group_id
+              JOIN queend.queues q ON q.id = p.queue_id WHERE p.group_id <> 0"""
 STANDING = "SELECT * FROM queend.standing_list(%s)"
 DELETE = "SELECT * FROM queend.group_delete(%s, %s, %s)"
 SUBSCRIBE = "SELECT queend.group_subscribe(%s, %s)"
@@ -77,19 +79,23 @@ def age_s(us: int | None) -> int:
 
 
 @router.declare("GET /api/v1/consumer-groups", READ,
-                array(whole("paused", name=GROUP_NAME, topics=array(TEXT), queueName=TEXT, members=INTEGER,
+                array(whole("paused", "pausedBy", name=GROUP_NAME, topics=array(TEXT), queueName=TEXT, members=INTEGER,
                             **integers("partitionsWithLag", "totalLag", "maxTimeLag"),
                             state={"enum": ["Stable", "Lagging", "Dead"]}, subscriptionMode=MAYBE,
-                            subscriptionTimestamp=SOME_TIME, subscriptionCreatedAt=SOME_TIME, paused=FLAG)),
+                            subscriptionTimestamp=SOME_TIME, subscriptionCreatedAt=SOME_TIME, paused=FLAG,
+                            pausedBy={"enum": ["group", "queue"]})),
                 [QUEUE], page=Paged(search="the group's name"))
 async def group_list(request: Request) -> Json:
-    """Consumer groups of every queue, by name and queue; one that polls stands here before its first message. The
-    header `Link` names the next page where there is one."""
+    """Consumer groups of every queue, by name and queue; one that polls stands here before its first message. One that
+    is paused says whether it is itself (`pausedBy` `group`) or only with all of its queue. The header `Link` names the
+    next page where there is one."""
     page = Page(request)
     search, queue = page.search, page.text("queue")
     await request.app.state.control.stats.fresh()
     found, headers = page.of(await (rows(request, SEARCH, search, search, queue, queue, *page.asked)
                                     if search or queue else rows(request, LIST, *page.asked)))
+    themselves = ({(row.queue, row.name) for row in await rows(request, PAUSED)}
+                  if any(row.paused for row in found) else set())
     return Json([{
         "name": row.name, "topics": [row.queue], "queueName": row.queue, "members": row.members,
         "partitionsWithLag": row.lagging, "totalLag": row.lag, "maxTimeLag": age_s(row.newest),
@@ -97,7 +103,8 @@ async def group_list(request: Request) -> Json:
                   else "Dead"),
         "subscriptionMode": row.mode if row.start_at is not None else None, "subscriptionTimestamp": ts3(row.start_at),
         "subscriptionCreatedAt": ts3(row.created_at) if row.start_at is not None else None,
-        **({"paused": True} if row.paused else {})} for row in found],
+        **({"paused": True, "pausedBy": "group" if (row.queue, row.name) in themselves else "queue"}
+           if row.paused else {})} for row in found],
         headers=headers)
 
 

@@ -65,6 +65,20 @@ def test_there_and_the_same_again(cli, other, elsewhere, names, tmp_path):
         assert client.pop(names[1], consumerGroup="early") == []
 
 
+def test_groups_of_a_paused_queue_are_paused_only_if_they_are_themselves(cli, other, client, queue):
+    client.push(queue, 1)
+    for group in ("one", "two"):
+        client.pop(queue, consumerGroup=group, autoAck="true")
+    cli.ok("group", "pause", "one", "--queue", queue)
+    cli.ok("queue", "pause", queue)
+    assert "Paused with its queue" in cli.ok("group", "list", "--queue", queue).out
+    (told,) = cli.ok("export", queue).json["queues"]
+    assert told["paused"] and [(group["name"], group.get("paused")) for group in told["groups"]] == [
+        ("one", True), ("two", None)]
+    other.ok("import", "-", input=json.dumps({"queues": [told]}))
+    assert other.ok("export", queue).json["queues"] == [told], "as it was"
+
+
 def test_what_differs_is_changed_and_nothing_else(cli, other, names, tmp_path):
     file = tmp_path / "definitions.ndjson"
     file.write_text(cli.ok("export", names[0], "-o", "ndjson").out)

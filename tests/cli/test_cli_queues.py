@@ -70,7 +70,8 @@ def test_pause_and_resume(cli, client, queue):
     assert cli.ok("queue", "pause", queue).out == f"paused {queue}\n"
     assert cli.ok("queue", "pause", queue).out == f"{queue} was paused already\n"
     assert "paused" in cli.ok("queue", "show", queue).out and "paused" in cli.ok("queue", "list", queue).out
-    assert cli("pop", queue).status == 5
+    popped = cli("pop", queue)
+    assert (popped.status, popped.err) == (5, "queend: no message: the queue or the group is paused\n")
     assert cli.ok("queue", "resume", queue).out == f"resumed {queue}\n"
     assert cli.ok("group", "pause", "g", "--queue", queue).out == f"paused g of {queue}\n"
     assert "Paused" in cli.ok("group", "list", "--queue", queue).out

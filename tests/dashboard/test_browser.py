@@ -122,6 +122,41 @@ def test_a_queue_is_made_filled_looked_at_and_deleted(busy: Daemon, visit: Calla
     expect(page.get_by_role("heading", name="Queues", level=1)).to_be_visible()
 
 
+def test_a_queue_and_a_group_are_paused_and_resumed(busy: Daemon, visit: Callable[..., Seen]) -> None:
+    with busy.client() as client:
+        client.post("/api/v1/push", {"items": [{"queue": "stopped", "payload": 1}]})
+        for group in ("slow", "fast"):
+            client.get(f"/api/v1/pop/queue/stopped?consumerGroup={group}&autoAck=true")
+        client.post("/api/v1/push", {"items": [{"queue": "stopped", "payload": 2}]})
+
+        def reason(group: str) -> str | None:
+            return client.get(f"/api/v1/pop/queue/stopped?consumerGroup={group}&leaseSeconds=1").json.get("reason")
+
+        page = visit(busy).go("groups/slow", "slow")
+        page.get_by_role("button", name="Pause in stopped").click()
+        expect(page.get_by_role("button", name="Resume in stopped")).to_be_visible()
+        expect(page.locator("h2", has_text="stopped")).to_contain_text("Paused")
+        assert reason("slow") == "paused" and reason("fast") != "paused"
+        assert not findings(page)
+        page.goto(f"{busy.url}/#/queues/stopped/groups")
+        expect(page.locator("tr", has_text="slow")).to_contain_text("Paused")
+        expect(page.locator("tr", has_text="fast")).not_to_contain_text("Paused")
+        page.get_by_role("button", name="Pause", exact=True).click()
+        expect(page.get_by_role("heading", level=1)).to_contain_text("paused")
+        assert reason("fast") == "paused"
+        assert not findings(page)
+        expect(page.locator("tr", has_text="fast")).to_contain_text("Paused with its queue")
+        page.goto(f"{busy.url}/#/queues?search=stopped")
+        expect(page.locator("tr", has_text="stopped")).to_contain_text("paused")
+        page.goto(f"{busy.url}/#/groups/slow")
+        page.get_by_role("button", name="Resume in stopped").click()
+        expect(page.locator("h2", has_text="stopped")).to_contain_text("Paused with its queue")
+        page.goto(f"{busy.url}/#/queues/stopped")
+        page.get_by_role("button", name="Resume", exact=True).click()
+        expect(page.get_by_role("button", name="Pause", exact=True)).to_be_visible()
+        assert reason("slow") != "paused"
+
+
 def test_a_large_payload_is_shown_in_part(busy: Daemon, visit: Callable[..., Seen]) -> None:
     with busy.client() as client:
         (one,) = client.post("/api/v1/push", {"items": [{"queue": "large", "payload": ["x" * 100] * 10_000}]}).json
@@ -163,6 +198,13 @@ def test_the_level_decides_and_a_token_ends(start_daemon: Callable[..., Daemon],
     page.get_by_role("link", name="Queues", exact=True).click()
     expect(page.get_by_role("heading", name="Queues", level=1)).to_be_visible()
     assert page.get_by_role("button", name="New queue").count() == 0
+    with daemon.client() as client:
+        client.request("POST", "/api/v1/push", {"items": [{"queue": "looked-at", "payload": 1}]},
+                       {"Authorization": f"Bearer {token(role='admin')}"})
+    page.get_by_role("link", name="looked-at").click()
+    expect(page.get_by_role("link", name="Dead letters").last).to_be_visible()
+    assert page.get_by_role("button", name="Pause").count() == 0
+    page.get_by_role("link", name="Queues", exact=True).click()
     assert page.get_by_role("link", name="Settings").count() == 0
     page.get_by_role("button", name="Forget token").click()
     page.get_by_label("token").fill(token(role="admin", exp=6))

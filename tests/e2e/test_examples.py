@@ -3,11 +3,9 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 
 import psycopg
-import pytest
 from psycopg.conninfo import conninfo_to_dict
 from support.client import data
 from support.daemon import ROOT
@@ -36,9 +34,8 @@ def test_python(daemon, queue) -> None:
         "bills: [2, 3]"]
 
 
-@pytest.mark.parametrize("node", ["node"] if shutil.which("node") else [])
-def test_javascript(daemon, queue, node) -> None:
-    assert run(daemon, node, EXAMPLES / "orders.mjs", queue) == "customer-7: 1\ncustomer-7: 3\ncustomer-8: 2\n"
+def test_javascript(daemon, queue) -> None:
+    assert run(daemon, "node", EXAMPLES / "orders.mjs", queue) == "customer-7: 1\ncustomer-7: 3\ncustomer-8: 2\n"
 
 
 def test_psql(daemon, client) -> None:

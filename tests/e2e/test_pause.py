@@ -136,7 +136,12 @@ def test_it_is_shown_and_goes_with_its_queue(daemon: Daemon, client: Client, que
     assert "paused" not in client.get(f"/api/v1/resources/queues/{queue}").json and "paused" not in group()
     switched(client, "pause", queue, "g")
     assert group()["paused"] is True and "paused" not in client.get(f"/api/v1/resources/queues/{queue}").json
+    assert group()["pausedBy"] == "group"
     switched(client, "pause", queue)
+    assert group()["pausedBy"] == "group", "also by itself"
+    switched(client, "resume", queue, "g")
+    assert (group()["paused"], group()["pausedBy"]) == (True, "queue")
+    switched(client, "pause", queue, "g")
     assert client.get(f"/api/v1/resources/queues/{queue}").json["paused"] is True
     assert [one["paused"] for one in client.get(f"/api/v1/resources/queues?search={queue}").json["queues"]
             if one["name"] == queue] == [True]

@@ -1,13 +1,21 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { get, getPage, post, remove } from "../api";
+import { get, getPage, post, remove, type Answer } from "../api";
 import { usePoll } from "../poll";
 import { alter, go, place, to } from "../route";
 import { mayAdmin, mayWrite } from "../session";
 import { count, seconds } from "../text";
-import { Ask, Choice, Field, Heading, moment, Name, Pager, Search, Shown, Table, Tag, text, Time } from "../ui";
+import { Ask, Choice, Field, Heading, moment, Name, Pager, Press, Search, Shown, Table, Tag, text, Time } from "../ui";
 
 const PAGE = 50;
+
+type Row = Answer<"/api/v1/consumer-groups", "get">[number];
+
+/** Paused goes before the rest: what is paused lags. */
+function State({ row }: { row: Row }): JSX.Element {
+  if (row.paused) return <Tag kind="warn">{row.pausedBy === "queue" ? "Paused with its queue" : "Paused"}</Tag>;
+  return <Tag kind={row.state === "Stable" ? "good" : "warn"}>{row.state}</Tag>;
+}
 
 export function GroupTable({ queue, search }: { queue: string; search: string }): JSX.Element {
   const offset = Number(place.value.query.get("offset")) || 0;
@@ -16,7 +24,7 @@ export function GroupTable({ queue, search }: { queue: string; search: string })
     <Table caption="Consumer groups" rows={found} none="No group has come yet." columns={[
       { title: "Group", cell: (row) => <a href={to(["groups", row.name])}>{row.name === "__QUEUE_MODE__" ? "(without a group)" : <Name>{row.name}</Name>}</a> },
       { title: "Queue", cell: (row) => <a href={to(["queues", row.queueName])}><Name>{row.queueName}</Name></a> },
-      { title: "State", cell: (row) => <Tag kind={row.state === "Stable" ? "good" : "warn"}>{row.state}</Tag> },
+      { title: "State", cell: (row) => <State row={row} /> },
       { title: "Lag", number: true, cell: (row) => count(row.totalLag) },
       { title: "Behind by", number: true, cell: (row) => seconds(row.maxTimeLag) },
       { title: "Partitions behind", number: true, cell: (row) => count(row.partitionsWithLag) },
@@ -47,14 +55,24 @@ export function GroupPage({ group }: { group: string }): JSX.Element {
   const [seeking, setSeeking] = useState<{ queue: string; partition?: string } | null>(null);
   const [deleting, setDeleting] = useState<{ queue?: string; partitions: number } | null>(null);
   const [kind, setKind] = useState("end");
-  const polled = usePoll((signal) => get("/api/v1/consumer-groups/{group}", { names: { group }, query: { limit: 100 }, signal }), group, 5000);
+  const polled = usePoll(async (signal) => {
+    const [places, [rows]] = await Promise.all([
+      get("/api/v1/consumer-groups/{group}", { names: { group }, query: { limit: 100 }, signal }),
+      getPage("/api/v1/consumer-groups", { query: { search: group, limit: 1000 }, signal })]);
+    const states = new Map(rows.filter((row) => row.name === group).map((row) => [row.queueName, row]));
+    return [...new Set([...Object.keys(places), ...states.keys()])].map((queue) => ({ queue, state: states.get(queue), partitions: places[queue]?.partitions ?? [] }));
+  }, group, 5000);
   const close = (): void => { setSeeking(null); setDeleting(null); polled.again(); };
   return <>
     <Heading title={<><span class="quiet">Group </span><Name>{group}</Name></>} />
     <Shown of={polled}>{(found) => <>
-      {!Object.keys(found).length && <p class="quiet">There is no such group.</p>}
-      {Object.entries(found).map(([queue, { partitions }]) => <section key={queue}>
-        <div class="heading"><h2>In <a href={to(["queues", queue])}><Name>{queue}</Name></a></h2><div class="actions">
+      {!found.length && <p class="quiet">There is no such group.</p>}
+      {found.map(({ queue, state, partitions }) => <section key={queue}>
+        <div class="heading"><h2>In <a href={to(["queues", queue])}><Name>{queue}</Name></a> {state && <State row={state} />}</h2><div class="actions">
+          {mayWrite.value && <Press onDo={async () => {
+            await post(state?.pausedBy === "group" ? "/api/v1/consumer-groups/{group}/queues/{queue}/resume" : "/api/v1/consumer-groups/{group}/queues/{queue}/pause", { names: { group, queue } });
+            polled.again();
+          }}>{state?.pausedBy === "group" ? "Resume" : "Pause"}<span class="unseen"> in {queue}</span></Press>}
           {mayWrite.value && <button type="button" onClick={() => setSeeking({ queue })}>Seek</button>}
           {mayAdmin.value && <button type="button" class="danger" onClick={() => setDeleting({ queue, partitions: partitions.length })}>Delete here</button>}</div></div>
         <Table caption={`Partitions of ${queue}`} rows={partitions} none="It has consumed nothing here." columns={[
@@ -68,7 +86,7 @@ export function GroupPage({ group }: { group: string }): JSX.Element {
         ]} />
         {partitions.length >= 100 && <p class="quiet">The first 100 partitions are shown.</p>}
       </section>)}
-      {mayAdmin.value && Object.keys(found).length > 0 && <button type="button" class="danger" onClick={() => setDeleting({ partitions: Object.values(found).reduce((sum, one) => sum + one.partitions.length, 0) })}>Delete the group everywhere</button>}
+      {mayAdmin.value && found.length > 0 && <button type="button" class="danger" onClick={() => setDeleting({ partitions: found.reduce((sum, one) => sum + one.partitions.length, 0) })}>Delete the group everywhere</button>}
     </>}</Shown>
     {seeking && <Ask title={seeking.partition === undefined ? "Move the group in all partitions" : "Move the group in one partition"} verb="Move" onClose={close} onDo={async (form) => {
       const body = kind === "end" ? { toEnd: true } : kind === "time" ? { timestamp: moment(text(form, "at")) } : { offset: Number(text(form, "offset")) };

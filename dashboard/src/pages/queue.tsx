@@ -5,7 +5,7 @@ import { usePoll } from "../poll";
 import { go, place, to } from "../route";
 import { mayAdmin, mayWrite } from "../session";
 import { count } from "../text";
-import { Ask, Facts, Heading, Name, Shown, Tag } from "../ui";
+import { Ask, Facts, Heading, Name, Press, Shown, Tag } from "../ui";
 import { GroupTable } from "./groups";
 import { MessageTable, PushForm } from "./messages";
 import { PartitionTable } from "./partitions";
@@ -18,8 +18,12 @@ export function QueuePage({ queue, tab }: { queue: string; tab: string }): JSX.E
   const polled = usePoll((signal) => get("/api/v1/resources/queues/{queue}", { names: { queue }, query: { limit: 0 }, signal }), queue, 5000);
   const close = (): void => { setDialog(null); polled.again(); };
   return <>
-    <Heading title={<><span class="quiet">Queue </span><Name>{queue}</Name></>}>
+    <Heading title={<><span class="quiet">Queue </span><Name>{queue}</Name> {polled.value?.paused && <Tag kind="warn">paused</Tag>}</>}>
       {mayWrite.value && <button type="button" class="main" onClick={() => setDialog("push")}>Push</button>}
+      {mayWrite.value && polled.value && <Press onDo={async () => {
+        await post(polled.value?.paused ? "/api/v1/queues/{queue}/resume" : "/api/v1/queues/{queue}/pause", { names: { queue } });
+        polled.again();
+      }}>{polled.value.paused ? "Resume" : "Pause"}</Press>}
       <a class="button" href={to(["dead"], { queue })}>Dead letters</a>
       {mayAdmin.value && <button type="button" class="danger" onClick={() => setDialog("clear")}>Clear</button>}
       {mayAdmin.value && <button type="button" class="danger" onClick={() => setDialog("delete")}>Delete</button>}

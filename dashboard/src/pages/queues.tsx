@@ -5,7 +5,7 @@ import { usePoll } from "../poll";
 import { alter, go, place, to } from "../route";
 import { mayWrite } from "../session";
 import { count } from "../text";
-import { Ask, Choice, Field, Heading, Name, Pager, Search, Shown, Table, Time, text } from "../ui";
+import { Ask, Choice, Field, Heading, Name, Pager, Search, Shown, Table, Tag, Time, text } from "../ui";
 
 const PAGE = 50;
 
@@ -25,6 +25,7 @@ export function QueueList(): JSX.Element {
     <Shown of={polled}>{([found, more]) => <>
       <Table caption="Queues" rows={found.queues} none={search ? "No queue has this in its name." : "There is no queue yet: the first push makes one."} columns={[
         { title: "Queue", cell: (row) => <a href={to(["queues", row.name])}><Name>{row.name}</Name></a> },
+        { title: "State", cell: (row) => row.paused && <Tag kind="warn">paused</Tag> },
         { title: "Namespace", cell: (row) => row.namespace && <Name>{row.namespace}</Name> },
         { title: "Task", cell: (row) => row.task && <Name>{row.task}</Name> },
         { title: "Partitions", number: true, cell: (row) => count(row.partitions) },
