@@ -50,7 +50,7 @@ def nav() -> list[dict]:
 
     parts = dict(re.findall(r"^## (.+)\n((?:(?!## ).*\n)*)", (ROOT / "docs/README.md").read_text(), re.M))
     seen |= {"README.md"}
-    learn = ["docs/README.md", "docs/tutorial.md", "examples/README.md", "docs/choosing.md"]
+    learn = ["docs/README.md", "docs/tutorial.md", "examples/README.md", "docs/choosing.md", "docs/tools.md"]
     seen |= set(learn)
     return [{"Start": "README.md"}, {"Learn": learn}, *({title: pages(parts[title])} for title in ("Guides", "References"))]
 

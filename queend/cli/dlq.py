@@ -1,6 +1,8 @@
 """queend dlq"""
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Iterator
 from typing import Annotated, Any, Optional
 
@@ -10,9 +12,9 @@ from .ack import address
 from .client import Server
 from .output import Format, Output, Progress, age, dump, facts, one, show
 from .queue import LONG_S, DryRun, Yes, found
-from .remote import remote, sure
+from .remote import NOT_FOUND, USAGE, Stop, remote, sure
 
-dlq = typer.Typer(no_args_is_help=True, help="Dead letters: list, show, redrive, purge.")
+dlq = typer.Typer(no_args_is_help=True, help="Dead letters: list, show, redrive, edit, purge.")
 PAGE = 1000
 MOST = 10_000      # dead letters that one request sends back
 Queue = Annotated[str, typer.Argument(help="Their queue.")]
@@ -118,6 +120,32 @@ def redrive(
             if not answer["left"] or not answer["redriven"] or (limit is None and total < 100_000 and done >= total):
                 break
     typer.echo(f"{done} sent back")
+
+
+@dlq.command()
+@remote
+def edit(
+    server: Server, id_: Annotated[str, typer.Argument(metavar="PARTITION_ID/TRANSACTION_ID")],
+    payload: Annotated[str, typer.Argument(help="What it is from now on, as JSON; - is standard input.")],
+    group: Group = None,
+) -> None:
+    """Send a dead letter back with another payload."""
+    text = sys.stdin.read() if payload == "-" else payload
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Stop(f"the payload is no JSON: {error}", USAGE) from None
+    row = server.get("/api/v1/messages/{}/{}", *address(id_))
+    wanted = filters(group, row["partition"], None, None)
+    places = [dump({"partitionId": one["partitionId"], "offset": one["offset"], "consumerGroup": one["consumerGroup"]})
+              for one in letters(server, None, queue=row["queue"], **wanted)
+              if one["transactionId"] == row["transactionId"]]
+    if not places:
+        raise Stop(f"{id_} is no dead letter" + (f" of {group!r}" if group else ""), NOT_FOUND)
+    named = ",".join(f'{place[:-1]},"payload":{text}}}' for place in places)      # as written: numbers stay as they are
+    answer = server.post("/api/v1/dlq/redrive", within=LONG_S,
+                         body=f'{{"queue":{json.dumps(row["queue"])},"messages":[{named}]}}'.encode())
+    typer.echo(f"{answer['redriven']} sent back")
 
 
 @dlq.command()

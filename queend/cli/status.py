@@ -51,7 +51,8 @@ def status(server: Server, output: Output = Format.table) -> None:
             *([("queues", f"{overview['queues']} with {short(overview['partitions'])} partitions"),
                ("waiting", f"{short(messages['pending'])} messages, {short(messages['processing'])} more with "
                            "consumers"),
-               ("dead letters", short(messages["deadLetter"]) if messages["deadLetter"] else ""),
+               ("dead letters", f"{short(messages['deadLetter'])} since the beginning" if messages["deadLetter"]
+                else ""),
                ("rates", f"{short(rates['ingestedPerSecond'])} in and {short(rates['processedPerSecond'])} out a "
                          "second, of five minutes"),
                ("lag", f"{span(late['time']['max'])} at most, {span(late['time']['median'])} in the middle")]

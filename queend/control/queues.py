@@ -64,7 +64,7 @@ SELECT coalesce(sum(f.head - f.floor), 0)::bigint AS total, coalesce(sum(f.pendi
     WHERE d.partition_id = f.partition_id)), 0)::bigint AS dead
  FROM queend.partition_figures(%s) AS f"""
 
-CLEAR = "SELECT * FROM queend.retain(%s, %s, %s, %s, %s, 0, 0)"      # as if they had expired
+CLEAR = "SELECT * FROM queend.retain(%s, %s, %s, %s, -%s::bigint, 0, 0)"      # whenever they were to be delivered
 
 COUNTS = ("total", "pending", "processing", "completed", "failed", "deadLetter")
 
@@ -149,8 +149,8 @@ async def queue_delete(request: Request, queue: PathName) -> Json:
 @router.declare("DELETE /api/v1/queues/{queue}/clear", ADMIN,
                 whole(cleared=DONE, queue=TEXT, partition=MAYBE, count=INTEGER), [PARTITION], own=True)
 async def queue_clear(request: Request, queue: PathName) -> Json:
-    """Removes the messages stored so far, consumed or not; queue, partitions and groups stay. All of them, or
-    those of `partition`; 404 for an unknown one."""
+    """Removes the messages stored so far, consumed or not, also those that wait for their moment; queue, partitions
+    and groups stay. All of them, or those of `partition`; 404 for an unknown one."""
     partition = Query(request).text("partition")
     head = await queue_row(request, queue)
     after, last, removed = 0, None, 0

@@ -8,7 +8,8 @@
 --                cursor
 --   p_waited     records stored before it go if some group has not consumed them, or no group has a cursor; what lies
 --                before them goes along: the log loses its oldest records only
--- A record with a delivery moment counts as stored then, and so does what stands behind it (row_over).
+-- A record with a delivery moment counts as stored then, and so does what stands behind it (row_over). Not where
+-- p_expired is negative: then all that was stored before goes, whenever it was to be delivered.
 -- A group that has not come to a partition yet stands where its subscription would let it begin.
 -- One row per partition with something to tell: reason 1 expired, 2 completed, 3 waited, 0 nothing removed; log rows
 -- and records removed; pinned: records that p_completed would remove if group_id (NULL: no group at all) had consumed
@@ -50,7 +51,7 @@ BEGIN
         END IF;
         v_last := part.id;
         v_seen := v_seen + 1;
-        CONTINUE WHEN part.created_at IS NULL OR part.created_at >= GREATEST(p_expired, p_completed, p_waited);
+        CONTINUE WHEN part.created_at IS NULL OR part.created_at >= GREATEST(abs(p_expired), p_completed, p_waited);
 
         PERFORM 1 FROM queend.partitions x WHERE x.id = part.id FOR NO KEY UPDATE SKIP LOCKED;
         CONTINUE WHEN NOT FOUND;
@@ -74,8 +75,9 @@ BEGIN
                                           WHERE y.partition_id = part.id AND y.group_id = g.id OFFSET 0) AS x ON true
                      WHERE g.queue_id = p_queue) AS c;
         END IF;
-        IF p_expired > 0 THEN
-            v_time := queend.row_over(part.id, v_from, p_expired);
+        IF p_expired <> 0 THEN
+            v_time := CASE WHEN p_expired < 0 THEN queend.row_since(part.id, -p_expired)
+                           ELSE queend.row_over(part.id, v_from, p_expired) END;
             IF v_time > v_to THEN
                 v_to := v_time;
                 reason := 1;

@@ -148,7 +148,17 @@ def test_dead_letters(cli, client, queue):
     assert told == f"would send 1 dead letters of {queue} back into the queue '{queue}'\n"
     assert cli("dlq", "redrive", queue).status == 2
     assert cli.ok("dlq", "redrive", queue, "-p", "q", "--yes").out == "1 sent back\n"
-    assert data(client.pop(queue)) == ["q"]
+    (one,) = client.pop(queue)
+    assert one["data"] == "q"
+    client.ack(one, "dlq")
+    assert cli("dlq", "edit", id_, '{"n":').status == 2
+    assert cli("dlq", "edit", f"{one['partitionId']}/{one['transactionId']}", "1", "-g", "none").status == 4
+    (id_,) = cli.ok("dlq", "list", queue, "-p", "q", "-o", "names").out.split()
+    assert cli.ok("dlq", "edit", id_, "-", input='{"big":12345678901234567890}').out == "1 sent back\n"
+    (one,) = client.pop(queue)
+    assert one["data"] == {"big": 12345678901234567890}
+    client.ack(one)
+    assert cli("dlq", "edit", id_, "1").status == 4, "it is none any more"
     assert cli.ok("dlq", "redrive", queue, "-n", "2", "--to-queue", f"{queue}-2", "--yes").out == "2 sent back\n"
     assert data(client.pop(f"{queue}-2", batch=10, wait=True)) == [4, 5]
     assert cli.ok("dlq", "purge", queue, "--dry-run").out == f"would delete 4 dead letters of {queue}\n"

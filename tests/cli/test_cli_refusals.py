@@ -27,7 +27,8 @@ MESSAGE = "00000000-0000-0000-0000-000000000001/x"
 CALLS = ["doctor", "queue list", "queue show q", "queue configure q leaseTime=5", "queue pause q", "queue resume q",
          "queue clear q --yes", "queue delete q --yes", "group list", "group show g", "group seek g q --end --yes",
          "group pause g", "group resume g", "group delete g --yes", "export", "bench -s 1", "push q 1", "pop q",
-         "tail q", f"ack {MESSAGE}", "dlq list", f"dlq show {MESSAGE}", "dlq redrive q --yes", "dlq purge q --yes",
+         "tail q", f"ack {MESSAGE}", "dlq list", f"dlq show {MESSAGE}", f"dlq edit {MESSAGE} 1",
+         "dlq redrive q --yes", "dlq purge q --yes",
          "trace list", "trace named x", f"trace show {MESSAGE}"]
 
 

@@ -257,3 +257,15 @@ def test_dead_letters_are_listed_from_their_table(client: Client, queue: str) ->
     assert client.request("DELETE", f"/api/v1/queues/{quote(queue)}/clear").json["count"] == 7
     assert listed("") == listed("&partition=p") == [*range(7)]
     assert client.get(f"{target}&to=2020-01-01T00:00:00Z").json["messages"] == []
+
+
+def test_a_clear_takes_what_waits_for_its_moment_and_what_stands_behind_it(client: Client, queue: str) -> None:
+    client.post("/api/v1/push", {"items": [{"queue": queue, "payload": "later", "delayMs": 3_600_000}]})
+    client.push(queue, "behind")
+    client.push(queue, "elsewhere", partition="p")
+    assert client.request("DELETE", f"/api/v1/queues/{quote(queue)}/clear?partition=Default").json["count"] == 2
+    assert client.get(f"/api/v1/messages/scheduled?queue={quote(queue)}").json["scheduled"] == []
+    assert messages(client, queue=queue)[0]["partition"] == "p"
+    assert client.request("DELETE", f"/api/v1/queues/{quote(queue)}/clear").json["count"] == 1
+    client.push(queue, "new")
+    assert data(client.pop(queue, batch=9)) == ["new"]
