@@ -1,4 +1,5 @@
-"""A log that nobody reads (a stopped pager, a frozen journal): lines are lost and counted, nothing waits for a reader."""
+"""A log that nobody reads (a stopped pager, a frozen journal): lines are lost and counted, nothing waits for
+a reader."""
 from __future__ import annotations
 
 from collections.abc import Iterator
