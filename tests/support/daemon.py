@@ -114,7 +114,7 @@ class Daemon:
         return next((line for line in reversed(self.log) if line.get("event") == event), None)
 
     def told(self, event: str) -> dict:
-        """The same, waited for: what the log tells is read a moment after the answer of the request that it tells of."""
+        """The same, waited for: what the log tells is read a moment after the answer to the request it tells of."""
         return until(lambda: self.line(event), f"the daemon tells {event}")
 
     def await_event(self, event: str, seconds: float = PATIENCE) -> dict:
