@@ -208,6 +208,8 @@ class Soak:
         low, high = (self.seconds * (number + k) / 3 for k in (0, 1))
         samples = [one for one in self.of("sample") if low <= one["at"] <= high]
         parts = [part["roles"] for part in self.of("second") if low <= part["at"] < high]
+        if len(samples) < 2 or not parts:
+            sys.exit(f"a third of {self.seconds} s has too few samples on this machine: --minutes")
         first, last = samples[0], samples[-1]
         pushed = max(1, last["stored"] - first["stored"])
 

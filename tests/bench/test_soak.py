@@ -8,8 +8,11 @@ SOAK = Path(__file__).resolve().parents[2] / "bench" / "soak.py"
 
 
 def test_a_short_soak(tmp_path):
-    done = subprocess.run([sys.executable, SOAK, "--young", "--minutes", "0.15", "--keep", "2", "--out",
-                           tmp_path / "soak"], capture_output=True, text=True)
+    for minutes in (0.15, 0.6, 2.4):      # a busy machine takes samples rarely
+        done = subprocess.run([sys.executable, SOAK, "--young", "--minutes", str(minutes), "--keep", "2", "--out",
+                               tmp_path / "soak"], capture_output=True, text=True)
+        if "too few samples" not in done.stderr:
+            break
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in (tmp_path / "soak.jsonl").read_text().splitlines()]
     kinds = {line["kind"] for line in lines}

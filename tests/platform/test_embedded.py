@@ -181,6 +181,19 @@ def process(cluster: Embedded, title: str) -> int | None:
     return next((one.pid for one in leftovers.inside(cluster.data) if title in one.title), None)
 
 
+def stopped_recovery(cluster: Embedded) -> int:
+    """The process that recovers after a crash, stopped. A recovery may be over before it is seen: then comes another."""
+    def look() -> int | None:
+        with contextlib.suppress(ProcessLookupError):
+            if startup := process(cluster, " startup"):
+                os.kill(startup, signal.SIGSTOP)
+                return startup
+            if writer := process(cluster, " walwriter"):
+                os.kill(writer, signal.SIGKILL)
+        return None
+    return until(look, "it recovers")
+
+
 @pytest.fixture
 def made(tmp_path) -> Iterator[Embedded]:
     """A cluster that was started and stopped once."""
@@ -197,9 +210,7 @@ def test_a_server_asked_to_end_while_it_recovers_is_no_obstacle(made, ended):
     """Version 18 then waits for ever, with its I/O workers."""
     made.start()
     keeper = made.pid
-    os.kill(process(made, " walwriter"), signal.SIGKILL)
-    startup = until(lambda: process(made, " startup"), "it recovers")
-    os.kill(startup, signal.SIGSTOP)
+    startup = stopped_recovery(made)
     os.kill(keeper, signal.SIGINT)
     until(lambda: "received fast shutdown" in made.log.read_text(), "it was asked to end")
     os.kill(startup, signal.SIGCONT)
