@@ -64,7 +64,7 @@ def test_retry_and_dead_letter(daemon: Daemon, client: Client, queue: str, paylo
     client.post("/api/v1/configure", {"queue": queue, "options": {"retryLimit": 1, "retryDelay": 0}})
     client.push(queue, *payloads)
     for first in 0, 1:      # the record at 1 fails twice
-        popped = client.pop(queue, batch=3, wait="true", timeout=10000)
+        popped = client.pop(queue, batch=3, wait="true", timeout=100_000)
         assert data(popped) == payloads[first:first + 3]
         client.ack_batch([{"transactionId": m["transactionId"], "partitionId": m["partitionId"],
                            "leaseId": m["leaseId"],

@@ -9,7 +9,7 @@ from support.daemon import Daemon
 from support.wait import until
 
 FAMILY = "queen_cluster_dlq_total"
-WAITS = {"wait": True, "timeout": 20000}
+WAITS = {"wait": True, "timeout": 100_000}
 
 
 def place(client: Client, queue: str) -> dict:

@@ -202,7 +202,7 @@ def test_every_way_in_and_every_way_out(daemon: Daemon, client: Client, encrypte
 def parked(daemon: Daemon, client: Client, queue: str, **query: Any) -> Iterator[Client]:
     before = client.metric("queend_worker_parked")
     with daemon.client() as one:
-        one.send("GET", pop_target(queue, wait=True, timeout=20000, **query))
+        one.send("GET", pop_target(queue, wait=True, timeout=100_000, **query))
         until(lambda: client.metric("queend_worker_parked") == before + 1, "the pop waits")
         yield one
 
@@ -487,7 +487,7 @@ def test_without_the_key_dead_letters_wait(daemon: Daemon, client: Client, keyle
         assert redrive(other, queue=encrypted, targetQueue=f"{encrypted}-target").status == 500
         assert other.get(f"/api/v1/dlq?queue={encrypted}").json["total"] == 1
         assert redrive(other, queue=encrypted).json["redriven"] == 1       # into its own queue nothing has to be opened
-    assert data(client.pop(encrypted, wait=True, timeout=20000)) == ["kept"]
+    assert data(client.pop(encrypted, wait=True, timeout=100_000)) == ["kept"]
 
 
 def test_a_changed_payload_harms_nobody_else(daemon: Daemon, client: Client, encrypted: str) -> None:

@@ -27,7 +27,7 @@ def drain(client: Client, queue: str, group: str, least: int = 0, **query) -> li
     """Pops and acknowledges until there is nothing, waiting for `least` messages; the payloads."""
     seen: list = []
     while len(seen) < least:
-        messages = client.pop(queue, consumerGroup=group, batch=100, partitions=10, wait=True, timeout=30000)
+        messages = client.pop(queue, consumerGroup=group, batch=100, partitions=10, wait=True, timeout=100_000)
         assert messages, f"{seen} and nothing more"
         seen += data(messages)
         assert all(one["success"] for one in client.ack_batch([ack_of(m) for m in messages], group))
@@ -104,7 +104,7 @@ def test_a_waiting_pop_hears_of_a_seek_elsewhere(client: Client, other: Client, 
     client.push(queue, "again")
     assert drain(other, queue, "g", 1) == ["again"]
     with peer.client() as waiting:
-        waiting.send("GET", f"/api/v1/pop/queue/{quote(queue, safe='')}?consumerGroup=g&wait=true&timeout=30000")
+        waiting.send("GET", f"/api/v1/pop/queue/{quote(queue, safe='')}?consumerGroup=g&wait=true&timeout=100000")
         until(lambda: other.metric("queend_worker_parked") > 0, "the pop is parked")
         seek(client, "g", queue, timestamp=PAST)
         assert data(waiting.receive().json["messages"]) == ["again"]

@@ -53,12 +53,12 @@ def test_a_backoff_step_by_step_and_then_the_dead_letters(client: Client, daemon
     client.configure(queue, retryLimit=3, retryBackoff=[50, 100, 150])
     client.push(queue, 1, 2)
     for step in (50, 100, 150):
-        messages = client.pop(queue, batch=2, wait=True, timeout=30000)
+        messages = client.pop(queue, batch=2, wait=True, timeout=100_000)
         assert data(messages) == [1, 2]
         assert not any(one["dlq"] for one in client.ack_batch([ack_of(m, "failed") for m in messages]))
         assert pause_ms(daemon, queue) == step
         paused = cursor(daemon, queue)["retry_until"]
-    messages = client.pop(queue, batch=2, wait=True, timeout=30000)
+    messages = client.pop(queue, batch=2, wait=True, timeout=100_000)
     assert data(messages) == [1, 2] and cursor(daemon, queue)["consumed_at"] >= paused
     assert all(one["dlq"] for one in client.ack_batch([ack_of(m, "failed") for m in messages]))
 
@@ -89,7 +89,7 @@ def test_a_pause_that_another_daemon_made(client: Client, daemon: Daemon, start_
         client.push(queue, "late")
         (message,) = client.pop(queue)
         assert waiting.pop(queue) == []
-        waiting.send("GET", pop_target(queue, wait=True, timeout=60000))
+        waiting.send("GET", pop_target(queue, wait=True, timeout=100_000))
         client.ack(message, "failed")
         paused = cursor(daemon, queue)["retry_until"]
         (again,) = waiting.receive().json["messages"]
@@ -107,7 +107,7 @@ def test_a_pause_outlives_the_daemon(start_daemon: Callable[..., Daemon], queue:
     first.kill()
     second = start_daemon(first.conninfo)
     with second.client() as client:
-        (again,) = client.pop(queue, wait=True, timeout=60000)
+        (again,) = client.pop(queue, wait=True, timeout=100_000)
     assert again["data"] == "late" and cursor(second, queue)["consumed_at"] >= paused
 
 
@@ -123,7 +123,7 @@ def test_an_acknowledgment_says_itself_how_long(client: Client, daemon: Daemon, 
     messages = client.pop(queue, batch=2)
     client.ack_batch([ack_of(messages[0], "completed", delayMs=HOUR_MS), ack_of(messages[1], "retry", delayMs=200)])
     assert pause_ms(daemon, queue) == 200
-    (message,) = client.pop(queue, wait=True, timeout=30000)
+    (message,) = client.pop(queue, wait=True, timeout=100_000)
     assert message["data"] == 2
     client.ack_batch([ack_of(message, "retry", delayMs=366 * 86_400_000)])
     assert pause_ms(daemon, queue) == 366 * 86_400_000 and client.pop(queue) == []

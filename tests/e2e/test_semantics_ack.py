@@ -54,11 +54,11 @@ def test_an_acknowledgment_completes_what_it_names(client: Client, queue: str, d
     assert client.ack(messages[4])["success"] and client.ack(messages[2], cumulative=False)["success"]
     (place,) = client.get("/api/v1/consumer-groups/__QUEUE_MODE__").json[queue]["partitions"]
     assert (place["offset"], place["offsetLag"], place["totalConsumed"]) == (0, 4, 2)
-    assert data(client.pop(queue, batch=5, wait=True, timeout=20000)) == [0, 1]
+    assert data(client.pop(queue, batch=5, wait=True, timeout=100_000)) == [0, 1]
     client.configure(queue, leaseTime=300)
     with start_daemon(daemon.conninfo).client() as other:
         for expected in ([0, 1], [3], [5]):
-            messages = other.pop(queue, batch=5, wait=True, timeout=20000)
+            messages = other.pop(queue, batch=5, wait=True, timeout=100_000)
             assert data(messages) == expected
             assert all(one["success"] for one in other.ack_batch([ack_of(m) for m in messages]))
     assert client.pop(queue) == []

@@ -70,9 +70,9 @@ def parked(client: Client, number: int) -> None:
 @pytest.mark.parametrize("where", ["queue", "partition", "namespace"])
 def test_a_waiting_pop_is_woken_by_a_commit(daemon: Daemon, client: Client, queue: str, how: str, where: str) -> None:
     client.configure(queue, namespace=f"ns-{queue}")
-    target = {"queue": pop_target(queue, wait=True, timeout=30000),
-              "partition": pop_target(queue, "p", wait=True, timeout=30000),
-              "namespace": pop_target(None, namespace=f"ns-{queue}", wait=True, timeout=30000)}[where]
+    target = {"queue": pop_target(queue, wait=True, timeout=100_000),
+              "partition": pop_target(queue, "p", wait=True, timeout=100_000),
+              "namespace": pop_target(None, namespace=f"ns-{queue}", wait=True, timeout=100_000)}[where]
     with daemon.client() as waiting:
         waiting.send("GET", target)
         parked(client, 1)
@@ -89,7 +89,7 @@ def test_a_waiting_pop_is_woken_by_a_release(daemon: Daemon, client: Client, que
     client.push(queue, 1, 2)
     first, _ = client.pop(queue, batch=2)
     with daemon.client() as waiting:
-        waiting.send("GET", pop_target(queue, batch=5, wait=True, timeout=30000))
+        waiting.send("GET", pop_target(queue, batch=5, wait=True, timeout=100_000))
         parked(client, 1)
         assert client.ack(first, "retry")["leaseReleased"] is True
         assert data(waiting.receive().json["messages"]) == [1, 2]
@@ -99,10 +99,10 @@ def test_a_waiting_pop_finds_what_time_makes_ready(client: Client, queue: str) -
     client.configure(queue, leaseTime=1)
     client.push(queue, 1)
     assert client.pop(queue)
-    assert data(client.pop(queue, wait=True, timeout=15000)) == [1], "after the lease"
+    assert data(client.pop(queue, wait=True, timeout=100_000)) == [1], "after the lease"
     client.configure(f"{queue}-delay", delayedProcessing=1)
     client.push(f"{queue}-delay", 2)
-    assert data(client.pop(f"{queue}-delay", wait=True, timeout=15000)) == [2], "after the delay"
+    assert data(client.pop(f"{queue}-delay", wait=True, timeout=100_000)) == [2], "after the delay"
 
 
 def test_a_waiting_pop_ends_empty(client: Client, queue: str) -> None:
@@ -115,7 +115,7 @@ def test_a_waiting_pop_ends_empty(client: Client, queue: str) -> None:
 def test_every_waiting_pop_gets_one_of_the_messages(daemon: Daemon, client: Client, queue: str) -> None:
     waiting = [daemon.client() for _ in range(10)]
     for one in waiting:
-        one.send("GET", pop_target(queue, wait=True, timeout=30000))
+        one.send("GET", pop_target(queue, wait=True, timeout=100_000))
     parked(client, 10)
     client.push_items([{"queue": queue, "partition": str(n), "payload": n} for n in range(10)])
     assert sorted(one.receive().json["messages"][0]["data"] for one in waiting) == list(range(10))
@@ -126,7 +126,7 @@ def test_every_waiting_pop_gets_one_of_the_messages(daemon: Daemon, client: Clie
 def test_a_client_that_left_takes_no_lease(daemon: Daemon, client: Client, queue: str) -> None:
     for abort in (False, True):
         gone = daemon.client()
-        gone.send("GET", pop_target(queue, wait=True, timeout=30000))
+        gone.send("GET", pop_target(queue, wait=True, timeout=100_000))
         parked(client, 1)
         assert gone.wire
         (gone.wire.abort if abort else gone.close)()
@@ -138,7 +138,7 @@ def test_a_client_that_left_takes_no_lease(daemon: Daemon, client: Client, queue
 
 def test_requests_behind_a_waiting_pop_are_answered_in_order(daemon: Daemon, client: Client, queue: str) -> None:
     with daemon.client() as piped:
-        piped.send("GET", pop_target(queue, wait=True, timeout=30000))
+        piped.send("GET", pop_target(queue, wait=True, timeout=100_000))
         assert piped.wire
         piped.wire.send(request("GET", "/livez") + request("GET", pop_target(queue)))
         parked(client, 1)

@@ -99,7 +99,7 @@ def test_rows_in_memory_do_not_outlive_a_crash(serve, forgetful, database, queue
         assert data(client.pop(queue, "p", batch=3, autoAck=True)) == ["new0", "new1", "new2"]
         assert data(client.pop(queue, batch=10, autoAck=True)) == ["new3", "new4"]
         push(client, queue, "last")
-        assert data(client.pop(queue, batch=10, wait=True, timeout=5000, autoAck=True)) == ["last"]
+        assert data(client.pop(queue, batch=10, wait=True, timeout=100_000, autoAck=True)) == ["last"]
 
 
 def test_leases_and_ids_do_not_outlive_a_crash(serve, forgetful, database, queue):
@@ -133,9 +133,9 @@ def test_partitions_made_in_the_lost_tail_are_made_again(serve, forgetful, datab
         if again == "after another":      # its queue and partition get the numbers that the lost ones had
             push(second, else_, "other", partition="x")
         push(client, lost, *range(3), partition="new")
-        assert data(second.pop(lost, batch=10, wait=True, timeout=10_000, autoAck=True)) == [0, 1, 2]
+        assert data(second.pop(lost, batch=10, wait=True, timeout=100_000, autoAck=True)) == [0, 1, 2]
         if again == "after another":
-            assert data(client.pop(else_, batch=10, wait=True, timeout=10_000, autoAck=True)) == ["other"]
+            assert data(client.pop(else_, batch=10, wait=True, timeout=100_000, autoAck=True)) == ["other"]
         assert data(client.pop(lost, "new", batch=10)) == []
     with psycopg.connect(database) as connection:
         assert connection.execute("SELECT count(*) FROM queend.log l WHERE l.partition_id NOT IN (SELECT p.id"
@@ -149,9 +149,9 @@ def test_who_waits_goes_on_waiting_at_the_new_server(serve, forgetful, database,
         client.push(f"{queue}.a", "m0", partition="p")
         assert data(client.pop(f"{queue}.a", batch=10, autoAck=True)) == ["m0"]
         assert data(client.pop(None, namespace=queue, consumerGroup="g", batch=10, autoAck=True)) == ["m0"]
-        waiter.send("GET", f"/api/v1/pop/queue/{queue}.a?wait=true&timeout=30000&batch=10&autoAck=true")
+        waiter.send("GET", f"/api/v1/pop/queue/{queue}.a?wait=true&timeout=100000&batch=10&autoAck=true")
         namespace.send("GET",
-                       f"/api/v1/pop?namespace={queue}&consumerGroup=g&wait=true&timeout=30000&batch=10&autoAck=true")
+                       f"/api/v1/pop?namespace={queue}&consumerGroup=g&wait=true&timeout=100000&batch=10&autoAck=true")
         until(lambda: client.metric("queend_worker_parked") == 2, "both wait")
         crash(forgetful, "server")
         changed(daemon)

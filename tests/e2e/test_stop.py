@@ -62,7 +62,7 @@ def test_when_the_grace_is_over_the_client_is_told(stuck):
     assert not daemon.line("stopped")["drained"]
 
 
-def test_a_parked_pop_is_answered_at_once(start_daemon):
+def test_a_parked_pop_is_answered(start_daemon):
     daemon = start_daemon()
     with daemon.client() as other, daemon.client() as client:
         other.push("empty", 1)

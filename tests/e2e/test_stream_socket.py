@@ -84,12 +84,12 @@ def test_what_failed_comes_again(client: Client, queue: str, socket) -> None:
 
 def test_an_extended_lease_counts_for_longer(client: Client, queue: str, socket) -> None:
     client.push_items([{"queue": queue, "partition": p, "payload": p} for p in "ab"])
-    stream = socket(credit=1, leaseSeconds=3, heartbeat=1)
+    stream = socket(credit=1, leaseSeconds=5, heartbeat=1)
     message = stream.message()
     answer = stream.ask({"extend": {"leaseId": message["leaseId"], "seconds": 600}, "ref": "x"})
     assert answer["extend"]["success"] and answer["ref"] == "x"
     pings = 0
-    while pings < 4:          # longer than the lease was
+    while pings < 6:          # longer than the lease was
         op, payload = stream.frame()
         assert op == PING, payload
         stream.wire.send(frame(PONG, payload))

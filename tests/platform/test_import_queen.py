@@ -236,10 +236,10 @@ def test_a_daemon_that_serves_the_database_hears_of_it(queen: Queen, postgres, s
     here = postgres.database()
     bring(here, queen.conninfo)
     with start_daemon(here).client() as client:
-        assert len(client.pop("served", batch=10, consumerGroup="g", autoAck=True, wait=True, timeout=10_000)) == 2
+        assert len(client.pop("served", batch=10, consumerGroup="g", autoAck=True, wait=True, timeout=100_000)) == 2
         later = queen.messages(queen.partition(queue, "second"), 3)
         bring(here, queen.conninfo)
-        assert data(client.pop("served", batch=10, consumerGroup="g", autoAck=True, wait=True, timeout=10_000)) == [
+        assert data(client.pop("served", batch=10, consumerGroup="g", autoAck=True, wait=True, timeout=100_000)) == [
             one[3] for one in later]
 
 

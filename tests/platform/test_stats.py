@@ -72,7 +72,7 @@ def test_a_look_follows_what_happens(client: Client, database: psycopg.Connectio
 
 
 def test_a_lease_that_runs_out_is_pending_again(client: Client, queue: str) -> None:
-    client.post("/api/v1/configure", {"queue": queue, "options": {"leaseTime": 3}})
+    client.post("/api/v1/configure", {"queue": queue, "options": {"leaseTime": 5}})
     client.push(queue, 1, 2)
     client.pop(queue, batch=2)
     assert listed(client, queue)["messages"]["processing"] == 2
