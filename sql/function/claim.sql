@@ -77,7 +77,8 @@ BEGIN
      WHERE k.committed + 1 = excluded.retry_until AND k.lease_end <= k.committed AND k.lease_until <= v_now
        AND k.beyond IS NULL AND k.standing IS NULL
     RETURNING k.partition_id, k.group_id;
-    IF '80000000-0000-0000-0000-000000000000' > ANY (p_lease) THEN      -- an id that does not name its partition
-        PERFORM queend.leases_keep(p_lease, p_part, p_group, false);
+    -- an id that does not name its partition
+    IF FOUND AND '80000000-0000-0000-0000-000000000000' > ANY (p_lease) THEN
+        PERFORM queend.leases_note(p_lease, p_part, p_group);
     END IF;
 END $$;

@@ -150,6 +150,18 @@ BEGIN
      GROUP BY u.lease, u.grp;
 END $$;
 
+-- The same for a call that wanted to claim all of these, not named, and claimed some of them. The cursors are not
+-- looked at again: who looks for a lease compares it with the cursor's (leases_find), and one that no cursor got is
+-- forgotten like one that is over.
+CREATE OR REPLACE FUNCTION queend.leases_note(p_lease uuid[], p_part int[], p_group int[]) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO queend.leases (lease_id, group_id, partition_ids)
+    SELECT u.lease, u.grp, array_agg(u.part) FROM unnest(p_lease, p_part, p_group) AS u (lease, part, grp)
+     WHERE u.lease < '80000000-0000-0000-0000-000000000000'
+     GROUP BY u.lease, u.grp;
+END $$;
+
 -- Forgets leases that no cursor has any more, among the p_limit remembered ones after p_after. removed: how many went;
 -- next: the id to go on after, NULL at the end.
 CREATE OR REPLACE FUNCTION queend.leases_tidy(p_after uuid, p_limit int, OUT removed int, OUT next uuid)

@@ -204,8 +204,13 @@ BEGIN
      WHERE s.ord NOT IN (SELECT e.ord FROM kept e);
 
     IF '80000000-0000-0000-0000-000000000000' > ANY (r_lease) THEN      -- an id that does not name its partition
-        PERFORM queend.leases_keep(ARRAY(SELECT r_lease[i.req] FROM unnest(p_req) WITH ORDINALITY AS i (req, ord)
-                                          ORDER BY i.ord), p_part, p_group, false);
+        IF true = ANY (p_fresh) OR true = ANY (r_auto) THEN
+            PERFORM queend.leases_keep(ARRAY(SELECT r_lease[i.req] FROM unnest(p_req) WITH ORDINALITY AS i (req, ord)
+                                              ORDER BY i.ord), p_part, p_group, false);
+        ELSIF pg_current_xact_id_if_assigned() IS NOT NULL THEN      -- else nothing was locked
+            PERFORM queend.leases_note(ARRAY(SELECT r_lease[i.req] FROM unnest(p_req) WITH ORDINALITY AS i (req, ord)
+                                              ORDER BY i.ord), p_part, p_group);
+        END IF;
     END IF;
     -- the very first moment was stored meanwhile: look again
     IF NOT v_scheduled AND (SELECT c.scheduled FROM queend.catalog c) THEN

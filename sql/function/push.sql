@@ -59,7 +59,10 @@ DECLARE
     v_done    int[];
     v_base    bigint[];
 BEGIN
-    PERFORM pg_advisory_xact_lock(1903519076, lane) FROM unnest(p_lanes) AS lane;
+    IF cardinality(p_lanes) > 1 THEN
+        PERFORM pg_advisory_xact_lock(1903519076, lane) FROM unnest(p_lanes) AS lane;
+    ELSIF pg_advisory_xact_lock(1903519076, p_lanes[1]) IS NULL THEN      -- an expression needs no executor
+    END IF;
     IF p_version <> 0 THEN
         SELECT c.version INTO v_version FROM queend.catalog c;
         IF v_version <> p_version THEN
@@ -90,9 +93,17 @@ BEGIN
         SELECT array_agg(partition_id), array_agg(base) INTO v_done, v_base FROM stored;
     END IF;
     IF cardinality(v_done) = cardinality(p_part) THEN      -- rows come back in the order they went in
-        RETURN QUERY
-        SELECT r.ord::int - 1, 0::smallint, r.base, v_now, NULL::bigint[], NULL::bigint[], NULL::bytea
-          FROM unnest(v_base) WITH ORDINALITY AS r (base, ord);
+        IF cardinality(v_done) = 1 THEN
+            ord := 0;
+            status := 0;
+            base := v_base[1];
+            created_at := v_now;
+            RETURN NEXT;
+        ELSE
+            RETURN QUERY
+            SELECT r.ord::int - 1, 0::smallint, r.base, v_now, NULL::bigint[], NULL::bigint[], NULL::bytea
+              FROM unnest(v_base) WITH ORDINALITY AS r (base, ord);
+        END IF;
         IF p_claim_row IS NULL THEN
             RETURN;
         END IF;
