@@ -31,6 +31,8 @@ RESULTS = {
     "pop_scan": "partition_id int4, next int8, head int8, lease_until int8",
     "recent": "partition_id int4, queue_id int4, head int8",
     "turn": "part int4, grp int4, released bool, head int8",
+    "claim": "part int4, grp int4",
+    "ack_leased": "part int4, grp int4, released bool, head int8",
     "ids_learn": "ids_learn bytea",
     "waking": "partition_id int4, queue_id int4, group_id int4, at int8",
     "leases_ended": "ord int4",

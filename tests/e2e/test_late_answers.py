@@ -99,9 +99,9 @@ STATEMENTS: dict[str, tuple[str, Callable, Callable]] = {
     "pop": ("pop", lambda *_: None, pops),
     "pop_scan": ("pop_scan", lambda *_: None, pops),
     "group_within": ("group_within", lambda *_: None, pops),
-    "claim": ("turn", consumed, pops),
-    "claim, acknowledged at once": ("turn", consumed, lambda *all: pops(*all, autoAck=True)),
-    "acks of leases": ("turn", taken, acks),
+    "claim": ("claim", consumed, pops),
+    "claim, acknowledged at once": ("claim", consumed, lambda *all: pops(*all, autoAck=True)),
+    "acks of leases": ("ack_leased", taken, acks),
     "acks of one": ("ack", taken, lambda client, queue, messages: acks(client, queue, messages[1:2])),
     "acks that want it again": ("ack", taken, lambda *all: acks(*all, "retry")),
     "transaction": ("transaction", taken, transaction)}

@@ -54,10 +54,19 @@ cdef struct TxArgs:
     KnownArgs known
     PgArray dry
 
-cdef struct TurnArgs:
-    # acknowledgments by lease; claims
-    PgArray version, acked_part, acked_group, acked_lease, acked_first, acked_last, acked_base, heads
+cdef struct KeptArgs:
+    # claims of what is in memory
     PgArray part, group, first, take, base, lease, lease_us
+
+cdef struct TurnArgs:
+    # acknowledgments by lease (ack_leased takes no more); claims
+    PgArray version, acked_part, acked_group, acked_lease, acked_first, acked_last, acked_base, heads
+    KeptArgs claims
+
+cdef struct KeptOnlyArgs:
+    # claim
+    PgArray version
+    KeptArgs claims
 
 cdef struct CycleArgs:
     # state: set, their ends, dropped; rows; what is acknowledged

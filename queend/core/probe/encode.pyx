@@ -74,6 +74,8 @@ def probe_columns():
                         "codes": TX_CODES, "released": TX_RELEASED, "committed": TX_COMMITTED, "head": TX_HEAD,
                         "dup_index": TX_DUP_INDEX, "seen": TX_SEEN},
         "turn": {"part": TURN_PART, "grp": TURN_GROUP, "released": TURN_RELEASED, "head": TURN_HEAD},
+        "claim": {"part": TURN_PART, "grp": TURN_GROUP},
+        "ack_leased": {"part": TURN_PART, "grp": TURN_GROUP, "released": TURN_RELEASED, "head": TURN_HEAD},
         "stream_cycle": {"error": CYCLE_ERROR, "stale": CYCLE_STALE, "queue": CYCLE_QUEUE, "base": CYCLE_BASE,
                          "created_at": CYCLE_CREATED_AT,
                          "dups": CYCLE_DUPS, "group_id": CYCLE_GROUP, "committed": CYCLE_COMMITTED, "head": CYCLE_HEAD, "released": CYCLE_RELEASED},

@@ -49,9 +49,16 @@ cdef void claims_expire(Engine* e) noexcept nogil:
 cdef bint claimcall_send(Engine* e) noexcept nogil:
     cdef PopCall* call = <PopCall*>call_open(e, sizeof(PopCall), STMT_TURN, &e.claims.limit, claimcall_done)
     cdef TurnArgs* a = <TurnArgs*>e.args.at
+    cdef KeptArgs* claims = &a.claims
+    cdef bint acks = e.leased.n > 0
     cdef PopJob* j
     if call == NULL:
         return False
+    if not acks:
+        call_asks(&call.base, STMT_CLAIM)
+        claims = &(<KeptOnlyArgs*>e.args.at).claims
+    elif e.claims.jobs.n == 0:
+        call_asks(&call.base, STMT_ACK_LEASED)
     call.cursors = <Cursor**>arena_alloc(&call.base.arena, CALL_ROOM * sizeof(Cursor*))
     while (call.cursors != NULL and e.claims.jobs.first != NULL and call.base.jobs.n < e.pops.hold.max_jobs
             and call.n_cursors < CALL_CURSORS):
@@ -63,18 +70,19 @@ cdef bint claimcall_send(Engine* e) noexcept nogil:
             pop_untake(j)
             pop_turn_away(e, j)
         else:
-            claimcall_add(call, a, j)
-    if e.leased.n:
+            claimcall_add(call, claims, j)
+    if acks:
         leased_gather(call, a)
     if call.base.jobs.n == 0 and call.n_leased == 0:
         call_drop(&call.base)
         return False
-    arg_bool(&a.heads, call.heads)
+    if acks:
+        arg_bool(&a.heads, call.heads)
     e.worker.counters.op[OP_POP].calls += call.base.jobs.n > 0
     e.worker.counters.op[OP_ACK].calls += call.n_leased > 0
     return call_send(&call.base)
 
-cdef void claimcall_add(PopCall* call, TurnArgs* a, PopJob* j) noexcept nogil:
+cdef void claimcall_add(PopCall* call, KeptArgs* a, PopJob* j) noexcept nogil:
     cdef Taken* t
     cdef int i
     popcall_take(call, j)
