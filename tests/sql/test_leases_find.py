@@ -71,6 +71,21 @@ def test_what_was_not_claimed_is_not_remembered(db, partitions, group):
     assert db.value("SELECT count(*) FROM queend.leases WHERE lease_id = %s", lease) == 0
 
 
+def test_of_cursors_that_are_known(db, partitions, group):
+    """What was asked for is remembered where something was claimed, without a look at the cursors; only who has the
+    lease is found by it."""
+    parts = partitions(3)
+    who = group(parts[0])
+    first, second = new_lease(), new_lease()
+    db.pop(parts, who)
+    db.pop(parts, who, lease=first, fresh=False)
+    db.push(*(batch(part, [id7()]) for part in parts[:2]))
+    db.pop(parts, who, lease=second, fresh=False)
+    assert db.rows("SELECT lease_id::text FROM queend.leases WHERE lease_id = ANY (%s::uuid[])",
+                   [first, second]) == [(second,)]
+    assert renewed(db, first)[0] == 1 and renewed(db, second) == (0, 2)
+
+
 @pytest.mark.parametrize("lease", [NAMED, OTHER], ids=["named", "other"])
 def test_named_by_a_program(db, partitions, group, lease):
     part, = partitions()
