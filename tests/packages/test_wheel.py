@@ -43,9 +43,9 @@ def test_installed_and_served_from_the_wheel(clean, given):
     told("venv and installation of the wheel", began)
     clean.run("useradd", "--system", "somebody")
     began = time.monotonic()
-    clean.put("/tmp/serve.sh", SERVE)
+    clean.put("/opt/serve.sh", SERVE)      # /tmp is another one in each run
     for account in ("somebody", "root"):
-        out = clean.shell(f"runuser -u {account} -- sh -e /tmp/serve.sh; rm -rf /tmp/queend /tmp/log")
+        out = clean.shell(f"runuser -u {account} -- sh -e /opt/serve.sh; rm -rf /tmp/queend /tmp/log")
         assert '"n":1' in out.replace(" ", "") and '"stopped","drained":true' in out, out
     told("served twice with a PostgreSQL of its own, first message included", began)
     assert list((clean.root / "opt/queend/share/queend/systemd").glob("queend.service"))
