@@ -182,7 +182,7 @@ def process(cluster: Embedded, title: str) -> int | None:
 
 
 def stopped_recovery(cluster: Embedded) -> int:
-    """The process that recovers after a crash, stopped. A recovery may be over before it is seen: then comes another."""
+    """The process that recovers after a crash, stopped. A recovery may be over before it is seen: another comes."""
     def look() -> int | None:
         with contextlib.suppress(ProcessLookupError):
             if startup := process(cluster, " startup"):
