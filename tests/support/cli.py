@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -42,6 +43,11 @@ class Done:
         return [json.loads(line) for line in self.out.splitlines()]
 
 
+def heed_interrupts() -> None:
+    """As at a terminal: a shell that was told to run the tests in the background has them ignore SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Cli:
     """The commands, as called for one server. home: where saved servers are."""
 
@@ -64,7 +70,8 @@ class Cli:
 
     def process(self, *words: str, **more: Any) -> subprocess.Popen:
         """As one types it: a process of its own."""
-        return subprocess.Popen([sys.executable, "-m", "queend", *words], env=self.clean(), cwd="/", **more)
+        return subprocess.Popen([sys.executable, "-m", "queend", *words], env=self.clean(), cwd="/",
+                                preexec_fn=heed_interrupts, **more)
 
     def at_terminal(self, *words: str, answer: str = "", seconds: float = PATIENCE) -> tuple[int, str]:
         """At a terminal of its own, with `answer` typed as soon as it asks: its status, and all that was shown."""
