@@ -121,8 +121,8 @@ cdef class Core:
         return 0
 
     def buffer(self):
-        """The failover buffer: records and bytes in it, since when the oldest waits (s since the epoch, 0: empty), what could
-        not be stored, records ever taken and drained, and whether the database is away. None: it is off."""
+        """The failover buffer: records and bytes in it, since when the oldest waits (s since the epoch, 0: empty), what
+        could not be stored, records ever taken and drained, and whether the database is away. None: it is off."""
         if not spool.on:
             return None
         return {"pending": spool.pending, "bytes": spool.bytes,
@@ -131,8 +131,8 @@ cdef class Core:
                 "away": spool.gate == GATE_SHUT and not spool.paused, "paused": spool.paused}
 
     def adopt(self, str folder, uint64_t number):
-        """Offers the buffer a segment of a folder that the caller has locked. It is taken, and gone from there, when the buffer has nothing else
-        to do; who still finds it there offers it again."""
+        """Offers the buffer a segment of a folder that the caller has locked. It is taken, and gone from there, when
+        the buffer has nothing else to do; who still finds it there offers it again."""
         cdef bytes path = os.fsencode(folder)
         cdef AdoptMsg* m
         if not spool.on or len(path) >= sizeof(m.dir):
@@ -147,8 +147,8 @@ cdef class Core:
             free(m)
 
     def pause(self, bint pushes, bint pops):
-        """Maintenance. pushes: all go into the failover buffer, which is not drained; without one they are refused. pops: they find
-        nothing."""
+        """Maintenance. pushes: all go into the failover buffer, which is not drained; without one they are refused.
+        pops: they find nothing."""
         global pops_paused
         pops_paused = pops
         spool.paused = pushes
@@ -161,8 +161,8 @@ cdef class Core:
 
         accepts: connections at once; else they wait in the kernel until `accept`.
 
-        connects: to the database at once; else `connect` has to say that it is ready. Until then pushes go into the failover
-        buffer and everything else is told that the database cannot be reached.
+        connects: to the database at once; else `connect` has to say that it is ready. Until then pushes go into the
+        failover buffer and everything else is told that the database cannot be reached.
         """
         cdef char[256] reason
         cdef bint ok
@@ -199,7 +199,8 @@ cdef class Core:
         atomic_set64(&self.p.watch.beat_ms, clock_mono_us() // 1000)
 
     def feed(self, bytes address, int period_ms):
-        """From now on `WATCHDOG=1` goes to this Unix socket, at least twice in each period while every worker turns. False: it is no address."""
+        """From now on `WATCHDOG=1` goes to this Unix socket, at least twice in each period while every worker turns.
+        False: it is no address."""
         return bool(watch_feeds(&self.p, address, len(address), period_ms))
 
     def connect(self):
@@ -225,8 +226,9 @@ cdef class Core:
         return edition_reason()
 
     def database(self):
-        """What is known of the database: "doubts" (away, silent, disk_full, read_only, refused, crowded, buffer_full), "risks" (settings that let a
-        crash take what was committed) and "server", a number that grows with each life of a server that was met."""
+        """What is known of the database: "doubts" (away, silent, disk_full, read_only, refused, crowded, buffer_full),
+        "risks" (settings that let a crash take what was committed) and "server", a number that grows with each life of
+        a server that was met."""
         cdef int64_t doubts = process_doubts(&self.p) if self.p.running else DOUBT_AWAY
         cdef int risks = incarnation.risks
         return {"doubts": [name for bit, name in DOUBTS if doubts & <int64_t>bit],
@@ -234,7 +236,8 @@ cdef class Core:
                 "server": incarnation_now()}
 
     def spare(self):
-        """One connection to PostgreSQL, of the worker that has most, is closed for some seconds, so that somebody else gets it."""
+        """One connection to PostgreSQL, of the worker that has most, is closed for some seconds, so that somebody else
+        gets it."""
         if self.p.running and not engine_lend(&self.p):
             raise MemoryError()
 
@@ -287,8 +290,8 @@ cdef class Core:
     def grant(self, bytes bearer, int level, int64_t expires_us, bytes subject, rules=None):
         """What a verified bearer token allows, until expires_us (wall clock) or grants_clear.
 
-        level: 0 nothing, 1 read, 2 write, 3 everything. rules: [(pattern of queue names, verbs)], verbs a sum of 1 push,
-        2 pop and ack, 4 read, 8 manage; None: every queue. ValueError beyond 256 rules or 255 bytes of a text.
+        level: 0 nothing, 1 read, 2 write, 3 everything. rules: [(pattern of queue names, verbs)], verbs a sum of 1
+        push, 2 pop and ack, 4 read, 8 manage; None: every queue. ValueError beyond 256 rules or 255 bytes of a text.
         """
         if not grants.on:
             raise RuntimeError("the core was started without grants")
@@ -318,9 +321,9 @@ cdef class Core:
         return version
 
     def tallies(self):
-        """What queues did since start: [(queue id, name, worker, (push requests, push messages, pop requests, pop messages, empty pops, ack
-        requests, acknowledged, refused, transactions, lag sum in microseconds, pops in it, largest lag since the last call))], without
-        those that did nothing."""
+        """What queues did since start: [(queue id, name, worker, (push requests, push messages, pop requests, pop
+        messages, empty pops, ack requests, acknowledged, refused, transactions, lag sum in microseconds, pops in it,
+        largest lag since the last call))], without those that did nothing."""
         cdef TallySeen* seen
         cdef Tally* t
         cdef int i, k
@@ -364,15 +367,16 @@ cdef class Core:
         return out
 
     def operations(self):
-        """Per worker, for each kind of request: (answered, items in them, answered with an error, microseconds until the answers)."""
+        """Per worker, for each kind of request: (answered, items in them, answered with an error, microseconds until
+        the answers)."""
         return [{name: (self.p.workers[i].counters.op[k].requests, self.p.workers[i].counters.op[k].items,
                         self.p.workers[i].counters.op[k].errors,
                         self.p.workers[i].counters.op[k].latency_sum_us)
                  for k, name in enumerate(OP_NAMES)} for i in range(self.p.n)]
 
     def spans(self):
-        """Spans of traces since the last call: [(kind, trace, parent, start and end in microseconds, status, messages, offset or -1, queue,
-        partition, group)]."""
+        """Spans of traces since the last call: [(kind, trace, parent, start and end in microseconds, status, messages,
+        offset or -1, queue, partition, group)]."""
         cdef Spans* s
         cdef Span* x
         cdef int i, k, n
@@ -395,8 +399,8 @@ cdef class Core:
         return out
 
     def stats(self):
-        """Counters since start: {"workers": [per worker], "jobs": {kind: summed}, "catalog": {kind: in memory now}}; latencies by bucket,
-        bucket i counts those below 2**i microseconds."""
+        """Counters since start: {"workers": [per worker], "jobs": {kind: summed}, "catalog": {kind: in memory now}};
+        latencies by bucket, bucket i counts those below 2**i microseconds."""
         cdef int i
         workers = [worker_stats(self.p.workers[i]) for i in range(self.p.n)]
         jobs = {}

@@ -18,8 +18,8 @@ def record_key(str transaction_id):
     return id[:16]
 
 def record_row(list records):
-    """A row of the log of these records: (body, meta). records: (payload as UTF-8 JSON, extras); extras: trace id (16 bytes),
-    producer's subject, transactionId, delivery moment (8 bytes), key id, headers, each bytes or None."""
+    """A row of the log of these records: (body, meta). records: (payload as UTF-8 JSON, extras); extras: trace id (16
+    bytes), producer's subject, transactionId, delivery moment (8 bytes), key id, headers, each bytes or None."""
     cdef Buf body, meta
     cdef Extras x
     cdef Slice* values = <Slice*>&x
@@ -49,8 +49,8 @@ def record_row(list records):
 def record_read(bytes body, int n, int i):
     """Record `i` (from 0) of a row of the log with `n` records: (payload as UTF-8 JSON, transactionId, message id).
 
-    transactionId: text, None unless it stands in the body; message id: 16 bytes, None unless the client made it. ValueError
-    when the body is in no known format or has no such record.
+    transactionId: text, None unless it stands in the body; message id: 16 bytes, None unless the client made it.
+    ValueError when the body is in no known format or has no such record.
     """
     cdef BatchRow b
     cdef Unzip z

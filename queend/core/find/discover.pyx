@@ -14,7 +14,7 @@ cdef enum Finding:            # what the answer under way, and the names it need
     FIND_LOOK
     FIND_RECENT
     FIND_WAKING
-    FIND_ENDED
+    FIND_LEASES
     FIND_SCAN
 
 cdef void discover_next(Engine* e) noexcept nogil:
@@ -46,7 +46,7 @@ cdef void discover_drain(Engine* e) noexcept nogil:
     cdef Discover* d = &e.discover
     if d.scanning == NULL and book.n_scans:
         discover_next(e)
-    if d.scanning == NULL and not d.recent_wanted and not d.waking_wanted and not d.ended_wanted:
+    if d.scanning == NULL and not d.recent_wanted and not d.waking_wanted and not d.leases_wanted:
         return
     if slotpool_take(e.slots) == NULL:
         return
@@ -56,9 +56,9 @@ cdef void discover_drain(Engine* e) noexcept nogil:
     elif d.waking_wanted:
         d.waking_wanted = False
         waking_send(e)
-    elif d.ended_wanted:
-        d.ended_wanted = False
-        ended_send(e)
+    elif d.leases_wanted:
+        d.leases_wanted = False
+        leases_look(e)
     elif clock_mono_us() >= d.pause_until:
         scan_send(e)
 
@@ -89,12 +89,12 @@ cdef void discover_tick(Engine* e, int64_t now) noexcept nogil:
     # By one worker: has anything been committed at all, the catalog among it? An idle database answers that for
     # microseconds.
     cdef Discover* d = &e.discover
-    if d.finding or d.recent_wanted or d.waking_wanted or d.ended_wanted or now < look_due(d, e.settings):
+    if d.finding or d.recent_wanted or d.waking_wanted or d.leases_wanted or now < look_due(d, e.settings):
         return
     if slotpool_take(e.slots) == NULL:
         return                # the timer comes here again
     uv_mutex_lock(&book.lock)
-    d.ended_all = book.missed
+    d.leases_all = book.missed
     book.missed = False
     uv_mutex_unlock(&book.lock)
     d.look_now = False
@@ -118,7 +118,7 @@ cdef void look_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     if snapshot != d.snapshot or d.since == 0:
         d.snapshot = snapshot
         d.recent_wanted = True
-        d.ended_wanted = True
+        d.leases_wanted = True
     else:
         d.since_us = d.looked_us      # nothing was committed up to then: as good as a look that found nothing
 

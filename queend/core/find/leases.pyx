@@ -3,24 +3,24 @@
 # are looked up once a second, while somebody waits for them (or for credit) and something was committed at all.
 
 cdef enum:
-    ENDED_STEPS = 8192        # of the book's leases and pauses that are considered for it
+    LEASES_STEPS = 8192        # of the book's leases and pauses that are considered for it
 
-cdef void ended_send(Engine* e) noexcept nogil:
+cdef void leases_look(Engine* e) noexcept nogil:
     cdef Discover* d = &e.discover
     cdef CursorArgs* a = <CursorArgs*>e.args.at
     cdef Cursor* c
     cdef int steps = 0
     cdef int n
     d.n_checked = 0
-    discover_begin(e, STMT_LEASES_ENDED, ended_done, FIND_ENDED)
+    discover_begin(e, STMT_LEASES_ENDED, leases_looked, FIND_LEASES)
     uv_mutex_lock(&book.lock)
     n = book.due.n
-    while steps < n and steps < ENDED_STEPS and d.n_checked < ENDED_PAGE:
+    while steps < n and steps < LEASES_STEPS and d.n_checked < LEASES_PAGE:
         # around the heap: a lease may move meanwhile, and is met another time
-        d.ended_at = d.ended_at % n + 1
+        d.leases_at = d.leases_at % n + 1
         steps += 1
-        c = <Cursor*>book.due.nodes[d.ended_at].owner
-        if c.state == CURSOR_LEASED and not c.group.dead and (d.ended_all or c.group.n_wait or c.wait_first != NULL
+        c = <Cursor*>book.due.nodes[d.leases_at].owner
+        if c.state == CURSOR_LEASED and not c.group.dead and (d.leases_all or c.group.n_wait or c.wait_first != NULL
                                                                   or c.fed != NULL and c.fed.feed.full):
             pgarray_int4(&a.part, c.partition.id)
             pgarray_int4(&a.group, c.group.id)
@@ -34,7 +34,7 @@ cdef void ended_send(Engine* e) noexcept nogil:
     else:
         d.finding = FIND_NOTHING
 
-cdef void ended_done(Call* call, PGresult* res, int outcome) noexcept nogil:
+cdef void leases_looked(Call* call, PGresult* res, int outcome) noexcept nogil:
     cdef Engine* e = call.engine
     cdef Discover* d = &e.discover
     cdef int row, i

@@ -77,7 +77,3 @@ cdef bint query_int(Slice query, const char* key, Arena* a, int missing, int* ou
         return False
     out[0] = <int>(-v if negative else v)
     return True
-
-cdef bint query_bool(Slice query, const char* key, Arena* a) noexcept nogil:
-    cdef Slice s
-    return query_find(query, key, a, &s) == 1 and (slice_is(s, b"true") or slice_is(s, b"1"))

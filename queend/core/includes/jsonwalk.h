@@ -1,8 +1,9 @@
-/* A JSON object or array, checked in one walk. Where strings and numbers end is known beforehand for 64 bytes at a time, a bit for each: so a step
- * does not wait for the one before it. And nothing asks at every byte whether the text is over: the walk may read a little behind it, and what it
- * found is worth something only if the value ended inside.
+/* A JSON object or array, checked in one walk. Where strings and numbers end is known beforehand for 64 bytes at a
+ * time, a bit for each: so a step does not wait for the one before it. And nothing asks at every byte whether the text
+ * is over: the walk may read a little behind it, and what it found is worth something only if the value ended inside.
  *
- * It only ever says "valid, and it ends here". Whatever it does not understand, json_skip reads again byte by byte, and finds the words for it. */
+ * It only ever says "valid, and it ends here". Whatever it does not understand, json_skip reads again byte by byte, and
+ * finds the words for it. */
 #ifndef QUEEND_JSONWALK_H
 #define QUEEND_JSONWALK_H
 #include <stdint.h>
@@ -138,9 +139,9 @@ JSONWALK_INLINE const char *jsonwalk_blank(const char *p, const char *limit) {
     return p;
 }
 
-/* p stands at '{' or '['; the text ends at `end`, bytes before `room` may be read; at most `most` containers in each other.
- * The byte after the value, NULL: it is not valid, or not clear from here. `high` is set when it has bytes that are not ASCII: whether they are
- * UTF-8 is not looked at; all of them stand in strings. */
+/* p stands at '{' or '['; the text ends at `end`, bytes before `room` may be read; at most `most` containers in each
+ * other. The byte after the value, NULL: it is not valid, or not clear from here. `high` is set when it has bytes that
+ * are not ASCII: whether they are UTF-8 is not looked at; all of them stand in strings. */
 JSONWALK_INLINE const char *jsonwalk_over(const char *p, const char *end, const char *room, int most, int *high,
                                           jsonwalk_look *look) {
     struct jsonwalk_block block;

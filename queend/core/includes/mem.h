@@ -1,5 +1,5 @@
-/* Every allocation of the core. A test makes them fail, one after the other (probe/memory); until then the question costs
- * one load and a branch that is never taken. */
+/* Every allocation of the core. A test makes them fail, one after the other (probe/memory); until then the question
+ * costs one load and a branch that is never taken. */
 #ifndef QUEEND_MEM_H
 #define QUEEND_MEM_H
 #include <stdint.h>

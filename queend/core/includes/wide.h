@@ -1,5 +1,5 @@
-/* Sixteen bytes at a time: what the JSON scanner and the ids ask of them. SSE2, which every x86-64 has; elsewhere plain C that
- * says the same. All pointers may be unaligned; every function reads and writes exactly what it names. */
+/* Sixteen bytes at a time: what the JSON scanner and the ids ask of them. SSE2, which every x86-64 has; elsewhere plain
+ * C that says the same. All pointers may be unaligned; every function reads and writes exactly what it names. */
 #ifndef QUEEND_WIDE_H
 #define QUEEND_WIDE_H
 #include <stdint.h>
@@ -13,8 +13,8 @@ static const unsigned char hex_digits[256] = {
     [0 ... '0' - 1] = 255, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ['9' + 1 ... 'A' - 1] = 255, 26, 27, 28, 29, 30, 31,
     ['F' + 1 ... 'a' - 1] = 255, 10, 11, 12, 13, 14, 15, ['f' + 1 ... 255] = 255};
 
-/* Asks for what lies at p from memory. The empty statement is there because gcc takes a function that only does this for one
- * without effect, and leaves it out. */
+/* Asks for what lies at p from memory. The empty statement is there because gcc takes a function that only does this
+ * for one without effect, and leaves it out. */
 static inline void wide_fetch(const void *p) {
     __builtin_prefetch(p);
     __asm__ volatile("");
@@ -48,7 +48,8 @@ static inline __m128i wide_in(__m128i v, char first, char span) {
     return _mm_cmpeq_epi8(_mm_min_epu8(d, _mm_set1_epi8(span)), d);
 }
 
-/* Sixteen hex digits in `v` become eight bytes, each in 16 bits; `bad` and `upper` gather what is no digit, and what is one in upper case. */
+/* Sixteen hex digits in `v` become eight bytes, each in 16 bits; `bad` and `upper` gather what is no digit, and what is
+ * one in upper case. */
 static inline __m128i wide_unhex(__m128i v, __m128i *bad, __m128i *upper) {
     __m128i digit = wide_in(v, '0', 9), lower = wide_in(v, 'a', 5), up = wide_in(v, 'A', 5);
     __m128i letter = _mm_or_si128(lower, up);

@@ -37,7 +37,7 @@ cdef bint beside_add(Worker* w, Request* r, void* job, BodyRead read, BodyTaken 
     w.beside_last = x
     if r.conn != NULL:
         r.conn.beside = True
-        r.held = r.conn.arriving
+        r.arriving = r.conn.arriving
         r.conn.arriving = 0
     return True
 

@@ -66,8 +66,8 @@ cdef Listener* process_listens(Process* p, char* reason, size_t size) noexcept n
     return l
 
 cdef bint process_shares(Process* p, Worker* w, char* reason, size_t size) noexcept nogil:
-    # Every worker accepts: the first one from the sockets there are, the others from ones of their own on the same port.
-    # Those that were given all accept from: what waits in the queue of a socket of our own is lost when we end.
+    # Every worker accepts: the first one from the sockets there are, the others from ones of their own on the same
+    # port. Those that were given all accept from: what waits in the queue of a socket of our own is lost when we end.
     cdef Listener* l = p.listener
     cdef Listener* more
     cdef int fd
@@ -99,7 +99,8 @@ cdef bint process_shares(Process* p, Worker* w, char* reason, size_t size) noexc
 # -- start and stop ---------------------------------------------------------------------------------------------------
 
 cdef bint process_start(Process* p, char* reason, size_t size) noexcept nogil:
-    # Binds, starts the threads, accepts nobody yet. False with the reason when something is missing; nothing is left running then.
+    # Binds, starts the threads, accepts nobody yet. False with the reason when something is missing; nothing is left
+    # running then.
     cdef Settings* s = &p.settings
     cdef int i
     cdef int started = 0

@@ -43,9 +43,9 @@ cdef inline void request_repin(Request* r) noexcept nogil:
 
 cdef inline void request_settle(Request* r) noexcept nogil:
     # Its body is nothing that arrives any more.
-    if r.held:
-        budget_give(r.held)
-        r.held = 0
+    if r.arriving:
+        budget_give(r.arriving)
+        r.arriving = 0
 
 cdef void request_close(Request* r) noexcept nogil:
     cdef Worker* w = r.worker

@@ -1,6 +1,6 @@
-# The request log: a line of JSON per answer, without payloads. Off, one in so many, or all. A worker writes its lines into
-# memory; a thread of its own takes them from there ten times a second and writes them to standard error. A worker waits
-# neither for that nor for the interpreter: where there is no room the line is dropped, and counted.
+# The request log: a line of JSON per answer, without payloads. Off, one in so many, or all. A worker writes its lines
+# into memory; a thread of its own takes them from there ten times a second and writes them to standard error. A worker
+# waits neither for that nor for the interpreter: where there is no room the line is dropped, and counted.
 
 cdef enum:
     REQUESTLOG_ROOM = 1 << 20         # bytes of lines of a worker that are not written yet

@@ -8,7 +8,7 @@ cdef struct Writing:          # what the loop still has to write
     uv_write_t req
     Conn* conn
     size_t size
-    int64_t held              # in the budget
+    int64_t untaken           # bytes in the budget
     int n
     Buf[WRITE_BUFS] bufs
 
@@ -117,9 +117,9 @@ cdef bint conn_write_later(Conn* c, unsigned int n, size_t sent, size_t size) no
     x.req.data = x
     x.size = size - sent
     x.n = <int>n
-    x.held = 0
+    x.untaken = 0
     for i in range(n):
-        x.held += <int64_t>(r.out.cap if r.out.cap <= OUT_KEEP else r.out.len)
+        x.untaken += <int64_t>(r.out.cap if r.out.cap <= OUT_KEEP else r.out.len)
         x.bufs[i] = r.out
         out[i].base = r.out.data
         out[i].len = r.out.len
@@ -161,7 +161,7 @@ cdef bint conn_write_part(Conn* c, Buf* part) noexcept nogil:
     x.req.data = x
     x.size = part.len - <size_t>sent
     x.n = 1
-    x.held = <int64_t>(part.cap if part.cap <= OUT_KEEP else part.len)
+    x.untaken = <int64_t>(part.cap if part.cap <= OUT_KEEP else part.len)
     x.bufs[0] = part[0]
     buf_init(part)
     out.base += sent
@@ -172,7 +172,7 @@ cdef bint conn_hand(Conn* c, Writing* x, const uv_buf_t* out, unsigned int n) no
     # To the loop, which tells when it is written.
     c.out_pending += x.size
     c.handed += <int64_t>x.size
-    untaken_add(c.worker, c, x.held)
+    untaken_add(c.worker, c, x.untaken)
     if uv_write(&x.req, <uv_stream_t*>&c.tcp, out, n, conn_on_written) != 0:
         conn_on_written_free(x)
         return False
@@ -188,7 +188,7 @@ cdef bint conn_write_text(Conn* c, const char* text, size_t n) noexcept nogil:
 cdef void conn_on_written_free(Writing* x) noexcept nogil:
     cdef int i
     x.conn.out_pending -= x.size
-    untaken_add(x.conn.worker, x.conn, -x.held)
+    untaken_add(x.conn.worker, x.conn, -x.untaken)
     for i in range(x.n):
         block_free(&x.conn.worker.chunks, x.bufs[i].data, x.bufs[i].cap)
     free(x)

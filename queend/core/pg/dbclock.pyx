@@ -45,7 +45,3 @@ cdef inline int64_t dbclock_now() noexcept nogil:
     # What it shows now (µs since the Unix epoch), and never more unless it went back since it was last heard of. Our
     # own wall clock until something was heard.
     return dbclock_at(clock_mono_us())
-
-cdef inline int64_t dbclock_least() noexcept nogil:
-    # The same, where a lower bound is what is wanted.
-    return dbclock_now()

@@ -159,8 +159,3 @@ cdef inline void params_int4(Params* p, int32_t v) noexcept nogil:
     cdef uint32_t w = htobe32(<uint32_t>v)
     memcpy(&p.scalar[p.n], &w, 4)
     params_bytes(p, &p.scalar[p.n], 4)
-
-cdef inline void params_bool(Params* p, bint v) noexcept nogil:
-    cdef uint8_t b = 1 if v else 0
-    memcpy(&p.scalar[p.n], &b, 1)
-    params_bytes(p, &p.scalar[p.n], 1)

@@ -35,8 +35,8 @@ cdef int refusal_of(const char* conninfo, int timeout_ms, char* reason, size_t s
     return why
 
 def refusal(str conninfo, int timeout_ms=10000):
-    """Why the server will go on refusing this connection until somebody changes something: a wrong password, no such database, no right to
-    it. None: it does not, or says nothing. Blocks."""
+    """Why the server will go on refusing this connection until somebody changes something: a wrong password, no such
+    database, no right to it. None: it does not, or says nothing. Blocks."""
     cdef bytes text = conninfo.encode()
     cdef const char* address = text
     cdef char[1000] reason

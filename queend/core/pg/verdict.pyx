@@ -116,14 +116,16 @@ verdicts_open()
 BLAMES = ("again", "away", "unfit", "unclear", "data")
 
 def verdict(code):
-    """What an SQLSTATE means: "again", "away", "unfit", "unclear" or "data" (core/pg/verdict.pyx). None: no code, the connection failed."""
+    """What an SQLSTATE means: "again", "away", "unfit", "unclear" or "data" (core/pg/verdict.pyx). None: no code, the
+    connection failed."""
     if code is None:
         return "away"
     cdef bytes text = code.encode()
     return BLAMES[verdict_code(text).blame]
 
 def verdict_table():
-    """The table as [(code or class, verdict, connection replaced, catalog reloaded, meaning)], in the order it is read."""
+    """The table as [(code or class, verdict, connection replaced, catalog reloaded, meaning)], in the order it is read.
+    """
     return [(verdicts[i].code.decode(), BLAMES[verdicts[i].blame], verdicts[i].anew, verdicts[i].reload,
              verdicts[i].meaning.decode())
             for i in range(n_verdicts)]

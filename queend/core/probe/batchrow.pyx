@@ -16,7 +16,8 @@ def probe_zip(bytes data, int level=1):
 
 def probe_batchrow(bytes ids, bytes body, bytes meta, int n, int seek=0, list ages=None, list more=None):
     """The records from `seek` on: (id, payload, trace id, producer, text, message id), None where there is none.
-    ages: gets how long before the row's created_at each was stored (µs). more: gets (delivery moment, key id, headers) of each, empty where there is none.
+    ages: gets how long before the row's created_at each was stored (µs). more: gets (delivery moment, key id, headers)
+    of each, empty where there is none.
 
     ValueError when the row is not readable.
     """

@@ -1,7 +1,8 @@
 # What the tests of compressed rows drive.
 
 def probe_bodypack(list rows):
-    """The bodies of rows, each given as its sizes and payloads (bytes), written one after the other with the same context."""
+    """The bodies of rows, each given as its sizes and payloads (bytes), written one after the other with the same
+    context."""
     cdef BodyPack p
     cdef Buf out
     cdef size_t mark

@@ -2,7 +2,8 @@
 # with everything it needs made before, so that what callgrind counts inside is nothing else.
 
 cdef class ProbeCount:
-    """A request: head (bytes up to the blank line), Content-Type lines, query, body. Methods return how many messages."""
+    """A request: head (bytes up to the blank line), Content-Type lines, query, body. Methods return how many messages.
+    """
     cdef ProbeRoom room
     cdef bytes head
     cdef bytes headers

@@ -1,7 +1,8 @@
 # Seams for the test of the database's clock.
 
 def probe_dbclock(list heard, int64_t at):
-    """What the database's clock shows at the monotonic moment `at` after hearing (clock, sent, got), and when it last went back."""
+    """What the database's clock shows at the monotonic moment `at` after hearing (clock, sent, got), and when it last
+    went back."""
     cdef int64_t least = dbclock.least
     cdef int64_t back_at = dbclock.back_at
     dbclock_open()

@@ -60,7 +60,8 @@ def probe_statements():
             for i in range(STMT_COUNT)]
 
 def probe_columns():
-    """Where the core looks for the result columns of the statements it reads by constant: {statement: {column: position}}."""
+    """Where the core looks for the result columns of the statements it reads by constant: {statement: {column:
+    position}}."""
     return {
         "push": {"ord": PUSH_ORD, "status": PUSH_STATUS, "base": PUSH_BASE, "created_at": PUSH_CREATED_AT,
                  "dup_offset": PUSH_DUP_OFFSET, "dup_at": PUSH_DUP_AT, "seen": PUSH_SEEN},

@@ -6,7 +6,8 @@ cdef object probe_head(Head* h):
             "keep_alive": bool(h.keep_alive), "http10": bool(h.http10), "expects": bool(h.expects), "body": b""}
 
 def probe_http(pieces, size_t max_head=32768, size_t max_target=8192, int64_t max_body=1 << 20):
-    """Bytes that arrive in these pieces: (requests, refusal, bytes left over). A refusal is (status, reason) and the end."""
+    """Bytes that arrive in these pieces: (requests, refusal, bytes left over). A refusal is (status, reason) and the
+    end."""
     cdef HeadLimits limits
     cdef Head h
     cdef Chunked chunked

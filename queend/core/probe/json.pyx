@@ -1,15 +1,16 @@
 # What the tests of the json room drive.
 
 def probe_json_walks(int most):
-    """From now on at most so many bytes at a time in walks (32, 16, 0: none); how many it is. For as long as nothing else runs."""
+    """From now on at most so many bytes at a time in walks (32, 16, 0: none); how many it is. For as long as nothing
+    else runs."""
     global json_walks
     json_walks = jsonwalk_best(most)
     return (0 if json_walks == NULL else 32 if json_walks == jsonwalk_best(32)
             and json_walks != jsonwalk_best(16) else 16)
 
 def probe_json_skip(bytes text, int max_depth=JSON_DEPTH, bytes behind=b""):
-    """One document: (None, its exact bytes) or (error text, None). Copied to memory that ends where the text ends, or with `behind`, which must
-    be JSONWALK_ROOM bytes."""
+    """One document: (None, its exact bytes) or (error text, None). Copied to memory that ends where the text ends, or
+    with `behind`, which must be JSONWALK_ROOM bytes."""
     cdef Json j
     cdef Slice raw
     cdef char[128] why
@@ -29,8 +30,8 @@ def probe_json_skip(bytes text, int max_depth=JSON_DEPTH, bytes behind=b""):
         free(copy)
 
 def probe_json_walk(bytes text, int max_depth=JSON_DEPTH):
-    """The document read member by member: objects as lists of (key, value) pairs, arrays as lists, strings as str, numbers and
-    literals as bytes. ValueError with the error text."""
+    """The document read member by member: objects as lists of (key, value) pairs, arrays as lists, strings as str,
+    numbers and literals as bytes. ValueError with the error text."""
     cdef Json j
     cdef Arena a
     cdef char[128] why

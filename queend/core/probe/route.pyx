@@ -132,8 +132,8 @@ def probe_push_runs(bytes body, int max_items=10000, bytes kind=None, bytes quer
     return [(pushitem_count(&q.items[i]), q.items[i].run.codec if q.items[i].run != NULL else None) for i in range(q.n)]
 
 def probe_push_reply(bytes body, list results, bytes kind=None, bytes query=b""):
-    """The answer to a push. results: per item (status, message id, partition uuid); of a run, the id is not used: its records
-    are stored from offset 7 of partition 3 at 0 us."""
+    """The answer to a push. results: per item (status, message id, partition uuid); of a run, the id is not used: its
+    records are stored from offset 7 of partition 3 at 0 us."""
     cdef bytes headers = probe_type(kind)
     cdef ProbeRoom room = ProbeRoom(body, query=query)
     cdef PushReq q

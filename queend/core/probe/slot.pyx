@@ -146,7 +146,8 @@ cdef object probe_state(PGresult* res):
     return ((<bytes>state).decode() if state != NULL else "", (<bytes>pg_error(res)).decode())
 
 cdef class SlotProbe:
-    """A pool of n slots. `statements`: list of (name, signature) of functions in schema queend, or None for the real ones."""
+    """A pool of n slots. `statements`: list of (name, signature) of functions in schema queend, or None for the real
+    ones."""
     cdef ProbePool p
     cdef bytes conninfo
     cdef int n
@@ -246,7 +247,8 @@ cdef class SlotProbe:
         return self.answers.pop(ticket)
 
     def states(self):
-        """State of each slot (closed, connecting, preparing, idle, busy, broken), read from another thread: a snapshot."""
+        """State of each slot (closed, connecting, preparing, idle, busy, broken), read from another thread: a snapshot.
+        """
         names = ["closed", "connecting", "preparing", "idle", "busy", "broken"]
         cdef int i
         if self.p.pool == NULL:

@@ -34,8 +34,8 @@ def probe_spool_record(bytes queue, bytes part, bytes payload, bytes id, bytes t
     return out
 
 def probe_spool_read(bytes data, size_t window):
-    """What a reader finds that sees `window` bytes at a time: (queue, partition, id, transactionId, trace, sub, payload, µs, due, seal, headers) for
-    each record, bytes for each damaged piece."""
+    """What a reader finds that sees `window` bytes at a time: (queue, partition, id, transactionId, trace, sub,
+    payload, µs, due, seal, headers) for each record, bytes for each damaged piece."""
     cdef PushItem it
     cdef Extras x
     cdef int64_t since

@@ -8,14 +8,14 @@ cdef inline Slice read_slice(bytes b) noexcept:
     return slice_of(b, len(b)) if b is not None else slice_of(NULL, 0)
 
 def read_answer(str form, list entries, int64_t most, tuple columns=None, list ends=None, list numbers=None):
-    """The answer of a log read: (its bytes, number of records, bytes of their payloads, whether there is more than
-    was given, whether a row was unreadable).
+    """The answer of a log read: (its bytes, number of records, bytes of their payloads, whether there is more than was
+    given, whether a row was unreadable).
 
-    form: json, ndjson, arrow or events. entries: (queue, partition, error or None, head or -1, floor, first offset, most payload
-    bytes, rows), texts as UTF-8 bytes; rows: a list of (base, n, created_at, ids, body, meta), the columns of
-    queend.read_rows as PostgreSQL's binary format has them. most: payload bytes of all entries. columns: names of those of an Arrow
-    answer. ends: of each entry, the offset at which it ends. numbers: of each entry, its partition's number, for the column id.
-    ValueError for a form that is none or rows that do not belong together, MemoryError.
+    form: json, ndjson, arrow or events. entries: (queue, partition, error or None, head or -1, floor, first offset,
+    most payload bytes, rows), texts as UTF-8 bytes; rows: a list of (base, n, created_at, ids, body, meta), the columns
+    of queend.read_rows as PostgreSQL's binary format has them. most: payload bytes of all entries. columns: names of
+    those of an Arrow answer. ends: of each entry, the offset at which it ends. numbers: of each entry, its partition's
+    number, for the column id. ValueError for a form that is none or rows that do not belong together, MemoryError.
     """
     cdef int kind = READ_FORMATS.get(form, -1)
     cdef ReadCall c
@@ -80,7 +80,8 @@ def offsets_answer(bytes number, bytes name, bytes head, bytes floor, bytes at, 
     """Heads and floors of partitions as an Arrow stream: number (int32), name, highWatermark, logStartOffset and, if
     timed, offset.
 
-    Arrays of the same length in PostgreSQL's binary format, None: empty; int4, text, and int8 each. ValueError for anything else.
+    Arrays of the same length in PostgreSQL's binary format, None: empty; int4, text, and int8 each. ValueError for
+    anything else.
     """
     cdef PgIter[5] arrays
     cdef IpcColumn[5] columns

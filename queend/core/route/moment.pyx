@@ -114,7 +114,7 @@ cdef bint delay_take(Slice raw, int64_t* us) noexcept nogil:
     us[0] = ms * 1000
     return True
 
-# ---- when something is to be delivered --------------------------------------------------------------------------------
+# ---- when something is to be delivered -------------------------------------------------------------------------------
 
 cdef const char* DUE_TEXT = b"deliverAt must be a time with its zone (ISO 8601) or milliseconds since 1970, at most 366 days ahead"
 

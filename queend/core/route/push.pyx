@@ -1,5 +1,5 @@
-# POST /api/v1/push: how its body is written and its answer wanted (Content-Type, query); items as JSON, sliced out of the
-# body, every one validated before any is used.
+# POST /api/v1/push: how its body is written and its answer wanted (Content-Type, query); items as JSON, sliced out of
+# the body, every one validated before any is used.
 
 cdef bint pushitem_new(Arena* a, UuidGen* g, PushItem* it, Slice txid_raw, Slice queue_raw, Slice part_raw,
                        Slice trace_raw,

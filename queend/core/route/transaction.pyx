@@ -9,7 +9,6 @@ cdef struct TxRaw:
     int wrong                 # 1 partition 2 queue 8 trace: present, not a string
     AckRaw ack                # transactionId, partitionId, status, group, lease, error, delayMs share their names
     Slice part
-    bint part_given
 
 cdef bint tx_grow(TxReq* q, Arena* a, int* room, ApiError* e) noexcept nogil:
     cdef TxOp* more

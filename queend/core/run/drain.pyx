@@ -23,7 +23,7 @@ cdef void engine_drain(Worker* w) noexcept nogil:
         drain_run(e, &e.drains[DRAIN_FIRST + (e.rotate + i) % DRAINS_IN_TURN])
     for i in range(DRAIN_FIRST + DRAINS_IN_TURN, e.n_drains):
         drain_run(e, &e.drains[i])
-    if not d.finding and (d.scanning != NULL or book.n_scans or d.recent_wanted or d.waking_wanted or d.ended_wanted):
+    if not d.finding and (d.scanning != NULL or book.n_scans or d.recent_wanted or d.waking_wanted or d.leases_wanted):
         discover_drain(e)
     if w is boss and book.rates_at:
         rates_drain(e)

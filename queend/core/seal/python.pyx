@@ -7,8 +7,8 @@ def seal_ready():
     return sealring.n > 0
 
 def seal_payload(str queue, bytes payload):
-    """The payload (JSON) sealed for this queue: (envelope, id of the key). LookupError when there is no key, ValueError for a
-    name no queue has."""
+    """The payload (JSON) sealed for this queue: (envelope, id of the key). LookupError when there is no key, ValueError
+    for a name no queue has."""
     cdef bytes name = queue.encode()
     cdef bytes out
     if sealring.n == 0:
@@ -21,8 +21,8 @@ def seal_payload(str queue, bytes payload):
     return out, sealring.keys[0].id.decode()
 
 def seal_opened(str queue, str key, bytes payload):
-    """What an envelope of this queue holds, None where it cannot be opened; a text in place of one that is refused. key: the id that stands beside the record; None:
-    sealed by another program, which any of the keys may open."""
+    """What an envelope of this queue holds, None where it cannot be opened; a text in place of one that is refused.
+    key: the id that stands beside the record; None: sealed by another program, which any of the keys may open."""
     cdef bytes name = queue.encode()
     cdef bytes id = (key or "").encode()
     cdef Slice text = slice_of(payload, len(payload))

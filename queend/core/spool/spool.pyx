@@ -109,7 +109,7 @@ cdef void spool_close() noexcept nogil:
     table_free(&spool.waiting)
     memset(&spool, 0, sizeof(Spool))
 
-# ---- which partitions have records in it -------------------------------------------------------------------------------
+# ---- which partitions have records in it -----------------------------------------------------------------------------
 
 cdef inline int64_t spool_waits(Slice queue, Slice part) noexcept nogil:
     return <int64_t><uintptr_t>table_get(&spool.waiting, spool_key(queue, part, spool.seed))
@@ -123,7 +123,7 @@ cdef bint spool_count(Slice queue, Slice part, int64_t by) noexcept nogil:
         return True
     return table_put(&spool.waiting, key, <void*><uintptr_t>n)
 
-# ---- segments ----------------------------------------------------------------------------------------------------------
+# ---- segments --------------------------------------------------------------------------------------------------------
 
 cdef SpoolSegment* segment_add(uint64_t number) noexcept nogil:
     # The spare one, or NULL when memory ran out.
@@ -324,7 +324,7 @@ cdef int segment_cut(int fd, int64_t good, int64_t end) noexcept nogil:
         log_line(b"warn", b"buffer_end_cut", text)
     return error
 
-# ---- writing -----------------------------------------------------------------------------------------------------------
+# ---- writing ---------------------------------------------------------------------------------------------------------
 
 cdef inline bint spool_room(size_t more) noexcept nogil:
     return spool.bytes + <int64_t>(spool.gather.len + more) + (<int64_t>spool.write.bytes.len if spool.writing else 0) <= spool.limit

@@ -59,7 +59,7 @@ cdef enum:
     SCAN_PAUSE_US = 200000           # after an error of the server
     WAKING_AHEAD_US = 1500000        # pauses that end before the next look are known before they do
     WAKING_PAGE = 10000
-    ENDED_PAGE = 4096                # leases looked up at a time, 5 us each
+    LEASES_PAGE = 4096                # leases looked up at a time, 5 us each
     LOOK_DEADLINE_MS = 5000          # a connection that is silent for so long is replaced: others look meanwhile
 
 cdef struct Found:
@@ -120,11 +120,11 @@ cdef struct Discover:
     bint last_page            # of the scan
     uint32_t moves            # book.moves when the page under way was asked for
     int32_t page_end          # partition that the page under way ends with
-    bint ended_wanted
-    bint ended_all            # somebody who does not wait found nothing
-    int ended_at              # place in the heap of leases that was looked at last
+    bint leases_wanted
+    bint leases_all            # somebody who does not wait found nothing
+    int leases_at              # place in the heap of leases that was looked at last
     int n_checked
-    Checked[ENDED_PAGE] checked         # those asked about
+    Checked[LEASES_PAGE] checked         # those asked about
 
 cdef enum SpillWhy:
     SPILL_KEPT = 0
@@ -168,7 +168,6 @@ cdef struct Engine:
     Settings* settings
     SlotPool* slots
     uv_timer_t timer
-    bint timer_open
     int64_t armed_us          # when the timer fires, 0 = not armed
     int deadline_ms
     int64_t patience_us       # how long a request waits for a database that is away

@@ -41,7 +41,7 @@ cdef struct Request:
     int status                # of the answer
     Buf out                   # the whole answer
     int64_t charged           # of it, in the budget (net/untaken)
-    int64_t held              # of its body, in the budget of what arrives (net/beside)
+    int64_t arriving          # bytes of its body, in the budget of what arrives (net/beside)
     size_t head_size          # of it: status line and headers
     Grant* grant              # what its token allows, NULL: nobody asks
     Feed* feed                # that it was made for: its answer is a part of that one's

@@ -31,7 +31,6 @@ cdef enum PopWhy:
     WHY_EXPIRED = 5           # long poll ran out
 
 cdef enum:
-    CALL_JOBS = 200           # pops in one call
     CALL_BYTES = 32 << 20     # that the pops of one call bring, unless one of them does alone
     CALL_JOB_BYTES = 64 << 20 # of one, as far as they are counted
     CALL_FREE = 1 << 20       # of a call that brings too little to be counted
