@@ -32,6 +32,9 @@
 -- key, and the search ends where one is found: while a snapshot is held elsewhere none of its versions can be removed,
 -- the index has entries for hundreds of them, and the newest is the last. (With `=` the order would mean nothing to the
 -- planner.)
+-- To start the statement costs as much as one request in it: each column of each step is paid for once more.
+-- So a step lists the columns it needs, and what few queues have (a rate) is computed by functions of its own. A record
+-- passes six steps: what is of its candidate is taken from `locked` again, and what may be NULL stands last.
 -- row_base is a hint: where no row begins there any more (an earlier release merged rows), the row is looked for.
 --
 -- A rate is kept with the pause: retry_until is the moment from which one record may be delivered, each r_rate_us later
@@ -78,79 +81,82 @@ BEGIN
                             WHEN h.next IS NULL OR h.next <= k.committed + 1 THEN 0
                             WHEN k.retry_until > v_now THEN k.retry_until
                             WHEN h.created_at > v_now - r_window_us[i.req] THEN h.created_at + r_window_us[i.req]
-                            WHEN r_delay_us[i.req] > 0
-                                 THEN queend.delayed_until(i.part, GREATEST(k.committed + 1, f.floor),
-                                                           v_now - r_delay_us[i.req])
+                            WHEN f.delay > 0 THEN queend.delayed_until(i.part, GREATEST(k.committed + 1, f.floor),
+                                                                     v_now - f.delay)
                             ELSE 0 END AS until,
-                       CASE WHEN r_delay_us[i.req] > 0 AND h.created_at > v_now - r_delay_us[i.req]
-                            THEN queend.offset_since(i.part, v_now - r_delay_us[i.req] + 1)
+                       CASE WHEN f.delay > 0 AND h.created_at > v_now - f.delay
+                            THEN queend.offset_since(i.part, v_now - f.delay + 1)
                             ELSE COALESCE(h.next, 0) END AS stop,
                        CASE WHEN v_scheduled IS NOT FALSE
-                                 THEN queend.schedule_at(i.part, GREATEST(k.committed + 1, f.floor), r_budget[i.req],
-                                                         v_now) END AS at
+                            THEN queend.schedule_at(i.part, GREATEST(k.committed + 1, f.floor), r_budget[i.req], v_now)
+                            END AS at
                   FROM unnest(p_req, p_part, p_group) WITH ORDINALITY AS i (req, part, grp, ord)
-                  LEFT JOIN LATERAL (SELECT x.* FROM queend.cursors x
+                  LEFT JOIN LATERAL (SELECT x.committed, x.row_base, x.lease_until, x.retry_until FROM queend.cursors x
                                       WHERE x.partition_id = i.part AND x.group_id >= i.grp AND x.group_id <= i.grp
                                       ORDER BY x.group_id DESC LIMIT 1) AS k ON true
                   LEFT JOIN LATERAL (SELECT x.floor, x.addressed FROM queend.floors x
                                       WHERE x.partition_id = i.part OFFSET 0) AS a ON true
                   LEFT JOIN LATERAL (SELECT GREATEST(a.floor,
-                                                     CASE WHEN r_ttl_us[i.req] > 0
-                                                               THEN queend.live_from(i.part, k.row_base,
-                                                                       k.committed + 1,
-                                                                               v_now - r_ttl_us[i.req]) END) AS floor
-                                     OFFSET 0) AS f ON true
+                                                     CASE WHEN r_ttl_us IS NOT NULL AND r_ttl_us[i.req] > 0
+                                                          THEN queend.live_from(i.part, k.row_base, k.committed + 1,
+                                                                                v_now - r_ttl_us[i.req]) END) AS floor,
+                                            r_delay_us[i.req] AS delay OFFSET 0) AS f ON true
                   LEFT JOIN LATERAL (SELECT l.base + l.n AS next, l.created_at FROM queend.log l
                                       WHERE l.partition_id = i.part AND l.base >= k.row_base
                                       ORDER BY l.base DESC LIMIT 1) AS h ON true) AS c),
     picked AS (
-        SELECT s.*,
-               sum(LEAST(s.stop - s.first, r_budget[s.req])::int) OVER w
-                  - LEAST(s.stop - s.first, r_budget[s.req]) AS before,
+        SELECT s.ord, s.req, s.part, s.grp, s.head, s.first, s.stop, s.floor, s.addressed,
+               COALESCE(sum(LEAST(s.stop - s.first, r_budget[s.req])::int) OVER w, 0) AS before,
                row_number() OVER w AS place
           FROM seen s WHERE s.status = 1
-        WINDOW w AS (PARTITION BY s.req ORDER BY s.ord ROWS UNBOUNDED PRECEDING)),
+        WINDOW w AS (PARTITION BY s.req ORDER BY s.ord ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)),
     locked AS MATERIALIZED (
-        SELECT p.ord, p.req, p.part, p.grp, p.head, s.d[1] AS first, s.d[1] > k.first AS passed, s.d[3] AS standing,
-               s.d[4]::int AS buried,
+        SELECT p.ord, p.req, p.part, p.grp, p.head, s.first, s.first > k.first AS passed,
                COALESCE((SELECT y.base FROM queend.log y
                           WHERE y.partition_id = p.part AND y.base = GREATEST(k.row_base, p.floor)),
                         (SELECT y.base FROM queend.log y WHERE y.partition_id = p.part AND y.base <= k.first
                           ORDER BY y.base DESC LIMIT 1), 0) AS row_base,
                k.retry_until,
-               LEAST(p.stop, s.d[1] + r_budget[p.req] - p.before,
-                     CASE WHEN r_rate_us[p.req] > 0
-                          THEN s.d[1] + LEAST((v_now - k.retry_until) / r_rate_us[p.req] + 1, r_burst[p.req]) END,
-                     CASE WHEN p.addressed THEN queend.given_until(p.part, p.grp, s.d[1], r_budget[p.req])
-                          WHEN v_holes IS NOT FALSE THEN queend.hole_after(p.part, s.d[1]) END,
-                     s.d[2],
+               LEAST(p.stop, s.first + r_budget[p.req] - p.before,
+                     CASE WHEN r_rate_us IS NOT NULL
+                          THEN s.first + queend.rate_room(r_rate_us, r_burst, p.req, k.retry_until, v_now) END,
+                     CASE WHEN p.addressed THEN queend.given_until(p.part, p.grp, s.first, r_budget[p.req])
+                          WHEN v_holes IS NOT FALSE THEN queend.hole_after(p.part, s.first) END,
+                     s.stop,
                      -- the cursor has moved meanwhile, or passes over holes
-                     CASE WHEN v_scheduled IS NOT FALSE AND s.d[1] <> p.first
-                          THEN queend.schedule_at(p.part, s.d[1], r_budget[p.req], v_now) END) AS stop,
-               CASE WHEN r_auto[p.req] THEN 1 WHEN k.lease_end > k.committed THEN k.attempt + 1 ELSE 1 END AS attempt
+                     CASE WHEN v_scheduled IS NOT FALSE AND s.first <> p.first
+                          THEN queend.schedule_at(p.part, s.first, r_budget[p.req], v_now) END) AS stop,
+               CASE WHEN r_auto[p.req] THEN 1 WHEN k.lease_end > k.committed THEN k.attempt + 1 ELSE 1 END AS attempt,
+               s.standing, s.buried
           FROM picked p
-          CROSS JOIN LATERAL (SELECT x.*, GREATEST(x.committed + 1, p.floor) AS first FROM queend.cursors x
+          CROSS JOIN LATERAL (SELECT x.committed, x.row_base, x.lease_until, x.lease_end, x.retry_until,
+                                     x.consumed_at, x.attempt, x.beyond, x.standing,
+                                     GREATEST(x.committed + 1, p.floor) AS first FROM queend.cursors x
                                WHERE x.partition_id = p.part AND x.group_id >= p.grp AND x.group_id <= p.grp
                                  AND x.lease_until <= v_now AND x.retry_until <= v_now
                                ORDER BY x.group_id DESC LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) AS k
           -- rare
-          CROSS JOIN LATERAL (SELECT CASE WHEN k.beyond IS NOT NULL OR k.standing OR k.lease_until > 0
-                                               AND k.lease_end > k.committed
-                                          THEN queend.delivery(p.part, p.grp, k.first, k.beyond, k.standing,
-                                                               k.lease_until, k.lease_end, k.committed, k.consumed_at)
-                                          WHEN p.addressed THEN ARRAY[queend.due_from(p.part, p.grp, NULL, k.first)]
-                                          WHEN v_holes IS NOT FALSE THEN ARRAY[queend.hole_end(p.part, k.first)]
-                                          ELSE ARRAY[k.first] END AS d OFFSET 0) AS s
+          CROSS JOIN LATERAL (SELECT e.d[1] AS first, e.d[2] AS stop, e.d[3] AS standing, e.d[4]::int AS buried
+                                FROM (SELECT CASE WHEN k.beyond IS NOT NULL OR k.standing OR k.lease_until > 0
+                                                       AND k.lease_end > k.committed
+                                                  THEN queend.delivery(p.part, p.grp, k.first, k.beyond, k.standing,
+                                                                       k.lease_until, k.lease_end, k.committed,
+                                                                       k.consumed_at)
+                                                  WHEN p.addressed
+                                                  THEN ARRAY[queend.due_from(p.part, p.grp, NULL, k.first)]
+                                                  WHEN v_holes IS NOT FALSE
+                                                  THEN ARRAY[queend.hole_end(p.part, k.first)]
+                                                  ELSE ARRAY[k.first] END AS d OFFSET 0) AS e OFFSET 0) AS s
          WHERE p.before < r_budget[p.req] AND p.place <= r_parts[p.req]),
     kept AS MATERIALIZED (
-        SELECT r.* FROM (
-            SELECT c.ord, c.req, c.part, c.grp, c.head, c.attempt, c.standing, c.buried, c.retry_until, l.base, l.n,
-                   l.created_at, l.ids, l.body, l.meta, GREATEST(c.first, l.base) AS first,
-                   LEAST(c.stop, l.base + l.n) AS stop,
-                   sum(l.size) OVER (PARTITION BY c.req ORDER BY c.ord, l.base ROWS UNBOUNDED PRECEDING)
-                      - l.size AS bytes
+        SELECT r.ord, r.attempt, r.n, r.head, r.base, r.created_at, r.first, r.stop, r.ids, r.body, r.meta, r.buried
+          FROM (
+            SELECT c.ord, c.attempt, l.n, c.head, l.base, l.created_at, GREATEST(c.first, l.base) AS first,
+                   LEAST(c.stop, l.base + l.n) AS stop, l.ids, l.body, l.meta, c.buried,
+                   sum(l.size) OVER (PARTITION BY c.req ORDER BY c.ord, l.base
+                                     ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes
               FROM locked c
-              JOIN LATERAL (SELECT x.*,
+              JOIN LATERAL (SELECT x.base, x.n, x.created_at, x.ids, x.body, x.meta,
                                    CASE WHEN octet_length(x.body) < 1900 AND get_byte(x.body, 0) = 16
                                              THEN octet_length(x.body)
                                         ELSE queend.body_size(x.body) END AS size
@@ -166,15 +172,14 @@ BEGIN
                CASE WHEN d.auto THEN '00000000-0000-0000-0000-000000000000' ELSE r_lease[d.req] END,
                CASE WHEN d.auto THEN 0 ELSE v_now + r_lease_us[d.req] END, d.stop - 1, d.attempt, v_now,
                CASE WHEN d.standing = 1 THEN true END,
-               CASE WHEN r_rate_us[d.req] > 0
-                    THEN GREATEST(d.retry_until, v_now - r_rate_us[d.req] * (r_burst[d.req] - 1))
-                         + r_rate_us[d.req] * (d.stop - 1 - d.committed)
-                    ELSE d.retry_until END
-          FROM (SELECT e.req, e.part, e.grp, r_auto[e.req] AS auto, max(e.stop) AS stop, min(e.first) - 1 AS committed,
-                       min(e.base) AS row_base,
-                       max(e.base) AS last_base, max(e.base + e.n) AS row_end, max(e.attempt) AS attempt,
-                       max(e.standing) AS standing, max(e.retry_until) AS retry_until
-                  FROM kept e GROUP BY e.req, e.part, e.grp
+               CASE WHEN r_rate_us IS NULL THEN d.retry_until
+                    ELSE queend.rate_next(r_rate_us, r_burst, d.req, d.retry_until, v_now, d.stop - 1 - d.committed) END
+          FROM (SELECT c.req, c.part, c.grp, r_auto[c.req] AS auto, g.stop, g.committed, g.row_base, g.last_base,
+                       g.row_end, c.attempt, c.standing, c.retry_until
+                  FROM (SELECT e.ord, max(e.stop) AS stop, min(e.first) - 1 AS committed, min(e.base) AS row_base,
+                               max(e.base) AS last_base, max(e.base + e.n) AS row_end
+                          FROM kept e GROUP BY e.ord) AS g
+                  JOIN locked c ON c.ord = g.ord
                 UNION ALL      -- nothing but deleted records: the cursor passes them
                 SELECT c.req, c.part, c.grp, true, c.first, c.first - 1, c.row_base, c.row_base, 0, 0, c.standing,
                        c.retry_until
@@ -266,4 +271,24 @@ BEGIN
     END IF;
     SELECT x.* INTO z FROM queend.lapse(p_part, p_group, p_lease_until, p_lease_end, p_taken, p_beyond, v_first) AS x;
     RETURN ARRAY[z.first, LEAST(queend.done_after(p_beyond, z.first), z.first + z.most), z.standing::int, z.buried];
+END $$;
+
+-- How many records a rate lets a request take now, none where it has no rate; and from which moment on the next one may
+-- be delivered when it has taken so many.
+CREATE OR REPLACE FUNCTION queend.rate_room(r_rate_us bigint[], r_burst int[], p_req int, p_retry_until bigint,
+    p_now bigint) RETURNS bigint
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN CASE WHEN r_rate_us[p_req] > 0
+                THEN LEAST((p_now - p_retry_until) / r_rate_us[p_req] + 1, r_burst[p_req]) END;
+END $$;
+
+CREATE OR REPLACE FUNCTION queend.rate_next(r_rate_us bigint[], r_burst int[], p_req int, p_retry_until bigint,
+    p_now bigint, p_taken bigint) RETURNS bigint
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN CASE WHEN r_rate_us[p_req] > 0
+                THEN GREATEST(p_retry_until, p_now - r_rate_us[p_req] * (r_burst[p_req] - 1))
+                     + r_rate_us[p_req] * p_taken
+                ELSE p_retry_until END;
 END $$;
