@@ -137,6 +137,7 @@ include "core/bridge/bridge.pyx"          # to the control plane and back
 
 # Who may. In: a request's token. Out: its grant, or a refusal. Owns the table of grants (grants.lock).
 include "core/auth/grant.pyx"             # what a verified token allows
+include "core/auth/ticket.pyx"            # for one stream of a page
 include "core/auth/gate.pyx"              # who may use a hot route
 
 # When a statement leaves, and how many fly. In: lists of jobs, and how long calls took. Out: yes, or when to look

@@ -70,12 +70,12 @@ def route_of(method: str, path: str) -> tuple[Route, dict[str, str]]:
 def queues_of(route: Route, parameters: dict[str, str], query: bytes, body: bytes) -> list[str]:
     """The queues a request is about; EVERY_QUEUE where it names none. What it says wrongly is refused by the route
     itself."""
+    if route.where == "itself":
+        return []
     if "queue" in parameters:
         return [unquote(parameters["queue"], errors="replace")]
     if route.where == "query":
         return parse_qs(query.decode("latin-1"), errors="replace").get("queue", [EVERY_QUEUE])
-    if route.where == "itself":
-        return []
     if not route.where:
         return [EVERY_QUEUE]
     try:

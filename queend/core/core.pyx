@@ -257,7 +257,7 @@ cdef class Core:
         while c != NULL:
             r = c.r
             if c.held:
-                out.append((c.token, "", slice_bytes(r.path), b"", [], slice_bytes(bearer_of(r.headers_raw)),
+                out.append((c.token, "", slice_bytes(r.path), b"", [], slice_bytes(token_of(r)),
                             (<bytes>c.client).decode()))
             else:
                 out.append((c.token, METHODS[r.method], slice_bytes(r.path), slice_bytes(r.query),
@@ -296,6 +296,14 @@ cdef class Core:
         if not grants.on:
             raise RuntimeError("the core was started without grants")
         grants_put(grant_make(bearer, level, expires_us, subject, rules))
+
+    def ticket(self, bytes ticket, bytes path, int64_t until_us, int level, int64_t expires_us, bytes subject,
+               rules=None):
+        """Lets one request for a stream at this path in, until until_us (wall clock), with this grant. False: too many
+        tickets wait to be used."""
+        if not grants.on:
+            raise RuntimeError("the core was started without grants")
+        return ticket_put(path, until_us, grant_make(ticket, level, expires_us, subject, rules))
 
     def grants_clear(self):
         """Forgets all grants: every token is verified again."""

@@ -21,13 +21,26 @@ cdef bint gate_skips(Slice path) noexcept nogil:
         skip += n + 1
     return False
 
+cdef Slice token_of(Request* r) noexcept nogil:
+    # A WebSocket of a page has no headers of its own, but names protocols: `bearer.<token>` is one.
+    cdef Slice token = bearer_of(r.headers_raw)
+    if token.p == NULL and r.path.n > 15 and memcmp(r.path.p, b"/api/v1/stream/", 15) == 0:
+        token = header_listed(r.headers_raw, b"sec-websocket-protocol", b"bearer.")
+    return token
+
 cdef bint gate_passes(Request* r, const HotRoute* route) noexcept nogil:
     # True: it goes on. False: it was answered, or waits for its token to be verified.
     cdef unsigned char[32] digest
     cdef Slice token
     if gate_skips(r.path):
         return True
-    token = bearer_of(r.headers_raw)
+    token = token_of(r)
+    if token.p == NULL and route.streams and ticket_asked(r):
+        r.grant = ticket_take(r)
+        if r.grant == NULL:
+            reply_error(r, 401, b"The ticket is not known: it is used, too old, or of another path")
+            return False
+        return gate_level(r, route)
     if token.p == NULL:
         reply_error(r, 401, b"Authentication required")
         return False
@@ -39,6 +52,9 @@ cdef bint gate_passes(Request* r, const HotRoute* route) noexcept nogil:
     if r.grant == NULL:
         bridge_send(r, True)
         return False
+    return gate_level(r, route)
+
+cdef inline bint gate_level(Request* r, const HotRoute* route) noexcept nogil:
     if r.grant.level < route.level or (route.verb and not grant_allows_some(r.grant, route.verb)):
         reply_error(r, 403, b"Insufficient permissions")
         return False

@@ -57,6 +57,7 @@ cdef void grants_put(Grant* g) noexcept nogil:
 cdef void grants_clear() noexcept nogil:
     cdef uint32_t i
     uv_rwlock_wrlock(&grants.lock)
+    tickets_clear()
     for i in range(grants.sets * GRANT_WAYS):
         free(grants.cells[i])
         grants.cells[i] = NULL

@@ -45,6 +45,8 @@ cdef void socket_begin(Feed* f) noexcept nogil:
     cdef Buf* b = reply_head(f.r, 101)
     buf_text(b, b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ")
     buf_text(b, f.accept)
+    if header_lists(f.r.headers_raw, b"sec-websocket-protocol", b"queend"):
+        buf_text(b, b"\r\nSec-WebSocket-Protocol: queend")       # never the one that is a token
     buf_text(b, b"\r\n\r\n")
 
 # ---- frames --------------------------------------------------------------------------------------------------------

@@ -29,6 +29,25 @@ cdef Slice header_value(Slice raw, const char* name) noexcept nogil:
     header_next(&at, raw.p + raw.n, name, &value)
     return value
 
+cdef Slice header_listed(Slice raw, const char* name, const char* begins) noexcept nogil:
+    # The rest of the first word that begins so, of those that headers of this name list; p NULL: there is none.
+    cdef const char* at = raw.p
+    cdef Slice value
+    cdef size_t n = strlen(begins)
+    cdef size_t i, stop
+    while header_next(&at, raw.p + raw.n, name, &value):
+        i = 0
+        while i < value.n:
+            while i < value.n and (value.p[i] == b' ' or value.p[i] == b',' or value.p[i] == b'\t'):
+                i += 1
+            stop = i
+            while stop < value.n and value.p[stop] != b' ' and value.p[stop] != b',' and value.p[stop] != b'\t':
+                stop += 1
+            if stop - i >= n and memcmp(value.p + i, begins, n) == 0:
+                return slice_of(value.p + i + n, stop - i - n)
+            i = stop
+    return slice_of(NULL, 0)
+
 cdef bint header_lists(Slice raw, const char* name, const char* word) noexcept nogil:
     # Does a header of this name list the word (both in lower case)?
     cdef const char* at = raw.p

@@ -57,6 +57,7 @@ cdef void pop_route(const char* name, const char* path, int route) noexcept nogi
 cdef void stream_route(const char* name, const char* path, int route) noexcept nogil:
     cdef HotRoute* t = route_is(name, METHOD_GET, path, feed_submit, route)
     t.query = NULL
+    t.streams = True
     t.delivers = True
 
 routes_open()

@@ -389,6 +389,7 @@ cdef struct HotRoute:
     bint tells                # of the daemon: in any state, to whoever asks
     bint delivers             # it is not begun while answers are not taken
     bint buffered             # it may go into the failover buffer
+    bint streams              # what cannot set a header may say its token otherwise (auth/ticket)
     bint small                # its body is no larger than one for the control plane
     void (*submit)(Worker* w, Request* r, int route) noexcept nogil
 

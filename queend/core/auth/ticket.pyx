@@ -1,0 +1,75 @@
+# Tickets: a page cannot set a header of an EventSource or a WebSocket, and a token in a URL would stay in histories and
+# logs of proxies. So who has a token gets a ticket for one stream (queend/control/tickets.py), which a request names
+# in its query: good for a few seconds, for one request, for one path. In: tickets from the control plane. Out: the
+# grant of who asked for it. Guarded by grants.lock. Kept as SHA-256, by this process alone.
+
+cdef enum:
+    TICKETS_MOST = 4096       # that wait to be used
+
+cdef struct Ticket:
+    Grant* grant              # its digest is the ticket's; NULL: free
+    unsigned char[32] path
+    int64_t until_us          # wall clock
+
+cdef Ticket[TICKETS_MOST] tickets
+
+cdef inline void ticket_free(Ticket* t) noexcept nogil:
+    free(t.grant)
+    t.grant = NULL
+
+cdef void tickets_clear() noexcept nogil:
+    # Lock held for writing.
+    cdef int i
+    for i in range(TICKETS_MOST):
+        ticket_free(&tickets[i])
+
+cdef bint ticket_put(bytes path, int64_t until_us, Grant* g) noexcept:
+    # Takes g over. False: too many wait.
+    cdef Ticket* at = NULL
+    cdef int64_t now = clock_wall_us()
+    cdef int i
+    uv_rwlock_wrlock(&grants.lock)
+    for i in range(TICKETS_MOST):
+        if tickets[i].grant != NULL and tickets[i].until_us <= now:
+            ticket_free(&tickets[i])
+        if tickets[i].grant == NULL:
+            at = &tickets[i]
+            break
+    if at != NULL:
+        at.grant = g
+        at.until_us = until_us
+        SHA256(<const unsigned char*><const char*>path, len(path), at.path)
+    uv_rwlock_wrunlock(&grants.lock)
+    if at == NULL:
+        free(g)
+    return at != NULL
+
+cdef bint ticket_asked(Request* r) noexcept nogil:
+    cdef Slice ticket
+    return query_find(r.query, b"ticket", &r.arena, &ticket) != 0
+
+cdef Grant* ticket_take(Request* r) noexcept nogil:
+    # What it allows, in the request's arena, and it is used up; NULL: it is not known, too old or of another path. Who
+    # shows it at the wrong path has used it, too.
+    cdef unsigned char[32] digest
+    cdef unsigned char[32] path
+    cdef Slice ticket
+    cdef Grant* out = NULL
+    cdef int64_t now = clock_wall_us()
+    cdef int i
+    if query_find(r.query, b"ticket", &r.arena, &ticket) != 1 or ticket.n == 0:
+        return NULL
+    SHA256(<const unsigned char*>ticket.p, ticket.n, digest)
+    SHA256(<const unsigned char*>r.path.p, r.path.n, path)
+    uv_rwlock_wrlock(&grants.lock)
+    for i in range(TICKETS_MOST):
+        if tickets[i].grant != NULL and memcmp(tickets[i].grant.digest, digest, 32) == 0:
+            if tickets[i].until_us > now and tickets[i].grant.expires_us > now and memcmp(tickets[i].path, path,
+                                                                                            32) == 0:
+                out = <Grant*>arena_alloc(&r.arena, tickets[i].grant.size)
+                if out != NULL:
+                    memcpy(out, tickets[i].grant, tickets[i].grant.size)
+            ticket_free(&tickets[i])
+            break
+    uv_rwlock_wrunlock(&grants.lock)
+    return out
