@@ -228,14 +228,14 @@ def test_pop_maintenance_holds_who_would_wait(server, queue):
         assert (answer.status, answer.json) == (200, {"messages": [], "paused": True})
         answer = client.pop_answer(queue, wait=True, timeout=50)
         assert (answer.status, answer.json) == (200, {"messages": [], "paused": True})
-        waiting.send("GET", f"/api/v1/pop/queue/{queue}?wait=true&timeout=100_000&autoAck=true")
-        gone.send("GET", f"/api/v1/pop/queue/{queue}?wait=true&timeout=100_000")
+        waiting.send("GET", f"/api/v1/pop/queue/{queue}?wait=true&timeout=100000&autoAck=true")
+        gone.send("GET", f"/api/v1/pop/queue/{queue}?wait=true&timeout=100000")
         until(lambda: client.metric("queend_worker_jobs") >= 2, "two pops are held")
         gone.close()
         client.post("/api/v1/system/maintenance/pop", {"enabled": False})
         answer = waiting.receive()
         if answer.json.get("paused"):      # held for its second before maintenance ended
-            answer = waiting.pop_answer(queue, wait=True, timeout=100_000, autoAck=True)
+            answer = waiting.pop_answer(queue, wait=True, timeout=100000, autoAck=True)
         assert data(answer.json["messages"]) == [1]
 
 
