@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 import httpx
 import pytest
@@ -44,8 +45,12 @@ def test_websockets_is_told_why_it_is_closed(start_daemon, queue: str) -> None:
     with pytest.raises(InvalidStatus) as refused:
         connect(at(daemon, "ws", queue), open_timeout=60)
     assert refused.value.response.status_code == 401
-    with connect(at(daemon, "ws", queue), subprotocols=["queend", f"bearer.{writer(exp=2)}"],
-                 open_timeout=60) as socket:
+    for life in (2, 8, 32):      # on a slow machine a short one is over before it comes
+        with suppress(InvalidStatus):
+            socket = connect(at(daemon, "ws", queue), subprotocols=["queend", f"bearer.{writer(exp=life)}"],
+                             open_timeout=60)
+            break
+    with socket:
         assert socket.subprotocol == "queend"
         with pytest.raises(ConnectionClosedError) as closed:
             socket.recv(60)
@@ -53,12 +58,12 @@ def test_websockets_is_told_why_it_is_closed(start_daemon, queue: str) -> None:
 
 
 def test_httpx_sse_reads_and_comes_back(client: Client, daemon: Daemon, queue: str) -> None:
-    """With the id it saw last, as the standard has it."""
+    """With the id it saw last, as the standard has it. What it was given and did not acknowledge comes again."""
     client.push(queue, *range(4))
     seen, last = [], None
     for _ in range(2):
         with httpx.Client(timeout=60) as http, connect_sse(
-                http, "GET", at(daemon, "http", queue, batch=2, credit=2),
+                http, "GET", at(daemon, "http", queue, batch=2, credit=2, release=True),
                 headers={"Last-Event-ID": last} if last else {}) as stream:
             assert stream.response.headers["content-type"] == "text/event-stream"
             for event in stream.iter_sse():
