@@ -13,7 +13,6 @@ import orjson
 MOST = 4096      # bytes of a line: a pipe that takes anything takes so much without a wait
 RANKS = {"trace": 0, "debug": 0, "info": 1, "warn": 2, "error": 3}
 _threshold = RANKS["info"]
-_write: Callable[[bytes], None]
 _hidden: dict[str, str] = {}      # texts in quotes → what stands in their place
 
 
@@ -67,7 +66,7 @@ def _direct(text: bytes) -> None:
         os.write(2, text)
 
 
-_write = _direct
+_write: Callable[[bytes], None] = _direct
 
 
 def through(write: Callable[[bytes], None]) -> None:

@@ -58,7 +58,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "spark": ("spark", "Jobs on Spark: archive, read, replay, dlq, aggregate, backfill (docs/spark.md)."),
     },
 }
-PEDANTRY = ((r"^Value error, ", ""), (r", unable to (parse|interpret).*", ""), (r"^Input should be ", "it must be "))
+REWORDED = ((r"^Value error, ", ""), (r", unable to (parse|interpret).*", ""), (r"^Input should be ", "it must be "))
 COMMANDS = {name: place for section in SECTIONS.values() for name, place in section.items()}
 
 
@@ -99,7 +99,7 @@ def spoken() -> Iterator[None]:
         yield
     except Exception as error:
         if hasattr(error, "format_message") and isinstance(getattr(error, "message", None), str):
-            for pattern, instead in PEDANTRY:
+            for pattern, instead in REWORDED:
                 error.message = re.sub(pattern, instead, error.message)
         raise
 

@@ -154,7 +154,7 @@ cdef class Core:
         spool.paused = pushes
         if not spool.on:
             spool.gate = GATE_SHUT if pushes else GATE_OPEN
-        engine_wake()
+        boss_wake()
 
     def start(self, bint connects=True, bint accepts=True):
         """Binds and starts the threads; the port really bound. OSError with the reason when that is impossible.

@@ -4,8 +4,7 @@ from __future__ import annotations
 import json
 import threading
 
-from support.daemon import Daemon, Unread
-from support.wait import until
+from support.daemon import Daemon
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 LONG = "/none/" + '"' * 400      # three bytes of the log each
@@ -47,25 +46,6 @@ def test_off_there_is_none_and_sampled_one_in_so_many(start_daemon):
                 assert client.get("/livez").status == 200
         daemon.stop()
     assert lines(off) == [] and len(lines(sampled)) == 9
-
-
-def test_who_does_not_read_the_log_stops_no_request(postgres):
-    """Two megabytes of lines that nobody takes: what does not fit is dropped and counted, all else goes on."""
-    daemon = Unread(postgres.database(), QUEEND_REQUEST_LOG="all", NUM_WORKERS=1)
-    try:
-        with daemon.client() as client:
-            def dropped() -> float:
-                for _ in range(200):
-                    assert client.get(LONG).status == 404
-                return client.metric("queend_worker_not_logged_total")
-
-            until(dropped, "there is no room")
-            assert client.push("q", 1) and client.pop("q")
-            logged = client.metric("queend_worker_logged_total")
-    finally:
-        daemon.reads.set()
-    daemon.stop()
-    assert len(lines(daemon)) >= logged and not daemon.other, "whole lines, all that were counted"
 
 
 def test_many_threads_write_whole_lines(start_daemon):

@@ -46,6 +46,14 @@ def test_workers_and_the_control_plane_go_on(daemon: Unread) -> None:
     assert not daemon.other, "whole lines"
 
 
+def test_what_there_is_no_room_for_is_counted_and_the_rest_is_written(daemon: Unread) -> None:
+    with daemon.client() as client:
+        logged = client.metric("queend_worker_logged_total")
+    daemon.reads.set()
+    daemon.stop()
+    assert sum(line["event"] == "request" for line in daemon.log) >= logged
+
+
 def test_a_stop_does_not_wait_for_a_reader(daemon: Unread) -> None:
     daemon.terminate()
     assert daemon.process.wait(PATIENCE) == 0

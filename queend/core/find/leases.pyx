@@ -3,7 +3,7 @@
 # are looked up once a second, while somebody waits for them (or for credit) and something was committed at all.
 
 cdef enum:
-    LEASES_STEPS = 8192        # of the book's leases and pauses that are considered for it
+    LEASES_STEPS = 8192       # of the book's leases and pauses that are considered for it
 
 cdef void leases_look(Engine* e) noexcept nogil:
     cdef Discover* d = &e.discover

@@ -19,20 +19,7 @@ cdef void rates_look(int64_t at) noexcept nogil:
     if book.rates_at == 0 or at < book.rates_at:
         book.rates_at = at
         if at == 1:
-            rates_nudge()
-
-cdef void rates_nudge() noexcept nogil:
-    cdef InboxMsg* m = <InboxMsg*>calloc(1, sizeof(InboxMsg))
-    if m == NULL or boss == NULL:
-        free(m)
-        return
-    m.run = rates_nudged
-    if not worker_post(boss, m):
-        free(m)
-
-cdef void rates_nudged(Worker* w, InboxMsg* m) noexcept nogil:
-    # Its drain comes next.
-    free(m)
+            boss_wake()
 
 cdef int rate_has(Rate* r, int wanted, bint waited, int64_t now) noexcept nogil:
     # How many of so many tokens. Fewer are here: more are asked for, and who has not waited for them yet does.

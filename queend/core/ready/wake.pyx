@@ -1,5 +1,22 @@
 # Parked pops that are to be tried again: each goes to its own worker. In: jobs taken out of the book. Out: the worker's
-# list.
+# list. And the first worker, which is told that there is something to do.
+
+cdef inline void boss_wake() noexcept nogil:
+    # Any thread: the first worker looks around.
+    boss_post(boss_woken)
+
+cdef void boss_post(void (*run)(Worker* w, InboxMsg* m) noexcept nogil) noexcept nogil:
+    cdef InboxMsg* m = <InboxMsg*>calloc(1, sizeof(InboxMsg))
+    if m == NULL or boss == NULL:
+        free(m)
+        return
+    m.run = run
+    if not worker_post(boss, m):
+        free(m)
+
+cdef void boss_woken(Worker* w, InboxMsg* m) noexcept nogil:
+    # Its drain comes next.
+    free(m)
 
 cdef void popjobs_wake(Worker* w, PopJob* wake) noexcept nogil:
     # Jobs taken out of the book by whoever found work: each goes to its own worker. Book not locked.

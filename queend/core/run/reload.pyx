@@ -124,7 +124,6 @@ cdef void engine_notify(Slice name, bint moved, bint paused) noexcept nogil:
     # Any thread: the queue has news, who is parked on it tries again. moved: cursors or partitions too, so its groups
     # are looked at afresh; new options move nothing, and every client that starts may set them once more. paused: or
     # resumed. Pops of a paused group send no statement that would find out.
-    cdef InboxMsg* m
     cdef PopJob* wake = NULL
     cdef Queue* q
     cdef Group* g
@@ -140,13 +139,7 @@ cdef void engine_notify(Slice name, bint moved, bint paused) noexcept nogil:
     uv_mutex_unlock(&book.lock)
     uv_rwlock_rdunlock(&catalog.lock)
     popjobs_post(wake)
-    m = <InboxMsg*>calloc(1, sizeof(InboxMsg))
-    if m == NULL or boss == NULL:
-        free(m)
-        return
-    m.run = engine_changed if moved or paused else engine_nudge      # the scans are its business
-    if not worker_post(boss, m):
-        free(m)
+    boss_post(engine_changed if moved or paused else boss_woken)      # the scans are its business
 
 cdef void engine_look() noexcept nogil:
     # Any thread: somebody has committed something that this process was not told of.
@@ -157,22 +150,6 @@ cdef void engine_looks(Worker* w, InboxMsg* m) noexcept nogil:
     free(m)
     d.look_now = True
     discover_tick(engine_of(w), clock_mono_us())      # or with the next turn of the clock
-
-cdef inline void engine_wake() noexcept nogil:
-    # Any thread: the first worker looks around.
-    boss_post(engine_nudge)
-
-cdef void boss_post(void (*run)(Worker* w, InboxMsg* m) noexcept nogil) noexcept nogil:
-    cdef InboxMsg* m = <InboxMsg*>calloc(1, sizeof(InboxMsg))
-    if m == NULL or boss == NULL:
-        free(m)
-        return
-    m.run = run
-    if not worker_post(boss, m):
-        free(m)
-
-cdef void engine_nudge(Worker* w, InboxMsg* m) noexcept nogil:
-    free(m)
 
 cdef void engine_changed(Worker* w, InboxMsg* m) noexcept nogil:
     # The catalog is known to be stale: no need to wait for a statement that finds out.

@@ -59,7 +59,7 @@ cdef enum:
     SCAN_PAUSE_US = 200000           # after an error of the server
     WAKING_AHEAD_US = 1500000        # pauses that end before the next look are known before they do
     WAKING_PAGE = 10000
-    LEASES_PAGE = 4096                # leases looked up at a time, 5 us each
+    LEASES_PAGE = 4096               # leases looked up at a time, 5 us each
     LOOK_DEADLINE_MS = 5000          # a connection that is silent for so long is replaced: others look meanwhile
 
 cdef struct Found:
@@ -121,10 +121,10 @@ cdef struct Discover:
     uint32_t moves            # book.moves when the page under way was asked for
     int32_t page_end          # partition that the page under way ends with
     bint leases_wanted
-    bint leases_all            # somebody who does not wait found nothing
-    int leases_at              # place in the heap of leases that was looked at last
+    bint leases_all           # somebody who does not wait found nothing
+    int leases_at             # place in the heap of leases that was looked at last
     int n_checked
-    Checked[LEASES_PAGE] checked         # those asked about
+    Checked[LEASES_PAGE] checked        # those asked about
 
 cdef enum SpillWhy:
     SPILL_KEPT = 0
