@@ -11,6 +11,7 @@ for folder in $folders; do
         test -L "$link" && test -e "$(dirname "$(readlink -f "$link")")/../queend/_core.pyx" || exit 0
     fi
     test "$(readlink -f "$link" 2>/dev/null)" != "$here/bin/queend" || exit 0
+    test -z "${BINDIR:-}" || mkdir -p "$folder" || :      # it was asked for
     test -d "$folder" && test -w "$folder" || continue
     ln -sfn "$here/bin/queend" "$link"
     echo "the command queend is in $folder" >&2
