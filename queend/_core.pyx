@@ -78,6 +78,7 @@ include "core/state/settle.pyx"           # acknowledgments, transactions, lease
 include "core/state/feed.pyx"             # streams of messages to clients
 include "core/state/net.pyx"              # sockets, requests, threads
 include "core/state/engine.pyx"           # the engine of one worker
+include "core/state/peers.pyx"            # what daemons tell each other
 
 # What a request asks for, and how it is answered. In: a request's bytes. Out: state/requests; bytes of an answer. No
 # I/O, no lock.
@@ -139,6 +140,12 @@ include "core/bridge/bridge.pyx"          # to the control plane and back
 include "core/auth/grant.pyx"             # what a verified token allows
 include "core/auth/ticket.pyx"            # for one stream of a page
 include "core/auth/gate.pyx"              # who may use a hot route
+
+# What daemons of one database tell each other. In: bytes; commits. Out: what to look at; what is to leave. Without I/O.
+# Owns what was told (told.lock, above an inbox).
+include "core/notice/packet.pyx"          # a packet, written and read
+include "core/notice/senders.pyx"         # who sent it, and whether it was had before
+include "core/notice/told.pyx"            # what is to be told, until it leaves
 
 # When a statement leaves, and how many fly. In: lists of jobs, and how long calls took. Out: yes, or when to look
 # again. Owns the lists of a worker; moves jobs from state to state.
@@ -222,6 +229,12 @@ include "core/feed/feed.pyx"              # a request that is answered for as lo
 include "core/failover/spill.pyx"         # a push that goes into the failover buffer
 include "core/failover/refill.pyx"        # and out of it
 
+# To other daemons and from them, over UDP. In: what was told, packets. Out: packets, cursors to be tried, looks. Owned
+# by the first worker.
+include "core/peer/leaving.pyx"           # what leaves, and when
+include "core/peer/heard.pyx"             # what others say
+include "core/peer/sockets.pyx"           # its sockets and timers
+
 # One worker's engine as a whole: what is next, its timer, its start and end. In: `service`. Owns the Engine; fills in
 # what rooms above call.
 include "core/run/drain.pyx"              # what waits, and when to look again without being woken
@@ -242,6 +255,7 @@ include "core/read/lines.pyx"             # records as JSON
 include "core/read/flatout.pyx"           # flatbuffers, as far as an Arrow stream needs them
 include "core/read/arrowout.pyx"          # records as an Arrow stream
 include "core/read/read.pyx"              # the log read as Python sees it
+include "core/peer/python.pyx"            # peers, for the control plane
 include "core/merge.pyx"                  # rows of the log made one
 include "core/core.pyx"                   # the data plane as Python sees it
 include "core/probe/limit.pyx"            # seams for the tests of limits and holds
@@ -258,4 +272,5 @@ include "core/probe/batchrow.pyx"         # seams for the tests of rows of the l
 include "core/probe/bodypack.pyx"         # seams for the tests of compressed rows
 include "core/probe/seal.pyx"             # seams for the tests of sealing
 include "core/probe/spool.pyx"            # seams for the tests of the failover buffer's files
+include "core/probe/notice.pyx"           # seams for the tests of what daemons tell each other
 include "core/probe/count.pyx"            # seams for the test of instruction counts

@@ -394,6 +394,53 @@ cdef void fuzz_spool(const uint8_t* data, size_t n) noexcept nogil:
 cdef inline bint fuzz_inside(Slice s, const char* p, size_t n) noexcept nogil:
     return s.n == 0 or p <= s.p and s.p + s.n <= p + n
 
+# ---- packets of other daemons -----------------------------------------------------------------------------------------
+
+cdef void fuzz_packet(const uint8_t* data, size_t n) noexcept nogil:
+    # The first byte: with a secret or without; whether the HMAC is set right first, which no fuzzer finds.
+    cdef const char* key = b"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+    cdef char[PACKET_MOST] again
+    cdef NoticeEntry[PACKET_ENTRIES] entries
+    cdef Slice secret
+    cdef Notice m
+    cdef char* copy
+    cdef int i, verdict
+    if n < 1:
+        return
+    secret = slice_of(key, 64 if data[0] & 1 else 0)
+    copy = <char*>malloc(n)
+    memcpy(copy, data + 1, n - 1)
+    if data[0] & 2 and n - 1 >= PACKET_HEAD:
+        memset(copy + PACKET_TAG, 0, PACKET_TAG_SIZE)
+        if secret.n:
+            HMAC(EVP_sha256(), secret.p, <int>secret.n, <const unsigned char*>copy, n - 1,
+                 <unsigned char*>copy + PACKET_TAG, NULL)
+    verdict = packet_read(copy, n - 1, secret, &m)
+    if verdict == PACKET_GOOD:
+        fuzz_must(0 <= m.n <= PACKET_ENTRIES and strlen(m.name) < PEER_NAME, b"a packet out of bounds")
+        for i in range(m.n):
+            entries[i] = packet_entry(copy, i)
+        fuzz_must(packet_write(again, &m, entries, secret) == n - 1, b"a packet of another length")
+        if secret.n or data[0] & 2:
+            fuzz_must(memcmp(again, copy, 76) == 0, b"a packet read as another")
+            fuzz_must(memcmp(again + PACKET_HEAD, copy + PACKET_HEAD, n - 1 - PACKET_HEAD) == 0, b"other entries")
+        fuzz_senders(&m, data[0])
+    free(copy)
+
+cdef void fuzz_senders(const Notice* m, int many) noexcept nogil:
+    # The same packet from more senders than are remembered, twice: heeded once at most.
+    cdef Senders* all = <Senders*>calloc(1, sizeof(Senders))
+    cdef Notice one = m[0]
+    cdef bint gap
+    cdef int i, first
+    all.dead_us = 1000
+    for i in range(many):
+        one.name[0] = <char>(33 + i % 94)
+        first = sender_take(all, &one, i, <int64_t>m.sent_us, &gap)
+        fuzz_must(sender_take(all, &one, i, <int64_t>m.sent_us, &gap) != PACKET_GOOD, b"a packet heeded twice")
+        fuzz_must(first != PACKET_BROKEN and all.n <= SENDERS_MOST, b"more senders than there is room for")
+    free(all)
+
 # ---- which ----------------------------------------------------------------------------------------------------------
 
 ctypedef void (*FuzzTarget)(const uint8_t*, size_t) noexcept nogil
@@ -404,7 +451,8 @@ cdef public int fuzz_choose(const char* name):
     global fuzz_chosen, strict
     targets = {b"head": <uintptr_t>fuzz_head, b"chunk": <uintptr_t>fuzz_chunk, b"json": <uintptr_t>fuzz_json,
                b"lines": <uintptr_t>fuzz_lines, b"arrow": <uintptr_t>fuzz_arrow, b"frames": <uintptr_t>fuzz_frames,
-               b"events": <uintptr_t>fuzz_events, b"spool": <uintptr_t>fuzz_spool}
+               b"events": <uintptr_t>fuzz_events, b"spool": <uintptr_t>fuzz_spool,
+               b"packet": <uintptr_t>fuzz_packet}
     if name not in targets:
         return 1
     fuzz_chosen = <FuzzTarget><uintptr_t>targets[name]

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 CORPUS = Path(__file__).parent / "corpus"
-TARGETS = ["head", "chunk", "json", "lines", "arrow", "frames", "events", "spool"]
+TARGETS = ["head", "chunk", "json", "lines", "arrow", "frames", "events", "spool", "packet"]
 SECONDS = int(os.environ.get("FUZZ_SECONDS", 5))
 # What runs for seconds is built in a quarter of the time.
 LONG = SECONDS >= 60

@@ -310,6 +310,8 @@ cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil
                     cursor_move(c, CURSOR_LEASED, now + TAKE_BACK_US)      # nobody goes on behind it meanwhile
                 else:
                     cursor_rest(c)
+            elif status == 2 and c.again == AGAIN_FREE:
+                cursor_move(c, CURSOR_READY, 0)       # the lease that was in the way has ended meanwhile
             elif status == 2 or status == 3:
                 if status == 3:
                     c.wakes_at = until

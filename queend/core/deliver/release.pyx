@@ -77,6 +77,7 @@ cdef void releases_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         if x.cursor.state == CURSOR_LEASED:
             cursor_move(x.cursor, CURSOR_READY, 0)
             book_wake_cursor(x.cursor, &wake)
+        tell_free(x.cursor.partition.id, x.cursor.group.id)
         pin_drop(e.worker.pins, x.pin)
         free(x)
         x = following

@@ -67,6 +67,7 @@ cdef void takebacks_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         elif x.cursor.state != CURSOR_READY:
             cursor_move(x.cursor, CURSOR_READY, 0)
             book_wake_cursor(x.cursor, &wake)
+        tell_stored(x.cursor.partition.id)
         pin_drop(e.worker.pins, x.pin)
         free(x)
         x = following

@@ -20,5 +20,13 @@ cdef extern from "<openssl/evp.h>" nogil:
     int EVP_EncodeBlock(unsigned char* out, const unsigned char* p, int n)      # and a NUL behind it
     int EVP_DecodeBlock(unsigned char* out, const unsigned char* p, int n)      # zeros where the padding was; -1: not base64
 
+    ctypedef struct EVP_MD:
+        pass
+    const EVP_MD* EVP_sha256()
+
+cdef extern from "<openssl/hmac.h>" nogil:
+    unsigned char* HMAC(const EVP_MD* kind, const void* key, int key_n, const unsigned char* p, size_t n, unsigned char* out, unsigned int* written)
+
 cdef extern from "<openssl/crypto.h>" nogil:
+    int CRYPTO_memcmp(const void* a, const void* b, size_t n)
     void OPENSSL_cleanse(void* p, size_t n)

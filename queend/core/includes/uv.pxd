@@ -27,6 +27,8 @@ cdef extern from "<uv.h>" nogil:
         void* data
         uv_loop_t* loop
         size_t write_queue_size
+    ctypedef struct uv_udp_t:
+        void* data
     ctypedef struct uv_async_t:
         void* data
     ctypedef struct uv_timer_t:
@@ -72,6 +74,7 @@ cdef extern from "<uv.h>" nogil:
     ctypedef void (*uv_shutdown_cb)(uv_shutdown_t*, int) noexcept nogil
     ctypedef void (*uv_close_cb)(uv_handle_t*) noexcept nogil
     ctypedef void (*uv_connection_cb)(uv_stream_t*, int) noexcept nogil
+    ctypedef void (*uv_udp_recv_cb)(uv_udp_t*, ssize_t, const uv_buf_t*, const sockaddr*, unsigned int) noexcept nogil
     ctypedef void (*uv_async_cb)(uv_async_t*) noexcept nogil
     ctypedef void (*uv_timer_cb)(uv_timer_t*) noexcept nogil
     ctypedef void (*uv_poll_cb)(uv_poll_t*, int, int) noexcept nogil
@@ -121,6 +124,11 @@ cdef extern from "<uv.h>" nogil:
     int uv_shutdown(uv_shutdown_t*, uv_stream_t*, uv_shutdown_cb)
     int uv_fileno(const uv_handle_t*, int*)
     int uv_tcp_close_reset(uv_tcp_t*, uv_close_cb)
+
+    int uv_udp_init(uv_loop_t*, uv_udp_t*)
+    int uv_udp_open(uv_udp_t*, uv_os_sock_t)
+    int uv_udp_recv_start(uv_udp_t*, uv_alloc_cb, uv_udp_recv_cb)
+    int uv_udp_try_send(uv_udp_t*, const uv_buf_t*, unsigned int, const sockaddr*)
 
     int uv_async_init(uv_loop_t*, uv_async_t*, uv_async_cb)
     int uv_async_send(uv_async_t*)

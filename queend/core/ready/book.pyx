@@ -195,6 +195,39 @@ cdef void cursor_wakes(Cursor* c, int64_t at, int64_t due, int64_t now, PopJob**
     if c.state == CURSOR_READY:
         book_wake_cursor(c, wake)
 
+cdef void book_told(Partition* p, PopJob** wake) noexcept nogil:
+    # Another daemon says that messages were stored in it. That is no news of its head, which the database tells: it is
+    # worth a try. Lock held.
+    cdef Group* g = p.queue.group_list
+    cdef Cursor* c
+    while g != NULL:
+        c = NULL
+        if not g.dead:
+            c = <Cursor*>table_get(&g.cursors, <uint32_t>p.id) if g.scan == SCAN_WANTED else book_noted(g, p)
+        if c != NULL and c.state == CURSOR_BUSY:
+            c.again = 1
+        elif c != NULL and c.state == CURSOR_IDLE:
+            cursor_move(c, CURSOR_READY, 0)
+            book_wake_cursor(c, wake)
+        g = g.next
+
+cdef bint book_told_free(Partition* p, int32_t group, PopJob** wake) noexcept nogil:
+    # The same of a lease that has ended. True: a look has to tell, what was out to a feed here counts as out until the
+    # database says otherwise. Lock held.
+    cdef Group* g = p.queue.group_list
+    cdef Cursor* c
+    while g != NULL and (g.dead or g.id != group):
+        g = g.next
+    c = <Cursor*>table_get(&g.cursors, <uint32_t>p.id) if g != NULL else NULL
+    if c == NULL:
+        return False
+    if c.state == CURSOR_BUSY:
+        c.again = AGAIN_FREE
+    elif c.state == CURSOR_LEASED and c.fed == NULL:
+        cursor_move(c, CURSOR_READY, 0)
+        book_wake_cursor(c, wake)
+    return c.fed != NULL
+
 cdef void book_stored(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
     # Somebody here stored up to `head` in what he found under its name. The process may have forgotten the partition
     # since: it may live on under another name entry; where it does not, the groups of its queue look again. Catalog and
@@ -202,6 +235,7 @@ cdef void book_stored(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
     cdef Partition* found = catalog_partition_id(p.id) if p.dead else p
     cdef Queue* q
     cdef Group* g
+    tell_stored(p.id)
     if found != NULL:
         book_head(found, head, wake)
         return
@@ -257,10 +291,14 @@ cdef void book_acked(Group* g, Partition* p, int64_t forgets, bint released, int
     # What an ack did to a cursor; lock held. forgets: book.forgets when it was sent. Where cursors were moved by hand
     # since, it may tell of the time before: that the lease it ended is not the present one, the next pop finds out.
     cdef Cursor* c = book_noted(g, p)
+    cdef PopJob* before
     cdef int64_t wait
     if c == NULL:
         return
     book_found(p, head, wake)
+    before = wake[0]
+    if released and (c.state == CURSOR_BUSY or c.state == CURSOR_READY):
+        tell_free(p.id, g.id)
     if c.state == CURSOR_BUSY:
         c.again = 1
         return
@@ -282,3 +320,5 @@ cdef void book_acked(Group* g, Partition* p, int64_t forgets, bint released, int
     cursor_rest(c)
     if c.state == CURSOR_READY:
         book_wake_cursor(c, wake)
+    if wake[0] == before:
+        tell_free(p.id, g.id)         # else somebody here goes on

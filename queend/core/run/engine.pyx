@@ -32,6 +32,7 @@ cdef void engine_halt(Process* p) noexcept nogil:
     # After they have ended.
     global boss
     boss = NULL
+    peers_halt()
     incarnation_open(NULL)    # nothing is left that it could drop
     streams_close()
     catalog_close()
@@ -67,6 +68,8 @@ cdef bint engine_open(Worker* w) noexcept nogil:
     e.version = -1            # 0 would mean: do not check
     if e.slots != NULL and w.process.connects:
         slotpool_connect(e.slots)
+    if e.slots != NULL and w is boss:
+        peers_open(e)
     return e.slots != NULL
 
 cdef void engine_connect(Worker* w, InboxMsg* m) noexcept nogil:

@@ -139,10 +139,12 @@ cdef void engine_notify(Slice name, bint moved, bint paused) noexcept nogil:
     uv_mutex_unlock(&book.lock)
     uv_rwlock_rdunlock(&catalog.lock)
     popjobs_post(wake)
+    tell_flags(NOTICE_LOOK)
     boss_post(engine_changed if moved or paused else boss_woken)      # the scans are its business
 
 cdef void engine_look() noexcept nogil:
     # Any thread: somebody has committed something that this process was not told of.
+    tell_flags(NOTICE_LOOK)
     boss_post(engine_looks)
 
 cdef void engine_looks(Worker* w, InboxMsg* m) noexcept nogil:

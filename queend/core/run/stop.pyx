@@ -45,7 +45,7 @@ cdef void engine_close(Worker* w) noexcept nogil:
     cdef Engine* e = engine_of(w)
     if e == NULL or e.closing:
         return
-    e.closing = 2
+    e.closing = 2 + (peers_close(engine_on_timer_closed) if e.worker is boss else 0)
     uv_timer_stop(&e.timer)
     uv_close(<uv_handle_t*>&e.timer, engine_on_timer_closed)
     slotpool_close(e.slots, engine_on_slots_closed, e)

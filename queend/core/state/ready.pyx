@@ -9,6 +9,7 @@ cdef enum CursorState:
     CURSOR_DELAYED = 4        # in the due heap until a delay, window or retry pause ends
 
     FRESH_AGAIN = 2           # Cursor.fresh: forgotten while it was busy
+    AGAIN_FREE = 2            # Cursor.again: another daemon says that its lease has ended
 
 cdef struct Fed
 

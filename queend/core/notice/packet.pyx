@@ -1,0 +1,90 @@
+# What daemons tell each other, in bytes (numbers big-endian):
+#
+#   0  version      8 bits    36  began      64 bits    68  database  64 bits
+#   1  flags        8 bits    44  random     64 bits    76  name      32 bytes, NUL-padded
+#   2  bytes of it 16 bits    52  sequence   64 bits   108  entries: partition and group, 32 bits each
+#   4  HMAC        32 bytes   60  sent_us    64 bits
+#
+# The HMAC (SHA-256) is of the packet with zeros in its place; without a secret it is zeros. No I/O, no clock.
+
+cdef inline void packet_put64(char* p, uint64_t v) noexcept nogil:
+    v = htobe64(v)
+    memcpy(p, &v, 8)
+
+cdef inline uint64_t packet_get64(const char* p) noexcept nogil:
+    cdef uint64_t v
+    memcpy(&v, p, 8)
+    return be64toh(v)
+
+cdef inline int32_t packet_get32(const char* p) noexcept nogil:
+    cdef uint32_t v
+    memcpy(&v, p, 4)
+    return <int32_t>be32toh(v)
+
+cdef size_t packet_write(char* p, const Notice* m, const NoticeEntry* entries, Slice secret) noexcept nogil:
+    # PACKET_MOST bytes of room; returns how many it takes. m.n is at most PACKET_ENTRIES.
+    cdef size_t size = PACKET_HEAD + m.n * PACKET_ENTRY
+    cdef uint16_t length = htobe16(<uint16_t>(size - PACKET_HEAD))
+    cdef uint32_t word
+    cdef int i
+    memset(p, 0, PACKET_HEAD)
+    p[0] = PACKET_VERSION
+    p[1] = <char>m.flags
+    memcpy(p + 2, &length, 2)
+    packet_put64(p + 36, m.began)
+    packet_put64(p + 44, m.random)
+    packet_put64(p + 52, m.sequence)
+    packet_put64(p + 60, m.sent_us)
+    packet_put64(p + 68, m.database)
+    memcpy(p + 76, m.name, PEER_NAME)
+    for i in range(m.n):
+        word = htobe32(<uint32_t>entries[i].partition)
+        memcpy(p + PACKET_HEAD + i * PACKET_ENTRY, &word, 4)
+        word = htobe32(<uint32_t>entries[i].group)
+        memcpy(p + PACKET_HEAD + i * PACKET_ENTRY + 4, &word, 4)
+    if secret.n:
+        HMAC(EVP_sha256(), secret.p, <int>secret.n, <const unsigned char*>p, size, <unsigned char*>p + PACKET_TAG, NULL)
+    return size
+
+cdef int packet_read(const char* p, size_t n, Slice secret, Notice* m) noexcept nogil:
+    # PACKET_GOOD: m is its head, packet_entry has the rest.
+    cdef char[PACKET_MOST] copy
+    cdef unsigned char[PACKET_TAG_SIZE] tag
+    cdef uint16_t length
+    cdef int i
+    if n < 1:
+        return PACKET_BROKEN
+    if p[0] != PACKET_VERSION:
+        return PACKET_OTHER
+    if n < PACKET_HEAD or n > PACKET_MOST:
+        return PACKET_BROKEN
+    memcpy(&length, p + 2, 2)
+    length = be16toh(length)
+    if PACKET_HEAD + <size_t>length != n or length % PACKET_ENTRY:
+        return PACKET_BROKEN
+    if secret.n:
+        memcpy(copy, p, n)
+        memset(copy + PACKET_TAG, 0, PACKET_TAG_SIZE)
+        HMAC(EVP_sha256(), secret.p, <int>secret.n, <const unsigned char*>copy, n, tag, NULL)
+        if CRYPTO_memcmp(tag, p + PACKET_TAG, PACKET_TAG_SIZE) != 0:
+            return PACKET_FORGED
+    m.flags = <uint8_t>p[1]
+    m.n = length // PACKET_ENTRY
+    m.began = packet_get64(p + 36)
+    m.random = packet_get64(p + 44)
+    m.sequence = packet_get64(p + 52)
+    m.sent_us = packet_get64(p + 60)
+    m.database = packet_get64(p + 68)
+    memcpy(m.name, p + 76, PEER_NAME)
+    if m.name[0] == 0 or m.name[PEER_NAME - 1] != 0 or m.sequence == 0:
+        return PACKET_BROKEN
+    for i in range(<int>strlen(m.name)):
+        if not 33 <= m.name[i] <= 126:
+            return PACKET_BROKEN      # it is shown to people
+    return PACKET_GOOD
+
+cdef inline NoticeEntry packet_entry(const char* p, int i) noexcept nogil:
+    cdef NoticeEntry e
+    e.partition = packet_get32(p + PACKET_HEAD + i * PACKET_ENTRY)
+    e.group = packet_get32(p + PACKET_HEAD + i * PACKET_ENTRY + 4)
+    return e

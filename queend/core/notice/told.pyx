@@ -1,0 +1,62 @@
+# What other daemons are to hear, until it leaves (peer/leaving). In: commits and ends of leases. Out: a table for the
+# first worker, each entry once. Without peers it is one branch. Any thread; book.lock may be held.
+
+cdef inline void tell_stored(int32_t partition) noexcept nogil:
+    # Messages of it were committed.
+    if told.on:
+        told_put(<uint32_t>partition, 0)
+
+cdef inline void tell_free(int32_t partition, int32_t group) noexcept nogil:
+    # The group's lease of it has ended before its time, and nobody here goes on.
+    if told.on:
+        told_put(<uint64_t><uint32_t>group << 32 | <uint32_t>partition, 0)
+
+cdef inline void tell_flags(int flags) noexcept nogil:
+    if told.on:
+        told_put(0, flags)
+
+cdef void told_put(uint64_t key, int flags) noexcept nogil:
+    cdef ToldTable* t
+    cdef uint32_t at
+    uv_mutex_lock(&told.lock)
+    t = told.now
+    t.flags |= flags
+    if key and t.n == TOLD_MOST:
+        t.flags |= NOTICE_LOOK
+    elif key:
+        at = told_cell(key)
+        while t.cells[at] and t.cells[at] != key:
+            at = (at + 1) % TOLD_CELLS
+        if t.cells[at] == 0:
+            t.cells[at] = key
+            t.at[t.n] = at
+            t.n += 1
+    if not told.posted and boss != NULL:
+        told.posted = worker_post(boss, &told.msg)
+    uv_mutex_unlock(&told.lock)
+
+cdef inline uint32_t told_cell(uint64_t key) noexcept nogil:
+    return <uint32_t>(key * <uint64_t>0x9E3779B97F4A7C15 >> 40) % TOLD_CELLS
+
+cdef ToldTable* told_take() noexcept nogil:
+    # The first worker: what was told so far, to be given back by told_done before it takes again.
+    cdef ToldTable* t
+    uv_mutex_lock(&told.lock)
+    t = told.now
+    told.now = &told.tables[1] if t is &told.tables[0] else &told.tables[0]
+    told.posted = False
+    uv_mutex_unlock(&told.lock)
+    return t
+
+cdef void told_done(ToldTable* t) noexcept nogil:
+    cdef int i
+    for i in range(t.n):
+        t.cells[t.at[i]] = 0
+    t.n = 0
+    t.flags = 0
+
+cdef inline NoticeEntry told_entry(const ToldTable* t, int i) noexcept nogil:
+    cdef NoticeEntry e
+    e.partition = <int32_t><uint32_t>t.cells[t.at[i]]
+    e.group = <int32_t>(t.cells[t.at[i]] >> 32)
+    return e

@@ -1,0 +1,55 @@
+# Seams for the tests of what daemons tell each other: a packet, and who sent it.
+
+def probe_packet(bytes secret, list entries, int flags=0, bytes name=b"a:1", uint64_t began=1, uint64_t random=2,
+                 uint64_t sequence=1, uint64_t sent_us=0, uint64_t database=7):
+    """The bytes of one. entries: (partition, group)."""
+    cdef char[PACKET_MOST] out
+    cdef NoticeEntry[PACKET_ENTRIES] all
+    cdef Notice m
+    cdef int i
+    if len(entries) > PACKET_ENTRIES or len(name) >= PEER_NAME:
+        raise ValueError("too many, or too long a name")
+    memset(&m, 0, sizeof(Notice))
+    m.flags, m.n = flags, len(entries)
+    m.began, m.random, m.sequence, m.sent_us, m.database = began, random, sequence, sent_us, database
+    memcpy(m.name, <const char*>name, len(name))
+    for i, (partition, group) in enumerate(entries):
+        all[i].partition = partition
+        all[i].group = group
+    return out[:packet_write(out, &m, all, slice_of(secret, len(secret)))]
+
+def probe_packet_read(bytes secret, bytes packet):
+    """(verdict, what its head says, its entries); the last two are None where it is not good."""
+    cdef Notice m
+    cdef int i
+    # where it ends: whoever reads on is seen
+    cdef char* copy = <char*>malloc(len(packet) or 1)
+    memcpy(copy, <const char*>packet, len(packet))
+    cdef int verdict = packet_read(copy, len(packet), slice_of(secret, len(secret)), &m)
+    out = (PACKET_WORDS[verdict], None, None)
+    if verdict == PACKET_GOOD:
+        entries = [(packet_entry(copy, i).partition, packet_entry(copy, i).group) for i in range(m.n)]
+        out = ("good", {"flags": m.flags, "name": <bytes>m.name, "began": m.began, "random": m.random,
+                        "sequence": m.sequence, "sent_us": m.sent_us, "database": m.database}, entries)
+    free(copy)
+    return out
+
+def probe_senders(list heard, int64_t dead_us=5000000):
+    """heard: (name, began, sequence, sent_us, now, wall). Of each (verdict, gap); then of each sender (name, packets,
+    lost, restarts)."""
+    cdef Senders* all = <Senders*>calloc(1, sizeof(Senders))
+    cdef Notice m
+    cdef bint gap
+    cdef int i
+    all.dead_us = dead_us
+    out = []
+    for name, began, sequence, sent_us, now, wall in heard:
+        memset(&m, 0, sizeof(Notice))
+        memcpy(m.name, <const char*>name, len(name))
+        m.began, m.sequence, m.sent_us = began, sequence, sent_us
+        verdict = sender_take(all, &m, now, wall, &gap)
+        out.append((PACKET_WORDS[verdict], bool(gap)))
+    told = [(<bytes>all.all[i].name, all.all[i].packets, all.all[i].lost + window_lost(&all.all[i].window),
+             all.all[i].restarts) for i in range(all.n)]
+    free(all)
+    return out, told
