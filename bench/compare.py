@@ -19,10 +19,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the checkout'
 
 from cluster import open_cluster
 from lab import Lab
-from scenarios import PUSHES
+from scenarios import PIPELINES, PUSHES
 from server import ROOT, Daemon
 
-NAMES = ("push1", "push100", "cycle", "pipeline")
+NAMES = ("push1", "push100", "cycle", *PIPELINES)
 COSTS = ("daemon_cpu_us_per_message", "postgres_cpu_us_per_message")
 
 
@@ -51,11 +51,11 @@ class Side(Lab):
         if name == "cycle":
             roles = [dict(kind="pop", name=name, queue=queue, group="cycle", conns=16, batch=50, lease=1, wait=1,
                           timeout=2000, count=10**8)]
-        elif name == "pipeline":
+        elif name in PIPELINES:
             self.prepare(queue, 1000)
             roles = [dict(kind="push", name="push", queue=queue, conns=64, items=1, partitions=1000, ids=7),
-                     dict(kind="pop", name=name, queue=queue, conns=16, batch=50, lease=1, wait=1,
-                          timeout=5000, delivery=1)]
+                     dict(kind="pop", name=name, queue=queue, conns=16, lease=1, wait=1, timeout=5000, delivery=1,
+                          **PIPELINES[name])]
         else:
             self.prepare(queue, PUSHES[name]["partitions"])
             roles = [dict(kind="push", name=name, queue=queue, count=10**8, **PUSHES[name])]

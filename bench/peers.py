@@ -83,6 +83,9 @@ class Runs:
         self.one(system, "consume", "push100", [dict(POP, count=stored * 95 // 100)], 0)
         system.create("pipeline")
         self.one(system, "pipeline", "pipeline", [PUSH["push1"], POP])
+        if system.autopilot:
+            system.create("autopilot")
+            self.one(system, "pipeline, autopilot", "autopilot", [PUSH["push1"], dict(POP, autopilot=1)])
         system.create("latency")
         self.one(system, "latency", "latency", [dict(kind="push", conns=32, items=1, rate=200), POP], of="push")
 

@@ -13,7 +13,9 @@ PUSHES = {
     "push1000few": dict(conns=8, items=1000, partitions=10, ids=7),
 }
 POPS = {"pop50": "push100", "pop50few": "push100few", "cycle": "push100"}  # and what fills the queue for it
-NAMES = ("push1", "push100", "push100v4", "push100few", "push1000few", "pop50", "pop50few", "cycle", "pipeline",
+# what the consumers of a pipeline ask for
+PIPELINES = {"pipeline": dict(batch=50), "pipeline64": dict(batch=50, claim=64), "pipelineauto": dict(autopilot=1)}
+NAMES = ("push1", "push100", "push100v4", "push100few", "push1000few", "pop50", "pop50few", "cycle", *PIPELINES,
          "latency", "idle", "xmin")
 MOST_MESSAGES = 12_000_000  # one scenario stores no more than that, however fast the server is
 
@@ -31,6 +33,8 @@ class Scenarios(Lab):
             self.push(name)
         elif name in POPS:
             self.pop(name, POPS[name])
+        elif name in PIPELINES:
+            self.pipeline(name)
         else:
             getattr(self, name)()
 
@@ -108,16 +112,17 @@ class Scenarios(Lab):
                           self.floors[source])["messages_per_s"]
         return dict(floor_ratio=line["messages_per_s"] / floor if floor else None, floor_messages_per_s=floor)
 
-    def pipeline(self) -> None:
-        queue = "bench-pipeline"
+    def pipeline(self, name: str) -> None:
+        queue = "bench-" + name
         self.prepare(queue, 1000)
         report, window, disk = self.load(
             self.warm, self.seconds,
             dict(kind="push", name="push", queue=queue, conns=64, items=1, partitions=1000, ids=7),
-            dict(kind="pop", name="pop", queue=queue, conns=16, batch=50, lease=1, wait=1, timeout=5000, delivery=1))
-        self.check("pipeline", queue)
+            dict(kind="pop", name="pop", queue=queue, conns=16, lease=1, wait=1, timeout=5000, delivery=1,
+                 **PIPELINES[name]))
+        self.check(name, queue)
         pushed, popped = report["roles"]["push"], report["roles"]["pop"]
-        line = self.base("pipeline", report, "pop", window, disk)
+        line = self.base(name, report, "pop", window, disk)
         line |= dict(requests_per_s=(pushed["requests"] + popped["requests"]) / report["seconds"],
                      p50_ms=popped["delivery_p50_ms"],
                      p99_ms=popped["delivery_p99_ms"], pushed_per_s=pushed["messages"] / report["seconds"],

@@ -47,6 +47,7 @@ struct Role {
     int depth;                     /* pop without lease: requests in flight per connection (HTTP pipelining) */
     char mark;                     /* push: first letter of the partitions; pop: only messages of such partitions count for delivery */
     bool wait, lease;              /* pop: long poll; lease and ack/batch instead of autoAck */
+    bool autopilot;                /* pop: as the 2.x client asks by default: the server chooses batch and partitions */
     bool measure_delivery;         /* pop: latency = now - the payload's "at" */
     double rate;                   /* push: requests per second on a fixed schedule; 0 = closed loop */
     int64_t count;                 /* stop after so many messages; 0 = by time alone */

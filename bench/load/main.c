@@ -2,12 +2,13 @@
  *
  * ROLE is `push` or `pop` followed by comma-separated settings, all at their defaults unless given:
  *   push,name=push,queue=bench,queues=1,conns=16,items=100,partitions=1000,spread=random,mark=p,ids=7,rate=0
- *   pop,name=pop,queue=bench,queues=1,conns=16,batch=50,claim=1,group=,lease=0,wait=0,timeout=30000,delivery=0,mark=,depth=1
+ *   pop,name=pop,queue=bench,queues=1,conns=16,batch=50,claim=1,group=,lease=0,wait=0,autopilot=0,timeout=30000,delivery=0,mark=,depth=1
  *   both: count=0 (stop after so many messages)
  *   push: form=json (plain, framed: the 2.x client's bodies, with spread=block only), counts=0 (answers in numbers); pop: frames=0
  * into: with lease=1, a queue: the acknowledgements of an answer go in one transaction that pushes as many messages there.
  * spread: partitions of a request's items at random; `cycle`: each next item the next one of a fixed shuffle of all; `block`: all in one, in turn.
  * queues > 1: the queues are named bench00000, bench00001, …; items take them in turn, connection i of a pop role asks number i modulo queues.
+ * autopilot: pops say so instead of batch and claim, as the 2.x client does by default.
  * depth: pops in flight per connection, one behind the other.
  * mark: the first letter of the partitions' names; a pop role with one measures delivery of such partitions only.
  * rate > 0 sends on a fixed schedule whatever the server does, and latency counts from the scheduled start.
@@ -138,6 +139,7 @@ static Role *role_parse(char *text) {
         else if (!strcmp(word, "count")) r->count = atoll(v);
         else if (!strcmp(word, "lease")) r->lease = atoi(v);
         else if (!strcmp(word, "wait")) r->wait = atoi(v);
+        else if (!strcmp(word, "autopilot")) r->autopilot = atoi(v);
         else if (!strcmp(word, "delivery")) r->measure_delivery = atoi(v);
         else { fprintf(stderr, "load: unknown setting %s\n", word); exit(2); }
     }

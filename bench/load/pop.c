@@ -15,7 +15,9 @@ void pop_prepare(Role *r) {
     text_print(q, "GET /api/v1/pop/queue/%s", r->queue);
     r->pop_queue = q->len;
     if (r->queues > 1) text_print(q, "%0*d", QUEUE_DIGITS, 0);
-    text_print(q, "?batch=%d&partitions=%d&autoAck=%s", r->batch, r->claim, r->lease ? "false" : "true");
+    if (r->autopilot) text_print(q, "?autopilot=true");
+    else text_print(q, "?batch=%d&partitions=%d", r->batch, r->claim);
+    text_print(q, "&autoAck=%s", r->lease ? "false" : "true");
     if (r->group[0]) text_print(q, "&consumerGroup=%s", r->group);
     if (r->frames) text_print(q, "&frames=true");
     if (r->wait) text_print(q, "&wait=true&timeout=%d", r->timeout_ms);

@@ -14,6 +14,7 @@ KEYS = 1000
 
 class Queend(System):
     name = "queend"
+    autopilot = True
     server: Daemon | None = None
     cluster: Cluster | None = None
     durability = "every answer after a commit, flushed (synchronous_commit = on); one commit stores what has gathered"

@@ -51,6 +51,7 @@ class System(abc.ABC):
     """
     name = wire = durability = version = ""
     host, port = "127.0.0.1", 0
+    autopilot = False  # may consumers leave it to the server how much they take?
 
     def __init__(self, major: int | None = None) -> None:
         """`major`: of PostgreSQL, for those that use it."""

@@ -90,6 +90,14 @@ def test_a_transaction_of_the_load_moves_what_it_takes(daemon, client, queue):
     assert client.pop("moved-from", batch=1000, partitions=3, autoAck="true") == []
 
 
+def test_the_load_can_leave_it_to_the_server_how_much_it_takes(daemon, queue):
+    stored = load(daemon.port, f"push,queue={queue},conns=1,items=100,partitions=20,count=200")["roles"][0]["stored"]
+    told = load(daemon.port, f"pop,queue={queue},conns=1,autopilot=1,lease=1,count={stored}")["roles"][0]
+    assert told["acked"] == told["taken"] == stored and told["errors"] == 0
+    # pops and acknowledgments: of one partition each it would be 40
+    assert told["requests"] < 20
+
+
 def test_refused_requests_are_errors_not_messages(daemon):
     told = load(daemon.port, "pop,queue=%FFbad,conns=1", seconds=0.1)["roles"][0]
     assert told["messages"] == 0 and told["errors"] > 0 and told["error"].startswith("status 400")
