@@ -115,7 +115,6 @@ include "core/spool/spool.pyx"            # what is in it
 # Sockets, threads, budgets. In: connections. Out: complete requests, to `service`; answers, to the kernel. Owns
 # connections and requests (each its worker's). Its last lock is an inbox's.
 include "core/net/inbox.pyx"              # messages between threads
-include "core/net/era.pyx"                # who may still hold what was deleted
 include "core/net/budget.pyx"             # how much all clients together may hold
 include "core/net/requestlog.pyx"         # a line per answer, if that is wanted
 include "core/net/spans.pyx"              # spans of traces, if they are wanted

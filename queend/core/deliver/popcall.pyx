@@ -83,7 +83,7 @@ cdef void popcall_bounds(PopCall* call, PopArgs* a) noexcept nogil:
 
 cdef inline int64_t pop_expects(PopJob* j) noexcept nogil:
     # Bytes it may bring, as those of its queue were of late.
-    cdef int64_t each = <int64_t>tally_of(j.queue, j.job.r.worker).each
+    cdef int64_t each = <int64_t>j.queue.tally[j.job.r.worker.index].each
     return min(j.req.batch * (each if each else CALL_EACH), CALL_JOB_BYTES)
 
 cdef bint popcall_room(PopCall* call, PopJob* j) noexcept nogil:

@@ -247,7 +247,7 @@ cdef void refill_done(PushItem* it, int n) noexcept nogil:
     cdef Buf record
     spool_count(it.queue, it.part, -n)
     if it.status < 2 and it.partition != NULL:
-        tally_of(it.partition.queue, boss).push_messages += n
+        it.partition.queue.tally[boss.index].push_messages += n
     if it.status != 2:
         return
     # A batch is split until the item at fault stands alone: this is one record. It is written anew.

@@ -79,17 +79,11 @@ cdef void scan_send(Engine* e) noexcept nogil:
     arg_int4(&a.most, SCAN_PAGE)
     call_send(&e.discover.call)
 
-cdef inline int64_t look_due(Discover* d, const Settings* s) noexcept nogil:
-    # When to look next (monotonic). The first time at once: everything after it goes on from there.
-    if d.look_now or d.since == 0 and d.looked_us == 0:
-        return 1
-    return d.looked_us + <int64_t>min(max(s.look_ms, 20), LOOK_MOST_MS) * 1000
-
 cdef void discover_tick(Engine* e, int64_t now) noexcept nogil:
     # By one worker: has anything been committed at all, the catalog among it? An idle database answers that for
     # microseconds.
     cdef Discover* d = &e.discover
-    if d.finding or d.recent_wanted or d.waking_wanted or d.leases_wanted or now < look_due(d, e.settings):
+    if d.finding or d.recent_wanted or d.waking_wanted or d.leases_wanted or now < d.due_us:
         return
     if slotpool_take(e.slots) == NULL:
         return                # the timer comes here again
@@ -97,8 +91,8 @@ cdef void discover_tick(Engine* e, int64_t now) noexcept nogil:
     d.leases_all = book.missed
     book.missed = False
     uv_mutex_unlock(&book.lock)
-    d.look_now = False
     d.looked_us = now
+    d.due_us = now + <int64_t>min(max(e.settings.look_ms, 20), LOOK_MOST_MS) * 1000
     discover_begin(e, STMT_LOOK, look_done, FIND_LOOK)
     d.call.deadline_ms = min(e.deadline_ms, LOOK_DEADLINE_MS)
     call_send(&d.call)
@@ -245,6 +239,7 @@ cdef void discover_forget(Engine* e) noexcept nogil:
     d.n_checked = 0
     d.snapshot = 0
     d.looked_us = 0
+    d.due_us = 0
     d.since = 0
     d.writer = 0
     d.waking_from = 0
@@ -258,7 +253,7 @@ cdef bint found_keep(Discover* d, int n) noexcept nogil:
     memset(f, 0, n * sizeof(Found))
     d.found = f
     d.n_found = 0
-    d.server = catalog_server()
+    d.server = catalog.server
     return True
 
 cdef void scan_done(Call* c, PGresult* res, int outcome) noexcept nogil:
@@ -364,7 +359,7 @@ cdef void found_take(Engine* e, int finding) noexcept nogil:
     cdef int64_t wall = dbclock_at(now)
     d.finding = FIND_NOTHING
     uv_rwlock_rdlock(&catalog.lock)
-    if d.server != catalog_server():
+    if d.server != catalog.server:
         discover_forget(e)    # its numbers mean other things by now
         finding = FIND_NOTHING
     uv_mutex_lock(&book.lock)

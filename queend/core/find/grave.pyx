@@ -1,4 +1,4 @@
-# What was deleted, given back. In: what the catalog buried. Out: its memory, two moves of the era later (net/era), and
+# What was deleted, given back. In: what the catalog buried. Out: its memory, two moves of the era later (net/request), and
 # with it cached rows, leases and ids that were remembered, places in the heap of due times and in the list of scans. On
 # the first worker's thread, from its timer and at the end of a turn of its loop: nothing below it holds a pointer then.
 # A slice at a time under the book's lock, some slices a turn, so that nobody waits.
@@ -48,6 +48,7 @@ cdef void era_tick(Worker* w) noexcept nogil:
         era_now += 1
         catalog.due = grave_open()[0]
         memset(grave_open(), 0, sizeof(Grave))
+        w.digs = True
     uv_mutex_unlock(&book.lock)
     uv_rwlock_wrunlock(&catalog.lock)
     popjobs_wake(w, wake)
@@ -63,10 +64,11 @@ cdef void era_tick(Worker* w) noexcept nogil:
 
 cdef void grave_turn(Worker* w) noexcept nogil:
     cdef int i
-    if w is not boss or w.ending or grave_is_empty(&catalog.due) or not era_settled(w.process):
+    if w.ending or not era_settled(w.process):
         return
     for i in range(GRAVE_SLICES):
-        if not grave_slice(&catalog.due):
+        w.digs = grave_slice(&catalog.due)
+        if not w.digs:
             return
     uv_async_send(&w.inbox.wake)      # the rest with the next turn, which comes at once
 

@@ -99,13 +99,13 @@ cdef void lookup_drain(Engine* e) noexcept nogil:
         e.round.waiting = NULL
         e.round.jobs = round_take(&e.resolving)
         uv_rwlock_rdlock(&catalog.lock)
-        e.round.server = catalog_server()
+        e.round.server = catalog.server
         job = e.round.jobs
         while job != NULL:
             job.kind.ask(e, job)
             job = job.next
         uv_rwlock_rdunlock(&catalog.lock)
-    if e.round.server != catalog_server():
+    if e.round.server != catalog.server:
         e.round.waiting = NULL        # its numbers mean other things now: everyone asks anew
     while e.round.waiting != NULL and clock_mono_us() >= e.round.pause_until:
         if not ask_send(e, e.round.waiting):

@@ -1,5 +1,5 @@
 # The catalog: what this process knows of queues, partitions and groups, by name and by id. In: rows of catalog_load,
-# resolve, group_resolve and the finders. Out: pointers that stay valid while who looked them up is pinned (net/era):
+# resolve, group_resolve and the finders. Out: pointers that stay valid while who looked them up is pinned (net/request):
 # what is deleted is unlinked and marked dead at once, and freed later (find/grave). Owner: the process. The tables are
 # guarded by `lock`; what the pop side keeps in them (cursors, waiters, heads) by the book's mutex. Lock order:
 # catalog.lock, then book.lock, then an inbox.
@@ -12,7 +12,8 @@ cdef struct Grave:            # freed in this order: what stands in one points t
 cdef struct Catalog:
     uv_rwlock_t lock
     int64_t version           # -1: all of it was dropped, the reload is still to come
-    int64_t server            # the incarnation of the server that it tells of
+    # the incarnation of the server that it tells of; read with the lock, or for a look that a later one confirms
+    SharedInt64 server
     SharedFlag loaded
     unsigned char[16] seed
     uint64_t hash_seed
@@ -39,10 +40,6 @@ cdef enum:
     FORGOTTEN_US = 2000000    # a group that is not found again for so long after it was forgotten is given back
 
 cdef Catalog catalog
-
-cdef inline int64_t catalog_server() noexcept nogil:
-    # Lock held, or for a look that a later one with it confirms.
-    return atomic_get64(&catalog.server)
 
 cdef void catalog_open() noexcept nogil:
     memset(&catalog, 0, sizeof(catalog))

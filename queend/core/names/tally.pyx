@@ -12,9 +12,6 @@ cdef Tally* tally_make() noexcept nogil:
     memset(at, 0, <size_t>tally_workers * sizeof(Tally))
     return <Tally*>at
 
-cdef inline Tally* tally_of(Queue* q, Worker* w) noexcept nogil:
-    return &q.tally[w.index]
-
 cdef inline void tally_pop(PopJob* j, Worker* w, int n, size_t bytes) noexcept nogil:
     # Its answer with n messages is written.
     cdef Tally* t
@@ -22,7 +19,7 @@ cdef inline void tally_pop(PopJob* j, Worker* w, int n, size_t bytes) noexcept n
     cdef int64_t lag = 0
     if j.queue == NULL:
         return
-    t = tally_of(j.queue, w)
+    t = &j.queue.tally[w.index]
     t.pop_requests += 1
     t.pop_messages += <uint64_t>n
     if n == 0:
@@ -54,7 +51,7 @@ cdef void tally_ack(AckReq* q, Worker* w) noexcept nogil:
         queue = q.items[i].partition.queue
         if queue is not last:
             last = queue
-            t = tally_of(queue, w)
+            t = &queue.tally[w.index]
             t.ack_requests += 1
         t.ack_done += q.items[i].code & 1
         t.ack_failed += ~q.items[i].code & 1
@@ -72,8 +69,8 @@ cdef void tally_transaction(TxReq* q, Worker* w) noexcept nogil:
             continue
         if queue is not last:
             last = queue
-            tally_of(queue, w).transactions += 1
+            queue.tally[w.index].transactions += 1
         if q.ops[i].kind == TX_PUSH:
-            tally_of(queue, w).push_messages += 1
+            queue.tally[w.index].push_messages += 1
         else:
-            tally_of(queue, w).ack_done += 1
+            queue.tally[w.index].ack_done += 1

@@ -8,18 +8,9 @@
 cdef enum:
     BESIDE_LEAST = 1 << 20    # bytes of a body
 
-cdef inline void body_take(Worker* w, Request* r, void* job, BodyRead read, BodyTaken taken) noexcept nogil:
-    # `read` takes the body apart, on any thread; `taken` is told on the worker's, now or later.
-    cdef Tools t
-    if r.body.n >= BESIDE_LEAST and beside_add(w, r, job, read, taken):
-        return
-    t.unzip = &w.unzip
-    t.uuids = &w.uuids
-    t.settings = w.settings
-    taken(w, r, job, read(r, job, &t), &t.error)
-
 cdef bint beside_add(Worker* w, Request* r, void* job, BodyRead read, BodyTaken taken) noexcept nogil:
-    # False: it has to be read at once.
+    # `read` takes the body apart, on any thread; `taken` is told later, on the worker's. False: it has to be read at
+    # once, as every body below BESIDE_LEAST is, with the worker's tools.
     cdef Beside* x = <Beside*>arena_zero(&r.arena, sizeof(Beside))
     if x == NULL:
         return False

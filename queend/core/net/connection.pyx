@@ -175,7 +175,7 @@ cdef void conn_on_alloc(uv_handle_t* handle, size_t suggested, uv_buf_t* buf) no
     else:
         buf.base = c.worker.input
         buf.len = INPUT_HEAD if c.large and c.mode == READ_HEAD else INPUT_SIZE
-    if turn_full(c.worker):
+    if c.worker.counters.bytes_in >= c.worker.turn_full:
         if c.mode != READ_HEAD or c.head.len:
             buf.len = 0
         elif turn_crowded(c.worker):
@@ -432,7 +432,9 @@ cdef void conn_complete(Conn* c) noexcept nogil:
         c.mode = READ_NOTHING
         c.ended = True
     r.started_us = clock_mono_us()
-    turn_took(w, r.started_us)
+    w.taken_us = r.started_us
+    if w.turn_us == 0:
+        w.turn_us = w.taken_us
     if r.method == METHOD_OPTIONS:
         reply_options(r)
     else:

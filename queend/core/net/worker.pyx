@@ -47,7 +47,8 @@ cdef void worker_before(uv_prepare_t* handle) noexcept nogil:
     cdef Worker* w = <Worker*>handle.data
     pin_up(&w.turns)
     worker_turn(w)
-    service.sleep(w)
+    if w.digs:
+        service.dig(w)
     if chunkpool_turn(&w.chunks) and not w.ending:
         uv_async_send(&w.inbox.wake)      # the rest with the next turn, which comes at once
     if w.stopping and not w.drained and not w.ending and worker_is_drained(w):
@@ -100,17 +101,11 @@ cdef enum:
     TURN_BYTES = 1 << 20
     TURN_CROWDED = 4 << 20
 
-cdef inline void turn_took(Worker* w, int64_t now) noexcept nogil:
-    # A request was taken.
-    if w.turn_us == 0:
-        w.turn_us = now
-    w.taken_us = now
-
 cdef inline bint turn_over(Worker* w) noexcept nogil:
     return w.taken_us - w.turn_us > TURN_US
 
 cdef inline bint turn_full(Worker* w) noexcept nogil:
-    return w.counters.bytes_in - w.turn_from >= TURN_BYTES
+    return w.counters.bytes_in >= w.turn_full
 
 cdef inline bint turn_crowded(Worker* w) noexcept nogil:
     return w.counters.bytes_in - w.turn_from >= TURN_CROWDED
@@ -124,6 +119,7 @@ cdef inline void turn_end(Worker* w) noexcept nogil:
     if n > w.counters.turn_bytes:
         w.counters.turn_bytes = n
     w.turn_from = w.counters.bytes_in
+    w.turn_full = w.turn_from + TURN_BYTES
     w.turn_us = 0
     w.taken_us = 0
 
@@ -202,6 +198,10 @@ cdef Worker* worker_new(Process* process, int index, Settings* s) noexcept nogil
         free(w)
         return NULL
     uuidgen_open(&w.uuids)
+    w.tools.unzip = &w.unzip
+    w.tools.uuids = &w.uuids
+    w.tools.settings = s
+    turn_end(w)
     uv_mutex_init(&w.inbox.lock)
     uv_sem_init(&w.opened, 0)
     uv_loop_init(&w.loop)

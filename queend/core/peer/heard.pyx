@@ -126,6 +126,6 @@ cdef void peer_look(Engine* e) noexcept nogil:
     uv_mutex_lock(&peers.lock)
     peers.looks += 1
     uv_mutex_unlock(&peers.lock)
-    e.discover.look_now = True
+    e.discover.due_us = 0
     if now - e.discover.looked_us >= PEER_LOOK_US:
         discover_tick(e, now)

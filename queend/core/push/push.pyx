@@ -10,11 +10,12 @@ PUSH_JOB.hurries = True
 
 cdef void push_submit(Worker* w, Request* r, int route) noexcept nogil:
     cdef PushJob* j = <PushJob*>arena_zero(&r.arena, sizeof(PushJob))
+    cdef BodyRead read = events_read_body if route == ROUTE_EVENTS else push_read_body
     r.op = OP_PUSH
     if j == NULL:
         reply_error(r, 503, "Out of memory")
-    else:
-        body_take(w, r, j, events_read_body if route == ROUTE_EVENTS else push_read_body, push_taken)
+    elif r.body.n < BESIDE_LEAST or not beside_add(w, r, j, read, push_taken):
+        push_taken(w, r, j, read(r, j, &w.tools), &w.tools.error)
 
 cdef bint push_read_body(Request* r, void* job, Tools* t) noexcept nogil:
     cdef PushReq* q = &(<PushJob*>job).req
@@ -319,7 +320,7 @@ cdef void push_tell(PushJob* j) noexcept nogil:
         if it.partition != NULL and it.status < 2:
             if it.partition.queue is not queue:
                 queue = it.partition.queue
-                tally = tally_of(queue, r.worker)
+                tally = &queue.tally[r.worker.index]
                 tally.push_requests += 1
             tally.push_messages += it.run.n if it.run != NULL else 1
         if it.run != NULL:

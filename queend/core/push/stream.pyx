@@ -77,7 +77,7 @@ cdef void stream_add(PushStream* s, PushPart* part) noexcept nogil:
         if to.gather == NULL:
             to.gather = batch_new(to)
             if to.gather != NULL:
-                to.gather.server = catalog_server()
+                to.gather.server = catalog.server
                 to.gather.begun_us = clock_mono_us() if s.hold.patient else 0
         short = to.gather == NULL
         if short or batch_full(to.gather, part.job, s.hold.max_jobs):
@@ -209,9 +209,9 @@ cdef void stream_send(PushStream* s, PushBatch* b) noexcept nogil:
         if b.first == NULL:
             stream_drop(s, b)
             return
-    if b.server != catalog_server():
+    if b.server != catalog.server:
         # It gathered for partitions of a server that another has replaced: they are looked up there.
-        b.server = catalog_server()
+        b.server = catalog.server
         batch_evict(s, b)
         if b.first == NULL:
             stream_drop(s, b)

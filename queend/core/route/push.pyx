@@ -262,7 +262,7 @@ cdef bint push_read(Slice headers, Slice query, Slice body, Unzip* z, Arena* a, 
             return False
     elif not push_parse(body, a, g, settings.max_items, out, e):
         return False
-    if form == PUSH_JSON or form == PUSH_LINES and not options.bare:
+    if out.n >= JOIN_LEAST and (form == PUSH_JSON or form == PUSH_LINES and not options.bare):
         pushitems_join(out, a)
     if options.due and not pushreq_defer(out, a, options.due, e):
         return False

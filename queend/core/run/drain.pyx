@@ -91,7 +91,7 @@ cdef void engine_arm(Engine* e) noexcept nogil:
             if rowcache.first != NULL and (next_us == 0 or rowcache.first.kept_us + ROWCACHE_AGE_US < next_us):
                 next_us = rowcache.first.kept_us + ROWCACHE_AGE_US
             uv_mutex_unlock(&book.lock)
-            look_us = look_due(&e.discover, e.settings)
+            look_us = e.discover.due_us
             if look_us <= now:
                 look_us = now + 20000         # it waits for a connection, or for the end of the one before
             if not e.slots.closing and (next_us == 0 or look_us < next_us):

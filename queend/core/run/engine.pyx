@@ -128,7 +128,8 @@ cdef void engine_request(Worker* w, Request* r) noexcept nogil:
     if sites.guards and not site_admits(r, route != NULL and route.tells):
         return
     if route == NULL:
-        body_take(w, r, NULL, values_read, values_taken)
+        if r.body.n < BESIDE_LEAST or not beside_add(w, r, NULL, values_read, values_taken):
+            values_taken(w, r, NULL, values_read(r, NULL, &w.tools), &w.tools.error)
         return
     if route.tells:
         route.submit(w, r, route.route)

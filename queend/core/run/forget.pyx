@@ -37,7 +37,7 @@ cdef void forget_all(int64_t number) noexcept nogil:
         catalog_bury(catalog.list)
     catalog.cleanings += 1    # look-ups under way are void
     catalog.version = -1
-    atomic_set64(&catalog.server, number)
+    catalog.server = number
     uv_rwlock_wrunlock(&catalog.lock)
     uv_mutex_lock(&idsets.lock)
     while idsets.oldest != NULL:

@@ -150,7 +150,7 @@ cdef void engine_look() noexcept nogil:
 cdef void engine_looks(Worker* w, InboxMsg* m) noexcept nogil:
     cdef Discover* d = &engine_of(w).discover
     free(m)
-    d.look_now = True
+    d.due_us = 0
     discover_tick(engine_of(w), clock_mono_us())      # or with the next turn of the clock
 
 cdef void engine_changed(Worker* w, InboxMsg* m) noexcept nogil:

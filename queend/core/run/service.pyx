@@ -8,7 +8,7 @@ cdef void service_open() noexcept nogil:
     service.connect = engine_connect
     service.open = engine_open
     service.turn = engine_drain
-    service.sleep = grave_turn
+    service.dig = grave_turn
     service.tick = service_tick
     service.stop = engine_stop
     service.idle = engine_idle

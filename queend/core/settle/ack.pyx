@@ -24,11 +24,12 @@ ACK_JOB.reloads = True
 
 cdef void ack_submit(Worker* w, Request* r, int route) noexcept nogil:
     cdef AckJob* j = <AckJob*>arena_zero(&r.arena, sizeof(AckJob))
+    cdef BodyRead read = ack_read_body if route == ROUTE_ACK else acks_read_body
     r.op = OP_ACK
     if j == NULL:
         reply_error(r, 503, "Out of memory")
-    else:
-        body_take(w, r, j, ack_read_body if route == ROUTE_ACK else acks_read_body, ack_taken)
+    elif r.body.n < BESIDE_LEAST or not beside_add(w, r, j, read, ack_taken):
+        ack_taken(w, r, j, read(r, j, &w.tools), &w.tools.error)
 
 cdef bint ack_read_body(Request* r, void* job, Tools* t) noexcept nogil:
     return ack_parse(r.body, &r.arena, True, t.settings.max_items, &(<AckJob*>job).req, &t.error)
@@ -83,7 +84,7 @@ cdef bint ackitem_find(AckItem* it, Slice group, bint asked, bint* ask) noexcept
 cdef inline bint ackjob_current(Engine* e, AckJob* j) noexcept nogil:
     # The statement says that it knows the catalog as the worker does: so must the names in it. A catalog that is not
     # whole has no version; then the worker's is older than the database's, which refuses the statement.
-    return j.job.server == catalog_server() and (j.version >= e.version or j.version < 0)
+    return j.job.server == catalog.server and (j.version >= e.version or j.version < 0)
 
 cdef void ack_go(Worker* w, AckJob* j) noexcept nogil:
     cdef bint ask = False
@@ -91,8 +92,8 @@ cdef void ack_go(Worker* w, AckJob* j) noexcept nogil:
     cdef int i
     cdef AckItem* it
     uv_rwlock_rdlock(&catalog.lock)
-    if j.job.server != catalog_server():
-        j.job.server = catalog_server()
+    if j.job.server != catalog.server:
+        j.job.server = catalog.server
         j.asked = 0
     j.version = catalog.version
     for i in range(j.req.n):

@@ -27,8 +27,8 @@ cdef void cycle_submit(Worker* w, Request* r, int route) noexcept nogil:
     cdef CycleJob* j = <CycleJob*>arena_zero(&r.arena, sizeof(CycleJob))
     if j == NULL:
         reply_error(r, 503, "Out of memory")
-    else:
-        body_take(w, r, j, cycle_read_body, cycle_taken)
+    elif r.body.n < BESIDE_LEAST or not beside_add(w, r, j, cycle_read_body, cycle_taken):
+        cycle_taken(w, r, j, cycle_read_body(r, j, &w.tools), &w.tools.error)
 
 cdef bint cycle_read_body(Request* r, void* job, Tools* t) noexcept nogil:
     return cycle_parse(r.body, &r.arena, t.uuids, &(<CycleJob*>job).req, &t.error)
@@ -67,8 +67,8 @@ cdef void cycle_go(Worker* w, CycleJob* j) noexcept nogil:
     cdef bint missing = False
     cdef int i
     uv_rwlock_rdlock(&catalog.lock)
-    if j.job.server != catalog_server():
-        j.job.server = catalog_server()
+    if j.job.server != catalog.server:
+        j.job.server = catalog.server
         j.job.tries = 0
         j.looked = False
         j.made = False

@@ -39,7 +39,7 @@ cdef bint cycle_send(Engine* e) noexcept nogil:
         return False
     j = <CycleJob*>joblist_take(&e.cycles.jobs)
     step = (STEP_ASK if j.doubt else STEP_LOOK if cycle_looks(j) else STEP_MAKE if j.makes else STEP_DO)
-    if j.job.server != catalog_server() or (step == STEP_DO and not cycle_stands(j)):
+    if j.job.server != catalog.server or (step == STEP_DO and not cycle_stands(j)):
         call_drop(&call.base)
         if j.doubt:
             job_refuse(&j.job, 503, CYCLE_IN_DOUBT)
@@ -318,8 +318,8 @@ cdef void cycle_stored(CycleCall* call, int i, int64_t base, int64_t at, PopJob*
         it = it.next
     if following > base:
         book_stored(p, following, wake)
-        tally_of(p.queue, call.base.engine.worker).push_messages += <uint64_t>(following - base)
-        tally_of(p.queue, call.base.engine.worker).push_requests += c.skip == 0
+        p.queue.tally[call.base.engine.worker.index].push_messages += <uint64_t>(following - base)
+        p.queue.tally[call.base.engine.worker.index].push_requests += c.skip == 0
 
 cdef void cycle_repeats(CycleCall* call) noexcept nogil:
     # Items whose id an earlier one of the same cycle has.
@@ -366,12 +366,12 @@ cdef void cycle_take(CycleCall* call, PGresult* res) noexcept nogil:
     p = catalog_partition_id(cycle_partition(q)) if q.has_ack else NULL
     if p != NULL:
         g = p.queue.group_list
-        tally_of(p.queue, w).ack_requests += 1
+        p.queue.tally[w.index].ack_requests += 1
         if q.dead:
-            tally_of(p.queue, w).ack_failed += 1
+            p.queue.tally[w.index].ack_failed += 1
             w.counters.dead_lettered += 1
         else:
-            tally_of(p.queue, w).ack_done += <uint64_t>q.count
+            p.queue.tally[w.index].ack_done += <uint64_t>q.count
     while g != NULL and g.id != pg_int4_or(res, 0, CYCLE_GROUP, 0):
         g = g.next
     if g != NULL:

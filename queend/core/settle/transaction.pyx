@@ -16,8 +16,8 @@ cdef void tx_submit(Worker* w, Request* r, int route) noexcept nogil:
     r.op = OP_TRANSACTION
     if j == NULL:
         reply_error(r, 503, "Out of memory")
-    else:
-        body_take(w, r, j, tx_read_body, tx_taken)
+    elif r.body.n < BESIDE_LEAST or not beside_add(w, r, j, tx_read_body, tx_taken):
+        tx_taken(w, r, j, tx_read_body(r, j, &w.tools), &w.tools.error)
 
 cdef bint tx_read_body(Request* r, void* job, Tools* t) noexcept nogil:
     cdef TxReq* q = &(<TxJob*>job).req
@@ -76,8 +76,8 @@ cdef void tx_go(Worker* w, TxJob* j) noexcept nogil:
     cdef bint missing = False
     cdef bint allowed = True
     uv_rwlock_rdlock(&catalog.lock)
-    if j.job.server != catalog_server():
-        j.job.server = catalog_server()
+    if j.job.server != catalog.server:
+        j.job.server = catalog.server
         j.job.tries = 0
         j.asked = False
         j.cleared = False

@@ -58,7 +58,7 @@ cdef bint tx_current(TxJob* j, bint* dry) noexcept nogil:
     # server is another. dry: it pushes to what does not exist yet.
     cdef PushItem* it
     cdef int i
-    if j.job.server != catalog_server():
+    if j.job.server != catalog.server:
         return False
     for i in range(j.req.n):
         it = j.req.ops[i].push

@@ -98,7 +98,7 @@ cdef struct Discover:
     uint64_t cleanings        # of the catalog when they were asked for
     uint64_t snapshot         # hash of the one the last look saw: the same again means that nothing was committed since
     int64_t looked_us         # monotonic, when the last look was sent
-    bint look_now             # somebody asked for one
+    int64_t due_us            # monotonic, when the next one is due; 0: at once
     bint recent_wanted
     int64_t since             # database's clock: all older was visible at the last complete look; 0 = there was none
     int64_t since_us          # monotonic, when that look was sent

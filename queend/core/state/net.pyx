@@ -35,7 +35,7 @@ cdef struct Request:
     uint8_t early             # its body was not read: it waits for its token (READ_LATER)
     uint8_t unanswerable      # its answer found no memory: a short one takes its place
     uint8_t asks              # bits of ASK_*
-    uint8_t pin               # what it found may not be freed (net/era), 0: it looked nothing up
+    uint8_t pin               # what it found may not be freed (net/request), 0: it looked nothing up
     int64_t started_us        # monotonic
     int op                    # OP_* it is counted under
     int status                # of the answer
@@ -239,6 +239,7 @@ cdef struct Worker:
     int64_t turn_us           # this one's first request, 0: none yet
     int64_t taken_us          # its last one
     uint64_t turn_from        # counters.bytes_in when it began
+    uint64_t turn_full        # and from which on it has read enough of what is large
     Beside* beside            # large bodies that are read beside the loop, the first one now
     Beside* beside_last
     RequestPool requests
@@ -248,6 +249,7 @@ cdef struct Worker:
     UuidGen uuids
     Secrets secrets           # for lease ids
     Unzip unzip               # for bodies that came or lie compressed
+    Tools tools               # for bodies that are read at once
     Seal seal                 # for payloads of encrypted queues
     HttpDate date
     RequestLog requestlog
@@ -264,7 +266,8 @@ cdef struct Worker:
     int64_t watched_ms        # when they were other ones before,
     bint watched_stuck        # and whether it has told of it
     int64_t turns             # of the loop; a worker that hangs turns no more
-    int64_t[2] pins           # who may hold what was deleted, by era (net/era)
+    int64_t[2] pins           # who may hold what was deleted, by era (net/request)
+    bint digs                 # the first one: something that was deleted is to be given back (find/grave)
     int64_t era_seen          # of the last move of the era, all that this worker did before it is over
     uv_thread_t thread
     uv_sem_t opened
@@ -353,7 +356,7 @@ cdef struct Service:
     void (*connect)(Worker* w, InboxMsg* m) noexcept nogil      # the database is as this program needs it
     bint (*open)(Worker* w) noexcept nogil
     void (*turn)(Worker* w) noexcept nogil              # the end of a turn: batches fire
-    void (*sleep)(Worker* w) noexcept nogil             # before the loop may sleep
+    void (*dig)(Worker* w) noexcept nogil               # before the loop may sleep, if it `digs`
     void (*tick)(Worker* w) noexcept nogil              # twice a second
     void (*stop)(Worker* w) noexcept nogil              # no new work
     bint (*idle)(Worker* w) noexcept nogil              # nothing is left to be done
