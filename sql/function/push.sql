@@ -80,8 +80,10 @@ BEGIN
             SELECT COALESCE(t.next, (SELECT f.floor FROM queend.floors f WHERE f.partition_id = u.part), 0) + u.skip,
                    v_now, u.part, u.n, GREATEST(u.hi, t.high), COALESCE(t.odd, false), u.ids, u.body,
                    COALESCE(u.meta, '')
-              FROM unnest(p_part, p_skip, p_n, p_kind, p_lo, p_hi, p_ids, p_body, p_meta, p_hint, p_known, p_known_at)
-                   AS u (part, skip, n, kind, lo, hi, ids, body, meta, hint, known, known_at)
+              FROM (SELECT unnest(p_part) AS part, unnest(p_skip) AS skip, unnest(p_n) AS n, unnest(p_kind) AS kind,
+                           unnest(p_lo) AS lo, unnest(p_hi) AS hi, unnest(p_ids) AS ids, unnest(p_body) AS body,
+                           unnest(p_meta) AS meta, unnest(p_hint) AS hint, unnest(p_known) AS known,
+                           unnest(p_known_at) AS known_at) AS u
               LEFT JOIN LATERAL (SELECT l.base + l.n AS next, l.high, l.odd, l.created_at FROM queend.log l
                                   WHERE l.partition_id = u.part AND l.base >= COALESCE(u.hint, 0)
                                   ORDER BY l.base DESC LIMIT 1) AS t ON true
