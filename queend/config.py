@@ -13,6 +13,7 @@ import socket
 import tomllib
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -51,14 +52,10 @@ NO_EFFECT = {name: why for why, names in {
     "there is no pool of threads": "DB_THREAD_POOL_SERVICE_THREADS",
     "there is no table of partitions beside the partitions":
         "PARTITION_LOOKUP_RECONCILE_INTERVAL_MS PARTITION_LOOKUP_RECONCILE_LOOKBACK_SECONDS",
-    "daemons do not talk to each other: each finds what others did in the database":
-        "QUEEN_UDP_PEERS QUEEN_UDP_NOTIFY_PORT QUEEN_SYNC_ENABLED QUEEN_SYNC_SECRET QUEEN_SYNC_HEARTBEAT_MS "
-        "QUEEN_SYNC_DEAD_THRESHOLD_MS QUEEN_SYNC_RECV_BUFFER_MB QUEEN_CACHE_REFRESH_INTERVAL_MS "
-        "QUEEN_CACHE_PARTITION_MAX "
-        "QUEEN_CACHE_PARTITION_TTL_MS",
+    "what a daemon knows of queues is looked after once a second, with peers and without":
+        "QUEEN_CACHE_REFRESH_INTERVAL_MS QUEEN_CACHE_PARTITION_MAX QUEEN_CACHE_PARTITION_TTL_MS",
     "of older versions of the reference server":
-        "MAX_PARTITION_CANDIDATES PEER_NOTIFY_BATCH_MS POLL_DB_INTERVAL POLL_WORKER_COUNT POLL_WORKER_INTERVAL "
-        "QUEEN_PEERS "
+        "MAX_PARTITION_CANDIDATES POLL_DB_INTERVAL POLL_WORKER_COUNT POLL_WORKER_INTERVAL "
         "QUEUE_BACKOFF_MULTIPLIER QUEUE_BACKOFF_THRESHOLD QUEUE_MAX_POLL_INTERVAL QUEUE_POLL_INTERVAL",
 }.items() for name in names.split()}
 OLD_STREAMS = "STREAM_POLL_"      # all names that begin so: of older versions, too
@@ -310,6 +307,26 @@ class Sealing(BaseSettings):
                                             "none, else only opens", secret=True)
 
 
+class Telling(BaseSettings):
+    """Daemons of one database that tell each other what they committed (docs/peers.md)."""
+
+    queen_udp_peers: str = setting("", "daemons of the same database, `host` or `host:port` with commas, this one may "
+                                       "be among them: told over UDP what is committed here; empty: nobody is")
+    queen_udp_notify_port: int = count(6633, "UDP port on which they are heard, and of those that are named without "
+                                             "one", ge=1, le=65535)
+    queen_peers: str = setting("", "the same over HTTP, for networks without UDP: `http://host:6632` with commas")
+    peer_notify_batch_ms: int = count(10, "over HTTP: least time between two requests to one of them", "ms", ge=1,
+                                      le=60_000)
+    queen_sync_enabled: bool = setting(True, "false: QUEEN_UDP_PEERS and QUEEN_PEERS count as empty")
+    queen_sync_secret: str = setting("", "64 characters that all of them have: what is said without them is not heeded",
+                                     secret=True)
+    queen_sync_heartbeat_ms: int = count(1000, "who has nothing to tell says that it lives", "ms", ge=10, le=60_000)
+    queen_sync_dead_threshold_ms: int = count(5000, "who is silent for so long counts as dead", "ms", ge=20,
+                                              le=3_600_000)
+    queen_sync_recv_buffer_mb: int = count(8, "memory of the kernel for packets that were not read yet", "MiB", ge=1,
+                                           le=1024)
+
+
 class Tokens(BaseSettings):
     """Bearer tokens (docs/auth.md)."""
 
@@ -345,6 +362,32 @@ def listed(text: str) -> list[str]:
     return [one for one in (one.strip() for one in text.split(",")) if one]
 
 
+NOTICES = "application/x-queend-notices"      # packets of another daemon as a body
+
+
+def peers_read(text: str, port: int) -> list[tuple[str, int]]:
+    """QUEEN_UDP_PEERS: host and port of each. ValueError names what is none."""
+    found = []
+    for one in listed(text):
+        match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?", one)
+        if not match or not 0 < int(match[2] or port) < 65536:
+            raise ValueError(f"{one} is no peer; one is `host` or `host:port`, with an IPv6 address in brackets")
+        found.append((match[1].strip("[]"), int(match[2] or port)))
+    return found
+
+
+def urls_read(text: str) -> list[str]:
+    """QUEEN_PEERS: a URL each. ValueError names what is none."""
+    found = []
+    for one in listed(text):
+        url = one if "://" in one else f"http://{one}"
+        if not re.fullmatch(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?(/[!-~]*)?", url):
+            raise ValueError(f"{one} is no address of a daemon; one is `http://host:6632`")
+        place = urlsplit(url)
+        found.append(url if place.port else f"{place.scheme}://{place.netloc}:6632{place.path}")
+    return found
+
+
 class Given(PydanticBaseSettingsSource):
     """The TOML file, or the credentials; a key that is no setting reaches the model, which forbids it."""
 
@@ -359,7 +402,8 @@ class Given(PydanticBaseSettingsSource):
         return self.values
 
 
-class Settings(Tokens, Sealing, Copying, Failover, Figures, Keeping, Queues, Policies, Engine, Database, Clients,
+class Settings(Tokens, Telling, Sealing, Copying, Failover, Figures, Keeping, Queues, Policies, Engine, Database,
+               Clients,
                Server):
     model_config = SettingsConfigDict(env_ignore_empty=True, extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -405,6 +449,7 @@ class Settings(Tokens, Sealing, Copying, Failover, Figures, Keeping, Queues, Pol
             self.migration_targets()
         except ValueError as error:
             raise ValueError(f"QUEEND_MIGRATION_TARGETS: {error}") from None
+        self._peers_consistent()
         for origin in self.origins():
             if origin not in ("*", "null") and not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^/\s,]+", origin):
                 raise ValueError(f"CORS_ORIGINS: {origin} is no origin; one is `https://app.example`, with a port if "
@@ -424,6 +469,25 @@ class Settings(Tokens, Sealing, Copying, Failover, Figures, Keeping, Queues, Pol
             usable(self)
         keyring(self)
         return self
+
+
+    def _peers_consistent(self) -> None:
+        try:
+            peers_read(self.queen_udp_peers, self.queen_udp_notify_port)
+        except ValueError as error:
+            raise ValueError(f"QUEEN_UDP_PEERS: {error}") from None
+        try:
+            urls = urls_read(self.queen_peers)
+        except ValueError as error:
+            raise ValueError(f"QUEEN_PEERS: {error}") from None
+        secret = self.queen_sync_secret
+        if secret and not re.fullmatch(r"[!-~]{64}", secret):
+            raise ValueError(f"QUEEN_SYNC_SECRET is 64 characters of ASCII without blanks, not {len(secret)}; "
+                             "`openssl rand -hex 32` makes one")
+        if urls and self.queen_sync_enabled and self.jwt_enabled and not secret:
+            raise ValueError("QUEEN_PEERS with JWT_ENABLED needs QUEEN_SYNC_SECRET: other daemons have no token")
+        if self.queen_sync_dead_threshold_ms <= self.queen_sync_heartbeat_ms:
+            raise ValueError("QUEEN_SYNC_DEAD_THRESHOLD_MS is not above QUEEN_SYNC_HEARTBEAT_MS")
 
 
 def load(**arguments: Any) -> Settings:

@@ -106,7 +106,7 @@ class Supervisor:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         if keys := [name for name, _ in keyring(self.settings)]:
             log.line("info", "encryption_keys", f"{keys[0]} seals; {', '.join(keys)} open")
-        if keys or self.settings.jwt_secret:
+        if keys or self.settings.jwt_secret or self.settings.queen_sync_secret:
             secrecy.close(self.settings.queend_core_dumps)
         for name, why in without_effect().items():
             log.line("warn", "setting_without_effect", f"{name} is accepted and has no effect: {why}")
@@ -217,6 +217,7 @@ class Supervisor:
             if there:
                 await control.take_up()
             try:
+                control.peers.begin()
                 port = control.metrics.port = core.start(there, False)
                 # until the database answers connections wait in the kernel, and none is told that it is away
                 if there and not await self._await_ready(stop):

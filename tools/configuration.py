@@ -2,7 +2,7 @@
 from queend.config import (
     NO_EFFECT, OLD_STREAMS, Clients, Copying, Database, Engine, Failover, Figures, Keeping, Policies, Queues, Sealing,
     Server,
-    Settings, Tokens)
+    Settings, Telling, Tokens)
 
 HEAD = """# Settings
 
@@ -29,7 +29,7 @@ GROUPS = {"Server": Server, "Clients": Clients, "PostgreSQL": Database, "Engine"
           "Batching by job type": Policies,
           "Queues and long poll": Queues, "Failover buffer": Failover, "Copying": Copying, "Retention": Keeping,
           "Figures": Figures,
-          "Tokens": Tokens, "Encryption": Sealing}
+          "Daemons that tell each other": Telling, "Tokens": Tokens, "Encryption": Sealing}
 
 
 def shown(value) -> str:

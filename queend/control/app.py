@@ -17,6 +17,7 @@ from ..connect import bounds, changing, with_options
 from ..service.buffer import Folder
 from ..service.maintenance import Maintenance
 from ..service.metrics import Metrics
+from ..service.peers import Peers
 from ..service.relay import Relay
 from ..service.retention import Retention
 from ..service.stats import Stats
@@ -58,11 +59,13 @@ class Control:
         self.doctor = Rounds(self)
         self.tracing = Tracing(settings, core)
         self.maintenance = Maintenance(core, self.pool, folder.path)
+        self.peers = Peers(settings, self.maintenance)
+        self.maintenance.switched = lambda: self.peers.tell(maintenance=True)
         self.folder = folder
         self.reader = log_read.Reader(self)
         self.streams = Streams(settings, conninfo)
         self.services = (self.sweeper, self.retention, self.relay, self.summary, self.stats, self.metrics,
-                         self.tracing)
+                         self.tracing, self.peers)
         self.transfer = Transfer(conninfo, settings.queend_migration_step_ms / 1000)
         self.app = application(self)
         self.guard = None

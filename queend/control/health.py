@@ -31,9 +31,19 @@ FATAL = {"away", "silent", "disk_full"}      # doubts with which nothing, or not
 
 
 def shared(control: Any) -> dict[str, Any]:
-    """What daemons share: the two switches, which they keep in the database."""
-    on = control.maintenance.on
-    return {**ALONE, "maintenance_mode": on["push"], "pop_maintenance_mode": on["pop"]}
+    """What daemons share: the two switches, which they keep in the database, and how those are that tell each other."""
+    on, peers = control.maintenance.on, control.peers.figures()
+    return {**ALONE, **({} if peers is None else with_peers(peers)), "maintenance_mode": on["push"],
+            "pop_maintenance_mode": on["pop"]}
+
+
+def with_peers(peers: dict[str, Any]) -> dict[str, Any]:
+    """The same of a daemon with peers."""
+    alive = sum(one["alive"] for one in peers["senders"])
+    return {"enabled": True, "running": True, "server_id": peers["server"], "server_health": {
+        "servers_tracked": len(peers["senders"]), "servers_alive": alive,
+        "servers_dead": len(peers["senders"]) - alive, "heartbeats_received": peers["beats"],
+        "restarts_detected": sum(one["restarts"] for one in peers["senders"])}}
 
 
 @router.declare("GET /health", PUBLIC,

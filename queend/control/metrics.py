@@ -102,7 +102,7 @@ def process(control: Any) -> Iterator[Metric]:
     yield gauge("queen_db_pool_idle", "Idle ones among them.", pool["pool_available"])
     yield gauge("queen_db_pool_active", "Busy ones among them.", pool["pool_size"] - pool["pool_available"])
     yield gauge("queen_maintenance_mode_enabled", "1 while pushes are buffered.", int(control.maintenance.on["push"]))
-    yield gauge("queen_shared_state_enabled", "1 with peers.", 0)
+    yield gauge("queen_shared_state_enabled", "1 with peers.", int(control.peers.on))
 
 
 def engine(stats: dict[str, Any]) -> Iterator[Metric]:

@@ -1,14 +1,19 @@
-"""POST /internal/api/notify: somebody stored messages past this daemon; who waits for them looks now."""
+"""POST /internal/api/notify: somebody stored messages past this daemon; who waits for them looks now. Other daemons
+send their packets here where there is no UDP between them (docs/peers.md)."""
 from __future__ import annotations
+
+from typing import Any
 
 from fastapi import Request
 
 from ..auth.levels import ADMIN
+from ..config import NOTICES
 from .answer import Json, Refusal, body_object
 from .route import Routes
 from .words import TEXT, body, record, whole
 
 router = Routes("system")
+HEAD = 108      # of a packet, whose bytes 2 and 3 say how much follows it
 
 
 @router.declare("POST /internal/api/notify", ADMIN, whole(status={"const": "ok"}), where="body.queue",
@@ -16,7 +21,10 @@ router = Routes("system")
                 example={"queue": "orders", "partition": "customer-7"})
 async def notify(request: Request) -> Json:
     """Wakes the pops that are parked on a queue: its partitions are looked at afresh, the one that is named among
-    them."""
+    them. Other daemons of the database do the same. As `application/x-queend-notices`: packets of another daemon
+    (docs/peers.md), for which its QUEEN_SYNC_SECRET is enough."""
+    if request.headers.get("content-type") == NOTICES:
+        return _packets(request.app.state.control, await request.body())
     wanted = await body_object(request)
     queue, partition = wanted.get("queue"), wanted.get("partition")
     if not isinstance(queue, str) or not queue or "\0" in queue:
@@ -24,4 +32,17 @@ async def notify(request: Request) -> Json:
     if partition is not None and not isinstance(partition, str):
         raise Refusal(400, "partition must be text", "invalid_request")
     request.app.state.control.core.notify(queue)
+    return Json({"status": "ok"})
+
+
+def _packets(control: Any, body: bytes) -> Json:
+    from .._core import peers_heard  # here: the command line does not need the compiled part
+
+    if not control.peers.on:
+        raise Refusal(409, "This daemon has no peers (QUEEN_UDP_PEERS, QUEEN_PEERS)", "no_peers")
+    while body:
+        size = HEAD + int.from_bytes(body[2:4], "big")
+        if not peers_heard(body[:size]):
+            raise Refusal(403, "This is no packet of a daemon with the same QUEEN_SYNC_SECRET", "forged_notice")
+        body = body[size:]
     return Json({"status": "ok"})

@@ -13,6 +13,7 @@ from psycopg_pool import PoolTimeout
 
 from ..service.metrics import COUNTS, MINUTE_US, this_minute
 from .history import LEVELS, average, lag_ms, or_zero
+from .shared_state import REFUSED, dropped
 
 FRESH_US = 300_000_000       # who did nothing for so long is not told of
 QUEUES = 10_000              # at most
@@ -48,6 +49,10 @@ TALLIES = (      # of Core.tallies, in its order
     ("acked_messages", "Messages acknowledged"),
     ("ack_failed_messages", "Messages whose acknowledgment was refused"), ("transactions", "Transactions"))
 
+# Without peers.
+ALONE = {"senders": [], "refused": dict.fromkeys(REFUSED, 0),
+         **dict.fromkeys(("sent", "posted", "taken", "told", "heard", "looks"), 0)}
+
 
 class Families:
     """Families by name, made at their first sample."""
@@ -81,11 +86,29 @@ def pools(control: Any) -> Iterator[Metric]:
     families.add("queen_queue_backoff_groups", "Long polls that wait.", {}, sum(parked for _, _, parked in waiting))
     families.add("queen_queue_backoff_queues", "Queues they wait for.", {}, len(waiting))
     families.add("queen_queue_backoff_avg_interval_milliseconds", "Nobody polls: a commit wakes them.", {}, 0)
-    for state in ("alive", "dead"):
-        families.add("queen_servers", "Peers; daemons meet in the database.", {"state": state}, 0)
-    for way in ("sent", "received", "dropped"):
-        families.add("queen_transport_messages", "Messages between peers.", {"dir": way}, 0, CounterMetricFamily)
+    _peers(families, control.peers.figures())
     return iter(families.all.values())
+
+
+def _peers(families: Families, peers: dict[str, Any] | None) -> None:
+    """What daemons tell each other (docs/peers.md); zero without peers."""
+    peers = peers or ALONE
+    senders = peers["senders"]
+    for state in ("alive", "dead"):
+        families.add("queen_servers", "Daemons that were heard.", {"state": state},
+                     sum(one["alive"] is (state == "alive") for one in senders))
+    for way, number in {"sent": peers["sent"] + peers["posted"], "received": peers["taken"],
+                        "dropped": dropped(peers)}.items():
+        families.add("queen_transport_messages", "Packets between daemons.", {"dir": way}, number, CounterMetricFamily)
+    for why, number in peers["refused"].items():
+        families.add("queend_peer_refused", "Packets that were not taken.", {"why": why}, number, CounterMetricFamily)
+    for name, text, value in (
+            ("lost", "Packets of other daemons that did not come.", sum(one["lost"] for one in senders)),
+            ("restarts", "Starts of other daemons that were seen.", sum(one["restarts"] for one in senders)),
+            ("told", "Entries of packets that were sent: a partition with news, or a lease that ended.", peers["told"]),
+            ("heard", "Entries that were heeded.", peers["heard"]),
+            ("looks", "Looks at the database because of packets.", peers["looks"])):
+        families.add(f"queend_peer_{name}", text, {}, value, CounterMetricFamily)
 
 
 async def minutes(control: Any) -> list[Metric]:

@@ -9,8 +9,10 @@ meanwhile say nothing about their consumers (sql/function/lapse.sql).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,8 @@ class Maintenance(Running):
         self.on = {"push": False, "pop": False}
         self._away = True        # this daemon, or its database, until a look says otherwise
         self._changes = 0        # switched here: a look that began before is out of date
+        self._soon = asyncio.Event()
+        self.switched: Callable[[], None] = lambda: None      # here: others are to look
 
     def open(self) -> None:
         """Before the core answers its first request."""
@@ -56,6 +60,11 @@ class Maintenance(Running):
             await connection.execute(SET, (KEYS[which], Jsonb({"enabled": on})))
         self._changes += 1
         self._apply({**self.on, which: on})
+        self.switched()
+
+    def look(self) -> None:
+        """Somebody has switched elsewhere."""
+        self._soon.set()
 
     async def _run(self) -> None:
         while True:
@@ -69,7 +78,9 @@ class Maintenance(Running):
                     self.core.spare()
             except psycopg.Error:
                 self._away = True      # as it was
-            await asyncio.sleep(EVERY_S)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._soon.wait(), EVERY_S)
+            self._soon.clear()
 
     async def _look(self) -> None:
         before = self._changes

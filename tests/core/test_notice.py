@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queend._core import probe_packet, probe_packet_read, probe_senders
+from queend._core import probe_packet, probe_packet_read, probe_senders, probe_told
 
 SECRET = b"0123456789abcdef" * 4
 NUMBER = st.integers(-2**31, 2**31 - 1)
@@ -118,3 +118,13 @@ def test_nothing_is_taken_twice(numbers):
     taken = [number for number, (word, _) in zip(numbers, verdicts, strict=True) if word == "good"]
     assert len(taken) == len(set(taken)) == packets
     assert lost == max(numbers) - numbers[0] + 1 - len(taken)
+
+
+def test_what_is_told_leaves_once_in_order():
+    keys = [(1, 0), (2, 0), (1, 0), (1, 9), (2, 0), (2**31 - 1, 2**31 - 1)]
+    assert probe_told(keys) == [([(1, 0), (2, 0), (1, 9), (2**31 - 1, 2**31 - 1)], 0)] * 4
+
+
+def test_what_has_no_room_becomes_a_look_at_everything():
+    keys = [(1 + 4096 * i, 0) for i in range(5000)]      # alike for a bad hash
+    assert probe_told(keys) == [(keys[:4096], 1)] * 4

@@ -12,7 +12,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from support.command import command
 
 from queend import connect, session
-from queend.config import ConfigError, Settings, load, origins, without_effect
+from queend.config import ConfigError, Settings, load, origins, peers_read, urls_read, without_effect
 from queend.keyring import keyring
 from queend.supervisor import uses_embedded
 
@@ -74,6 +74,34 @@ def test_names_of_others_are_theirs(monkeypatch, name):
     load()
 
 
+@pytest.mark.parametrize("wrong, told", [
+    ({"QUEEN_SYNC_SECRET": "0" * 63}, "QUEEN_SYNC_SECRET is 64 characters"),
+    ({"QUEEN_SYNC_SECRET": "0" * 65}, "QUEEN_SYNC_SECRET is 64 characters"),
+    ({"QUEEN_SYNC_SECRET": "0" * 63 + " "}, "QUEEN_SYNC_SECRET is 64 characters"),
+    ({"QUEEN_UDP_PEERS": "a,b c"}, "QUEEN_UDP_PEERS: b c is no peer"),
+    ({"QUEEN_UDP_PEERS": "a:0"}, "QUEEN_UDP_PEERS: a:0 is no peer"),
+    ({"QUEEN_UDP_PEERS": "http://a"}, "QUEEN_UDP_PEERS: http://a is no peer"),
+    ({"QUEEN_UDP_PEERS": "::1"}, "QUEEN_UDP_PEERS: ::1 is no peer"),
+    ({"QUEEN_PEERS": "ftp://a"}, "QUEEN_PEERS: ftp://a is no address"),
+    ({"QUEEN_PEERS": "http://user:word@a"}, "QUEEN_PEERS: http://user:word@a is no address"),
+    ({"QUEEN_PEERS": "http://a:66666"}, "QUEEN_PEERS: "),
+    ({"QUEEN_SYNC_HEARTBEAT_MS": "5000"}, "QUEEN_SYNC_DEAD_THRESHOLD_MS is not above"),
+    ({"QUEEN_PEERS": "a", "JWT_ENABLED": "true", "JWT_SECRET": "0" * 32}, "QUEEN_PEERS with JWT_ENABLED needs"),
+], ids=str)
+def test_peers_that_cannot_be_are_refused(monkeypatch, wrong, told):
+    for name, value in wrong.items():
+        monkeypatch.setenv(name, value)
+    (problem,) = problems()
+    assert problem.startswith(told), problem
+
+
+def test_peers_in_all_their_forms():
+    assert peers_read("a, b.example:7,[::1]:8,[::1],10.0.0.1", 6633) == [
+        ("a", 6633), ("b.example", 7), ("::1", 8), ("::1", 6633), ("10.0.0.1", 6633)]
+    assert urls_read("a,http://b:7,https://c/queue,http://[::1]") == [
+        "http://a:6632", "http://b:7", "https://c:6632/queue", "http://[::1]:6632"]
+
+
 def test_a_web_application_that_is_not_there_is_refused(monkeypatch, tmp_path):
     monkeypatch.setenv("WEBAPP_ROOT", str(tmp_path))
     load()
@@ -111,13 +139,13 @@ def test_a_wrong_file_is_refused(monkeypatch, tmp_path, text, problem):
 def test_what_has_no_effect_is_known(monkeypatch, tmp_path):
     """From the environment and from the file, whatever it is set to; a name that is nearly one is not one."""
     file = tmp_path / "queend.toml"
-    file.write_text("queen_sync_enabled = false\nport = 1\n")
+    file.write_text("queen_cache_refresh_interval_ms = 5\nport = 1\n")
     for name, value in {"QUEEND_CONFIG": str(file), "STATS_HISTORY_RETENTION_DAYS": "ten", "QUEUE_POLL_INTERVAL": "50",
-                        "STREAM_POLL_X": "1", "QUEEN_UDP_PEERS": ""}.items():
+                        "STREAM_POLL_X": "1", "WORKER_ID": ""}.items():
         monkeypatch.setenv(name, value)
     assert load().port == 1
-    assert list(without_effect()) == ["QUEEN_SYNC_ENABLED", "QUEUE_POLL_INTERVAL", "STATS_HISTORY_RETENTION_DAYS",
-                                      "STREAM_POLL_X"]
+    assert list(without_effect()) == ["QUEEN_CACHE_REFRESH_INTERVAL_MS", "QUEUE_POLL_INTERVAL",
+                                      "STATS_HISTORY_RETENTION_DAYS", "STREAM_POLL_X"]
     monkeypatch.setenv("QUEEN_SYNC_ENABLE", "true")
     assert problems() == ["QUEEN_SYNC_ENABLE: no such setting; QUEEN_SYNC_ENABLED is one"]
 

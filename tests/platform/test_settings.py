@@ -13,6 +13,7 @@ import psycopg
 import pytest
 from support.client import Client, ack_of, pop_target
 from support.daemon import Daemon
+from support.datagrams import udp_port
 from support.http import request
 from support.postgres import running
 from support.tokens import SECRET, bearer, token
@@ -21,6 +22,7 @@ from support.wait import until
 from queend import _core, connect, session
 from queend.auth.token import Verifier
 from queend.config import NO_EFFECT, Settings, load
+from queend.service.peers import bound
 
 TESTS = Path(__file__).parent.parent
 SEEN: list[str] = []
@@ -44,6 +46,8 @@ ELSEWHERE = {
     "e2e/test_idle_partitions.py": "PARTITION_CLEANUP_DAYS",
     "e2e/test_memory.py": "QUEEND_CACHE_BYTES",
     "e2e/test_name_bounds.py": "QUEEND_MAX_QUEUES QUEEND_MAX_PARTITIONS QUEEND_MAX_GROUPS",
+    "e2e/test_peers.py": "QUEEN_UDP_PEERS QUEEN_UDP_NOTIFY_PORT QUEEN_SYNC_ENABLED QUEEN_SYNC_SECRET "
+                         "QUEEN_SYNC_HEARTBEAT_MS QUEEN_SYNC_DEAD_THRESHOLD_MS QUEEN_PEERS PEER_NOTIFY_BATCH_MS",
     "e2e/test_queue_options.py": "QUEEND_PRIORITY_SHARE",
     "e2e/test_remembered_ids.py": "QUEEND_DEDUPE_BYTES",
     "e2e/test_retained.py": "RETENTION_BATCH_SIZE",
@@ -374,6 +378,18 @@ def test_looks_for_what_others_stored(start: Callable[..., Daemon]) -> None:
         client.push("q", "third", partition="third")
         assert other.pop("q", consumerGroup="other", autoAck=True, wait=True)
         assert beside.metric("queend_worker_parked") == 1, "it has not looked again"
+
+
+@sees("QUEEN_SYNC_RECV_BUFFER_MB")
+def test_room_for_packets() -> None:
+    """The kernel tells twice the size."""
+    sizes = []
+    for mebibytes in (1, 2):
+        (descriptor, _), = bound("127.0.0.1", udp_port(), mebibytes)
+        with socket.socket(fileno=descriptor) as one:
+            sizes.append(one.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF))
+    most = 2 * int(Path("/proc/sys/net/core/rmem_max").read_text())
+    assert all(size >= min(mebibytes << 21, most) for mebibytes, size in zip((1, 2), sizes, strict=True))
 
 
 # ---- tokens --------------------------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
-# What other daemons say. In: packets. Out: cursors that are worth a try, a look at what was committed, a word to Python.
-# Whatever it says is a hint that makes this daemon ask the database: nothing is believed. On the first worker.
+# What other daemons say. In: packets. Out: cursors that are worth a try, a look at what was committed, a word to
+# Python. Whatever it says is a hint that makes this daemon ask the database: nothing is believed. On the first worker.
 
 cdef void peer_on_room(uv_handle_t* h, size_t wanted, uv_buf_t* buf) noexcept nogil:
     buf.base = peers.input

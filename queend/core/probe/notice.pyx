@@ -53,3 +53,24 @@ def probe_senders(list heard, int64_t dead_us=5000000):
              all.all[i].restarts) for i in range(all.n)]
     free(all)
     return out, told
+
+def probe_told(list keys):
+    """keys: (partition, group), told one after the other without anybody who takes them. What is taken then: (entries,
+    flags), four times over."""
+    cdef ToldTable* t
+    cdef int i, again
+    memset(&told, 0, sizeof(Told))
+    told.tables = <ToldTable*>calloc(2, sizeof(ToldTable))
+    told.now = told.tables
+    uv_mutex_init(&told.lock)
+    out = []
+    for again in range(4):        # each table twice
+        for partition, group in keys:
+            told_put(<uint64_t><uint32_t><int32_t>group << 32 | <uint32_t><int32_t>partition, 0)
+        t = told_take()
+        out.append(([(told_entry(t, i).partition, told_entry(t, i).group) for i in range(t.n)], t.flags))
+        told_done(t)
+    uv_mutex_destroy(&told.lock)
+    free(told.tables)
+    memset(&told, 0, sizeof(Told))
+    return out

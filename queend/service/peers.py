@@ -1,0 +1,221 @@
+"""Daemons of one database tell each other what they committed (docs/peers.md). The data plane does it over UDP
+(core/peer); here are the names of peers, looked up again and again, packets that go over HTTP instead, and what a
+packet asks of the control plane."""
+from __future__ import annotations
+
+import asyncio
+import http.client
+import os
+import re
+import socket
+import ssl
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from urllib.parse import urlsplit
+
+from .. import log
+from ..config import NOTICES, Settings, peers_read, urls_read
+from .maintenance import Maintenance
+from .running import Running
+
+RESOLVE_S = 30.0
+TIMEOUT_S = 2.0
+PAUSE_S = 1.0             # after a post that failed: what came meanwhile is dropped, the peer sees that some is missing
+AT_ONCE = 16              # packets of one post
+PATH = "/internal/api/notify"
+MOST = 64                 # addresses
+HERE = ("127.", "::1")
+SO_RCVBUFFORCE = 33       # socket(7); the module has no name for it
+
+
+class Peers(Running):
+    """`begin` before the core starts, `open` and `close` on the running loop."""
+
+    def __init__(self, settings: Settings, maintenance: Maintenance):
+        self.settings, self.maintenance = settings, maintenance
+        self.names = peers_read(settings.queen_udp_peers, settings.queen_udp_notify_port)
+        self.urls = urls_read(settings.queen_peers)
+        self.on = bool(settings.queen_sync_enabled and (self.names or self.urls))
+        self.links: list[Link] = []
+        self._known: dict[str, set[str]] = {}      # addresses of a name, as found last
+        self._unknown: set[str] = set()
+
+    def begin(self) -> None:
+        """Hears and tells as soon as the core runs. OSError: a port cannot be had."""
+        if not self.on:
+            return
+        from .._core import peers_begin  # here: the command line does not need the compiled part
+
+        settings = self.settings
+        if not settings.queen_sync_secret:
+            log.line("warn", "peers_without_secret", "QUEEN_SYNC_SECRET is not set: whoever can send to this daemon "
+                     "under the address of a peer can make it ask the database in vain")
+        sockets = bound(settings.address(), settings.queen_udp_notify_port,
+                        settings.queen_sync_recv_buffer_mb) if self.names else []
+        port = settings.queen_udp_notify_port if self.names else settings.port or os.getpid()
+        name = re.sub(r"[^!-~]", "?", f"{socket.gethostname()}:{port}")[-31:]      # its end tells twins apart
+        peers_begin(name, settings.queen_sync_secret.encode(), sockets, settings.queen_sync_heartbeat_ms,
+                    settings.queen_sync_dead_threshold_ms, bool(self.urls))
+        log.line("info", "peers", f"{name} tells {', '.join([settings.queen_udp_peers, *self.urls]).strip(', ')}")
+
+    def tell(self, maintenance: bool = False) -> None:
+        """Everybody is to look at what was committed; maintenance: at the switches."""
+        if self.on:
+            from .._core import peers_tell
+
+            peers_tell(maintenance)
+
+    def open(self) -> None:
+        if self.on:
+            super().open()
+
+    async def close(self) -> None:
+        await super().close()
+        for link in self.links:
+            await link.close()
+
+    async def _run(self) -> None:
+        from .._core import peers_fileno
+
+        self.links = [Link(url, self.settings.peer_notify_batch_ms / 1000) for url in self.urls]
+        loop = asyncio.get_running_loop()
+        loop.add_reader(peers_fileno(), self._take)
+        try:
+            while True:
+                await self._resolve()
+                await asyncio.sleep(RESOLVE_S)
+        finally:
+            loop.remove_reader(peers_fileno())
+
+    def _take(self) -> None:
+        from .._core import peers_take
+
+        switched, packets = peers_take()
+        if switched:
+            self.maintenance.look()
+        if packets:
+            for link in self.links:
+                link.put(packets)
+
+    async def _resolve(self) -> None:
+        from .._core import peers_addresses
+
+        found: dict[tuple[str, int], None] = {}
+        for host, port in self.names:
+            for address in await self._look_up(host):
+                found[address, port] = None
+        if len(found) > MOST:
+            log.line("warn", "peers_too_many", f"{len(found)} addresses; {MOST} are told")
+        if self.settings.address().startswith(HERE) and any(not one.startswith(HERE) for one, _ in found):
+            log.line("warn", "peers_out_of_reach", f"this daemon listens on {self.settings.address()}, which only this "
+                                                   "machine reaches; set HOST")
+        peers_addresses(list(found))
+
+    async def _look_up(self, host: str) -> set[str]:
+        """Its addresses; those it had before while nobody knows it."""
+        try:
+            known = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_DGRAM)
+        except OSError as error:
+            if host not in self._unknown:
+                log.line("warn", "peer_unknown", f"{host}: {error}")
+            self._unknown.add(host)
+            return self._known.get(host, set())
+        self._unknown.discard(host)
+        self._known[host] = {str(one[4][0]).partition("%")[0] for one in known}
+        return self._known[host]
+
+    def figures(self) -> dict[str, Any] | None:
+        """What was told and heard since the start; None: there are no peers."""
+        if not self.on:
+            return None
+        from .._core import peers_stats
+
+        return {**peers_stats(), "links": [link.figures() for link in self.links]}
+
+
+class Link:
+    """The way to a peer over HTTP: one connection, one post at a time, each with all that came meanwhile."""
+
+    def __init__(self, url: str, batch_s: float):
+        self.url, self.batch_s = url, batch_s
+        self.posts = self.failed = 0
+        self.failing = False
+        self._waiting: list[bytes] = []
+        self._some = asyncio.Event()
+        self._connection: http.client.HTTPConnection | None = None
+        self._thread = ThreadPoolExecutor(1, "peer")      # a peer that hangs keeps nobody else waiting
+        self._task = asyncio.create_task(self._run())
+
+    def put(self, packets: list[bytes]) -> None:
+        """The newest AT_ONCE wait; a peer that misses one looks at everything."""
+        self._waiting = [*self._waiting, *packets][-AT_ONCE:]
+        self._some.set()
+
+    def figures(self) -> dict[str, Any]:
+        return {"url": self.url, "posts": self.posts, "failed": self.failed, "failing": self.failing}
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._some.wait()
+            self._some.clear()
+            packets, self._waiting = self._waiting, []
+            try:
+                await loop.run_in_executor(self._thread, self._post, b"".join(packets))
+            except (OSError, http.client.HTTPException) as error:
+                self.failed += 1
+                if not self.failing:
+                    log.line("warn", "peer_not_told", f"{self.url}: {type(error).__name__}: {error}")
+                self.failing = True
+            else:
+                self.posts += 1
+                self.failing = False
+            await asyncio.sleep(PAUSE_S if self.failing else self.batch_s)
+
+    def _post(self, body: bytes) -> None:
+        place = urlsplit(self.url)
+        assert place.hostname
+        if self._connection is None:
+            self._connection = http.client.HTTPSConnection(
+                place.hostname, place.port, timeout=TIMEOUT_S, context=ssl.create_default_context()
+            ) if place.scheme == "https" else http.client.HTTPConnection(place.hostname, place.port, timeout=TIMEOUT_S)
+        try:
+            self._connection.request("POST", place.path.rstrip("/") + PATH, body, {"Content-Type": NOTICES})
+            answer = self._connection.getresponse()
+            text = answer.read(1 << 16)
+            if answer.status >= 300:
+                raise http.client.HTTPException(f"{answer.status} {text[:200].decode(errors='replace')}")
+        except BaseException:
+            self._connection.close()
+            self._connection = None
+            raise
+
+
+def bound(host: str, port: int, buffer_mb: int) -> list[tuple[int, bool]]:
+    """UDP sockets where HTTP listens, one of each family: (descriptor, whether it is of IPv6). "" is every address."""
+    wanted: dict[int, Any] = {}
+    for family, _, _, _, address in socket.getaddrinfo(host or None, port, type=socket.SOCK_DGRAM,
+                                                       flags=socket.AI_PASSIVE):
+        wanted.setdefault(family, address)
+    made: list[socket.socket] = []
+    try:
+        for family, address in wanted.items():
+            one = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+            made.append(one)
+            try:      # beyond what the system allows, for who may
+                one.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, buffer_mb << 20)
+            except PermissionError:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_mb << 20)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            one.bind(address)
+    except OSError as error:
+        for one in made:
+            one.close()
+        raise OSError(f"cannot hear peers on UDP port {port}: {error.strerror}") from None
+    return [(one.detach(), one_family == socket.AF_INET6) for one, one_family in zip(made, wanted, strict=True)]
