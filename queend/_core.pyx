@@ -196,8 +196,10 @@ include "core/deliver/release.pyx"        # leases given back
 include "core/deliver/takeback.pyx"       # consumed for nobody, taken back
 
 # Items into the log. In: items. Out: offsets, once they are committed. Owns the push streams, each its worker's.
-include "core/push/batch.pyx"             # items become record batches
+include "core/push/batch.pyx"             # parts of requests, gathered by partition
 include "core/push/runs.pyx"              # runs in a batch, and out of it
+include "core/push/rows.pyx"              # a batch as rows of the log
+include "core/push/split.pyx"             # a batch in two
 include "core/push/sealing.pyx"           # encrypted queues
 include "core/push/capacity.pyx"          # room in queues with a bound
 include "core/push/handover.pyx"          # parked pops served by the push itself

@@ -18,7 +18,7 @@ cdef bint pop_take_cached(PopJob* j, PopJob** wake) noexcept nogil:
         if j.cursors[i].open or rowcache_find(j.cursors[i].partition, j.cursors[i].next_offset, now) == NULL:
             return False
     if j.taken == NULL:
-        j.taken = <Taken*>arena_alloc(&j.job.r.arena, pop_width(j) * sizeof(Taken))
+        j.taken = <Taken*>arena_alloc(&j.job.r.arena, j.width * sizeof(Taken))
         if j.taken == NULL:
             return False
     while n < j.n_cursors and left and bytes < CLAIM_BYTES:

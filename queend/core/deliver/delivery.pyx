@@ -138,3 +138,54 @@ cdef int delivery_end(Delivery* d) noexcept nogil:
         d.w.seal.short_of_memory = False
         d.out.failed = True
     return d.n
+
+# ---- whole answers --------------------------------------------------------------------------------------------------
+
+cdef int delivery_rows(Worker* w, PopJob* j, PGresult* res, int first_row, int stop_row, int claimed) noexcept nogil:
+    # The answer from rows of the log. How many messages.
+    cdef Delivery d
+    cdef Cursor* c = NULL
+    cdef int before = -1
+    cdef int row, ord
+    delivery_begin(&d, w, j, NULL, claimed)
+    for row in range(first_row, stop_row):
+        ord = pg_int4(res, row, POP_ORD)
+        if ord < j.first_cursor or pg_int2(res, row, POP_STATUS) != 1:
+            continue
+        if ord != before:
+            c = j.cursors[ord - j.first_cursor]
+            before = ord
+            delivery_claim(&d, c.partition, pg_int8(res, row, POP_FIRST), pg_int4(res, row, POP_ATTEMPT))
+        if (not delivery_row(&d, c.partition, pg_bytes(res, row, POP_IDS), pg_bytes(res, row, POP_BODY),
+                             pg_bytes(res, row, POP_META), pg_int8(res, row, POP_BASE),
+                             pg_int8(res, row, POP_CREATED_AT), pg_int4(res, row, POP_N), pg_int8(res, row, POP_FIRST),
+                             pg_int4(res, row, POP_TAKE)) and not w.unzip.short_of_memory):
+            log_line(b"error", b"row_unreadable", b"a row of the log is not in a known format")
+    return delivery_end(&d)
+
+cdef int delivery_cached(Worker* w, PopJob* j) noexcept nogil:
+    # The answer from memory: the messages of the claims that were made. How many.
+    cdef Delivery d
+    cdef Partition* p
+    cdef CachedRow* r
+    cdef Taken* t
+    cdef int64_t stop, first, end
+    cdef int i
+    delivery_begin(&d, w, j, NULL, j.n_made)
+    for i in range(j.n_cursors):
+        t = &j.taken[i]
+        if not t.made:
+            continue
+        p = j.cursors[i].partition
+        delivery_claim(&d, p, t.first, 1)
+        first = t.first
+        stop = t.first + t.take
+        r = t.row
+        while r != NULL:
+            end = stop if stop < r.base + r.n else r.base + r.n
+            if not delivery_row(&d, p, r.ids, r.body, r.meta, r.base, r.created_us, r.n, first, <int>(end - first)):
+                d.out.failed = True    # memory ran out
+                break
+            first = end
+            r = r.newer if end < stop else NULL    # what `newer` of the last one points to may be gone
+    return delivery_end(&d)

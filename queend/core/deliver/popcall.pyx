@@ -51,6 +51,11 @@ cdef void popcall_add(PopCall* call, PopArgs* a, PopJob* j) noexcept nogil:
     pgarray_int8(&a.delay_us, j.queue.delay_us)
     pgarray_int8(&a.window_us, j.queue.window_us)
 
+cdef void pop_lease_make(Worker* w, PopJob* j, int n, Cursor* first) noexcept nogil:
+    # The lease of what it claims now, of n partitions at most.
+    j.lease_us = j.req.lease_s * <int64_t>1000000 if j.req.lease_s else j.queue.lease_us
+    lease_id_make(&w.secrets, catalog.seed, first.partition.id if n == 1 or j.req.auto_ack else 0, j.lease)
+
 cdef void popcall_take(PopCall* call, PopJob* j) noexcept nogil:
     # It travels with the call, its candidates too.
     pop_lease_make(call.base.engine.worker, j, j.n_cursors, j.cursors[0])
@@ -357,7 +362,7 @@ cdef void popcall_answer(Engine* e, PopJob* j, PGresult* res, const int* rows) n
             pop_give_back(e, j)
             pop_forget(j)
             return
-        popcall_reply(e, j, res, first_row, stop_row, claimed)
+        pop_answered(j, delivery_rows(e.worker, j, res, first_row, stop_row, claimed))
         return
     if j.only != NULL:
         j.why = WHY_LEASE_HELD if seen == 2 else (WHY_WINDOW if seen == 3 and j.queue.window_us else WHY_NOTHING)
@@ -413,28 +418,6 @@ cdef inline void pop_consumed(PopJob* j, int i, int64_t first, int64_t stop) noe
     # Its claim i, of records first … stop - 1, was acknowledged at once.
     j.spans[i].first = first
     j.spans[i].stop = stop
-
-cdef void popcall_reply(Engine* e, PopJob* j, PGresult* res, int first_row, int stop_row, int claimed) noexcept nogil:
-    cdef Delivery d
-    cdef Cursor* c = NULL
-    cdef int before = -1
-    cdef int row, ord
-    delivery_begin(&d, e.worker, j, NULL, claimed)
-    for row in range(first_row, stop_row):
-        ord = pg_int4(res, row, POP_ORD)
-        if ord < j.first_cursor or pg_int2(res, row, POP_STATUS) != 1:
-            continue
-        if ord != before:
-            c = j.cursors[ord - j.first_cursor]
-            before = ord
-            delivery_claim(&d, c.partition, pg_int8(res, row, POP_FIRST), pg_int4(res, row, POP_ATTEMPT))
-        if (not delivery_row(&d, c.partition, pg_bytes(res, row, POP_IDS), pg_bytes(res, row, POP_BODY),
-                             pg_bytes(res, row, POP_META), pg_int8(res, row, POP_BASE),
-                             pg_int8(res, row, POP_CREATED_AT), pg_int4(res, row, POP_N), pg_int8(res, row, POP_FIRST),
-                             pg_int4(res, row, POP_TAKE)) and not e.worker.unzip.short_of_memory):
-            log_line(b"error", b"row_unreadable", b"a row of the log is not in a known format")
-    delivery_end(&d)
-    pop_answered(j, d.n)
 
 cdef void pop_answered(PopJob* j, int n) noexcept nogil:
     # Its answer with n messages is written; or memory ran out, and nothing of it was delivered.

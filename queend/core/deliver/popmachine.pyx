@@ -2,11 +2,6 @@
 # FETCHING (fused: one statement claims and reads for many requests) → COMPLETED, EMPTY or FAILED; a long poll goes from
 # EMPTY to PARKED in the book and back. All moves go through pop_move.
 
-cdef void pop_lease_make(Worker* w, PopJob* j, int n, Cursor* first) noexcept nogil:
-    # The lease of what it claims now, of n partitions at most.
-    j.lease_us = j.req.lease_s * <int64_t>1000000 if j.req.lease_s else j.queue.lease_us
-    lease_id_make(&w.secrets, catalog.seed, first.partition.id if n == 1 or j.req.auto_ack else 0, j.lease)
-
 cdef bint popjob_matches(PopJob* j, Queue* q) noexcept nogil:
     if q.dead:
         return False
@@ -60,9 +55,10 @@ cdef void pop_begin(Worker* w, Request* r, PopJob* j) noexcept nogil:
             j.until_us = gate_until(r, j.until_us)
     if j.req.autopilot and not j.req.partitions_given:
         j.req.partitions = AUTOPILOT_PARTITIONS
-    j.cursors = <Cursor**>arena_alloc(&r.arena, pop_width(j) * sizeof(Cursor*))
+    j.width = 1 if j.want_partition.p != NULL else min(j.req.partitions, POP_MAX_PARTITIONS)
+    j.cursors = <Cursor**>arena_alloc(&r.arena, j.width * sizeof(Cursor*))
     if j.req.auto_ack:
-        j.spans = <PopSpan*>arena_alloc(&r.arena, pop_width(j) * sizeof(PopSpan))
+        j.spans = <PopSpan*>arena_alloc(&r.arena, j.width * sizeof(PopSpan))
     if j.cursors == NULL or (j.req.auto_ack and j.spans == NULL):
         reply_error(r, 503, "Out of memory")
         return
@@ -73,11 +69,6 @@ cdef void pop_begin(Worker* w, Request* r, PopJob* j) noexcept nogil:
         pop_pause(w, j)
     else:
         pop_try(w, j)
-
-cdef inline int pop_width(PopJob* j) noexcept nogil:
-    if j.want_partition.p != NULL:
-        return 1
-    return j.req.partitions if j.req.partitions < POP_MAX_PARTITIONS else POP_MAX_PARTITIONS
 
 cdef void pop_try(Worker* w, PopJob* j) noexcept nogil:
     # One attempt: names, then candidates; ends in a call, in resolving, parked, or answered.
@@ -257,7 +248,7 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
         else:
             j.why = WHY_LEASE_HELD
     else:
-        width = pop_width(j)
+        width = j.width
         if j.req.autopilot and not j.req.partitions_given:
             width = j.group.n_ready // (j.group.n_wait + 1)
             width = 1 if width < 1 else (AUTOPILOT_PARTITIONS if width > AUTOPILOT_PARTITIONS else width)

@@ -7,15 +7,29 @@
 #
 # One statement at a time is written: nothing is sent between call_open and call_send.
 
+cdef inline bint permit_take(Limit* l) noexcept nogil:
+    # A permit, or False. permit_give takes it back.
+    if l.in_flight >= (1 if l.probe_us else l.limit):
+        return False
+    l.lone = l.probe_us != 0
+    l.in_flight += 1
+    if l.in_flight > l.peak:
+        l.peak = l.in_flight
+    return True
+
+cdef inline void permit_give(Limit* l) noexcept nogil:
+    if l.in_flight > 0:
+        l.in_flight -= 1
+
 cdef Call* call_open(Engine* e, size_t size, int statement, Limit* limit, call_done done) noexcept nogil:
     # size: of a struct whose first member is a Call; it is freed after `done`. NULL: no connection is free, as many fly
     # as may, or memory ran out.
     cdef Call* c
-    if slotpool_take(e.slots) == NULL or not limit_take(limit):
+    if slotpool_take(e.slots) == NULL or not permit_take(limit):
         return NULL
     c = <Call*>calloc(1, size)
     if c == NULL:
-        limit_give(limit)
+        permit_give(limit)
         return NULL           # `done` is not called
     call_begin(c, e, statement, done)
     c.limit = limit
@@ -39,7 +53,7 @@ cdef inline void call_asks(Call* c, int statement) noexcept nogil:
 
 cdef void call_drop(Call* c) noexcept nogil:
     # There was nothing to send.
-    limit_give(c.limit)
+    permit_give(c.limit)
     call_free(c)
 
 cdef bint call_send(Call* c) noexcept nogil:
@@ -66,10 +80,10 @@ cdef void call_end(Call* c, PGresult* res, int outcome) noexcept nogil:
     c.ended_us = clock_mono_us()
     if outcome < SLOT_UNSENT:
         times_add(&c.engine.worker.counters.statement, c.ended_us - c.sent_us)
-    if c.limit != NULL and outcome >= SLOT_UNSENT:
-        limit_give(c.limit)
-    elif c.limit != NULL:
-        limit_done(c.limit, c.ended_us, c.ended_us - c.sent_us, outcome == SLOT_OK)
+    if c.limit != NULL:
+        permit_give(c.limit)
+        if outcome < SLOT_UNSENT:
+            limit_done(c.limit, c.ended_us, c.ended_us - c.sent_us, outcome == SLOT_OK)
     c.done(c, res, outcome)
     if not kept:
         call_free(c)

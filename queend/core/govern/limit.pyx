@@ -50,24 +50,9 @@ cdef void limit_fixed(Limit* l, int most) noexcept nogil:
     c.max_concurrent = most
     limit_open(l, &c)
 
-cdef inline bint limit_take(Limit* l) noexcept nogil:
-    # A permit, or False. Give it back with limit_give (nothing was sent) or limit_done.
-    if l.in_flight >= (1 if l.probe_us else l.limit):
-        return False
-    l.lone = l.probe_us != 0
-    l.in_flight += 1
-    if l.in_flight > l.peak:
-        l.peak = l.in_flight
-    return True
-
-cdef inline void limit_give(Limit* l) noexcept nogil:
-    if l.in_flight > 0:
-        l.in_flight -= 1
-
 cdef void limit_done(Limit* l, int64_t now_us, int64_t took_us, bint ok) noexcept nogil:
     # A call ended after took_us. ok False: no answer (deadline, lost connection), or one that speaks of overload
     # (timeouts, deadlocks). now_us is monotonic.
-    limit_give(l)
     if l.config.mode == LIMIT_STATIC or took_us < 0:
         return
     if l.looked_us == 0:

@@ -19,12 +19,13 @@ cdef class LimitProbe:
         limit_open(&self.l, &c)
 
     def take(self):
-        return bool(limit_take(&self.l))
+        return bool(permit_take(&self.l))
 
     def give(self):
-        limit_give(&self.l)
+        permit_give(&self.l)
 
     def done(self, int64_t now_us, int64_t took_us, bint ok=True):
+        permit_give(&self.l)
         limit_done(&self.l, now_us, took_us, ok)
 
     @property

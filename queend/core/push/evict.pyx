@@ -26,7 +26,7 @@ cdef void stream_reloaded(PushStream* s) noexcept nogil:
         s.gather = NULL
         batch_free(b)
     if stream_main(s).overflow_first != NULL and s.gather == NULL:
-        stream_refill(stream_main(s))
+        batch_refill(stream_main(s))
 
 cdef void batch_evict(PushStream* s, PushBatch* b) noexcept nogil:
     cdef PushGroup* g = b.first

@@ -104,7 +104,7 @@ cdef void handover_claim(PushStream* s, PushBatch* b, int row, Group* group) noe
 
 cdef void handover_take(PushStream* s, PushBatch* b, PopJob* j, int share) noexcept nogil:
     # The waiter leaves the book. share: partitions of the batch per waiter.
-    cdef int width = pop_width(j)
+    cdef int width = min(j.width, j.req.partitions)
     book_unpark(j)
     j.n_cursors = 0
     j.claims = NULL

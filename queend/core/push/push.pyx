@@ -189,7 +189,7 @@ cdef void push_dispatch(Worker* w, PushJob* j) noexcept nogil:
         if tails[i] == NULL:
             continue
         if streams[i].worker is w:
-            stream_add(&streams[i], &parts[i])
+            batch_gather(&streams[i], &parts[i])
         else:
             parts[i].msg.run = push_part_arrive
             worker_post(streams[i].worker, &parts[i].msg)
@@ -204,7 +204,7 @@ cdef void push_release(PushJob* j) noexcept nogil:
 
 cdef void push_part_arrive(Worker* w, InboxMsg* m) noexcept nogil:
     cdef PushPart* part = <PushPart*>m
-    stream_add(part.stream, part)
+    batch_gather(part.stream, part)
 
 cdef void push_part_home(Worker* w, InboxMsg* m) noexcept nogil:
     push_part_done(<PushPart*>m)

@@ -53,75 +53,6 @@ cdef void streams_close() noexcept nogil:
     free(streams)
     streams = NULL
 
-cdef void stream_add(PushStream* s, PushPart* part) noexcept nogil:
-    # Takes over a part sent to s; on its thread. What does not fit waits, in order, for the next batch.
-    cdef PushStream* to
-    cdef PushItem* it
-    cdef PushItem* following
-    cdef Partition* p
-    cdef bint short = False
-    if s.overflow_first != NULL or part.job.drain and s.gather != NULL and not batch_holds(s.gather, part):
-        stream_overflow(s, part)
-        return
-    it = part.items
-    while it != NULL:
-        p = it.partition
-        if p.dead:
-            # Its name was looked up before the catalog was reloaded, and it got here after that: s was cleaned already.
-            following = it.next
-            it.next = NULL
-            items_evict(s, it, False)
-            it = following
-            continue
-        to = s.side if p.on_side else s
-        if to.gather == NULL:
-            to.gather = batch_new(to)
-            if to.gather != NULL:
-                to.gather.server = catalog.server
-                to.gather.begun_us = clock_mono_us() if s.hold.patient else 0
-        short = to.gather == NULL
-        if short or batch_full(to.gather, part.job, s.hold.max_jobs):
-            break
-        following = it.next
-        if p.open == NULL:
-            p.open = batch_group(to.gather, p)
-            short = p.open == NULL
-            if short:
-                break
-        batch_place(to.gather, p.open, it)
-        if to.gather.job is not part.job:
-            to.gather.job = part.job
-            to.gather.n_jobs += 1
-        to.gather.unsure = to.gather.unsure or part.unsure
-        it = following
-    while short and it != NULL:
-        following = it.next
-        item_refuse(s, it)    # the last of them may end the request, and the part with it
-        it = following
-    if it != NULL:
-        part.items = it
-        stream_overflow(s, part)
-
-cdef void stream_overflow(PushStream* s, PushPart* part) noexcept nogil:
-    part.msg.next = NULL
-    if s.overflow_last != NULL:
-        s.overflow_last.msg.next = &part.msg
-    else:
-        s.overflow_first = part
-    s.overflow_last = part
-
-cdef void stream_refill(PushStream* s) noexcept nogil:
-    # The gathering batch is new: parts that waited go in first.
-    cdef PushPart* part = s.overflow_first
-    cdef PushPart* following
-    s.overflow_first = NULL
-    s.overflow_last = NULL
-    while part != NULL:
-        following = <PushPart*>part.msg.next
-        part.msg.next = NULL
-        stream_add(s, part)
-        part = following
-
 # ---- sending -------------------------------------------------------------------------------------------------------
 
 cdef void stream_drain(PushStream* s) noexcept nogil:
@@ -159,7 +90,7 @@ cdef PushBatch* stream_next(PushStream* s) noexcept nogil:
         return b
     b = stream_take(s)
     if stream_main(s).overflow_first != NULL:
-        stream_refill(stream_main(s))
+        batch_refill(stream_main(s))
     return b
 
 cdef PushBatch* stream_take(PushStream* s) noexcept nogil:

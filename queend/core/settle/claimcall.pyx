@@ -178,7 +178,7 @@ cdef void claimcall_answer(Engine* e, PopJob* j) noexcept nogil:
         joblist_add(&e.pops.jobs, &j.job)
         return
     if not j.gone:
-        n = claim_write(e, j)
+        n = delivery_cached(e.worker, j)
     pop_untake(j)
     pop_keep_made(j)
     if j.gone:
@@ -219,33 +219,6 @@ cdef int64_t claim_base(Taken* t, int64_t next_offset) noexcept nogil:
     while r.base + r.n <= next_offset and r.base + r.n < t.first + t.take:
         r = r.newer
     return next_offset if r.base + r.n <= next_offset else r.base
-
-cdef int claim_write(Engine* e, PopJob* j) noexcept nogil:
-    # The messages of the claims that were made; returns how many.
-    cdef Delivery d
-    cdef Partition* p
-    cdef CachedRow* r
-    cdef Taken* t
-    cdef int64_t stop, first, end
-    cdef int i
-    delivery_begin(&d, e.worker, j, NULL, j.n_made)
-    for i in range(j.n_cursors):
-        t = &j.taken[i]
-        if not t.made:
-            continue
-        p = j.cursors[i].partition
-        delivery_claim(&d, p, t.first, 1)
-        first = t.first
-        stop = t.first + t.take
-        r = t.row
-        while r != NULL:
-            end = stop if stop < r.base + r.n else r.base + r.n
-            if not delivery_row(&d, p, r.ids, r.body, r.meta, r.base, r.created_us, r.n, first, <int>(end - first)):
-                d.out.failed = True    # memory ran out
-                break
-            first = end
-            r = taken_next(t, r)
-    return delivery_end(&d)
 
 cdef void pop_keep_made(PopJob* j) noexcept nogil:
     # Of its candidates, those whose claims were made.

@@ -70,6 +70,7 @@ cdef struct PopJob:
     uint8_t state
     uint8_t parked_at
     uint8_t why
+    int width                 # candidates it may have: the room for them
     int n_cursors
     int first_cursor          # index into the call's candidates
     Cursor** cursors

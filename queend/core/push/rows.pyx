@@ -1,0 +1,210 @@
+# A batch becomes rows of the log, written as binary arrays. In: its groups. Out: the parameters of queend.push. No I/O
+# and no clock in here.
+
+cdef bint batch_chunks(PushBatch* b) noexcept nogil:
+    # Cuts groups into rows of at most ROW_RECORDS and about ROW_BYTES.
+    cdef PushGroup* g = b.first
+    cdef PushItem* it
+    cdef PushChunk* c = NULL
+    cdef int room = 0
+    cdef size_t bytes
+    while g != NULL:
+        room += 1 + g.n // ROW_RECORDS + <int>(2 * g.bytes // ROW_BYTES) + 2 * g.runs
+        g = g.next
+    b.chunks = <PushChunk*>arena_alloc(&b.arena, room * sizeof(PushChunk))
+    if b.chunks == NULL:
+        return False
+    b.n_chunks = 0
+    b.scheduled = False
+    b.has_other = False
+    g = b.first
+    while g != NULL:
+        it = g.first
+        b.has_other = b.has_other or g.has_other
+        g.scheduled = False
+        bytes = 0
+        c = NULL
+        while it != NULL:
+            if (c == NULL or it.run != NULL or c.first.run != NULL or c.n >= ROW_RECORDS
+                    or (c.n and bytes + it.payload.n > ROW_BYTES)):
+                b.chunks[b.n_chunks].group = g
+                b.chunks[b.n_chunks].first = it
+                b.chunks[b.n_chunks].n = 0
+                b.chunks[b.n_chunks].whole = False
+                b.chunks[b.n_chunks].scheduled = False
+                b.chunks[b.n_chunks].skip = c.skip + c.n if c != NULL else 0
+                c = &b.chunks[b.n_chunks]
+                b.n_chunks += 1
+                bytes = 0
+            c.n += pushitem_count(it)
+            bytes += it.payload.n
+            c.bytes = bytes
+            if it.more != NULL and it.more.due.n:
+                c.scheduled = True
+                g.scheduled = True
+                b.scheduled = True
+            it = it.next
+        g = g.next
+    return True
+
+cdef void batch_encode(PushBatch* b, RowArgs* a, PgArray* hint, BodyPack* pack) noexcept nogil:
+    # hint: where the newest row of each partition begins; NULL: nobody asks.
+    cdef uint64_t lanes = 0
+    cdef int i, kind
+    cdef PushChunk* c
+    cdef PushGroup* g
+    for i in range(b.n_chunks):
+        c = &b.chunks[i]
+        g = c.group
+        lanes |= <uint64_t>1 << (g.partition.id & (LANES - 1))
+        pgarray_int4(&a.part, g.partition.id)
+        pgarray_int4(&a.skip, c.skip)
+        pgarray_int4(&a.n, c.n)
+        if hint != NULL:
+            pgarray_int8(hint, atomic_get64(&g.partition.row_base))
+        if not g.has_client and not b.unsure:
+            kind = 0
+        elif not g.has_other:
+            kind = 1
+        elif not g.has_v7:
+            kind = 2
+        else:
+            kind = 3
+        pgarray_int2(&a.kind, kind)
+        if g.has_v7:
+            pgarray_uuid(&a.lo, g.lo)
+            pgarray_uuid(&a.hi, g.hi)
+        else:
+            pgarray_null(&a.lo)
+            pgarray_null(&a.hi)
+        chunk_encode(a, pack, c, b.plain)
+    lanes_encode(&a.lanes, lanes)
+
+cdef void lanes_encode(PgArray* out, uint64_t lanes) noexcept nogil:
+    cdef int i
+    for i in range(LANES):
+        if lanes >> i & 1:
+            pgarray_int4(out, i)
+
+cdef void batch_ask(PushBatch* b, PushedArgs* a) noexcept nogil:
+    # Is it stored?
+    cdef uint64_t lanes = 0
+    cdef PushChunk* c
+    cdef int i
+    for i in range(b.n_chunks):
+        c = &b.chunks[i]
+        lanes |= <uint64_t>1 << (c.group.partition.id & (LANES - 1))
+        pgarray_int4(&a.part, c.group.partition.id)
+        pgarray_int4(&a.n, c.n)
+        ids_encode(&a.ids, c)
+    lanes_encode(&a.lanes, lanes)
+
+cdef bint body_begin(PgArray* body, BodyPack* p, size_t bytes, bint plain, size_t* mark, Buf** out) noexcept nogil:
+    # Where sizes and payloads of a row go: into its body, or (True) beside it, to be compressed from there by body_end.
+    cdef bint pack = not plain and p.least > 0 and bytes >= p.least
+    mark[0] = pgarray_open(body)
+    if pack:
+        out[0] = &p.plain
+        buf_clear(out[0])
+    else:
+        out[0] = &body.buf
+        buf_byte(out[0], BODY_V1)
+    return pack
+
+cdef void body_end(PgArray* body, BodyPack* p, bint pack, size_t mark) noexcept nogil:
+    if pack:
+        bodypack_write(p, &body.buf)
+    pgarray_close(body, mark)
+
+cdef void chunk_encode(RowArgs* a, BodyPack* pack, PushChunk* c, bint plain) noexcept nogil:
+    # Ids, body and meta of one row. A chunk is one run or a chain of items without any. pack: NULL if plain.
+    ids_encode(&a.ids, c)
+    if c.first.run != NULL:
+        run_encode(a, pack, c.first, plain)
+    else:
+        items_encode(a, pack, c, plain)
+
+cdef void ids_encode(PgArray* out, PushChunk* c) noexcept nogil:
+    cdef PushItem* it = c.first
+    cdef char* ids = pgarray_reserve(out, 16 * <size_t>c.n)
+    cdef int k
+    if ids == NULL:
+        return
+    if it.run != NULL:
+        memcpy(ids, it.run.ids, 16 * <size_t>c.n)
+        return
+    for k in range(c.n):
+        memcpy(ids + 16 * k, it.id, 16)
+        it = it.next
+
+cdef inline bint item_sealed(PushItem* it) noexcept nogil:
+    return it.more != NULL and it.more.seal.n != 0
+
+cdef void items_encode(RowArgs* a, BodyPack* p, PushChunk* c, bint plain) noexcept nogil:
+    cdef bint extras = False
+    cdef size_t mark
+    cdef Buf* out
+    # what is sealed hardly shrinks, and SQL can read it so
+    cdef bint pack = body_begin(&a.body, p, c.bytes, plain or item_sealed(c.first), &mark, &out)
+    cdef PushItem* it = c.first
+    cdef int k
+    for k in range(c.n):
+        if it.keep_text or it.has_trace or it.sub.n or it.more != NULL:
+            extras = True
+        buf_varint(out, it.payload.n)
+        it = it.next
+    it = c.first
+    for k in range(c.n):
+        buf_slice(out, it.payload)
+        it = it.next
+    body_end(&a.body, p, pack, mark)
+    if extras:
+        items_encode_meta(&a.meta, c)
+    else:
+        pgarray_null(&a.meta)
+
+cdef void run_encode(RowArgs* a, BodyPack* p, PushItem* it, bint plain) noexcept nogil:
+    cdef PushRun* run = it.run
+    cdef size_t mark
+    cdef Buf* out
+    cdef bint pack
+    cdef int k
+    if it.sub.n or it.more != NULL:
+        run_encode_meta(&a.meta, it)
+    else:
+        pgarray_null(&a.meta)
+    if run.codec == BODY_FRAMES:
+        mark = pgarray_open(&a.body)
+        buf_byte(&a.body.buf, BODY_FRAMES)
+        buf_slice(&a.body.buf, run.stored)
+        pgarray_close(&a.body, mark)
+        return
+    pack = body_begin(&a.body, p, run.bytes, plain, &mark, &out)
+    for k in range(run.n):
+        buf_varint(out, run.payloads[k].n)
+    for k in range(run.n):
+        buf_slice(out, run.payloads[k])
+    body_end(&a.body, p, pack, mark)
+
+cdef void run_encode_meta(PgArray* meta, PushItem* it) noexcept nogil:
+    # All records of a run have its producer.
+    cdef size_t mark = pgarray_open(meta)
+    cdef Extras x
+    cdef int k
+    item_extras(it, &x)
+    buf_byte(&meta.buf, META_V1)
+    for k in range(it.run.n):
+        extras_put(&meta.buf, k, &x)
+    pgarray_close(meta, mark)
+
+cdef void items_encode_meta(PgArray* meta, PushChunk* c) noexcept nogil:
+    cdef size_t mark = pgarray_open(meta)
+    cdef PushItem* it = c.first
+    cdef Extras x
+    cdef int k
+    buf_byte(&meta.buf, META_V1)
+    for k in range(c.n):
+        item_extras(it, &x)
+        extras_put(&meta.buf, k, &x)
+        it = it.next
+    pgarray_close(meta, mark)
