@@ -214,6 +214,7 @@ include "core/push/evict.pyx"             # items taken out of batches
 include "core/settle/ack.pyx"             # acknowledgments
 include "core/settle/ackleased.pyx"       # those that need no look into the log
 include "core/settle/claimcall.pyx"       # claims of pops in memory, acknowledgments beside them
+include "core/settle/spans.pyx"           # of what they and cycles did
 include "core/settle/transaction.pyx"     # acknowledgments and pushes, all or nothing
 include "core/settle/txcall.pyx"          # their statement
 include "core/settle/cycle.pyx"           # cycles of streams
@@ -222,6 +223,7 @@ include "core/settle/lease.pyx"           # extended, given back
 
 # Streams of messages: one pop after another for one request. In: a request, and what a WebSocket says. Out: messages
 # until its client leaves. Owns a feed from its request to its end.
+include "core/feed/commandlog.pyx"        # a line for each thing that is said there
 include "core/feed/socket.pyx"            # a stream over a WebSocket
 include "core/feed/feed.pyx"              # a request that is answered for as long as its client stays
 

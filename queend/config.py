@@ -94,8 +94,9 @@ class Server(BaseSettings):
         "off", "a line in the log for each answer, without payloads: of none, of some and of those with status 500 and "
                "above, of all")
     queend_request_log_share: int = count(100, "sampled: one in so many", "requests", ge=1)
-    queend_otlp_endpoint: str = setting("", "collector of OpenTelemetry, http://host:4318: spans of pushes, deliveries "
-                                            "and acknowledgments of sampled traces go there")
+    queend_otlp_endpoint: str = setting("", "collector of OpenTelemetry, http://host:4318: spans of pushes, "
+                                            "deliveries, acknowledgments, transactions and cycles of sampled traces go "
+                                            "there")
     queend_otlp_headers: str = setting("", "headers for it, name=value with commas", secret=True)
     queend_otlp_share: int = count(1, "of sampled traces one in so many", "traces", ge=1)
     webapp_root: str = setting("", "folder of a web application, served below /; default: webapp/dist, here or up to "

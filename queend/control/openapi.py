@@ -68,6 +68,8 @@ def whole_document(described: dict[str, Any]) -> dict[str, Any]:
                 "description": "where JWT_ENABLED is set"}}}}
 
 
+VERDICT = {"consumerGroup": MAYBE, "error": MAYBE, "delayMs": {**INTEGER, "minimum": 0, "maximum": 31622400000},
+           "status": {"enum": ["completed", "success", "failed", "dlq", "retry"], "default": "completed"}}
 SCHEMAS = {"Error": record(["error"], error=TEXT, code=TEXT), "Problem": record(
     ["type", "title", "status", "detail", "instance", "error"], type=TEXT, title=TEXT, status=INTEGER, detail=TEXT,
     instance=TEXT, error=TEXT, code=TEXT), "PushItem": record(
@@ -91,11 +93,11 @@ SCHEMAS = {"Error": record(["error"], error=TEXT, code=TEXT), "Problem": record(
                                  reason={"enum": ["queue_not_found", "partition_not_found", "empty"]},
                                  autopilot=record(["partitions", "batch"], partitions=INTEGER, batch=INTEGER)),
            "Ack": record(["transactionId", "partitionId"], transactionId=NAME, partitionId=ID, leaseId=MAYBE,
-                         consumerGroup=MAYBE,
-                         status={"enum": ["completed", "success", "failed", "dlq", "retry"], "default": "completed"},
-                         error=MAYBE, cumulative=FLAG, delayMs={**INTEGER, "minimum": 0, "maximum": 31622400000}),
-           "AckResult": record(["index", "transactionId", "success"], index=INTEGER, transactionId=TEXT, success=FLAG,
-                               error=MAYBE, queueName=MAYBE, partitionName=MAYBE, leaseReleased=FLAG, dlq=FLAG),
+                         cumulative=FLAG, **VERDICT),
+           "WindowAck": record(["windowId"], windowId=TEXT, **VERDICT),
+           "AckResult": record(["index", "success"], index=INTEGER, transactionId=TEXT, windowId=TEXT,
+                               messages=INTEGER, success=FLAG, error=MAYBE, queueName=MAYBE, partitionName=MAYBE,
+                               leaseReleased=FLAG, dlq=FLAG),
            "Operation": {"oneOf": [record(["type", "items"], type={"const": "push"}, items=array(ref("PushItem"))),
                                    {"allOf": [ref("Ack"), record(["type"], type={"const": "ack"})]}]},
            "TransactionResult": record(
@@ -189,7 +191,9 @@ def stream(summary: str, *more: dict[str, Any]) -> dict[str, Any]:
                      "messages that may be out without an acknowledgment"),
            parameter("heartbeat", {**INTEGER, "minimum": 1, "maximum": 600, "default": 15},
                      "seconds of silence before a sign of life"),
-           parameter("release", {**FLAG, "default": False}, "leases end with the stream")]
+           parameter("release", {**FLAG, "default": False}, "leases end with the stream"),
+           parameter("window", {**INTEGER, "minimum": 1, "maximum": 10000},
+                     "messages of a partition that come as one event and are acknowledged by one id, at most")]
     return {"get": {"summary": summary, "tags": ["messages"], "responses": described,
                     "parameters": [*more, *(one for one in POP if one["name"] in named), *own]}}
 
@@ -205,6 +209,7 @@ def queue() -> dict[str, Any]:
     return parameter("queue", NAME, place="path")
 
 
+ACKED_ONE = {"anyOf": [ref("Ack"), ref("WindowAck")]}
 PUSHED = {"oneOf": [array(ref("PushResult")), ref("PushCounts")]}
 KEY = {"name": "Idempotency-Key", "in": "header", "required": False, "schema": {"type": "string",
     "pattern": "^[!-~]{1,255}$"}, "description": "the same push again stores nothing twice"}
@@ -246,12 +251,12 @@ HOT = {
     "/api/v1/stream/{queue}": stream("Messages of any partition of a queue as they come", queue()),
     "/api/v1/stream/{queue}/partition/{partition}": stream("Messages of one partition as they come", queue(),
                                                            parameter("partition", NAME, place="path")),
-    "/api/v1/ack": shown(post("Acknowledge one message", body(ref("Ack")),
+    "/api/v1/ack": shown(post("Acknowledge one message, or a window of a stream", body(ACKED_ONE),
                               answers("200", "an array of one", array(ref("AckResult")), "400", "503")), ACK, "200",
                               [ACKED]),
     "/api/v1/ack/batch": shown(post(
         "Acknowledge messages", body(record(["acknowledgments"], consumerGroup=MAYBE,
-                                            acknowledgments=array(ref("Ack")))),
+                                            acknowledgments=array(ACKED_ONE))),
         answers("200", "one result per acknowledgment, in order", array(ref("AckResult")), "400", "413", "503")),
         {"acknowledgments": [ACK], "consumerGroup": "billing"}, "200", [ACKED]),
     "/api/v1/transaction": shown(post(

@@ -1,5 +1,5 @@
-"""Sends spans of traces to a collector, by OTLP over HTTP (JSON): what the data plane noted of pushes, deliveries and
-acknowledgments (core/net/spans). Nobody waits for it: the data plane keeps so many, what does not fit and what the
+"""Sends spans of traces to a collector, by OTLP over HTTP (JSON): what the data plane noted of pushes, deliveries,
+acknowledgments and cycles (core/net/spans). Nobody waits for it: the data plane keeps so many, what does not fit and what the
 collector does not take is dropped and counted."""
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ BATCH = 512               # spans of one request
 TIMEOUT_S = 5.0
 PATH = "/v1/traces"
 PRODUCER, CONSUMER, CLIENT = 4, 5, 3      # SpanKind
-KINDS = (("send", "send", PRODUCER), ("deliver", "receive", CONSUMER), ("settle", "settle", CLIENT))
+KINDS = (("send", "send", PRODUCER), ("deliver", "receive", CONSUMER), ("settle", "settle", CLIENT),
+         ("cycle", "process", CONSUMER))
 OK, FAILED = 1, 2
 
 

@@ -6,7 +6,8 @@
 --   p_group                 NULL = a group nobody knows
 --   p_ids                   16 bytes per record
 --   p_status                one byte per record: 0 completed, 1 failed, 2 dlq, 3 retry, 4 completed with all that
---                           stands before it
+--                           stands before it; 16 more: all records the lease still has. Then it is the only one, its
+--                           id says nothing, and codes has a byte for each of them
 --   p_retry_limit           of the queue
 --   p_retry_delay_us        asked for by the acknowledgment, NULL: as the queue's options say
 --   f_row, f_idx, f_error   error texts of failed and dead letters: 0-based element, 0-based record
@@ -124,7 +125,9 @@ END $$;
 --    (cursors.beyond) and is not delivered again.
 -- 7. The lease is released when something goes back (the failed ones count a retry) or when the cursor has reached the
 --    end of the window; a whole window or a dead letter resets the retry count.
--- 8. What goes back waits as long as the acknowledgment asks for; where it does not (NULL), failed ones wait as the
+-- 8. All that a lease still has (status of 16 and more): each record of its window that is not done, with that status
+--    and error.
+-- 9. What goes back waits as long as the acknowledgment asks for; where it does not (NULL), failed ones wait as the
 --    options of the queue say (retry_pause) and others come again at once. The partition waits as a whole: order is
 --    kept.
 CREATE OR REPLACE FUNCTION queend.ack_group(p_part int, p_group int, p_lease uuid, p_n int, p_ids bytea, p_status bytea,
@@ -153,7 +156,19 @@ BEGIN
     committed := COALESCE(k.committed, -1);
     retry_until := 0;
     head := queend.head(p_part);
-    v_found := queend.ack_offsets(p_part, k.row_base, k.committed, k.lease_end, p_ids);
+    IF get_byte(p_status, 0) < 16 THEN
+        v_found := queend.ack_offsets(p_part, k.row_base, k.committed, k.lease_end, p_ids);
+    ELSIF k.lease_id = p_lease AND k.lease_until > v_now AND k.committed < k.lease_end THEN
+        v_found := ARRAY(SELECT o FROM generate_series(k.committed + 1, k.lease_end) AS o
+                          WHERE (k.beyond @> o) IS NOT TRUE ORDER BY o);
+        p_n := cardinality(v_found);
+        p_status := decode(repeat('0' || get_byte(p_status, 0) - 16, p_n), 'hex');
+        f_error := CASE WHEN cardinality(f_error) > 0 THEN array_fill(f_error[1], ARRAY[p_n]) ELSE f_error END;
+        f_idx := ARRAY(SELECT generate_series(0, cardinality(f_error) - 1));
+    ELSE
+        codes := '\x10';
+        RETURN;
+    END IF;
 
     IF p_lease IS NOT NULL AND (status = 2 OR k.lease_id <> p_lease OR k.lease_until <= v_now) OR status = 2 THEN
         SELECT string_agg(CASE WHEN f.at < 0 THEN '\x08'::bytea WHEN p_lease IS NOT NULL THEN '\x10' ELSE '\x01' END,

@@ -135,13 +135,13 @@ def test_a_cycle_of_a_stream(bounded) -> None:
     message, = client.pop("src", consumerGroup="streams.q")
     query = client.post("/streams/v1/queries",
                         {"name": "q", "source_queue": "src", "config_hash": "1"}).json["query_id"]
-    cycle = {"query_id": query, "partition_id": message["partitionId"], "consumer_group": "streams.q",
-             "push_items": [{"queue": "sink", "payload": 1}]}
-    refused(client.post("/streams/v1/cycle", cycle), QUEUES.format(1))
-    cycle["push_items"][0] |= {"namespace": "other"}
-    refused(client.post("/streams/v1/cycle", cycle), QUEUES.format(1))
-    cycle["push_items"][0] = {"queue": "src", "partition": "more", "payload": 1}
-    refused(client.post("/streams/v1/cycle", cycle), PARTITIONS.format("src", 1))
+    cycle = {"query_id": query, "partition_id": message["partitionId"], "consumer_group": "streams.q"}
+    for text, item in ((QUEUES.format(1), {"queue": "sink"}),
+                       (QUEUES.format(1), {"queue": "sink", "namespace": "other"}),
+                       (PARTITIONS.format("src", 1), {"queue": "src", "partition": "more"})):
+        answer = client.post("/streams/v1/cycle", {**cycle, "push_items": [{**item, "payload": 1}]})
+        refused(answer, text)
+        assert answer.json["code"] == "bound_reached"
 
 
 def test_configure_and_what_else_the_control_plane_makes(bounded) -> None:

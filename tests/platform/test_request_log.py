@@ -4,7 +4,9 @@ from __future__ import annotations
 import json
 import threading
 
+from support.client import ack_of
 from support.daemon import Daemon
+from support.socket_feed import SocketFeed
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 LONG = "/none/" + '"' * 400      # three bytes of the log each
@@ -35,6 +37,47 @@ def test_each_answer_has_its_line(start_daemon):
     assert long["path"].startswith("/none/%22%22")
     assert len({one["id"] for one in found}) == 6 and all(one["us"] >= 0 for one in found)
     assert "a-secret" not in json.dumps(daemon.log), "no payload"
+
+
+def test_each_command_on_a_websocket_has_its_line(start_daemon):
+    daemon = start_daemon(QUEEND_REQUEST_LOG="all")
+    with daemon.client() as client:
+        client.push("orders", *range(5))
+        client.push("orders", "a-secret", partition="p", transactionId="order \"ü\"")
+    headers = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01", "X-Request-Id": "mine"}
+    with SocketFeed(daemon.address, "orders", headers=headers, credit=50, partitions=2) as stream:
+        messages = stream.messages(6)
+        odd = next(one for one in messages if one["data"] == "a-secret")
+        plain = [one for one in messages if one is not odd]
+        stream.ask({"ack": ack_of(plain[0]), "ref": "a-secret"})
+        stream.ask({"ack": {"acknowledgments": [ack_of(one) for one in plain[1:]]}})
+        stream.ask({"extend": {"leaseId": odd["leaseId"], "seconds": 60}})
+        stream.ask({"ack": {**ack_of(odd, "failed"), "error": "a-secret"}})
+        again = stream.message()
+        assert again["data"] == "a-secret"
+        stream.ask({"credit": 3})
+        stream.ask({"ack": {"partitionId": "x" * 5000}})
+        stream.ask({"nonsense": "a-secret"})
+        stream.ask(b"[1")
+    daemon.stop()
+    found = [line for line in daemon.log if line["event"] == "command"]
+    assert [one["command"] for one in found] == ["ack", "ack", "extend", "ack", "credit", "ack", "refused", "refused"]
+    assert [one["status"] for one in found] == [200] * 5 + [400] * 3
+    for one in found:
+        assert (one["method"], one["path"], one["trace"], one["request"]) == (
+            "GET", "/api/v1/stream/orders", TRACE, "mine")
+        assert one["us"] >= 0 and one["in"] > 0 < one["out"]
+    first, many, extend, failed, credit, *_ = found
+    assert (first["partition"], first["lease"]) == (plain[0]["partitionId"], plain[0]["leaseId"])
+    assert (first["transaction"], first["verdict"]) == (plain[0]["transactionId"], "completed")
+    assert (many["acks"], many["transaction"]) == (4, plain[1]["transactionId"])
+    assert extend["lease"] == odd["leaseId"] and "partition" not in extend
+    assert failed["verdict"] == "failed" and failed["transaction"].startswith("order%20%5C%22")
+    assert credit["credit"] > 0
+    assert len({one["id"] for one in found + lines(daemon)}) == len(found + lines(daemon))
+    (stream_line,) = [line for line in lines(daemon) if line["path"] == "/api/v1/stream/orders"]
+    assert stream_line["request"] == "mine"
+    assert "a-secret" not in json.dumps(daemon.log), "no payload, error or ref"
 
 
 def test_off_there_is_none_and_sampled_one_in_so_many(start_daemon):

@@ -1,4 +1,4 @@
-"""Spans of pushes, deliveries and acknowledgments, as a collector of OpenTelemetry gets them."""
+"""Spans of pushes, deliveries, acknowledgments, transactions and cycles, as a collector of OpenTelemetry gets them."""
 from __future__ import annotations
 
 import http.server
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 from support.client import Client, ack_of
 from support.daemon import Daemon
+from support.streams import Stream
 from support.wait import until
 
 from queend.config import ConfigError, load
@@ -134,6 +135,68 @@ def test_long_polls_that_the_push_answers_have_spans_too(client, daemon, collect
         push(client, {"items": [{"queue": queue, "payload": 1}]}, parent)
         assert len(waiting.receive().json["messages"]) == 1
     until(lambda: {one["name"] for one in collector.of(made)} == {f"send {queue}", f"deliver {queue}"}, "both are sent")
+
+
+def test_a_transaction_tells_what_it_stored_and_settled(client, collector, queue):
+    made, parent = trace(10)
+    other, of_other = trace(11)
+    client.push(queue, *range(3))
+    acks = [{"type": "ack", "consumerGroup": "g", **ack_of(one)}
+            for one in client.pop(queue, batch=9, consumerGroup="g", subscriptionMode="all")]
+    assert len(acks) == 3
+    pushes = [{"type": "push", "queue": f"{queue}-{name}", "partition": "p", "payload": 1} for name in "aab"]
+    pushes += [{"type": "push", "queue": f"{queue}-b", "payload": 1, "traceparent": of_other},
+               {"type": "push", "items": [{"queue": f"{queue}-c", "payload": 1, "traceparent": of_other}]}]
+    done = client.request("POST", "/api/v1/transaction", {"operations": [*acks, *pushes]}, {"traceparent": parent})
+    assert done.json["success"], done.body
+    until(lambda: len(collector.of(made)) == 3 and len(collector.of(other)) == 2, "all are sent")
+    settle, first, second = sorted(collector.of(made), key=lambda one: (one["kind"] == 4, one["name"]))
+    assert (settle["name"], settle["kind"], of(settle)["messaging.batch.message_count"]) == (f"settle {queue}", 3, "3")
+    assert of(settle)["messaging.consumer.group.name"] == "g"
+    assert [one["name"] for one in (first, second)] == [f"send {queue}-a", f"send {queue}-b"]
+    assert of(first)["messaging.batch.message_count"] == "2" and of(second)["messaging.queend.message.offset"] == "0"
+    assert {one["parentSpanId"] for one in (settle, first, second)} == {PARENT}
+    assert {one["status"]["code"] for one in (settle, first, second)} == {1}
+    assert {one["name"] for one in collector.of(other)} == {f"send {queue}-b", f"send {queue}-c"}
+    client.pop(f"{queue}-a", batch=9)
+    until(lambda: len(collector.of(made)) == 5, "what it stored goes on with the trace")
+
+
+def test_a_transaction_that_is_refused_has_spans_that_failed(client, collector, queue):
+    made, parent = trace(12)
+    client.push(queue, 1)
+    (message,) = client.pop(queue)
+    assert client.ack(message)["success"]
+    refused = client.request("POST", "/api/v1/transaction", {"operations": [
+        {"type": "push", "queue": f"{queue}-a", "payload": 1}, {"type": "ack", **ack_of(message)}]},
+        {"traceparent": parent})
+    assert not refused.json["success"]
+    until(lambda: len(collector.of(made)) == 2, "both are sent")
+    assert {one["status"]["code"] for one in collector.of(made)} == {2}
+
+
+def test_a_cycle_of_a_stream_and_what_it_stored(client, collector, queue):
+    made, parent = trace(13)
+    client.push(queue, 1, 2)
+    stream = Stream(client, queue, queue, f"{queue}-sink")
+    messages = stream.pop()
+    body = stream.body(messages, {"k": 1}, [{"queue": f"{queue}-sink", "payload": n} for n in range(3)])
+    done = client.request("POST", "/streams/v1/cycle", body, {"traceparent": parent})
+    assert done.json["success"], done.body
+    until(lambda: len(collector.of(made)) == 2, "both are sent")
+    cycle, send = sorted(collector.of(made), key=lambda one: one["name"])
+    assert (cycle["name"], cycle["kind"], cycle["parentSpanId"]) == (f"cycle {queue}", 5, PARENT)
+    assert of(cycle)["messaging.operation.type"] == "process" and of(cycle)["messaging.batch.message_count"] == "2"
+    assert of(cycle)["messaging.consumer.group.name"] == stream.group
+    assert (send["name"], of(send)["messaging.batch.message_count"]) == (f"send {queue}-sink", "3")
+    (first, *_) = client.pop(f"{queue}-sink", batch=9)
+    assert first["traceparent"] == parent
+    until(lambda: len(collector.of(made)) == 5, "what it stored goes on with the trace")
+    late, parent = trace(14)
+    again = client.request("POST", "/streams/v1/cycle", body, {"traceparent": parent})
+    assert not again.json["success"], "its lease is over"
+    until(lambda: collector.of(late), "one that failed is told, too")
+    assert {one["status"]["code"] for one in collector.of(late)} == {2}
 
 
 def test_what_is_not_sampled_has_none(client, collector, queue):

@@ -126,6 +126,15 @@ class Feed:
     def messages(self, number: int) -> list[dict]:
         return [self.message() for _ in range(number)]
 
+    def window(self) -> dict:
+        event = self.event()
+        assert event is not None, "the stream ended"
+        assert event.name == "window", event
+        window = event.json
+        last = window["messages"][-1]
+        assert event.id == f"{last['partitionId']}:{last['offset']}"
+        return window
+
     def silent(self, seconds: float = 0.3) -> bool:
         """Nothing but signs of life came for so long: only for what has happened already by all that can be seen."""
         self.wire.socket.settimeout(seconds)

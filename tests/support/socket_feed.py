@@ -88,19 +88,24 @@ class SocketFeed:
                 assert op == TEXT, (op, payload)
                 return json.loads(payload)
 
+    def _take(self) -> None:
+        value = self._next()
+        came = value.get("message") or value.get("window")
+        (self.said if came is None else self.given).append(value if came is None else came)
+
     def message(self) -> dict:
         while not self.given:
-            value = self._next()
-            (self.given.append(value["message"]) if "message" in value else self.said.append(value))
+            self._take()
         return self.given.pop(0)
+
+    window = message
 
     def messages(self, number: int) -> list[dict]:
         return [self.message() for _ in range(number)]
 
     def answer(self) -> dict:
         while not self.said:
-            value = self._next()
-            (self.given.append(value["message"]) if "message" in value else self.said.append(value))
+            self._take()
         return self.said.pop(0)
 
     def say(self, value: Any) -> None:

@@ -90,19 +90,20 @@ cdef bint gate_allows(Request* r, Slice queue, int verb) noexcept nogil:
     # May the request do this to the queue? The caller refuses it if not.
     return r.grant == NULL or grant_allows(r.grant, queue, verb)
 
+cdef const char* GATE_NOT_YOURS = b"Insufficient permissions for this queue"
+
 cdef void gate_refuse_queue(Request* r) noexcept nogil:
     # Of a request that is no job.
-    reply_error(r, 403, b"Insufficient permissions for this queue")
+    reply_error(r, 403, GATE_NOT_YOURS)
 
 cdef bint gate_push(Request* r, PushReq* q) noexcept nogil:
-    # Every queue may be written to, and every record bears the producer's name. False: refused, answered.
+    # Every queue may be written to, and every record bears the producer's name. False: the caller refuses it.
     cdef Slice before = slice_of(NULL, 0)
     cdef int i
     for i in range(q.n):
         if q.items[i].queue.p != before.p or q.items[i].queue.n != before.n:
             before = q.items[i].queue
             if not grant_allows(r.grant, before, VERB_PUSH):
-                gate_refuse_queue(r)
                 return False
         q.items[i].sub = grant_subject(r.grant)
     return True

@@ -13,6 +13,7 @@ cdef struct Delivery:
     size_t at                 # where it begins, for a feed
     int claimed               # partitions it is about
     int n                     # messages so far
+    int64_t last              # offset of the last one
 
 cdef inline const char* pop_type(PopJob* j) noexcept nogil:
     # Of the answer with messages. A pop over several queues is answered in JSON: a framed one names one queue.
@@ -37,6 +38,7 @@ cdef void delivery_begin(Delivery* d, Worker* w, PopJob* j, Buf* out, int claime
     d.m.queue = j.queue.name
     d.m.as_event = j.req.events
     d.m.feed = j.req.feed
+    d.m.window = j.req.window
     d.at = out.len
     if d.m.feed:
         chunk_open(out, d.m.feed)
@@ -85,7 +87,8 @@ cdef inline void delivery_message(Delivery* d) noexcept nogil:
     if d.framed:
         popframes_message(&d.frames, &d.m)
     elif d.m.feed:
-        feed_put(d.out, &d.m)
+        feed_put(d.out, &d.m, d.n == 0)
+        d.last = d.m.offset
     elif d.m.as_event:
         event_put(d.out, &d.m, d.n == 0)
     else:
@@ -130,6 +133,8 @@ cdef int delivery_end(Delivery* d) noexcept nogil:
     if d.framed:
         popframes_close(&d.frames)
     elif d.m.feed:
+        if d.m.window and d.n:
+            window_close(d.out, &d.m, d.last)
         chunk_close(d.out, d.m.feed, d.at)
     else:
         pop_reply_close(d.out, &d.j.req, d.n, d.j.req.partitions, d.j.req.batch)

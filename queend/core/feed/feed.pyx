@@ -125,13 +125,20 @@ cdef bint feed_flow(Conn* c) noexcept nogil:
         feed_next(f, c)
     return True
 
+cdef inline int feed_least(Feed* f) noexcept nogil:
+    # Credit without which nothing is taken: a window is not cut by it.
+    return f.ask.window if f.ask.window else 1
+
+cdef inline bint feed_full(Feed* f) noexcept nogil:
+    return f.granted - f.used < feed_least(f)
+
 cdef void feed_next(Feed* f, Conn* c) noexcept nogil:
     cdef Engine* e = engine_of(f.worker)
     cdef Request* q
     cdef PopJob* j
     cdef int64_t left = f.granted - f.used
     cdef int64_t now
-    if f.pop != NULL or c.out_pending or left <= 0:
+    if f.pop != NULL or c.out_pending or left < feed_least(f):
         return
     now = clock_mono_us()
     if now < f.pause_until:
@@ -202,7 +209,7 @@ cdef void feed_note(Feed* f, PopJob* j) noexcept nogil:
             left -= c.fed.n
     if left:
         feed_note_rest(f, j, left)
-    f.full = f.used >= f.granted
+    f.full = feed_full(f)
     uv_mutex_unlock(&book.lock)
 
 cdef void feed_note_rest(Feed* f, PopJob* j, int left) noexcept nogil:
@@ -227,7 +234,7 @@ cdef void feed_credited(Worker* w, InboxMsg* m) noexcept nogil:
     uv_mutex_lock(&book.lock)
     f.used -= f.returned
     f.returned = 0
-    f.full = f.used >= f.granted
+    f.full = feed_full(f)
     f.posted = False
     closed = f.closed
     uv_mutex_unlock(&book.lock)

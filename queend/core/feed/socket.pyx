@@ -203,6 +203,7 @@ cdef void socket_said(Feed* f, Slice text) noexcept nogil:
     memset(copy + text.n, 0, BODY_PADDING)
     q.feed = f
     q.method = METHOD_POST
+    q.body = slice_of(copy, text.n)
     q.started_us = clock_mono_us()
     q.next = f.commands
     f.commands = q
@@ -298,6 +299,8 @@ cdef void socket_answered(Feed* f, Request* q) noexcept nogil:
     counter.requests += 1
     counter.errors += q.status >= 400
     counter_latency(counter, clock_mono_us() - q.started_us)
+    if f.worker.requestlog.every:
+        command_note(f, q)
     buf_put(b, b"\0\0\0\0{\"", 6)
     if q.target.n:
         buf_slice(b, q.target)

@@ -53,8 +53,10 @@ cdef void tally_ack(AckReq* q, Worker* w) noexcept nogil:
             last = queue
             t = &queue.tally[w.index]
             t.ack_requests += 1
-        t.ack_done += q.items[i].code & 1
-        t.ack_failed += ~q.items[i].code & 1
+        if q.items[i].code & 1:
+            t.ack_done += <uint64_t>ackitem_count(&q.items[i])
+        else:
+            t.ack_failed += 1
 
 cdef void tally_transaction(TxReq* q, Worker* w) noexcept nogil:
     # Counted for each queue it names one after the other.

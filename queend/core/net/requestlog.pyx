@@ -4,9 +4,10 @@
 
 cdef enum:
     REQUESTLOG_ROOM = 1 << 20         # bytes of lines of a worker that are not written yet
-    REQUESTLOG_LINE = 3072            # of one at most
+    REQUESTLOG_LINE = 4096            # of one at most
     REQUESTLOG_PATH = 512             # of the path in it
-    REQUESTLOG_ID = 128               # of X-Request-Id
+    REQUESTLOG_ID = 128               # of X-Request-Id, and of any other id
+    REQUESTLOG_MORE = 1536            # of what a command adds
     REQUESTLOG_MS = 100
     REQUESTLOG_LAST = 10              # waits of so long for a reader, once the process ends
 
@@ -33,24 +34,31 @@ cdef size_t requestlog_text(char* out, Slice s, size_t most) noexcept nogil:
             at += <size_t>snprintf(out + at, 4, b"%%%02X", <unsigned int>c)
     return at
 
-cdef inline void requestlog_note(Request* r) noexcept nogil:
-    # Its answer is complete.
+cdef inline bint requestlog_wants(Request* r) noexcept nogil:
+    # Counts it, too.
     cdef RequestLog* l = &r.worker.requestlog
     l.number += 1
-    if l.every == 1 or l.number % <uint64_t>l.every == 0 or r.status >= 500:
-        requestlog_put(r, l)
+    return l.every == 1 or l.number % <uint64_t>l.every == 0 or r.status >= 500
 
-cdef void requestlog_put(Request* r, RequestLog* l) noexcept nogil:
+cdef inline void requestlog_note(Request* r) noexcept nogil:
+    # Its answer is complete.
+    if requestlog_wants(r):
+        requestlog_put(r, r, b"request", slice_of(NULL, 0))
+
+cdef void requestlog_put(Request* r, Request* of, const char* event, Slice more) noexcept nogil:
+    # of: whose path and headers it has, r itself or the stream it was said on. more: further members, REQUESTLOG_MORE
+    # bytes of them at most, as they are.
+    cdef RequestLog* l = &r.worker.requestlog
     cdef char[REQUESTLOG_LINE] line
     cdef char[64] head
-    cdef Slice trace = header_value(r.headers_raw, b"traceparent") if r.headers_raw.n else slice_of(NULL, 0)
-    cdef Slice id = header_value(r.headers_raw, b"x-request-id") if r.headers_raw.n else slice_of(NULL, 0)
+    cdef Slice trace = header_value(of.headers_raw, b"traceparent") if of.headers_raw.n else slice_of(NULL, 0)
+    cdef Slice id = header_value(of.headers_raw, b"x-request-id") if of.headers_raw.n else slice_of(NULL, 0)
     cdef size_t at
     clock_format(clock_wall_us(), 3, head)
-    at = <size_t>snprintf(line, sizeof(line), b'{"time":"%.24s","level":"info","event":"request","id":"%d-%llu",'
-                          b'"method":"%s","path":"', head, r.worker.index, <unsigned long long>l.number,
-                          method_text(r.method))
-    at += requestlog_text(line + at, r.path, REQUESTLOG_PATH)
+    at = <size_t>snprintf(line, sizeof(line), b'{"time":"%.24s","level":"info","event":"%s",'
+                          b'"id":"%d-%llu","method":"%s","path":"', head, event, r.worker.index,
+                          <unsigned long long>l.number, method_text(of.method))
+    at += requestlog_text(line + at, of.path, REQUESTLOG_PATH)
     at += <size_t>snprintf(line + at, 160, b'","status":%d,"us":%lld,"in":%llu,"out":%llu', r.status,
                            <long long>(clock_mono_us() - r.started_us), <unsigned long long>r.body.n,
                            <unsigned long long>(r.out.len - r.head_size if r.out.len > r.head_size else 0))
@@ -61,6 +69,9 @@ cdef void requestlog_put(Request* r, RequestLog* l) noexcept nogil:
         at += requestlog_text(line + at, id, REQUESTLOG_ID)
         line[at] = b'"'
         at += 1
+    if more.n:
+        memcpy(line + at, more.p, more.n)
+        at += more.n
     memcpy(line + at, b"}\n", 2)
     at += 2
     uv_mutex_lock(&l.lock)

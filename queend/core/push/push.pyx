@@ -40,6 +40,7 @@ cdef void push_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) n
         reply_error(r, e.status, e.text)
         return
     if r.grant != NULL and not gate_push(r, &j.req):
+        gate_refuse_queue(r)
         return
     job_open(&j.job, r, &PUSH_JOB)
     j.job.bytes += j.req.unpacked

@@ -2,11 +2,11 @@
 
 cdef struct AckRaw:
     # Literals as found; p NULL: absent, or no string. bad: present, neither a string nor null.
-    Slice txid, partition, status, group, lease, error
+    Slice txid, partition, status, group, lease, error, window
     Slice delay               # any literal but null
     bint cumulative
     bint cumulative_bad       # given, but neither true nor false
-    bint txid_bad, lease_bad, status_bad
+    bint txid_bad, lease_bad, status_bad, window_bad
     Slice stray               # a key that was meant to be another, of `names`
     Slice other               # the first one that is near to none of them
     const char* names
@@ -21,6 +21,8 @@ cdef void ackraw_member(AckRaw* raw, Slice key, int c, Slice value) noexcept nog
         elif key_is(key, b"cumulative"):
             raw.cumulative = c == b't'
             raw.cumulative_bad = c != b't' and c != b'f'
+        elif key_is(key, b"windowId") and raw.names is ACK_NAMES:
+            raw.window_bad = True
         elif key_is(key, b"transactionId"):
             raw.txid_bad = True
         elif key_is(key, b"leaseId"):
@@ -32,6 +34,8 @@ cdef void ackraw_member(AckRaw* raw, Slice key, int c, Slice value) noexcept nog
         return
     if key_is(key, b"transactionId"):
         raw.txid = value
+    elif key_is(key, b"windowId") and raw.names is ACK_NAMES:
+        raw.window = value
     elif key_is(key, b"partitionId"):
         raw.partition = value
     elif key_is(key, b"status"):
@@ -104,6 +108,8 @@ cdef bint ackitem_take(AckItem* it, AckRaw* raw, AckRaw* before, Arena* a, const
     cdef Slice text
     cdef uint8_t kind, keep
     memset(it, 0, sizeof(AckItem))
+    if raw.window.p != NULL or raw.window_bad:
+        return ackitem_window(it, raw, a, what, index, e) and ackitem_rest(it, raw, NULL, a, what, index, e)
     if not txid_take(raw.txid, a, &text):
         return refuse_item(e, b"transactionId must be valid text of at most 255 characters", what, index,
                            b"transactionId")
@@ -114,6 +120,28 @@ cdef bint ackitem_take(AckItem* it, AckRaw* raw, AckRaw* before, Arena* a, const
         it.partition_number = (it - 1).partition_number
     elif not json_unescape(raw.partition, a, &text, NULL) or not partition_ref(text, it):
         return refuse_item(e, b"partitionId must be a UUID", what, index, b"partitionId")
+    return ackitem_rest(it, raw, before, a, what, index, e)
+
+cdef bint ackitem_window(AckItem* it, AckRaw* raw, Arena* a, const char* what, int index, ApiError* e) noexcept nogil:
+    # `partitionId:leaseId` of a stream's window, instead of all three ids.
+    cdef Slice text
+    if (raw.txid.p != NULL or raw.txid_bad or raw.partition.p != NULL or raw.lease.p != NULL or raw.lease_bad
+            or raw.cumulative or raw.cumulative_bad):
+        return refuse_item(e, b"windowId stands instead of transactionId, partitionId, leaseId and cumulative", what,
+                           index, b"windowId")
+    if (raw.window_bad or not json_unescape(raw.window, a, &text, NULL) or text.n != 73 or text.p[36] != b':'
+            or not uuid_parse(slice_of(text.p, 36), it.partition_uuid, NULL)
+            or not uuid_parse(slice_of(text.p + 37, 36), it.lease, NULL)):
+        return refuse_item(e, b"windowId must be the id of a window", what, index, b"windowId")
+    it.txid_json = raw.window
+    it.window = True
+    it.has_lease = True
+    return True
+
+cdef bint ackitem_rest(AckItem* it, AckRaw* raw, AckRaw* before, Arena* a, const char* what, int index,
+                       ApiError* e) noexcept nogil:
+    # All but what it is about.
+    cdef Slice text
     it.status = ack_status(raw.status)
     if strict and (it.status == 255 or raw.status_bad):
         return refuse_item(e, b"status must be completed, failed, retry or dlq", what, index, b"status")
@@ -183,10 +211,11 @@ cdef bint ack_parse_single(Json* j, Arena* a, AckReq* q, ApiError* e) noexcept n
         return False
     if not json_end(j):
         return refuse_json(e, j)
-    if raw.txid.p == NULL:
-        return refuse(e, b"transactionId is required")
-    if raw.partition.p == NULL:
-        return refuse(e, b"partitionId is required to ensure message uniqueness")
+    if raw.window.p == NULL and not raw.window_bad:
+        if raw.txid.p == NULL:
+            return refuse(e, b"transactionId is required")
+        if raw.partition.p == NULL:
+            return refuse(e, b"partitionId is required to ensure message uniqueness")
     q.items = <AckItem*>arena_alloc(a, sizeof(AckItem))
     if q.items == NULL:
         error_set(e, 503, b"Out of memory")
@@ -231,6 +260,7 @@ cdef bint ack_items(Json* j, Arena* a, int max_items, AckReq* q, ApiError* e) no
     cdef bint first = True
     cdef AckRaw raw, before
     cdef AckItem* more
+    cdef bint many
     cdef int room = 0
     json_enter(j, b'[')
     while json_element(j, &first):
@@ -253,10 +283,11 @@ cdef bint ack_items(Json* j, Arena* a, int max_items, AckReq* q, ApiError* e) no
             memset(&raw, 0, sizeof(AckRaw))
         elif not ack_object(j, a, &raw, e):
             return False
-        if raw.txid.p == NULL or raw.txid.n <= 2:
+        many = raw.window.p != NULL or raw.window_bad
+        if not many and (raw.txid.p == NULL or raw.txid.n <= 2):
             return refuse_item(e, b"Each acknowledgment must have a valid transactionId string", b"item", q.n,
                                b"transactionId")
-        if raw.partition.p == NULL or raw.partition.n <= 2:
+        if not many and (raw.partition.p == NULL or raw.partition.n <= 2):
             return refuse_item(e,
                                b"Each acknowledgment must have a valid partitionId string to ensure message uniqueness",
                                b"item", q.n, b"partitionId")
@@ -296,8 +327,11 @@ cdef void ack_reply(Buf* b, AckReq* q) noexcept nogil:
             buf_byte(b, b',')
         buf_text(b, b"{\"index\":")
         buf_int(b, i)
-        buf_text(b, b",\"transactionId\":")
+        buf_text(b, b",\"windowId\":" if it.window else b",\"transactionId\":")
         buf_slice(b, it.txid_json)
+        if it.window:
+            buf_text(b, b",\"messages\":")
+            buf_int(b, it.window_n)
         buf_text(b, b",\"success\":")
         put_bool(b, it.code & 1)
         buf_text(b, b",\"error\":")

@@ -81,9 +81,16 @@ cdef inline void feed_put_json(Buf* b, PopMessage* m) noexcept nogil:
     else:
         pop_reply_message(b, m, True)
 
-cdef void feed_put(Buf* b, PopMessage* m) noexcept nogil:
+cdef void feed_put(Buf* b, PopMessage* m, bint first) noexcept nogil:
     # One message.
     cdef size_t at = b.len
+    if m.window:
+        if first:
+            window_open(b, m)
+        else:
+            buf_byte(b, b',')
+        feed_put_json(b, m)
+        return
     if m.feed == FEED_SOCKET:
         buf_put(b, b"\0\0\0\0", 4)
         buf_text(b, b'{"message":')
@@ -99,4 +106,44 @@ cdef void feed_put(Buf* b, PopMessage* m) noexcept nogil:
     at = b.len
     feed_put_json(b, m)
     feed_flatten(b, at)
+    buf_put(b, b"\n\n", 2)
+
+# ---- windows -------------------------------------------------------------------------------------------------------
+
+cdef void window_open(Buf* b, PopMessage* m) noexcept nogil:
+    # Messages of one partition, all of a lease, as one event: m is the first.
+    if m.feed == FEED_SOCKET:
+        m.window_at = b.len
+        buf_put(b, b"\0\0\0\0", 4)
+        buf_text(b, b'{"window":{"windowId":')
+    else:
+        buf_text(b, b"event: window\ndata: ")
+        m.window_at = b.len
+        buf_text(b, b'{"windowId":')
+    if m.lease.n:
+        buf_byte(b, b'"')
+        buf_slice(b, m.partition_uuid)
+        buf_byte(b, b':')
+        buf_slice(b, m.lease)
+        buf_byte(b, b'"')
+    else:
+        buf_text(b, b"null")  # nothing is to be acknowledged
+    buf_text(b, b',"queue":')
+    json_escape(b, m.queue)
+    buf_text(b, b',"partition":')
+    json_escape(b, m.partition)
+    buf_text(b, b',"messages":[')
+
+cdef void window_close(Buf* b, PopMessage* m, int64_t last) noexcept nogil:
+    # last: offset of its last message.
+    if m.feed == FEED_SOCKET:
+        buf_text(b, b"]}}")
+        socket_frame(b, m.window_at, m)
+        return
+    buf_text(b, b"]}")
+    feed_flatten(b, m.window_at)
+    buf_text(b, b"\nid: ")
+    buf_slice(b, m.partition_uuid)
+    buf_byte(b, b':')
+    buf_int(b, last)
     buf_put(b, b"\n\n", 2)

@@ -12,9 +12,9 @@ cdef const char* STREAM_NAMES = (b"\x05" b"batch" b"\x0d" b"consumerGroup" b"\x0
                                  b"\x10" b"commitOnDelivery" b"\x0a" b"partitions" b"\x10" b"subscriptionMode"
                                  b"\x10" b"subscriptionFrom" b"\x06" b"format" b"\x0c" b"leaseSeconds"
                                  b"\x0a" b"conflation" b"\x06" b"credit" b"\x09" b"heartbeat" b"\x07" b"release"
-                                 b"\x06" b"ticket")
+                                 b"\x06" b"ticket" b"\x06" b"window")
 cdef const char* PUSH_NAMES = (b"\x05" b"queue" b"\x09" b"partition" b"\x07" b"payload" b"\x0d" b"transactionId" b"\x07" b"traceId" b"\x0b" b"traceparent" b"\x0a" b"tracestate" b"\x09" b"deliverAt" b"\x07" b"delayMs")
-cdef const char* ACK_NAMES = (b"\x0d" b"transactionId" b"\x0b" b"partitionId" b"\x06" b"status" b"\x0d" b"consumerGroup" b"\x07" b"leaseId" b"\x05" b"error" b"\x07" b"delayMs" b"\x0a" b"cumulative" b"\x04" b"type")
+cdef const char* ACK_NAMES = (b"\x08" b"windowId" b"\x0d" b"transactionId" b"\x0b" b"partitionId" b"\x06" b"status" b"\x0d" b"consumerGroup" b"\x07" b"leaseId" b"\x05" b"error" b"\x07" b"delayMs" b"\x0a" b"cumulative" b"\x04" b"type")
 cdef const char* TX_NAMES = (b"\x0d" b"transactionId" b"\x0b" b"partitionId" b"\x06" b"status" b"\x0d" b"consumerGroup" b"\x07" b"leaseId" b"\x05" b"error" b"\x07" b"delayMs" b"\x0a" b"cumulative" b"\x04" b"type" b"\x05" b"queue" b"\x09" b"partition" b"\x07" b"payload" b"\x07" b"traceId" b"\x0b" b"traceparent" b"\x0a" b"tracestate" b"\x09" b"deliverAt" b"\x05" b"items" b"\x04" b"data")
 cdef const char* NO_NAMES = b""
 cdef const char* PUSH_BODY_NAMES = (b"\x05" b"items")

@@ -6,6 +6,7 @@ cdef struct TxRaw:
     bint kind_string
     const char* items         # where the array of a push begins, NULL when there is none
     Slice payload, data, queue, trace, due
+    Slice parent, state       # trace context
     int wrong                 # 1 partition 2 queue 8 trace: present, not a string
     AckRaw ack                # transactionId, partitionId, status, group, lease, error, delayMs share their names
     Slice part
@@ -195,6 +196,10 @@ cdef bint tx_operation(Json* j, Arena* a, UuidGen* g, int max_items, int* room, 
                 raw.wrong |= 8
         elif key_is(key, b"deliverAt"):
             raw.due = value
+        elif key_is(key, b"traceparent"):
+            raw.parent = value
+        elif key_is(key, b"tracestate"):
+            raw.state = value
     if j.error != NULL:
         return refuse_json(e, j)
     if ackraw_refused(&raw.ack, b"operation", index, a, e):
@@ -250,6 +255,9 @@ cdef bint tx_push_one(Arena* a, UuidGen* g, int* room, TxReq* q, TxRaw* raw, int
         return False
     if not pushitem_due(it, a, raw.due, raw.ack.delay, b"operation", index, e):
         return False
+    if (raw.parent.p != NULL or raw.state.p != NULL) and not pushitem_trace(a, it, raw.parent, raw.state, b"operation",
+                                                                            index, e):
+        return False
     if not tx_grow(q, a, room, e):
         return False
     op = &q.ops[q.n]
@@ -301,6 +309,10 @@ cdef bint tx_push(Json* outer, Arena* a, UuidGen* g, int max_items, int* room, T
                     item.wrong |= 8
             elif key_is(key, b"deliverAt"):
                 item.due = value
+            elif key_is(key, b"traceparent"):
+                item.parent = value
+            elif key_is(key, b"tracestate"):
+                item.state = value
             elif key_is(key, b"delayMs"):
                 item.ack.delay = value
             elif key_is(key, b"transactionId"):

@@ -198,7 +198,7 @@ cdef void ack_rows_add(AckCall* call, Table* taken, AckJob* j) noexcept nogil:
         if it.group != NULL:
             key = (<uint64_t><uint32_t>it.partition.id << 32) | <uint32_t>it.group.id
             row = <AckRow*>table_get(taken, key)
-            if row != NULL and (row.job is not j or row.first.has_lease != it.has_lease
+            if row != NULL and (row.job is not j or row.first.window or it.window or row.first.has_lease != it.has_lease
                                 or (it.has_lease and memcmp(row.first.lease, it.lease, 16) != 0)):
                 continue
         if row == NULL:
@@ -250,7 +250,7 @@ cdef void ack_encode(AckRow* rows, int n, AckedArgs* a, FailureArgs* f, AckArgs*
         k = 0
         while it != NULL:
             memcpy(ids + 16 * k, it.id, 16)
-            status[k] = <char>it.status
+            status[k] = <char>(it.status + ACK_WINDOW if it.window else it.status)
             if it.error.n and (it.status == 1 or it.status == 2):
                 pgarray_int4(&f.row, i)
                 pgarray_int4(&f.idx, k)
@@ -328,11 +328,14 @@ cdef void ackcall_take(AckCall* call, PGresult* res) noexcept nogil:
         any_ = False
         while it != NULL:
             it.done = True
-            it.code = <uint8_t>codes.p[k] if <size_t>k < codes.n else ACKED_OK
+            if it.window:
+                ackitem_window_take(it, codes, pg_bool(res, row, ACK_RELEASED))
+            else:
+                it.code = <uint8_t>codes.p[k] if <size_t>k < codes.n else ACKED_OK
             it.group_missing = pg_int2(res, row, ACK_STATUS) == 2
             any_ = any_ or it.code & ACKED_OK
             if it.code & ACKED_DLQ:
-                call.base.engine.worker.counters.dead_lettered += 1
+                call.base.engine.worker.counters.dead_lettered += <uint64_t>ackitem_count(it)
             a.job.pending -= 1
             k += 1
             it = it.next
@@ -345,13 +348,29 @@ cdef void ackcall_take(AckCall* call, PGresult* res) noexcept nogil:
     uv_mutex_unlock(&book.lock)
     popjobs_wake(call.base.engine.worker, wake)
 
+cdef void ackitem_window_take(AckItem* it, Slice codes, bint released) noexcept nogil:
+    # All of a window have the same fate: a code for each.
+    cdef size_t i
+    it.code = ACKED_RELEASED if released else 0
+    for i in range(codes.n):
+        it.code |= <uint8_t>codes.p[i]
+    it.window_n = <int>codes.n if it.code & ACKED_OK else 0
+
 cdef void ack_span(Request* r, AckReq* q) noexcept nogil:
     # Of the trace its consumer goes on with.
     cdef Slice parent, state
     cdef Slice none = slice_of(NULL, 0)
     if request_trace(r.headers_raw, &r.arena, &parent, &state):
-        span_put(r.worker, SPAN_SETTLE, parent, span_began(r), 200, q.n, q.items[0].queue_name if q.n else none,
-                 q.items[0].partition_name if q.n else none, q.group, -1)
+        span_put(r.worker, SPAN_SETTLE, parent, span_began(r), 200, ackreq_count(q),
+                 q.items[0].queue_name if q.n else none, q.items[0].partition_name if q.n else none, q.group, -1)
+
+cdef int ackreq_count(AckReq* q) noexcept nogil:
+    # Messages it is about.
+    cdef int i
+    cdef int n = 0
+    for i in range(q.n):
+        n += ackitem_count(&q.items[i])
+    return n
 
 cdef void ack_answer(AckJob* j) noexcept nogil:
     cdef Request* r = j.job.r
@@ -364,7 +383,7 @@ cdef void ack_answer(AckJob* j) noexcept nogil:
             it.queue_name = it.partition.queue.name
             it.partition_name = it.partition.name
     job_end(&j.job)
-    r.worker.counters.op[OP_ACK].items += j.req.n
+    r.worker.counters.op[OP_ACK].items += <uint64_t>ackreq_count(&j.req)
     tally_ack(&j.req, r.worker)
     if r.worker.spans.every and r.asks & ASK_TRACE:
         ack_span(r, &j.req)

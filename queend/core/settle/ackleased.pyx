@@ -11,7 +11,7 @@ cdef int leasedack_count(AckJob* j) noexcept nogil:
     cdef AckItem* it
     for i in range(j.req.n):
         it = &j.req.items[i]
-        if it.done or it.status != 0 or not it.has_lease or it.group == NULL:
+        if it.done or it.status != 0 or not it.has_lease or it.window or it.group == NULL:
             return 0
         if i == 0 or it.partition_id != (it - 1).partition_id or memcmp(it.lease, (it - 1).lease, 16) != 0:
             n += 1

@@ -31,28 +31,36 @@ cdef void cycle_submit(Worker* w, Request* r, int route) noexcept nogil:
         cycle_taken(w, r, j, cycle_read_body(r, j, &w.tools), &w.tools.error)
 
 cdef bint cycle_read_body(Request* r, void* job, Tools* t) noexcept nogil:
-    return cycle_parse(r.body, &r.arena, t.uuids, &(<CycleJob*>job).req, &t.error)
+    cdef CycleReq* q = &(<CycleJob*>job).req
+    if not cycle_parse(r.body, &r.arena, t.uuids, q, &t.error):
+        return False
+    if r.asks & ASK_TRACE:
+        pushreq_trace(r.headers_raw, &r.arena, q.push.items, q.push.n)
+    return True
 
 cdef void cycle_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) noexcept nogil:
     cdef CycleJob* j = <CycleJob*>job
     if not good:
-        cycle_bad_request(r, &j.req, e)
+        cycle_deny(r, e.status, j.req.code, e.text)
     elif r.grant == NULL or gate_push(r, &j.req.push):
         job_open(&j.job, r, &CYCLE_JOB)
         cycle_go(w, j)
+    else:
+        cycle_deny(r, 403, b"forbidden", GATE_NOT_YOURS)
 
-cdef void cycle_bad_request(Request* r, CycleReq* q, ApiError* e) noexcept nogil:
+cdef void cycle_deny(Request* r, int status, const char* code, const char* text) noexcept nogil:
+    # With the code that the control plane's streams would give; what may be tried again has none.
     cdef Buf body
-    if e.status == 503:
-        reply_error(r, 503, e.text)
+    if status == 503:
+        reply_error(r, 503, text)
         return
     buf_init(&body)
     buf_text(&body, b"{\"error\":")
-    json_escape(&body, slice_lit(e.text))
+    json_escape(&body, slice_lit(text))
     buf_text(&body, b",\"code\":\"")
-    buf_text(&body, q.code)
+    buf_text(&body, code)
     buf_text(&body, b"\"}")
-    reply_raw(r, e.status, slice_lit(JSON_LINES), slice_of(body.data, body.len))
+    reply_raw(r, status, slice_lit(JSON_LINES), slice_of(body.data, body.len))
     buf_free(&body)
 
 cdef inline bint cycle_looks(CycleJob* j) noexcept nogil:
@@ -116,9 +124,15 @@ cdef void cycle_refuse(Job* job, int status, const char* text) noexcept nogil:
     if (<CycleJob*>job).doubt:
         job_refuse(job, 503, CYCLE_IN_DOUBT)
     else:
-        job_refuse(job, status, text)
+        cycle_deny(job_end(job), status, cycle_code(status), text)
+
+cdef inline const char* cycle_code(int status) noexcept nogil:
+    if status == 409: return b"bound_reached"
+    return b"too_large" if status == 413 else b"refused"
 
 cdef void cycle_answer(CycleJob* j, Slice queue, Slice error) noexcept nogil:
     cdef Request* r = job_end(&j.job)
+    if r.worker.spans.every and r.asks & ASK_TRACE:
+        cycle_spans(r, &j.req, queue, 200 if error.p == NULL else 409)
     cycle_reply(reply_begin(r, 200, JSON_TYPE), &j.req, queue, error)
     reply_end(r)

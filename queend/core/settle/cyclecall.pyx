@@ -223,7 +223,7 @@ cdef void cycle_error(Engine* e, CycleJob* j, PGresult* res, int64_t now) noexce
     cdef const Verdict* v = verdict_of(res)
     cdef char[240] text
     if pg_sqlstate(res, b"QD409"):
-        job_refuse(&j.job, 409, pg_error(res))
+        cycle_refuse(&j.job, 409, pg_error(res))
     elif job_again(&j.job, v.blame, now):
         cycle_again(e, j)
         if v.reload:
@@ -245,7 +245,7 @@ cdef void cycle_found(CycleCall* call, PGresult* res) noexcept nogil:
     j.looked = True
     if grant != NULL and grant.limited and not (source.p != NULL and queue.p != NULL
             and grant_allows(grant, source, VERB_POP) and grant_allows(grant, queue, VERB_POP)):
-        gate_refuse_queue(job_end(&j.job))
+        cycle_deny(job_end(&j.job), 403, b"forbidden", GATE_NOT_YOURS)
     elif j.req.failed.p != NULL:
         cycle_answer(j, queue, j.req.failed)
     else:

@@ -197,6 +197,8 @@ cdef void tx_answer(TxJob* j, int fault) noexcept nogil:
     r.worker.counters.op[OP_TRANSACTION].items += j.req.n
     if fault == -1:
         tally_transaction(&j.req, r.worker)
+    if r.worker.spans.every:
+        tx_spans(r, &j.req, 200 if fault == -1 else 409)
     out = reply_begin(r, 200, JSON_TYPE)
     tx_reply(out, &j.req, fault)
     reply_end(r)

@@ -188,6 +188,7 @@ cdef enum SpanKind:
     SPAN_SEND = 0
     SPAN_DELIVER = 1
     SPAN_SETTLE = 2
+    SPAN_CYCLE = 3
 
 cdef enum:
     SPANS_MOST = 2048         # of a worker that were not fetched yet

@@ -13,6 +13,7 @@ cdef enum:
     AUTOPILOT_BATCH = 200
     BATCH_MAX = 10000
     ACK_UPTO = 4              # status of an acknowledgment: completed, with all that stands before it
+    ACK_WINDOW = 16           # added to one, on the way to the database: of all that the lease still has
     LEASE_MAX = 86400         # seconds, asked for by a pop
 
 cdef enum:
@@ -110,6 +111,7 @@ cdef struct FeedReq:          # what a stream asks for besides its pops
     int beat_s                # it hears something so often
     bint release              # its leases end with it
     bint release_given
+    int window                # messages of a partition that come as one, at most; 0: each comes for itself
 
 cdef struct PopReq:
     int route
@@ -128,6 +130,7 @@ cdef struct PopReq:
     bint frames               # the answer is wanted framed
     bint events               # or as CloudEvents
     uint8_t feed              # FEED_*: it is a stream's, and its messages are written as one's
+    bint window               # all of them together
     bint batch_given
     bint partitions_given
     bint sub_new
@@ -140,6 +143,8 @@ cdef struct PopMessage:
     Slice payload
     bint as_event
     uint8_t feed              # FEED_*
+    bint window               # it is one of a window
+    size_t window_at          # where that began in the answer
     Extras extras             # without a text: the record id's spelling is the transactionId
     Slice lease               # 36 bytes, empty with autoAck
     Slice queue
@@ -178,6 +183,12 @@ cdef struct AckItem:
     bint lease_bad            # given, but not the text of a UUID: no lease has that name
     bint done
     bint group_missing
+    bint window               # of all that the lease has: has_lease, and no id
+    int window_n              # how many that were
+
+cdef inline int ackitem_count(AckItem* it) noexcept nogil:
+    # Messages it is about.
+    return it.window_n if it.window else 1
 
 cdef struct AckReq:
     Slice group

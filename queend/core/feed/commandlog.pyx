@@ -1,0 +1,87 @@
+# The request log has a line for each thing a client says on a stream over a WebSocket: what it was, its answer's
+# status, the ids it names. Never an error's text, a payload or a ref. In: a request that was answered. Out: a line.
+
+cdef enum:
+    COMMAND_SHORT = 80        # bytes of any id but a transactionId, which is as long as its client wants
+
+cdef size_t command_id(char* out, const char* name, Slice literal, size_t most) noexcept nogil:
+    # A member, if there is a text. The literal as it was sent, without its quotes.
+    cdef size_t at
+    if literal.p == NULL or literal.n < 2 or literal.p[0] != b'"':
+        return 0
+    at = <size_t>snprintf(out, 24, b',"%s":"', name)
+    at += requestlog_text(out + at, slice_of(literal.p + 1, literal.n - 2), most)
+    out[at] = b'"'
+    return at + 1
+
+cdef size_t command_ids(Json* j, char* out) noexcept nogil:
+    # Those of an object at the cursor.
+    cdef bint first = True
+    cdef Slice key, value
+    cdef size_t at = 0
+    cdef Slice[5] found
+    cdef int i
+    memset(found, 0, sizeof(found))
+    json_enter(j, b'{')
+    while json_member(j, &first, &key) and json_skip(j, &value):
+        if key_is(key, b"transactionId"):
+            found[0] = value
+        elif key_is(key, b"partitionId"):
+            found[1] = value
+        elif key_is(key, b"leaseId"):
+            found[2] = value
+        elif key_is(key, b"windowId"):
+            found[3] = value
+        elif key_is(key, b"status"):
+            found[4] = value
+    at = command_id(out, b"transaction", found[0], REQUESTLOG_ID)
+    at += command_id(out + at, b"partition", found[1], COMMAND_SHORT)
+    at += command_id(out + at, b"lease", found[2], COMMAND_SHORT)
+    at += command_id(out + at, b"window", found[3], COMMAND_SHORT)
+    return at + command_id(out + at, b"verdict", found[4], COMMAND_SHORT)
+
+cdef size_t command_many(Slice body, char* out) noexcept nogil:
+    # Of a batch: how many there are, and the ids of the first.
+    cdef Json j
+    cdef bint first = True
+    cdef bint inner
+    cdef Slice key
+    cdef size_t at = 0
+    cdef int n = 0
+    json_open(&j, body, JSON_DEPTH)
+    if json_peek(&j) != b'{':
+        return 0
+    json_enter(&j, b'{')
+    while json_member(&j, &first, &key):
+        if not key_is(key, b"acknowledgments") or json_peek(&j) != b'[':
+            if not json_skip(&j, NULL):
+                break
+            continue
+        inner = True
+        json_enter(&j, b'[')
+        while json_element(&j, &inner):
+            n += 1
+            if n == 1 and json_peek(&j) == b'{':
+                at = command_ids(&j, out)
+            elif not json_skip(&j, NULL):
+                break
+    return at + <size_t>snprintf(out + at, 32, b',"acks":%d', n) if n else 0
+
+cdef void command_note(Feed* f, Request* q) noexcept nogil:
+    cdef char[REQUESTLOG_MORE] more
+    cdef Json j
+    cdef size_t at, ids
+    cdef Slice name = q.target if q.target.n else slice_lit(b"refused")
+    if not requestlog_wants(q):
+        return
+    at = <size_t>snprintf(more, 32, b',"command":"%.*s"', <int>name.n, name.p)
+    if q.target.n and q.target.p[0] == b'c' and q.status == 200:
+        at += <size_t>snprintf(more + at, 32, b',"credit":%.*s', <int>min(q.out.len, <size_t>12), q.out.data)
+    elif q.target.n and q.target.p[0] != b'c' and q.body.n and q.body.p[0] == b'{':
+        ids = command_many(q.body, more + at)
+        if ids == 0:
+            json_open(&j, q.body, JSON_DEPTH)
+            json_peek(&j)
+            ids = command_ids(&j, more + at)
+        at += ids
+    requestlog_put(q, f.r, b"command", slice_of(more, at))
