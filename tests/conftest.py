@@ -45,7 +45,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "daemon: starts a daemon; `-m 'not daemon'` leaves these out")
-    config.addinivalue_line("markers", "counted: counts instructions, which only an optimized build may be judged by")
+    config.addinivalue_line("markers", "counted: counts instructions under callgrind; an optimized build alone may be judged by"
+                            " those of the core")
 
 
 def pytest_unconfigure() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import hostile
+from support.damaged import damage
 
 from queend import _core as core
 
@@ -245,15 +246,7 @@ def test_damaged_streams():
               b"Content-Length: 3\r\n", b"Transfer-Encoding: chunked\r\n", b",", b"HTTP/1.1"]
     for _ in range(20_000):
         data = bytearray(chance.choice(good) + chance.choice(good))
-        for _ in range(chance.randint(1, 2)):
-            at = chance.randint(0, len(data))
-            how = chance.randint(0, 2)
-            if how == 0:
-                data[at:at] = chance.choice(pieces)
-            elif how == 1:
-                del data[at:at + chance.randint(1, 3)]
-            else:
-                data[at:at + 1] = chance.choice(pieces)
+        damage(data, chance, pieces, 2)
         compare(bytes(data))
 
 

@@ -3,14 +3,13 @@ noise. The budgets stand in instructions.toml; a change that costs more than 5 %
 asks for a lower budget."""
 import json
 import pickle
-import re
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from support.callgrind import instructions
 
 from queend import _core as core
 
@@ -68,19 +67,8 @@ def counted(tmp_path_factory) -> dict[str, float]:
     """Instructions per message (http_head: per request) of the last step of each plan."""
     out = tmp_path_factory.mktemp("callgrind")
     (out / "plan").write_bytes(pickle.dumps(list(PLAN.values())))
-    words = ["valgrind", "-q", "--tool=callgrind", "--collect-atstart=no",
-             "--toggle-collect=__pyx_pw_*ProbeCount_*count_*",
-             "--dump-after=*_pw_*ProbeCount_*count_*", f"--callgrind-out-file={out}/out", sys.executable, "-I", "-S",
-             HERE / "counted.py", core.__file__, out / "plan"]
-    done = subprocess.run(words, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    dumps = []
-    for path in out.glob("out.*"):
-        text = path.read_text()
-        if "Trigger: --dump-after=" in text:
-            part = int(re.search(r"^part: (\d+)$", text, re.M)[1])
-            dumps.append((part, int(re.search(r"^(?:totals|summary): (\d+)", text, re.M)[1])))
-    totals = [total for _, total in sorted(dumps)]
+    totals = instructions("__pyx_pw_*ProbeCount_*count_*", [sys.executable, "-I", "-S", HERE / "counted.py",
+                                                            core.__file__, out / "plan"], out)
     steps = [(name, step) for name, (*_, plan) in PLAN.items() for step in plan if step.startswith("count_")]
     assert len(totals) == len(steps)
     # the last step of a name counts

@@ -8,6 +8,7 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.damaged import damage
 
 from queend import _core as core
 
@@ -205,15 +206,7 @@ def test_damaged_documents():
                  if len(data) < 200] + [b'{"items":[{"queue":"q","payload":{"n":1.5e3,"t":"\\u00e9\\n"}}]}']
     for _ in range(20_000):
         data = bytearray(chance.choice(documents))
-        for _ in range(chance.randint(1, 3)):
-            at = chance.randint(0, len(data))
-            how = chance.randint(0, 2)
-            if how == 0:
-                data[at:at] = chance.choice(pieces)
-            elif how == 1:
-                del data[at:at + chance.randint(1, 3)]
-            else:
-                data[at:at + 1] = chance.choice(pieces)
+        damage(data, chance, pieces, 3)
         check(bytes(data))
 
 

@@ -10,7 +10,7 @@ import struct
 
 import pytest
 import trustme
-from support.proxy import CUT, MUTE, TlsFront, one_by_one, pass_on, swallow
+from support.proxy import CUT, MUTE, PostgresTlsFront, one_by_one, pass_on, swallow
 
 ECHO = ("echo", "qy")
 
@@ -384,7 +384,7 @@ def test_a_name_nobody_knows_is_told(cluster, open_pool, capfd):
 def test_tls_checks_the_name_not_the_address(cluster, authority, open_pool, capfd):
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("localhost").configure_cert(context)
-    front = TlsFront(cluster.port, context)
+    front = PostgresTlsFront(cluster.port, context)
     try:
         demand = {"port": front.port, "sslmode": "verify-full", "sslrootcert": authority.file}
         assert open_pool(cluster.dsn(host="localhost", **demand), statements=[ECHO]).call(0, q(1), b"").outcome == "ok"
@@ -410,7 +410,7 @@ def authority(tmp_path_factory):
 def tls(cluster, authority):
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("127.0.0.1").configure_cert(context)
-    front = TlsFront(cluster.port, context)
+    front = PostgresTlsFront(cluster.port, context)
     yield front
     front.close()
 

@@ -179,13 +179,4 @@ async def maintenance(queen: Queen) -> None:
 CHECKS = [maintenance, consumer_groups, seeking, deleting_groups, messages, dead_letters, traces, resources]
 
 
-async def main() -> None:
-    sdk_covered.watch()
-    for check in CHECKS:
-        async with Queen(url=sys.argv[1], **OPTIONS) as queen:
-            await check(queen)
-        print(check.__name__, flush=True)
-    sdk_covered.tell()
-
-
-asyncio.run(main())
+asyncio.run(sdk_covered.checked(CHECKS, sys.argv[1], OPTIONS))

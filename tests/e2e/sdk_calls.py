@@ -350,13 +350,4 @@ CHECKS = [callbacks, consumers_that_end, what_else_builders_do, create_and_delet
           a_waiting_pop_is_woken, several_partitions, default_consumer, reads_by_offset, a_replay_beside_producers]
 
 
-async def main() -> None:
-    sdk_covered.watch()
-    for check in CHECKS:
-        async with Queen(url=sys.argv[1], **OPTIONS) as queen:
-            await check(queen)
-        print(check.__name__, flush=True)
-    sdk_covered.tell()
-
-
-asyncio.run(main())
+asyncio.run(sdk_covered.checked(CHECKS, sys.argv[1], OPTIONS))

@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import inspect
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 WATCHED = {"queen.client": ["Queen"], "queen.admin.admin": ["Admin"], "queen.streams.stream": ["Stream"],
@@ -51,6 +52,18 @@ def _noted(label: str, function: Any) -> Any:
 def tell() -> None:
     print("covered", *sorted(called))
     print("methods", *sorted(methods()))
+
+
+async def checked(checks: Sequence[Callable[[Any], Awaitable[None]]], url: str, options: dict[str, Any]) -> None:
+    """Each with a client of its own; their names are printed."""
+    from queen import Queen     # of the environment this runs in
+
+    watch()
+    for check in checks:
+        async with Queen(url=url, **options) as queen:
+            await check(queen)
+        print(check.__name__, flush=True)
+    tell()
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from support.client import Client
 from support.daemon import Daemon
+from support.log import stored
 from support.postgres import Postgres, running
 from support.wait import until
 
@@ -38,17 +39,6 @@ def shop() -> Iterator[Postgres]:
 
 def jdbc(shop: Postgres) -> str:
     return f"jdbc:postgresql://127.0.0.1:{shop.port}/postgres"
-
-
-def stored(client: Client, queue: str, partition: str = "Default") -> list[dict]:
-    found: list = []
-    while True:
-        (entry,) = client.post("/api/v1/fetch",
-                               {"entries": [{"queue": queue, "partition": partition,
-                                             "offset": len(found)}]}).json["entries"]
-        if not entry.get("records"):
-            return found
-        found += [one["payload"] for one in entry["records"]]
 
 
 def test_a_table(spark: SparkSession, shop: Postgres, daemon: Daemon, client: Client, queue: str) -> None:

@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 from support.client import Client
 from support.daemon import Daemon
+from support.log import stored
 from support.wait import until
 
 from queend.spark.jobs import JobError, archive, replay
@@ -17,17 +18,6 @@ from jobs import Job
 
 def quiet(text: str) -> None:
     pass
-
-
-def stored(client: Client, queue: str, partition: str = "Default") -> list:
-    found: list = []
-    while True:
-        (entry,) = client.post("/api/v1/fetch",
-                               {"entries": [{"queue": queue, "partition": partition,
-                                             "offset": len(found)}]}).json["entries"]
-        if not entry.get("records"):
-            return found
-        found += [one["payload"] for one in entry["records"]]
 
 
 def total(client: Client, queue: str) -> int:

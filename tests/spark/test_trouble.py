@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import ssl
 import subprocess
 import threading
@@ -49,19 +48,6 @@ def test_a_daemon_that_is_full_is_asked_when_it_said(start_daemon: Callable[...,
     assert time.monotonic() - began >= 5     # the Retry-After of a daemon that has no room for a connection
 
 
-class Front(TlsFront):
-    """HTTPS in front of a daemon."""
-
-    def _serve(self, client: socket.socket) -> None:
-        with client, socket.create_connection(("127.0.0.1", self.target)) as server:
-            try:
-                with self.context.wrap_socket(client, server_side=True) as tls:
-                    self.versions.append(tls.version())
-                    self._pump(tls, server)
-            except (ssl.SSLError, OSError) as error:
-                self.failures.append(str(error))
-
-
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of an authority, of a server it vouches for, and of an authority nobody knows."""
@@ -83,15 +69,15 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def front(daemon: Daemon, certificates: Path) -> Iterator[Front]:
+def front(daemon: Daemon, certificates: Path) -> Iterator[TlsFront]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificates / "server.crt", certificates / "server.key")
-    one = Front(daemon.port, context)
+    one = TlsFront(daemon.port, context)
     yield one
     one.close()
 
 
-def test_https_with_its_own_authority(spark: SparkSession, client: Client, queue: str, front: Front,
+def test_https_with_its_own_authority(spark: SparkSession, client: Client, queue: str, front: TlsFront,
                                       certificates: Path) -> None:
     """Several addresses, tried in turn; the first has nobody."""
     url, ca = f"https://localhost:1,https://localhost:{front.port}", str(certificates / "known.crt")

@@ -21,6 +21,6 @@ def stored(client: Client, queue: str, partition: str = "Default") -> list:
     while True:
         (entry,) = client.post("/api/v1/fetch", {
             "entries": [{"queue": queue, "partition": partition, "offset": len(found)}]}).json["entries"]
-        if not entry["records"]:
+        if not entry.get("records"):
             return found
         found += [one["payload"] for one in entry["records"]]

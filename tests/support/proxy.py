@@ -11,7 +11,29 @@ CUT = object()
 MUTE = object()
 
 
-class Proxy:
+class Listener:
+    """Listens on `port` and hands each connection to `_take`, in its thread."""
+
+    def __init__(self):
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self):
+        if self.listener.fileno() >= 0:
+            self.listener.shutdown(socket.SHUT_RDWR)
+            self.listener.close()
+
+    def _accept(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            self._take(client)
+
+
+class Proxy(Listener):
     """Listens on `port`, forwards to `target`. `rule(to_server: bool, data: bytes)` is called for one piece at a time
     and returns what to deliver, as a list of bytes; CUT in it ends the connection at that place, MUTE lets nothing more
     through in this direction, a function is called and delays what stands behind it. `speaks`: the client's socket of
@@ -24,15 +46,11 @@ class Proxy:
         self.lock = threading.Lock()
         self.reset = False                      # a cut is a RST instead of a FIN
         self.sockets = set()
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
+        super().__init__()
 
     def close(self):
         """No more connections, and an end to those there are."""
-        if self.listener.fileno() >= 0:
-            self.listener.shutdown(socket.SHUT_RDWR)
-            self.listener.close()
+        super().close()
         self.cut()
 
     def cut(self):
@@ -40,23 +58,18 @@ class Proxy:
             for s in list(self.sockets):
                 self._drop(s)
 
-    def _accept(self):
-        while True:
-            try:
-                client, _ = self.listener.accept()
-            except OSError:
-                return
-            try:
-                server = socket.create_connection(("127.0.0.1", self.target))
-            except OSError:
-                client.close()
-                continue
-            for s in (client, server):
-                s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            with self.lock:
-                self.sockets |= {client, server}
-            threading.Thread(target=self._pump, args=(client, server, True), daemon=True).start()
-            threading.Thread(target=self._pump, args=(server, client, False), daemon=True).start()
+    def _take(self, client):
+        try:
+            server = socket.create_connection(("127.0.0.1", self.target))
+        except OSError:
+            client.close()
+            return
+        for s in (client, server):
+            s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with self.lock:
+            self.sockets |= {client, server}
+        threading.Thread(target=self._pump, args=(client, server, True), daemon=True).start()
+        threading.Thread(target=self._pump, args=(server, client, False), daemon=True).start()
 
     def _pump(self, source, sink, to_server):
         mute = False
@@ -109,36 +122,25 @@ def swallow(to_server, data):
     return []
 
 
-class TlsFront:
-    """Speaks TLS with the client, as a server does after SSLRequest, and plainly with the server behind it."""
-
-    SSL_REQUEST = struct.pack(">ii", 8, 80877103)
+class TlsFront(Listener):
+    """Speaks TLS with the client and plainly with the server behind it."""
 
     def __init__(self, target, context):
         self.target = target
         self.context = context
         self.versions = []                      # of the handshakes that succeeded
         self.failures = []                      # and why others did not
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
+        super().__init__()
 
-    def close(self):
-        self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
+    def _take(self, client):
+        threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
-    def _accept(self):
-        while True:
-            try:
-                client, _ = self.listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+    def _asked(self, client):
+        """What is said before the handshake."""
 
     def _serve(self, client):
         with client, socket.create_connection(("127.0.0.1", self.target)) as server:
-            assert client.recv(8) == self.SSL_REQUEST
-            client.sendall(b"S")
+            self._asked(client)
             try:
                 with self.context.wrap_socket(client, server_side=True) as tls:
                     self.versions.append(tls.version())
@@ -155,3 +157,13 @@ class TlsFront:
                 if not data:
                     return
                 (server if source is tls else tls).sendall(data)
+
+
+class PostgresTlsFront(TlsFront):
+    """As a server of PostgreSQL does it, after SSLRequest."""
+
+    SSL_REQUEST = struct.pack(">ii", 8, 80877103)
+
+    def _asked(self, client):
+        assert client.recv(8) == self.SSL_REQUEST
+        client.sendall(b"S")

@@ -1,0 +1,101 @@
+"""Instructions of a pop and its acknowledgment where nothing is special: ten partitions of one group, callgrind in a
+PostgreSQL of one session, so no clock and no noise. The budgets stand in instructions.toml, for the major version they
+were counted on. A push is not here: its way depends on how old its ids are."""
+import os
+import re
+import shlex
+import signal
+import tempfile
+import tomllib
+from pathlib import Path
+
+import psycopg
+import pytest
+from sql.calls import ACK_LEASED, MINUTE
+from sql.records import PUSH, batch, id7, new_lease, push_arrays
+from support.callgrind import instructions
+from support.postgres import Postgres, running
+
+from queend.connect import HOT_PLANS
+
+pytestmark = pytest.mark.counted
+BUDGETS = tomllib.loads(Path(__file__).with_name("instructions.toml").read_text())
+OVER, UNDER = 1.02, 0.9     # runs differ by a thousandth
+PARTITIONS = 10
+TAKE, ROW = 4, 2    # records of a delivery, and of a row of the log
+ROUNDS = 3          # the first one plans
+CALLS = ("pop", "pop_leased", "ack_leased")
+POP = ("SELECT * FROM queend.pop(%s, %s::int[], %s::int[], %s::int[], %s::boolean[], %s::int[], %s::int[],"
+       " %s::boolean[], %s::uuid[], %s::bigint[], %s::bigint[], %s::bigint[])")
+
+
+def steady(parts: list[int], group: int) -> list[tuple[str, list]]:
+    """The calls of all rounds, in the order of CALLS. Each takes what is next in every partition."""
+    many = len(parts)
+    calls: list[tuple[str, list]] = []
+    for number in range(ROUNDS):
+        lease, first = new_lease(), (2 * number + 1) * TAKE
+        for auto in (True, False):
+            calls.append((POP, [1, list(range(1, many + 1)), parts, [group] * many, [False] * many, [TAKE] * many,
+                                [1] * many, [auto] * many, [lease] * many, [MINUTE] * many, [0] * many, [0] * many]))
+        calls.append((ACK_LEASED, [1, parts, [group] * many, [lease] * many, [first] * many,
+                                   [first + TAKE - 1] * many, [first + TAKE] * many, False]))
+    return calls
+
+
+def pushed(parts: list[int]) -> tuple[str, list]:
+    rows = [batch(part, [id7() for _ in range(ROW)]) for part in parts]
+    return f"SELECT * FROM queend.push(%s, %s::int[], {PUSH})", [1, sorted({part & 63 for part in parts}),
+                                                                 *push_arrays(rows)]
+
+
+def script(server: Postgres, database: str) -> str:
+    """Fills the database; the steady calls, a line each."""
+    with psycopg.connect(database, autocommit=True, cursor_factory=psycopg.ClientCursor) as db:
+        found = db.execute("SELECT ord, partition_id FROM queend.resolve(%s, %s)",
+                           (["q"] * PARTITIONS, [f"p{i}" for i in range(PARTITIONS)])).fetchall()
+        parts = sorted(part for _, part in found)
+        group, = db.execute("SELECT group_id FROM queend.group_resolve((SELECT id FROM queend.queues), 'g', 'all',"
+                            " NULL)").fetchone()
+        db.execute("SELECT queend.cursors_open(%s::int[], %s::int[], %s::boolean[])",
+                   (parts, [group] * PARTITIONS, [True] * PARTITIONS))
+        for _ in range(2 * ROUNDS * TAKE // ROW):
+            assert all(row[1] == 0 for row in db.execute(*pushed(parts)).fetchall())
+        db.execute("VACUUM ANALYZE")
+        mogrify = db.cursor().mogrify
+        return "".join(f"{mogrify(statement, values)}\n" for statement, values in steady(parts, group))
+
+
+@pytest.fixture(scope="module")
+def counted(postgres: Postgres) -> dict[str, float]:
+    """Instructions per partition of the last call of each."""
+    with running(postgres.cluster.programs.major) as server, tempfile.TemporaryDirectory() as out:
+        database = server.database()
+        calls = script(server, database)
+        server.halt(signal.SIGINT)
+        cluster = server.cluster
+        cluster.folder.chmod(0o755)     # its account walks the path
+        os.chown(out, cluster.account.uid, cluster.account.gid)
+        totals = instructions("PortalRun", [cluster.programs.folder / "postgres", "--single", "-D", ".",
+                                            "-c", "shared_buffers=16MB", *shlex.split(HOT_PLANS),
+                                            re.search(r"dbname=(\w+)", database)[1]], Path(out), input=calls,
+                              cwd=cluster.data, env={"PATH": os.defpath, "LANG": "C", "TZ": "UTC"},
+                              user=cluster.account.uid, group=cluster.account.gid, extra_groups=[])
+    assert len(totals) == len(CALLS) * ROUNDS
+    return {name: total / PARTITIONS for name, total in zip(CALLS, totals[-len(CALLS):])}
+
+
+@pytest.fixture(scope="module")
+def budgets(postgres: Postgres) -> dict[str, int]:
+    major = postgres.cluster.programs.major
+    if str(major) not in BUDGETS:
+        pytest.skip(f"no budgets for PostgreSQL {major}")
+    return BUDGETS[str(major)]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_instructions_of_a_statement(budgets: dict[str, int], counted: dict[str, float], name: str) -> None:
+    now, budget = counted[name], budgets[name]
+    assert now <= budget * OVER, f"{name}: {now:.0f} instructions, {budget} allowed (tests/sql/instructions.toml)"
+    assert now >= budget * UNDER, (f"{name}: {now:.0f} instructions;"
+                                   f" lower its budget of {budget} in tests/sql/instructions.toml")
