@@ -37,7 +37,8 @@ BEGIN
     -- by the primary key, see pop
     INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_id, lease_end)
     SELECT a.part, a.grp, a.first - 1, a.base, a.lease, a.last
-      FROM unnest(p_part, p_group, p_lease, p_first, p_last, p_base) AS a (part, grp, lease, first, last, base)
+      FROM (SELECT unnest(p_part) AS part, unnest(p_group) AS grp, unnest(p_lease) AS lease, unnest(p_first) AS first,
+                   unnest(p_last) AS last, unnest(p_base) AS base) AS a
       -- none is made here
       CROSS JOIN LATERAL (SELECT FROM queend.cursors x
                            WHERE x.partition_id = a.part AND x.group_id = a.grp OFFSET 0) AS x

@@ -14,7 +14,7 @@
 --     was not acknowledged and nothing done beyond a gap;
 --   - none of the records was removed by retention, deleted, or is for another group;
 -- or where the group has no cursor yet and p_first is the partition's first record. queend.pop would claim the same
--- there; every other case is left to it.
+-- there; every other case is left to it. So is a cursor that somebody changed while this looked for it.
 CREATE OR REPLACE FUNCTION queend.claim(p_version bigint, p_part int[], p_group int[], p_first bigint[], p_take int[],
     p_base bigint[], p_lease uuid[], p_us bigint[])
 RETURNS TABLE (part int, grp int)
@@ -36,47 +36,78 @@ BEGIN
         END IF;
     END IF;
     v_now := queend.now_us();
-    RETURN QUERY
-    INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_id, lease_until, lease_end,
-                                     attempt, consumed_at, retry_until)
-    SELECT c.part, c.grp, c.first - 1 + CASE WHEN c.us = 0 THEN c.take ELSE 0 END, c.base,
-           CASE WHEN c.us = 0 THEN '00000000-0000-0000-0000-000000000000' ELSE c.lease END,
-           -- 0 where the row is new; else it tells the update below what was asked for
-           CASE WHEN c.us = 0 THEN 0 ELSE v_now + c.us END, c.first - 1 + c.take, 1, v_now, c.first
-      FROM unnest(p_part, p_group, p_first, p_take, p_base, p_lease, p_us) AS c (part, grp, first, take, base, lease,
-              us)
-      CROSS JOIN LATERAL (
-            SELECT FROM (SELECT FROM queend.cursors x
-                          WHERE x.partition_id = c.part AND x.group_id >= c.grp AND x.group_id <= c.grp
-                            AND x.committed + 1 = c.first
-                            AND x.lease_end <= x.committed AND x.lease_until <= v_now AND x.retry_until <= v_now
-                            AND x.beyond IS NULL AND x.standing IS NULL
-                            ORDER BY x.group_id DESC LIMIT 1      -- the newest version first, see pop
-                            FOR NO KEY UPDATE SKIP LOCKED) AS k
-            UNION ALL
-            SELECT
-             WHERE c.first = 0
-               AND NOT EXISTS (SELECT FROM queend.cursors x WHERE x.partition_id = c.part AND x.group_id = c.grp)
-                     AND (SELECT COALESCE(g.start_at, 0) <= l.created_at FROM queend.consumer_groups g, queend.log l
-                           WHERE g.id = c.grp AND l.partition_id = c.part AND l.base = 0)) AS free
-     WHERE COALESCE((SELECT CASE WHEN f.addressed
-                                      AND queend.given_until(c.part, c.grp, c.first, c.take) < c.first + c.take
-                                      THEN 9223372036854775807 ELSE f.floor END
-                       -- NOT EXISTS may become a join that loses the order
-                       FROM queend.floors f WHERE f.partition_id = c.part), 0) <= c.first
-       AND (v_holes IS FALSE
-            OR NOT EXISTS (SELECT FROM queend.holes h
-                            WHERE h.partition_id = c.part AND h.record_offset >= c.first
-                              AND h.record_offset < c.first + c.take))
-    ON CONFLICT (partition_id, group_id) DO UPDATE
-       SET committed = excluded.committed, row_base = excluded.row_base, lease_id = excluded.lease_id,
-           lease_until = excluded.lease_until, lease_end = excluded.lease_end, attempt = excluded.attempt,
-           consumed_at = excluded.consumed_at,
-           retries = CASE WHEN excluded.lease_until = 0 THEN 0 ELSE k.retries END
-     -- made by a pop in between
-     WHERE k.committed + 1 = excluded.retry_until AND k.lease_end <= k.committed AND k.lease_until <= v_now
-       AND k.beyond IS NULL AND k.standing IS NULL
-    RETURNING k.partition_id, k.group_id;
+    IF 0 <> ALL (p_first) THEN      -- no cursor is new: by its place, under the lock just taken, see push
+        RETURN QUERY
+        UPDATE queend.cursors AS k
+           SET committed = f.first - 1 + CASE WHEN f.us = 0 THEN f.take ELSE 0 END, row_base = f.base,
+               lease_id = CASE WHEN f.us = 0 THEN '00000000-0000-0000-0000-000000000000' ELSE f.lease END,
+               lease_until = CASE WHEN f.us = 0 THEN 0 ELSE v_now + f.us END, lease_end = f.first - 1 + f.take,
+               attempt = 1, consumed_at = v_now, retries = CASE WHEN f.us = 0 THEN 0 ELSE k.retries END
+          FROM (SELECT c.*, x.at
+                  FROM (SELECT unnest(p_part) AS part, unnest(p_group) AS grp, unnest(p_first) AS first,
+                               unnest(p_take) AS take, unnest(p_base) AS base, unnest(p_lease) AS lease,
+                               unnest(p_us) AS us) AS c
+                 CROSS JOIN LATERAL (
+                       SELECT x.ctid AS at FROM queend.cursors x
+                        WHERE x.partition_id = c.part AND x.group_id >= c.grp AND x.group_id <= c.grp
+                          AND x.committed + 1 = c.first
+                          AND x.lease_end <= x.committed AND x.lease_until <= v_now AND x.retry_until <= v_now
+                          AND x.beyond IS NULL AND x.standing IS NULL
+                        ORDER BY x.group_id DESC LIMIT 1      -- the newest version first, see pop
+                          FOR NO KEY UPDATE SKIP LOCKED) AS x
+                 WHERE COALESCE((SELECT CASE WHEN f.addressed AND queend.given_until(c.part, c.grp, c.first, c.take)
+                                                                  < c.first + c.take
+                                             THEN 9223372036854775807 ELSE f.floor END
+                                   FROM queend.floors f WHERE f.partition_id = c.part), 0) <= c.first
+                   AND (v_holes IS FALSE
+                        OR NOT EXISTS (SELECT FROM queend.holes h
+                                        WHERE h.partition_id = c.part AND h.record_offset >= c.first
+                                          AND h.record_offset < c.first + c.take))) AS f
+         WHERE k.ctid = f.at
+        RETURNING k.partition_id, k.group_id;
+    ELSE
+        RETURN QUERY
+        INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_id, lease_until, lease_end,
+                                         attempt, consumed_at, retry_until)
+        SELECT c.part, c.grp, c.first - 1 + CASE WHEN c.us = 0 THEN c.take ELSE 0 END, c.base,
+               CASE WHEN c.us = 0 THEN '00000000-0000-0000-0000-000000000000' ELSE c.lease END,
+               -- 0 where the row is new; else it tells the update below what was asked for
+               CASE WHEN c.us = 0 THEN 0 ELSE v_now + c.us END, c.first - 1 + c.take, 1, v_now, c.first
+          FROM (SELECT unnest(p_part) AS part, unnest(p_group) AS grp, unnest(p_first) AS first, unnest(p_take) AS take,
+                       unnest(p_base) AS base, unnest(p_lease) AS lease, unnest(p_us) AS us) AS c
+          CROSS JOIN LATERAL (
+                SELECT FROM (SELECT FROM queend.cursors x
+                              WHERE x.partition_id = c.part AND x.group_id >= c.grp AND x.group_id <= c.grp
+                                AND x.committed + 1 = c.first
+                                AND x.lease_end <= x.committed AND x.lease_until <= v_now AND x.retry_until <= v_now
+                                AND x.beyond IS NULL AND x.standing IS NULL
+                                ORDER BY x.group_id DESC LIMIT 1      -- the newest version first, see pop
+                                FOR NO KEY UPDATE SKIP LOCKED) AS k
+                UNION ALL
+                SELECT
+                 WHERE c.first = 0
+                   AND NOT EXISTS (SELECT FROM queend.cursors x WHERE x.partition_id = c.part AND x.group_id = c.grp)
+                         AND (SELECT COALESCE(g.start_at, 0) <= l.created_at FROM queend.consumer_groups g, queend.log l
+                               WHERE g.id = c.grp AND l.partition_id = c.part AND l.base = 0)) AS free
+         WHERE COALESCE((SELECT CASE WHEN f.addressed
+                                          AND queend.given_until(c.part, c.grp, c.first, c.take) < c.first + c.take
+                                          THEN 9223372036854775807 ELSE f.floor END
+                           -- NOT EXISTS may become a join that loses the order
+                           FROM queend.floors f WHERE f.partition_id = c.part), 0) <= c.first
+           AND (v_holes IS FALSE
+                OR NOT EXISTS (SELECT FROM queend.holes h
+                                WHERE h.partition_id = c.part AND h.record_offset >= c.first
+                                  AND h.record_offset < c.first + c.take))
+        ON CONFLICT (partition_id, group_id) DO UPDATE
+           SET committed = excluded.committed, row_base = excluded.row_base, lease_id = excluded.lease_id,
+               lease_until = excluded.lease_until, lease_end = excluded.lease_end, attempt = excluded.attempt,
+               consumed_at = excluded.consumed_at,
+               retries = CASE WHEN excluded.lease_until = 0 THEN 0 ELSE k.retries END
+         -- made by a pop in between
+         WHERE k.committed + 1 = excluded.retry_until AND k.lease_end <= k.committed AND k.lease_until <= v_now
+           AND k.beyond IS NULL AND k.standing IS NULL
+        RETURNING k.partition_id, k.group_id;
+    END IF;
     -- an id that does not name its partition
     IF FOUND AND '80000000-0000-0000-0000-000000000000' > ANY (p_lease) THEN
         PERFORM queend.leases_note(p_lease, p_part, p_group);

@@ -48,6 +48,21 @@ def test_many_at_once_in_the_order_asked(db, partitions, group):
                    " WHERE partition_id = ANY(%s)", parts) == [(-1, 0, 1, 0, 0)]
 
 
+@pytest.mark.parametrize("first", [0, 1], ids=["a cursor is new", "none is"])
+def test_those_made_among_those_refused_in_the_order_asked(db, partitions, group, first):
+    parts = partitions(4)
+    readers = group(parts[0])
+    db.push(*[batch(p, [id7(), id7()]) for p in parts])
+    assert len(claim(db, *[(p, readers, 0, 1, 1, str(uuid.uuid4()), 0) for p in parts[first == 0:]])) == 3 + first
+    db.rows("UPDATE queend.cursors SET retry_until = queend.now_us() + %s WHERE partition_id = %s", MINUTE, parts[2])
+    leases = {p: uuid.uuid4() for p in parts}
+    asked = [(p, readers, first if p == parts[0] else 1, 1, 1, str(leases[p]), MINUTE) for p in reversed(parts)]
+    assert claim(db, *asked) == [(p, readers) for p in (parts[3], parts[1], parts[0])]
+    del leases[parts[2]]
+    assert dict(db.rows("SELECT partition_id, lease_id FROM queend.cursors WHERE partition_id = ANY(%s)"
+                        " AND lease_until > 0 AND lease_end = committed + 1", parts)) == leases
+
+
 def refused(db, part, readers, first=1):
     before = db.rows("SELECT * FROM queend.cursors WHERE partition_id = %s", part)
     assert claim(db, (part, readers, first, 1, first, str(uuid.uuid4()), MINUTE)) == []

@@ -143,6 +143,18 @@ def test_acknowledging_what_was_delivered(loaded, count):
 
 
 @pytest.mark.parametrize("count", [1, 100])
+def test_a_claim_goes_to_its_cursors(loaded, count):
+    _, session, _, group, all_parts = loaded
+    parts = all_parts[60_000 + count::7][:count]
+    session.rows("UPDATE queend.cursors SET committed = 4, lease_end = 4"
+                 " WHERE partition_id = ANY(%s) AND group_id = %s", parts, group)
+    asked = [group] * count, [5] * count, [1] * count, [5] * count, [str(uuid.uuid4())] * count, [0] * count
+    assert session.pages(CLAIM, 0, parts, *asked) <= 120 + 25 * count
+    assert session.value("SELECT min(committed) FROM queend.cursors WHERE partition_id = ANY(%s) AND group_id = %s",
+                         parts, group) == 5
+
+
+@pytest.mark.parametrize("count", [1, 100])
 def test_acknowledging_by_lease_reads_no_log(loaded, count):
     _, session, _, group, all_parts = loaded
     parts = all_parts[40_000 + count::7][:count]
