@@ -25,6 +25,7 @@ AT_ONCE = 16              # packets of one post
 PATH = "/internal/api/notify"
 MOST = 64                 # addresses
 HERE = ("127.", "::1")
+EVERY = ("", "::", "[::]")
 SO_RCVBUFFORCE = 33       # socket(7); the module has no name for it
 
 
@@ -199,7 +200,7 @@ class Link:
 def bound(host: str, port: int, buffer_mb: int) -> list[tuple[int, bool]]:
     """UDP sockets where HTTP listens, one of each family: (descriptor, whether it is of IPv6). "" is every address."""
     wanted: dict[int, Any] = {}
-    for family, _, _, _, address in socket.getaddrinfo(host or None, port, type=socket.SOCK_DGRAM,
+    for family, _, _, _, address in socket.getaddrinfo(None if host in EVERY else host, port, type=socket.SOCK_DGRAM,
                                                        flags=socket.AI_PASSIVE):
         wanted.setdefault(family, address)
     made: list[socket.socket] = []

@@ -3,6 +3,7 @@ delivered before a poll of 20 s ends was told. Between the two of most tests sta
 the packets."""
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -167,13 +168,17 @@ def test_a_lease_that_ends_there_is_taken_here(two: Two, a: Client, b: Client, q
             assert got() == ([n] if status == "completed" else [n, n])
 
 
-def test_a_lease_of_a_client_that_left(two: Two, a: Client, b: Client, queue: str) -> None:
+def test_what_a_client_that_left_had_claimed(two: Two, a: Client, b: Client, queue: str) -> None:
+    """Given back there, whenever it leaves: taken here."""
     known_at(a, b, queue=queue)
-    with parked(two.a, queue, "p"):
-        pass                   # it leaves while it waits; what comes now is for the next one
-    with parked(two.b, queue, autoAck=True) as got:
-        a.push(queue, "x", partition="p")
-        assert got() == ["x"]
+    for n in range(20):
+        a.push(queue, n, partition="p")
+        with two.a.client() as leaving:
+            leaving.send("GET", pop_target(queue, "p"))
+            assert leaving.wire
+            leaving.wire.abort()
+            leaving.wire = None
+        assert data(b.pop(queue, wait=True, timeout=SHORTER, autoAck=True)) == [n]
 
 
 # ---- the catalogue ---------------------------------------------------------------------------------------------------
@@ -361,6 +366,46 @@ def test_a_daemon_that_ends_and_comes_again(start_daemon: Callable[..., Daemon])
     again.stop()
     pair.a.stop()
     pair.close()
+
+
+@pytest.mark.parametrize("way", ["UDP", "HTTP"])
+def test_a_peer_that_is_frozen_keeps_nobody_waiting(start_daemon: Callable[..., Daemon], daemon: Daemon, queue: str,
+                                                    way: str) -> None:
+    """It is told all the same, more than it has room for; when it goes on, it serves as before."""
+    settings: dict[str, Any] = {"QUEEN_SYNC_SECRET": SECRET, "POP_WAIT_MAX_INTERVAL_MS": SELDOM,
+                                "QUEEN_SYNC_HEARTBEAT_MS": 50, "QUEEN_SYNC_DEAD_THRESHOLD_MS": 500,
+                                "QUEEN_SYNC_RECV_BUFFER_MB": 1}
+    ports = udp_port(), udp_port()
+    if way == "UDP":
+        frozen = start_daemon(daemon.conninfo, QUEEN_UDP_NOTIFY_PORT=ports[0], **settings,
+                              QUEEN_UDP_PEERS=f"127.0.0.1:{ports[1]}")
+        there = start_daemon(daemon.conninfo, QUEEN_UDP_NOTIFY_PORT=ports[1], **settings,
+                             QUEEN_UDP_PEERS=f"127.0.0.1:{ports[0]}")
+    else:
+        frozen = start_daemon(daemon.conninfo, QUEEN_PEERS=f"127.0.0.1:{ports[0]}", **settings)
+        there = start_daemon(daemon.conninfo, PORT=ports[0], QUEEN_PEERS=frozen.url, **settings)
+    until(lambda: alive(there) == alive(frozen) == 1, "they hear each other")
+    with there.client() as client, frozen.client() as other:
+        known_at(client, other, queue=queue)
+        with parked(frozen, queue, autoAck=True) as got:
+            frozen.process.send_signal(signal.SIGSTOP)
+            try:
+                until(lambda: alive(there) == 0, "it is silent")
+                for n in range(300):
+                    client.push(queue, n, partition="p" if n == 0 else f"p{n % 100}")
+            finally:
+                frozen.process.send_signal(signal.SIGCONT)
+            assert got()
+        until(lambda: alive(there) == 1, "it is heard again")
+        with parked(frozen, queue, "p", autoAck=True) as got:
+            client.push(queue, "after", partition="p")
+            assert got()
+    if way == "HTTP":
+        frozen.process.send_signal(signal.SIGSTOP)
+        there.stop()
+        frozen.process.send_signal(signal.SIGCONT)
+    for one in (there, frozen):
+        one.stop()
 
 
 def test_who_is_in_its_own_list_hears_itself_and_does_nothing(start_daemon: Callable[..., Daemon]) -> None:
