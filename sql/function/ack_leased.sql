@@ -34,26 +34,25 @@ BEGIN
     END IF;
     v_now := queend.now_us();
     RETURN QUERY
-    -- by the primary key, see pop
-    INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_id, lease_end)
-    SELECT a.part, a.grp, a.first - 1, a.base, a.lease, a.last
-      FROM (SELECT unnest(p_part) AS part, unnest(p_group) AS grp, unnest(p_lease) AS lease, unnest(p_first) AS first,
-                   unnest(p_last) AS last, unnest(p_base) AS base) AS a
-      -- none is made here
-      CROSS JOIN LATERAL (SELECT FROM queend.cursors x
-                           WHERE x.partition_id = a.part AND x.group_id = a.grp OFFSET 0) AS x
-     -- NOT EXISTS may become a join that loses the order
-     WHERE COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = a.part), 0) <= a.first
-    ON CONFLICT (partition_id, group_id) DO UPDATE
-       SET committed   = excluded.lease_end, consumed_at = v_now,
-           row_base    = CASE WHEN excluded.lease_end = k.lease_end THEN excluded.row_base ELSE k.row_base END,
-           lease_until = CASE WHEN excluded.lease_end = k.lease_end THEN 0 ELSE k.lease_until END,
-           lease_id    = CASE WHEN excluded.lease_end = k.lease_end THEN '00000000-0000-0000-0000-000000000000'
+    -- By its place: one probe of the key, where ON CONFLICT would make it two. A cursor that changes meanwhile is
+    -- looked at again under its lock.
+    UPDATE queend.cursors AS k
+       SET committed   = a.last, consumed_at = v_now,
+           row_base    = CASE WHEN a.last = k.lease_end THEN a.base ELSE k.row_base END,
+           lease_until = CASE WHEN a.last = k.lease_end THEN 0 ELSE k.lease_until END,
+           lease_id    = CASE WHEN a.last = k.lease_end THEN '00000000-0000-0000-0000-000000000000'
                               ELSE k.lease_id END,
-           retries     = CASE WHEN excluded.lease_end = k.lease_end THEN 0 ELSE k.retries END
-     WHERE k.lease_id = excluded.lease_id AND k.lease_until > v_now AND k.committed = excluded.committed
-       AND excluded.lease_end <= k.lease_end
-       AND (k.beyond IS NULL OR lower(k.beyond) > k.lease_end)
+           retries     = CASE WHEN a.last = k.lease_end THEN 0 ELSE k.retries END
+      FROM (SELECT x.at, a.lease, a.first, a.last, a.base
+              FROM (SELECT unnest(p_part) AS part, unnest(p_group) AS grp, unnest(p_lease) AS lease,
+                           unnest(p_first) AS first, unnest(p_last) AS last, unnest(p_base) AS base) AS a
+              CROSS JOIN LATERAL (SELECT x.ctid AS at FROM queend.cursors x
+                                   WHERE x.partition_id = a.part AND x.group_id = a.grp OFFSET 0) AS x
+             -- NOT EXISTS may become a join that loses the order
+             WHERE COALESCE((SELECT f.floor FROM queend.floors f WHERE f.partition_id = a.part), 0) <= a.first
+            OFFSET 0) AS a
+     WHERE k.ctid = a.at AND k.lease_id = a.lease AND k.lease_until > v_now AND k.committed = a.first - 1
+       AND a.last <= k.lease_end AND (k.beyond IS NULL OR lower(k.beyond) > k.lease_end)
     RETURNING k.partition_id, k.group_id, k.lease_until = 0,
               CASE WHEN p_heads AND k.lease_until = 0
                    THEN COALESCE((SELECT l.base + l.n FROM queend.log l
