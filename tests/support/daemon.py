@@ -12,15 +12,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import queend
-
 from . import forked
 from .client import Client
+from .forked import PACKAGE
 from .sanitizer import preloaded
 from .wait import PATIENCE, until
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = Path(queend.__file__).parent.parent  # the build under test: in the checkout, or the sanitizers' one
 # Settings of whoever runs the tests must not reach the daemon under test.
 FOREIGN = ("PG_", "QUEEN_", "QUEEND_", "SIDECAR_", "DB_", "POP_", "DEFAULT_", "FILE_BUFFER_", "DATABASE_URL", "JWT_",
            "PORT", "HOST", "NUM_WORKERS", "LOG_LEVEL")

@@ -1,5 +1,6 @@
-"""An interpreter that has imported the libraries of the daemon, none of its own code, and is forked for each daemon: to
-import them takes longer than all else a daemon does until it is ready.
+"""An interpreter that has imported the daemon and its libraries, and is forked for each daemon: to import them takes
+longer than all else a daemon does until it is ready. Nothing of the daemon looks at its environment or begins anything
+when it is imported; those that `Daemon.plain` starts import it themselves.
 
 Between it and a daemon stands a process that waits for the daemon's end and tells its status.
 """
@@ -23,8 +24,10 @@ import threading
 import time
 from pathlib import Path
 
-LIBRARIES = ("asyncio", "email.parser", "fastapi", "http.client", "orjson", "prometheus_client", "psycopg",
-             "psycopg_pool", "pydantic_settings", "typer")
+import queend
+
+PACKAGE = Path(queend.__file__).parent.parent   # the build under test: in the checkout, or the sanitizers' one
+IMPORTED = ("queend.cli.serve", "queend.supervisor", "prometheus_client")
 MOST = 1 << 17      # bytes of an environment
 # What counts when an interpreter starts; who has another one needs a new interpreter.
 AT_START = ("LD_", "PYTHON", "MALLOC", "LANG", "LC_", "TZ")
@@ -90,7 +93,7 @@ def _opened() -> socket.socket:
         with theirs:
             one = subprocess.Popen([sys.executable, "-c", f"from support.forked import main; main({theirs.fileno()})"],
                                    cwd="/", pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
-                                   env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])})
+                                   env={**os.environ, "PYTHONPATH": f"{Path(__file__).parents[1]}:{PACKAGE}"})
         atexit.register(lambda: (_asks.close(), one.wait()))
     return _asks
 
@@ -99,8 +102,9 @@ def _opened() -> socket.socket:
 
 def main(number: int) -> None:
     asks = socket.socket(fileno=number)
-    for name in LIBRARIES:
+    for name in IMPORTED:
         importlib.import_module(name)
+    importlib.import_module("queend.control.route").routers()   # imports all of its folder
     gc.freeze()
     signal.signal(signal.SIGCHLD, _reap)
     while True:
@@ -137,6 +141,6 @@ def _stand_between(words: list[str], environment: dict[str, str], out: int, err:
         os.close(end)
     os.environ.clear()
     os.environ.update(environment)
-    sys.path[:2] = [environment["PYTHONPATH"]]      # before: the folder of -c, and that of these files
+    sys.path[:3] = [environment["PYTHONPATH"]]      # before: the folder of -c, and that of these files
     sys.argv = ["queend", *words]
     runpy.run_module("queend", run_name="__main__", alter_sys=True)
