@@ -10,6 +10,7 @@ import typer
 
 from .client import Server
 from .lines import Bad, payloads
+from .output import many
 from .pop import acknowledge
 from .push import milliseconds
 from .remote import USAGE, Stop, remote
@@ -73,7 +74,8 @@ def ack(
                     send(gathered)
                     gathered = []
         except Bad as fault:
-            raise Stop(f"{fault}; {count} messages before it were acknowledged", 1) from None
+            raise Stop(f"{fault}; {many(count, 'message')} before it {'was' if count == 1 else 'were'} acknowledged",
+                       1) from None
         if gathered:
             send(gathered)
     typer.echo(f"{count} {status.value}")

@@ -13,7 +13,7 @@ import typer
 
 from .client import Server, ServerError
 from .completion import queues
-from .output import Format, Output, Progress, facts, one, short, size
+from .output import Format, Output, Progress, facts, many, one, short, size
 from .pop import acknowledgment
 from .queue import LONG_S
 from .remote import NOT_FOUND, Stop, remote, tell
@@ -120,7 +120,7 @@ def bench(
     if used > 0.9:
         tell("this program used a whole core: the server may do more", "more of it side by side tells how much")
     if not result["allArrived"]:
-        raise Stop(f"{pushed} messages were pushed, {result['popped']['messages']} came within {DRAIN_S:g} s")
+        raise Stop(f"pushed {many(pushed, 'message')}, {result['popped']['messages']} came within {DRAIN_S:g} s")
 
 
 def _sure_of(server: Server, queue: str) -> None:
@@ -252,11 +252,13 @@ def _told(result: dict[str, Any]) -> None:
         return " ".join(f"{word} {value:g}" for word, value in values.items()) + " ms" if values else ""
 
     made, taken = result["pushed"], result["popped"]
-    facts([("server", result["url"]), ("messages", f"of {size(result['size'])} in {result['partitions']} partitions, "
-                                                   f"{result['batch']} a request"),
-           ("pushed", f"{short(made['messages'])} by {made['connections']} connections, {short(made['perSecond'])}/s"),
+    where = f"of {size(result['size'])} in {many(result['partitions'], 'partition')}, {result['batch']} a request"
+    facts([("server", result["url"]), ("messages", where),
+           ("pushed", f"{short(made['messages'])} by {many(made['connections'], 'connection')}, "
+                      f"{short(made['perSecond'])}/s"),
            ("a push", latency(made["latencyMs"])),
-           ("popped", f"{short(taken['messages'])} by {taken['connections']} connections, {short(taken['perSecond'])}/s"
+           ("popped", f"{short(taken['messages'])} by {many(taken['connections'], 'connection')}, "
+                      f"{short(taken['perSecond'])}/s"
             if taken["connections"] else ""),
            ("a pop", latency(taken["latencyMs"])), ("an ack", latency(taken["ackLatencyMs"])),
            ("push to pop", latency(taken["deliveryMs"]))])

@@ -13,7 +13,7 @@ import typer
 from .client import Server, ServerError
 from .completion import queues as completed
 from .group import groups_of
-from .output import Format, Output, Progress, dump, show
+from .output import Format, Output, Progress, dump, many, show
 from .queue import found, queues_of
 from .remote import NOT_FOUND, REFUSED, USAGE, Stop, remote, tell
 
@@ -62,7 +62,7 @@ def export(
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise Stop(f"{file}: {error.strerror}") from None
-    typer.echo(f"{len(queues)} queues in {file}", err=True)
+    typer.echo(f"{many(len(queues), 'queue')} in {file}", err=True)
 
 
 def paused(row: dict[str, Any]) -> bool:

@@ -10,7 +10,7 @@ import typer
 
 from .ack import address
 from .client import Server
-from .output import Format, Output, Progress, age, dump, facts, one, show
+from .output import Format, Output, Progress, age, dump, facts, many, one, show
 from .queue import LONG_S, DryRun, Yes, found
 from .remote import NOT_FOUND, USAGE, Stop, remote, sure
 
@@ -46,7 +46,7 @@ def counted(server: Server, **query: Any) -> int:
 
 
 def shown(count: int) -> str:
-    return f"{count} dead letters" if count < 100_000 else f"{count} dead letters or more"
+    return many(count, "dead letter") + (" or more" if count >= 100_000 else "")
 
 
 @dlq.command("list")

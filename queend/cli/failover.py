@@ -9,6 +9,7 @@ import typer
 
 from ..config import ConfigError
 from .common import fail, settings_or_exit
+from .output import many
 
 failover = typer.Typer(no_args_is_help=True, help="The failover buffer's folders.")
 
@@ -51,7 +52,7 @@ def adopt(
         for one in found:
             since = time.strftime(", the first of %Y-%m-%d %H:%M:%S UTC", time.gmtime(one.oldest_us / 1e6)) if one.oldest_us else ""
             origin = {True: "its database had the data of this one", False: "of a STRANGE database", None: "of which database it does not say"}[one.moved]
-            typer.echo(f"{one.path}: {one.messages} messages{since}; {origin}")
+            typer.echo(f"{one.path}: {many(one.messages, 'message')}{since}; {origin}")
         if any(one.moved is False for one in found) and not strange:
             fail("a folder belongs to a database that this one is no copy of; --strange takes it nevertheless")
         words = psycopg.conninfo.conninfo_to_dict(target)

@@ -8,7 +8,7 @@ import typer
 
 from .client import Server, ServerError
 from .completion import groups, queues
-from .output import Format, Output, age, show, span
+from .output import Format, Output, age, many, show, span
 from .queue import LONG_S, DryRun, Yes, found
 from .remote import NOT_FOUND, USAGE, Stop, remote, sure
 
@@ -82,17 +82,20 @@ def seek(
     row = next(groups_of(server, queue, name), None)
     if row is None:
         raise Stop(f"there is no group {name!r} of {queue!r}", NOT_FOUND)
-    where = f"{partition!r} of {queue!r}" if partition is not None else f"all {row['members']} partitions of {queue!r}"
+    where = f"{partition!r} of {queue!r}"
+    if partition is None:
+        members = "the only partition" if row["members"] == 1 else f"all {row['members']} partitions"
+        where = f"{members} of {queue!r}"
     place = "the oldest message" if beginning else "the end" if end else to or f"offset {offset}"
     if dry_run:
-        typer.echo(f"would move {name!r} to {place} in {where}; it is {row['totalLag']} messages behind now")
+        typer.echo(f"would move {name!r} to {place} in {where}; it is {many(row['totalLag'], 'message')} behind now")
         return
-    sure(f"Move {name!r} to {place} in {where}? It is {row['totalLag']} messages behind now.", yes)
+    sure(f"Move {name!r} to {place} in {where}? It is {many(row['totalLag'], 'message')} behind now.", yes)
     body = {"toEnd": True} if end else {"offset": offset} if offset is not None else {
         "timestamp": BEGINNING if beginning else to}
     if partition is None:
         done = server.post("/api/v1/consumer-groups/{}/queues/{}/seek", name, queue, body=body, within=LONG_S)
-        typer.echo(f"moved in {done['partitionsUpdated']} partitions")
+        typer.echo(f"moved in {many(done['partitionsUpdated'], 'partition')}")
     else:
         done = server.post("/api/v1/consumer-groups/{}/queues/{}/partitions/{}/seek", name, queue, partition, body=body)
         typer.echo("moved" if done["updated"] else "it was there")
@@ -139,8 +142,9 @@ def delete(
     if not rows:
         raise Stop(f"there is no group {name!r}" + (f" of {queue!r}" if queue else ""), NOT_FOUND)
     for row in rows:
-        typer.echo(f"{'would delete ' if dry_run else ''}{name} of {row['queueName']}: {row['members']} partitions, "
-                   f"{row['totalLag']} messages behind", err=not dry_run)
+        typer.echo(f"{'would delete ' if dry_run else ''}{name} of {row['queueName']}: "
+                   f"{many(row['members'], 'partition')}, "
+                   f"{many(row['totalLag'], 'message')} behind", err=not dry_run)
     if dry_run:
         return
     sure(f"Delete the group {name!r} at {server.url}?", yes)
@@ -149,4 +153,4 @@ def delete(
         done = server.delete("/api/v1/consumer-groups/{}", name, within=LONG_S, **query)
     else:
         done = server.delete("/api/v1/consumer-groups/{}/queues/{}", name, queue, within=LONG_S, **query)
-    typer.echo(f"deleted {name}: {done.get('deletedPartitions', 0)} partitions")
+    typer.echo(f"deleted {name}: {many(done.get('deletedPartitions', 0), 'partition')}")

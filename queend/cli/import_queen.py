@@ -8,6 +8,7 @@ import typer
 
 from ..config import ConfigError
 from .common import fail, settings_or_exit
+from .output import many
 
 
 def import_queen(
@@ -48,7 +49,8 @@ def import_queen(
             cluster.stop()
     for difference in summary.differences:
         typer.echo(f"differs: {difference}", err=True)
-    typer.echo(f"{summary.queues} queues, {summary.partitions} partitions, {summary.groups} groups, {summary.messages} messages, {summary.dead_letters} dead letters"
+    typer.echo(", ".join((many(summary.queues, "queue"), many(summary.partitions, "partition"), many(summary.groups, "group"),
+                          many(summary.messages, "message"), many(summary.dead_letters, "dead letter")))
                + ("" if summary.differences else "; counts agree"))
     if summary.differences:
         raise typer.Exit(3)

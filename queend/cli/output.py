@@ -150,6 +150,11 @@ def short(number: float | None) -> str:
     return text + SIGNS[sign]
 
 
+def many(number: int, word: str, write: Callable[[int], str] = str) -> str:
+    """`1 message`, `2 messages`. write: how the number is written."""
+    return f"{write(number)} {word}{'' if number == 1 else 's'}"
+
+
 def size(count: float) -> str:
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024:

@@ -10,7 +10,7 @@ import typer
 from .client import Server
 from .completion import queues
 from .lines import Bad, payloads, values
-from .output import Format, Output, Progress
+from .output import Format, Output, Progress, many
 from .remote import USAGE, Stop, remote
 from .sending import Sender
 
@@ -75,7 +75,8 @@ def push(
             sender.flush()
         except Bad as error:
             sender.flush()
-            raise Stop(f"{error}; {sender.stored} messages before it were stored", 1) from None
+            stored = f"{many(sender.stored, 'message')} before it {'was' if sender.stored == 1 else 'were'} stored"
+            raise Stop(f"{error}; {stored}", 1) from None
         except BaseException:
             sender.tell()
             raise

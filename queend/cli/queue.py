@@ -13,7 +13,7 @@ import typer
 from ..control.options import BY_NAME, SWITCH
 from .client import Server, ServerError
 from .completion import queues
-from .output import Format, Output, age, facts, one, short, show
+from .output import Format, Output, age, facts, many, one, short, show
 from .remote import NOT_FOUND, USAGE, Stop, remote, sure
 
 queue = typer.Typer(no_args_is_help=True, help="Queues: list, show, configure, pause, resume, clear, delete.")
@@ -189,11 +189,11 @@ def clear(server: Server, name: Name,
         count = _partition(server, name, partition)["stats"]["total"]
     what = f"the queue {name!r}" if partition is None else f"the partition {partition!r} of {name!r}"
     if dry_run:
-        typer.echo(f"would remove {count} messages of {what}")
+        typer.echo(f"would remove {many(count, 'message')} of {what}")
         return
-    sure(f"Remove {count} messages of {what} at {server.url}?", yes)
+    sure(f"Remove {many(count, 'message')} of {what} at {server.url}?", yes)
     done = server.delete("/api/v1/queues/{}/clear", name, partition=partition, within=LONG_S)
-    typer.echo(f"removed {done['count']} messages")
+    typer.echo(f"removed {many(done['count'], 'message')}")
 
 
 def _partition(server: Server, name: str, partition: str) -> dict[str, Any]:
@@ -220,9 +220,10 @@ def delete(server: Server, names: Names, yes: Yes = False, dry_run: DryRun = Fal
                 groups.setdefault(row["queueName"], []).append(row["name"])
     for head in heads:
         totals = head["totals"]
-        typer.echo(f"{'would delete ' if dry_run else ''}{head['name']}: {totals['total']} messages, "
+        typer.echo(f"{'would delete ' if dry_run else ''}{head['name']}: {many(totals['total'], 'message')}, "
                    f"{totals['pending'] + totals['processing']} of them not consumed, "
-                   f"{totals['deadLetter']} dead letters, {len(groups.get(head['name'], []))} groups", err=not dry_run)
+                   f"{many(totals['deadLetter'], 'dead letter')}, "
+                   f"{many(len(groups.get(head['name'], [])), 'group')}", err=not dry_run)
     if dry_run:
         return
     sure(f"Delete {'this queue' if len(heads) == 1 else f'these {len(heads)} queues'} at {server.url}?", yes)

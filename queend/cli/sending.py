@@ -11,7 +11,7 @@ import orjson
 
 from .client import Server, ServerError
 from .lines import Payload
-from .output import Format, dump
+from .output import Format, dump, many
 from .remote import Stop
 
 ITEMS, BYTES = 1000, 1 << 20      # of one request
@@ -102,7 +102,8 @@ class Sender:
                 if error.code == 400 and (found := PLACE.search(error.text)) and int(found[1]) < len(places):
                     error.text = f"{places[int(found[1])]}: {error.text[:found.start()].strip()}"
                 if self.stored:
-                    error.hint = "; ".join(filter(None, (f"{self.stored} messages before were stored", error.hint)))
+                    stored = f"{many(self.stored, 'message')} before {'was' if self.stored == 1 else 'were'} stored"
+                    error.hint = "; ".join(filter(None, (stored, error.hint)))
                 raise
 
     def tell(self) -> None:

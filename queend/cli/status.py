@@ -6,7 +6,7 @@ from typing import Any
 import typer
 
 from .client import Server, ServerError
-from .output import Format, Output, facts, one, short, size, span
+from .output import Format, Output, facts, many, one, short, size, span
 from .remote import FORBIDDEN, REFUSED, remote, tell
 
 
@@ -48,8 +48,8 @@ def status(server: Server, output: Output = Format.table) -> None:
              if health.get("commitsMayBeLost") else ""),
             ("maintenance", " and ".join(name for name, key in (("push", "maintenance_mode"),
                                                                 ("pop", "pop_maintenance_mode")) if modes.get(key))),
-            *([("queues", f"{overview['queues']} with {short(overview['partitions'])} partitions"),
-               ("waiting", f"{short(messages['pending'])} messages, {short(messages['processing'])} more with "
+            *([("queues", f"{overview['queues']} with {many(overview['partitions'], 'partition', short)}"),
+               ("waiting", f"{many(messages['pending'], 'message', short)}, {short(messages['processing'])} more with "
                            "consumers"),
                ("dead letters", f"{short(messages['deadLetter'])} since the beginning" if messages["deadLetter"]
                 else ""),
@@ -57,7 +57,7 @@ def status(server: Server, output: Output = Format.table) -> None:
                          "second, of five minutes"),
                ("lag", f"{span(late['time']['max'])} at most, {span(late['time']['median'])} in the middle")]
               if messages and rates and late else []),
-            ("buffered", f"{buffers['pending']} messages in {size(buffers.get('bytes', 0))}, the oldest for "
+            ("buffered", f"{many(buffers['pending'], 'message')} in {size(buffers.get('bytes', 0))}, the oldest for "
                          f"{span(buffers.get('oldestAgeSeconds'))}" if buffers.get("pending") else ""),
             ("quarantined", buffers.get("failed") or ""),
             ("buffers", f"{buffers['otherDatabases']} of other databases: queend failover adopt"

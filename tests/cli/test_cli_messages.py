@@ -145,7 +145,7 @@ def test_dead_letters(cli, client, queue):
     shown = cli.ok("dlq", "show", id_).out
     assert "broken q" in shown and '"q"' in shown
     told = cli.ok("dlq", "redrive", queue, "-p", "q", "-n", "1", "--dry-run").out
-    assert told == f"would send 1 dead letters of {queue} back into the queue '{queue}'\n"
+    assert told == f"would send 1 dead letter of {queue} back into the queue '{queue}'\n"
     assert cli("dlq", "redrive", queue).status == 2
     assert cli.ok("dlq", "redrive", queue, "-p", "q", "--yes").out == "1 sent back\n"
     (one,) = client.pop(queue)

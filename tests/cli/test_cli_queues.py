@@ -3,7 +3,7 @@ import json
 import subprocess
 
 import pytest
-from support.wait import PATIENCE
+from support.wait import PATIENCE, until
 
 STRANGE = ["with space", "with/slash", "grüße-漢字-🚀", "100%", "a?b#c&d=e", "-dash", "..", 'quote"\'', "tab\there",
            "esc\x1b[31m"]
@@ -93,9 +93,9 @@ def test_clear_and_delete_say_first_what_they_do(cli, client, queue):
     refused = cli("queue", "clear", queue)
     assert refused.status == 2 and "--yes" in refused.err
     assert cli.ok("queue", "show", queue, "-o", "json").json["totals"]["total"] == 3
-    assert cli.ok("queue", "clear", queue, "-y", "--partition", "b").out == "removed 1 messages\n"
+    assert cli.ok("queue", "clear", queue, "-y", "--partition", "b").out == "removed 1 message\n"
     told = cli.ok("queue", "delete", queue, "--dry-run").out
-    assert told == f"would delete {queue}: 2 messages, 2 of them not consumed, 0 dead letters, 1 groups\n"
+    assert told == f"would delete {queue}: 2 messages, 2 of them not consumed, 0 dead letters, 1 group\n"
     assert cli("queue", "delete", queue).status == 2
     assert cli("queue", "delete", queue, "no-such", "--yes").status == 4      # none is deleted then
     cli.ok("queue", "delete", queue, "--yes")
@@ -157,3 +157,17 @@ def test_a_reader_that_leaves_ends_it_quietly(cli, client):
     json.loads(listing.stdout.readline())
     listing.stdout.close()
     assert listing.stderr.read() == b"" and listing.wait(PATIENCE) == 141
+
+
+def test_one_is_told_as_one(cli, client, queue):
+    client.push(queue, 1, partition="a")
+    client.pop(queue, consumerGroup="readers", subscriptionMode="all")
+    until(lambda: [row["members"] for row in cli.ok("group", "list", "--queue", queue, "-o", "ndjson").lines] == [1],
+          "the figures have the group")
+    assert cli.ok("queue", "clear", queue, "--dry-run").out == f"would remove 1 message of the queue '{queue}'\n"
+    assert cli.ok("queue", "delete", queue, "--dry-run").out.endswith(
+        ": 1 message, 1 of them not consumed, 0 dead letters, 1 group\n")
+    assert cli.ok("group", "delete", "readers", "--queue", queue, "--dry-run").out.endswith(
+        ": 1 partition, 1 message behind\n")
+    assert cli.ok("group", "seek", "readers", queue, "--end", "--dry-run").out.endswith(
+        f"in the only partition of '{queue}'; it is 1 message behind now\n")
