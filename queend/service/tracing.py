@@ -1,6 +1,6 @@
 """Sends spans of traces to a collector, by OTLP over HTTP (JSON): what the data plane noted of pushes, deliveries,
-acknowledgments and cycles (core/net/spans). Nobody waits for it: the data plane keeps so many, what does not fit and what the
-collector does not take is dropped and counted."""
+acknowledgments and cycles (core/net/spans). Nobody waits for it: the data plane keeps so many, what does not fit and
+what the collector does not take is dropped and counted."""
 from __future__ import annotations
 
 import asyncio

@@ -22,7 +22,7 @@ MANY = """SELECT count(*) FROM queend.resolve(
 BAD = "<script>alert(1)</script>\u202egnp.exe"
 PAGES = {
     "overview": "Overview", "queues": "Queues", "queues/orders": "orders", "queues/orders/options": "orders",
-    "queues/orders/messages": "orders", "queues/orders/groups": "orders",
+    "queues/orders/messages": "orders", "queues/orders/groups": "orders", "queues/live/charts": "live",
     "partitions?queue=orders": "Partitions",
     "groups": "Groups and lag", "groups/billing": "billing", "messages": "Messages",
     "dead?queue=orders": "Dead letters",
@@ -30,7 +30,7 @@ PAGES = {
     "daemons": "Daemons", "doctor": "Doctor",
     "maintenance": "Maintenance", "settings": "Settings"}
 ADDRESS = ("transactionId", "partitionId", "leaseId")
-SHOWN = {"overview", "queues", "queues/orders", "dead?queue=orders"}
+SHOWN = {"overview", "queues", "queues/orders", "queues/live/charts", "dead?queue=orders"}
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +80,8 @@ def test_a_page_in_light_and_dark_and_narrow(busy: Daemon, visit: Callable[..., 
         expect(page.get_by_text("Loading…")).to_have_count(0)
         if where == "overview":
             until(lambda: page.wait_for_timeout(50) or len(seen.looks) >= 6, "the charts have points")
+        if where.endswith("charts"):
+            expect(page.locator("figure", has_text="pushed").locator("b").first).not_to_have_text("0")
         assert not findings(page)
         if where in SHOWN:
             page.screenshot(path=PICTURES / f"dashboard-{where.partition('?')[0].replace('/', '-')}-{scheme}.png")
@@ -120,6 +122,24 @@ def test_a_queue_is_made_filled_looked_at_and_deleted(busy: Daemon, visit: Calla
     page.get_by_label("To go on").fill("made by hand")
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     expect(page.get_by_role("heading", name="Queues", level=1)).to_be_visible()
+
+
+def test_a_queue_over_time(busy: Daemon, visit: Callable[..., Seen]) -> None:
+    with busy.client() as client:
+        client.post("/api/v1/push", {"items": [{"queue": "drawn", "payload": n} for n in range(120)]})
+        client.get("/api/v1/pop/queue/drawn?batch=30&autoAck=true")
+    page = visit(busy).go("queues/drawn")
+    page.get_by_label("Of this queue").get_by_role("link", name="Charts").click()
+    rates = page.locator("figure", has_text="pushed")
+    expect(rates.locator("canvas")).to_be_visible()
+    # the last minute may be a new one, in which nothing was done: the day's bucket has it
+    page.get_by_label("Messages per second over").select_option("a day")
+    expect(rates.locator("b").first).not_to_have_text("0")
+    expect(page.locator("figure", has_text="pending").locator("b").first).to_have_text("90")
+    expect(page.get_by_text("by 15 minutes")).to_be_visible()
+    with busy.client() as client:
+        client.get("/api/v1/pop/queue/drawn?batch=50&autoAck=true")
+    expect(page.locator("figure", has_text="pending").locator("b").first).to_have_text("40")
 
 
 def test_a_queue_and_a_group_are_paused_and_resumed(busy: Daemon, visit: Callable[..., Seen]) -> None:

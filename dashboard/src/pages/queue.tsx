@@ -1,21 +1,31 @@
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { get, post, remove, type Answer } from "../api";
 import { usePoll } from "../poll";
 import { go, place, to } from "../route";
 import { mayAdmin, mayWrite } from "../session";
 import { count } from "../text";
 import { Ask, Facts, Heading, Name, Press, Shown, Tag } from "../ui";
+import { Ring } from "../chart";
 import { GroupTable } from "./groups";
 import { MessageTable, PushForm } from "./messages";
 import { PartitionTable } from "./partitions";
+import { QueueCharts } from "./queuecharts";
 
 type Queue = Answer<"/api/v1/resources/queues/{queue}", "get">;
-const TABS: Record<string, string> = { partitions: "Partitions", messages: "Messages", groups: "Groups", options: "Options" };
+const TABS: Record<string, string> = { partitions: "Partitions", charts: "Charts", messages: "Messages", groups: "Groups", options: "Options" };
 
 export function QueuePage({ queue, tab }: { queue: string; tab: string }): JSX.Element {
   const [dialog, setDialog] = useState<"push" | "clear" | "delete" | null>(null);
-  const polled = usePoll((signal) => get("/api/v1/resources/queues/{queue}", { names: { queue }, query: { limit: 0 }, signal }), queue, 5000);
+  const watch = useRef({ queue, ring: new Ring(2), turn: 0 });
+  if (watch.current.queue !== queue) watch.current = { queue, ring: new Ring(2), turn: 0 };
+  const backlog = watch.current;
+  const polled = usePoll(async (signal) => {
+    const found = await get("/api/v1/resources/queues/{queue}", { names: { queue }, query: { limit: 0 }, signal });
+    backlog.ring.add(Date.now() / 1000, [found.totals.pending, found.totals.processing]);
+    backlog.turn += 1;
+    return found;
+  }, queue, 5000);
   const close = (): void => { setDialog(null); polled.again(); };
   return <>
     <Heading title={<><span class="quiet">Queue </span><Name>{queue}</Name> {polled.value?.paused && <Tag kind="warn">paused</Tag>}</>}>
@@ -37,6 +47,7 @@ export function QueuePage({ queue, tab }: { queue: string; tab: string }): JSX.E
       <nav class="tabs" aria-label="Of this queue">{Object.entries(TABS).map(([name, title]) =>
         <a key={name} href={to(["queues", queue, name])} {...(name === tab ? { "aria-current": "page" as const } : {})}>{title}</a>)}</nav>
       {tab === "messages" ? <MessageTable queue={queue} partition={place.value.query.get("partition") ?? ""} status="" hours={24 * 365} />
+        : tab === "charts" ? <QueueCharts queue={queue} backlog={backlog.ring} turn={backlog.turn} />
         : tab === "groups" ? <GroupTable queue={queue} search="" />
         : tab === "options" ? <Options queue={found} onDone={polled.again} />
         : <PartitionTable queue={queue} />}
