@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import psycopg
 import pytest
 from support.actors import LEASE, Consumer, Producer, Program, Stage
-from support.checker import Checker
+from support.checker import Checker, Fault
 from support.crowd import Crowd
 from support.daemon import Daemon
 from support.pair import MINE, Pair
@@ -163,6 +164,23 @@ class Round:
         except psycopg.OperationalError:
             return False
 
+    def evidence(self, faults: list[Fault]) -> str:
+        """The first fault of each kind, group and partition, and what the database and the daemons have to say."""
+        first: dict[str, list[Fault]] = defaultdict(list)
+        for fault in faults:
+            first[re.sub(r"told at \S+|at \d+\.\d+|:\d+", "", fault.story)].append(fault)
+        lines = [f"{len(alike)} times {alike[0]}\n    {self.checker.story(alike[0].key)}"
+                 for alike in list(first.values())[:20]]
+        lines += [f"last pops of {group}: {[(p.daemon, round(p.ended, 1), len(p.messages)) for p in pops[-5:]]};"
+                  f" without an answer: {self.checker.blind[group][-5:]}" for group, pops in self.checker.pops.items()]
+        with psycopg.connect(self.pair.primary.dsn(dbname="history")) as session:
+            for what in ("cursors", "partitions", "consumer_groups", "standing"):
+                lines += [what, *(f"    {row}" for row, in session.execute(f"SELECT x::text FROM queend.{what} x"))]
+            lines += ["sessions", *map(str, session.execute(
+                "SELECT pid, state, wait_event, now() - xact_start, left(query, 80) FROM pg_stat_activity"
+                f" WHERE {MINE} AND state <> 'idle'"))]
+        return "\n".join(lines + [daemon.story() for daemon in self.stage.daemons])
+
     # -- its course ----------------------------------------------------------------------------------------------------
 
     def play(self, seconds: float) -> None:
@@ -224,8 +242,7 @@ def play(seed: str, seconds: float, major: int | None) -> Counter[str]:
             faults = one.checker.faults(drained=True)
             print(f"\nFAULT_SEED={seed}: {dict(Counter(kind for kind, _, _ in one.happened))}; {one.stage.told};"
                   f" {dict(Counter(fault.kind for fault in faults))}", flush=True)
-            assert not faults, f"FAULT_SEED={seed} {one.happened}: {len(faults)} faults\n" + "\n".join(
-                f"{fault}\n    {one.checker.story(fault.key)}" for fault in faults[:20])
+            assert not faults, f"FAULT_SEED={seed} {one.happened}: {len(faults)} faults\n{one.evidence(faults)}"
             one.stop()
         finally:
             one.end()
