@@ -346,8 +346,9 @@ cdef class Core:
                     t = &seen[i].queue.tally[k]
                     if t.push_requests or t.pop_requests or t.ack_requests or t.transactions:
                         out.append((seen[i].queue.id, slice_bytes(seen[i].queue.name).decode(), k, (
-                            t.push_requests, t.push_messages, t.pop_requests, t.pop_messages, t.pop_empty, t.ack_requests, t.ack_done, t.ack_failed,
-                            t.transactions, t.lag_us, t.lag_n, t.lag_most_us)))
+                            t.push_requests, t.push_messages, t.pop_requests, t.pop_messages, t.pop_empty,
+                            t.ack_requests, t.ack_done, t.ack_failed, t.transactions, t.lag_us, t.lag_n,
+                            t.lag_most_us)))
                         t.lag_most_us = 0
         finally:
             pin_drop(era_outside, pin)
@@ -401,9 +402,11 @@ cdef class Core:
             s.n = 0
             uv_mutex_unlock(&s.lock)
             for k in range(n):
-                out.append((x[k].kind, x[k].trace[:32].decode(), x[k].parent[:16].decode(), x[k].start_us, x[k].end_us, x[k].status,
+                out.append((x[k].kind, x[k].trace[:32].decode(), x[k].parent[:16].decode(), x[k].start_us,
+                            x[k].end_us, x[k].status,
                             x[k].count, x[k].offset, (<bytes>x[k].queue).decode(errors="replace"),
-                            (<bytes>x[k].partition).decode(errors="replace"), (<bytes>x[k].group).decode(errors="replace")))
+                            (<bytes>x[k].partition).decode(errors="replace"),
+                            (<bytes>x[k].group).decode(errors="replace")))
         return out
 
     def stats(self):
@@ -452,8 +455,11 @@ cdef dict worker_stats(Worker* w):
             "dead_lettered": c.dead_lettered, "buffered": c.buffered, "empty_pops": c.empty_pops,
             "handed_over": c.handed, "streams": c.live_feeds, "streams_begun": c.feeds, "streamed": c.fed,
             "from_memory": c.from_memory, "acked_by_lease": c.by_lease,
-            "sealed": c.sealed, "opened": c.opened, "left_sealed": c.left_sealed, "not_sealed": c.not_sealed, "refused": c.refused, "no_room": c.no_room, "not_taken": c.not_taken, "not_parked": c.not_parked, "too_slow": c.too_slow,
-            "logged": c.logged, "not_logged": c.not_logged, "spans": c.spans, "spans_dropped": c.spans_dropped, "turn_bytes": c.turn_bytes, "read_beside": c.read_beside, "answered_beside": c.answered_beside}
+            "sealed": c.sealed, "opened": c.opened, "left_sealed": c.left_sealed, "not_sealed": c.not_sealed,
+            "refused": c.refused, "no_room": c.no_room, "not_taken": c.not_taken, "not_parked": c.not_parked,
+            "too_slow": c.too_slow, "logged": c.logged, "not_logged": c.not_logged, "spans": c.spans,
+            "spans_dropped": c.spans_dropped, "turn_bytes": c.turn_bytes, "read_beside": c.read_beside,
+            "answered_beside": c.answered_beside}
 
 cdef tuple times_stats(Process* p, int kind):
     # (counts by bucket, sum in microseconds) of all workers.

@@ -65,6 +65,7 @@ def record_read(bytes body, int n, int i):
         batchrow_seek(&b, i)
         if not batchrow_record(&b, &id, &payload, &x):
             raise ValueError(f"there is no record {i}")
-        return payload.p[:payload.n], x.text.p[:x.text.n].decode() if x.text.n else None, b.message[:16] if b.message != NULL else None
+        return (payload.p[:payload.n], x.text.p[:x.text.n].decode() if x.text.n else None,
+            b.message[:16] if b.message != NULL else None)
     finally:
         unzip_close(&z)

@@ -37,6 +37,20 @@ stands by itself (`base`, `state`, `json`, `arrow`, `seal`, `http`, `pg`). Names
 The answer's part of the way is in it: a request ends with its answer flushed.
 """
 
+TAIL = """
+## Why these stay
+
+- `net`: a request is opened, entered, flushed and closed at four moments of a loop's turn; between them others have it.
+- `route` is apart so that it needs no lock and no socket: a call reads, one or a few write. A query is read parameter
+  by parameter.
+- `names`, `ready`, `memory`: each look-up and each move of a cursor is one call under a lock that its caller holds.
+- `govern`: a job changes state and a statement leaves in one place each. A hold is asked before and told after.
+- Claims and acknowledgments by lease share a statement, and so a commit: `settle/claimcall` goes to `deliver` for the
+  pops and to `settle/ackleased` for the rest.
+- The database answers a push in two steps: the next batch leaves (`push/stream`), then results are told
+  (`push/results`), some to other workers' requests.
+"""
+
 
 class Trace:
     """What the daemon called, while it runs."""
@@ -126,6 +140,7 @@ def main() -> None:
         for caller, home, called, there in calls:
             print(f"{home.removesuffix('.pyx')}: {caller} -> {there.removesuffix('.pyx')}: {called}")
         print("```")
+    print(TAIL, end="")
 
 
 if __name__ == "__main__":

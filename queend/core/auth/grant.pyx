@@ -139,7 +139,8 @@ cdef bint grant_allows_some(Grant* g, int verb) noexcept nogil:
 cdef Grant* grant_make(bytes token, int level, int64_t expires_us, bytes subject, rules) except NULL:
     # rules: pairs of pattern (bytes) and verbs, or None for a grant without limits.
     cdef list pairs = list(rules or ())
-    cdef size_t size = sizeof(Grant) + len(pairs) * sizeof(GrantRule) + len(subject) + sum(len(pattern) for pattern, _ in pairs)
+    cdef size_t size = (sizeof(Grant) + len(pairs) * sizeof(GrantRule) + len(subject)
+                        + sum(len(pattern) for pattern, _ in pairs))
     cdef Grant* g
     cdef GrantRule* rule
     cdef uint32_t at = <uint32_t>(sizeof(Grant) + len(pairs) * sizeof(GrantRule))

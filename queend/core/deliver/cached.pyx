@@ -1,5 +1,5 @@
-# Pops whose records are in memory: rows are referenced when the candidates are chosen; once the claim is made the answer
-# is written from them (settle/claimcall). Rows are guarded by book.lock.
+# Pops whose records are in memory: rows are referenced when the candidates are chosen; once the claim is made the
+# answer is written from them (settle/claimcall). Rows are guarded by book.lock.
 
 cdef bint pop_take_cached(PopJob* j, PopJob** wake) noexcept nogil:
     # A pop has chosen its candidates: can all of them be answered from memory? Then their rows are referenced, and

@@ -2,9 +2,10 @@
 # would have waited, so that clients that ask again at once do not spin; it goes on when maintenance ends. Pops that
 # were parked before are let alone.
 #
-# A queue or a group may be paused, too, by a row of queend.paused that comes with the catalog (Group.paused). Statements
-# carry the catalog's version, so a claim that was sent before the pause was known is refused. A pop of a paused group
-# finds nothing (reason: paused); one that may wait is parked, and the reload that tells of the end wakes it.
+# A queue or a group may be paused, too, by a row of queend.paused that comes with the catalog (Group.paused).
+# Statements carry the catalog's version, so a claim that was sent before the pause was known is refused. A pop of a
+# paused group finds nothing (reason: paused); one that may wait is parked, and the reload that tells of the end wakes
+# it.
 
 cdef enum:
     PAUSE_US = 1000000

@@ -85,7 +85,8 @@ cdef void refill_adopt(Worker* w, InboxMsg* msg) noexcept nogil:
     cdef int error
     cdef bint idle = (spool.on and spool.first == NULL and spool.gather.len == 0 and not spool.writing
                       and not spool.paused and not refill_busy()
-                      and boss.engine != NULL and catalog.loaded and not engine_of(w).stopping and slotpool_ready(engine_of(w).slots))
+                      and boss.engine != NULL and catalog.loaded and not engine_of(w).stopping
+            and slotpool_ready(engine_of(w).slots))
     if idle:
         if spool.fd >= 0:
             close(spool.fd)

@@ -52,7 +52,8 @@ cdef void refused_answer(Engine* e, Job* job) noexcept nogil:
     else:
         snprintf(text, sizeof(text), b"Queue %.*s has as many %s allows: %d", <int>min(job.bound_at.n, <size_t>1024),
                  job.bound_at.p,
-                 b"partitions as QUEEND_MAX_PARTITIONS" if job.bound == BOUND_PARTITIONS else b"consumer groups as QUEEND_MAX_GROUPS",
+                 b"partitions as QUEEND_MAX_PARTITIONS" if job.bound == BOUND_PARTITIONS
+             else b"consumer groups as QUEEND_MAX_GROUPS",
                  e.settings.max_partitions if job.bound == BOUND_PARTITIONS else e.settings.max_groups)
     if bound_said_us == 0 or now - bound_said_us > BOUND_SAY_US:
         bound_said_us = now

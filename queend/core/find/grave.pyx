@@ -1,7 +1,7 @@
-# What was deleted, given back. In: what the catalog buried. Out: its memory, two moves of the era later (net/request), and
-# with it cached rows, leases and ids that were remembered, places in the heap of due times and in the list of scans. On
-# the first worker's thread, from its timer and at the end of a turn of its loop: nothing below it holds a pointer then.
-# A slice at a time under the book's lock, some slices a turn, so that nobody waits.
+# What was deleted, given back. In: what the catalog buried. Out: its memory, two moves of the era later (net/request),
+# and with it cached rows, leases and ids that were remembered, places in the heap of due times and in the list of
+# scans. On the first worker's thread, from its timer and at the end of a turn of its loop: nothing below it holds a
+# pointer then. A slice at a time under the book's lock, some slices a turn, so that nobody waits.
 
 cdef enum:
     GRAVE_SLICE = 256         # cursors or partitions under one lock

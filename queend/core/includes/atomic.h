@@ -24,8 +24,12 @@ static inline uint8_t atomic_get8(const uint8_t *at) { return __atomic_load_n(at
 static inline void atomic_set8(uint8_t *at, uint8_t value) { __atomic_store_n(at, value, __ATOMIC_RELAXED); }
 
 /* What one thread counts and others look at: who sees a fall sees all that was done before it. */
-static inline void pin_up(int64_t *at) { __atomic_store_n(at, __atomic_load_n(at, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED); }
-static inline void pin_down(int64_t *at) { __atomic_store_n(at, __atomic_load_n(at, __ATOMIC_RELAXED) - 1, __ATOMIC_RELEASE); }
+static inline void pin_up(int64_t *at) {
+    __atomic_store_n(at, __atomic_load_n(at, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
+}
+static inline void pin_down(int64_t *at) {
+    __atomic_store_n(at, __atomic_load_n(at, __ATOMIC_RELAXED) - 1, __ATOMIC_RELEASE);
+}
 static inline void pin_set(int64_t *at, int64_t value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
 static inline int64_t pin_count(const int64_t *at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
 

@@ -30,14 +30,17 @@ typedef void jsonwalk_look(struct jsonwalk_block *b, const char *p);
 
 JSONWALK_INLINE void jsonwalk_look16(struct jsonwalk_block *b, const char *p) {
     b->base = p;
-    b->special = wide_special(p) | (uint64_t)wide_special(p + 16) << 16 | (uint64_t)wide_special(p + 32) << 32 | (uint64_t)wide_special(p + 48) << 48;
-    b->other = wide_no_digit(p) | (uint64_t)wide_no_digit(p + 16) << 16 | (uint64_t)wide_no_digit(p + 32) << 32 | (uint64_t)wide_no_digit(p + 48) << 48;
+    b->special = wide_special(p) | (uint64_t)wide_special(p + 16) << 16 | (uint64_t)wide_special(p + 32) << 32
+        | (uint64_t)wide_special(p + 48) << 48;
+    b->other = wide_no_digit(p) | (uint64_t)wide_no_digit(p + 16) << 16 | (uint64_t)wide_no_digit(p + 32) << 32
+        | (uint64_t)wide_no_digit(p + 48) << 48;
 }
 
 #define JSONWALK_AVX2 __attribute__((target("avx2,bmi,bmi2,lzcnt")))
 
 JSONWALK_AVX2 JSONWALK_INLINE uint32_t jsonwalk_special32(__m256i v) {
-    __m256i marks = _mm256_or_si256(_mm256_cmpeq_epi8(v, _mm256_set1_epi8('"')), _mm256_cmpeq_epi8(v, _mm256_set1_epi8('\\')));
+    __m256i marks = _mm256_or_si256(_mm256_cmpeq_epi8(v, _mm256_set1_epi8('"')),
+                                    _mm256_cmpeq_epi8(v, _mm256_set1_epi8('\\')));
     /* signed: what is below a blank is a control or not ASCII */
     return (uint32_t)_mm256_movemask_epi8(_mm256_or_si256(marks, _mm256_cmpgt_epi8(_mm256_set1_epi8(32), v)));
 }
@@ -67,7 +70,8 @@ static const char *jsonwalk_escape(const char *p) {
 }
 
 /* p stands behind the opening quote; the byte after the closing one. `high` is set where a byte is not ASCII. */
-JSONWALK_INLINE const char *jsonwalk_string(const char *p, const char *limit, int *high, struct jsonwalk_block *b, jsonwalk_look *look) {
+JSONWALK_INLINE const char *jsonwalk_string(const char *p, const char *limit, int *high,
+                                            struct jsonwalk_block *b, jsonwalk_look *look) {
     for (;;) {
         uint64_t m = 0;
         if (jsonwalk_likely((size_t)(p - b->base) < 64)) m = b->special >> (p - b->base);
@@ -95,7 +99,8 @@ JSONWALK_INLINE const char *jsonwalk_string(const char *p, const char *limit, in
 }
 
 /* p stands where a digit must be; the byte after the last one, NULL when there is none. */
-JSONWALK_INLINE const char *jsonwalk_digits(const char *p, const char *limit, struct jsonwalk_block *b, jsonwalk_look *look) {
+JSONWALK_INLINE const char *jsonwalk_digits(const char *p, const char *limit,
+                                            struct jsonwalk_block *b, jsonwalk_look *look) {
     const char *first = p;
     for (;;) {
         uint64_t m = 0;
@@ -115,7 +120,8 @@ JSONWALK_INLINE const char *jsonwalk_digits(const char *p, const char *limit, st
 }
 
 /* p stands at a digit or a minus; the byte after the number. */
-JSONWALK_INLINE const char *jsonwalk_number(const char *p, const char *limit, struct jsonwalk_block *b, jsonwalk_look *look) {
+JSONWALK_INLINE const char *jsonwalk_number(const char *p, const char *limit,
+                                            struct jsonwalk_block *b, jsonwalk_look *look) {
     const char *first;
     if (*p == '-') p++;
     first = p;
@@ -162,7 +168,9 @@ value:
         if (p == NULL) return NULL;
     } else if (c == '{' || c == '[') {
         if (depth >= most) return NULL;
-        objects[depth >> 6] = depth & 63 ? (objects[depth >> 6] & ~((uint64_t)1 << (depth & 63))) | (uint64_t)inside << (depth & 63) : (uint64_t)inside;
+        objects[depth >> 6] = depth & 63
+            ? (objects[depth >> 6] & ~((uint64_t)1 << (depth & 63))) | (uint64_t)inside << (depth & 63)
+            : (uint64_t)inside;
         depth++;
         inside = c == '{';
         p++;
@@ -236,7 +244,8 @@ static int jsonwalk_lzcnt(void) {
 static jsonwalk *jsonwalk_best(int most) {
 #if defined(__SSE2__) && defined(__GNUC__)
     __builtin_cpu_init();
-    if (most >= 32 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && jsonwalk_lzcnt())
+    if (most >= 32 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2")
+        && jsonwalk_lzcnt())
         return jsonwalk32;
     return most >= 16 ? jsonwalk16 : NULL;
 #else

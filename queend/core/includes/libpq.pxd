@@ -20,7 +20,8 @@ cdef extern from "<libpq-fe.h>" nogil:
         PGRES_PIPELINE_SYNC
         PGRES_PIPELINE_ABORTED
     ctypedef void (*PQnoticeProcessor)(void*, const char*) noexcept nogil
-    int PG_DIAG_SQLSTATE, PG_DIAG_MESSAGE_PRIMARY, PG_DIAG_MESSAGE_DETAIL, PG_DIAG_SEVERITY_NONLOCALIZED, PG_DIAG_CONSTRAINT_NAME
+    int PG_DIAG_SQLSTATE, PG_DIAG_MESSAGE_PRIMARY, PG_DIAG_MESSAGE_DETAIL, PG_DIAG_SEVERITY_NONLOCALIZED
+    int PG_DIAG_CONSTRAINT_NAME
 
     ctypedef struct PQconninfoOption:
         char* keyword

@@ -40,10 +40,6 @@ cdef bint json_fail(Json* j, const char* p, const char* error) noexcept nogil:
         j.error = error
     return False
 
-cdef void json_explain(Json* j, char* out, size_t size) noexcept nogil:
-    # `unexpected byte at byte 17`: one line for the client, NUL-terminated, at most size bytes with the NUL.
-    snprintf(out, size, b"%s at byte %lld", j.error, <long long>(j.p - j.begin))
-
 cdef inline const char* json_blank(const char* p, const char* end) noexcept nogil:
     # The first byte that is not white space, or end.
     if p < end and <unsigned char>p[0] > b' ':

@@ -1,8 +1,8 @@
 # The catalog: what this process knows of queues, partitions and groups, by name and by id. In: rows of catalog_load,
-# resolve, group_resolve and the finders. Out: pointers that stay valid while who looked them up is pinned (net/request):
-# what is deleted is unlinked and marked dead at once, and freed later (find/grave). Owner: the process. The tables are
-# guarded by `lock`; what the pop side keeps in them (cursors, waiters, heads) by the book's mutex. Lock order:
-# catalog.lock, then book.lock, then an inbox.
+# resolve, group_resolve and the finders. Out: pointers that stay valid while who looked them up is pinned
+# (net/request): what is deleted is unlinked and marked dead at once, and freed later (find/grave). Owner: the process.
+# The tables are guarded by `lock`; what the pop side keeps in them (cursors, waiters, heads) by the book's mutex. Lock
+# order: catalog.lock, then book.lock, then an inbox.
 
 cdef struct Grave:            # freed in this order: what stands in one points to what stands in the next
     Group* groups
@@ -99,6 +99,12 @@ cdef Partition* catalog_partition(Queue* q, Slice name) noexcept nogil:
     while p != NULL and not slice_eq(p.name, name):
         p = p.same_hash
     return p
+
+cdef Partition* catalog_place(Slice queue, Slice name, Queue** q) noexcept nogil:
+    # A partition by both names. q: the queue that was looked up last, or NULL; then this one.
+    if q[0] == NULL or not slice_eq(q[0].name, queue):
+        q[0] = catalog_queue(queue)
+    return catalog_partition(q[0], name) if q[0] != NULL else NULL
 
 cdef inline Partition* catalog_partition_id(int32_t id) noexcept nogil:
     return <Partition*>table_get(&catalog.partitions, <uint32_t>id)

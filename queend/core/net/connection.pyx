@@ -4,8 +4,12 @@
 
 cdef void conn_move(Conn* c, int state) noexcept nogil:
     # The one place where a connection changes state. Moving to the same state restarts its clock.
-    cdef Worker* w = c.worker
-    cdef ConnList* l = &w.conns[c.state]
+    conn_leave(c)
+    conn_enter(c, state)
+
+cdef void conn_leave(Conn* c) noexcept nogil:
+    # Out of the list of its state.
+    cdef ConnList* l = &c.worker.conns[c.state]
     if c.prev != NULL:
         c.prev.next = c.next
     else:
@@ -15,7 +19,6 @@ cdef void conn_move(Conn* c, int state) noexcept nogil:
     else:
         l.last = c.prev
     l.n -= 1
-    conn_enter(c, state)
 
 cdef void conn_enter(Conn* c, int state) noexcept nogil:
     cdef ConnList* l = &c.worker.conns[state]
@@ -110,21 +113,12 @@ cdef void conn_closed(uv_handle_t* handle) noexcept nogil:
     cdef Conn* c = <Conn*>handle.data
     cdef Worker* w = c.worker
     cdef Conn** at
-    cdef ConnList* l = &w.conns[CONN_CLOSING]
     if c.dirty:
         at = &w.dirty
         while at[0] != c:
             at = &at[0].next_dirty
         at[0] = c.next_dirty
-    if c.prev != NULL:
-        c.prev.next = c.next
-    else:
-        l.first = c.next
-    if c.next != NULL:
-        c.next.prev = c.prev
-    else:
-        l.last = c.prev
-    l.n -= 1
+    conn_leave(c)
     w.counters.live_connections -= 1
     w.counters.live_handles -= 1
     budget_leave(c.from_)

@@ -3,13 +3,14 @@
 # noticed within TICK_MS. The poll of the system tells of an end that stands behind bytes nobody has read yet.
 #
 # What an end means:
-#   reset (the kernel knows that nobody is there): the connection is closed, what was claimed for it and not handed to the
-#     kernel is given back.
-#   end of input (FIN): the client has left, or only its sending side is shut and it reads on (`nc -N`, HTTP/1.0 clients).
-#     Nobody can tell which. So what it sent is done and answered, but nobody waits for its sake any longer: its long polls
-#     end (on_end), with an empty answer, and what is claimed for them meanwhile is given back. Requests that were sent and
-#     not read yet are still read, their polls do not wait; half a request is forgotten. After the last answer it is closed,
-#     or after HALF_MS: what the database or the control plane takes longer for holds no descriptor for somebody who left.
+#   reset (the kernel knows that nobody is there): the connection is closed, what was claimed for it and not handed to
+#     the kernel is given back.
+#   end of input (FIN): the client has left, or only its sending side is shut and it reads on (`nc -N`, HTTP/1.0
+#     clients). Nobody can tell which. So what it sent is done and answered, but nobody waits for its sake any longer:
+#     its long polls end (on_end), with an empty answer, and what is claimed for them meanwhile is given back. Requests
+#     that were sent and not read yet are still read, their polls do not wait; half a request is forgotten. After the
+#     last answer it is closed, or after HALF_MS: what the database or the control plane takes longer for holds no
+#     descriptor for somebody who left.
 
 cdef enum:
     LOOK_AT_ONCE = 64

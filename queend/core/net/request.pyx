@@ -167,6 +167,13 @@ cdef void reply_headers_end(Request* r) noexcept nogil:
     head_end(&r.out, r.status, r.keep_alive, r.http10)
     r.head_size = r.out.len
 
+cdef inline void conn_dirty(Conn* c) noexcept nogil:
+    # To be looked at when this turn of the loop ends.
+    if not c.dirty:
+        c.dirty = True
+        c.next_dirty = c.worker.dirty
+        c.worker.dirty = c
+
 cdef void reply_end(Request* r) noexcept nogil:
     # The body is complete: the answer goes out with the others of this turn of the loop. r may be gone afterwards.
     cdef Worker* w = r.worker

@@ -12,13 +12,6 @@ cdef struct Writing:          # what the loop still has to write
     int n
     Buf[WRITE_BUFS] bufs
 
-cdef inline void conn_dirty(Conn* c) noexcept nogil:
-    # To be looked at when this turn of the loop ends.
-    if not c.dirty:
-        c.dirty = True
-        c.next_dirty = c.worker.dirty
-        c.worker.dirty = c
-
 cdef void worker_flush(Worker* w) noexcept nogil:
     # Looking at a connection may make requests of it complete, and these may be answered at once: until nothing is
     # left.

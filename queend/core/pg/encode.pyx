@@ -27,11 +27,6 @@ cdef struct Params:
     int[PARAMS_MAX] lengths
     uint64_t[PARAMS_MAX] scalar         # storage for the fixed-size ones: a Params is never copied
 
-cdef inline void pgarray_init(PgArray* a) noexcept nogil:
-    buf_init(&a.buf)
-    a.n = 0
-    a.has_null = False
-
 cdef inline void pgarray_free(PgArray* a) noexcept nogil:
     buf_free(&a.buf)
 
@@ -136,9 +131,6 @@ cdef inline void params_null(Params* p) noexcept nogil:
     p.lengths[p.n] = 0
     p.n += 1
 
-cdef inline void params_slice(Params* p, Slice s) noexcept nogil:
-    params_bytes(p, s.p, s.n)
-
 cdef inline void params_array(Params* p, PgArray* a) noexcept nogil:
     # Ends the array and passes it.
     pgarray_end(a)
@@ -154,8 +146,3 @@ cdef inline void params_int8(Params* p, int64_t v) noexcept nogil:
 cdef inline void params_moment(Params* p, int64_t us) noexcept nogil:
     # timestamptz; us since the Unix epoch, INT64_MAX: infinity.
     params_int8(p, us - POSTGRES_EPOCH_US if us != INFINITE_US else us)
-
-cdef inline void params_int4(Params* p, int32_t v) noexcept nogil:
-    cdef uint32_t w = htobe32(<uint32_t>v)
-    memcpy(&p.scalar[p.n], &w, 4)
-    params_bytes(p, &p.scalar[p.n], 4)

@@ -376,15 +376,6 @@ cdef bint slot_send(Slot* s, int statement, Params* params, slot_done done, void
         return False
     return slot_begin(s, statement, done, ctx, deadline_ms)
 
-cdef bint slot_query_simple(Slot* s, const char* sql, slot_done done, void* ctx, int deadline_ms) noexcept nogil:
-    # The same for a one-off text without parameters (one command; binary result).
-    if s.state != SLOT_IDLE or slot_outlived(s):
-        return False
-    if PQsendQueryParams(s.conn, sql, 0, NULL, NULL, NULL, NULL, 1) != 1:
-        slot_break(s, PQerrorMessage(s.conn), SLOT_LOST)
-        return False
-    return slot_begin(s, -1, done, ctx, deadline_ms)
-
 cdef void slot_serve(Slot* s, bint readable) noexcept nogil:
     # The socket of an established connection is ready.
     cdef bint alive = True

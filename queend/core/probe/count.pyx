@@ -109,7 +109,7 @@ cdef class ProbeCount:
 
     def count_reply(self):
         buf_clear(&self.out)
-        push_reply(&self.out, &self.request)
+        push_reply(&self.out, &self.request, self.request.n)
         return self.request.n
 
     def count_pop(self):

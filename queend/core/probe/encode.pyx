@@ -13,7 +13,7 @@ def probe_array(str kind, list values, bint late=False):
     oids = {"int2": OID_INT2, "int4": OID_INT4, "int8": OID_INT8, "bool": OID_BOOL, "uuid": OID_UUID,
             "bytea": OID_BYTEA,
             "text": OID_TEXT}
-    pgarray_init(&a)
+    memset(&a, 0, sizeof(a))
     pgarray_begin(&a, OID_BYTEA)
     pgarray_null(&a)
     raw = b"\xff" * 999
@@ -44,11 +44,12 @@ def probe_array(str kind, list values, bint late=False):
 def probe_scalars(int64_t big, int32_t small, bytes text):
     """Parameters that are no arrays: (bigint, integer, text or bytea, the empty one, NULL)."""
     cdef Params p
+    cdef uint32_t wire = htobe32(<uint32_t>small)
     params_begin(&p)
     params_int8(&p, big)
-    params_int4(&p, small)
-    params_slice(&p, slice_of(<const char*>text, <size_t>len(text)))
-    params_slice(&p, slice_of(NULL, 0))
+    params_bytes(&p, <const char*>&wire, 4)
+    params_bytes(&p, <const char*>text, <size_t>len(text))
+    params_bytes(&p, NULL, 0)
     params_null(&p)
     return [None if p.values[i] == NULL else p.values[i][:p.lengths[i]] for i in range(p.n)]
 
@@ -79,6 +80,7 @@ def probe_columns():
         "ack_leased": {"part": TURN_PART, "grp": TURN_GROUP, "released": TURN_RELEASED, "head": TURN_HEAD},
         "stream_cycle": {"error": CYCLE_ERROR, "stale": CYCLE_STALE, "queue": CYCLE_QUEUE, "base": CYCLE_BASE,
                          "created_at": CYCLE_CREATED_AT,
-                         "dups": CYCLE_DUPS, "group_id": CYCLE_GROUP, "committed": CYCLE_COMMITTED, "head": CYCLE_HEAD, "released": CYCLE_RELEASED},
+                         "dups": CYCLE_DUPS, "group_id": CYCLE_GROUP, "committed": CYCLE_COMMITTED,
+                         "head": CYCLE_HEAD, "released": CYCLE_RELEASED},
         "renew": {"ord": RENEW_ORD, "status": RENEW_STATUS, "expires_at": RENEW_EXPIRES_AT, "renewed": RENEW_RENEWED},
     }

@@ -1,5 +1,9 @@
 # What the tests of the json room drive.
 
+cdef void json_explain(Json* j, char* out, size_t size) noexcept nogil:
+    # `unexpected byte at byte 17`: NUL-terminated, at most size bytes with the NUL.
+    snprintf(out, size, b"%s at byte %lld", j.error, <long long>(j.p - j.begin))
+
 def probe_json_walks(int most):
     """From now on at most so many bytes at a time in walks (32, 16, 0: none); how many it is. For as long as nothing
     else runs."""

@@ -151,7 +151,7 @@ def probe_push_reply(bytes body, list results, bytes kind=None, bytes query=b"")
             q.items[i].run.partition_id = 3
             q.items[i].offset = 7
             q.items[i].created_us = 0
-    push_reply(&room.out, &q)
+    push_reply(&room.out, &q, q.n)
     return room.answer()
 
 # ---- pop -----------------------------------------------------------------------------------------------------------

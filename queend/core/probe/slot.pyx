@@ -80,9 +80,18 @@ cdef void probe_on_idle(void* owner) noexcept nogil:
                 p.waiting_last = c
             p.waiting = c
 
+cdef bint probe_send_text(Slot* s, const char* sql, slot_done done, void* ctx, int deadline_ms) noexcept nogil:
+    # slot_send for a one-off text without parameters (one command; binary result).
+    if s.state != SLOT_IDLE or slot_outlived(s):
+        return False
+    if PQsendQueryParams(s.conn, sql, 0, NULL, NULL, NULL, NULL, 1) != 1:
+        slot_break(s, PQerrorMessage(s.conn), SLOT_LOST)
+        return False
+    return slot_begin(s, -1, done, ctx, deadline_ms)
+
 cdef bint probe_send(Slot* s, ProbeCall* c) noexcept nogil:
     if c.statement < 0:
-        return slot_query_simple(s, c.text, probe_on_done, c, c.deadline_ms)
+        return probe_send_text(s, c.text, probe_on_done, c, c.deadline_ms)
     return slot_send(s, c.statement, &c.params, probe_on_done, c, c.deadline_ms)
 
 cdef void probe_on_done(Slot* s, void* ctx, PGresult* res, int outcome) noexcept nogil:

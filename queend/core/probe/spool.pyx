@@ -56,7 +56,8 @@ def probe_spool_read(bytes data, size_t window):
         if found == SPOOL_RECORD:
             out.append((slice_bytes(it.queue), slice_bytes(it.part), (<char*>it.id)[:16],
                         slice_bytes(it.txid) if it.keep_text else None,
-                        (<char*>it.trace)[:16] if it.has_trace else None, slice_bytes(it.sub), slice_bytes(it.payload), since,
+                        (<char*>it.trace)[:16] if it.has_trace else None, slice_bytes(it.sub), slice_bytes(it.payload),
+                        since,
                         slice_bytes(x.due), slice_bytes(x.seal), slice_bytes(x.headers)))
         else:
             out.append(data[at:at + n])

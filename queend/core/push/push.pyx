@@ -46,7 +46,7 @@ cdef void push_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) n
     j.job.bytes += j.req.unpacked
     if j.req.n == 0:
         out = reply_begin(r, 201, JSON_TYPE)
-        push_reply(out, &j.req)
+        push_reply(out, &j.req, 0)
         reply_end(r)
         return
     for i in range(j.req.n - 1):
@@ -72,17 +72,13 @@ cdef void push_go(Worker* w, PushJob* j) noexcept nogil:
         return
     uv_rwlock_rdlock(&catalog.lock)
     while it != NULL:
-        # runs of one queue or partition cost one look-up
-        if before == NULL or not slice_eq(before.queue, it.queue):
-            q = catalog_queue(it.queue)
-            p = NULL
+        # those of one partition, one after the other, cost one look-up
+        if before == NULL or not slice_eq(before.part, it.part) or not slice_eq(before.queue, it.queue):
+            p = catalog_place(it.queue, it.part, &q)
+            missing = missing or p == NULL
             sealed = sealed or (q != NULL and q.sealed)
             limited = limited or (q != NULL and q.max_size > 0)
-        if q != NULL and (p == NULL or not slice_eq(p.name, it.part)):
-            p = catalog_partition(q, it.part)
-        it.partition = p if q != NULL else NULL
-        if it.partition == NULL:
-            missing = True
+        it.partition = p
         before = it
         it = it.next
     uv_rwlock_rdunlock(&catalog.lock)
@@ -344,7 +340,7 @@ cdef void push_tell(PushJob* j) noexcept nogil:
         reply_error(r, 503, "The database did not answer in time; nothing is known to be stored, try again")
         return
     out = reply_begin_more(r, 201, JSON_TYPE, b"Idempotency-Replayed: true\r\n" if j.req.replayed else b"")
-    push_reply(out, &j.req)
+    push_reply(out, &j.req, n)
     reply_end(r)
 
 cdef void push_ask(Engine* e, Job* job) noexcept nogil:

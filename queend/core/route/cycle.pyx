@@ -469,7 +469,7 @@ cdef void cycle_reply(Buf* b, CycleReq* q, Slice queue, Slice error) noexcept no
     buf_int(b, q.n if done else 0)
     buf_text(b, b",\"push_results\":")
     if done:
-        push_reply_items(b, &q.push)
+        push_reply_items(b, &q.push, q.push.n)
     else:
         buf_text(b, b"[]")
     buf_text(b, b",\"ack_result\":")

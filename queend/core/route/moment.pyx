@@ -116,7 +116,8 @@ cdef bint delay_take(Slice raw, int64_t* us) noexcept nogil:
 
 # ---- when something is to be delivered -------------------------------------------------------------------------------
 
-cdef const char* DUE_TEXT = b"deliverAt must be a time with its zone (ISO 8601) or milliseconds since 1970, at most 366 days ahead"
+cdef const char* DUE_TEXT = (b"deliverAt must be a time with its zone (ISO 8601) or milliseconds since 1970, "
+                             b"at most 366 days ahead")
 
 cdef bint time_has_zone(Slice s) noexcept nogil:
     # Of what time_parse has taken.

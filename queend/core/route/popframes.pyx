@@ -90,7 +90,8 @@ cdef void popframes_stored(FrameWriter* w, int64_t base, int64_t created_us, int
 cdef void popframes_message(FrameWriter* w, PopMessage* m) noexcept nogil:
     # The next message, framed here. Messages of one moment share a record.
     cdef size_t text_n = m.extras.text.n if m.extras.text.n else 36
-    cdef size_t size = FRAME_HEAD + text_n + m.payload.n + (16 if m.extras.trace.n else 0) + (2 + m.extras.sub.n if m.extras.sub.n else 0)
+    cdef size_t size = (FRAME_HEAD + text_n + m.payload.n + (16 if m.extras.trace.n else 0)
+                        + (2 + m.extras.sub.n if m.extras.sub.n else 0))
     cdef char* at
     cdef uint32_t n32 = htole32(<uint32_t>(size - 4))
     cdef uint16_t n16 = htole16(<uint16_t>text_n)

@@ -3,7 +3,8 @@
 
 cdef bint pushitem_new(Arena* a, UuidGen* g, PushItem* it, Slice txid_raw, Slice queue_raw, Slice part_raw,
                        Slice trace_raw,
-                       Slice payload, const char* empty_payload, PushOptions* options, const PushItem* before, const char* what,
+                       Slice payload, const char* empty_payload, PushOptions* options,
+                     const PushItem* before, const char* what,
                        int index, ApiError* e) noexcept nogil:
     # From literals (p NULL: absent) to an item. options: names where it has none, may be NULL when it has a queue.
     # before: an item whose queue it may share, or NULL. `what` and `index` name it where it is refused.

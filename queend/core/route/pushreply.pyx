@@ -1,10 +1,10 @@
 # The answer to a push: one object per record in their order, or how many of each kind.
 
-cdef void push_reply(Buf* b, PushReq* q) noexcept nogil:
+cdef void push_reply(Buf* b, PushReq* q, int records) noexcept nogil:
     if q.counts:
         push_reply_counts(b, q)
     else:
-        push_reply_items(b, q)
+        push_reply_items(b, q, records)
 
 cdef void push_reply_counts(Buf* b, PushReq* q) noexcept nogil:
     cdef int[5] kinds
@@ -33,13 +33,13 @@ cdef void push_reply_counts(Buf* b, PushReq* q) noexcept nogil:
         buf_int(b, kinds[3])
     buf_byte(b, b'}')
 
-cdef void push_reply_items(Buf* b, PushReq* q) noexcept nogil:
+cdef void push_reply_items(Buf* b, PushReq* q, int records) noexcept nogil:
     cdef PushItem* it
     cdef int i, k
     cdef int n = 0            # of the record
     if q.n:
         # about what it will take: growing to it step by step costs more than writing it
-        buf_room(b, <size_t>pushreq_count(q) * (224 + q.items[0].queue.n))
+        buf_room(b, <size_t>records * (224 + q.items[0].queue.n))
     buf_byte(b, b'[')
     for i in range(q.n):
         it = &q.items[i]

@@ -77,13 +77,6 @@ cdef void run_open(PushRun* run, PushItem* head, PushItem* items) noexcept nogil
             it.payload = run.payloads[i]
     items[run.n - 1].next = NULL
 
-cdef int pushreq_count(PushReq* q) noexcept nogil:
-    cdef int i
-    cdef int n = 0
-    for i in range(q.n):
-        n += pushitem_count(&q.items[i])
-    return n
-
 cdef inline void item_extras(PushItem* it, Extras* x) noexcept nogil:
     # What it carries besides its payload. Views into the item.
     if it.more != NULL:

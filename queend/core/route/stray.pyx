@@ -7,27 +7,45 @@ cdef enum:
     STRAY_SHORTEST = 5        # of shorter names too many are near
 
 # Each begins with its length.
-cdef const char* POP_NAMES = (b"\x05" b"batch" b"\x04" b"wait" b"\x07" b"timeout" b"\x0d" b"consumerGroup" b"\x07" b"autoAck" b"\x10" b"commitOnDelivery" b"\x0a" b"partitions" b"\x10" b"subscriptionMode" b"\x10" b"subscriptionFrom" b"\x09" b"namespace" b"\x04" b"task" b"\x09" b"autopilot" b"\x06" b"frames" b"\x06" b"format" b"\x0c" b"leaseSeconds" b"\x0a" b"conflation")
+cdef const char* POP_NAMES = (b"\x05" b"batch" b"\x04" b"wait" b"\x07" b"timeout" b"\x0d" b"consumerGroup"
+                              b"\x07" b"autoAck" b"\x10" b"commitOnDelivery" b"\x0a" b"partitions"
+                              b"\x10" b"subscriptionMode" b"\x10" b"subscriptionFrom" b"\x09" b"namespace"
+                              b"\x04" b"task" b"\x09" b"autopilot" b"\x06" b"frames" b"\x06" b"format"
+                              b"\x0c" b"leaseSeconds" b"\x0a" b"conflation")
 cdef const char* STREAM_NAMES = (b"\x05" b"batch" b"\x0d" b"consumerGroup" b"\x07" b"autoAck"
                                  b"\x10" b"commitOnDelivery" b"\x0a" b"partitions" b"\x10" b"subscriptionMode"
                                  b"\x10" b"subscriptionFrom" b"\x06" b"format" b"\x0c" b"leaseSeconds"
                                  b"\x0a" b"conflation" b"\x06" b"credit" b"\x09" b"heartbeat" b"\x07" b"release"
                                  b"\x06" b"ticket" b"\x06" b"window")
-cdef const char* PUSH_NAMES = (b"\x05" b"queue" b"\x09" b"partition" b"\x07" b"payload" b"\x0d" b"transactionId" b"\x07" b"traceId" b"\x0b" b"traceparent" b"\x0a" b"tracestate" b"\x09" b"deliverAt" b"\x07" b"delayMs")
-cdef const char* ACK_NAMES = (b"\x08" b"windowId" b"\x0d" b"transactionId" b"\x0b" b"partitionId" b"\x06" b"status" b"\x0d" b"consumerGroup" b"\x07" b"leaseId" b"\x05" b"error" b"\x07" b"delayMs" b"\x0a" b"cumulative" b"\x04" b"type")
-cdef const char* TX_NAMES = (b"\x0d" b"transactionId" b"\x0b" b"partitionId" b"\x06" b"status" b"\x0d" b"consumerGroup" b"\x07" b"leaseId" b"\x05" b"error" b"\x07" b"delayMs" b"\x0a" b"cumulative" b"\x04" b"type" b"\x05" b"queue" b"\x09" b"partition" b"\x07" b"payload" b"\x07" b"traceId" b"\x0b" b"traceparent" b"\x0a" b"tracestate" b"\x09" b"deliverAt" b"\x05" b"items" b"\x04" b"data")
+cdef const char* PUSH_NAMES = (b"\x05" b"queue" b"\x09" b"partition" b"\x07" b"payload" b"\x0d" b"transactionId"
+                               b"\x07" b"traceId" b"\x0b" b"traceparent" b"\x0a" b"tracestate" b"\x09" b"deliverAt"
+                               b"\x07" b"delayMs")
+cdef const char* ACK_NAMES = (b"\x08" b"windowId" b"\x0d" b"transactionId" b"\x0b" b"partitionId" b"\x06" b"status"
+                              b"\x0d" b"consumerGroup" b"\x07" b"leaseId" b"\x05" b"error" b"\x07" b"delayMs"
+                              b"\x0a" b"cumulative" b"\x04" b"type")
+cdef const char* TX_NAMES = (b"\x0d" b"transactionId" b"\x0b" b"partitionId" b"\x06" b"status"
+                             b"\x0d" b"consumerGroup" b"\x07" b"leaseId" b"\x05" b"error" b"\x07" b"delayMs"
+                             b"\x0a" b"cumulative" b"\x04" b"type" b"\x05" b"queue" b"\x09" b"partition"
+                             b"\x07" b"payload" b"\x07" b"traceId" b"\x0b" b"traceparent" b"\x0a" b"tracestate"
+                             b"\x09" b"deliverAt" b"\x05" b"items" b"\x04" b"data")
 cdef const char* NO_NAMES = b""
 cdef const char* PUSH_BODY_NAMES = (b"\x05" b"items")
 cdef const char* BATCH_NAMES = (b"\x0f" b"acknowledgments" b"\x0d" b"consumerGroup")
-cdef const char* TX_BODY_NAMES = (b"\x0a" b"operations" b"\x0e" b"requiredLeases" b"\x02" b"kv" b"\x06" b"timers" b"\x09" b"positions")
+cdef const char* TX_BODY_NAMES = (b"\x0a" b"operations" b"\x0e" b"requiredLeases" b"\x02" b"kv" b"\x06" b"timers"
+                                  b"\x09" b"positions")
 cdef const char* LEASE_NAMES = (b"\x07" b"seconds")
-cdef const char* PUSH_QUERY_NAMES = (b"\x06" b"format" b"\x05" b"queue" b"\x09" b"partition" b"\x07" b"payload" b"\x09" b"deliverAt" b"\x07" b"delayMs")
-cdef const char* CYCLE_NAMES = (b"\x08" b"query_id" b"\x0c" b"partition_id" b"\x0e" b"consumer_group" b"\x0d" b"release_lease" b"\x09" b"state_ops" b"\x0a" b"push_items" b"\x03" b"ack")
+cdef const char* PUSH_QUERY_NAMES = (b"\x06" b"format" b"\x05" b"queue" b"\x09" b"partition" b"\x07" b"payload"
+                                     b"\x09" b"deliverAt" b"\x07" b"delayMs")
+cdef const char* CYCLE_NAMES = (b"\x08" b"query_id" b"\x0c" b"partition_id" b"\x0e" b"consumer_group"
+                                b"\x0d" b"release_lease" b"\x09" b"state_ops" b"\x0a" b"push_items" b"\x03" b"ack")
 cdef const char* CYCLE_OP_NAMES = (b"\x04" b"type" b"\x03" b"key" b"\x05" b"value")
 cdef const char* CYCLE_ITEM_NAMES = (b"\x05" b"queue" b"\x09" b"partition" b"\x07" b"payload" b"\x0d" b"transactionId"
                                      b"\x07" b"traceId" b"\x09" b"namespace" b"\x04" b"task")
-cdef const char* CYCLE_ACK_NAMES = (b"\x0d" b"transactionId" b"\x07" b"leaseId" b"\x06" b"status" b"\x05" b"count" b"\x05" b"error")
-cdef const char* EVENT_NAMES = (b"\x0b" b"specversion" b"\x02" b"id" b"\x06" b"source" b"\x04" b"type" b"\x07" b"subject" b"\x04" b"time" b"\x0f" b"datacontenttype" b"\x0a" b"dataschema" b"\x0c" b"partitionkey" b"\x0b" b"traceparent" b"\x0a" b"tracestate")
+cdef const char* CYCLE_ACK_NAMES = (b"\x0d" b"transactionId" b"\x07" b"leaseId" b"\x06" b"status" b"\x05" b"count"
+                                    b"\x05" b"error")
+cdef const char* EVENT_NAMES = (b"\x0b" b"specversion" b"\x02" b"id" b"\x06" b"source" b"\x04" b"type"
+                                b"\x07" b"subject" b"\x04" b"time" b"\x0f" b"datacontenttype" b"\x0a" b"dataschema"
+                                b"\x0c" b"partitionkey" b"\x0b" b"traceparent" b"\x0a" b"tracestate")
 
 cdef bint name_near(Slice a, Slice b) noexcept nogil:
     # Is a known name (b) meant? Equal but for case; or one letter more, less or other, or two that changed places.

@@ -213,7 +213,8 @@ cdef int seal_open(Seal* s, Slice queue, Slice id, Slice* payload) noexcept nogi
             return SEAL_OPENED
     return SEAL_NO_KEY if named < 0 else SEAL_BROKEN
 
-cdef const char* SEAL_TEXT = b'{"error":"The payload is not sealed, though its queue is encrypted: whoever stored it had no key"}'
+cdef const char* SEAL_TEXT = (b'{"error":"The payload is not sealed, though its queue is encrypted: '
+                              b'whoever stored it had no key"}')
 
 cdef int seal_plain(Seal* s, Slice queue, int result, Slice* payload) noexcept nogil:
     # A payload of an encrypted queue that is no envelope: stored before the option was set, or by somebody without a
@@ -223,7 +224,8 @@ cdef int seal_plain(Seal* s, Slice queue, int result, Slice* payload) noexcept n
     if s.plain_us == 0 or now - s.plain_us > SEAL_TOLD_US:
         s.plain_us = now
         snprintf(text, sizeof(text), b"queue %.*s: %s", <int>queue.n, queue.p,
-                 b"not given to consumers (QUEEND_REFUSE_PLAIN)" if sealring.refuses else b"given as it is; QUEEND_REFUSE_PLAIN has it refused")
+                 b"not given to consumers (QUEEND_REFUSE_PLAIN)" if sealring.refuses
+                 else b"given as it is; QUEEND_REFUSE_PLAIN has it refused")
         log_line(b"warn", b"payload_not_sealed", text)
     if not sealring.refuses:
         return result

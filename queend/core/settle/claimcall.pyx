@@ -47,18 +47,14 @@ cdef void claims_expire(Engine* e) noexcept nogil:
 # ---- the call ------------------------------------------------------------------------------------------------------
 
 cdef bint claimcall_send(Engine* e) noexcept nogil:
-    cdef PopCall* call = <PopCall*>call_open(e, sizeof(PopCall), STMT_TURN, &e.claims.limit, claimcall_done)
-    cdef TurnArgs* a = <TurnArgs*>e.args.at
-    cdef KeptArgs* claims = &a.claims
     cdef bint acks = e.leased.n > 0
+    cdef int statement = STMT_CLAIM if not acks else STMT_TURN if e.claims.jobs.n else STMT_ACK_LEASED
+    cdef PopCall* call = <PopCall*>call_open(e, sizeof(PopCall), statement, &e.claims.limit, claimcall_done)
+    cdef TurnArgs* a = <TurnArgs*>e.args.at
+    cdef KeptArgs* claims = &a.claims if acks else &(<KeptOnlyArgs*>e.args.at).claims
     cdef PopJob* j
     if call == NULL:
         return False
-    if not acks:
-        call_asks(&call.base, STMT_CLAIM)
-        claims = &(<KeptOnlyArgs*>e.args.at).claims
-    elif e.claims.jobs.n == 0:
-        call_asks(&call.base, STMT_ACK_LEASED)
     call.cursors = <Cursor**>arena_alloc(&call.base.arena, CALL_ROOM * sizeof(Cursor*))
     while (call.cursors != NULL and e.claims.jobs.first != NULL and call.base.jobs.n < e.pops.hold.max_jobs
             and call.n_cursors < CALL_CURSORS):

@@ -71,7 +71,7 @@ cdef void cycle_go(Worker* w, CycleJob* j) noexcept nogil:
     # Names of sinks to partitions; then it waits for a connection.
     cdef Engine* e = engine_of(w)
     cdef PushItem* it
-    cdef Queue* q
+    cdef Queue* q = NULL
     cdef bint missing = False
     cdef int i
     uv_rwlock_rdlock(&catalog.lock)
@@ -82,8 +82,7 @@ cdef void cycle_go(Worker* w, CycleJob* j) noexcept nogil:
         j.made = False
     for i in range(0 if cycle_looks(j) else j.req.push.n):
         it = &j.req.push.items[i]
-        q = catalog_queue(it.queue)
-        it.partition = catalog_partition(q, it.part) if q != NULL else NULL
+        it.partition = catalog_place(it.queue, it.part, &q)
         missing = missing or it.partition == NULL
     uv_rwlock_rdunlock(&catalog.lock)
     j.makes = missing and j.req.spaces != NULL and not j.made

@@ -71,7 +71,7 @@ cdef void tx_go(Worker* w, TxJob* j) noexcept nogil:
     cdef Engine* e = engine_of(w)
     cdef int i
     cdef TxOp* op
-    cdef Queue* q
+    cdef Queue* q = NULL
     cdef bint ask = False
     cdef bint missing = False
     cdef bint allowed = True
@@ -84,8 +84,7 @@ cdef void tx_go(Worker* w, TxJob* j) noexcept nogil:
     for i in range(j.req.n):
         op = &j.req.ops[i]
         if op.kind == TX_PUSH:
-            q = catalog_queue(op.push.queue)
-            op.push.partition = catalog_partition(q, op.push.part) if q != NULL else NULL
+            op.push.partition = catalog_place(op.push.queue, op.push.part, &q)
             j.limited = j.limited or (q != NULL and q.max_size > 0)
             if op.push.partition == NULL:
                 missing = True

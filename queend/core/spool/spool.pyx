@@ -327,7 +327,8 @@ cdef int segment_cut(int fd, int64_t good, int64_t end) noexcept nogil:
 # ---- writing ---------------------------------------------------------------------------------------------------------
 
 cdef inline bint spool_room(size_t more) noexcept nogil:
-    return spool.bytes + <int64_t>(spool.gather.len + more) + (<int64_t>spool.write.bytes.len if spool.writing else 0) <= spool.limit
+    cdef int64_t flying = <int64_t>spool.write.bytes.len if spool.writing else 0
+    return spool.bytes + <int64_t>(spool.gather.len + more) + flying <= spool.limit
 
 cdef void spool_write_begin(uv_loop_t* loop, uv_after_work_cb done) noexcept nogil:
     # Everything gathered, in one write and one fsync; what comes meanwhile shares the next. Nothing is under way.

@@ -96,8 +96,8 @@ cdef struct Conn:
     Conn* next_dirty
     Conn* unread_prev         # in the worker's list of those that are not read
     Conn* unread_next
-    Conn* wait_next           # in a list of those that go on in a later turn (net/worker); of the last one itself; NULL:
-                              # it does not wait
+    # in a list of those that go on in a later turn (net/worker); of the last one itself; NULL: it does not wait
+    Conn* wait_next
     Worker* worker
     Request* first            # answers owed, in order
     Request* last
