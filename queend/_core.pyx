@@ -105,6 +105,8 @@ include "core/route/ack.pyx"              # acknowledgments in, results out
 include "core/route/transaction.pyx"      # operations in, results out
 include "core/route/txframes.pyx"         # the same as the 2.x client frames them
 include "core/route/cycle.pyx"            # a cycle of a stream in, results out
+include "core/route/cyclestate.pyx"       # what it does to the state
+include "core/route/cyclepush.pyx"        # what it pushes
 include "core/route/lease.pyx"            # an extension
 
 # The files of the failover buffer. In: records. Out: records, in order, as often as asked. Owned by the first worker.
@@ -181,6 +183,7 @@ include "core/ready/tallies.pyx"          # what each queue did, all of them
 include "core/find/lookup.pyx"            # names to ids
 include "core/find/bounds.pyx"            # names that may not be made
 include "core/find/discover.pyx"          # work nobody told of
+include "core/find/recent.pyx"            # what was stored since the last look
 include "core/find/rates.pyx"              # tokens taken from the database
 include "core/find/leases.pyx"            # leases that ended elsewhere
 include "core/find/bury.pyx"              # the catalog taken anew, burials in it
@@ -212,6 +215,7 @@ include "core/push/evict.pyx"             # items taken out of batches
 # What consumers say. In: acknowledgments, transactions, cycles, extensions. Out: cursors moved. Owns such a job until
 # its answer.
 include "core/settle/ack.pyx"             # acknowledgments
+include "core/settle/ackcall.pyx"         # their statement
 include "core/settle/ackleased.pyx"       # those that need no look into the log
 include "core/settle/claimcall.pyx"       # claims of pops in memory, acknowledgments beside them
 include "core/settle/spans.pyx"           # of what they and cycles did

@@ -4,7 +4,7 @@ set -e
 python=$1 folder=$2
 root=$(pwd)
 QUEEND_TRACE=1 QUEEND_BUILD_DIR=$folder/c $python setup.py --quiet build_ext --build-lib $folder/lib \
-    --build-temp $folder/temp
+    --build-temp $folder/temp >&2    # what comes out here is the document
 for part in queend/*; do
     case $part in queend/core | queend/_core* | queend/__pycache__) ;; *) ln -sfn $root/$part $folder/lib/$part ;; esac
 done

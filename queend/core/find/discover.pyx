@@ -121,73 +121,6 @@ cdef void look_again(Discover* d) noexcept nogil:
     d.finding = FIND_NOTHING
     d.snapshot = 0
 
-# ---- what was stored since the last look -----------------------------------------------------------------------------
-
-cdef void recent_send(Engine* e) noexcept nogil:
-    cdef Discover* d = &e.discover
-    cdef RecentArgs* a = <RecentArgs*>e.args.at
-    cdef int64_t now = clock_mono_us()
-    d.gap = d.since == 0 or now - d.since_us > LOOK_GAP_US
-    d.recent_us = now
-    discover_begin(e, STMT_RECENT, recent_done, FIND_RECENT)
-    if not d.gap:
-        arg_int8(&a.since_us, d.since)
-        arg_int8(&a.back_us, now - d.since_us + RECENT_MARGIN_US)
-    call_send(&d.call)
-
-cdef void recent_done(Call* c, PGresult* res, int outcome) noexcept nogil:
-    # The first two rows tell where the next look begins, the others are partitions with their heads.
-    cdef Engine* e = c.engine
-    cdef Discover* d = &e.discover
-    cdef int row
-    cdef bint unknown = False
-    cdef int64_t back_at = atomic_get64(&dbclock.back_at)
-    d.finding = FIND_NOTHING
-    if outcome != SLOT_OK or PQntuples(res) < 2 or not found_keep(d, PQntuples(res)):
-        if outcome == SLOT_ERROR and verdict_of(res).blame >= BLAME_UNFIT:
-            log_line(b"error", b"look_refused", pg_error(res))
-        look_again(d)
-        return
-    d.next_since = pg_int8(res, 0, 2)
-    if pg_int4(res, 0, 1):
-        d.blind = True
-    elif d.blind and d.recent_us - d.doubted_us > BLIND_US:
-        d.blind = False
-        d.doubted_us = d.recent_us
-        d.gap = True          # it has ended: whatever it stored is found by scans
-    d.next_writer = pg_int8(res, 1, 2)
-    if back_at and d.recent_us - back_at < BACK_HELD_US and d.since and d.since < d.next_since:
-        # a transaction that began before the clock was set back may yet store records of a lower moment
-        d.next_since = d.since
-    uv_rwlock_rdlock(&catalog.lock)
-    for row in range(2, PQntuples(res)):
-        if catalog_queue_id(pg_int4(res, row, 1)) == NULL:
-            unknown = True
-            continue
-        d.found[d.n_found].partition = pg_int4(res, row, 0)
-        d.found[d.n_found].next_offset = -1
-        d.found[d.n_found].head = pg_int8_or(res, row, 2, 0)
-        d.found[d.n_found].leased_until = 0
-        d.n_found += 1
-    uv_rwlock_rdunlock(&catalog.lock)
-    if unknown:
-        discover_load(e)
-    found_name(e, FIND_RECENT)
-
-cdef void recent_end(Engine* e, bint complete) noexcept nogil:
-    # All of it is in the book; or some partition could not be named, and the next look begins where this one did.
-    cdef Discover* d = &e.discover
-    if not complete:
-        look_again(d)
-        return
-    if d.gap:
-        book_doubt()
-        discover_load(e)
-    book_looked(True)
-    d.since = d.next_since
-    d.since_us = d.recent_us
-    d.writer = d.next_writer
-
 cdef void discover_load(Engine* e) noexcept nogil:
     # There are queues that this process does not know, or may be.
     e.discover.load_after = clock_mono_us()
@@ -208,28 +141,6 @@ cdef void discover_loaded(Engine* e) noexcept nogil:
     uv_mutex_unlock(&book.lock)
     uv_rwlock_rdunlock(&catalog.lock)
     popjobs_wake(e.worker, wake)
-
-cdef void book_looked(bint looked) noexcept nogil:
-    uv_mutex_lock(&book.lock)
-    book.looked = looked
-    uv_mutex_unlock(&book.lock)
-
-cdef void book_doubt() noexcept nogil:
-    # What was committed for a while is not known: every group in use is scanned.
-    cdef Queue* q
-    cdef Group* g
-    uv_rwlock_rdlock(&catalog.lock)
-    uv_mutex_lock(&book.lock)
-    q = catalog.list
-    while q != NULL:
-        g = q.group_list
-        while g != NULL:
-            if not g.dead and (g.all_cursors != NULL or g.n_wait):
-                scan_again(g)
-            g = g.next
-        q = q.next
-    uv_mutex_unlock(&book.lock)
-    uv_rwlock_rdunlock(&catalog.lock)
 
 cdef void discover_forget(Engine* e) noexcept nogil:
     # Another server: nothing that was found before is worth anything, everything is looked for.

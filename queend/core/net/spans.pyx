@@ -1,5 +1,5 @@
-# Spans of traces that producers began and sample: a push, the delivery of a message, an acknowledgment, a
-# cycle. In: a traceparent. Out: records that the control plane fetches once a second and sends (service/tracing). A worker writes
+# Spans of traces that producers began and sample: a push, the delivery of a message, an acknowledgment, a cycle. In: a
+# traceparent. Out: records that the control plane fetches once a second and sends (service/tracing). A worker writes
 # them into memory of its own, within a bound; where there is no room a span is dropped, and counted. Off by default.
 
 cdef const char* SPAN_KEY = b'"traceparent":"'

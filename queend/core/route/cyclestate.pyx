@@ -1,0 +1,123 @@
+# What a cycle does to the state of its stream: values that are set and dropped, by key. In: the body's operations, one
+# by one. Out: of each key the last one.
+
+cdef bint cycle_ops(Json* j, Arena* a, CycleReq* q, ApiError* e) noexcept nogil:
+    # The cursor stands at the value.
+    cdef bint first = True
+    cdef int room = 0
+    cdef CycleOp* more
+    q.n = 0
+    if json_peek(j) != b'[':
+        return cycle_bad(e, NULL, 0, b"state_ops", b"must be an array")
+    json_enter(j, b'[')
+    while json_element(j, &first):
+        if q.n >= CYCLE_OPS:
+            return cycle_many(q, b"state_ops", CYCLE_OPS, e)
+        if q.n == room:
+            room = room * 4 if room else 16
+            more = <CycleOp*>arena_alloc(a, room * sizeof(CycleOp))
+            if more == NULL:
+                error_set(e, 503, b"Out of memory")
+                return False
+            if q.n:
+                memcpy(more, q.ops, q.n * sizeof(CycleOp))
+            q.ops = more
+        if not cycle_op(j, a, q, &q.ops[q.n], q.n, e):
+            return False
+        q.n += 1
+    if j.error != NULL:
+        return cycle_no_json(q, j, e)
+    return q.n < 2 or cycle_last(q, e)
+
+cdef bint cycle_last(CycleReq* q, ApiError* e) noexcept nogil:
+    # Of several operations for one key the last one counts.
+    cdef Table keys
+    cdef CycleOp* other
+    cdef uint64_t hash_
+    cdef bint good = True
+    cdef int i
+    table_init(&keys)
+    for i in range(q.n - 1, -1, -1):
+        hash_ = slice_hash(q.ops[i].key, 1) | 1
+        other = <CycleOp*>table_get(&keys, hash_)
+        while other != NULL and not slice_eq(other.key, q.ops[i].key):
+            hash_ += 2
+            other = <CycleOp*>table_get(&keys, hash_ | 1)
+        if other != NULL:
+            q.ops[i].dropped = True
+        elif not table_put(&keys, hash_ | 1, &q.ops[i]):
+            error_set(e, 503, b"Out of memory")
+            good = False
+            break
+    table_free(&keys)
+    return good
+
+cdef bint cycle_op(Json* j, Arena* a, CycleReq* q, CycleOp* op, int place, ApiError* e) noexcept nogil:
+    cdef bint first = True
+    cdef Slice key, value
+    cdef Slice kind = slice_lit(b"null")
+    cdef Slice name = slice_of(NULL, 0)
+    cdef char[32] text
+    memset(op, 0, sizeof(CycleOp))
+    op.value = slice_lit(b"{}")
+    if json_peek(j) != b'{':
+        snprintf(text, sizeof(text), b"state_ops[%d]", place)
+        return cycle_bad(e, NULL, 0, text, b"must be an object")
+    json_enter(j, b'{')
+    while member_next(j, &first, a, &key):
+        if not json_skip(j, &value):
+            break
+        if key_is(key, b"type"):
+            kind = value
+        elif key_is(key, b"key"):
+            name = value
+        elif key_is(key, b"value"):
+            op.value = value
+        elif cycle_stray(q, key, CYCLE_OP_NAMES, b"state_ops", place, a, e):
+            return False
+    if j.error != NULL:
+        return cycle_no_json(q, j, e)
+    if not slice_is(kind, b"\"upsert\"") and not slice_is(kind, b"\"delete\""):
+        if kind.p[0] == b'"':
+            json_unescape(kind, a, &kind, NULL)
+        cycle_fails(q, a, b"Unknown state_op type: ", kind)
+        return True
+    if not cycle_text(name, a, 0, CYCLE_KEY, b"state_ops", place, b"key", &op.key, e):
+        return False
+    if op.key.p == NULL:
+        return cycle_bad(e, b"state_ops", place, b"key", b"is required")
+    if slice_is(kind, b"\"delete\""):
+        op.value.p = NULL
+        return True
+    if op.value.n > CYCLE_VALUE:
+        q.code = b"value_too_large"
+        cycle_bad(e, b"state_ops", place, b"value", b"has more than 1048576 bytes")
+        e.status = 413
+        return False
+    cycle_end(op, a)
+    return True
+
+cdef void cycle_end(CycleOp* op, Arena* a) noexcept nogil:
+    # The number windowEnd of its value, if there is one.
+    cdef Json j
+    cdef bint first = True
+    cdef Slice key, value
+    cdef char* text
+    if op.value.p[0] != b'{' or (memmem(op.value.p, op.value.n, b"indowEnd", 8) == NULL
+                                 and memmem(op.value.p, op.value.n, b"\\u00", 4) == NULL):
+        return
+    json_open(&j, op.value, JSON_DEPTH)
+    json_enter(&j, b'{')
+    while member_next(&j, &first, a, &key):
+        if not json_skip(&j, &value):
+            return
+        if key_is(key, b"windowEnd"):
+            op.has_end = False
+            text = NULL
+            if value.p[0] == b'-' or b'0' <= value.p[0] <= b'9':
+                text = <char*>arena_alloc(a, value.n + 1)
+            if text != NULL:
+                memcpy(text, value.p, value.n)
+                text[value.n] = 0
+                op.end = strtod(text, NULL)
+                op.has_end = -1.8e308 < op.end < 1.8e308 and op.end - op.end == 0

@@ -1,0 +1,238 @@
+# Acknowledgments in their statement: many requests in one, a row per (partition, group, lease) of a request. A
+# (partition, group) occurs once per call; what finds it taken waits for the next call, so the rules of a request are
+# applied one request at a time.
+
+cdef CallTexts ACK_TEXTS
+ACK_TEXTS.event = b"ack_refused"
+ACK_TEXTS.unknown = ACK_UNKNOWN
+ACK_TEXTS.refused = b"The database refused the acknowledgments"
+ACK_TEXTS.put_off = b"The database could not take the acknowledgments; try again"
+
+cdef struct AckCall:
+    Call base
+    AckRow* rows
+    int n_rows
+
+cdef void acks_drain(Engine* e) noexcept nogil:
+    jobs_expire(e, &e.acks.jobs)
+    while hold_fires(e, &e.acks) and ackcall_send(e):
+        pass
+
+cdef bint ackcall_send(Engine* e) noexcept nogil:
+    cdef AckCall* call = <AckCall*>call_open(e, sizeof(AckCall), STMT_ACK, &e.acks.limit, ackcall_done)
+    cdef AckArgs* a = <AckArgs*>e.args.at
+    cdef AckJob* j = <AckJob*>e.acks.jobs.first
+    cdef JobList later
+    cdef int n = 0
+    cdef int jobs = 0
+    cdef int before
+    cdef bint alone = False
+    if call == NULL:
+        return False
+    memset(&later, 0, sizeof(later))
+    table_clear(&e.ack_rows)
+    while j != NULL and n < CALL_ACKS and jobs < e.acks.hold.max_jobs:
+        n += j.pending
+        jobs += 1
+        j = <AckJob*>j.job.next
+    call.rows = <AckRow*>arena_alloc(&call.base.arena, n * sizeof(AckRow))
+    while call.rows != NULL and e.acks.jobs.first != NULL and n > 0 and not alone:
+        j = <AckJob*>e.acks.jobs.first
+        if not ackjob_current(e, j):
+            n -= j.pending
+            joblist_take(&e.acks.jobs)
+            ack_go(e.worker, j)
+            continue
+        if j.job.alone and call.base.jobs.n:
+            break
+        alone = j.job.alone
+        n -= j.pending
+        joblist_take(&e.acks.jobs)
+        before = call.n_rows
+        ack_rows_add(call, &e.ack_rows, j)
+        if call.n_rows == before:
+            joblist_add(&later, &j.job)      # everything it touches is taken by this call
+            continue
+        job_move(&j.job, JOB_FLYING)
+        joblist_add(&call.base.jobs, &j.job)
+    jobs_queue_first(&later, &e.acks.jobs)
+    if call.n_rows == 0:
+        call_drop(&call.base)
+        return False
+    ack_encode(call.rows, call.n_rows, &a.acks, &a.failures, a)
+    e.worker.counters.op[OP_ACK].calls += 1
+    return call_send(&call.base)
+
+cdef void ack_rows_add(AckCall* call, Table* taken, AckJob* j) noexcept nogil:
+    # The job's pending items become rows. An item whose (partition, group) another row of this call has, with another
+    # lease or for another job, stays pending.
+    cdef int i
+    cdef AckItem* it
+    cdef AckRow* row
+    cdef uint64_t key
+    for i in range(j.req.n):
+        it = &j.req.items[i]
+        if it.done:
+            continue
+        row = NULL
+        key = 0
+        if it.group != NULL:
+            key = (<uint64_t><uint32_t>it.partition.id << 32) | <uint32_t>it.group.id
+            row = <AckRow*>table_get(taken, key)
+            if row != NULL and (row.job is not j or row.first.window or it.window or row.first.has_lease != it.has_lease
+                                or (it.has_lease and memcmp(row.first.lease, it.lease, 16) != 0)):
+                continue
+        if row == NULL:
+            row = &call.rows[call.n_rows]
+            call.n_rows += 1
+            row.job = j
+            row.partition = it.partition
+            row.group = it.group
+            row.first = NULL
+            row.last = NULL
+            row.n = 0
+            if key and not table_put(taken, key, row):
+                call.n_rows -= 1
+                continue      # with the next call
+        it.next = NULL
+        if row.last != NULL:
+            row.last.next = it
+        else:
+            row.first = it
+        row.last = it
+        row.n += 1
+
+cdef void ack_encode(AckRow* rows, int n, AckedArgs* a, FailureArgs* f, AckArgs* options) noexcept nogil:
+    # options: besides what the queues' options say of what goes back; NULL: nobody asks.
+    cdef int i, k
+    cdef AckRow* row
+    cdef AckItem* it
+    cdef char* ids
+    cdef char* status
+    for i in range(n):
+        row = &rows[i]
+        pgarray_int4(&a.part, row.partition.id)
+        if row.group != NULL:
+            pgarray_int4(&a.grp, row.group.id)
+        else:
+            pgarray_null(&a.grp)
+        if row.first.has_lease:
+            pgarray_uuid(&a.lease, row.first.lease)
+        else:
+            pgarray_null(&a.lease)
+        pgarray_int4(&a.n, row.n)
+        if options != NULL:
+            ack_encode_retry(row, options)
+        ids = pgarray_reserve(&a.ids, 16 * <size_t>row.n)
+        status = pgarray_reserve(&a.status, row.n)
+        if ids == NULL or status == NULL:
+            continue          # the array is marked failed: nothing is sent
+        it = row.first
+        k = 0
+        while it != NULL:
+            memcpy(ids + 16 * k, it.id, 16)
+            status[k] = <char>(it.status + ACK_WINDOW if it.window else it.status)
+            if it.error.n and (it.status == 1 or it.status == 2):
+                pgarray_int4(&f.row, i)
+                pgarray_int4(&f.idx, k)
+                pgarray_bytes(&f.error, it.error.p, it.error.n)
+            k += 1
+            it = it.next
+
+cdef void ack_encode_retry(AckRow* row, AckArgs* a) noexcept nogil:
+    cdef AckItem* it = row.first
+    cdef int64_t delay = -1
+    pgarray_int4(&a.retry_limit, row.partition.queue.retry_limit)
+    while it != NULL:         # the longest that the acks of what goes back ask for
+        if (it.status == 1 or it.status == 3) and it.delay_us > delay:
+            delay = it.delay_us
+        it = it.next
+    if delay >= 0:
+        pgarray_int8(&a.retry_delay_us, delay)
+    else:
+        pgarray_null(&a.retry_delay_us)      # as the options of the queue say
+
+cdef void rows_unsure(Engine* e, AckRow* rows, int n) noexcept nogil:
+    # No answer: whether these leases have ended is not known.
+    cdef int i
+    cdef PopJob* wake = NULL
+    uv_mutex_lock(&book.lock)
+    for i in range(n):
+        if rows[i].group != NULL:
+            book_unsure(rows[i].group, rows[i].partition, &wake)
+    uv_mutex_unlock(&book.lock)
+    popjobs_wake(e.worker, wake)
+
+cdef void ackcall_done(Call* c, PGresult* res, int outcome) noexcept nogil:
+    cdef AckCall* call = <AckCall*>c
+    cdef Engine* e = c.engine
+    cdef AckJob* j
+    if outcome >= SLOT_UNSENT:
+        jobs_queue_first(&c.jobs, &e.acks.jobs)
+        return
+    if outcome != SLOT_OK:
+        if res == NULL:
+            rows_unsure(e, call.rows, call.n_rows)
+        jobs_failed(c, res, &e.acks.jobs, &ACK_TEXTS)
+        return
+    if PQntuples(res) and pg_int4(res, 0, ACK_ORD) < 0:
+        while c.jobs.first != NULL:
+            j = <AckJob*>joblist_take(&c.jobs)
+            j.asked = 0
+            job_look_up(&j.job, &e.wait_reload)
+        engine_reload(e.worker)
+        return
+    ackcall_take(call, res)
+    while c.jobs.first != NULL:
+        j = <AckJob*>joblist_take(&c.jobs)
+        if j.pending <= 0:
+            ack_answer(j)
+        else:
+            job_queue_first(&j.job, &e.acks.jobs)
+
+cdef void ackcall_take(AckCall* call, PGresult* res) noexcept nogil:
+    cdef int row, i, k
+    cdef AckRow* a
+    cdef AckItem* it
+    cdef Slice codes
+    cdef bint any_
+    cdef PopJob* wake = NULL
+    uv_mutex_lock(&book.lock)
+    for row in range(PQntuples(res)):
+        i = pg_int4(res, row, ACK_ORD)
+        if i < 0 or i >= call.n_rows:
+            continue
+        a = &call.rows[i]
+        codes = pg_bytes(res, row, ACK_CODES)
+        it = a.first
+        k = 0
+        any_ = False
+        while it != NULL:
+            it.done = True
+            if it.window:
+                ackitem_window_take(it, codes, pg_bool(res, row, ACK_RELEASED))
+            else:
+                it.code = <uint8_t>codes.p[k] if <size_t>k < codes.n else ACKED_OK
+            it.group_missing = pg_int2(res, row, ACK_STATUS) == 2
+            any_ = any_ or it.code & ACKED_OK
+            if it.code & ACKED_DLQ:
+                call.base.engine.worker.counters.dead_lettered += <uint64_t>ackitem_count(it)
+            a.job.pending -= 1
+            k += 1
+            it = it.next
+        if a.group != NULL and pg_int2(res, row, ACK_STATUS) == 0:
+            book_acked(a.group, a.partition, call.base.forgets, pg_bool(res, row, ACK_RELEASED),
+                       pg_int8_or(res, row, ACK_COMMITTED, -1), pg_int8_or(res, row, ACK_HEAD, 0),
+                       pg_int8_or(res, row, ACK_RETRY_UNTIL, 0), call.base.ended_us, &wake)
+            if any_:          # what is left of it may have gaps
+                unacked_over((<uint64_t><uint32_t>a.partition.id << 32) | <uint32_t>a.group.id)
+    uv_mutex_unlock(&book.lock)
+    popjobs_wake(call.base.engine.worker, wake)
+
+cdef void ackitem_window_take(AckItem* it, Slice codes, bint released) noexcept nogil:
+    # All of a window have the same fate: a code for each.
+    cdef size_t i
+    it.code = ACKED_RELEASED if released else 0
+    for i in range(codes.n):
+        it.code |= <uint8_t>codes.p[i]
+    it.window_n = <int>codes.n if it.code & ACKED_OK else 0
