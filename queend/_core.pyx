@@ -164,6 +164,7 @@ include "core/names/stale.pyx"            # that it is out of date
 
 # What was seen and may be of use again: newest rows, ids, leases. Hints, within bounds of bytes. Guarded by book.lock,
 # ids by idsets.lock.
+include "core/memory/autopilot.pyx"       # how much a pop takes that does not say so
 include "core/memory/unacked.pyx"         # what is delivered and not acknowledged
 include "core/memory/fed.pyx"             # what of it is out to feeds
 include "core/memory/rowcache.pyx"        # the newest rows, in memory
@@ -265,7 +266,7 @@ include "core/read/read.pyx"              # the log read as Python sees it
 include "core/peer/python.pyx"            # peers, for the control plane
 include "core/merge.pyx"                  # rows of the log made one
 include "core/core.pyx"                   # the data plane as Python sees it
-include "core/probe/limit.pyx"            # seams for the tests of limits and holds
+include "core/probe/limit.pyx"            # seams for the tests of limits, holds and the autopilot
 include "core/probe/log.pyx"              # seams for the test of log lines
 include "core/probe/dbclock.pyx"          # seams for the test of the database's clock
 include "core/probe/encode.pyx"           # seams for the tests of binary parameters

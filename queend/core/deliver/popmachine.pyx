@@ -54,7 +54,7 @@ cdef void pop_begin(Worker* w, Request* r, PopJob* j) noexcept nogil:
         if r.grant != NULL:
             j.until_us = gate_until(r, j.until_us)
     if j.req.autopilot and not j.req.partitions_given:
-        j.req.partitions = AUTOPILOT_PARTITIONS
+        j.req.partitions = POP_MAX_PARTITIONS
     j.width = 1 if j.want_partition.p != NULL else min(j.req.partitions, POP_MAX_PARTITIONS)
     j.cursors = <Cursor**>arena_alloc(&r.arena, j.width * sizeof(Cursor*))
     if j.req.auto_ack:
@@ -216,6 +216,16 @@ cdef inline bint pop_stale(PopJob* j) noexcept nogil:
     # Is what it found gone since? Nobody would wake it there. Book locked.
     return j.queue.dead or j.group.dead or (j.only != NULL and j.only.dead)
 
+cdef void pop_choose(PopJob* j) noexcept nogil:
+    # What its client left to the daemon. Where nothing is ready it waits for as much as fills its batch. Book locked.
+    cdef Handling* seen = &j.group.handling
+    if not j.req.batch_given:
+        j.req.batch = pilot_batch(seen, j.req.lease_s * <int64_t>1000000 if j.req.lease_s else j.queue.lease_us)
+    if not j.req.partitions_given and j.group.n_ready:
+        j.req.partitions = pilot_width(seen, j.req.batch, j.group.n_ready, j.group.n_wait)
+    elif not j.req.partitions_given:
+        j.req.partitions = pilot_fills(seen, j.req.batch)
+
 cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
     # Candidates from the book; none: park or answer, decided under the same lock so that no wake is missed.
     cdef Engine* e = engine_of(w)
@@ -228,8 +238,10 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
     cdef bint paused = False
     cdef bint paced = False       # there is something, but no tokens for it
     cdef PopJob* wake = NULL
-    j.allowed = j.req.batch
     uv_mutex_lock(&book.lock)
+    if j.req.autopilot:
+        pop_choose(j)
+    j.allowed = j.req.batch
     if pop_stale(j):
         stale = True
     elif j.group.paused:
@@ -248,13 +260,7 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
         else:
             j.why = WHY_LEASE_HELD
     else:
-        width = j.width
-        if j.req.autopilot and not j.req.partitions_given:
-            width = j.group.n_ready // (j.group.n_wait + 1)
-            width = 1 if width < 1 else (AUTOPILOT_PARTITIONS if width > AUTOPILOT_PARTITIONS else width)
-            j.req.partitions = width
-        if width > j.allowed:
-            width = j.allowed
+        width = min(j.width, j.req.partitions, j.allowed)
         while j.n_cursors < width and j.group.ready_first != NULL:
             c = j.group.ready_first
             cursor_move(c, CURSOR_BUSY, 0)

@@ -51,12 +51,20 @@ cdef void unacked_end(Cursor* c) noexcept nogil:
     # Its lease is over.
     unacked_over(unacked_key(c))
 
+cdef void unacked_expired(Cursor* c, int64_t now) noexcept nogil:
+    # Its lease ran out.
+    cdef Unacked* h = <Unacked*>table_get(&unacked.table, unacked_key(c))
+    if h != NULL:
+        handling_done(&c.group.handling, now - h.leased_us, h.done + h.n)
+        unacked_forget(h)
+
 cdef Unacked* unacked_begin(Cursor* c, const unsigned char* lease, int64_t first, int n, int64_t base,
                       bint afar) noexcept nogil:
     # Records first … first + n - 1 are leased; the caller fills in their ids. NULL: it is not remembered.
     cdef size_t bytes = sizeof(Unacked) + 16 * <size_t>n
     cdef Unacked* h
     unacked_end(c)
+    handling_claimed(&c.group.handling, n)
     if c.fed != NULL:
         fed_over(c)           # of a lease before this one
     if c.dead:
@@ -70,6 +78,7 @@ cdef Unacked* unacked_begin(Cursor* c, const unsigned char* lease, int64_t first
         free(h)
         return NULL
     memcpy(h.lease, lease, 16)
+    h.leased_us = clock_mono_us()
     h.first = first
     h.base = base
     h.n = n

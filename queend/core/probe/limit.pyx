@@ -1,4 +1,4 @@
-# What the tests of limits and holds drive. Both are pure, so the test decides what time it is.
+# What the tests of limits, holds and the autopilot drive. All are pure, so the test decides what time it is.
 
 cdef class LimitProbe:
     """One limit. mode: 'static' or 'vegas'; windows and intervals in microseconds."""
@@ -63,6 +63,18 @@ cdef class HoldProbe:
 
     def returning(self, int gathered, int64_t now_us):
         return hold_returning(&self.h, gathered, now_us)
+
+def pilot_chooses(list claims, list acks, int64_t lease_us, int ready, int waiting):
+    """(batch, width, width at once) after claims of so many messages of a partition and acks of (us, messages)."""
+    cdef Handling h
+    cdef int batch
+    memset(&h, 0, sizeof(Handling))
+    for n in claims:
+        handling_claimed(&h, n)
+    for took, n in acks:
+        handling_done(&h, took, n)
+    batch = pilot_batch(&h, lease_us)
+    return batch, pilot_width(&h, batch, ready, waiting), pilot_soon(&h)
 
 def limit_of_settings(dict settings, int job_type):
     """What a worker's limit of this type is opened with (JobType)."""

@@ -82,7 +82,7 @@ cdef void handover_claim(PushStream* s, PushBatch* b, int row, Group* group) noe
             if j == NULL:
                 group.handing = NULL
                 return
-            handover_take(s, b, j, b.n_groups // group.n_wait + 1)
+            handover_take(s, b, j, max(b.n_groups // group.n_wait + 1, pilot_soon(&group.handling)))
             group.handing = j
     claim = &b.claims[b.n_claims]
     b.n_claims += 1
@@ -103,7 +103,8 @@ cdef void handover_claim(PushStream* s, PushBatch* b, int row, Group* group) noe
     cursor_move(c, CURSOR_BUSY, 0)
 
 cdef void handover_take(PushStream* s, PushBatch* b, PopJob* j, int share) noexcept nogil:
-    # The waiter leaves the book. share: partitions of the batch per waiter.
+    # The waiter leaves the book. share: partitions of the batch it may have; those who are done in a moment need not
+    # share with others, and few answers of many messages cost less than many of few.
     cdef int width = min(j.width, j.req.partitions)
     book_unpark(j)
     j.n_cursors = 0

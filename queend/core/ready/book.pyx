@@ -279,7 +279,7 @@ cdef int64_t book_due(int64_t now, PopJob** wake) noexcept nogil:
             break
         c = <Cursor*>n.owner
         if c.state == CURSOR_LEASED:
-            unacked_end(c)
+            unacked_expired(c, now)
         cursor_move(c, CURSOR_READY, 0)
         book_wake_cursor(c, wake)
     now = n.at if n != NULL else 0

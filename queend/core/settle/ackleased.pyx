@@ -162,7 +162,7 @@ cdef int leased_done(PopCall* call, PGresult* res) noexcept nogil:
         if (pg_int4(res, row, TURN_PART) == <int32_t>(a.key >> 32)
                 and pg_int4(res, row, TURN_GROUP) == <int32_t><uint32_t>a.key):
             released = pg_bool(res, row, TURN_RELEASED)
-            leasedack_take(a, released)
+            leasedack_take(a, released, call.base.ended_us)
             book_acked(a.first.group, a.first.partition, call.base.forgets, released, a.first_offset + a.n - 1,
                        pg_int8(res, row, TURN_HEAD), 0, call.base.ended_us, &wake)
             call.base.engine.worker.counters.by_lease += a.n
@@ -173,7 +173,7 @@ cdef int leased_done(PopCall* call, PGresult* res) noexcept nogil:
     leased_home(call)
     return row
 
-cdef void leasedack_take(LeasedAck* a, bint released) noexcept nogil:
+cdef void leasedack_take(LeasedAck* a, bint released, int64_t now) noexcept nogil:
     # It took effect. Book locked.
     cdef Unacked* h = <Unacked*>table_get(&unacked.table, a.key)
     cdef int i
@@ -187,6 +187,9 @@ cdef void leasedack_take(LeasedAck* a, bint released) noexcept nogil:
     if h == NULL or memcmp(h.lease, a.first.lease, 16) != 0:
         return
     if released or a.n >= h.n:
+        if a == a.job.leased:
+            # a request has one delivery, as a rule
+            handling_done(&a.first.group.handling, now - h.leased_us, max(a.job.req.n, h.done + h.n))
         unacked_forget(h)
         return
     h.first += a.n

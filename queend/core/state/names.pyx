@@ -96,6 +96,10 @@ cdef struct Partition:
     uint32_t crowded          # ids that were remembered when room ran out, and one
     uint8_t strange           # such ids pushed while they were not remembered, up to IDSET_FROM
 
+cdef struct Handling:         # what was seen of a group's consumers of late (memory/autopilot), 0: nothing yet
+    double claimed            # messages of a partition when it was claimed
+    double message_us         # from a delivery to its acknowledgment, divided by its messages
+
 cdef struct Group:
     int32_t id
     SharedFlag dead           # forgotten: it can be found again while it is in its queue's list
@@ -112,6 +116,7 @@ cdef struct Group:
     PopJob* wait_first
     PopJob* wait_last
     int n_wait
+    Handling handling
     Rate rate                 # over all partitions
     PopJob* paced_first       # pops that wait for tokens, of it or of the queue
     PopJob* paced_last

@@ -38,7 +38,6 @@ cdef enum:
     CALL_CURSORS = 1000       # candidates in one call
     POP_MAX_PARTITIONS = 64   # candidates of one pop at a time
     CALL_ROOM = CALL_CURSORS + POP_MAX_PARTITIONS
-    AUTOPILOT_PARTITIONS = 16
 
 cdef enum:
     CLAIM_BYTES = 8388608     # of one answer; its first row comes whatever its size
