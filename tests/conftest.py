@@ -45,8 +45,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "daemon: starts a daemon; `-m 'not daemon'` leaves these out")
-    config.addinivalue_line("markers", "counted: counts instructions under callgrind; an optimized build alone may be judged by"
-                            " those of the core")
+    config.addinivalue_line("markers", "counted: counts instructions under callgrind; those of the core may judge an"
+                            " optimized build alone")
 
 
 def pytest_unconfigure() -> None:
