@@ -45,7 +45,7 @@ class Control:
         self.core = core
         self.started = time.time()
         self.pool = AsyncConnectionPool(
-            with_options(conninfo, bounds(settings)), min_size=1, max_size=max(2, settings.db_pool_size // 20),
+            with_options(conninfo, bounds(settings)), min_size=0, max_size=max(2, settings.db_pool_size // 20),
             open=False, connection_class=session.PatientConnection, timeout=settings.db_connection_timeout / 1000,
             kwargs={"autocommit": True}, reconnect_timeout=0, name="queend-control")
         self.sweeper = Sweeper(self.pool)
@@ -86,8 +86,10 @@ class Control:
 
     async def take_up(self) -> None:
         """The database is there, with the schema of this version."""
-        try:      # before the data plane takes what connections there are
-            await self.pool.open(wait=True, timeout=self.settings.db_connection_timeout / 1000)
+        await self.pool.open()
+        try:      # before the data plane takes what connections there are; a wait of the pool's own would close it
+            async with self.pool.connection():
+                pass
         except PoolTimeout as error:
             log.line("warn", "control_without_connection", str(error))
         await self.streams.open()

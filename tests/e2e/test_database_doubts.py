@@ -11,6 +11,7 @@ import pytest
 from support.client import Client, data
 from support.daemon import Daemon
 from support.postgres import Postgres, running
+from support.proxy import MUTE, Proxy, pass_on
 from support.wait import until
 
 
@@ -218,6 +219,26 @@ def test_a_password_that_is_changed_while_it_serves(start_daemon, cluster, queue
               "said as an error")
         cluster.execute("ALTER ROLE keeper PASSWORD 'right'")
         until(lambda: doubts(client) == (200, []), "ready again")
+
+
+def test_the_control_plane_is_let_in_late(cluster, queue):
+    """Its first connections take longer than DB_CONNECTION_TIMEOUT. The daemon starts, and pages are shown once the
+    server lets it in."""
+    proxy = Proxy(cluster.port)
+    proxy.rule = lambda to_server, data: [MUTE] if to_server and b"queend control" in data else [data]
+    database = psycopg.conninfo.conninfo_to_dict(cluster.database())["dbname"]
+    daemon = Daemon(cluster.dsn(port=proxy.port, dbname=database), DB_CONNECTION_TIMEOUT=500)
+    try:
+        with daemon.client() as client:
+            assert daemon.line("control_without_connection")
+            client.push(queue, 1)
+            assert client.get("/api/v1/resources/queues").status == 503
+            proxy.rule = pass_on
+            until(lambda: client.get("/api/v1/resources/queues").status == 200, "pages are shown")
+            until(lambda: client.get("/health").status == 200, "health says so")
+    finally:
+        daemon.end()
+        proxy.close()
 
 
 def test_the_control_plane_keeps_a_connection(request, queue):
