@@ -80,6 +80,10 @@ class Connection(psycopg.Connection[Any]):
 class AsyncConnection(psycopg.AsyncConnection[Any]):
     patience: float | None = None      # s, for the answer to a statement; None: for ever
 
+    @classmethod
+    def patience_for(cls, settings: list[tuple[str, str]]) -> float | None:
+        return None
+
     async def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
         """A statement that is cancelled ends at once, and its connection with it: the server notices that
         (connect.PAGES). psycopg would ask the server to cancel it, by a call of libpq that waits for an answer and
@@ -100,6 +104,7 @@ class AsyncConnection(psycopg.AsyncConnection[Any]):
         options = {"options": more.pop("options")} if "options" in more else {}
         rest, settings = parted(conninfo, **options)
         connection = await super().connect(rest, **more)
+        connection.patience = cls.patience_for(settings)
         if settings:
             try:
                 await connection.cursor(row_factory=tuple_row).execute(statement(settings))
@@ -116,12 +121,9 @@ class PatientConnection(AsyncConnection):
     and is not waited for."""
 
     @classmethod
-    async def connect(cls, conninfo: str = "", **more: Any) -> Any:
-        connection = await super().connect(conninfo, **more)
-        for name, value in parted(conninfo)[1]:
-            if name == "statement_timeout":
-                connection.patience = int(value) / 1000 + STILL_S if value.isdigit() and int(value) else None
-        return connection
+    def patience_for(cls, settings: list[tuple[str, str]]) -> float | None:
+        limit = next((value for name, value in reversed(settings) if name == "statement_timeout"), "")
+        return int(limit) / 1000 + STILL_S if limit.isdigit() and int(limit) else None
 
 
 connect = Connection.connect

@@ -241,6 +241,25 @@ def test_the_control_plane_is_let_in_late(cluster, queue):
         proxy.close()
 
 
+def test_the_control_plane_is_let_in_and_not_heard(cluster, queue):
+    """Its first connections are accepted, and what it says on them is lost: others are made in their place."""
+    proxy = Proxy(cluster.port)
+    # a setting that its sessions alone have
+    proxy.rule = lambda to_server, data: [MUTE] if b"client_connection_check_interval" in data else [data]
+    database = psycopg.conninfo.conninfo_to_dict(cluster.database())["dbname"]
+    daemon = Daemon(cluster.dsn(port=proxy.port, dbname=database), DB_CONNECTION_TIMEOUT=500, DB_STATEMENT_TIMEOUT=500)
+    try:
+        with daemon.client() as client:
+            assert daemon.line("control_without_connection")
+            assert client.get("/api/v1/resources/queues").status == 503
+            proxy.rule = pass_on
+            client.push(queue, 1)
+            until(lambda: client.get("/api/v1/resources/queues").status == 200, "pages are shown")
+    finally:
+        daemon.kill()
+        proxy.close()
+
+
 def test_the_control_plane_keeps_a_connection(request, queue):
     """Fewer connections than the daemon would like, at the start and after the server was away."""
     with running(request.config.getoption("--postgres"), max_connections=10, superuser_reserved_connections=0,
