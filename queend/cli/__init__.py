@@ -151,6 +151,8 @@ def queend(url: Url = None, context: Context = None, token_file: TokenFile = Non
 
 
 def main() -> None:
+    if sys.stdin is None:           # it was closed: as if there were nothing in it
+        sys.stdin = open(os.devnull, encoding="utf-8")
     if VARIABLE in os.environ:      # a shell asks what may come next
         from typer.completion import completion_init
 

@@ -159,7 +159,8 @@ def test_a_server_that_stops_in_the_middle(start_daemon, tmp_path):
         pushing.stdin.write(f"{i}\n")
     pushing.stdin.flush()
     with daemon.client() as client:
-        while client.show("q").json.get("totals", {}).get("total", 0) < 1000:
+        # A request has a thousand: the first was answered before the second was sent.
+        while client.show("q").json.get("totals", {}).get("total", 0) <= 1000:
             pass
     daemon.kill()
     told = pushing.communicate("".join(f"{i}\n" for i in range(5000)), timeout=PATIENCE)[1]
@@ -205,3 +206,9 @@ def test_help_imports_no_command():
 def test_serve_imports_none_of_the_other_commands():
     assert not {name for name in imported("serve", "--help") if name.startswith("rich")
                 or name in ("queend.cli.queue", "queend.cli.output")}
+
+
+def test_a_closed_standard_input_is_an_empty_one(nowhere):
+    asked = subprocess.run(["sh", "-c", 'exec "$@" <&-', "-", sys.executable, "-m", "queend", "token", "inspect", "-"],
+                           env=nowhere.clean(), cwd="/", stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
+    assert asked.returncode == 2 and "there is no token in it" in asked.stderr, asked.stderr

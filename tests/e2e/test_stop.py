@@ -4,6 +4,7 @@ import threading
 
 import psycopg
 import pytest
+from support.daemon import HARDER, Daemon
 from support.wait import PATIENCE, until
 
 
@@ -81,3 +82,17 @@ def test_a_parked_pop_is_answered(start_daemon):
 def daemon_parked(client):
     text = client.get("/metrics/prometheus").body.decode()
     return sum(float(line.split()[-1]) for line in text.splitlines() if "parked" in line and not line.startswith("#"))
+
+
+class Unread(Daemon):
+    """Started with its standard input closed."""
+
+    def __init__(self, conninfo: str):
+        self.conninfo, self.settings = conninfo, {}
+        self._begin({"QUEEND_DSN": conninfo, **HARDER}, before=("sh", "-c", 'exec "$@" <&-', "-"))
+        self.await_ready()
+
+
+def test_a_daemon_without_standard_input_stops_as_any(postgres):
+    """Descriptor 0 is something else then, which nobody closes who has not opened it."""
+    Unread(postgres.database()).stop()

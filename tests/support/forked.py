@@ -36,10 +36,10 @@ _asks: socket.socket | None = None
 
 
 def fits(environment: dict[str, str]) -> bool:
-    """May a daemon with this environment be forked? PYTHONPATH is put in place by the fork."""
+    """May a daemon with this environment be forked? One of another package has to import it."""
     def early(names: dict[str, str]) -> dict[str, str]:
         return {name: names[name] for name in names if name.startswith(AT_START) and name != "PYTHONPATH"}
-    return early(environment) == early(dict(os.environ))
+    return environment["PYTHONPATH"] == str(PACKAGE) and early(environment) == early(dict(os.environ))
 
 
 class Forked:

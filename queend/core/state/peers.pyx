@@ -144,3 +144,5 @@ cdef struct Peers:
 
 cdef Told told
 cdef Peers peers
+
+peers.fds[0] = peers.fds[1] = -1     # none; 0 is a descriptor of somebody else
