@@ -1,5 +1,6 @@
 # The data plane as Python sees it.
 import os
+from threading import Lock
 
 cdef bint core_exists = False      # the rooms below have one state per process
 
@@ -44,9 +45,11 @@ cdef class Core:
     """
     cdef Process p
     cdef bint opened
+    cdef object ending      # the lock of who stops it: another thread that stops it waits for that one
 
     def __cinit__(self, dict settings):
         global core_exists, strict
+        self.ending = Lock()
         memset(&self.p, 0, sizeof(Process))
         if core_exists:
             raise RuntimeError("there is a Core in this process already")
@@ -209,12 +212,14 @@ cdef class Core:
             process_connect(&self.p)
 
     def stop(self, int grace_ms):
-        """Stops accepting, answers what is in flight, closes. True when everything was answered within grace_ms."""
+        """Stops accepting, answers what is in flight, closes. True when everything was answered within grace_ms. One
+        that is asked while another stops it waits for that one."""
         cdef bint drained
-        if not self.p.running:
-            return True
-        with nogil:
-            drained = process_stop(&self.p, grace_ms)
+        with self.ending:
+            if not self.p.running:
+                return True
+            with nogil:
+                drained = process_stop(&self.p, grace_ms)
         return drained
 
     def ready(self):

@@ -141,7 +141,8 @@ cdef void conn_linger(Conn* c) noexcept nogil:
 
 cdef inline bint conn_young(Conn* c) noexcept nogil:
     # Just accepted: its first request is on the way, and is still answered while the worker drains.
-    return not c.asked and c.state == CONN_IDLE and uv_now(&c.worker.loop) - c.since < STOP_PATIENCE_MS
+    cdef uint64_t most = c.worker.settings.stop_patience_ms
+    return not c.asked and c.state == CONN_IDLE and uv_now(&c.worker.loop) - c.since < most
 
 cdef inline int conn_fd(Conn* c) noexcept nogil:
     cdef int fd = -1

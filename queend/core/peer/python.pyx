@@ -13,6 +13,7 @@ def peers_begin(str name, bytes secret, list sockets, int beat_ms, int dead_ms, 
         raise RuntimeError("peers were there before")
     memset(&peers, 0, sizeof(Peers))
     memset(&told, 0, sizeof(Told))
+    peers.fds[0] = peers.fds[1] = -1      # 0 is a descriptor too: nothing is closed by a begin that fails
     peers.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
     if peers.fd < 0:
         raise OSError("eventfd: no descriptor left")
