@@ -21,8 +21,9 @@ def test_the_others_go_on(tmp_path: Path) -> None:
         (tmp_path / f"test_{n}.py").write_text(QUICK)
     (tmp_path / "test_deadly.py").write_text(DEADLY)
     (tmp_path / "test_stuck.py").write_text(STUCK)
+    watchdog = ["-o", "faulthandler_timeout=5", "-o", "faulthandler_exit_on_timeout=true"]
     run = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", "--dist",
-                          "loadscope", "-o", "faulthandler_timeout=5", "-o", "faulthandler_exit_on_timeout=true", tmp_path],
+                          "loadscope", *watchdog, tmp_path],
                          env={"PYTHONPATH": str(TESTS)}, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert "2 failed, 45 passed" in run.stdout, run.stdout + run.stderr
     assert "test_ends" in run.stdout and "test_hangs" in run.stdout
