@@ -58,6 +58,7 @@ include "core/pg/incarnation.pyx"         # which life of which server it is
 include "core/pg/edition.pyx"             # do its functions serve us?
 include "core/pg/doubt.pyx"               # what is wrong with it
 include "core/pg/slot.pyx"                # one PostgreSQL connection on the loop
+include "core/pg/dial.pyx"                # how it gets connected
 include "core/pg/pool.pyx"                # a worker's connections
 include "core/pg/extras.pyx"              # what a record has besides its payload
 include "core/pg/batchrow.pyx"            # a row of the log, sliced
@@ -122,7 +123,8 @@ include "core/net/requestlog.pyx"         # a line per answer, if that is wanted
 include "core/net/spans.pyx"              # spans of traces, if they are wanted
 include "core/net/request.pyx"            # one request, from complete to answered; its answer
 include "core/net/site.pyx"               # which pages may ask
-include "core/net/connection.pyx"         # bytes in: requests
+include "core/net/connection.pyx"         # opened, read, closed
+include "core/net/taking.pyx"             # bytes in: requests
 include "core/net/arriving.pyx"           # what is incomplete, within its budget
 include "core/net/leaving.pyx"            # clients that leave
 include "core/net/untaken.pyx"            # answers that are not taken, within theirs

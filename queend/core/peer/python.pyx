@@ -1,4 +1,5 @@
-# Peers as the control plane sees them (service/peers).
+# Peers as the control plane sees them (service/peers): who they are is told from there, packets that came over HTTP are
+# handed in, those that are to leave over HTTP are fetched, and figures are read.
 
 cdef tuple PACKET_WORDS = ("good", "broken", "other_version", "forged", "own", "other_database", "stale", "again",
                            "ended", "crowded", "stranger")

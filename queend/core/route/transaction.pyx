@@ -1,4 +1,5 @@
-# POST /api/v1/transaction: operations flattened (a push of k items is k operations), riders refused, the answer.
+# POST /api/v1/transaction: the body read into one flat list of operations (a push of k items is k of them), what
+# belongs to none of them refused; the answer, one result for each.
 
 cdef struct TxRaw:
     # One operation's members, as found.
@@ -12,18 +13,10 @@ cdef struct TxRaw:
     Slice part
 
 cdef bint tx_grow(TxReq* q, Arena* a, int* room, ApiError* e) noexcept nogil:
-    cdef TxOp* more
-    if q.n < room[0]:
-        return True
-    room[0] = room[0] * 4 if room[0] else 8
-    more = <TxOp*>arena_alloc(a, room[0] * sizeof(TxOp))
-    if more == NULL:
+    q.ops = <TxOp*>arena_grow(a, q.ops, q.n, sizeof(TxOp), 8, room)
+    if q.ops == NULL:
         error_set(e, 503, b"Out of memory")
-        return False
-    if q.n:
-        memcpy(more, q.ops, q.n * sizeof(TxOp))
-    q.ops = more
-    return True
+    return q.ops != NULL
 
 cdef bint tx_parse(Slice body, Arena* a, UuidGen* g, int max_items, TxReq* q, ApiError* e) noexcept nogil:
     cdef bint empty = False
@@ -44,12 +37,8 @@ cdef bint tx_body(Slice body, Arena* a, UuidGen* g, int max_items, TxReq* q, bin
     cdef Slice key, value
     cdef int c
     cdef int room = 0
-    if not body_open(&j, body, e):
+    if not body_object(&j, body, b"operations array required", e):
         return False
-    if json_peek(&j) != b'{':
-        if not json_skip(&j, NULL) or not json_end(&j):
-            return refuse_json(e, &j)
-        return refuse(e, b"operations array required")
     json_enter(&j, b'{')
     while member_next(&j, &first, a, &key):
         c = json_peek(&j)
@@ -61,6 +50,8 @@ cdef bint tx_body(Slice body, Arena* a, UuidGen* g, int max_items, TxReq* q, bin
                 return False
             continue
         if key_is(key, b"requiredLeases") and c == b'[':
+            if q.required != NULL:
+                return refuse(e, b"requiredLeases is given twice")
             if not tx_required(&j, a, max_items, q, e):
                 return False
             continue
@@ -102,7 +93,6 @@ cdef bint tx_required(Json* j, Arena* a, int max_items, TxReq* q, ApiError* e) n
     cdef int c
     cdef int index = 0
     cdef int room = 0
-    cdef unsigned char* more
     json_enter(j, b'[')
     while json_element(j, &first):
         c = json_peek(j)
@@ -115,15 +105,10 @@ cdef bint tx_required(Json* j, Arena* a, int max_items, TxReq* q, ApiError* e) n
             return refuse_item(e, b"A required lease must be a string", b"element", index - 1, b"requiredLeases")
         if q.n_required >= max_items:
             return refuse(e, b"The transaction has too many required leases")
-        if q.n_required == room:
-            room = room * 4 if room else 8
-            more = <unsigned char*>arena_alloc(a, room * 16)
-            if more == NULL:
-                error_set(e, 503, b"Out of memory")
-                return False
-            if q.n_required:
-                memcpy(more, q.required, q.n_required * 16)
-            q.required = more
+        q.required = <unsigned char*>arena_grow(a, q.required, q.n_required, 16, 8, &room)
+        if q.required == NULL:
+            error_set(e, 503, b"Out of memory")
+            return False
         if not json_unescape(raw, a, &text, NULL) or not uuid_parse(text, q.required + 16 * q.n_required, NULL):
             # a lease of that name was never given: it is not live
             memset(q.required + 16 * q.n_required, 0, 16)
