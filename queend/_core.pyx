@@ -103,7 +103,8 @@ include "core/route/popframes.pyx"        # the same as the 2.x client frames th
 include "core/route/feed.pyx"             # a stream of messages asked for
 include "core/route/feedout.pyx"          # and written
 include "core/route/ack.pyx"              # acknowledgments in, results out
-include "core/route/transaction.pyx"      # operations in, results out
+include "core/route/transaction.pyx"      # operations in
+include "core/route/txreply.pyx"          # their results
 include "core/route/txframes.pyx"         # the same as the 2.x client frames them
 include "core/route/cycle.pyx"            # a cycle of a stream in, results out
 include "core/route/cyclestate.pyx"       # what it does to the state
@@ -195,6 +196,7 @@ include "core/find/grave.pyx"             # what was deleted, given back
 # Pops. In: a query. Out: messages under a lease. Owns a pop from its request to its answer (pop_move).
 include "core/deliver/pause.pyx"          # when pops find nothing because somebody said so
 include "core/deliver/popmachine.pyx"     # one pop, state by state
+include "core/deliver/popend.pyx"         # its end without messages
 include "core/deliver/delivery.pyx"       # the messages of an answer, in any form
 include "core/deliver/cached.pyx"         # pops whose records are in memory
 include "core/deliver/popcall.pyx"        # many pops in one statement
