@@ -1,13 +1,13 @@
 # What other daemons say. In: packets. Out: cursors that are worth a try, a look at what was committed, a word to
 # Python. Whatever it says is a hint that makes this daemon ask the database: nothing is believed. On the first worker.
 
-cdef const char*[PACKET_VERDICTS] PEER_REFUSALS      # NULL: nobody has something to set right
-PEER_REFUSALS[PACKET_OTHER] = b"of another version, or of no queend"
-PEER_REFUSALS[PACKET_FORGED] = b"of somebody who has not this QUEEN_SYNC_SECRET"
-PEER_REFUSALS[PACKET_ELSEWHERE] = b"of a daemon on another database"
-PEER_REFUSALS[PACKET_STALE] = b"of another minute: the clocks of both are apart"
-PEER_REFUSALS[PACKET_CROWDED] = b"of one daemon more than are remembered"
-PEER_REFUSALS[PACKET_STRANGE] = b"of an address that is not among QUEEN_UDP_PEERS"
+cdef const char* PEER_REFUSALS[PACKET_VERDICTS]      # NULL: nobody has something to set right
+PEER_REFUSALS[<int>PACKET_OTHER] = b"of another version, or of no queend"
+PEER_REFUSALS[<int>PACKET_FORGED] = b"of somebody who has not this QUEEN_SYNC_SECRET"
+PEER_REFUSALS[<int>PACKET_ELSEWHERE] = b"of a daemon on another database"
+PEER_REFUSALS[<int>PACKET_STALE] = b"of another minute: the clocks of both are apart"
+PEER_REFUSALS[<int>PACKET_CROWDED] = b"of one daemon more than are remembered"
+PEER_REFUSALS[<int>PACKET_STRANGE] = b"of an address that is not among QUEEN_UDP_PEERS"
 
 cdef void peer_on_room(uv_handle_t* h, size_t wanted, uv_buf_t* buf) noexcept nogil:
     buf.base = peers.input
