@@ -158,7 +158,7 @@ cdef class Core:
         the buffer has nothing else to do; who still finds it there offers it again."""
         cdef bytes path = os.fsencode(folder)
         cdef AdoptMsg* m
-        if not spool.on or len(path) >= sizeof(m.dir):
+        if not spool.on or <size_t>len(path) >= sizeof(m.dir):
             return
         m = <AdoptMsg*>calloc(1, sizeof(AdoptMsg))
         if m == NULL:

@@ -161,7 +161,7 @@ cdef bint pop_pick_queue(PopJob* j) noexcept nogil:
     # A namespace pop goes to a matching queue that has something, or may: of the highest priority, and among equals to
     # the one that was passed over most often. One pop in so many (QUEEND_PRIORITY_SHARE) goes to the one of a lower
     # priority that was. False: a matching queue does not know the group yet (j.queue is that one). Catalog lock held.
-    cdef int share = engine_of(j.job.r.worker).settings.priority_share
+    cdef uint32_t share = engine_of(j.job.r.worker).settings.priority_share
     cdef Queue* q = catalog.list
     cdef Group* g
     cdef Group* top = NULL

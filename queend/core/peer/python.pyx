@@ -46,7 +46,7 @@ def peers_addresses(list addresses):
     memset(found, 0, sizeof(found))
     for address, port in addresses[:PEERS_MOST]:
         name = address.encode()
-        if uv_ip4_addr(name, port, &found[n]) != 0 and uv_ip6_addr(name, port, &found[n]) != 0:
+        if uv_ip4_addr(name, port, <void*>&found[n]) != 0 and uv_ip6_addr(name, port, <void*>&found[n]) != 0:
             raise ValueError(address)
         n += 1
     uv_mutex_lock(&peers.lock)
@@ -115,6 +115,6 @@ def peers_stats():
                 "sent": peers.sent, "unsent": peers.unsent, "posted": peers.posted, "told": peers.told,
                 "heard": peers.heard, "beats": peers.beats, "looks": peers.looks,
                 "taken": peers.verdicts[0],
-                "refused": {PACKET_WORDS[i]: peers.verdicts[i] for i in range(1, PACKET_VERDICTS)}}
+                "refused": {PACKET_WORDS[i]: peers.verdicts[i] for i in range(1, <int>PACKET_VERDICTS)}}
     finally:
         uv_mutex_unlock(&peers.lock)
