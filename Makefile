@@ -45,8 +45,7 @@ run: build ## start PostgreSQL (its own, local) and the daemon; Ctrl-C stops bot
 
 # Most tests wait most of the time: on two cores four processes share them (tests/support/scheduler.py). With ARGS there is one, unless they ask for more.
 WORKERS ?= 4
-# A test that hangs is named, with the stacks of its threads; its process ends and the others go on.
-SIDE_BY_SIDE := -n $(WORKERS) --dist loadscope -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
+SIDE_BY_SIDE := -n $(WORKERS) --dist loadscope
 
 test: build ## install what the tests need besides, then run them all (ARGS: these, one after the other)
 	@SUDO="$(SUDO)" sh tools/system.sh tests

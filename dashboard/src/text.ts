@@ -6,6 +6,11 @@ export function count(value: number | null | undefined): string {
   return value === null || value === undefined ? "–" : whole.format(value);
 }
 
+/** 1 message, 2 messages. */
+export function many(value: number, word: string): string {
+  return `${count(value)} ${word}${value === 1 ? "" : "s"}`;
+}
+
 /** Short: 12.3k, 4.56M. */
 export function short(value: number): string {
   const size = Math.abs(value);

@@ -99,6 +99,12 @@ export function Tag({ kind, children }: { kind: "good" | "bad" | "warn" | "plain
   return <span class={`tag ${kind}`}>{children}</span>;
 }
 
+const kinds: Record<string, "good" | "bad" | "warn" | "plain"> = { completed: "good", dead_letter: "bad", processing: "warn" };
+/** How a message stands. */
+export function State({ of }: { of: string }): JSX.Element {
+  return <Tag kind={kinds[of] ?? "plain"}>{of.replace("_", " ")}</Tag>;
+}
+
 /** A button that does something at once, and tells what went wrong. */
 export function Press({ onDo, children }: { onDo: () => Promise<unknown>; children: ComponentChildren }): JSX.Element {
   const [busy, setBusy] = useState(false);

@@ -47,6 +47,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "pop": ("pop", "Take messages."),
         "ack": ("ack", "Acknowledge messages."),
         "tail": ("tail", "Print messages as they are stored, oldest first."),
+        "message": ("message", "Messages as they are stored: list, search, show."),
         "dlq": ("dlq", "Dead letters: list, show, redrive, edit, purge."),
         "trace": ("trace", "What was noted about messages."),
     },

@@ -10,7 +10,8 @@ import typer
 
 from .ack import address
 from .client import Server
-from .output import Format, Output, Progress, age, dump, facts, many, one, show
+from .message import message_show
+from .output import Format, Output, Progress, age, dump, many, show
 from .queue import LONG_S, DryRun, Yes, found
 from .remote import NOT_FOUND, USAGE, Stop, remote, sure
 
@@ -68,21 +69,7 @@ def dlq_list(
                 "id": "address"}, output, "address", "no dead letters")
 
 
-@dlq.command("show")
-@remote
-def dlq_show(server: Server, id_: Annotated[str, typer.Argument(metavar="PARTITION_ID/TRANSACTION_ID")],
-             output: Output = Format.table) -> None:
-    """A dead letter with its error and its payload."""
-    row = server.get("/api/v1/messages/{}/{}", *address(id_))
-
-    def lines() -> None:
-        facts([("queue", row["queue"]), ("partition", row["partition"]), ("offset", row.get("offset")),
-               ("stored", f"{row['createdAt']}, {age(row['createdAt'])} ago"), ("status", row["status"]),
-               ("error", row.get("errorMessage")), ("retries", row.get("retryCount")),
-               ("producer", row.get("producerSub")), ("trace", row.get("traceId"))])
-        typer.echo(dump(row["payload"], 2))
-
-    one({**row, "name": id_}, output, lines)
+dlq.command("show", help="A dead letter with its error and its payload.")(message_show)
 
 
 @dlq.command()

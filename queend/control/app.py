@@ -1,6 +1,7 @@
 """The application: its resources, its errors, its pool of connections."""
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
@@ -63,6 +64,7 @@ class Control:
         self.maintenance.switched = lambda: self.peers.tell(maintenance=True)
         self.folder = folder
         self.reader = log_read.Reader(self)
+        self.searching = asyncio.Lock()      # one at a time: it has megabytes in memory, and a connection for a second
         self.streams = Streams(settings, conninfo)
         self.services = (self.sweeper, self.retention, self.relay, self.summary, self.stats, self.metrics,
                          self.tracing, self.peers)

@@ -1,5 +1,4 @@
-# Single records of the log, for the control plane: given a new id, packed into the row format, read from it (Python
-# unpacks the compression that SQL cannot).
+# Records of the log for those who are not on the hot path: named, read (Python may unpack what SQL cannot) and written.
 
 cdef UuidGen record_ids           # under the GIL
 uuidgen_open(&record_ids)

@@ -98,8 +98,7 @@ BEGIN
             CONTINUE WHEN m.stored_at < p_from OR m.stored_at > p_to;
             consumed_by := (SELECT count(*) FROM unnest(v_next, v_beyond) AS c (committed, beyond)
                              WHERE c.committed >= m.at OR c.beyond @> m.at);
-            queue_status := CASE WHEN m.dead THEN 'dead_letter' WHEN v_mode >= m.at OR v_done @> m.at THEN 'completed'
-                                 WHEN lease_until > 0 THEN 'processing' ELSE 'pending' END;
+            queue_status := queend.message_status(m.dead, v_mode, v_done, m.at, lease_until);
             status := CASE WHEN m.dead OR v_mode IS NOT NULL OR groups = 0 THEN queue_status WHEN consumed_by = groups
                                 THEN 'completed' ELSE 'pending' END;
             CONTINUE WHEN status <> p_status;
@@ -120,6 +119,16 @@ BEGIN
         END LOOP;
     END LOOP;
 END $$;
+
+-- What lists say of the message at an offset, seen from the queue mode: whether it is a dead letter; p_mode and p_done,
+-- what that group has consumed, up to an offset and beyond a gap (NULL: it has not come there); until when it has a
+-- lease (0: it has none).
+CREATE OR REPLACE FUNCTION queend.message_status(p_dead boolean, p_mode bigint, p_done int8multirange, p_at bigint,
+    p_lease bigint) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN p_dead THEN 'dead_letter' WHEN p_mode >= p_at OR p_done @> p_at THEN 'completed'
+                WHEN p_lease > 0 THEN 'processing' ELSE 'pending' END
+$$;
 
 -- Messages that are dead letters of some group, each once, the last failure first; of these queues (NULL: of all) and
 -- of partitions of this name, or of any (NULL), if they were stored between two moments (µs, inclusive). From the table

@@ -25,6 +25,7 @@ PAGES = {
     "queues/orders/messages": "orders", "queues/orders/groups": "orders", "queues/live/charts": "live",
     "partitions?queue=orders": "Partitions",
     "groups": "Groups and lag", "groups/billing": "billing", "messages": "Messages",
+    "messages?queue=orders&text=customer": "Messages", "messages?queue=orders&text=long": "Messages",
     "dead?queue=orders": "Dead letters",
     "scheduled": "Scheduled messages", "traces": "Traces", "traces/order-1": "order-1", "streams": "Streams",
     "daemons": "Daemons", "doctor": "Doctor",
@@ -117,7 +118,7 @@ def test_a_queue_is_made_filled_looked_at_and_deleted(busy: Daemon, visit: Calla
     expect(page.locator("pre")).to_contain_text('"big": 12345678901234567890')
     page.go_back()
     page.get_by_role("button", name="Delete").click()
-    expect(page.get_by_role("dialog")).to_contain_text("1 messages")
+    expect(page.get_by_role("dialog")).to_contain_text("with 1 message (1 pending), 0 dead letters")
     expect(page.get_by_role("dialog").get_by_role("button", name="Delete")).to_be_disabled()
     page.get_by_label("To go on").fill("made by hand")
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
@@ -183,6 +184,29 @@ def test_a_large_payload_is_shown_in_part(busy: Daemon, visit: Callable[..., See
     page = visit(busy).go(f"messages/{one['partition_id']}/{one['transaction_id']}")
     expect(page.get_by_role("button", name="Show all of it")).to_be_visible()
     assert len(page.locator("pre").inner_text()) < 70_000
+
+
+def test_payloads_are_searched_a_part_at_a_time(busy: Daemon, visit: Callable[..., Seen]) -> None:
+    with busy.client() as client:
+        for start in (0, 10_000):
+            client.post("/api/v1/push?format=counts", {"items": [
+                {"queue": "searched", "partition": f"p{n % 5}", "payload": {"order": n, "text": BAD}}
+                for n in range(start, start + 10_000)]})
+        client.post("/api/v1/push", {"items": [{"queue": "searched", "payload": {"order": 4711, "again": True}}]})
+    page = visit(busy).go("messages")
+    page.get_by_label("In the payload").fill('"order": 4711,')
+    expect(page.get_by_text("Name the queue to search in.")).to_be_visible()
+    page.get_by_label("Queue", exact=True).fill("searched")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    expect(page.get_by_role("status").last).to_contain_text("messages searched, back to")
+    assert not findings(page)
+    page.get_by_role("button", name="Go on").click()
+    expect(page.locator("tbody tr")).to_have_count(2)
+    expect(page.locator("tbody tr").last).to_contain_text('{"order": 4711, "text": "<script>')
+    expect(page.get_by_role("status").last).to_have_text("20,001 messages searched, all there are.")
+    assert page.get_by_role("button", name="Go on").count() == 0
+    page.locator("tbody tr").last.get_by_role("link").click()
+    expect(page.locator("pre")).to_contain_text('"order": 4711')
 
 
 def test_a_dead_letter_is_edited_and_all_are_retried(busy: Daemon, visit: Callable[..., Seen]) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict
 from support.client import Client, ack_of, pop_target
 from support.daemon import Daemon
 from support.datagrams import udp_port
@@ -65,7 +64,7 @@ ELSEWHERE = {
     "platform/test_request_log.py": "QUEEND_REQUEST_LOG QUEEND_REQUEST_LOG_SHARE",
     "platform/test_retention.py": "RETENTION_INTERVAL EVICTION_INTERVAL",
     "platform/test_secrecy.py": "QUEEND_CORE_DUMPS",
-    "platform/test_serve.py": "PORT QUEEND_DATA_DIR",
+    "platform/test_serve.py": "PORT QUEEND_DATA_DIR DB_CONNECTION_TIMEOUT",
     "platform/test_static.py": "WEBAPP_ROOT QUEEND_DASHBOARD",
     "platform/test_stats.py": "STATS_INTERVAL_MS",
     "platform/test_tls.py": "PG_USE_SSL PG_SSL_REJECT_UNAUTHORIZED",
@@ -425,24 +424,20 @@ def test_time_for_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # ---- sessions of the database --------------------------------------------------------------------------------------
 
-WAITS = {"DB_CONNECTION_TIMEOUT": 7001}
 SESSION = {"DB_STATEMENT_TIMEOUT": ("statement_timeout", 7001), "DB_LOCK_TIMEOUT": ("lock_timeout", 7002),
            "DB_IDLE_TIMEOUT": ("idle_in_transaction_session_timeout", 7003)}
 SOCKET = {"DB_TCP_USER_TIMEOUT_MS": (socket.TCP_USER_TIMEOUT, 7004), "DB_KEEPALIVES_IDLE": (socket.TCP_KEEPIDLE, 75),
           "DB_KEEPALIVES_INTERVAL": (socket.TCP_KEEPINTVL, 76), "DB_KEEPALIVES_COUNT": (socket.TCP_KEEPCNT, 7)}
 
 
-@sees(*SESSION, *SOCKET, *WAITS)
+@sees(*SESSION, *SOCKET)
 def test_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     """As every part of the daemon opens them."""
     with running(tcp=True) as server:
         monkeypatch.setenv("QUEEND_DSN", server.dsn())
         for name, (_, value) in {**SESSION, **SOCKET}.items():
             monkeypatch.setenv(name, str(value))
-        for name, value in WAITS.items():
-            monkeypatch.setenv(name, str(value))
         flat = connect.core_settings(load())
-        assert conninfo_to_dict(flat["conninfo"])["connect_timeout"] == "8", "whole seconds"
         with session.connect(connect.conninfo(load())) as connection:
             for name, (word, value) in SESSION.items():
                 assert connection.execute("SELECT setting::int FROM pg_settings WHERE name = %s",

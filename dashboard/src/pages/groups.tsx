@@ -4,7 +4,7 @@ import { get, getPage, post, remove, type Answer } from "../api";
 import { usePoll } from "../poll";
 import { alter, go, place, to } from "../route";
 import { mayAdmin, mayWrite } from "../session";
-import { count, seconds } from "../text";
+import { count, many, seconds } from "../text";
 import { Ask, Choice, Field, Heading, moment, Name, Pager, Press, Search, Shown, Table, Tag, text, Time } from "../ui";
 
 const PAGE = 50;
@@ -91,7 +91,7 @@ export function GroupPage({ group }: { group: string }): JSX.Element {
     {seeking && <Ask title={seeking.partition === undefined ? "Move the group in all partitions" : "Move the group in one partition"} verb="Move" onClose={close} onDo={async (form) => {
       const body = kind === "end" ? { toEnd: true } : kind === "time" ? { timestamp: moment(text(form, "at")) } : { offset: Number(text(form, "offset")) };
       const names = { group, queue: seeking.queue };
-      if (seeking.partition === undefined) return `${count((await post("/api/v1/consumer-groups/{group}/queues/{queue}/seek", { names, body })).partitionsUpdated)} partitions were moved.`;
+      if (seeking.partition === undefined) return `Moved in ${many((await post("/api/v1/consumer-groups/{group}/queues/{queue}/seek", { names, body })).partitionsUpdated, "partition")}.`;
       const done = await post("/api/v1/consumer-groups/{group}/queues/{queue}/partitions/{partition}/seek", { names: { ...names, partition: seeking.partition }, body });
       return done.updated ? "It was moved." : "It stood there already.";
     }}>
@@ -103,6 +103,6 @@ export function GroupPage({ group }: { group: string }): JSX.Element {
     {deleting && <Ask title="Delete the group" verb="Delete" danger confirm={group} onClose={close} onDo={async () => {
       if (deleting.queue === undefined) { await remove("/api/v1/consumer-groups/{group}", { names: { group } }); go(to(["groups"])); }
       else await remove("/api/v1/consumer-groups/{group}/queues/{queue}", { names: { group, queue: deleting.queue } });
-    }}><p>Forgets where it stands in {count(deleting.partitions)} partitions{deleting.queue === undefined ? " of all its queues" : ""}. Messages stay; used again, it starts afresh.</p></Ask>}
+    }}><p>Forgets where it stands in {many(deleting.partitions, "partition")}{deleting.queue === undefined ? " of all its queues" : ""}. Messages stay; used again, it starts afresh.</p></Ask>}
   </>;
 }

@@ -6,16 +6,12 @@ import { member, pretty } from "../raw";
 import { alter, go, place, to } from "../route";
 import { mayWrite } from "../session";
 import { bytes, count, visibleLines } from "../text";
-import { Ask, Choice, Facts, Field, Heading, moment, Name, Pager, Search, Shown, Table, Tag, text, Time } from "../ui";
+import { FoundTable } from "./search";
+import { Ask, Choice, Facts, Field, Heading, moment, Name, Pager, Search, Shown, State, Table, text, Time } from "../ui";
 
 const PAGE = 50;
 const SHOWN = 64 * 1024;
 type Message = Answer<"/api/v1/messages/{partition}/{transaction_id}", "get">;
-
-const kinds: Record<string, "good" | "bad" | "warn" | "plain"> = { completed: "good", dead_letter: "bad", processing: "warn" };
-export function State({ of }: { of: string }): JSX.Element {
-  return <Tag kind={kinds[of] ?? "plain"}>{of.replace("_", " ")}</Tag>;
-}
 
 /** A payload as it is stored, as text and nothing else; of a long one the beginning. */
 export function Payload({ raw, label }: { raw: string; label: string }): JSX.Element {
@@ -52,6 +48,7 @@ export function MessageTable({ queue, partition, status, hours }: { queue: strin
 export function MessagesPage(): JSX.Element {
   const query = place.value.query;
   const value = (name: string): string => query.get(name) ?? "";
+  const hours = Number(value("hours")) || 24;
   const [pushing, setPushing] = useState(false);
   const set = (name: string) => (wanted: string): void => alter({ [name]: wanted, offset: undefined });
   return <>
@@ -59,10 +56,12 @@ export function MessagesPage(): JSX.Element {
     <div class="filters">
       <Search label="Queue" value={value("queue")} onChange={set("queue")} />
       <Search label="Partition" value={value("partition")} onChange={set("partition")} />
-      <Choice label="State" value={value("status")} values={{ "": "any", pending: "pending", processing: "under delivery", completed: "consumed", dead_letter: "dead letter" }} onChange={set("status")} />
+      <Search label="In the payload" value={value("text")} onChange={set("text")} />
+      {!value("text") && <Choice label="State" value={value("status")} values={{ "": "any", pending: "pending", processing: "under delivery", completed: "consumed", dead_letter: "dead letter" }} onChange={set("status")} />}
       <Choice label="Stored within" value={value("hours") || "24"} values={{ 1: "an hour", 24: "a day", 168: "a week", 87600: "any time" }} onChange={set("hours")} />
     </div>
-    <MessageTable queue={value("queue")} partition={value("partition")} status={value("status")} hours={Number(value("hours")) || 24} />
+    {value("text") ? <FoundTable queue={value("queue")} partition={value("partition")} text={value("text")} hours={hours} />
+      : <MessageTable queue={value("queue")} partition={value("partition")} status={value("status")} hours={hours} />}
     {pushing && <PushForm queue={value("queue")} onClose={() => setPushing(false)} />}
   </>;
 }

@@ -4,7 +4,7 @@ import { get, post, remove, type Answer } from "../api";
 import { usePoll } from "../poll";
 import { go, place, to } from "../route";
 import { mayAdmin, mayWrite } from "../session";
-import { count } from "../text";
+import { count, many } from "../text";
 import { Ask, Facts, Heading, Name, Press, Shown, Tag } from "../ui";
 import { Ring } from "../chart";
 import { GroupTable } from "./groups";
@@ -54,12 +54,12 @@ export function QueuePage({ queue, tab }: { queue: string; tab: string }): JSX.E
       {dialog === "push" && <PushForm queue={queue} onClose={close} />}
       {dialog === "clear" && <Ask title="Clear the queue" verb="Remove messages" danger confirm={queue} onClose={close} onDo={async () => {
         const done = await remove("/api/v1/queues/{queue}/clear", { names: { queue } });
-        return `${count(done.count)} messages are gone.`;
-      }}><p>Removes the {count(found.totals.total)} messages stored so far, consumed or not, {count(found.totals.pending)} of them pending. The queue, its partitions and groups stay.</p></Ask>}
+        return `${many(done.count, "message")} removed.`;
+      }}><p>Removes {many(found.totals.total, "message")} stored so far, consumed or not; {count(found.totals.pending)} pending. The queue, its partitions and groups stay.</p></Ask>}
       {dialog === "delete" && <Ask title="Delete the queue" verb="Delete" danger confirm={queue} onClose={close} onDo={async () => {
         await remove("/api/v1/resources/queues/{queue}", { names: { queue } });
         go(to(["queues"]));
-      }}><p>Deletes the queue with its {count(found.totals.total)} messages ({count(found.totals.pending)} pending), {count(found.totals.deadLetter)} dead letters, its partitions and groups. Nobody can bring them back.</p></Ask>}
+      }}><p>Deletes the queue with {many(found.totals.total, "message")} ({count(found.totals.pending)} pending), {many(found.totals.deadLetter, "dead letter")}, its partitions and groups. Nobody can bring them back.</p></Ask>}
     </>}</Shown>
   </>;
 }

@@ -1,5 +1,4 @@
-# Why a request is refused: a status and a text, written where the reason is known, sent to the client by whoever
-# answers (net/request).
+# What a client is told when a request is refused: one status and one text, written where the reason is known.
 
 cdef struct ApiError:
     int status

@@ -1,5 +1,4 @@
-# JSON string literals: read into the text they stand for, and written. In: a literal with its quotes. Out: UTF-8; and
-# back.
+# JSON string literals and the text they stand for.
 
 cdef inline char* utf8_put(char* out, uint32_t c) noexcept nogil:
     if c < 0x80:

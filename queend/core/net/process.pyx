@@ -1,5 +1,4 @@
-# All workers together: their start, each with its loop and its listening socket; and their stop, in which no answer is
-# lost.
+# All workers together: how they start, and how they stop without losing an answer.
 
 cdef void process_tell(Process* p) noexcept nogil:
     # A worker is drained.

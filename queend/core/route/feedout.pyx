@@ -1,5 +1,4 @@
-# The messages of a stream, as its client reads them: server-sent events, or frames of a WebSocket. In: messages. Out:
-# bytes.
+# Messages as a stream has them: server-sent events, or frames of a WebSocket. In: messages. Out: bytes.
 
 cdef enum:
     CHUNK_HEAD = 10           # `0000abcd\r\n`: its size is filled in when it is complete

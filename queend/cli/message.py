@@ -1,0 +1,142 @@
+"""queend message"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Annotated, Any, Optional
+
+import typer
+
+from .ack import address
+from .client import Server
+from .output import Format, Output, Progress, age, dump, facts, many, one, show
+from .queue import found, queues
+from .remote import remote, tell
+
+message = typer.Typer(no_args_is_help=True, help="Messages as they are stored: list, search, show. Takes none.")
+PAGE = 1000
+EVER = "1970-01-01T00:00:00Z"
+Partition = Annotated[Optional[str], typer.Option("--partition", "-p", help="Only of this partition.")]
+From = Annotated[Optional[str], typer.Option("--from", metavar="TIME", help="Stored at or after this time.")]
+To = Annotated[Optional[str], typer.Option("--to", metavar="TIME", help="Stored at or before this time.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="So many at most.")]
+COLUMNS: dict[str, Any] = {"stored": lambda row: age(row["createdAt"]), "partition": "partition", "offset": "offset",
+                           "status": "status"}
+
+
+class Status(StrEnum):
+    pending = "pending"
+    processing = "processing"
+    completed = "completed"
+    dead_letter = "dead_letter"
+
+
+def addressed(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "address": f"{row['partitionId']}/{row['transactionId']}"}
+
+
+@message.command("list")
+@remote
+def message_list(
+    server: Server,
+    queue: Annotated[Optional[str], typer.Argument(help="Only of this queue.", autocompletion=queues)] = None,
+    partition: Partition = None,
+    status: Annotated[Optional[Status], typer.Option(help="Only those that stand so.")] = None,
+    from_: From = None, to: To = None, limit: Limit = 100, output: Output = Format.table,
+) -> None:
+    """Messages without their payloads, newest first."""
+    if queue is not None:
+        found(server, queue, limit=1)
+
+    def rows() -> Iterator[dict[str, Any]]:
+        offset = 0
+        while offset < limit:
+            page = min(PAGE, limit - offset)
+            some = (server.get("/api/v1/messages", queue=queue, partition=partition, status=status, to=to,
+                               from_=from_ or EVER, limit=page, offset=offset) or {}).get("messages", [])
+            yield from map(addressed, some)
+            offset += len(some)
+            if len(some) < page:
+                return
+
+    show(rows(), {**({} if queue else {"queue": "queue"}), **COLUMNS, "id": "address"}, output, "address",
+         "no messages")
+
+
+@message.command()
+@remote
+def search(
+    server: Server,
+    queue: Annotated[str, typer.Argument(help="The queue.", autocompletion=queues)],
+    text: Annotated[str, typer.Argument(help="What the payload says, as its JSON is written; capitals count.")],
+    partition: Partition = None, from_: From = None, to: To = None, limit: Limit = 100,
+    most: Annotated[int, typer.Option("--most", min=1, metavar="MESSAGES", help="Look at about so many.")] = 1_000_000,
+    after: Annotated[Optional[str], typer.Option(metavar="PLACE", help="Go on where an earlier search ended.")] = None,
+    output: Output = Format.table,
+) -> None:
+    """Messages whose payload has a text in it, newest first. Says where to go on if it ends before the oldest."""
+    found(server, queue, limit=1)
+    looked = Looked()
+
+    def rows() -> Iterator[dict[str, Any]]:
+        count = 0
+        place = after
+        with Progress("searching", None, "messages") as progress:
+            try:
+                while True:
+                    answer = server.get("/api/v1/messages/search", queue=queue, text=text, partition=partition,
+                                        from_=from_, to=to, limit=min(PAGE, limit - count), after=place)
+                    place = answer["next"]
+                    looked.add(answer)
+                    progress.add(answer["searched"])
+                    progress.now(f"searching, back to {(answer['searchedBackTo'] or '')[:19].replace('T', ' ')}")
+                    yield from map(addressed, answer["messages"])
+                    count += len(answer["messages"])
+                    if place is None or count >= limit or looked.searched >= most:
+                        return
+            except KeyboardInterrupt:      # what was found is printed all the same
+                looked.interrupted = True
+
+    show(rows(), {**COLUMNS, "id": "address", "text": "excerpt"}, output, "address")
+    looked.say()
+    if looked.interrupted:
+        raise KeyboardInterrupt
+
+
+class Looked:
+    """What a search has looked at."""
+
+    def __init__(self) -> None:
+        self.searched = self.unreadable = self.found = 0
+        self.back, self.interrupted = "", False
+        self.place: str | None = None
+
+    def add(self, answer: dict[str, Any]) -> None:
+        self.searched += answer["searched"]
+        self.unreadable += answer["unreadable"]
+        self.found += len(answer["messages"])
+        self.back, self.place = answer["searchedBackTo"] or "", answer["next"]
+
+    def say(self) -> None:
+        ended = f", back to {self.back}; --after {self.place} goes on" if self.place else ", all there are"
+        typer.echo(f"{self.found or 'none'} found; searched {many(self.searched, 'message', '{:,}'.format)}{ended}",
+                   err=True)
+        if self.unreadable:
+            tell(f"{many(self.unreadable, 'message')} could not be read: the server lacks their key")
+
+
+@message.command("show")
+@remote
+def message_show(server: Server, id_: Annotated[str, typer.Argument(metavar="PARTITION_ID/TRANSACTION_ID")],
+                 output: Output = Format.table) -> None:
+    """A message with its payload, and of a dead letter the error."""
+    row = server.get("/api/v1/messages/{}/{}", *address(id_))
+
+    def lines() -> None:
+        facts([("queue", row["queue"]), ("partition", row["partition"]), ("offset", row.get("offset")),
+               ("stored", f"{row['createdAt']}, {age(row['createdAt'])} ago"), ("status", row["status"]),
+               ("error", row.get("errorMessage")), ("retries", row.get("retryCount")),
+               ("producer", row.get("producerSub")), ("trace", row.get("traceId"))])
+        typer.echo(dump(row["payload"], 2))
+
+    one({**row, "name": id_}, output, lines)

@@ -1,0 +1,148 @@
+# Payloads of stored rows searched for a text, as they were pushed: unpacked and opened first. Without the GIL from one
+# find to the next. Owns the rooms for both as long as a call takes.
+
+cdef enum:
+    SEARCH_TEXTS = 9          # spellings of what is looked for
+    SEARCH_BEFORE = 60        # bytes of an excerpt before what was found
+    SEARCH_AFTER = 120        # and from its first byte on
+
+cdef struct Search:
+    Slice queue
+    bint sealed               # the queue is encrypted: also what names no key is opened
+    Slice[9] texts
+    int n_texts
+    int64_t since             # records stored before it are not looked at,
+    int64_t until             # nor later ones,
+    int64_t below             # nor, in the row that is open, those at or behind this offset
+    BatchRow row
+    int64_t offset            # of its record that comes next
+    int64_t created_us
+    int64_t first             # offsets that were looked at in it: from here
+    int64_t last              # to here, -1: none
+    int64_t unread            # records that could not be looked at
+    Unzip unzip
+    Seal seal
+
+cdef struct SearchHit:
+    int64_t offset
+    int64_t stored_us
+    const unsigned char* id
+    Slice text                # the transactionId, empty: it is the id as a UUID
+    Slice payload
+    const char* at            # what was looked for
+
+cdef bint search_here(Search* s, SearchHit* f) noexcept nogil:
+    cdef int i
+    for i in range(s.n_texts):
+        f.at = <const char*>memmem(f.payload.p, f.payload.n, s.texts[i].p, s.texts[i].n) if f.payload.n else NULL
+        if f.at != NULL:
+            return True
+    return False
+
+cdef bint search_next(Search* s, SearchHit* f) noexcept nogil:
+    # The next record of the open row that has one of the texts; False at its end. What was found is valid until the
+    # next call.
+    cdef Extras x
+    cdef int result
+    while s.row.i < s.row.n:
+        if not batchrow_record(&s.row, &f.id, &f.payload, &x):
+            s.unread += s.row.n - s.row.i
+            s.row.i = s.row.n
+            break
+        f.offset = s.offset
+        f.stored_us = s.created_us - s.row.age_us
+        f.text = x.text
+        s.offset += 1
+        if f.offset >= s.below or f.stored_us < s.since or f.stored_us > s.until:
+            continue
+        if s.last < 0:
+            s.first = f.offset
+        s.last = f.offset
+        if x.seal.n or s.sealed:
+            result = seal_reveal(&s.seal, s.queue, x.seal, &f.payload)
+            if result != SEAL_OPENED and result != SEAL_PLAIN:
+                s.unread += 1
+                continue
+        if search_here(s, f):
+            return True
+    return False
+
+cdef tuple search_told(Search* s, SearchHit* f, int32_t partition):
+    cdef size_t before = f.at - f.payload.p
+    cdef size_t after = f.payload.n - before
+    cdef unsigned char[16] id
+    cdef char[36] name
+    cdef char[36] message
+    if before > SEARCH_BEFORE:
+        before = SEARCH_BEFORE
+    if after > SEARCH_AFTER:
+        after = SEARCH_AFTER
+    if s.row.message != NULL:
+        memcpy(id, s.row.message, 16)
+    else:
+        message_id_make(f.stored_us, partition, f.offset, id)
+    uuid_format(f.id, name)
+    uuid_format(id, message)
+    return (partition, f.offset, f.stored_us, f.text.p[:f.text.n].decode() if f.text.n else name[:36].decode(),
+            message[:36].decode(),
+            (f.at - before)[:before + after].decode("utf-8", "ignore"))
+
+def payloads_search(bytes queue, bint sealed, list texts, list rows, int64_t since, int64_t until, int64_t below,
+                    int most):
+    """Messages whose payload has one of these texts: ([(partition, offset, stored at, transactionId, message id,
+    excerpt)], how many were looked at, how many could not be, the place of the last of them where there was no room for
+    more: (created_at of its row, partition, offset), else None).
+
+    queue: the name of theirs, as bytes; sealed: it is encrypted. texts: 1 to 9, as bytes. rows: (partition, base, n,
+    created_at, ids, body, meta) of the log, in the order in which they are wanted; of each, the last record comes
+    first. since, until: µs, inclusive. below: of the first row, only records before this offset. most: so many finds.
+    """
+    cdef Search s
+    cdef SearchHit f
+    cdef Slice row_ids, row_body, row_meta
+    cdef bint there
+    cdef int32_t partition
+    cdef int64_t base, created_us, last, searched = 0
+    cdef int n
+    cdef list found = [], here
+    memset(&s, 0, sizeof(s))
+    if not 0 < len(texts) <= SEARCH_TEXTS or not all(texts):
+        raise ValueError("1 to 9 texts, none of them empty")
+    for text in texts:
+        s.texts[s.n_texts] = read_slice(text)
+        s.n_texts += 1
+    s.queue = read_slice(queue)
+    s.sealed = sealed
+    s.since = since
+    s.until = until
+    s.below = below
+    try:
+        for partition, base, n, created_us, ids, body, meta in rows:
+            s.offset = base
+            s.created_us = created_us
+            s.last = -1
+            row_ids, row_body, row_meta = read_slice(ids), read_slice(body), read_slice(meta)
+            with nogil:
+                there = batchrow_open(&s.row, row_ids, row_body, row_meta, n, &s.unzip)
+            here = []
+            if not there:
+                s.unread += n
+            while there:
+                with nogil:
+                    there = search_next(&s, &f)
+                if there:
+                    here.append(search_told(&s, &f, partition))
+            here.reverse()
+            found += here[:most - len(found)]
+            s.below = <int64_t>0x7fffffffffffffff
+            if s.last >= 0:
+                searched += s.last - s.first + 1
+            if len(found) >= most:
+                last = found[len(found) - 1][1]
+                if s.last >= 0 and s.first < last:      # its first records come with the next call
+                    searched -= last - s.first
+                return found, searched, s.unread, (created_us, partition, last)
+        return found, searched, s.unread, None
+    finally:
+        unzip_close(&s.unzip)
+        seal_close(&s.seal)

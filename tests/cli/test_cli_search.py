@@ -1,0 +1,52 @@
+"""queend message: list, search, show."""
+from __future__ import annotations
+
+import json
+
+
+def test_a_search_says_what_it_found_and_how_far_it_came(cli, client, queue):
+    client.push_items([{"queue": queue, "partition": f"p{n % 2}", "transactionId": f"order-{n}",
+                        "payload": {"order": n, "text": "a\nb"}} for n in range(6)])
+    done = cli.ok("message", "search", queue, '"order":4')
+    assert "pending" in done.out and "order-4" in done.out and "order-3" not in done.out
+    assert done.err == "1 found; searched 6 messages, all there are\n"
+    done = cli.ok("message", "search", queue, "order", "-o", "names")
+    names = done.out.split()
+    assert len(names) == 6 and {name.partition("/")[2] for name in names} == {f"order-{n}" for n in range(6)}
+    assert json.loads(cli.ok("message", "show", names[0], "-o", "json").out)["payload"]["text"] == "a\nb"
+    assert cli.ok("message", "search", queue, "order", "-p", "p1", "-o", "json").json[0]["partition"] == "p1"
+    # page by page
+    done = cli.ok("message", "search", queue, "order", "-n", "4", "-o", "ndjson")
+    assert len(done.lines) == 4 and "4 found; searched " in done.err
+    place = done.err.partition("--after ")[2].split()[0]
+    rest = cli.ok("message", "search", queue, "order", "--after", place, "-o", "ndjson")
+    told = [one["transactionId"] for one in done.lines + rest.lines]
+    assert len(told) == 6 and set(told) == {f"order-{n}" for n in range(6)}
+    nothing = cli.ok("message", "search", queue, "none")
+    assert nothing.out == "" and nothing.err == "none found; searched 6 messages, all there are\n"
+    assert cli.ok("message", "search", queue, "none", "-o", "json").json == []
+
+
+def test_a_search_ends_at_its_bound(cli, client, queue):
+    for start in range(0, 30_000, 10_000):
+        client.post("/api/v1/push?format=counts", {"items": [
+            {"queue": queue, "payload": n} for n in range(start, start + 10_000)]})
+    done = cli.ok("message", "search", queue, "29999", "--most", "1")
+    assert len(done.out.splitlines()) == 2 and "back to 20" in done.err and "--after " in done.err
+    assert cli.ok("message", "search", queue, "no such").err == "none found; searched 30,000 messages, all there are\n"
+
+
+def test_messages_are_listed(cli, client, queue):
+    client.push(queue, *range(5))
+    client.ack(client.pop(queue)[0])
+    done = cli.ok("message", "list", queue, "-o", "ndjson", "-n", "3")
+    assert [one["offset"] for one in done.lines] == [4, 3, 2]
+    assert [one["offset"] for one in cli.ok("message", "list", queue, "--status", "completed", "-o",
+                                            "ndjson").lines] == [0]
+    assert queue in cli.ok("message", "list", "-n", "1000").out
+    refused = cli("message", "search", "none-such", "x")
+    assert refused.status == 4 and refused.err == "queend: there is no queue 'none-such'\n"
+    assert cli("message", "list", "none-such").status == 4
+    assert cli("message", "search", queue, "x", "--after", "here").status == 1
+    assert cli("message", "search", queue).status == 2
+    assert cli("message", "show", "nothing").status == 2
