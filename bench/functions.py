@@ -27,6 +27,7 @@ from sql.records import ACK, PUSH, Batch, batch, id4, id7, push_arrays  # noqa: 
 PARTITIONS = 1000
 PUSH_CALL = f"SELECT * FROM queend.push(%s::bigint, %s::int[], {PUSH})".replace("%s", "%b")
 PUSH_KNOWN = PUSH_CALL.replace(")", ", p_known => %b::bigint[], p_known_at => %b::bigint[])")
+PUSH_NAMED = PUSH_CALL.replace(")", ", p_hint => %b::bigint[], p_known => %b::bigint[], p_known_at => %b::bigint[])")
 POP_CALL = ("SELECT * FROM queend.pop(%s::bigint, %s::int[], %s::int[], %s::int[], %s::boolean[], %s::int[],"
             " %s::int[], %s::boolean[],"
             " %s::uuid[], %s::bigint[], %s::bigint[], %s::bigint[])").replace("%s", "%b")
@@ -96,6 +97,24 @@ class Measure:
             call(0)
         return call
 
+    def push_named(self, groups: int, size: int) -> Callable[[int], int]:
+        """The caller wrote all partitions last and names their heads."""
+        ends = {part: (head, at) for part, head, at in self.db.execute(
+            "SELECT DISTINCT ON (partition_id) partition_id, base + n, created_at FROM queend.log"
+            " ORDER BY partition_id, base DESC")}
+
+        def call(_: int) -> int:
+            rows = [batch(p, [id7() for _ in range(size)], [payload() for _ in range(size)])
+                    for p in random.sample(list(ends), groups)]
+            ((ord_, _, _, at, *_),) = self.db.execute(
+                PUSH_NAMED, (1, sorted({r.part & 63 for r in rows}), *push_arrays(rows), [-1] * groups,
+                             *map(list, zip(*(ends[r.part] for r in rows)))), prepare=True, binary=True).fetchall()
+            assert ord_ == -2
+            for row in rows:
+                ends[row.part] = ends[row.part][0] + size, at
+            return groups * size
+        return call
+
     def pop(self, requests: int, auto: bool, claimed: list | None = None) -> Callable[[int], int]:
         """Each request takes 50 records of one partition; partitions in turn. claimed: gets (partitions, lease, ids,
         first offset and number) of each call."""
@@ -156,6 +175,10 @@ def main() -> None:
         m.push(1000, 1, id7)(0)
         m.case("push 1000 partitions x 1", 60, m.push(1000, 1, id7))
         m.case("push 100 x 1", 100, m.push(100, 1, id7))
+        m.case("push 300 x 1", 100, m.push(300, 1, id7))
+        m.case("push 300 x 1, heads named", 100, m.push_named(300, 1))
+        m.case("push 1 x 1", 1000, m.push(1, 1, id7))
+        m.case("push 1 x 1, heads named", 1000, m.push_named(1, 1))
         m.case("push 10 x 100", 100, m.push(10, 100, id7))
         m.case("push 1000 x 1, version 4 ids", 40, m.push(1000, 1, id4))
         m.case("push 10 x 100, version 4 ids", 40, m.push(10, 100, id4))

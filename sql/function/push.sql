@@ -11,7 +11,9 @@
 --   p_kind     of the whole partition: 0 ids made by the caller, 1 only version-7 ids, 2 no version-7 id, 3 mixed
 --   p_lo, p_hi smallest and largest version-7 id of the whole partition
 --   p_hint     an offset at which a row of the partition begins or began, the newest one the caller knows of, 0 = none:
---              the newest row is looked for from there on, instead of among all that share its leaf page
+--              the newest row is looked for from there on, instead of among all that share its leaf page. -2 - offset:
+--              the same, and `seen` of what 1 below stores is `high` of its row; NULL where that row is odd. -1, for
+--              all rows of the call or none, not in push_due: heads are named (0 below)
 --   p_claim_*  deliveries in the same transaction, for pops that wait: row of p_part (from 1) where a partition begins,
 --              consumer group, records to take, whether these are all of the partition's in this call, lease id, its
 --              length in µs (0: acknowledged at once). Claimed only where the cursor stands right before that row, free
@@ -32,6 +34,14 @@
 --
 -- The lanes are held to the end of the transaction: offsets are given in the order of commit, and nobody else can write
 -- the ids that are checked here.
+--   0. Heads are named: no row is looked for. p_known is the head of each partition, the end of a row of p_known_at
+--      that is not odd; p_hi is not below `high` of that row; where p_kind is not 0, every id is above it or remembered.
+--      All is stored, and one row says so: ord -2, status 0, the moment in created_at. Or nothing is: 23505 where a row
+--      begins at such a head, since somebody else wrote it; QD409 for every other reason.
+--      A head that is too low does no harm: what was written since begins there, and the primary key refuses a second
+--      row. Retention may have taken that row, but has raised the floor with it; a look after the insert sees that (the
+--      insert waits for a retention that is just removing the row, and its own snapshot is older). A head that is too
+--      high would leave a gap: the caller names only what it stored itself in this life of this server.
 --   1. Every id is timely and above everything timely the partition holds (or was made by the caller): its newest row
 --      proves it, the batch is inserted at once. Each row is looked up and inserted before the next is looked at, while
 --      the leaf page both need is still in the processor's cache. A hint that points above every row proves nothing. So
@@ -58,6 +68,8 @@ DECLARE
     v_max     uuid;
     v_done    int[];
     v_base    bigint[];
+    v_named   boolean := -1 = ANY (p_hint);
+    v_tells   boolean := -2 >= ANY (p_hint);
 BEGIN
     IF cardinality(p_lanes) > 1 THEN
         PERFORM pg_advisory_xact_lock(1903519076, lane) FROM unnest(p_lanes) AS lane;
@@ -74,7 +86,29 @@ BEGIN
     v_min := queend.id_bound(v_now - 60000000);
     v_max := queend.id_bound(v_now + 60000000);
 
-    IF 0 = ANY (p_kind) OR 1 = ANY (p_kind) OR 0 < ANY (p_known) THEN
+    IF v_named THEN
+        -- NULL: a partition without ids of version 7
+        v_named := (v_min <= ALL (p_lo)) IS NOT FALSE AND v_max > ALL (p_hi) AND v_now >= ALL (p_known_at);
+        IF v_named THEN
+            INSERT INTO queend.log (base, created_at, partition_id, n, high, odd, ids, body, meta)
+            SELECT u.known + u.skip, v_now, u.part, u.n, u.hi, false, u.ids, u.body, COALESCE(u.meta, '')
+              FROM (SELECT unnest(p_part) AS part, unnest(p_skip) AS skip, unnest(p_n) AS n, unnest(p_hi) AS hi,
+                           unnest(p_ids) AS ids, unnest(p_body) AS body, unnest(p_meta) AS meta,
+                           unnest(p_known) AS known) AS u;
+            PERFORM FROM (SELECT unnest(p_part) AS part, unnest(p_known) AS known) AS u
+              CROSS JOIN LATERAL (SELECT FROM queend.floors f
+                                   WHERE f.partition_id = u.part AND f.floor > u.known OFFSET 0) AS f;
+            v_named := NOT FOUND;
+        END IF;
+        IF v_named IS NOT TRUE THEN
+            RAISE EXCEPTION USING ERRCODE = 'QD409', MESSAGE = 'a head that was named is another, or does not suffice';
+        END IF;
+        v_done := p_part;
+        IF p_claim_row IS NOT NULL THEN
+            v_base := ARRAY(SELECT u.known + u.skip
+                              FROM unnest(p_known, p_skip) WITH ORDINALITY AS u (known, skip, ord) ORDER BY u.ord);
+        END IF;
+    ELSIF 0 = ANY (p_kind) OR 1 = ANY (p_kind) OR 0 < ANY (p_known) THEN
         WITH stored AS (
             INSERT INTO queend.log (base, created_at, partition_id, n, high, odd, ids, body, meta)
             SELECT COALESCE(t.next, (SELECT f.floor FROM queend.floors f WHERE f.partition_id = u.part), 0) + u.skip,
@@ -85,17 +119,30 @@ BEGIN
                            unnest(p_meta) AS meta, unnest(p_hint) AS hint, unnest(p_known) AS known,
                            unnest(p_known_at) AS known_at) AS u
               LEFT JOIN LATERAL (SELECT l.base + l.n AS next, l.high, l.odd, l.created_at FROM queend.log l
-                                  WHERE l.partition_id = u.part AND l.base >= COALESCE(u.hint, 0)
+                                  WHERE l.partition_id = u.part AND l.base >= COALESCE(GREATEST(u.hint, -2 - u.hint), 0)
                                   ORDER BY l.base DESC LIMIT 1) AS t ON true
              WHERE (u.kind = 2 OR u.lo >= v_min AND u.hi < v_max)
                AND (u.kind < 2 OR t.next = u.known AND t.created_at = u.known_at)
-               AND (t.next IS NULL AND COALESCE(u.hint, 0) = 0
+               AND (t.next IS NULL AND COALESCE(u.hint IN (0, -2), true)
                     OR t.created_at <= v_now AND (u.kind = 0 OR u.kind = 2 OR NOT t.odd AND u.lo > t.high))
             RETURNING partition_id, base)
         SELECT array_agg(partition_id), array_agg(base) INTO v_done, v_base FROM stored;
     END IF;
     IF cardinality(v_done) = cardinality(p_part) THEN      -- rows come back in the order they went in
-        IF cardinality(v_done) = 1 THEN
+        IF v_named THEN
+            ord := -2;
+            status := 0;
+            base := 0;
+            created_at := v_now;
+            RETURN NEXT;
+        ELSIF v_tells THEN      -- seldom: another probe costs those who do not ask nothing
+            RETURN QUERY
+            SELECT r.ord::int - 1, 0::smallint, r.base, v_now, NULL::bigint[], NULL::bigint[],
+                   CASE WHEN p_hint[r.ord] < -1
+                        THEN (SELECT uuid_send(l.high) FROM queend.log l
+                               WHERE l.partition_id = p_part[r.ord] AND l.base = r.base AND NOT l.odd) END
+              FROM unnest(v_base) WITH ORDINALITY AS r (base, ord);
+        ELSIF cardinality(v_done) = 1 THEN
             ord := 0;
             status := 0;
             base := v_base[1];
@@ -175,15 +222,16 @@ BEGIN
                COALESCE(t.high, '00000000-0000-0000-0000-000000000000') AS high,
                COALESCE(t.next, (SELECT f.floor FROM queend.floors f WHERE f.partition_id = u.part), 0)
                   + u.skip AS base,
-               u.kind < 2 OR COALESCE(t.odd, false) AS odd, t.next IS NULL AND COALESCE(u.hint, 0) = 0 AS alone,
-               u.known, u.known_at, COALESCE(t.created_at <= v_now, COALESCE(u.hint, 0) = 0)
+               u.kind < 2 OR COALESCE(t.odd, false) AS odd, t.next IS NULL AND u.hint = 0 AS alone,
+               u.known, u.known_at, COALESCE(t.created_at <= v_now, u.hint = 0)
                AND (u.kind < 2 AND u.lo >= v_max OR u.kind = 2 AND COALESCE(u.known, 0) BETWEEN -1 AND 0
                     AND (SELECT x.since FROM queend.unlisted x WHERE x.partition_id = u.part) IS NULL) AS late
-          FROM unnest(p_part, p_skip, p_n, p_kind, p_lo, p_ids, p_body, p_meta, p_hint, p_known,
-                      p_known_at) WITH ORDINALITY
-               AS u (part, skip, n, kind, lo, ids, body, meta, hint, known, known_at, ord)
+          FROM (SELECT x.*, COALESCE(GREATEST(x.told, -2 - x.told), 0) AS hint
+                  FROM unnest(p_part, p_skip, p_n, p_kind, p_lo, p_ids, p_body, p_meta, p_hint, p_known,
+                              p_known_at) WITH ORDINALITY
+                       AS x (part, skip, n, kind, lo, ids, body, meta, told, known, known_at, ord)) AS u
           LEFT JOIN LATERAL (SELECT l.base + l.n AS next, l.high, l.odd, l.created_at FROM queend.log l
-                              WHERE l.partition_id = u.part AND l.base >= COALESCE(u.hint, 0)
+                              WHERE l.partition_id = u.part AND l.base >= u.hint
                               ORDER BY l.base DESC LIMIT 1) AS t ON true
          WHERE v_done IS NULL OR u.part NOT IN (SELECT unnest(v_done))),
     late AS (

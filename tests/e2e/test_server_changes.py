@@ -102,6 +102,28 @@ def test_rows_in_memory_do_not_outlive_a_crash(serve, forgetful, database, queue
         assert data(client.pop(queue, batch=10, wait=True, timeout=100_000, autoAck=True)) == ["last"]
 
 
+@pytest.mark.parametrize("how", ["server", "backend"])
+def test_heads_do_not_outlive_a_crash(serve, forgetful, database, queue, how):
+    """A head that is named is not looked up: what is gone of the log must not be behind it."""
+    daemon, parts = serve(NUM_WORKERS=1), [f"p{n}" for n in range(5)]
+    def push_all(client: Client, numbers: range) -> None:
+        for n in numbers:
+            items = [{"queue": queue, "partition": one, "payload": n} for one in parts]
+            until(lambda: client.post("/api/v1/push", {"items": items}).status == 201, "it is stored")
+    with daemon.client() as client:
+        push_all(client, range(20))
+        settle(database)
+        push_all(client, range(20, 40))
+    crash(forgetful, how)
+    changed(daemon)
+    with daemon.client() as client:
+        push_all(client, range(40, 60))
+        for one in parts:
+            messages = client.pop(queue, one, batch=100, autoAck=True)
+            assert [message["offset"] for message in messages] == list(range(40))
+            assert data(messages) == [*range(20), *range(40, 60)]
+
+
 def test_leases_and_ids_do_not_outlive_a_crash(serve, forgetful, database, queue):
     daemon = serve()
     with daemon.client() as client:

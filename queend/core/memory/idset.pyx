@@ -212,12 +212,9 @@ cdef inline const unsigned char* chunk_id(PushItem** it, int k) noexcept nogil:
 # ---- a batch before it is sent ---------------------------------------------------------------------------------------
 
 cdef void batch_known(PushBatch* b, KnownArgs* a) noexcept nogil:
-    # What push is told of each row: how far its partition is known, and where its ids may stand.
+    # How far the partition of each row is known, and where its ids may stand.
     cdef int i
-    cdef bint any = False
     cdef PushGroup* g = NULL
-    pgarray_begin(&a.known, OID_INT8)
-    pgarray_begin(&a.known_at, OID_INT8)
     pgarray_begin(&a.look_row, OID_INT4)
     pgarray_begin(&a.look_from, OID_INT8)
     pgarray_begin(&a.look_to, OID_INT8)
@@ -226,18 +223,24 @@ cdef void batch_known(PushBatch* b, KnownArgs* a) noexcept nogil:
         if b.chunks[i].group is not g:
             g = b.chunks[i].group
             if g.has_other:
-                any = True
                 group_known(b, i, a)
-        if g.has_other:
+    uv_mutex_unlock(&idsets.lock)
+
+cdef void known_encode(PushBatch* b, KnownArgs* a) noexcept nogil:
+    # What push is told of it, row by row; nothing at all where it need not be told anything.
+    cdef int i
+    cdef PushGroup* g
+    for i in range(b.n_chunks if b.has_other or b.named else 0):
+        g = b.chunks[i].group
+        if b.named:
+            pgarray_int8(&a.known, g.partition.end.next)
+            pgarray_int8(&a.known_at, g.partition.end.at)
+        elif g.has_other:
             pgarray_int8(&a.known, g.known)
             pgarray_int8(&a.known_at, g.known_at)
         else:
             pgarray_null(&a.known)
             pgarray_null(&a.known_at)
-    uv_mutex_unlock(&idsets.lock)
-    if not any:
-        pgarray_begin(&a.known, OID_INT8)
-        pgarray_begin(&a.known_at, OID_INT8)
 
 cdef void group_known(PushBatch* b, int first, KnownArgs* a) noexcept nogil:
     cdef PushGroup* g = b.chunks[first].group
@@ -283,20 +286,25 @@ cdef void group_known(PushBatch* b, int first, KnownArgs* a) noexcept nogil:
 
 cdef void batch_learn(PushBatch* b, PGresult* res) noexcept nogil:
     # Remembers what was stored. Before the next batch is sent, which is to know it.
-    cdef int row, i
+    cdef int row, i, status
     cdef int64_t base
+    cdef Slice seen
     cdef PgIter dups
     uv_mutex_lock(&idsets.lock)
     for row in range(PQntuples(res)):
         i = pg_int4(res, row, PUSH_ORD)
-        if pg_int2(res, row, PUSH_STATUS) == 2 or i < 0 or i >= b.n_chunks:
+        status = pg_int2(res, row, PUSH_STATUS)
+        if status == 2 or i < 0 or i >= b.n_chunks:
             continue
-        base = pg_int8(res, row, PUSH_BASE) if pg_int2(res, row, PUSH_STATUS) != 3 else -1
-        if pg_int2(res, row, PUSH_STATUS) == 1:
+        # of a row that was stored at once it is something else: push/heads
+        seen = pg_bytes(res, row, PUSH_SEEN) if status else slice_of(NULL, 0)
+        base = pg_int8(res, row, PUSH_BASE) if status != 3 else -1
+        if status == 1:
             pg_array(res, row, PUSH_DUP_OFFSET, OID_INT8, &dups)
-            chunk_learn(&b.chunks[i], pg_bytes(res, row, PUSH_SEEN), base, pg_int8(res, row, PUSH_CREATED_AT), &dups)
-        else:
-            chunk_learn(&b.chunks[i], pg_bytes(res, row, PUSH_SEEN), base, pg_int8(res, row, PUSH_CREATED_AT), NULL)
+        chunk_learn(&b.chunks[i], seen, base, pg_int8(res, row, PUSH_CREATED_AT), &dups if status == 1 else NULL)
+    for i in range(b.n_chunks if b.named else 0):
+        chunk_learn(&b.chunks[i], slice_of(NULL, 0), b.chunks[i].group.began + b.chunks[i].skip,
+                    pg_int8(res, 0, PUSH_CREATED_AT), NULL)
     uv_mutex_unlock(&idsets.lock)
 
 cdef void chunk_learn(PushChunk* c, Slice seen, int64_t base, int64_t created_at, PgIter* dups) noexcept nogil:

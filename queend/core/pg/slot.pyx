@@ -41,6 +41,7 @@ cdef struct Slot:
     SlotPool* pool
     Slot* next_idle
     int64_t server            # the incarnation it is connected to
+    int64_t served_us         # monotonic, since when it is
     int first                 # host that it began to connect with
     int64_t suspicions        # of the process when it was connected
     int state
@@ -502,6 +503,7 @@ cdef void slot_prepared(Slot* s) noexcept nogil:
         return
     s.result = NULL
     s.server = incarnation_of(res)
+    s.served_us = clock_mono_us()
     dbclock_heard(pg_int8(res, 0, 3), s.sent_us, clock_mono_us())
     PQclear(res)
     s.backoff_ms = SLOT_BACKOFF_MIN_MS

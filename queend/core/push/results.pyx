@@ -50,35 +50,50 @@ cdef void batch_results(PushBatch* b, PGresult* res) noexcept nogil:
         i = pg_int4(res, row, PUSH_ORD)
         if pg_int2(res, row, PUSH_STATUS) == 2:
             handover_made(b, &claim, i, pg_int8(res, row, PUSH_BASE))
-        elif 0 <= i < b.n_chunks and pg_int2(res, row, PUSH_STATUS) != 3:
+        elif 0 <= i < b.n_chunks and pg_int2(res, row, PUSH_STATUS) == 0:
+            chunk_whole(&b.chunks[i], pg_int8(res, row, PUSH_BASE), pg_int8(res, row, PUSH_CREATED_AT))
+        elif 0 <= i < b.n_chunks and pg_int2(res, row, PUSH_STATUS) == 1:
             chunk_results(&b.chunks[i], res, row)
+    for i in range(b.n_chunks if b.named else 0):
+        chunk_whole(&b.chunks[i], b.chunks[i].group.began + b.chunks[i].skip, pg_int8(res, 0, PUSH_CREATED_AT))
+
+cdef void chunk_whole(PushChunk* c, int64_t base, int64_t created) noexcept nogil:
+    # As it was.
+    cdef PushItem* it = c.first
+    cdef int k
+    if it.run != NULL:
+        it.offset = base
+        it.created_us = created
+    else:
+        for k in range(c.n):
+            it.offset = base + k
+            it.created_us = created
+            it = it.next
+    c.whole = True
+    chunk_told(c, base, base + c.n)
+
+cdef inline void chunk_told(PushChunk* c, int64_t base, int64_t head) noexcept nogil:
+    # base: of what is new, -1: nothing is. Told to the groups even when a pop has seen this head before us: only we
+    # tell all of them.
+    if head > c.group.head:
+        c.group.head = head
+    if base >= 0:
+        atomic_set64(&c.group.partition.row_base, base)
+    c.group.answered = True
 
 cdef void chunk_results(PushChunk* c, PGresult* res, int row) noexcept nogil:
+    # Some of it may have been stored before.
     cdef PushItem* it = c.first
     cdef int64_t base = pg_int8(res, row, PUSH_BASE)
     cdef int64_t created = pg_int8(res, row, PUSH_CREATED_AT)
     cdef int64_t head = -1
     cdef int64_t fresh, off, stored_at
-    cdef bint grew = True     # something of the chunk was stored now
     cdef PgIter offs
     cdef PgIter ats
     cdef int k
-    c.whole = True
-    if it.run != NULL and pg_int2(res, row, PUSH_STATUS) == 1:
+    if it.run != NULL:
         fresh = run_results(it, res, row, base, created)
-        c.whole = fresh - base == c.n
-        grew = base >= 0 and fresh > base
         head = run_head(it)
-    elif it.run != NULL:
-        it.offset = base
-        it.created_us = created
-        head = base + c.n
-    elif pg_int2(res, row, PUSH_STATUS) == 0:
-        for k in range(c.n):
-            it.offset = base + k
-            it.created_us = created
-            it = it.next
-        head = base + c.n
     else:
         pg_array(res, row, PUSH_DUP_OFFSET, OID_INT8, &offs)
         pg_array(res, row, PUSH_DUP_AT, OID_INT8, &ats)
@@ -100,16 +115,10 @@ cdef void chunk_results(PushChunk* c, PGresult* res, int row) noexcept nogil:
                 it.created_us = created
                 fresh += 1
             it = it.next
-        c.whole = fresh - base == c.n
-        grew = base >= 0 and fresh > base
-        if grew and fresh > head:
+        if base >= 0 and fresh > base and fresh > head:
             head = fresh
-    # Told to the groups even when a pop has seen this head before us: only we tell all of them.
-    if head > c.group.head:
-        c.group.head = head
-    if grew:
-        atomic_set64(&c.group.partition.row_base, base)
-    c.group.answered = True
+    c.whole = fresh - base == c.n
+    chunk_told(c, base if fresh > base else -1, head)
 
 cdef void stream_keep(PushStream* s, PushBatch* b) noexcept nogil:
     # Rows for the cache are copied without a lock, then hung in together.

@@ -48,7 +48,7 @@ cdef bint batch_chunks(PushBatch* b) noexcept nogil:
     return True
 
 cdef void batch_encode(PushBatch* b, RowArgs* a, PgArray* hint, BodyPack* pack) noexcept nogil:
-    # hint: where the newest row of each partition begins; NULL: nobody asks.
+    # hint: what is known of the newest row of each partition; NULL: nobody asks.
     cdef uint64_t lanes = 0
     cdef int i, kind
     cdef PushChunk* c
@@ -61,7 +61,7 @@ cdef void batch_encode(PushBatch* b, RowArgs* a, PgArray* hint, BodyPack* pack) 
         pgarray_int4(&a.skip, c.skip)
         pgarray_int4(&a.n, c.n)
         if hint != NULL:
-            pgarray_int8(hint, atomic_get64(&g.partition.row_base))
+            pgarray_int8(hint, g.hint)
         if not g.has_client and not b.unsure:
             kind = 0
         elif not g.has_other:
@@ -73,9 +73,13 @@ cdef void batch_encode(PushBatch* b, RowArgs* a, PgArray* hint, BodyPack* pack) 
         pgarray_int2(&a.kind, kind)
         if g.has_v7:
             pgarray_uuid(&a.lo, g.lo)
-            pgarray_uuid(&a.hi, g.hi)
         else:
             pgarray_null(&a.lo)
+        if b.named:
+            pgarray_uuid(&a.hi, group_top(g))
+        elif g.has_v7:
+            pgarray_uuid(&a.hi, g.hi)
+        else:
             pgarray_null(&a.hi)
         chunk_encode(a, pack, c, b.plain)
     lanes_encode(&a.lanes, lanes)

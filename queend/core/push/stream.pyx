@@ -160,6 +160,8 @@ cdef void stream_send(PushStream* s, PushBatch* b) noexcept nogil:
         batch_known(b, &a.known)
     if handover_begin(s, b, &a.claims) and b.has_other:
         batch_known(b, &a.known)     # fewer rows now
+    heads_choose(b, slotpool_take(e.slots))
+    known_encode(b, &a.known)
     batch_encode(b, &a.rows, &a.hint, &e.pack)
     s.worker.counters.op[OP_PUSH].calls += 1
     call_send(&s.call)
@@ -176,7 +178,7 @@ cdef void stream_done(Call* c, PGresult* res, int outcome) noexcept nogil:
     if outcome != SLOT_OK:
         stream_trouble(s, b, res, outcome)
         return
-    if PQntuples(res) and pg_int4(res, 0, 0) < 0:
+    if PQntuples(res) and pg_int4(res, 0, PUSH_ORD) == -1:
         # The catalog changed elsewhere: reload, find the names again, send again.
         handover_undo(s, b, False)
         s.stale = True
@@ -185,6 +187,7 @@ cdef void stream_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         return
     spool.doubt = False
     batch_learn(b, res)
+    heads_learn(b, res, s.call.sent_us)
     if stream_refuses(res):
         if s.main == NULL:
             side_take(s, b, res)
@@ -229,6 +232,7 @@ cdef void stream_drop(PushStream* s, PushBatch* b) noexcept nogil:
 cdef void stream_trouble(PushStream* s, PushBatch* b, PGresult* res, int outcome) noexcept nogil:
     cdef int64_t now = clock_mono_us()
     cdef const Verdict* v = verdict_of(res)
+    cdef bint refuted = heads_refuted(b, res)
     handover_undo(s, b, res == NULL and outcome < SLOT_UNSENT)
     if outcome == SLOT_UNSENT:
         stream_first(s, b)
@@ -236,6 +240,9 @@ cdef void stream_trouble(PushStream* s, PushBatch* b, PGresult* res, int outcome
         return
     if outcome > SLOT_UNSENT:
         batch_fail(s, b, 503)
+        return
+    if refuted:
+        stream_first(s, b)        # at once: nothing of it was stored
         return
     b.tries += 1
     if outcome != SLOT_ERROR:

@@ -73,6 +73,7 @@ cdef void tx_encode(TxCall* call, TxArgs* a) noexcept nogil:
     cdef int i
     if call.batch.has_other:
         batch_known(&call.batch, &a.known)
+        known_encode(&call.batch, &a.known)
     batch_encode(&call.batch, &a.rows, NULL, &call.base.engine.pack)
     ack_encode(call.rows, call.n_rows, &a.acks, &a.failures, NULL)
     for i in range(j.req.n_required):

@@ -73,6 +73,15 @@ cdef inline bint queue_holds_back(const Queue* q) noexcept nogil:
     # Can what is stored, and not leased, have to wait? Then only a pop in the database knows how much may be delivered.
     return q.delay_us or q.window_us or q.rate_us or q.shared
 
+cdef struct LogEnd:           # of a partition, as this process wrote it last (push/heads)
+    int64_t next              # where its newest row ends
+    int64_t at                # the moment of that row
+    unsigned char[16] high    # `high` of that row
+    int64_t sent_us           # monotonic, when the push of that row was sent
+    uint16_t alone            # pushes in a row before which nobody else had written
+    uint8_t met               # how often a head that was named turned out to be another
+    uint8_t known             # all of this is so, if nobody else has written since, and the row is not odd
+
 cdef struct Partition:
     int32_t id
     SharedFlag dead
@@ -86,6 +95,7 @@ cdef struct Partition:
     int64_t head              # next offset to be assigned, as far as known (book)
     int64_t row_base          # offset at which its newest row begins, as far as known (a hint: set by the
                               # thread of its lane's stream, read by those of transactions)
+    LogEnd end                # its lane's stream's thread
     CachedRow* cache_first    # its newest rows, in memory (book)
     CachedRow* cache_last
     PushGroup* open           # what the stream of its lane gathers for it (that stream's thread)

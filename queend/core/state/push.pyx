@@ -83,6 +83,17 @@ cdef struct PushGroup:
     bint scheduled            # some record of it has a delivery moment
     bint to_side              # it has to wait at its stream's side: push/side
     bint learn                # its partition's ids are to be read before it is sent
+    # push/heads:
+    int64_t hint              # what push is told of its newest row
+    int answers               # to rows of it
+    bint sound                # all of them were stored as they were
+    bint told                 # with `high`
+    bint timely               # all its version-7 ids are of about now
+    bint refuted              # the head that was named was another, or did not suffice
+    unsigned char[16] high
+    int64_t began             # its first offset
+    int64_t ended             # behind its last
+    int64_t ended_at
 
 cdef struct PushChunk:
     PushGroup* group
@@ -113,6 +124,7 @@ cdef struct PushBatch:
     bint scheduled            # some record of it has a delivery moment
     bint has_other            # some id in it that is the client's and not of version 7
     bint plain                # no row of it may be compressed: duplicates are taken out of it in SQL
+    bint named                # all heads are named
     int tries
     int64_t since_us          # when it was first sent
     int64_t begun_us          # when it began to gather, where the operator asked for a hold

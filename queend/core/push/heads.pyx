@@ -1,0 +1,140 @@
+# The end of a partition's log, known because this process wrote it. In: groups that are about to leave; answers to
+# them. Out: what push is told of each partition's newest row. No I/O in here. Owner of Partition.end: the thread of its
+# lane's stream.
+#
+# Where the heads of all partitions of a batch are known they are named, and none is looked up (sql/function/push.sql).
+# A head that is named must never be too high: a server may have lost the row it is of. So it is named only
+# to a backend that lived before that row was sent: a crash ends all backends, and a server that took over, or was
+# restored, has others. That a head is too low the database sees: the statement is undone and sent once more, without
+# names.
+
+cdef enum:
+    HINT_NAMED = -1               # the head is named
+    HEAD_TIMELY_US = 50000000     # ids further from the database's clock are left to it: its own bound is 60 s
+    HEAD_CLOCK_US = 100000        # how much later than the database's clock, as far as we know it, a row may seem
+    HEAD_ALONE = 8                # pushes before which nobody else wrote, until a head is named
+    HEAD_MET_MOST = 3             # conflicts that make it 16 times as many, each
+
+cdef inline int64_t id_time_us(const unsigned char* id) noexcept nogil:
+    # Of a version-7 id.
+    cdef uint64_t word
+    memcpy(&word, id, 8)
+    return <int64_t>(be64toh(word) >> 16) * 1000
+
+cdef inline bint id_timely(const unsigned char* id, int64_t now_us) noexcept nogil:
+    cdef int64_t at = id_time_us(id)
+    return now_us - HEAD_TIMELY_US <= at <= now_us + HEAD_TIMELY_US
+
+cdef inline const unsigned char* group_top(PushGroup* g) noexcept nogil:
+    # `high` of its rows, if nobody else has written.
+    if g.has_v7 and memcmp(g.hi, g.partition.end.high, 16) > 0:
+        return &g.hi[0]
+    return &g.partition.end.high[0]
+
+cdef inline bint end_alone(const LogEnd* end) noexcept nogil:
+    # With the push that is about to leave.
+    return end.alone + 1 >= HEAD_ALONE << (4 * end.met)
+
+# ---- before it is sent ---------------------------------------------------------------------------------------------
+
+cdef void heads_choose(PushBatch* b, const Slot* slot) noexcept nogil:
+    # What push is told of the newest rows: after what it is told of ids (batch_known). slot: by which it is sent, NULL:
+    # none is free.
+    cdef PushGroup* g = b.first
+    cdef int64_t now = dbclock_now()
+    cdef bint clock = dbclock_known()
+    b.named = slot != NULL and clock and not b.unsure and not b.scheduled
+    while g != NULL:
+        g.answers = 0
+        g.sound = True
+        g.told = False
+        g.timely = clock and (not g.has_v7 or id_timely(g.lo, now) and id_timely(g.hi, now))
+        g.hint = atomic_get64(&g.partition.row_base)
+        b.named = b.named and g.partition.end.sent_us > slot.served_us and group_names(g, now)
+        if not g.partition.end.known and end_alone(&g.partition.end):
+            g.hint = -2 - g.hint      # and say `high`
+        g = g.next
+    g = b.first if b.named else NULL
+    while g != NULL:
+        g.hint = HINT_NAMED
+        g.began = g.partition.end.next
+        g = g.next
+
+cdef inline bint group_names(PushGroup* g, int64_t now_us) noexcept nogil:
+    # Is its head known, and do its ids and the newest row prove each other?
+    cdef const LogEnd* end = &g.partition.end
+    if not end.known or not g.timely or end.at > now_us + HEAD_CLOCK_US or not end_alone(end):
+        return False
+    if g.has_v7 and g.has_client and memcmp(g.lo, end.high, 16) <= 0:
+        return False
+    return not g.has_other or g.known == end.next and g.known_at == end.at
+
+# ---- and when it is answered ---------------------------------------------------------------------------------------
+
+cdef void heads_learn(PushBatch* b, PGresult* res, int64_t sent_us) noexcept nogil:
+    # Before the next batch is sent, which is to know them.
+    cdef PushGroup* g = b.first
+    cdef int row, i, status
+    for row in range(PQntuples(res)):
+        i = pg_int4(res, row, PUSH_ORD)
+        status = pg_int2(res, row, PUSH_STATUS)
+        if status != 2 and 0 <= i < b.n_chunks:
+            chunk_end(&b.chunks[i], status, res, row)
+    for i in range(b.n_chunks if b.named else 0):
+        b.chunks[i].group.answers += 1
+        b.chunks[i].group.ended = b.chunks[i].group.began + b.chunks[i].skip + b.chunks[i].n
+        b.chunks[i].group.ended_at = pg_int8(res, 0, PUSH_CREATED_AT)
+    while g != NULL:
+        group_end(g)
+        g.partition.end.sent_us = sent_us
+        g = g.next
+
+cdef void chunk_end(PushChunk* c, int status, PGresult* res, int row) noexcept nogil:
+    cdef PushGroup* g = c.group
+    cdef int64_t base = pg_int8(res, row, PUSH_BASE)
+    cdef Slice high
+    g.answers += 1
+    if status != 0:
+        g.sound = False
+        return
+    if c.skip == 0:
+        g.began = base
+        high = pg_bytes(res, row, PUSH_SEEN)
+        g.told = g.hint < HINT_NAMED and high.n == 16
+        if g.told:
+            memcpy(g.high, high.p, 16)
+    if g.answers == 1 or base + c.n > g.ended:
+        g.ended = base + c.n
+    g.ended_at = pg_int8(res, row, PUSH_CREATED_AT)
+
+cdef void group_end(PushGroup* g) noexcept nogil:
+    cdef LogEnd* end = &g.partition.end
+    cdef bint alone = g.began == end.next
+    if g.answers == 0 or not g.sound:
+        end.known = False
+        return
+    if alone:
+        end.alone += end.alone < 0xffff
+    else:
+        end.alone = 0
+        end.met += g.refuted and end.met < HEAD_MET_MOST
+    g.refuted = False
+    if g.told:
+        memcpy(end.high, g.high, 16)
+    else:
+        memcpy(end.high, group_top(g), 16)
+    end.known = g.told or end.known and alone and g.timely
+    end.next = g.ended
+    end.at = g.ended_at
+
+cdef bint heads_refuted(PushBatch* b, PGresult* res) noexcept nogil:
+    # The statement failed, or nobody knows: what it named is looked up from now on. True: that was its only fault.
+    cdef const char* code = PQresultErrorField(res, PG_DIAG_SQLSTATE) if res != NULL else NULL
+    cdef bint fault = b.named and code != NULL and (strcmp(code, b"23505") == 0 or strcmp(code, b"QD409") == 0)
+    cdef PushGroup* g = b.first if b.named else NULL
+    while g != NULL:
+        g.partition.end.known = False
+        g.refuted = fault
+        g = g.next
+    b.named = False
+    return fault
