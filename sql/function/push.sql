@@ -35,7 +35,7 @@
 -- The lanes are held to the end of the transaction: offsets are given in the order of commit, and nobody else can write
 -- the ids that are checked here.
 --   0. Heads are named: no row is looked for. p_known is the head of each partition, the end of a row of p_known_at
---      that is not odd; p_hi is not below `high` of that row; where p_kind is not 0, every id is above it or remembered.
+--      that is not odd; p_hi is not below `high` of that row; where p_kind is not 0 every id is above it or remembered.
 --      All is stored, and one row says so: ord -2, status 0, the moment in created_at. Or nothing is: 23505 where a row
 --      begins at such a head, since somebody else wrote it; QD409 for every other reason.
 --      A head that is too low does no harm: what was written since begins there, and the primary key refuses a second

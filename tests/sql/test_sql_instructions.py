@@ -1,6 +1,7 @@
-"""Instructions of a pop and its acknowledgment where nothing is special: ten partitions of one group, callgrind in a
-PostgreSQL of one session, so no clock and no noise. The budgets stand in instructions.toml, for the major version they
-were counted on. A push is not here: its way depends on how old its ids are."""
+"""Instructions of a push, a pop and its acknowledgment where nothing is special: ten partitions of one group, callgrind
+in a PostgreSQL of one session, so no clock and no noise. The budgets stand in instructions.toml, for the major version
+they were counted on. The ids of the pushes are of version 4 and known to be new: the way of others depends on how old
+they are."""
 import os
 import re
 import shlex
@@ -12,7 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from sql.calls import ACK_LEASED, MINUTE
-from sql.records import PUSH, batch, id7, new_lease, push_arrays
+from sql.records import NOTHING, PUSH, batch, id4, id7, new_lease, push_arrays
 from support.callgrind import instructions
 from support.postgres import Postgres, running
 
@@ -24,15 +25,28 @@ OVER, UNDER = 1.02, 0.9     # runs differ by a thousandth
 PARTITIONS = 10
 TAKE, ROW = 4, 2    # records of a delivery, and of a row of the log
 ROUNDS = 3          # the first one plans
-CALLS = ("pop", "pop_leased", "ack_leased")
+CALLS = ("pop", "pop_leased", "ack_leased", "push", "push_named")
 POP = ("SELECT * FROM queend.pop(%s, %s::int[], %s::int[], %s::int[], %s::boolean[], %s::int[], %s::int[],"
        " %s::boolean[], %s::uuid[], %s::bigint[], %s::bigint[], %s::bigint[])")
 
 
-def steady(parts: list[int], group: int) -> list[tuple[str, list]]:
-    """The calls of all rounds, in the order of CALLS. Each takes what is next in every partition."""
+def push_one(parts: list[int], ends: dict[int, tuple], named: bool) -> tuple[str, list]:
+    """One record in each partition, of which the caller knows the newest row: (base, its end, its moment). named: that
+    nobody has written since is for the primary key to say, else the row is looked up."""
+    rows = [batch(part, [id4()], [b"x" * 130])._replace(hi=NOTHING) for part in parts]
+    bases, heads, moments = zip(*(ends[part] for part in parts))
+    return (f"SELECT * FROM queend.push(%s, %s::int[], {PUSH}, %s::bigint[], p_known => %s::bigint[],"
+            " p_known_at => %s::bigint[])",
+            [1, sorted({part & 63 for part in parts}), *push_arrays(rows), [-1] * len(parts) if named else list(bases),
+             list(heads), list(moments)])
+
+
+def steady(parts: list[int], group: int, ends: dict[int, tuple]) -> list[tuple[str, list]]:
+    """The calls of all rounds, in the order of CALLS. Each takes what is next in every partition; pushes go to other
+    partitions, each of `ends` once."""
     many = len(parts)
     calls: list[tuple[str, list]] = []
+    fresh = sorted(ends)
     for number in range(ROUNDS):
         lease, first = new_lease(), (2 * number + 1) * TAKE
         for auto in (True, False):
@@ -40,6 +54,9 @@ def steady(parts: list[int], group: int) -> list[tuple[str, list]]:
                                 [1] * many, [auto] * many, [lease] * many, [MINUTE] * many, [0] * many, [0] * many]))
         calls.append((ACK_LEASED, [1, parts, [group] * many, [lease] * many, [first] * many,
                                    [first + TAKE - 1] * many, [first + TAKE] * many, False]))
+        for named in (False, True):
+            at = (2 * number + named) * many
+            calls.append(push_one(fresh[at:at + many], ends, named))
     return calls
 
 
@@ -52,18 +69,24 @@ def pushed(parts: list[int]) -> tuple[str, list]:
 def script(server: Postgres, database: str) -> str:
     """Fills the database; the steady calls, a line each."""
     with psycopg.connect(database, autocommit=True, cursor_factory=psycopg.ClientCursor) as db:
+        count = PARTITIONS * (1 + 2 * ROUNDS)
         found = db.execute("SELECT ord, partition_id FROM queend.resolve(%s, %s)",
-                           (["q"] * PARTITIONS, [f"p{i}" for i in range(PARTITIONS)])).fetchall()
-        parts = sorted(part for _, part in found)
+                           (["q"] * count, [f"p{i}" for i in range(count)])).fetchall()
+        all_parts = sorted(part for _, part in found)
+        parts = all_parts[:PARTITIONS]
         group, = db.execute("SELECT group_id FROM queend.group_resolve((SELECT id FROM queend.queues), 'g', 'all',"
                             " NULL)").fetchone()
         db.execute("SELECT queend.cursors_open(%s::int[], %s::int[], %s::boolean[])",
                    (parts, [group] * PARTITIONS, [True] * PARTITIONS))
         for _ in range(2 * ROUNDS * TAKE // ROW):
             assert all(row[1] == 0 for row in db.execute(*pushed(parts)).fetchall())
+        assert all(row[1] == 0 for row in db.execute(*pushed(all_parts[PARTITIONS:])).fetchall())
         db.execute("VACUUM ANALYZE")
+        newest = db.execute("SELECT DISTINCT ON (partition_id) partition_id, base, base + n, created_at"
+                            " FROM queend.log ORDER BY partition_id, base DESC").fetchall()
+        ends = {part: tuple(end) for part, *end in newest if part not in parts}
         mogrify = db.cursor().mogrify
-        return "".join(f"{mogrify(statement, values)}\n" for statement, values in steady(parts, group))
+        return "".join(f"{mogrify(statement, values)}\n" for statement, values in steady(parts, group, ends))
 
 
 @pytest.fixture(scope="module")
