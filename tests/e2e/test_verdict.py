@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.client import Client, ack_of, data
+from support.client import Client, ack_of, data, pop_target
 from support.crowd import Crowd
 from support.daemon import Daemon
 from support.faults import Faults
@@ -195,6 +195,25 @@ def test_a_look_for_work_goes_on_until_it_is_through(shop, queue) -> None:
             faults.plant("pop_scan", code, 2)
             messages = client.pop(queue, consumerGroup=f"g{code}", batch=10, wait=True, timeout=100_000)
             assert data(messages) == [1, 2], code
+
+
+def test_nobody_waits_for_ever_for_what_is_not_known(start_daemon, postgres, queue) -> None:
+    """A pop that does not wait is refused while the group cannot be looked through, or the catalogue cannot be loaded;
+    one that waits does so as long as it said."""
+    daemon = start_daemon(postgres.database(), QUEEND_PATIENCE_MS=500, NUM_WORKERS=1)
+    faults = Faults(daemon.conninfo, "pop_scan", "catalog_load")
+    with daemon.client() as client:
+        client.push(queue, 1, partition="p")
+        for function, target in (("pop_scan", queue), ("catalog_load", "nobody-knows")):
+            faults.plant(function, "XX000")
+            asked = {"consumerGroup": f"g-{function}"}
+            answer = client.get(pop_target(target, **asked))
+            assert answer.status == 503 and answer.headers["retry-after"], (function, answer)
+            assert client.pop(target, wait=True, timeout=100, **asked) == []
+            faults.clear(function)
+        assert data(client.pop(queue, wait=True, timeout=100_000, consumerGroup="g-pop_scan")) == [1]
+        assert client.pop_answer("nobody-knows").status in (200, 204)
+    faults.close()
 
 
 def test_only_the_message_at_fault_is_refused(start_daemon, postgres, queue) -> None:

@@ -305,7 +305,7 @@ cdef const char* pop_park(Engine* e, PopJob* j) noexcept nogil:
     if j.until_us and not j.job.stands and atomic_get64(&jobs_standing) >= e.settings.max_parked:
         e.worker.counters.not_parked += 1
         return "Too many pops are waiting; try again"
-    if j.until_us and not heap_add(&e.deadlines, &j.deadline, j.until_us):
+    if not heap_add(&e.deadlines, &j.deadline, j.until_us if j.until_us else clock_mono_us() + e.patience_us):
         return "Out of memory"
     if not book_park(j):
         heap_del(&e.deadlines, &j.deadline)
@@ -331,7 +331,8 @@ cdef void pop_wait_or_answer(Worker* w, PopJob* j, int why) noexcept nogil:
 # ---- waking, leaving ------------------------------------------------------------------------------------------------
 
 cdef void pop_deadline(Worker* w, PopJob* j) noexcept nogil:
-    # The long poll ran out. When somebody woke it at the same moment, that attempt is its last.
+    # The long poll ran out; or whoever only asks whether there is anything has waited for a scan, or for tokens, as
+    # long as the patience lasts. When somebody woke it at the same moment, that attempt is its last.
     cdef bint mine
     uv_mutex_lock(&book.lock)
     mine = j.parked_at != PARKED_NOT
@@ -339,7 +340,10 @@ cdef void pop_deadline(Worker* w, PopJob* j) noexcept nogil:
     uv_mutex_unlock(&book.lock)
     if mine:
         heap_del(&engine_of(w).deadlines, &j.deadline)
-        pop_empty(j, WHY_EXPIRED)
+        if j.until_us or j.gone:
+            pop_empty(j, WHY_EXPIRED)
+        else:
+            pop_fail(j, 503, "What this group has to consume is not known yet; try again")
 
 cdef void pop_gone(Request* r) noexcept nogil:
     # The client left. Parked: forget it. On its way: whatever it claims is given back.

@@ -12,7 +12,7 @@ cdef void engine_drain(Worker* w) noexcept nogil:
     d = &e.discover
     if e.want_reload and clock_mono_us() >= e.reload_pause:
         reload_send(e)
-    if e.wait_reload.n and not slotpool_ready(e.slots):
+    if e.wait_reload.n:
         reload_waits(e)
     e.hold_us = -1
     e.rotate += 1

@@ -22,17 +22,19 @@ cdef void reload_send(Engine* e) noexcept nogil:
     call_send(&e.reload)
 
 cdef void reload_waits(Engine* e) noexcept nogil:
-    # Who waits for a reload while no connection is there: long polls until their own deadline, all others as long as
-    # the patience lasts.
+    # Who waits for a reload, this worker's or another's: long polls until their own deadline, all others as long as the
+    # patience lasts. Where nobody reloads any more, this worker does.
     cdef int n = e.wait_reload.n
     cdef int64_t now = clock_mono_us()
     cdef Job* job
     cdef bint lost = e.unready_since != 0 and now - e.unready_since > e.patience_us
+    if not e.want_reload and not reload_running:
+        e.want_reload = True
     while n:
         n -= 1
         job = joblist_take(&e.wait_reload)
         if not job_outlasts(job, &e.wait_reload, now):
-            if lost:
+            if lost or e.unready_since == 0 and now - job.born_us > 2 * e.patience_us:
                 job.kind.refuse(job, 503, b"The database is not reachable")
             else:
                 joblist_add(&e.wait_reload, job)
