@@ -30,10 +30,10 @@ export class Ring {
 
 interface Line { label: string; colour: string; dash?: number[] }
 
-/** A minute at least: a single point would have its moment at every mark of the axis. */
-export function span(low: number | null, high: number | null): [number, number] {
-  const end = high ?? Date.now() / 1000;
-  return [Math.min(low ?? end, end - 60), end];
+/** What the axis of time shows of these moments: a minute at least. A single one uPlot would give a day. */
+export function span(moments: (number | null)[]): [number, number] {
+  const end = moments.at(-1) ?? Date.now() / 1000;
+  return [Math.min(moments[0] ?? end, end - 60), end];
 }
 
 export function Chart({ title, ring, lines, write, turn }: { title: string; ring: Ring; lines: Line[]; write: (value: number) => string; turn: number }): JSX.Element {
@@ -49,8 +49,8 @@ export function Chart({ title, ring, lines, write, turn }: { title: string; ring
       const colour = (name: string): string => style.getPropertyValue(name).trim();
       const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "12px system-ui" };
       plot.current = new uPlot({
-        width: Math.max(200, host.clientWidth), height: 180, legend: { show: false }, cursor: { show: false },
-        scales: { x: { time: true, range: (_, low, high) => span(low, high) }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), high ? high * 1.1 : 1] } },
+        width: Math.max(200, host.clientWidth), height: 180, padding: [8, 32, 0, 0], legend: { show: false }, cursor: { show: false },
+        scales: { x: { time: true, range: () => span(ring.data[0] ?? []) }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), high ? high * 1.1 : 1] } },
         axes: [{ ...axis, space: 90, values: (_, ticks) => ticks.map((one) => new Date(one * 1000).toLocaleTimeString([], { hour12: false })) }, { ...axis, size: 64, values: (_, ticks) => ticks.map((one) => write(one)) }],
         series: [{}, ...lines.map((one) => ({ label: one.label, stroke: colour(one.colour), width: 2, points: { show: false }, ...(one.dash ? { dash: one.dash } : {}) }))],
       }, ring.data as uPlot.AlignedData, host);

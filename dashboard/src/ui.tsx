@@ -6,9 +6,13 @@ import type { Polled } from "./poll";
 import { alter } from "./route";
 import { visible } from "./text";
 
+/** Letters of a name that a table does not divide. */
+const SHORT = 20;
+
 /** A stranger's text on one line: set apart, so that it does not turn the line around. */
 export function Name({ children }: { children: string }): JSX.Element {
-  return <bdi class={children === "" ? "name empty" : "name"}>{visible(children)}</bdi>;
+  const text = visible(children);
+  return <bdi class={`name${children === "" ? " empty" : ""}${text.length <= SHORT ? " short" : ""}`}>{text}</bdi>;
 }
 
 export function Time({ at }: { at: string | null | undefined }): JSX.Element {

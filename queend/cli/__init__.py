@@ -16,6 +16,7 @@ from typer.main import get_command
 
 from .. import __version__
 from .completion import VARIABLE
+from .habits import hint
 from .remote import CaFile, Context, Timeout, TokenFile, Url, given
 
 # by heading: the name of each command, its file below queend/cli, what it is for
@@ -102,6 +103,8 @@ def spoken() -> Iterator[None]:
         if hasattr(error, "format_message") and isinstance(getattr(error, "message", None), str):
             for pattern, instead in REWORDED:
                 error.message = re.sub(pattern, instead, error.message)
+            if meant := hint(error.message, getattr(error, "ctx", None)):
+                error.message = f"{error.message.removesuffix('.')}. {meant}"
         raise
 
 
@@ -152,8 +155,10 @@ def queend(url: Url = None, context: Context = None, token_file: TokenFile = Non
 
 
 def main() -> None:
-    if sys.stdin is None:           # it was closed: as if there were nothing in it
-        sys.stdin = open(os.devnull, encoding="utf-8")
+    # Those that were closed: as if there were nothing in them, and nobody who reads.
+    sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")
     if VARIABLE in os.environ:      # a shell asks what may come next
         from typer.completion import completion_init
 

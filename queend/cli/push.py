@@ -76,7 +76,8 @@ def push(
         except Bad as error:
             sender.flush()
             stored = f"{many(sender.stored, 'message')} before it {'was' if sender.stored == 1 else 'were'} stored"
-            raise Stop(f"{error}; {stored}", 1) from None
+            hint = "the queue comes first, then the payloads" if payload and queue[:1] in ("{", "[", '"') else ""
+            raise Stop(f"{error}; {stored}", 1, hint) from None
         except BaseException:
             sender.tell()
             raise

@@ -1,6 +1,7 @@
 """What every command has that talks to a server: which server, how to say what went wrong, its exit status."""
 from __future__ import annotations
 
+import errno
 import inspect
 import os
 import sys
@@ -65,10 +66,21 @@ def ending(function: Callable[..., Any]) -> Callable[..., Any]:
                 tell(str(error))
                 raise typer.Exit(USAGE) from None
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _unread()
             raise typer.Exit(CLOSED) from None
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EDQUOT):
+                raise
+            _unread()
+            tell(f"what was to be printed could not be written: {error.strerror}")
+            raise typer.Exit(REFUSED) from None
 
     return like(run, function, {})
+
+
+def _unread() -> None:
+    """What is still to be printed goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def remote(function: Callable[..., Any]) -> Callable[..., Any]:

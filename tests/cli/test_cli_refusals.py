@@ -18,16 +18,27 @@ WRONG = {
     "--timeout x queue list": "'--timeout': it must be a valid number\n",
     "token inspect /nowhere": "the token cannot be read: /nowhere: No such file or directory",
     "queue list --token-file /nowhere": "the token cannot be read: /nowhere: No such file or directory",
+    # as other tools have it
+    "pub q 1": "No such command 'pub'. It is `queend push`.\n", "SUB q": "It is `queend pop`.\n",
+    "search q 1": "It is `queend message search`.\n", "stream ls": "It is `queend queue list`.\n",
+    "queue info q": "It is `queend queue show`.\n", "queue rm q": "It is `queend queue delete`.\n",
+    "context rm x": "It is `queend context remove`.\n", "dlq purge-all q": "Did you mean 'purge'",
+    "message q": "There are list, search, show.\n", "nonsense": "No such command 'nonsense'.\n",
+    "queue list --json": "Here -o json, ndjson or names says how it is printed.",
+    "--server http://x queue list": "Here --url names the server.",
+    "queue list --token x": "Here QUEEND_TOKEN, --token-file or a context gives the token.",
 }
 EMPTY = {"queue list no-*": "no such queues", "group list": "no groups", "group list --lagging": "no group is behind",
-         "dlq list": "no dead letters", "trace list": "no names: nothing was noted",
+         "dlq list": "no dead letters", "message list": "no messages",
+         "trace list": "no names: nothing was noted",
          "trace named x": "nothing was noted under 'x'", "context list": "no saved servers: queend context add"}
 MESSAGE = "00000000-0000-0000-0000-000000000001/x"
 # Every command that talks to a server.
 CALLS = ["doctor", "queue list", "queue show q", "queue configure q leaseTime=5", "queue pause q", "queue resume q",
          "queue clear q --yes", "queue delete q --yes", "group list", "group show g", "group seek g q --end --yes",
          "group pause g", "group resume g", "group delete g --yes", "export", "bench -s 1", "push q 1", "pop q",
-         "tail q", f"ack {MESSAGE}", "dlq list", f"dlq show {MESSAGE}", f"dlq edit {MESSAGE} 1",
+         "tail q", "message list q", "message search q x", f"message show {MESSAGE}",
+         f"ack {MESSAGE}", "dlq list", f"dlq show {MESSAGE}", f"dlq edit {MESSAGE} 1",
          "dlq redrive q --yes", "dlq purge q --yes",
          "trace list", "trace named x", f"trace show {MESSAGE}"]
 

@@ -212,3 +212,14 @@ def test_a_closed_standard_input_is_an_empty_one(nowhere):
     asked = subprocess.run(["sh", "-c", 'exec "$@" <&-', "-", sys.executable, "-m", "queend", "token", "inspect", "-"],
                            env=nowhere.clean(), cwd="/", stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
     assert asked.returncode == 2 and "there is no token in it" in asked.stderr, asked.stderr
+
+
+@pytest.mark.parametrize("where, status, told", [
+    (">/dev/full", 1, "queend: what was to be printed could not be written: No space left on device\n"),
+    (">&-", 0, "")])
+def test_a_standard_output_that_takes_nothing(nowhere, where, status, told):
+    """Also one that is closed: what is connected next must not take its place."""
+    listed = [sys.executable, "-m", "queend", "context", "list", "-o", "json"]
+    done = subprocess.run(["sh", "-c", f'exec "$@" {where}', "-", *listed], env=nowhere.clean(), cwd="/",
+                          stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
+    assert (done.returncode, done.stderr) == (status, told)

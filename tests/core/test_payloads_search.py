@@ -89,6 +89,8 @@ def test_what_cannot_be_read_is_counted():
         assert search([damaged, good], b"n")[1:] == (4, 4, None)
     beyond = row(0, [b"1"] * 3, extras=b"\x11\x02" + bytes([5, 9]))      # times that do not fit
     assert search([beyond], b"1")[2] == 2
+    strange = meta({0: (None, None, "abc")}).replace(b"abc", b"a\xffc")
+    assert search([row(0, [b"1"], extras=strange)], b"1")[0][0][3] == "a\ufffdc"
     for texts in ((), (b"",), (b"x",) * 10):
         with pytest.raises(ValueError):
             search([good], *texts)

@@ -58,18 +58,18 @@ export function FoundTable({ queue, partition, text, hours }: { queue: string; p
   const found = search?.key === key ? search : undefined;
   return <>
     <Problem error={error} />
-    {found && <Table caption="Messages found" rows={found.messages} none="None was found so far." columns={[
-      { title: "Message", cell: (row) => <a href={to(["messages", row.partitionId, row.transactionId])}><Name>{row.transactionId}</Name></a> },
-      { title: "Partition", cell: (row) => <Name>{row.partition}</Name> }, { title: "Offset", number: true, cell: (row) => count(row.offset) },
-      { title: "State", cell: (row) => <State of={row.status} /> }, { title: "Stored", cell: (row) => <Time at={row.createdAt} /> },
-      { title: "Payload", cell: (row) => <code><Name>{row.excerpt}</Name></code> },
-    ]} />}
-    <div class="actions">
+    <div class="actions looked">
       <span role="status">{found ? <>{many(found.searched, "message")} searched{found.next === null ? ", all there are." : <>, back to <Time at={found.back} />.</>}
         {found.unreadable > 0 && ` ${many(found.unreadable, "message")} could not be read: the daemon lacks the key.`}</> : busy ? "Searching…" : ""}</span>
       {busy && found && <button type="button" onClick={() => { abort.current?.abort(); setBusy(false); }}>Stop</button>}
       {!busy && found?.next && <button type="button" class="main" onClick={() => void go(found)}>Go on</button>}
       {!busy && error !== null && !found && <button type="button" onClick={() => void go(undefined)}>Try again</button>}
     </div>
+    {found && <Table caption="Messages found" rows={found.messages} none="None was found so far." columns={[
+      { title: "Message", cell: (row) => <a href={to(["messages", row.partitionId, row.transactionId])}><Name>{row.transactionId}</Name></a> },
+      { title: "Partition", cell: (row) => <Name>{row.partition}</Name> }, { title: "Offset", number: true, cell: (row) => count(row.offset) },
+      { title: "State", cell: (row) => <State of={row.status} /> }, { title: "Stored", cell: (row) => <Time at={row.createdAt} /> },
+      { title: "Payload", cell: (row) => <code><Name>{row.excerpt}</Name></code> },
+    ]} />}
   </>;
 }

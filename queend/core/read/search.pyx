@@ -83,9 +83,13 @@ cdef tuple search_told(Search* s, SearchHit* f, int32_t partition):
         message_id_make(f.stored_us, partition, f.offset, id)
     uuid_format(f.id, name)
     uuid_format(id, message)
-    return (partition, f.offset, f.stored_us, f.text.p[:f.text.n].decode() if f.text.n else name[:36].decode(),
-            message[:36].decode(),
+    return (partition, f.offset, f.stored_us,
+            f.text.p[:f.text.n].decode("utf-8", "replace") if f.text.n else name[:36].decode(), message[:36].decode(),
             (f.at - before)[:before + after].decode("utf-8", "ignore"))
+
+# When the log was told last of what cannot be opened, from one call to the next; under the GIL.
+cdef int64_t search_told_us
+cdef int64_t search_plain_us
 
 def payloads_search(bytes queue, bint sealed, list texts, list rows, int64_t since, int64_t until, int64_t below,
                     int most):
@@ -103,6 +107,7 @@ def payloads_search(bytes queue, bint sealed, list texts, list rows, int64_t sin
     cdef bint there
     cdef int32_t partition
     cdef int64_t base, created_us, last, searched = 0
+    global search_told_us, search_plain_us
     cdef int n
     cdef list found = [], here
     memset(&s, 0, sizeof(s))
@@ -111,6 +116,7 @@ def payloads_search(bytes queue, bint sealed, list texts, list rows, int64_t sin
     for text in texts:
         s.texts[s.n_texts] = read_slice(text)
         s.n_texts += 1
+    s.seal.told_us, s.seal.plain_us = search_told_us, search_plain_us
     s.queue = read_slice(queue)
     s.sealed = sealed
     s.since = since
@@ -144,5 +150,6 @@ def payloads_search(bytes queue, bint sealed, list texts, list rows, int64_t sin
                 return found, searched, s.unread, (created_us, partition, last)
         return found, searched, s.unread, None
     finally:
+        search_told_us, search_plain_us = s.seal.told_us, s.seal.plain_us
         unzip_close(&s.unzip)
         seal_close(&s.seal)

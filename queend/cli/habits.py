@@ -1,0 +1,62 @@
+"""What people type who come from other tools, and what it is called here."""
+from __future__ import annotations
+
+import re
+from typing import Any
+
+COMMANDS = {
+    "push": "pub publish produce send put add enqueue",
+    "pop": "sub subscribe consume consumer get receive next dequeue",
+    "tail -f": "cat watch follow",
+    "queue list": "ls list topic topics stream streams list_queues",
+    "queue configure": "create declare new configure",
+    "queue clear": "purge clear",
+    "queue delete": "rm delete remove",
+    "queue pause": "pause",
+    "queue resume": "resume",
+    "group list": "lag consumers",
+    "message search": "search find grep",
+    "message list": "view peek browse show",
+    "dlq redrive": "retry redrive requeue",
+    "status": "health info ping server overview",
+    "doctor": "check diagnose",
+    "serve": "start run daemon",
+    "context add": "login connect",
+}
+# Below a noun, where it has such a command.
+VERBS = {
+    "show": "info describe get view inspect", "list": "ls report all",
+    "configure": "create add declare edit set make new",
+    "delete": "rm remove drop destroy del", "remove": "rm delete drop", "clear": "purge empty truncate",
+    "purge": "clear delete empty", "redrive": "retry replay requeue", "seek": "move reset offset",
+    "resume": "unpause continue start", "pause": "stop suspend", "search": "find grep", "use": "select switch",
+    "add": "save create new",
+}
+OPTIONS = {
+    "-o json, ndjson or names says how it is printed": "--json --format --names -J",
+    "--url names the server": "--server -s --host --port -b --broker --addr",
+    "QUEEND_TOKEN, --token-file or a context gives the token": "--token --password --user -u --creds",
+    "the name of the queue stands alone": "--topic -t --queue -q --stream",
+    "-n says how many": "--count -c --max --num",
+    "-p names the partition": "--key -k",
+}
+COMMAND, OPTION = re.compile(r"No such command '(.*)'\."), re.compile(r"No such option: (-\S+)")
+
+
+def hint(message: str, ctx: Any) -> str:
+    """What was meant, as a sentence; empty where nobody knows."""
+    if found := COMMAND.fullmatch(message):
+        here = getattr(getattr(ctx, "command", None), "commands", {})
+        if getattr(ctx, "parent", None) is None:
+            return "".join(f"It is `queend {name}`." for name in _named(COMMANDS, found[1]))
+        verbs = [verb for verb in _named(VERBS, found[1]) if verb in here]
+        if verbs:
+            return f"It is `queend {ctx.info_name} {verbs[0]}`."
+        return f"There are {', '.join(here)}." if here else ""
+    if found := OPTION.fullmatch(message):
+        return "".join(f"Here {text}." for text in _named(OPTIONS, found[1]))
+    return ""
+
+
+def _named(table: dict[str, str], word: str) -> list[str]:
+    return [name for name, words in table.items() if word.lower() in words.split()]
