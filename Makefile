@@ -45,7 +45,8 @@ run: build ## start PostgreSQL (its own, local) and the daemon; Ctrl-C stops bot
 
 # Most tests wait most of the time: on two cores four processes share them (tests/support/scheduler.py). With ARGS there is one, unless they ask for more.
 WORKERS ?= 4
-SIDE_BY_SIDE := -n $(WORKERS) --dist loadscope
+# A test that hangs is named, with the stacks of its threads; its process ends and the others go on.
+SIDE_BY_SIDE := -n $(WORKERS) --dist loadscope -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
 
 test: build ## install what the tests need besides, then run them all (ARGS: these, one after the other)
 	@SUDO="$(SUDO)" sh tools/system.sh tests

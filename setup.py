@@ -51,7 +51,10 @@ def core_extension() -> Extension:
     # One translation unit on purpose: the compiler sees every room at once and inlines across them.
     # How generated code is indented says nothing, and to look at it takes ten seconds.
     compile_args = ["-O2", "-g", "-fno-strict-aliasing", "-fvisibility=hidden", "-Wall", "-Wno-unused-function",
-                    "-Wno-misleading-indentation"]
+                    "-Wno-misleading-indentation",
+                    # what newer compilers refuse anyway
+                    "-Werror=incompatible-pointer-types", "-Werror=int-conversion",
+                    "-Werror=implicit-function-declaration"]
     link_args = ["-pthread"]
     if os.environ.get("QUEEND_QUICK"):
         compile_args += ["-O0", "-g0", "-w"]

@@ -58,6 +58,7 @@ include "core/pg/incarnation.pyx"         # which life of which server it is
 include "core/pg/edition.pyx"             # do its functions serve us?
 include "core/pg/doubt.pyx"               # what is wrong with it
 include "core/pg/slot.pyx"                # one PostgreSQL connection on the loop
+include "core/pg/dial.pyx"                # how it gets connected
 include "core/pg/pool.pyx"                # a worker's connections
 include "core/pg/extras.pyx"              # what a record has besides its payload
 include "core/pg/batchrow.pyx"            # a row of the log, sliced
@@ -102,7 +103,8 @@ include "core/route/popframes.pyx"        # the same as the 2.x client frames th
 include "core/route/feed.pyx"             # a stream of messages asked for
 include "core/route/feedout.pyx"          # and written
 include "core/route/ack.pyx"              # acknowledgments in, results out
-include "core/route/transaction.pyx"      # operations in, results out
+include "core/route/transaction.pyx"      # operations in
+include "core/route/txreply.pyx"          # their results
 include "core/route/txframes.pyx"         # the same as the 2.x client frames them
 include "core/route/cycle.pyx"            # a cycle of a stream in, results out
 include "core/route/cyclestate.pyx"       # what it does to the state
@@ -122,7 +124,8 @@ include "core/net/requestlog.pyx"         # a line per answer, if that is wanted
 include "core/net/spans.pyx"              # spans of traces, if they are wanted
 include "core/net/request.pyx"            # one request, from complete to answered; its answer
 include "core/net/site.pyx"               # which pages may ask
-include "core/net/connection.pyx"         # bytes in: requests
+include "core/net/connection.pyx"         # opened, read, closed
+include "core/net/taking.pyx"             # bytes in: requests
 include "core/net/arriving.pyx"           # what is incomplete, within its budget
 include "core/net/leaving.pyx"            # clients that leave
 include "core/net/untaken.pyx"            # answers that are not taken, within theirs
@@ -193,6 +196,7 @@ include "core/find/grave.pyx"             # what was deleted, given back
 # Pops. In: a query. Out: messages under a lease. Owns a pop from its request to its answer (pop_move).
 include "core/deliver/pause.pyx"          # when pops find nothing because somebody said so
 include "core/deliver/popmachine.pyx"     # one pop, state by state
+include "core/deliver/popend.pyx"         # its end without messages
 include "core/deliver/delivery.pyx"       # the messages of an answer, in any form
 include "core/deliver/cached.pyx"         # pops whose records are in memory
 include "core/deliver/popcall.pyx"        # many pops in one statement

@@ -165,10 +165,11 @@ class Database(BaseSettings):
     pg_ssl_reject_unauthorized: bool = setting(True, "with TLS: check the server's certificate and name "
                                                      "(docs/inside/decisions/server.md); false: whoever answers is "
                                                      "believed")
-    db_pool_size: int = count(150, "upper bound of the control plane's pool is a twentieth of it, at least 2",
-                              "connections", ge=1, le=10_000)
+    db_pool_size: int = count(150, "a twentieth of it is the upper bound of the control plane's pool, a tenth that of "
+                                   "its calls of streams; of each at least 2", "connections", ge=1, le=10_000)
     db_idle_timeout: int = count(30_000, "idle_in_transaction_session_timeout", "ms")
-    db_connection_timeout: int = count(2_000, "time to connect", "ms", ge=1)
+    db_connection_timeout: int = count(2_000, "time to connect to the server (whole seconds, at least 2), and for a "
+                                             "request to wait for a connection of the control plane", "ms", ge=1)
     db_statement_timeout: int = count(30_000, "statement_timeout", "ms")
     db_lock_timeout: int = count(10_000, "lock_timeout", "ms")
     db_tcp_user_timeout_ms: int = count(30_000, "unacknowledged TCP data", "ms")
@@ -181,8 +182,8 @@ class Database(BaseSettings):
 
 
 class Engine(BaseSettings):
-    queend_slots: int | None = count(None, "PostgreSQL connections per worker; default: 8, or SIDECAR_POOL_SIZE / "
-                                           "NUM_WORKERS if that is set", "connections", ge=2, le=1000)
+    queend_slots: int | None = count(None, "PostgreSQL connections per worker; default: SIDECAR_POOL_SIZE / "
+                                           "NUM_WORKERS, at least 2", "connections", ge=2, le=1000)
     queend_push_streams: int = count(1, "push streams of the process, each with one batch in flight", ge=1, le=64)
     queend_cache_bytes: int = count(32 << 20, "memory for the newest messages, from which consumers that keep up are "
                                               "served; 0: none", "bytes")
@@ -191,7 +192,8 @@ class Engine(BaseSettings):
     queend_dedupe_bytes: int = setting(256 << 20, "memory for stored ids that are not UUIDs of version 7, so that the "
                                                   "database need not look for them", "bytes", ge=0)
     queend_patience_ms: int = count(10000, "how long a request waits for a database that is away", "ms", ge=1)
-    sidecar_pool_size: int = count(50, "PostgreSQL connections of all workers together", "connections", ge=1, le=10_000)
+    sidecar_pool_size: int | None = count(None, "PostgreSQL connections of all workers together, where QUEEND_SLOTS is "
+                                                "not set; default: 8 for each worker", "connections", ge=1, le=10_000)
     sidecar_micro_batch_wait_ms: int | None = count(None, "longest hold of every job type that has no setting of its "
                                                           "own; default: 0", "ms")
     queen_concurrency_mode: Literal["vegas", "static"] = setting(

@@ -165,8 +165,8 @@ def slots_of(settings: Settings) -> int:
     """Connections to PostgreSQL per worker."""
     slots = settings.queend_slots
     if slots is None:
-        asked = "sidecar_pool_size" in settings.model_fields_set
-        slots = -(-settings.sidecar_pool_size // settings.num_workers) if asked else 8
+        every = settings.sidecar_pool_size
+        slots = 8 if every is None else -(-every // settings.num_workers)
     return max(2, slots)
 
 

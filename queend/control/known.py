@@ -13,11 +13,8 @@ from .answer import Refusal
 from .route import ROUTERS, ROUTES
 
 STRICT = re.compile(r'(?:^|[\s,])handling="?strict"?(?:$|[\s,;])', re.I)
-# Beside the methods that a path has; HEAD where there is GET.
+# Of the methods that a path has, those nobody has to be told of.
 BESIDE = ("HEAD", "OPTIONS")
-# Routes of the core that the reference does not have (those of the control plane say so): for the others its clients
-# know no 405.
-OWN = {"/livez", "/readyz", "/api/v1/events/{queue}"}
 
 
 def picky(request: Request) -> bool:
@@ -72,19 +69,22 @@ def _keys(value: Any, schema: dict[str, Any], every: bool) -> None:
 
 
 def there(path: str) -> list[tuple[str, bool]]:
-    """What a path answers to, of both planes: method, and whether the reference has no such path."""
-    from .openapi import HOT
+    """What a path answers to, of both planes: method, and whether the reference has no such path. HEAD stands beside
+    GET, but where GET delivers: it would take messages for nobody."""
+    from .openapi import HOT, OWN
 
-    found = [(method.upper(), template in OWN) for template, operations in HOT.items()
+    found = [(method.upper(), template in OWN, template in ("/livez", "/readyz"))
+             for template, operations in HOT.items()
              if re.fullmatch(re.sub(r"\{[^}]+\}", "[^/]+", template), path) for method in operations]
-    return found + [(method, ROUTES[f"{method} {route.path}"].own) for router in ROUTERS
-                    for route in router.routes if route.path_regex.match(path) for method in route.methods]
+    found += [(method, ROUTES[f"{method} {route.path}"].own, method == "GET") for router in ROUTERS
+              for route in router.routes if route.path_regex.match(path) for method in route.methods]
+    return [(name, own) for method, own, headed in found for name in ([method, "HEAD"] if headed else [method])]
 
 
 def methods(path: str) -> list[str]:
-    """The same with those that stand beside them; none for a path that nobody answers."""
+    """The same with OPTIONS; none for a path that nobody answers."""
     found = {method for method, _ in there(path)}
-    return sorted(found | set(BESIDE if "GET" in found else BESIDE[1:])) if found else []
+    return sorted(found | {"OPTIONS"}) if found else []
 
 
 def wrong_method(request: Request) -> Refusal:

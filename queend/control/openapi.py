@@ -234,6 +234,10 @@ CYCLE_EXAMPLE = {"query_id": QUERY, "partition_id": MESSAGE["partitionId"],
 CYCLED_EXAMPLE = {"success": True, "query_id": QUERY, "partition_id": MESSAGE["partitionId"], "queueName": "orders",
                   "state_ops_applied": 1, "push_results": [{**STORED, "queueName": "totals"}], "ack_result": None}
 
+# Hot routes that the reference does not have (those of the control plane say so themselves): for the others its clients
+# know no 405.
+OWN = {"/livez", "/readyz", "/api/v1/events/{queue}", "/api/v1/pop", "/api/v1/stream/{queue}",
+       "/api/v1/stream/{queue}/partition/{partition}"}
 HOT = {
     "/api/v1/push": shown(post(
         "Store messages", body(record(["items"], items=array(ref("PushItem")))),

@@ -1,5 +1,7 @@
-# The data plane as Python sees it.
+# The data plane as Python sees it: a Core is started with settings, hands over the requests that are for the control
+# plane, takes their answers, tells figures, and is stopped.
 import os
+from threading import Lock
 
 cdef bint core_exists = False      # the rooms below have one state per process
 
@@ -37,6 +39,25 @@ def log_write(bytes line):
         if not log_put(text, n):
             log_drop()
 
+cdef class QueuesSeen:
+    # The queues there are. Nothing of them is freed as long as this lives.
+    cdef TallySeen* seen
+    cdef int n
+    cdef int pin
+
+    def __cinit__(self, bint running):
+        self.pin = pin_take(era_outside)
+        self.n = tally_list(&self.seen) if running else 0
+        if self.n < 0:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        pin_drop(era_outside, self.pin)
+        free(self.seen)
+
+    cdef tuple named(self, int i):
+        return self.seen[i].queue.id, slice_bytes(self.seen[i].queue.name).decode()
+
 cdef class Core:
     """The HTTP server and the engine behind it. One per process.
 
@@ -44,9 +65,11 @@ cdef class Core:
     """
     cdef Process p
     cdef bint opened
+    cdef object ending      # the lock of who stops it: another thread that stops it waits for that one
 
     def __cinit__(self, dict settings):
         global core_exists, strict
+        self.ending = Lock()
         memset(&self.p, 0, sizeof(Process))
         if core_exists:
             raise RuntimeError("there is a Core in this process already")
@@ -135,7 +158,7 @@ cdef class Core:
         the buffer has nothing else to do; who still finds it there offers it again."""
         cdef bytes path = os.fsencode(folder)
         cdef AdoptMsg* m
-        if not spool.on or len(path) >= sizeof(m.dir):
+        if not spool.on or <size_t>len(path) >= sizeof(m.dir):
             return
         m = <AdoptMsg*>calloc(1, sizeof(AdoptMsg))
         if m == NULL:
@@ -209,12 +232,14 @@ cdef class Core:
             process_connect(&self.p)
 
     def stop(self, int grace_ms):
-        """Stops accepting, answers what is in flight, closes. True when everything was answered within grace_ms."""
+        """Stops accepting, answers what is in flight, closes. True when everything was answered within grace_ms. One
+        that is asked while another stops it waits for that one."""
         cdef bint drained
-        if not self.p.running:
-            return True
-        with nogil:
-            drained = process_stop(&self.p, grace_ms)
+        with self.ending:
+            if not self.p.running:
+                return True
+            with nogil:
+                drained = process_stop(&self.p, grace_ms)
         return drained
 
     def ready(self):
@@ -332,48 +357,24 @@ cdef class Core:
         """What queues did since start: [(queue id, name, worker, (push requests, push messages, pop requests, pop
         messages, empty pops, ack requests, acknowledged, refused, transactions, lag sum in microseconds, pops in it,
         largest lag since the last call))], without those that did nothing."""
-        cdef TallySeen* seen
+        cdef QueuesSeen all = QueuesSeen(self.p.running)
         cdef Tally* t
         cdef int i, k
         out = []
-        cdef int pin = pin_take(era_outside)
-        cdef int n = tally_list(&seen) if self.p.running else 0
-        try:
-            if n < 0:
-                raise MemoryError()
-            for i in range(n):
-                for k in range(tally_workers):
-                    t = &seen[i].queue.tally[k]
-                    if t.push_requests or t.pop_requests or t.ack_requests or t.transactions:
-                        out.append((seen[i].queue.id, slice_bytes(seen[i].queue.name).decode(), k, (
-                            t.push_requests, t.push_messages, t.pop_requests, t.pop_messages, t.pop_empty,
-                            t.ack_requests, t.ack_done, t.ack_failed, t.transactions, t.lag_us, t.lag_n,
-                            t.lag_most_us)))
-                        t.lag_most_us = 0
-        finally:
-            pin_drop(era_outside, pin)
-            if n > 0:
-                free(seen)
+        for i in range(all.n):
+            for k in range(tally_workers):
+                t = &all.seen[i].queue.tally[k]
+                if t.push_requests or t.pop_requests or t.ack_requests or t.transactions:
+                    out.append((*all.named(i), k, (
+                        t.push_requests, t.push_messages, t.pop_requests, t.pop_messages, t.pop_empty, t.ack_requests,
+                        t.ack_done, t.ack_failed, t.transactions, t.lag_us, t.lag_n, t.lag_most_us)))
+                    t.lag_most_us = 0
         return out
 
     def parked(self):
         """Pops that are parked now, by queue: [(queue id, name, how many)]."""
-        cdef TallySeen* seen
-        cdef int i
-        out = []
-        cdef int pin = pin_take(era_outside)
-        cdef int n = tally_list(&seen) if self.p.running else 0
-        try:
-            if n < 0:
-                raise MemoryError()
-            for i in range(n):
-                if seen[i].parked:
-                    out.append((seen[i].queue.id, slice_bytes(seen[i].queue.name).decode(), seen[i].parked))
-        finally:
-            pin_drop(era_outside, pin)
-            if n > 0:
-                free(seen)
-        return out
+        cdef QueuesSeen all = QueuesSeen(self.p.running)
+        return [(*all.named(i), all.seen[i].parked) for i in range(all.n) if all.seen[i].parked]
 
     def operations(self):
         """Per worker, for each kind of request: (answered, items in them, answered with an error, microseconds until

@@ -1,4 +1,5 @@
-# Records of the log for those who are not on the hot path: named, read (Python may unpack what SQL cannot) and written.
+# Single records of the log, for the control plane: given a new id, packed into the row format, read from it (Python
+# unpacks the compression that SQL cannot).
 
 cdef UuidGen record_ids           # under the GIL
 uuidgen_open(&record_ids)

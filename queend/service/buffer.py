@@ -79,7 +79,7 @@ class Folder:
             if left:
                 log.line("warn", "buffer_left_behind",
                          f"nobody drains {', '.join(str(root / str(one)) for one in left)}: "
-                         + ("this daemon will, when its own is empty" if self.adopt_s
+                         + (f"this daemon will, when its own is empty, after {self.adopt_s:g} s" if self.adopt_s
                             else "start another daemon there"))
             return
         raise FolderError(f"failover buffer: all {MOST} folders in {root} are taken")

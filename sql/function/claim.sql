@@ -36,6 +36,8 @@ BEGIN
         END IF;
     END IF;
     v_now := queend.now_us();
+    -- Which cursors are free stands in both branches: a function of these conditions would not be inlined, and is run
+    -- for each candidate. One statement per call, for the claims come back in the order asked.
     IF 0 <> ALL (p_first) THEN      -- no cursor is new: by its place, under the lock just taken, see push
         RETURN QUERY
         UPDATE queend.cursors AS k

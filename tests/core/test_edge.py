@@ -325,15 +325,19 @@ def test_the_bridge_is_bounded(start):
         sock.close()
 
 
-def test_stop_answers_what_is_in_hand(edge):
+def test_stop_answers_what_is_in_hand(start):
+    edge = start(stop_patience_ms=int(PATIENCE * 1000))
     idle, busy, late = edge.connect(), edge.connect(), edge.connect()
+    idle.sendall(b"GET /livez HTTP/1.1\r\nHost: h\r\n\r\n")
+    answers(idle, 1)
     late.sendall(b"POST /late HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nab")
     busy.sendall(b"GET /hold HTTP/1.1\r\nHost: h\r\n\r\n")
     edge.wait(1, "held")
     watch(edge, lambda stats: stats["accepted"] == 3 and stats["requests"] == 2)
     outcome = []
-    stopping = threading.Thread(target=lambda: outcome.append(edge.core.stop(20_000)))
-    stopping.start()
+    stopping = [threading.Thread(target=lambda: outcome.append(edge.core.stop(int(PATIENCE * 1000)))) for _ in range(2)]
+    for thread in stopping:
+        thread.start()          # who stops it second waits for the first
 
     def refused():
         try:
@@ -343,16 +347,17 @@ def test_stop_answers_what_is_in_hand(edge):
         return False
 
     until(refused, "nobody is let in any more")
-    assert stopping.is_alive()
+    assert all(thread.is_alive() for thread in stopping)
     edge.release()
-    late.sendall(b"cde")      # before patience with half a request ends
+    late.sendall(b"cde")
     [(status, headers, _)] = answers(busy)
     assert (status, headers["connection"]) == (200, "close")
     [(status, headers, text)] = answers(late)
     assert (status, json.loads(text)["body"], headers["connection"]) == (200, "abcde", "close")
     assert idle.recv(1) == b"", "nothing is owed to it"
-    stopping.join()
-    assert outcome == [True]
+    for thread in stopping:
+        thread.join()
+    assert outcome == [True, True]
     for sock in (idle, busy, late):
         sock.close()
 

@@ -13,7 +13,7 @@ from support.callgrind import instructions
 
 from queend import _core as core
 
-pytestmark = pytest.mark.counted
+pytestmark = [pytest.mark.counted, pytest.mark.skipif(not core.probe_optimized(), reason="built with QUICK=1")]
 HERE = Path(__file__).resolve().parent
 BUDGETS = tomllib.loads((HERE / "instructions.toml").read_text())
 ITEMS = 1000

@@ -107,7 +107,9 @@ def test_a_fence_is_never_dropped(leases, text):
     (b'{"operations":{}}', "operations array required"),
     (b'{"operations":[]}', "operations array cannot be empty"),
     (b'{"operations":[5]}', "Each operation must be an object (operation 0)"),
-    (b'{"operations":[{"type":"push","items":[{"queue":"q"}]}],"operations":[]}', "operations is given twice")])
+    (b'{"operations":[{"type":"push","items":[{"queue":"q"}]}],"operations":[]}', "operations is given twice"),
+    (json.dumps({"operations": [ACK]}).encode()[:-1] + b',"requiredLeases":["x"],"requiredLeases":['
+     + b",".join([b'"x"'] * 9000) + b"]}", "requiredLeases is given twice")])
 def test_refused_bodies(body, text):
     assert refused_body(body) == text
 

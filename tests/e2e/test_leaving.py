@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
-import psycopg
 import pytest
 from support.client import Client, data, pop_target
 from support.daemon import Daemon
-from support.parked import answer_of, settle, waiting
+from support.parked import answer_of, claims_wait, settle, waiting
 from support.http import Wire, request
 from support.wait import until
 
@@ -131,17 +129,6 @@ def test_as_http_1_0_has_it(daemon: Daemon, client: Client, queue: str) -> None:
 
 
 # -- what was claimed for it -------------------------------------------------------------------------------------------
-
-@contextmanager
-def claims_wait(daemon: Daemon) -> Iterator[Callable[[], bool]]:
-    """Nothing is claimed in this block; gives a look at whether a claim waits."""
-    with psycopg.connect(daemon.conninfo) as other, psycopg.connect(daemon.conninfo, autocommit=True) as eyes:
-        other.execute("LOCK TABLE queend.cursors IN SHARE MODE")
-        yield lambda: eyes.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
-                                   " AND wait_event_type = 'Lock'"
-                                   " AND (query LIKE '%queend.claim(%'"
-                                   " OR query LIKE '%queend.pop(%')").fetchone()[0] > 0
-
 
 @pytest.mark.parametrize("how", ["closed", "reset"])
 @pytest.mark.parametrize("auto", [False, True], ids=["leased", "acknowledged at once"])

@@ -14,6 +14,7 @@ from support.client import Client, data, pop_target
 from support.crowd import Crowd
 from support.daemon import Daemon
 from support.datagrams import Between, udp_port
+from support.parked import claims_wait
 from support.tokens import SECRET as TOKENS
 from support.wait import until
 
@@ -169,12 +170,13 @@ def test_a_lease_that_ends_there_is_taken_here(two: Two, a: Client, b: Client, q
 
 
 def test_what_a_client_that_left_had_claimed(two: Two, a: Client, b: Client, queue: str) -> None:
-    """Given back there, whenever it leaves: taken here."""
+    """Given back there: taken here."""
     known_at(a, b, queue=queue)
     for n in range(20):
         a.push(queue, n, partition="p")
-        with two.a.client() as leaving:
+        with claims_wait(two.a) as claimed, two.a.client() as leaving:
             leaving.send("GET", pop_target(queue, "p"))
+            until(claimed, "the claim waits in the database")
             assert leaving.wire
             leaving.wire.abort()
             leaving.wire = None
@@ -364,6 +366,16 @@ def test_a_daemon_that_ends_and_comes_again(start_daemon: Callable[..., Daemon])
     health = pair.a.request("GET", "/health")[2]["shared_state"]
     assert health["enabled"] and health["server_health"]["restarts_detected"] == 1
     again.stop()
+    pair.a.stop()
+    pair.close()
+
+
+def test_who_counts_as_dead_is_a_setting(start_daemon: Callable[..., Daemon]) -> None:
+    """Silent for longer than the default allows, 5 s, and alive by this one."""
+    pair = Two(start_daemon, QUEEN_SYNC_HEARTBEAT_MS=50, QUEEN_SYNC_DEAD_THRESHOLD_MS=3_600_000)
+    pair.b.kill()
+    until(lambda: stats(pair.a)["servers"][0]["silentMs"] > 5_000, "it is silent for long")
+    assert alive(pair.a) == 1
     pair.a.stop()
     pair.close()
 

@@ -185,10 +185,11 @@ def test_an_empty_answer_says_what_there_is(client: Client, queue: str) -> None:
 
 @pytest.mark.parametrize("method, target, status, allow", [
     ("GET", "/api/v1/push", 404, "OPTIONS, POST"), ("PUT", "/api/v1/push", 404, "OPTIONS, POST"),
-    ("POST", "/health", 404, "GET, HEAD, OPTIONS"), ("POST", "/api/v1/pop/queue/q", 404, "GET, HEAD, OPTIONS"),
+    ("POST", "/health", 404, "GET, HEAD, OPTIONS"), ("POST", "/api/v1/pop/queue/q", 404, "GET, OPTIONS"),
     ("DELETE", "/api/v1/messages", 404, "GET, HEAD, OPTIONS"),
     ("PUT", "/api/v1/resources/queues/q", 404, "DELETE, GET, HEAD, OPTIONS"),
     ("GET", "/api/v1/events/q", 405, "OPTIONS, POST"), ("GET", "/api/v1/fetch", 405, "OPTIONS, POST"),
+    ("POST", "/api/v1/stream/q", 405, "GET, OPTIONS"), ("POST", "/api/v1/pop", 405, "GET, OPTIONS"),
     ("POST", "/livez", 405, "GET, HEAD, OPTIONS"), ("POST", "/openapi.json", 405, "GET, HEAD, OPTIONS"),
     ("GET", "/api/v1/queues/q/clear", 405, "DELETE, OPTIONS"), ("GET", "/api/v1/dlq/redrive", 405, "OPTIONS, POST"),
     ("GET", "/api/v1/nowhere", 404, None), ("POST", "/", 404, None)])
@@ -199,7 +200,7 @@ def test_a_wrong_method_is_told_the_right_one(client: Client, method: str, targe
     assert (
         allow is None
         or "this path answers"
-           f" {allow.replace(', HEAD', '').replace(', OPTIONS', '').replace('OPTIONS, ', '').replace(', ', ' and ')}"
+           f" {' and '.join(one for one in allow.split(', ') if one not in ('HEAD', 'OPTIONS'))}"
         in answer.json["error"])
 
 

@@ -2,6 +2,7 @@
 and what is stored."""
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -185,6 +186,20 @@ def told(case: Case, client: Client, wanted: tuple[int, bool]) -> bool:
         got = case.ask(client)
         return None if got == (200, False) != wanted else got
     return until(answer, f"{type(case).__name__} is told") == wanted
+
+
+def test_how_long_a_request_waits_is_its_daemons_setting(shop, queue) -> None:
+    """The first that was asked would be the first to give up, were they alike."""
+    patient, hasty, faults = shop
+    with patient.client() as one, hasty.client() as other:
+        one.push(queue, "known"), other.push(queue, "known")
+        faults.plant("push", "40001")
+        try:
+            one.send("POST", "/api/v1/push", json.dumps({"items": [{"queue": queue, "payload": 1}]}).encode())
+            assert other.post("/api/v1/push", {"items": [{"queue": queue, "payload": 2}]}).status == 503
+        finally:
+            faults.clear("push")
+        assert one.receive().status == 201
 
 
 def test_a_look_for_work_goes_on_until_it_is_through(shop, queue) -> None:

@@ -106,6 +106,20 @@ def test_daemons_write_side_by_side_and_counts_outlive_them(start_daemon: Callab
         assert operations(here, "q")["pushMessages"] == 9, "what it did last was written as it ended"
 
 
+def test_samples_and_writes_come_as_often_as_they_are_asked_for(start_daemon: Callable[..., Daemon]) -> None:
+    """Unasked, a sample is taken once a second, and a minute is written when it is over."""
+    daemon = start_daemon(METRICS_SAMPLE_INTERVAL_MS=100, METRICS_AGGREGATE_INTERVAL_S=1)
+    with daemon.client() as client, psycopg.connect(daemon.conninfo, autocommit=True) as database:
+        def written() -> bool:
+            client.push("q", 1)
+            return bool(database.execute("SELECT FROM queend.metric_queues WHERE push_messages > 0"
+                                         " AND bucket + 60000000 > queend.now_us()").fetchall())
+        until(written, "this minute")
+        until(lambda: any(minute["sampleCount"] > 65 for replica in
+                          client.get("/api/v1/analytics/system-metrics").json["replicas"]
+                          for minute in replica["timeSeries"]), "more samples than a minute has seconds")
+
+
 def test_parked_pops_are_shown(start_daemon: Callable[..., Daemon]) -> None:
     daemon = start_daemon(METRICS_SAMPLE_INTERVAL_MS=100)
     with daemon.client() as waiting, daemon.client() as client:

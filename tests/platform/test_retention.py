@@ -2,6 +2,8 @@
 for all."""
 from __future__ import annotations
 
+from itertools import pairwise
+
 import psycopg
 import pytest
 from support.client import Client
@@ -24,6 +26,19 @@ def metric(client: Client, name: str) -> float:
     """A sample of the exposition, 0 where there is none yet."""
     lines = client.get("/metrics/prometheus").body.decode().splitlines()
     return next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(name + " ")), 0.0)
+
+
+def test_what_waited_too_long_goes_as_often_as_it_is_asked_for(daemon, client, queue):
+    """Of the times something was removed two were closer to each other than half of the default, 60 s."""
+    client.configure(queue, maxWaitTimeSeconds=1)
+    with psycopg.connect(daemon.conninfo, autocommit=True) as database:
+        def removed() -> list[float]:
+            client.push(queue, 1)
+            return [at for at, in database.execute(
+                "SELECT extract(epoch FROM h.executed_at)::float8 FROM queend.retention_history h JOIN queend.queues q"
+                " ON q.id = h.queue_id WHERE q.name = %s ORDER BY 1", (queue,))]
+        times = until(lambda: len(found := removed()) > 2 and found, "three times")
+    assert min(after - before for before, after in pairwise(times)) < 30
 
 
 def test_expired(client, queue):

@@ -11,6 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 from support.client import Client, ack_of, pop_target
 from support.daemon import Daemon
 from support.datagrams import udp_port
@@ -41,8 +42,6 @@ ELSEWHERE = {
     "e2e/test_encryption.py": "QUEEND_ENCRYPTION_KEYS QUEEND_REFUSE_PLAIN QUEEN_ENCRYPTION_KEY",
     "e2e/test_failover.py": "QUEEND_BUFFER_BYTES FILE_BUFFER_MAX_BATCH FILE_BUFFER_EVENTS_PER_FILE "
                             "QUEEND_BUFFER_ADOPT_MS",
-    "e2e/test_failure.py": "QUEEND_PATIENCE_MS",
-    "e2e/test_fence.py": "LIBQUEEN_INFLIGHT_DEADLINE_MS",
     "e2e/test_idle_partitions.py": "PARTITION_CLEANUP_DAYS",
     "e2e/test_memory.py": "QUEEND_CACHE_BYTES",
     "e2e/test_name_bounds.py": "QUEEND_MAX_QUEUES QUEEND_MAX_PARTITIONS QUEEND_MAX_GROUPS",
@@ -54,6 +53,7 @@ ELSEWHERE = {
     "e2e/test_slips.py": "QUEEND_STRICT",
     "e2e/test_stop.py": "QUEEND_SHUTDOWN_GRACE_MS",
     "e2e/test_storm.py": "QUEEND_MAX_QUEUED_JOBS",
+    "e2e/test_verdict.py": "QUEEND_PATIENCE_MS",
     "e2e/test_workers.py": "NUM_WORKERS",
     "platform/test_config.py": "PG_HOST PG_PORT PG_DB PG_USER PG_PASSWORD QUEEND_DSN DATABASE_URL SIDECAR_POOL_SIZE",
     "platform/test_monitoring.py": "QUEEND_METRICS_QUEUES",
@@ -64,7 +64,7 @@ ELSEWHERE = {
     "platform/test_request_log.py": "QUEEND_REQUEST_LOG QUEEND_REQUEST_LOG_SHARE",
     "platform/test_retention.py": "RETENTION_INTERVAL EVICTION_INTERVAL",
     "platform/test_secrecy.py": "QUEEND_CORE_DUMPS",
-    "platform/test_serve.py": "PORT QUEEND_DATA_DIR DB_CONNECTION_TIMEOUT",
+    "platform/test_serve.py": "PORT QUEEND_DATA_DIR",
     "platform/test_static.py": "WEBAPP_ROOT QUEEND_DASHBOARD",
     "platform/test_stats.py": "STATS_INTERVAL_MS",
     "platform/test_tls.py": "PG_USE_SSL PG_SSL_REJECT_UNAUTHORIZED",
@@ -424,20 +424,25 @@ def test_time_for_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # ---- sessions of the database --------------------------------------------------------------------------------------
 
+WAITS = {"DB_CONNECTION_TIMEOUT": 7001, "LIBQUEEN_INFLIGHT_DEADLINE_MS": 7005}
 SESSION = {"DB_STATEMENT_TIMEOUT": ("statement_timeout", 7001), "DB_LOCK_TIMEOUT": ("lock_timeout", 7002),
            "DB_IDLE_TIMEOUT": ("idle_in_transaction_session_timeout", 7003)}
 SOCKET = {"DB_TCP_USER_TIMEOUT_MS": (socket.TCP_USER_TIMEOUT, 7004), "DB_KEEPALIVES_IDLE": (socket.TCP_KEEPIDLE, 75),
           "DB_KEEPALIVES_INTERVAL": (socket.TCP_KEEPINTVL, 76), "DB_KEEPALIVES_COUNT": (socket.TCP_KEEPCNT, 7)}
 
 
-@sees(*SESSION, *SOCKET)
+@sees(*SESSION, *SOCKET, *WAITS)
 def test_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     """As every part of the daemon opens them."""
     with running(tcp=True) as server:
         monkeypatch.setenv("QUEEND_DSN", server.dsn())
         for name, (_, value) in {**SESSION, **SOCKET}.items():
             monkeypatch.setenv(name, str(value))
+        for name, value in WAITS.items():
+            monkeypatch.setenv(name, str(value))
         flat = connect.core_settings(load())
+        assert conninfo_to_dict(flat["conninfo"])["connect_timeout"] == "8", "whole seconds"
+        assert flat["inflight_deadline_ms"] == 7005, "what then happens is in e2e/test_fence.py"
         with session.connect(connect.conninfo(load())) as connection:
             for name, (word, value) in SESSION.items():
                 assert connection.execute("SELECT setting::int FROM pg_settings WHERE name = %s",

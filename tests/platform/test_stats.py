@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import psycopg
 import pytest
@@ -135,6 +136,18 @@ def test_depth_of_a_group(client: Client, queue: str) -> None:
     whole = client.get(target).json
     assert (whole["group"], whole["pending"], whole["partitionsPending"], whole["partitions"]) == (None, 4, 2, [])
     assert client.get("/api/v1/resources/queues/no-such/depth").status == 404
+
+
+def test_looks_come_as_often_as_they_are_asked_for(start_daemon: Callable[..., Daemon]) -> None:
+    """Of ten looks two were closer to each other than half of the default, 10 s."""
+    with psycopg.connect(start_daemon(STATS_INTERVAL_MS=100).conninfo, autocommit=True) as database:
+        seen: dict[int, None] = {}
+
+        def looked() -> bool:
+            seen.update(dict.fromkeys(at for at, in database.execute("SELECT looked_at FROM queend.stats")))
+            return len(seen) > 10
+        until(looked, "ten looks")
+        assert min(after - before for before, after in pairwise(seen)) < 5_000_000
 
 
 def test_two_daemons_keep_one_set_of_figures(start_daemon: Callable[..., Daemon]) -> None:

@@ -2,8 +2,10 @@
 from __future__ import annotations
 
 import select
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+
+import psycopg
 
 from .client import Client, pop_target
 from .daemon import Daemon
@@ -42,3 +44,14 @@ def answer_of(client: Client) -> list[dict]:
     answer = client.receive()
     assert answer.status == 200, (answer.status, answer.body)
     return answer.json["messages"]
+
+
+@contextmanager
+def claims_wait(daemon: Daemon) -> Iterator[Callable[[], bool]]:
+    """Nothing is claimed in this block; gives a look at whether a claim waits."""
+    with psycopg.connect(daemon.conninfo) as other, psycopg.connect(daemon.conninfo, autocommit=True) as eyes:
+        other.execute("LOCK TABLE queend.cursors IN SHARE MODE")
+        yield lambda: eyes.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+                                   " AND wait_event_type = 'Lock'"
+                                   " AND (query LIKE '%queend.claim(%'"
+                                   " OR query LIKE '%queend.pop(%')").fetchone()[0] > 0

@@ -31,5 +31,22 @@ class Scheduler(LoadScopeScheduling):
         super()._assign_work_unit(node)
 
 
+    def remove_node(self, node: WorkerController) -> str | None:
+        """The test it ended with, if it ended in one. What it had not begun is dealt anew, and nothing else: xdist
+        deals that test as well, and whole files that are done, for which a worker then waits for ever."""
+        units = self.assigned_work[node]
+        ended = next((name for unit in units.values() for name, done in unit.items() if not done), None)
+        if ended is None:
+            return super().remove_node(node)
+        del self.assigned_work[node]
+        for scope, unit in units.items():
+            left = {name: False for name, done in unit.items() if not done and name != ended}
+            if left:
+                self.workqueue[scope] = left
+        for other in self.assigned_work:
+            self._reschedule(other)
+        return ended
+
+
 def rank(scope: str) -> int:
     return next((place for place, beginning in enumerate(LONG) if scope.startswith(beginning)), len(LONG))

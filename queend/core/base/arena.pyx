@@ -79,15 +79,21 @@ cdef inline void* arena_zero(Arena* a, size_t n) noexcept nogil:
         memset(p, 0, n)
     return p
 
-cdef Slice arena_copy(Arena* a, Slice s) noexcept nogil:
+cdef void* arena_grow(Arena* a, const void* old, int n, size_t size, int least, int* room) noexcept nogil:
+    # An array of n elements of `size` bytes each, with room for one more: the same, or a copy four times as large, the
+    # first for `least`. NULL when memory ran out.
+    cdef void* more
+    if n < room[0]:
+        return <void*>old
+    room[0] = n * 4 if n else least
+    more = arena_alloc(a, room[0] * size)
+    if more != NULL and n:
+        memcpy(more, old, n * size)
+    return more
+
+cdef inline Slice arena_copy(Arena* a, Slice s) noexcept nogil:
     # The copy is followed by a NUL that is not counted. p is NULL when memory ran out.
-    cdef char* p = <char*>arena_alloc(a, s.n + 1)
-    if p == NULL:
-        return slice_of(NULL, 0)
-    if s.n:
-        memcpy(p, s.p, s.n)
-    p[s.n] = 0
-    return slice_of(p, s.n)
+    return slice_copy(<char*>arena_alloc(a, s.n + 1), s)
 
 cdef bint arena_adopt(Arena* a, void* block, size_t size) noexcept nogil:
     # The block is the arena's from now on. False: memory ran out, it is still the caller's.

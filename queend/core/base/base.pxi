@@ -1,9 +1,9 @@
 # C names every room uses.
-from libc.stdint cimport int8_t, uint8_t, int16_t, uint16_t, int32_t, uint32_t, int64_t, uint64_t, uintptr_t
+from libc.stdint cimport int8_t, uint8_t, int16_t, uint16_t, int32_t, uint32_t, int64_t, uint64_t, uintptr_t, INT64_MAX
 from libc.stdlib cimport free, atoi, atoll, strtod
 from libc.string cimport memcpy, memcmp, memset, memmove, memchr, strlen, strncpy, strcmp, strncmp, strchr
 from libc.stdio cimport snprintf, fprintf, stderr
-from posix.time cimport timespec, clock_gettime, CLOCK_REALTIME, CLOCK_MONOTONIC, CLOCK_THREAD_CPUTIME_ID
+from posix.time cimport timespec, clock_gettime, CLOCK_REALTIME, CLOCK_MONOTONIC
 
 from queend.core.includes.uv cimport *
 from queend.core.includes.posix cimport *

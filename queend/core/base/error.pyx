@@ -1,4 +1,5 @@
-# What a client is told when a request is refused: one status and one text, written where the reason is known.
+# Why a request is refused: a status and a text, written where the reason is known, sent to the client by whoever
+# answers (net/request).
 
 cdef struct ApiError:
     int status

@@ -1,4 +1,5 @@
-# A slice is a borrowed view of bytes: it never owns them and never outlives the request arena they stand in.
+# A slice is a borrowed view of bytes: a place and a length. It owns nothing and must not outlive the memory it points
+# to, for a request its arena.
 
 cdef struct Slice:
     const char* p
@@ -12,6 +13,15 @@ cdef inline Slice slice_of(const char* p, size_t n) noexcept nogil:
 
 cdef inline Slice slice_lit(const char* text) noexcept nogil:
     return slice_of(text, strlen(text))
+
+cdef inline Slice slice_copy(char* room, Slice s) noexcept nogil:
+    # Into room for one byte more, which is a NUL. room NULL (memory ran out): no slice.
+    if room == NULL:
+        return slice_of(NULL, 0)
+    if s.n:
+        memcpy(room, s.p, s.n)
+    room[s.n] = 0
+    return slice_of(room, s.n)
 
 cdef inline bint slice_eq(Slice a, Slice b) noexcept nogil:
     return a.n == b.n and (a.n == 0 or memcmp(a.p, b.p, a.n) == 0)

@@ -161,7 +161,7 @@ cdef bint pop_pick_queue(PopJob* j) noexcept nogil:
     # A namespace pop goes to a matching queue that has something, or may: of the highest priority, and among equals to
     # the one that was passed over most often. One pop in so many (QUEEND_PRIORITY_SHARE) goes to the one of a lower
     # priority that was. False: a matching queue does not know the group yet (j.queue is that one). Catalog lock held.
-    cdef int share = engine_of(j.job.r.worker).settings.priority_share
+    cdef uint32_t share = engine_of(j.job.r.worker).settings.priority_share
     cdef Queue* q = catalog.list
     cdef Group* g
     cdef Group* top = NULL
@@ -328,85 +328,7 @@ cdef void pop_wait_or_answer(Worker* w, PopJob* j, int why) noexcept nogil:
     else:
         pop_empty(j, WHY_EXPIRED if j.until_us else why)
 
-# ---- waking, leaving ------------------------------------------------------------------------------------------------
-
-cdef void pop_deadline(Worker* w, PopJob* j) noexcept nogil:
-    # The long poll ran out; or whoever only asks whether there is anything has waited for a scan, or for tokens, as
-    # long as the patience lasts. When somebody woke it at the same moment, that attempt is its last.
-    cdef bint mine
-    uv_mutex_lock(&book.lock)
-    mine = j.parked_at != PARKED_NOT
-    book_unpark(j)
-    uv_mutex_unlock(&book.lock)
-    if mine:
-        heap_del(&engine_of(w).deadlines, &j.deadline)
-        if j.until_us or j.gone:
-            pop_empty(j, WHY_EXPIRED)
-        else:
-            pop_fail(j, 503, "What this group has to consume is not known yet; try again")
-
-cdef void pop_gone(Request* r) noexcept nogil:
-    # The client left. Parked: forget it. On its way: whatever it claims is given back.
-    cdef PopJob* j = <PopJob*>r.job
-    cdef bint mine
-    if j == NULL:
-        return
-    j.gone = True
-    uv_mutex_lock(&book.lock)
-    mine = j.parked_at != PARKED_NOT
-    book_unpark(j)
-    uv_mutex_unlock(&book.lock)
-    if mine:
-        heap_del(&engine_of(r.worker).deadlines, &j.deadline)
-        pop_forget(j)
-
-cdef void pop_end(Request* r) noexcept nogil:
-    # The client sends no more. A long poll is over: most who do that have left.
-    cdef PopJob* j = <PopJob*>r.job
-    if r.replied:
-        # its answer waits for those before it, and can be taken back
-        pop_unsent(r)
-        reply_begin(r, 204, NULL)
-        return
-    j.gone = True             # on its way: what it claims is given back
-    pop_deadline(r.worker, j)
-
-cdef void pop_unsent(Request* r) noexcept nogil:
-    # Its answer did not go out: what was claimed for it is given back.
-    r.on_unsent = NULL
-    r.on_end = NULL
-    pop_give_back(engine_of(r.worker), <PopJob*>r.job)
-    r.job = NULL
-
-cdef inline Request* pop_close(PopJob* j, int state) noexcept nogil:
-    # Its request is answered next.
-    pop_move(j, state)
-    return job_end(&j.job)
-
-cdef void pop_forget(PopJob* j) noexcept nogil:
-    reply_empty(pop_close(j, POP_EMPTY), 204)
-
-cdef const char* pop_reason(PopJob* j) noexcept nogil:
-    # In the same words whether it waited or not.
-    if j.named and not j.known:
-        return b"queue_not_found"
-    if j.named and j.want_partition.p != NULL and j.only == NULL:
-        return b"partition_not_found"
-    if j.group != NULL and j.group.paused:
-        return b"paused"
-    return b"empty"
-
-cdef void pop_empty(PopJob* j, int why) noexcept nogil:
-    cdef Request* r = pop_close(j, POP_EMPTY)
-    cdef Buf* out
-    r.worker.counters.empty_pops += 1
-    tally_pop(j, r.worker, 0, 0)
-    out = reply_begin(r, 200, EVENTS_TYPE if j.req.events else JSON_TYPE)
-    pop_reply_empty(out, &j.req, why, j.only.partition.uuid if j.only != NULL else NULL, pop_reason(j))
-    reply_end(r)
-
-cdef void pop_fail(PopJob* j, int status, const char* text) noexcept nogil:
-    reply_error(pop_close(j, POP_FAILED), status, text)
+# ---- names it misses ------------------------------------------------------------------------------------------------
 
 cdef void pop_ask(Engine* e, Job* job) noexcept nogil:
     cdef PopJob* j = <PopJob*>job
@@ -425,15 +347,3 @@ cdef bint pop_barred(Round* r, Job* job) noexcept nogil:
 cdef void pop_retry(Engine* e, Job* job) noexcept nogil:
     pop_move(<PopJob*>job, POP_LEASING)
     joblist_add(&e.woken, job)
-
-cdef void pop_refuse(Job* job, int status, const char* text) noexcept nogil:
-    if (<PopJob*>job).gone:
-        pop_forget(<PopJob*>job)
-    else:
-        pop_fail(<PopJob*>job, status, text)
-
-cdef int64_t pop_until(Job* job) noexcept nogil:
-    return (<PopJob*>job).until_us if not (<PopJob*>job).gone else 0
-
-cdef void pop_expire(Job* job) noexcept nogil:
-    pop_empty(<PopJob*>job, WHY_EXPIRED)

@@ -302,7 +302,7 @@ cdef void ask_take(Ask* a, PGresult* res) noexcept nogil:
     uv_rwlock_wrunlock(&catalog.lock)
     popjobs_wake(a.base.engine.worker, wake)
 
-cdef void names_take(Engine* e, PGresult* res, uint64_t cleanings) noexcept nogil:
+cdef void names_take(Engine* e, PGresult* res, int64_t cleanings) noexcept nogil:
     # Rows (id, queue_id, name) of partitions_find, of no use if partitions were removed since it was asked for. A queue
     # this process has not heard of asks for a reload.
     cdef int row

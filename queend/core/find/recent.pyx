@@ -1,5 +1,5 @@
-# What was stored since the last look (queend.recent). In: rows of partitions and their heads. Out: heads in the book; a
-# scan of all groups where too much time has passed, or a transaction may have been passed over.
+# What other programs stored since the last look (queend.recent). In: rows of partitions and their heads. Out: heads in
+# the book; a scan of all groups where too much time has passed, or a transaction may have been passed over.
 
 cdef void recent_send(Engine* e) noexcept nogil:
     cdef Discover* d = &e.discover

@@ -1,4 +1,5 @@
-# A request's header lines, looked at when somebody needs one of them.
+# A request's header lines. Few are ever needed, so they are kept as they came and searched when somebody asks for one.
+# In: the lines. Out: a field's value, whether it lists a word, which weight Accept gives a type.
 
 cdef bint header_next(const char** at, const char* end, const char* name, Slice* value) noexcept nogil:
     # The next header of this name (lower case) from `at` on, its value without blanks around it. False: there is none.

@@ -1,4 +1,5 @@
-# The head of an answer: status line, date, connection, length.
+# An answer's first bytes: status line, date, whether the connection stays, length. In: a buffer. Out: the same, with
+# room for a length that is filled in when the body is written.
 
 cdef enum:
     LENGTH_WIDTH = 11         # room for the digits of a body's length; blanks before a field's value mean nothing

@@ -1,4 +1,5 @@
-# The query of a request: the values of its names. Percent-encoding, in paths too.
+# The query of a request: the first value of a name, as text or number. In: the query as it came. Out: values, percent-
+# decoded (paths are decoded here, too).
 
 cdef bint percent_decode(Slice raw, Arena* a, bint plus, Slice* out) noexcept nogil:
     # %XX once, and '+' to a blank where asked. False: a bad escape, a NUL, text that is not UTF-8, or no memory.
@@ -30,25 +31,31 @@ cdef bint percent_decode(Slice raw, Arena* a, bint plus, Slice* out) noexcept no
     out[0] = slice_of(text, n)
     return utf8_valid(out[0])
 
-cdef int query_find(Slice query, const char* key, Arena* a, Slice* out) noexcept nogil:
-    # The first value of a key: 1 found, 0 absent, -1 found but not decodable.
-    cdef const char* p = query.p
+cdef inline bint query_next(Slice* query, Slice* name, Slice* value) noexcept nogil:
+    # The first name of what is left of a query, and its value, as they came. False: nothing is left.
     cdef const char* end = query.p + query.n
     cdef const char* stop
     cdef const char* equal
-    cdef size_t n = strlen(key)
+    if query.n == 0:
+        return False
+    stop = <const char*>memchr(query.p, b'&', query.n)
+    if stop == NULL:
+        stop = end
+    equal = <const char*>memchr(query.p, b'=', stop - query.p)
+    if equal == NULL:
+        equal = stop
+    name[0] = slice_of(query.p, equal - query.p)
+    value[0] = slice_of(equal + 1, stop - equal - 1) if equal < stop else slice_of(stop, 0)
+    query[0] = slice_of(stop + 1, end - stop - 1) if stop < end else slice_of(end, 0)
+    return True
+
+cdef int query_find(Slice query, const char* key, Arena* a, Slice* out) noexcept nogil:
+    # The first value of a key: 1 found, 0 absent, -1 found but not decodable.
+    cdef Slice name, value
     out[0] = slice_of(NULL, 0)
-    while p < end:
-        stop = <const char*>memchr(p, b'&', end - p)
-        if stop == NULL:
-            stop = end
-        equal = <const char*>memchr(p, b'=', stop - p)
-        if <size_t>((equal if equal != NULL else stop) - p) == n and memcmp(p, key, n) == 0:
-            if equal == NULL:
-                out[0] = slice_of(stop, 0)
-                return 1
-            return 1 if percent_decode(slice_of(equal + 1, stop - equal - 1), a, True, out) else -1
-        p = stop + 1
+    while query_next(&query, &name, &value):
+        if slice_is(name, key):
+            return 1 if percent_decode(value, a, True, out) else -1
     return 0
 
 cdef bint query_int(Slice query, const char* key, Arena* a, int missing, int* out) noexcept nogil:

@@ -1,4 +1,4 @@
-# The members of an object, by name.
+# The members of an object, found by name, however the name is escaped.
 
 cdef inline bint member_next(Json* j, bint* first, Arena* a, Slice* key) noexcept nogil:
     # json_member with the key as if it had been written without escapes.

@@ -1,4 +1,5 @@
-# JSON string literals and the text they stand for.
+# JSON string literals: read into the text they stand for, and written. In: a literal with its quotes. Out: UTF-8; and
+# back.
 
 cdef inline char* utf8_put(char* out, uint32_t c) noexcept nogil:
     if c < 0x80:

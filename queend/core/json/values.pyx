@@ -1,5 +1,5 @@
-# How many values a JSON text has at most: what is a few bytes there is an object each once it is parsed. Nothing else
-# is looked at.
+# Is a JSON text more than the control plane is to parse? A value of two bytes becomes an object of a hundred there.
+# Commas and brackets are counted, nothing else is looked at.
 
 cdef enum:
     VALUES_FREE = 65536       # bytes of a text that may have any number

@@ -49,13 +49,7 @@ cdef void catalog_open() noexcept nogil:
 
 cdef Slice slice_keep(Slice s) noexcept nogil:
     # A copy of its own, with a NUL behind it; p is NULL when memory ran out.
-    cdef char* p = <char*>malloc(s.n + 1)
-    if p == NULL:
-        return slice_of(NULL, 0)
-    if s.n:
-        memcpy(p, s.p, s.n)
-    p[s.n] = 0
-    return slice_of(p, s.n)
+    return slice_copy(<char*>malloc(s.n + 1), s)
 
 cdef inline uint64_t catalog_hash(Slice name) noexcept nogil:
     return slice_hash(name, catalog.hash_seed) | 1

@@ -1,4 +1,5 @@
-# When the catalog is out of date: whoever finds out says so, and one reload for all follows (run/reload).
+# When the catalog is out of date: whoever finds out says so here, and one reload for the whole process follows
+# (run/reload).
 
 cdef void engine_reload(Worker* w) noexcept nogil:
     # The catalog is out of date. One reload at a time in the process; everyone hears of its end.

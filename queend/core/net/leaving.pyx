@@ -73,14 +73,8 @@ cdef void conn_half(Conn* c) noexcept nogil:
 
 cdef void conn_read_out(Conn* c) noexcept nogil:
     # The end of its input was read: what is owed is still given.
-    if c.reading != NULL:
-        request_close(c.reading)
-        c.reading = NULL
-    buf_free(&c.head)
-    free(c.chunked)
-    c.chunked = NULL
+    conn_drop(c)
     c.owes_continue = False
-    conn_let_go(c)
     c.mode = READ_NOTHING
     c.ended = True
     c.read_out = True

@@ -1,4 +1,5 @@
-# All workers together: how they start, and how they stop without losing an answer.
+# All workers together: their start, each with its loop and its listening socket; and their stop, in which no answer is
+# lost.
 
 cdef void process_tell(Process* p) noexcept nogil:
     # A worker is drained.

@@ -59,7 +59,7 @@ cdef void worker_on_tick(uv_timer_t* handle) noexcept nogil:
     cdef Worker* w = <Worker*>handle.data
     httpdate_set(&w.date, clock_wall_us() // 1000000)
     service.tick(w)
-    worker_expire(w, CONN_IDLE, STOP_PATIENCE_MS if w.stopping else w.settings.idle_timeout_ms)
+    worker_expire(w, CONN_IDLE, w.settings.stop_patience_ms if w.stopping else w.settings.idle_timeout_ms)
     worker_expire(w, CONN_HEAD, worker_patience(w, w.settings.head_timeout_ms))
     worker_expire(w, CONN_BODY, worker_patience(w, w.settings.body_timeout_ms))
     arriving_look(w)
@@ -70,7 +70,8 @@ cdef void worker_on_tick(uv_timer_t* handle) noexcept nogil:
 
 cdef inline int worker_patience(Worker* w, int timeout_ms) noexcept nogil:
     # A drain is not held up by half a request whose sender has gone quiet.
-    return STOP_PATIENCE_MS if w.stopping and timeout_ms > STOP_PATIENCE_MS else timeout_ms
+    cdef int most = w.settings.stop_patience_ms
+    return most if w.stopping and timeout_ms > most else timeout_ms
 
 cdef void worker_expire(Worker* w, int state, int timeout_ms) noexcept nogil:
     # Each list is ordered by time: the first one in time ends the search.

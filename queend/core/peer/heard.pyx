@@ -1,6 +1,14 @@
 # What other daemons say. In: packets. Out: cursors that are worth a try, a look at what was committed, a word to
 # Python. Whatever it says is a hint that makes this daemon ask the database: nothing is believed. On the first worker.
 
+cdef const char* PEER_REFUSALS[PACKET_VERDICTS]      # NULL: nobody has something to set right
+PEER_REFUSALS[<int>PACKET_OTHER] = b"of another version, or of no queend"
+PEER_REFUSALS[<int>PACKET_FORGED] = b"of somebody who has not this QUEEN_SYNC_SECRET"
+PEER_REFUSALS[<int>PACKET_ELSEWHERE] = b"of a daemon on another database"
+PEER_REFUSALS[<int>PACKET_STALE] = b"of another minute: the clocks of both are apart"
+PEER_REFUSALS[<int>PACKET_CROWDED] = b"of one daemon more than are remembered"
+PEER_REFUSALS[<int>PACKET_STRANGE] = b"of an address that is not among QUEEN_UDP_PEERS"
+
 cdef void peer_on_room(uv_handle_t* h, size_t wanted, uv_buf_t* buf) noexcept nogil:
     buf.base = peers.input
     buf.len = sizeof(peers.input)
@@ -73,22 +81,10 @@ cdef bint peer_is(const sockaddr* of) noexcept nogil:
 
 cdef void peer_refused(int verdict, const sockaddr* of) noexcept nogil:
     # Told where somebody has something to set right. Lock held.
-    cdef const char* why = NULL
+    cdef const char* why = PEER_REFUSALS[verdict]
     cdef char[64] address
     cdef char[160] text
     cdef int64_t now = clock_mono_us()
-    if verdict == PACKET_FORGED:
-        why = b"of somebody who has not this QUEEN_SYNC_SECRET"
-    elif verdict == PACKET_OTHER:
-        why = b"of another version, or of no queend"
-    elif verdict == PACKET_ELSEWHERE:
-        why = b"of a daemon on another database"
-    elif verdict == PACKET_STALE:
-        why = b"of another minute: the clocks of both are apart"
-    elif verdict == PACKET_STRANGE:
-        why = b"of an address that is not among QUEEN_UDP_PEERS"
-    elif verdict == PACKET_CROWDED:
-        why = b"of one daemon more than are remembered"
     if why == NULL or peers.logged_us[verdict] and now - peers.logged_us[verdict] < PEER_LOG_US:
         return
     peers.logged_us[verdict] = now

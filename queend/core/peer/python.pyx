@@ -1,4 +1,5 @@
-# Peers as the control plane sees them (service/peers).
+# Peers as the control plane sees them (service/peers): who they are is told from there, packets that came over HTTP are
+# handed in, those that are to leave over HTTP are fetched, and figures are read.
 
 cdef tuple PACKET_WORDS = ("good", "broken", "other_version", "forged", "own", "other_database", "stale", "again",
                            "ended", "crowded", "stranger")
@@ -13,6 +14,7 @@ def peers_begin(str name, bytes secret, list sockets, int beat_ms, int dead_ms, 
         raise RuntimeError("peers were there before")
     memset(&peers, 0, sizeof(Peers))
     memset(&told, 0, sizeof(Told))
+    peers.fds[0] = peers.fds[1] = -1      # 0 is a descriptor too: nothing is closed by a begin that fails
     peers.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
     if peers.fd < 0:
         raise OSError("eventfd: no descriptor left")
@@ -44,7 +46,7 @@ def peers_addresses(list addresses):
     memset(found, 0, sizeof(found))
     for address, port in addresses[:PEERS_MOST]:
         name = address.encode()
-        if uv_ip4_addr(name, port, &found[n]) != 0 and uv_ip6_addr(name, port, &found[n]) != 0:
+        if uv_ip4_addr(name, port, <void*>&found[n]) != 0 and uv_ip6_addr(name, port, <void*>&found[n]) != 0:
             raise ValueError(address)
         n += 1
     uv_mutex_lock(&peers.lock)
@@ -113,6 +115,6 @@ def peers_stats():
                 "sent": peers.sent, "unsent": peers.unsent, "posted": peers.posted, "told": peers.told,
                 "heard": peers.heard, "beats": peers.beats, "looks": peers.looks,
                 "taken": peers.verdicts[0],
-                "refused": {PACKET_WORDS[i]: peers.verdicts[i] for i in range(1, PACKET_VERDICTS)}}
+                "refused": {PACKET_WORDS[i]: peers.verdicts[i] for i in range(1, <int>PACKET_VERDICTS)}}
     finally:
         uv_mutex_unlock(&peers.lock)

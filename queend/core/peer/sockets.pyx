@@ -1,5 +1,5 @@
-# The life of it all: sockets and timers on the loop of the first worker. In: what Python has bound and resolved
-# (peer/python). Out: packets (peer/heard), moments to send (peer/leaving).
+# The UDP sockets and timers of peers, on the loop of the first worker, from their start to their end. In: sockets that
+# Python has bound (peer/python). Out: packets (peer/heard), moments to send (peer/leaving).
 
 cdef void peers_open(Engine* e) noexcept nogil:
     # On the first worker, before its first turn.

@@ -3,11 +3,9 @@
 # in pipeline mode: statement and sync leave together, and the answer counts only when the sync's answer has come too,
 # because that is when the transaction has committed.
 #
-# A slot looks the server up (slot_connect), connects (slot_dial), prepares, serves, breaks (slot_break) and connects
-# again after a jittered pause; slotpool_close closes. With the statements go the session's settings and the question
-# which server this is (pg/incarnation): where it is another than before, the owner hears of it before the slot is idle,
-# and connections to the one before answer nobody any more. Everything happens on the loop's thread. Memory of a pool
-# lives until `closed`.
+# A slot connects and prepares (pg/dial), serves, breaks (slot_break) and connects again after a jittered pause;
+# slotpool_close closes. Connections to a server that another has replaced (pg/incarnation) answer nobody any more.
+# Everything happens on the loop's thread. Memory of a pool lives until `closed`.
 
 cdef enum SlotState:
     SLOT_CLOSED
@@ -138,53 +136,7 @@ cdef void slot_on_timer(uv_timer_t* handle) noexcept nogil:
         address_silent(&s.pool.address, s.first)
         slot_break(s, b"connecting takes too long", SLOT_LOST)
 
-# -- connection -------------------------------------------------------------------------------------------------------
-
-cdef void slot_on_notice(void* arg, const char* message) noexcept nogil:
-    # Notices are not for standard error. A FATAL one says why the connection is about to go.
-    cdef Slot* s = <Slot*>arg
-    if strlen(message) > 5 and memcmp(message, b"FATAL", 5) == 0:
-        strncpy(s.reason, message, SLOT_REASON - 1)
-
-cdef void slot_connect(Slot* s) noexcept nogil:
-    s.reason[0] = 0
-    s.why = 0
-    s.refresh = NULL
-    s.unserved = False
-    s.fd = -1
-    slot_move(s, SLOT_CONNECTING)
-    slot_due(s, <uint64_t>s.pool.connect_ms)
-    if s.pool.address.n == 0:
-        slot_dial(s)
-    elif not s.pool.address.busy:         # else the answer to somebody else's look-up is ours too
-        slotpool_handle_opened(s.pool)
-        address_look(&s.pool.address, s.pool.loop, slotpool_on_address, s.pool)
-
-cdef void slotpool_on_address(void* ctx, const char* error) noexcept nogil:
-    cdef SlotPool* p = <SlotPool*>ctx
-    cdef int i
-    for i in range(p.n):
-        if p.slots[i].state == SLOT_CONNECTING and p.slots[i].conn == NULL:
-            if error != NULL:
-                p.slots[i].why = DOUBT_REFUSED if p.address.unknown else 0
-                slot_break(&p.slots[i], error, SLOT_LOST)
-            else:
-                slot_dial(&p.slots[i])
-    slotpool_handle_closed(p)
-
-cdef void slot_dial(Slot* s) noexcept nogil:
-    s.conn = address_connect(&s.pool.address)
-    s.first = s.pool.address.first
-    if s.conn == NULL:
-        slot_break(s, b"out of memory", SLOT_LOST)
-        return
-    s.pool.counters.live_slots += 1
-    PQsetNoticeProcessor(s.conn, slot_on_notice, s)
-    PQsetErrorVerbosity(s.conn, PQERRORS_VERBOSE)     # libpq tells the SQLSTATE of a refusal in no other way
-    if PQstatus(s.conn) == CONNECTION_BAD:
-        slot_break(s, PQerrorMessage(s.conn), SLOT_LOST)
-    else:
-        slot_watch(s, UV_WRITABLE)        # as after PGRES_POLLING_WRITING
+# -- socket -----------------------------------------------------------------------------------------------------------
 
 cdef void slot_on_poll_closed(uv_handle_t* handle) noexcept nogil:
     cdef SlotPool* p = <SlotPool*>handle.data
@@ -228,57 +180,6 @@ cdef void slot_on_poll(uv_poll_t* handle, int status, int events) noexcept nogil
         slot_handshake(s)
     else:
         slot_serve(s, status < 0 or events & UV_READABLE != 0)
-
-cdef void slot_handshake(Slot* s) noexcept nogil:
-    # One step of connecting (TCP, TLS, authentication).
-    cdef PostgresPollingStatusType step
-    if s.events:
-        uv_poll_stop(s.poll)  # before libpq may close this socket and open another with the same number
-        s.events = 0
-    step = PQconnectPoll(s.conn)
-    if step == PGRES_POLLING_READING:
-        slot_watch(s, UV_READABLE)
-    elif step == PGRES_POLLING_WRITING:
-        slot_watch(s, UV_WRITABLE)
-    elif step == PGRES_POLLING_OK:
-        PQsetErrorVerbosity(s.conn, PQERRORS_DEFAULT)
-        slot_prepare(s)
-    else:
-        slot_refused(s)
-
-cdef void slot_refused(Slot* s) noexcept nogil:
-    # Connecting failed; the server may have said why.
-    cdef const char* state = connect_state(PQerrorMessage(s.conn))
-    cdef char* place
-    if state != NULL:
-        s.why = doubt_of_state(state)
-    strncpy(s.reason, PQerrorMessage(s.conn), SLOT_REASON - 1)
-    s.reason[SLOT_REASON - 1] = 0
-    place = strstr(s.reason, b"\nLOCATION:")
-    if place != NULL:
-        place[0] = 0          # of the server's source
-    slot_break(s, s.reason, SLOT_LOST)
-
-cdef void slot_prepare(Slot* s) noexcept nogil:
-    # Settings, the question which functions there are, all statements and, last, which server this is, in one flight.
-    cdef SlotPool* p = s.pool
-    cdef int i
-    cdef bint ok = PQsetnonblocking(s.conn, 1) == 0 and PQenterPipelineMode(s.conn) == 1
-    s.sent_us = clock_mono_us()
-    slot_move(s, SLOT_PREPARING)
-    s.suspicions = atomic_get64(&doubt.suspicions)
-    if p.session[0]:
-        ok = ok and PQsendQueryParams(s.conn, p.session, 0, NULL, NULL, NULL, NULL, 1) == 1
-    if edition.ours:
-        ok = ok and PQsendQueryParams(s.conn, EDITION, 0, NULL, NULL, NULL, NULL, 1) == 1
-    for i in range(p.n_statements):
-        ok = ok and PQsendPrepare(s.conn, p.statements[i].name, p.statements[i].text, p.statements[i].n_params,
-                                  p.statements[i].types) == 1
-    ok = ok and PQsendQueryParams(s.conn, INCARNATION, 0, NULL, NULL, NULL, NULL, 1) == 1
-    if ok and PQpipelineSync(s.conn) == 1:
-        slot_flush(s)
-    else:
-        slot_break(s, PQerrorMessage(s.conn), SLOT_LOST)
 
 cdef void slot_flush(Slot* s) noexcept nogil:
     # Always readable: a connection that dies while idle is replaced before somebody needs it.
@@ -481,38 +382,3 @@ cdef void slot_doubted(Slot* s, PGresult* res) noexcept nogil:
             atomic_set64(&doubt.suspicions, s.suspicions + 1)
     elif pg_sqlstate(res, b"53100"):
         atomic_set64(&doubt.disk_us, s.sent_us)
-
-cdef void slot_prepared(Slot* s) noexcept nogil:
-    # The answer to what slot_prepare sent.
-    cdef SlotPool* p = s.pool
-    cdef PGresult* res = s.result
-    if s.unserved:
-        edition_refuse(s.reason)
-        slot_break(s, s.reason, SLOT_LOST)
-        return
-    if slot_failed(res) or PQntuples(res) != 1:
-        if edition_unfit(res):
-            edition_refuse(pg_error(res))
-        elif slot_explained(res):
-            s.why = doubt_of_state(PQresultErrorField(res, PG_DIAG_SQLSTATE))
-        slot_break(s, pg_error(res), SLOT_LOST)
-        return
-    if pg_bool(res, 0, 1):
-        s.why = DOUBT_READ_ONLY
-        slot_break(s, b"the server is read-only", SLOT_LOST)
-        return
-    s.result = NULL
-    s.server = incarnation_of(res)
-    s.served_us = clock_mono_us()
-    dbclock_heard(pg_int8(res, 0, 3), s.sent_us, clock_mono_us())
-    PQclear(res)
-    s.backoff_ms = SLOT_BACKOFF_MIN_MS
-    edition_accept()
-    s.refusals = atomic_get64(&edition.refusals)
-    if p.server != s.server:
-        p.server = s.server
-        if p.on_server != NULL:
-            p.on_server(p.owner)
-    slot_move(s, SLOT_IDLE)
-    slotpool_relieve(p)
-    p.on_idle(p.owner)

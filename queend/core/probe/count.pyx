@@ -1,6 +1,20 @@
 # What the test of instruction counts drives: each `count_` method is one thing done to one request's worth of messages,
 # with everything it needs made before, so that what callgrind counts inside is nothing else.
 
+cdef extern from *:
+    """
+    #ifdef __OPTIMIZE__
+    #define CORE_OPTIMIZED 1
+    #else
+    #define CORE_OPTIMIZED 0
+    #endif
+    """
+    int CORE_OPTIMIZED
+
+def probe_optimized():
+    """Was the core compiled as it is shipped, not quickly?"""
+    return CORE_OPTIMIZED == 1
+
 cdef class ProbeCount:
     """A request: head (bytes up to the blank line), Content-Type lines, query, body. Methods return how many messages.
     """

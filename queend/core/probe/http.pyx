@@ -78,20 +78,6 @@ def probe_http_date(int64_t second):
     httpdate_set(&d, second)
     return (<bytes>d.text).decode()
 
-def probe_http_speed(bytes head, int times):
-    """Nanoseconds to parse the head `times` times."""
-    cdef HeadLimits limits
-    cdef Head h
-    cdef int i
-    limits.max_head = 32768
-    limits.max_target = 8192
-    limits.max_body = 1 << 20
-    http_open()
-    cdef int64_t begin = clock_mono_us()
-    for i in range(times):
-        head_parse(head, len(head), &limits, &h)
-    return (clock_mono_us() - begin) * 1000
-
 def probe_sizes():
     """Bytes of what stands for an idle connection and for a parked request (whose arena holds one chunk more)."""
     return {"connection": sizeof(Conn), "handle": sizeof(uv_tcp_t), "request": sizeof(Request), "chunk": ARENA_CHUNK}

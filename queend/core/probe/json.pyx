@@ -97,13 +97,3 @@ def probe_json_escape(str text):
     out = b.data[:b.len]
     buf_free(&b)
     return out
-
-def probe_json_speed(bytes text, int times):
-    """Nanoseconds to skip the document `times` times."""
-    cdef Json j
-    cdef int64_t begin = clock_mono_us()
-    cdef int i
-    for i in range(times):
-        json_open(&j, slice_of(text, len(text)), JSON_DEPTH)
-        json_skip(&j, NULL)
-    return (clock_mono_us() - begin) * 1000

@@ -1,4 +1,4 @@
-# Seams for the test that lets allocations fail.
+# Seam for the test that lets allocations fail.
 
 def probe_memory_fails(long long first, long long fails=1):
     """From now on allocations of the core are counted; the first-th and `fails` in all fail. first 0: none."""

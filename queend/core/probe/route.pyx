@@ -27,6 +27,7 @@ cdef class ProbeRoom:
     cdef Slice body
     cdef Slice path
     cdef Slice query
+    cdef bytes headers
 
     def __cinit__(self, bytes body=b"", bytes path=b"", bytes query=b""):
         cdef size_t n = len(body) + len(path) + len(query)
@@ -100,16 +101,21 @@ cdef Settings probe_limits(int max_items):
     s.max_body = 1 << 20
     return s
 
-def probe_push(bytes body, int max_items=10000, bytes kind=None, bytes query=b""):
-    """The items of a push, as dictionaries; ProbeRefused. kind: the Content-Type."""
-    cdef bytes headers = probe_type(kind)
-    cdef ProbeRoom room = ProbeRoom(body, query=query)
-    cdef PushReq q
+cdef int probe_pushreq(ProbeRoom room, PushReq* q, bytes kind, int max_items) except -1:
+    # ProbeRefused. kind: the Content-Type.
     cdef ApiError e
     cdef Settings limits = probe_limits(max_items)
-    if not push_read(slice_of(headers, len(headers)), room.query, room.body, &room.unzip, &room.arena, &room.ids,
-                     &limits, &q, &e):
+    room.headers = probe_type(kind)      # what was read may point into them
+    if not push_read(slice_of(room.headers, len(room.headers)), room.query, room.body, &room.unzip, &room.arena, &room.ids,
+                     &limits, q, &e):
         raise probe_refusal(&e)
+    return 0
+
+def probe_push(bytes body, int max_items=10000, bytes kind=None, bytes query=b""):
+    """The items of a push, as dictionaries; ProbeRefused. kind: the Content-Type."""
+    cdef ProbeRoom room = ProbeRoom(body, query=query)
+    cdef PushReq q
+    probe_pushreq(room, &q, kind, max_items)
     out = []
     for i in range(q.n):
         if q.items[i].run == NULL:
@@ -121,28 +127,18 @@ def probe_push(bytes body, int max_items=10000, bytes kind=None, bytes query=b""
 
 def probe_push_runs(bytes body, int max_items=10000, bytes kind=None, bytes query=b""):
     """How a push goes through the engine: per item its number of records and, of runs, the codec they are stored in."""
-    cdef bytes headers = probe_type(kind)
     cdef ProbeRoom room = ProbeRoom(body, query=query)
     cdef PushReq q
-    cdef ApiError e
-    cdef Settings limits = probe_limits(max_items)
-    if not push_read(slice_of(headers, len(headers)), room.query, room.body, &room.unzip, &room.arena, &room.ids,
-                     &limits, &q, &e):
-        raise probe_refusal(&e)
+    probe_pushreq(room, &q, kind, max_items)
     return [(pushitem_count(&q.items[i]), q.items[i].run.codec if q.items[i].run != NULL else None) for i in range(q.n)]
 
 def probe_push_reply(bytes body, list results, bytes kind=None, bytes query=b""):
     """The answer to a push. results: per item (status, message id, partition uuid); of a run, the id is not used: its
     records are stored from offset 7 of partition 3 at 0 us."""
-    cdef bytes headers = probe_type(kind)
     cdef ProbeRoom room = ProbeRoom(body, query=query)
     cdef PushReq q
-    cdef ApiError e
     cdef bytes uuid, message
-    cdef Settings limits = probe_limits(10000)
-    if not push_read(slice_of(headers, len(headers)), room.query, room.body, &room.unzip, &room.arena, &room.ids,
-                     &limits, &q, &e):
-        raise probe_refusal(&e)
+    probe_pushreq(room, &q, kind, 10000)
     for i, (status, message, uuid) in enumerate(results):
         q.items[i].status = status
         memcpy(q.items[i].message_id, <const char*>message, 16)

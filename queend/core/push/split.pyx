@@ -1,4 +1,5 @@
-# A batch becomes two: what one push cannot serve, or what one of its items spoils.
+# A batch that cannot stay one becomes two: its push would do more than one statement may, or an error belongs to one of
+# its items. Each half is sent again by itself, until the item that is to blame stands alone.
 
 cdef bint batch_cut(PushStream* s, PushBatch* b, int end) noexcept nogil:
     # The rows from `end` on, where a partition begins, are the next batch. False: no memory, b stays whole.

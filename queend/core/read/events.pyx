@@ -1,5 +1,5 @@
-# Records as CloudEvents: an array of all entries' records in their order. What else an entry has to say, the other
-# formats say.
+# The log read by offset, as CloudEvents: an array of the records of all entries, in their order. What else an entry has
+# to say (marks, errors), the other formats say.
 
 cdef void read_events(ReadCall* c, Buf* b) noexcept nogil:
     cdef ReadRecord r

@@ -141,21 +141,24 @@ cdef void book_found(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
     # The database says that the partition ends at `head`. Where that is news it is news for every group. One that a
     # scan to come will tell hears of it only where it knows the partition already. Lock held.
     cdef Group* g
-    cdef Cursor* c
     if head <= p.head:
         return
     p.head = head
     g = p.queue.group_list
     while g != NULL:
-        c = NULL
-        if not g.dead:
-            c = <Cursor*>table_get(&g.cursors, <uint32_t>p.id) if g.scan == SCAN_WANTED else book_noted(g, p)
-        if c != NULL and c.state == CURSOR_BUSY:
-            c.again = 1
-        elif c != NULL and c.state == CURSOR_IDLE and c.next_offset < head:
-            cursor_move(c, CURSOR_READY, 0)
-            book_wake_cursor(c, wake)
+        cursor_hears(g, p, head, wake)
         g = g.next
+
+cdef void cursor_hears(Group* g, Partition* p, int64_t head, PopJob** wake) noexcept nogil:
+    # That the partition may have records up to `head`. Lock held.
+    cdef Cursor* c = NULL
+    if not g.dead:
+        c = <Cursor*>table_get(&g.cursors, <uint32_t>p.id) if g.scan == SCAN_WANTED else book_noted(g, p)
+    if c != NULL and c.state == CURSOR_BUSY:
+        c.again = 1
+    elif c != NULL and c.state == CURSOR_IDLE and c.next_offset < head:
+        cursor_move(c, CURSOR_READY, 0)
+        book_wake_cursor(c, wake)
 
 cdef void book_unsure(Group* g, Partition* p, PopJob** wake) noexcept nogil:
     # An acknowledgment whose answer was lost may have ended the lease: the next pop asks the database. Lock held.
@@ -199,16 +202,8 @@ cdef void book_told(Partition* p, PopJob** wake) noexcept nogil:
     # Another daemon says that messages were stored in it. That is no news of its head, which the database tells: it is
     # worth a try. Lock held.
     cdef Group* g = p.queue.group_list
-    cdef Cursor* c
     while g != NULL:
-        c = NULL
-        if not g.dead:
-            c = <Cursor*>table_get(&g.cursors, <uint32_t>p.id) if g.scan == SCAN_WANTED else book_noted(g, p)
-        if c != NULL and c.state == CURSOR_BUSY:
-            c.again = 1
-        elif c != NULL and c.state == CURSOR_IDLE:
-            cursor_move(c, CURSOR_READY, 0)
-            book_wake_cursor(c, wake)
+        cursor_hears(g, p, INT64_MAX, wake)
         g = g.next
 
 cdef bint book_told_free(Partition* p, int32_t group, PopJob** wake) noexcept nogil:

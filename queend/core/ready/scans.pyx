@@ -1,4 +1,5 @@
-# Which groups want to be looked through for work nobody told of (find/discover does it). Guarded by book.lock.
+# Which groups want to be looked through for work this process was not told of; find/discover does it. In: a group. Out:
+# the list of those. Guarded by book.lock.
 
 cdef void scan_want(Group* g) noexcept nogil:
     # Book locked.

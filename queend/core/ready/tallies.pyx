@@ -1,4 +1,5 @@
-# What each queue did, as whoever samples it sees it.
+# A list of all queues with the number of pops parked on each, for whoever samples figures (Core.tallies, Core.parked).
+# Looks at catalog and book under their locks.
 
 cdef int tally_list(TallySeen** out) noexcept nogil:
     # The queues there are and how many pops are parked on each, to be freed by the caller, -1 when memory ran out. The

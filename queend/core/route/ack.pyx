@@ -1,4 +1,4 @@
-# POST /api/v1/ack and /api/v1/ack/batch.
+# POST /api/v1/ack and /api/v1/ack/batch: the body read and checked, item by item; the answer, one result for each.
 
 cdef struct AckRaw:
     # Literals as found; p NULL: absent, or no string. bad: present, neither a string nor null.
@@ -193,14 +193,8 @@ cdef bint ack_parse(Slice body, Arena* a, bint single, int max_items, AckReq* q,
     q.n = 0
     q.items = NULL
     q.group = slice_lit(b"__QUEUE_MODE__")
-    if not body_open(&j, body, e):
+    if not body_object(&j, body, b"transactionId is required" if single else b"acknowledgments array is required", e):
         return False
-    if json_peek(&j) != b'{':
-        if not json_skip(&j, NULL) or not json_end(&j):
-            return refuse_json(e, &j)
-        if single:
-            return refuse(e, b"transactionId is required")
-        return refuse(e, b"acknowledgments array is required")
     if single:
         return ack_parse_single(&j, a, q, e)
     return ack_parse_batch(&j, a, max_items, q, e)
@@ -259,7 +253,6 @@ cdef bint ack_parse_batch(Json* j, Arena* a, int max_items, AckReq* q, ApiError*
 cdef bint ack_items(Json* j, Arena* a, int max_items, AckReq* q, ApiError* e) noexcept nogil:
     cdef bint first = True
     cdef AckRaw raw, before
-    cdef AckItem* more
     cdef bint many
     cdef int room = 0
     json_enter(j, b'[')
@@ -268,15 +261,10 @@ cdef bint ack_items(Json* j, Arena* a, int max_items, AckReq* q, ApiError* e) no
             e.status = 400
             snprintf(e.text, 239, b"acknowledgments has more than %d elements", max_items)
             return False
-        if q.n == room:
-            room = room * 4 if room else 32
-            more = <AckItem*>arena_alloc(a, room * sizeof(AckItem))
-            if more == NULL:
-                error_set(e, 503, b"Out of memory")
-                return False
-            if q.n:
-                memcpy(more, q.items, q.n * sizeof(AckItem))
-            q.items = more
+        q.items = <AckItem*>arena_grow(a, q.items, q.n, sizeof(AckItem), 32, &room)
+        if q.items == NULL:
+            error_set(e, 503, b"Out of memory")
+            return False
         if json_peek(j) != b'{':
             if not json_skip(j, NULL):
                 break

@@ -1,4 +1,4 @@
-# What the routes share: which one it is, names, and the texts of refusals.
+# What several routes need: which hot route a path names, the checks of names and ids, and the texts of refusals.
 
 cdef const HotRoute* route_match(int method, Slice path) noexcept nogil:
     # NULL: it belongs to the control plane.
@@ -90,6 +90,16 @@ cdef bint body_open(Json* j, Slice body, ApiError* e) noexcept nogil:
     if json_peek(j) == 0 and j.p >= j.end:
         return refuse(e, b"Empty request body")
     return True
+
+cdef bint body_object(Json* j, Slice body, const char* text, ApiError* e) noexcept nogil:
+    # Where an object begins; another value is refused with this text.
+    if not body_open(j, body, e):
+        return False
+    if json_peek(j) == b'{':
+        return True
+    if not json_skip(j, NULL) or not json_end(j):
+        return refuse_json(e, j)
+    return refuse(e, text)
 
 cdef inline bint record_uuid(Slice text, unsigned char* id, uint8_t* kind) noexcept nogil:
     # A UUID in canonical form is its own id.

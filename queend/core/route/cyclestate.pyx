@@ -5,23 +5,18 @@ cdef bint cycle_ops(Json* j, Arena* a, CycleReq* q, ApiError* e) noexcept nogil:
     # The cursor stands at the value.
     cdef bint first = True
     cdef int room = 0
-    cdef CycleOp* more
     q.n = 0
+    q.ops = NULL
     if json_peek(j) != b'[':
         return cycle_bad(e, NULL, 0, b"state_ops", b"must be an array")
     json_enter(j, b'[')
     while json_element(j, &first):
         if q.n >= CYCLE_OPS:
             return cycle_many(q, b"state_ops", CYCLE_OPS, e)
-        if q.n == room:
-            room = room * 4 if room else 16
-            more = <CycleOp*>arena_alloc(a, room * sizeof(CycleOp))
-            if more == NULL:
-                error_set(e, 503, b"Out of memory")
-                return False
-            if q.n:
-                memcpy(more, q.ops, q.n * sizeof(CycleOp))
-            q.ops = more
+        q.ops = <CycleOp*>arena_grow(a, q.ops, q.n, sizeof(CycleOp), 16, &room)
+        if q.ops == NULL:
+            error_set(e, 503, b"Out of memory")
+            return False
         if not cycle_op(j, a, q, &q.ops[q.n], q.n, e):
             return False
         q.n += 1

@@ -1,4 +1,5 @@
-# What CloudEvents 1.0 says of the values of attributes; and base64.
+# Which characters and forms CloudEvents 1.0 allows in attributes (text, URI, media type, time); base64, of which binary
+# data are made. In: a value. Out: whether it is one, or its bytes.
 
 cdef bint event_clean(Slice text) noexcept nogil:
     # What a CloudEvents String may hold: no control characters.

@@ -1,4 +1,4 @@
-# GET /api/v1/stream/…: what is asked for besides what a pop has.
+# GET /api/v1/stream/…: the parts of its query that a pop does not have (credit, heartbeat, release, window).
 
 cdef enum:
     FEED_CREDIT = 100         # messages without an acknowledgment

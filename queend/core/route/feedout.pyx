@@ -1,4 +1,5 @@
-# Messages as a stream has them: server-sent events, or frames of a WebSocket. In: messages. Out: bytes.
+# The messages of a stream, as its client reads them: server-sent events, or frames of a WebSocket. In: messages. Out:
+# bytes.
 
 cdef enum:
     CHUNK_HEAD = 10           # `0000abcd\r\n`: its size is filled in when it is complete

@@ -1,4 +1,4 @@
-# POST /api/v1/lease/:leaseId/extend.
+# POST /api/v1/lease/:leaseId/extend: which lease and for how long; the answer.
 
 cdef bint lease_parse(Slice path, Slice body, Arena* a, LeaseReq* q, ApiError* e) noexcept nogil:
     # An empty body, {}, [] and null all mean 60 seconds.

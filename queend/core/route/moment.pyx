@@ -1,4 +1,5 @@
-# A moment as people write it.
+# Moments and delays as clients write them: ISO 8601, or whole milliseconds. In: a text, or a literal. Out: microseconds
+# since 1970, or why it is none.
 
 cdef inline int time_digits(Slice s, size_t at, int n) noexcept nogil:
     # n digits as a number, -1 when they are not there.

@@ -1,4 +1,4 @@
-# GET /api/v1/pop…: the query, and the pieces of the answer.
+# GET /api/v1/pop…: its path and query read; the pieces of its answer as JSON.
 
 cdef bint pop_name(Slice query, const char* key, Arena* a, Slice* out, ApiError* e) noexcept nogil:
     # A name from the query; absent and empty are the same.

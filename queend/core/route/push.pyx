@@ -170,12 +170,8 @@ cdef bint push_parse(Slice body, Arena* a, UuidGen* g, int max_items, PushReq* o
     cdef Slice key
     out.n = 0
     out.items = NULL
-    if not body_open(&j, body, e):
+    if not body_object(&j, body, b"items array is required", e):
         return False
-    if json_peek(&j) != b'{':
-        if not json_skip(&j, NULL) or not json_end(&j):
-            return refuse_json(e, &j)
-        return refuse(e, b"items array is required")
     json_enter(&j, b'{')
     while member_next(&j, &first, a, &key):
         if key_is(key, b"items") and not seen:

@@ -1,4 +1,5 @@
-# The answer to a push: one object per record in their order, or how many of each kind.
+# The answer to a push: a JSON object for each record, in the order of the request; or, with format=counts, how many of
+# each kind there are.
 
 cdef void push_reply(Buf* b, PushReq* q, int records) noexcept nogil:
     if q.counts:

@@ -1,5 +1,7 @@
-# Names that were meant to be others. What is unknown is passed over, so a slip in a name would be taken for nothing at
-# all: what is a known name but for its case, or for one letter, is refused.
+# Misspelled names in requests. A name nobody knows is passed over, so a slip of the keyboard would be ignored without a
+# word. So a name that is a known one but for its case, or for one letter, is refused (QUEEND_STRICT, or Prefer:
+# handling=strict of a request, which refuses all unknown ones). In: a name, and those that are known. Out: a refusal
+# that says which was meant.
 
 cdef bint strict              # QUEEND_STRICT; set before the threads start
 
@@ -135,22 +137,12 @@ cdef bint key_stray(Slice key, const char* names, const char* what, int index, A
 
 cdef bint query_names(Slice query, const char* names, Arena* a, ApiError* e) noexcept nogil:
     # False: one of its names was refused.
-    cdef const char* p = query.p
-    cdef const char* end = query.p + query.n
-    cdef const char* stop
-    cdef const char* equal
-    cdef Slice name, meant
+    cdef Slice name, value, meant
     if not strict and not a.picky:
         return True
-    while p < end:
-        stop = <const char*>memchr(p, b'&', end - p)
-        if stop == NULL:
-            stop = end
-        equal = <const char*>memchr(p, b'=', stop - p)
-        name = slice_of(p, (equal if equal != NULL else stop) - p)
+    while query_next(&query, &name, &value):
         if name.n and name_stray(name, names, a.picky, &meant):
             return refuse_stray(e, name, meant, NULL, 0)
-        p = stop + 1
     return True
 
 cdef bint query_number(Slice query, const char* key, Arena* a, int missing, int low, int high, int* out, bint* given,

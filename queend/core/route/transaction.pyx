@@ -1,4 +1,5 @@
-# POST /api/v1/transaction: operations flattened (a push of k items is k operations), riders refused, the answer.
+# POST /api/v1/transaction: the body read into one flat list of operations (a push of k items is k of them); what
+# belongs to none of them is refused.
 
 cdef struct TxRaw:
     # One operation's members, as found.
@@ -12,18 +13,10 @@ cdef struct TxRaw:
     Slice part
 
 cdef bint tx_grow(TxReq* q, Arena* a, int* room, ApiError* e) noexcept nogil:
-    cdef TxOp* more
-    if q.n < room[0]:
-        return True
-    room[0] = room[0] * 4 if room[0] else 8
-    more = <TxOp*>arena_alloc(a, room[0] * sizeof(TxOp))
-    if more == NULL:
+    q.ops = <TxOp*>arena_grow(a, q.ops, q.n, sizeof(TxOp), 8, room)
+    if q.ops == NULL:
         error_set(e, 503, b"Out of memory")
-        return False
-    if q.n:
-        memcpy(more, q.ops, q.n * sizeof(TxOp))
-    q.ops = more
-    return True
+    return q.ops != NULL
 
 cdef bint tx_parse(Slice body, Arena* a, UuidGen* g, int max_items, TxReq* q, ApiError* e) noexcept nogil:
     cdef bint empty = False
@@ -44,12 +37,8 @@ cdef bint tx_body(Slice body, Arena* a, UuidGen* g, int max_items, TxReq* q, bin
     cdef Slice key, value
     cdef int c
     cdef int room = 0
-    if not body_open(&j, body, e):
+    if not body_object(&j, body, b"operations array required", e):
         return False
-    if json_peek(&j) != b'{':
-        if not json_skip(&j, NULL) or not json_end(&j):
-            return refuse_json(e, &j)
-        return refuse(e, b"operations array required")
     json_enter(&j, b'{')
     while member_next(&j, &first, a, &key):
         c = json_peek(&j)
@@ -61,6 +50,8 @@ cdef bint tx_body(Slice body, Arena* a, UuidGen* g, int max_items, TxReq* q, bin
                 return False
             continue
         if key_is(key, b"requiredLeases") and c == b'[':
+            if q.required != NULL:
+                return refuse(e, b"requiredLeases is given twice")
             if not tx_required(&j, a, max_items, q, e):
                 return False
             continue
@@ -102,7 +93,6 @@ cdef bint tx_required(Json* j, Arena* a, int max_items, TxReq* q, ApiError* e) n
     cdef int c
     cdef int index = 0
     cdef int room = 0
-    cdef unsigned char* more
     json_enter(j, b'[')
     while json_element(j, &first):
         c = json_peek(j)
@@ -115,15 +105,10 @@ cdef bint tx_required(Json* j, Arena* a, int max_items, TxReq* q, ApiError* e) n
             return refuse_item(e, b"A required lease must be a string", b"element", index - 1, b"requiredLeases")
         if q.n_required >= max_items:
             return refuse(e, b"The transaction has too many required leases")
-        if q.n_required == room:
-            room = room * 4 if room else 8
-            more = <unsigned char*>arena_alloc(a, room * 16)
-            if more == NULL:
-                error_set(e, 503, b"Out of memory")
-                return False
-            if q.n_required:
-                memcpy(more, q.required, q.n_required * 16)
-            q.required = more
+        q.required = <unsigned char*>arena_grow(a, q.required, q.n_required, 16, 8, &room)
+        if q.required == NULL:
+            error_set(e, 503, b"Out of memory")
+            return False
         if not json_unescape(raw, a, &text, NULL) or not uuid_parse(text, q.required + 16 * q.n_required, NULL):
             # a lease of that name was never given: it is not live
             memset(q.required + 16 * q.n_required, 0, 16)
@@ -324,107 +309,3 @@ cdef bint tx_push(Json* outer, Arena* a, UuidGen* g, int max_items, int* room, T
         if not tx_push_one(a, g, room, q, &item, index, e):
             return False
     return True
-
-# ---- the answer ----------------------------------------------------------------------------------------------------
-
-cdef void tx_fault_text(Buf* b, TxOp* op) noexcept nogil:
-    if op.fault == TX_FAULT_TYPE:
-        buf_text(b, b"\"Unknown operation type: ")
-        if op.type_json.n > 2 and op.type_json.p[0] == b'"':
-            buf_put(b, op.type_json.p + 1, op.type_json.n - 2)
-        else:
-            buf_text(b, b"null")
-        buf_byte(b, b'"')
-    elif op.fault == TX_FAULT_STATUS:
-        buf_text(b, b"\"ACK operation failed: Unknown error\"")
-    elif op.fault == TX_FAULT_LEASE:
-        buf_text(b, b"\"ACK operation failed: Invalid or expired lease\"")
-    elif op.fault == TX_FAULT_NOT_FOUND:
-        buf_text(b, b"\"ACK operation failed: Message not found\"")
-    elif op.fault == TX_FAULT_FULL:
-        push_full_text(b, op.push)
-    else:
-        buf_text(b, b"\"duplicate key: a message with this transactionId is already stored in the partition\"")
-
-cdef void tx_fault_word(Buf* b, int fault) noexcept nogil:
-    # For programs: the words of the second SDK generation.
-    if fault == TX_FAULT_DUPLICATE:
-        buf_text(b, b"\"duplicate\"")
-    elif fault == TX_FAULT_LEASE or fault == TX_FAULT_NOT_FOUND:
-        buf_text(b, b"\"rejected_ack\"")
-    elif fault == TX_FAULT_FULL:
-        buf_text(b, b"\"queue_full\"")
-    else:
-        buf_text(b, b"\"bad_request\"")
-
-cdef void tx_result(Buf* b, TxOp* op, int index) noexcept nogil:
-    buf_text(b, b"{\"index\":")
-    buf_int(b, index)
-    if op.kind == TX_PUSH:
-        buf_text(b, b",\"type\":\"push\",\"success\":true,\"transactionId\":")
-        put_txid(b, op.push)
-        buf_text(b, b",\"messageId\":")
-        put_uuid(b, op.push.message_id)
-        buf_text(b, b",\"partitionId\":\"")
-        buf_put(b, op.push.partition_uuid, 36)
-        buf_text(b, b"\",\"queueName\":")
-        put_queue(b, op.push)
-    elif op.kind == TX_ACK:
-        buf_text(b, b",\"type\":\"ack\",\"success\":")
-        put_bool(b, op.fault == TX_FAULT_NONE)
-        buf_text(b, b",\"transactionId\":")
-        buf_slice(b, op.ack.txid_json)
-        buf_text(b, b",\"error\":")
-        if op.fault == TX_FAULT_LEASE:
-            buf_text(b, b"\"Invalid or expired lease\"")
-        elif op.fault == TX_FAULT_NOT_FOUND:
-            buf_text(b, b"\"Message not found\"")
-        elif op.fault:
-            buf_text(b, b"\"Unknown error\"")
-        else:
-            buf_text(b, b"null")
-        buf_text(b, b",\"dlq\":")
-        put_bool(b, op.ack.code & 2)
-    else:
-        buf_text(b, b",\"type\":")
-        buf_slice(b, op.type_json)
-        buf_text(b, b",\"success\":false,\"error\":")
-        tx_fault_text(b, op)
-    buf_byte(b, b'}')
-
-cdef void tx_reply(Buf* b, TxReq* q, int fault) noexcept nogil:
-    # fault: the operation that failed, -1 none, -2 a required lease is not live. Of a transaction that was not done
-    # only the failing operation is listed: nothing else happened.
-    cdef int i
-    cdef int pushed = 0
-    buf_text(b, b"{\"transactionId\":")
-    put_uuid(b, q.id)
-    if fault == -1:
-        buf_text(b, b",\"success\":true,\"results\":[")
-        for i in range(0 if q.counts else q.n):
-            if i:
-                buf_byte(b, b',')
-            tx_result(b, &q.ops[i], i)
-        buf_byte(b, b']')
-        if q.counts:
-            for i in range(q.n):
-                pushed += 1 if q.ops[i].kind == TX_PUSH else 0
-            buf_text(b, b",\"pushed\":")
-            buf_int(b, pushed)
-            buf_text(b, b",\"duplicate\":0,\"acked\":")
-            buf_int(b, q.n - pushed)
-        buf_byte(b, b'}')
-        return
-    buf_text(b, b",\"success\":false,\"reason\":")
-    if fault < 0:
-        buf_text(b, b"\"rejected_ack\",\"error\":\"Invalid or expired lease\",\"results\":[]}")
-        return
-    tx_fault_word(b, q.ops[fault].fault)
-    buf_text(b, b",\"failedIndex\":")
-    buf_int(b, fault)
-    buf_text(b, b",\"error\":")
-    tx_fault_text(b, &q.ops[fault])
-    buf_text(b, b",\"results\":[")
-    if q.ops[fault].kind != TX_PUSH:
-        tx_result(b, &q.ops[fault], fault)
-    buf_text(b, b"]}")

@@ -1,5 +1,5 @@
-# When the catalog changed elsewhere: it is loaded anew, once for the whole process, and everyone hears of the end of
-# it.
+# The catalog loaded anew, after it changed in the database: one statement for the whole process. In: who found it out
+# of date (names/stale). Out: the new catalog; jobs that waited for it, tried again on every worker.
 
 cdef void reload_send(Engine* e) noexcept nogil:
     global reload_running, reload_sent

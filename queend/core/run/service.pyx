@@ -1,5 +1,5 @@
-# What the rooms of sockets call: this is where a complete request enters the engine (run/engine), and where a loop
-# turns it.
+# What the rooms of sockets call: here a complete request enters the engine (run/engine), and here a turn of the loop
+# drains it (run/drain).
 
 cdef void service_open() noexcept nogil:
     # Before anything of the process starts.

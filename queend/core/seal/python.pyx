@@ -2,10 +2,6 @@
 
 cdef Seal seal_python
 
-def seal_ready():
-    """Is there a key?"""
-    return sealring.n > 0
-
 def seal_payload(str queue, bytes payload):
     """The payload (JSON) sealed for this queue: (envelope, id of the key). LookupError when there is no key, ValueError
     for a name no queue has."""

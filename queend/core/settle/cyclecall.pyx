@@ -341,7 +341,8 @@ cdef void cycle_take(CycleCall* call, PGresult* res) noexcept nogil:
     cdef CycleReq* q = &j.req
     cdef Worker* w = call.base.engine.worker
     cdef PgIter bases, moments
-    cdef int64_t base, at
+    cdef int64_t base = 0
+    cdef int64_t at = 0
     cdef int i
     cdef Partition* p
     cdef Group* g = NULL

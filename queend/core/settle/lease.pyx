@@ -1,4 +1,4 @@
-# Leases outside of pop and ack: extension by a client, and giving back what was claimed for one that left.
+# Leases outside of pop and acknowledgment: extended for a client that asks for it, and given back for one that left.
 
 cdef enum:
     LEASE_ASKS = 256          # looked up at once

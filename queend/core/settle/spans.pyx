@@ -1,5 +1,5 @@
-# Spans of requests that do several things at once (net/spans): one for neighbours that are alike. In: a transaction or
-# a cycle that is answered.
+# Spans of traces (net/spans) of transactions and cycles. They do several things at once; neighbours that are alike
+# share one span. In: a transaction or a cycle that is answered.
 
 cdef void tx_spans(Request* r, TxReq* q, int status) noexcept nogil:
     # Of its pushes, as their traceparents say; of its acknowledgments, as its own does.

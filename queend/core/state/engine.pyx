@@ -26,7 +26,7 @@ cdef struct Ask:
     int32_t* ids
     PushItem** items          # ASK_STORED
     int64_t* marks            # ASK_SIZE: capacity_mark of each
-    uint64_t cleanings        # of the catalog when it was sent
+    int64_t cleanings         # of the catalog when it was sent
     Queue* queue              # ASK_GROUP
     Slice mode
     int64_t since_us
@@ -95,7 +95,7 @@ cdef struct Discover:
     int n_found
     int finding               # FIND_*
     int64_t pause_until       # of the scan, monotonic: after an error of the server
-    uint64_t cleanings        # of the catalog when they were asked for
+    int64_t cleanings         # of the catalog when they were asked for
     uint64_t snapshot         # hash of the one the last look saw: the same again means that nothing was committed since
     int64_t looked_us         # monotonic, when the last look was sent
     int64_t due_us            # monotonic, when the next one is due; 0: at once

@@ -142,7 +142,6 @@ cdef enum:
     INPUT_HEAD = 2048         # read at once before such a body
     INPUT_LITTLE = 8192       # read at once in a turn that has read very much
     TICK_MS = 500             # timeouts are looked at
-    STOP_PATIENCE_MS = 1000   # for the rest of a request, while the worker drains
 
 cdef struct Waits:            # net/worker
     Conn* first

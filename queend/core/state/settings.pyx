@@ -68,6 +68,7 @@ cdef struct Settings:
     int body_timeout_ms       # without a byte of an announced body
     int write_timeout_ms      # without a byte taken by the client
     int idle_timeout_ms       # between requests; 0: no limit
+    int stop_patience_ms      # for the rest of a request, while the worker drains
     int patience_ms           # how long a request waits for a database that is away
     int edition               # of the functions the statements are written for; 0: not asked for
     int deadline_ms           # a statement in flight for so long is lost
@@ -207,6 +208,7 @@ cdef int settings_load(Settings* s, dict settings) except -1:
     s.body_timeout_ms = setting_int(d, "body_timeout_ms", 30000, 1, top)
     s.write_timeout_ms = setting_int(d, "write_timeout_ms", 60000, 1, top)
     s.idle_timeout_ms = setting_int(d, "idle_timeout_ms", 300000, 0, top)
+    s.stop_patience_ms = setting_int(d, "stop_patience_ms", 1000, 1, top)
     s.patience_ms = setting_int(d, "patience_ms", 10000, 1, top)
     s.edition = setting_int(d, "edition", 0, 0, top)
     s.deadline_ms = setting_int(d, "inflight_deadline_ms", 35000, 1, top)

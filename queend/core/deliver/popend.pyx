@@ -1,0 +1,92 @@
+# The end of a pop that delivers nothing. In: a pop whose time is over, for which there is nothing, that is refused, or
+# whose client leaves. Out: its answer; out of the book, if it was parked; what was claimed for it given back.
+
+cdef bint pop_unparked(Worker* w, PopJob* j) noexcept nogil:
+    # Takes it out of the book. False: it was not parked, somebody has it in hand.
+    cdef bint mine
+    uv_mutex_lock(&book.lock)
+    mine = j.parked_at != PARKED_NOT
+    book_unpark(j)
+    uv_mutex_unlock(&book.lock)
+    if mine:
+        heap_del(&engine_of(w).deadlines, &j.deadline)
+    return mine
+
+cdef void pop_deadline(Worker* w, PopJob* j) noexcept nogil:
+    # The long poll ran out; or whoever only asks whether there is anything has waited for a scan, or for tokens, as
+    # long as the patience lasts. When somebody woke it at the same moment, that attempt is its last.
+    if not pop_unparked(w, j):
+        return
+    if j.until_us or j.gone:
+        pop_empty(j, WHY_EXPIRED)
+    else:
+        pop_fail(j, 503, "What this group has to consume is not known yet; try again")
+
+cdef void pop_gone(Request* r) noexcept nogil:
+    # The client left. Parked: forget it. On its way: whatever it claims is given back.
+    cdef PopJob* j = <PopJob*>r.job
+    if j == NULL:
+        return
+    j.gone = True
+    if pop_unparked(r.worker, j):
+        pop_forget(j)
+
+cdef void pop_end(Request* r) noexcept nogil:
+    # The client sends no more. A long poll is over: most who do that have left.
+    cdef PopJob* j = <PopJob*>r.job
+    if r.replied:
+        # its answer waits for those before it, and can be taken back
+        pop_unsent(r)
+        reply_begin(r, 204, NULL)
+        return
+    j.gone = True             # on its way: what it claims is given back
+    pop_deadline(r.worker, j)
+
+cdef void pop_unsent(Request* r) noexcept nogil:
+    # Its answer did not go out: what was claimed for it is given back.
+    r.on_unsent = NULL
+    r.on_end = NULL
+    pop_give_back(engine_of(r.worker), <PopJob*>r.job)
+    r.job = NULL
+
+cdef inline Request* pop_close(PopJob* j, int state) noexcept nogil:
+    # Its request is answered next.
+    pop_move(j, state)
+    return job_end(&j.job)
+
+cdef void pop_forget(PopJob* j) noexcept nogil:
+    reply_empty(pop_close(j, POP_EMPTY), 204)
+
+cdef const char* pop_reason(PopJob* j) noexcept nogil:
+    # In the same words whether it waited or not.
+    if j.named and not j.known:
+        return b"queue_not_found"
+    if j.named and j.want_partition.p != NULL and j.only == NULL:
+        return b"partition_not_found"
+    if j.group != NULL and j.group.paused:
+        return b"paused"
+    return b"empty"
+
+cdef void pop_empty(PopJob* j, int why) noexcept nogil:
+    cdef Request* r = pop_close(j, POP_EMPTY)
+    cdef Buf* out
+    r.worker.counters.empty_pops += 1
+    tally_pop(j, r.worker, 0, 0)
+    out = reply_begin(r, 200, EVENTS_TYPE if j.req.events else JSON_TYPE)
+    pop_reply_empty(out, &j.req, why, j.only.partition.uuid if j.only != NULL else NULL, pop_reason(j))
+    reply_end(r)
+
+cdef void pop_fail(PopJob* j, int status, const char* text) noexcept nogil:
+    reply_error(pop_close(j, POP_FAILED), status, text)
+
+cdef void pop_refuse(Job* job, int status, const char* text) noexcept nogil:
+    if (<PopJob*>job).gone:
+        pop_forget(<PopJob*>job)
+    else:
+        pop_fail(<PopJob*>job, status, text)
+
+cdef int64_t pop_until(Job* job) noexcept nogil:
+    return (<PopJob*>job).until_us if not (<PopJob*>job).gone else 0
+
+cdef void pop_expire(Job* job) noexcept nogil:
+    pop_empty(<PopJob*>job, WHY_EXPIRED)

@@ -1,0 +1,218 @@
+# Requests, taken out of a connection's bytes: a head, then its body as it was announced or in chunks. In: bytes
+# (net/connection). Out: complete requests, to `service`, in the order in which their answers are owed; or a refusal,
+# after which nothing more is taken.
+
+cdef size_t conn_take_head(Conn* c, const char* data, size_t n) noexcept nogil:
+    # Bytes used; 0 when the head is not complete.
+    cdef Worker* w = c.worker
+    cdef Head h
+    cdef Request* r
+    cdef int outcome = head_parse(data, n, &w.limits, &h)
+    cdef char* body
+    if outcome == 0:
+        return 0
+    if outcome < 0:
+        conn_refuse(c, h.status, h.reason)
+        return n
+    r = request_open(w, c)
+    if r == NULL or not request_take(r, &h):
+        if r != NULL:
+            request_close(r)
+        conn_refuse(c, 503, b"Out of memory")
+        return n
+    c.large = h.length >= INPUT_LARGE
+    c.most = w.limits.max_body
+    if h.chunked or h.length > w.settings.max_control or h.length > w.settings.max_open:
+        c.most = body_most(w, r)
+        if h.length > c.most:
+            request_close(r)
+            conn_refuse(c, 413, b"The request body is too large")
+            return n
+    if service.guarded and (c.large or h.chunked):
+        outcome = 1 if c.admitted else service.early(r)
+        c.admitted = False
+        if outcome <= 0:
+            conn_owe(c, r)
+            r.started_us = clock_mono_us()
+            r.keep_alive = False
+            c.ended = True
+        if outcome < 0:
+            c.mode = READ_NOTHING
+            service.refuse(r)
+            return n
+        if outcome == 0:
+            c.mode = READ_LATER
+            r.early = True
+            service.verify(r, True)
+            return 0
+    if not h.chunked and h.length == 0:
+        c.reading = r
+        conn_complete(c)
+        return h.size
+    if not h.chunked:
+        body = <char*>arena_alloc(&r.arena, <size_t>h.length + BODY_PADDING)
+        if body == NULL:
+            request_close(r)
+            conn_refuse(c, 503, b"Out of memory")
+            return n
+        memset(body + h.length, 0, BODY_PADDING)
+        r.body = slice_of(body, <size_t>h.length)
+        c.body_got = 0
+        c.mode = READ_FIXED
+    else:
+        c.chunked = <Chunked*>malloc(sizeof(Chunked))
+        if c.chunked == NULL:
+            request_close(r)
+            conn_refuse(c, 503, b"Out of memory")
+            return n
+        chunked_open(c.chunked)
+        c.mode = READ_CHUNKED
+    c.reading = r
+    if h.expects and not h.http10 and n == h.size:
+        c.owes_continue = True
+        conn_dirty(c)
+    return h.size
+
+cdef size_t conn_take_body(Conn* c, const char* data, size_t n) noexcept nogil:
+    cdef Request* r = c.reading
+    cdef size_t k = r.body.n - c.body_got
+    if k > n:
+        k = n
+    memcpy(<char*>r.body.p + c.body_got, data, k)
+    c.body_got += k
+    if c.body_got == r.body.n:
+        conn_complete(c)
+    return k
+
+cdef size_t conn_take_chunks(Conn* c, const char* data, size_t n) noexcept nogil:
+    # The decoded bytes gather in the answer's buffer, which is not needed yet, and move to the arena when complete.
+    cdef Request* r = c.reading
+    cdef size_t used = 0
+    cdef char* body
+    cdef int outcome = chunked_feed(c.chunked, data, n, &used, c.most, &r.out)
+    if c.state == CONN_BODY:
+        conn_move(c, CONN_BODY)
+    if outcome < 0 or r.out.failed:
+        c.reading = NULL
+        request_close(r)
+        if outcome < 0:
+            conn_refuse(c, c.chunked.status, c.chunked.reason)
+        else:
+            conn_refuse(c, 503, b"Out of memory")
+        return n
+    if outcome == 0:
+        return n
+    if r.out.cap > OUT_KEEP:
+        # not held twice, nor copied
+        body = r.out.data if buf_room(&r.out, BODY_PADDING) and arena_adopt(&r.arena, r.out.data, r.out.cap) else NULL
+    else:
+        body = <char*>arena_alloc(&r.arena, r.out.len + BODY_PADDING)
+        if body != NULL:
+            memcpy(body, r.out.data, r.out.len)
+    if body == NULL:
+        c.reading = NULL
+        request_close(r)
+        conn_refuse(c, 503, b"Out of memory")
+        return n
+    memset(body + r.out.len, 0, BODY_PADDING)
+    r.body = slice_of(body, r.out.len)
+    if body == r.out.data:
+        buf_init(&r.out)
+    else:
+        buf_clear(&r.out)
+    conn_complete(c)
+    return used
+
+cdef void conn_complete(Conn* c) noexcept nogil:
+    # The request that was being read is whole: it joins those that are owed an answer and goes to the engine.
+    cdef Request* r = c.reading
+    cdef Worker* w = c.worker
+    c.reading = NULL
+    if c.asked < 2:
+        c.asked += 1
+    c.owes_continue = False
+    free(c.chunked)
+    c.chunked = NULL
+    c.mode = READ_HEAD
+    c.pace.running = False
+    conn_owe(c, r)
+    if not r.keep_alive:
+        c.mode = READ_NOTHING
+        c.ended = True
+    r.started_us = clock_mono_us()
+    w.taken_us = r.started_us
+    if w.turn_us == 0:
+        w.turn_us = w.taken_us
+    if r.method == METHOD_OPTIONS:
+        reply_options(r)
+    else:
+        service.request(w, r)
+
+cdef void conn_again(Conn* c, Request* r) noexcept nogil:
+    # The token of the last request owed, whose body was not read, is verified: its bytes are read once more, from the
+    # head on.
+    cdef Request** at = &c.first
+    c.last = NULL
+    while at[0] != r:
+        c.last = at[0]
+        at = &at[0].next
+    at[0] = NULL
+    c.owed -= 1
+    c.ended = False
+    c.admitted = True
+    c.mode = READ_NOTHING if c.read_out else READ_HEAD
+    request_close(r)
+    conn_dirty(c)
+
+cdef inline void conn_owe(Conn* c, Request* r) noexcept nogil:
+    r.next = NULL
+    if c.last != NULL:
+        c.last.next = r
+    else:
+        c.first = r
+    c.last = r
+    c.owed += 1
+
+cdef void conn_refuse(Conn* c, int status, const char* reason) noexcept nogil:
+    # What came is no request: one answer in its turn, then the end.
+    cdef Request* r = request_open(c.worker, c)
+    conn_let_go(c)
+    free(c.chunked)
+    c.chunked = NULL
+    c.mode = READ_NOTHING
+    c.ended = True
+    c.owes_continue = False
+    if r == NULL:
+        conn_close(c)
+        return
+    r.started_us = clock_mono_us()
+    conn_owe(c, r)
+    reply_error(r, status, reason)
+
+cdef bint request_take(Request* r, const Head* h) noexcept nogil:
+    # Copies what outlives the read buffer: target and header lines, which lie side by side.
+    cdef Slice whole
+    cdef ptrdiff_t move
+    whole = slice_of(h.target.p, h.headers.p + h.headers.n - h.target.p)
+    whole = arena_copy(&r.arena, whole)
+    if whole.p == NULL:
+        return False
+    move = whole.p - h.target.p
+    r.method = h.method
+    r.target = h.target
+    r.path = h.path
+    r.query = h.query
+    r.headers_raw = h.headers
+    r.authority = h.authority
+    r.target.p += move
+    r.path.p += move
+    r.query.p += move
+    r.headers_raw.p += move
+    if r.authority.p != NULL:
+        r.authority.p += move
+    r.http10 = h.http10
+    r.asks = h.asks
+    r.arena.picky = h.asks & ASK_STRICT != 0
+    r.keep_alive = h.keep_alive
+    r.body = slice_of(whole.p + whole.n, 0)
+    return True

@@ -1,0 +1,103 @@
+# The answer to a transaction: a result for each operation in the order of the request, or what refused all of it.
+
+cdef void tx_fault_text(Buf* b, TxOp* op) noexcept nogil:
+    if op.fault == TX_FAULT_TYPE:
+        buf_text(b, b"\"Unknown operation type: ")
+        if op.type_json.n > 2 and op.type_json.p[0] == b'"':
+            buf_put(b, op.type_json.p + 1, op.type_json.n - 2)
+        else:
+            buf_text(b, b"null")
+        buf_byte(b, b'"')
+    elif op.fault == TX_FAULT_STATUS:
+        buf_text(b, b"\"ACK operation failed: Unknown error\"")
+    elif op.fault == TX_FAULT_LEASE:
+        buf_text(b, b"\"ACK operation failed: Invalid or expired lease\"")
+    elif op.fault == TX_FAULT_NOT_FOUND:
+        buf_text(b, b"\"ACK operation failed: Message not found\"")
+    elif op.fault == TX_FAULT_FULL:
+        push_full_text(b, op.push)
+    else:
+        buf_text(b, b"\"duplicate key: a message with this transactionId is already stored in the partition\"")
+
+cdef void tx_fault_word(Buf* b, int fault) noexcept nogil:
+    # For programs: the words of the second SDK generation.
+    if fault == TX_FAULT_DUPLICATE:
+        buf_text(b, b"\"duplicate\"")
+    elif fault == TX_FAULT_LEASE or fault == TX_FAULT_NOT_FOUND:
+        buf_text(b, b"\"rejected_ack\"")
+    elif fault == TX_FAULT_FULL:
+        buf_text(b, b"\"queue_full\"")
+    else:
+        buf_text(b, b"\"bad_request\"")
+
+cdef void tx_result(Buf* b, TxOp* op, int index) noexcept nogil:
+    buf_text(b, b"{\"index\":")
+    buf_int(b, index)
+    if op.kind == TX_PUSH:
+        buf_text(b, b",\"type\":\"push\",\"success\":true,\"transactionId\":")
+        put_txid(b, op.push)
+        buf_text(b, b",\"messageId\":")
+        put_uuid(b, op.push.message_id)
+        buf_text(b, b",\"partitionId\":\"")
+        buf_put(b, op.push.partition_uuid, 36)
+        buf_text(b, b"\",\"queueName\":")
+        put_queue(b, op.push)
+    elif op.kind == TX_ACK:
+        buf_text(b, b",\"type\":\"ack\",\"success\":")
+        put_bool(b, op.fault == TX_FAULT_NONE)
+        buf_text(b, b",\"transactionId\":")
+        buf_slice(b, op.ack.txid_json)
+        buf_text(b, b",\"error\":")
+        if op.fault == TX_FAULT_LEASE:
+            buf_text(b, b"\"Invalid or expired lease\"")
+        elif op.fault == TX_FAULT_NOT_FOUND:
+            buf_text(b, b"\"Message not found\"")
+        elif op.fault:
+            buf_text(b, b"\"Unknown error\"")
+        else:
+            buf_text(b, b"null")
+        buf_text(b, b",\"dlq\":")
+        put_bool(b, op.ack.code & 2)
+    else:
+        buf_text(b, b",\"type\":")
+        buf_slice(b, op.type_json)
+        buf_text(b, b",\"success\":false,\"error\":")
+        tx_fault_text(b, op)
+    buf_byte(b, b'}')
+
+cdef void tx_reply(Buf* b, TxReq* q, int fault) noexcept nogil:
+    # fault: the operation that failed, -1 none, -2 a required lease is not live. Of a transaction that was not done
+    # only the failing operation is listed: nothing else happened.
+    cdef int i
+    cdef int pushed = 0
+    buf_text(b, b"{\"transactionId\":")
+    put_uuid(b, q.id)
+    if fault == -1:
+        buf_text(b, b",\"success\":true,\"results\":[")
+        for i in range(0 if q.counts else q.n):
+            if i:
+                buf_byte(b, b',')
+            tx_result(b, &q.ops[i], i)
+        buf_byte(b, b']')
+        if q.counts:
+            for i in range(q.n):
+                pushed += 1 if q.ops[i].kind == TX_PUSH else 0
+            buf_text(b, b",\"pushed\":")
+            buf_int(b, pushed)
+            buf_text(b, b",\"duplicate\":0,\"acked\":")
+            buf_int(b, q.n - pushed)
+        buf_byte(b, b'}')
+        return
+    buf_text(b, b",\"success\":false,\"reason\":")
+    if fault < 0:
+        buf_text(b, b"\"rejected_ack\",\"error\":\"Invalid or expired lease\",\"results\":[]}")
+        return
+    tx_fault_word(b, q.ops[fault].fault)
+    buf_text(b, b",\"failedIndex\":")
+    buf_int(b, fault)
+    buf_text(b, b",\"error\":")
+    tx_fault_text(b, &q.ops[fault])
+    buf_text(b, b",\"results\":[")
+    if q.ops[fault].kind != TX_PUSH:
+        tx_result(b, &q.ops[fault], fault)
+    buf_text(b, b"]}")
