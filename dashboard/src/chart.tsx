@@ -52,7 +52,7 @@ export function Chart({ title, ring, lines, write, turn }: { title: string; ring
         width: Math.max(200, host.clientWidth), height: 180, padding: [8, 32, 0, 0], legend: { show: false }, cursor: { show: false },
         scales: { x: { time: true, range: () => span(ring.data[0] ?? []) }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), high ? high * 1.1 : 1] } },
         axes: [{ ...axis, space: 90, values: (_, ticks) => ticks.map((one) => new Date(one * 1000).toLocaleTimeString([], { hour12: false })) }, { ...axis, size: 64, values: (_, ticks) => ticks.map((one) => write(one)) }],
-        series: [{}, ...lines.map((one) => ({ label: one.label, stroke: colour(one.colour), width: 2, points: { show: false }, ...(one.dash ? { dash: one.dash } : {}) }))],
+        series: [{}, ...lines.map((one) => ({ label: one.label, stroke: colour(one.colour), width: 2, points: { show: () => ring.data[0]?.length === 1 }, ...(one.dash ? { dash: one.dash } : {}) }))],
       }, ring.data as uPlot.AlignedData, host);
     };
     make();

@@ -6,6 +6,11 @@ export function count(value: number | null | undefined): string {
   return value === null || value === undefined ? "–" : whole.format(value);
 }
 
+/** With so many figures; never as a power of ten, as toPrecision has what is larger. */
+function figures(value: number, most: number): string {
+  return Math.abs(value) >= 10 ** most - 0.5 ? String(Math.round(value)) : value.toPrecision(most);
+}
+
 /** 1 message, 2 messages. */
 export function many(value: number, word: string): string {
   return `${count(value)} ${word}${value === 1 ? "" : "s"}`;
@@ -14,9 +19,9 @@ export function many(value: number, word: string): string {
 /** Short: 12.3k, 4.56M. */
 export function short(value: number): string {
   const size = Math.abs(value);
-  if (size >= 1e9) return `${(value / 1e9).toPrecision(3)}G`;
-  if (size >= 1e6) return `${(value / 1e6).toPrecision(3)}M`;
-  if (size >= 1e4) return `${(value / 1e3).toPrecision(3)}k`;
+  if (size >= 9.995e8) return `${figures(value / 1e9, 3)}G`;
+  if (size >= 9.995e5) return `${figures(value / 1e6, 3)}M`;
+  if (size >= 1e4) return `${figures(value / 1e3, 3)}k`;
   return size >= 100 || Number.isInteger(value) ? whole.format(value) : value.toPrecision(2);
 }
 
@@ -24,7 +29,7 @@ export function bytes(value: number): string {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let at = 0;
   while (value >= 1024 && at < units.length - 1) { value /= 1024; at += 1; }
-  return `${at ? value.toPrecision(3) : value} ${units[at]}`;
+  return `${at ? figures(value, 3) : value} ${units[at]}`;
 }
 
 export function seconds(value: number | null | undefined): string {
@@ -37,7 +42,7 @@ export function seconds(value: number | null | undefined): string {
 
 export function milliseconds(value: number | null): string {
   if (value === null) return "–";
-  return value >= 1000 ? `${(value / 1000).toPrecision(3)} s` : value >= 0.1 ? `${value.toPrecision(2)} ms` : `${Math.round(value * 1000)} µs`;
+  return value >= 1000 ? `${figures(value / 1000, 3)} s` : value >= 0.1 ? `${figures(value, 2)} ms` : `${Math.round(value * 1000)} µs`;
 }
 
 // What turns the writing around, hides, or ends a line is written out: a name must not look like another.
