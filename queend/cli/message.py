@@ -8,7 +8,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from .ack import address
-from .client import Server
+from .client import Server, ServerError
 from .output import Format, Output, Progress, age, dump, facts, many, one, show
 from .queue import found, queues
 from .remote import remote, tell
@@ -94,13 +94,15 @@ def search(
                     count += len(answer["messages"])
                     if place is None or count >= limit or looked.searched >= most:
                         return
-            except KeyboardInterrupt:      # what was found is printed all the same
-                looked.interrupted = True
+            except (KeyboardInterrupt, ServerError) as end:      # what was found is printed all the same
+                if not looked.searched:
+                    raise
+                looked.end = end
 
     show(rows(), {**COLUMNS, "id": "address", "text": "excerpt"}, output, "address")
     looked.say()
-    if looked.interrupted:
-        raise KeyboardInterrupt
+    if looked.end:
+        raise looked.end
 
 
 class Looked:
@@ -108,8 +110,9 @@ class Looked:
 
     def __init__(self) -> None:
         self.searched = self.unreadable = self.found = 0
-        self.back, self.interrupted = "", False
+        self.back = ""
         self.place: str | None = None
+        self.end: BaseException | None = None      # what ended it early
 
     def add(self, answer: dict[str, Any]) -> None:
         self.searched += answer["searched"]

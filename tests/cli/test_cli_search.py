@@ -3,6 +3,9 @@ from __future__ import annotations
 
 import json
 
+from support.cli import Cli
+from support.proxy import CUT, Proxy
+
 
 def test_a_search_says_what_it_found_and_how_far_it_came(cli, client, queue):
     client.push_items([{"queue": queue, "partition": f"p{n % 2}", "transactionId": f"order-{n}",
@@ -34,6 +37,27 @@ def test_a_search_ends_at_its_bound(cli, client, queue):
     done = cli.ok("message", "search", queue, "29999", "--most", "1")
     assert len(done.out.splitlines()) == 2 and "back to 20" in done.err and "--after " in done.err
     assert cli.ok("message", "search", queue, "no such").err == "none found; searched 30,000 messages, all there are\n"
+
+
+def test_a_server_that_leaves_in_the_middle_loses_nothing_of_what_was_found(client, daemon, tmp_path, queue):
+    for start in range(0, 20_000, 10_000):
+        client.post("/api/v1/push?format=counts", {"items": [
+            {"queue": queue, "payload": {"n": n}} for n in range(start, start + 10_000)]})
+    proxy = Proxy(daemon.port)
+    proxy.rule = lambda to_server, data: [CUT] if to_server and b"after=" in data else [data]
+    cli = Cli(f"http://127.0.0.1:{proxy.port}", tmp_path)
+    try:
+        done = cli("message", "search", queue, "999}", "-n", "1000")
+        proxy.rule = lambda to_server, data: [CUT] if to_server and b"search" in data else [data]
+        nothing = cli("message", "search", queue, "999}")
+    finally:
+        proxy.close()
+    assert done.status == 6 and len(done.out.splitlines()) == 11 and "10 found; searched 10," in done.err
+    assert "broke before the answer was there" in done.err
+    place = done.err.partition("--after ")[2].split()[0]
+    rest = Cli(daemon.url, tmp_path).ok("message", "search", queue, "999}", "--after", place)
+    assert "10 found" in rest.err and "all there are" in rest.err
+    assert nothing.status == 6 and nothing.out == "" and "found" not in nothing.err
 
 
 def test_messages_are_listed(cli, client, queue):
