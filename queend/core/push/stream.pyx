@@ -186,7 +186,7 @@ cdef void stream_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         engine_reload(s.worker)
         return
     spool.doubt = False
-    b.named = b.named and pg_int4(res, 0, PUSH_ORD) == -2
+    b.named = b.named and PQntuples(res) and pg_int4(res, 0, PUSH_ORD) == -2    # no row: nothing had memory
     batch_learn(b, res)
     heads_learn(b, res, s.call.sent_us)
     if stream_refuses(res):
