@@ -1,7 +1,6 @@
 """The application: its resources, its errors, its pool of connections."""
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import Any
 
@@ -40,6 +39,7 @@ class Control:
     def __init__(self, settings: Settings, core: Any, conninfo: str, folder: Folder):
         from . import live, log_read  # here, as below: it needs the compiled part, which the command line does not
         from .rounds import Rounds
+        from .search import Searches
         from .stream_calls import Streams
 
         self.settings = settings
@@ -64,7 +64,7 @@ class Control:
         self.maintenance.switched = lambda: self.peers.tell(maintenance=True)
         self.folder = folder
         self.reader = log_read.Reader(self)
-        self.searching = asyncio.Lock()      # one at a time: it has megabytes in memory, and a connection for a second
+        self.searches = Searches()
         self.streams = Streams(settings, conninfo)
         self.services = (self.sweeper, self.retention, self.relay, self.summary, self.stats, self.metrics,
                          self.tracing, self.peers)

@@ -28,6 +28,7 @@ TEXT_MOST = 1000                # characters of what is looked for
 # What a request looks at, at most: messages, bytes of them unpacked, rows of the log (of other queues, too), ms.
 RECORDS, BYTES, LOOK, MS = 10_000, 16 << 20, 100_000, 1000
 EVER = 2**63 - 1
+WAITING = 16                    # requests that wait for others, at most
 AFTER = re.compile(r"([0-9]{1,18})\.(-1|[0-9]{1,10})\.([0-9]{1,18})")
 
 QUEUE_OF = "SELECT q.id, q.encryption_enabled AS sealed FROM queend.queues q WHERE q.name = %s"
@@ -59,7 +60,7 @@ async def message_search(request: Request) -> Json:
     to = EVER if to is None else to
     at, behind, below = _place(query.text("after"), to)
     control = request.app.state.control
-    async with control.searching:
+    async with control.searches:
         async with control.pool.connection() as connection, connection.cursor(binary=True) as cursor:
             await cursor.execute(ROWS, (found[0].id, query.text("partition"), from_, at, behind, below, RECORDS, BYTES,
                                         LOOK, MS))
@@ -76,6 +77,26 @@ async def message_search(request: Request) -> Json:
     return Json({"messages": await _told(request, queue, hits), "searched": searched, "unreadable": unreadable,
                  "searchedBackTo": ts3(place and place[0]), "complete": place is None, "next": following},
                 headers={"link": link} if place else None)
+
+
+class Searches:
+    """One at a time: it has megabytes in memory, and a connection for a second. What waits for it holds a request of
+    the control plane, so few may."""
+
+    def __init__(self) -> None:
+        self.lock, self.waiting = asyncio.Lock(), 0
+
+    async def __aenter__(self) -> None:
+        if self.waiting >= WAITING:
+            raise Refusal(503, "Too many searches wait for each other; try again", "busy", {"retry-after": "1"})
+        self.waiting += 1
+        try:
+            await self.lock.acquire()
+        finally:
+            self.waiting -= 1
+
+    async def __aexit__(self, *what: object) -> None:
+        self.lock.release()
 
 
 def _required(query: Page, name: str) -> str:

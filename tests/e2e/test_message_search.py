@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 from urllib.parse import urlencode
 
+import psycopg
 import pytest
 from support.client import Client
 from support.daemon import Daemon
+from support.parked import first_served
+from support.postgres import Postgres
 from support.tokens import SECRET, token
 
 MANY, STEP = 120_000, 10_000
@@ -170,6 +174,28 @@ def test_what_is_refused(client: Client, query: str, status: int, words: str) ->
 def test_a_place_that_is_nowhere(client: Client, after: str) -> None:
     client.push("q", 1)
     assert asked(client, queue="q", text="no such", after=after)["complete"] is True
+
+
+def test_few_wait_for_each_other(start_daemon: Callable[..., Daemon], postgres: Postgres) -> None:
+    """While one takes long, sixteen wait, the others are told so, and other pages answer."""
+    daemon = start_daemon(postgres.database())
+    target = "/api/v1/messages/search?queue=q&text=here"
+    with ExitStack() as stack:
+        client, *asking = [stack.enter_context(daemon.client()) for _ in range(31)]
+        client.push("q", "here")
+        with psycopg.connect(daemon.conninfo) as other:
+            other.execute("LOCK TABLE queend.log IN ACCESS EXCLUSIVE MODE")
+            for one in asking:
+                one.send("GET", target)
+            for _ in range(30 - 1 - 16):
+                one = first_served(asking)
+                asking.remove(one)
+                answer = one.receive()
+                assert (answer.status, answer.headers["retry-after"]) == (503, "1"), answer.body
+            assert client.get("/api/v1/system/maintenance").status == 200
+        for one in asking:
+            answer = one.receive()
+            assert answer.status == 200 and len(answer.json["messages"]) == 1, answer.body
 
 
 def test_who_may(start_daemon: Callable[..., Daemon]) -> None:

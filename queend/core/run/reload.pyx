@@ -23,7 +23,8 @@ cdef void reload_send(Engine* e) noexcept nogil:
 
 cdef void reload_waits(Engine* e) noexcept nogil:
     # Who waits for a reload, this worker's or another's: long polls until their own deadline, all others as long as the
-    # patience lasts. Where nobody reloads any more, this worker does.
+    # patience lasts, from when the connections went, or twice as long from their beginning: they may have waited for
+    # something else before. Where nobody reloads any more, this worker does.
     cdef int n = e.wait_reload.n
     cdef int64_t now = clock_mono_us()
     cdef Job* job
@@ -34,8 +35,10 @@ cdef void reload_waits(Engine* e) noexcept nogil:
         n -= 1
         job = joblist_take(&e.wait_reload)
         if not job_outlasts(job, &e.wait_reload, now):
-            if lost or e.unready_since == 0 and now - job.born_us > 2 * e.patience_us:
+            if lost:
                 job.kind.refuse(job, 503, b"The database is not reachable")
+            elif e.unready_since == 0 and now - job.born_us > 2 * e.patience_us:
+                job.kind.refuse(job, 503, b"What queues there are could not be loaded; try again")
             else:
                 joblist_add(&e.wait_reload, job)
 
