@@ -70,6 +70,7 @@ DECLARE
     v_base    bigint[];
     v_named   boolean := -1 = ANY (p_hint);
     v_tells   boolean := -2 >= ANY (p_hint);
+    v_claimed boolean;
 BEGIN
     IF cardinality(p_lanes) > 1 THEN
         PERFORM pg_advisory_xact_lock(1903519076, lane) FROM unnest(p_lanes) AS lane;
@@ -175,6 +176,7 @@ BEGIN
                                         FOR NO KEY UPDATE SKIP LOCKED) AS x) AS f
          WHERE k.ctid = f.at
         RETURNING k.partition_id, 2::smallint, k.group_id::bigint, v_now, NULL::bigint[], NULL::bigint[], NULL::bytea;
+        v_claimed := FOUND;
         IF 0 = ANY (v_base) THEN       -- new partitions, whose cursors may be new too
             RETURN QUERY
             INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_id, lease_until,
@@ -198,11 +200,9 @@ BEGIN
                       NULL::bytea;
         END IF;
         -- an id that does not name its partition
-        IF '80000000-0000-0000-0000-000000000000' > ANY (p_claim_lease) THEN
-            PERFORM queend.leases_keep(p_claim_lease,
-                                       ARRAY(SELECT p_part[c.row]
-                                               FROM unnest(p_claim_row) WITH ORDINALITY AS c (row, ord) ORDER BY c.ord),
-                                       p_claim_group, false);
+        IF (v_claimed OR FOUND) AND '80000000-0000-0000-0000-000000000000' > ANY (p_claim_lease) THEN
+            PERFORM queend.leases_note(p_claim_lease, ARRAY(SELECT p_part[c.row] FROM unnest(p_claim_row) AS c (row)),
+                                       p_claim_group);
         END IF;
         RETURN;
     END IF;
