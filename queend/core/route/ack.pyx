@@ -110,10 +110,9 @@ cdef bint ackitem_take(AckItem* it, AckRaw* raw, AckRaw* before, Arena* a, const
     memset(it, 0, sizeof(AckItem))
     if raw.window.p != NULL or raw.window_bad:
         return ackitem_window(it, raw, a, what, index, e) and ackitem_rest(it, raw, NULL, a, what, index, e)
-    if not txid_take(raw.txid, a, &text):
+    if not record_take(raw.txid, a, &text, it.id, &kind, &keep):
         return refuse_item(e, b"transactionId must be valid text of at most 255 characters", what, index,
                            b"transactionId")
-    record_id(text, it.id, &kind, &keep)
     it.txid_json = raw.txid
     if before != NULL and slice_eq(before.partition, raw.partition):
         memcpy(it.partition_uuid, (it - 1).partition_uuid, 16)

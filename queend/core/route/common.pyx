@@ -63,13 +63,8 @@ cdef inline bint name_fits(Slice text) noexcept nogil:
     # Text that is UTF-8.
     return text.n <= NAME_MAX and memchr(text.p, 0, text.n) == NULL
 
-cdef bint txid_take(Slice raw, Arena* a, Slice* out) noexcept nogil:
-    # The same for a transactionId: at most 255 characters.
-    cdef bint half = False
-    return json_unescape(raw, a, out, &half) and not half and txid_fits(out[0])
-
 cdef bint txid_fits(Slice text) noexcept nogil:
-    # Text that is UTF-8.
+    # A transactionId: at most 255 characters. Text that is UTF-8.
     cdef size_t i
     cdef size_t n = 0
     if memchr(text.p, 0, text.n) != NULL:
@@ -122,3 +117,15 @@ cdef bint record_id(Slice text, unsigned char* id, uint8_t* kind, uint8_t* keep_
     kind[0] = 2
     keep_text[0] = 1
     return True
+
+cdef bint record_take(Slice raw, Arena* a, Slice* text, unsigned char* id, uint8_t* kind,
+                      uint8_t* keep_text) noexcept nogil:
+    # The same of a literal. A UUID in canonical form needs no other look. False: it is none that may be one.
+    cdef bint half = False
+    keep_text[0] = 0
+    text[0] = slice_of(raw.p + 1, raw.n - 2)
+    if record_uuid(text[0], id, kind):
+        return True
+    if not json_unescape(raw, a, text, &half) or half or not txid_fits(text[0]):
+        return False
+    return record_id(text[0], id, kind, keep_text)

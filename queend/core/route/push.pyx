@@ -22,13 +22,9 @@ cdef bint pushitem_new(Arena* a, UuidGen* g, PushItem* it, Slice txid_raw, Slice
         return refuse_item(e, b"Queue must be a non-empty text of at most 255 bytes", what, index, b"queue")
     it.queue_json = queue_raw
     if txid_raw.p != NULL and txid_raw.n > 2:
-        # a UUID in canonical form needs no other look
-        it.txid = slice_of(txid_raw.p + 1, txid_raw.n - 2)
-        if not record_uuid(it.txid, it.id, &it.id_kind):
-            if not txid_take(txid_raw, a, &it.txid):
-                return refuse_item(e, b"TransactionId must be valid text of at most 255 characters", what, index,
-                                   b"transactionId")
-            record_id(it.txid, it.id, &it.id_kind, &it.keep_text)
+        if not record_take(txid_raw, a, &it.txid, it.id, &it.id_kind, &it.keep_text):
+            return refuse_item(e, b"TransactionId must be valid text of at most 255 characters", what, index,
+                               b"transactionId")
         it.txid_json = txid_raw
     else:
         uuid7_make(g, it.id)
