@@ -1,6 +1,6 @@
 # How much a pop takes that leaves it to the daemon (`autopilot`). In: what was seen of the group's consumers, in its
-# `handling`: messages that a partition had when it was claimed, and how long a message took from its delivery to its
-# acknowledgment. Out: most messages and most partitions. Pure: what is ready and who waits comes in; the book's lock
+# `handling` (memory/unacked): messages that a partition had when it was claimed, and how long a message took from its
+# delivery to its acknowledgment. Out: most messages and most partitions. Pure: what is ready and who waits comes in; the book's lock
 # guards what was seen.
 #
 # Where partitions have few messages each, a pop takes many of them: its request, its statement and its commit are
@@ -14,18 +14,6 @@ cdef enum:
     PILOT_SOON_US = 20000     # what takes no longer need not be shared with others
     PILOT_PARTS = 8           # of what is ready, where consumers take longer
     PILOT_UNSEEN = 16         # partitions, where nothing was acknowledged yet
-
-cdef inline double handling_mean(double before, double now) noexcept nogil:
-    return now if before == 0 else before + (now - before) / 8
-
-cdef inline void handling_claimed(Handling* h, int n) noexcept nogil:
-    # A claim of n messages of one partition was made.
-    h.claimed = handling_mean(h.claimed, n)
-
-cdef inline void handling_done(Handling* h, int64_t took_us, int n) noexcept nogil:
-    # n messages of one delivery came back after so long: acknowledged, or because their lease ran out.
-    if n > 0:
-        h.message_us = handling_mean(h.message_us, max(<double>took_us, 1) / n)
 
 cdef int pilot_batch(const Handling* h, int64_t lease_us) noexcept nogil:
     # What can be done in a second; but no more than fits half of the lease.

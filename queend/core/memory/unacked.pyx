@@ -26,6 +26,22 @@ cdef void unacked_close() noexcept nogil:
     table_free(&unacked.table)
     table_free(&fed_leases)
 
+# ---- how consumers handle what they get, for those who leave to the daemon how much that is (memory/autopilot) ---------
+
+cdef inline double handling_mean(double before, double now) noexcept nogil:
+    return now if before == 0 else before + (now - before) / 8
+
+cdef inline void handling_claimed(Handling* h, int n) noexcept nogil:
+    # A claim of n messages of one partition was made.
+    h.claimed = handling_mean(h.claimed, n)
+
+cdef inline void handling_done(Handling* h, int64_t took_us, int n) noexcept nogil:
+    # n messages of one delivery came back after so long: acknowledged, or because their lease ran out.
+    if n > 0:
+        h.message_us = handling_mean(h.message_us, max(<double>took_us, 1) / n)
+
+# ---- deliveries ----------------------------------------------------------------------------------------------------
+
 cdef inline uint64_t unacked_key(Cursor* c) noexcept nogil:
     return (<uint64_t><uint32_t>c.partition.id << 32) | <uint32_t>c.group.id
 
@@ -57,6 +73,19 @@ cdef void unacked_expired(Cursor* c, int64_t now) noexcept nogil:
     if h != NULL:
         handling_done(&c.group.handling, now - h.leased_us, h.done + h.n)
         unacked_forget(h)
+
+cdef void unacked_acked(Unacked* h, int n, bint released, int64_t now, Handling* seen, int together) noexcept nogil:
+    # Its first n records were; released: its lease has ended with them. seen: of its group, told when all have come
+    # back, as part of so many together; NULL: it was told of another delivery.
+    if released or n >= h.n:
+        if seen != NULL:
+            handling_done(seen, now - h.leased_us, max(together, h.done + h.n))
+        unacked_forget(h)
+        return
+    h.first += n
+    h.done += n
+    h.n -= n
+    h.flying = False
 
 cdef Unacked* unacked_begin(Cursor* c, const unsigned char* lease, int64_t first, int n, int64_t base,
                       bint afar) noexcept nogil:

@@ -184,18 +184,9 @@ cdef void leasedack_take(LeasedAck* a, bint released, int64_t now) noexcept nogi
     if released:
         a.first[a.n - 1].code = ACKED_OK | ACKED_RELEASED
     a.job.pending -= a.n
-    if h == NULL or memcmp(h.lease, a.first.lease, 16) != 0:
-        return
-    if released or a.n >= h.n:
-        if a == a.job.leased:
-            # a request has one delivery, as a rule
-            handling_done(&a.first.group.handling, now - h.leased_us, max(a.job.req.n, h.done + h.n))
-        unacked_forget(h)
-        return
-    h.first += a.n
-    h.done += a.n
-    h.n -= a.n
-    h.flying = False
+    if h != NULL and memcmp(h.lease, a.first.lease, 16) == 0:
+        # a request has one delivery, as a rule
+        unacked_acked(h, a.n, released, now, &a.first.group.handling if a == a.job.leased else NULL, a.job.req.n)
 
 cdef void leased_home(PopCall* call) noexcept nogil:
     # Jobs of which all took effect are answered; of the others the rest goes the whole way.
