@@ -3,7 +3,7 @@
 # after which nothing more is taken.
 
 cdef size_t conn_take_head(Conn* c, const char* data, size_t n) noexcept nogil:
-    # Bytes used; 0 when the head is not complete.
+    # Bytes used, with what has come of its body; 0 when the head is not complete.
     cdef Worker* w = c.worker
     cdef Head h
     cdef Request* r
@@ -68,6 +68,8 @@ cdef size_t conn_take_head(Conn* c, const char* data, size_t n) noexcept nogil:
         chunked_open(c.chunked)
         c.mode = READ_CHUNKED
     c.reading = r
+    if n > h.size and not h.chunked:
+        return h.size + conn_take_body(c, data + h.size, n - h.size)
     if h.expects and not h.http10 and n == h.size:
         c.owes_continue = True
         conn_dirty(c)
