@@ -103,7 +103,6 @@ cdef void pop_pass(Worker* w, PopJob* j) noexcept nogil:
 
 cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
     # Queue, group and (specific) partition. False: it waits for the database to tell. True with group NULL: unknown.
-    cdef Queue* q
     cdef Partition* p
     cdef bint ask = False
     cdef bint short = False
@@ -118,27 +117,21 @@ cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
     if j.any_queue:
         ask = not pop_pick_queue(j)
     else:
-        q = catalog_queue(j.req.queue)
-        j.queue = q
-        j.known = q != NULL
-        if q == NULL:
+        j.queue = catalog_names(j.req.queue, j.req.group, j.want_partition, &j.group, &p)
+        j.known = j.queue != NULL
+        if j.queue == NULL:
             # at most one reload in a while answers for every unknown name
             ask = catalog.version < 0 or (not j.asked and catalog_reload_allowed())
-        else:
-            j.group = catalog_group(q, j.req.group)
-            if j.group == NULL:
-                ask = True
-            elif j.want_partition.p != NULL:
-                p = catalog_partition(q, j.want_partition)
-                if p != NULL:
-                    uv_mutex_lock(&book.lock)
-                    j.only = book_cursor(j.group, p)
-                    uv_mutex_unlock(&book.lock)
-                    short = j.only == NULL
-                elif not j.asked:
-                    ask = True
-                else:
-                    j.group = NULL
+        elif j.group == NULL:
+            ask = True
+        elif p != NULL:
+            uv_mutex_lock(&book.lock)
+            j.only = book_cursor(j.group, p)
+            uv_mutex_unlock(&book.lock)
+            short = j.only == NULL
+        elif j.want_partition.p != NULL:
+            ask = not j.asked
+            j.group = j.group if ask else NULL
     uv_rwlock_rdunlock(&catalog.lock)
     if short:
         pop_fail(j, 503, "Out of memory")

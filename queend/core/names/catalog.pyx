@@ -109,6 +109,20 @@ cdef Group* catalog_group(Queue* q, Slice name) noexcept nogil:
         g = g.same_hash
     return g
 
+cdef Queue* catalog_names(Slice queue, Slice group, Slice partition, Group** g, Partition** p) noexcept nogil:
+    # What a pop names: NULL what is not known; without a group no partition is looked up, nor where none is named (p
+    # NULL).
+    cdef Queue* q = catalog_queue(queue)
+    g[0] = catalog_group(q, group) if q != NULL else NULL
+    p[0] = catalog_partition(q, partition) if g[0] != NULL and partition.p != NULL else NULL
+    return q
+
+cdef Partition* catalog_ids(int32_t partition, Slice group, Group** g) noexcept nogil:
+    # What an acknowledgment names: a partition by id, and a group of its queue.
+    cdef Partition* p = catalog_partition_id(partition)
+    g[0] = catalog_group(p.queue, group) if p != NULL else NULL
+    return p
+
 cdef bint queue_pauses(Queue* q, int32_t group) noexcept nogil:
     # Is a group of this id paused, by itself or with all of the queue?
     cdef size_t i

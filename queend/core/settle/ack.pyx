@@ -42,8 +42,6 @@ cdef void ack_taken(Worker* w, Request* r, void* job, bint good, ApiError* e) no
 cdef bint ackitem_find(AckItem* it, Slice group, bint asked, bint* ask) noexcept nogil:
     # Partition and group of one item; catalog lock held. False: not known yet, `ask` set unless it was asked already.
     # An item that stays unknown keeps partition NULL (no such message) or group NULL (no such group).
-    cdef Partition* p
-    cdef Group* g
     cdef int32_t id = 0
     if it.partition_id == 0:
         if it.partition_number > 0 and it.partition_number < 0x7fffffff:
@@ -55,18 +53,10 @@ cdef bint ackitem_find(AckItem* it, Slice group, bint asked, bint* ask) noexcept
     it.group = NULL
     if it.partition_id < 0:
         return True
-    p = catalog_partition_id(it.partition_id)
-    if p == NULL:
-        if not asked:
-            ask[0] = True
-            return False
-        return True
-    it.partition = p
-    g = catalog_group(p.queue, group)
-    if g == NULL and not asked:
+    it.partition = catalog_ids(it.partition_id, group, &it.group)
+    if it.group == NULL and not asked:
         ask[0] = True
         return False
-    it.group = g
     return True
 
 cdef inline bint ackjob_current(Engine* e, AckJob* j) noexcept nogil:
@@ -162,13 +152,14 @@ cdef void ack_ask(Engine* e, Job* job) noexcept nogil:
         ackitem_ask(e, &j.req.items[i], j.req.group, False)
 
 cdef void ackitem_ask(Engine* e, AckItem* it, Slice group, bint create) noexcept nogil:
+    cdef Group* g
     cdef Partition* p
     if it.partition_id <= 0:
         return
-    p = catalog_partition_id(it.partition_id)
+    p = catalog_ids(it.partition_id, group, &g)
     if p == NULL:
         ask_names(e, ASK_NAMES, group, group, it.partition_id)
-    elif catalog_group(p.queue, group) == NULL:
+    elif g == NULL:
         if create:
             ask_group(e, p.queue, group, slice_lit(b"all"), False, 0)
         else:
