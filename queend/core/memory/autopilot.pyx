@@ -1,7 +1,7 @@
 # How much a pop takes that leaves it to the daemon (`autopilot`). In: what was seen of the group's consumers, in its
 # `handling` (memory/unacked): messages that a partition had when it was claimed, and how long a message took from its
-# delivery to its acknowledgment. Out: most messages and most partitions. Pure: what is ready and who waits comes in; the book's lock
-# guards what was seen.
+# delivery to its acknowledgment. Out: most messages and most partitions. Pure: what is ready and who waits comes in;
+# the book's lock guards what was seen.
 #
 # Where partitions have few messages each, a pop takes many of them: its request, its statement and its commit are
 # shared, and no message waits for its partition's turn. Where one partition has a batch, it takes that one. Consumers
