@@ -85,6 +85,7 @@ include "core/state/peers.pyx"            # what daemons tell each other
 # I/O, no lock.
 include "core/route/common.pyx"           # which route, names, refusals
 include "core/route/stray.pyx"            # names that were meant to be others
+include "core/route/parameter.pyx"        # what a query asks for, as a table has it
 include "core/route/moment.pyx"           # a time as people write it
 include "core/route/pushrun.pyx"          # records that go through the engine as one, items joined
 include "core/route/pushdue.pyx"          # when their items may be delivered

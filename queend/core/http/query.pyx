@@ -58,17 +58,12 @@ cdef int query_find(Slice query, const char* key, Arena* a, Slice* out) noexcept
             return 1 if percent_decode(value, a, True, out) else -1
     return 0
 
-cdef bint query_int(Slice query, const char* key, Arena* a, int missing, int* out) noexcept nogil:
-    # C stoi: blanks and a sign before, rubbish behind; what is no number, or none that fits, is the default. False:
-    # absent.
-    cdef Slice s
+cdef bint query_int(Slice s, int* out) noexcept nogil:
+    # A value as C stoi has it: blanks and a sign before, rubbish behind. False: it is no number, or none that fits.
     cdef size_t i = 0
     cdef int64_t v = 0
     cdef bint negative = False
     cdef size_t digits = 0
-    out[0] = missing
-    if query_find(query, key, a, &s) != 1 or s.n == 0:
-        return False
     while i < s.n and (s.p[i] == b' ' or (9 <= s.p[i] <= 13)):
         i += 1
     if i < s.n and (s.p[i] == b'-' or s.p[i] == b'+'):

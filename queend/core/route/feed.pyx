@@ -3,7 +3,6 @@
 cdef enum:
     FEED_CREDIT = 100         # messages without an acknowledgment
     FEED_BEAT_S = 15
-    FEED_BEAT_MOST_S = 600
 
 cdef bint feed_window(PopReq* q, FeedReq* more, ApiError* e) noexcept nogil:
     # Each of its pops brings one window, whole.
@@ -20,28 +19,23 @@ cdef bint feed_window(PopReq* q, FeedReq* more, ApiError* e) noexcept nogil:
 
 cdef bint feed_parse(int route, Slice path, Slice query, Arena* a, const Settings* s, PopReq* q, FeedReq* more,
                      ApiError* e) noexcept nogil:
-    cdef bint given, yes
-    cdef Slice text
-    if not pop_parse(route, path, query, a, s, q, e):
+    cdef ParamValue[POP_PARAMS] v
+    if not (params_read(query, pop_params, POP_PARAMS, OF_STREAM, v, a, e)
+            and pop_asked(route, path, v, a, s, q, e)):
         return False
     if q.frames:
         return refuse(e, b"frames are for pops; a stream is written in JSON")
-    if not query_number(query, b"credit", a, 0, 1, BATCH_MAX, &more.credit, &given, e):
-        return False
-    if given and not 1 <= more.credit <= BATCH_MAX:
+    more.credit = param_number(&v[ASKED_CREDIT], 0)
+    if v[ASKED_CREDIT].given and not 1 <= more.credit <= BATCH_MAX:
         return refuse(e, b"credit must be a whole number from 1 to 10000")
-    if not query_number(query, b"heartbeat", a, FEED_BEAT_S, 1, FEED_BEAT_MOST_S, &more.beat_s, &given, e):
-        return False
+    more.beat_s = param_number(&v[ASKED_HEARTBEAT], FEED_BEAT_S)
     if not 1 <= more.beat_s <= FEED_BEAT_MOST_S:
         return refuse(e, b"heartbeat must be a whole number from 1 to 600")
-    if not query_truth(query, b"release", a, &yes, e):
+    more.window = param_number(&v[ASKED_WINDOW], 0)
+    if v[ASKED_WINDOW].given and not feed_window(q, more, e):
         return False
-    if not query_number(query, b"window", a, 0, 1, BATCH_MAX, &more.window, &given, e):
-        return False
-    if given and not feed_window(q, more, e):
-        return False
-    more.release = yes
-    more.release_given = query_find(query, b"release", a, &text) == 1 and text.n
+    more.release = v[ASKED_RELEASE].yes
+    more.release_given = v[ASKED_RELEASE].text.n != 0
     if not q.batch_given and not q.window:
         q.batch = more.credit if more.credit else FEED_CREDIT
     q.wait = True

@@ -1,12 +1,56 @@
 # GET /api/v1/pop…: its path and query read; the pieces of its answer as JSON.
 
-cdef bint pop_name(Slice query, const char* key, Arena* a, Slice* out, ApiError* e) noexcept nogil:
-    # A name from the query; absent and empty are the same.
-    if query_find(query, key, a, out) < 0 or out.n > NAME_MAX:
-        e.status = 400
-        snprintf(e.text, 239, b"%s must be valid text of at most 255 bytes", key)
-        return False
-    return True
+cdef enum:                    # rows of pop_params
+    ASKED_BATCH
+    ASKED_WAIT
+    ASKED_TIMEOUT
+    ASKED_GROUP
+    ASKED_AUTO_ACK
+    ASKED_ON_DELIVERY
+    ASKED_PARTITIONS
+    ASKED_MODE
+    ASKED_FROM
+    ASKED_NAMESPACE
+    ASKED_TASK
+    ASKED_AUTOPILOT
+    ASKED_FRAMES
+    ASKED_FORMAT
+    ASKED_LEASE
+    ASKED_CONFLATION
+    ASKED_CREDIT
+    ASKED_HEARTBEAT
+    ASKED_RELEASE
+    ASKED_TICKET
+    ASKED_WINDOW
+    POP_PARAMS
+
+cdef enum:
+    OF_POP = 1
+    OF_STREAM = 2
+    OF_BOTH = 3
+
+cdef Param[POP_PARAMS] pop_params
+param_is(&pop_params[ASKED_BATCH], b"batch", PARAM_NUMBER, OF_BOTH, 1, BATCH_MAX)
+param_is(&pop_params[ASKED_WAIT], b"wait", PARAM_TRUTH, OF_POP, 0, 0)
+param_is(&pop_params[ASKED_TIMEOUT], b"timeout", PARAM_NUMBER, OF_POP, 0, MAX_TIMEOUT_MS)
+param_is(&pop_params[ASKED_GROUP], b"consumerGroup", PARAM_NAME, OF_BOTH, 0, 0)
+param_is(&pop_params[ASKED_AUTO_ACK], b"autoAck", PARAM_TRUTH, OF_BOTH, 0, 0)
+param_is(&pop_params[ASKED_ON_DELIVERY], b"commitOnDelivery", PARAM_TRUTH, OF_BOTH, 0, 0)
+param_is(&pop_params[ASKED_PARTITIONS], b"partitions", PARAM_NUMBER, OF_BOTH, 1, 1000000)
+param_is(&pop_params[ASKED_MODE], b"subscriptionMode", PARAM_TEXT, OF_BOTH, 0, 0)
+param_is(&pop_params[ASKED_FROM], b"subscriptionFrom", PARAM_TEXT, OF_BOTH, 0, 0)
+param_is(&pop_params[ASKED_NAMESPACE], b"namespace", PARAM_NAME, OF_POP, 0, 0)
+param_is(&pop_params[ASKED_TASK], b"task", PARAM_NAME, OF_POP, 0, 0)
+param_is(&pop_params[ASKED_AUTOPILOT], b"autopilot", PARAM_TRUTH, OF_POP, 0, 0)
+param_is(&pop_params[ASKED_FRAMES], b"frames", PARAM_TRUTH, OF_BOTH, 0, 0)
+param_is(&pop_params[ASKED_FORMAT], b"format", PARAM_TEXT, OF_BOTH, 0, 0)
+param_is(&pop_params[ASKED_LEASE], b"leaseSeconds", PARAM_TEXT, OF_BOTH, 0, 0)
+param_is(&pop_params[ASKED_CONFLATION], b"conflation", PARAM_TRUTH, OF_BOTH, 0, 0)
+param_is(&pop_params[ASKED_CREDIT], b"credit", PARAM_NUMBER, OF_STREAM, 1, BATCH_MAX)
+param_is(&pop_params[ASKED_HEARTBEAT], b"heartbeat", PARAM_NUMBER, OF_STREAM, 1, FEED_BEAT_MOST_S)
+param_is(&pop_params[ASKED_RELEASE], b"release", PARAM_TRUTH, OF_STREAM, 0, 0)
+param_is(&pop_params[ASKED_TICKET], b"ticket", PARAM_TEXT, OF_STREAM, 0, 0)      # read by auth/ticket
+param_is(&pop_params[ASKED_WINDOW], b"window", PARAM_NUMBER, OF_STREAM, 1, BATCH_MAX)
 
 cdef bint pop_path(int route, Slice path, Arena* a, PopReq* q, ApiError* e) noexcept nogil:
     # what stands after /api/v1/pop/queue/ or /api/v1/stream/
@@ -29,93 +73,58 @@ cdef bint pop_path(int route, Slice path, Arena* a, PopReq* q, ApiError* e) noex
 
 cdef bint pop_parse(int route, Slice path, Slice query, Arena* a, const Settings* s, PopReq* q,
                     ApiError* e) noexcept nogil:
-    cdef Slice text
-    cdef bint given, yes, also
+    cdef ParamValue[POP_PARAMS] v
+    return params_read(query, pop_params, POP_PARAMS, OF_POP, v, a, e) and pop_asked(route, path, v, a, s, q, e)
+
+cdef bint pop_asked(int route, Slice path, const ParamValue* v, Arena* a, const Settings* s, PopReq* q,
+                    ApiError* e) noexcept nogil:
+    # From the values of its parameters to what it asks for.
     memset(q, 0, sizeof(PopReq))
     q.route = route
-    if not query_names(query, STREAM_NAMES if route == ROUTE_STREAM_QUEUE or route == ROUTE_STREAM_PARTITION
-                       else POP_NAMES, a, e):
-        return False
     if not pop_path(route, path, a, q, e):
         return False
-    if not pop_name(query, b"consumerGroup", a, &q.group, e):
-        return False
-    if q.group.n == 0:
-        q.group = slice_lit(b"__QUEUE_MODE__")
+    q.group = v[ASKED_GROUP].text if v[ASKED_GROUP].text.n else slice_lit(b"__QUEUE_MODE__")
     if route == ROUTE_POP_ANY:
-        if not pop_name(query, b"namespace", a, &q.ns, e) or not pop_name(query, b"task", a, &q.task, e):
-            return False
+        q.ns = v[ASKED_NAMESPACE].text
+        q.task = v[ASKED_TASK].text
         if q.ns.n == 0 and q.task.n == 0:
             return refuse(e, b"namespace or task is required")
-    if not query_truth(query, b"conflation", a, &yes, e):
-        return False
-    if yes:
+    if v[ASKED_CONFLATION].yes:
         # permanent, and told before anything is claimed: a client that needs it must not be served without it
         return refuse(e, b"conflation is not supported")
-    if not query_truth(query, b"wait", a, &yes, e):
-        return False
-    q.wait = yes
-    if not query_truth(query, b"autoAck", a, &yes, e) or not query_truth(query, b"commitOnDelivery", a, &also, e):
-        return False
-    q.auto_ack = yes or also
-    if not query_truth(query, b"autopilot", a, &yes, e):
-        return False
-    q.autopilot = yes
-    if not pop_form(query, a, q, e):
-        return False
-    if not query_number(query, b"batch", a, AUTOPILOT_BATCH if q.autopilot else s.default_batch, 1, BATCH_MAX, &q.batch,
-                        &given, e):
-        return False
-    q.batch_given = given
-    if not query_number(query, b"partitions", a, 1, 1, 1000000, &q.partitions, &given, e):
-        return False
-    q.partitions_given = given
-    if not query_number(query, b"timeout", a, s.default_timeout_ms, 0, MAX_TIMEOUT_MS, &q.timeout_ms, &given, e):
-        return False
-    if q.batch < 1:
-        q.batch = 1
-    if q.batch > BATCH_MAX:
-        q.batch = BATCH_MAX
-    if q.partitions < 1:
-        q.partitions = 1
+    q.wait = v[ASKED_WAIT].yes
+    q.auto_ack = v[ASKED_AUTO_ACK].yes or v[ASKED_ON_DELIVERY].yes
+    q.autopilot = v[ASKED_AUTOPILOT].yes
+    q.frames = v[ASKED_FRAMES].yes
+    if v[ASKED_FORMAT].text.n:
+        q.events = not q.frames and slice_is(v[ASKED_FORMAT].text, b"cloudevents")
+        if not slice_is(v[ASKED_FORMAT].text, b"cloudevents") and not slice_is(v[ASKED_FORMAT].text, b"json"):
+            return refuse(e, b"format must be json or cloudevents")
+    q.batch = param_number(&v[ASKED_BATCH], AUTOPILOT_BATCH if q.autopilot else s.default_batch)
+    q.batch = min(max(q.batch, 1), <int>BATCH_MAX)
+    q.batch_given = v[ASKED_BATCH].given
+    q.partitions = max(param_number(&v[ASKED_PARTITIONS], 1), 1)
+    q.partitions_given = v[ASKED_PARTITIONS].given
     if route == ROUTE_POP_PARTITION or route == ROUTE_STREAM_PARTITION:
         q.partitions = 1
         q.partitions_given = True       # by the path: nothing is left to choose
-    if q.timeout_ms > MAX_TIMEOUT_MS:
-        q.timeout_ms = MAX_TIMEOUT_MS
-    if (query_find(query, b"leaseSeconds", a, &text)
-            and (not query_int(query, b"leaseSeconds", a, 0, &q.lease_s) or not 1 <= q.lease_s <= LEASE_MAX)):
+    q.timeout_ms = min(param_number(&v[ASKED_TIMEOUT], s.default_timeout_ms), <int>MAX_TIMEOUT_MS)
+    if v[ASKED_LEASE].found and not (query_int(v[ASKED_LEASE].text, &q.lease_s) and 1 <= q.lease_s <= LEASE_MAX):
         return refuse(e, b"leaseSeconds must be a number from 1 to 86400")
-    return pop_subscription(query, a, s, q, e)
+    return pop_subscription(&v[ASKED_MODE], &v[ASKED_FROM], s, q, e)
 
-cdef bint pop_form(Slice query, Arena* a, PopReq* q, ApiError* e) noexcept nogil:
-    # How the answer is wanted. Both parameters begin with the same letter: one look for those who send neither.
-    cdef const char* p = query.p
-    cdef const char* end = query.p + query.n
-    cdef Slice form
-    while p < end and p[0] != b'f':
-        p = <const char*>memchr(p, b'&', end - p)
-        p = end if p == NULL else p + 1
-    if p >= end:
-        return True
-    if not query_truth(query, b"frames", a, &q.frames, e):
-        return False
-    if query_find(query, b"format", a, &form) and form.n:
-        q.events = not q.frames and slice_is(form, b"cloudevents")
-        if not slice_is(form, b"cloudevents") and not slice_is(form, b"json"):
-            return refuse(e, b"format must be json or cloudevents")
-    return True
-
-cdef bint pop_subscription(Slice query, Arena* a, const Settings* s, PopReq* q, ApiError* e) noexcept nogil:
+cdef bint pop_subscription(const ParamValue* asked_mode, const ParamValue* asked_from, const Settings* s, PopReq* q,
+                           ApiError* e) noexcept nogil:
     # Where a group that is new here begins (section 6.5). Queue mode always begins at the oldest message.
     # from_beginning: `all`, in the words of the published clients.
-    cdef Slice mode, since
-    cdef int found = query_find(query, b"subscriptionMode", a, &mode)
-    if strict and (found < 0 or mode.n and not slice_is(mode, b"all") and not slice_is(mode, b"from_beginning")
-                   and not slice_is(mode, b"new") and not slice_is(mode, b"new-only")):
+    cdef Slice mode = asked_mode.text
+    cdef Slice since = asked_from.text
+    if strict and (asked_mode.found < 0 or mode.n and not slice_is(mode, b"all")
+                   and not slice_is(mode, b"from_beginning") and not slice_is(mode, b"new")
+                   and not slice_is(mode, b"new-only")):
         return refuse(e, b"subscriptionMode must be all, new or new-only")
-    found = query_find(query, b"subscriptionFrom", a, &since)
-    if strict and (found < 0 or since.n and not slice_is(since, b"now") and not time_parse(since, &q.sub_from_us)):
+    if strict and (asked_from.found < 0 or since.n and not slice_is(since, b"now")
+                   and not time_parse(since, &q.sub_from_us)):
         return refuse(e, b"subscriptionFrom must be now or a time in ISO 8601")
     if slice_is(q.group, b"__QUEUE_MODE__"):
         return True

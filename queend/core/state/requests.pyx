@@ -15,6 +15,7 @@ cdef enum:
     ACK_UPTO = 4              # status of an acknowledgment: completed, with all that stands before it
     ACK_WINDOW = 16           # added to one, on the way to the database: of all that the lease still has
     LEASE_MAX = 86400         # seconds, asked for by a pop
+    FEED_BEAT_MOST_S = 600    # between two signs of life of a stream
 
 cdef enum:
     DELAY_DAYS = 366          # the longest that a message or a partition may be told to wait
@@ -99,6 +100,26 @@ cdef struct PushReq:
     bint replayed             # some of it was stored by the same request before
     size_t unpacked           # bytes the request takes beside its body
     PushItem* items
+
+cdef enum ParamKind:          # of a parameter of a query (route/parameter)
+    PARAM_TEXT
+    PARAM_NAME                # text of at most NAME_MAX bytes
+    PARAM_TRUTH
+    PARAM_NUMBER              # a whole one; from low to high, unless that is passed over (QUEEND_STRICT)
+
+cdef struct Param:
+    Slice name
+    int kind
+    int of                    # whose it is: a bit each
+    int low
+    int high
+
+cdef struct ParamValue:
+    Slice text                # decoded
+    int found                 # 0: absent, -1: it cannot be decoded
+    int number
+    bint given                # and it is one
+    bint yes
 
 cdef enum FeedForm:
     FEED_NONE = 0
