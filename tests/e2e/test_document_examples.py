@@ -143,3 +143,14 @@ def test_metrics_that_are_named_exist(client):
     assert len(named) > 20
     sometimes = set(runpy.run_path(str(ROOT / "tools/metrics.py"))["SOMETIMES"])
     assert sometimes <= named and not named - families - sometimes
+
+
+def test_words_of_refused_transactions(client):
+    page = (ROOT / "docs/transactions.md").read_text()
+    twice = {"type": "push", "items": [{"queue": "moved", "transactionId": "t", "payload": 1}]}
+    assert client.transaction(twice)["success"] is True
+    for operations, place in (([twice], 0), ([{"type": "push", "items": [{"queue": "moved", "payload": 1}]},
+                                              {"type": "odd"}], 1)):
+        refused = client.transaction(*operations)
+        assert refused["success"] is False and refused["failedIndex"] == place and f"`{refused['reason']}`" in page
+        assert [one["index"] for one in refused["results"]] == [place] * (operations[place]["type"] != "push")

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import random
+import re
 import threading
 import uuid
 from collections import defaultdict
@@ -22,12 +23,16 @@ def workers(request: pytest.FixtureRequest, start_daemon) -> Daemon:
 
 
 def test_a_daemon_that_says_it_is_ready_is_so_on_every_connection(start_daemon) -> None:
-    """Each connection is another worker's in turn: all of them have reached the database."""
+    """Each connection is another worker's in turn: all of them are there and have reached the database."""
     for _ in range(3):
         daemon = start_daemon(NUM_WORKERS=8, DB_POOL_SIZE=8)
         for _ in range(16):
             with daemon.client() as client:
                 assert client.get("/readyz").status == 200
+        with daemon.client() as client:
+            told = re.findall(r'^queend_worker_accepted_total\{worker="(\d)"\} (\d+)', client.get(
+                "/metrics/prometheus").body.decode(), re.M)
+            assert [worker for worker, _ in told] == list("01234567") and all(int(n) >= 2 for _, n in told)
         daemon.stop()
 
 
