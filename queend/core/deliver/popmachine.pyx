@@ -1,6 +1,6 @@
-# The pop state machine. One request: PENDING → RESOLVING (names, group, candidates from the book) → LEASING and
-# FETCHING (fused: one statement claims and reads for many requests) → COMPLETED, EMPTY or FAILED; a long poll goes from
-# EMPTY to PARKED in the book and back. All moves go through pop_move.
+# The pop state machine. One request: RESOLVING (names, group, candidates from the book), QUEUED, FLYING (fused: one
+# statement claims and reads for many requests), DONE; a long poll that finds nothing goes to PARKED, in the book, and
+# back. Its states are those of any job (state/jobs).
 
 cdef bint popjob_matches(PopJob* j, Queue* q) noexcept nogil:
     if q.dead:
@@ -142,12 +142,11 @@ cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
         return True
     j.job.tries += 1
     j.asked = True
-    pop_move(j, POP_RESOLVING)
     if j.queue == NULL:
-        joblist_add(&engine_of(w).wait_reload, &j.job)
+        job_look_up(&j.job, &engine_of(w).wait_reload)
         engine_reload(w)
     else:
-        joblist_add(&engine_of(w).resolving, &j.job)
+        job_look_up(&j.job, &engine_of(w).resolving)
     return False
 
 cdef bint pop_pick_queue(PopJob* j) noexcept nogil:
@@ -285,11 +284,9 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
     elif parked:
         return                    # whoever took it out of the book since has it now: nothing of it may be looked at
     elif j.n_cursors:
-        pop_move(j, POP_LEASING)
-        joblist_add(&e.claims.jobs if cached else &e.pops.jobs, &j.job)
+        job_queue(&j.job, &e.claims.jobs if cached else &e.pops.jobs)
     elif stale:
-        pop_move(j, POP_LEASING)
-        joblist_add(&e.woken, &j.job)
+        job_queue(&j.job, &e.woken)
     else:
         pop_empty(j, WHY_EXPIRED if j.until_us else j.why)
 
@@ -306,7 +303,7 @@ cdef const char* pop_park(Engine* e, PopJob* j) noexcept nogil:
     if j.until_us and not j.job.stands:
         j.job.stands = True
         atomic_add64(&jobs_standing, 1)
-    pop_move(j, POP_PARKED)
+    job_move(&j.job, JOB_PARKED)
     return NULL
 
 cdef void pop_wait_or_answer(Worker* w, PopJob* j, int why) noexcept nogil:
@@ -338,5 +335,4 @@ cdef bint pop_barred(Round* r, Job* job) noexcept nogil:
     return j.queue != NULL and refused_is(r, job, True, j.queue.name, j.req.group)
 
 cdef void pop_retry(Engine* e, Job* job) noexcept nogil:
-    pop_move(<PopJob*>job, POP_LEASING)
-    joblist_add(&e.woken, job)
+    job_queue(job, &e.woken)
