@@ -226,22 +226,6 @@ cdef void batch_known(PushBatch* b, KnownArgs* a) noexcept nogil:
                 group_known(b, i, a)
     uv_mutex_unlock(&idsets.lock)
 
-cdef void known_encode(PushBatch* b, KnownArgs* a) noexcept nogil:
-    # What push is told of it, row by row; nothing at all where it need not be told anything.
-    cdef int i
-    cdef PushGroup* g
-    for i in range(b.n_chunks if b.has_other or b.named else 0):
-        g = b.chunks[i].group
-        if b.named:
-            pgarray_int8(&a.known, g.partition.end.next)
-            pgarray_int8(&a.known_at, g.partition.end.at)
-        elif g.has_other:
-            pgarray_int8(&a.known, g.known)
-            pgarray_int8(&a.known_at, g.known_at)
-        else:
-            pgarray_null(&a.known)
-            pgarray_null(&a.known_at)
-
 cdef void group_known(PushBatch* b, int first, KnownArgs* a) noexcept nogil:
     cdef PushGroup* g = b.chunks[first].group
     cdef IdSet* r = g.partition.idset

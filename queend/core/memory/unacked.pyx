@@ -26,7 +26,7 @@ cdef void unacked_close() noexcept nogil:
     table_free(&unacked.table)
     table_free(&fed_leases)
 
-# ---- how consumers handle what they get (memory/autopilot chooses by it) -----------------------------------------------
+# ---- how consumers handle what they get (memory/autopilot chooses by it) ---------------------------------------------
 
 cdef inline double handling_mean(double before, double now) noexcept nogil:
     return now if before == 0 else before + (now - before) / 8

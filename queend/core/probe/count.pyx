@@ -118,7 +118,7 @@ cdef class ProbeCount:
         if not batch_chunks(&self.batch):
             raise MemoryError()
         args_begin(&self.args, &STATEMENTS[<int>STMT_PUSH])
-        batch_encode(&self.batch, &a.rows, &a.hint, &self.pack)
+        batch_encode(&self.batch, &a.rows, &a.known, &a.hint, &self.pack)
         return self.batch.n_items
 
     def count_reply(self):

@@ -47,8 +47,10 @@ cdef bint batch_chunks(PushBatch* b) noexcept nogil:
         g = g.next
     return True
 
-cdef void batch_encode(PushBatch* b, RowArgs* a, PgArray* hint, BodyPack* pack) noexcept nogil:
-    # hint: what is known of the newest row of each partition; NULL: nobody asks.
+cdef void batch_encode(PushBatch* b, RowArgs* a, KnownArgs* known, PgArray* hint, BodyPack* pack) noexcept nogil:
+    # known: what is known of its ids, or of the heads that are named: nothing at all where push need not be told
+    # anything; NULL: it does not ask. hint: what is known of the newest row of each partition; NULL: nobody asks.
+    cdef bint told = known != NULL and (b.has_other or b.named)
     cdef uint64_t lanes = 0
     cdef int i, kind
     cdef PushChunk* c
@@ -60,6 +62,8 @@ cdef void batch_encode(PushBatch* b, RowArgs* a, PgArray* hint, BodyPack* pack) 
         pgarray_int4(&a.part, g.partition.id)
         pgarray_int4(&a.skip, c.skip)
         pgarray_int4(&a.n, c.n)
+        if told:
+            known_encode(g, known, b.named)
         if hint != NULL:
             pgarray_int8(hint, g.hint)
         if not g.has_client and not b.unsure:
@@ -83,6 +87,17 @@ cdef void batch_encode(PushBatch* b, RowArgs* a, PgArray* hint, BodyPack* pack) 
             pgarray_null(&a.hi)
         chunk_encode(a, pack, c, b.plain)
     lanes_encode(&a.lanes, lanes)
+
+cdef void known_encode(PushGroup* g, KnownArgs* a, bint named) noexcept nogil:
+    if named:
+        pgarray_int8(&a.known, g.partition.end.next)
+        pgarray_int8(&a.known_at, g.partition.end.at)
+    elif g.has_other:
+        pgarray_int8(&a.known, g.known)
+        pgarray_int8(&a.known_at, g.known_at)
+    else:
+        pgarray_null(&a.known)
+        pgarray_null(&a.known_at)
 
 cdef void lanes_encode(PgArray* out, uint64_t lanes) noexcept nogil:
     cdef int i

@@ -161,8 +161,7 @@ cdef void stream_send(PushStream* s, PushBatch* b) noexcept nogil:
     if handover_begin(s, b, &a.claims) and b.has_other:
         batch_known(b, &a.known)     # fewer rows now
     heads_choose(b, slotpool_take(e.slots))
-    known_encode(b, &a.known)
-    batch_encode(b, &a.rows, &a.hint, &e.pack)
+    batch_encode(b, &a.rows, &a.known, &a.hint, &e.pack)
     s.worker.counters.op[OP_PUSH].calls += 1
     call_send(&s.call)
 

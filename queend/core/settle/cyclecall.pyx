@@ -138,7 +138,7 @@ cdef void cycle_encode(CycleCall* call, CycleArgs* a) noexcept nogil:
     arg_bytes(&a.query, q.query, 16)
     arg_int4(&a.partition, cycle_partition(q))
     cycle_state(a, q)
-    batch_encode(&call.batch, &a.rows, NULL, &call.base.engine.pack)
+    batch_encode(&call.batch, &a.rows, NULL, NULL, &call.base.engine.pack)
     arg_slice(&a.group, q.group)
     if q.has_ack:
         arg_bytes(&a.record, q.ack, 16)

@@ -73,8 +73,7 @@ cdef void tx_encode(TxCall* call, TxArgs* a) noexcept nogil:
     cdef int i
     if call.batch.has_other:
         batch_known(&call.batch, &a.known)
-        known_encode(&call.batch, &a.known)
-    batch_encode(&call.batch, &a.rows, NULL, &call.base.engine.pack)
+    batch_encode(&call.batch, &a.rows, &a.known, NULL, &call.base.engine.pack)
     ack_encode(call.rows, call.n_rows, &a.acks, &a.failures, NULL)
     for i in range(j.req.n_required):
         pgarray_uuid(&a.required, j.req.required + 16 * i)
