@@ -263,8 +263,8 @@ cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil
     # What the rows say about the candidates, under one lock.
     cdef int row, i
     cdef int n = PQntuples(res)
-    cdef int status, take
-    cdef int64_t until, first, took, wall = dbclock_now()
+    cdef int status
+    cdef int64_t until, took, wall = dbclock_now()
     cdef uint8_t again
     cdef Cursor* c
     cdef PopJob* wake = NULL
@@ -276,15 +276,14 @@ cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil
         if i < 0 or i >= call.n_cursors:
             continue
         c = call.cursors[i]
-        book_made(c)
         status = pg_int2(res, row, POP_STATUS)
         again = c.again       # what the others hear of is no news for this one
         book_found(c.partition, pg_int8(res, row, POP_HEAD), &wake)
         c.again = again
         if status == 1:
-            first = pg_int8(res, row, POP_FIRST)
-            take = pg_int4(res, row, POP_TAKE)
-            c.next_offset = first + take
+            c.next_offset = pg_int8(res, row, POP_FIRST) + pg_int4(res, row, POP_TAKE)
+        else:
+            book_made(c)
     job = call.base.jobs.first
     while job != NULL:
         j = <PopJob*>job
@@ -303,16 +302,11 @@ cdef void popcall_book(PopCall* call, PGresult* res, int64_t now) noexcept nogil
                     call.base.engine.worker.counters.dead_lettered += pg_int4(res, row, POP_BURIED)
             if status == 1:
                 took += c.next_offset - pg_int8(res, row, POP_FIRST)
-                c.open = not j.req.auto_ack
-            if status == 1 and not j.req.auto_ack:
-                cursor_move(c, CURSOR_LEASED, now + j.lease_us + 2000)
-                unacked_rows(c, j, res, row)
-            elif status == 1:
-                pop_consumed(j, i - j.first_cursor, pg_int8(res, row, POP_FIRST), c.next_offset)
-                if j.gone:
-                    cursor_move(c, CURSOR_LEASED, now + TAKE_BACK_US)      # nobody goes on behind it meanwhile
+                cursor_claimed(c, j, j.gone, c.next_offset, now)
+                if j.req.auto_ack:
+                    pop_consumed(j, i - j.first_cursor, pg_int8(res, row, POP_FIRST), c.next_offset)
                 else:
-                    cursor_rest(c)
+                    unacked_rows(c, j, res, row)
             elif status == 2 and c.again == AGAIN_FREE:
                 cursor_move(c, CURSOR_READY, 0)       # the lease that was in the way has ended meanwhile
             elif status == 2 or status == 3:

@@ -178,16 +178,12 @@ cdef void handover_book(PushBatch* b, int64_t now, PopJob** wake) noexcept nogil
         if not c.made:
             cursor_move(c.cursor, CURSOR_IDLE, 0)
             continue
-        book_made(c.cursor)
-        c.cursor.next_offset = c.group.first.offset + c.take
-        c.cursor.open = not c.job.req.auto_ack
+        # whether its client has left is for its own worker to see
+        cursor_claimed(c.cursor, c.job, False, c.group.first.offset + c.take, now)
         if not c.job.req.auto_ack:
-            cursor_move(c.cursor, CURSOR_LEASED, now + c.job.lease_us + 2000)
             unacked_pushed(c)
-        else:
-            cursor_rest(c.cursor)
-            if c.cursor.state == CURSOR_READY:
-                book_wake_cursor(c.cursor, wake)
+        elif c.cursor.state == CURSOR_READY:
+            book_wake_cursor(c.cursor, wake)
     for i in range(b.n_claims):
         c = &b.claims[i]
         c.answers = c is c.job.claims and handover_any(c.job)

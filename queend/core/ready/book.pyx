@@ -119,6 +119,20 @@ cdef inline void cursor_rest(Cursor* c) noexcept nogil:
     else:
         cursor_move(c, CURSOR_IDLE, 0)
 
+cdef void cursor_claimed(Cursor* c, PopJob* j, bint gone, int64_t next_offset, int64_t now) noexcept nogil:
+    # The pop's claim of what stands before next_offset was made: leased, or consumed at once. gone: its client has left
+    # meanwhile. Lock held.
+    book_made(c)
+    c.next_offset = next_offset
+    c.open = not j.req.auto_ack
+    if not j.req.auto_ack:
+        cursor_move(c, CURSOR_LEASED, now + j.lease_us + 2000)
+    elif gone:
+        cursor_move(c, CURSOR_LEASED, now + TAKE_BACK_US)     # nobody goes on behind it meanwhile
+    else:
+        cursor_rest(c)
+    rowcache_passed(c.partition)
+
 cdef void book_head(Partition* p, int64_t head, PopJob** wake) noexcept nogil:
     # Messages up to `head` exclusive are committed: every known group of the queue may have work. Waiters that can now
     # be tried are appended to `wake`. Lock held.
