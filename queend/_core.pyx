@@ -196,10 +196,10 @@ include "core/find/grave.pyx"             # what was deleted, given back
 
 # Pops. In: a query. Out: messages under a lease. Owns a pop from its request to its answer.
 include "core/deliver/pause.pyx"          # when pops find nothing because somebody said so
+include "core/deliver/popany.pyx"         # which of several queues a pop is served from
 include "core/deliver/popmachine.pyx"     # one pop, state by state
 include "core/deliver/popend.pyx"         # its end without messages
 include "core/deliver/delivery.pyx"       # the messages of an answer, in any form
-include "core/deliver/cached.pyx"         # pops whose records are in memory
 include "core/deliver/popcall.pyx"        # many pops in one statement
 include "core/deliver/release.pyx"        # leases given back
 include "core/deliver/takeback.pyx"       # consumed for nobody, taken back

@@ -2,15 +2,6 @@
 # statement claims and reads for many requests), DONE; a long poll that finds nothing goes to PARKED, in the book, and
 # back. Its states are those of any job (state/jobs).
 
-cdef bint popjob_matches(PopJob* j, Queue* q) noexcept nogil:
-    if q.dead:
-        return False
-    if j.req.ns.n and not slice_eq(j.req.ns, q.ns):
-        return False
-    if j.req.task.n and not slice_eq(j.req.task, q.task):
-        return False
-    return gate_allows(j.job.r, q.name, VERB_POP)
-
 cdef JobKind POP_JOB
 POP_JOB.op = OP_POP
 POP_JOB.ask = pop_ask
@@ -149,61 +140,6 @@ cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
         job_look_up(&j.job, &engine_of(w).resolving)
     return False
 
-cdef bint pop_pick_queue(PopJob* j) noexcept nogil:
-    # A namespace pop goes to a matching queue that has something, or may: of the highest priority, and among equals to
-    # the one that was passed over most often. One pop in so many (QUEEND_PRIORITY_SHARE) goes to the one of a lower
-    # priority that was. False: a matching queue does not know the group yet (j.queue is that one). Catalog lock held.
-    cdef uint32_t share = engine_of(j.job.r.worker).settings.priority_share
-    cdef Queue* q = catalog.list
-    cdef Group* g
-    cdef Group* top = NULL
-    cdef Group* low = NULL
-    while q != NULL:
-        if popjob_matches(j, q):
-            j.known = True
-            if catalog_group(q, j.req.group) == NULL:
-                j.queue = q
-                return False
-        q = q.next
-    j.queue = NULL
-    uv_mutex_lock(&book.lock)
-    q = catalog.list
-    while q != NULL:
-        g = pop_may_serve(j, q)
-        if g != NULL and (top == NULL or q.priority > top.queue.priority
-                          or (q.priority == top.queue.priority and g.passed > top.passed)):
-            top = g
-        q = q.next
-    q = catalog.list if top != NULL else NULL
-    while q != NULL:
-        g = pop_may_serve(j, q)
-        if g != NULL:
-            g.passed += 1
-            if q.priority < top.queue.priority and (low == NULL or g.passed > low.passed):
-                low = g
-        q = q.next
-    if low != NULL:
-        top.favoured += 1
-        if share and top.favoured >= share:
-            top.favoured = 0
-            top = low
-    if top != NULL:
-        top.passed = 0
-        j.queue = top.queue
-        j.group = top
-    uv_mutex_unlock(&book.lock)
-    return True
-
-cdef inline Group* pop_may_serve(PopJob* j, Queue* q) noexcept nogil:
-    # The pop's group of the queue, if it has something ready or nobody has looked yet.
-    cdef Group* g
-    if not popjob_matches(j, q):
-        return NULL
-    g = catalog_group(q, j.req.group)
-    if g.paused or q.shared and rate_empty(g):
-        return NULL
-    return g if g.n_ready or g.scan != SCAN_DONE else NULL
-
 cdef inline bint pop_stale(PopJob* j) noexcept nogil:
     # Is what it found gone since? Nobody would wake it there. Book locked.
     return j.queue.dead or j.group.dead or (j.only != NULL and j.only.dead)
@@ -289,6 +225,52 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
         job_queue(&j.job, &e.woken)
     else:
         pop_empty(j, WHY_EXPIRED if j.until_us else j.why)
+
+cdef bint pop_take_cached(PopJob* j, PopJob** wake) noexcept nogil:
+    # Its candidates are chosen: can all of them be answered from memory? Then their rows are referenced, until the claim
+    # is made and the answer written from them (settle/claimcall), and candidates beyond its budget given back. Book
+    # locked.
+    cdef int64_t stop, got, now
+    cdef int left = j.req.batch
+    cdef size_t bytes = 0
+    cdef int i
+    cdef int n = 0
+    cdef CachedRow* r
+    cdef Taken* t
+    if j.job.alone or rowcache.first == NULL or queue_holds_back(j.queue) or j.queue.ttl_us:
+        return False
+    now = clock_mono_us()
+    for i in range(j.n_cursors):
+        if j.cursors[i].open or rowcache_find(j.cursors[i].partition, j.cursors[i].next_offset, now) == NULL:
+            return False
+    if j.taken == NULL:
+        j.taken = <Taken*>arena_alloc(&j.job.r.arena, j.width * sizeof(Taken))
+        if j.taken == NULL:
+            return False
+    while n < j.n_cursors and left and bytes < CLAIM_BYTES:
+        t = &j.taken[n]
+        r = rowcache_find(j.cursors[n].partition, j.cursors[n].next_offset, now)
+        t.row = r
+        t.first = j.cursors[n].next_offset
+        t.made = False
+        stop = t.first
+        while r != NULL and left and bytes < CLAIM_BYTES:
+            got = r.base + r.n - stop
+            if got > left:
+                got = left
+            stop += got
+            left -= <int>got
+            bytes += r.bytes
+            r.refs += 1
+            r = r.newer
+        t.take = <int>(stop - t.first)
+        n += 1
+    j.taken_bytes = bytes
+    for i in range(n, j.n_cursors):
+        cursor_move(j.cursors[i], CURSOR_READY, 0)
+        book_wake_cursor(j.cursors[i], wake)
+    j.n_cursors = n
+    return True
 
 cdef const char* pop_park(Engine* e, PopJob* j) noexcept nogil:
     # From here on others may take it out of the book. Book locked. Otherwise why it does not wait; NULL: it does.

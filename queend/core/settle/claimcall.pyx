@@ -58,7 +58,7 @@ cdef bint claimcall_send(Engine* e) noexcept nogil:
     call.cursors = <Cursor**>arena_alloc(&call.base.arena, CALL_ROOM * sizeof(Cursor*))
     while (call.cursors != NULL and e.claims.jobs.first != NULL and call.base.jobs.n < e.pops.hold.max_jobs
             and call.n_cursors < CALL_CURSORS):
-        call.expected += min(pop_expects(<PopJob*>e.claims.jobs.first), CLAIM_BYTES)
+        call.expected += <int64_t>(<PopJob*>e.claims.jobs.first).taken_bytes
         if call.base.jobs.n and call.expected > CALL_BYTES:
             break
         j = <PopJob*>joblist_take(&e.claims.jobs)
@@ -147,17 +147,9 @@ cdef void claimcall_book(PopCall* call, PGresult* res, int row, int64_t now) noe
             if not j.taken[i].made:
                 cursor_move(c, CURSOR_READY, 0)
             else:
-                book_made(c)
-                c.next_offset = j.taken[i].first + j.taken[i].take
-                c.open = not j.req.auto_ack
-                if j.req.auto_ack and j.gone:
-                    cursor_move(c, CURSOR_LEASED, now + TAKE_BACK_US)
-                elif j.req.auto_ack:
-                    cursor_rest(c)
-                else:
-                    cursor_move(c, CURSOR_LEASED, now + j.lease_us + 2000)
+                cursor_claimed(c, j, j.gone, j.taken[i].first + j.taken[i].take, now)
+                if not j.req.auto_ack:
                     unacked_cached(c, j, &j.taken[i])
-                rowcache_passed(c.partition)
             if c.state == CURSOR_READY:
                 book_wake_cursor(c, &wake)
         job = job.next

@@ -75,6 +75,7 @@ cdef struct PopJob:
     int n_messages            # of its answer
     int64_t first_us          # when the first row it was answered from was stored, 0: handed over
     Taken* taken              # one per candidate, while its records come from memory
+    size_t taken_bytes        # of their rows
     int n_made
     Buf handed                # its answer, when it comes from another thread
 

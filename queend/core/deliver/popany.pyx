@@ -1,0 +1,65 @@
+# Pops by namespace or task: which queue is served. In: such a pop; the catalog. Out: its queue and group.
+
+cdef bint popjob_matches(PopJob* j, Queue* q) noexcept nogil:
+    if q.dead:
+        return False
+    if j.req.ns.n and not slice_eq(j.req.ns, q.ns):
+        return False
+    if j.req.task.n and not slice_eq(j.req.task, q.task):
+        return False
+    return gate_allows(j.job.r, q.name, VERB_POP)
+
+cdef bint pop_pick_queue(PopJob* j) noexcept nogil:
+    # A namespace pop goes to a matching queue that has something, or may: of the highest priority, and among equals to
+    # the one that was passed over most often. One pop in so many (QUEEND_PRIORITY_SHARE) goes to the one of a lower
+    # priority that was. False: a matching queue does not know the group yet (j.queue is that one). Catalog lock held.
+    cdef uint32_t share = engine_of(j.job.r.worker).settings.priority_share
+    cdef Queue* q = catalog.list
+    cdef Group* g
+    cdef Group* top = NULL
+    cdef Group* low = NULL
+    while q != NULL:
+        if popjob_matches(j, q):
+            j.known = True
+            if catalog_group(q, j.req.group) == NULL:
+                j.queue = q
+                return False
+        q = q.next
+    j.queue = NULL
+    uv_mutex_lock(&book.lock)
+    q = catalog.list
+    while q != NULL:
+        g = pop_may_serve(j, q)
+        if g != NULL and (top == NULL or q.priority > top.queue.priority
+                          or (q.priority == top.queue.priority and g.passed > top.passed)):
+            top = g
+        q = q.next
+    q = catalog.list if top != NULL else NULL
+    while q != NULL:
+        g = pop_may_serve(j, q)
+        if g != NULL:
+            g.passed += 1
+            if q.priority < top.queue.priority and (low == NULL or g.passed > low.passed):
+                low = g
+        q = q.next
+    if low != NULL:
+        top.favoured += 1
+        if share and top.favoured >= share:
+            top.favoured = 0
+            top = low
+    if top != NULL:
+        top.passed = 0
+        j.queue = top.queue
+        j.group = top
+    uv_mutex_unlock(&book.lock)
+    return True
+
+cdef inline Group* pop_may_serve(PopJob* j, Queue* q) noexcept nogil:
+    # The pop's group of the queue, if it has something ready or nobody has looked yet.
+    cdef Group* g
+    if not popjob_matches(j, q):
+        return NULL
+    g = catalog_group(q, j.req.group)
+    if g.paused or q.shared and rate_empty(g):
+        return NULL
+    return g if g.n_ready or g.scan != SCAN_DONE else NULL
