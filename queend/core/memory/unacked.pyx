@@ -155,6 +155,19 @@ cdef void unacked_rows(Cursor* c, PopJob* j, PGresult* res, int row) noexcept no
         n += take
         row += 1
 
+cdef void unacked_cached(Cursor* c, PopJob* j, Taken* t) noexcept nogil:
+    # A claim of records in memory was made.
+    cdef int64_t stop = t.first + t.take
+    cdef int64_t at = t.first
+    cdef int64_t upto
+    cdef CachedRow* r = t.row
+    cdef Unacked* h = unacked_begin(c, j.lease, t.first, t.take, taken_base(t, stop), False)
+    while h != NULL and r != NULL:
+        upto = r.base + r.n if r.base + r.n < stop else stop
+        memcpy(h.ids + 16 * (at - t.first), r.ids.p + 16 * (at - r.base), <size_t>(16 * (upto - at)))
+        at = upto
+        r = taken_next(t, r)
+
 cdef void unacked_pushed(Claim* c) noexcept nogil:
     # A claim of what a push has just stored was made.
     cdef int64_t first = c.group.first.offset

@@ -88,7 +88,7 @@ cdef void claimcall_add(PopCall* call, KeptArgs* a, PopJob* j) noexcept nogil:
         pgarray_int4(&a.group, j.cursors[i].group.id)
         pgarray_int8(&a.first, t.first)
         pgarray_int4(&a.take, t.take)
-        pgarray_int8(&a.base, claim_base(t, t.first + t.take if j.req.auto_ack else t.first))
+        pgarray_int8(&a.base, taken_base(t, t.first + t.take if j.req.auto_ack else t.first))
         pgarray_uuid(&a.lease, j.lease)
         pgarray_int8(&a.lease_us, 0 if j.req.auto_ack else j.lease_us)
 
@@ -177,11 +177,6 @@ cdef void claimcall_answer(Engine* e, PopJob* j) noexcept nogil:
 
 # ---- from memory ---------------------------------------------------------------------------------------------------
 
-cdef inline CachedRow* taken_next(Taken* t, CachedRow* r) noexcept nogil:
-    # The claim's row after r, NULL after its last one. What `newer` of the last row points to is not referenced, and
-    # may be gone.
-    return r.newer if r.base + r.n < t.first + t.take else NULL
-
 cdef void pop_taken_release(PopJob* j) noexcept nogil:
     # The references of all its claims. Book locked.
     cdef CachedRow* r
@@ -199,14 +194,6 @@ cdef void pop_untake(PopJob* j) noexcept nogil:
     pop_taken_release(j)
     uv_mutex_unlock(&book.lock)
 
-cdef int64_t claim_base(Taken* t, int64_t next_offset) noexcept nogil:
-    # Where a read may begin once `next_offset`, one of the claim's records or the one after them, follows committed:
-    # the row that holds it.
-    cdef CachedRow* r = t.row
-    while r.base + r.n <= next_offset and r.base + r.n < t.first + t.take:
-        r = r.newer
-    return next_offset if r.base + r.n <= next_offset else r.base
-
 cdef void pop_keep_made(PopJob* j) noexcept nogil:
     # Of its candidates, those whose claims were made.
     cdef int i
@@ -218,16 +205,3 @@ cdef void pop_keep_made(PopJob* j) noexcept nogil:
                 pop_consumed(j, n, j.taken[i].first, j.taken[i].first + j.taken[i].take)
             n += 1
     j.n_cursors = n
-
-cdef void unacked_cached(Cursor* c, PopJob* j, Taken* t) noexcept nogil:
-    # A claim of records in memory was made.
-    cdef int64_t stop = t.first + t.take
-    cdef int64_t at = t.first
-    cdef int64_t upto
-    cdef CachedRow* r = t.row
-    cdef Unacked* h = unacked_begin(c, j.lease, t.first, t.take, claim_base(t, stop), False)
-    while h != NULL and r != NULL:
-        upto = r.base + r.n if r.base + r.n < stop else stop
-        memcpy(h.ids + 16 * (at - t.first), r.ids.p + 16 * (at - r.base), <size_t>(16 * (upto - at)))
-        at = upto
-        r = taken_next(t, r)

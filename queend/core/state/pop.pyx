@@ -99,3 +99,16 @@ cdef struct Taken:
     int64_t first
     int take
     bint made
+
+cdef inline CachedRow* taken_next(Taken* t, CachedRow* r) noexcept nogil:
+    # The claim's row after r, NULL after its last one. What `newer` of the last row points to is not referenced, and
+    # may be gone.
+    return r.newer if r.base + r.n < t.first + t.take else NULL
+
+cdef inline int64_t taken_base(Taken* t, int64_t next_offset) noexcept nogil:
+    # Where a read may begin once `next_offset`, one of the claim's records or the one after them, follows committed:
+    # the row that holds it.
+    cdef CachedRow* r = t.row
+    while r.base + r.n <= next_offset and r.base + r.n < t.first + t.take:
+        r = r.newer
+    return next_offset if r.base + r.n <= next_offset else r.base
