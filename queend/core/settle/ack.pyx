@@ -59,11 +59,6 @@ cdef bint ackitem_find(AckItem* it, Slice group, bint asked, bint* ask) noexcept
         return False
     return True
 
-cdef inline bint ackjob_current(Engine* e, AckJob* j) noexcept nogil:
-    # The statement says that it knows the catalog as the worker does: so must the names in it. A catalog that is not
-    # whole has no version; then the worker's is older than the database's, which refuses the statement.
-    return j.job.server == catalog.server and (j.version >= e.version or j.version < 0)
-
 cdef void ack_go(Worker* w, AckJob* j) noexcept nogil:
     cdef bint ask = False
     cdef bint allowed = True

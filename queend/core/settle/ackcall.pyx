@@ -21,7 +21,7 @@ cdef void acks_drain(Engine* e) noexcept nogil:
 cdef bint ackcall_send(Engine* e) noexcept nogil:
     cdef AckCall* call = <AckCall*>call_open(e, sizeof(AckCall), STMT_ACK, &e.acks.limit, ackcall_done)
     cdef AckArgs* a = <AckArgs*>e.args.at
-    cdef AckJob* j = <AckJob*>e.acks.jobs.first
+    cdef AckJob* j
     cdef JobList later
     cdef int n = 0
     cdef int jobs = 0
@@ -31,6 +31,8 @@ cdef bint ackcall_send(Engine* e) noexcept nogil:
         return False
     memset(&later, 0, sizeof(later))
     table_clear(&e.ack_rows)
+    ackjobs_renew(e, &e.acks.jobs)
+    j = <AckJob*>e.acks.jobs.first
     while j != NULL and n < CALL_ACKS and jobs < e.acks.hold.max_jobs:
         n += j.pending
         jobs += 1
@@ -38,11 +40,6 @@ cdef bint ackcall_send(Engine* e) noexcept nogil:
     call.rows = <AckRow*>arena_alloc(&call.base.arena, n * sizeof(AckRow))
     while call.rows != NULL and e.acks.jobs.first != NULL and n > 0 and not alone:
         j = <AckJob*>e.acks.jobs.first
-        if not ackjob_current(e, j):
-            n -= j.pending
-            joblist_take(&e.acks.jobs)
-            ack_go(e.worker, j)
-            continue
         if j.job.alone and call.base.jobs.n:
             break
         alone = j.job.alone

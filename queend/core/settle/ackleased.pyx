@@ -91,6 +91,11 @@ cdef int leasedack_order(const void* a, const void* b) noexcept nogil:
     cdef uint64_t two = (<LeasedAck**>b)[0].key
     return -1 if one < two else one > two
 
+cdef inline bint ackjob_current(Engine* e, AckJob* j) noexcept nogil:
+    # The statement says that it knows the catalog as the worker does: so must the names in it. A catalog that is not
+    # whole has no version; then the worker's is older than the database's, which refuses the statement.
+    return j.job.server == catalog.server and (j.version >= e.version or j.version < 0)
+
 cdef void ackjobs_renew(Engine* e, JobList* list) noexcept nogil:
     # Those whose names are of another server's life, or older than the worker's catalog, find them again.
     cdef int n = list.n
