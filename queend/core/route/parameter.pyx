@@ -72,6 +72,3 @@ cdef bint param_take(const Param* p, ParamValue* v, ApiError* e) noexcept nogil:
     e.status = 400
     snprintf(e.text, 239, b"%s must be a whole number from %d to %d", text, p.low, p.high)
     return False
-
-cdef inline int param_number(const ParamValue* v, int missing) noexcept nogil:
-    return v.number if v.given else missing

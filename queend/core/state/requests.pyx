@@ -121,6 +121,9 @@ cdef struct ParamValue:
     bint given                # and it is one
     bint yes
 
+cdef inline int param_number(const ParamValue* v, int missing) noexcept nogil:
+    return v.number if v.given else missing
+
 cdef enum FeedForm:
     FEED_NONE = 0
     FEED_CHUNKS = 1           # server-sent events
