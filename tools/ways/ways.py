@@ -41,8 +41,8 @@ TAIL = """
 ## Why these stay
 
 - `net`: a request is opened, entered, flushed and closed at four moments of a loop's turn; between them others have it.
-- `route` is apart so that it needs no lock and no socket: a call reads, one or a few write. A query is read parameter
-  by parameter.
+- `route` is apart so that it needs no lock and no socket: a call reads, one or a few write. A pop's answer is opened,
+  filled and closed.
 - `names`, `ready`, `memory`: each look-up and each move of a cursor is one call under a lock that its caller holds.
 - `govern`: a job changes state and a statement leaves in one place each. A hold is asked before and told after.
 - Claims and acknowledgments by lease share a statement, and so a commit: `settle/claimcall` goes to `deliver` for the
