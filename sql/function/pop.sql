@@ -25,7 +25,8 @@
 --    while that is the next one, nothing is delivered. Where leases run out again and again, deliveries become narrow
 --    (lapse).
 -- 3. Records are then read once, narrow and wide columns together. A request stops after 8 MB of payload (unpacked),
---    but never before its first row.
+--    but never before its first row. Only a call with more than that in all looks for where its requests stop (cut):
+--    running sums over all rows would sort and copy each of them.
 --
 -- Cursors are written by INSERT … ON CONFLICT: it always goes by the primary key, where an UPDATE joined to its rows
 -- may be planned as a scan of all cursors while the table is small. A cursor is looked for from the right end of its
@@ -34,7 +35,7 @@
 -- planner.)
 -- To start the statement costs as much as one request in it: each column of each step is paid for once more.
 -- So a step lists the columns it needs, and what few queues have (a rate) is computed by functions of its own. A record
--- passes six steps: what is of its candidate is taken from `locked` again, and what may be NULL stands last.
+-- passes four steps: what is of its candidate is taken from `locked` again, and what may be NULL stands last.
 -- row_base is a hint: where no row begins there any more (an earlier release merged rows), the row is looked for.
 --
 -- A rate is kept with the pause: retry_until is the moment from which one record may be delivered, each r_rate_us later
@@ -148,22 +149,25 @@ BEGIN
                                                   THEN ARRAY[queend.hole_end(p.part, k.first)]
                                                   ELSE ARRAY[k.first] END AS d OFFSET 0) AS e OFFSET 0) AS s
          WHERE p.before < r_budget[p.req] AND p.place <= r_parts[p.req]),
-    kept AS MATERIALIZED (
-        SELECT r.ord, r.attempt, r.n, r.head, r.base, r.created_at, r.first, r.stop, r.ids, r.body, r.meta, r.buried
-          FROM (
-            SELECT c.ord, c.attempt, l.n, c.head, l.base, l.created_at, GREATEST(c.first, l.base) AS first,
-                   LEAST(c.stop, l.base + l.n) AS stop, l.ids, l.body, l.meta, c.buried,
-                   sum(l.size) OVER (PARTITION BY c.req ORDER BY c.ord, l.base
-                                     ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes
-              FROM locked c
-              JOIN LATERAL (SELECT x.base, x.n, x.created_at, x.ids, x.body, x.meta,
-                                   CASE WHEN octet_length(x.body) < 1900 AND get_byte(x.body, 0) = 16
-                                             THEN octet_length(x.body)
-                                        ELSE queend.body_size(x.body) END AS size
-                              FROM queend.log x WHERE x.partition_id = c.part AND x.base >= c.row_base
-                               AND x.base < c.stop AND x.base + x.n > c.first
-                             ORDER BY x.base) AS l ON c.stop > c.first) AS r
-         WHERE r.bytes < 8388608 OR r.bytes IS NULL),
+    fetched AS MATERIALIZED (
+        SELECT c.ord, l.base, l.n, GREATEST(c.first, l.base) AS first, LEAST(c.stop, l.base + l.n) AS stop, l.size,
+               c.req, c.attempt, l.created_at, c.head, l.ids, l.body, l.meta, c.buried
+          FROM locked c
+          JOIN LATERAL (SELECT x.base, x.n, x.created_at, x.ids, x.body, x.meta,
+                               CASE WHEN octet_length(x.body) < 1900 AND get_byte(x.body, 0) = 16
+                                         THEN octet_length(x.body)
+                                    ELSE queend.body_size(x.body) END AS size
+                          FROM queend.log x WHERE x.partition_id = c.part AND x.base >= c.row_base
+                           AND x.base < c.stop AND x.base + x.n > c.first
+                         ORDER BY x.base) AS l ON c.stop > c.first),
+    spans AS MATERIALIZED (
+        SELECT f.ord, min(f.first) AS first, max(f.stop) AS stop, min(f.base) AS row_base, max(f.base) AS last_base,
+               max(f.base + f.n) AS row_end, sum(f.size) AS size
+          FROM fetched f GROUP BY f.ord),
+    cut AS MATERIALIZED (
+        SELECT CASE WHEN (SELECT sum(s.size) FROM spans s) > 8388608      -- rare
+                    THEN (SELECT queend.pop_cut(array_agg(f.req), array_agg(f.ord), array_agg(f.base),
+                                                array_agg(f.size)) FROM fetched f) END AS at),
     claim AS (
         INSERT INTO queend.cursors AS k (partition_id, group_id, committed, row_base, lease_id, lease_until, lease_end,
                                          attempt, consumed_at, standing, retry_until)
@@ -176,9 +180,10 @@ BEGIN
                     ELSE queend.rate_next(r_rate_us, r_burst, d.req, d.retry_until, v_now, d.stop - 1 - d.committed) END
           FROM (SELECT c.req, c.part, c.grp, r_auto[c.req] AS auto, g.stop, g.committed, g.row_base, g.last_base,
                        g.row_end, c.attempt, c.standing, c.retry_until
-                  FROM (SELECT e.ord, max(e.stop) AS stop, min(e.first) - 1 AS committed, min(e.base) AS row_base,
-                               max(e.base) AS last_base, max(e.base + e.n) AS row_end
-                          FROM kept e GROUP BY e.ord) AS g
+                  FROM (SELECT s.ord, LEAST(s.stop, ((SELECT x.at FROM cut x))[s.ord + 1]) AS stop,
+                               s.first - 1 AS committed, s.row_base, s.last_base,
+                               LEAST(s.row_end, ((SELECT x.at FROM cut x))[s.ord + 1]) AS row_end
+                          FROM spans s WHERE (((SELECT x.at FROM cut x))[s.ord + 1] > s.first) IS NOT FALSE) AS g
                   JOIN locked c ON c.ord = g.ord
                 UNION ALL      -- nothing but deleted records: the cursor passes them
                 SELECT c.req, c.part, c.grp, true, c.first, c.first - 1, c.row_base, c.row_base, 0, 0, c.standing,
@@ -194,7 +199,8 @@ BEGIN
                                               '{}') END)
     SELECT e.ord, 1::smallint, e.attempt, e.first, (e.stop - e.first)::int, e.base, e.n, e.created_at,
            e.ids, e.body, NULLIF(e.meta, ''), e.head, 0::bigint, e.buried
-      FROM kept e
+      FROM fetched e
+     WHERE (e.base < ((SELECT x.at FROM cut x))[e.ord + 1]) IS NOT FALSE
     UNION ALL
     -- Not chosen, or cut off by bytes: untouched. Chosen but not locked: somebody else has it. Locked but nothing left:
     -- consumed meanwhile, to the head or (4: look again) up to what has to wait.
@@ -206,7 +212,8 @@ BEGIN
       FROM seen s
       LEFT JOIN (SELECT p.ord, c.first, c.stop, c.buried FROM picked p LEFT JOIN locked c ON c.ord = p.ord
                   WHERE p.before < r_budget[p.req] AND p.place <= r_parts[p.req]) AS o ON o.ord = s.ord
-     WHERE s.ord NOT IN (SELECT e.ord FROM kept e);
+     WHERE s.ord NOT IN (SELECT k.ord FROM spans k
+                          WHERE (((SELECT x.at FROM cut x))[k.ord + 1] > k.first) IS NOT FALSE);
 
     IF '80000000-0000-0000-0000-000000000000' > ANY (r_lease) THEN      -- an id that does not name its partition
         IF true = ANY (p_fresh) OR true = ANY (r_auto) THEN
@@ -292,3 +299,18 @@ BEGIN
                      + r_rate_us[p_req] * p_taken
                 ELSE p_retry_until END;
 END $$;
+
+-- Where the candidates of a pop end whose requests have too many bytes: of each candidate (element 1 is of ord 0) the
+-- base of the first row that is left out, NULL where none is. The arrays have one element per row: its request,
+-- candidate, base and bytes. A request ends with the row that fills its 8 MB; its first row it always has.
+CREATE OR REPLACE FUNCTION queend.pop_cut(p_req int[], p_ord int[], p_base bigint[], p_size int[]) RETURNS bigint[]
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT array_agg(c.base ORDER BY g.ord)
+      FROM generate_series(0, (SELECT max(m) FROM unnest(p_ord) AS m)) AS g (ord)
+      LEFT JOIN (SELECT w.ord, min(w.base) AS base
+                   FROM (SELECT u.ord, u.base, sum(u.size) OVER (PARTITION BY u.req ORDER BY u.ord, u.base
+                                                                  ROWS BETWEEN UNBOUNDED PRECEDING
+                                                                       AND 1 PRECEDING) AS before
+                           FROM unnest(p_req, p_ord, p_base, p_size) AS u (req, ord, base, size)) AS w
+                  WHERE w.before >= 8388608 GROUP BY w.ord) AS c ON c.ord = g.ord
+$$;

@@ -31,6 +31,29 @@ def test_compressed_rows_count_as_what_they_unpack_to(db, partitions, group):
     assert taken == [[0, 1, 2], [3, 4, 5]]
 
 
+def test_each_request_of_a_call_has_its_own_bytes(db, partitions, group):
+    """What is cut off is not claimed: a partition in its middle, the next of the request as a whole."""
+    parts = partitions(4)
+    readers = group(parts[0])
+    for part, rows in zip(parts, (4, 1, 2, 1)):
+        for _ in range(rows):
+            db.push(batch(part, [id7()], [BIG]))
+    leases = [str(uuid.uuid4()) for _ in range(2)]
+
+    def pop():
+        return db.pop_many([(parts[:2], readers, 100, 2, False, leases[0], 60_000_000, 0, 0),
+                            (parts[2:], readers, 100, 2, False, leases[1], 60_000_000, 0, 0)])
+
+    assert [(r.ord, r.status, r.first) for r in sorted(pop(), key=lambda r: (r.ord, r.first))] == [
+        (0, 1, 0), (0, 1, 1), (0, 1, 2), (1, 4, 0), (2, 1, 0), (2, 1, 1), (3, 1, 0)]
+    assert db.rows("SELECT committed, lease_end, lease_until > 0 FROM queend.cursors WHERE partition_id = ANY(%s)"
+                   " ORDER BY partition_id", parts) == [(-1, 2, True), (-1, -1, False), (-1, 1, True), (-1, 0, True)]
+    db.rows("SELECT * FROM queend.release(%s, %s, %s::uuid[])", parts, [readers] * 4,
+            [leases[0], leases[0], leases[1], leases[1]])
+    assert [db.pop([part], readers, auto=True, budget=1)[0].first for part in parts[:2]] == [0, 0]
+    assert [(r.ord, r.first) for r in pop() if r.status == 1 and r.ord < 2] == [(0, 1), (0, 2), (0, 3)]
+
+
 def test_goes_on_behind_rows_that_are_gone(db, partitions, group):
     part, = partitions()
     readers, late = group(part), group(part)
