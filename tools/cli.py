@@ -25,14 +25,17 @@ queend tail -f orders
 
 ## Which server
 
-`--url`, else `QUEEND_URL`, else the saved server that is chosen (`queend context`), else `http://127.0.0.1:6632`. These
-options may stand before the command or behind it. `QUEEND_CONTEXT` names a saved server. Any server of the protocol
-will do; where it lacks a route, the command says so.
+`--url`, else the saved server (`queend context`) that `--context` names, else `QUEEND_URL`, else the saved server that
+`QUEEND_CONTEXT` names, else the one that was chosen, else `http://127.0.0.1:6632`. `--ca` is a file of certificates for
+https. An answer is waited for 30 seconds, or as `--timeout` says. These options may stand before the command or behind
+it; `--context` of a job of `queend spark` stands before it. Any server of the protocol will do; where it lacks a route,
+the command says so.
 
-A token comes from `--token-file`, else from `QUEEND_TOKEN`, else from the file `QUEEND_TOKEN_FILE` names, else from the
-saved server. The token of a saved server goes to that server and to no other. There is no option for the token itself:
-others on the machine could read it. Saved servers are in `contexts.json` in `XDG_CONFIG_HOME` (its folder `queend`),
-which only its owner may read; a file that others may read is refused.
+A token comes from `--token-file`, else from the saved server that `--context` names, else from `QUEEND_TOKEN`, else
+from the file `QUEEND_TOKEN_FILE` names, else from the saved server. The token of a saved server goes to that server and
+to no other. There is no option for the token itself: others on the machine could read it. Saved servers are in
+`contexts.json` in `XDG_CONFIG_HOME` (its folder `queend`), which only its owner may read; a file that others may read
+is refused.
 
 ## Completion
 
@@ -90,7 +93,7 @@ def described(name: str, command: Any) -> str:
         lines += ["", "| | |", "|---|---|"]
         safe = [(word.replace("|", "\\|"), text.replace("|", "\\|")) for word, text in records]
         lines += [f"| `{word}` | {text} |" for word, text in safe]
-    if shared.intersection(option for parameter in command.params for option in parameter.opts) > {"--help"}:
+    if shared.intersection(option for parameter in command.params for option in parameter.opts):
         lines += ["", "And [which server](#which-server)."]
     return "\n".join(lines) + "\n"
 

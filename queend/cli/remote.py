@@ -115,23 +115,29 @@ def like(run: Callable[..., Any], function: Callable[..., Any], more: dict[str, 
 
 def connect(url: str | None, context: str | None, token_file: str | None, ca: str | None,
             timeout: float | None) -> Server:
-    """The server that is meant. The token of a context goes to its own server and to no other."""
+    """The server that is meant."""
+    address, token, file, authorities = meant(url, context, token_file, ca)
+    return Server(address, (_read(file) if file else token).strip(), timeout or 30.0, authorities)
+
+
+def meant(url: str | None, context: str | None, token_file: str | None,
+          ca: str | None) -> tuple[str, str, str, str | None]:
+    """Address, token or the file that holds it, certificates. The token of a context goes to its own server and to no
+    other."""
     if url and context:
         raise Stop("--url and --context exclude each other", USAGE)
     saved = chosen(context) if not (url or (os.environ.get("QUEEND_URL") and not context)) else None
     address = url or (saved or {}).get("url") or os.environ.get("QUEEND_URL") or "http://127.0.0.1:6632"
-    file = token_file or os.environ.get("QUEEND_TOKEN_FILE") or ""
     token = os.environ.get("QUEEND_TOKEN") or ""
-    if file and (token_file or not token):
-        token = _read(file)
-    elif saved and (context or not token):
-        token = _read(saved["tokenFile"]) if saved.get("tokenFile") else saved.get("token", token)
-    return Server(address, token.strip(), timeout or 30.0, ca or (saved or {}).get("ca"))
+    file = token_file or ("" if token else os.environ.get("QUEEND_TOKEN_FILE") or "")
+    if not token_file and saved and (context or not (token or file)) and (saved.get("tokenFile") or saved.get("token")):
+        token, file = saved.get("token") or "", saved.get("tokenFile") or ""
+    return address, "" if file else token, os.path.expanduser(file), ca or (saved or {}).get("ca")
 
 
 def _read(file: str) -> str:
     try:
-        with open(os.path.expanduser(file), encoding="ascii") as opened:
+        with open(file, encoding="ascii") as opened:
             return opened.read(1 << 16)
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text of ASCII"

@@ -10,11 +10,13 @@ from typing import Annotated, Any, Optional
 import typer
 
 from .common import fail
+from .remote import USAGE, Stop, given, meant, tell
+from .saved import ContextError
 
 spark = typer.Typer(no_args_is_help=True,
                     help="Jobs on Spark: archive, read, replay, dlq, aggregate, backfill (docs/spark.md).")
 
-Url = Annotated[str, typer.Option(help="Addresses of daemons with commas between.")]
+Url = Annotated[Optional[str], typer.Option(help="Addresses of daemons with commas between.")]
 TokenFile = Annotated[Optional[str], typer.Option(help="A file that holds a bearer token.")]
 Ca = Annotated[Optional[str], typer.Option(help="Certificates in PEM, for https.")]
 Master = Annotated[Optional[str],
@@ -25,16 +27,26 @@ Verbose = Annotated[bool, typer.Option("--verbose", help="With Spark's own log a
 Where = Annotated[Optional[str], typer.Option(help="A condition in SQL.")]
 AllowGaps = Annotated[bool, typer.Option("--allow-gaps", help="What was removed before it was archived is passed over.")]
 Tasks = Annotated[Optional[int], typer.Option(min=1, help="Spark partitions the rows are dealt to, by key.")]
-URL = "http://127.0.0.1:6632"
+
+
+def link(url: str | None, token_file: str | None, ca: str | None) -> dict[str, str]:
+    """Of the same server as every other command means."""
+    try:
+        words = meant(url or given.get("url"), given.get("context"), token_file or given.get("token_file"),
+                      ca or given.get("ca"))
+    except (Stop, ContextError) as error:
+        tell(str(error) if isinstance(error, ContextError) else error.text)
+        raise typer.Exit(USAGE) from None
+    return {name: word for name, word in zip(("url", "token", "tokenFile", "ca"), words, strict=True) if word}
 
 
 class Run:
     """What every job takes: the daemon, the session, an end that reads well."""
 
-    def __init__(self, name: str, url: str, token_file: str | None, ca: str | None, master: str | None,
+    def __init__(self, name: str, url: str | None, token_file: str | None, ca: str | None, master: str | None,
                  conf: list[str] | None, verbose: bool, jar: str | None = None):
         self.name, self.master, self.verbose, self.jar = name, master, verbose, jar
-        self.link = {"url": url, **({"tokenFile": token_file} if token_file else {}), **({"ca": ca} if ca else {})}
+        self.link = link(url, token_file, ca)
         pairs = [one.partition("=") for one in conf or []]
         if any(not equals for _, equals, _ in pairs):
             fail("--conf must be name=value")
@@ -97,7 +109,7 @@ def archive(
                                                                                        "whole or not at all.")] = 5_000_000,
     file_rows: Annotated[int, typer.Option(min=1, help="Rows of a file at most.")] = 500_000,
     compression: Annotated[str, typer.Option(help="zstd, snappy, gzip, lz4 or none.")] = "zstd",
-    url: Url = URL, token_file: TokenFile = None, ca: Ca = None, master: Master = None, conf: Conf = None,
+    url: Url = None, token_file: TokenFile = None, ca: Ca = None, master: Master = None, conf: Conf = None,
     verbose: Verbose = False,
 ) -> None:
     """A queue into Parquet, by queue and date, each record once; what is there already is passed over."""
@@ -118,7 +130,7 @@ def read(
     format: Annotated[str, typer.Option(help="parquet, json, csv or orc.")] = "parquet", where: Where = None,
     cold: Annotated[bool, typer.Option("--cold", help="The archive alone; no daemon is asked.")] = False,
     allow_gaps: AllowGaps = False,
-    url: Url = URL, token_file: TokenFile = None, ca: Ca = None, master: Master = None, conf: Conf = None,
+    url: Url = None, token_file: TokenFile = None, ca: Ca = None, master: Master = None, conf: Conf = None,
     verbose: Verbose = False,
 ) -> None:
     """An archive and what is not archived yet as one space of offsets, without a gap and without an overlap."""
@@ -143,7 +155,7 @@ def replay(
     hot: Annotated[bool, typer.Option("--hot", help="With what is not archived yet.")] = False,
     keep_ids: Annotated[bool, typer.Option("--keep-ids", help="Transaction ids stay what they were.")] = False,
     allow_gaps: AllowGaps = False, tasks: Tasks = None,
-    url: Url = URL, token_file: TokenFile = None, ca: Ca = None, master: Master = None, conf: Conf = None,
+    url: Url = None, token_file: TokenFile = None, ca: Ca = None, master: Master = None, conf: Conf = None,
     verbose: Verbose = False,
 ) -> None:
     """An archive, or any query, into a queue: in order per key, once however often it runs."""
@@ -164,7 +176,7 @@ def dlq(
     to: Annotated[Optional[str], typer.Option(help="Into this queue instead of its own.")] = None,
     dry: Annotated[bool, typer.Option("--dry", help="Only say how many it would be.")] = False,
     most: Annotated[int, typer.Option(min=1, max=1_000_000, help="Look at the newest so many.")] = 1_000_000,
-    url: Url = URL, token_file: TokenFile = None, ca: Ca = None, master: Master = None, conf: Conf = None,
+    url: Url = None, token_file: TokenFile = None, ca: Ca = None, master: Master = None, conf: Conf = None,
     verbose: Verbose = False,
 ) -> None:
     """Dead letters counted by queue, group, error and age; or, with --redrive, those a condition finds stored again.
@@ -206,7 +218,7 @@ def aggregate(
     once: Annotated[bool, typer.Option("--once", help="End when what is there has been read.")] = False,
     most: Annotated[Optional[int], typer.Option(min=1, help="Records of a micro-batch.")] = None,
     group: Annotated[Optional[str], typer.Option(help="A consumer group whose lag shows the progress.")] = None,
-    url: Url = URL, token_file: TokenFile = None, ca: Ca = None, master: Master = None, conf: Conf = None,
+    url: Url = None, token_file: TokenFile = None, ca: Ca = None, master: Master = None, conf: Conf = None,
     verbose: Verbose = False,
 ) -> None:
     """Tumbling, sliding or session windows with a watermark, as a stream, into another queue or a table."""
@@ -238,7 +250,7 @@ def backfill(
     driver: Annotated[str, typer.Option(help="Class of the driver.")] = "org.postgresql.Driver",
     jar: Annotated[Optional[str], typer.Option(help="Its file. Default: Debian's, of libpostgresql-jdbc-java.")] = None,
     tasks: Tasks = None,
-    url: Url = URL, token_file: TokenFile = None, ca: Ca = None, master: Master = None, conf: Conf = None,
+    url: Url = None, token_file: TokenFile = None, ca: Ca = None, master: Master = None, conf: Conf = None,
     verbose: Verbose = False,
 ) -> None:
     """A table over JDBC into a queue, in parts at a time, each row once by its primary key."""

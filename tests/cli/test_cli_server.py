@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from support.cli import Cli
@@ -134,6 +135,35 @@ def test_the_token_of_a_saved_server_goes_to_no_other(nowhere):
         for words in ([], ["--url", other.url]):
             nowhere.ok("queue", "list", "-o", "names", *words)
         assert "Bearer a.b.c" in its.asked[0] and "authorization" not in other.asked[0].lower()
+
+
+def test_the_token_of_a_server_that_is_named_goes_before_those_of_the_environment(nowhere, tmp_path):
+    (tmp_path / "token").write_text("d.e.f")
+    with Odd(http("200 OK", b'{"queues":[]}')) as its:
+        nowhere.ok("context", "add", "its", its.url, QUEEND_TOKEN="a.b.c")
+        for more in ({"QUEEND_TOKEN": "d.e.f"}, {"QUEEND_TOKEN_FILE": str(tmp_path / "token")}):
+            nowhere.ok("queue", "list", "-o", "names", "--context", "its", **more)
+            nowhere.ok("queue", "list", "-o", "names", **more)
+        assert [next(word for word in ("a.b.c", "d.e.f") if word in asked)
+                for asked in its.asked] == ["a.b.c", "d.e.f"] * 2
+
+
+def test_jobs_of_spark_mean_the_same_server(nowhere, monkeypatch):
+    from queend.cli.spark import link
+
+    for name in ("QUEEND_URL", "QUEEND_TOKEN", "QUEEND_TOKEN_FILE", "QUEEND_CONTEXT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", nowhere.environment["XDG_CONFIG_HOME"])
+    nowhere.ok("token", "inspect", "-", input="e30.e30.e30")
+    assert link(None, None, None) == {"url": "http://127.0.0.1:6632"}
+    nowhere.ok("context", "add", "its", "http://saved:6632", QUEEND_TOKEN="a.b.c")
+    assert link(None, None, None) == {"url": "http://saved:6632", "token": "a.b.c"}
+    assert link("http://one:1,http://two:2", "~/token", "ca.pem") == {
+        "url": "http://one:1,http://two:2", "tokenFile": str(Path.home() / "token"), "ca": "ca.pem"}
+    monkeypatch.setenv("QUEEND_URL", "http://named:6632")
+    assert link(None, None, None) == {"url": "http://named:6632"}
+    nowhere.ok("--url", "http://before:6632", "context", "list")
+    assert link(None, None, None) == {"url": "http://before:6632"}
 
 
 def test_tokens(start_daemon, tmp_path):

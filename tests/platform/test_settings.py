@@ -40,7 +40,7 @@ ELSEWHERE = {
     "e2e/test_bounds.py": "QUEEND_MAX_PARKED",
     "e2e/test_compressed_rows.py": "QUEEND_COMPRESS_FROM",
     "e2e/test_encryption.py": "QUEEND_ENCRYPTION_KEYS QUEEND_REFUSE_PLAIN QUEEN_ENCRYPTION_KEY",
-    "e2e/test_failover.py": "QUEEND_BUFFER_BYTES FILE_BUFFER_EVENTS_PER_FILE QUEEND_BUFFER_ADOPT_MS",
+    "e2e/test_failover.py": "QUEEND_BUFFER_BYTES QUEEND_BUFFER_ADOPT_MS",
     "e2e/test_idle_partitions.py": "PARTITION_CLEANUP_DAYS",
     "e2e/test_memory.py": "QUEEND_CACHE_BYTES",
     "e2e/test_name_bounds.py": "QUEEND_MAX_QUEUES QUEEND_MAX_PARTITIONS QUEEND_MAX_GROUPS",
@@ -364,12 +364,15 @@ def test_pauses_of_the_buffer(start: Callable[..., Daemon], tmp_path: Path) -> N
         database.execute("DROP TRIGGER full_disk ON queend.log")
 
 
-@sees("FILE_BUFFER_MAX_BATCH")
-def test_messages_that_are_drained_at_once(start: Callable[..., Daemon], tmp_path: Path) -> None:
-    daemon = start(QUEEND_BUFFER_BYTES=1 << 20, FILE_BUFFER_DIR=tmp_path, FILE_BUFFER_MAX_BATCH=1)
+@sees("FILE_BUFFER_MAX_BATCH", "FILE_BUFFER_EVENTS_PER_FILE")
+def test_messages_of_a_file_and_of_a_drain(start: Callable[..., Daemon], tmp_path: Path) -> None:
+    daemon = start(QUEEND_BUFFER_BYTES=1 << 20, FILE_BUFFER_DIR=tmp_path, FILE_BUFFER_MAX_BATCH=1,
+                   FILE_BUFFER_EVENTS_PER_FILE=2)
     with daemon.client() as client:
         client.post("/api/v1/system/maintenance", {"enabled": True})
-        assert {one["status"] for one in client.push("q", 1, 2, 3, 4)} == {"buffered"}
+        for i in range(4):
+            assert client.push("q", i)[0]["status"] == "buffered"
+        assert len([file for file in tmp_path.rglob("*.seg") if file.stat().st_size]) == 2
         client.post("/api/v1/system/maintenance", {"enabled": False})
         until(lambda: client.get("/api/v1/status/buffers").json["pending"] == 0, "they are in the database")
         assert calls(client, "push") == 4
