@@ -4,10 +4,12 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import ExitStack
+from select import select
 
 import pytest
 from support.callers import Caller, told
 from support.client import pop_target
+from support.frozen import frozen
 from support.tokens import SECRET, bearer, token, writer
 from support.wait import until
 
@@ -78,6 +80,23 @@ def test_more_tokens_than_places(daemon, queue):
             assert [m["producerSub"] for m in reader.pop(queue, str(n), batch=9)] == [f"caller-{n}"] * 3
     for caller in callers:
         caller.close()
+
+
+def test_no_more_tokens_are_remembered_than_there_are_places(start_daemon, queue):
+    """While nobody verifies any, those that are remembered are let in, and all others wait."""
+    daemon = start_daemon(JWT_ENABLED="true", JWT_SECRET=SECRET, QUEEND_JWT_TOKENS="8", NUM_WORKERS=1,
+                          QUEEND_CORE_DUMPS="true")                # else nobody may freeze it
+    with ExitStack() as opened:
+        callers = [opened.enter_context(Caller(daemon, writer(f"caller-{n}"))) for n in range(50)]
+        for caller in callers:
+            caller.push(queue, 1)
+        with frozen(daemon.pid):
+            for caller in callers:
+                caller.send("POST", "/api/v1/push", b'{"items": [{"queue": "%s", "payload": 2}]}' % queue.encode())
+            assert callers[-1].receive().status == 201, "its token came last"
+            answered, _, _ = select([caller.wire.socket for caller in callers[:-1]], [], [], 0)
+            assert len(answered) < 8
+        assert {caller.receive().status for caller in callers[:-1]} == {201}
 
 
 def test_a_crowd_with_a_new_token_is_let_in(daemon, queue):
