@@ -167,8 +167,9 @@ BEGIN
                lease_end = f.base - 1 + f.take, attempt = 1, consumed_at = v_now,
                retries = CASE WHEN f.us = 0 THEN 0 ELSE k.retries END
           FROM (SELECT c.*, v_base[c.row] AS base, x.at
-                  FROM unnest(p_claim_row, p_claim_group, p_claim_take, p_claim_whole, p_claim_lease,
-                              p_claim_us) AS c (row, grp, take, whole, lease, us)
+                  FROM (SELECT unnest(p_claim_row) AS row, unnest(p_claim_group) AS grp, unnest(p_claim_take) AS take,
+                               unnest(p_claim_whole) AS whole, unnest(p_claim_lease) AS lease,
+                               unnest(p_claim_us) AS us) AS c
                  CROSS JOIN LATERAL (SELECT x.ctid AS at FROM queend.cursors x
                                       WHERE x.partition_id = p_part[c.row] AND x.group_id = c.grp
                                         AND x.committed + 1 = v_base[c.row] AND x.lease_until <= v_now
