@@ -60,7 +60,7 @@ def daemon(start_daemon, keys, tmp_path_factory):
 # A copy is refused as long as nobody listed its target.
 @pytest.mark.parametrize(("page", "language", "statuses"), [
     ("http.md", "", [400, 400, 201, 201, 201]), ("push-formats.md", "", [201]), ("encryption.md", "", [200]),
-                                                            ("migration.md", "sh", [403, 200, 403])])
+    ("migration.md", "sh", [403, 200, 403]), ("delays.md", "sh", [200])])
 def test_commands(daemon, page, language, statuses):
     found = commands(page, language)
     assert len(found) == len(statuses), found
@@ -110,17 +110,49 @@ def test_reads_by_offset(client):
             assert client.post(route.replace("{group}", "readers"), body).status == 200, (route, body)
 
 
+def test_streams(daemon, client):
+    """What comes has the members that the page shows, in their order."""
+    client.configure("orders", leaseTime=1)
+    found = commands("live.md")
+    shown = [one for one in blocks("live.md") if one.startswith("retry:")]
+    assert len(found) == len(shown) == 2
+    for (command, _), events in zip(found, shown, strict=True):
+        client.push("orders", {"n": 1})
+        told = subprocess.run(["bash", "-c", command.replace("localhost:6632", f"127.0.0.1:{daemon.port}")],
+                              capture_output=True, text=True).stdout
+        first = [line.partition(":")[0] for line in events.split("\n\n")[1].strip().split("\n")]
+        assert told.startswith(events.split("\n\n")[0] + "\n\n")
+        assert [line.partition(":")[0] for line in told.split("\n\n")[1].split("\n")] == first
+        names, here = (re.findall(r'"(\w+)":', re.search("^data: (.*)", text, re.M)[1]) for text in (events, told))
+        assert names == [name for name in here if name in names][:len(names)], (names, here)
+
+
+def shell(daemon, folder, line):
+    """A command of `queend`, as one types it."""
+    environment = preloaded({"PATH": os.environ["PATH"], "PYTHONPATH": str(PACKAGE), "LANG": "C.UTF-8",
+                             "QUEEND_URL": f"http://127.0.0.1:{daemon.port}", "XDG_CONFIG_HOME": str(folder)})
+    return subprocess.run(["bash", "-c", line.replace("queend ", f"{sys.executable} -m queend ", 1)], cwd=folder,
+                          env=environment, capture_output=True, text=True)
+
+
 def test_commands_by_symptom(daemon, client, tmp_path):
     client.push("orders", {"n": 1}, partition="customer-7")
     client.pop("orders", consumerGroup="billing")
     lines = [line for block in blocks("troubleshooting.md") for line in re.findall(r"^\$ (.*)", block, re.M)]
     assert len(lines) >= 7 and all(line.startswith("queend ") for line in lines)
-    environment = preloaded({"PATH": os.environ["PATH"], "PYTHONPATH": str(PACKAGE), "LANG": "C.UTF-8",
-                             "QUEEND_URL": f"http://127.0.0.1:{daemon.port}", "XDG_CONFIG_HOME": str(tmp_path)})
     for line in lines:
-        done = subprocess.run(["bash", "-c", line.replace("queend ", f"{sys.executable} -m queend ", 1)], cwd=tmp_path,
-                              env=environment, capture_output=True, text=True)
+        done = shell(daemon, tmp_path, line)
         assert done.returncode == 0, (line, done)
+
+
+def test_the_first_commands(daemon, tmp_path):
+    """`tail -f` has no end: tests/cli/test_cli_messages.py. Here it prints what there is."""
+    lines = blocks("cli.md")[0].splitlines()
+    assert lines[-1] == "queend tail -f orders"
+    for line in [*lines[:-1], "queend tail orders"]:
+        done = shell(daemon, tmp_path, line)
+        assert done.returncode == 0, (line, done)
+        assert '{"n":1}' in done.stdout or not re.search("pop|tail", line), (line, done)
 
 
 def test_the_reference_of_metrics_is_what_is_told(daemon):
