@@ -114,6 +114,9 @@ def test_refusals():
     assert refused(QUEUE, b"consumerGroup=" + b"x" * 256) == "consumerGroup must be valid text of at most 255 bytes"
     assert refused(b"/api/v1/pop/queue/"
                    + b"x" * 256) == "The queue name in the path must be valid text of 1 to 255 bytes"
+    assert refused(QUEUE, b"format=xml") == refused(QUEUE, b"format=%ff") == "format must be json or cloudevents"
+    assert refused(ANY, b"namespace=%ff") == "namespace must be valid text of at most 255 bytes"
+    assert probe_pop(QUEUE, b"namespace=%ff&task=" + b"x" * 256) == DEFAULTS, "of pops that name no queue"
     assert refused(PARTITION + b"x" * 255) == "The partition name in the path must be valid text of at most 255 bytes"
 
 

@@ -43,16 +43,20 @@ cdef bint param_stray(Slice name, const Param* table, int n, int of, bint picky,
     refuse_stray(e, name, meant, NULL, 0)
     return True
 
+cdef bint param_name(const Param* p, const ParamValue* v, ApiError* e) noexcept nogil:
+    # May it be a name? Of a row of text, where that is asked only sometimes.
+    if v.found >= 0 and v.text.n <= NAME_MAX:
+        return True
+    e.status = 400
+    snprintf(e.text, 239, b"%s must be valid text of at most 255 bytes", p.name.p)
+    return False
+
 cdef bint param_take(const Param* p, ParamValue* v, ApiError* e) noexcept nogil:
     # The value by its kind. Empty is as good as absent.
     cdef const char* text = p.name.p
     cdef size_t i
     if p.kind == PARAM_NAME:
-        if v.found > 0 and v.text.n <= NAME_MAX:
-            return True
-        e.status = 400
-        snprintf(e.text, 239, b"%s must be valid text of at most 255 bytes", text)
-        return False
+        return param_name(p, v, e)
     if p.kind == PARAM_TEXT or v.found > 0 and v.text.n == 0:
         return True
     if p.kind == PARAM_TRUTH:

@@ -39,8 +39,8 @@ param_is(&pop_params[ASKED_ON_DELIVERY], b"commitOnDelivery", PARAM_TRUTH, OF_BO
 param_is(&pop_params[ASKED_PARTITIONS], b"partitions", PARAM_NUMBER, OF_BOTH, 1, 1000000)
 param_is(&pop_params[ASKED_MODE], b"subscriptionMode", PARAM_TEXT, OF_BOTH, 0, 0)
 param_is(&pop_params[ASKED_FROM], b"subscriptionFrom", PARAM_TEXT, OF_BOTH, 0, 0)
-param_is(&pop_params[ASKED_NAMESPACE], b"namespace", PARAM_NAME, OF_POP, 0, 0)
-param_is(&pop_params[ASKED_TASK], b"task", PARAM_NAME, OF_POP, 0, 0)
+param_is(&pop_params[ASKED_NAMESPACE], b"namespace", PARAM_TEXT, OF_POP, 0, 0)       # names, where no queue is named
+param_is(&pop_params[ASKED_TASK], b"task", PARAM_TEXT, OF_POP, 0, 0)
 param_is(&pop_params[ASKED_AUTOPILOT], b"autopilot", PARAM_TRUTH, OF_POP, 0, 0)
 param_is(&pop_params[ASKED_FRAMES], b"frames", PARAM_TRUTH, OF_BOTH, 0, 0)
 param_is(&pop_params[ASKED_FORMAT], b"format", PARAM_TEXT, OF_BOTH, 0, 0)
@@ -85,6 +85,9 @@ cdef bint pop_asked(int route, Slice path, const ParamValue* v, Arena* a, const 
         return False
     q.group = v[ASKED_GROUP].text if v[ASKED_GROUP].text.n else slice_lit(b"__QUEUE_MODE__")
     if route == ROUTE_POP_ANY:
+        if (not param_name(&pop_params[ASKED_NAMESPACE], &v[ASKED_NAMESPACE], e)
+                or not param_name(&pop_params[ASKED_TASK], &v[ASKED_TASK], e)):
+            return False
         q.ns = v[ASKED_NAMESPACE].text
         q.task = v[ASKED_TASK].text
         if q.ns.n == 0 and q.task.n == 0:
@@ -96,7 +99,7 @@ cdef bint pop_asked(int route, Slice path, const ParamValue* v, Arena* a, const 
     q.auto_ack = v[ASKED_AUTO_ACK].yes or v[ASKED_ON_DELIVERY].yes
     q.autopilot = v[ASKED_AUTOPILOT].yes
     q.frames = v[ASKED_FRAMES].yes
-    if v[ASKED_FORMAT].text.n:
+    if v[ASKED_FORMAT].found < 0 or v[ASKED_FORMAT].text.n:
         q.events = not q.frames and slice_is(v[ASKED_FORMAT].text, b"cloudevents")
         if not slice_is(v[ASKED_FORMAT].text, b"cloudevents") and not slice_is(v[ASKED_FORMAT].text, b"json"):
             return refuse(e, b"format must be json or cloudevents")
