@@ -23,6 +23,7 @@ from ..auth.levels import READ
 from ..service.retention import KINDS, Figures
 from .answer import Json
 from .backlogs import backlogs
+from .counters import JOB, WORKER
 from .maintenance import NONE, database_answers
 from .prometheus import QUEUES, minutes, pools
 from .route import Routes
@@ -109,8 +110,8 @@ def engine(stats: dict[str, Any]) -> Iterator[Metric]:
     """The core's counters: per job type with latency histograms, per worker, and the cluster families of this
     instance."""
     jobs, workers = stats["jobs"], stats["workers"]
-    for key in ("requests", "items", "errors", "calls"):
-        family = CounterMetricFamily(f"queend_{key}", f"Per job type: {key.replace('_', ' ')}.", labels=["type"])
+    for key, text in JOB.items():
+        family = CounterMetricFamily(f"queend_{key}", text, labels=["type"])
         for name, job in jobs.items():
             family.add_metric([name], job[key])
         yield family
@@ -139,7 +140,7 @@ def engine(stats: dict[str, Any]) -> Iterator[Metric]:
         yield family
     for key in workers[0]:
         kind = GaugeMetricFamily if key in LIVE else CounterMetricFamily
-        family = kind(f"queend_worker_{key}", f"Per worker: {key.replace('_', ' ')}.", labels=["worker"])
+        family = kind(f"queend_worker_{key}", WORKER[key], labels=["worker"])
         for number, worker in enumerate(workers):
             family.add_metric([str(number)], worker[key])
         yield family
@@ -154,7 +155,7 @@ def engine(stats: dict[str, Any]) -> Iterator[Metric]:
     yield cluster("queen_cluster_transactions", "Transactions of this instance since its start.",
                   jobs["transaction"]["requests"])
     for family, key in (("db_errors", "db_errors"), ("dlq", "dead_lettered")):
-        yield cluster(f"queen_cluster_{family}", f"{key.replace('_', ' ')} of this instance since its start.",
+        yield cluster(f"queen_cluster_{family}", f"{WORKER[key].rstrip('.')}, of this instance since its start.",
                       sum(worker[key] for worker in workers))
 
 
