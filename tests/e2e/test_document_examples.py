@@ -8,6 +8,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 
+import psycopg
 import pyarrow as pa
 import pytest
 import requests
@@ -15,6 +16,7 @@ from support.daemon import PACKAGE, ROOT
 from support.sanitizer import preloaded
 from support.wait import until
 
+from queend.config import load
 
 
 def blocks(page: str, language: str = "") -> list[str]:
@@ -74,6 +76,18 @@ def test_an_encrypted_queue_is_one(daemon, client):
     assert run(daemon, commands("encryption.md")[0][0])[0] == 200
     client.push("payroll", {"n": 1})
     assert client.pop("payroll")[0]["data"] == {"n": 1}
+    live, dead = re.findall(r"`(SELECT DISTINCT [^`]*)`", (ROOT / "docs/encryption.md").read_text())
+    with psycopg.connect(daemon.conninfo) as database:
+        assert ("2026",) in database.execute(live).fetchall() and database.execute(dead).fetchall() == []
+
+
+def test_settings_of_peers(monkeypatch):
+    lines = [line.partition("=") for block in blocks("peers.md", "sh") for line in block.splitlines()]
+    assert len(lines) == 3
+    for name, _, value in lines:
+        monkeypatch.setenv(name, value)
+    settings = load()
+    assert {name: getattr(settings, name.lower()) for name, _, _ in lines} == {name: value for name, _, value in lines}
 
 
 def test_the_arrow_push(daemon, client):
