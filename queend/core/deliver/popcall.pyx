@@ -62,7 +62,7 @@ cdef void popcall_take(PopCall* call, PopJob* j) noexcept nogil:
     j.first_cursor = call.n_cursors
     memcpy(call.cursors + call.n_cursors, j.cursors, j.n_cursors * sizeof(Cursor*))
     call.n_cursors += j.n_cursors
-    job_move(&j.job, JOB_FLYING)
+    pop_move(j, POP_FETCHING)
     joblist_add(&call.base.jobs, &j.job)
 
 cdef void popcall_bounds(PopCall* call, PopArgs* a) noexcept nogil:
@@ -169,7 +169,8 @@ cdef void popcall_again(PopCall* call, int status) noexcept nogil:
         elif status or not j.until_us and j.job.errors and now - j.job.born_us > e.patience_us:
             pop_fail(j, 503, "The database did not answer in time; try again")
         else:
-            job_queue(&j.job, &e.woken)
+            pop_move(j, POP_LEASING)
+            joblist_add(&e.woken, &j.job)
         j = <PopJob*>joblist_take(&call.base.jobs)
 
 cdef void popcall_ready(PopCall* call) noexcept nogil:
@@ -231,7 +232,8 @@ cdef void popcall_trouble(PopCall* call, PGresult* res, int outcome) noexcept no
     while call.base.jobs.first != NULL:
         j = <PopJob*>joblist_take(&call.base.jobs)
         j.n_cursors = 0
-        job_look_up(&j.job, &e.wait_reload)
+        pop_move(j, POP_RESOLVING)
+        joblist_add(&e.wait_reload, &j.job)
 
 cdef void popcall_error(PopCall* call, PGresult* res) noexcept nogil:
     # The server said why, and that nothing was claimed.
@@ -366,7 +368,8 @@ cdef void popcall_answer(Engine* e, PopJob* j, PGresult* res, const int* rows) n
         pop_after_empty(e, j)
     else:
         # the hint was stale: the next candidates, until there are none
-        job_queue(&j.job, &e.woken)
+        pop_move(j, POP_LEASING)
+        joblist_add(&e.woken, &j.job)
 
 cdef void pop_after_empty(Engine* e, PopJob* j) noexcept nogil:
     # A specific pop asked and got nothing: it waits for its cursor to become ready, or is answered.
@@ -382,7 +385,8 @@ cdef void pop_after_empty(Engine* e, PopJob* j) noexcept nogil:
             refused = pop_park(e, j)
         uv_mutex_unlock(&book.lock)
     if again:
-        job_queue(&j.job, &e.woken)
+        pop_move(j, POP_LEASING)
+        joblist_add(&e.woken, &j.job)
     elif refused != NULL:
         pop_fail(j, 503, refused)
     elif not parked:
@@ -416,7 +420,7 @@ cdef void pop_answered(PopJob* j, int n) noexcept nogil:
         pop_give_back(engine_of(r.worker), j)
         pop_fail(j, 503, "Out of memory")
         return
-    job_move(&j.job, JOB_DONE)
+    pop_move(j, POP_COMPLETED)
     j.n_messages = n
     r.on_unsent = pop_unsent
     r.worker.counters.op[OP_POP].items += n

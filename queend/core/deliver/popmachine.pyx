@@ -1,6 +1,6 @@
-# The pop state machine. One request: RESOLVING (names, group, candidates from the book), QUEUED, FLYING (fused: one
-# statement claims and reads for many requests), DONE; a long poll that finds nothing goes to PARKED, in the book, and
-# back. Its states are those of any job (state/jobs).
+# The pop state machine. One request: PENDING → RESOLVING (names, group, candidates from the book) → LEASING and
+# FETCHING (fused: one statement claims and reads for many requests) → COMPLETED, EMPTY or FAILED; a long poll goes from
+# EMPTY to PARKED in the book and back. All moves go through pop_move.
 
 cdef JobKind POP_JOB
 POP_JOB.op = OP_POP
@@ -133,11 +133,12 @@ cdef bint pop_names(Worker* w, PopJob* j) noexcept nogil:
         return True
     j.job.tries += 1
     j.asked = True
+    pop_move(j, POP_RESOLVING)
     if j.queue == NULL:
-        job_look_up(&j.job, &engine_of(w).wait_reload)
+        joblist_add(&engine_of(w).wait_reload, &j.job)
         engine_reload(w)
     else:
-        job_look_up(&j.job, &engine_of(w).resolving)
+        joblist_add(&engine_of(w).resolving, &j.job)
     return False
 
 cdef inline bint pop_stale(PopJob* j) noexcept nogil:
@@ -220,9 +221,11 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
     elif parked:
         return                    # whoever took it out of the book since has it now: nothing of it may be looked at
     elif j.n_cursors:
-        job_queue(&j.job, &e.claims.jobs if cached else &e.pops.jobs)
+        pop_move(j, POP_LEASING)
+        joblist_add(&e.claims.jobs if cached else &e.pops.jobs, &j.job)
     elif stale:
-        job_queue(&j.job, &e.woken)
+        pop_move(j, POP_LEASING)
+        joblist_add(&e.woken, &j.job)
     else:
         pop_empty(j, WHY_EXPIRED if j.until_us else j.why)
 
@@ -285,7 +288,7 @@ cdef const char* pop_park(Engine* e, PopJob* j) noexcept nogil:
     if j.until_us and not j.job.stands:
         j.job.stands = True
         atomic_add64(&jobs_standing, 1)
-    job_move(&j.job, JOB_PARKED)
+    pop_move(j, POP_PARKED)
     return NULL
 
 cdef void pop_wait_or_answer(Worker* w, PopJob* j, int why) noexcept nogil:
@@ -317,4 +320,5 @@ cdef bint pop_barred(Round* r, Job* job) noexcept nogil:
     return j.queue != NULL and refused_is(r, job, True, j.queue.name, j.req.group)
 
 cdef void pop_retry(Engine* e, Job* job) noexcept nogil:
-    job_queue(job, &e.woken)
+    pop_move(<PopJob*>job, POP_LEASING)
+    joblist_add(&e.woken, job)

@@ -29,6 +29,19 @@ cdef void job_move(Job* j, int state) noexcept nogil:
         engine_of(j.r.worker).queued_jobs -= 1
         engine_of(j.r.worker).queued_bytes -= <int64_t>j.bytes
 
+cdef void pop_move(PopJob* j, int state) noexcept nogil:
+    j.state = state
+    if state == POP_RESOLVING:
+        job_move(&j.job, JOB_RESOLVING)
+    elif state == POP_LEASING:
+        job_move(&j.job, JOB_QUEUED)
+    elif state == POP_FETCHING:
+        job_move(&j.job, JOB_FLYING)
+    elif state == POP_PARKED:
+        job_move(&j.job, JOB_PARKED)
+    elif state == POP_COMPLETED or state == POP_EMPTY or state == POP_FAILED:
+        job_move(&j.job, JOB_DONE)
+
 cdef bint job_again(Job* j, int blame, int64_t now) noexcept nogil:
     # It met an error that was not its own. Once more?
     j.errors += 1 if j.errors < 255 else 0
