@@ -86,9 +86,9 @@ test-schema: build ## ask a daemon everything /openapi.json says may be asked: 2
 	@SUDO="$(SUDO)" sh tools/system.sh tests
 	@$(BIN)/python -m pytest tests/schema -s --schema-calls 20000 $(ARGS)
 
-test-sdk: build ## the published clients' own tests, all of them, with and without tokens: about 3 minutes
+test-sdk: build ## the published clients' own tests, all of them, with and without tokens, and their load: about 5 minutes
 	@SUDO="$(SUDO)" sh tools/system.sh tests
-	@$(BIN)/python -m pytest tests/e2e/test_sdk_own.py -s --sdk-tests $(ARGS)
+	@$(BIN)/python -m pytest tests/e2e/test_sdk_own.py tests/e2e/test_sdk.py::test_load -s --sdk-tests $(ARGS)
 
 SPARK = SUDO="$(SUDO)" sh tools/system.sh spark && $(BIN)/python tools/requirements.py spark | $(BIN)/pip install --quiet --disable-pip-version-check -r /dev/stdin
 
@@ -156,7 +156,7 @@ ways: $(VENV)/.ready ## which functions of which files a push, a pop and an ackn
 # The whole core once more, by clang; nothing but the fuzz targets is built this way.
 FUZZ := $(CURDIR)/.fuzz
 FUZZ_FLAGS := -O1 -g1
-$(FUZZ)/fuzz: $(VENV)/.ready tools/fuzz.sh tests/fuzz/targets.pyx tests/fuzz/main.c queend/_core.pyx $(shell find queend/core -type f)
+$(FUZZ)/fuzz: $(VENV)/.ready tools/fuzz.sh tests/fuzz/targets.pyx tests/fuzz/main.c tests/fuzz/ignored.txt queend/_core.pyx $(shell find queend/core -type f)
 	@SUDO="$(SUDO)" sh tools/system.sh fuzz
 	@FUZZ_FLAGS='$(FUZZ_FLAGS)' sh tools/fuzz.sh $(BIN)/python $(FUZZ)
 

@@ -26,7 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--schema-calls", type=int, default=0,
                      help="tests/schema: at least so many calls of schemathesis along the links of the document")
     parser.addoption("--sdk-tests", action="store_true",
-                     help="tests/e2e/test_sdk_own.py: all of the SDK's own tests, minutes instead of seconds")
+                     help="tests/e2e: all of the SDK's own tests and its whole load, minutes instead of seconds")
     parser.addoption("--spark", action="store_true", help="tests/spark too: `make test-spark`")
     parser.addoption("--dashboard", action="store_true", help="tests/dashboard too: `make test-dashboard`")
     parser.addoption("--packages", action="store_true", help="tests/packages too: `make test-packages`")

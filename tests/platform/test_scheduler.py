@@ -23,8 +23,10 @@ def test_the_others_go_on(tmp_path: Path) -> None:
     (tmp_path / "test_stuck.py").write_text(STUCK)
     watchdog = ["-o", "faulthandler_timeout=5", "-o", "faulthandler_exit_on_timeout=true"]
     run = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", "--dist",
-                          "loadscope", *watchdog, tmp_path],
-                         env={"PYTHONPATH": str(TESTS)}, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+                          "loadscope", "-p", "xdist.plugin", *watchdog, tmp_path],
+                         # no other plugin: every interpreter of the run would import them all
+                         env={"PYTHONPATH": str(TESTS), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}, cwd=tmp_path,
+                         capture_output=True, text=True, timeout=300)
     assert "2 failed, 45 passed" in run.stdout, run.stdout + run.stderr
     assert "test_ends" in run.stdout and "test_hangs" in run.stdout
     assert "test_stuck.py\", line 6 in test_hangs" in run.stdout + run.stderr, "where it hangs"

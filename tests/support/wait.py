@@ -12,9 +12,11 @@ PATIENCE = 180.0
 
 def until(look: Callable[[], Seen], what: str, seconds: float = PATIENCE) -> Seen:
     """Looks again and again until something true is seen, and returns it. Fails after `seconds`, naming `what`."""
-    deadline = time.monotonic() + seconds
+    begin = time.monotonic()
     while True:
         if seen := look():
             return seen
-        assert time.monotonic() < deadline, f"waited {seconds} s in vain: {what}"
-        time.sleep(0.005)
+        waited = time.monotonic() - begin
+        assert waited < seconds, f"waited {seconds} s in vain: {what}"
+        # A look may be a request, or a connection: the longer it takes anyway, the less they are hurried.
+        time.sleep(min(0.05, 0.005 + waited / 50))
