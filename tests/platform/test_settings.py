@@ -64,7 +64,7 @@ ELSEWHERE = {
     "platform/test_secrecy.py": "QUEEND_CORE_DUMPS",
     "platform/test_serve.py": "PORT QUEEND_DATA_DIR",
     "platform/test_static.py": "WEBAPP_ROOT QUEEND_DASHBOARD",
-    "platform/test_stats.py": "STATS_INTERVAL_MS",
+    "platform/test_stats.py": "STATS_INTERVAL_MS STATS_RECONCILE_INTERVAL_MS",
     "platform/test_tls.py": "PG_USE_SSL PG_SSL_REJECT_UNAUTHORIZED",
     "platform/test_tracing.py": "QUEEND_OTLP_ENDPOINT QUEEND_OTLP_HEADERS QUEEND_OTLP_SHARE",
     "platform/test_watch.py": "QUEEND_STUCK_MS QUEEND_CONTROL_STUCK_MS",
@@ -325,7 +325,7 @@ def test_rows_that_a_transaction_removes(start: Callable[..., Daemon], kind: str
         assert database.execute(most).fetchone() == (1,)
 
 
-@sees("STATS_RECONCILE_INTERVAL_MS", "LOG_LEVEL")
+@sees("LOG_LEVEL")
 def test_services(start: Callable[..., Daemon]) -> None:
     daemon = start(EVICTION_INTERVAL=100, STATS_INTERVAL_MS=100, STATS_RECONCILE_INTERVAL_MS=1000, LOG_LEVEL="debug")
     with daemon.client() as client, psycopg.connect(daemon.conninfo, autocommit=True) as database:

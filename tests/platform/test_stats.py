@@ -138,16 +138,19 @@ def test_depth_of_a_group(client: Client, queue: str) -> None:
     assert client.get("/api/v1/resources/queues/no-such/depth").status == 404
 
 
-def test_looks_come_as_often_as_they_are_asked_for(start_daemon: Callable[..., Daemon]) -> None:
-    """Of ten looks two were closer to each other than half of the default, 10 s."""
-    with psycopg.connect(start_daemon(STATS_INTERVAL_MS=100).conninfo, autocommit=True) as database:
+@pytest.mark.parametrize(("column", "default_s"), [("looked_at", 10), ("full_at", 120)])
+def test_looks_and_walks_come_as_often_as_they_are_asked_for(start_daemon: Callable[..., Daemon], column: str,
+                                                             default_s: int) -> None:
+    """Of four two were closer to each other than half of the default."""
+    daemon = start_daemon(STATS_INTERVAL_MS=100, STATS_RECONCILE_INTERVAL_MS=1000)
+    with psycopg.connect(daemon.conninfo, autocommit=True) as database:
         seen: dict[int, None] = {}
 
-        def looked() -> bool:
-            seen.update(dict.fromkeys(at for at, in database.execute("SELECT looked_at FROM queend.stats")))
-            return len(seen) > 10
-        until(looked, "ten looks")
-        assert min(after - before for before, after in pairwise(seen)) < 5_000_000
+        def four() -> bool:
+            seen.update(dict.fromkeys(at for at, in database.execute(f"SELECT {column} FROM queend.stats")))
+            return len(seen) > 3
+        until(four, "four of them")
+        assert min(after - before for before, after in pairwise(seen)) < default_s * 500_000
 
 
 def test_two_daemons_keep_one_set_of_figures(start_daemon: Callable[..., Daemon]) -> None:
