@@ -9,6 +9,7 @@ from queend.service.migrate import migrate
 RESULTS = {
     "push": "ord int4, status int2, base int8, created_at int8, dup_offset _int8, dup_at _int8, seen bytea",
     "push_due": "ord int4, status int2, base int8, created_at int8, dup_offset _int8, dup_at _int8, seen bytea",
+    "push_one": "ord int4, status int2, base int8, created_at int8, dup_offset _int8, dup_at _int8, seen bytea",
     "pop": "ord int4, status int2, attempt int4, first int8, take int4, base int8, n int4, created_at int8, ids bytea, "
            "body bytea, meta bytea, head int8, until int8, buried int4",
     "ack": "ord int4, status int2, codes bytea, released bool, committed int8, head int8, retry_until int8",
@@ -67,6 +68,13 @@ def test_no_statement_is_without_a_contract():
 def test_what_notes_delivery_moments_takes_what_the_plain_one_takes():
     types = {name: types for name, _, types in probe_statements()}
     assert types["push_due"] == types["push"] and types["transaction_due"] == types["transaction"]
+
+
+def test_the_push_of_one_row_takes_the_elements_of_what_push_takes(migrated):
+    element = dict(migrated.execute("SELECT oid::int, typelem::int FROM pg_type WHERE typcategory = 'A'").fetchall())
+    types = {name: types for name, _, types in probe_statements()}
+    version, *arrays = types["push"][:20]
+    assert types["push_one"] == [version, *map(element.get, arrays), types["push"][-1]]
 
 
 @pytest.mark.parametrize("name,text,types", probe_statements(), ids=[name for name, _, _ in probe_statements()])

@@ -17,6 +17,8 @@ TRANSACTION = (f"SELECT * FROM queend.transaction(%s, %s::int[], {PUSH}, %s::int
                " %s::bytea[], %s::bytea[],"
         " %s::int[], %s::int[], %s::text[], %s::uuid[], %s::int[], %s::int[])")
 PUSHED_CLAIMS = "%s::int[], %s::int[], %s::int[], %s::boolean[], %s::uuid[], %s::bigint[]"
+PUSH_ONE = ("SELECT * FROM queend.push_one(%s, %s, %s, %s, %s, %s::smallint, %s::uuid, %s::uuid, %s, %s, %s::bytea,"
+            " %s, %s, %s, %s, %s, %s::uuid, %s, %s, %s)")
 PUSH_CLAIM = f"SELECT * FROM queend.push(%s, %s::int[], {PUSH}, NULL, {PUSHED_CLAIMS})"
 
 

@@ -7,13 +7,14 @@ import uuid
 import psycopg
 import pytest
 from psycopg.rows import namedtuple_row
-from sql.calls import ACK_LEASED, CLAIM, PUSH_CLAIM, TRANSACTION
+from sql.calls import ACK_LEASED, CLAIM, PUSH_CLAIM, PUSH_ONE, TRANSACTION
 from sql.records import ACK, PUSH, Session, batch, id4, id7, new_lease, push_arrays
 
 PARTITIONS, ROWS = 100_000, 10
 HOT = ("-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off -c"
        " enable_sort=off -c jit=off")
 HOUR = 3_600_000_000
+OF_LEASE = "8" + new_lease()[1:]      # it names its partition
 PUSH_CALL = f"SELECT * FROM queend.push(%s, %s::int[], {PUSH})"
 POP_CALL = ("SELECT * FROM queend.pop(0, %s::int[], %s::int[], %s::int[], %s::boolean[], %s::int[], %s::int[],"
             " %s::boolean[], %s::uuid[],"
@@ -124,6 +125,16 @@ def test_no_call_scans_and_each_touches_few_pages(loaded, moment):
         for most, call, values in calls(queue, group, parts):
             touched = session.pages(call, *values)
             assert touched <= 120 + most * count, (count, call, touched)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_the_push_of_one_row(loaded, named):
+    _, session, _, group, all_parts = loaded
+    for part in all_parts[40_000 + named::977][:20]:
+        head, at = session.rows("SELECT base + n AS head, created_at FROM queend.log WHERE partition_id = %s"
+                                " ORDER BY base DESC LIMIT 1", part)[0]
+        values = [0, part & 63, *batch(part, [id7()]), -1 if named else 0, 1, group, 1, True, OF_LEASE, 0, head, at]
+        assert session.pages(PUSH_ONE, *values) <= 60
 
 
 @pytest.mark.parametrize("count", [1, 100])

@@ -51,6 +51,11 @@ cdef inline void call_asks(Call* c, int statement) noexcept nogil:
     c.statement = statement
     args_begin(&c.engine.args, &STATEMENTS[statement])
 
+cdef inline void call_single(Call* c, int statement) noexcept nogil:
+    # It is the statement for one, and its parameters are written.
+    c.statement = statement
+    args_single(&c.engine.args, &STATEMENTS[statement])
+
 cdef void call_drop(Call* c) noexcept nogil:
     # There was nothing to send.
     permit_give(c.limit)

@@ -148,13 +148,19 @@ cdef void args_end(Args* a, Params* p, int64_t version) noexcept nogil:
         arg = &a.at[i]
         if a.of.versioned and i == 0:
             params_int8(p, version)
-        elif arg.elem_oid:
+        elif arg.elem_oid and a.of.elements[i]:
             params_array(p, arg)
+        elif arg.elem_oid:
+            params_element(p, arg)
         elif arg.n:
             p.failed = p.failed or arg.buf.failed
             params_bytes(p, arg.buf.data, arg.buf.len)
         else:
             params_null(p)
+
+cdef inline void args_single(Args* a, const StatementDef* one) noexcept nogil:
+    # They go to another statement, whose parameters are the elements: arrays of one at most were written.
+    a.of = one
 
 cdef void args_free(Args* a) noexcept nogil:
     cdef int i

@@ -139,6 +139,19 @@ cdef inline void params_array(Params* p, PgArray* a) noexcept nogil:
         p.too_large = not a.buf.failed
     params_bytes(p, a.buf.data, a.buf.len)
 
+cdef inline void params_element(Params* p, PgArray* a) noexcept nogil:
+    # Its one element by itself; NULL where there is none.
+    cdef uint32_t size = 0
+    if a.buf.failed or a.buf.len > 0x3fffffff:
+        p.failed = True
+        p.too_large = not a.buf.failed
+        params_null(p)
+    elif a.n == 0 or a.has_null:
+        params_null(p)
+    else:
+        memcpy(&size, a.buf.data + PGARRAY_HEADER, 4)
+        params_bytes(p, a.buf.data + PGARRAY_HEADER + 4, be32toh(size))
+
 cdef inline void params_int8(Params* p, int64_t v) noexcept nogil:
     p.scalar[p.n] = htobe64(<uint64_t>v)
     params_bytes(p, &p.scalar[p.n], 8)

@@ -1,6 +1,7 @@
 # The statements of the hot path: one per function of sql/function, prepared on every connection, called by number. A
-# signature has one letter per parameter: q bigint, i integer, t text, y bytea, u uuid, j jsonb, b boolean; a capital is
-# the array of it, S smallint[], B boolean[], D double precision[]; v is the version of the catalog. Names: pg/args.
+# signature has one letter per parameter: q bigint, i integer, s smallint, t text, y bytea, u uuid, j jsonb, b boolean;
+# a capital is the array of it, S smallint[], B boolean[], D double precision[]; v is the version of the catalog. Names:
+# pg/args.
 
 cdef enum:
     OID_BOOL = 16
@@ -44,6 +45,7 @@ cdef enum:
     STMT_LEASES_ENDED
     STMT_QUEUE_SIZES
     STMT_PUSH_DUE
+    STMT_PUSH_ONE
     STMT_TRANSACTION_DUE
     STMT_CYCLE
     STMT_TAKE_BACK
@@ -144,6 +146,7 @@ cdef StatementDef[STMT_COUNT] STATEMENTS
 cdef Oid statement_type(char letter) noexcept nogil:
     if letter == b'q' or letter == b'v': return OID_INT8
     if letter == b'i': return OID_INT4
+    if letter == b's': return OID_INT2
     if letter == b't': return OID_TEXT
     if letter == b'y': return OID_BYTEA
     if letter == b'u': return OID_UUID
@@ -186,8 +189,8 @@ cdef void statement_define(StatementDef* d, const char* name, const char* signat
 
 cdef inline bint statement_stores(int statement) noexcept nogil:
     # Does it need space on the server's disk?
-    return (statement == STMT_PUSH or statement == STMT_PUSH_DUE or statement == STMT_TRANSACTION
-            or statement == STMT_TRANSACTION_DUE or statement == STMT_CYCLE)
+    return (statement == STMT_PUSH or statement == STMT_PUSH_DUE or statement == STMT_PUSH_ONE
+            or statement == STMT_TRANSACTION or statement == STMT_TRANSACTION_DUE or statement == STMT_CYCLE)
 
 cdef void statement_fence(StatementDef* d) noexcept nogil:
     # It ends with a look at the clock, for every row it returns, after all its work and under its locks: a statement
@@ -204,6 +207,7 @@ cdef const StatementDef* statements_open() noexcept nogil:
     cdef StatementDef* s = STATEMENTS
     statement_define(&s[STMT_PUSH], b"push", b"vIIIISUUYYYQIIIBUQQQIQQ")
     statement_define(&s[STMT_PUSH_DUE], b"push_due", b"vIIIISUUYYYQIIIBUQQQIQQ")
+    statement_define(&s[STMT_PUSH_ONE], b"push_one", b"viiiisuuyyyqiiibuqqq")    # those of push, but for places to look
     statement_define(&s[STMT_POP], b"pop", b"vIIIBIIBUQQQQQI")
     statement_define(&s[STMT_ACK], b"ack", b"vIIUIYYIQIIT")
     statement_define(&s[STMT_TRANSACTION], b"transaction", b"vIIIISUUYYYIIUIYYIITUIIQQIQQb")
@@ -259,6 +263,7 @@ cdef const StatementDef* statements_open() noexcept nogil:
              b"SELECT pg_current_snapshot()::text, version, queend.now_us() FROM queend.catalog")
     statement_fence(&s[STMT_PUSH])
     statement_fence(&s[STMT_PUSH_DUE])
+    statement_fence(&s[STMT_PUSH_ONE])
     statement_fence(&s[STMT_POP])
     statement_fence(&s[STMT_ACK])
     statement_fence(&s[STMT_TRANSACTION])
