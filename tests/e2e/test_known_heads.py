@@ -17,15 +17,16 @@ ALONE = 8       # pushes of one daemon in a row, until it names the head (HEAD_A
 
 
 class Names:
-    """How many heads were named to queend.push in a database, also by calls that were undone."""
+    """How many heads were named to queend.push and queend.push_one in a database, also by calls that were undone."""
 
     def __init__(self, conninfo: str):
         self.conninfo = conninfo
         self.db = psycopg.connect(conninfo, autocommit=True)
         self.db.execute("CREATE SEQUENCE public.named MINVALUE 0")
-        text, = self.db.execute("SELECT pg_get_functiondef('queend.push'::regproc)").fetchone()
-        count = "\nBEGIN\n    PERFORM nextval('public.named') FROM unnest(p_hint) AS h WHERE h = -1;\n"
-        self.db.execute(text.replace("\nBEGIN\n", count, 1).encode())
+        for name, hints in (("push", "unnest(p_hint) AS h"), ("push_one", "(SELECT p_hint) AS x (h)")):
+            text, = self.db.execute(f"SELECT pg_get_functiondef('queend.{name}'::regproc)").fetchone()
+            count = f"\nBEGIN\n    PERFORM nextval('public.named') FROM {hints} WHERE h = -1;\n"
+            self.db.execute(text.replace("\nBEGIN\n", count, 1).encode())
 
     def take(self) -> int:
         """Since it was asked last."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from sql.calls import ACK_LEASED, MINUTE
+from sql.calls import ACK_LEASED, MINUTE, PUSH_ONE
 from sql.records import NOTHING, PUSH, batch, id4, id7, new_lease, push_arrays
 from support.callgrind import instructions
 from support.postgres import Postgres, running
@@ -25,7 +25,9 @@ OVER, UNDER = 1.02, 0.9     # runs differ by a thousandth
 PARTITIONS = 10
 TAKE, ROW = 4, 2    # records of a delivery, and of a row of the log
 ROUNDS = 3          # the first one plans
-CALLS = ("pop", "pop_leased", "ack_leased", "push", "push_named")
+OF_LEASE = "8" + new_lease()[1:]      # it names its partition
+CALLS = ("pop", "pop_leased", "ack_leased", "push", "push_named", "push_one", "push_one_named")
+SINGLE = ("push_one", "push_one_named")     # of one partition, with a claim
 POP = ("SELECT * FROM queend.pop(%s, %s::int[], %s::int[], %s::int[], %s::boolean[], %s::int[], %s::int[],"
        " %s::boolean[], %s::uuid[], %s::bigint[], %s::bigint[], %s::bigint[])")
 
@@ -39,6 +41,12 @@ def push_one(parts: list[int], ends: dict[int, tuple], named: bool) -> tuple[str
             " p_known_at => %s::bigint[])",
             [1, sorted({part & 63 for part in parts}), *push_arrays(rows), [-1] * len(parts) if named else list(bases),
              list(heads), list(moments)])
+
+
+def push_single(part: int, group: int, end: tuple, named: bool) -> tuple[str, list]:
+    base, head, moment = end
+    row = batch(part, [id4()], [b"x" * 130])._replace(hi=NOTHING)
+    return PUSH_ONE, [1, part & 63, *row, -1 if named else base, 1, group, 1, True, OF_LEASE, 0, head, moment]
 
 
 def steady(parts: list[int], group: int, ends: dict[int, tuple]) -> list[tuple[str, list]]:
@@ -57,6 +65,9 @@ def steady(parts: list[int], group: int, ends: dict[int, tuple]) -> list[tuple[s
         for named in (False, True):
             at = (2 * number + named) * many
             calls.append(push_one(fresh[at:at + many], ends, named))
+        for named in (False, True):
+            part = fresh[2 * ROUNDS * many + 2 * number + named]
+            calls.append(push_single(part, group, ends[part], named))
     return calls
 
 
@@ -69,7 +80,7 @@ def pushed(parts: list[int]) -> tuple[str, list]:
 def script(server: Postgres, database: str) -> str:
     """Fills the database; the steady calls, a line each."""
     with psycopg.connect(database, autocommit=True, cursor_factory=psycopg.ClientCursor) as db:
-        count = PARTITIONS * (1 + 2 * ROUNDS)
+        count = PARTITIONS * (1 + 2 * ROUNDS) + 2 * ROUNDS
         found = db.execute("SELECT ord, partition_id FROM queend.resolve(%s, %s)",
                            (["q"] * count, [f"p{i}" for i in range(count)])).fetchall()
         all_parts = sorted(part for _, part in found)
@@ -78,6 +89,11 @@ def script(server: Postgres, database: str) -> str:
                             " NULL)").fetchone()
         db.execute("SELECT queend.cursors_open(%s::int[], %s::int[], %s::boolean[])",
                    (parts, [group] * PARTITIONS, [True] * PARTITIONS))
+        singles = all_parts[-2 * ROUNDS:]
+        db.execute("SELECT queend.cursors_open(%s::int[], %s::int[], %s::boolean[])",
+                   (singles, [group] * len(singles), [True] * len(singles)))
+        db.execute("UPDATE queend.cursors SET committed = %s, row_base = %s WHERE partition_id = ANY (%s)",
+                   (ROW - 1, ROW, singles))
         for _ in range(2 * ROUNDS * TAKE // ROW):
             assert all(row[1] == 0 for row in db.execute(*pushed(parts)).fetchall())
         assert all(row[1] == 0 for row in db.execute(*pushed(all_parts[PARTITIONS:])).fetchall())
@@ -91,7 +107,7 @@ def script(server: Postgres, database: str) -> str:
 
 @pytest.fixture(scope="module")
 def counted(postgres: Postgres) -> dict[str, float]:
-    """Instructions per partition of the last call of each."""
+    """Instructions of the last call of each, per partition."""
     with running(postgres.cluster.programs.major) as server, tempfile.TemporaryDirectory() as out:
         database = server.database()
         calls = script(server, database)
@@ -105,7 +121,7 @@ def counted(postgres: Postgres) -> dict[str, float]:
                               cwd=cluster.data, env={"PATH": os.defpath, "LANG": "C", "TZ": "UTC"},
                               user=cluster.account.uid, group=cluster.account.gid, extra_groups=[])
     assert len(totals) == len(CALLS) * ROUNDS
-    return {name: total / PARTITIONS for name, total in zip(CALLS, totals[-len(CALLS):])}
+    return {name: total / (1 if name in SINGLE else PARTITIONS) for name, total in zip(CALLS, totals[-len(CALLS):])}
 
 
 @pytest.fixture(scope="module")
