@@ -380,6 +380,17 @@ def test_who_counts_as_dead_is_a_setting(start_daemon: Callable[..., Daemon]) ->
     pair.close()
 
 
+def test_how_often_a_daemon_says_that_it_lives_is_a_setting(start_daemon: Callable[..., Daemon]) -> None:
+    """Where nothing is committed, one says so fifty times while the other, which has been there longer, hardly does."""
+    seldom, often = (start_daemon(QUEEN_UDP_NOTIFY_PORT=udp_port(), QUEEN_UDP_PEERS="127.0.0.1:9",
+                                  QUEEN_SYNC_HEARTBEAT_MS=beat, QUEEN_SYNC_DEAD_THRESHOLD_MS=3_600_000)
+                     for beat in (60_000, 20))
+    until(lambda: stats(often)["transport"]["sent"] + stats(often)["transport"]["unsent"] >= 50, "fifty times")
+    assert stats(seldom)["transport"]["sent"] + stats(seldom)["transport"]["unsent"] < 25
+    seldom.stop()
+    often.stop()
+
+
 @pytest.mark.parametrize("way", ["UDP", "HTTP"])
 def test_a_peer_that_is_frozen_keeps_nobody_waiting(start_daemon: Callable[..., Daemon], daemon: Daemon, queue: str,
                                                     way: str) -> None:
