@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 LONG = ("tests/e2e/test_sdk.py::test_load", "tests/fuzz/", "tests/schema/", "tests/e2e/test_sdk_own.py",
         "tests/e2e/test_model.py", "tests/e2e/test_sdk.py", "tests/bench/test_bench.py",
         "tests/e2e/test_streams_sdk.py", "tests/e2e/test_remembered_ids.py", "tests/platform/test_serve.py",
-        "tests/e2e/test_failover.py", "tests/platform/test_import_queen.py")
+        "tests/e2e/test_failover.py", "tests/platform/test_import_queen.py", "tests/platform/test_embedded.py",
+        "tests/e2e/test_database_doubts.py", "tests/faults/", "tests/e2e/test_editions.py", "tests/sql/test_plans.py",
+        "tests/platform/test_activation.py", "tests/platform/test_double_kill.py", "tests/bench/test_soak.py")
 # Every test of these is dealt alone: they share nothing.
 SPLIT = ("tests/e2e/test_sdk.py", "tests/e2e/test_streams_sdk.py")
 # One session of Spark serves all of these.
