@@ -44,7 +44,8 @@ def document() -> str:
             field = Settings.model_fields[name]
             extra = field.json_schema_extra
             default = "half the processors" if name == "num_workers" else shown(field.default)
-            parts.append(f"| {name.upper()}{' ↻' if extra['live'] else ''} | {default} | {extra['unit']} | {field.description} |")
+            mark = " ↻" if extra["live"] else ""
+            parts.append(f"| {name.upper()}{mark} | {default} | {extra['unit']} | {field.description} |")
         parts.append("")
     parts.append("## Names without effect\n\n| names | why |\n|---|---|")
     for why in dict.fromkeys(NO_EFFECT.values()):

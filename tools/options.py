@@ -1,4 +1,5 @@
-"""Writes what is made of queend/control/options.py: sql/function/options.sql and docs/queue-options.md. A test compares."""
+"""Writes what is made of queend/control/options.py: sql/function/options.sql and docs/queue-options.md. A test
+compares."""
 from pathlib import Path
 
 from queend.control.options import document, sql

@@ -46,13 +46,15 @@ def nav() -> list[dict]:
     def pages(text: str) -> list[str]:
         found = [(Path("docs") / target).as_posix() for target in LINK.findall(text) if target.endswith(".md")]
         found = [re.sub(r"^docs/\.\./", "", page) for page in found]
-        return [page for page in dict.fromkeys(found) if page not in seen and not seen.add(page)]  # type: ignore[func-returns-value]
+        return [page for page in dict.fromkeys(found)
+                if page not in seen and not seen.add(page)]  # type: ignore[func-returns-value]
 
     parts = dict(re.findall(r"^## (.+)\n((?:(?!## ).*\n)*)", (ROOT / "docs/README.md").read_text(), re.M))
     seen |= {"README.md"}
     learn = ["docs/README.md", "docs/tutorial.md", "examples/README.md", "docs/choosing.md", "docs/tools.md"]
     seen |= set(learn)
-    return [{"Start": "README.md"}, {"Learn": learn}, *({title: pages(parts[title])} for title in ("Guides", "References"))]
+    return [{"Start": "README.md"}, {"Learn": learn},
+            *({title: pages(parts[title])} for title in ("Guides", "References"))]
 
 
 def main() -> None:

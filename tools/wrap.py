@@ -1,7 +1,8 @@
-"""Wraps the prose of every page at 120 columns: `python tools/wrap.py`. `--check` changes nothing, names the lines and ends with 1.
+"""Wraps the prose of every page at 120 columns: `python tools/wrap.py`. `--check` changes nothing, names the lines and
+ends with 1.
 
-A paragraph or an entry of a list is filled anew when one of its lines is too long. Tables, code, headings and what tools write between
-<!-- … --> marks stay; so do a link and a piece of `code`, which are never broken."""
+A paragraph or an entry of a list is filled anew when one of its lines is too long. Tables, code, headings and what
+tools write between <!-- … --> marks stay; so do a link and a piece of `code`, which are never broken."""
 import re
 import subprocess
 import sys
@@ -32,7 +33,8 @@ def filled(words: list[str], first: str, others: str) -> list[str]:
 def stays(lines: list[str], i: int) -> bool:
     """No prose: blank, a table, a heading, a mark, code that is indented."""
     line = lines[i]
-    return not line.strip() or line.lstrip().startswith(("|", "<")) or line.startswith("#") or line.startswith("    ") and not (i and lines[i - 1].strip())
+    return (not line.strip() or line.lstrip().startswith(("|", "<")) or line.startswith("#")
+            or line.startswith("    ") and not (i and lines[i - 1].strip()))
 
 
 def ends(line: str) -> bool:
@@ -65,10 +67,12 @@ def wrapped(text: str) -> str:
 
 def main(check: bool) -> int:
     root, bad = Path(__file__).resolve().parent.parent, []
-    for page in subprocess.run(["git", "ls-files", "*.md"], cwd=root, capture_output=True, text=True, check=True).stdout.split():
+    listed = subprocess.run(["git", "ls-files", "*.md"], cwd=root, capture_output=True, text=True, check=True)
+    for page in listed.stdout.split():
         text = (root / page).read_text()
         if (new := wrapped(text)) != text:
-            bad += [f"{page}:{number}" for number, line in enumerate(text.split("\n"), 1) if len(line) > WIDTH and not line.startswith("|")]
+            bad += [f"{page}:{number}" for number, line in enumerate(text.split("\n"), 1)
+                    if len(line) > WIDTH and not line.startswith("|")]
             if not check:
                 (root / page).write_text(new)
     if check and bad:

@@ -37,8 +37,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "doctor": ("doctor", "What is wrong with the server or its database, or soon will be."),
         "queue": ("queue", "Queues: list, show, configure, pause, resume, clear, delete."),
         "group": ("group", "Consumer groups: list with lag, show, seek, pause, resume, delete."),
-        "export": ("definitions", "Write down queues with the options that were asked for and their groups, for `queend "
-                                  "import`."),
+        "export": ("definitions", "Write down queues with the options that were asked for and their groups, for "
+                                  "`queend import`."),
         "import": ("definitions", "Make the queues and groups of a file that are missing, and change what differs; the "
                                   "same again does nothing."),
         "bench": ("bench", "Push and pop as fast as a few connections can, and print rates and latencies."),

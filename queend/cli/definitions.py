@@ -27,7 +27,8 @@ LARGEST = 256 << 20
 def export(
     server: Server,
     names: Annotated[Optional[list[str]], typer.Argument(help="Only these queues.", autocompletion=completed)] = None,
-    file: Annotated[Optional[Path], typer.Option("--file", "-f", help="Into this file, not to standard output.")] = None,
+    file: Annotated[Optional[Path], typer.Option("--file", "-f", help="Into this file, not to standard output.")]
+        = None,
     output: Annotated[Format, typer.Option("-o", "--output", help="json; ndjson has a queue a line; names alone.")]
         = Format.json,
 ) -> None:

@@ -22,12 +22,14 @@ def _group() -> None:
 @failover.command()
 def adopt(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    strange: Annotated[bool, typer.Option("--strange", help="Also folders of a database that this one is no copy of.")] = False,
+    strange: Annotated[bool, typer.Option("--strange", help="Also folders of a database that this one is no copy of.")]
+        = False,
 ) -> None:
     """Have messages that were buffered for a database which has moved stored in the one that is configured now.
 
-    After pg_upgrade, or a dump and a restore, the database is another one, and a daemon leaves the folders of the one before alone.
-    Stop the daemons that use the old database first. A daemon that runs or starts there stores what is adopted.
+    After pg_upgrade, or a dump and a restore, the database is another one, and a daemon leaves the folders of the one
+    before alone. Stop the daemons that use the old database first. A daemon that runs or starts there stores what is
+    adopted.
     """
     from .. import connect
     from ..service.adopt import adopt as take
@@ -50,13 +52,16 @@ def adopt(
             typer.echo(f"nothing in {root_of(settings)} is for another database")
             return
         for one in found:
-            since = time.strftime(", the first of %Y-%m-%d %H:%M:%S UTC", time.gmtime(one.oldest_us / 1e6)) if one.oldest_us else ""
-            origin = {True: "its database had the data of this one", False: "of a STRANGE database", None: "of which database it does not say"}[one.moved]
+            since = (time.strftime(", the first of %Y-%m-%d %H:%M:%S UTC", time.gmtime(one.oldest_us / 1e6))
+                     if one.oldest_us else "")
+            origin = {True: "its database had the data of this one", False: "of a STRANGE database",
+                      None: "of which database it does not say"}[one.moved]
             typer.echo(f"{one.path}: {many(one.messages, 'message')}{since}; {origin}")
         if any(one.moved is False for one in found) and not strange:
             fail("a folder belongs to a database that this one is no copy of; --strange takes it nevertheless")
         words = psycopg.conninfo.conninfo_to_dict(target)
-        if not yes and not typer.confirm(f"Store them in the database {words.get('dbname') or ''} at {words.get('host') or 'the default address'}, once and for all?"):
+        where = f"{words.get('dbname') or ''} at {words.get('host') or 'the default address'}"
+        if not yes and not typer.confirm(f"Store them in the database {where}, once and for all?"):
             fail("nothing was adopted")
         for one in found:
             take(one, identity)

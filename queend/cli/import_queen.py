@@ -19,8 +19,8 @@ def import_queen(
 ) -> None:
     """Move queues, undelivered messages, group cursors and dead letters here from a Queen MQ database.
 
-    Stop its server first, or switch its maintenance modes on. Can be stopped and run again: what was moved is not moved twice.
-    Ends with status 3 when the counts of both sides do not agree.
+    Stop its server first, or switch its maintenance modes on. Can be stopped and run again: what was moved is not moved
+    twice. Ends with status 3 when the counts of both sides do not agree.
     """
     from .. import connect
     from ..service.embedded import Embedded, EmbeddedError
@@ -36,21 +36,25 @@ def import_queen(
     try:
         source = Source(dsn, schema)
         local = cluster.start() if cluster else None
-        here = connect.conninfo(settings, local, options="-c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0")
+        here = connect.conninfo(settings, local, options="-c statement_timeout=0 -c lock_timeout=0"
+                                                         " -c idle_in_transaction_session_timeout=0")
         apply(here)
         target = Target(here)
-        summary = bring(source, target, everything, queue or [], settings.queend_compress_from, lambda text: typer.echo(text, err=True))
+        summary = bring(source, target, everything, queue or [], settings.queend_compress_from,
+                        lambda text: typer.echo(text, err=True))
         target.close()
         source.close()
-    except (ConfigError, EmbeddedError, MigrationError, SourceError, ImportRefused, RuntimeError, psycopg.Error) as error:
+    except (ConfigError, EmbeddedError, MigrationError, SourceError, ImportRefused, RuntimeError,
+            psycopg.Error) as error:
         fail(str(error).strip())
     finally:
         if cluster:
             cluster.stop()
     for difference in summary.differences:
         typer.echo(f"differs: {difference}", err=True)
-    typer.echo(", ".join((many(summary.queues, "queue"), many(summary.partitions, "partition"), many(summary.groups, "group"),
-                          many(summary.messages, "message"), many(summary.dead_letters, "dead letter")))
+    typer.echo(", ".join((many(summary.queues, "queue"), many(summary.partitions, "partition"),
+                          many(summary.groups, "group"), many(summary.messages, "message"),
+                          many(summary.dead_letters, "dead letter")))
                + ("" if summary.differences else "; counts agree"))
     if summary.differences:
         raise typer.Exit(3)

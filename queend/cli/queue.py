@@ -97,7 +97,8 @@ def queue_show(server: Server, name: Name,
     def lines() -> None:
         totals = head["totals"]
         facts([("queue", head["name"]), ("namespace", head["namespace"]), ("task", head["task"]),
-               ("state", "paused" if head.get("paused") else ""), ("made", f"{head['createdAt']}, {age(head['createdAt'])} ago"),
+               ("state", "paused" if head.get("paused") else ""),
+               ("made", f"{head['createdAt']}, {age(head['createdAt'])} ago"),
                ("waiting", f"{totals['pending']:,}"), ("in hand", f"{totals['processing']:,}"),
                ("done", f"{totals['completed']:,}"), ("stored", f"{totals['total']:,}"),
                ("dead letters", f"{totals['deadLetter']:,}" if totals["deadLetter"] else ""),

@@ -41,7 +41,8 @@ def serve(
         status = supervisor.run(greet if sys.stdout.isatty() or supervisor.embedded else None)
     except (StartError, ConfigError) as error:
         fail(str(error))
-    # All is ended in order and written. To take the interpreter down object by object would keep whoever stops us waiting.
+    # All is ended in order and written. To take the interpreter down object by object would keep whoever stops us
+    # waiting.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

@@ -25,7 +25,8 @@ Master = Annotated[Optional[str],
 Conf = Annotated[Optional[list[str]], typer.Option(help="A setting of Spark, name=value; may be given several times.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="With Spark's own log and the whole of an error.")]
 Where = Annotated[Optional[str], typer.Option(help="A condition in SQL.")]
-AllowGaps = Annotated[bool, typer.Option("--allow-gaps", help="What was removed before it was archived is passed over.")]
+AllowGaps = Annotated[bool, typer.Option("--allow-gaps",
+                                         help="What was removed before it was archived is passed over.")]
 Tasks = Annotated[Optional[int], typer.Option(min=1, help="Spark partitions the rows are dealt to, by key.")]
 
 
@@ -105,8 +106,9 @@ def archive(
     queue: Annotated[str, typer.Argument(help="The queue.")],
     target: Annotated[str, typer.Argument(help="The folder: on this machine, hdfs://…")],
     group: Annotated[str, typer.Option(help="A consumer group that learns what is archived; empty: none.")] = "archive",
-    allow_gaps: AllowGaps = False, batch_rows: Annotated[int, typer.Option(min=1, help="Rows of a batch, which counts "
-                                                                                       "whole or not at all.")] = 5_000_000,
+    allow_gaps: AllowGaps = False,
+    batch_rows: Annotated[int, typer.Option(min=1, help="Rows of a batch, which counts whole or not at all.")]
+        = 5_000_000,
     file_rows: Annotated[int, typer.Option(min=1, help="Rows of a file at most.")] = 500_000,
     compression: Annotated[str, typer.Option(help="zstd, snappy, gzip, lz4 or none.")] = "zstd",
     url: Url = None, token_file: TokenFile = None, ca: Ca = None, master: Master = None, conf: Conf = None,
@@ -147,7 +149,8 @@ def replay(
     archive: Annotated[Optional[str], typer.Option(help="The folder of an archive.")] = None,
     queue: Annotated[Optional[str], typer.Option(help="Which queue of the archive.")] = None,
     sql: Annotated[Optional[str],
-                   typer.Option(help="A query instead, like \"SELECT … FROM parquet.`/data/x`\".")] = None, where: Where = None,
+                   typer.Option(help="A query instead, like \"SELECT … FROM parquet.`/data/x`\".")] = None,
+    where: Where = None,
     key: Annotated[Optional[str], typer.Option(help="The partition of a row, an expression.")] = None,
     value: Annotated[str, typer.Option(help="JSON text, or a struct; an expression.")] = "value",
     order: Annotated[Optional[list[str]],
@@ -204,7 +207,8 @@ def aggregate(
     table: Annotated[Optional[str], typer.Option(help="Or a folder of Parquet.")] = None,
     schema: Annotated[Optional[str],
                       typer.Option(help="Of the JSON, like \"customer string, cents long, at timestamp\".")] = None,
-    time: Annotated[str, typer.Option(help="The time of an event; an expression. Default: when it was stored.")] = "timestamp",
+    time: Annotated[str, typer.Option(help="The time of an event; an expression. Default: when it was stored.")]
+        = "timestamp",
     watermark: Annotated[str, typer.Option(help="How late an event may be.")] = "10 minutes",
     window: Annotated[Optional[str], typer.Option(help="Length of a window, like \"5 minutes\".")] = None,
     slide: Annotated[Optional[str], typer.Option(help="A new window begins every …")] = None,
@@ -212,7 +216,8 @@ def aggregate(
     by: Annotated[Optional[list[str]],
                   typer.Option(help="Groups within a window, like \"customer\"; several times.")] = None,
     select: Annotated[Optional[list[str]],
-                      typer.Option(help="What is computed, like \"sum(cents) AS cents\"; several times.")] = None, where: Where = None,
+                      typer.Option(help="What is computed, like \"sum(cents) AS cents\"; several times.")] = None,
+    where: Where = None,
     key: Annotated[Optional[str],
                    typer.Option(help="The partition of a result; an expression. Default: the first --by.")] = None,
     once: Annotated[bool, typer.Option("--once", help="End when what is there has been read.")] = False,
@@ -225,8 +230,9 @@ def aggregate(
     from ..spark.jobs import aggregate as job
 
     Run("aggregate", url, token_file, ca, master, conf, verbose)(
-        job, queue, checkpoint, to=to, table=table, schema=schema, time=time, watermark=watermark, window=window, slide=slide, session=session, by=tuple(by or ()),
-        select=tuple(select or ("count(*) AS count",)), where=where, key=key, once=once, most=most, group=group)
+        job, queue, checkpoint, to=to, table=table, schema=schema, time=time, watermark=watermark, window=window,
+        slide=slide, session=session, by=tuple(by or ()), select=tuple(select or ("count(*) AS count",)),
+        where=where, key=key, once=once, most=most, group=group)
 
 
 @spark.command()
@@ -240,13 +246,15 @@ def backfill(
     order: Annotated[Optional[list[str]],
                      typer.Option(help="What rows of a key are ordered by; several times.")] = None,
     value: Annotated[Optional[str],
-                     typer.Option(help="JSON text, or a struct; an expression. Default: the whole row.")] = None, where: Where = None,
+                     typer.Option(help="JSON text, or a struct; an expression. Default: the whole row.")] = None,
+    where: Where = None,
     split: Annotated[Optional[str],
                      typer.Option(help="The column whose range is cut into parts. Default: the first number or time "
                                        "of --id.")] = None,
     parts: Annotated[Optional[int], typer.Option(min=1, help="How many parts are read at a time.")] = None,
     user: Annotated[Optional[str],
-                    typer.Option(help="Of the database. Its password is taken from the environment: JDBC_PASSWORD.")] = None,
+                    typer.Option(help="Of the database. Its password is taken from the environment: JDBC_PASSWORD.")]
+        = None,
     driver: Annotated[str, typer.Option(help="Class of the driver.")] = "org.postgresql.Driver",
     jar: Annotated[Optional[str], typer.Option(help="Its file. Default: Debian's, of libpostgresql-jdbc-java.")] = None,
     tasks: Tasks = None,
@@ -258,5 +266,5 @@ def backfill(
     from ..spark.jobs.backfill import jar as usual
 
     Run("backfill", url, token_file, ca, master, conf, verbose, jar or usual())(
-        run, jdbc, table, to, job, id=tuple(id), key=key, order=tuple(order or ()), value=value, where=where, split=split, parts=parts, user=user,
-        password=os.environ.get("JDBC_PASSWORD"), driver=driver, tasks=tasks)
+        run, jdbc, table, to, job, id=tuple(id), key=key, order=tuple(order or ()), value=value, where=where,
+        split=split, parts=parts, user=user, password=os.environ.get("JDBC_PASSWORD"), driver=driver, tasks=tasks)

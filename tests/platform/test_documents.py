@@ -211,8 +211,11 @@ def test_what_costs_are_told_on_two_screens():
     assert len((ROOT / "docs/performance.md").read_text().splitlines()) <= 80
 
 
-def test_no_line_of_the_control_plane_or_of_a_service_is_longer_than_120():
-    files = [*(ROOT / "queend").glob("*.py"), *(path for folder in ("control", "service", "auth")
-                                               for path in (ROOT / "queend" / folder).rglob("*.py"))]
+def test_no_line_of_code_is_longer_than_120():
+    """But for one that cannot be broken: directives of Cython, and a command to be copied as a whole."""
+    files = [path for folder in ("queend", "tools", "bench") for suffix in ("py", "pyx")
+             for path in (ROOT / folder).rglob(f"*.{suffix}")]
+    assert len(files) > 300
     assert not [f"{path.relative_to(ROOT)}:{number}" for path in files
-                for number, line in enumerate(path.read_text().splitlines(), 1) if len(line) > 120]
+                for number, line in enumerate(path.read_text().splitlines(), 1)
+                if len(line) > 120 and not line.startswith(("# cython:", "  curl "))]

@@ -230,9 +230,9 @@ cdef void pop_claim(Worker* w, PopJob* j) noexcept nogil:
         pop_empty(j, WHY_EXPIRED if j.until_us else j.why)
 
 cdef bint pop_take_cached(PopJob* j, PopJob** wake) noexcept nogil:
-    # Its candidates are chosen: can all of them be answered from memory? Then their rows are referenced, until the claim
-    # is made and the answer written from them (settle/claimcall), and candidates beyond its budget given back. Book
-    # locked.
+    # Its candidates are chosen: can all of them be answered from memory? Then their rows are referenced, until the
+    # claim is made and the answer written from them (settle/claimcall), and candidates beyond its budget given back.
+    # Book locked.
     cdef int64_t stop, got, now
     cdef int left = j.req.batch
     cdef size_t bytes = 0

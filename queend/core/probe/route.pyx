@@ -106,8 +106,8 @@ cdef int probe_pushreq(ProbeRoom room, PushReq* q, bytes kind, int max_items) ex
     cdef ApiError e
     cdef Settings limits = probe_limits(max_items)
     room.headers = probe_type(kind)      # what was read may point into them
-    if not push_read(slice_of(room.headers, len(room.headers)), room.query, room.body, &room.unzip, &room.arena, &room.ids,
-                     &limits, q, &e):
+    if not push_read(slice_of(room.headers, len(room.headers)), room.query, room.body, &room.unzip, &room.arena,
+                     &room.ids, &limits, q, &e):
         raise probe_refusal(&e)
     return 0
 
