@@ -22,6 +22,9 @@ ASKS = ("SELECT p.oid, l.lanname, p.prosrc FROM pg_proc p JOIN pg_language l ON 
         " WHERE p.pronamespace = 'queend'::regnamespace AND p.proname = %s")
 
 
+ALIKE = {"push": ("push", "push_one")}      # one fault for what a batch may go to
+
+
 class Faults:
     """names: functions that are to be able to fail."""
 
@@ -31,7 +34,8 @@ class Faults:
         for name in names:
             self.admin.execute(f"CREATE SEQUENCE faults.met_{name}")
             self.admin.execute("INSERT INTO faults.planted (name) VALUES (%s)", (name,))
-            self._open(name)
+            for function in ALIKE.get(name, (name,)):
+                self._open(function, name)
 
     def close(self) -> None:
         self.admin.close()
@@ -49,8 +53,8 @@ class Faults:
         return self.admin.execute(f"SELECT (SELECT last_value FROM faults.met_{name}) - since FROM faults.planted"
                                   " WHERE name = %s", (name,)).fetchone()[0]
 
-    def _open(self, name: str) -> None:
-        ((oid, language, source),) = self.admin.execute(ASKS, (name,)).fetchall()
+    def _open(self, function: str, name: str) -> None:
+        ((oid, language, source),) = self.admin.execute(ASKS, (function,)).fetchall()
         (text,) = self.admin.execute("SELECT pg_get_functiondef(%s)", (oid,)).fetchone()
         if language == "plpgsql":
             self.admin.execute(text.replace(source, source.replace(
@@ -59,8 +63,8 @@ class Faults:
         arguments, given, result, count = self.admin.execute(
             "SELECT pg_get_function_arguments(oid), pg_get_function_identity_arguments(oid),"
             " pg_get_function_result(oid), pronargs FROM pg_proc WHERE oid = %s", (oid,)).fetchone()
-        self.admin.execute(f"ALTER FUNCTION queend.{name}({given}) RENAME TO {name}_real")
-        self.admin.execute(f"CREATE FUNCTION queend.{name}({arguments}) RETURNS {result} LANGUAGE plpgsql"
+        self.admin.execute(f"ALTER FUNCTION queend.{function}({given}) RENAME TO {function}_real")
+        self.admin.execute(f"CREATE FUNCTION queend.{function}({arguments}) RETURNS {result} LANGUAGE plpgsql"
                            f" AS $$ BEGIN PERFORM faults.meet('{name}');"
                            " RETURN QUERY SELECT *"
-                           f" FROM queend.{name}_real({', '.join(f'${n + 1}' for n in range(count))}); END $$".encode())
+                           f" FROM queend.{function}_real({', '.join(f'${n + 1}' for n in range(count))}); END $$".encode())
