@@ -134,7 +134,8 @@ cdef void rates_done(Call* c, PGresult* res, int outcome) noexcept nogil:
         if outcome == SLOT_OK and row < PQntuples(res):
             r.tokens += pg_int4(res, row, 1)
             at = pg_int8(res, row, 2)
-            r.next_us = now + max(at - wall, RATE_LEAST_US) if at else 0
+            # not later: another daemon may give back what it does not use
+            r.next_us = now + min(max(at - wall, RATE_LEAST_US), RATE_AGAIN_US) if at else 0
             if r.tokens > 0:
                 r.until_us = now + RATE_HELD_US
         else:

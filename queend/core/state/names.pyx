@@ -24,6 +24,7 @@ cdef enum:
     RATE_HELD_US = 250000     # how long a slice is held
     RATE_LEAST_US = 1000      # between two looks
     RATE_PAUSE_US = 100000    # after an error
+    RATE_AGAIN_US = 1000000   # until an empty bucket is asked again, at most
 
 cdef struct Rate:             # the slice of a bucket in the database that this process holds (ready/rates): the book's
     int64_t tokens
