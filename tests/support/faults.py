@@ -67,4 +67,5 @@ class Faults:
         self.admin.execute(f"CREATE FUNCTION queend.{function}({arguments}) RETURNS {result} LANGUAGE plpgsql"
                            f" AS $$ BEGIN PERFORM faults.meet('{name}');"
                            " RETURN QUERY SELECT *"
-                           f" FROM queend.{function}_real({', '.join(f'${n + 1}' for n in range(count))}); END $$".encode())
+                           f" FROM queend.{function}_real({', '.join(f'${n + 1}' for n in range(count))}); END $$"
+                           .encode())
